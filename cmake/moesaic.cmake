@@ -1,0 +1,68 @@
+# How every target of the project is declared: one function a kind, no directory-level flags.
+
+find_program(MOESAIC_CCACHE ccache)
+if(MOESAIC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${MOESAIC_CCACHE})
+endif()
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+# Adds those of the named folders that have a CMakeLists.txt.
+function(moesaic_subdirectories)
+  foreach(folder IN LISTS ARGN)
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt)
+      add_subdirectory(${folder})
+    endif()
+  endforeach()
+endfunction()
+
+# Warnings, language level and floating-point rules shared by all own targets.
+# -ffp-contract=off: the same bits on every CPU need every fused multiply-add to be written out.
+function(moesaic_flags target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wpedantic -Werror
+                         -ffp-contract=off -fno-math-errno)
+  if(MOESAIC_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${MOESAIC_SANITIZE}
+                           -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${MOESAIC_SANITIZE})
+  endif()
+endfunction()
+
+# moesaic_library(NAME SOURCES a.cpp ... [DEPENDS targets ...] [PRIVATE_DEPENDS targets ...])
+# makes the static library moesaic_NAME with the alias moesaic::NAME.
+function(moesaic_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(moesaic_${name} STATIC ${ARG_SOURCES})
+  add_library(moesaic::${name} ALIAS moesaic_${name})
+  set_target_properties(moesaic_${name} PROPERTIES EXPORT_NAME ${name})
+  moesaic_flags(moesaic_${name})
+  target_compile_options(moesaic_${name} PRIVATE -Wconversion)
+  target_include_directories(moesaic_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/moesaic>)
+  target_link_libraries(moesaic_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
+  set_property(GLOBAL APPEND PROPERTY MOESAIC_LIBRARIES moesaic_${name})
+endfunction()
+
+# moesaic_test(NAME SOURCES a_test.cpp ... DEPENDS targets ... [LABELS labels ...])
+# makes one GoogleTest executable; every TEST in it is a ctest case of its own.
+function(moesaic_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  moesaic_flags(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE MOESAIC_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()

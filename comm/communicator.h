@@ -1,0 +1,83 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace moesaic {
+
+/// Rows to send: `row_bytes` bytes each, row i at `base + i * stride_bytes`. `rows` lists the rows
+/// for peer 0, then those for peer 1, and so on; a row may stand several times. `counts[p]` of them
+/// go to peer p; the own rank's count must be 0, since own rows need no transport. All of it stays
+/// untouched by the caller until the exchange has been waited for.
+struct RowSend {
+  const std::byte* base = nullptr;
+  std::int64_t row_bytes = 0;  // the same on every rank
+  std::int64_t stride_bytes = 0;
+  std::span<const std::int32_t> rows;
+  std::span<const std::int64_t> counts;  // [size]
+};
+
+/// An exchange under way. Move-only; the destructor waits.
+class PendingRows {
+ public:
+  virtual ~PendingRows() = default;
+  /// The received rows, in peer order, without gaps, 64-byte aligned at the start. The memory is
+  /// the communicator's: it stays valid until the second exchange_rows after this one is started.
+  /// Throws Error{peer} naming the rank and what it waited for when the deadline passes.
+  virtual std::span<const std::byte> wait() = 0;
+};
+
+/// Memory that the ranks of one node see together. Freed when the last owner lets go; the
+/// destructor is not collective.
+class SharedMemory {
+ public:
+  virtual ~SharedMemory() = default;
+  [[nodiscard]] virtual std::span<std::byte> bytes() const noexcept = 0;
+};
+
+/// A group of ranks. Every call below rank() and size() is collective: all ranks of the group make
+/// it, in the same order, and each of them makes it even if it has nothing to send. One thread a
+/// rank. Waits have a deadline (`timeout`) and throw Error{peer} that names rank, call and, where
+/// it is known, the peer that is missing.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  [[nodiscard]] virtual int rank() const noexcept = 0;
+  [[nodiscard]] virtual int size() const noexcept = 0;
+  /// What moves the rows: "threads", "mpi", "shared memory", ...
+  [[nodiscard]] virtual std::string transport() const = 0;
+
+  /// The ranks that give the same color (>= 0), ordered by key, then by rank.
+  virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+  /// The ranks of this group that share this node's memory.
+  virtual std::unique_ptr<Communicator> split_node() = 0;
+
+  virtual void barrier() = 0;
+  /// `data` of rank root reaches all; the same size everywhere.
+  virtual void broadcast(std::span<std::byte> data, int root) = 0;
+  /// In place, element by element, added in rank order: the same bits on all ranks and in every
+  /// run.
+  virtual void sum(std::span<float> values) = 0;
+  virtual void sum(std::span<std::int64_t> values) = 0;
+  virtual void max(std::span<std::int64_t> values) = 0;
+  /// recv[p * send.size() ...] becomes what rank p holds in `send`; the same size on every rank.
+  virtual void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) = 0;
+  /// recv[p] becomes what rank p holds in its send[rank()]. Both have size() elements.
+  virtual void exchange_counts(std::span<const std::int64_t> send,
+                               std::span<std::int64_t> recv) = 0;
+  /// Moves rows; `recv_counts[p]` rows come from peer p (exchange_counts told so). Two exchanges
+  /// may be under way at a time.
+  [[nodiscard]] virtual std::unique_ptr<PendingRows> exchange_rows(
+      const RowSend& send, std::span<const std::int64_t> recv_counts) = 0;
+
+  /// Zero-filled memory seen by all ranks, which must share a node (see split_node); `bytes` is the
+  /// same on every rank. Throws Error{resource} if it cannot be had.
+  virtual std::shared_ptr<SharedMemory> allocate_shared(std::int64_t bytes) = 0;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace moesaic {
+
+/// A rank's worker threads. The caller of parallel_for is worker 0; size() - 1 threads help it.
+/// Idle workers spin for some microseconds, yielding to other processes, and then sleep: several
+/// ranks may share the cores of one machine.
+class ThreadPool {
+ public:
+  /// Throws Error{usage} unless num_threads >= 1.
+  explicit ThreadPool(int num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  [[nodiscard]] int size() const noexcept { return num_threads_; }
+
+  /// Calls body(task, worker) for every task in [0, num_tasks), each once, in any order, with
+  /// worker in [0, size()). Tasks are handed out one at a time in ascending order, so put the
+  /// longest first. Returns when all are done; the first exception of a body is rethrown then. Not
+  /// reentrant.
+  template <typename Body>
+  void parallel_for(std::int64_t num_tasks, Body&& body) {
+    using Function = std::remove_reference_t<Body>;
+    run(num_tasks, const_cast<void*>(static_cast<const void*>(&body)),
+        [](void* function, std::int64_t task, int worker) {
+          (*static_cast<Function*>(function))(task, worker);
+        });
+  }
+
+ private:
+  using Call = void (*)(void* function, std::int64_t task, int worker);
+  struct State;
+  void run(std::int64_t num_tasks, void* function, Call call);
+  void work(int worker);
+  void take_tasks(int worker);
+
+  int num_threads_;
+  std::unique_ptr<State> state_;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace moesaic

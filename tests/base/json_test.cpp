@@ -1,0 +1,62 @@
+#include "src/base/json.h"
+
+#include <gtest/gtest.h>
+
+#include "src/base/error.h"
+
+namespace moesaic {
+namespace {
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::file);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Json, reads_members_and_elements) {
+  const Json json =
+      Json::parse(R"({"a": 3, "b": [1.5, "x", null], "c": {"d": true}, "n": null})", "f");
+  EXPECT_EQ(json.at("a").as_int(), 3);
+  EXPECT_EQ(json.at("b").at(1).as_string(), "x");
+  EXPECT_DOUBLE_EQ(json.at("b").at(std::int64_t{0}).as_double(), 1.5);
+  EXPECT_TRUE(json.at("c").at("d").as_bool());
+  EXPECT_FALSE(json.find("n").has_value());
+  EXPECT_FALSE(json.find("zz").has_value());
+}
+
+TEST(Json, messages_name_file_field_and_value) {
+  const Json json = Json::parse(R"({"a": {"b": "text"}})", "config.json");
+  EXPECT_EQ(message_of([&] { (void)json.at("a").at("b").as_int(); }),
+            "config.json: a.b: expected an integer, found string \"text\"");
+  EXPECT_EQ(message_of([&] { (void)json.at("q"); }), "config.json: field \"q\" is missing");
+}
+
+TEST(Json, whole_floats_are_integers_and_large_values_are_not) {
+  const Json json = Json::parse(R"({"a": 1e6, "b": 1.5, "c": 18446744073709551615})", "f");
+  EXPECT_EQ(json.at("a").as_int(), 1000000);
+  EXPECT_NE(message_of([&] { (void)json.at("b").as_int(); }), "no error");
+  EXPECT_NE(message_of([&] { (void)json.at("c").as_int(); }), "no error");
+}
+
+TEST(Json, refuses_duplicates_and_broken_text) {
+  EXPECT_NE(message_of([] { (void)Json::parse(R"({"a": 1, "a": 2})", "f"); }).find("twice"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { (void)Json::parse(R"({"a": )", "f"); }).find("not valid JSON"),
+            std::string::npos);
+  // The same key in two objects is fine.
+  EXPECT_NO_THROW((void)Json::parse(R"({"a": {"x": 1}, "b": {"x": 1}})", "f"));
+}
+
+TEST(JsonWriter, quotes_and_escapes) {
+  JsonWriter writer;
+  writer.field("text", "a\"b\n").field("n", 3).field("x", 0.5).field("t", true);
+  EXPECT_EQ(writer.text(), R"({"text": "a\"b\n", "n": 3, "x": 0.5, "t": true})");
+  EXPECT_EQ(json_quote("\xff"), "\"\xef\xbf\xbd\"");
+}
+
+}  // namespace
+}  // namespace moesaic

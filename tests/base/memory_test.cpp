@@ -1,0 +1,64 @@
+#include "src/base/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace moesaic {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FakeRoot {
+ public:
+  FakeRoot() : path_(fs::temp_directory_path() / ("moesaic_root_" + std::to_string(getpid()))) {
+    fs::remove_all(path_);
+    write("proc/meminfo", "MemTotal: 100 kB\nMemAvailable:     8192 kB\n");
+  }
+  ~FakeRoot() { fs::remove_all(path_); }
+  void write(const std::string& name, const std::string& text) const {
+    fs::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name) << text;
+  }
+  [[nodiscard]] std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+TEST(MemoryLimit, without_cgroups_the_kernel_decides) {
+  const FakeRoot root;
+  EXPECT_EQ(memory_limit(root.path()).available_bytes, 8192 * 1024);
+  EXPECT_EQ(memory_limit(root.path()).source, "MemAvailable");
+}
+
+TEST(MemoryLimit, an_ancestor_may_be_the_tightest) {
+  const FakeRoot root;
+  root.write("proc/self/cgroup", "0::/a/b\n");
+  root.write("sys/fs/cgroup/a/b/memory.max", "max\n");
+  root.write("sys/fs/cgroup/a/memory.max", "1000000\n");
+  root.write("sys/fs/cgroup/a/memory.current", "400000\n");
+  root.write("sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 100\nactive_file 20\n");
+  const MemoryLimit limit = memory_limit(root.path());
+  EXPECT_EQ(limit.available_bytes, 600120);
+  EXPECT_NE(limit.source.find("a/memory.max"), std::string::npos);
+}
+
+TEST(MemoryLimit, reads_version_1_hierarchies) {
+  const FakeRoot root;
+  root.write("proc/self/cgroup", "5:cpu:/x\n4:memory:/job\n");
+  root.write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "5000\n");
+  root.write("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "9000\n");
+  EXPECT_EQ(memory_limit(root.path()).available_bytes, 0);
+}
+
+TEST(Memory, formats_bytes) {
+  EXPECT_EQ(format_bytes(312), "312 B");
+  EXPECT_EQ(format_bytes(1536), "1.50 KiB");
+  EXPECT_EQ(format_bytes(std::int64_t{20} << 30), "20.0 GiB");
+  EXPECT_GT(peak_resident_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace moesaic

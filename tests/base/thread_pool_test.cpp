@@ -1,0 +1,54 @@
+#include "src/base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <stdexcept>
+
+#include "src/base/error.h"
+
+namespace moesaic {
+namespace {
+
+TEST(ThreadPool, every_task_runs_once) {
+  for (const int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    for (const int tasks : {0, 1, 2, 7, 1000}) {
+      std::vector<int> runs(static_cast<std::size_t>(tasks));
+      pool.parallel_for(tasks, [&](std::int64_t task, int worker) {
+        EXPECT_GE(worker, 0);
+        EXPECT_LT(worker, threads);
+        ++runs[static_cast<std::size_t>(task)];
+      });
+      EXPECT_EQ(std::accumulate(runs.begin(), runs.end(), 0), tasks);
+    }
+  }
+}
+
+TEST(ThreadPool, many_short_rounds) {
+  ThreadPool pool(4);
+  std::atomic<std::int64_t> sum = 0;
+  for (int round = 0; round < 2000; ++round) {
+    pool.parallel_for(3, [&](std::int64_t task, int) { sum += task; });
+  }
+  EXPECT_EQ(sum, 6000);
+}
+
+TEST(ThreadPool, exceptions_reach_the_caller_and_the_pool_lives_on) {
+  ThreadPool pool(3);
+  EXPECT_THROW(pool.parallel_for(50,
+                                 [](std::int64_t task, int) {
+                                   if (task == 20) throw std::runtime_error("task 20");
+                                 }),
+               std::runtime_error);
+  int done = 0;
+  pool.parallel_for(1, [&](std::int64_t, int) { ++done; });
+  EXPECT_EQ(done, 1);
+}
+
+TEST(ThreadPool, refuses_no_threads) {
+  EXPECT_THROW(ThreadPool(0), Error);
+}
+
+}  // namespace
+}  // namespace moesaic
