@@ -14,7 +14,8 @@
 
 namespace moesaic {
 
-using Value = nlohmann::ordered_json;
+// Not ordered_json: its objects are searched one by one, minutes for a large vocabulary.
+using Value = nlohmann::json;
 
 struct Json::Document {
   std::string name;
@@ -27,12 +28,17 @@ const Value& value_of(const void* value) {
   return *static_cast<const Value*>(value);
 }
 
-/// Refuses a second member of the same name in one object.
+/// No file that is read here nests deeper, and some of what follows is recursive.
+constexpr int kMaxDepth = 200;
+
+/// Refuses a second member of the same name in one object, and absurd nesting.
 class DuplicateKeyCheck {
  public:
   explicit DuplicateKeyCheck(const std::string& document) : document_(document) {}
 
-  bool operator()(int /*depth*/, Value::parse_event_t event, Value& parsed) {
+  bool operator()(int depth, Value::parse_event_t event, Value& parsed) {
+    require(depth <= kMaxDepth, ErrorKind::file, "{}: nested deeper than {} levels", document_,
+            kMaxDepth);
     switch (event) {
       case Value::parse_event_t::object_start:
         seen_.emplace_back();

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <string_view>
+
+namespace moesaic {
+
+/// The parts of a forward pass that the statistics tell apart. `wait` is time spent waiting for
+/// rows of other ranks; `dispatch` and `combine` are the own work of moving and adding rows.
+enum class Phase { attention, route, dispatch, experts, combine, wait, dense, head };
+
+inline constexpr std::size_t kNumPhases = 8;
+inline constexpr std::array<std::string_view, kNumPhases> kPhaseNames = {
+    "attention", "route", "dispatch", "experts", "combine", "wait", "dense", "head"};
+
+/// Seconds a phase.
+struct PhaseTimes {
+  std::array<double, kNumPhases> seconds{};
+
+  [[nodiscard]] double& operator[](Phase phase) { return seconds[static_cast<std::size_t>(phase)]; }
+};
+
+/// Adds the time of a scope to one phase.
+class PhaseScope {
+ public:
+  PhaseScope(PhaseTimes& times, Phase phase)
+      : seconds_(times[phase]), start_(std::chrono::steady_clock::now()) {}
+  ~PhaseScope() {
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  PhaseScope(const PhaseScope&) = delete;
+  PhaseScope& operator=(const PhaseScope&) = delete;
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace moesaic

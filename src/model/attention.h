@@ -1,0 +1,44 @@
+#pragma once
+
+#include <vector>
+
+#include "kernels/grouped_gemm.h"
+#include "src/model/batch.h"
+#include "src/model/linear.h"
+#include "src/model/model_weights.h"
+#include "src/model/rotary.h"
+
+namespace moesaic {
+
+/// Causal grouped-query attention over the caches of a batch's sequences.
+class Attention {
+ public:
+  Attention(const ModelConfig& config, Precision precision, const Compute& compute);
+  ~Attention();
+
+  /// Computes what all layers share for this batch: the rotary angles of its tokens.
+  void begin(const Batch& batch);
+  /// `x` [rows, hidden] normed; `y` [rows, hidden] is overwritten with the output projection.
+  /// Stores the keys and values of the batch's tokens in their caches (the caches' sizes stay).
+  void forward(std::int64_t layer, const LayerWeights& weights, const Batch& batch,
+               MatrixView<const float> x, MatrixView<float> y, Linear& linear);
+
+ private:
+  struct Scratch;
+  void prepare_token(std::int64_t layer, const LayerWeights& weights, const BatchToken& token,
+                     std::int64_t row);
+  void attend(std::int64_t layer, const BatchSequence& sequence, std::int64_t kv_head,
+              std::int64_t first, std::int64_t count, Scratch& scratch);
+
+  const ModelConfig& config_;
+  Precision precision_;
+  Compute compute_;
+  Rotary rotary_;
+  Buffer<float> cosines_;         // [rows, rotary half]
+  Buffer<float> sines_;           // [rows, rotary half]
+  Buffer<float> qkv_;             // [rows, q_width + 2 kv_width]
+  Buffer<float> attended_;        // [rows, q_width]
+  std::vector<Scratch> scratch_;  // one a worker
+};
+
+}  // namespace moesaic

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "src/model/transformer.h"
+
+namespace moesaic {
+
+/// One token of a forward pass.
+struct BatchToken {
+  KvCache* cache = nullptr;
+  std::int64_t position = 0;
+};
+
+/// Rows [first_row, first_row + num_rows) of a forward pass belong to one sequence.
+struct BatchSequence {
+  KvCache* cache = nullptr;
+  std::int64_t first_row = 0;
+  std::int64_t num_rows = 0;
+};
+
+/// The chunks of a forward pass, flattened to rows: row i is tokens[i] of the rank's batch.
+struct Batch {
+  std::vector<std::int32_t> token_ids;
+  std::vector<BatchToken> tokens;
+  std::vector<BatchSequence> sequences;
+  std::vector<std::int64_t> logit_rows;
+
+  [[nodiscard]] std::int64_t rows() const noexcept {
+    return static_cast<std::int64_t>(tokens.size());
+  }
+};
+
+/// Throws Error{usage} for a token outside the vocabulary or a cache that is too small.
+[[nodiscard]] Batch make_batch(std::span<const SequenceChunk> chunks, std::int64_t vocab_size);
+
+}  // namespace moesaic

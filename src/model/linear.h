@@ -1,0 +1,30 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kernels/grouped_gemm.h"
+#include "src/base/matrix_view.h"
+#include "src/model/model_weights.h"
+
+namespace moesaic {
+
+/// Dense products of a batch's rows with one matrix. Keeps scratch memory; one object a rank.
+class Linear {
+ public:
+  Linear(GroupedGemm& gemm, Precision precision) : gemm_(gemm), precision_(precision) {}
+
+  /// y [rows, n] = x [rows, k] weights^T + bias; bias may be empty.
+  void forward(const PackedMatrix& weights, std::span<const float> bias, MatrixView<const float> x,
+               MatrixView<float> y);
+  /// y [rows, hidden] = down(silu(gate(x)) * up(x)).
+  void gated_mlp(const MlpWeights& weights, MatrixView<const float> x, MatrixView<float> y);
+
+ private:
+  GroupedGemm& gemm_;
+  Precision precision_;
+  std::vector<const std::byte*> rows_;
+  Buffer<std::byte> gated_;  // [rows, intermediate] in the activations' precision
+};
+
+}  // namespace moesaic

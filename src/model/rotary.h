@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/checkpoint/rope_config.h"
+
+namespace moesaic {
+
+/// Rotary position embedding, half-split form: element i of the rotated part pairs with i + half.
+/// Frequencies and their scalings as in transformers/modeling_rope_utils.py.
+class Rotary {
+ public:
+  explicit Rotary(const RopeConfig& config);
+
+  /// Pairs that are rotated: rotary_dim / 2.
+  [[nodiscard]] std::int64_t half() const noexcept { return half_; }
+  /// Cosines and sines [half] of one position, attention factor included. `length` is the sequence
+  /// length that dynamic and longrope scalings see (KvCache::rope_length).
+  void angles(std::int64_t position, std::int64_t length, std::span<float> cosines,
+              std::span<float> sines) const;
+  /// Inverse frequencies [half] for that length.
+  [[nodiscard]] std::vector<float> frequencies(std::int64_t length) const;
+
+ private:
+  RopeConfig config_;
+  std::int64_t half_;
+  std::vector<float> fixed_;         // of types that do not depend on the length
+  std::vector<float> long_context_;  // longrope beyond the original length
+};
+
+/// Rotates the first 2 * cosines.size() elements of one head in place.
+void rotate(std::span<const float> cosines, std::span<const float> sines, float* head);
+
+}  // namespace moesaic

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/base/phase_times.h"
+#include "src/model/kv_cache.h"
+#include "src/model/model_weights.h"
+#include "src/moe/moe_layer.h"
+
+namespace moesaic {
+
+/// Some next tokens of one sequence.
+struct SequenceChunk {
+  enum class Logits { none, last, all };
+
+  KvCache* cache = nullptr;  // the chunk's tokens take the positions from cache->size() on
+  std::span<const std::int32_t> tokens;
+  Logits logits = Logits::last;
+};
+
+/// The transformer of one rank: its copy of (or view on) the dense weights, its slice of the
+/// experts.
+///
+/// The logits of a token depend on its sequence alone: not on the other chunks, on how a prompt is
+/// cut into chunks, on the rank count or the threads.
+class Transformer {
+ public:
+  /// `config`, `weights` and `experts` (the ranks that share the experts) must outlive this.
+  Transformer(const ModelConfig& config, const ModelWeights& weights, Communicator& experts,
+              const Compute& compute);
+  ~Transformer();
+
+  /// Runs the chunks of this rank, none or many, through all layers and extends their caches.
+  /// Collective over the experts' group: every rank calls as often as every other. Returns
+  /// [wanted rows, vocab] f32 logits in the order of chunks and tokens, valid until the next call.
+  /// Throws Error{usage} if a cache is too small or a token id is outside the vocabulary; all ranks
+  /// should check that beforehand.
+  MatrixView<const float> forward(std::span<const SequenceChunk> batch);
+
+  [[nodiscard]] KvCache make_cache(const KvCache::Extent& extent) const;
+  [[nodiscard]] const ModelConfig& config() const noexcept;
+  [[nodiscard]] Precision precision() const noexcept;
+  [[nodiscard]] const Compute& compute() const noexcept;
+
+  /// Since the last reset.
+  [[nodiscard]] const PhaseTimes& times() const noexcept;
+  [[nodiscard]] const ExpertLoad& load() const noexcept;
+  void reset_statistics();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,107 @@
+#include "src/moe/router.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+#include "src/base/error.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::size_t kMaxTopk = 64;
+
+struct Choice {
+  std::int32_t expert;
+  float weight;
+};
+
+/// The largest scores, descending, equal ones in ascending expert id; chosen scores become
+/// -infinity. NaN counts as smaller than everything, so the choice is always made of different
+/// experts.
+void take_largest(std::span<float> scores, std::span<Choice> chosen) {
+  std::vector<bool> taken(scores.size());
+  for (Choice& choice : chosen) {
+    std::size_t best = scores.size();
+    for (std::size_t e = 0; e < scores.size(); ++e) {
+      if (taken[e]) continue;
+      if (best == scores.size() || scores[e] > scores[best] || scores[best] != scores[best])
+        best = e;
+    }
+    taken[best] = true;
+    choice = {static_cast<std::int32_t>(best), scores[best]};
+  }
+}
+
+}  // namespace
+
+void choose_experts(std::span<float> scores, const RouterOptions& options,
+                    const VectorKernels& vector, std::span<ExpertId> experts,
+                    std::span<float> weights) {
+  std::array<Choice, kMaxTopk> storage;
+  const std::span<Choice> chosen(storage.data(), experts.size());
+  std::array<float, kMaxTopk> values;
+  if (options.softmax_over_all) {
+    vector.softmax(scores.data(), static_cast<std::int64_t>(scores.size()));
+    take_largest(scores, chosen);
+    float sum = 0;
+    for (const Choice& choice : chosen) sum += choice.weight;
+    if (options.normalize) {
+      for (Choice& choice : chosen) choice.weight /= sum;
+    }
+  } else {
+    take_largest(scores, chosen);
+    for (std::size_t i = 0; i < chosen.size(); ++i) values[i] = chosen[i].weight;
+    vector.softmax(values.data(), static_cast<std::int64_t>(chosen.size()));
+    for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i].weight = values[i];
+  }
+  std::ranges::sort(chosen, {}, &Choice::expert);
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    experts[i] = ExpertId{chosen[i].expert};
+    weights[i] = chosen[i].weight;
+  }
+}
+
+Router::Router(const PackedMatrix& weights, const RouterOptions& options, const Compute& compute)
+    : weights_(weights), options_(options), compute_(compute) {
+  require(options.topk >= 1 && options.topk <= weights.rows &&
+              options.topk <= static_cast<std::int64_t>(kMaxTopk),
+          ErrorKind::file, "{} experts a token cannot be chosen from {} (at most {} are supported)",
+          options.topk, weights.rows, kMaxTopk);
+}
+
+void Router::route(MatrixView<const float> x, GroupedGemm& gemm, Routing& routing) {
+  const std::int64_t tokens = x.rows();
+  routing.num_tokens = tokens;
+  routing.topk = options_.topk;
+  routing.experts.resize(static_cast<std::size_t>(tokens * options_.topk));
+  routing.weights.resize(routing.experts.size());
+  logits_.reserve(tokens * num_experts());
+  rows_.clear();
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    rows_.push_back(reinterpret_cast<const std::byte*>(x.row(t).data()));
+  }
+  const GemmGroup group{.num_rows = tokens, .weights = weights_};
+  gemm.run(
+      {.rows = rows_.data(),
+       .num_rows = tokens,
+       .depth = weights_.depth,
+       .element = RowSource::Element::f32},
+      {&group, 1},
+      {.data = reinterpret_cast<std::byte*>(logits_.data()), .stride_bytes = num_experts() * 4});
+
+  constexpr std::int64_t kTokensPerTask = 16;
+  compute_.pool->parallel_for((tokens + kTokensPerTask - 1) / kTokensPerTask, [&](std::int64_t task,
+                                                                                  int) {
+    const std::int64_t end = std::min(tokens, (task + 1) * kTokensPerTask);
+    for (std::int64_t t = task * kTokensPerTask; t < end; ++t) {
+      const auto first = static_cast<std::size_t>(t * options_.topk);
+      const auto count = static_cast<std::size_t>(options_.topk);
+      choose_experts({logits_.data() + t * num_experts(), static_cast<std::size_t>(num_experts())},
+                     options_, *compute_.vector, std::span(routing.experts).subspan(first, count),
+                     std::span(routing.weights).subspan(first, count));
+    }
+  });
+}
+
+}  // namespace moesaic

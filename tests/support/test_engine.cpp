@@ -1,0 +1,86 @@
+#include "tests/support/test_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "src/base/error.h"
+#include "src/checkpoint/safetensors.h"
+
+namespace moesaic {
+
+TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
+    : config_(read_model_config(setup.directory)),
+      pool_(setup.threads),
+      grid_(world, setup.expert_replicas) {
+  const ExpertPlacement placement(config_.num_experts, grid_.experts().size());
+  const LoadOptions options{.precision = setup.precision,
+                            .placement = &placement,
+                            .expert_rank = grid_.experts().rank(),
+                            .node = &grid_.node(),
+                            .pool = &pool_,
+                            .progress = {}};
+  weights_ = load_model_weights(std::make_shared<Checkpoint>(Checkpoint::open(setup.directory)),
+                                config_, options);
+  const Compute compute{
+      .isa = setup.isa, .vector = &find_vector_kernels(setup.isa), .pool = &pool_};
+  transformer_ = std::make_unique<Transformer>(config_, *weights_, grid_.experts(), compute);
+}
+
+std::vector<float> run_sequence(Transformer& transformer, std::span<const std::int32_t> tokens,
+                                std::int64_t chunk, std::int64_t prompt_tokens) {
+  KvCache cache = transformer.make_cache(
+      {.capacity = static_cast<std::int64_t>(tokens.size()), .prompt_tokens = prompt_tokens});
+  std::vector<float> result;
+  while (!tokens.empty()) {
+    const auto now = tokens.first(std::min(tokens.size(), static_cast<std::size_t>(chunk)));
+    tokens = tokens.subspan(now.size());
+    const SequenceChunk part{.cache = &cache, .tokens = now, .logits = SequenceChunk::Logits::all};
+    const MatrixView<const float> logits = transformer.forward({&part, 1});
+    result.insert(result.end(), logits.data(), logits.data() + logits.rows() * logits.cols());
+  }
+  return result;
+}
+
+GoldenLogits read_golden_logits(const std::string& file) {
+  const SafetensorsFile tensors = SafetensorsFile::open(file);
+  const auto floats = [&](std::string_view name) {
+    std::vector<float> values;
+    if (const TensorView* tensor = tensors.find(name)) {
+      values.resize(tensor->bytes.size() / 4);
+      std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
+    }
+    return values;
+  };
+  GoldenLogits golden{
+      .input_ids = {}, .logits = floats("logits"), .logits_stepwise = floats("logits_stepwise")};
+  const TensorView* ids = tensors.find("input_ids");
+  require(ids != nullptr, ErrorKind::file, "{}: no input_ids", file);
+  for (std::size_t i = 0; i < ids->bytes.size(); i += 8) {
+    std::int64_t id = 0;
+    std::memcpy(&id, ids->bytes.data() + i, 8);
+    golden.input_ids.push_back(narrow<std::int32_t>(id));
+  }
+  return golden;
+}
+
+double relative_l2(std::span<const float> a, std::span<const float> b) {
+  if (a.size() != b.size()) return INFINITY;
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double x = a[i];
+    const double y = b[i];
+    difference += (x - y) * (x - y);
+    norm += y * y;
+  }
+  return std::sqrt(difference / norm);
+}
+
+std::vector<Isa> tile_order_isas() {
+  std::vector<Isa> isas = supported_isas();
+  std::erase(isas, Isa::avx512_bf16);
+  return isas;
+}
+
+}  // namespace moesaic

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "src/model/transformer.h"
+#include "src/parallel/process_grid.h"
+
+namespace moesaic {
+
+/// How a test runs a model.
+struct EngineSetup {
+  std::string directory;
+  Precision precision = Precision::bf16;
+  Isa isa = Isa::scalar;
+  int threads = 1;  // of each rank
+  int expert_replicas = 1;
+};
+
+/// One rank's engine, loaded from a checkpoint directory.
+class TestEngine {
+ public:
+  /// Collective over `world`.
+  TestEngine(const EngineSetup& setup, Communicator& world);
+
+  [[nodiscard]] Transformer& transformer() { return *transformer_; }
+  [[nodiscard]] const ModelConfig& config() const { return config_; }
+  [[nodiscard]] const ModelWeights& weights() const { return *weights_; }
+
+ private:
+  ModelConfig config_;
+  ThreadPool pool_;
+  ProcessGrid grid_;
+  std::unique_ptr<ModelWeights> weights_;
+  std::unique_ptr<Transformer> transformer_;
+};
+
+/// Logits [tokens, vocab] of `tokens`, `chunk` of them a forward pass, the cache told of
+/// `prompt_tokens`. The other ranks of the group must make as many forward passes.
+[[nodiscard]] std::vector<float> run_sequence(Transformer& transformer,
+                                              std::span<const std::int32_t> tokens,
+                                              std::int64_t chunk, std::int64_t prompt_tokens);
+
+/// A file of golden logits.
+struct GoldenLogits {
+  std::vector<std::int32_t> input_ids;
+  std::vector<float> logits;           // [tokens, vocab], one call
+  std::vector<float> logits_stepwise;  // [tokens, vocab], a token a call; empty if not recorded
+};
+[[nodiscard]] GoldenLogits read_golden_logits(const std::string& file);
+
+/// |a - b| / |b|, L2.
+[[nodiscard]] double relative_l2(std::span<const float> a, std::span<const float> b);
+
+/// The instruction sets of the tile order that this CPU has.
+[[nodiscard]] std::vector<Isa> tile_order_isas();
+
+}  // namespace moesaic
