@@ -1,0 +1,104 @@
+#include "kernels/formats/bf16.h"
+
+#include "kernels/cpu/avx2/pack_rows.h"
+#include "kernels/cpu/block_loop.h"
+#include "kernels/cpu/intrinsics.h"
+#include "kernels/cpu/row_layout.h"
+#include "kernels/cpu/target_region.h"
+#include "kernels/cpu/tile_environment.h"
+
+// Tile order with fused multiply-adds. Packed rows are floats that hold bf16 values. With 16
+// registers the even and the odd k of a step are summed one after the other: 12 sums, 2 weights and
+// 1 value fit.
+
+namespace moesaic {
+namespace {
+
+constexpr std::size_t kMaxRows = 6;
+constexpr std::size_t kPrefetchBytes = 2048;  // ahead in the panel
+
+BEGIN_TARGET("avx2,fma")
+
+enum class Parity { even, odd };
+
+// Left and right half of a line as floats.
+template <Parity Which>
+[[gnu::always_inline]] inline __m256 load_weights(const std::byte* half) {
+  const __m256i bits = _mm256_load_si256(reinterpret_cast<const __m256i*>(half));
+  if constexpr (Which == Parity::even) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
+  } else {
+    const __m256i mask = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
+    return _mm256_castsi256_ps(_mm256_and_si256(bits, mask));
+  }
+}
+
+// The 16 multiply-adds of one parity of a step.
+template <Parity Which, std::size_t Rows>
+[[gnu::always_inline]] inline void sum_chain(const std::byte* rows, std::size_t row_bytes,
+                                             const std::byte* lines, __m256 (&sums)[Rows][2]) {
+  for (int pair = 0; pair < 16; ++pair, lines += 64, rows += 8) {
+    if constexpr (Which == Parity::even) {
+      _mm_prefetch(reinterpret_cast<const char*>(lines + kPrefetchBytes), _MM_HINT_T0);
+    }
+    const __m256 left = load_weights<Which>(lines);
+    const __m256 right = load_weights<Which>(lines + 32);
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const auto* row = reinterpret_cast<const float*>(rows + r * row_bytes);
+      const __m256 value = _mm256_broadcast_ss(row + (Which == Parity::odd ? 1 : 0));
+      sums[r][0] = _mm256_fmadd_ps(value, left, sums[r][0]);
+      sums[r][1] = _mm256_fmadd_ps(value, right, sums[r][1]);
+    }
+  }
+}
+
+template <std::size_t Rows>
+void block(const Block& args) noexcept {
+  const std::int64_t steps = round_up(args.depth, kStepDepth) / kStepDepth;
+  const std::byte* lines = args.panels;
+  const std::byte* rows = args.rows;
+  __m256 sums[Rows][2] = {};
+  for (std::int64_t step = 0; step < steps; ++step, lines += 1024, rows += kStepDepth * 4) {
+    __m256 even[Rows][2] = {};
+    sum_chain<Parity::even>(rows, args.row_bytes, lines, even);
+    __m256 odd[Rows][2] = {};
+    sum_chain<Parity::odd>(rows, args.row_bytes, lines, odd);
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < Rows; ++r) {
+      sums[r][0] = _mm256_add_ps(sums[r][0], _mm256_add_ps(even[r][0], odd[r][0]));
+      sums[r][1] = _mm256_add_ps(sums[r][1], _mm256_add_ps(even[r][1], odd[r][1]));
+    }
+  }
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < Rows; ++r) {
+    float* out = args.out + static_cast<std::int64_t>(r) * args.out_stride;
+    _mm256_storeu_ps(out, sums[r][0]);
+    _mm256_storeu_ps(out + 8, sums[r][1]);
+  }
+}
+
+END_TARGET
+
+constexpr BlockFunction kBlocks[kMaxRows][1] = {{block<1>}, {block<2>}, {block<3>},
+                                                {block<4>}, {block<5>}, {block<6>}};
+
+void tile(const TileArgs& args) noexcept {
+  const TileEnvironment environment;
+  run_blocks(args, float_row_bytes(args.depth),
+             static_cast<std::size_t>(bf16_format::panel_bytes(args.depth)), kBlocks);
+}
+
+}  // namespace
+
+extern const GemmKernel avx2_bf16_kernel;
+constinit const GemmKernel avx2_bf16_kernel{
+    .isa = Isa::avx2,
+    .format = Format::bf16,
+    .name = "avx2/bf16",
+    .packed_row_bytes = float_row_bytes,
+    .pack_rows = pack_rows<RowForm::rounded_floats>,
+    .tile = tile,
+};
+
+}  // namespace moesaic

@@ -1,0 +1,66 @@
+#include "kernels/formats/f32.h"
+
+#include "kernels/cpu/avx2/pack_rows.h"
+#include "kernels/cpu/block_loop.h"
+#include "kernels/cpu/intrinsics.h"
+#include "kernels/cpu/row_layout.h"
+#include "kernels/cpu/target_region.h"
+
+// One chain of fused multiply-adds for a result. Packed rows are floats.
+
+namespace moesaic {
+namespace {
+
+constexpr std::size_t kMaxRows = 6;
+constexpr std::size_t kPrefetchBytes = 2048;  // ahead in the panel
+
+BEGIN_TARGET("avx2,fma")
+
+template <std::size_t Rows>
+void block(const Block& args) noexcept {
+  const std::byte* lines = args.panels;
+  const std::byte* rows = args.rows;
+  __m256 sums[Rows][2] = {};
+  for (std::int64_t k = 0; k < args.depth; ++k, lines += 64, rows += 4) {
+    const __m256 left = _mm256_load_ps(reinterpret_cast<const float*>(lines));
+    const __m256 right = _mm256_load_ps(reinterpret_cast<const float*>(lines + 32));
+    _mm_prefetch(reinterpret_cast<const char*>(lines + kPrefetchBytes), _MM_HINT_T0);
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const __m256 value =
+          _mm256_broadcast_ss(reinterpret_cast<const float*>(rows + r * args.row_bytes));
+      sums[r][0] = _mm256_fmadd_ps(value, left, sums[r][0]);
+      sums[r][1] = _mm256_fmadd_ps(value, right, sums[r][1]);
+    }
+  }
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < Rows; ++r) {
+    float* out = args.out + static_cast<std::int64_t>(r) * args.out_stride;
+    _mm256_storeu_ps(out, sums[r][0]);
+    _mm256_storeu_ps(out + 8, sums[r][1]);
+  }
+}
+
+END_TARGET
+
+constexpr BlockFunction kBlocks[kMaxRows][1] = {{block<1>}, {block<2>}, {block<3>},
+                                                {block<4>}, {block<5>}, {block<6>}};
+
+void tile(const TileArgs& args) noexcept {
+  run_blocks(args, float_row_bytes(args.depth),
+             static_cast<std::size_t>(f32_format::panel_bytes(args.depth)), kBlocks);
+}
+
+}  // namespace
+
+extern const GemmKernel avx2_f32_kernel;
+constinit const GemmKernel avx2_f32_kernel{
+    .isa = Isa::avx2,
+    .format = Format::f32,
+    .name = "avx2/f32",
+    .packed_row_bytes = float_row_bytes,
+    .pack_rows = pack_rows<RowForm::floats>,
+    .tile = tile,
+};
+
+}  // namespace moesaic

@@ -1,0 +1,95 @@
+#include "kernels/formats/bf16.h"
+#include "kernels/cpu/avx512/pack_rows.h"
+#include "kernels/cpu/block_loop.h"
+#include "kernels/cpu/intrinsics.h"
+#include "kernels/cpu/row_layout.h"
+#include "kernels/cpu/target_region.h"
+#include "kernels/cpu/tile_environment.h"
+
+// Tile order with fused multiply-adds. Packed rows are floats that hold bf16 values, so that a
+// value is broadcast as an operand of the multiply-add; a line of a panel becomes floats by a shift
+// (even k) and a mask (odd k).
+
+namespace moesaic {
+namespace {
+
+constexpr std::size_t kMaxRows = 6;
+constexpr std::size_t kMaxPanels = 2;
+constexpr std::size_t kPrefetchBytes = 2048;  // ahead in each panel
+
+BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
+
+template <std::size_t Rows, std::size_t Panels>
+void block(const Block& args) noexcept {
+  const __m512i odd_mask = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
+  const std::int64_t steps = round_up(args.depth, kStepDepth) / kStepDepth;
+  const std::byte* lines = args.panels;
+  const std::byte* rows = args.rows;
+  __m512 sums[Rows][Panels] = {};
+  for (std::int64_t step = 0; step < steps; ++step) {
+    __m512 even[Rows][Panels] = {};
+    __m512 odd[Rows][Panels] = {};
+    for (int pair = 0; pair < 16; ++pair, lines += 64, rows += 8) {
+      __m512 weights[Panels][2];
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < Panels; ++p) {
+        const std::byte* line = lines + p * args.panel_bytes;
+        const __m512i bits = _mm512_load_si512(line);
+        _mm_prefetch(reinterpret_cast<const char*>(line + kPrefetchBytes), _MM_HINT_T0);
+        weights[p][0] = _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+        weights[p][1] = _mm512_castsi512_ps(_mm512_and_si512(bits, odd_mask));
+      }
+#pragma GCC unroll 8
+      for (std::size_t r = 0; r < Rows; ++r) {
+        const auto* row = reinterpret_cast<const float*>(rows + r * args.row_bytes);
+        const __m512 first = _mm512_set1_ps(row[0]);
+        const __m512 second = _mm512_set1_ps(row[1]);
+#pragma GCC unroll 8
+        for (std::size_t p = 0; p < Panels; ++p) {
+          even[r][p] = _mm512_fmadd_ps(first, weights[p][0], even[r][p]);
+          odd[r][p] = _mm512_fmadd_ps(second, weights[p][1], odd[r][p]);
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < Rows; ++r) {
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < Panels; ++p) {
+        sums[r][p] = _mm512_add_ps(sums[r][p], _mm512_add_ps(even[r][p], odd[r][p]));
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < Rows; ++r) {
+    float* out = args.out + static_cast<std::int64_t>(r) * args.out_stride;
+#pragma GCC unroll 8
+    for (std::size_t p = 0; p < Panels; ++p) _mm512_storeu_ps(out + p * 16, sums[r][p]);
+  }
+}
+
+END_TARGET
+
+constexpr BlockFunction kBlocks[kMaxRows][kMaxPanels] = {
+    {block<1, 1>, block<1, 2>}, {block<2, 1>, block<2, 2>}, {block<3, 1>, block<3, 2>},
+    {block<4, 1>, block<4, 2>}, {block<5, 1>, block<5, 2>}, {block<6, 1>, block<6, 2>},
+};
+
+void tile(const TileArgs& args) noexcept {
+  const TileEnvironment environment;
+  run_blocks(args, float_row_bytes(args.depth),
+             static_cast<std::size_t>(bf16_format::panel_bytes(args.depth)), kBlocks);
+}
+
+}  // namespace
+
+extern const GemmKernel avx512_bf16_kernel;
+constinit const GemmKernel avx512_bf16_kernel{
+    .isa = Isa::avx512,
+    .format = Format::bf16,
+    .name = "avx512/bf16",
+    .packed_row_bytes = float_row_bytes,
+    .pack_rows = pack_rows<RowForm::rounded_floats>,
+    .tile = tile,
+};
+
+}  // namespace moesaic

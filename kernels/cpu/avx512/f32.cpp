@@ -1,0 +1,79 @@
+#include "kernels/formats/f32.h"
+
+#include "kernels/cpu/avx512/pack_rows.h"
+#include "kernels/cpu/block_loop.h"
+#include "kernels/cpu/intrinsics.h"
+#include "kernels/cpu/row_layout.h"
+#include "kernels/cpu/target_region.h"
+
+// One chain of fused multiply-adds for a result. Packed rows are floats.
+
+namespace moesaic {
+namespace {
+
+constexpr std::size_t kMaxRows = 6;
+constexpr std::size_t kMaxPanels = 4;
+constexpr std::size_t kPrefetchBytes = 2048;  // ahead in each panel
+
+BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
+
+template <std::size_t Rows, std::size_t Panels>
+void block(const Block& args) noexcept {
+  const std::byte* lines = args.panels;
+  const std::byte* rows = args.rows;
+  __m512 sums[Rows][Panels] = {};
+  for (std::int64_t k = 0; k < args.depth; ++k, lines += 64, rows += 4) {
+    __m512 weights[Panels];
+#pragma GCC unroll 8
+    for (std::size_t p = 0; p < Panels; ++p) {
+      const std::byte* line = lines + p * args.panel_bytes;
+      weights[p] = _mm512_load_ps(line);
+      _mm_prefetch(reinterpret_cast<const char*>(line + kPrefetchBytes), _MM_HINT_T0);
+    }
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const __m512 value =
+          _mm512_set1_ps(*reinterpret_cast<const float*>(rows + r * args.row_bytes));
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < Panels; ++p) {
+        sums[r][p] = _mm512_fmadd_ps(value, weights[p], sums[r][p]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < Rows; ++r) {
+    float* out = args.out + static_cast<std::int64_t>(r) * args.out_stride;
+#pragma GCC unroll 8
+    for (std::size_t p = 0; p < Panels; ++p) _mm512_storeu_ps(out + p * 16, sums[r][p]);
+  }
+}
+
+END_TARGET
+
+constexpr BlockFunction kBlocks[kMaxRows][kMaxPanels] = {
+    {block<1, 1>, block<1, 2>, block<1, 3>, block<1, 4>},
+    {block<2, 1>, block<2, 2>, block<2, 3>, block<2, 4>},
+    {block<3, 1>, block<3, 2>, block<3, 3>, block<3, 4>},
+    {block<4, 1>, block<4, 2>, block<4, 3>, block<4, 4>},
+    {block<5, 1>, block<5, 2>, block<5, 3>, block<5, 4>},
+    {block<6, 1>, block<6, 2>, block<6, 3>, block<6, 4>},
+};
+
+void tile(const TileArgs& args) noexcept {
+  run_blocks(args, float_row_bytes(args.depth),
+             static_cast<std::size_t>(f32_format::panel_bytes(args.depth)), kBlocks);
+}
+
+}  // namespace
+
+extern const GemmKernel avx512_f32_kernel;
+constinit const GemmKernel avx512_f32_kernel{
+    .isa = Isa::avx512,
+    .format = Format::f32,
+    .name = "avx512/f32",
+    .packed_row_bytes = float_row_bytes,
+    .pack_rows = pack_rows<RowForm::floats>,
+    .tile = tile,
+};
+
+}  // namespace moesaic

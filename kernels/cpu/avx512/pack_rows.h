@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/intrinsics.h"
+#include "kernels/cpu/row_layout.h"
+#include "kernels/cpu/target_region.h"
+#include "kernels/gemm_kernel.h"
+#include "src/base/dtype.h"
+
+// How the kernels that need AVX-512 bring rows into their packed form. Internal to each of them.
+
+namespace moesaic {
+namespace {
+
+enum class RowForm { floats, rounded_floats, bf16 };
+
+BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
+
+inline __m512i load_bits(const float* from, __mmask16 mask) {
+  return _mm512_maskz_loadu_epi32(mask, from);
+}
+inline __m512i load_bits(const BFloat16* from, __mmask16 mask) {
+  return _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from)), 16);
+}
+
+/// to_bfloat16 as a float's bits. VCVTNEPS2BF16 is no substitute: it takes subnormals for zero, of
+/// which the largest round to the smallest normal number.
+inline __m512i round_bits(__m512i bits) {
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+  const __m512i magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff));
+  const __mmask16 nan = _mm512_cmpgt_epi32_mask(magnitude, _mm512_set1_epi32(0x7f800000));
+  const __m512i result =
+      _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x00400000));  // quiet
+  return _mm512_and_si512(result, _mm512_set1_epi32(static_cast<int>(0xffff0000U)));
+}
+
+template <RowForm Form, typename Element>
+void pack_row(const Element* source, std::int64_t depth, std::byte* out) {
+  for (std::int64_t k = 0; k < round_up(depth, kStepDepth); k += 16) {
+    const std::int64_t left = depth - k;
+    const auto mask = static_cast<__mmask16>(left >= 16 ? 0xffff : left > 0 ? (1 << left) - 1 : 0);
+    __m512i bits = load_bits(source + k, mask);
+    if constexpr (Form != RowForm::floats && sizeof(Element) == 4) bits = round_bits(bits);
+    if constexpr (Form == RowForm::bf16) {
+      _mm256_store_si256(reinterpret_cast<__m256i*>(out + k * 2),
+                         _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16)));
+    } else {
+      _mm512_store_si512(out + k * 4, bits);
+    }
+  }
+}
+
+template <RowForm Form>
+void pack_rows(const RowSource& source, std::byte* out) noexcept {
+  const std::size_t stride =
+      Form == RowForm::bf16 ? bf16_row_bytes(source.depth) : float_row_bytes(source.depth);
+  for (std::int64_t i = 0; i < source.num_rows; ++i, out += stride) {
+    if (source.element == RowSource::Element::f32) {
+      pack_row<Form>(reinterpret_cast<const float*>(source.rows[i]), source.depth, out);
+    } else {
+      pack_row<Form>(reinterpret_cast<const BFloat16*>(source.rows[i]), source.depth, out);
+    }
+  }
+}
+
+END_TARGET
+
+}  // namespace
+}  // namespace moesaic

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "src/base/dtype.h"
+
+// Sixteen f32 lanes in plain C++: the truth that the other lanes.h files reproduce bit for bit.
+
+namespace moesaic {
+namespace {
+
+inline constexpr std::int64_t kLanes = 16;
+/// Attention: query rows handled together, and 16-lane accumulators kept in registers.
+inline constexpr int kTileRows = 4;
+inline constexpr int kTileAccumulators = 4;
+
+struct Lanes {
+  float v[kLanes];
+};
+struct LaneMask {
+  bool v[kLanes];
+};
+
+/// Which lanes a load or store touches. Lanes that are not loaded are 0.
+struct AllLanes {};
+struct FirstLanes {
+  std::int64_t count;  // 1..15
+};
+
+template <typename Function>
+inline Lanes each_lane(Function function) {
+  Lanes out;
+  for (int i = 0; i < kLanes; ++i) out.v[i] = function(i);
+  return out;
+}
+
+inline Lanes broadcast(float x) {
+  return each_lane([&](int) { return x; });
+}
+
+template <typename Element>
+inline Lanes load(const Element* p, AllLanes = {}) {
+  return each_lane([&](int i) { return to_float(p[i]); });
+}
+template <typename Element>
+inline Lanes load(const Element* p, FirstLanes part) {
+  return each_lane([&](int i) { return i < part.count ? to_float(p[i]) : 0.0F; });
+}
+
+inline void store(float* p, Lanes a, FirstLanes part) {
+  for (int i = 0; i < part.count; ++i) p[i] = a.v[i];
+}
+inline void store(float* p, Lanes a, AllLanes = {}) {
+  store(p, a, FirstLanes{kLanes});
+}
+inline void store(BFloat16* p, Lanes a, FirstLanes part) {
+  for (int i = 0; i < part.count; ++i) p[i] = to_bfloat16(a.v[i]);
+}
+inline void store(BFloat16* p, Lanes a, AllLanes = {}) {
+  store(p, a, FirstLanes{kLanes});
+}
+
+inline Lanes operator+(Lanes a, Lanes b) {
+  return each_lane([&](int i) { return a.v[i] + b.v[i]; });
+}
+inline Lanes operator-(Lanes a, Lanes b) {
+  return each_lane([&](int i) { return a.v[i] - b.v[i]; });
+}
+inline Lanes operator*(Lanes a, Lanes b) {
+  return each_lane([&](int i) { return a.v[i] * b.v[i]; });
+}
+inline Lanes operator/(Lanes a, Lanes b) {
+  return each_lane([&](int i) { return a.v[i] / b.v[i]; });
+}
+/// a * b + c, rounded once.
+inline Lanes fma(Lanes a, Lanes b, Lanes c) {
+  return each_lane([&](int i) { return std::fma(a.v[i], b.v[i], c.v[i]); });
+}
+/// a > b ? a : b, so b where either is NaN.
+inline Lanes max(Lanes a, Lanes b) {
+  return each_lane([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+}
+/// a < b ? a : b, so b where either is NaN.
+inline Lanes min(Lanes a, Lanes b) {
+  return each_lane([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
+}
+/// a * 2^n, rounded once; n is an integer in [-200, 200], or anything where a is NaN.
+inline Lanes scale_by_power(Lanes a, Lanes n) {
+  return each_lane([&](int i) {
+    return std::isnan(a.v[i]) ? a.v[i] : std::ldexp(a.v[i], static_cast<int>(n.v[i]));
+  });
+}
+
+/// Lanes first <= i < end; the bounds may lie outside 0..16.
+inline LaneMask lanes_between(std::int64_t first, std::int64_t end) {
+  LaneMask out;
+  for (int i = 0; i < kLanes; ++i) out.v[i] = i >= first && i < end;
+  return out;
+}
+inline Lanes select(LaneMask mask, Lanes a, Lanes b) {
+  return each_lane([&](int i) { return mask.v[i] ? a.v[i] : b.v[i]; });
+}
+
+/// The fixed tree: lane i + lane i + 8, then + 4, + 2, + 1.
+inline float sum_lanes(Lanes a) {
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) a.v[i] += a.v[i + half];
+  }
+  return a.v[0];
+}
+/// The same tree with max.
+inline float max_lanes(Lanes a) {
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) a.v[i] = a.v[i] > a.v[i + half] ? a.v[i] : a.v[i + half];
+  }
+  return a.v[0];
+}
+
+/// Asks for a cache line that will be read soon.
+inline void prefetch(const void*) {}
+
+}  // namespace
+}  // namespace moesaic

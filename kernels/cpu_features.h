@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moesaic {
+
+/// Instruction sets with kernels, from the one that always works to the most special. `avx512_bf16`
+/// sums in an order of its own (VDPBF16PS), all others in the tile order (docs/numerics.md).
+enum class Isa { scalar, avx2, avx512, avx512_bf16 };
+
+inline constexpr int kNumIsas = 4;
+
+[[nodiscard]] std::string_view isa_name(Isa isa) noexcept;
+[[nodiscard]] std::optional<Isa> isa_from_name(std::string_view name) noexcept;
+
+/// What this CPU and this kernel of the operating system can execute, in Isa order; scalar first.
+[[nodiscard]] const std::vector<Isa>& supported_isas();
+[[nodiscard]] bool is_supported(Isa isa);
+
+/// True where VDPBF16PS does more multiply-adds a second than two FMAs do (AMD Zen 4 and later). On
+/// Intel it runs at half the FMA rate.
+[[nodiscard]] bool prefers_avx512_bf16();
+
+}  // namespace moesaic

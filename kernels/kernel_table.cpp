@@ -1,0 +1,52 @@
+#include "kernels/kernel_table.h"
+
+namespace moesaic {
+
+#define MOESAIC_GEMM_KERNEL(isa, format) extern const GemmKernel isa##_##format##_kernel;
+#define MOESAIC_VECTOR_KERNELS(isa) extern const VectorKernels isa##_vector_kernels;
+#include "kernel_table.inc"
+#undef MOESAIC_GEMM_KERNEL
+#undef MOESAIC_VECTOR_KERNELS
+
+namespace {
+
+constexpr const GemmKernel* kGemmKernels[] = {
+#define MOESAIC_GEMM_KERNEL(isa, format) &isa##_##format##_kernel,
+#include "kernel_table.inc"
+#undef MOESAIC_GEMM_KERNEL
+};
+
+constexpr const VectorKernels* kVectorKernels[] = {
+#define MOESAIC_VECTOR_KERNELS(isa) &isa##_vector_kernels,
+#include "kernel_table.inc"
+#undef MOESAIC_VECTOR_KERNELS
+};
+
+}  // namespace
+
+std::span<const GemmKernel* const> all_gemm_kernels() noexcept {
+  return kGemmKernels;
+}
+
+std::span<const VectorKernels* const> all_vector_kernels() noexcept {
+  return kVectorKernels;
+}
+
+const GemmKernel& find_gemm_kernel(Isa isa, Format format) noexcept {
+  const GemmKernel* best = nullptr;
+  for (const GemmKernel* kernel :
+       kGemmKernels) {  // ascending: the last one that fits is the nearest
+    if (kernel->format == format && kernel->isa <= isa) best = kernel;
+  }
+  return *best;
+}
+
+const VectorKernels& find_vector_kernels(Isa isa) noexcept {
+  const VectorKernels* best = nullptr;
+  for (const VectorKernels* kernels : kVectorKernels) {
+    if (kernels->isa <= isa) best = kernels;
+  }
+  return *best;
+}
+
+}  // namespace moesaic
