@@ -1,0 +1,191 @@
+#include "comm/checked_communicator.h"
+
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "comm/row_send.h"
+#include "src/base/error.h"
+
+namespace moesaic {
+namespace {
+
+/// What a rank is about to do. Trivial, so that it can travel.
+struct Intent {
+  std::array<char, 24> call{};
+  std::array<char, 16> what_a{};  // what the arguments mean
+  std::array<char, 16> what_b{};
+  std::int64_t a = 0;  // arguments that must agree
+  std::int64_t b = 0;
+
+  bool operator==(const Intent&) const = default;
+};
+
+/// An argument that must be the same on all ranks.
+struct Argument {
+  std::string_view name;
+  std::int64_t value = 0;
+};
+
+template <std::size_t N>
+std::array<char, N> fixed(std::string_view text) {
+  std::array<char, N> out{};
+  text.copy(out.data(), N - 1);
+  return out;
+}
+
+std::string describe(const Intent& intent) {
+  std::string text = intent.call.data();
+  if (intent.what_a[0] != 0) text += fmt::format(" {} {}", intent.what_a.data(), intent.a);
+  if (intent.what_b[0] != 0) text += fmt::format(" {} {}", intent.what_b.data(), intent.b);
+  return text;
+}
+
+/// Counts itself among the exchanges under way.
+class CountedRows final : public PendingRows {
+ public:
+  CountedRows(std::unique_ptr<PendingRows> base, std::shared_ptr<int> under_way)
+      : base_(std::move(base)), under_way_(std::move(under_way)) {
+    ++*under_way_;
+  }
+  CountedRows(const CountedRows&) = delete;
+  CountedRows& operator=(const CountedRows&) = delete;
+  ~CountedRows() override { finish(); }
+
+  std::span<const std::byte> wait() override {
+    if (base_ != nullptr) rows_ = base_->wait();
+    finish();
+    return rows_;
+  }
+
+ private:
+  void finish() {
+    if (base_ == nullptr) return;
+    base_.reset();
+    --*under_way_;
+  }
+
+  std::unique_ptr<PendingRows> base_;  // null once waited for
+  std::shared_ptr<int> under_way_;
+  std::span<const std::byte> rows_;
+};
+
+class CheckedCommunicator final : public Communicator {
+ public:
+  explicit CheckedCommunicator(std::unique_ptr<Communicator> base) : base_(std::move(base)) {}
+
+  [[nodiscard]] int rank() const noexcept override { return base_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return base_->size(); }
+  [[nodiscard]] std::string transport() const override { return base_->transport(); }
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    agree("split");
+    require(color >= 0, ErrorKind::internal, "split: the color is {}", color);
+    return std::make_unique<CheckedCommunicator>(base_->split(color, key));
+  }
+  std::unique_ptr<Communicator> split_node() override {
+    agree("split_node");
+    return std::make_unique<CheckedCommunicator>(base_->split_node());
+  }
+  void barrier() override {
+    agree("barrier");
+    base_->barrier();
+  }
+  void broadcast(std::span<std::byte> data, int root) override {
+    agree("broadcast", bytes_of(data), {"root", root});
+    require(root >= 0 && root < size(), ErrorKind::internal, "broadcast: root {} of {} ranks", root,
+            size());
+    base_->broadcast(data, root);
+  }
+  void sum(std::span<float> values) override {
+    agree("sum of floats", bytes_of(values));
+    base_->sum(values);
+  }
+  void sum(std::span<std::int64_t> values) override {
+    agree("sum of integers", bytes_of(values));
+    base_->sum(values);
+  }
+  void max(std::span<std::int64_t> values) override {
+    agree("max", bytes_of(values));
+    base_->max(values);
+  }
+  void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) override {
+    agree("all_gather", bytes_of(send));
+    base_->all_gather(send, recv);
+  }
+  void exchange_counts(std::span<const std::int64_t> send, std::span<std::int64_t> recv) override {
+    agree("exchange_counts", bytes_of(send));
+    base_->exchange_counts(send, recv);
+  }
+  [[nodiscard]] std::unique_ptr<PendingRows> exchange_rows(
+      const RowSend& send, std::span<const std::int64_t> recv_counts) override;
+  std::shared_ptr<SharedMemory> allocate_shared(std::int64_t bytes) override {
+    agree("allocate_shared", {"bytes", bytes});
+    return base_->allocate_shared(bytes);
+  }
+
+ private:
+  template <typename T>
+  static Argument bytes_of(std::span<T> data) {
+    return {"bytes", static_cast<std::int64_t>(data.size_bytes())};
+  }
+  void agree(std::string_view call, Argument a = {}, Argument b = {});
+  void agree_on_counts(std::span<const std::int64_t> send_counts,
+                       std::span<const std::int64_t> recv_counts);
+
+  std::unique_ptr<Communicator> base_;
+  std::shared_ptr<int> under_way_ = std::make_shared<int>(0);  // exchanges not yet waited for
+};
+
+void CheckedCommunicator::agree(std::string_view call, Argument a, Argument b) {
+  const Intent mine{fixed<24>(call), fixed<16>(a.name), fixed<16>(b.name), a.value, b.value};
+  std::vector<Intent> all(static_cast<std::size_t>(size()));
+  base_->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  std::string text;
+  bool same = true;
+  for (std::size_t peer = 0; peer < all.size(); ++peer) {
+    same = same && all[peer] == all[0];
+    text += fmt::format("{}rank {}: {}", peer == 0 ? "" : "; ", peer, describe(all[peer]));
+  }
+  require(same, ErrorKind::internal, "the ranks do not make the same call: {}", text);
+}
+
+void CheckedCommunicator::agree_on_counts(std::span<const std::int64_t> send_counts,
+                                          std::span<const std::int64_t> recv_counts) {
+  const std::size_t ranks = send_counts.size();
+  std::vector<std::int64_t> sent(ranks * ranks);      // [sender, receiver]
+  std::vector<std::int64_t> expected(ranks * ranks);  // [receiver, sender]
+  base_->all_gather(std::as_bytes(send_counts), std::as_writable_bytes(std::span(sent)));
+  base_->all_gather(std::as_bytes(recv_counts), std::as_writable_bytes(std::span(expected)));
+  std::string text;
+  for (std::size_t from = 0; from < ranks; ++from) {
+    for (std::size_t to = 0; to < ranks; ++to) {
+      if (sent[from * ranks + to] == expected[to * ranks + from]) continue;
+      text +=
+          fmt::format("{}rank {} sends {} to rank {}, which expects {}", text.empty() ? "" : "; ",
+                      from, sent[from * ranks + to], to, expected[to * ranks + from]);
+    }
+  }
+  require(text.empty(), ErrorKind::internal, "exchange_rows: the row counts do not fit: {}", text);
+}
+
+std::unique_ptr<PendingRows> CheckedCommunicator::exchange_rows(
+    const RowSend& send, std::span<const std::int64_t> recv_counts) {
+  check_row_exchange(send, recv_counts, rank(), size());
+  agree("exchange_rows", {"row_bytes", send.row_bytes});
+  agree_on_counts(send.counts, recv_counts);
+  for (const std::int32_t row : send.rows) {
+    require(row >= 0, ErrorKind::internal, "exchange_rows: row {}", row);
+  }
+  require(*under_way_ < 2, ErrorKind::internal, "exchange_rows: two exchanges are under way");
+  return std::make_unique<CountedRows>(base_->exchange_rows(send, recv_counts), under_way_);
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_checked_communicator(std::unique_ptr<Communicator> base) {
+  return std::make_unique<CheckedCommunicator>(std::move(base));
+}
+
+}  // namespace moesaic

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <chrono>
+
+namespace moesaic {
+
+/// What every transport is told when it is made.
+struct CommOptions {
+  /// How long a rank waits for its peers in one call before it throws Error{peer}.
+  std::chrono::milliseconds timeout = std::chrono::seconds(300);
+  /// Pretends that every so many consecutive ranks form a node; 0 asks the system. One machine can
+  /// so stand for several in tests.
+  int ranks_per_node = 0;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,36 @@
+#include "comm/mpi_groups.h"
+
+namespace moesaic {
+
+std::unique_ptr<MpiHandle> mpi_world() {
+  MPI_Comm world = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world), "MPI_Comm_dup");
+  return std::make_unique<MpiHandle>(world);
+}
+
+MpiJob mpi_job(const MpiHandle& world, const CommOptions& options) {
+  MPI_Comm machine = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(world.get(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine),
+            "MPI_Comm_split_type");
+  const int machine_ranks = MpiHandle(machine).size();
+  const auto idle = std::make_shared<IdleTime>();
+  return {options, world.rank(), idle, wait_policy(options.timeout, machine_ranks, *idle)};
+}
+
+std::unique_ptr<MpiHandle> mpi_split(const MpiHandle& comm, int color, int key) {
+  MPI_Comm part = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(comm.get(), color, key, &part), "MPI_Comm_split");
+  return std::make_unique<MpiHandle>(part);
+}
+
+std::unique_ptr<MpiHandle> mpi_split_node(const MpiHandle& comm, const MpiJob& job) {
+  if (job.options.ranks_per_node > 0) {
+    return mpi_split(comm, job.world_rank / job.options.ranks_per_node, 0);
+  }
+  MPI_Comm node = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(comm.get(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
+            "MPI_Comm_split_type");
+  return std::make_unique<MpiHandle>(node);
+}
+
+}  // namespace moesaic

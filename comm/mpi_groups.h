@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+
+#include "comm/comm_options.h"
+#include "comm/communicator.h"
+#include "comm/mpi_handles.h"
+
+namespace moesaic {
+
+/// What all communicators of a job share.
+struct MpiJob {
+  CommOptions options;
+  int world_rank = 0;
+  std::shared_ptr<IdleTime> idle;
+  WaitPolicy policy;
+};
+
+/// The ranks of the job, in a communicator of their own. Collective.
+[[nodiscard]] std::unique_ptr<MpiHandle> mpi_world();
+[[nodiscard]] MpiJob mpi_job(const MpiHandle& world, const CommOptions& options);
+/// The ranks of `comm` that give the same color, ordered by key. Collective.
+[[nodiscard]] std::unique_ptr<MpiHandle> mpi_split(const MpiHandle& comm, int color, int key);
+/// The ranks of `comm` that share this rank's node, real or pretended. Collective.
+[[nodiscard]] std::unique_ptr<MpiHandle> mpi_split_node(const MpiHandle& comm, const MpiJob& job);
+
+/// `comm` as a Communicator of the transport "mpi".
+[[nodiscard]] std::unique_ptr<Communicator> make_mpi_communicator(std::unique_ptr<MpiHandle> comm,
+                                                                  const MpiJob& job);
+
+}  // namespace moesaic

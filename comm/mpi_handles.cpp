@@ -1,0 +1,139 @@
+#include "comm/mpi_handles.h"
+
+#include <algorithm>
+#include <array>
+
+#include "src/base/error.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::size_t kMaxPartBytes = std::size_t{1} << 30;  // MPI counts are ints
+
+/// Calls body(part) for the parts of `data`.
+template <typename Byte, typename Body>
+void for_each_part(std::span<Byte> data, Body&& body) {
+  for (std::size_t first = 0; first < data.size(); first += kMaxPartBytes) {
+    body(data.subspan(first, std::min(kMaxPartBytes, data.size() - first)));
+  }
+}
+
+}  // namespace
+
+void check_mpi(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  fail(ErrorKind::peer, "{}: {}", call, text.data());
+}
+
+MpiHandle::MpiHandle(MPI_Comm comm) : comm_(comm) {
+  check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+}
+
+MpiHandle::~MpiHandle() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  // Freeing is collective: a rank that leaves because of an error must not wait for the others.
+  if (finalized == 0 && std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
+}
+
+MpiRequests::~MpiRequests() {
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i] == MPI_REQUEST_NULL || infos_[i].kind == Kind::collective) continue;
+    if (infos_[i].kind == Kind::receive) MPI_Cancel(&requests_[i]);
+    MPI_Request_free(&requests_[i]);
+  }
+}
+
+void MpiRequests::add(MPI_Request request, Info info) {
+  requests_.push_back(request);
+  infos_.push_back(info);
+}
+
+void MpiRequests::add(MPI_Request request) {
+  add(request, {Kind::collective, -1, 0});
+}
+
+void MpiRequests::receive(int peer, int tag, std::span<std::byte> data) {
+  for_each_part(data, [&](std::span<std::byte> part) {
+    const int bytes = narrow<int>(part.size());
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Irecv(part.data(), bytes, MPI_BYTE, peer, tag, comm_->get(), &request),
+              "MPI_Irecv");
+    add(request, {Kind::receive, peer, bytes});
+  });
+}
+
+void MpiRequests::send(int peer, int tag, std::span<const std::byte> data) {
+  for_each_part(data, [&](std::span<const std::byte> part) {
+    const int bytes = narrow<int>(part.size());
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Isend(part.data(), bytes, MPI_BYTE, peer, tag, comm_->get(), &request),
+              "MPI_Isend");
+    add(request, {Kind::send, peer, bytes});
+  });
+}
+
+void MpiRequests::check_received(const Info& info, const MPI_Status& status) const {
+  if (info.kind != Kind::receive) return;
+  int bytes = 0;
+  check_mpi(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+  const bool too_long = status.MPI_ERROR == MPI_ERR_TRUNCATE;
+  require(!too_long && bytes == info.bytes, ErrorKind::peer,
+          "rank {} of {}: {} bytes were expected of rank {}, which sent {}", comm_->rank(),
+          comm_->size(), info.bytes, info.peer, too_long ? "more" : std::to_string(bytes));
+}
+
+bool MpiRequests::progress() {
+  if (requests_.empty()) return true;
+  done_.resize(requests_.size());
+  statuses_.resize(requests_.size());
+  for (MPI_Status& status : statuses_) status.MPI_ERROR = MPI_SUCCESS;
+  int num_done = 0;
+  const int code = MPI_Testsome(narrow<int>(requests_.size()), requests_.data(), &num_done,
+                                done_.data(), statuses_.data());
+  if (num_done == MPI_UNDEFINED) {
+    requests_.clear();
+    infos_.clear();
+    return true;
+  }
+  for (int i = 0; i < num_done; ++i) {
+    const auto request = static_cast<std::size_t>(done_[static_cast<std::size_t>(i)]);
+    check_received(infos_[request], statuses_[static_cast<std::size_t>(i)]);
+  }
+  check_mpi(code, "MPI_Testsome");
+  return std::ranges::all_of(requests_, [](MPI_Request r) { return r == MPI_REQUEST_NULL; });
+}
+
+std::string MpiRequests::missing() const {
+  RankList senders;
+  RankList receivers;
+  bool collective = false;
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i] == MPI_REQUEST_NULL) continue;
+    if (infos_[i].kind == Kind::receive) senders.add(infos_[i].peer);
+    if (infos_[i].kind == Kind::send) receivers.add(infos_[i].peer);
+    collective = collective || infos_[i].kind == Kind::collective;
+  }
+  if (collective) return "a rank that has not joined";
+  std::string text;
+  if (!receivers.empty()) text = "rank " + receivers.text() + " to receive";
+  if (!receivers.empty() && !senders.empty()) text += " and ";
+  if (!senders.empty()) text += "the data of rank " + senders.text();
+  return text;
+}
+
+void MpiRequests::wait(const WaitPolicy& policy, const char* call) {
+  wait_or_fail(
+      policy, [&] { return progress(); },
+      [&] {
+        return fmt::format("rank {} of {}: {}: waiting for {}", comm_->rank(), comm_->size(), call,
+                           missing());
+      });
+}
+
+}  // namespace moesaic

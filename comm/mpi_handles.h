@@ -1,0 +1,78 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/wait.h"
+
+/// Inside comm/ only: what the transports over MPI share.
+namespace moesaic {
+
+/// Throws Error{peer} with MPI's own text unless `code`, the result of `call`, is MPI_SUCCESS.
+void check_mpi(int code, const char* call);
+
+/// Owns an MPI communicator; its errors come back as codes.
+class MpiHandle {
+ public:
+  /// Takes `comm` over.
+  explicit MpiHandle(MPI_Comm comm);
+  ~MpiHandle();
+  MpiHandle(const MpiHandle&) = delete;
+  MpiHandle& operator=(const MpiHandle&) = delete;
+
+  [[nodiscard]] MPI_Comm get() const noexcept { return comm_; }
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+
+ private:
+  MPI_Comm comm_;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+/// Non-blocking MPI operations under way. A message larger than an int can count travels in parts.
+/// What is not finished when this object goes is given up.
+class MpiRequests {
+ public:
+  /// `comm` must outlive this object.
+  explicit MpiRequests(const MpiHandle& comm) : comm_(&comm) {}
+  ~MpiRequests();
+  MpiRequests(MpiRequests&& other) noexcept = default;
+  MpiRequests& operator=(MpiRequests&&) = delete;
+
+  void receive(int peer, int tag, std::span<std::byte> data);
+  void send(int peer, int tag, std::span<const std::byte> data);
+  /// Takes over the request of a collective operation.
+  void add(MPI_Request request);
+
+  /// Lets MPI work; returns whether all is done. Throws Error{peer} if a message has not the
+  /// expected size.
+  bool progress();
+  /// What is missing: "the data of rank 0 and 2", "rank 1 to receive".
+  [[nodiscard]] std::string missing() const;
+  /// Returns when all is done, or throws Error{peer} at the deadline; `call` is for the message.
+  void wait(const WaitPolicy& policy, const char* call);
+
+ private:
+  enum class Kind { receive, send, collective };
+  struct Info {
+    Kind kind;
+    int peer;
+    int bytes;
+  };
+  void add(MPI_Request request, Info info);
+  void check_received(const Info& info, const MPI_Status& status) const;
+
+  const MpiHandle* comm_;
+  std::vector<MPI_Request> requests_;  // MPI_REQUEST_NULL once done
+  std::vector<Info> infos_;            // [requests]
+  std::vector<int> done_;              // scratch of progress()
+  std::vector<MPI_Status> statuses_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "comm/board_rows.h"
+#include "comm/shared_segment.h"
+
+namespace moesaic {
+
+/// Receive buffers in shared segments: a rank replaces its own when it needs a larger one, and its
+/// peers map the new one when they next send to it.
+class SegmentRowBuffers final : public RowBuffers {
+ public:
+  explicit SegmentRowBuffers(int num_ranks) : of_peers_(static_cast<std::size_t>(num_ranks)) {}
+
+  std::byte* reserve(std::size_t parity, std::int64_t bytes) override;
+  [[nodiscard]] RowBufferName name(std::size_t parity) const override;
+  std::byte* of_peer(int peer, std::size_t parity, const RowBufferName& name) override;
+
+ private:
+  struct Mapping {
+    RowBufferName name{};
+    SharedSegment segment;
+  };
+  std::array<SharedSegment, 2> own_;
+  std::vector<std::array<Mapping, 2>> of_peers_;  // [ranks of the node]
+};
+
+}  // namespace moesaic

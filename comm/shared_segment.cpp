@@ -1,0 +1,177 @@
+#include "comm/shared_segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "src/base/error.h"
+#include "src/base/memory.h"
+
+namespace moesaic {
+namespace {
+
+constexpr const char* kDevShm = "/dev/shm";
+
+std::string path_of(const SharedSegment::Name& name) {
+  if (name.home == SharedSegment::Home::anonymous) {
+    return fmt::format("/proc/{}/fd/{}", name.pid, name.number);
+  }
+  return fmt::format("{}/moesaic-{}-{}", kDevShm, name.pid, name.number);
+}
+
+[[noreturn]] void fail_with_errno(const std::string& what) {
+  fail(ErrorKind::resource, "shared memory: {}: {}", what, std::strerror(errno));
+}
+
+std::uint64_t inode_of(int file) {
+  struct stat status {};
+  return fstat(file, &status) == 0 ? status.st_ino : 0;
+}
+
+/// Refuses early what would end in a kill or a bus error when the memory is touched.
+void check_space(SharedSegment::Home home, std::int64_t bytes) {
+  const MemoryLimit limit = memory_limit();
+  require(bytes <= limit.available_bytes, ErrorKind::resource,
+          "shared memory: {} needed, {} available ({})", format_bytes(bytes),
+          format_bytes(limit.available_bytes), limit.source);
+  struct statvfs status {};
+  if (home != SharedSegment::Home::dev_shm || statvfs(kDevShm, &status) != 0) return;
+  const auto free_bytes = static_cast<std::int64_t>(status.f_bavail * status.f_frsize);
+  require(bytes <= free_bytes, ErrorKind::resource,
+          "shared memory: {} needed, {} free in {} (in a container: --shm-size)",
+          format_bytes(bytes), format_bytes(free_bytes), kDevShm);
+}
+
+int create_file(SharedSegment::Name& name) {
+  if (name.home == SharedSegment::Home::anonymous) {
+    return name.number = memfd_create("moesaic", MFD_CLOEXEC);
+  }
+  int file = -1;
+  do {  // a process that was killed may have left a file of the same name
+    file = ::open(path_of(name).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  } while (file < 0 && errno == EEXIST && ++name.number > 0);
+  return file;
+}
+
+}  // namespace
+
+SharedSegment SharedSegment::create(Home home, std::int64_t bytes) {
+  require(bytes >= 0, ErrorKind::internal, "a shared segment of {} bytes", bytes);
+  check_space(home, bytes);
+  Name name{home, getpid(), 0, 0, bytes};
+  const int file = create_file(name);
+  if (file < 0) fail_with_errno("cannot create " + path_of(name));
+  SharedSegment segment(name, file, true);
+  const int refused =
+      home == Home::dev_shm && bytes > 0 ? posix_fallocate(file, 0, bytes) : ftruncate(file, bytes);
+  if (refused > 0) errno = refused;
+  if (refused != 0) fail_with_errno("no room for " + format_bytes(bytes));
+  segment.name_.inode = inode_of(file);
+  segment.map();
+  return segment;
+}
+
+SharedSegment SharedSegment::open(const Name& name) {
+  const std::string path = path_of(name);
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) fail_with_errno("cannot open " + path);
+  SharedSegment segment(name, file, false);
+  require(inode_of(file) == name.inode, ErrorKind::resource,
+          "shared memory: {} is not the segment of the peer", path);
+  segment.map();
+  return segment;
+}
+
+void SharedSegment::map() {
+  if (name_.bytes > 0) {
+    const auto length = static_cast<std::size_t>(name_.bytes);
+    void* data = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    if (data == MAP_FAILED) fail_with_errno("cannot map " + format_bytes(name_.bytes));
+    data_ = static_cast<std::byte*>(data);
+    madvise(data, length, MADV_HUGEPAGE);  // a wish
+  }
+  if (!is_linked_) close(std::exchange(file_, -1));
+}
+
+void SharedSegment::unlink() noexcept {
+  if (!std::exchange(is_linked_, false)) return;
+  if (name_.home == Home::dev_shm) ::unlink(path_of(name_).c_str());
+  close(std::exchange(file_, -1));
+}
+
+SharedSegment::~SharedSegment() {
+  unlink();
+  if (file_ >= 0) close(file_);
+  if (data_ != nullptr) munmap(data_, static_cast<std::size_t>(name_.bytes));
+}
+
+void SharedSegment::swap(SharedSegment& other) noexcept {
+  std::swap(name_, other.name_);
+  std::swap(data_, other.data_);
+  std::swap(file_, other.file_);
+  std::swap(is_linked_, other.is_linked_);
+}
+
+namespace {
+
+class SegmentMemory final : public SharedMemory {
+ public:
+  explicit SegmentMemory(SharedSegment segment) : segment_(std::move(segment)) {}
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept override { return segment_.bytes(); }
+
+ private:
+  SharedSegment segment_;
+};
+
+/// Runs `attempt` here and tells whether it went well on all ranks; this rank's error is kept.
+template <typename Attempt>
+bool all_succeed(Communicator& node, std::string& error, Attempt&& attempt) {
+  std::int64_t failed = 0;
+  try {
+    attempt();
+  } catch (const Error& caught) {
+    error = caught.what();
+    failed = 1;
+  }
+  node.max(std::span(&failed, 1));
+  return failed == 0;
+}
+
+}  // namespace
+
+SharedSegment share_segment(Communicator& node, std::int64_t bytes, SharedSegment::Home home) {
+  SharedSegment segment;
+  std::string error = "shared memory: failed on another rank";
+  bool shared = all_succeed(node, error, [&] {
+    if (node.rank() == 0) segment = SharedSegment::create(home, bytes);
+  });
+  if (shared) {
+    SharedSegment::Name name = segment.name();
+    node.broadcast(std::as_writable_bytes(std::span(&name, 1)), 0);
+    shared = all_succeed(node, error, [&] {
+      if (node.rank() != 0) segment = SharedSegment::open(name);
+    });
+  }
+  segment.unlink();
+  require(shared, ErrorKind::resource, "{}", error);
+  return segment;
+}
+
+std::shared_ptr<SharedMemory> allocate_shared_segment(Communicator& node, std::int64_t bytes) {
+  SharedSegment segment;
+  try {
+    segment = share_segment(node, bytes, SharedSegment::Home::anonymous);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::resource) throw;
+    segment = share_segment(node, bytes, SharedSegment::Home::dev_shm);
+  }
+  return std::make_shared<SegmentMemory>(std::move(segment));
+}
+
+}  // namespace moesaic

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "comm/communicator.h"
+
+/// What every transport must do, as checks that all ranks of a group call together. They throw or
+/// record GoogleTest failures. All ranks know all data, so each can verify every byte alone.
+namespace moesaic::conformance {
+
+void collectives(Communicator& comm);
+/// Sums of values whose result depends on the order of addition.
+void ordered_sums(Communicator& comm);
+/// Nothing at all, one sender, one receiver, repeated rows, odd row sizes, strides.
+void row_patterns(Communicator& comm);
+/// Exchanges that outgrow every buffer, small ones between them.
+void growing_rows(Communicator& comm);
+/// Rows stay valid until the second exchange after theirs; two exchanges overlap.
+void two_exchanges_under_way(Communicator& comm);
+void random_exchanges(Communicator& comm, int num_exchanges);
+void splits(Communicator& comm);
+/// `comm` must share a node.
+void shared_memory(Communicator& comm);
+
+/// All of the above; the random exchanges in the given number.
+void everything(Communicator& comm, int num_exchanges);
+
+}  // namespace moesaic::conformance

@@ -1,0 +1,81 @@
+#include "comm/mpi_communicator.h"
+
+#include <gtest/gtest.h>
+
+#include "comm/checked_communicator.h"
+#include "comm/traced_communicator.h"
+#include "src/base/error.h"
+#include "tests/comm/communicator_conformance.h"
+#include "tests/comm/mpi_test_main.h"
+
+namespace moesaic {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr CommOptions kOptions{.timeout = 60s};
+
+TEST(MpiCommunicator, does_what_every_transport_must) {
+  const auto comm = make_mpi_communicator(mpi_test_session(), kOptions);
+  EXPECT_EQ(comm->rank(), mpi_test_session().rank());
+  conformance::everything(*comm, 1000);
+}
+
+TEST(MpiCommunicator, nodes_can_be_pretended) {
+  const auto comm =
+      make_mpi_communicator(mpi_test_session(), {.timeout = 60s, .ranks_per_node = 2});
+  const auto node = comm->split_node();
+  EXPECT_EQ(node->rank(), comm->rank() % 2);
+  EXPECT_EQ(node->size(), std::min(2, comm->size() - comm->rank() / 2 * 2));
+  conformance::shared_memory(*node);
+}
+
+/// The message of the Error{peer} that rank 0 gets from `call` while the others stay away.
+template <typename Call>
+void expect_lonely_error(Call&& call, const std::string& expected) {
+  const auto world = make_mpi_communicator(mpi_test_session(), kOptions);
+  if (world->size() == 1) return;
+  const auto comm = make_mpi_communicator(mpi_test_session(), {.timeout = 50ms});
+  if (comm->rank() == 0) {
+    try {
+      call(*comm);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::peer);
+      EXPECT_EQ(error.what(), expected);
+    }
+  }
+  world->barrier();
+}
+
+TEST(MpiCommunicator, deadlines_name_rank_and_call) {
+  const std::string size = std::to_string(mpi_test_session().size());
+  expect_lonely_error([](Communicator& comm) { comm.barrier(); },
+                      "rank 0 of " + size +
+                          ": barrier: waiting for a rank that has not joined: gave up after 0.1 s");
+}
+
+TEST(MpiCommunicator, deadlines_of_rows_name_the_peer) {
+  const int ranks = mpi_test_session().size();
+  std::vector<std::int64_t> none(static_cast<std::size_t>(ranks));
+  std::vector<std::int64_t> recv = none;
+  recv.back() = 3;
+  expect_lonely_error(
+      [&](Communicator& comm) {
+        (void)comm.exchange_rows({nullptr, 8, 8, {}, none}, recv)->wait();
+      },
+      "rank 0 of " + std::to_string(ranks) + ": exchange_rows: waiting for the data of rank " +
+          std::to_string(ranks - 1) + ": gave up after 0.1 s");
+}
+
+TEST(MpiCommunicator, can_be_checked_and_traced) {
+  CommTrace trace;
+  const auto comm = make_traced_communicator(
+      make_checked_communicator(make_mpi_communicator(mpi_test_session(), {.timeout = 60s})),
+      trace);
+  conformance::everything(*comm, 200);
+  EXPECT_GT(trace[CommCall::wait_rows].calls, 200);
+}
+
+}  // namespace
+}  // namespace moesaic

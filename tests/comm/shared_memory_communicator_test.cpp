@@ -1,0 +1,69 @@
+#include "comm/shared_memory_communicator.h"
+
+#include <gtest/gtest.h>
+
+#include "comm/checked_communicator.h"
+#include "comm/traced_communicator.h"
+#include "src/base/error.h"
+#include "tests/comm/communicator_conformance.h"
+#include "tests/comm/mpi_test_main.h"
+
+namespace moesaic {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(SharedMemoryCommunicator, does_what_every_transport_must) {
+  const auto comm = make_shared_memory_communicator(mpi_test_session(), {.timeout = 60s});
+  EXPECT_EQ(comm->transport(), "shared memory");
+  conformance::everything(*comm, 2000);
+}
+
+class PretendedNodes : public testing::TestWithParam<int> {};
+
+TEST_P(PretendedNodes, does_what_every_transport_must) {
+  const int per_node = GetParam();
+  const auto comm = make_shared_memory_communicator(mpi_test_session(),
+                                                    {.timeout = 60s, .ranks_per_node = per_node});
+  const int first_of_node = comm->rank() / per_node * per_node;
+  const int node_size = std::min(per_node, comm->size() - first_of_node);
+  EXPECT_EQ(comm->split_node()->size(), node_size);
+  if (node_size == comm->size()) {
+    EXPECT_EQ(comm->transport(), "shared memory");
+  } else {
+    EXPECT_EQ(comm->transport(), node_size > 1 ? "shared memory and mpi" : "mpi");
+  }
+  conformance::everything(*comm, 1000);
+}
+
+TEST(SharedMemoryCommunicator, deadlines_name_the_missing_ranks) {
+  const auto world = make_shared_memory_communicator(mpi_test_session(), {.timeout = 60s});
+  const auto comm = make_shared_memory_communicator(mpi_test_session(), {.timeout = 50ms});
+  if (comm->size() != 3) return;
+  if (comm->rank() == 0) {
+    try {
+      comm->barrier();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::peer);
+      EXPECT_STREQ(error.what(),
+                   "rank 0 of 3: barrier: waiting for rank 1 and 2: gave up after 0.1 s");
+    }
+  }
+  world->barrier();
+}
+
+INSTANTIATE_TEST_SUITE_P(RanksPerNode, PretendedNodes, testing::Values(1, 2, 3));
+
+TEST(SharedMemoryCommunicator, can_be_checked_and_traced) {
+  CommTrace trace;
+  const auto comm =
+      make_traced_communicator(make_checked_communicator(make_shared_memory_communicator(
+                                   mpi_test_session(), {.timeout = 60s})),
+                               trace);
+  conformance::everything(*comm, 200);
+  EXPECT_GT(trace[CommCall::wait_rows].calls, 200);
+}
+
+}  // namespace
+}  // namespace moesaic
