@@ -29,36 +29,49 @@ const Value& value_of(const void* value) {
 }
 
 /// No file that is read here nests deeper, and some of what follows is recursive.
-constexpr int kMaxDepth = 200;
+constexpr std::size_t kMaxDepth = 200;
 
-/// Refuses a second member of the same name in one object, and absurd nesting.
-class DuplicateKeyCheck {
+/// Refuses a second member of the same name in one object, and absurd nesting. A pass of its own
+/// over the text: the library's callbacks during parsing take quadratic time on large objects.
+class StructureCheck final : public nlohmann::json_sax<Value> {
  public:
-  explicit DuplicateKeyCheck(const std::string& document) : document_(document) {}
+  explicit StructureCheck(const std::string& document) : document_(document) {}
 
-  bool operator()(int depth, Value::parse_event_t event, Value& parsed) {
-    require(depth <= kMaxDepth, ErrorKind::file, "{}: nested deeper than {} levels", document_,
-            kMaxDepth);
-    switch (event) {
-      case Value::parse_event_t::object_start:
-        seen_.emplace_back();
-        break;
-      case Value::parse_event_t::object_end:
-        seen_.pop_back();
-        break;
-      case Value::parse_event_t::key:
-        require(seen_.back().insert(parsed.get<std::string>()).second, ErrorKind::file,
-                "{}: key \"{}\" stands twice in one object", document_, parsed.get<std::string>());
-        break;
-      default:
-        break;
-    }
+  bool start_object(std::size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_array() override { return leave(); }
+  bool key(std::string& name) override {
+    require(keys_.back().insert(name).second, ErrorKind::file,
+            "{}: key \"{}\" stands twice in one object", document_, name);
     return true;
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(std::int64_t) override { return true; }
+  bool number_unsigned(std::uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(Value::binary_t&) override { return true; }
+  /// Stops here; the parser proper meets the same error and describes it.
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
   }
 
  private:
+  bool enter() {
+    require(keys_.size() < kMaxDepth, ErrorKind::file, "{}: nested deeper than {} levels",
+            document_, kMaxDepth);
+    keys_.emplace_back();
+    return true;
+  }
+  bool leave() {
+    keys_.pop_back();
+    return true;
+  }
+
   const std::string& document_;
-  std::vector<std::unordered_set<std::string>> seen_;
+  std::vector<std::unordered_set<std::string>> keys_;  ///< of the open objects, empty for arrays
 };
 
 [[noreturn]] void wrong_type(const Json& json, const Value& value, std::string_view wanted) {
@@ -74,7 +87,9 @@ Json Json::parse(std::string_view text, std::string document) {
   auto parsed = std::make_shared<Document>();
   parsed->name = std::move(document);
   try {
-    parsed->root = Value::parse(text, DuplicateKeyCheck(parsed->name));
+    StructureCheck check(parsed->name);
+    Value::sax_parse(text, &check);
+    parsed->root = Value::parse(text);
   } catch (const Value::exception& error) {
     fail(ErrorKind::file, "{}: not valid JSON: {}", parsed->name, error.what());
   }

@@ -1,0 +1,186 @@
+#include "src/checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "src/base/error.h"
+#include "src/base/json.h"
+
+namespace moesaic {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSingleFile = "model.safetensors";
+constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+
+bool file_exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+/// The first file of the directory, by name, that ends so.
+std::optional<std::string> first_file_ending(const std::string& directory, std::string_view end) {
+  std::optional<std::string> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(end) && (!found || name < *found)) found = name;
+  }
+  return found;
+}
+
+/// What a directory without safetensors holds instead, and what to do about it.
+std::string advice(const std::string& directory) {
+  if (const auto name = first_file_ending(directory, ".safetensors")) {
+    return fmt::format("; {} is there, but shards need their index: copy {} too", *name,
+                       kIndexFile);
+  }
+  if (const auto name = first_file_ending(directory, ".gguf")) {
+    return fmt::format(
+        "; {} is a GGUF file, which is not read: get the Hugging Face form of this model", *name);
+  }
+  if (const auto name = first_file_ending(directory, ".bin")) {
+    return fmt::format(
+        "; {} holds PyTorch's pickled weights, which are not read: load the model with "
+        "transformers "
+        "and save it with save_pretrained",
+        *name);
+  }
+  return "";
+}
+
+void check_directory(const std::string& directory) {
+  std::error_code error;
+  const auto status = fs::status(directory, error);
+  require(fs::exists(status), ErrorKind::file, "{}: no such directory", directory);
+  require(fs::is_directory(status), ErrorKind::file,
+          "{}: not a directory; a checkpoint is a directory with config.json and safetensors files",
+          directory);
+}
+
+/// Shard file -> names of the tensors that the index puts in it.
+using WeightMap = std::map<std::string, std::set<std::string>>;
+
+WeightMap read_weight_map(const std::string& index_path) {
+  WeightMap shards;
+  const Json weight_map = Json::read_file(index_path).at("weight_map");
+  require(weight_map.is_object(), ErrorKind::file, "{}: expected an object", weight_map.where());
+  weight_map.for_each([&](const std::string& tensor, const Json& value) {
+    const std::string shard = value.as_string();
+    require(!shard.empty() && shard.find('/') == std::string::npos &&
+                shard.find('\0') == std::string::npos,
+            ErrorKind::file, "{}: shard {} is no plain file name", value.where(),
+            json_quote(shard));
+    shards[shard].insert(tensor);
+  });
+  require(!shards.empty(), ErrorKind::file, "{}: weight_map is empty", index_path);
+  return shards;
+}
+
+void require_all_shards(const Checkpoint& checkpoint, const WeightMap& shards) {
+  std::string first_missing;
+  std::int64_t num_missing = 0;
+  for (const auto& [shard, tensors] : shards) {
+    if (file_exists(checkpoint.path_of(shard))) continue;
+    if (num_missing++ == 0) first_missing = shard;
+  }
+  require(num_missing == 0, ErrorKind::file,
+          "{}: shard {} is missing ({} of {} shards are); {} names it", checkpoint.directory(),
+          first_missing, num_missing, shards.size(), kIndexFile);
+}
+
+}  // namespace
+
+Checkpoint Checkpoint::open(const std::string& directory) {
+  check_directory(directory);
+  Checkpoint checkpoint(directory);
+  require(file_exists(checkpoint.path_of("config.json")), ErrorKind::file,
+          "{}: not a checkpoint: no config.json in it{}", directory,
+          file_exists(checkpoint.path_of(kSingleFile)) ? "" : advice(directory));
+  if (file_exists(checkpoint.path_of(kSingleFile))) {
+    checkpoint.open_single();
+  } else if (file_exists(checkpoint.path_of(kIndexFile))) {
+    checkpoint.open_shards();
+  } else {
+    fail(ErrorKind::file, "{}: not a checkpoint: neither {} nor {} in it{}", directory, kSingleFile,
+         kIndexFile, advice(directory));
+  }
+  checkpoint.finish_index();
+  return checkpoint;
+}
+
+std::string Checkpoint::path_of(std::string_view file) const {
+  return (fs::path(directory_) / file).string();
+}
+
+void Checkpoint::open_single() {
+  files_.push_back(SafetensorsFile::open(path_of(kSingleFile)));
+  for (const TensorView& tensor : files_.back().tensors()) {
+    tensors_.push_back(&tensor);
+  }
+}
+
+void Checkpoint::open_shards() {
+  const WeightMap shards = read_weight_map(path_of(kIndexFile));
+  require_all_shards(*this, shards);
+  std::unordered_map<std::string_view, const TensorView*> seen;
+  for (const auto& [shard, wanted] : shards) {
+    // Views stay where they are when the file is moved: a moved vector keeps its elements.
+    files_.push_back(SafetensorsFile::open(path_of(shard)));
+    std::size_t num_found = 0;
+    for (const TensorView& tensor : files_.back().tensors()) {
+      const auto [other, is_new] = seen.emplace(tensor.name, &tensor);
+      require(is_new, ErrorKind::file, "{}: tensor \"{}\" is also in {}", tensor.file, tensor.name,
+              other->second->file);
+      if (wanted.contains(tensor.name)) {
+        tensors_.push_back(&tensor);
+        ++num_found;
+      } else {
+        unindexed_.push_back(tensor.name);
+      }
+    }
+    if (num_found == wanted.size()) continue;
+    for (const std::string& name : wanted) {
+      require(files_.back().find(name) != nullptr, ErrorKind::file,
+              "{}: tensor \"{}\" is not in it, though {} says so", path_of(shard), name,
+              kIndexFile);
+    }
+  }
+}
+
+void Checkpoint::finish_index() {
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const TensorView* a, const TensorView* b) { return a->name < b->name; });
+  std::sort(unindexed_.begin(), unindexed_.end());
+  for (const TensorView* tensor : tensors_) {
+    by_name_.emplace(tensor->name, tensor);
+    total_bytes_ += static_cast<std::int64_t>(tensor->bytes.size());
+  }
+}
+
+const TensorView* Checkpoint::find(std::string_view name) const noexcept {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+const TensorView& Checkpoint::at(std::string_view name) const {
+  const TensorView* tensor = find(name);
+  require(tensor != nullptr, ErrorKind::file, "{}: tensor \"{}\" is missing", directory_, name);
+  return *tensor;
+}
+
+std::vector<std::string> Checkpoint::names() const {
+  std::vector<std::string> names;
+  names.reserve(tensors_.size());
+  for (const TensorView* tensor : tensors_) names.push_back(tensor->name);
+  return names;
+}
+
+}  // namespace moesaic

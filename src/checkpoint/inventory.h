@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/base/dtype.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/tensor_names.h"
+
+namespace moesaic {
+
+/// What a checkpoint holds, against what its model wants.
+struct Inventory {
+  std::vector<std::string> missing;  ///< wanted by the model, not there; ascending
+  std::vector<std::string> unknown;  ///< there, not wanted by the model; ascending
+  /// There, not wanted, and known to be of no use: stored rotary frequencies, a tied lm_head.
+  std::vector<std::string> ignored;
+  std::map<DType, std::int64_t> expert_bytes;      ///< routed experts, by dtype
+  std::map<DType, std::int64_t> non_expert_bytes;  ///< everything else the model wants
+};
+
+[[nodiscard]] Inventory take_inventory(const Checkpoint& checkpoint, const ModelNames& names);
+
+}  // namespace moesaic

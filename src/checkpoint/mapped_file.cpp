@@ -1,0 +1,86 @@
+#include "src/checkpoint/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "src/base/error.h"
+
+namespace moesaic {
+namespace {
+
+/// Closes a descriptor at the end of its scope.
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int value() const noexcept { return value_; }
+
+ private:
+  int value_;
+};
+
+/// The pages that contain any of the bytes (outer) or nothing but them (inner).
+enum class Pages { outer, inner };
+
+void advise(std::span<const std::byte> mapped, Pages pages, int advice) noexcept {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(mapped.data());
+  const auto end = begin + mapped.size();
+  const auto down = [&](std::uintptr_t address) { return address & ~(page - 1); };
+  const auto first = pages == Pages::outer ? down(begin) : down(begin + page - 1);
+  const auto last = pages == Pages::outer ? down(end + page - 1) : down(end);
+  if (first >= last) return;
+  (void)::madvise(reinterpret_cast<void*>(first), last - first, advice);
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  require(file.value() >= 0, ErrorKind::file, "{}: {}", path,
+          errno == ENOENT ? "no such file" : std::strerror(errno));
+  struct stat status = {};
+  require(::fstat(file.value(), &status) == 0, ErrorKind::file, "{}: {}", path,
+          std::strerror(errno));
+  require(S_ISREG(status.st_mode), ErrorKind::file, "{}: not a regular file", path);
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size == 0) return;
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.value(), 0);
+  require(data != MAP_FAILED, ErrorKind::resource, "{}: cannot be mapped into memory: {}", path,
+          std::strerror(errno));
+  bytes_ = {static_cast<const std::byte*>(data), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+void prefetch(std::span<const std::byte> mapped) noexcept {
+  advise(mapped, Pages::outer, MADV_WILLNEED);
+}
+
+void release(std::span<const std::byte> mapped) noexcept {
+  advise(mapped, Pages::inner, MADV_DONTNEED);
+}
+
+}  // namespace moesaic

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "src/base/json.h"
+
+namespace moesaic {
+
+/// How rotary frequencies are scaled to longer contexts; named as transformers names them.
+enum class RopeType { plain, linear, dynamic, yarn, llama3, longrope };
+
+/// "default", "linear", "dynamic", "yarn", "llama3" or "longrope".
+[[nodiscard]] std::string_view rope_type_name(RopeType type) noexcept;
+
+/// Rotary position embedding, all defaults resolved: what transformers/modeling_rope_utils.py
+/// computes frequencies from. A field that a type does not use keeps the value below.
+struct RopeConfig {
+  RopeType type = RopeType::plain;
+  double theta = 10000.0;
+  double partial_rotary_factor = 1.0;  ///< share of head_dim that is rotated
+  std::int64_t rotary_dim = 0;         ///< floor(head_dim * partial_rotary_factor), even
+  double factor = 1.0;                 ///< linear, dynamic, yarn, llama3, longrope
+  /// Tokens of the context before scaling: dynamic, yarn, llama3, longrope.
+  std::int64_t original_max_position = 0;
+  double attention_factor = 1.0;     ///< cos and sin are multiplied by it: yarn, longrope
+  double beta_fast = 32.0;           ///< yarn
+  double beta_slow = 1.0;            ///< yarn
+  bool truncate = true;              ///< yarn: round the correction range to whole dimensions
+  double low_freq_factor = 1.0;      ///< llama3
+  double high_freq_factor = 1.0;     ///< llama3
+  std::vector<double> short_factor;  ///< [rotary_dim / 2] longrope, up to original_max_position
+  std::vector<double> long_factor;   ///< [rotary_dim / 2] longrope, beyond it
+};
+
+/// What of the rest of the model the rotary embedding depends on.
+struct RopeContext {
+  double default_theta = 10000.0;
+  std::int64_t head_dim = 0;
+  std::int64_t max_position_embeddings = 0;
+};
+
+/// Reads `rope_parameters` (transformers 5) or `rope_theta`, `rope_scaling` and
+/// `partial_rotary_factor` (transformers 4) of a config.json. Throws Error{file} naming file, field
+/// and value.
+[[nodiscard]] RopeConfig read_rope_config(const Json& config, const RopeContext& context);
+
+}  // namespace moesaic

@@ -1,0 +1,172 @@
+#include "src/checkpoint/safetensors_writer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "src/base/error.h"
+#include "src/base/json.h"
+
+namespace moesaic {
+namespace {
+
+[[noreturn]] void refused(const std::string& path, std::string_view what) {
+  const int reason = errno;
+  fail(ErrorKind::resource, "{}: {}: {}", path, what, std::strerror(reason));
+}
+
+std::int64_t bytes_of(const TensorSpec& spec) {
+  std::int64_t bytes = dtype_bytes(spec.dtype);
+  for (const std::int64_t size : spec.shape) {
+    require(size >= 0 && !__builtin_mul_overflow(bytes, size, &bytes), ErrorKind::internal,
+            "tensor \"{}\" cannot have shape [{}]", spec.name, fmt::join(spec.shape, ", "));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+/// A file beside `path` that takes its name in publish() and is deleted otherwise.
+class SafetensorsWriter::TemporaryFile {
+ public:
+  TemporaryFile(const std::string& path, std::int64_t size_bytes)
+      : path_(path), temporary_path_(fmt::format("{}.{}.part", path, ::getpid())) {
+    std::error_code error;
+    require(!std::filesystem::is_directory(path, error), ErrorKind::resource,
+            "{}: cannot be written: it is a directory", path);
+    descriptor_ = ::open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (descriptor_ < 0) refused(path_, "cannot be written");
+    if (reserve(size_bytes) == 0) return;
+    const int reason = errno;
+    discard();
+    errno = reason;
+    refused(path_, fmt::format("cannot reserve {} bytes", size_bytes));
+  }
+  ~TemporaryFile() { discard(); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  void write_at(std::int64_t offset, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) refused(path_, fmt::format("cannot write byte {}", offset));
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+      offset += written;
+    }
+  }
+
+  void publish() {
+    if (::fsync(descriptor_) != 0) refused(path_, "cannot be written");
+    if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
+      refused(path_, "cannot take its name");
+    }
+    ::close(std::exchange(descriptor_, -1));
+  }
+
+ private:
+  /// Reserved at once, so that a full disk shows now and not after hours of work. File systems that
+  /// cannot reserve get a sparse file.
+  [[nodiscard]] int reserve(std::int64_t size_bytes) const {
+    const int status = ::fallocate(descriptor_, 0, 0, size_bytes);
+    const bool unsupported = status != 0 && (errno == EOPNOTSUPP || errno == ENOSYS);
+    return unsupported ? ::ftruncate(descriptor_, size_bytes) : status;
+  }
+  void discard() noexcept {
+    if (descriptor_ < 0) return;
+    ::close(std::exchange(descriptor_, -1));
+    ::unlink(temporary_path_.c_str());
+  }
+
+  std::string path_;
+  std::string temporary_path_;
+  int descriptor_ = -1;
+};
+
+SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<TensorSpec> tensors)
+    : path_(std::move(path)) {
+  lay_out(std::move(tensors));
+  const std::string header = header_text();
+  const auto header_bytes = static_cast<std::int64_t>(header.size());
+  std::int64_t file_bytes = header_bytes;
+  for (Place& place : places_) {
+    place.begin_byte += header_bytes;
+    file_bytes += place.size_bytes;
+  }
+  file_ = std::make_unique<TemporaryFile>(path_, file_bytes);
+  file_->write_at(0, std::as_bytes(std::span(header)));
+}
+
+SafetensorsWriter::~SafetensorsWriter() = default;
+
+/// Widest elements first, then by name, so that every tensor is aligned to its element.
+void SafetensorsWriter::lay_out(std::vector<TensorSpec> tensors) {
+  std::sort(tensors.begin(), tensors.end(), [](const TensorSpec& a, const TensorSpec& b) {
+    return std::pair(-dtype_bytes(a.dtype), std::string_view(a.name)) <
+           std::pair(-dtype_bytes(b.dtype), std::string_view(b.name));
+  });
+  std::int64_t offset = 0;
+  for (TensorSpec& spec : tensors) {
+    const std::int64_t bytes = bytes_of(spec);
+    require(std::none_of(places_.begin(), places_.end(),
+                         [&](const Place& other) { return other.spec.name == spec.name; }),
+            ErrorKind::internal, "tensor \"{}\" is declared twice", spec.name);
+    places_.push_back({std::move(spec), offset, bytes, 0});
+    require(!__builtin_add_overflow(offset, bytes, &offset), ErrorKind::internal,
+            "{}: the tensors are absurdly large", path_);
+  }
+}
+
+/// The length and the JSON, padded with spaces so that the data is 8-byte aligned.
+std::string SafetensorsWriter::header_text() const {
+  JsonWriter header;
+  for (const Place& place : places_) {
+    JsonWriter entry;
+    entry.field("dtype", dtype_name(place.spec.dtype))
+        .raw_field("shape", fmt::format("[{}]", fmt::join(place.spec.shape, ", ")))
+        .raw_field("data_offsets",
+                   fmt::format("[{}, {}]", place.begin_byte, place.begin_byte + place.size_bytes));
+    header.raw_field(place.spec.name, entry.text());
+  }
+  std::string json = header.text();
+  json.resize((json.size() + 7) / 8 * 8, ' ');
+  std::string text;
+  for (std::size_t i = 0; i < 8; ++i) {
+    text += static_cast<char>(static_cast<unsigned char>(json.size() >> (8 * i)));
+  }
+  return text + json;
+}
+
+void SafetensorsWriter::write(std::string_view tensor, std::int64_t byte_offset,
+                              std::span<const std::byte> bytes) {
+  const auto place = std::find_if(places_.begin(), places_.end(),
+                                  [&](const Place& each) { return each.spec.name == tensor; });
+  require(place != places_.end(), ErrorKind::internal, "{}: tensor \"{}\" was not declared", path_,
+          tensor);
+  const auto count = static_cast<std::int64_t>(bytes.size());
+  require(
+      byte_offset >= 0 && count <= place->size_bytes && byte_offset <= place->size_bytes - count,
+      ErrorKind::internal, "{}: {} bytes at byte {} do not fit tensor \"{}\" of {} bytes", path_,
+      count, byte_offset, tensor, place->size_bytes);
+  file_->write_at(place->begin_byte + byte_offset, bytes);
+  place->written_bytes += count;
+}
+
+void SafetensorsWriter::finish() {
+  for (const Place& place : places_) {
+    require(place.written_bytes == place.size_bytes, ErrorKind::internal,
+            "{}: {} of the {} bytes of tensor \"{}\" were written", path_, place.written_bytes,
+            place.size_bytes, place.spec.name);
+  }
+  file_->publish();
+}
+
+}  // namespace moesaic

@@ -1,0 +1,102 @@
+#include "src/checkpoint/inventory.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "src/checkpoint/matrix_source.h"
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic {
+namespace {
+
+using Names = std::vector<std::string>;
+
+ModelNames names_of(const Checkpoint& checkpoint, const std::string& directory) {
+  return find_tensor_names(read_model_config(directory),
+                           [&](std::string_view name) { return checkpoint.contains(name); });
+}
+
+Inventory inventory_of(const std::string& directory) {
+  const Checkpoint checkpoint = Checkpoint::open(directory);
+  return take_inventory(checkpoint, names_of(checkpoint, directory));
+}
+
+std::vector<std::string> fixture_directories() {
+  std::vector<std::string> directories;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(MOESAIC_TEST_DATA) + "/models")) {
+    if (entry.is_directory()) directories.push_back(entry.path().string());
+  }
+  return directories;
+}
+
+TEST(Inventory, every_model_of_transformers_is_whole_and_has_the_shapes_that_its_config_says) {
+  const auto directories = fixture_directories();
+  EXPECT_GE(directories.size(), 20U);
+  for (const std::string& directory : directories) {
+    SCOPED_TRACE(directory);
+    const Checkpoint checkpoint = Checkpoint::open(directory);
+    const ModelNames names = names_of(checkpoint, directory);
+    const Inventory inventory = take_inventory(checkpoint, names);
+    EXPECT_EQ(inventory.missing, Names{});
+    EXPECT_EQ(inventory.unknown, Names{});
+    EXPECT_EQ(inventory.ignored, Names{});
+    std::int64_t sum = 0;
+    std::int64_t slices = 0;
+    for (const auto& [dtype, bytes] : inventory.expert_bytes) sum += bytes;
+    for (const auto& [dtype, bytes] : inventory.non_expert_bytes) sum += bytes;
+    EXPECT_EQ(sum, checkpoint.total_bytes());
+    // Together the slices are the checkpoint: each one opens, and their bytes add up.
+    for_each_slice(names, [&](const TensorSlice& slice, bool) {
+      slices += std::ssize(MatrixSource(checkpoint, slice).bytes());
+    });
+    EXPECT_EQ(slices, checkpoint.total_bytes());
+  }
+}
+
+TEST(Inventory, counts_the_bytes_of_experts_and_of_the_rest) {
+  const test::TemporaryDirectory directory;
+  auto tensors = test::tiny_tensors();
+  for (auto& tensor : tensors) {
+    if (tensor.name == "lm_head.weight") tensor.dtype = DType::f32;
+  }
+  test::write_tiny_checkpoint(directory.path());
+  test::write_tiny_safetensors(directory.path_of("model.safetensors"), tensors);
+  const Inventory inventory = inventory_of(directory.path());
+  EXPECT_EQ(inventory.expert_bytes, (std::map<DType, std::int64_t>{{DType::bf16, 2 * 2 * 36}}));
+  EXPECT_EQ(inventory.non_expert_bytes,
+            (std::map<DType, std::int64_t>{
+                {DType::bf16, 2 * (32 + 3 * 4 + 16 + 8 + 8 + 16 + 4 + 8)}, {DType::f32, 4 * 32}}));
+}
+
+TEST(Inventory, names_what_is_missing_and_what_is_unknown) {
+  const test::TemporaryDirectory directory;
+  auto tensors = test::tiny_tensors();
+  std::erase_if(tensors, [](const test::TinyTensor& tensor) {
+    return tensor.name.ends_with("experts.1.up_proj.weight") || tensor.name == "model.norm.weight";
+  });
+  tensors.push_back({"model.layers.1.mlp.gate.weight", DType::bf16, {2, 4}});
+  tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", DType::f32, {1}});
+  test::write_tiny_checkpoint(directory.path());
+  test::write_tiny_safetensors(directory.path_of("model.safetensors"), tensors);
+  const Inventory inventory = inventory_of(directory.path());
+  EXPECT_EQ(inventory.missing,
+            (Names{"model.layers.0.mlp.experts.1.up_proj.weight", "model.norm.weight"}));
+  EXPECT_EQ(inventory.unknown, Names{"model.layers.1.mlp.gate.weight"});
+  EXPECT_EQ(inventory.ignored, Names{"model.layers.0.self_attn.rotary_emb.inv_freq"});
+}
+
+TEST(Inventory, a_head_beside_a_tied_embedding_is_of_no_use) {
+  const test::TemporaryDirectory directory;
+  test::write_tiny_checkpoint(directory.path());
+  test::write_text(directory.path_of("config.json"),
+                   test::replaced(test::tiny_config(), "{", R"({"tie_word_embeddings": true, )"));
+  const Inventory inventory = inventory_of(directory.path());
+  EXPECT_EQ(inventory.unknown, Names{});
+  EXPECT_EQ(inventory.ignored, Names{"lm_head.weight"});
+}
+
+}  // namespace
+}  // namespace moesaic

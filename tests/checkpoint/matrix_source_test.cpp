@@ -1,0 +1,141 @@
+#include "src/checkpoint/matrix_source.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "src/checkpoint/safetensors_writer.h"
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic {
+namespace {
+
+using test::error_message;
+using test::TemporaryDirectory;
+
+/// A checkpoint directory with the one tensor "w".
+template <typename T>
+Checkpoint checkpoint_with(const TemporaryDirectory& directory, DType dtype,
+                           const std::vector<std::int64_t>& shape, const std::vector<T>& elements) {
+  test::write_text(directory.path_of("config.json"), "{}");
+  SafetensorsWriter writer(directory.path_of("model.safetensors"), {{"w", dtype, shape}});
+  writer.write("w", 0, std::as_bytes(std::span(elements)));
+  writer.finish();
+  return Checkpoint::open(directory.path());
+}
+
+std::vector<float> row_as_float(const MatrixSource& source, std::int64_t row) {
+  std::vector<float> out(static_cast<std::size_t>(source.cols()));
+  source.copy_row_as_float(row, out);
+  return out;
+}
+
+std::vector<std::uint16_t> row_as_bf16(const MatrixSource& source, std::int64_t row) {
+  std::vector<BFloat16> out(static_cast<std::size_t>(source.cols()));
+  source.copy_row_as_bf16(row, out);
+  std::vector<std::uint16_t> bits;
+  for (const BFloat16 value : out) bits.push_back(value.bits);
+  return bits;
+}
+
+TEST(MatrixSource, converts_bf16) {
+  const TemporaryDirectory directory;
+  const Checkpoint checkpoint = checkpoint_with<std::uint16_t>(
+      directory, DType::bf16, {2, 3}, {0x3f80, 0x4000, 0xc040, 0x0001, 0x7f80, 0x8000});
+  const MatrixSource source(checkpoint, {"w", {2, 3}, 0, 2, 3});
+  EXPECT_EQ(row_as_float(source, 0), (std::vector<float>{1, 2, -3}));
+  EXPECT_EQ(row_as_bf16(source, 1), (std::vector<std::uint16_t>{0x0001, 0x7f80, 0x8000}));
+  std::vector<float> rows(6);
+  source.read_rows(0, 2, std::span(rows));
+  EXPECT_EQ(rows[2], -3);
+  EXPECT_EQ(rows[4], std::numeric_limits<float>::infinity());
+}
+
+TEST(MatrixSource, converts_f32_rounding_to_even) {
+  const TemporaryDirectory directory;
+  const Checkpoint checkpoint = checkpoint_with<float>(directory, DType::f32, {1, 4},
+                                                       {1.00390625F, 1.01171875F, -0.3F, 3.4e38F});
+  const MatrixSource source(checkpoint, {"w", {1, 4}, 0, 1, 4});
+  EXPECT_EQ(row_as_float(source, 0),
+            (std::vector<float>{1.00390625F, 1.01171875F, -0.3F, 3.4e38F}));
+  EXPECT_EQ(row_as_bf16(source, 0), (std::vector<std::uint16_t>{0x3f80, 0x3f82, 0xbe9a, 0x7f80}));
+}
+
+TEST(MatrixSource, converts_every_half_exactly) {
+  const TemporaryDirectory directory;
+  std::vector<std::uint16_t> halves(65536);
+  for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
+  const Checkpoint checkpoint = checkpoint_with(directory, DType::f16, {1, 65536}, halves);
+  const MatrixSource source(checkpoint, {"w", {1, 65536}, 0, 1, 65536});
+  const auto floats = row_as_float(source, 0);
+  const auto bf16 = row_as_bf16(source, 0);
+  for (std::size_t i = 0; i < halves.size(); ++i) {
+    // sign * mantissa * 2^exponent by the definition of IEEE 754 binary16
+    const int exponent = static_cast<int>(i >> 10 & 31);
+    const int mantissa = static_cast<int>(i & 1023);
+    if (exponent == 31) {
+      EXPECT_EQ(std::isnan(floats[i]), mantissa != 0);
+      EXPECT_EQ(std::isinf(floats[i]), mantissa == 0);
+    } else {
+      const float magnitude = exponent == 0
+                                  ? std::ldexp(static_cast<float>(mantissa), -24)
+                                  : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
+      EXPECT_EQ(floats[i], (i & 0x8000) != 0 ? -magnitude : magnitude) << i;
+    }
+    EXPECT_EQ(std::signbit(floats[i]), (i & 0x8000) != 0);
+    EXPECT_EQ(bf16[i], to_bfloat16(floats[i]).bits) << i;
+  }
+}
+
+TEST(MatrixSource, reads_a_slice_of_a_fused_tensor) {
+  const TemporaryDirectory directory;
+  std::vector<float> elements(2 * 6 * 4);
+  for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<float>(i);
+  const Checkpoint checkpoint = checkpoint_with(directory, DType::f32, {2, 6, 4}, elements);
+  const MatrixSource up(checkpoint, {"w", {2, 6, 4}, 9, 3, 4});  // expert 1, second half
+  EXPECT_EQ(up.rows(), 3);
+  EXPECT_EQ(up.cols(), 4);
+  EXPECT_EQ(row_as_float(up, 0), (std::vector<float>{36, 37, 38, 39}));
+  EXPECT_EQ(row_as_float(up, 2), (std::vector<float>{44, 45, 46, 47}));
+  EXPECT_EQ(up.bytes().size(), 48U);
+}
+
+TEST(MatrixSource, reads_at_any_alignment) {
+  const TemporaryDirectory directory;
+  test::write_text(directory.path_of("config.json"), "{}");
+  // The header has an odd length, so the floats begin at an odd address.
+  std::string header = R"({"w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}})";
+  if (header.size() % 2 == 0) header += ' ';
+  const std::array<float, 2> values = {0.75F, -5.0F};
+  std::string data(8, '\0');
+  std::memcpy(data.data(), values.data(), 8);
+  test::write_text(directory.path_of("model.safetensors"), test::safetensors_text(header, data));
+  const Checkpoint checkpoint = Checkpoint::open(directory.path());
+  const MatrixSource source(checkpoint, {"w", {1, 2}, 0, 1, 2});
+  EXPECT_EQ(row_as_float(source, 0), (std::vector<float>{0.75F, -5.0F}));
+  EXPECT_EQ(row_as_bf16(source, 0), (std::vector<std::uint16_t>{0x3f40, 0xc0a0}));
+}
+
+TEST(MatrixSource, names_tensor_shape_and_dtype_that_do_not_fit) {
+  const TemporaryDirectory directory;
+  const Checkpoint checkpoint =
+      checkpoint_with<std::int32_t>(directory, DType::i32, {2, 3}, {1, 2, 3, 4, 5, 6});
+  const std::string file = directory.path_of("model.safetensors");
+  const auto message = [&](const TensorSlice& slice) {
+    return error_message([&] { MatrixSource source(checkpoint, slice); });
+  };
+  EXPECT_EQ(message({"v", {2, 3}, 0, 2, 3}), directory.path() + ": tensor \"v\" is missing");
+  EXPECT_EQ(message({"w", {3, 2}, 0, 3, 2}),
+            file + ": tensor \"w\" has shape [2, 3], config.json asks for [3, 2]");
+  EXPECT_EQ(message({"w", {6}, 0, 1, 6}),
+            file + ": tensor \"w\" has shape [2, 3], config.json asks for [6]");
+  EXPECT_EQ(message({"w", {2, 3}, 0, 2, 3}),
+            file + ": tensor \"w\" is I32; only BF16, F16 and F32 weights are read");
+}
+
+}  // namespace
+}  // namespace moesaic

@@ -1,0 +1,273 @@
+#include "src/checkpoint/model_config.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic {
+namespace {
+
+using test::error_message;
+using test::replaced;
+using test::tiny_config;
+
+using Ints = std::vector<std::int64_t>;
+
+ModelConfig parse(const std::string& config, const std::string& generation = "") {
+  std::optional<Json> second;
+  if (!generation.empty()) second = Json::parse(generation, "generation_config.json");
+  return parse_model_config(Json::parse(config, "config.json"), second);
+}
+
+std::string parse_error(const std::string& config) {
+  return error_message([&] { (void)parse(config); });
+}
+
+std::string edit_error(std::string_view from, std::string_view to) {
+  return parse_error(replaced(tiny_config(), from, to));
+}
+
+/// The tiny config with more fields.
+std::string tiny_with(const std::string& fields) {
+  return replaced(tiny_config(), "{", "{" + fields + ", ");
+}
+
+/// The smallest config of a family, without any field that has a default.
+std::string bare(const std::string& family, const std::string& fields) {
+  return R"({"vocab_size": 8, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 16,)"
+         R"("num_experts_per_tok": 2, "model_type": ")" +
+         family + "\", " + fields + "}";
+}
+
+ModelConfig fixture(const std::string& name) {
+  return read_model_config(std::string(MOESAIC_TEST_DATA) + "/models/" + name);
+}
+
+TEST(ModelConfig, reads_qwen3_moe) {
+  const ModelConfig config = fixture("qwen3_moe-v4");
+  EXPECT_EQ(config.family, ModelFamily::qwen3_moe);
+  EXPECT_EQ(family_name(config.family), "qwen3_moe");
+  EXPECT_EQ(config.vocab_size, 150);
+  EXPECT_EQ(config.hidden_size, 64);
+  EXPECT_EQ(config.num_layers, 3);
+  EXPECT_EQ(config.num_heads, 6);
+  EXPECT_EQ(config.num_kv_heads, 2);
+  EXPECT_EQ(config.head_dim, 20);
+  EXPECT_EQ(config.q_width(), 120);
+  EXPECT_EQ(config.kv_width(), 40);
+  EXPECT_EQ(config.num_experts, 8);
+  EXPECT_EQ(config.experts_per_token, 3);
+  EXPECT_EQ(config.moe_intermediate, 24);
+  EXPECT_EQ(config.dense_intermediate, 0);
+  EXPECT_EQ(config.shared_intermediate, 0);
+  EXPECT_EQ(config.num_moe_layers(), 3);
+  EXPECT_TRUE(config.norm_topk_prob);
+  EXPECT_EQ(config.router_softmax, RouterSoftmax::all_experts);
+  EXPECT_EQ(config.qk_norm, QkNorm::per_head);
+  EXPECT_FALSE(config.qkv_bias || config.o_bias || config.tie_word_embeddings);
+  EXPECT_DOUBLE_EQ(config.attention_scale, 1.0 / std::sqrt(20.0));
+  EXPECT_DOUBLE_EQ(config.rms_norm_eps, 1e-6);
+  EXPECT_EQ(config.sliding_window, (Ints{0, 0, 0}));
+  EXPECT_DOUBLE_EQ(config.rope.theta, 1e6);
+  EXPECT_EQ(config.dtype, "bfloat16");
+  EXPECT_EQ(config.bos_token_id, 1);
+  EXPECT_EQ(config.eos_token_ids, Ints{2});
+}
+
+TEST(ModelConfig, reads_what_transformers_5_renamed) {
+  const ModelConfig config = fixture("qwen3_moe-v5");
+  EXPECT_EQ(config.num_experts, 7);
+  EXPECT_EQ(config.rope.type, RopeType::llama3);
+  EXPECT_DOUBLE_EQ(config.rope.theta, 500000.0);
+  EXPECT_TRUE(config.qkv_bias && config.o_bias && config.tie_word_embeddings);
+  EXPECT_EQ(fixture("mixtral-v5").head_dim, 10);  // null: 60 / 6
+}
+
+TEST(ModelConfig, tells_dense_layers_from_moe_layers) {
+  const ModelConfig sparse = fixture("qwen3_moe-v4-sparse-step");
+  EXPECT_EQ(sparse.is_moe, (std::vector<bool>{false, true, false, false}));
+  EXPECT_EQ(sparse.dense_intermediate, 70);
+  EXPECT_EQ(fixture("qwen3_moe-v5-fused").is_moe, (std::vector<bool>{false, true, true}));
+  EXPECT_EQ(fixture("qwen2_moe-v4").is_moe, (std::vector<bool>{true, false, true}));
+}
+
+TEST(ModelConfig, reads_qwen2_moe) {
+  const ModelConfig config = fixture("qwen2_moe-v4");
+  EXPECT_EQ(config.shared_intermediate, 44);
+  EXPECT_TRUE(config.qkv_bias);
+  EXPECT_FALSE(config.o_bias || config.norm_topk_prob);
+  EXPECT_EQ(config.qk_norm, QkNorm::none);
+  EXPECT_FALSE(fixture("qwen2_moe-v4-window").qkv_bias);
+}
+
+TEST(ModelConfig, finds_the_window_of_each_layer) {
+  EXPECT_EQ(fixture("qwen3_moe-v4-yarn-window-sharded").sliding_window, (Ints{13, 13}));
+  EXPECT_EQ(fixture("qwen2_moe-v4-window").sliding_window, (Ints{9, 9}));
+  EXPECT_EQ(fixture("qwen2_moe-v5-window").sliding_window, (Ints{7, 0, 0}));
+  EXPECT_EQ(fixture("qwen2_moe-v5-fused").sliding_window, (Ints{0, 0}));
+  EXPECT_EQ(fixture("mixtral-v4-window-sharded").sliding_window, (Ints{11, 11}));
+  const std::string on = R"("use_sliding_window": true)";
+  EXPECT_EQ(parse(tiny_with(on)).sliding_window, Ints{4096});
+  EXPECT_EQ(parse(tiny_with(on + R"(, "sliding_window": null)")).sliding_window, Ints{0});
+  EXPECT_EQ(parse(tiny_with(R"("sliding_window": 5)")).sliding_window, Ints{0});
+}
+
+TEST(ModelConfig, reads_olmoe) {
+  const ModelConfig config = fixture("olmoe-v4");
+  EXPECT_EQ(config.moe_intermediate, 28);
+  EXPECT_EQ(config.qk_norm, QkNorm::whole);
+  EXPECT_EQ(config.clip_qkv, 1.25);
+  EXPECT_FALSE(config.norm_topk_prob);
+  const ModelConfig bias = fixture("olmoe-v4-bias");
+  EXPECT_TRUE(bias.qkv_bias && bias.o_bias && bias.norm_topk_prob);
+  EXPECT_FALSE(bias.clip_qkv.has_value());
+}
+
+TEST(ModelConfig, reads_mixtral_and_granitemoe) {
+  const ModelConfig mixtral = fixture("mixtral-v4-dynamic");
+  EXPECT_EQ(mixtral.num_experts, 4);
+  EXPECT_TRUE(mixtral.norm_topk_prob);
+  EXPECT_FALSE(mixtral.qkv_bias || mixtral.o_bias);
+  const ModelConfig granite = fixture("granitemoe-v4");
+  EXPECT_EQ(granite.router_softmax, RouterSoftmax::top_k);
+  EXPECT_DOUBLE_EQ(granite.attention_scale, 0.1875);
+  EXPECT_DOUBLE_EQ(granite.embedding_multiplier, 3.5);
+  EXPECT_DOUBLE_EQ(granite.residual_multiplier, 0.22);
+  EXPECT_DOUBLE_EQ(granite.logits_scaling, 2.5);
+}
+
+TEST(ModelConfig, takes_the_defaults_of_each_family) {
+  const std::string moe = R"("moe_intermediate_size": 6, "num_experts": 4)";
+  const std::string plain = R"("intermediate_size": 6, "num_local_experts": 4)";
+  const ModelConfig qwen3 = parse(bare("qwen3_moe", moe));
+  EXPECT_EQ(qwen3.num_kv_heads, 4);
+  EXPECT_EQ(qwen3.max_position_embeddings, 32768);
+  EXPECT_DOUBLE_EQ(qwen3.rope.theta, 1e4);
+  EXPECT_FALSE(qwen3.norm_topk_prob || qwen3.tie_word_embeddings || qwen3.qkv_bias);
+  EXPECT_TRUE(qwen3.eos_token_ids.empty());
+  const ModelConfig qwen2 = parse(bare("qwen2_moe", moe));
+  EXPECT_EQ(qwen2.num_kv_heads, 16);
+  EXPECT_EQ(qwen2.shared_intermediate, 5632);
+  EXPECT_TRUE(qwen2.qkv_bias);
+  const ModelConfig olmoe = parse(bare("olmoe", R"("intermediate_size": 6, "num_experts": 4)"));
+  EXPECT_EQ(olmoe.num_kv_heads, 16);
+  EXPECT_DOUBLE_EQ(olmoe.rms_norm_eps, 1e-5);
+  EXPECT_EQ(olmoe.eos_token_ids, Ints{50279});
+  const ModelConfig mixtral = parse(bare("mixtral", plain));
+  EXPECT_EQ(mixtral.num_kv_heads, 8);
+  EXPECT_EQ(mixtral.max_position_embeddings, 131072);
+  EXPECT_DOUBLE_EQ(mixtral.rope.theta, 1e6);
+  EXPECT_EQ(mixtral.bos_token_id, 1);
+  EXPECT_EQ(parse(bare("mixtral", plain + R"(, "num_key_value_heads": null)")).num_kv_heads, 16);
+  const ModelConfig granite = parse(bare("granitemoe", plain));
+  EXPECT_EQ(granite.num_kv_heads, 16);
+  EXPECT_DOUBLE_EQ(granite.attention_scale, 1.0);
+  EXPECT_EQ(granite.eos_token_ids, Ints{2});
+}
+
+TEST(ModelConfig, generation_config_comes_before_config_and_default) {
+  const std::string config = tiny_with(R"("eos_token_id": [5, 6], "bos_token_id": null)");
+  EXPECT_EQ(parse(config).eos_token_ids, (Ints{5, 6}));
+  EXPECT_FALSE(parse(config).bos_token_id.has_value());
+  const ModelConfig both = parse(config, R"({"eos_token_id": 7, "bos_token_id": 3})");
+  EXPECT_EQ(both.eos_token_ids, Ints{7});
+  EXPECT_EQ(both.bos_token_id, 3);
+  EXPECT_EQ(parse(config, R"({"eos_token_id": null})").eos_token_ids, (Ints{5, 6}));
+  const std::string fields =
+      R"("intermediate_size": 6, "num_local_experts": 4, "eos_token_id": null, "bos_token_id": -1)";
+  EXPECT_TRUE(parse(bare("mixtral", fields)).eos_token_ids.empty());
+  EXPECT_FALSE(parse(bare("mixtral", fields)).bos_token_id.has_value());
+}
+
+TEST(ModelConfig, reads_a_nested_text_config) {
+  const ModelConfig config =
+      parse(R"({"model_type": "some_vl", "text_config": )" + tiny_config() + "}");
+  EXPECT_EQ(config.family, ModelFamily::qwen3_moe);
+  EXPECT_EQ(config.num_experts, 2);
+}
+
+TEST(ModelConfig, names_unknown_families_and_what_is_supported) {
+  EXPECT_EQ(edit_error("qwen3_moe", "deepseek_v3"),
+            "config.json: model_type: model family \"deepseek_v3\" is not supported; these are: "
+            "qwen3_moe, qwen2_moe, olmoe, mixtral, granitemoe");
+  EXPECT_EQ(edit_error(R"("model_type": "qwen3_moe", )", ""),
+            "config.json: field \"model_type\" is missing");
+  EXPECT_EQ(edit_error(R"("qwen3_moe")", "3"),
+            "config.json: model_type: expected a string, found number 3");
+}
+
+TEST(ModelConfig, refuses_quantised_checkpoints) {
+  EXPECT_EQ(parse_error(tiny_with(R"("quantization_config": {"quant_method": "fp8"})")),
+            "config.json: quantization_config: quantised checkpoints are not supported yet "
+            "(quant_method \"fp8\")");
+  EXPECT_NO_THROW((void)parse(tiny_with(R"("quantization_config": null)")));
+}
+
+TEST(ModelConfig, refuses_missing_and_mistyped_fields) {
+  EXPECT_EQ(edit_error(R"("hidden_size": 4, )", ""),
+            "config.json: field \"hidden_size\" is missing");
+  EXPECT_EQ(edit_error(R"("hidden_size": 4)", R"("hidden_size": "4")"),
+            "config.json: hidden_size: expected an integer, found string \"4\"");
+  EXPECT_EQ(edit_error(R"("hidden_size": 4)", R"("hidden_size": 4.5)"),
+            "config.json: hidden_size: expected an integer, found number 4.5");
+  EXPECT_EQ(edit_error(R"("norm_topk_prob": true)", R"("norm_topk_prob": "yes")"),
+            "config.json: norm_topk_prob: expected true or false, found string \"yes\"");
+  EXPECT_EQ(edit_error(R"("num_experts": 2,)", ""),
+            "config.json: field \"num_experts\" is missing, and \"num_local_experts\" too");
+  EXPECT_EQ(parse_error(tiny_with(R"("rms_norm_eps": 0)")),
+            "config.json: rms_norm_eps: expected a number above 0, found 0");
+  EXPECT_EQ(parse_error("[]"), "config.json: expected an object, found array []");
+}
+
+TEST(ModelConfig, refuses_sizes_out_of_bounds) {
+  for (const std::string key : {"hidden_size", "moe_intermediate_size"}) {
+    for (const std::string value : {"0", "-4", "1048577", "9223372036854775807"}) {
+      const std::string old = key == "hidden_size" ? "4" : "3";
+      EXPECT_EQ(edit_error("\"" + key + "\": " + old, "\"" + key + "\": " + value),
+                "config.json: " + key + ": expected 1 to 1048576, found " + value);
+    }
+  }
+  EXPECT_EQ(edit_error(R"("num_hidden_layers": 1)", R"("num_hidden_layers": 2000000000)"),
+            "config.json: num_hidden_layers: expected 1 to 16384, found 2000000000");
+  EXPECT_EQ(edit_error(R"("num_experts_per_tok": 1)", R"("num_experts_per_tok": 3)"),
+            "config.json: num_experts_per_tok: expected 1 to 2, found 3");
+}
+
+TEST(ModelConfig, refuses_sizes_that_contradict_each_other) {
+  EXPECT_EQ(edit_error(R"("num_attention_heads": 2, "num_key_value_heads": 1)",
+                       R"("num_attention_heads": 3, "num_key_value_heads": 2)"),
+            "config.json: num_attention_heads 3 is no multiple of num_key_value_heads 2");
+  EXPECT_EQ(edit_error(R"("head_dim": 2)", R"("head_dim": 3)"),
+            "config.json: head_dim (by default hidden_size 4 / num_attention_heads 2) is 3; rotary "
+            "embedding needs an even number above 0");
+  EXPECT_EQ(edit_error(R"("num_experts": 2)", R"("num_experts": 2, "num_local_experts": 3)"),
+            "config.json: num_experts is 2, but num_local_experts is 3");
+  EXPECT_EQ(parse_error(tiny_with(R"("hidden_act": "gelu")")),
+            "config.json: hidden_act: \"gelu\" is not supported, only \"silu\" is");
+  EXPECT_EQ(parse_error(tiny_with(R"("decoder_sparse_step": 0)")),
+            "config.json: decoder_sparse_step: expected 1 to 1099511627776, found 0");
+  EXPECT_EQ(parse_error(tiny_with(R"("mlp_only_layers": ["x"])")),
+            "config.json: mlp_only_layers[0]: expected an integer, found string \"x\"");
+}
+
+TEST(ModelConfig, refuses_layer_types_that_do_not_fit) {
+  const std::string fields =
+      R"("moe_intermediate_size": 6, "num_experts": 4, "layer_types": ["full_attention")";
+  EXPECT_EQ(parse_error(bare("qwen2_moe", fields + "]")),
+            "config.json: layer_types: expected 2 elements, one a layer, found 1");
+  EXPECT_EQ(parse_error(bare("qwen2_moe", fields + ", \"linear_attention\"]")),
+            "config.json: layer_types[1]: expected \"full_attention\" or \"sliding_attention\", "
+            "found \"linear_attention\"");
+}
+
+TEST(ModelConfig, names_a_missing_file) {
+  const test::TemporaryDirectory directory;
+  EXPECT_EQ(error_message([&] { (void)read_model_config(directory.path()); }),
+            directory.path_of("config.json") + ": no such file");
+}
+
+}  // namespace
+}  // namespace moesaic

@@ -1,0 +1,146 @@
+#include "src/checkpoint/tensor_names.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/support/checkpoint_files.h"
+
+namespace moesaic {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+ModelConfig config_of(ModelFamily family) {
+  ModelConfig config =
+      parse_model_config(Json::parse(test::tiny_config(), "config.json"), std::nullopt);
+  config.family = family;
+  config.qk_norm = QkNorm::none;
+  return config;
+}
+
+ModelNames names_among(const ModelConfig& config, const std::set<std::string, std::less<>>& there) {
+  return find_tensor_names(config, [&](std::string_view name) { return there.contains(name); });
+}
+
+void expect_slice(const TensorSlice& slice, const std::string& tensor, const Shape& shape,
+                  std::int64_t first_row, std::int64_t rows, std::int64_t cols) {
+  EXPECT_EQ(slice.tensor, tensor);
+  EXPECT_EQ(slice.shape, shape) << tensor;
+  EXPECT_EQ(slice.first_row, first_row) << tensor;
+  EXPECT_EQ(slice.rows, rows) << tensor;
+  EXPECT_EQ(slice.cols, cols) << tensor;
+}
+
+// The tiny model has hidden 4, experts of width 3, 2 experts.
+void expect_fused(const MlpNames& second, const std::string& gate_up, const std::string& down) {
+  expect_slice(second.gate, gate_up, {2, 6, 4}, 6, 3, 4);
+  expect_slice(second.up, gate_up, {2, 6, 4}, 9, 3, 4);
+  expect_slice(second.down, down, {2, 4, 3}, 4, 4, 3);
+}
+
+TEST(TensorNames, finds_single_experts_under_any_name) {
+  const ModelConfig config = config_of(ModelFamily::mixtral);
+  const struct {
+    std::string block, gate, up, down;
+  } patterns[] = {{"mlp", "gate_proj", "up_proj", "down_proj"},
+                  {"block_sparse_moe", "w1", "w3", "w2"},
+                  {"block_sparse_moe", "gate_proj", "up_proj", "down_proj"},
+                  {"mlp", "w1", "w3", "w2"}};
+  for (const auto& pattern : patterns) {
+    const std::string block = "model.layers.0." + pattern.block + ".experts.";
+    const ModelNames names =
+        names_among(config, {"model.embed_tokens.weight", block + "0." + pattern.gate + ".weight"});
+    const MlpNames& second = names.layers[0].experts.at(1);
+    expect_slice(second.gate, block + "1." + pattern.gate + ".weight", {3, 4}, 0, 3, 4);
+    expect_slice(second.up, block + "1." + pattern.up + ".weight", {3, 4}, 0, 3, 4);
+    expect_slice(second.down, block + "1." + pattern.down + ".weight", {4, 3}, 0, 4, 3);
+  }
+}
+
+TEST(TensorNames, finds_fused_experts) {
+  const ModelConfig config = config_of(ModelFamily::qwen3_moe);
+  for (const std::string block : {"mlp.experts.", "block_sparse_moe.experts."}) {
+    const std::string prefix = "model.layers.0." + block;
+    const ModelNames names = names_among(config, {prefix + "gate_up_proj", prefix + "down_proj"});
+    ASSERT_EQ(names.layers[0].experts.size(), 2U);
+    expect_fused(names.layers[0].experts[1], prefix + "gate_up_proj", prefix + "down_proj");
+  }
+  const std::string moe = "model.layers.0.block_sparse_moe.";
+  const ModelNames granite = names_among(config, {moe + "input_linear.weight"});
+  expect_fused(granite.layers[0].experts[1], moe + "input_linear.weight",
+               moe + "output_linear.weight");
+}
+
+TEST(TensorNames, finds_the_router) {
+  const ModelConfig config = config_of(ModelFamily::mixtral);
+  for (const std::string name :
+       {"mlp.gate.weight", "block_sparse_moe.gate.weight", "block_sparse_moe.router.layer.weight",
+        "block_sparse_moe.router.weight"}) {
+    const std::string tensor = "model.layers.0." + name;
+    expect_slice(*names_among(config, {tensor}).layers[0].router, tensor, {2, 4}, 0, 2, 4);
+  }
+}
+
+TEST(TensorNames, gives_the_usual_names_where_none_is_there) {
+  const auto first_expert = [](ModelFamily family) {
+    return names_among(config_of(family), {}).layers[0];
+  };
+  EXPECT_EQ(first_expert(ModelFamily::olmoe).experts[0].up.tensor,
+            "model.layers.0.mlp.experts.0.up_proj.weight");
+  EXPECT_EQ(first_expert(ModelFamily::mixtral).experts[0].up.tensor,
+            "model.layers.0.block_sparse_moe.experts.0.w3.weight");
+  EXPECT_EQ(first_expert(ModelFamily::granitemoe).experts[0].up.tensor,
+            "model.layers.0.block_sparse_moe.input_linear.weight");
+  EXPECT_EQ(first_expert(ModelFamily::granitemoe).router->tensor,
+            "model.layers.0.block_sparse_moe.router.layer.weight");
+}
+
+TEST(TensorNames, finds_the_prefix) {
+  const ModelConfig config = config_of(ModelFamily::qwen3_moe);
+  for (const std::string root : {"model.", "model.language_model.", "language_model.model.", ""}) {
+    const ModelNames names = names_among(config, {root + "embed_tokens.weight"});
+    EXPECT_EQ(names.embedding.tensor, root + "embed_tokens.weight");
+    EXPECT_EQ(names.final_norm.tensor, root + "norm.weight");
+    EXPECT_EQ(names.layers[0].q.weight.tensor, root + "layers.0.self_attn.q_proj.weight");
+    EXPECT_EQ(names.lm_head.tensor, "lm_head.weight");
+  }
+  EXPECT_EQ(names_among(config, {"language_model.lm_head.weight"}).lm_head.tensor,
+            "language_model.lm_head.weight");
+}
+
+TEST(TensorNames, a_tied_head_is_the_embedding) {
+  ModelConfig config = config_of(ModelFamily::qwen3_moe);
+  config.tie_word_embeddings = true;
+  const ModelNames names = names_among(config, {"lm_head.weight", "model.embed_tokens.weight"});
+  EXPECT_EQ(names.lm_head.tensor, "model.embed_tokens.weight");
+  expect_slice(names.lm_head, "model.embed_tokens.weight", {8, 4}, 0, 8, 4);
+}
+
+TEST(TensorNames, follows_the_config_in_attention_and_dense_layers) {
+  ModelConfig config = config_of(ModelFamily::olmoe);
+  config.qk_norm = QkNorm::whole;
+  config.qkv_bias = true;
+  config.is_moe = {false};
+  config.dense_intermediate = 6;
+  const LayerNames layer = names_among(config, {}).layers[0];
+  expect_slice(*layer.k.bias, "model.layers.0.self_attn.k_proj.bias", {2}, 0, 1, 2);
+  EXPECT_FALSE(layer.o.bias.has_value());
+  expect_slice(*layer.q_norm, "model.layers.0.self_attn.q_norm.weight", {4}, 0, 1, 4);
+  expect_slice(*layer.k_norm, "model.layers.0.self_attn.k_norm.weight", {2}, 0, 1, 2);
+  EXPECT_FALSE(layer.router.has_value());
+  EXPECT_TRUE(layer.experts.empty());
+  expect_slice(layer.dense->down, "model.layers.0.mlp.down_proj.weight", {4, 6}, 0, 4, 6);
+}
+
+TEST(TensorNames, finds_the_shared_expert) {
+  ModelConfig config = config_of(ModelFamily::qwen2_moe);
+  config.shared_intermediate = 5;
+  const LayerNames layer = names_among(config, {}).layers[0];
+  expect_slice(layer.shared->up, "model.layers.0.mlp.shared_expert.up_proj.weight", {5, 4}, 0, 5,
+               4);
+  expect_slice(*layer.shared_gate, "model.layers.0.mlp.shared_expert_gate.weight", {1, 4}, 0, 1, 4);
+}
+
+}  // namespace
+}  // namespace moesaic
