@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/base/json.h"
+
+namespace moesaic {
+
+/// A text on its way through the normalizer.
+struct NormalizedText {
+  std::string text;
+  /// Whether `text` still begins where the input did, so that a Metaspace with the prepend scheme
+  /// "first" treats it as the beginning.
+  bool at_start = true;
+};
+
+/// The `normalizer` of tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip and
+/// Sequences of them. Immutable, safe to use from several threads.
+class Normalizer {
+ public:
+  /// Changes nothing.
+  Normalizer() = default;
+  /// Throws Error{file} for another type or a member that is wrong.
+  explicit Normalizer(const Json& part) { add(part, 0); }
+
+  void apply(NormalizedText& text) const;
+
+ private:
+  using Step = std::function<void(NormalizedText&)>;
+  void add(const Json& part, int depth);
+  std::vector<Step> steps_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "src/base/json.h"
+
+namespace moesaic {
+
+/// The `post_processor` of tokenizer.json, which puts special tokens around a text:
+/// TemplateProcessing (for single texts), ByteLevel (which adds nothing) and Sequences of them.
+class PostProcessor {
+ public:
+  using IsToken = std::function<bool(std::int32_t id)>;
+  /// Adds nothing.
+  PostProcessor() = default;
+  /// Throws Error{file} for another type, or a template with an id for which `is_token` is false.
+  PostProcessor(const Json& part, const IsToken& is_token) { add(part, is_token, 0); }
+
+  /// `ids` of a text with the tokens of the templates; without them if `add_special_tokens` is
+  /// false (a template can still repeat or drop the text).
+  [[nodiscard]] std::vector<std::int32_t> apply(std::vector<std::int32_t> ids,
+                                                bool add_special_tokens) const;
+
+ private:
+  /// Where the text goes if `tokens` is empty, else these special tokens.
+  struct Slot {
+    std::vector<std::int32_t> tokens;
+  };
+  using Template = std::vector<Slot>;
+
+  void add(const Json& part, const IsToken& is_token, int depth);
+  std::vector<Template> templates_;
+};
+
+}  // namespace moesaic

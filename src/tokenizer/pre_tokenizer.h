@@ -1,0 +1,57 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/json.h"
+#include "src/tokenizer/regex.h"
+
+namespace moesaic {
+
+/// A part of the text that the model sees as one word.
+struct Piece {
+  std::string_view text;
+  bool at_start = false;  ///< begins where the input text began
+};
+
+/// The pieces of a text, with the changed texts that they view.
+class PieceList {
+ public:
+  /// `text` must outlive the list.
+  PieceList(std::string_view text, bool at_start);
+
+  [[nodiscard]] const std::vector<Piece>& pieces() const noexcept { return pieces_; }
+
+  /// Replaces every piece by the non-empty parts that `spans` names.
+  void split(const std::function<std::vector<Span>(std::string_view text)>& spans);
+  /// Replaces the text of every piece by what `append` appends to `out`.
+  void rewrite(const std::function<void(const Piece& piece, std::string& out)>& append);
+
+ private:
+  std::vector<Piece> pieces_;
+  std::deque<std::string> texts_;
+};
+
+/// The `pre_tokenizer` of tokenizer.json: Split, ByteLevel, Metaspace, Digits, Punctuation,
+/// Whitespace, WhitespaceSplit and Sequences of them. Immutable, safe to use from several threads.
+class PreTokenizer {
+ public:
+  /// Leaves a text whole.
+  PreTokenizer() = default;
+  /// Throws Error{file} for another type or a member that is wrong.
+  explicit PreTokenizer(const Json& part) { add(part, 0); }
+
+  void apply(PieceList& pieces) const;
+
+ private:
+  using Step = std::function<void(PieceList&)>;
+  void add(const Json& part, int depth);
+  void add_metaspace(const Json& part);
+  void add_byte_level(const Json& part);
+  std::vector<Step> steps_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,220 @@
+#include "src/tokenizer/regex_syntax.h"
+
+#include <array>
+#include <cctype>
+#include <cstddef>
+#include <vector>
+
+#include "src/base/error.h"
+
+namespace moesaic {
+namespace {
+
+// Members of a class, without its brackets. Oniguruma counts the superscripts and fractions of
+// Latin-1 as word characters.
+constexpr std::string_view kWord =
+    R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+constexpr std::string_view kHexDigit = "0-9A-Fa-f";
+
+struct PosixClass {
+  std::string_view name;
+  std::string_view members;
+};
+constexpr std::array kPosixClasses{
+    PosixClass{"alnum", R"(\p{Alphabetic}\p{Nd})"},
+    PosixClass{"alpha", R"(\p{Alphabetic})"},
+    PosixClass{"digit", R"(\p{Nd})"},
+    PosixClass{"lower", R"(\p{Lowercase})"},
+    PosixClass{"punct", R"(\p{P}\p{S})"},
+    PosixClass{"space", R"(\s)"},
+    PosixClass{"upper", R"(\p{Uppercase})"},
+    PosixClass{"word", kWord},
+    PosixClass{"xdigit", kHexDigit},
+    PosixClass{"cntrl", R"(\p{Cc})"},
+};
+
+std::string in_class(std::string_view members, bool negated = false) {
+  return std::string(negated ? "[^" : "[") + std::string(members) + "]";
+}
+
+class Translator {
+ public:
+  Translator(std::string_view pattern, const std::string& where)
+      : pattern_(pattern), where_(where) {}
+
+  std::string run() {
+    std::string out;
+    while (at_ < pattern_.size()) {
+      if (pattern_[at_] == '\\') {
+        out += escape_outside_class();
+      } else if (pattern_[at_] == '[') {
+        out += character_class();
+      } else if (pattern_.substr(at_, 2) == "(?") {
+        out += group_options();
+      } else {
+        out += pattern_[at_++];
+      }
+    }
+    return out;
+  }
+
+ private:
+  /// One side of `&&`: plain members and classes of their own, all of which it unites.
+  struct Union {
+    std::string members;
+    std::vector<std::string> classes;
+
+    [[nodiscard]] std::string text() const {
+      if (classes.empty()) return in_class(members);
+      std::string alternatives = members.empty() ? "" : in_class(members) + "|";
+      for (const std::string& one : classes) alternatives += one + "|";
+      alternatives.pop_back();
+      return "(?:" + alternatives + ")";
+    }
+  };
+
+  bool take(std::string_view text) {
+    if (pattern_.substr(at_, text.size()) != text) return false;
+    at_ += text.size();
+    return true;
+  }
+
+  std::string_view take_escape() {
+    const std::string_view escape = pattern_.substr(at_, 2);
+    at_ += escape.size();
+    return escape;
+  }
+
+  /// Escapes that mean one set or character wherever they stand.
+  std::string common_escape(std::string_view escape) {
+    if (escape == "\\v") return R"(\x0b)";
+    if (escape == "\\u" && at_ + 4 <= pattern_.size()) {
+      at_ += 4;
+      return "\\x{" + std::string(pattern_.substr(at_ - 4, 4)) + "}";
+    }
+    if ((escape == "\\p" || escape == "\\P") && take("{")) {
+      const bool negated = take("^") != (escape == "\\P");
+      const std::size_t end = pattern_.find('}', at_);
+      require(end != std::string_view::npos, ErrorKind::file, "{}: \\p{{ without }} in \"{}\"",
+              where_, pattern_);
+      const std::string name(pattern_.substr(at_, end - at_));
+      at_ = end + 1;
+      return (negated ? "\\P{" : "\\p{") + script_prefix(name) + name + "}";
+    }
+    return std::string(escape);
+  }
+
+  /// PCRE2 takes a bare script name for the script with its extensions.
+  static std::string script_prefix(std::string_view name) {
+    constexpr std::array<std::string_view, 9> kScripts{"Han",      "Hiragana", "Katakana",
+                                                       "Hangul",   "Latin",    "Arabic",
+                                                       "Cyrillic", "Greek",    "Devanagari"};
+    for (const std::string_view script : kScripts) {
+      if (name == script) return "sc:";
+    }
+    return "";
+  }
+
+  std::string escape_outside_class() {
+    const std::string_view escape = take_escape();
+    const std::string word = in_class(kWord);
+    if (escape == "\\w" || escape == "\\W") return in_class(kWord, escape == "\\W");
+    if (escape == "\\h" || escape == "\\H") return in_class(kHexDigit, escape == "\\H");
+    if (escape == "\\b") {
+      return "(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))";
+    }
+    if (escape == "\\B") {
+      return "(?:(?<=" + word + ")(?=" + word + ")|(?<!" + word + ")(?!" + word + "))";
+    }
+    return common_escape(escape);
+  }
+
+  void escape_in_class(Union& out) {
+    const std::string_view escape = take_escape();
+    if (escape == "\\w") {
+      out.members += kWord;
+    } else if (escape == "\\h") {
+      out.members += kHexDigit;
+    } else if (escape == "\\W" || escape == "\\H") {
+      out.classes.push_back(in_class(escape == "\\W" ? kWord : kHexDigit, true));
+    } else {
+      out.members += common_escape(escape);
+    }
+  }
+
+  /// At `[:name:]` or `[:^name:]`; false if it is none.
+  bool posix_class(Union& out) {
+    const std::size_t start = at_;
+    if (!take("[:")) return false;
+    const bool negated = take("^");
+    for (const PosixClass& posix : kPosixClasses) {
+      if (!take(std::string(posix.name) + ":]")) continue;
+      if (negated) {
+        out.classes.push_back(in_class(posix.members, true));
+      } else {
+        out.members += posix.members;
+      }
+      return true;
+    }
+    at_ = start;
+    return false;
+  }
+
+  std::string character_class() {
+    require(++depth_ <= 16, ErrorKind::file, "{}: classes nested too deep in \"{}\"", where_,
+            pattern_);
+    ++at_;
+    const bool negated = take("^");
+    std::vector<Union> sides(1);
+    if (take("]")) sides.back().members += "\\]";
+    while (!take("]")) {
+      require(at_ < pattern_.size(), ErrorKind::file, "{}: class without end in \"{}\"", where_,
+              pattern_);
+      Union& side = sides.back();
+      if (pattern_[at_] == '\\') {
+        escape_in_class(side);
+      } else if (take("&&")) {
+        sides.emplace_back();
+      } else if (pattern_[at_] == '[') {
+        if (!posix_class(side)) side.classes.push_back(character_class());
+      } else {
+        side.members += pattern_[at_++];
+      }
+    }
+    --depth_;
+    return class_text(sides, negated);
+  }
+
+  static std::string class_text(const std::vector<Union>& sides, bool negated) {
+    if (sides.size() == 1 && sides[0].classes.empty()) return in_class(sides[0].members, negated);
+    std::string all;
+    for (std::size_t i = 0; i + 1 < sides.size(); ++i) all += "(?=" + sides[i].text() + ")";
+    all += sides.back().text();
+    return negated ? "(?:(?!" + all + ")(?s:.))" : "(?:" + all + ")";
+  }
+
+  /// At "(?": copies it with the option letters that may follow.
+  std::string group_options() {
+    at_ += 2;
+    std::string out = "(?";
+    while (at_ < pattern_.size() &&
+           (std::isalpha(static_cast<unsigned char>(pattern_[at_])) != 0 || pattern_[at_] == '-')) {
+      out += pattern_[at_] == 'm' ? 's' : pattern_[at_];
+      ++at_;
+    }
+    return out;
+  }
+
+  std::string_view pattern_;
+  const std::string& where_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+std::string pcre2_pattern(std::string_view pattern, const std::string& where) {
+  return Translator(pattern, where).run();
+}
+
+}  // namespace moesaic

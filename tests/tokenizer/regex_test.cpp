@@ -1,0 +1,92 @@
+#include "src/tokenizer/regex.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "src/base/error.h"
+#include "src/tokenizer/regex_syntax.h"
+
+namespace moesaic {
+namespace {
+
+std::vector<std::string> parts(const std::string& pattern, const std::string& text) {
+  std::vector<std::string> found;
+  for (const Span& match : Regex::compile(pattern, "p").find_all(text)) {
+    found.emplace_back(match.of(text));
+  }
+  return found;
+}
+
+using Parts = std::vector<std::string>;
+
+TEST(Regex, plain_patterns_pass_unchanged) {
+  const std::string qwen =
+      R"((?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+(?!\S)|\s+)";
+  EXPECT_EQ(pcre2_pattern(qwen, "p"), qwen);
+}
+
+TEST(Regex, classes_inside_classes_and_intersections) {
+  EXPECT_EQ(parts("[a[bc]]+", "xabcab"), (Parts{"abcab"}));
+  EXPECT_EQ(parts("[^a[bc]]+", "xyazbc"), (Parts{"xy", "z"}));
+  EXPECT_EQ(parts("[a-z&&[^aeiou]]+", "hello world"), (Parts{"h", "ll", "w", "rld"}));
+  EXPECT_EQ(parts("[^a-z&&[^aeiou]]+", "ab1e"), (Parts{"a", "1e"}));
+  EXPECT_EQ(parts(R"([\p{L}&&[^\p{Han}]]+)", "ab漢字cd"), (Parts{"ab", "cd"}));
+}
+
+TEST(Regex, escapes_mean_what_they_mean_in_oniguruma) {
+  EXPECT_EQ(parts(R"(\w+)", "añ_1-e\u0301²"), (Parts{"añ_1", "e\u0301²"}));
+  EXPECT_EQ(parts(R"([\W])", "a-b"), (Parts{"-"}));
+  EXPECT_EQ(parts(R"(\bé\w)", "éa aéa"), (Parts{"éa"}));
+  EXPECT_EQ(parts(R"(\h+)", "xyzCAFE9"), (Parts{"CAFE9"}));
+  EXPECT_EQ(parts(R"([[:punct:]]+)", "a+!b€"), (Parts{"+!", "€"}));
+  EXPECT_EQ(parts(R"([[:^alpha:]]+)", "a12b"), (Parts{"12"}));
+  EXPECT_EQ(parts(R"(\u00e9)", "aé"), (Parts{"é"}));
+  EXPECT_EQ(parts(R"((?m:a.b))", "a\nb"), (Parts{"a\nb"}));
+  EXPECT_EQ(parts(R"(\s+$)", "a  \nb "), (Parts{"  ", " "}));
+}
+
+TEST(Regex, scripts_are_without_extensions) {
+  EXPECT_EQ(parts(R"(\p{Han}+)", "漢、字"), (Parts{"漢", "字"}));
+}
+
+TEST(Regex, knows_newer_characters_and_not_the_mongolian_separator_as_space) {
+  EXPECT_EQ(parts(R"(\p{L}+)", "a\U00031350b"), (Parts{"a\U00031350b"}));  // Unicode 15
+  EXPECT_EQ(parts(R"(\p{Nd}+)", "1\U00010D40"), (Parts{"1\U00010D40"}));   // Unicode 16
+  EXPECT_EQ(parts(R"([^\s\p{L}]+)", "a\u180E "), (Parts{"\u180E"}));
+}
+
+TEST(Regex, long_s_and_kelvin_fold) {
+  EXPECT_EQ(parts("(?i:'s|'k)", "'S'ſ'\u212A"), (Parts{"'S", "'ſ", "'\u212A"}));
+}
+
+TEST(Regex, empty_matches_are_not_taken_behind_a_match) {
+  EXPECT_EQ(parts("z*", "zza"), (Parts{"zz", ""}));
+  EXPECT_EQ(parts("z*", ""), (Parts{""}));
+}
+
+TEST(Regex, literals_are_not_patterns) {
+  EXPECT_EQ(Regex::literal("a.").replace("a.abba.", "\\0"), "\\0abb\\0");
+  EXPECT_EQ(Regex::literal("aa").find_all("aaaaa").size(), 2U);
+}
+
+TEST(Regex, a_long_run_needs_more_stack_than_the_default) {
+  const std::string text(1 << 20, 'a');
+  EXPECT_EQ(Regex::compile("(?:[a[b]]|c)+", "p").find_all(text).size(), 1U);
+}
+
+TEST(Regex, errors_name_place_and_pattern) {
+  for (const char* bad : {"[a", "(", "\\p{L", "\\p{Nonsense}", "[[a]", "a**+?{"}) {
+    try {
+      (void)Regex::compile(bad, "tokenizer.json: pattern");
+      ADD_FAILURE() << bad;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::file);
+      EXPECT_EQ(std::string(error.what()).find("tokenizer.json: pattern"), 0U) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moesaic
