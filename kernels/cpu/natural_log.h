@@ -7,7 +7,7 @@ namespace moesaic {
 
 /// ln(x) for x >= 0 from exactly rounded operations alone, so the same bits on every CPU (libm's
 /// differ). With x = m 2^e and m in [sqrt(1/2), sqrt(2)): ln m = 2 atanh(z), z = (m - 1) / (m + 1),
-/// |z| < 0.172; the series to z^21 leaves a relative error below 1e-16.
+/// |z| < 0.172; the series to z^21 errs by less than its roundings do (4.5e-16 relative in all).
 [[nodiscard]] inline double natural_log(double x) noexcept {
   if (x == 0 || !std::isfinite(x)) return x == 0 ? -HUGE_VAL : x;
   int exponent = 0;

@@ -15,7 +15,11 @@ namespace moesaic {
 namespace {
 
 constexpr std::size_t kMaxRows = 6;
-constexpr std::size_t kPrefetchBytes = 2048;  // ahead in the panel
+
+// Ahead in the panels, which are one stream (why two distances: kernels/cpu/avx512/bf16.cpp).
+constexpr std::size_t prefetch_bytes(std::size_t rows) {
+  return rows <= 2 ? 1024 : 4096;
+}
 
 BEGIN_TARGET("avx2,fma")
 
@@ -39,7 +43,7 @@ template <Parity Which, std::size_t Rows>
                                              const std::byte* lines, __m256 (&sums)[Rows][2]) {
   for (int pair = 0; pair < 16; ++pair, lines += 64, rows += 8) {
     if constexpr (Which == Parity::even) {
-      _mm_prefetch(reinterpret_cast<const char*>(lines + kPrefetchBytes), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(lines + prefetch_bytes(Rows)), _MM_HINT_T1);
     }
     const __m256 left = load_weights<Which>(lines);
     const __m256 right = load_weights<Which>(lines + 32);

@@ -12,7 +12,11 @@ namespace moesaic {
 namespace {
 
 constexpr std::size_t kMaxRows = 6;
-constexpr std::size_t kPrefetchBytes = 2048;  // ahead in the panel
+
+// Ahead in the panels, which are one stream (why two distances: kernels/cpu/avx512/bf16.cpp).
+constexpr std::size_t prefetch_bytes(std::size_t rows) {
+  return rows <= 2 ? 1024 : 4096;
+}
 
 BEGIN_TARGET("avx2,fma")
 
@@ -24,7 +28,7 @@ void block(const Block& args) noexcept {
   for (std::int64_t k = 0; k < args.depth; ++k, lines += 64, rows += 4) {
     const __m256 left = _mm256_load_ps(reinterpret_cast<const float*>(lines));
     const __m256 right = _mm256_load_ps(reinterpret_cast<const float*>(lines + 32));
-    _mm_prefetch(reinterpret_cast<const char*>(lines + kPrefetchBytes), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(lines + prefetch_bytes(Rows)), _MM_HINT_T1);
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < Rows; ++r) {
       const __m256 value =

@@ -17,7 +17,7 @@ namespace {
 
 inline constexpr std::int64_t kLanes = 16;
 inline constexpr int kTileRows = 6;
-inline constexpr int kTileAccumulators = 6;
+inline constexpr int kTileAccumulators = 4;
 
 struct Lanes {
   __m256 low;
@@ -156,7 +156,7 @@ inline float max_lanes(Lanes a) {
 }
 
 inline void prefetch(const void* p) {
-  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
 
 }  // namespace

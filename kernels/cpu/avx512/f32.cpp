@@ -13,7 +13,11 @@ namespace {
 
 constexpr std::size_t kMaxRows = 6;
 constexpr std::size_t kMaxPanels = 4;
-constexpr std::size_t kPrefetchBytes = 2048;  // ahead in each panel
+
+// Ahead in each panel (why two distances: kernels/cpu/avx512/bf16.cpp).
+constexpr std::size_t prefetch_bytes(std::size_t rows) {
+  return rows <= 2 ? 1024 : 4096;
+}
 
 BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
 
@@ -28,7 +32,7 @@ void block(const Block& args) noexcept {
     for (std::size_t p = 0; p < Panels; ++p) {
       const std::byte* line = lines + p * args.panel_bytes;
       weights[p] = _mm512_load_ps(line);
-      _mm_prefetch(reinterpret_cast<const char*>(line + kPrefetchBytes), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(line + prefetch_bytes(Rows)), _MM_HINT_T1);
     }
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < Rows; ++r) {

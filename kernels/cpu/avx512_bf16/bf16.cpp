@@ -1,4 +1,5 @@
 #include "kernels/formats/bf16.h"
+
 #include "kernels/cpu/avx512/pack_rows.h"
 #include "kernels/cpu/block_loop.h"
 #include "kernels/cpu/intrinsics.h"
@@ -12,33 +13,42 @@
 namespace moesaic {
 namespace {
 
+// Twelve rows by two panels rather than six by four: up to twelve rows then need the weights from
+// memory once, with enough multiply-adds on each line to hide it.
 constexpr std::size_t kMaxRows = 12;
 constexpr std::size_t kMaxPanels = 2;
-constexpr std::size_t kPrefetchBytes = 2048;  // ahead in each panel
+// Steps by which each panel is prefetched ahead, at its end in the next group (why two distances:
+// kernels/cpu/avx512/bf16.cpp).
+constexpr std::int64_t prefetch_steps(std::size_t rows) {
+  return rows <= 4 ? 1 : 4;
+}
 
 BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 
 template <std::size_t Rows, std::size_t Panels>
 void block(const Block& args) noexcept {
-  const std::int64_t pairs = round_up(args.depth, kStepDepth) / 2;
+  const std::int64_t steps = round_up(args.depth, kStepDepth) / kStepDepth;
   const std::byte* lines = args.panels;
+  const std::byte* ahead = lines + prefetch_steps(Rows) * 1024;
   const std::byte* rows = args.rows;
   __m512 sums[Rows][Panels] = {};
-  for (std::int64_t pair = 0; pair < pairs; ++pair, lines += 64, rows += 4) {
-    __m512bh weights[Panels];
-#pragma GCC unroll 12
-    for (std::size_t p = 0; p < Panels; ++p) {
-      const std::byte* line = lines + p * args.panel_bytes;
-      weights[p] = (__m512bh)_mm512_load_si512(line);
-      _mm_prefetch(reinterpret_cast<const char*>(line + kPrefetchBytes), _MM_HINT_T0);
-    }
-#pragma GCC unroll 12
-    for (std::size_t r = 0; r < Rows; ++r) {
-      const auto* row = reinterpret_cast<const int*>(rows + r * args.row_bytes);
-      const auto value = (__m512bh)_mm512_set1_epi32(*row);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    if (step + prefetch_steps(Rows) == steps) ahead += (Panels - 1) * args.panel_bytes;
+    for (int pair = 0; pair < 16; ++pair, lines += 64, ahead += 64, rows += 4) {
+      __m512bh weights[Panels];
 #pragma GCC unroll 12
       for (std::size_t p = 0; p < Panels; ++p) {
-        sums[r][p] = _mm512_dpbf16_ps(sums[r][p], value, weights[p]);
+        weights[p] = (__m512bh)_mm512_load_si512(lines + p * args.panel_bytes);
+        _mm_prefetch(reinterpret_cast<const char*>(ahead + p * args.panel_bytes), _MM_HINT_T1);
+      }
+#pragma GCC unroll 12
+      for (std::size_t r = 0; r < Rows; ++r) {
+        const auto* row = reinterpret_cast<const int*>(rows + r * args.row_bytes);
+        const auto value = (__m512bh)_mm512_set1_epi32(*row);
+#pragma GCC unroll 12
+        for (std::size_t p = 0; p < Panels; ++p) {
+          sums[r][p] = _mm512_dpbf16_ps(sums[r][p], value, weights[p]);
+        }
       }
     }
   }

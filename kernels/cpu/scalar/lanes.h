@@ -11,7 +11,8 @@ namespace moesaic {
 namespace {
 
 inline constexpr std::int64_t kLanes = 16;
-/// Attention: query rows handled together, and 16-lane accumulators kept in registers.
+/// Attention: query rows handled together, and accumulators that registers hold in wide tiles (a
+/// tile of one vector may take more).
 inline constexpr int kTileRows = 4;
 inline constexpr int kTileAccumulators = 4;
 
@@ -117,7 +118,8 @@ inline float max_lanes(Lanes a) {
   return a.v[0];
 }
 
-/// Asks for a cache line that will be read soon.
+/// Asks for a cache line that will be read soon: into L2, which holds more than is in flight. Any
+/// address will do.
 inline void prefetch(const void*) {}
 
 }  // namespace

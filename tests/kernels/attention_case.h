@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "kernels/vector_kernels.h"
+
+namespace moesaic {
+
+/// Random queries, keys and values, with the key range of each row.
+struct AttentionCase {
+  std::int64_t head_dim;
+  std::int64_t num_keys;
+  std::vector<std::int64_t> first_keys;  // [rows]
+  std::vector<std::int64_t> end_keys;    // [rows]
+  float query_scale = 1;
+  /// What stands in the cache where no row may look.
+  float hidden = std::numeric_limits<float>::quiet_NaN();
+  std::int64_t poisoned_key = -1;  // this key and its value are NaN
+
+  [[nodiscard]] std::int64_t num_rows() const {
+    return static_cast<std::int64_t>(first_keys.size());
+  }
+  // All values are bf16 values; each depends on its own place alone.
+  [[nodiscard]] float query(std::int64_t row, std::int64_t d) const;
+  [[nodiscard]] float key(std::int64_t key, std::int64_t d) const;
+  [[nodiscard]] float value(std::int64_t key, std::int64_t d) const;
+  [[nodiscard]] float scale() const;
+
+  /// out[rows, head_dim]. The cache is of BFloat16 or float elements, its memory ends where the
+  /// contract allows, and out's rows lie apart with room that must stay untouched.
+  template <typename Element>
+  [[nodiscard]] std::vector<float> run(const VectorKernels& kernels) const;
+  /// The same, a call for each row.
+  template <typename Element>
+  [[nodiscard]] std::vector<float> run_row_by_row(const VectorKernels& kernels) const;
+  /// By definition, in double precision.
+  [[nodiscard]] std::vector<double> expected() const;
+};
+
+/// Every row sees all keys.
+[[nodiscard]] AttentionCase full_case(std::int64_t head_dim, std::int64_t num_keys,
+                                      std::int64_t num_rows);
+/// A row for each token and head, tokens ascending; a token sees the last `window` keys up to its
+/// own.
+[[nodiscard]] AttentionCase causal_case(std::int64_t head_dim, std::int64_t num_tokens,
+                                        std::int64_t num_heads, std::int64_t window);
+/// Every row sees a random range.
+[[nodiscard]] AttentionCase random_case(std::int64_t head_dim, std::int64_t num_keys,
+                                        std::int64_t num_rows, unsigned seed);
+
+}  // namespace moesaic

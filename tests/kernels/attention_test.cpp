@@ -1,0 +1,154 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/kernels/attention_case.h"
+#include "tests/kernels/runnable_kernels.h"
+
+namespace moesaic {
+namespace {
+
+/// Of values up to 3.5: scores err by some roundings of terms that partly cancel, weights by as
+/// much.
+constexpr double kBound = 1e-6;
+constexpr std::int64_t kHeadDims[] = {2, 6, 10, 16, 48, 64, 80, 96, 128, 192, 256};
+constexpr std::int64_t kKeyCounts[] = {1, 2, 15, 16, 17, 63, 64, 65, 100, 127, 128, 129, 300, 1000};
+
+/// Full, causal, sliding-window and random ranges over a few blocks of keys.
+std::vector<AttentionCase> range_cases(std::int64_t head_dim) {
+  std::vector<AttentionCase> cases = {
+      full_case(head_dim, 200, 9),        causal_case(head_dim, 75, 1, 1000),
+      causal_case(head_dim, 70, 4, 1000), causal_case(head_dim, 150, 1, 1),
+      causal_case(head_dim, 150, 1, 40),  causal_case(head_dim, 140, 2, 65),
+      random_case(head_dim, 250, 40, 1),  random_case(head_dim, 60, 67, 2)};
+  cases.push_back(full_case(head_dim, 130, 3));  // no row sees the start: hidden panels and blocks
+  cases.back().first_keys = {70, 77, 128};
+  return cases;
+}
+
+class AttentionTest : public testing::TestWithParam<const VectorKernels*> {
+ protected:
+  const VectorKernels& kernels_ = *GetParam();
+};
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, AttentionTest, testing::ValuesIn(runnable_vector_kernels()),
+                         [](const auto& test) { return std::string(test.param->name); });
+
+void expect_close(const std::vector<float>& actual, const std::vector<double>& expected,
+                  double bound) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], bound) << i;
+}
+
+TEST_P(AttentionTest, is_close_to_double_for_every_head_size) {
+  for (const std::int64_t head_dim : kHeadDims) {
+    for (const std::int64_t num_keys : kKeyCounts) {
+      SCOPED_TRACE(testing::Message() << "head_dim " << head_dim << " keys " << num_keys);
+      const AttentionCase test = full_case(head_dim, num_keys, 5);
+      const auto expected = test.expected();
+      expect_close(test.run<BFloat16>(kernels_), expected, kBound);
+      expect_close(test.run<float>(kernels_), expected, kBound);
+    }
+  }
+}
+
+TEST_P(AttentionTest, is_close_to_double_for_every_number_of_keys) {
+  for (std::int64_t num_keys = 1; num_keys <= 300; ++num_keys) {
+    SCOPED_TRACE(num_keys);
+    const AttentionCase test = full_case(16, num_keys, 3);
+    expect_close(test.run<BFloat16>(kernels_), test.expected(), kBound);
+  }
+}
+
+TEST_P(AttentionTest, is_close_to_double_for_every_kind_of_range) {
+  for (const std::int64_t head_dim : {6, 64}) {
+    for (const AttentionCase& test : range_cases(head_dim)) {
+      expect_close(test.run<BFloat16>(kernels_), test.expected(), kBound);
+    }
+  }
+}
+
+TEST_P(AttentionTest, is_close_to_double_when_few_keys_win) {
+  AttentionCase test = full_case(64, 500, 20);
+  test.query_scale = 30;  // scores up to about 100: weights from 1 to 0
+  expect_close(test.run<BFloat16>(kernels_), test.expected(), 2e-5);
+}
+
+TEST_P(AttentionTest, gives_the_bits_of_scalar) {
+  const VectorKernels& scalar = find_vector_kernels(Isa::scalar);
+  if (&kernels_ == &scalar) GTEST_SKIP() << "nothing to compare";
+  const auto expect_equal = [&](const AttentionCase& test) {
+    const auto expected = test.run<BFloat16>(scalar);
+    EXPECT_EQ(first_difference(test.run<BFloat16>(kernels_), expected), -1) << test.head_dim;
+    EXPECT_EQ(first_difference(test.run<float>(kernels_), expected), -1) << test.head_dim;
+  };
+  for (const std::int64_t head_dim : kHeadDims) {
+    for (const AttentionCase& test : range_cases(head_dim)) expect_equal(test);
+    for (std::int64_t num_rows = 1; num_rows <= 9; ++num_rows) {
+      expect_equal(full_case(head_dim, 150, num_rows));
+    }
+  }
+  for (AttentionCase& test : range_cases(64)) {
+    for (const float query_scale : {0.01F, 100.0F, 1e20F}) {  // flat; one key wins; infinite scores
+      test.query_scale = query_scale;
+      expect_equal(test);
+    }
+  }
+}
+
+TEST_P(AttentionTest, a_row_has_the_same_bits_alone) {
+  for (const std::int64_t head_dim : {10, 64, 80}) {
+    for (const AttentionCase& test : range_cases(head_dim)) {
+      ASSERT_EQ(
+          first_difference(test.run<BFloat16>(kernels_), test.run_row_by_row<BFloat16>(kernels_)),
+          -1)
+          << head_dim;
+      ASSERT_EQ(first_difference(test.run<float>(kernels_), test.run_row_by_row<float>(kernels_)),
+                -1)
+          << head_dim;
+    }
+  }
+}
+
+TEST_P(AttentionTest, hidden_memory_does_not_matter) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const std::int64_t head_dim : {6, 64}) {
+    for (AttentionCase test : range_cases(head_dim)) {
+      test.hidden = 0;
+      const auto expected = test.run<BFloat16>(kernels_);
+      for (const float hidden : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf, 3e38F}) {
+        test.hidden = hidden;
+        ASSERT_EQ(first_difference(test.run<BFloat16>(kernels_), expected), -1) << hidden;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, a_row_is_not_poisoned_by_a_key_that_only_others_see) {
+  AttentionCase test = causal_case(64, 90, 2, 1000);
+  const auto clean = test.run<BFloat16>(kernels_);
+  test.poisoned_key = 71;
+  const auto poisoned = test.run<BFloat16>(kernels_);
+  const std::ptrdiff_t first_poisoned = 71 * 2 * 64;
+  EXPECT_TRUE(std::equal(clean.begin(), clean.begin() + first_poisoned, poisoned.begin()));
+  EXPECT_TRUE(std::all_of(poisoned.begin() + first_poisoned, poisoned.end(),
+                          [](float x) { return std::isnan(x); }));
+}
+
+TEST_P(AttentionTest, one_key_gives_its_value) {
+  const AttentionCase test = causal_case(80, 130, 1, 1);
+  const auto out = test.run<BFloat16>(kernels_);
+  for (std::int64_t row = 0; row < test.num_rows(); ++row) {
+    for (std::int64_t d = 0; d < 80; ++d) {
+      ASSERT_EQ(out[static_cast<std::size_t>(row * 80 + d)], test.value(row, d));
+    }
+  }
+}
+
+TEST_P(AttentionTest, no_rows_is_no_work) {
+  kernels_.attention_bf16({});
+  kernels_.attention_f32({});
+}
+
+}  // namespace
+}  // namespace moesaic

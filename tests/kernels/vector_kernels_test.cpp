@@ -1,0 +1,323 @@
+#include "kernels/vector_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "tests/kernels/runnable_kernels.h"
+
+namespace moesaic {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kHuge = std::numeric_limits<float>::max();
+constexpr double kEpsilon = 0x1p-24;  // half a unit in the last place of 1
+constexpr float kUntouched = 12345;
+
+std::vector<std::int64_t> sizes() {
+  std::vector<std::int64_t> result = {1000, 1024, 4097};
+  for (std::int64_t n = 0; n <= 70; ++n) result.push_back(n);
+  return result;
+}
+
+/// Ordinary numbers with special ones strewn in.
+std::vector<float> special_numbers(std::int64_t count, unsigned seed) {
+  constexpr float kSpecial[] = {0.0F,   -0.0F,     kInf,       -kInf,     kNan,  kHuge,
+                                -kHuge, 0x1p-149F, -0x1p-130F, 0x1p-126F, 88.7F, 88.8F,
+                                -87.4F, -103.9F,   -104.1F,    1e-30F,    17.0F, -1.0F};
+  std::vector<float> numbers = normal_numbers(count, seed, 30);
+  for (std::size_t i = seed % 3; i < numbers.size(); i += 3) {
+    numbers[i] = kSpecial[(i + seed) % std::size(kSpecial)];
+  }
+  return numbers;
+}
+
+/// Error in units of the last place of the expected value's f32.
+double ulps(double actual, double expected) {
+  const double magnitude = std::max(std::abs(expected), 0x1p-126);
+  return std::abs(actual - expected) / std::ldexp(1.0, std::ilogb(magnitude) - 23);
+}
+
+class VectorKernelsTest : public testing::TestWithParam<const VectorKernels*> {
+ protected:
+  const VectorKernels& kernels_ = *GetParam();
+};
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, VectorKernelsTest, testing::ValuesIn(runnable_vector_kernels()),
+                         [](const auto& test) { return std::string(test.param->name); });
+
+// ---- against double precision ----
+
+TEST_P(VectorKernelsTest, rms_norm_is_close_to_double) {
+  constexpr float kNormEpsilon = 1e-6F;
+  for (const std::int64_t n : sizes()) {
+    const auto x = normal_numbers(n, 1, 3);
+    const auto weight = normal_numbers(n, 2);
+    std::vector<float> y(x.size());
+    kernels_.rms_norm(x.data(), weight.data(), kNormEpsilon, n, y.data());
+    double squares = 0;
+    for (const float value : x) squares += static_cast<double>(value) * value;
+    const double inverse = 1 / std::sqrt(squares / static_cast<double>(n) + kNormEpsilon);
+    const double bound = kEpsilon * (static_cast<double>(n) / 32 + 8);  // half the sum's, by sqrt
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const double expected = weight[i] * x[i] * inverse;
+      ASSERT_NEAR(y[i], expected, std::abs(expected) * bound) << n << " " << i;
+    }
+  }
+}
+
+TEST_P(VectorKernelsTest, rms_norm_sums_in_the_documented_order) {
+  for (const std::int64_t n : sizes()) {
+    if (n == 0) continue;
+    const auto x = normal_numbers(n, 7);
+    const std::vector<float> weight(x.size(), 1);
+    std::vector<float> y(x.size());
+    kernels_.rms_norm(x.data(), weight.data(), 0, n, y.data());
+    float lanes[16] = {};
+    for (std::size_t i = 0; i < x.size(); ++i) lanes[i % 16] = std::fma(x[i], x[i], lanes[i % 16]);
+    for (int half = 8; half > 0; half /= 2) {
+      for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+    }
+    const float inverse = 1 / std::sqrt(lanes[0] / static_cast<float>(n));
+    for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], x[i] * inverse) << n << " " << i;
+  }
+}
+
+TEST_P(VectorKernelsTest, to_bf16_rounds_every_upper_half_as_the_scalar_conversion) {
+  constexpr std::uint32_t kLowerHalves[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+  std::vector<float> x;
+  for (std::uint32_t upper = 0; upper <= 0xffff; ++upper) {
+    for (const std::uint32_t lower : kLowerHalves) {
+      x.push_back(std::bit_cast<float>(upper << 16 | lower));
+    }
+  }
+  std::vector<BFloat16> y(x.size());
+  kernels_.to_bf16(x.data(), static_cast<std::int64_t>(x.size()), y.data());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(y[i].bits, to_bfloat16(x[i]).bits) << std::bit_cast<std::uint32_t>(x[i]);
+  }
+}
+
+TEST_P(VectorKernelsTest, to_bf16_writes_n_elements) {
+  for (const std::int64_t n : sizes()) {
+    const auto x = normal_numbers(n, 3);
+    std::vector<BFloat16> y(x.size() + 16, BFloat16{0x1234});
+    kernels_.to_bf16(x.data(), n, y.data());
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      ASSERT_EQ(y[i].bits, i < x.size() ? to_bfloat16(x[i]).bits : 0x1234) << n << " " << i;
+    }
+  }
+}
+
+TEST_P(VectorKernelsTest, silu_mul_is_close_to_double) {
+  const std::int64_t n = 100'000;
+  std::vector<float> gate(n);
+  for (std::size_t i = 0; i < gate.size(); ++i) gate[i] = -88.0F + 0.00177F * static_cast<float>(i);
+  const std::vector<float> up(gate.size(), 1);
+  std::vector<float> y(gate.size());
+  kernels_.silu_mul(gate.data(), up.data(), n, y.data());
+  double worst = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const double g = gate[i];
+    worst = std::max(worst, ulps(y[i], g / (1 + std::exp(-g))));
+  }
+  EXPECT_LT(worst, 3);  // exp 0.9, addition and division half a unit each
+}
+
+TEST_P(VectorKernelsTest, silu_mul_of_special_values) {
+  const std::vector<float> gate = {0.0F, kInf, -1e30F, 200.0F, kNan, 3.0F, -kHuge};
+  const std::vector<float> up = {5.0F, 2.0F, 1.0F, 2.0F, 1.0F, kInf, 1.0F};
+  std::vector<float> y(gate.size());
+  kernels_.silu_mul(gate.data(), up.data(), static_cast<std::int64_t>(y.size()), y.data());
+  EXPECT_EQ(first_difference(y, std::vector<float>{0.0F, kInf, -0.0F, 400.0F, kNan, kInf, -0.0F}),
+            -1);
+}
+
+TEST_P(VectorKernelsTest, add_scaled_is_a_fused_multiply_add) {
+  for (const std::int64_t n : sizes()) {
+    const auto x = special_numbers(n, 4);
+    auto y = special_numbers(n, 5);
+    std::vector<float> expected(y.size());
+    for (std::size_t i = 0; i < y.size(); ++i) expected[i] = std::fma(0.3F, x[i], y[i]);
+    kernels_.add_scaled(x.data(), 0.3F, n, y.data());
+    ASSERT_EQ(first_difference(y, expected), -1) << n;
+  }
+}
+
+TEST_P(VectorKernelsTest, softmax_is_close_to_double) {
+  for (const std::int64_t n : sizes()) {
+    const auto x = normal_numbers(n, 6, 5);
+    auto y = x;
+    kernels_.softmax(y.data(), n);
+    double sum = 0;
+    const double max = n == 0 ? 0 : *std::max_element(x.begin(), x.end());
+    for (const float value : x) sum += std::exp(value - max);
+    // Rounding value - max costs up to half a unit of |value - max| in the exponent.
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const double expected = std::exp(x[i] - max) / sum;
+      const double bound = kEpsilon * (static_cast<double>(n) / 16 + 12 + 2 * std::abs(x[i] - max));
+      ASSERT_NEAR(y[i], expected, expected * bound) << n << " " << i;
+    }
+  }
+}
+
+TEST_P(VectorKernelsTest, exp_is_close_to_double_down_to_subnormals) {
+  double worst = 0;
+  for (float x = -17.5F; x > -105.0F; x -= 0.00173F) {
+    float y[] = {0, x};  // the sum rounds to 1, so that y[1] becomes exp(x)
+    kernels_.softmax(y, 2);
+    ASSERT_EQ(y[0], 1.0F);
+    worst = std::max(worst, ulps(y[1], std::exp(static_cast<double>(x))));
+  }
+  EXPECT_LT(worst, 0.9);
+}
+
+TEST_P(VectorKernelsTest, softmax_of_special_values) {
+  std::vector<float> x = {-kInf, 1.0F, 1.0F, -kHuge};
+  kernels_.softmax(x.data(), 4);
+  EXPECT_EQ(first_difference(x, std::vector<float>{0.0F, 0.5F, 0.5F, 0.0F}), -1);
+  x = {kHuge, kHuge};
+  kernels_.softmax(x.data(), 2);
+  EXPECT_EQ(first_difference(x, std::vector<float>{0.5F, 0.5F}), -1);
+  for (const float poison : {kNan, kInf}) {
+    x = std::vector<float>(20, 1.0F);
+    x[3] = poison;
+    kernels_.softmax(x.data(), 20);
+    EXPECT_TRUE(std::isnan(x[3]));
+  }
+}
+
+TEST_P(VectorKernelsTest, log_sum_exp_is_close_to_double) {
+  for (const std::int64_t n : sizes()) {
+    if (n == 0) continue;
+    const auto x = normal_numbers(n, 8, 4);
+    const double max = *std::max_element(x.begin(), x.end());
+    double sum = 0;
+    for (const float value : x) sum += std::exp(value - max);
+    const double expected = max + std::log(sum);
+    const double bound = kEpsilon * (std::abs(expected) + static_cast<double>(n) / 16 + 16);
+    EXPECT_NEAR(kernels_.log_sum_exp(x.data(), n), expected, bound) << n;
+  }
+}
+
+TEST_P(VectorKernelsTest, log_sum_exp_of_special_values) {
+  const auto of = [&](std::vector<float> x) {
+    return kernels_.log_sum_exp(x.data(), static_cast<std::int64_t>(x.size()));
+  };
+  EXPECT_EQ(of({}), -kInf);
+  EXPECT_EQ(of({-kInf, -kInf}), -kInf);
+  EXPECT_EQ(of({kInf, 1.0F}), kInf);
+  EXPECT_TRUE(std::isnan(of({kNan, 1.0F, 2.0F})));
+  EXPECT_TRUE(std::isnan(of({2.0F, kInf, kNan})));
+  EXPECT_EQ(of({-123.25F}), -123.25F);
+  EXPECT_EQ(of({kHuge, kHuge}), kHuge);
+  EXPECT_FLOAT_EQ(of({0.0F, 0.0F}), std::log(2.0F));
+}
+
+// ---- memory ----
+
+/// Runs with a's memory as output, and with memory apart; `run(n, a, b, out)`.
+template <typename Run>
+void expect_in_place_equal(Run run) {
+  for (const std::int64_t n : sizes()) {
+    const auto a = normal_numbers(n, 9);
+    const auto b = normal_numbers(n, 10);
+    std::vector<float> apart(a.size() + 16, kUntouched);
+    run(n, a.data(), b.data(), apart.data());
+    EXPECT_EQ(std::count(apart.begin() + n, apart.end(), kUntouched), 16) << n;
+    apart.resize(a.size());
+    auto over_a = a;
+    run(n, over_a.data(), b.data(), over_a.data());
+    ASSERT_EQ(first_difference(over_a, apart), -1) << n;
+    auto over_b = b;
+    run(n, a.data(), over_b.data(), over_b.data());
+    ASSERT_EQ(first_difference(over_b, apart), -1) << n;
+  }
+}
+
+TEST_P(VectorKernelsTest, rms_norm_works_in_place) {
+  expect_in_place_equal([&](std::int64_t n, const float* x, const float* weight, float* y) {
+    kernels_.rms_norm(x, weight, 1e-5F, n, y);
+  });
+}
+
+TEST_P(VectorKernelsTest, silu_mul_works_in_place) {
+  expect_in_place_equal([&](std::int64_t n, const float* gate, const float* up, float* y) {
+    kernels_.silu_mul(gate, up, n, y);
+  });
+}
+
+TEST_P(VectorKernelsTest, in_place_kernels_write_n_elements) {
+  for (const std::int64_t n : sizes()) {
+    auto x = normal_numbers(n, 11);
+    const auto y = x;
+    x.resize(x.size() + 16, kUntouched);
+    kernels_.softmax(x.data(), n);
+    kernels_.add_scaled(y.data(), 2, n, x.data());
+    EXPECT_EQ(std::count(x.begin() + n, x.end(), kUntouched), 16) << n;
+  }
+}
+
+// ---- the same bits everywhere ----
+
+/// Everything that a table computes from numbers like these, one after the other.
+std::vector<float> all_results(const VectorKernels& kernels, const std::vector<float>& a,
+                               const std::vector<float>& b) {
+  const auto n = static_cast<std::int64_t>(a.size());
+  std::vector<float> results;
+  const auto keep = [&](const std::vector<float>& y) {
+    results.insert(results.end(), y.begin(), y.end());
+  };
+  std::vector<float> y(a.size());
+  kernels.rms_norm(a.data(), b.data(), 1e-6F, n, y.data());
+  keep(y);
+  kernels.silu_mul(a.data(), b.data(), n, y.data());
+  keep(y);
+  y = b;
+  kernels.add_scaled(a.data(), 1.7F, n, y.data());
+  keep(y);
+  y = a;
+  kernels.softmax(y.data(), n);
+  keep(y);
+  results.push_back(kernels.log_sum_exp(a.data(), n));
+  return results;
+}
+
+TEST_P(VectorKernelsTest, gives_the_bits_of_scalar) {
+  const VectorKernels& scalar = find_vector_kernels(Isa::scalar);
+  for (const std::int64_t n : sizes()) {
+    for (const float scale : {1e-40F, 1e-3F, 1.0F, 20.0F, 1e20F, 1e38F}) {
+      const auto a = normal_numbers(n, 12, scale);
+      const auto b = normal_numbers(n, 13, scale);
+      ASSERT_EQ(first_difference(all_results(kernels_, a, b), all_results(scalar, a, b)), -1)
+          << n << " " << scale;
+    }
+    for (unsigned seed = 0; seed < 6; ++seed) {
+      const auto a = special_numbers(n, seed);
+      const auto b = special_numbers(n, seed + 20);
+      ASSERT_EQ(first_difference(all_results(kernels_, a, b), all_results(scalar, a, b)), -1)
+          << n << " seed " << seed;
+    }
+  }
+}
+
+TEST_P(VectorKernelsTest, exponentials_have_the_bits_of_scalar) {
+  const VectorKernels& scalar = find_vector_kernels(Isa::scalar);
+  std::vector<float> x;  // every 4099th float there is
+  for (std::uint64_t bits = 0; bits < (1ULL << 32); bits += 4099) {
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  }
+  const std::vector<float> ones(x.size(), 1);
+  std::vector<float> actual(x.size());
+  std::vector<float> expected(x.size());
+  const auto n = static_cast<std::int64_t>(x.size());
+  kernels_.silu_mul(x.data(), ones.data(), n, actual.data());
+  scalar.silu_mul(x.data(), ones.data(), n, expected.data());
+  EXPECT_EQ(first_difference(actual, expected), -1);
+}
+
+}  // namespace
+}  // namespace moesaic
