@@ -44,10 +44,10 @@ void Progress::draw(std::int64_t done_bytes, std::int64_t total_bytes) {
 
 std::string progress_line(const std::string& label, std::int64_t done_bytes,
                           std::int64_t total_bytes, double seconds) {
-  const double share = total_bytes > 0
-                           ? std::clamp(static_cast<double>(done_bytes) /
-                                            static_cast<double>(total_bytes), 0.0, 1.0)
-                           : 1.0;
+  const double share =
+      total_bytes > 0
+          ? std::clamp(static_cast<double>(done_bytes) / static_cast<double>(total_bytes), 0.0, 1.0)
+          : 1.0;
   const auto filled = static_cast<std::int64_t>(share * static_cast<double>(kBarWidth));
   std::string bar(static_cast<std::size_t>(filled), '=');
   if (filled < kBarWidth) bar += '>';

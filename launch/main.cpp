@@ -1,0 +1,65 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "launch/agreement.h"
+#include "launch/option_help.h"
+#include "launch/runtime.h"
+#include "launch/verbs.h"
+#include "src/base/error.h"
+
+namespace {
+
+using namespace moesaic;
+
+/// --help and --version need no ranks. The answer, or nothing if the command is another one.
+std::string answer_without_ranks(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty() || arguments[0] == "help") return overall_help();
+  const auto asks = [](const std::string& argument) {
+    return argument == "--help" || argument == "-h" || argument == "--version";
+  };
+  if (std::none_of(arguments.begin(), arguments.end(), asks)) return "";
+  const Command command = parse_command(arguments, {});
+  if (command.options.version) return version_text();
+  if (!command.options.help) return "";
+  return command.verb ? verb_help(*command.verb) : overall_help();
+}
+
+void run_verb(Runtime& runtime) {
+  if (runtime.options().show_config) {
+    if (runtime.is_first()) fmt::print("{}", config_text(runtime.command()));
+    return;
+  }
+  switch (*runtime.command().verb) {
+    case Verb::generate:
+      return run_generate(runtime);
+    case Verb::score:
+      return run_score(runtime);
+    case Verb::tokenize:
+      return run_tokenize(runtime);
+    case Verb::inspect:
+      return run_inspect(runtime);
+    case Verb::bench_model:
+      return run_bench_model(runtime);
+    case Verb::doctor:
+      return run_doctor(runtime);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    if (const std::string answer = answer_without_ranks(argc, argv); !answer.empty()) {
+      fmt::print("{}", answer);
+      return argc == 1 ? 2 : 0;
+    }
+  } catch (const Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return exit_code(error.kind());
+  }
+  return run_job(argc, argv, run_verb);
+}

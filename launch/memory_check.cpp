@@ -1,0 +1,105 @@
+#include "launch/memory_check.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+
+#include "launch/agreement.h"
+#include "launch/gather.h"
+#include "src/base/error.h"
+#include "src/base/memory.h"
+#include "src/model/kv_cache.h"
+#include "src/model/precision.h"
+
+namespace moesaic {
+namespace {
+
+Precision precision_of(const Options& options) {
+  return options.precision == "fp32" ? Precision::f32 : Precision::bf16;
+}
+
+/// What the ranks of this node need together.
+MemoryPlan plan_node(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
+                     const Workload& work) {
+  const std::int64_t cache = KvCache::bytes(config, precision_of(runtime.options()), work.capacity);
+  std::array<std::int64_t, 3> sums = {weights.rank_bytes, work.sequences * cache,
+                                      activation_bytes(config, work)};
+  Communicator& node = runtime.grid().node();
+  node.sum(std::span<std::int64_t>(sums));
+  return {.expert_bytes = sums[0],
+          .dense_bytes = weights.node_bytes,
+          .cache_bytes = sums[1],
+          .activation_bytes = sums[2],
+          .num_ranks = node.size()};
+}
+
+MemoryLimit own_limit(const Options& options) {
+  if (options.memory_limit == "auto") return memory_limit();
+  return {parse_bytes(options.memory_limit), "--memory-limit"};
+}
+
+}  // namespace
+
+std::int64_t activation_bytes(const ModelConfig& config, const Workload& work) {
+  const std::int64_t per_token =
+      4 * (6 * config.hidden_size + 2 * config.q_width() + 4 * config.kv_width() +
+           2 * std::max(config.dense_intermediate, config.shared_intermediate));
+  const std::int64_t per_output =
+      4 * config.hidden_size + 4 * config.moe_intermediate + 6 * config.hidden_size;
+  return work.batch_tokens * (per_token + 2 * config.experts_per_token * per_output) +
+         work.logits_rows * config.vocab_size * 4;
+}
+
+void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::string_view source) {
+  if (plan.total() <= available_bytes) return;
+  std::string help;
+  if (plan.cache_bytes > plan.total() / 10) {
+    help += "shorter sequences (--predict), fewer at a time (--parallel), ";
+  }
+  if (plan.activation_bytes > plan.total() / 10) help += "a smaller --batch-size, ";
+  help += "more nodes, or a larger limit";
+  fail(ErrorKind::resource,
+       "not enough memory: {} {} need {} (experts {}, other weights {}, key-value cache {}, "
+       "activations {}), but {} are available ({}); what would help: {}",
+       plan.num_ranks, plan.num_ranks == 1 ? "rank would" : "ranks of this node would",
+       format_bytes(plan.total()), format_bytes(plan.expert_bytes), format_bytes(plan.dense_bytes),
+       format_bytes(plan.cache_bytes), format_bytes(plan.activation_bytes),
+       format_bytes(available_bytes), source, help);
+}
+
+void check_memory(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
+                  const Workload& work) {
+  MemoryLimit limit;
+  agree(runtime.world(), [&] { limit = own_limit(runtime.options()); });
+  const MemoryPlan plan = plan_node(runtime, config, weights, work);
+  const std::vector<std::int64_t> limits =
+      gather_values(runtime.grid().node(), limit.available_bytes);
+  // Each rank may be in a cgroup of its own.
+  limit.available_bytes = *std::min_element(limits.begin(), limits.end());
+  agree(runtime.world(), [&] { require_memory(plan, limit.available_bytes, limit.source); });
+}
+
+std::int64_t parse_bytes(std::string_view text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  std::string_view unit(stop, static_cast<std::size_t>(end - stop));
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  constexpr std::string_view kUnits = "KMGTP";
+  double factor = 1;
+  bool known = unit.empty() || unit == "B";
+  if (!known) {
+    const std::size_t power = kUnits.find(unit[0]);
+    known = power != std::string_view::npos &&
+            (unit.size() == 1 || unit.substr(1) == "B" || unit.substr(1) == "iB");
+    for (std::size_t i = 0; known && i <= power; ++i) factor *= 1024;
+  }
+  require(error == std::errc() && known && value >= 0 && value * factor < 9e18, ErrorKind::usage,
+          "--memory-limit: \"{}\" is not a number of bytes such as 800M or 12G", text);
+  return static_cast<std::int64_t>(value * factor);
+}
+
+}  // namespace moesaic

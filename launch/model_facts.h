@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "src/checkpoint/model_config.h"
+#include "src/checkpoint/tensor_names.h"
+
+namespace moesaic {
+
+/// Sizes of a model that follow from its configuration.
+struct ModelFacts {
+  std::int64_t total_parameters = 0;
+  std::int64_t expert_parameters = 0;  // of the routed experts
+  /// Used for one token: all but the experts that are not chosen.
+  std::int64_t active_parameters = 0;
+  /// Of the active ones, those that are multiplied with: not the looked-up embedding.
+  std::int64_t multiplied_parameters = 0;
+};
+
+[[nodiscard]] ModelFacts count_parameters(const ModelConfig& config, const ModelNames& names);
+
+/// Floating-point operations that attention itself (scores and weighted values, without the
+/// projections) takes for `tokens` tokens at positions 0, 1, ...: 4 * q_width a key that is seen.
+[[nodiscard]] double attention_flops(const ModelConfig& config, std::int64_t tokens);
+
+/// "7.98 M", "1.33 B".
+[[nodiscard]] std::string format_count(std::int64_t count);
+
+}  // namespace moesaic

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "kernels/cpu_features.h"
+
+namespace moesaic {
+
+/// What one rank tells the others about itself when the job starts. Travels as bytes.
+struct RankInfo {
+  std::array<char, 64> host{};
+  std::array<char, 256> cpuset{};  // usable hardware threads, such as "0-3,8"; cut if longer
+  std::int32_t node = 0;           // index of its node, in order of the nodes' lowest ranks
+  std::int32_t cores = 1;          // physical cores it may use
+  std::int32_t machine_cores = 1;
+  std::int32_t numa_nodes = 1;
+  std::int32_t threads = 1;
+  std::uint32_t isas = 1;  // bit 1 << Isa: supported
+  bool prefers_avx512_bf16 = false;
+
+  [[nodiscard]] std::string_view host_name() const noexcept { return host.data(); }
+  [[nodiscard]] std::string_view cpus() const noexcept { return cpuset.data(); }
+  [[nodiscard]] bool supports(Isa isa) const noexcept {
+    return (isas >> static_cast<unsigned>(isa) & 1U) != 0;
+  }
+};
+
+/// The table of all ranks. `threads` 0 gives each rank its share of the cores that it may use; more
+/// is taken as it is. Collective over both.
+[[nodiscard]] std::vector<RankInfo> gather_ranks(Communicator& world, Communicator& node,
+                                                 std::int64_t threads);
+
+/// Whether two lists such as "0-3,8" have a number in common.
+[[nodiscard]] bool cpusets_overlap(std::string_view a, std::string_view b);
+
+/// How many threads each rank of one node gets when it does not say: its cores divided by the
+/// number of ranks that may use any of them, at least 1.
+[[nodiscard]] std::vector<int> share_cores(std::span<const RankInfo> node_ranks);
+
+/// What is odd about this launch, a line each: ranks that share cores, a rank bound to one core of
+/// many.
+[[nodiscard]] std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks);
+
+/// The instruction set that all ranks use. `wanted` is a name or "auto": the best that all have,
+/// where avx512_bf16 counts only if `portable` is false and every rank runs it fastest. Throws
+/// Error{usage} if a rank lacks `wanted`, or if it is not portable and should be.
+[[nodiscard]] Isa choose_isa(std::span<const RankInfo> ranks, std::string_view wanted,
+                             bool portable);
+
+}  // namespace moesaic

@@ -1,0 +1,83 @@
+#include "launch/session.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "launch/agreement.h"
+#include "launch/gather.h"
+#include "src/base/error.h"
+#include "src/base/progress.h"
+
+namespace moesaic {
+namespace {
+
+/// Of everything that ranks must have in common: config.json, names, types and shapes.
+std::uint64_t model_fingerprint(const Checkpoint& checkpoint) {
+  std::ifstream stream(checkpoint.path_of("config.json"), std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  std::uint64_t print = fingerprint(text.str());
+  for (const TensorView* tensor : checkpoint.tensors()) {
+    print = fingerprint(tensor->name, print);
+    print = fingerprint(dtype_name(tensor->dtype), print);
+    print = fingerprint(format_shape(tensor->shape), print);
+  }
+  return print;
+}
+
+void require_experts_for_all(const Runtime& runtime, const ModelConfig& config) {
+  const int ranks = runtime.grid().experts().size();
+  require(config.num_experts >= ranks, ErrorKind::usage,
+          "{} ranks cannot share the {} experts of this model: take at most {} ranks, or more "
+          "--expert-replicas",
+          ranks, config.num_experts, config.num_experts * runtime.grid().expert_replicas());
+}
+
+}  // namespace
+
+OpenModel open_model(const Runtime& runtime) {
+  OpenModel model;
+  std::uint64_t print = 0;
+  agree(runtime.world(), [&] {
+    const std::string& directory = runtime.options().model;
+    require(!directory.empty(), ErrorKind::usage, "no model: --model DIR says which");
+    model.checkpoint = std::make_shared<Checkpoint>(Checkpoint::open(directory));
+    model.config = read_model_config(directory);
+    require_experts_for_all(runtime, model.config);
+    print = model_fingerprint(*model.checkpoint);
+  });
+  require_same(runtime.world(), "a model (config.json or tensors)", print);
+  return model;
+}
+
+std::int64_t context_limit(const Options& options, const ModelConfig& config) {
+  return options.ctx_size > 0 ? options.ctx_size : config.max_position_embeddings;
+}
+
+Engine::Engine(const Runtime& runtime, const OpenModel& model, const Workload& work)
+    : placement_(model.config.num_experts, runtime.grid().experts().size()) {
+  Progress progress("loading", !runtime.is_first() || !runtime.log().enabled(LogLevel::info));
+  const Compute compute = runtime.compute();
+  const LoadOptions options{
+      .precision = runtime.options().precision == "fp32" ? Precision::f32 : Precision::bf16,
+      .placement = &placement_,
+      .expert_rank = runtime.grid().experts().rank(),
+      .node = &runtime.grid().node(),
+      .pool = compute.pool,
+      .progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); }};
+
+  WeightBytes bytes;
+  agree(runtime.world(),
+        [&] { bytes = packed_weight_bytes(model.checkpoint, model.config, options); });
+  check_memory(runtime, model.config, bytes, work);
+  weights_ = load_model_weights(model.checkpoint, model.config, options);
+  transformer_ =
+      std::make_unique<Transformer>(model.config, *weights_, runtime.grid().experts(), compute);
+  for (const LoadReport& report : gather_values(runtime.world(), weights_->report)) {
+    load_.read_bytes += report.read_bytes;
+    load_.seconds = std::max(load_.seconds, report.seconds);
+  }
+}
+
+}  // namespace moesaic

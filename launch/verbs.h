@@ -1,0 +1,17 @@
+#pragma once
+
+#include "launch/runtime.h"
+
+namespace moesaic {
+
+// One function a verb, in the file of its name. All are collective over the runtime's ranks and
+// throw for what fails.
+
+void run_generate(Runtime& runtime);
+void run_score(Runtime& runtime);
+void run_tokenize(Runtime& runtime);
+void run_inspect(Runtime& runtime);
+void run_bench_model(Runtime& runtime);
+void run_doctor(Runtime& runtime);
+
+}  // namespace moesaic

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace moesaic::test {
+
+/// A way in which a checkpoint can be broken, and what is to be said about it.
+struct BrokenModel {
+  std::string name;
+  std::function<void(const std::string& directory)> break_it;
+  int exit_code = 3;
+  std::vector<std::string> texts;   // all stand in the error line
+  std::string base = "demo-model";  // directory in tests/data that is copied and broken
+};
+
+[[nodiscard]] const std::vector<BrokenModel>& broken_models();
+
+/// Copies a directory of tests/data to `directory`.
+void copy_model(const std::string& base, const std::string& directory);
+
+}  // namespace moesaic::test

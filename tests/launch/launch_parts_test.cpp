@@ -1,0 +1,249 @@
+// The parts of the program that need neither ranks nor a model.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "comm/thread_communicator.h"
+#include "launch/agreement.h"
+#include "launch/bench_table.h"
+#include "launch/memory_check.h"
+#include "launch/model_facts.h"
+#include "launch/prompts.h"
+#include "launch/rank_info.h"
+#include "launch/self_test.h"
+#include "src/base/json.h"
+#include "src/base/progress.h"
+#include "tests/support/checkpoint_files.h"
+
+namespace moesaic {
+namespace {
+
+using test::error_message;
+
+RankInfo rank_info(std::string_view cpus, int cores, int machine_cores, int node = 0) {
+  RankInfo info;
+  std::ranges::copy(cpus, info.cpuset.begin());
+  info.cores = cores;
+  info.machine_cores = machine_cores;
+  info.node = node;
+  return info;
+}
+
+TEST(RankInfo, OverlapOfCpuLists) {
+  EXPECT_TRUE(cpusets_overlap("0-3,8", "8-9"));
+  EXPECT_TRUE(cpusets_overlap("2", "0-3"));
+  EXPECT_FALSE(cpusets_overlap("0-3,8", "4-7,9"));
+  EXPECT_FALSE(cpusets_overlap("", "0"));
+}
+
+TEST(RankInfo, RanksThatShareCoresShareThemFairly) {
+  const std::vector<RankInfo> together(3, rank_info("0-7", 8, 8));
+  EXPECT_EQ(share_cores(together), (std::vector<int>{2, 2, 2}));
+  const std::vector<RankInfo> apart = {rank_info("0-3", 4, 8), rank_info("4-7", 4, 8)};
+  EXPECT_EQ(share_cores(apart), (std::vector<int>{4, 4}));
+  const std::vector<RankInfo> crowded(4, rank_info("0-1", 2, 2));
+  EXPECT_EQ(share_cores(crowded), (std::vector<int>{1, 1, 1, 1}));
+}
+
+TEST(RankInfo, WarnsOnceForAGroupOfRanksThatCrowdTheirCores) {
+  const std::vector<RankInfo> crowded(4, rank_info("0-1", 2, 2));
+  const std::vector<std::string> warnings = launch_warnings(crowded);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("4 ranks with 4 threads share 2 cores"), std::string::npos)
+      << warnings[0];
+}
+
+TEST(RankInfo, WarnsOfARankBoundToOneCore) {
+  const std::vector<RankInfo> bound = {rank_info("0", 1, 8)};
+  const std::vector<std::string> warnings = launch_warnings(bound);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("bound to 1 of 8 cores"), std::string::npos) << warnings[0];
+  EXPECT_TRUE(launch_warnings(std::vector<RankInfo>{rank_info("0-7", 8, 8)}).empty());
+}
+
+RankInfo with_isas(std::initializer_list<Isa> isas, bool prefers) {
+  RankInfo info;
+  info.isas = 0;
+  for (const Isa isa : isas) info.isas |= 1U << static_cast<unsigned>(isa);
+  info.prefers_avx512_bf16 = prefers;
+  return info;
+}
+
+TEST(ChooseIsa, TakesTheBestThatAllRanksHave) {
+  const RankInfo old = with_isas({Isa::scalar, Isa::avx2}, false);
+  const RankInfo intel = with_isas({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16}, false);
+  const RankInfo amd = with_isas({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16}, true);
+  const auto choose = [](std::vector<RankInfo> ranks, std::string_view wanted, bool portable) {
+    return choose_isa(ranks, wanted, portable);
+  };
+  EXPECT_EQ(choose({amd, amd}, "auto", false), Isa::avx512_bf16);
+  EXPECT_EQ(choose({amd, amd}, "auto", true), Isa::avx512);
+  EXPECT_EQ(choose({amd, intel}, "auto", false), Isa::avx512);
+  EXPECT_EQ(choose({amd, old}, "auto", false), Isa::avx2);
+  EXPECT_EQ(choose({intel, amd}, "avx512_bf16", false), Isa::avx512_bf16);
+  EXPECT_EQ(choose({amd}, "scalar", false), Isa::scalar);
+  EXPECT_NE(error_message(
+                [&] {
+                  static_cast<void>(choose({amd, old}, "avx512", false));
+                },
+                ErrorKind::usage)
+                .find("rank 1"),
+            std::string::npos);
+  EXPECT_NE(error_message([&] { static_cast<void>(choose({amd}, "avx512_bf16", true)); },
+                          ErrorKind::usage)
+                .find("portable"),
+            std::string::npos);
+}
+
+TEST(Agreement, TheLowestFailingRankSpeaks) {
+  run_thread_ranks(4, [](Communicator& comm) {
+    try {
+      agree(comm, [&] {
+        if (comm.rank() >= 2) fail(ErrorKind::file, "rank {} cannot read", comm.rank());
+      });
+      ADD_FAILURE() << "no error on rank " << comm.rank();
+    } catch (const AgreedError& error) {
+      EXPECT_EQ(error.speaks(), comm.rank() == 2);
+      EXPECT_EQ(error.kind(), ErrorKind::file);
+      if (error.speaks()) EXPECT_STREQ(error.what(), "rank 2 cannot read");
+    }
+    agree(comm, [] {});
+  });
+}
+
+TEST(Agreement, DifferentThingsAreFound) {
+  run_thread_ranks(3, [](Communicator& comm) {
+    require_same(comm, "a model", 7);
+    EXPECT_THROW(require_same(comm, "a model", comm.rank() == 2 ? 8 : 7), AgreedError);
+  });
+}
+
+TEST(Memory, ParsesBytes) {
+  EXPECT_EQ(parse_bytes("4096"), 4096);
+  EXPECT_EQ(parse_bytes("2K"), 2048);
+  EXPECT_EQ(parse_bytes("1.5GiB"), std::int64_t{3} << 29);
+  EXPECT_EQ(parse_bytes("12 GB"), std::int64_t{12} << 30);
+  for (const char* bad : {"", "G", "-1", "12X", "12GG", "1e30"}) {
+    EXPECT_NE(error_message([&] { static_cast<void>(parse_bytes(bad)); }, ErrorKind::usage)
+                  .find("--memory-limit"),
+              std::string::npos)
+        << bad;
+  }
+}
+
+TEST(Memory, ShortageSaysWhatIsNeededAndWhatHelps) {
+  const MemoryPlan plan{.expert_bytes = 6 << 20,
+                        .dense_bytes = 1 << 20,
+                        .cache_bytes = 5 << 20,
+                        .activation_bytes = 1 << 10,
+                        .num_ranks = 2};
+  require_memory(plan, 13 << 20, "test");
+  const std::string message =
+      error_message([&] { require_memory(plan, 8 << 20, "memory.max"); }, ErrorKind::resource);
+  for (const char* part : {"12.0 MiB", "8.00 MiB", "memory.max", "--parallel"}) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
+  EXPECT_EQ(message.find("--batch-size"), std::string::npos) << message;
+}
+
+TEST(Prompts, PlainLinesStandAsTheyAre) {
+  const std::vector<Prompt> prompts = parse_prompts("one\r\n\n two \nthree", "file");
+  ASSERT_EQ(prompts.size(), 4U);
+  EXPECT_EQ(prompts[0].text, "one");
+  EXPECT_EQ(prompts[1].text, "");
+  EXPECT_EQ(prompts[2].text, " two ");
+  EXPECT_EQ(prompts[3].where, "file line 4");
+  EXPECT_TRUE(parse_prompts("", "file").empty());
+}
+
+TEST(Prompts, JsonLinesHaveAPromptAndPerhapsAnId) {
+  const std::vector<Prompt> prompts = parse_prompts(
+      "{\"prompt\": \"a\\nb\", \"id\": 7}\n\n{\"id\": \"x\", \"prompt\": \"\"}\n", "f");
+  ASSERT_EQ(prompts.size(), 2U);
+  EXPECT_EQ(prompts[0].text, "a\nb");
+  EXPECT_EQ(prompts[0].id, "7");
+  EXPECT_EQ(prompts[1].id, "\"x\"");
+  EXPECT_EQ(prompts[1].where, "f line 3");
+  EXPECT_NE(error_message([] {
+              static_cast<void>(parse_prompts("{\"text\": 1}", "f"));
+            }).find("f line 1: prompt"),
+            std::string::npos);
+}
+
+TEST(ModelFacts, AttentionSeesKeysOnceAndWindowsCutThem) {
+  ModelConfig config;
+  config.num_heads = 2;
+  config.head_dim = 4;
+  config.num_layers = 2;
+  config.sliding_window = {0, 3};
+  // 5 tokens see 1+2+3+4+5 keys, and 1+2+3+3+3 with a window of 3.
+  EXPECT_DOUBLE_EQ(attention_flops(config, 5), 4.0 * 8 * (15 + 12));
+}
+
+TEST(BenchTable, MeanAndDeviationOfASample) {
+  const MeanDeviation result = mean_deviation({2, 4, 4, 4, 5, 5, 7, 9});
+  EXPECT_DOUBLE_EQ(result.mean, 5);
+  EXPECT_NEAR(result.deviation, 2.13809, 1e-5);
+  EXPECT_EQ(mean_deviation({3}).deviation, 0);
+}
+
+BenchReport small_report() {
+  BenchReport report{.model = {.file = "dir", .type = "a \"type\"", .isa = "avx2", .ranks = 2},
+                     .roofs = {.flops_per_second = 100, .bytes_per_second = 50},
+                     .tests = {}};
+  report.tests.push_back(
+      {.n_prompt = 4, .tokens = 8, .seconds = {1.0, 3.0}, .flops = 50, .bytes = 0});
+  report.tests.push_back(
+      {.n_gen = 2, .tokens = 4, .seconds = {2.0, 2.0}, .flops = 20, .bytes = 60});
+  return report;
+}
+
+TEST(BenchTable, JsonHasTheKeysOfLlamaBench) {
+  const Json json = Json::parse(bench_report(small_report(), "json"), "report");
+  ASSERT_EQ(json.size(), 2);
+  const Json prompt = json.at(0);
+  EXPECT_EQ(prompt.at("n_prompt").as_int(), 4);
+  EXPECT_EQ(prompt.at("n_gen").as_int(), 0);
+  EXPECT_EQ(prompt.at("avg_ns").as_int(), 2000000000);
+  EXPECT_EQ(prompt.at("samples_ns").at(1).as_int(), 3000000000);
+  EXPECT_DOUBLE_EQ(prompt.at("avg_ts").as_double(), (8.0 + 8.0 / 3) / 2);
+  EXPECT_DOUBLE_EQ(prompt.at("flops_share").as_double(), 0.25);
+  EXPECT_DOUBLE_EQ(json.at(1).at("memory_share").as_double(), 0.6);
+  EXPECT_EQ(prompt.at("model_type").as_string(), "a \"type\"");
+}
+
+TEST(BenchTable, OtherFormsHoldTheSame) {
+  const std::string markdown = bench_report(small_report(), "md");
+  EXPECT_NE(markdown.find("pp4"), std::string::npos);
+  EXPECT_NE(markdown.find("2.00 ± 0.00"), std::string::npos);
+  const std::string csv = bench_report(small_report(), "csv");
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 3);
+  EXPECT_NE(csv.find("\"a \"\"type\"\"\""), std::string::npos) << csv;
+  const std::string lines = bench_report(small_report(), "jsonl");
+  EXPECT_EQ(std::ranges::count(lines, '\n'), 2);
+}
+
+TEST(Progress, LineShowsShareAndTimeLeft) {
+  const std::string line = progress_line("loading", 1 << 20, 4 << 20, 2.0);
+  EXPECT_NE(line.find("25 %"), std::string::npos) << line;
+  EXPECT_NE(line.find("1.00 MiB of 4.00 MiB"), std::string::npos) << line;
+  EXPECT_NE(line.find("6 s left"), std::string::npos) << line;
+}
+
+TEST(SelfTest, ExchangeArrivesOnAnyNumberOfRanks) {
+  for (const int ranks : {1, 2, 3}) {
+    run_thread_ranks(ranks, [&](Communicator& comm) {
+      EXPECT_EQ(test_exchange(comm, 3, 64).bytes_per_rank, 3 * 64 * (ranks - 1));
+    });
+  }
+}
+
+TEST(SelfTest, EveryKernelOfThisCpuPasses) {
+  const std::vector<KernelTest> tests = test_kernels();
+  EXPECT_GE(tests.size(), 2U);
+  for (const KernelTest& test : tests) EXPECT_TRUE(test.passed()) << test.kernel;
+}
+
+}  // namespace
+}  // namespace moesaic

@@ -1,0 +1,221 @@
+#include "launch/options.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "launch/nearest_name.h"
+#include "launch/option_help.h"
+#include "launch/option_table.h"
+#include "src/base/json.h"
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic {
+namespace {
+
+Command parse(const std::vector<std::string>& arguments, const Environment& environment = {}) {
+  return parse_command(arguments, environment);
+}
+
+std::string usage_error(const std::vector<std::string>& arguments,
+                        const Environment& environment = {}) {
+  return test::error_message([&] { parse(arguments, environment); }, ErrorKind::usage);
+}
+
+TEST(Options, DefaultsAreThoseOfTheStruct) {
+  const Command command = parse({"generate"});
+  EXPECT_EQ(command.verb, Verb::generate);
+  EXPECT_EQ(command.options.predict, 128);
+  EXPECT_EQ(command.options.temp, 0.8);
+  EXPECT_FALSE(command.options.prompt.has_value());
+}
+
+TEST(Options, TakesLongShortAdjacentAndWordForms) {
+  EXPECT_EQ(parse({"generate", "--predict", "5"}).options.predict, 5);
+  EXPECT_EQ(parse({"generate", "--predict=5"}).options.predict, 5);
+  EXPECT_EQ(parse({"generate", "-n", "5"}).options.predict, 5);
+  EXPECT_EQ(parse({"generate", "-n5"}).options.predict, 5);
+  EXPECT_EQ(parse({"generate", "predict=5"}).options.predict, 5);
+  EXPECT_EQ(parse({"generate", "top_k=5"}).options.top_k, 5);
+  EXPECT_TRUE(parse({"generate", "--json"}).options.json);
+  EXPECT_FALSE(parse({"generate", "--json=false"}).options.json);
+}
+
+TEST(Options, SwitchDoesNotSwallowWhatFollows) {
+  const Command command = parse({"generate", "--json", "-p", "x"});
+  EXPECT_TRUE(command.options.json);
+  EXPECT_EQ(command.options.prompt, "x");
+}
+
+TEST(Options, EmptyAndDashedPromptsArePrompts) {
+  EXPECT_EQ(parse({"generate", "-p", ""}).options.prompt, "");
+  EXPECT_EQ(parse({"generate", "-p", "- a dash"}).options.prompt, "- a dash");
+  EXPECT_EQ(parse({"generate", "-p", "key=value"}).options.prompt, "key=value");
+}
+
+TEST(Options, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.path_of("run.ini");
+  test::write_text(file, "# a comment\ntop-k = 1\ntop_p = 0.5\npredict = 7  # seven\n");
+  const Environment environment = {{"MOESAIC_TOP_K", "2"}, {"MOESAIC_PREDICT", "8"}};
+  const Command command = parse({"generate", "--config", file, "--predict", "9"}, environment);
+  EXPECT_EQ(command.options.predict, 9);
+  EXPECT_EQ(command.options.top_k, 2);
+  EXPECT_EQ(command.options.top_p, 0.5);
+  EXPECT_EQ(command.options.temp, 0.8);
+
+  const std::string shown = config_text(command);
+  EXPECT_NE(shown.find("predict = 9"), std::string::npos);
+  const std::size_t line = shown.find("top-p = 0.5");
+  ASSERT_NE(line, std::string::npos);
+  EXPECT_NE(shown.find("# file", line), std::string::npos);
+}
+
+TEST(Options, ConfigFileComesFromTheEnvironmentToo) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.path_of("run.ini");
+  test::write_text(file, "threads=3\n");
+  EXPECT_EQ(parse({"score"}, {{"MOESAIC_CONFIG", file}}).options.threads, 3);
+}
+
+TEST(Options, ShownConfigReadsBackAsConfigFile) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.path_of("run.ini");
+  const Command first = parse({"generate", "-m", "some/dir", "-n", "3", "--temp", "0.25"});
+  test::write_text(file, config_text(first));
+  const Command second = parse({"generate", "--config", file});
+  EXPECT_EQ(second.options.model, "some/dir");
+  EXPECT_EQ(second.options.predict, 3);
+  EXPECT_EQ(second.options.temp, 0.25);
+}
+
+TEST(Options, LaterFlagWins) {
+  EXPECT_EQ(parse({"generate", "-n", "1", "-n", "2"}).options.predict, 2);
+}
+
+TEST(Options, OptionsOfOtherVerbsAreIgnoredInFileAndEnvironment) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.path_of("run.ini");
+  test::write_text(file, "n-gen = 3\n");
+  const Command command = parse({"tokenize", "--config", file}, {{"MOESAIC_REPETITIONS", "2"}});
+  EXPECT_EQ(command.options.repetitions, 5);
+  EXPECT_TRUE(command.notes.empty());
+}
+
+TEST(Options, UnknownFlagIsNamedWithTheNearest) {
+  EXPECT_EQ(usage_error({"generate", "--tpo-k", "3"}),
+            "unknown option --tpo-k; did you mean --top-k?");
+  EXPECT_EQ(usage_error({"generate", "--zzzzzzzz"}), "unknown option --zzzzzzzz");
+  EXPECT_EQ(usage_error({"generate", "tempp=1"}),
+            "unknown option \"tempp\" in \"tempp=1\"; did you mean temp?");
+}
+
+TEST(Options, BadValuesNameFlagAndValue) {
+  EXPECT_EQ(usage_error({"generate", "--top-k", "many"}),
+            "--top-k: \"many\" is not a whole number");
+  EXPECT_EQ(usage_error({"generate", "--top-k", "3.5"}), "--top-k: \"3.5\" is not a whole number");
+  EXPECT_EQ(usage_error({"generate", "--top-p", "1.5"}), "--top-p: 1.5 is more than 1");
+  EXPECT_EQ(usage_error({"generate", "-n", "-1"}), "--predict: -1 is less than 0");
+  EXPECT_EQ(usage_error({"generate", "--temp", "nan"}), "--temp: \"nan\" is not a number");
+  EXPECT_EQ(usage_error({"generate", "--precision", "fp23"}),
+            "--precision: \"fp23\" is not one of bf16, fp32; did you mean fp32?");
+  EXPECT_EQ(usage_error({"generate", "--combine", "fast"}),
+            "--combine: \"fast\" is not one of exact");
+  EXPECT_EQ(usage_error({"generate"}, {{"MOESAIC_TOP_K", "x"}}),
+            "MOESAIC_TOP_K: \"x\" is not a whole number");
+}
+
+TEST(Options, MissingValueIsAnError) {
+  EXPECT_NE(usage_error({"generate", "--predict"}).find("--predict"), std::string::npos);
+}
+
+TEST(Options, FlagOfAnotherVerbIsAnError) {
+  EXPECT_EQ(usage_error({"generate", "--n-gen", "3"}), "--n-gen is no option of moesaic generate");
+}
+
+TEST(Options, VerbsAreNamedWithTheNearest) {
+  EXPECT_EQ(parse({"bench", "model"}).verb, Verb::bench_model);
+  const std::string message = usage_error({"genrate"});
+  EXPECT_NE(message.find("unknown verb \"genrate\""), std::string::npos) << message;
+  EXPECT_NE(message.find("did you mean generate?"), std::string::npos) << message;
+  EXPECT_NE(usage_error({"bench"}).find("moesaic bench model"), std::string::npos);
+}
+
+TEST(Options, InspectTakesADirectoryAsWord) {
+  EXPECT_EQ(parse({"inspect", "some/dir"}).options.model, "some/dir");
+  EXPECT_EQ(parse({"inspect", "some/a=b"}).options.model, "some/a=b");
+  EXPECT_EQ(usage_error({"generate", "some/dir"}), "\"some/dir\" is neither a flag nor name=value");
+}
+
+TEST(Options, UnknownVariableIsNoted) {
+  const Command command = parse({"generate"}, {{"MOESAIC_TOPK", "1"}});
+  ASSERT_EQ(command.notes.size(), 1U);
+  EXPECT_EQ(command.notes[0],
+            "environment variable MOESAIC_TOPK is not an option; did you mean MOESAIC_TOP_K?");
+}
+
+TEST(Options, UnknownKeyInFileIsNamedWithFile) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.path_of("run.ini");
+  test::write_text(file, "tepm = 1\n");
+  EXPECT_EQ(usage_error({"generate", "--config", file}),
+            file + ": unknown option \"tepm\"; did you mean temp?");
+  EXPECT_NE(test::error_message([&] {
+              parse({"generate", "--config", file + "x"});
+            }).find(file),
+            std::string::npos);
+}
+
+TEST(OptionTable, NamesAndLettersAreUnique) {
+  std::set<std::string_view> names;
+  std::set<char> letters;
+  for (const OptionRow& row : option_table()) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    if (row.letter != '\0') EXPECT_TRUE(letters.insert(row.letter).second) << row.letter;
+    EXPECT_FALSE(row.help.empty()) << row.name;
+    EXPECT_NE(row.verbs, 0U) << row.name;
+  }
+}
+
+TEST(OptionTable, HelpOfAVerbListsItsOptionsAndNoOthers) {
+  for (const VerbRow& verb : verb_table()) {
+    const std::string help = verb_help(verb.verb);
+    for (const OptionRow& row : option_table()) {
+      const bool listed = help.find(fmt::format("--{} ", row.name)) != std::string::npos ||
+                          help.find(fmt::format("--{}\n", row.name)) != std::string::npos;
+      EXPECT_EQ(listed, takes(verb.verb, row)) << verb.name << " " << row.name;
+    }
+  }
+  EXPECT_NE(verb_help(Verb::generate).find("(default: 128)"), std::string::npos);
+}
+
+TEST(OptionTable, HelpFitsIntoALine) {
+  for (const VerbRow& verb : verb_table()) {
+    const std::string help = verb_help(verb.verb);
+    for (std::size_t at = 0; at < help.size();) {
+      const std::size_t end = help.find('\n', at);
+      EXPECT_LE(end - at, 100U) << help.substr(at, end - at);
+      at = end + 1;
+    }
+  }
+}
+
+TEST(OptionTable, ConfigIsJson) {
+  const Json json = Json::parse(config_json(parse({"generate", "-p", "a \"b\""})), "config");
+  EXPECT_EQ(json.at("prompt").as_string(), "a \"b\"");
+  EXPECT_EQ(json.at("predict").as_int(), 128);
+  EXPECT_FALSE(json.at("json").as_bool());
+  EXPECT_FALSE(json.contains("file"));
+}
+
+TEST(NearestName, CountsSwappedNeighboursAsOneEdit) {
+  const std::vector<std::string_view> names = {"temp", "top-k", "threads"};
+  EXPECT_EQ(nearest_name("tepm", names), "temp");
+  EXPECT_EQ(nearest_name("thr", names), "threads");
+  EXPECT_EQ(nearest_name("", names), "");
+  EXPECT_EQ(nearest_name("completely-else", names), "");
+}
+
+}  // namespace
+}  // namespace moesaic

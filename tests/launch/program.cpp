@@ -1,0 +1,126 @@
+#include "tests/launch/program.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// mpirun refuses root and more ranks than cores unless it is told.
+const Variables kLauncherVariables = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                                      {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                                      {"OMPI_MCA_hwloc_base_binding_policy", "none"}};
+
+void redirect(const std::string& path, int flags, int descriptor) {
+  const int file = open(path.c_str(), flags, 0600);
+  if (file < 0 || dup2(file, descriptor) < 0) _exit(126);
+}
+
+[[noreturn]] void become(const std::vector<std::string>& command, const Variables& variables,
+                         const TemporaryDirectory& directory) {
+  setpgid(0, 0);  // so that all of it can be killed together
+  redirect("/dev/null", O_RDONLY, STDIN_FILENO);
+  redirect(directory.path_of("out"), O_WRONLY | O_CREAT, STDOUT_FILENO);
+  redirect(directory.path_of("err"), O_WRONLY | O_CREAT, STDERR_FILENO);
+  for (const auto& [name, value] : kLauncherVariables) setenv(name.c_str(), value.c_str(), 1);
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> arguments;
+  for (const std::string& argument : command) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  _exit(127);
+}
+
+/// Waits until the process ends, or kills its group at the limit; its status.
+int wait_for_end(pid_t process, double limit_seconds) {
+  const auto limit = Clock::now() + std::chrono::duration<double>(limit_seconds);
+  int status = 0;
+  while (waitpid(process, &status, WNOHANG) == 0) {
+    if (Clock::now() > limit) {
+      kill(-process, SIGKILL);
+      waitpid(process, &status, 0);
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return status;
+}
+
+std::vector<std::string> with_program(std::vector<std::string> command,
+                                      const std::vector<std::string>& arguments) {
+  command.push_back(MOESAIC_PROGRAM);
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+}  // namespace
+
+std::string ProgramResult::text() const {
+  std::ostringstream all;
+  all << "exit code " << exit_code << " after " << seconds << " s\nstdout:\n"
+      << out << "\nstderr:\n"
+      << err;
+  return all.str();
+}
+
+int ProgramResult::error_lines() const {
+  int count = 0;
+  for (std::size_t at = err.find("error: "); at != std::string::npos;
+       at = err.find("error: ", at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+ProgramResult run_program(const std::vector<std::string>& command, const Variables& variables,
+                          double limit_seconds) {
+  const TemporaryDirectory directory;
+  const auto start = Clock::now();
+  const pid_t process = fork();
+  if (process < 0) throw std::runtime_error("fork failed");
+  if (process == 0) become(command, variables, directory);
+  const int status = wait_for_end(process, limit_seconds);
+  ProgramResult result;
+  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.out = read_text(directory.path_of("out"));
+  result.err = read_text(directory.path_of("err"));
+  return result;
+}
+
+ProgramResult run_moesaic(const std::vector<std::string>& arguments, const Variables& variables) {
+  return run_program(with_program({}, arguments), variables);
+}
+
+ProgramResult run_ranks(int ranks, const std::vector<std::string>& arguments,
+                        const Variables& variables) {
+  return run_program(with_program({MOESAIC_MPIRUN, "-n", std::to_string(ranks)}, arguments),
+                     variables);
+}
+
+ProgramResult run_different_ranks(const std::vector<std::vector<std::string>>& arguments_of_ranks) {
+  std::vector<std::string> command = {MOESAIC_MPIRUN};
+  for (std::size_t rank = 0; rank < arguments_of_ranks.size(); ++rank) {
+    if (rank > 0) command.push_back(":");
+    command.insert(command.end(), {"-n", "1"});
+    command = with_program(std::move(command), arguments_of_ranks[rank]);
+  }
+  return run_program(command);
+}
+
+}  // namespace moesaic::test
