@@ -1,0 +1,310 @@
+"""The table of small random models that tools/make_model_goldens.py writes to tests/data/models.
+
+Sizes are odd on purpose: head counts, head widths and expert widths that are not powers of two,
+and hidden widths that no vector or tile width divides, so that every tail of a kernel is used.
+"""
+
+from dataclasses import dataclass
+
+V4 = "4.57.3"
+V5 = "5.23.0"
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """One model directory: `config` is what the family's configuration class is made from."""
+
+    name: str
+    transformers: str  # the version that writes it
+    family: str  # model_type
+    dtype: str  # of the saved tensors
+    tokens: int  # length of the golden sequence
+    covers: str
+    config: dict
+    fused: bool = False  # transformers 5 with save_original_format=False
+    shard: str | None = None  # max_shard_size
+    tokenizer: bool = False
+    stepwise: bool = False  # also keep the logits of one token a call, where these differ
+    notes: tuple[str, ...] = ()
+
+
+IDS = {"bos_token_id": 1, "eos_token_id": 2}
+
+NOTE_DYNAMIC = (
+    "Dynamic NTK depends on the length of the call: transformers takes n = max(position_ids) + 1 "
+    "and, once n exceeds max_position_embeddings, base = rope_theta * (factor * n / "
+    "max_position_embeddings - (factor - 1)) ** (d / (d - 2)) for every position of that call. "
+    "`logits` is one call over the whole sequence, so all its positions use the base of its full "
+    "length.",
+    "`logits_stepwise` feeds one token a call with a cache: a key keeps the rotation of the call "
+    "that computed it, only the new token gets the base of the present length.",
+)
+NOTE_LONGROPE = (
+    "transformers picks long_factor for all positions of a call when max(position_ids) + 1 exceeds "
+    "original_max_position_embeddings, short_factor otherwise; cos and sin are multiplied by the "
+    "attention factor in both cases.",
+    "The attention factor is sqrt(1 + ln(factor) / ln(original_max_position_embeddings)). 4.57.3 "
+    "takes factor = max_position_embeddings / original_max_position_embeddings when the latter is "
+    "a top-level key (a factor in rope_scaling is then ignored); 5.23.0 takes factor of "
+    "rope_parameters, and that ratio only where it has none.",
+)
+NOTE_LONGROPE_STEPS = (
+    "`logits_stepwise` feeds one token a call with a cache: keys computed before the switch keep "
+    "short_factor.",
+)
+NOTE_QWEN2_WINDOW_V4 = (
+    "4.57.3 with eager or sdpa attention applies sliding_window to every layer of qwen2_moe once "
+    "use_sliding_window is true (only its flash attention path looks at max_window_layers, and "
+    "then windows the layers from that index on). `logits` is eager.",
+    "One token a call with 4.57.3's cache gives wrong numbers once the window is full (its mask "
+    "does not follow its sliding cache); 5.23.0 with every layer in layer_types set to "
+    "sliding_attention reproduces `logits` both ways.",
+    "5.x reads the same directory differently: without layer_types it windows the layers with an "
+    "even index below max_window_layers, so its logits differ from this golden.",
+)
+NOTE_QWEN2_WINDOW_V5 = (
+    "layer_types in config.json says which layers are windowed; 5.x derives it from "
+    "max_window_layers (even indices below it).",
+)
+
+
+def longrope_factors(pairs: int, growth: float) -> list[float]:
+    return [round(1.0 + growth * i * i / (pairs * pairs), 4) for i in range(pairs)]
+
+
+FIXTURES = [
+    # ------------------------------------------------------------------------------ qwen3_moe
+    Fixture(
+        "qwen3_moe-v4", V4, "qwen3_moe", "bfloat16", 32,
+        "q/k norm per head, heads * head_dim != hidden, norm_topk_prob, untied, bf16, one file",
+        dict(vocab_size=150, hidden_size=64, intermediate_size=80, num_hidden_layers=3,
+             num_attention_heads=6, num_key_value_heads=2, head_dim=20, num_experts=8,
+             num_experts_per_tok=3, moe_intermediate_size=24, norm_topk_prob=True,
+             tie_word_embeddings=False, rope_theta=1000000.0, max_position_embeddings=128, **IDS),
+    ),
+    Fixture(
+        "qwen3_moe-v4-sparse-step", V4, "qwen3_moe", "float32", 24,
+        "decoder_sparse_step 2 and mlp_only_layers (only layer 1 of 4 is MoE), attention_bias, "
+        "tied, norm_topk_prob false, fp32",
+        dict(vocab_size=120, hidden_size=52, intermediate_size=70, num_hidden_layers=4,
+             num_attention_heads=5, num_key_value_heads=5, head_dim=8, num_experts=5,
+             num_experts_per_tok=2, moe_intermediate_size=18, norm_topk_prob=False,
+             decoder_sparse_step=2, mlp_only_layers=[3], attention_bias=True,
+             tie_word_embeddings=True, rope_theta=10000.0, max_position_embeddings=64, **IDS),
+    ),
+    Fixture(
+        "qwen3_moe-v4-yarn-window-sharded", V4, "qwen3_moe", "bfloat16", 48,
+        "yarn (defaults), sliding window on every layer, shards with an index, bf16",
+        dict(vocab_size=140, hidden_size=48, intermediate_size=60, num_hidden_layers=2,
+             num_attention_heads=6, num_key_value_heads=3, head_dim=16, num_experts=6,
+             num_experts_per_tok=2, moe_intermediate_size=40, norm_topk_prob=True,
+             use_sliding_window=True, sliding_window=13, rope_theta=10000.0,
+             rope_scaling={"rope_type": "yarn", "factor": 4.0,
+                           "original_max_position_embeddings": 16},
+             max_position_embeddings=64, **IDS),
+        shard="60KB",
+    ),
+    Fixture(
+        "qwen3_moe-v5", V5, "qwen3_moe", "float16", 40,
+        "5.x config (rope_parameters, num_local_experts), llama3 rope, attention_bias, tied, fp16",
+        dict(vocab_size=130, hidden_size=56, intermediate_size=64, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=1, head_dim=24, num_experts=7,
+             num_experts_per_tok=4, moe_intermediate_size=20, norm_topk_prob=True,
+             attention_bias=True, tie_word_embeddings=True,
+             rope_parameters={"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0,
+                              "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                              "original_max_position_embeddings": 32},
+             max_position_embeddings=256, **IDS),
+    ),
+    Fixture(
+        "qwen3_moe-v5-fused", V5, "qwen3_moe", "bfloat16", 24,
+        "fused expert tensors, a dense layer (mlp_only_layers), longrope below the original length "
+        "(short_factor, attention factor from factor)",
+        dict(vocab_size=110, hidden_size=64, intermediate_size=72, num_hidden_layers=3,
+             num_attention_heads=4, num_key_value_heads=2, head_dim=12, num_experts=6,
+             num_experts_per_tok=2, moe_intermediate_size=28, norm_topk_prob=True,
+             mlp_only_layers=[0], tie_word_embeddings=False,
+             rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0, "factor": 4.0,
+                              "short_factor": longrope_factors(6, 0.5),
+                              "long_factor": longrope_factors(6, 6.0),
+                              "original_max_position_embeddings": 32},
+             max_position_embeddings=128, **IDS),
+        fused=True, notes=NOTE_LONGROPE,
+    ),
+    # ------------------------------------------------------------------------------ qwen2_moe
+    Fixture(
+        "qwen2_moe-v4", V4, "qwen2_moe", "bfloat16", 32,
+        "qkv bias, gated shared expert, norm_topk_prob false, a dense layer (mlp_only_layers), "
+        "linear rope, vocab_size larger than the tokenizer, with a tokenizer, bf16",
+        dict(vocab_size=304, hidden_size=60, intermediate_size=76, num_hidden_layers=3,
+             num_attention_heads=5, num_key_value_heads=1, num_experts=8, num_experts_per_tok=3,
+             moe_intermediate_size=20, shared_expert_intermediate_size=44, norm_topk_prob=False,
+             mlp_only_layers=[1], tie_word_embeddings=False, rope_theta=10000.0,
+             rope_scaling={"rope_type": "linear", "factor": 2.5},
+             max_position_embeddings=128, **IDS),
+        tokenizer=True,
+    ),
+    Fixture(
+        "qwen2_moe-v4-window", V4, "qwen2_moe", "float32", 36,
+        "use_sliding_window with max_window_layers, qkv_bias false, norm_topk_prob, "
+        "decoder_sparse_step 2, tied, fp32",
+        dict(vocab_size=100, hidden_size=48, intermediate_size=50, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, num_experts=4, num_experts_per_tok=2,
+             moe_intermediate_size=22, shared_expert_intermediate_size=30, norm_topk_prob=True,
+             qkv_bias=False, decoder_sparse_step=2, use_sliding_window=True, sliding_window=9,
+             max_window_layers=1, tie_word_embeddings=True, rope_theta=10000.0,
+             max_position_embeddings=64, **IDS),
+        notes=NOTE_QWEN2_WINDOW_V4,
+    ),
+    Fixture(
+        "qwen2_moe-v5-window", V5, "qwen2_moe", "bfloat16", 36,
+        "5.x config, layer_types with full and sliding layers, head_dim != hidden / heads, "
+        "qkv bias, shared expert, shards with an index, bf16",
+        dict(vocab_size=120, hidden_size=56, intermediate_size=60, num_hidden_layers=3,
+             num_attention_heads=4, num_key_value_heads=2, head_dim=18, num_experts=6,
+             num_experts_per_tok=2, moe_intermediate_size=26, shared_expert_intermediate_size=38,
+             norm_topk_prob=False, use_sliding_window=True, sliding_window=7,
+             max_window_layers=2, tie_word_embeddings=False,
+             rope_parameters={"rope_type": "default", "rope_theta": 25000.0},
+             max_position_embeddings=64, **IDS),
+        shard="70KB", notes=NOTE_QWEN2_WINDOW_V5,
+    ),
+    Fixture(
+        "qwen2_moe-v5-fused", V5, "qwen2_moe", "float16", 48,
+        "fused expert tensors with a shared expert, sliding_window 0 (off), dynamic rope beyond "
+        "max_position_embeddings, fp16",
+        dict(vocab_size=100, hidden_size=64, intermediate_size=60, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=4, num_experts=6, num_experts_per_tok=3,
+             moe_intermediate_size=24, shared_expert_intermediate_size=36, norm_topk_prob=True,
+             tie_word_embeddings=False,
+             rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
+             max_position_embeddings=32, **IDS),
+        fused=True, stepwise=True, notes=NOTE_DYNAMIC,
+    ),
+    # ---------------------------------------------------------------------------------- olmoe
+    Fixture(
+        "olmoe-v4", V4, "olmoe", "bfloat16", 32,
+        "q/k norm over the whole projection, clip_qkv, norm_topk_prob false, untied, bf16",
+        dict(vocab_size=150, hidden_size=72, intermediate_size=28, num_hidden_layers=2,
+             num_attention_heads=6, num_key_value_heads=6, num_experts=8, num_experts_per_tok=4,
+             norm_topk_prob=False, clip_qkv=1.25, tie_word_embeddings=False, rope_theta=10000.0,
+             max_position_embeddings=128, pad_token_id=0, **IDS),
+    ),
+    Fixture(
+        "olmoe-v4-bias", V4, "olmoe", "float16", 40,
+        "attention_bias (q, k, v and o), grouped heads, norm_topk_prob, llama3 rope, tied, fp16",
+        dict(vocab_size=110, hidden_size=64, intermediate_size=36, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, num_experts=5, num_experts_per_tok=2,
+             norm_topk_prob=True, attention_bias=True, tie_word_embeddings=True, rope_theta=10000.0,
+             rope_scaling={"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0,
+                           "high_freq_factor": 4.0, "original_max_position_embeddings": 32},
+             max_position_embeddings=128, pad_token_id=0, **IDS),
+    ),
+    Fixture(
+        "olmoe-v5", V5, "olmoe", "float32", 32,
+        "5.x config, yarn with truncate false, beta_fast, beta_slow, mscale and mscale_all_dim, "
+        "clip_qkv, vocab_size larger than the tokenizer, with a tokenizer as 5.x writes it, fp32",
+        dict(vocab_size=296, hidden_size=60, intermediate_size=22, num_hidden_layers=2,
+             num_attention_heads=5, num_key_value_heads=5, num_experts=6, num_experts_per_tok=2,
+             norm_topk_prob=False, clip_qkv=2.0, tie_word_embeddings=False,
+             rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0,
+                              "beta_fast": 16.0, "beta_slow": 2.0, "truncate": False,
+                              "mscale": 1.0, "mscale_all_dim": 0.4,
+                              "original_max_position_embeddings": 256},
+             max_position_embeddings=2048, pad_token_id=0, **IDS),
+        tokenizer=True,
+    ),
+    # -------------------------------------------------------------------------------- mixtral
+    Fixture(
+        "mixtral-v4-window-sharded", V4, "mixtral", "bfloat16", 40,
+        "block_sparse_moe names, sliding window, head_dim != hidden / heads, shards with an index, "
+        "bf16",
+        dict(vocab_size=130, hidden_size=64, intermediate_size=44, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, head_dim=20, num_local_experts=6,
+             num_experts_per_tok=2, sliding_window=11, tie_word_embeddings=False,
+             rope_theta=1000000.0, max_position_embeddings=128, **IDS),
+        shard="50KB",
+    ),
+    Fixture(
+        "mixtral-v4-dynamic", V4, "mixtral", "float32", 56,
+        "dynamic rope beyond max_position_embeddings, top-1 routing, tied, fp32",
+        dict(vocab_size=100, hidden_size=48, intermediate_size=26, num_hidden_layers=2,
+             num_attention_heads=3, num_key_value_heads=1, head_dim=16, num_local_experts=4,
+             num_experts_per_tok=1, tie_word_embeddings=True, rope_theta=10000.0,
+             rope_scaling={"rope_type": "dynamic", "factor": 4.0},
+             max_position_embeddings=24, **IDS),
+        stepwise=True, notes=NOTE_DYNAMIC,
+    ),
+    Fixture(
+        "mixtral-v5", V5, "mixtral", "float16", 32,
+        "5.x config with block_sparse_moe names, linear rope, head_dim null, fp16",
+        dict(vocab_size=110, hidden_size=60, intermediate_size=30, num_hidden_layers=2,
+             num_attention_heads=6, num_key_value_heads=2, num_local_experts=5,
+             num_experts_per_tok=2, tie_word_embeddings=False,
+             rope_parameters={"rope_type": "linear", "rope_theta": 1000000.0, "factor": 3.0},
+             max_position_embeddings=128, **IDS),
+    ),
+    Fixture(
+        "mixtral-v5-fused", V5, "mixtral", "bfloat16", 32,
+        "fused expert tensors under mlp.*, sliding window, bf16",
+        dict(vocab_size=120, hidden_size=64, intermediate_size=34, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=1, head_dim=16, num_local_experts=8,
+             num_experts_per_tok=3, sliding_window=10, tie_word_embeddings=False,
+             rope_parameters={"rope_type": "default", "rope_theta": 50000.0},
+             max_position_embeddings=128, **IDS),
+        fused=True,
+    ),
+    # ----------------------------------------------------------------------------- granitemoe
+    Fixture(
+        "granitemoe-v4", V4, "granitemoe", "bfloat16", 32,
+        "embedding, attention and residual multipliers, logits_scaling, input_linear and "
+        "output_linear, tied, bf16",
+        dict(vocab_size=150, hidden_size=64, intermediate_size=28, num_hidden_layers=3,
+             num_attention_heads=4, num_key_value_heads=2, num_local_experts=8,
+             num_experts_per_tok=3, embedding_multiplier=3.5, attention_multiplier=0.1875,
+             residual_multiplier=0.22, logits_scaling=2.5, tie_word_embeddings=True,
+             rope_theta=10000.0, max_position_embeddings=128, pad_token_id=0, **IDS),
+    ),
+    Fixture(
+        "granitemoe-v4-longrope", V4, "granitemoe", "float16", 60,
+        "longrope beyond original_max_position_embeddings (long_factor, attention factor from the "
+        "ratio of lengths), attention_bias (q, k, v and o), untied, fp16",
+        dict(vocab_size=100, hidden_size=72, intermediate_size=26, num_hidden_layers=2,
+             num_attention_heads=6, num_key_value_heads=3, num_local_experts=6,
+             num_experts_per_tok=2, embedding_multiplier=4.0, attention_multiplier=0.25,
+             residual_multiplier=0.5, logits_scaling=3.0, attention_bias=True,
+             tie_word_embeddings=False, rope_theta=10000.0,
+             rope_scaling={"rope_type": "longrope", "short_factor": longrope_factors(6, 0.4),
+                           "long_factor": longrope_factors(6, 5.0)},
+             original_max_position_embeddings=40, max_position_embeddings=160, pad_token_id=0,
+             **IDS),
+        stepwise=True, notes=NOTE_LONGROPE + NOTE_LONGROPE_STEPS,
+    ),
+    Fixture(
+        "granitemoe-v5", V5, "granitemoe", "float32", 40,
+        "5.x config, yarn with an explicit attention_factor, multipliers, attention_bias, fp32",
+        dict(vocab_size=100, hidden_size=52, intermediate_size=20, num_hidden_layers=2,
+             num_attention_heads=2, num_key_value_heads=1, num_local_experts=5,
+             num_experts_per_tok=2, embedding_multiplier=8.0, attention_multiplier=0.125,
+             residual_multiplier=0.3, logits_scaling=4.0, attention_bias=True,
+             tie_word_embeddings=False,
+             rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                              "attention_factor": 1.1, "original_max_position_embeddings": 32},
+             max_position_embeddings=128, pad_token_id=0, **IDS),
+    ),
+    Fixture(
+        "granitemoe-v5-fused", V5, "granitemoe", "bfloat16", 48,
+        "fused expert tensors under block_sparse_moe.experts with block_sparse_moe.router.weight, "
+        "longrope beyond the original length in 5.x form, multipliers, tied, bf16",
+        dict(vocab_size=110, hidden_size=64, intermediate_size=24, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=4, num_local_experts=6,
+             num_experts_per_tok=2, embedding_multiplier=5.0, attention_multiplier=0.2,
+             residual_multiplier=0.4, logits_scaling=1.5, tie_word_embeddings=True,
+             rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0,
+                              "short_factor": longrope_factors(8, 0.3),
+                              "long_factor": longrope_factors(8, 4.0),
+                              "original_max_position_embeddings": 32},
+             max_position_embeddings=128, pad_token_id=0, **IDS),
+        fused=True, stepwise=True, notes=NOTE_LONGROPE + NOTE_LONGROPE_STEPS,
+    ),
+]
