@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
+#include <cmath>
 
 #include "src/base/error.h"
 
@@ -16,17 +16,16 @@ struct Choice {
   float weight;
 };
 
-/// The largest scores, descending, equal ones in ascending expert id; chosen scores become
-/// -infinity. NaN counts as smaller than everything, so the choice is always made of different
-/// experts.
-void take_largest(std::span<float> scores, std::span<Choice> chosen) {
+/// NaN counts as smaller than everything.
+bool larger(float a, float b) { return a > b || (std::isnan(b) && !std::isnan(a)); }
+
+/// The largest scores, descending, equal ones in ascending expert id, never the same expert twice.
+void take_largest(std::span<const float> scores, std::span<Choice> chosen) {
   std::vector<bool> taken(scores.size());
   for (Choice& choice : chosen) {
     std::size_t best = scores.size();
     for (std::size_t e = 0; e < scores.size(); ++e) {
-      if (taken[e]) continue;
-      if (best == scores.size() || scores[e] > scores[best] || scores[best] != scores[best])
-        best = e;
+      if (!taken[e] && (best == scores.size() || larger(scores[e], scores[best]))) best = e;
     }
     taken[best] = true;
     choice = {static_cast<std::int32_t>(best), scores[best]};

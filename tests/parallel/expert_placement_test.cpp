@@ -1,0 +1,43 @@
+#include "src/parallel/expert_placement.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "src/base/error.h"
+
+namespace moesaic {
+namespace {
+
+TEST(ExpertPlacement, every_expert_has_one_rank_and_slot) {
+  for (std::int64_t experts = 1; experts <= 40; ++experts) {
+    for (int ranks = 1; ranks <= experts; ++ranks) {
+      const ExpertPlacement placement(experts, ranks);
+      std::int64_t least = experts;
+      std::int64_t most = 0;
+      std::int64_t next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_EQ(placement.experts_start_idx(rank), next);
+        const std::int64_t count = placement.num_local_experts(rank);
+        least = std::min(least, count);
+        most = std::max(most, count);
+        for (std::int64_t slot = 0; slot < count; ++slot, ++next) {
+          const ExpertId expert{static_cast<std::int32_t>(next)};
+          EXPECT_EQ(placement.rank_of(expert), rank);
+          EXPECT_EQ(placement.slot_of(expert), Slot{static_cast<std::int32_t>(slot)});
+        }
+      }
+      EXPECT_EQ(next, experts);
+      EXPECT_GE(least, 1);
+      EXPECT_LE(most - least, 1);
+    }
+  }
+}
+
+TEST(ExpertPlacement, refuses_more_ranks_than_experts) {
+  EXPECT_THROW(ExpertPlacement(4, 5), Error);
+  EXPECT_THROW(ExpertPlacement(4, 0), Error);
+}
+
+}  // namespace
+}  // namespace moesaic

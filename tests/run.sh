@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test. Ends with ctest's summary.
+# usage: tests/run.sh [--all]
+#   --all   also the slow checks: the whole suite under AddressSanitizer and UBSan
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+all=0
+for argument in "$@"; do
+  case $argument in
+    --all) all=1 ;;
+    *) echo "usage: tests/run.sh [--all]" >&2; exit 2 ;;
+  esac
+done
+
+tools/packages.sh --tests
+# mpirun in containers: as root, with more ranks than cores, yielding while it waits.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+
+build() {  # preset
+  cmake --preset "$1" >build-"$1".log || { cat build-"$1".log; exit 1; }
+  cmake --build --preset "$1"
+}
+jobs=$(nproc)
+mkdir -p build
+
+# Ranks as threads under ThreadSanitizer, and parsers of foreign bytes under AddressSanitizer, come first:
+# the whole suite is last, so that its summary ends the run.
+run() {  # preset, ctest arguments
+  local preset=$1
+  shift
+  echo "== $preset"
+  cmake --preset "$preset" >/dev/null
+  cmake --build --preset "$preset" -- -k 0 --quiet
+  ctest --preset "$preset" -j "$jobs" "$@"
+}
+run tsan -L threads
+if ((all)); then run asan; else run asan -L foreign; fi
+run dev
