@@ -51,6 +51,21 @@ TEST(Json, refuses_duplicates_and_broken_text) {
   EXPECT_NO_THROW((void)Json::parse(R"({"a": {"x": 1}, "b": {"x": 1}})", "f"));
 }
 
+TEST(Json, takes_linear_time_on_large_objects) {
+  std::string text = "{";
+  for (int i = 0; i < 100'000; ++i) {
+    text += "\"key " + std::to_string(i) + "\": {\"a\": [1, 2]}, ";
+  }
+  // In quadratic time this would run into the time limit of the tests.
+  EXPECT_EQ(Json::parse(text + "\"last\": 1}", "f").size(), 100'001);
+}
+
+TEST(Json, refuses_absurd_nesting) {
+  EXPECT_EQ(message_of([] { (void)Json::parse(std::string(100'000, '['), "f"); }),
+            "f: nested deeper than 200 levels");
+  EXPECT_NO_THROW((void)Json::parse(std::string(200, '[') + std::string(200, ']'), "f"));
+}
+
 TEST(JsonWriter, quotes_and_escapes) {
   JsonWriter writer;
   writer.field("text", "a\"b\n").field("n", 3).field("x", 0.5).field("t", true);
