@@ -6,6 +6,7 @@
 
 #include "kernels/formats/bf16.h"
 #include "kernels/formats/f32.h"
+#include "src/checkpoint/mapped_file.h"
 
 namespace moesaic {
 namespace {
@@ -21,6 +22,20 @@ std::int64_t total_rows(const std::vector<MatrixSource>& parts) {
   return rows;
 }
 
+/// call(part, begin, end) for the rows [begin, end) of each part that lie in rows [first, last) of
+/// all parts together.
+template <typename Call>
+void for_each_part(const std::vector<MatrixSource>& parts, std::int64_t first, std::int64_t last,
+                   const Call& call) {
+  std::int64_t start = 0;  // of the part, in the whole matrix
+  for (const MatrixSource& part : parts) {
+    const std::int64_t begin = std::max(first, start);
+    const std::int64_t end = std::min(last, start + part.rows());
+    if (begin < end) call(part, begin - start, end - start);
+    start += part.rows();
+  }
+}
+
 /// Reads the 16 (or last few) rows of a panel into `scratch` and packs them.
 template <typename Element, typename Pack>
 void pack_rows(const std::vector<MatrixSource>& parts, std::int64_t panel, Element* scratch,
@@ -28,18 +43,15 @@ void pack_rows(const std::vector<MatrixSource>& parts, std::int64_t panel, Eleme
   std::array<const Element*, kPanelColumns> rows{};
   std::size_t count = 0;
   const std::int64_t cols = parts.front().cols();
-  std::int64_t first = 0;  // of the part, in the whole matrix
-  for (const MatrixSource& part : parts) {
-    const std::int64_t begin = std::max(panel * kPanelColumns, first);
-    const std::int64_t end = std::min((panel + 1) * kPanelColumns, first + part.rows());
-    if (begin < end) {
-      Element* const out = scratch + static_cast<std::int64_t>(count) * cols;
-      part.read_rows(begin - first, end - begin,
-                     {out, static_cast<std::size_t>((end - begin) * cols)});
-      for (std::int64_t row = 0; row < end - begin; ++row) rows[count++] = out + row * cols;
-    }
-    first += part.rows();
-  }
+  for_each_part(
+      parts, panel * kPanelColumns, (panel + 1) * kPanelColumns,
+      [&](const MatrixSource& part, std::int64_t begin, std::int64_t end) {
+        Element* const out = scratch + static_cast<std::int64_t>(count) * cols;
+        part.read_rows(begin, end - begin, {out, static_cast<std::size_t>((end - begin) * cols)});
+        for (std::int64_t row = 0; row < end - begin; ++row) {
+          rows[count++] = out + row * cols;
+        }
+      });
   pack(std::span(rows.data(), count), cols);
 }
 
@@ -51,6 +63,19 @@ struct WeightStore::Job {
   std::int64_t first;
   std::int64_t end;
   std::int64_t bytes;
+
+  /// call(bytes) for the mapped bytes of the checkpoint that this job reads.
+  template <typename Call>
+  void for_each_source(const Call& call) const {
+    if (item->matrix == nullptr) return;
+    for_each_part(item->parts, first * kPanelColumns, end * kPanelColumns,
+                  [&](const MatrixSource& part, std::int64_t from, std::int64_t to) {
+                    const std::size_t row_bytes =
+                        part.bytes().size() / static_cast<std::size_t>(part.rows());
+                    call(part.bytes().subspan(static_cast<std::size_t>(from) * row_bytes,
+                                              static_cast<std::size_t>(to - from) * row_bytes));
+                  });
+  }
 };
 
 std::int64_t WeightStore::reserve(Home home, std::int64_t bytes) {
@@ -143,6 +168,9 @@ WeightStore::Memory WeightStore::load(Communicator& node, ThreadPool& pool,
   std::vector<std::vector<float>> scratch(static_cast<std::size_t>(pool.size()));
   pool.parallel_for(static_cast<std::int64_t>(jobs.size()), [&](std::int64_t index, int worker) {
     const Job& job = jobs[static_cast<std::size_t>(index)];
+    if (const std::int64_t ahead = index + 2 * pool.size(); ahead < std::ssize(jobs)) {
+      jobs[static_cast<std::size_t>(ahead)].for_each_source(prefetch);
+    }
     if (job.item->matrix == nullptr) {
       fill_vector(*job.item);
       return;
@@ -150,10 +178,10 @@ WeightStore::Memory WeightStore::load(Communicator& node, ThreadPool& pool,
     for (std::int64_t panel = job.first; panel < job.end; ++panel) {
       pack_panel(*job.item, panel, scratch[static_cast<std::size_t>(worker)]);
     }
-    const PackedMatrix& matrix = *job.item->matrix;
-    const std::int64_t rows =
-        std::min(matrix.rows, job.end * kPanelColumns) - job.first * kPanelColumns;
-    read += rows * matrix.depth * dtype_bytes(job.item->parts.front().dtype());
+    job.for_each_source([&](std::span<const std::byte> source) {
+      read += std::ssize(source);
+      release(source);  // packed: the mapping should not count as this rank's memory
+    });
     done += job.bytes;
     if (worker == 0 && progress) progress(done, total);
   });
