@@ -11,7 +11,7 @@ namespace moesaic {
 /// the running softmax advances by this many keys, counted from position 0 of the sequence.
 inline constexpr std::int64_t kKeysPerPanel = 16;
 inline constexpr std::int64_t kKeysPerBlock = 64;
-/// Query rows that share one pass over the keys and values; a call with fewer repeats the reading.
+/// Query rows that share one pass over keys and values: calls of fewer rows read them more often.
 inline constexpr std::int64_t kAttentionRows = 64;
 
 /// Attention of some query rows over the keys of one KV head.
