@@ -7,6 +7,7 @@
 #include "launch/bench_table.h"
 #include "launch/model_facts.h"
 #include "launch/roofs.h"
+#include "launch/run_statistics.h"
 #include "launch/session.h"
 #include "launch/verbs.h"
 #include "src/base/error.h"
@@ -27,19 +28,25 @@ std::vector<std::int32_t> random_tokens(const Options& options, int rank, std::i
   return tokens;
 }
 
-/// Feeds `tokens` to an empty cache, `step` at a time; logits of the last one of each step where
-/// llama-bench wants them.
+/// How the tokens of a test are fed.
+struct Feed {
+  std::int64_t tokens = 0;
+  std::int64_t step = 1;      // of them in one forward pass
+  bool every_logits = false;  // of the last token of each pass, or of the very last token only
+};
+
+/// Feeds `tokens` to an empty cache.
 void run_tokens(Transformer& transformer, KvCache& cache, std::span<const std::int32_t> tokens,
-                std::int64_t step) {
+                const Feed& feed) {
+  using Logits = SequenceChunk::Logits;
   cache.truncate(0);
-  const auto length = static_cast<std::int64_t>(tokens.size());
-  for (std::int64_t first = 0; first < length; first += step) {
-    const std::int64_t count = std::min(step, length - first);
+  for (std::int64_t first = 0; first < feed.tokens; first += feed.step) {
+    const std::int64_t count = std::min(feed.step, feed.tokens - first);
+    const bool wanted = feed.every_logits || first + count == feed.tokens;
     const SequenceChunk chunk{
         .cache = &cache,
         .tokens = tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
-        .logits = step > 1 && first + count < length ? SequenceChunk::Logits::none
-                                                     : SequenceChunk::Logits::last};
+        .logits = wanted ? Logits::last : Logits::none};
     transformer.forward(std::span(&chunk, 1));
   }
 }
@@ -62,29 +69,19 @@ double sequence_bytes(const ModelConfig& config, const ModelFacts& facts, Precis
          cache * tokens * (tokens + 1) / 2;
 }
 
-class Bench {
- public:
-  Bench(const Runtime& runtime, Engine& engine) : runtime_(runtime), engine_(engine) {}
-
-  /// `count` tokens of each rank, `step` at a time.
-  BenchTest run(std::int64_t count, std::int64_t step) {
-    Transformer& transformer = engine_.transformer();
-    const std::vector<std::int32_t> tokens = random_tokens(
-        runtime_.options(), runtime_.world().rank(), count, transformer.config().vocab_size);
-    KvCache cache = transformer.make_cache({.capacity = count, .prompt_tokens = count});
-    run_tokens(transformer, cache, tokens, step);  // warm-up
-    BenchTest test{.tokens = count * runtime_.world().size()};
-    for (std::int64_t i = 0; i < runtime_.options().repetitions; ++i) {
-      test.seconds.push_back(
-          time_together(runtime_.world(), [&] { run_tokens(transformer, cache, tokens, step); }));
-    }
-    return test;
+/// Times `feed` on all ranks together, after a run that is not counted.
+std::vector<double> time_feed(const Runtime& runtime, Transformer& transformer, const Feed& feed) {
+  const std::vector<std::int32_t> tokens = random_tokens(
+      runtime.options(), runtime.world().rank(), feed.tokens, transformer.config().vocab_size);
+  KvCache cache = transformer.make_cache({.capacity = feed.tokens, .prompt_tokens = feed.tokens});
+  run_tokens(transformer, cache, tokens, feed);
+  std::vector<double> seconds;
+  for (std::int64_t i = 0; i < runtime.options().repetitions; ++i) {
+    seconds.push_back(
+        time_together(runtime.world(), [&] { run_tokens(transformer, cache, tokens, feed); }));
   }
-
- private:
-  const Runtime& runtime_;
-  Engine& engine_;
-};
+  return seconds;
+}
 
 BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelFacts& facts) {
   const Options& options = runtime.options();
@@ -108,6 +105,31 @@ ModelFacts facts_of(const OpenModel& model) {
                           }));
 }
 
+/// Prompt processing, then generation; every rank has a sequence of its own.
+std::vector<BenchTest> run_tests(const Runtime& runtime, Transformer& transformer,
+                                 const ModelFacts& facts) {
+  const Options& options = runtime.options();
+  const ModelConfig& config = transformer.config();
+  const int ranks = runtime.world().size();
+  std::vector<BenchTest> tests;
+  if (const std::int64_t n = options.n_prompt; n > 0) {
+    tests.push_back(
+        {.n_prompt = n,
+         .tokens = ranks * n,
+         .seconds = time_feed(runtime, transformer, {.tokens = n, .step = options.batch_size}),
+         .flops = ranks * sequence_flops(config, facts, n, 1)});
+  }
+  if (const std::int64_t n = options.n_gen; n > 0) {
+    tests.push_back(
+        {.n_gen = n,
+         .tokens = ranks * n,
+         .seconds = time_feed(runtime, transformer, {.tokens = n, .every_logits = true}),
+         .flops = ranks * sequence_flops(config, facts, n, n),
+         .bytes = ranks * sequence_bytes(config, facts, runtime.precision(), n)});
+  }
+  return tests;
+}
+
 }  // namespace
 
 void run_bench_model(Runtime& runtime) {
@@ -117,31 +139,18 @@ void run_bench_model(Runtime& runtime) {
             "nothing to do: --n-prompt and --n-gen are both 0");
   });
   const OpenModel model = open_model(runtime);
+  announce(runtime);
   const ModelFacts facts = facts_of(model);
-  const Precision precision = options.precision == "fp32" ? Precision::f32 : Precision::bf16;
-  const Roofs roofs = measure_roofs(runtime, weight_format(precision));
-  Engine engine(
-      runtime, model,
-      {.sequences = 1,
-       .capacity = std::max(options.n_prompt, options.n_gen),
-       .batch_tokens = std::min(options.batch_size, std::max<std::int64_t>(1, options.n_prompt)),
-       .logits_rows = 1});
-  Bench bench(runtime, engine);
-  const double ranks = runtime.world().size();
-  std::vector<BenchTest> tests;
-  if (const std::int64_t n = options.n_prompt; n > 0) {
-    BenchTest& test = tests.emplace_back(bench.run(n, options.batch_size));
-    test.n_prompt = n;
-    test.flops = ranks * sequence_flops(model.config, facts, n, 1);
-  }
-  if (const std::int64_t n = options.n_gen; n > 0) {
-    BenchTest& test = tests.emplace_back(bench.run(n, 1));
-    test.n_gen = n;
-    test.flops = ranks * sequence_flops(model.config, facts, n, n);
-    test.bytes = ranks * sequence_bytes(model.config, facts, precision, n);
-  }
-  if (!runtime.is_first()) return;
-  fmt::print("{}", bench_report({describe(runtime, model, facts), roofs, tests}, options.output));
+  const Roofs roofs = measure_roofs(runtime, weight_format(runtime.precision()));
+  const std::int64_t longest = std::max(options.n_prompt, options.n_gen);
+  Engine engine(runtime, model,
+                {.sequences = 1,
+                 .capacity = longest,
+                 .batch_tokens = std::min(options.batch_size, longest),
+                 .logits_rows = 1});
+  const BenchReport report{describe(runtime, model, facts), roofs,
+                           run_tests(runtime, engine.transformer(), facts)};
+  if (runtime.is_first()) fmt::print("{}", bench_report(report, options.output));
 }
 
 }  // namespace moesaic

@@ -11,12 +11,12 @@ namespace moesaic {
 
 /// What was measured with.
 struct BenchModel {
-  std::string file;
-  std::string type;
+  std::string file{};
+  std::string type{};
   std::int64_t bytes = 0;
   std::int64_t parameters = 0;
-  std::string cpu;
-  std::string isa;
+  std::string cpu{};
+  std::string isa{};
   int threads = 1;  // of rank 0
   int ranks = 1;
   int nodes = 1;

@@ -1,5 +1,3 @@
-#include "src/generate/generator.h"
-
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
@@ -12,6 +10,7 @@
 #include "launch/token_prompts.h"
 #include "launch/verbs.h"
 #include "src/base/json.h"
+#include "src/generate/generator.h"
 
 namespace moesaic {
 namespace {
@@ -140,10 +139,7 @@ void run_generate(Runtime& runtime) {
                       options.predict, fmt::format("the prompt of {}", input.prompts[i].where));
     }
   });
-  runtime.log().once(LogLevel::info, "{}", runtime_text(runtime));
-  for (const std::string& line : launch_warnings(runtime.ranks())) {
-    runtime.log().once(LogLevel::info, "note: {}", line);
-  }
+  announce(runtime);
   Engine engine(runtime, model, plan_work(runtime, input));
 
   std::optional<Output> output;

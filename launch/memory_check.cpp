@@ -12,19 +12,14 @@
 #include "src/base/error.h"
 #include "src/base/memory.h"
 #include "src/model/kv_cache.h"
-#include "src/model/precision.h"
 
 namespace moesaic {
 namespace {
 
-Precision precision_of(const Options& options) {
-  return options.precision == "fp32" ? Precision::f32 : Precision::bf16;
-}
-
 /// What the ranks of this node need together.
 MemoryPlan plan_node(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
                      const Workload& work) {
-  const std::int64_t cache = KvCache::bytes(config, precision_of(runtime.options()), work.capacity);
+  const std::int64_t cache = KvCache::bytes(config, runtime.precision(), work.capacity);
   std::array<std::int64_t, 3> sums = {weights.rank_bytes, work.sequences * cache,
                                       activation_bytes(config, work)};
   Communicator& node = runtime.grid().node();

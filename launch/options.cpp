@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <string_view>
 
@@ -47,9 +48,9 @@ Number parse_number(const Written& written, const OptionRow& row, std::string_vi
   Number value{};
   const char* const end = written.text.data() + written.text.size();
   const auto [stop, error] = std::from_chars(written.text.data(), end, value);
-  require(error == std::errc() && stop == end, ErrorKind::usage, "{}: \"{}\" is not {}",
-          written.where, written.text, kind);
   const auto number = static_cast<double>(value);
+  require(error == std::errc() && stop == end && std::isfinite(number), ErrorKind::usage,
+          "{}: \"{}\" is not {}", written.where, written.text, kind);
   require(number >= row.least, ErrorKind::usage, "{}: {} is less than {}", written.where,
           written.text, row.least);
   require(number <= row.most, ErrorKind::usage, "{}: {} is more than {}", written.where,

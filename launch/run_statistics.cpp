@@ -158,4 +158,11 @@ std::string runtime_text(const Runtime& runtime) {
                      isa_name(runtime.compute().isa));
 }
 
+void announce(const Runtime& runtime) {
+  runtime.log().once(LogLevel::info, "{}", runtime_text(runtime));
+  for (const std::string& line : launch_warnings(runtime.ranks())) {
+    runtime.log().once(LogLevel::info, "note: {}", line);
+  }
+}
+
 }  // namespace moesaic

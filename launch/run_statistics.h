@@ -47,5 +47,7 @@ struct RunStatistics {
 
 /// Ranks, nodes, transport, instruction set and threads, one line.
 [[nodiscard]] std::string runtime_text(const Runtime& runtime);
+/// Logs that line, and what is odd about the launch, once.
+void announce(const Runtime& runtime);
 
 }  // namespace moesaic

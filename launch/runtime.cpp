@@ -133,6 +133,10 @@ Compute Runtime::compute() const {
   return {.isa = isa_, .vector = &find_vector_kernels(isa_), .pool = pool_.get()};
 }
 
+Precision Runtime::precision() const {
+  return options().precision == "fp32" ? Precision::f32 : Precision::bf16;
+}
+
 int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb) {
   std::unique_ptr<MpiSession> mpi;
   try {

@@ -13,6 +13,7 @@
 #include "launch/rank_info.h"
 #include "src/base/log.h"
 #include "src/base/thread_pool.h"
+#include "src/model/precision.h"
 #include "src/parallel/process_grid.h"
 
 namespace moesaic {
@@ -39,6 +40,7 @@ class Runtime {
   /// The rank that talks to the user.
   [[nodiscard]] bool is_first() const noexcept { return world_->rank() == 0; }
   [[nodiscard]] Compute compute() const;
+  [[nodiscard]] Precision precision() const;
 
  private:
   const Command* command_;

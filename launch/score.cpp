@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -80,12 +81,13 @@ void run_score(Runtime& runtime) {
     require_context(options, model.config, length, 0, *options.file);
     if (options.logits_out) file.emplace(*options.logits_out, tokens, model.config.vocab_size);
   });
+  announce(runtime);
   const std::int64_t chunk = std::min(options.batch_size, length);
   Engine engine(runtime, model,
                 {.sequences = runtime.is_first() ? 1 : 0,
                  .capacity = length,
                  .batch_tokens = chunk,
-                 .logits_rows = chunk});
+                 .logits_rows = runtime.is_first() ? chunk : 0});
 
   engine.transformer().reset_statistics();
   const ScoreResult result = score(engine.transformer(), runtime.world(), tokens, chunk,

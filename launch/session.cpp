@@ -60,7 +60,7 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const Workload& w
   Progress progress("loading", !runtime.is_first() || !runtime.log().enabled(LogLevel::info));
   const Compute compute = runtime.compute();
   const LoadOptions options{
-      .precision = runtime.options().precision == "fp32" ? Precision::f32 : Precision::bf16,
+      .precision = runtime.precision(),
       .placement = &placement_,
       .expert_rank = runtime.grid().experts().rank(),
       .node = &runtime.grid().node(),

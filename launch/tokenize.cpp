@@ -14,7 +14,7 @@ namespace {
 void print_json(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
   fmt::print("{}\n", JsonWriter()
                          .raw_field("ids", fmt::format("[{}]", fmt::join(ids, ", ")))
-                         .field("text", tokenizer.decode(ids, false))
+                         .field("text", tokenizer.decode(ids))
                          .text());
 }
 

@@ -54,6 +54,18 @@ Edit in_tensor(const std::string& from, const std::string& to) {
   };
 }
 
+/// Moves the data of kTensor.
+std::string shift_offsets(std::string header, std::int64_t bytes) {
+  const std::string key = "\"data_offsets\":[";
+  const std::size_t first = header.find(key, header.find(kTensor)) + key.size();
+  const std::size_t comma = header.find(',', first);
+  const std::size_t end = header.find(']', first);
+  const std::int64_t from = std::stoll(header.substr(first, comma - first));
+  const std::int64_t to = std::stoll(header.substr(comma + 1, end - comma - 1));
+  return header.replace(first, end - first,
+                        std::to_string(from + bytes) + "," + std::to_string(to + bytes));
+}
+
 std::function<void(const std::string&)> cutting(const std::string& file, std::int64_t bytes) {
   return [=](const std::string& directory) {
     const std::string path = directory + "/" + file;
@@ -80,11 +92,11 @@ std::vector<BrokenModel> make_all() {
        3,
        {"model_type", "gpt5_moe", "qwen3_moe", "qwen2_moe", "olmoe", "mixtral", "granitemoe"}},
       {"FieldMissing",
-       replacing("config.json", "\"hidden_size\": 192,", ""),
+       replacing("config.json", "\"hidden_size\":", "\"hidden_sise\":"),
        3,
        {"config.json", "hidden_size", "missing"}},
       {"FieldOfWrongType",
-       replacing("config.json", "\"hidden_size\": 192", "\"hidden_size\": \"wide\""),
+       replacing("config.json", "\"hidden_size\":", "\"hidden_size\": \"wide\", \"other\":"),
        3,
        {"config.json", "hidden_size", "wide"}},
       {"ShardMissing", removing(kShard), 3, {kShard, "missing"}, kSharded},
@@ -105,13 +117,15 @@ std::vector<BrokenModel> make_all() {
        3,
        {"model.safetensors", "header of 1099511627775 bytes"}},
       {"OffsetsOverlap",
-       editing_header(in_tensor("[786816,811392]", "[786800,811376]")),
+       editing_header([](std::string header) { return shift_offsets(std::move(header), -16); }),
        3,
-       {"model.layers.0.mlp.experts.0.down_proj.weight", "786800"}},
+       {"model.layers.0.mlp.experts.0.down_proj.weight", "inside the tensor before it"}},
       {"OffsetsOutOfRange",
-       editing_header(in_tensor("[786816,811392]", "[999999986816,999999811392]")),
+       editing_header([](std::string header) {
+         return shift_offsets(std::move(header), std::int64_t{1} << 40);
+       }),
        3,
-       {"model.layers.0.mlp.experts.0.down_proj.weight"}},
+       {"model.safetensors", "belong to no tensor"}},
       {"NameTwice",
        editing_header([](std::string header) {
          return replaced(std::move(header),

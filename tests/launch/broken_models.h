@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,11 @@ struct BrokenModel {
   std::vector<std::string> texts;   // all stand in the error line
   std::string base = "demo-model";  // directory in tests/data that is copied and broken
 };
+
+/// GoogleTest's way to name a parameter.
+inline void PrintTo(const BrokenModel& model, std::ostream* out) {
+  *out << model.name;
+}
 
 [[nodiscard]] const std::vector<BrokenModel>& broken_models();
 

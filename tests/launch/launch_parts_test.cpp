@@ -106,7 +106,9 @@ TEST(Agreement, TheLowestFailingRankSpeaks) {
     } catch (const AgreedError& error) {
       EXPECT_EQ(error.speaks(), comm.rank() == 2);
       EXPECT_EQ(error.kind(), ErrorKind::file);
-      if (error.speaks()) EXPECT_STREQ(error.what(), "rank 2 cannot read");
+      if (error.speaks()) {
+        EXPECT_STREQ(error.what(), "rank 2 cannot read");
+      }
     }
     agree(comm, [] {});
   });
@@ -167,7 +169,7 @@ TEST(Prompts, JsonLinesHaveAPromptAndPerhapsAnId) {
   EXPECT_EQ(prompts[1].where, "f line 3");
   EXPECT_NE(error_message([] {
               static_cast<void>(parse_prompts("{\"text\": 1}", "f"));
-            }).find("f line 1: prompt"),
+            }).find("f line 1: field \"prompt\" is missing"),
             std::string::npos);
 }
 

@@ -172,7 +172,8 @@ TEST(OptionTable, NamesAndLettersAreUnique) {
   std::set<char> letters;
   for (const OptionRow& row : option_table()) {
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
-    if (row.letter != '\0') EXPECT_TRUE(letters.insert(row.letter).second) << row.letter;
+    const bool new_letter = row.letter == '\0' || letters.insert(row.letter).second;
+    EXPECT_TRUE(new_letter) << row.letter;
     EXPECT_FALSE(row.help.empty()) << row.name;
     EXPECT_NE(row.verbs, 0U) << row.name;
   }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/base/json.h"
 #include "src/checkpoint/safetensors.h"
@@ -271,9 +272,9 @@ TEST(ProgramErrors, ContextExceeded) {
 }
 
 TEST(ProgramErrors, MoreRanksThanExperts) {
-  const ProgramResult result =
-      run_ranks(5, {"generate", "-m", kData + "/models/qwen3_moe-v4", "-p", "x"});
-  expect_failure(result, 2, {"5 ranks", "experts"});
+  const std::string model = kData + "/models/mixtral-v5";  // 5 experts
+  expect_failure(run_ranks(6, {"generate", "-m", model, "-p", "x"}), 2,
+                 {"6 ranks", "5 experts", "at most 5"});
 }
 
 TEST(ProgramErrors, NotEnoughMemory) {
@@ -305,7 +306,7 @@ TEST_P(BrokenModelTest, IsRefusedWithOneLine) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BrokenModelTest, testing::ValuesIn(broken_models()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& model) { return model.param.name; });
 
 TEST(ProgramErrors, InspectNamesMissingTensors) {
   const TemporaryDirectory directory;
@@ -338,6 +339,18 @@ TEST(ProgramErrors, OneRankFailingEndsAll) {
 TEST(ProgramErrors, RanksWithDifferentModelsAreRefused) {
   const Arguments other = {"generate", "-m", kData + "/models/qwen3_moe-v4", "-p", "x"};
   expect_failure(run_different_ranks({generate_with({}), other}), 5, {"rank 1", "model"});
+}
+
+TEST(ProgramErrors, OneRankWithoutMemoryEndsAll) {
+  const Arguments bench = {"bench", "model", "-m", kDemo, "-r", "1"};
+  Arguments command = {MOESAIC_MPIRUN, "-n", "1", MOESAIC_PROGRAM};
+  command.insert(command.end(), bench.begin(), bench.end());
+  // The second rank may not map the memory that it measures the speed of reading with.
+  command.insert(command.end(), {":", "-n", "1", "prlimit", "--as=600000000", MOESAIC_PROGRAM});
+  command.insert(command.end(), bench.begin(), bench.end());
+  const ProgramResult result = run_program(command);
+  expect_failure(result, 4, {"[rank 1/2"});
+  EXPECT_LT(result.seconds, kFailureSeconds) << result.text();
 }
 
 TEST(ProgramErrors, RankThatDoesNotComeIsNamed) {
