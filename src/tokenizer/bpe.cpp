@@ -81,7 +81,7 @@ void Bpe::read_vocabulary(const Json& vocab) {
   require(vocab.is_object(), ErrorKind::file, "{}: expected an object of tokens and ids",
           vocab.where());
   vocab.for_each([&](const std::string& token, const Json& id) {
-    vocabulary_.add(token, token_id_of(id), vocab.where());
+    vocabulary_.add(token, token_id_of(id), vocab);
   });
 }
 
@@ -90,30 +90,35 @@ void Bpe::read_merges(const Json& merges) {
   merges_.reserve(static_cast<std::size_t>(merges.size()));
   merges.for_each([&](const std::string&, const Json& merge) {
     if (merge.is_array()) {
-      require(merge.size() == 2, ErrorKind::file, "{}: expected two tokens, found {}",
-              merge.where(), merge.size());
+      if (merge.size() != 2) {
+        fail(ErrorKind::file, "{}: expected two tokens, found {}", merge.where(), merge.size());
+      }
       add_merge(merge.at(std::int64_t{0}).as_string_view(), merge.at(1).as_string_view(), merge);
       return;
     }
     const std::string_view line = merge.as_string_view();
     if (line.starts_with("#version")) return;
     const std::size_t space = line.find(' ');
-    require(space != std::string_view::npos && line.find(' ', space + 1) == std::string_view::npos,
-            ErrorKind::file, "{}: expected two tokens and a space, found \"{}\"", merge.where(),
-            line);
+    if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) {
+      fail(ErrorKind::file, "{}: expected two tokens and a space, found \"{}\"", merge.where(),
+           line);
+    }
     add_merge(line.substr(0, space), line.substr(space + 1), merge);
   });
 }
 
-void Bpe::add_merge(std::string_view left, std::string_view right, const Json& where) {
+void Bpe::add_merge(std::string_view left, std::string_view right, const Json& merge) {
   const auto id_of = [&](std::string_view token) {
     const auto id = vocabulary_.id(token);
-    require(id.has_value(), ErrorKind::file, "{}: token \"{}\" is not in the vocabulary",
-            where.where(), token);
+    if (!id) {
+      fail(ErrorKind::file, "{}: token \"{}\" is not in the vocabulary", merge.where(), token);
+    }
     return *id;
   };
-  require(right.size() >= subword_prefix_.size(), ErrorKind::file,
-          "{}: \"{}\" is shorter than the continuing_subword_prefix", where.where(), right);
+  if (right.size() < subword_prefix_.size()) {
+    fail(ErrorKind::file, "{}: \"{}\" is shorter than the continuing_subword_prefix", merge.where(),
+         right);
+  }
   const std::string joined = std::string(left) + std::string(right.substr(subword_prefix_.size()));
   // Of two merges of the same pair the later one counts, as in the library.
   merges_.insert_or_assign(pair_key(id_of(left), id_of(right)), Merge{next_rank_++, id_of(joined)});

@@ -41,7 +41,7 @@ class Bpe {
   void read_options(const Json& model);
   void read_vocabulary(const Json& vocab);
   void read_merges(const Json& merges);
-  void add_merge(std::string_view left, std::string_view right, const Json& where);
+  void add_merge(std::string_view left, std::string_view right, const Json& merge);
 
   [[nodiscard]] const Merge* merge_of(std::int32_t left, std::int32_t right) const;
   [[nodiscard]] std::vector<Symbol> characters_of(std::string_view piece) const;

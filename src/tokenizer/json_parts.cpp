@@ -37,8 +37,10 @@ char32_t single_character(const Json& text) {
 
 std::int32_t token_id_of(const Json& number) {
   const std::int64_t id = number.as_int();
-  require(id >= 0 && id < kMaxTokenIds, ErrorKind::file, "{}: {} is not a token id (0 to {})",
-          number.where(), id, kMaxTokenIds - 1);
+  if (id < 0 || id >= kMaxTokenIds) {
+    fail(ErrorKind::file, "{}: {} is not a token id (0 to {})", number.where(), id,
+         kMaxTokenIds - 1);
+  }
   return static_cast<std::int32_t>(id);
 }
 

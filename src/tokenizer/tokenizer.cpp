@@ -43,7 +43,7 @@ struct Tokenizer::Parts {
   std::unordered_set<std::int32_t> special_ids;
 
  private:
-  void add(const AddedToken& token, const Json& where);
+  void add(const AddedToken& token, const Json& array);
 };
 
 namespace {
@@ -70,15 +70,17 @@ Tokenizer::Parts::Parts(const Json& file)
   }
 }
 
-void Tokenizer::Parts::add(const AddedToken& token, const Json& where) {
-  const auto [known_id, known] = std::pair(token_id(token.content), this->token(token.id));
-  require(!known_id || *known_id == token.id, ErrorKind::file,
-          "{}: token \"{}\" has id {} here and id {} before", where.where(), token.content,
-          token.id, known_id.value_or(-1));
+void Tokenizer::Parts::add(const AddedToken& token, const Json& array) {
+  // The same token may stand in the model's vocabulary, under the same id.
+  const auto known_id = model.vocabulary().id(token.content);
+  require(known_id.value_or(token.id) == token.id, ErrorKind::file,
+          "{}: token \"{}\" has id {} here and id {} in the vocabulary", array.where(),
+          token.content, token.id, known_id.value_or(token.id));
+  const std::string* known = model.vocabulary().token(token.id);
   require(known == nullptr || *known == token.content, ErrorKind::file,
-          "{}: id {} is given to \"{}\" and to \"{}\"", where.where(), token.id,
-          known == nullptr ? "" : *known, token.content);
-  added_tokens.add(token.content, token.id, where.where());
+          "{}: id {} is given to \"{}\", in the vocabulary to \"{}\"", array.where(), token.id,
+          token.content, known == nullptr ? "" : *known);
+  added_tokens.add(token.content, token.id, array);
   if (token.special) special_ids.insert(token.id);
   if (!token.normalized) return raw_finder.add(token, token.content);
   NormalizedText content{token.content};

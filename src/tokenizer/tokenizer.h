@@ -20,6 +20,7 @@ namespace moesaic {
 /// either.
 class Tokenizer {
  public:
+  /// The stages of encoding and decoding (tokenizer.cpp).
   struct Parts;
 
   /// Reads `dir`/tokenizer.json. Throws Error{file} naming the file and the part that is missing,

@@ -6,6 +6,10 @@
 
 namespace moesaic {
 
+// The tables are those of utf8proc (Unicode 15 in version 2.8). The `tokenizers` library has
+// others: NFC agrees for every character, but its NFD, NFKC and NFKD leave characters newer than
+// Unicode 12 as they are, its Lowercase knows a few newer ones, and its Punctuation lacks some.
+
 /// Unicode's canonical (NFC, NFD) and compatibility (NFKC, NFKD) forms.
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 

@@ -4,15 +4,19 @@
 
 namespace moesaic {
 
-void Vocabulary::add(std::string_view token, std::int32_t id, std::string_view where) {
+void Vocabulary::add(std::string_view token, std::int32_t id, const Json& part) {
   const auto [entry, is_new] = ids_.try_emplace(std::string(token), id);
-  require(is_new || entry->second == id, ErrorKind::file,
-          "{}: token \"{}\" has id {} here and id {} before", where, token, id, entry->second);
+  if (entry->second != id) {
+    fail(ErrorKind::file, "{}: token \"{}\" has id {} here and id {} before", part.where(), token,
+         id, entry->second);
+  }
   if (!is_new) return;
   const auto index = static_cast<std::size_t>(id);
   if (index >= tokens_.size()) tokens_.resize(index + 1, nullptr);
-  require(tokens_[index] == nullptr, ErrorKind::file, "{}: id {} is given to \"{}\" and to \"{}\"",
-          where, id, *tokens_[index], token);
+  if (tokens_[index] != nullptr) {
+    fail(ErrorKind::file, "{}: id {} is given to \"{}\" and to \"{}\"", part.where(), id,
+         *tokens_[index], token);
+  }
   tokens_[index] = &entry->first;
 }
 

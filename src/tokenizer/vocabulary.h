@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/json.h"
+
 namespace moesaic {
 
 /// Tokens and their ids, one to one. Ids may have gaps.
@@ -17,9 +19,9 @@ class Vocabulary {
   Vocabulary(Vocabulary&&) = default;
   Vocabulary& operator=(Vocabulary&&) = default;
 
-  /// Adds a token. Throws Error{file} starting with `where` if another token has the id or the
-  /// token has another id; adding the same again does nothing.
-  void add(std::string_view token, std::int32_t id, std::string_view where);
+  /// Adds a token. Throws Error{file} naming `part` if another token has the id or the token has
+  /// another id; adding the same again does nothing.
+  void add(std::string_view token, std::int32_t id, const Json& part);
 
   [[nodiscard]] std::optional<std::int32_t> id(std::string_view token) const;
   /// nullptr for an id that no token has.

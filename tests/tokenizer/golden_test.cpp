@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -54,8 +56,9 @@ std::string streamed(const Tokenizer& tokenizer, const std::vector<std::int32_t>
   StreamDecoder decoder(tokenizer, skip);
   std::string text;
   for (const std::int32_t id : ids) {
-    text += decoder.push(id);
-    EXPECT_TRUE(is_valid_utf8(text)) << "a character came out in parts";
+    const std::string part = decoder.push(id);
+    EXPECT_TRUE(is_valid_utf8(part)) << "a character came out in parts";
+    text += part;
   }
   return text += decoder.finish();
 }

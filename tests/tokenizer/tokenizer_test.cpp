@@ -215,8 +215,10 @@ TEST(TokenizerErrors, hostile_parts) {
   const std::vector<std::tuple<std::string File::*, std::string, std::string>> cases = {
       {&File::added, R"([{"id":9}])", "field \"content\" is missing"},
       {&File::added, R"([{"id":-9,"content":"x"}])", "added_tokens[0].id: -9 is not a token id"},
-      {&File::added, R"([{"id":3,"content":"x"}])", R"(id 3 is given to "c" and to "x")"},
-      {&File::added, R"([{"id":9,"content":"ab"}])", R"(token "ab" has id 9 here and id 2)"},
+      {&File::added, R"([{"id":3,"content":"x"}])",
+       R"(id 3 is given to "x", in the vocabulary to "c")"},
+      {&File::added, R"([{"id":9,"content":"ab"}])",
+       R"(token "ab" has id 9 here and id 2 in the vocabulary)"},
       {&File::added, R"([{"id":9,"content":"x","lstrip":1}])", "lstrip: expected"},
       {&File::added, R"([{"id":9,"content":"x"},{"id":9,"content":"y"}])", "id 9 is given to"},
       {&File::added, "{}", "added_tokens: expected an array"},
