@@ -66,9 +66,9 @@ constexpr std::array kOptions = {
     OptionRow{"parallel", '\0', "N", &O::parallel, kGeneration, kGenerate,
               "sequences that a rank works on at a time", "", 1, 1e6},
 
-    OptionRow{"n-prompt", 'P', "N", &O::n_prompt, kBenchmark, kBench,
+    OptionRow{"n-prompt", 'p', "N", &O::n_prompt, kBenchmark, kBench,
               "prompt tokens of a rank (pp); 0: no such test", "", 0, 1e9},
-    OptionRow{"n-gen", 'N', "N", &O::n_gen, kBenchmark, kBench,
+    OptionRow{"n-gen", 'n', "N", &O::n_gen, kBenchmark, kBench,
               "generated tokens of a rank (tg); 0: no such test", "", 0, 1e9},
     OptionRow{"repetitions", 'r', "N", &O::repetitions, kBenchmark, kBench, "runs of each test", "",
               1, 1e6},

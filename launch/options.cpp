@@ -122,11 +122,14 @@ std::optional<Verb> take_verb(std::span<const std::string>& arguments) {
        fmt::join(names, ", "), did_you_mean(arguments[0], names));
 }
 
-po::options_description describe_flags() {
+/// All names, and the letters of this verb: a letter may stand for one option with one verb and for
+/// another with the next.
+po::options_description describe_flags(std::optional<Verb> verb) {
   po::options_description flags;
   for (const OptionRow& row : option_table()) {
     std::string name(row.name);
-    if (row.letter != '\0') name += fmt::format(",{}", row.letter);
+    const bool has_letter = row.letter != '\0' && (verb ? takes(*verb, row) : row.flag_only);
+    if (has_letter) name += fmt::format(",{}", row.letter);
     auto* value = po::value<std::string>();
     if (row.value.empty()) value->implicit_value("true");
     flags.add_options()(name.c_str(), value);
@@ -139,7 +142,7 @@ po::options_description describe_flags() {
 std::vector<po::option> parse_flags(std::span<const std::string> arguments,
                                     std::optional<Verb> verb) {
   namespace style = po::command_line_style;
-  const po::options_description flags = describe_flags();
+  const po::options_description flags = describe_flags(verb);
   po::positional_options_description words;
   words.add(std::string(kWords).c_str(), -1);
   try {

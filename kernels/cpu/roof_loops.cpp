@@ -6,7 +6,8 @@
 #include "kernels/cpu/target_region.h"
 #include "kernels/roof.h"
 
-// 12 independent chains hide the latency of two multiply-add units (4 to 5 cycles each).
+// 12 independent chains hide the latency of two multiply-add units (4 to 5 cycles each). Each
+// starts from a value that the compiler cannot see, or it would compute equal chains once.
 
 namespace moesaic {
 namespace {
@@ -23,6 +24,7 @@ void prefetch_line(const std::byte* line) noexcept {
 
 float multiply_add_scalar(std::int64_t rounds) noexcept {
   __m128 sums[kChains] = {};
+  for (__m128& sum : sums) asm("" : "+x"(sum));
   __m128 a = _mm_set1_ps(kFactor);
   __m128 b = _mm_set1_ps(kFactor);
   for (std::int64_t i = 0; i < rounds; ++i) {
@@ -53,6 +55,7 @@ BEGIN_TARGET("avx2,fma")
 
 float multiply_add_avx2(std::int64_t rounds) noexcept {
   __m256 sums[kChains] = {};
+  for (__m256& sum : sums) asm("" : "+x"(sum));
   const __m256 a = _mm256_set1_ps(kFactor);
   for (std::int64_t i = 0; i < rounds; ++i) {
     MOESAIC_UNROLL
@@ -90,6 +93,7 @@ BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
 
 float multiply_add_avx512(std::int64_t rounds) noexcept {
   __m512 sums[kChains] = {};
+  for (__m512& sum : sums) asm("" : "+v"(sum));
   const __m512 a = _mm512_set1_ps(kFactor);
   for (std::int64_t i = 0; i < rounds; ++i) {
     MOESAIC_UNROLL
@@ -126,6 +130,7 @@ BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 
 float multiply_add_avx512_bf16(std::int64_t rounds) noexcept {
   __m512 sums[kChains] = {};
+  for (__m512& sum : sums) asm("" : "+v"(sum));
   const auto a = (__m512bh)_mm512_set1_epi32(0x3a803a80);  // 1/1024 twice
   for (std::int64_t i = 0; i < rounds; ++i) {
     MOESAIC_UNROLL

@@ -17,7 +17,9 @@ struct Choice {
 };
 
 /// NaN counts as smaller than everything.
-bool larger(float a, float b) { return a > b || (std::isnan(b) && !std::isnan(a)); }
+bool larger(float a, float b) {
+  return a > b || (std::isnan(b) && !std::isnan(a));
+}
 
 /// The largest scores, descending, equal ones in ascending expert id, never the same expert twice.
 void take_largest(std::span<const float> scores, std::span<Choice> chosen) {

@@ -167,16 +167,26 @@ TEST(Options, UnknownKeyInFileIsNamedWithFile) {
             std::string::npos);
 }
 
-TEST(OptionTable, NamesAndLettersAreUnique) {
+TEST(OptionTable, NamesAreUniqueAndLettersInEachVerb) {
   std::set<std::string_view> names;
-  std::set<char> letters;
   for (const OptionRow& row : option_table()) {
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
-    const bool new_letter = row.letter == '\0' || letters.insert(row.letter).second;
-    EXPECT_TRUE(new_letter) << row.letter;
     EXPECT_FALSE(row.help.empty()) << row.name;
     EXPECT_NE(row.verbs, 0U) << row.name;
   }
+  for (const VerbRow& verb : verb_table()) {
+    std::set<char> letters;
+    for (const OptionRow& row : option_table()) {
+      if (row.letter == '\0' || !takes(verb.verb, row)) continue;
+      EXPECT_TRUE(letters.insert(row.letter).second) << verb.name << " -" << row.letter;
+    }
+  }
+}
+
+TEST(Options, LettersBelongToTheirVerb) {
+  EXPECT_EQ(parse({"generate", "-n", "7"}).options.predict, 7);
+  EXPECT_EQ(parse({"bench", "model", "-n", "7", "-p", "9"}).options.n_gen, 7);
+  EXPECT_EQ(parse({"bench", "model", "-n", "7", "-p", "9"}).options.n_prompt, 9);
 }
 
 TEST(OptionTable, HelpOfAVerbListsItsOptionsAndNoOthers) {

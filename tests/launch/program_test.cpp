@@ -179,7 +179,7 @@ TEST(Program, ScoreTellsLossAndPerplexity) {
 
 TEST(Program, BenchModelReportsBothTests) {
   const ProgramResult result =
-      run_ranks(2, {"bench", "model", "-m", kDemo, "-P", "16", "-N", "4", "-r", "2", "-o", "json"});
+      run_ranks(2, {"bench", "model", "-m", kDemo, "-p", "16", "-n", "4", "-r", "2", "-o", "json"});
   ASSERT_EQ(result.exit_code, 0) << result.text();
   const Json json = Json::parse(result.out, "bench");
   ASSERT_EQ(json.size(), 2);

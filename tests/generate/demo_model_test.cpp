@@ -1,0 +1,129 @@
+// The demo model against transformers (tests/data/demo-golden.json) and against its own bits.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "comm/thread_communicator.h"
+#include "src/base/json.h"
+#include "src/generate/generator.h"
+#include "src/generate/scorer.h"
+#include "src/tokenizer/tokenizer.h"
+#include "tests/support/test_engine.h"
+
+namespace moesaic {
+namespace {
+
+const std::string kData = MOESAIC_TEST_DATA;
+const std::string kModel = kData + "/demo-model";
+
+std::string read_file(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  EXPECT_TRUE(stream.good()) << path;
+  return text.str();
+}
+
+/// The first `count` tokens of the held-out text.
+std::vector<std::int32_t> held_out_tokens(std::size_t count) {
+  auto tokens = Tokenizer::from_directory(kModel).encode(read_file(kData + "/demo-heldout.txt"));
+  tokens.resize(count);
+  return tokens;
+}
+
+double held_out_loss(const EngineSetup& setup, std::span<const std::int32_t> tokens) {
+  double loss = 0;
+  run_thread_ranks(1, [&](Communicator& world) {
+    TestEngine engine(setup, world);
+    loss = score(engine.transformer(), world, tokens, 512, {}).mean_loss;
+  });
+  return loss;
+}
+
+TEST(DemoModel, held_out_loss_is_that_of_transformers) {
+  const Json golden = Json::read_file(kData + "/demo-golden.json").at("held_out");
+  const auto tokens = held_out_tokens(static_cast<std::size_t>(golden.at("tokens").as_int()));
+  const Json first_ids = golden.at("first_ids");
+  for (std::int64_t i = 0; i < first_ids.size(); ++i) {
+    ASSERT_EQ(tokens[static_cast<std::size_t>(i)], first_ids.at(i).as_int());
+  }
+  const double expected = golden.at("mean_cross_entropy").as_double();
+  EngineSetup setup{.directory = kModel, .isa = supported_isas().back(), .threads = 2};
+  EXPECT_NEAR(held_out_loss(setup, tokens), expected, 2e-3);
+  setup.precision = Precision::f32;
+  EXPECT_NEAR(held_out_loss(setup, tokens), expected, 1e-5);
+}
+
+TEST(DemoModel, greedy_continuations_are_those_of_transformers) {
+  const Json prompts = Json::read_file(kData + "/demo-golden.json").at("prompts");
+  const Tokenizer tokenizer = Tokenizer::from_directory(kModel);
+  std::vector<std::vector<std::int32_t>> inputs;
+  for (std::int64_t i = 0; i < prompts.size(); ++i) {
+    inputs.push_back(tokenizer.encode(prompts.at(i).at("prompt").as_string()));
+    EXPECT_EQ(std::ssize(inputs.back()), prompts.at(i).at("ids").size());
+  }
+  GenerateOptions options;
+  options.max_new_tokens = 32;
+  options.sampling.temperature = 0;
+  for (const Precision precision : {Precision::bf16, Precision::f32}) {
+    for (const Isa isa : supported_isas()) {
+      const EngineSetup setup{
+          .directory = kModel, .precision = precision, .isa = isa, .threads = 2};
+      run_thread_ranks(2, [&](Communicator& world) {
+        TestEngine engine(setup, world);
+        options.stop_tokens = engine.config().eos_token_ids;
+        const GenerateResult result = generate(engine.transformer(), world, inputs, options, {});
+        for (std::int64_t i = 0; i < prompts.size(); ++i) {
+          const Json expected = prompts.at(i).at("greedy_ids");
+          std::vector<std::int32_t> ids;
+          for (std::int64_t k = 0; k < expected.size(); ++k) {
+            ids.push_back(static_cast<std::int32_t>(expected.at(k).as_int()));
+          }
+          EXPECT_EQ(result.completions[static_cast<std::size_t>(i)].tokens, ids)
+              << "prompt " << i << ", " << isa_name(isa);
+        }
+      });
+    }
+  }
+}
+
+/// FNV-1a, 64 bits.
+std::uint64_t checksum(std::span<const std::byte> bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const std::byte byte : bytes) {
+    hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3ULL;
+  }
+  return hash;
+}
+
+TEST(DemoModel, portable_logits_have_the_committed_checksum) {
+  constexpr std::size_t kTokens = 300;
+  const std::uint64_t expected =
+      std::stoull(read_file(kData + "/demo-portable-checksum.txt"), nullptr, 16);
+  const auto tokens = held_out_tokens(kTokens);
+  const auto check = [&](int ranks, const EngineSetup& setup, std::int64_t chunk) {
+    run_thread_ranks(ranks, [&](Communicator& world) {
+      TestEngine engine(setup, world);
+      std::vector<float> logits;
+      (void)score(engine.transformer(), world, tokens, chunk,
+                  [&](std::int64_t, MatrixView<const float> part) {
+                    logits.insert(logits.end(), part.data(),
+                                  part.data() + part.rows() * part.cols());
+                  });
+      if (world.rank() != 0) return;
+      EXPECT_EQ(checksum(std::as_bytes(std::span(logits))), expected)
+          << isa_name(setup.isa) << ", " << ranks << " ranks";
+    });
+  };
+  for (const Isa isa : tile_order_isas()) check(1, {.directory = kModel, .isa = isa}, 512);
+  for (const int ranks : {2, 3, 4, 8, 16}) {
+    check(ranks, {.directory = kModel, .isa = tile_order_isas().back(), .threads = 2}, 64);
+  }
+  check(8, {.directory = kModel, .isa = tile_order_isas().back(), .expert_replicas = 4}, 31);
+}
+
+}  // namespace
+}  // namespace moesaic
