@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/buffer.h"
 #include "src/base/error.h"
 #include "src/base/memory.h"
 
@@ -120,6 +121,16 @@ void SharedSegment::swap(SharedSegment& other) noexcept {
 
 namespace {
 
+/// For a rank that is alone on its node: ordinary memory, which may have huge pages.
+class OwnMemory final : public SharedMemory {
+ public:
+  explicit OwnMemory(std::int64_t bytes) : memory_(static_cast<std::size_t>(bytes)) {}
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept override { return memory_.span(); }
+
+ private:
+  ByteBuffer memory_;
+};
+
 class SegmentMemory final : public SharedMemory {
  public:
   explicit SegmentMemory(SharedSegment segment) : segment_(std::move(segment)) {}
@@ -164,6 +175,7 @@ SharedSegment share_segment(Communicator& node, std::int64_t bytes, SharedSegmen
 }
 
 std::shared_ptr<SharedMemory> allocate_shared_segment(Communicator& node, std::int64_t bytes) {
+  if (node.size() == 1) return std::make_shared<OwnMemory>(bytes);
   SharedSegment segment;
   try {
     segment = share_segment(node, bytes, SharedSegment::Home::anonymous);

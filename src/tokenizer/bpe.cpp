@@ -9,6 +9,11 @@
 #include "src/tokenizer/utf8.h"
 
 namespace moesaic {
+namespace {
+
+constexpr std::int32_t kNoToken = -1;
+
+}  // namespace
 
 /// A token of a piece in the making; merged ones form a list.
 struct Bpe::Symbol {
@@ -141,10 +146,10 @@ void Bpe::append_ids(std::string_view piece, std::vector<std::int32_t>& ids) con
 std::vector<Bpe::Symbol> Bpe::characters_of(std::string_view piece) const {
   std::vector<Symbol> symbols;
   symbols.reserve(piece.size());
-  std::optional<std::int32_t> unknown;  // not yet appended, since others may fuse with it
+  std::int32_t unknown = kNoToken;  // not yet appended, since others may fuse with it
   const auto append_unknown = [&] {
-    if (unknown) symbols.push_back({*unknown});
-    unknown.reset();
+    if (unknown != kNoToken) symbols.push_back({unknown});
+    unknown = kNoToken;
   };
   std::string affixed;
   for (std::size_t at = 0; at < piece.size();) {
