@@ -18,23 +18,16 @@ tools/packages.sh --tests
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 
-build() {  # preset
-  cmake --preset "$1" >build-"$1".log || { cat build-"$1".log; exit 1; }
-  cmake --build --preset "$1"
-}
-jobs=$(nproc)
-mkdir -p build
-
-# Ranks as threads under ThreadSanitizer, and parsers of foreign bytes under AddressSanitizer, come first:
-# the whole suite is last, so that its summary ends the run.
-run() {  # preset, ctest arguments
+run() {  # preset, ctest's own arguments
   local preset=$1
   shift
   echo "== $preset"
   cmake --preset "$preset" >/dev/null
-  cmake --build --preset "$preset" -- -k 0 --quiet
-  ctest --preset "$preset" -j "$jobs" "$@"
+  cmake --build --preset "$preset" -- --quiet
+  ctest --preset "$preset" -j "$(nproc)" "$@"
 }
+# Sanitizers first: ranks that are threads under ThreadSanitizer, readers of foreign bytes under
+# AddressSanitizer. The whole suite is last, so that its summary ends the run.
 run tsan -L threads
 if ((all)); then run asan; else run asan -L foreign; fi
 run dev
