@@ -68,13 +68,13 @@ TEST(DemoModel, greedy_continuations_are_those_of_transformers) {
   GenerateOptions options;
   options.max_new_tokens = 32;
   options.sampling.temperature = 0;
+  options.stop_tokens = read_model_config(kModel).eos_token_ids;
   for (const Precision precision : {Precision::bf16, Precision::f32}) {
     for (const Isa isa : supported_isas()) {
       const EngineSetup setup{
           .directory = kModel, .precision = precision, .isa = isa, .threads = 2};
       run_thread_ranks(2, [&](Communicator& world) {
         TestEngine engine(setup, world);
-        options.stop_tokens = engine.config().eos_token_ids;
         const GenerateResult result = generate(engine.transformer(), world, inputs, options, {});
         for (std::int64_t i = 0; i < prompts.size(); ++i) {
           const Json expected = prompts.at(i).at("greedy_ids");
