@@ -50,7 +50,8 @@ function(moesaic_library name)
 endfunction()
 
 # moesaic_test(NAME SOURCES a_test.cpp ... DEPENDS targets ... [LABELS labels ...])
-# makes one GoogleTest executable; every TEST in it is a ctest case of its own.
+# makes one GoogleTest executable and a ctest case that runs it. The target tests_LABEL builds all tests
+# of a label.
 function(moesaic_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -65,4 +66,10 @@ function(moesaic_test name)
   target_compile_definitions(${name} PRIVATE MOESAIC_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  foreach(label IN LISTS ARG_LABELS)
+    if(NOT TARGET tests_${label})
+      add_custom_target(tests_${label})
+    endif()
+    add_dependencies(tests_${label} ${name})
+  endforeach()
 endfunction()

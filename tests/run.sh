@@ -18,16 +18,14 @@ tools/packages.sh --tests
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 
-run() {  # preset, ctest's own arguments
-  local preset=$1
-  shift
-  echo "== $preset"
-  cmake --preset "$preset" >/dev/null
-  cmake --build --preset "$preset" -- --quiet
-  ctest --preset "$preset" -j "$(nproc)" "$@"
+run() {  # preset, label of the tests or nothing for all
+  echo "== $1 ${2:-}"
+  cmake --preset "$1" >/dev/null
+  cmake --build --preset "$1" --target "${2:+tests_}${2:-all}" -- --quiet
+  ctest --preset "$1" -j "$(nproc)" ${2:+-L "$2"}
 }
 # Sanitizers first: ranks that are threads under ThreadSanitizer, readers of foreign bytes under
 # AddressSanitizer. The whole suite is last, so that its summary ends the run.
-run tsan -L threads
-if ((all)); then run asan; else run asan -L foreign; fi
+run tsan threads
+if ((all)); then run asan; else run asan foreign; fi
 run dev

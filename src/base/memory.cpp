@@ -85,7 +85,7 @@ MemoryLimit memory_limit(const std::string& root) {
     const auto first = line.find(':');
     const auto second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     const std::string path = line.substr(second + 1);
     if (controllers == ",,") apply_cgroup(base / "sys/fs/cgroup", path, kVersion2, limit);
     if (controllers.find(",memory,") != std::string::npos) {
