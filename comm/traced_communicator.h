@@ -32,8 +32,8 @@ inline constexpr std::size_t kNumCommCalls = 10;
 struct CommTrace {
   struct Entry {
     std::int64_t calls = 0;
-    std::int64_t bytes =
-        0;               ///< what this rank gave; rows: those sent, with wait_rows those received
+    /// What this rank gave; rows: those sent, with wait_rows those received.
+    std::int64_t bytes = 0;
     double seconds = 0;  ///< inside the call, waiting for others included
   };
   std::array<Entry, kNumCommCalls> entries{};

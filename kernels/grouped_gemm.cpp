@@ -1,7 +1,8 @@
 #include "kernels/grouped_gemm.h"
 
 #include <algorithm>
-#include <cassert>
+
+#include "src/base/error.h"
 
 namespace moesaic {
 namespace {
@@ -14,6 +15,24 @@ constexpr std::int64_t kMaxTaskPanels = 8;
 constexpr std::int64_t kMinTaskBytes = std::int64_t{64} << 10;
 /// Rows that one thread packs at a time.
 constexpr std::int64_t kPackRows = 16;
+
+/// A matrix of another form would be read beyond its end.
+void check_groups(const RowSource& input, std::span<const GemmGroup> groups) {
+  const Format format = groups.front().weights.format;
+  for (const GemmGroup& group : groups) {
+    const PackedMatrix& weights = group.weights;
+    require(weights.format == format && weights.depth == input.depth && group.first_row >= 0 &&
+                group.first_row + group.num_rows <= input.num_rows,
+            ErrorKind::internal, "a product of {} rows of depth {} with a {} matrix of depth {}",
+            input.num_rows, input.depth, format_name(weights.format), weights.depth);
+    const PackedMatrix& up = group.up;
+    require(up.panels == nullptr || (up.format == format && up.depth == weights.depth &&
+                                     up.rows == weights.rows && group.bias == nullptr),
+            ErrorKind::internal, "a gate of {} x {} {} with an up matrix of {} x {} {}",
+            weights.rows, weights.depth, format_name(format), up.rows, up.depth,
+            format_name(up.format));
+  }
+}
 
 std::byte* output_row(const GemmOutput& output, std::int64_t row) {
   return output.data + row * output.stride_bytes;
@@ -76,6 +95,7 @@ void GroupedGemm::plan(std::span<const GemmGroup> groups, std::int64_t panel_byt
 void GroupedGemm::run(const RowSource& input, std::span<const GemmGroup> groups,
                       const GemmOutput& output) {
   if (groups.empty() || input.num_rows == 0) return;
+  check_groups(input, groups);
   const Format format = groups.front().weights.format;
   const GemmKernel& kernel = compute_.gemm(format);
   pack(input, kernel);
@@ -94,7 +114,6 @@ void GroupedGemm::run(const RowSource& input, std::span<const GemmGroup> groups,
 
 void GroupedGemm::run_task(const Call& call, const Task& task, Buffer<float>& scratch) const {
   const GemmGroup& group = *task.group;
-  assert(group.weights.depth == call.depth && group.weights.format == call.kernel.format);
   const bool gated = group.up.panels != nullptr;
   const bool to_float = call.output.element == RowSource::Element::f32;
   const std::int64_t padded = task.num_panels * kPanelColumns;
@@ -117,7 +136,7 @@ void GroupedGemm::run_task(const Call& call, const Task& task, Buffer<float>& sc
     args.out_stride = padded;
   }
   call.kernel.tile(args);
-  float* const up = scratch.data() + task.num_rows * padded;
+  float* const up = gated ? scratch.data() + task.num_rows * padded : nullptr;
   if (gated) {
     args.panels = group.up.panel(task.first_panel);
     args.out = up;

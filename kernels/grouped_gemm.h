@@ -46,8 +46,8 @@ class GroupedGemm {
   explicit GroupedGemm(const Compute& compute);
   ~GroupedGemm();
 
-  /// All groups have the same depth and format. Rows that no group names are not written; groups
-  /// may share rows if their outputs do not matter (they write the same places).
+  /// All groups have the same depth and format, and no two share a row. Rows that no group names
+  /// are not written. Throws Error{internal} for groups that do not fit the input or each other.
   void run(const RowSource& input, std::span<const GemmGroup> groups, const GemmOutput& output);
 
  private:

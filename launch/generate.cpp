@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "launch/agreement.h"
 #include "launch/run_statistics.h"
@@ -10,6 +11,7 @@
 #include "launch/token_prompts.h"
 #include "launch/verbs.h"
 #include "src/base/json.h"
+#include "src/base/progress.h"
 #include "src/generate/generator.h"
 
 namespace moesaic {
@@ -90,23 +92,28 @@ Workload plan_work(const Runtime& runtime, const TokenPrompts& input) {
           .logits_rows = sequences};
 }
 
-/// Writes rank 0's output while tokens come, or at the end.
+/// Writes rank 0's output: one text while its tokens come, several at the end.
 class Output {
  public:
   Output(const Runtime& runtime, const TokenPrompts& input)
       : input_(input),
         texts_(input),
         json_(runtime.options().json),
-        streams_(!json_ && input.tokens.size() == 1) {
+        streams_(!json_ && input.tokens.size() == 1),
+        most_tokens_(runtime.options().predict * std::ssize(input.tokens)) {
+    const bool silent = streams_ || !runtime.log().enabled(LogLevel::info);
+    progress_.emplace("tokens", silent, [](std::int64_t count) { return std::to_string(count); });
     if (streams_) print_now(input.prompts[0].text);
   }
 
   void take(std::int64_t request, std::int32_t token) {
     const std::string text = texts_.push(static_cast<std::size_t>(request), token);
     if (streams_) print_now(text);
+    progress_->update(++tokens_, most_tokens_);
   }
 
   void finish(const std::vector<Completion>& completions) {
+    progress_.reset();
     for (std::size_t i = 0; i < completions.size(); ++i) {
       const std::string rest = texts_.finish(i);
       if (streams_) {
@@ -125,6 +132,9 @@ class Output {
   Texts texts_;
   bool json_;
   bool streams_;
+  std::optional<Progress> progress_;
+  std::int64_t tokens_ = 0;
+  std::int64_t most_tokens_;
 };
 
 }  // namespace
@@ -136,7 +146,7 @@ void run_generate(Runtime& runtime) {
   agree(runtime.world(), [&] {
     for (std::size_t i = 0; runtime.is_first() && i < input.tokens.size(); ++i) {
       require_context(options, model.config, static_cast<std::int64_t>(input.tokens[i].size()),
-                      options.predict, fmt::format("the prompt of {}", input.prompts[i].where));
+                      options.predict, input.prompts[i].where);
     }
   });
   announce(runtime);

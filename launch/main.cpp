@@ -16,8 +16,12 @@ using namespace moesaic;
 
 /// --help and --version need no ranks. The answer, or nothing if the command is another one.
 std::string answer_without_ranks(int argc, char** argv) {
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.empty() || arguments[0] == "help") return overall_help();
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty()) return overall_help();
+  if (arguments[0] == "help") {  // "help VERB" is "VERB --help"
+    arguments.erase(arguments.begin());
+    arguments.emplace_back("--help");
+  }
   const auto asks = [](const std::string& argument) {
     return argument == "--help" || argument == "-h" || argument == "--version";
   };
@@ -55,6 +59,7 @@ int main(int argc, char** argv) {
   try {
     if (const std::string answer = answer_without_ranks(argc, argv); !answer.empty()) {
       fmt::print("{}", answer);
+      flush_output();
       return argc == 1 ? 2 : 0;
     }
   } catch (const Error& error) {

@@ -73,9 +73,10 @@ std::string overall_help() {
     text += fmt::format("  {:<13}{:<32}{}\n", row.name, row.arguments, row.help);
   }
   return text +
-         "\nmoesaic VERB --help lists the options of a verb. Every option can also be set by an "
-         "environment\nvariable (--top-k: MOESAIC_TOP_K) or in a file that --config names; a flag "
-         "beats the environment,\nwhich beats the file. moesaic --version prints versions.\n\n"
+         "\nmoesaic VERB --help lists the options of a verb. Besides --top-k 5, top-k=5 can be "
+         "written, or\nMOESAIC_TOP_K=5 in the environment, or top-k = 5 in a file that --config "
+         "names; the command line\nbeats the environment, which beats the file. moesaic --version "
+         "prints versions.\n\n"
          "Exit codes: 0 done, 1 unexpected, 2 usage, 3 bad input file, 4 not enough memory or "
          "other resource,\n5 another rank failed or timed out.\n";
 }

@@ -46,8 +46,8 @@ constexpr std::array kOptions = {
 
     OptionRow{"prompt", 'p', "TEXT", &O::prompt, kText, kGenerate | kTokenize, "one prompt"},
     OptionRow{"file", 'f', "FILE", &O::file, kText, kGenerate | kScore | kTokenize,
-              "prompts, one a line, or JSONL {\"prompt\": \"...\"}; for score: one text; - is "
-              "the standard input"},
+              "prompts, one a line, or JSONL {\"prompt\": \"...\"}; score takes it as one text; - "
+              "is the standard input"},
     OptionRow{"no-special", '\0', "", &O::no_special, kText, kTokenize,
               "leave out the special tokens that the tokenizer adds"},
 

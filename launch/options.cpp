@@ -189,8 +189,11 @@ void apply_flags(Command& command, const std::vector<po::option>& flags) {
     require(!command.verb || takes(*command.verb, row), ErrorKind::usage,
             "--{} is no option of moesaic {}", row.name,
             command.verb ? verb_row(*command.verb).name : "");
-    const std::string text = flag.value.empty() ? "true" : flag.value.front();
+    // Boost gives a switch the word that follows, too; only what stands after '=' is its value.
+    const bool took_word = row.value.empty() && flag.original_tokens.size() > 1;
+    const std::string text = flag.value.empty() || took_word ? "true" : flag.value.front();
     set_option(command, row, {text, fmt::format("--{}", row.name)}, OptionSource::command_line);
+    if (took_word) apply_word(command, flag.original_tokens[1]);
   }
 }
 

@@ -24,11 +24,11 @@ Prompt parse_json_line(std::string_view line, const std::string& where) {
   return prompt;
 }
 
-void require_utf8(std::string_view text, std::string_view where) {
-  require(is_valid_utf8(text), ErrorKind::usage, "{} is not UTF-8", where);
-}
-
 }  // namespace
+
+std::string input_name(const std::string& path) {
+  return path == "-" ? "the standard input" : path;
+}
 
 std::string read_utf8_file(const std::string& path) {
   std::ostringstream text;
@@ -42,7 +42,8 @@ std::string read_utf8_file(const std::string& path) {
     if (stream.peek() != std::ifstream::traits_type::eof()) text << stream.rdbuf();
     require(!stream.bad(), ErrorKind::file, "cannot read the file {}", path);
   }
-  require_utf8(text.str(), fmt::format("the text of {}", path));
+  require(is_valid_utf8(text.str()), ErrorKind::file, "the text of {} is not UTF-8",
+          input_name(path));
   return text.str();
 }
 
@@ -71,11 +72,12 @@ std::vector<Prompt> read_prompts(const Options& options) {
   require(!options.prompt.has_value() || !options.file.has_value(), ErrorKind::usage,
           "--prompt and --file exclude each other");
   if (options.prompt) {
-    require_utf8(*options.prompt, "the text of --prompt");
+    require(is_valid_utf8(*options.prompt), ErrorKind::usage, "the text of --prompt is not UTF-8");
     return {{.text = *options.prompt, .id = "", .where = "--prompt"}};
   }
-  std::vector<Prompt> prompts = parse_prompts(read_utf8_file(*options.file), *options.file);
-  require(!prompts.empty(), ErrorKind::usage, "{} holds no prompt: it is empty", *options.file);
+  const std::string name = input_name(*options.file);
+  std::vector<Prompt> prompts = parse_prompts(read_utf8_file(*options.file), name);
+  require(!prompts.empty(), ErrorKind::usage, "{} holds no prompt: it is empty", name);
   return prompts;
 }
 

@@ -15,16 +15,19 @@ struct Prompt {
   std::string where;  // "--prompt", "FILE line 3"
 };
 
-/// The prompts of --prompt or --file. Throws Error{usage} if there is none or both, or if one is
-/// not UTF-8; Error{file} if the file cannot be read or a line is not what it should be.
+/// The prompts of --prompt or --file. Throws Error{usage} if there is none or both, or if --prompt
+/// is not UTF-8; Error{file} if the file cannot be read or is not what it should be.
 [[nodiscard]] std::vector<Prompt> read_prompts(const Options& options);
 
 /// The prompts in the text of a file: JSONL objects with a "prompt" and perhaps an "id" if the
 /// first line starts with '{', else one a line, as it stands. `file` stands in messages.
 [[nodiscard]] std::vector<Prompt> parse_prompts(std::string_view text, const std::string& file);
 
-/// The bytes of a file, or of the standard input for "-". Throws Error{file} if it cannot be read,
-/// Error{usage} if it is not UTF-8.
+/// `path` in messages: "-" is the standard input.
+[[nodiscard]] std::string input_name(const std::string& path);
+
+/// The bytes of a file, or of the standard input for "-". Throws Error{file} if it cannot be read
+/// or is not UTF-8.
 [[nodiscard]] std::string read_utf8_file(const std::string& path);
 
 }  // namespace moesaic

@@ -55,20 +55,30 @@ std::int64_t bytes_sent(const std::vector<RankStatistics>& ranks) {
   return bytes;
 }
 
-std::string throughput_line(std::string_view label, const Throughput& work) {
-  return fmt::format("{:<10} {:>9} tokens  {:>9.3f} s  {:>10.1f} tokens/s\n", label, work.tokens,
-                     work.seconds, work.tokens_per_second());
+/// With the unit that leaves three or four digits.
+std::string format_seconds(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s ", seconds);
 }
 
+std::string throughput_line(std::string_view label, const Throughput& work) {
+  return fmt::format("{:<11}{:>9} {:<6}  {:>9}  {:>10.1f} tokens/s\n", label, work.tokens,
+                     work.tokens == 1 ? "token" : "tokens", format_seconds(work.seconds),
+                     work.tokens_per_second());
+}
+
+/// The phases that took time, on any rank.
 std::string phase_lines(const std::vector<RankStatistics>& ranks) {
   double total = 0;
   for (std::size_t i = 0; i < kNumPhases; ++i) total += phase_spread(ranks, i).mean;
-  std::string text = fmt::format("{:<10} {:>11}  {:>11}  {:>6}\n", "phase", "mean", "max", "share");
+  std::string text = fmt::format("{:<11}{:>16}  {:>9}  {:>7}\n", "phase", "mean", "max", "share");
   for (std::size_t i = 0; i < kNumPhases; ++i) {
     const Spread time = phase_spread(ranks, i);
-    const double share = total > 0 ? 100 * time.mean / total : 0;
-    text += fmt::format("{:<10} {:>9.3f} s  {:>9.3f} s  {:>4.1f} %\n", kPhaseNames[i], time.mean,
-                        time.most, share);
+    if (time.most <= 0) continue;
+    text +=
+        fmt::format("{:<11}{:>16}  {:>9}  {:>5.1f} %\n", kPhaseNames[i], format_seconds(time.mean),
+                    format_seconds(time.most), 100 * time.mean / total);
   }
   return text;
 }
@@ -103,18 +113,21 @@ std::vector<RankStatistics> gather_statistics(Communicator& world, const Transfo
 std::string statistics_text(const RunStatistics& run) {
   const Spread rows = row_spread(run.ranks);
   const Spread peak = peak_spread(run.ranks);
-  std::string text = fmt::format("{:<10} {:>16}  {:>9.3f} s  {:>10.2f} GB/s\n", "load",
-                                 format_bytes(run.load.read_bytes), run.load.seconds,
-                                 run.load.gigabytes_per_second());
+  std::string text = fmt::format("{:<11}{:>16}  {:>9}  {:>10.2f} GB/s\n", "load",
+                                 format_bytes(run.load.read_bytes),
+                                 format_seconds(run.load.seconds), run.load.gigabytes_per_second());
   text += throughput_line("prompt", run.prompt);
   if (run.generation.tokens > 0) text += throughput_line("generation", run.generation);
-  text += phase_lines(run.ranks);
+  text += fmt::format("\n{}\n", phase_lines(run.ranks));
+  const std::string most = format_bytes(static_cast<std::int64_t>(peak.most));
+  if (run.ranks.size() == 1) {
+    return text + fmt::format("memory     {} at the peak", most);
+  }
   text +=
       fmt::format("experts    {:.0f} rows a rank, at most {:.0f} ({:.2f} x the mean); {} sent\n",
                   rows.mean, rows.most, imbalance(rows), format_bytes(bytes_sent(run.ranks)));
   text += fmt::format("memory     {} to {} a rank at the peak",
-                      format_bytes(static_cast<std::int64_t>(peak.least)),
-                      format_bytes(static_cast<std::int64_t>(peak.most)));
+                      format_bytes(static_cast<std::int64_t>(peak.least)), most);
   return text;
 }
 

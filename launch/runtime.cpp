@@ -15,6 +15,7 @@
 #include "comm/checked_communicator.h"
 #include "comm/shared_memory_communicator.h"
 #include "launch/agreement.h"
+#include "launch/option_table.h"
 #include "src/base/error.h"
 
 namespace moesaic {
@@ -38,6 +39,19 @@ void refuse_singletons(int mpi_size) {
             "started as {} separate programs instead of one job of {} ranks ({} says so): use the "
             "mpirun of the same MPI, or under Slurm srun --mpi=pmix (srun --mpi=list)",
             expected, expected, name);
+  }
+}
+
+/// Launchers do not always carry environment variables and files to all nodes. Where a rank may
+/// differ, it is in what it reads, writes or has.
+void require_same_options(Communicator& world, const Command& command) {
+  constexpr std::array<std::string_view, 8> kOwn = {
+      "model", "prompt", "file", "threads", "memory-limit", "config", "logits-out", "log-level"};
+  require_same(world, "verbs", static_cast<std::uint64_t>(*command.verb));
+  for (const OptionRow& row : option_table()) {
+    if (std::find(kOwn.begin(), kOwn.end(), row.name) != kOwn.end()) continue;
+    require_same(world, fmt::format("values of --{} or {}", row.name, environment_name(row)),
+                 fingerprint(value_text(row, command.options)));
   }
 }
 
@@ -92,8 +106,10 @@ int run_ranked(const MpiSession& mpi, std::span<const std::string> arguments,
       command = parse_command(arguments, moesaic_environment());
       require(command.verb.has_value(), ErrorKind::usage, "no verb; see moesaic --help");
     });
+    require_same_options(*starters, command);
     Runtime runtime(mpi, command);
     verb(runtime);
+    flush_output();
     runtime.world().barrier();
     return 0;
   } catch (const AgreedError& error) {
@@ -148,12 +164,18 @@ int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb) {
   return run_ranked(*mpi, std::vector<std::string>(argv + 1, argv + argc), verb);
 }
 
+void flush_output() {
+  const bool flushed = std::fflush(stdout) == 0;
+  require(flushed && std::ferror(stdout) == 0, ErrorKind::resource,
+          "the standard output could not be written; is the disk full?");
+}
+
 std::string mpi_library_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
   const std::string_view all(text.data(), static_cast<std::size_t>(length));
-  return std::string(all.substr(0, all.find_first_of("\n\0")));
+  return std::string(all.substr(0, all.find_first_of(",\n")));
 }
 
 std::string version_text() {

@@ -59,6 +59,10 @@ int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb);
 
 /// Version, compiler, MPI library and instruction sets, some lines.
 [[nodiscard]] std::string version_text();
+
+/// Throws Error{resource} if something of the standard output could not be written, such as to a
+/// full disk: buffers hide that until they are flushed.
+void flush_output();
 /// First line of what the MPI library says about itself.
 [[nodiscard]] std::string mpi_library_version();
 

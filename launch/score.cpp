@@ -11,6 +11,7 @@
 #include "launch/verbs.h"
 #include "src/base/error.h"
 #include "src/base/json.h"
+#include "src/base/progress.h"
 #include "src/checkpoint/safetensors_writer.h"
 #include "src/generate/scorer.h"
 
@@ -45,7 +46,7 @@ class LogitsFile {
 
 std::vector<Prompt> read_text(const Options& options) {
   require(options.file.has_value(), ErrorKind::usage, "no text: --file FILE says which");
-  return {{.text = read_utf8_file(*options.file), .id = "", .where = *options.file}};
+  return {{.text = read_utf8_file(*options.file), .id = "", .where = input_name(*options.file)}};
 }
 
 void print_result(const Runtime& runtime, const ScoreResult& result,
@@ -77,8 +78,8 @@ void run_score(Runtime& runtime) {
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
     require(length >= 2, ErrorKind::usage, "{} has {} token, and so nothing to predict",
-            *options.file, length);
-    require_context(options, model.config, length, 0, *options.file);
+            input.prompts.front().where, length);
+    require_context(options, model.config, length, 0, input.prompts.front().where);
     if (options.logits_out) file.emplace(*options.logits_out, tokens, model.config.vocab_size);
   });
   announce(runtime);
@@ -90,10 +91,15 @@ void run_score(Runtime& runtime) {
                  .logits_rows = runtime.is_first() ? chunk : 0});
 
   engine.transformer().reset_statistics();
-  const ScoreResult result = score(engine.transformer(), runtime.world(), tokens, chunk,
-                                   [&](std::int64_t first, MatrixView<const float> logits) {
-                                     if (file) file->write(first, logits);
-                                   });
+  const ScoreResult result = [&] {
+    Progress progress("tokens", !runtime.is_first() || !runtime.log().enabled(LogLevel::info),
+                      [](std::int64_t count) { return std::to_string(count); });
+    return score(engine.transformer(), runtime.world(), tokens, chunk,
+                 [&](std::int64_t first, MatrixView<const float> logits) {
+                   if (file) file->write(first, logits);
+                   progress.update(first + logits.rows(), length);
+                 });
+  }();
   if (file) file->finish();
   const RunStatistics statistics{.load = engine.load(),
                                  .prompt = {length, result.seconds},

@@ -1,5 +1,7 @@
 #include "launch/session.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -8,6 +10,7 @@
 #include "launch/gather.h"
 #include "src/base/error.h"
 #include "src/base/progress.h"
+#include "src/checkpoint/inventory.h"
 
 namespace moesaic {
 namespace {
@@ -34,11 +37,23 @@ void require_experts_for_all(const Runtime& runtime, const ModelConfig& config) 
           ranks, config.num_experts, config.num_experts * runtime.grid().expert_replicas());
 }
 
+/// Tensors that the model does not ask for may mean that config.json is another model's.
+std::string unknown_tensors_text(const OpenModel& model) {
+  const Checkpoint& checkpoint = *model.checkpoint;
+  const ModelNames names = find_tensor_names(
+      model.config, [&](std::string_view name) { return checkpoint.contains(name); });
+  const std::vector<std::string> unknown = take_inventory(checkpoint, names).unknown;
+  if (unknown.empty()) return "";
+  return fmt::format("{}: {} {} not used, such as {}", checkpoint.directory(), unknown.size(),
+                     unknown.size() == 1 ? "tensor is" : "tensors are", unknown.front());
+}
+
 }  // namespace
 
 OpenModel open_model(const Runtime& runtime) {
   OpenModel model;
   std::uint64_t print = 0;
+  std::string unknown;
   agree(runtime.world(), [&] {
     const std::string& directory = runtime.options().model;
     require(!directory.empty(), ErrorKind::usage, "no model: --model DIR says which");
@@ -46,8 +61,10 @@ OpenModel open_model(const Runtime& runtime) {
     model.config = read_model_config(directory);
     require_experts_for_all(runtime, model.config);
     print = model_fingerprint(*model.checkpoint);
+    if (runtime.is_first()) unknown = unknown_tensors_text(model);
   });
   require_same(runtime.world(), "a model (config.json or tensors)", print);
+  if (!unknown.empty()) runtime.log().once(LogLevel::warning, "{}", unknown);
   return model;
 }
 

@@ -50,7 +50,9 @@ class Buffer {
   }
   /// Makes room for `count` elements; the contents are lost if it has to grow.
   void reserve(std::int64_t count) {
-    if (count > count_) *this = Buffer(count + count / 4);
+    if (count <= count_) return;
+    *this = Buffer();  // first: both together may be too much
+    *this = Buffer(count + count / 4);
   }
 
  private:

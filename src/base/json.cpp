@@ -3,11 +3,13 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 #include <unordered_set>
 
 #include "src/base/error.h"
@@ -91,7 +93,9 @@ Json Json::parse(std::string_view text, std::string document) {
     Value::sax_parse(text, &check);
     parsed->root = Value::parse(text);
   } catch (const Value::exception& error) {
-    fail(ErrorKind::file, "{}: not valid JSON: {}", parsed->name, error.what());
+    std::string_view why = error.what();  // "[json.exception.KIND.NUMBER] text"
+    why.remove_prefix(why.starts_with('[') ? std::min(why.find(' ') + 1, why.size()) : 0);
+    fail(ErrorKind::file, "{}: not valid JSON: {}", parsed->name, why);
   }
   const void* root = &parsed->root;
   return {std::move(parsed), root, ""};

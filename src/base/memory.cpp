@@ -2,10 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <string_view>
 
@@ -62,10 +64,10 @@ void apply_cgroup(const fs::path& mount, std::string_view relative, const Cgroup
   while (true) {
     if (const auto bytes = read_number(group / files.limit)) {
       const std::int64_t used = read_number(group / files.usage).value_or(0);
-      const std::int64_t left = *bytes - used + reclaimable_bytes(group / "memory.stat");
-      if (left < limit.available_bytes) {
-        limit = {std::max<std::int64_t>(left, 0), (group / files.limit).string()};
-      }
+      const std::int64_t kept =
+          std::max<std::int64_t>(0, used - reclaimable_bytes(group / "memory.stat"));
+      const std::int64_t left = std::max<std::int64_t>(0, *bytes - kept);
+      if (left < limit.available_bytes) limit = {left, (group / files.limit).string()};
     }
     if (group == base || !group.has_relative_path() || group == group.parent_path()) return;
     group = group.parent_path();

@@ -7,8 +7,9 @@
 
 namespace moesaic {
 
-/// The parts of a forward pass that the statistics tell apart. `wait` is time spent waiting for
-/// rows of other ranks; `dispatch` and `combine` are the own work of moving and adding rows.
+/// The parts of a forward pass that the statistics tell apart. `wait` is time inside exchanges:
+/// copying rows to other ranks and waiting for theirs; `dispatch` and `combine` are the own work of
+/// planning the exchange and adding the results.
 enum class Phase { attention, route, dispatch, experts, combine, wait, dense, head };
 
 inline constexpr std::size_t kNumPhases = 8;

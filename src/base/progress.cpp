@@ -7,8 +7,6 @@
 #include <cstdio>
 #include <utility>
 
-#include "src/base/memory.h"
-
 namespace moesaic {
 namespace {
 
@@ -18,8 +16,11 @@ constexpr std::int64_t kBarWidth = 30;
 
 }  // namespace
 
-Progress::Progress(std::string label, bool silent)
-    : label_(std::move(label)), silent_(silent), terminal_(isatty(STDERR_FILENO) == 1) {
+Progress::Progress(std::string label, bool silent, AmountText amount_text)
+    : label_(std::move(label)),
+      silent_(silent),
+      amount_text_(amount_text),
+      terminal_(isatty(STDERR_FILENO) == 1) {
   next_ = start_ + (terminal_ ? Clock::duration(kBarInterval) : Clock::duration(kLineInterval));
 }
 
@@ -27,35 +28,35 @@ Progress::~Progress() {
   if (drawn_ && terminal_) std::fputs("\r\033[K", stderr);
 }
 
-void Progress::update(std::int64_t done_bytes, std::int64_t total_bytes) {
+void Progress::update(std::int64_t done, std::int64_t total) {
   const auto now = Clock::now();
   if (silent_ || now < next_) return;
   next_ = now + (terminal_ ? Clock::duration(kBarInterval) : Clock::duration(kLineInterval));
-  draw(done_bytes, total_bytes);
+  draw(done, total);
 }
 
-void Progress::draw(std::int64_t done_bytes, std::int64_t total_bytes) {
+void Progress::draw(std::int64_t done, std::int64_t total) {
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-  const std::string line = progress_line(label_, done_bytes, total_bytes, seconds);
+  const std::string line = progress_line(label_, {done, total, seconds}, amount_text_);
   fmt::print(stderr, "{}{}{}", terminal_ ? "\r\033[K" : "", line, terminal_ ? "" : "\n");
   std::fflush(stderr);
   drawn_ = true;
 }
 
-std::string progress_line(const std::string& label, std::int64_t done_bytes,
-                          std::int64_t total_bytes, double seconds) {
+std::string progress_line(const std::string& label, const ProgressState& state,
+                          Progress::AmountText amount_text) {
   const double share =
-      total_bytes > 0
-          ? std::clamp(static_cast<double>(done_bytes) / static_cast<double>(total_bytes), 0.0, 1.0)
+      state.total > 0
+          ? std::clamp(static_cast<double>(state.done) / static_cast<double>(state.total), 0.0, 1.0)
           : 1.0;
   const auto filled = static_cast<std::int64_t>(share * static_cast<double>(kBarWidth));
   std::string bar(static_cast<std::size_t>(filled), '=');
   if (filled < kBarWidth) bar += '>';
   bar.resize(static_cast<std::size_t>(kBarWidth), ' ');
   const std::string left =
-      share > 0 ? fmt::format(", {:.0f} s left", seconds * (1 - share) / share) : "";
+      share > 0 ? fmt::format(", {:.0f} s left", state.seconds * (1 - share) / share) : "";
   return fmt::format("{} [{}] {:3.0f} % {} of {}{}", label, bar, share * 100,
-                     format_bytes(done_bytes), format_bytes(total_bytes), left);
+                     amount_text(state.done), amount_text(state.total), left);
 }
 
 }  // namespace moesaic

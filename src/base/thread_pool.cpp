@@ -2,9 +2,12 @@
 
 #include <sched.h>
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <system_error>
+#include <utility>
 
 #include "src/base/error.h"
 
@@ -54,12 +57,22 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads), state_(new State) {
   require(num_threads >= 1, ErrorKind::usage, "the number of threads must be at least 1, not {}",
           num_threads);
-  for (int worker = 1; worker < num_threads; ++worker) {
-    threads_.emplace_back([this, worker] { work(worker); });
+  try {
+    for (int worker = 1; worker < num_threads; ++worker) {
+      threads_.emplace_back([this, worker] { work(worker); });
+    }
+  } catch (const std::system_error& error) {
+    stop();  // those that have started would never end
+    fail(ErrorKind::resource, "the system refuses thread {} of {}: {}", threads_.size() + 2,
+         num_threads, error.what());
   }
 }
 
 ThreadPool::~ThreadPool() {
+  stop();
+}
+
+void ThreadPool::stop() noexcept {
   state_->stop.store(true, std::memory_order_relaxed);
   state_->round.fetch_add(1, std::memory_order_release);
   state_->round.notify_all();

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <atomic>
+#include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <thread>
 #include <type_traits>
@@ -15,7 +14,7 @@ namespace moesaic {
 /// ranks may share the cores of one machine.
 class ThreadPool {
  public:
-  /// Throws Error{usage} unless num_threads >= 1.
+  /// Throws Error{usage} unless num_threads >= 1, Error{resource} if the system refuses a thread.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -36,12 +35,22 @@ class ThreadPool {
         });
   }
 
+  /// Calls body(index) for every index in [0, count), `per_task` consecutive ones a task.
+  template <typename Body>
+  void for_each(std::int64_t count, std::int64_t per_task, Body&& body) {
+    parallel_for((count + per_task - 1) / per_task, [&](std::int64_t task, int) {
+      const std::int64_t end = std::min(count, (task + 1) * per_task);
+      for (std::int64_t index = task * per_task; index < end; ++index) body(index);
+    });
+  }
+
  private:
   using Call = void (*)(void* function, std::int64_t task, int worker);
   struct State;
   void run(std::int64_t num_tasks, void* function, Call call);
   void work(int worker);
   void take_tasks(int worker);
+  void stop() noexcept;
 
   int num_threads_;
   std::unique_ptr<State> state_;

@@ -40,8 +40,12 @@ class SafetensorsWriter::TemporaryFile {
   TemporaryFile(const std::string& path, std::int64_t size_bytes)
       : path_(path), temporary_path_(fmt::format("{}.{}.part", path, ::getpid())) {
     std::error_code error;
-    require(!std::filesystem::is_directory(path, error), ErrorKind::resource,
+    const auto present = std::filesystem::status(path, error);
+    require(!std::filesystem::is_directory(present), ErrorKind::resource,
             "{}: cannot be written: it is a directory", path);
+    // rename() would put a file in the place of a device such as /dev/null.
+    require(!std::filesystem::exists(present) || std::filesystem::is_regular_file(present),
+            ErrorKind::resource, "{}: cannot be written: it is no regular file", path);
     descriptor_ = ::open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor_ < 0) refused(path_, "cannot be written");
     if (reserve(size_bytes) == 0) return;

@@ -107,12 +107,13 @@ class Run {
       prompt_tokens_ += static_cast<std::int64_t>(tokens.size());
     }
     const MatrixView<const float> logits = transformer_.forward(chunks);
-    std::vector<NewToken> tokens;
-    for (std::size_t i = 0; i < sampled.size(); ++i) {
+    std::vector<NewToken> tokens(sampled.size());
+    transformer_.compute().pool->for_each(std::ssize(sampled), 1, [&](std::int64_t row) {
+      const auto i = static_cast<std::size_t>(row);
       Active& sequence = *sampled[i];
-      sequence.last_token = sequence.sampler.sample(logits.row(static_cast<std::int64_t>(i)));
-      tokens.push_back({narrow<std::int32_t>(sequence.request), sequence.last_token});
-    }
+      sequence.last_token = sequence.sampler.sample(logits.row(row));
+      tokens[i] = {narrow<std::int32_t>(sequence.request), sequence.last_token};
+    });
     return tokens;
   }
 

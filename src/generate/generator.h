@@ -13,9 +13,9 @@ namespace moesaic {
 
 struct GenerateOptions {
   std::int64_t max_new_tokens = 128;
-  std::int64_t batch_tokens =
-      512;                    // tokens of one forward pass of a rank, prompts and continuations
-  std::int64_t parallel = 8;  // sequences under way at a time on a rank
+  /// Tokens of one forward pass of a rank, prompts and continuations together.
+  std::int64_t batch_tokens = 512;
+  std::int64_t parallel = 8;  ///< sequences under way at a time on a rank
   std::vector<std::int64_t> stop_tokens;
   SamplingOptions sampling;
 };

@@ -47,16 +47,29 @@ void Attention::begin(const Batch& batch) {
   const std::int64_t half = rotary_.half();
   cosines_.reserve(batch.rows() * half);
   sines_.reserve(batch.rows() * half);
-  compute_.pool->parallel_for(
-      (batch.rows() + kTokensPerTask - 1) / kTokensPerTask, [&](std::int64_t task, int) {
-        const std::int64_t end = std::min(batch.rows(), (task + 1) * kTokensPerTask);
-        for (std::int64_t row = task * kTokensPerTask; row < end; ++row) {
-          const BatchToken& token = batch.tokens[static_cast<std::size_t>(row)];
-          rotary_.angles(token.position, token.cache->rope_length(token.position),
-                         {cosines_.data() + row * half, static_cast<std::size_t>(half)},
-                         {sines_.data() + row * half, static_cast<std::size_t>(half)});
-        }
-      });
+  compute_.pool->for_each(batch.rows(), kTokensPerTask, [&](std::int64_t row) {
+    const BatchToken& token = batch.tokens[static_cast<std::size_t>(row)];
+    rotary_.angles(token.position, token.cache->rope_length(token.position),
+                   {cosines_.data() + row * half, static_cast<std::size_t>(half)},
+                   {sines_.data() + row * half, static_cast<std::size_t>(half)});
+  });
+  plan_tasks(batch);
+}
+
+void Attention::plan_tasks(const Batch& batch) {
+  const std::int64_t group = config_.num_heads / config_.num_kv_heads;
+  const std::int64_t tokens_per_task = std::max<std::int64_t>(1, kMaxTaskRows / group);
+  tasks_.clear();
+  for (std::size_t s = 0; s < batch.sequences.size(); ++s) {
+    const std::int64_t rows = batch.sequences[s].num_rows;
+    // Later rows see more keys: the longest tasks go first.
+    for (std::int64_t block = (rows + tokens_per_task - 1) / tokens_per_task; block-- > 0;) {
+      const std::int64_t first = block * tokens_per_task;
+      const std::int64_t count = std::min(tokens_per_task, rows - first);
+      for (std::int64_t h = 0; h < config_.num_kv_heads; ++h)
+        tasks_.push_back({s, h, first, count});
+    }
+  }
 }
 
 void Attention::prepare_token(std::int64_t layer, const LayerWeights& weights,
@@ -93,8 +106,11 @@ void Attention::prepare_token(std::int64_t layer, const LayerWeights& weights,
   }
 }
 
-void Attention::attend(std::int64_t layer, const BatchSequence& sequence, std::int64_t kv_head,
-                       std::int64_t first, std::int64_t count, Scratch& scratch) {
+void Attention::attend(std::int64_t layer, const BatchSequence& sequence, const Task& task,
+                       Scratch& scratch) {
+  const std::int64_t kv_head = task.kv_head;
+  const std::int64_t first = task.first;
+  const std::int64_t count = task.count;
   const std::int64_t head_dim = config_.head_dim;
   const std::int64_t group = config_.num_heads / config_.num_kv_heads;
   const std::int64_t q_stride = config_.q_width() + 2 * config_.kv_width();
@@ -140,40 +156,13 @@ void Attention::forward(std::int64_t layer, const LayerWeights& weights, const B
   qkv_.reserve(rows * width);
   attended_.reserve(rows * config_.q_width());
   linear.forward(weights.qkv, weights.qkv_bias, x, qkv_.matrix(rows, width));
-  compute_.pool->parallel_for(
-      (rows + kTokensPerTask - 1) / kTokensPerTask, [&](std::int64_t task, int) {
-        const std::int64_t end = std::min(rows, (task + 1) * kTokensPerTask);
-        for (std::int64_t row = task * kTokensPerTask; row < end; ++row) {
-          prepare_token(layer, weights, batch.tokens[static_cast<std::size_t>(row)], row);
-        }
-      });
-
-  struct Task {
-    const BatchSequence* sequence;
-    std::int64_t kv_head;
-    std::int64_t first;
-    std::int64_t count;
-  };
-  const std::int64_t group = config_.num_heads / config_.num_kv_heads;
-  const std::int64_t tokens_per_task = std::max<std::int64_t>(1, kMaxTaskRows / group);
-  std::vector<Task> tasks;
-  for (const BatchSequence& sequence : batch.sequences) {
-    // Later rows see more keys: the longest tasks go first.
-    const std::int64_t blocks = (sequence.num_rows + tokens_per_task - 1) / tokens_per_task;
-    for (std::int64_t block = blocks - 1; block >= 0; --block) {
-      const std::int64_t first = block * tokens_per_task;
-      const std::int64_t count = std::min(tokens_per_task, sequence.num_rows - first);
-      for (std::int64_t h = 0; h < config_.num_kv_heads; ++h) {
-        tasks.push_back({&sequence, h, first, count});
-      }
-    }
-  }
-  compute_.pool->parallel_for(static_cast<std::int64_t>(tasks.size()),
-                              [&](std::int64_t index, int worker) {
-                                const Task& task = tasks[static_cast<std::size_t>(index)];
-                                attend(layer, *task.sequence, task.kv_head, task.first, task.count,
-                                       scratch_[static_cast<std::size_t>(worker)]);
-                              });
+  compute_.pool->for_each(rows, kTokensPerTask, [&](std::int64_t row) {
+    prepare_token(layer, weights, batch.tokens[static_cast<std::size_t>(row)], row);
+  });
+  compute_.pool->parallel_for(std::ssize(tasks_), [&](std::int64_t index, int worker) {
+    const Task& task = tasks_[static_cast<std::size_t>(index)];
+    attend(layer, batch.sequences[task.sequence], task, scratch_[static_cast<std::size_t>(worker)]);
+  });
   linear.forward(weights.o, weights.o_bias, attended_.matrix(rows, config_.q_width()), y);
 }
 

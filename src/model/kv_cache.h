@@ -13,9 +13,9 @@ class KvCache {
  public:
   KvCache() = default;
   struct Extent {
-    std::int64_t capacity = 0;  // positions there is room for
-    std::int64_t prompt_tokens =
-        0;  // positions that are given at once, however they are cut into chunks
+    std::int64_t capacity = 0;  ///< positions there is room for
+    /// Positions that are given at once, however they are cut into chunks.
+    std::int64_t prompt_tokens = 0;
   };
   /// Throws Error{resource} if the memory cannot be had.
   KvCache(const ModelConfig& config, Precision precision, const Extent& extent);

@@ -1,6 +1,7 @@
 #include "src/model/model_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "src/model/weight_store.h"
@@ -46,9 +47,13 @@ class WeightPlanner {
   /// Dense weights that the checkpoint keeps in more than bf16 stay exact: they are few and every
   /// token meets them. Experts take the format of the precision.
   void dense(PackedMatrix& target, std::vector<MatrixSource> parts) {
+    const Format format = dense_format(parts);
+    store_.add_matrix(Home::node, format, std::move(parts), &target);
+  }
+  [[nodiscard]] Format dense_format(std::span<const MatrixSource> parts) const {
     const bool bf16 = std::ranges::all_of(
         parts, [](const MatrixSource& part) { return part.dtype() == DType::bf16; });
-    store_.add_matrix(Home::node, bf16 ? format_ : Format::f32, std::move(parts), &target);
+    return bf16 ? format_ : Format::f32;
   }
 
   void plan_attention(const LayerNames& names, LayerWeights& layer) {
@@ -67,8 +72,11 @@ class WeightPlanner {
   }
 
   void plan_mlp(const MlpNames& names, MlpWeights& mlp) {
-    matrix(mlp.gate, names.gate);
-    matrix(mlp.up, names.up);
+    // One product reads gate and up together, so they have one format.
+    const std::array sources = {source(names.gate), source(names.up)};
+    const Format format = dense_format(sources);
+    store_.add_matrix(Home::node, format, {sources[0]}, &mlp.gate);
+    store_.add_matrix(Home::node, format, {sources[1]}, &mlp.up);
     matrix(mlp.down, names.down);
   }
 

@@ -44,11 +44,7 @@ struct Transformer::Impl {
   /// body(row) for all rows, over the threads.
   template <typename Body>
   void for_each_row(std::int64_t rows, Body&& body) const {
-    compute.pool->parallel_for(
-        (rows + kTokensPerTask - 1) / kTokensPerTask, [&](std::int64_t task, int) {
-          const std::int64_t end = std::min(rows, (task + 1) * kTokensPerTask);
-          for (std::int64_t row = task * kTokensPerTask; row < end; ++row) body(row);
-        });
+    compute.pool->for_each(rows, kTokensPerTask, body);
   }
 
   void embed(const Batch& batch, MatrixView<float> x) const {

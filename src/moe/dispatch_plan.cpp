@@ -29,9 +29,11 @@ class LocalChoices {
     std::int64_t row = 0;
     for (int peer = 0; peer < static_cast<int>(received_.counts.size()); ++peer) {
       if (peer == own_rank_) {
-        for (std::size_t c = 0; c < own_.experts.size(); ++c) {
-          visit(peer, static_cast<std::int64_t>(c) / own_.topk,
-                static_cast<std::int64_t>(own_.experts[c]), static_cast<std::int64_t>(c), call);
+        std::int64_t choice = 0;
+        for (std::int64_t token = 0; token < own_.num_tokens; ++token) {
+          for (const ExpertId expert : own_.experts_of(token)) {
+            visit(peer, token, static_cast<std::int64_t>(expert), choice++, call);
+          }
         }
         continue;
       }

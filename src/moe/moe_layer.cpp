@@ -2,21 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 namespace moesaic {
 namespace {
 
 constexpr std::int64_t kTokensPerTask = 8;
-
-/// body(token) for all tokens, over the threads.
-template <typename Body>
-void for_each_token(ThreadPool& pool, std::int64_t tokens, Body&& body) {
-  pool.parallel_for((tokens + kTokensPerTask - 1) / kTokensPerTask, [&](std::int64_t task, int) {
-    const std::int64_t end = std::min(tokens, (task + 1) * kTokensPerTask);
-    for (std::int64_t token = task * kTokensPerTask; token < end; ++token) body(token);
-  });
-}
 
 }  // namespace
 
@@ -28,7 +18,7 @@ void MoeLayer::route(MatrixView<const float> x, GroupedGemm& gemm, MoeWorkspace&
   }
   const PhaseScope scope(times, Phase::dispatch);
   work.rows.resize(x.rows());
-  for_each_token(*compute_.pool, x.rows(), [&](std::int64_t token) {
+  compute_.pool->for_each(x.rows(), kTokensPerTask, [&](std::int64_t token) {
     const std::span<const float> from = x.row(token);
     std::byte* const to = work.rows.activations(token);
     if (element_ == RowSource::Element::bf16) {
@@ -60,7 +50,7 @@ void MoeLayer::execute_and_combine(MatrixView<float> y, GroupedGemm& gemm, MoeWo
   work.exchange.combine(outputs, times);
   const PhaseScope scope(times, Phase::combine);
   const Routing& routing = work.routing;
-  for_each_token(*compute_.pool, y.rows(), [&](std::int64_t token) {
+  compute_.pool->for_each(y.rows(), kTokensPerTask, [&](std::int64_t token) {
     const std::span<float> sum = y.row(token);
     std::ranges::fill(sum, 0.0F);
     for (std::int64_t k = 0; k < routing.topk; ++k) {

@@ -21,16 +21,17 @@ bool larger(float a, float b) {
   return a > b || (std::isnan(b) && !std::isnan(a));
 }
 
-/// The largest scores, descending, equal ones in ascending expert id, never the same expert twice.
+/// The largest scores, descending, equal ones in ascending expert id.
 void take_largest(std::span<const float> scores, std::span<Choice> chosen) {
-  std::vector<bool> taken(scores.size());
-  for (Choice& choice : chosen) {
-    std::size_t best = scores.size();
-    for (std::size_t e = 0; e < scores.size(); ++e) {
-      if (!taken[e] && (best == scores.size() || larger(scores[e], scores[best]))) best = e;
+  std::size_t count = 0;
+  for (std::size_t expert = 0; expert < scores.size(); ++expert) {
+    const float score = scores[expert];
+    if (count == chosen.size() && !larger(score, chosen.back().weight)) continue;
+    std::size_t place = count < chosen.size() ? count++ : chosen.size() - 1;
+    for (; place > 0 && larger(score, chosen[place - 1].weight); --place) {
+      chosen[place] = chosen[place - 1];
     }
-    taken[best] = true;
-    choice = {static_cast<std::int32_t>(best), scores[best]};
+    chosen[place] = {static_cast<std::int32_t>(expert), score};
   }
 }
 
@@ -41,17 +42,17 @@ void choose_experts(std::span<float> scores, const RouterOptions& options,
                     std::span<float> weights) {
   std::array<Choice, kMaxTopk> storage;
   const std::span<Choice> chosen(storage.data(), experts.size());
-  std::array<float, kMaxTopk> values;
   if (options.softmax_over_all) {
     vector.softmax(scores.data(), static_cast<std::int64_t>(scores.size()));
     take_largest(scores, chosen);
-    float sum = 0;
-    for (const Choice& choice : chosen) sum += choice.weight;
     if (options.normalize) {
+      float sum = 0;
+      for (const Choice& choice : chosen) sum += choice.weight;
       for (Choice& choice : chosen) choice.weight /= sum;
     }
   } else {
     take_largest(scores, chosen);
+    std::array<float, kMaxTopk> values;
     for (std::size_t i = 0; i < chosen.size(); ++i) values[i] = chosen[i].weight;
     vector.softmax(values.data(), static_cast<std::int64_t>(chosen.size()));
     for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i].weight = values[i];
@@ -92,16 +93,12 @@ void Router::route(MatrixView<const float> x, GroupedGemm& gemm, Routing& routin
       {.data = reinterpret_cast<std::byte*>(logits_.data()), .stride_bytes = num_experts() * 4});
 
   constexpr std::int64_t kTokensPerTask = 16;
-  compute_.pool->parallel_for((tokens + kTokensPerTask - 1) / kTokensPerTask, [&](std::int64_t task,
-                                                                                  int) {
-    const std::int64_t end = std::min(tokens, (task + 1) * kTokensPerTask);
-    for (std::int64_t t = task * kTokensPerTask; t < end; ++t) {
-      const auto first = static_cast<std::size_t>(t * options_.topk);
-      const auto count = static_cast<std::size_t>(options_.topk);
-      choose_experts({logits_.data() + t * num_experts(), static_cast<std::size_t>(num_experts())},
-                     options_, *compute_.vector, std::span(routing.experts).subspan(first, count),
-                     std::span(routing.weights).subspan(first, count));
-    }
+  compute_.pool->for_each(tokens, kTokensPerTask, [&](std::int64_t t) {
+    const auto first = static_cast<std::size_t>(t * options_.topk);
+    const auto count = static_cast<std::size_t>(options_.topk);
+    choose_experts({logits_.data() + t * num_experts(), static_cast<std::size_t>(num_experts())},
+                   options_, *compute_.vector, std::span(routing.experts).subspan(first, count),
+                   std::span(routing.weights).subspan(first, count));
   });
 }
 

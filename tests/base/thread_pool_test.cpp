@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <atomic>
 #include <stdexcept>
+#include <vector>
 
 #include "src/base/error.h"
 
@@ -20,8 +21,17 @@ TEST(ThreadPool, every_task_runs_once) {
         EXPECT_LT(worker, threads);
         ++runs[static_cast<std::size_t>(task)];
       });
-      EXPECT_EQ(std::accumulate(runs.begin(), runs.end(), 0), tasks);
+      EXPECT_EQ(runs, std::vector<int>(static_cast<std::size_t>(tasks), 1));
     }
+  }
+}
+
+TEST(ThreadPool, every_index_is_visited_once) {
+  ThreadPool pool(3);
+  for (const int count : {0, 1, 7, 8, 9, 100}) {
+    std::vector<int> visits(static_cast<std::size_t>(count));
+    pool.for_each(count, 8, [&](std::int64_t index) { ++visits[static_cast<std::size_t>(index)]; });
+    EXPECT_EQ(visits, std::vector<int>(static_cast<std::size_t>(count), 1));
   }
 }
 
@@ -41,9 +51,9 @@ TEST(ThreadPool, exceptions_reach_the_caller_and_the_pool_lives_on) {
                                    if (task == 20) throw std::runtime_error("task 20");
                                  }),
                std::runtime_error);
-  int done = 0;
-  pool.parallel_for(1, [&](std::int64_t, int) { ++done; });
-  EXPECT_EQ(done, 1);
+  std::atomic<int> done = 0;
+  pool.parallel_for(100, [&](std::int64_t, int) { ++done; });
+  EXPECT_EQ(done, 100);
 }
 
 TEST(ThreadPool, refuses_no_threads) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <cstring>
@@ -102,6 +103,11 @@ TEST(SafetensorsWriter, names_the_path_where_it_cannot_write) {
   EXPECT_EQ(
       error_message([&] { SafetensorsWriter writer(directory.path(), {}); }, ErrorKind::resource),
       directory.path() + ": cannot be written: it is a directory");
+  const std::string pipe = directory.path_of("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(error_message([&] { SafetensorsWriter writer(pipe, {}); }, ErrorKind::resource),
+            pipe + ": cannot be written: it is no regular file");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
 
 TEST(SafetensorsWriter, says_at_once_that_the_disk_is_too_small) {

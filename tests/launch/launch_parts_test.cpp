@@ -227,7 +227,7 @@ TEST(BenchTable, OtherFormsHoldTheSame) {
 }
 
 TEST(Progress, LineShowsShareAndTimeLeft) {
-  const std::string line = progress_line("loading", 1 << 20, 4 << 20, 2.0);
+  const std::string line = progress_line("loading", {1 << 20, 4 << 20, 2.0});
   EXPECT_NE(line.find("25 %"), std::string::npos) << line;
   EXPECT_NE(line.find("1.00 MiB of 4.00 MiB"), std::string::npos) << line;
   EXPECT_NE(line.find("6 s left"), std::string::npos) << line;

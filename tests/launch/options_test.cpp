@@ -46,6 +46,10 @@ TEST(Options, SwitchDoesNotSwallowWhatFollows) {
   const Command command = parse({"generate", "--json", "-p", "x"});
   EXPECT_TRUE(command.options.json);
   EXPECT_EQ(command.options.prompt, "x");
+  const Command inspect = parse({"inspect", "--json", "some/dir"});
+  EXPECT_TRUE(inspect.options.json);
+  EXPECT_EQ(inspect.options.model, "some/dir");
+  EXPECT_EQ(parse({"generate", "--json", "temp=0"}).options.temp, 0);
 }
 
 TEST(Options, EmptyAndDashedPromptsArePrompts) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "src/base/json.h"
 #include "src/checkpoint/safetensors.h"
@@ -247,7 +248,7 @@ TEST(ProgramErrors, PromptEmptyOrNotUtf8) {
     write_text(file, "");
     expect_failure(run_ranks(2, {verb, "-m", kDemo, "-f", file}), 2, {"empty"});
     write_text(file, "good\nbad \xc3\x28\n");
-    expect_failure(run_moesaic({verb, "-m", kDemo, "-f", file}), 2, {file, "not UTF-8"});
+    expect_failure(run_moesaic({verb, "-m", kDemo, "-f", file}), 3, {file, "not UTF-8"});
   }
   write_text(file, "one\n\nthree\n");
   expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file}), 2, {"line 2", "empty"});
@@ -287,6 +288,17 @@ TEST(ProgramErrors, LogitsFileCannotBeWritten) {
   const ProgramResult result = run_ranks(
       2, {"score", "-m", kDemo, "-f", kData + "/demo-prompts.txt", "--logits-out", "/nope/x"});
   expect_failure(result, 4, {"/nope/x"});
+}
+
+TEST(ProgramErrors, StandardOutputCannotBeWritten) {
+  if (!std::filesystem::is_character_file("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  const std::string program = MOESAIC_PROGRAM;
+  for (const std::string arguments : {"--help", "tokenize -p x -m "}) {
+    const std::string directory = arguments == "--help" ? "" : kDemo;
+    const ProgramResult result =
+        run_program({"/bin/sh", "-c", program + " " + arguments + directory + " > /dev/full"});
+    expect_failure(result, 4, {"standard output"});
+  }
 }
 
 // --- files ------------------------------------------------------------------------------------
@@ -337,8 +349,17 @@ TEST(ProgramErrors, OneRankFailingEndsAll) {
 }
 
 TEST(ProgramErrors, RanksWithDifferentModelsAreRefused) {
-  const Arguments other = {"generate", "-m", kData + "/models/qwen3_moe-v4", "-p", "x"};
+  const Arguments other = generate_with({"-m", kData + "/models/qwen3_moe-v4"});
   expect_failure(run_different_ranks({generate_with({}), other}), 5, {"rank 1", "model"});
+}
+
+TEST(ProgramErrors, RanksWithDifferentOptionsAreRefused) {
+  const Arguments few = generate_with({"--parallel", "2"});
+  const Arguments many = generate_with({"--parallel", "4"});
+  expect_failure(run_different_ranks({few, few, many}), 5, {"rank 2", "MOESAIC_PARALLEL"});
+  const ProgramResult threads =
+      run_different_ranks({generate_with({"-t", "1"}), generate_with({"-t", "2"})});
+  EXPECT_EQ(threads.exit_code, 0) << threads.text();
 }
 
 TEST(ProgramErrors, OneRankWithoutMemoryEndsAll) {

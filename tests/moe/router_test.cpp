@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -38,6 +39,17 @@ TEST(Router, ties_go_to_the_lower_id) {
   EXPECT_EQ(choose({0, 0, 0, 0}, {.topk = 3}).experts, (std::vector{0, 1, 2}));
   EXPECT_EQ(choose({5, 1, 5, 5}, {.topk = 2, .softmax_over_all = false}).experts,
             (std::vector{0, 2}));
+}
+
+TEST(Router, takes_the_largest_wherever_they_stand) {
+  std::vector<float> logits = {1, 2, 3, 4, 5, 6};
+  do {
+    std::vector<int> expected;
+    for (int e = 0; e < 6; ++e) {
+      if (logits[static_cast<std::size_t>(e)] > 3) expected.push_back(e);
+    }
+    ASSERT_EQ(choose(logits, {.topk = 3}).experts, expected);
+  } while (std::ranges::next_permutation(logits).found);
 }
 
 TEST(Router, normalised_weights_sum_to_one) {
