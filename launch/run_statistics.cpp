@@ -68,17 +68,15 @@ std::string throughput_line(std::string_view label, const Throughput& work) {
                      work.tokens_per_second());
 }
 
-/// The phases that took time, on any rank.
 std::string phase_lines(const std::vector<RankStatistics>& ranks) {
   double total = 0;
   for (std::size_t i = 0; i < kNumPhases; ++i) total += phase_spread(ranks, i).mean;
   std::string text = fmt::format("{:<11}{:>16}  {:>9}  {:>7}\n", "phase", "mean", "max", "share");
   for (std::size_t i = 0; i < kNumPhases; ++i) {
     const Spread time = phase_spread(ranks, i);
-    if (time.most <= 0) continue;
     text +=
         fmt::format("{:<11}{:>16}  {:>9}  {:>5.1f} %\n", kPhaseNames[i], format_seconds(time.mean),
-                    format_seconds(time.most), 100 * time.mean / total);
+                    format_seconds(time.most), total > 0 ? 100 * time.mean / total : 0.0);
   }
   return text;
 }
