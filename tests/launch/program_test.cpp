@@ -162,6 +162,7 @@ TEST(Program, ScoreWritesTheSameLogitsForAnyLaunch) {
   EXPECT_TRUE(one == score(3, "three", {"--check-comm"}));
   EXPECT_TRUE(one == score(4, "replicas", {"--expert-replicas", "2"}));
   EXPECT_TRUE(one == score(4, "nodes", {"--ranks-per-node", "2"}));
+  EXPECT_TRUE(one == score(8, "eight", {"-t", "1"}));
   const std::string portable = score(1, "portable", {"--numerics", "portable"});
   EXPECT_TRUE(portable == score(2, "scalar", {"--isa", "scalar"}));
 }
