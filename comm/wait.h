@@ -7,6 +7,7 @@
 
 #include "comm/idle_time.h"
 #include "src/base/error.h"
+#include "src/base/pause.h"
 
 namespace moesaic {
 
@@ -22,14 +23,6 @@ struct WaitPolicy {
 /// The policy of one of `num_ranks` ranks on this machine; `idle` must outlive all waits.
 [[nodiscard]] WaitPolicy wait_policy(std::chrono::milliseconds timeout, int num_ranks,
                                      IdleTime& idle);
-
-inline void pause_core() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 /// Looks until `ready()` holds, at most for `patience`; returns whether it does. Stops early when a
 /// rank has failed.

@@ -1,18 +1,46 @@
 #include "kernels/cpu_features.h"
 
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 
 namespace moesaic {
 
 namespace {
 
 constexpr std::array<std::string_view, kNumIsas> kNames = {"scalar", "avx2", "avx512",
-                                                           "avx512_bf16"};
+                                                           "avx512_bf16", "amx"};
+bool amx_is_assumed = false;
+
+bool cpu_has_amx() {
+  constexpr unsigned kBf16 = 1U << 22;
+  constexpr unsigned kTile = 1U << 24;
+  constexpr unsigned kInt8 = 1U << 25;
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  return (d & (kBf16 | kTile | kInt8)) == (kBf16 | kTile | kInt8);
+}
+
+/// Asks Linux, once for the process, for the memory that tiles need in every thread
+/// (Documentation/arch/x86/xstate.rst). The reason if it refuses.
+std::string ask_for_tiles() {
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  if (!cpu_has_amx()) return "";
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return "";
+  return std::string("arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA): ") + std::strerror(errno);
+}
 
 // __builtin_cpu_supports reads CPUID and, through XGETBV, whether the operating system saves the
-// YMM and ZMM registers. An instruction set whose state has to be asked for (AMX: arch_prctl) would
-// ask here as well.
+// YMM and ZMM registers.
 bool detect(Isa isa) {
   switch (isa) {
     case Isa::scalar:
@@ -24,7 +52,11 @@ bool detect(Isa isa) {
              __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
              __builtin_cpu_supports("avx512dq") != 0;
     case Isa::avx512_bf16:
-      return detect(Isa::avx512) && __builtin_cpu_supports("avx512bf16") != 0;
+      return detect(Isa::avx512) && __builtin_cpu_supports("avx512bf16") != 0 &&
+             __builtin_cpu_supports("avx512vbmi2") != 0 && has_avx512_vnni();
+    case Isa::amx:
+      return detect(Isa::avx512_bf16) &&
+             (amx_is_assumed || (cpu_has_amx() && amx_refusal().empty()));
   }
   return false;
 }
@@ -58,6 +90,19 @@ const std::vector<Isa>& supported_isas() {
 bool is_supported(Isa isa) {
   const std::vector<Isa>& isas = supported_isas();
   return std::find(isas.begin(), isas.end(), isa) != isas.end();
+}
+
+bool has_avx512_vnni() {
+  return __builtin_cpu_supports("avx512vnni") != 0;
+}
+
+const std::string& amx_refusal() {
+  static const std::string refusal = ask_for_tiles();
+  return refusal;
+}
+
+void assume_amx() {
+  amx_is_assumed = true;
 }
 
 bool prefers_avx512_bf16() {

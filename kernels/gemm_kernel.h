@@ -3,8 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/step_decoder.h"
 #include "kernels/cpu_features.h"
-#include "kernels/format.h"
+#include "kernels/packed_matrix.h"
 
 namespace moesaic {
 
@@ -17,15 +18,24 @@ struct RowSource {
   Element element = Element::f32;
 };
 
-/// One product: out[num_rows, num_panels * 16] = rows x panels^T over the whole depth, f32.
+[[nodiscard]] constexpr std::int64_t element_bytes(RowSource::Element element) noexcept {
+  return element == RowSource::Element::bf16 ? 2 : 4;
+}
+
+/// Rows that pack_rows takes at a time: one AMX tile.
+inline constexpr std::int64_t kRowBlock = 16;
+
+/// One product: out[num_rows, num_panels * 16] = rows x panels^T over the whole depth, f32, times
+/// all scales.
 struct TileArgs {
-  const std::byte* packed_rows = nullptr;  // made by pack_rows of the same kernel, [num_rows]
+  const std::byte* packed_rows = nullptr;  // [num_rows] by pack_rows of the same kernel, whole blocks
   std::int64_t num_rows = 0;
-  const std::byte* panels = nullptr;  // consecutive packed panels of one matrix
+  const PackedMatrix* matrix = nullptr;
+  std::int64_t first_panel = 0;
   std::int64_t num_panels = 0;
-  std::int64_t depth = 0;  // K of the matrix, before padding
-  float* out = nullptr;
-  std::int64_t out_stride = 0;  // elements, >= num_panels * 16
+  float* out = nullptr;         // 64-byte aligned
+  std::int64_t out_stride = 0;  // elements, a multiple of 16, >= num_panels * 16
+  std::byte* scratch = nullptr;  // the kernel's scratch_bytes, 64-byte aligned
 };
 
 /// What one (instruction set, weight format) pair can do. Constant data; one definition a file
@@ -39,11 +49,17 @@ struct GemmKernel {
   const char* name;  // "avx512/bf16"
   /// Bytes of one row in the kernel's own packed form.
   std::size_t (*packed_row_bytes)(std::int64_t depth) noexcept;
-  /// Brings rows into the packed form; row i starts at out + i * packed_row_bytes(depth), 64-byte
-  /// aligned.
+  /// Brings one block of up to kRowBlock rows into the packed form. The rows of a product are
+  /// blocks of kRowBlock (the last may have fewer); row i's block starts at
+  /// i / kRowBlock * kRowBlock * packed_row_bytes(depth), 64-byte aligned. How rows lie within
+  /// their block is the kernel's business.
   void (*pack_rows)(const RowSource& source, std::byte* out) noexcept;
-  /// Rows are not trimmed to a block: any num_rows >= 0 and num_panels >= 0.
+  /// What TileArgs::scratch has to have.
+  std::int64_t scratch_bytes;
+  /// Any num_rows >= 0 and num_panels >= 0.
   void (*tile)(const TileArgs& args) noexcept;
+  /// Weights as raw lines; null for f32.
+  DecodeSteps decode;
 };
 
 }  // namespace moesaic

@@ -1,24 +1,33 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include "kernels/kernel_table.h"
 #include "kernels/packed_matrix.h"
-#include "src/base/buffer.h"
 #include "src/base/thread_pool.h"
 
 namespace moesaic {
 
-/// Rows [first_row, first_row + num_rows) of a product's input, times one matrix. In a gated group
-/// the rows also meet `up`, and silu(x weights^T) * (x up^T) is the result.
+/// Rows [first_row, first_row + num_rows) of a product's input, times one matrix.
 struct GemmGroup {
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
-  PackedMatrix weights{};       // [n, k]; the gate of a gated group
-  PackedMatrix up{};            // [n, k], or panels == nullptr
-  const float* bias = nullptr;  // [n] added to the result of an ungated group, or null
+  PackedMatrix weights{};       // [n, k]
+  const float* bias = nullptr;  // [n] added to the results, or null
+};
+
+/// Rows of the input through one gated MLP: down(gating(gate(x), up(x))).
+struct MlpGroup {
+  std::int64_t first_row = 0;
+  std::int64_t num_rows = 0;
+  PackedMatrix gate{};  // [intermediate, hidden]
+  PackedMatrix up{};    // [intermediate, hidden], in the layout and order of gate
+  PackedMatrix down{};  // [hidden, intermediate]
+  const float* gate_bias = nullptr;  // [intermediate] or null
+  const float* up_bias = nullptr;    // [intermediate] or null
+  const float* down_bias = nullptr;  // [hidden] or null
 };
 
 /// Where results go: row i of the input gives row i of the output, n elements.
@@ -41,33 +50,27 @@ struct Compute {
 
 /// Products of groups of rows with packed matrices, shared out over the threads of a Compute. Keeps
 /// its scratch memory between calls; one object a rank, used by one caller at a time.
+///
+/// Work is cut into slabs of rows of one group, and a slab into jobs of some panels, so that a group
+/// with many rows is shared by all threads as well as many groups with few. A job waits for the
+/// jobs of its own slab that it builds on, and for nothing else.
 class GroupedGemm {
  public:
   explicit GroupedGemm(const Compute& compute);
   ~GroupedGemm();
 
-  /// All groups have the same depth and format, and no two share a row. Rows that no group names
-  /// are not written. Throws Error{internal} for groups that do not fit the input or each other.
+  /// No two groups share a row; each has a layout of its own. Rows that no group names are not
+  /// written. Throws Error{internal} for groups that do not fit the input.
   void run(const RowSource& input, std::span<const GemmGroup> groups, const GemmOutput& output);
 
+  /// The same for whole MLPs of one width. Inner activations are f32 until they are rounded to
+  /// `input.element` for the second product.
+  void run_mlp(const RowSource& input, std::span<const MlpGroup> groups, const Gating& gating,
+               const GemmOutput& output);
+
  private:
-  struct Task {
-    const GemmGroup* group = nullptr;
-    std::int64_t first_row = 0;
-    std::int64_t num_rows = 0;
-    std::int64_t first_panel = 0;
-    std::int64_t num_panels = 0;
-  };
-  struct Call;
-
-  void pack(const RowSource& input, const GemmKernel& kernel);
-  void plan(std::span<const GemmGroup> groups, std::int64_t panel_bytes);
-  void run_task(const Call& call, const Task& task, Buffer<float>& scratch) const;
-
-  Compute compute_;
-  Buffer<std::byte> packed_rows_;
-  std::vector<Buffer<float>> scratch_;  // one a worker
-  std::vector<Task> tasks_;
+  class Plan;
+  std::unique_ptr<Plan> plan_;
 };
 
 }  // namespace moesaic

@@ -32,11 +32,17 @@ std::span<const VectorKernels* const> all_vector_kernels() noexcept {
   return kVectorKernels;
 }
 
-const GemmKernel& find_gemm_kernel(Isa isa, Format format) noexcept {
+bool is_usable(const GemmKernel& kernel) {
+  const bool needs_vnni = kernel.isa == Isa::avx512 && is_integer(kernel.format);
+  return is_supported(kernel.isa) && (!needs_vnni || has_avx512_vnni());
+}
+
+const GemmKernel& find_gemm_kernel(Isa isa, Format format) {
   const GemmKernel* best = nullptr;
   for (const GemmKernel* kernel :
        kGemmKernels) {  // ascending: the last one that fits is the nearest
-    if (kernel->format == format && kernel->isa <= isa) best = kernel;
+    const bool fits = kernel->format == format && kernel->isa <= isa;
+    if (fits && is_usable(*kernel)) best = kernel;
   }
   return *best;
 }

@@ -12,9 +12,11 @@ namespace moesaic {
 /// Every table of vector kernels of this build, in Isa order.
 [[nodiscard]] std::span<const VectorKernels* const> all_vector_kernels() noexcept;
 
-/// The kernel of exactly this instruction set, or of the nearest simpler one in the tile order that
-/// has the format; never null, since scalar has every format.
-[[nodiscard]] const GemmKernel& find_gemm_kernel(Isa isa, Format format) noexcept;
+/// The kernel of exactly this instruction set, or of the nearest simpler one that has the format
+/// and that this CPU can run; scalar has every format.
+[[nodiscard]] const GemmKernel& find_gemm_kernel(Isa isa, Format format);
+/// Whether this CPU can run it. Products of int8 under `avx512` need VNNI besides.
+[[nodiscard]] bool is_usable(const GemmKernel& kernel);
 [[nodiscard]] const VectorKernels& find_vector_kernels(Isa isa) noexcept;
 
 }  // namespace moesaic

@@ -5,29 +5,37 @@
 #include <span>
 
 #include "kernels/cpu_features.h"
+#include "kernels/format.h"
 #include "src/base/thread_pool.h"
 
 namespace moesaic {
 
-/// Loops that do nothing but what limits a product: multiply-adds on registers, and reads. What
-/// they reach is the roof against which benchmarks compare.
-struct RoofLoops {
-  Isa isa;
-  std::int64_t flops_per_round;  // a multiply-add counts as two
-  /// `rounds` rounds of independent multiply-adds on registers. The result means nothing.
-  float (*multiply_add)(std::int64_t rounds) noexcept;
-  /// Reads `bytes` (a multiple of 1024) once, asking for the lines `ahead` bytes further on if that
-  /// is not 0. The result means nothing.
-  std::uint64_t (*read)(const std::byte* data, std::int64_t bytes, std::int64_t ahead) noexcept;
+// Loops that do nothing but what limits a product: multiply-adds on registers, and reads of memory.
+// What they reach is the roof against which benchmarks compare.
+
+/// Multiply-adds of one instruction, none waiting for another.
+struct MultiplyLoop {
+  const char* instruction;            // "VPDPBUSD zmm"
+  std::int64_t operations_per_round;  // a multiply-add counts as two
+  /// Does `rounds` rounds. The result means nothing.
+  float (*run)(std::int64_t rounds) noexcept;
 };
 
-[[nodiscard]] const RoofLoops& find_roof_loops(Isa isa) noexcept;
+/// The loop of the instruction that does the work of the kernel of this instruction set and format.
+/// Runs where that kernel does.
+[[nodiscard]] const MultiplyLoop& find_multiply_loop(Isa isa, Format format) noexcept;
 
-/// Keeps all threads busy with multiply-adds of `isa`; returns the floating-point operations done,
-/// about `flops` of them.
-double run_multiply_adds(Isa isa, double flops, ThreadPool& pool);
+/// Keeps all threads busy with `loop`; returns the operations done, about `operations` of them.
+double run_multiply_adds(const MultiplyLoop& loop, double operations, ThreadPool& pool);
 
-/// Reads `data` once with all threads, `ahead` as above, by the widest loads that this CPU has.
-void run_reads(std::span<const std::byte> data, std::int64_t ahead, ThreadPool& pool);
+/// How a loop that reads asks for memory before it gets there.
+struct Prefetch {
+  std::int64_t bytes_ahead = 0;  // 0: it leaves that to the CPU
+  bool to_l1 = true;             // or only to L2
+};
+
+/// Reads `data` (a multiple of 1024 bytes, and prefetched memory behind it) once with all threads,
+/// by the widest loads that this CPU has.
+void run_reads(std::span<const std::byte> data, const Prefetch& prefetch, ThreadPool& pool);
 
 }  // namespace moesaic

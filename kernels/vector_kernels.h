@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "kernels/cpu_features.h"
 #include "src/base/dtype.h"
@@ -32,6 +33,16 @@ struct AttentionArgs {
   std::int64_t out_stride = 0;
 };
 
+/// How gate and up become an MLP's inner activations, all in f32:
+///   g' = min(gate, limit), u' = clamp(up, -limit, limit), g' * sigmoid(alpha * g') * (u' + offset).
+/// SwiGLU has no limit, alpha 1 and offset 0; DeepSeek-V4 a limit of 10; gpt-oss a limit of 7, alpha
+/// 1.702 and offset 1.
+struct Gating {
+  float limit = std::numeric_limits<float>::infinity();
+  float alpha = 1;
+  float offset = 0;
+};
+
 /// Vector work besides products, in f32: one constant table an instruction set. Sums run in 16
 /// lanes (element i in lane i % 16, ascending, fused multiply-adds) and one fixed tree over the
 /// lanes (halves: lane j + lane j + 8, then + 4, + 2, + 1), so that every table gives the same
@@ -44,8 +55,10 @@ struct VectorKernels {
                    float* y) noexcept;
   /// Nearest-even; subnormals kept; NaN quiet.
   void (*to_bf16)(const float* x, std::int64_t n, BFloat16* y) noexcept;
-  /// y[i] = silu(gate[i]) * up[i], silu(g) = g / (1 + exp(-g)). y may be gate or up.
-  void (*silu_mul)(const float* gate, const float* up, std::int64_t n, float* y) noexcept;
+  /// gate[i] becomes the gated activation of gate[i] and up[i].
+  void (*gate)(const Gating& gating, const float* up, std::int64_t n, float* gate) noexcept;
+  /// y[i] += x[i].
+  void (*add)(const float* x, std::int64_t n, float* y) noexcept;
   /// y[i] = fma(scale, x[i], y[i]).
   void (*add_scaled)(const float* x, float scale, std::int64_t n, float* y) noexcept;
   /// x[i] = exp(x[i] - max) / sum, in place.

@@ -152,6 +152,7 @@ Isa choose_isa(std::span<const RankInfo> ranks, std::string_view wanted, bool po
     return *isa;
   }
   require(wanted == "auto", ErrorKind::usage, "--isa: unknown instruction set \"{}\"", wanted);
+  if (all_support(Isa::amx)) return Isa::amx;
   const bool bf16_is_best = std::all_of(
       ranks.begin(), ranks.end(), [](const RankInfo& rank) { return rank.prefers_avx512_bf16; });
   if (!portable && bf16_is_best && all_support(Isa::avx512_bf16)) return Isa::avx512_bf16;

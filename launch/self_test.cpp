@@ -6,10 +6,8 @@
 #include <cstring>
 #include <random>
 
-#include "kernels/formats/bf16.h"
-#include "kernels/formats/f32.h"
 #include "kernels/kernel_table.h"
-#include "kernels/packed_matrix.h"
+#include "kernels/whole_product.h"
 #include "src/base/buffer.h"
 #include "src/base/error.h"
 
@@ -108,80 +106,29 @@ constexpr std::int64_t kRows = 13;
 constexpr std::int64_t kColumns = 37;
 constexpr std::int64_t kDepth = 203;
 
-template <typename Element>
-struct Problem {
-  std::vector<Element> weights;  // [kColumns, kDepth]
-  std::vector<float> input;      // [kRows, kDepth]
-};
-
-float as_element(float value, float) {
-  return value;
-}
-BFloat16 as_element(float value, BFloat16) {
-  return to_bfloat16(value);
-}
-
-template <typename Element>
-Problem<Element> make_problem() {
+std::vector<float> draw_numbers(std::int64_t count) {
   std::mt19937 random(7);
-  const auto draw = [&] { return static_cast<float>(random()) / 4294967296.0F - 0.5F; };
-  Problem<Element> problem;
-  for (std::int64_t i = 0; i < kColumns * kDepth; ++i) {
-    problem.weights.push_back(as_element(draw(), Element{}));
-  }
-  for (std::int64_t i = 0; i < kRows * kDepth; ++i) problem.input.push_back(draw());
-  return problem;
+  std::vector<float> numbers(static_cast<std::size_t>(count));
+  for (float& number : numbers) number = static_cast<float>(random()) / 4294967296.0F - 0.5F;
+  return numbers;
 }
 
-void pack_panel(std::span<const float* const> rows, float* panel) {
-  f32_format::pack_panel(rows, kDepth, panel);
-}
-void pack_panel(std::span<const BFloat16* const> rows, BFloat16* panel) {
-  bf16_format::pack_panel(rows, kDepth, panel);
+Layout layout_of(Format format) {
+  const bool grouped = format == Format::int4_group || format == Format::fp8_block;
+  return {.format = format, .group = grouped ? 32 : 0};
 }
 
-template <typename Element>
-Buffer<Element> pack_weights(const Problem<Element>& problem, Format format) {
-  const std::int64_t elements =
-      panel_bytes(format, kDepth) / static_cast<std::int64_t>(sizeof(Element));
-  Buffer<Element> panels(panel_count(kColumns) * elements);
-  for (std::int64_t panel = 0; panel < panel_count(kColumns); ++panel) {
-    std::vector<const Element*> rows;
-    for (std::int64_t c = panel * kPanelColumns;
-         c < std::min(kColumns, (panel + 1) * kPanelColumns); ++c) {
-      rows.push_back(problem.weights.data() + c * kDepth);
-    }
-    pack_panel(rows, panels.data() + panel * elements);
-  }
-  return panels;
-}
-
-template <typename Element>
-std::vector<float> multiply(const GemmKernel& kernel) {
-  const Problem<Element> problem = make_problem<Element>();
-  const Buffer<Element> panels = pack_weights(problem, kernel.format);
+std::vector<float> multiply_numbers(const GemmKernel& kernel) {
+  const OwnedMatrix weights =
+      pack_matrix(layout_of(kernel.format), draw_numbers(kColumns * kDepth), kColumns, kDepth);
+  const std::vector<float> input = draw_numbers(kRows * kDepth);
   std::vector<const std::byte*> rows;
   for (std::int64_t row = 0; row < kRows; ++row) {
-    rows.push_back(reinterpret_cast<const std::byte*>(problem.input.data() + row * kDepth));
+    rows.push_back(reinterpret_cast<const std::byte*>(input.data() + row * kDepth));
   }
-  Buffer<std::byte> packed(kRows * static_cast<std::int64_t>(kernel.packed_row_bytes(kDepth)));
-  kernel.pack_rows(
-      {.rows = rows.data(), .num_rows = kRows, .depth = kDepth, .element = RowSource::Element::f32},
-      packed.data());
-  const std::int64_t stride = panel_count(kColumns) * kPanelColumns;
-  std::vector<float> out(static_cast<std::size_t>(kRows * stride));
-  kernel.tile({.packed_rows = packed.data(),
-               .num_rows = kRows,
-               .panels = reinterpret_cast<const std::byte*>(panels.data()),
-               .num_panels = panel_count(kColumns),
-               .depth = kDepth,
-               .out = out.data(),
-               .out_stride = stride});
-  return out;
-}
-
-std::vector<float> multiply(const GemmKernel& kernel) {
-  return kernel.format == Format::f32 ? multiply<float>(kernel) : multiply<BFloat16>(kernel);
+  const Buffer<float> out =
+      multiply(kernel, {.rows = rows.data(), .num_rows = kRows, .depth = kDepth}, weights.matrix);
+  return {out.data(), out.data() + out.size()};
 }
 
 double relative_l2(const std::vector<float>& a, const std::vector<float>& b) {
@@ -216,9 +163,9 @@ ExchangeTest test_exchange(Communicator& comm, std::int64_t rows_per_peer, std::
 std::vector<KernelTest> test_kernels() {
   std::vector<KernelTest> tests;
   for (const GemmKernel* kernel : all_gemm_kernels()) {
-    if (!is_supported(kernel->isa)) continue;
-    const std::vector<float> truth = multiply(find_gemm_kernel(Isa::scalar, kernel->format));
-    const std::vector<float> out = multiply(*kernel);
+    if (!is_usable(*kernel)) continue;
+    const std::vector<float> truth = multiply_numbers(find_gemm_kernel(Isa::scalar, kernel->format));
+    const std::vector<float> out = multiply_numbers(*kernel);
     tests.push_back(
         {.isa = kernel->isa,
          .kernel = kernel->name,

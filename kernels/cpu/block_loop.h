@@ -8,42 +8,100 @@
 
 namespace moesaic {
 
-/// What a register block works on: some rows times some panels over the whole depth.
+/// What a register block works on: some rows times some panels of raw weights (kTileBytes a step,
+/// or twice that of f32), over some steps of the depth.
 struct Block {
-  const std::byte* rows;  // packed
+  const std::byte* rows;  // packed, at the first step
   std::size_t row_bytes;
-  const std::byte* panels;
-  std::size_t panel_bytes;
-  std::int64_t depth;
-  float* out;
-  std::int64_t out_stride;  // elements
+  const std::byte* panels;  // at the first step
+  std::size_t panel_stride;
+  std::int64_t steps;
+  bool resume;  // sums go on from what is in `out`; else from zero
+  float* out;   // sums of int8 products are int32
+  std::int64_t out_stride;
 };
 
 using BlockFunction = void (*)(const Block&) noexcept;
 
-/// Cuts a product into the register blocks of one kernel, functions[rows - 1][panels - 1]. All rows
-/// meet a group of panels before the next group is read: the group is to stay in the L2 cache.
-template <std::size_t MaxRows, std::size_t MaxPanels>
-void run_blocks(const TileArgs& args, std::size_t row_bytes, std::size_t panel_bytes,
-                const BlockFunction (&functions)[MaxRows][MaxPanels]) noexcept {
-  const auto num_rows = static_cast<std::size_t>(args.num_rows);
-  const auto num_panels = static_cast<std::size_t>(args.num_panels);
-  const std::size_t row_blocks = (num_rows + MaxRows - 1) / MaxRows;
-  for (std::size_t panel = 0; panel < num_panels; panel += MaxPanels) {
-    const std::size_t panels = std::min(MaxPanels, num_panels - panel);
-    for (std::size_t b = 0; b < row_blocks; ++b) {  // of nearly equal size: 7 is 4 + 3, not 6 + 1
-      const std::size_t row = b * num_rows / row_blocks;
-      const std::size_t rows = (b + 1) * num_rows / row_blocks - row;
-      functions[rows - 1][panels - 1]({
-          .rows = args.packed_rows + row * row_bytes,
-          .row_bytes = row_bytes,
-          .panels = args.panels + panel * panel_bytes,
-          .panel_bytes = panel_bytes,
-          .depth = args.depth,
-          .out = args.out + static_cast<std::int64_t>(row) * args.out_stride +
-                 static_cast<std::int64_t>(panel) * kPanelColumns,
-          .out_stride = args.out_stride,
-      });
+/// Register blocks of every size up to a largest: functions[(rows - 1) * max_panels + panels - 1].
+struct BlockTable {
+  std::int64_t max_rows;
+  std::int64_t max_panels;
+  const BlockFunction* functions;
+
+  [[nodiscard]] BlockFunction find(std::int64_t rows, std::int64_t panels) const noexcept {
+    return functions[(rows - 1) * max_panels + panels - 1];
+  }
+};
+
+/// Cuts `rows` times `panels` into register blocks. All rows meet a group of panels before the next
+/// group is read: the group is to stay in the L2 cache.
+inline void run_blocks(const Block& all, std::int64_t num_rows, std::int64_t num_panels,
+                       const BlockTable& table) noexcept {
+  const std::int64_t row_blocks = (num_rows + table.max_rows - 1) / table.max_rows;
+  for (std::int64_t panel = 0; panel < num_panels; panel += table.max_panels) {
+    const std::int64_t panels = std::min(table.max_panels, num_panels - panel);
+    for (std::int64_t b = 0; b < row_blocks; ++b) {  // of nearly equal size: 7 is 4 + 3, not 6 + 1
+      const std::int64_t row = b * num_rows / row_blocks;
+      const std::int64_t rows = (b + 1) * num_rows / row_blocks - row;
+      Block block = all;
+      block.rows += static_cast<std::size_t>(row) * all.row_bytes;
+      block.panels += static_cast<std::size_t>(panel) * all.panel_stride;
+      block.out += row * all.out_stride + panel * kPanelColumns;
+      table.find(rows, panels)(block);
+    }
+  }
+}
+
+/// A whole product of raw weights.
+inline void run_raw(const TileArgs& args, std::size_t row_bytes, const BlockTable& table) noexcept {
+  const PackedMatrix& matrix = *args.matrix;
+  run_blocks({.rows = args.packed_rows,
+              .row_bytes = row_bytes,
+              .panels = matrix.panel(args.first_panel),
+              .panel_stride = static_cast<std::size_t>(matrix.panel_stride()),
+              .steps = step_count(matrix.layout.format, matrix.depth),
+              .resume = false,
+              .out = args.out,
+              .out_stride = args.out_stride},
+             args.num_rows, args.num_panels, table);
+}
+
+/// Panels that are decoded together, and their steps: both fit the L1 cache beside some rows.
+inline constexpr std::int64_t kDecodedPanels = 2;
+inline constexpr std::int64_t kDecodedSteps = 8;
+inline constexpr std::int64_t kDecodedBytes = kDecodedPanels * kDecodedSteps * kTileBytes;
+
+/// How a kernel multiplies by weights that it has to decode.
+struct DecodedProduct {
+  DecodeSteps decode;
+  const BlockTable* blocks;
+  std::size_t row_bytes;
+  std::size_t row_step_bytes;  // of one step of a packed row
+};
+
+/// Decodes a few steps of two panels into `args.scratch`, multiplies all rows by them, and goes on
+/// along the depth: each weight is decoded once for all rows.
+inline void run_decoded(const TileArgs& args, const DecodedProduct& product) noexcept {
+  const PackedMatrix& matrix = *args.matrix;
+  const std::int64_t steps = step_count(matrix.layout.format, matrix.depth);
+  for (std::int64_t panel = 0; panel < args.num_panels; panel += kDecodedPanels) {
+    const std::int64_t panels = std::min(kDecodedPanels, args.num_panels - panel);
+    for (std::int64_t first = 0; first < steps; first += kDecodedSteps) {
+      const std::int64_t count = std::min(kDecodedSteps, steps - first);
+      for (std::int64_t p = 0; p < panels; ++p) {
+        product.decode({&matrix, args.first_panel + panel + p, first, count},
+                       args.scratch + p * kDecodedSteps * kTileBytes);
+      }
+      run_blocks({.rows = args.packed_rows + static_cast<std::size_t>(first) * product.row_step_bytes,
+                  .row_bytes = product.row_bytes,
+                  .panels = args.scratch,
+                  .panel_stride = kDecodedSteps * kTileBytes,
+                  .steps = count,
+                  .resume = first > 0,
+                  .out = args.out + panel * kPanelColumns,
+                  .out_stride = args.out_stride},
+                 args.num_rows, panels, *product.blocks);
     }
   }
 }

@@ -23,4 +23,14 @@ namespace moesaic {
   return packed_row_stride(round_up(depth, kStepDepth) * 2);
 }
 
+/// Rows as int8 + 128, one byte a k, padded to whole steps, followed by their scale (f32).
+[[nodiscard]] constexpr std::size_t byte_row_bytes(std::int64_t depth) noexcept {
+  return packed_row_stride(round_up(depth, kIntStepDepth) + 4);
+}
+
+/// Rows as int8 widened to int16, one a k, padded to whole steps, followed by their scale (f32).
+[[nodiscard]] constexpr std::size_t word_row_bytes(std::int64_t depth) noexcept {
+  return packed_row_stride(round_up(depth, kIntStepDepth) * 2 + 4);
+}
+
 }  // namespace moesaic

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "src/base/error.h"
+#include "src/base/pause.h"
 
 namespace moesaic {
 namespace {
@@ -17,18 +18,12 @@ namespace {
 constexpr auto kSpin = std::chrono::microseconds(100);
 constexpr int kLooksPerYield = 64;
 
-inline void pause() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 /// Waits until `value` differs from `old`: spins shortly, then sleeps.
 template <typename T>
 void wait_for_change(const std::atomic<T>& value, T old) {
   const auto deadline = std::chrono::steady_clock::now() + kSpin;
   for (int look = 1; value.load(std::memory_order_acquire) == old; ++look) {
-    pause();
+    pause_core();
     if (look % kLooksPerYield != 0) continue;
     sched_yield();
     if (std::chrono::steady_clock::now() > deadline) {

@@ -17,9 +17,7 @@ struct ExpertWeights {
 
 /// Scratch memory of ExpertExecutor::forward, shared by the layers of a model.
 struct ExpertScratch {
-  Buffer<std::byte> gated;  // [outputs, intermediate] bf16 or f32
-  std::vector<const std::byte*> gated_rows;
-  std::vector<GemmGroup> groups;
+  std::vector<MlpGroup> groups;
 };
 
 /// Runs the local experts of one layer: down(silu(gate(x)) * up(x)). Products are f32; the gated

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/grouped_gemm.h"
+#include "src/base/buffer.h"
 #include "src/base/matrix_view.h"
 #include "src/moe/routing.h"
 

@@ -1,3 +1,4 @@
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <random>
 
 #include "kernels/kernel_table.h"
-#include "kernels/packed_matrix.h"
 #include "tests/kernels/gemm_case.h"
 #include "tests/kernels/gemm_models.h"
 
@@ -53,9 +53,7 @@ std::string test_name(const testing::TestParamInfo<const GemmKernel*>& kernel) {
 class EveryGemmKernel : public testing::TestWithParam<const GemmKernel*> {
  protected:
   void SetUp() override {
-    if (!is_supported(GetParam()->isa)) {
-      GTEST_SKIP() << "this CPU has no " << isa_name(GetParam()->isa);
-    }
+    if (!is_usable(*GetParam())) GTEST_SKIP() << "this CPU cannot run " << GetParam()->name;
   }
 
   void expect_model(const GemmCase& product, const std::vector<float>& out) const {
@@ -76,10 +74,11 @@ class EveryGemmKernel : public testing::TestWithParam<const GemmKernel*> {
 /// f32 products, unlike bf16 ones, are not flushed and use the caller's settings.
 class EveryBf16Kernel : public EveryGemmKernel {};
 
-std::vector<const GemmKernel*> bf16_kernels() {
+std::vector<const GemmKernel*> kernels_of(std::initializer_list<Format> formats) {
   std::vector<const GemmKernel*> kernels;
-  std::copy_if(all_gemm_kernels().begin(), all_gemm_kernels().end(), std::back_inserter(kernels),
-               [](const GemmKernel* kernel) { return kernel->format == Format::bf16; });
+  for (const GemmKernel* kernel : all_gemm_kernels()) {
+    if (std::ranges::find(formats, kernel->format) != formats.end()) kernels.push_back(kernel);
+  }
   return kernels;
 }
 
@@ -90,30 +89,18 @@ TEST_P(EveryGemmKernel, gives_the_bits_of_its_model_at_every_shape) {
     const GemmCase product = make_gemm_case(kMaxRows, kMaxPanels, depth, spread(engine_, -6, 2));
     const std::vector<float> whole = product.run(kernel);
     expect_model(product, whole);
-    const Buffer<std::byte> rows = product.pack_rows(kernel, RowSource::Element::f32);
-    const Buffer<std::byte> panels = product.pack_weights(kernel.format);
+    const OwnedMatrix weights = product.pack_weights({.format = kernel.format});
     for (const std::int64_t num_rows : kRowCounts) {
+      const GemmCase::Rows rows = product.rows(num_rows, RowSource::Element::f32);
       for (std::int64_t num_panels = 0; num_panels <= kMaxPanels; ++num_panels) {
-        constexpr float kUntouched = 12345;
+        const std::vector<float> out = run_part(kernel, rows.source, weights.matrix, num_panels);
         const std::int64_t columns = num_panels * kPanelColumns;
-        const std::int64_t stride = columns + 3;
-        std::vector<float> out(static_cast<std::size_t>((num_rows + 1) * stride), kUntouched);
-        kernel.tile({.packed_rows = rows.data(),
-                     .num_rows = num_rows,
-                     .panels = panels.data(),
-                     .num_panels = num_panels,
-                     .depth = depth,
-                     .out = out.data() + 1,
-                     .out_stride = stride});
-        for (std::int64_t i = 0; i < static_cast<std::int64_t>(out.size()); ++i) {
-          const std::int64_t r = (i - 1) / stride;
-          const std::int64_t c = (i - 1) % stride;
-          const bool inside = i > 0 && r < num_rows && c < columns;
+        for (std::int64_t i = 0; i < std::ssize(out); ++i) {
           const float expected =
-              inside ? whole[static_cast<std::size_t>(r * product.columns() + c)] : kUntouched;
+              whole[static_cast<std::size_t>(i / columns * product.columns() + i % columns)];
           ASSERT_EQ(result_bits(out[static_cast<std::size_t>(i)]), result_bits(expected))
               << kernel.name << ", " << num_rows << " rows, " << num_panels << " panels, depth "
-              << depth << ", row " << r << ", column " << c;
+              << depth << ", row " << i / columns << ", column " << i % columns;
         }
       }
     }
@@ -259,16 +246,21 @@ TEST_P(EveryBf16Kernel, does_not_depend_on_the_callers_floating_point_settings) 
 }
 
 INSTANTIATE_TEST_SUITE_P(, EveryGemmKernel,
-                         testing::ValuesIn(all_gemm_kernels().begin(), all_gemm_kernels().end()),
+                         testing::ValuesIn(kernels_of({Format::f32, Format::bf16})), test_name);
+INSTANTIATE_TEST_SUITE_P(, EveryBf16Kernel, testing::ValuesIn(kernels_of({Format::bf16})),
                          test_name);
-INSTANTIATE_TEST_SUITE_P(, EveryBf16Kernel, testing::ValuesIn(bf16_kernels()), test_name);
 
 TEST(KernelTable, has_a_kernel_of_every_format_for_every_instruction_set) {
-  EXPECT_STREQ(find_gemm_kernel(Isa::scalar, Format::bf16).name, "scalar/bf16");
-  EXPECT_STREQ(find_gemm_kernel(Isa::avx2, Format::f32).name, "avx2/f32");
-  EXPECT_STREQ(find_gemm_kernel(Isa::avx512, Format::bf16).name, "avx512/bf16");
-  EXPECT_STREQ(find_gemm_kernel(Isa::avx512_bf16, Format::bf16).name, "avx512_bf16/bf16");
-  EXPECT_STREQ(find_gemm_kernel(Isa::avx512_bf16, Format::f32).name, "avx512/f32");
+  for (int format = 0; format < kNumFormats; ++format) {
+    const auto wanted = static_cast<Format>(format);
+    EXPECT_EQ(find_gemm_kernel(Isa::scalar, wanted).name,
+              fmt::format("scalar/{}", format_name(wanted)));
+    for (const Isa isa : {Isa::avx2, Isa::avx512, Isa::amx}) {
+      if (!is_supported(isa) || (isa == Isa::amx && wanted == Format::f32)) continue;
+      EXPECT_EQ(find_gemm_kernel(isa, wanted).name,
+                fmt::format("{}/{}", isa_name(isa), format_name(wanted)));
+    }
+  }
 }
 
 }  // namespace

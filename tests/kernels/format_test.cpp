@@ -115,12 +115,12 @@ TEST(Format, unpack_column_inverts_pack_panel) {
 }
 
 TEST(Format, sizes) {
-  EXPECT_EQ(panel_bytes(Format::bf16, 33), 64 * 16 * 2);
-  EXPECT_EQ(panel_bytes(Format::f32, 33), 64 * 16 * 4);
+  EXPECT_EQ(panel_bytes(Layout{.format = Format::bf16}, 33), 64 * 16 * 2);
+  EXPECT_EQ(panel_bytes(Layout{.format = Format::f32}, 33), 64 * 16 * 4);
   EXPECT_EQ(panel_count(0), 0);
   EXPECT_EQ(panel_count(16), 1);
   EXPECT_EQ(panel_count(17), 2);
-  EXPECT_EQ((PackedMatrix{.format = Format::bf16, .rows = 17, .depth = 32}.bytes()), 2 * 1024);
+  EXPECT_EQ((PackedMatrix{.layout = {.format = Format::bf16}, .rows = 17, .depth = 32}.bytes()), 2 * 1024);
   EXPECT_EQ(format_name(Format::bf16), "bf16");
   EXPECT_EQ(format_name(Format::f32), "f32");
 }

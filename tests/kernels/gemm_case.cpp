@@ -1,12 +1,11 @@
 #include "tests/kernels/gemm_case.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
-#include "kernels/formats/bf16.h"
-#include "kernels/formats/f32.h"
-#include "kernels/packed_matrix.h"
 
 namespace moesaic {
 namespace {
@@ -43,60 +42,74 @@ std::vector<BFloat16> GemmCase::w_bf16(std::int64_t column) const {
   return rounded(w.data() + column * depth, depth);
 }
 
-Buffer<std::byte> GemmCase::pack_weights(Format format) const {
-  const std::int64_t bytes = panel_bytes(format, depth);
-  Buffer<std::byte> panels(bytes * num_panels);
-  for (std::int64_t p = 0; p < num_panels; ++p) {
-    std::byte* const panel = panels.data() + p * bytes;
-    std::vector<std::vector<BFloat16>> values;
-    std::vector<const BFloat16*> bf16_rows;
-    std::vector<const float*> f32_rows;
-    for (std::int64_t c = p * kPanelColumns; c < (p + 1) * kPanelColumns; ++c) {
-      values.push_back(w_bf16(c));
-      bf16_rows.push_back(values.back().data());
-      f32_rows.push_back(w.data() + c * depth);
-    }
-    if (format == Format::bf16) {
-      bf16_format::pack_panel(bf16_rows, depth, reinterpret_cast<BFloat16*>(panel));
-    } else {
-      f32_format::pack_panel(f32_rows, depth, reinterpret_cast<float*>(panel));
-    }
-  }
-  return panels;
+OwnedMatrix GemmCase::pack_weights(const Layout& layout) const {
+  return pack_matrix(layout, w, columns(), depth);
 }
 
-Buffer<std::byte> GemmCase::pack_rows(const GemmKernel& kernel, RowSource::Element element) const {
-  std::vector<BFloat16> narrow(1);  // so that rows are aligned to 2 bytes at most
-  for (std::int64_t r = 0; r < num_rows; ++r) {
+GemmCase::Rows GemmCase::rows(std::int64_t count, RowSource::Element element) const {
+  Rows result;
+  result.narrow.resize(1);  // so that rows are aligned to 2 bytes at most
+  for (std::int64_t r = 0; r < count; ++r) {
     const std::vector<BFloat16> row = x_bf16(r);
-    narrow.insert(narrow.end(), row.begin(), row.end());
+    result.narrow.insert(result.narrow.end(), row.begin(), row.end());
   }
-  std::vector<const std::byte*> rows;
-  for (std::int64_t r = 0; r < num_rows; ++r) {
-    rows.push_back(element == RowSource::Element::f32
-                       ? reinterpret_cast<const std::byte*>(x.data() + r * depth)
-                       : reinterpret_cast<const std::byte*>(narrow.data() + 1 + r * depth));
+  for (std::int64_t r = 0; r < count; ++r) {
+    result.pointers.push_back(
+        element == RowSource::Element::f32
+            ? reinterpret_cast<const std::byte*>(x.data() + r * depth)
+            : reinterpret_cast<const std::byte*>(result.narrow.data() + 1 + r * depth));
   }
-  Buffer<std::byte> packed(std::max<std::int64_t>(
-      1, num_rows * static_cast<std::int64_t>(kernel.packed_row_bytes(depth))));
-  std::fill_n(packed.data(), packed.size(), std::byte{0xff});  // NaNs, should a kernel read on
-  kernel.pack_rows({.rows = rows.data(), .num_rows = num_rows, .depth = depth, .element = element},
-                   packed.data());
-  return packed;
+  result.source = {
+      .rows = result.pointers.data(), .num_rows = count, .depth = depth, .element = element};
+  return result;
 }
 
 std::vector<float> GemmCase::run(const GemmKernel& kernel, RowSource::Element element) const {
-  const Buffer<std::byte> rows = pack_rows(kernel, element);
-  const Buffer<std::byte> panels = pack_weights(kernel.format);
-  std::vector<float> out(static_cast<std::size_t>(num_rows * columns()), 1.0F);
-  kernel.tile({.packed_rows = rows.data(),
-               .num_rows = num_rows,
-               .panels = panels.data(),
+  return run(kernel, pack_weights({.format = kernel.format}).matrix, element);
+}
+
+std::vector<float> GemmCase::run(const GemmKernel& kernel, const PackedMatrix& weights,
+                                 RowSource::Element element) const {
+  return run_part(kernel, rows(num_rows, element).source, weights, num_panels);
+}
+
+std::vector<float> run_part(const GemmKernel& kernel, const RowSource& source,
+                            const PackedMatrix& weights, std::int64_t num_panels) {
+  const auto row_bytes = static_cast<std::int64_t>(kernel.packed_row_bytes(source.depth));
+  Buffer<std::byte> packed(std::max<std::int64_t>(64, source.num_rows * row_bytes));
+  Buffer<std::byte> scratch(std::max<std::int64_t>(64, kernel.scratch_bytes));
+  // NaNs, should a kernel read what it did not write.
+  std::fill_n(packed.data(), packed.size(), std::byte{0xff});
+  std::fill_n(scratch.data(), scratch.size(), std::byte{0xff});
+  for (std::int64_t row = 0; row < source.num_rows; row += kRowBlock) {
+    RowSource block = source;
+    block.rows += row;
+    block.num_rows = std::min(kRowBlock, source.num_rows - row);
+    kernel.pack_rows(block, packed.data() + row * row_bytes);
+  }
+  constexpr float kUntouched = 12345;
+  const std::int64_t columns = num_panels * kPanelColumns;
+  const std::int64_t stride = columns + 16;
+  Buffer<float> out((source.num_rows + 1) * stride);
+  std::fill_n(out.data(), out.size(), kUntouched);
+  kernel.tile({.packed_rows = packed.data(),
+               .num_rows = source.num_rows,
+               .matrix = &weights,
+               .first_panel = 0,
                .num_panels = num_panels,
-               .depth = depth,
                .out = out.data(),
-               .out_stride = columns()});
-  return out;
+               .out_stride = stride,
+               .scratch = scratch.data()});
+  std::vector<float> results;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(out.size()); ++i) {
+    const float value = out.data()[i];
+    if (i / stride < source.num_rows && i % stride < columns) {
+      results.push_back(value);
+    } else {
+      EXPECT_EQ(value, kUntouched) << kernel.name << " wrote beyond its results, " << i;
+    }
+  }
+  return results;
 }
 
 std::uint32_t result_bits(float value) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/gemm_kernel.h"
+#include "kernels/whole_product.h"
 #include "src/base/buffer.h"
 #include "src/base/dtype.h"
 
@@ -24,19 +25,31 @@ struct GemmCase {
   [[nodiscard]] std::vector<BFloat16> x_bf16(std::int64_t row) const;
   [[nodiscard]] std::vector<BFloat16> w_bf16(std::int64_t column) const;
 
-  /// The packed panels of w.
-  [[nodiscard]] Buffer<std::byte> pack_weights(Format format) const;
-  /// The kernel's packed form of x; `element` says how the rows arrive.
-  [[nodiscard]] Buffer<std::byte> pack_rows(const GemmKernel& kernel,
-                                            RowSource::Element element) const;
+  /// w, packed; quantised if the layout says so.
+  [[nodiscard]] OwnedMatrix pack_weights(const Layout& layout) const;
+  /// The first `count` rows of x, as kernels get them; `element` says in which form.
+  struct Rows {
+    std::vector<BFloat16> narrow;
+    std::vector<const std::byte*> pointers;
+    RowSource source;
+  };
+  [[nodiscard]] Rows rows(std::int64_t count, RowSource::Element element) const;
   /// x w^T, [num_rows, columns].
   [[nodiscard]] std::vector<float> run(const GemmKernel& kernel,
+                                       RowSource::Element element = RowSource::Element::f32) const;
+  [[nodiscard]] std::vector<float> run(const GemmKernel& kernel, const PackedMatrix& weights,
                                        RowSource::Element element = RowSource::Element::f32) const;
 };
 
 /// A case whose matrices are filled from `draw`.
 [[nodiscard]] GemmCase make_gemm_case(std::int64_t num_rows, std::int64_t num_panels,
                                       std::int64_t depth, const std::function<float()>& draw);
+
+/// Calls `tile` for the first rows and panels of a case, with memory of its own, whose bytes before
+/// the call are NaNs. Results [num_rows, num_panels * 16]; fails the test if anything else was
+/// written.
+[[nodiscard]] std::vector<float> run_part(const GemmKernel& kernel, const RowSource& source,
+                                          const PackedMatrix& weights, std::int64_t num_panels);
 
 /// The bits of a result, of which NaNs have one kind only.
 [[nodiscard]] std::uint32_t result_bits(float value);

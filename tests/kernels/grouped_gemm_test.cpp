@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <random>
+
 #include "src/base/error.h"
 #include "tests/kernels/gemm_case.h"
 #include "tests/kernels/gemm_models.h"
@@ -14,20 +17,27 @@ constexpr std::int64_t kDepth = 70;    // not a whole number of steps
 constexpr std::int64_t kColumns = 40;  // not a whole number of panels
 constexpr std::int64_t kRows = 300;    // more than one task takes
 
-/// A matrix with the owner of its panels.
-struct OwnedMatrix {
+/// A matrix as plain numbers and packed.
+struct TestMatrix {
   GemmCase values;
-  Buffer<std::byte> panels;
-  PackedMatrix packed;
+  OwnedMatrix owned;
+
+  [[nodiscard]] const PackedMatrix& packed() const { return owned.matrix; }
 };
 
-OwnedMatrix make_matrix(Format format, unsigned seed, std::int64_t depth = kDepth) {
+TestMatrix make_matrix(const Layout& layout, unsigned seed, std::int64_t depth = kDepth,
+                       std::int64_t columns = kColumns) {
   std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  OwnedMatrix matrix{make_gemm_case(0, 3, depth, [&] { return normal(random); }), {}, {}};
-  matrix.panels = matrix.values.pack_weights(format);
-  matrix.packed = {format, kColumns, depth, matrix.panels.data()};
+  std::normal_distribution<float> normal(0, 0.2F);
+  TestMatrix matrix{
+      make_gemm_case(0, panel_count(columns), depth, [&] { return normal(random); }), {}};
+  matrix.owned = pack_matrix(
+      layout, std::span(matrix.values.w).first(static_cast<std::size_t>(columns * depth)), columns,
+      depth);
   return matrix;
+}
+TestMatrix make_matrix(Format format, unsigned seed, std::int64_t depth = kDepth) {
+  return make_matrix(Layout{.format = format}, seed, depth);
 }
 
 class GroupedGemmTest : public testing::Test {
@@ -41,7 +51,7 @@ class GroupedGemmTest : public testing::Test {
   [[nodiscard]] RowSource input() const {
     return {.rows = rows_.data(), .num_rows = kRows, .depth = kDepth};
   }
-  [[nodiscard]] float product(std::int64_t row, const OwnedMatrix& matrix,
+  [[nodiscard]] float product(std::int64_t row, const TestMatrix& matrix,
                               std::int64_t column) const {
     const std::size_t depth = kDepth;
     return f32_product(
@@ -59,18 +69,29 @@ class GroupedGemmTest : public testing::Test {
     return out;
   }
 
+  [[nodiscard]] std::vector<float> run_mlp(std::span<const MlpGroup> groups, const Gating& gating,
+                                           int threads) const {
+    ThreadPool pool(threads);
+    GroupedGemm gemm(
+        {.isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool});
+    std::vector<float> out(static_cast<std::size_t>(kRows * kColumns), -1);
+    gemm.run_mlp(input(), groups, gating,
+                 {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = kColumns * 4});
+    return out;
+  }
+
   std::vector<float> x_ = normal_numbers(kRows * kDepth, 1);
   std::vector<const std::byte*> rows_;
 };
 
 TEST_F(GroupedGemmTest, each_group_meets_its_own_matrix_and_bias) {
-  const OwnedMatrix first = make_matrix(Format::f32, 10);
-  const OwnedMatrix second = make_matrix(Format::f32, 11);
+  const TestMatrix first = make_matrix(Format::f32, 10);
+  const TestMatrix second = make_matrix(Format::f32, 11);
   const std::vector<float> bias = normal_numbers(kColumns, 2);
   const std::vector<GemmGroup> groups = {
-      {.first_row = 0, .num_rows = 3, .weights = first.packed},
-      {.first_row = 4, .num_rows = 270, .weights = second.packed, .bias = bias.data()},
-      {.first_row = 274, .num_rows = 26, .weights = first.packed}};
+      {.first_row = 0, .num_rows = 3, .weights = first.packed()},
+      {.first_row = 4, .num_rows = 270, .weights = second.packed(), .bias = bias.data()},
+      {.first_row = 274, .num_rows = 26, .weights = first.packed()}};
   for (const int threads : {1, 3}) {
     const std::vector<float> out = run(groups, threads);
     for (std::int64_t row = 0; row < kRows; ++row) {
@@ -87,24 +108,121 @@ TEST_F(GroupedGemmTest, each_group_meets_its_own_matrix_and_bias) {
   }
 }
 
-TEST_F(GroupedGemmTest, a_gated_group_multiplies_silu_of_the_gate_with_up) {
-  const OwnedMatrix gate = make_matrix(Format::f32, 12);
-  const OwnedMatrix up = make_matrix(Format::f32, 13);
-  const GemmGroup group{.num_rows = kRows, .weights = gate.packed, .up = up.packed};
+TEST_F(GroupedGemmTest, groups_may_have_different_layouts) {
+  const TestMatrix first = make_matrix(Format::nvfp4, 12);
+  const TestMatrix second = make_matrix(Format::int8, 13);
+  const std::vector<GemmGroup> groups = {{.num_rows = 5, .weights = first.packed()},
+                                         {.first_row = 5, .num_rows = 40, .weights = second.packed()}};
+  const std::vector<float> out = run(groups, 2);
+  for (const GemmGroup& group : groups) {
+    RowSource rows = input();
+    rows.rows += group.first_row;
+    rows.num_rows = group.num_rows;
+    const Buffer<float> expected = multiply(
+        find_gemm_kernel(Isa::scalar, group.weights.layout.format), rows, group.weights);
+    for (std::int64_t row = 0; row < group.num_rows; ++row) {
+      for (std::int64_t c = 0; c < kColumns; ++c) {
+        ASSERT_EQ(out[static_cast<std::size_t>((group.first_row + row) * kColumns + c)],
+                  expected.data()[row * panel_count(kColumns) * kPanelColumns + c]);
+      }
+    }
+  }
+}
+
+/// The MLPs of four groups, one of them empty, with every sort of bias.
+struct TestMlps {
+  explicit TestMlps(const Layout& layout) {
+    for (unsigned g = 0; g < 4; ++g) {
+      gates.push_back(make_matrix(layout, 100 + g, kDepth, kWidth));
+      ups.push_back(make_matrix(layout, 200 + g, kDepth, kWidth));
+      downs.push_back(make_matrix(layout, 300 + g, kWidth, kColumns));
+      gate_biases.push_back(normal_numbers(kWidth, 400 + g));
+      up_biases.push_back(normal_numbers(kWidth, 500 + g));
+      down_biases.push_back(normal_numbers(kColumns, 600 + g));
+    }
+    const std::int64_t rows[] = {3, 270, 0, 27};
+    std::int64_t first = 0;
+    for (std::size_t g = 0; g < 4; ++g) {
+      const bool biased = g % 2 == 1;
+      groups.push_back({.first_row = first,
+                        .num_rows = rows[g],
+                        .gate = gates[g].packed(),
+                        .up = ups[g].packed(),
+                        .down = downs[g].packed(),
+                        .gate_bias = biased ? gate_biases[g].data() : nullptr,
+                        .up_bias = biased ? up_biases[g].data() : nullptr,
+                        .down_bias = biased ? down_biases[g].data() : nullptr});
+      first += rows[g];
+    }
+  }
+
+  static constexpr std::int64_t kWidth = 50;
+  std::vector<TestMatrix> gates, ups, downs;
+  std::vector<std::vector<float>> gate_biases, up_biases, down_biases;
+  std::vector<MlpGroup> groups;
+};
+
+TEST_F(GroupedGemmTest, mlps_follow_their_formula) {
+  const TestMlps mlps(Layout{.format = Format::f32});
+  const Gating gating{.limit = 1, .alpha = 1.702F, .offset = 1};
+  const std::vector<float> out = run_mlp(mlps.groups, gating, 2);
+  for (std::size_t g = 0; g < mlps.groups.size(); ++g) {
+    const MlpGroup& group = mlps.groups[g];
+    for (std::int64_t row = group.first_row; row < group.first_row + group.num_rows; ++row) {
+      std::vector<double> inner;
+      for (std::int64_t i = 0; i < TestMlps::kWidth; ++i) {
+        const auto bias = [i](const float* values) { return values == nullptr ? 0.0 : values[i]; };
+        const double gate =
+            std::min<double>(product(row, mlps.gates[g], i) + bias(group.gate_bias), 1);
+        const double up = std::clamp<double>(
+            product(row, mlps.ups[g], i) + bias(group.up_bias), -1, 1);
+        inner.push_back(gate / (1 + std::exp(-1.702 * gate)) * (up + 1));
+      }
+      for (std::int64_t c = 0; c < kColumns; ++c) {
+        double expected = group.down_bias == nullptr ? 0.0 : group.down_bias[c];
+        for (std::int64_t i = 0; i < TestMlps::kWidth; ++i) {
+          expected += inner[static_cast<std::size_t>(i)] *
+                      mlps.downs[g].values.w[static_cast<std::size_t>(c * TestMlps::kWidth + i)];
+        }
+        ASSERT_NEAR(out[static_cast<std::size_t>(row * kColumns + c)], expected,
+                    1e-4 * (1 + std::abs(expected)));
+      }
+    }
+  }
+}
+
+TEST_F(GroupedGemmTest, mlps_give_the_same_bits_with_any_number_of_threads) {
+  for (const Format format : {Format::bf16, Format::mxfp4, Format::int4}) {
+    const TestMlps mlps(Layout{.format = format});
+    const std::vector<float> one = run_mlp(mlps.groups, {}, 1);
+    for (const int threads : {2, 5}) EXPECT_EQ(run_mlp(mlps.groups, {}, threads), one);
+  }
+}
+
+TEST_F(GroupedGemmTest, an_order_of_k_is_that_of_the_matrix) {
+  const TestMatrix plain = make_matrix(Format::f32, 18);
+  std::vector<std::int32_t> order(kDepth);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(3));
+  std::vector<float> permuted(static_cast<std::size_t>(kColumns * kDepth));
+  for (std::size_t i = 0; i < permuted.size(); ++i) {
+    permuted[i] = plain.values.w[i / kDepth * kDepth +
+                                 static_cast<std::size_t>(order[i % kDepth])];
+  }
+  OwnedMatrix matrix = pack_matrix({.format = Format::f32}, permuted, kColumns, kDepth);
+  matrix.matrix.order = order.data();
+  const GemmGroup group{.num_rows = kRows, .weights = matrix.matrix};
   const std::vector<float> out = run({&group, 1}, 2);
   for (std::int64_t row = 0; row < kRows; ++row) {
     for (std::int64_t c = 0; c < kColumns; ++c) {
-      const double g = product(row, gate, c);
-      const double expected = g / (1 + std::exp(-g)) * product(row, up, c);
-      ASSERT_NEAR(out[static_cast<std::size_t>(row * kColumns + c)], expected,
-                  1e-5 * (1 + std::abs(expected)));
+      ASSERT_NEAR(out[static_cast<std::size_t>(row * kColumns + c)], product(row, plain, c), 1e-4);
     }
   }
 }
 
 TEST_F(GroupedGemmTest, bf16_results_are_those_in_f32_rounded) {
-  const OwnedMatrix weights = make_matrix(Format::bf16, 14);
-  const GemmGroup group{.num_rows = kRows, .weights = weights.packed};
+  const TestMatrix weights = make_matrix(Format::bf16, 14);
+  const GemmGroup group{.num_rows = kRows, .weights = weights.packed()};
   const std::vector<float> wide = run({&group, 1}, 2);
   ThreadPool pool(2);
   GroupedGemm gemm(
@@ -120,16 +238,18 @@ TEST_F(GroupedGemmTest, bf16_results_are_those_in_f32_rounded) {
 }
 
 TEST_F(GroupedGemmTest, refuses_groups_that_do_not_fit) {
-  const OwnedMatrix f32 = make_matrix(Format::f32, 15);
-  const OwnedMatrix bf16 = make_matrix(Format::bf16, 16);
-  const OwnedMatrix deep = make_matrix(Format::f32, 17, kDepth + 1);
+  const TestMatrix f32 = make_matrix(Format::f32, 15);
+  const TestMatrix bf16 = make_matrix(Format::bf16, 16);
+  const TestMatrix deep = make_matrix(Format::f32, 17, kDepth + 1);
   const std::vector<std::vector<GemmGroup>> wrong = {
-      {{.num_rows = 1, .weights = deep.packed}},
-      {{.num_rows = kRows + 1, .weights = f32.packed}},
-      {{.num_rows = 1, .weights = f32.packed, .up = bf16.packed}},
-      {{.num_rows = 1, .weights = f32.packed},
-       {.first_row = 1, .num_rows = 1, .weights = bf16.packed}}};
+      {{.num_rows = 1, .weights = deep.packed()}},
+      {{.num_rows = kRows + 1, .weights = f32.packed()}},
+      {{.first_row = -1, .num_rows = 1, .weights = f32.packed()}}};
   for (const std::vector<GemmGroup>& groups : wrong) EXPECT_THROW(run(groups, 1), Error);
+  MlpGroup mlp{.num_rows = 1, .gate = f32.packed(), .up = bf16.packed(), .down = f32.packed()};
+  EXPECT_THROW(run_mlp({&mlp, 1}, {}, 1), Error);
+  mlp.up = f32.packed();
+  EXPECT_THROW(run_mlp({&mlp, 1}, {}, 1), Error) << "down has another depth than gate has rows";
 }
 
 }  // namespace

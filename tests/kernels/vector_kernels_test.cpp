@@ -112,13 +112,19 @@ TEST_P(VectorKernelsTest, to_bf16_writes_n_elements) {
   }
 }
 
-TEST_P(VectorKernelsTest, silu_mul_is_close_to_double) {
+/// `gate` gated with `up`.
+std::vector<float> gated(const VectorKernels& kernels, std::vector<float> gate,
+                         const std::vector<float>& up, const Gating& gating = {}) {
+  kernels.gate(gating, up.data(), static_cast<std::int64_t>(gate.size()), gate.data());
+  return gate;
+}
+
+TEST_P(VectorKernelsTest, swiglu_is_close_to_double) {
   const std::int64_t n = 100'000;
   std::vector<float> gate(n);
   for (std::size_t i = 0; i < gate.size(); ++i) gate[i] = -88.0F + 0.00177F * static_cast<float>(i);
   const std::vector<float> up(gate.size(), 1);
-  std::vector<float> y(gate.size());
-  kernels_.silu_mul(gate.data(), up.data(), n, y.data());
+  const std::vector<float> y = gated(kernels_, gate, up);
   double worst = 0;
   for (std::size_t i = 0; i < y.size(); ++i) {
     const double g = gate[i];
@@ -127,12 +133,40 @@ TEST_P(VectorKernelsTest, silu_mul_is_close_to_double) {
   EXPECT_LT(worst, 3);  // exp 0.9, addition and division half a unit each
 }
 
-TEST_P(VectorKernelsTest, silu_mul_of_special_values) {
+// The forms of DeepSeek-V4 and gpt-oss (transformers' DeepseekV4 and GptOss experts).
+TEST_P(VectorKernelsTest, clamped_gates_follow_their_formulas) {
+  for (const Gating& gating : {Gating{.limit = 10}, Gating{.limit = 7, .alpha = 1.702F, .offset = 1}}) {
+    for (const std::int64_t n : sizes()) {
+      const auto gate = normal_numbers(n, 21, 8);
+      const auto up = normal_numbers(n, 22, 8);
+      const std::vector<float> y = gated(kernels_, gate, up, gating);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const double limit = gating.limit;
+        const double g = std::min<double>(gate[i], limit);
+        const double u = std::clamp<double>(up[i], -limit, limit);
+        const double expected =
+            g / (1 + std::exp(-static_cast<double>(gating.alpha) * g)) * (u + static_cast<double>(gating.offset));
+        ASSERT_NEAR(y[i], expected, 1e-5 * (1 + std::fabs(expected)));
+      }
+    }
+  }
+}
+
+TEST_P(VectorKernelsTest, add_adds) {
+  for (const std::int64_t n : sizes()) {
+    const auto x = special_numbers(n, 24);
+    auto y = special_numbers(n, 25);
+    std::vector<float> expected(y.size());
+    for (std::size_t i = 0; i < y.size(); ++i) expected[i] = y[i] + x[i];
+    kernels_.add(x.data(), n, y.data());
+    ASSERT_EQ(first_difference(y, expected), -1) << n;
+  }
+}
+
+TEST_P(VectorKernelsTest, swiglu_of_special_values) {
   const std::vector<float> gate = {0.0F, kInf, -1e30F, 200.0F, kNan, 3.0F, -kHuge};
   const std::vector<float> up = {5.0F, 2.0F, 1.0F, 2.0F, 1.0F, kInf, 1.0F};
-  std::vector<float> y(gate.size());
-  kernels_.silu_mul(gate.data(), up.data(), static_cast<std::int64_t>(y.size()), y.data());
-  EXPECT_EQ(first_difference(y, std::vector<float>{0.0F, kInf, -0.0F, 400.0F, kNan, kInf, -0.0F}),
+  EXPECT_EQ(first_difference(gated(kernels_, gate, up), std::vector<float>{0.0F, kInf, -0.0F, 400.0F, kNan, kInf, -0.0F}),
             -1);
 }
 
@@ -244,12 +278,6 @@ TEST_P(VectorKernelsTest, rms_norm_works_in_place) {
   });
 }
 
-TEST_P(VectorKernelsTest, silu_mul_works_in_place) {
-  expect_in_place_equal([&](std::int64_t n, const float* gate, const float* up, float* y) {
-    kernels_.silu_mul(gate, up, n, y);
-  });
-}
-
 TEST_P(VectorKernelsTest, in_place_kernels_write_n_elements) {
   for (const std::int64_t n : sizes()) {
     auto x = normal_numbers(n, 11);
@@ -274,8 +302,8 @@ std::vector<float> all_results(const VectorKernels& kernels, const std::vector<f
   std::vector<float> y(a.size());
   kernels.rms_norm(a.data(), b.data(), 1e-6F, n, y.data());
   keep(y);
-  kernels.silu_mul(a.data(), b.data(), n, y.data());
-  keep(y);
+  keep(gated(kernels, a, b));
+  keep(gated(kernels, a, b, {.limit = 1, .alpha = 1.702F, .offset = 1}));
   y = b;
   kernels.add_scaled(a.data(), 1.7F, n, y.data());
   keep(y);
@@ -311,12 +339,7 @@ TEST_P(VectorKernelsTest, exponentials_have_the_bits_of_scalar) {
     x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
   }
   const std::vector<float> ones(x.size(), 1);
-  std::vector<float> actual(x.size());
-  std::vector<float> expected(x.size());
-  const auto n = static_cast<std::int64_t>(x.size());
-  kernels_.silu_mul(x.data(), ones.data(), n, actual.data());
-  scalar.silu_mul(x.data(), ones.data(), n, expected.data());
-  EXPECT_EQ(first_difference(actual, expected), -1);
+  EXPECT_EQ(first_difference(gated(kernels_, x, ones), gated(scalar, x, ones)), -1);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "comm/thread_communicator.h"
-#include "kernels/formats/f32.h"
+#include "kernels/whole_product.h"
 
 namespace moesaic {
 namespace {
@@ -49,25 +49,12 @@ struct Model {
   Matrix tokens;
 };
 
-PackedMatrix pack(const Matrix& matrix, std::vector<std::vector<float>>& memory) {
-  const auto depth = static_cast<std::int64_t>(matrix.front().size());
-  PackedMatrix packed{
-      .format = Format::f32, .rows = static_cast<std::int64_t>(matrix.size()), .depth = depth};
-  // 64-byte aligned inside a larger vector
-  auto& storage = memory.emplace_back(static_cast<std::size_t>(packed.bytes() / 4 + 16));
-  void* start = storage.data();
-  std::size_t space = storage.size() * 4;
-  auto* const out =
-      static_cast<float*>(std::align(64, static_cast<std::size_t>(packed.bytes()), start, space));
-  for (std::int64_t panel = 0; panel < packed.num_panels(); ++panel) {
-    std::vector<const float*> rows;
-    for (std::int64_t r = panel * 16; r < std::min(packed.rows, panel * 16 + 16); ++r) {
-      rows.push_back(matrix[static_cast<std::size_t>(r)].data());
-    }
-    f32_format::pack_panel(rows, depth, out + panel * f32_format::panel_bytes(depth) / 4);
-  }
-  packed.panels = reinterpret_cast<const std::byte*>(out);
-  return packed;
+PackedMatrix pack(const Matrix& matrix, std::vector<OwnedMatrix>& memory) {
+  std::vector<float> values;
+  for (const auto& row : matrix) values.insert(values.end(), row.begin(), row.end());
+  memory.push_back(pack_matrix({.format = Format::f32}, values, std::ssize(matrix),
+                               std::ssize(matrix.front())));
+  return memory.back().matrix;
 }
 
 std::vector<double> times(const Matrix& matrix, const std::vector<double>& x) {
@@ -105,7 +92,7 @@ std::vector<double> reference(const Model& model, std::size_t token) {
 std::vector<float> run_layer(const Model& model, Communicator& world, std::int64_t first,
                              std::int64_t count, int threads) {
   const Shape& s = model.shape;
-  std::vector<std::vector<float>> memory;
+  std::vector<OwnedMatrix> memory;
   memory.reserve(100);
   ThreadPool pool(threads);
   const Compute compute{.isa = supported_isas().back(),

@@ -1,7 +1,6 @@
-#include "kernels/formats/bf16.h"
-
+#include "kernels/cpu/avx2/blocks.h"
 #include "kernels/cpu/avx2/pack_rows.h"
-#include "kernels/cpu/block_loop.h"
+#include "kernels/cpu/copy_steps.h"
 #include "kernels/cpu/intrinsics.h"
 #include "kernels/cpu/row_layout.h"
 #include "kernels/cpu/target_region.h"
@@ -13,8 +12,6 @@
 
 namespace moesaic {
 namespace {
-
-constexpr std::size_t kMaxRows = 6;
 
 // Ahead in the panels, which are one stream (why two distances: kernels/cpu/avx512/bf16.cpp).
 constexpr std::size_t prefetch_bytes(std::size_t rows) {
@@ -59,11 +56,18 @@ template <Parity Which, std::size_t Rows>
 
 template <std::size_t Rows>
 void block(const Block& args) noexcept {
-  const std::int64_t steps = round_up(args.depth, kStepDepth) / kStepDepth;
   const std::byte* lines = args.panels;
   const std::byte* rows = args.rows;
   __m256 sums[Rows][2] = {};
-  for (std::int64_t step = 0; step < steps; ++step, lines += 1024, rows += kStepDepth * 4) {
+  if (args.resume) {
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const float* out = args.out + static_cast<std::int64_t>(r) * args.out_stride;
+      sums[r][0] = _mm256_loadu_ps(out);
+      sums[r][1] = _mm256_loadu_ps(out + 8);
+    }
+  }
+  for (std::int64_t step = 0; step < args.steps; ++step, lines += kTileBytes, rows += kStepDepth * 4) {
     __m256 even[Rows][2] = {};
     sum_chain<Parity::even>(rows, args.row_bytes, lines, even);
     __m256 odd[Rows][2] = {};
@@ -84,16 +88,18 @@ void block(const Block& args) noexcept {
 
 END_TARGET
 
-constexpr BlockFunction kBlocks[kMaxRows][1] = {{block<1>}, {block<2>}, {block<3>},
-                                                {block<4>}, {block<5>}, {block<6>}};
+constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>,
+                                        block<4>, block<5>, block<6>};
 
 void tile(const TileArgs& args) noexcept {
   const TileEnvironment environment;
-  run_blocks(args, float_row_bytes(args.depth),
-             static_cast<std::size_t>(bf16_format::panel_bytes(args.depth)), kBlocks);
+  run_raw(args, float_row_bytes(args.matrix->depth), avx2_fma_blocks);
 }
 
 }  // namespace
+
+constinit const BlockTable avx2_fma_blocks{
+    .max_rows = 6, .max_panels = 1, .functions = kFunctions};
 
 extern const GemmKernel avx2_bf16_kernel;
 constinit const GemmKernel avx2_bf16_kernel{
@@ -102,7 +108,9 @@ constinit const GemmKernel avx2_bf16_kernel{
     .name = "avx2/bf16",
     .packed_row_bytes = float_row_bytes,
     .pack_rows = pack_rows<RowForm::rounded_floats>,
+    .scratch_bytes = 0,
     .tile = tile,
+    .decode = copy_steps,
 };
 
 }  // namespace moesaic

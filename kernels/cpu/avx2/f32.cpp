@@ -11,8 +11,6 @@
 namespace moesaic {
 namespace {
 
-constexpr std::size_t kMaxRows = 6;
-
 // Ahead in the panels, which are one stream (why two distances: kernels/cpu/avx512/bf16.cpp).
 constexpr std::size_t prefetch_bytes(std::size_t rows) {
   return rows <= 2 ? 1024 : 4096;
@@ -25,7 +23,7 @@ void block(const Block& args) noexcept {
   const std::byte* lines = args.panels;
   const std::byte* rows = args.rows;
   __m256 sums[Rows][2] = {};
-  for (std::int64_t k = 0; k < args.depth; ++k, lines += 64, rows += 4) {
+  for (std::int64_t k = 0; k < args.steps; ++k, lines += 64, rows += 4) {
     const __m256 left = _mm256_load_ps(reinterpret_cast<const float*>(lines));
     const __m256 right = _mm256_load_ps(reinterpret_cast<const float*>(lines + 32));
     _mm_prefetch(reinterpret_cast<const char*>(lines + prefetch_bytes(Rows)), _MM_HINT_T1);
@@ -47,12 +45,22 @@ void block(const Block& args) noexcept {
 
 END_TARGET
 
-constexpr BlockFunction kBlocks[kMaxRows][1] = {{block<1>}, {block<2>}, {block<3>},
-                                                {block<4>}, {block<5>}, {block<6>}};
+constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>,
+                                        block<4>, block<5>, block<6>};
+constexpr BlockTable kBlocks{.max_rows = 6, .max_panels = 1, .functions = kFunctions};
 
+// A step is one k: k that are only padding are left out, since adding +0 to a sum of -0 changes it.
 void tile(const TileArgs& args) noexcept {
-  run_blocks(args, float_row_bytes(args.depth),
-             static_cast<std::size_t>(f32_format::panel_bytes(args.depth)), kBlocks);
+  const PackedMatrix& matrix = *args.matrix;
+  run_blocks({.rows = args.packed_rows,
+              .row_bytes = float_row_bytes(matrix.depth),
+              .panels = matrix.panel(args.first_panel),
+              .panel_stride = static_cast<std::size_t>(matrix.panel_stride()),
+              .steps = matrix.depth,
+              .resume = false,
+              .out = args.out,
+              .out_stride = args.out_stride},
+             args.num_rows, args.num_panels, kBlocks);
 }
 
 }  // namespace
@@ -64,7 +72,9 @@ constinit const GemmKernel avx2_f32_kernel{
     .name = "avx2/f32",
     .packed_row_bytes = float_row_bytes,
     .pack_rows = pack_rows<RowForm::floats>,
+    .scratch_bytes = 0,
     .tile = tile,
+    .decode = nullptr,
 };
 
 }  // namespace moesaic

@@ -1,10 +1,7 @@
-#include "kernels/formats/bf16.h"
-
+#include "kernels/cpu/avx512/blocks.h"
 #include "kernels/cpu/avx512/pack_rows.h"
-#include "kernels/cpu/block_loop.h"
-#include "kernels/cpu/intrinsics.h"
+#include "kernels/cpu/copy_steps.h"
 #include "kernels/cpu/row_layout.h"
-#include "kernels/cpu/target_region.h"
 #include "kernels/cpu/tile_environment.h"
 
 // Tile order with fused multiply-adds. Packed rows are floats that hold bf16 values, so that a
@@ -14,8 +11,6 @@
 namespace moesaic {
 namespace {
 
-constexpr std::size_t kMaxRows = 6;
-constexpr std::size_t kMaxPanels = 2;
 // Steps by which each panel is prefetched ahead, at its end in the next group. Few rows wait for
 // memory all the time, and the CPU's own prefetching does better if it is not overtaken; with more
 // rows the multiply-adds leave memory the time to run further ahead (measured on cold weights).
@@ -23,26 +18,33 @@ constexpr std::int64_t prefetch_steps(std::size_t rows) {
   return rows <= 2 ? 1 : 4;
 }
 
-BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
+BEGIN_TARGET(MOESAIC_AVX512)
 
 template <std::size_t Rows, std::size_t Panels>
 void block(const Block& args) noexcept {
   const __m512i odd_mask = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
-  const std::int64_t steps = round_up(args.depth, kStepDepth) / kStepDepth;
   const std::byte* lines = args.panels;
-  const std::byte* ahead = lines + prefetch_steps(Rows) * 1024;
+  const std::byte* ahead = lines + prefetch_steps(Rows) * kTileBytes;
   const std::byte* rows = args.rows;
   __m512 sums[Rows][Panels] = {};
-  for (std::int64_t step = 0; step < steps; ++step) {
-    if (step + prefetch_steps(Rows) == steps) ahead += (Panels - 1) * args.panel_bytes;
+  if (args.resume) {
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const float* out = args.out + static_cast<std::int64_t>(r) * args.out_stride;
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < Panels; ++p) sums[r][p] = _mm512_loadu_ps(out + p * 16);
+    }
+  }
+  for (std::int64_t step = 0; step < args.steps; ++step) {
+    if (step + prefetch_steps(Rows) == args.steps) ahead += (Panels - 1) * args.panel_stride;
     __m512 even[Rows][Panels] = {};
     __m512 odd[Rows][Panels] = {};
     for (int pair = 0; pair < 16; ++pair, lines += 64, ahead += 64, rows += 8) {
       __m512 weights[Panels][2];
 #pragma GCC unroll 8
       for (std::size_t p = 0; p < Panels; ++p) {
-        const __m512i bits = _mm512_load_si512(lines + p * args.panel_bytes);
-        _mm_prefetch(reinterpret_cast<const char*>(ahead + p * args.panel_bytes), _MM_HINT_T1);
+        const __m512i bits = _mm512_load_si512(lines + p * args.panel_stride);
+        _mm_prefetch(reinterpret_cast<const char*>(ahead + p * args.panel_stride), _MM_HINT_T1);
         weights[p][0] = _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
         weights[p][1] = _mm512_castsi512_ps(_mm512_and_si512(bits, odd_mask));
       }
@@ -80,23 +82,25 @@ END_TARGET
 void one_row_two_panels(const Block& args) noexcept {
   Block panel = args;
   block<1, 1>(panel);
-  panel.panels += panel.panel_bytes;
+  panel.panels += panel.panel_stride;
   panel.out += kPanelColumns;
   block<1, 1>(panel);
 }
 
-constexpr BlockFunction kBlocks[kMaxRows][kMaxPanels] = {
-    {block<1, 1>, one_row_two_panels}, {block<2, 1>, block<2, 2>}, {block<3, 1>, block<3, 2>},
-    {block<4, 1>, block<4, 2>},        {block<5, 1>, block<5, 2>}, {block<6, 1>, block<6, 2>},
+constexpr BlockFunction kFunctions[] = {
+    block<1, 1>, one_row_two_panels, block<2, 1>, block<2, 2>, block<3, 1>, block<3, 2>,
+    block<4, 1>, block<4, 2>,        block<5, 1>, block<5, 2>, block<6, 1>, block<6, 2>,
 };
 
 void tile(const TileArgs& args) noexcept {
   const TileEnvironment environment;
-  run_blocks(args, float_row_bytes(args.depth),
-             static_cast<std::size_t>(bf16_format::panel_bytes(args.depth)), kBlocks);
+  run_raw(args, float_row_bytes(args.matrix->depth), avx512_fma_blocks);
 }
 
 }  // namespace
+
+constinit const BlockTable avx512_fma_blocks{
+    .max_rows = 6, .max_panels = 2, .functions = kFunctions};
 
 extern const GemmKernel avx512_bf16_kernel;
 constinit const GemmKernel avx512_bf16_kernel{
@@ -105,7 +109,9 @@ constinit const GemmKernel avx512_bf16_kernel{
     .name = "avx512/bf16",
     .packed_row_bytes = float_row_bytes,
     .pack_rows = pack_rows<RowForm::rounded_floats>,
+    .scratch_bytes = 0,
     .tile = tile,
+    .decode = copy_steps,
 };
 
 }  // namespace moesaic

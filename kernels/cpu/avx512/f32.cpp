@@ -11,9 +11,6 @@
 namespace moesaic {
 namespace {
 
-constexpr std::size_t kMaxRows = 6;
-constexpr std::size_t kMaxPanels = 4;
-
 // Ahead in each panel (why two distances: kernels/cpu/avx512/bf16.cpp).
 constexpr std::size_t prefetch_bytes(std::size_t rows) {
   return rows <= 2 ? 1024 : 4096;
@@ -26,11 +23,11 @@ void block(const Block& args) noexcept {
   const std::byte* lines = args.panels;
   const std::byte* rows = args.rows;
   __m512 sums[Rows][Panels] = {};
-  for (std::int64_t k = 0; k < args.depth; ++k, lines += 64, rows += 4) {
+  for (std::int64_t k = 0; k < args.steps; ++k, lines += 64, rows += 4) {
     __m512 weights[Panels];
 #pragma GCC unroll 8
     for (std::size_t p = 0; p < Panels; ++p) {
-      const std::byte* line = lines + p * args.panel_bytes;
+      const std::byte* line = lines + p * args.panel_stride;
       weights[p] = _mm512_load_ps(line);
       _mm_prefetch(reinterpret_cast<const char*>(line + prefetch_bytes(Rows)), _MM_HINT_T1);
     }
@@ -54,18 +51,28 @@ void block(const Block& args) noexcept {
 
 END_TARGET
 
-constexpr BlockFunction kBlocks[kMaxRows][kMaxPanels] = {
-    {block<1, 1>, block<1, 2>, block<1, 3>, block<1, 4>},
-    {block<2, 1>, block<2, 2>, block<2, 3>, block<2, 4>},
-    {block<3, 1>, block<3, 2>, block<3, 3>, block<3, 4>},
-    {block<4, 1>, block<4, 2>, block<4, 3>, block<4, 4>},
-    {block<5, 1>, block<5, 2>, block<5, 3>, block<5, 4>},
-    {block<6, 1>, block<6, 2>, block<6, 3>, block<6, 4>},
+constexpr BlockFunction kFunctions[] = {
+    block<1, 1>, block<1, 2>, block<1, 3>, block<1, 4>,  //
+    block<2, 1>, block<2, 2>, block<2, 3>, block<2, 4>,  //
+    block<3, 1>, block<3, 2>, block<3, 3>, block<3, 4>,  //
+    block<4, 1>, block<4, 2>, block<4, 3>, block<4, 4>,  //
+    block<5, 1>, block<5, 2>, block<5, 3>, block<5, 4>,  //
+    block<6, 1>, block<6, 2>, block<6, 3>, block<6, 4>,
 };
+constexpr BlockTable kBlocks{.max_rows = 6, .max_panels = 4, .functions = kFunctions};
 
+// A step is one k: k that are only padding are left out, since adding +0 to a sum of -0 changes it.
 void tile(const TileArgs& args) noexcept {
-  run_blocks(args, float_row_bytes(args.depth),
-             static_cast<std::size_t>(f32_format::panel_bytes(args.depth)), kBlocks);
+  const PackedMatrix& matrix = *args.matrix;
+  run_blocks({.rows = args.packed_rows,
+              .row_bytes = float_row_bytes(matrix.depth),
+              .panels = matrix.panel(args.first_panel),
+              .panel_stride = static_cast<std::size_t>(matrix.panel_stride()),
+              .steps = matrix.depth,
+              .resume = false,
+              .out = args.out,
+              .out_stride = args.out_stride},
+             args.num_rows, args.num_panels, kBlocks);
 }
 
 }  // namespace
@@ -77,7 +84,9 @@ constinit const GemmKernel avx512_f32_kernel{
     .name = "avx512/f32",
     .packed_row_bytes = float_row_bytes,
     .pack_rows = pack_rows<RowForm::floats>,
+    .scratch_bytes = 0,
     .tile = tile,
+    .decode = nullptr,
 };
 
 }  // namespace moesaic

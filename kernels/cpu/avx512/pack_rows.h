@@ -3,9 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cpu/intrinsics.h"
+#include "kernels/cpu/avx512/target.h"
 #include "kernels/cpu/row_layout.h"
-#include "kernels/cpu/target_region.h"
 #include "kernels/gemm_kernel.h"
 #include "src/base/dtype.h"
 
@@ -16,7 +15,7 @@ namespace {
 
 enum class RowForm { floats, rounded_floats, bf16 };
 
-BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
+BEGIN_TARGET(MOESAIC_AVX512)
 
 inline __m512i load_bits(const float* from, __mmask16 mask) {
   return _mm512_maskz_loadu_epi32(mask, from);
@@ -37,32 +36,43 @@ inline __m512i round_bits(__m512i bits) {
   return _mm512_and_si512(result, _mm512_set1_epi32(static_cast<int>(0xffff0000U)));
 }
 
+/// One row; its steps go `step_stride` bytes apart.
 template <RowForm Form, typename Element>
-void pack_row(const Element* source, std::int64_t depth, std::byte* out) {
-  for (std::int64_t k = 0; k < round_up(depth, kStepDepth); k += 16) {
-    const std::int64_t left = depth - k;
-    const auto mask = static_cast<__mmask16>(left >= 16 ? 0xffff : left > 0 ? (1 << left) - 1 : 0);
-    __m512i bits = load_bits(source + k, mask);
-    if constexpr (Form != RowForm::floats && sizeof(Element) == 4) bits = round_bits(bits);
-    if constexpr (Form == RowForm::bf16) {
-      _mm256_store_si256(reinterpret_cast<__m256i*>(out + k * 2),
-                         _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16)));
-    } else {
-      _mm512_store_si512(out + k * 4, bits);
+void pack_row(const Element* source, std::int64_t depth, std::byte* out, std::size_t step_stride) {
+  for (std::int64_t k = 0; k < round_up(depth, kStepDepth); k += kStepDepth, out += step_stride) {
+    for (std::int64_t i = 0; i < kStepDepth; i += 16) {
+      const std::int64_t left = depth - k - i;
+      const auto mask =
+          static_cast<__mmask16>(left >= 16 ? 0xffff : left > 0 ? (1 << left) - 1 : 0);
+      __m512i bits = load_bits(source + k + i, mask);
+      if constexpr (Form != RowForm::floats && sizeof(Element) == 4) bits = round_bits(bits);
+      if constexpr (Form == RowForm::bf16) {
+        _mm256_store_si256(reinterpret_cast<__m256i*>(out + i * 2),
+                           _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16)));
+      } else {
+        _mm512_store_si512(out + i * 4, bits);
+      }
     }
   }
 }
 
 template <RowForm Form>
+void pack_row(const RowSource& source, std::int64_t row, std::byte* out, std::size_t step_stride) {
+  if (source.element == RowSource::Element::f32) {
+    pack_row<Form>(reinterpret_cast<const float*>(source.rows[row]), source.depth, out,
+                   step_stride);
+  } else {
+    pack_row<Form>(reinterpret_cast<const BFloat16*>(source.rows[row]), source.depth, out,
+                   step_stride);
+  }
+}
+
+template <RowForm Form>
 void pack_rows(const RowSource& source, std::byte* out) noexcept {
-  const std::size_t stride =
-      Form == RowForm::bf16 ? bf16_row_bytes(source.depth) : float_row_bytes(source.depth);
-  for (std::int64_t i = 0; i < source.num_rows; ++i, out += stride) {
-    if (source.element == RowSource::Element::f32) {
-      pack_row<Form>(reinterpret_cast<const float*>(source.rows[i]), source.depth, out);
-    } else {
-      pack_row<Form>(reinterpret_cast<const BFloat16*>(source.rows[i]), source.depth, out);
-    }
+  constexpr bool kWords = Form == RowForm::bf16;
+  const std::size_t stride = kWords ? bf16_row_bytes(source.depth) : float_row_bytes(source.depth);
+  for (std::int64_t row = 0; row < source.num_rows; ++row, out += stride) {
+    pack_row<Form>(source, row, out, kWords ? kStepDepth * 2 : kStepDepth * 4);
   }
 }
 

@@ -28,14 +28,14 @@ void pack_rows(const RowSource& source, std::byte* out) noexcept {
 }
 
 [[gnu::always_inline]] inline void all_tiles(const TileArgs& args) {
-  const auto* panel = reinterpret_cast<const float*>(args.panels);
-  const std::int64_t panel_floats = round_up(args.depth, kStepDepth) * kPanelColumns;
-  for (std::int64_t p = 0; p < args.num_panels; ++p, panel += panel_floats) {
+  const std::int64_t depth = args.matrix->depth;
+  for (std::int64_t p = 0; p < args.num_panels; ++p) {
+    const auto* panel = reinterpret_cast<const float*>(args.matrix->panel(args.first_panel + p));
     for (std::int64_t r = 0; r < args.num_rows; ++r) {
       const auto* row = reinterpret_cast<const float*>(
-          args.packed_rows + static_cast<std::size_t>(r) * float_row_bytes(args.depth));
+          args.packed_rows + static_cast<std::size_t>(r) * float_row_bytes(depth));
       float sums[kPanelColumns] = {};
-      for (std::int64_t k = 0; k < args.depth; ++k) {
+      for (std::int64_t k = 0; k < depth; ++k) {
         for (std::int64_t c = 0; c < kPanelColumns; ++c) {
           sums[c] = std::fma(row[k], panel[k * kPanelColumns + c], sums[c]);
         }
@@ -67,7 +67,9 @@ constinit const GemmKernel scalar_f32_kernel{
     .name = "scalar/f32",
     .packed_row_bytes = float_row_bytes,
     .pack_rows = pack_rows,
+    .scratch_bytes = 0,
     .tile = tile,
+    .decode = nullptr,
 };
 
 }  // namespace moesaic

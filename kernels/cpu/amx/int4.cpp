@@ -1,0 +1,39 @@
+#define MOESAIC_RICH_AVX512
+#include "kernels/cpu/avx512/decoders/int4.h"
+
+#include "kernels/cpu/amx/byte_kernel.h"
+#include "kernels/cpu/avx512/byte_rows.h"
+#include "kernels/cpu/avx512/decoded.h"
+
+namespace moesaic {
+namespace {
+
+[[gnu::noinline]] void product(const TileArgs& args) noexcept {
+  if (!run_fused<Int4Decoder, ByteRows, 1>(args)) {
+    run_decoded_tiles<ByteProduct>(args, byte_tile_row_bytes(args.matrix->depth),
+                                   decode_steps<Int4Decoder>);
+  }
+  finish_tiles(args);
+}
+
+void tile(const TileArgs& args) noexcept {
+  if (args.num_rows == 0 || args.num_panels == 0) return;
+  const TileEnvironment environment;
+  product(args);
+}
+
+}  // namespace
+
+extern const GemmKernel amx_int4_kernel;
+constinit const GemmKernel amx_int4_kernel{
+    .isa = Isa::amx,
+    .format = Format::int4,
+    .name = "amx/int4",
+    .packed_row_bytes = byte_tile_row_bytes,
+    .pack_rows = pack_byte_tiles,
+    .scratch_bytes = kAheadBytes,
+    .tile = tile,
+    .decode = decode_steps<Int4Decoder>,
+};
+
+}  // namespace moesaic

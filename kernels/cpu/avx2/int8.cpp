@@ -1,0 +1,79 @@
+#include "kernels/cpu/avx2/decoded.h"
+#include "kernels/cpu/copy_steps.h"
+
+// Bytes widened to words, VPMADDWD: exact sums of two products in each of 8 lanes.
+
+namespace moesaic {
+namespace {
+
+BEGIN_TARGET("avx2,fma")
+
+/// `Rows` rows by a panel. A line is 16 columns of 4 k: four times 4 columns of 2 sums each.
+template <std::size_t Rows>
+void block(const Block& args) noexcept {
+  const std::byte* lines = args.panels;
+  const std::byte* rows = args.rows;
+  __m256i sums[Rows][4] = {};
+  for (std::int64_t line = 0; line < args.steps * 16; ++line, lines += 64, rows += 8) {
+    _mm_prefetch(reinterpret_cast<const char*>(lines + (Rows <= 2 ? 1024 : 4096)), _MM_HINT_T1);
+    __m256i values[Rows];
+#pragma GCC unroll 4
+    for (std::size_t r = 0; r < Rows; ++r) {
+      values[r] = _mm256_set1_epi64x(*reinterpret_cast<const long long*>(rows + r * args.row_bytes));
+    }
+#pragma GCC unroll 4
+    for (std::size_t q = 0; q < 4; ++q) {
+      const __m256i weights = _mm256_cvtepi8_epi16(
+          _mm_load_si128(reinterpret_cast<const __m128i*>(lines + 16 * q)));
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < Rows; ++r) {
+        sums[r][q] = _mm256_add_epi32(sums[r][q], _mm256_madd_epi16(weights, values[r]));
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < Rows; ++r) {
+    auto* out =
+        reinterpret_cast<__m256i*>(args.out + static_cast<std::int64_t>(r) * args.out_stride);
+#pragma GCC unroll 2
+    for (std::size_t half = 0; half < 2; ++half) {
+      const __m256i pairs = _mm256_hadd_epi32(sums[r][2 * half], sums[r][2 * half + 1]);
+      __m256i total = _mm256_permute4x64_epi64(pairs, 0xd8);  // columns in their order
+      if (args.resume) total = _mm256_add_epi32(total, _mm256_loadu_si256(out + half));
+      _mm256_storeu_si256(out + half, total);
+    }
+  }
+}
+
+END_TARGET
+
+constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>};
+
+[[gnu::noinline]] void product(const TileArgs& args) noexcept {
+  run_raw(args, word_row_bytes(args.matrix->depth), avx2_word_blocks);
+  scale_integers(args);
+}
+
+void tile(const TileArgs& args) noexcept {
+  const TileEnvironment environment;
+  product(args);
+}
+
+}  // namespace
+
+constinit const BlockTable avx2_word_blocks{
+    .max_rows = 3, .max_panels = 1, .functions = kFunctions};
+
+extern const GemmKernel avx2_int8_kernel;
+constinit const GemmKernel avx2_int8_kernel{
+    .isa = Isa::avx2,
+    .format = Format::int8,
+    .name = "avx2/int8",
+    .packed_row_bytes = word_row_bytes,
+    .pack_rows = pack_word_rows,
+    .scratch_bytes = 0,
+    .tile = tile,
+    .decode = copy_steps,
+};
+
+}  // namespace moesaic

@@ -1,0 +1,71 @@
+#pragma once
+
+#include "kernels/cpu/avx512/decoders/words.h"
+#include "kernels/formats/fp8_block.h"
+
+namespace moesaic {
+namespace {
+
+BEGIN_TARGET(MOESAIC_AVX512)
+
+/// A block has one scale for all of a panel's columns, so that a code's product with it, rounded to
+/// bf16, comes from a table of the 128 magnitudes that is made once for a block.
+class Fp8BlockDecoder {
+ public:
+  /// Of the codes, which the panel starts with.
+  static constexpr std::int64_t kStepBytes = 512;
+
+  Fp8BlockDecoder(const PackedMatrix& matrix, std::int64_t panel)
+      : codes_(matrix.panel(panel)),
+        scales_(reinterpret_cast<const float*>(codes_ +
+                                               fp8_block_format::scales_offset(matrix.depth))),
+        steps_per_block_(matrix.layout.group / kStepDepth) {}
+
+  /// emit(line, 32 words) for the 16 lines of a step.
+  template <typename Emit>
+  [[gnu::always_inline]] void step(std::int64_t step, const Emit& emit) {
+    const std::byte* codes = codes_ + step * kStepBytes;
+    if (step >= block_end_) make_table(step);
+#pragma GCC unroll 16
+    for (int line = 0; line < 16; ++line) {
+      const std::byte* at = codes + 32 * line;
+      const __m512i index = _mm512_cvtepi8_epi16(_mm256_loadu_si256(
+          reinterpret_cast<const __m256i*>(at)));  // the sign in bits 7 to 15
+      const __m512i low = _mm512_permutex2var_epi16(table_[0], index, table_[1]);
+      const __m512i high = _mm512_permutex2var_epi16(table_[2], index, table_[3]);
+      const __mmask32 upper = _mm512_test_epi16_mask(index, _mm512_set1_epi16(0x40));
+      constexpr int kAndOr = 0xea;
+      emit(line, _mm512_ternarylogic_epi32(index, _mm512_set1_epi16(static_cast<short>(0x8000)),
+                                           _mm512_mask_mov_epi16(low, upper, high), kAndOr));
+    }
+  }
+
+ private:
+  [[gnu::always_inline]] void make_table(std::int64_t step) {
+    const std::int64_t block = step / steps_per_block_;
+    block_end_ = (block + 1) * steps_per_block_;
+    const __m512 scale = _mm512_set1_ps(scales_[block]);
+    __m128i code = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512 values[8];
+#pragma GCC unroll 8
+    for (__m512& value : values) {
+      value = _mm512_mul_ps(e4m3_to_floats(code), scale);
+      code = _mm_add_epi8(code, _mm_set1_epi8(16));
+    }
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 4; ++i) {
+      table_[i] = round_to_words(values[2 * i], values[2 * i + 1]);
+    }
+  }
+
+  const std::byte* codes_;
+  const float* scales_;
+  std::int64_t steps_per_block_;
+  std::int64_t block_end_ = 0;
+  __m512i table_[4]{};
+};
+
+END_TARGET
+
+}  // namespace
+}  // namespace moesaic

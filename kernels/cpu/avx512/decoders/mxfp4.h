@@ -1,0 +1,49 @@
+#pragma once
+
+#include "kernels/cpu/avx512/decoders/e2m1.h"
+#include "kernels/formats/mxfp4.h"
+
+namespace moesaic {
+namespace {
+
+BEGIN_TARGET(MOESAIC_AVX512)
+
+class Mxfp4Decoder {
+ public:
+  /// Of the codes, which the panel starts with.
+  static constexpr std::int64_t kStepBytes = 256;
+
+  Mxfp4Decoder(const PackedMatrix& matrix, std::int64_t panel)
+      : codes_(matrix.panel(panel)), scales_(codes_ + mxfp4_format::scales_offset(matrix.depth)) {}
+
+  /// emit(line, 32 words) for the 16 lines of a step.
+  template <typename Emit>
+  [[gnu::always_inline]] void step(std::int64_t step, const Emit& emit) const {
+    const std::byte* codes = codes_ + step * kStepBytes;
+    const std::byte* scales = scales_ + step * 16;
+    const E2m1Table table = power_table(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+      decode_e2m1(codes + 64 * v, v, table, emit);
+    }
+  }
+
+ private:
+  /// Half the scale has exponent e - 1, which may wrap below zero: codes whose values would be
+  /// subnormal are zero in the packed form, the others bring the exponent back into range.
+  [[gnu::always_inline]] static E2m1Table power_table(__m128i exponents) {
+    const __m512i half = _mm512_slli_epi32(
+        _mm512_sub_epi32(_mm512_cvtepu8_epi32(exponents), _mm512_set1_epi32(1)), 7);
+    const __m512i low = _mm512_and_si512(half, _mm512_set1_epi32(0xffff));
+    return _mm512_or_si512(_mm512_or_si512(low, _mm512_set1_epi32(0x40)),
+                           _mm512_slli_epi32(half, 16));
+  }
+
+  const std::byte* codes_;
+  const std::byte* scales_;
+};
+
+END_TARGET
+
+}  // namespace
+}  // namespace moesaic

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/avx512/target.h"
+#include "kernels/packed_matrix.h"
+
+// What the decoders of several formats share. A line is 32 words of bf16: 16 columns x 2 k.
+// Internal to each kernel that uses it.
+
+namespace moesaic {
+namespace {
+
+BEGIN_TARGET(MOESAIC_AVX512)
+
+#if !defined(MOESAIC_RICH_AVX512)
+/// 16 floats rounded to nearest even, in the lower halves of the lanes. No NaN among them.
+inline __m256i round_half(__m512 values) {
+  const __m512i bits = _mm512_castps_si512(values);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i up = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_add_epi32(bits, up), 16));
+}
+#endif
+
+/// 32 floats rounded to nearest even, `low` first. No NaN among them.
+inline __m512i round_to_words(__m512 low, __m512 high) {
+#if defined(MOESAIC_RICH_AVX512)
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+#else
+  return _mm512_inserti64x4(_mm512_castsi256_si512(round_half(low)), round_half(high), 1);
+#endif
+}
+
+/// Each word rotated left by two bits.
+inline __m512i rotate_words_by_2(__m512i words) {
+#if defined(MOESAIC_RICH_AVX512)
+  return _mm512_shldi_epi16(words, words, 2);
+#else
+  return _mm512_or_si512(_mm512_slli_epi16(words, 2), _mm512_srli_epi16(words, 14));
+#endif
+}
+
+/// 16 bytes, e4m3 without sign, as floats: half precision has the same fields two bits to the
+/// right, and a bias that is 8 larger.
+inline __m512 e4m3_to_floats(__m128i bytes) {
+  const __m256i halves = _mm256_slli_epi16(_mm256_cvtepu8_epi16(bytes), 7);
+  return _mm512_mul_ps(_mm512_cvtph_ps(halves), _mm512_set1_ps(256));
+}
+
+END_TARGET
+
+}  // namespace
+}  // namespace moesaic

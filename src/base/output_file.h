@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace moesaic {
+
+/// A file that is written at given places. Move-only; the destructor closes it.
+class OutputFile {
+ public:
+  enum class Mode {
+    create,   ///< made, or emptied
+    existing  ///< made by another process
+  };
+
+  OutputFile() = default;
+  /// `shown` stands in messages instead of `path`. Throws Error{resource} naming it if the file
+  /// cannot be opened.
+  OutputFile(const std::string& path, Mode mode, std::string shown);
+  OutputFile(const std::string& path, Mode mode) : OutputFile(path, mode, path) {}
+  ~OutputFile();
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&& other) noexcept;
+
+  /// Makes the file `bytes` long and takes the space at once, so that a full disk shows now and not
+  /// after hours of work. File systems that cannot reserve get a sparse file. Throws
+  /// Error{resource}.
+  void reserve(std::int64_t bytes);
+  /// Throws Error{resource} when the disk refuses. For any number of threads.
+  void write_at(std::int64_t offset, std::span<const std::byte> bytes) const;
+  /// Returns when what was written is on the disk. Throws Error{resource}.
+  void sync() const;
+
+ private:
+  [[noreturn]] void refused(std::string_view what) const;
+
+  std::string shown_;
+  int descriptor_ = -1;
+};
+
+/// Makes changes of names in a directory last. A hint: never fails.
+void sync_directory(const std::string& path) noexcept;
+
+}  // namespace moesaic

@@ -1,0 +1,140 @@
+#include "kernels/transposed_gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "kernels/weight_format.h"
+#include "src/base/error.h"
+#include "tests/kernels/quantized_case.h"
+#include "tests/kernels/runnable_kernels.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kRows = 19;
+
+std::vector<Layout> all_layouts() {
+  std::vector<Layout> layouts = quantized_layouts();
+  layouts.push_back({.format = Format::f32});
+  layouts.push_back({.format = Format::bf16});
+  return layouts;
+}
+
+class TransposedGemmTest : public testing::TestWithParam<Layout> {};
+
+struct Problem {
+  Problem(const Layout& layout, std::int64_t n, std::int64_t k)
+      : values(normal_numbers(n * k, 1, 0.3F)),
+        weights(pack_matrix(layout, values, n, k)),
+        x(normal_numbers(kRows * n, 2)) {
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      rows.push_back(reinterpret_cast<const std::byte*>(x.data() + row * n));
+    }
+    const bool plain = layout.format == Format::f32 || layout.format == Format::bf16;
+    if (!plain) values = quantized_values(layout, values, k);
+  }
+
+  [[nodiscard]] std::vector<float> run(Isa isa, int threads) const {
+    ThreadPool pool(threads);
+    TransposedGemm gemm({.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool});
+    const PackedMatrix& matrix = weights.matrix;
+    std::vector<float> out(static_cast<std::size_t>(kRows * matrix.depth));
+    const GemmGroup groups[] = {{.num_rows = 17, .weights = matrix},
+                                {.first_row = 17, .num_rows = 2, .weights = matrix}};
+    gemm.run({.rows = rows.data(), .num_rows = kRows, .depth = matrix.rows}, groups,
+             {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = matrix.depth * 4});
+    return out;
+  }
+
+  std::vector<float> values;
+  OwnedMatrix weights;
+  std::vector<float> x;
+  std::vector<const std::byte*> rows;
+};
+
+TEST_P(TransposedGemmTest, is_near_the_product_in_double_precision) {
+  for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {16, 64}, {40, 70}, {129, 33}}) {
+    const Problem problem(GetParam(), n, k);
+    for (const Isa isa : supported_isas()) {
+      const std::vector<float> out = problem.run(isa, 2);
+      double difference = 0;
+      double magnitude = 0;
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        for (std::int64_t j = 0; j < k; ++j) {
+          double sum = 0;
+          for (std::int64_t i = 0; i < n; ++i) {
+            sum += static_cast<double>(problem.x[static_cast<std::size_t>(r * n + i)]) *
+                   static_cast<double>(problem.values[static_cast<std::size_t>(i * k + j)]);
+          }
+          magnitude += std::fabs(sum);
+          difference += std::fabs(out[static_cast<std::size_t>(r * k + j)] - sum);
+        }
+      }
+      EXPECT_LE(difference, 0.01 * magnitude) << isa_name(isa) << " " << n << " x " << k;
+    }
+  }
+}
+
+// The loss sum(y * t) of y = x W^T has the gradient t W; its change along a direction is measured.
+TEST_P(TransposedGemmTest, is_the_gradient_of_the_forward_product) {
+  const std::int64_t n = 40;
+  const std::int64_t k = 70;
+  const Problem problem(GetParam(), n, k);
+  if (is_integer(GetParam().format)) GTEST_SKIP() << "int8 activations are steps, not slopes";
+  const std::vector<float> point = normal_numbers(k, 3);
+  const std::vector<float> direction = normal_numbers(k, 4);
+  const auto loss = [&](float step) {
+    std::vector<float> moved(point);
+    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction[i];
+    const auto* row = reinterpret_cast<const std::byte*>(moved.data());
+    const Buffer<float> y =
+        multiply(find_gemm_kernel(Isa::scalar, GetParam().format),
+                 {.rows = &row, .num_rows = 1, .depth = k}, problem.weights.matrix);
+    double sum = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+      sum += static_cast<double>(y.data()[i]) * static_cast<double>(problem.x[i]);
+    }
+    return sum;
+  };
+  const std::vector<float> gradient = problem.run(Isa::scalar, 1);
+  double expected = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(k); ++i) {
+    expected += static_cast<double>(gradient[i]) * static_cast<double>(direction[i]);
+    size += std::fabs(static_cast<double>(gradient[i]) * static_cast<double>(direction[i]));
+  }
+  EXPECT_NEAR((loss(1) - loss(-1)) / 2, expected, 0.01 * size);
+}
+
+TEST_P(TransposedGemmTest, gives_the_same_bits_on_every_instruction_set_of_the_tile_order) {
+  const Problem problem(GetParam(), 100, 130);
+  const std::vector<float> scalar = problem.run(Isa::scalar, 1);
+  for (const Isa isa : supported_isas()) {
+    if (isa == Isa::avx512_bf16) continue;  // has an order of its own
+    EXPECT_EQ(first_difference(problem.run(isa, 3), scalar), -1) << isa_name(isa);
+  }
+}
+
+TEST_P(TransposedGemmTest, results_go_where_the_input_has_their_k) {
+  Problem problem(GetParam(), 20, 70);
+  const std::vector<float> plain = problem.run(Isa::scalar, 1);
+  std::vector<std::int32_t> order(70);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(5));
+  problem.weights.matrix.order = order.data();
+  const std::vector<float> ordered = problem.run(Isa::scalar, 1);
+  for (std::size_t r = 0; r < kRows; ++r) {
+    for (std::size_t j = 0; j < 70; ++j) {
+      ASSERT_EQ(ordered[r * 70 + static_cast<std::size_t>(order[j])], plain[r * 70 + j]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, TransposedGemmTest, testing::ValuesIn(all_layouts()),
+                         [](const auto& layout) { return layout_name(layout.param); });
+
+}  // namespace
+}  // namespace moesaic
