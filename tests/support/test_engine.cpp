@@ -15,13 +15,14 @@ TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
       grid_(world, setup.expert_replicas) {
   const ExpertPlacement placement(config_.num_experts, grid_.experts().size());
   const LoadOptions options{.precision = setup.precision,
+                            .expert_layout = setup.expert_layout,
+                            .stored = setup.stored,
                             .placement = &placement,
                             .expert_rank = grid_.experts().rank(),
                             .node = &grid_.node(),
                             .pool = &pool_,
                             .progress = {}};
-  weights_ = load_model_weights(std::make_shared<Checkpoint>(Checkpoint::open(setup.directory)),
-                                config_, options);
+  weights_ = load_model_weights(ModelFiles::open(setup.directory), config_, options);
   const Compute compute{
       .isa = setup.isa, .vector = &find_vector_kernels(setup.isa), .pool = &pool_};
   transformer_ = std::make_unique<Transformer>(config_, *weights_, grid_.experts(), compute);

@@ -15,6 +15,8 @@ namespace moesaic {
 struct EngineSetup {
   std::string directory;
   Precision precision = Precision::bf16;
+  std::optional<Layout> expert_layout{};  // as the files have it
+  StoredWeights stored{};
   Isa isa = Isa::scalar;
   int threads = 1;  // of each rank
   int expert_replicas = 1;

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "kernels/format.h"
+
+namespace moesaic {
+
+/// Writes a copy of the checkpoint `directory` (one file, weights by expert) with those matrices
+/// quantised to `layout` whose names `chosen` accepts, as the tools that make such checkpoints
+/// store them. Not for int4 and int4_group.
+void quantize_checkpoint(const std::string& directory, const Layout& layout,
+                         const std::function<bool(std::string_view name)>& chosen,
+                         const std::string& out);
+
+/// Matrices of routed experts.
+[[nodiscard]] bool is_expert_weight(std::string_view name);
+
+}  // namespace moesaic
