@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The one list of Debian packages that Moesaic needs. Installs those that are missing with apt-get and says
 # which; silent and quick when all are there.
-# usage: tools/packages.sh [--tests] [--list]
+# usage: tools/packages.sh [--tests] [--rivals] [--list]
 #   --tests   also what the tests need: GoogleTest, clang-format
+#   --rivals  also what benchmarks can measure beside Moesaic: oneDNN
 #   --list    print the names, install nothing
 set -euo pipefail
 
@@ -13,15 +14,18 @@ packages=(
   libboost-program-options-dev      # flags, environment, .ini
   nlohmann-json3-dev libfmt-dev     # JSON, formatting
   libpcre2-dev libutf8proc-dev      # tokenizers
+  libxxhash-dev                     # checksums
 )
 test_packages=(libgtest-dev clang-format)
+rival_packages=(libdnnl-dev)          # moesaic bench kernels --rival onednn
 
 list=0
 for argument in "$@"; do
   case $argument in
     --tests) packages+=("${test_packages[@]}") ;;
+    --rivals) packages+=("${rival_packages[@]}") ;;
     --list) list=1 ;;
-    *) echo "usage: tools/packages.sh [--tests] [--list]" >&2; exit 2 ;;
+    *) echo "usage: tools/packages.sh [--tests] [--rivals] [--list]" >&2; exit 2 ;;
   esac
 done
 if ((list)); then

@@ -104,6 +104,7 @@ Checkpoint Checkpoint::open(const std::string& directory) {
   require(file_exists(checkpoint.path_of("config.json")), ErrorKind::file,
           "{}: not a checkpoint: no config.json in it{}", directory,
           file_exists(checkpoint.path_of(kSingleFile)) ? "" : advice(directory));
+  checkpoint.quantization_ = read_quantization_config(directory);
   if (file_exists(checkpoint.path_of(kSingleFile))) {
     checkpoint.open_single();
   } else if (file_exists(checkpoint.path_of(kIndexFile))) {

@@ -6,12 +6,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/checkpoint/quantization_config.h"
 #include "src/checkpoint/safetensors.h"
 
 namespace moesaic {
 
 /// A Hugging Face checkpoint directory: config.json and model.safetensors, or several shards that
-/// model.safetensors.index.json lists. Holds the mapped files; opening reads only their headers.
+/// model.safetensors.index.json lists. Holds the mapped files; opening reads their headers and what
+/// the configuration says of quantised weights.
 class Checkpoint {
  public:
   /// Throws Error{file} that says what is wrong and, where there is one, what to do.
@@ -39,6 +41,8 @@ class Checkpoint {
   [[nodiscard]] const std::vector<std::string>& unindexed_names() const noexcept {
     return unindexed_;
   }
+  /// What config.json or a file beside it says of quantised weights.
+  [[nodiscard]] const QuantizationConfig& quantization() const noexcept { return quantization_; }
   /// Bytes of the data of all tensors.
   [[nodiscard]] std::int64_t total_bytes() const noexcept { return total_bytes_; }
   [[nodiscard]] std::int64_t num_files() const noexcept {
@@ -56,6 +60,7 @@ class Checkpoint {
   std::vector<const TensorView*> tensors_;
   std::unordered_map<std::string_view, const TensorView*> by_name_;
   std::vector<std::string> unindexed_;
+  QuantizationConfig quantization_;
   std::int64_t total_bytes_ = 0;
 };
 

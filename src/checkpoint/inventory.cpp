@@ -3,14 +3,18 @@
 #include <set>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+
+#include "src/checkpoint/companion_names.h"
 
 namespace moesaic {
 namespace {
 
-/// Buffers that old versions of transformers stored; they follow from config.json.
+/// Buffers that old versions of transformers stored and that follow from config.json, and scales of
+/// a quantised key-value cache, which is not used.
 bool is_buffer(std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attention.bias") ||
-         name.ends_with(".masked_bias");
+         name.ends_with(".masked_bias") || name.ends_with(".k_scale") || name.ends_with(".v_scale");
 }
 
 bool is_lm_head(std::string_view name) {
@@ -20,16 +24,20 @@ bool is_lm_head(std::string_view name) {
 }  // namespace
 
 Inventory take_inventory(const Checkpoint& checkpoint, const ModelNames& names) {
-  std::unordered_map<std::string_view, bool> wanted;  // tensor -> whether it is of experts
+  const auto exists = [&](std::string_view name) { return checkpoint.contains(name); };
+  std::unordered_map<std::string_view, bool> slices;  // tensor -> whether it is of experts
   for_each_slice(
-      names, [&](const TensorSlice& slice, bool expert) { wanted.emplace(slice.tensor, expert); });
+      names, [&](const TensorSlice& slice, bool expert) { slices.emplace(slice.tensor, expert); });
+  std::unordered_map<std::string, bool> wanted;  // the same, of the tensors that store them
+  std::set<std::string> missing;
+  for (const auto& [tensor, expert] : slices) {
+    StoredNames stored = find_stored_names(tensor, exists);
+    for (std::string& name : stored.present) wanted.emplace(std::move(name), expert);
+    missing.insert(stored.missing.begin(), stored.missing.end());
+  }
   const bool tied = names.lm_head.tensor == names.embedding.tensor;
 
   Inventory inventory;
-  std::set<std::string> missing;
-  for (const auto& [name, expert] : wanted) {
-    if (!checkpoint.contains(name)) missing.emplace(name);
-  }
   inventory.missing.assign(missing.begin(), missing.end());
   for (const TensorView* tensor : checkpoint.tensors()) {
     const auto found = wanted.find(tensor->name);

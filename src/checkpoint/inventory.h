@@ -15,9 +15,11 @@ namespace moesaic {
 struct Inventory {
   std::vector<std::string> missing;  ///< wanted by the model, not there; ascending
   std::vector<std::string> unknown;  ///< there, not wanted by the model; ascending
-  /// There, not wanted, and known to be of no use: stored rotary frequencies, a tied lm_head.
+  /// There, not wanted, and known to be of no use: stored rotary frequencies, a tied lm_head,
+  /// scales of a quantised key-value cache.
   std::vector<std::string> ignored;
-  std::map<DType, std::int64_t> expert_bytes;      ///< routed experts, by dtype
+  /// Routed experts, by dtype, with the scales of quantised ones.
+  std::map<DType, std::int64_t> expert_bytes;
   std::map<DType, std::int64_t> non_expert_bytes;  ///< everything else the model wants
 };
 

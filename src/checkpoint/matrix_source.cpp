@@ -4,8 +4,10 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <vector>
 
 #include "src/base/error.h"
+#include "src/checkpoint/codecs/codecs.h"
 
 namespace moesaic {
 namespace {
@@ -76,17 +78,41 @@ void to_bfloats(std::span<const std::byte> bytes, DType dtype, std::span<BFloat1
 
 MatrixSource::MatrixSource(const Checkpoint& checkpoint, const TensorSlice& slice)
     : rows_(slice.rows), cols_(slice.cols) {
+  const StoredMatrix matrix(checkpoint, slice);
+  codec_ = find_codec(matrix);
+  if (codec_ != nullptr) {
+    first_row_ = matrix.first_row();
+    row_step_ = slice.row_step;
+    return;
+  }
   const TensorView& tensor = checkpoint.at(slice.tensor);
   require(std::ranges::equal(tensor.shape, slice.shape), ErrorKind::file,
           "{}: tensor \"{}\" has shape {}, config.json asks for {}", tensor.file, tensor.name,
           format_shape(tensor.shape), format_shape(slice.shape));
-  require(tensor.dtype == DType::bf16 || tensor.dtype == DType::f16 || tensor.dtype == DType::f32,
-          ErrorKind::file, "{}: tensor \"{}\" is {}; only BF16, F16 and F32 weights are read",
-          tensor.file, tensor.name, dtype_name(tensor.dtype));
+  assert(slice.row_step == 1);
   dtype_ = tensor.dtype;
   const std::int64_t row_size = cols_ * dtype_bytes(dtype_);
   bytes_ = tensor.bytes.subspan(static_cast<std::size_t>(slice.first_row * row_size),
                                 static_cast<std::size_t>(slice.rows * row_size));
+}
+
+MatrixSource::MatrixSource(const TensorView& plain)
+    : rows_(plain.shape.at(0)),
+      cols_(plain.shape.at(1)),
+      dtype_(plain.dtype),
+      bytes_(plain.bytes) {}
+
+Layout MatrixSource::layout() const noexcept {
+  if (codec_ != nullptr) return codec_->layout();
+  return {dtype_ == DType::bf16 ? Format::bf16 : Format::f32};
+}
+
+float MatrixSource::scale() const noexcept {
+  return codec_ != nullptr ? codec_->scale() : 1.0F;
+}
+
+std::span<const std::int32_t> MatrixSource::order() const noexcept {
+  return codec_ != nullptr ? codec_->order() : std::span<const std::int32_t>();
 }
 
 std::span<const std::byte> MatrixSource::row_bytes(std::int64_t first, std::int64_t count) const {
@@ -96,23 +122,43 @@ std::span<const std::byte> MatrixSource::row_bytes(std::int64_t first, std::int6
                         static_cast<std::size_t>(count * row_size));
 }
 
+RowRange MatrixSource::codec_rows(std::int64_t first, std::int64_t count) const {
+  assert(first >= 0 && count >= 0 && first + count <= rows_);
+  return {first_row_ + first * row_step_, count, row_step_};
+}
+
 void MatrixSource::read_rows(std::int64_t first, std::int64_t count, std::span<float> out) const {
   assert(std::ssize(out) == count * cols_);
-  to_floats(row_bytes(first, count), dtype_, out);
+  if (codec_ != nullptr) {
+    codec_->read_floats(codec_rows(first, count), out);
+  } else {
+    to_floats(row_bytes(first, count), dtype_, out);
+  }
 }
 
 void MatrixSource::read_rows(std::int64_t first, std::int64_t count,
                              std::span<BFloat16> out) const {
   assert(std::ssize(out) == count * cols_);
-  to_bfloats(row_bytes(first, count), dtype_, out);
+  if (codec_ == nullptr) return to_bfloats(row_bytes(first, count), dtype_, out);
+  std::vector<float> floats(out.size());
+  read_rows(first, count, std::span(floats));
+  std::ranges::transform(floats, out.begin(), to_bfloat16);
 }
 
-void MatrixSource::copy_row_as_float(std::int64_t row, std::span<float> out) const {
-  read_rows(row, 1, out);
+void MatrixSource::read_quantized(std::int64_t first, std::int64_t count,
+                                  QuantizedRows& out) const {
+  assert(codec_ != nullptr);
+  codec_->read_quantized(codec_rows(first, count), out);
 }
 
-void MatrixSource::copy_row_as_bf16(std::int64_t row, std::span<BFloat16> out) const {
-  read_rows(row, 1, out);
+void MatrixSource::for_each_bytes(
+    std::int64_t first, std::int64_t count,
+    const std::function<void(std::span<const std::byte>)>& call) const {
+  if (codec_ != nullptr) {
+    codec_->for_each_bytes(codec_rows(first, count), call);
+  } else {
+    call(row_bytes(first, count));
+  }
 }
 
 }  // namespace moesaic

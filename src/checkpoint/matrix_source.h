@@ -2,45 +2,71 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 
+#include "kernels/format.h"
+#include "kernels/quantized_rows.h"
 #include "src/base/dtype.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/tensor_names.h"
 
 namespace moesaic {
 
-/// A matrix [rows, cols] of bf16, f16 or f32 in a mapped checkpoint, read row by row. Points into
-/// the checkpoint, which must outlive it.
+class MatrixCodec;
+struct RowRange;
+
+/// A matrix [rows, cols] in a mapped checkpoint, plain (bf16, f16, f32) or quantised, read row by
+/// row. Points into the checkpoint, which must outlive it. Cheap to copy.
 class MatrixSource {
  public:
   MatrixSource() = default;
-  /// Throws Error{file} naming file, tensor, what was expected and what was found, if the tensor is
+  /// Finds out from the tensors that are there how the matrix is stored (src/checkpoint/codecs).
+  /// Throws Error{file} naming file, tensor, what was expected and what was found, if a tensor is
   /// missing, has another shape, or is of a dtype that is not read.
   MatrixSource(const Checkpoint& checkpoint, const TensorSlice& slice);
+  /// A whole tensor [rows, cols] of bf16, f16 or f32.
+  explicit MatrixSource(const TensorView& plain);
 
   [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
   [[nodiscard]] std::int64_t cols() const noexcept { return cols_; }
-  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
-  /// The rows as they lie in the file, one after the other, at any alignment.
-  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
 
-  /// Exact. `out` has cols() elements.
-  void copy_row_as_float(std::int64_t row, std::span<float> out) const;
-  /// Rounds to nearest even where the file has more precision. `out` has cols() elements.
-  void copy_row_as_bf16(std::int64_t row, std::span<BFloat16> out) const;
-  /// Rows [first, first + count) as floats, exact; `out` has count * cols() elements, row-major.
+  /// The packed layout that keeps exactly what the file has: Format::bf16, Format::f32 (for f16
+  /// too), or the quantised one.
+  [[nodiscard]] Layout layout() const noexcept;
+  [[nodiscard]] bool is_quantized() const noexcept { return codec_ != nullptr; }
+  /// PackedMatrix::scale of a quantised matrix, else 1.
+  [[nodiscard]] float scale() const noexcept;
+  /// PackedMatrix::order of a quantised matrix, else empty.
+  [[nodiscard]] std::span<const std::int32_t> order() const noexcept;
+
+  /// Rows [first, first + count) as floats, exact, k in the model's order; `out` has count * cols()
+  /// elements, row-major.
   void read_rows(std::int64_t first, std::int64_t count, std::span<float> out) const;
-  /// The same as bf16.
+  /// The same as bf16, rounded to nearest even where the file has more precision.
   void read_rows(std::int64_t first, std::int64_t count, std::span<BFloat16> out) const;
+  /// The codes and scales of a quantised matrix, k in the packed order.
+  void read_quantized(std::int64_t first, std::int64_t count, QuantizedRows& out) const;
+
+  /// Calls for the mapped bytes that reading these rows touches (some may belong to other rows
+  /// too). Tensors that lie across the rows, k outermost (GPTQ, AWQ), come once and whole, with the
+  /// last row.
+  void for_each_bytes(std::int64_t first, std::int64_t count,
+                      const std::function<void(std::span<const std::byte>)>& call) const;
 
  private:
   [[nodiscard]] std::span<const std::byte> row_bytes(std::int64_t first, std::int64_t count) const;
+  [[nodiscard]] RowRange codec_rows(std::int64_t first, std::int64_t count) const;
 
-  std::span<const std::byte> bytes_;
   std::int64_t rows_ = 0;
   std::int64_t cols_ = 0;
+  // Plain rows, or a codec.
   DType dtype_ = DType::bf16;
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const MatrixCodec> codec_;
+  std::int64_t first_row_ = 0;  // of the codec's matrix
+  std::int64_t row_step_ = 1;
 };
 
 }  // namespace moesaic

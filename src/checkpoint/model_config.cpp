@@ -59,16 +59,6 @@ const FamilyDefaults& find_family(const ConfigReader& reader) {
        type.as_string_view(), supported);
 }
 
-void refuse_quantized(const Json& config) {
-  for (const std::string_view key : {"quantization_config", "compression_config"}) {
-    const auto found = config.find(key);
-    if (!found) continue;
-    const auto method = found->is_object() ? found->find("quant_method") : std::nullopt;
-    fail(ErrorKind::file, "{}: quantised checkpoints are not supported yet{}", found->where(),
-         method ? fmt::format(" (quant_method \"{}\")", method->as_string_view()) : "");
-  }
-}
-
 /// Experts go by several names; where a file has two, they must agree.
 std::int64_t read_num_experts(const ConfigReader& reader) {
   const auto experts = reader.find_int("num_experts", kExperts);
@@ -252,9 +242,7 @@ std::int64_t ModelConfig::num_moe_layers() const noexcept {
 }
 
 ModelConfig parse_model_config(const Json& config, const std::optional<Json>& generation) {
-  refuse_quantized(config);
   const ConfigReader reader(config.find("text_config").value_or(config));
-  refuse_quantized(reader.json());
   const FamilyDefaults& family = find_family(reader);
   ModelConfig model;
   model.family = family.family;

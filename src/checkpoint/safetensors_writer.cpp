@@ -1,27 +1,19 @@
 #include "src/checkpoint/safetensors_writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
 #include "src/base/error.h"
 #include "src/base/json.h"
+#include "src/base/output_file.h"
 
 namespace moesaic {
 namespace {
-
-[[noreturn]] void refused(const std::string& path, std::string_view what) {
-  const int reason = errno;
-  fail(ErrorKind::resource, "{}: {}: {}", path, what, std::strerror(reason));
-}
 
 std::int64_t bytes_of(const TensorSpec& spec) {
   std::int64_t bytes = dtype_bytes(spec.dtype);
@@ -46,53 +38,39 @@ class SafetensorsWriter::TemporaryFile {
     // rename() would put a file in the place of a device such as /dev/null.
     require(!std::filesystem::exists(present) || std::filesystem::is_regular_file(present),
             ErrorKind::resource, "{}: cannot be written: it is no regular file", path);
-    descriptor_ = ::open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) refused(path_, "cannot be written");
-    if (reserve(size_bytes) == 0) return;
-    const int reason = errno;
-    discard();
-    errno = reason;
-    refused(path_, fmt::format("cannot reserve {} bytes", size_bytes));
+    file_ = OutputFile(temporary_path_, OutputFile::Mode::create, path);
+    try {
+      file_.reserve(size_bytes);
+    } catch (...) {
+      discard();
+      throw;
+    }
   }
-  ~TemporaryFile() { discard(); }
+  ~TemporaryFile() {
+    if (!published_) discard();
+  }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
   void write_at(std::int64_t offset, std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) refused(path_, fmt::format("cannot write byte {}", offset));
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-      offset += written;
-    }
+    file_.write_at(offset, bytes);
   }
 
   void publish() {
-    if (::fsync(descriptor_) != 0) refused(path_, "cannot be written");
-    if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
-      refused(path_, "cannot take its name");
-    }
-    ::close(std::exchange(descriptor_, -1));
+    file_.sync();
+    std::error_code error;
+    std::filesystem::rename(temporary_path_, path_, error);
+    require(!error, ErrorKind::resource, "{}: cannot take its name: {}", path_, error.message());
+    published_ = true;
   }
 
  private:
-  /// Reserved at once, so that a full disk shows now and not after hours of work. File systems that
-  /// cannot reserve get a sparse file.
-  [[nodiscard]] int reserve(std::int64_t size_bytes) const {
-    const int status = ::fallocate(descriptor_, 0, 0, size_bytes);
-    const bool unsupported = status != 0 && (errno == EOPNOTSUPP || errno == ENOSYS);
-    return unsupported ? ::ftruncate(descriptor_, size_bytes) : status;
-  }
-  void discard() noexcept {
-    if (descriptor_ < 0) return;
-    ::close(std::exchange(descriptor_, -1));
-    ::unlink(temporary_path_.c_str());
-  }
+  void discard() const noexcept { ::unlink(temporary_path_.c_str()); }
 
   std::string path_;
   std::string temporary_path_;
-  int descriptor_ = -1;
+  OutputFile file_;
+  bool published_ = false;
 };
 
 SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<TensorSpec> tensors)

@@ -6,6 +6,8 @@
 #include <initializer_list>
 #include <utility>
 
+#include "src/checkpoint/companion_names.h"
+
 namespace moesaic {
 namespace {
 
@@ -17,7 +19,7 @@ struct ExpertPattern {
   std::string_view down;
 };
 
-constexpr std::array<ExpertPattern, 7> kExpertPatterns = {{
+constexpr std::array<ExpertPattern, 8> kExpertPatterns = {{
     {false, "mlp.experts.{}.gate_proj.weight", "mlp.experts.{}.up_proj.weight",
      "mlp.experts.{}.down_proj.weight"},
     {false, "block_sparse_moe.experts.{}.w1.weight", "block_sparse_moe.experts.{}.w3.weight",
@@ -28,6 +30,8 @@ constexpr std::array<ExpertPattern, 7> kExpertPatterns = {{
     {false, "block_sparse_moe.experts.{}.gate_proj.weight",
      "block_sparse_moe.experts.{}.up_proj.weight", "block_sparse_moe.experts.{}.down_proj.weight"},
     {false, "mlp.experts.{}.w1.weight", "mlp.experts.{}.w3.weight", "mlp.experts.{}.w2.weight"},
+    {false, "mlp.experts.gate_proj.{}.weight", "mlp.experts.up_proj.{}.weight",
+     "mlp.experts.down_proj.{}.weight"},
 }};
 
 constexpr std::array<std::string_view, 4> kRouterNames = {
@@ -88,7 +92,7 @@ class NameFinder {
   /// The first of the names that is there, or the first of all.
   [[nodiscard]] std::string first_of(std::initializer_list<std::string_view> names) const {
     for (const std::string_view name : names) {
-      if (exists_(name)) return std::string(name);
+      if (is_stored(name, exists_)) return std::string(name);
     }
     return std::string(*names.begin());
   }
@@ -158,7 +162,7 @@ class NameFinder {
 
   [[nodiscard]] std::string_view find_router(const std::string& layer) const {
     for (const std::string_view name : kRouterNames) {
-      if (exists_(layer + std::string(name))) return name;
+      if (is_stored(layer + std::string(name), exists_)) return name;
     }
     return kRouterNames[usual_names(config_.family).router];
   }
@@ -167,7 +171,7 @@ class NameFinder {
   [[nodiscard]] const ExpertPattern& find_pattern(const std::string& layer) const {
     for (const ExpertPattern& pattern : kExpertPatterns) {
       for (const std::string_view name : {pattern.gate, pattern.down}) {
-        if (exists_(expert_name(layer, name, 0))) return pattern;
+        if (is_stored(expert_name(layer, name, 0), exists_)) return pattern;
       }
     }
     return kExpertPatterns[usual_names(config_.family).experts];
@@ -182,7 +186,8 @@ class NameFinder {
             matrix(expert_name(layer, pattern.down, expert), hidden, width)};
   }
 
-  /// gate_up is [E, 2I, H], gate first; down is [E, H, I].
+  /// gate_up is [E, 2I, H]; down is [E, H, I]. Gate comes first, but in the blocks of gpt-oss
+  /// (mxfp4) rows of gate and up take turns.
   [[nodiscard]] MlpNames fused_expert(const std::string& layer, const ExpertPattern& pattern,
                                       std::int64_t expert) const {
     const std::int64_t experts = config_.num_experts;
@@ -191,13 +196,17 @@ class NameFinder {
     const std::vector<std::int64_t> gate_up_shape = {experts, 2 * width, hidden};
     const std::string gate_up = layer + std::string(pattern.gate);
     const std::int64_t first = expert * 2 * width;
-    return {{gate_up, gate_up_shape, first, width, hidden},
-            {gate_up, gate_up_shape, first + width, width, hidden},
+    const bool take_turns = exists_(companion_names(gate_up, "blocks").front());
+    const std::int64_t step = take_turns ? 2 : 1;
+    const std::int64_t first_up = first + (take_turns ? 1 : width);
+    return {{gate_up, gate_up_shape, first, width, hidden, step},
+            {gate_up, gate_up_shape, first_up, width, hidden, step},
             {layer + std::string(pattern.down),
              {experts, hidden, width},
              expert * hidden,
              hidden,
-             width}};
+             width,
+             1}};
   }
 
   const ModelConfig& config_;

@@ -30,13 +30,13 @@ Checkpoint checkpoint_with(const TemporaryDirectory& directory, DType dtype,
 
 std::vector<float> row_as_float(const MatrixSource& source, std::int64_t row) {
   std::vector<float> out(static_cast<std::size_t>(source.cols()));
-  source.copy_row_as_float(row, out);
+  source.read_rows(row, 1, std::span(out));
   return out;
 }
 
 std::vector<std::uint16_t> row_as_bf16(const MatrixSource& source, std::int64_t row) {
   std::vector<BFloat16> out(static_cast<std::size_t>(source.cols()));
-  source.copy_row_as_bf16(row, out);
+  source.read_rows(row, 1, std::span(out));
   std::vector<std::uint16_t> bits;
   for (const BFloat16 value : out) bits.push_back(value.bits);
   return bits;
@@ -101,7 +101,11 @@ TEST(MatrixSource, reads_a_slice_of_a_fused_tensor) {
   EXPECT_EQ(up.cols(), 4);
   EXPECT_EQ(row_as_float(up, 0), (std::vector<float>{36, 37, 38, 39}));
   EXPECT_EQ(row_as_float(up, 2), (std::vector<float>{44, 45, 46, 47}));
-  EXPECT_EQ(up.bytes().size(), 48U);
+  std::size_t bytes = 0;
+  up.for_each_bytes(0, 3, [&](std::span<const std::byte> touched) { bytes += touched.size(); });
+  EXPECT_EQ(bytes, 48U);
+  EXPECT_EQ(up.layout(), Layout{Format::f32});
+  EXPECT_FALSE(up.is_quantized());
 }
 
 TEST(MatrixSource, reads_at_any_alignment) {
@@ -122,19 +126,24 @@ TEST(MatrixSource, reads_at_any_alignment) {
 
 TEST(MatrixSource, names_tensor_shape_and_dtype_that_do_not_fit) {
   const TemporaryDirectory directory;
-  const Checkpoint checkpoint =
-      checkpoint_with<std::int32_t>(directory, DType::i32, {2, 3}, {1, 2, 3, 4, 5, 6});
   const std::string file = directory.path_of("model.safetensors");
-  const auto message = [&](const TensorSlice& slice) {
+  const auto message = [&](const Checkpoint& checkpoint, const TensorSlice& slice) {
     return error_message([&] { MatrixSource source(checkpoint, slice); });
   };
-  EXPECT_EQ(message({"v", {2, 3}, 0, 2, 3}), directory.path() + ": tensor \"v\" is missing");
-  EXPECT_EQ(message({"w", {3, 2}, 0, 3, 2}),
+  const Checkpoint floats =
+      checkpoint_with<float>(directory, DType::f32, {2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(message(floats, {"v", {2, 3}, 0, 2, 3}),
+            directory.path() + ": tensor \"v\" is missing");
+  EXPECT_EQ(message(floats, {"w", {3, 2}, 0, 3, 2}),
             file + ": tensor \"w\" has shape [2, 3], config.json asks for [3, 2]");
-  EXPECT_EQ(message({"w", {6}, 0, 1, 6}),
+  EXPECT_EQ(message(floats, {"w", {6}, 0, 1, 6}),
             file + ": tensor \"w\" has shape [2, 3], config.json asks for [6]");
-  EXPECT_EQ(message({"w", {2, 3}, 0, 2, 3}),
-            file + ": tensor \"w\" is I32; only BF16, F16 and F32 weights are read");
+  const Checkpoint integers =
+      checkpoint_with<std::int32_t>(directory, DType::i32, {2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(message(integers, {"w", {2, 3}, 0, 2, 3}),
+            file +
+                ": tensor \"w\", I32 [2, 3], is of a type that is not read for weights: BF16, "
+                "F16 and F32 are, and F8_E4M3, I8 and U8 with scales");
 }
 
 }  // namespace

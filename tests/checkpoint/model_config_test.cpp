@@ -199,11 +199,8 @@ TEST(ModelConfig, names_unknown_families_and_what_is_supported) {
             "config.json: model_type: expected a string, found number 3");
 }
 
-TEST(ModelConfig, refuses_quantised_checkpoints) {
-  EXPECT_EQ(parse_error(tiny_with(R"("quantization_config": {"quant_method": "fp8"})")),
-            "config.json: quantization_config: quantised checkpoints are not supported yet "
-            "(quant_method \"fp8\")");
-  EXPECT_NO_THROW((void)parse(tiny_with(R"("quantization_config": null)")));
+TEST(ModelConfig, leaves_quantisation_to_the_checkpoint) {
+  EXPECT_NO_THROW((void)parse(tiny_with(R"("quantization_config": {"quant_method": "fp8"})")));
 }
 
 TEST(ModelConfig, refuses_missing_and_mistyped_fields) {

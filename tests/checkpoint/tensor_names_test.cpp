@@ -49,13 +49,35 @@ TEST(TensorNames, finds_single_experts_under_any_name) {
                   {"mlp", "w1", "w3", "w2"}};
   for (const auto& pattern : patterns) {
     const std::string block = "model.layers.0." + pattern.block + ".experts.";
-    const ModelNames names =
-        names_among(config, {"model.embed_tokens.weight", block + "0." + pattern.gate + ".weight"});
-    const MlpNames& second = names.layers[0].experts.at(1);
-    expect_slice(second.gate, block + "1." + pattern.gate + ".weight", {3, 4}, 0, 3, 4);
-    expect_slice(second.up, block + "1." + pattern.up + ".weight", {3, 4}, 0, 3, 4);
-    expect_slice(second.down, block + "1." + pattern.down + ".weight", {4, 3}, 0, 4, 3);
+    // Plain, GPTQ or AWQ, compressed-tensors.
+    for (const std::string end : {"weight", "qweight", "weight_packed"}) {
+      const ModelNames names = names_among(
+          config, {"model.embed_tokens.weight", block + "0." + pattern.gate + "." + end});
+      const MlpNames& second = names.layers[0].experts.at(1);
+      expect_slice(second.gate, block + "1." + pattern.gate + ".weight", {3, 4}, 0, 3, 4);
+      expect_slice(second.up, block + "1." + pattern.up + ".weight", {3, 4}, 0, 3, 4);
+      expect_slice(second.down, block + "1." + pattern.down + ".weight", {4, 3}, 0, 4, 3);
+    }
   }
+}
+
+TEST(TensorNames, finds_experts_whose_number_comes_last) {
+  const std::string block = "model.layers.0.mlp.experts.";
+  const ModelNames names =
+      names_among(config_of(ModelFamily::qwen3_moe), {block + "gate_proj.0.weight"});
+  EXPECT_EQ(names.layers[0].experts[1].up.tensor, block + "up_proj.1.weight");
+}
+
+TEST(TensorNames, rows_of_gate_and_up_take_turns_in_blocks) {
+  const std::string block = "model.layers.0.mlp.experts.";
+  const ModelNames names =
+      names_among(config_of(ModelFamily::qwen3_moe), {block + "gate_up_proj_blocks"});
+  const MlpNames& second = names.layers[0].experts[1];
+  expect_slice(second.gate, block + "gate_up_proj", {2, 6, 4}, 6, 3, 4);
+  expect_slice(second.up, block + "gate_up_proj", {2, 6, 4}, 7, 3, 4);
+  EXPECT_EQ(second.gate.row_step, 2);
+  EXPECT_EQ(second.up.row_step, 2);
+  EXPECT_EQ(second.down.row_step, 1);
 }
 
 TEST(TensorNames, finds_fused_experts) {

@@ -1,0 +1,166 @@
+#include "src/checkpoint/packed_writer.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "src/base/checksum.h"
+#include "src/base/error.h"
+#include "src/checkpoint/mapped_file.h"
+
+namespace moesaic {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Locked by the process that writes. It also tells that the directory is one of ours.
+constexpr std::string_view kLockFile = "conversion.lock";
+
+constexpr std::array<std::string_view, 13> kCopiedFiles = {
+    "config.json",     "generation_config.json",  "tokenizer.json",     "tokenizer_config.json",
+    "tokenizer.model", "special_tokens_map.json", "added_tokens.json",  "vocab.json",
+    "merges.txt",      "chat_template.jinja",     "chat_template.json", "LICENSE",
+    "README.md"};
+
+/// Without a separator at the end, so that a suffix can follow.
+std::string plain_path(const std::string& directory) {
+  const fs::path path = fs::path(directory).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).string();
+}
+
+std::string part_of(const std::string& directory) {
+  return plain_path(directory) + ".part";
+}
+
+std::string in(const std::string& directory, std::string_view file) {
+  return (fs::path(directory) / file).string();
+}
+
+/// Whether a conversion, of whatever version, wrote the directory.
+bool is_converted(const std::string& directory) {
+  std::ifstream stream(in(directory, kManifestFile));
+  std::string first;
+  std::string second;
+  return std::getline(stream, first) && std::getline(stream, second) &&
+         second.find(kManifestKind) != std::string::npos;
+}
+
+void require_replaceable(const std::string& directory, bool overwrite) {
+  std::error_code error;
+  const fs::file_status status = fs::status(directory, error);
+  if (!fs::exists(status)) return;
+  require(fs::is_directory(status), ErrorKind::usage, "{}: is there, and is no directory",
+          directory);
+  if (fs::is_empty(directory, error)) return;
+  require(overwrite, ErrorKind::usage,
+          "{}: is there and not empty; --overwrite replaces what moesaic convert has made",
+          directory);
+  require(is_converted(directory), ErrorKind::usage,
+          "{}: was not made by moesaic convert, and so is not replaced", directory);
+}
+
+/// Gives `part` the name of `directory`, and what had that name before the name of `part`.
+void swap_names(const std::string& part, const std::string& directory) {
+  if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, directory.c_str(), RENAME_EXCHANGE) == 0) {
+    return;
+  }
+  const std::string old = part + ".old";  // a file system without that: not at once
+  require(std::rename(directory.c_str(), old.c_str()) == 0 &&
+              std::rename(part.c_str(), directory.c_str()) == 0 &&
+              std::rename(old.c_str(), part.c_str()) == 0,
+          ErrorKind::resource, "{}: cannot be replaced by {}: {}", directory, part,
+          std::strerror(errno));
+}
+
+}  // namespace
+
+PackedOutput::PackedOutput(const std::string& directory, bool overwrite)
+    : directory_(plain_path(directory)), part_(part_of(directory)), overwrite_(overwrite) {
+  require_replaceable(directory_, overwrite_);
+  take_part_directory();
+}
+
+void PackedOutput::take_part_directory() {
+  std::error_code error;
+  const bool is_new = fs::create_directory(part_, error);
+  require(is_new || (!error && fs::exists(in(part_, kLockFile))), ErrorKind::resource,
+          "{}: cannot be made: {}", part_,
+          error ? error.message() : "it is there, and not from a conversion");
+  lock_ = ::open(in(part_, kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  const bool in_use = lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (in_use) ::close(lock_);
+  require(!in_use, ErrorKind::usage, "{}: another process is converting to {}", part_, directory_);
+  require(lock_ >= 0, ErrorKind::resource, "{}: cannot be written: {}", part_,
+          std::strerror(errno));
+  if (!is_new) clear_part_directory();
+}
+
+/// All but the lock.
+void PackedOutput::clear_part_directory() const {
+  for (const auto& entry : fs::directory_iterator(part_)) {
+    if (entry.path().filename() != kLockFile) fs::remove_all(entry.path());
+  }
+}
+
+PackedOutput::~PackedOutput() {
+  std::error_code error;
+  if (!published_) fs::remove_all(part_, error);
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void PackedOutput::copy_files(const std::string& model_directory, PackedManifest& manifest) const {
+  for (const std::string_view name : kCopiedFiles) {
+    if (!fs::is_regular_file(in(model_directory, name))) continue;
+    const MappedFile source(in(model_directory, name));
+    OutputFile copy(in(part_, name), OutputFile::Mode::create);
+    copy.write_at(0, source.bytes());
+    copy.sync();
+    manifest.copies.push_back({.name = std::string(name),
+                               .bytes = std::ssize(source.bytes()),
+                               .checksum = checksum(source.bytes())});
+  }
+}
+
+void PackedOutput::make_shards(const PackedManifest& manifest) const {
+  for (const PackedFile& shard : manifest.shards) {
+    OutputFile(in(part_, shard.name), OutputFile::Mode::create).reserve(shard.bytes);
+  }
+}
+
+void PackedOutput::publish(const PackedManifest& manifest) {
+  const std::string text = manifest_text(manifest);
+  OutputFile file(in(part_, kManifestFile), OutputFile::Mode::create);
+  file.write_at(0, std::as_bytes(std::span(text)));
+  file.sync();
+  fs::remove(in(part_, kLockFile));
+  sync_directory(part_);
+  if (std::rename(part_.c_str(), directory_.c_str()) != 0) {
+    require_replaceable(directory_, overwrite_);
+    swap_names(part_, directory_);
+    std::error_code error;
+    fs::remove_all(part_, error);
+  }
+  published_ = true;
+  sync_directory(fs::absolute(directory_).parent_path().string());
+}
+
+ShardWriter::ShardWriter(const std::string& directory, const PackedManifest& manifest) {
+  for (const PackedFile& shard : manifest.shards) {
+    shards_.emplace_back(in(part_of(directory), shard.name), OutputFile::Mode::existing);
+  }
+}
+
+void ShardWriter::write(const PackedEntry& entry, std::int64_t offset,
+                        std::span<const std::byte> bytes) const {
+  shards_[static_cast<std::size_t>(entry.shard)].write_at(entry.offset + offset, bytes);
+}
+
+}  // namespace moesaic

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/output_file.h"
+#include "src/checkpoint/packed_manifest.h"
+
+namespace moesaic {
+
+/// The directory of a conversion, made by one process. It has the name OUTDIR.part until publish()
+/// gives it its own, whole; one that is destroyed before leaves nothing behind. What a killed
+/// process left under that name is taken away by the next.
+class PackedOutput {
+ public:
+  /// Throws Error{usage} if `directory` is there and not empty, unless it was made by a conversion
+  /// and is to be overwritten, or if another process is just writing it; Error{resource} if it
+  /// cannot be made.
+  PackedOutput(const std::string& directory, bool overwrite);
+  ~PackedOutput();
+  PackedOutput(const PackedOutput&) = delete;
+  PackedOutput& operator=(const PackedOutput&) = delete;
+
+  /// Copies the small files of a model's directory that belong to a converted one too, and names
+  /// them in `manifest`.
+  void copy_files(const std::string& model_directory, PackedManifest& manifest) const;
+  /// Makes the shards, with all their space.
+  void make_shards(const PackedManifest& manifest) const;
+  /// Writes the manifest and makes the directory appear under its name.
+  void publish(const PackedManifest& manifest);
+
+ private:
+  void take_part_directory();
+  void clear_part_directory() const;
+
+  std::string directory_;
+  std::string part_;
+  bool overwrite_;
+  int lock_ = -1;  // held as long as the process lives
+  bool published_ = false;
+};
+
+/// Writes weights into the shards that a PackedOutput has made; one object a process.
+class ShardWriter {
+ public:
+  /// Opens the shards of a conversion to `directory`. Throws Error{resource}, also where ranks do
+  /// not see the same files.
+  ShardWriter(const std::string& directory, const PackedManifest& manifest);
+
+  /// `bytes` from `offset` on of the entry's. For any number of threads.
+  void write(const PackedEntry& entry, std::int64_t offset, std::span<const std::byte> bytes) const;
+  /// Returns when what this process wrote to the shard is on the disk.
+  void sync(std::int64_t shard) const { shards_[static_cast<std::size_t>(shard)].sync(); }
+
+ private:
+  std::vector<OutputFile> shards_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,150 @@
+// Matrices as the quantisation libraries store them, against what these dequantise them to.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "src/checkpoint/matrix_source.h"
+
+namespace moesaic {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kCases = MOESAIC_TEST_DATA "/quantized";
+
+std::vector<std::string> cases() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kCases)) {
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+/// The layout that the matrices of a case are to have.
+Layout expected_layout(const std::string& name, const std::string& matrix) {
+  const std::vector<std::pair<std::string, Layout>> layouts = {
+      {"awq", {Format::int4_group, 32, true}},
+      {"compressed-tensors-fp8-block", {Format::fp8_block, 32}},
+      {"compressed-tensors-fp8-matrix", {Format::fp8_channel}},
+      {"compressed-tensors-fp8-row", {Format::fp8_channel}},
+      {"compressed-tensors-int4-bytes", {Format::int4_group, 128}},
+      {"compressed-tensors-int4-group256", {Format::int4_group, 128}},
+      {"compressed-tensors-int4-group32", {Format::int4_group, 32}},
+      {"compressed-tensors-int4-order", {Format::int4_group, 64}},
+      {"compressed-tensors-int4-row", {Format::int4_group, 128}},
+      {"compressed-tensors-int4-zeros", {Format::int4_group, 32, true}},
+      {"compressed-tensors-int8", {Format::int8}},
+      {"compressed-tensors-int8-packed", {Format::int8}},
+      {"compressed-tensors-mxfp4", {Format::mxfp4}},
+      {"compressed-tensors-mxfp8", {Format::mxfp8}},
+      {"compressed-tensors-nvfp4", {Format::nvfp4}},
+      {"deepseek-v4", {Format::mxfp4}},
+      {"fp8-block", {Format::fp8_block, 128}},
+      {"fp8-block-ue8m0", {Format::fp8_block, 32}},
+      {"gpt-oss", {Format::mxfp4}},
+      {"gptq-order", {Format::int4_group, 32, true}},
+      {"gptq-sym", {Format::int4_group, 32, true}},
+      {"gptq-zeros", {Format::int4_group, 32, true}},
+      {"gptq-zeros-v2", {Format::int4_group, 32, true}},
+      {"modelopt-fp8", {Format::fp8_channel}},
+      {"modelopt-fp8-pb-wo", {Format::fp8_block, 128}},
+      {"modelopt-fp8-per-channel-per-token", {Format::fp8_channel}},
+      {"modelopt-mxfp8", {Format::mxfp8}},
+      {"modelopt-nvfp4", {Format::nvfp4}},
+      {"modelopt-nvfp4-fused", {Format::nvfp4}},
+      {"modelopt-w4a16-awq", {Format::int4_group, 128, true}},
+      {"modelopt-w4a8-mxfp4-fp8", {Format::mxfp4}},
+      {"modelopt-w4a8-nvfp4-fp8", {Format::nvfp4}},
+  };
+  const auto found = std::ranges::find(layouts, name, &std::pair<std::string, Layout>::first);
+  if (found != layouts.end()) return found->second;
+  ADD_FAILURE() << name << " " << matrix << " has no expected layout";
+  return {};
+}
+
+/// Slices that a stored matrix of this shape is read by: whole, or gate and up of every expert.
+std::vector<TensorSlice> slices_of(const TensorView& expected) {
+  const auto& shape = expected.shape;
+  if (shape.size() == 2) return {{expected.name, shape, 0, shape[0], shape[1]}};
+  std::vector<TensorSlice> slices;
+  for (std::int64_t half = 0; half < 2 * shape[0]; ++half) {
+    const std::int64_t rows = shape[1] / 2;
+    slices.push_back({expected.name, shape, half * rows, rows, shape[2]});
+  }
+  return slices;
+}
+
+class QuantizedGolden : public testing::TestWithParam<std::string> {
+ protected:
+  QuantizedGolden()
+      : checkpoint_(Checkpoint::open(kCases + "/" + GetParam())),
+        expected_(SafetensorsFile::open(kCases + "/" + GetParam() + "/dequantized.safetensors")) {}
+
+  template <typename Call>
+  void for_each_matrix(const Call& call) const {
+    for (const TensorView& expected : expected_.tensors()) {
+      if (expected.name.starts_with("original.")) continue;
+      SCOPED_TRACE(expected.name);
+      std::vector<float> values(expected.bytes.size() / sizeof(float));
+      std::memcpy(values.data(), expected.bytes.data(), expected.bytes.size());
+      for (const TensorSlice& slice : slices_of(expected)) {
+        const auto rows =
+            std::span(values).subspan(static_cast<std::size_t>(slice.first_row * slice.cols),
+                                      static_cast<std::size_t>(slice.rows * slice.cols));
+        call(MatrixSource(checkpoint_, slice), rows);
+      }
+    }
+  }
+
+  Checkpoint checkpoint_;
+  SafetensorsFile expected_;
+};
+
+TEST_P(QuantizedGolden, rows_are_what_the_library_dequantises_to) {
+  for_each_matrix([&](const MatrixSource& source, std::span<const float> expected) {
+    std::vector<float> rows(expected.size());
+    source.read_rows(0, source.rows(), std::span(rows));
+    // Equal bit for bit, but for -0: some libraries dequantise it to 0.
+    EXPECT_TRUE(std::ranges::equal(rows, expected));
+    std::vector<BFloat16> rounded(expected.size());
+    source.read_rows(0, source.rows(), std::span(rounded));
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(rounded[i].bits, to_bfloat16(rows[i]).bits) << i;
+    }
+  });
+}
+
+TEST_P(QuantizedGolden, any_rows_can_be_read_alone) {
+  for_each_matrix([&](const MatrixSource& source, std::span<const float> expected) {
+    for (std::int64_t row = 0; row < source.rows(); ++row) {
+      std::vector<float> values(static_cast<std::size_t>(source.cols()));
+      source.read_rows(row, 1, std::span(values));
+      const auto first = static_cast<std::size_t>(row * source.cols());
+      EXPECT_TRUE(std::ranges::equal(values, expected.subspan(first, values.size())))
+          << "row " << row;
+    }
+  });
+}
+
+TEST_P(QuantizedGolden, has_the_layout_that_keeps_it) {
+  for_each_matrix([&](const MatrixSource& source, std::span<const float>) {
+    EXPECT_TRUE(source.is_quantized());
+    const Layout layout = expected_layout(GetParam(), "");
+    EXPECT_EQ(source.layout(), layout)
+        << format_name(source.layout().format) << " " << source.layout().group << " "
+        << source.layout().wide_scales;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, QuantizedGolden, testing::ValuesIn(cases()), [](const auto& param) {
+  std::string name = param.param;
+  std::ranges::replace(name, '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace moesaic
