@@ -12,7 +12,7 @@ namespace moesaic {
 /// Dense products of a batch's rows with one matrix. Keeps scratch memory; one object a rank.
 class Linear {
  public:
-  Linear(GroupedGemm& gemm, Precision precision) : gemm_(gemm), precision_(precision) {}
+  explicit Linear(GroupedGemm& gemm) : gemm_(gemm) {}
 
   /// y [rows, n] = x [rows, k] weights^T + bias; bias may be empty.
   void forward(const PackedMatrix& weights, std::span<const float> bias, MatrixView<const float> x,
@@ -21,10 +21,10 @@ class Linear {
   void gated_mlp(const MlpWeights& weights, MatrixView<const float> x, MatrixView<float> y);
 
  private:
+  void set_rows(MatrixView<const float> x);
+
   GroupedGemm& gemm_;
-  Precision precision_;
   std::vector<const std::byte*> rows_;
-  Buffer<std::byte> gated_;  // [rows, intermediate] in the activations' precision
 };
 
 }  // namespace moesaic

@@ -2,17 +2,20 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "kernels/packed_matrix.h"
 #include "src/base/buffer.h"
 #include "src/base/thread_pool.h"
-#include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/matrix_source.h"
 #include "src/checkpoint/model_config.h"
+#include "src/model/model_files.h"
 #include "src/model/precision.h"
+#include "src/model/weight_store.h"
 #include "src/moe/expert_executor.h"
 #include "src/parallel/expert_placement.h"
 
@@ -44,14 +47,13 @@ struct LayerWeights {
 
 /// What loading took.
 struct LoadReport {
-  std::int64_t read_bytes = 0;  // of the checkpoint, by this rank
-  std::int64_t rank_bytes = 0;  // packed weights held by this rank alone
-  std::int64_t node_bytes = 0;  // packed weights held once by the ranks of this node
+  std::int64_t read_bytes = 0;  // of the files, by this rank
   double seconds = 0;
+  WeightBytes weights;
 };
 
 /// All weights of one rank, packed: its experts in its own memory, the rest in memory shared by the
-/// ranks of a node. The embedding is read from the checkpoint, whose pages the node shares too.
+/// ranks of a node. The embedding is read from the mapped file, whose pages the node shares too.
 struct ModelWeights {
   Precision precision = Precision::bf16;
   MatrixSource embedding;  // [vocab, hidden]
@@ -59,9 +61,11 @@ struct ModelWeights {
   PackedMatrix lm_head;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   LoadReport report;
+  /// Matrices that could not keep the layout of the checkpoint, and why.
+  std::vector<std::string> notes;
 
   // Owners of the memory that the members above point into.
-  std::shared_ptr<Checkpoint> checkpoint;
+  ModelFiles files;
   std::shared_ptr<SharedMemory> node_memory;
   ByteBuffer rank_memory;
 };
@@ -69,6 +73,8 @@ struct ModelWeights {
 /// How this rank takes part in loading.
 struct LoadOptions {
   Precision precision = Precision::bf16;
+  std::optional<Layout> expert_layout;  // of routed experts; nothing: as the files have them
+  StoredWeights stored;
   const ExpertPlacement* placement = nullptr;
   int expert_rank = 0;           // this rank's place in the experts' group
   Communicator* node = nullptr;  // the ranks of this node share the dense weights and the work
@@ -77,18 +83,14 @@ struct LoadOptions {
   std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)> progress;
 };
 
-/// Bytes that loading will take, known before it starts.
-struct WeightBytes {
-  std::int64_t rank_bytes = 0;
-  std::int64_t node_bytes = 0;
-};
-[[nodiscard]] WeightBytes packed_weight_bytes(const std::shared_ptr<Checkpoint>& checkpoint,
-                                              const ModelConfig& config,
-                                              const LoadOptions& options);
+/// What loading will take, known before it starts.
+[[nodiscard]] WeightBytes count_weight_bytes(const ModelFiles& files, const ModelConfig& config,
+                                             const LoadOptions& options);
 
 /// Reads and packs the weights. Collective over options.node. Touches only the bytes that this rank
 /// packs. Throws Error{file} for a tensor that is missing or not what the config says.
-[[nodiscard]] std::unique_ptr<ModelWeights> load_model_weights(
-    std::shared_ptr<Checkpoint> checkpoint, const ModelConfig& config, const LoadOptions& options);
+[[nodiscard]] std::unique_ptr<ModelWeights> load_model_weights(const ModelFiles& files,
+                                                               const ModelConfig& config,
+                                                               const LoadOptions& options);
 
 }  // namespace moesaic

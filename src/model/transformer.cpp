@@ -22,7 +22,7 @@ struct Transformer::Impl {
         weights(model_weights),
         compute(rank_compute),
         gemm(rank_compute),
-        linear(gemm, model_weights.precision),
+        linear(gemm),
         attention(model_config, model_weights.precision, rank_compute),
         placement(std::max<std::int64_t>(config.num_experts, 1), experts.size()),
         moe(experts, placement, config.hidden_size * element_bytes(weights.precision),
@@ -50,7 +50,7 @@ struct Transformer::Impl {
   void embed(const Batch& batch, MatrixView<float> x) const {
     for_each_row(x.rows(), [&](std::int64_t row) {
       const std::span<float> out = x.row(row);
-      weights.embedding.copy_row_as_float(batch.token_ids[static_cast<std::size_t>(row)], out);
+      weights.embedding.read_rows(batch.token_ids[static_cast<std::size_t>(row)], 1, out);
       if (config.embedding_multiplier == 1) return;
       for (float& value : out) value *= static_cast<float>(config.embedding_multiplier);
     });

@@ -1,11 +1,11 @@
 #include "src/model/weight_store.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
+#include <cstring>
+#include <utility>
 
-#include "kernels/formats/bf16.h"
-#include "kernels/formats/f32.h"
+#include "src/base/error.h"
 #include "src/checkpoint/mapped_file.h"
 
 namespace moesaic {
@@ -13,174 +13,228 @@ namespace {
 
 /// Items start on huge-page friendly boundaries of cache lines.
 constexpr std::int64_t kAlignment = 256;
-/// Panels that one job packs: enough work to hide handing it out.
-constexpr std::int64_t kPanelsPerJob = 8;
+/// Item::offset of what is used where it is mapped.
+constexpr std::int64_t kMapped = -1;
+/// Bytes that one job copies, unless a checksum needs all of an item.
+constexpr std::int64_t kCopyBytes = std::int64_t{8} << 20;
 
-std::int64_t total_rows(const std::vector<MatrixSource>& parts) {
-  std::int64_t rows = 0;
-  for (const MatrixSource& part : parts) rows += part.rows();
-  return rows;
+std::int64_t num_elements(const PlannedWeight& weight) {
+  if (weight.stored != nullptr) return weight.stored->rows * weight.stored->depth;
+  std::int64_t elements = 0;
+  for (const MatrixSource& part : weight.parts) elements += part.rows() * part.cols();
+  return elements;
 }
 
-/// call(part, begin, end) for the rows [begin, end) of each part that lie in rows [first, last) of
-/// all parts together.
-template <typename Call>
-void for_each_part(const std::vector<MatrixSource>& parts, std::int64_t first, std::int64_t last,
-                   const Call& call) {
-  std::int64_t start = 0;  // of the part, in the whole matrix
-  for (const MatrixSource& part : parts) {
-    const std::int64_t begin = std::max(first, start);
-    const std::int64_t end = std::min(last, start + part.rows());
-    if (begin < end) call(part, begin - start, end - start);
-    start += part.rows();
+/// All but the embedding have one.
+bool has_target(const PlannedWeight& weight) {
+  return weight.matrix != nullptr || weight.vector != nullptr;
+}
+
+/// Fills in all of a matrix that is known before its bytes are; returns how many bytes a weight has.
+std::int64_t describe(const PlannedWeight& weight) {
+  if (weight.matrix == nullptr) {
+    return weight.stored != nullptr ? weight.stored->bytes : num_elements(weight) * 4;
   }
-}
-
-/// Reads the 16 (or last few) rows of a panel into `scratch` and packs them.
-template <typename Element, typename Pack>
-void pack_rows(const std::vector<MatrixSource>& parts, std::int64_t panel, Element* scratch,
-               const Pack& pack) {
-  std::array<const Element*, kPanelColumns> rows{};
-  std::size_t count = 0;
-  const std::int64_t cols = parts.front().cols();
-  for_each_part(
-      parts, panel * kPanelColumns, (panel + 1) * kPanelColumns,
-      [&](const MatrixSource& part, std::int64_t begin, std::int64_t end) {
-        Element* const out = scratch + static_cast<std::int64_t>(count) * cols;
-        part.read_rows(begin, end - begin, {out, static_cast<std::size_t>((end - begin) * cols)});
-        for (std::int64_t row = 0; row < end - begin; ++row) {
-          rows[count++] = out + row * cols;
-        }
-      });
-  pack(std::span(rows.data(), count), cols);
+  PackedMatrix& target = *weight.matrix;
+  if (const PackedEntry* entry = weight.stored) {
+    target = {
+        .layout = entry->layout, .rows = entry->rows, .depth = entry->depth, .scale = entry->scale};
+    return entry->bytes;
+  }
+  const MatrixPacker packer(weight.layout, weight.parts);
+  target = {.layout = weight.layout,
+            .rows = packer.rows(),
+            .depth = packer.depth(),
+            .scale = packer.scale()};
+  return target.bytes() + std::ssize(std::as_bytes(packer.order()));
 }
 
 }  // namespace
 
-/// Panels [first, end) of an item, or a whole vector.
+/// Units [first, end) of an item: panels to pack, bytes to copy, or a whole vector.
 struct WeightStore::Job {
   const Item* item;
   std::int64_t first;
   std::int64_t end;
-  std::int64_t bytes;
+  std::int64_t bytes;  // written
 
-  /// call(bytes) for the mapped bytes of the checkpoint that this job reads.
+  [[nodiscard]] const PlannedWeight& weight() const { return item->weight; }
+
+  /// call(bytes) for the mapped bytes of the files that this job reads.
   template <typename Call>
-  void for_each_source(const Call& call) const {
-    if (item->matrix == nullptr) return;
-    for_each_part(item->parts, first * kPanelColumns, end * kPanelColumns,
-                  [&](const MatrixSource& part, std::int64_t from, std::int64_t to) {
-                    const std::size_t row_bytes =
-                        part.bytes().size() / static_cast<std::size_t>(part.rows());
-                    call(part.bytes().subspan(static_cast<std::size_t>(from) * row_bytes,
-                                              static_cast<std::size_t>(to - from) * row_bytes));
-                  });
+  void for_each_source(const ModelFiles& files, const Call& call) const {
+    if (weight().stored != nullptr) {
+      call(files.packed()
+               ->bytes(*weight().stored)
+               .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first)));
+    } else if (weight().matrix != nullptr) {
+      MatrixPacker(weight().layout, weight().parts).for_each_source(first, end, call);
+    }
   }
 };
 
-std::int64_t WeightStore::reserve(Home home, std::int64_t bytes) {
-  std::int64_t& total = home == Home::node ? node_bytes_ : rank_bytes_;
-  const std::int64_t offset = total;
-  total += round_up(bytes, kAlignment);
-  return offset;
+WeightStore::WeightStore(const ModelFiles& files, std::vector<PlannedWeight> weights,
+                         const StoredWeights& stored)
+    : files_(files), stored_(stored) {
+  require(files.packed() != nullptr || !(stored.map || stored.verify), ErrorKind::usage,
+          "{}: weights of a checkpoint are packed when they are loaded, so that there are no "
+          "packed ones to {}; moesaic convert writes some",
+          files.directory(), stored.map ? "map" : "verify");
+  for (PlannedWeight& weight : weights) add(std::move(weight));
 }
 
-void WeightStore::add_matrix(Home home, Format format, std::vector<MatrixSource> parts,
-                             PackedMatrix* target) {
-  *target = {.format = format, .rows = total_rows(parts), .depth = parts.front().cols()};
-  const std::int64_t offset = reserve(home, target->bytes());
-  items_.push_back({home, std::move(parts), offset, target, nullptr});
+void WeightStore::add(PlannedWeight planned) {
+  Item item{.weight = std::move(planned), .bytes = 0, .offset = kMapped};
+  const PlannedWeight& weight = item.weight;
+  item.bytes = describe(weight);
+  if (weight.matrix != nullptr) {
+    auto& formats = weight.is_expert ? bytes_.experts : bytes_.others;
+    formats[static_cast<std::size_t>(weight.layout.format)] += item.bytes;
+  }
+  if (stored_.map || !has_target(weight)) {
+    if (has_target(weight)) bytes_.mapped_bytes += item.bytes;
+  } else {
+    std::int64_t& total = weight.home == WeightHome::node ? bytes_.node_bytes : bytes_.rank_bytes;
+    item.offset = std::exchange(total, total + round_up(item.bytes, kAlignment));
+  }
+  items_.push_back(std::move(item));
 }
 
-void WeightStore::add_vector(Home home, std::vector<MatrixSource> parts,
-                             std::span<const float>* target) {
-  std::int64_t elements = 0;
-  for (const MatrixSource& part : parts) elements += part.rows() * part.cols();
-  *target = {static_cast<const float*>(nullptr), 0};
-  const std::int64_t offset = reserve(home, elements * 4);
-  items_.push_back({home, std::move(parts), offset, nullptr, target});
+/// Points the item's target to where its bytes are or will be.
+void WeightStore::place(const Item& item, const Memory& memory) const {
+  const PlannedWeight& weight = item.weight;
+  if (!has_target(weight)) return;
+  const std::byte* begin = nullptr;
+  if (item.offset == kMapped) {
+    const std::span<const std::byte> bytes = files_.packed()->bytes(*weight.stored);
+    prefetch(bytes);
+    begin = bytes.data();
+  } else {
+    const bool shared = weight.home == WeightHome::node;
+    begin = (shared ? memory.node->bytes().data() : memory.rank.data()) + item.offset;
+  }
+  if (weight.vector != nullptr) {
+    *weight.vector = {reinterpret_cast<const float*>(begin),
+                      static_cast<std::size_t>(num_elements(weight))};
+    return;
+  }
+  weight.matrix->panels = begin;
+  const std::int64_t order = weight.matrix->bytes();
+  if (order < item.bytes) {
+    weight.matrix->order = reinterpret_cast<const std::int32_t*>(begin + order);
+  }
 }
 
 std::vector<WeightStore::Job> WeightStore::jobs_of(int node_rank, int node_size) const {
   std::vector<Job> jobs;
   std::int64_t shared = 0;
   for (const Item& item : items_) {
-    const std::int64_t units = item.matrix != nullptr ? item.matrix->num_panels() : 1;
-    const std::int64_t unit_bytes =
-        item.matrix != nullptr ? panel_bytes(item.matrix->format, item.matrix->depth) : 0;
-    for (std::int64_t first = 0; first < units; first += kPanelsPerJob) {
-      if (item.home == Home::node && shared++ % node_size != node_rank) continue;
-      const std::int64_t end = std::min(units, first + kPanelsPerJob);
+    const PlannedWeight& weight = item.weight;
+    if (item.offset == kMapped && (weight.stored == nullptr || !stored_.verify)) continue;
+    std::int64_t units = 1;
+    std::int64_t step = 1;
+    std::int64_t unit_bytes = item.bytes;
+    if (weight.stored != nullptr) {
+      units = item.bytes;
+      step = stored_.verify ? units : kCopyBytes;
+      unit_bytes = 1;
+    } else if (weight.matrix != nullptr) {
+      units = weight.matrix->num_panels();
+      step = MatrixPacker(weight.layout, weight.parts).panels_together();
+      unit_bytes = weight.matrix->panel_stride();
+    }
+    for (std::int64_t first = 0; first < units; first += step) {
+      if (weight.home == WeightHome::node && shared++ % node_size != node_rank) continue;
+      const std::int64_t end = std::min(units, first + step);
       jobs.push_back({&item, first, end, (end - first) * unit_bytes});
     }
   }
   return jobs;
 }
 
-void WeightStore::pack_panel(const Item& item, std::int64_t panel,
-                             std::vector<float>& scratch) const {
-  scratch.resize(static_cast<std::size_t>(kPanelColumns * item.matrix->depth));
-  auto* const out = const_cast<std::byte*>(item.matrix->panel(panel));
-  if (item.matrix->format == Format::bf16) {
-    pack_rows(item.parts, panel, reinterpret_cast<BFloat16*>(scratch.data()),
-              [&](std::span<const BFloat16* const> rows, std::int64_t depth) {
-                bf16_format::pack_panel(rows, depth, reinterpret_cast<BFloat16*>(out));
-              });
+void WeightStore::run(const Job& job, PackScratch& scratch) const {
+  if (job.weight().stored != nullptr) {
+    copy(job);
+  } else if (job.weight().matrix != nullptr) {
+    pack(job, scratch);
   } else {
-    pack_rows(item.parts, panel, scratch.data(),
-              [&](std::span<const float* const> rows, std::int64_t depth) {
-                f32_format::pack_panel(rows, depth, reinterpret_cast<float*>(out));
-              });
+    fill_vector(*job.item);
   }
 }
 
+void WeightStore::pack(const Job& job, PackScratch& scratch) const {
+  PackedMatrix& matrix = *job.weight().matrix;
+  MatrixPacker packer(matrix.layout, job.weight().parts);
+  if (packer.must_measure()) packer.measure(job.first, job.end, scratch);
+  packer.pack(job.first, job.end, const_cast<std::byte*>(matrix.panel(job.first)), scratch);
+  if (job.first > 0) return;
+  if (packer.must_measure() && matrix.layout.format == Format::nvfp4) {
+    // Found out by the one job of the matrix; the other ranks of a node would not learn it.
+    require(job.weight().home == WeightHome::rank, ErrorKind::internal,
+            "{}: shared weights cannot be quantised to nvfp4", job.weight().name);
+    matrix.scale = packer.scale();
+  }
+  const auto order = std::as_bytes(packer.order());
+  std::ranges::copy(order, const_cast<std::byte*>(matrix.panels) + matrix.bytes());
+}
+
 void WeightStore::fill_vector(const Item& item) const {
-  auto* out = const_cast<float*>(item.vector->data());
-  for (const MatrixSource& part : item.parts) {
+  auto* out = const_cast<float*>(item.weight.vector->data());
+  for (const MatrixSource& part : item.weight.parts) {
     const std::int64_t elements = part.rows() * part.cols();
     part.read_rows(0, part.rows(), std::span<float>(out, static_cast<std::size_t>(elements)));
     out += elements;
   }
 }
 
+/// Copies stored bytes, if they are not used where they are, and checks what is to be checked.
+void WeightStore::copy(const Job& job) const {
+  const PlannedWeight& weight = job.weight();
+  std::span<const std::byte> bytes;
+  job.for_each_source(files_, [&](std::span<const std::byte> source) { bytes = source; });
+  if (job.item->offset != kMapped) {
+    const auto* begin = weight.matrix != nullptr
+                            ? weight.matrix->panels
+                            : reinterpret_cast<const std::byte*>(weight.vector->data());
+    auto* const copied = const_cast<std::byte*>(begin) + job.first;
+    std::memcpy(copied, bytes.data(), bytes.size());
+    bytes = {copied, bytes.size()};
+  }
+  if (stored_.verify) files_.packed()->verify(*weight.stored, bytes);
+}
+
+/// A column beyond the end would be read there.
+void WeightStore::check_order(const Item& item) const {
+  if (item.weight.matrix == nullptr || item.weight.matrix->order == nullptr) return;
+  const PackedMatrix& matrix = *item.weight.matrix;
+  const std::span order(matrix.order, static_cast<std::size_t>(matrix.depth));
+  require(std::ranges::all_of(order, [&](std::int32_t k) { return k >= 0 && k < matrix.depth; }),
+          ErrorKind::file, "{}: weight \"{}\" has an order of columns that it does not have",
+          files_.directory(), item.weight.name);
+}
+
 WeightStore::Memory WeightStore::load(Communicator& node, ThreadPool& pool,
                                       const Progress& progress) {
   Memory memory;
-  memory.node = node.allocate_shared(node_bytes_);
-  memory.rank = ByteBuffer(static_cast<std::size_t>(rank_bytes_));
-  for (const Item& item : items_) {
-    std::byte* const base =
-        (item.home == Home::node ? memory.node->bytes().data() : memory.rank.data()) + item.offset;
-    if (item.matrix != nullptr) {
-      item.matrix->panels = base;
-    } else {
-      std::int64_t elements = 0;
-      for (const MatrixSource& part : item.parts) elements += part.rows() * part.cols();
-      *item.vector = {reinterpret_cast<const float*>(base), static_cast<std::size_t>(elements)};
-    }
-  }
+  if (bytes_.node_bytes > 0) memory.node = node.allocate_shared(bytes_.node_bytes);
+  memory.rank = ByteBuffer(static_cast<std::size_t>(bytes_.rank_bytes));
+  for (const Item& item : items_) place(item, memory);
 
   const std::vector<Job> jobs = jobs_of(node.rank(), node.size());
   std::int64_t total = 0;
   for (const Job& job : jobs) total += job.bytes;
   std::atomic<std::int64_t> done = 0;
   std::atomic<std::int64_t> read = 0;
-  std::vector<std::vector<float>> scratch(static_cast<std::size_t>(pool.size()));
+  std::vector<PackScratch> scratch(static_cast<std::size_t>(pool.size()));
   pool.parallel_for(static_cast<std::int64_t>(jobs.size()), [&](std::int64_t index, int worker) {
     const Job& job = jobs[static_cast<std::size_t>(index)];
     if (const std::int64_t ahead = index + 2 * pool.size(); ahead < std::ssize(jobs)) {
-      jobs[static_cast<std::size_t>(ahead)].for_each_source(prefetch);
+      jobs[static_cast<std::size_t>(ahead)].for_each_source(files_, prefetch);
     }
-    if (job.item->matrix == nullptr) {
-      fill_vector(*job.item);
-      return;
-    }
-    for (std::int64_t panel = job.first; panel < job.end; ++panel) {
-      pack_panel(*job.item, panel, scratch[static_cast<std::size_t>(worker)]);
-    }
-    job.for_each_source([&](std::span<const std::byte> source) {
+    run(job, scratch[static_cast<std::size_t>(worker)]);
+    job.for_each_source(files_, [&](std::span<const std::byte> source) {
       read += std::ssize(source);
-      release(source);  // packed: the mapping should not count as this rank's memory
+      release(source);  // the mapping should not count as this rank's memory
     });
     done += job.bytes;
     if (worker == 0 && progress) progress(done, total);
@@ -188,6 +242,7 @@ WeightStore::Memory WeightStore::load(Communicator& node, ThreadPool& pool,
   if (progress) progress(total, total);
   memory.read_bytes = read;
   node.barrier();
+  for (const Item& item : items_) check_order(item);
   return memory;
 }
 

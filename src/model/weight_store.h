@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -9,58 +10,73 @@
 #include "kernels/packed_matrix.h"
 #include "src/base/buffer.h"
 #include "src/base/thread_pool.h"
-#include "src/checkpoint/matrix_source.h"
+#include "src/model/matrix_packer.h"
+#include "src/model/weight_plan.h"
 
 namespace moesaic {
 
-/// Lays out packed matrices and vectors in memory and fills them from a checkpoint. First
-/// everything is added, then the bytes are known, then load() allocates and packs.
+/// What weights take, known before they are loaded.
+struct WeightBytes {
+  /// Bytes of packed matrices, by Format.
+  using ByFormat = std::array<std::int64_t, kNumFormats>;
+
+  std::int64_t rank_bytes = 0;    // memory of this rank alone
+  std::int64_t node_bytes = 0;    // memory held once by the ranks of this node
+  std::int64_t mapped_bytes = 0;  // used where they lie in a converted directory
+  ByFormat experts{};             // this rank's
+  ByFormat others{};              // of the model
+};
+
+/// How weights of a converted directory are loaded.
+struct StoredWeights {
+  bool map = false;     ///< use them where they are mapped, do not copy them
+  bool verify = false;  ///< compare checksums
+};
+
+/// Lays out planned weights in memory, then allocates it and fills it: packs matrices of a
+/// checkpoint, copies or maps those of a converted directory.
 class WeightStore {
  public:
-  enum class Home {
-    node,  ///< once for the ranks of a node, packed by all of them together
-    rank   ///< in this rank's own memory
-  };
+  /// `files` and what the weights point to must outlive this. Throws Error{usage} for
+  /// StoredWeights that a checkpoint cannot give.
+  WeightStore(const ModelFiles& files, std::vector<PlannedWeight> weights,
+              const StoredWeights& stored);
 
-  /// `parts` stand one below the other in the packed matrix. `target` is filled by load() and must
-  /// stay where it is until then.
-  void add_matrix(Home home, Format format, std::vector<MatrixSource> parts, PackedMatrix* target);
-  /// A vector of f32, the concatenation of all parts' elements.
-  void add_vector(Home home, std::vector<MatrixSource> parts, std::span<const float>* target);
-
-  [[nodiscard]] std::int64_t bytes(Home home) const noexcept {
-    return home == Home::node ? node_bytes_ : rank_bytes_;
-  }
+  [[nodiscard]] const WeightBytes& bytes() const noexcept { return bytes_; }
 
   struct Memory {
     std::shared_ptr<SharedMemory> node;
     ByteBuffer rank;
-    std::int64_t read_bytes = 0;  // of the checkpoint, by this rank
+    std::int64_t read_bytes = 0;  // of the files, by this rank
   };
-  /// Called by one thread of this rank with packed and all bytes of this rank's share.
+  /// Called by one thread of this rank with loaded and all bytes of this rank's share.
   using Progress = std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)>;
 
-  /// Collective over `node`: its ranks share the work for what they share.
+  /// Sets the weights' targets. Collective over `node`: its ranks share the work for what they
+  /// share. Throws Error{file} for weights that are not what they should be.
   [[nodiscard]] Memory load(Communicator& node, ThreadPool& pool, const Progress& progress);
 
  private:
   struct Item {
-    Home home;
-    std::vector<MatrixSource> parts;
-    std::int64_t offset;  // bytes from the start of its home's memory
-    PackedMatrix* matrix;
-    std::span<const float>* vector;
+    PlannedWeight weight;
+    std::int64_t bytes;   // panels, then the order of k; or elements
+    std::int64_t offset;  // from the start of its home's memory; kMapped: in no memory
   };
   struct Job;
 
-  std::int64_t reserve(Home home, std::int64_t bytes);
+  void add(PlannedWeight planned);
+  void place(const Item& item, const Memory& memory) const;
   [[nodiscard]] std::vector<Job> jobs_of(int node_rank, int node_size) const;
-  void pack_panel(const Item& item, std::int64_t panel, std::vector<float>& scratch) const;
+  void run(const Job& job, PackScratch& scratch) const;
+  void pack(const Job& job, PackScratch& scratch) const;
   void fill_vector(const Item& item) const;
+  void copy(const Job& job) const;
+  void check_order(const Item& item) const;
 
+  const ModelFiles& files_;
+  StoredWeights stored_;
   std::vector<Item> items_;
-  std::int64_t node_bytes_ = 0;
-  std::int64_t rank_bytes_ = 0;
+  WeightBytes bytes_;
 };
 
 }  // namespace moesaic

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/weight_format.h"
+#include "src/checkpoint/matrix_source.h"
+
+namespace moesaic {
+
+/// Scratch memory of one thread that packs.
+struct PackScratch {
+  std::vector<float> values;  // 16 rows
+  QuantizedRows rows;         // 16 rows
+};
+
+/// Packs a matrix panel by panel. Its rows are those of `parts`, which stand one below the other.
+/// Codes of a quantised checkpoint are taken as they are if `layout` is theirs; else values are
+/// read, and quantised where `layout` wants it. Owns nothing; cheap to make.
+class MatrixPacker {
+ public:
+  MatrixPacker(const Layout& layout, std::span<const MatrixSource> parts);
+
+  [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
+  [[nodiscard]] std::int64_t depth() const noexcept { return parts_.front().cols(); }
+  [[nodiscard]] std::int64_t num_panels() const noexcept { return panel_count(rows_); }
+
+  /// Whether packing a panel takes a look at other rows first (measure).
+  [[nodiscard]] bool must_measure() const noexcept {
+    return !keeps_codes_ && MatrixScales::needed(layout_.format);
+  }
+  /// Panels that are best packed together, the first of them at a multiple of this: enough work to
+  /// hide handing it out, and all that measure() has to see.
+  [[nodiscard]] std::int64_t panels_together() const noexcept;
+  /// Takes in the rows of panels [first, end).
+  void measure(std::int64_t first, std::int64_t end, PackScratch& scratch);
+
+  /// Writes panels [first, end), which have been measured if they must be, to `out`.
+  void pack(std::int64_t first, std::int64_t end, std::byte* out, PackScratch& scratch) const;
+  /// PackedMatrix::scale; of a matrix that must be measured, after that.
+  [[nodiscard]] float scale() const noexcept;
+  /// PackedMatrix::order, or empty.
+  [[nodiscard]] std::span<const std::int32_t> order() const noexcept;
+
+  /// call(bytes) for the mapped bytes of the checkpoint that panels [first, end) are read from.
+  void for_each_source(std::int64_t first, std::int64_t end,
+                       const std::function<void(std::span<const std::byte>)>& call) const;
+
+ private:
+  void pack_plain(std::int64_t panel, std::byte* out, PackScratch& scratch) const;
+  void pack_codes(std::int64_t panel, std::byte* out, PackScratch& scratch) const;
+  void quantize(std::int64_t panel, std::byte* out, PackScratch& scratch) const;
+
+  Layout layout_;
+  std::span<const MatrixSource> parts_;
+  std::int64_t rows_ = 0;
+  bool keeps_codes_ = false;
+  std::optional<MatrixScales> scales_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,39 @@
+#include "src/model/model_files.h"
+
+#include <filesystem>
+
+namespace moesaic {
+
+ModelFiles ModelFiles::open(const std::string& directory) {
+  ModelFiles files;
+  if (PackedDirectory::is_one(directory)) {
+    files.packed_ = std::make_shared<PackedDirectory>(PackedDirectory::open(directory));
+  } else {
+    files.checkpoint_ = std::make_shared<Checkpoint>(Checkpoint::open(directory));
+  }
+  return files;
+}
+
+const std::string& ModelFiles::directory() const noexcept {
+  return packed_ ? packed_->directory() : checkpoint_->directory();
+}
+
+std::string ModelFiles::path_of(std::string_view file) const {
+  return (std::filesystem::path(directory()) / file).string();
+}
+
+std::int64_t ModelFiles::total_bytes() const noexcept {
+  return packed_ ? packed_->manifest().total_bytes() : checkpoint_->total_bytes();
+}
+
+std::int64_t ModelFiles::num_files() const noexcept {
+  return packed_ ? std::ssize(packed_->manifest().shards) : checkpoint_->num_files();
+}
+
+ModelNames ModelFiles::names(const ModelConfig& config) const {
+  return find_tensor_names(config, [&](std::string_view name) {
+    return checkpoint_ != nullptr && checkpoint_->contains(name);
+  });
+}
+
+}  // namespace moesaic

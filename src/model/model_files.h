@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/model_config.h"
+#include "src/checkpoint/packed_directory.h"
+#include "src/checkpoint/tensor_names.h"
+
+namespace moesaic {
+
+/// The weights of a model on disk: a checkpoint, or a directory that `moesaic convert` made. Cheap
+/// to copy.
+class ModelFiles {
+ public:
+  ModelFiles() = default;
+  /// Throws Error{file} as Checkpoint::open and PackedDirectory::open do.
+  [[nodiscard]] static ModelFiles open(const std::string& directory);
+
+  /// One of these two; nullptr otherwise.
+  [[nodiscard]] const Checkpoint* checkpoint() const noexcept { return checkpoint_.get(); }
+  [[nodiscard]] const PackedDirectory* packed() const noexcept { return packed_.get(); }
+
+  [[nodiscard]] const std::string& directory() const noexcept;
+  [[nodiscard]] std::string path_of(std::string_view file) const;
+  /// Bytes of all weights.
+  [[nodiscard]] std::int64_t total_bytes() const noexcept;
+  [[nodiscard]] std::int64_t num_files() const noexcept;
+  /// Where each weight of the model is in the checkpoint; of a converted directory the shapes and
+  /// usual names.
+  [[nodiscard]] ModelNames names(const ModelConfig& config) const;
+
+ private:
+  std::shared_ptr<const Checkpoint> checkpoint_;
+  std::shared_ptr<const PackedDirectory> packed_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,108 @@
+#include "src/model/weight_layout.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+namespace moesaic {
+namespace {
+
+struct Alias {
+  std::string_view spelling;  // in small letters
+  std::string_view name;
+};
+
+constexpr std::array kAliases = {
+    Alias{"int4_group32", "int4_group"},
+    Alias{"fp8_block128", "fp8_block"},
+    Alias{"amxint4", "int4"},
+    Alias{"amxint8", "int8"},
+    Alias{"moe_int4", "int4"},
+    Alias{"moe_int8", "int8"},
+    Alias{"rawint4", "int4_group"},
+    Alias{"gptq_int4", "int4_group128"},
+    Alias{"fp8", "fp8_block"},
+    Alias{"fp8_perchannel", "fp8_channel"},
+};
+
+/// The group that a format's bare name stands for.
+std::int32_t usual_group(Format format) {
+  if (format == Format::int4_group) return 32;
+  return format == Format::fp8_block ? 128 : 0;
+}
+
+/// Whether there are codes of one layout, and in one order of k.
+bool agree(std::span<const MatrixSource> sources) {
+  const Layout layout = sources.front().layout();
+  if (layout.format == Format::bf16 || layout.format == Format::f32) return false;
+  return std::ranges::all_of(sources, [&](const MatrixSource& source) {
+    return source.layout() == layout && std::ranges::equal(source.order(), sources.front().order());
+  });
+}
+
+/// What holds the values of matrices that do not agree in a quantised layout.
+Layout plain_layout(std::span<const MatrixSource> sources) {
+  const bool wide = std::ranges::any_of(
+      sources, [](const MatrixSource& source) { return source.layout().format == Format::f32; });
+  return {.format = wide ? Format::f32 : Format::bf16};
+}
+
+}  // namespace
+
+std::string layout_name(const Layout& layout) {
+  const std::string_view format = format_name(layout.format);
+  return layout.group == usual_group(layout.format) ? std::string(format)
+                                                    : fmt::format("{}{}", format, layout.group);
+}
+
+std::optional<Layout> layout_from_name(std::string_view name) {
+  constexpr std::array<std::pair<Format, std::int32_t>, 3> kOtherGroups = {
+      {{Format::int4_group, 64}, {Format::int4_group, 128}, {Format::fp8_block, 32}}};
+  for (const auto& [format, group] : kOtherGroups) {
+    const Layout layout{.format = format, .group = group};
+    if (name == layout_name(layout)) return layout;
+  }
+  const std::optional<Format> format = format_from_name(name);
+  if (!format) return std::nullopt;
+  return Layout{.format = *format, .group = usual_group(*format)};
+}
+
+std::string canonical_layout_name(std::string_view spelling) {
+  std::string small(spelling);
+  for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto alias = std::ranges::find(kAliases, small, &Alias::spelling);
+  if (alias != kAliases.end()) return std::string(alias->name);
+  return layout_from_name(small) ? small : std::string(spelling);
+}
+
+bool codes_can_be_stacked(std::span<const MatrixSource> parts) {
+  if (!agree(parts)) return false;
+  return parts.size() == 1 || std::ranges::all_of(parts, [&](const MatrixSource& part) {
+           return part.scale() == parts.front().scale() && part.rows() % kPanelColumns == 0;
+         });
+}
+
+Layout LayoutChoice::stacked(std::span<const MatrixSource> parts) const {
+  if (precision_ == Precision::f32) return {.format = Format::f32};
+  return codes_can_be_stacked(parts) ? parts.front().layout() : plain_layout(parts);
+}
+
+Layout LayoutChoice::dense(std::span<const MatrixSource> together) const {
+  if (precision_ == Precision::f32) return {.format = Format::f32};
+  return agree(together) ? together.front().layout() : plain_layout(together);
+}
+
+Layout LayoutChoice::expert(std::span<const MatrixSource> together) const {
+  if (precision_ == Precision::f32) return {.format = Format::f32};
+  if (!agree(together)) return expert_layout_.value_or(Layout{.format = Format::bf16});
+  // A file's int4_group may have wide scales: the same format, and its codes are taken as they are.
+  const Layout own = together.front().layout();
+  const bool wanted = !expert_layout_ ||
+                      (expert_layout_->format == own.format && expert_layout_->group == own.group);
+  return wanted ? own : *expert_layout_;
+}
+
+}  // namespace moesaic

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/packed_matrix.h"
+#include "src/checkpoint/matrix_source.h"
+#include "src/model/model_files.h"
+#include "src/model/weight_layout.h"
+
+namespace moesaic {
+
+struct ModelWeights;
+
+/// Which memory a weight lies in.
+enum class WeightHome {
+  node,  ///< once for the ranks of a node, filled by all of them together
+  rank   ///< this rank's own
+};
+
+/// One matrix or vector of the model: where it comes from and which member of ModelWeights gets it.
+struct PlannedWeight {
+  std::string name;  // "layers.3.experts.17.gate", also in converted directories
+  WeightHome home = WeightHome::node;
+  bool is_expert = false;
+
+  // From a checkpoint, one below the other, or from a converted directory.
+  std::vector<MatrixSource> parts;
+  const PackedEntry* stored = nullptr;
+
+  // What becomes of it: a packed matrix of this layout, or f32 in the order of the parts; or
+  // nothing, as of the embedding, which is read where it lies.
+  Layout layout{};
+  PackedMatrix* matrix = nullptr;
+  std::span<const float>* vector = nullptr;
+};
+
+/// Consecutive experts, which each MoE layer has.
+struct ExpertRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// What of the model is wanted, and how.
+struct WeightRequest {
+  LayoutChoice layouts;
+  ExpertRange experts;
+};
+
+struct WeightPlan {
+  std::vector<PlannedWeight> weights;
+  /// Matrices that cannot keep their quantised layout, and why.
+  std::vector<std::string> notes;
+};
+
+/// Names every weight of the model once, the dense ones and those of the experts that are wanted,
+/// and sets the sizes in `target` and its embedding. The plan points into `files` and `target`.
+///
+/// Throws Error{file} for a weight that is missing or not what the config says, Error{usage} where
+/// a converted directory cannot give what is wanted.
+[[nodiscard]] WeightPlan plan_weights(const ModelFiles& files, const ModelConfig& config,
+                                      const WeightRequest& request, ModelWeights& target);
+
+}  // namespace moesaic

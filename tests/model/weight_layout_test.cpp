@@ -1,0 +1,161 @@
+#include "src/model/weight_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "src/checkpoint/safetensors_writer.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic {
+namespace {
+
+TEST(LayoutNames, ReadBack) {
+  const std::vector<std::pair<std::string, Layout>> names = {
+      {"f32", {Format::f32}},
+      {"bf16", {Format::bf16}},
+      {"int8", {Format::int8}},
+      {"int4", {Format::int4}},
+      {"int4_group", {Format::int4_group, 32}},
+      {"int4_group64", {Format::int4_group, 64}},
+      {"int4_group128", {Format::int4_group, 128}},
+      {"fp8_block", {Format::fp8_block, 128}},
+      {"fp8_block32", {Format::fp8_block, 32}},
+      {"fp8_channel", {Format::fp8_channel}},
+      {"nvfp4", {Format::nvfp4}},
+      {"mxfp4", {Format::mxfp4}},
+      {"mxfp8", {Format::mxfp8}}};
+  for (const auto& [name, layout] : names) {
+    EXPECT_EQ(layout_name(layout), name);
+    ASSERT_TRUE(layout_from_name(name).has_value()) << name;
+    EXPECT_TRUE(*layout_from_name(name) == layout) << name;
+  }
+  for (const char* name : {"", "int5", "int4_group16", "fp8_block64", "INT4", "nvfp4 "}) {
+    EXPECT_FALSE(layout_from_name(name).has_value()) << name;
+  }
+}
+
+TEST(LayoutNames, OtherSpellingsAreUnderstood) {
+  const std::vector<std::pair<std::string, std::string>> spellings = {
+      {"AMXINT4", "int4"},
+      {"amxint8", "int8"},
+      {"MOE_INT4", "int4"},
+      {"MOE_INT8", "int8"},
+      {"RAWINT4", "int4_group"},
+      {"FP8", "fp8_block"},
+      {"BF16", "bf16"},
+      {"FP8_PERCHANNEL", "fp8_channel"},
+      {"MXFP4", "mxfp4"},
+      {"NVFP4", "nvfp4"},
+      {"MXFP8", "mxfp8"},
+      {"GPTQ_INT4", "int4_group128"},
+      {"Int4_Group32", "int4_group"},
+      {"fp8_block128", "fp8_block"}};
+  for (const auto& [spelling, name] : spellings) {
+    EXPECT_EQ(canonical_layout_name(spelling), name) << spelling;
+  }
+  EXPECT_EQ(canonical_layout_name("auto"), "auto");
+  EXPECT_EQ(canonical_layout_name("Nonsense"), "Nonsense");
+}
+
+/// A checkpoint with some small matrices of 64 columns: NAME_ROWS is of type NAME.
+class LayoutChoiceTest : public testing::Test {
+ protected:
+  LayoutChoiceTest() {
+    test::write_text(directory_.path_of("config.json"), "{}");
+    std::vector<TensorSpec> specs;
+    for (const std::int64_t rows : {8, 16, 32}) {
+      const std::string end = "_" + std::to_string(rows) + ".weight";
+      specs.push_back({"bf16" + end, DType::bf16, {rows, 64}});
+      specs.push_back({"f16" + end, DType::f16, {rows, 64}});
+      specs.push_back({"channel" + end, DType::f8_e4m3, {rows, 64}});
+      specs.push_back({"channel" + end + "_scale", DType::f32, {rows, 1}});
+      specs.push_back({"mx" + end, DType::f8_e4m3, {rows, 64}});
+      specs.push_back({"mx" + end + "_scale", DType::u8, {rows, 2}});
+      for (const std::string name : {"nv", "other"}) {
+        specs.push_back({name + end, DType::u8, {rows, 32}});
+        specs.push_back({name + end + "_scale", DType::f8_e4m3, {rows, 4}});
+        specs.push_back({name + end + "_scale_2", DType::f32, {1}});
+      }
+    }
+    SafetensorsWriter writer(directory_.path_of("model.safetensors"), specs);
+    for (const TensorSpec& spec : specs) {
+      std::int64_t bytes = dtype_bytes(spec.dtype);
+      for (const std::int64_t size : spec.shape) bytes *= size;
+      std::vector<std::byte> data(static_cast<std::size_t>(bytes), std::byte{0x38});
+      if (spec.name.starts_with("other") && spec.dtype == DType::f32) data[0] = std::byte{0x39};
+      writer.write(spec.name, 0, data);
+    }
+    writer.finish();
+    checkpoint_.emplace(Checkpoint::open(directory_.path()));
+  }
+
+  /// "mx 16" is tensor mx_16.weight.
+  [[nodiscard]] std::vector<MatrixSource> sources(
+      const std::vector<std::pair<std::string, std::int64_t>>& names) const {
+    std::vector<MatrixSource> result;
+    for (const auto& [name, rows] : names) {
+      result.emplace_back(*checkpoint_,
+                          TensorSlice{.tensor = name + "_" + std::to_string(rows) + ".weight",
+                                      .shape = {rows, 64},
+                                      .first_row = 0,
+                                      .rows = rows,
+                                      .cols = 64});
+    }
+    return result;
+  }
+
+  test::TemporaryDirectory directory_;
+  std::optional<Checkpoint> checkpoint_;
+};
+
+using Names = std::vector<std::pair<std::string, std::int64_t>>;
+
+TEST_F(LayoutChoiceTest, DenseMatricesKeepWhatTheyAre) {
+  const LayoutChoice choice(Precision::bf16, Layout{Format::int4});
+  const std::vector<std::pair<Names, Format>> stacked = {
+      {{{"bf16", 8}, {"bf16", 16}}, Format::bf16},
+      {{{"f16", 8}}, Format::f32},
+      {{{"bf16", 16}, {"f16", 16}}, Format::f32},
+      {{{"channel", 16}, {"channel", 32}}, Format::fp8_channel},
+      {{{"channel", 8}}, Format::fp8_channel},
+      {{{"channel", 16}, {"channel", 8}}, Format::bf16},  // a panel would hold rows of both
+      {{{"channel", 16}, {"mx", 16}}, Format::bf16},
+      {{{"channel", 16}, {"bf16", 16}}, Format::bf16},
+      {{{"channel", 16}, {"f16", 16}}, Format::f32},
+      {{{"nv", 16}, {"nv", 16}}, Format::nvfp4},
+      {{{"nv", 16}, {"other", 16}}, Format::bf16},  // of another scale
+  };
+  for (const auto& [names, format] : stacked) {
+    EXPECT_EQ(choice.stacked(sources(names)).format, format)
+        << names[0].first << " " << names.back().first << names.back().second;
+  }
+  EXPECT_EQ(choice.dense(sources({{"nv", 8}, {"other", 8}})).format, Format::nvfp4);
+  EXPECT_EQ(choice.dense(sources({{"nv", 8}, {"mx", 8}})).format, Format::bf16);
+}
+
+TEST_F(LayoutChoiceTest, ExpertsAreAsTheFilesHaveThemOrAsIsWanted) {
+  const LayoutChoice own(Precision::bf16, std::nullopt);
+  EXPECT_EQ(own.expert(sources({{"bf16", 8}, {"bf16", 8}})).format, Format::bf16);
+  EXPECT_EQ(own.expert(sources({{"f16", 8}, {"f16", 8}})).format, Format::bf16);
+  EXPECT_EQ(own.expert(sources({{"mx", 8}, {"mx", 8}})).format, Format::mxfp8);
+  EXPECT_EQ(own.expert(sources({{"mx", 8}, {"channel", 8}})).format, Format::bf16);
+  const LayoutChoice wanted(Precision::bf16, Layout{Format::int4_group, 64});
+  for (const std::string name : {"bf16", "f16", "mx", "nv"}) {
+    EXPECT_TRUE(wanted.expert(sources({{name, 8}})) == (Layout{Format::int4_group, 64})) << name;
+  }
+  const LayoutChoice plain(Precision::bf16, Layout{Format::bf16});
+  EXPECT_EQ(plain.expert(sources({{"mx", 8}})).format, Format::bf16);
+}
+
+TEST_F(LayoutChoiceTest, Fp32KeepsEverythingInF32) {
+  const LayoutChoice choice(Precision::f32, std::nullopt);
+  for (const std::string name : {"bf16", "f16", "mx", "nv"}) {
+    EXPECT_EQ(choice.stacked(sources({{name, 16}})).format, Format::f32);
+    EXPECT_EQ(choice.dense(sources({{name, 16}})).format, Format::f32);
+    EXPECT_EQ(choice.expert(sources({{name, 16}})).format, Format::f32);
+  }
+}
+
+}  // namespace
+}  // namespace moesaic
