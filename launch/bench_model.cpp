@@ -89,7 +89,7 @@ BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelF
           .type = fmt::format("{} {} A{} {}", family_name(model.config.family),
                               format_count(facts.total_parameters),
                               format_count(facts.active_parameters), options.precision),
-          .bytes = model.checkpoint->total_bytes(),
+          .bytes = model.files.total_bytes(),
           .parameters = facts.total_parameters,
           .cpu = read_topology().cpu_model,
           .isa = std::string(isa_name(runtime.compute().isa)),
@@ -100,9 +100,7 @@ BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelF
 }
 
 ModelFacts facts_of(const OpenModel& model) {
-  return count_parameters(model.config, find_tensor_names(model.config, [&](std::string_view name) {
-                            return model.checkpoint->contains(name);
-                          }));
+  return count_parameters(model.config, model.files.names(model.config));
 }
 
 /// Prompt processing, then generation; every rank has a sequence of its own.

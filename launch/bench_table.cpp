@@ -8,18 +8,11 @@
 #include <ctime>
 
 #include "launch/model_facts.h"
-#include "src/base/json.h"
+#include "launch/result_table.h"
 #include "src/base/memory.h"
 
 namespace moesaic {
 namespace {
-
-/// A member of the machine-readable forms.
-struct Field {
-  std::string_view key;
-  std::string value;
-  bool is_text = false;  // else JSON as it stands
-};
 
 std::string test_name(const BenchTest& test) {
   return test.n_prompt > 0 ? fmt::format("pp{}", test.n_prompt) : fmt::format("tg{}", test.n_gen);
@@ -49,7 +42,7 @@ std::string utc_now() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 
-std::vector<Field> fields(const BenchReport& report, const BenchTest& test) {
+ResultLine fields(const BenchReport& report, const BenchTest& test) {
   const BenchModel& model = report.model;
   std::vector<double> nanoseconds;
   for (const double seconds : test.seconds) nanoseconds.push_back(std::round(seconds * 1e9));
@@ -84,42 +77,6 @@ std::vector<Field> fields(const BenchReport& report, const BenchTest& test) {
           {"memory_share", number(shares.memory)},
           {"samples_ns", fmt::format("[{}]", fmt::join(ns_samples, ", "))},
           {"samples_ts", fmt::format("[{}]", fmt::join(speeds(test), ", "))}};
-}
-
-std::string json_object(const BenchReport& report, const BenchTest& test) {
-  JsonWriter out;
-  for (const Field& field : fields(report, test)) {
-    out.raw_field(field.key, field.is_text ? json_quote(field.value) : field.value);
-  }
-  return out.text();
-}
-
-std::string json_lines(const BenchReport& report, std::string_view separator) {
-  std::vector<std::string> lines;
-  for (const BenchTest& test : report.tests) lines.push_back(json_object(report, test));
-  return fmt::format("{}", fmt::join(lines, separator));
-}
-
-/// A field of RFC 4180: in quotes, with those inside doubled.
-std::string csv_cell(std::string_view value) {
-  std::string cell = "\"";
-  for (const char c : value) cell += c == '"' ? "\"\"" : std::string(1, c);
-  return cell + "\"";
-}
-
-std::string csv(const BenchReport& report) {
-  std::string text;
-  for (const BenchTest& test : report.tests) {
-    std::vector<std::string_view> keys;
-    std::vector<std::string> cells;
-    for (const Field& field : fields(report, test)) {
-      keys.push_back(field.key);
-      cells.push_back(csv_cell(field.value));
-    }
-    if (text.empty()) text = fmt::format("{}\n", fmt::join(keys, ","));
-    text += fmt::format("{}\n", fmt::join(cells, ","));
-  }
-  return text;
 }
 
 std::string percent(double share) {
@@ -167,10 +124,10 @@ MeanDeviation mean_deviation(const std::vector<double>& samples) {
 }
 
 std::string bench_report(const BenchReport& report, std::string_view form) {
-  if (form == "csv") return csv(report);
-  if (form == "json") return "[\n  " + json_lines(report, ",\n  ") + "\n]\n";
-  if (form == "jsonl") return json_lines(report, "\n") + "\n";
-  return markdown(report);
+  if (form == "md") return markdown(report);
+  std::vector<ResultLine> lines;
+  for (const BenchTest& test : report.tests) lines.push_back(fields(report, test));
+  return result_table(lines, form);
 }
 
 }  // namespace moesaic

@@ -1,175 +1,87 @@
-#include <fmt/core.h>
-#include <fmt/ranges.h>
-
-#include <filesystem>
-#include <numeric>
+#include <atomic>
 
 #include "launch/agreement.h"
-#include "launch/model_facts.h"
+#include "launch/inspect_report.h"
 #include "launch/verbs.h"
 #include "src/base/error.h"
-#include "src/base/json.h"
-#include "src/base/memory.h"
-#include "src/checkpoint/inventory.h"
+#include "src/base/progress.h"
+#include "src/checkpoint/mapped_file.h"
+#include "src/model/model_weights.h"
+#include "src/model/weight_converter.h"
 
 namespace moesaic {
 namespace {
 
-/// What is known of a checkpoint.
-struct Report {
-  Checkpoint checkpoint;
-  ModelConfig config;
-  Inventory inventory;
-  ModelFacts facts;
-};
-
-using BytesByType = std::map<DType, std::int64_t>;
-
-std::string tokenizer_kind(const Checkpoint& checkpoint) {
-  const std::string path = checkpoint.path_of("tokenizer.json");
-  if (!std::filesystem::exists(path)) return "none";
-  const Json model = Json::read_file(path).at("model");
-  return model.contains("type") ? model.at("type").as_string() : "unknown";
-}
-
-std::string bytes_text(const BytesByType& bytes) {
-  std::vector<std::string> parts;
-  for (const auto& [dtype, count] : bytes) {
-    parts.push_back(fmt::format("{} {}", format_bytes(count), dtype_name(dtype)));
+/// What the weights take in memory, as the files have them.
+PackingSummary summarize_packing(const ModelFiles& files, const ModelConfig& config) {
+  ModelWeights target;
+  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, std::nullopt),
+                              .experts = {.first = 0, .count = config.num_experts}};
+  const WeightPlan plan = plan_weights(files, config, request, target);
+  PackingSummary summary;
+  for (const PlannedWeight& weight : plan.weights) {
+    if (weight.matrix == nullptr) continue;
+    auto& bytes = weight.is_expert ? summary.experts : summary.others;
+    bytes[layout_name(weight.layout)] +=
+        weight.stored != nullptr ? weight.stored->bytes : describe_packed(weight).bytes;
   }
-  return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, ", "));
+  return summary;
 }
 
-std::string bytes_json(const BytesByType& bytes) {
-  JsonWriter out;
-  for (const auto& [dtype, count] : bytes) out.field(dtype_name(dtype), count);
-  return out.text();
+/// Compares all checksums.
+void verify(const Runtime& runtime, const ModelFiles& files) {
+  require(files.packed() != nullptr, ErrorKind::usage,
+          "{}: only directories that moesaic convert made have checksums to verify",
+          files.directory());
+  const PackedDirectory& packed = *files.packed();
+  for (const PackedFile& copy : packed.manifest().copies) packed.verify_copy(copy);
+  Progress progress("verifying", !runtime.log().enabled(LogLevel::info));
+  std::atomic<std::int64_t> done = 0;
+  const std::vector<PackedEntry>& entries = packed.manifest().entries;
+  runtime.compute().pool->parallel_for(std::ssize(entries), [&](std::int64_t index, int worker) {
+    const PackedEntry& entry = entries[static_cast<std::size_t>(index)];
+    const std::span<const std::byte> bytes = packed.bytes(entry);
+    prefetch(bytes);
+    packed.verify(entry, bytes);
+    release(bytes);
+    done += entry.bytes;
+    if (worker == 0) progress.update(done, files.total_bytes());
+  });
+  runtime.log().once(LogLevel::info, "all {} checksums are right", entries.size());
 }
 
-std::string names_json(const std::vector<std::string>& names) {
-  std::vector<std::string> quoted;
-  for (const std::string& name : names) quoted.push_back(json_quote(name));
-  return fmt::format("[{}]", fmt::join(quoted, ", "));
-}
-
-std::string names_text(const std::vector<std::string>& names) {
-  constexpr std::size_t kShown = 10;
-  if (names.empty()) return "none";
-  std::string text = fmt::format("{}", names.size());
-  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) text += "\n    " + names[i];
-  if (names.size() > kShown) text += fmt::format("\n    and {} more", names.size() - kShown);
-  return text;
-}
-
-std::string windows_text(const ModelConfig& config) {
-  const auto windowed = std::count_if(config.sliding_window.begin(), config.sliding_window.end(),
-                                      [](std::int64_t window) { return window > 0; });
-  if (windowed == 0) return "";
-  const std::int64_t widest =
-      *std::max_element(config.sliding_window.begin(), config.sliding_window.end());
-  return fmt::format(", {} of {} layers see {} tokens", windowed, config.num_layers, widest);
-}
-
-std::string layers_text(const ModelConfig& config) {
-  const std::int64_t moe = config.num_moe_layers();
-  std::string text = fmt::format("{}: {} MoE", config.num_layers, moe);
-  if (moe < config.num_layers) {
-    text +=
-        fmt::format(", {} dense (width {})", config.num_layers - moe, config.dense_intermediate);
+void inspect(const Runtime& runtime) {
+  const Options& options = runtime.options();
+  require(!options.model.empty(), ErrorKind::usage, "inspect what? moesaic inspect DIR");
+  InspectReport report;
+  report.files = ModelFiles::open(options.model);
+  report.config = read_model_config(options.model);
+  const ModelNames names = report.files.names(report.config);
+  report.facts = count_parameters(report.config, names);
+  if (const Checkpoint* checkpoint = report.files.checkpoint()) {
+    report.inventory = take_inventory(*checkpoint, names);
   }
-  return text;
-}
-
-std::string experts_text(const ModelConfig& config) {
-  std::string text = fmt::format("{} of width {}, {} a token", config.num_experts,
-                                 config.moe_intermediate, config.experts_per_token);
-  if (config.shared_intermediate > 0) {
-    text += fmt::format(", shared one of width {}", config.shared_intermediate);
+  std::exception_ptr broken;  // told after what is known
+  const bool is_whole = !report.inventory || report.inventory->missing.empty();
+  try {
+    if (is_whole) report.packing = summarize_packing(report.files, report.config);
+  } catch (const Error&) {
+    broken = std::current_exception();
   }
-  return text;
-}
-
-void print_text(const Report& report) {
-  const ModelConfig& config = report.config;
-  const auto line = [](std::string_view label, const std::string& text) {
-    fmt::print("{:<14}{}\n", label, text);
-  };
-  line("family", std::string(family_name(config.family)));
-  line("layers", layers_text(config));
-  line("hidden", fmt::format("{}", config.hidden_size));
-  line("heads", fmt::format("{} of {}, {} for keys and values", config.num_heads, config.head_dim,
-                            config.num_kv_heads));
-  line("experts", experts_text(config));
-  line("parameters",
-       fmt::format("{} ({} for one token)", format_count(report.facts.total_parameters),
-                   format_count(report.facts.active_parameters)));
-  line("context",
-       fmt::format("{} tokens, rope {} (theta {}){}", config.max_position_embeddings,
-                   rope_type_name(config.rope.type), config.rope.theta, windows_text(config)));
-  line("vocabulary", fmt::format("{}{}", config.vocab_size,
-                                 config.tie_word_embeddings ? ", embedding is the head" : ""));
-  line("tokenizer", tokenizer_kind(report.checkpoint));
-  line("files", fmt::format("{}, {} of tensors", report.checkpoint.num_files(),
-                            format_bytes(report.checkpoint.total_bytes())));
-  line("  experts", bytes_text(report.inventory.expert_bytes));
-  line("  others", bytes_text(report.inventory.non_expert_bytes));
-  line("missing", names_text(report.inventory.missing));
-  line("unknown", names_text(report.inventory.unknown));
-  if (!report.inventory.ignored.empty()) line("of no use", names_text(report.inventory.ignored));
-}
-
-void print_json(const Report& report) {
-  const ModelConfig& config = report.config;
-  fmt::print("{}\n",
-             JsonWriter()
-                 .field("family", family_name(config.family))
-                 .field("layers", config.num_layers)
-                 .field("moe_layers", config.num_moe_layers())
-                 .field("hidden_size", config.hidden_size)
-                 .field("heads", config.num_heads)
-                 .field("kv_heads", config.num_kv_heads)
-                 .field("head_dim", config.head_dim)
-                 .field("experts", config.num_experts)
-                 .field("experts_per_token", config.experts_per_token)
-                 .field("expert_width", config.moe_intermediate)
-                 .field("dense_width", config.dense_intermediate)
-                 .field("shared_expert_width", config.shared_intermediate)
-                 .field("parameters", report.facts.total_parameters)
-                 .field("active_parameters", report.facts.active_parameters)
-                 .field("context", config.max_position_embeddings)
-                 .field("rope", rope_type_name(config.rope.type))
-                 .field("rope_theta", config.rope.theta)
-                 .field("vocab_size", config.vocab_size)
-                 .field("tied_embeddings", config.tie_word_embeddings)
-                 .field("tokenizer", tokenizer_kind(report.checkpoint))
-                 .field("files", report.checkpoint.num_files())
-                 .field("tensor_bytes", report.checkpoint.total_bytes())
-                 .raw_field("expert_bytes", bytes_json(report.inventory.expert_bytes))
-                 .raw_field("non_expert_bytes", bytes_json(report.inventory.non_expert_bytes))
-                 .raw_field("missing", names_json(report.inventory.missing))
-                 .raw_field("unknown", names_json(report.inventory.unknown))
-                 .raw_field("ignored", names_json(report.inventory.ignored))
-                 .text());
+  options.json ? print_json(report) : print_text(report);
+  if (broken) std::rethrow_exception(broken);
+  require(is_whole, ErrorKind::file, "{}: {} {} missing, such as {}", options.model,
+          report.inventory->missing.size(),
+          report.inventory->missing.size() == 1 ? "tensor is" : "tensors are",
+          report.inventory->missing.front());
+  if (options.verify) verify(runtime, report.files);
 }
 
 }  // namespace
 
 void run_inspect(Runtime& runtime) {
   agree(runtime.world(), [&] {
-    if (!runtime.is_first()) return;
-    const std::string& directory = runtime.options().model;
-    require(!directory.empty(), ErrorKind::usage, "inspect what? moesaic inspect DIR");
-    Checkpoint checkpoint = Checkpoint::open(directory);
-    ModelConfig config = read_model_config(directory);
-    const ModelNames names =
-        find_tensor_names(config, [&](std::string_view name) { return checkpoint.contains(name); });
-    Inventory inventory = take_inventory(checkpoint, names);
-    const ModelFacts facts = count_parameters(config, names);
-    const Report report{std::move(checkpoint), std::move(config), std::move(inventory), facts};
-    runtime.options().json ? print_json(report) : print_text(report);
-    require(report.inventory.missing.empty(), ErrorKind::file,
-            "{}: {} tensors are missing, such as {}", directory, report.inventory.missing.size(),
-            report.inventory.missing.front());
+    if (runtime.is_first()) inspect(runtime);
   });
 }
 

@@ -42,12 +42,18 @@ void run_verb(Runtime& runtime) {
       return run_generate(runtime);
     case Verb::score:
       return run_score(runtime);
+    case Verb::convert:
+      return run_convert(runtime);
     case Verb::tokenize:
       return run_tokenize(runtime);
     case Verb::inspect:
       return run_inspect(runtime);
     case Verb::bench_model:
       return run_bench_model(runtime);
+    case Verb::bench_kernels:
+      return run_bench_kernels(runtime);
+    case Verb::bench_layer:
+      return run_bench_layer(runtime);
     case Verb::doctor:
       return run_doctor(runtime);
   }

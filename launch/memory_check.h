@@ -21,6 +21,7 @@ struct Workload {
 /// Bytes that a node needs or has.
 struct MemoryPlan {
   std::int64_t expert_bytes = 0;
+  WeightBytes::ByFormat expert_formats{};  // of the packed experts, mapped ones too
   std::int64_t dense_bytes = 0;
   std::int64_t cache_bytes = 0;
   std::int64_t activation_bytes = 0;
@@ -44,7 +45,15 @@ void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::s
 void check_memory(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
                   const Workload& work);
 
-/// "12G", "1.5 GiB", "800M", "4096": bytes, units of 1024. Throws Error{usage}.
-[[nodiscard]] std::int64_t parse_bytes(std::string_view text);
+/// "5.62 MiB bf16", "1.20 GiB int4 and 20.0 MiB bf16": bytes of each format that there are, most
+/// first.
+[[nodiscard]] std::string bytes_text(const WeightBytes::ByFormat& bytes);
+/// "experts 5.62 MiB bf16, others 1.20 MiB bf16 and 80.0 KiB f32".
+[[nodiscard]] std::string weights_text(const WeightBytes::ByFormat& experts,
+                                       const WeightBytes::ByFormat& others);
+
+/// "12G", "1.5 GiB", "800M", "4096": bytes, units of 1024. Throws Error{usage} that names `option`.
+[[nodiscard]] std::int64_t parse_bytes(std::string_view text,
+                                       std::string_view option = "--memory-limit");
 
 }  // namespace moesaic

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <type_traits>
 #include <vector>
 
 #include "launch/option_table.h"
@@ -37,12 +38,22 @@ std::string wrap(std::string_view text) {
   return out;
 }
 
+/// The choices of a row, with spaces where they do not fit into one line.
+std::string choices_text(const OptionRow& row) {
+  std::string text(row.choices);
+  if (kIndent + text.size() <= kWidth) return text;
+  for (std::size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at)) {
+    text.replace(at, 1, ", ");
+  }
+  return text;
+}
+
 std::string option_line(const OptionRow& row) {
   std::string flag = row.letter == '\0' ? "      " : fmt::format("  -{}, ", row.letter);
   flag += fmt::format("--{}", row.name);
   if (!row.value.empty()) flag += fmt::format(" {}", row.value);
   std::string help(row.help);
-  if (!row.choices.empty()) help += fmt::format(": {}", row.choices);
+  if (!row.choices.empty()) help += fmt::format(": {}", choices_text(row));
   const std::string preset = value_text(row, Options{});
   if (!row.value.empty() && !preset.empty()) help += fmt::format(" (default: {})", preset);
   const std::string gap = flag.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ')
@@ -56,6 +67,8 @@ void write_json(JsonWriter& out, const OptionRow& row, const Options& options) {
         const auto& value = options.*field;
         if constexpr (requires { value.has_value(); }) {
           value ? out.field(row.name, *value) : out.raw_field(row.name, "null");
+        } else if constexpr (std::is_same_v<decltype(value), const std::vector<std::int64_t>&>) {
+          out.raw_field(row.name, fmt::format("[{}]", value_text(row, options)));
         } else {
           out.field(row.name, value);
         }
@@ -86,6 +99,7 @@ std::string verb_help(Verb verb) {
   std::string text =
       fmt::format("usage: [mpirun -n RANKS] moesaic {} {}{}[OPTIONS] [name=value ...]\n{}\n",
                   about.name, about.arguments, about.arguments.empty() ? "" : " ", about.help);
+  text += about.details;
   std::string_view group;
   for (const OptionRow& row : option_table()) {
     if (!takes(verb, row)) continue;

@@ -75,17 +75,26 @@ void assign(const Written& written, const OptionRow& row, double& target) {
 }
 
 void assign(const Written& written, const OptionRow& row, std::string& target) {
+  const std::string text = row.canonical != nullptr ? row.canonical(written.text) : written.text;
   if (!row.choices.empty()) {
     const std::vector<std::string_view> choices = split(row.choices, '|');
-    require(std::find(choices.begin(), choices.end(), written.text) != choices.end(),
-            ErrorKind::usage, "{}: \"{}\" is not one of {}{}", written.where, written.text,
-            fmt::join(choices, ", "), did_you_mean(written.text, choices));
+    require(std::find(choices.begin(), choices.end(), text) != choices.end(), ErrorKind::usage,
+            "{}: \"{}\" is not one of {}{}", written.where, written.text, fmt::join(choices, ", "),
+            did_you_mean(written.text, choices));
   }
-  target = written.text;
+  target = text;
 }
 
 void assign(const Written& written, const OptionRow&, std::optional<std::string>& target) {
   target = written.text;
+}
+
+void assign(const Written& written, const OptionRow& row, std::vector<std::int64_t>& target) {
+  target.clear();
+  for (const std::string_view item : split(written.text, ',')) {
+    target.push_back(
+        parse_number<std::int64_t>({std::string(item), written.where}, row, "a whole number"));
+  }
 }
 
 void set_option(Command& command, const OptionRow& row, const Written& written,
@@ -107,6 +116,7 @@ std::vector<std::string_view> option_names(std::optional<Verb> verb) {
 std::optional<Verb> take_verb(std::span<const std::string>& arguments) {
   if (arguments.empty() || arguments[0].starts_with("-")) return std::nullopt;
   std::vector<std::string_view> names;
+  std::vector<std::string_view> fuller;  // that start as typed
   for (const VerbRow& row : verb_table()) {
     const std::vector<std::string_view> words = split(row.name, ' ');
     if (arguments.size() >= words.size() &&
@@ -114,10 +124,11 @@ std::optional<Verb> take_verb(std::span<const std::string>& arguments) {
       arguments = arguments.subspan(words.size());
       return row.verb;
     }
-    require(words.size() == 1 || words[0] != arguments[0], ErrorKind::usage,
-            "\"{}\" wants to know what: try moesaic {}", arguments[0], row.name);
     names.push_back(row.name);
+    if (words.size() > 1 && words[0] == arguments[0]) fuller.push_back(row.name);
   }
+  require(fuller.empty(), ErrorKind::usage, "\"{}\" wants to know what: try moesaic {}",
+          arguments[0], fmt::join(fuller, ", moesaic "));
   fail(ErrorKind::usage, "unknown verb \"{}\"; there are {}{}", arguments[0],
        fmt::join(names, ", "), did_you_mean(arguments[0], names));
 }
@@ -127,6 +138,7 @@ std::optional<Verb> take_verb(std::span<const std::string>& arguments) {
 po::options_description describe_flags(std::optional<Verb> verb) {
   po::options_description flags;
   for (const OptionRow& row : option_table()) {
+    if (find_option(row.name, verb) != &row) continue;
     std::string name(row.name);
     const bool has_letter = row.letter != '\0' && (verb ? takes(*verb, row) : row.flag_only);
     if (has_letter) name += fmt::format(",{}", row.letter);
@@ -169,11 +181,12 @@ void apply_word(Command& command, const std::string& word) {
   if (!is_pair) {
     require(command.verb == Verb::inspect, ErrorKind::usage,
             "\"{}\" is neither a flag nor name=value", word);
-    set_option(command, *find_option("model"), {word, "DIR"}, OptionSource::command_line);
+    set_option(command, *find_option("model", command.verb), {word, "DIR"},
+               OptionSource::command_line);
     return;
   }
   const std::string name = word.substr(0, equals);
-  const OptionRow* row = find_option(name);
+  const OptionRow* row = find_option(name, command.verb);
   require(row != nullptr && !row->flag_only, ErrorKind::usage, "unknown option \"{}\" in \"{}\"{}",
           name, word, did_you_mean(name, option_names(command.verb)));
   set_option(command, *row, {word.substr(equals + 1), name}, OptionSource::command_line);
@@ -185,7 +198,7 @@ void apply_flags(Command& command, const std::vector<po::option>& flags) {
       for (const std::string& word : flag.value) apply_word(command, word);
       continue;
     }
-    const OptionRow& row = *find_option(flag.string_key);
+    const OptionRow& row = *find_option(flag.string_key, command.verb);
     require(!command.verb || takes(*command.verb, row), ErrorKind::usage,
             "--{} is no option of moesaic {}", row.name,
             command.verb ? verb_row(*command.verb).name : "");
@@ -225,7 +238,7 @@ void apply_file(Command& command, const std::string& path) {
   }
   for (const po::option& entry : entries) {
     const std::string& name = entry.string_key;
-    const OptionRow* row = find_option(name);
+    const OptionRow* row = find_option(name, command.verb);
     require(row != nullptr && !row->flag_only && row->name != "config", ErrorKind::usage,
             "{}: unknown option \"{}\"{}", path, name, did_you_mean(name, option_names({})));
     if (command.verb && !takes(*command.verb, *row)) continue;

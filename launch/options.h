@@ -9,7 +9,17 @@
 
 namespace moesaic {
 
-enum class Verb { generate, score, tokenize, inspect, bench_model, doctor };
+enum class Verb {
+  generate,
+  score,
+  convert,
+  tokenize,
+  inspect,
+  bench_model,
+  bench_kernels,
+  bench_layer,
+  doctor
+};
 
 /// Everything that can be set, with its default. Names, limits and help stand in
 /// launch/option_table.cpp.
@@ -17,8 +27,15 @@ struct Options {
   // Model.
   std::string model;
   std::string precision = "bf16";
+  std::string expert_format = "auto";
   std::string numerics = "native";
   std::int64_t ctx_size = 0;
+  bool mmap = false;
+  bool verify = false;
+
+  // Conversion.
+  std::string output_dir;
+  bool overwrite = false;
 
   // Text.
   std::optional<std::string> prompt;
@@ -38,6 +55,16 @@ struct Options {
   std::int64_t n_prompt = 512;
   std::int64_t n_gen = 128;
   std::int64_t repetitions = 5;
+  std::string shapes = "deepseek-v3,qwen3-30b,mixtral,granite";
+  std::string layers = "qwen3-30b,granite,mixtral";
+  std::string formats = "all";
+  std::vector<std::int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
+  std::vector<std::int64_t> tokens = {1, 4, 16, 64, 256, 1024, 4096};
+  std::string routing = "both";
+  std::vector<std::int64_t> thread_counts;  // none: 1, and one a core
+  double seconds = 0.2;
+  std::string footprint = "1.5G";
+  std::string rival = "none";
   std::string output = "md";
 
   // Machine.

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstring>
 
-#include "kernels/roof.h"
 #include "launch/gather.h"
 #include "src/base/buffer.h"
 #include "src/base/memory.h"
@@ -12,14 +11,18 @@
 namespace moesaic {
 namespace {
 
-constexpr int kPasses = 5;
+constexpr int kFirstAttempts = 5;
+constexpr int kLaterAttempts = 2;
 constexpr std::int64_t kNodeBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kPageBytes = std::int64_t{2} << 20;
 
+constexpr Prefetch kPrefetches[] = {{0, true},     {1024, true},  {2048, true}, {4096, true},
+                                    {1024, false}, {2048, false}, {4096, false}};
+
 /// `work` returns how much it did; the best sum over all ranks a second.
-double best_rate(Communicator& world, int passes, const std::function<double()>& work) {
+double best_rate(Communicator& world, int attempts, const std::function<double()>& work) {
   double best = 0;
-  for (int pass = 0; pass < passes; ++pass) {
+  for (int attempt = 0; attempt < attempts; ++attempt) {
     double amount = 0;
     const double seconds = time_together(world, [&] { amount = work(); });
     double total = 0;
@@ -29,37 +32,46 @@ double best_rate(Communicator& world, int passes, const std::function<double()>&
   return best;
 }
 
-double measure_flops(const Runtime& runtime, Isa isa) {
-  ThreadPool& pool = *runtime.compute().pool;
-  double flops = 1e8;
-  const double rate =  // finds how much work a pass needs, and warms up
-      best_rate(runtime.world(), 2, [&] { return run_multiply_adds(isa, flops, pool); });
-  flops = rate * 0.05 / runtime.world().size();
-  return best_rate(runtime.world(), kPasses, [&] { return run_multiply_adds(isa, flops, pool); });
-}
-
-double measure_reads(const Runtime& runtime) {
-  ThreadPool& pool = *runtime.compute().pool;
-  const std::int64_t share = kNodeBytes / runtime.grid().node().size();
-  const std::int64_t spare = memory_limit().available_bytes / (4 * runtime.grid().node().size());
-  const std::int64_t pages = std::max<std::int64_t>(1, std::min(share, spare) / kPageBytes);
-  // Beyond the end of what is read there is room for what is prefetched.
-  const Buffer<std::byte> data((pages + 1) * kPageBytes);
-  pool.parallel_for(pages + 1, [&](std::int64_t page, int) {
-    std::memset(data.data() + page * kPageBytes, 1, static_cast<std::size_t>(kPageBytes));
-  });
-  const auto read = data.span().first(static_cast<std::size_t>(pages * kPageBytes));
-  double best = 0;
-  for (const std::int64_t ahead : {0, 1024, 2048, 4096}) {
-    best = std::max(best, best_rate(runtime.world(), kPasses, [&] {
-                      run_reads(read, ahead, pool);
-                      return static_cast<double>(read.size());
-                    }));
-  }
-  return best;
-}
-
 }  // namespace
+
+RoofGauge::RoofGauge(Communicator& world, ThreadPool& pool, std::span<const std::byte> memory,
+                     double attempt_seconds)
+    : world_(&world), pool_(&pool), memory_(memory), attempt_seconds_(attempt_seconds) {}
+
+void RoofGauge::measure_multiply(const MultiplyLoop& loop) {
+  double& best = operations_[&loop];
+  const bool is_first = best == 0;
+  if (is_first) {  // finds how much work an attempt needs, and warms up
+    best = best_rate(*world_, 2, [&] { return run_multiply_adds(loop, 1e8, *pool_); });
+  }
+  const double operations = best * attempt_seconds_ / world_->size();
+  const double rate = best_rate(*world_, is_first ? kFirstAttempts : kLaterAttempts,
+                                [&] { return run_multiply_adds(loop, operations, *pool_); });
+  best = std::max(best, rate);
+}
+
+double RoofGauge::attempt_reads(const Prefetch& prefetch, int attempts) {
+  const double rate = best_rate(*world_, attempts, [&] {
+    run_reads(memory_, prefetch, *pool_);
+    return static_cast<double>(memory_.size());
+  });
+  bytes_ = std::max(bytes_, rate);
+  return rate;
+}
+
+void RoofGauge::measure_reads() {
+  if (best_prefetch_) {
+    attempt_reads(*best_prefetch_, kLaterAttempts);
+    return;
+  }
+  double best = 0;
+  for (const Prefetch& prefetch : kPrefetches) {
+    const double rate = attempt_reads(prefetch, kLaterAttempts);
+    if (rate > best) best_prefetch_ = prefetch;
+    best = std::max(best, rate);
+  }
+  attempt_reads(*best_prefetch_, kFirstAttempts);
+}
 
 double time_together(Communicator& world, const std::function<void()>& work) {
   world.barrier();
@@ -73,8 +85,20 @@ double time_together(Communicator& world, const std::function<void()>& work) {
 }
 
 Roofs measure_roofs(const Runtime& runtime, Format format) {
-  return {.flops_per_second = measure_flops(runtime, runtime.compute().gemm(format).isa),
-          .bytes_per_second = measure_reads(runtime)};
+  ThreadPool& pool = *runtime.compute().pool;
+  const std::int64_t share = kNodeBytes / runtime.grid().node().size();
+  const std::int64_t spare = memory_limit().available_bytes / (4 * runtime.grid().node().size());
+  const std::int64_t pages = std::max<std::int64_t>(1, std::min(share, spare) / kPageBytes);
+  const Buffer<std::byte> memory(pages * kPageBytes);
+  pool.parallel_for(pages, [&](std::int64_t page, int) {
+    std::memset(memory.data() + page * kPageBytes, 1, static_cast<std::size_t>(kPageBytes));
+  });
+  RoofGauge gauge(runtime.world(), pool, memory.span());
+  const MultiplyLoop& loop = find_multiply_loop(runtime.compute().gemm(format).isa, format);
+  gauge.measure_multiply(loop);
+  gauge.measure_reads();
+  return {.flops_per_second = gauge.operations_per_second(loop),
+          .bytes_per_second = gauge.bytes_per_second()};
 }
 
 }  // namespace moesaic

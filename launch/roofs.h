@@ -1,19 +1,55 @@
 #pragma once
 
-#include "kernels/format.h"
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "comm/communicator.h"
+#include "kernels/roof.h"
 #include "launch/runtime.h"
 
 namespace moesaic {
 
-/// What all ranks together reach at most: products from registers, and reads of memory.
+/// Measures what all threads of all ranks together reach at most: products from registers, and
+/// reads of memory. Keeps the best of all attempts, since others on the machine disturb some of
+/// them: a benchmark measures before, between and after what it compares.
+class RoofGauge {
+ public:
+  /// Reads `memory`, as much as no cache holds. `attempt_seconds`: of one attempt at multiply-adds.
+  /// All must outlive this.
+  RoofGauge(Communicator& world, ThreadPool& pool, std::span<const std::byte> memory,
+            double attempt_seconds = 0.05);
+
+  /// Each takes some attempts, more of them the first time. Collective.
+  void measure_multiply(const MultiplyLoop& loop);
+  void measure_reads();
+
+  /// The best so far, of what was measured.
+  [[nodiscard]] double operations_per_second(const MultiplyLoop& loop) const {
+    return operations_.at(&loop);
+  }
+  [[nodiscard]] double bytes_per_second() const noexcept { return bytes_; }
+
+ private:
+  double attempt_reads(const Prefetch& prefetch, int attempts);
+
+  Communicator* world_;
+  ThreadPool* pool_;
+  std::span<const std::byte> memory_;
+  double attempt_seconds_;
+  std::map<const MultiplyLoop*, double> operations_;
+  double bytes_ = 0;
+  std::optional<Prefetch> best_prefetch_;
+};
+
 struct Roofs {
   double flops_per_second = 0;
   double bytes_per_second = 0;
 };
 
-/// Measures both with all threads of all ranks at once: products as the kernels of `format` make
-/// them, and reads of at least 1 GiB a node (less where memory is short). Takes about a second.
-/// Collective.
+/// Both for the kernels of `format`, with all threads of all ranks at once; reads are of at least
+/// 1 GiB a node (less where memory is short). Takes some seconds. Collective.
 [[nodiscard]] Roofs measure_roofs(const Runtime& runtime, Format format);
 
 /// Seconds that `work` takes from when all ranks start it until all are done. Collective.

@@ -89,6 +89,14 @@ std::string throughput_json(const Throughput& work) {
       .text();
 }
 
+std::string bytes_json(const WeightBytes::ByFormat& bytes) {
+  JsonWriter out;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] > 0) out.field(format_name(static_cast<Format>(i)), bytes[i]);
+  }
+  return out.text();
+}
+
 std::string phases_json(const std::vector<RankStatistics>& ranks) {
   JsonWriter phases;
   for (std::size_t i = 0; i < kNumPhases; ++i) {
@@ -114,6 +122,7 @@ std::string statistics_text(const RunStatistics& run) {
   std::string text = fmt::format("{:<11}{:>16}  {:>9}  {:>10.2f} GB/s\n", "load",
                                  format_bytes(run.load.read_bytes),
                                  format_seconds(run.load.seconds), run.load.gigabytes_per_second());
+  text += fmt::format("{:<11}{}\n", "weights", weights_text(run.load.experts, run.load.others));
   text += throughput_line("prompt", run.prompt);
   if (run.generation.tokens > 0) text += throughput_line("generation", run.generation);
   text += fmt::format("\n{}\n", phase_lines(run.ranks));
@@ -141,6 +150,8 @@ std::string statistics_json(const RunStatistics& run, const Runtime& runtime) {
       .field("load_seconds", run.load.seconds)
       .field("load_bytes", run.load.read_bytes)
       .field("load_gigabytes_per_second", run.load.gigabytes_per_second())
+      .raw_field("expert_bytes", bytes_json(run.load.experts))
+      .raw_field("other_weight_bytes", bytes_json(run.load.others))
       .raw_field("prompt", throughput_json(run.prompt));
   if (run.generation.tokens > 0) out.raw_field("generation", throughput_json(run.generation));
   out.raw_field("phases", phases_json(run.ranks))

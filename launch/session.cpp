@@ -11,16 +11,19 @@
 #include "src/base/error.h"
 #include "src/base/progress.h"
 #include "src/checkpoint/inventory.h"
+#include "src/model/weight_layout.h"
 
 namespace moesaic {
 namespace {
 
 /// Of everything that ranks must have in common: config.json, names, types and shapes.
-std::uint64_t model_fingerprint(const Checkpoint& checkpoint) {
-  std::ifstream stream(checkpoint.path_of("config.json"), std::ios::binary);
+std::uint64_t model_fingerprint(const ModelFiles& files) {
+  std::ifstream stream(files.path_of("config.json"), std::ios::binary);
   std::ostringstream text;
   text << stream.rdbuf();
   std::uint64_t print = fingerprint(text.str());
+  if (files.packed() != nullptr) return print ^ files.packed()->fingerprint();
+  const Checkpoint& checkpoint = *files.checkpoint();
   for (const TensorView* tensor : checkpoint.tensors()) {
     print = fingerprint(tensor->name, print);
     print = fingerprint(dtype_name(tensor->dtype), print);
@@ -39,32 +42,55 @@ void require_experts_for_all(const Runtime& runtime, const ModelConfig& config) 
 
 /// Tensors that the model does not ask for may mean that config.json is another model's.
 std::string unknown_tensors_text(const OpenModel& model) {
-  const Checkpoint& checkpoint = *model.checkpoint;
-  const ModelNames names = find_tensor_names(
-      model.config, [&](std::string_view name) { return checkpoint.contains(name); });
-  const std::vector<std::string> unknown = take_inventory(checkpoint, names).unknown;
+  if (model.files.checkpoint() == nullptr) return "";
+  const Checkpoint& checkpoint = *model.files.checkpoint();
+  const std::vector<std::string> unknown =
+      take_inventory(checkpoint, model.files.names(model.config)).unknown;
   if (unknown.empty()) return "";
   return fmt::format("{}: {} {} not used, such as {}", checkpoint.directory(), unknown.size(),
                      unknown.size() == 1 ? "tensor is" : "tensors are", unknown.front());
 }
 
+void verify_copies(const ModelFiles& files) {
+  if (files.packed() == nullptr) return;
+  for (const PackedFile& copy : files.packed()->manifest().copies) {
+    files.packed()->verify_copy(copy);
+  }
+}
+
+/// What --expert-format asks for.
+std::optional<Layout> wanted_layout(const Options& options) {
+  if (options.expert_format == "auto") return std::nullopt;
+  require(options.precision != "fp32", ErrorKind::usage,
+          "--expert-format {} does not go with --precision fp32, which keeps all weights in f32",
+          options.expert_format);
+  return layout_from_name(options.expert_format);
+}
+
 }  // namespace
 
-OpenModel open_model(const Runtime& runtime) {
+OpenModel read_model(const Runtime& runtime) {
   OpenModel model;
   std::uint64_t print = 0;
   std::string unknown;
   agree(runtime.world(), [&] {
     const std::string& directory = runtime.options().model;
     require(!directory.empty(), ErrorKind::usage, "no model: --model DIR says which");
-    model.checkpoint = std::make_shared<Checkpoint>(Checkpoint::open(directory));
+    model.expert_layout = wanted_layout(runtime.options());
+    model.files = ModelFiles::open(directory);
+    if (runtime.options().verify) verify_copies(model.files);
     model.config = read_model_config(directory);
-    require_experts_for_all(runtime, model.config);
-    print = model_fingerprint(*model.checkpoint);
+    print = model_fingerprint(model.files);
     if (runtime.is_first()) unknown = unknown_tensors_text(model);
   });
   require_same(runtime.world(), "a model (config.json or tensors)", print);
   if (!unknown.empty()) runtime.log().once(LogLevel::warning, "{}", unknown);
+  return model;
+}
+
+OpenModel open_model(const Runtime& runtime) {
+  OpenModel model = read_model(runtime);
+  agree(runtime.world(), [&] { require_experts_for_all(runtime, model.config); });
   return model;
 }
 
@@ -78,6 +104,8 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const Workload& w
   const Compute compute = runtime.compute();
   const LoadOptions options{
       .precision = runtime.precision(),
+      .expert_layout = model.expert_layout,
+      .stored = {.map = runtime.options().mmap, .verify = runtime.options().verify},
       .placement = &placement_,
       .expert_rank = runtime.grid().experts().rank(),
       .node = &runtime.grid().node(),
@@ -85,10 +113,14 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const Workload& w
       .progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); }};
 
   WeightBytes bytes;
-  agree(runtime.world(),
-        [&] { bytes = packed_weight_bytes(model.checkpoint, model.config, options); });
+  agree(runtime.world(), [&] { bytes = count_weight_bytes(model.files, model.config, options); });
   check_memory(runtime, model.config, bytes, work);
-  weights_ = load_model_weights(model.checkpoint, model.config, options);
+  load_.experts = bytes.experts;
+  load_.others = bytes.others;
+  runtime.world().sum(std::span<std::int64_t>(load_.experts));
+  runtime.log().once(LogLevel::info, "weights: {}", weights_text(load_.experts, load_.others));
+  weights_ = load_model_weights(model.files, model.config, options);
+  for (const std::string& note : weights_->notes) runtime.log().once(LogLevel::debug, "{}", note);
   transformer_ =
       std::make_unique<Transformer>(model.config, *weights_, runtime.grid().experts(), compute);
   for (const LoadReport& report : gather_values(runtime.world(), weights_->report)) {

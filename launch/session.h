@@ -2,25 +2,30 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "launch/memory_check.h"
 #include "launch/runtime.h"
-#include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/model_config.h"
+#include "src/model/model_files.h"
 #include "src/model/transformer.h"
 #include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 
-/// A checkpoint whose headers and configuration have been read and are the same on all ranks.
+/// A model whose headers and configuration have been read and are the same on all ranks.
 struct OpenModel {
-  std::shared_ptr<Checkpoint> checkpoint;
+  ModelFiles files;
   ModelConfig config;
+  std::optional<Layout> expert_layout;  // of --expert-format; nothing: as the files have it
 };
 
-/// Collective. Throws AgreedError on all ranks if a rank cannot read it, if ranks see different
-/// models, or if there are more ranks than experts to share.
+/// Collective. Throws AgreedError on all ranks if a rank cannot read it, or if ranks see different
+/// models.
+[[nodiscard]] OpenModel read_model(const Runtime& runtime);
+/// The same for a model that is going to run; throws also if there are more ranks than experts to
+/// share.
 [[nodiscard]] OpenModel open_model(const Runtime& runtime);
 
 /// Most tokens of one sequence, by --ctx-size or the model.
@@ -30,6 +35,8 @@ struct OpenModel {
 struct LoadSummary {
   std::int64_t read_bytes = 0;
   double seconds = 0;
+  WeightBytes::ByFormat experts{};
+  WeightBytes::ByFormat others{};  // once a model, however many ranks hold them
 
   [[nodiscard]] double gigabytes_per_second() const {
     return seconds > 0 ? static_cast<double>(read_bytes) / seconds / 1e9 : 0;

@@ -47,7 +47,7 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
     result.prompts = read();
-    result.tokenizer = Tokenizer::from_directory(model.checkpoint->directory());
+    result.tokenizer = Tokenizer::from_directory(model.files.directory());
     encode(result, model.config);
   });
   broadcast_lists(runtime.world(), result.tokens);

@@ -9,9 +9,12 @@ namespace moesaic {
 
 void run_generate(Runtime& runtime);
 void run_score(Runtime& runtime);
+void run_convert(Runtime& runtime);
 void run_tokenize(Runtime& runtime);
 void run_inspect(Runtime& runtime);
 void run_bench_model(Runtime& runtime);
+void run_bench_kernels(Runtime& runtime);
+void run_bench_layer(Runtime& runtime);
 void run_doctor(Runtime& runtime);
 
 }  // namespace moesaic

@@ -143,7 +143,13 @@ TEST(Options, VerbsAreNamedWithTheNearest) {
   const std::string message = usage_error({"genrate"});
   EXPECT_NE(message.find("unknown verb \"genrate\""), std::string::npos) << message;
   EXPECT_NE(message.find("did you mean generate?"), std::string::npos) << message;
-  EXPECT_NE(usage_error({"bench"}).find("moesaic bench model"), std::string::npos);
+  EXPECT_EQ(parse({"bench", "layer"}).verb, Verb::bench_layer);
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"bench"}, std::vector<std::string>{"bench", "speed"}}) {
+    EXPECT_EQ(usage_error(arguments),
+              "\"bench\" wants to know what: try moesaic bench model, moesaic bench kernels, "
+              "moesaic bench layer");
+  }
 }
 
 TEST(Options, InspectTakesADirectoryAsWord) {
@@ -171,17 +177,18 @@ TEST(Options, UnknownKeyInFileIsNamedWithFile) {
             std::string::npos);
 }
 
-TEST(OptionTable, NamesAreUniqueAndLettersInEachVerb) {
-  std::set<std::string_view> names;
+TEST(OptionTable, NamesAndLettersAreUniqueInEachVerb) {
   for (const OptionRow& row : option_table()) {
-    EXPECT_TRUE(names.insert(row.name).second) << row.name;
     EXPECT_FALSE(row.help.empty()) << row.name;
     EXPECT_NE(row.verbs, 0U) << row.name;
   }
   for (const VerbRow& verb : verb_table()) {
+    std::set<std::string_view> names;
     std::set<char> letters;
     for (const OptionRow& row : option_table()) {
-      if (row.letter == '\0' || !takes(verb.verb, row)) continue;
+      if (!takes(verb.verb, row)) continue;
+      EXPECT_TRUE(names.insert(row.name).second) << verb.name << " --" << row.name;
+      if (row.letter == '\0') continue;
       EXPECT_TRUE(letters.insert(row.letter).second) << verb.name << " -" << row.letter;
     }
   }
@@ -193,13 +200,39 @@ TEST(Options, LettersBelongToTheirVerb) {
   EXPECT_EQ(parse({"bench", "model", "-n", "7", "-p", "9"}).options.n_prompt, 9);
 }
 
+TEST(Options, NamesBelongToTheirVerbToo) {
+  const Options kernels = parse({"bench", "kernels", "-t", "1,4", "--isa", "all"}).options;
+  EXPECT_EQ(kernels.thread_counts, (std::vector<std::int64_t>{1, 4}));
+  EXPECT_EQ(kernels.isa, "all");
+  EXPECT_EQ(parse({"bench", "layer", "threads=3"}).options.threads, 3);
+  EXPECT_EQ(parse({"bench", "kernels"}, {{"MOESAIC_THREADS", "2"}}).options.thread_counts,
+            (std::vector<std::int64_t>{2}));
+  EXPECT_EQ(usage_error({"bench", "layer", "--threads", "1,4"}),
+            "--threads: \"1,4\" is not a whole number");
+  EXPECT_NE(usage_error({"bench", "layer", "--isa", "all"}).find("is not one of"),
+            std::string::npos);
+}
+
+TEST(Options, ListsAreCheckedItemByItem) {
+  const Options options = parse({"bench", "kernels", "--rows", "3,1,2"}).options;
+  EXPECT_EQ(options.rows, (std::vector<std::int64_t>{3, 1, 2}));
+  EXPECT_EQ(usage_error({"bench", "kernels", "--rows", "3,,2"}),
+            "--rows: \"\" is not a whole number");
+  EXPECT_EQ(usage_error({"bench", "kernels", "--rows", "3,0"}), "--rows: 0 is less than 1");
+  EXPECT_EQ(usage_error({"bench", "kernels", "--rows", ""}), "--rows: \"\" is not a whole number");
+  const Command command = parse({"bench", "kernels", "--rows", "3,1"});
+  EXPECT_NE(config_text(command).find("rows = 3,1 "), std::string::npos);
+  EXPECT_EQ(Json::parse(config_json(command), "config").at("rows").at(1).as_int(), 1);
+}
+
 TEST(OptionTable, HelpOfAVerbListsItsOptionsAndNoOthers) {
   for (const VerbRow& verb : verb_table()) {
     const std::string help = verb_help(verb.verb);
     for (const OptionRow& row : option_table()) {
       const bool listed = help.find(fmt::format("--{} ", row.name)) != std::string::npos ||
                           help.find(fmt::format("--{}\n", row.name)) != std::string::npos;
-      EXPECT_EQ(listed, takes(verb.verb, row)) << verb.name << " " << row.name;
+      EXPECT_EQ(listed, takes(verb.verb, *find_option(row.name, verb.verb)))
+          << verb.name << " " << row.name;
     }
   }
   EXPECT_NE(verb_help(Verb::generate).find("(default: 128)"), std::string::npos);

@@ -1,0 +1,258 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "kernels/grouped_gemm.h"
+#include "launch/agreement.h"
+#include "launch/bench_memory.h"
+#include "launch/bench_shapes.h"
+#include "launch/bench_timing.h"
+#include "launch/cold_weights.h"
+#include "launch/result_table.h"
+#include "launch/rival_product.h"
+#include "launch/roofs.h"
+#include "launch/sample_rows.h"
+#include "launch/verbs.h"
+#include "src/base/error.h"
+#include "src/base/progress.h"
+#include "src/base/topology.h"
+#include "src/model/weight_layout.h"
+
+namespace moesaic {
+namespace {
+
+/// Threads that products run on, and what they reach at most.
+struct Team {
+  Team(Communicator& world, int threads, std::span<const std::byte> memory, double seconds)
+      : pool(threads), gauge(world, pool, memory, std::min(0.05, seconds)) {}
+
+  ThreadPool pool;
+  RoofGauge gauge;
+};
+
+/// One line of the table, before the roofs are known.
+struct Measurement {
+  MatrixShape shape;
+  Layout layout;
+  std::string_view isa;
+  std::int64_t rows;
+  const Team* team;
+  const MultiplyLoop* loop;  // whose rate is the roof
+  double seconds;
+  std::int64_t weight_bytes;
+  double error;
+};
+
+ResultLine make_line(const Measurement& measured) {
+  const auto [columns, depth] = measured.shape;
+  const double operations = 2.0 * static_cast<double>(measured.rows) *
+                            static_cast<double>(columns) * static_cast<double>(depth);
+  const auto bytes = static_cast<double>(measured.weight_bytes);
+  const RoofGauge& gauge = measured.team->gauge;
+  const double compute = operations / gauge.operations_per_second(*measured.loop);
+  const double memory = bytes / gauge.bytes_per_second();
+  return {{"shape", measured.shape.name(), true},
+          {"format", layout_name(measured.layout), true},
+          {"isa", std::string(measured.isa), true},
+          {"rows", fmt::format("{}", measured.rows)},
+          {"threads", fmt::format("{}", measured.team->pool.size())},
+          {"us", short_number(measured.seconds * 1e6)},
+          {"gops", short_number(operations / measured.seconds / 1e9)},
+          {"weight_gbs", short_number(bytes / measured.seconds / 1e9)},
+          {"roof", compute > memory ? "compute" : "memory", true},
+          {"roof_share", fmt::format("{:.3f}", std::max(compute, memory) / measured.seconds)},
+          {"error", fmt::format("{:.2e}", measured.error)}};
+}
+
+std::vector<std::int64_t> thread_counts(const Options& options) {
+  if (!options.thread_counts.empty()) return options.thread_counts;
+  const int cores = read_topology().usable_cores;
+  return cores > 1 ? std::vector<std::int64_t>{1, cores} : std::vector<std::int64_t>{1};
+}
+
+class KernelBench {
+ public:
+  explicit KernelBench(const Runtime& runtime);
+  [[nodiscard]] std::vector<ResultLine> run();
+  /// "1 thread: reads 15.2 GB/s, VDPBF16PS zmm 231 GOP/s", a line a team.
+  [[nodiscard]] std::vector<std::string> roof_lines() const;
+
+ private:
+  /// What all products of a shape and a format share.
+  struct Group {
+    MatrixShape shape;
+    const SampleWeights* weights;
+    const SampleRows* rows;
+  };
+
+  void run_group(const MatrixShape& shape, const Layout& layout);
+  void run_kernel(const Group& group, Isa isa, Team& team, ColdMatrices& matrices);
+  void run_rival(const Group& group);
+  void measure_roofs(const MultiplyLoop& loop, Team& team);
+  [[nodiscard]] std::vector<Isa> isas(Format format) const;
+
+  const Runtime* runtime_;
+  std::vector<MatrixShape> shapes_;
+  std::vector<Layout> layouts_;
+  bool has_rival_;
+  Buffer<std::byte> memory_;
+  std::vector<std::unique_ptr<Team>> teams_;
+  std::vector<const MultiplyLoop*> loops_;  // that were measured
+  std::vector<Measurement> measured_;
+};
+
+KernelBench::KernelBench(const Runtime& runtime)
+    : runtime_(&runtime),
+      shapes_(parse_shapes(runtime.options().shapes)),
+      layouts_(parse_formats(runtime.options().formats)),
+      has_rival_(runtime.options().rival == "onednn") {
+  const Options& options = runtime.options();
+  if (has_rival_) OneDnnRival::require_built_in();
+  memory_ = Buffer<std::byte>(cold_bytes(runtime));
+  for (const std::int64_t threads : thread_counts(options)) {
+    teams_.push_back(std::make_unique<Team>(runtime.world(), static_cast<int>(threads),
+                                            memory_.span(), options.seconds));
+  }
+}
+
+std::vector<ResultLine> KernelBench::run() {
+  Progress progress("groups of products", !runtime_->log().enabled(LogLevel::info),
+                    [](std::int64_t count) { return fmt::format("{}", count); });
+  std::int64_t done = 0;
+  for (const MatrixShape& shape : shapes_) {
+    for (const Layout& layout : layouts_) {
+      progress.update(done++, std::ssize(shapes_) * std::ssize(layouts_));
+      run_group(shape, layout);
+    }
+  }
+  std::vector<ResultLine> lines;
+  for (const Measurement& measured : measured_) lines.push_back(make_line(measured));
+  return lines;
+}
+
+std::vector<Isa> KernelBench::isas(Format format) const {
+  if (runtime_->options().isa != "all") return {runtime_->compute().gemm(format).isa};
+  std::vector<Isa> isas;
+  for (const GemmKernel* kernel : all_gemm_kernels()) {
+    if (kernel->format == format && is_usable(*kernel)) isas.push_back(kernel->isa);
+  }
+  return isas;
+}
+
+void KernelBench::run_group(const MatrixShape& shape, const Layout& layout) {
+  const std::vector<std::int64_t>& row_counts = runtime_->options().rows;
+  const auto element =
+      layout.format == Format::f32 ? RowSource::Element::f32 : RowSource::Element::bf16;
+  const SampleWeights weights(layout, shape.depth);
+  const SampleRows rows(element, *std::ranges::max_element(row_counts), shape.depth);
+  const Group group{shape, &weights, &rows};
+  ColdMatrices matrices(weights, shape.columns, memory_.span(), teams_.back()->pool);
+  for (const Isa isa : isas(layout.format)) {
+    for (const auto& team : teams_) run_kernel(group, isa, *team, matrices);
+  }
+  if (has_rival_ && RivalProduct::exists(layout)) run_rival(group);
+}
+
+void KernelBench::measure_roofs(const MultiplyLoop& loop, Team& team) {
+  if (std::ranges::find(loops_, &loop) == loops_.end()) loops_.push_back(&loop);
+  team.gauge.measure_multiply(loop);
+  team.gauge.measure_reads();
+}
+
+void KernelBench::run_kernel(const Group& group, Isa isa, Team& team, ColdMatrices& matrices) {
+  const Options& options = runtime_->options();
+  const MatrixShape& shape = group.shape;
+  const Layout& layout = group.weights->layout();
+  const MultiplyLoop& loop = find_multiply_loop(isa, layout.format);
+  GroupedGemm gemm({.isa = isa, .vector = &find_vector_kernels(isa), .pool = &team.pool});
+  Buffer<float> out;
+  measure_roofs(loop, team);
+  for (const std::int64_t num_rows : options.rows) {
+    out.reserve(num_rows * shape.columns);
+    const RowSource source = group.rows->source(num_rows);
+    const GemmOutput output{.data = reinterpret_cast<std::byte*>(out.data()),
+                            .stride_bytes = shape.columns * 4};
+    const std::vector<double> seconds = repeat(options.seconds, [&] {
+      const GemmGroup product{.num_rows = num_rows, .weights = matrices.next()};
+      return time_once([&] { gemm.run(source, {&product, 1}, output); });
+    });
+    const auto result = [&](std::int64_t row, std::int64_t column) {
+      return static_cast<double>(out.data()[row * shape.columns + column]);
+    };
+    measured_.push_back(
+        {.shape = shape,
+         .layout = layout,
+         .isa = isa_name(isa),
+         .rows = num_rows,
+         .team = &team,
+         .loop = &loop,
+         .seconds = lower_quartile(seconds),
+         .weight_bytes = group.weights->bytes(shape.columns),
+         .error = product_error(*group.weights, *group.rows, num_rows, shape.columns, result)});
+  }
+  measure_roofs(loop, team);
+}
+
+void KernelBench::run_rival(const Group& group) {
+  const Options& options = runtime_->options();
+  const MatrixShape& shape = group.shape;
+  const Layout& layout = group.weights->layout();
+  const Isa best = find_gemm_kernel(supported_isas().back(), layout.format).isa;
+  const MultiplyLoop& loop = find_multiply_loop(best, layout.format);
+  RivalProduct rival(*group.weights, *group.rows, shape, memory_.span());
+  for (const auto& team : teams_) {
+    measure_roofs(loop, *team);
+    for (const std::int64_t num_rows : options.rows) {
+      rival.prepare(num_rows, team->pool.size());
+      const std::vector<double> seconds =
+          repeat(options.seconds, [&] { return time_once([&] { rival.run(); }); });
+      const auto result = [&](std::int64_t row, std::int64_t column) {
+        return rival.result(row, column);
+      };
+      measured_.push_back(
+          {.shape = shape,
+           .layout = layout,
+           .isa = "onednn",
+           .rows = num_rows,
+           .team = team.get(),
+           .loop = &loop,
+           .seconds = lower_quartile(seconds),
+           .weight_bytes = rival.packed_bytes(),
+           .error = product_error(*group.weights, *group.rows, num_rows, shape.columns, result)});
+    }
+    measure_roofs(loop, *team);
+  }
+}
+
+std::vector<std::string> KernelBench::roof_lines() const {
+  std::vector<std::string> lines;
+  for (const auto& team : teams_) {
+    const int threads = team->pool.size();
+    std::string& line = lines.emplace_back(fmt::format("roofs of {} {}: reads {:.1f} GB/s", threads,
+                                                       threads == 1 ? "thread" : "threads",
+                                                       team->gauge.bytes_per_second() / 1e9));
+    for (const MultiplyLoop* loop : loops_) {
+      line += fmt::format(", {} {:.0f} GOP/s", loop->instruction,
+                          team->gauge.operations_per_second(*loop) / 1e9);
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+void run_bench_kernels(Runtime& runtime) {
+  agree(runtime.world(), [&] {
+    require(runtime.world().size() == 1, ErrorKind::usage,
+            "bench kernels measures one process; start it without mpirun");
+  });
+  KernelBench bench(runtime);
+  const std::vector<ResultLine> lines = bench.run();
+  fmt::print("{}", result_table(lines, runtime.options().output));
+  for (const std::string& line : bench.roof_lines()) {
+    runtime.log().once(LogLevel::info, "{}", line);
+  }
+}
+
+}  // namespace moesaic

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+namespace moesaic {
+
+/// Seconds of one run of `work`, by this thread's clock.
+[[nodiscard]] double time_once(const std::function<void()>& work);
+
+/// Calls `run`, which returns its seconds, until they add up to `budget` and there are two of them.
+/// The first run warms caches and scratch memory up: it does not count unless it alone takes longer
+/// than `budget`. Returns the seconds that count.
+[[nodiscard]] std::vector<double> repeat(double budget, const std::function<double()>& run);
+
+/// What a quarter of `samples` do not exceed: a time with little of what others on the machine
+/// took, and no lucky one either.
+[[nodiscard]] double lower_quartile(std::vector<double> samples);
+
+}  // namespace moesaic

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moesaic {
+
+/// One value of a line of results.
+struct ResultField {
+  std::string_view key;
+  std::string value;
+  bool is_text = false;  // else a number or other JSON as it stands
+};
+
+/// A line of results; all lines of a table have the same keys in the same order.
+using ResultLine = std::vector<ResultField>;
+
+/// `lines` as "csv" (RFC 4180, every value in quotes), "json" (an array of objects), "jsonl" (an
+/// object a line) or "md" (a Markdown table, numbers to the right).
+[[nodiscard]] std::string result_table(std::span<const ResultLine> lines, std::string_view form);
+
+/// Four significant digits, no exponent: "0.001235", "12.35", "123457".
+[[nodiscard]] std::string short_number(double value);
+
+}  // namespace moesaic

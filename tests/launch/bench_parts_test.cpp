@@ -1,0 +1,309 @@
+// What the verbs bench kernels and bench layer are made of.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "kernels/kernel_table.h"
+#include "kernels/roof.h"
+#include "kernels/whole_product.h"
+#include "launch/bench_shapes.h"
+#include "launch/bench_timing.h"
+#include "launch/cold_weights.h"
+#include "launch/layer_copies.h"
+#include "launch/layer_parts.h"
+#include "launch/layer_routing.h"
+#include "launch/result_table.h"
+#include "launch/rival_product.h"
+#include "launch/sample_rows.h"
+#include "src/base/json.h"
+#include "src/model/weight_layout.h"
+#include "tests/support/checkpoint_files.h"
+
+namespace moesaic {
+namespace {
+
+using test::error_message;
+
+template <typename Parse>
+std::string usage_error(const Parse& parse, std::string_view list) {
+  return error_message([&] { static_cast<void>(parse(list)); }, ErrorKind::usage);
+}
+
+// --- tables -------------------------------------------------------------------------------------
+
+std::vector<ResultLine> two_lines() {
+  return {{{"name", "a \"b\"", true}, {"n", "1"}}, {{"name", "c", true}, {"n", "23.5"}}};
+}
+
+TEST(ResultTable, MarkdownAlignsNumbersToTheRight) {
+  EXPECT_EQ(result_table(two_lines(), "md"),
+            "| name  |    n |\n"
+            "| ----- | ---: |\n"
+            "| a \"b\" |    1 |\n"
+            "| c     | 23.5 |\n");
+}
+
+TEST(ResultTable, CsvQuotesEveryValue) {
+  EXPECT_EQ(result_table(two_lines(), "csv"), "name,n\n\"a \"\"b\"\"\",\"1\"\n\"c\",\"23.5\"\n");
+}
+
+TEST(ResultTable, JsonIsAnArrayAndJsonlAnObjectALine) {
+  const Json json = Json::parse(result_table(two_lines(), "json"), "table");
+  ASSERT_EQ(json.size(), 2);
+  EXPECT_EQ(json.at(0).at("name").as_string(), "a \"b\"");
+  EXPECT_DOUBLE_EQ(json.at(1).at("n").as_double(), 23.5);
+  const std::string lines = result_table(two_lines(), "jsonl");
+  EXPECT_EQ(std::ranges::count(lines, '\n'), 2);
+  EXPECT_EQ(Json::parse(lines.substr(lines.find('\n') + 1), "line 2").at("name").as_string(), "c");
+}
+
+TEST(ResultTable, ShortNumbersHaveFourDigits) {
+  EXPECT_EQ(short_number(123456.7), "123457");
+  EXPECT_EQ(short_number(1234.56), "1235");
+  EXPECT_EQ(short_number(12.345678), "12.35");
+  EXPECT_EQ(short_number(0.00123456), "0.001235");
+  EXPECT_EQ(short_number(0), "0");
+  EXPECT_EQ(short_number(std::numeric_limits<double>::infinity()), "null");
+}
+
+// --- options ------------------------------------------------------------------------------------
+
+TEST(BenchShapes, ModelsStandForTheirMatrices) {
+  EXPECT_EQ(parse_shapes("qwen3-30b,37x1001"),
+            (std::vector<MatrixShape>{{768, 2048}, {2048, 768}, {37, 1001}}));
+  EXPECT_EQ(parse_shapes("768x2048,qwen3-30b").size(), 2U);
+  EXPECT_EQ(parse_shapes("768x2048").front().name(), "768x2048");
+}
+
+TEST(BenchShapes, WrongShapesAreNamed) {
+  EXPECT_NE(usage_error(parse_shapes, "mixtrl").find("did you mean mixtral?"), std::string::npos);
+  for (const char* bad : {"", "12", "12x", "x12", "0x12", "12x-1", "12x12x12", "3000000x8"}) {
+    EXPECT_NE(usage_error(parse_shapes, bad).find("--shapes"), std::string::npos) << bad;
+  }
+}
+
+TEST(BenchShapes, FormatsAreThoseOfTheProgram) {
+  EXPECT_EQ(parse_formats("all").size(), 12U);
+  const std::vector<Layout> layouts = parse_formats("int4_group64,AMXINT4,f32");
+  EXPECT_EQ(layouts[0], (Layout{.format = Format::int4_group, .group = 64}));
+  EXPECT_EQ(layouts[1], (Layout{.format = Format::int4}));
+  EXPECT_EQ(layouts[2], (Layout{.format = Format::f32}));
+  EXPECT_NE(usage_error(parse_formats, "bf16,nvfp5").find("did you mean nvfp4?"),
+            std::string::npos);
+}
+
+TEST(BenchShapes, LayersAreModelsOrFourNumbers) {
+  EXPECT_EQ(parse_layers("granite,4,64,32,2,mixtral"),
+            (std::vector<LayerShape>{{32, 1024, 512, 8}, {4, 64, 32, 2}, {8, 4096, 14336, 2}}));
+  for (const char* bad : {"", "4,64,32", "4,64,32,5", "4,64,32,2,1", "65,64,32,2", "grnite"}) {
+    EXPECT_NE(usage_error(parse_layers, bad).find("--layer"), std::string::npos) << bad;
+  }
+}
+
+// --- times --------------------------------------------------------------------------------------
+
+TEST(BenchTiming, QuartileIsWhatAQuarterDoNotExceed) {
+  EXPECT_EQ(lower_quartile({9, 1, 5, 3, 7}), 3);
+  EXPECT_EQ(lower_quartile({2, 1}), 1);
+  EXPECT_EQ(lower_quartile({4}), 4);
+}
+
+TEST(BenchTiming, RepeatsUntilTheBudgetIsSpent) {
+  int runs = 0;
+  EXPECT_EQ(repeat(1, [&] { return ++runs, 0.25; }).size(), 4U);
+  EXPECT_EQ(runs, 5);  // the first warms up
+  EXPECT_EQ(repeat(0.1, [] { return 0.09; }).size(), 2U);
+  runs = 0;
+  EXPECT_EQ(repeat(1, [&] { return ++runs, 1.5; }).size(), 2U);  // too long not to count
+  EXPECT_EQ(runs, 2);
+}
+
+TEST(ColdWeights, RotationTakesAllInTurnAndNoNeighboursInARow) {
+  for (const std::size_t count : {1, 2, 3, 5, 6, 8, 12, 97, 100}) {
+    Rotation rotation(count);
+    std::set<std::size_t> seen;
+    std::size_t last = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t next = rotation.next();
+      if (count > 4) {
+        EXPECT_NE(next, last + 1) << count;
+      }
+      seen.insert(last = next);
+    }
+    EXPECT_EQ(seen.size(), count);
+    EXPECT_EQ(*seen.rbegin(), count - 1);
+  }
+}
+
+// --- products -----------------------------------------------------------------------------------
+
+/// Rows of floats from a kernel or a rival.
+double error_of(const Layout& layout, const MatrixShape& shape, const SampleWeights& weights) {
+  const auto element =
+      layout.format == Format::f32 ? RowSource::Element::f32 : RowSource::Element::bf16;
+  const SampleRows rows(element, 5, shape.depth);
+  std::vector<std::byte> memory(static_cast<std::size_t>(weights.bytes(shape.columns)) + 64);
+  std::byte* const aligned =
+      memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+  const PackedMatrix matrix = weights.write_matrix(shape.columns, aligned);
+  const Buffer<float> out =
+      multiply(find_gemm_kernel(supported_isas().back(), layout.format), rows.source(5), matrix);
+  return product_error(weights, rows, 5, shape.columns, [&](auto row, auto column) {
+    return static_cast<double>(out.data()[row * matrix.num_panels() * kPanelColumns + column]);
+  });
+}
+
+TEST(SampleWeights, ProductsAreThoseOfTheirValuesInEveryFormat) {
+  const MatrixShape shape{.columns = 300, .depth = 200};  // more rows than are different
+  std::vector<Layout> layouts = parse_formats("all");
+  layouts.push_back({.format = Format::f32});
+  for (const Layout& layout : layouts) {
+    const double error = error_of(layout, shape, SampleWeights(layout, shape.depth));
+    EXPECT_LT(error, is_integer(layout.format) ? 0.03 : 0.01) << layout_name(layout);
+    EXPECT_GT(error, 0) << layout_name(layout);
+  }
+}
+
+TEST(SampleWeights, ErrorSeesWrongWeights) {
+  const SampleWeights right({.format = Format::bf16}, 128);
+  const SampleRows rows(RowSource::Element::bf16, 3, 128);
+  EXPECT_DOUBLE_EQ(product_error(right, rows, 3, 16, [](auto, auto) { return 0.0; }), 1);
+}
+
+TEST(SampleWeights, NumbersHaveTheDeviationAskedFor) {
+  const std::vector<float> numbers = normal_numbers(20000, 3, 1);
+  double sum = 0;
+  double squares = 0;
+  for (const float number : numbers) {
+    sum += static_cast<double>(number);
+    squares += static_cast<double>(number) * static_cast<double>(number);
+  }
+  EXPECT_NEAR(sum / 20000, 0, 0.1);
+  EXPECT_NEAR(squares / 20000, 9, 0.3);
+}
+
+TEST(Rival, MultipliesTheSameWeightsAndRows) {
+  if (!OneDnnRival::is_built_in()) {
+    EXPECT_NE(error_message([] { OneDnnRival::require_built_in(); }, ErrorKind::usage)
+                  .find("libdnnl-dev"),
+              std::string::npos);
+    GTEST_SKIP() << "built without oneDNN";
+  }
+  const MatrixShape shape{.columns = 300, .depth = 200};
+  const Buffer<std::byte> memory(1 << 20);
+  for (const Layout& layout : parse_formats("bf16,int8")) {
+    const SampleWeights weights(layout, shape.depth);
+    const SampleRows rows(RowSource::Element::bf16, 33, shape.depth);
+    RivalProduct rival(weights, rows, shape, memory.span());
+    for (const std::int64_t num_rows : {1, 33}) {
+      rival.prepare(num_rows, 2);
+      for (int run = 0; run < 3; ++run) rival.run();
+      const double error =
+          product_error(weights, rows, num_rows, shape.columns,
+                        [&](auto row, auto column) { return rival.result(row, column); });
+      EXPECT_LT(error, is_integer(layout.format) ? 0.03 : 0.01) << layout_name(layout);
+    }
+  }
+}
+
+TEST(Roof, EveryUsableKernelHasALoopThatRuns) {
+  ThreadPool pool(2);
+  for (const GemmKernel* kernel : all_gemm_kernels()) {
+    if (!is_usable(*kernel)) continue;
+    const MultiplyLoop& loop = find_multiply_loop(kernel->isa, kernel->format);
+    EXPECT_GE(run_multiply_adds(loop, 1e6, pool), 1e5) << loop.instruction;
+    EXPECT_NE(std::string(loop.instruction), "") << kernel->name;
+  }
+  const Buffer<std::byte> memory(3 << 20);
+  run_reads(memory.span(), {}, pool);
+  run_reads(memory.span(), {.bytes_ahead = 4096, .to_l1 = false}, pool);
+}
+
+TEST(Roof, LoopsAreThoseOfTheInstructionThatMultiplies) {
+  const auto name = [](Isa isa, Format format) {
+    return std::string(find_multiply_loop(isa, format).instruction);
+  };
+  EXPECT_EQ(name(Isa::amx, Format::nvfp4), "TDPBF16PS");
+  EXPECT_EQ(name(Isa::amx, Format::int4), "TDPBUSD");
+  EXPECT_EQ(name(Isa::avx512_bf16, Format::mxfp8), "VDPBF16PS zmm");
+  EXPECT_EQ(name(Isa::avx512, Format::int8), "VPDPBUSD zmm");
+  EXPECT_EQ(name(Isa::avx512, Format::bf16), "VFMADD zmm");
+  EXPECT_EQ(name(Isa::avx2, Format::int8), "VPMADDWD and VPADDD ymm");
+  EXPECT_EQ(name(Isa::avx2, Format::f32), "VFMADD ymm");
+}
+
+// --- layers -------------------------------------------------------------------------------------
+
+constexpr LayerShape kLayer{.experts = 16, .hidden = 64, .intermediate = 32, .topk = 4};
+
+TEST(LayerRouting, EvenGivesEveryExpertTheSame) {
+  const LayerRouting routing(RoutingKind::even, kLayer, 40);
+  EXPECT_EQ(routing.rows_of_experts(), std::vector<std::int64_t>(16, 10));
+}
+
+TEST(LayerRouting, TokensChooseDifferentExpertsInAscendingOrder) {
+  for (const RoutingKind kind : {RoutingKind::even, RoutingKind::skewed}) {
+    const LayerRouting routing(kind, kLayer, 50);
+    for (std::size_t choice = 0; choice < routing.experts().size(); ++choice) {
+      if (choice % 4 == 0) continue;
+      EXPECT_LT(routing.experts()[choice - 1], routing.experts()[choice]);
+    }
+  }
+}
+
+TEST(LayerRouting, SkewedGivesHalfToFewExperts) {
+  const LayerShape qwen{.experts = 128, .hidden = 128, .intermediate = 32, .topk = 8};
+  std::vector<std::int64_t> rows = LayerRouting(RoutingKind::skewed, qwen, 2000).rows_of_experts();
+  std::ranges::sort(rows, std::greater());
+  const std::int64_t few = std::accumulate(rows.begin(), rows.begin() + 16, std::int64_t{0});
+  EXPECT_GT(few, 2000 * 8 / 2);
+  EXPECT_LT(few, 2000 * 8 * 3 / 4);
+  EXPECT_GT(rows.back(), 0);
+}
+
+TEST(LayerRouting, RotationKeepsTheRowsOfEachRank) {
+  const ExpertPlacement placement(16, 3);
+  const LayerRouting before(RoutingKind::skewed, kLayer, 30);
+  const LayerRouting after = before.rotated(placement, 7);
+  EXPECT_NE(before.experts(), after.experts());
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto sorted = [&](const LayerRouting& routing) {
+      const std::vector<std::int64_t> all = routing.rows_of_experts();
+      const auto first = all.begin() + placement.experts_start_idx(rank);
+      std::vector<std::int64_t> own(first, first + placement.num_local_experts(rank));
+      std::ranges::sort(own);
+      return own;
+    };
+    EXPECT_EQ(sorted(before), sorted(after)) << rank;
+  }
+}
+
+TEST(LayerCopies, RouterChoosesWhatTheLogitsSay) {
+  ThreadPool pool(1);
+  const Isa isa = supported_isas().back();
+  const Compute compute{.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool};
+  const Layout layout{.format = Format::bf16};
+  const Buffer<std::byte> memory(3 * layer_bytes(kLayer, layout, 16) + 100);
+  LayerCopies layer(kLayer, layout, 16, memory.span(), compute);
+  ASSERT_EQ(layer.copies().size(), 3U);
+  const LayerRouting wanted(RoutingKind::skewed, kLayer, 9);
+  const Buffer<float> x(5 * kLayer.hidden);
+  wanted.write_logits(4, x.matrix(5, kLayer.hidden));
+  GroupedGemm gemm(compute);
+  Routing routing;
+  for (LayerCopies::Copy& copy : layer.copies()) {
+    copy.router.route(x.matrix(5, kLayer.hidden), gemm, routing);
+    EXPECT_TRUE(std::ranges::equal(routing.experts, std::span(wanted.experts()).subspan(16)));
+  }
+  LayerParts parts(layer, 7, compute, 1e-6);
+  EXPECT_GT(parts.expert(7), 0);
+  EXPECT_EQ(parts.expert(7), parts.expert(7));  // measured once
+  EXPECT_GT(parts.router(x.matrix(5, kLayer.hidden)), 0);
+  EXPECT_GT(parts.combine(5), 0);
+}
+
+}  // namespace
+}  // namespace moesaic

@@ -1,0 +1,194 @@
+// The verbs bench kernels and bench layer through the program, with the least of everything: what
+// is printed counts, not the figures.
+
+#include <gtest/gtest.h>
+
+#include "src/base/json.h"
+#include "tests/launch/program.h"
+
+namespace moesaic::test {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+constexpr const char* kFootprint = "4M";
+
+Arguments bench_kernels(const Arguments& more) {
+  Arguments arguments = {"bench",     "kernels", "--shapes",    "40x96",
+                         "--seconds", "0.001",   "--footprint", kFootprint};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+Arguments bench_layer(const Arguments& more) {
+  Arguments arguments = {"bench",     "layer", "--layer",     "8,64,32,2",
+                         "--seconds", "0.001", "--footprint", kFootprint};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+Json parse_table(const ProgramResult& result) {
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  return Json::parse(result.out, "table");
+}
+
+std::string keys_of(const std::string& csv) {
+  return csv.substr(0, csv.find('\n'));
+}
+
+TEST(BenchKernels, HasALineForEachCombination) {
+  const Json table = parse_table(run_moesaic(
+      bench_kernels({"--formats", "bf16,int8", "--rows", "1,33", "-t", "1,2", "-o", "json"})));
+  ASSERT_EQ(table.size(), 8);
+  const Json first = table.at(0);
+  EXPECT_EQ(first.at("shape").as_string(), "40x96");
+  EXPECT_EQ(first.at("format").as_string(), "bf16");
+  EXPECT_EQ(first.at("rows").as_int(), 1);
+  EXPECT_EQ(first.at("threads").as_int(), 1);
+  EXPECT_EQ(table.at(7).at("format").as_string(), "int8");
+  EXPECT_EQ(table.at(7).at("rows").as_int(), 33);
+  EXPECT_EQ(table.at(7).at("threads").as_int(), 2);
+  table.for_each([](const std::string&, const Json& line) {
+    const double us = line.at("us").as_double();
+    const double operations = 2.0 * 40 * 96 * line.at("rows").as_double();
+    EXPECT_NEAR(line.at("gops").as_double(), operations / us / 1e3,
+                0.002 * line.at("gops").as_double() + 1e-3);
+    EXPECT_GT(line.at("weight_gbs").as_double(), 0);
+    EXPECT_GT(line.at("roof_share").as_double(), 0);
+    EXPECT_LT(line.at("error").as_double(), 0.03);
+    const std::string roof = line.at("roof").as_string();
+    EXPECT_TRUE(roof == "compute" || roof == "memory") << roof;
+  });
+}
+
+TEST(BenchKernels, KeysAreThoseOfThePage) {
+  const ProgramResult result =
+      run_moesaic(bench_kernels({"--formats", "bf16", "--rows", "2", "-t", "1", "-o", "csv"}));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_EQ(keys_of(result.out),
+            "shape,format,isa,rows,threads,us,gops,weight_gbs,roof,roof_share,error");
+}
+
+TEST(BenchKernels, EveryInstructionSetHasALineOfItsOwn) {
+  const Json table = parse_table(run_moesaic(bench_kernels(
+      {"--formats", "int4_group64", "--rows", "3", "-t", "1", "--isa", "all", "-o", "json"})));
+  ASSERT_GE(table.size(), 1);
+  EXPECT_EQ(table.at(0).at("isa").as_string(), "scalar");
+  EXPECT_EQ(table.at(0).at("format").as_string(), "int4_group64");
+  const double error = table.at(0).at("error").as_double();
+  table.for_each([&](const std::string&, const Json& line) {
+    if (line.at("isa").as_string() == "avx512_bf16") return;  // an order of its own
+    EXPECT_EQ(line.at("error").as_double(), error) << line.at("isa").as_string();
+  });
+}
+
+TEST(BenchKernels, RivalStandsBesideOrIsMissed) {
+  const ProgramResult result =
+      run_moesaic(bench_kernels({"--formats", "bf16,int8,nvfp4", "--rows", "4", "-t", "1",
+                                 "--rival", "onednn", "-o", "json"}));
+  if (result.exit_code != 0) {
+    EXPECT_EQ(result.exit_code, 2) << result.text();
+    EXPECT_NE(result.err.find("libdnnl-dev"), std::string::npos) << result.text();
+    return;
+  }
+  const Json table = Json::parse(result.out, "table");
+  ASSERT_EQ(table.size(), 5);  // it has no nvfp4
+  for (const std::int64_t line : {1, 3}) {
+    EXPECT_EQ(table.at(line).at("isa").as_string(), "onednn");
+    EXPECT_LT(table.at(line).at("error").as_double(), 0.03);
+  }
+}
+
+TEST(BenchKernels, WrongOptionsAreNamed) {
+  const auto expect_error = [](const Arguments& more, const std::string& part) {
+    const ProgramResult result = run_moesaic(bench_kernels(more));
+    EXPECT_EQ(result.exit_code, 2) << result.text();
+    EXPECT_EQ(result.error_lines(), 1) << result.text();
+    EXPECT_NE(result.err.find(part), std::string::npos) << result.text();
+  };
+  expect_error({"--shapes", "qwen"}, "--shapes: \"qwen\"");
+  expect_error({"--formats", "bf17"}, "did you mean bf16?");
+  expect_error({"--rows", "1,0"}, "--rows: 0 is less than 1");
+  expect_error({"--threads", "1,x"}, "--threads: \"x\"");
+  expect_error({"--isa", "avx1024"}, "--isa: \"avx1024\"");
+  expect_error({"--footprint", "much"}, "--footprint: \"much\"");
+  expect_error({"--rival", "mkl"}, "--rival: \"mkl\"");
+  expect_error({"--shapes", "4096x4096", "--formats", "bf16"}, "--footprint");
+  expect_error({"--tokens", "1"}, "--tokens is no option of moesaic bench kernels");
+}
+
+TEST(BenchKernels, RanksAreRefused) {
+  const ProgramResult result = run_ranks(2, bench_kernels({}));
+  EXPECT_EQ(result.exit_code, 2) << result.text();
+  EXPECT_EQ(result.error_lines(), 1) << result.text();
+}
+
+TEST(BenchLayer, HasALineForEachCombination) {
+  const Json table = parse_table(
+      run_moesaic(bench_layer({"--formats", "bf16,int4", "--tokens", "1,20", "-o", "json"})));
+  ASSERT_EQ(table.size(), 8);
+  EXPECT_EQ(table.at(0).at("routing").as_string(), "even");
+  EXPECT_EQ(table.at(7).at("routing").as_string(), "skewed");
+  EXPECT_EQ(table.at(7).at("tokens").as_int(), 20);
+  table.for_each([](const std::string&, const Json& line) {
+    EXPECT_EQ(line.at("experts").as_int(), 8);
+    EXPECT_EQ(line.at("hidden").as_int(), 64);
+    EXPECT_EQ(line.at("intermediate").as_int(), 32);
+    EXPECT_EQ(line.at("topk").as_int(), 2);
+    EXPECT_EQ(line.at("ranks").as_int(), 1);
+    const double us = line.at("us").as_double();
+    const double operations = 6.0 * 64 * 32 * 2 * line.at("tokens").as_double();
+    EXPECT_NEAR(line.at("gops").as_double(), operations / us / 1e3,
+                0.002 * line.at("gops").as_double() + 1e-3);
+    EXPECT_NEAR(line.at("share_of_parts").as_double(), line.at("predicted_us").as_double() / us,
+                0.01 * line.at("share_of_parts").as_double() + 1e-3);
+    EXPECT_GT(line.at("roof_share").as_double(), 0);
+  });
+}
+
+TEST(BenchLayer, KeysAreThoseOfThePage) {
+  const ProgramResult result =
+      run_moesaic(bench_layer({"--formats", "f32", "--tokens", "3", "-o", "csv"}));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_EQ(keys_of(result.out),
+            "experts,hidden,intermediate,topk,routing,tokens,format,isa,threads,us,gops,roof_share,"
+            "ranks,predicted_us,share_of_parts");
+}
+
+TEST(BenchLayer, RunsOnManyRanks) {
+  for (const Arguments& more : {Arguments{}, Arguments{"--expert-replicas", "2"}}) {
+    Arguments arguments =
+        bench_layer({"--formats", "nvfp4", "--tokens", "1,5", "--check-comm", "-o", "jsonl"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run_ranks(4, arguments);
+    ASSERT_EQ(result.exit_code, 0) << result.text();
+    const Json line = Json::parse(result.out.substr(0, result.out.find('\n')), "line 1");
+    EXPECT_EQ(line.at("ranks").as_int(), 4);
+    EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 4);
+  }
+}
+
+TEST(BenchLayer, LayersThatDoNotFitAreLeftOutWithAWarning) {
+  const ProgramResult result =
+      run_moesaic(bench_layer({"--layer", "100000,131072,131072,8,8,64,32,2", "--formats", "mxfp4",
+                               "--tokens", "1", "--routing", "even", "-o", "json"}));
+  EXPECT_EQ(parse_table(result).size(), 1);
+  EXPECT_NE(result.err.find("100000,131072,131072,8 in mxfp4 is left out"), std::string::npos)
+      << result.text();
+}
+
+TEST(BenchLayer, WrongOptionsAreToldOnce) {
+  const auto expect_error = [](const Arguments& more, const std::string& part) {
+    const ProgramResult result = run_ranks(2, bench_layer(more));
+    EXPECT_EQ(result.exit_code, 2) << result.text();
+    EXPECT_EQ(result.error_lines(), 1) << result.text();
+    EXPECT_NE(result.err.find(part), std::string::npos) << result.text();
+  };
+  expect_error({"--layer", "8,64,32"}, "--layer: \"8,64,32\"");
+  expect_error({"--routing", "random"}, "--routing: \"random\"");
+  expect_error({"--tokens", "0"}, "--tokens: 0 is less than 1");
+  expect_error({"--layer", "1,64,32,1"}, "2 ranks cannot share 1 experts");
+}
+
+}  // namespace
+}  // namespace moesaic::test

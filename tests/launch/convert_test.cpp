@@ -1,0 +1,397 @@
+// moesaic convert and --expert-format as a user meets them.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <map>
+
+#include "src/base/checksum.h"
+#include "src/base/json.h"
+#include "tests/launch/broken_models.h"
+#include "tests/launch/program.h"
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kData = MOESAIC_TEST_DATA;
+const std::string kDemo = kData + "/demo-model";
+
+using Arguments = std::vector<std::string>;
+
+void expect_failure(const ProgramResult& result, int exit_code,
+                    const std::vector<std::string>& texts) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.text();
+  EXPECT_EQ(result.error_lines(), 1) << result.text();
+  for (const std::string& part : texts) {
+    EXPECT_NE(result.err.find(part), std::string::npos) << "no " << part << " in " << result.text();
+  }
+}
+
+Arguments convert_to(const std::string& out, Arguments more = {}) {
+  Arguments arguments = {"convert", "-m", kDemo, "-o", out};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+/// Bytes of all files of a directory, by name.
+std::map<std::string, std::string> contents(const std::string& directory) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    files[entry.path().filename().string()] = read_text(entry.path().string());
+  }
+  return files;
+}
+
+std::int64_t num_files(const std::string& directory) {
+  return std::distance(fs::directory_iterator(directory), {});
+}
+
+/// A text and the files of its logits.
+class Scores {
+ public:
+  Scores() { write_text(text_, read_text(kData + "/demo-heldout.txt").substr(0, 500)); }
+
+  /// The file of logits that `moesaic score` writes.
+  [[nodiscard]] std::string score(int ranks, const std::string& model,
+                                  const Arguments& more) const {
+    const std::string file = directory_.path_of("logits");
+    Arguments arguments = {"score", "-m", model, "-f", text_, "--logits-out", file};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run_ranks(ranks, arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    return result.exit_code == 0 ? read_text(file) : "";
+  }
+
+ private:
+  TemporaryDirectory directory_;
+  std::string text_ = directory_.path_of("text.txt");
+};
+
+class ConvertFormat : public testing::TestWithParam<std::string> {};
+
+TEST_P(ConvertFormat, GivesTheSameBytesAndLogitsOnAnyNumberOfRanks) {
+  const TemporaryDirectory directory;
+  const Scores scores;
+  const Arguments format = {"--expert-format", GetParam()};
+  const std::string expected = scores.score(1, kDemo, format);
+  EXPECT_TRUE(scores.score(3, kDemo, format) == expected);
+
+  std::map<std::string, std::string> first;
+  for (const int ranks : {1, 2, 3, 4}) {
+    const std::string out = directory.path_of(std::to_string(ranks));
+    const ProgramResult result = run_ranks(ranks, convert_to(out, format));
+    ASSERT_EQ(result.exit_code, 0) << result.text();
+    const std::map<std::string, std::string> files = contents(out);
+    if (ranks == 1) first = files;
+    EXPECT_TRUE(files == first) << ranks << " ranks";
+    EXPECT_TRUE(scores.score(5 - ranks, out, {}) == expected) << 5 - ranks << " ranks";
+  }
+  EXPECT_EQ(first.count("tokenizer.json"), 1U);
+  const std::string out = directory.path_of("1");
+  EXPECT_TRUE(scores.score(1, out, {"--mmap"}) == expected);
+  EXPECT_TRUE(scores.score(2, out, {"--mmap", "--verify"}) == expected);
+  EXPECT_TRUE(scores.score(4, out, {"--verify", "--expert-replicas", "2"}) == expected);
+  EXPECT_TRUE(scores.score(2, out, {"--transport", "mpi", format[0], format[1]}) == expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, ConvertFormat,
+                         testing::Values("auto", "bf16", "int8", "int4", "int4_group",
+                                         "int4_group64", "int4_group128", "fp8_block",
+                                         "fp8_block32", "fp8_channel", "nvfp4", "mxfp4", "mxfp8"),
+                         [](const auto& param) { return param.param; });
+
+TEST(Convert, DirectoryServesEveryVerb) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const ProgramResult result =
+      run_moesaic(convert_to(out, {"--expert-format", "AMXINT8", "--json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.text();
+  const Json converted = Json::parse(result.out, "convert");
+  EXPECT_EQ(converted.at("expert_format").as_string(), "int8");
+  EXPECT_EQ(converted.at("shards").as_int(), 1);
+  EXPECT_GT(converted.at("bytes").as_int(), 1 << 20);
+
+  const Arguments prompt = {"-p", "In the beginning", "-n", "8", "--json", "-s", "3"};
+  const auto generate = [&](Arguments arguments) {
+    arguments.insert(arguments.begin(), "generate");
+    arguments.insert(arguments.end(), prompt.begin(), prompt.end());
+    const ProgramResult run = run_ranks(2, arguments);
+    EXPECT_EQ(run.exit_code, 0) << run.text();
+    return run.out.substr(0, run.out.find('\n'));
+  };
+  EXPECT_EQ(generate({"-m", out}), generate({"-m", kDemo, "--expert-format", "int8"}));
+
+  const ProgramResult inspect = run_moesaic({"inspect", out, "--json", "--verify"});
+  ASSERT_EQ(inspect.exit_code, 0) << inspect.text();
+  const Json json = Json::parse(inspect.out, "inspect");
+  EXPECT_TRUE(json.at("converted").as_bool());
+  EXPECT_GT(json.at("packed_expert_bytes").at("int8").as_int(), 1 << 20);
+  EXPECT_EQ(json.at("packed_expert_bytes").size(), 1);
+  EXPECT_EQ(run_moesaic({"inspect", out}).exit_code, 0);
+  EXPECT_EQ(run_moesaic({"tokenize", "-m", out, "-p", "And"}).exit_code, 0);
+  const ProgramResult bench =
+      run_ranks(2, {"bench", "model", "-m", out, "-p", "8", "-n", "2", "-r", "1", "-o", "json"});
+  EXPECT_EQ(bench.exit_code, 0) << bench.text();
+}
+
+TEST(Convert, FormatsAreToldWithTheirBytes) {
+  const ProgramResult text = run_moesaic({"inspect", kDemo});
+  EXPECT_NE(text.out.find("5.62 MiB bf16"), std::string::npos) << text.text();
+  const ProgramResult run =
+      run_ranks(2, {"generate", "-m", kDemo, "-p", "In", "-n", "1", "--expert-format", "int8"});
+  ASSERT_EQ(run.exit_code, 0) << run.text();
+  EXPECT_NE(run.err.find("MiB int8"), std::string::npos) << run.text();
+  const ProgramResult small =
+      run_moesaic({"generate", "-m", kDemo, "-p", "In", "--memory-limit", "1M"});
+  expect_failure(small, 4, {"experts 5.62 MiB in bf16", "--expert-format"});
+}
+
+TEST(ConvertErrors, Usage) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_failure(run_moesaic({"convert", "-m", kDemo}), 2, {"--output-dir"});
+  expect_failure(run_moesaic({"convert", "-o", out}), 2, {"--model"});
+  expect_failure(run_moesaic(convert_to(out, {"--expert-format", "int5"})), 2,
+                 {"--expert-format", "\"int5\"", "int4_group128", "did you mean int"});
+  expect_failure(run_moesaic({"generate", "-m", kDemo, "-p", "x", "--expert-format", "int4",
+                              "--precision", "fp32"}),
+                 2, {"--expert-format int4", "--precision fp32"});
+  for (const std::string flag : {"--verify", "--mmap"}) {
+    expect_failure(run_ranks(2, {"generate", "-m", kDemo, "-p", "x", flag}), 2,
+                   {"moesaic convert"});
+  }
+  expect_failure(run_moesaic({"inspect", kDemo, "--verify"}), 2, {"moesaic convert"});
+  expect_failure(run_ranks(2, convert_to(directory.path_of("no/out"))), 4, {"no/out.part"});
+  EXPECT_EQ(num_files(directory.path()), 0);
+}
+
+TEST(ConvertErrors, AConvertedDirectoryIsWhatItIs) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  ASSERT_EQ(run_moesaic(convert_to(out, {"--expert-format", "mxfp4"})).exit_code, 0);
+  const auto score = [&](Arguments more) {
+    more.insert(more.begin(), {"score", "-m", out, "-f", kData + "/demo-prompts.txt"});
+    return run_ranks(2, more);
+  };
+  expect_failure(score({"--expert-format", "int4"}), 2, {out, "mxfp4, not int4"});
+  expect_failure(score({"--precision", "fp32"}), 2, {out, "fp32"});
+  expect_failure(run_moesaic({"convert", "-m", out, "-o", directory.path_of("again")}), 2,
+                 {out, "convert the checkpoint"});
+}
+
+TEST(ConvertErrors, WhatIsThereStays) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  ASSERT_EQ(run_moesaic(convert_to(out)).exit_code, 0);
+  const std::map<std::string, std::string> before = contents(out);
+  const Arguments other = convert_to(out, {"--expert-format", "int8"});
+  expect_failure(run_ranks(2, other), 2, {out, "--overwrite"});
+  EXPECT_TRUE(contents(out) == before);
+  Arguments overwrite = other;
+  overwrite.push_back("--overwrite");
+  EXPECT_EQ(run_ranks(2, overwrite).exit_code, 0);
+  EXPECT_FALSE(contents(out) == before);
+  EXPECT_EQ(num_files(directory.path()), 1);
+
+  const std::string mine = directory.path_of("mine");
+  fs::create_directory(mine);
+  write_text(mine + "/letter.txt", "dear");
+  expect_failure(run_moesaic(convert_to(mine, {"--overwrite"})), 2, {mine, "not made by"});
+  EXPECT_EQ(num_files(mine), 1);
+}
+
+/// The program with files limited to 1 MiB: the system ends it in the middle of writing, or, where
+/// that signal is ignored, refuses to write more.
+ProgramResult run_limited(const std::string& before, const std::string& out) {
+  const std::string program = MOESAIC_PROGRAM;
+  return run_program(
+      {"/bin/sh", "-c",
+       before + " ulimit -f 2048; exec " + program + " convert -m " + kDemo + " -o " + out});
+}
+
+TEST(ConvertErrors, AKilledConversionLeavesNoDirectory) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const ProgramResult killed = run_limited("", out);
+  EXPECT_EQ(killed.exit_code, 128 + SIGXFSZ) << killed.text();
+  EXPECT_FALSE(fs::exists(out));
+  EXPECT_TRUE(fs::exists(out + ".part"));
+  const ProgramResult again = run_ranks(2, convert_to(out));
+  EXPECT_EQ(again.exit_code, 0) << again.text();
+  EXPECT_EQ(num_files(directory.path()), 1);
+  EXPECT_EQ(run_moesaic({"inspect", out, "--verify"}).exit_code, 0);
+}
+
+TEST(ConvertErrors, AFullDiskIsToldAndLeavesNothing) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const ProgramResult full = run_limited("trap '' XFSZ;", out);
+  expect_failure(full, 4, {"packed-00001-of-00001.bin", "cannot reserve"});
+  EXPECT_EQ(num_files(directory.path()), 0);
+}
+
+TEST(ConvertErrors, ABrokenCheckpointLeavesNothing) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  std::ranges::find(broken_models(), "WrongShape", &BrokenModel::name)->break_it(model);
+  const Arguments arguments = {"convert", "-m", model, "-o", directory.path_of("out")};
+  expect_failure(run_ranks(2, arguments), 3, {"down_proj.weight", "[64, 192]"});
+  EXPECT_EQ(num_files(directory.path()), 1);
+}
+
+TEST(ConvertErrors, ValuesThatCannotBeQuantisedAreNamed) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  const std::string path = model + "/model.safetensors";
+  std::string text = read_text(path);
+  // Every weight of the last third becomes a NaN.
+  std::fill(text.begin() + static_cast<std::ptrdiff_t>(text.size() * 2 / 3), text.end(), '\xff');
+  write_text(path, text);
+  const Arguments arguments = {"convert",         "-m",   model, "-o", directory.path_of("out"),
+                               "--expert-format", "nvfp4"};
+  expect_failure(run_ranks(3, arguments), 3, {"layers."});
+  EXPECT_EQ(num_files(directory.path()), 1);
+}
+
+/// A way in which a converted directory can be broken, and what is to be said about it.
+struct BrokenDirectory {
+  std::string name;
+  std::function<void(const std::string& directory)> break_it;
+  std::vector<std::string> texts;
+  bool needs_verify = false;
+};
+
+void PrintTo(const BrokenDirectory& broken, std::ostream* out) {
+  *out << broken.name;
+}
+
+const std::string kShard = "packed-00001-of-00001.bin";
+
+/// Replaces text of the manifest and, if it is to pass as genuine, signs it anew.
+std::function<void(const std::string&)> manifest_edit(std::string from, std::string to,
+                                                      bool sign = true) {
+  return [=](const std::string& directory) {
+    const std::string path = directory + "/manifest.json";
+    std::string text = replaced(read_text(path), from, to);
+    if (sign) {
+      const std::string body = text.substr(text.find('\n') + 1);
+      text = "{\"checksum\": \"" + checksum_text(checksum(body)) + "\",\n" + body;
+    }
+    write_text(path, text);
+  };
+}
+
+std::function<void(const std::string&)> resizing(std::string file, std::int64_t by) {
+  return [=](const std::string& directory) {
+    const std::string path = directory + "/" + file;
+    fs::resize_file(
+        path, static_cast<std::uintmax_t>(static_cast<std::int64_t>(fs::file_size(path)) + by));
+  };
+}
+
+std::vector<BrokenDirectory> broken_directories() {
+  return {
+      {"NoManifest",
+       [](const std::string& d) { fs::remove(d + "/manifest.json"); },
+       {"without manifest.json"}},
+      {"NoConfig", [](const std::string& d) { fs::remove(d + "/config.json"); }, {"config.json"}},
+      {"NoShard",
+       [](const std::string& d) { fs::remove(d + "/" + kShard); },
+       {kShard, "no such file"}},
+      {"ShardCut", resizing(kShard, -4096), {kShard, "cut short"}},
+      {"ShardLonger", resizing(kShard, 1), {kShard, "altered"}},
+      {"ManifestCut", resizing("manifest.json", -10), {"manifest.json", "altered or cut short"}},
+      {"ManifestEmpty",
+       [](const std::string& d) { write_text(d + "/manifest.json", ""); },
+       {"manifest.json", "not a manifest"}},
+      {"ManifestAltered",
+       manifest_edit("\"version\": 1", "\"version\": 3", false),
+       {"manifest.json", "altered or cut short"}},
+      {"OtherVersion",
+       manifest_edit("\"version\": 1", "\"version\": 3"),
+       {"manifest.json", "version 3", "convert the model again"}},
+      {"OtherKind",
+       manifest_edit("moesaic packed model", "something else"),
+       {"manifest.json", "kind", "something else"}},
+      {"WeightMissing",
+       manifest_edit("\"name\": \"layers.2.experts.5.up\"",
+                     "\"name\": \"layers.2.experts.5.left\""),
+       {"manifest.json", "\"layers.2.experts.5.up\" is missing"}},
+      {"UnknownFormat",
+       manifest_edit("\"name\": \"lm_head\", \"rows\": 2048, \"depth\": 192, \"format\": \"bf16\"",
+                     "\"name\": \"lm_head\", \"rows\": 2048, \"depth\": 192, \"format\": \"int3\""),
+       {"manifest.json", "format", "int3"}},
+      {"OtherShape",
+       manifest_edit("\"name\": \"lm_head\", \"rows\": 2048",
+                     "\"name\": \"lm_head\", \"rows\": 2047"),
+       {"manifest.json", "lm_head", "2047 x 192", "2048 x 192"}},
+      {"OtherModel",
+       [](const std::string& d) {
+         write_text(d + "/config.json",
+                    replaced(read_text(d + "/config.json"), "\"moe_intermediate_size\": 64",
+                             "\"moe_intermediate_size\": 96"));
+       },
+       {"manifest.json", "experts.0.gate", "64 x 192", "96 x 192"}},
+      {"BitFlipped",
+       [](const std::string& d) {
+         std::string text = read_text(d + "/" + kShard);
+         text[text.size() / 2] = static_cast<char>(text[text.size() / 2] ^ 32);
+         write_text(d + "/" + kShard, text);
+       },
+       {kShard, "was altered", "checksum"},
+       true},
+      {"TokenizerAltered",
+       [](const std::string& d) {
+         write_text(d + "/tokenizer.json", read_text(d + "/tokenizer.json") + " ");
+       },
+       {"tokenizer.json", "altered since"},
+       true},
+  };
+}
+
+class BrokenDirectoryTest : public testing::TestWithParam<BrokenDirectory> {};
+
+TEST_P(BrokenDirectoryTest, IsRefusedWithOneLine) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  ASSERT_EQ(run_moesaic(convert_to(out, {"--expert-format", "int8"})).exit_code, 0);
+  GetParam().break_it(out);
+  const Arguments generate = {"generate", "-m", out, "-p", "In the", "-n", "1"};
+  if (!GetParam().needs_verify) {
+    expect_failure(run_moesaic(generate), 3, GetParam().texts);
+    expect_failure(run_ranks(3, generate), 3, GetParam().texts);
+    return;
+  }
+  EXPECT_EQ(run_moesaic(generate).exit_code, 0);
+  Arguments verify = generate;
+  verify.push_back("--verify");
+  expect_failure(run_moesaic(verify), 3, GetParam().texts);
+  expect_failure(run_ranks(3, verify), 3, GetParam().texts);
+  expect_failure(run_moesaic({"inspect", out, "--verify"}), 3, GetParam().texts);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BrokenDirectoryTest, testing::ValuesIn(broken_directories()),
+                         [](const auto& broken) { return broken.param.name; });
+
+TEST(ConvertErrors, RanksMustSeeTheSameDirectory) {
+  const TemporaryDirectory directory;
+  const std::string one = directory.path_of("one");
+  const std::string two = directory.path_of("two");
+  ASSERT_EQ(run_moesaic(convert_to(one, {"--expert-format", "int8"})).exit_code, 0);
+  ASSERT_EQ(run_moesaic(convert_to(two, {"--expert-format", "int4"})).exit_code, 0);
+  const auto generate = [](const std::string& model) {
+    return Arguments{"generate", "-m", model, "-p", "In", "-n", "1"};
+  };
+  expect_failure(run_different_ranks({generate(one), generate(two)}), 5, {"rank 1", "model"});
+}
+
+}  // namespace
+}  // namespace moesaic::test
