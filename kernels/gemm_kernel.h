@@ -28,13 +28,14 @@ inline constexpr std::int64_t kRowBlock = 16;
 /// One product: out[num_rows, num_panels * 16] = rows x panels^T over the whole depth, f32, times
 /// all scales.
 struct TileArgs {
-  const std::byte* packed_rows = nullptr;  // [num_rows] by pack_rows of the same kernel, whole blocks
+  const std::byte* packed_rows =
+      nullptr;  // [num_rows] by pack_rows of the same kernel, whole blocks
   std::int64_t num_rows = 0;
   const PackedMatrix* matrix = nullptr;
   std::int64_t first_panel = 0;
   std::int64_t num_panels = 0;
-  float* out = nullptr;         // 64-byte aligned
-  std::int64_t out_stride = 0;  // elements, a multiple of 16, >= num_panels * 16
+  float* out = nullptr;          // 64-byte aligned
+  std::int64_t out_stride = 0;   // elements, a multiple of 16, >= num_panels * 16
   std::byte* scratch = nullptr;  // the kernel's scratch_bytes, 64-byte aligned
 };
 

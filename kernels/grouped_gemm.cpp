@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/job_counters.h"
+#include "kernels/nvfp4_activations.h"
 #include "src/base/buffer.h"
 #include "src/base/error.h"
 
@@ -37,7 +38,8 @@ void check_group(const RowSource& input, std::int64_t first_row, std::int64_t nu
 
 bool same_order(const PackedMatrix& a, const PackedMatrix& b) {
   if (a.order == b.order) return true;
-  return a.order != nullptr && b.order != nullptr && std::equal(a.order, a.order + a.depth, b.order);
+  return a.order != nullptr && b.order != nullptr &&
+         std::equal(a.order, a.order + a.depth, b.order);
 }
 
 void check_mlp(const MlpGroup& group, std::int64_t width) {
@@ -87,6 +89,7 @@ struct Worker {
   Buffer<float> results;           // [rows, panels * 16], twice if gated
   Buffer<std::byte> scratch;       // of kernels
   std::vector<std::byte> ordered;  // kRowBlock rows in the order of a matrix's k
+  std::vector<float> rounded;      // kRowBlock rows in nvfp4
 };
 
 /// Rows of a block, their elements in the order in which the matrix has its k.
@@ -101,6 +104,27 @@ void gather(const RowSource& block, const std::int32_t* order, Worker& worker,
       std::memcpy(to, block.rows[row] + order[k] * size, static_cast<std::size_t>(size));
     }
   }
+}
+
+/// Rows of a block rounded to nvfp4, as floats.
+void round_block(RowSource& block, Worker& worker, const std::byte** rows) {
+  worker.rounded.resize(static_cast<std::size_t>(kRowBlock * block.depth));
+  for (std::int64_t row = 0; row < block.num_rows; ++row) {
+    const std::span<float> to = std::span(worker.rounded)
+                                    .subspan(static_cast<std::size_t>(row * block.depth),
+                                             static_cast<std::size_t>(block.depth));
+    if (block.element == Element::f32) {
+      std::copy_n(reinterpret_cast<const float*>(block.rows[row]), block.depth, to.data());
+    } else {
+      const auto* from = reinterpret_cast<const BFloat16*>(block.rows[row]);
+      std::transform(from, from + block.depth, to.begin(),
+                     [](BFloat16 value) { return to_float(value); });
+    }
+    round_to_nvfp4(to);
+    rows[row] = reinterpret_cast<const std::byte*>(to.data());
+  }
+  block.rows = rows;
+  block.element = Element::f32;
 }
 
 }  // namespace
@@ -167,7 +191,12 @@ class GroupedGemm::Plan {
     compute_.pool->parallel_for(std::ssize(jobs_), [&](std::int64_t index, int worker) {
       const Job& job = jobs_[static_cast<std::size_t>(index)];
       Worker& own = workers_[static_cast<std::size_t>(worker)];
-      job.kind == Job::Kind::pack ? pack(job, own) : multiply(job, gating, own);
+      if (job.kind == Job::Kind::pack) {
+        pack(job, own);
+        return;
+      }
+      prefetch_weights(index + compute_.pool->size());
+      multiply(job, gating, own);
     });
   }
 
@@ -184,6 +213,16 @@ class GroupedGemm::Plan {
   [[nodiscard]] const std::byte* const* inner_rows() const { return inner_rows_.data(); }
 
  private:
+  /// Asks for the first weights of a job that this thread is likely to do next.
+  void prefetch_weights(std::int64_t index) const {
+    constexpr std::int64_t kBytes = 1024;  // the CPU's own prefetching goes on from there
+    if (index >= std::ssize(jobs_)) return;
+    const Job& job = jobs_[static_cast<std::size_t>(index)];
+    if (job.kind != Job::Kind::multiply) return;
+    const std::byte* weights = products_[slabs_[job.slab].product].weights.panel(job.first);
+    for (std::int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(weights + i, 0, 2);
+  }
+
   [[nodiscard]] std::byte* packed_row(const Slab& slab, std::int64_t row) {
     const Product& product = products_[slab.product];
     return packed_rows_.data() + slab.packed_offset +
@@ -198,10 +237,14 @@ class GroupedGemm::Plan {
       RowSource block = *product.input;
       block.rows += slab.first_row + row;
       block.num_rows = std::min(kRowBlock, job.first + job.count - row);
-      const std::byte* ordered[kRowBlock];
+      const std::byte* changed[kRowBlock];
       if (product.weights.order != nullptr) {
-        gather(block, product.weights.order, worker, ordered);
-        block.rows = ordered;
+        gather(block, product.weights.order, worker, changed);
+        block.rows = changed;
+      }
+      if (product.weights.layout.format == Format::nvfp4 &&
+          compute_.nvfp4_activations == Nvfp4Activations::nvfp4) {
+        round_block(block, worker, changed);
       }
       product.kernel->pack_rows(block, packed_row(slab, row));
     }

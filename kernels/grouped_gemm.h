@@ -22,9 +22,9 @@ struct GemmGroup {
 struct MlpGroup {
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
-  PackedMatrix gate{};  // [intermediate, hidden]
-  PackedMatrix up{};    // [intermediate, hidden], in the layout and order of gate
-  PackedMatrix down{};  // [hidden, intermediate]
+  PackedMatrix gate{};               // [intermediate, hidden]
+  PackedMatrix up{};                 // [intermediate, hidden], in the layout and order of gate
+  PackedMatrix down{};               // [hidden, intermediate]
   const float* gate_bias = nullptr;  // [intermediate] or null
   const float* up_bias = nullptr;    // [intermediate] or null
   const float* down_bias = nullptr;  // [hidden] or null
@@ -37,11 +37,18 @@ struct GemmOutput {
   RowSource::Element element = RowSource::Element::f32;
 };
 
+/// What activations are rounded to before they meet matrices in nvfp4.
+enum class Nvfp4Activations {
+  bf16,  ///< W4A16
+  nvfp4  ///< W4A4, as kernels/nvfp4_activations.h says
+};
+
 /// What a rank computes with: its instruction set's kernels and its threads.
 struct Compute {
   Isa isa = Isa::scalar;
   const VectorKernels* vector = nullptr;
   ThreadPool* pool = nullptr;
+  Nvfp4Activations nvfp4_activations = Nvfp4Activations::bf16;
 
   [[nodiscard]] const GemmKernel& gemm(Format format) const {
     return find_gemm_kernel(isa, format);
@@ -51,9 +58,9 @@ struct Compute {
 /// Products of groups of rows with packed matrices, shared out over the threads of a Compute. Keeps
 /// its scratch memory between calls; one object a rank, used by one caller at a time.
 ///
-/// Work is cut into slabs of rows of one group, and a slab into jobs of some panels, so that a group
-/// with many rows is shared by all threads as well as many groups with few. A job waits for the
-/// jobs of its own slab that it builds on, and for nothing else.
+/// Work is cut into slabs of rows of one group, and a slab into jobs of some panels, so that a
+/// group with many rows is shared by all threads as well as many groups with few. A job waits for
+/// the jobs of its own slab that it builds on, and for nothing else.
 class GroupedGemm {
  public:
   explicit GroupedGemm(const Compute& compute);

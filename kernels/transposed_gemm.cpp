@@ -88,13 +88,11 @@ class TransposedGemm::Plan {
  private:
   void add_slab(const GemmGroup& group, std::int64_t first, std::int64_t rows) {
     const Format format = group.weights.layout.format;
-    const GemmKernel& product =
-        compute_.gemm(format == Format::f32 ? Format::f32 : Format::bf16);
+    const GemmKernel& product = compute_.gemm(format == Format::f32 ? Format::f32 : Format::bf16);
     const std::size_t slab = slabs_.size();
-    slabs_.push_back({&group, &compute_.gemm(format), &product, group.first_row + first, rows,
-                      packed_bytes_});
-    packed_bytes_ +=
-        rows * static_cast<std::int64_t>(product.packed_row_bytes(group.weights.rows));
+    slabs_.push_back(
+        {&group, &compute_.gemm(format), &product, group.first_row + first, rows, packed_bytes_});
+    packed_bytes_ += rows * static_cast<std::int64_t>(product.packed_row_bytes(group.weights.rows));
     for (std::int64_t row = 0; row < rows; row += kPackRows) {
       jobs_.push_back({Job::Kind::pack, slab, row});
     }
@@ -106,8 +104,8 @@ class TransposedGemm::Plan {
 
   [[nodiscard]] std::byte* packed_row(const Slab& slab, std::int64_t row) {
     return packed_rows_.data() + slab.packed_offset +
-           row * static_cast<std::int64_t>(
-                     slab.product->packed_row_bytes(slab.group->weights.rows));
+           row *
+               static_cast<std::int64_t>(slab.product->packed_row_bytes(slab.group->weights.rows));
   }
 
   void pack(const Job& job, const RowSource& input, Worker& worker) {
@@ -120,8 +118,7 @@ class TransposedGemm::Plan {
       float* const values = worker.values.data() + row * weights.rows;
       pointers[row] = reinterpret_cast<const std::byte*>(values);
       for (std::int64_t n = 0; n < weights.rows; ++n) {
-        values[n] =
-            element(input, slab.first_row + job.first + row, n) * column_scale(weights, n);
+        values[n] = element(input, slab.first_row + job.first + row, n) * column_scale(weights, n);
       }
     }
     slab.product->pack_rows({.rows = pointers, .num_rows = rows, .depth = weights.rows},

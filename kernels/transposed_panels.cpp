@@ -67,8 +67,8 @@ void transpose_floats(const PackedMatrix& matrix, std::int64_t step, std::byte* 
   const std::int64_t panel_bytes = transposed_panel_bytes(matrix);
   std::memset(out, 0, static_cast<std::size_t>(2 * panel_bytes));  // padding
   for (std::int64_t p = 0; p < matrix.num_panels(); ++p) {
-    const auto* from = reinterpret_cast<const float*>(matrix.panel(p)) +
-                       step * kTransposedDepth * kPanelColumns;
+    const auto* from =
+        reinterpret_cast<const float*>(matrix.panel(p)) + step * kTransposedDepth * kPanelColumns;
     for (std::int64_t k = 0; k < kTransposedDepth; ++k) {
       auto* to = reinterpret_cast<float*>(out + k / kPanelColumns * panel_bytes) +
                  p * kPanelColumns * kPanelColumns + k % kPanelColumns;

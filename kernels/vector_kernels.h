@@ -34,9 +34,10 @@ struct AttentionArgs {
 };
 
 /// How gate and up become an MLP's inner activations, all in f32:
-///   g' = min(gate, limit), u' = clamp(up, -limit, limit), g' * sigmoid(alpha * g') * (u' + offset).
-/// SwiGLU has no limit, alpha 1 and offset 0; DeepSeek-V4 a limit of 10; gpt-oss a limit of 7, alpha
-/// 1.702 and offset 1.
+///   g' = min(gate, limit), u' = clamp(up, -limit, limit), g' * sigmoid(alpha * g') * (u' +
+///   offset).
+/// SwiGLU has no limit, alpha 1 and offset 0; DeepSeek-V4 a limit of 10; gpt-oss a limit of 7,
+/// alpha 1.702 and offset 1.
 struct Gating {
   float limit = std::numeric_limits<float>::infinity();
   float alpha = 1;

@@ -57,8 +57,7 @@ OwnedMatrix pack_matrix(const Layout& layout, std::span<const float> values, std
     if (plain) {
       pack_plain_panel(layout.format, part, depth, out);
     } else {
-      quantize_rows(layout,
-                    {.values = part, .first_row = first, .num_rows = count, .depth = depth},
+      quantize_rows(layout, {.values = part, .first_row = first, .num_rows = count, .depth = depth},
                     &scales, quantized);
       pack_panel(layout, quantized, out);
     }

@@ -93,15 +93,16 @@ inline void run_decoded(const TileArgs& args, const DecodedProduct& product) noe
         product.decode({&matrix, args.first_panel + panel + p, first, count},
                        args.scratch + p * kDecodedSteps * kTileBytes);
       }
-      run_blocks({.rows = args.packed_rows + static_cast<std::size_t>(first) * product.row_step_bytes,
-                  .row_bytes = product.row_bytes,
-                  .panels = args.scratch,
-                  .panel_stride = kDecodedSteps * kTileBytes,
-                  .steps = count,
-                  .resume = first > 0,
-                  .out = args.out + panel * kPanelColumns,
-                  .out_stride = args.out_stride},
-                 args.num_rows, panels, *product.blocks);
+      run_blocks(
+          {.rows = args.packed_rows + static_cast<std::size_t>(first) * product.row_step_bytes,
+           .row_bytes = product.row_bytes,
+           .panels = args.scratch,
+           .panel_stride = kDecodedSteps * kTileBytes,
+           .steps = count,
+           .resume = first > 0,
+           .out = args.out + panel * kPanelColumns,
+           .out_stride = args.out_stride},
+          args.num_rows, panels, *product.blocks);
     }
   }
 }

@@ -13,9 +13,4 @@ std::uint8_t power_scale(const QuantizedRows& rows, std::int64_t row, std::int64
   return scale;
 }
 
-void fail_beyond_bfloat16(std::int64_t row, std::int64_t step) {
-  fail(ErrorKind::file, "row {} of a panel, k {} to {}: a weight is beyond the range of bf16", row,
-       step * kStepDepth, step * kStepDepth + kStepDepth - 1);
-}
-
 }  // namespace moesaic

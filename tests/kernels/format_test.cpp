@@ -120,7 +120,8 @@ TEST(Format, sizes) {
   EXPECT_EQ(panel_count(0), 0);
   EXPECT_EQ(panel_count(16), 1);
   EXPECT_EQ(panel_count(17), 2);
-  EXPECT_EQ((PackedMatrix{.layout = {.format = Format::bf16}, .rows = 17, .depth = 32}.bytes()), 2 * 1024);
+  EXPECT_EQ((PackedMatrix{.layout = {.format = Format::bf16}, .rows = 17, .depth = 32}.bytes()),
+            2 * 1024);
   EXPECT_EQ(format_name(Format::bf16), "bf16");
   EXPECT_EQ(format_name(Format::f32), "f32");
 }

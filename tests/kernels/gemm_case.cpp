@@ -6,7 +6,6 @@
 #include <bit>
 #include <cmath>
 
-
 namespace moesaic {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <random>
 
+#include "kernels/nvfp4_activations.h"
 #include "src/base/error.h"
 #include "tests/kernels/gemm_case.h"
 #include "tests/kernels/gemm_models.h"
@@ -29,8 +30,8 @@ TestMatrix make_matrix(const Layout& layout, unsigned seed, std::int64_t depth =
                        std::int64_t columns = kColumns) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, 0.2F);
-  TestMatrix matrix{
-      make_gemm_case(0, panel_count(columns), depth, [&] { return normal(random); }), {}};
+  TestMatrix matrix{make_gemm_case(0, panel_count(columns), depth, [&] { return normal(random); }),
+                    {}};
   matrix.owned = pack_matrix(
       layout, std::span(matrix.values.w).first(static_cast<std::size_t>(columns * depth)), columns,
       depth);
@@ -111,15 +112,16 @@ TEST_F(GroupedGemmTest, each_group_meets_its_own_matrix_and_bias) {
 TEST_F(GroupedGemmTest, groups_may_have_different_layouts) {
   const TestMatrix first = make_matrix(Format::nvfp4, 12);
   const TestMatrix second = make_matrix(Format::int8, 13);
-  const std::vector<GemmGroup> groups = {{.num_rows = 5, .weights = first.packed()},
-                                         {.first_row = 5, .num_rows = 40, .weights = second.packed()}};
+  const std::vector<GemmGroup> groups = {
+      {.num_rows = 5, .weights = first.packed()},
+      {.first_row = 5, .num_rows = 40, .weights = second.packed()}};
   const std::vector<float> out = run(groups, 2);
   for (const GemmGroup& group : groups) {
     RowSource rows = input();
     rows.rows += group.first_row;
     rows.num_rows = group.num_rows;
-    const Buffer<float> expected = multiply(
-        find_gemm_kernel(Isa::scalar, group.weights.layout.format), rows, group.weights);
+    const Buffer<float> expected =
+        multiply(find_gemm_kernel(Isa::scalar, group.weights.layout.format), rows, group.weights);
     for (std::int64_t row = 0; row < group.num_rows; ++row) {
       for (std::int64_t c = 0; c < kColumns; ++c) {
         ASSERT_EQ(out[static_cast<std::size_t>((group.first_row + row) * kColumns + c)],
@@ -174,8 +176,8 @@ TEST_F(GroupedGemmTest, mlps_follow_their_formula) {
         const auto bias = [i](const float* values) { return values == nullptr ? 0.0 : values[i]; };
         const double gate =
             std::min<double>(product(row, mlps.gates[g], i) + bias(group.gate_bias), 1);
-        const double up = std::clamp<double>(
-            product(row, mlps.ups[g], i) + bias(group.up_bias), -1, 1);
+        const double up =
+            std::clamp<double>(product(row, mlps.ups[g], i) + bias(group.up_bias), -1, 1);
         inner.push_back(gate / (1 + std::exp(-1.702 * gate)) * (up + 1));
       }
       for (std::int64_t c = 0; c < kColumns; ++c) {
@@ -199,6 +201,26 @@ TEST_F(GroupedGemmTest, mlps_give_the_same_bits_with_any_number_of_threads) {
   }
 }
 
+TEST_F(GroupedGemmTest, rows_are_rounded_to_nvfp4_if_asked) {
+  const TestMatrix weights = make_matrix(Format::nvfp4, 19);
+  const TestMatrix other = make_matrix(Format::mxfp4, 20);
+  ThreadPool pool(2);
+  GroupedGemm gemm({.isa = Isa::scalar,
+                    .vector = &find_vector_kernels(Isa::scalar),
+                    .pool = &pool,
+                    .nvfp4_activations = Nvfp4Activations::nvfp4});
+  std::vector<float> out(static_cast<std::size_t>(kRows * kColumns));
+  const std::vector<GemmGroup> groups = {
+      {.num_rows = 200, .weights = weights.packed()},
+      {.first_row = 200, .num_rows = kRows - 200, .weights = other.packed()}};
+  gemm.run(input(), groups,
+           {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = kColumns * 4});
+  for (std::size_t row = 0; row < 200; ++row) {  // the other matrix meets its rows as they are
+    round_to_nvfp4(std::span(x_).subspan(row * kDepth, kDepth));
+  }
+  EXPECT_EQ(out, run(groups, 1));
+}
+
 TEST_F(GroupedGemmTest, an_order_of_k_is_that_of_the_matrix) {
   const TestMatrix plain = make_matrix(Format::f32, 18);
   std::vector<std::int32_t> order(kDepth);
@@ -206,8 +228,7 @@ TEST_F(GroupedGemmTest, an_order_of_k_is_that_of_the_matrix) {
   std::shuffle(order.begin(), order.end(), std::mt19937(3));
   std::vector<float> permuted(static_cast<std::size_t>(kColumns * kDepth));
   for (std::size_t i = 0; i < permuted.size(); ++i) {
-    permuted[i] = plain.values.w[i / kDepth * kDepth +
-                                 static_cast<std::size_t>(order[i % kDepth])];
+    permuted[i] = plain.values.w[i / kDepth * kDepth + static_cast<std::size_t>(order[i % kDepth])];
   }
   OwnedMatrix matrix = pack_matrix({.format = Format::f32}, permuted, kColumns, kDepth);
   matrix.matrix.order = order.data();

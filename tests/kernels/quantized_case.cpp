@@ -46,8 +46,7 @@ void fill_scales(const Layout& layout, QuantizedRows& rows, std::mt19937_64& ran
         continue;
       }
       const bool shared = layout.format == Format::fp8_block && row % layout.group != 0;
-      const float value =
-          shared ? rows.scales[rows.group_index(row - 1, group)] : scale(random);
+      const float value = shared ? rows.scales[rows.group_index(row - 1, group)] : scale(random);
       const bool narrow = layout.format == Format::int4_group && !layout.wide_scales;
       rows.scales.push_back(narrow ? to_float(to_bfloat16(value)) : value);
       if (layout.format != Format::int4_group) continue;
@@ -62,7 +61,8 @@ QuantizedRows slice(const QuantizedRows& all, std::int64_t first, std::int64_t c
   part.depth = all.depth;
   part.num_groups = all.num_groups;
   const auto copy = [&](const auto& from, auto& to, std::int64_t per_row) {
-    if (!from.empty()) to.assign(from.begin() + first * per_row, from.begin() + (first + count) * per_row);
+    if (!from.empty())
+      to.assign(from.begin() + first * per_row, from.begin() + (first + count) * per_row);
   };
   copy(all.codes, part.codes, all.depth);
   copy(all.scales, part.scales, all.num_groups);

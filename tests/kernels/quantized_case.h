@@ -20,8 +20,7 @@ namespace moesaic {
 /// A matrix of random codes, every one of which its format has, -128 and -8 too, and random scales.
 class RandomCodes {
  public:
-  RandomCodes(const Layout& layout, std::int64_t num_rows, std::int64_t depth,
-              std::uint64_t seed);
+  RandomCodes(const Layout& layout, std::int64_t num_rows, std::int64_t depth, std::uint64_t seed);
 
   [[nodiscard]] const QuantizedRows& rows() const { return rows_; }
   [[nodiscard]] const PackedMatrix& matrix() const { return owned_.matrix; }

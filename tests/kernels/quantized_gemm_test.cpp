@@ -115,8 +115,7 @@ TEST_P(QuantizedGemm, is_near_the_product_with_the_same_weights_in_double_precis
                  static_cast<double>(values[static_cast<std::size_t>(c * depth + k)]);
         }
         magnitude += std::fabs(sum);
-        difference +=
-            std::fabs(out[static_cast<std::size_t>(r * product.columns() + c)] - sum);
+        difference += std::fabs(out[static_cast<std::size_t>(r * product.columns() + c)] - sum);
       }
     }
     EXPECT_LE(difference / magnitude, is_integer(layout().format) ? 0.03 : 0.01)
@@ -148,7 +147,7 @@ TEST_P(QuantizedGemm, takes_bf16_rows) {
 
 TEST_P(QuantizedGemm, agrees_with_its_model_on_special_activations) {
   const float infinity = std::numeric_limits<float>::infinity();
-  const float specials[] = {0.0F,      -0.0F,      1.0F,       -1.0F,    0x1p-126F,
+  const float specials[] = {0.0F,      -0.0F,      1.0F,        -1.0F,    0x1p-126F,
                             0x1p-130F, -0x1p-133F, 0x1.fep120F, infinity, std::nanf("")};
   for (const std::size_t kinds : {std::size(specials) - 2, std::size(specials)}) {
     std::uniform_int_distribution<std::size_t> kind(0, kinds - 1);
@@ -181,7 +180,8 @@ TEST_P(QuantizedGemm, does_not_depend_on_the_callers_floating_point_settings) {
 }
 
 /// Words of bf16 as products take them: subnormal numbers and -0 count as 0. Bytes as they are.
-std::vector<std::uint16_t> as_taken(const Layout& layout, const std::byte* from, std::int64_t bytes) {
+std::vector<std::uint16_t> as_taken(const Layout& layout, const std::byte* from,
+                                    std::int64_t bytes) {
   std::vector<std::uint16_t> words(static_cast<std::size_t>(bytes / 2));
   std::memcpy(words.data(), from, words.size() * 2);
   for (std::uint16_t& word : words) {
@@ -240,8 +240,7 @@ TEST_P(ScalarGemm, sums_integers_exactly) {
   std::mt19937_64 engine(9);
   std::uniform_int_distribution<int> code(-127, 127);
   const std::int64_t depth = 333;
-  GemmCase product =
-      make_gemm_case(3, 2, depth, [&] { return static_cast<float>(code(engine)); });
+  GemmCase product = make_gemm_case(3, 2, depth, [&] { return static_cast<float>(code(engine)); });
   for (std::int64_t r = 0; r < 3; ++r) product.x[static_cast<std::size_t>(r * depth)] = 127;
   const RandomCodes weights(GetParam(), product.columns(), depth, 10);
   const std::vector<float> out =

@@ -56,7 +56,8 @@ struct Problem {
 };
 
 TEST_P(TransposedGemmTest, is_near_the_product_in_double_precision) {
-  for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {16, 64}, {40, 70}, {129, 33}}) {
+  for (const auto& [n, k] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {16, 64}, {40, 70}, {129, 33}}) {
     const Problem problem(GetParam(), n, k);
     for (const Isa isa : supported_isas()) {
       const std::vector<float> out = problem.run(isa, 2);

@@ -135,7 +135,8 @@ TEST_P(VectorKernelsTest, swiglu_is_close_to_double) {
 
 // The forms of DeepSeek-V4 and gpt-oss (transformers' DeepseekV4 and GptOss experts).
 TEST_P(VectorKernelsTest, clamped_gates_follow_their_formulas) {
-  for (const Gating& gating : {Gating{.limit = 10}, Gating{.limit = 7, .alpha = 1.702F, .offset = 1}}) {
+  for (const Gating& gating :
+       {Gating{.limit = 10}, Gating{.limit = 7, .alpha = 1.702F, .offset = 1}}) {
     for (const std::int64_t n : sizes()) {
       const auto gate = normal_numbers(n, 21, 8);
       const auto up = normal_numbers(n, 22, 8);
@@ -144,8 +145,8 @@ TEST_P(VectorKernelsTest, clamped_gates_follow_their_formulas) {
         const double limit = gating.limit;
         const double g = std::min<double>(gate[i], limit);
         const double u = std::clamp<double>(up[i], -limit, limit);
-        const double expected =
-            g / (1 + std::exp(-static_cast<double>(gating.alpha) * g)) * (u + static_cast<double>(gating.offset));
+        const double expected = g / (1 + std::exp(-static_cast<double>(gating.alpha) * g)) *
+                                (u + static_cast<double>(gating.offset));
         ASSERT_NEAR(y[i], expected, 1e-5 * (1 + std::fabs(expected)));
       }
     }
@@ -166,7 +167,8 @@ TEST_P(VectorKernelsTest, add_adds) {
 TEST_P(VectorKernelsTest, swiglu_of_special_values) {
   const std::vector<float> gate = {0.0F, kInf, -1e30F, 200.0F, kNan, 3.0F, -kHuge};
   const std::vector<float> up = {5.0F, 2.0F, 1.0F, 2.0F, 1.0F, kInf, 1.0F};
-  EXPECT_EQ(first_difference(gated(kernels_, gate, up), std::vector<float>{0.0F, kInf, -0.0F, 400.0F, kNan, kInf, -0.0F}),
+  EXPECT_EQ(first_difference(gated(kernels_, gate, up),
+                             std::vector<float>{0.0F, kInf, -0.0F, 400.0F, kNan, kInf, -0.0F}),
             -1);
 }
 

@@ -27,8 +27,8 @@ inline std::size_t byte_tile_row_bytes(std::int64_t depth) noexcept {
   const std::int64_t codes = round_up(source.depth, kIntStepDepth);
   auto* scales = reinterpret_cast<float*>(out + source.num_rows * codes);
   for (std::int64_t row = 0; row < source.num_rows; ++row) {
-    scales[row] = pack_byte_row(source, row, out + row * 64,
-                                static_cast<std::size_t>(source.num_rows) * 64);
+    scales[row] =
+        pack_byte_row(source, row, out + row * 64, static_cast<std::size_t>(source.num_rows) * 64);
   }
 }
 

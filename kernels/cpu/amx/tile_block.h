@@ -12,9 +12,9 @@ namespace {
 
 /// Up to three tiles of rows times up to two panels of raw weights, over some steps.
 struct TileBlock {
-  const std::byte* rows[3];   // each tile of rows, at the first step
-  std::size_t row_step[3];    // bytes of one step of it: 64 a row
-  const std::byte* panels;    // at the first step
+  const std::byte* rows[3];  // each tile of rows, at the first step
+  std::size_t row_step[3];   // bytes of one step of it: 64 a row
+  const std::byte* panels;   // at the first step
   std::size_t panel_stride;
   std::int64_t steps;
   std::int64_t prefetch_steps;  // how far ahead weights are asked for; 0: not at all

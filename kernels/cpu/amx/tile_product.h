@@ -251,15 +251,14 @@ void run_decoded_tiles(const TileArgs& args, std::size_t row_bytes, DecodeSteps 
       ahead.finish();
     }
     if (index + 1 < pieces) ahead.begin(piece_at(index + 1));
-    const PanelPair pair{
-        .panels = piece.out,
-        .panel_stride = kStride,
-        .count = piece.count,
-        .first_step = piece.first,
-        .steps = piece.steps,
-        .prefetch_steps = 0,
-        .out = reinterpret_cast<std::byte*>(args.out +
-                                            (piece.panel - args.first_panel) * kPanelColumns)};
+    const PanelPair pair{.panels = piece.out,
+                         .panel_stride = kStride,
+                         .count = piece.count,
+                         .first_step = piece.first,
+                         .steps = piece.steps,
+                         .prefetch_steps = 0,
+                         .out = reinterpret_cast<std::byte*>(
+                             args.out + (piece.panel - args.first_panel) * kPanelColumns)};
     if (small) {
       product.run_small(pair, piece.first == 0 ? Before::zero : Before::keep,
                         piece.first + piece.steps == all_steps ? After::store : After::keep, ahead);

@@ -67,7 +67,8 @@ void block(const Block& args) noexcept {
       sums[r][1] = _mm256_loadu_ps(out + 8);
     }
   }
-  for (std::int64_t step = 0; step < args.steps; ++step, lines += kTileBytes, rows += kStepDepth * 4) {
+  for (std::int64_t step = 0; step < args.steps;
+       ++step, lines += kTileBytes, rows += kStepDepth * 4) {
     __m256 even[Rows][2] = {};
     sum_chain<Parity::even>(rows, args.row_bytes, lines, even);
     __m256 odd[Rows][2] = {};
@@ -88,8 +89,7 @@ void block(const Block& args) noexcept {
 
 END_TARGET
 
-constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>,
-                                        block<4>, block<5>, block<6>};
+constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>, block<4>, block<5>, block<6>};
 
 void tile(const TileArgs& args) noexcept {
   const TileEnvironment environment;
@@ -98,8 +98,7 @@ void tile(const TileArgs& args) noexcept {
 
 }  // namespace
 
-constinit const BlockTable avx2_fma_blocks{
-    .max_rows = 6, .max_panels = 1, .functions = kFunctions};
+constinit const BlockTable avx2_fma_blocks{.max_rows = 6, .max_panels = 1, .functions = kFunctions};
 
 extern const GemmKernel avx2_bf16_kernel;
 constinit const GemmKernel avx2_bf16_kernel{

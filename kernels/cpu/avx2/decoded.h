@@ -42,8 +42,7 @@ inline void scale_integers(const TileArgs& args) {
                                   : int4_format::scales_offset(matrix.depth);
   for (std::int64_t half = 0; half < 2 * args.num_panels; ++half) {
     const std::byte* trailer = matrix.panel(args.first_panel + half / 2) + offset;
-    const __m256 scales =
-        _mm256_loadu_ps(reinterpret_cast<const float*>(trailer) + half % 2 * 8);
+    const __m256 scales = _mm256_loadu_ps(reinterpret_cast<const float*>(trailer) + half % 2 * 8);
     for (std::int64_t row = 0; row < args.num_rows; ++row) {
       float* out = args.out + row * args.out_stride + half * 8;
       const __m256i sums = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(out));

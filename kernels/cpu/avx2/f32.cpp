@@ -45,8 +45,7 @@ void block(const Block& args) noexcept {
 
 END_TARGET
 
-constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>,
-                                        block<4>, block<5>, block<6>};
+constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>, block<4>, block<5>, block<6>};
 constexpr BlockTable kBlocks{.max_rows = 6, .max_panels = 1, .functions = kFunctions};
 
 // A step is one k: k that are only padding are left out, since adding +0 to a sum of -0 changes it.

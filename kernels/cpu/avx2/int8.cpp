@@ -19,12 +19,13 @@ void block(const Block& args) noexcept {
     __m256i values[Rows];
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < Rows; ++r) {
-      values[r] = _mm256_set1_epi64x(*reinterpret_cast<const long long*>(rows + r * args.row_bytes));
+      values[r] =
+          _mm256_set1_epi64x(*reinterpret_cast<const long long*>(rows + r * args.row_bytes));
     }
 #pragma GCC unroll 4
     for (std::size_t q = 0; q < 4; ++q) {
-      const __m256i weights = _mm256_cvtepi8_epi16(
-          _mm_load_si128(reinterpret_cast<const __m128i*>(lines + 16 * q)));
+      const __m256i weights =
+          _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i*>(lines + 16 * q)));
 #pragma GCC unroll 4
       for (std::size_t r = 0; r < Rows; ++r) {
         sums[r][q] = _mm256_add_epi32(sums[r][q], _mm256_madd_epi16(weights, values[r]));

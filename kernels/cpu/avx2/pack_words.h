@@ -14,7 +14,8 @@ namespace {
 
 inline float word_row_scale(const TileArgs& args, std::int64_t row) {
   const std::int64_t depth = args.matrix->depth;
-  const std::byte* packed = args.packed_rows + static_cast<std::size_t>(row) * word_row_bytes(depth);
+  const std::byte* packed =
+      args.packed_rows + static_cast<std::size_t>(row) * word_row_bytes(depth);
   return *reinterpret_cast<const float*>(packed + round_up(depth, kIntStepDepth) * 2);
 }
 

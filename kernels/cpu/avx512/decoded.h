@@ -35,9 +35,9 @@ void decode_steps(const StepRange& steps, std::byte* out) noexcept {
   const std::byte* codes = steps.matrix->panel(steps.panel);
   for (std::int64_t step = steps.first; step < steps.first + steps.count; ++step) {
     prefetch_bytes(codes + step * Decoder::kStepBytes + kPrefetchBytes, Decoder::kStepBytes);
-    decoder.step(step, [out](int line, __m512i words) __attribute__((always_inline)) {
-      _mm512_store_si512(out + line * 64, words);
-    });
+    decoder.step(
+        step, [out](int line, __m512i words)
+                  __attribute__((always_inline)) { _mm512_store_si512(out + line * 64, words); });
     out += kTileBytes;
   }
 }
@@ -65,12 +65,13 @@ template <typename Decoder, typename Rows, std::size_t NumRows, std::size_t Pane
       prefetch_bytes(ahead + static_cast<std::int64_t>(p) * stride, Decoder::kStepBytes);
 #pragma GCC unroll 12
       for (std::size_t r = 0; r < NumRows; ++r) sums[r][p].begin_step();
-      decoders[p].step(step, [&](int line, __m512i words) __attribute__((always_inline)) {
+      decoders[p].step(
+          step, [&](int line, __m512i words) __attribute__((always_inline)) {
 #pragma GCC unroll 12
-        for (std::size_t r = 0; r < NumRows; ++r) {
-          sums[r][p].add(rows + r * row_bytes, line, words);
-        }
-      });
+            for (std::size_t r = 0; r < NumRows; ++r) {
+              sums[r][p].add(rows + r * row_bytes, line, words);
+            }
+          });
 #pragma GCC unroll 12
       for (std::size_t r = 0; r < NumRows; ++r) sums[r][p].end_step();
     }
@@ -118,8 +119,7 @@ END_TARGET
 
 template <typename Decoder, typename Rows, std::size_t... Indices>
 void call_fused(const TileArgs& args, std::index_sequence<Indices...>) noexcept {
-  constexpr void (*kFunctions[])(const TileArgs&) noexcept = {
-      fused<Decoder, Rows, Indices + 1>...};
+  constexpr void (*kFunctions[])(const TileArgs&) noexcept = {fused<Decoder, Rows, Indices + 1>...};
   kFunctions[args.num_rows - 1](args);
 }
 

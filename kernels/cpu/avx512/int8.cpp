@@ -1,7 +1,7 @@
 #define MOESAIC_AVX512_VNNI
 #include "kernels/cpu/avx512/blocks.h"
-#include "kernels/cpu/avx512/dot_block.h"
 #include "kernels/cpu/avx512/byte_kernel.h"
+#include "kernels/cpu/avx512/dot_block.h"
 #include "kernels/cpu/copy_steps.h"
 
 // VPDPBUSD on activations + 128, whose surplus is subtracted at the end. Sums are exact.

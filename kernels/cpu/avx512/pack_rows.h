@@ -42,8 +42,9 @@ void pack_row(const Element* source, std::int64_t depth, std::byte* out, std::si
   for (std::int64_t k = 0; k < round_up(depth, kStepDepth); k += kStepDepth, out += step_stride) {
     for (std::int64_t i = 0; i < kStepDepth; i += 16) {
       const std::int64_t left = depth - k - i;
-      const auto mask =
-          static_cast<__mmask16>(left >= 16 ? 0xffff : left > 0 ? (1 << left) - 1 : 0);
+      const auto mask = static_cast<__mmask16>(left >= 16 ? 0xffff
+                                               : left > 0 ? (1 << left) - 1
+                                                          : 0);
       __m512i bits = load_bits(source + k + i, mask);
       if constexpr (Form != RowForm::floats && sizeof(Element) == 4) bits = round_bits(bits);
       if constexpr (Form == RowForm::bf16) {

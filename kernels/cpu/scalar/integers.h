@@ -28,9 +28,9 @@ float pack_integer_row(const std::byte* source, std::int64_t depth, std::int16_t
   const TokenScale token = token_scale(largest);
   for (std::int64_t k = 0; k < round_up(depth, kIntStepDepth); ++k) {
     const bool zero = k >= depth || token.inverse == 0;
-    out[k] = zero ? std::int16_t{0}
-                  : static_cast<std::int16_t>(
-                        std::nearbyint(to_float(elements[k]) * token.inverse));
+    out[k] = zero
+                 ? std::int16_t{0}
+                 : static_cast<std::int16_t>(std::nearbyint(to_float(elements[k]) * token.inverse));
   }
   return token.scale;
 }

@@ -17,8 +17,8 @@ class Fp8BlockDecoder {
 
   Fp8BlockDecoder(const PackedMatrix& matrix, std::int64_t panel)
       : codes_(matrix.panel(panel)),
-        scales_(reinterpret_cast<const float*>(codes_ +
-                                               fp8_block_format::scales_offset(matrix.depth))),
+        scales_(
+            reinterpret_cast<const float*>(codes_ + fp8_block_format::scales_offset(matrix.depth))),
         steps_per_block_(matrix.layout.group / kStepDepth) {}
 
   /// emit(line, 32 words) for the 16 lines of a step.
@@ -29,8 +29,8 @@ class Fp8BlockDecoder {
 #pragma GCC unroll 16
     for (int line = 0; line < 16; ++line) {
       const std::byte* at = codes + 32 * line;
-      const __m512i index = _mm512_cvtepi8_epi16(_mm256_loadu_si256(
-          reinterpret_cast<const __m256i*>(at)));  // the sign in bits 7 to 15
+      const __m512i index = _mm512_cvtepi8_epi16(
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));  // the sign in bits 7 to 15
       const __m512i low = _mm512_permutex2var_epi16(table_[0], index, table_[1]);
       const __m512i high = _mm512_permutex2var_epi16(table_[2], index, table_[3]);
       const __mmask32 upper = _mm512_test_epi16_mask(index, _mm512_set1_epi16(0x40));

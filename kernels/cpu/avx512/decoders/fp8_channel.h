@@ -47,11 +47,11 @@ class Fp8ChannelDecoder {
   }
   /// place() read mantissa m of exponent 0 as (1 + m / 8) / 2^15; it stands for m / 2^17.
   [[gnu::always_inline]] static __m512i fix_subnormals(__m512i words, __m512i codes) {
-    const __m512i values = _mm512_castsi128_si512(_mm_setr_epi16(
-        0x0000, 0x3700, 0x3780, 0x37c0, 0x3800, 0x3820, 0x3840, 0x3860));
+    const __m512i values = _mm512_castsi128_si512(
+        _mm_setr_epi16(0x0000, 0x3700, 0x3780, 0x37c0, 0x3800, 0x3820, 0x3840, 0x3860));
     const __mmask32 subnormal = _mm512_testn_epi16_mask(codes, _mm512_set1_epi16(0x78));
-    const __m512i magnitude = _mm512_permutexvar_epi16(
-        _mm512_and_si512(codes, _mm512_set1_epi16(7)), values);
+    const __m512i magnitude =
+        _mm512_permutexvar_epi16(_mm512_and_si512(codes, _mm512_set1_epi16(7)), values);
     const __m512i sign = _mm512_and_si512(codes, _mm512_set1_epi16(static_cast<short>(0x8000)));
     return _mm512_mask_mov_epi16(words, subnormal, _mm512_or_si512(magnitude, sign));
   }

@@ -34,8 +34,9 @@ class Int4GroupDecoder {
       for (int r = 0; r < 8; ++r) {
         const __m512 low = _mm512_permutexvar_ps(left, integers);  // indexed by the low four bits
         const __m512 high = _mm512_permutexvar_ps(right, integers);
-        emit(8 * half + r, round_to_words(_mm512_mul_ps(_mm512_sub_ps(low, zeros_[0]), factors_[0]),
-                                          _mm512_mul_ps(_mm512_sub_ps(high, zeros_[1]), factors_[1])));
+        emit(8 * half + r,
+             round_to_words(_mm512_mul_ps(_mm512_sub_ps(low, zeros_[0]), factors_[0]),
+                            _mm512_mul_ps(_mm512_sub_ps(high, zeros_[1]), factors_[1])));
         left = _mm512_srli_epi32(left, 4);
         right = _mm512_srli_epi32(right, 4);
       }

@@ -50,11 +50,11 @@ class Mxfp8Decoder {
   }
   /// Mantissa m of exponent 0 stands for m / 2^9, whose exponent field would be 0, -1 or -2.
   [[gnu::always_inline]] static __m512i fix_subnormals(__m512i words, __m512i codes) {
-    const __m512i values = _mm512_castsi128_si512(
-        _mm_setr_epi16(0, -0x100, -0x80, -0x80 + 0x40, 0, 0x20, 0x40, 0x60));
+    const __m512i values =
+        _mm512_castsi128_si512(_mm_setr_epi16(0, -0x100, -0x80, -0x80 + 0x40, 0, 0x20, 0x40, 0x60));
     const __mmask32 subnormal = _mm512_testn_epi16_mask(codes, _mm512_set1_epi16(0x78));
-    const __m512i magnitude = _mm512_permutexvar_epi16(
-        _mm512_and_si512(codes, _mm512_set1_epi16(7)), values);
+    const __m512i magnitude =
+        _mm512_permutexvar_epi16(_mm512_and_si512(codes, _mm512_set1_epi16(7)), values);
     const __m512i sign = _mm512_and_si512(codes, _mm512_set1_epi16(static_cast<short>(0x8000)));
     return _mm512_mask_add_epi16(words, subnormal, magnitude, sign);
   }
