@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 
 #include "kernels/grouped_gemm.h"
@@ -24,8 +25,8 @@ namespace {
 
 /// Threads that products run on, and what they reach at most.
 struct Team {
-  Team(Communicator& world, int threads, std::span<const std::byte> memory, double seconds)
-      : pool(threads), gauge(world, pool, memory, std::min(0.05, seconds)) {}
+  Team(Communicator& world, int threads, std::span<const std::byte> memory)
+      : pool(threads), gauge(world, pool, memory) {}
 
   ThreadPool pool;
   RoofGauge gauge;
@@ -65,6 +66,16 @@ ResultLine make_line(const Measurement& measured) {
           {"error", fmt::format("{:.2e}", measured.error)}};
 }
 
+/// A product that can be measured with several numbers of rows.
+struct Contender {
+  std::string_view isa;
+  const MultiplyLoop* loop;  // whose rate is the roof
+  std::function<void(std::int64_t num_rows)> prepare;
+  std::function<double()> run;  // one product; its seconds
+  ResultAt result;              // of the last product
+  std::function<std::int64_t()> weight_bytes;
+};
+
 std::vector<std::int64_t> thread_counts(const Options& options) {
   if (!options.thread_counts.empty()) return options.thread_counts;
   const int cores = read_topology().usable_cores;
@@ -88,7 +99,8 @@ class KernelBench {
 
   void run_group(const MatrixShape& shape, const Layout& layout);
   void run_kernel(const Group& group, Isa isa, Team& team, ColdMatrices& matrices);
-  void run_rival(const Group& group);
+  void run_rival(const Group& group, Team& team, RivalProduct& rival);
+  void measure(const Group& group, Team& team, const Contender& contender);
   void measure_roofs(const MultiplyLoop& loop, Team& team);
   [[nodiscard]] std::vector<Isa> isas(Format format) const;
 
@@ -111,8 +123,8 @@ KernelBench::KernelBench(const Runtime& runtime)
   if (has_rival_) OneDnnRival::require_built_in();
   memory_ = Buffer<std::byte>(cold_bytes(runtime));
   for (const std::int64_t threads : thread_counts(options)) {
-    teams_.push_back(std::make_unique<Team>(runtime.world(), static_cast<int>(threads),
-                                            memory_.span(), options.seconds));
+    teams_.push_back(
+        std::make_unique<Team>(runtime.world(), static_cast<int>(threads), memory_.span()));
   }
 }
 
@@ -151,7 +163,9 @@ void KernelBench::run_group(const MatrixShape& shape, const Layout& layout) {
   for (const Isa isa : isas(layout.format)) {
     for (const auto& team : teams_) run_kernel(group, isa, *team, matrices);
   }
-  if (has_rival_ && RivalProduct::exists(layout)) run_rival(group);
+  if (!has_rival_ || !RivalProduct::exists(layout)) return;
+  RivalProduct rival(weights, rows, shape, memory_.span());  // takes the memory of our matrices
+  for (const auto& team : teams_) run_rival(group, *team, rival);
 }
 
 void KernelBench::measure_roofs(const MultiplyLoop& loop, Team& team) {
@@ -161,68 +175,63 @@ void KernelBench::measure_roofs(const MultiplyLoop& loop, Team& team) {
 }
 
 void KernelBench::run_kernel(const Group& group, Isa isa, Team& team, ColdMatrices& matrices) {
-  const Options& options = runtime_->options();
-  const MatrixShape& shape = group.shape;
-  const Layout& layout = group.weights->layout();
-  const MultiplyLoop& loop = find_multiply_loop(isa, layout.format);
+  const std::int64_t columns = group.shape.columns;
   GroupedGemm gemm({.isa = isa, .vector = &find_vector_kernels(isa), .pool = &team.pool});
+  RowSource source;
   Buffer<float> out;
-  measure_roofs(loop, team);
-  for (const std::int64_t num_rows : options.rows) {
-    out.reserve(num_rows * shape.columns);
-    const RowSource source = group.rows->source(num_rows);
-    const GemmOutput output{.data = reinterpret_cast<std::byte*>(out.data()),
-                            .stride_bytes = shape.columns * 4};
-    const std::vector<double> seconds = repeat(options.seconds, [&] {
-      const GemmGroup product{.num_rows = num_rows, .weights = matrices.next()};
-      return time_once([&] { gemm.run(source, {&product, 1}, output); });
-    });
-    const auto result = [&](std::int64_t row, std::int64_t column) {
-      return static_cast<double>(out.data()[row * shape.columns + column]);
-    };
-    measured_.push_back(
-        {.shape = shape,
-         .layout = layout,
-         .isa = isa_name(isa),
-         .rows = num_rows,
-         .team = &team,
-         .loop = &loop,
-         .seconds = lower_quartile(seconds),
-         .weight_bytes = group.weights->bytes(shape.columns),
-         .error = product_error(*group.weights, *group.rows, num_rows, shape.columns, result)});
-  }
-  measure_roofs(loop, team);
+  measure(group, team,
+          {.isa = isa_name(isa),
+           .loop = &find_multiply_loop(isa, group.weights->layout().format),
+           .prepare =
+               [&](std::int64_t num_rows) {
+                 source = group.rows->source(num_rows);
+                 out.reserve(num_rows * columns);
+               },
+           .run =
+               [&] {
+                 const GemmGroup product{.num_rows = source.num_rows, .weights = matrices.next()};
+                 const GemmOutput output{.data = reinterpret_cast<std::byte*>(out.data()),
+                                         .stride_bytes = columns * 4};
+                 return time_once([&] { gemm.run(source, {&product, 1}, output); });
+               },
+           .result =
+               [&](std::int64_t row, std::int64_t column) {
+                 return static_cast<double>(out.data()[row * columns + column]);
+               },
+           .weight_bytes = [&] { return group.weights->bytes(columns); }});
 }
 
-void KernelBench::run_rival(const Group& group) {
+void KernelBench::run_rival(const Group& group, Team& team, RivalProduct& rival) {
+  const Format format = group.weights->layout().format;
+  const Isa best = find_gemm_kernel(supported_isas().back(), format).isa;
+  measure(
+      group, team,
+      {.isa = "onednn",
+       .loop = &find_multiply_loop(best, format),
+       .prepare = [&](std::int64_t num_rows) { rival.prepare(num_rows, team.pool.size()); },
+       .run = [&] { return time_once([&] { rival.run(); }); },
+       .result = [&](std::int64_t row, std::int64_t column) { return rival.result(row, column); },
+       .weight_bytes = [&] { return rival.packed_bytes(); }});
+}
+
+void KernelBench::measure(const Group& group, Team& team, const Contender& contender) {
   const Options& options = runtime_->options();
-  const MatrixShape& shape = group.shape;
-  const Layout& layout = group.weights->layout();
-  const Isa best = find_gemm_kernel(supported_isas().back(), layout.format).isa;
-  const MultiplyLoop& loop = find_multiply_loop(best, layout.format);
-  RivalProduct rival(*group.weights, *group.rows, shape, memory_.span());
-  for (const auto& team : teams_) {
-    measure_roofs(loop, *team);
-    for (const std::int64_t num_rows : options.rows) {
-      rival.prepare(num_rows, team->pool.size());
-      const std::vector<double> seconds =
-          repeat(options.seconds, [&] { return time_once([&] { rival.run(); }); });
-      const auto result = [&](std::int64_t row, std::int64_t column) {
-        return rival.result(row, column);
-      };
-      measured_.push_back(
-          {.shape = shape,
-           .layout = layout,
-           .isa = "onednn",
-           .rows = num_rows,
-           .team = team.get(),
-           .loop = &loop,
-           .seconds = lower_quartile(seconds),
-           .weight_bytes = rival.packed_bytes(),
-           .error = product_error(*group.weights, *group.rows, num_rows, shape.columns, result)});
-    }
-    measure_roofs(loop, *team);
+  measure_roofs(*contender.loop, team);
+  for (const std::int64_t num_rows : options.rows) {
+    contender.prepare(num_rows);
+    const std::vector<double> seconds = repeat(options.seconds, contender.run);
+    measured_.push_back({.shape = group.shape,
+                         .layout = group.weights->layout(),
+                         .isa = contender.isa,
+                         .rows = num_rows,
+                         .team = &team,
+                         .loop = contender.loop,
+                         .seconds = lower_quartile(seconds),
+                         .weight_bytes = contender.weight_bytes(),
+                         .error = product_error(*group.weights, *group.rows, num_rows,
+                                                group.shape.columns, contender.result)});
   }
+  measure_roofs(*contender.loop, team);
 }
 
 std::vector<std::string> KernelBench::roof_lines() const {

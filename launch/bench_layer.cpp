@@ -10,7 +10,6 @@
 #include "launch/result_table.h"
 #include "launch/roofs.h"
 #include "launch/verbs.h"
-#include "src/base/error.h"
 #include "src/base/memory.h"
 #include "src/base/progress.h"
 #include "src/model/weight_layout.h"
@@ -63,8 +62,7 @@ struct Measurement {
   std::int64_t tokens;
   double operations;  // of all ranks
   double bytes;       // of all experts that were chosen
-  double seconds;
-  double predicted_seconds;
+  LayerTimes times;
 };
 
 class LayerBench {
@@ -95,8 +93,7 @@ LayerBench::LayerBench(const Runtime& runtime, const Plan& plan)
     : runtime_(&runtime),
       plan_(&plan),
       memory_(plan.memory_bytes),
-      gauge_(runtime.world(), *runtime.compute().pool, memory_.span(),
-             std::min(0.05, runtime.options().seconds)) {}
+      gauge_(runtime.world(), *runtime.compute().pool, memory_.span()) {}
 
 void LayerBench::run() {
   const bool silent = !runtime_->is_first() || !runtime_->log().enabled(LogLevel::info);
@@ -157,8 +154,7 @@ void LayerBench::run_layer(const LayerShape& shape, const Layout& layout) {
            .tokens = tokens,
            .operations = outputs * 6 * static_cast<double>(shape.hidden * shape.intermediate),
            .bytes = replicas * static_cast<double>(chosen * layer.expert_bytes()),
-           .seconds = layer.measure(choices, tokens),
-           .predicted_seconds = layer.predict(choices, tokens)});
+           .times = layer.measure(choices, tokens)});
     }
   }
   gauge_.measure_multiply(loop);
@@ -180,12 +176,12 @@ ResultLine LayerBench::make_line(const Measurement& measured) const {
           {"format", layout_name(measured.layout), true},
           {"isa", std::string(isa_name(measured.isa)), true},
           {"threads", whole(runtime_->self().threads)},
-          {"us", short_number(measured.seconds * 1e6)},
-          {"gops", short_number(measured.operations / measured.seconds / 1e9)},
-          {"roof_share", fmt::format("{:.3f}", roof / measured.seconds)},
+          {"us", short_number(measured.times.layer * 1e6)},
+          {"gops", short_number(measured.operations / measured.times.layer / 1e9)},
+          {"roof_share", fmt::format("{:.3f}", roof / measured.times.layer)},
           {"ranks", whole(runtime_->world().size())},
-          {"predicted_us", short_number(measured.predicted_seconds * 1e6)},
-          {"share_of_parts", fmt::format("{:.3f}", measured.predicted_seconds / measured.seconds)}};
+          {"predicted_us", short_number(measured.times.parts * 1e6)},
+          {"share_of_parts", fmt::format("{:.3f}", measured.times.parts / measured.times.layer)}};
 }
 
 std::vector<ResultLine> LayerBench::lines() const {

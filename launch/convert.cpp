@@ -135,7 +135,7 @@ void run_convert(Runtime& runtime) {
   const auto start = std::chrono::steady_clock::now();
   agree(world, [&] {
     require(!options.output_dir.empty(), ErrorKind::usage,
-            "convert to where? --output-dir OUTDIR says so");
+            "convert to where? --output OUTDIR says so");
   });
   const OpenModel model = read_model(runtime);
   std::unique_ptr<Source> source;

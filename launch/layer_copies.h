@@ -38,6 +38,7 @@ class LayerCopies {
   /// Packed bytes of one expert.
   [[nodiscard]] std::int64_t expert_bytes() const noexcept { return expert_bytes_; }
   [[nodiscard]] std::span<Copy> copies() noexcept { return copies_; }
+  [[nodiscard]] std::int64_t num_copies() const noexcept { return std::ssize(copies_); }
 
  private:
   LayerShape shape_;

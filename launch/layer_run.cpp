@@ -8,19 +8,6 @@
 #include "src/base/error.h"
 
 namespace moesaic {
-namespace {
-
-/// Of the time for a line, what each part gets.
-constexpr double kPartShare = 0.125;
-
-/// [tokens, hidden]
-Buffer<float> random_tokens(std::int64_t tokens, std::int64_t hidden) {
-  Buffer<float> x(tokens * hidden);
-  std::ranges::copy(normal_numbers(tokens * hidden, 1, 4), x.data());
-  return x;
-}
-
-}  // namespace
 
 LayerRun::LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout& layout,
                    std::int64_t most_rows, std::span<std::byte> memory)
@@ -29,46 +16,57 @@ LayerRun::LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout
       placement_(shape.experts, experts_->size()),
       layer_(shape, layout, placement_.num_local_experts(experts_->rank()), memory,
              runtime.compute()),
-      parts_(layer_, most_rows, runtime.compute(), runtime.options().seconds * kPartShare),
+      parts_(layer_, most_rows, runtime.compute()),
       gemm_(runtime.compute()),
       work_(*experts_, placement_, shape.hidden * element_bytes(layer_.element()), shape.topk) {}
 
-double LayerRun::measure(const LayerRouting& routing, std::int64_t tokens) {
-  const std::int64_t hidden = layer_.shape().hidden;
-  const Buffer<float> x = random_tokens(tokens, hidden);
-  const Buffer<float> y(tokens * hidden);
-  return lower_quartile(repeat(runtime_->options().seconds, [&] {
-    return run_pass(routing, x.matrix(tokens, hidden), y.matrix(tokens, hidden));
-  }));
+LayerCopies::Copy& LayerRun::next_copy() {
+  return layer_.copies()[static_cast<std::size_t>(pass_++ % layer_.num_copies())];
 }
 
-double LayerRun::run_pass(const LayerRouting& routing, MatrixView<float> x, MatrixView<float> y) {
-  // Passes go through the copies, and then on to other experts.
-  const std::int64_t copies = std::ssize(layer_.copies());
-  const std::int64_t round = pass_ / copies;
-  MoeLayer& layer = layer_.copies()[static_cast<std::size_t>(pass_++ % copies)].layer;
-  const LayerRouting now = routing.rotated(placement_, round * layer_.shape().topk);
-  now.write_logits(first_token(x.rows()), x);
+LayerRouting LayerRun::next_routing(const LayerRouting& routing) const {
+  const std::int64_t round = pass_ / layer_.num_copies();
+  return routing.rotated(placement_, round * layer_.shape().topk);
+}
+
+LayerTimes LayerRun::measure(const LayerRouting& routing, std::int64_t tokens) {
+  const std::int64_t hidden = layer_.shape().hidden;
+  const Buffer<float> inputs(tokens * hidden);
+  std::ranges::copy(normal_numbers(tokens * hidden, 1, 4), inputs.data());
+  const Buffer<float> outputs(tokens * hidden);
+  const MatrixView<float> x = inputs.matrix(tokens, hidden);
+  std::vector<double> parts;
+  const std::vector<double> layers = repeat(runtime_->options().seconds, [&] {
+    parts.push_back(run_parts(next_routing(routing), x));
+    return run_layer(next_routing(routing), x, outputs.matrix(tokens, hidden));
+  });
+  parts.erase(parts.begin(), parts.end() - std::ssize(layers));  // the warm-up
+  return {.layer = lower_quartile(layers), .parts = lower_quartile(parts)};
+}
+
+double LayerRun::run_layer(const LayerRouting& routing, MatrixView<float> x, MatrixView<float> y) {
+  const std::int64_t first_token = experts_->rank() * x.rows();
+  routing.write_logits(first_token, x);
+  MoeLayer& layer = next_copy().layer;
   const double seconds =
       time_together(runtime_->world(), [&] { layer.forward(x, y, gemm_, work_, times_, [] {}); });
-  const auto wanted = now.experts().begin() + first_token(x.rows()) * layer_.shape().topk;
-  require(
-      std::ranges::equal(work_.routing.experts, std::span(wanted, work_.routing.experts.size())),
-      ErrorKind::internal, "the router chose other experts than it was to choose");
+  const std::span wanted = std::span(routing.experts())
+                               .subspan(static_cast<std::size_t>(first_token * work_.routing.topk),
+                                        work_.routing.experts.size());
+  require(std::ranges::equal(work_.routing.experts, wanted), ErrorKind::internal,
+          "the router chose other experts than it was to choose");
   return seconds;
 }
 
-double LayerRun::predict(const LayerRouting& routing, std::int64_t tokens) {
-  const std::int64_t hidden = layer_.shape().hidden;
-  const Buffer<float> x = random_tokens(tokens, hidden);
-  routing.write_logits(first_token(tokens), x.matrix(tokens, hidden));
-  double seconds = parts_.router(x.matrix(tokens, hidden)) + parts_.combine(tokens);
+double LayerRun::run_parts(const LayerRouting& routing, MatrixView<float> x) {
+  routing.write_logits(experts_->rank() * x.rows(), x);
   const std::vector<std::int64_t> rows = routing.rows_of_experts();
-  const std::int64_t first = placement_.experts_start_idx(experts_->rank());
-  for (std::int64_t expert = first; expert < first + layer_.local_experts(); ++expert) {
-    const std::int64_t own = rows[static_cast<std::size_t>(expert)];
-    if (own > 0) seconds += parts_.expert(own);
-  }
+  const auto own = std::span(rows).subspan(
+      static_cast<std::size_t>(placement_.experts_start_idx(experts_->rank())),
+      static_cast<std::size_t>(layer_.local_experts()));
+  LayerCopies::Copy& copy = next_copy();
+  runtime_->world().barrier();
+  const double seconds = time_once([&] { parts_.run(copy, x, own); });
   const std::vector<double> all = gather_values(runtime_->world(), seconds);
   return *std::ranges::max_element(all);
 }

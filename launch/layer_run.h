@@ -1,6 +1,6 @@
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <span>
 
 #include "launch/layer_copies.h"
@@ -10,6 +10,12 @@
 
 namespace moesaic {
 
+/// Seconds of one pass, until all ranks are done.
+struct LayerTimes {
+  double layer = 0;  // from router to combine
+  double parts = 0;  // the parts one by one, of the rank that takes the longest
+};
+
 /// An MoE layer of one shape and format on all ranks, ready to be measured.
 class LayerRun {
  public:
@@ -17,20 +23,19 @@ class LayerRun {
   LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout& layout,
            std::int64_t most_rows, std::span<std::byte> memory);
 
-  /// Seconds of one pass of `tokens` tokens on each rank, from router to combine, until all ranks
-  /// are done. Collective.
-  [[nodiscard]] double measure(const LayerRouting& routing, std::int64_t tokens);
-  /// Seconds of the same as the sum of its parts, of the rank that has the most. Collective.
-  [[nodiscard]] double predict(const LayerRouting& routing, std::int64_t tokens);
+  /// Measures the layer and its parts in turn, so that what disturbs one disturbs the other, with
+  /// `tokens` tokens on each rank. Collective.
+  [[nodiscard]] LayerTimes measure(const LayerRouting& routing, std::int64_t tokens);
 
   /// Packed bytes of one expert.
   [[nodiscard]] std::int64_t expert_bytes() const noexcept { return layer_.expert_bytes(); }
 
  private:
-  double run_pass(const LayerRouting& routing, MatrixView<float> x, MatrixView<float> y);
-  [[nodiscard]] std::int64_t first_token(std::int64_t tokens) const {
-    return experts_->rank() * tokens;
-  }
+  /// Passes go through the copies, and then on to other experts.
+  LayerCopies::Copy& next_copy();
+  [[nodiscard]] LayerRouting next_routing(const LayerRouting& routing) const;
+  double run_layer(const LayerRouting& routing, MatrixView<float> x, MatrixView<float> y);
+  double run_parts(const LayerRouting& routing, MatrixView<float> x);
 
   const Runtime* runtime_;
   Communicator* experts_;  // the ranks that share the experts

@@ -42,23 +42,23 @@ constexpr std::string_view kProgram = "Program";
 constexpr std::string_view kKernelsDetails =
     R"(
 A line for each shape, format, instruction set, number of rows and of threads. Products run as users
-get them: all threads on one matrix, bf16 rows packed (and quantised, for int8 and int4) on the way,
-weights cold in memory. us is the time that a quarter of the runs stay below; gops 2 x rows x N x K
-operations in it, in 10^9 a second; weight_gbs packed bytes of weights in it. roof says what limits
-such a product more, of two things measured in the same run: compute (the kernel's own instruction
-on registers) or memory (reads with prefetch), with as many threads; roof_share is how near it comes.
-error is mean |difference| / mean |result| against fp64 on the same quantised weights and the rows
-as they were given. Lines with isa onednn are the rival's: packed weights, rows ready to multiply.
+get them: all threads on one matrix, bf16 rows packed on the way (and quantised, for int8 and int4),
+weights cold in memory. us is the time that a quarter of the runs do not exceed; gops 2 x rows x N x
+K operations in it, in 10^9 a second; weight_gbs the packed bytes of the weights in it. roof is what
+limits such a product more, as measured in the same run with as many threads: compute (the kernel's
+own instruction on registers) or memory (reads, with prefetch); roof_share is how near it comes.
+error is mean |difference| / mean |result| against fp64 on the same quantised weights, with the rows
+as they were given. Lines with isa onednn are the rival's, whose rows are ready to multiply.
 )";
 constexpr std::string_view kLayerDetails =
     R"(
-A line for each layer, format, routing and number of tokens: router, exchange, experts and combine of
-the layer that models run, on all ranks, weights cold in memory. us is the time that a quarter of the
-runs stay below; gops operations of the experts' products of all ranks in it. roof_share compares it
-with the time that reading the chosen experts' weights, or their multiply-adds, would take at the
-roofs measured in the same run; predicted_us is the sum of the parts run one by one (each expert's
-products, the router, the weighted sum; of the slowest rank, without exchange), and share_of_parts
-that sum by us.
+A line for each layer, format, routing and number of tokens: router, exchange, experts and combine
+of the layer that models run, on all ranks, weights cold in memory. us is the time that a quarter of
+the runs do not exceed; gops the operations of all ranks' experts in it, in 10^9 a second.
+roof_share compares it with what their multiply-adds, or reading the chosen experts' weights, would
+take at the roofs measured in the same run. predicted_us is what the parts take one by one, run in
+turn with the layer: router, each expert's gate, up and down, weighted sums, of the rank that takes
+the longest, without exchange; share_of_parts is that by us.
 )";
 
 using O = Options;
@@ -79,6 +79,10 @@ constexpr std::array kOptions = {
               .choices = "auto|bf16|int8|int4|int4_group|int4_group64|int4_group128|fp8_block|"
                          "fp8_block32|fp8_channel|nvfp4|mxfp4|mxfp8",
               .canonical = canonical_layout_name},
+    OptionRow{"nvfp4-activations", '\0', "TYPE", &O::nvfp4_activations, kModel, kEngine,
+              "what activations are rounded to before they meet weights in nvfp4; nvfp4: as GPUs "
+              "compute (W4A4), for comparisons with them",
+              "bf16|nvfp4"},
     OptionRow{"numerics", '\0', "KIND", &O::numerics, kModel, kEngine | kParts | kDoctor,
               "portable: the same bits on every CPU; native: also instructions that sum in an "
               "order of their own, where they are the fastest",
@@ -92,7 +96,7 @@ constexpr std::array kOptions = {
     OptionRow{"verify", '\0', "", &O::verify, kModel, kEngine | kInspect,
               "compare the checksums of a converted directory"},
 
-    OptionRow{"output-dir", 'o', "OUTDIR", &O::output_dir, kConversion, kConvert,
+    OptionRow{"output", 'o', "OUTDIR", &O::output_dir, kConversion, kConvert,
               "directory to write; appears when it is complete"},
     OptionRow{"overwrite", '\0', "", &O::overwrite, kConversion, kConvert,
               "replace OUTDIR if it is there and was made by moesaic convert"},
@@ -131,10 +135,9 @@ constexpr std::array kOptions = {
     OptionRow{"layer", '\0', "LIST", &O::layers, kBenchmark, kLayer,
               "layers, with commas: four numbers (experts, hidden, intermediate, experts a token), "
               "or a model: deepseek-v3, qwen3-30b, mixtral, granite"},
-    OptionRow{
-        "formats", '\0', "LIST", &O::formats, kBenchmark, kParts,
-        "formats of the weights, with commas: as --expert-format of moesaic generate, f32, or "
-        "all (without f32)"},
+    OptionRow{"formats", '\0', "LIST", &O::formats, kBenchmark, kParts,
+              "formats of the weights, with commas: those that moesaic generate --help lists for "
+              "experts, f32, or all (without f32)"},
     OptionRow{"rows", '\0', "LIST", &O::rows, kBenchmark, kKernels,
               "rows of activations, with commas", "", 1, 1 << 20},
     OptionRow{"tokens", '\0', "LIST", &O::tokens, kBenchmark, kLayer,

@@ -53,6 +53,7 @@ RankInfo describe_self(std::int64_t threads) {
   info.isas = 0;
   for (const Isa isa : supported_isas()) info.isas |= 1U << static_cast<unsigned>(isa);
   info.prefers_avx512_bf16 = prefers_avx512_bf16();
+  copy_text(amx_refusal(), info.amx_refusal);
   return info;
 }
 
@@ -124,6 +125,11 @@ std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks) {
                                      rank.cores == 1 ? "core" : "cores", rank.cpus()));
     }
     const bool first_of_node = i == 0 || ranks[i - 1].node != rank.node;
+    if (first_of_node && rank.amx_refusal[0] != '\0') {
+      warnings.push_back(fmt::format("{}: the CPU has AMX, but the system refuses it ({}); AVX-512 "
+                                     "is used instead",
+                                     rank.host_name(), rank.amx_refusal.data()));
+    }
     const auto on_node = std::count_if(
         ranks.begin(), ranks.end(), [&](const RankInfo& other) { return other.node == rank.node; });
     if (first_of_node && rank.cores == 1 && rank.machine_cores > on_node) {
@@ -151,7 +157,8 @@ Isa choose_isa(std::span<const RankInfo> ranks, std::string_view wanted, bool po
             "--isa avx512_bf16 sums in an order of its own, which --numerics portable forbids");
     return *isa;
   }
-  require(wanted == "auto", ErrorKind::usage, "--isa: unknown instruction set \"{}\"", wanted);
+  require(wanted == "auto" || wanted == "all", ErrorKind::usage,
+          "--isa: unknown instruction set \"{}\"", wanted);
   if (all_support(Isa::amx)) return Isa::amx;
   const bool bf16_is_best = std::all_of(
       ranks.begin(), ranks.end(), [](const RankInfo& rank) { return rank.prefers_avx512_bf16; });

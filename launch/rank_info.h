@@ -23,6 +23,7 @@ struct RankInfo {
   std::int32_t threads = 1;
   std::uint32_t isas = 1;  // bit 1 << Isa: supported
   bool prefers_avx512_bf16 = false;
+  std::array<char, 96> amx_refusal{};  // why the system refuses AMX, which the CPU has; or empty
 
   [[nodiscard]] std::string_view host_name() const noexcept { return host.data(); }
   [[nodiscard]] std::string_view cpus() const noexcept { return cpuset.data(); }
@@ -47,9 +48,10 @@ struct RankInfo {
 /// many.
 [[nodiscard]] std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks);
 
-/// The instruction set that all ranks use. `wanted` is a name or "auto": the best that all have,
-/// where avx512_bf16 counts only if `portable` is false and every rank runs it fastest. Throws
-/// Error{usage} if a rank lacks `wanted`, or if it is not portable and should be.
+/// The instruction set that all ranks use. `wanted` is a name, or "auto" (or "all", for what can
+/// use several): the best that all have, where avx512_bf16 counts only if `portable` is false and
+/// every rank runs it fastest. Throws Error{usage} if a rank lacks `wanted`, or if it is not
+/// portable and should be.
 [[nodiscard]] Isa choose_isa(std::span<const RankInfo> ranks, std::string_view wanted,
                              bool portable);
 

@@ -11,8 +11,12 @@
 namespace moesaic {
 namespace {
 
-constexpr int kFirstAttempts = 5;
-constexpr int kLaterAttempts = 2;
+// Attempts are short: a long one is sure to lose its core to someone else for a while, if there is
+// someone.
+constexpr double kAttemptSeconds = 0.005;
+constexpr std::size_t kThreadBytes = std::size_t{64} << 20;
+constexpr int kFirstAttempts = 32;
+constexpr int kLaterAttempts = 12;
 constexpr std::int64_t kNodeBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kPageBytes = std::int64_t{2} << 20;
 
@@ -34,9 +38,11 @@ double best_rate(Communicator& world, int attempts, const std::function<double()
 
 }  // namespace
 
-RoofGauge::RoofGauge(Communicator& world, ThreadPool& pool, std::span<const std::byte> memory,
-                     double attempt_seconds)
-    : world_(&world), pool_(&pool), memory_(memory), attempt_seconds_(attempt_seconds) {}
+RoofGauge::RoofGauge(Communicator& world, ThreadPool& pool, std::span<const std::byte> memory)
+    : world_(&world),
+      pool_(&pool),
+      memory_(memory),
+      piece_bytes_(std::min(memory.size(), kThreadBytes * static_cast<std::size_t>(pool.size()))) {}
 
 void RoofGauge::measure_multiply(const MultiplyLoop& loop) {
   double& best = operations_[&loop];
@@ -44,7 +50,7 @@ void RoofGauge::measure_multiply(const MultiplyLoop& loop) {
   if (is_first) {  // finds how much work an attempt needs, and warms up
     best = best_rate(*world_, 2, [&] { return run_multiply_adds(loop, 1e8, *pool_); });
   }
-  const double operations = best * attempt_seconds_ / world_->size();
+  const double operations = best * kAttemptSeconds / world_->size();
   const double rate = best_rate(*world_, is_first ? kFirstAttempts : kLaterAttempts,
                                 [&] { return run_multiply_adds(loop, operations, *pool_); });
   best = std::max(best, rate);
@@ -52,8 +58,10 @@ void RoofGauge::measure_multiply(const MultiplyLoop& loop) {
 
 double RoofGauge::attempt_reads(const Prefetch& prefetch, int attempts) {
   const double rate = best_rate(*world_, attempts, [&] {
-    run_reads(memory_, prefetch, *pool_);
-    return static_cast<double>(memory_.size());
+    const std::size_t pieces = memory_.size() / piece_bytes_;
+    run_reads(memory_.subspan(next_piece_++ % pieces * piece_bytes_, piece_bytes_), prefetch,
+              *pool_);
+    return static_cast<double>(piece_bytes_);
   });
   bytes_ = std::max(bytes_, rate);
   return rate;

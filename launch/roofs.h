@@ -16,10 +16,8 @@ namespace moesaic {
 /// them: a benchmark measures before, between and after what it compares.
 class RoofGauge {
  public:
-  /// Reads `memory`, as much as no cache holds. `attempt_seconds`: of one attempt at multiply-adds.
-  /// All must outlive this.
-  RoofGauge(Communicator& world, ThreadPool& pool, std::span<const std::byte> memory,
-            double attempt_seconds = 0.05);
+  /// Reads `memory`, as much as no cache holds, piece by piece in turn. All must outlive this.
+  RoofGauge(Communicator& world, ThreadPool& pool, std::span<const std::byte> memory);
 
   /// Each takes some attempts, more of them the first time. Collective.
   void measure_multiply(const MultiplyLoop& loop);
@@ -37,7 +35,8 @@ class RoofGauge {
   Communicator* world_;
   ThreadPool* pool_;
   std::span<const std::byte> memory_;
-  double attempt_seconds_;
+  std::size_t piece_bytes_ = 0;  // of one attempt
+  std::size_t next_piece_ = 0;
   std::map<const MultiplyLoop*, double> operations_;
   double bytes_ = 0;
   std::optional<Prefetch> best_prefetch_;

@@ -146,7 +146,11 @@ int Runtime::num_nodes() const {
 }
 
 Compute Runtime::compute() const {
-  return {.isa = isa_, .vector = &find_vector_kernels(isa_), .pool = pool_.get()};
+  return {.isa = isa_,
+          .vector = &find_vector_kernels(isa_),
+          .pool = pool_.get(),
+          .nvfp4_activations = options().nvfp4_activations == "nvfp4" ? Nvfp4Activations::nvfp4
+                                                                      : Nvfp4Activations::bf16};
 }
 
 Precision Runtime::precision() const {

@@ -1,8 +1,7 @@
 #include "kernels/formats/fp8_block.h"
 
-#include <bit>
-
 #include "kernels/formats/elements.h"
+#include "kernels/formats/normalize_codes.h"
 #include "kernels/formats/quantize_groups.h"
 #include "kernels/packed_matrix.h"
 
@@ -24,17 +23,11 @@ float shared_scale(const QuantizedRows& rows, std::int64_t group, std::int64_t f
   return flushed_scale(scale);
 }
 
-/// Throws Error{file} if a value of the step is beyond bf16.
-void check_values(const StepCodes<kStepDepth>& codes, float scale, std::int64_t first_k) {
-  if (!is_beyond_bfloat16(kLargestE4m3 * scale)) return;
-  for (std::int64_t r = 0; r < kPanelColumns; ++r) {
-    for (std::int64_t k = 0; k < kStepDepth; ++k) {
-      const float value = e4m3_to_float(codes.row[r][k]) * scale;
-      require(!is_beyond_bfloat16(value), ErrorKind::file,
-              "row {} of a panel, k {}: the weight {} is beyond the range of bf16", r, first_k + k,
-              value);
-    }
-  }
+MagnitudeRange range_of(float scale) {
+  constexpr MagnitudeRange kAll{1, 0x7e};
+  const float magnitude = std::fabs(scale);
+  if (magnitude >= 0x1p-117F && magnitude <= 0x1p118F) return kAll;
+  return magnitude_range<e4m3_to_float, 0x7e>(static_cast<double>(magnitude));
 }
 
 void negate(StepCodes<kStepDepth>& codes) {
@@ -66,8 +59,11 @@ void pack_panel(const Layout& layout, const QuantizedRows& rows, std::byte* pane
     const float scale = shared_scale(rows, group, first_k);
     load_step(rows, step, codes);
     e4m3_body::require_numbers(codes, first_k);
-    check_values(codes, scale, first_k);
     if (std::signbit(scale)) negate(codes);
+    const MagnitudeRange range = range_of(scale);
+    for (std::int64_t r = 0; r < kPanelColumns; ++r) {
+      normalize_codes<0x80>(codes.row[r], range, r, step);
+    }
     e4m3_body::pack_step(codes, panel + step * e4m3_body::kStepBytes);
     store_as(scales + group * 4, std::fabs(scale));
   }

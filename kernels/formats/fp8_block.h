@@ -15,7 +15,7 @@ namespace fp8_block_format {
 
 // A packed fp8_block panel holds 16 columns of the product:
 //
-//   e4m3 codes (kernels/formats/e4m3_body.h)
+//   e4m3 codes (kernels/formats/e4m3_body.h), as kernels/formats/normalize_codes.h has them
 //   f32  scales[groups of k]    one for all 16 columns, not negative; rounded up to 64 bytes
 //
 // value = bf16(code * scale).

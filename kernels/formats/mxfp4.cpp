@@ -43,7 +43,7 @@ void decode_step(const PackedMatrix& matrix, std::int64_t panel, std::int64_t st
       matrix.panel(panel) + scales_offset(matrix.depth) + step * kPanelColumns;
   fill_step(out, [&](std::int64_t column, std::int64_t k) {
     const auto scale = std::to_integer<std::uint8_t>(scales[column]);
-    return bfloat16_product(e2m1_body::element(codes, column, k), e8m0_to_float(scale));
+    return power_scaled(e2m1_body::element(codes, column, k), scale);
   });
 }
 

@@ -14,7 +14,7 @@ namespace mxfp4_format {
 
 // A packed mxfp4 panel holds 16 columns of the product:
 //
-//   e2m1 codes (kernels/formats/e2m1_body.h), as kernels/formats/power_scales.h normalises them
+//   e2m1 codes (kernels/formats/e2m1_body.h), as kernels/formats/normalize_codes.h has them
 //   e8m0 scales[steps of 32 k][16 columns], rounded up to 64 bytes
 //
 // value = code * scale, exact in bf16.

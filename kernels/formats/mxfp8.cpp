@@ -44,7 +44,7 @@ void decode_step(const PackedMatrix& matrix, std::int64_t panel, std::int64_t st
       matrix.panel(panel) + scales_offset(matrix.depth) + step * kPanelColumns;
   fill_step(out, [&](std::int64_t column, std::int64_t k) {
     const auto scale = std::to_integer<std::uint8_t>(scales[column]);
-    return bfloat16_product(e4m3_body::element(codes, column, k), e8m0_to_float(scale));
+    return power_scaled(e4m3_body::element(codes, column, k), scale);
   });
 }
 

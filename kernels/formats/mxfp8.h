@@ -14,7 +14,7 @@ namespace mxfp8_format {
 
 // A packed mxfp8 panel holds 16 columns of the product:
 //
-//   e4m3 codes (kernels/formats/e4m3_body.h), as kernels/formats/power_scales.h normalises them
+//   e4m3 codes (kernels/formats/e4m3_body.h), as kernels/formats/normalize_codes.h has them
 //   e8m0 scales[steps of 32 k][16 columns], rounded up to 64 bytes
 //
 // value = code * scale, exact in bf16.

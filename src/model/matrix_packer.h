@@ -5,9 +5,11 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/weight_format.h"
+#include "src/base/error.h"
 #include "src/checkpoint/matrix_source.h"
 
 namespace moesaic {
@@ -17,6 +19,18 @@ struct PackScratch {
   std::vector<float> values;  // 16 rows
   QuantizedRows rows;         // 16 rows
 };
+
+/// Calls body(); an Error{file} of it, such as that a row cannot be quantised, is thrown with the
+/// name of the weight.
+template <typename Body>
+void naming_weight(const std::string& name, Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::file) throw;
+    fail(ErrorKind::file, "weight \"{}\" cannot be packed: {}", name, error.what());
+  }
+}
 
 /// Packs a matrix panel by panel. Its rows are those of `parts`, which stand one below the other.
 /// Codes of a quantised checkpoint are taken as they are if `layout` is theirs; else values are

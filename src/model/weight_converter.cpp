@@ -85,7 +85,9 @@ void WeightConverter::convert(const PlannedWeight& weight, PackedEntry& entry) {
 void WeightConverter::convert_matrix(const PlannedWeight& weight, PackedEntry& entry) {
   MatrixPacker packer(weight.layout, weight.parts);
   const std::int64_t panels = packer.num_panels();
-  if (packer.must_measure()) packer.measure(0, panels, scratch_);
+  naming_weight(entry.name, [&] {
+    if (packer.must_measure()) packer.measure(0, panels, scratch_);
+  });
   const std::int64_t stride = panel_bytes(entry.layout, entry.depth);
   const std::int64_t step = std::max<std::int64_t>(1, kChunkBytes / stride);
   EntryStream out(*shards_, entry);
@@ -93,7 +95,7 @@ void WeightConverter::convert_matrix(const PlannedWeight& weight, PackedEntry& e
     const std::int64_t end = std::min(panels, first + step);
     packer.for_each_source(end, std::min(panels, end + step), prefetch);
     chunk_.resize(static_cast<std::size_t>((end - first) * stride));
-    packer.pack(first, end, chunk_.data(), scratch_);
+    naming_weight(entry.name, [&] { packer.pack(first, end, chunk_.data(), scratch_); });
     out.write(chunk_);
     packer.for_each_source(first, end, release);  // read once: no reason to stay in memory
   }

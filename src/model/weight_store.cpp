@@ -30,7 +30,8 @@ bool has_target(const PlannedWeight& weight) {
   return weight.matrix != nullptr || weight.vector != nullptr;
 }
 
-/// Fills in all of a matrix that is known before its bytes are; returns how many bytes a weight has.
+/// Fills in all of a matrix that is known before its bytes are; returns how many bytes a weight
+/// has.
 std::int64_t describe(const PlannedWeight& weight) {
   if (weight.matrix == nullptr) {
     return weight.stored != nullptr ? weight.stored->bytes : num_elements(weight) * 4;
@@ -165,8 +166,10 @@ void WeightStore::run(const Job& job, PackScratch& scratch) const {
 void WeightStore::pack(const Job& job, PackScratch& scratch) const {
   PackedMatrix& matrix = *job.weight().matrix;
   MatrixPacker packer(matrix.layout, job.weight().parts);
-  if (packer.must_measure()) packer.measure(job.first, job.end, scratch);
-  packer.pack(job.first, job.end, const_cast<std::byte*>(matrix.panel(job.first)), scratch);
+  naming_weight(job.weight().name, [&] {
+    if (packer.must_measure()) packer.measure(job.first, job.end, scratch);
+    packer.pack(job.first, job.end, const_cast<std::byte*>(matrix.panel(job.first)), scratch);
+  });
   if (job.first > 0) return;
   if (packer.must_measure() && matrix.layout.format == Format::nvfp4) {
     // Found out by the one job of the matrix; the other ranks of a node would not learn it.

@@ -17,13 +17,13 @@ void ExpertExecutor::forward(std::span<const std::byte* const> rows,
                               .up = expert.up,
                               .down = expert.down});
   }
-  gemm.run_mlp({.rows = rows.data(),
-                .num_rows = static_cast<std::int64_t>(rows.size()),
-                .depth = experts_.front().gate.depth,
-                .element = element_},
-               scratch.groups, {},
-               {.data = reinterpret_cast<std::byte*>(outputs.data()),
-                .stride_bytes = outputs.stride() * 4});
+  gemm.run_mlp(
+      {.rows = rows.data(),
+       .num_rows = static_cast<std::int64_t>(rows.size()),
+       .depth = experts_.front().gate.depth,
+       .element = element_},
+      scratch.groups, {},
+      {.data = reinterpret_cast<std::byte*>(outputs.data()), .stride_bytes = outputs.stride() * 4});
 }
 
 }  // namespace moesaic

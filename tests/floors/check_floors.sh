@@ -29,6 +29,7 @@ BEGIN {
   confine("^nccl[.]h$", "^comm/nccl_")
   confine("^cuda", "[.]cuh?$|^src/base/cuda_")
   confine("^(pcre2|utf8proc)[.]h$", "^src/tokenizer/")
+  confine("^xxhash[.]h$", "^src/base/checksum[.]cpp$")
 }
 function floors(folders,   names, n, i) {
   ++height

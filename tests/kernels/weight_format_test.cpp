@@ -15,81 +15,13 @@
 #include "kernels/formats/int4.h"
 #include "kernels/formats/int8.h"
 #include "src/base/error.h"
+#include "tests/kernels/format_case.h"
 #include "tests/kernels/quantized_case.h"
 
 namespace moesaic {
 namespace {
 
 constexpr std::int64_t kDepths[] = {1, 15, 16, 17, 31, 32, 33, 64, 65, 129, 300};
-
-/// Rows without codes or scales.
-QuantizedRows empty_rows(const Layout& layout, std::int64_t num_rows, std::int64_t depth) {
-  const std::int64_t group = scale_group(layout, depth);
-  QuantizedRows rows;
-  rows.num_rows = num_rows;
-  rows.depth = depth;
-  rows.num_groups = (depth + group - 1) / group;
-  rows.codes.resize(static_cast<std::size_t>(num_rows * depth));
-  const auto groups = static_cast<std::size_t>(num_rows * rows.num_groups);
-  switch (layout.format) {
-    case Format::nvfp4:
-      rows.scale_codes.assign(groups, kE4m3One);
-      break;
-    case Format::mxfp4:
-    case Format::mxfp8:
-      rows.scale_codes.assign(groups, kE8m0One);
-      break;
-    default:
-      rows.scales.assign(groups, 1);
-  }
-  if (layout.format == Format::int4_group) rows.zeros.assign(groups, 8);
-  return rows;
-}
-
-std::uint8_t& code_at(QuantizedRows& rows, std::int64_t row, std::int64_t k) {
-  return rows.codes[static_cast<std::size_t>(row * rows.depth + k)];
-}
-
-/// A panel of its own, with guards behind it.
-class Panel {
- public:
-  Panel(const Layout& layout, const QuantizedRows& rows, float scale = 1)
-      : bytes_(panel_bytes(layout, rows.depth)),
-        memory_(bytes_ + 64),
-        matrix_{.layout = layout,
-                .rows = rows.num_rows,
-                .depth = rows.depth,
-                .panels = memory_.data(),
-                .scale = scale} {
-    std::fill_n(memory_.data(), bytes_ + 64, std::byte{0xab});
-    pack_panel(layout, rows, memory_.data());
-    const bool intact = std::all_of(memory_.data() + bytes_, memory_.data() + bytes_ + 64,
-                                    [](std::byte byte) { return byte == std::byte{0xab}; });
-    EXPECT_TRUE(intact) << "written behind the panel";
-  }
-
-  [[nodiscard]] const PackedMatrix& matrix() const { return matrix_; }
-  [[nodiscard]] const std::byte* bytes() const { return memory_.data(); }
-
-  /// What an element counts for before column_scale().
-  [[nodiscard]] float decoded(std::int64_t column, std::int64_t k) const {
-    const std::int64_t depth = step_depth(matrix_.layout.format);
-    const std::int64_t in_step = k % depth;
-    if (is_integer(matrix_.layout.format)) {
-      std::int8_t tile[kTileBytes];
-      decode_int_step(matrix_, 0, k / depth, tile);
-      return tile[in_step / 4 * 64 + column * 4 + in_step % 4];
-    }
-    BFloat16 lines[kTileBytes / 2];
-    decode_step(matrix_, 0, k / depth, lines);
-    return to_float(lines[bf16_format::element_index(column, in_step)]);
-  }
-
- private:
-  std::int64_t bytes_;
-  Buffer<std::byte> memory_;
-  PackedMatrix matrix_;
-};
 
 /// What kernels multiply by, from what a code and its scale stand for.
 float kernel_value(Format format, float value) {
@@ -99,7 +31,7 @@ float kernel_value(Format format, float value) {
 }
 
 void expect_decodes(const Layout& layout, const QuantizedRows& rows, float matrix_scale = 1) {
-  const Panel panel(layout, rows, matrix_scale);
+  const OnePanel panel(layout, rows, matrix_scale);
   std::vector<float> values(rows.codes.size());
   dequantize_rows(layout, rows, matrix_scale, values);
   for (std::int64_t k = 0; k < round_up(rows.depth, step_depth(layout.format)); ++k) {
@@ -115,83 +47,6 @@ void expect_decodes(const Layout& layout, const QuantizedRows& rows, float matri
   }
 }
 
-/// Random scales of the whole range of a format, and codes, all of them legal.
-class RandomRows {
- public:
-  RandomRows(const Layout& layout, std::uint64_t seed) : layout_(layout), engine_(seed) {}
-
-  QuantizedRows draw(std::int64_t num_rows, std::int64_t depth) {
-    QuantizedRows rows = empty_rows(layout_, num_rows, depth);
-    for (std::int64_t r = 0; r < num_rows; ++r) {
-      for (std::int64_t g = 0; g < rows.num_groups; ++g) draw_scale(rows, r, g);
-      for (std::int64_t k = 0; k < depth; ++k) draw_code(rows, r, k);
-    }
-    return rows;
-  }
-
- private:
-  std::uint8_t below(unsigned bound) { return static_cast<std::uint8_t>(engine_() % bound); }
-
-  void draw_scale(QuantizedRows& rows, std::int64_t row, std::int64_t group) {
-    const std::size_t index = rows.group_index(row, group);
-    if (!rows.scale_codes.empty()) {
-      std::uint8_t& code = rows.scale_codes[index];
-      do {
-        code = below(layout_.format == Format::nvfp4 ? 256 : 255);
-      } while (layout_.format == Format::nvfp4 && is_e4m3_nan(code));
-      return;
-    }
-    // A scale of a row multiplies sums, and is exact only where neither is subnormal.
-    const bool of_row = rows.num_groups == 1 && layout_.group == 0;
-    std::uniform_real_distribution<float> exponent(of_row ? -100.0F : -126.0F, 118);
-    float scale = std::exp2(exponent(engine_)) * (below(4) == 0 ? -1 : 1);
-    if (layout_.format == Format::fp8_block && row > 0)
-      scale = rows.scales[rows.group_index(0, group)];
-    if (layout_.format == Format::int4_group) {
-      const std::uint32_t kept = layout_.wide_scales ? 0xffffff00U : 0xffff0000U;
-      scale = std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) & kept);
-      if (layout_.wide_scales) rows.zeros[index] = below(16);
-    }
-    rows.scales[index] = scale;
-  }
-
-  void draw_code(QuantizedRows& rows, std::int64_t row, std::int64_t k) {
-    std::uint8_t& code = code_at(rows, row, k);
-    const std::size_t index = rows.group_index(row, k / scale_group(layout_, rows.depth));
-    do {
-      code = below(256);
-      switch (layout_.format) {
-        case Format::int8:
-          return;
-        case Format::int4:
-          code = static_cast<std::uint8_t>(code % 16 - 8);
-          return;
-        case Format::int4_group:
-        case Format::nvfp4:
-          code %= 16;
-          return;
-        case Format::mxfp4:
-          code %= 16;
-          break;
-        default:
-          break;
-      }
-    } while (is_beyond(rows, code, index));
-  }
-
-  [[nodiscard]] bool is_beyond(const QuantizedRows& rows, std::uint8_t code,
-                               std::size_t index) const {
-    const float element =
-        layout_.format == Format::mxfp4 ? e2m1_to_float(code) : e4m3_to_float(code);
-    const float scale =
-        rows.scale_codes.empty() ? rows.scales[index] : e8m0_to_float(rows.scale_codes[index]);
-    return !std::isfinite(to_float(to_bfloat16(element * scale)));
-  }
-
-  Layout layout_;
-  std::mt19937_64 engine_;
-};
-
 class EveryLayout : public testing::TestWithParam<Layout> {};
 
 TEST_P(EveryLayout, decodes_what_was_packed) {
@@ -203,16 +58,16 @@ TEST_P(EveryLayout, decodes_what_was_packed) {
 }
 
 TEST_P(EveryLayout, panel_of_no_rows_is_zero) {
-  expect_decodes(GetParam(), empty_rows(GetParam(), 0, 70));
+  expect_decodes(GetParam(), plain_rows(GetParam(), 0, 70));
 }
 
 TEST_P(EveryLayout, scale_that_is_no_number_is_refused) {
-  if (!empty_rows(GetParam(), 1, 1).scales.empty()) {
-    QuantizedRows rows = empty_rows(GetParam(), 16, 40);
+  if (!plain_rows(GetParam(), 1, 1).scales.empty()) {
+    QuantizedRows rows = plain_rows(GetParam(), 16, 40);
     std::ranges::fill(rows.scales, std::nanf(""));
-    EXPECT_THROW((Panel(GetParam(), rows)), Error);
+    EXPECT_THROW((OnePanel(GetParam(), rows)), Error);
     std::ranges::fill(rows.scales, INFINITY);
-    EXPECT_THROW((Panel(GetParam(), rows)), Error);
+    EXPECT_THROW((OnePanel(GetParam(), rows)), Error);
   }
 }
 
@@ -227,7 +82,7 @@ TEST(WeightFormat, matrix_scale_multiplies_results) {
 TEST(WeightFormat, integer_panels_end_with_128_times_the_sums_of_what_kernels_multiply_by) {
   for (const Format format : {Format::int8, Format::int4}) {
     const QuantizedRows rows = RandomRows({.format = format}, 3).draw(15, 100);
-    const Panel panel({.format = format}, rows);
+    const OnePanel panel({.format = format}, rows);
     const std::int64_t offset = format == Format::int8 ? int8_format::offsets_offset(100)
                                                        : int4_format::offsets_offset(100);
     for (std::int64_t r = 0; r < kPanelColumns; ++r) {
@@ -245,7 +100,7 @@ TEST(WeightFormat, integer_panels_end_with_128_times_the_sums_of_what_kernels_mu
 TEST(WeightFormat, subnormal_values_are_zeros) {
   for (const Format format : {Format::mxfp4, Format::mxfp8}) {
     for (std::uint8_t scale = 0; scale < 12; ++scale) {
-      QuantizedRows rows = empty_rows({.format = format}, 16, 8);
+      QuantizedRows rows = plain_rows({.format = format}, 16, 8);
       std::ranges::fill(rows.scale_codes, scale);
       for (std::size_t i = 0; i < rows.codes.size(); ++i) {
         rows.codes[i] = static_cast<std::uint8_t>(format == Format::mxfp4 ? i % 16 : i % 0x7f);
@@ -258,26 +113,26 @@ TEST(WeightFormat, subnormal_values_are_zeros) {
 TEST(WeightFormat, zeros_of_powers_of_two_have_no_sign) {
   for (const auto& [format, minus_zero] :
        {std::pair{Format::mxfp4, 8}, std::pair{Format::nvfp4, 8}, std::pair{Format::mxfp8, 0x80}}) {
-    QuantizedRows rows = empty_rows({.format = format}, 1, 1);
+    QuantizedRows rows = plain_rows({.format = format}, 1, 1);
     rows.codes[0] = static_cast<std::uint8_t>(minus_zero);
-    EXPECT_FALSE(std::signbit(Panel({.format = format}, rows).decoded(0, 0)));
+    EXPECT_FALSE(std::signbit(OnePanel({.format = format}, rows).decoded(0, 0)));
   }
 }
 
 TEST(WeightFormat, scales_below_the_smallest_normal_float_are_zeros) {
   for (const Layout layout : {Layout{Format::fp8_block, 32}, Layout{Format::int4_group, 32},
                               Layout{Format::int4_group, 32, true}}) {
-    QuantizedRows rows = empty_rows(layout, 1, 1);
+    QuantizedRows rows = plain_rows(layout, 1, 1);
     rows.codes[0] = 15;
     rows.scales[0] = 0x1p-127F;
-    EXPECT_EQ(Panel(layout, rows).decoded(0, 0), 0);
+    EXPECT_EQ(OnePanel(layout, rows).decoded(0, 0), 0);
   }
 }
 
 /// The message of the Error of `kind` that packing gives.
 std::string refusal(const Layout& layout, const QuantizedRows& rows, ErrorKind kind) {
   try {
-    Panel(layout, rows);
+    OnePanel(layout, rows);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), kind) << error.what();
     return error.what();
@@ -296,7 +151,7 @@ TEST(WeightFormat, codes_that_are_no_numbers_are_refused) {
   for (const Layout layout :
        {Layout{Format::fp8_block, 128}, Layout{Format::fp8_channel}, Layout{Format::mxfp8}}) {
     for (const std::uint8_t nan : {0x7f, 0xff}) {
-      QuantizedRows rows = empty_rows(layout, 5, 40);
+      QuantizedRows rows = plain_rows(layout, 5, 40);
       code_at(rows, 3, 37) = nan;
       expect_words(refusal(layout, rows, ErrorKind::file), {"row 3", "k 37", "e4m3"});
     }
@@ -307,7 +162,7 @@ TEST(WeightFormat, scale_codes_that_are_no_numbers_are_refused) {
   for (const auto& [format, nan] :
        {std::pair{Format::nvfp4, 0x7f}, std::pair{Format::nvfp4, 0xff},
         std::pair{Format::mxfp4, 0xff}, std::pair{Format::mxfp8, 0xff}}) {
-    QuantizedRows rows = empty_rows({.format = format}, 5, 64);  // whose codes are all zero
+    QuantizedRows rows = plain_rows({.format = format}, 5, 64);  // whose codes are all zero
     rows.scale_codes[rows.group_index(2, rows.num_groups - 1)] = static_cast<std::uint8_t>(nan);
     const char* const k = format == Format::nvfp4 ? "k 48" : "k 32";
     expect_words(refusal({.format = format}, rows, ErrorKind::file), {"row 2", k, "scale"});
@@ -321,7 +176,7 @@ struct Extreme {
 };
 
 QuantizedRows rows_with(const Layout& layout, const Extreme& extreme) {
-  QuantizedRows rows = empty_rows(layout, 2, 40);
+  QuantizedRows rows = plain_rows(layout, 2, 40);
   if (layout.format == Format::int4_group) std::ranges::fill(rows.codes, std::uint8_t{8});
   for (std::int64_t r = 0; r < 2; ++r) {
     const std::size_t last = rows.group_index(r, rows.num_groups - 1);
@@ -359,14 +214,14 @@ TEST(WeightFormat, values_beyond_bf16_are_refused) {
 
 TEST(WeightFormat, rows_of_an_fp8_panel_have_to_share_their_scales) {
   const Layout layout{.format = Format::fp8_block, .group = 32};
-  QuantizedRows rows = empty_rows(layout, 16, 64);
+  QuantizedRows rows = plain_rows(layout, 16, 64);
   rows.scales[rows.group_index(9, 1)] = 2;
   expect_words(refusal(layout, rows, ErrorKind::internal), {"9", "k 32"});
 }
 
 TEST(WeightFormat, compact_scales_are_bf16_and_have_no_zero_points) {
   const Layout layout{.format = Format::int4_group, .group = 64};
-  QuantizedRows rows = empty_rows(layout, 2, 64);
+  QuantizedRows rows = plain_rows(layout, 2, 64);
   rows.scales[1] = 1.001F;
   expect_words(refusal(layout, rows, ErrorKind::internal), {"row 1", "compact"});
   rows.scales[1] = 1;
@@ -376,10 +231,10 @@ TEST(WeightFormat, compact_scales_are_bf16_and_have_no_zero_points) {
 
 TEST(WeightFormat, wide_scales_keep_16_bits) {
   const Layout layout{.format = Format::int4_group, .group = 32, .wide_scales = true};
-  QuantizedRows rows = empty_rows(layout, 2, 1);
+  QuantizedRows rows = plain_rows(layout, 2, 1);
   rows.codes = {9, 9};
   rows.scales = {0x1.00fep0F, 0x1.0101p0F};  // the second is half way to 0x1.0102p0
-  const Panel panel(layout, rows);
+  const OnePanel panel(layout, rows);
   EXPECT_EQ(panel.decoded(0, 0), to_float(to_bfloat16(0x1.00fep0F)));
   std::uint32_t word;
   std::memcpy(&word, panel.bytes() + 256 + 4, sizeof word);

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "kernels/kernel_table.h"
-#include "kernels/roof.h"
 #include "kernels/whole_product.h"
 #include "launch/bench_shapes.h"
 #include "launch/bench_timing.h"
@@ -163,7 +162,6 @@ TEST(SampleWeights, ProductsAreThoseOfTheirValuesInEveryFormat) {
   for (const Layout& layout : layouts) {
     const double error = error_of(layout, shape, SampleWeights(layout, shape.depth));
     EXPECT_LT(error, is_integer(layout.format) ? 0.03 : 0.01) << layout_name(layout);
-    EXPECT_GT(error, 0) << layout_name(layout);
   }
 }
 
@@ -207,32 +205,6 @@ TEST(Rival, MultipliesTheSameWeightsAndRows) {
       EXPECT_LT(error, is_integer(layout.format) ? 0.03 : 0.01) << layout_name(layout);
     }
   }
-}
-
-TEST(Roof, EveryUsableKernelHasALoopThatRuns) {
-  ThreadPool pool(2);
-  for (const GemmKernel* kernel : all_gemm_kernels()) {
-    if (!is_usable(*kernel)) continue;
-    const MultiplyLoop& loop = find_multiply_loop(kernel->isa, kernel->format);
-    EXPECT_GE(run_multiply_adds(loop, 1e6, pool), 1e5) << loop.instruction;
-    EXPECT_NE(std::string(loop.instruction), "") << kernel->name;
-  }
-  const Buffer<std::byte> memory(3 << 20);
-  run_reads(memory.span(), {}, pool);
-  run_reads(memory.span(), {.bytes_ahead = 4096, .to_l1 = false}, pool);
-}
-
-TEST(Roof, LoopsAreThoseOfTheInstructionThatMultiplies) {
-  const auto name = [](Isa isa, Format format) {
-    return std::string(find_multiply_loop(isa, format).instruction);
-  };
-  EXPECT_EQ(name(Isa::amx, Format::nvfp4), "TDPBF16PS");
-  EXPECT_EQ(name(Isa::amx, Format::int4), "TDPBUSD");
-  EXPECT_EQ(name(Isa::avx512_bf16, Format::mxfp8), "VDPBF16PS zmm");
-  EXPECT_EQ(name(Isa::avx512, Format::int8), "VPDPBUSD zmm");
-  EXPECT_EQ(name(Isa::avx512, Format::bf16), "VFMADD zmm");
-  EXPECT_EQ(name(Isa::avx2, Format::int8), "VPMADDWD and VPADDD ymm");
-  EXPECT_EQ(name(Isa::avx2, Format::f32), "VFMADD ymm");
 }
 
 // --- layers -------------------------------------------------------------------------------------
@@ -298,11 +270,11 @@ TEST(LayerCopies, RouterChoosesWhatTheLogitsSay) {
     copy.router.route(x.matrix(5, kLayer.hidden), gemm, routing);
     EXPECT_TRUE(std::ranges::equal(routing.experts, std::span(wanted.experts()).subspan(16)));
   }
-  LayerParts parts(layer, 7, compute, 1e-6);
-  EXPECT_GT(parts.expert(7), 0);
-  EXPECT_EQ(parts.expert(7), parts.expert(7));  // measured once
-  EXPECT_GT(parts.router(x.matrix(5, kLayer.hidden)), 0);
-  EXPECT_GT(parts.combine(5), 0);
+  LayerParts parts(layer, 7, compute);
+  std::vector<std::int64_t> rows(16);
+  rows[3] = 7;
+  rows[15] = 1;
+  parts.run(layer.copies().back(), x.matrix(5, kLayer.hidden), rows);
 }
 
 }  // namespace

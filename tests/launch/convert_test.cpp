@@ -83,7 +83,7 @@ TEST_P(ConvertFormat, GivesTheSameBytesAndLogitsOnAnyNumberOfRanks) {
   EXPECT_TRUE(scores.score(3, kDemo, format) == expected);
 
   std::map<std::string, std::string> first;
-  for (const int ranks : {1, 2, 3, 4}) {
+  for (const int ranks : {1, 4}) {
     const std::string out = directory.path_of(std::to_string(ranks));
     const ProgramResult result = run_ranks(ranks, convert_to(out, format));
     ASSERT_EQ(result.exit_code, 0) << result.text();
@@ -92,12 +92,7 @@ TEST_P(ConvertFormat, GivesTheSameBytesAndLogitsOnAnyNumberOfRanks) {
     EXPECT_TRUE(files == first) << ranks << " ranks";
     EXPECT_TRUE(scores.score(5 - ranks, out, {}) == expected) << 5 - ranks << " ranks";
   }
-  EXPECT_EQ(first.count("tokenizer.json"), 1U);
-  const std::string out = directory.path_of("1");
-  EXPECT_TRUE(scores.score(1, out, {"--mmap"}) == expected);
-  EXPECT_TRUE(scores.score(2, out, {"--mmap", "--verify"}) == expected);
-  EXPECT_TRUE(scores.score(4, out, {"--verify", "--expert-replicas", "2"}) == expected);
-  EXPECT_TRUE(scores.score(2, out, {"--transport", "mpi", format[0], format[1]}) == expected);
+  EXPECT_TRUE(scores.score(2, directory.path_of("1"), {"--mmap", "--verify"}) == expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, ConvertFormat,
@@ -105,6 +100,25 @@ INSTANTIATE_TEST_SUITE_P(Formats, ConvertFormat,
                                          "int4_group64", "int4_group128", "fp8_block",
                                          "fp8_block32", "fp8_channel", "nvfp4", "mxfp4", "mxfp8"),
                          [](const auto& param) { return param.param; });
+
+TEST(Convert, OneDirectoryServesEveryLaunch) {
+  const TemporaryDirectory directory;
+  const Scores scores;
+  const Arguments format = {"--expert-format", "int4_group"};
+  const std::string expected = scores.score(1, kDemo, format);
+  const std::string out = directory.path_of("out");
+  ASSERT_EQ(run_ranks(3, convert_to(out, format)).exit_code, 0);
+  const std::string two = directory.path_of("two");
+  ASSERT_EQ(run_ranks(2, convert_to(two, {format[0], "RAWINT4", "-t", "2"})).exit_code, 0);
+  EXPECT_TRUE(contents(out) == contents(two));
+  for (const int ranks : {1, 2, 3, 4}) {
+    EXPECT_TRUE(scores.score(ranks, out, {"-t", "1"}) == expected) << ranks << " ranks";
+    EXPECT_TRUE(scores.score(ranks, out, {"--mmap"}) == expected) << ranks << " ranks";
+  }
+  EXPECT_TRUE(scores.score(4, out, {"--verify", "--expert-replicas", "2"}) == expected);
+  EXPECT_TRUE(scores.score(4, out, {"--ranks-per-node", "2"}) == expected);
+  EXPECT_TRUE(scores.score(2, out, {"--transport", "mpi", format[0], format[1]}) == expected);
+}
 
 TEST(Convert, DirectoryServesEveryVerb) {
   const TemporaryDirectory directory;
@@ -155,7 +169,7 @@ TEST(Convert, FormatsAreToldWithTheirBytes) {
 TEST(ConvertErrors, Usage) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
-  expect_failure(run_moesaic({"convert", "-m", kDemo}), 2, {"--output-dir"});
+  expect_failure(run_moesaic({"convert", "-m", kDemo}), 2, {"--output"});
   expect_failure(run_moesaic({"convert", "-o", out}), 2, {"--model"});
   expect_failure(run_moesaic(convert_to(out, {"--expert-format", "int5"})), 2,
                  {"--expert-format", "\"int5\"", "int4_group128", "did you mean int"});
@@ -206,13 +220,13 @@ TEST(ConvertErrors, WhatIsThereStays) {
   EXPECT_EQ(num_files(mine), 1);
 }
 
-/// The program with files limited to 1 MiB: the system ends it in the middle of writing, or, where
+/// The program with files limited to 8 MB: the system ends it in the middle of writing, or, where
 /// that signal is ignored, refuses to write more.
 ProgramResult run_limited(const std::string& before, const std::string& out) {
   const std::string program = MOESAIC_PROGRAM;
   return run_program(
       {"/bin/sh", "-c",
-       before + " ulimit -f 2048; exec " + program + " convert -m " + kDemo + " -o " + out});
+       before + " ulimit -f 16000; exec " + program + " convert -m " + kDemo + " -o " + out});
 }
 
 TEST(ConvertErrors, AKilledConversionLeavesNoDirectory) {
@@ -257,7 +271,7 @@ TEST(ConvertErrors, ValuesThatCannotBeQuantisedAreNamed) {
   write_text(path, text);
   const Arguments arguments = {"convert",         "-m",   model, "-o", directory.path_of("out"),
                                "--expert-format", "nvfp4"};
-  expect_failure(run_ranks(3, arguments), 3, {"layers."});
+  expect_failure(run_ranks(3, arguments), 3, {"weight \"", "not finite"});
   EXPECT_EQ(num_files(directory.path()), 1);
 }
 

@@ -62,6 +62,14 @@ TEST(RankInfo, WarnsOfARankBoundToOneCore) {
   EXPECT_TRUE(launch_warnings(std::vector<RankInfo>{rank_info("0-7", 8, 8)}).empty());
 }
 
+TEST(RankInfo, WarnsOfARefusedAmxOnceANode) {
+  std::vector<RankInfo> ranks = {rank_info("0-3", 4, 8), rank_info("4-7", 4, 8)};
+  for (RankInfo& rank : ranks) std::ranges::copy(std::string_view("no"), rank.amx_refusal.begin());
+  const std::vector<std::string> warnings = launch_warnings(ranks);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("has AMX, but the system refuses it (no)"), std::string::npos);
+}
+
 RankInfo with_isas(std::initializer_list<Isa> isas, bool prefers) {
   RankInfo info;
   info.isas = 0;

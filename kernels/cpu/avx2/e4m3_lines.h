@@ -21,7 +21,12 @@ struct E4m3Tables {
   __m256i subnormal;  // of exponent 0
 };
 
-/// Eight words, of 16 bits in 32, as one half of E4m3Tables.
+/// The first of eight words, which stands for mantissa 0, replaced by zero.
+inline __m256i without_first(__m256i words) {
+  return _mm256_blend_epi32(words, _mm256_setzero_si256(), 1);
+}
+
+/// Eight words, the lower 16 bits of 32, as one half of E4m3Tables.
 inline __m256i make_table(__m256i words) {
   const __m256i bytes = _mm256_shuffle_epi8(
       words, _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, 1, 5, 9, 13, -1, -1, -1, -1,  //

@@ -1,32 +1,53 @@
 #include "kernels/formats/fp8_block.h"
 
+#include <bit>
+
 #include "kernels/cpu/avx2/decoded.h"
-#include "kernels/cpu/avx2/e4m3.h"
-#include "kernels/cpu/avx2/round_words.h"
+#include "kernels/cpu/avx2/e4m3_lines.h"
+#include "kernels/cpu/avx2/prefetch.h"
+#include "kernels/cpu/avx2/round_bf16.h"
+
+// A block has one scale for all of a panel's columns, so that mantissas times the scale, rounded to
+// bf16, come from a table that is made once for a block. Powers of two do not change the rounding:
+// the table is made with a scale of 1 to 2, and the rest of it goes into the exponent.
 
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma,f16c")
+BEGIN_TARGET("avx2,fma")
 
-/// 8 words of bf16 as floats.
-__m256 widen(__m128i words) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16));
+/// `factors` times `scale` and 2^exponent. The exponent's field may wrap: in the packed form no
+/// code's value is subnormal, and of a scale that is zero all codes are zero.
+inline __m256i scaled_words(__m256 factors, float scale, int exponent) {
+  const auto bits = std::bit_cast<std::uint32_t>(scale);
+  const auto significand = std::bit_cast<float>((bits & 0x7fffffU) | 0x3f800000U);
+  const int raise = static_cast<int>(bits >> 23) - 127 + exponent;
+  const __m256 products = _mm256_mul_ps(factors, _mm256_set1_ps(significand));
+  return _mm256_add_epi32(_mm256_srli_epi32(round_to_bf16(products), 16),
+                          _mm256_set1_epi32(raise * 128));
+}
+
+inline E4m3Tables make_tables(float scale) {
+  const __m256 mantissas = _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256 normal = _mm256_add_ps(mantissas, _mm256_set1_ps(8));
+  return {make_table(scaled_words(normal, scale, -10)),
+          make_table(without_first(scaled_words(mantissas, scale, -9)))};
 }
 
 void decode(const StepRange& steps, std::byte* out) noexcept {
-  const std::byte* panel = steps.matrix->panel(steps.panel);
+  const PackedMatrix& matrix = *steps.matrix;
+  const std::byte* const panel = matrix.panel(steps.panel);
+  const std::byte* codes = panel + steps.first * e4m3_body::kStepBytes;
   const auto* scales =
-      reinterpret_cast<const float*>(panel + fp8_block_format::scales_offset(steps.matrix->depth));
-  const std::int64_t steps_per_block = steps.matrix->layout.group / kStepDepth;
-  for (std::int64_t s = steps.first; s < steps.first + steps.count; ++s) {
-    const __m256 scale = _mm256_set1_ps(scales[s / steps_per_block] * 256);
-    for (std::int64_t i = 0; i < 512; i += 16, out += 32) {
-      const __m256i words = e4m3_words(load_e4m3(panel + s * 512 + i));
-      const __m256 low = _mm256_mul_ps(widen(_mm256_castsi256_si128(words)), scale);
-      const __m256 high = _mm256_mul_ps(widen(_mm256_extracti128_si256(words, 1)), scale);
-      _mm256_store_si256(reinterpret_cast<__m256i*>(out), round_to_words(low, high));
-    }
+      reinterpret_cast<const float*>(panel + fp8_block_format::scales_offset(matrix.depth));
+  const std::int64_t steps_per_block = matrix.layout.group / kStepDepth;
+  E4m3Tables tables = make_tables(scales[steps.first / steps_per_block]);
+  for (std::int64_t step = steps.first; step < steps.first + steps.count; ++step) {
+    if (step % steps_per_block == 0) tables = make_tables(scales[step / steps_per_block]);
+    prefetch_lines<8>(codes);
+    decode_e4m3_step(codes, tables, out);
+    codes += e4m3_body::kStepBytes;
+    out += kTileBytes;
   }
 }
 

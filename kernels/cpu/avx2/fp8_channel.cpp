@@ -1,17 +1,29 @@
 #include "kernels/formats/fp8_channel.h"
 
 #include "kernels/cpu/avx2/decoded.h"
-#include "kernels/cpu/avx2/e4m3.h"
+#include "kernels/cpu/avx2/e4m3_lines.h"
+#include "kernels/cpu/avx2/prefetch.h"
 
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma,f16c")
+BEGIN_TARGET("avx2,fma")
+
+/// Values are code / 256: exponent e is 112 + e in bf16.
+inline E4m3Tables make_tables() {
+  const __m256i bias = _mm256_set1_epi32(112 << 7);
+  return {make_table(_mm256_add_epi32(mantissa_words(), bias)),
+          make_table(without_first(_mm256_add_epi32(subnormal_words(), bias)))};
+}
 
 void decode(const StepRange& steps, std::byte* out) noexcept {
-  const std::byte* codes = steps.matrix->panel(steps.panel) + steps.first * 512;
-  for (std::int64_t i = 0; i < steps.count * 512; i += 16) {
-    _mm256_store_si256(reinterpret_cast<__m256i*>(out + 2 * i), e4m3_words(load_e4m3(codes + i)));
+  const std::byte* codes = steps.matrix->panel(steps.panel) + steps.first * e4m3_body::kStepBytes;
+  const E4m3Tables tables = make_tables();
+  for (std::int64_t step = 0; step < steps.count; ++step) {
+    prefetch_lines<8>(codes);
+    decode_e4m3_step(codes, tables, out);
+    codes += e4m3_body::kStepBytes;
+    out += kTileBytes;
   }
 }
 

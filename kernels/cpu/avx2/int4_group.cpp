@@ -1,66 +1,76 @@
 #include "kernels/formats/int4_group.h"
 
 #include "kernels/cpu/avx2/decoded.h"
-#include "kernels/cpu/avx2/round_words.h"
+#include "kernels/cpu/avx2/prefetch.h"
+#include "kernels/cpu/avx2/round_bf16.h"
 
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma,f16c")
+BEGIN_TARGET("avx2,fma")
 
-/// Of 4 columns, each twice: for its two k.
-struct Scales {
-  __m256 factors;
-  __m256 zeros;
+/// Scales and zero points of eight columns.
+struct Columns {
+  __m256 scale;
+  __m256 zero;
 };
 
-Scales load_scales(const Layout& layout, const std::byte* scales, std::int64_t column) {
-  const __m256i each_twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+inline Columns load_columns(const Layout& layout, const std::byte* scales) {
   if (layout.wide_scales) {
-    const __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales + column * 4));
-    const __m256i words = _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(four), each_twice);
-    return {_mm256_castsi256_ps(_mm256_andnot_si256(_mm256_set1_epi32(0xff), words)),
-            _mm256_cvtepi32_ps(_mm256_and_si256(words, _mm256_set1_epi32(0xff)))};
+    const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales));
+    const __m256i low_byte = _mm256_set1_epi32(0xff);
+    return {_mm256_castsi256_ps(_mm256_andnot_si256(low_byte, words)),
+            _mm256_cvtepi32_ps(_mm256_and_si256(words, low_byte))};
   }
-  const __m128i four =
-      _mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales + column * 2)));
-  const __m256i words = _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(four), each_twice);
-  return {_mm256_castsi256_ps(_mm256_slli_epi32(words, 16)), _mm256_set1_ps(8)};
+  const __m256i words =
+      _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(words, 16)),
+          _mm256_set1_ps(int4_group_format::kCompactZero)};
 }
 
-/// The low four bits of each word: (code - zero) * factor.
-__m256 values_of(__m256i words, const Scales& scales) {
-  const __m256 codes = _mm256_cvtepi32_ps(_mm256_and_si256(words, _mm256_set1_epi32(15)));
-  return _mm256_mul_ps(_mm256_sub_ps(codes, scales.zeros), scales.factors);
+/// The lowest four bits of eight words as values, their bf16 in the upper half.
+inline __m256i decode_nibbles(__m256i words, const Columns& columns) {
+  const __m256i codes = _mm256_and_si256(words, _mm256_set1_epi32(15));
+  const __m256 differences = _mm256_sub_ps(_mm256_cvtepi32_ps(codes), columns.zero);
+  return round_to_bf16(_mm256_mul_ps(differences, columns.scale));
 }
 
-/// One vector: 8 columns in 8 lines, 64 bytes apart.
-void decode_vector(const std::byte* from, const Scales (&scales)[2], std::byte* lines) {
-  __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-  __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32));
-  for (int r = 0; r < 8; ++r, lines += 64) {
-    _mm256_store_si256(reinterpret_cast<__m256i*>(lines),
-                       round_to_words(values_of(low, scales[0]), values_of(high, scales[1])));
-    low = _mm256_srli_epi32(low, 4);
-    high = _mm256_srli_epi32(high, 4);
+/// Eight columns of eight lines from their 64 bytes: [8 columns][2 parities] words of eight
+/// nibbles.
+[[gnu::always_inline]] inline void decode_half(const std::byte* codes, const Columns& columns,
+                                               std::byte* lines) {
+  const __m256 first = _mm256_loadu_ps(reinterpret_cast<const float*>(codes));
+  const __m256 second = _mm256_loadu_ps(reinterpret_cast<const float*>(codes + 32));
+  const __m256 outer = _mm256_permute2f128_ps(first, second, 0x20);  // columns 0, 1, 4, 5
+  const __m256 inner = _mm256_permute2f128_ps(first, second, 0x31);  // columns 2, 3, 6, 7
+  __m256i even = _mm256_castps_si256(_mm256_shuffle_ps(outer, inner, 0x88));
+  __m256i odd = _mm256_castps_si256(_mm256_shuffle_ps(outer, inner, 0xdd));
+  for (int line = 0; line < 8; ++line) {
+    const __m256i low = _mm256_srli_epi32(decode_nibbles(even, columns), 16);
+    const __m256i words = _mm256_blend_epi16(low, decode_nibbles(odd, columns), 0xaa);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(lines + 64 * line), words);
+    even = _mm256_srli_epi32(even, 4);
+    odd = _mm256_srli_epi32(odd, 4);
   }
 }
 
 void decode(const StepRange& steps, std::byte* out) noexcept {
   const PackedMatrix& matrix = *steps.matrix;
-  const std::byte* panel = matrix.panel(steps.panel);
-  const std::byte* all_scales = panel + int4_group_format::scales_offset(matrix.depth);
-  const std::int64_t group_bytes = kPanelColumns * (matrix.layout.wide_scales ? 4 : 2);
-  for (std::int64_t s = steps.first; s < steps.first + steps.count; ++s, out += kTileBytes) {
-    const std::byte* group = all_scales + s * kStepDepth / matrix.layout.group * group_bytes;
-    for (std::int64_t side = 0; side < 2; ++side) {  // columns 0 to 7, 8 to 15
-      const Scales scales[2] = {load_scales(matrix.layout, group, 8 * side),
-                                load_scales(matrix.layout, group, 8 * side + 4)};
-      for (std::int64_t half = 0; half < 2; ++half) {  // lines 0 to 7, 8 to 15
-        decode_vector(panel + s * 256 + (2 * half + side) * 64, scales,
-                      out + half * 512 + side * 32);
-      }
+  const std::byte* const panel = matrix.panel(steps.panel);
+  const std::byte* codes = panel + steps.first * int4_group_format::kStepBytes;
+  const std::byte* const scales = panel + int4_group_format::scales_offset(matrix.depth);
+  const std::int64_t scale_bytes = int4_group_format::scale_bytes(matrix.layout);
+  const std::int64_t steps_per_group = matrix.layout.group / kStepDepth;
+  for (std::int64_t step = steps.first; step < steps.first + steps.count; ++step) {
+    const std::byte* const group = scales + step / steps_per_group * scale_bytes;
+    prefetch_lines<4>(codes);
+    for (int side = 0; side < 2; ++side) {  // columns 0 to 7, 8 to 15
+      const Columns columns = load_columns(matrix.layout, group + side * scale_bytes / 2);
+      decode_half(codes + 64 * side, columns, out + 32 * side);
+      decode_half(codes + 128 + 64 * side, columns, out + kTileBytes / 2 + 32 * side);
     }
+    codes += int4_group_format::kStepBytes;
+    out += kTileBytes;
   }
 }
 

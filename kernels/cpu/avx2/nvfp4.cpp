@@ -1,36 +1,55 @@
 #include "kernels/formats/nvfp4.h"
 
 #include "kernels/cpu/avx2/decoded.h"
-#include "kernels/cpu/avx2/e2m1.h"
+#include "kernels/cpu/avx2/e2m1_lines.h"
+#include "kernels/cpu/avx2/prefetch.h"
 
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma,f16c")
+BEGIN_TARGET("avx2,fma")
 
-/// Of 8 columns from their e4m3 scales, which half precision has two bits to the right and with a
-/// bias that is 8 larger.
-E2m1Bases bases_of(const std::byte* scales) {
-  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales));
-  const __m256 values = _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(bytes), 7));
-  const auto words = [values](float factor) {
-    const __m256 scaled = _mm256_mul_ps(values, _mm256_set1_ps(256 * factor));
-    return twice(_mm256_srli_epi32(_mm256_castps_si256(scaled), 16));  // exact in bf16
-  };
-  return {words(0.75F), words(0.5F)};
+/// Eight bytes, e4m3 without sign, as floats.
+inline __m256 e4m3_to_floats(const std::byte* bytes) {
+  const __m256i codes =
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
+  const __m256i normal =
+      _mm256_add_epi32(_mm256_slli_epi32(codes, 20), _mm256_set1_epi32((127 - 7) << 23));
+  const __m256 subnormal = _mm256_mul_ps(_mm256_cvtepi32_ps(codes), _mm256_set1_ps(0x1p-9F));
+  const __m256i is_subnormal = _mm256_cmpgt_epi32(_mm256_set1_epi32(8), codes);
+  return _mm256_blendv_ps(_mm256_castsi256_ps(normal), subnormal,
+                          _mm256_castsi256_ps(is_subnormal));
+}
+
+/// The upper halves of eight floats, each twice.
+inline __m256i upper_words(__m256 values) {
+  const __m256i bits = _mm256_castps_si256(values);
+  return _mm256_or_si256(bits, _mm256_srli_epi32(bits, 16));
+}
+
+/// Of eight columns; the products are exact in bf16.
+inline E2m1Scales load_scales(const std::byte* bytes) {
+  const __m256 scales = e4m3_to_floats(bytes);
+  const __m256i three_quarters = upper_words(_mm256_mul_ps(scales, _mm256_set1_ps(0.75F)));
+  const __m256i half = upper_words(_mm256_mul_ps(scales, _mm256_set1_ps(0.5F)));
+  return {three_quarters, _mm256_xor_si256(three_quarters, half)};
 }
 
 void decode(const StepRange& steps, std::byte* out) noexcept {
-  const std::byte* panel = steps.matrix->panel(steps.panel);
-  const std::byte* scales = panel + nvfp4_format::scales_offset(steps.matrix->depth);
-  for (std::int64_t s = steps.first; s < steps.first + steps.count; ++s, out += kTileBytes) {
-    for (std::int64_t v = 0; v < 4; ++v) {  // vectors 0 and 1 have the first 16 k
-      for (std::int64_t half = 0; half < 2; ++half) {
-        decode_e2m1(panel + s * 256 + v * 64 + half * 32,
-                    bases_of(scales + (2 * s + v / 2) * kPanelColumns + half * 8),
-                    out + v * 256 + half * 32);
-      }
+  const std::byte* const panel = steps.matrix->panel(steps.panel);
+  const std::byte* codes = panel + steps.first * e2m1_body::kStepBytes;
+  const std::byte* scales =
+      panel + nvfp4_format::scales_offset(steps.matrix->depth) + steps.first * 2 * kPanelColumns;
+  for (std::int64_t group = 0; group < 2 * steps.count; ++group) {  // 8 lines each
+    prefetch_lines<2>(codes);
+    for (int half = 0; half < 2; ++half) {
+      const E2m1Scales columns = load_scales(scales + 8 * half);
+      decode_e2m1(codes + 32 * half, columns, out + 32 * half);
+      decode_e2m1(codes + 64 + 32 * half, columns, out + 256 + 32 * half);
     }
+    codes += e2m1_body::kStepBytes / 2;
+    scales += kPanelColumns;
+    out += kTileBytes / 2;
   }
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "src/checkpoint/codecs/codecs.h"
 #include "src/checkpoint/codecs/grid_scaled.h"
@@ -10,22 +11,21 @@
 namespace moesaic {
 namespace {
 
-/// int8 with a scale a row. Stored bytes may be more than their value by an offset.
+/// int8 with a scale a row. Stored bytes may be 128 more than their value.
 class Int8Codec final : public GridScaledCodec {
  public:
   Int8Codec(const StoredMatrix& matrix, const StoredTensor& codes, const ScaleGrid& grid,
-            std::uint8_t offset)
-      : GridScaledCodec(matrix, Layout{Format::int8}, codes, grid), offset_(offset) {}
+            bool is_offset)
+      : GridScaledCodec(matrix, Layout{Format::int8}, codes, grid), is_offset_(is_offset) {}
 
  private:
   void fill_codes(std::int64_t row, std::uint8_t* out) const override {
-    const std::byte* const stored = codes().row_bytes(row, row + 1).data();
-    for (std::int64_t k = 0; k < cols(); ++k) {
-      out[k] = static_cast<std::uint8_t>(std::to_integer<unsigned>(stored[k]) - offset_);
-    }
+    std::memcpy(out, codes().row_bytes(row, row + 1).data(), static_cast<std::size_t>(cols()));
+    if (!is_offset_) return;
+    for (std::int64_t k = 0; k < cols(); ++k) out[k] ^= 0x80;
   }
 
-  std::uint8_t offset_;
+  bool is_offset_;
 };
 
 /// What every form of 4-bit integers with scales of groups is made from.
@@ -42,18 +42,6 @@ class Int4Codec : public GridScaledCodec {
   Int4Codec(const StoredMatrix& matrix, const Layout& layout, Int4Parts parts)
       : GridScaledCodec(matrix, layout, parts.codes, parts.grid) {
     set_order(std::move(parts.order));
-  }
-
- protected:
-  void fill(const RowRange& range, QuantizedRows& out) const override {
-    GridScaledCodec::fill(range, out);
-    if (order().empty()) return;
-    std::vector<std::uint8_t> row(static_cast<std::size_t>(cols()));
-    for (std::int64_t i = 0; i < range.count; ++i) {
-      std::uint8_t* codes = out.codes.data() + i * cols();
-      std::copy_n(codes, cols(), row.begin());
-      for (const std::int32_t k : order()) *codes++ = row[static_cast<std::size_t>(k)];
-    }
   }
 };
 
@@ -194,7 +182,7 @@ CodecPtr make_packed_int8(const StoredMatrix& matrix, const StoredTensor& packed
   if (const auto zeros = matrix.find("weight_zero_point")) {
     zeros->refuse("gives zero points to 8-bit integers, which is not read");
   }
-  return std::make_shared<Int8Codec>(matrix, packed, grid, std::uint8_t{128});
+  return std::make_shared<Int8Codec>(matrix, packed, grid, true);
 }
 
 }  // namespace
@@ -204,7 +192,7 @@ CodecPtr make_plain_integer_codec(const StoredMatrix& matrix, const StoredTensor
   refuse_zero_points(matrix);
   const ScaleGrid grid = find_scales(matrix);
   if (grid.scales.cols() == 1) {
-    return std::make_shared<Int8Codec>(matrix, weight, grid, std::uint8_t{0});
+    return std::make_shared<Int8Codec>(matrix, weight, grid, false);
   }
   return make_int4<ByteInt4Codec>(matrix, {weight, grid, {}, std::nullopt});
 }

@@ -71,22 +71,11 @@ class GptqCodec final : public KOutermostCodec {
 
  private:
   void fill_codes(const RowRange& range, QuantizedRows& out) const override {
-    if (!order().empty()) return fill_in_order(range, out);
     for (std::int64_t line = 0; line < cols() / 8; ++line) {
       for (std::int64_t i = 0; i < range.count; ++i) {
         const auto word = qweight().load<std::uint32_t>(line * rows() + range.at(i));
         const std::uint64_t codes = spread_nibbles(word);
         std::memcpy(out.codes.data() + i * cols() + line * 8, &codes, sizeof codes);
-      }
-    }
-  }
-  void fill_in_order(const RowRange& range, QuantizedRows& out) const {
-    for (std::int64_t place = 0; place < cols(); ++place) {
-      const std::int64_t k = order()[static_cast<std::size_t>(place)];
-      for (std::int64_t i = 0; i < range.count; ++i) {
-        const auto word = qweight().load<std::uint32_t>(k / 8 * rows() + range.at(i));
-        out.codes[static_cast<std::size_t>(i * cols() + place)] =
-            static_cast<std::uint8_t>(word >> (k % 8 * 4) & 15U);
       }
     }
   }
@@ -104,16 +93,37 @@ class AwqCodec final : public KOutermostCodec {
 
  private:
   void fill_codes(const RowRange& range, QuantizedRows& out) const override {
-    const std::int64_t words = rows() / 8;
-    for (std::int64_t k = 0; k < cols(); ++k) {
-      for (std::int64_t i = 0; i < range.count; ++i) {
-        const std::int64_t row = range.at(i);
-        const auto word = qweight().load<std::uint32_t>(k * words + row / 8);
-        const unsigned shift = 4U * kAwqNibbles[static_cast<std::size_t>(row % 8)];
-        out.codes[static_cast<std::size_t>(i * cols() + k)] =
-            static_cast<std::uint8_t>(word >> shift & 15U);
+    std::int64_t i = 0;
+    while (i < range.count) {
+      std::uint8_t* const codes = out.codes.data() + i * cols();
+      const bool whole_words = range.at(i) % 8 == 0 && range.step == 1 && range.count - i >= 8;
+      whole_words ? fill_eight_rows(range.at(i), codes) : fill_row(range.at(i), 0, codes);
+      i += whole_words ? 8 : 1;
+    }
+  }
+  [[nodiscard]] std::uint32_t word(std::int64_t k, std::int64_t row) const {
+    return qweight().load<std::uint32_t>(k * (rows() / 8) + row / 8);
+  }
+  void fill_row(std::int64_t row, std::int64_t first_k, std::uint8_t* codes) const {
+    const unsigned shift = 4U * kAwqNibbles[static_cast<std::size_t>(row % 8)];
+    for (std::int64_t k = first_k; k < cols(); ++k) {
+      codes[k] = static_cast<std::uint8_t>(word(k, row) >> shift & 15U);
+    }
+  }
+  void fill_eight_rows(std::int64_t first, std::uint8_t* codes) const {
+    std::int64_t k = 0;
+    for (; k + 8 <= cols(); k += 8) {
+      std::array<std::uint64_t, 8> bytes{};
+      for (std::int64_t j = 0; j < 8; ++j) {
+        bytes[static_cast<std::size_t>(j)] = spread_nibbles(word(k + j, first));
+      }
+      transpose_bytes(bytes);
+      for (std::int64_t row = 0; row < 8; ++row) {
+        const std::size_t nibble = kAwqNibbles[static_cast<std::size_t>(row)];
+        std::memcpy(codes + row * cols() + k, &bytes[nibble], 8);
       }
     }
+    for (std::int64_t row = 0; row < 8; ++row) fill_row(first + row, k, codes + row * cols());
   }
 };
 

@@ -65,6 +65,16 @@ void MatrixCodec::read_quantized(const RowRange& rows, QuantizedRows& out) const
   out.zeros.assign(layout_.format == Format::int4_group ? groups : 0, 8);
   fill(rows, out);
   check_scales(rows, out);
+  if (!order_.empty()) sort_codes(out);
+}
+
+void MatrixCodec::sort_codes(QuantizedRows& rows) const {
+  std::vector<std::uint8_t> unsorted(static_cast<std::size_t>(cols_));
+  for (std::int64_t row = 0; row < rows.num_rows; ++row) {
+    std::uint8_t* codes = rows.codes.data() + row * cols_;
+    std::copy_n(codes, cols_, unsorted.begin());
+    for (const std::int32_t k : order_) *codes++ = unsorted[static_cast<std::size_t>(k)];
+  }
 }
 
 void MatrixCodec::check_scales(const RowRange& rows, const QuantizedRows& quantized) const {
@@ -105,10 +115,17 @@ void MatrixCodec::read_floats(const RowRange& rows, std::span<float> out) const 
           quantized.zeros.empty() ? 0.0F : static_cast<float>(quantized.zeros[index]);
       const std::int64_t end = std::min(cols_, (group + 1) * group_);
       for (std::int64_t k = group * group_; k < end; ++k) {
-        const std::int64_t place = order_.empty() ? k : order_[static_cast<std::size_t>(k)];
-        values[place] = (elements[codes[k]] - zero) * scale;
+        values[k] = (elements[codes[k]] - zero) * scale;
       }
     }
+    if (!order_.empty()) unsort_values(std::span(values, static_cast<std::size_t>(cols_)));
+  }
+}
+
+void MatrixCodec::unsort_values(std::span<float> row) const {
+  const std::vector<float> sorted(row.begin(), row.end());
+  for (std::size_t place = 0; place < sorted.size(); ++place) {
+    row[static_cast<std::size_t>(order_[place])] = sorted[place];
   }
 }
 

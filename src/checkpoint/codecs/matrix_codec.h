@@ -62,7 +62,8 @@ class MatrixCodec {
   /// `scales` is what messages about scales name.
   MatrixCodec(const StoredMatrix& matrix, const Layout& layout, const StoredTensor& scales);
 
-  /// Fills codes and scales of `out`, which has its sizes; zeros are 8.
+  /// Fills `out`, which has its sizes and zero points of 8: codes with k in the model's order,
+  /// scales and zero points of the groups of order().
   virtual void fill(const RowRange& rows, QuantizedRows& out) const = 0;
 
   [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
@@ -77,6 +78,9 @@ class MatrixCodec {
   /// Of a group of `quantized`, with the matrix's scale.
   [[nodiscard]] float group_scale(const QuantizedRows& quantized, std::size_t index) const;
   void check_scales(const RowRange& rows, const QuantizedRows& quantized) const;
+  /// From the model's order of k to order(), and back.
+  void sort_codes(QuantizedRows& rows) const;
+  void unsort_values(std::span<float> row) const;
 
   Layout layout_;
   std::int64_t rows_;

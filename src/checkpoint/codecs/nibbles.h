@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,6 +13,22 @@ namespace moesaic {
   bytes = (bytes | bytes << 16) & 0x0000ffff0000ffffU;
   bytes = (bytes | bytes << 8) & 0x00ff00ff00ff00ffU;
   return (bytes | bytes << 4) & 0x0f0f0f0f0f0f0f0fU;
+}
+
+/// Byte j of word i becomes byte i of word j.
+constexpr void transpose_bytes(std::array<std::uint64_t, 8>& words) noexcept {
+  const auto swap_blocks = [&](std::size_t distance, std::uint64_t mask) {
+    const std::size_t bits = 8 * distance;
+    for (std::size_t i = 0; i < 8; ++i) {
+      if ((i & distance) != 0) continue;
+      const std::uint64_t swapped = (words[i] >> bits ^ words[i + distance]) & mask;
+      words[i + distance] ^= swapped;
+      words[i] ^= swapped << bits;
+    }
+  };
+  swap_blocks(4, 0x00000000ffffffffU);
+  swap_blocks(2, 0x0000ffff0000ffffU);
+  swap_blocks(1, 0x00ff00ff00ff00ffU);
 }
 
 /// Nibble `index`, the first of each byte low.
