@@ -74,7 +74,7 @@ void decode_step(const PackedMatrix& matrix, std::int64_t panel, std::int64_t st
   const std::int64_t group = step * kStepDepth / matrix.layout.group;
   const auto scale = load_as<float>(matrix.panel(panel) + scales_offset(matrix.depth) + group * 4);
   fill_step(out, [&](std::int64_t column, std::int64_t k) {
-    return bfloat16_product(e4m3_body::element(codes, column, k), scale);
+    return to_bfloat16(e4m3_body::element(codes, column, k) * scale);
   });
 }
 

@@ -27,7 +27,7 @@ void pack_panel(const QuantizedRows& rows, std::byte* panel) {
 void decode_step(const PackedMatrix& matrix, std::int64_t panel, std::int64_t step, BFloat16* out) {
   const std::byte* const codes = matrix.panel(panel) + step * e4m3_body::kStepBytes;
   fill_step(out, [&](std::int64_t column, std::int64_t k) {
-    return bfloat16_product(e4m3_body::element(codes, column, k), kCodeFactor);
+    return to_bfloat16(e4m3_body::element(codes, column, k) * kCodeFactor);
   });
 }
 

@@ -1,5 +1,7 @@
 #include "kernels/formats/int4_group.h"
 
+#include <algorithm>
+#include <bit>
 #include <span>
 
 #include "kernels/formats/panel_steps.h"
@@ -153,7 +155,7 @@ void decode_step(const PackedMatrix& matrix, std::int64_t panel, std::int64_t st
     const auto eight = load_as<std::uint32_t>(codes + word * 4);
     const auto code = static_cast<std::int32_t>(eight >> (k % 16 / 2 * 4) & 15U);
     const GroupScale at = load_scale(matrix.layout, scales, column);
-    return bfloat16_product(static_cast<float>(code - at.zero), at.scale);
+    return to_bfloat16(static_cast<float>(code - at.zero) * at.scale);
   });
 }
 

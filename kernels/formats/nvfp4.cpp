@@ -68,8 +68,8 @@ void decode_step(const PackedMatrix& matrix, std::int64_t panel, std::int64_t st
       matrix.panel(panel) + scales_offset(matrix.depth) + 2 * step * kPanelColumns;
   fill_step(out, [&](std::int64_t column, std::int64_t k) {
     const std::byte scale = scales[k / kGroup * kPanelColumns + column];
-    return bfloat16_product(e2m1_body::element(codes, column, k),
-                            e4m3_to_float(std::to_integer<std::uint8_t>(scale)));
+    return to_bfloat16(e2m1_body::element(codes, column, k) *
+                       e4m3_to_float(std::to_integer<std::uint8_t>(scale)));
   });
 }
 

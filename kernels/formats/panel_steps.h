@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cmath>
 #include <cstddef>
@@ -74,15 +73,6 @@ void fill_step(BFloat16* out, const Value& value) {
   }
 }
 
-inline constexpr float kSmallestNormal = std::numeric_limits<float>::min();
-
-/// A product as kernels have it, whose results below the smallest normal float are zeros.
-[[nodiscard]] inline BFloat16 bfloat16_product(float a, float b) noexcept {
-  const float product = a * b;
-  const bool is_zero = std::fabs(product) < kSmallestNormal;
-  return to_bfloat16(is_zero ? std::copysign(0.0F, product) : product);
-}
-
 /// Whether a value becomes an infinity or a NaN in bf16.
 [[nodiscard]] inline bool is_beyond_bfloat16(float value) noexcept {
   return (to_bfloat16(value).bits & 0x7f80) == 0x7f80;
@@ -90,7 +80,7 @@ inline constexpr float kSmallestNormal = std::numeric_limits<float>::min();
 
 /// A scale as kernels take it: one below the smallest normal float counts as zero.
 [[nodiscard]] inline float flushed_scale(float scale) noexcept {
-  return std::fabs(scale) < kSmallestNormal ? 0.0F : scale;
+  return std::fabs(scale) < std::numeric_limits<float>::min() ? 0.0F : scale;
 }
 
 }  // namespace moesaic
