@@ -126,9 +126,10 @@ std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks) {
     }
     const bool first_of_node = i == 0 || ranks[i - 1].node != rank.node;
     if (first_of_node && rank.amx_refusal[0] != '\0') {
-      warnings.push_back(fmt::format("{}: the CPU has AMX, but the system refuses it ({}); AVX-512 "
-                                     "is used instead",
-                                     rank.host_name(), rank.amx_refusal.data()));
+      warnings.push_back(
+          fmt::format("{}: the CPU has AMX, but the system refuses it ({}); AVX-512 "
+                      "is used instead",
+                      rank.host_name(), rank.amx_refusal.data()));
     }
     const auto on_node = std::count_if(
         ranks.begin(), ranks.end(), [&](const RankInfo& other) { return other.node == rank.node; });

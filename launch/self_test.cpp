@@ -164,7 +164,8 @@ std::vector<KernelTest> test_kernels() {
   std::vector<KernelTest> tests;
   for (const GemmKernel* kernel : all_gemm_kernels()) {
     if (!is_usable(*kernel)) continue;
-    const std::vector<float> truth = multiply_numbers(find_gemm_kernel(Isa::scalar, kernel->format));
+    const std::vector<float> truth =
+        multiply_numbers(find_gemm_kernel(Isa::scalar, kernel->format));
     const std::vector<float> out = multiply_numbers(*kernel);
     tests.push_back(
         {.isa = kernel->isa,

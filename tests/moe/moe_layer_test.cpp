@@ -52,8 +52,8 @@ struct Model {
 PackedMatrix pack(const Matrix& matrix, std::vector<OwnedMatrix>& memory) {
   std::vector<float> values;
   for (const auto& row : matrix) values.insert(values.end(), row.begin(), row.end());
-  memory.push_back(pack_matrix({.format = Format::f32}, values, std::ssize(matrix),
-                               std::ssize(matrix.front())));
+  memory.push_back(
+      pack_matrix({.format = Format::f32}, values, std::ssize(matrix), std::ssize(matrix.front())));
   return memory.back().matrix;
 }
 

@@ -18,8 +18,7 @@ void run_rank(moesaic::Communicator& world, const char* directory, const char* t
   const ExpertPlacement placement(config.num_experts, world.size());
   ThreadPool pool(1);
   const std::unique_ptr<Communicator> node = world.split_node();
-  const auto checkpoint = std::make_shared<Checkpoint>(Checkpoint::open(directory));
-  const auto weights = load_model_weights(checkpoint, config,
+  const auto weights = load_model_weights(ModelFiles::open(directory), config,
                                           {.placement = &placement,
                                            .expert_rank = world.rank(),
                                            .node = node.get(),
