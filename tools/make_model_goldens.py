@@ -32,7 +32,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from model_fixtures import FIXTURES, V4, V5, Fixture
+from model_fixtures import FIXTURES, QUANTIZED, V4, V5, Fixture
 
 DEFAULT_OUT = Path(__file__).resolve().parent.parent / "tests" / "data" / "models"
 CANDIDATES = 48  # tokens tried for each place of a golden sequence
@@ -204,7 +204,7 @@ def check_golden(fixture: Fixture, out: Path) -> float:
 
 
 def write_readme(out: Path) -> None:
-    rows = [f"| `{f.name}` | {f.transformers} | {f.covers} |" for f in FIXTURES]
+    rows = [f"| `{f.name}` | {f.transformers} | {f.covers} |" for f in FIXTURES + QUANTIZED]
     text = inspect.cleandoc("""
         # Small random models
 
@@ -217,6 +217,10 @@ def write_readme(out: Path) -> None:
         as `logits_stepwise`. `golden.json` gives the smallest distance between the k-th and the
         next router probability (at least 0.02 everywhere, so that rounding does not change the
         chosen experts) and notes on what transformers computes.
+
+        Quantised models (the last ones) are written by `tools/make_quantized_models.py`: each
+        library stores its own tensors, and the logits are those of a plain model that holds the
+        library's dequantised weights.
 
         | Directory | transformers | Covers |
         |---|---|---|

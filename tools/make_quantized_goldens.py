@@ -5,8 +5,8 @@ Every case becomes a directory in tests/data/quantized, a checkpoint but for its
 
     config.json              the quantization_config of that library
     model.safetensors        the stored tensors of some matrices
-    dequantized.safetensors  the library's own values of each, F32; and "original.<name>", BF16: what
-                             was quantised, where a rule is to be compared (rounding to nearest)
+    dequantized.safetensors  the library's own values of each, F32; and "original.<name>", BF16:
+                             what was quantised, where a rule of rounding is to be compared
 
 The writers are in tools/quantized_writers.py. Versions that wrote the files, on a CPU:
 
@@ -23,7 +23,6 @@ installed with all that they ask for: PYTHONPATH with their sources is enough.
 
 import argparse
 import inspect
-import json
 import shutil
 import zlib
 from dataclasses import dataclass
@@ -73,18 +72,9 @@ def compressed_case(name: str, form: str, covers: str, matrices: dict, *, f32: b
         args = writers.compressed_args(**weights)
         return writers.compressed(weight.float() if f32 else weight, args, form, g_idx)
 
-    config = {"quant_method": "compressed-tensors", "format": form, "ignore": ["lm_head"],
-              "quantization_status": "compressed",
-              "config_groups": {"group_0": {"format": form, "targets": ["Linear"],
-                                            "input_activations": None, "output_activations": None,
-                                            "weights": weights}}}
+    config = writers.compressed_config(form, ["lm_head"], weights)
     return Case("compressed-tensors-" + name, "compressed-tensors", covers, config, matrices, write,
                 originals, needs)
-
-
-def shuffled_groups(cols: int, group: int) -> torch.Tensor:
-    order = torch.randperm(cols, generator=torch.Generator().manual_seed(7))
-    return (torch.argsort(order) // group).to(torch.int32)
 
 
 INT4 = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group"}
@@ -103,16 +93,16 @@ def compressed_cases() -> list[Case]:
         compressed_case("int4-row", "pack-quantized", "one scale a row; K no multiple of 8",
                         {"a": (6, 84)}, **INT4 | {"strategy": "channel"}),
         compressed_case("int4-order", "pack-quantized", "activation order (weight_g_idx)",
-                        {"a": (6, 192)}, g_idx=shuffled_groups(192, 64), needs="0.15.0.1",
+                        {"a": (6, 192)}, g_idx=writers.shuffled_groups(192, 64), needs="0.15.0.1",
                         group_size=64, actorder="group", **INT4),
         compressed_case("int4-bytes", "int-quantized", "W4AFP8: an integer a byte",
                         {"a": (5, 256)}, group_size=128, **INT4),
         compressed_case("int8-packed", "pack-quantized", "8 bits, one scale a row",
                         {"a": (6, 50)}, **INT4 | {"num_bits": 8, "strategy": "channel"}),
-        compressed_case("int8", "int-quantized", "W8A8", {"a": (6, 50)}, originals=True,
+        compressed_case("int8", "int-quantized", "W8A8", {"a": (6, 50)},
                         **INT4 | {"num_bits": 8, "strategy": "channel"}),
-        compressed_case("fp8-row", "float-quantized", "one scale a row", {"a": (6, 50)},
-                        originals=True, strategy="channel", **FP8),
+        compressed_case("fp8-row", "float-quantized", "one scale a row, F32", {"a": (6, 50)},
+                        f32=True, originals=True, strategy="channel", **FP8),
         compressed_case("fp8-matrix", "float-quantized", "one scale", {"a": (6, 50)},
                         strategy="tensor", **FP8),
         compressed_case("fp8-block", "float-quantized",
@@ -120,13 +110,13 @@ def compressed_cases() -> list[Case]:
                         needs="0.20.0", strategy="block", block_structure=[32, 32], **FP8),
         compressed_case("mxfp8", "mxfp8-quantized", "exponents of groups of 32", {"a": (6, 96)},
                         strategy="group", group_size=32, scale_dtype=torch.uint8, needs="0.20.0",
-                        originals=True, **FP8),
+                        **FP8),
         compressed_case("nvfp4", "nvfp4-pack-quantized", "a divisor for the matrix", {"a": (6, 96)},
                         f32=True, num_bits=4, type="float", symmetric=True, strategy="tensor_group",
                         group_size=16, scale_dtype=torch.float8_e4m3fn, originals=True),
         compressed_case("mxfp4", "mxfp4-pack-quantized", "exponents of groups of 32",
                         {"a": (6, 96)}, num_bits=4, type="float", symmetric=True, strategy="group",
-                        group_size=32, scale_dtype=torch.uint8, needs="0.20.0", originals=True),
+                        group_size=32, scale_dtype=torch.uint8, needs="0.20.0"),
     ]
 
 
@@ -164,7 +154,7 @@ def modelopt_cases() -> list[Case]:
 def gptq_case(name: str, covers: str, sym: bool, v2: bool = False, desc_act: bool = False) -> Case:
     config = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": desc_act, "sym": sym,
               "checkpoint_format": "gptq_v2" if v2 else "gptq"}
-    g_idx = shuffled_groups(64, 32) if desc_act else None
+    g_idx = writers.shuffled_groups(64, 32) if desc_act else None
 
     def write(weight: torch.Tensor) -> Stored:
         weight = weight.clone()
@@ -213,7 +203,7 @@ def other_cases() -> list[Case]:
              lambda w: writers.fp8_block(w, (32, 32), ue8m0=True, name="scale")),
         Case("deepseek-v4", "gguf, transformers", "MXFP4 in I8 with F8_E8M0 scales",
              fp8_config((128, 128), scale_fmt="ue8m0", expert_dtype="fp4"), {"a": (6, 96)},
-             writers.deepseek_v4, originals=True),
+             writers.deepseek_v4),
         Case("gpt-oss", "gguf, transformers", "MXFP4 blocks of two experts",
              {"quant_method": "mxfp4"}, {"experts.gate_up_proj": (2, 8, 64)}, writers.gpt_oss),
         Case("modelopt-nvfp4-fused", "ModelOpt",
@@ -224,10 +214,6 @@ def other_cases() -> list[Case]:
 
 
 # ---------------------------------------------------------------------------------------------
-
-
-def jsonable(value):
-    return str(value) if isinstance(value, torch.dtype) else value
 
 
 def write_case(case: Case, out: Path) -> None:
@@ -246,8 +232,7 @@ def write_case(case: Case, out: Path) -> None:
             values["original." + name] = weight
     save_file(stored, out / "model.safetensors")
     save_file(values, out / "dequantized.safetensors")
-    text = json.dumps({"quantization_config": case.config}, indent=2, default=jsonable)
-    (out / "config.json").write_text(text + "\n", encoding="utf-8")
+    writers.write_config({"quantization_config": case.config}, out / "config.json")
     for path in out.iterdir():
         path.chmod(0o644)
 

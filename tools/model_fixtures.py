@@ -1,4 +1,6 @@
-"""The table of small random models that tools/make_model_goldens.py writes to tests/data/models.
+"""The table of small random models that stand in tests/data/models.
+
+FIXTURES are written by tools/make_model_goldens.py, QUANTIZED by tools/make_quantized_models.py.
 
 Sizes are odd on purpose: head counts, head widths and expert widths that are not powers of two,
 and hidden widths that no vector or tile width divides, so that every tail of a kernel is used.
@@ -26,6 +28,21 @@ class Fixture:
     tokenizer: bool = False
     stepwise: bool = False  # also keep the logits of one token a call, where these differ
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class QuantizedFixture:
+    """One directory of a quantised model. `form` is the way its linear layers are stored."""
+
+    name: str
+    family: str  # model_type
+    form: str
+    attention: bool  # quantised too; routers, embedding and head never are
+    covers: str
+    config: dict
+    transformers: str = V5
+    tokens: int = 24
+    tokenizer: bool = False
 
 
 IDS = {"bos_token_id": 1, "eos_token_id": 2}
@@ -307,4 +324,39 @@ FIXTURES = [
              max_position_embeddings=128, pad_token_id=0, **IDS),
         fused=True, stepwise=True, notes=NOTE_LONGROPE + NOTE_LONGROPE_STEPS,
     ),
+]
+
+MIXTRAL = dict(vocab_size=48, hidden_size=64, intermediate_size=32, num_hidden_layers=2,
+               num_attention_heads=4, num_key_value_heads=2, head_dim=16, num_local_experts=4,
+               num_experts_per_tok=2, tie_word_embeddings=False, max_position_embeddings=128,
+               rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, **IDS)
+QWEN3 = dict(vocab_size=48, hidden_size=64, intermediate_size=64, moe_intermediate_size=32,
+             num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+             num_experts=4, num_experts_per_tok=2, norm_topk_prob=True, tie_word_embeddings=False,
+             max_position_embeddings=128,
+             rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, **IDS)
+
+SMALL_ATTENTION = dict(num_attention_heads=2, num_key_value_heads=1)
+
+QUANTIZED = [
+    QuantizedFixture(
+        "qwen3_moe-fp8-block", "qwen3_moe", "fp8-block", True,
+        "FP8 with scales of blocks of 128 x 128 (weight_scale_inv), the last ones partial",
+        QWEN3 | dict(num_attention_heads=5, num_key_value_heads=1, head_dim=32)),
+    QuantizedFixture(
+        "mixtral-int4-group32", "mixtral", "pack-quantized", False,
+        "compressed-tensors pack-quantized INT4, groups of 32, experts only",
+        MIXTRAL | SMALL_ATTENTION),
+    QuantizedFixture(
+        "qwen3_moe-nvfp4", "qwen3_moe", "nvfp4-pack-quantized", True,
+        "compressed-tensors NVFP4, a divisor of its own for every matrix, also q, k and v", QWEN3),
+    QuantizedFixture(
+        "mixtral-gptq-order", "mixtral", "gptq", True,
+        "GPTQ with zero points and activation order", MIXTRAL),
+    QuantizedFixture(
+        "qwen3_moe-awq", "qwen3_moe", "awq", False, "AWQ (gemm), experts only",
+        QWEN3 | SMALL_ATTENTION),
+    QuantizedFixture(
+        "mixtral-fp8-row", "mixtral", "float-quantized", True,
+        "compressed-tensors FP8 with a scale a row", MIXTRAL),
 ]

@@ -7,7 +7,9 @@ half precision), its function gets the same scales in float32, so that the produ
 """
 
 import copy
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 
 import torch
@@ -19,6 +21,18 @@ F8 = torch.float8_e4m3fn
 class Stored:
     tensors: dict[str, torch.Tensor]  # "weight_packed" -> tensor
     values: torch.Tensor  # [N, K] float32
+
+
+def write_config(config: dict, path: Path) -> None:
+    text = json.dumps(config, indent=2,
+                      default=lambda value: str(value) if isinstance(value, torch.dtype) else value)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def shuffled_groups(cols: int, group: int, seed: int = 7) -> torch.Tensor:
+    """g_idx of an activation order: which group each input belongs to."""
+    order = torch.randperm(cols, generator=torch.Generator().manual_seed(seed))
+    return (torch.argsort(order) // group).to(torch.int32)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -60,6 +74,14 @@ def compressed_args(**weights):
     from compressed_tensors.quantization import QuantizationArgs
 
     return QuantizationArgs(**weights)
+
+
+def compressed_config(form: str, ignore: list[str], weights: dict) -> dict:
+    """The quantization_config that llm-compressor writes for linear layers."""
+    group = {"format": form, "targets": ["Linear"], "input_activations": None,
+             "output_activations": None, "weights": weights}
+    return {"quant_method": "compressed-tensors", "format": form, "ignore": ignore,
+            "quantization_status": "compressed", "config_groups": {"group_0": group}}
 
 
 def observed_range(weight: torch.Tensor, args) -> tuple[torch.Tensor, torch.Tensor]:

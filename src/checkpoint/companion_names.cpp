@@ -58,7 +58,8 @@ std::vector<std::string> companion_names(std::string_view tensor, std::string_vi
   }
   std::vector<std::string> names = {fmt::format("{}_{}", tensor, companion),
                                     fmt::format("{}.{}", tensor, companion)};
-  if (companion.starts_with("weight_")) {
+  // Which of the two scales of a matrix a bare "global_scale" would be is not known.
+  if (companion.starts_with("weight_") && companion != "weight_global_scale") {
     names.push_back(fmt::format("{}{}", tensor, companion.substr(kWeight.size())));
   }
   return names;

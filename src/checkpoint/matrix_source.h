@@ -42,7 +42,8 @@ class MatrixSource {
   [[nodiscard]] std::span<const std::int32_t> order() const noexcept;
 
   /// Rows [first, first + count) as floats, exact, k in the model's order; `out` has count * cols()
-  /// elements, row-major.
+  /// elements, row-major. Quantised ones are what the library that made the checkpoint dequantises
+  /// to. All readers throw Error{file} naming file, tensor and row for a scale that is no number.
   void read_rows(std::int64_t first, std::int64_t count, std::span<float> out) const;
   /// The same as bf16, rounded to nearest even where the file has more precision.
   void read_rows(std::int64_t first, std::int64_t count, std::span<BFloat16> out) const;

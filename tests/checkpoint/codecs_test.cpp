@@ -199,6 +199,16 @@ TEST_F(Codecs, a_matrix_scale_must_be_a_number) {
       "for up");
 }
 
+TEST_F(Codecs, the_matrix_scale_of_nvfp4_may_not_be_missing) {
+  EXPECT_EQ(refusal(nvfp4(tensor("x.weight_scale_2", DType::f32, {}, Floats{1})), {1, 16}),
+            directory_.path() + ": tensor \"x.weight_global_scale\" is missing");
+  std::vector<TensorData> tensors =
+      nvfp4(tensor("x.weight_global_scale", DType::f32, {1}, Floats{1}));
+  tensors[0].spec.name = "x.weight";
+  EXPECT_EQ(refusal(tensors, {1, 16}),
+            directory_.path() + ": tensor \"x.weight_scale_2\" is missing");
+}
+
 TEST_F(Codecs, inputs_that_want_scaling_are_refused) {
   std::vector<TensorData> tensors =
       nvfp4(tensor("x.weight_scale_2", DType::f32, {}, Floats{0.003F}));

@@ -93,6 +93,31 @@ TEST(Inventory, names_what_is_missing_and_what_is_unknown) {
   EXPECT_EQ(inventory.ignored, Names{"model.layers.0.self_attn.rotary_emb.inv_freq"});
 }
 
+TEST(Inventory, scales_belong_to_their_matrix) {
+  const test::TemporaryDirectory directory;
+  auto tensors = test::tiny_tensors();
+  const std::string expert = "model.layers.0.mlp.experts.0.";
+  for (auto& tensor : tensors) {
+    if (tensor.name == expert + "up_proj.weight") {
+      tensor = {expert + "up_proj.weight_packed", DType::u8, {3, 2}};
+    }
+    if (tensor.name == expert + "down_proj.weight") tensor.dtype = DType::f8_e4m3;
+  }
+  tensors.push_back({expert + "down_proj.weight_scale", DType::f32, {4, 1}});
+  tensors.push_back({expert + "down_proj.input_scale", DType::f32, {}});
+  tensors.push_back({"model.layers.0.self_attn.k_proj.k_scale", DType::f32, {}});
+  test::write_tiny_checkpoint(directory.path());
+  test::write_tiny_safetensors(directory.path_of("model.safetensors"), tensors);
+  const Inventory inventory = inventory_of(directory.path());
+  EXPECT_EQ(inventory.missing, Names{expert + "up_proj.weight_scale"});
+  EXPECT_EQ(inventory.unknown, Names{});
+  EXPECT_EQ(inventory.ignored, Names{"model.layers.0.self_attn.k_proj.k_scale"});
+  EXPECT_EQ(
+      inventory.expert_bytes,
+      (std::map<DType, std::int64_t>{
+          {DType::bf16, 2 * 4 * 12}, {DType::u8, 6}, {DType::f8_e4m3, 12}, {DType::f32, 20}}));
+}
+
 TEST(Inventory, a_head_beside_a_tied_embedding_is_of_no_use) {
   const test::TemporaryDirectory directory;
   test::write_tiny_checkpoint(directory.path());

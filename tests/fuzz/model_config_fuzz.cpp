@@ -1,14 +1,20 @@
-// libFuzzer: any bytes as a config.json. What is accepted must be small enough to be used: the
-// names of its tensors are made when the model is not absurdly large.
+// libFuzzer: any bytes as a config.json, and as its quantization_config. What is accepted must be
+// small enough to be used: the names of its tensors are made when the model is not absurdly large.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
 #include "src/base/error.h"
+#include "src/checkpoint/quantization_config.h"
 #include "src/checkpoint/tensor_names.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  try {
+    (void)moesaic::parse_quantization_config(moesaic::Json::parse(text, "fuzz"));
+  } catch (const moesaic::Error& error) {
+    if (error.kind() != moesaic::ErrorKind::file) std::abort();
+  }
   try {
     const auto config =
         moesaic::parse_model_config(moesaic::Json::parse(text, "fuzz"), std::nullopt);

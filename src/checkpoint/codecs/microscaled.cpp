@@ -84,15 +84,15 @@ std::int64_t scalar_index(const StoredMatrix& matrix, const StoredTensor& scalar
   return matrix.first_row() >= matrix.rows() / 2 ? 1 : 0;
 }
 
+/// compressed-tensors divides by its scale, ModelOpt multiplies.
 MatrixScale find_matrix_scale(const StoredMatrix& matrix) {
-  const auto divisor = matrix.find("weight_global_scale");
-  const auto factor = divisor ? divisor : matrix.find("weight_scale_2");
-  if (!factor) return {};
-  if (!is_float_scale(factor->dtype())) factor->refuse("should be F32");
-  const ScaleTensor values(*factor, 1, factor->num_elements());
-  const MatrixScale scale{values.at(0, scalar_index(matrix, *factor)), divisor.has_value()};
+  const bool divides = matrix.find("weight_packed").has_value();
+  const StoredTensor tensor = matrix.at(divides ? "weight_global_scale" : "weight_scale_2");
+  if (!is_float_scale(tensor.dtype())) tensor.refuse("should be F32");
+  const ScaleTensor values(tensor, 1, tensor.num_elements());
+  const MatrixScale scale{values.at(0, scalar_index(matrix, tensor)), divides};
   if (!std::isfinite(scale.apply(kLargestBlockValue)) || !std::isfinite(scale.value)) {
-    factor->refuse(fmt::format("holds {}, which is no scale", scale.value));
+    tensor.refuse(fmt::format("holds {}, which is no scale", scale.value));
   }
   return scale;
 }
