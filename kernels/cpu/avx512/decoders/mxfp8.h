@@ -28,7 +28,7 @@ class Mxfp8Decoder {
     const auto decode = [&](int line, __m512i codes, bool rare) __attribute__((always_inline)) {
       __m512i words = place_e4m3(codes);
       if (rare) [[unlikely]]
-        placed = with_subnormals(words, codes, subnormals());
+        words = with_subnormals(words, codes, subnormals());
       const __mmask32 nonzero = _mm512_test_epi16_mask(codes, _mm512_set1_epi16(0x7f));
       emit(line, _mm512_maskz_add_epi16(nonzero, words, offsets));
     };
