@@ -401,6 +401,7 @@ void GroupedGemm::run_mlp(const RowSource& input, std::span<const MlpGroup> grou
     }
   }
   if (slabs.empty()) return;
+  if (slabs.empty()) return;
   // The outer product of a slab comes one slab after its inner one: while its last inner jobs are
   // at work, the other threads have the next slab's to do.
   for (std::size_t i = 0; i <= slabs.size(); ++i) {

@@ -201,6 +201,15 @@ TEST_F(GroupedGemmTest, mlps_give_the_same_bits_with_any_number_of_threads) {
   }
 }
 
+TEST_F(GroupedGemmTest, groups_without_rows_write_nothing) {
+  TestMlps mlps(Layout{.format = Format::bf16});
+  for (MlpGroup& group : mlps.groups) group.num_rows = 0;
+  for (const float value : run_mlp(mlps.groups, {}, 2)) ASSERT_EQ(value, -1);
+  const TestMatrix weights = make_matrix(Format::bf16, 21);
+  const GemmGroup group{.weights = weights.packed()};
+  for (const float value : run({&group, 1}, 2)) ASSERT_EQ(value, -1);
+}
+
 TEST_F(GroupedGemmTest, rows_are_rounded_to_nvfp4_if_asked) {
   const TestMatrix weights = make_matrix(Format::nvfp4, 19);
   const TestMatrix other = make_matrix(Format::mxfp4, 20);
