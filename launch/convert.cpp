@@ -166,6 +166,7 @@ void run_convert(Runtime& runtime) {
     for (std::int64_t shard = 0; shard < std::ssize(manifest.shards); ++shard) {
       agree(world, [&] { conversion.run(shard, manifest, progress); });
     }
+    progress.update(manifest.total_bytes(), manifest.total_bytes());
   }
   share_results(world, manifest);
   agree(world, [&] {

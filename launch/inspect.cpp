@@ -22,7 +22,7 @@ PackingSummary summarize_packing(const ModelFiles& files, const ModelConfig& con
   for (const PlannedWeight& weight : plan.weights) {
     if (weight.matrix == nullptr) continue;
     auto& bytes = weight.is_expert ? summary.experts : summary.others;
-    bytes[layout_name(weight.layout)] +=
+    bytes[layout_name(weight.packing.layout)] +=
         weight.stored != nullptr ? weight.stored->bytes : describe_packed(weight).bytes;
   }
   return summary;
@@ -47,6 +47,7 @@ void verify(const Runtime& runtime, const ModelFiles& files) {
     done += entry.bytes;
     if (worker == 0) progress.update(done, files.total_bytes());
   });
+  progress.update(files.total_bytes(), files.total_bytes());
   runtime.log().once(LogLevel::info, "all {} checksums are right", entries.size());
 }
 

@@ -223,8 +223,7 @@ constexpr std::array kOptions = {
 constexpr std::array kVerbs = {
     VerbRow{Verb::generate, "generate", "-m DIR -p TEXT | -f FILE", "continue prompts"},
     VerbRow{Verb::score, "score", "-m DIR -f FILE", "loss and perplexity of a text; raw logits"},
-    VerbRow{Verb::convert, "convert", "-m DIR -o OUTDIR",
-            "pack the weights once, in a format for the experts, to load them quickly"},
+    VerbRow{Verb::convert, "convert", "-m DIR -o OUTDIR", "pack a model once, to load it quickly"},
     VerbRow{Verb::tokenize, "tokenize", "-m DIR -p TEXT | -f FILE",
             "token ids and pieces of a text"},
     VerbRow{Verb::inspect, "inspect", "DIR", "what a checkpoint holds"},

@@ -118,7 +118,8 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const Workload& w
   load_.experts = bytes.experts;
   load_.others = bytes.others;
   runtime.world().sum(std::span<std::int64_t>(load_.experts));
-  runtime.log().once(LogLevel::info, "weights: {}", weights_text(load_.experts, load_.others));
+  runtime.log().once(LogLevel::info, "weights: {}{}", weights_text(load_.experts, load_.others),
+                     bytes.mapped_bytes > 0 ? ", where they are mapped" : "");
   weights_ = load_model_weights(model.files, model.config, options);
   for (const std::string& note : weights_->notes) runtime.log().once(LogLevel::debug, "{}", note);
   transformer_ =

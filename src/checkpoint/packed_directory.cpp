@@ -26,7 +26,7 @@ bool PackedDirectory::is_one(const std::string& directory) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename().string();
-    if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return false;
+    if (name == "model.safetensors" || name == "model.safetensors.index.json") return false;
     packed |= name == kManifestFile || (name.starts_with("packed-") && name.ends_with(".bin"));
   }
   return packed;

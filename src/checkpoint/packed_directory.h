@@ -18,8 +18,8 @@ namespace moesaic {
 /// the model's small files. Holds the mapped shards; opening reads the manifest only.
 class PackedDirectory {
  public:
-  /// Whether `directory` holds a manifest or shards of a converted model, whole or broken, and no
-  /// safetensors.
+  /// Whether `directory` holds a manifest or shards of a converted model, whole or broken, and not
+  /// a checkpoint.
   [[nodiscard]] static bool is_one(const std::string& directory);
   /// Throws Error{file} naming the file and what is wrong: no manifest, an altered one, one of
   /// another version; a shard that is missing or has another size.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <set>
 
 #include "kernels/packed_matrix.h"
@@ -97,6 +99,13 @@ DType read_dtype(const Json& value) {
   return *dtype;
 }
 
+float read_scale(const Json& value) {
+  const double scale = value.as_double();
+  require(std::abs(scale) <= std::numeric_limits<float>::max(), ErrorKind::file,
+          "{}: {} is no finite float", value.where(), scale);
+  return static_cast<float>(scale);
+}
+
 Layout read_layout(const Json& object) {
   const Json name = object.at("format");
   const auto format = format_from_name(name.as_string_view());
@@ -128,7 +137,7 @@ PackedEntry read_entry(const Json& object, const std::vector<PackedFile>& shards
     entry.plain = read_dtype(*dtype);
   } else {
     entry.layout = read_layout(object);
-    entry.scale = static_cast<float>(object.at("scale").as_double());
+    entry.scale = read_scale(object.at("scale"));
     entry.has_order = object.at("order").as_bool();
   }
   entry.shard = number(object, "shard", 0, std::ssize(shards) - 1);

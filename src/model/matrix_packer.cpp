@@ -6,7 +6,6 @@
 
 #include "kernels/formats/bf16.h"
 #include "kernels/formats/f32.h"
-#include "src/model/weight_layout.h"
 
 namespace moesaic {
 namespace {
@@ -54,19 +53,19 @@ std::array<const Element*, kPanelColumns> row_starts(const Element* rows, std::i
 
 }  // namespace
 
-MatrixPacker::MatrixPacker(const Layout& layout, std::span<const MatrixSource> parts)
-    : layout_(layout), parts_(parts) {
+MatrixPacker::MatrixPacker(const Packing& packing, std::span<const MatrixSource> parts)
+    : packing_(packing), parts_(parts) {
+  assert(!packing.keeps_codes || packing.layout == parts.front().layout());
   for (const MatrixSource& part : parts) rows_ += part.rows();
-  keeps_codes_ = parts.front().layout() == layout && codes_can_be_stacked(parts);
 }
 
 std::int64_t MatrixPacker::panels_together() const noexcept {
-  const bool whole = must_measure() && layout_.format == Format::nvfp4;
+  const bool whole = must_measure() && packing_.layout.format == Format::nvfp4;
   return whole ? num_panels() : kPanelsTogether;
 }
 
 void MatrixPacker::measure(std::int64_t first, std::int64_t end, PackScratch& scratch) {
-  if (!scales_) scales_.emplace(layout_, rows_, depth());
+  if (!scales_) scales_.emplace(packing_.layout, rows_, depth());
   scratch.values.resize(static_cast<std::size_t>(kPanelColumns * depth()));
   for (std::int64_t panel = first; panel < end; ++panel) {
     const std::int64_t count = read_panel(parts_, panel, scratch.values.data());
@@ -79,11 +78,11 @@ void MatrixPacker::measure(std::int64_t first, std::int64_t end, PackScratch& sc
 void MatrixPacker::pack(std::int64_t first, std::int64_t end, std::byte* out,
                         PackScratch& scratch) const {
   scratch.values.resize(static_cast<std::size_t>(kPanelColumns * depth()));
-  const std::int64_t stride = panel_bytes(layout_, depth());
+  const std::int64_t stride = panel_bytes(packing_.layout, depth());
   for (std::int64_t panel = first; panel < end; ++panel, out += stride) {
-    if (layout_.format == Format::bf16 || layout_.format == Format::f32) {
+    if (packing_.layout.format == Format::bf16 || packing_.layout.format == Format::f32) {
       pack_plain(panel, out, scratch);
-    } else if (keeps_codes_) {
+    } else if (packing_.keeps_codes) {
       pack_codes(panel, out, scratch);
     } else {
       quantize(panel, out, scratch);
@@ -92,7 +91,7 @@ void MatrixPacker::pack(std::int64_t first, std::int64_t end, std::byte* out,
 }
 
 void MatrixPacker::pack_plain(std::int64_t panel, std::byte* out, PackScratch& scratch) const {
-  if (layout_.format == Format::f32) {
+  if (packing_.layout.format == Format::f32) {
     const auto count = static_cast<std::size_t>(read_panel(parts_, panel, scratch.values.data()));
     const auto starts = row_starts<float>(scratch.values.data(), depth());
     f32_format::pack_panel(std::span(starts).first(count), depth(), reinterpret_cast<float*>(out));
@@ -111,7 +110,7 @@ void MatrixPacker::pack_codes(std::int64_t panel, std::byte* out, PackScratch& s
                 [&](const MatrixSource& part, std::int64_t begin, std::int64_t end) {
                   part.read_quantized(begin, end - begin, scratch.rows);
                 });
-  pack_panel(layout_, scratch.rows, out);
+  pack_panel(packing_.layout, scratch.rows, out);
 }
 
 void MatrixPacker::quantize(std::int64_t panel, std::byte* out, PackScratch& scratch) const {
@@ -123,17 +122,17 @@ void MatrixPacker::quantize(std::int64_t panel, std::byte* out, PackScratch& scr
       .first_row = panel * kPanelColumns,
       .num_rows = count,
       .depth = depth()};
-  quantize_rows(layout_, values, scales_ ? &*scales_ : nullptr, scratch.rows);
-  pack_panel(layout_, scratch.rows, out);
+  quantize_rows(packing_.layout, values, scales_ ? &*scales_ : nullptr, scratch.rows);
+  pack_panel(packing_.layout, scratch.rows, out);
 }
 
 float MatrixPacker::scale() const noexcept {
-  if (keeps_codes_) return parts_.front().scale();
+  if (packing_.keeps_codes) return parts_.front().scale();
   return scales_ ? scales_->matrix_scale() : 1.0F;
 }
 
 std::span<const std::int32_t> MatrixPacker::order() const noexcept {
-  return keeps_codes_ ? parts_.front().order() : std::span<const std::int32_t>();
+  return packing_.keeps_codes ? parts_.front().order() : std::span<const std::int32_t>();
 }
 
 void MatrixPacker::for_each_source(

@@ -11,6 +11,7 @@
 #include "kernels/weight_format.h"
 #include "src/base/error.h"
 #include "src/checkpoint/matrix_source.h"
+#include "src/model/weight_layout.h"
 
 namespace moesaic {
 
@@ -32,12 +33,12 @@ void naming_weight(const std::string& name, Body&& body) {
   }
 }
 
-/// Packs a matrix panel by panel. Its rows are those of `parts`, which stand one below the other.
-/// Codes of a quantised checkpoint are taken as they are if `layout` is theirs; else values are
-/// read, and quantised where `layout` wants it. Owns nothing; cheap to make.
+/// Packs a matrix panel by panel. Its rows are those of `parts`, which stand one below the other;
+/// if their codes are kept, parts agree as LayoutChoice::stacked demands. Owns nothing; cheap to
+/// make.
 class MatrixPacker {
  public:
-  MatrixPacker(const Layout& layout, std::span<const MatrixSource> parts);
+  MatrixPacker(const Packing& packing, std::span<const MatrixSource> parts);
 
   [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
   [[nodiscard]] std::int64_t depth() const noexcept { return parts_.front().cols(); }
@@ -45,7 +46,7 @@ class MatrixPacker {
 
   /// Whether packing a panel takes a look at other rows first (measure).
   [[nodiscard]] bool must_measure() const noexcept {
-    return !keeps_codes_ && MatrixScales::needed(layout_.format);
+    return !packing_.keeps_codes && MatrixScales::needed(packing_.layout.format);
   }
   /// Panels that are best packed together, the first of them at a multiple of this: enough work to
   /// hide handing it out, and all that measure() has to see.
@@ -69,10 +70,9 @@ class MatrixPacker {
   void pack_codes(std::int64_t panel, std::byte* out, PackScratch& scratch) const;
   void quantize(std::int64_t panel, std::byte* out, PackScratch& scratch) const;
 
-  Layout layout_;
+  Packing packing_;
   std::span<const MatrixSource> parts_;
   std::int64_t rows_ = 0;
-  bool keeps_codes_ = false;
   std::optional<MatrixScales> scales_;
 };
 

@@ -46,10 +46,10 @@ PackedEntry describe_packed(const PlannedWeight& weight) {
   PackedEntry entry;
   entry.name = weight.name;
   if (weight.matrix != nullptr) {
-    const MatrixPacker packer(weight.layout, weight.parts);
+    const MatrixPacker packer(weight.packing, weight.parts);
     entry.rows = packer.rows();
     entry.depth = packer.depth();
-    entry.layout = weight.layout;
+    entry.layout = weight.packing.layout;
     entry.has_order = !packer.order().empty();
   } else if (weight.vector != nullptr) {
     entry.rows = 1;
@@ -83,7 +83,7 @@ void WeightConverter::convert(const PlannedWeight& weight, PackedEntry& entry) {
 }
 
 void WeightConverter::convert_matrix(const PlannedWeight& weight, PackedEntry& entry) {
-  MatrixPacker packer(weight.layout, weight.parts);
+  MatrixPacker packer(weight.packing, weight.parts);
   const std::int64_t panels = packer.num_panels();
   naming_weight(entry.name, [&] {
     if (packer.must_measure()) packer.measure(0, panels, scratch_);

@@ -43,11 +43,27 @@ bool agree(std::span<const MatrixSource> sources) {
   });
 }
 
+/// Whether codes can stand one below the other: also of one scale, and no panel with rows of two.
+bool can_be_stacked(std::span<const MatrixSource> parts) {
+  if (!agree(parts)) return false;
+  return parts.size() == 1 || std::ranges::all_of(parts, [&](const MatrixSource& part) {
+           return part.scale() == parts.front().scale() && part.rows() % kPanelColumns == 0;
+         });
+}
+
+Packing as_it_is(const MatrixSource& source) {
+  return {.layout = source.layout(), .keeps_codes = true};
+}
+
+Packing from_values(const Layout& layout) {
+  return {.layout = layout, .keeps_codes = false};
+}
+
 /// What holds the values of matrices that do not agree in a quantised layout.
-Layout plain_layout(std::span<const MatrixSource> sources) {
+Packing plain(std::span<const MatrixSource> sources) {
   const bool wide = std::ranges::any_of(
       sources, [](const MatrixSource& source) { return source.layout().format == Format::f32; });
-  return {.format = wide ? Format::f32 : Format::bf16};
+  return from_values({.format = wide ? Format::f32 : Format::bf16});
 }
 
 }  // namespace
@@ -78,31 +94,24 @@ std::string canonical_layout_name(std::string_view spelling) {
   return layout_from_name(small) ? small : std::string(spelling);
 }
 
-bool codes_can_be_stacked(std::span<const MatrixSource> parts) {
-  if (!agree(parts)) return false;
-  return parts.size() == 1 || std::ranges::all_of(parts, [&](const MatrixSource& part) {
-           return part.scale() == parts.front().scale() && part.rows() % kPanelColumns == 0;
-         });
+Packing LayoutChoice::stacked(std::span<const MatrixSource> parts) const {
+  if (precision_ == Precision::f32) return from_values({.format = Format::f32});
+  return can_be_stacked(parts) ? as_it_is(parts.front()) : plain(parts);
 }
 
-Layout LayoutChoice::stacked(std::span<const MatrixSource> parts) const {
-  if (precision_ == Precision::f32) return {.format = Format::f32};
-  return codes_can_be_stacked(parts) ? parts.front().layout() : plain_layout(parts);
+Packing LayoutChoice::dense(std::span<const MatrixSource> together) const {
+  if (precision_ == Precision::f32) return from_values({.format = Format::f32});
+  return agree(together) ? as_it_is(together.front()) : plain(together);
 }
 
-Layout LayoutChoice::dense(std::span<const MatrixSource> together) const {
-  if (precision_ == Precision::f32) return {.format = Format::f32};
-  return agree(together) ? together.front().layout() : plain_layout(together);
-}
-
-Layout LayoutChoice::expert(std::span<const MatrixSource> together) const {
-  if (precision_ == Precision::f32) return {.format = Format::f32};
-  if (!agree(together)) return expert_layout_.value_or(Layout{.format = Format::bf16});
-  // A file's int4_group may have wide scales: the same format, and its codes are taken as they are.
+Packing LayoutChoice::expert(std::span<const MatrixSource> together) const {
+  if (precision_ == Precision::f32) return from_values({.format = Format::f32});
   const Layout own = together.front().layout();
+  // A file's int4_group may have wide scales: the same format all the same.
   const bool wanted = !expert_layout_ ||
                       (expert_layout_->format == own.format && expert_layout_->group == own.group);
-  return wanted ? own : *expert_layout_;
+  if (wanted && agree(together)) return as_it_is(together.front());
+  return from_values(expert_layout_.value_or(Layout{.format = Format::bf16}));
 }
 
 }  // namespace moesaic

@@ -21,6 +21,16 @@ namespace moesaic {
 /// is.
 [[nodiscard]] std::string canonical_layout_name(std::string_view spelling);
 
+/// How a weight is packed.
+struct Packing {
+  Layout layout{};
+  /// The codes of a quantised checkpoint are taken as they are, in their order of columns; else
+  /// values are read, and quantised if the layout wants that.
+  bool keeps_codes = false;
+
+  friend bool operator==(const Packing&, const Packing&) = default;
+};
+
 /// Which layout a weight is stored in.
 ///
 /// Matrices that are stacked, or read together as gate and up are, keep the layout of a quantised
@@ -40,19 +50,15 @@ class LayoutChoice {
 
   /// Dense matrices that stand one below the other. They keep what the checkpoint has: they are few
   /// and every token meets them.
-  [[nodiscard]] Layout stacked(std::span<const MatrixSource> parts) const;
+  [[nodiscard]] Packing stacked(std::span<const MatrixSource> parts) const;
   /// A dense matrix, or a dense gate and up.
-  [[nodiscard]] Layout dense(std::span<const MatrixSource> together) const;
+  [[nodiscard]] Packing dense(std::span<const MatrixSource> together) const;
   /// A matrix of a routed expert, or an expert's gate and up. f16 and f32 become bf16.
-  [[nodiscard]] Layout expert(std::span<const MatrixSource> together) const;
+  [[nodiscard]] Packing expert(std::span<const MatrixSource> together) const;
 
  private:
   Precision precision_;
   std::optional<Layout> expert_layout_;
 };
-
-/// Whether the codes of quantised matrices can be packed one below the other as they are: one
-/// layout, scale and order of k, and no panel with rows of two of them.
-[[nodiscard]] bool codes_can_be_stacked(std::span<const MatrixSource> parts);
 
 }  // namespace moesaic

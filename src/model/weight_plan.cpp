@@ -104,14 +104,14 @@ class Planner {
     Slices slices;
     for (const Member& member : members) slices.push_back(member.slice);
     const std::vector<MatrixSource> all = sources(slices);
-    const Layout layout = all.empty() ? Layout{} : choose(all);
+    const Packing packing = all.empty() ? Packing{} : choose(all);
     for (std::size_t i = 0; i < members.size(); ++i) {
       PlannedWeight& weight = add_matrix(members[i].name, {members[i].slice}, *members[i].target);
       weight.is_expert = is_expert;
       weight.home = is_expert ? WeightHome::rank : WeightHome::node;
       if (all.empty()) continue;
       weight.parts = {all[i]};
-      set_layout(weight, layout);
+      set_packing(weight, packing);
     }
     if (all.empty()) check_together(plan_.weights.end() - std::ssize(members));
   }
@@ -120,17 +120,17 @@ class Planner {
     PlannedWeight& weight = add_matrix(name, slices, target);
     if (files_.packed() != nullptr) return;
     weight.parts = sources(slices);
-    set_layout(weight, request_.layouts.stacked(weight.parts));
+    set_packing(weight, request_.layouts.stacked(weight.parts));
   }
 
   /// Choices must not hang on rounding: router and shared gate stay f32 in every precision.
   void f32_matrix(const std::string& name, const TensorSlice& slice, PackedMatrix& target) {
     PlannedWeight& weight = add_matrix(name, {&slice}, target);
-    require(weight.stored == nullptr || weight.layout.format == Format::f32, ErrorKind::file,
-            "{}: weight \"{}\" is {}, not f32", files_.path_of(kManifestFile), weight.name,
-            layout_name(weight.layout));
+    require(weight.stored == nullptr || weight.packing.layout.format == Format::f32,
+            ErrorKind::file, "{}: weight \"{}\" is {}, not f32", files_.path_of(kManifestFile),
+            weight.name, layout_name(weight.packing.layout));
     weight.parts = sources({&slice});
-    weight.layout = {.format = Format::f32};
+    weight.packing.layout = {.format = Format::f32};
   }
 
   void vector(const std::string& name, const Slices& slices, std::span<const float>& target) {
@@ -157,21 +157,21 @@ class Planner {
     Shape shape{0, slices.front()->cols};
     for (const TensorSlice* slice : slices) shape.rows += slice->rows;
     weight.stored = &stored(weight.name, shape, false);
-    weight.layout = weight.stored->layout;
+    weight.packing.layout = weight.stored->layout;
     return weight;
   }
 
-  void set_layout(PlannedWeight& weight, const Layout& layout) {
-    weight.layout = layout;
-    const MatrixSource& first = weight.parts.front();
-    const bool lost = std::ranges::any_of(weight.parts, &MatrixSource::is_quantized) &&
-                      layout.format != first.layout().format;
-    const bool wanted = request_.layouts.precision() == Precision::f32 ||
-                        (weight.is_expert && request_.layouts.expert_layout());
-    if (!lost || wanted) return;
-    plan_.notes.push_back(fmt::format(
-        "{}: its parts differ in layout, scale or order of columns, or end within 16 rows: {}",
-        weight.name, layout_name(layout)));
+  void set_packing(PlannedWeight& weight, const Packing& packing) {
+    weight.packing = packing;
+    const bool asked = request_.layouts.precision() == Precision::f32 ||
+                       (weight.is_expert && request_.layouts.expert_layout());
+    const bool lost =
+        !packing.keeps_codes && std::ranges::any_of(weight.parts, &MatrixSource::is_quantized);
+    if (asked || !lost) return;
+    plan_.notes.push_back(
+        fmt::format("{}: parts on disk differ in layout, scale or order of "
+                    "columns, or end within 16 rows; stored as {}",
+                    weight.name, layout_name(packing.layout)));
   }
 
   /// Parts of the checkpoint; none of a converted directory.
@@ -201,10 +201,11 @@ class Planner {
   void check_together(std::vector<PlannedWeight>::const_iterator first) const {
     const std::optional<Layout>& wanted = request_.layouts.expert_layout();
     for (auto weight = first; weight != plan_.weights.end(); ++weight) {
-      const Layout& layout = weight->layout;
-      require(layout == first->layout && weight->stored->has_order == first->stored->has_order,
-              ErrorKind::file, "{}: weights \"{}\" and \"{}\" have different layouts",
-              files_.path_of(kManifestFile), first->name, weight->name);
+      const Layout& layout = weight->packing.layout;
+      require(
+          layout == first->packing.layout && weight->stored->has_order == first->stored->has_order,
+          ErrorKind::file, "{}: weights \"{}\" and \"{}\" have different layouts",
+          files_.path_of(kManifestFile), first->name, weight->name);
       require(!weight->is_expert || !wanted ||
                   (wanted->format == layout.format && wanted->group == layout.group),
               ErrorKind::usage,

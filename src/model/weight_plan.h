@@ -31,9 +31,9 @@ struct PlannedWeight {
   std::vector<MatrixSource> parts;
   const PackedEntry* stored = nullptr;
 
-  // What becomes of it: a packed matrix of this layout, or f32 in the order of the parts; or
-  // nothing, as of the embedding, which is read where it lies.
-  Layout layout{};
+  // What becomes of it: a packed matrix, or f32 in the order of the parts; or nothing, as of the
+  // embedding, which is read where it lies.
+  Packing packing{};
   PackedMatrix* matrix = nullptr;
   std::span<const float>* vector = nullptr;
 };

@@ -42,8 +42,8 @@ std::int64_t describe(const PlannedWeight& weight) {
         .layout = entry->layout, .rows = entry->rows, .depth = entry->depth, .scale = entry->scale};
     return entry->bytes;
   }
-  const MatrixPacker packer(weight.layout, weight.parts);
-  target = {.layout = weight.layout,
+  const MatrixPacker packer(weight.packing, weight.parts);
+  target = {.layout = weight.packing.layout,
             .rows = packer.rows(),
             .depth = packer.depth(),
             .scale = packer.scale()};
@@ -69,7 +69,7 @@ struct WeightStore::Job {
                ->bytes(*weight().stored)
                .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first)));
     } else if (weight().matrix != nullptr) {
-      MatrixPacker(weight().layout, weight().parts).for_each_source(first, end, call);
+      MatrixPacker(weight().packing, weight().parts).for_each_source(first, end, call);
     }
   }
 };
@@ -90,7 +90,7 @@ void WeightStore::add(PlannedWeight planned) {
   item.bytes = describe(weight);
   if (weight.matrix != nullptr) {
     auto& formats = weight.is_expert ? bytes_.experts : bytes_.others;
-    formats[static_cast<std::size_t>(weight.layout.format)] += item.bytes;
+    formats[static_cast<std::size_t>(weight.packing.layout.format)] += item.bytes;
   }
   if (stored_.map || !has_target(weight)) {
     if (has_target(weight)) bytes_.mapped_bytes += item.bytes;
@@ -141,7 +141,7 @@ std::vector<WeightStore::Job> WeightStore::jobs_of(int node_rank, int node_size)
       unit_bytes = 1;
     } else if (weight.matrix != nullptr) {
       units = weight.matrix->num_panels();
-      step = MatrixPacker(weight.layout, weight.parts).panels_together();
+      step = MatrixPacker(weight.packing, weight.parts).panels_together();
       unit_bytes = weight.matrix->panel_stride();
     }
     for (std::int64_t first = 0; first < units; first += step) {
@@ -165,7 +165,7 @@ void WeightStore::run(const Job& job, PackScratch& scratch) const {
 
 void WeightStore::pack(const Job& job, PackScratch& scratch) const {
   PackedMatrix& matrix = *job.weight().matrix;
-  MatrixPacker packer(matrix.layout, job.weight().parts);
+  MatrixPacker packer(job.weight().packing, job.weight().parts);
   naming_weight(job.weight().name, [&] {
     if (packer.must_measure()) packer.measure(job.first, job.end, scratch);
     packer.pack(job.first, job.end, const_cast<std::byte*>(matrix.panel(job.first)), scratch);

@@ -87,6 +87,8 @@ TEST_F(PackedDirectoryTest, IsToldFromACheckpoint) {
   EXPECT_TRUE(PackedDirectory::is_one(out_));
   fs::remove(out_ + "/manifest.json");
   EXPECT_TRUE(PackedDirectory::is_one(out_));
+  write_text(out_ + "/adapter_model.safetensors", "");
+  EXPECT_TRUE(PackedDirectory::is_one(out_));
   write_text(out_ + "/model.safetensors", "");
   EXPECT_FALSE(PackedDirectory::is_one(out_));
   EXPECT_FALSE(PackedDirectory::is_one(directory_.path()));

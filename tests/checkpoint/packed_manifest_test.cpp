@@ -143,6 +143,8 @@ TEST(PackedManifest, WhatCannotBeIsRefused) {
       {"\"group\": 0", "\"group\": 1", "no layout bf16 with a group of 1"},
       {"\"wide_scales\": true", "\"wide_scales\": 1", "weights[2].wide_scales: expected"},
       {"\"order\": true", "\"order\": false", "\"wide\" of 40 x 100 has"},
+      {"\"group\": 32, \"wide_scales\": false, \"scale\": 0.10000000149011612",
+       "\"group\": 32, \"wide_scales\": false, \"scale\": 1e39", "is no finite float"},
       {"\"dtype\": \"BF16\"", "\"dtype\": \"I32\"", "weights[1].dtype: \"I32\" is neither"},
       {"\"name\": \"blocks\", \"rows\": 40", "\"name\": \"blocks\", \"rows\": 0",
        "weights[3].rows: 0 is not within 1"},

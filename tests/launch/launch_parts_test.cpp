@@ -157,6 +157,35 @@ TEST(Memory, ShortageSaysWhatIsNeededAndWhatHelps) {
   EXPECT_EQ(message.find("--batch-size"), std::string::npos) << message;
 }
 
+TEST(Memory, ShortageNamesTheFormatOfExperts) {
+  MemoryPlan plan{.expert_bytes = 6 << 20, .dense_bytes = 1 << 20, .num_ranks = 1};
+  const auto message = [&](std::initializer_list<std::pair<Format, std::int64_t>> formats) {
+    plan.expert_formats = {};
+    for (const auto& [format, bytes] : formats) {
+      plan.expert_formats[static_cast<std::size_t>(format)] = bytes;
+    }
+    return error_message([&] { require_memory(plan, 5 << 20, "test"); }, ErrorKind::resource);
+  };
+  const std::string mixed = message({{Format::int8, 1 << 20}, {Format::bf16, 5 << 20}});
+  EXPECT_NE(mixed.find("experts 6.00 MiB in bf16 and int8,"), std::string::npos) << mixed;
+  EXPECT_NE(mixed.find("--expert-format"), std::string::npos) << mixed;
+  for (const Format format : {Format::nvfp4, Format::int4, Format::f32}) {
+    const std::string small = message({{format, 6 << 20}});
+    EXPECT_EQ(small.find("--expert-format"), std::string::npos) << small;
+  }
+}
+
+TEST(Memory, WeightsAreToldByFormat) {
+  WeightBytes::ByFormat experts{};
+  WeightBytes::ByFormat others{};
+  EXPECT_EQ(weights_text(experts, others), "experts none, others none");
+  experts[static_cast<std::size_t>(Format::mxfp4)] = 3 << 20;
+  others[static_cast<std::size_t>(Format::f32)] = 1 << 10;
+  others[static_cast<std::size_t>(Format::bf16)] = 2 << 10;
+  EXPECT_EQ(weights_text(experts, others),
+            "experts 3.00 MiB mxfp4, others 2.00 KiB bf16 and 1.00 KiB f32");
+}
+
 TEST(Prompts, PlainLinesStandAsTheyAre) {
   const std::vector<Prompt> prompts = parse_prompts("one\r\n\n two \nthree", "file");
   ASSERT_EQ(prompts.size(), 4U);

@@ -8,6 +8,7 @@
 #include "launch/option_help.h"
 #include "launch/option_table.h"
 #include "src/base/json.h"
+#include "src/model/weight_layout.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -128,6 +129,32 @@ TEST(Options, BadValuesNameFlagAndValue) {
             "--combine: \"fast\" is not one of exact");
   EXPECT_EQ(usage_error({"generate"}, {{"MOESAIC_TOP_K", "x"}}),
             "MOESAIC_TOP_K: \"x\" is not a whole number");
+}
+
+TEST(Options, FormatsHaveOtherSpellings) {
+  EXPECT_EQ(parse({"generate"}).options.expert_format, "auto");
+  EXPECT_EQ(parse({"generate", "--expert-format", "nvfp4"}).options.expert_format, "nvfp4");
+  EXPECT_EQ(parse({"score", "--expert-format=AMXINT4"}).options.expert_format, "int4");
+  EXPECT_EQ(parse({"convert", "expert-format=fp8"}).options.expert_format, "fp8_block");
+  EXPECT_EQ(parse({"generate"}, {{"MOESAIC_EXPERT_FORMAT", "gptq_int4"}}).options.expert_format,
+            "int4_group128");
+  const std::string message = usage_error({"generate", "--expert-format", "nvfp5"});
+  EXPECT_TRUE(message.starts_with("--expert-format: \"nvfp5\" is not one of auto, bf16, int8"))
+      << message;
+  EXPECT_TRUE(message.ends_with("did you mean nvfp4?")) << message;
+}
+
+TEST(OptionTable, ChoicesOfFormatsAreAllThereAre) {
+  std::string_view choices = find_option("expert-format", Verb::generate)->choices;
+  std::size_t count = 0;
+  for (bool more = true; more; ++count) {
+    const std::string name(choices.substr(0, choices.find('|')));
+    EXPECT_TRUE(name == "auto" || layout_from_name(name).has_value()) << name;
+    more = choices.size() > name.size();
+    choices.remove_prefix(more ? name.size() + 1 : name.size());
+  }
+  // f32 is what --precision fp32 is for; int4_group has three groups, fp8_block two sizes.
+  EXPECT_EQ(count, std::size_t{1 + kNumFormats - 1 + 2 + 1});
 }
 
 TEST(Options, MissingValueIsAnError) {

@@ -45,16 +45,16 @@ struct Packed {
 };
 
 /// Packs `together` panels at a time, each time measured by itself.
-Packed pack_in_pieces(const Layout& layout, const std::vector<MatrixSource>& parts,
+Packed pack_in_pieces(const Packing& packing, const std::vector<MatrixSource>& parts,
                       std::int64_t together) {
   PackScratch scratch;
   Packed packed;
-  const std::int64_t stride = panel_bytes(layout, kDepth);
-  const std::int64_t panels = MatrixPacker(layout, parts).num_panels();
+  const std::int64_t stride = panel_bytes(packing.layout, kDepth);
+  const std::int64_t panels = MatrixPacker(packing, parts).num_panels();
   packed.bytes.resize(static_cast<std::size_t>(panels * stride));
   for (std::int64_t first = 0; first < panels; first += together) {
     const std::int64_t end = std::min(panels, first + together);
-    MatrixPacker packer(layout, parts);
+    MatrixPacker packer(packing, parts);
     if (packer.must_measure()) packer.measure(first, end, scratch);
     packer.pack(first, end, packed.bytes.data() + first * stride, scratch);
     packed.scale = packer.scale();
@@ -62,8 +62,8 @@ Packed pack_in_pieces(const Layout& layout, const std::vector<MatrixSource>& par
   return packed;
 }
 
-Packed pack_whole(const Layout& layout, const std::vector<MatrixSource>& parts) {
-  return pack_in_pieces(layout, parts, std::int64_t{1} << 40);
+Packed pack_whole(const Packing& packing, const std::vector<MatrixSource>& parts) {
+  return pack_in_pieces(packing, parts, std::int64_t{1} << 40);
 }
 
 std::vector<Layout> quantized_layouts() {
@@ -89,11 +89,11 @@ TEST(MatrixPacker, PiecesMakeTheSameBytesAsTheWhole) {
   std::vector<Layout> layouts = quantized_layouts();
   layouts.insert(layouts.end(), {{Format::bf16}, {Format::f32}});
   for (const Layout& layout : layouts) {
-    const MatrixPacker packer(layout, parts);
+    const MatrixPacker packer({layout}, parts);
     EXPECT_EQ(packer.rows(), kRows);
     EXPECT_EQ(packer.must_measure(), MatrixScales::needed(layout.format));
-    const Packed whole = pack_whole(layout, parts);
-    const Packed pieces = pack_in_pieces(layout, parts, packer.panels_together());
+    const Packed whole = pack_whole({layout}, parts);
+    const Packed pieces = pack_in_pieces({layout}, parts, packer.panels_together());
     EXPECT_EQ(pieces.bytes, whole.bytes) << format_name(layout.format) << layout.group;
     EXPECT_EQ(pieces.scale, whole.scale) << format_name(layout.format);
   }
@@ -110,7 +110,7 @@ TEST(MatrixPacker, StackedPartsMakeTheSameBytesAsOneMatrix) {
                                            rows_of(checkpoint, kRows, 45, 45)};
   for (const Layout& layout : {Layout{Format::bf16}, Layout{Format::f32}, Layout{Format::nvfp4},
                                Layout{Format::fp8_block, 32}, Layout{Format::int8}}) {
-    EXPECT_EQ(pack_whole(layout, parts).bytes, pack_whole(layout, one).bytes)
+    EXPECT_EQ(pack_whole({layout}, parts).bytes, pack_whole({layout}, one).bytes)
         << format_name(layout.format);
   }
 }
@@ -129,14 +129,15 @@ TEST(MatrixPacker, CodesOfAQuantisedCheckpointAreTakenAsTheyAre) {
     const Checkpoint codes = Checkpoint::open(quantized);
     const std::vector<MatrixSource> values = {rows_of(plain, kRows, 0, kRows)};
     const std::vector<MatrixSource> whole = {rows_of(codes, kRows, 0, kRows)};
+    const Packing kept{.layout = layout, .keeps_codes = true};
     ASSERT_TRUE(whole[0].layout() == layout) << format_name(layout.format);
-    EXPECT_FALSE(MatrixPacker(layout, whole).must_measure());
-    const Packed expected = pack_whole(layout, values);
-    EXPECT_EQ(pack_whole(layout, whole).bytes, expected.bytes) << format_name(layout.format);
-    EXPECT_EQ(pack_whole(layout, whole).scale, expected.scale) << format_name(layout.format);
+    EXPECT_FALSE(MatrixPacker(kept, whole).must_measure());
+    const Packed expected = pack_whole({layout}, values);
+    EXPECT_EQ(pack_whole(kept, whole).bytes, expected.bytes) << format_name(layout.format);
+    EXPECT_EQ(pack_whole(kept, whole).scale, expected.scale) << format_name(layout.format);
     const std::vector<MatrixSource> parts = {rows_of(codes, kRows, 0, 32),
                                              rows_of(codes, kRows, 32, 32)};
-    EXPECT_EQ(pack_whole(layout, parts).bytes, expected.bytes) << format_name(layout.format);
+    EXPECT_EQ(pack_whole(kept, parts).bytes, expected.bytes) << format_name(layout.format);
   }
 }
 
@@ -151,7 +152,7 @@ TEST(MatrixPacker, CodesOfOneFormatBecomeAnother) {
   const std::vector<MatrixSource> parts = {rows_of(codes, kRows, 0, kRows)};
   // e2m1 times a power of two is exact in mxfp8: packed that way, the values are the same.
   const Layout layout{Format::mxfp8};
-  const Packed packed = pack_whole(layout, parts);
+  const Packed packed = pack_whole({layout}, parts);
   std::vector<float> values(kRows * kDepth);
   parts[0].read_rows(0, kRows, std::span(values));
   const PackedMatrix matrix{

@@ -72,6 +72,12 @@ class LayoutChoiceTest : public testing::Test {
       specs.push_back({"channel" + end + "_scale", DType::f32, {rows, 1}});
       specs.push_back({"mx" + end, DType::f8_e4m3, {rows, 64}});
       specs.push_back({"mx" + end + "_scale", DType::u8, {rows, 2}});
+      for (const std::string name : {"order", "reverse"}) {
+        const std::string tensor = name + "_" + std::to_string(rows) + ".weight";
+        specs.push_back({tensor + "_packed", DType::i32, {rows, 8}});
+        specs.push_back({tensor + "_scale", DType::bf16, {rows, 2}});
+        specs.push_back({tensor + "_g_idx", DType::i32, {64}});
+      }
       for (const std::string name : {"nv", "other"}) {
         specs.push_back({name + end, DType::u8, {rows, 32}});
         specs.push_back({name + end + "_scale", DType::f8_e4m3, {rows, 4}});
@@ -84,6 +90,13 @@ class LayoutChoiceTest : public testing::Test {
       for (const std::int64_t size : spec.shape) bytes *= size;
       std::vector<std::byte> data(static_cast<std::size_t>(bytes), std::byte{0x38});
       if (spec.name.starts_with("other") && spec.dtype == DType::f32) data[0] = std::byte{0x39};
+      if (spec.name.ends_with("_g_idx")) {
+        // Even and odd columns are of different groups.
+        const std::int32_t odd = spec.name.starts_with("order") ? 1 : 0;
+        std::array<std::int32_t, 64> groups{};
+        for (std::size_t k = 0; k < 64; ++k) groups[k] = k % 2 == 1 ? odd : 1 - odd;
+        std::ranges::copy(std::as_bytes(std::span(groups)), data.begin());
+      }
       writer.write(spec.name, 0, data);
     }
     writer.finish();
@@ -127,33 +140,52 @@ TEST_F(LayoutChoiceTest, DenseMatricesKeepWhatTheyAre) {
       {{{"nv", 16}, {"other", 16}}, Format::bf16},  // of another scale
   };
   for (const auto& [names, format] : stacked) {
-    EXPECT_EQ(choice.stacked(sources(names)).format, format)
+    EXPECT_EQ(choice.stacked(sources(names)).layout.format, format)
         << names[0].first << " " << names.back().first << names.back().second;
   }
-  EXPECT_EQ(choice.dense(sources({{"nv", 8}, {"other", 8}})).format, Format::nvfp4);
-  EXPECT_EQ(choice.dense(sources({{"nv", 8}, {"mx", 8}})).format, Format::bf16);
+  EXPECT_EQ(choice.dense(sources({{"nv", 8}, {"other", 8}})).layout.format, Format::nvfp4);
+  EXPECT_EQ(choice.dense(sources({{"nv", 8}, {"mx", 8}})).layout.format, Format::bf16);
 }
 
 TEST_F(LayoutChoiceTest, ExpertsAreAsTheFilesHaveThemOrAsIsWanted) {
   const LayoutChoice own(Precision::bf16, std::nullopt);
-  EXPECT_EQ(own.expert(sources({{"bf16", 8}, {"bf16", 8}})).format, Format::bf16);
-  EXPECT_EQ(own.expert(sources({{"f16", 8}, {"f16", 8}})).format, Format::bf16);
-  EXPECT_EQ(own.expert(sources({{"mx", 8}, {"mx", 8}})).format, Format::mxfp8);
-  EXPECT_EQ(own.expert(sources({{"mx", 8}, {"channel", 8}})).format, Format::bf16);
+  EXPECT_EQ(own.expert(sources({{"bf16", 8}, {"bf16", 8}})).layout.format, Format::bf16);
+  EXPECT_EQ(own.expert(sources({{"f16", 8}, {"f16", 8}})).layout.format, Format::bf16);
+  EXPECT_EQ(own.expert(sources({{"mx", 8}, {"mx", 8}})).layout.format, Format::mxfp8);
+  EXPECT_EQ(own.expert(sources({{"mx", 8}, {"channel", 8}})).layout.format, Format::bf16);
   const LayoutChoice wanted(Precision::bf16, Layout{Format::int4_group, 64});
   for (const std::string name : {"bf16", "f16", "mx", "nv"}) {
-    EXPECT_TRUE(wanted.expert(sources({{name, 8}})) == (Layout{Format::int4_group, 64})) << name;
+    EXPECT_TRUE(wanted.expert(sources({{name, 8}})) ==
+                (Packing{.layout = {Format::int4_group, 64}, .keeps_codes = false}))
+        << name;
   }
   const LayoutChoice plain(Precision::bf16, Layout{Format::bf16});
-  EXPECT_EQ(plain.expert(sources({{"mx", 8}})).format, Format::bf16);
+  EXPECT_EQ(plain.expert(sources({{"mx", 8}})).layout.format, Format::bf16);
+}
+
+TEST_F(LayoutChoiceTest, CodesAreKeptInOneOrderOfColumnsOnly) {
+  const Layout groups{Format::int4_group, 32};
+  const auto same = sources({{"order", 16}, {"order", 16}});
+  const auto different = sources({{"order", 16}, {"reverse", 16}});
+  ASSERT_FALSE(same[0].order().empty());
+  ASSERT_TRUE(same[0].layout() == groups);
+  const LayoutChoice own(Precision::bf16, std::nullopt);
+  EXPECT_TRUE(own.stacked(same) == (Packing{.layout = groups, .keeps_codes = true}));
+  EXPECT_TRUE(own.dense(different) == (Packing{.layout = {Format::bf16}, .keeps_codes = false}));
+  EXPECT_TRUE(own.expert(different) == (Packing{.layout = {Format::bf16}, .keeps_codes = false}));
+  const LayoutChoice wanted(Precision::bf16, groups);
+  EXPECT_TRUE(wanted.expert(same) == (Packing{.layout = groups, .keeps_codes = true}));
+  EXPECT_TRUE(wanted.expert(different) == (Packing{.layout = groups, .keeps_codes = false}));
+  const LayoutChoice other(Precision::bf16, Layout{Format::int4_group, 64});
+  EXPECT_FALSE(other.expert(same).keeps_codes);
 }
 
 TEST_F(LayoutChoiceTest, Fp32KeepsEverythingInF32) {
   const LayoutChoice choice(Precision::f32, std::nullopt);
   for (const std::string name : {"bf16", "f16", "mx", "nv"}) {
-    EXPECT_EQ(choice.stacked(sources({{name, 16}})).format, Format::f32);
-    EXPECT_EQ(choice.dense(sources({{name, 16}})).format, Format::f32);
-    EXPECT_EQ(choice.expert(sources({{name, 16}})).format, Format::f32);
+    EXPECT_EQ(choice.stacked(sources({{name, 16}})).layout.format, Format::f32);
+    EXPECT_EQ(choice.dense(sources({{name, 16}})).layout.format, Format::f32);
+    EXPECT_EQ(choice.expert(sources({{name, 16}})).layout.format, Format::f32);
   }
 }
 
