@@ -53,7 +53,8 @@ bool detect(Isa isa) {
              __builtin_cpu_supports("avx512dq") != 0;
     case Isa::avx512_bf16:
       return detect(Isa::avx512) && __builtin_cpu_supports("avx512bf16") != 0 &&
-             __builtin_cpu_supports("avx512vbmi2") != 0 && has_avx512_vnni();
+             __builtin_cpu_supports("avx512vbmi") != 0 && __builtin_cpu_supports("gfni") != 0 &&
+             has_avx512_vnni();
     case Isa::amx:
       return detect(Isa::avx512_bf16) &&
              (amx_is_assumed || (cpu_has_amx() && amx_refusal().empty()));

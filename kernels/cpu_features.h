@@ -9,7 +9,8 @@ namespace moesaic {
 
 /// Instruction sets with kernels, from the one that always works to the most special. `avx512_bf16`
 /// sums in an order of its own (VDPBF16PS), all others in the tile order (docs/numerics.md). `amx`
-/// and `avx512_bf16` mean CPUs that have VNNI and VBMI2 as well: Ice Lake's successors and Zen 4.
+/// and `avx512_bf16` mean CPUs that have VNNI, VBMI and GFNI as well: Ice Lake's successors and
+/// Zen 4.
 enum class Isa { scalar, avx2, avx512, avx512_bf16, amx };
 
 inline constexpr int kNumIsas = 5;

@@ -213,8 +213,9 @@ class GroupedGemm::Plan {
   [[nodiscard]] const std::byte* const* inner_rows() const { return inner_rows_.data(); }
 
  private:
-  /// Asks for the first weights of a job that this thread is likely to do next.
-  void prefetch_weights(std::int64_t index) const {
+  /// Asks for the first weights of a job that this thread is likely to do next. Inlined, or GCC
+  /// would drop calls of it as having no effect.
+  [[gnu::always_inline]] void prefetch_weights(std::int64_t index) const {
     constexpr std::int64_t kBytes = 1024;  // the CPU's own prefetching goes on from there
     if (index >= std::ssize(jobs_)) return;
     const Job& job = jobs_[static_cast<std::size_t>(index)];

@@ -31,10 +31,8 @@ struct KernelTest {
   std::string kernel;         // "avx512/bf16"
   bool same_bits = false;     // as scalar
   double relative_error = 0;  // L2, against scalar
-  /// In the tile order the bits must agree; avx512_bf16 sums in an order of its own.
-  [[nodiscard]] bool passed() const {
-    return isa == Isa::avx512_bf16 ? relative_error < 1e-5 : same_bits;
-  }
+  double allowed_error = 0;   // if bits may differ
+  [[nodiscard]] bool passed() const { return same_bits || relative_error < allowed_error; }
 };
 
 /// Every kernel that this CPU runs, on one small product.

@@ -9,9 +9,8 @@
 //
 //   uint16 words[steps of 32 k][4][16 columns][2 parities]
 //
-// Word (step, j, column, parity) holds k = 32 step + 2 (4 j + r) + parity for r = 0 to 3. Rotated
-// left by 2 r bits it has the code's sign in bit 15, its exponent in bits 8 and 7, where those of
-// bf16 are, and a flag in bit 0, which is the mantissa's opposite:
+// Bits 4 r to 4 r + 3 of word (step, j, column, parity) hold k = 32 step + 2 (4 j + r) + parity:
+// the code's sign, its exponent, and a flag that says whether the significand is 1 rather than 1.5,
 //
 //   magnitude  0  0.5  1  1.5  2  3  4  6
 //   exponent   0   0   1   1   2  2  3  3

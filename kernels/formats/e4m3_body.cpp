@@ -32,13 +32,13 @@ void require_numbers(const StepCodes<kStepDepth>& codes, std::int64_t first_k) {
 void pack_step(const StepCodes<kStepDepth>& codes, std::byte* out) {
   for (std::int64_t r = 0; r < kPanelColumns; ++r) {
     for (std::int64_t line = 0; line < 16; ++line) {
-      std::memcpy(out + line * 32 + r * 2, codes.row[r] + line * 2, 2);
+      std::memcpy(out + code_index(r, 2 * line), codes.row[r] + line * 2, 2);
     }
   }
 }
 
 float element(const std::byte* step, std::int64_t column, std::int64_t k) noexcept {
-  return e4m3_to_float(std::to_integer<std::uint8_t>(step[bf16_format::element_index(column, k)]));
+  return e4m3_to_float(std::to_integer<std::uint8_t>(step[code_index(column, k)]));
 }
 
 }  // namespace moesaic::e4m3_body

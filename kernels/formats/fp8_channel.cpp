@@ -21,13 +21,13 @@ void pack_panel(const QuantizedRows& rows, std::byte* panel) {
     e4m3_body::require_numbers(codes, step * kStepDepth);
     e4m3_body::pack_step(codes, panel + step * e4m3_body::kStepBytes);
   }
-  store_row_scales(rows, 1 / kCodeFactor, panel + scales_offset(rows.depth));
+  store_row_scales(rows, 1, panel + scales_offset(rows.depth));
 }
 
 void decode_step(const PackedMatrix& matrix, std::int64_t panel, std::int64_t step, BFloat16* out) {
   const std::byte* const codes = matrix.panel(panel) + step * e4m3_body::kStepBytes;
   fill_step(out, [&](std::int64_t column, std::int64_t k) {
-    return to_bfloat16(e4m3_body::element(codes, column, k) * kCodeFactor);
+    return to_bfloat16(e4m3_body::element(codes, column, k));
   });
 }
 

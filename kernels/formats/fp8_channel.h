@@ -15,11 +15,9 @@ namespace fp8_channel_format {
 // A packed fp8_channel panel holds 16 columns of the product:
 //
 //   e4m3 codes (kernels/formats/e4m3_body.h)
-//   f32  scales[16]    256 times the column's scale
+//   f32  scales[16]
 //
-// value = code / 256, exact in bf16: the exponent's bits stand where those of bf16 do.
-
-inline constexpr float kCodeFactor = 1.0F / 256;
+// value = code, exact in bf16; the scale of a column multiplies results.
 
 [[nodiscard]] constexpr std::int64_t scales_offset(std::int64_t depth) noexcept {
   return e4m3_body::bytes(depth);

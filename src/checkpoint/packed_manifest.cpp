@@ -16,7 +16,7 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 /// No matrix of a model has as many rows or columns.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 31;
 

@@ -135,7 +135,7 @@ TEST(PackedManifest, WhatCannotBeIsRefused) {
     const char* said;
   };
   const std::vector<Case> cases = {
-      {"\"version\": 1", "\"version\": 2", "version 2; this program reads version 1"},
+      {"\"version\": 2", "\"version\": 1", "version 1; this program reads version 2"},
       {"moesaic packed model", "a packed model", "kind: \"a packed model\""},
       {"\"int4_group\"", "\"int5_group\"", "weights[2].format: unknown format \"int5_group\""},
       {"\"group\": 128", "\"group\": 48", "no layout int4_group with a group of 48"},

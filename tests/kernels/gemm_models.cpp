@@ -68,6 +68,45 @@ float dpbf16_product(std::span<const BFloat16> x, std::span<const BFloat16> w) {
   return sum;
 }
 
+float dpbf16_group_product(std::span<const BFloat16> x, std::span<const BFloat16> codes,
+                           std::int64_t group_depth, std::span<const CodeGroup> groups) {
+  float total = 0;
+  for (std::int64_t first = 0; first < padded_depth(x); first += group_depth) {
+    float sum = 0;
+    for (std::int64_t k = first; k < first + group_depth; k += 2) {
+      sum = flushed_fma(element(x, k + 1), element(codes, k + 1), sum);
+      sum = flushed_fma(element(x, k), element(codes, k), sum);
+    }
+    total = flushed_fma(sum, groups[static_cast<std::size_t>(first / group_depth)].scale, total);
+  }
+  return total;
+}
+
+float dpbf16_parity_product(std::span<const BFloat16> x, std::span<const BFloat16> codes,
+                            std::span<const CodeGroup> groups) {
+  float total = 0;
+  for (std::int64_t step = 0; step < padded_depth(x); step += kStepDepth) {
+    float sums[2] = {};
+    float pairs[16] = {};
+    for (std::int64_t i = 0; i < 16; ++i) {
+      const std::int64_t half = i / 8 * 16;
+      const std::int64_t k = step + half + i % 8;
+      float& sum = sums[i % 2];
+      sum = flushed_fma(element(x, k + 8), element(codes, k + 8), sum);
+      sum = flushed_fma(element(x, k), element(codes, k), sum);
+      pairs[i] = flushed_add(element(x, k), element(x, k + 8));
+    }
+    for (int distance = 8; distance > 0; distance /= 2) {
+      for (int i = 0; i < distance; ++i) pairs[i] = flushed_add(pairs[i], pairs[i + distance]);
+    }
+    const CodeGroup& group = groups[static_cast<std::size_t>(step / kStepDepth)];
+    float sum = flushed_add(sums[0], sums[1]);
+    if (group.offset) sum = flushed_fma(*group.offset, pairs[0], sum);
+    total = flushed_fma(sum, group.scale, total);
+  }
+  return total;
+}
+
 float f32_product(std::span<const float> x, std::span<const float> w) {
   float sum = 0;
   for (std::size_t k = 0; k < x.size(); ++k) sum = std::fma(x[k], w[k], sum);

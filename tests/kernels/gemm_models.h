@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 
 #include "src/base/dtype.h"
@@ -14,6 +16,23 @@ namespace moesaic {
 [[nodiscard]] float tile_order_product(std::span<const BFloat16> x, std::span<const BFloat16> w);
 /// What a chain of VDPBF16PS does.
 [[nodiscard]] float dpbf16_product(std::span<const BFloat16> x, std::span<const BFloat16> w);
+/// A group of k in weights that are codes: its scale and, where the layout has any, an offset of
+/// the codes.
+struct CodeGroup {
+  float scale = 1;
+  std::optional<float> offset;
+};
+/// c = fma(group's sum, scale, c), groups of `group_depth` k (16 or 32) ascending. A group's sum is
+/// one chain of VDPBF16PS.
+[[nodiscard]] float dpbf16_group_product(std::span<const BFloat16> x,
+                                         std::span<const BFloat16> codes, std::int64_t group_depth,
+                                         std::span<const CodeGroup> groups);
+/// Groups of 32 k, whose sum is that of two chains, of pairs (2 r, 2 r + 8) and (2 r + 1, 2 r + 9)
+/// of either half; plus offset times the sum of x, which is the tree of numerics.md over the same
+/// pairs.
+[[nodiscard]] float dpbf16_parity_product(std::span<const BFloat16> x,
+                                          std::span<const BFloat16> codes,
+                                          std::span<const CodeGroup> groups);
 /// One chain of fused multiply-adds.
 [[nodiscard]] float f32_product(std::span<const float> x, std::span<const float> w);
 

@@ -1,10 +1,13 @@
 #include "tests/kernels/quantized_case.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <random>
 
 #include "kernels/formats/bf16.h"
+#include "kernels/formats/elements.h"
+#include "kernels/formats/power_scales.h"
 #include "kernels/weight_format.h"
 #include "tests/kernels/gemm_models.h"
 
@@ -69,6 +72,61 @@ QuantizedRows slice(const QuantizedRows& all, std::int64_t first, std::int64_t c
   copy(all.scale_codes, part.scale_codes, all.num_groups);
   copy(all.zeros, part.zeros, all.num_groups);
   return part;
+}
+
+/// What the codes of one column stand for, less 8 for int4_group.
+std::vector<BFloat16> column_codes(const RandomCodes& weights, std::int64_t column) {
+  const QuantizedRows& rows = weights.rows();
+  const Layout& layout = weights.matrix().layout;
+  const std::int64_t group = scale_group(layout, rows.depth);
+  std::vector<BFloat16> codes;
+  for (std::int64_t k = 0; k < rows.depth; ++k) {
+    const std::uint8_t code = rows.row_codes(column)[k];
+    float value = 0;
+    switch (layout.format) {
+      case Format::int4_group:
+        value = static_cast<float>(code) - 8;
+        break;
+      case Format::nvfp4:  // codes of groups whose scale is zero count as zero
+        value =
+            rows.scale_codes[rows.group_index(column, k / group)] == 0 ? 0 : e2m1_to_float(code);
+        break;
+      case Format::mxfp4:
+        value = e2m1_to_float(code);
+        break;
+      default:
+        value = e4m3_to_float(code);
+    }
+    codes.push_back(to_bfloat16(value));
+  }
+  return codes;
+}
+
+/// Scales and offsets of one column for every `depth` k, which divide the groups of its layout.
+std::vector<CodeGroup> column_groups(const RandomCodes& weights, std::int64_t column,
+                                     std::int64_t depth) {
+  const QuantizedRows& rows = weights.rows();
+  const Layout& layout = weights.matrix().layout;
+  const std::int64_t group = scale_group(layout, rows.depth);
+  std::vector<CodeGroup> groups;
+  for (std::int64_t k = 0; k < round_up(rows.depth, kStepDepth); k += depth) {
+    CodeGroup result;
+    if (layout.format != Format::fp8_channel && k < rows.depth) {
+      const std::size_t index = rows.group_index(column, k / group);
+      result.scale = layout.format == Format::nvfp4 ? e4m3_to_float(rows.scale_codes[index])
+                     : has_scale_codes(layout.format)
+                         ? static_cast<float>(e8m0_to_double(rows.scale_codes[index]))
+                         : rows.scales[index];
+      if (layout.wide_scales) {
+        // Packed as the upper 24 bits, rounded to nearest even.
+        const auto bits = std::bit_cast<std::uint32_t>(result.scale);
+        result.scale = std::bit_cast<float>((bits + 0x7f + (bits >> 8 & 1)) & ~0xffU);
+        result.offset = 8.0F - static_cast<float>(rows.zeros[index]);
+      }
+    }
+    groups.push_back(result);
+  }
+  return groups;
 }
 
 }  // namespace
@@ -150,19 +208,22 @@ std::vector<BFloat16> decoded_column(const PackedMatrix& matrix, std::int64_t co
   return values;
 }
 
-std::vector<float> dpbf16_results(const GemmCase& product, const PackedMatrix& weights) {
-  std::vector<std::vector<BFloat16>> columns;
+std::vector<float> dpbf16_results(const GemmCase& product, const RandomCodes& weights) {
+  const Layout& layout = weights.matrix().layout;
+  const std::int64_t group_depth = layout.format == Format::int4_group ? kStepDepth : 16;
+  std::vector<float> results(static_cast<std::size_t>(product.num_rows * product.columns()));
   for (std::int64_t c = 0; c < product.columns(); ++c) {
-    columns.push_back(decoded_column(weights, c));
-  }
-  std::vector<float> results;
-  for (std::int64_t r = 0; r < product.num_rows; ++r) {
-    const std::vector<BFloat16> row = product.x_bf16(r);
-    for (std::int64_t c = 0; c < product.columns(); ++c) {
-      const float sum = dpbf16_product(row, columns[static_cast<std::size_t>(c)]);
-      const float scaled = sum * column_scale(weights, c);
+    const std::vector<BFloat16> codes = column_codes(weights, c);
+    const std::vector<CodeGroup> groups = column_groups(weights, c, group_depth);
+    for (std::int64_t r = 0; r < product.num_rows; ++r) {
+      const std::vector<BFloat16> row = product.x_bf16(r);
+      const float sum = layout.format == Format::int4_group
+                            ? dpbf16_parity_product(row, codes, groups)
+                            : dpbf16_group_product(row, codes, group_depth, groups);
+      const float scaled = sum * column_scale(weights.matrix(), c);
       const bool subnormal = std::fpclassify(scaled) == FP_SUBNORMAL;  // flushed, as all sums are
-      results.push_back(subnormal ? std::copysign(0.0F, scaled) : scaled);
+      results[static_cast<std::size_t>(r * product.columns() + c)] =
+          subnormal ? std::copysign(0.0F, scaled) : scaled;
     }
   }
   return results;

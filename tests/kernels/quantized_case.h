@@ -40,6 +40,6 @@ class RandomCodes {
 
 /// What a kernel of VDPBF16PS has to give, [num_rows, columns].
 [[nodiscard]] std::vector<float> dpbf16_results(const GemmCase& product,
-                                                const PackedMatrix& weights);
+                                                const RandomCodes& weights);
 
 }  // namespace moesaic

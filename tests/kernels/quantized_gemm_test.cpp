@@ -58,11 +58,12 @@ class QuantizedGemm : public testing::TestWithParam<Subject> {
   }
 
   /// Bits of the kernel's result against those of its model.
-  void expect_model(const GemmCase& product, const PackedMatrix& weights,
+  void expect_model(const GemmCase& product, const RandomCodes& weights,
                     const std::vector<float>& out) const {
     const std::vector<float> expected =
-        has_own_order() ? dpbf16_results(product, weights)
-                        : product.run(find_gemm_kernel(Isa::scalar, layout().format), weights);
+        has_own_order()
+            ? dpbf16_results(product, weights)
+            : product.run(find_gemm_kernel(Isa::scalar, layout().format), weights.matrix());
     ASSERT_EQ(out.size(), expected.size());
     for (std::size_t i = 0; i < out.size(); ++i) {
       ASSERT_EQ(result_bits(out[i]), result_bits(expected[i]))
@@ -81,7 +82,7 @@ TEST_P(QuantizedGemm, gives_the_bits_of_its_model_at_every_shape) {
     const GemmCase product = normal_case(kMaxRows, depth);
     const RandomCodes weights(layout(), kPanels * kPanelColumns, depth, engine_());
     const std::vector<float> whole = product.run(kernel(), weights.matrix());
-    expect_model(product, weights.matrix(), whole);
+    expect_model(product, weights, whole);
     for (const std::int64_t num_rows : kRowCounts) {
       const GemmCase::Rows rows = product.rows(num_rows, RowSource::Element::f32);
       for (std::int64_t panels = 0; panels <= kPanels; ++panels) {
@@ -155,7 +156,7 @@ TEST_P(QuantizedGemm, agrees_with_its_model_on_special_activations) {
       const GemmCase product =
           make_gemm_case(19, kPanels, depth, [&] { return specials[kind(engine_)]; });
       const RandomCodes weights(layout(), kPanels * kPanelColumns, depth, engine_());
-      expect_model(product, weights.matrix(), product.run(kernel(), weights.matrix()));
+      expect_model(product, weights, product.run(kernel(), weights.matrix()));
     }
   }
 }

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/amx/tiles.h"
-#include "kernels/cpu/intrinsics.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/format.h"
 
 namespace moesaic {
@@ -50,14 +50,11 @@ inline std::byte* tile_at(const TileBlock& block, std::size_t row_tile, std::siz
   return block.out + row_tile * 16 * block.out_stride + panel * 64;
 }
 
-inline void prefetch_step(const TileBlock& block, const std::byte* weights, int panels) {
+template <int Panels>
+[[gnu::always_inline]] inline void prefetch_step(const TileBlock& block, const std::byte* weights) {
   if (block.prefetch_steps == 0) return;
-  for (int p = 0; p < panels; ++p) {
-    const std::byte* ahead = weights + block.prefetch_steps * kTileBytes +
-                             static_cast<std::size_t>(p) * block.panel_stride;
-    for (int line = 0; line < 16; ++line) {
-      _mm_prefetch(reinterpret_cast<const char*>(ahead + line * 64), _MM_HINT_T1);
-    }
+  for (std::size_t p = 0; p < Panels; ++p) {
+    prefetch_lines(weights + block.prefetch_steps * kTileBytes + p * block.panel_stride, 16);
   }
 }
 
@@ -76,7 +73,7 @@ void run_tile_block(const TileBlock& block, Before before, After after, Meanwhil
   const std::byte* rows1 = block.rows[1];
   const std::byte* weights = block.panels;
   for (std::int64_t step = 0; step < block.steps; ++step, weights += kTileBytes) {
-    prefetch_step(block, weights, Panels);
+    prefetch_step<Panels>(block, weights);
     load_tile<6>(weights, 64);
     load_tile<4>(rows0, 64);
     Product::template add<0, 4, 6>();

@@ -44,13 +44,13 @@ inline __m256i mantissa_words() {
   return _mm256_setr_epi32(0, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70);
 }
 
-/// 16 codes, each twice in a word.
-inline __m256i load_e4m3(const std::byte* codes) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
-  return _mm256_shuffle_epi8(
-      _mm256_broadcastsi128_si256(bytes),
-      _mm256_setr_epi8(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7,  //
-                       8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15));
+/// Eight columns of a pair of lines from their 32 bytes: each code twice in a word.
+struct E4m3Pair {
+  __m256i lines[2];
+};
+inline E4m3Pair load_e4m3(const std::byte* codes) {
+  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
+  return {{_mm256_unpacklo_epi8(bytes, bytes), _mm256_unpackhi_epi8(bytes, bytes)}};
 }
 
 [[gnu::always_inline]] inline __m256i decode_e4m3(__m256i codes, const E4m3Tables& tables) {
@@ -69,9 +69,12 @@ inline __m256i load_e4m3(const std::byte* codes) {
 /// A step whose words are those of the tables.
 [[gnu::always_inline]] inline void decode_e4m3_step(const std::byte* codes,
                                                     const E4m3Tables& tables, std::byte* out) {
-  for (std::int64_t i = 0; i < 32; ++i) {
-    const __m256i words = decode_e4m3(load_e4m3(codes + 16 * i), tables);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(out + 32 * i), words);
+  for (std::int64_t i = 0; i < 16; ++i) {  // pairs of lines, left and right half
+    const E4m3Pair pair = load_e4m3(codes + 32 * i);
+    for (std::int64_t line = 0; line < 2; ++line) {
+      _mm256_store_si256(reinterpret_cast<__m256i*>(out + i / 2 * 128 + line * 64 + i % 2 * 32),
+                         decode_e4m3(pair.lines[line], tables));
+    }
   }
 }
 

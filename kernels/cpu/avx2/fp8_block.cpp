@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/avx2/decoded.h"
 #include "kernels/cpu/avx2/e4m3_lines.h"
-#include "kernels/cpu/avx2/prefetch.h"
 #include "kernels/cpu/avx2/round_bf16.h"
+#include "kernels/cpu/prefetch.h"
 
 // A block has one scale for all of a panel's columns, so that mantissas times the scale, rounded to
 // bf16, come from a table that is made once for a block. Powers of two do not change the rounding:
@@ -44,7 +44,7 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   E4m3Tables tables = make_tables(scales[steps.first / steps_per_block]);
   for (std::int64_t step = steps.first; step < steps.first + steps.count; ++step) {
     if (step % steps_per_block == 0) tables = make_tables(scales[step / steps_per_block]);
-    prefetch_lines<8>(codes);
+    prefetch_lines(codes + kPrefetchBytes, 8);
     decode_e4m3_step(codes, tables, out);
     codes += e4m3_body::kStepBytes;
     out += kTileBytes;

@@ -2,16 +2,16 @@
 
 #include "kernels/cpu/avx2/decoded.h"
 #include "kernels/cpu/avx2/e4m3_lines.h"
-#include "kernels/cpu/avx2/prefetch.h"
+#include "kernels/cpu/prefetch.h"
 
 namespace moesaic {
 namespace {
 
 BEGIN_TARGET("avx2,fma")
 
-/// Values are code / 256: exponent e is 112 + e in bf16.
+/// Exponent e is 120 + e in bf16.
 inline E4m3Tables make_tables() {
-  const __m256i bias = _mm256_set1_epi32(112 << 7);
+  const __m256i bias = _mm256_set1_epi32(120 << 7);
   return {make_table(_mm256_add_epi32(mantissa_words(), bias)),
           make_table(without_first(_mm256_add_epi32(subnormal_words(), bias)))};
 }
@@ -20,7 +20,7 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   const std::byte* codes = steps.matrix->panel(steps.panel) + steps.first * e4m3_body::kStepBytes;
   const E4m3Tables tables = make_tables();
   for (std::int64_t step = 0; step < steps.count; ++step) {
-    prefetch_lines<8>(codes);
+    prefetch_lines(codes + kPrefetchBytes, 8);
     decode_e4m3_step(codes, tables, out);
     codes += e4m3_body::kStepBytes;
     out += kTileBytes;

@@ -1,7 +1,7 @@
 #include "kernels/formats/int4.h"
 
 #include "kernels/cpu/avx2/decoded.h"
-#include "kernels/cpu/avx2/prefetch.h"
+#include "kernels/cpu/prefetch.h"
 
 namespace moesaic {
 namespace {
@@ -13,7 +13,7 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   const std::byte* codes = steps.matrix->panel(steps.panel) + steps.first * int4_format::kStepBytes;
   const __m256i upper = _mm256_set1_epi8(static_cast<char>(0xf0));
   for (std::int64_t pair = 0; pair < 8 * steps.count; ++pair, codes += 64, out += 128) {
-    prefetch_lines<1>(codes);
+    prefetch_lines(codes + kPrefetchBytes, 1);
     for (int half = 0; half < 2; ++half) {
       const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes) + half);
       auto* const lines = reinterpret_cast<__m256i*>(out) + half;

@@ -1,8 +1,8 @@
 #include "kernels/formats/int4_group.h"
 
 #include "kernels/cpu/avx2/decoded.h"
-#include "kernels/cpu/avx2/prefetch.h"
 #include "kernels/cpu/avx2/round_bf16.h"
+#include "kernels/cpu/prefetch.h"
 
 namespace moesaic {
 namespace {
@@ -63,7 +63,7 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   const std::int64_t steps_per_group = matrix.layout.group / kStepDepth;
   for (std::int64_t step = steps.first; step < steps.first + steps.count; ++step) {
     const std::byte* const group = scales + step / steps_per_group * scale_bytes;
-    prefetch_lines<4>(codes);
+    prefetch_lines(codes + kPrefetchBytes, 4);
     for (int side = 0; side < 2; ++side) {  // columns 0 to 7, 8 to 15
       const Columns columns = load_columns(matrix.layout, group + side * scale_bytes / 2);
       decode_half(codes + 64 * side, columns, out + 32 * side);

@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/avx2/decoded.h"
 #include "kernels/cpu/avx2/e2m1_lines.h"
-#include "kernels/cpu/avx2/prefetch.h"
+#include "kernels/cpu/prefetch.h"
 
 namespace moesaic {
 namespace {
@@ -26,7 +26,7 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   const std::byte* scales =
       panel + mxfp4_format::scales_offset(steps.matrix->depth) + steps.first * kPanelColumns;
   for (std::int64_t step = 0; step < steps.count; ++step) {
-    prefetch_lines<4>(codes);
+    prefetch_lines(codes + kPrefetchBytes, 4);
     for (int half = 0; half < 2; ++half) {
       const E2m1Scales columns = load_scales(scales + 8 * half);
       for (int j = 0; j < 4; ++j) {

@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/avx2/decoded.h"
 #include "kernels/cpu/avx2/e4m3_lines.h"
-#include "kernels/cpu/avx2/prefetch.h"
+#include "kernels/cpu/prefetch.h"
 
 namespace moesaic {
 namespace {
@@ -19,14 +19,16 @@ inline __m256i load_offsets(const std::byte* scales) {
   return _mm256_slli_epi16(_mm256_sub_epi16(twice, _mm256_set1_epi16(7)), 7);
 }
 
-/// Eight columns of a line.
-[[gnu::always_inline]] inline void decode_half_line(const std::byte* codes,
-                                                    const E4m3Tables& tables, __m256i offsets,
-                                                    std::byte* out) {
-  const __m256i bytes = load_e4m3(codes);
-  const __m256i words = _mm256_add_epi16(decode_e4m3(bytes, tables), offsets);
-  const __m256i is_zero = _mm256_cmpeq_epi16(bytes, _mm256_setzero_si256());
-  _mm256_store_si256(reinterpret_cast<__m256i*>(out), _mm256_andnot_si256(is_zero, words));
+/// Eight columns of a pair of lines.
+[[gnu::always_inline]] inline void decode_half_lines(const std::byte* codes,
+                                                     const E4m3Tables& tables, __m256i offsets,
+                                                     std::byte* out) {
+  for (const __m256i bytes : load_e4m3(codes).lines) {
+    const __m256i words = _mm256_add_epi16(decode_e4m3(bytes, tables), offsets);
+    const __m256i is_zero = _mm256_cmpeq_epi16(bytes, _mm256_setzero_si256());
+    _mm256_store_si256(reinterpret_cast<__m256i*>(out), _mm256_andnot_si256(is_zero, words));
+    out += 64;
+  }
 }
 
 void decode(const StepRange& steps, std::byte* out) noexcept {
@@ -36,12 +38,12 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
       panel + mxfp8_format::scales_offset(steps.matrix->depth) + steps.first * kPanelColumns;
   const E4m3Tables tables{make_table(mantissa_words()), make_table(subnormal_words())};
   for (std::int64_t step = 0; step < steps.count; ++step, scales += kPanelColumns) {
-    prefetch_lines<8>(codes);
+    prefetch_lines(codes + kPrefetchBytes, 8);
     const __m256i left = load_offsets(scales);
     const __m256i right = load_offsets(scales + 8);
-    for (int line = 0; line < 16; ++line, codes += 32, out += 64) {
-      decode_half_line(codes, tables, left, out);
-      decode_half_line(codes + 16, tables, right, out + 32);
+    for (int pair = 0; pair < 8; ++pair, codes += 64, out += 128) {
+      decode_half_lines(codes, tables, left, out);
+      decode_half_lines(codes + 32, tables, right, out + 32);
     }
   }
 }

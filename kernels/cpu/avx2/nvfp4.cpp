@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/avx2/decoded.h"
 #include "kernels/cpu/avx2/e2m1_lines.h"
-#include "kernels/cpu/avx2/prefetch.h"
+#include "kernels/cpu/prefetch.h"
 
 namespace moesaic {
 namespace {
@@ -41,7 +41,7 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   const std::byte* scales =
       panel + nvfp4_format::scales_offset(steps.matrix->depth) + steps.first * 2 * kPanelColumns;
   for (std::int64_t group = 0; group < 2 * steps.count; ++group) {  // 8 lines each
-    prefetch_lines<2>(codes);
+    prefetch_lines(codes + kPrefetchBytes, 2);
     for (int half = 0; half < 2; ++half) {
       const E2m1Scales columns = load_scales(scales + 8 * half);
       decode_e2m1(codes + 32 * half, columns, out + 32 * half);

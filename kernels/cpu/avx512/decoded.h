@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/avx512/target.h"
 #include "kernels/cpu/block_loop.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/tile_environment.h"
 #include "kernels/formats/fp8_channel.h"
 
@@ -18,15 +19,15 @@ namespace {
 
 BEGIN_TARGET(MOESAIC_AVX512)
 
-/// Asks for all lines of `bytes` bytes.
-inline void prefetch_bytes(const std::byte* from, std::int64_t bytes) {
-  for (std::int64_t i = 0; i < bytes; i += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(from + i), _MM_HINT_T1);
+/// Asks for the scales that the next panel has where this one has those of `step`: they lie behind
+/// the codes, where nothing else asks for them in time.
+template <typename Decoder>
+[[gnu::always_inline]] inline void prefetch_scales(const Decoder& decoder, std::int64_t step,
+                                                   std::int64_t panel_stride) {
+  if constexpr (requires { decoder.scales_at(step); }) {
+    prefetch_lines(decoder.scales_at(step) + panel_stride, 1);
   }
 }
-
-/// Bytes by which codes are asked for before they are decoded.
-constexpr std::int64_t kPrefetchBytes = 4096;
 
 /// GemmKernel::decode.
 template <typename Decoder>
@@ -34,7 +35,8 @@ void decode_steps(const StepRange& steps, std::byte* out) noexcept {
   Decoder decoder(*steps.matrix, steps.panel);
   const std::byte* codes = steps.matrix->panel(steps.panel);
   for (std::int64_t step = steps.first; step < steps.first + steps.count; ++step) {
-    prefetch_bytes(codes + step * Decoder::kStepBytes + kPrefetchBytes, Decoder::kStepBytes);
+    prefetch_lines(codes + step * Decoder::kStepBytes + kPrefetchBytes, Decoder::kStepBytes / 64);
+    prefetch_scales(decoder, step, steps.matrix->panel_stride());
     decoder.step(
         step, [out](int line, __m512i words)
                   __attribute__((always_inline)) { _mm512_store_si512(out + line * 64, words); });
@@ -42,27 +44,29 @@ void decode_steps(const StepRange& steps, std::byte* out) noexcept {
   }
 }
 
-/// Some rows times `Panels` panels over the whole depth. Rows::Sum is the state of one row and
-/// panel: begin_step(), add(row, line, words), end_step(), result().
+/// Some rows times `Panels` panels over the whole depth. Rows::Sum<NumRows> is the state of one row
+/// and panel: begin_step(), add(row, line, words), end_step(), result(). Rows::panels(num_rows) are
+/// multiplied together, whose codes are asked for Rows::ahead_bytes(num_rows) before.
 template <typename Decoder, typename Rows, std::size_t NumRows, std::size_t Panels>
 [[gnu::always_inline]] inline void fused_panels(const TileArgs& args, std::int64_t panel) {
   const PackedMatrix& matrix = *args.matrix;
   const std::size_t row_bytes = Rows::row_bytes(matrix.depth);
   Decoder decoders[2] = {{matrix, args.first_panel + panel},
                          {matrix, args.first_panel + panel + (Panels > 1 ? 1 : 0)}};
-  typename Rows::Sum sums[NumRows][Panels] = {};
+  typename Rows::template Sum<NumRows> sums[NumRows][Panels] = {};
   const std::byte* rows = args.packed_rows;
   const std::int64_t steps = step_count(matrix.layout.format, matrix.depth);
   const std::int64_t stride = matrix.panel_stride();
-  const std::byte* ahead = matrix.panel(args.first_panel + panel) + kPrefetchBytes;
-  std::int64_t steps_left = steps - kPrefetchBytes / Decoder::kStepBytes;
+  const std::byte* ahead = matrix.panel(args.first_panel + panel) + Rows::ahead_bytes(NumRows);
+  std::int64_t steps_left = steps - Rows::ahead_bytes(NumRows) / Decoder::kStepBytes;
   for (std::int64_t step = 0; step < steps; ++step, rows += Rows::kStepBytes) {
     if (steps_left-- == 0) {  // what is asked for from here on are the panels after these
       ahead += static_cast<std::int64_t>(Panels) * stride - steps * Decoder::kStepBytes;
     }
 #pragma GCC unroll 2
     for (std::size_t p = 0; p < Panels; ++p) {
-      prefetch_bytes(ahead + static_cast<std::int64_t>(p) * stride, Decoder::kStepBytes);
+      prefetch_lines(ahead + static_cast<std::int64_t>(p) * stride, Decoder::kStepBytes / 64);
+      prefetch_scales(decoders[p], step, static_cast<std::int64_t>(Panels) * stride);
 #pragma GCC unroll 12
       for (std::size_t r = 0; r < NumRows; ++r) sums[r][p].begin_step();
       decoders[p].step(
@@ -86,10 +90,9 @@ template <typename Decoder, typename Rows, std::size_t NumRows, std::size_t Pane
   }
 }
 
-/// Few rows take two panels at a time, whose sums do not wait for each other.
 template <typename Decoder, typename Rows, std::size_t NumRows>
 [[gnu::noinline]] void fused(const TileArgs& args) noexcept {
-  constexpr std::int64_t kPanels = NumRows <= 4 ? 2 : 1;
+  constexpr auto kPanels = static_cast<std::int64_t>(Rows::panels(NumRows));
   std::int64_t panel = 0;
   for (; panel + kPanels <= args.num_panels; panel += kPanels) {
     fused_panels<Decoder, Rows, NumRows, kPanels>(args, panel);
@@ -129,6 +132,26 @@ bool run_fused(const TileArgs& args) noexcept {
   if (args.num_rows < 1 || args.num_rows > static_cast<std::int64_t>(MaxRows)) return false;
   call_fused<Decoder, Rows>(args, std::make_index_sequence<MaxRows>());
   return true;
+}
+
+/// The fused product of any number of rows: all of them meet a panel before the next one is read.
+template <typename Decoder, typename Rows, std::size_t MaxRows>
+void run_fused_blocks(const TileArgs& args) noexcept {
+  if (run_fused<Decoder, Rows, MaxRows>(args)) return;
+  constexpr auto kMaxRows = static_cast<std::int64_t>(MaxRows);
+  const std::int64_t blocks = (args.num_rows + kMaxRows - 1) / kMaxRows;
+  for (std::int64_t panel = 0; panel < args.num_panels; ++panel) {
+    for (std::int64_t b = 0; b < blocks; ++b) {  // of nearly equal size: 13 is 7 + 6
+      const std::int64_t row = b * args.num_rows / blocks;
+      TileArgs block = args;
+      block.packed_rows += static_cast<std::size_t>(row) * Rows::row_bytes(args.matrix->depth);
+      block.num_rows = (b + 1) * args.num_rows / blocks - row;
+      block.first_panel += panel;
+      block.num_panels = 1;
+      block.out += row * args.out_stride + panel * kPanelColumns;
+      run_fused<Decoder, Rows, MaxRows>(block);
+    }
+  }
 }
 
 }  // namespace

@@ -39,7 +39,11 @@ template <typename Pair>
 struct FmaRows {
   static constexpr std::size_t kStepBytes = 16 * Pair::kPairBytes;
   static std::size_t row_bytes(std::int64_t depth) { return Pair::row_bytes(depth); }
+  /// The sums of two panels do not wait for each other.
+  static constexpr std::size_t panels(std::size_t num_rows) { return num_rows <= 4 ? 2 : 1; }
+  static constexpr std::int64_t ahead_bytes(std::size_t /*num_rows*/) { return 8192; }
 
+  template <std::size_t /*NumRows*/>
   struct Sum {
     __m512 sum;
     __m512 evens;

@@ -1,7 +1,6 @@
 #define MOESAIC_AVX512_VNNI
 #include "kernels/cpu/avx512/decoders/int4.h"
 
-#include "kernels/cpu/avx512/blocks.h"
 #include "kernels/cpu/avx512/byte_kernel.h"
 #include "kernels/cpu/avx512/byte_rows.h"
 #include "kernels/cpu/avx512/decoded.h"
@@ -10,12 +9,7 @@ namespace moesaic {
 namespace {
 
 [[gnu::noinline]] void product(const TileArgs& args) noexcept {
-  if (!run_fused<Int4Decoder, ByteRows, 12>(args)) {
-    run_decoded(args, {.decode = decode_steps<Int4Decoder>,
-                       .blocks = &avx512_byte_blocks,
-                       .row_bytes = byte_row_bytes(args.matrix->depth),
-                       .row_step_bytes = kIntStepDepth});
-  }
+  run_fused_blocks<Int4Decoder, ByteRows, 12>(args);
   finish_bytes(args);
 }
 
@@ -33,7 +27,7 @@ constinit const GemmKernel avx512_int4_kernel{
     .name = "avx512/int4",
     .packed_row_bytes = byte_row_bytes,
     .pack_rows = pack_byte_rows,
-    .scratch_bytes = kDecodedBytes,
+    .scratch_bytes = 0,
     .tile = tile,
     .decode = decode_steps<Int4Decoder>,
 };

@@ -8,7 +8,7 @@
 // need nothing beyond VNNI define MOESAIC_AVX512_VNNI.
 
 #if defined(MOESAIC_RICH_AVX512)
-#define MOESAIC_AVX512 "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx512vbmi2,avx512vnni"
+#define MOESAIC_AVX512 "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx512vbmi,avx512vnni,gfni"
 #elif defined(MOESAIC_AVX512_VNNI)
 #define MOESAIC_AVX512 "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"
 #else

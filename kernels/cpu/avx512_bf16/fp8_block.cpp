@@ -1,11 +1,52 @@
 #define MOESAIC_RICH_AVX512
+#include "kernels/formats/fp8_block.h"
+
+#include <bit>
+
 #include "kernels/cpu/avx512/decoders/fp8_block.h"
-#include "kernels/cpu/avx512_bf16/dot_kernel.h"
+#include "kernels/cpu/avx512_bf16/e4m3_codes.h"
+#include "kernels/cpu/avx512_bf16/group_kernel.h"
 
 namespace moesaic {
+namespace {
+
+BEGIN_TARGET(MOESAIC_AVX512)
+
+/// One scale for all of a panel's columns; those of a block's steps are equal.
+class Fp8BlockGroups {
+ public:
+  using Sum = PairSum;
+  static constexpr bool kOffsets = false;
+  static constexpr std::int64_t kStepBytes = e4m3_body::kStepBytes;
+
+  Fp8BlockGroups(const PackedMatrix& matrix, std::int64_t panel)
+      : codes_(matrix.panel(panel)),
+        scales_(codes_ + fp8_block_format::scales_offset(matrix.depth)),
+        block_shift_(std::countr_zero(static_cast<unsigned>(matrix.layout.group / kStepDepth))) {}
+
+  template <typename Emit>
+  [[gnu::always_inline]] void codes(std::int64_t step, const Emit& emit) const {
+    for_each_e4m3_code(codes_ + step * kStepBytes, emit);
+  }
+  [[nodiscard]] __m512 scales(std::int64_t step, int /*group*/) const {
+    return _mm512_set1_ps(*reinterpret_cast<const float*>(scales_at(step)));
+  }
+  [[nodiscard]] const std::byte* scales_at(std::int64_t step) const {
+    return scales_ + (step >> block_shift_) * 4;
+  }
+
+ private:
+  const std::byte* codes_;
+  const std::byte* scales_;
+  int block_shift_;
+};
+
+END_TARGET
+
+}  // namespace
 
 extern const GemmKernel avx512_bf16_fp8_block_kernel;
 constinit const GemmKernel avx512_bf16_fp8_block_kernel =
-    avx512_bf16_decoded_kernel<Fp8BlockDecoder>(Format::fp8_block, "avx512_bf16/fp8_block");
+    group_kernel<Fp8BlockGroups, Fp8BlockDecoder>(Format::fp8_block, "avx512_bf16/fp8_block");
 
 }  // namespace moesaic

@@ -1,11 +1,43 @@
 #define MOESAIC_RICH_AVX512
+#include "kernels/formats/fp8_channel.h"
+
 #include "kernels/cpu/avx512/decoders/fp8_channel.h"
-#include "kernels/cpu/avx512_bf16/dot_kernel.h"
+#include "kernels/cpu/avx512_bf16/e4m3_codes.h"
+#include "kernels/cpu/avx512_bf16/group_kernel.h"
 
 namespace moesaic {
+namespace {
+
+BEGIN_TARGET(MOESAIC_AVX512)
+
+/// The scales of rows multiply at the end; until then they are 1.
+class Fp8ChannelGroups {
+ public:
+  using Sum = PairSum;
+  static constexpr bool kOffsets = false;
+  static constexpr std::int64_t kStepBytes = e4m3_body::kStepBytes;
+
+  Fp8ChannelGroups(const PackedMatrix& matrix, std::int64_t panel) : codes_(matrix.panel(panel)) {}
+
+  template <typename Emit>
+  [[gnu::always_inline]] void codes(std::int64_t step, const Emit& emit) const {
+    for_each_e4m3_code(codes_ + step * kStepBytes, emit);
+  }
+  [[nodiscard]] static __m512 scales(std::int64_t /*step*/, int /*group*/) {
+    return _mm512_set1_ps(1);
+  }
+
+ private:
+  const std::byte* codes_;
+};
+
+END_TARGET
+
+}  // namespace
 
 extern const GemmKernel avx512_bf16_fp8_channel_kernel;
 constinit const GemmKernel avx512_bf16_fp8_channel_kernel =
-    avx512_bf16_decoded_kernel<Fp8ChannelDecoder>(Format::fp8_channel, "avx512_bf16/fp8_channel");
+    group_kernel<Fp8ChannelGroups, Fp8ChannelDecoder>(Format::fp8_channel,
+                                                      "avx512_bf16/fp8_channel");
 
 }  // namespace moesaic

@@ -28,17 +28,21 @@ template <typename Emit>
   const __m512i columns = _mm512_setr_epi32(0x00000, 0x20002, 0x40004, 0x60006, 0x80008, 0xa000a,
                                             0xc000c, 0xe000e, 0x100010, 0x120012, 0x140014,
                                             0x160016, 0x180018, 0x1a001a, 0x1c001c, 0x1e001e);
+  // Of a code: its exponent and its sign where bf16 has them. The look-up takes five bits.
+  const __m512i exponents_and_signs = _mm512_set4_epi64(static_cast<long long>(0x8180818081008100),
+                                                        static_cast<long long>(0x8080808080008000),
+                                                        0x0180018001000100, 0x0080008000000000);
   constexpr int kAndOr = 0xea;  // (a & b) | c
-  __m512i words = _mm512_loadu_si512(at);
+  const __m512i packed = _mm512_loadu_si512(at);
 #pragma GCC unroll 4
   for (int r = 0; r < 4; ++r) {
-    if (r > 0) words = rotate_words_by_2(words);
+    const __m512i words =
+        r == 0 ? packed : _mm512_srli_epi16(packed, 4U * static_cast<unsigned>(r));
     const __m512i index = _mm512_ternarylogic_epi32(words, _mm512_set1_epi16(1), columns, kAndOr);
     const __m512i base = _mm512_permutexvar_epi16(index, table);
-    const __mmask32 nonzero = _mm512_test_epi16_mask(words, _mm512_set1_epi16(0x0181));
-    const __m512i exponent_and_sign =
-        _mm512_and_si512(words, _mm512_set1_epi16(static_cast<short>(0x8180)));
-    emit(4 * v + r, _mm512_maskz_add_epi16(nonzero, base, exponent_and_sign));
+    const __m512i offset = _mm512_permutexvar_epi16(words, exponents_and_signs);
+    const __mmask32 nonzero = _mm512_test_epi16_mask(words, _mm512_set1_epi16(7));
+    emit(4 * v + r, _mm512_maskz_add_epi16(nonzero, base, offset));
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/avx512/decoders/words.h"
+#include "kernels/cpu/avx512/decoders/e4m3.h"
 #include "kernels/formats/fp8_block.h"
 
 namespace moesaic {
@@ -24,20 +24,20 @@ class Fp8BlockDecoder {
   /// emit(line, 32 words) for the 16 lines of a step.
   template <typename Emit>
   [[gnu::always_inline]] void step(std::int64_t step, const Emit& emit) {
-    const std::byte* codes = codes_ + step * kStepBytes;
     if (step >= block_end_) make_table(step);
-#pragma GCC unroll 16
-    for (int line = 0; line < 16; ++line) {
-      const std::byte* at = codes + 32 * line;
-      const __m512i index = _mm512_cvtepi8_epi16(
-          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));  // the sign in bits 7 to 15
-      const __m512i low = _mm512_permutex2var_epi16(table_[0], index, table_[1]);
-      const __m512i high = _mm512_permutex2var_epi16(table_[2], index, table_[3]);
-      const __mmask32 upper = _mm512_test_epi16_mask(index, _mm512_set1_epi16(0x40));
+    const auto look_up = [&](int line, __m512i codes) __attribute__((always_inline)) {
+      const __m512i low = _mm512_permutex2var_epi16(table_[0], codes, table_[1]);  // by six bits
+      const __m512i high = _mm512_permutex2var_epi16(table_[2], codes, table_[3]);
+      const __mmask32 upper = _mm512_test_epi16_mask(codes, _mm512_set1_epi16(0x40));
       constexpr int kAndOr = 0xea;
-      emit(line, _mm512_ternarylogic_epi32(index, _mm512_set1_epi16(static_cast<short>(0x8000)),
+      emit(line, _mm512_ternarylogic_epi32(codes, _mm512_set1_epi16(static_cast<short>(0x8000)),
                                            _mm512_mask_mov_epi16(low, upper, high), kAndOr));
-    }
+    };
+    for_each_e4m3_line(codes_ + step * kStepBytes, look_up);
+  }
+
+  [[nodiscard]] const std::byte* scales_at(std::int64_t step) const {
+    return reinterpret_cast<const std::byte*>(scales_ + step / steps_per_block_);
   }
 
  private:

@@ -43,6 +43,10 @@ class Int4GroupDecoder {
     }
   }
 
+  [[nodiscard]] const std::byte* scales_at(std::int64_t step) const {
+    return scales_ + step / steps_per_group_ * (wide_ ? 64 : 32);
+  }
+
  private:
   /// Scales and zero points of the group of `step`, twice for each column: columns 0 to 7, 8 to 15.
   [[gnu::always_inline]] void read_scales(std::int64_t step) {

@@ -20,12 +20,16 @@ class Mxfp4Decoder {
   template <typename Emit>
   [[gnu::always_inline]] void step(std::int64_t step, const Emit& emit) const {
     const std::byte* codes = codes_ + step * kStepBytes;
-    const std::byte* scales = scales_ + step * 16;
-    const E2m1Table table = power_table(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
+    const auto* scales = reinterpret_cast<const __m128i*>(scales_at(step));
+    const E2m1Table table = power_table(_mm_loadu_si128(scales));
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
       decode_e2m1(codes + 64 * v, v, table, emit);
     }
+  }
+
+  [[nodiscard]] const std::byte* scales_at(std::int64_t step) const {
+    return scales_ + step * 16;
   }
 
  private:

@@ -20,7 +20,7 @@ class Nvfp4Decoder {
   template <typename Emit>
   [[gnu::always_inline]] void step(std::int64_t step, const Emit& emit) const {
     const std::byte* codes = codes_ + step * kStepBytes;
-    const std::byte* scales = scales_ + step * 32;
+    const std::byte* scales = scales_at(step);
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       const auto* bytes = reinterpret_cast<const __m128i*>(scales + 16 * half);
@@ -30,6 +30,10 @@ class Nvfp4Decoder {
         decode_e2m1(codes + 64 * v, v, table, emit);
       }
     }
+  }
+
+  [[nodiscard]] const std::byte* scales_at(std::int64_t step) const {
+    return scales_ + step * 32;
   }
 
  private:

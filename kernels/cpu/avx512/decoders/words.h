@@ -33,15 +33,6 @@ inline __m512i round_to_words(__m512 low, __m512 high) {
 #endif
 }
 
-/// Each word rotated left by two bits.
-inline __m512i rotate_words_by_2(__m512i words) {
-#if defined(MOESAIC_RICH_AVX512)
-  return _mm512_shldi_epi16(words, words, 2);
-#else
-  return _mm512_or_si512(_mm512_slli_epi16(words, 2), _mm512_srli_epi16(words, 14));
-#endif
-}
-
 /// 16 bytes, e4m3 without sign, as floats: half precision has the same fields two bits to the
 /// right, and a bias that is 8 larger.
 inline __m512 e4m3_to_floats(__m128i bytes) {
