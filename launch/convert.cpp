@@ -31,7 +31,7 @@ std::unique_ptr<Source> plan_all(const OpenModel& model) {
           "{}: was made by moesaic convert; convert the checkpoint that it was made from",
           model.files.directory());
   auto source = std::make_unique<Source>();
-  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, model.expert_layout),
+  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, model.layouts),
                               .experts = {.first = 0, .count = model.config.num_experts}};
   source->plan = plan_weights(model.files, model.config, request, source->weights);
   return source;
@@ -100,7 +100,7 @@ FormatSums sum_formats(const Source& source, const PackedManifest& manifest) {
   for (std::size_t i = 0; i < manifest.entries.size(); ++i) {
     const PackedEntry& entry = manifest.entries[i];
     if (entry.plain) continue;
-    auto& formats = source.plan.weights[i].is_expert ? sums.experts : sums.others;
+    auto& formats = source.plan.weights[i].role == WeightRole::expert ? sums.experts : sums.others;
     formats[static_cast<std::size_t>(entry.layout.format)] += entry.bytes;
   }
   return sums;
@@ -113,7 +113,9 @@ void print_result(const Runtime& runtime, const PackedManifest& manifest, double
   if (options.json) {
     fmt::print("{}\n", JsonWriter()
                            .field("directory", options.output_dir)
-                           .field("expert_format", manifest.expert_format)
+                           .field("expert_format", manifest.formats.expert)
+                           .field("dense_format", manifest.formats.dense)
+                           .field("head_format", manifest.formats.head)
                            .field("weights", std::ssize(manifest.entries))
                            .field("shards", std::ssize(manifest.shards))
                            .field("bytes", bytes)
@@ -145,7 +147,9 @@ void run_convert(Runtime& runtime) {
   agree(world, [&] {
     source = plan_all(model);
     manifest = describe_packed(source->plan.weights);
-    manifest.expert_format = options.expert_format;
+    manifest.formats = {.expert = options.expert_format,
+                        .dense = options.dense_format,
+                        .head = options.head_format};
   });
   agree(world, [&] {
     if (!runtime.is_first()) return;

@@ -15,13 +15,13 @@ namespace {
 /// What the weights take in memory, as the files have them.
 PackingSummary summarize_packing(const ModelFiles& files, const ModelConfig& config) {
   ModelWeights target;
-  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, std::nullopt),
+  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, {}),
                               .experts = {.first = 0, .count = config.num_experts}};
   const WeightPlan plan = plan_weights(files, config, request, target);
   PackingSummary summary;
   for (const PlannedWeight& weight : plan.weights) {
     if (weight.matrix == nullptr) continue;
-    auto& bytes = weight.is_expert ? summary.experts : summary.others;
+    auto& bytes = weight.role == WeightRole::expert ? summary.experts : summary.others;
     bytes[layout_name(weight.packing.layout)] +=
         weight.stored != nullptr ? weight.stored->bytes : describe_packed(weight).bytes;
   }

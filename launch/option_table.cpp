@@ -61,6 +61,10 @@ turn with the layer: router, each expert's gate, up and down, weighted sums, of 
 the longest, without exchange; share_of_parts is that by us.
 )";
 
+constexpr std::string_view kFormats =
+    "auto|bf16|int8|int4|int4_group|int4_group64|int4_group128|fp8_block|fp8_block32|fp8_channel|"
+    "nvfp4|mxfp4|mxfp8";
+
 using O = Options;
 
 constexpr std::array kOptions = {
@@ -76,8 +80,25 @@ constexpr std::array kOptions = {
               .verbs = kEngine | kConvert,
               .help = "how weights of routed experts are stored; auto: as the checkpoint has them. "
                       "KTransformers' names (AMXINT4, RAWINT4, FP8, ...) are taken too",
-              .choices = "auto|bf16|int8|int4|int4_group|int4_group64|int4_group128|fp8_block|"
-                         "fp8_block32|fp8_channel|nvfp4|mxfp4|mxfp8",
+              .choices = kFormats,
+              .canonical = canonical_layout_name},
+    OptionRow{.name = "dense-format",
+              .letter = '\0',
+              .value = "NAME",
+              .field = &O::dense_format,
+              .group = kModel,
+              .verbs = kEngine | kConvert,
+              .help = "the same for attention, shared experts and layers without experts",
+              .choices = kFormats,
+              .canonical = canonical_layout_name},
+    OptionRow{.name = "head-format",
+              .letter = '\0',
+              .value = "NAME",
+              .field = &O::head_format,
+              .group = kModel,
+              .verbs = kEngine | kConvert,
+              .help = "the same for the output matrix, which is the most sensitive to rounding",
+              .choices = kFormats,
               .canonical = canonical_layout_name},
     OptionRow{"nvfp4-activations", '\0', "TYPE", &O::nvfp4_activations, kModel, kEngine,
               "what activations are rounded to before they meet weights in nvfp4; nvfp4: as GPUs "

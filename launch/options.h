@@ -28,6 +28,8 @@ struct Options {
   std::string model;
   std::string precision = "bf16";
   std::string expert_format = "auto";
+  std::string dense_format = "auto";
+  std::string head_format = "auto";
   std::string nvfp4_activations = "bf16";
   std::string numerics = "native";
   std::int64_t ctx_size = 0;

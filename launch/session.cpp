@@ -58,13 +58,20 @@ void verify_copies(const ModelFiles& files) {
   }
 }
 
-/// What --expert-format asks for.
-std::optional<Layout> wanted_layout(const Options& options) {
-  if (options.expert_format == "auto") return std::nullopt;
+/// What one of the options --expert-format, --dense-format and --head-format asks for.
+std::optional<Layout> wanted_layout(const Options& options, std::string_view option,
+                                    const std::string& format) {
+  if (format == "auto") return std::nullopt;
   require(options.precision != "fp32", ErrorKind::usage,
-          "--expert-format {} does not go with --precision fp32, which keeps all weights in f32",
-          options.expert_format);
-  return layout_from_name(options.expert_format);
+          "--{} {} does not go with --precision fp32, which keeps all weights in f32", option,
+          format);
+  return layout_from_name(format);
+}
+
+WantedLayouts wanted_layouts(const Options& options) {
+  return {.experts = wanted_layout(options, "expert-format", options.expert_format),
+          .dense = wanted_layout(options, "dense-format", options.dense_format),
+          .head = wanted_layout(options, "head-format", options.head_format)};
 }
 
 }  // namespace
@@ -76,7 +83,7 @@ OpenModel read_model(const Runtime& runtime) {
   agree(runtime.world(), [&] {
     const std::string& directory = runtime.options().model;
     require(!directory.empty(), ErrorKind::usage, "no model: --model DIR says which");
-    model.expert_layout = wanted_layout(runtime.options());
+    model.layouts = wanted_layouts(runtime.options());
     model.files = ModelFiles::open(directory);
     if (runtime.options().verify) verify_copies(model.files);
     model.config = read_model_config(directory);
@@ -104,7 +111,7 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const Workload& w
   const Compute compute = runtime.compute();
   const LoadOptions options{
       .precision = runtime.precision(),
-      .expert_layout = model.expert_layout,
+      .layouts = model.layouts,
       .stored = {.map = runtime.options().mmap, .verify = runtime.options().verify},
       .placement = &placement_,
       .expert_rank = runtime.grid().experts().rank(),

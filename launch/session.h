@@ -18,7 +18,7 @@ namespace moesaic {
 struct OpenModel {
   ModelFiles files;
   ModelConfig config;
-  std::optional<Layout> expert_layout;  // of --expert-format; nothing: as the files have it
+  WantedLayouts layouts;  // of --expert-format, --dense-format and --head-format
 };
 
 /// Collective. Throws AgreedError on all ranks if a rank cannot read it, or if ranks see different

@@ -216,9 +216,11 @@ void lay_out(PackedManifest& manifest, std::int64_t shard_bytes) {
 
 std::string manifest_text(const PackedManifest& manifest) {
   const std::string body = fmt::format(
-      "\"kind\": {}, \"version\": {}, \"expert_format\": {},\n\"copies\": {},\n"
+      "\"kind\": {}, \"version\": {}, \"expert_format\": {}, \"dense_format\": {}, "
+      "\"head_format\": {},\n\"copies\": {},\n"
       "\"shards\": {},\n\"weights\": {}}}\n",
-      json_quote(kManifestKind), kVersion, json_quote(manifest.expert_format),
+      json_quote(kManifestKind), kVersion, json_quote(manifest.formats.expert),
+      json_quote(manifest.formats.dense), json_quote(manifest.formats.head),
       lines(manifest.copies, copy_text), lines(manifest.shards, shard_text),
       lines(manifest.entries, entry_text));
   return fmt::format("{{\"checksum\": \"{}\",\n{}", checksum_text(checksum(body)), body);
@@ -235,7 +237,9 @@ PackedManifest parse_manifest(std::string_view text, const std::string& path) {
           "{}: version {}; this program reads version {}: convert the model again", path, version,
           kVersion);
   PackedManifest manifest;
-  manifest.expert_format = json.at("expert_format").as_string();
+  manifest.formats = {.expert = json.at("expert_format").as_string(),
+                      .dense = json.at("dense_format").as_string(),
+                      .head = json.at("head_format").as_string()};
   json.at("copies").for_each([&](const std::string&, const Json& object) {
     manifest.copies.push_back(read_file_entry(object));
     manifest.copies.back().checksum = read_checksum(object);

@@ -51,8 +51,15 @@ struct PackedFile {
   std::uint64_t checksum = 0;  // copied files only
 };
 
+/// The formats that a conversion was asked for, or "auto".
+struct PackedFormats {
+  std::string expert;
+  std::string dense;
+  std::string head;
+};
+
 struct PackedManifest {
-  std::string expert_format;       // that was asked for, or "auto"
+  PackedFormats formats;
   std::vector<PackedFile> copies;  // config.json, tokenizer.json, ...
   std::vector<PackedFile> shards;
   std::vector<PackedEntry> entries;

@@ -11,7 +11,7 @@ namespace {
 WeightPlan plan_rank(const ModelFiles& files, const ModelConfig& config, const LoadOptions& options,
                      ModelWeights& weights) {
   const WeightRequest request{
-      .layouts = LayoutChoice(options.precision, options.expert_layout),
+      .layouts = LayoutChoice(options.precision, options.layouts),
       .experts = {.first = options.placement->experts_start_idx(options.expert_rank),
                   .count = options.placement->num_local_experts(options.expert_rank)}};
   return plan_weights(files, config, request, weights);

@@ -73,7 +73,7 @@ struct ModelWeights {
 /// How this rank takes part in loading.
 struct LoadOptions {
   Precision precision = Precision::bf16;
-  std::optional<Layout> expert_layout;  // of routed experts; nothing: as the files have them
+  WantedLayouts layouts;
   StoredWeights stored;
   const ExpertPlacement* placement = nullptr;
   int expert_rank = 0;           // this rank's place in the experts' group

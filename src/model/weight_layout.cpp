@@ -94,24 +94,29 @@ std::string canonical_layout_name(std::string_view spelling) {
   return layout_from_name(small) ? small : std::string(spelling);
 }
 
-Packing LayoutChoice::stacked(std::span<const MatrixSource> parts) const {
-  if (precision_ == Precision::f32) return from_values({.format = Format::f32});
-  return can_be_stacked(parts) ? as_it_is(parts.front()) : plain(parts);
+const std::optional<Layout>& WantedLayouts::of(WeightRole role) const noexcept {
+  if (role == WeightRole::expert) return experts;
+  return role == WeightRole::head ? head : dense;
 }
 
-Packing LayoutChoice::dense(std::span<const MatrixSource> together) const {
-  if (precision_ == Precision::f32) return from_values({.format = Format::f32});
-  return agree(together) ? as_it_is(together.front()) : plain(together);
+Packing LayoutChoice::stacked(WeightRole role, std::span<const MatrixSource> parts) const {
+  return choose(role, parts, can_be_stacked(parts));
 }
 
-Packing LayoutChoice::expert(std::span<const MatrixSource> together) const {
+Packing LayoutChoice::together(WeightRole role, std::span<const MatrixSource> matrices) const {
+  return choose(role, matrices, agree(matrices));
+}
+
+Packing LayoutChoice::choose(WeightRole role, std::span<const MatrixSource> sources,
+                             bool can_keep_codes) const {
   if (precision_ == Precision::f32) return from_values({.format = Format::f32});
-  const Layout own = together.front().layout();
+  const std::optional<Layout>& wanted = wanted_.of(role);
+  const Layout own = sources.front().layout();
   // A file's int4_group may have wide scales: the same format all the same.
-  const bool wanted = !expert_layout_ ||
-                      (expert_layout_->format == own.format && expert_layout_->group == own.group);
-  if (wanted && agree(together)) return as_it_is(together.front());
-  return from_values(expert_layout_.value_or(Layout{.format = Format::bf16}));
+  const bool is_wanted = !wanted || (wanted->format == own.format && wanted->group == own.group);
+  if (is_wanted && can_keep_codes) return as_it_is(sources.front());
+  if (wanted) return from_values(*wanted);
+  return role == WeightRole::expert ? from_values({.format = Format::bf16}) : plain(sources);
 }
 
 }  // namespace moesaic

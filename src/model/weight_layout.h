@@ -31,34 +31,48 @@ struct Packing {
   friend bool operator==(const Packing&, const Packing&) = default;
 };
 
-/// Which layout a weight is stored in.
+/// What a matrix is for.
+enum class WeightRole {
+  expert,  ///< of a routed expert
+  dense,   ///< attention, shared experts, MLPs of layers without experts
+  head     ///< the output matrix: logits
+};
+
+/// Layouts that are asked for; nothing: as the files have them.
+struct WantedLayouts {
+  std::optional<Layout> experts{};
+  std::optional<Layout> dense{};
+  std::optional<Layout> head{};
+
+  [[nodiscard]] const std::optional<Layout>& of(WeightRole role) const noexcept;
+};
+
+/// Which layout a weight is stored in: the one that is wanted; else what the files have, but
+/// experts in f16 or f32 become bf16.
 ///
-/// Matrices that are stacked, or read together as gate and up are, keep the layout of a quantised
-/// checkpoint only if they agree in it; where they do not, they are stored as bf16 (f32 if one of
-/// them is f16 or f32 on disk).
+/// Matrices that are stacked, or read together as gate and up are, keep the codes of a quantised
+/// checkpoint only if they agree in their layout. Where they do not and no layout is wanted, they
+/// are stored as bf16 (f32 if one of them is f16 or f32 on disk).
 class LayoutChoice {
  public:
-  /// Experts of `expert_layout`, or as the checkpoint has them. With Precision::f32 every weight is
-  /// f32.
-  LayoutChoice(Precision precision, std::optional<Layout> expert_layout)
-      : precision_(precision), expert_layout_(expert_layout) {}
+  /// With Precision::f32 every weight is f32.
+  LayoutChoice(Precision precision, const WantedLayouts& wanted)
+      : precision_(precision), wanted_(wanted) {}
 
   [[nodiscard]] Precision precision() const noexcept { return precision_; }
-  [[nodiscard]] const std::optional<Layout>& expert_layout() const noexcept {
-    return expert_layout_;
-  }
+  [[nodiscard]] const WantedLayouts& wanted() const noexcept { return wanted_; }
 
-  /// Dense matrices that stand one below the other. They keep what the checkpoint has: they are few
-  /// and every token meets them.
-  [[nodiscard]] Packing stacked(std::span<const MatrixSource> parts) const;
-  /// A dense matrix, or a dense gate and up.
-  [[nodiscard]] Packing dense(std::span<const MatrixSource> together) const;
-  /// A matrix of a routed expert, or an expert's gate and up. f16 and f32 become bf16.
-  [[nodiscard]] Packing expert(std::span<const MatrixSource> together) const;
+  /// Matrices that stand one below the other.
+  [[nodiscard]] Packing stacked(WeightRole role, std::span<const MatrixSource> parts) const;
+  /// A matrix, or a gate and an up.
+  [[nodiscard]] Packing together(WeightRole role, std::span<const MatrixSource> matrices) const;
 
  private:
+  [[nodiscard]] Packing choose(WeightRole role, std::span<const MatrixSource> sources,
+                               bool can_keep_codes) const;
+
   Precision precision_;
-  std::optional<Layout> expert_layout_;
+  WantedLayouts wanted_;
 };
 
 }  // namespace moesaic

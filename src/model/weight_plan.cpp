@@ -26,7 +26,7 @@ class Planner {
             files_.directory());
     embedding(names.embedding);
     vector("final_norm", {&names.final_norm}, target_.final_norm);
-    stacked("lm_head", {&names.lm_head}, target_.lm_head);
+    stacked(WeightRole::head, "lm_head", {&names.lm_head}, target_.lm_head);
     target_.layers.resize(names.layers.size());
     for (std::size_t l = 0; l < names.layers.size(); ++l) {
       layer_ = fmt::format("layers.{}.", l);
@@ -57,11 +57,12 @@ class Planner {
   void attention(const LayerNames& names, LayerWeights& layer) {
     vector("input_norm", {&names.input_norm}, layer.input_norm);
     vector("post_attention_norm", {&names.post_attention_norm}, layer.post_attention_norm);
-    stacked("qkv", {&names.q.weight, &names.k.weight, &names.v.weight}, layer.qkv);
+    stacked(WeightRole::dense, "qkv", {&names.q.weight, &names.k.weight, &names.v.weight},
+            layer.qkv);
     if (names.q.bias) {
       vector("qkv_bias", {&*names.q.bias, &*names.k.bias, &*names.v.bias}, layer.qkv_bias);
     }
-    stacked("o", {&names.o.weight}, layer.o);
+    stacked(WeightRole::dense, "o", {&names.o.weight}, layer.o);
     if (names.o.bias) vector("o_bias", {&*names.o.bias}, layer.o_bias);
     if (names.q_norm) vector("q_norm", {&*names.q_norm}, layer.q_norm);
     if (names.k_norm) vector("k_norm", {&*names.k_norm}, layer.k_norm);
@@ -83,13 +84,11 @@ class Planner {
   /// MlpWeights or ExpertWeights.
   template <typename Target>
   void mlp(const std::string& name, const MlpNames& names, Target& target) {
-    constexpr bool kExpert = std::is_same_v<Target, ExpertWeights>;
-    const auto choose = [&](std::span<const MatrixSource> together) {
-      return kExpert ? request_.layouts.expert(together) : request_.layouts.dense(together);
-    };
-    together({{name + ".gate", &names.gate, &target.gate}, {name + ".up", &names.up, &target.up}},
-             kExpert, choose);
-    together({{name + ".down", &names.down, &target.down}}, kExpert, choose);
+    constexpr WeightRole kRole =
+        std::is_same_v<Target, ExpertWeights> ? WeightRole::expert : WeightRole::dense;
+    together(kRole,
+             {{name + ".gate", &names.gate, &target.gate}, {name + ".up", &names.up, &target.up}});
+    together(kRole, {{name + ".down", &names.down, &target.down}});
   }
 
   struct Member {
@@ -99,16 +98,15 @@ class Planner {
   };
 
   /// Matrices of one layout: one product reads a gate and an up together.
-  template <typename Choose>
-  void together(const std::vector<Member>& members, bool is_expert, const Choose& choose) {
+  void together(WeightRole role, const std::vector<Member>& members) {
     Slices slices;
     for (const Member& member : members) slices.push_back(member.slice);
     const std::vector<MatrixSource> all = sources(slices);
-    const Packing packing = all.empty() ? Packing{} : choose(all);
+    const Packing packing = all.empty() ? Packing{} : request_.layouts.together(role, all);
     for (std::size_t i = 0; i < members.size(); ++i) {
       PlannedWeight& weight = add_matrix(members[i].name, {members[i].slice}, *members[i].target);
-      weight.is_expert = is_expert;
-      weight.home = is_expert ? WeightHome::rank : WeightHome::node;
+      weight.role = role;
+      weight.home = role == WeightRole::expert ? WeightHome::rank : WeightHome::node;
       if (all.empty()) continue;
       weight.parts = {all[i]};
       set_packing(weight, packing);
@@ -116,11 +114,13 @@ class Planner {
     if (all.empty()) check_together(plan_.weights.end() - std::ssize(members));
   }
 
-  void stacked(const std::string& name, const Slices& slices, PackedMatrix& target) {
+  void stacked(WeightRole role, const std::string& name, const Slices& slices,
+               PackedMatrix& target) {
     PlannedWeight& weight = add_matrix(name, slices, target);
-    if (files_.packed() != nullptr) return;
+    weight.role = role;
+    if (files_.packed() != nullptr) return check_wanted(weight);
     weight.parts = sources(slices);
-    set_packing(weight, request_.layouts.stacked(weight.parts));
+    set_packing(weight, request_.layouts.stacked(role, weight.parts));
   }
 
   /// Choices must not hang on rounding: router and shared gate stay f32 in every precision.
@@ -164,7 +164,7 @@ class Planner {
   void set_packing(PlannedWeight& weight, const Packing& packing) {
     weight.packing = packing;
     const bool asked = request_.layouts.precision() == Precision::f32 ||
-                       (weight.is_expert && request_.layouts.expert_layout());
+                       request_.layouts.wanted().of(weight.role).has_value();
     const bool lost =
         !packing.keeps_codes && std::ranges::any_of(weight.parts, &MatrixSource::is_quantized);
     if (asked || !lost) return;
@@ -199,20 +199,23 @@ class Planner {
   /// Weights from `first` on, of a converted directory, can stand in one product and are what is
   /// wanted.
   void check_together(std::vector<PlannedWeight>::const_iterator first) const {
-    const std::optional<Layout>& wanted = request_.layouts.expert_layout();
     for (auto weight = first; weight != plan_.weights.end(); ++weight) {
       const Layout& layout = weight->packing.layout;
       require(
           layout == first->packing.layout && weight->stored->has_order == first->stored->has_order,
           ErrorKind::file, "{}: weights \"{}\" and \"{}\" have different layouts",
           files_.path_of(kManifestFile), first->name, weight->name);
-      require(!weight->is_expert || !wanted ||
-                  (wanted->format == layout.format && wanted->group == layout.group),
-              ErrorKind::usage,
-              "{}: converted with experts as {}, not {}; convert the checkpoint again",
-              files_.directory(), layout_name(layout),
-              wanted ? layout_name(*wanted) : std::string());
+      check_wanted(*weight);
     }
+  }
+
+  void check_wanted(const PlannedWeight& weight) const {
+    const Layout& layout = weight.packing.layout;
+    const std::optional<Layout>& wanted = request_.layouts.wanted().of(weight.role);
+    require(!wanted || (wanted->format == layout.format && wanted->group == layout.group),
+            ErrorKind::usage, "{}: converted with {} as {}, not {}; convert the checkpoint again",
+            files_.directory(), weight.role == WeightRole::expert ? "experts" : weight.name,
+            layout_name(layout), wanted ? layout_name(*wanted) : std::string());
   }
 
   const ModelFiles& files_;

@@ -25,7 +25,7 @@ enum class WeightHome {
 struct PlannedWeight {
   std::string name;  // "layers.3.experts.17.gate", also in converted directories
   WeightHome home = WeightHome::node;
-  bool is_expert = false;
+  WeightRole role = WeightRole::dense;
 
   // From a checkpoint, one below the other, or from a converted directory.
   std::vector<MatrixSource> parts;

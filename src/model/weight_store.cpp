@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -23,6 +24,12 @@ std::int64_t num_elements(const PlannedWeight& weight) {
   std::int64_t elements = 0;
   for (const MatrixSource& part : weight.parts) elements += part.rows() * part.cols();
   return elements;
+}
+
+/// Whether quantising finds out PackedMatrix::scale, in the one job that such a matrix is.
+bool finds_scale(const PlannedWeight& weight) {
+  return weight.matrix != nullptr && weight.stored == nullptr && !weight.packing.keeps_codes &&
+         weight.packing.layout.format == Format::nvfp4;
 }
 
 /// All but the embedding have one.
@@ -89,7 +96,7 @@ void WeightStore::add(PlannedWeight planned) {
   const PlannedWeight& weight = item.weight;
   item.bytes = describe(weight);
   if (weight.matrix != nullptr) {
-    auto& formats = weight.is_expert ? bytes_.experts : bytes_.others;
+    auto& formats = weight.role == WeightRole::expert ? bytes_.experts : bytes_.others;
     formats[static_cast<std::size_t>(weight.packing.layout.format)] += item.bytes;
   }
   if (stored_.map || !has_target(weight)) {
@@ -171,12 +178,7 @@ void WeightStore::pack(const Job& job, PackScratch& scratch) const {
     packer.pack(job.first, job.end, const_cast<std::byte*>(matrix.panel(job.first)), scratch);
   });
   if (job.first > 0) return;
-  if (packer.must_measure() && matrix.layout.format == Format::nvfp4) {
-    // Found out by the one job of the matrix; the other ranks of a node would not learn it.
-    require(job.weight().home == WeightHome::rank, ErrorKind::internal,
-            "{}: shared weights cannot be quantised to nvfp4", job.weight().name);
-    matrix.scale = packer.scale();
-  }
+  if (finds_scale(job.weight())) matrix.scale = packer.scale();
   const auto order = std::as_bytes(packer.order());
   std::ranges::copy(order, const_cast<std::byte*>(matrix.panels) + matrix.bytes());
 }
@@ -204,6 +206,27 @@ void WeightStore::copy(const Job& job) const {
     bytes = {copied, bytes.size()};
   }
   if (stored_.verify) files_.packed()->verify(*weight.stored, bytes);
+}
+
+/// Scales that one rank of the node found out reach the others.
+void WeightStore::share_scales(Communicator& node, const std::vector<Job>& jobs) const {
+  std::vector<PackedMatrix*> matrices;  // the same on all ranks
+  for (const Item& item : items_) {
+    const PlannedWeight& weight = item.weight;
+    if (weight.home == WeightHome::node && finds_scale(weight)) matrices.push_back(weight.matrix);
+  }
+  if (matrices.empty()) return;
+  std::vector<std::int64_t> bits(matrices.size());  // zero from all ranks but one
+  for (const Job& job : jobs) {
+    const auto found = std::ranges::find(matrices, job.weight().matrix);
+    if (found == matrices.end()) continue;
+    bits[static_cast<std::size_t>(found - matrices.begin())] =
+        std::bit_cast<std::int32_t>(job.weight().matrix->scale);
+  }
+  node.sum(std::span<std::int64_t>(bits));
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
+    matrices[i]->scale = std::bit_cast<float>(narrow<std::int32_t>(bits[i]));
+  }
 }
 
 /// A column beyond the end would be read there.
@@ -244,6 +267,7 @@ WeightStore::Memory WeightStore::load(Communicator& node, ThreadPool& pool,
   });
   if (progress) progress(total, total);
   memory.read_bytes = read;
+  share_scales(node, jobs);
   node.barrier();
   for (const Item& item : items_) check_order(item);
   return memory;

@@ -71,6 +71,7 @@ class WeightStore {
   void pack(const Job& job, PackScratch& scratch) const;
   void fill_vector(const Item& item) const;
   void copy(const Job& job) const;
+  void share_scales(Communicator& node, const std::vector<Job>& jobs) const;
   void check_order(const Item& item) const;
 
   const ModelFiles& files_;

@@ -35,7 +35,7 @@ PackedEntry plain(const std::string& name, DType dtype) {
 
 PackedManifest example() {
   PackedManifest manifest;
-  manifest.expert_format = "int4_group128";
+  manifest.formats = {.expert = "int4_group128", .dense = "int8", .head = "auto"};
   manifest.copies = {{.name = "config.json", .bytes = 12, .checksum = 7}};
   manifest.entries = {
       plain("norm", DType::f32), plain("embedding", DType::bf16),
@@ -57,7 +57,9 @@ std::string message_with(std::string_view from, std::string_view to) {
 TEST(PackedManifest, ReadsBackWhatWasWritten) {
   const PackedManifest wrote = example();
   const PackedManifest read = parse_manifest(manifest_text(wrote), "m.json");
-  EXPECT_EQ(read.expert_format, wrote.expert_format);
+  EXPECT_EQ(read.formats.expert, wrote.formats.expert);
+  EXPECT_EQ(read.formats.dense, wrote.formats.dense);
+  EXPECT_EQ(read.formats.head, wrote.formats.head);
   EXPECT_EQ(read.total_bytes(), wrote.total_bytes());
   ASSERT_EQ(read.copies.size(), 1U);
   EXPECT_EQ(read.copies[0].name, "config.json");

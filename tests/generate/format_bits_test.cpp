@@ -30,7 +30,8 @@ std::vector<float> logits(const std::string& format, const Run& run) {
   std::vector<float> result;
   run_thread_ranks(run.ranks, [&](Communicator& world) {
     EngineSetup setup{.directory = kModel, .isa = run.isa};
-    setup.expert_layout = layout_from_name(format);
+    const std::optional<Layout> layout = layout_from_name(format);
+    setup.layouts = {.experts = layout, .dense = layout, .head = layout};
     TestEngine engine(setup, world);
     const std::vector<float> own =
         run_sequence(engine.transformer(), tokens, run.chunk, std::ssize(tokens));

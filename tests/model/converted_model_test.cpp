@@ -53,14 +53,16 @@ TEST_P(ConvertedFixture, GivesTheSameBits) {
   const std::string model = MOESAIC_TEST_DATA "/models/" + GetParam();
   const auto tokens = read_golden_logits(model + "/golden.safetensors").input_ids;
   const TemporaryDirectory directory;
-  const std::optional<Layout> kept;
-  for (const std::optional<Layout>& layout :
-       {kept, std::optional(Layout{Format::int4_group, 32})}) {
-    const std::string out = directory.path_of(layout ? "int4_group" : "auto");
-    convert_model(model, layout, out);
+  const WantedLayouts kept;
+  const WantedLayouts others{.experts = Layout{Format::int4_group, 32},
+                             .dense = Layout{Format::nvfp4},
+                             .head = Layout{Format::int8}};
+  for (const WantedLayouts& layouts : {kept, others}) {
+    const std::string out = directory.path_of(layouts.head ? "others" : "kept");
+    convert_model(model, layouts, out);
     const Isa isa = supported_isas().back();
     const auto expected =
-        logits_on_ranks(1, {.directory = model, .expert_layout = layout, .isa = isa}, tokens);
+        logits_on_ranks(1, {.directory = model, .layouts = layouts, .isa = isa}, tokens);
     EXPECT_EQ(logits_on_ranks(2, {.directory = out, .isa = isa}, tokens), expected);
     EXPECT_EQ(logits_on_ranks(3, {.directory = out, .stored = {.map = true}, .isa = isa}, tokens),
               expected);
@@ -87,8 +89,8 @@ TEST(ConvertedModel, CodesOfAQuantisedCheckpointAreKept) {
   for (const Layout& layout : {Layout{Format::nvfp4}, Layout{Format::fp8_block, 32}}) {
     const TemporaryDirectory directory;
     quantize_checkpoint(kModel, layout, is_expert_weight, directory.path_of("quantized"));
-    convert_model(directory.path_of("quantized"), std::nullopt, directory.path_of("kept"));
-    convert_model(kModel, layout, directory.path_of("made"));
+    convert_model(directory.path_of("quantized"), {}, directory.path_of("kept"));
+    convert_model(kModel, {.experts = layout}, directory.path_of("made"));
     EXPECT_EQ(contents(directory.path_of("kept")).at("packed-00001-of-00001.bin"),
               contents(directory.path_of("made")).at("packed-00001-of-00001.bin"))
         << layout_name(layout);
@@ -99,7 +101,7 @@ TEST(ConvertedModel, CodesOfAQuantisedCheckpointAreKept) {
 class EditedManifest : public testing::Test {
  protected:
   EditedManifest() : out_(directory_.path_of("out")) {
-    convert_model(kModel, Layout{Format::int8}, out_);
+    convert_model(kModel, {.experts = Layout{Format::int8}}, out_);
   }
 
   [[nodiscard]] std::string load_error(const EngineSetup& setup,
@@ -199,10 +201,17 @@ TEST_F(EditedManifest, OnlyWhatWasConvertedCanBeHad) {
   const auto usage = [&](const EngineSetup& setup) { return load_error(setup, ErrorKind::usage); };
   EXPECT_NE(usage({.directory = out_, .precision = Precision::f32}).find("cannot be had in fp32"),
             std::string::npos);
-  EXPECT_NE(usage({.directory = out_, .expert_layout = Layout{Format::int4}})
+  EXPECT_NE(usage({.directory = out_, .layouts = {.experts = Layout{Format::int4}}})
                 .find("converted with experts as int8, not int4"),
             std::string::npos);
-  EXPECT_EQ(load_error({.directory = out_, .expert_layout = Layout{Format::int8}}), "no error");
+  EXPECT_NE(usage({.directory = out_, .layouts = {.dense = Layout{Format::int8}}})
+                .find("converted with layers.0.qkv as bf16, not int8"),
+            std::string::npos);
+  EXPECT_NE(usage({.directory = out_, .layouts = {.head = Layout{Format::int8}}})
+                .find("converted with lm_head as bf16, not int8"),
+            std::string::npos);
+  EXPECT_EQ(load_error({.directory = out_, .layouts = {.experts = Layout{Format::int8}}}),
+            "no error");
   EXPECT_NE(usage({.directory = kModel, .stored = {.verify = true}}).find("verify"),
             std::string::npos);
   EXPECT_NE(usage({.directory = kModel, .stored = {.map = true}}).find("map"), std::string::npos);

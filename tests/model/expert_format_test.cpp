@@ -47,7 +47,7 @@ class ExpertFormat : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(ExpertFormat, GivesTheSameBitsOnAnyRanksThreadsAndInstructionSet) {
-  EngineSetup setup{.directory = kModel, .expert_layout = layout()};
+  EngineSetup setup{.directory = kModel, .layouts = {.experts = layout()}};
   const std::vector<float> expected = logits_on_ranks(1, setup);
   for (const Isa isa : tile_order_isas()) {
     setup.isa = isa;
@@ -62,7 +62,7 @@ TEST_P(ExpertFormat, GivesTheSameBitsOnAnyRanksThreadsAndInstructionSet) {
 TEST_P(ExpertFormat, IsCloseToWhatItWasQuantisedFrom) {
   EngineSetup setup{.directory = kModel, .isa = supported_isas().back()};
   const std::vector<float> plain = logits_on_ranks(1, setup);
-  setup.expert_layout = layout();
+  setup.layouts = {.experts = layout()};
   const double distance = relative_l2(logits_on_ranks(1, setup), plain);
   if (layout().format == Format::bf16) {
     EXPECT_EQ(distance, 0);
@@ -88,10 +88,11 @@ TEST_P(QuantizedModel, EqualsTheOneThatIsQuantisedWhenLoaded) {
   const test::TemporaryDirectory directory;
   const std::string quantized = directory.path_of("model");
   quantize_checkpoint(kModel, layout(), is_expert_weight, quantized);
-  const auto expected = logits_on_ranks(1, {.directory = kModel, .expert_layout = layout()});
+  const auto expected = logits_on_ranks(1, {.directory = kModel, .layouts = {.experts = layout()}});
   EXPECT_EQ(logits_on_ranks(1, {.directory = quantized}), expected);
   EXPECT_EQ(logits_on_ranks(3, {.directory = quantized}), expected);
-  EXPECT_EQ(logits_on_ranks(2, {.directory = quantized, .expert_layout = layout()}), expected);
+  EXPECT_EQ(logits_on_ranks(2, {.directory = quantized, .layouts = {.experts = layout()}}),
+            expected);
 }
 
 TEST_P(QuantizedModel, RunsInFullPrecisionAndInOtherFormats) {
@@ -102,10 +103,10 @@ TEST_P(QuantizedModel, RunsInFullPrecisionAndInOtherFormats) {
   const auto exact = logits_on_ranks(1, {.directory = quantized, .precision = Precision::f32});
   EXPECT_LT(relative_l2(native, exact), 0.02);  // int8 rounds activations too
   const auto wide =
-      logits_on_ranks(1, {.directory = quantized, .expert_layout = Layout{Format::bf16}});
+      logits_on_ranks(1, {.directory = quantized, .layouts = {.experts = Layout{Format::bf16}}});
   EXPECT_LT(relative_l2(wide, exact), 0.02);
-  const auto other =
-      logits_on_ranks(1, {.directory = quantized, .expert_layout = Layout{Format::int4_group, 32}});
+  const auto other = logits_on_ranks(
+      1, {.directory = quantized, .layouts = {.experts = Layout{Format::int4_group, 32}}});
   EXPECT_LT(relative_l2(other, exact), 0.2);
   EXPECT_NE(other, native);
 }

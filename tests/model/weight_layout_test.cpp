@@ -125,7 +125,7 @@ class LayoutChoiceTest : public testing::Test {
 using Names = std::vector<std::pair<std::string, std::int64_t>>;
 
 TEST_F(LayoutChoiceTest, DenseMatricesKeepWhatTheyAre) {
-  const LayoutChoice choice(Precision::bf16, Layout{Format::int4});
+  const LayoutChoice choice(Precision::bf16, {.experts = Layout{Format::int4}});
   const std::vector<std::pair<Names, Format>> stacked = {
       {{{"bf16", 8}, {"bf16", 16}}, Format::bf16},
       {{{"f16", 8}}, Format::f32},
@@ -140,27 +140,52 @@ TEST_F(LayoutChoiceTest, DenseMatricesKeepWhatTheyAre) {
       {{{"nv", 16}, {"other", 16}}, Format::bf16},  // of another scale
   };
   for (const auto& [names, format] : stacked) {
-    EXPECT_EQ(choice.stacked(sources(names)).layout.format, format)
+    EXPECT_EQ(choice.stacked(WeightRole::dense, sources(names)).layout.format, format)
         << names[0].first << " " << names.back().first << names.back().second;
   }
-  EXPECT_EQ(choice.dense(sources({{"nv", 8}, {"other", 8}})).layout.format, Format::nvfp4);
-  EXPECT_EQ(choice.dense(sources({{"nv", 8}, {"mx", 8}})).layout.format, Format::bf16);
+  EXPECT_EQ(choice.together(WeightRole::dense, sources({{"nv", 8}, {"other", 8}})).layout.format,
+            Format::nvfp4);
+  EXPECT_EQ(choice.together(WeightRole::dense, sources({{"nv", 8}, {"mx", 8}})).layout.format,
+            Format::bf16);
 }
 
 TEST_F(LayoutChoiceTest, ExpertsAreAsTheFilesHaveThemOrAsIsWanted) {
-  const LayoutChoice own(Precision::bf16, std::nullopt);
-  EXPECT_EQ(own.expert(sources({{"bf16", 8}, {"bf16", 8}})).layout.format, Format::bf16);
-  EXPECT_EQ(own.expert(sources({{"f16", 8}, {"f16", 8}})).layout.format, Format::bf16);
-  EXPECT_EQ(own.expert(sources({{"mx", 8}, {"mx", 8}})).layout.format, Format::mxfp8);
-  EXPECT_EQ(own.expert(sources({{"mx", 8}, {"channel", 8}})).layout.format, Format::bf16);
-  const LayoutChoice wanted(Precision::bf16, Layout{Format::int4_group, 64});
+  const LayoutChoice own(Precision::bf16, {});
+  EXPECT_EQ(own.together(WeightRole::expert, sources({{"bf16", 8}, {"bf16", 8}})).layout.format,
+            Format::bf16);
+  EXPECT_EQ(own.together(WeightRole::expert, sources({{"f16", 8}, {"f16", 8}})).layout.format,
+            Format::bf16);
+  EXPECT_EQ(own.together(WeightRole::expert, sources({{"mx", 8}, {"mx", 8}})).layout.format,
+            Format::mxfp8);
+  EXPECT_EQ(own.together(WeightRole::expert, sources({{"mx", 8}, {"channel", 8}})).layout.format,
+            Format::bf16);
+  const LayoutChoice wanted(Precision::bf16, {.experts = Layout{Format::int4_group, 64}});
   for (const std::string name : {"bf16", "f16", "mx", "nv"}) {
-    EXPECT_TRUE(wanted.expert(sources({{name, 8}})) ==
+    EXPECT_TRUE(wanted.together(WeightRole::expert, sources({{name, 8}})) ==
                 (Packing{.layout = {Format::int4_group, 64}, .keeps_codes = false}))
         << name;
   }
-  const LayoutChoice plain(Precision::bf16, Layout{Format::bf16});
-  EXPECT_EQ(plain.expert(sources({{"mx", 8}})).layout.format, Format::bf16);
+  const LayoutChoice plain(Precision::bf16, {.experts = Layout{Format::bf16}});
+  EXPECT_EQ(plain.together(WeightRole::expert, sources({{"mx", 8}})).layout.format, Format::bf16);
+}
+
+TEST_F(LayoutChoiceTest, EveryRoleTakesTheLayoutThatIsWantedOfIt) {
+  const LayoutChoice choice(Precision::bf16, {.experts = Layout{Format::int4},
+                                              .dense = Layout{Format::fp8_channel},
+                                              .head = Layout{Format::int8}});
+  const auto parts = sources({{"bf16", 8}, {"f16", 16}});
+  const auto made = [](Format format) { return Packing{.layout = {format}, .keeps_codes = false}; };
+  EXPECT_TRUE(choice.stacked(WeightRole::dense, parts) == made(Format::fp8_channel));
+  EXPECT_TRUE(choice.stacked(WeightRole::head, parts) == made(Format::int8));
+  EXPECT_TRUE(choice.together(WeightRole::dense, parts) == made(Format::fp8_channel));
+  EXPECT_TRUE(choice.together(WeightRole::expert, parts) == made(Format::int4));
+  // Codes that are there already are kept where they can be stacked.
+  EXPECT_TRUE(choice.stacked(WeightRole::dense, sources({{"channel", 16}, {"channel", 32}})) ==
+              (Packing{.layout = {Format::fp8_channel}, .keeps_codes = true}));
+  EXPECT_TRUE(choice.stacked(WeightRole::dense, sources({{"channel", 8}, {"channel", 8}})) ==
+              made(Format::fp8_channel));
+  EXPECT_TRUE(choice.stacked(WeightRole::dense, sources({{"mx", 16}})) ==
+              made(Format::fp8_channel));
 }
 
 TEST_F(LayoutChoiceTest, CodesAreKeptInOneOrderOfColumnsOnly) {
@@ -169,23 +194,29 @@ TEST_F(LayoutChoiceTest, CodesAreKeptInOneOrderOfColumnsOnly) {
   const auto different = sources({{"order", 16}, {"reverse", 16}});
   ASSERT_FALSE(same[0].order().empty());
   ASSERT_TRUE(same[0].layout() == groups);
-  const LayoutChoice own(Precision::bf16, std::nullopt);
-  EXPECT_TRUE(own.stacked(same) == (Packing{.layout = groups, .keeps_codes = true}));
-  EXPECT_TRUE(own.dense(different) == (Packing{.layout = {Format::bf16}, .keeps_codes = false}));
-  EXPECT_TRUE(own.expert(different) == (Packing{.layout = {Format::bf16}, .keeps_codes = false}));
-  const LayoutChoice wanted(Precision::bf16, groups);
-  EXPECT_TRUE(wanted.expert(same) == (Packing{.layout = groups, .keeps_codes = true}));
-  EXPECT_TRUE(wanted.expert(different) == (Packing{.layout = groups, .keeps_codes = false}));
-  const LayoutChoice other(Precision::bf16, Layout{Format::int4_group, 64});
-  EXPECT_FALSE(other.expert(same).keeps_codes);
+  const LayoutChoice own(Precision::bf16, {});
+  EXPECT_TRUE(own.stacked(WeightRole::dense, same) ==
+              (Packing{.layout = groups, .keeps_codes = true}));
+  EXPECT_TRUE(own.together(WeightRole::dense, different) ==
+              (Packing{.layout = {Format::bf16}, .keeps_codes = false}));
+  EXPECT_TRUE(own.together(WeightRole::expert, different) ==
+              (Packing{.layout = {Format::bf16}, .keeps_codes = false}));
+  const LayoutChoice wanted(Precision::bf16, {.experts = groups});
+  EXPECT_TRUE(wanted.together(WeightRole::expert, same) ==
+              (Packing{.layout = groups, .keeps_codes = true}));
+  EXPECT_TRUE(wanted.together(WeightRole::expert, different) ==
+              (Packing{.layout = groups, .keeps_codes = false}));
+  const LayoutChoice other(Precision::bf16, {.experts = Layout{Format::int4_group, 64}});
+  EXPECT_FALSE(other.together(WeightRole::expert, same).keeps_codes);
 }
 
 TEST_F(LayoutChoiceTest, Fp32KeepsEverythingInF32) {
-  const LayoutChoice choice(Precision::f32, std::nullopt);
+  const LayoutChoice choice(Precision::f32, {});
   for (const std::string name : {"bf16", "f16", "mx", "nv"}) {
-    EXPECT_EQ(choice.stacked(sources({{name, 16}})).layout.format, Format::f32);
-    EXPECT_EQ(choice.dense(sources({{name, 16}})).layout.format, Format::f32);
-    EXPECT_EQ(choice.expert(sources({{name, 16}})).layout.format, Format::f32);
+    EXPECT_EQ(choice.stacked(WeightRole::dense, sources({{name, 16}})).layout.format, Format::f32);
+    EXPECT_EQ(choice.together(WeightRole::dense, sources({{name, 16}})).layout.format, Format::f32);
+    EXPECT_EQ(choice.together(WeightRole::expert, sources({{name, 16}})).layout.format,
+              Format::f32);
   }
 }
 

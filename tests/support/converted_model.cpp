@@ -5,12 +5,12 @@
 
 namespace moesaic {
 
-void convert_model(const std::string& directory, const std::optional<Layout>& expert_layout,
+void convert_model(const std::string& directory, const WantedLayouts& layouts,
                    const std::string& out) {
   const ModelFiles files = ModelFiles::open(directory);
   const ModelConfig config = read_model_config(directory);
   ModelWeights target;
-  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, expert_layout),
+  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, layouts),
                               .experts = {.first = 0, .count = config.num_experts}};
   const WeightPlan plan = plan_weights(files, config, request, target);
   PackedManifest manifest = describe_packed(plan.weights);

@@ -1,14 +1,13 @@
 #pragma once
 
-#include <optional>
 #include <string>
 
-#include "kernels/format.h"
+#include "src/model/weight_layout.h"
 
 namespace moesaic {
 
 /// Writes `out` from the checkpoint `directory` as `moesaic convert` does, in one thread.
-void convert_model(const std::string& directory, const std::optional<Layout>& expert_layout,
+void convert_model(const std::string& directory, const WantedLayouts& layouts,
                    const std::string& out);
 
 }  // namespace moesaic

@@ -15,7 +15,7 @@ TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
       grid_(world, setup.expert_replicas) {
   const ExpertPlacement placement(config_.num_experts, grid_.experts().size());
   const LoadOptions options{.precision = setup.precision,
-                            .expert_layout = setup.expert_layout,
+                            .layouts = setup.layouts,
                             .stored = setup.stored,
                             .placement = &placement,
                             .expert_rank = grid_.experts().rank(),

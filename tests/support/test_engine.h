@@ -15,7 +15,7 @@ namespace moesaic {
 struct EngineSetup {
   std::string directory;
   Precision precision = Precision::bf16;
-  std::optional<Layout> expert_layout{};  // as the files have it
+  WantedLayouts layouts{};
   StoredWeights stored{};
   Isa isa = Isa::scalar;
   int threads = 1;  // of each rank
