@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <random>
 
 #include "launch/agreement.h"
@@ -59,13 +61,56 @@ double sequence_flops(const ModelConfig& config, const ModelFacts& facts, std::i
          static_cast<double>(heads) * head + attention_flops(config, n);
 }
 
+/// Of the routed experts, those that a token meets.
+double chosen_share(const ModelConfig& config) {
+  if (config.num_experts == 0) return 0;
+  return static_cast<double>(config.experts_per_token) / static_cast<double>(config.num_experts);
+}
+
+/// The weights of the whole model as they are stored.
+struct StoredModel {
+  WeightBytes::ByFormat experts{};
+  WeightBytes::ByFormat others{};
+
+  StoredModel(const Runtime& runtime, const LoadSummary& load)
+      : experts(load.experts), others(load.others) {
+    for (std::int64_t& bytes : experts) bytes /= runtime.options().expert_replicas;
+  }
+  /// The format that has most of `bytes`.
+  [[nodiscard]] static Format main_format(const WeightBytes::ByFormat& bytes) {
+    return static_cast<Format>(std::ranges::max_element(bytes) - bytes.begin());
+  }
+  [[nodiscard]] std::int64_t expert_bytes() const {
+    return std::reduce(experts.begin(), experts.end());
+  }
+  [[nodiscard]] std::int64_t other_bytes() const {
+    return std::reduce(others.begin(), others.end());
+  }
+  /// "bf16", or "int4+bf16": experts, and the rest.
+  [[nodiscard]] std::string formats_text() const {
+    const std::string_view expert = format_name(main_format(experts));
+    const std::string_view other = format_name(main_format(others));
+    return expert == other ? std::string(expert) : fmt::format("{}+{}", expert, other);
+  }
+  /// Parameters that a token is multiplied by, by their format.
+  [[nodiscard]] std::map<Format, double> multiplied(const ModelConfig& config,
+                                                    const ModelFacts& facts) const {
+    const double chosen = chosen_share(config) * static_cast<double>(facts.expert_parameters);
+    std::map<Format, double> parameters;
+    parameters[main_format(experts)] += chosen;
+    parameters[main_format(others)] += static_cast<double>(facts.multiplied_parameters) - chosen;
+    return parameters;
+  }
+};
+
 /// Bytes that one rank's sequence makes its experts and itself read for n tokens, one at a time.
-double sequence_bytes(const ModelConfig& config, const ModelFacts& facts, Precision precision,
+double sequence_bytes(const ModelConfig& config, const StoredModel& stored, Precision precision,
                       std::int64_t n) {
   const auto element = static_cast<double>(element_bytes(precision));
   const double cache = 2.0 * static_cast<double>(config.kv_width() * config.num_layers) * element;
   const auto tokens = static_cast<double>(n);
-  return tokens * static_cast<double>(facts.multiplied_parameters) * element +
+  const double chosen = chosen_share(config) * static_cast<double>(stored.expert_bytes());
+  return tokens * (chosen + static_cast<double>(stored.other_bytes())) +
          cache * tokens * (tokens + 1) / 2;
 }
 
@@ -83,13 +128,14 @@ std::vector<double> time_feed(const Runtime& runtime, Transformer& transformer, 
   return seconds;
 }
 
-BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelFacts& facts) {
+BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelFacts& facts,
+                    const StoredModel& stored) {
   const Options& options = runtime.options();
   return {.file = options.model,
           .type = fmt::format("{} {} A{} {}", family_name(model.config.family),
                               format_count(facts.total_parameters),
-                              format_count(facts.active_parameters), options.precision),
-          .bytes = model.files.total_bytes(),
+                              format_count(facts.active_parameters), stored.formats_text()),
+          .bytes = stored.expert_bytes() + stored.other_bytes(),
           .parameters = facts.total_parameters,
           .cpu = read_topology().cpu_model,
           .isa = std::string(isa_name(runtime.compute().isa)),
@@ -105,7 +151,7 @@ ModelFacts facts_of(const OpenModel& model) {
 
 /// Prompt processing, then generation; every rank has a sequence of its own.
 std::vector<BenchTest> run_tests(const Runtime& runtime, Transformer& transformer,
-                                 const ModelFacts& facts) {
+                                 const ModelFacts& facts, const StoredModel& stored) {
   const Options& options = runtime.options();
   const ModelConfig& config = transformer.config();
   const int ranks = runtime.world().size();
@@ -123,7 +169,7 @@ std::vector<BenchTest> run_tests(const Runtime& runtime, Transformer& transforme
          .tokens = ranks * n,
          .seconds = time_feed(runtime, transformer, {.tokens = n, .every_logits = true}),
          .flops = ranks * sequence_flops(config, facts, n, n),
-         .bytes = ranks * sequence_bytes(config, facts, runtime.precision(), n)});
+         .bytes = ranks * sequence_bytes(config, stored, runtime.precision(), n)});
   }
   return tests;
 }
@@ -139,15 +185,16 @@ void run_bench_model(Runtime& runtime) {
   const OpenModel model = open_model(runtime);
   announce(runtime);
   const ModelFacts facts = facts_of(model);
-  const Roofs roofs = measure_roofs(runtime, weight_format(runtime.precision()));
   const std::int64_t longest = std::max(options.n_prompt, options.n_gen);
   Engine engine(runtime, model,
                 {.sequences = 1,
                  .capacity = longest,
                  .batch_tokens = std::min(options.batch_size, longest),
                  .logits_rows = 1});
-  const BenchReport report{describe(runtime, model, facts), roofs,
-                           run_tests(runtime, engine.transformer(), facts)};
+  const StoredModel stored(runtime, engine.load());
+  const Roofs roofs = measure_roofs(runtime, stored.multiplied(model.config, facts));
+  const BenchReport report{describe(runtime, model, facts, stored), roofs,
+                           run_tests(runtime, engine.transformer(), facts, stored)};
   if (runtime.is_first()) fmt::print("{}", bench_report(report, options.output));
 }
 

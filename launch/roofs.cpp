@@ -92,7 +92,7 @@ double time_together(Communicator& world, const std::function<void()>& work) {
   return *std::max_element(all.begin(), all.end());
 }
 
-Roofs measure_roofs(const Runtime& runtime, Format format) {
+Roofs measure_roofs(const Runtime& runtime, const std::map<Format, double>& operations) {
   ThreadPool& pool = *runtime.compute().pool;
   const std::int64_t share = kNodeBytes / runtime.grid().node().size();
   const std::int64_t spare = memory_limit().available_bytes / (4 * runtime.grid().node().size());
@@ -102,11 +102,16 @@ Roofs measure_roofs(const Runtime& runtime, Format format) {
     std::memset(memory.data() + page * kPageBytes, 1, static_cast<std::size_t>(kPageBytes));
   });
   RoofGauge gauge(runtime.world(), pool, memory.span());
-  const MultiplyLoop& loop = find_multiply_loop(runtime.compute().gemm(format).isa, format);
-  gauge.measure_multiply(loop);
+  double all = 0;
+  double seconds = 0;
+  for (const auto& [format, count] : operations) {
+    const MultiplyLoop& loop = find_multiply_loop(runtime.compute().gemm(format).isa, format);
+    gauge.measure_multiply(loop);
+    all += count;
+    seconds += count / gauge.operations_per_second(loop);
+  }
   gauge.measure_reads();
-  return {.flops_per_second = gauge.operations_per_second(loop),
-          .bytes_per_second = gauge.bytes_per_second()};
+  return {.flops_per_second = all / seconds, .bytes_per_second = gauge.bytes_per_second()};
 }
 
 }  // namespace moesaic

@@ -43,13 +43,16 @@ class RoofGauge {
 };
 
 struct Roofs {
+  /// Of operations that are shared out over formats as measure_roofs was told.
   double flops_per_second = 0;
   double bytes_per_second = 0;
 };
 
-/// Both for the kernels of `format`, with all threads of all ranks at once; reads are of at least
-/// 1 GiB a node (less where memory is short). Takes some seconds. Collective.
-[[nodiscard]] Roofs measure_roofs(const Runtime& runtime, Format format);
+/// Both, with all threads of all ranks at once; `operations` says how many a work has with weights
+/// of each format. Reads are of at least 1 GiB a node (less where memory is short). Takes some
+/// seconds. Collective.
+[[nodiscard]] Roofs measure_roofs(const Runtime& runtime,
+                                  const std::map<Format, double>& operations);
 
 /// Seconds that `work` takes from when all ranks start it until all are done. Collective.
 [[nodiscard]] double time_together(Communicator& world, const std::function<void()>& work);
