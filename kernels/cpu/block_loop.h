@@ -34,22 +34,31 @@ struct BlockTable {
   }
 };
 
+/// call(first, count) for blocks of rows of nearly equal size, none larger than `max_rows`: 7 is 4
+/// + 3 rather than 6 + 1.
+template <typename Call>
+[[gnu::always_inline]] inline void for_each_row_block(std::int64_t num_rows, std::int64_t max_rows,
+                                                      const Call& call) {
+  const std::int64_t blocks = (num_rows + max_rows - 1) / max_rows;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t first = b * num_rows / blocks;
+    call(first, (b + 1) * num_rows / blocks - first);
+  }
+}
+
 /// Cuts `rows` times `panels` into register blocks. All rows meet a group of panels before the next
 /// group is read: the group is to stay in the L2 cache.
 inline void run_blocks(const Block& all, std::int64_t num_rows, std::int64_t num_panels,
                        const BlockTable& table) noexcept {
-  const std::int64_t row_blocks = (num_rows + table.max_rows - 1) / table.max_rows;
   for (std::int64_t panel = 0; panel < num_panels; panel += table.max_panels) {
     const std::int64_t panels = std::min(table.max_panels, num_panels - panel);
-    for (std::int64_t b = 0; b < row_blocks; ++b) {  // of nearly equal size: 7 is 4 + 3, not 6 + 1
-      const std::int64_t row = b * num_rows / row_blocks;
-      const std::int64_t rows = (b + 1) * num_rows / row_blocks - row;
+    for_each_row_block(num_rows, table.max_rows, [&](std::int64_t row, std::int64_t rows) {
       Block block = all;
       block.rows += static_cast<std::size_t>(row) * all.row_bytes;
       block.panels += static_cast<std::size_t>(panel) * all.panel_stride;
       block.out += row * all.out_stride + panel * kPanelColumns;
       table.find(rows, panels)(block);
-    }
+    });
   }
 }
 

@@ -8,13 +8,31 @@
 namespace moesaic {
 namespace {
 
+BEGIN_TARGET(MOESAIC_AVX512)
+
+/// The one packed row of a product as floats.
+inline void expand_row(const std::byte* row, std::int64_t depth, std::byte* out) {
+  for (std::int64_t k = 0; k < round_up(depth, kStepDepth); k += 16) {
+    const auto* words = reinterpret_cast<const __m256i*>(row + k * 2);
+    const __m512i bits = _mm512_cvtepu16_epi32(_mm256_load_si256(words));
+    _mm512_store_si512(out + k * 4, _mm512_slli_epi32(bits, 16));
+  }
+}
+
+END_TARGET
+
 /// One row has its products by AVX-512 in the order of the tiles, with the same bits: decoding into
 /// registers is faster than into tiles.
 template <typename Decoder>
 [[gnu::noinline]] void tile_product(const TileArgs& args) noexcept {
-  if (!run_fused<Decoder, FmaRows<PairOfWords>, 1>(args)) {
-    run_decoded_tiles<Bf16Product>(args, bf16_tile_row_bytes(args.matrix->depth),
-                                   decode_steps<Decoder>);
+  const std::int64_t depth = args.matrix->depth;
+  if (args.num_rows == 1 && float_row_bytes(depth) <= std::size_t{kAheadBytes}) {
+    TileArgs row = args;
+    expand_row(args.packed_rows, depth, args.scratch);
+    row.packed_rows = args.scratch;
+    run_fused<Decoder, FmaRows, 1>(row);
+  } else {
+    run_decoded_tiles<Bf16Product>(args, bf16_tile_row_bytes(depth), decode_steps<Decoder>);
   }
   scale_columns(args);
 }

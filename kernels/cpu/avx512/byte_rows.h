@@ -13,9 +13,7 @@ struct ByteRows {
   static constexpr std::size_t kStepBytes = 64;
   static std::size_t row_bytes(std::int64_t depth) { return byte_row_bytes(depth); }
 
-  /// One stream of weights is read fastest; by few rows if the CPU's own prefetching is not
-  /// overtaken.
-  static constexpr std::size_t panels(std::size_t /*num_rows*/) { return 1; }
+  /// Few rows are fastest if the CPU's own prefetching is not overtaken.
   static constexpr std::int64_t ahead_bytes(std::size_t num_rows) {
     return num_rows <= 4 ? 512 : 4096;
   }

@@ -44,60 +44,69 @@ void decode_steps(const StepRange& steps, std::byte* out) noexcept {
   }
 }
 
-/// Some rows times `Panels` panels over the whole depth. Rows::Sum<NumRows> is the state of one row
-/// and panel: begin_step(), add(row, line, words), end_step(), result(). Rows::panels(num_rows) are
-/// multiplied together, whose codes are asked for Rows::ahead_bytes(num_rows) before.
-template <typename Decoder, typename Rows, std::size_t NumRows, std::size_t Panels>
-[[gnu::always_inline]] inline void fused_panels(const TileArgs& args, std::int64_t panel) {
+/// Whether a decoder has floats and the rows take them.
+template <typename Decoder, typename Rows>
+constexpr bool kByFloats = requires {
+  Rows::kTakesFloats;
+}
+&&requires {
+  Decoder::kHasFloats;
+};
+
+/// Some rows times one panel over the whole depth. Rows::Sum<NumRows> is the state of one row:
+/// begin_step(), add(row, line, words), or add_floats(row, line, even, odd) if the decoder has
+/// floats, end_step(), result(). Codes are asked for Rows::ahead_bytes(num_rows) before. Sums of
+/// one row do not wait for each other long enough to pay for reading two panels at a time.
+template <typename Decoder, typename Rows, std::size_t NumRows>
+[[gnu::always_inline]] inline void fused_panel(const TileArgs& args, std::int64_t panel) {
   const PackedMatrix& matrix = *args.matrix;
   const std::size_t row_bytes = Rows::row_bytes(matrix.depth);
-  Decoder decoders[2] = {{matrix, args.first_panel + panel},
-                         {matrix, args.first_panel + panel + (Panels > 1 ? 1 : 0)}};
-  typename Rows::template Sum<NumRows> sums[NumRows][Panels] = {};
+  Decoder decoder(matrix, args.first_panel + panel);
+  typename Rows::template Sum<NumRows> sums[NumRows] = {};
   const std::byte* rows = args.packed_rows;
   const std::int64_t steps = step_count(matrix.layout.format, matrix.depth);
   const std::int64_t stride = matrix.panel_stride();
   const std::byte* ahead = matrix.panel(args.first_panel + panel) + Rows::ahead_bytes(NumRows);
   std::int64_t steps_left = steps - Rows::ahead_bytes(NumRows) / Decoder::kStepBytes;
   for (std::int64_t step = 0; step < steps; ++step, rows += Rows::kStepBytes) {
-    if (steps_left-- == 0) {  // what is asked for from here on are the panels after these
-      ahead += static_cast<std::int64_t>(Panels) * stride - steps * Decoder::kStepBytes;
+    if (steps_left-- == 0) {  // what is asked for from here on is the next panel
+      ahead += stride - steps * Decoder::kStepBytes;
     }
-#pragma GCC unroll 2
-    for (std::size_t p = 0; p < Panels; ++p) {
-      prefetch_lines(ahead + static_cast<std::int64_t>(p) * stride, Decoder::kStepBytes / 64);
-      prefetch_scales(decoders[p], step, static_cast<std::int64_t>(Panels) * stride);
-#pragma GCC unroll 12
-      for (std::size_t r = 0; r < NumRows; ++r) sums[r][p].begin_step();
-      decoders[p].step(
-          step, [&](int line, __m512i words) __attribute__((always_inline)) {
-#pragma GCC unroll 12
-            for (std::size_t r = 0; r < NumRows; ++r) {
-              sums[r][p].add(rows + r * row_bytes, line, words);
-            }
-          });
-#pragma GCC unroll 12
-      for (std::size_t r = 0; r < NumRows; ++r) sums[r][p].end_step();
-    }
+    prefetch_lines(ahead, Decoder::kStepBytes / 64);
+    prefetch_scales(decoder, step, stride);
     ahead += Decoder::kStepBytes;
-  }
-  for (std::size_t r = 0; r < NumRows; ++r) {
-    for (std::size_t p = 0; p < Panels; ++p) {
-      _mm512_storeu_ps(args.out + static_cast<std::int64_t>(r) * args.out_stride +
-                           (panel + static_cast<std::int64_t>(p)) * kPanelColumns,
-                       sums[r][p].result());
+#pragma GCC unroll 12
+    for (std::size_t r = 0; r < NumRows; ++r) sums[r].begin_step();
+    if constexpr (kByFloats<Decoder, Rows>) {
+      const auto add_floats = [&](int line, __m512 even, __m512 odd)
+          __attribute__((always_inline)) {
+#pragma GCC unroll 12
+        for (std::size_t r = 0; r < NumRows; ++r) {
+          sums[r].add_floats(rows + r * row_bytes, line, even, odd);
+        }
+      };
+      decoder.float_step(step, add_floats);
+    } else {
+      const auto add_words = [&](int line, __m512i words) __attribute__((always_inline)) {
+#pragma GCC unroll 12
+        for (std::size_t r = 0; r < NumRows; ++r) sums[r].add(rows + r * row_bytes, line, words);
+      };
+      decoder.step(step, add_words);
     }
+#pragma GCC unroll 12
+    for (std::size_t r = 0; r < NumRows; ++r) sums[r].end_step();
+  }
+  float* out = args.out + panel * kPanelColumns;
+  for (std::size_t r = 0; r < NumRows; ++r, out += args.out_stride) {
+    _mm512_storeu_ps(out, sums[r].result());
   }
 }
 
 template <typename Decoder, typename Rows, std::size_t NumRows>
 [[gnu::noinline]] void fused(const TileArgs& args) noexcept {
-  constexpr auto kPanels = static_cast<std::int64_t>(Rows::panels(NumRows));
-  std::int64_t panel = 0;
-  for (; panel + kPanels <= args.num_panels; panel += kPanels) {
-    fused_panels<Decoder, Rows, NumRows, kPanels>(args, panel);
+  for (std::int64_t panel = 0; panel < args.num_panels; ++panel) {
+    fused_panel<Decoder, Rows, NumRows>(args, panel);
   }
-  if (panel < args.num_panels) fused_panels<Decoder, Rows, NumRows, 1>(args, panel);
 }
 
 /// Multiplies results by the scales of their columns.
@@ -138,19 +147,16 @@ bool run_fused(const TileArgs& args) noexcept {
 template <typename Decoder, typename Rows, std::size_t MaxRows>
 void run_fused_blocks(const TileArgs& args) noexcept {
   if (run_fused<Decoder, Rows, MaxRows>(args)) return;
-  constexpr auto kMaxRows = static_cast<std::int64_t>(MaxRows);
-  const std::int64_t blocks = (args.num_rows + kMaxRows - 1) / kMaxRows;
   for (std::int64_t panel = 0; panel < args.num_panels; ++panel) {
-    for (std::int64_t b = 0; b < blocks; ++b) {  // of nearly equal size: 13 is 7 + 6
-      const std::int64_t row = b * args.num_rows / blocks;
+    for_each_row_block(args.num_rows, MaxRows, [&](std::int64_t row, std::int64_t rows) {
       TileArgs block = args;
       block.packed_rows += static_cast<std::size_t>(row) * Rows::row_bytes(args.matrix->depth);
-      block.num_rows = (b + 1) * args.num_rows / blocks - row;
+      block.num_rows = rows;
       block.first_panel += panel;
       block.num_panels = 1;
       block.out += row * args.out_stride + panel * kPanelColumns;
       run_fused<Decoder, Rows, MaxRows>(block);
-    }
+    });
   }
 }
 

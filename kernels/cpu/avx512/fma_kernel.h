@@ -10,7 +10,7 @@ namespace {
 
 template <typename Decoder>
 [[gnu::noinline]] void fma_product(const TileArgs& args) noexcept {
-  if (!run_fused<Decoder, FmaRows<PairOfFloats>, 6>(args)) {
+  if (!run_fused<Decoder, FmaRows, 8>(args)) {
     run_decoded(args, {.decode = decode_steps<Decoder>,
                        .blocks = &avx512_fma_blocks,
                        .row_bytes = float_row_bytes(args.matrix->depth),

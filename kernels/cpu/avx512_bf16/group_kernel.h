@@ -102,13 +102,10 @@ template <typename Groups>
 [[gnu::noinline]] void product_of_groups(const TileArgs& args) noexcept {
   constexpr auto kMaxRows = static_cast<std::int64_t>(Groups::Sum::kMaxRows);
   constexpr auto kMultiply = multiply_functions<Groups>(std::make_index_sequence<kMaxRows>());
-  const std::int64_t blocks = (args.num_rows + kMaxRows - 1) / kMaxRows;
   for (std::int64_t panel = 0; panel < args.num_panels; ++panel) {
-    for (std::int64_t b = 0; b < blocks; ++b) {  // of nearly equal size: 13 is 7 + 6
-      const std::int64_t row = b * args.num_rows / blocks;
-      const std::int64_t rows = (b + 1) * args.num_rows / blocks - row;
+    for_each_row_block(args.num_rows, kMaxRows, [&](std::int64_t row, std::int64_t rows) {
       kMultiply[static_cast<std::size_t>(rows - 1)](args, panel, row);
-    }
+    });
   }
   scale_columns(args);
 }

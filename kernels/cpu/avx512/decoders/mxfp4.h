@@ -28,6 +28,21 @@ class Mxfp4Decoder {
     }
   }
 
+  static constexpr bool kHasFloats = true;
+  /// emit(line, floats of even k, of odd k). No product with a power of two leaves the range of
+  /// normal floats, though the power may.
+  template <typename Emit>
+  [[gnu::always_inline]] void float_step(std::int64_t step, const Emit& emit) const {
+    const std::byte* codes = codes_ + step * kStepBytes;
+    const auto* bytes = reinterpret_cast<const __m128i*>(scales_at(step));
+    const __m512 exponents = _mm512_cvtepi32_ps(
+        _mm512_sub_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128(bytes)), _mm512_set1_epi32(127)));
+    const auto scale = [=](__m512 x) __attribute__((always_inline)) {
+      return _mm512_scalef_ps(x, exponents);
+    };
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) decode_e2m1_floats(codes + 64 * v, v, scale, emit);
+  }
   [[nodiscard]] const std::byte* scales_at(std::int64_t step) const {
     return scales_ + step * 16;
   }

@@ -32,6 +32,24 @@ class Nvfp4Decoder {
     }
   }
 
+  static constexpr bool kHasFloats = true;
+  /// emit(line, floats of even k, of odd k)
+  template <typename Emit>
+  [[gnu::always_inline]] void float_step(std::int64_t step, const Emit& emit) const {
+    const std::byte* codes = codes_ + step * kStepBytes;
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const auto* bytes = reinterpret_cast<const __m128i*>(scales_at(step) + 16 * half);
+      const __m512 scales = e4m3_to_floats(_mm_loadu_si128(bytes));
+      const auto scale = [=](__m512 x) __attribute__((always_inline)) {
+        return _mm512_mul_ps(x, scales);
+      };
+#pragma GCC unroll 2
+      for (int v = 2 * half; v < 2 * half + 2; ++v) {
+        decode_e2m1_floats(codes + 64 * v, v, scale, emit);
+      }
+    }
+  }
   [[nodiscard]] const std::byte* scales_at(std::int64_t step) const {
     return scales_ + step * 32;
   }
