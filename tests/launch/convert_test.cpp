@@ -78,7 +78,8 @@ class ConvertFormat : public testing::TestWithParam<std::string> {};
 TEST_P(ConvertFormat, GivesTheSameBytesAndLogitsOnAnyNumberOfRanks) {
   const TemporaryDirectory directory;
   const Scores scores;
-  const Arguments format = {"--expert-format", GetParam()};
+  const Arguments format = {"--expert-format", GetParam(),      "--dense-format",
+                            GetParam(),        "--head-format", "int8"};
   const std::string expected = scores.score(1, kDemo, format);
   EXPECT_TRUE(scores.score(3, kDemo, format) == expected);
 
@@ -123,11 +124,13 @@ TEST(Convert, OneDirectoryServesEveryLaunch) {
 TEST(Convert, DirectoryServesEveryVerb) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
-  const ProgramResult result =
-      run_moesaic(convert_to(out, {"--expert-format", "AMXINT8", "--json"}));
+  const ProgramResult result = run_moesaic(
+      convert_to(out, {"--expert-format", "AMXINT8", "--head-format", "fp8", "--json"}));
   ASSERT_EQ(result.exit_code, 0) << result.text();
   const Json converted = Json::parse(result.out, "convert");
   EXPECT_EQ(converted.at("expert_format").as_string(), "int8");
+  EXPECT_EQ(converted.at("dense_format").as_string(), "auto");
+  EXPECT_EQ(converted.at("head_format").as_string(), "fp8_block");
   EXPECT_EQ(converted.at("shards").as_int(), 1);
   EXPECT_GT(converted.at("bytes").as_int(), 1 << 20);
 
@@ -139,7 +142,8 @@ TEST(Convert, DirectoryServesEveryVerb) {
     EXPECT_EQ(run.exit_code, 0) << run.text();
     return run.out.substr(0, run.out.find('\n'));
   };
-  EXPECT_EQ(generate({"-m", out}), generate({"-m", kDemo, "--expert-format", "int8"}));
+  EXPECT_EQ(generate({"-m", out}),
+            generate({"-m", kDemo, "--expert-format", "int8", "--head-format", "fp8_block"}));
 
   const ProgramResult inspect = run_moesaic({"inspect", out, "--json", "--verify"});
   ASSERT_EQ(inspect.exit_code, 0) << inspect.text();
@@ -176,6 +180,9 @@ TEST(ConvertErrors, Usage) {
   expect_failure(run_moesaic({"generate", "-m", kDemo, "-p", "x", "--expert-format", "int4",
                               "--precision", "fp32"}),
                  2, {"--expert-format int4", "--precision fp32"});
+  expect_failure(run_moesaic({"generate", "-m", kDemo, "-p", "x", "--dense-format", "nvfp4",
+                              "--precision", "fp32"}),
+                 2, {"--dense-format nvfp4", "--precision fp32"});
   for (const std::string flag : {"--verify", "--mmap"}) {
     expect_failure(run_ranks(2, {"generate", "-m", kDemo, "-p", "x", flag}), 2,
                    {"moesaic convert"});

@@ -138,6 +138,8 @@ TEST(Options, FormatsHaveOtherSpellings) {
   EXPECT_EQ(parse({"convert", "expert-format=fp8"}).options.expert_format, "fp8_block");
   EXPECT_EQ(parse({"generate"}, {{"MOESAIC_EXPERT_FORMAT", "gptq_int4"}}).options.expert_format,
             "int4_group128");
+  EXPECT_EQ(parse({"score", "--dense-format", "RAWINT4"}).options.dense_format, "int4_group");
+  EXPECT_EQ(parse({"convert", "--head-format", "Int8"}).options.head_format, "int8");
   const std::string message = usage_error({"generate", "--expert-format", "nvfp5"});
   EXPECT_TRUE(message.starts_with("--expert-format: \"nvfp5\" is not one of auto, bf16, int8"))
       << message;
