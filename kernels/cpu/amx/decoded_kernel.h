@@ -1,8 +1,7 @@
 #pragma once
 
+#include "kernels/cpu/amx/decoded_tiles.h"
 #include "kernels/cpu/amx/pack_tiles.h"
-#include "kernels/cpu/amx/tile_product.h"
-#include "kernels/cpu/avx512/decoded.h"
 #include "kernels/cpu/avx512/fma_rows.h"
 
 namespace moesaic {
@@ -32,7 +31,7 @@ template <typename Decoder>
     row.packed_rows = args.scratch;
     run_fused<Decoder, FmaRows, 1>(row);
   } else {
-    run_decoded_tiles<Bf16Product>(args, bf16_tile_row_bytes(depth), decode_steps<Decoder>);
+    run_decoded_tiles<Bf16Product, Decoder>(args, bf16_tile_row_bytes(depth));
   }
   scale_columns(args);
 }

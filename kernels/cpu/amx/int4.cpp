@@ -2,16 +2,15 @@
 #include "kernels/cpu/avx512/decoders/int4.h"
 
 #include "kernels/cpu/amx/byte_kernel.h"
+#include "kernels/cpu/amx/decoded_tiles.h"
 #include "kernels/cpu/avx512/byte_rows.h"
-#include "kernels/cpu/avx512/decoded.h"
 
 namespace moesaic {
 namespace {
 
 [[gnu::noinline]] void product(const TileArgs& args) noexcept {
   if (!run_fused<Int4Decoder, ByteRows, 1>(args)) {
-    run_decoded_tiles<ByteProduct>(args, byte_tile_row_bytes(args.matrix->depth),
-                                   decode_steps<Int4Decoder>);
+    run_decoded_tiles<ByteProduct, Int4Decoder>(args, byte_tile_row_bytes(args.matrix->depth));
   }
   finish_tiles(args);
 }
