@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +32,14 @@ std::string answer_without_ranks(int argc, char** argv) {
   if (command.options.version) return version_text();
   if (!command.options.help) return "";
   return command.verb ? verb_help(*command.verb) : overall_help();
+}
+
+/// Whether the launcher of this job says that it has started this process as another than its first.
+bool is_later_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    if (const char* rank = std::getenv(name)) return std::string_view(rank) != "0";
+  }
+  return false;
 }
 
 void run_verb(Runtime& runtime) {
@@ -64,7 +74,7 @@ void run_verb(Runtime& runtime) {
 int main(int argc, char** argv) {
   try {
     if (const std::string answer = answer_without_ranks(argc, argv); !answer.empty()) {
-      fmt::print("{}", answer);
+      if (!is_later_rank()) fmt::print("{}", answer);
       flush_output();
       return argc == 1 ? 2 : 0;
     }

@@ -63,6 +63,7 @@ TEST(Program, HelpAndVersionNeedNothing) {
   const ProgramResult version = run_moesaic({"--version"});
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_NE(version.out.find("MPI: "), std::string::npos) << version.text();
+  EXPECT_EQ(run_ranks(3, {"--version"}).out, version.out) << "once for all ranks";
 }
 
 TEST(Program, InspectTellsWhatACheckpointHolds) {
