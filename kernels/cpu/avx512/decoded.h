@@ -29,34 +29,24 @@ template <typename Decoder>
   }
 }
 
-/// The decoder of one panel, to whom steps in ascending order cost the least.
+/// The lines of one step, to 64-byte aligned memory.
 template <typename Decoder>
-class PanelDecoder {
- public:
-  PanelDecoder(const PackedMatrix& matrix, std::int64_t panel)
-      : decoder_(matrix, panel), codes_(matrix.panel(panel)), stride_(matrix.panel_stride()) {}
-
-  /// The lines of one step, to 64-byte aligned memory.
-  [[gnu::always_inline]] void store(std::int64_t step, std::byte* out) {
-    prefetch_lines(codes_ + step * Decoder::kStepBytes + kPrefetchBytes, Decoder::kStepBytes / 64);
-    prefetch_scales(decoder_, step, stride_);
-    decoder_.step(
-        step, [out](int line, __m512i words)
-                  __attribute__((always_inline)) { _mm512_store_si512(out + line * 64, words); });
-  }
-
- private:
-  Decoder decoder_;
-  const std::byte* codes_;
-  std::int64_t stride_;
-};
+[[gnu::always_inline]] inline void store_step(Decoder& decoder, std::int64_t step, std::byte* out) {
+  decoder.step(
+      step, [out](int line, __m512i words)
+                __attribute__((always_inline)) { _mm512_store_si512(out + line * 64, words); });
+}
 
 /// GemmKernel::decode.
 template <typename Decoder>
 void decode_steps(const StepRange& steps, std::byte* out) noexcept {
-  PanelDecoder<Decoder> decoder(*steps.matrix, steps.panel);
+  Decoder decoder(*steps.matrix, steps.panel);
+  const std::byte* ahead = steps.matrix->panel(steps.panel) + kPrefetchBytes;
+  const std::int64_t stride = steps.matrix->panel_stride();
   for (std::int64_t step = steps.first; step < steps.first + steps.count; ++step) {
-    decoder.store(step, out);
+    prefetch_lines(ahead + step * Decoder::kStepBytes, Decoder::kStepBytes / 64);
+    prefetch_scales(decoder, step, stride);
+    store_step(decoder, step, out);
     out += kTileBytes;
   }
 }
