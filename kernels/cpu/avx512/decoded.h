@@ -51,14 +51,11 @@ void decode_steps(const StepRange& steps, std::byte* out) noexcept {
   }
 }
 
-/// Whether a decoder has floats and the rows take them.
-template <typename Decoder, typename Rows>
-constexpr bool kByFloats = requires {
-  Rows::kTakesFloats;
-}
-&&requires {
-  Decoder::kHasFloats;
-};
+/// Whether a decoder has floats, and whether rows take them.
+template <typename Decoder>
+concept HasFloats = Decoder::kHasFloats;
+template <typename Rows>
+concept TakesFloats = Rows::kTakesFloats;
 
 /// Some rows times one panel over the whole depth. Rows::Sum<NumRows> is the state of one row:
 /// begin_step(), add(row, line, words), or add_floats(row, line, even, odd) if the decoder has
@@ -84,7 +81,7 @@ template <typename Decoder, typename Rows, std::size_t NumRows>
     ahead += Decoder::kStepBytes;
 #pragma GCC unroll 12
     for (std::size_t r = 0; r < NumRows; ++r) sums[r].begin_step();
-    if constexpr (kByFloats<Decoder, Rows>) {
+    if constexpr (HasFloats<Decoder> && TakesFloats<Rows>) {
       const auto add_floats = [&](int line, __m512 even, __m512 odd)
           __attribute__((always_inline)) {
 #pragma GCC unroll 12
