@@ -51,6 +51,10 @@ inline constexpr std::int64_t kTileBytes = 1024;
 [[nodiscard]] constexpr bool is_integer(Format format) noexcept {
   return format == Format::int8 || format == Format::int4;
 }
+/// Whether products can have int8 activations with a scale for each token and group.
+[[nodiscard]] constexpr bool allows_int8_groups(const Layout& layout) noexcept {
+  return layout.format == Format::int4_group && layout.group == 128;
+}
 [[nodiscard]] constexpr std::int64_t step_depth(Format format) noexcept {
   return is_integer(format) ? kIntStepDepth : kStepDepth;
 }

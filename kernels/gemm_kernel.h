@@ -39,6 +39,12 @@ struct TileArgs {
   std::byte* scratch = nullptr;  // the kernel's scratch_bytes, 64-byte aligned
 };
 
+/// What activations become before they meet weights in int4_group with groups of 128.
+enum class Int4Activations {
+  bf16,
+  int8  ///< with a scale for each token and group
+};
+
 /// What one (instruction set, weight format) pair can do. Constant data; one definition a file
 /// kernels/cpu/<isa>/<format>.cpp, listed by the build in kernel_table.inc.
 ///
@@ -47,6 +53,8 @@ struct TileArgs {
 struct GemmKernel {
   Isa isa;
   Format format;
+  /// int8: a second kernel of int4_group, for groups of 128 alone.
+  Int4Activations int4_activations = Int4Activations::bf16;
   const char* name;  // "avx512/bf16"
   /// Bytes of one row in the kernel's own packed form.
   std::size_t (*packed_row_bytes)(std::int64_t depth) noexcept;
@@ -59,7 +67,7 @@ struct GemmKernel {
   std::int64_t scratch_bytes;
   /// Any num_rows >= 0 and num_panels >= 0.
   void (*tile)(const TileArgs& args) noexcept;
-  /// Weights as raw lines; null for f32.
+  /// Weights as raw lines; null for f32, and where another kernel of the format has it.
   DecodeSteps decode;
 };
 

@@ -144,7 +144,7 @@ class GroupedGemm::Plan {
 
   /// The matrix of a product that all groups together have `all_panels` panels for.
   void add_product(Product product, std::int64_t all_panels) {
-    product.kernel = &compute_.gemm(product.weights.layout.format);
+    product.kernel = &compute_.gemm(product.weights.layout);
     const std::int64_t even_share = all_panels / (kJobsPerThread * compute_.pool->size());
     const std::int64_t least =
         std::clamp<std::int64_t>(kMinJobBytes / product.weights.panel_stride(), 1, kMaxJobPanels);

@@ -49,9 +49,16 @@ struct Compute {
   const VectorKernels* vector = nullptr;
   ThreadPool* pool = nullptr;
   Nvfp4Activations nvfp4_activations = Nvfp4Activations::bf16;
+  Int4Activations int4_activations = Int4Activations::bf16;  // allows_int8_groups() says where
 
+  /// The kernel that has the format's decoder, whatever activations become.
   [[nodiscard]] const GemmKernel& gemm(Format format) const {
     return find_gemm_kernel(isa, format);
+  }
+  /// The kernel of products with matrices in this layout.
+  [[nodiscard]] const GemmKernel& gemm(const Layout& layout) const {
+    return allows_int8_groups(layout) ? find_gemm_kernel(isa, layout.format, int4_activations)
+                                      : gemm(layout.format);
   }
 };
 

@@ -33,15 +33,23 @@ std::span<const VectorKernels* const> all_vector_kernels() noexcept {
 }
 
 bool is_usable(const GemmKernel& kernel) {
-  const bool needs_vnni = kernel.isa == Isa::avx512 && is_integer(kernel.format);
+  const bool of_int8 =
+      is_integer(kernel.format) || kernel.int4_activations == Int4Activations::int8;
+  const bool needs_vnni = kernel.isa == Isa::avx512 && of_int8;
   return is_supported(kernel.isa) && (!needs_vnni || has_avx512_vnni());
 }
 
-const GemmKernel& find_gemm_kernel(Isa isa, Format format) {
+bool takes_layout(const GemmKernel& kernel, const Layout& layout) noexcept {
+  return kernel.format == layout.format &&
+         (kernel.int4_activations == Int4Activations::bf16 || allows_int8_groups(layout));
+}
+
+const GemmKernel& find_gemm_kernel(Isa isa, Format format, Int4Activations int4_activations) {
   const GemmKernel* best = nullptr;
   for (const GemmKernel* kernel :
        kGemmKernels) {  // ascending: the last one that fits is the nearest
-    const bool fits = kernel->format == format && kernel->isa <= isa;
+    const bool fits = kernel->format == format && kernel->isa <= isa &&
+                      kernel->int4_activations == int4_activations;
     if (fits && is_usable(*kernel)) best = kernel;
   }
   return *best;

@@ -13,10 +13,13 @@ namespace moesaic {
 [[nodiscard]] std::span<const VectorKernels* const> all_vector_kernels() noexcept;
 
 /// The kernel of exactly this instruction set, or of the nearest simpler one that has the format
-/// and that this CPU can run; scalar has every format.
-[[nodiscard]] const GemmKernel& find_gemm_kernel(Isa isa, Format format);
+/// and that this CPU can run; scalar has every format. int8 activations: of int4_group only.
+[[nodiscard]] const GemmKernel& find_gemm_kernel(
+    Isa isa, Format format, Int4Activations int4_activations = Int4Activations::bf16);
 /// Whether this CPU can run it. Products of int8 under `avx512` need VNNI besides.
 [[nodiscard]] bool is_usable(const GemmKernel& kernel);
+/// Whether it can multiply by matrices in this layout.
+[[nodiscard]] bool takes_layout(const GemmKernel& kernel, const Layout& layout) noexcept;
 [[nodiscard]] const VectorKernels& find_vector_kernels(Isa isa) noexcept;
 
 }  // namespace moesaic

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "kernels/cpu_features.h"
-#include "kernels/format.h"
+#include "kernels/gemm_kernel.h"
 #include "src/base/thread_pool.h"
 
 namespace moesaic {
@@ -24,6 +24,7 @@ struct MultiplyLoop {
 /// The loop of the instruction that does the work of the kernel of this instruction set and format.
 /// Runs where that kernel does.
 [[nodiscard]] const MultiplyLoop& find_multiply_loop(Isa isa, Format format) noexcept;
+[[nodiscard]] const MultiplyLoop& find_multiply_loop(const GemmKernel& kernel) noexcept;
 
 /// Keeps all threads busy with `loop`; returns the operations done, about `operations` of them.
 double run_multiply_adds(const MultiplyLoop& loop, double operations, ThreadPool& pool);

@@ -102,7 +102,7 @@ class KernelBench {
   void run_rival(const Group& group, Team& team, RivalProduct& rival);
   void measure(const Group& group, Team& team, const Contender& contender);
   void measure_roofs(const MultiplyLoop& loop, Team& team);
-  [[nodiscard]] std::vector<Isa> isas(Format format) const;
+  [[nodiscard]] std::vector<Isa> isas(const Layout& layout) const;
 
   const Runtime* runtime_;
   std::vector<MatrixShape> shapes_;
@@ -143,11 +143,14 @@ std::vector<ResultLine> KernelBench::run() {
   return lines;
 }
 
-std::vector<Isa> KernelBench::isas(Format format) const {
-  if (runtime_->options().isa != "all") return {runtime_->compute().gemm(format).isa};
+std::vector<Isa> KernelBench::isas(const Layout& layout) const {
+  const GemmKernel& nearest = runtime_->compute().gemm(layout);
+  if (runtime_->options().isa != "all") return {nearest.isa};
   std::vector<Isa> isas;
   for (const GemmKernel* kernel : all_gemm_kernels()) {
-    if (kernel->format == format && is_usable(*kernel)) isas.push_back(kernel->isa);
+    const bool fits =
+        kernel->format == nearest.format && kernel->int4_activations == nearest.int4_activations;
+    if (fits && is_usable(*kernel)) isas.push_back(kernel->isa);
   }
   return isas;
 }
@@ -160,7 +163,7 @@ void KernelBench::run_group(const MatrixShape& shape, const Layout& layout) {
   const SampleRows rows(element, *std::ranges::max_element(row_counts), shape.depth);
   const Group group{shape, &weights, &rows};
   ColdMatrices matrices(weights, shape.columns, memory_.span(), teams_.back()->pool);
-  for (const Isa isa : isas(layout.format)) {
+  for (const Isa isa : isas(layout)) {
     for (const auto& team : teams_) run_kernel(group, isa, *team, matrices);
   }
   if (!has_rival_ || !RivalProduct::exists(layout)) return;
@@ -176,12 +179,16 @@ void KernelBench::measure_roofs(const MultiplyLoop& loop, Team& team) {
 
 void KernelBench::run_kernel(const Group& group, Isa isa, Team& team, ColdMatrices& matrices) {
   const std::int64_t columns = group.shape.columns;
-  GroupedGemm gemm({.isa = isa, .vector = &find_vector_kernels(isa), .pool = &team.pool});
+  const Compute compute{.isa = isa,
+                        .vector = &find_vector_kernels(isa),
+                        .pool = &team.pool,
+                        .int4_activations = runtime_->compute().int4_activations};
+  GroupedGemm gemm(compute);
   RowSource source;
   Buffer<float> out;
   measure(group, team,
           {.isa = isa_name(isa),
-           .loop = &find_multiply_loop(isa, group.weights->layout().format),
+           .loop = &find_multiply_loop(compute.gemm(group.weights->layout())),
            .prepare =
                [&](std::int64_t num_rows) {
                  source = group.rows->source(num_rows);

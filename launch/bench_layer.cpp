@@ -134,8 +134,8 @@ std::int64_t LayerBench::most_rows(const LayerShape& shape) const {
 }
 
 void LayerBench::run_layer(const LayerShape& shape, const Layout& layout) {
-  const Isa isa = runtime_->compute().gemm(layout.format).isa;
-  const MultiplyLoop& loop = find_multiply_loop(isa, layout.format);
+  const GemmKernel& kernel = runtime_->compute().gemm(layout);
+  const MultiplyLoop& loop = find_multiply_loop(kernel);
   const double replicas = static_cast<double>(runtime_->grid().expert_replicas());
   LayerRun layer(*runtime_, shape, layout, most_rows(shape), memory_.span());
   gauge_.measure_multiply(loop);
@@ -149,7 +149,7 @@ void LayerBench::run_layer(const LayerShape& shape, const Layout& layout) {
       measured_.push_back(
           {.shape = shape,
            .layout = layout,
-           .isa = isa,
+           .isa = kernel.isa,
            .routing = kind,
            .tokens = tokens,
            .operations = outputs * 6 * static_cast<double>(shape.hidden * shape.intermediate),
@@ -162,7 +162,7 @@ void LayerBench::run_layer(const LayerShape& shape, const Layout& layout) {
 }
 
 ResultLine LayerBench::make_line(const Measurement& measured) const {
-  const MultiplyLoop& loop = find_multiply_loop(measured.isa, measured.layout.format);
+  const MultiplyLoop& loop = find_multiply_loop(runtime_->compute().gemm(measured.layout));
   const double roof = std::max(measured.operations / gauge_.operations_per_second(loop),
                                measured.bytes / gauge_.bytes_per_second());
   const auto whole = [](std::int64_t value) { return fmt::format("{}", value); };

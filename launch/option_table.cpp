@@ -104,6 +104,11 @@ constexpr std::array kOptions = {
               "what activations are rounded to before they meet weights in nvfp4; nvfp4: as GPUs "
               "compute (W4A4), for comparisons with them",
               "bf16|nvfp4"},
+    OptionRow{
+        "int4-activations", '\0', "TYPE", &O::int4_activations, kModel, kEngine | kParts,
+        "what activations are rounded to before they meet weights in int4_group128; int8: with "
+        "a scale for each token and group, faster for several tokens at a time, less exact",
+        "bf16|int8"},
     OptionRow{"numerics", '\0', "KIND", &O::numerics, kModel, kEngine | kParts | kDoctor,
               "portable: the same bits on every CPU; native: also instructions that sum in an "
               "order of their own, where they are the fastest",

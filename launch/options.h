@@ -31,6 +31,7 @@ struct Options {
   std::string dense_format = "auto";
   std::string head_format = "auto";
   std::string nvfp4_activations = "bf16";
+  std::string int4_activations = "bf16";
   std::string numerics = "native";
   std::int64_t ctx_size = 0;
   bool mmap = false;

@@ -150,7 +150,9 @@ Compute Runtime::compute() const {
           .vector = &find_vector_kernels(isa_),
           .pool = pool_.get(),
           .nvfp4_activations = options().nvfp4_activations == "nvfp4" ? Nvfp4Activations::nvfp4
-                                                                      : Nvfp4Activations::bf16};
+                                                                      : Nvfp4Activations::bf16,
+          .int4_activations =
+              options().int4_activations == "int8" ? Int4Activations::int8 : Int4Activations::bf16};
 }
 
 Precision Runtime::precision() const {

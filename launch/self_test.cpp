@@ -113,14 +113,16 @@ std::vector<float> draw_numbers(std::int64_t count) {
   return numbers;
 }
 
-Layout layout_of(Format format) {
+Layout layout_for(const GemmKernel& kernel) {
+  const Format format = kernel.format;
+  if (kernel.int4_activations == Int4Activations::int8) return {.format = format, .group = 128};
   const bool grouped = format == Format::int4_group || format == Format::fp8_block;
   return {.format = format, .group = grouped ? 32 : 0};
 }
 
 std::vector<float> multiply_numbers(const GemmKernel& kernel) {
   const OwnedMatrix weights =
-      pack_matrix(layout_of(kernel.format), draw_numbers(kColumns * kDepth), kColumns, kDepth);
+      pack_matrix(layout_for(kernel), draw_numbers(kColumns * kDepth), kColumns, kDepth);
   const std::vector<float> input = draw_numbers(kRows * kDepth);
   std::vector<const std::byte*> rows;
   for (std::int64_t row = 0; row < kRows; ++row) {
@@ -173,7 +175,7 @@ std::vector<KernelTest> test_kernels() {
   for (const GemmKernel* kernel : all_gemm_kernels()) {
     if (!is_usable(*kernel)) continue;
     const std::vector<float> truth =
-        multiply_numbers(find_gemm_kernel(Isa::scalar, kernel->format));
+        multiply_numbers(find_gemm_kernel(Isa::scalar, kernel->format, kernel->int4_activations));
     const std::vector<float> out = multiply_numbers(*kernel);
     tests.push_back(
         {.isa = kernel->isa,

@@ -198,4 +198,9 @@ const MultiplyLoop& find_multiply_loop(Isa isa, Format format) noexcept {
   return kMultiplyThenAdd;
 }
 
+const MultiplyLoop& find_multiply_loop(const GemmKernel& kernel) noexcept {
+  const bool of_int8 = kernel.int4_activations == Int4Activations::int8;
+  return find_multiply_loop(kernel.isa, of_int8 ? Format::int8 : kernel.format);
+}
+
 }  // namespace moesaic

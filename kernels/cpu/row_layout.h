@@ -28,6 +28,26 @@ namespace moesaic {
   return packed_row_stride(round_up(depth, kIntStepDepth) + 4);
 }
 
+/// k of a group of int8 activations.
+inline constexpr std::int64_t kByteGroupDepth = 128;
+
+/// What belongs to a group of int8 codes.
+struct ByteGroup {
+  float scale;
+  std::int32_t sum;  // of its codes
+};
+
+[[nodiscard]] constexpr std::int64_t byte_group_count(std::int64_t depth) noexcept {
+  return round_up(depth, kByteGroupDepth) / kByteGroupDepth;
+}
+
+/// Rows as int8, one byte a k, padded to whole groups, followed by the ByteGroups. Of 16 codes the
+/// vector kernels have every fourth side by side: those of k 0, 4, 8, 12, 1, 5, 9, 13, 2, ...
+[[nodiscard]] constexpr std::size_t group_row_bytes(std::int64_t depth) noexcept {
+  return packed_row_stride(byte_group_count(depth) *
+                           (kByteGroupDepth + static_cast<std::int64_t>(sizeof(ByteGroup))));
+}
+
 /// Rows as int8 widened to int16, one a k, padded to whole steps, followed by their scale (f32).
 [[nodiscard]] constexpr std::size_t word_row_bytes(std::int64_t depth) noexcept {
   return packed_row_stride(round_up(depth, kIntStepDepth) * 2 + 4);

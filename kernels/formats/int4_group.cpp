@@ -23,11 +23,6 @@ float rounded_scale(const Layout& layout, float scale) {
                             : to_float(to_bfloat16(scale));
 }
 
-struct GroupScale {
-  float scale = 0;
-  std::uint8_t zero = kCompactZero;
-};
-
 void require_scale(const GroupScale& group, bool wide, std::int64_t row, std::int64_t k) {
   const float scale = group.scale;
   require(std::isfinite(scale), ErrorKind::file,
@@ -57,14 +52,6 @@ void pack_scales(const Layout& layout, const QuantizedRows& rows, std::int64_t g
       store_as(out + r * 2, to_bfloat16(at.scale).bits);
     }
   }
-}
-
-GroupScale load_scale(const Layout& layout, const std::byte* scales, std::int64_t column) {
-  if (layout.wide_scales) {
-    const auto word = load_as<std::uint32_t>(scales + column * 4);
-    return {std::bit_cast<float>(word & 0xffffff00U), static_cast<std::uint8_t>(word & 0xff)};
-  }
-  return {to_float(BFloat16{load_as<std::uint16_t>(scales + column * 2)}), kCompactZero};
 }
 
 /// Throws Error{file} if a value of this step is beyond bf16.
@@ -118,6 +105,20 @@ void pack_step(const Layout& layout, const QuantizedRows& rows, std::int64_t ste
 
 }  // namespace
 
+GroupScale load_scale(const Layout& layout, const std::byte* scales, std::int64_t column) {
+  if (layout.wide_scales) {
+    const auto word = load_as<std::uint32_t>(scales + column * 4);
+    return {std::bit_cast<float>(word & 0xffffff00U), static_cast<std::uint8_t>(word & 0xff)};
+  }
+  return {to_float(BFloat16{load_as<std::uint16_t>(scales + column * 2)}), kCompactZero};
+}
+
+std::int32_t load_code(const std::byte* codes, std::int64_t column, std::int64_t k) {
+  const std::int64_t word = k / 16 * 32 + column * 2 + k % 2;
+  return static_cast<std::int32_t>(load_as<std::uint32_t>(codes + word * 4) >> (k % 16 / 2 * 4) &
+                                   15U);
+}
+
 void quantize(const Layout& layout, const FloatRows& rows, QuantizedRows& out) {
   const std::int64_t groups = round_up(rows.depth, layout.group) / layout.group;
   out.scales.assign(static_cast<std::size_t>(rows.num_rows * groups), 0);
@@ -151,11 +152,8 @@ void decode_step(const PackedMatrix& matrix, std::int64_t panel, std::int64_t st
   const std::byte* const scales =
       matrix.panel(panel) + scales_offset(matrix.depth) + group * scale_bytes(matrix.layout);
   fill_step(out, [&](std::int64_t column, std::int64_t k) {
-    const std::int64_t word = k / 16 * 32 + column * 2 + k % 2;
-    const auto eight = load_as<std::uint32_t>(codes + word * 4);
-    const auto code = static_cast<std::int32_t>(eight >> (k % 16 / 2 * 4) & 15U);
     const GroupScale at = load_scale(matrix.layout, scales, column);
-    return to_bfloat16(static_cast<float>(code - at.zero) * at.scale);
+    return to_bfloat16(static_cast<float>(load_code(codes, column, k) - at.zero) * at.scale);
   });
 }
 

@@ -44,6 +44,17 @@ inline constexpr std::uint8_t kCompactZero = 8;
   return round_up(scales_offset(depth) + groups * scale_bytes(layout), 64);
 }
 
+/// What the codes of one column in one group count by: (code - zero) * scale.
+struct GroupScale {
+  float scale = 0;
+  std::uint8_t zero = kCompactZero;
+};
+/// From the scales of a group.
+[[nodiscard]] GroupScale load_scale(const Layout& layout, const std::byte* scales,
+                                    std::int64_t column);
+/// The code of k, which counts from the step that `codes` belong to.
+[[nodiscard]] std::int32_t load_code(const std::byte* codes, std::int64_t column, std::int64_t k);
+
 /// As compressed-tensors: scale = amax / 7.5, rounded to what the layout holds, code =
 /// nearest(value / scale) from -8 to 7, even at ties; plus 8.
 void quantize(const Layout& layout, const FloatRows& rows, QuantizedRows& out);

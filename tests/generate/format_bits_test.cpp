@@ -22,6 +22,7 @@ struct Run {
   Isa isa;
   int ranks;
   std::int64_t chunk;  // tokens of a forward pass
+  Int4Activations int4_activations = Int4Activations::bf16;
 };
 
 /// Logits of all tokens, by rank 0; the other ranks feed the same text.
@@ -29,7 +30,8 @@ std::vector<float> logits(const std::string& format, const Run& run) {
   const auto tokens = Tokenizer::from_directory(kModel).encode(kText);
   std::vector<float> result;
   run_thread_ranks(run.ranks, [&](Communicator& world) {
-    EngineSetup setup{.directory = kModel, .isa = run.isa};
+    EngineSetup setup{
+        .directory = kModel, .isa = run.isa, .int4_activations = run.int4_activations};
     const std::optional<Layout> layout = layout_from_name(format);
     setup.layouts = {.experts = layout, .dense = layout, .head = layout};
     TestEngine engine(setup, world);
@@ -74,6 +76,35 @@ INSTANTIATE_TEST_SUITE_P(, DemoModelInFormat,
                                          "fp8_block", "fp8_block32", "fp8_channel", "nvfp4",
                                          "mxfp4", "mxfp8"),
                          [](const auto& format) { return std::string(format.param); });
+
+TEST(DemoModelWithInt8Activations, has_the_same_bits_on_every_instruction_set_and_any_ranks) {
+  constexpr auto kInt8 = Int4Activations::int8;
+  const std::vector<float> scalar = logits("int4_group128", {Isa::scalar, 1, 1000, kInt8});
+  for (const Isa isa : tile_order_isas()) {
+    for (const std::int64_t chunk : {1, 7, 1000}) {
+      EXPECT_TRUE(same_bits(logits("int4_group128", {isa, 1, chunk, kInt8}), scalar))
+          << isa_name(isa) << ", " << chunk << " tokens at a time";
+    }
+    EXPECT_TRUE(same_bits(logits("int4_group128", {isa, 3, 5, kInt8}), scalar)) << isa_name(isa);
+  }
+}
+
+TEST(DemoModelWithInt8Activations, is_close_to_bf16_activations) {
+  const Isa isa = tile_order_isas().back();
+  const std::vector<float> bf16 = logits("int4_group128", {isa, 1, 1000});
+  const std::vector<float> int8 = logits("int4_group128", {isa, 1, 1000, Int4Activations::int8});
+  EXPECT_FALSE(same_bits(int8, bf16));
+  EXPECT_LT(relative_l2(int8, bf16), 0.1);
+}
+
+TEST(DemoModelWithInt8Activations, leaves_other_formats_as_they_are) {
+  const Isa isa = tile_order_isas().back();
+  for (const char* format : {"int4_group", "int4_group64", "int4", "mxfp4"}) {
+    EXPECT_TRUE(same_bits(logits(format, {isa, 1, 1000, Int4Activations::int8}),
+                          logits(format, {isa, 1, 1000})))
+        << format;
+  }
+}
 
 }  // namespace
 }  // namespace moesaic

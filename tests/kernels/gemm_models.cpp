@@ -1,5 +1,6 @@
 #include "tests/kernels/gemm_models.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -103,6 +104,32 @@ float dpbf16_parity_product(std::span<const BFloat16> x, std::span<const BFloat1
     float sum = flushed_add(sums[0], sums[1]);
     if (group.offset) sum = flushed_fma(*group.offset, pairs[0], sum);
     total = flushed_fma(sum, group.scale, total);
+  }
+  return total;
+}
+
+float int8_group_product(std::span<const float> x, std::span<const BFloat16> codes,
+                         std::span<const CodeGroup> groups) {
+  constexpr std::size_t kGroup = 128;
+  float total = 0;
+  for (std::size_t first = 0; first < x.size(); first += kGroup) {
+    const std::span<const float> values = x.subspan(first, std::min(kGroup, x.size() - first));
+    float amax = 0;
+    bool finite = true;
+    for (const float value : values) {
+      amax = std::max(amax, std::fabs(value));
+      finite = finite && std::isfinite(value);
+    }
+    const bool zeros = !finite || amax < 0x1p-100F;
+    const float x_scale = !finite ? NAN : zeros ? 0 : amax / 127;
+    const CodeGroup& group = groups[first / kGroup];
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < values.size() && !zeros; ++i) {
+      const auto code = static_cast<std::int64_t>(std::nearbyint(values[i] * (127 / amax)));
+      sum +=
+          code * static_cast<std::int64_t>(to_float(codes[first + i]) + group.offset.value_or(0));
+    }
+    total = flushed_fma(static_cast<float>(sum), flush(group.scale * x_scale), total);
   }
   return total;
 }

@@ -33,6 +33,10 @@ struct CodeGroup {
 [[nodiscard]] float dpbf16_parity_product(std::span<const BFloat16> x,
                                           std::span<const BFloat16> codes,
                                           std::span<const CodeGroup> groups);
+/// int8 activations in groups of 128 k: c = fma(sum of (code + offset) * code of x, scale * scale
+/// of x, c), groups ascending. The largest |x| of a group gets the code 127.
+[[nodiscard]] float int8_group_product(std::span<const float> x, std::span<const BFloat16> codes,
+                                       std::span<const CodeGroup> groups);
 /// One chain of fused multiply-adds.
 [[nodiscard]] float f32_product(std::span<const float> x, std::span<const float> w);
 

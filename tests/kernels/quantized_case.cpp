@@ -229,4 +229,19 @@ std::vector<float> dpbf16_results(const GemmCase& product, const RandomCodes& we
   return results;
 }
 
+std::vector<float> int8_group_results(const GemmCase& product, const RandomCodes& weights) {
+  std::vector<float> results(static_cast<std::size_t>(product.num_rows * product.columns()));
+  for (std::int64_t c = 0; c < product.columns(); ++c) {
+    const std::vector<BFloat16> codes = column_codes(weights, c);
+    const std::vector<CodeGroup> groups = column_groups(weights, c, 128);
+    for (std::int64_t r = 0; r < product.num_rows; ++r) {
+      const std::span<const float> row(product.x.data() + r * product.depth,
+                                       static_cast<std::size_t>(product.depth));
+      results[static_cast<std::size_t>(r * product.columns() + c)] =
+          int8_group_product(row, codes, groups);
+    }
+  }
+  return results;
+}
+
 }  // namespace moesaic

@@ -41,5 +41,8 @@ class RandomCodes {
 /// What a kernel of VDPBF16PS has to give, [num_rows, columns].
 [[nodiscard]] std::vector<float> dpbf16_results(const GemmCase& product,
                                                 const RandomCodes& weights);
+/// What a kernel of int4_group has to give for int8 activations.
+[[nodiscard]] std::vector<float> int8_group_results(const GemmCase& product,
+                                                    const RandomCodes& weights);
 
 }  // namespace moesaic

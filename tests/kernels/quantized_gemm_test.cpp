@@ -18,7 +18,7 @@ namespace moesaic {
 namespace {
 
 constexpr std::int64_t kRowCounts[] = {0, 1, 2, 3, 4, 5, 15, 16, 17, 31, 32, 33, 47, 48, 49, 97};
-constexpr std::int64_t kDepths[] = {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 257, 600};
+constexpr std::int64_t kDepths[] = {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129, 257, 600};
 constexpr std::int64_t kMaxRows = 97;
 constexpr std::int64_t kPanels = 3;
 
@@ -32,14 +32,16 @@ std::vector<Subject> subjects() {
   std::vector<Subject> all;
   for (const Layout& layout : quantized_layouts()) {
     for (const GemmKernel* kernel : all_gemm_kernels()) {
-      if (kernel->format == layout.format) all.push_back({kernel, layout});
+      if (takes_layout(*kernel, layout)) all.push_back({kernel, layout});
     }
   }
   return all;
 }
 
 std::string subject_name(const testing::TestParamInfo<Subject>& info) {
-  return std::string(isa_name(info.param.kernel->isa)) + "_" + layout_name(info.param.layout);
+  const bool int8 = info.param.kernel->int4_activations == Int4Activations::int8;
+  return std::string(isa_name(info.param.kernel->isa)) + "_" + layout_name(info.param.layout) +
+         (int8 ? "_int8" : "");
 }
 
 class QuantizedGemm : public testing::TestWithParam<Subject> {
@@ -49,6 +51,10 @@ class QuantizedGemm : public testing::TestWithParam<Subject> {
   }
   [[nodiscard]] static const GemmKernel& kernel() { return *GetParam().kernel; }
   [[nodiscard]] static const Layout& layout() { return GetParam().layout; }
+  /// Whether activations become int8.
+  [[nodiscard]] static bool rounds_to_int8() {
+    return is_integer(layout().format) || kernel().int4_activations == Int4Activations::int8;
+  }
   /// The one kernel that sums in another order is compared with its own model.
   [[nodiscard]] static bool has_own_order() { return kernel().isa == Isa::avx512_bf16; }
 
@@ -63,7 +69,8 @@ class QuantizedGemm : public testing::TestWithParam<Subject> {
     const std::vector<float> expected =
         has_own_order()
             ? dpbf16_results(product, weights)
-            : product.run(find_gemm_kernel(Isa::scalar, layout().format), weights.matrix());
+            : product.run(find_gemm_kernel(Isa::scalar, layout().format, kernel().int4_activations),
+                          weights.matrix());
     ASSERT_EQ(out.size(), expected.size());
     for (std::size_t i = 0; i < out.size(); ++i) {
       ASSERT_EQ(result_bits(out[i]), result_bits(expected[i]))
@@ -119,7 +126,7 @@ TEST_P(QuantizedGemm, is_near_the_product_with_the_same_weights_in_double_precis
         difference += std::fabs(out[static_cast<std::size_t>(r * product.columns() + c)] - sum);
       }
     }
-    EXPECT_LE(difference / magnitude, is_integer(layout().format) ? 0.03 : 0.01)
+    EXPECT_LE(difference / magnitude, rounds_to_int8() ? 0.03 : 0.01)
         << kernel().name << ", depth " << depth;
   }
 }
@@ -152,7 +159,7 @@ TEST_P(QuantizedGemm, agrees_with_its_model_on_special_activations) {
                             0x1p-130F, -0x1p-133F, 0x1.fep120F, infinity, std::nanf("")};
   for (const std::size_t kinds : {std::size(specials) - 2, std::size(specials)}) {
     std::uniform_int_distribution<std::size_t> kind(0, kinds - 1);
-    for (const std::int64_t depth : {1, 5, 40, 70}) {
+    for (const std::int64_t depth : {1, 5, 40, 70, 200}) {
       const GemmCase product =
           make_gemm_case(19, kPanels, depth, [&] { return specials[kind(engine_)]; });
       const RandomCodes weights(layout(), kPanels * kPanelColumns, depth, engine_());
@@ -192,6 +199,7 @@ std::vector<std::uint16_t> as_taken(const Layout& layout, const std::byte* from,
 }
 
 TEST_P(QuantizedGemm, decodes_what_the_truth_decodes) {
+  if (kernel().decode == nullptr) GTEST_SKIP() << "another kernel decodes";
   const std::int64_t depth = 300;
   const RandomCodes weights(layout(), kPanels * kPanelColumns, depth, 6);
   const std::int64_t steps = step_count(layout().format, depth);
@@ -256,6 +264,29 @@ TEST_P(ScalarGemm, sums_integers_exactly) {
       const float expected =
           static_cast<float>(sum) * weights.rows().scales[static_cast<std::size_t>(c)];
       ASSERT_EQ(out[static_cast<std::size_t>(r * product.columns() + c)], expected);
+    }
+  }
+}
+
+TEST_P(ScalarGemm, gives_each_group_of_int8_activations_a_scale) {
+  if (!allows_int8_groups(GetParam())) GTEST_SKIP() << "only whole tokens have scales";
+  const GemmKernel& kernel =
+      find_gemm_kernel(Isa::scalar, GetParam().format, Int4Activations::int8);
+  std::mt19937_64 engine(11);
+  std::normal_distribution<float> normal;
+  for (const int exponent : {0, -95, 100}) {  // groups that count as zeros among others
+    std::uniform_int_distribution<int> spread(exponent - 10, exponent);
+    for (const std::int64_t depth : {1, 127, 128, 129, 600}) {
+      GemmCase product = make_gemm_case(3, 2, depth, [&] { return normal(engine); });
+      for (std::size_t first = 0; first < product.x.size(); first += 64) {
+        const int power = spread(engine);
+        for (std::size_t i = first; i < std::min(first + 64, product.x.size()); ++i) {
+          product.x[i] = std::ldexp(product.x[i], power);
+        }
+      }
+      const RandomCodes weights(GetParam(), product.columns(), depth, engine());
+      EXPECT_EQ(product.run(kernel, weights.matrix()), int8_group_results(product, weights))
+          << "depth " << depth;
     }
   }
 }

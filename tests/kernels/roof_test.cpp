@@ -14,7 +14,7 @@ TEST(Roof, EveryUsableKernelHasALoopThatRuns) {
   ThreadPool pool(2);
   for (const GemmKernel* kernel : all_gemm_kernels()) {
     if (!is_usable(*kernel)) continue;
-    const MultiplyLoop& loop = find_multiply_loop(kernel->isa, kernel->format);
+    const MultiplyLoop& loop = find_multiply_loop(*kernel);
     const double operations = run_multiply_adds(loop, 1e7, pool);
     EXPECT_GT(operations, 0.5e7) << kernel->name << " " << loop.instruction;
     EXPECT_LT(operations, 2e7) << kernel->name << " " << loop.instruction;

@@ -82,6 +82,21 @@ TEST(BenchKernels, EveryInstructionSetHasALineOfItsOwn) {
   });
 }
 
+TEST(BenchKernels, MeasuresInt8ActivationsIfAsked) {
+  const ProgramResult result =
+      run_moesaic(bench_kernels({"--formats", "int4_group128", "--int4-activations", "int8",
+                                 "--rows", "3", "-t", "1", "--isa", "all", "-o", "json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.text();
+  const Json table = Json::parse(result.out, "table");
+  const double error = table.at(0).at("error").as_double();
+  EXPECT_GT(error, 1e-3);
+  EXPECT_LT(error, 0.03);
+  table.for_each([&](const std::string&, const Json& line) {
+    EXPECT_NE(line.at("isa").as_string(), "avx512_bf16");
+    EXPECT_EQ(line.at("error").as_double(), error) << line.at("isa").as_string();
+  });
+}
+
 TEST(BenchKernels, RivalStandsBesideOrIsMissed) {
   const ProgramResult result =
       run_moesaic(bench_kernels({"--formats", "bf16,int8,nvfp4", "--rows", "4", "-t", "1",

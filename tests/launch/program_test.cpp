@@ -168,6 +168,35 @@ TEST(Program, ScoreWritesTheSameLogitsForAnyLaunch) {
   EXPECT_TRUE(portable == score(2, "scalar", {"--isa", "scalar"}));
 }
 
+TEST(Program, Int8ActivationsHaveTheSameBitsOnEveryInstructionSet) {
+  const TemporaryDirectory directory;
+  const std::string text = directory.path_of("text.txt");
+  write_text(text, "And God said, Let there be light: and there was light.");
+  const auto score = [&](int ranks, const std::string& name, const Arguments& more) {
+    Arguments arguments = {"score",
+                           "-m",
+                           kDemo,
+                           "-f",
+                           text,
+                           "--expert-format",
+                           "int4_group128",
+                           "--logits-out",
+                           directory.path_of(name)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run_ranks(ranks, arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    return read_text(directory.path_of(name));
+  };
+  const Arguments portable = {"--numerics", "portable"};
+  const Arguments int8 = {"--int4-activations", "int8", "--numerics", "portable"};
+  Arguments scalar = int8;
+  scalar.insert(scalar.end(), {"--isa", "scalar"});
+  const std::string one = score(1, "one", int8);
+  EXPECT_TRUE(one == score(3, "three", int8));
+  EXPECT_TRUE(one == score(1, "scalar", scalar));
+  EXPECT_FALSE(one == score(1, "bf16", portable));
+}
+
 TEST(Program, ScoreTellsLossAndPerplexity) {
   const TemporaryDirectory directory;
   const std::string text = directory.path_of("text.txt");

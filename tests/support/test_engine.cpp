@@ -23,8 +23,10 @@ TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
                             .pool = &pool_,
                             .progress = {}};
   weights_ = load_model_weights(ModelFiles::open(setup.directory), config_, options);
-  const Compute compute{
-      .isa = setup.isa, .vector = &find_vector_kernels(setup.isa), .pool = &pool_};
+  const Compute compute{.isa = setup.isa,
+                        .vector = &find_vector_kernels(setup.isa),
+                        .pool = &pool_,
+                        .int4_activations = setup.int4_activations};
   transformer_ = std::make_unique<Transformer>(config_, *weights_, grid_.experts(), compute);
 }
 

@@ -18,6 +18,7 @@ struct EngineSetup {
   WantedLayouts layouts{};
   StoredWeights stored{};
   Isa isa = Isa::scalar;
+  Int4Activations int4_activations = Int4Activations::bf16;
   int threads = 1;  // of each rank
   int expert_replicas = 1;
 };

@@ -45,6 +45,13 @@ struct Bf16Product {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(Sum), "i"(Rows), "i"(Weights));
   }
 };
+/// Four bytes, all with their signs; sums are int32.
+struct SignedByteProduct {
+  template <int Sum, int Rows, int Weights>
+  static void add() {
+    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(Sum), "i"(Rows), "i"(Weights));
+  }
+};
 /// Four bytes, those of the rows without sign; sums are int32.
 struct ByteProduct {
   template <int Sum, int Rows, int Weights>

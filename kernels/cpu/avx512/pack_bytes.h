@@ -30,16 +30,16 @@ TokenScale find_token_scale(const Element* source, std::int64_t depth) {
   return token_scale(_mm512_reduce_max_epu32(largest));
 }
 
-/// 16 codes + 128 of elements k to k + 15; elements beyond the row become 128.
+/// The codes of 16 elements, of which `left` are there; the others become 0.
 template <typename Element>
 __m128i quantize_16(const Element* source, std::int64_t left, __m512 inverse) {
   const __m512 values = _mm512_castsi512_ps(load_bits(source, lanes_left(left)));
   const __m512i codes = _mm512_cvt_roundps_epi32(_mm512_mul_ps(values, inverse),
                                                  _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  return _mm_xor_si128(_mm512_cvtsepi32_epi8(codes), _mm_set1_epi8(static_cast<char>(0x80)));
+  return _mm512_cvtsepi32_epi8(codes);
 }
 
-/// Codes of one row, 64 bytes a step, `step_stride` bytes apart. Returns the row's scale.
+/// Codes + 128 of one row, 64 bytes a step, `step_stride` bytes apart. Returns the row's scale.
 template <typename Element>
 float pack_byte_row(const Element* source, std::int64_t depth, std::byte* out,
                     std::size_t step_stride) {
@@ -49,9 +49,10 @@ float pack_byte_row(const Element* source, std::int64_t depth, std::byte* out,
   const bool zeros = token.inverse == 0;
   for (std::int64_t k = 0; k < round_up(depth, kIntStepDepth); k += 64, out += step_stride) {
     for (std::int64_t i = 0; i < 64; i += 16) {
-      const __m128i codes = zeros ? _mm_set1_epi8(static_cast<char>(0x80))
-                                  : quantize_16(source + k + i, depth - k - i, inverse);
-      _mm_store_si128(reinterpret_cast<__m128i*>(out + i), codes);
+      const __m128i codes =
+          zeros ? _mm_setzero_si128() : quantize_16(source + k + i, depth - k - i, inverse);
+      _mm_store_si128(reinterpret_cast<__m128i*>(out + i),
+                      _mm_xor_si128(codes, _mm_set1_epi8(static_cast<char>(0x80))));
     }
   }
   return token.scale;
