@@ -34,7 +34,8 @@ std::string answer_without_ranks(int argc, char** argv) {
   return command.verb ? verb_help(*command.verb) : overall_help();
 }
 
-/// Whether the launcher of this job says that it has started this process as another than its first.
+/// Whether the launcher of this job says that it has started this process as another than its
+/// first.
 bool is_later_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
     if (const char* rank = std::getenv(name)) return std::string_view(rank) != "0";
