@@ -148,7 +148,8 @@ class GroupedGemm::Plan {
     const std::int64_t even_share = all_panels / (kJobsPerThread * compute_.pool->size());
     const std::int64_t least =
         std::clamp<std::int64_t>(kMinJobBytes / product.weights.panel_stride(), 1, kMaxJobPanels);
-    product.job_panels = std::clamp(even_share, least, kMaxJobPanels);
+    // Kernels take panels in pairs.
+    product.job_panels = std::min(round_up(std::max(even_share, least), 2), kMaxJobPanels);
     products_.push_back(product);
   }
 
