@@ -33,6 +33,10 @@ void require_scale(const GroupScale& group, bool wide, std::int64_t row, std::in
           group.zero);
   require(group.zero <= 15, ErrorKind::internal, "row {} of a panel, k {}: zero point {}", row, k,
           group.zero);
+  // Kernels add (8 - zero) * scale.
+  require(group.zero == kCompactZero || std::fabs(scale) <= 0x1p124F, ErrorKind::file,
+          "row {} of a panel, k {}: scale {} with zero point {} is too large", row, k, scale,
+          group.zero);
 }
 
 /// The 16 scales of a group, checked; the zero points that go with them.
@@ -153,7 +157,9 @@ void decode_step(const PackedMatrix& matrix, std::int64_t panel, std::int64_t st
       matrix.panel(panel) + scales_offset(matrix.depth) + group * scale_bytes(matrix.layout);
   fill_step(out, [&](std::int64_t column, std::int64_t k) {
     const GroupScale at = load_scale(matrix.layout, scales, column);
-    return to_bfloat16(static_cast<float>(load_code(codes, column, k) - at.zero) * at.scale);
+    // Exact, and a zero has the sign that kernels give it.
+    const auto code = static_cast<float>(load_code(codes, column, k) - kCompactZero);
+    return to_bfloat16(std::fma(code, at.scale, (kCompactZero - at.zero) * at.scale));
   });
 }
 

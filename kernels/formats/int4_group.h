@@ -25,8 +25,9 @@ namespace int4_group_format {
 //   compact  uint16   bf16; the zero point is 8
 //   wide     uint32   a float's upper 24 bits (16 significant ones), and a zero point of 8 bits
 //
-// value = bf16((code - zero point) * scale). What is missing has the code that is its zero point;
-// scales of missing columns are zero.
+// value = bf16((code - zero point) * scale), which is (code - 8) * scale + (8 - zero point) *
+// scale: scales have 16 significant bits, and so all of it is exact before it is rounded. What is
+// missing has the code that is its zero point; scales of missing columns are zero.
 
 inline constexpr std::int64_t kStepBytes = 256;
 inline constexpr std::uint8_t kCompactZero = 8;

@@ -12,27 +12,31 @@ BEGIN_TARGET("avx2,fma")
 /// Scales and zero points of eight columns.
 struct Columns {
   __m256 scale;
-  __m256 zero;
+  __m256 offset;  // (8 - zero point) * scale
 };
 
 inline Columns load_columns(const Layout& layout, const std::byte* scales) {
   if (layout.wide_scales) {
     const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales));
     const __m256i low_byte = _mm256_set1_epi32(0xff);
-    return {_mm256_castsi256_ps(_mm256_andnot_si256(low_byte, words)),
-            _mm256_cvtepi32_ps(_mm256_and_si256(words, low_byte))};
+    const __m256 scale = _mm256_castsi256_ps(_mm256_andnot_si256(low_byte, words));
+    const __m256i eight = _mm256_set1_epi32(int4_group_format::kCompactZero);
+    const __m256i zero = _mm256_and_si256(words, low_byte);
+    return {scale, _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(eight, zero)), scale)};
   }
   const __m256i words =
       _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
-  return {_mm256_castsi256_ps(_mm256_slli_epi32(words, 16)),
-          _mm256_set1_ps(int4_group_format::kCompactZero)};
+  const __m256 scale = _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
+  return {scale, _mm256_mul_ps(_mm256_setzero_ps(), scale)};
 }
 
 /// The lowest four bits of eight words as values, their bf16 in the upper half.
 inline __m256i decode_nibbles(__m256i words, const Columns& columns) {
   const __m256i codes = _mm256_and_si256(words, _mm256_set1_epi32(15));
-  const __m256 differences = _mm256_sub_ps(_mm256_cvtepi32_ps(codes), columns.zero);
-  return round_to_bf16(_mm256_mul_ps(differences, columns.scale));
+  const __m256i differences =
+      _mm256_sub_epi32(codes, _mm256_set1_epi32(int4_group_format::kCompactZero));
+  return round_to_bf16(
+      _mm256_fmadd_ps(_mm256_cvtepi32_ps(differences), columns.scale, columns.offset));
 }
 
 /// Eight columns of eight lines from their 64 bytes: [8 columns][2 parities] words of eight
