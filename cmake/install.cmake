@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 get_property(libraries GLOBAL PROPERTY MOESAIC_LIBRARIES)
 install(TARGETS ${libraries} EXPORT moesaicTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT moesaicTargets NAMESPACE moesaic:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/moesaic)
-install(DIRECTORY src comm kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moesaic
+install(DIRECTORY base comm kernels src DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moesaic
         FILES_MATCHING PATTERN "*.h")
 configure_package_config_file(cmake/moesaicConfig.cmake.in ${CMAKE_BINARY_DIR}/moesaicConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/moesaic)

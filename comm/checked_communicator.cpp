@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "comm/row_send.h"
-#include "src/base/error.h"
 
 namespace moesaic {
 namespace {

@@ -3,13 +3,13 @@
 #include <array>
 #include <cstdlib>
 
+#include "base/buffer.h"
 #include "comm/mpi_collectives.h"
 #include "comm/mpi_groups.h"
 #include "comm/mpi_rows.h"
 #include "comm/pending_exchange.h"
 #include "comm/row_send.h"
 #include "comm/shared_segment.h"
-#include "src/base/buffer.h"
 
 namespace moesaic {
 namespace {

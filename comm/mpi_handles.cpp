@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <limits>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/buffer.h"
 #include "comm/board_collectives.h"
 #include "comm/board_rows.h"
 #include "comm/memory_board.h"
@@ -14,7 +15,6 @@
 #include "comm/row_send.h"
 #include "comm/segment_row_buffers.h"
 #include "comm/shared_segment.h"
-#include "src/base/buffer.h"
 
 namespace moesaic {
 namespace {

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <utility>
 
-#include "src/base/buffer.h"
-#include "src/base/error.h"
-#include "src/base/memory.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/memory.h"
 
 namespace moesaic {
 namespace {

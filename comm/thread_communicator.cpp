@@ -8,12 +8,12 @@
 #include <numeric>
 #include <thread>
 
+#include "base/buffer.h"
 #include "comm/board_collectives.h"
 #include "comm/board_rows.h"
 #include "comm/memory_board.h"
 #include "comm/pending_exchange.h"
 #include "comm/row_send.h"
-#include "src/base/buffer.h"
 
 namespace moesaic {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+#include "base/pause.h"
 #include "comm/idle_time.h"
-#include "src/base/error.h"
-#include "src/base/pause.h"
 
 namespace moesaic {
 

@@ -4,9 +4,9 @@
 #include <memory>
 #include <span>
 
+#include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
 #include "kernels/packed_matrix.h"
-#include "src/base/thread_pool.h"
 
 namespace moesaic {
 
@@ -62,6 +62,8 @@ struct Compute {
   }
 };
 
+class GemmPlan;
+
 /// Products of groups of rows with packed matrices, shared out over the threads of a Compute. Keeps
 /// its scratch memory between calls; one object a rank, used by one caller at a time.
 ///
@@ -83,8 +85,7 @@ class GroupedGemm {
                const GemmOutput& output);
 
  private:
-  class Plan;
-  std::unique_ptr<Plan> plan_;
+  std::unique_ptr<GemmPlan> plan_;
 };
 
 }  // namespace moesaic

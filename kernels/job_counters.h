@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "src/base/pause.h"
+#include "base/pause.h"
 
 namespace moesaic {
 

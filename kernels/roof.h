@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <span>
 
+#include "base/thread_pool.h"
 #include "kernels/cpu_features.h"
 #include "kernels/gemm_kernel.h"
-#include "src/base/thread_pool.h"
 
 namespace moesaic {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/buffer.h"
+#include "base/error.h"
 #include "kernels/job_counters.h"
 #include "kernels/transposed_panels.h"
 #include "kernels/weight_format.h"
-#include "src/base/buffer.h"
-#include "src/base/error.h"
 
 namespace moesaic {
 namespace {

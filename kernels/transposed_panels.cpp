@@ -4,9 +4,9 @@
 #include <array>
 #include <cstring>
 
+#include "base/dtype.h"
 #include "kernels/formats/bf16.h"
 #include "kernels/formats/f32.h"
-#include "src/base/dtype.h"
 
 namespace moesaic {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/buffer.h"
 #include "kernels/gemm_kernel.h"
-#include "src/base/buffer.h"
 
 namespace moesaic {
 

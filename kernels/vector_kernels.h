@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/dtype.h"
 #include "kernels/cpu_features.h"
-#include "src/base/dtype.h"
 
 namespace moesaic {
 

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <limits>
 
+#include "base/error.h"
 #include "kernels/formats/elements.h"
 #include "kernels/formats/fp8_block.h"
 #include "kernels/formats/fp8_channel.h"
@@ -17,7 +18,6 @@
 #include "kernels/formats/nvfp4.h"
 #include "kernels/formats/panel_steps.h"
 #include "kernels/formats/quantize_groups.h"
-#include "src/base/error.h"
 
 namespace moesaic {
 namespace {

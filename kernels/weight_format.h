@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "base/dtype.h"
 #include "kernels/packed_matrix.h"
 #include "kernels/quantized_rows.h"
-#include "src/base/dtype.h"
 
 namespace moesaic {
 

@@ -2,9 +2,9 @@
 
 #include <span>
 
+#include "base/buffer.h"
 #include "kernels/gemm_kernel.h"
 #include "kernels/packed_matrix.h"
-#include "src/base/buffer.h"
 
 namespace moesaic {
 

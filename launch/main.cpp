@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "launch/agreement.h"
-#include "launch/option_help.h"
-#include "launch/runtime.h"
-#include "launch/verbs.h"
-#include "src/base/error.h"
+#include "base/error.h"
+#include "launch/job/agreement.h"
+#include "launch/job/runtime.h"
+#include "launch/options/option_help.h"
+#include "launch/verbs/verbs.h"
 
 namespace {
 

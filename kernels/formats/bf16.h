@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/dtype.h"
 #include "kernels/format.h"
-#include "src/base/dtype.h"
 
 namespace moesaic::bf16_format {
 

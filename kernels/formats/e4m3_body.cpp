@@ -1,7 +1,7 @@
 #include "kernels/formats/e4m3_body.h"
 
+#include "base/error.h"
 #include "kernels/formats/elements.h"
-#include "src/base/error.h"
 
 namespace moesaic::e4m3_body {
 namespace {

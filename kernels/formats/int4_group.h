@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "kernels/format.h"
-#include "src/base/dtype.h"
 
 namespace moesaic {
 

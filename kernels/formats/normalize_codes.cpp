@@ -1,6 +1,6 @@
 #include "kernels/formats/normalize_codes.h"
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 

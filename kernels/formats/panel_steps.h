@@ -8,9 +8,9 @@
 #include <cstring>
 #include <limits>
 
+#include "base/dtype.h"
 #include "kernels/formats/bf16.h"
 #include "kernels/quantized_rows.h"
-#include "src/base/dtype.h"
 
 // What packing and decoding of all formats are written with. Bytes of memory are little-endian.
 

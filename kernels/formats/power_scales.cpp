@@ -1,6 +1,6 @@
 #include "kernels/formats/power_scales.h"
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 

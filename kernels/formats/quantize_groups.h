@@ -7,8 +7,8 @@
 #include <limits>
 #include <span>
 
+#include "base/error.h"
 #include "kernels/weight_format.h"
-#include "src/base/error.h"
 
 // What the quantisers of all formats are written with.
 

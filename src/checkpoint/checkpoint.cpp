@@ -9,8 +9,8 @@
 #include <set>
 #include <utility>
 
-#include "src/base/error.h"
-#include "src/base/json.h"
+#include "base/error.h"
+#include "base/json.h"
 
 namespace moesaic {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/dtype.h"
+#include "base/dtype.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/tensor_names.h"
 

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/checkpoint/codecs/codecs.h"
 
 namespace moesaic {

@@ -6,9 +6,9 @@
 #include <memory>
 #include <span>
 
+#include "base/dtype.h"
 #include "kernels/format.h"
 #include "kernels/quantized_rows.h"
-#include "src/base/dtype.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/tensor_names.h"
 

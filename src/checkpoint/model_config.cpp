@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <set>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/checkpoint/config_reader.h"
 
 namespace moesaic {

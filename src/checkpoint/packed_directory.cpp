@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "src/base/checksum.h"
-#include "src/base/error.h"
+#include "base/checksum.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

@@ -8,10 +8,10 @@
 #include <limits>
 #include <set>
 
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/json.h"
 #include "kernels/packed_matrix.h"
-#include "src/base/checksum.h"
-#include "src/base/error.h"
-#include "src/base/json.h"
 
 namespace moesaic {
 namespace {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dtype.h"
 #include "kernels/format.h"
-#include "src/base/dtype.h"
 
 namespace moesaic {
 

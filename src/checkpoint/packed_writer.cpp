@@ -12,8 +12,8 @@
 #include <fstream>
 #include <string_view>
 
-#include "src/base/checksum.h"
-#include "src/base/error.h"
+#include "base/checksum.h"
+#include "base/error.h"
 #include "src/checkpoint/mapped_file.h"
 
 namespace moesaic {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/output_file.h"
+#include "base/output_file.h"
 #include "src/checkpoint/packed_manifest.h"
 
 namespace moesaic {

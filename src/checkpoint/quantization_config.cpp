@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/checkpoint/config_reader.h"
 
 namespace moesaic {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/checkpoint/config_reader.h"
 
 namespace moesaic {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/base/dtype.h"
+#include "base/dtype.h"
 #include "src/checkpoint/mapped_file.h"
 
 namespace moesaic {

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "src/base/error.h"
-#include "src/base/json.h"
-#include "src/base/output_file.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/output_file.h"
 
 namespace moesaic {
 namespace {

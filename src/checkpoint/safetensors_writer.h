@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/base/dtype.h"
+#include "base/dtype.h"
 
 namespace moesaic {
 

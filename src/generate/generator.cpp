@@ -5,7 +5,7 @@
 #include <deque>
 #include <optional>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/base/buffer.h"
+#include "base/buffer.h"
 #include "src/checkpoint/model_config.h"
 #include "src/model/precision.h"
 

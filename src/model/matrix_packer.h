@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "kernels/weight_format.h"
-#include "src/base/error.h"
 #include "src/checkpoint/matrix_source.h"
 #include "src/model/weight_layout.h"
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "base/buffer.h"
+#include "base/thread_pool.h"
 #include "comm/communicator.h"
 #include "kernels/packed_matrix.h"
-#include "src/base/buffer.h"
-#include "src/base/thread_pool.h"
 #include "src/checkpoint/matrix_source.h"
 #include "src/checkpoint/model_config.h"
 #include "src/model/model_files.h"

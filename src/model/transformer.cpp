@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/model/attention.h"
 #include "src/model/batch.h"
 #include "src/model/linear.h"

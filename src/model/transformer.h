@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "src/base/phase_times.h"
+#include "base/phase_times.h"
 #include "src/model/kv_cache.h"
 #include "src/model/model_weights.h"
 #include "src/moe/moe_layer.h"

@@ -5,8 +5,8 @@
 #include <span>
 #include <utility>
 
-#include "src/base/checksum.h"
-#include "src/base/error.h"
+#include "base/checksum.h"
+#include "base/error.h"
 #include "src/checkpoint/mapped_file.h"
 
 namespace moesaic {

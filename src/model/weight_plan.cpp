@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/model/model_weights.h"
 
 namespace moesaic {

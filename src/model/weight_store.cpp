@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/checkpoint/mapped_file.h"
 
 namespace moesaic {

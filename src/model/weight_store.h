@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "base/buffer.h"
+#include "base/thread_pool.h"
 #include "comm/communicator.h"
 #include "kernels/packed_matrix.h"
-#include "src/base/buffer.h"
-#include "src/base/thread_pool.h"
 #include "src/model/matrix_packer.h"
 #include "src/model/weight_plan.h"
 

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

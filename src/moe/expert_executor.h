@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
+#include "base/matrix_view.h"
 #include "kernels/grouped_gemm.h"
-#include "src/base/matrix_view.h"
 
 namespace moesaic {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "base/buffer.h"
+#include "base/matrix_view.h"
 #include "kernels/grouped_gemm.h"
-#include "src/base/buffer.h"
-#include "src/base/matrix_view.h"
 #include "src/moe/routing.h"
 
 namespace moesaic {

@@ -4,10 +4,10 @@
 #include <span>
 #include <vector>
 
+#include "base/buffer.h"
+#include "base/matrix_view.h"
+#include "base/phase_times.h"
 #include "comm/communicator.h"
-#include "src/base/buffer.h"
-#include "src/base/matrix_view.h"
-#include "src/base/phase_times.h"
 #include "src/moe/dispatch_plan.h"
 
 namespace moesaic {

@@ -1,6 +1,6 @@
 #include "src/parallel/expert_placement.h"
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 

@@ -1,6 +1,6 @@
 #include "src/parallel/process_grid.h"
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 

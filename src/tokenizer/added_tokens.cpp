@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/tokenizer/json_parts.h"
 #include "src/tokenizer/regex_syntax.h"
 #include "src/tokenizer/utf8.h"

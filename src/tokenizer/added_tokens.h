@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "src/base/json.h"
+#include "base/json.h"
 #include "src/tokenizer/normalizer.h"
 #include "src/tokenizer/regex.h"
 

@@ -4,7 +4,7 @@
 
 #include <queue>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/tokenizer/json_parts.h"
 #include "src/tokenizer/utf8.h"
 

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "src/base/json.h"
+#include "base/json.h"
 #include "src/tokenizer/vocabulary.h"
 
 namespace moesaic {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/tokenizer/decode_stages.h"
 #include "src/tokenizer/json_parts.h"
 

@@ -1,6 +1,6 @@
 #include "src/tokenizer/json_parts.h"
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/tokenizer/utf8.h"
 
 namespace moesaic {

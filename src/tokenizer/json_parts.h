@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/base/json.h"
+#include "base/json.h"
 #include "src/tokenizer/regex.h"
 
 namespace moesaic {

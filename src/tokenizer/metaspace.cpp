@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/tokenizer/json_parts.h"
 
 namespace moesaic {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/base/json.h"
+#include "base/json.h"
 
 namespace moesaic {
 

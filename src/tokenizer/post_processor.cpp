@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/tokenizer/json_parts.h"
 
 namespace moesaic {

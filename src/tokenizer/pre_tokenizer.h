@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/base/json.h"
+#include "base/json.h"
 #include "src/tokenizer/regex.h"
 
 namespace moesaic {

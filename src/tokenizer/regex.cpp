@@ -8,7 +8,7 @@
 #include <atomic>
 #include <optional>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/tokenizer/regex_syntax.h"
 #include "src/tokenizer/unicode.h"
 #include "src/tokenizer/utf8.h"

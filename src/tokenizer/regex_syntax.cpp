@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

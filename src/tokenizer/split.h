@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/base/json.h"
+#include "base/json.h"
 #include "src/tokenizer/regex.h"
 #include "src/tokenizer/utf8.h"
 

@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "src/base/error.h"
-#include "src/base/json.h"
+#include "base/error.h"
+#include "base/json.h"
 #include "src/tokenizer/added_tokens.h"
 #include "src/tokenizer/bpe.h"
 #include "src/tokenizer/normalizer.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/tokenizer/unicode_additions.h"
 #include "src/tokenizer/utf8.h"
 

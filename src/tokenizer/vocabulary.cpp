@@ -1,6 +1,6 @@
 #include "src/tokenizer/vocabulary.h"
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 

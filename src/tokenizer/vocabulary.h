@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "src/base/json.h"
+#include "base/json.h"
 
 namespace moesaic {
 

@@ -1,10 +1,10 @@
-#include "src/base/buffer.h"
+#include "base/buffer.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

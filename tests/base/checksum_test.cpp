@@ -1,4 +1,4 @@
-#include "src/base/checksum.h"
+#include "base/checksum.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "src/base/json.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

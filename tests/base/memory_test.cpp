@@ -1,4 +1,4 @@
-#include "src/base/memory.h"
+#include "base/memory.h"
 
 #include <gtest/gtest.h>
 

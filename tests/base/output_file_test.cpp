@@ -1,4 +1,4 @@
-#include "src/base/output_file.h"
+#include "base/output_file.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "src/base/checksum.h"
+#include "base/checksum.h"
 #include "src/checkpoint/matrix_source.h"
 #include "src/checkpoint/packed_writer.h"
 #include "tests/support/checkpoint_files.h"

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/checksum.h"
 #include "kernels/packed_matrix.h"
-#include "src/base/checksum.h"
 #include "tests/support/checkpoint_files.h"
 
 namespace moesaic {

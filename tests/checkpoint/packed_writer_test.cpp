@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "src/base/checksum.h"
+#include "base/checksum.h"
 #include "src/checkpoint/packed_directory.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <string>
 
+#include "base/error.h"
 #include "comm/thread_communicator.h"
-#include "src/base/error.h"
 #include "tests/comm/communicator_conformance.h"
 
 namespace moesaic {

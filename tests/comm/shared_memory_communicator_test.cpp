@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "comm/checked_communicator.h"
 #include "comm/traced_communicator.h"
-#include "src/base/error.h"
 #include "tests/comm/communicator_conformance.h"
 #include "tests/comm/mpi_test_main.h"
 

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <limits>
 
+#include "base/error.h"
 #include "comm/thread_communicator.h"
-#include "src/base/error.h"
 
 namespace moesaic {
 namespace {

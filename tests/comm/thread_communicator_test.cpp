@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "tests/comm/communicator_conformance.h"
 
 namespace moesaic {

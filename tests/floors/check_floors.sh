@@ -6,10 +6,10 @@ set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
 
 grep -RnE '^ *# *include' --include='*.h' --include='*.cpp' --include='*.inc' --include='*.cu' \
-  --include='*.cuh' src comm kernels launch | awk '
+  --include='*.cuh' base src comm kernels launch | awk '
 BEGIN {
   # From the ground up; folders on one line are siblings.
-  floors("src/base")
+  floors("base")
   floors("kernels comm")
   floors("src/parallel")
   floors("src/checkpoint src/tokenizer")
@@ -21,15 +21,15 @@ BEGIN {
   floors("launch")
 
   # A foreign header, and the files that may include it.
-  confine("^mpi[.]h$", "^comm/(mpi_|shared_memory_)|^launch/runtime[.]cpp$")
+  confine("^mpi[.]h$", "^comm/(mpi_|shared_memory_)|^launch/job/runtime[.]cpp$")
   confine("^(imm|x86|emm|avx).*intrin[.]h$", "^kernels/cpu/")
-  confine("^nlohmann/", "^src/base/json[.]cpp$")
-  confine("^boost/program_options", "^launch/options")
-  confine("^hwloc[.]h$", "^src/base/topology[.]cpp$")
+  confine("^nlohmann/", "^base/json[.]cpp$")
+  confine("^boost/program_options", "^launch/options/")
+  confine("^hwloc[.]h$", "^base/topology[.]cpp$")
   confine("^nccl[.]h$", "^comm/nccl_")
-  confine("^cuda", "[.]cuh?$|^src/base/cuda_")
+  confine("^cuda", "[.]cuh?$|^base/cuda_")
   confine("^(pcre2|utf8proc)[.]h$", "^src/tokenizer/")
-  confine("^xxhash[.]h$", "^src/base/checksum[.]cpp$")
+  confine("^xxhash[.]h$", "^base/checksum[.]cpp$")
 }
 function floors(folders,   names, n, i) {
   ++height

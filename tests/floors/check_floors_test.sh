@@ -4,8 +4,8 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/{comm,kernels,launch,src/base,src/moe}
-echo '#include "src/base/error.h"' >"$tree/src/moe/good.cpp"
+mkdir -p "$tree"/{comm,kernels,launch,base,src/moe}
+echo '#include "base/error.h"' >"$tree/src/moe/good.cpp"
 : >"$tree/comm/empty.h"
 
 expect() {  # the line to add to a file, the file, a part of the message
@@ -18,7 +18,7 @@ expect() {  # the line to add to a file, the file, a part of the message
   rm "$tree/$2"
 }
 "$here/check_floors.sh" "$tree"
-expect '#include "src/moe/router.h"' src/base/up.h "src/base must not include src/moe"
+expect '#include "src/moe/router.h"' base/up.h "base must not include src/moe"
 expect '#include "comm/communicator.h"' kernels/sideways.h "kernels must not include comm"
 expect '#include "router.h"' src/moe/relative.h "is not a path from the root"
 expect '#include <mpi.h>' src/moe/mpi.cpp "<mpi.h> may only be included by"

@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/error.h"
 #include "kernels/weight_format.h"
-#include "src/base/error.h"
 #include "src/checkpoint/matrix_source.h"
 
 namespace {
@@ -105,22 +105,10 @@ struct Matrix {
   std::int64_t cols = 0;
 };
 
-/// A directory in memory that lives as long as the process.
-const std::string& directory() {
-  static const std::string path = [] {
-    std::string made = "/dev/shm/codec-fuzz-XXXXXX";
-    if (mkdtemp(made.data()) == nullptr) std::abort();
-    static std::string name;
-    name = made;
-    std::atexit([] {
-      for (const char* file : {"/config.json", "/model.safetensors"}) {
-        std::remove((name + file).c_str());
-      }
-      rmdir(name.c_str());
-    });
-    return made;
-  }();
-  return path;
+/// A directory that lives as long as the process.
+const test::TemporaryDirectory& directory() {
+  static const test::TemporaryDirectory made;
+  return made;
 }
 
 void write_file(const std::string& name, std::string_view text) {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/checkpoint/quantization_config.h"
 #include "src/checkpoint/tensor_names.h"
 

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "src/base/checksum.h"
-#include "src/base/error.h"
+#include "base/checksum.h"
+#include "base/error.h"
 #include "src/checkpoint/packed_manifest.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <span>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/checkpoint/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/tokenizer/tokenizer.h"
 #include "src/tokenizer/utf8.h"
 

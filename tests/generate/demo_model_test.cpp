@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/json.h"
 #include "comm/thread_communicator.h"
-#include "src/base/json.h"
 #include "src/generate/generator.h"
 #include "src/generate/scorer.h"
 #include "src/tokenizer/tokenizer.h"

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "comm/thread_communicator.h"
-#include "src/base/error.h"
 #include "src/generate/scorer.h"
 #include "tests/support/test_engine.h"
 

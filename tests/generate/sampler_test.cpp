@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
+#include "base/error.h"
 #include "kernels/kernel_table.h"
-#include "src/base/error.h"
 
 namespace moesaic {
 namespace {

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <random>
 
+#include "base/buffer.h"
 #include "kernels/packed_matrix.h"
 #include "kernels/quantized_rows.h"
-#include "src/base/buffer.h"
 
 namespace moesaic {
 

@@ -5,10 +5,10 @@
 #include <functional>
 #include <vector>
 
+#include "base/buffer.h"
+#include "base/dtype.h"
 #include "kernels/gemm_kernel.h"
 #include "kernels/whole_product.h"
-#include "src/base/buffer.h"
-#include "src/base/dtype.h"
 
 namespace moesaic {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <span>
 
-#include "src/base/dtype.h"
+#include "base/dtype.h"
 
 namespace moesaic {
 

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <random>
 
+#include "base/error.h"
 #include "kernels/nvfp4_activations.h"
-#include "src/base/error.h"
 #include "tests/kernels/gemm_case.h"
 #include "tests/kernels/gemm_models.h"
 #include "tests/kernels/runnable_kernels.h"

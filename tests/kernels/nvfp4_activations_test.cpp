@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "base/dtype.h"
 #include "kernels/formats/elements.h"
-#include "src/base/dtype.h"
 #include "tests/kernels/runnable_kernels.h"
 
 namespace moesaic {

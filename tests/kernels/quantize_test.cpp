@@ -8,9 +8,9 @@
 #include <random>
 #include <string>
 
+#include "base/error.h"
 #include "kernels/formats/elements.h"
 #include "kernels/weight_format.h"
-#include "src/base/error.h"
 #include "tests/kernels/format_case.h"
 #include "tests/kernels/quantized_case.h"
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "kernels/quantized_rows.h"
 #include "kernels/whole_product.h"
-#include "src/base/dtype.h"
 #include "tests/kernels/gemm_case.h"
 
 namespace moesaic {

@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "base/buffer.h"
 #include "kernels/kernel_table.h"
-#include "src/base/buffer.h"
 
 namespace moesaic {
 namespace {

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <random>
 
+#include "base/error.h"
 #include "kernels/weight_format.h"
-#include "src/base/error.h"
 #include "tests/kernels/quantized_case.h"
 #include "tests/kernels/runnable_kernels.h"
 

@@ -10,11 +10,11 @@
 #include <random>
 #include <string>
 
+#include "base/error.h"
 #include "kernels/formats/bf16.h"
 #include "kernels/formats/elements.h"
 #include "kernels/formats/int4.h"
 #include "kernels/formats/int8.h"
-#include "src/base/error.h"
 #include "tests/kernels/format_case.h"
 #include "tests/kernels/quantized_case.h"
 

@@ -6,18 +6,18 @@
 #include <numeric>
 #include <set>
 
+#include "base/json.h"
 #include "kernels/kernel_table.h"
 #include "kernels/whole_product.h"
-#include "launch/bench_shapes.h"
-#include "launch/bench_timing.h"
-#include "launch/cold_weights.h"
-#include "launch/layer_copies.h"
-#include "launch/layer_parts.h"
-#include "launch/layer_routing.h"
-#include "launch/result_table.h"
-#include "launch/rival_product.h"
-#include "launch/sample_rows.h"
-#include "src/base/json.h"
+#include "launch/bench/bench_shapes.h"
+#include "launch/bench/bench_timing.h"
+#include "launch/bench/cold_weights.h"
+#include "launch/bench/layer_copies.h"
+#include "launch/bench/layer_parts.h"
+#include "launch/bench/layer_routing.h"
+#include "launch/bench/result_table.h"
+#include "launch/bench/rival_product.h"
+#include "launch/bench/sample_rows.h"
 #include "src/model/weight_layout.h"
 #include "tests/support/checkpoint_files.h"
 

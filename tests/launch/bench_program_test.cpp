@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "src/base/json.h"
+#include "base/json.h"
 #include "tests/launch/program.h"
 
 namespace moesaic::test {

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <map>
 
-#include "src/base/checksum.h"
-#include "src/base/json.h"
+#include "base/checksum.h"
+#include "base/json.h"
 #include "tests/launch/broken_models.h"
 #include "tests/launch/program.h"
 #include "tests/support/checkpoint_files.h"

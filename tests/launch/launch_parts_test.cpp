@@ -4,16 +4,16 @@
 
 #include <algorithm>
 
+#include "base/json.h"
+#include "base/progress.h"
 #include "comm/thread_communicator.h"
-#include "launch/agreement.h"
-#include "launch/bench_table.h"
-#include "launch/memory_check.h"
-#include "launch/model_facts.h"
-#include "launch/prompts.h"
-#include "launch/rank_info.h"
-#include "launch/self_test.h"
-#include "src/base/json.h"
-#include "src/base/progress.h"
+#include "launch/bench/bench_table.h"
+#include "launch/job/agreement.h"
+#include "launch/job/memory_check.h"
+#include "launch/job/model_facts.h"
+#include "launch/job/rank_info.h"
+#include "launch/verbs/prompts.h"
+#include "launch/verbs/self_test.h"
 #include "tests/support/checkpoint_files.h"
 
 namespace moesaic {

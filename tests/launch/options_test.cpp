@@ -1,13 +1,13 @@
-#include "launch/options.h"
+#include "launch/options/options.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "launch/nearest_name.h"
-#include "launch/option_help.h"
-#include "launch/option_table.h"
-#include "src/base/json.h"
+#include "base/json.h"
+#include "launch/options/nearest_name.h"
+#include "launch/options/option_help.h"
+#include "launch/options/option_table.h"
 #include "src/model/weight_layout.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "src/base/json.h"
+#include "base/json.h"
 #include "src/checkpoint/safetensors.h"
 #include "tests/launch/broken_models.h"
 #include "tests/support/temporary_directory.h"

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
+#include "base/checksum.h"
 #include "comm/thread_communicator.h"
-#include "src/base/checksum.h"
 #include "src/model/weight_layout.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/converted_model.h"

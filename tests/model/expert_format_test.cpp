@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "comm/thread_communicator.h"
-#include "src/base/json.h"
 #include "src/model/weight_layout.h"
 #include "tests/support/quantized_checkpoint.h"
 #include "tests/support/temporary_directory.h"

@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

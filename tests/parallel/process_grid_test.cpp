@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "comm/thread_communicator.h"
-#include "src/base/error.h"
 
 namespace moesaic {
 namespace {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "src/base/dtype.h"
+#include "base/dtype.h"
 #include "tests/support/amx_assembly.h"
 #include "tests/support/amx_emulator.h"
 

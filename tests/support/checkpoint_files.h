@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "src/base/dtype.h"
-#include "src/base/error.h"
+#include "base/dtype.h"
+#include "base/error.h"
 
 namespace moesaic::test {
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <vector>
 
+#include "base/error.h"
 #include "kernels/weight_format.h"
-#include "src/base/error.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/matrix_source.h"
 #include "src/checkpoint/safetensors_writer.h"

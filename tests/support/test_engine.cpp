@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/checkpoint/safetensors.h"
 
 namespace moesaic {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/json.h"
+#include "base/json.h"
 #include "src/tokenizer/tokenizer.h"
 #include "src/tokenizer/utf8.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/tokenizer/regex_syntax.h"
 
 namespace moesaic {

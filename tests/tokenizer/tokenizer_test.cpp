@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/base/error.h"
+#include "base/error.h"
 
 namespace moesaic {
 namespace {

@@ -1,6 +1,5 @@
-#include "kernels/formats/int4_group.h"
-
 #include "kernels/cpu/avx2/decoded.h"
+#include "kernels/cpu/avx2/int4_columns.h"
 #include "kernels/cpu/avx2/round_bf16.h"
 #include "kernels/cpu/prefetch.h"
 
@@ -9,25 +8,17 @@ namespace {
 
 BEGIN_TARGET("avx2,fma")
 
-/// Scales and zero points of eight columns.
+/// Of eight columns.
 struct Columns {
   __m256 scale;
   __m256 offset;  // (8 - zero point) * scale
 };
 
 inline Columns load_columns(const Layout& layout, const std::byte* scales) {
-  if (layout.wide_scales) {
-    const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales));
-    const __m256i low_byte = _mm256_set1_epi32(0xff);
-    const __m256 scale = _mm256_castsi256_ps(_mm256_andnot_si256(low_byte, words));
-    const __m256i eight = _mm256_set1_epi32(int4_group_format::kCompactZero);
-    const __m256i zero = _mm256_and_si256(words, low_byte);
-    return {scale, _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(eight, zero)), scale)};
-  }
-  const __m256i words =
-      _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
-  const __m256 scale = _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
-  return {scale, _mm256_mul_ps(_mm256_setzero_ps(), scale)};
+  const Int4Columns columns = load_int4_columns(layout, scales);
+  const __m256i eight = _mm256_set1_epi32(int4_group_format::kCompactZero);
+  const __m256 differences = _mm256_cvtepi32_ps(_mm256_sub_epi32(eight, columns.zero));
+  return {columns.scale, _mm256_mul_ps(differences, columns.scale)};
 }
 
 /// The lowest four bits of eight words as values, their bf16 in the upper half.

@@ -2,10 +2,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/avx2/int4_columns.h"
 #include "kernels/cpu/avx2/pack_words.h"
 #include "kernels/cpu/block_loop.h"
 #include "kernels/cpu/prefetch.h"
-#include "kernels/formats/int4_group.h"
 
 // int4_group in groups of 128 times int8 activations with a scale for each token and group.
 // VPMADDUBSW adds two products of a code and an activation in 16 bits; four of its results still
@@ -66,25 +66,6 @@ void pack_group_row(const std::byte* source, std::int64_t depth, std::byte* out)
   }
 }
 
-/// Scales and zero points of eight columns.
-struct Columns {
-  __m256 scale;
-  __m256i zero;
-};
-
-inline Columns load_columns(const Layout& layout, const std::byte* scales) {
-  if (layout.wide_scales) {
-    const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales));
-    const __m256i low_byte = _mm256_set1_epi32(0xff);
-    return {_mm256_castsi256_ps(_mm256_andnot_si256(low_byte, words)),
-            _mm256_and_si256(words, low_byte)};
-  }
-  const __m256i words =
-      _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
-  return {_mm256_castsi256_ps(_mm256_slli_epi32(words, 16)),
-          _mm256_set1_epi32(int4_group_format::kCompactZero)};
-}
-
 /// Adds one step to the sums of `Rows` rows: four vectors a row, of 4 columns times 2 parities.
 template <std::size_t Rows>
 [[gnu::always_inline]] inline void add_step(const std::byte* codes, const std::byte* rows,
@@ -142,8 +123,8 @@ void multiply(const TileArgs& args, std::int64_t panel_index, std::int64_t first
     }
 #pragma GCC unroll 2
     for (std::size_t side = 0; side < 2; ++side) {  // columns 0 to 7, 8 to 15
-      const Columns columns =
-          load_columns(matrix.layout, scales + static_cast<std::int64_t>(side) * scale_bytes / 2);
+      const Int4Columns columns = load_int4_columns(
+          matrix.layout, scales + static_cast<std::int64_t>(side) * scale_bytes / 2);
 #pragma GCC unroll 2
       for (std::size_t r = 0; r < Rows; ++r) {
         const ByteGroup& row =

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/dtype.h"
 #include "kernels/cpu/intrinsics.h"
 #include "kernels/cpu/target_region.h"
-#include "src/base/dtype.h"
 
 // Sixteen f32 lanes in two AVX registers; kernels/cpu/scalar/lanes.h says what each function means.
 

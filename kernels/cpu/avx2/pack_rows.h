@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "kernels/cpu/intrinsics.h"
 #include "kernels/cpu/row_layout.h"
 #include "kernels/cpu/target_region.h"
 #include "kernels/gemm_kernel.h"
-#include "src/base/dtype.h"
 
 // How the AVX2 kernels bring rows into their packed form. Internal to each of them.
 

@@ -2,14 +2,11 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/intrinsics.h"
-#include "kernels/cpu/target_region.h"
-#include "src/base/dtype.h"
+#include "base/dtype.h"
+#include "kernels/cpu/avx512/target.h"
 
 // Sixteen f32 lanes in one AVX-512 register; kernels/cpu/scalar/lanes.h says what each function
 // means.
-
-#define MOESAIC_AVX512 "avx512f,avx512bw,avx512vl,avx512dq"
 
 BEGIN_TARGET(MOESAIC_AVX512)
 namespace moesaic {

@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "kernels/cpu/avx512/target.h"
 #include "kernels/cpu/row_layout.h"
 #include "kernels/gemm_kernel.h"
-#include "src/base/dtype.h"
 
 // How the kernels that need AVX-512 bring rows into their packed form. Internal to each of them.
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/avx512/lanes.h"
 #include "kernels/cpu/avx512/pack_rows.h"
 #include "kernels/cpu/row_layout.h"
 #include "kernels/cpu/tile_environment.h"
@@ -82,16 +83,9 @@ struct ParitySum {
         _mm512_store_si512(at, fours);
         const __m512i ones = _mm512_set1_epi16(0x3f80);
         const __m512 pairs = _mm512_dpbf16_ps(_mm512_setzero_ps(), (__m512bh)fours, (__m512bh)ones);
-        *step_sum++ = sum_lanes(pairs);
+        *step_sum++ = sum_lanes({pairs});
       }
     }
-  }
-  /// One fixed tree: lane i + lane i + 8, then + 4, + 2, + 1.
-  static float sum_lanes(__m512 a) {
-    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
-    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
   }
   /// Of the words of a step: 0, 8, 1, 9, 2, 10, ... of either half.
   static __m512i order() {

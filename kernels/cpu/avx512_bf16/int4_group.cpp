@@ -1,9 +1,8 @@
 #define MOESAIC_RICH_AVX512
-#include "kernels/formats/int4_group.h"
+#include "kernels/cpu/avx512/decoders/int4_group.h"
 
 #include <bit>
 
-#include "kernels/cpu/avx512/decoders/int4_group.h"
 #include "kernels/cpu/avx512_bf16/group_kernel.h"
 
 namespace moesaic {
@@ -21,8 +20,7 @@ class Int4Groups {
   static constexpr std::int64_t kStepBytes = int4_group_format::kStepBytes;
 
   Int4Groups(const PackedMatrix& matrix, std::int64_t panel)
-      : codes_(matrix.panel(panel)),
-        scales_(codes_ + int4_group_format::scales_offset(matrix.depth)),
+      : panel_(matrix, panel),
         group_shift_(std::countr_zero(static_cast<unsigned>(matrix.layout.group / kStepDepth))) {}
 
   template <typename Emit>
@@ -31,7 +29,7 @@ class Int4Groups {
     const __m512i values = _mm512_set4_epi64(0x40e040c040a04080, 0x404040003f800000,
                                              static_cast<long long>(0xbf80c000c040c080),
                                              static_cast<long long>(0xc0a0c0c0c0e0c100));
-    const std::byte* at = codes_ + step * kStepBytes;
+    const std::byte* at = panel_.codes(step);
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half, at += kStepBytes / 2) {
       const __m512i left = _mm512_loadu_si512(at);
@@ -45,30 +43,18 @@ class Int4Groups {
     }
   }
   [[nodiscard]] __m512 scales(std::int64_t step, int /*group*/) const {
-    if constexpr (Wide) {
-      return _mm512_castsi512_ps(_mm512_andnot_si512(_mm512_set1_epi32(0xff), words(step)));
-    } else {
-      const auto* words = reinterpret_cast<const __m256i*>(scales_at(step));
-      const __m512i bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(words));
-      return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
-    }
+    return panel_.scales(step >> group_shift_);
   }
   [[nodiscard]] __m512 offsets(std::int64_t step) const {
-    const __m512i zeros = _mm512_and_si512(words(step), _mm512_set1_epi32(0xff));
-    return _mm512_cvtepi32_ps(
-        _mm512_sub_epi32(_mm512_set1_epi32(int4_group_format::kCompactZero), zeros));
+    const __m512i eight = _mm512_set1_epi32(int4_group_format::kCompactZero);
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(eight, panel_.zeros(step >> group_shift_)));
   }
   [[nodiscard]] const std::byte* scales_at(std::int64_t step) const {
-    return scales_ + (step >> group_shift_) * (Wide ? 64 : 32);
+    return panel_.scales_at(step >> group_shift_);
   }
 
  private:
-  [[nodiscard]] __m512i words(std::int64_t step) const {
-    return _mm512_loadu_si512(scales_at(step));
-  }
-
-  const std::byte* codes_;
-  const std::byte* scales_;
+  Int4Panel panel_;
   int group_shift_;
 };
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/dtype.h"
 #include "kernels/cpu/row_layout.h"
 #include "kernels/cpu/tile_environment.h"
 #include "kernels/gemm_kernel.h"
 #include "kernels/weight_format.h"
-#include "src/base/dtype.h"
 
 // The truth for all kernels of the tile order. Packed rows are floats that hold bf16 values.
 

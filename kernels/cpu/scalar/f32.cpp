@@ -1,9 +1,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/dtype.h"
 #include "kernels/cpu/row_layout.h"
 #include "kernels/gemm_kernel.h"
-#include "src/base/dtype.h"
 
 // The truth for all f32 kernels: one chain of fused multiply-adds in ascending k.
 

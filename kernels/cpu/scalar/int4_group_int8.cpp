@@ -3,12 +3,12 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "kernels/cpu/row_layout.h"
 #include "kernels/cpu/tile_environment.h"
 #include "kernels/cpu/token_scale.h"
 #include "kernels/formats/int4_group.h"
 #include "kernels/gemm_kernel.h"
-#include "src/base/dtype.h"
 
 // The truth for int8 activations with a scale for each token and group: exact sums over a group,
 // times both scales, added up group by group.

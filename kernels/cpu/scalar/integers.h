@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/dtype.h"
 #include "kernels/cpu/row_layout.h"
 #include "kernels/cpu/tile_environment.h"
 #include "kernels/cpu/token_scale.h"
 #include "kernels/gemm_kernel.h"
 #include "kernels/weight_format.h"
-#include "src/base/dtype.h"
 
 // The truth for the integer kernels: exact sums of products of int8 codes, times both scales. The
 // sums wrap as those of the vector instructions do, beyond about 130,000 k.

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "src/base/dtype.h"
+#include "base/dtype.h"
 
 // Sixteen f32 lanes in plain C++: the truth that the other lanes.h files reproduce bit for bit.
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "src/base/error.h"
+#include "base/error.h"
 #include "src/checkpoint/companion_names.h"
 
 namespace moesaic {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/base/dtype.h"
+#include "base/dtype.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/tensor_names.h"
 

@@ -1,0 +1,257 @@
+#include "base/json.h"
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string_view>
+#include <unordered_set>
+
+#include "base/error.h"
+
+namespace moesaic {
+
+// Not ordered_json: its objects are searched one by one, minutes for a large vocabulary.
+using Value = nlohmann::json;
+
+struct Json::Document {
+  std::string name;
+  Value root;
+};
+
+namespace {
+
+const Value& value_of(const void* value) {
+  return *static_cast<const Value*>(value);
+}
+
+/// No file that is read here nests deeper, and some of what follows is recursive.
+constexpr std::size_t kMaxDepth = 200;
+
+/// Refuses a second member of the same name in one object, and absurd nesting. A pass of its own
+/// over the text: the library's callbacks during parsing take quadratic time on large objects.
+class StructureCheck final : public nlohmann::json_sax<Value> {
+ public:
+  explicit StructureCheck(const std::string& document) : document_(document) {}
+
+  bool start_object(std::size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_array() override { return leave(); }
+  bool key(std::string& name) override {
+    require(keys_.back().insert(name).second, ErrorKind::file,
+            "{}: key \"{}\" stands twice in one object", document_, name);
+    return true;
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(std::int64_t) override { return true; }
+  bool number_unsigned(std::uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(Value::binary_t&) override { return true; }
+  /// Stops here; the parser proper meets the same error and describes it.
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  bool enter() {
+    require(keys_.size() < kMaxDepth, ErrorKind::file, "{}: nested deeper than {} levels",
+            document_, kMaxDepth);
+    keys_.emplace_back();
+    return true;
+  }
+  bool leave() {
+    keys_.pop_back();
+    return true;
+  }
+
+  const std::string& document_;
+  std::vector<std::unordered_set<std::string>> keys_;  ///< of the open objects, empty for arrays
+};
+
+[[noreturn]] void wrong_type(const Json& json, const Value& value, std::string_view wanted) {
+  std::string found = value.dump(-1, ' ', false, Value::error_handler_t::replace);
+  if (found.size() > 60) found = found.substr(0, 57) + "...";
+  fail(ErrorKind::file, "{}: expected {}, found {} {}", json.where(), wanted, value.type_name(),
+       found);
+}
+
+}  // namespace
+
+Json Json::parse(std::string_view text, std::string document) {
+  auto parsed = std::make_shared<Document>();
+  parsed->name = std::move(document);
+  try {
+    StructureCheck check(parsed->name);
+    Value::sax_parse(text, &check);
+    parsed->root = Value::parse(text);
+  } catch (const Value::exception& error) {
+    std::string_view why = error.what();  // "[json.exception.KIND.NUMBER] text"
+    why.remove_prefix(why.starts_with('[') ? std::min(why.find(' ') + 1, why.size()) : 0);
+    fail(ErrorKind::file, "{}: not valid JSON: {}", parsed->name, why);
+  }
+  const void* root = &parsed->root;
+  return {std::move(parsed), root, ""};
+}
+
+Json Json::read_file(const std::string& path, std::int64_t max_bytes) {
+  std::error_code error;
+  require(std::filesystem::is_regular_file(path, error), ErrorKind::file, "{}: no such file", path);
+  const auto bytes = std::filesystem::file_size(path, error);
+  require(!error && std::cmp_less_equal(bytes, max_bytes), ErrorKind::file,
+          "{}: {} bytes, at most {} are accepted", path, bytes, max_bytes);
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  require(stream.good() && !text.fail(), ErrorKind::file, "{}: cannot be read", path);
+  return parse(text.str(), path);
+}
+
+bool Json::is_null() const {
+  return value_of(value_).is_null();
+}
+bool Json::is_object() const {
+  return value_of(value_).is_object();
+}
+bool Json::is_array() const {
+  return value_of(value_).is_array();
+}
+bool Json::is_string() const {
+  return value_of(value_).is_string();
+}
+bool Json::is_number() const {
+  return value_of(value_).is_number();
+}
+bool Json::is_integer() const {
+  return value_of(value_).is_number_integer();
+}
+bool Json::is_bool() const {
+  return value_of(value_).is_boolean();
+}
+
+std::string Json::where() const {
+  return path_.empty() ? document_->name : document_->name + ": " + path_;
+}
+
+std::optional<Json> Json::find(std::string_view key) const {
+  const Value& object = value_of(value_);
+  if (!object.is_object()) wrong_type(*this, object, "an object");
+  const auto found = object.find(std::string(key));
+  if (found == object.end() || found->is_null()) return std::nullopt;
+  return Json(document_, &*found,
+              path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key));
+}
+
+Json Json::at(std::string_view key) const {
+  auto found = find(key);
+  require(found.has_value(), ErrorKind::file, "{}: field \"{}\" is missing", where(), key);
+  return *std::move(found);
+}
+
+std::int64_t Json::size() const {
+  const Value& value = value_of(value_);
+  if (!value.is_array() && !value.is_object()) wrong_type(*this, value, "an array or object");
+  return static_cast<std::int64_t>(value.size());
+}
+
+Json Json::at(std::int64_t index) const {
+  const Value& array = value_of(value_);
+  if (!array.is_array()) wrong_type(*this, array, "an array");
+  require(index >= 0 && std::cmp_less(index, array.size()), ErrorKind::file,
+          "{}: has {} elements, number {} was wanted", where(), array.size(), index);
+  return {document_, &array[static_cast<std::size_t>(index)], fmt::format("{}[{}]", path_, index)};
+}
+
+void Json::for_each(
+    const std::function<void(const std::string& key, const Json& value)>& call) const {
+  const Value& value = value_of(value_);
+  if (value.is_object()) {
+    for (const auto& [key, member] : value.items()) {
+      call(key, Json(document_, &member, path_.empty() ? key : path_ + "." + key));
+    }
+    return;
+  }
+  if (!value.is_array()) wrong_type(*this, value, "an array or object");
+  std::int64_t index = 0;
+  for (const Value& element : value) {
+    call("", Json(document_, &element, fmt::format("{}[{}]", path_, index++)));
+  }
+}
+
+std::string Json::as_string() const {
+  return std::string(as_string_view());
+}
+
+std::string_view Json::as_string_view() const {
+  const Value& value = value_of(value_);
+  if (!value.is_string()) wrong_type(*this, value, "a string");
+  return value.get_ref<const std::string&>();
+}
+
+std::int64_t Json::as_int() const {
+  const Value& value = value_of(value_);
+  if (value.is_number_unsigned() &&
+      value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) {
+    wrong_type(*this, value, "an integer below 2^63");
+  }
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  // Some writers spell whole numbers as 1.0 or 1e6.
+  if (value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>() &&
+      std::abs(value.get<double>()) < 0x1p53) {
+    return static_cast<std::int64_t>(value.get<double>());
+  }
+  wrong_type(*this, value, "an integer");
+}
+
+double Json::as_double() const {
+  const Value& value = value_of(value_);
+  if (!value.is_number()) wrong_type(*this, value, "a number");
+  return value.get<double>();
+}
+
+bool Json::as_bool() const {
+  const Value& value = value_of(value_);
+  if (!value.is_boolean()) wrong_type(*this, value, "true or false");
+  return value.get<bool>();
+}
+
+std::string json_quote(std::string_view value) {
+  return Value(value).dump(-1, ' ', false, Value::error_handler_t::replace);
+}
+
+void JsonWriter::key(std::string_view name) {
+  if (!body_.empty()) body_ += ", ";
+  body_ += json_quote(name);
+  body_ += ": ";
+}
+
+JsonWriter& JsonWriter::field(std::string_view name, std::string_view value) {
+  return raw_field(name, json_quote(value));
+}
+
+JsonWriter& JsonWriter::field(std::string_view name, std::int64_t value) {
+  return raw_field(name, std::to_string(value));
+}
+
+JsonWriter& JsonWriter::field(std::string_view name, double value) {
+  return raw_field(name, std::isfinite(value) ? fmt::format("{}", value) : "null");
+}
+
+JsonWriter& JsonWriter::field(std::string_view name, bool value) {
+  return raw_field(name, value ? "true" : "false");
+}
+
+JsonWriter& JsonWriter::raw_field(std::string_view name, std::string_view raw) {
+  key(name);
+  body_ += raw;
+  return *this;
+}
+
+}  // namespace moesaic

@@ -1,0 +1,69 @@
+#include "base/output_file.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace moesaic {
+
+OutputFile::OutputFile(const std::string& path, Mode mode, std::string shown)
+    : shown_(std::move(shown)) {
+  const int flags = mode == Mode::create ? O_CREAT | O_TRUNC : 0;
+  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
+  if (descriptor_ < 0) refused("cannot be written");
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : shown_(std::move(other.shown_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
+  std::swap(shown_, other.shown_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+void OutputFile::reserve(std::int64_t bytes) {
+  if (bytes == 0) return;
+  int status = ::fallocate(descriptor_, 0, 0, bytes);
+  const bool unsupported = status != 0 && (errno == EOPNOTSUPP || errno == ENOSYS);
+  if (unsupported) status = ::ftruncate(descriptor_, bytes);
+  if (status != 0) refused(fmt::format("cannot reserve {} bytes", bytes));
+}
+
+void OutputFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) refused(fmt::format("cannot write byte {}", offset));
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += written;
+  }
+}
+
+void OutputFile::sync() const {
+  if (::fsync(descriptor_) != 0) refused("cannot be written");
+}
+
+void OutputFile::refused(std::string_view what) const {
+  const int reason = errno;
+  fail(ErrorKind::resource, "{}: {}: {}", shown_, what, std::strerror(reason));
+}
+
+void sync_directory(const std::string& path) noexcept {
+  const int directory = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return;
+  (void)::fsync(directory);
+  ::close(directory);
+}
+
+}  // namespace moesaic

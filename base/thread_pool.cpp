@@ -1,0 +1,123 @@
+#include "base/thread_pool.h"
+
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/pause.h"
+
+namespace moesaic {
+namespace {
+
+constexpr auto kSpin = std::chrono::microseconds(100);
+constexpr int kLooksPerYield = 64;
+
+/// Waits until `value` differs from `old`: spins shortly, then sleeps.
+template <typename T>
+void wait_for_change(const std::atomic<T>& value, T old) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+  for (int look = 1; value.load(std::memory_order_acquire) == old; ++look) {
+    pause_core();
+    if (look % kLooksPerYield != 0) continue;
+    sched_yield();
+    if (std::chrono::steady_clock::now() > deadline) {
+      value.wait(old, std::memory_order_acquire);
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+struct ThreadPool::State {
+  // One call of parallel_for: written by worker 0 before `round` is advanced.
+  std::int64_t num_tasks = 0;
+  void* function = nullptr;
+  Call call = nullptr;
+  std::mutex error_mutex;
+  std::exception_ptr error;
+
+  alignas(64) std::atomic<std::uint32_t> round{0};
+  std::atomic<bool> stop{false};
+  alignas(64) std::atomic<std::int64_t> next_task{0};
+  alignas(64) std::atomic<int> busy{0};
+};
+
+ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads), state_(new State) {
+  require(num_threads >= 1, ErrorKind::usage, "the number of threads must be at least 1, not {}",
+          num_threads);
+  try {
+    for (int worker = 1; worker < num_threads; ++worker) {
+      threads_.emplace_back([this, worker] { work(worker); });
+    }
+  } catch (const std::system_error& error) {
+    stop();  // those that have started would never end
+    fail(ErrorKind::resource, "the system refuses thread {} of {}: {}", threads_.size() + 2,
+         num_threads, error.what());
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stop();
+}
+
+void ThreadPool::stop() noexcept {
+  state_->stop.store(true, std::memory_order_relaxed);
+  state_->round.fetch_add(1, std::memory_order_release);
+  state_->round.notify_all();
+}
+
+void ThreadPool::work(int worker) {
+  std::uint32_t seen = 0;
+  while (true) {
+    wait_for_change(state_->round, seen);
+    ++seen;
+    if (state_->stop.load(std::memory_order_relaxed)) return;
+    take_tasks(worker);
+    if (state_->busy.fetch_sub(1, std::memory_order_acq_rel) == 1) state_->busy.notify_one();
+  }
+}
+
+void ThreadPool::take_tasks(int worker) {
+  State& state = *state_;
+  while (true) {
+    const std::int64_t task = state.next_task.fetch_add(1, std::memory_order_relaxed);
+    if (task >= state.num_tasks) return;
+    try {
+      state.call(state.function, task, worker);
+    } catch (...) {
+      const std::lock_guard lock(state.error_mutex);
+      if (!state.error) state.error = std::current_exception();
+      state.next_task.store(state.num_tasks, std::memory_order_relaxed);
+    }
+  }
+}
+
+void ThreadPool::run(std::int64_t num_tasks, void* function, Call call) {
+  if (num_threads_ == 1 || num_tasks <= 1) {
+    for (std::int64_t task = 0; task < num_tasks; ++task) call(function, task, 0);
+    return;
+  }
+  State& state = *state_;
+  state.num_tasks = num_tasks;
+  state.function = function;
+  state.call = call;
+  state.next_task.store(0, std::memory_order_relaxed);
+  state.busy.store(num_threads_ - 1, std::memory_order_relaxed);
+  state.round.fetch_add(1, std::memory_order_release);
+  state.round.notify_all();
+  take_tasks(0);
+  for (int busy = state.busy.load(std::memory_order_acquire); busy > 0;
+       busy = state.busy.load(std::memory_order_acquire)) {
+    wait_for_change(state.busy, busy);
+  }
+  if (state.error) std::rethrow_exception(std::exchange(state.error, nullptr));
+}
+
+}  // namespace moesaic

@@ -1,0 +1,153 @@
+#include "launch/bench/bench_shapes.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "base/error.h"
+#include "launch/options/nearest_name.h"
+#include "src/model/weight_layout.h"
+
+namespace moesaic {
+namespace {
+
+struct Model {
+  std::string_view name;
+  LayerShape layer;
+};
+
+constexpr std::array kModels = {
+    Model{"deepseek-v3", {256, 7168, 2048, 8}},
+    Model{"qwen3-30b", {128, 2048, 768, 8}},
+    Model{"mixtral", {8, 4096, 14336, 2}},
+    Model{"granite", {32, 1024, 512, 8}},
+};
+
+constexpr std::array<std::string_view, 12> kAllFormats = {
+    "bf16",      "int8",        "int4",        "int4_group", "int4_group64", "int4_group128",
+    "fp8_block", "fp8_block32", "fp8_channel", "nvfp4",      "mxfp4",        "mxfp8"};
+
+constexpr std::int64_t kMostOfAll = std::int64_t{1} << 20;  // no number is larger
+
+std::vector<std::string_view> split(std::string_view list) {
+  std::vector<std::string_view> items;
+  while (true) {
+    const std::size_t end = list.find(',');
+    items.push_back(list.substr(0, end));
+    if (end == std::string_view::npos) return items;
+    list.remove_prefix(end + 1);
+  }
+}
+
+std::optional<std::int64_t> parse_count(std::string_view text) {
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const bool valid = error == std::errc() && stop == end && value >= 1 && value <= kMostOfAll;
+  return valid ? std::optional(value) : std::nullopt;
+}
+
+const Model* find_model(std::string_view name) {
+  const auto* found = std::ranges::find(kModels, name, &Model::name);
+  return found == kModels.end() ? nullptr : found;
+}
+
+/// ", or one of ..." with what comes nearest.
+std::string or_model(std::string_view item) {
+  std::vector<std::string_view> names;
+  for (const Model& model : kModels) names.push_back(model.name);
+  const std::string nearest = nearest_name(item, names);
+  return fmt::format("or one of {}{}", fmt::join(names, ", "),
+                     nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+}
+
+MatrixShape parse_shape(std::string_view item) {
+  const std::size_t cross = item.find('x');
+  std::optional<std::int64_t> columns;
+  std::optional<std::int64_t> depth;
+  if (cross != std::string_view::npos) {
+    columns = parse_count(item.substr(0, cross));
+    depth = parse_count(item.substr(cross + 1));
+  }
+  require(columns && depth, ErrorKind::usage,
+          "--shapes: \"{}\" is neither NxK, such as 768x2048, {}", item, or_model(item));
+  return {.columns = *columns, .depth = *depth};
+}
+
+}  // namespace
+
+std::string MatrixShape::name() const {
+  return fmt::format("{}x{}", columns, depth);
+}
+
+std::string LayerShape::name() const {
+  return fmt::format("{},{},{},{}", experts, hidden, intermediate, topk);
+}
+
+std::vector<MatrixShape> parse_shapes(std::string_view list) {
+  std::vector<MatrixShape> shapes;
+  const auto add = [&](const MatrixShape& shape) {
+    if (std::ranges::find(shapes, shape) == shapes.end()) shapes.push_back(shape);
+  };
+  for (const std::string_view item : split(list)) {
+    if (const Model* model = find_model(item)) {
+      add({.columns = model->layer.intermediate, .depth = model->layer.hidden});
+      add({.columns = model->layer.hidden, .depth = model->layer.intermediate});
+    } else {
+      add(parse_shape(item));
+    }
+  }
+  return shapes;
+}
+
+std::vector<Layout> parse_formats(std::string_view list) {
+  std::vector<Layout> layouts;
+  for (const std::string_view item : split(list)) {
+    if (item == "all") {
+      for (const std::string_view name : kAllFormats) layouts.push_back(*layout_from_name(name));
+      continue;
+    }
+    const std::optional<Layout> layout = layout_from_name(canonical_layout_name(item));
+    const std::string nearest = nearest_name(item, kAllFormats);
+    require(layout.has_value(), ErrorKind::usage, "--formats: \"{}\" is not all, f32, {}{}", item,
+            fmt::join(kAllFormats, ", "),
+            nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+    layouts.push_back(*layout);
+  }
+  return layouts;
+}
+
+std::vector<LayerShape> parse_layers(std::string_view list) {
+  std::vector<LayerShape> layers;
+  const std::vector<std::string_view> items = split(list);
+  for (std::size_t i = 0; i < items.size();) {
+    if (const Model* model = find_model(items[i])) {
+      layers.push_back(model->layer);
+      ++i;
+      continue;
+    }
+    std::array<std::int64_t, 4> numbers{};
+    for (std::size_t j = 0; j < numbers.size(); ++j) {
+      const auto number = i + j < items.size() ? parse_count(items[i + j]) : std::nullopt;
+      require(number.has_value(), ErrorKind::usage,
+              "--layer: \"{}\" is neither four numbers (experts, hidden, intermediate, experts a "
+              "token), {}",
+              list, or_model(items[i]));
+      numbers[j] = *number;
+    }
+    layers.push_back({numbers[0], numbers[1], numbers[2], numbers[3]});
+    i += numbers.size();
+    const LayerShape& layer = layers.back();
+    require(layer.topk <= layer.experts && layer.experts <= layer.hidden, ErrorKind::usage,
+            "--layer {}: a token needs no more experts than there are, and the benchmark no more "
+            "experts than elements of a token",
+            layer.name());
+  }
+  return layers;
+}
+
+}  // namespace moesaic

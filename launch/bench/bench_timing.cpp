@@ -1,0 +1,31 @@
+#include "launch/bench/bench_timing.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace moesaic {
+
+double time_once(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::vector<double> repeat(double budget, const std::function<double()>& run) {
+  constexpr std::size_t kLeastRuns = 2;
+  std::vector<double> samples;
+  const double first = run();
+  if (first > budget) samples.push_back(first);
+  for (double spent = first > budget ? first : 0; spent < budget || samples.size() < kLeastRuns;) {
+    spent += samples.emplace_back(run());
+  }
+  return samples;
+}
+
+double lower_quartile(std::vector<double> samples) {
+  const auto quarter = samples.begin() + (std::ssize(samples) - 1) / 4;
+  std::nth_element(samples.begin(), quarter, samples.end());
+  return *quarter;
+}
+
+}  // namespace moesaic

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/whole_product.h"
+#include "launch/bench/bench_shapes.h"
+#include "src/moe/moe_layer.h"
+
+namespace moesaic {
+
+/// Bytes of the experts of one layer that a rank with this many of them has.
+[[nodiscard]] std::int64_t layer_bytes(const LayerShape& shape, const Layout& layout,
+                                       std::int64_t local_experts);
+
+/// One rank's part of an MoE layer of random weights, in as many copies as the memory has room for:
+/// as the layers of a model, each finds its weights in memory and not in a cache when it is run.
+/// The router's logits are the first elements of a token.
+class LayerCopies {
+ public:
+  struct Copy {
+    std::vector<ExpertWeights> experts;  // [local experts]
+    Router router;
+    MoeLayer layer;
+  };
+
+  /// `memory` has room for one copy and outlives this.
+  LayerCopies(const LayerShape& shape, const Layout& layout, std::int64_t local_experts,
+              std::span<std::byte> memory, const Compute& compute);
+
+  [[nodiscard]] const LayerShape& shape() const noexcept { return shape_; }
+  [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
+  [[nodiscard]] RowSource::Element element() const noexcept {
+    return layout_.format == Format::f32 ? RowSource::Element::f32 : RowSource::Element::bf16;
+  }
+  [[nodiscard]] std::int64_t local_experts() const noexcept { return local_experts_; }
+  /// Packed bytes of one expert.
+  [[nodiscard]] std::int64_t expert_bytes() const noexcept { return expert_bytes_; }
+  [[nodiscard]] std::span<Copy> copies() noexcept { return copies_; }
+  [[nodiscard]] std::int64_t num_copies() const noexcept { return std::ssize(copies_); }
+
+ private:
+  LayerShape shape_;
+  Layout layout_;
+  std::int64_t local_experts_;
+  std::int64_t expert_bytes_ = 0;
+  std::vector<OwnedMatrix> routers_;
+  std::vector<Copy> copies_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/matrix_view.h"
+#include "launch/bench/bench_shapes.h"
+#include "src/parallel/expert_placement.h"
+
+namespace moesaic {
+
+/// How tokens choose their experts. Even: every expert as often as the others (nearly). Skewed: one
+/// after the other without repetition, the n-th most popular 1/n as likely as the first.
+enum class RoutingKind { even, skewed };
+
+[[nodiscard]] std::string_view routing_name(RoutingKind kind) noexcept;
+
+/// Which experts the tokens of all ranks choose: [num_tokens][topk], ascending in each token. The
+/// same on every rank.
+class LayerRouting {
+ public:
+  LayerRouting(RoutingKind kind, const LayerShape& shape, std::int64_t num_tokens);
+
+  /// The same choices of other experts: each is replaced by the one `by` further on among those of
+  /// its rank, so that all ranks have as many rows as before.
+  [[nodiscard]] LayerRouting rotated(const ExpertPlacement& placement, std::int64_t by) const;
+
+  [[nodiscard]] std::int64_t num_tokens() const noexcept { return num_tokens_; }
+  [[nodiscard]] const std::vector<ExpertId>& experts() const noexcept { return experts_; }
+  /// [experts] rows of each.
+  [[nodiscard]] std::vector<std::int64_t> rows_of_experts() const;
+  /// Makes the rows of `x`, which are those of the tokens from `first_token` on, choose so in a
+  /// router whose logits are their first elements.
+  void write_logits(std::int64_t first_token, MatrixView<float> x) const;
+
+ private:
+  void draw_skewed();
+  void sort_tokens();
+
+  LayerShape shape_;
+  std::int64_t num_tokens_;
+  std::vector<ExpertId> experts_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,74 @@
+#include "launch/bench/layer_run.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "launch/bench/bench_timing.h"
+#include "launch/bench/roofs.h"
+#include "launch/job/gather.h"
+
+namespace moesaic {
+
+LayerRun::LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout& layout,
+                   std::int64_t most_rows, std::span<std::byte> memory)
+    : runtime_(&runtime),
+      experts_(&runtime.grid().experts()),
+      placement_(shape.experts, experts_->size()),
+      layer_(shape, layout, placement_.num_local_experts(experts_->rank()), memory,
+             runtime.compute()),
+      parts_(layer_, most_rows, runtime.compute()),
+      gemm_(runtime.compute()),
+      work_(*experts_, placement_, shape.hidden * element_bytes(layer_.element()), shape.topk) {}
+
+LayerCopies::Copy& LayerRun::next_copy() {
+  return layer_.copies()[static_cast<std::size_t>(pass_++ % layer_.num_copies())];
+}
+
+LayerRouting LayerRun::next_routing(const LayerRouting& routing) const {
+  const std::int64_t round = pass_ / layer_.num_copies();
+  return routing.rotated(placement_, round * layer_.shape().topk);
+}
+
+LayerTimes LayerRun::measure(const LayerRouting& routing, std::int64_t tokens) {
+  const std::int64_t hidden = layer_.shape().hidden;
+  const Buffer<float> inputs(tokens * hidden);
+  std::ranges::copy(normal_numbers(tokens * hidden, 1, 4), inputs.data());
+  const Buffer<float> outputs(tokens * hidden);
+  const MatrixView<float> x = inputs.matrix(tokens, hidden);
+  std::vector<double> parts;
+  const std::vector<double> layers = repeat(runtime_->options().seconds, [&] {
+    parts.push_back(run_parts(next_routing(routing), x));
+    return run_layer(next_routing(routing), x, outputs.matrix(tokens, hidden));
+  });
+  parts.erase(parts.begin(), parts.end() - std::ssize(layers));  // the warm-up
+  return {.layer = lower_quartile(layers), .parts = lower_quartile(parts)};
+}
+
+double LayerRun::run_layer(const LayerRouting& routing, MatrixView<float> x, MatrixView<float> y) {
+  const std::int64_t first_token = experts_->rank() * x.rows();
+  routing.write_logits(first_token, x);
+  MoeLayer& layer = next_copy().layer;
+  const double seconds =
+      time_together(runtime_->world(), [&] { layer.forward(x, y, gemm_, work_, times_, [] {}); });
+  const std::span wanted = std::span(routing.experts())
+                               .subspan(static_cast<std::size_t>(first_token * work_.routing.topk),
+                                        work_.routing.experts.size());
+  require(std::ranges::equal(work_.routing.experts, wanted), ErrorKind::internal,
+          "the router chose other experts than it was to choose");
+  return seconds;
+}
+
+double LayerRun::run_parts(const LayerRouting& routing, MatrixView<float> x) {
+  routing.write_logits(experts_->rank() * x.rows(), x);
+  const std::vector<std::int64_t> rows = routing.rows_of_experts();
+  const auto own = std::span(rows).subspan(
+      static_cast<std::size_t>(placement_.experts_start_idx(experts_->rank())),
+      static_cast<std::size_t>(layer_.local_experts()));
+  LayerCopies::Copy& copy = next_copy();
+  runtime_->world().barrier();
+  const double seconds = time_once([&] { parts_.run(copy, x, own); });
+  const std::vector<double> all = gather_values(runtime_->world(), seconds);
+  return *std::ranges::max_element(all);
+}
+
+}  // namespace moesaic

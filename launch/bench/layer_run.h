@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "launch/bench/layer_copies.h"
+#include "launch/bench/layer_parts.h"
+#include "launch/bench/layer_routing.h"
+#include "launch/job/runtime.h"
+
+namespace moesaic {
+
+/// Seconds of one pass, until all ranks are done.
+struct LayerTimes {
+  double layer = 0;  // from router to combine
+  double parts = 0;  // the parts one by one, of the rank that takes the longest
+};
+
+/// An MoE layer of one shape and format on all ranks, ready to be measured.
+class LayerRun {
+ public:
+  /// `memory` has room for this rank's experts. `most_rows`: of one expert. All must outlive this.
+  LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout& layout,
+           std::int64_t most_rows, std::span<std::byte> memory);
+
+  /// Measures the layer and its parts in turn, so that what disturbs one disturbs the other, with
+  /// `tokens` tokens on each rank. Collective.
+  [[nodiscard]] LayerTimes measure(const LayerRouting& routing, std::int64_t tokens);
+
+  /// Packed bytes of one expert.
+  [[nodiscard]] std::int64_t expert_bytes() const noexcept { return layer_.expert_bytes(); }
+
+ private:
+  /// Passes go through the copies, and then on to other experts.
+  LayerCopies::Copy& next_copy();
+  [[nodiscard]] LayerRouting next_routing(const LayerRouting& routing) const;
+  double run_layer(const LayerRouting& routing, MatrixView<float> x, MatrixView<float> y);
+  double run_parts(const LayerRouting& routing, MatrixView<float> x);
+
+  const Runtime* runtime_;
+  Communicator* experts_;  // the ranks that share the experts
+  ExpertPlacement placement_;
+  LayerCopies layer_;
+  LayerParts parts_;
+  GroupedGemm gemm_;
+  MoeWorkspace work_;
+  PhaseTimes times_;
+  std::int64_t pass_ = 0;
+};
+
+}  // namespace moesaic

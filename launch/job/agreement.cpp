@@ -1,0 +1,74 @@
+#include "launch/job/agreement.h"
+
+#include <algorithm>
+#include <new>
+#include <optional>
+#include <vector>
+
+#include "launch/job/gather.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int32_t kFine = -1;
+
+std::optional<Error> catch_error(const std::function<void()>& body) {
+  try {
+    body();
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorKind::resource, "the system has no more memory");
+  } catch (const std::exception& error) {
+    return Error(ErrorKind::internal, error.what());
+  }
+}
+
+}  // namespace
+
+void agree(Communicator& world, const std::function<void()>& body) {
+  const std::optional<Error> own = catch_error(body);
+  const std::int32_t state = own ? static_cast<std::int32_t>(own->kind()) : kFine;
+  const std::vector<std::int32_t> states = gather_values(world, state);
+  const auto failed =
+      std::find_if(states.begin(), states.end(), [](std::int32_t s) { return s != kFine; });
+  if (failed == states.end()) return;
+  const auto speaker = static_cast<int>(failed - states.begin());
+  const Error silent(static_cast<ErrorKind>(*failed), fmt::format("rank {} failed", speaker));
+  throw AgreedError(speaker == world.rank() ? *own : silent, speaker == world.rank());
+}
+
+void require_same(Communicator& world, std::string_view what, std::uint64_t fingerprint) {
+  const std::vector<std::uint64_t> all = gather_values(world, fingerprint);
+  const auto other =
+      std::find_if(all.begin(), all.end(), [&](std::uint64_t print) { return print != all[0]; });
+  if (other == all.end()) return;
+  const Error error(ErrorKind::peer, fmt::format("rank {} has other {} than rank 0; all ranks "
+                                                 "need the same",
+                                                 other - all.begin(), what));
+  throw AgreedError(error, world.rank() == 0);
+}
+
+std::uint64_t fingerprint(std::string_view text, std::uint64_t seed) noexcept {
+  for (const char c : text) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return seed;
+}
+
+int exit_code(ErrorKind kind) noexcept {
+  switch (kind) {
+    case ErrorKind::usage:
+      return 2;
+    case ErrorKind::file:
+      return 3;
+    case ErrorKind::resource:
+      return 4;
+    case ErrorKind::peer:
+      return 5;
+    case ErrorKind::internal:
+      return 1;
+  }
+  return 1;
+}
+
+}  // namespace moesaic

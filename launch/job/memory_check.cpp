@@ -1,0 +1,143 @@
+#include "launch/job/memory_check.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <functional>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "launch/job/agreement.h"
+#include "launch/job/gather.h"
+#include "src/model/kv_cache.h"
+
+namespace moesaic {
+namespace {
+
+/// What the ranks of this node need together.
+MemoryPlan plan_node(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
+                     const Workload& work) {
+  const std::int64_t cache = KvCache::bytes(config, runtime.precision(), work.capacity);
+  std::array<std::int64_t, 3> sums = {weights.rank_bytes, work.sequences * cache,
+                                      activation_bytes(config, work)};
+  WeightBytes::ByFormat formats = weights.experts;
+  Communicator& node = runtime.grid().node();
+  node.sum(std::span<std::int64_t>(sums));
+  node.sum(std::span<std::int64_t>(formats));
+  return {.expert_bytes = sums[0],
+          .expert_formats = formats,
+          .dense_bytes = weights.node_bytes,
+          .cache_bytes = sums[1],
+          .activation_bytes = sums[2],
+          .num_ranks = node.size()};
+}
+
+/// The formats that there are, most bytes first.
+std::vector<Format> formats_in(const WeightBytes::ByFormat& bytes) {
+  std::vector<Format> formats;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] > 0) formats.push_back(static_cast<Format>(i));
+  }
+  std::ranges::stable_sort(formats, std::greater(),
+                           [&](Format format) { return bytes[static_cast<std::size_t>(format)]; });
+  return formats;
+}
+
+/// Formats of more than four bits a weight.
+bool could_be_smaller(const MemoryPlan& plan) {
+  constexpr std::array kSmall = {Format::int4, Format::int4_group, Format::nvfp4, Format::mxfp4,
+                                 Format::f32};  // f32 is not for --expert-format to change
+  const std::vector<Format> formats = formats_in(plan.expert_formats);
+  return plan.expert_bytes > plan.total() / 10 && std::ranges::any_of(formats, [&](Format format) {
+           return std::ranges::find(kSmall, format) == kSmall.end();
+         });
+}
+
+MemoryLimit own_limit(const Options& options) {
+  if (options.memory_limit == "auto") return memory_limit();
+  return {parse_bytes(options.memory_limit), "--memory-limit"};
+}
+
+}  // namespace
+
+std::int64_t activation_bytes(const ModelConfig& config, const Workload& work) {
+  const std::int64_t per_token =
+      4 * (6 * config.hidden_size + 2 * config.q_width() + 4 * config.kv_width() +
+           2 * std::max(config.dense_intermediate, config.shared_intermediate));
+  const std::int64_t per_output =
+      4 * config.hidden_size + 4 * config.moe_intermediate + 6 * config.hidden_size;
+  return work.batch_tokens * (per_token + 2 * config.experts_per_token * per_output) +
+         work.logits_rows * config.vocab_size * 4;
+}
+
+void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::string_view source) {
+  if (plan.total() <= available_bytes) return;
+  std::string help;
+  if (could_be_smaller(plan)) help += "experts of 4 bits (--expert-format), ";
+  if (plan.cache_bytes > plan.total() / 10) {
+    help += "shorter sequences (--predict), fewer at a time (--parallel), ";
+  }
+  if (plan.activation_bytes > plan.total() / 10) help += "a smaller --batch-size, ";
+  help += "more nodes, or a larger limit";
+  std::vector<std::string_view> names;
+  for (const Format format : formats_in(plan.expert_formats)) names.push_back(format_name(format));
+  fail(ErrorKind::resource,
+       "not enough memory: {} {} need {} (experts {}{}, other weights {}, key-value cache {}, "
+       "activations {}), but {} are available ({}); what would help: {}",
+       plan.num_ranks, plan.num_ranks == 1 ? "rank would" : "ranks of this node would",
+       format_bytes(plan.total()), format_bytes(plan.expert_bytes),
+       names.empty() ? "" : fmt::format(" in {}", fmt::join(names, " and ")),
+       format_bytes(plan.dense_bytes), format_bytes(plan.cache_bytes),
+       format_bytes(plan.activation_bytes), format_bytes(available_bytes), source, help);
+}
+
+void check_memory(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
+                  const Workload& work) {
+  MemoryLimit limit;
+  agree(runtime.world(), [&] { limit = own_limit(runtime.options()); });
+  const MemoryPlan plan = plan_node(runtime, config, weights, work);
+  const std::vector<std::int64_t> limits =
+      gather_values(runtime.grid().node(), limit.available_bytes);
+  // Each rank may be in a cgroup of its own.
+  limit.available_bytes = *std::min_element(limits.begin(), limits.end());
+  agree(runtime.world(), [&] { require_memory(plan, limit.available_bytes, limit.source); });
+}
+
+std::string bytes_text(const WeightBytes::ByFormat& bytes) {
+  std::string text;
+  for (const Format format : formats_in(bytes)) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : " and ",
+                        format_bytes(bytes[static_cast<std::size_t>(format)]), format_name(format));
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string weights_text(const WeightBytes::ByFormat& experts,
+                         const WeightBytes::ByFormat& others) {
+  return fmt::format("experts {}, others {}", bytes_text(experts), bytes_text(others));
+}
+
+std::int64_t parse_bytes(std::string_view text, std::string_view option) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  std::string_view unit(stop, static_cast<std::size_t>(end - stop));
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  constexpr std::string_view kUnits = "KMGTP";
+  double factor = 1;
+  bool known = unit.empty() || unit == "B";
+  if (!known) {
+    const std::size_t power = kUnits.find(unit[0]);
+    known = power != std::string_view::npos &&
+            (unit.size() == 1 || unit.substr(1) == "B" || unit.substr(1) == "iB");
+    for (std::size_t i = 0; known && i <= power; ++i) factor *= 1024;
+  }
+  require(error == std::errc() && known && value >= 0 && value * factor < 9e18, ErrorKind::usage,
+          "{}: \"{}\" is not a number of bytes such as 800M or 12G", option, text);
+  return static_cast<std::int64_t>(value * factor);
+}
+
+}  // namespace moesaic

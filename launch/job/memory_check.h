@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "launch/job/runtime.h"
+#include "src/checkpoint/model_config.h"
+#include "src/model/model_weights.h"
+
+namespace moesaic {
+
+/// What a verb is going to keep in memory besides the weights.
+struct Workload {
+  std::int64_t sequences = 1;     // under way at a time on a rank
+  std::int64_t capacity = 0;      // positions of the cache of each
+  std::int64_t batch_tokens = 1;  // of one forward pass
+  std::int64_t logits_rows = 1;   // of one forward pass
+};
+
+/// Bytes that a node needs or has.
+struct MemoryPlan {
+  std::int64_t expert_bytes = 0;
+  WeightBytes::ByFormat expert_formats{};  // of the packed experts, mapped ones too
+  std::int64_t dense_bytes = 0;
+  std::int64_t cache_bytes = 0;
+  std::int64_t activation_bytes = 0;
+  std::int64_t num_ranks = 0;
+
+  [[nodiscard]] std::int64_t total() const noexcept {
+    return expert_bytes + dense_bytes + cache_bytes + activation_bytes;
+  }
+};
+
+/// Working memory of one rank for one forward pass, estimated: rows of hidden states, projections
+/// and experts, with twice the average load for this rank's experts.
+[[nodiscard]] std::int64_t activation_bytes(const ModelConfig& config, const Workload& work);
+
+/// Throws Error{resource} that says what is needed, what there is and what would help, if `plan`
+/// does not fit into `available_bytes`, which `source` sets.
+void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::string_view source);
+
+/// Checks on every node, before anything is loaded, that the ranks there have the memory for what
+/// is planned. Throws AgreedError on all ranks if not. Collective.
+void check_memory(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
+                  const Workload& work);
+
+/// "5.62 MiB bf16", "1.20 GiB int4 and 20.0 MiB bf16": bytes of each format that there are, most
+/// first.
+[[nodiscard]] std::string bytes_text(const WeightBytes::ByFormat& bytes);
+/// "experts 5.62 MiB bf16, others 1.20 MiB bf16 and 80.0 KiB f32".
+[[nodiscard]] std::string weights_text(const WeightBytes::ByFormat& experts,
+                                       const WeightBytes::ByFormat& others);
+
+/// "12G", "1.5 GiB", "800M", "4096": bytes, units of 1024. Throws Error{usage} that names `option`.
+[[nodiscard]] std::int64_t parse_bytes(std::string_view text,
+                                       std::string_view option = "--memory-limit");
+
+}  // namespace moesaic

@@ -1,0 +1,174 @@
+#include "launch/job/rank_info.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/topology.h"
+#include "launch/job/gather.h"
+
+namespace moesaic {
+namespace {
+
+using CpuRange = std::pair<int, int>;  // first, last
+
+int parse_int(std::string_view text) {
+  int value = -1;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+std::vector<CpuRange> parse_cpuset(std::string_view text) {
+  std::vector<CpuRange> ranges;
+  while (!text.empty()) {
+    const std::string_view item = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(item.size() + 1, text.size()));
+    const std::size_t dash = item.find('-');
+    const int first = parse_int(item.substr(0, dash));
+    const int last = dash == std::string_view::npos ? first : parse_int(item.substr(dash + 1));
+    ranges.emplace_back(first, last);
+  }
+  return ranges;
+}
+
+template <std::size_t size>
+void copy_text(std::string_view text, std::array<char, size>& out) {
+  const std::size_t length = std::min(text.size(), size - 1);
+  std::copy_n(text.begin(), length, out.begin());
+}
+
+RankInfo describe_self(std::int64_t threads) {
+  const Topology topology = read_topology();
+  RankInfo info;
+  copy_text(host_name(), info.host);
+  copy_text(topology.cpuset, info.cpuset);
+  info.cores = topology.usable_cores;
+  info.machine_cores = topology.machine_cores;
+  info.numa_nodes = topology.usable_numa_nodes;
+  info.threads = static_cast<std::int32_t>(threads);
+  info.isas = 0;
+  for (const Isa isa : supported_isas()) info.isas |= 1U << static_cast<unsigned>(isa);
+  info.prefers_avx512_bf16 = prefers_avx512_bf16();
+  copy_text(amx_refusal(), info.amx_refusal);
+  return info;
+}
+
+/// Index of this rank's node among all nodes.
+std::int32_t node_index(Communicator& world, Communicator& node) {
+  const std::int32_t leader = gather_values(node, world.rank()).front();
+  std::vector<std::int32_t> leaders = gather_values(world, leader);
+  std::sort(leaders.begin(), leaders.end());
+  leaders.erase(std::unique(leaders.begin(), leaders.end()), leaders.end());
+  return static_cast<std::int32_t>(std::find(leaders.begin(), leaders.end(), leader) -
+                                   leaders.begin());
+}
+
+bool share_a_core(const RankInfo& a, const RankInfo& b) {
+  return a.node == b.node && cpusets_overlap(a.cpus(), b.cpus());
+}
+
+}  // namespace
+
+bool cpusets_overlap(std::string_view a, std::string_view b) {
+  const std::vector<CpuRange> others = parse_cpuset(b);
+  const auto meets = [&](const CpuRange& range) {
+    return std::any_of(others.begin(), others.end(), [&](const CpuRange& other) {
+      return range.first <= other.second && other.first <= range.second;
+    });
+  };
+  const std::vector<CpuRange> ranges = parse_cpuset(a);
+  return std::any_of(ranges.begin(), ranges.end(), meets);
+}
+
+std::vector<int> share_cores(std::span<const RankInfo> node_ranks) {
+  std::vector<int> threads;
+  for (const RankInfo& rank : node_ranks) {
+    const auto sharers = std::count_if(
+        node_ranks.begin(), node_ranks.end(),
+        [&](const RankInfo& other) { return &other == &rank || share_a_core(rank, other); });
+    threads.push_back(std::max(1, rank.cores / static_cast<int>(sharers)));
+  }
+  return threads;
+}
+
+std::vector<RankInfo> gather_ranks(Communicator& world, Communicator& node, std::int64_t threads) {
+  RankInfo self = describe_self(threads);
+  self.node = node_index(world, node);
+  if (threads == 0) {
+    const std::vector<RankInfo> neighbours = gather_values(node, self);
+    self.threads = share_cores(neighbours)[static_cast<std::size_t>(node.rank())];
+  }
+  return gather_values(world, self);
+}
+
+std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks) {
+  std::vector<std::string> warnings;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const RankInfo& rank = ranks[i];
+    int sharers = 0;
+    int threads = 0;
+    bool first = true;  // one line a group of ranks
+    for (std::size_t j = 0; j < ranks.size(); ++j) {
+      if (i != j && !share_a_core(rank, ranks[j])) continue;
+      first = first && j >= i;
+      ++sharers;
+      threads += ranks[j].threads;
+    }
+    if (first && threads > rank.cores) {
+      warnings.push_back(fmt::format("{}: {} {} with {} {} share {} {} (cpus {})", rank.host_name(),
+                                     sharers, sharers == 1 ? "rank" : "ranks", threads,
+                                     threads == 1 ? "thread" : "threads", rank.cores,
+                                     rank.cores == 1 ? "core" : "cores", rank.cpus()));
+    }
+    const bool first_of_node = i == 0 || ranks[i - 1].node != rank.node;
+    if (first_of_node && rank.amx_refusal[0] != '\0') {
+      warnings.push_back(
+          fmt::format("{}: the CPU has AMX, but the system refuses it ({}); AVX-512 "
+                      "is used instead",
+                      rank.host_name(), rank.amx_refusal.data()));
+    }
+    const auto on_node = std::count_if(
+        ranks.begin(), ranks.end(), [&](const RankInfo& other) { return other.node == rank.node; });
+    if (first_of_node && rank.cores == 1 && rank.machine_cores > on_node) {
+      warnings.push_back(
+          fmt::format("{}: rank {} is bound to 1 of {} cores (cpu {}); mpirun binds so when there "
+                      "are at most 2 ranks: try mpirun --bind-to none",
+                      rank.host_name(), i, rank.machine_cores, rank.cpus()));
+    }
+  }
+  return warnings;
+}
+
+Isa choose_isa(std::span<const RankInfo> ranks, std::string_view wanted, bool portable) {
+  const auto all_support = [&](Isa isa) {
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](const RankInfo& rank) { return rank.supports(isa); });
+  };
+  if (const std::optional<Isa> isa = isa_from_name(wanted)) {
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      require(ranks[r].supports(*isa), ErrorKind::usage,
+              "--isa {}: the CPU of rank {} ({}) does not have it", wanted, r,
+              ranks[r].host_name());
+    }
+    require(!portable || *isa != Isa::avx512_bf16, ErrorKind::usage,
+            "--isa avx512_bf16 sums in an order of its own, which --numerics portable forbids");
+    return *isa;
+  }
+  require(wanted == "auto" || wanted == "all", ErrorKind::usage,
+          "--isa: unknown instruction set \"{}\"", wanted);
+  if (all_support(Isa::amx)) return Isa::amx;
+  const bool bf16_is_best = std::all_of(
+      ranks.begin(), ranks.end(), [](const RankInfo& rank) { return rank.prefers_avx512_bf16; });
+  if (!portable && bf16_is_best && all_support(Isa::avx512_bf16)) return Isa::avx512_bf16;
+  Isa best = Isa::scalar;
+  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+    if (all_support(isa)) best = isa;
+  }
+  return best;
+}
+
+}  // namespace moesaic

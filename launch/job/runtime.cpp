@@ -1,0 +1,199 @@
+#include "launch/job/runtime.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/checked_communicator.h"
+#include "comm/shared_memory_communicator.h"
+#include "launch/job/agreement.h"
+#include "launch/options/option_table.h"
+
+namespace moesaic {
+namespace {
+
+std::unique_ptr<Communicator> make_world(const MpiSession& mpi, const Options& options) {
+  const CommOptions comm{.timeout = std::chrono::seconds(options.timeout),
+                         .ranks_per_node = static_cast<int>(options.ranks_per_node)};
+  auto world = options.transport == "mpi" ? make_mpi_communicator(mpi, comm)
+                                          : make_shared_memory_communicator(mpi, comm);
+  return options.check_comm ? make_checked_communicator(std::move(world)) : std::move(world);
+}
+
+/// Launchers tell each process how many there are; an MPI that does not understand its launcher
+/// starts every process as a job of its own.
+void refuse_singletons(int mpi_size) {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const char* value = std::getenv(name);
+    const int expected = value == nullptr ? 1 : std::atoi(value);
+    require(mpi_size > 1 || expected <= 1, ErrorKind::usage,
+            "started as {} separate programs instead of one job of {} ranks ({} says so): use the "
+            "mpirun of the same MPI, or under Slurm srun --mpi=pmix (srun --mpi=list)",
+            expected, expected, name);
+  }
+}
+
+/// Launchers do not always carry environment variables and files to all nodes. Where a rank may
+/// differ, it is in what it reads, writes or has.
+void require_same_options(Communicator& world, const Command& command) {
+  constexpr std::array<std::string_view, 8> kOwn = {
+      "model", "prompt", "file", "threads", "memory-limit", "config", "logits-out", "log-level"};
+  require_same(world, "verbs", static_cast<std::uint64_t>(*command.verb));
+  for (const OptionRow& row : option_table()) {
+    if (std::find(kOwn.begin(), kOwn.end(), row.name) != kOwn.end()) continue;
+    require_same(world, fmt::format("values of --{} or {}", row.name, environment_name(row)),
+                 fingerprint(value_text(row, command.options)));
+  }
+}
+
+/// Tells the user, once, why the job ends.
+void print_error(const Log& log, std::string_view message) {
+  log.write(LogLevel::error, "{}", message);
+}
+
+struct Failure {
+  int code = 1;
+  std::string message;
+  bool secondary = false;  // probably the echo of another rank's failure
+};
+
+Failure describe_current_exception() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    const std::string bug = error.kind() == ErrorKind::internal ? "internal error: " : "";
+    return {exit_code(error.kind()), bug + error.what(), error.kind() == ErrorKind::peer};
+  } catch (const std::bad_alloc&) {
+    return {exit_code(ErrorKind::resource), "the system has no more memory"};
+  } catch (const std::exception& error) {
+    return {1, fmt::format("unexpected: {}", error.what())};
+  } catch (...) {
+    return {1, "unexpected: an exception of unknown type"};
+  }
+}
+
+/// Ends the job because of the exception being handled. Ranks that fail at the same time speak one
+/// after the other, echoes last: the first to speak ends the others before their turn.
+int end_job(const MpiSession& mpi, const Log& log) {
+  const Failure failure = describe_current_exception();
+  if (mpi.size() > 1) {
+    constexpr auto kTurn = std::chrono::milliseconds(50);
+    const auto turn = kTurn * std::min(log.rank(), 20);
+    std::this_thread::sleep_for(failure.secondary ? turn + std::chrono::seconds(1) : turn);
+  }
+  print_error(log, failure.message);
+  if (mpi.size() > 1) mpi.abort(failure.code);
+  return failure.code;
+}
+
+int run_ranked(const MpiSession& mpi, std::span<const std::string> arguments,
+               const std::function<void(Runtime&)>& verb) {
+  Log log(LogLevel::info, mpi.rank(), mpi.size());
+  const std::unique_ptr<Communicator> starters = make_mpi_communicator(mpi);
+  try {
+    Command command;
+    agree(*starters, [&] {
+      refuse_singletons(mpi.size());
+      command = parse_command(arguments, moesaic_environment());
+      require(command.verb.has_value(), ErrorKind::usage, "no verb; see moesaic --help");
+    });
+    require_same_options(*starters, command);
+    Runtime runtime(mpi, command);
+    verb(runtime);
+    flush_output();
+    runtime.world().barrier();
+    return 0;
+  } catch (const AgreedError& error) {
+    if (error.speaks()) print_error(log, error.what());
+    return exit_code(error.kind());
+  } catch (...) {
+    return end_job(mpi, log);
+  }
+}
+
+}  // namespace
+
+Runtime::Runtime(const MpiSession& mpi, const Command& command)
+    : command_(&command),
+      log_(log_level_from_name(command.options.log_level), mpi.rank(), mpi.size()),
+      world_(make_world(mpi, command.options)) {
+  agree(*world_, [&] {
+    const std::int64_t replicas = options().expert_replicas;
+    require(world_->size() % replicas == 0, ErrorKind::usage,
+            "--expert-replicas {} does not divide the {} ranks", replicas, world_->size());
+  });
+  grid_ = std::make_unique<ProcessGrid>(*world_, static_cast<int>(options().expert_replicas));
+  ranks_ = gather_ranks(*world_, grid_->node(), options().threads);
+  agree(*world_,
+        [&] { isa_ = choose_isa(ranks_, options().isa, options().numerics == "portable"); });
+  pool_ = std::make_unique<ThreadPool>(self().threads);
+  for (const std::string& note : command.notes) log_.once(LogLevel::warning, "{}", note);
+}
+
+int Runtime::num_nodes() const {
+  return 1 + std::max_element(ranks_.begin(), ranks_.end(), [](const auto& a, const auto& b) {
+               return a.node < b.node;
+             })->node;
+}
+
+Compute Runtime::compute() const {
+  return {.isa = isa_,
+          .vector = &find_vector_kernels(isa_),
+          .pool = pool_.get(),
+          .nvfp4_activations = options().nvfp4_activations == "nvfp4" ? Nvfp4Activations::nvfp4
+                                                                      : Nvfp4Activations::bf16,
+          .int4_activations =
+              options().int4_activations == "int8" ? Int4Activations::int8 : Int4Activations::bf16};
+}
+
+Precision Runtime::precision() const {
+  return options().precision == "fp32" ? Precision::f32 : Precision::bf16;
+}
+
+int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb) {
+  std::unique_ptr<MpiSession> mpi;
+  try {
+    mpi = std::make_unique<MpiSession>(&argc, &argv);
+  } catch (const Error& error) {
+    print_error(Log(), error.what());
+    return exit_code(error.kind());
+  }
+  return run_ranked(*mpi, std::vector<std::string>(argv + 1, argv + argc), verb);
+}
+
+void flush_output() {
+  const bool flushed = std::fflush(stdout) == 0;
+  require(flushed && std::ferror(stdout) == 0, ErrorKind::resource,
+          "the standard output could not be written; is the disk full?");
+}
+
+std::string mpi_library_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string_view all(text.data(), static_cast<std::size_t>(length));
+  return std::string(all.substr(0, all.find_first_of(",\n")));
+}
+
+std::string version_text() {
+  std::vector<std::string_view> isas;
+  for (const Isa isa : supported_isas()) isas.push_back(isa_name(isa));
+#if defined(__clang__)
+  const std::string compiler = fmt::format("clang {}", __clang_version__);
+#else
+  const std::string compiler = fmt::format("g++ {}", __VERSION__);
+#endif
+  return fmt::format("moesaic {}\ncompiler: {}\nMPI: {}\ninstruction sets: {}\n", MOESAIC_VERSION,
+                     compiler, mpi_library_version(), fmt::join(isas, ", "));
+}
+
+}  // namespace moesaic

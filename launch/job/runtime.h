@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "comm/communicator.h"
+#include "comm/mpi_communicator.h"
+#include "kernels/grouped_gemm.h"
+#include "launch/job/rank_info.h"
+#include "launch/options/options.h"
+#include "src/model/precision.h"
+#include "src/parallel/process_grid.h"
+
+namespace moesaic {
+
+/// What a verb runs in: the ranks, their transports, instruction set and threads, as the command
+/// asks for them.
+class Runtime {
+ public:
+  /// Collective. Throws AgreedError, on all ranks, for what the launch makes impossible.
+  Runtime(const MpiSession& mpi, const Command& command);
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  [[nodiscard]] const Command& command() const noexcept { return *command_; }
+  [[nodiscard]] const Options& options() const noexcept { return command_->options; }
+  [[nodiscard]] const Log& log() const noexcept { return log_; }
+  [[nodiscard]] Communicator& world() const noexcept { return *world_; }
+  [[nodiscard]] const ProcessGrid& grid() const noexcept { return *grid_; }
+  [[nodiscard]] std::span<const RankInfo> ranks() const noexcept { return ranks_; }
+  [[nodiscard]] const RankInfo& self() const {
+    return ranks_[static_cast<std::size_t>(world_->rank())];
+  }
+  [[nodiscard]] int num_nodes() const;
+  /// The rank that talks to the user.
+  [[nodiscard]] bool is_first() const noexcept { return world_->rank() == 0; }
+  [[nodiscard]] Compute compute() const;
+  [[nodiscard]] Precision precision() const;
+
+ private:
+  const Command* command_;
+  Log log_;
+  std::unique_ptr<Communicator> world_;
+  std::unique_ptr<ProcessGrid> grid_;
+  std::vector<RankInfo> ranks_;
+  Isa isa_ = Isa::scalar;
+  std::unique_ptr<ThreadPool> pool_;
+};
+
+/// Starts MPI, resolves the command line and calls `verb` on every rank. An error ends the whole
+/// job: one line on the standard error output, "[rank r/R host] error: ...", and the exit code of
+/// its kind. Returns the exit code of this process.
+int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb);
+
+/// Version, compiler, MPI library and instruction sets, some lines.
+[[nodiscard]] std::string version_text();
+
+/// Throws Error{resource} if something of the standard output could not be written, such as to a
+/// full disk: buffers hide that until they are flushed.
+void flush_output();
+/// First line of what the MPI library says about itself.
+[[nodiscard]] std::string mpi_library_version();
+
+}  // namespace moesaic

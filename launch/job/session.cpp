@@ -1,0 +1,140 @@
+#include "launch/job/session.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "launch/job/agreement.h"
+#include "launch/job/gather.h"
+#include "src/checkpoint/inventory.h"
+#include "src/model/weight_layout.h"
+
+namespace moesaic {
+namespace {
+
+/// Of everything that ranks must have in common: config.json, names, types and shapes.
+std::uint64_t model_fingerprint(const ModelFiles& files) {
+  std::ifstream stream(files.path_of("config.json"), std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  std::uint64_t print = fingerprint(text.str());
+  if (files.packed() != nullptr) return print ^ files.packed()->fingerprint();
+  const Checkpoint& checkpoint = *files.checkpoint();
+  for (const TensorView* tensor : checkpoint.tensors()) {
+    print = fingerprint(tensor->name, print);
+    print = fingerprint(dtype_name(tensor->dtype), print);
+    print = fingerprint(format_shape(tensor->shape), print);
+  }
+  return print;
+}
+
+void require_experts_for_all(const Runtime& runtime, const ModelConfig& config) {
+  const int ranks = runtime.grid().experts().size();
+  require(config.num_experts >= ranks, ErrorKind::usage,
+          "{} ranks cannot share the {} experts of this model: take at most {} ranks, or more "
+          "--expert-replicas",
+          ranks, config.num_experts, config.num_experts * runtime.grid().expert_replicas());
+}
+
+/// Tensors that the model does not ask for may mean that config.json is another model's.
+std::string unknown_tensors_text(const OpenModel& model) {
+  if (model.files.checkpoint() == nullptr) return "";
+  const Checkpoint& checkpoint = *model.files.checkpoint();
+  const std::vector<std::string> unknown =
+      take_inventory(checkpoint, model.files.names(model.config)).unknown;
+  if (unknown.empty()) return "";
+  return fmt::format("{}: {} {} not used, such as {}", checkpoint.directory(), unknown.size(),
+                     unknown.size() == 1 ? "tensor is" : "tensors are", unknown.front());
+}
+
+void verify_copies(const ModelFiles& files) {
+  if (files.packed() == nullptr) return;
+  for (const PackedFile& copy : files.packed()->manifest().copies) {
+    files.packed()->verify_copy(copy);
+  }
+}
+
+/// What one of the options --expert-format, --dense-format and --head-format asks for.
+std::optional<Layout> wanted_layout(const Options& options, std::string_view option,
+                                    const std::string& format) {
+  if (format == "auto") return std::nullopt;
+  require(options.precision != "fp32", ErrorKind::usage,
+          "--{} {} does not go with --precision fp32, which keeps all weights in f32", option,
+          format);
+  return layout_from_name(format);
+}
+
+WantedLayouts wanted_layouts(const Options& options) {
+  return {.experts = wanted_layout(options, "expert-format", options.expert_format),
+          .dense = wanted_layout(options, "dense-format", options.dense_format),
+          .head = wanted_layout(options, "head-format", options.head_format)};
+}
+
+}  // namespace
+
+OpenModel read_model(const Runtime& runtime) {
+  OpenModel model;
+  std::uint64_t print = 0;
+  std::string unknown;
+  agree(runtime.world(), [&] {
+    const std::string& directory = runtime.options().model;
+    require(!directory.empty(), ErrorKind::usage, "no model: --model DIR says which");
+    model.layouts = wanted_layouts(runtime.options());
+    model.files = ModelFiles::open(directory);
+    if (runtime.options().verify) verify_copies(model.files);
+    model.config = read_model_config(directory);
+    print = model_fingerprint(model.files);
+    if (runtime.is_first()) unknown = unknown_tensors_text(model);
+  });
+  require_same(runtime.world(), "a model (config.json or tensors)", print);
+  if (!unknown.empty()) runtime.log().once(LogLevel::warning, "{}", unknown);
+  return model;
+}
+
+OpenModel open_model(const Runtime& runtime) {
+  OpenModel model = read_model(runtime);
+  agree(runtime.world(), [&] { require_experts_for_all(runtime, model.config); });
+  return model;
+}
+
+std::int64_t context_limit(const Options& options, const ModelConfig& config) {
+  return options.ctx_size > 0 ? options.ctx_size : config.max_position_embeddings;
+}
+
+Engine::Engine(const Runtime& runtime, const OpenModel& model, const Workload& work)
+    : placement_(model.config.num_experts, runtime.grid().experts().size()) {
+  Progress progress("loading", !runtime.is_first() || !runtime.log().enabled(LogLevel::info));
+  const Compute compute = runtime.compute();
+  const LoadOptions options{
+      .precision = runtime.precision(),
+      .layouts = model.layouts,
+      .stored = {.map = runtime.options().mmap, .verify = runtime.options().verify},
+      .placement = &placement_,
+      .expert_rank = runtime.grid().experts().rank(),
+      .node = &runtime.grid().node(),
+      .pool = compute.pool,
+      .progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); }};
+
+  WeightBytes bytes;
+  agree(runtime.world(), [&] { bytes = count_weight_bytes(model.files, model.config, options); });
+  check_memory(runtime, model.config, bytes, work);
+  load_.experts = bytes.experts;
+  load_.others = bytes.others;
+  runtime.world().sum(std::span<std::int64_t>(load_.experts));
+  runtime.log().once(LogLevel::info, "weights: {}{}", weights_text(load_.experts, load_.others),
+                     bytes.mapped_bytes > 0 ? ", where they are mapped" : "");
+  weights_ = load_model_weights(model.files, model.config, options);
+  for (const std::string& note : weights_->notes) runtime.log().once(LogLevel::debug, "{}", note);
+  transformer_ =
+      std::make_unique<Transformer>(model.config, *weights_, runtime.grid().experts(), compute);
+  for (const LoadReport& report : gather_values(runtime.world(), weights_->report)) {
+    load_.read_bytes += report.read_bytes;
+    load_.seconds = std::max(load_.seconds, report.seconds);
+  }
+}
+
+}  // namespace moesaic

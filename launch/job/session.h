@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "launch/job/memory_check.h"
+#include "launch/job/runtime.h"
+#include "src/checkpoint/model_config.h"
+#include "src/model/model_files.h"
+#include "src/model/transformer.h"
+#include "src/parallel/expert_placement.h"
+
+namespace moesaic {
+
+/// A model whose headers and configuration have been read and are the same on all ranks.
+struct OpenModel {
+  ModelFiles files;
+  ModelConfig config;
+  WantedLayouts layouts;  // of --expert-format, --dense-format and --head-format
+};
+
+/// Collective. Throws AgreedError on all ranks if a rank cannot read it, or if ranks see different
+/// models.
+[[nodiscard]] OpenModel read_model(const Runtime& runtime);
+/// The same for a model that is going to run; throws also if there are more ranks than experts to
+/// share.
+[[nodiscard]] OpenModel open_model(const Runtime& runtime);
+
+/// Most tokens of one sequence, by --ctx-size or the model.
+[[nodiscard]] std::int64_t context_limit(const Options& options, const ModelConfig& config);
+
+/// What loading took, over all ranks.
+struct LoadSummary {
+  std::int64_t read_bytes = 0;
+  double seconds = 0;
+  WeightBytes::ByFormat experts{};
+  WeightBytes::ByFormat others{};  // once a model, however many ranks hold them
+
+  [[nodiscard]] double gigabytes_per_second() const {
+    return seconds > 0 ? static_cast<double>(read_bytes) / seconds / 1e9 : 0;
+  }
+};
+
+/// The model, loaded and ready.
+class Engine {
+ public:
+  /// Checks that memory suffices, then loads. Collective over all ranks. `runtime` and `model` must
+  /// outlive this.
+  Engine(const Runtime& runtime, const OpenModel& model, const Workload& work);
+
+  [[nodiscard]] Transformer& transformer() noexcept { return *transformer_; }
+  [[nodiscard]] const ModelWeights& weights() const noexcept { return *weights_; }
+  [[nodiscard]] const LoadSummary& load() const noexcept { return load_; }
+
+ private:
+  ExpertPlacement placement_;
+  std::unique_ptr<ModelWeights> weights_;
+  std::unique_ptr<Transformer> transformer_;
+  LoadSummary load_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,136 @@
+#include "launch/options/option_help.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <type_traits>
+#include <vector>
+
+#include "base/json.h"
+#include "launch/options/option_table.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::size_t kIndent = 28;
+constexpr std::size_t kWidth = 100;
+
+constexpr std::array<std::string_view, 4> kSourceNames = {"default", "file", "environment",
+                                                          "command line"};
+
+/// `text` in lines that start at column kIndent.
+std::string wrap(std::string_view text) {
+  std::string out;
+  std::size_t column = kIndent;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    if (column > kIndent && column + 1 + word.size() > kWidth) {
+      out += "\n" + std::string(kIndent, ' ');
+      column = kIndent;
+    } else if (column > kIndent) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+  }
+  return out;
+}
+
+/// The choices of a row, with spaces where they do not fit into one line.
+std::string choices_text(const OptionRow& row) {
+  std::string text(row.choices);
+  if (kIndent + text.size() <= kWidth) return text;
+  for (std::size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at)) {
+    text.replace(at, 1, ", ");
+  }
+  return text;
+}
+
+std::string option_line(const OptionRow& row) {
+  std::string flag = row.letter == '\0' ? "      " : fmt::format("  -{}, ", row.letter);
+  flag += fmt::format("--{}", row.name);
+  if (!row.value.empty()) flag += fmt::format(" {}", row.value);
+  std::string help(row.help);
+  if (!row.choices.empty()) help += fmt::format(": {}", choices_text(row));
+  const std::string preset = value_text(row, Options{});
+  if (!row.value.empty() && !preset.empty()) help += fmt::format(" (default: {})", preset);
+  const std::string gap = flag.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ')
+                                                    : std::string(kIndent - flag.size(), ' ');
+  return flag + gap + wrap(help) + "\n";
+}
+
+void write_json(JsonWriter& out, const OptionRow& row, const Options& options) {
+  std::visit(
+      [&](auto field) {
+        const auto& value = options.*field;
+        if constexpr (requires { value.has_value(); }) {
+          value ? out.field(row.name, *value) : out.raw_field(row.name, "null");
+        } else if constexpr (std::is_same_v<decltype(value), const std::vector<std::int64_t>&>) {
+          out.raw_field(row.name, fmt::format("[{}]", value_text(row, options)));
+        } else {
+          out.field(row.name, value);
+        }
+      },
+      row.field);
+}
+
+}  // namespace
+
+std::string overall_help() {
+  std::string text =
+      "moesaic runs Mixture-of-Experts language models across MPI ranks.\n\n"
+      "usage: [mpirun -n RANKS] moesaic VERB [OPTIONS] [name=value ...]\n\n";
+  for (const VerbRow& row : verb_table()) {
+    text += fmt::format("  {:<13}{:<32}{}\n", row.name, row.arguments, row.help);
+  }
+  return text +
+         "\nmoesaic VERB --help lists the options of a verb. Besides --top-k 5, top-k=5 can be "
+         "written, or\nMOESAIC_TOP_K=5 in the environment, or top-k = 5 in a file that --config "
+         "names; the command line\nbeats the environment, which beats the file. moesaic --version "
+         "prints versions.\n\n"
+         "Exit codes: 0 done, 1 unexpected, 2 usage, 3 bad input file, 4 not enough memory or "
+         "other resource,\n5 another rank failed or timed out.\n";
+}
+
+std::string verb_help(Verb verb) {
+  const VerbRow& about = verb_row(verb);
+  std::string text =
+      fmt::format("usage: [mpirun -n RANKS] moesaic {} {}{}[OPTIONS] [name=value ...]\n{}\n",
+                  about.name, about.arguments, about.arguments.empty() ? "" : " ", about.help);
+  text += about.details;
+  std::string_view group;
+  for (const OptionRow& row : option_table()) {
+    if (!takes(verb, row)) continue;
+    if (row.group != group) text += fmt::format("\n{}\n", row.group);
+    group = row.group;
+    text += option_line(row);
+  }
+  return text;
+}
+
+std::string config_text(const Command& command) {
+  std::string text;
+  for (std::size_t i = 0; i < option_table().size(); ++i) {
+    const OptionRow& row = option_table()[i];
+    if (row.flag_only || (command.verb && !takes(*command.verb, row))) continue;
+    const std::string value = value_text(row, command.options);
+    const std::string_view source = kSourceNames[static_cast<std::size_t>(command.sources[i])];
+    text +=
+        fmt::format("{:<40}# {}\n",
+                    fmt::format("{}{} = {}", value.empty() ? "# " : "", row.name, value), source);
+  }
+  return text;
+}
+
+std::string config_json(const Command& command) {
+  JsonWriter out;
+  for (const OptionRow& row : option_table()) {
+    if (row.flag_only || (command.verb && !takes(*command.verb, row))) continue;
+    write_json(out, row, command.options);
+  }
+  return out.text();
+}
+
+}  // namespace moesaic

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "launch/options/options.h"
+
+namespace moesaic {
+
+/// The verbs, one a line.
+[[nodiscard]] std::string overall_help();
+/// The options of one verb in groups, with defaults.
+[[nodiscard]] std::string verb_help(Verb verb);
+
+/// The resolved options of the command's verb as an .ini file, each with its source.
+[[nodiscard]] std::string config_text(const Command& command);
+/// The same as a JSON object of strings, numbers and booleans.
+[[nodiscard]] std::string config_json(const Command& command);
+
+}  // namespace moesaic

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "launch/options/options.h"
+
+namespace moesaic {
+
+/// The member of Options that a row sets.
+using OptionField = std::variant<bool Options::*, std::int64_t Options::*, double Options::*,
+                                 std::string Options::*, std::optional<std::string> Options::*,
+                                 std::vector<std::int64_t> Options::*>;
+
+/// One option. All of its forms come from here: --name and -letter, MOESAIC_NAME, `name = value` in
+/// a file, its line in --help. A name, like a letter, may stand for one option with one verb and
+/// for another with the next.
+struct OptionRow {
+  std::string_view name;
+  char letter = '\0';      // '\0': none
+  std::string_view value;  // what stands for its value in --help; empty for a switch
+  OptionField field;
+  std::string_view group;
+  std::uint32_t verbs = 0;  // bit 1 << verb
+  std::string_view help;
+  std::string_view choices{};  // the only values, joined by '|'
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  bool flag_only = false;  // has no environment or file form
+  /// Brings another spelling of a choice into the form of `choices`; null if there are none.
+  std::string (*canonical)(std::string_view text) = nullptr;
+};
+
+struct VerbRow {
+  Verb verb;
+  std::string_view name;       // words as typed
+  std::string_view arguments;  // the usual ones
+  std::string_view help;
+  std::string_view details{};  // more of it, in lines that end in \n
+};
+
+[[nodiscard]] std::span<const OptionRow> option_table() noexcept;
+[[nodiscard]] std::span<const VerbRow> verb_table() noexcept;
+
+[[nodiscard]] const VerbRow& verb_row(Verb verb) noexcept;
+[[nodiscard]] bool takes(Verb verb, const OptionRow& row) noexcept;
+/// The row of this name that `verb` takes, else any of this name; '_' counts as '-'.
+[[nodiscard]] const OptionRow* find_option(std::string_view name,
+                                           std::optional<Verb> verb) noexcept;
+/// "MOESAIC_TOP_K" for "top-k".
+[[nodiscard]] std::string environment_name(const OptionRow& row);
+/// The row's value in `options` as text; empty if it is not set.
+[[nodiscard]] std::string value_text(const OptionRow& row, const Options& options);
+
+}  // namespace moesaic

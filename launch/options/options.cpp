@@ -1,0 +1,288 @@
+#include "launch/options/options.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <string_view>
+
+#include "base/error.h"
+#include "launch/options/nearest_name.h"
+#include "launch/options/option_table.h"
+
+namespace moesaic {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr std::string_view kWords = "words";  // what follows the verb and is no flag
+
+/// A value as it was written, and where.
+struct Written {
+  std::string text;
+  std::string where;  // "--top-k", "MOESAIC_TOP_K", "run.ini: top-k"
+};
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates,
+                         std::string_view prefix = "") {
+  const std::string nearest = nearest_name(word, candidates);
+  return nearest.empty() ? "" : fmt::format("; did you mean {}{}?", prefix, nearest);
+}
+
+template <typename Number>
+Number parse_number(const Written& written, const OptionRow& row, std::string_view kind) {
+  Number value{};
+  const char* const end = written.text.data() + written.text.size();
+  const auto [stop, error] = std::from_chars(written.text.data(), end, value);
+  const auto number = static_cast<double>(value);
+  require(error == std::errc() && stop == end && std::isfinite(number), ErrorKind::usage,
+          "{}: \"{}\" is not {}", written.where, written.text, kind);
+  require(number >= row.least, ErrorKind::usage, "{}: {} is less than {}", written.where,
+          written.text, row.least);
+  require(number <= row.most, ErrorKind::usage, "{}: {} is more than {}", written.where,
+          written.text, row.most);
+  return value;
+}
+
+void assign(const Written& written, const OptionRow&, bool& target) {
+  const std::string& text = written.text;
+  const bool yes = text == "true" || text == "1" || text == "on" || text == "yes";
+  const bool no = text == "false" || text == "0" || text == "off" || text == "no";
+  require(yes || no, ErrorKind::usage, "{}: \"{}\" is neither true nor false", written.where, text);
+  target = yes;
+}
+
+void assign(const Written& written, const OptionRow& row, std::int64_t& target) {
+  target = parse_number<std::int64_t>(written, row, "a whole number");
+}
+
+void assign(const Written& written, const OptionRow& row, double& target) {
+  target = parse_number<double>(written, row, "a number");
+}
+
+void assign(const Written& written, const OptionRow& row, std::string& target) {
+  const std::string text = row.canonical != nullptr ? row.canonical(written.text) : written.text;
+  if (!row.choices.empty()) {
+    const std::vector<std::string_view> choices = split(row.choices, '|');
+    require(std::find(choices.begin(), choices.end(), text) != choices.end(), ErrorKind::usage,
+            "{}: \"{}\" is not one of {}{}", written.where, written.text, fmt::join(choices, ", "),
+            did_you_mean(written.text, choices));
+  }
+  target = text;
+}
+
+void assign(const Written& written, const OptionRow&, std::optional<std::string>& target) {
+  target = written.text;
+}
+
+void assign(const Written& written, const OptionRow& row, std::vector<std::int64_t>& target) {
+  target.clear();
+  for (const std::string_view item : split(written.text, ',')) {
+    target.push_back(
+        parse_number<std::int64_t>({std::string(item), written.where}, row, "a whole number"));
+  }
+}
+
+void set_option(Command& command, const OptionRow& row, const Written& written,
+                OptionSource source) {
+  std::visit([&](auto field) { assign(written, row, command.options.*field); }, row.field);
+  command.sources[static_cast<std::size_t>(&row - option_table().data())] = source;
+}
+
+/// Names that a user may have meant: all, or those of one verb.
+std::vector<std::string_view> option_names(std::optional<Verb> verb) {
+  std::vector<std::string_view> names;
+  for (const OptionRow& row : option_table()) {
+    if (!verb || takes(*verb, row)) names.push_back(row.name);
+  }
+  return names;
+}
+
+/// Takes the verb's words off the front of `arguments`.
+std::optional<Verb> take_verb(std::span<const std::string>& arguments) {
+  if (arguments.empty() || arguments[0].starts_with("-")) return std::nullopt;
+  std::vector<std::string_view> names;
+  std::vector<std::string_view> fuller;  // that start as typed
+  for (const VerbRow& row : verb_table()) {
+    const std::vector<std::string_view> words = split(row.name, ' ');
+    if (arguments.size() >= words.size() &&
+        std::equal(words.begin(), words.end(), arguments.begin())) {
+      arguments = arguments.subspan(words.size());
+      return row.verb;
+    }
+    names.push_back(row.name);
+    if (words.size() > 1 && words[0] == arguments[0]) fuller.push_back(row.name);
+  }
+  require(fuller.empty(), ErrorKind::usage, "\"{}\" wants to know what: try moesaic {}",
+          arguments[0], fmt::join(fuller, ", moesaic "));
+  fail(ErrorKind::usage, "unknown verb \"{}\"; there are {}{}", arguments[0],
+       fmt::join(names, ", "), did_you_mean(arguments[0], names));
+}
+
+/// All names, and the letters of this verb: a letter may stand for one option with one verb and for
+/// another with the next.
+po::options_description describe_flags(std::optional<Verb> verb) {
+  po::options_description flags;
+  for (const OptionRow& row : option_table()) {
+    if (find_option(row.name, verb) != &row) continue;
+    std::string name(row.name);
+    const bool has_letter = row.letter != '\0' && (verb ? takes(*verb, row) : row.flag_only);
+    if (has_letter) name += fmt::format(",{}", row.letter);
+    auto* value = po::value<std::string>();
+    if (row.value.empty()) value->implicit_value("true");
+    flags.add_options()(name.c_str(), value);
+  }
+  flags.add_options()(std::string(kWords).c_str(), po::value<std::vector<std::string>>());
+  return flags;
+}
+
+/// Splits the command line into (name, value) pairs; words that are no flag get the name kWords.
+std::vector<po::option> parse_flags(std::span<const std::string> arguments,
+                                    std::optional<Verb> verb) {
+  namespace style = po::command_line_style;
+  const po::options_description flags = describe_flags(verb);
+  po::positional_options_description words;
+  words.add(std::string(kWords).c_str(), -1);
+  try {
+    return po::command_line_parser(std::vector<std::string>(arguments.begin(), arguments.end()))
+        .options(flags)
+        .positional(words)
+        .style(style::unix_style & ~style::allow_guessing)
+        .run()
+        .options;
+  } catch (const po::unknown_option& error) {
+    const std::string name = error.get_option_name();
+    const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+    fail(ErrorKind::usage, "unknown option {}{}", name,
+         did_you_mean(bare, option_names(verb), "--"));
+  } catch (const po::error& error) {
+    fail(ErrorKind::usage, "{}", error.what());
+  }
+}
+
+/// A word after the verb: `key=value`, or the directory of `inspect`.
+void apply_word(Command& command, const std::string& word) {
+  const std::size_t equals = word.find('=');
+  const bool is_pair = equals != std::string::npos && word.find('/') > equals;  // "a/b=c" is a path
+  if (!is_pair) {
+    require(command.verb == Verb::inspect, ErrorKind::usage,
+            "\"{}\" is neither a flag nor name=value", word);
+    set_option(command, *find_option("model", command.verb), {word, "DIR"},
+               OptionSource::command_line);
+    return;
+  }
+  const std::string name = word.substr(0, equals);
+  const OptionRow* row = find_option(name, command.verb);
+  require(row != nullptr && !row->flag_only, ErrorKind::usage, "unknown option \"{}\" in \"{}\"{}",
+          name, word, did_you_mean(name, option_names(command.verb)));
+  set_option(command, *row, {word.substr(equals + 1), name}, OptionSource::command_line);
+}
+
+void apply_flags(Command& command, const std::vector<po::option>& flags) {
+  for (const po::option& flag : flags) {
+    if (flag.string_key == kWords || flag.position_key >= 0) {
+      for (const std::string& word : flag.value) apply_word(command, word);
+      continue;
+    }
+    const OptionRow& row = *find_option(flag.string_key, command.verb);
+    require(!command.verb || takes(*command.verb, row), ErrorKind::usage,
+            "--{} is no option of moesaic {}", row.name,
+            command.verb ? verb_row(*command.verb).name : "");
+    // Boost gives a switch the word that follows, too; only what stands after '=' is its value.
+    const bool took_word = row.value.empty() && flag.original_tokens.size() > 1;
+    const std::string text = flag.value.empty() || took_word ? "true" : flag.value.front();
+    set_option(command, row, {text, fmt::format("--{}", row.name)}, OptionSource::command_line);
+    if (took_word) apply_word(command, flag.original_tokens[1]);
+  }
+}
+
+void apply_environment(Command& command, const Environment& environment) {
+  std::vector<std::string> known;
+  for (const OptionRow& row : option_table()) {
+    if (row.flag_only) continue;
+    const std::string& name = known.emplace_back(environment_name(row));
+    const auto found = environment.find(name);
+    if (found == environment.end() || (command.verb && !takes(*command.verb, row))) continue;
+    set_option(command, row, {found->second, name}, OptionSource::environment);
+  }
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  for (const auto& [name, value] : environment) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    command.notes.push_back(
+        fmt::format("environment variable {} is not an option{}", name, did_you_mean(name, names)));
+  }
+}
+
+void apply_file(Command& command, const std::string& path) {
+  std::ifstream stream(path);
+  require(stream.is_open(), ErrorKind::file, "cannot read the config file {}", path);
+  std::vector<po::option> entries;
+  try {
+    entries = po::parse_config_file(stream, po::options_description(), true).options;
+  } catch (const po::error& error) {
+    fail(ErrorKind::usage, "{}: {}", path, error.what());
+  }
+  for (const po::option& entry : entries) {
+    const std::string& name = entry.string_key;
+    const OptionRow* row = find_option(name, command.verb);
+    require(row != nullptr && !row->flag_only && row->name != "config", ErrorKind::usage,
+            "{}: unknown option \"{}\"{}", path, name, did_you_mean(name, option_names({})));
+    if (command.verb && !takes(*command.verb, *row)) continue;
+    set_option(command, *row, {entry.value.front(), fmt::format("{}: {}", path, row->name)},
+               OptionSource::file);
+  }
+}
+
+/// The --config that counts, found before the rest is resolved.
+std::string config_path(const std::vector<po::option>& flags, const Environment& environment) {
+  std::string path;
+  if (const auto found = environment.find("MOESAIC_CONFIG"); found != environment.end()) {
+    path = found->second;
+  }
+  for (const po::option& flag : flags) {
+    if (flag.string_key == "config" && !flag.value.empty()) path = flag.value.front();
+  }
+  return path;
+}
+
+}  // namespace
+
+Command parse_command(std::span<const std::string> arguments, const Environment& environment) {
+  Command command;
+  command.sources.assign(option_table().size(), OptionSource::preset);
+  command.verb = take_verb(arguments);
+  const std::vector<po::option> flags = parse_flags(arguments, command.verb);
+  if (const std::string path = config_path(flags, environment); !path.empty()) {
+    apply_file(command, path);
+  }
+  apply_environment(command, environment);
+  apply_flags(command, flags);
+  return command;
+}
+
+Environment moesaic_environment() {
+  Environment environment;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (!text.starts_with("MOESAIC_") || equals == std::string_view::npos) continue;
+    environment.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return environment;
+}
+
+}  // namespace moesaic

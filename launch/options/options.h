@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace moesaic {
+
+enum class Verb {
+  generate,
+  score,
+  convert,
+  tokenize,
+  inspect,
+  bench_model,
+  bench_kernels,
+  bench_layer,
+  doctor
+};
+
+/// Everything that can be set, with its default. Names, limits and help stand in
+/// launch/options/option_table.cpp.
+struct Options {
+  // Model.
+  std::string model;
+  std::string precision = "bf16";
+  std::string expert_format = "auto";
+  std::string dense_format = "auto";
+  std::string head_format = "auto";
+  std::string nvfp4_activations = "bf16";
+  std::string int4_activations = "bf16";
+  std::string numerics = "native";
+  std::int64_t ctx_size = 0;
+  bool mmap = false;
+  bool verify = false;
+
+  // Conversion.
+  std::string output_dir;
+  bool overwrite = false;
+
+  // Text.
+  std::optional<std::string> prompt;
+  std::optional<std::string> file;
+  bool no_special = false;
+
+  // Generation.
+  std::int64_t predict = 128;
+  double temp = 0.8;
+  std::int64_t top_k = 40;
+  double top_p = 0.95;
+  std::int64_t seed = 0;
+  bool ignore_eos = false;
+  std::int64_t parallel = 8;
+
+  // Benchmark.
+  std::int64_t n_prompt = 512;
+  std::int64_t n_gen = 128;
+  std::int64_t repetitions = 5;
+  std::string shapes = "deepseek-v3,qwen3-30b,mixtral,granite";
+  std::string layers = "qwen3-30b,granite,mixtral";
+  std::string formats = "all";
+  std::vector<std::int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
+  std::vector<std::int64_t> tokens = {1, 4, 16, 64, 256, 1024, 4096};
+  std::string routing = "both";
+  std::vector<std::int64_t> thread_counts;  // none: 1, and one a core
+  double seconds = 0.2;
+  std::string footprint = "1.5G";
+  std::string rival = "none";
+  std::string output = "md";
+
+  // Machine.
+  std::int64_t threads = 0;
+  std::int64_t batch_size = 512;
+  std::string isa = "auto";
+  std::string memory_limit = "auto";
+
+  // Ranks.
+  std::int64_t expert_replicas = 1;
+  std::string combine = "exact";
+  std::string transport = "auto";
+  std::int64_t timeout = 300;
+  bool check_comm = false;
+  std::int64_t ranks_per_node = 0;
+
+  // Program.
+  bool json = false;
+  std::optional<std::string> logits_out;
+  std::string config;
+  std::string log_level = "info";
+  bool show_config = false;
+  bool help = false;
+  bool version = false;
+};
+
+/// Where a value came from, weakest first.
+enum class OptionSource { preset, file, environment, command_line };
+
+/// A command line, understood.
+struct Command {
+  std::optional<Verb> verb;  // absent for `moesaic --help` and `moesaic --version`
+  Options options;
+  std::vector<OptionSource> sources;  // one a row of the option table
+  std::vector<std::string> notes;     // things ignored that the user may have meant
+};
+
+/// Variables by name.
+using Environment = std::map<std::string, std::string>;
+
+/// Resolves `arguments` (without the program's name), MOESAIC_* variables and the file that
+/// --config names: a flag, or a `key=value` word after the verb, beats the environment, which beats
+/// the file, which beats the default. Throws Error{usage} that names flag and value, and the
+/// nearest known name; Error{file} if the config file cannot be read.
+[[nodiscard]] Command parse_command(std::span<const std::string> arguments,
+                                    const Environment& environment);
+
+/// The variables of this process that start with MOESAIC_.
+[[nodiscard]] Environment moesaic_environment();
+
+}  // namespace moesaic

@@ -1,0 +1,138 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/topology.h"
+#include "launch/job/agreement.h"
+#include "launch/job/gather.h"
+#include "launch/verbs/run_statistics.h"
+#include "launch/verbs/self_test.h"
+#include "launch/verbs/verbs.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kTestRows = 16;  // for each peer
+constexpr std::int64_t kTestRowBytes = 4096;
+
+/// What the doctor found; the parts of rank 0 are of its own machine.
+struct Findings {
+  Topology topology;
+  MemoryLimit memory;
+  std::vector<std::string> warnings;
+  ExchangeTest exchange;
+  std::vector<KernelTest> kernels;
+};
+
+std::vector<std::string_view> isas_of(const RankInfo& rank) {
+  std::vector<std::string_view> names;
+  for (int i = 0; i < kNumIsas; ++i) {
+    if (rank.supports(static_cast<Isa>(i))) names.push_back(isa_name(static_cast<Isa>(i)));
+  }
+  return names;
+}
+
+void print_text(const Runtime& runtime, const Findings& found) {
+  fmt::print("{}", version_text());
+  fmt::print("CPU: {}, {} of {} cores usable, {} NUMA {}\n", found.topology.cpu_model,
+             found.topology.usable_cores, found.topology.machine_cores,
+             found.topology.usable_numa_nodes,
+             found.topology.usable_numa_nodes == 1 ? "node" : "nodes");
+  fmt::print("memory: {} available ({})\n", format_bytes(found.memory.available_bytes),
+             found.memory.source);
+  fmt::print("launch: {}\n\n", runtime_text(runtime));
+
+  fmt::print("{:>4}  {:<20} {:>4}  {:>5}  {:>4}  {:>7}  {:<16} {}\n", "rank", "host", "node",
+             "cores", "NUMA", "threads", "cpus", "instruction sets");
+  for (std::size_t r = 0; r < runtime.ranks().size(); ++r) {
+    const RankInfo& rank = runtime.ranks()[r];
+    fmt::print("{:>4}  {:<20} {:>4}  {:>5}  {:>4}  {:>7}  {:<16} {}\n", r, rank.host_name(),
+               rank.node, rank.cores, rank.numa_nodes, rank.threads, rank.cpus(),
+               fmt::join(isas_of(rank), " "));
+  }
+  fmt::print("\n");
+  for (const std::string& warning : found.warnings) fmt::print("warning: {}\n", warning);
+  if (runtime.world().size() > 1) {
+    fmt::print(
+        "exchange: {} from each rank in {:.1f} us ({:.2f} GB/s), every byte right; barrier "
+        "{:.1f} us\n",
+        format_bytes(found.exchange.bytes_per_rank), found.exchange.microseconds,
+        found.exchange.gigabytes_per_second(), found.exchange.barrier_microseconds);
+  }
+  for (const KernelTest& test : found.kernels) {
+    fmt::print("kernel {:<18} {}\n", test.kernel,
+               test.same_bits ? "same bits as scalar"
+                              : fmt::format("relative error against scalar {:.1e}{}",
+                                            test.relative_error, test.passed() ? "" : ": WRONG"));
+  }
+}
+
+std::string rank_json(const RankInfo& rank) {
+  std::vector<std::string> isas;
+  for (const std::string_view name : isas_of(rank)) isas.push_back(json_quote(name));
+  return JsonWriter()
+      .field("host", rank.host_name())
+      .field("node", rank.node)
+      .field("cores", rank.cores)
+      .field("machine_cores", rank.machine_cores)
+      .field("numa_nodes", rank.numa_nodes)
+      .field("threads", rank.threads)
+      .field("cpus", rank.cpus())
+      .raw_field("isas", fmt::format("[{}]", fmt::join(isas, ", ")))
+      .text();
+}
+
+void print_json(const Runtime& runtime, const Findings& found) {
+  std::vector<std::string> ranks;
+  for (const RankInfo& rank : runtime.ranks()) ranks.push_back(rank_json(rank));
+  std::vector<std::string> warnings;
+  for (const std::string& warning : found.warnings) warnings.push_back(json_quote(warning));
+  JsonWriter kernels;
+  for (const KernelTest& test : found.kernels) {
+    kernels.raw_field(test.kernel, JsonWriter()
+                                       .field("passed", test.passed())
+                                       .field("same_bits", test.same_bits)
+                                       .field("relative_error", test.relative_error)
+                                       .text());
+  }
+  fmt::print("{}\n", JsonWriter()
+                         .field("version", MOESAIC_VERSION)
+                         .field("mpi", mpi_library_version())
+                         .field("cpu", found.topology.cpu_model)
+                         .field("isa", isa_name(runtime.compute().isa))
+                         .field("transport", runtime.world().transport())
+                         .field("memory_bytes", found.memory.available_bytes)
+                         .field("memory_source", found.memory.source)
+                         .raw_field("ranks", fmt::format("[{}]", fmt::join(ranks, ", ")))
+                         .raw_field("warnings", fmt::format("[{}]", fmt::join(warnings, ", ")))
+                         .field("exchange_bytes", found.exchange.bytes_per_rank)
+                         .field("exchange_microseconds", found.exchange.microseconds)
+                         .field("barrier_microseconds", found.exchange.barrier_microseconds)
+                         .raw_field("kernels", kernels.text())
+                         .text());
+}
+
+}  // namespace
+
+void run_doctor(Runtime& runtime) {
+  Findings found;
+  found.exchange = test_exchange(runtime.world(), kTestRows, kTestRowBytes);
+  agree(runtime.world(), [&] {
+    found.kernels = test_kernels();
+    if (!runtime.is_first()) return;
+    found.topology = read_topology();
+    found.memory = memory_limit();
+    found.warnings = launch_warnings(runtime.ranks());
+    runtime.options().json ? print_json(runtime, found) : print_text(runtime, found);
+  });
+  agree(runtime.world(), [&] {
+    for (const KernelTest& test : found.kernels) {
+      require(test.passed(), ErrorKind::internal,
+              "self-test: kernel {} computes something else than scalar", test.kernel);
+    }
+  });
+}
+
+}  // namespace moesaic

@@ -1,0 +1,89 @@
+#include <atomic>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "launch/job/agreement.h"
+#include "launch/verbs/inspect_report.h"
+#include "launch/verbs/verbs.h"
+#include "src/checkpoint/mapped_file.h"
+#include "src/model/model_weights.h"
+#include "src/model/weight_converter.h"
+
+namespace moesaic {
+namespace {
+
+/// What the weights take in memory, as the files have them.
+PackingSummary summarize_packing(const ModelFiles& files, const ModelConfig& config) {
+  ModelWeights target;
+  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, {}),
+                              .experts = {.first = 0, .count = config.num_experts}};
+  const WeightPlan plan = plan_weights(files, config, request, target);
+  PackingSummary summary;
+  for (const PlannedWeight& weight : plan.weights) {
+    if (weight.matrix == nullptr) continue;
+    auto& bytes = weight.role == WeightRole::expert ? summary.experts : summary.others;
+    bytes[layout_name(weight.packing.layout)] +=
+        weight.stored != nullptr ? weight.stored->bytes : describe_packed(weight).bytes;
+  }
+  return summary;
+}
+
+/// Compares all checksums.
+void verify(const Runtime& runtime, const ModelFiles& files) {
+  require(files.packed() != nullptr, ErrorKind::usage,
+          "{}: only directories that moesaic convert made have checksums to verify",
+          files.directory());
+  const PackedDirectory& packed = *files.packed();
+  for (const PackedFile& copy : packed.manifest().copies) packed.verify_copy(copy);
+  Progress progress("verifying", !runtime.log().enabled(LogLevel::info));
+  std::atomic<std::int64_t> done = 0;
+  const std::vector<PackedEntry>& entries = packed.manifest().entries;
+  runtime.compute().pool->parallel_for(std::ssize(entries), [&](std::int64_t index, int worker) {
+    const PackedEntry& entry = entries[static_cast<std::size_t>(index)];
+    const std::span<const std::byte> bytes = packed.bytes(entry);
+    prefetch(bytes);
+    packed.verify(entry, bytes);
+    release(bytes);
+    done += entry.bytes;
+    if (worker == 0) progress.update(done, files.total_bytes());
+  });
+  progress.update(files.total_bytes(), files.total_bytes());
+  runtime.log().once(LogLevel::info, "all {} checksums are right", entries.size());
+}
+
+void inspect(const Runtime& runtime) {
+  const Options& options = runtime.options();
+  require(!options.model.empty(), ErrorKind::usage, "inspect what? moesaic inspect DIR");
+  InspectReport report;
+  report.files = ModelFiles::open(options.model);
+  report.config = read_model_config(options.model);
+  const ModelNames names = report.files.names(report.config);
+  report.facts = count_parameters(report.config, names);
+  if (const Checkpoint* checkpoint = report.files.checkpoint()) {
+    report.inventory = take_inventory(*checkpoint, names);
+  }
+  std::exception_ptr broken;  // told after what is known
+  const bool is_whole = !report.inventory || report.inventory->missing.empty();
+  try {
+    if (is_whole) report.packing = summarize_packing(report.files, report.config);
+  } catch (const Error&) {
+    broken = std::current_exception();
+  }
+  options.json ? print_json(report) : print_text(report);
+  if (broken) std::rethrow_exception(broken);
+  require(is_whole, ErrorKind::file, "{}: {} {} missing, such as {}", options.model,
+          report.inventory->missing.size(),
+          report.inventory->missing.size() == 1 ? "tensor is" : "tensors are",
+          report.inventory->missing.front());
+  if (options.verify) verify(runtime, report.files);
+}
+
+}  // namespace
+
+void run_inspect(Runtime& runtime) {
+  agree(runtime.world(), [&] {
+    if (runtime.is_first()) inspect(runtime);
+  });
+}
+
+}  // namespace moesaic

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "launch/job/model_facts.h"
+#include "src/checkpoint/inventory.h"
+#include "src/model/model_files.h"
+
+namespace moesaic {
+
+/// Bytes of packed matrices by the names of their layouts.
+struct PackingSummary {
+  std::map<std::string, std::int64_t> experts;
+  std::map<std::string, std::int64_t> others;
+};
+
+/// What is known of a model's directory.
+struct InspectReport {
+  ModelFiles files;
+  ModelConfig config;
+  ModelFacts facts;
+  std::optional<Inventory> inventory;     // of a checkpoint
+  std::optional<PackingSummary> packing;  // unless something is broken
+};
+
+void print_text(const InspectReport& report);
+void print_json(const InspectReport& report);
+
+}  // namespace moesaic

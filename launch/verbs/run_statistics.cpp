@@ -1,0 +1,190 @@
+#include "launch/verbs/run_statistics.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "launch/job/gather.h"
+#include "launch/options/option_help.h"
+
+namespace moesaic {
+namespace {
+
+/// Over the ranks.
+struct Spread {
+  double mean = 0;
+  double least = 0;
+  double most = 0;
+};
+
+template <typename Value>
+Spread spread(const std::vector<RankStatistics>& ranks, Value&& value) {
+  Spread result{.mean = 0, .least = value(ranks.front()), .most = value(ranks.front())};
+  for (const RankStatistics& rank : ranks) {
+    const double x = value(rank);
+    result.mean += x / static_cast<double>(ranks.size());
+    result.least = std::min(result.least, x);
+    result.most = std::max(result.most, x);
+  }
+  return result;
+}
+
+Spread phase_spread(const std::vector<RankStatistics>& ranks, std::size_t phase) {
+  return spread(ranks, [&](const RankStatistics& rank) { return rank.times.seconds[phase]; });
+}
+
+Spread row_spread(const std::vector<RankStatistics>& ranks) {
+  return spread(ranks,
+                [](const RankStatistics& rank) { return static_cast<double>(rank.load.rows); });
+}
+
+Spread peak_spread(const std::vector<RankStatistics>& ranks) {
+  return spread(ranks,
+                [](const RankStatistics& rank) { return static_cast<double>(rank.peak_bytes); });
+}
+
+double imbalance(const Spread& rows) {
+  return rows.mean > 0 ? rows.most / rows.mean : 1;
+}
+
+std::int64_t bytes_sent(const std::vector<RankStatistics>& ranks) {
+  std::int64_t bytes = 0;
+  for (const RankStatistics& rank : ranks) bytes += rank.load.bytes_sent;
+  return bytes;
+}
+
+/// With the unit that leaves three or four digits.
+std::string format_seconds(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s ", seconds);
+}
+
+std::string throughput_line(std::string_view label, const Throughput& work) {
+  return fmt::format("{:<11}{:>9} {:<6}  {:>9}  {:>10.1f} tokens/s\n", label, work.tokens,
+                     work.tokens == 1 ? "token" : "tokens", format_seconds(work.seconds),
+                     work.tokens_per_second());
+}
+
+std::string phase_lines(const std::vector<RankStatistics>& ranks) {
+  double total = 0;
+  for (std::size_t i = 0; i < kNumPhases; ++i) total += phase_spread(ranks, i).mean;
+  std::string text = fmt::format("{:<11}{:>16}  {:>9}  {:>7}\n", "phase", "mean", "max", "share");
+  for (std::size_t i = 0; i < kNumPhases; ++i) {
+    const Spread time = phase_spread(ranks, i);
+    text +=
+        fmt::format("{:<11}{:>16}  {:>9}  {:>5.1f} %\n", kPhaseNames[i], format_seconds(time.mean),
+                    format_seconds(time.most), total > 0 ? 100 * time.mean / total : 0.0);
+  }
+  return text;
+}
+
+std::string throughput_json(const Throughput& work) {
+  return JsonWriter()
+      .field("tokens", work.tokens)
+      .field("seconds", work.seconds)
+      .field("tokens_per_second", work.tokens_per_second())
+      .text();
+}
+
+std::string bytes_json(const WeightBytes::ByFormat& bytes) {
+  JsonWriter out;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] > 0) out.field(format_name(static_cast<Format>(i)), bytes[i]);
+  }
+  return out.text();
+}
+
+std::string phases_json(const std::vector<RankStatistics>& ranks) {
+  JsonWriter phases;
+  for (std::size_t i = 0; i < kNumPhases; ++i) {
+    const Spread time = phase_spread(ranks, i);
+    phases.raw_field(
+        kPhaseNames[i],
+        JsonWriter().field("mean_seconds", time.mean).field("max_seconds", time.most).text());
+  }
+  return phases.text();
+}
+
+}  // namespace
+
+std::vector<RankStatistics> gather_statistics(Communicator& world, const Transformer& transformer) {
+  return gather_values(world, RankStatistics{.times = transformer.times(),
+                                             .load = transformer.load(),
+                                             .peak_bytes = peak_resident_bytes()});
+}
+
+std::string statistics_text(const RunStatistics& run) {
+  const Spread rows = row_spread(run.ranks);
+  const Spread peak = peak_spread(run.ranks);
+  std::string text = fmt::format("{:<11}{:>16}  {:>9}  {:>10.2f} GB/s\n", "load",
+                                 format_bytes(run.load.read_bytes),
+                                 format_seconds(run.load.seconds), run.load.gigabytes_per_second());
+  text += fmt::format("{:<11}{}\n", "weights", weights_text(run.load.experts, run.load.others));
+  text += throughput_line("prompt", run.prompt);
+  if (run.generation.tokens > 0) text += throughput_line("generation", run.generation);
+  text += fmt::format("\n{}\n", phase_lines(run.ranks));
+  const std::string most = format_bytes(static_cast<std::int64_t>(peak.most));
+  if (run.ranks.size() == 1) {
+    return text + fmt::format("memory     {} at the peak", most);
+  }
+  text +=
+      fmt::format("experts    {:.0f} rows a rank, at most {:.0f} ({:.2f} x the mean); {} sent\n",
+                  rows.mean, rows.most, imbalance(rows), format_bytes(bytes_sent(run.ranks)));
+  text += fmt::format("memory     {} to {} a rank at the peak",
+                      format_bytes(static_cast<std::int64_t>(peak.least)), most);
+  return text;
+}
+
+std::string statistics_json(const RunStatistics& run, const Runtime& runtime) {
+  const Spread rows = row_spread(run.ranks);
+  const Spread peak = peak_spread(run.ranks);
+  JsonWriter out;
+  out.field("ranks", static_cast<int>(run.ranks.size()))
+      .field("nodes", runtime.num_nodes())
+      .field("transport", runtime.world().transport())
+      .field("isa", isa_name(runtime.compute().isa))
+      .field("threads", runtime.self().threads)
+      .field("load_seconds", run.load.seconds)
+      .field("load_bytes", run.load.read_bytes)
+      .field("load_gigabytes_per_second", run.load.gigabytes_per_second())
+      .raw_field("expert_bytes", bytes_json(run.load.experts))
+      .raw_field("other_weight_bytes", bytes_json(run.load.others))
+      .raw_field("prompt", throughput_json(run.prompt));
+  if (run.generation.tokens > 0) out.raw_field("generation", throughput_json(run.generation));
+  out.raw_field("phases", phases_json(run.ranks))
+      .field("expert_rows_mean", rows.mean)
+      .field("expert_rows_max", rows.most)
+      .field("expert_imbalance", imbalance(rows))
+      .field("bytes_sent", bytes_sent(run.ranks))
+      .field("peak_bytes_min", static_cast<std::int64_t>(peak.least))
+      .field("peak_bytes_max", static_cast<std::int64_t>(peak.most))
+      .raw_field("config", config_json(runtime.command()));
+  return out.text();
+}
+
+std::string runtime_text(const Runtime& runtime) {
+  const auto [least, most] = std::minmax_element(
+      runtime.ranks().begin(), runtime.ranks().end(),
+      [](const RankInfo& a, const RankInfo& b) { return a.threads < b.threads; });
+  const std::string threads = least->threads == most->threads
+                                  ? fmt::format("{}", most->threads)
+                                  : fmt::format("{} to {}", least->threads, most->threads);
+  const int ranks = runtime.world().size();
+  const int nodes = runtime.num_nodes();
+  return fmt::format("{} {} on {} {}, {} {} each; rows by {}; instruction set {}", ranks,
+                     ranks == 1 ? "rank" : "ranks", nodes, nodes == 1 ? "node" : "nodes", threads,
+                     threads == "1" ? "thread" : "threads", runtime.world().transport(),
+                     isa_name(runtime.compute().isa));
+}
+
+void announce(const Runtime& runtime) {
+  runtime.log().once(LogLevel::info, "{}", runtime_text(runtime));
+  for (const std::string& line : launch_warnings(runtime.ranks())) {
+    runtime.log().once(LogLevel::info, "note: {}", line);
+  }
+}
+
+}  // namespace moesaic

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/phase_times.h"
+#include "launch/job/runtime.h"
+#include "launch/job/session.h"
+#include "src/moe/moe_layer.h"
+
+namespace moesaic {
+
+/// What one rank's engine did.
+struct RankStatistics {
+  PhaseTimes times;
+  ExpertLoad load;
+  std::int64_t peak_bytes = 0;  // resident
+};
+
+/// Tokens and seconds of one kind of work.
+struct Throughput {
+  std::int64_t tokens = 0;
+  double seconds = 0;
+
+  [[nodiscard]] double tokens_per_second() const {
+    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  }
+};
+
+/// A run, over all ranks.
+struct RunStatistics {
+  LoadSummary load;
+  Throughput prompt;
+  Throughput generation;  // no tokens: not told
+  std::vector<RankStatistics> ranks;
+};
+
+/// The statistics of all ranks' engines. Collective.
+[[nodiscard]] std::vector<RankStatistics> gather_statistics(Communicator& world,
+                                                            const Transformer& transformer);
+
+/// Some lines for people.
+[[nodiscard]] std::string statistics_text(const RunStatistics& run);
+/// The same as members of a JSON object; seconds, bytes, tokens.
+[[nodiscard]] std::string statistics_json(const RunStatistics& run, const Runtime& runtime);
+
+/// Ranks, nodes, transport, instruction set and threads, one line.
+[[nodiscard]] std::string runtime_text(const Runtime& runtime);
+/// Logs that line, and what is odd about the launch, once.
+void announce(const Runtime& runtime);
+
+}  // namespace moesaic

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/job/runtime.h"
+#include "launch/job/session.h"
+#include "launch/verbs/prompts.h"
+#include "src/tokenizer/tokenizer.h"
+
+namespace moesaic {
+
+/// Texts as tokens, on every rank; the texts and the tokenizer are rank 0's alone.
+struct TokenPrompts {
+  std::optional<Tokenizer> tokenizer;             // rank 0
+  std::vector<Prompt> prompts;                    // rank 0
+  std::vector<std::vector<std::int32_t>> tokens;  // all ranks
+};
+
+/// Reads the tokenizer and the texts that `read` gives on rank 0, encodes these with the special
+/// tokens that the tokenizer adds, and sends the tokens to all. Throws AgreedError on all ranks if
+/// a text is empty, or has a token that the model does not know. Collective.
+[[nodiscard]] TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
+                                          const std::function<std::vector<Prompt>()>& read);
+
+/// Throws Error{usage} unless `tokens` and `new_tokens` fit into the context. `where` names the
+/// text.
+void require_context(const Options& options, const ModelConfig& config, std::int64_t tokens,
+                     std::int64_t new_tokens, const std::string& where);
+
+}  // namespace moesaic
