@@ -62,7 +62,7 @@ ResultLine make_line(const Measurement& measured) {
           {"gops", short_number(operations / measured.seconds / 1e9)},
           {"weight_gbs", short_number(bytes / measured.seconds / 1e9)},
           {"roof", compute > memory ? "compute" : "memory", true},
-          {"roof_share", fmt::format("{:.3f}", std::max(compute, memory) / measured.seconds)},
+          {"roof_share", short_number(std::max(compute, memory) / measured.seconds)},
           {"error", fmt::format("{:.2e}", measured.error)}};
 }
 
@@ -245,12 +245,12 @@ std::vector<std::string> KernelBench::roof_lines() const {
   std::vector<std::string> lines;
   for (const auto& team : teams_) {
     const int threads = team->pool.size();
-    std::string& line = lines.emplace_back(fmt::format("roofs of {} {}: reads {:.1f} GB/s", threads,
-                                                       threads == 1 ? "thread" : "threads",
-                                                       team->gauge.bytes_per_second() / 1e9));
+    std::string& line = lines.emplace_back(
+        fmt::format("roofs of {} {}: reads {} GB/s", threads, threads == 1 ? "thread" : "threads",
+                    short_number(team->gauge.bytes_per_second() / 1e9)));
     for (const MultiplyLoop* loop : loops_) {
-      line += fmt::format(", {} {:.0f} GOP/s", loop->instruction,
-                          team->gauge.operations_per_second(*loop) / 1e9);
+      line += fmt::format(", {} {} GOP/s", loop->instruction,
+                          short_number(team->gauge.operations_per_second(*loop) / 1e9));
     }
   }
   return lines;

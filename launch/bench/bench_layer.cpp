@@ -178,10 +178,10 @@ ResultLine LayerBench::make_line(const Measurement& measured) const {
           {"threads", whole(runtime_->self().threads)},
           {"us", short_number(measured.times.layer * 1e6)},
           {"gops", short_number(measured.operations / measured.times.layer / 1e9)},
-          {"roof_share", fmt::format("{:.3f}", roof / measured.times.layer)},
+          {"roof_share", short_number(roof / measured.times.layer)},
           {"ranks", whole(runtime_->world().size())},
           {"predicted_us", short_number(measured.times.parts * 1e6)},
-          {"share_of_parts", fmt::format("{:.3f}", measured.times.parts / measured.times.layer)}};
+          {"share_of_parts", short_number(measured.times.parts / measured.times.layer)}};
 }
 
 std::vector<ResultLine> LayerBench::lines() const {

@@ -80,7 +80,7 @@ ResultLine fields(const BenchReport& report, const BenchTest& test) {
 }
 
 std::string percent(double share) {
-  return share > 0 ? fmt::format("{:.1f} %", 100 * share) : "";
+  return share > 0 ? short_number(100 * share, 3) + " %" : "";
 }
 
 std::string markdown(const BenchReport& report) {
@@ -97,15 +97,15 @@ std::string markdown(const BenchReport& report) {
   for (const BenchTest& test : report.tests) {
     const MeanDeviation ts = mean_deviation(speeds(test));
     const Shares shares = roof_shares(test, report.roofs);
-    text +=
-        fmt::format(fmt::runtime(kRow), model.type, width, format_bytes(model.bytes),
-                    format_count(model.parameters), "CPU " + model.isa, model.threads, model.ranks,
-                    test_name(test), fmt::format("{:.2f} ± {:.2f}", ts.mean, ts.deviation),
-                    percent(shares.flops), percent(shares.memory));
+    text += fmt::format(fmt::runtime(kRow), model.type, width, format_bytes(model.bytes),
+                        format_count(model.parameters), "CPU " + model.isa, model.threads,
+                        model.ranks, test_name(test),
+                        fmt::format("{} ± {}", short_number(ts.mean), short_number(ts.deviation)),
+                        percent(shares.flops), percent(shares.memory));
   }
-  return text + fmt::format("\nmeasured roofs of all ranks: {:.0f} GFLOP/s, {:.1f} GB/s of reads\n",
-                            report.roofs.flops_per_second / 1e9,
-                            report.roofs.bytes_per_second / 1e9);
+  return text + fmt::format("\nmeasured roofs of all ranks: {} GFLOP/s, {} GB/s of reads\n",
+                            short_number(report.roofs.flops_per_second / 1e9),
+                            short_number(report.roofs.bytes_per_second / 1e9));
 }
 
 }  // namespace

@@ -84,12 +84,11 @@ std::string result_table(std::span<const ResultLine> lines, std::string_view for
   return markdown(lines);
 }
 
-std::string short_number(double value) {
-  constexpr int kDigits = 4;
+std::string short_number(double value, int digits) {
   const double size = std::abs(value);
   if (size == 0 || !std::isfinite(size)) return size == 0 ? "0" : "null";
   const int before_point = static_cast<int>(std::floor(std::log10(size))) + 1;
-  return fmt::format("{:.{}f}", value, std::clamp(kDigits - before_point, 0, 12));
+  return fmt::format("{:.{}f}", value, std::max(digits - before_point, 0));
 }
 
 }  // namespace moesaic

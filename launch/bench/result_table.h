@@ -21,7 +21,8 @@ using ResultLine = std::vector<ResultField>;
 /// object a line) or "md" (a Markdown table, numbers to the right).
 [[nodiscard]] std::string result_table(std::span<const ResultLine> lines, std::string_view form);
 
-/// Four significant digits, no exponent: "0.001235", "12.35", "123457".
-[[nodiscard]] std::string short_number(double value);
+/// So many significant digits, or all before the point, and no exponent: "0.001235", "12.35",
+/// "123457". What is not 0 never becomes "0"; what is not finite is "null".
+[[nodiscard]] std::string short_number(double value, int digits = 4);
 
 }  // namespace moesaic

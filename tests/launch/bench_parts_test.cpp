@@ -64,6 +64,9 @@ TEST(ResultTable, ShortNumbersHaveFourDigits) {
   EXPECT_EQ(short_number(1234.56), "1235");
   EXPECT_EQ(short_number(12.345678), "12.35");
   EXPECT_EQ(short_number(0.00123456), "0.001235");
+  EXPECT_EQ(short_number(0.0004211), "0.0004211");
+  EXPECT_EQ(short_number(3e-16), "0.0000000000000003000");
+  EXPECT_EQ(short_number(-0.75, 3), "-0.750");
   EXPECT_EQ(short_number(0), "0");
   EXPECT_EQ(short_number(std::numeric_limits<double>::infinity()), "null");
 }

@@ -252,10 +252,19 @@ TEST(BenchTable, JsonHasTheKeysOfLlamaBench) {
   EXPECT_EQ(prompt.at("model_type").as_string(), "a \"type\"");
 }
 
+TEST(BenchTable, SlowMachinesGetNoZeros) {
+  BenchReport report = small_report();
+  report.tests = {{.n_gen = 2, .tokens = 1, .seconds = {4e5}, .flops = 20, .bytes = 60}};
+  const std::string markdown = bench_report(report, "md");
+  EXPECT_NE(markdown.find("0.000002500 ± 0 |"), std::string::npos) << markdown;
+  EXPECT_NE(markdown.find("0.0000500 %"), std::string::npos) << markdown;
+  EXPECT_NE(markdown.find("0.000300 %"), std::string::npos) << markdown;
+}
+
 TEST(BenchTable, OtherFormsHoldTheSame) {
   const std::string markdown = bench_report(small_report(), "md");
   EXPECT_NE(markdown.find("pp4"), std::string::npos);
-  EXPECT_NE(markdown.find("2.00 ± 0.00"), std::string::npos);
+  EXPECT_NE(markdown.find("2.000 ± 0 |"), std::string::npos);
   const std::string csv = bench_report(small_report(), "csv");
   EXPECT_EQ(std::ranges::count(csv, '\n'), 3);
   EXPECT_NE(csv.find("\"a \"\"type\"\"\""), std::string::npos) << csv;
