@@ -34,8 +34,8 @@ TEST(ThreadCommunicator, nodes_can_be_pretended) {
       options);
 }
 
-TEST(ThreadCommunicator, the_first_error_ends_all_ranks_promptly) {
-  const auto begin = std::chrono::steady_clock::now();
+TEST(ThreadCommunicator, the_first_error_ends_all_ranks) {
+  const CommOptions options{.timeout = 1h};  // nobody is to wait it out
   const auto body = [](Communicator& comm) {
     const auto half = comm.split(comm.rank() % 2, 0);
     if (comm.rank() == 2) throw std::runtime_error("rank 2 cannot go on");
@@ -43,12 +43,11 @@ TEST(ThreadCommunicator, the_first_error_ends_all_ranks_promptly) {
     comm.barrier();
   };
   try {
-    run_thread_ranks(4, body);
+    run_thread_ranks(4, body, options);
     FAIL() << "no error came through";
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), "rank 2 cannot go on");
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
 }
 
 TEST(ThreadCommunicator, the_others_learn_who_failed) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -57,12 +58,23 @@ TEST(TracedCommunicator, counts_calls_and_bytes) {
 }
 
 TEST(TracedCommunicator, counts_the_wait_for_others) {
-  using namespace std::chrono_literals;
-  const auto traces = traces_of(2, [](Communicator& comm) {
-    if (comm.rank() == 1) std::this_thread::sleep_for(30ms);
-    comm.barrier();
+  using Clock = std::chrono::steady_clock;
+  std::atomic<bool> waiting = false;
+  double seconds = 0;  // of the wait, with what the test does around it
+  const auto traces = traces_of(2, [&](Communicator& comm) {
+    if (comm.rank() == 0) {
+      const auto begin = Clock::now();
+      waiting = true;
+      comm.barrier();
+      seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    } else {
+      while (!waiting) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      comm.barrier();
+    }
   });
-  EXPECT_GE(traces[0][CommCall::barrier].seconds, 0.02);
+  EXPECT_GT(traces[0][CommCall::barrier].seconds, 0);
+  EXPECT_LE(traces[0][CommCall::barrier].seconds, seconds);
 }
 
 }  // namespace

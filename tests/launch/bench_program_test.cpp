@@ -9,22 +9,18 @@
 namespace moesaic::test {
 namespace {
 
-using Arguments = std::vector<std::string>;
-
 constexpr const char* kFootprint = "4M";
 
 Arguments bench_kernels(const Arguments& more) {
-  Arguments arguments = {"bench",     "kernels", "--shapes",    "40x96",
-                         "--seconds", "0.001",   "--footprint", kFootprint};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
+  return joined(
+      {"bench", "kernels", "--shapes", "40x96", "--seconds", "0.001", "--footprint", kFootprint},
+      more);
 }
 
 Arguments bench_layer(const Arguments& more) {
-  Arguments arguments = {"bench",     "layer", "--layer",     "8,64,32,2",
-                         "--seconds", "0.001", "--footprint", kFootprint};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
+  return joined(
+      {"bench", "layer", "--layer", "8,64,32,2", "--seconds", "0.001", "--footprint", kFootprint},
+      more);
 }
 
 Json parse_table(const ProgramResult& result) {

@@ -1,12 +1,16 @@
 #include "tests/launch/program.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -87,7 +91,7 @@ int ProgramResult::error_lines() const {
   return count;
 }
 
-ProgramResult run_program(const std::vector<std::string>& command, const Variables& variables,
+ProgramResult run_program(const Arguments& command, const Variables& variables,
                           double limit_seconds) {
   const TemporaryDirectory directory;
   const auto start = Clock::now();
@@ -103,17 +107,16 @@ ProgramResult run_program(const std::vector<std::string>& command, const Variabl
   return result;
 }
 
-ProgramResult run_moesaic(const std::vector<std::string>& arguments, const Variables& variables) {
+ProgramResult run_moesaic(const Arguments& arguments, const Variables& variables) {
   return run_program(with_program({}, arguments), variables);
 }
 
-ProgramResult run_ranks(int ranks, const std::vector<std::string>& arguments,
-                        const Variables& variables) {
+ProgramResult run_ranks(int ranks, const Arguments& arguments, const Variables& variables) {
   return run_program(with_program({MOESAIC_MPIRUN, "-n", std::to_string(ranks)}, arguments),
                      variables);
 }
 
-ProgramResult run_different_ranks(const std::vector<std::vector<std::string>>& arguments_of_ranks) {
+ProgramResult run_different_ranks(const std::vector<Arguments>& arguments_of_ranks) {
   std::vector<std::string> command = {MOESAIC_MPIRUN};
   for (std::size_t rank = 0; rank < arguments_of_ranks.size(); ++rank) {
     if (rank > 0) command.push_back(":");
@@ -121,6 +124,50 @@ ProgramResult run_different_ranks(const std::vector<std::vector<std::string>>& a
     command = with_program(std::move(command), arguments_of_ranks[rank]);
   }
   return run_program(command);
+}
+
+Arguments joined(Arguments first, const Arguments& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
+Arguments generate_with(const Arguments& more) {
+  return joined({"generate", "-m", kDemo, "-p", "In the beginning", "-n", "8"}, more);
+}
+
+Arguments convert_to(const std::string& out, const Arguments& more) {
+  return joined({"convert", "-m", kDemo, "-o", out}, more);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+void expect_failure(const ProgramResult& result, int exit_code,
+                    const std::vector<std::string>& texts) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.text();
+  EXPECT_EQ(result.error_lines(), 1) << result.text();
+  for (const std::string& part : texts) {
+    EXPECT_NE(result.err.find(part), std::string::npos) << "no " << part << " in " << result.text();
+  }
+}
+
+std::map<std::string, std::string> contents(const std::string& directory) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    files[entry.path().filename().string()] = read_text(entry.path().string());
+  }
+  return files;
+}
+
+std::int64_t num_files(const std::string& directory) {
+  return std::distance(std::filesystem::directory_iterator(directory), {});
 }
 
 }  // namespace moesaic::test

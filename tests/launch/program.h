@@ -1,17 +1,24 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 namespace moesaic::test {
 
+/// Of this repository.
+inline const std::string kData = MOESAIC_TEST_DATA;
+inline const std::string kDemo = kData + "/demo-model";
+
+using Arguments = std::vector<std::string>;
+
 /// How a program ended.
 struct ProgramResult {
   int exit_code = -1;  // 128 + signal if one ended it
   std::string out;
   std::string err;
-  double seconds = 0;
+  double seconds = 0;  // for messages: how fast a machine is must not decide a test
 
   /// For failure messages.
   [[nodiscard]] std::string text() const;
@@ -21,21 +28,41 @@ struct ProgramResult {
 
 using Variables = std::map<std::string, std::string>;
 
+/// A program that hangs is killed after this time: less than --timeout has by default, so that a
+/// rank that waits for a lost one until then shows, and more than any test takes on a busy machine.
+constexpr double kHangSeconds = 240;
+
 /// Runs a program to its end, without input. It is killed after `limit_seconds`, which shows as
 /// exit code 137.
-[[nodiscard]] ProgramResult run_program(const std::vector<std::string>& command,
-                                        const Variables& variables = {}, double limit_seconds = 60);
+[[nodiscard]] ProgramResult run_program(const Arguments& command, const Variables& variables = {},
+                                        double limit_seconds = kHangSeconds);
 
 /// moesaic as a single process.
-[[nodiscard]] ProgramResult run_moesaic(const std::vector<std::string>& arguments,
+[[nodiscard]] ProgramResult run_moesaic(const Arguments& arguments,
                                         const Variables& variables = {});
 
 /// mpirun -n `ranks` moesaic.
-[[nodiscard]] ProgramResult run_ranks(int ranks, const std::vector<std::string>& arguments,
+[[nodiscard]] ProgramResult run_ranks(int ranks, const Arguments& arguments,
                                       const Variables& variables = {});
 
 /// One mpirun whose ranks get arguments of their own: one rank for each element.
-[[nodiscard]] ProgramResult run_different_ranks(
-    const std::vector<std::vector<std::string>>& arguments_of_ranks);
+[[nodiscard]] ProgramResult run_different_ranks(const std::vector<Arguments>& arguments_of_ranks);
+
+/// `first` and then `more`.
+[[nodiscard]] Arguments joined(Arguments first, const Arguments& more);
+/// moesaic generate of eight tokens after a text with the demo model, and `more`.
+[[nodiscard]] Arguments generate_with(const Arguments& more);
+/// moesaic convert of the demo model to the directory `out`, and `more`.
+[[nodiscard]] Arguments convert_to(const std::string& out, const Arguments& more = {});
+
+[[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
+
+/// Expects that the program ended with this exit code and one line of error that has all `texts`.
+void expect_failure(const ProgramResult& result, int exit_code,
+                    const std::vector<std::string>& texts);
+
+/// Bytes of all files of a directory, by name.
+[[nodiscard]] std::map<std::string, std::string> contents(const std::string& directory);
+[[nodiscard]] std::int64_t num_files(const std::string& directory);
 
 }  // namespace moesaic::test

@@ -1,57 +1,21 @@
-// The program as a user meets it: started by itself and by mpirun, judged by its output, its exit
-// code and the time it takes to end.
+// The program as a user meets it: started by itself and by mpirun, judged by its output and its
+// exit code.
 
 #include "tests/launch/program.h"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "base/json.h"
 #include "src/checkpoint/safetensors.h"
 #include "tests/launch/broken_models.h"
+#include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace moesaic::test {
 namespace {
-
-const std::string kData = MOESAIC_TEST_DATA;
-const std::string kDemo = kData + "/demo-model";
-
-/// All ranks of a failed job have ended in this time.
-constexpr double kFailureSeconds = 5;
-
-using Arguments = std::vector<std::string>;
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
-
-void expect_failure(const ProgramResult& result, int exit_code,
-                    const std::vector<std::string>& texts) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.text();
-  EXPECT_EQ(result.error_lines(), 1) << result.text();
-  for (const std::string& part : texts) {
-    EXPECT_NE(result.err.find(part), std::string::npos) << "no " << part << " in " << result.text();
-  }
-}
-
-Arguments generate_with(Arguments more) {
-  Arguments arguments = {"generate", "-m", kDemo, "-p", "In the beginning", "-n", "8"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
-// --- verbs ------------------------------------------------------------------------------------
 
 TEST(Program, HelpAndVersionNeedNothing) {
   const ProgramResult help = run_moesaic({"--help"});
@@ -131,13 +95,46 @@ TEST(Program, GenerateGivesTheSameTextsOnAnyNumberOfRanks) {
   }
 }
 
+/// The likeliest tokens after a text, and why there are no more.
+struct Continuation {
+  std::vector<std::int64_t> ids;
+  std::string stop;
+};
+
+Continuation continue_text(const std::string& model, int ranks, const Arguments& more) {
+  const ProgramResult result = run_ranks(
+      ranks, joined({"generate", "-m", model, "-p", "The LORD is", "--temp", "0", "--json"}, more));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  const Json line = Json::parse(lines_of(result.out).at(0), "line 1");
+  Continuation text{.ids = {}, .stop = line.at("stop").as_string()};
+  line.at("ids").for_each(
+      [&](const std::string&, const Json& id) { text.ids.push_back(id.as_int()); });
+  return text;
+}
+
 TEST(Program, GenerateStopsAtTheEndOfSequence) {
-  const ProgramResult result = run_moesaic(
-      {"generate", "-m", kDemo, "-p", "The LORD is", "-n", "400", "--temp", "0", "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.text();
-  const Json line = Json::parse(lines_of(result.out).front(), "line 1");
-  const bool stopped = line.at("stop").as_string() == "eos";
-  EXPECT_EQ(stopped, line.at("ids").size() < 400);
+  // The demo model does not end its texts: a copy of it ends at a token that it does produce.
+  const Continuation whole = continue_text(kDemo, 1, {"-n", "24"});
+  ASSERT_EQ(whole.ids.size(), 24U);
+  EXPECT_EQ(whole.stop, "length");
+  auto last = whole.ids.begin() + 6;
+  while (last != whole.ids.end() && std::find(whole.ids.begin(), last, *last) != last) ++last;
+  ASSERT_NE(last, whole.ids.end()) << "no token comes for the first time";
+
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  write_text(model + "/generation_config.json",
+             replaced(read_text(model + "/generation_config.json"), "\"eos_token_id\": 2045",
+                      "\"eos_token_id\": [2045, " + std::to_string(*last) + "]"));
+  for (const int ranks : {1, 3}) {
+    const Continuation ended = continue_text(model, ranks, {"-n", "24"});
+    EXPECT_EQ(ended.stop, "eos");
+    EXPECT_EQ(ended.ids, (std::vector<std::int64_t>(whole.ids.begin(), last)));
+  }
+  const Continuation ignored = continue_text(model, 1, {"-n", "24", "--ignore-eos"});
+  EXPECT_EQ(ignored.stop, "length");
+  EXPECT_EQ(ignored.ids, whole.ids);
 }
 
 TEST(Program, ScoreWritesTheSameLogitsForAnyLaunch) {
@@ -244,175 +241,6 @@ TEST(Program, ShowConfigTellsWhereValuesComeFrom) {
   };
   EXPECT_EQ(has("predict = 3", "# command line"), 1) << result.text();
   EXPECT_EQ(has("top-k = 9", "# environment"), 1) << result.text();
-}
-
-// --- usage ------------------------------------------------------------------------------------
-
-TEST(ProgramErrors, Usage) {
-  expect_failure(run_moesaic({"genrate"}), 2, {"genrate", "did you mean generate?"});
-  expect_failure(run_moesaic(generate_with({"--tpo-p", "1"})), 2, {"--tpo-p", "--top-p"});
-  expect_failure(run_moesaic(generate_with({"--top-p", "2"})), 2, {"--top-p", "2"});
-  expect_failure(run_moesaic(generate_with({"--combine", "fast"})), 2,
-                 {"--combine", "fast", "exact"});
-  expect_failure(run_moesaic({"generate", "-p", "x"}), 2, {"--model"});
-  expect_failure(run_moesaic({"generate", "-m", kDemo}), 2, {"--prompt", "--file"});
-  expect_failure(run_moesaic({"score", "-m", kDemo}), 2, {"--file"});
-  expect_failure(run_moesaic(generate_with({"--isa", "avx512_bf16", "--numerics", "portable"})), 2,
-                 {"--isa"});
-  expect_failure(run_moesaic(generate_with({"--memory-limit", "lots"})), 2,
-                 {"--memory-limit", "lots"});
-}
-
-TEST(ProgramErrors, UsageIsToldOnceByManyRanks) {
-  expect_failure(run_ranks(3, generate_with({"--top-p", "2"})), 2, {"[rank 0/3", "--top-p"});
-  expect_failure(run_ranks(3, generate_with({"--expert-replicas", "2"})), 2,
-                 {"--expert-replicas 2", "3 ranks"});
-}
-
-TEST(ProgramErrors, PromptEmptyOrNotUtf8) {
-  expect_failure(run_moesaic({"generate", "-m", kDemo, "-p", ""}), 2, {"empty"});
-  expect_failure(run_moesaic({"generate", "-m", kDemo, "-p", "a\xff"}), 2, {"not UTF-8"});
-  const TemporaryDirectory directory;
-  const std::string file = directory.path_of("prompts");
-  for (const std::string verb : {"generate", "score"}) {
-    write_text(file, "");
-    expect_failure(run_ranks(2, {verb, "-m", kDemo, "-f", file}), 2, {"empty"});
-    write_text(file, "good\nbad \xc3\x28\n");
-    expect_failure(run_moesaic({verb, "-m", kDemo, "-f", file}), 3, {file, "not UTF-8"});
-  }
-  write_text(file, "one\n\nthree\n");
-  expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file}), 2, {"line 2", "empty"});
-  write_text(file, "{\"text\": \"one\"}\n");
-  expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file}), 3, {"line 1", "prompt"});
-  expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file + "x"}), 3, {file + "x"});
-}
-
-TEST(ProgramErrors, TextTooShortToScore) {
-  const TemporaryDirectory directory;
-  const std::string file = directory.path_of("text");
-  write_text(file, "a");
-  expect_failure(run_ranks(2, {"score", "-m", kDemo, "-f", file}), 2, {"1 token"});
-}
-
-TEST(ProgramErrors, ContextExceeded) {
-  expect_failure(run_ranks(2, generate_with({"-n", "5000"})), 2, {"5000", "2048", "--ctx-size"});
-  expect_failure(run_moesaic(generate_with({"--ctx-size", "6"})), 2, {"6", "--ctx-size"});
-  const ProgramResult score =
-      run_moesaic({"score", "-m", kDemo, "-f", kData + "/demo-heldout.txt", "-c", "100"});
-  expect_failure(score, 2, {"100", "--ctx-size"});
-}
-
-TEST(ProgramErrors, MoreRanksThanExperts) {
-  const std::string model = kData + "/models/mixtral-v5";  // 5 experts
-  expect_failure(run_ranks(6, {"generate", "-m", model, "-p", "x"}), 2,
-                 {"6 ranks", "5 experts", "at most 5"});
-}
-
-TEST(ProgramErrors, NotEnoughMemory) {
-  const ProgramResult result = run_ranks(2, generate_with({"--memory-limit", "2M"}));
-  expect_failure(result, 4, {"not enough memory", "2.00 MiB", "experts 5.62 MiB"});
-  EXPECT_LT(result.seconds, kFailureSeconds);
-}
-
-TEST(ProgramErrors, LogitsFileCannotBeWritten) {
-  const ProgramResult result = run_ranks(
-      2, {"score", "-m", kDemo, "-f", kData + "/demo-prompts.txt", "--logits-out", "/nope/x"});
-  expect_failure(result, 4, {"/nope/x"});
-}
-
-TEST(ProgramErrors, StandardOutputCannotBeWritten) {
-  if (!std::filesystem::is_character_file("/dev/full")) GTEST_SKIP() << "no /dev/full";
-  const std::string program = MOESAIC_PROGRAM;
-  for (const std::string arguments : {"--help", "tokenize -p x -m "}) {
-    const std::string directory = arguments == "--help" ? "" : kDemo;
-    const ProgramResult result =
-        run_program({"/bin/sh", "-c", program + " " + arguments + directory + " > /dev/full"});
-    expect_failure(result, 4, {"standard output"});
-  }
-}
-
-// --- files ------------------------------------------------------------------------------------
-
-class BrokenModelTest : public testing::TestWithParam<BrokenModel> {};
-
-TEST_P(BrokenModelTest, IsRefusedWithOneLine) {
-  const TemporaryDirectory directory;
-  const std::string model = directory.path_of("model");
-  copy_model(GetParam().base, model);
-  GetParam().break_it(model);
-  const Arguments arguments = {"generate", "-m", model, "-p", "In the", "-n", "1"};
-  expect_failure(run_moesaic(arguments), GetParam().exit_code, GetParam().texts);
-  const ProgramResult ranks = run_ranks(3, arguments);
-  expect_failure(ranks, GetParam().exit_code, GetParam().texts);
-  EXPECT_LT(ranks.seconds, kFailureSeconds) << ranks.text();
-}
-
-INSTANTIATE_TEST_SUITE_P(All, BrokenModelTest, testing::ValuesIn(broken_models()),
-                         [](const auto& model) { return model.param.name; });
-
-TEST(ProgramErrors, InspectNamesMissingTensors) {
-  const TemporaryDirectory directory;
-  const std::string model = directory.path_of("model");
-  copy_model("demo-model", model);
-  const auto broken = std::ranges::find(broken_models(), "TensorMissing", &BrokenModel::name);
-  broken->break_it(model);
-  const ProgramResult result = run_moesaic({"inspect", model, "--json"});
-  expect_failure(result, 3, {"1 tensor", "model.layers.0.mlp.experts.0.down_proj.weight"});
-  const Json json = Json::parse(result.out, "inspect");
-  EXPECT_EQ(json.at("missing").size(), 1);
-  EXPECT_EQ(json.at("unknown").at(std::int64_t{0}).as_string(), "model.layers.0.other");
-}
-
-// --- one rank alone ---------------------------------------------------------------------------
-
-TEST(ProgramErrors, OneRankFailingEndsAll) {
-  const TemporaryDirectory directory;
-  const std::string model = directory.path_of("model");
-  copy_model("demo-model", model);
-  const auto broken = std::ranges::find(broken_models(), "FileCut", &BrokenModel::name);
-  broken->break_it(model);
-  const Arguments good = generate_with({});
-  const Arguments bad = {"generate", "-m", model, "-p", "In the beginning", "-n", "8"};
-  const ProgramResult result = run_different_ranks({good, good, bad});
-  expect_failure(result, 3, {"[rank 2/3", "cut short"});
-  EXPECT_LT(result.seconds, kFailureSeconds) << result.text();
-}
-
-TEST(ProgramErrors, RanksWithDifferentModelsAreRefused) {
-  const Arguments other = generate_with({"-m", kData + "/models/qwen3_moe-v4"});
-  expect_failure(run_different_ranks({generate_with({}), other}), 5, {"rank 1", "model"});
-}
-
-TEST(ProgramErrors, RanksWithDifferentOptionsAreRefused) {
-  const Arguments few = generate_with({"--parallel", "2"});
-  const Arguments many = generate_with({"--parallel", "4"});
-  expect_failure(run_different_ranks({few, few, many}), 5, {"rank 2", "MOESAIC_PARALLEL"});
-  const ProgramResult threads =
-      run_different_ranks({generate_with({"-t", "1"}), generate_with({"-t", "2"})});
-  EXPECT_EQ(threads.exit_code, 0) << threads.text();
-}
-
-TEST(ProgramErrors, OneRankWithoutMemoryEndsAll) {
-  const Arguments bench = {"bench", "model", "-m", kDemo, "-r", "1"};
-  Arguments command = {MOESAIC_MPIRUN, "-n", "1", MOESAIC_PROGRAM};
-  command.insert(command.end(), bench.begin(), bench.end());
-  // The second rank may not map the memory that it measures the speed of reading with.
-  command.insert(command.end(), {":", "-n", "1", "prlimit", "--as=600000000", MOESAIC_PROGRAM});
-  command.insert(command.end(), bench.begin(), bench.end());
-  const ProgramResult result = run_program(command);
-  expect_failure(result, 4, {"[rank 1/2"});
-  EXPECT_LT(result.seconds, kFailureSeconds) << result.text();
-}
-
-TEST(ProgramErrors, RankThatDoesNotComeIsNamed) {
-  const TemporaryDirectory directory;
-  const std::string pipe = directory.path_of("pipe");  // nobody writes: rank 0 waits for ever
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  const ProgramResult result =
-      run_ranks(2, {"generate", "-m", kDemo, "-f", pipe, "--timeout", "2"});
-  expect_failure(result, 5, {"[rank 1/2", "waiting for rank 0"});
-  EXPECT_GE(result.seconds, 2);
-  EXPECT_LT(result.seconds, 2 + kFailureSeconds);
 }
 
 }  // namespace

@@ -1,0 +1,131 @@
+// What the program says, once on any number of ranks, where it cannot do what it is asked to.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/json.h"
+#include "tests/launch/broken_models.h"
+#include "tests/launch/program.h"
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic::test {
+namespace {
+
+TEST(ProgramErrors, Usage) {
+  expect_failure(run_moesaic({"genrate"}), 2, {"genrate", "did you mean generate?"});
+  expect_failure(run_moesaic(generate_with({"--tpo-p", "1"})), 2, {"--tpo-p", "--top-p"});
+  expect_failure(run_moesaic(generate_with({"--top-p", "2"})), 2, {"--top-p", "2"});
+  expect_failure(run_moesaic(generate_with({"--combine", "fast"})), 2,
+                 {"--combine", "fast", "exact"});
+  expect_failure(run_moesaic({"generate", "-p", "x"}), 2, {"--model"});
+  expect_failure(run_moesaic({"generate", "-m", kDemo}), 2, {"--prompt", "--file"});
+  expect_failure(run_moesaic({"score", "-m", kDemo}), 2, {"--file"});
+  expect_failure(run_moesaic(generate_with({"--isa", "avx512_bf16", "--numerics", "portable"})), 2,
+                 {"--isa"});
+  expect_failure(run_moesaic(generate_with({"--memory-limit", "lots"})), 2,
+                 {"--memory-limit", "lots"});
+}
+
+TEST(ProgramErrors, UsageIsToldOnceByManyRanks) {
+  expect_failure(run_ranks(3, generate_with({"--top-p", "2"})), 2, {"[rank 0/3", "--top-p"});
+  expect_failure(run_ranks(3, generate_with({"--expert-replicas", "2"})), 2,
+                 {"--expert-replicas 2", "3 ranks"});
+}
+
+TEST(ProgramErrors, PromptEmptyOrNotUtf8) {
+  expect_failure(run_moesaic({"generate", "-m", kDemo, "-p", ""}), 2, {"empty"});
+  expect_failure(run_moesaic({"generate", "-m", kDemo, "-p", "a\xff"}), 2, {"not UTF-8"});
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("prompts");
+  for (const std::string verb : {"generate", "score"}) {
+    write_text(file, "");
+    expect_failure(run_ranks(2, {verb, "-m", kDemo, "-f", file}), 2, {"empty"});
+    write_text(file, "good\nbad \xc3\x28\n");
+    expect_failure(run_moesaic({verb, "-m", kDemo, "-f", file}), 3, {file, "not UTF-8"});
+  }
+  write_text(file, "one\n\nthree\n");
+  expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file}), 2, {"line 2", "empty"});
+  write_text(file, "{\"text\": \"one\"}\n");
+  expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file}), 3, {"line 1", "prompt"});
+  expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file + "x"}), 3, {file + "x"});
+}
+
+TEST(ProgramErrors, TextTooShortToScore) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("text");
+  write_text(file, "a");
+  expect_failure(run_ranks(2, {"score", "-m", kDemo, "-f", file}), 2, {"1 token"});
+}
+
+TEST(ProgramErrors, ContextExceeded) {
+  expect_failure(run_ranks(2, generate_with({"-n", "5000"})), 2, {"5000", "2048", "--ctx-size"});
+  expect_failure(run_moesaic(generate_with({"--ctx-size", "6"})), 2, {"6", "--ctx-size"});
+  const ProgramResult score =
+      run_moesaic({"score", "-m", kDemo, "-f", kData + "/demo-heldout.txt", "-c", "100"});
+  expect_failure(score, 2, {"100", "--ctx-size"});
+}
+
+TEST(ProgramErrors, MoreRanksThanExperts) {
+  const std::string model = kData + "/models/mixtral-v5";  // 5 experts
+  expect_failure(run_ranks(6, {"generate", "-m", model, "-p", "x"}), 2,
+                 {"6 ranks", "5 experts", "at most 5"});
+}
+
+TEST(ProgramErrors, NotEnoughMemory) {
+  const ProgramResult result = run_ranks(2, generate_with({"--memory-limit", "2M"}));
+  expect_failure(result, 4, {"not enough memory", "2.00 MiB", "experts 5.62 MiB"});
+}
+
+TEST(ProgramErrors, LogitsFileCannotBeWritten) {
+  const ProgramResult result = run_ranks(
+      2, {"score", "-m", kDemo, "-f", kData + "/demo-prompts.txt", "--logits-out", "/nope/x"});
+  expect_failure(result, 4, {"/nope/x"});
+}
+
+TEST(ProgramErrors, StandardOutputCannotBeWritten) {
+  if (!std::filesystem::is_character_file("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  const std::string program = MOESAIC_PROGRAM;
+  for (const std::string arguments : {"--help", "tokenize -p x -m "}) {
+    const std::string directory = arguments == "--help" ? "" : kDemo;
+    const ProgramResult result =
+        run_program({"/bin/sh", "-c", program + " " + arguments + directory + " > /dev/full"});
+    expect_failure(result, 4, {"standard output"});
+  }
+}
+
+// --- files ------------------------------------------------------------------------------------
+
+class BrokenModelTest : public testing::TestWithParam<BrokenModel> {};
+
+TEST_P(BrokenModelTest, IsRefusedWithOneLine) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  copy_model(GetParam().base, model);
+  GetParam().break_it(model);
+  const Arguments arguments = {"generate", "-m", model, "-p", "In the", "-n", "1"};
+  expect_failure(run_moesaic(arguments), GetParam().exit_code, GetParam().texts);
+  const ProgramResult ranks = run_ranks(3, arguments);
+  expect_failure(ranks, GetParam().exit_code, GetParam().texts);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BrokenModelTest, testing::ValuesIn(broken_models()),
+                         [](const auto& model) { return model.param.name; });
+
+TEST(ProgramErrors, InspectNamesMissingTensors) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  const auto broken = std::ranges::find(broken_models(), "TensorMissing", &BrokenModel::name);
+  broken->break_it(model);
+  const ProgramResult result = run_moesaic({"inspect", model, "--json"});
+  expect_failure(result, 3, {"1 tensor", "model.layers.0.mlp.experts.0.down_proj.weight"});
+  const Json json = Json::parse(result.out, "inspect");
+  EXPECT_EQ(json.at("missing").size(), 1);
+  EXPECT_EQ(json.at("unknown").at(std::int64_t{0}).as_string(), "model.layers.0.other");
+}
+
+}  // namespace
+}  // namespace moesaic::test
