@@ -31,7 +31,9 @@ LayerCopies::LayerCopies(const LayerShape& shape, const Layout& layout, std::int
     : shape_(shape),
       layout_(layout),
       local_experts_(local_experts),
-      expert_bytes_(layer_bytes(shape, layout, 1)) {
+      expert_bytes_(layer_bytes(shape, layout, 1)),
+      gemm_(std::make_unique<GroupedGemm>(compute)),
+      experts_work_(std::make_unique<CpuExpertsWorkspace>(*gemm_)) {
   const SampleWeights inner(layout, shape.hidden);
   const SampleWeights outer(layout, shape.intermediate);
   const std::int64_t count = std::ssize(memory) / (local_experts * expert_bytes_);
@@ -51,10 +53,12 @@ LayerCopies::LayerCopies(const LayerShape& shape, const Layout& layout, std::int
     const auto own = std::span(experts).subspan(static_cast<std::size_t>(copy * local_experts),
                                                 static_cast<std::size_t>(local_experts));
     const PackedMatrix& gate = routers_.emplace_back(make_router(shape)).matrix;
-    copies_.push_back({.experts = {own.begin(), own.end()},
-                       .router = Router(gate, options, compute),
-                       .layer = MoeLayer(Router(gate, options, compute),
-                                         ExpertExecutor(own, element()), element(), compute)});
+    copies_.push_back(
+        {.experts = {own.begin(), own.end()},
+         .router = Router(gate, options, compute),
+         .layer = MoeLayer(Router(gate, options, compute),
+                           std::make_unique<CpuExperts>(own, element(), *experts_work_), element(),
+                           compute)});
   }
 }
 

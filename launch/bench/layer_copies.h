@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "kernels/whole_product.h"
 #include "launch/bench/bench_shapes.h"
+#include "src/moe/cpu_experts.h"
 #include "src/moe/moe_layer.h"
 
 namespace moesaic {
@@ -37,6 +39,8 @@ class LayerCopies {
   [[nodiscard]] std::int64_t local_experts() const noexcept { return local_experts_; }
   /// Packed bytes of one expert.
   [[nodiscard]] std::int64_t expert_bytes() const noexcept { return expert_bytes_; }
+  /// What the copies' products run on.
+  [[nodiscard]] GroupedGemm& gemm() noexcept { return *gemm_; }
   [[nodiscard]] std::span<Copy> copies() noexcept { return copies_; }
   [[nodiscard]] std::int64_t num_copies() const noexcept { return std::ssize(copies_); }
 
@@ -45,6 +49,8 @@ class LayerCopies {
   Layout layout_;
   std::int64_t local_experts_;
   std::int64_t expert_bytes_ = 0;
+  std::unique_ptr<GroupedGemm> gemm_;
+  std::unique_ptr<CpuExpertsWorkspace> experts_work_;
   std::vector<OwnedMatrix> routers_;
   std::vector<Copy> copies_;
 };

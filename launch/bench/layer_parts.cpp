@@ -14,7 +14,7 @@ LayerParts::LayerParts(const LayerCopies& layer, std::int64_t most_rows, const C
 
 void LayerParts::run(LayerCopies::Copy& copy, MatrixView<const float> x,
                      std::span<const std::int64_t> rows) {
-  copy.router.route(x, gemm_, routing_);
+  copy.router.route(x, gemm_, router_scratch_, routing_);
   for (std::size_t slot = 0; slot < rows.size(); ++slot) {
     if (rows[slot] == 0) continue;
     const ExpertWeights& expert = copy.experts[slot];

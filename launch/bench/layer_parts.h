@@ -28,6 +28,7 @@ class LayerParts {
   GroupedGemm gemm_;
   SampleRows hidden_rows_;
   SampleRows inner_rows_;
+  RouterScratch router_scratch_;
   Routing routing_;
   Buffer<float> out_;      // of one product
   Buffer<float> results_;  // [tokens * topk, hidden]

@@ -17,8 +17,8 @@ LayerRun::LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout
       layer_(shape, layout, placement_.num_local_experts(experts_->rank()), memory,
              runtime.compute()),
       parts_(layer_, most_rows, runtime.compute()),
-      gemm_(runtime.compute()),
-      work_(*experts_, placement_, shape.hidden * element_bytes(layer_.element()), shape.topk) {}
+      work_({*experts_, placement_, layer_.gemm(), times_},
+            shape.hidden * element_bytes(layer_.element()), shape.topk) {}
 
 LayerCopies::Copy& LayerRun::next_copy() {
   return layer_.copies()[static_cast<std::size_t>(pass_++ % layer_.num_copies())];
@@ -48,8 +48,10 @@ double LayerRun::run_layer(const LayerRouting& routing, MatrixView<float> x, Mat
   const std::int64_t first_token = experts_->rank() * x.rows();
   routing.write_logits(first_token, x);
   MoeLayer& layer = next_copy().layer;
-  const double seconds =
-      time_together(runtime_->world(), [&] { layer.forward(x, y, gemm_, work_, times_, [] {}); });
+  const double seconds = time_together(runtime_->world(), [&] {
+    layer.begin(x, work_);
+    layer.end(y, work_);
+  });
   const std::span wanted = std::span(routing.experts())
                                .subspan(static_cast<std::size_t>(first_token * work_.routing.topk),
                                         work_.routing.experts.size());

@@ -42,9 +42,8 @@ class LayerRun {
   ExpertPlacement placement_;
   LayerCopies layer_;
   LayerParts parts_;
-  GroupedGemm gemm_;
-  MoeWorkspace work_;
   PhaseTimes times_;
+  MoeWorkspace work_;
   std::int64_t pass_ = 0;
 };
 

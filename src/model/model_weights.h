@@ -16,7 +16,7 @@
 #include "src/model/model_files.h"
 #include "src/model/precision.h"
 #include "src/model/weight_store.h"
-#include "src/moe/expert_executor.h"
+#include "src/moe/cpu_experts.h"
 #include "src/parallel/expert_placement.h"
 
 namespace moesaic {

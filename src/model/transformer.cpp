@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/error.h"
 #include "src/model/attention.h"
@@ -25,8 +26,9 @@ struct Transformer::Impl {
         linear(gemm),
         attention(model_config, model_weights.precision, rank_compute),
         placement(std::max<std::int64_t>(config.num_experts, 1), experts.size()),
-        moe(experts, placement, config.hidden_size * element_bytes(weights.precision),
-            config.experts_per_token) {
+        moe({experts, placement, gemm, times},
+            config.hidden_size * element_bytes(weights.precision), config.experts_per_token),
+        experts_work{gemm} {
     const RouterOptions router{
         .topk = config.experts_per_token,
         .softmax_over_all = config.router_softmax == RouterSoftmax::all_experts,
@@ -37,7 +39,8 @@ struct Transformer::Impl {
       moe_layers.emplace_back();
       if (!config.is_moe[l]) continue;
       moe_layers.back().emplace(Router(layer.router, router, compute),
-                                ExpertExecutor(layer.experts, element), element, compute);
+                                std::make_unique<CpuExperts>(layer.experts, element, experts_work),
+                                element, compute);
     }
   }
 
@@ -80,9 +83,9 @@ struct Transformer::Impl {
       return;
     }
     const bool has_shared = layer.shared.gate.panels != nullptr;
-    moe_layers[l]->forward(x, y, gemm, moe, times, [&] {
-      if (has_shared) shared_expert(layer, x);
-    });
+    moe_layers[l]->begin(x, moe);
+    if (has_shared) shared_expert(layer, x);
+    moe_layers[l]->end(y, moe);
     if (!has_shared) return;
     const PhaseScope scope(times, Phase::dense);
     for_each_row(x.rows(), [&](std::int64_t row) {
@@ -157,9 +160,10 @@ struct Transformer::Impl {
   Linear linear;
   Attention attention;
   ExpertPlacement placement;
-  MoeWorkspace moe;
-  std::vector<std::optional<MoeLayer>> moe_layers;  // empty for dense layers
   PhaseTimes times;
+  MoeWorkspace moe;
+  CpuExpertsWorkspace experts_work;
+  std::vector<std::optional<MoeLayer>> moe_layers;  // empty for dense layers
 
   Buffer<float> residual;      // [rows, hidden]
   Buffer<float> norms;         // [rows, hidden]

@@ -14,15 +14,13 @@ namespace moesaic {
 /// back one row a choice: from each peer in the order of the rows sent to it, a token's choices in
 /// ascending expert id. Choices for this rank's own experts do not travel.
 struct SendPlan {
+  std::int64_t num_tokens = 0;            // of this rank
   std::vector<std::int32_t> send_tokens;  // the token of each row sent, by peer, ascending in each
   std::vector<std::int64_t> send_counts;  // [ranks] rows to each peer; own rank 0
   std::vector<std::int64_t> return_counts;  // [ranks] result rows from each peer; own rank 0
   /// [choices] index among the result rows of all peers in rank order, or -1 for an own expert.
   std::vector<std::int32_t> return_rows;
 };
-
-[[nodiscard]] SendPlan make_send_plan(const Routing& routing, const ExpertPlacement& placement,
-                                      int own_rank);
 
 /// The executing half: which rows this rank's experts work on, in which order.
 ///
@@ -32,9 +30,22 @@ struct SendPlan {
 struct ExecutePlan {
   std::vector<std::int64_t> slot_begin;      // [local experts + 1] first output of each slot
   std::vector<std::int32_t> output_sources;  // [outputs] which source an output is computed from
+  std::vector<std::int32_t> output_words;    // [outputs] which of its source's choices it is
   std::vector<std::int32_t> own_outputs;     // [choices] output of an own token's choice, or -1
   std::vector<std::int32_t> return_outputs;  // outputs to send back, by peer
   std::vector<std::int64_t> return_counts;   // [ranks] how many of them to each peer; own rank 0
+
+  [[nodiscard]] std::int64_t num_outputs() const noexcept {
+    return static_cast<std::int64_t>(output_sources.size());
+  }
+};
+
+/// An exchange as a value: whoever needs it again, such as a backward pass, keeps it. It says all
+/// about the roads of the rows and nothing about what they hold.
+struct ExchangePlan {
+  SendPlan send;
+  std::vector<std::int64_t> recv_counts;  // [ranks] token rows from each peer; own rank 0
+  ExecutePlan execute;
 };
 
 /// The rows that other ranks sent: their expert ids [rows, topk] as they travelled (ids of other
@@ -44,8 +55,22 @@ struct ReceivedChoices {
   std::span<const std::int64_t> counts;  // [ranks]
 };
 
-/// Throws Error{peer} if a received expert id is not one of the model's.
-[[nodiscard]] ExecutePlan make_execute_plan(const Routing& own, const ReceivedChoices& received,
-                                            const ExpertPlacement& placement, int own_rank);
+/// Makes the plans of one rank. Plans are overwritten, so that their memory is used again.
+class DispatchPlanner {
+ public:
+  /// `placement` must outlive this.
+  DispatchPlanner(const ExpertPlacement& placement, int own_rank)
+      : placement_(&placement), own_rank_(own_rank) {}
+
+  void plan_sends(const Routing& routing, SendPlan& plan);
+  /// Throws Error{peer} if a received expert id is not one of the model's.
+  void plan_execution(const Routing& own, const ReceivedChoices& received, ExecutePlan& plan);
+
+ private:
+  const ExpertPlacement* placement_;
+  int own_rank_;
+  std::vector<std::int64_t> next_;     // scratch: the next row of each peer, or output of each slot
+  std::vector<std::int64_t> returns_;  // scratch: the next result row of each peer
+};
 
 }  // namespace moesaic

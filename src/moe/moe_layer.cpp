@@ -8,15 +8,33 @@ namespace {
 
 constexpr std::int64_t kTokensPerTask = 8;
 
+void count_load(MoeWorkspace& work, std::int64_t result_bytes) {
+  const auto returned = static_cast<std::int64_t>(work.plan.execute.return_outputs.size());
+  const auto sent = static_cast<std::int64_t>(work.plan.send.send_tokens.size());
+  work.load.rows += work.plan.execute.num_outputs();
+  work.load.rows_sent += sent;
+  work.load.bytes_sent += sent * work.rows.row_bytes() + returned * result_bytes;
+}
+
 }  // namespace
 
-void MoeLayer::route(MatrixView<const float> x, GroupedGemm& gemm, MoeWorkspace& work,
-                     PhaseTimes& times) {
+void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
+  PhaseTimes& times = work.context.times;
   {
     const PhaseScope scope(times, Phase::route);
-    router_.route(x, gemm, work.routing);
+    router_.route(x, work.context.gemm, work.router_scratch, work.routing);
   }
-  const PhaseScope scope(times, Phase::dispatch);
+  {
+    const PhaseScope scope(times, Phase::dispatch);
+    write_rows(x, work);
+  }
+  const PhaseScope scope(times, Phase::wait);
+  work.exchange.start_plan(work.routing, work.plan);
+  work.dispatch = work.exchange.dispatch(work.rows, work.plan);
+  work.has_executed = false;
+}
+
+void MoeLayer::write_rows(MatrixView<const float> x, MoeWorkspace& work) const {
   work.rows.resize(x.rows());
   compute_.pool->for_each(x.rows(), kTokensPerTask, [&](std::int64_t token) {
     const std::span<const float> from = x.row(token);
@@ -30,32 +48,55 @@ void MoeLayer::route(MatrixView<const float> x, GroupedGemm& gemm, MoeWorkspace&
   work.rows.set_experts(work.routing);
 }
 
-void MoeLayer::execute_and_combine(MatrixView<float> y, GroupedGemm& gemm, MoeWorkspace& work,
-                                   PhaseTimes& times) {
-  const ExecutePlan& plan = work.exchange.finish_dispatch(work.rows, work.routing, times);
-  const auto num_outputs = static_cast<std::int64_t>(plan.output_sources.size());
-  work.outputs.reserve(num_outputs * y.cols());
-  const MatrixView<float> outputs = work.outputs.matrix(num_outputs, y.cols());
+void MoeLayer::execute(MoeWorkspace& work) {
+  PhaseTimes& times = work.context.times;
+  {
+    const PhaseScope scope(times, Phase::wait);
+    work.dispatch.wait();
+  }
+  const ExecutePlan& plan = work.plan.execute;
+  {
+    const PhaseScope scope(times, Phase::dispatch);
+    work.exchange.finish_plan(work.routing, work.rows, work.dispatch, work.plan);
+    work.output_rows.clear();
+    for (const std::int32_t source : plan.output_sources) {
+      work.output_rows.push_back(work.dispatch.source(source));
+    }
+  }
+  const std::int64_t hidden = router_.hidden();
+  work.outputs.reserve(plan.num_outputs() * hidden);
+  const MatrixView<float> outputs = work.outputs.matrix(plan.num_outputs(), hidden);
   {
     const PhaseScope scope(times, Phase::experts);
-    executor_.forward(work.exchange.output_rows(), plan.slot_begin, outputs, gemm,
-                      work.expert_scratch);
+    experts_->start({.rows = work.output_rows, .slot_begin = plan.slot_begin, .outputs = outputs});
+    experts_->finish();
   }
-  const auto returned = static_cast<std::int64_t>(plan.return_outputs.size());
-  const std::int64_t sent = work.exchange.rows_sent();
-  work.load.rows += num_outputs;
-  work.load.rows_sent += sent;
-  work.load.bytes_sent += sent * work.rows.row_bytes() + returned * y.cols() * 4;
+  const PhaseScope scope(times, Phase::wait);
+  work.dispatch = {};
+  work.results = work.exchange.combine(outputs, work.plan);
+  work.has_executed = true;
+  count_load(work, hidden * 4);
+}
 
-  work.exchange.combine(outputs, times);
-  const PhaseScope scope(times, Phase::combine);
+void MoeLayer::end(MatrixView<float> y, MoeWorkspace& work) {
+  if (!work.has_executed) execute(work);
+  {
+    const PhaseScope scope(work.context.times, Phase::wait);
+    work.results.wait();
+  }
+  const PhaseScope scope(work.context.times, Phase::combine);
+  add_results(y, work);
+  work.results = {};
+}
+
+void MoeLayer::add_results(MatrixView<float> y, const MoeWorkspace& work) const {
   const Routing& routing = work.routing;
   compute_.pool->for_each(y.rows(), kTokensPerTask, [&](std::int64_t token) {
     const std::span<float> sum = y.row(token);
     std::ranges::fill(sum, 0.0F);
     for (std::int64_t k = 0; k < routing.topk; ++k) {
       const std::int64_t choice = token * routing.topk + k;
-      compute_.vector->add_scaled(work.exchange.result(choice),
+      compute_.vector->add_scaled(work.results.result(work.plan, choice),
                                   routing.weights[static_cast<std::size_t>(choice)], y.cols(),
                                   sum.data());
     }

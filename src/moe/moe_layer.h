@@ -1,9 +1,11 @@
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <vector>
 
-#include "src/moe/expert_executor.h"
+#include "base/buffer.h"
+#include "base/phase_times.h"
+#include "src/moe/experts.h"
 #include "src/moe/router.h"
 #include "src/moe/token_exchange.h"
 
@@ -16,49 +18,64 @@ struct ExpertLoad {
   std::int64_t bytes_sent = 0;  // token rows and results that left for other ranks
 };
 
-/// Memory and transport that the MoE layers of one model share.
-struct MoeWorkspace {
-  MoeWorkspace(Communicator& experts, const ExpertPlacement& placement, std::int64_t hidden_bytes,
-               std::int64_t topk)
-      : rows(hidden_bytes, topk), exchange(experts, placement) {}
+/// What the MoE layers of one model share; all of it outlives them.
+struct MoeContext {
+  Communicator& experts;  // the expert-parallel group
+  const ExpertPlacement& placement;
+  GroupedGemm& gemm;
+  PhaseTimes& times;
+};
 
-  WireRows rows;
+/// One batch on its way through an MoE layer: its plan, rows and results. One after the other the
+/// layers of a model use the same; batches that are under way at the same time have one each.
+struct MoeWorkspace {
+  /// `hidden_bytes`: of one row's activations.
+  MoeWorkspace(const MoeContext& model, std::int64_t hidden_bytes, std::int64_t topk)
+      : context(model), rows(hidden_bytes, topk), exchange(model.experts, model.placement) {}
+
+  MoeContext context;
   Routing routing;
+  RouterScratch router_scratch;
+  WireRows rows;
   TokenExchange exchange;
-  ExpertScratch expert_scratch;
-  Buffer<float> outputs;  // [outputs, hidden]
+  ExchangePlan plan;
+  PendingDispatch dispatch;
+  std::vector<const std::byte*> output_rows;  // [outputs] the row that each is computed from
+  Buffer<float> outputs;                      // [outputs, hidden]
+  PendingResults results;
+  bool has_executed = false;
   ExpertLoad load;
 };
 
 /// The expert-parallel MoE layer: route -> dispatch -> execute -> combine. A token's result is
 /// sum_k weight_k * expert_k(x), f32, in ascending expert id, whichever rank computed each part.
+///
+/// It runs in halves, so that a rank can do other work while rows travel: the shared expert, or
+/// another batch in another workspace. Every rank makes the same calls in the same order.
 class MoeLayer {
  public:
-  MoeLayer(Router router, ExpertExecutor executor, RowSource::Element element,
+  MoeLayer(Router router, std::unique_ptr<Experts> experts, RowSource::Element element,
            const Compute& compute)
       : router_(std::move(router)),
-        executor_(std::move(executor)),
+        experts_(std::move(experts)),
         element_(element),
         compute_(compute) {}
 
-  /// `x` [tokens, hidden] normed activations, f32; `y` [tokens, hidden] is overwritten. `meanwhile`
-  /// runs while rows travel, whatever the rank count. Collective over the expert-parallel group.
-  template <typename Meanwhile>
-  void forward(MatrixView<const float> x, MatrixView<float> y, GroupedGemm& gemm,
-               MoeWorkspace& work, PhaseTimes& times, Meanwhile&& meanwhile) {
-    route(x, gemm, work, times);
-    work.exchange.start_dispatch(work.rows, work.routing, times);
-    meanwhile();
-    execute_and_combine(y, gemm, work, times);
-  }
+  /// Sends the tokens of `x` [tokens, hidden], normed activations in f32, to their experts. `x` is
+  /// not needed afterwards.
+  void begin(MatrixView<const float> x, MoeWorkspace& work);
+  /// Runs this rank's experts once their rows are here and sends the results home.
+  void execute(MoeWorkspace& work);
+  /// Overwrites `y` [tokens, hidden] with the sums, once the results are here; executes first if
+  /// that has not been done.
+  void end(MatrixView<float> y, MoeWorkspace& work);
 
  private:
-  void route(MatrixView<const float> x, GroupedGemm& gemm, MoeWorkspace& work, PhaseTimes& times);
-  void execute_and_combine(MatrixView<float> y, GroupedGemm& gemm, MoeWorkspace& work,
-                           PhaseTimes& times);
+  void write_rows(MatrixView<const float> x, MoeWorkspace& work) const;
+  void add_results(MatrixView<float> y, const MoeWorkspace& work) const;
 
   Router router_;
-  ExpertExecutor executor_;
+  std::unique_ptr<Experts> experts_;
   RowSource::Element element_;
   Compute compute_;
 };

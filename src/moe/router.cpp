@@ -72,33 +72,35 @@ Router::Router(const PackedMatrix& weights, const RouterOptions& options, const 
           options.topk, weights.rows, kMaxTopk);
 }
 
-void Router::route(MatrixView<const float> x, GroupedGemm& gemm, Routing& routing) {
+void Router::route(MatrixView<const float> x, GroupedGemm& gemm, RouterScratch& scratch,
+                   Routing& routing) const {
   const std::int64_t tokens = x.rows();
   routing.num_tokens = tokens;
   routing.topk = options_.topk;
   routing.experts.resize(static_cast<std::size_t>(tokens * options_.topk));
   routing.weights.resize(routing.experts.size());
-  logits_.reserve(tokens * num_experts());
-  rows_.clear();
+  scratch.scores.reserve(tokens * num_experts());
+  scratch.rows.clear();
   for (std::int64_t t = 0; t < tokens; ++t) {
-    rows_.push_back(reinterpret_cast<const std::byte*>(x.row(t).data()));
+    scratch.rows.push_back(reinterpret_cast<const std::byte*>(x.row(t).data()));
   }
   const GemmGroup group{.num_rows = tokens, .weights = weights_};
-  gemm.run(
-      {.rows = rows_.data(),
-       .num_rows = tokens,
-       .depth = weights_.depth,
-       .element = RowSource::Element::f32},
-      {&group, 1},
-      {.data = reinterpret_cast<std::byte*>(logits_.data()), .stride_bytes = num_experts() * 4});
+  gemm.run({.rows = scratch.rows.data(),
+            .num_rows = tokens,
+            .depth = weights_.depth,
+            .element = RowSource::Element::f32},
+           {&group, 1},
+           {.data = reinterpret_cast<std::byte*>(scratch.scores.data()),
+            .stride_bytes = num_experts() * 4});
 
   constexpr std::int64_t kTokensPerTask = 16;
   compute_.pool->for_each(tokens, kTokensPerTask, [&](std::int64_t t) {
     const auto first = static_cast<std::size_t>(t * options_.topk);
     const auto count = static_cast<std::size_t>(options_.topk);
-    choose_experts({logits_.data() + t * num_experts(), static_cast<std::size_t>(num_experts())},
-                   options_, *compute_.vector, std::span(routing.experts).subspan(first, count),
-                   std::span(routing.weights).subspan(first, count));
+    choose_experts(
+        {scratch.scores.data() + t * num_experts(), static_cast<std::size_t>(num_experts())},
+        options_, *compute_.vector, std::span(routing.experts).subspan(first, count),
+        std::span(routing.weights).subspan(first, count));
   });
 }
 

@@ -17,6 +17,12 @@ struct RouterOptions {
   bool normalize = false;
 };
 
+/// Scratch memory of Router::route, shared by the layers of a model.
+struct RouterScratch {
+  Buffer<float> scores;  // [tokens, experts]
+  std::vector<const std::byte*> rows;
+};
+
 /// Scores in f32; ties go to the lower expert id.
 class Router {
  public:
@@ -24,17 +30,17 @@ class Router {
   Router(const PackedMatrix& weights, const RouterOptions& options, const Compute& compute);
 
   /// `x` [tokens, hidden]. `routing` is overwritten.
-  void route(MatrixView<const float> x, GroupedGemm& gemm, Routing& routing);
+  void route(MatrixView<const float> x, GroupedGemm& gemm, RouterScratch& scratch,
+             Routing& routing) const;
 
   [[nodiscard]] std::int64_t num_experts() const noexcept { return weights_.rows; }
+  [[nodiscard]] std::int64_t hidden() const noexcept { return weights_.depth; }
   [[nodiscard]] std::int64_t topk() const noexcept { return options_.topk; }
 
  private:
   PackedMatrix weights_;
   RouterOptions options_;
   Compute compute_;
-  Buffer<float> logits_;  // [tokens, experts]
-  std::vector<const std::byte*> rows_;
 };
 
 /// The choice for one token from its `scores` [experts], overwritten (logits in, probabilities

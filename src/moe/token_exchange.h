@@ -4,78 +4,86 @@
 #include <span>
 #include <vector>
 
-#include "base/buffer.h"
 #include "base/matrix_view.h"
-#include "base/phase_times.h"
 #include "comm/communicator.h"
 #include "src/moe/dispatch_plan.h"
+#include "src/moe/wire_rows.h"
 
 namespace moesaic {
 
-/// This rank's token rows in the form that travels: the activations, then the expert ids of the
-/// token's choices. A row is written once and read where it lies, here or, after the exchange, at
-/// its experts.
-class WireRows {
+/// Token rows on their way to the ranks of their experts; owns the rows that this rank receives.
+class PendingDispatch {
  public:
-  /// `hidden_bytes`: bytes of one row's activations (a multiple of 2); `topk` ids follow them.
-  WireRows(std::int64_t hidden_bytes, std::int64_t topk);
+  PendingDispatch() = default;
+  PendingDispatch(const WireRows& own, std::int64_t num_tokens, std::unique_ptr<PendingRows> rows)
+      : own_(&own), num_tokens_(num_tokens), pending_(std::move(rows)) {}
 
-  void resize(std::int64_t num_tokens);
-  void set_experts(const Routing& routing);
-
-  [[nodiscard]] std::byte* activations(std::int64_t token) const {
-    return bytes_.data() + token * stride_bytes_;
+  /// Returns when all rows are here.
+  void wait();
+  /// The row of a source, as ExecutePlan numbers them, once wait() has returned: valid as long as
+  /// this object and the own rows.
+  [[nodiscard]] const std::byte* source(std::int64_t source) const {
+    return source < num_tokens_ ? own_->activations(source)
+                                : received_.data() + (source - num_tokens_) * own_->row_bytes();
   }
-  [[nodiscard]] std::int64_t row_bytes() const noexcept { return row_bytes_; }
-  [[nodiscard]] std::int64_t stride_bytes() const noexcept { return stride_bytes_; }
-  [[nodiscard]] std::int64_t ids_offset() const noexcept { return ids_offset_; }
-  [[nodiscard]] std::int64_t topk() const noexcept { return topk_; }
-  [[nodiscard]] const std::byte* data() const noexcept { return bytes_.data(); }
+  [[nodiscard]] std::int64_t num_received() const {
+    return static_cast<std::int64_t>(received_.size()) / own_->row_bytes();
+  }
 
  private:
-  std::int64_t topk_;
-  std::int64_t ids_offset_;
-  std::int64_t row_bytes_;
-  std::int64_t stride_bytes_;
-  Buffer<std::byte> bytes_;
+  const WireRows* own_ = nullptr;
+  std::int64_t num_tokens_ = 0;
+  std::unique_ptr<PendingRows> pending_;
+  std::span<const std::byte> received_;  // [rows, row_bytes]
 };
 
-/// Moves token rows to the ranks of their experts and the results back. All calls are collective
-/// over the expert-parallel group. dispatch() may be split: start_dispatch() returns at once, and
-/// work that needs no other rank can run before finish_dispatch().
+/// Result rows on their way home.
+class PendingResults {
+ public:
+  PendingResults() = default;
+  PendingResults(MatrixView<const float> outputs, std::unique_ptr<PendingRows> rows)
+      : outputs_(outputs), pending_(std::move(rows)) {}
+
+  /// Returns when all results of this rank's tokens are here.
+  void wait();
+  /// The unweighted result row of a choice, once wait() has returned: valid as long as this object
+  /// and the outputs.
+  [[nodiscard]] const float* result(const ExchangePlan& plan, std::int64_t choice) const {
+    const auto c = static_cast<std::size_t>(choice);
+    const std::int32_t row = plan.send.return_rows[c];
+    return row >= 0 ? returned_ + row * outputs_.cols()
+                    : outputs_.data() + plan.execute.own_outputs[c] * outputs_.stride();
+  }
+
+ private:
+  MatrixView<const float> outputs_;
+  std::unique_ptr<PendingRows> pending_;
+  const float* returned_ = nullptr;  // [rows, cols]
+};
+
+/// Moves token rows to the ranks of their experts and the results back, as a plan says that its
+/// owner keeps. Each call that starts something is collective over the expert-parallel group.
 class TokenExchange {
  public:
   /// Both must outlive this.
   TokenExchange(Communicator& experts, const ExpertPlacement& placement)
-      : comm_(&experts), placement_(&placement) {}
+      : comm_(&experts), planner_(placement, experts.rank()) {}
 
-  void start_dispatch(const WireRows& rows, const Routing& routing, PhaseTimes& times);
-  /// The plan of what this rank's experts have to do, and each output's input row.
-  const ExecutePlan& finish_dispatch(const WireRows& rows, const Routing& routing,
-                                     PhaseTimes& times);
-  [[nodiscard]] std::span<const std::byte* const> output_rows() const { return output_rows_; }
-  /// Token rows that left this rank in the last dispatch.
-  [[nodiscard]] std::int64_t rows_sent() const {
-    return static_cast<std::int64_t>(send_.send_tokens.size());
-  }
+  /// Makes `plan`, all but its `execute`: how many rows go where.
+  void start_plan(const Routing& routing, ExchangePlan& plan);
+  /// The rest of it, from the expert ids in the rows that a first dispatch has brought.
+  void finish_plan(const Routing& routing, const WireRows& rows, const PendingDispatch& dispatch,
+                   ExchangePlan& plan);
 
-  /// Brings home the results `outputs` [outputs, hidden] of the last dispatch. Afterwards
-  /// result(choice) is the unweighted row of each own choice, until the next dispatch.
-  void combine(MatrixView<const float> outputs, PhaseTimes& times);
-  [[nodiscard]] const float* result(std::int64_t choice) const {
-    return results_[static_cast<std::size_t>(choice)];
-  }
+  /// Sends the rows of this rank's tokens. As often as wanted for one plan, whatever they hold.
+  [[nodiscard]] PendingDispatch dispatch(const WireRows& rows, const ExchangePlan& plan);
+  /// Sends the results `outputs` [outputs, any] home, a row for each choice.
+  [[nodiscard]] PendingResults combine(MatrixView<const float> outputs, const ExchangePlan& plan);
 
  private:
   Communicator* comm_;
-  const ExpertPlacement* placement_;
-  SendPlan send_;
-  ExecutePlan execute_;
-  std::vector<std::int64_t> recv_counts_;
-  std::vector<std::int32_t> recv_experts_;
-  std::unique_ptr<PendingRows> pending_;
-  std::vector<const std::byte*> output_rows_;
-  std::vector<const float*> results_;
+  DispatchPlanner planner_;
+  std::vector<std::int32_t> recv_experts_;  // [received rows, topk]
 };
 
 }  // namespace moesaic

@@ -268,9 +268,10 @@ TEST(LayerCopies, RouterChoosesWhatTheLogitsSay) {
   const Buffer<float> x(5 * kLayer.hidden);
   wanted.write_logits(4, x.matrix(5, kLayer.hidden));
   GroupedGemm gemm(compute);
+  RouterScratch scratch;
   Routing routing;
   for (LayerCopies::Copy& copy : layer.copies()) {
-    copy.router.route(x.matrix(5, kLayer.hidden), gemm, routing);
+    copy.router.route(x.matrix(5, kLayer.hidden), gemm, scratch, routing);
     EXPECT_TRUE(std::ranges::equal(routing.experts, std::span(wanted.experts()).subspan(16)));
   }
   LayerParts parts(layer, 7, compute);

@@ -21,6 +21,19 @@ Routing routing_of(std::int64_t topk, std::vector<int> experts) {
   return routing;
 }
 
+SendPlan make_send_plan(const Routing& routing, const ExpertPlacement& placement, int own_rank) {
+  SendPlan plan;
+  DispatchPlanner(placement, own_rank).plan_sends(routing, plan);
+  return plan;
+}
+
+ExecutePlan make_execute_plan(const Routing& own, const ReceivedChoices& received,
+                              const ExpertPlacement& placement, int own_rank) {
+  ExecutePlan plan;
+  DispatchPlanner(placement, own_rank).plan_execution(own, received, plan);
+  return plan;
+}
+
 TEST(SendPlan, a_token_travels_once_to_each_rank) {
   // Experts 0 1 | 2 3 | 4 5 on three ranks; this is rank 0.
   const ExpertPlacement placement(6, 3);
@@ -41,6 +54,7 @@ TEST(ExecutePlan, orders_outputs_by_slot_then_rank) {
       make_execute_plan(own, {.experts = received, .counts = counts}, placement, 0);
   EXPECT_EQ(plan.slot_begin, (std::vector<std::int64_t>{0, 3, 6}));
   EXPECT_EQ(plan.output_sources, (std::vector<std::int32_t>{0, 2, 3, /**/ 0, 1, 3}));
+  EXPECT_EQ(plan.output_words, (std::vector<std::int32_t>{0, 0, 0, /**/ 1, 0, 1}));
   EXPECT_EQ(plan.own_outputs, (std::vector<std::int32_t>{0, 3, 4, -1}));
   EXPECT_EQ(plan.return_outputs, (std::vector<std::int32_t>{1, 2, 5}));
   EXPECT_EQ(plan.return_counts, (std::vector<std::int64_t>{0, 3}));

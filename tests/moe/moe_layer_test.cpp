@@ -11,6 +11,7 @@
 
 #include "comm/thread_communicator.h"
 #include "kernels/whole_product.h"
+#include "src/moe/cpu_experts.h"
 
 namespace moesaic {
 namespace {
@@ -88,42 +89,85 @@ std::vector<double> reference(const Model& model, std::size_t token) {
   return y;
 }
 
+/// The tokens [first, first + count).
+struct Share {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// One rank's layer and what it runs in.
+class Rank {
+ public:
+  Rank(const Model& model, Communicator& world, int threads)
+      : model_(model),
+        world_(world),
+        pool_(threads),
+        compute_{.isa = supported_isas().back(),
+                 .vector = &find_vector_kernels(supported_isas().back()),
+                 .pool = &pool_},
+        gemm_(compute_),
+        experts_work_{gemm_},
+        placement_(model.shape.experts, world.size()),
+        layer_(make_layer()) {}
+
+  [[nodiscard]] MoeWorkspace workspace() {
+    return {{world_, placement_, gemm_, times_}, model_.shape.hidden * 4, model_.shape.topk};
+  }
+  [[nodiscard]] MoeLayer& layer() { return layer_; }
+
+  [[nodiscard]] std::vector<float> inputs(Share share) const {
+    std::vector<float> x;
+    for (std::int64_t t = share.first; t < share.first + share.count; ++t) {
+      const auto& row = model_.tokens[static_cast<std::size_t>(t)];
+      x.insert(x.end(), row.begin(), row.end());
+    }
+    return x;
+  }
+  void begin(const std::vector<float>& x, MoeWorkspace& work) {
+    layer_.begin({x.data(), std::ssize(x) / model_.shape.hidden, model_.shape.hidden}, work);
+  }
+  [[nodiscard]] std::vector<float> end(const std::vector<float>& x, MoeWorkspace& work) {
+    std::vector<float> y(x.size(), -1.0F);
+    layer_.end({y.data(), std::ssize(x) / model_.shape.hidden, model_.shape.hidden}, work);
+    return y;
+  }
+
+ private:
+  MoeLayer make_layer() {
+    memory_.reserve(100);
+    std::vector<ExpertWeights> experts;
+    for (std::int64_t slot = 0; slot < placement_.num_local_experts(world_.rank()); ++slot) {
+      const auto e = static_cast<std::size_t>(placement_.experts_start_idx(world_.rank()) + slot);
+      experts.push_back({.gate = pack(model_.gate[e], memory_),
+                         .up = pack(model_.up[e], memory_),
+                         .down = pack(model_.down[e], memory_)});
+    }
+    constexpr auto kElement = RowSource::Element::f32;
+    return {Router(pack(model_.router, memory_), {.topk = model_.shape.topk}, compute_),
+            std::make_unique<CpuExperts>(experts, kElement, experts_work_), kElement, compute_};
+  }
+
+  const Model& model_;
+  Communicator& world_;
+  std::vector<OwnedMatrix> memory_;
+  ThreadPool pool_;
+  Compute compute_;
+  GroupedGemm gemm_;
+  CpuExpertsWorkspace experts_work_;
+  ExpertPlacement placement_;
+  PhaseTimes times_;
+  MoeLayer layer_;
+};
+
 /// The layer's result for the tokens [first, first + count) on this rank.
-std::vector<float> run_layer(const Model& model, Communicator& world, std::int64_t first,
-                             std::int64_t count, int threads) {
-  const Shape& s = model.shape;
-  std::vector<OwnedMatrix> memory;
-  memory.reserve(100);
-  ThreadPool pool(threads);
-  const Compute compute{.isa = supported_isas().back(),
-                        .vector = &find_vector_kernels(supported_isas().back()),
-                        .pool = &pool};
-  const ExpertPlacement placement(s.experts, world.size());
-  std::vector<ExpertWeights> experts;
-  for (std::int64_t slot = 0; slot < placement.num_local_experts(world.rank()); ++slot) {
-    const auto e = static_cast<std::size_t>(placement.experts_start_idx(world.rank()) + slot);
-    experts.push_back({.gate = pack(model.gate[e], memory),
-                       .up = pack(model.up[e], memory),
-                       .down = pack(model.down[e], memory)});
-  }
-  GroupedGemm gemm(compute);
-  MoeLayer layer(Router(pack(model.router, memory), {.topk = s.topk}, compute),
-                 ExpertExecutor(experts, RowSource::Element::f32), RowSource::Element::f32,
-                 compute);
-  MoeWorkspace work(world, placement, s.hidden * 4, s.topk);
-  PhaseTimes times_spent;
-  std::vector<float> x;
-  for (std::int64_t t = first; t < first + count; ++t) {
-    const auto& row = model.tokens[static_cast<std::size_t>(t)];
-    x.insert(x.end(), row.begin(), row.end());
-  }
-  std::vector<float> y(x.size());
+std::vector<float> run_layer(const Model& model, Communicator& world, Share share, int threads) {
+  Rank rank(model, world, threads);
+  MoeWorkspace work = rank.workspace();
+  const std::vector<float> x = rank.inputs(share);
+  std::vector<float> y;
   for (int pass = 0; pass < 3; ++pass) {  // buffers are used again
-    std::ranges::fill(y, -1.0F);
-    bool met = false;
-    layer.forward({x.data(), count, s.hidden}, {y.data(), count, s.hidden}, gemm, work, times_spent,
-                  [&] { met = true; });
-    EXPECT_TRUE(met);
+    rank.begin(x, work);
+    y = rank.end(x, work);
   }
   return y;
 }
@@ -131,7 +175,7 @@ std::vector<float> run_layer(const Model& model, Communicator& world, std::int64
 TEST(MoeLayer, equals_the_reference_on_any_number_of_ranks) {
   const Model model{Shape{}};
   std::vector<float> expected;
-  run_thread_ranks(1, [&](Communicator& world) { expected = run_layer(model, world, 0, 60, 2); });
+  run_thread_ranks(1, [&](Communicator& world) { expected = run_layer(model, world, {0, 60}, 2); });
   for (std::size_t t = 0; t < 60; ++t) {
     const std::vector<double> truth = reference(model, t);
     for (std::size_t i = 0; i < truth.size(); ++i) {
@@ -144,7 +188,7 @@ TEST(MoeLayer, equals_the_reference_on_any_number_of_ranks) {
       const std::int64_t share = 60 / ranks;
       const std::int64_t first = world.rank() * share;
       const std::int64_t count = world.rank() == 1 ? 0 : share;
-      const std::vector<float> y = run_layer(model, world, first, count, 1);
+      const std::vector<float> y = run_layer(model, world, {first, count}, 1);
       for (std::size_t i = 0; i < y.size(); ++i) {
         ASSERT_EQ(y[i], expected[static_cast<std::size_t>(first * model.shape.hidden) + i])
             << ranks << " ranks, rank " << world.rank();
@@ -162,20 +206,55 @@ TEST(MoeLayer, all_tokens_to_one_expert) {
   for (auto& row : model.router) std::ranges::fill(row, -1.0F);
   std::ranges::fill(model.router[2], 1.0F);
   std::vector<float> expected;
-  run_thread_ranks(1, [&](Communicator& world) { expected = run_layer(model, world, 0, 60, 1); });
+  run_thread_ranks(1, [&](Communicator& world) { expected = run_layer(model, world, {0, 60}, 1); });
   EXPECT_NEAR(expected[5], reference(model, 0)[5], 1e-4);
   run_thread_ranks(4, [&](Communicator& world) {
-    const std::vector<float> y = run_layer(model, world, world.rank() * 15, 15, 1);
+    const std::vector<float> y = run_layer(model, world, {world.rank() * 15, 15}, 1);
     for (std::size_t i = 0; i < y.size(); ++i) {
       ASSERT_EQ(y[i], expected[static_cast<std::size_t>(world.rank()) * 15 * 40 + i]);
     }
   });
 }
 
+/// What two half-batches in turn and deferred experts do: both batches are under way, first with
+/// their rows and then with their results, while the other computes.
+TEST(MoeLayer, two_batches_are_under_way) {
+  const Model model{Shape{}};
+  std::vector<float> expected;
+  run_thread_ranks(1, [&](Communicator& world) { expected = run_layer(model, world, {0, 60}, 1); });
+  const auto check = [&](const std::vector<float>& y, Share share) {
+    const auto* wanted = expected.data() + share.first * model.shape.hidden;
+    ASSERT_TRUE(std::equal(y.begin(), y.end(), wanted));
+  };
+  for (const int ranks : {1, 2, 3, 4}) {
+    run_thread_ranks(ranks, [&](Communicator& world) {
+      Rank rank(model, world, 1);
+      MoeWorkspace early = rank.workspace();
+      MoeWorkspace late = rank.workspace();
+      const std::int64_t share = 60 / ranks;
+      const Share a{world.rank() * share, world.rank() == 2 ? 0 : share / 3};
+      const Share b{a.first + a.count, share - a.count};
+      const std::vector<float> x_early = rank.inputs(a);
+      const std::vector<float> x_late = rank.inputs(b);
+      for (int pass = 0; pass < 6; ++pass) {
+        rank.begin(x_early, early);
+        rank.begin(x_late, late);
+        if (pass % 3 == 1) rank.layer().execute(early);
+        if (pass % 3 == 2) {
+          rank.layer().execute(early);
+          rank.layer().execute(late);
+        }
+        check(rank.end(x_early, early), a);
+        check(rank.end(x_late, late), b);
+      }
+    });
+  }
+}
+
 TEST(MoeLayer, no_tokens_anywhere) {
   const Model model{Shape{}};
   run_thread_ranks(
-      3, [&](Communicator& world) { EXPECT_TRUE(run_layer(model, world, 0, 0, 1).empty()); });
+      3, [&](Communicator& world) { EXPECT_TRUE(run_layer(model, world, {}, 1).empty()); });
 }
 
 }  // namespace

@@ -1,0 +1,28 @@
+#include "src/moe/cpu_experts.h"
+
+namespace moesaic {
+
+void CpuExperts::start(const ExpertBatch& batch) {
+  if (batch.rows.empty()) return;
+  std::vector<MlpGroup>& groups = work_->groups;
+  groups.clear();
+  for (std::size_t slot = 0; slot + 1 < batch.slot_begin.size(); ++slot) {
+    const std::int64_t count = batch.slot_begin[slot + 1] - batch.slot_begin[slot];
+    if (count == 0) continue;
+    const ExpertWeights& expert = experts_[slot];
+    groups.push_back({.first_row = batch.slot_begin[slot],
+                      .num_rows = count,
+                      .gate = expert.gate,
+                      .up = expert.up,
+                      .down = expert.down});
+  }
+  work_->gemm.run_mlp({.rows = batch.rows.data(),
+                       .num_rows = static_cast<std::int64_t>(batch.rows.size()),
+                       .depth = experts_.front().gate.depth,
+                       .element = element_},
+                      groups, {},
+                      {.data = reinterpret_cast<std::byte*>(batch.outputs.data()),
+                       .stride_bytes = batch.outputs.stride() * 4});
+}
+
+}  // namespace moesaic

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kernels/grouped_gemm.h"
+#include "src/moe/experts.h"
+
+namespace moesaic {
+
+/// The packed matrices of one local expert.
+struct ExpertWeights {
+  PackedMatrix gate;  // [intermediate, hidden]
+  PackedMatrix up;    // [intermediate, hidden]
+  PackedMatrix down;  // [hidden, intermediate]
+};
+
+/// What the layers of a model share to run their experts.
+struct CpuExpertsWorkspace {
+  GroupedGemm& gemm;
+  std::vector<MlpGroup> groups{};  // scratch
+};
+
+/// Experts on this rank's threads: down(silu(gate(x)) * up(x)). Products are f32; the gated
+/// activations are rounded to `element`, that of the input rows, between the two products.
+class CpuExperts final : public Experts {
+ public:
+  /// `work` must outlive this.
+  CpuExperts(std::span<const ExpertWeights> experts, RowSource::Element element,
+             CpuExpertsWorkspace& work)
+      : experts_(experts.begin(), experts.end()), element_(element), work_(&work) {}
+
+  /// Computes all of it: whatever runs elsewhere is to be started before.
+  void start(const ExpertBatch& batch) override;
+  void finish() override {}
+
+ private:
+  std::vector<ExpertWeights> experts_;
+  RowSource::Element element_;
+  CpuExpertsWorkspace* work_;
+};
+
+}  // namespace moesaic

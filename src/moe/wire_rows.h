@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/buffer.h"
+#include "src/moe/routing.h"
+
+namespace moesaic {
+
+/// This rank's token rows in the form that travels: the activations, then a 4-byte word for each of
+/// the token's choices: forward its expert's id, backward its routing weight. A row is written once
+/// and read where it lies, here or, after the exchange, at its experts.
+class WireRows {
+ public:
+  /// `hidden_bytes`: bytes of one row's activations (a multiple of 2).
+  WireRows(std::int64_t hidden_bytes, std::int64_t topk);
+
+  /// Makes room for as many rows; their contents are lost.
+  void resize(std::int64_t num_tokens);
+  void set_experts(const Routing& routing);
+  void set_weights(const Routing& routing);
+
+  [[nodiscard]] std::byte* activations(std::int64_t token) const {
+    return bytes_.data() + token * stride_bytes_;
+  }
+  /// The words [topk] of a row, own or received, that starts at `row`.
+  [[nodiscard]] const std::int32_t* experts_of(const std::byte* row) const {
+    return reinterpret_cast<const std::int32_t*>(row + words_offset_);
+  }
+  [[nodiscard]] const float* weights_of(const std::byte* row) const {
+    return reinterpret_cast<const float*>(row + words_offset_);
+  }
+  [[nodiscard]] std::int64_t row_bytes() const noexcept { return row_bytes_; }
+  [[nodiscard]] std::int64_t stride_bytes() const noexcept { return stride_bytes_; }
+  [[nodiscard]] std::int64_t topk() const noexcept { return topk_; }
+  [[nodiscard]] const std::byte* data() const noexcept { return bytes_.data(); }
+
+ private:
+  void set_words(std::int64_t num_tokens, const void* words);
+
+  std::int64_t topk_;
+  std::int64_t words_offset_;
+  std::int64_t row_bytes_;
+  std::int64_t stride_bytes_;
+  Buffer<std::byte> bytes_;
+};
+
+}  // namespace moesaic
