@@ -3,9 +3,12 @@
 namespace moesaic {
 
 #define MOESAIC_GEMM_KERNEL(isa, format) extern const GemmKernel isa##_##format##_kernel;
+#define MOESAIC_ATTENTION_KERNEL(isa, kind) \
+  extern const AttentionKernel isa##_attention_##kind##_kernel;
 #define MOESAIC_VECTOR_KERNELS(isa) extern const VectorKernels isa##_vector_kernels;
 #include "kernel_table.inc"
 #undef MOESAIC_GEMM_KERNEL
+#undef MOESAIC_ATTENTION_KERNEL
 #undef MOESAIC_VECTOR_KERNELS
 
 namespace {
@@ -14,6 +17,12 @@ constexpr const GemmKernel* kGemmKernels[] = {
 #define MOESAIC_GEMM_KERNEL(isa, format) &isa##_##format##_kernel,
 #include "kernel_table.inc"
 #undef MOESAIC_GEMM_KERNEL
+};
+
+constexpr const AttentionKernel* kAttentionKernels[] = {
+#define MOESAIC_ATTENTION_KERNEL(isa, kind) &isa##_attention_##kind##_kernel,
+#include "kernel_table.inc"
+#undef MOESAIC_ATTENTION_KERNEL
 };
 
 constexpr const VectorKernels* kVectorKernels[] = {
@@ -26,6 +35,10 @@ constexpr const VectorKernels* kVectorKernels[] = {
 
 std::span<const GemmKernel* const> all_gemm_kernels() noexcept {
   return kGemmKernels;
+}
+
+std::span<const AttentionKernel* const> all_attention_kernels() noexcept {
+  return kAttentionKernels;
 }
 
 std::span<const VectorKernels* const> all_vector_kernels() noexcept {
@@ -51,6 +64,14 @@ const GemmKernel& find_gemm_kernel(Isa isa, Format format, Int4Activations int4_
     const bool fits = kernel->format == format && kernel->isa <= isa &&
                       kernel->int4_activations == int4_activations;
     if (fits && is_usable(*kernel)) best = kernel;
+  }
+  return *best;
+}
+
+const AttentionKernel& find_attention_kernel(Isa isa, AttentionKind kind) noexcept {
+  const AttentionKernel* best = nullptr;
+  for (const AttentionKernel* kernel : kAttentionKernels) {
+    if (kernel->kind == kind && kernel->isa <= isa) best = kernel;
   }
   return *best;
 }

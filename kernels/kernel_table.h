@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "kernels/attention_kernel.h"
 #include "kernels/gemm_kernel.h"
 #include "kernels/vector_kernels.h"
 
@@ -9,6 +10,8 @@ namespace moesaic {
 
 /// Every GEMM kernel of this build, in Isa order.
 [[nodiscard]] std::span<const GemmKernel* const> all_gemm_kernels() noexcept;
+/// Every attention kernel of this build, in Isa order.
+[[nodiscard]] std::span<const AttentionKernel* const> all_attention_kernels() noexcept;
 /// Every table of vector kernels of this build, in Isa order.
 [[nodiscard]] std::span<const VectorKernels* const> all_vector_kernels() noexcept;
 
@@ -20,6 +23,8 @@ namespace moesaic {
 [[nodiscard]] bool is_usable(const GemmKernel& kernel);
 /// Whether it can multiply by matrices in this layout.
 [[nodiscard]] bool takes_layout(const GemmKernel& kernel, const Layout& layout) noexcept;
+/// That of this instruction set, or of the nearest simpler one.
+[[nodiscard]] const AttentionKernel& find_attention_kernel(Isa isa, AttentionKind kind) noexcept;
 [[nodiscard]] const VectorKernels& find_vector_kernels(Isa isa) noexcept;
 
 }  // namespace moesaic

@@ -19,15 +19,15 @@ void clamp(std::span<float> values, float limit) {
 struct Attention::Scratch {
   Buffer<float> queries;  // [kMaxTaskRows, head_dim]
   Buffer<float> out;      // [kMaxTaskRows, head_dim]
-  Buffer<float> kernel;
+  ByteBuffer kernel;
   std::vector<std::int64_t> first_keys;
   std::vector<std::int64_t> end_keys;
 };
 
 Attention::Attention(const ModelConfig& config, Precision precision, const Compute& compute)
     : config_(config),
-      precision_(precision),
       compute_(compute),
+      kernel_(find_attention_kernel(compute.isa, attention_kind(precision))),
       rotary_(config.rope),
       scratch_(static_cast<std::size_t>(compute.pool->size())) {
   const std::int64_t group = config.num_heads / config.num_kv_heads;
@@ -35,7 +35,8 @@ Attention::Attention(const ModelConfig& config, Precision precision, const Compu
   for (Scratch& scratch : scratch_) {
     scratch.queries = Buffer<float>(rows * config.head_dim);
     scratch.out = Buffer<float>(rows * config.head_dim);
-    scratch.kernel = Buffer<float>(attention_scratch_floats(config.head_dim));
+    scratch.kernel = ByteBuffer(
+        static_cast<std::size_t>(attention_scratch_bytes(config.head_dim, config.head_dim)));
     scratch.first_keys.resize(static_cast<std::size_t>(rows));
     scratch.end_keys.resize(static_cast<std::size_t>(rows));
   }
@@ -132,16 +133,16 @@ void Attention::attend(std::int64_t layer, const BatchSequence& sequence, const 
                            .query_stride = head_dim,
                            .num_rows = count * group,
                            .head_dim = head_dim,
+                           .value_dim = head_dim,
                            .first_keys = scratch.first_keys.data(),
                            .end_keys = scratch.end_keys.data(),
-                           .keys = sequence.cache->keys(layer, kv_head),
-                           .values = sequence.cache->values(layer, kv_head),
+                           .key_blocks = sequence.cache->key_blocks(layer, kv_head),
+                           .value_blocks = sequence.cache->value_blocks(layer, kv_head),
                            .scale = static_cast<float>(config_.attention_scale),
                            .scratch = scratch.kernel.data(),
                            .out = scratch.out.data(),
                            .out_stride = head_dim};
-  (precision_ == Precision::bf16 ? compute_.vector->attention_bf16
-                                 : compute_.vector->attention_f32)(args);
+  kernel_.attend(args);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = sequence.first_row + first + i;
     std::memcpy(attended_.data() + row * config_.q_width() + kv_head * group * head_dim,

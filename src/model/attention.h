@@ -41,8 +41,8 @@ class Attention {
               Scratch& scratch);
 
   const ModelConfig& config_;
-  Precision precision_;
   Compute compute_;
+  const AttentionKernel& kernel_;
   Rotary rotary_;
   std::vector<Task> tasks_;
   Buffer<float> cosines_;         // [rows, rotary half]

@@ -2,30 +2,14 @@
 
 #include <cassert>
 
-#include "kernels/vector_kernels.h"
+#include "kernels/format.h"
 
 namespace moesaic {
 namespace {
 
-template <typename T>
-T converted(float value);
-template <>
-float converted<float>(float value) {
-  return value;
-}
-template <>
-BFloat16 converted<BFloat16>(float value) {
-  return to_bfloat16(value);
-}
-
-/// `key_column`: element d goes to key_column[d * kKeysPerPanel].
-template <typename T>
-void store_position(std::int64_t head_dim, const float* key, const float* value, T* key_column,
-                    T* value_row) {
-  for (std::int64_t d = 0; d < head_dim; ++d) {
-    key_column[d * kKeysPerPanel] = converted<T>(key[d]);
-    value_row[d] = converted<T>(value[d]);
-  }
+std::int64_t block_bytes(const ModelConfig& config, Precision precision) {
+  const AttentionKind kind = attention_kind(precision);
+  return key_block_bytes(kind, config.head_dim) + value_block_bytes(kind, config.head_dim);
 }
 
 }  // namespace
@@ -35,38 +19,38 @@ KvCache::KvCache(const ModelConfig& config, Precision precision, const Extent& e
       precision_(precision),
       kv_heads_(config.num_kv_heads),
       head_dim_(config.head_dim),
-      capacity_(round_up(extent.capacity, kKeysPerPanel)),
-      prompt_tokens_(extent.prompt_tokens) {}
+      capacity_(round_up(extent.capacity, kKeysPerBlock)),
+      prompt_tokens_(extent.prompt_tokens) {
+  const std::int64_t key_bytes = key_block_bytes(attention_kind(precision), config.head_dim);
+  const std::int64_t blocks = first_block(config.num_layers, 0);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    key_blocks_.push_back(bytes_.data() + block * block_bytes(config, precision));
+    value_blocks_.push_back(key_blocks_.back() + key_bytes);
+  }
+}
 
 std::int64_t KvCache::bytes(const ModelConfig& config, Precision precision, std::int64_t capacity) {
-  return 2 * config.num_layers * config.num_kv_heads * config.head_dim *
-         round_up(capacity, kKeysPerPanel) * element_bytes(precision);
+  return config.num_layers * config.num_kv_heads *
+         (round_up(capacity, kKeysPerBlock) / kKeysPerBlock) * block_bytes(config, precision);
 }
 
-std::byte* KvCache::keys(std::int64_t layer, std::int64_t kv_head) const {
-  const std::int64_t head_bytes = capacity_ * head_dim_ * element_bytes(precision_);
-  return bytes_.data() + 2 * (layer * kv_heads_ + kv_head) * head_bytes;
+const std::byte* const* KvCache::key_blocks(std::int64_t layer, std::int64_t kv_head) const {
+  return key_blocks_.data() + first_block(layer, kv_head);
 }
 
-std::byte* KvCache::values(std::int64_t layer, std::int64_t kv_head) const {
-  return keys(layer, kv_head) + capacity_ * head_dim_ * element_bytes(precision_);
+const std::byte* const* KvCache::value_blocks(std::int64_t layer, std::int64_t kv_head) const {
+  return value_blocks_.data() + first_block(layer, kv_head);
 }
 
 void KvCache::store(std::int64_t layer, std::int64_t kv_head, std::int64_t position,
                     const float* key, const float* value) const {
   assert(position < capacity_);
-  const std::int64_t key_index =
-      position / kKeysPerPanel * kKeysPerPanel * head_dim_ + position % kKeysPerPanel;
-  const std::int64_t value_index = position * head_dim_;
-  if (precision_ == Precision::bf16) {
-    store_position(head_dim_, key, value,
-                   reinterpret_cast<BFloat16*>(keys(layer, kv_head)) + key_index,
-                   reinterpret_cast<BFloat16*>(values(layer, kv_head)) + value_index);
-  } else {
-    store_position(head_dim_, key, value,
-                   reinterpret_cast<float*>(keys(layer, kv_head)) + key_index,
-                   reinterpret_cast<float*>(values(layer, kv_head)) + value_index);
-  }
+  const AttentionKind kind = attention_kind(precision_);
+  const std::int64_t slot = position % kKeysPerBlock;
+  const auto block =
+      static_cast<std::size_t>(first_block(layer, kv_head) + position / kKeysPerBlock);
+  store_key(kind, key, head_dim_, {key_blocks_[block], slot});
+  store_value(kind, value, head_dim_, {value_blocks_[block], slot});
 }
 
 }  // namespace moesaic

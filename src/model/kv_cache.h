@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "base/buffer.h"
 #include "src/checkpoint/model_config.h"
@@ -8,7 +9,7 @@
 
 namespace moesaic {
 
-/// Keys and values of one sequence, all layers, in the layout of kernels/vector_kernels.h.
+/// Keys and values of one sequence, all layers, in blocks of kernels/attention_blocks.h.
 class KvCache {
  public:
   KvCache() = default;
@@ -39,21 +40,27 @@ class KvCache {
     return std::max(prompt_tokens_, position + 1);
   }
 
-  /// [ceil(capacity / 16)][head_dim][16] of one layer and KV head.
-  [[nodiscard]] std::byte* keys(std::int64_t layer, std::int64_t kv_head) const;
-  /// [capacity][head_dim]
-  [[nodiscard]] std::byte* values(std::int64_t layer, std::int64_t kv_head) const;
+  /// [ceil(capacity / 64)]: the blocks of one layer and KV head.
+  [[nodiscard]] const std::byte* const* key_blocks(std::int64_t layer, std::int64_t kv_head) const;
+  [[nodiscard]] const std::byte* const* value_blocks(std::int64_t layer,
+                                                     std::int64_t kv_head) const;
   /// Writes one position of one head, rounding to the cache's precision. `key` and `value`
   /// [head_dim].
   void store(std::int64_t layer, std::int64_t kv_head, std::int64_t position, const float* key,
              const float* value) const;
 
  private:
+  [[nodiscard]] std::int64_t first_block(std::int64_t layer, std::int64_t kv_head) const {
+    return (layer * kv_heads_ + kv_head) * (capacity_ / kKeysPerBlock);
+  }
+
   ByteBuffer bytes_;
+  std::vector<std::byte*> key_blocks_;    // [layers, kv_heads, capacity / 64]
+  std::vector<std::byte*> value_blocks_;  // [layers, kv_heads, capacity / 64]
   Precision precision_ = Precision::bf16;
   std::int64_t kv_heads_ = 0;
   std::int64_t head_dim_ = 0;
-  std::int64_t capacity_ = 0;  // a multiple of 16
+  std::int64_t capacity_ = 0;  // a multiple of 64
   std::int64_t prompt_tokens_ = 0;
   std::int64_t size_ = 0;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/attention_blocks.h"
 #include "kernels/format.h"
 #include "kernels/gemm_kernel.h"
 
@@ -17,6 +18,9 @@ enum class Precision { bf16, f32 };
 }
 [[nodiscard]] constexpr std::int64_t element_bytes(Precision precision) noexcept {
   return precision == Precision::bf16 ? 2 : 4;
+}
+[[nodiscard]] constexpr AttentionKind attention_kind(Precision precision) noexcept {
+  return precision == Precision::bf16 ? AttentionKind::bf16 : AttentionKind::f32;
 }
 
 }  // namespace moesaic

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <random>
 #include <span>
 #include <stdexcept>
-#include <type_traits>
 
-#include "kernels/format.h"
+#include "base/dtype.h"
 
 namespace moesaic {
 namespace {
@@ -62,97 +62,117 @@ float random_number(std::uint64_t array, std::int64_t row, std::int64_t column) 
   return to_float(to_bfloat16(sum * 1.732F));
 }
 
-template <typename Element>
-Element to_element(float x) {
-  if constexpr (std::is_same_v<Element, float>) {
-    return x;
-  } else {
-    return to_bfloat16(x);
+/// Keys or values in blocks, each with memory of its own, in no order.
+class Blocks {
+ public:
+  Blocks(std::int64_t num_keys, std::int64_t block_bytes) {
+    const std::int64_t count = (num_keys + kKeysPerBlock - 1) / kKeysPerBlock;
+    for (std::int64_t i = 0; i < count; ++i) {
+      memory_.push_back(
+          std::make_unique<GuardedArray<std::byte>>(static_cast<std::size_t>(block_bytes)));
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      pointers_.push_back(memory_[static_cast<std::size_t>((i * 7 + 3) % count)]->span().data());
+    }
+    if (count % 7 == 0) throw std::logic_error("blocks would share memory");
   }
-}
 
-std::size_t key_elements(const AttentionCase& test) {
-  return static_cast<std::size_t>(round_up(test.num_keys, kKeysPerPanel) * test.head_dim);
-}
-std::size_t value_elements(const AttentionCase& test) {
-  const std::int64_t end = *std::max_element(test.end_keys.begin(), test.end_keys.end());
-  return static_cast<std::size_t>(end * test.head_dim);
-}
+  /// Fills all blocks with one number.
+  void fill(AttentionKind kind, float x) const {
+    for (const auto& block : memory_) {
+      const std::span<std::byte> bytes = block->span();
+      if (kind == AttentionKind::f32) {
+        std::fill_n(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4, x);
+      } else {
+        std::fill_n(reinterpret_cast<BFloat16*>(bytes.data()), bytes.size() / 2, to_bfloat16(x));
+      }
+    }
+  }
+  [[nodiscard]] BlockSlot slot(std::int64_t key) const {
+    return {pointers_[static_cast<std::size_t>(key / kKeysPerBlock)], key % kKeysPerBlock};
+  }
+  [[nodiscard]] const std::byte* const* pointers() const { return pointers_.data(); }
+
+ private:
+  std::vector<std::unique_ptr<GuardedArray<std::byte>>> memory_;
+  std::vector<std::byte*> pointers_;
+};
 
 /// [num_keys]: does any row see it?
 std::vector<bool> seen_keys(const AttentionCase& test) {
-  std::vector<bool> seen(static_cast<std::size_t>(round_up(test.num_keys, kKeysPerPanel)));
+  std::vector<bool> seen(static_cast<std::size_t>(test.num_keys));
   for (std::size_t row = 0; row < test.first_keys.size(); ++row) {
     std::fill(seen.begin() + test.first_keys[row], seen.begin() + test.end_keys[row], true);
   }
   return seen;
 }
 
-template <typename Element>
-void fill_keys(const AttentionCase& test, std::span<Element> out) {
-  const std::vector<bool> seen = seen_keys(test);
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const auto index = static_cast<std::int64_t>(i);
-    const std::int64_t panel = index / (test.head_dim * kKeysPerPanel);
-    const std::int64_t d = index / kKeysPerPanel % test.head_dim;
-    const std::int64_t key = panel * kKeysPerPanel + index % kKeysPerPanel;
-    out[i] =
-        to_element<Element>(seen[static_cast<std::size_t>(key)] ? test.key(key, d) : test.hidden);
+struct Cache {
+  Cache(const AttentionCase& test, AttentionKind kind)
+      : keys(test.num_keys, key_block_bytes(kind, test.head_dim)),
+        values(test.num_keys, value_block_bytes(kind, test.value_dim)) {
+    keys.fill(kind, test.hidden);
+    values.fill(kind, test.hidden);
+    const std::vector<bool> seen = seen_keys(test);
+    std::vector<float> key(static_cast<std::size_t>(test.head_dim));
+    std::vector<float> value(static_cast<std::size_t>(test.value_dim));
+    for (std::int64_t k = 0; k < test.num_keys; ++k) {
+      if (!seen[static_cast<std::size_t>(k)]) continue;
+      for (std::size_t d = 0; d < key.size(); ++d)
+        key[d] = test.key(k, static_cast<std::int64_t>(d));
+      for (std::size_t d = 0; d < value.size(); ++d)
+        value[d] = test.value(k, static_cast<std::int64_t>(d));
+      store_key(kind, key.data(), test.head_dim, keys.slot(k));
+      store_value(kind, value.data(), test.value_dim, values.slot(k));
+    }
   }
-}
-template <typename Element>
-void fill_values(const AttentionCase& test, std::span<Element> out) {
-  const std::vector<bool> seen = seen_keys(test);
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const std::int64_t key = static_cast<std::int64_t>(i) / test.head_dim;
-    const std::int64_t d = static_cast<std::int64_t>(i) % test.head_dim;
-    out[i] =
-        to_element<Element>(seen[static_cast<std::size_t>(key)] ? test.value(key, d) : test.hidden);
-  }
-}
+
+  Blocks keys;
+  Blocks values;
+};
 
 /// Runs `rows_a_call` rows at a time.
-template <typename Element>
-std::vector<float> run_in_calls(const AttentionCase& test, const VectorKernels& kernels,
-                                std::int64_t rows_a_call) {
+AttentionResult run_in_calls(const AttentionCase& test, const AttentionKernel& kernel,
+                             std::int64_t rows_a_call) {
   const std::int64_t rows = test.num_rows();
   const std::int64_t stride = test.head_dim + kGap;
+  const std::int64_t out_stride = test.value_dim + kGap;
   std::vector<float> queries(static_cast<std::size_t>(rows * stride), NAN);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t d = 0; d < test.head_dim; ++d) {
       queries[static_cast<std::size_t>(row * stride + d)] = test.query(row, d);
     }
   }
-  const GuardedArray<Element> keys(key_elements(test));
-  const GuardedArray<Element> values(value_elements(test));
-  const GuardedArray<float> scratch(
-      static_cast<std::size_t>(attention_scratch_floats(test.head_dim)));
-  fill_keys(test, keys.span());
-  fill_values(test, values.span());
-  std::vector<float> padded(static_cast<std::size_t>(rows * stride), kUntouched);
+  const Cache cache(test, kernel.kind);
+  const GuardedArray<std::byte> scratch(
+      static_cast<std::size_t>(attention_scratch_bytes(test.head_dim, test.value_dim)));
+  std::vector<float> padded(static_cast<std::size_t>(rows * out_stride), kUntouched);
+  AttentionResult result;
+  result.log_sum_exps.resize(static_cast<std::size_t>(rows));
   for (std::int64_t row = 0; row < rows; row += rows_a_call) {
-    std::ranges::fill(scratch.span(), NAN);
-    const AttentionArgs args = {.queries = queries.data() + row * stride,
-                                .query_stride = stride,
-                                .num_rows = std::min(rows_a_call, rows - row),
-                                .head_dim = test.head_dim,
-                                .first_keys = test.first_keys.data() + row,
-                                .end_keys = test.end_keys.data() + row,
-                                .keys = keys.span().data(),
-                                .values = values.span().data(),
-                                .scale = test.scale(),
-                                .scratch = scratch.span().data(),
-                                .out = padded.data() + row * stride,
-                                .out_stride = stride};
-    (std::is_same_v<Element, float> ? kernels.attention_f32 : kernels.attention_bf16)(args);
+    std::ranges::fill(scratch.span(), std::byte{0xff});
+    kernel.attend({.queries = queries.data() + row * stride,
+                   .query_stride = stride,
+                   .num_rows = std::min(rows_a_call, rows - row),
+                   .head_dim = test.head_dim,
+                   .value_dim = test.value_dim,
+                   .first_keys = test.first_keys.data() + row,
+                   .end_keys = test.end_keys.data() + row,
+                   .key_blocks = cache.keys.pointers(),
+                   .value_blocks = cache.values.pointers(),
+                   .scale = test.scale(),
+                   .sinks = test.sinks.empty() ? nullptr : test.sinks.data() + row,
+                   .scratch = scratch.span().data(),
+                   .out = padded.data() + row * out_stride,
+                   .out_stride = out_stride,
+                   .log_sum_exps = result.log_sum_exps.data() + row});
   }
-  std::vector<float> out;
   for (std::int64_t row = 0; row < rows; ++row) {
-    const auto begin = padded.begin() + row * stride;
-    out.insert(out.end(), begin, begin + test.head_dim);
-    EXPECT_EQ(std::count(begin + test.head_dim, begin + stride, kUntouched), kGap);
+    const auto begin = padded.begin() + row * out_stride;
+    result.out.insert(result.out.end(), begin, begin + test.value_dim);
+    EXPECT_EQ(std::count(begin + test.value_dim, begin + out_stride, kUntouched), kGap);
   }
-  return out;
+  return result;
 }
 
 }  // namespace
@@ -170,21 +190,15 @@ float AttentionCase::scale() const {
   return 1 / std::sqrt(static_cast<float>(head_dim));
 }
 
-template <typename Element>
-std::vector<float> AttentionCase::run(const VectorKernels& kernels) const {
-  return run_in_calls<Element>(*this, kernels, num_rows());
+AttentionResult AttentionCase::run(const AttentionKernel& kernel) const {
+  return run_in_calls(*this, kernel, num_rows());
 }
-template <typename Element>
-std::vector<float> AttentionCase::run_row_by_row(const VectorKernels& kernels) const {
-  return run_in_calls<Element>(*this, kernels, 1);
+AttentionResult AttentionCase::run_row_by_row(const AttentionKernel& kernel) const {
+  return run_in_calls(*this, kernel, 1);
 }
-template std::vector<float> AttentionCase::run<float>(const VectorKernels&) const;
-template std::vector<float> AttentionCase::run<BFloat16>(const VectorKernels&) const;
-template std::vector<float> AttentionCase::run_row_by_row<float>(const VectorKernels&) const;
-template std::vector<float> AttentionCase::run_row_by_row<BFloat16>(const VectorKernels&) const;
 
-std::vector<double> AttentionCase::expected() const {
-  std::vector<double> out;
+ExpectedAttention AttentionCase::expected() const {
+  ExpectedAttention result;
   for (std::int64_t row = 0; row < num_rows(); ++row) {
     const std::int64_t first = first_keys[static_cast<std::size_t>(row)];
     const std::int64_t end = end_keys[static_cast<std::size_t>(row)];
@@ -196,23 +210,26 @@ std::vector<double> AttentionCase::expected() const {
       }
       weights.push_back(score * scale());
     }
+    if (!sinks.empty()) weights.push_back(sinks[static_cast<std::size_t>(row)]);
     const double max = *std::max_element(weights.begin(), weights.end());
     double total = 0;
     for (double& weight : weights) total += weight = std::exp(weight - max);
-    for (std::int64_t d = 0; d < head_dim; ++d) {
+    for (std::int64_t d = 0; d < value_dim; ++d) {
       double sum = 0;
       for (std::int64_t k = first; k < end; ++k) {
         sum += weights[static_cast<std::size_t>(k - first)] * value(k, d);
       }
-      out.push_back(sum / total);
+      result.out.push_back(sum / total);
     }
+    result.log_sum_exps.push_back(max + std::log(total));
   }
-  return out;
+  return result;
 }
 
 AttentionCase full_case(std::int64_t head_dim, std::int64_t num_keys, std::int64_t num_rows) {
   const auto rows = static_cast<std::size_t>(num_rows);
   return {.head_dim = head_dim,
+          .value_dim = head_dim,
           .num_keys = num_keys,
           .first_keys = std::vector<std::int64_t>(rows, 0),
           .end_keys = std::vector<std::int64_t>(rows, num_keys)};
@@ -220,8 +237,11 @@ AttentionCase full_case(std::int64_t head_dim, std::int64_t num_keys, std::int64
 
 AttentionCase causal_case(std::int64_t head_dim, std::int64_t num_tokens, std::int64_t num_heads,
                           std::int64_t window) {
-  AttentionCase result = {
-      .head_dim = head_dim, .num_keys = num_tokens, .first_keys = {}, .end_keys = {}};
+  AttentionCase result = {.head_dim = head_dim,
+                          .value_dim = head_dim,
+                          .num_keys = num_tokens,
+                          .first_keys = {},
+                          .end_keys = {}};
   for (std::int64_t token = 0; token < num_tokens; ++token) {
     for (std::int64_t head = 0; head < num_heads; ++head) {
       result.first_keys.push_back(std::max<std::int64_t>(0, token + 1 - window));
@@ -234,8 +254,11 @@ AttentionCase causal_case(std::int64_t head_dim, std::int64_t num_tokens, std::i
 AttentionCase random_case(std::int64_t head_dim, std::int64_t num_keys, std::int64_t num_rows,
                           unsigned seed) {
   std::mt19937 generator(seed);
-  AttentionCase result = {
-      .head_dim = head_dim, .num_keys = num_keys, .first_keys = {}, .end_keys = {}};
+  AttentionCase result = {.head_dim = head_dim,
+                          .value_dim = head_dim,
+                          .num_keys = num_keys,
+                          .first_keys = {},
+                          .end_keys = {}};
   for (std::int64_t row = 0; row < num_rows; ++row) {
     std::int64_t a = std::uniform_int_distribution<std::int64_t>(0, num_keys - 1)(generator);
     std::int64_t b = std::uniform_int_distribution<std::int64_t>(0, num_keys - 1)(generator);

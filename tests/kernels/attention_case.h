@@ -4,13 +4,24 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/vector_kernels.h"
+#include "kernels/attention_kernel.h"
 
 namespace moesaic {
+
+/// What a kernel gives.
+struct AttentionResult {
+  std::vector<float> out;           // [rows, value_dim]
+  std::vector<float> log_sum_exps;  // [rows]
+};
+struct ExpectedAttention {
+  std::vector<double> out;           // [rows, value_dim]
+  std::vector<double> log_sum_exps;  // [rows]
+};
 
 /// Random queries, keys and values, with the key range of each row.
 struct AttentionCase {
   std::int64_t head_dim;
+  std::int64_t value_dim;
   std::int64_t num_keys;
   std::vector<std::int64_t> first_keys;  // [rows]
   std::vector<std::int64_t> end_keys;    // [rows]
@@ -18,6 +29,7 @@ struct AttentionCase {
   /// What stands in the cache where no row may look.
   float hidden = std::numeric_limits<float>::quiet_NaN();
   std::int64_t poisoned_key = -1;  // this key and its value are NaN
+  std::vector<float> sinks = {};   // [rows] or none
 
   [[nodiscard]] std::int64_t num_rows() const {
     return static_cast<std::int64_t>(first_keys.size());
@@ -28,18 +40,16 @@ struct AttentionCase {
   [[nodiscard]] float value(std::int64_t key, std::int64_t d) const;
   [[nodiscard]] float scale() const;
 
-  /// out[rows, head_dim]. The cache is of BFloat16 or float elements, its memory ends where the
-  /// contract allows, and out's rows lie apart with room that must stay untouched.
-  template <typename Element>
-  [[nodiscard]] std::vector<float> run(const VectorKernels& kernels) const;
+  /// The blocks of the cache lie scattered, each before memory without access; out's rows lie
+  /// apart with room that must stay untouched.
+  [[nodiscard]] AttentionResult run(const AttentionKernel& kernel) const;
   /// The same, a call for each row.
-  template <typename Element>
-  [[nodiscard]] std::vector<float> run_row_by_row(const VectorKernels& kernels) const;
+  [[nodiscard]] AttentionResult run_row_by_row(const AttentionKernel& kernel) const;
   /// By definition, in double precision.
-  [[nodiscard]] std::vector<double> expected() const;
+  [[nodiscard]] ExpectedAttention expected() const;
 };
 
-/// Every row sees all keys.
+/// Every row sees all keys. value_dim is head_dim, here and below.
 [[nodiscard]] AttentionCase full_case(std::int64_t head_dim, std::int64_t num_keys,
                                       std::int64_t num_rows);
 /// A row for each token and head, tokens ascending; a token sees the last `window` keys up to its

@@ -26,18 +26,33 @@ std::vector<AttentionCase> range_cases(std::int64_t head_dim) {
   return cases;
 }
 
-class AttentionTest : public testing::TestWithParam<const VectorKernels*> {
+class AttentionTest : public testing::TestWithParam<const AttentionKernel*> {
  protected:
-  const VectorKernels& kernels_ = *GetParam();
+  const AttentionKernel& kernel_ = *GetParam();
 };
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, AttentionTest, testing::ValuesIn(runnable_vector_kernels()),
-                         [](const auto& test) { return std::string(test.param->name); });
+INSTANTIATE_TEST_SUITE_P(EveryIsa, AttentionTest, testing::ValuesIn(runnable_attention_kernels()),
+                         [](const auto& test) {
+                           std::string name = test.param->name;
+                           std::ranges::replace(name, '/', '_');
+                           return name;
+                         });
 
-void expect_close(const std::vector<float>& actual, const std::vector<double>& expected,
-                  double bound) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], bound) << i;
+void expect_close(const AttentionResult& actual, const ExpectedAttention& expected, double bound) {
+  const auto expect_all = [&](const std::vector<float>& a, const std::vector<double>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      ASSERT_NEAR(a[i], b[i], bound * std::max(1.0, std::abs(b[i]))) << i;
+    }
+  };
+  expect_all(actual.out, expected.out);
+  expect_all(actual.log_sum_exps, expected.log_sum_exps);
+}
+
+/// -1, or where the results first differ.
+std::int64_t difference(const AttentionResult& a, const AttentionResult& b) {
+  const std::int64_t at = first_difference(a.out, b.out);
+  return at == -1 ? first_difference(a.log_sum_exps, b.log_sum_exps) : at;
 }
 
 TEST_P(AttentionTest, is_close_to_double_for_every_head_size) {
@@ -45,9 +60,7 @@ TEST_P(AttentionTest, is_close_to_double_for_every_head_size) {
     for (const std::int64_t num_keys : kKeyCounts) {
       SCOPED_TRACE(testing::Message() << "head_dim " << head_dim << " keys " << num_keys);
       const AttentionCase test = full_case(head_dim, num_keys, 5);
-      const auto expected = test.expected();
-      expect_close(test.run<BFloat16>(kernels_), expected, kBound);
-      expect_close(test.run<float>(kernels_), expected, kBound);
+      expect_close(test.run(kernel_), test.expected(), kBound);
     }
   }
 }
@@ -56,14 +69,14 @@ TEST_P(AttentionTest, is_close_to_double_for_every_number_of_keys) {
   for (std::int64_t num_keys = 1; num_keys <= 300; ++num_keys) {
     SCOPED_TRACE(num_keys);
     const AttentionCase test = full_case(16, num_keys, 3);
-    expect_close(test.run<BFloat16>(kernels_), test.expected(), kBound);
+    expect_close(test.run(kernel_), test.expected(), kBound);
   }
 }
 
 TEST_P(AttentionTest, is_close_to_double_for_every_kind_of_range) {
   for (const std::int64_t head_dim : {6, 64}) {
     for (const AttentionCase& test : range_cases(head_dim)) {
-      expect_close(test.run<BFloat16>(kernels_), test.expected(), kBound);
+      expect_close(test.run(kernel_), test.expected(), kBound);
     }
   }
 }
@@ -71,16 +84,14 @@ TEST_P(AttentionTest, is_close_to_double_for_every_kind_of_range) {
 TEST_P(AttentionTest, is_close_to_double_when_few_keys_win) {
   AttentionCase test = full_case(64, 500, 20);
   test.query_scale = 30;  // scores up to about 100: weights from 1 to 0
-  expect_close(test.run<BFloat16>(kernels_), test.expected(), 2e-5);
+  expect_close(test.run(kernel_), test.expected(), 2e-5);
 }
 
 TEST_P(AttentionTest, gives_the_bits_of_scalar) {
-  const VectorKernels& scalar = find_vector_kernels(Isa::scalar);
-  if (&kernels_ == &scalar) GTEST_SKIP() << "nothing to compare";
+  const AttentionKernel& scalar = find_attention_kernel(Isa::scalar, kernel_.kind);
+  if (&kernel_ == &scalar) GTEST_SKIP() << "nothing to compare";
   const auto expect_equal = [&](const AttentionCase& test) {
-    const auto expected = test.run<BFloat16>(scalar);
-    EXPECT_EQ(first_difference(test.run<BFloat16>(kernels_), expected), -1) << test.head_dim;
-    EXPECT_EQ(first_difference(test.run<float>(kernels_), expected), -1) << test.head_dim;
+    EXPECT_EQ(difference(test.run(kernel_), test.run(scalar)), -1) << test.head_dim;
   };
   for (const std::int64_t head_dim : kHeadDims) {
     for (const AttentionCase& test : range_cases(head_dim)) expect_equal(test);
@@ -99,13 +110,33 @@ TEST_P(AttentionTest, gives_the_bits_of_scalar) {
 TEST_P(AttentionTest, a_row_has_the_same_bits_alone) {
   for (const std::int64_t head_dim : {10, 64, 80}) {
     for (const AttentionCase& test : range_cases(head_dim)) {
-      ASSERT_EQ(
-          first_difference(test.run<BFloat16>(kernels_), test.run_row_by_row<BFloat16>(kernels_)),
-          -1)
-          << head_dim;
-      ASSERT_EQ(first_difference(test.run<float>(kernels_), test.run_row_by_row<float>(kernels_)),
-                -1)
-          << head_dim;
+      ASSERT_EQ(difference(test.run(kernel_), test.run_row_by_row(kernel_)), -1) << head_dim;
+    }
+  }
+}
+
+TEST_P(AttentionTest, sinks_take_their_share) {
+  const AttentionKernel& scalar = find_attention_kernel(Isa::scalar, kernel_.kind);
+  for (const float sink : {-100.0F, -1.0F, 0.5F, 8.0F}) {
+    for (AttentionCase& test : range_cases(48)) {
+      test.sinks.assign(static_cast<std::size_t>(test.num_rows()), sink);
+      test.sinks.front() = 2 * sink;
+      const AttentionResult result = test.run(kernel_);
+      expect_close(result, test.expected(), kBound);
+      EXPECT_EQ(difference(result, test.run(scalar)), -1);
+      EXPECT_EQ(difference(result, test.run_row_by_row(kernel_)), -1);
+    }
+  }
+}
+
+TEST_P(AttentionTest, values_have_a_size_of_their_own) {
+  const AttentionKernel& scalar = find_attention_kernel(Isa::scalar, kernel_.kind);
+  for (const std::int64_t value_dim : {2, 16, 40, 128}) {
+    for (AttentionCase& test : range_cases(72)) {
+      test.value_dim = value_dim;
+      const AttentionResult result = test.run(kernel_);
+      expect_close(result, test.expected(), kBound);
+      EXPECT_EQ(difference(result, test.run(scalar)), -1);
     }
   }
 }
@@ -115,10 +146,10 @@ TEST_P(AttentionTest, hidden_memory_does_not_matter) {
   for (const std::int64_t head_dim : {6, 64}) {
     for (AttentionCase test : range_cases(head_dim)) {
       test.hidden = 0;
-      const auto expected = test.run<BFloat16>(kernels_);
+      const auto expected = test.run(kernel_);
       for (const float hidden : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf, 3e38F}) {
         test.hidden = hidden;
-        ASSERT_EQ(first_difference(test.run<BFloat16>(kernels_), expected), -1) << hidden;
+        ASSERT_EQ(difference(test.run(kernel_), expected), -1) << hidden;
       }
     }
   }
@@ -126,9 +157,9 @@ TEST_P(AttentionTest, hidden_memory_does_not_matter) {
 
 TEST_P(AttentionTest, a_row_is_not_poisoned_by_a_key_that_only_others_see) {
   AttentionCase test = causal_case(64, 90, 2, 1000);
-  const auto clean = test.run<BFloat16>(kernels_);
+  const auto clean = test.run(kernel_).out;
   test.poisoned_key = 71;
-  const auto poisoned = test.run<BFloat16>(kernels_);
+  const auto poisoned = test.run(kernel_).out;
   const std::ptrdiff_t first_poisoned = 71 * 2 * 64;
   EXPECT_TRUE(std::equal(clean.begin(), clean.begin() + first_poisoned, poisoned.begin()));
   EXPECT_TRUE(std::all_of(poisoned.begin() + first_poisoned, poisoned.end(),
@@ -137,7 +168,7 @@ TEST_P(AttentionTest, a_row_is_not_poisoned_by_a_key_that_only_others_see) {
 
 TEST_P(AttentionTest, one_key_gives_its_value) {
   const AttentionCase test = causal_case(80, 130, 1, 1);
-  const auto out = test.run<BFloat16>(kernels_);
+  const auto out = test.run(kernel_).out;
   for (std::int64_t row = 0; row < test.num_rows(); ++row) {
     for (std::int64_t d = 0; d < 80; ++d) {
       ASSERT_EQ(out[static_cast<std::size_t>(row * 80 + d)], test.value(row, d));
@@ -146,8 +177,7 @@ TEST_P(AttentionTest, one_key_gives_its_value) {
 }
 
 TEST_P(AttentionTest, no_rows_is_no_work) {
-  kernels_.attention_bf16({});
-  kernels_.attention_f32({});
+  kernel_.attend({});
 }
 
 }  // namespace

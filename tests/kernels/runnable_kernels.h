@@ -20,6 +20,15 @@ inline std::vector<const VectorKernels*> runnable_vector_kernels() {
   return kernels;
 }
 
+/// The attention kernels that this CPU can execute; scalar's are the first.
+inline std::vector<const AttentionKernel*> runnable_attention_kernels() {
+  std::vector<const AttentionKernel*> kernels;
+  for (const AttentionKernel* kernel : all_attention_kernels()) {
+    if (is_supported(kernel->isa)) kernels.push_back(kernel);
+  }
+  return kernels;
+}
+
 /// The first element whose bits differ, or -1. Any NaN equals any other: which operand's payload
 /// survives is the compiler's choice.
 inline std::int64_t first_difference(std::span<const float> a, std::span<const float> b) {

@@ -11,7 +11,10 @@
 
 #define MOESAIC_AVX2 "avx2,fma"
 
-BEGIN_TARGET(MOESAIC_AVX2)
+#define MOESAIC_BEGIN_LANES BEGIN_TARGET(MOESAIC_AVX2)
+#define MOESAIC_END_LANES END_TARGET
+
+MOESAIC_BEGIN_LANES
 namespace moesaic {
 namespace {
 
@@ -161,4 +164,4 @@ inline void prefetch(const void* p) {
 
 }  // namespace
 }  // namespace moesaic
-END_TARGET
+MOESAIC_END_LANES

@@ -8,7 +8,10 @@
 // Sixteen f32 lanes in one AVX-512 register; kernels/cpu/scalar/lanes.h says what each function
 // means.
 
-BEGIN_TARGET(MOESAIC_AVX512)
+#define MOESAIC_BEGIN_LANES BEGIN_TARGET(MOESAIC_AVX512)
+#define MOESAIC_END_LANES END_TARGET
+
+MOESAIC_BEGIN_LANES
 namespace moesaic {
 namespace {
 
@@ -132,4 +135,4 @@ inline void prefetch(const void* p) {
 
 }  // namespace
 }  // namespace moesaic
-END_TARGET
+MOESAIC_END_LANES

@@ -6,6 +6,13 @@
 #include "base/dtype.h"
 
 // Sixteen f32 lanes in plain C++: the truth that the other lanes.h files reproduce bit for bit.
+//
+// A file includes one lanes.h, of its instruction set, before headers written over lanes. Those
+// include this one if there was none, as when a tool reads them alone.
+
+// What code over the lanes stands between, so that it is compiled for their instructions.
+#define MOESAIC_BEGIN_LANES
+#define MOESAIC_END_LANES
 
 namespace moesaic {
 namespace {

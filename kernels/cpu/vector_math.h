@@ -1,5 +1,17 @@
-// What the vector kernels share, over the 16-lane type of an instruction set. Part of
-// vector_kernels.inc.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/target_region.h"
+#ifndef MOESAIC_BEGIN_LANES
+#include "kernels/cpu/scalar/lanes.h"
+#endif
+
+// What code over the 16 lanes of an instruction set shares.
+
+MOESAIC_BEGIN_LANES
+namespace moesaic {
+namespace {
 
 /// Calls body(i, part) for 16 elements at a time from i; part says which lanes of them exist.
 template <typename Body>
@@ -36,3 +48,7 @@ inline Lanes exp(Lanes x) {
   p = fma(p, r, broadcast(1.0F));
   return scale_by_power(p, n);
 }
+
+}  // namespace
+}  // namespace moesaic
+MOESAIC_END_LANES

@@ -1,98 +1,19 @@
-// Attention over the 16-lane type of an instruction set. Part of vector_kernels.inc.
-//
-// Both products of attention are one kernel, c[rows, columns] += a[rows, depth] b[depth, columns],
-// with columns across lanes and depth in ascending order: scores have keys as columns and head
-// elements as depth, sums of values have head elements as columns and keys as depth. Tiling changes
-// no bits, since each element of c is one chain of fused multiply-adds.
+#pragma once
 
-template <typename Element>
-struct Product {
-  const float* a;
-  const Element* b;
-  std::int64_t depth_stride;   // of b, elements
-  std::int64_t vector_stride;  // of b, elements from 16 columns to the next 16
-  std::int64_t depth;
-  std::int64_t prefetch_distance;  // in b, elements
-  float* c;
-  std::int64_t c_stride;  // elements from row to row; columns are consecutive
-};
+#include <cmath>
+#include <cstdint>
 
-/// Where a(row, k) stands: queries are [depth][kTileRows], weights of keys [row][kKeysPerBlock].
-struct QueryLayout {
-  static constexpr std::int64_t index(int row, std::int64_t k) { return k * kTileRows + row; }
-};
-struct WeightLayout {
-  static constexpr std::int64_t index(int row, std::int64_t k) { return row * kKeysPerBlock + k; }
-};
+#include "kernels/attention_kernel.h"
+#include "kernels/cpu/attention_product.h"
+#include "kernels/cpu/natural_log.h"
+#include "kernels/cpu/vector_math.h"
+#include "kernels/format.h"
 
-template <typename Layout, int kRows, int kVectors, typename Part, typename Element>
-inline void multiply_tile(const Product<Element>& product, Part part) {
-  Lanes sums[kRows][kVectors];
-  MOESAIC_UNROLL
-  for (int row = 0; row < kRows; ++row) {
-    MOESAIC_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      sums[row][v] = load(product.c + row * product.c_stride + v * kLanes);
-    }
-  }
-  const float* a = product.a;
-  const Element* b = product.b;
-  const std::int64_t depth_stride = product.depth_stride;
-  const std::int64_t vector_stride = product.vector_stride;
-  for (std::int64_t k = 0; k < product.depth; ++k) {
-    Lanes columns[kVectors];
-    MOESAIC_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      columns[v] = load(b + v * vector_stride, part);
-      prefetch(b + v * vector_stride + product.prefetch_distance);
-    }
-    MOESAIC_UNROLL
-    for (int row = 0; row < kRows; ++row) {
-      const Lanes factor = broadcast(a[Layout::index(row, 0)]);
-      MOESAIC_UNROLL
-      for (int v = 0; v < kVectors; ++v) sums[row][v] = fma(factor, columns[v], sums[row][v]);
-    }
-    a += Layout::index(0, 1);
-    b += depth_stride;
-  }
-  MOESAIC_UNROLL
-  for (int row = 0; row < kRows; ++row) {
-    MOESAIC_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      store(product.c + row * product.c_stride + v * kLanes, sums[row][v]);
-    }
-  }
-}
+// Attention over the 16 lanes of an instruction set.
 
-/// Multiplies as many tiles of kVectors columns as fit, then narrower ones; moves the product on.
-template <typename Layout, int kRows, int kVectors, typename Element>
-inline void multiply_columns(Product<Element>& product, std::int64_t vectors) {
-  if constexpr (kVectors > 0) {
-    if constexpr (kRows * kVectors <= kTileAccumulators || kVectors == 1) {
-      for (; vectors >= kVectors; vectors -= kVectors) {
-        multiply_tile<Layout, kRows, kVectors>(product, AllLanes{});
-        product.b += kVectors * product.vector_stride;
-        product.c += kVectors * kLanes;
-      }
-    }
-    multiply_columns<Layout, kRows, kVectors / 2>(product, vectors);
-  }
-}
-
-/// All of a product with `rows` rows, 1 <= rows <= kRows.
-template <typename Layout, int kRows = kTileRows, typename Element>
-inline void multiply(Product<Element> product, int rows, std::int64_t columns) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) return multiply<Layout, kRows - 1>(product, rows, columns);
-  }
-  multiply_columns<Layout, kRows, 4>(product, columns / kLanes);
-  if (columns % kLanes == 0) return;
-  for (int row = 0; row < kRows; ++row) {  // an unusual head size: simple rather than fast
-    multiply_tile<Layout, 1, 1>(product, FirstLanes{columns % kLanes});
-    product.a += Layout::index(1, 0);
-    product.c += product.c_stride;
-  }
-}
+MOESAIC_BEGIN_LANES
+namespace moesaic {
+namespace {
 
 struct KeyRange {
   std::int64_t first = 0;
@@ -111,7 +32,7 @@ struct QueryGroup {
   KeyRange visible[kTileRows];
   KeyRange all;          // from the lowest visible key to the highest
   float* queries;        // [head_dim][kTileRows]
-  float* sums;           // [num_rows][padded head_dim]: sum of weight times value
+  float* sums;           // [num_rows][padded value_dim]: sum of weight times value
   float max[kLanes];     // [kTileRows]
   float totals[kLanes];  // [kTileRows]: sum of weights
 };
@@ -119,13 +40,14 @@ struct QueryGroup {
 /// One block of keys as one group of rows sees it.
 struct BlockWeights {
   std::int64_t first_key;
+  bool is_last;                 // of those that the rows see
   KeyRange visible[kTileRows];  // within the block, positions from first_key
   KeyRange all;                 // of the group
   alignas(64) float scores[kTileRows * kKeysPerBlock];  // then weights
 };
 
 inline void start_group(const AttentionArgs& args, QueryGroup& group) {
-  const std::int64_t padded_dim = round_up(args.head_dim, kLanes);
+  const std::int64_t padded_dim = round_up(args.value_dim, kLanes);
   group.all = {args.first_keys[group.first_row], args.end_keys[group.first_row]};
   for (int row = 0; row < group.num_rows; ++row) {
     const std::int64_t index = group.first_row + row;
@@ -145,10 +67,17 @@ inline void start_group(const AttentionArgs& args, QueryGroup& group) {
   store(group.totals, broadcast(0));
 }
 
-/// Elements of the keys, and of the values, of one block. Each load asks for the same place of the
-/// next block, which reads a cache that lies in memory faster than hardware prefetching alone does.
-inline std::int64_t block_elements(const AttentionArgs& args) {
-  return kKeysPerBlock * args.head_dim;
+/// From a place in a block to the same place in the next one, bytes. Each load asks for that, which
+/// reads a cache that lies in memory faster than hardware prefetching alone does.
+inline std::int64_t next_block_distance(const std::byte* const* blocks, const BlockWeights& block) {
+  if (block.is_last) return 0;
+  const std::byte* const* at = blocks + block.first_key / kKeysPerBlock;
+  return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(at[1]) -
+                                   reinterpret_cast<std::uintptr_t>(at[0]));
+}
+template <typename Element>
+const Element* block_start(const std::byte* const* blocks, const BlockWeights& block) {
+  return reinterpret_cast<const Element*>(blocks[block.first_key / kKeysPerBlock]);
 }
 
 /// scores[row][key] = q k for the panels of the block that the group sees.
@@ -162,14 +91,13 @@ inline void score_block(const AttentionArgs& args, const QueryGroup& group, Bloc
       store(block.scores + row * kKeysPerBlock + key, broadcast(0));
     }
   }
-  const auto* keys = static_cast<const Element*>(args.keys);
   const Product<Element> product = {
       .a = group.queries,
-      .b = keys + (block.first_key / kKeysPerPanel + first_panel) * panel_size,
+      .b = block_start<Element>(args.key_blocks, block) + first_panel * panel_size,
       .depth_stride = kKeysPerPanel,
       .vector_stride = panel_size,
       .depth = args.head_dim,
-      .prefetch_distance = block_elements(args),
+      .prefetch_bytes = next_block_distance(args.key_blocks, block),
       .c = block.scores + first_panel * kKeysPerPanel,
       .c_stride = kKeysPerBlock};
   multiply<QueryLayout>(product, group.num_rows, (end_panel - first_panel) * kKeysPerPanel);
@@ -231,17 +159,17 @@ template <typename Element>
 inline void add_values(const AttentionArgs& args, const QueryGroup& group,
                        const BlockWeights& block, KeyRange range, int row, int num_rows) {
   if (range.empty()) return;
-  const std::int64_t padded_dim = round_up(args.head_dim, kLanes);
-  const auto* values = static_cast<const Element*>(args.values);
-  const Product<Element> product = {.a = block.scores + row * kKeysPerBlock + range.first,
-                                    .b = values + (block.first_key + range.first) * args.head_dim,
-                                    .depth_stride = args.head_dim,
-                                    .vector_stride = kLanes,
-                                    .depth = range.end - range.first,
-                                    .prefetch_distance = block_elements(args),
-                                    .c = group.sums + row * padded_dim,
-                                    .c_stride = padded_dim};
-  multiply<WeightLayout>(product, num_rows, args.head_dim);
+  const std::int64_t padded_dim = round_up(args.value_dim, kLanes);
+  const Product<Element> product = {
+      .a = block.scores + row * kKeysPerBlock + range.first,
+      .b = block_start<Element>(args.value_blocks, block) + range.first * args.value_dim,
+      .depth_stride = args.value_dim,
+      .vector_stride = kLanes,
+      .depth = range.end - range.first,
+      .prefetch_bytes = next_block_distance(args.value_blocks, block),
+      .c = group.sums + row * padded_dim,
+      .c_stride = padded_dim};
+  multiply<WeightLayout>(product, num_rows, args.value_dim);
 }
 
 /// Keys that all rows see are summed for all rows together, the few before and after row by row:
@@ -271,23 +199,46 @@ inline void attend_block(const AttentionArgs& args, std::int64_t first_key, Quer
     return intersect({range.first - first_key, range.end - first_key}, {0, kKeysPerBlock});
   };
   block.all = within_block(group.all);
+  block.is_last = first_key + kKeysPerBlock >= group.all.end;
   if (block.all.empty()) return;
   for (int row = 0; row < group.num_rows; ++row) {
     block.visible[row] = within_block(group.visible[row]);
   }
   score_block<Element>(args, group, block);
-  weigh_block(round_up(args.head_dim, kLanes), group, block, args.scale);
+  weigh_block(round_up(args.value_dim, kLanes), group, block, args.scale);
   sum_values<Element>(args, group, block);
 }
 
-inline void finish_group(const AttentionArgs& args, const QueryGroup& group) {
-  const std::int64_t padded_dim = round_up(args.head_dim, kLanes);
+/// The sinks take their share: a step of the running softmax without values.
+inline void add_sinks(const AttentionArgs& args, QueryGroup& group) {
+  const std::int64_t padded_dim = round_up(args.value_dim, kLanes);
+  float sinks[kLanes] = {};
+  for (int row = 0; row < group.num_rows; ++row) sinks[row] = args.sinks[group.first_row + row];
+  const Lanes new_max = max(load(sinks), load(group.max));
+  float shrink[kLanes];
+  store(shrink, exp(load(group.max) - new_max));
+  store(group.totals, fma(load(group.totals), load(shrink), exp(load(sinks) - new_max)));
+  store(group.max, new_max);
+  for (int row = 0; row < group.num_rows; ++row) {
+    float* sums = group.sums + row * padded_dim;
+    for (std::int64_t d = 0; d < padded_dim; d += kLanes) {
+      store(sums + d, load(sums + d) * broadcast(shrink[row]));
+    }
+  }
+}
+
+inline void finish_group(const AttentionArgs& args, QueryGroup& group) {
+  if (args.sinks != nullptr) add_sinks(args, group);
+  const std::int64_t padded_dim = round_up(args.value_dim, kLanes);
   for (int row = 0; row < group.num_rows; ++row) {
     const float* sums = group.sums + row * padded_dim;
     float* out = args.out + (group.first_row + row) * args.out_stride;
-    for_each_vector(args.head_dim, [&](std::int64_t d, auto part) {
+    for_each_vector(args.value_dim, [&](std::int64_t d, auto part) {
       store(out + d, load(sums + d) / broadcast(group.totals[row]), part);
     });
+    if (args.log_sum_exps == nullptr) continue;
+    args.log_sum_exps[group.first_row + row] =
+        static_cast<float>(group.max[row] + natural_log(group.totals[row]));
   }
 }
 
@@ -297,7 +248,7 @@ template <typename Element>
 void attend_rows(const AttentionArgs& args, std::int64_t first_row, std::int64_t num_rows) {
   constexpr std::int64_t kGroups = kAttentionRows / kTileRows;
   QueryGroup groups[kGroups];
-  const std::int64_t padded_dim = round_up(args.head_dim, kLanes);
+  const std::int64_t padded_dim = round_up(args.value_dim, kLanes);
   const std::int64_t num_groups = (num_rows + kTileRows - 1) / kTileRows;
   KeyRange all = {args.first_keys[first_row], args.end_keys[first_row]};
   for (std::int64_t g = 0; g < num_groups; ++g) {  // of nearly equal size: 9 is 5 + 4, not 8 + 1
@@ -305,7 +256,8 @@ void attend_rows(const AttentionArgs& args, std::int64_t first_row, std::int64_t
     const std::int64_t begin = g * num_rows / num_groups;
     group.first_row = first_row + begin;
     group.num_rows = static_cast<int>((g + 1) * num_rows / num_groups - begin);
-    group.queries = args.scratch + g * kTileRows * (args.head_dim + padded_dim);
+    group.queries =
+        reinterpret_cast<float*>(args.scratch) + g * kTileRows * (args.head_dim + padded_dim);
     group.sums = group.queries + kTileRows * args.head_dim;
     start_group(args, group);
     if (group.all.first < all.first) all.first = group.all.first;
@@ -321,10 +273,22 @@ void attend_rows(const AttentionArgs& args, std::int64_t first_row, std::int64_t
 }
 
 template <typename Element>
-void attention(const AttentionArgs& args) noexcept {
+void attend(const AttentionArgs& args) noexcept {
   constexpr std::int64_t kRows = kAttentionRows / kTileRows * kTileRows;
   for (std::int64_t row = 0; row < args.num_rows; row += kRows) {
     const std::int64_t rows_left = args.num_rows - row;
     attend_rows<Element>(args, row, rows_left < kRows ? rows_left : kRows);
   }
 }
+
+template <typename Element>
+constexpr AttentionKernel make_attention_kernel(Isa isa, const char* name) {
+  return {.isa = isa,
+          .kind = sizeof(Element) == 2 ? AttentionKind::bf16 : AttentionKind::f32,
+          .name = name,
+          .attend = attend<Element>};
+}
+
+}  // namespace
+}  // namespace moesaic
+MOESAIC_END_LANES

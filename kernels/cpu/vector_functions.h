@@ -1,9 +1,17 @@
-// The vector kernels, written once over the 16-lane type of an instruction set. Included by
-// kernels/cpu/<isa>/vector.cpp inside its target region and an anonymous namespace, after lanes.h.
+#pragma once
 
-#include "kernels/cpu/vector_math.inc"
+#include <cmath>
+#include <cstdint>
 
-#include "kernels/cpu/attention.inc"
+#include "kernels/cpu/natural_log.h"
+#include "kernels/cpu/vector_math.h"
+#include "kernels/vector_kernels.h"
+
+// The vector kernels, written once over the 16 lanes of an instruction set.
+
+MOESAIC_BEGIN_LANES
+namespace moesaic {
+namespace {
 
 inline float max_of(const float* x, std::int64_t n) {
   const Lanes lowest = broadcast(-HUGE_VALF);
@@ -88,7 +96,9 @@ constexpr VectorKernels make_vector_kernels(Isa isa, const char* name) {
           .add = add,
           .add_scaled = add_scaled,
           .softmax = softmax,
-          .log_sum_exp = log_sum_exp,
-          .attention_bf16 = attention<BFloat16>,
-          .attention_f32 = attention<float>};
+          .log_sum_exp = log_sum_exp};
 }
+
+}  // namespace
+}  // namespace moesaic
+MOESAIC_END_LANES

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention_blocks.h"
+#include "kernels/cpu_features.h"
+
+namespace moesaic {
+
+/// Query rows that share one pass over keys and values: calls of fewer rows read them more often.
+inline constexpr std::int64_t kAttentionRows = 64;
+
+/// Attention of some query rows over the keys of one KV head.
+struct AttentionArgs {
+  const float* queries = nullptr;  // [num_rows, head_dim], rows query_stride apart
+  std::int64_t query_stride = 0;
+  std::int64_t num_rows = 0;
+  std::int64_t head_dim = 0;   // any even number
+  std::int64_t value_dim = 0;  // any even number
+  /// Row i sees keys [first_keys[i], end_keys[i]), at least one; positions from 0.
+  const std::int64_t* first_keys = nullptr;
+  const std::int64_t* end_keys = nullptr;
+  /// Where the block of positions [64 b, 64 b + 64) starts, in the form of attention_blocks.h:
+  /// [ceil(greatest end / 64)], of which those are used that some row sees.
+  const std::byte* const* key_blocks = nullptr;
+  const std::byte* const* value_blocks = nullptr;
+  float scale = 1;  // multiplies the scores
+  /// [num_rows]: a further score of each row, not scaled, that takes its share of the softmax and
+  /// has no value; or null.
+  const float* sinks = nullptr;
+  std::byte* scratch = nullptr;  // attention_scratch_bytes(), 64-byte aligned
+  float* out = nullptr;          // [num_rows, value_dim], rows out_stride apart
+  std::int64_t out_stride = 0;
+  /// [num_rows]: log of the sum of exp over a row's scores and its sink; or null.
+  float* log_sum_exps = nullptr;
+};
+
+/// softmax(scale * q k^T) v for each row, on one instruction set and one kind of cache. Constant
+/// data; one definition a file kernels/cpu/<isa>/attention_<kind>.cpp, listed by the build.
+///
+/// A row's bits depend on that row, its range, its sink and the keys and values it sees: the same
+/// alone and among others, whatever stands where it does not look.
+struct AttentionKernel {
+  Isa isa;
+  AttentionKind kind;
+  const char* name;  // "avx512/bf16"
+  void (*attend)(const AttentionArgs& args) noexcept;
+};
+
+/// Bytes of AttentionArgs::scratch; its contents mean nothing between calls.
+[[nodiscard]] std::int64_t attention_scratch_bytes(std::int64_t head_dim,
+                                                   std::int64_t value_dim) noexcept;
+
+}  // namespace moesaic
