@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdio>
 
-#include "base/error.h"
 
 namespace moesaic {
 namespace {
@@ -30,13 +29,6 @@ void write_stderr(const std::string& line) {
 }
 
 }  // namespace
-
-LogLevel log_level_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return static_cast<LogLevel>(i);
-  }
-  fail(ErrorKind::usage, "log level \"{}\" is not one of error, warning, info, debug", name);
-}
 
 Log::Log(LogLevel level, int rank, int num_ranks) : level_(level), rank_(rank) {
   if (num_ranks > 1) prefix_ = fmt::format("[rank {}/{} {}] ", rank, num_ranks, host_name());

@@ -10,9 +10,6 @@ namespace moesaic {
 
 enum class LogLevel { error, warning, info, debug };
 
-/// "error", "warning", "info" or "debug"; throws Error{usage} otherwise.
-[[nodiscard]] LogLevel log_level_from_name(std::string_view name);
-
 /// Who speaks, and how much of it is heard. Lines go to stderr with a "[rank r/R host]" prefix when
 /// there are several ranks. Passed to whom it concerns; there is no global logger.
 class Log {

@@ -118,7 +118,7 @@ KernelBench::KernelBench(const Runtime& runtime)
     : runtime_(&runtime),
       shapes_(parse_shapes(runtime.options().shapes)),
       layouts_(parse_formats(runtime.options().formats)),
-      has_rival_(runtime.options().rival == "onednn") {
+      has_rival_(runtime.options().rival == Rival::onednn) {
   const Options& options = runtime.options();
   if (has_rival_) OneDnnRival::require_built_in();
   memory_ = Buffer<std::byte>(cold_bytes(runtime));
@@ -145,7 +145,7 @@ std::vector<ResultLine> KernelBench::run() {
 
 std::vector<Isa> KernelBench::isas(const Layout& layout) const {
   const GemmKernel& nearest = runtime_->compute().gemm(layout);
-  if (runtime_->options().isa != "all") return {nearest.isa};
+  if (!runtime_->options().isa.all) return {nearest.isa};
   std::vector<Isa> isas;
   for (const GemmKernel* kernel : all_gemm_kernels()) {
     const bool fits =

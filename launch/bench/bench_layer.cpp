@@ -47,8 +47,8 @@ Plan make_plan(const Runtime& runtime) {
   Plan plan;
   plan.layers = parse_layers(options.layers);
   plan.layouts = parse_formats(options.formats);
-  if (options.routing != "skewed") plan.routings.push_back(RoutingKind::even);
-  if (options.routing != "even") plan.routings.push_back(RoutingKind::skewed);
+  if (options.routing != RoutingChoice::skewed) plan.routings.push_back(RoutingKind::even);
+  if (options.routing != RoutingChoice::even) plan.routings.push_back(RoutingKind::skewed);
   plan.memory_bytes = weight_memory(runtime, plan);
   return plan;
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "launch/options/nearest_name.h"
+#include "launch/options/split.h"
 #include "src/model/weight_layout.h"
 
 namespace moesaic {
@@ -27,21 +28,7 @@ constexpr std::array kModels = {
     Model{"granite", {32, 1024, 512, 8}},
 };
 
-constexpr std::array<std::string_view, 12> kAllFormats = {
-    "bf16",      "int8",        "int4",        "int4_group", "int4_group64", "int4_group128",
-    "fp8_block", "fp8_block32", "fp8_channel", "nvfp4",      "mxfp4",        "mxfp8"};
-
 constexpr std::int64_t kMostOfAll = std::int64_t{1} << 20;  // no number is larger
-
-std::vector<std::string_view> split(std::string_view list) {
-  std::vector<std::string_view> items;
-  while (true) {
-    const std::size_t end = list.find(',');
-    items.push_back(list.substr(0, end));
-    if (end == std::string_view::npos) return items;
-    list.remove_prefix(end + 1);
-  }
-}
 
 std::optional<std::int64_t> parse_count(std::string_view text) {
   std::int64_t value = 0;
@@ -93,7 +80,7 @@ std::vector<MatrixShape> parse_shapes(std::string_view list) {
   const auto add = [&](const MatrixShape& shape) {
     if (std::ranges::find(shapes, shape) == shapes.end()) shapes.push_back(shape);
   };
-  for (const std::string_view item : split(list)) {
+  for (const std::string_view item : split(list, ',')) {
     if (const Model* model = find_model(item)) {
       add({.columns = model->layer.intermediate, .depth = model->layer.hidden});
       add({.columns = model->layer.hidden, .depth = model->layer.intermediate});
@@ -106,15 +93,15 @@ std::vector<MatrixShape> parse_shapes(std::string_view list) {
 
 std::vector<Layout> parse_formats(std::string_view list) {
   std::vector<Layout> layouts;
-  for (const std::string_view item : split(list)) {
+  for (const std::string_view item : split(list, ',')) {
     if (item == "all") {
-      for (const std::string_view name : kAllFormats) layouts.push_back(*layout_from_name(name));
+      for (const std::string_view name : kLayoutNames) layouts.push_back(*layout_from_name(name));
       continue;
     }
     const std::optional<Layout> layout = layout_from_name(canonical_layout_name(item));
-    const std::string nearest = nearest_name(item, kAllFormats);
+    const std::string nearest = nearest_name(item, kLayoutNames);
     require(layout.has_value(), ErrorKind::usage, "--formats: \"{}\" is not all, f32, {}{}", item,
-            fmt::join(kAllFormats, ", "),
+            fmt::join(kLayoutNames, ", "),
             nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
     layouts.push_back(*layout);
   }
@@ -123,7 +110,7 @@ std::vector<Layout> parse_formats(std::string_view list) {
 
 std::vector<LayerShape> parse_layers(std::string_view list) {
   std::vector<LayerShape> layers;
-  const std::vector<std::string_view> items = split(list);
+  const std::vector<std::string_view> items = split(list, ',');
   for (std::size_t i = 0; i < items.size();) {
     if (const Model* model = find_model(items[i])) {
       layers.push_back(model->layer);

@@ -123,8 +123,8 @@ MeanDeviation mean_deviation(const std::vector<double>& samples) {
   return result;
 }
 
-std::string bench_report(const BenchReport& report, std::string_view form) {
-  if (form == "md") return markdown(report);
+std::string bench_report(const BenchReport& report, ResultForm form) {
+  if (form == ResultForm::md) return markdown(report);
   std::vector<ResultLine> lines;
   for (const BenchTest& test : report.tests) lines.push_back(fields(report, test));
   return result_table(lines, form);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launch/bench/roofs.h"
+#include "launch/options/option_values.h"
 
 namespace moesaic {
 
@@ -45,7 +46,7 @@ struct MeanDeviation {
 };
 [[nodiscard]] MeanDeviation mean_deviation(const std::vector<double>& samples);
 
-/// The report as "md", "csv", "json" or "jsonl", with the column names of llama-bench.
-[[nodiscard]] std::string bench_report(const BenchReport& report, std::string_view form);
+/// The report with the column names of llama-bench.
+[[nodiscard]] std::string bench_report(const BenchReport& report, ResultForm form);
 
 }  // namespace moesaic

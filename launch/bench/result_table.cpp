@@ -77,11 +77,18 @@ std::string markdown(std::span<const ResultLine> lines) {
 
 }  // namespace
 
-std::string result_table(std::span<const ResultLine> lines, std::string_view form) {
-  if (form == "csv") return csv(lines);
-  if (form == "json") return "[\n  " + json_lines(lines, ",\n  ") + "\n]\n";
-  if (form == "jsonl") return json_lines(lines, "\n") + "\n";
-  return markdown(lines);
+std::string result_table(std::span<const ResultLine> lines, ResultForm form) {
+  switch (form) {
+    case ResultForm::md:
+      return markdown(lines);
+    case ResultForm::csv:
+      return csv(lines);
+    case ResultForm::json:
+      return "[\n  " + json_lines(lines, ",\n  ") + "\n]\n";
+    case ResultForm::jsonl:
+      return json_lines(lines, "\n") + "\n";
+  }
+  return "";
 }
 
 std::string short_number(double value, int digits) {

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "launch/options/option_values.h"
+
 namespace moesaic {
 
 /// One value of a line of results.
@@ -17,9 +19,9 @@ struct ResultField {
 /// A line of results; all lines of a table have the same keys in the same order.
 using ResultLine = std::vector<ResultField>;
 
-/// `lines` as "csv" (RFC 4180, every value in quotes), "json" (an array of objects), "jsonl" (an
-/// object a line) or "md" (a Markdown table, numbers to the right).
-[[nodiscard]] std::string result_table(std::span<const ResultLine> lines, std::string_view form);
+/// `lines` as csv (RFC 4180, every value in quotes), json (an array of objects), jsonl (an object a
+/// line) or md (a Markdown table, numbers to the right).
+[[nodiscard]] std::string result_table(std::span<const ResultLine> lines, ResultForm form);
 
 /// So many significant digits, or all before the point, and no exponent: "0.001235", "12.35",
 /// "123457". What is not 0 never becomes "0"; what is not finite is "null".

@@ -39,20 +39,18 @@ void agree(Communicator& world, const std::function<void()>& body) {
   throw AgreedError(speaker == world.rank() ? *own : silent, speaker == world.rank());
 }
 
-void require_same(Communicator& world, std::string_view what, std::uint64_t fingerprint) {
-  const std::vector<std::uint64_t> all = gather_values(world, fingerprint);
-  const auto other =
-      std::find_if(all.begin(), all.end(), [&](std::uint64_t print) { return print != all[0]; });
-  if (other == all.end()) return;
-  const Error error(ErrorKind::peer, fmt::format("rank {} has other {} than rank 0; all ranks "
-                                                 "need the same",
-                                                 other - all.begin(), what));
-  throw AgreedError(error, world.rank() == 0);
-}
-
-std::uint64_t fingerprint(std::string_view text, std::uint64_t seed) noexcept {
-  for (const char c : text) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return seed;
+void require_same(Communicator& world, std::span<const Shared> shared) {
+  std::vector<std::uint64_t> own;
+  for (const Shared& thing : shared) own.push_back(thing.fingerprint);
+  std::vector<std::uint64_t> all(own.size() * static_cast<std::size_t>(world.size()));
+  world.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  for (std::size_t i = own.size(); i < all.size(); ++i) {
+    if (all[i] == all[i % own.size()]) continue;
+    const Error error(ErrorKind::peer,
+                      fmt::format("rank {} has other {} than rank 0; all ranks need the same",
+                                  i / own.size(), shared[i % own.size()].what));
+    throw AgreedError(error, world.rank() == 0);
+  }
 }
 
 int exit_code(ErrorKind kind) noexcept {

@@ -2,7 +2,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <string_view>
+#include <span>
+#include <string>
 
 #include "base/error.h"
 #include "comm/communicator.h"
@@ -24,13 +25,15 @@ class AgreedError : public Error {
 /// others stay silent. Collective. With one rank it is just a call.
 void agree(Communicator& world, const std::function<void()>& body);
 
-/// Throws AgreedError{peer} on all ranks unless `fingerprint` is the same on all. `what` names the
-/// thing that differs. Collective.
-void require_same(Communicator& world, std::string_view what, std::uint64_t fingerprint);
+/// What all ranks need to have the same of.
+struct Shared {
+  std::string what;  // "values of --top-k": rank 1 has other ... than rank 0
+  std::uint64_t fingerprint = 0;
+};
 
-/// FNV-1a of `text`, continued from `seed`.
-[[nodiscard]] std::uint64_t fingerprint(std::string_view text,
-                                        std::uint64_t seed = 0xcbf29ce484222325U) noexcept;
+/// Throws AgreedError{peer} on all ranks unless all fingerprints, as many on each rank, are the
+/// same on all; it names the first that differs. One collective.
+void require_same(Communicator& world, std::span<const Shared> shared);
 
 /// The exit code of the program for this kind of error.
 [[nodiscard]] int exit_code(ErrorKind kind) noexcept;

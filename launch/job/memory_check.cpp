@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <functional>
 
 #include "base/error.h"
@@ -57,8 +56,8 @@ bool could_be_smaller(const MemoryPlan& plan) {
 }
 
 MemoryLimit own_limit(const Options& options) {
-  if (options.memory_limit == "auto") return memory_limit();
-  return {parse_bytes(options.memory_limit), "--memory-limit"};
+  if (!options.memory_limit) return memory_limit();
+  return {options.memory_limit->bytes, "--memory-limit"};
 }
 
 }  // namespace
@@ -118,26 +117,6 @@ std::string bytes_text(const WeightBytes::ByFormat& bytes) {
 std::string weights_text(const WeightBytes::ByFormat& experts,
                          const WeightBytes::ByFormat& others) {
   return fmt::format("experts {}, others {}", bytes_text(experts), bytes_text(others));
-}
-
-std::int64_t parse_bytes(std::string_view text, std::string_view option) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  std::string_view unit(stop, static_cast<std::size_t>(end - stop));
-  if (unit.starts_with(' ')) unit.remove_prefix(1);
-  constexpr std::string_view kUnits = "KMGTP";
-  double factor = 1;
-  bool known = unit.empty() || unit == "B";
-  if (!known) {
-    const std::size_t power = kUnits.find(unit[0]);
-    known = power != std::string_view::npos &&
-            (unit.size() == 1 || unit.substr(1) == "B" || unit.substr(1) == "iB");
-    for (std::size_t i = 0; known && i <= power; ++i) factor *= 1024;
-  }
-  require(error == std::errc() && known && value >= 0 && value * factor < 9e18, ErrorKind::usage,
-          "{}: \"{}\" is not a number of bytes such as 800M or 12G", option, text);
-  return static_cast<std::int64_t>(value * factor);
 }
 
 }  // namespace moesaic

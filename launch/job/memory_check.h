@@ -52,8 +52,4 @@ void check_memory(const Runtime& runtime, const ModelConfig& config, const Weigh
 [[nodiscard]] std::string weights_text(const WeightBytes::ByFormat& experts,
                                        const WeightBytes::ByFormat& others);
 
-/// "12G", "1.5 GiB", "800M", "4096": bytes, units of 1024. Throws Error{usage} that names `option`.
-[[nodiscard]] std::int64_t parse_bytes(std::string_view text,
-                                       std::string_view option = "--memory-limit");
-
 }  // namespace moesaic

@@ -143,23 +143,21 @@ std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks) {
   return warnings;
 }
 
-Isa choose_isa(std::span<const RankInfo> ranks, std::string_view wanted, bool portable) {
+Isa choose_isa(std::span<const RankInfo> ranks, std::optional<Isa> wanted, bool portable) {
   const auto all_support = [&](Isa isa) {
     return std::all_of(ranks.begin(), ranks.end(),
                        [&](const RankInfo& rank) { return rank.supports(isa); });
   };
-  if (const std::optional<Isa> isa = isa_from_name(wanted)) {
+  if (wanted) {
     for (std::size_t r = 0; r < ranks.size(); ++r) {
-      require(ranks[r].supports(*isa), ErrorKind::usage,
-              "--isa {}: the CPU of rank {} ({}) does not have it", wanted, r,
+      require(ranks[r].supports(*wanted), ErrorKind::usage,
+              "--isa {}: the CPU of rank {} ({}) does not have it", isa_name(*wanted), r,
               ranks[r].host_name());
     }
-    require(!portable || *isa != Isa::avx512_bf16, ErrorKind::usage,
+    require(!portable || *wanted != Isa::avx512_bf16, ErrorKind::usage,
             "--isa avx512_bf16 sums in an order of its own, which --numerics portable forbids");
-    return *isa;
+    return *wanted;
   }
-  require(wanted == "auto" || wanted == "all", ErrorKind::usage,
-          "--isa: unknown instruction set \"{}\"", wanted);
   if (all_support(Isa::amx)) return Isa::amx;
   const bool bf16_is_best = std::all_of(
       ranks.begin(), ranks.end(), [](const RankInfo& rank) { return rank.prefers_avx512_bf16; });

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,11 +49,10 @@ struct RankInfo {
 /// many.
 [[nodiscard]] std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks);
 
-/// The instruction set that all ranks use. `wanted` is a name, or "auto" (or "all", for what can
-/// use several): the best that all have, where avx512_bf16 counts only if `portable` is false and
-/// every rank runs it fastest. Throws Error{usage} if a rank lacks `wanted`, or if it is not
-/// portable and should be.
-[[nodiscard]] Isa choose_isa(std::span<const RankInfo> ranks, std::string_view wanted,
+/// The instruction set that all ranks use: `wanted`, or the best that all have, where avx512_bf16
+/// counts only if `portable` is false and every rank runs it fastest. Throws Error{usage} if a rank
+/// lacks `wanted`, or if it is not portable and should be.
+[[nodiscard]] Isa choose_isa(std::span<const RankInfo> ranks, std::optional<Isa> wanted,
                              bool portable);
 
 }  // namespace moesaic

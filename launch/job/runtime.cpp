@@ -12,6 +12,7 @@
 #include <new>
 #include <thread>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "comm/checked_communicator.h"
 #include "comm/shared_memory_communicator.h"
@@ -24,8 +25,8 @@ namespace {
 std::unique_ptr<Communicator> make_world(const MpiSession& mpi, const Options& options) {
   const CommOptions comm{.timeout = std::chrono::seconds(options.timeout),
                          .ranks_per_node = static_cast<int>(options.ranks_per_node)};
-  auto world = options.transport == "mpi" ? make_mpi_communicator(mpi, comm)
-                                          : make_shared_memory_communicator(mpi, comm);
+  auto world = options.transport == Transport::mpi ? make_mpi_communicator(mpi, comm)
+                                                   : make_shared_memory_communicator(mpi, comm);
   return options.check_comm ? make_checked_communicator(std::move(world)) : std::move(world);
 }
 
@@ -42,17 +43,16 @@ void refuse_singletons(int mpi_size) {
   }
 }
 
-/// Launchers do not always carry environment variables and files to all nodes. Where a rank may
-/// differ, it is in what it reads, writes or has.
+/// Launchers do not always carry environment variables and files to all nodes.
 void require_same_options(Communicator& world, const Command& command) {
-  constexpr std::array<std::string_view, 8> kOwn = {
-      "model", "prompt", "file", "threads", "memory-limit", "config", "logits-out", "log-level"};
-  require_same(world, "verbs", static_cast<std::uint64_t>(*command.verb));
+  std::vector<Shared> shared = {
+      {.what = "verbs", .fingerprint = static_cast<std::uint64_t>(*command.verb)}};
   for (const OptionRow& row : option_table()) {
-    if (std::find(kOwn.begin(), kOwn.end(), row.name) != kOwn.end()) continue;
-    require_same(world, fmt::format("values of --{} or {}", row.name, environment_name(row)),
-                 fingerprint(value_text(row, command.options)));
+    if (row.may_differ) continue;
+    shared.push_back({.what = fmt::format("values of --{} or {}", row.name, environment_name(row)),
+                      .fingerprint = checksum(value_text(row, command.options))});
   }
+  require_same(world, shared);
 }
 
 /// Tells the user, once, why the job ends.
@@ -124,7 +124,7 @@ int run_ranked(const MpiSession& mpi, std::span<const std::string> arguments,
 
 Runtime::Runtime(const MpiSession& mpi, const Command& command)
     : command_(&command),
-      log_(log_level_from_name(command.options.log_level), mpi.rank(), mpi.size()),
+      log_(command.options.log_level, mpi.rank(), mpi.size()),
       world_(make_world(mpi, command.options)) {
   agree(*world_, [&] {
     const std::int64_t replicas = options().expert_replicas;
@@ -133,8 +133,9 @@ Runtime::Runtime(const MpiSession& mpi, const Command& command)
   });
   grid_ = std::make_unique<ProcessGrid>(*world_, static_cast<int>(options().expert_replicas));
   ranks_ = gather_ranks(*world_, grid_->node(), options().threads);
-  agree(*world_,
-        [&] { isa_ = choose_isa(ranks_, options().isa, options().numerics == "portable"); });
+  agree(*world_, [&] {
+    isa_ = choose_isa(ranks_, options().isa.isa, options().numerics == Numerics::portable);
+  });
   pool_ = std::make_unique<ThreadPool>(self().threads);
   for (const std::string& note : command.notes) log_.once(LogLevel::warning, "{}", note);
 }
@@ -149,14 +150,8 @@ Compute Runtime::compute() const {
   return {.isa = isa_,
           .vector = &find_vector_kernels(isa_),
           .pool = pool_.get(),
-          .nvfp4_activations = options().nvfp4_activations == "nvfp4" ? Nvfp4Activations::nvfp4
-                                                                      : Nvfp4Activations::bf16,
-          .int4_activations =
-              options().int4_activations == "int8" ? Int4Activations::int8 : Int4Activations::bf16};
-}
-
-Precision Runtime::precision() const {
-  return options().precision == "fp32" ? Precision::f32 : Precision::bf16;
+          .nvfp4_activations = options().nvfp4_activations,
+          .int4_activations = options().int4_activations};
 }
 
 int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb) {

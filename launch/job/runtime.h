@@ -40,7 +40,7 @@ class Runtime {
   /// The rank that talks to the user.
   [[nodiscard]] bool is_first() const noexcept { return world_->rank() == 0; }
   [[nodiscard]] Compute compute() const;
-  [[nodiscard]] Precision precision() const;
+  [[nodiscard]] Precision precision() const noexcept { return options().precision; }
 
  private:
   const Command* command_;

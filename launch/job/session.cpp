@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/progress.h"
 #include "launch/job/agreement.h"
@@ -21,15 +22,11 @@ std::uint64_t model_fingerprint(const ModelFiles& files) {
   std::ifstream stream(files.path_of("config.json"), std::ios::binary);
   std::ostringstream text;
   text << stream.rdbuf();
-  std::uint64_t print = fingerprint(text.str());
-  if (files.packed() != nullptr) return print ^ files.packed()->fingerprint();
-  const Checkpoint& checkpoint = *files.checkpoint();
-  for (const TensorView* tensor : checkpoint.tensors()) {
-    print = fingerprint(tensor->name, print);
-    print = fingerprint(dtype_name(tensor->dtype), print);
-    print = fingerprint(format_shape(tensor->shape), print);
+  if (files.packed() != nullptr) return checksum(text.str()) ^ files.packed()->fingerprint();
+  for (const TensorView* tensor : files.checkpoint()->tensors()) {
+    text << tensor->name << dtype_name(tensor->dtype) << format_shape(tensor->shape);
   }
-  return print;
+  return checksum(text.str());
 }
 
 void require_experts_for_all(const Runtime& runtime, const ModelConfig& config) {
@@ -58,20 +55,18 @@ void verify_copies(const ModelFiles& files) {
   }
 }
 
-/// What one of the options --expert-format, --dense-format and --head-format asks for.
-std::optional<Layout> wanted_layout(const Options& options, std::string_view option,
-                                    const std::string& format) {
-  if (format == "auto") return std::nullopt;
-  require(options.precision != "fp32", ErrorKind::usage,
-          "--{} {} does not go with --precision fp32, which keeps all weights in f32", option,
-          format);
-  return layout_from_name(format);
-}
-
+/// What --expert-format, --dense-format and --head-format ask for.
 WantedLayouts wanted_layouts(const Options& options) {
-  return {.experts = wanted_layout(options, "expert-format", options.expert_format),
-          .dense = wanted_layout(options, "dense-format", options.dense_format),
-          .head = wanted_layout(options, "head-format", options.head_format)};
+  const auto check = [&](std::string_view option, const std::optional<Layout>& wanted) {
+    require(!wanted || options.precision != Precision::f32, ErrorKind::usage,
+            "--{} {} does not go with --precision fp32, which keeps all weights in f32", option,
+            wanted_name(wanted));
+  };
+  check("expert-format", options.expert_format);
+  check("dense-format", options.dense_format);
+  check("head-format", options.head_format);
+  return {
+      .experts = options.expert_format, .dense = options.dense_format, .head = options.head_format};
 }
 
 }  // namespace
@@ -90,7 +85,8 @@ OpenModel read_model(const Runtime& runtime) {
     print = model_fingerprint(model.files);
     if (runtime.is_first()) unknown = unknown_tensors_text(model);
   });
-  require_same(runtime.world(), "a model (config.json or tensors)", print);
+  const Shared shared{.what = "a model (config.json or tensors)", .fingerprint = print};
+  require_same(runtime.world(), {&shared, 1});
   if (!unknown.empty()) runtime.log().once(LogLevel::warning, "{}", unknown);
   return model;
 }

@@ -1,6 +1,7 @@
 #include "launch/options/option_help.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <type_traits>
@@ -40,12 +41,8 @@ std::string wrap(std::string_view text) {
 
 /// The choices of a row, with spaces where they do not fit into one line.
 std::string choices_text(const OptionRow& row) {
-  std::string text(row.choices);
-  if (kIndent + text.size() <= kWidth) return text;
-  for (std::size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at)) {
-    text.replace(at, 1, ", ");
-  }
-  return text;
+  const std::string text = fmt::format("{}", fmt::join(choices(row), "|"));
+  return kIndent + text.size() <= kWidth ? text : fmt::format("{}", fmt::join(choices(row), ", "));
 }
 
 std::string option_line(const OptionRow& row) {
@@ -53,7 +50,7 @@ std::string option_line(const OptionRow& row) {
   flag += fmt::format("--{}", row.name);
   if (!row.value.empty()) flag += fmt::format(" {}", row.value);
   std::string help(row.help);
-  if (!row.choices.empty()) help += fmt::format(": {}", choices_text(row));
+  if (!choices(row).empty()) help += fmt::format(": {}", choices_text(row));
   const std::string preset = value_text(row, Options{});
   if (!row.value.empty() && !preset.empty()) help += fmt::format(" (default: {})", preset);
   const std::string gap = flag.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ')
@@ -61,17 +58,20 @@ std::string option_line(const OptionRow& row) {
   return flag + gap + wrap(help) + "\n";
 }
 
-void write_json(JsonWriter& out, const OptionRow& row, const Options& options) {
-  std::visit(
+/// The row's value: numbers, lists of them and booleans as they are, anything else as a string.
+std::string json_value(const OptionRow& row, const Options& options) {
+  const std::string text = value_text(row, options);
+  return std::visit(
       [&](auto field) {
-        const auto& value = options.*field;
-        if constexpr (requires { value.has_value(); }) {
-          value ? out.field(row.name, *value) : out.raw_field(row.name, "null");
-        } else if constexpr (std::is_same_v<decltype(value), const std::vector<std::int64_t>&>) {
-          out.raw_field(row.name, fmt::format("[{}]", value_text(row, options)));
-        } else {
-          out.field(row.name, value);
+        if constexpr (std::is_member_pointer_v<decltype(field)>) {
+          using Value = std::remove_cvref_t<decltype(options.*field)>;
+          if constexpr (std::is_arithmetic_v<Value>) return text;
+          if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) return "[" + text + "]";
+          if constexpr (std::is_same_v<Value, std::optional<std::string>>) {
+            if (!(options.*field)) return std::string("null");
+          }
         }
+        return json_quote(text);
       },
       row.field);
 }
@@ -128,7 +128,7 @@ std::string config_json(const Command& command) {
   JsonWriter out;
   for (const OptionRow& row : option_table()) {
     if (row.flag_only || (command.verb && !takes(*command.verb, row))) continue;
-    write_json(out, row, command.options);
+    out.raw_field(row.name, json_value(row, command.options));
   }
   return out.text();
 }

@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-
-#include "src/model/weight_layout.h"
+#include <type_traits>
 
 namespace moesaic {
 namespace {
@@ -61,60 +60,44 @@ turn with the layer: router, each expert's gate, up and down, weighted sums, of 
 the longest, without exchange; share_of_parts is that by us.
 )";
 
-constexpr std::string_view kFormats =
-    "auto|bf16|int8|int4|int4_group|int4_group64|int4_group128|fp8_block|fp8_block32|fp8_channel|"
-    "nvfp4|mxfp4|mxfp8";
-
 using O = Options;
 
+constexpr OptionRow may_differ(OptionRow row) {
+  row.may_differ = true;
+  return row;
+}
+
+constexpr OptionRow flag_only(OptionRow row) {
+  row.flag_only = true;
+  return row;
+}
+
 constexpr std::array kOptions = {
-    OptionRow{"model", 'm', "DIR", &O::model, kModel, kFiles,
-              "Hugging Face checkpoint directory, or one that moesaic convert made"},
-    OptionRow{"precision", '\0', "TYPE", &O::precision, kModel, kEngine,
-              "activations, products and key-value cache; fp32 is slower, for checks", "bf16|fp32"},
-    OptionRow{.name = "expert-format",
-              .letter = '\0',
-              .value = "NAME",
-              .field = &O::expert_format,
-              .group = kModel,
-              .verbs = kEngine | kConvert,
-              .help = "how weights of routed experts are stored; auto: as the checkpoint has them. "
-                      "KTransformers' names (AMXINT4, RAWINT4, FP8, ...) are taken too",
-              .choices = kFormats,
-              .canonical = canonical_layout_name},
-    OptionRow{.name = "dense-format",
-              .letter = '\0',
-              .value = "NAME",
-              .field = &O::dense_format,
-              .group = kModel,
-              .verbs = kEngine | kConvert,
-              .help = "the same for attention, shared experts and layers without experts",
-              .choices = kFormats,
-              .canonical = canonical_layout_name},
-    OptionRow{.name = "head-format",
-              .letter = '\0',
-              .value = "NAME",
-              .field = &O::head_format,
-              .group = kModel,
-              .verbs = kEngine | kConvert,
-              .help = "the same for the output matrix, which is the most sensitive to rounding",
-              .choices = kFormats,
-              .canonical = canonical_layout_name},
-    OptionRow{"nvfp4-activations", '\0', "TYPE", &O::nvfp4_activations, kModel, kEngine,
+    may_differ({"model", 'm', "DIR", &O::model, kModel, kFiles,
+                "Hugging Face checkpoint directory, or one that moesaic convert made"}),
+    OptionRow{"precision", '\0', "TYPE", one_of<&O::precision>(), kModel, kEngine,
+              "activations, products and key-value cache; fp32 is slower, for checks"},
+    OptionRow{"expert-format", '\0', "NAME", a_layout<&O::expert_format>(), kModel,
+              kEngine | kConvert,
+              "how weights of routed experts are stored; auto: as the checkpoint has them. "
+              "KTransformers' names (AMXINT4, RAWINT4, FP8, ...) are taken too"},
+    OptionRow{"dense-format", '\0', "NAME", a_layout<&O::dense_format>(), kModel,
+              kEngine | kConvert,
+              "the same for attention, shared experts and layers without experts"},
+    OptionRow{"head-format", '\0', "NAME", a_layout<&O::head_format>(), kModel, kEngine | kConvert,
+              "the same for the output matrix, which is the most sensitive to rounding"},
+    OptionRow{"nvfp4-activations", '\0', "TYPE", one_of<&O::nvfp4_activations>(), kModel, kEngine,
               "what activations are rounded to before they meet weights in nvfp4; nvfp4: as GPUs "
-              "compute (W4A4), for comparisons with them",
-              "bf16|nvfp4"},
+              "compute (W4A4), for comparisons with them"},
     OptionRow{
-        "int4-activations", '\0', "TYPE", &O::int4_activations, kModel, kEngine | kParts,
+        "int4-activations", '\0', "TYPE", one_of<&O::int4_activations>(), kModel, kEngine | kParts,
         "what activations are rounded to before they meet weights in int4_group128; int8: with "
-        "a scale for each token and group, faster for several tokens at a time, less exact",
-        "bf16|int8"},
-    OptionRow{"numerics", '\0', "KIND", &O::numerics, kModel, kEngine | kParts | kDoctor,
+        "a scale for each token and group, faster for several tokens at a time, less exact"},
+    OptionRow{"numerics", '\0', "KIND", one_of<&O::numerics>(), kModel, kEngine | kParts | kDoctor,
               "portable: the same bits on every CPU; native: also instructions that sum in an "
-              "order of their own, where they are the fastest",
-              "native|portable"},
+              "order of their own, where they are the fastest"},
     OptionRow{"ctx-size", 'c', "N", &O::ctx_size, kModel, kGenerate | kScore,
-              "most tokens of one sequence; 0: as many as the model was made for", "", 0, 1e12},
+              "most tokens of one sequence; 0: as many as the model was made for", 0, 1e12},
 
     OptionRow{"mmap", '\0', "", &O::mmap, kModel, kEngine,
               "use the weights of a converted directory where they lie in the page cache, without "
@@ -127,34 +110,35 @@ constexpr std::array kOptions = {
     OptionRow{"overwrite", '\0', "", &O::overwrite, kConversion, kConvert,
               "replace OUTDIR if it is there and was made by moesaic convert"},
 
-    OptionRow{"prompt", 'p', "TEXT", &O::prompt, kText, kGenerate | kTokenize, "one prompt"},
-    OptionRow{"file", 'f', "FILE", &O::file, kText, kGenerate | kScore | kTokenize,
-              "prompts, one a line, or JSONL {\"prompt\": \"...\"}; score takes it as one text; - "
-              "is the standard input"},
+    may_differ({"prompt", 'p', "TEXT", &O::prompt, kText, kGenerate | kTokenize, "one prompt"}),
+    may_differ(
+        {"file", 'f', "FILE", &O::file, kText, kGenerate | kScore | kTokenize,
+         "prompts, one a line, or JSONL {\"prompt\": \"...\"}; score takes it as one text; - "
+         "is the standard input"}),
     OptionRow{"no-special", '\0', "", &O::no_special, kText, kTokenize,
               "leave out the special tokens that the tokenizer adds"},
 
     OptionRow{"predict", 'n', "N", &O::predict, kGeneration, kGenerate,
-              "most tokens to generate for a prompt", "", 0, 1e12},
+              "most tokens to generate for a prompt", 0, 1e12},
     OptionRow{"temp", '\0', "T", &O::temp, kGeneration, kGenerate,
-              "temperature; 0 takes the likeliest token", "", 0, 1e6},
+              "temperature; 0 takes the likeliest token", 0, 1e6},
     OptionRow{"top-k", '\0', "K", &O::top_k, kGeneration, kGenerate,
-              "sample among the K likeliest tokens; 0: all", "", 0, 1e12},
+              "sample among the K likeliest tokens; 0: all", 0, 1e12},
     OptionRow{"top-p", '\0', "P", &O::top_p, kGeneration, kGenerate,
-              "sample among the likeliest tokens that together reach P; 1: all", "", 0, 1},
+              "sample among the likeliest tokens that together reach P; 1: all", 0, 1},
     OptionRow{"seed", 's', "N", &O::seed, kGeneration, kGenerate | kBench,
-              "of the random numbers; equal seeds give equal texts", "", 0, 9e18},
+              "of the random numbers; equal seeds give equal texts", 0, 9e18},
     OptionRow{"ignore-eos", '\0', "", &O::ignore_eos, kGeneration, kGenerate,
               "go on after an end-of-sequence token"},
     OptionRow{"parallel", '\0', "N", &O::parallel, kGeneration, kGenerate,
-              "sequences that a rank works on at a time", "", 1, 1e6},
+              "sequences that a rank works on at a time", 1, 1e6},
 
     OptionRow{"n-prompt", 'p', "N", &O::n_prompt, kBenchmark, kBench,
-              "prompt tokens of a rank (pp); 0: no such test", "", 0, 1e9},
+              "prompt tokens of a rank (pp); 0: no such test", 0, 1e9},
     OptionRow{"n-gen", 'n', "N", &O::n_gen, kBenchmark, kBench,
-              "generated tokens of a rank (tg); 0: no such test", "", 0, 1e9},
-    OptionRow{"repetitions", 'r', "N", &O::repetitions, kBenchmark, kBench, "runs of each test", "",
-              1, 1e6},
+              "generated tokens of a rank (tg); 0: no such test", 0, 1e9},
+    OptionRow{"repetitions", 'r', "N", &O::repetitions, kBenchmark, kBench, "runs of each test", 1,
+              1e6},
     OptionRow{"shapes", '\0', "LIST", &O::shapes, kBenchmark, kKernels,
               "weight matrices, with commas: NxK, N results from K inputs, or a model, for its "
               "experts' gate (or up) and down: deepseek-v3, qwen3-30b, mixtral, granite"},
@@ -165,85 +149,60 @@ constexpr std::array kOptions = {
               "formats of the weights, with commas: those that moesaic generate --help lists for "
               "experts, f32, or all (without f32)"},
     OptionRow{"rows", '\0', "LIST", &O::rows, kBenchmark, kKernels,
-              "rows of activations, with commas", "", 1, 1 << 20},
+              "rows of activations, with commas", 1, 1 << 20},
     OptionRow{"tokens", '\0', "LIST", &O::tokens, kBenchmark, kLayer,
-              "tokens of each rank, with commas", "", 1, 1 << 20},
-    OptionRow{"routing", '\0', "KIND", &O::routing, kBenchmark, kLayer,
+              "tokens of each rank, with commas", 1, 1 << 20},
+    OptionRow{"routing", '\0', "KIND", one_of<&O::routing>(), kBenchmark, kLayer,
               "even: every expert gets as many rows as the others; skewed: by Zipf's law, the n-th "
-              "most popular is chosen 1/n as often as the first",
-              "both|even|skewed"},
+              "most popular is chosen 1/n as often as the first"},
     OptionRow{"seconds", '\0', "S", &O::seconds, kBenchmark, kParts,
-              "for the runs of one line; there are at least two", "", 0, 3600},
+              "for the runs of one line; there are at least two", 0, 3600},
     OptionRow{"footprint", '\0', "BYTES", &O::footprint, kBenchmark, kParts,
               "memory of a rank that weights rotate over, to be read from memory and not from a "
               "cache; at most a third of what is available"},
-    OptionRow{"rival", '\0', "NAME", &O::rival, kBenchmark, kKernels, "what to measure besides",
-              "none|onednn"},
-    OptionRow{"output", 'o', "FORM", &O::output, kBenchmark, kBench | kParts, "form of the results",
-              "md|csv|json|jsonl"},
+    OptionRow{"rival", '\0', "NAME", one_of<&O::rival>(), kBenchmark, kKernels,
+              "what to measure besides"},
+    OptionRow{"output", 'o', "FORM", one_of<&O::output>(), kBenchmark, kBench | kParts,
+              "form of the results"},
 
-    OptionRow{"threads", 't', "N", &O::threads, kMachine, kEngine | kLayer | kConvert | kDoctor,
-              "threads of a rank; 0: its share of the cores it may use", "", 0, 4096},
-    OptionRow{"threads", 't', "LIST", &O::thread_counts, kMachine, kKernels,
-              "threads, with commas (default: 1 and as many as there are cores)", "", 1, 4096},
+    may_differ({"threads", 't', "N", &O::threads, kMachine, kEngine | kLayer | kConvert | kDoctor,
+                "threads of a rank; 0: its share of the cores it may use", 0, 4096}),
+    may_differ({"threads", 't', "LIST", &O::thread_counts, kMachine, kKernels,
+                "threads, with commas (default: 1 and as many as there are cores)", 1, 4096}),
     OptionRow{"batch-size", 'b', "N", &O::batch_size, kMachine, kEngine,
-              "most tokens that a rank processes at once; a longer prompt is cut into chunks", "",
-              1, 1e6},
-    OptionRow{"isa", '\0', "NAME", &O::isa, kMachine, kEngine | kLayer | kDoctor,
-              "instruction set; auto: the best that all ranks have",
-              "auto|scalar|avx2|avx512|avx512_bf16|amx"},
-    OptionRow{"isa", '\0', "NAME", &O::isa, kMachine, kKernels,
-              "instruction set; auto: the best of this machine; all: a line for each",
-              "auto|all|scalar|avx2|avx512|avx512_bf16|amx"},
-    OptionRow{"memory-limit", '\0', "BYTES", &O::memory_limit, kMachine, kEngine | kDoctor,
-              "memory of a node that may be used, such as 12G; auto: what system and cgroup leave"},
+              "most tokens that a rank processes at once; a longer prompt is cut into chunks", 1,
+              1e6},
+    OptionRow{"isa", '\0', "NAME", an_isa<false>(), kMachine, kEngine | kLayer | kDoctor,
+              "instruction set; auto: the best that all ranks have"},
+    OptionRow{"isa", '\0', "NAME", an_isa<true>(), kMachine, kKernels,
+              "instruction set; auto: the best of this machine; all: a line for each"},
+    may_differ(
+        {"memory-limit", '\0', "BYTES", &O::memory_limit, kMachine, kEngine | kDoctor,
+         "memory of a node that may be used, such as 12G; auto: what system and cgroup leave"}),
 
     OptionRow{"expert-replicas", '\0', "N", &O::expert_replicas, kRanks, kEngine | kLayer,
-              "copies of all experts; ranks / N ranks share one", "", 1, 1e6},
-    OptionRow{"combine", '\0', "KIND", &O::combine, kRanks, kEngine | kLayer,
-              "exact: results of experts are summed at home, in one order on any number of ranks",
-              "exact"},
-    OptionRow{"transport", '\0', "KIND", &O::transport, kRanks, kEngine | kLayer | kDoctor,
-              "what moves rows inside a node; auto: shared memory", "auto|mpi|shm"},
+              "copies of all experts; ranks / N ranks share one", 1, 1e6},
+    OptionRow{"transport", '\0', "KIND", one_of<&O::transport>(), kRanks,
+              kEngine | kLayer | kDoctor, "what moves rows inside a node; auto: shared memory"},
     OptionRow{"timeout", '\0', "SECONDS", &O::timeout, kRanks, kAll,
-              "longest wait for another rank before giving up", "", 1, 1e6},
+              "longest wait for another rank before giving up", 1, 1e6},
     OptionRow{"check-comm", '\0', "", &O::check_comm, kRanks, kEngine | kLayer | kDoctor,
               "check that all ranks make the same calls (slower)"},
     OptionRow{"ranks-per-node", '\0', "N", &O::ranks_per_node, kRanks, kEngine | kLayer | kDoctor,
-              "pretend that every N ranks are a node of their own; 0: ask the system", "", 0, 1e6},
+              "pretend that every N ranks are a node of their own; 0: ask the system", 0, 1e6},
 
     OptionRow{"json", '\0', "", &O::json, kProgram, kAll & ~(kBench | kParts),
               "machine-readable lines on the standard output"},
-    OptionRow{"logits-out", '\0', "FILE", &O::logits_out, kProgram, kScore,
-              "write input_ids and logits of the whole text as safetensors"},
-    OptionRow{"config", '\0', "FILE", &O::config, kProgram, kAll,
-              "read options from lines `name = value`; # starts a comment"},
-    OptionRow{"log-level", '\0', "LEVEL", &O::log_level, kProgram, kAll,
-              "how much is told on the standard error output", "error|warning|info|debug"},
-    OptionRow{.name = "show-config",
-              .letter = '\0',
-              .value = "",
-              .field = &O::show_config,
-              .group = kProgram,
-              .verbs = kAll,
-              .help = "print every option with its value and where that came from, and end",
-              .flag_only = true},
-    OptionRow{.name = "help",
-              .letter = 'h',
-              .value = "",
-              .field = &O::help,
-              .group = kProgram,
-              .verbs = kAll,
-              .help = "print this",
-              .flag_only = true},
-    OptionRow{.name = "version",
-              .letter = '\0',
-              .value = "",
-              .field = &O::version,
-              .group = kProgram,
-              .verbs = kAll,
-              .help = "print versions",
-              .flag_only = true},
+    may_differ({"logits-out", '\0', "FILE", &O::logits_out, kProgram, kScore,
+                "write input_ids and logits of the whole text as safetensors"}),
+    may_differ({"config", '\0', "FILE", &O::config, kProgram, kAll,
+                "read options from lines `name = value`; # starts a comment"}),
+    may_differ({"log-level", '\0', "LEVEL", one_of<&O::log_level>(), kProgram, kAll,
+                "how much is told on the standard error output"}),
+    flag_only({"show-config", '\0', "", &O::show_config, kProgram, kAll,
+               "print every option with its value and where that came from, and end"}),
+    flag_only({"help", 'h', "", &O::help, kProgram, kAll, "print this"}),
+    flag_only({"version", '\0', "", &O::version, kProgram, kAll, "print versions"}),
 };
 
 constexpr std::array kVerbs = {
@@ -277,6 +236,12 @@ std::string print(const std::string& value) {
 std::string print(const std::optional<std::string>& value) {
   return value.value_or("");
 }
+std::string print(const ByteCount& value) {
+  return value.text;
+}
+std::string print(const std::optional<ByteCount>& value) {
+  return value ? value->text : "auto";
+}
 std::string print(const std::vector<std::int64_t>& values) {
   return fmt::format("{}", fmt::join(values, ","));
 }
@@ -294,6 +259,11 @@ std::span<const OptionRow> option_table() noexcept {
 
 std::span<const VerbRow> verb_table() noexcept {
   return kVerbs;
+}
+
+std::span<const std::string_view> choices(const OptionRow& row) noexcept {
+  const auto* choice = std::get_if<ChoiceField>(&row.field);
+  return choice == nullptr ? std::span<const std::string_view>() : choice->names;
 }
 
 const VerbRow& verb_row(Verb verb) noexcept {
@@ -324,7 +294,13 @@ std::string environment_name(const OptionRow& row) {
 }
 
 std::string value_text(const OptionRow& row, const Options& options) {
-  return std::visit([&](auto field) { return print(options.*field); }, row.field);
+  if (const auto* choice = std::get_if<ChoiceField>(&row.field)) return choice->get(options);
+  return std::visit(
+      [&](auto field) {
+        if constexpr (std::is_member_pointer_v<decltype(field)>) return print(options.*field);
+        return std::string();
+      },
+      row.field);
 }
 
 }  // namespace moesaic

@@ -9,14 +9,16 @@
 #include <variant>
 #include <vector>
 
+#include "launch/options/choices.h"
 #include "launch/options/options.h"
 
 namespace moesaic {
 
-/// The member of Options that a row sets.
+/// The member of Options that a row sets. A ByteCount that is not set reads "auto".
 using OptionField = std::variant<bool Options::*, std::int64_t Options::*, double Options::*,
                                  std::string Options::*, std::optional<std::string> Options::*,
-                                 std::vector<std::int64_t> Options::*>;
+                                 std::vector<std::int64_t> Options::*, ByteCount Options::*,
+                                 std::optional<ByteCount> Options::*, ChoiceField>;
 
 /// One option. All of its forms come from here: --name and -letter, MOESAIC_NAME, `name = value` in
 /// a file, its line in --help. A name, like a letter, may stand for one option with one verb and
@@ -29,12 +31,10 @@ struct OptionRow {
   std::string_view group;
   std::uint32_t verbs = 0;  // bit 1 << verb
   std::string_view help;
-  std::string_view choices{};  // the only values, joined by '|'
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
-  bool flag_only = false;  // has no environment or file form
-  /// Brings another spelling of a choice into the form of `choices`; null if there are none.
-  std::string (*canonical)(std::string_view text) = nullptr;
+  bool flag_only = false;   // has no environment or file form
+  bool may_differ = false;  // between ranks: what a rank reads, writes or has
 };
 
 struct VerbRow {
@@ -48,6 +48,8 @@ struct VerbRow {
 [[nodiscard]] std::span<const OptionRow> option_table() noexcept;
 [[nodiscard]] std::span<const VerbRow> verb_table() noexcept;
 
+/// The only values that the row takes; empty if it takes others.
+[[nodiscard]] std::span<const std::string_view> choices(const OptionRow& row) noexcept;
 [[nodiscard]] const VerbRow& verb_row(Verb verb) noexcept;
 [[nodiscard]] bool takes(Verb verb, const OptionRow& row) noexcept;
 /// The row of this name that `verb` takes, else any of this name; '_' counts as '-'.

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "launch/options/nearest_name.h"
 #include "launch/options/option_table.h"
+#include "launch/options/split.h"
 
 namespace moesaic {
 namespace {
@@ -26,16 +27,6 @@ struct Written {
   std::string text;
   std::string where;  // "--top-k", "MOESAIC_TOP_K", "run.ini: top-k"
 };
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
 
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates,
                          std::string_view prefix = "") {
@@ -74,15 +65,17 @@ void assign(const Written& written, const OptionRow& row, double& target) {
   target = parse_number<double>(written, row, "a number");
 }
 
-void assign(const Written& written, const OptionRow& row, std::string& target) {
-  const std::string text = row.canonical != nullptr ? row.canonical(written.text) : written.text;
-  if (!row.choices.empty()) {
-    const std::vector<std::string_view> choices = split(row.choices, '|');
-    require(std::find(choices.begin(), choices.end(), text) != choices.end(), ErrorKind::usage,
-            "{}: \"{}\" is not one of {}{}", written.where, written.text, fmt::join(choices, ", "),
-            did_you_mean(written.text, choices));
-  }
-  target = text;
+void assign(const Written& written, const OptionRow&, std::string& target) {
+  target = written.text;
+}
+
+void assign(const Written& written, const OptionRow&, ByteCount& target) {
+  target = parse_bytes(written.text, written.where);
+}
+
+void assign(const Written& written, const OptionRow&, std::optional<ByteCount>& target) {
+  target.reset();
+  if (written.text != "auto") target = parse_bytes(written.text, written.where);
 }
 
 void assign(const Written& written, const OptionRow&, std::optional<std::string>& target) {
@@ -99,7 +92,18 @@ void assign(const Written& written, const OptionRow& row, std::vector<std::int64
 
 void set_option(Command& command, const OptionRow& row, const Written& written,
                 OptionSource source) {
-  std::visit([&](auto field) { assign(written, row, command.options.*field); }, row.field);
+  if (const auto* choice = std::get_if<ChoiceField>(&row.field)) {
+    require(choice->set(command.options, written.text), ErrorKind::usage,
+            "{}: \"{}\" is not one of {}{}", written.where, written.text,
+            fmt::join(choice->names, ", "), did_you_mean(written.text, choice->names));
+  }
+  std::visit(
+      [&](auto field) {
+        if constexpr (std::is_member_pointer_v<decltype(field)>) {
+          assign(written, row, command.options.*field);
+        }
+      },
+      row.field);
   command.sources[static_cast<std::size_t>(&row - option_table().data())] = source;
 }
 

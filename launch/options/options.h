@@ -7,6 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
+#include "kernels/format.h"
+#include "kernels/grouped_gemm.h"
+#include "launch/options/option_values.h"
+#include "src/model/precision.h"
+
 namespace moesaic {
 
 enum class Verb {
@@ -26,13 +32,13 @@ enum class Verb {
 struct Options {
   // Model.
   std::string model;
-  std::string precision = "bf16";
-  std::string expert_format = "auto";
-  std::string dense_format = "auto";
-  std::string head_format = "auto";
-  std::string nvfp4_activations = "bf16";
-  std::string int4_activations = "bf16";
-  std::string numerics = "native";
+  Precision precision = Precision::bf16;
+  std::optional<Layout> expert_format;  // nothing: as the files have it
+  std::optional<Layout> dense_format;
+  std::optional<Layout> head_format;
+  Nvfp4Activations nvfp4_activations = Nvfp4Activations::bf16;
+  Int4Activations int4_activations = Int4Activations::bf16;
+  Numerics numerics = Numerics::native;
   std::int64_t ctx_size = 0;
   bool mmap = false;
   bool verify = false;
@@ -64,23 +70,22 @@ struct Options {
   std::string formats = "all";
   std::vector<std::int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
   std::vector<std::int64_t> tokens = {1, 4, 16, 64, 256, 1024, 4096};
-  std::string routing = "both";
+  RoutingChoice routing = RoutingChoice::both;
   std::vector<std::int64_t> thread_counts;  // none: 1, and one a core
   double seconds = 0.2;
-  std::string footprint = "1.5G";
-  std::string rival = "none";
-  std::string output = "md";
+  ByteCount footprint = {.bytes = std::int64_t{3} << 29, .text = "1.5G"};
+  Rival rival = Rival::none;
+  ResultForm output = ResultForm::md;
 
   // Machine.
   std::int64_t threads = 0;
   std::int64_t batch_size = 512;
-  std::string isa = "auto";
-  std::string memory_limit = "auto";
+  IsaChoice isa;
+  std::optional<ByteCount> memory_limit;  // nothing: what system and cgroup leave
 
   // Ranks.
   std::int64_t expert_replicas = 1;
-  std::string combine = "exact";
-  std::string transport = "auto";
+  Transport transport = Transport::automatic;
   std::int64_t timeout = 300;
   bool check_comm = false;
   std::int64_t ranks_per_node = 0;
@@ -89,7 +94,7 @@ struct Options {
   bool json = false;
   std::optional<std::string> logits_out;
   std::string config;
-  std::string log_level = "info";
+  LogLevel log_level = LogLevel::info;
   bool show_config = false;
   bool help = false;
   bool version = false;

@@ -147,9 +147,9 @@ void run_convert(Runtime& runtime) {
   agree(world, [&] {
     source = plan_all(model);
     manifest = describe_packed(source->plan.weights);
-    manifest.formats = {.expert = options.expert_format,
-                        .dense = options.dense_format,
-                        .head = options.head_format};
+    manifest.formats = {.expert = wanted_name(options.expert_format),
+                        .dense = wanted_name(options.dense_format),
+                        .head = wanted_name(options.head_format)};
   });
   agree(world, [&] {
     if (!runtime.is_first()) return;

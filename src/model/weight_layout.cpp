@@ -74,6 +74,10 @@ std::string layout_name(const Layout& layout) {
                                                     : fmt::format("{}{}", format, layout.group);
 }
 
+std::string wanted_name(const std::optional<Layout>& wanted) {
+  return wanted ? layout_name(*wanted) : "auto";
+}
+
 std::optional<Layout> layout_from_name(std::string_view name) {
   constexpr std::array<std::pair<Format, std::int32_t>, 3> kOtherGroups = {
       {{Format::int4_group, 64}, {Format::int4_group, 128}, {Format::fp8_block, 32}}};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,12 @@ namespace moesaic {
 /// "bf16", "int4_group128": the format, and its group unless that is the usual one (int4_group: 32,
 /// fp8_block: 128).
 [[nodiscard]] std::string layout_name(const Layout& layout);
+/// layout_name of what is wanted; "auto" for nothing.
+[[nodiscard]] std::string wanted_name(const std::optional<Layout>& wanted);
+/// The names of all layouts but f32.
+inline constexpr std::array<std::string_view, 12> kLayoutNames = {
+    "bf16",      "int8",        "int4",        "int4_group", "int4_group64", "int4_group128",
+    "fp8_block", "fp8_block32", "fp8_channel", "nvfp4",      "mxfp4",        "mxfp8"};
 /// Inverse of layout_name.
 [[nodiscard]] std::optional<Layout> layout_from_name(std::string_view name);
 /// The layout_name that a spelling of a format means, in small or capital letters: one of ours, or

@@ -38,7 +38,7 @@ std::vector<ResultLine> two_lines() {
 }
 
 TEST(ResultTable, MarkdownAlignsNumbersToTheRight) {
-  EXPECT_EQ(result_table(two_lines(), "md"),
+  EXPECT_EQ(result_table(two_lines(), ResultForm::md),
             "| name  |    n |\n"
             "| ----- | ---: |\n"
             "| a \"b\" |    1 |\n"
@@ -46,15 +46,16 @@ TEST(ResultTable, MarkdownAlignsNumbersToTheRight) {
 }
 
 TEST(ResultTable, CsvQuotesEveryValue) {
-  EXPECT_EQ(result_table(two_lines(), "csv"), "name,n\n\"a \"\"b\"\"\",\"1\"\n\"c\",\"23.5\"\n");
+  EXPECT_EQ(result_table(two_lines(), ResultForm::csv),
+            "name,n\n\"a \"\"b\"\"\",\"1\"\n\"c\",\"23.5\"\n");
 }
 
 TEST(ResultTable, JsonIsAnArrayAndJsonlAnObjectALine) {
-  const Json json = Json::parse(result_table(two_lines(), "json"), "table");
+  const Json json = Json::parse(result_table(two_lines(), ResultForm::json), "table");
   ASSERT_EQ(json.size(), 2);
   EXPECT_EQ(json.at(0).at("name").as_string(), "a \"b\"");
   EXPECT_DOUBLE_EQ(json.at(1).at("n").as_double(), 23.5);
-  const std::string lines = result_table(two_lines(), "jsonl");
+  const std::string lines = result_table(two_lines(), ResultForm::jsonl);
   EXPECT_EQ(std::ranges::count(lines, '\n'), 2);
   EXPECT_EQ(Json::parse(lines.substr(lines.find('\n') + 1), "line 2").at("name").as_string(), "c");
 }

@@ -82,23 +82,23 @@ TEST(ChooseIsa, TakesTheBestThatAllRanksHave) {
   const RankInfo old = with_isas({Isa::scalar, Isa::avx2}, false);
   const RankInfo intel = with_isas({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16}, false);
   const RankInfo amd = with_isas({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16}, true);
-  const auto choose = [](std::vector<RankInfo> ranks, std::string_view wanted, bool portable) {
+  const auto choose = [](std::vector<RankInfo> ranks, std::optional<Isa> wanted, bool portable) {
     return choose_isa(ranks, wanted, portable);
   };
-  EXPECT_EQ(choose({amd, amd}, "auto", false), Isa::avx512_bf16);
-  EXPECT_EQ(choose({amd, amd}, "auto", true), Isa::avx512);
-  EXPECT_EQ(choose({amd, intel}, "auto", false), Isa::avx512);
-  EXPECT_EQ(choose({amd, old}, "auto", false), Isa::avx2);
-  EXPECT_EQ(choose({intel, amd}, "avx512_bf16", false), Isa::avx512_bf16);
-  EXPECT_EQ(choose({amd}, "scalar", false), Isa::scalar);
+  EXPECT_EQ(choose({amd, amd}, {}, false), Isa::avx512_bf16);
+  EXPECT_EQ(choose({amd, amd}, {}, true), Isa::avx512);
+  EXPECT_EQ(choose({amd, intel}, {}, false), Isa::avx512);
+  EXPECT_EQ(choose({amd, old}, {}, false), Isa::avx2);
+  EXPECT_EQ(choose({intel, amd}, Isa::avx512_bf16, false), Isa::avx512_bf16);
+  EXPECT_EQ(choose({amd}, Isa::scalar, false), Isa::scalar);
   EXPECT_NE(error_message(
                 [&] {
-                  static_cast<void>(choose({amd, old}, "avx512", false));
+                  static_cast<void>(choose({amd, old}, Isa::avx512, false));
                 },
                 ErrorKind::usage)
                 .find("rank 1"),
             std::string::npos);
-  EXPECT_NE(error_message([&] { static_cast<void>(choose({amd}, "avx512_bf16", true)); },
+  EXPECT_NE(error_message([&] { static_cast<void>(choose({amd}, Isa::avx512_bf16, true)); },
                           ErrorKind::usage)
                 .find("portable"),
             std::string::npos);
@@ -124,21 +124,28 @@ TEST(Agreement, TheLowestFailingRankSpeaks) {
 
 TEST(Agreement, DifferentThingsAreFound) {
   run_thread_ranks(3, [](Communicator& comm) {
-    require_same(comm, "a model", 7);
-    EXPECT_THROW(require_same(comm, "a model", comm.rank() == 2 ? 8 : 7), AgreedError);
+    std::vector<Shared> shared = {{"a model", 7}, {"seeds", 8}, {"texts", 9}};
+    require_same(comm, shared);
+    if (comm.rank() == 2) shared[1].fingerprint = 9;
+    try {
+      require_same(comm, shared);
+      ADD_FAILURE() << "no error on rank " << comm.rank();
+    } catch (const AgreedError& error) {
+      EXPECT_STREQ(error.what(), "rank 2 has other seeds than rank 0; all ranks need the same");
+      EXPECT_EQ(error.speaks(), comm.rank() == 0);
+    }
   });
 }
 
 TEST(Memory, ParsesBytes) {
-  EXPECT_EQ(parse_bytes("4096"), 4096);
-  EXPECT_EQ(parse_bytes("2K"), 2048);
-  EXPECT_EQ(parse_bytes("1.5GiB"), std::int64_t{3} << 29);
-  EXPECT_EQ(parse_bytes("12 GB"), std::int64_t{12} << 30);
+  const auto bytes = [](std::string_view text) { return parse_bytes(text, "here").bytes; };
+  EXPECT_EQ(bytes("4096"), 4096);
+  EXPECT_EQ(bytes("2K"), 2048);
+  EXPECT_EQ(bytes("1.5GiB"), std::int64_t{3} << 29);
+  EXPECT_EQ(bytes("12 GB"), std::int64_t{12} << 30);
   for (const char* bad : {"", "G", "-1", "12X", "12GG", "1e30"}) {
-    EXPECT_NE(error_message([&] { static_cast<void>(parse_bytes(bad)); }, ErrorKind::usage)
-                  .find("--memory-limit"),
-              std::string::npos)
-        << bad;
+    const std::string message = error_message([&] { (void)bytes(bad); }, ErrorKind::usage);
+    EXPECT_TRUE(message.starts_with("here: ")) << bad << ": " << message;
   }
 }
 
@@ -239,7 +246,7 @@ BenchReport small_report() {
 }
 
 TEST(BenchTable, JsonHasTheKeysOfLlamaBench) {
-  const Json json = Json::parse(bench_report(small_report(), "json"), "report");
+  const Json json = Json::parse(bench_report(small_report(), ResultForm::json), "report");
   ASSERT_EQ(json.size(), 2);
   const Json prompt = json.at(0);
   EXPECT_EQ(prompt.at("n_prompt").as_int(), 4);
@@ -255,20 +262,20 @@ TEST(BenchTable, JsonHasTheKeysOfLlamaBench) {
 TEST(BenchTable, SlowMachinesGetNoZeros) {
   BenchReport report = small_report();
   report.tests = {{.n_gen = 2, .tokens = 1, .seconds = {4e5}, .flops = 20, .bytes = 60}};
-  const std::string markdown = bench_report(report, "md");
+  const std::string markdown = bench_report(report, ResultForm::md);
   EXPECT_NE(markdown.find("0.000002500 ± 0 |"), std::string::npos) << markdown;
   EXPECT_NE(markdown.find("0.0000500 %"), std::string::npos) << markdown;
   EXPECT_NE(markdown.find("0.000300 %"), std::string::npos) << markdown;
 }
 
 TEST(BenchTable, OtherFormsHoldTheSame) {
-  const std::string markdown = bench_report(small_report(), "md");
+  const std::string markdown = bench_report(small_report(), ResultForm::md);
   EXPECT_NE(markdown.find("pp4"), std::string::npos);
   EXPECT_NE(markdown.find("2.000 ± 0 |"), std::string::npos);
-  const std::string csv = bench_report(small_report(), "csv");
+  const std::string csv = bench_report(small_report(), ResultForm::csv);
   EXPECT_EQ(std::ranges::count(csv, '\n'), 3);
   EXPECT_NE(csv.find("\"a \"\"type\"\"\""), std::string::npos) << csv;
-  const std::string lines = bench_report(small_report(), "jsonl");
+  const std::string lines = bench_report(small_report(), ResultForm::jsonl);
   EXPECT_EQ(std::ranges::count(lines, '\n'), 2);
 }
 

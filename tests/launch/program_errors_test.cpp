@@ -18,8 +18,8 @@ TEST(ProgramErrors, Usage) {
   expect_failure(run_moesaic({"genrate"}), 2, {"genrate", "did you mean generate?"});
   expect_failure(run_moesaic(generate_with({"--tpo-p", "1"})), 2, {"--tpo-p", "--top-p"});
   expect_failure(run_moesaic(generate_with({"--top-p", "2"})), 2, {"--top-p", "2"});
-  expect_failure(run_moesaic(generate_with({"--combine", "fast"})), 2,
-                 {"--combine", "fast", "exact"});
+  expect_failure(run_moesaic(generate_with({"--numerics", "fast"})), 2,
+                 {"--numerics", "fast", "native, portable"});
   expect_failure(run_moesaic({"generate", "-p", "x"}), 2, {"--model"});
   expect_failure(run_moesaic({"generate", "-m", kDemo}), 2, {"--prompt", "--file"});
   expect_failure(run_moesaic({"score", "-m", kDemo}), 2, {"--file"});

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kernels/cpu_features.h"
+
+namespace moesaic {
+
+/// Values of options that no other room has a type for. Their names stand in
+/// launch/options/choices.h.
+
+enum class Numerics { native, portable };
+enum class Transport { automatic, mpi, shm };
+enum class RoutingChoice { both, even, skewed };
+enum class Rival { none, onednn };
+enum class ResultForm { md, csv, json, jsonl };
+
+/// What --isa asks for: one, all in turn, or else the best that there is.
+struct IsaChoice {
+  std::optional<Isa> isa{};
+  bool all = false;
+};
+
+/// A number of bytes as a user writes it.
+struct ByteCount {
+  std::int64_t bytes = 0;
+  std::string text{};
+};
+
+/// "12G", "1.5 GiB", "800M", "4096": bytes, units of 1024. Throws Error{usage} that starts with
+/// `where`.
+[[nodiscard]] ByteCount parse_bytes(std::string_view text, std::string_view where);
+
+}  // namespace moesaic
