@@ -27,8 +27,7 @@ void GemmPlan::begin(std::size_t num_products) {
   products_.clear();
   products_.reserve(num_products);
   slabs_.clear();
-  jobs_.clear();
-  packed_bytes_ = 0;
+  graph_.begin();
 }
 
 void GemmPlan::add_product(Product product, std::int64_t all_panels) {
@@ -41,78 +40,80 @@ void GemmPlan::add_product(Product product, std::int64_t all_panels) {
   products_.push_back(product);
 }
 
-std::size_t GemmPlan::add_slab(std::int64_t first_row, std::int64_t num_rows,
-                               std::ptrdiff_t after) {
+std::size_t GemmPlan::add(const Slab& slab) {
   const Product& product = products_.back();
-  slabs_.push_back({.product = products_.size() - 1,
-                    .first_row = first_row,
-                    .num_rows = num_rows,
-                    .packed_offset = packed_bytes_,
-                    .after = after});
-  packed_bytes_ +=
-      num_rows * static_cast<std::int64_t>(product.kernel->packed_row_bytes(product.weights.depth));
-  return slabs_.size() - 1;
+  slabs_.push_back(slab);
+  Slab& added = slabs_.back();
+  added.product = products_.size() - 1;
+  added.packed_bytes =
+      added.num_rows *
+      static_cast<std::int64_t>(product.kernel->packed_row_bytes(product.weights.depth));
+  const std::int64_t inner_bytes =
+      slab.is_inner ? added.num_rows * product.weights.rows * element_bytes(slab.element) : 0;
+  return graph_.add_slab(
+      {.bytes = round_up(added.packed_bytes, 64) + inner_bytes, .after = slab.inner});
+}
+
+std::size_t GemmPlan::add_slab(std::int64_t first_row, std::int64_t num_rows) {
+  return add({.first_row = first_row, .num_rows = num_rows});
+}
+
+std::size_t GemmPlan::add_inner_slab(std::int64_t first_row, std::int64_t num_rows,
+                                     RowSource::Element element) {
+  return add({.first_row = first_row, .num_rows = num_rows, .is_inner = true, .element = element});
+}
+
+std::size_t GemmPlan::add_outer_slab(std::size_t inner) {
+  const Slab& from = slabs_[inner];
+  return add({.first_row = from.first_row,
+              .num_rows = from.num_rows,
+              .inner = static_cast<std::ptrdiff_t>(inner)});
 }
 
 void GemmPlan::add_pack_jobs(std::size_t slab) {
-  const std::int64_t rows = slabs_[slab].num_rows;
-  for (std::int64_t row = 0; row < rows; row += kPackRows) {
-    jobs_.push_back({Job::Kind::pack, slab, row, std::min(kPackRows, rows - row)});
-  }
+  graph_.add_pack_jobs(slab, {slabs_[slab].num_rows, kPackRows});
 }
 
 void GemmPlan::add_multiply_jobs(std::size_t slab) {
   const Product& product = products_[slabs_[slab].product];
-  const std::int64_t panels = product.weights.num_panels();
-  for (std::int64_t panel = 0; panel < panels; panel += product.job_panels) {
-    jobs_.push_back(
-        {Job::Kind::multiply, slab, panel, std::min(product.job_panels, panels - panel)});
-  }
+  graph_.add_multiply_jobs(slab, {product.weights.num_panels(), product.job_panels});
 }
 
 /// Asks for the first weights of a job that this thread is likely to do next.
 [[gnu::always_inline]] inline void GemmPlan::prefetch_weights(std::int64_t index) const {
   constexpr std::int64_t kLines = 16;  // the CPU's own prefetching goes on from there
-  if (index >= std::ssize(jobs_)) return;
-  const Job& job = jobs_[static_cast<std::size_t>(index)];
-  if (job.kind != Job::Kind::multiply) return;
-  prefetch_lines(products_[slabs_[job.slab].product].weights.panel(job.first), kLines);
+  const JobGraph::Job* const job = graph_.job(index);
+  if (job == nullptr || job->kind != JobGraph::Job::Kind::multiply) return;
+  prefetch_lines(products_[slabs_[job->slab].product].weights.panel(job->first), kLines);
 }
 
 void GemmPlan::execute(const Gating& gating) {
-  packed_rows_.reserve(packed_bytes_);
-  to_pack_.reset(slabs_.size());
-  to_multiply_.reset(slabs_.size());
-  for (const Job& job : jobs_) {
-    (job.kind == Job::Kind::pack ? to_pack_ : to_multiply_).add(job.slab);
-  }
-  compute_.pool->parallel_for(std::ssize(jobs_), [&](std::int64_t index, int worker) {
-    const Job& job = jobs_[static_cast<std::size_t>(index)];
-    Worker& own = workers_[static_cast<std::size_t>(worker)];
-    if (job.kind == Job::Kind::pack) {
-      pack(job, own);
-      return;
-    }
-    prefetch_weights(index + compute_.pool->size());
-    multiply(job, gating, own);
-  });
+  gating_ = gating;
+  graph_.run(*compute_.pool, *this);
 }
 
-GemmOutput GemmPlan::inner_output(std::int64_t num_rows, std::int64_t width,
-                                  RowSource::Element element) {
-  const std::int64_t stride = width * element_bytes(element);
-  inner_.reserve(num_rows * stride);
-  inner_rows_.clear();
-  for (std::int64_t row = 0; row < num_rows; ++row) {
-    inner_rows_.push_back(inner_.data() + row * stride);
-  }
-  return {.data = inner_.data(), .stride_bytes = stride, .element = element};
+/// The inner activations of an MLP: row i is row i of the slab.
+GemmOutput GemmPlan::inner_results(std::size_t index) const {
+  const Slab& slab = slabs_[index];
+  return {.data = graph_.place(index) + round_up(slab.packed_bytes, 64),
+          .stride_bytes = products_[slab.product].weights.rows * element_bytes(slab.element),
+          .element = slab.element};
 }
 
-std::byte* GemmPlan::packed_row(const Slab& slab, std::int64_t row) {
+/// A block of a slab's input rows, from `row` of the slab on. `rows` [kRowBlock] is for pointers.
+RowSource GemmPlan::input_block(const Slab& slab, std::int64_t row, const std::byte** rows) const {
   const Product& product = products_[slab.product];
-  return packed_rows_.data() + slab.packed_offset +
-         row * static_cast<std::int64_t>(product.kernel->packed_row_bytes(product.weights.depth));
+  const std::int64_t count = std::min(kRowBlock, slab.num_rows - row);
+  if (slab.inner < 0) {
+    RowSource block = *product.input;
+    block.rows += slab.first_row + row;
+    block.num_rows = count;
+    return block;
+  }
+  const GemmOutput inner = inner_results(static_cast<std::size_t>(slab.inner));
+  for (std::int64_t i = 0; i < count; ++i) rows[i] = inner.data + (row + i) * inner.stride_bytes;
+  return {
+      .rows = rows, .num_rows = count, .depth = product.weights.depth, .element = inner.element};
 }
 
 /// Rows of a block, their elements in the order in which the matrix has its k.
@@ -150,73 +151,77 @@ void GemmPlan::round_block(RowSource& block, Worker& worker, const std::byte** r
   block.element = RowSource::Element::f32;
 }
 
-void GemmPlan::pack(const Job& job, Worker& worker) {
+void GemmPlan::pack(const JobGraph::Job& job, int worker) {
   const Slab& slab = slabs_[job.slab];
   const Product& product = products_[slab.product];
-  if (slab.after >= 0) to_multiply_.wait(static_cast<std::size_t>(slab.after));
+  Worker& own = workers_[static_cast<std::size_t>(worker)];
+  const auto row_bytes =
+      static_cast<std::int64_t>(product.kernel->packed_row_bytes(product.weights.depth));
+  const std::byte* rows[kRowBlock];
+  const std::byte* changed[kRowBlock];
   for (std::int64_t row = job.first; row < job.first + job.count; row += kRowBlock) {
-    RowSource block = *product.input;
-    block.rows += slab.first_row + row;
-    block.num_rows = std::min(kRowBlock, job.first + job.count - row);
-    const std::byte* changed[kRowBlock];
+    RowSource block = input_block(slab, row, rows);
     if (product.weights.order != nullptr) {
-      gather(block, product.weights.order, worker, changed);
+      gather(block, product.weights.order, own, changed);
       block.rows = changed;
     }
     if (product.weights.layout.format == Format::nvfp4 &&
         compute_.nvfp4_activations == Nvfp4Activations::nvfp4) {
-      round_block(block, worker, changed);
+      round_block(block, own, changed);
     }
-    product.kernel->pack_rows(block, packed_row(slab, row));
+    product.kernel->pack_rows(block, graph_.place(job.slab) + row * row_bytes);
   }
-  to_pack_.done(job.slab);
 }
 
-void GemmPlan::multiply(const Job& job, const Gating& gating, Worker& worker) {
+void GemmPlan::multiply(const JobGraph::Job& job, std::int64_t index, int worker) {
+  prefetch_weights(index + compute_.pool->size());
   const Slab& slab = slabs_[job.slab];
   const Product& product = products_[slab.product];
-  const bool gated = product.up.panels != nullptr;
+  Worker& own = workers_[static_cast<std::size_t>(worker)];
   const std::int64_t stride = job.count * kPanelColumns;
-  worker.results.reserve(2 * kSlabRows * kMaxJobPanels * kPanelColumns);
-  worker.scratch.reserve(product.kernel->scratch_bytes);
-  to_pack_.wait(job.slab);
-  TileArgs args{.packed_rows = packed_row(slab, 0),
+  own.results.reserve(2 * kSlabRows * kMaxJobPanels * kPanelColumns);
+  own.scratch.reserve(product.kernel->scratch_bytes);
+  TileArgs args{.packed_rows = graph_.place(job.slab),
                 .num_rows = slab.num_rows,
                 .matrix = &product.weights,
                 .first_panel = job.first,
                 .num_panels = job.count,
-                .out = worker.results.data(),
+                .out = own.results.data(),
                 .out_stride = stride,
-                .scratch = worker.scratch.data()};
+                .scratch = own.scratch.data()};
   product.kernel->tile(args);
-  if (gated) {
+  if (product.up.panels != nullptr) {
     args.matrix = &product.up;
     args.out += slab.num_rows * stride;
     product.kernel->tile(args);
   }
-  finish(job, gating, worker);
-  to_multiply_.done(job.slab);
+  finish(job, own);
 }
 
 /// Bias, gating and rounding, while the results are in the cache.
-void GemmPlan::finish(const Job& job, const Gating& gating, Worker& worker) const {
+void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
   const Slab& slab = slabs_[job.slab];
   const Product& product = products_[slab.product];
   const VectorKernels& vector = *compute_.vector;
   const std::int64_t stride = job.count * kPanelColumns;
   const std::int64_t first_column = job.first * kPanelColumns;
   const std::int64_t columns = std::min(stride, product.weights.rows - first_column);
+  GemmOutput output = product.output;
+  if (slab.is_inner) {
+    output = inner_results(job.slab);
+  } else {
+    output.data += slab.first_row * output.stride_bytes;
+  }
   for (std::int64_t row = 0; row < slab.num_rows; ++row) {
     float* const values = worker.results.data() + row * stride;
     if (product.bias != nullptr) vector.add(product.bias + first_column, columns, values);
     if (product.up.panels != nullptr) {
       float* const up = values + slab.num_rows * stride;
       if (product.up_bias != nullptr) vector.add(product.up_bias + first_column, columns, up);
-      vector.gate(gating, up, columns, values);
+      vector.gate(gating_, up, columns, values);
     }
-    std::byte* const out =
-        product.output.data + (slab.first_row + row) * product.output.stride_bytes;
-    if (product.output.element == RowSource::Element::bf16) {
+    std::byte* const out = output.data + row * output.stride_bytes;
+    if (output.element == RowSource::Element::bf16) {
       vector.to_bf16(values, columns, reinterpret_cast<BFloat16*>(out) + first_column);
     } else {
       std::copy_n(values, columns, reinterpret_cast<float*>(out) + first_column);

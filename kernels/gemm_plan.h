@@ -6,21 +6,21 @@
 
 #include "base/buffer.h"
 #include "kernels/grouped_gemm.h"
-#include "kernels/job_counters.h"
+#include "kernels/job_graph.h"
 
 namespace moesaic {
 
-/// The jobs of some products, and how threads do them: GroupedGemm says what is to be multiplied,
-/// and in which order. Keeps its memory between plans.
-class GemmPlan {
+/// The jobs of some products, and what threads do in them: GroupedGemm says what is to be
+/// multiplied, and in which order. Keeps its memory between plans.
+class GemmPlan final : private JobGraph::Work {
  public:
   /// Rows of one slab: their packed form and a few panels stay in a core's L2 cache together.
   static constexpr std::int64_t kSlabRows = 256;
 
   /// One product of a group: what its slabs have in common.
   struct Product {
-    const RowSource* input;
-    GemmOutput output;
+    const RowSource* input;  // of slabs whose input no other slab makes
+    GemmOutput output;       // of slabs whose results no other slab reads
     PackedMatrix weights;
     PackedMatrix up{};  // if panels != nullptr, results are gated with those of this matrix
     const float* bias = nullptr;
@@ -34,34 +34,30 @@ class GemmPlan {
   void begin(std::size_t num_products);
   /// A product whose matrix all products together have `all_panels` panels for.
   void add_product(Product product, std::int64_t all_panels);
-  /// Rows of the product that was added last; `after` is the slab whose results are their input.
-  std::size_t add_slab(std::int64_t first_row, std::int64_t num_rows, std::ptrdiff_t after = -1);
+  /// Rows of the product that was added last. Its results go to the product's output.
+  std::size_t add_slab(std::int64_t first_row, std::int64_t num_rows);
+  /// The same, but the results, of this form, stay with the slab until another one reads them.
+  std::size_t add_inner_slab(std::int64_t first_row, std::int64_t num_rows,
+                             RowSource::Element element);
+  /// Rows of the product that was added last whose input are the results of an inner slab.
+  std::size_t add_outer_slab(std::size_t inner);
   /// Jobs begin in the order in which they are added; those that a job waits for come before it.
   void add_pack_jobs(std::size_t slab);
   void add_multiply_jobs(std::size_t slab);
   void execute(const Gating& gating);
-
-  /// Where the inner activations of MLPs lie: [num_rows, width].
-  GemmOutput inner_output(std::int64_t num_rows, std::int64_t width, RowSource::Element element);
-  [[nodiscard]] const std::byte* const* inner_rows() const { return inner_rows_.data(); }
+  /// Of all packed rows and inner results, as far as they are kept.
+  [[nodiscard]] std::int64_t scratch_bytes() const noexcept { return graph_.packed_bytes(); }
 
  private:
   /// Some rows of a product.
   struct Slab {
-    std::size_t product;
-    std::int64_t first_row;  // in input and output
-    std::int64_t num_rows;
-    std::int64_t packed_offset;
-    std::ptrdiff_t after;  // the slab whose results are this one's input, or -1
-  };
-
-  /// Rows [first, first + count) of a slab to pack, or panels to multiply by.
-  struct Job {
-    enum class Kind { pack, multiply };
-    Kind kind;
-    std::size_t slab;
-    std::int64_t first;
-    std::int64_t count;
+    std::size_t product = 0;
+    std::int64_t first_row = 0;  // in input and output
+    std::int64_t num_rows = 0;
+    std::int64_t packed_bytes = 0;
+    std::ptrdiff_t inner = -1;  // whose results are the input
+    bool is_inner = false;
+    RowSource::Element element = RowSource::Element::f32;  // of results that stay with the slab
   };
 
   /// Memory of one thread.
@@ -76,21 +72,19 @@ class GemmPlan {
                      const std::byte** rows);
   static void round_block(RowSource& block, Worker& worker, const std::byte** rows);
   void prefetch_weights(std::int64_t index) const;
-  [[nodiscard]] std::byte* packed_row(const Slab& slab, std::int64_t row);
-  void pack(const Job& job, Worker& worker);
-  void multiply(const Job& job, const Gating& gating, Worker& worker);
-  void finish(const Job& job, const Gating& gating, Worker& worker) const;
+  std::size_t add(const Slab& slab);
+  [[nodiscard]] GemmOutput inner_results(std::size_t slab) const;
+  [[nodiscard]] RowSource input_block(const Slab& slab, std::int64_t row,
+                                      const std::byte** rows) const;
+  void pack(const JobGraph::Job& job, int worker) override;
+  void multiply(const JobGraph::Job& job, std::int64_t index, int worker) override;
+  void finish(const JobGraph::Job& job, Worker& worker) const;
 
   Compute compute_;
+  Gating gating_;
   std::vector<Product> products_;
-  std::vector<Slab> slabs_;
-  std::vector<Job> jobs_;
-  JobCounters to_pack_;      // pack jobs of each slab that are not done
-  JobCounters to_multiply_;  // multiply jobs
-  std::int64_t packed_bytes_ = 0;
-  Buffer<std::byte> packed_rows_;
-  Buffer<std::byte> inner_;
-  std::vector<const std::byte*> inner_rows_;
+  std::vector<Slab> slabs_;  // as the graph has them
+  JobGraph graph_;
   std::vector<Worker> workers_;
 };
 

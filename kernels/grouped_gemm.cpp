@@ -1,7 +1,6 @@
 #include "kernels/grouped_gemm.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "base/error.h"
 #include "kernels/gemm_plan.h"
@@ -38,6 +37,18 @@ void check_mlp(const MlpGroup& group, std::int64_t width) {
           format_name(up.layout.format), group.down.rows, group.down.depth);
 }
 
+std::int64_t slab_count(std::int64_t num_rows) {
+  return (num_rows + GemmPlan::kSlabRows - 1) / GemmPlan::kSlabRows;
+}
+
+/// call(first_row, num_rows) for the slabs of a group.
+template <typename Group, typename Call>
+void for_each_slab(const Group& group, const Call& call) {
+  for (std::int64_t row = 0; row < group.num_rows; row += GemmPlan::kSlabRows) {
+    call(group.first_row + row, std::min(GemmPlan::kSlabRows, group.num_rows - row));
+  }
+}
+
 }  // namespace
 
 GroupedGemm::GroupedGemm(const Compute& compute) : plan_(std::make_unique<GemmPlan>(compute)) {}
@@ -49,24 +60,22 @@ void GroupedGemm::run(const RowSource& input, std::span<const GemmGroup> groups,
   std::int64_t all_panels = 0;  // times slabs
   for (const GemmGroup& group : groups) {
     check_group(input, group.first_row, group.num_rows, group.weights);
-    all_panels += group.weights.num_panels() *
-                  ((group.num_rows + GemmPlan::kSlabRows - 1) / GemmPlan::kSlabRows);
+    all_panels += group.weights.num_panels() * slab_count(group.num_rows);
   }
   plan_->begin(groups.size());
-  std::vector<std::size_t> slabs;
+  slabs_.clear();
   for (const GemmGroup& group : groups) {
     plan_->add_product(
         {.input = &input, .output = output, .weights = group.weights, .bias = group.bias},
         all_panels);
-    for (std::int64_t row = 0; row < group.num_rows; row += GemmPlan::kSlabRows) {
-      slabs.push_back(plan_->add_slab(group.first_row + row,
-                                      std::min(GemmPlan::kSlabRows, group.num_rows - row)));
-    }
+    for_each_slab(group, [&](std::int64_t first_row, std::int64_t num_rows) {
+      slabs_.push_back(plan_->add_slab(first_row, num_rows));
+    });
   }
-  for (std::size_t i = 0; i < slabs.size(); ++i) {
-    if (i == 0) plan_->add_pack_jobs(slabs[i]);
-    if (i + 1 < slabs.size()) plan_->add_pack_jobs(slabs[i + 1]);  // before it is waited for
-    plan_->add_multiply_jobs(slabs[i]);
+  for (std::size_t i = 0; i < slabs_.size(); ++i) {
+    if (i == 0) plan_->add_pack_jobs(slabs_[i]);
+    if (i + 1 < slabs_.size()) plan_->add_pack_jobs(slabs_[i + 1]);  // before it is waited for
+    plan_->add_multiply_jobs(slabs_[i]);
   }
   plan_->execute({});
 }
@@ -80,56 +89,51 @@ void GroupedGemm::run_mlp(const RowSource& input, std::span<const MlpGroup> grou
   for (const MlpGroup& group : groups) {
     check_group(input, group.first_row, group.num_rows, group.gate);
     check_mlp(group, width);
-    const std::int64_t slabs = (group.num_rows + GemmPlan::kSlabRows - 1) / GemmPlan::kSlabRows;
-    inner_panels += 2 * slabs * group.gate.num_panels();
-    outer_panels += slabs * group.down.num_panels();
+    inner_panels += 2 * slab_count(group.num_rows) * group.gate.num_panels();
+    outer_panels += slab_count(group.num_rows) * group.down.num_panels();
   }
-  const GemmOutput inner = plan_->inner_output(input.num_rows, width, input.element);
-  const RowSource inner_input{.rows = plan_->inner_rows(),
-                              .num_rows = input.num_rows,
-                              .depth = width,
-                              .element = input.element};
-  struct SlabPair {
-    std::size_t inner;
-    std::size_t outer;
-  };
-  std::vector<SlabPair> slabs;
   plan_->begin(2 * groups.size());
+  slabs_.clear();  // the inner one and the outer one of each
   for (const MlpGroup& group : groups) {
-    const std::size_t first = slabs.size();
+    const std::size_t first = slabs_.size();
     plan_->add_product({.input = &input,
-                        .output = inner,
+                        .output = {},
                         .weights = group.gate,
                         .up = group.up,
                         .bias = group.gate_bias,
                         .up_bias = group.up_bias},
                        inner_panels);
-    for (std::int64_t row = 0; row < group.num_rows; row += GemmPlan::kSlabRows) {
-      const std::int64_t rows = std::min(GemmPlan::kSlabRows, group.num_rows - row);
-      slabs.push_back({plan_->add_slab(group.first_row + row, rows), 0});
-    }
+    for_each_slab(group, [&](std::int64_t first_row, std::int64_t num_rows) {
+      slabs_.push_back(plan_->add_inner_slab(first_row, num_rows, input.element));
+      slabs_.push_back(0);
+    });
     plan_->add_product(
-        {.input = &inner_input, .output = output, .weights = group.down, .bias = group.down_bias},
+        {.input = nullptr, .output = output, .weights = group.down, .bias = group.down_bias},
         outer_panels);
-    for (std::size_t i = first; i < slabs.size(); ++i) {
-      const std::int64_t row = static_cast<std::int64_t>(i - first) * GemmPlan::kSlabRows;
-      slabs[i].outer = plan_->add_slab(group.first_row + row,
-                                       std::min(GemmPlan::kSlabRows, group.num_rows - row),
-                                       static_cast<std::ptrdiff_t>(slabs[i].inner));
+    for (std::size_t i = first; i < slabs_.size(); i += 2) {
+      slabs_[i + 1] = plan_->add_outer_slab(slabs_[i]);
     }
   }
-  if (slabs.empty()) return;
-  // The outer product of a slab comes one slab after its inner one: while its last inner jobs are
-  // at work, the other threads have the next slab's to do.
-  for (std::size_t i = 0; i <= slabs.size(); ++i) {
-    if (i == 0) plan_->add_pack_jobs(slabs[0].inner);
-    if (i + 1 < slabs.size()) plan_->add_pack_jobs(slabs[i + 1].inner);
-    if (i < slabs.size()) plan_->add_multiply_jobs(slabs[i].inner);
-    if (i == 0) continue;
-    plan_->add_pack_jobs(slabs[i - 1].outer);
-    plan_->add_multiply_jobs(slabs[i - 1].outer);
-  }
+  add_mlp_jobs();
   plan_->execute(gating);
+}
+
+/// The outer product of a slab comes one slab after its inner one: while its last inner jobs are at
+/// work, the other threads have the next slab's to do.
+void GroupedGemm::add_mlp_jobs() {
+  if (slabs_.empty()) return;
+  plan_->add_pack_jobs(slabs_[0]);
+  for (std::size_t i = 0; i <= slabs_.size(); i += 2) {
+    if (i + 2 < slabs_.size()) plan_->add_pack_jobs(slabs_[i + 2]);
+    if (i < slabs_.size()) plan_->add_multiply_jobs(slabs_[i]);
+    if (i == 0) continue;
+    plan_->add_pack_jobs(slabs_[i - 1]);
+    plan_->add_multiply_jobs(slabs_[i - 1]);
+  }
+}
+
+std::int64_t GroupedGemm::scratch_bytes() const noexcept {
+  return plan_->scratch_bytes();
 }
 
 }  // namespace moesaic

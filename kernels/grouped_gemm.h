@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
@@ -84,8 +85,15 @@ class GroupedGemm {
   void run_mlp(const RowSource& input, std::span<const MlpGroup> groups, const Gating& gating,
                const GemmOutput& output);
 
+  /// Memory of packed rows and inner activations: that of a few slabs, however many rows there
+  /// were.
+  [[nodiscard]] std::int64_t scratch_bytes() const noexcept;
+
  private:
+  void add_mlp_jobs();
+
   std::unique_ptr<GemmPlan> plan_;
+  std::vector<std::size_t> slabs_;  // of the plan
 };
 
 }  // namespace moesaic

@@ -26,14 +26,17 @@ class JobCounters {
 
   void done(std::size_t piece) { left_[piece].fetch_sub(1, std::memory_order_release); }
 
-  /// Returns when all jobs of the piece are done. They have to be at work already, or waiting would
-  /// never end: jobs that wait come behind those that they wait for.
-  void wait(std::size_t piece) const {
+  /// Returns when all jobs of the piece are done, or false once `aborted` is set. They have to be
+  /// at work already, or waiting would never end: jobs that wait come behind those that they wait
+  /// for.
+  [[nodiscard]] bool wait(std::size_t piece, const std::atomic<bool>& aborted) const {
     constexpr int kLooksPerYield = 64;
     for (int look = 1; left_[piece].load(std::memory_order_acquire) > 0; ++look) {
+      if (aborted.load(std::memory_order_relaxed)) return false;
       pause_core();
       if (look % kLooksPerYield == 0) sched_yield();
     }
+    return true;
   }
 
  private:

@@ -1,5 +1,7 @@
 #include "kernels/kernel_table.h"
 
+#include <array>
+
 namespace moesaic {
 
 #define MOESAIC_GEMM_KERNEL(isa, format) extern const GemmKernel isa##_##format##_kernel;
@@ -57,15 +59,30 @@ bool takes_layout(const GemmKernel& kernel, const Layout& layout) noexcept {
          (kernel.int4_activations == Int4Activations::bf16 || allows_int8_groups(layout));
 }
 
-const GemmKernel& find_gemm_kernel(Isa isa, Format format, Int4Activations int4_activations) {
-  const GemmKernel* best = nullptr;
-  for (const GemmKernel* kernel :
-       kGemmKernels) {  // ascending: the last one that fits is the nearest
-    const bool fits = kernel->format == format && kernel->isa <= isa &&
-                      kernel->int4_activations == int4_activations;
-    if (fits && is_usable(*kernel)) best = kernel;
+namespace {
+
+constexpr std::size_t kNumActivations = 2;  // of Int4Activations
+using Nearest = std::array<std::array<const GemmKernel*, kNumActivations>, kNumFormats>;
+
+std::array<Nearest, kNumIsas> find_nearest() {
+  std::array<Nearest, kNumIsas> nearest{};
+  for (std::size_t isa = 0; isa < kNumIsas; ++isa) {
+    if (isa > 0) nearest[isa] = nearest[isa - 1];
+    for (const GemmKernel* kernel : kGemmKernels) {
+      if (kernel->isa != static_cast<Isa>(isa) || !is_usable(*kernel)) continue;
+      nearest[isa][static_cast<std::size_t>(kernel->format)]
+             [static_cast<std::size_t>(kernel->int4_activations)] = kernel;
+    }
   }
-  return *best;
+  return nearest;
+}
+
+}  // namespace
+
+const GemmKernel& find_gemm_kernel(Isa isa, Format format, Int4Activations int4_activations) {
+  static const std::array<Nearest, kNumIsas> nearest = find_nearest();
+  return *nearest[static_cast<std::size_t>(isa)][static_cast<std::size_t>(format)]
+                 [static_cast<std::size_t>(int4_activations)];
 }
 
 const AttentionKernel& find_attention_kernel(Isa isa, AttentionKind kind) noexcept {

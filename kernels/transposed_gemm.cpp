@@ -5,7 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "kernels/job_counters.h"
+#include "kernels/job_graph.h"
 #include "kernels/transposed_panels.h"
 #include "kernels/weight_format.h"
 
@@ -24,14 +24,10 @@ struct Slab {
   const GemmKernel* product;  // of the transposed panels
   std::int64_t first_row;
   std::int64_t num_rows;
-  std::int64_t packed_offset;
-};
 
-struct Job {
-  enum class Kind { pack, multiply };
-  Kind kind;
-  std::size_t slab;
-  std::int64_t first;  // row of the slab, or step of 32 k
+  [[nodiscard]] std::int64_t row_bytes() const {
+    return static_cast<std::int64_t>(product->packed_row_bytes(group->weights.rows));
+  }
 };
 
 struct Worker {
@@ -58,57 +54,39 @@ float element(const RowSource& input, std::int64_t row, std::int64_t index) {
 
 }  // namespace
 
-class TransposedGemm::Plan {
+class TransposedGemm::Plan final : private JobGraph::Work {
  public:
   explicit Plan(const Compute& compute)
       : compute_(compute), workers_(static_cast<std::size_t>(compute.pool->size())) {}
 
   void run(const RowSource& input, std::span<const GemmGroup> groups, const GemmOutput& output) {
     slabs_.clear();
-    jobs_.clear();
-    packed_bytes_ = 0;
+    graph_.begin();
+    input_ = &input;
+    output_ = &output;
     for (const GemmGroup& group : groups) {
       check_group(input, group);
       for (std::int64_t row = 0; row < group.num_rows; row += kSlabRows) {
         add_slab(group, row, std::min(kSlabRows, group.num_rows - row));
       }
     }
-    packed_rows_.reserve(packed_bytes_);
-    to_pack_.reset(slabs_.size());
-    for (const Job& job : jobs_) {
-      if (job.kind == Job::Kind::pack) to_pack_.add(job.slab);
-    }
-    compute_.pool->parallel_for(std::ssize(jobs_), [&](std::int64_t index, int worker) {
-      const Job& job = jobs_[static_cast<std::size_t>(index)];
-      Worker& own = workers_[static_cast<std::size_t>(worker)];
-      job.kind == Job::Kind::pack ? pack(job, input, own) : multiply(job, output, own);
-    });
+    graph_.run(*compute_.pool, *this);
   }
 
  private:
   void add_slab(const GemmGroup& group, std::int64_t first, std::int64_t rows) {
     const Format format = group.weights.layout.format;
     const GemmKernel& product = compute_.gemm(format == Format::f32 ? Format::f32 : Format::bf16);
-    const std::size_t slab = slabs_.size();
-    slabs_.push_back(
-        {&group, &compute_.gemm(format), &product, group.first_row + first, rows, packed_bytes_});
-    packed_bytes_ += rows * static_cast<std::int64_t>(product.packed_row_bytes(group.weights.rows));
-    for (std::int64_t row = 0; row < rows; row += kPackRows) {
-      jobs_.push_back({Job::Kind::pack, slab, row});
-    }
-    const std::int64_t steps = round_up(group.weights.depth, kTransposedDepth) / kTransposedDepth;
-    for (std::int64_t step = 0; step < steps; ++step) {
-      jobs_.push_back({Job::Kind::multiply, slab, step});
-    }
+    const Slab& slab = slabs_.emplace_back(
+        Slab{&group, &compute_.gemm(format), &product, group.first_row + first, rows});
+    const std::size_t index = graph_.add_slab({.bytes = rows * slab.row_bytes()});
+    graph_.add_pack_jobs(index, {rows, kPackRows});
+    graph_.add_multiply_jobs(index, {step_count(Format::bf16, group.weights.depth), 1});
   }
 
-  [[nodiscard]] std::byte* packed_row(const Slab& slab, std::int64_t row) {
-    return packed_rows_.data() + slab.packed_offset +
-           row *
-               static_cast<std::int64_t>(slab.product->packed_row_bytes(slab.group->weights.rows));
-  }
-
-  void pack(const Job& job, const RowSource& input, Worker& worker) {
+  void pack(const JobGraph::Job& job, int number) override {
+    const RowSource& input = *input_;
+    Worker& worker = workers_[static_cast<std::size_t>(number)];
     const Slab& slab = slabs_[job.slab];
     const PackedMatrix& weights = slab.group->weights;
     const std::int64_t rows = std::min(kPackRows, slab.num_rows - job.first);
@@ -122,11 +100,11 @@ class TransposedGemm::Plan {
       }
     }
     slab.product->pack_rows({.rows = pointers, .num_rows = rows, .depth = weights.rows},
-                            packed_row(slab, job.first));
-    to_pack_.done(job.slab);
+                            graph_.place(job.slab) + job.first * slab.row_bytes());
   }
 
-  void multiply(const Job& job, const GemmOutput& output, Worker& worker) {
+  void multiply(const JobGraph::Job& job, std::int64_t, int number) override {
+    Worker& worker = workers_[static_cast<std::size_t>(number)];
     const Slab& slab = slabs_[job.slab];
     const PackedMatrix& weights = slab.group->weights;
     worker.panels.reserve(2 * transposed_panel_bytes(weights));
@@ -137,8 +115,7 @@ class TransposedGemm::Plan {
                                   .rows = kTransposedDepth,
                                   .depth = weights.rows,
                                   .panels = worker.panels.data()};
-    to_pack_.wait(job.slab);
-    slab.product->tile({.packed_rows = packed_row(slab, 0),
+    slab.product->tile({.packed_rows = graph_.place(job.slab),
                         .num_rows = slab.num_rows,
                         .matrix = &transposed,
                         .first_panel = 0,
@@ -147,7 +124,7 @@ class TransposedGemm::Plan {
                         .out_stride = kTransposedDepth,
                         .scratch = worker.scratch.data()});
     for (std::int64_t row = 0; row < slab.num_rows; ++row) {
-      store(output, slab, job.first, row, worker.values.data() + row * kTransposedDepth);
+      store(*output_, slab, job.first, row, worker.values.data() + row * kTransposedDepth);
     }
   }
 
@@ -168,11 +145,10 @@ class TransposedGemm::Plan {
   }
 
   Compute compute_;
-  std::vector<Slab> slabs_;
-  std::vector<Job> jobs_;
-  JobCounters to_pack_;
-  std::int64_t packed_bytes_ = 0;
-  Buffer<std::byte> packed_rows_;
+  const RowSource* input_ = nullptr;
+  const GemmOutput* output_ = nullptr;
+  std::vector<Slab> slabs_;  // as the graph has them
+  JobGraph graph_;
   std::vector<Worker> workers_;
 };
 
