@@ -198,7 +198,19 @@ void GemmPlan::multiply(const JobGraph::Job& job, std::int64_t index, int worker
   finish(job, own);
 }
 
-/// Bias, gating and rounding, while the results are in the cache.
+void GemmPlan::apply(const Epilogue& epilogue, const Results& results) const {
+  const auto [row, first, columns, values] = results;
+  const VectorKernels& vector = *compute_.vector;
+  if (epilogue.bias != nullptr) vector.add(epilogue.bias + first, columns, values);
+  if (epilogue.addend.data() != nullptr) {
+    vector.add(epilogue.addend.row(row).data() + first, columns, values);
+  }
+  if (epilogue.keep.data() != nullptr) {
+    std::copy_n(values, columns, epilogue.keep.row(row).data() + first);
+  }
+}
+
+/// Epilogues, gating and rounding, while the results are in the cache.
 void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
   const Slab& slab = slabs_[job.slab];
   const Product& product = products_[slab.product];
@@ -214,10 +226,11 @@ void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
   }
   for (std::int64_t row = 0; row < slab.num_rows; ++row) {
     float* const values = worker.results.data() + row * stride;
-    if (product.bias != nullptr) vector.add(product.bias + first_column, columns, values);
+    const std::int64_t input_row = slab.first_row + row;
+    apply(product.epilogue, {input_row, first_column, columns, values});
     if (product.up.panels != nullptr) {
       float* const up = values + slab.num_rows * stride;
-      if (product.up_bias != nullptr) vector.add(product.up_bias + first_column, columns, up);
+      apply(product.up_epilogue, {input_row, first_column, columns, up});
       vector.gate(gating_, up, columns, values);
     }
     std::byte* const out = output.data + row * output.stride_bytes;

@@ -23,8 +23,8 @@ class GemmPlan final : private JobGraph::Work {
     GemmOutput output;       // of slabs whose results no other slab reads
     PackedMatrix weights;
     PackedMatrix up{};  // if panels != nullptr, results are gated with those of this matrix
-    const float* bias = nullptr;
-    const float* up_bias = nullptr;
+    Epilogue epilogue{};
+    Epilogue up_epilogue{};
     const GemmKernel* kernel = nullptr;  // set by add_product, as the next
     std::int64_t job_panels = 0;
   };
@@ -60,6 +60,14 @@ class GemmPlan final : private JobGraph::Work {
     RowSource::Element element = RowSource::Element::f32;  // of results that stay with the slab
   };
 
+  /// Results of one row of the input.
+  struct Results {
+    std::int64_t row;
+    std::int64_t first_column;
+    std::int64_t columns;
+    float* values;
+  };
+
   /// Memory of one thread.
   struct Worker {
     Buffer<float> results;           // [rows, panels * 16], twice if gated
@@ -79,6 +87,7 @@ class GemmPlan final : private JobGraph::Work {
   void pack(const JobGraph::Job& job, int worker) override;
   void multiply(const JobGraph::Job& job, std::int64_t index, int worker) override;
   void finish(const JobGraph::Job& job, Worker& worker) const;
+  void apply(const Epilogue& epilogue, const Results& results) const;
 
   Compute compute_;
   Gating gating_;

@@ -37,6 +37,18 @@ void check_mlp(const MlpGroup& group, std::int64_t width) {
           format_name(up.layout.format), group.down.rows, group.down.depth);
 }
 
+template <typename Group>
+void check_epilogue(const Group& group, const PackedMatrix& weights, const Epilogue& epilogue) {
+  const auto fits = [&](const MatrixView<const float>& matrix) {
+    return matrix.data() == nullptr ||
+           (matrix.rows() >= group.first_row + group.num_rows && matrix.cols() == weights.rows);
+  };
+  require(fits(epilogue.addend) && fits(epilogue.keep), ErrorKind::internal,
+          "a product of rows up to {} with {} columns has an addend of {} x {} or keeps {} x {}",
+          group.first_row + group.num_rows, weights.rows, epilogue.addend.rows(),
+          epilogue.addend.cols(), epilogue.keep.rows(), epilogue.keep.cols());
+}
+
 std::int64_t slab_count(std::int64_t num_rows) {
   return (num_rows + GemmPlan::kSlabRows - 1) / GemmPlan::kSlabRows;
 }
@@ -60,13 +72,14 @@ void GroupedGemm::run(const RowSource& input, std::span<const GemmGroup> groups,
   std::int64_t all_panels = 0;  // times slabs
   for (const GemmGroup& group : groups) {
     check_group(input, group.first_row, group.num_rows, group.weights);
+    check_epilogue(group, group.weights, group.epilogue);
     all_panels += group.weights.num_panels() * slab_count(group.num_rows);
   }
   plan_->begin(groups.size());
   slabs_.clear();
   for (const GemmGroup& group : groups) {
     plan_->add_product(
-        {.input = &input, .output = output, .weights = group.weights, .bias = group.bias},
+        {.input = &input, .output = output, .weights = group.weights, .epilogue = group.epilogue},
         all_panels);
     for_each_slab(group, [&](std::int64_t first_row, std::int64_t num_rows) {
       slabs_.push_back(plan_->add_slab(first_row, num_rows));
@@ -89,6 +102,9 @@ void GroupedGemm::run_mlp(const RowSource& input, std::span<const MlpGroup> grou
   for (const MlpGroup& group : groups) {
     check_group(input, group.first_row, group.num_rows, group.gate);
     check_mlp(group, width);
+    check_epilogue(group, group.gate, group.gate_epilogue);
+    check_epilogue(group, group.up, group.up_epilogue);
+    check_epilogue(group, group.down, group.down_epilogue);
     inner_panels += 2 * slab_count(group.num_rows) * group.gate.num_panels();
     outer_panels += slab_count(group.num_rows) * group.down.num_panels();
   }
@@ -100,16 +116,18 @@ void GroupedGemm::run_mlp(const RowSource& input, std::span<const MlpGroup> grou
                         .output = {},
                         .weights = group.gate,
                         .up = group.up,
-                        .bias = group.gate_bias,
-                        .up_bias = group.up_bias},
+                        .epilogue = group.gate_epilogue,
+                        .up_epilogue = group.up_epilogue},
                        inner_panels);
     for_each_slab(group, [&](std::int64_t first_row, std::int64_t num_rows) {
       slabs_.push_back(plan_->add_inner_slab(first_row, num_rows, input.element));
       slabs_.push_back(0);
     });
-    plan_->add_product(
-        {.input = nullptr, .output = output, .weights = group.down, .bias = group.down_bias},
-        outer_panels);
+    plan_->add_product({.input = nullptr,
+                        .output = output,
+                        .weights = group.down,
+                        .epilogue = group.down_epilogue},
+                       outer_panels);
     for (std::size_t i = first; i < slabs_.size(); i += 2) {
       slabs_[i + 1] = plan_->add_outer_slab(slabs_[i]);
     }

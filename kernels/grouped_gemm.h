@@ -5,30 +5,39 @@
 #include <span>
 #include <vector>
 
+#include "base/matrix_view.h"
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
 #include "kernels/packed_matrix.h"
 
 namespace moesaic {
 
+/// What happens to results before they leave the core, in this order, each if it is there. Row i of
+/// the matrices belongs to row i of the product's input.
+struct Epilogue {
+  const float* bias = nullptr;       // [n], added
+  MatrixView<const float> addend{};  // [rows, n], added: what an adapter adds
+  MatrixView<float> keep{};          // [rows, n], where they are stored besides
+};
+
 /// Rows [first_row, first_row + num_rows) of a product's input, times one matrix.
 struct GemmGroup {
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
-  PackedMatrix weights{};       // [n, k]
-  const float* bias = nullptr;  // [n] added to the results, or null
+  PackedMatrix weights{};  // [n, k]
+  Epilogue epilogue{};
 };
 
 /// Rows of the input through one gated MLP: down(gating(gate(x), up(x))).
 struct MlpGroup {
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
-  PackedMatrix gate{};               // [intermediate, hidden]
-  PackedMatrix up{};                 // [intermediate, hidden], in the layout and order of gate
-  PackedMatrix down{};               // [hidden, intermediate]
-  const float* gate_bias = nullptr;  // [intermediate] or null
-  const float* up_bias = nullptr;    // [intermediate] or null
-  const float* down_bias = nullptr;  // [hidden] or null
+  PackedMatrix gate{};       // [intermediate, hidden]
+  PackedMatrix up{};         // [intermediate, hidden], in the layout and order of gate
+  PackedMatrix down{};       // [hidden, intermediate]
+  Epilogue gate_epilogue{};  // before gating: a backward pass keeps gate and up
+  Epilogue up_epilogue{};
+  Epilogue down_epilogue{};
 };
 
 /// Where results go: row i of the input gives row i of the output, n elements.
@@ -77,7 +86,8 @@ class GroupedGemm {
   ~GroupedGemm();
 
   /// No two groups share a row; each has a layout of its own. Rows that no group names are not
-  /// written. Throws Error{internal} for groups that do not fit the input.
+  /// written. Throws Error{internal} for groups that do not fit the input, and for epilogues whose
+  /// matrices do not fit the groups.
   void run(const RowSource& input, std::span<const GemmGroup> groups, const GemmOutput& output);
 
   /// The same for whole MLPs of one width. Inner activations are f32 until they are rounded to

@@ -38,7 +38,7 @@ struct Worker {
 
 void check_group(const RowSource& input, const GemmGroup& group) {
   require(group.weights.rows == input.depth && group.first_row >= 0 && group.num_rows >= 0 &&
-              group.first_row + group.num_rows <= input.num_rows && group.bias == nullptr,
+              group.first_row + group.num_rows <= input.num_rows && group.epilogue.bias == nullptr,
           ErrorKind::internal,
           "a transposed product of rows {} to {} of {}, depth {}, with a {} matrix {} x {}",
           group.first_row, group.first_row + group.num_rows, input.num_rows, input.depth,

@@ -19,8 +19,9 @@ void Linear::set_rows(MatrixView<const float> x) {
 void Linear::forward(const PackedMatrix& weights, std::span<const float> bias,
                      MatrixView<const float> x, MatrixView<float> y) {
   set_rows(x);
-  const GemmGroup group{
-      .num_rows = x.rows(), .weights = weights, .bias = bias.empty() ? nullptr : bias.data()};
+  const GemmGroup group{.num_rows = x.rows(),
+                        .weights = weights,
+                        .epilogue = {.bias = bias.empty() ? nullptr : bias.data()}};
   gemm_.run({.rows = rows_.data(), .num_rows = x.rows(), .depth = weights.depth}, {&group, 1},
             float_output(y));
 }
