@@ -26,7 +26,8 @@ struct RowSource {
 inline constexpr std::int64_t kRowBlock = 16;
 
 /// One product: out[num_rows, num_panels * 16] = rows x panels^T over the whole depth, f32, times
-/// all scales.
+/// all scales; or, with `resume`, of formats without scales, sums that go on from what `out` has: a
+/// depth in pieces of whole steps gives the same bits as all of it at once.
 struct TileArgs {
   const std::byte* packed_rows =
       nullptr;  // [num_rows] by pack_rows of the same kernel, whole blocks
@@ -37,6 +38,7 @@ struct TileArgs {
   float* out = nullptr;          // 64-byte aligned
   std::int64_t out_stride = 0;   // elements, a multiple of 16, >= num_panels * 16
   std::byte* scratch = nullptr;  // the kernel's scratch_bytes, 64-byte aligned
+  bool resume = false;           // f32 and bf16 alone
 };
 
 /// What activations become before they meet weights in int4_group with groups of 128.

@@ -7,20 +7,22 @@
 #include "base/error.h"
 #include "kernels/job_graph.h"
 #include "kernels/transposed_panels.h"
-#include "kernels/weight_format.h"
 
 namespace moesaic {
 namespace {
 
-/// Rows of a job: their packed form stays in the L2 cache.
+/// Rows of a slab: their packed form stays in the L2 cache.
 constexpr std::int64_t kSlabRows = 256;
 /// Input rows that are scaled and packed by one job.
-constexpr std::int64_t kPackRows = kRowBlock;
+constexpr std::int64_t kPackRows = 4 * kRowBlock;
+/// Transposed panels of one job, which stay in the L2 cache beside the rows.
+constexpr std::int64_t kPanelBytes = std::int64_t{1} << 20;
+/// About this many jobs a thread even out what neighbours on the machine take away.
+constexpr std::int64_t kJobsPerThread = 8;
 
 /// Rows [first_row, first_row + num_rows) of the input, all of one group.
 struct Slab {
   const GemmGroup* group;
-  const GemmKernel* kernel;   // of the forward product: decodes
   const GemmKernel* product;  // of the transposed panels
   std::int64_t first_row;
   std::int64_t num_rows;
@@ -30,26 +32,33 @@ struct Slab {
   }
 };
 
+/// Memory of one thread.
 struct Worker {
-  Buffer<std::byte> panels;   // two transposed ones
+  Buffer<std::byte> panels;   // transposed ones
   Buffer<std::byte> scratch;  // of the kernel
-  Buffer<float> values;       // scaled input rows, or results
+  Buffer<float> results;      // [rows, k of a job]
+  Buffer<float> scales;       // of W's rows
+  Buffer<float> scaled;       // [kRowBlock, n] input rows
 };
 
 void check_group(const RowSource& input, const GemmGroup& group) {
+  const MatrixView<const float>& addend = group.epilogue.addend;
+  const bool has_sum =
+      addend.data() == nullptr ||
+      (addend.cols() == group.weights.depth && addend.rows() >= group.first_row + group.num_rows);
+  require(has_sum && group.epilogue.bias == nullptr && group.epilogue.keep.data() == nullptr,
+          ErrorKind::internal, "a transposed product with {} columns and an addend of {} x {}",
+          group.weights.depth, addend.rows(), addend.cols());
   require(group.weights.rows == input.depth && group.first_row >= 0 && group.num_rows >= 0 &&
-              group.first_row + group.num_rows <= input.num_rows && group.epilogue.bias == nullptr,
+              group.first_row + group.num_rows <= input.num_rows,
           ErrorKind::internal,
           "a transposed product of rows {} to {} of {}, depth {}, with a {} matrix {} x {}",
           group.first_row, group.first_row + group.num_rows, input.num_rows, input.depth,
           format_name(group.weights.layout.format), group.weights.rows, group.weights.depth);
 }
 
-float element(const RowSource& input, std::int64_t row, std::int64_t index) {
-  const std::byte* from = input.rows[row];
-  return input.element == RowSource::Element::f32
-             ? reinterpret_cast<const float*>(from)[index]
-             : to_float(reinterpret_cast<const BFloat16*>(from)[index]);
+std::int64_t num_steps(const PackedMatrix& weights) {
+  return step_count(Format::bf16, weights.depth);
 }
 
 }  // namespace
@@ -57,94 +66,156 @@ float element(const RowSource& input, std::int64_t row, std::int64_t index) {
 class TransposedGemm::Plan final : private JobGraph::Work {
  public:
   explicit Plan(const Compute& compute)
-      : compute_(compute), workers_(static_cast<std::size_t>(compute.pool->size())) {}
+      : compute_(compute),
+        loops_(&find_transpose_loops(compute.isa)),
+        workers_(static_cast<std::size_t>(compute.pool->size())) {}
 
   void run(const RowSource& input, std::span<const GemmGroup> groups, const GemmOutput& output) {
     slabs_.clear();
     graph_.begin();
     input_ = &input;
     output_ = &output;
+    std::int64_t all_steps = 0;  // times slabs
     for (const GemmGroup& group : groups) {
       check_group(input, group);
+      all_steps += num_steps(group.weights) * ((group.num_rows + kSlabRows - 1) / kSlabRows);
       for (std::int64_t row = 0; row < group.num_rows; row += kSlabRows) {
         add_slab(group, row, std::min(kSlabRows, group.num_rows - row));
       }
+    }
+    for (std::size_t i = 0; i < slabs_.size(); ++i) {
+      if (i == 0) add_pack_jobs(i);
+      if (i + 1 < slabs_.size()) add_pack_jobs(i + 1);  // before it is waited for
+      add_multiply_jobs(i, all_steps / (kJobsPerThread * compute_.pool->size()));
     }
     graph_.run(*compute_.pool, *this);
   }
 
  private:
   void add_slab(const GemmGroup& group, std::int64_t first, std::int64_t rows) {
-    const Format format = group.weights.layout.format;
-    const GemmKernel& product = compute_.gemm(format == Format::f32 ? Format::f32 : Format::bf16);
-    const Slab& slab = slabs_.emplace_back(
-        Slab{&group, &compute_.gemm(format), &product, group.first_row + first, rows});
-    const std::size_t index = graph_.add_slab({.bytes = rows * slab.row_bytes()});
-    graph_.add_pack_jobs(index, {rows, kPackRows});
-    graph_.add_multiply_jobs(index, {step_count(Format::bf16, group.weights.depth), 1});
+    const bool is_f32 = group.weights.layout.format == Format::f32;
+    const GemmKernel& product = compute_.gemm(is_f32 ? Format::f32 : Format::bf16);
+    slabs_.push_back({&group, &product, group.first_row + first, rows});
+    graph_.add_slab({.bytes = rows * slabs_.back().row_bytes()});
+  }
+
+  void add_pack_jobs(std::size_t slab) {
+    graph_.add_pack_jobs(slab, {slabs_[slab].num_rows, kPackRows});
+  }
+
+  void add_multiply_jobs(std::size_t slab, std::int64_t even_share) {
+    const PackedMatrix& weights = slabs_[slab].group->weights;
+    const std::int64_t most =
+        std::min(even_share, kPanelBytes / (2 * transposed_panel_bytes(weights)));
+    std::int64_t steps = kTransposedSteps;
+    while (steps > 1 && steps > most) steps /= 2;
+    graph_.add_multiply_jobs(slab, {num_steps(weights), steps});
   }
 
   void pack(const JobGraph::Job& job, int number) override {
-    const RowSource& input = *input_;
-    Worker& worker = workers_[static_cast<std::size_t>(number)];
     const Slab& slab = slabs_[job.slab];
     const PackedMatrix& weights = slab.group->weights;
-    const std::int64_t rows = std::min(kPackRows, slab.num_rows - job.first);
-    worker.values.reserve(kPackRows * weights.rows);
-    const std::byte* pointers[kPackRows];
-    for (std::int64_t row = 0; row < rows; ++row) {
-      float* const values = worker.values.data() + row * weights.rows;
-      pointers[row] = reinterpret_cast<const std::byte*>(values);
-      for (std::int64_t n = 0; n < weights.rows; ++n) {
-        values[n] = element(input, slab.first_row + job.first + row, n) * column_scale(weights, n);
-      }
+    Worker& worker = workers_[static_cast<std::size_t>(number)];
+    const bool scaled = has_row_scales(weights);
+    if (scaled) {
+      worker.scales.reserve(weights.rows);
+      worker.scaled.reserve(kRowBlock * weights.rows);
+      load_row_scales(weights, worker.scales.data());
     }
-    slab.product->pack_rows({.rows = pointers, .num_rows = rows, .depth = weights.rows},
-                            graph_.place(job.slab) + job.first * slab.row_bytes());
+    const std::byte* rows[kRowBlock];
+    for (std::int64_t row = job.first; row < job.first + job.count; row += kRowBlock) {
+      RowSource block = *input_;
+      block.rows += slab.first_row + row;
+      block.num_rows = std::min(kRowBlock, job.first + job.count - row);
+      if (scaled) scale(block, worker, rows);
+      slab.product->pack_rows(block, graph_.place(job.slab) + row * slab.row_bytes());
+    }
+  }
+
+  /// A block of rows times the scales of W's rows.
+  void scale(RowSource& block, Worker& worker, const std::byte** rows) const {
+    for (std::int64_t row = 0; row < block.num_rows; ++row) {
+      float* const to = worker.scaled.data() + row * block.depth;
+      loops_->scale_row(block, row, worker.scales.data(), to);
+      rows[row] = reinterpret_cast<const std::byte*>(to);
+    }
+    block.rows = rows;
+    block.element = RowSource::Element::f32;
   }
 
   void multiply(const JobGraph::Job& job, std::int64_t, int number) override {
-    Worker& worker = workers_[static_cast<std::size_t>(number)];
     const Slab& slab = slabs_[job.slab];
     const PackedMatrix& weights = slab.group->weights;
-    worker.panels.reserve(2 * transposed_panel_bytes(weights));
+    Worker& worker = workers_[static_cast<std::size_t>(number)];
+    const std::int64_t columns = job.count * kStepDepth;
+    worker.panels.reserve(2 * job.count * transposed_panel_bytes(weights));
     worker.scratch.reserve(slab.product->scratch_bytes);
-    worker.values.reserve(kSlabRows * kTransposedDepth);
-    transpose_step(*slab.kernel, weights, job.first, worker.panels.data());
+    worker.results.reserve(kSlabRows * kTransposedSteps * kStepDepth);
+    transpose_steps({&compute_.gemm(weights.layout.format), loops_}, weights, job.first, job.count,
+                    worker.panels.data());
     const PackedMatrix transposed{.layout = {.format = slab.product->format},
-                                  .rows = kTransposedDepth,
+                                  .rows = columns,
                                   .depth = weights.rows,
                                   .panels = worker.panels.data()};
     slab.product->tile({.packed_rows = graph_.place(job.slab),
                         .num_rows = slab.num_rows,
                         .matrix = &transposed,
                         .first_panel = 0,
-                        .num_panels = 2,
-                        .out = worker.values.data(),
-                        .out_stride = kTransposedDepth,
+                        .num_panels = 2 * job.count,
+                        .out = worker.results.data(),
+                        .out_stride = columns,
                         .scratch = worker.scratch.data()});
+    const std::int64_t first = job.first * kStepDepth;
     for (std::int64_t row = 0; row < slab.num_rows; ++row) {
-      store(*output_, slab, job.first, row, worker.values.data() + row * kTransposedDepth);
+      store(
+          slab, row,
+          {first, std::min(columns, weights.depth - first), worker.results.data() + row * columns});
     }
   }
 
-  /// Results of k = 32 step .. 32 step + 31, each where the input has that k.
-  void store(const GemmOutput& output, const Slab& slab, std::int64_t step, std::int64_t row,
-             const float* values) const {
-    const PackedMatrix& weights = slab.group->weights;
-    std::byte* const out = output.data + (slab.first_row + row) * output.stride_bytes;
-    const std::int64_t first = step * kTransposedDepth;
-    for (std::int64_t k = first; k < std::min(weights.depth, first + kTransposedDepth); ++k) {
-      const std::int64_t to = weights.order != nullptr ? weights.order[k] : k;
-      if (output.element == RowSource::Element::f32) {
-        reinterpret_cast<float*>(out)[to] = values[k - first];
-      } else {
-        reinterpret_cast<BFloat16*>(out)[to] = to_bfloat16(values[k - first]);
+  /// Results of k = first .. first + count - 1.
+  struct Results {
+    std::int64_t first;
+    std::int64_t count;
+    float* values;
+  };
+
+  /// Each result goes where the input has its k.
+  void store(const Slab& slab, std::int64_t row, const Results& results) const {
+    std::byte* const out = output_->data + (slab.first_row + row) * output_->stride_bytes;
+    auto* floats = reinterpret_cast<float*>(out);
+    auto* words = reinterpret_cast<BFloat16*>(out);
+    const bool is_f32 = output_->element == RowSource::Element::f32;
+    add_to(slab, row, results);
+    if (const std::int32_t* order = slab.group->weights.order; order != nullptr) {
+      for (std::int64_t i = 0; i < results.count; ++i) {
+        const std::int32_t to = order[results.first + i];
+        is_f32 ? void(floats[to] = results.values[i])
+               : void(words[to] = to_bfloat16(results.values[i]));
       }
+    } else if (is_f32) {
+      std::copy_n(results.values, results.count, floats + results.first);
+    } else {
+      compute_.vector->to_bf16(results.values, results.count, words + results.first);
+    }
+  }
+
+  /// Adds the addend of the group, if it has one.
+  void add_to(const Slab& slab, std::int64_t row, const Results& results) const {
+    const GemmGroup& group = *slab.group;
+    if (group.epilogue.addend.data() == nullptr) return;
+    const float* const addend = group.epilogue.addend.row(slab.first_row + row).data();
+    if (group.weights.order == nullptr) {
+      compute_.vector->add(addend + results.first, results.count, results.values);
+      return;
+    }
+    for (std::int64_t i = 0; i < results.count; ++i) {
+      results.values[i] += addend[group.weights.order[results.first + i]];
     }
   }
 
   Compute compute_;
+  const TransposeLoops* loops_;
   const RowSource* input_ = nullptr;
   const GemmOutput* output_ = nullptr;
   std::vector<Slab> slabs_;  // as the graph has them

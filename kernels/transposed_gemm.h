@@ -17,8 +17,9 @@ class TransposedGemm {
   explicit TransposedGemm(const Compute& compute);
   ~TransposedGemm();
 
-  /// Input rows have group.weights.rows elements, output rows group.weights.depth. Groups have no
-  /// bias, and no two share a row. Throws Error{internal} for groups that do not fit the input.
+  /// Input rows have group.weights.rows elements, output rows group.weights.depth. No two groups
+  /// share a row. An addend [rows, k] may be the output itself, where gradients add up; no other
+  /// epilogue. Throws Error{internal} for groups that do not fit the input.
   void run(const RowSource& input, std::span<const GemmGroup> groups, const GemmOutput& output);
 
  private:

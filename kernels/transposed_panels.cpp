@@ -1,81 +1,67 @@
 #include "kernels/transposed_panels.h"
 
 #include <algorithm>
-#include <array>
+#include <cassert>
 #include <cstring>
 
-#include "base/dtype.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/formats/bf16.h"
 #include "kernels/formats/f32.h"
+#include "kernels/weight_format.h"
 
 namespace moesaic {
 namespace {
 
-std::uint64_t load_word(const std::byte* from) {
-  std::uint64_t value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
+/// Bytes of the codes of one step of 32 k, which every format has side by side from the start of a
+/// panel on.
+std::int64_t step_bytes(Format format) {
+  switch (format) {
+    case Format::f32:
+      return 2 * kTileBytes;
+    case Format::bf16:
+      return kTileBytes;
+    case Format::int8:
+    case Format::fp8_block:
+    case Format::fp8_channel:
+    case Format::mxfp8:
+      return kTileBytes / 2;
+    default:
+      return kTileBytes / 4;
+  }
 }
 
-/// Two columns of two k each, [n][k], as [k][n].
-std::uint64_t transpose_pair(std::uint64_t pair) {
-  return (pair & 0xffff00000000ffffU) | (pair & 0xffff0000U) << 16 | (pair >> 16 & 0xffff0000U);
+/// Lines of some steps of a panel as bf16: in `lines` or where they lie.
+const std::byte* bf16_lines(const PanelTurner& turner, const StepRange& at, std::byte* lines) {
+  const Format format = at.matrix->layout.format;
+  if (format == Format::bf16) return at.matrix->panel(at.panel) + at.first * kTileBytes;
+  if (!is_integer(format)) {
+    turner.kernel->decode(at, lines);
+    return lines;
+  }
+  alignas(64) std::byte codes[kTransposedSteps / 2 * kTileBytes];
+  const std::int64_t tiles = (at.first % 2 + at.count + 1) / 2;
+  turner.kernel->decode({at.matrix, at.panel, at.first / 2, tiles}, codes);
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    turner.loops->widen_int8(codes + tile * kTileBytes, lines + 2 * tile * kTileBytes);
+  }
+  return lines + at.first % 2 * kTileBytes;
 }
 
-/// Eight lines of a bf16 panel, 16 columns by 16 k, as the eight lines of the transposed one.
-void transpose_half_tile(const std::byte* lines, std::byte* out) {
-  for (std::size_t line = 0; line < 8; ++line) {
-    for (std::size_t pair = 0; pair < 8; ++pair) {
-      const std::uint64_t turned = transpose_pair(load_word(lines + line * 64 + pair * 8));
-      std::memcpy(out + pair * 64 + line * 8, &turned, sizeof turned);
+/// 16 columns of some steps: 8 lines (bf16) or 16 (f32) of each panel of `out`.
+void transpose_panel(const PanelTurner& turner, const StepRange& at, std::byte* out) {
+  const std::int64_t stride = transposed_panel_bytes(*at.matrix);
+  if (at.matrix->layout.format == Format::f32) {
+    const std::byte* from = at.matrix->panel(at.panel) + at.first * 2 * kTileBytes;
+    for (std::int64_t half = 0; half < 2 * at.count; ++half, from += kTileBytes) {
+      turner.loops->f32_lines(from, out + half * stride + at.panel * kTileBytes, 64);
     }
-  }
-}
-
-/// bf16 of every int8 code, exact.
-std::array<BFloat16, 256> make_integer_table() {
-  std::array<BFloat16, 256> table{};
-  for (int code = -128; code < 128; ++code) {
-    table[static_cast<std::uint8_t>(code)] = to_bfloat16(static_cast<float>(code));
-  }
-  return table;
-}
-
-/// Eight lines of an int8 panel, 32 k, as the 16 lines of a bf16 one.
-void widen(const std::byte* lines, std::byte* out) {
-  static const std::array<BFloat16, 256> table = make_integer_table();
-  auto* words = reinterpret_cast<BFloat16*>(out);
-  for (std::int64_t i = 0; i < 8 * 64; ++i) {
-    const std::int64_t column = i / 4 % 16;
-    const std::int64_t k = i / 64 * 4 + i % 4;
-    words[bf16_format::element_index(column, k)] = table[static_cast<std::uint8_t>(lines[i])];
-  }
-}
-
-/// 32 k of one panel as bf16 lines.
-void decode_lines(const GemmKernel& kernel, const StepRange& at, std::byte* out) {
-  if (!is_integer(kernel.format)) {
-    kernel.decode(at, out);
     return;
   }
-  alignas(64) std::byte tile[kTileBytes];
-  kernel.decode({at.matrix, at.panel, at.first / 2, 1}, tile);
-  widen(tile + at.first % 2 * (kTileBytes / 2), out);
-}
-
-void transpose_floats(const PackedMatrix& matrix, std::int64_t step, std::byte* out) {
-  const std::int64_t panel_bytes = transposed_panel_bytes(matrix);
-  std::memset(out, 0, static_cast<std::size_t>(2 * panel_bytes));  // padding
-  for (std::int64_t p = 0; p < matrix.num_panels(); ++p) {
-    const auto* from =
-        reinterpret_cast<const float*>(matrix.panel(p)) + step * kTransposedDepth * kPanelColumns;
-    for (std::int64_t k = 0; k < kTransposedDepth; ++k) {
-      auto* to = reinterpret_cast<float*>(out + k / kPanelColumns * panel_bytes) +
-                 p * kPanelColumns * kPanelColumns + k % kPanelColumns;
-      for (std::int64_t n = 0; n < kPanelColumns; ++n) {
-        to[n * kPanelColumns] = from[k * kPanelColumns + n];
-      }
-    }
+  alignas(64) std::byte scratch[kTransposedSteps * kTileBytes];
+  const std::byte* from = bf16_lines(turner, at, scratch);
+  out += at.panel * (kTileBytes / 2);
+  for (std::int64_t step = 0; step < at.count; ++step, from += kTileBytes, out += 2 * stride) {
+    turner.loops->bf16_step(from, out, out + stride);
   }
 }
 
@@ -86,25 +72,32 @@ std::int64_t transposed_panel_bytes(const PackedMatrix& matrix) noexcept {
                                              : bf16_format::panel_bytes(matrix.rows);
 }
 
-void transpose_step(const GemmKernel& kernel, const PackedMatrix& matrix, std::int64_t step,
-                    std::byte* out) {
-  const std::int64_t panel_bytes = transposed_panel_bytes(matrix);
-  if (matrix.layout.format == Format::f32) {
-    transpose_floats(matrix, step, out);
-    return;
+void transpose_steps(const PanelTurner& turner, const PackedMatrix& matrix, std::int64_t first,
+                     std::int64_t count, std::byte* out) noexcept {
+  assert(first % 2 + count <= kTransposedSteps);
+  constexpr std::int64_t kAhead = 2;  // panels
+  const std::int64_t stride = transposed_panel_bytes(matrix);
+  const std::int64_t bytes = step_bytes(matrix.layout.format);
+  const std::int64_t panels = matrix.num_panels();
+  for (std::int64_t panel = 0; panel < panels; ++panel) {
+    prefetch_lines(matrix.panel(std::min(panel + kAhead, panels - 1)) + first * bytes,
+                   count * bytes / 64);
+    transpose_panel(turner, {&matrix, panel, first, count}, out);
   }
-  alignas(64) std::byte lines[kTileBytes];
-  for (std::int64_t p = 0; p < matrix.num_panels(); ++p) {
-    decode_lines(kernel, {&matrix, p, step, 1}, lines);
-    std::byte* const to = out + p * (kPanelColumns / 2) * 64;
-    transpose_half_tile(lines, to);
-    transpose_half_tile(lines + kTileBytes / 2, to + panel_bytes);
+  if (panels % 2 == 0) return;
+  const std::int64_t padding = matrix.layout.format == Format::f32 ? kTileBytes : kTileBytes / 2;
+  for (std::int64_t half = 1; half <= 2 * count; ++half) {  // of the last step
+    std::memset(out + half * stride - padding, 0, static_cast<std::size_t>(padding));
   }
-  if (matrix.num_panels() % 2 == 1) {  // half a step of padding
-    std::byte* const to = out + panel_bytes - kTileBytes / 2;
-    std::memset(to, 0, kTileBytes / 2);
-    std::memset(to + panel_bytes, 0, kTileBytes / 2);
-  }
+}
+
+bool has_row_scales(const PackedMatrix& matrix) noexcept {
+  return is_integer(matrix.layout.format) || matrix.layout.format == Format::fp8_channel ||
+         matrix.scale != 1;
+}
+
+void load_row_scales(const PackedMatrix& matrix, float* out) noexcept {
+  for (std::int64_t row = 0; row < matrix.rows; ++row) out[row] = column_scale(matrix, row);
 }
 
 }  // namespace moesaic

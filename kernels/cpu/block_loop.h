@@ -70,7 +70,7 @@ inline void run_raw(const TileArgs& args, std::size_t row_bytes, const BlockTabl
               .panels = matrix.panel(args.first_panel),
               .panel_stride = static_cast<std::size_t>(matrix.panel_stride()),
               .steps = step_count(matrix.layout.format, matrix.depth),
-              .resume = false,
+              .resume = args.resume,
               .out = args.out,
               .out_stride = args.out_stride},
              args.num_rows, args.num_panels, table);

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 
+#include "kernels/outer_gemm.h"
 #include "kernels/transposed_gemm.h"
 #include "kernels/whole_product.h"
 #include "tests/kernels/runnable_kernels.h"
@@ -166,8 +167,13 @@ struct OrderedLayer {
   void run(ThreadPool& pool) {
     GroupedGemm gemm(
         {.isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool});
-    gemm.run_mlp({.rows = rows.data(), .num_rows = kRows, .depth = kWidth}, groups, {},
-                 {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = kWidth * 4});
+    gemm.run_mlp(input(), groups, {}, output());
+  }
+  [[nodiscard]] RowSource input() const {
+    return {.rows = rows.data(), .num_rows = kRows, .depth = kWidth};
+  }
+  [[nodiscard]] GemmOutput output() {
+    return {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = kWidth * 4};
   }
 
   static constexpr std::int64_t kWidth = 32;
@@ -201,6 +207,36 @@ TEST(JobGraph, a_product_without_memory_throws_and_does_not_wait_for_ever) {
     ASSERT_EQ(layer.out, expected);
   }
   EXPECT_GT(failed, 30 * 4);
+}
+
+TEST(JobGraph, products_allocate_nothing_from_their_second_call_on) {
+  OrderedLayer layer;
+  layer.matrix.matrix.order = nullptr;
+  for (MlpGroup& group : layer.groups) {
+    group.gate.order = group.up.order = group.down.order = nullptr;
+  }
+  ThreadPool pool(2);
+  const Compute compute{
+      .isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool};
+  GroupedGemm gemm(compute);
+  TransposedGemm transposed(compute);
+  OuterGemm outer(compute);
+  const RowSource input = layer.input();
+  const GemmOutput output = layer.output();
+  Buffer<float> gradient(OrderedLayer::kWidth * OrderedLayer::kWidth);
+  const GemmGroup group{.num_rows = 700, .weights = layer.matrix.matrix};
+  const OuterGroup sum{.num_rows = 700,
+                       .result = gradient.matrix(OrderedLayer::kWidth, OrderedLayer::kWidth)};
+  for (int call = 0; call < 3; ++call) {
+    constexpr std::int64_t kMany = 1 << 30;
+    if (call > 0) allocations_left = kMany;
+    gemm.run(input, {&group, 1}, output);
+    gemm.run_mlp(input, layer.groups, {}, output);
+    transposed.run(input, {&group, 1}, output);
+    outer.run({.y = input, .x = input}, {&sum, 1});
+    const std::int64_t left = allocations_left.exchange(-1);
+    EXPECT_EQ(left, call > 0 ? kMany : -1) << "call " << call;
+  }
 }
 
 TEST(JobGraph, memory_of_a_layer_is_that_of_a_few_slabs) {

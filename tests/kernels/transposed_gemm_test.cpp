@@ -134,6 +134,51 @@ TEST_P(TransposedGemmTest, results_go_where_the_input_has_their_k) {
   }
 }
 
+// As gradients of gate and up add up: the second product adds to what the first one has written.
+TEST_P(TransposedGemmTest, can_add_to_its_own_output) {
+  Problem problem(GetParam(), 40, 70);
+  std::vector<std::int32_t> order(70);
+  std::iota(order.rbegin(), order.rend(), 0);
+  ThreadPool pool(2);
+  const Isa isa = supported_isas().back();
+  TransposedGemm gemm({.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool});
+  for (const bool ordered : {false, true}) {
+    problem.weights.matrix.order = ordered ? order.data() : nullptr;
+    const std::vector<float> once = problem.run(isa, 1);
+    std::vector<float> out(once);
+    const GemmGroup group{.num_rows = kRows,
+                          .weights = problem.weights.matrix,
+                          .epilogue = {.addend = {out.data(), kRows, 70}}};
+    gemm.run({.rows = problem.rows.data(), .num_rows = kRows, .depth = 40}, {&group, 1},
+             {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = 70 * 4});
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], once[i] + once[i]);
+  }
+}
+
+// More rows than a slab has, more k than a job, and bf16 results.
+TEST_P(TransposedGemmTest, rows_of_several_slabs_do_not_depend_on_each_other) {
+  const Problem problem(GetParam(), 48, 300);
+  const std::int64_t count = 600;
+  std::vector<const std::byte*> rows;
+  for (std::int64_t row = 0; row < count; ++row) {
+    rows.push_back(problem.rows[static_cast<std::size_t>(row % kRows)]);
+  }
+  for (const Isa isa : supported_isas()) {
+    const std::vector<float> few = problem.run(isa, 1);
+    ThreadPool pool(3);
+    TransposedGemm gemm({.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool});
+    std::vector<BFloat16> out(static_cast<std::size_t>(count * 300));
+    const GemmGroup group{.num_rows = count, .weights = problem.weights.matrix};
+    gemm.run({.rows = rows.data(), .num_rows = count, .depth = 48}, {&group, 1},
+             {.data = reinterpret_cast<std::byte*>(out.data()),
+              .stride_bytes = 300 * 2,
+              .element = RowSource::Element::bf16});
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      ASSERT_EQ(out[i].bits, to_bfloat16(few[i % (kRows * 300)]).bits) << isa_name(isa) << " " << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, TransposedGemmTest, testing::ValuesIn(all_layouts()),
                          [](const auto& layout) { return layout_name(layout.param); });
 

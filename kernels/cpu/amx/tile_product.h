@@ -152,7 +152,8 @@ void run_raw_tiles(const TileArgs& args, std::size_t row_bytes) {
   };
   if (product.is_small()) {
     for (std::int64_t panel = 0; panel < args.num_panels; panel += 2) {
-      product.run_small(pair_at(panel, 0, steps), Before::zero, After::store, nothing);
+      product.run_small(pair_at(panel, 0, steps), args.resume ? Before::load : Before::zero,
+                        After::store, nothing);
     }
     return;
   }
@@ -160,8 +161,8 @@ void run_raw_tiles(const TileArgs& args, std::size_t row_bytes) {
     const std::int64_t end = std::min(steps, outer + kOuterSteps);
     for (std::int64_t panel = 0; panel < args.num_panels; panel += 2) {
       for (std::int64_t first = outer; first < end; first += kChunkSteps) {
-        product.run_all(pair_at(panel, first, std::min(kChunkSteps, end - first)), false, first > 0,
-                        nothing);
+        product.run_all(pair_at(panel, first, std::min(kChunkSteps, end - first)), false,
+                        args.resume || first > 0, nothing);
       }
     }
   }

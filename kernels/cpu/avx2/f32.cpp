@@ -23,6 +23,14 @@ void block(const Block& args) noexcept {
   const std::byte* lines = args.panels;
   const std::byte* rows = args.rows;
   __m256 sums[Rows][2] = {};
+  if (args.resume) {
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const float* out = args.out + static_cast<std::int64_t>(r) * args.out_stride;
+      sums[r][0] = _mm256_loadu_ps(out);
+      sums[r][1] = _mm256_loadu_ps(out + 8);
+    }
+  }
   for (std::int64_t k = 0; k < args.steps; ++k, lines += 64, rows += 4) {
     const __m256 left = _mm256_load_ps(reinterpret_cast<const float*>(lines));
     const __m256 right = _mm256_load_ps(reinterpret_cast<const float*>(lines + 32));
@@ -56,7 +64,7 @@ void tile(const TileArgs& args) noexcept {
               .panels = matrix.panel(args.first_panel),
               .panel_stride = static_cast<std::size_t>(matrix.panel_stride()),
               .steps = matrix.depth,
-              .resume = false,
+              .resume = args.resume,
               .out = args.out,
               .out_stride = args.out_stride},
              args.num_rows, args.num_panels, kBlocks);

@@ -23,6 +23,14 @@ void block(const Block& args) noexcept {
   const std::byte* lines = args.panels;
   const std::byte* rows = args.rows;
   __m512 sums[Rows][Panels] = {};
+  if (args.resume) {
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const float* out = args.out + static_cast<std::int64_t>(r) * args.out_stride;
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < Panels; ++p) sums[r][p] = _mm512_loadu_ps(out + p * 16);
+    }
+  }
   for (std::int64_t k = 0; k < args.steps; ++k, lines += 64, rows += 4) {
     __m512 weights[Panels];
 #pragma GCC unroll 8
@@ -69,7 +77,7 @@ void tile(const TileArgs& args) noexcept {
               .panels = matrix.panel(args.first_panel),
               .panel_stride = static_cast<std::size_t>(matrix.panel_stride()),
               .steps = matrix.depth,
-              .resume = false,
+              .resume = args.resume,
               .out = args.out,
               .out_stride = args.out_stride},
              args.num_rows, args.num_panels, kBlocks);

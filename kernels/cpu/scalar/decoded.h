@@ -52,7 +52,7 @@ inline void pack_rounded_rows(const RowSource& source, std::byte* out) noexcept 
   const PackedMatrix& matrix = *args.matrix;
   for (std::int64_t p = 0; p < args.num_panels; ++p) {
     float* const out = args.out + p * kPanelColumns;
-    for (std::int64_t r = 0; r < args.num_rows; ++r) {
+    for (std::int64_t r = 0; r < args.num_rows && !args.resume; ++r) {
       std::memset(out + r * args.out_stride, 0, kPanelColumns * sizeof(float));
     }
     for (std::int64_t s = 0; s < step_count(matrix.layout.format, matrix.depth); ++s) {

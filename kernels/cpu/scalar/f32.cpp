@@ -34,13 +34,15 @@ void pack_rows(const RowSource& source, std::byte* out) noexcept {
     for (std::int64_t r = 0; r < args.num_rows; ++r) {
       const auto* row = reinterpret_cast<const float*>(
           args.packed_rows + static_cast<std::size_t>(r) * float_row_bytes(depth));
+      float* const out = args.out + r * args.out_stride + p * kPanelColumns;
       float sums[kPanelColumns] = {};
+      if (args.resume) std::memcpy(sums, out, sizeof sums);
       for (std::int64_t k = 0; k < depth; ++k) {
         for (std::int64_t c = 0; c < kPanelColumns; ++c) {
           sums[c] = std::fma(row[k], panel[k * kPanelColumns + c], sums[c]);
         }
       }
-      std::memcpy(args.out + r * args.out_stride + p * kPanelColumns, sums, sizeof sums);
+      std::memcpy(out, sums, sizeof sums);
     }
   }
 }

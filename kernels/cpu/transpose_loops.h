@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/matrix_view.h"
+#include "kernels/gemm_kernel.h"
+
+namespace moesaic {
+
+/// Where a block of a RowSource begins.
+struct BlockStart {
+  std::int64_t row;
+  std::int64_t column;
+};
+
+/// Loops that bring panels and rows into the form of a transposed product: moves, conversions
+/// and products that every instruction set does alike. Lines are 64-byte aligned.
+struct TransposeLoops {
+  /// `lines`: a step of a bf16 panel, 16 columns by 32 k. Eight lines each of two panels whose
+  /// depth are the columns: k 0..15 at `low`, k 16..31 at `high`.
+  void (*bf16_step)(const std::byte* lines, std::byte* low, std::byte* high) noexcept;
+  /// A tile of int8 (64 k) as two steps of bf16.
+  void (*widen_int8)(const std::byte* tile, std::byte* steps) noexcept;
+  /// 16 lines of 16 floats, the rows of `out` becoming the columns of `lines`. Rows of `out` are
+  /// out_stride bytes apart, a multiple of 64.
+  void (*f32_lines)(const std::byte* lines, std::byte* out, std::int64_t out_stride) noexcept;
+  /// 16 rows from `at` on by 16 columns, as 16 lines of floats; what lies beyond the source is
+  /// zero.
+  void (*load_block)(const RowSource& source, const BlockStart& at, std::byte* lines) noexcept;
+  /// 32 rows by 16 columns, as a step of a bf16 panel whose depth are the rows.
+  void (*bf16_block)(const RowSource& source, const BlockStart& at, std::byte* lines) noexcept;
+  /// Copies rows of whole lines to where nobody reads them soon: past the caches. `to` and
+  /// to_stride (elements) are whole lines too.
+  void (*stream_rows)(const MatrixView<const float>& from, float* to,
+                      std::int64_t to_stride) noexcept;
+  /// out[i] = the row's element i times scales[i], count of them.
+  void (*scale_row)(const RowSource& source, std::int64_t row, const float* scales,
+                    float* out) noexcept;
+};
+
+/// Of this instruction set, or the nearest simpler one.
+[[nodiscard]] const TransposeLoops& find_transpose_loops(Isa isa) noexcept;
+
+}  // namespace moesaic
