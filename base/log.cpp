@@ -5,11 +5,8 @@
 #include <array>
 #include <cstdio>
 
-
 namespace moesaic {
 namespace {
-
-constexpr std::array<std::string_view, 4> kNames = {"error", "warning", "info", "debug"};
 
 std::string_view tag(LogLevel level) {
   switch (level) {
