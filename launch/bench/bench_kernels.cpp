@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 
 #include "base/error.h"
@@ -11,12 +10,13 @@
 #include "launch/bench/bench_memory.h"
 #include "launch/bench/bench_shapes.h"
 #include "launch/bench/bench_timing.h"
-#include "launch/bench/cold_weights.h"
+#include "launch/bench/measured_product.h"
 #include "launch/bench/result_table.h"
 #include "launch/bench/rival_product.h"
 #include "launch/bench/roofs.h"
 #include "launch/bench/sample_rows.h"
 #include "launch/job/agreement.h"
+#include "launch/options/choices.h"
 #include "launch/verbs/verbs.h"
 #include "src/model/weight_layout.h"
 
@@ -34,6 +34,7 @@ struct Team {
 
 /// One line of the table, before the roofs are known.
 struct Measurement {
+  ProductOp op;
   MatrixShape shape;
   Layout layout;
   std::string_view isa;
@@ -41,7 +42,7 @@ struct Measurement {
   const Team* team;
   const MultiplyLoop* loop;  // whose rate is the roof
   double seconds;
-  std::int64_t weight_bytes;
+  std::int64_t matrix_bytes;
   double error;
 };
 
@@ -49,11 +50,12 @@ ResultLine make_line(const Measurement& measured) {
   const auto [columns, depth] = measured.shape;
   const double operations = 2.0 * static_cast<double>(measured.rows) *
                             static_cast<double>(columns) * static_cast<double>(depth);
-  const auto bytes = static_cast<double>(measured.weight_bytes);
+  const auto bytes = static_cast<double>(measured.matrix_bytes);
   const RoofGauge& gauge = measured.team->gauge;
   const double compute = operations / gauge.operations_per_second(*measured.loop);
   const double memory = bytes / gauge.bytes_per_second();
-  return {{"shape", measured.shape.name(), true},
+  return {{"op", std::string(choice_name(measured.op)), true},
+          {"shape", measured.shape.name(), true},
           {"format", layout_name(measured.layout), true},
           {"isa", std::string(measured.isa), true},
           {"rows", fmt::format("{}", measured.rows)},
@@ -66,20 +68,50 @@ ResultLine make_line(const Measurement& measured) {
           {"error", fmt::format("{:.2e}", measured.error)}};
 }
 
-/// A product that can be measured with several numbers of rows.
+/// A product, under a name.
 struct Contender {
   std::string_view isa;
   const MultiplyLoop* loop;  // whose rate is the roof
-  std::function<void(std::int64_t num_rows)> prepare;
-  std::function<double()> run;  // one product; its seconds
-  ResultAt result;              // of the last product
-  std::function<std::int64_t()> weight_bytes;
+  MeasuredProduct* product;
+};
+
+/// oneDNN's.
+class MeasuredRival final : public MeasuredProduct {
+ public:
+  MeasuredRival(const ProductBed& bed, RivalProduct& rival, int threads)
+      : bed_(bed), rival_(&rival), threads_(threads) {}
+
+  void prepare(std::int64_t num_rows) override {
+    num_rows_ = num_rows;
+    rival_->prepare(num_rows, threads_);
+  }
+  void run() override { rival_->run(); }
+  [[nodiscard]] double error() const override {
+    return product_error(*bed_.weights, *bed_.inputs, num_rows_, bed_.shape.columns,
+                         [this](auto row, auto column) { return rival_->result(row, column); });
+  }
+  [[nodiscard]] std::int64_t matrix_bytes() const override { return rival_->packed_bytes(); }
+
+ private:
+  ProductBed bed_;
+  RivalProduct* rival_;
+  int threads_;
+  std::int64_t num_rows_ = 0;
 };
 
 std::vector<std::int64_t> thread_counts(const Options& options) {
   if (!options.thread_counts.empty()) return options.thread_counts;
   const int cores = read_topology().usable_cores;
   return cores > 1 ? std::vector<std::int64_t>{1, cores} : std::vector<std::int64_t>{1};
+}
+
+/// Products over rows have no weights, and two formats.
+void keep_plain(std::vector<Layout>& layouts) {
+  std::erase_if(layouts, [](const Layout& layout) {
+    return layout.format != Format::bf16 && layout.format != Format::f32;
+  });
+  require(!layouts.empty(), ErrorKind::usage,
+          "--op outer has products in bf16 and f32, and --formats names neither");
 }
 
 class KernelBench {
@@ -90,21 +122,17 @@ class KernelBench {
   [[nodiscard]] std::vector<std::string> roof_lines() const;
 
  private:
-  /// What all products of a shape and a format share.
-  struct Group {
-    MatrixShape shape;
-    const SampleWeights* weights;
-    const SampleRows* rows;
-  };
-
   void run_group(const MatrixShape& shape, const Layout& layout);
-  void run_kernel(const Group& group, Isa isa, Team& team, ColdMatrices& matrices);
-  void run_rival(const Group& group, Team& team, RivalProduct& rival);
-  void measure(const Group& group, Team& team, const Contender& contender);
+  void run_kernel(const ProductBed& bed, Isa isa, Team& team);
+  void run_rival(const ProductBed& bed, Team& team, RivalProduct& rival);
+  void measure(const ProductBed& bed, Team& team, const Contender& contender);
   void measure_roofs(const MultiplyLoop& loop, Team& team);
   [[nodiscard]] std::vector<Isa> isas(const Layout& layout) const;
+  /// The format of the kernel that does the products.
+  [[nodiscard]] Layout product_layout(const Layout& layout) const;
 
   const Runtime* runtime_;
+  ProductOp op_;
   std::vector<MatrixShape> shapes_;
   std::vector<Layout> layouts_;
   bool has_rival_;
@@ -116,11 +144,15 @@ class KernelBench {
 
 KernelBench::KernelBench(const Runtime& runtime)
     : runtime_(&runtime),
+      op_(runtime.options().op),
       shapes_(parse_shapes(runtime.options().shapes)),
       layouts_(parse_formats(runtime.options().formats)),
       has_rival_(runtime.options().rival == Rival::onednn) {
   const Options& options = runtime.options();
   if (has_rival_) OneDnnRival::require_built_in();
+  require(!has_rival_ || op_ == ProductOp::forward, ErrorKind::usage,
+          "--rival onednn has no products of --op {}", choice_name(op_));
+  if (op_ == ProductOp::outer) keep_plain(layouts_);
   memory_ = Buffer<std::byte>(cold_bytes(runtime));
   for (const std::int64_t threads : thread_counts(options)) {
     teams_.push_back(
@@ -143,6 +175,11 @@ std::vector<ResultLine> KernelBench::run() {
   return lines;
 }
 
+Layout KernelBench::product_layout(const Layout& layout) const {
+  if (op_ == ProductOp::forward || layout.format == Format::f32) return layout;
+  return {.format = Format::bf16};
+}
+
 std::vector<Isa> KernelBench::isas(const Layout& layout) const {
   const GemmKernel& nearest = runtime_->compute().gemm(layout);
   if (!runtime_->options().isa.all) return {nearest.isa};
@@ -156,19 +193,20 @@ std::vector<Isa> KernelBench::isas(const Layout& layout) const {
 }
 
 void KernelBench::run_group(const MatrixShape& shape, const Layout& layout) {
-  const std::vector<std::int64_t>& row_counts = runtime_->options().rows;
+  const std::int64_t most_rows = *std::ranges::max_element(runtime_->options().rows);
   const auto element =
       layout.format == Format::f32 ? RowSource::Element::f32 : RowSource::Element::bf16;
   const SampleWeights weights(layout, shape.depth);
-  const SampleRows rows(element, *std::ranges::max_element(row_counts), shape.depth);
-  const Group group{shape, &weights, &rows};
+  const SampleRows inputs(element, most_rows, shape.depth);
+  const SampleRows gradients(element, op_ == ProductOp::forward ? 0 : most_rows, shape.columns);
   ColdMatrices matrices(weights, shape.columns, memory_.span(), teams_.back()->pool);
-  for (const Isa isa : isas(layout)) {
-    for (const auto& team : teams_) run_kernel(group, isa, *team, matrices);
+  const ProductBed bed{shape, &weights, &inputs, &gradients, &matrices, memory_.span()};
+  for (const Isa isa : isas(product_layout(layout))) {
+    for (const auto& team : teams_) run_kernel(bed, isa, *team);
   }
   if (!has_rival_ || !RivalProduct::exists(layout)) return;
-  RivalProduct rival(weights, rows, shape, memory_.span());  // takes the memory of our matrices
-  for (const auto& team : teams_) run_rival(group, *team, rival);
+  RivalProduct rival(weights, inputs, shape, memory_.span());  // takes the memory of our matrices
+  for (const auto& team : teams_) run_rival(bed, *team, rival);
 }
 
 void KernelBench::measure_roofs(const MultiplyLoop& loop, Team& team) {
@@ -177,66 +215,40 @@ void KernelBench::measure_roofs(const MultiplyLoop& loop, Team& team) {
   team.gauge.measure_reads();
 }
 
-void KernelBench::run_kernel(const Group& group, Isa isa, Team& team, ColdMatrices& matrices) {
-  const std::int64_t columns = group.shape.columns;
+void KernelBench::run_kernel(const ProductBed& bed, Isa isa, Team& team) {
   const Compute compute{.isa = isa,
                         .vector = &find_vector_kernels(isa),
                         .pool = &team.pool,
                         .int4_activations = runtime_->compute().int4_activations};
-  GroupedGemm gemm(compute);
-  RowSource source;
-  Buffer<float> out;
-  measure(group, team,
-          {.isa = isa_name(isa),
-           .loop = &find_multiply_loop(compute.gemm(group.weights->layout())),
-           .prepare =
-               [&](std::int64_t num_rows) {
-                 source = group.rows->source(num_rows);
-                 out.reserve(num_rows * columns);
-               },
-           .run =
-               [&] {
-                 const GemmGroup product{.num_rows = source.num_rows, .weights = matrices.next()};
-                 const GemmOutput output{.data = reinterpret_cast<std::byte*>(out.data()),
-                                         .stride_bytes = columns * 4};
-                 return time_once([&] { gemm.run(source, {&product, 1}, output); });
-               },
-           .result =
-               [&](std::int64_t row, std::int64_t column) {
-                 return static_cast<double>(out.data()[row * columns + column]);
-               },
-           .weight_bytes = [&] { return group.weights->bytes(columns); }});
+  const std::unique_ptr<MeasuredProduct> product = make_product(op_, bed, compute);
+  const GemmKernel& kernel = compute.gemm(product_layout(bed.weights->layout()));
+  measure(bed, team, {isa_name(isa), &find_multiply_loop(kernel), product.get()});
 }
 
-void KernelBench::run_rival(const Group& group, Team& team, RivalProduct& rival) {
-  const Format format = group.weights->layout().format;
+void KernelBench::run_rival(const ProductBed& bed, Team& team, RivalProduct& rival) {
+  const Format format = bed.weights->layout().format;
   const Isa best = find_gemm_kernel(supported_isas().back(), format).isa;
-  measure(
-      group, team,
-      {.isa = "onednn",
-       .loop = &find_multiply_loop(best, format),
-       .prepare = [&](std::int64_t num_rows) { rival.prepare(num_rows, team.pool.size()); },
-       .run = [&] { return time_once([&] { rival.run(); }); },
-       .result = [&](std::int64_t row, std::int64_t column) { return rival.result(row, column); },
-       .weight_bytes = [&] { return rival.packed_bytes(); }});
+  MeasuredRival product(bed, rival, team.pool.size());
+  measure(bed, team, {"onednn", &find_multiply_loop(best, format), &product});
 }
 
-void KernelBench::measure(const Group& group, Team& team, const Contender& contender) {
+void KernelBench::measure(const ProductBed& bed, Team& team, const Contender& contender) {
   const Options& options = runtime_->options();
   measure_roofs(*contender.loop, team);
   for (const std::int64_t num_rows : options.rows) {
-    contender.prepare(num_rows);
-    const std::vector<double> seconds = repeat(options.seconds, contender.run);
-    measured_.push_back({.shape = group.shape,
-                         .layout = group.weights->layout(),
+    contender.product->prepare(num_rows);
+    const std::vector<double> seconds =
+        repeat(options.seconds, [&] { return time_once([&] { contender.product->run(); }); });
+    measured_.push_back({.op = op_,
+                         .shape = bed.shape,
+                         .layout = bed.weights->layout(),
                          .isa = contender.isa,
                          .rows = num_rows,
                          .team = &team,
                          .loop = contender.loop,
                          .seconds = lower_quartile(seconds),
-                         .weight_bytes = contender.weight_bytes(),
-                         .error = product_error(*group.weights, *group.rows, num_rows,
-                                                group.shape.columns, contender.result)});
+                         .matrix_bytes = contender.product->matrix_bytes(),
+                         .error = contender.product->error()});
   }
   measure_roofs(*contender.loop, team);
 }

@@ -44,18 +44,32 @@ std::vector<float> SampleRows::values(std::int64_t row) const {
 
 double product_error(const SampleWeights& weights, const SampleRows& rows, std::int64_t num_rows,
                      std::int64_t columns, const ResultAt& result) {
+  const std::int64_t compared = std::min(columns, SampleWeights::kRows);
+  const ExactRow exact_row = [&](std::int64_t row) {
+    const std::vector<float> inputs = rows.values(row);
+    std::vector<double> sums(static_cast<std::size_t>(compared));
+    for (std::int64_t column = 0; column < compared; ++column) {
+      const float* const weight = weights.values().data() + column * weights.depth();
+      double& sum = sums[static_cast<std::size_t>(column)];
+      for (std::size_t k = 0; k < inputs.size(); ++k) {
+        sum += static_cast<double>(inputs[k]) * static_cast<double>(weight[k]);
+      }
+    }
+    return sums;
+  };
+  return sampled_error(num_rows, compared, exact_row, result);
+}
+
+double sampled_error(std::int64_t num_rows, std::int64_t columns, const ExactRow& exact,
+                     const ResultAt& result) {
   double difference = 0;
   double size = 0;
   for (const std::int64_t row : std::set{std::int64_t{0}, num_rows / 2, num_rows - 1}) {
-    const std::vector<float> inputs = rows.values(row);
+    const std::vector<double> sums = exact(row);
     for (std::int64_t column = 0; column < std::min(columns, SampleWeights::kRows); ++column) {
-      const float* const weight = weights.values().data() + column * weights.depth();
-      double exact = 0;
-      for (std::size_t k = 0; k < inputs.size(); ++k) {
-        exact += static_cast<double>(inputs[k]) * static_cast<double>(weight[k]);
-      }
-      difference += std::abs(result(row, column) - exact);
-      size += std::abs(exact);
+      const double sum = sums[static_cast<std::size_t>(column)];
+      difference += std::abs(result(row, column) - sum);
+      size += std::abs(sum);
     }
   }
   return difference / size;

@@ -38,4 +38,11 @@ using ResultAt = std::function<double(std::int64_t row, std::int64_t column)>;
                                    std::int64_t num_rows, std::int64_t columns,
                                    const ResultAt& result);
 
+/// A row of an exact result.
+using ExactRow = std::function<std::vector<double>(std::int64_t row)>;
+
+/// The same for any result [num_rows, columns]: over three of its rows, and as many columns.
+[[nodiscard]] double sampled_error(std::int64_t num_rows, std::int64_t columns,
+                                   const ExactRow& exact, const ResultAt& result);
+
 }  // namespace moesaic

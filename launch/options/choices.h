@@ -43,6 +43,11 @@ inline constexpr auto kChoices<RoutingChoice> =
                                               {"even", RoutingChoice::even},
                                               {"skewed", RoutingChoice::skewed}});
 template <>
+inline constexpr auto kChoices<ProductOp> =
+    std::to_array<NamedValue<ProductOp>>({{"forward", ProductOp::forward},
+                                          {"transposed", ProductOp::transposed},
+                                          {"outer", ProductOp::outer}});
+template <>
 inline constexpr auto kChoices<Rival> =
     std::to_array<NamedValue<Rival>>({{"none", Rival::none}, {"onednn", Rival::onednn}});
 template <>
@@ -65,6 +70,15 @@ inline constexpr auto kChoiceNames = [] {
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = kChoices<Enum>[i].name;
   return names;
 }();
+
+/// The name of a value.
+template <typename Enum>
+constexpr std::string_view choice_name(Enum value) {
+  for (const auto& choice : kChoices<Enum>) {
+    if (choice.value == value) return choice.name;
+  }
+  return "";
+}
 
 /// "auto" and all layouts but f32, which is what --precision fp32 is for.
 inline constexpr auto kWantedLayoutNames = [] {
@@ -97,13 +111,7 @@ constexpr ChoiceField one_of() {
                 }
                 return false;
               },
-          .get =
-              [](const Options& options) {
-                for (const auto& choice : kChoices<Enum>) {
-                  if (choice.value == options.*kMember) return std::string(choice.name);
-                }
-                return std::string();
-              }};
+          .get = [](const Options& options) { return std::string(choice_name(options.*kMember)); }};
 }
 
 /// A member that is a layout, also in another spelling, or nothing for "auto".

@@ -47,7 +47,9 @@ K operations in it, in 10^9 a second; weight_gbs the packed bytes of the weights
 limits such a product more, as measured in the same run with as many threads: compute (the kernel's
 own instruction on registers) or memory (reads, with prefetch); roof_share is how near it comes.
 error is mean |difference| / mean |result| against fp64 on the same quantised weights, with the rows
-as they were given. Lines with isa onednn are the rival's, whose rows are ready to multiply.
+as they were given. Products of --op transposed and outer are those of a backward pass through the
+matrix NxK: gradients of N results a row in, of K inputs or of the matrix out. Lines with isa onednn
+are the rival's, whose rows are ready to multiply.
 )";
 constexpr std::string_view kLayerDetails =
     R"(
@@ -160,6 +162,12 @@ constexpr std::array kOptions = {
     OptionRow{"footprint", '\0', "BYTES", &O::footprint, kBenchmark, kParts,
               "memory of a rank that weights rotate over, to be read from memory and not from a "
               "cache; at most a third of what is available"},
+    OptionRow{
+        "op",
+        '\0',
+        "NAME", one_of<&O::op>(), kBenchmark, kKernels,
+        "which product: of rows with weights; with transposed weights (the gradient of the "
+        "rows); over the rows (the gradient of the weights; bf16 and f32, the results rotate)"},
     OptionRow{"rival", '\0', "NAME", one_of<&O::rival>(), kBenchmark, kKernels,
               "what to measure besides"},
     OptionRow{"output", 'o', "FORM", one_of<&O::output>(), kBenchmark, kBench | kParts,

@@ -74,6 +74,7 @@ struct Options {
   std::vector<std::int64_t> thread_counts;  // none: 1, and one a core
   double seconds = 0.2;
   ByteCount footprint = {.bytes = std::int64_t{3} << 29, .text = "1.5G"};
+  ProductOp op = ProductOp::forward;
   Rival rival = Rival::none;
   ResultForm output = ResultForm::md;
 

@@ -62,7 +62,28 @@ TEST(BenchKernels, KeysAreThoseOfThePage) {
       run_moesaic(bench_kernels({"--formats", "bf16", "--rows", "2", "-t", "1", "-o", "csv"}));
   EXPECT_EQ(result.exit_code, 0) << result.text();
   EXPECT_EQ(keys_of(result.out),
-            "shape,format,isa,rows,threads,us,gops,weight_gbs,roof,roof_share,error");
+            "op,shape,format,isa,rows,threads,us,gops,weight_gbs,roof,roof_share,error");
+}
+
+TEST(BenchKernels, MeasuresProductsOfABackwardPass) {
+  for (const std::string op : {"transposed", "outer"}) {
+    const Json table = parse_table(run_moesaic(bench_kernels(
+        {"--op", op, "--formats", "bf16,f32", "--rows", "3,40", "-t", "1,2", "-o", "json"})));
+    ASSERT_EQ(table.size(), 8);
+    table.for_each([&](const std::string&, const Json& line) {
+      EXPECT_EQ(line.at("op").as_string(), op);
+      EXPECT_GT(line.at("gops").as_double(), 0);
+      EXPECT_LT(line.at("error").as_double(), 0.01);
+    });
+  }
+  const Json table = parse_table(run_moesaic(bench_kernels(
+      {"--op", "transposed", "--formats", "int8,nvfp4", "--rows", "5", "-t", "1", "-o", "json"})));
+  ASSERT_EQ(table.size(), 2);
+  for (const std::int64_t line : {0, 1}) EXPECT_LT(table.at(line).at("error").as_double(), 0.01);
+  const ProgramResult none =
+      run_moesaic(bench_kernels({"--op", "outer", "--formats", "int8", "--rows", "1"}));
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_NE(none.err.find("--formats"), std::string::npos) << none.text();
 }
 
 TEST(BenchKernels, EveryInstructionSetHasALineOfItsOwn) {
