@@ -10,14 +10,56 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 
 namespace moesaic {
 
-// Not ordered_json: its objects are searched one by one, minutes for a large vocabulary.
-using Value = nlohmann::json;
+namespace {
+
+/// Members of an object in the order of the file. The library's own ordered map searches one by
+/// one, which takes minutes for a large vocabulary; this one looks long objects up by hash. What
+/// reading calls is replaced here; other changes of its base would not be found.
+template <typename Key, typename Member, typename Less, typename Allocator>
+struct FileOrderMap : nlohmann::ordered_map<Key, Member, Less, Allocator> {
+  using Base = nlohmann::ordered_map<Key, Member, Less, Allocator>;
+  using Base::Base;
+  using typename Base::const_iterator;
+  using typename Base::iterator;
+
+  Member& operator[](const Key& key) {
+    const iterator found = find(key);
+    if (found != this->end()) return found->second;
+    Base::Container::emplace_back(key, Member{});
+    const std::size_t size = this->size();
+    if (size == kIndexFrom) {
+      for (std::size_t at = 0; at + 1 < size; ++at)
+        places_.emplace((this->begin() + static_cast<std::ptrdiff_t>(at))->first, at);
+    }
+    if (size >= kIndexFrom) places_.emplace(key, size - 1);
+    return this->back().second;
+  }
+  iterator find(const Key& key) {
+    return this->begin() + (std::as_const(*this).find(key) - this->cbegin());
+  }
+  const_iterator find(const Key& key) const {
+    if (this->size() < kIndexFrom) return Base::find(key);
+    const auto place = places_.find(key);
+    return place == places_.end() ? this->cend()
+                                  : this->cbegin() + static_cast<std::ptrdiff_t>(place->second);
+  }
+
+ private:
+  static constexpr std::size_t kIndexFrom = 16;
+  std::unordered_map<Key, std::size_t> places_;
+};
+
+}  // namespace
+
+using Value = nlohmann::basic_json<FileOrderMap>;
 
 struct Json::Document {
   std::string name;

@@ -36,8 +36,8 @@ class Json {
 
   [[nodiscard]] std::int64_t size() const;
   [[nodiscard]] Json at(std::int64_t index) const;
-  /// Calls for each member of an object in ascending key order, or each element of an array in its
-  /// own order (key empty).
+  /// Calls for each member of an object, or each element of an array (key empty), in the order of
+  /// the document.
   void for_each(const std::function<void(const std::string& key, const Json& value)>& call) const;
 
   [[nodiscard]] std::string as_string() const;

@@ -51,6 +51,26 @@ TEST(Json, refuses_duplicates_and_broken_text) {
   EXPECT_NO_THROW((void)Json::parse(R"({"a": {"x": 1}, "b": {"x": 1}})", "f"));
 }
 
+TEST(Json, members_keep_the_order_of_the_document) {
+  for (const int count : {3, 15, 16, 17, 100}) {
+    std::string text;
+    std::string wanted;
+    for (int i = 0; i < count; ++i) {
+      const std::string name = "k" + std::to_string(i * 7919 % 1000);
+      text += (i == 0 ? "{\"" : ", \"") + name + "\": " + std::to_string(i);
+      wanted += name + " ";
+    }
+    const Json json = Json::parse(text + "}", "f");
+    std::string found;
+    json.for_each([&](const std::string& key, const Json& value) {
+      EXPECT_EQ(json.at(key).as_int(), value.as_int());
+      found += key + " ";
+    });
+    EXPECT_EQ(found, wanted);
+    EXPECT_FALSE(json.contains("zz"));
+  }
+}
+
 TEST(Json, takes_linear_time_on_large_objects) {
   std::string text = "{";
   for (int i = 0; i < 100'000; ++i) {
