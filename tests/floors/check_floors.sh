@@ -13,7 +13,8 @@ BEGIN {
   floors("kernels comm")
   floors("src/parallel")
   floors("src/checkpoint src/tokenizer")
-  floors("src/lora")
+  floors("src/lora src/jinja")
+  floors("src/chat")
   floors("src/moe")
   floors("src/model")
   floors("src/train src/generate")
@@ -28,7 +29,8 @@ BEGIN {
   confine("^hwloc[.]h$", "^base/topology[.]cpp$")
   confine("^nccl[.]h$", "^comm/nccl_")
   confine("^cuda", "[.]cuh?$|^base/cuda_")
-  confine("^(pcre2|utf8proc)[.]h$", "^src/tokenizer/")
+  confine("^pcre2[.]h$", "^src/tokenizer/")
+  confine("^utf8proc[.]h$", "^src/(tokenizer|jinja)/")
   confine("^xxhash[.]h$", "^base/checksum[.]cpp$")
 }
 function floors(folders,   names, n, i) {

@@ -1,0 +1,172 @@
+#include "src/jinja/format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/jinja/characters.h"
+#include "src/jinja/operators.h"
+#include "src/jinja/print.h"
+#include "src/tokenizer/utf8.h"
+
+namespace moesaic::jinja {
+namespace {
+
+constexpr std::int64_t kMaxWidth = 10000;
+
+bool is_align(char c) {
+  return c == '<' || c == '>' || c == '^' || c == '=';
+}
+
+/// Digits at the front of `spec`, taken off; -1 if there are none.
+std::int64_t take_number(std::string_view& spec) {
+  std::int64_t number = -1;
+  while (!spec.empty() && spec[0] >= '0' && spec[0] <= '9') {
+    number = std::max<std::int64_t>(number, 0) * 10 + (spec[0] - '0');
+    if (number > kMaxWidth) refuse("a width or precision is over {}", kMaxWidth);
+    spec.remove_prefix(1);
+  }
+  return number;
+}
+
+bool take(std::string_view& spec, char c) {
+  if (!spec.starts_with(c)) return false;
+  spec.remove_prefix(1);
+  return true;
+}
+
+std::string padded(std::string text, std::string_view sign, const FormatSpec& spec, char align) {
+  const std::int64_t missing =
+      spec.width - character_count(text) - static_cast<std::int64_t>(sign.size());
+  if (missing <= 0) return std::string(sign) + text;
+  const std::int64_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
+  std::string before;
+  std::string after;
+  for (std::int64_t i = 0; i < left; ++i) before += spec.fill;
+  for (std::int64_t i = left; i < missing; ++i) after += spec.fill;
+  if (align == '=') return std::string(sign) + before + text;
+  return before + std::string(sign) + text + after;
+}
+
+std::string grouped(std::string digits, char separator) {
+  const std::size_t end = std::min(digits.find_first_not_of("0123456789"), digits.size());
+  for (std::size_t at = end; at > 3; at -= 3) digits.insert(at - 3, 1, separator);
+  return digits;
+}
+
+std::string digits_of_integer(std::uint64_t value, char type) {
+  switch (type) {
+    case 'x':
+      return fmt::format("{:x}", value);
+    case 'X':
+      return fmt::format("{:X}", value);
+    case 'o':
+      return fmt::format("{:o}", value);
+    case 'b':
+      return fmt::format("{:b}", value);
+    default:
+      return fmt::format("{}", value);
+  }
+}
+
+std::string digits_of_float(double value, const FormatSpec& spec) {
+  const int precision = spec.precision < 0 ? 6 : static_cast<int>(spec.precision);
+  switch (spec.type) {
+    case 'f':
+    case 'F':
+      return fmt::format("{:.{}f}", value, precision);
+    case 'e':
+      return fmt::format("{:.{}e}", value, precision);
+    case 'E':
+      return fmt::format("{:.{}E}", value, precision);
+    case 'G':
+      return fmt::format("{:.{}G}", value, std::max(precision, 1));
+    case '%':
+      return fmt::format("{:.{}f}%", value * 100.0, precision);
+    case '\0':
+      if (spec.precision < 0) return repr_of_float(value);
+      [[fallthrough]];
+    case 'g':
+      return fmt::format("{:.{}g}", value, std::max(precision, 1));
+    default:
+      refuse("Unknown format code '{}' for object of type 'float'", spec.type);
+  }
+}
+
+std::string format_number(const Value& value, const FormatSpec& spec) {
+  const bool whole =
+      value.integer().has_value() &&
+      (spec.type == '\0' || std::string_view("dxXobnc").find(spec.type) != std::string_view::npos);
+  bool is_negative = false;
+  std::string digits;
+  if (whole) {
+    const std::int64_t number = *value.integer();
+    is_negative = number < 0;
+    const auto bits = static_cast<std::uint64_t>(number);
+    digits = digits_of_integer(is_negative ? 0 - bits : bits, spec.type);
+  } else {
+    const double number = *value.number();
+    is_negative = std::signbit(number) && !std::isnan(number);
+    digits = digits_of_float(std::abs(number), spec);
+  }
+  if (spec.grouping != '\0') digits = grouped(std::move(digits), spec.grouping);
+  const std::string_view sign = is_negative        ? "-"
+                                : spec.sign == '+' ? "+"
+                                : spec.sign == ' ' ? " "
+                                                   : "";
+  const char align = spec.align != '\0' ? spec.align : spec.zero ? '=' : '>';
+  return padded(std::move(digits), sign, spec, align);
+}
+
+}  // namespace
+
+FormatSpec parse_format_spec(std::string_view spec) {
+  FormatSpec parsed;
+  const std::string_view whole = spec;
+  const std::size_t first = spec.empty() ? 0 : utf8_length(spec[0]);
+  if (spec.size() > first && is_align(spec[first])) {
+    parsed.fill = spec.substr(0, first);
+    parsed.align = spec[first];
+    spec.remove_prefix(first + 1);
+  } else if (!spec.empty() && is_align(spec[0])) {
+    parsed.align = spec[0];
+    spec.remove_prefix(1);
+  }
+  if (!spec.empty() && std::string_view("+- ").find(spec[0]) != std::string_view::npos) {
+    parsed.sign = spec[0];
+    spec.remove_prefix(1);
+  }
+  parsed.alternate = take(spec, '#');
+  if (take(spec, '0')) {
+    parsed.zero = true;
+    if (parsed.align == '\0') parsed.fill = "0";
+  }
+  parsed.width = std::max<std::int64_t>(take_number(spec), 0);
+  if (take(spec, ',')) parsed.grouping = ',';
+  if (take(spec, '_')) parsed.grouping = '_';
+  if (take(spec, '.')) {
+    parsed.precision = take_number(spec);
+    if (parsed.precision < 0) refuse("Format specifier '{}' lacks a precision", whole);
+  }
+  if (!spec.empty()) {
+    parsed.type = spec[0];
+    spec.remove_prefix(1);
+  }
+  if (!spec.empty() || parsed.alternate) refuse("Invalid format specifier '{}'", whole);
+  return parsed;
+}
+
+std::string apply_format(const Value& value, const FormatSpec& spec) {
+  const bool is_text = !value.is_number() || (value.boolean() != nullptr && spec.type == '\0');
+  if (!is_text) return format_number(value, spec);
+  if (spec.type != '\0' && spec.type != 's') {
+    refuse("Unknown format code '{}' for object of type '{}'", spec.type, value.type_name());
+  }
+  std::string text = to_text(value);
+  if (spec.precision >= 0) text.resize(byte_of_character(text, spec.precision));
+  return padded(std::move(text), "", spec,
+                spec.align == '\0' || spec.align == '=' ? '<' : spec.align);
+}
+
+}  // namespace moesaic::jinja

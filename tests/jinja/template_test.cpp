@@ -1,0 +1,126 @@
+#include "src/jinja/template.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/error.h"
+
+namespace moesaic::jinja {
+namespace {
+
+std::string rendered(const std::string& source, const Limits& limits = {}) {
+  return Template::parse(source, "t.jinja").render(Dict(), limits).text;
+}
+
+/// The message of what parsing and rendering throw.
+std::string refusal(const std::string& source, const Limits& limits = {}) {
+  try {
+    return "gives " + rendered(source, limits);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::file);
+    return error.what();
+  }
+}
+
+TEST(Template, names_file_and_line_of_what_is_wrong) {
+  EXPECT_EQ(refusal("a\nb\n{{ 1 + }}"),
+            "t.jinja line 3: expected an expression, found end of print statement");
+  EXPECT_EQ(refusal("\n\n{% nope %}"), "t.jinja line 3: unknown tag 'nope'");
+  EXPECT_EQ(refusal("\n{{ 1|nope }}"), "t.jinja line 2: there is no filter named 'nope'");
+  EXPECT_EQ(refusal("{% include 'x' %}"), "t.jinja line 1: unknown tag 'include'");
+  EXPECT_EQ(refusal("\n{% for x in [1] recursive %}\n{% endfor %}"),
+            "t.jinja line 2: recursive loops are not supported");
+  EXPECT_EQ(refusal("{% if true %}\n\n{{ zz.y }}{% endif %}"), "t.jinja line 3: 'zz' is undefined");
+  EXPECT_EQ(refusal("{{ 1 }}\n{{ raise_exception('Roles must alternate') }}"),
+            "t.jinja line 2: Roles must alternate");
+  EXPECT_EQ(refusal("{{ [1].append(2) }}"),
+            "t.jinja line 1: 'append' of a list changes it, which templates may not do");
+}
+
+TEST(Template, ends_what_never_would) {
+  EXPECT_NE(refusal("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").find("levels deep"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+              {.work = 1 << 20})
+          .find("steps"),
+      std::string::npos);
+  EXPECT_NE(refusal("{% set ns = namespace(s='ab') %}{% for a in range(99) %}"
+                    "{% set ns.s = ns.s + ns.s %}{% endfor %}")
+                .find("text"),
+            std::string::npos);
+  EXPECT_NE(refusal("{% for a in range(99) %}0123456789{% endfor %}", {.output = 100})
+                .find("renders more than 100 bytes"),
+            std::string::npos);
+  EXPECT_NE(refusal("{{ 'x' * 10 ** 12 }}").find("too long"), std::string::npos);
+  EXPECT_NE(refusal("{{ '%999999999d' % 1 }}").find("width"), std::string::npos);
+}
+
+TEST(Template, refuses_values_that_are_too_deep_or_too_large) {
+  EXPECT_NE(refusal("{% set ns = namespace(l=[]) %}{% for a in range(9999) %}"
+                    "{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }}")
+                .find("nested deeper than 250"),
+            std::string::npos);
+  EXPECT_NE(refusal("{% set ns = namespace(l=[1]) %}{% for a in range(99) %}"
+                    "{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l == ns.l }}")
+                .find("more than"),
+            std::string::npos);
+  const std::string deep = std::string(5000, '(') + "1" + std::string(5000, ')');
+  EXPECT_NE(refusal("{{ " + deep + " }}").find("nested deeper"), std::string::npos);
+  std::string negations;
+  for (int i = 0; i < 5000; ++i) negations += "not ";
+  EXPECT_NE(refusal("{{ " + negations + "1 }}").find("nested deeper"), std::string::npos);
+  std::string blocks;
+  for (int i = 0; i < 5000; ++i) blocks += "{% if 1 %}";
+  EXPECT_NE(refusal(blocks).find("nested deeper"), std::string::npos);
+  std::string sum = "1";
+  for (int i = 0; i < 100000; ++i) sum += "+1";
+  EXPECT_NE(refusal("{{ " + sum + " }}").find("levels deep"), std::string::npos);
+}
+
+TEST(Template, integers_that_do_not_fit_are_refused) {
+  for (const std::string text :
+       {"9223372036854775807 + 1", "-9223372036854775807 - 2", "9223372036854775807 * 2",
+        "10 ** 19", "9223372036854775808", "(-9223372036854775807 - 1) // -1"}) {
+    EXPECT_NE(refusal("{{ " + text + " }}").find("64 bits"), std::string::npos) << text;
+  }
+  EXPECT_EQ(rendered("{{ -9223372036854775807 - 1 }} {{ 9223372036854775807 }}"),
+            "-9223372036854775808 9223372036854775807");
+  EXPECT_EQ(rendered("{{ (-9223372036854775807 - 1) % -1 }}"), "0");
+}
+
+TEST(Template, macros_and_namespaces_that_hold_each_other_are_freed) {
+  // LeakSanitizer would tell.
+  EXPECT_EQ(rendered("{% set ns = namespace() %}{% macro f() %}{{ ns.g is callable }}{% endmacro %}"
+                     "{% set ns.g = f %}{% set ns.self = [ns, f] %}{{ ns.g() }}"),
+            "True");
+  EXPECT_NE(refusal("{% set ns = namespace() %}{% for a in [1] %}{% macro f() %}{% endmacro %}"
+                    "{% set ns.f = f %}{% endfor %}{{ ns.f() }}")
+                .find("outside of the block"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal("{% set ns = namespace() %}{% for a in [1] %}{% set ns.c = loop.changed %}"
+              "{% set ns.l = loop %}{% endfor %}{{ ns.l.index }}{% set ns.l = 1 %}{{ ns.c(1) }}")
+          .find("outside of its loop"),
+      std::string::npos);
+}
+
+TEST(Template, strftime_now_gives_the_time) {
+  const std::string year = rendered("{{ strftime_now('%Y') }}");
+  EXPECT_EQ(year.size(), 4U);
+  EXPECT_EQ(year.substr(0, 2), "20");
+  EXPECT_EQ(rendered("{{ strftime_now('') }}{{ strftime_now('%%') }}"), "%");
+}
+
+TEST(Template, json_keeps_its_order_and_its_numbers) {
+  const Json json =
+      Json::parse(R"({"z": 1, "a": [1.0, 1e-7, -0.0, null], "m": {"y": 1, "b": 2}})", "j");
+  Dict variables;
+  variables.set(Value("v"), value_of(json));
+  EXPECT_EQ(Template::parse("{{ v | tojson }} {{ v.m }}", "t").render(variables).text,
+            R"({"z": 1, "a": [1.0, 1e-07, -0.0, null], "m": {"y": 1, "b": 2}} {'y': 1, 'b': 2})");
+}
+
+}  // namespace
+}  // namespace moesaic::jinja
