@@ -20,7 +20,8 @@ constexpr std::int64_t kSlabColumns = 256;
 constexpr std::int64_t kPackColumns = 4 * kRowBlock;
 /// Panels of one job.
 constexpr std::int64_t kMaxJobPanels = 8;
-constexpr std::int64_t kPackPanels = 8;
+/// Steps of 32 rows that one job packs into panels.
+constexpr std::int64_t kPackSteps = 2;
 /// About this many jobs a thread even out what neighbours on the machine take away.
 constexpr std::int64_t kJobsPerThread = 8;
 
@@ -114,8 +115,9 @@ class OuterGemm::Plan final : private JobGraph::Work {
     const std::int64_t slabs = slab_count();
     const auto beside = std::ssize(parts_);
     add_part(part, {.bytes = panel_matrix(part).bytes()});
-    graph_.add_pack_jobs(static_cast<std::size_t>(beside),
-                         {panel_count(panels_.depth), kPackPanels});
+    graph_.add_pack_jobs(
+        static_cast<std::size_t>(beside),
+        {step_count(kernel_->format, std::max<std::int64_t>(1, part.num_rows)), kPackSteps});
     for (std::int64_t slab = 0; slab < slabs; ++slab) {
       Part rows = part;
       rows.is_panels = false;
@@ -193,7 +195,7 @@ class OuterGemm::Plan final : private JobGraph::Work {
                                                     panels_.depth - job.first * kPanelColumns)};
     const std::int64_t stride = job.count * kPanelColumns;
     float* const out = worker.results.data();
-    if (part.resume) block.load(out, stride);
+    if (part.resume) block.load(*loops_, out, stride);
     if (part.num_rows > 0) {
       kernel_->tile({.packed_rows = graph_.place(job.slab),
                      .num_rows = part.num_columns,

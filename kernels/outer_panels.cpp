@@ -2,18 +2,55 @@
 
 #include <algorithm>
 
-namespace moesaic {
+#include "kernels/cpu/prefetch.h"
 
-void pack_row_panels(const TransposeLoops& loops, const RowSource& rows, const PanelRange& panels,
+namespace moesaic {
+namespace {
+
+/// Asks for some columns of `count` rows, which the CPU's own prefetching does not see coming.
+void prefetch_block(const RowSource& source, const BlockStart& at, std::int64_t count,
+                    std::int64_t columns) {
+  const std::int64_t size = element_bytes(source.element);
+  const std::int64_t end = std::min(source.num_rows, at.row + count);
+  const std::int64_t lines = (std::min(columns, source.depth - at.column) * size + 63) / 64;
+  if (lines <= 0) return;
+  for (std::int64_t row = at.row; row < end; ++row) {
+    prefetch_lines(source.rows[row] + at.column * size, lines);
+  }
+}
+
+/// to = from^T, in blocks of 16 by 16.
+void transpose_floats(const TransposeLoops& loops, const MatrixView<const float>& from,
+                      const MatrixView<float>& to) {
+  alignas(64) float lines[256] = {};
+  alignas(64) float turned[256];
+  for (std::int64_t row = 0; row < from.rows(); row += 16) {
+    const std::int64_t rows = std::min<std::int64_t>(16, from.rows() - row);
+    for (std::int64_t column = 0; column < from.cols(); column += 16) {
+      const std::int64_t columns = std::min<std::int64_t>(16, from.cols() - column);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        std::copy_n(from.data() + (row + i) * from.stride() + column, columns, lines + 16 * i);
+      }
+      loops.f32_lines(reinterpret_cast<const std::byte*>(lines),
+                      reinterpret_cast<std::byte*>(turned), 64);
+      for (std::int64_t i = 0; i < columns; ++i) {
+        std::copy_n(turned + 16 * i, rows, to.data() + (column + i) * to.stride() + row);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void pack_row_panels(const TransposeLoops& loops, const RowSource& rows, const StepSpan& steps,
                      const PackedMatrix& matrix, std::byte* out) noexcept {
   const bool is_f32 = matrix.layout.format == Format::f32;
   const std::int64_t bytes = is_f32 ? 2 * kTileBytes : kTileBytes;  // of a step
   const std::int64_t stride = matrix.panel_stride();
-  const std::int64_t steps = step_count(matrix.layout.format, matrix.depth);
-  // Step by step, so that rows are read in long pieces.
-  for (std::int64_t step = 0; step < steps; ++step) {
-    for (std::int64_t panel = panels.first; panel < panels.first + panels.count; ++panel) {
+  for (std::int64_t step = steps.first; step < steps.first + steps.count; ++step) {
+    for (std::int64_t panel = 0; panel < matrix.num_panels(); ++panel) {
       const BlockStart at{step * kStepDepth, panel * kPanelColumns};
+      prefetch_block(rows, {at.row, at.column + 8 * kPanelColumns}, kStepDepth, kPanelColumns);
       std::byte* const to = out + panel * stride + step * bytes;
       if (is_f32) {
         loops.load_block(rows, at, to);
@@ -30,6 +67,7 @@ void load_columns(const TransposeLoops& loops, const RowSource& rows, std::int64
   const std::int64_t stride = round_up(rows.num_rows, 16);
   for (std::int64_t row = 0; row < rows.num_rows; row += 16) {
     alignas(64) std::byte lines[kTileBytes];
+    prefetch_block(rows, {row + 32, first}, 16, 16);
     loops.load_block(rows, {row, first}, lines);
     loops.f32_lines(lines, reinterpret_cast<std::byte*>(out + row), stride * 4);
   }
@@ -39,38 +77,35 @@ void load_columns(const TransposeLoops& loops, const RowSource& rows, std::int64
 }
 
 bool ResultBlock::has_whole_lines() const noexcept {
-  return !turned && reinterpret_cast<std::uintptr_t>(result.data()) % 64 == 0 &&
+  return reinterpret_cast<std::uintptr_t>(result.data()) % 64 == 0 &&
          result.stride() % kPanelColumns == 0 && num_columns % kPanelColumns == 0;
 }
 
-void ResultBlock::load(float* values, std::int64_t stride) const {
+MatrixView<float> ResultBlock::turned_part() const {
+  return {result.data() + first_column * result.stride() + first_row, num_columns, num_rows,
+          result.stride()};
+}
+
+void ResultBlock::load(const TransposeLoops& loops, float* values, std::int64_t stride) const {
+  if (turned) {
+    transpose_floats(loops, turned_part(), {values, num_rows, num_columns, stride});
+    return;
+  }
   for (std::int64_t row = 0; row < num_rows; ++row) {
-    float* const to = values + row * stride;
-    if (!turned) {
-      std::copy_n(start() + row * result.stride(), num_columns, to);
-      continue;
-    }
-    for (std::int64_t column = 0; column < num_columns; ++column) {
-      to[column] = result(first_column + column, first_row + row);
-    }
+    std::copy_n(start() + row * result.stride(), num_columns, values + row * stride);
   }
 }
 
 void ResultBlock::store(const TransposeLoops& loops, const float* values,
                         std::int64_t stride) const {
-  if (has_whole_lines()) {
+  if (turned) {
+    transpose_floats(loops, {values, num_rows, num_columns, stride}, turned_part());
+  } else if (has_whole_lines()) {
     loops.stream_rows({values, num_rows, num_columns, stride}, start(), result.stride());
-    return;
-  }
-  if (!turned) {
+  } else {
     for (std::int64_t row = 0; row < num_rows; ++row) {
       std::copy_n(values + row * stride, num_columns, start() + row * result.stride());
     }
-    return;
-  }
-  for (std::int64_t column = 0; column < num_columns; ++column) {
-    float* const to = result.row(first_column + column).data() + first_row;
-    for (std::int64_t row = 0; row < num_rows; ++row) to[row] = values[row * stride + column];
   }
 }
 

@@ -11,15 +11,16 @@
 
 namespace moesaic {
 
-/// Some panels of a matrix.
-struct PanelRange {
+/// Some steps of 32 rows.
+struct StepSpan {
   std::int64_t first;
   std::int64_t count;
 };
 
-/// Packs columns of rows as panels of a matrix whose depth are the rows: bf16 (rounded) or f32, as
-/// matrix.layout says. `out` is the first panel of the matrix.
-void pack_row_panels(const TransposeLoops& loops, const RowSource& rows, const PanelRange& panels,
+/// Packs steps of rows into all panels of a matrix whose depth are the rows: bf16 (rounded) or f32,
+/// as matrix.layout says. `out` is the first panel of the matrix. Rows are read from end to end: a
+/// few columns of each at a time would meet a page for every row again and again.
+void pack_row_panels(const TransposeLoops& loops, const RowSource& rows, const StepSpan& steps,
                      const PackedMatrix& matrix, std::byte* out) noexcept;
 
 /// Columns [first, first + 16) as rows of floats [16, rows.num_rows]; `out` has room for whole
@@ -37,13 +38,15 @@ struct ResultBlock {
   std::int64_t num_columns;
 
   /// The block to or from `values` [num_rows, num_columns], rows `stride` elements apart.
-  void load(float* values, std::int64_t stride) const;
+  void load(const TransposeLoops& loops, float* values, std::int64_t stride) const;
   void store(const TransposeLoops& loops, const float* values, std::int64_t stride) const;
 
  private:
   [[nodiscard]] float* start() const {
     return result.data() + first_row * result.stride() + first_column;
   }
+  /// The block as the result has it, which is the transposed product.
+  [[nodiscard]] MatrixView<float> turned_part() const;
   /// Whether its rows are whole lines of the result.
   [[nodiscard]] bool has_whole_lines() const noexcept;
 };

@@ -16,7 +16,7 @@ constexpr std::int64_t kSlabRows = 256;
 /// Input rows that are scaled and packed by one job.
 constexpr std::int64_t kPackRows = 4 * kRowBlock;
 /// Transposed panels of one job, which stay in the L2 cache beside the rows.
-constexpr std::int64_t kPanelBytes = std::int64_t{1} << 20;
+constexpr std::int64_t kPanelBytes = std::int64_t{1} << 19;
 /// About this many jobs a thread even out what neighbours on the machine take away.
 constexpr std::int64_t kJobsPerThread = 8;
 

@@ -9,7 +9,7 @@
 namespace moesaic {
 
 /// Steps of 32 k that transpose_steps brings into panels at a time, at most.
-inline constexpr std::int64_t kTransposedSteps = 4;
+inline constexpr std::int64_t kTransposedSteps = 8;
 
 /// Bytes of one panel of the transposed matrix: bf16, or f32 for f32 matrices.
 [[nodiscard]] std::int64_t transposed_panel_bytes(const PackedMatrix& matrix) noexcept;
