@@ -58,7 +58,7 @@ double sequence_flops(const ModelConfig& config, const ModelFacts& facts, std::i
                       std::int64_t heads) {
   const double head = 2.0 * static_cast<double>(config.vocab_size * config.hidden_size);
   return static_cast<double>(n) * (2.0 * static_cast<double>(facts.multiplied_parameters) - head) +
-         static_cast<double>(heads) * head + attention_flops(config, n);
+         static_cast<double>(heads) * head + mixer_work(config, Precision::bf16, n).flops;
 }
 
 /// Of the routed experts, those that a token meets.
@@ -106,12 +106,10 @@ struct StoredModel {
 /// Bytes that one rank's sequence makes its experts and itself read for n tokens, one at a time.
 double sequence_bytes(const ModelConfig& config, const StoredModel& stored, Precision precision,
                       std::int64_t n) {
-  const auto element = static_cast<double>(element_bytes(precision));
-  const double cache = 2.0 * static_cast<double>(config.kv_width() * config.num_layers) * element;
   const auto tokens = static_cast<double>(n);
   const double chosen = chosen_share(config) * static_cast<double>(stored.expert_bytes());
   return tokens * (chosen + static_cast<double>(stored.other_bytes())) +
-         cache * tokens * (tokens + 1) / 2;
+         mixer_work(config, precision, n).cache_bytes;
 }
 
 /// Times `feed` on all ranks together, after a run that is not counted.
@@ -131,18 +129,18 @@ std::vector<double> time_feed(const Runtime& runtime, Transformer& transformer, 
 BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelFacts& facts,
                     const StoredModel& stored) {
   const Options& options = runtime.options();
-  return {.file = options.model,
-          .type = fmt::format("{} {} A{} {}", family_name(model.config.family),
-                              format_count(facts.total_parameters),
-                              format_count(facts.active_parameters), stored.formats_text()),
-          .bytes = stored.expert_bytes() + stored.other_bytes(),
-          .parameters = facts.total_parameters,
-          .cpu = read_topology().cpu_model,
-          .isa = std::string(isa_name(runtime.compute().isa)),
-          .threads = runtime.self().threads,
-          .ranks = runtime.world().size(),
-          .nodes = runtime.num_nodes(),
-          .batch = options.batch_size};
+  return {
+      .file = options.model,
+      .type = fmt::format("{} {} A{} {}", model.config.family, format_count(facts.total_parameters),
+                          format_count(facts.active_parameters), stored.formats_text()),
+      .bytes = stored.expert_bytes() + stored.other_bytes(),
+      .parameters = facts.total_parameters,
+      .cpu = read_topology().cpu_model,
+      .isa = std::string(isa_name(runtime.compute().isa)),
+      .threads = runtime.self().threads,
+      .ranks = runtime.world().size(),
+      .nodes = runtime.num_nodes(),
+      .batch = options.batch_size};
 }
 
 ModelFacts facts_of(const OpenModel& model) {

@@ -37,10 +37,10 @@ LayerCopies::LayerCopies(const LayerShape& shape, const Layout& layout, std::int
   const SampleWeights inner(layout, shape.hidden);
   const SampleWeights outer(layout, shape.intermediate);
   const std::int64_t count = std::ssize(memory) / (local_experts * expert_bytes_);
-  std::vector<ExpertWeights> experts(static_cast<std::size_t>(count * local_experts));
+  std::vector<MlpWeights> experts(static_cast<std::size_t>(count * local_experts));
   compute.pool->parallel_for(std::ssize(experts), [&](std::int64_t index, int) {
     std::byte* at = memory.data() + index * expert_bytes_;
-    ExpertWeights& expert = experts[static_cast<std::size_t>(index)];
+    MlpWeights& expert = experts[static_cast<std::size_t>(index)];
     expert.gate = inner.write_matrix(shape.intermediate, at);
     at += inner.bytes(shape.intermediate);
     expert.up = inner.write_matrix(shape.intermediate, at);

@@ -22,7 +22,7 @@ namespace moesaic {
 class LayerCopies {
  public:
   struct Copy {
-    std::vector<ExpertWeights> experts;  // [local experts]
+    std::vector<MlpWeights> experts;  // [local experts]
     Router router;
     MoeLayer layer;
   };

@@ -63,12 +63,11 @@ MemoryLimit own_limit(const Options& options) {
 }  // namespace
 
 std::int64_t activation_bytes(const ModelConfig& config, const Workload& work) {
-  const std::int64_t per_token =
-      4 * (6 * config.hidden_size + 2 * config.q_width() + 4 * config.kv_width() +
-           2 * std::max(config.dense_intermediate, config.shared_intermediate));
-  const std::int64_t per_output =
-      4 * config.hidden_size + 4 * config.moe_intermediate + 6 * config.hidden_size;
-  return work.batch_tokens * (per_token + 2 * config.experts_per_token * per_output) +
+  std::int64_t layer_bytes = 0;  // of the largest layer: one works at a time
+  for (const LayerConfig& layer : config.layers) {
+    layer_bytes = std::max(layer_bytes, layer.mixer->row_bytes() + layer.feed_forward->row_bytes());
+  }
+  return work.batch_tokens * (4 * 6 * config.hidden_size + layer_bytes) +
          work.logits_rows * config.vocab_size * 4;
 }
 

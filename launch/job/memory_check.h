@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "launch/job/runtime.h"
-#include "src/checkpoint/model_config.h"
+#include "src/model/model_config.h"
 #include "src/model/model_weights.h"
 
 namespace moesaic {

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 namespace moesaic {
 
 ModelFacts count_parameters(const ModelConfig& config, const ModelNames& names) {
@@ -25,15 +23,14 @@ ModelFacts count_parameters(const ModelConfig& config, const ModelNames& names) 
   return facts;
 }
 
-double attention_flops(const ModelConfig& config, std::int64_t tokens) {
-  double keys = 0;  // seen, over all layers and tokens
-  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
-    const std::int64_t window = config.sliding_window[static_cast<std::size_t>(layer)];
-    const std::int64_t growing = window > 0 ? std::min(window, tokens) : tokens;
-    const auto n = static_cast<double>(growing);
-    keys += n * (n + 1) / 2 + static_cast<double>(tokens - growing) * n;
+MixerWork mixer_work(const ModelConfig& config, Precision precision, std::int64_t tokens) {
+  MixerWork sum;
+  for (const LayerConfig& layer : config.layers) {
+    const MixerWork work = layer.mixer->work(precision, tokens);
+    sum.flops += work.flops;
+    sum.cache_bytes += work.cache_bytes;
   }
-  return 4.0 * static_cast<double>(config.q_width()) * keys;
+  return sum;
 }
 
 std::string format_count(std::int64_t count) {

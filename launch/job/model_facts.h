@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "src/checkpoint/model_config.h"
-#include "src/checkpoint/tensor_names.h"
+#include "src/model/model_config.h"
+#include "src/model/model_names.h"
 
 namespace moesaic {
 
@@ -20,9 +20,10 @@ struct ModelFacts {
 
 [[nodiscard]] ModelFacts count_parameters(const ModelConfig& config, const ModelNames& names);
 
-/// Floating-point operations that attention itself (scores and weighted values, without the
-/// projections) takes for `tokens` tokens at positions 0, 1, ...: 4 * q_width a key that is seen.
-[[nodiscard]] double attention_flops(const ModelConfig& config, std::int64_t tokens);
+/// What the mixers of all layers take for `tokens` tokens at positions 0, 1, ..., without the
+/// products with weights.
+[[nodiscard]] MixerWork mixer_work(const ModelConfig& config, Precision precision,
+                                   std::int64_t tokens);
 
 /// "7.98 M", "1.33 B".
 [[nodiscard]] std::string format_count(std::int64_t count);

@@ -11,7 +11,7 @@
 #include "base/progress.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
-#include "src/checkpoint/inventory.h"
+#include "src/model/inventory.h"
 #include "src/model/weight_layout.h"
 
 namespace moesaic {

@@ -7,7 +7,7 @@
 
 #include "launch/job/memory_check.h"
 #include "launch/job/runtime.h"
-#include "src/checkpoint/model_config.h"
+#include "src/model/model_config.h"
 #include "src/model/model_files.h"
 #include "src/model/transformer.h"
 #include "src/parallel/expert_placement.h"

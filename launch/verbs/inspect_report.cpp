@@ -57,31 +57,64 @@ std::string names_text(const std::vector<std::string>& names) {
   return text;
 }
 
-std::string windows_text(const ModelConfig& config) {
-  const auto windowed = std::count_if(config.sliding_window.begin(), config.sliding_window.end(),
-                                      [](std::int64_t window) { return window > 0; });
-  if (windowed == 0) return "";
-  const std::int64_t widest =
-      *std::max_element(config.sliding_window.begin(), config.sliding_window.end());
-  return fmt::format(", {} of {} layers see {} tokens", windowed, config.num_layers, widest);
+/// The mixers, each kind once: kinds that differ in their window alone are one.
+std::vector<const MixerKind*> mixers_of(const ModelConfig& config) {
+  std::vector<const MixerKind*> kinds;
+  for (const LayerConfig& layer : config.layers) {
+    const bool is_known = std::ranges::any_of(kinds, [&](const MixerKind* kind) {
+      return kind->text().label == layer.mixer->text().label;
+    });
+    if (!is_known) kinds.push_back(layer.mixer.get());
+  }
+  return kinds;
+}
+
+std::string context_text(const ModelConfig& config) {
+  std::string text = fmt::format("{} tokens", config.max_position_embeddings);
+  for (const MixerKind* kind : mixers_of(config)) {
+    const std::string positions = kind->text().positions;
+    if (!positions.empty()) text += ", " + positions;
+  }
+  std::int64_t widest = 0;
+  std::int64_t windowed = 0;
+  for (const LayerConfig& layer : config.layers) {
+    widest = std::max(widest, layer.mixer->window());
+    windowed += layer.mixer->window() > 0 ? 1 : 0;
+  }
+  if (windowed == 0) return text;
+  return text +
+         fmt::format(", {} of {} layers see {} tokens", windowed, config.num_layers(), widest);
+}
+
+/// Of a layer with experts and of one without; zeros if there is none.
+struct LayerSizes {
+  FeedForwardSizes moe;
+  FeedForwardSizes plain;
+};
+
+LayerSizes layer_sizes(const ModelConfig& config) {
+  LayerSizes found;
+  for (const LayerConfig& layer : config.layers) {
+    const FeedForwardSizes sizes = layer.feed_forward->sizes();
+    (sizes.experts > 0 ? found.moe : found.plain) = sizes;
+  }
+  return found;
 }
 
 std::string layers_text(const ModelConfig& config) {
   const std::int64_t moe = config.num_moe_layers();
-  std::string text = fmt::format("{}: {} MoE", config.num_layers, moe);
-  if (moe < config.num_layers) {
-    text +=
-        fmt::format(", {} dense (width {})", config.num_layers - moe, config.dense_intermediate);
+  std::string text = fmt::format("{}: {} MoE", config.num_layers(), moe);
+  if (moe < config.num_layers()) {
+    text += fmt::format(", {} dense (width {})", config.num_layers() - moe,
+                        layer_sizes(config).plain.common_width);
   }
   return text;
 }
 
-std::string experts_text(const ModelConfig& config) {
-  std::string text = fmt::format("{} of width {}, {} a token", config.num_experts,
-                                 config.moe_intermediate, config.experts_per_token);
-  if (config.shared_intermediate > 0) {
-    text += fmt::format(", shared one of width {}", config.shared_intermediate);
-  }
+std::string experts_text(const FeedForwardSizes& sizes) {
+  std::string text = fmt::format("{} of width {}, {} a token", sizes.experts, sizes.expert_width,
+                                 sizes.experts_per_token);
+  if (sizes.common_width > 0) text += fmt::format(", shared one of width {}", sizes.common_width);
   return text;
 }
 
@@ -101,18 +134,15 @@ void print_text(const InspectReport& report) {
   const auto line = [](std::string_view label, const std::string& text) {
     fmt::print("{:<14}{}\n", label, text);
   };
-  line("family", std::string(family_name(config.family)));
+  line("family", config.family);
   line("layers", layers_text(config));
   line("hidden", fmt::format("{}", config.hidden_size));
-  line("heads", fmt::format("{} of {}, {} for keys and values", config.num_heads, config.head_dim,
-                            config.num_kv_heads));
-  line("experts", experts_text(config));
+  for (const MixerKind* kind : mixers_of(config)) line(kind->text().label, kind->text().sizes);
+  line("experts", experts_text(layer_sizes(config).moe));
   line("parameters",
        fmt::format("{} ({} for one token)", format_count(report.facts.total_parameters),
                    format_count(report.facts.active_parameters)));
-  line("context",
-       fmt::format("{} tokens, rope {} (theta {}){}", config.max_position_embeddings,
-                   rope_type_name(config.rope.type), config.rope.theta, windows_text(config)));
+  line("context", context_text(config));
   line("vocabulary", fmt::format("{}{}", config.vocab_size,
                                  config.tie_word_embeddings ? ", embedding is the head" : ""));
   line("tokenizer", tokenizer_kind(report.files));
@@ -129,24 +159,21 @@ void print_text(const InspectReport& report) {
 
 void print_json(const InspectReport& report) {
   const ModelConfig& config = report.config;
+  const LayerSizes sizes = layer_sizes(config);
   JsonWriter out;
-  out.field("family", family_name(config.family))
-      .field("layers", config.num_layers)
+  out.field("family", config.family)
+      .field("layers", config.num_layers())
       .field("moe_layers", config.num_moe_layers())
-      .field("hidden_size", config.hidden_size)
-      .field("heads", config.num_heads)
-      .field("kv_heads", config.num_kv_heads)
-      .field("head_dim", config.head_dim)
-      .field("experts", config.num_experts)
+      .field("hidden_size", config.hidden_size);
+  for (const MixerKind* kind : mixers_of(config)) kind->write_fields(out);
+  out.field("experts", config.num_experts)
       .field("experts_per_token", config.experts_per_token)
-      .field("expert_width", config.moe_intermediate)
-      .field("dense_width", config.dense_intermediate)
-      .field("shared_expert_width", config.shared_intermediate)
+      .field("expert_width", sizes.moe.expert_width)
+      .field("dense_width", sizes.plain.common_width)
+      .field("shared_expert_width", sizes.moe.common_width)
       .field("parameters", report.facts.total_parameters)
       .field("active_parameters", report.facts.active_parameters)
       .field("context", config.max_position_embeddings)
-      .field("rope", rope_type_name(config.rope.type))
-      .field("rope_theta", config.rope.theta)
       .field("vocab_size", config.vocab_size)
       .field("tied_embeddings", config.tie_word_embeddings)
       .field("tokenizer", tokenizer_kind(report.files))

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "launch/job/model_facts.h"
-#include "src/checkpoint/inventory.h"
+#include "src/model/inventory.h"
 #include "src/model/model_files.h"
 
 namespace moesaic {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/checkpoint/tensor_names.h"
+#include "src/checkpoint/tensor_slice.h"
 
 namespace moesaic {
 

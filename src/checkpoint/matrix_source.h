@@ -10,7 +10,7 @@
 #include "kernels/format.h"
 #include "kernels/quantized_rows.h"
 #include "src/checkpoint/checkpoint.h"
-#include "src/checkpoint/tensor_names.h"
+#include "src/checkpoint/tensor_slice.h"
 
 namespace moesaic {
 

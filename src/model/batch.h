@@ -1,11 +1,21 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
-#include "src/model/transformer.h"
+#include "src/model/kv_cache.h"
 
 namespace moesaic {
+
+/// Some next tokens of one sequence.
+struct SequenceChunk {
+  enum class Logits { none, last, all };
+
+  KvCache* cache = nullptr;  // the chunk's tokens take the positions from cache->size() on
+  std::span<const std::int32_t> tokens;
+  Logits logits = Logits::last;
+};
 
 /// One token of a forward pass.
 struct BatchToken {

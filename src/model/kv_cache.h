@@ -4,12 +4,16 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "src/checkpoint/model_config.h"
 #include "src/model/precision.h"
 
 namespace moesaic {
 
-/// Keys and values of one sequence, all layers, in blocks of kernels/attention_blocks.h.
+struct ModelConfig;
+
+/// Positions of one page of a cache: a block of attention's.
+inline constexpr std::int64_t kPagePositions = kKeysPerBlock;
+
+/// What the layers keep of one sequence, each in a layout of its own mixer's.
 class KvCache {
  public:
   KvCache() = default;
@@ -27,9 +31,9 @@ class KvCache {
 
   /// Positions filled so far; the next token gets this position.
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
+  /// A multiple of kPagePositions.
   [[nodiscard]] std::int64_t capacity() const noexcept { return capacity_; }
-  /// Counts `count` more positions as filled; their keys and values have been written in all
-  /// layers.
+  /// Counts `count` more positions as filled; all layers have seen them.
   void advance(std::int64_t count) noexcept { size_ += count; }
   /// Forgets all positions from `size` on.
   void truncate(std::int64_t size) noexcept { size_ = size; }
@@ -40,27 +44,26 @@ class KvCache {
     return std::max(prompt_tokens_, position + 1);
   }
 
-  /// [ceil(capacity / 64)]: the blocks of one layer and KV head.
-  [[nodiscard]] const std::byte* const* key_blocks(std::int64_t layer, std::int64_t kv_head) const;
-  [[nodiscard]] const std::byte* const* value_blocks(std::int64_t layer,
-                                                     std::int64_t kv_head) const;
-  /// Writes one position of one head, rounding to the cache's precision. `key` and `value`
-  /// [head_dim].
-  void store(std::int64_t layer, std::int64_t kv_head, std::int64_t position, const float* key,
-             const float* value) const;
-
- private:
-  [[nodiscard]] std::int64_t first_block(std::int64_t layer, std::int64_t kv_head) const {
-    return (layer * kv_heads_ + kv_head) * (capacity_ / kKeysPerBlock);
+  /// What a layer keeps of positions [page * kPagePositions, (page + 1) * kPagePositions):
+  /// CacheNeeds::page_bytes, 64-byte aligned.
+  [[nodiscard]] std::byte* page(std::int64_t layer, std::int64_t page) const {
+    const Place& place = places_[static_cast<std::size_t>(layer)];
+    return bytes_.data() + place.pages + page * place.page_bytes;
+  }
+  /// What a layer keeps however long the sequence is: CacheNeeds::state_bytes.
+  [[nodiscard]] std::byte* state(std::int64_t layer) const {
+    return bytes_.data() + places_[static_cast<std::size_t>(layer)].state;
   }
 
+ private:
+  struct Place {
+    std::int64_t state;  // from the start of bytes_
+    std::int64_t pages;  // the same
+    std::int64_t page_bytes;
+  };
   ByteBuffer bytes_;
-  std::vector<std::byte*> key_blocks_;    // [layers, kv_heads, capacity / 64]
-  std::vector<std::byte*> value_blocks_;  // [layers, kv_heads, capacity / 64]
-  Precision precision_ = Precision::bf16;
-  std::int64_t kv_heads_ = 0;
-  std::int64_t head_dim_ = 0;
-  std::int64_t capacity_ = 0;  // a multiple of 64
+  std::vector<Place> places_;  // [layers]
+  std::int64_t capacity_ = 0;
   std::int64_t prompt_tokens_ = 0;
   std::int64_t size_ = 0;
 };

@@ -5,7 +5,7 @@
 
 #include "base/matrix_view.h"
 #include "kernels/grouped_gemm.h"
-#include "src/model/model_weights.h"
+#include "kernels/mlp_weights.h"
 
 namespace moesaic {
 

@@ -31,7 +31,7 @@ std::int64_t ModelFiles::num_files() const noexcept {
 }
 
 ModelNames ModelFiles::names(const ModelConfig& config) const {
-  return find_tensor_names(config, [&](std::string_view name) {
+  return find_model_names(config, [&](std::string_view name) {
     return checkpoint_ != nullptr && checkpoint_->contains(name);
   });
 }

@@ -5,9 +5,8 @@
 #include <string>
 
 #include "src/checkpoint/checkpoint.h"
-#include "src/checkpoint/model_config.h"
 #include "src/checkpoint/packed_directory.h"
-#include "src/checkpoint/tensor_names.h"
+#include "src/model/model_names.h"
 
 namespace moesaic {
 

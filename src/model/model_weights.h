@@ -12,37 +12,20 @@
 #include "comm/communicator.h"
 #include "kernels/packed_matrix.h"
 #include "src/checkpoint/matrix_source.h"
-#include "src/checkpoint/model_config.h"
+#include "src/model/model_config.h"
 #include "src/model/model_files.h"
 #include "src/model/precision.h"
+#include "src/model/weight_set.h"
 #include "src/model/weight_store.h"
-#include "src/moe/cpu_experts.h"
 #include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 
-struct MlpWeights {
-  PackedMatrix gate;  // [intermediate, hidden]
-  PackedMatrix up;    // [intermediate, hidden]
-  PackedMatrix down;  // [hidden, intermediate]
-};
-
-/// Vectors are f32 and empty where the family has none.
 struct LayerWeights {
   std::span<const float> input_norm;           // [hidden]
   std::span<const float> post_attention_norm;  // [hidden]
-  PackedMatrix qkv;                            // [q_width + 2 kv_width, hidden]
-  std::span<const float> qkv_bias;             // [q_width + 2 kv_width]
-  PackedMatrix o;                              // [hidden, q_width]
-  std::span<const float> o_bias;               // [hidden]
-  std::span<const float> q_norm;               // [head_dim] or [q_width]
-  std::span<const float> k_norm;               // [head_dim] or [kv_width]
-
-  MlpWeights dense;                    // layers that are not MoE
-  PackedMatrix router;                 // [experts, hidden] f32
-  std::vector<ExpertWeights> experts;  // this rank's, by slot
-  MlpWeights shared;                   // shared expert; panels == nullptr if none
-  PackedMatrix shared_gate;            // [1, hidden] f32
+  WeightSet mixer;
+  WeightSet feed_forward;  // experts: this rank's, by slot
 };
 
 /// What loading took.

@@ -7,13 +7,14 @@
 namespace moesaic {
 namespace {
 
-/// theta^(-2i / dim), f32 as transformers keeps them.
+/// theta^(-2i / dim)
+double plain_frequency(double theta, std::int64_t dim, std::int64_t i) {
+  return 1.0 / std::pow(theta, static_cast<double>(2 * i) / static_cast<double>(dim));
+}
+
 std::vector<double> plain_frequencies(double theta, std::int64_t dim) {
   std::vector<double> result;
-  for (std::int64_t i = 0; i < dim / 2; ++i) {
-    const double exponent = static_cast<double>(2 * i) / static_cast<double>(dim);
-    result.push_back(1.0 / std::pow(theta, exponent));
-  }
+  for (std::int64_t i = 0; i < dim / 2; ++i) result.push_back(plain_frequency(theta, dim, i));
   return result;
 }
 
@@ -74,14 +75,15 @@ std::vector<double> longrope_frequencies(const RopeConfig& config,
 }
 
 /// theta grown with the length (`_compute_dynamic_ntk_parameters`).
-std::vector<double> dynamic_frequencies(const RopeConfig& config, std::int64_t length) {
+double dynamic_theta(const RopeConfig& config, std::int64_t length) {
   const auto original = static_cast<double>(config.original_max_position);
   const double seen = std::max(static_cast<double>(length), original);
   const auto dim = static_cast<double>(config.rotary_dim);
   const double growth = config.factor * seen / original - (config.factor - 1);
-  return plain_frequencies(config.theta * std::pow(growth, dim / (dim - 2)), config.rotary_dim);
+  return config.theta * std::pow(growth, dim / (dim - 2));
 }
 
+/// f32, as transformers keeps frequencies.
 std::vector<float> as_floats(const std::vector<double>& values) {
   std::vector<float> result;
   for (const double value : values) result.push_back(static_cast<float>(value));
@@ -117,23 +119,22 @@ Rotary::Rotary(const RopeConfig& config)
   }
 }
 
-std::vector<float> Rotary::frequencies(std::int64_t length) const {
-  if (length > config_.original_max_position) {
-    if (config_.type == RopeType::dynamic) return as_floats(dynamic_frequencies(config_, length));
-    if (config_.type == RopeType::longrope) return long_context_;
-  }
-  return fixed_;
-}
-
 void Rotary::angles(std::int64_t position, std::int64_t length, std::span<float> cosines,
                     std::span<float> sines) const {
-  const std::vector<float> frequencies_now = frequencies(length);
+  const bool is_long = length > config_.original_max_position;
+  const bool grows = config_.type == RopeType::dynamic && is_long;
+  const double theta = grows ? dynamic_theta(config_, length) : config_.theta;
+  const std::vector<float>& frequencies =
+      config_.type == RopeType::longrope && is_long ? long_context_ : fixed_;
   const auto factor = static_cast<float>(config_.attention_factor);
-  for (std::size_t i = 0; i < frequencies_now.size(); ++i) {
+  for (std::int64_t i = 0; i < half_; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const float frequency =
+        grows ? static_cast<float>(plain_frequency(theta, config_.rotary_dim, i)) : frequencies[at];
     // The angle is rounded to f32 as transformers does; sine and cosine are those of that angle.
-    const auto angle = static_cast<double>(static_cast<float>(position) * frequencies_now[i]);
-    cosines[i] = static_cast<float>(std::cos(angle)) * factor;
-    sines[i] = static_cast<float>(std::sin(angle)) * factor;
+    const auto angle = static_cast<double>(static_cast<float>(position) * frequency);
+    cosines[at] = static_cast<float>(std::cos(angle)) * factor;
+    sines[at] = static_cast<float>(std::sin(angle)) * factor;
   }
 }
 

@@ -20,8 +20,6 @@ class Rotary {
   /// length that dynamic and longrope scalings see (KvCache::rope_length).
   void angles(std::int64_t position, std::int64_t length, std::span<float> cosines,
               std::span<float> sines) const;
-  /// Inverse frequencies [half] for that length.
-  [[nodiscard]] std::vector<float> frequencies(std::int64_t length) const;
 
  private:
   RopeConfig config_;

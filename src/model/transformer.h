@@ -2,23 +2,14 @@
 
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "base/phase_times.h"
-#include "src/model/kv_cache.h"
+#include "src/model/batch.h"
+#include "src/model/model_config.h"
 #include "src/model/model_weights.h"
 #include "src/moe/moe_layer.h"
 
 namespace moesaic {
-
-/// Some next tokens of one sequence.
-struct SequenceChunk {
-  enum class Logits { none, last, all };
-
-  KvCache* cache = nullptr;  // the chunk's tokens take the positions from cache->size() on
-  std::span<const std::int32_t> tokens;
-  Logits logits = Logits::last;
-};
 
 /// The transformer of one rank: its copy of (or view on) the dense weights, its slice of the
 /// experts.

@@ -30,8 +30,11 @@ class Planner {
     target_.layers.resize(names.layers.size());
     for (std::size_t l = 0; l < names.layers.size(); ++l) {
       layer_ = fmt::format("layers.{}.", l);
-      attention(names.layers[l], target_.layers[l]);
-      feed_forward(names.layers[l], target_.layers[l]);
+      vector("input_norm", {&names.layers[l].input_norm}, target_.layers[l].input_norm);
+      vector("post_attention_norm", {&names.layers[l].post_attention_norm},
+             target_.layers[l].post_attention_norm);
+      add_set(names.layers[l].mixer, target_.layers[l].mixer);
+      add_set(names.layers[l].feed_forward, target_.layers[l].feed_forward);
     }
     return std::move(plan_);
   }
@@ -54,41 +57,45 @@ class Planner {
     }
   }
 
-  void attention(const LayerNames& names, LayerWeights& layer) {
-    vector("input_norm", {&names.input_norm}, layer.input_norm);
-    vector("post_attention_norm", {&names.post_attention_norm}, layer.post_attention_norm);
-    stacked(WeightRole::dense, "qkv", {&names.q.weight, &names.k.weight, &names.v.weight},
-            layer.qkv);
-    if (names.q.bias) {
-      vector("qkv_bias", {&*names.q.bias, &*names.k.bias, &*names.v.bias}, layer.qkv_bias);
+  /// The weights of a mixer or feed-forward part, without experts that are not wanted.
+  void add_set(const std::vector<NamedWeight>& names, WeightSet& targets) {
+    std::vector<const NamedWeight*> wanted;
+    for (const NamedWeight& weight : names) {
+      if (weight.role != WeightRole::expert || is_wanted(weight.expert)) wanted.push_back(&weight);
     }
-    stacked(WeightRole::dense, "o", {&names.o.weight}, layer.o);
-    if (names.o.bias) vector("o_bias", {&*names.o.bias}, layer.o_bias);
-    if (names.q_norm) vector("q_norm", {&*names.q_norm}, layer.q_norm);
-    if (names.k_norm) vector("k_norm", {&*names.k_norm}, layer.k_norm);
-  }
-
-  void feed_forward(const LayerNames& names, LayerWeights& layer) {
-    if (names.dense) mlp("dense", *names.dense, layer.dense);
-    if (names.shared) mlp("shared", *names.shared, layer.shared);
-    if (names.shared_gate) f32_matrix("shared_gate", *names.shared_gate, layer.shared_gate);
-    if (names.router) f32_matrix("router", *names.router, layer.router);
-    if (names.experts.empty()) return;
-    layer.experts.resize(static_cast<std::size_t>(request_.experts.count));
-    for (std::size_t slot = 0; slot < layer.experts.size(); ++slot) {
-      const std::size_t expert = static_cast<std::size_t>(request_.experts.first) + slot;
-      mlp(fmt::format("experts.{}", expert), names.experts[expert], layer.experts[slot]);
+    targets.resize(wanted.size());  // once: the plan points into it
+    for (std::size_t first = 0; first < wanted.size();) {
+      std::size_t end = first + 1;
+      while (end < wanted.size() && wanted[end]->joins_previous) ++end;
+      const std::span group(wanted.data() + first, end - first);
+      if (!group.front()->parts.empty()) add_group(group, &targets[first]);
+      first = end;
     }
   }
 
-  /// MlpWeights or ExpertWeights.
-  template <typename Target>
-  void mlp(const std::string& name, const MlpNames& names, Target& target) {
-    constexpr WeightRole kRole =
-        std::is_same_v<Target, ExpertWeights> ? WeightRole::expert : WeightRole::dense;
-    together(kRole,
-             {{name + ".gate", &names.gate, &target.gate}, {name + ".up", &names.up, &target.up}});
-    together(kRole, {{name + ".down", &names.down, &target.down}});
+  [[nodiscard]] bool is_wanted(std::int64_t expert) const {
+    return expert >= request_.experts.first &&
+           expert < request_.experts.first + request_.experts.count;
+  }
+
+  /// A weight, or several that one product reads together.
+  void add_group(std::span<const NamedWeight* const> group, Weight* targets) {
+    const NamedWeight& first = *group.front();
+    Slices slices;
+    for (const TensorSlice& slice : first.parts) slices.push_back(&slice);
+    if (first.form == WeightForm::vector) {
+      vector(first.name, slices, targets->vector);
+    } else if (first.form == WeightForm::f32_matrix) {
+      f32_matrix(first.name, slices, targets->matrix);
+    } else if (group.size() == 1) {
+      stacked(first.role, first.name, slices, targets->matrix);
+    } else {
+      std::vector<Member> members;
+      for (std::size_t i = 0; i < group.size(); ++i) {
+        members.push_back({group[i]->name, &group[i]->parts.front(), &targets[i].matrix});
+      }
+      together(first.role, members);
+    }
   }
 
   struct Member {
@@ -105,8 +112,7 @@ class Planner {
     const Packing packing = all.empty() ? Packing{} : request_.layouts.together(role, all);
     for (std::size_t i = 0; i < members.size(); ++i) {
       PlannedWeight& weight = add_matrix(members[i].name, {members[i].slice}, *members[i].target);
-      weight.role = role;
-      weight.home = role == WeightRole::expert ? WeightHome::rank : WeightHome::node;
+      set_role(weight, role);
       if (all.empty()) continue;
       weight.parts = {all[i]};
       set_packing(weight, packing);
@@ -114,22 +120,27 @@ class Planner {
     if (all.empty()) check_together(plan_.weights.end() - std::ssize(members));
   }
 
+  static void set_role(PlannedWeight& weight, WeightRole role) {
+    weight.role = role;
+    weight.home = role == WeightRole::expert ? WeightHome::rank : WeightHome::node;
+  }
+
   void stacked(WeightRole role, const std::string& name, const Slices& slices,
                PackedMatrix& target) {
     PlannedWeight& weight = add_matrix(name, slices, target);
-    weight.role = role;
+    set_role(weight, role);
     if (files_.packed() != nullptr) return check_wanted(weight);
     weight.parts = sources(slices);
     set_packing(weight, request_.layouts.stacked(role, weight.parts));
   }
 
   /// Choices must not hang on rounding: router and shared gate stay f32 in every precision.
-  void f32_matrix(const std::string& name, const TensorSlice& slice, PackedMatrix& target) {
-    PlannedWeight& weight = add_matrix(name, {&slice}, target);
+  void f32_matrix(const std::string& name, const Slices& slices, PackedMatrix& target) {
+    PlannedWeight& weight = add_matrix(name, slices, target);
     require(weight.stored == nullptr || weight.packing.layout.format == Format::f32,
             ErrorKind::file, "{}: weight \"{}\" is {}, not f32", files_.path_of(kManifestFile),
             weight.name, layout_name(weight.packing.layout));
-    weight.parts = sources({&slice});
+    weight.parts = sources(slices);
     weight.packing.layout = {.format = Format::f32};
   }
 

@@ -9,7 +9,7 @@ void CpuExperts::start(const ExpertBatch& batch) {
   for (std::size_t slot = 0; slot + 1 < batch.slot_begin.size(); ++slot) {
     const std::int64_t count = batch.slot_begin[slot + 1] - batch.slot_begin[slot];
     if (count == 0) continue;
-    const ExpertWeights& expert = experts_[slot];
+    const MlpWeights& expert = experts_[slot];
     groups.push_back({.first_row = batch.slot_begin[slot],
                       .num_rows = count,
                       .gate = expert.gate,

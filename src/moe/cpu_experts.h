@@ -4,16 +4,10 @@
 #include <vector>
 
 #include "kernels/grouped_gemm.h"
+#include "kernels/mlp_weights.h"
 #include "src/moe/experts.h"
 
 namespace moesaic {
-
-/// The packed matrices of one local expert.
-struct ExpertWeights {
-  PackedMatrix gate;  // [intermediate, hidden]
-  PackedMatrix up;    // [intermediate, hidden]
-  PackedMatrix down;  // [hidden, intermediate]
-};
 
 /// What the layers of a model share to run their experts.
 struct CpuExpertsWorkspace {
@@ -26,7 +20,7 @@ struct CpuExpertsWorkspace {
 class CpuExperts final : public Experts {
  public:
   /// `work` must outlive this.
-  CpuExperts(std::span<const ExpertWeights> experts, RowSource::Element element,
+  CpuExperts(std::span<const MlpWeights> experts, RowSource::Element element,
              CpuExpertsWorkspace& work)
       : experts_(experts.begin(), experts.end()), element_(element), work_(&work) {}
 
@@ -35,7 +29,7 @@ class CpuExperts final : public Experts {
   void finish() override {}
 
  private:
-  std::vector<ExpertWeights> experts_;
+  std::vector<MlpWeights> experts_;
   RowSource::Element element_;
   CpuExpertsWorkspace* work_;
 };

@@ -14,6 +14,7 @@
 #include "launch/job/rank_info.h"
 #include "launch/verbs/prompts.h"
 #include "launch/verbs/self_test.h"
+#include "src/model/gqa_kind.h"
 #include "tests/support/checkpoint_files.h"
 
 namespace moesaic {
@@ -218,13 +219,15 @@ TEST(Prompts, JsonLinesHaveAPromptAndPerhapsAnId) {
 }
 
 TEST(ModelFacts, AttentionSeesKeysOnceAndWindowsCutThem) {
+  GqaConfig attention{.num_heads = 2, .num_kv_heads = 1, .head_dim = 4};
   ModelConfig config;
-  config.num_heads = 2;
-  config.head_dim = 4;
-  config.num_layers = 2;
-  config.sliding_window = {0, 3};
+  config.layers.push_back({std::make_shared<GqaKind>(attention), nullptr});
+  attention.window = 3;
+  config.layers.push_back({std::make_shared<GqaKind>(attention), nullptr});
   // 5 tokens see 1+2+3+4+5 keys, and 1+2+3+3+3 with a window of 3.
-  EXPECT_DOUBLE_EQ(attention_flops(config, 5), 4.0 * 8 * (15 + 12));
+  const MixerWork work = mixer_work(config, Precision::bf16, 5);
+  EXPECT_DOUBLE_EQ(work.flops, 4.0 * 8 * (15 + 12));
+  EXPECT_DOUBLE_EQ(work.cache_bytes, 2.0 * 4 * 2 * (15 + 12));
 }
 
 TEST(BenchTable, MeanAndDeviationOfASample) {

@@ -121,9 +121,11 @@ TEST_P(QuantizedModel, DenseMatricesKeepTheirFormat) {
   const EngineSetup setup{.directory = quantized};
   run_thread_ranks(1, [&](Communicator& world) {
     const TestEngine engine(setup, world);
-    EXPECT_TRUE(engine.weights().layers[0].o.layout == layout());
-    EXPECT_EQ(engine.weights().layers[0].experts[0].gate.layout.format, Format::bf16);
-    const PackedMatrix& qkv = engine.weights().layers[0].qkv;
+    const LayerWeights& layer = engine.weights().layers[0];
+    constexpr std::size_t kQkv = 0, kO = 2, kFirstExpert = 5;  // in the order of their kinds
+    EXPECT_TRUE(layer.mixer[kO].matrix.layout == layout());
+    EXPECT_EQ(layer.feed_forward[kFirstExpert].matrix.layout.format, Format::bf16);
+    const PackedMatrix& qkv = layer.mixer[kQkv].matrix;
     const bool one_scale = layout().format != Format::nvfp4;  // q, k and v have one each
     EXPECT_EQ(qkv.layout.format, one_scale ? layout().format : Format::bf16);
     EXPECT_EQ(engine.weights().notes.empty(), one_scale);

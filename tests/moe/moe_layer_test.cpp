@@ -135,7 +135,7 @@ class Rank {
  private:
   MoeLayer make_layer() {
     memory_.reserve(100);
-    std::vector<ExpertWeights> experts;
+    std::vector<MlpWeights> experts;
     for (std::int64_t slot = 0; slot < placement_.num_local_experts(world_.rank()); ++slot) {
       const auto e = static_cast<std::size_t>(placement_.experts_start_idx(world_.rank()) + slot);
       experts.push_back({.gate = pack(model_.gate[e], memory_),

@@ -10,7 +10,7 @@
 namespace moesaic {
 
 TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
-    : config_(read_model_config(setup.directory)),
+    : config_(read_model_config(setup.directory, setup.families)),
       pool_(setup.threads),
       grid_(world, setup.expert_replicas) {
   const ExpertPlacement placement(config_.num_experts, grid_.experts().size());

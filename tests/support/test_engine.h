@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "src/model/family.h"
 #include "src/model/transformer.h"
 #include "src/parallel/process_grid.h"
 
@@ -21,6 +22,7 @@ struct EngineSetup {
   Int4Activations int4_activations = Int4Activations::bf16;
   int threads = 1;  // of each rank
   int expert_replicas = 1;
+  std::vector<Family> families = known_families();
 };
 
 /// One rank's engine, loaded from a checkpoint directory.

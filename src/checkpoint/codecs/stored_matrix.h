@@ -11,7 +11,7 @@
 
 #include "base/dtype.h"
 #include "src/checkpoint/checkpoint.h"
-#include "src/checkpoint/tensor_names.h"
+#include "src/checkpoint/tensor_slice.h"
 
 namespace moesaic {
 

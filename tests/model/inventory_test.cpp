@@ -1,10 +1,11 @@
-#include "src/checkpoint/inventory.h"
+#include "src/model/inventory.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "src/checkpoint/matrix_source.h"
+#include "src/model/model_config.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -14,8 +15,8 @@ namespace {
 using Names = std::vector<std::string>;
 
 ModelNames names_of(const Checkpoint& checkpoint, const std::string& directory) {
-  return find_tensor_names(read_model_config(directory),
-                           [&](std::string_view name) { return checkpoint.contains(name); });
+  return find_model_names(read_model_config(directory),
+                          [&](std::string_view name) { return checkpoint.contains(name); });
 }
 
 Inventory inventory_of(const std::string& directory) {

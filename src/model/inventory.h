@@ -7,7 +7,7 @@
 
 #include "base/dtype.h"
 #include "src/checkpoint/checkpoint.h"
-#include "src/checkpoint/tensor_names.h"
+#include "src/model/model_names.h"
 
 namespace moesaic {
 

@@ -1,4 +1,4 @@
-#include "src/checkpoint/inventory.h"
+#include "src/model/inventory.h"
 
 #include <set>
 #include <string_view>

@@ -1,9 +1,11 @@
-#include "src/checkpoint/model_config.h"
+#include "src/model/model_config.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "src/model/family.h"
+#include "src/model/gqa_kind.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -42,36 +44,60 @@ std::string bare(const std::string& family, const std::string& fields) {
          family + "\", " + fields + "}";
 }
 
+const GqaConfig& gqa(const ModelConfig& config, std::size_t layer = 0) {
+  return dynamic_cast<const GqaKind&>(*config.layers.at(layer).mixer).config();
+}
+
+const RouterOptions& router(const ModelConfig& config) {
+  return dynamic_cast<const MoeKind&>(*config.layers.at(0).feed_forward).config().router;
+}
+
+FeedForwardSizes sizes(const ModelConfig& config, std::size_t layer = 0) {
+  return config.layers.at(layer).feed_forward->sizes();
+}
+
+Ints windows(const ModelConfig& config) {
+  Ints result;
+  for (const LayerConfig& layer : config.layers) result.push_back(layer.mixer->window());
+  return result;
+}
+
+std::vector<bool> is_moe(const ModelConfig& config) {
+  std::vector<bool> result;
+  for (const LayerConfig& layer : config.layers) {
+    result.push_back(layer.feed_forward->sizes().experts > 0);
+  }
+  return result;
+}
+
 ModelConfig fixture(const std::string& name) {
   return read_model_config(std::string(MOESAIC_TEST_DATA) + "/models/" + name);
 }
 
 TEST(ModelConfig, reads_qwen3_moe) {
   const ModelConfig config = fixture("qwen3_moe-v4");
-  EXPECT_EQ(config.family, ModelFamily::qwen3_moe);
-  EXPECT_EQ(family_name(config.family), "qwen3_moe");
+  EXPECT_EQ(config.family, "qwen3_moe");
   EXPECT_EQ(config.vocab_size, 150);
   EXPECT_EQ(config.hidden_size, 64);
-  EXPECT_EQ(config.num_layers, 3);
-  EXPECT_EQ(config.num_heads, 6);
-  EXPECT_EQ(config.num_kv_heads, 2);
-  EXPECT_EQ(config.head_dim, 20);
-  EXPECT_EQ(config.q_width(), 120);
-  EXPECT_EQ(config.kv_width(), 40);
+  EXPECT_EQ(config.num_layers(), 3);
+  EXPECT_EQ(gqa(config).num_heads, 6);
+  EXPECT_EQ(gqa(config).num_kv_heads, 2);
+  EXPECT_EQ(gqa(config).head_dim, 20);
+  EXPECT_EQ(gqa(config).q_width(), 120);
+  EXPECT_EQ(gqa(config).kv_width(), 40);
   EXPECT_EQ(config.num_experts, 8);
   EXPECT_EQ(config.experts_per_token, 3);
-  EXPECT_EQ(config.moe_intermediate, 24);
-  EXPECT_EQ(config.dense_intermediate, 0);
-  EXPECT_EQ(config.shared_intermediate, 0);
+  EXPECT_EQ(sizes(config).expert_width, 24);
+  EXPECT_EQ(sizes(config).common_width, 0);
   EXPECT_EQ(config.num_moe_layers(), 3);
-  EXPECT_TRUE(config.norm_topk_prob);
-  EXPECT_EQ(config.router_softmax, RouterSoftmax::all_experts);
-  EXPECT_EQ(config.qk_norm, QkNorm::per_head);
-  EXPECT_FALSE(config.qkv_bias || config.o_bias || config.tie_word_embeddings);
-  EXPECT_DOUBLE_EQ(config.attention_scale, 1.0 / std::sqrt(20.0));
+  EXPECT_TRUE(router(config).normalize);
+  EXPECT_TRUE(router(config).softmax_over_all);
+  EXPECT_EQ(gqa(config).qk_norm, QkNorm::per_head);
+  EXPECT_FALSE(gqa(config).qkv_bias || gqa(config).o_bias || config.tie_word_embeddings);
+  EXPECT_DOUBLE_EQ(gqa(config).scale, 1.0 / std::sqrt(20.0));
   EXPECT_DOUBLE_EQ(config.rms_norm_eps, 1e-6);
-  EXPECT_EQ(config.sliding_window, (Ints{0, 0, 0}));
-  EXPECT_DOUBLE_EQ(config.rope.theta, 1e6);
+  EXPECT_EQ(windows(config), (Ints{0, 0, 0}));
+  EXPECT_DOUBLE_EQ(gqa(config).rope.theta, 1e6);
   EXPECT_EQ(config.dtype, "bfloat16");
   EXPECT_EQ(config.bos_token_id, 1);
   EXPECT_EQ(config.eos_token_ids, Ints{2});
@@ -80,60 +106,60 @@ TEST(ModelConfig, reads_qwen3_moe) {
 TEST(ModelConfig, reads_what_transformers_5_renamed) {
   const ModelConfig config = fixture("qwen3_moe-v5");
   EXPECT_EQ(config.num_experts, 7);
-  EXPECT_EQ(config.rope.type, RopeType::llama3);
-  EXPECT_DOUBLE_EQ(config.rope.theta, 500000.0);
-  EXPECT_TRUE(config.qkv_bias && config.o_bias && config.tie_word_embeddings);
-  EXPECT_EQ(fixture("mixtral-v5").head_dim, 10);  // null: 60 / 6
+  EXPECT_EQ(gqa(config).rope.type, RopeType::llama3);
+  EXPECT_DOUBLE_EQ(gqa(config).rope.theta, 500000.0);
+  EXPECT_TRUE(gqa(config).qkv_bias && gqa(config).o_bias && config.tie_word_embeddings);
+  EXPECT_EQ(gqa(fixture("mixtral-v5")).head_dim, 10);  // null: 60 / 6
 }
 
 TEST(ModelConfig, tells_dense_layers_from_moe_layers) {
   const ModelConfig sparse = fixture("qwen3_moe-v4-sparse-step");
-  EXPECT_EQ(sparse.is_moe, (std::vector<bool>{false, true, false, false}));
-  EXPECT_EQ(sparse.dense_intermediate, 70);
-  EXPECT_EQ(fixture("qwen3_moe-v5-fused").is_moe, (std::vector<bool>{false, true, true}));
-  EXPECT_EQ(fixture("qwen2_moe-v4").is_moe, (std::vector<bool>{true, false, true}));
+  EXPECT_EQ(is_moe(sparse), (std::vector<bool>{false, true, false, false}));
+  EXPECT_EQ(sizes(sparse).common_width, 70);
+  EXPECT_EQ(is_moe(fixture("qwen3_moe-v5-fused")), (std::vector<bool>{false, true, true}));
+  EXPECT_EQ(is_moe(fixture("qwen2_moe-v4")), (std::vector<bool>{true, false, true}));
 }
 
 TEST(ModelConfig, reads_qwen2_moe) {
   const ModelConfig config = fixture("qwen2_moe-v4");
-  EXPECT_EQ(config.shared_intermediate, 44);
-  EXPECT_TRUE(config.qkv_bias);
-  EXPECT_FALSE(config.o_bias || config.norm_topk_prob);
-  EXPECT_EQ(config.qk_norm, QkNorm::none);
-  EXPECT_FALSE(fixture("qwen2_moe-v4-window").qkv_bias);
+  EXPECT_EQ(sizes(config).common_width, 44);
+  EXPECT_TRUE(gqa(config).qkv_bias);
+  EXPECT_FALSE(gqa(config).o_bias || router(config).normalize);
+  EXPECT_EQ(gqa(config).qk_norm, QkNorm::none);
+  EXPECT_FALSE(gqa(fixture("qwen2_moe-v4-window")).qkv_bias);
 }
 
 TEST(ModelConfig, finds_the_window_of_each_layer) {
-  EXPECT_EQ(fixture("qwen3_moe-v4-yarn-window-sharded").sliding_window, (Ints{13, 13}));
-  EXPECT_EQ(fixture("qwen2_moe-v4-window").sliding_window, (Ints{9, 9}));
-  EXPECT_EQ(fixture("qwen2_moe-v5-window").sliding_window, (Ints{7, 0, 0}));
-  EXPECT_EQ(fixture("qwen2_moe-v5-fused").sliding_window, (Ints{0, 0}));
-  EXPECT_EQ(fixture("mixtral-v4-window-sharded").sliding_window, (Ints{11, 11}));
+  EXPECT_EQ(windows(fixture("qwen3_moe-v4-yarn-window-sharded")), (Ints{13, 13}));
+  EXPECT_EQ(windows(fixture("qwen2_moe-v4-window")), (Ints{9, 9}));
+  EXPECT_EQ(windows(fixture("qwen2_moe-v5-window")), (Ints{7, 0, 0}));
+  EXPECT_EQ(windows(fixture("qwen2_moe-v5-fused")), (Ints{0, 0}));
+  EXPECT_EQ(windows(fixture("mixtral-v4-window-sharded")), (Ints{11, 11}));
   const std::string on = R"("use_sliding_window": true)";
-  EXPECT_EQ(parse(tiny_with(on)).sliding_window, Ints{4096});
-  EXPECT_EQ(parse(tiny_with(on + R"(, "sliding_window": null)")).sliding_window, Ints{0});
-  EXPECT_EQ(parse(tiny_with(R"("sliding_window": 5)")).sliding_window, Ints{0});
+  EXPECT_EQ(windows(parse(tiny_with(on))), Ints{4096});
+  EXPECT_EQ(windows(parse(tiny_with(on + R"(, "sliding_window": null)"))), Ints{0});
+  EXPECT_EQ(windows(parse(tiny_with(R"("sliding_window": 5)"))), Ints{0});
 }
 
 TEST(ModelConfig, reads_olmoe) {
   const ModelConfig config = fixture("olmoe-v4");
-  EXPECT_EQ(config.moe_intermediate, 28);
-  EXPECT_EQ(config.qk_norm, QkNorm::whole);
-  EXPECT_EQ(config.clip_qkv, 1.25);
-  EXPECT_FALSE(config.norm_topk_prob);
+  EXPECT_EQ(sizes(config).expert_width, 28);
+  EXPECT_EQ(gqa(config).qk_norm, QkNorm::whole);
+  EXPECT_EQ(gqa(config).clip_qkv, 1.25);
+  EXPECT_FALSE(router(config).normalize);
   const ModelConfig bias = fixture("olmoe-v4-bias");
-  EXPECT_TRUE(bias.qkv_bias && bias.o_bias && bias.norm_topk_prob);
-  EXPECT_FALSE(bias.clip_qkv.has_value());
+  EXPECT_TRUE(gqa(bias).qkv_bias && gqa(bias).o_bias && router(bias).normalize);
+  EXPECT_FALSE(gqa(bias).clip_qkv.has_value());
 }
 
 TEST(ModelConfig, reads_mixtral_and_granitemoe) {
   const ModelConfig mixtral = fixture("mixtral-v4-dynamic");
   EXPECT_EQ(mixtral.num_experts, 4);
-  EXPECT_TRUE(mixtral.norm_topk_prob);
-  EXPECT_FALSE(mixtral.qkv_bias || mixtral.o_bias);
+  EXPECT_TRUE(router(mixtral).normalize);
+  EXPECT_FALSE(gqa(mixtral).qkv_bias || gqa(mixtral).o_bias);
   const ModelConfig granite = fixture("granitemoe-v4");
-  EXPECT_EQ(granite.router_softmax, RouterSoftmax::top_k);
-  EXPECT_DOUBLE_EQ(granite.attention_scale, 0.1875);
+  EXPECT_FALSE(router(granite).softmax_over_all);
+  EXPECT_DOUBLE_EQ(gqa(granite).scale, 0.1875);
   EXPECT_DOUBLE_EQ(granite.embedding_multiplier, 3.5);
   EXPECT_DOUBLE_EQ(granite.residual_multiplier, 0.22);
   EXPECT_DOUBLE_EQ(granite.logits_scaling, 2.5);
@@ -143,28 +169,29 @@ TEST(ModelConfig, takes_the_defaults_of_each_family) {
   const std::string moe = R"("moe_intermediate_size": 6, "num_experts": 4)";
   const std::string plain = R"("intermediate_size": 6, "num_local_experts": 4)";
   const ModelConfig qwen3 = parse(bare("qwen3_moe", moe));
-  EXPECT_EQ(qwen3.num_kv_heads, 4);
+  EXPECT_EQ(gqa(qwen3).num_kv_heads, 4);
   EXPECT_EQ(qwen3.max_position_embeddings, 32768);
-  EXPECT_DOUBLE_EQ(qwen3.rope.theta, 1e4);
-  EXPECT_FALSE(qwen3.norm_topk_prob || qwen3.tie_word_embeddings || qwen3.qkv_bias);
+  EXPECT_DOUBLE_EQ(gqa(qwen3).rope.theta, 1e4);
+  EXPECT_FALSE(router(qwen3).normalize || qwen3.tie_word_embeddings || gqa(qwen3).qkv_bias);
   EXPECT_TRUE(qwen3.eos_token_ids.empty());
   const ModelConfig qwen2 = parse(bare("qwen2_moe", moe));
-  EXPECT_EQ(qwen2.num_kv_heads, 16);
-  EXPECT_EQ(qwen2.shared_intermediate, 5632);
-  EXPECT_TRUE(qwen2.qkv_bias);
+  EXPECT_EQ(gqa(qwen2).num_kv_heads, 16);
+  EXPECT_EQ(sizes(qwen2).common_width, 5632);
+  EXPECT_TRUE(gqa(qwen2).qkv_bias);
   const ModelConfig olmoe = parse(bare("olmoe", R"("intermediate_size": 6, "num_experts": 4)"));
-  EXPECT_EQ(olmoe.num_kv_heads, 16);
+  EXPECT_EQ(gqa(olmoe).num_kv_heads, 16);
   EXPECT_DOUBLE_EQ(olmoe.rms_norm_eps, 1e-5);
   EXPECT_EQ(olmoe.eos_token_ids, Ints{50279});
   const ModelConfig mixtral = parse(bare("mixtral", plain));
-  EXPECT_EQ(mixtral.num_kv_heads, 8);
+  EXPECT_EQ(gqa(mixtral).num_kv_heads, 8);
   EXPECT_EQ(mixtral.max_position_embeddings, 131072);
-  EXPECT_DOUBLE_EQ(mixtral.rope.theta, 1e6);
+  EXPECT_DOUBLE_EQ(gqa(mixtral).rope.theta, 1e6);
   EXPECT_EQ(mixtral.bos_token_id, 1);
-  EXPECT_EQ(parse(bare("mixtral", plain + R"(, "num_key_value_heads": null)")).num_kv_heads, 16);
+  EXPECT_EQ(gqa(parse(bare("mixtral", plain + R"(, "num_key_value_heads": null)"))).num_kv_heads,
+            16);
   const ModelConfig granite = parse(bare("granitemoe", plain));
-  EXPECT_EQ(granite.num_kv_heads, 16);
-  EXPECT_DOUBLE_EQ(granite.attention_scale, 1.0);
+  EXPECT_EQ(gqa(granite).num_kv_heads, 16);
+  EXPECT_DOUBLE_EQ(gqa(granite).scale, 1.0);
   EXPECT_EQ(granite.eos_token_ids, Ints{2});
 }
 
@@ -185,7 +212,7 @@ TEST(ModelConfig, generation_config_comes_before_config_and_default) {
 TEST(ModelConfig, reads_a_nested_text_config) {
   const ModelConfig config =
       parse(R"({"model_type": "some_vl", "text_config": )" + tiny_config() + "}");
-  EXPECT_EQ(config.family, ModelFamily::qwen3_moe);
+  EXPECT_EQ(config.family, "qwen3_moe");
   EXPECT_EQ(config.num_experts, 2);
 }
 

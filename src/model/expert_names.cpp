@@ -1,0 +1,120 @@
+#include "src/model/expert_names.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "src/checkpoint/companion_names.h"
+
+namespace moesaic {
+namespace {
+
+/// The names of the experts of one layer's MoE block. "{}" stands for the expert.
+struct ExpertPattern {
+  bool fused;  ///< 3-D tensors of all experts, gate and up in one
+  std::string_view gate;
+  std::string_view up;
+  std::string_view down;
+};
+
+constexpr std::array<ExpertPattern, 8> kExpertPatterns = {{
+    {false, "mlp.experts.{}.gate_proj.weight", "mlp.experts.{}.up_proj.weight",
+     "mlp.experts.{}.down_proj.weight"},
+    {false, "block_sparse_moe.experts.{}.w1.weight", "block_sparse_moe.experts.{}.w3.weight",
+     "block_sparse_moe.experts.{}.w2.weight"},
+    {true, "block_sparse_moe.input_linear.weight", "", "block_sparse_moe.output_linear.weight"},
+    {true, "mlp.experts.gate_up_proj", "", "mlp.experts.down_proj"},
+    {true, "block_sparse_moe.experts.gate_up_proj", "", "block_sparse_moe.experts.down_proj"},
+    {false, "block_sparse_moe.experts.{}.gate_proj.weight",
+     "block_sparse_moe.experts.{}.up_proj.weight", "block_sparse_moe.experts.{}.down_proj.weight"},
+    {false, "mlp.experts.{}.w1.weight", "mlp.experts.{}.w3.weight", "mlp.experts.{}.w2.weight"},
+    {false, "mlp.experts.gate_proj.{}.weight", "mlp.experts.up_proj.{}.weight",
+     "mlp.experts.down_proj.{}.weight"},
+}};
+
+constexpr std::array<std::string_view, 4> kRouterNames = {
+    "mlp.gate.weight", "block_sparse_moe.gate.weight", "block_sparse_moe.router.layer.weight",
+    "block_sparse_moe.router.weight"};
+
+// The first three of both tables are what MoeNames tells apart, in its order.
+
+std::string expert_name(std::string_view pattern, std::int64_t expert) {
+  return fmt::format(fmt::runtime(pattern), expert);
+}
+
+/// A pattern counts as there if any of its tensors is, so that a missing one is named by it.
+const ExpertPattern& find_pattern(const LayerTensors& tensors, const MoeConfig& config) {
+  for (const ExpertPattern& pattern : kExpertPatterns) {
+    for (const std::string_view name : {pattern.gate, pattern.down}) {
+      if (tensors.has_matrix(expert_name(name, 0))) return pattern;
+    }
+  }
+  return kExpertPatterns[static_cast<std::size_t>(config.usual_names)];
+}
+
+MlpNames single_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
+                       const MoeConfig& config, std::int64_t expert) {
+  const std::int64_t hidden = config.hidden;
+  const std::int64_t width = config.expert_width;
+  const auto name = [&](std::string_view part) { return tensors.name(expert_name(part, expert)); };
+  return {matrix_slice(name(pattern.gate), width, hidden),
+          matrix_slice(name(pattern.up), width, hidden),
+          matrix_slice(name(pattern.down), hidden, width)};
+}
+
+/// gate_up is [E, 2I, H]; down is [E, H, I]. Gate comes first, but in the blocks of gpt-oss (mxfp4)
+/// rows of gate and up take turns.
+MlpNames fused_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
+                      const MoeConfig& config, std::int64_t expert) {
+  const std::int64_t hidden = config.hidden;
+  const std::int64_t width = config.expert_width;
+  const std::vector<std::int64_t> gate_up_shape = {config.experts, 2 * width, hidden};
+  const std::string gate_up = tensors.name(pattern.gate);
+  const std::int64_t first = expert * 2 * width;
+  const bool take_turns = tensors.has_tensor(companion_names(gate_up, "blocks").front());
+  const std::int64_t step = take_turns ? 2 : 1;
+  const std::int64_t first_up = first + (take_turns ? 1 : width);
+  return {{gate_up, gate_up_shape, first, width, hidden, step},
+          {gate_up, gate_up_shape, first_up, width, hidden, step},
+          {tensors.name(pattern.down),
+           {config.experts, hidden, width},
+           expert * hidden,
+           hidden,
+           width,
+           1}};
+}
+
+}  // namespace
+
+MlpNames mlp_names(const LayerTensors& tensors, std::string_view block, const MlpShape& shape) {
+  const auto part = [&](std::string_view name, std::int64_t rows, std::int64_t cols) {
+    return tensors.matrix(fmt::format("{}.{}", block, name), rows, cols);
+  };
+  return {part("gate_proj", shape.width, shape.hidden), part("up_proj", shape.width, shape.hidden),
+          part("down_proj", shape.hidden, shape.width)};
+}
+
+std::vector<MlpNames> expert_names(const LayerTensors& tensors, const MoeConfig& config) {
+  const ExpertPattern& pattern = find_pattern(tensors, config);
+  std::vector<MlpNames> experts;
+  for (std::int64_t expert = 0; expert < config.experts; ++expert) {
+    experts.push_back(pattern.fused ? fused_expert(tensors, pattern, config, expert)
+                                    : single_expert(tensors, pattern, config, expert));
+  }
+  return experts;
+}
+
+TensorSlice router_slice(const LayerTensors& tensors, const MoeConfig& config) {
+  std::string_view found = kRouterNames[static_cast<std::size_t>(config.usual_names)];
+  for (const std::string_view name : kRouterNames) {
+    if (tensors.has_matrix(name)) {
+      found = name;
+      break;
+    }
+  }
+  return matrix_slice(tensors.name(found), config.experts, config.hidden);
+}
+
+}  // namespace moesaic

@@ -1,0 +1,152 @@
+#include "src/model/feed_forward.h"
+
+#include <utility>
+
+#include "src/model/expert_names.h"
+
+namespace moesaic {
+namespace {
+
+void add_mlp(std::vector<NamedWeight>& weights, const std::string& name, const MlpNames& names) {
+  weights.push_back({.name = name + ".gate", .parts = {names.gate}});
+  weights.push_back({.name = name + ".up", .parts = {names.up}, .joins_previous = true});
+  weights.push_back({.name = name + ".down", .parts = {names.down}});
+}
+
+class PlainMlp : public FeedForward {
+ public:
+  PlainMlp(const WeightSet& weights, LayerContext& context)
+      : weights_(mlp_at(weights, 0)), context_(context) {}
+
+  void forward(MatrixView<const float> x, MatrixView<float> y) override {
+    const PhaseScope scope(context_.times, Phase::dense);
+    context_.linear.gated_mlp(weights_, x, y);
+  }
+
+ private:
+  MlpWeights weights_;
+  LayerContext& context_;
+};
+
+/// Places in the weight set of a MoE layer.
+enum MoeWeight : std::size_t { kShared = 0, kSharedGate = 3, kRouter = 4, kFirstExpert = 5 };
+
+std::vector<MlpWeights> experts_of(const WeightSet& weights) {
+  std::vector<MlpWeights> experts;
+  for (std::size_t at = kFirstExpert; at < weights.size(); at += 3) {
+    experts.push_back(mlp_at(weights, at));
+  }
+  return experts;
+}
+
+class MoeFeedForward : public FeedForward {
+ public:
+  MoeFeedForward(const MoeConfig& config, const WeightSet& weights, LayerContext& context)
+      : shared_(mlp_at(weights, kShared)),
+        shared_gate_(weights[kSharedGate].matrix),
+        layer_(Router(weights[kRouter].matrix, config.router, context.compute),
+               std::make_unique<CpuExperts>(experts_of(weights),
+                                            activation_element(context.config.precision),
+                                            context.cpu_experts),
+               activation_element(context.config.precision), context.compute),
+        context_(context) {}
+
+  void forward(MatrixView<const float> x, MatrixView<float> y) override {
+    const bool has_shared = shared_.gate.panels != nullptr;
+    layer_.begin(x, context_.moe);
+    if (has_shared) compute_shared(x);
+    layer_.end(y, context_.moe);
+    if (has_shared) add_shared(y);
+  }
+
+ private:
+  void compute_shared(MatrixView<const float> x) {
+    const PhaseScope scope(context_.times, Phase::dense);
+    context_.shared_gates.reserve(x.rows());
+    context_.shared_out.reserve(x.rows() * x.cols());
+    context_.linear.forward(shared_gate_, {}, x, context_.shared_gates.matrix(x.rows(), 1));
+    context_.linear.gated_mlp(shared_, x, context_.shared_out.matrix(x.rows(), x.cols()));
+  }
+
+  void add_shared(MatrixView<float> y) const {
+    const PhaseScope scope(context_.times, Phase::dense);
+    const VectorKernels& vector = *context_.compute.vector;
+    context_.for_each_row(y.rows(), [&](std::int64_t row) {
+      // sigmoid(g) = softmax({g, 0})[0]
+      std::array<float, 2> gate = {context_.shared_gates.data()[row], 0.0F};
+      vector.softmax(gate.data(), 2);
+      vector.add_scaled(context_.shared_out.data() + row * y.cols(), gate[0], y.cols(),
+                        y.row(row).data());
+    });
+  }
+
+  MlpWeights shared_;  // without panels: none
+  PackedMatrix shared_gate_;
+  MoeLayer layer_;
+  LayerContext& context_;
+};
+
+}  // namespace
+
+std::vector<NamedWeight> PlainMlpKind::weights(const LayerTensors& tensors) const {
+  std::vector<NamedWeight> weights;
+  add_mlp(weights, "dense", mlp_names(tensors, "mlp", {hidden_, width_}));
+  return weights;
+}
+
+std::unique_ptr<FeedForward> PlainMlpKind::make_layer(const WeightSet& weights,
+                                                      LayerContext& context) const {
+  return std::make_unique<PlainMlp>(weights, context);
+}
+
+FeedForwardSizes MoeKind::sizes() const {
+  return {.experts = config_.experts,
+          .experts_per_token = config_.router.topk,
+          .expert_width = config_.expert_width,
+          .common_width = config_.shared_width};
+}
+
+std::vector<NamedWeight> MoeKind::weights(const LayerTensors& tensors) const {
+  std::vector<NamedWeight> weights;
+  const MlpShape shared{config_.hidden, config_.shared_width};
+  add_mlp(weights, "shared", mlp_names(tensors, "mlp.shared_expert", shared));
+  weights.push_back({.name = "shared_gate",
+                     .parts = {tensors.matrix("mlp.shared_expert_gate", 1, config_.hidden)},
+                     .form = WeightForm::f32_matrix});
+  if (config_.shared_width == 0) {
+    for (NamedWeight& weight : weights) weight.parts.clear();
+  }
+  weights.push_back({.name = "router",
+                     .parts = {router_slice(tensors, config_)},
+                     .form = WeightForm::f32_matrix});
+  const std::vector<MlpNames> experts = expert_names(tensors, config_);
+  for (std::size_t expert = 0; expert < experts.size(); ++expert) {
+    const std::size_t first = weights.size();
+    add_mlp(weights, "experts." + std::to_string(expert), experts[expert]);
+    for (std::size_t at = first; at < weights.size(); ++at) {
+      weights[at].role = WeightRole::expert;
+      weights[at].expert = static_cast<std::int64_t>(expert);
+    }
+  }
+  return weights;
+}
+
+std::int64_t MoeKind::row_bytes() const {
+  const std::int64_t routing = 4 * config_.experts + 8;
+  const std::int64_t per_output =
+      4 * config_.hidden + 4 * config_.expert_width + 6 * config_.hidden;
+  return routing + 4 * 2 * config_.shared_width + 2 * config_.router.topk * per_output;
+}
+
+/// Logits of the router; gate, up and result of each choice; gate and up of the shared expert.
+std::int64_t MoeKind::kept_bytes() const {
+  return 4 * (config_.experts + 2 * config_.shared_width +
+              config_.router.topk * (2 * config_.expert_width + config_.hidden));
+}
+
+std::unique_ptr<FeedForward> MoeKind::make_layer(const WeightSet& weights,
+                                                 LayerContext& context) const {
+  return std::make_unique<MoeFeedForward>(config_, weights, context);
+}
+
+}  // namespace moesaic

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/matrix_view.h"
+#include "src/model/layer_context.h"
+#include "src/model/model_names.h"
+#include "src/model/weight_set.h"
+
+namespace moesaic {
+
+/// The part of a layer that works on each token by itself.
+class FeedForward {
+ public:
+  virtual ~FeedForward() = default;
+  /// `x` [rows, hidden] normed; `y` [rows, hidden] is overwritten. Collective over the experts'
+  /// group.
+  virtual void forward(MatrixView<const float> x, MatrixView<float> y) = 0;
+};
+
+struct FeedForwardSizes {
+  std::int64_t experts = 0;
+  std::int64_t experts_per_token = 0;
+  std::int64_t expert_width = 0;
+  /// Of the MLP that every token passes: a shared expert, or that of a layer without experts.
+  std::int64_t common_width = 0;
+};
+
+/// A kind of feed-forward part with its sizes in one model; as MixerKind.
+class FeedForwardKind {
+ public:
+  virtual ~FeedForwardKind() = default;
+
+  [[nodiscard]] virtual FeedForwardSizes sizes() const = 0;
+  [[nodiscard]] virtual std::vector<NamedWeight> weights(const LayerTensors& tensors) const = 0;
+  /// Working memory of a forward pass, a token, with twice the average load for this rank's
+  /// experts.
+  [[nodiscard]] virtual std::int64_t row_bytes() const = 0;
+  /// What a backward pass needs of the forward pass besides the layer's input, a token.
+  [[nodiscard]] virtual std::int64_t kept_bytes() const = 0;
+  /// `context` and what `weights` point to must outlive the result.
+  [[nodiscard]] virtual std::unique_ptr<FeedForward> make_layer(const WeightSet& weights,
+                                                                LayerContext& context) const = 0;
+};
+
+/// One gated MLP for all tokens.
+class PlainMlpKind : public FeedForwardKind {
+ public:
+  PlainMlpKind(std::int64_t hidden, std::int64_t width) : hidden_(hidden), width_(width) {}
+
+  [[nodiscard]] FeedForwardSizes sizes() const override { return {.common_width = width_}; }
+  [[nodiscard]] std::vector<NamedWeight> weights(const LayerTensors& tensors) const override;
+  [[nodiscard]] std::int64_t row_bytes() const override { return 4 * 2 * width_; }
+  [[nodiscard]] std::int64_t kept_bytes() const override { return 4 * 2 * width_; }
+  [[nodiscard]] std::unique_ptr<FeedForward> make_layer(const WeightSet& weights,
+                                                        LayerContext& context) const override;
+
+ private:
+  std::int64_t hidden_;
+  std::int64_t width_;
+};
+
+/// How save_pretrained names the parts of a family's MoE block where the checkpoint has none of the
+/// names that are known.
+enum class MoeNames { qwen, mixtral, granite };
+
+struct MoeConfig {
+  std::int64_t hidden = 0;
+  std::int64_t experts = 0;
+  std::int64_t expert_width = 0;
+  std::int64_t shared_width = 0;  // of the gated shared expert; 0: none
+  RouterOptions router{};
+  MoeNames usual_names = MoeNames::qwen;
+};
+
+/// Routed experts, and perhaps a gated shared one.
+class MoeKind : public FeedForwardKind {
+ public:
+  explicit MoeKind(const MoeConfig& config) : config_(config) {}
+
+  [[nodiscard]] const MoeConfig& config() const noexcept { return config_; }
+
+  [[nodiscard]] FeedForwardSizes sizes() const override;
+  [[nodiscard]] std::vector<NamedWeight> weights(const LayerTensors& tensors) const override;
+  [[nodiscard]] std::int64_t row_bytes() const override;
+  [[nodiscard]] std::int64_t kept_bytes() const override;
+  [[nodiscard]] std::unique_ptr<FeedForward> make_layer(const WeightSet& weights,
+                                                        LayerContext& context) const override;
+
+ private:
+  MoeConfig config_;
+};
+
+}  // namespace moesaic

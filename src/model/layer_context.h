@@ -1,0 +1,63 @@
+#pragma once
+
+#include <algorithm>
+
+#include "base/buffer.h"
+#include "base/phase_times.h"
+#include "kernels/grouped_gemm.h"
+#include "src/model/linear.h"
+#include "src/model/precision.h"
+#include "src/moe/cpu_experts.h"
+#include "src/moe/moe_layer.h"
+
+namespace moesaic {
+
+/// What the layers of one rank compute with, and the memory that they share: a layer may write to
+/// all of it, and finds nothing there of the layer before.
+struct LayerContext {
+  struct Setup {
+    Compute compute;
+    Precision precision = Precision::bf16;
+    std::int64_t hidden = 0;
+    std::int64_t num_experts = 0;  // 0: no layer has any
+    std::int64_t experts_per_token = 0;
+    float epsilon = 0;              // of RMSNorm
+    float residual_multiplier = 1;  // of what a layer adds to the residual stream
+  };
+
+  /// `experts`: the ranks that share the experts; outlives this.
+  LayerContext(const Setup& setup, Communicator& experts)
+      : config(setup),
+        compute(setup.compute),
+        gemm(setup.compute),
+        linear(gemm),
+        placement(std::max<std::int64_t>(setup.num_experts, 1), experts.size()),
+        moe({experts, placement, gemm, times}, setup.hidden * element_bytes(setup.precision),
+            setup.experts_per_token),
+        cpu_experts{gemm} {}
+
+  /// body(row) for all rows, over the threads.
+  template <typename Body>
+  void for_each_row(std::int64_t rows, Body&& body) const {
+    constexpr std::int64_t kRowsPerTask = 8;
+    compute.pool->for_each(rows, kRowsPerTask, body);
+  }
+
+  Setup config;
+  Compute compute;
+  GroupedGemm gemm;
+  Linear linear;
+  ExpertPlacement placement;
+  PhaseTimes times;
+  MoeWorkspace moe;
+  CpuExpertsWorkspace cpu_experts;
+
+  Buffer<float> normed;        // [rows, hidden] input of a mixer or feed-forward part
+  Buffer<float> layer_out;     // [rows, hidden] its result
+  Buffer<float> projected;     // [rows, width of all that a mixer projects its input to]
+  Buffer<float> mixed;         // [rows, width that a mixer's output projection takes]
+  Buffer<float> shared_out;    // [rows, hidden] of the shared expert
+  Buffer<float> shared_gates;  // [rows]
+};
+
+}  // namespace moesaic

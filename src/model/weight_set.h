@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kernels/mlp_weights.h"
+
+namespace moesaic {
+
+/// A weight in memory: one of the two, by its WeightForm; empty where the model has none.
+struct Weight {
+  PackedMatrix matrix{};
+  std::span<const float> vector{};
+};
+
+/// The weights of one layer's mixer or feed-forward part, in the order in which its kind names them
+/// (model_names.h), without the experts of other ranks.
+using WeightSet = std::vector<Weight>;
+
+/// Gate, up and down, which stand one after the other from `first` on.
+[[nodiscard]] inline MlpWeights mlp_at(const WeightSet& weights, std::size_t first) {
+  return {weights[first].matrix, weights[first + 1].matrix, weights[first + 2].matrix};
+}
+
+}  // namespace moesaic
