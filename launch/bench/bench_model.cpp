@@ -37,16 +37,16 @@ struct Feed {
   bool every_logits = false;  // of the last token of each pass, or of the very last token only
 };
 
-/// Feeds `tokens` to an empty cache.
-void run_tokens(Transformer& transformer, KvCache& cache, std::span<const std::int32_t> tokens,
+/// Feeds `tokens` to a sequence, emptied first.
+void run_tokens(Transformer& transformer, Sequence& sequence, std::span<const std::int32_t> tokens,
                 const Feed& feed) {
   using Logits = SequenceChunk::Logits;
-  cache.truncate(0);
+  sequence.truncate(0);
   for (std::int64_t first = 0; first < feed.tokens; first += feed.step) {
     const std::int64_t count = std::min(feed.step, feed.tokens - first);
     const bool wanted = feed.every_logits || first + count == feed.tokens;
     const SequenceChunk chunk{
-        .cache = &cache,
+        .sequence = &sequence,
         .tokens = tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
         .logits = wanted ? Logits::last : Logits::none};
     transformer.forward(std::span(&chunk, 1));
@@ -116,12 +116,13 @@ double sequence_bytes(const ModelConfig& config, const StoredModel& stored, Prec
 std::vector<double> time_feed(const Runtime& runtime, Transformer& transformer, const Feed& feed) {
   const std::vector<std::int32_t> tokens = random_tokens(
       runtime.options(), runtime.world().rank(), feed.tokens, transformer.config().vocab_size);
-  KvCache cache = transformer.make_cache({.capacity = feed.tokens, .prompt_tokens = feed.tokens});
-  run_tokens(transformer, cache, tokens, feed);
+  KvPool pool(transformer.config(), transformer.precision());
+  Sequence sequence = pool.make_sequence(feed.tokens);
+  run_tokens(transformer, sequence, tokens, feed);
   std::vector<double> seconds;
   for (std::int64_t i = 0; i < runtime.options().repetitions; ++i) {
     seconds.push_back(
-        time_together(runtime.world(), [&] { run_tokens(transformer, cache, tokens, feed); }));
+        time_together(runtime.world(), [&] { run_tokens(transformer, sequence, tokens, feed); }));
   }
   return seconds;
 }

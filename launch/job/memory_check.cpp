@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
-#include "src/model/kv_cache.h"
+#include "src/model/kv_pool.h"
 
 namespace moesaic {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 /// What the ranks of this node need together.
 MemoryPlan plan_node(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
                      const Workload& work) {
-  const std::int64_t cache = KvCache::bytes(config, runtime.precision(), work.capacity);
+  const std::int64_t cache = KvPool::sequence_bytes(config, runtime.precision(), work.capacity);
   std::array<std::int64_t, 3> sums = {weights.rank_bytes, work.sequences * cache,
                                       activation_bytes(config, work)};
   WeightBytes::ByFormat formats = weights.experts;

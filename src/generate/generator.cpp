@@ -14,12 +14,12 @@ namespace {
 struct Active {
   std::int64_t request;
   std::span<const std::int32_t> prompt;
-  KvCache cache;
+  Sequence sequence;
   Sampler sampler;
   std::int32_t last_token = 0;  // once the prompt is processed
 
   [[nodiscard]] bool in_prompt() const {
-    return cache.size() < static_cast<std::int64_t>(prompt.size());
+    return sequence.size() < static_cast<std::int64_t>(prompt.size());
   }
 };
 
@@ -35,6 +35,7 @@ class Run {
   Run(Transformer& transformer, Communicator& world,
       std::span<const std::vector<std::int32_t>> prompts, const GenerateOptions& options)
       : transformer_(transformer),
+        pool_(transformer.config(), transformer.precision()),
         world_(world),
         prompts_(prompts),
         options_(options),
@@ -70,13 +71,11 @@ class Run {
       waiting_.pop_front();
       const std::vector<std::int32_t>& prompt = prompts_[static_cast<std::size_t>(request)];
       const auto length = static_cast<std::int64_t>(prompt.size());
-      active_.push_back(
-          {.request = request,
-           .prompt = prompt,
-           .cache = transformer_.make_cache(
-               {.capacity = length + options_.max_new_tokens, .prompt_tokens = length}),
-           .sampler = Sampler(options_.sampling, static_cast<std::uint64_t>(request),
-                              *transformer_.compute().vector)});
+      active_.push_back({.request = request,
+                         .prompt = prompt,
+                         .sequence = pool_.make_sequence(length),
+                         .sampler = Sampler(options_.sampling, static_cast<std::uint64_t>(request),
+                                            *transformer_.compute().vector)});
     }
   }
 
@@ -89,17 +88,17 @@ class Run {
     prompt_tokens_ = 0;
     for (Active& sequence : active_) {
       if (sequence.in_prompt()) continue;
-      chunks.push_back({.cache = &sequence.cache, .tokens = {&sequence.last_token, 1}});
+      chunks.push_back({.sequence = &sequence.sequence, .tokens = {&sequence.last_token, 1}});
       sampled.push_back(&sequence);
       --room;
     }
     for (Active& sequence : active_) {
       if (!sequence.in_prompt() || room <= 0) continue;
-      const auto rest = sequence.prompt.subspan(static_cast<std::size_t>(sequence.cache.size()));
+      const auto rest = sequence.prompt.subspan(static_cast<std::size_t>(sequence.sequence.size()));
       const auto tokens = rest.first(std::min(rest.size(), static_cast<std::size_t>(room)));
       const bool ends = tokens.size() == rest.size();
       using Logits = SequenceChunk::Logits;
-      chunks.push_back({.cache = &sequence.cache,
+      chunks.push_back({.sequence = &sequence.sequence,
                         .tokens = tokens,
                         .logits = ends ? Logits::last : Logits::none});
       if (ends) sampled.push_back(&sequence);
@@ -156,6 +155,7 @@ class Run {
   }
 
   Transformer& transformer_;
+  KvPool pool_;
   Communicator& world_;
   std::span<const std::vector<std::int32_t>> prompts_;
   const GenerateOptions& options_;

@@ -16,13 +16,13 @@ ScoreResult score(Transformer& transformer, Communicator& world,
           batch_tokens);
   const auto start = std::chrono::steady_clock::now();
   const bool owner = world.rank() == 0;
-  KvCache cache;
-  if (owner) cache = transformer.make_cache({.capacity = length, .prompt_tokens = length});
+  KvPool pool(transformer.config(), transformer.precision());
+  Sequence sequence = pool.make_sequence(length);
   double loss = 0;
   for (std::int64_t first = 0; first < length; first += batch_tokens) {
     const std::int64_t count = std::min(batch_tokens, length - first);
     const SequenceChunk chunk{
-        .cache = &cache,
+        .sequence = &sequence,
         .tokens = tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
         .logits = SequenceChunk::Logits::all};
     const MatrixView<const float> logits =

@@ -8,11 +8,9 @@ Batch make_batch(std::span<const SequenceChunk> chunks, std::int64_t vocab_size)
   Batch batch;
   for (const SequenceChunk& chunk : chunks) {
     const auto count = static_cast<std::int64_t>(chunk.tokens.size());
-    const std::int64_t start = chunk.cache->size();
-    require(start + count <= chunk.cache->capacity(), ErrorKind::usage,
-            "a sequence of {} tokens does not fit a context of {}", start + count,
-            chunk.cache->capacity());
-    batch.sequences.push_back({chunk.cache, batch.rows(), count});
+    const std::int64_t start = chunk.sequence->size();
+    chunk.sequence->ensure(start + count);
+    batch.sequences.push_back({chunk.sequence, batch.rows(), count});
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int32_t id = chunk.tokens[static_cast<std::size_t>(i)];
       require(id >= 0 && id < vocab_size, ErrorKind::usage,
@@ -21,7 +19,7 @@ Batch make_batch(std::span<const SequenceChunk> chunks, std::int64_t vocab_size)
                           (chunk.logits == SequenceChunk::Logits::last && i == count - 1);
       if (wanted) batch.logit_rows.push_back(batch.rows());
       batch.token_ids.push_back(id);
-      batch.tokens.push_back({chunk.cache, start + i});
+      batch.tokens.push_back({chunk.sequence, start + i});
     }
   }
   return batch;

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "src/model/kv_cache.h"
+#include "src/model/sequence.h"
 
 namespace moesaic {
 
@@ -12,20 +12,20 @@ namespace moesaic {
 struct SequenceChunk {
   enum class Logits { none, last, all };
 
-  KvCache* cache = nullptr;  // the chunk's tokens take the positions from cache->size() on
+  Sequence* sequence = nullptr;  // the chunk's tokens take the positions from its size() on
   std::span<const std::int32_t> tokens;
   Logits logits = Logits::last;
 };
 
 /// One token of a forward pass.
 struct BatchToken {
-  KvCache* cache = nullptr;
+  const Sequence* sequence = nullptr;
   std::int64_t position = 0;
 };
 
 /// Rows [first_row, first_row + num_rows) of a forward pass belong to one sequence.
 struct BatchSequence {
-  KvCache* cache = nullptr;
+  const Sequence* sequence = nullptr;
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
 };
@@ -42,7 +42,8 @@ struct Batch {
   }
 };
 
-/// Throws Error{usage} for a token outside the vocabulary or a cache that is too small.
+/// Makes room for the chunks in their sequences. Throws Error{usage} for a token outside the
+/// vocabulary, Error{resource} if the pool is at its limit.
 [[nodiscard]] Batch make_batch(std::span<const SequenceChunk> chunks, std::int64_t vocab_size);
 
 }  // namespace moesaic

@@ -19,10 +19,11 @@ void clamp(std::span<float> values, float limit) {
 
 /// Keys and values of one sequence and layer: a page has a block of keys and a block of values
 /// (kernels/attention_blocks.h) for every KV head.
-class GqaCache {
+class GqaPages {
  public:
-  GqaCache(const GqaConfig& config, Precision precision, const KvCache& cache, std::int64_t layer)
-      : cache_(cache),
+  GqaPages(const GqaConfig& config, Precision precision, const Sequence& sequence,
+           std::int64_t layer)
+      : sequence_(sequence),
         layer_(layer),
         kind_(attention_kind(precision)),
         head_dim_(config.head_dim),
@@ -30,7 +31,7 @@ class GqaCache {
         head_bytes_(key_bytes_ + value_block_bytes(kind_, head_dim_)) {}
 
   [[nodiscard]] std::byte* keys(std::int64_t page, std::int64_t kv_head) const {
-    return cache_.page(layer_, page) + kv_head * head_bytes_;
+    return sequence_.page(layer_, page) + kv_head * head_bytes_;
   }
   [[nodiscard]] std::byte* values(std::int64_t page, std::int64_t kv_head) const {
     return keys(page, kv_head) + key_bytes_;
@@ -45,7 +46,7 @@ class GqaCache {
   }
 
  private:
-  const KvCache& cache_;
+  const Sequence& sequence_;
   std::int64_t layer_;
   AttentionKind kind_;
   std::int64_t head_dim_;
@@ -80,7 +81,7 @@ class GqaAttention : public TokenMixer {
   };
   void plan_tasks(const Batch& batch);
   void prepare_token(const MixerLayer& layer, const BatchToken& token, std::int64_t row) const;
-  void find_blocks(const MixerLayer& layer, const KvCache& cache, const Task& task,
+  void find_blocks(const MixerLayer& layer, const Sequence& sequence, const Task& task,
                    Scratch& scratch) const;
   void attend(const MixerLayer& layer, const BatchSequence& sequence, const Task& task,
               Scratch& scratch) const;
@@ -119,7 +120,7 @@ void GqaAttention::begin(const Batch& batch) {
   sines_.reserve(batch.rows() * half);
   context_.compute.pool->for_each(batch.rows(), kTokensPerTask, [&](std::int64_t row) {
     const BatchToken& token = batch.tokens[static_cast<std::size_t>(row)];
-    rotary_.angles(token.position, token.cache->rope_length(token.position),
+    rotary_.angles(token.position, token.sequence->rope_length(token.position),
                    {cosines_.data() + row * half, static_cast<std::size_t>(half)},
                    {sines_.data() + row * half, static_cast<std::size_t>(half)});
   });
@@ -146,7 +147,7 @@ void GqaAttention::prepare_token(const MixerLayer& layer, const BatchToken& toke
                                  std::int64_t row) const {
   const VectorKernels& vector = *context_.compute.vector;
   const WeightSet& weights = layer.weights;
-  const GqaCache cache(config_, context_.config.precision, *token.cache, layer.index);
+  const GqaPages pages(config_, context_.config.precision, *token.sequence, layer.index);
   const std::int64_t head_dim = config_.head_dim;
   const std::int64_t q_width = config_.q_width();
   const std::int64_t kv_width = config_.kv_width();
@@ -175,16 +176,16 @@ void GqaAttention::prepare_token(const MixerLayer& layer, const BatchToken& toke
     norm_and_rotate(q + h * head_dim, weights[kQNorm].vector);
   for (std::int64_t h = 0; h < config_.num_kv_heads; ++h) {
     norm_and_rotate(k + h * head_dim, weights[kKNorm].vector);
-    cache.store(h, token.position, k + h * head_dim, v + h * head_dim);
+    pages.store(h, token.position, k + h * head_dim, v + h * head_dim);
   }
 }
 
 /// The blocks of the pages from 0 to the last that the task sees; those before its window stay
 /// null.
-void GqaAttention::find_blocks(const MixerLayer& layer, const KvCache& cache, const Task& task,
+void GqaAttention::find_blocks(const MixerLayer& layer, const Sequence& sequence, const Task& task,
                                Scratch& scratch) const {
-  const GqaCache blocks(config_, context_.config.precision, cache, layer.index);
-  const std::int64_t first_position = cache.size() + task.first;
+  const GqaPages blocks(config_, context_.config.precision, sequence, layer.index);
+  const std::int64_t first_position = sequence.size() + task.first;
   const std::int64_t end = first_position + task.count;
   const std::int64_t first_key =
       config_.window > 0 ? std::max<std::int64_t>(0, first_position + 1 - config_.window) : 0;
@@ -210,7 +211,7 @@ void GqaAttention::attend(const MixerLayer& layer, const BatchSequence& sequence
   const std::int64_t window = config_.window;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = sequence.first_row + first + i;
-    const std::int64_t position = sequence.cache->size() + first + i;
+    const std::int64_t position = sequence.sequence->size() + first + i;
     std::memcpy(scratch.queries.data() + i * group * head_dim,
                 context_.projected.data() + row * q_stride + kv_head * group * head_dim,
                 static_cast<std::size_t>(group_bytes));
@@ -220,7 +221,7 @@ void GqaAttention::attend(const MixerLayer& layer, const BatchSequence& sequence
       scratch.first_keys[at] = window > 0 ? std::max<std::int64_t>(0, position + 1 - window) : 0;
     }
   }
-  find_blocks(layer, *sequence.cache, task, scratch);
+  find_blocks(layer, *sequence.sequence, task, scratch);
   const AttentionArgs args{.queries = scratch.queries.data(),
                            .query_stride = head_dim,
                            .num_rows = count * group,

@@ -17,7 +17,7 @@ class Rotary {
   /// Pairs that are rotated: rotary_dim / 2.
   [[nodiscard]] std::int64_t half() const noexcept { return half_; }
   /// Cosines and sines [half] of one position, attention factor included. `length` is the sequence
-  /// length that dynamic and longrope scalings see (KvCache::rope_length).
+  /// length that dynamic and longrope scalings see (Sequence::rope_length).
   void angles(std::int64_t position, std::int64_t length, std::span<float> cosines,
               std::span<float> sines) const;
 

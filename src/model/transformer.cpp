@@ -78,8 +78,9 @@ struct Transformer::Impl {
     for (const auto& [kind, mixer] : mixers) mixer->begin(batch);
     for (DecoderLayer& layer : layers) layer.forward(batch, x);
     for (const SequenceChunk& chunk : chunks) {
-      chunk.cache->advance(static_cast<std::int64_t>(chunk.tokens.size()));
+      chunk.sequence->advance(static_cast<std::int64_t>(chunk.tokens.size()));
     }
+    computed_positions += batch.rows();
     return head(batch, x);
   }
 
@@ -88,6 +89,7 @@ struct Transformer::Impl {
   LayerContext context;
   std::map<const MixerKind*, std::unique_ptr<TokenMixer>> mixers;
   std::vector<DecoderLayer> layers;
+  std::int64_t computed_positions = 0;
 
   Buffer<float> residual;  // [rows, hidden]
   Buffer<float> logits;    // [wanted rows, vocab]
@@ -101,10 +103,6 @@ Transformer::~Transformer() = default;
 
 MatrixView<const float> Transformer::forward(std::span<const SequenceChunk> batch) {
   return impl_->forward(batch);
-}
-
-KvCache Transformer::make_cache(const KvCache::Extent& extent) const {
-  return {impl_->config, impl_->weights.precision, extent};
 }
 
 const ModelConfig& Transformer::config() const noexcept {
@@ -123,7 +121,12 @@ const ExpertLoad& Transformer::load() const noexcept {
   return impl_->context.moe.load;
 }
 
+std::int64_t Transformer::computed_positions() const noexcept {
+  return impl_->computed_positions;
+}
+
 void Transformer::reset_statistics() {
+  impl_->computed_positions = 0;
   impl_->context.times = {};
   impl_->context.moe.load = {};
 }

@@ -23,14 +23,13 @@ class Transformer {
               const Compute& compute);
   ~Transformer();
 
-  /// Runs the chunks of this rank, none or many, through all layers and extends their caches.
+  /// Runs the chunks of this rank, none or many, through all layers and extends their sequences.
   /// Collective over the experts' group: every rank calls as often as every other. Returns
   /// [wanted rows, vocab] f32 logits in the order of chunks and tokens, valid until the next call.
-  /// Throws Error{usage} if a cache is too small or a token id is outside the vocabulary; all ranks
-  /// should check that beforehand.
+  /// Throws Error{usage} if a token id is outside the vocabulary and Error{resource} if a pool is
+  /// at its limit; all ranks should check that (Sequence::ensure) beforehand.
   MatrixView<const float> forward(std::span<const SequenceChunk> batch);
 
-  [[nodiscard]] KvCache make_cache(const KvCache::Extent& extent) const;
   [[nodiscard]] const ModelConfig& config() const noexcept;
   [[nodiscard]] Precision precision() const noexcept;
   [[nodiscard]] const Compute& compute() const noexcept;
@@ -38,6 +37,8 @@ class Transformer {
   /// Since the last reset.
   [[nodiscard]] const PhaseTimes& times() const noexcept;
   [[nodiscard]] const ExpertLoad& load() const noexcept;
+  /// Positions that went through the layers; those of shared pages did not.
+  [[nodiscard]] std::int64_t computed_positions() const noexcept;
   void reset_statistics();
 
  private:

@@ -47,8 +47,7 @@ class Recurrence : public TokenMixer {
 
  private:
   void run(const MixerLayer& layer, const BatchSequence& sequence, MatrixView<float> s) {
-    auto* const state = reinterpret_cast<float*>(sequence.cache->state(layer.index));
-    if (sequence.cache->size() == 0) std::fill_n(state, config_.width, 0.0F);
+    auto* const state = reinterpret_cast<float*>(sequence.sequence->state(layer.index));
     context_.compute.pool->for_each(config_.width, 16, [&](std::int64_t channel) {
       const auto d = static_cast<std::size_t>(channel % config_.head_dim);
       const float decay = 0.5F * layer.weights[kDecay].vector[d];
@@ -161,10 +160,10 @@ TEST_F(PluggedMixer, LayersAreWhatTheTableSays) {
   EXPECT_EQ(config.layers[1].mixer->text().label, "heads");
   // Only the attention layer grows with the sequence.
   const CacheNeeds pages = config.layers[1].mixer->cache(Precision::bf16);
-  EXPECT_EQ(
-      KvCache::bytes(config, Precision::bf16, 640) - KvCache::bytes(config, Precision::bf16, 64),
-      9 * pages.page_bytes);
-  EXPECT_GE(KvCache::bytes(config, Precision::bf16, 64), 2 * 4 * 120 + pages.page_bytes);
+  EXPECT_EQ(KvPool::sequence_bytes(config, Precision::bf16, 640) -
+                KvPool::sequence_bytes(config, Precision::bf16, 64),
+            9 * pages.page_bytes);
+  EXPECT_GE(KvPool::sequence_bytes(config, Precision::bf16, 64), 2 * 4 * 120 + pages.page_bytes);
 }
 
 TEST_F(PluggedMixer, BitsDoNotDependOnRanksThreadsOrChunks) {
@@ -187,6 +186,32 @@ TEST_F(PluggedMixer, TheLastTokenSeesTheFirst) {
   plain.directory = kModel;
   plain.families = known_families();
   EXPECT_NE(logits(1, plain, tokens_, 4), after);
+}
+
+TEST_F(PluggedMixer, AStateIsSharedWholeOrNotAtAll) {
+  run_thread_ranks(1, [&](Communicator& world) {
+    TestEngine engine(setup(), world);
+    KvPool pool(engine.config(), Precision::bf16);
+    EXPECT_EQ(pool.state_bytes(), 2 * 4 * 128) << "of two layers, in whole cache lines";
+    const auto feed = [&](Sequence& sequence, std::span<const std::int32_t> tokens) {
+      const SequenceChunk chunk{.sequence = &sequence, .tokens = tokens};
+      const MatrixView<const float> logits = engine.transformer().forward({&chunk, 1});
+      return std::vector<float>(logits.data(), logits.data() + logits.cols());
+    };
+    const std::span<const std::int32_t> all(tokens_);
+    Sequence first = pool.make_sequence(0);
+    feed(first, all.first(8));
+    Sequence second = pool.make_sequence(0);
+    EXPECT_EQ(second.share_prefix(first, 5), 0) << "the state of the fifth position is gone";
+    EXPECT_EQ(second.share_prefix(first, 8), 8);
+    const auto expected = feed(first, all.subspan(8));
+    EXPECT_EQ(feed(second, all.subspan(8)), expected) << "from a copy of the state";
+    EXPECT_EQ(test::error_message([&] { second.truncate(3); }, ErrorKind::usage),
+              "a sequence of 12 positions cannot be cut to 3: layers of this model keep a state "
+              "that cannot go back");
+    second.truncate(0);
+    EXPECT_EQ(feed(second, all), expected) << "a state begins with zeros";
+  });
 }
 
 TEST_F(PluggedMixer, ItsWeightsAreFoundAndMissedLikeAllOthers) {

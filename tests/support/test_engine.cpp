@@ -32,13 +32,14 @@ TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
 
 std::vector<float> run_sequence(Transformer& transformer, std::span<const std::int32_t> tokens,
                                 std::int64_t chunk, std::int64_t prompt_tokens) {
-  KvCache cache = transformer.make_cache(
-      {.capacity = static_cast<std::int64_t>(tokens.size()), .prompt_tokens = prompt_tokens});
+  KvPool pool(transformer.config(), transformer.precision());
+  Sequence sequence = pool.make_sequence(prompt_tokens);
   std::vector<float> result;
   while (!tokens.empty()) {
     const auto now = tokens.first(std::min(tokens.size(), static_cast<std::size_t>(chunk)));
     tokens = tokens.subspan(now.size());
-    const SequenceChunk part{.cache = &cache, .tokens = now, .logits = SequenceChunk::Logits::all};
+    const SequenceChunk part{
+        .sequence = &sequence, .tokens = now, .logits = SequenceChunk::Logits::all};
     const MatrixView<const float> logits = transformer.forward({&part, 1});
     result.insert(result.end(), logits.data(), logits.data() + logits.rows() * logits.cols());
   }
