@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace moesaic {
@@ -13,11 +14,18 @@ namespace {
 constexpr std::chrono::milliseconds kSlowYield(2);
 constexpr std::chrono::milliseconds kCrowdedFor(200);
 constexpr std::chrono::microseconds kSleep(20);
+// A long wait sleeps for a hundredth of what it has lasted, and so ends at most 1 % late.
+constexpr std::chrono::milliseconds kLongWait(10);
+constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::milliseconds(2);
 
 }  // namespace
 
-void IdleTime::pass() {
+void IdleTime::pass(std::chrono::nanoseconds waited) {
   for (RowExchange* exchange : exchanges_) (void)exchange->progress();
+  if (waited > kLongWait) {
+    std::this_thread::sleep_for(std::min(waited / 100, kLongestSleep));
+    return;
+  }
   const auto begin = std::chrono::steady_clock::now();
   if (begin < crowded_until_) {
     std::this_thread::sleep_for(kSleep);

@@ -19,14 +19,15 @@ class RowExchange {
 
 /// What one rank does while it waits, in whatever call. It drives all exchanges that it has under
 /// way: else two ranks that wait in different calls could wait for each other. And it gives the
-/// core away: more ranks than cores must not be slow, nor other work on the machine.
+/// core away: more ranks than cores must not be slow, nor other work on the machine. The longer a
+/// wait lasts, the longer it sleeps between looks: a rank without work costs no core.
 class IdleTime {
  public:
   void add(RowExchange& exchange) { exchanges_.push_back(&exchange); }
   void remove(RowExchange& exchange) noexcept { std::erase(exchanges_, &exchange); }
 
-  /// To be called between two looks.
-  void pass();
+  /// To be called between two looks; the wait has lasted for `waited`.
+  void pass(std::chrono::nanoseconds waited);
 
  private:
   std::vector<RowExchange*> exchanges_;

@@ -33,11 +33,12 @@ template <typename Ready>
     if (ready()) return true;
     pause_core();
   }
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto begin = std::chrono::steady_clock::now();
   while (!ready()) {
     if (policy.failed_rank != nullptr && policy.failed_rank->load() >= 0) return false;
-    if (std::chrono::steady_clock::now() > deadline) return ready();
-    policy.idle->pass();
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    if (waited > patience) return ready();
+    policy.idle->pass(waited);
   }
   return true;
 }

@@ -1,13 +1,17 @@
 #include "tests/comm/communicator_conformance.h"
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <random>
+#include <thread>
 #include <vector>
 
 namespace moesaic::conformance {
@@ -347,6 +351,24 @@ void shared_memory(Communicator& comm) {
   ASSERT_EQ(kept->bytes()[0], std::byte{1});
 }
 
+void long_waits_cost_little(Communicator& comm) {
+  const auto cpu_seconds = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  const auto wait_in = [&](const std::function<void()>& call) {
+    comm.barrier();
+    const double before = cpu_seconds();
+    if (comm.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    call();
+    EXPECT_LT(cpu_seconds() - before, 0.1) << "rank " << comm.rank();
+  };
+  Counts counts(static_cast<std::size_t>(comm.size()), 1);
+  wait_in([&] { comm.barrier(); });
+  wait_in([&] { comm.exchange_counts(Counts(counts), counts); });
+}
+
 void everything(Communicator& comm, int num_exchanges) {
   collectives(comm);
   ordered_sums(comm);
@@ -356,6 +378,7 @@ void everything(Communicator& comm, int num_exchanges) {
   random_exchanges(comm, num_exchanges);
   if (comm.size() > 1) splits(comm);
   shared_memory(*comm.split_node());
+  long_waits_cost_little(comm);
 }
 
 }  // namespace moesaic::conformance

@@ -20,6 +20,9 @@ void splits(Communicator& comm);
 /// `comm` must share a node.
 void shared_memory(Communicator& comm);
 
+/// Ranks that wait for long sleep most of the time.
+void long_waits_cost_little(Communicator& comm);
+
 /// All of the above; the random exchanges in the given number.
 void everything(Communicator& comm, int num_exchanges);
 
