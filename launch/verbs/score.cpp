@@ -32,10 +32,10 @@ class LogitsFile {
     writer_.write("input_ids", 0, std::as_bytes(std::span(ids)));
   }
 
-  void write(std::int64_t first, MatrixView<const float> logits) {
-    for (std::int64_t row = 0; row < logits.rows(); ++row) {
-      const auto bytes = std::as_bytes(logits.row(row));
-      writer_.write("logits", (first + row) * static_cast<std::int64_t>(bytes.size()), bytes);
+  void write(const LogitsRows& rows) {
+    for (std::int64_t row = 0; row < rows.logits.rows(); ++row) {
+      const auto bytes = std::as_bytes(rows.logits.row(row));
+      writer_.write("logits", (rows.first + row) * static_cast<std::int64_t>(bytes.size()), bytes);
     }
   }
   void finish() { writer_.finish(); }
@@ -51,18 +51,19 @@ std::vector<Prompt> read_text(const Options& options) {
 
 void print_result(const Runtime& runtime, const ScoreResult& result,
                   const RunStatistics& statistics) {
-  const double perplexity = std::exp(result.mean_loss);
+  const DocumentScore& score = result.documents.front();
+  const double perplexity = std::exp(score.mean_loss());
   if (runtime.options().json) {
     fmt::print("{}\n", JsonWriter()
-                           .field("loss", result.mean_loss)
+                           .field("loss", score.mean_loss())
                            .field("perplexity", perplexity)
-                           .field("predicted_tokens", result.predicted_tokens)
+                           .field("predicted_tokens", score.predicted_tokens)
                            .raw_field("statistics", statistics_json(statistics, runtime))
                            .text());
     return;
   }
-  fmt::print("loss {:.6f}  perplexity {:.4f}  over {} tokens\n", result.mean_loss, perplexity,
-             result.predicted_tokens);
+  fmt::print("loss {:.6f}  perplexity {:.4f}  over {} tokens\n", score.mean_loss(), perplexity,
+             score.predicted_tokens);
   runtime.log().once(LogLevel::info, "\n{}", statistics_text(statistics));
 }
 
@@ -72,15 +73,15 @@ void run_score(Runtime& runtime) {
   const Options& options = runtime.options();
   const OpenModel model = open_model(runtime);
   const TokenPrompts input = encode_prompts(runtime, model, [&] { return read_text(options); });
-  const std::vector<std::int32_t>& tokens = input.tokens.front();
-  const auto length = static_cast<std::int64_t>(tokens.size());
+  const std::int64_t length = input.lengths.front();
   std::optional<LogitsFile> file;
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
     require(length >= 2, ErrorKind::usage, "{} has {} token, and so nothing to predict",
             input.prompts.front().where, length);
     require_context(options, model.config, length, 0, input.prompts.front().where);
-    if (options.logits_out) file.emplace(*options.logits_out, tokens, model.config.vocab_size);
+    if (options.logits_out)
+      file.emplace(*options.logits_out, input.tokens.front(), model.config.vocab_size);
   });
   announce(runtime);
   const std::int64_t chunk = std::min(options.batch_size, length);
@@ -94,17 +95,18 @@ void run_score(Runtime& runtime) {
   const ScoreResult result = [&] {
     Progress progress("tokens", !runtime.is_first() || !runtime.log().enabled(LogLevel::info),
                       [](std::int64_t count) { return std::to_string(count); });
-    return score(engine.transformer(), runtime.world(), tokens, chunk,
-                 [&](std::int64_t first, MatrixView<const float> logits) {
-                   if (file) file->write(first, logits);
-                   progress.update(first + logits.rows(), length);
+    return score(engine.transformer(), runtime.world(), input.tokens, {.batch_tokens = chunk},
+                 [&](const LogitsRows& rows) {
+                   if (file) file->write(rows);
+                   progress.update(rows.first + rows.logits.rows(), length);
                  });
   }();
   if (file) file->finish();
-  const RunStatistics statistics{.load = engine.load(),
-                                 .prompt = {length, result.seconds},
-                                 .generation = {},
-                                 .ranks = gather_statistics(runtime.world(), engine.transformer())};
+  const RunStatistics statistics{
+      .load = engine.load(),
+      .prompt = {result.statistics.prompt_tokens, result.statistics.prompt_seconds},
+      .generation = {},
+      .ranks = gather_statistics(runtime.world(), engine.transformer())};
   if (runtime.is_first()) print_result(runtime, result, statistics);
 }
 

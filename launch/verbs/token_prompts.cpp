@@ -21,24 +21,6 @@ void encode(TokenPrompts& result, const ModelConfig& config) {
   }
 }
 
-/// Rank 0's lists reach all ranks.
-void broadcast_lists(Communicator& world, std::vector<std::vector<std::int32_t>>& lists) {
-  std::vector<std::int64_t> lengths;
-  std::vector<std::int32_t> all;
-  for (const std::vector<std::int32_t>& list : lists) {
-    lengths.push_back(static_cast<std::int64_t>(list.size()));
-    all.insert(all.end(), list.begin(), list.end());
-  }
-  broadcast_vector(world, lengths);
-  broadcast_vector(world, all);
-  lists.clear();
-  auto next = all.begin();
-  for (const std::int64_t length : lengths) {
-    lists.emplace_back(next, next + length);
-    next += length;
-  }
-}
-
 }  // namespace
 
 TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
@@ -50,7 +32,10 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
     result.tokenizer = Tokenizer::from_directory(model.files.directory());
     encode(result, model.config);
   });
-  broadcast_lists(runtime.world(), result.tokens);
+  for (const std::vector<std::int32_t>& tokens : result.tokens) {
+    result.lengths.push_back(static_cast<std::int64_t>(tokens.size()));
+  }
+  broadcast_vector(runtime.world(), result.lengths);
   return result;
 }
 

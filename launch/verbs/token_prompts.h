@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,15 +13,18 @@
 
 namespace moesaic {
 
-/// Texts as tokens, on every rank; the texts and the tokenizer are rank 0's alone.
+/// Texts as tokens of rank 0; all ranks know how many there are.
 struct TokenPrompts {
   std::optional<Tokenizer> tokenizer;             // rank 0
   std::vector<Prompt> prompts;                    // rank 0
-  std::vector<std::vector<std::int32_t>> tokens;  // all ranks
+  std::vector<std::vector<std::int32_t>> tokens;  // rank 0
+  std::vector<std::int64_t> lengths;              // all ranks
+
+  [[nodiscard]] std::int64_t longest() const { return std::ranges::max(lengths); }
 };
 
 /// Reads the tokenizer and the texts that `read` gives on rank 0, encodes these with the special
-/// tokens that the tokenizer adds, and sends the tokens to all. Throws AgreedError on all ranks if
+/// tokens that the tokenizer adds. Throws AgreedError on all ranks if
 /// a text is empty, or has a token that the model does not know. Collective.
 [[nodiscard]] TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
                                           const std::function<std::vector<Prompt>()>& read);

@@ -29,14 +29,18 @@ std::int32_t largest(std::span<const float> logits) {
 
 }  // namespace
 
-Sampler::Sampler(const SamplingOptions& options, std::uint64_t stream, const VectorKernels& vector)
-    : options_(options), vector_(&vector), random_(seeded(options.seed, stream)) {
+void check_sampling(const SamplingOptions& options) {
   require(options.temperature >= 0 && std::isfinite(options.temperature), ErrorKind::usage,
           "--temp must be 0 or more, not {}", options.temperature);
   require(options.top_k >= 0, ErrorKind::usage, "--top-k must be 0 (no limit) or more, not {}",
           options.top_k);
   require(options.top_p > 0 && options.top_p <= 1, ErrorKind::usage,
           "--top-p must be above 0 and at most 1, not {}", options.top_p);
+}
+
+Sampler::Sampler(const SamplingOptions& options, std::uint64_t stream, const VectorKernels& vector)
+    : options_(options), vector_(&vector), random_(seeded(options.seed, stream)) {
+  check_sampling(options);
 }
 
 std::int32_t Sampler::sample(std::span<const float> logits) {

@@ -17,6 +17,9 @@ struct SamplingOptions {
   std::uint64_t seed = 0;
 };
 
+/// Throws Error{usage} for options out of range.
+void check_sampling(const SamplingOptions& options);
+
 /// Draws tokens for one sequence. The same options, stream and logits give the same tokens on every
 /// machine and rank.
 class Sampler {

@@ -2,25 +2,36 @@
 
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "comm/communicator.h"
+#include "src/generate/step_engine.h"
 #include "src/model/transformer.h"
 
 namespace moesaic {
 
-struct ScoreResult {
-  double mean_loss = 0;  // natural log, over tokens 1 .. n - 1 given those before
+/// Of one document.
+struct DocumentScore {
+  double loss = 0;  // natural log, summed over tokens 1 .. n - 1 given those before
   std::int64_t predicted_tokens = 0;
-  double seconds = 0;
+
+  [[nodiscard]] double mean_loss() const { return loss / static_cast<double>(predicted_tokens); }
 };
 
-/// Called on rank 0 with logits [rows, vocab] of the positions from `first` on, in order.
-using LogitsSink = std::function<void(std::int64_t first, MatrixView<const float> logits)>;
+struct ScoreResult {
+  std::vector<DocumentScore> documents;  // in their order
+  StepStatistics statistics;
+};
 
-/// Mean loss of one sequence, `batch_tokens` of it a forward pass. Rank 0 of `world` has the
-/// sequence, the others serve their experts; the result is known on all. Collective over `world`.
+/// Called where a document is computed, with some of its rows, in order.
+using LogitsSink = std::function<void(const LogitsRows& rows)>;
+
+/// Losses of `documents` of rank 0, several of them at a time, spread over the ranks: the first one
+/// is computed by rank 0. A loss does not depend on the others nor on the ranks. The result is
+/// known on all ranks. Throws Error{usage} for a document with nothing to predict. Collective over
+/// `world`.
 [[nodiscard]] ScoreResult score(Transformer& transformer, Communicator& world,
-                                std::span<const std::int32_t> tokens, std::int64_t batch_tokens,
-                                const LogitsSink& sink);
+                                std::span<const std::vector<std::int32_t>> documents,
+                                const StepOptions& options, const LogitsSink& sink);
 
 }  // namespace moesaic

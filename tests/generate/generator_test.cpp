@@ -27,39 +27,40 @@ GenerateOptions options() {
   return result;
 }
 
-/// What rank 0 sees; fails if another rank sees something else.
-std::vector<Completion> generate_on(int ranks, const std::vector<std::vector<std::int32_t>>& input,
-                                    const GenerateOptions& how) {
-  std::vector<std::vector<Completion>> seen(static_cast<std::size_t>(ranks));
+/// What rank 0 sees; the other ranks see nothing.
+std::vector<Finished> generate_on(int ranks, const std::vector<std::vector<std::int32_t>>& input,
+                                  const GenerateOptions& how) {
+  std::vector<Finished> seen;
   run_thread_ranks(ranks, [&](Communicator& world) {
     TestEngine engine(kSetup, world);
     std::int64_t heard = 0;
+    std::int64_t finished = 0;
     const GenerateResult result = generate(engine.transformer(), world, input, how,
-                                           [&](std::int64_t, std::int32_t) { ++heard; });
-    std::int64_t tokens = 0;
-    for (const Completion& completion : result.completions) tokens += std::ssize(completion.tokens);
-    EXPECT_EQ(heard, tokens);
-    seen[static_cast<std::size_t>(world.rank())] = result.completions;
-  });
-  for (const auto& other : seen) {
-    for (std::size_t i = 0; i < other.size(); ++i) {
-      EXPECT_EQ(other[i].tokens, seen[0][i].tokens);
-      EXPECT_EQ(other[i].reason, seen[0][i].reason);
+                                           {.on_token = [&](const NewToken&) { ++heard; },
+                                            .on_finished = [&](const Finished&) { ++finished; }});
+    if (world.rank() != 0) {
+      EXPECT_EQ(heard + finished + std::ssize(result.completions), 0);
+      return;
     }
-  }
-  return seen[0];
+    std::int64_t tokens = 0;
+    for (const Finished& completion : result.completions) tokens += std::ssize(completion.tokens);
+    EXPECT_EQ(heard, tokens);
+    EXPECT_EQ(finished, std::ssize(input));
+    seen = result.completions;
+  });
+  return seen;
 }
 
 TEST(Generator, texts_depend_on_their_prompt_alone) {
-  const std::vector<Completion> expected = generate_on(1, prompts(), options());
-  for (const Completion& completion : expected) EXPECT_EQ(completion.tokens.size(), 6U);
+  const std::vector<Finished> expected = generate_on(1, prompts(), options());
+  for (const Finished& completion : expected) EXPECT_EQ(completion.tokens.size(), 6U);
   for (const int ranks : {2, 3, 4}) {
     for (const std::int64_t batch : {1, 4, 512}) {
       for (const std::int64_t parallel : {1, 2, 8}) {
         GenerateOptions how = options();
         how.batch_tokens = batch;
         how.parallel = parallel;
-        const std::vector<Completion> other = generate_on(ranks, prompts(), how);
+        const std::vector<Finished> other = generate_on(ranks, prompts(), how);
         for (std::size_t i = 0; i < expected.size(); ++i) {
           EXPECT_EQ(other[i].tokens, expected[i].tokens)
               << ranks << " ranks, batch " << batch << ", parallel " << parallel;
@@ -76,10 +77,10 @@ TEST(Generator, more_ranks_than_prompts) {
 }
 
 TEST(Generator, stops_at_a_stop_token) {
-  const std::vector<Completion> free = generate_on(1, prompts(), options());
+  const std::vector<Finished> free = generate_on(1, prompts(), options());
   GenerateOptions how = options();
   how.stop_tokens = {free[0].tokens[3]};
-  const Completion stopped = generate_on(2, prompts(), how)[0];
+  const Finished stopped = generate_on(2, prompts(), how)[0];
   EXPECT_EQ(stopped.reason, StopReason::end_of_sequence);
   EXPECT_LE(stopped.tokens.size(), 3U);
   EXPECT_TRUE(std::equal(stopped.tokens.begin(), stopped.tokens.end(), free[0].tokens.begin()));
@@ -88,7 +89,7 @@ TEST(Generator, stops_at_a_stop_token) {
 TEST(Generator, no_new_tokens_are_no_work) {
   GenerateOptions how = options();
   how.max_new_tokens = 0;
-  for (const Completion& completion : generate_on(2, prompts(), how)) {
+  for (const Finished& completion : generate_on(2, prompts(), how)) {
     EXPECT_TRUE(completion.tokens.empty());
   }
 }
@@ -100,22 +101,26 @@ TEST(Generator, refuses_empty_prompts_and_tokens_outside_the_vocabulary) {
   EXPECT_THROW(generate_on(2, outside, options()), Error);
 }
 
-TEST(Scorer, loss_does_not_depend_on_ranks_or_chunks) {
+std::vector<std::int32_t> document(std::int32_t length, std::int32_t factor) {
   std::vector<std::int32_t> tokens;
-  for (std::int32_t i = 0; i < 50; ++i) tokens.push_back(i * 7 % 90);
+  for (std::int32_t i = 0; i < length; ++i) tokens.push_back(i * factor % 90);
+  return tokens;
+}
+
+TEST(Scorer, loss_does_not_depend_on_ranks_or_chunks) {
   const auto loss = [&](int ranks, std::int64_t chunk) {
     double result = 0;
     run_thread_ranks(ranks, [&](Communicator& world) {
       TestEngine engine(kSetup, world);
       std::int64_t rows = 0;
-      const ScoreResult scored = score(engine.transformer(), world, tokens, chunk,
-                                       [&](std::int64_t first, MatrixView<const float> logits) {
-                                         EXPECT_EQ(first, rows);
-                                         rows += logits.rows();
+      const ScoreResult scored = score(engine.transformer(), world, {{document(50, 7)}},
+                                       {.batch_tokens = chunk}, [&](const LogitsRows& part) {
+                                         EXPECT_EQ(part.first, rows);
+                                         rows += part.logits.rows();
                                        });
       EXPECT_EQ(rows, world.rank() == 0 ? 50 : 0);
-      EXPECT_EQ(scored.predicted_tokens, 49);
-      if (world.rank() == ranks - 1) result = scored.mean_loss;
+      EXPECT_EQ(scored.documents.at(0).predicted_tokens, 49);
+      if (world.rank() == ranks - 1) result = scored.documents[0].mean_loss();
     });
     return result;
   };
@@ -125,11 +130,37 @@ TEST(Scorer, loss_does_not_depend_on_ranks_or_chunks) {
   EXPECT_EQ(loss(3, 16), expected);
 }
 
+TEST(Scorer, documents_are_shared_out_and_have_the_losses_that_each_has_alone) {
+  std::vector<std::vector<std::int32_t>> documents;
+  for (std::int32_t i = 0; i < 7; ++i) documents.push_back(document(20 + 9 * i, i + 3));
+  std::vector<double> alone;
+  run_thread_ranks(1, [&](Communicator& world) {
+    TestEngine engine(kSetup, world);
+    for (const auto& tokens : documents) {
+      alone.push_back(score(engine.transformer(), world, {{tokens}}, {}, {}).documents[0].loss);
+    }
+  });
+  for (const int ranks : {1, 2, 3, 4}) {
+    run_thread_ranks(ranks, [&](Communicator& world) {
+      TestEngine engine(kSetup, world);
+      std::int64_t rows = 0;
+      const ScoreResult scored =
+          score(engine.transformer(), world, documents, {.batch_tokens = 16, .parallel = 2},
+                [&](const LogitsRows& part) { rows += part.logits.rows(); });
+      EXPECT_GT(rows, 0) << "rank " << world.rank() << " of " << ranks;
+      ASSERT_EQ(scored.documents.size(), documents.size());
+      for (std::size_t i = 0; i < documents.size(); ++i) {
+        EXPECT_EQ(scored.documents[i].loss, alone[i]) << i;
+        EXPECT_EQ(scored.documents[i].predicted_tokens, std::ssize(documents[i]) - 1);
+      }
+    });
+  }
+}
+
 TEST(Scorer, refuses_a_text_without_anything_to_predict) {
   run_thread_ranks(1, [&](Communicator& world) {
     TestEngine engine(kSetup, world);
-    EXPECT_THROW((void)score(engine.transformer(), world, std::vector<std::int32_t>{1}, 8, {}),
-                 Error);
+    EXPECT_THROW((void)score(engine.transformer(), world, {{document(1, 1)}}, {}, {}), Error);
   });
 }
 

@@ -85,9 +85,13 @@ TEST(Program, GenerateGivesTheSameTextsOnAnyNumberOfRanks) {
   const Json first = Json::parse(expected[0], "line 1");
   EXPECT_EQ(first.at("prompt").as_string(), "In the beginning");
   EXPECT_LE(first.at("ids").size(), 12);
-  EXPECT_EQ(Json::parse(expected[4], "statistics").at("statistics").at("ranks").as_int(), 1);
-  for (const int ranks : {2, 4}) {
-    const ProgramResult many = run_ranks(ranks, arguments);
+  const Json statistics = Json::parse(expected[4], "statistics").at("statistics");
+  EXPECT_EQ(statistics.at("ranks").as_int(), 1);
+  EXPECT_EQ(statistics.at("generation").at("tokens").as_int(), 4 * 11) << "first ones: prompt";
+  const std::vector<std::pair<int, Arguments>> launches = {
+      {1, {"--parallel", "1"}}, {2, {}}, {3, {"--parallel", "1", "-b", "3"}}, {4, {}}};
+  for (const auto& [ranks, more] : launches) {
+    const ProgramResult many = run_ranks(ranks, joined(arguments, more));
     ASSERT_EQ(many.exit_code, 0) << many.text();
     const std::vector<std::string> lines = lines_of(many.out);
     ASSERT_EQ(lines.size(), expected.size()) << many.text();

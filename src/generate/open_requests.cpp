@@ -1,0 +1,61 @@
+#include "src/generate/open_requests.h"
+
+#include <utility>
+
+namespace moesaic {
+
+void OpenRequests::open(RequestId id, const Request& request) {
+  Open& entry = open_[id];
+  if (tokenizer_ != nullptr && request.max_new_tokens > 0) {
+    entry.stream.emplace(*tokenizer_, request.tokens, request.stop_strings);
+  }
+}
+
+std::optional<Finished> OpenRequests::cancel(RequestId id) {
+  if (!contains(id)) return std::nullopt;
+  return finish(id, StopReason::cancelled);
+}
+
+OpenRequests::Outcome OpenRequests::take(const SequenceNews& news) {
+  Outcome outcome;
+  const auto found = open_.find(news.request);
+  if (found == open_.end()) return outcome;
+  Open& entry = found->second;
+  const bool is_stop_token = news.end == SequenceNews::End::end_of_sequence;
+  if (news.token != SequenceNews::kNoToken && !is_stop_token) {
+    outcome.token = {.request = news.request, .token = news.token, .text = {}};
+    entry.tokens.push_back(news.token);
+    if (entry.stream) outcome.token->text = entry.stream->push(news.token);
+    entry.text += outcome.token->text;
+  }
+  if (entry.stream && entry.stream->stopped_by()) {
+    outcome.finished = finish(news.request, StopReason::stop_string);
+  } else if (news.end != SequenceNews::End::none) {
+    outcome.finished =
+        finish(news.request, is_stop_token ? StopReason::end_of_sequence : StopReason::length);
+    if (is_stop_token && outcome.finished->reason == StopReason::end_of_sequence) {
+      outcome.finished->stop_token = news.token;
+    }
+  }
+  return outcome;
+}
+
+/// What the decoder has held back may still complete a stop string.
+Finished OpenRequests::finish(RequestId id, StopReason reason) {
+  Open entry = std::move(open_.extract(id).mapped());
+  Finished finished{.request = id,
+                    .reason = reason,
+                    .tokens = std::move(entry.tokens),
+                    .text = std::move(entry.text),
+                    .rest = entry.stream ? entry.stream->finish() : "",
+                    .stop_token = {},
+                    .stop_string = {}};
+  finished.text += finished.rest;
+  if (entry.stream && entry.stream->stopped_by() && reason != StopReason::cancelled) {
+    finished.reason = StopReason::stop_string;
+    finished.stop_string = entry.stream->stopped_by();
+  }
+  return finished;
+}
+
+}  // namespace moesaic

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "src/generate/step_engine.h"
+
+namespace moesaic {
+
+/// Requests of rank 0 that are known in advance, and who hears of them. Of other ranks, `on_logits`
+/// alone is used.
+struct RequestFeed {
+  /// The next request; none when there are no more.
+  std::function<std::optional<Request>()> next;
+  std::function<void(const NewToken&)> on_token;
+  std::function<void(Finished&&)> on_finished;
+  std::function<void(const LogitsRows&)> on_logits;
+};
+
+/// Runs all requests of `feed`, of which no more wait at a time than keep the ranks busy. Functions
+/// that are not given are not called. Collective.
+void run_requests(StepEngine& engine, const RequestFeed& feed);
+
+}  // namespace moesaic

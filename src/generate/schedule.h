@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "src/generate/request.h"
+
+namespace moesaic {
+
+/// Which rank works on which request. Every rank keeps a copy and tells it the same things in the
+/// same order, so that all copies agree.
+class Schedule {
+ public:
+  struct Assignment {
+    RequestId request = 0;
+    int rank = 0;
+  };
+
+  /// At most `parallel` requests at a time on each of `num_ranks` ranks.
+  Schedule(int num_ranks, std::int64_t parallel);
+
+  /// A request with a prompt of `prompt_tokens` waits from now on.
+  void add(RequestId request, std::int64_t prompt_tokens);
+  /// Requests that have waited go, in the order of their arrival, each to the rank with the fewest
+  /// requests, then the fewest tokens of prompts, then the lowest number.
+  [[nodiscard]] std::vector<Assignment> assign();
+  /// The request has ended, or is not wanted any more. Nothing happens if it is not known.
+  void remove(RequestId request);
+
+  /// Whether a rank has work.
+  [[nodiscard]] bool under_way() const noexcept { return !assigned_.empty(); }
+  /// Requests of the rank that has most.
+  [[nodiscard]] std::int64_t most_on_a_rank() const;
+
+ private:
+  struct Load {
+    std::int64_t requests = 0;
+    std::int64_t prompt_tokens = 0;
+    auto operator<=>(const Load&) const = default;
+  };
+  struct Waiting {
+    RequestId request = 0;
+    std::int64_t prompt_tokens = 0;
+  };
+  struct Assigned {
+    int rank = 0;
+    std::int64_t prompt_tokens = 0;
+  };
+
+  std::int64_t parallel_;
+  std::vector<Load> loads_;  // [ranks]
+  std::deque<Waiting> waiting_;
+  std::unordered_map<RequestId, Assigned> assigned_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <chrono>
+#include <unordered_map>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "src/generate/open_requests.h"
+#include "src/generate/orders.h"
+#include "src/generate/rank_sequences.h"
+#include "src/generate/request.h"
+#include "src/generate/schedule.h"
+#include "src/model/transformer.h"
+
+namespace moesaic {
+
+struct StepOptions {
+  /// Tokens of one forward pass of a rank, prompts and continuations together.
+  std::int64_t batch_tokens = 512;
+  std::int64_t parallel = 8;  ///< sequences under way at a time on a rank
+  const Tokenizer* tokenizer =
+      nullptr;  ///< of rank 0, if texts are wanted; must outlive the engine
+};
+
+/// What one step brought.
+struct StepResult {
+  std::vector<NewToken> tokens;    // rank 0
+  std::vector<Finished> finished;  // rank 0
+  std::vector<LogitsRows> logits;  // of the requests that this rank works on
+  bool dismissed = false;          // other ranks: rank 0 has let them go
+};
+
+/// Work and time of all steps so far. A step's time is shared between prompts and generation by
+/// their rows on all ranks, so that the two add up to the time of the steps.
+struct StepStatistics {
+  std::int64_t steps = 0;             // with a forward pass
+  std::int64_t prompt_tokens = 0;     // computed, of all ranks
+  std::int64_t generated_tokens = 0;  // computed, of all ranks; a first token counts to its prompt
+  double prompt_seconds = 0;
+  double generate_seconds = 0;
+};
+
+/// Runs requests, in steps that all ranks take together: a forward pass of each rank's sequences,
+/// or of none. Requests come and go between any two steps, on rank 0 alone; a rank that is free
+/// takes the next one (Schedule). What a request gets does not depend on its neighbours, its rank,
+/// or when it came.
+///
+/// Rank 0 calls step() while it is busy(), and also while it is not, well before the communicator's
+/// timeout passes, because the others wait for it in theirs; they give the core away meanwhile. All
+/// other ranks call step() until it says that they are dismissed. Those that keep step with rank 0
+/// by other means need not be dismissed.
+class StepEngine {
+ public:
+  /// `transformer` and `world` must outlive this. The same options everywhere, but the tokenizer.
+  StepEngine(Transformer& transformer, Communicator& world, const StepOptions& options);
+
+  /// Whether this is rank 0, to which requests come.
+  [[nodiscard]] bool submits() const noexcept { return world_.rank() == 0; }
+  /// A new request, which the next step knows of. Throws Error{usage} for one that cannot be run.
+  /// Rank 0 only.
+  RequestId submit(Request request);
+  /// The next step ends the request, and tells so; nothing happens if it has ended. Rank 0 only.
+  void cancel(RequestId id);
+  /// The next step lets the other ranks go, until they call step() again. Rank 0 only.
+  void dismiss();
+  /// Whether requests have not ended. Rank 0 only.
+  [[nodiscard]] bool busy() const noexcept { return open_.size() > 0; }
+  /// How many more requests keep the ranks busy: as many as they work on at a time, and as many
+  /// again that wait. Rank 0 only.
+  [[nodiscard]] std::int64_t room() const noexcept;
+
+  /// Collective over all ranks. Valid until the next step.
+  const StepResult& step();
+
+  /// As this rank saw it.
+  [[nodiscard]] const StepStatistics& statistics() const noexcept { return statistics_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void follow(Orders orders);
+  void assign();
+  /// All ranks learn what became of all requests. Returns the rows of all ranks' passes.
+  struct Rows {
+    std::int64_t prompt = 0;
+    std::int64_t generation = 0;
+  };
+  Rows share(const RankPass& pass);
+  void take(const SequenceNews& news);
+  void count(const Rows& rows, Clock::time_point start);
+
+  Communicator& world_;
+  const Transformer& transformer_;
+  StepOptions options_;
+  Schedule schedule_;
+  RankSequences sequences_;
+  OpenRequests open_;  // rank 0
+  Orders orders_;      // rank 0: for the next step
+  RequestId next_id_ = 0;
+  std::unordered_map<RequestId, Request> waiting_;  // not yet assigned
+  StepResult result_;
+  StepStatistics statistics_;
+};
+
+}  // namespace moesaic

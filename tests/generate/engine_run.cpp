@@ -1,0 +1,90 @@
+#include "tests/generate/engine_run.h"
+
+#include <algorithm>
+#include <random>
+#include <stdexcept>
+
+#include "comm/thread_communicator.h"
+
+namespace moesaic {
+
+EngineSetup small_model() {
+  return {.directory = MOESAIC_TEST_DATA "/models/qwen2_moe-v4", .isa = supported_isas().back()};
+}
+
+Request request_number(std::uint64_t index) {
+  std::mt19937_64 random(index + 1);
+  Request request;
+  request.tokens.resize(1 + random() % 24);
+  for (std::int32_t& token : request.tokens) token = static_cast<std::int32_t>(random() % 90);
+  request.max_new_tokens = 1 + static_cast<std::int64_t>(random() % 12);
+  request.sampling = {.temperature = random() % 3 == 0 ? 0 : 0.9,
+                      .top_k = static_cast<std::int64_t>(random() % 30),
+                      .top_p = 0.9,
+                      .seed = random() % 4};
+  request.stream = random();
+  if (random() % 2 == 0) request.stop_tokens = {static_cast<std::int64_t>(random() % 90), 7};
+  return request;
+}
+
+std::vector<std::vector<std::int32_t>> tokens_alone(std::size_t count) {
+  std::vector<std::vector<std::int32_t>> tokens;
+  run_engine(1, small_model(), {}, [&](EngineRun& run) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const RequestId id = run.submit(request_number(i));
+      run.finish();
+      tokens.push_back(run.of(id).tokens);
+    }
+  });
+  return tokens;
+}
+
+void EngineRun::step() {
+  const StepResult& result = engine_.step();
+  tokens_.insert(tokens_.end(), result.tokens.begin(), result.tokens.end());
+  finished_.insert(finished_.end(), result.finished.begin(), result.finished.end());
+}
+
+bool EngineRun::has_finished(RequestId id) const {
+  return std::ranges::find(finished_, id, &Finished::request) != finished_.end();
+}
+
+const Finished& EngineRun::of(RequestId id) const {
+  const auto found = std::ranges::find(finished_, id, &Finished::request);
+  if (found == finished_.end()) throw std::out_of_range("the request has not finished");
+  return *found;
+}
+
+std::vector<std::int32_t> EngineRun::told_tokens(RequestId id) const {
+  std::vector<std::int32_t> result;
+  for (const NewToken& token : tokens_) {
+    if (token.request == id) result.push_back(token.token);
+  }
+  return result;
+}
+
+std::string EngineRun::told_text(RequestId id) const {
+  std::string text;
+  for (const NewToken& token : tokens_) {
+    if (token.request == id) text += token.text;
+  }
+  return text + of(id).rest;
+}
+
+void run_engine(int ranks, const EngineSetup& model, const StepOptions& options,
+                const std::function<void(EngineRun& run)>& body) {
+  run_thread_ranks(ranks, [&](Communicator& world) {
+    TestEngine loaded(model, world);
+    StepEngine engine(loaded.transformer(), world, options);
+    if (world.rank() != 0) {
+      while (!engine.step().dismissed) continue;
+      return;
+    }
+    EngineRun run(engine);
+    body(run);
+    engine.dismiss();
+    run.step();
+  });
+}
+
+}  // namespace moesaic

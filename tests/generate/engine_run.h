@@ -1,0 +1,54 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "src/generate/step_engine.h"
+#include "tests/support/test_engine.h"
+
+namespace moesaic {
+
+/// A small model for tests of the step engine.
+[[nodiscard]] EngineSetup small_model();
+
+/// Request number `index` of an endless series: prompts of 1 to 24 tokens, sampling of all kinds,
+/// up to 12 new tokens.
+[[nodiscard]] Request request_number(std::uint64_t index);
+
+/// The new tokens of request_number(0), ..., request_number(count - 1), each run alone on one rank.
+[[nodiscard]] std::vector<std::vector<std::int32_t>> tokens_alone(std::size_t count);
+
+/// What rank 0 does with an engine, and what it hears.
+class EngineRun {
+ public:
+  explicit EngineRun(StepEngine& engine) : engine_(engine) {}
+
+  [[nodiscard]] StepEngine& engine() { return engine_; }
+  RequestId submit(Request request) { return engine_.submit(std::move(request)); }
+  void step();
+  void steps(int count) {
+    for (int i = 0; i < count; ++i) step();
+  }
+  /// Steps until no request is open.
+  void finish() {
+    while (engine_.busy()) step();
+  }
+
+  [[nodiscard]] const std::vector<Finished>& finished() const { return finished_; }
+  [[nodiscard]] bool has_finished(RequestId id) const;
+  [[nodiscard]] const Finished& of(RequestId id) const;
+  /// The tokens and the text of a request as they were told, step by step.
+  [[nodiscard]] std::vector<std::int32_t> told_tokens(RequestId id) const;
+  [[nodiscard]] std::string told_text(RequestId id) const;
+
+ private:
+  StepEngine& engine_;
+  std::vector<NewToken> tokens_;
+  std::vector<Finished> finished_;
+};
+
+/// Loads `model` on `ranks` threads and calls body(run) on rank 0; then dismisses the other ranks.
+void run_engine(int ranks, const EngineSetup& model, const StepOptions& options,
+                const std::function<void(EngineRun& run)>& body);
+
+}  // namespace moesaic
