@@ -14,6 +14,7 @@
 #include "launch/job/session.h"
 #include "launch/verbs/run_statistics.h"
 #include "launch/verbs/verbs.h"
+#include "src/generate/step_engine.h"
 #include "src/model/precision.h"
 
 namespace moesaic {
@@ -33,25 +34,9 @@ std::vector<std::int32_t> random_tokens(const Options& options, int rank, std::i
 /// How the tokens of a test are fed.
 struct Feed {
   std::int64_t tokens = 0;
-  std::int64_t step = 1;      // of them in one forward pass
-  bool every_logits = false;  // of the last token of each pass, or of the very last token only
+  std::int64_t step = 1;         // of them in one forward pass
+  std::int64_t logits_from = 0;  // position
 };
-
-/// Feeds `tokens` to a sequence, emptied first.
-void run_tokens(Transformer& transformer, Sequence& sequence, std::span<const std::int32_t> tokens,
-                const Feed& feed) {
-  using Logits = SequenceChunk::Logits;
-  sequence.truncate(0);
-  for (std::int64_t first = 0; first < feed.tokens; first += feed.step) {
-    const std::int64_t count = std::min(feed.step, feed.tokens - first);
-    const bool wanted = feed.every_logits || first + count == feed.tokens;
-    const SequenceChunk chunk{
-        .sequence = &sequence,
-        .tokens = tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
-        .logits = wanted ? Logits::last : Logits::none};
-    transformer.forward(std::span(&chunk, 1));
-  }
-}
 
 /// Operations of one rank that feeds n tokens and wants `heads` rows of logits.
 double sequence_flops(const ModelConfig& config, const ModelFacts& facts, std::int64_t n,
@@ -112,17 +97,28 @@ double sequence_bytes(const ModelConfig& config, const StoredModel& stored, Prec
          mixer_work(config, precision, n).cache_bytes;
 }
 
+/// A request for every rank, which the schedule gives to rank 0, 1, ... in turn.
+void run_feed(const Runtime& runtime, StepEngine& engine, const Feed& feed,
+              std::int64_t vocab_size) {
+  for (int rank = 0; engine.submits() && rank < runtime.world().size(); ++rank) {
+    Request request;
+    request.tokens = random_tokens(runtime.options(), rank, feed.tokens, vocab_size);
+    request.logits_from = feed.logits_from;
+    engine.submit(std::move(request));
+  }
+  do {
+    engine.step();
+  } while (engine.under_way());
+}
+
 /// Times `feed` on all ranks together, after a run that is not counted.
 std::vector<double> time_feed(const Runtime& runtime, Transformer& transformer, const Feed& feed) {
-  const std::vector<std::int32_t> tokens = random_tokens(
-      runtime.options(), runtime.world().rank(), feed.tokens, transformer.config().vocab_size);
-  KvPool pool(transformer.config(), transformer.precision());
-  Sequence sequence = pool.make_sequence(feed.tokens);
-  run_tokens(transformer, sequence, tokens, feed);
+  StepEngine engine(transformer, runtime.world(), {.batch_tokens = feed.step, .parallel = 1});
+  const auto run = [&] { run_feed(runtime, engine, feed, transformer.config().vocab_size); };
+  run();
   std::vector<double> seconds;
   for (std::int64_t i = 0; i < runtime.options().repetitions; ++i) {
-    seconds.push_back(
-        time_together(runtime.world(), [&] { run_tokens(transformer, sequence, tokens, feed); }));
+    seconds.push_back(time_together(runtime.world(), run));
   }
   return seconds;
 }
@@ -159,16 +155,16 @@ std::vector<BenchTest> run_tests(const Runtime& runtime, Transformer& transforme
     tests.push_back(
         {.n_prompt = n,
          .tokens = ranks * n,
-         .seconds = time_feed(runtime, transformer, {.tokens = n, .step = options.batch_size}),
+         .seconds = time_feed(runtime, transformer,
+                              {.tokens = n, .step = options.batch_size, .logits_from = n - 1}),
          .flops = ranks * sequence_flops(config, facts, n, 1)});
   }
   if (const std::int64_t n = options.n_gen; n > 0) {
-    tests.push_back(
-        {.n_gen = n,
-         .tokens = ranks * n,
-         .seconds = time_feed(runtime, transformer, {.tokens = n, .every_logits = true}),
-         .flops = ranks * sequence_flops(config, facts, n, n),
-         .bytes = ranks * sequence_bytes(config, stored, runtime.precision(), n)});
+    tests.push_back({.n_gen = n,
+                     .tokens = ranks * n,
+                     .seconds = time_feed(runtime, transformer, {.tokens = n}),
+                     .flops = ranks * sequence_flops(config, facts, n, n),
+                     .bytes = ranks * sequence_bytes(config, stored, runtime.precision(), n)});
   }
   return tests;
 }

@@ -29,8 +29,8 @@ class Schedule {
   /// The request has ended, or is not wanted any more. Nothing happens if it is not known.
   void remove(RequestId request);
 
-  /// Whether a rank has work.
-  [[nodiscard]] bool under_way() const noexcept { return !assigned_.empty(); }
+  /// Whether a rank has work, or will have it.
+  [[nodiscard]] bool under_way() const noexcept { return !assigned_.empty() || !waiting_.empty(); }
   /// Requests of the rank that has most.
   [[nodiscard]] std::int64_t most_on_a_rank() const;
 

@@ -69,6 +69,10 @@ class StepEngine {
   /// again that wait. Rank 0 only.
   [[nodiscard]] std::int64_t room() const noexcept;
 
+  /// Whether the next step has work for any rank, as far as all ranks know after the last one: a
+  /// request that a stop string has ended is not over for the others before the next step.
+  [[nodiscard]] bool under_way() const noexcept { return schedule_.under_way(); }
+
   /// Collective over all ranks. Valid until the next step.
   const StepResult& step();
 
