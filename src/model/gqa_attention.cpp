@@ -4,13 +4,12 @@
 #include <cstring>
 
 #include "kernels/kernel_table.h"
+#include "src/model/attention_plan.h"
 #include "src/model/rotary.h"
 
 namespace moesaic {
 namespace {
 
-/// Query rows of one task: they share every load of keys and values.
-constexpr std::int64_t kMaxTaskRows = 64;
 constexpr std::int64_t kTokensPerTask = 8;
 
 void clamp(std::span<float> values, float limit) {
@@ -64,33 +63,34 @@ class GqaAttention : public TokenMixer {
 
  private:
   struct Scratch {
-    Buffer<float> queries;  // [kMaxTaskRows, head_dim]
-    Buffer<float> out;      // [kMaxTaskRows, head_dim]
+    Buffer<float> queries;  // [kAttentionTaskRows, head_dim]
+    Buffer<float> out;      // [kAttentionTaskRows, head_dim]
     ByteBuffer kernel;
     std::vector<std::int64_t> first_keys;
     std::vector<std::int64_t> end_keys;
     std::vector<const std::byte*> key_blocks;    // of the pages that a task sees
     std::vector<const std::byte*> value_blocks;  // the same
   };
-  /// Tokens [first, first + count) of a sequence and the query heads of one KV head.
-  struct Task {
-    std::size_t sequence;  // of the batch
-    std::int64_t kv_head;
-    std::int64_t first;
-    std::int64_t count;
-  };
-  void plan_tasks(const Batch& batch);
+  [[nodiscard]] std::int64_t group() const { return config_.num_heads / config_.num_kv_heads; }
   void prepare_token(const MixerLayer& layer, const BatchToken& token, std::int64_t row) const;
-  void find_blocks(const MixerLayer& layer, const Sequence& sequence, const Task& task,
+  void find_blocks(const MixerLayer& layer, const Sequence& sequence, const AttentionTask& task,
                    Scratch& scratch) const;
-  void attend(const MixerLayer& layer, const BatchSequence& sequence, const Task& task,
-              Scratch& scratch) const;
+  /// The kernel's arguments for a task; queries, ranges and blocks go to `scratch`.
+  [[nodiscard]] AttentionArgs gather(const MixerLayer& layer, const BatchSequence& sequence,
+                                     const AttentionTask& task, Scratch& scratch) const;
+  void scatter(const BatchSequence& sequence, const AttentionRows& rows,
+               const Scratch& scratch) const;
+  void join(const BatchSequence& sequence, const AttentionJoin& join, Scratch& scratch) const;
+  /// Attention of all rows, from context_.projected to context_.mixed.
+  void attend(const MixerLayer& layer, const Batch& batch);
 
   const GqaConfig& config_;
   LayerContext& context_;
   const AttentionKernel& kernel_;
   Rotary rotary_;
-  std::vector<Task> tasks_;
+  std::vector<AttentionSpan> spans_;  // of the batch's sequences
+  AttentionPlan plan_;
+  Buffer<float> states_;          // of the segments of the plan
   Buffer<float> cosines_;         // [rows, rotary half]
   Buffer<float> sines_;           // [rows, rotary half]
   std::vector<Scratch> scratch_;  // one a worker
@@ -103,7 +103,7 @@ GqaAttention::GqaAttention(const GqaConfig& config, LayerContext& context)
       rotary_(config.rope),
       scratch_(static_cast<std::size_t>(context.compute.pool->size())) {
   const std::int64_t group = config.num_heads / config.num_kv_heads;
-  const std::int64_t rows = std::max(kMaxTaskRows, group);
+  const std::int64_t rows = std::max(kAttentionTaskRows, group);
   for (Scratch& scratch : scratch_) {
     scratch.queries = Buffer<float>(rows * config.head_dim);
     scratch.out = Buffer<float>(rows * config.head_dim);
@@ -124,23 +124,17 @@ void GqaAttention::begin(const Batch& batch) {
                    {cosines_.data() + row * half, static_cast<std::size_t>(half)},
                    {sines_.data() + row * half, static_cast<std::size_t>(half)});
   });
-  plan_tasks(batch);
-}
-
-void GqaAttention::plan_tasks(const Batch& batch) {
-  const std::int64_t group = config_.num_heads / config_.num_kv_heads;
-  const std::int64_t tokens_per_task = std::max<std::int64_t>(1, kMaxTaskRows / group);
-  tasks_.clear();
-  for (std::size_t s = 0; s < batch.sequences.size(); ++s) {
-    const std::int64_t rows = batch.sequences[s].num_rows;
-    // Later rows see more keys: the longest tasks go first.
-    for (std::int64_t block = (rows + tokens_per_task - 1) / tokens_per_task; block-- > 0;) {
-      const std::int64_t first = block * tokens_per_task;
-      const std::int64_t count = std::min(tokens_per_task, rows - first);
-      for (std::int64_t h = 0; h < config_.num_kv_heads; ++h)
-        tasks_.push_back({s, h, first, count});
-    }
+  spans_.clear();
+  for (const BatchSequence& sequence : batch.sequences) {
+    spans_.push_back({sequence.sequence->size(), sequence.num_rows});
   }
+  plan_.cut(spans_,
+            {.kv_heads = config_.num_kv_heads,
+             .group = group(),
+             .value_dim = config_.head_dim,
+             .window = config_.window},
+            context_.compute.pool->size());
+  states_.reserve(plan_.state_floats());
 }
 
 void GqaAttention::prepare_token(const MixerLayer& layer, const BatchToken& token,
@@ -180,67 +174,99 @@ void GqaAttention::prepare_token(const MixerLayer& layer, const BatchToken& toke
   }
 }
 
-/// The blocks of the pages from 0 to the last that the task sees; those before its window stay
-/// null.
-void GqaAttention::find_blocks(const MixerLayer& layer, const Sequence& sequence, const Task& task,
-                               Scratch& scratch) const {
+/// The blocks of the pages from 0 to the last that the task sees; those before its segment and its
+/// window stay null.
+void GqaAttention::find_blocks(const MixerLayer& layer, const Sequence& sequence,
+                               const AttentionTask& task, Scratch& scratch) const {
   const GqaPages blocks(config_, context_.config.precision, sequence, layer.index);
-  const std::int64_t first_position = sequence.size() + task.first;
-  const std::int64_t end = first_position + task.count;
-  const std::int64_t first_key =
-      config_.window > 0 ? std::max<std::int64_t>(0, first_position + 1 - config_.window) : 0;
+  const std::int64_t first_position = sequence.size() + task.rows.first;
+  const std::int64_t last_end = first_position + task.rows.count;
+  const std::int64_t end = std::min(last_end, task.end_key());
+  std::int64_t first_key = task.first_key();
+  if (config_.window > 0) first_key = std::max(first_key, first_position + 1 - config_.window);
   const auto pages = static_cast<std::size_t>((end + kPagePositions - 1) / kPagePositions);
   scratch.key_blocks.assign(pages, nullptr);
   scratch.value_blocks.assign(pages, nullptr);
   for (auto page = static_cast<std::size_t>(first_key / kPagePositions); page < pages; ++page) {
     const auto index = static_cast<std::int64_t>(page);
-    scratch.key_blocks[page] = blocks.keys(index, task.kv_head);
-    scratch.value_blocks[page] = blocks.values(index, task.kv_head);
+    scratch.key_blocks[page] = blocks.keys(index, task.rows.kv_head);
+    scratch.value_blocks[page] = blocks.values(index, task.rows.kv_head);
   }
 }
 
-void GqaAttention::attend(const MixerLayer& layer, const BatchSequence& sequence, const Task& task,
-                          Scratch& scratch) const {
-  const std::int64_t kv_head = task.kv_head;
-  const std::int64_t first = task.first;
-  const std::int64_t count = task.count;
+AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence& sequence,
+                                   const AttentionTask& task, Scratch& scratch) const {
+  const AttentionRows& rows = task.rows;
   const std::int64_t head_dim = config_.head_dim;
-  const std::int64_t group = config_.num_heads / config_.num_kv_heads;
+  const std::int64_t group_width = group() * head_dim;
   const std::int64_t q_stride = config_.q_width() + 2 * config_.kv_width();
-  const std::int64_t group_bytes = group * head_dim * 4;
-  const std::int64_t window = config_.window;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t row = sequence.first_row + first + i;
-    const std::int64_t position = sequence.sequence->size() + first + i;
-    std::memcpy(scratch.queries.data() + i * group * head_dim,
-                context_.projected.data() + row * q_stride + kv_head * group * head_dim,
-                static_cast<std::size_t>(group_bytes));
-    for (std::int64_t g = 0; g < group; ++g) {
-      const auto at = static_cast<std::size_t>(i * group + g);
-      scratch.end_keys[at] = position + 1;
-      scratch.first_keys[at] = window > 0 ? std::max<std::int64_t>(0, position + 1 - window) : 0;
+  for (std::int64_t i = 0; i < rows.count; ++i) {
+    const std::int64_t row = sequence.first_row + rows.first + i;
+    const std::int64_t end = sequence.sequence->size() + rows.first + i + 1;
+    const std::int64_t first = config_.window > 0 ? end - config_.window : 0;
+    std::memcpy(scratch.queries.data() + i * group_width,
+                context_.projected.data() + row * q_stride + rows.kv_head * group_width,
+                static_cast<std::size_t>(group_width * 4));
+    for (std::int64_t g = 0; g < group(); ++g) {
+      const auto at = static_cast<std::size_t>(i * group() + g);
+      scratch.first_keys[at] = std::max(task.first_key(), first);
+      scratch.end_keys[at] = std::min(end, task.end_key());
     }
   }
   find_blocks(layer, *sequence.sequence, task, scratch);
-  const AttentionArgs args{.queries = scratch.queries.data(),
-                           .query_stride = head_dim,
-                           .num_rows = count * group,
-                           .head_dim = head_dim,
-                           .value_dim = head_dim,
-                           .first_keys = scratch.first_keys.data(),
-                           .end_keys = scratch.end_keys.data(),
-                           .key_blocks = scratch.key_blocks.data(),
-                           .value_blocks = scratch.value_blocks.data(),
-                           .scale = static_cast<float>(config_.scale),
-                           .scratch = scratch.kernel.data(),
-                           .out = scratch.out.data(),
-                           .out_stride = head_dim};
-  kernel_.attend(args);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t row = sequence.first_row + first + i;
-    std::memcpy(context_.mixed.data() + row * config_.q_width() + kv_head * group * head_dim,
-                scratch.out.data() + i * group * head_dim, static_cast<std::size_t>(group_bytes));
+  return {.queries = scratch.queries.data(),
+          .query_stride = head_dim,
+          .num_rows = rows.count * group(),
+          .head_dim = head_dim,
+          .value_dim = head_dim,
+          .first_keys = scratch.first_keys.data(),
+          .end_keys = scratch.end_keys.data(),
+          .key_blocks = scratch.key_blocks.data(),
+          .value_blocks = scratch.value_blocks.data(),
+          .scale = static_cast<float>(config_.scale),
+          .scratch = scratch.kernel.data(),
+          .out = scratch.out.data(),
+          .out_stride = head_dim,
+          .states = task.is_whole() ? nullptr : states_.data() + task.states};
+}
+
+void GqaAttention::scatter(const BatchSequence& sequence, const AttentionRows& rows,
+                           const Scratch& scratch) const {
+  const std::int64_t group_width = group() * config_.head_dim;
+  for (std::int64_t i = 0; i < rows.count; ++i) {
+    const std::int64_t row = sequence.first_row + rows.first + i;
+    std::memcpy(context_.mixed.data() + row * config_.q_width() + rows.kv_head * group_width,
+                scratch.out.data() + i * group_width, static_cast<std::size_t>(group_width * 4));
   }
+}
+
+void GqaAttention::join(const BatchSequence& sequence, const AttentionJoin& join,
+                        Scratch& scratch) const {
+  kernel_.merge({.states = states_.data() + join.states,
+                 .num_segments = join.num_segments,
+                 .segment_stride = join.segment_stride,
+                 .num_rows = join.rows.count * group(),
+                 .value_dim = config_.head_dim,
+                 .out = scratch.out.data(),
+                 .out_stride = config_.head_dim});
+  scatter(sequence, join.rows, scratch);
+}
+
+void GqaAttention::attend(const MixerLayer& layer, const Batch& batch) {
+  ThreadPool& pool = *context_.compute.pool;
+  pool.parallel_for(std::ssize(plan_.tasks()), [&](std::int64_t index, int worker) {
+    const AttentionTask& task = plan_.tasks()[static_cast<std::size_t>(index)];
+    const BatchSequence& sequence = batch.sequences[task.rows.sequence];
+    Scratch& scratch = scratch_[static_cast<std::size_t>(worker)];
+    kernel_.attend(gather(layer, sequence, task, scratch));
+    if (task.is_whole()) scatter(sequence, task.rows, scratch);
+  });
+  if (plan_.joins().empty()) return;
+  pool.parallel_for(std::ssize(plan_.joins()), [&](std::int64_t index, int worker) {
+    const AttentionJoin& segments = plan_.joins()[static_cast<std::size_t>(index)];
+    join(batch.sequences[segments.rows.sequence], segments,
+         scratch_[static_cast<std::size_t>(worker)]);
+  });
 }
 
 void GqaAttention::forward(const MixerLayer& layer, const Batch& batch, MatrixView<const float> x,
@@ -255,10 +281,7 @@ void GqaAttention::forward(const MixerLayer& layer, const Batch& batch, MatrixVi
   context_.compute.pool->for_each(rows, kTokensPerTask, [&](std::int64_t row) {
     prepare_token(layer, batch.tokens[static_cast<std::size_t>(row)], row);
   });
-  context_.compute.pool->parallel_for(std::ssize(tasks_), [&](std::int64_t index, int worker) {
-    const Task& task = tasks_[static_cast<std::size_t>(index)];
-    attend(layer, batch.sequences[task.sequence], task, scratch_[static_cast<std::size_t>(worker)]);
-  });
+  attend(layer, batch);
   context_.linear.forward(weights[kO].matrix, weights[kOBias].vector,
                           context_.mixed.matrix(rows, config_.q_width()), y);
 }

@@ -131,48 +131,73 @@ struct Cache {
   Blocks values;
 };
 
+/// The memory of a call.
+struct Memory {
+  Memory(const AttentionCase& test, AttentionKind kind)
+      : cache(test, kind),
+        scratch(static_cast<std::size_t>(attention_scratch_bytes(test.head_dim, test.value_dim))),
+        queries(static_cast<std::size_t>(test.num_rows() * query_stride(test)), NAN),
+        out(static_cast<std::size_t>(test.num_rows() * out_stride(test)), kUntouched),
+        log_sum_exps(static_cast<std::size_t>(test.num_rows())) {
+    for (std::int64_t row = 0; row < test.num_rows(); ++row) {
+      for (std::int64_t d = 0; d < test.head_dim; ++d) {
+        queries[static_cast<std::size_t>(row * query_stride(test) + d)] = test.query(row, d);
+      }
+    }
+  }
+
+  [[nodiscard]] static std::int64_t query_stride(const AttentionCase& test) {
+    return test.head_dim + kGap;
+  }
+  [[nodiscard]] static std::int64_t out_stride(const AttentionCase& test) {
+    return test.value_dim + kGap;
+  }
+
+  /// A call for some rows; scratch memory is full of NaN.
+  AttentionArgs args(const AttentionCase& test, std::int64_t row, std::int64_t num_rows) {
+    std::ranges::fill(scratch.span(), std::byte{0xff});
+    return {.queries = queries.data() + row * query_stride(test),
+            .query_stride = query_stride(test),
+            .num_rows = num_rows,
+            .head_dim = test.head_dim,
+            .value_dim = test.value_dim,
+            .first_keys = test.first_keys.data() + row,
+            .end_keys = test.end_keys.data() + row,
+            .key_blocks = cache.keys.pointers(),
+            .value_blocks = cache.values.pointers(),
+            .scale = test.scale(),
+            .sinks = test.sinks.empty() ? nullptr : test.sinks.data() + row,
+            .scratch = scratch.span().data(),
+            .out = out.data() + row * out_stride(test),
+            .out_stride = out_stride(test),
+            .log_sum_exps = log_sum_exps.data() + row};
+  }
+
+  [[nodiscard]] AttentionResult result(const AttentionCase& test) const {
+    AttentionResult result = {.out = {}, .log_sum_exps = log_sum_exps};
+    for (std::int64_t row = 0; row < test.num_rows(); ++row) {
+      const auto begin = out.begin() + row * out_stride(test);
+      result.out.insert(result.out.end(), begin, begin + test.value_dim);
+      EXPECT_EQ(std::count(begin + test.value_dim, begin + out_stride(test), kUntouched), kGap);
+    }
+    return result;
+  }
+
+  Cache cache;
+  GuardedArray<std::byte> scratch;
+  std::vector<float> queries;
+  std::vector<float> out;
+  std::vector<float> log_sum_exps;
+};
+
 /// Runs `rows_a_call` rows at a time.
 AttentionResult run_in_calls(const AttentionCase& test, const AttentionKernel& kernel,
                              std::int64_t rows_a_call) {
-  const std::int64_t rows = test.num_rows();
-  const std::int64_t stride = test.head_dim + kGap;
-  const std::int64_t out_stride = test.value_dim + kGap;
-  std::vector<float> queries(static_cast<std::size_t>(rows * stride), NAN);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t d = 0; d < test.head_dim; ++d) {
-      queries[static_cast<std::size_t>(row * stride + d)] = test.query(row, d);
-    }
+  Memory memory(test, kernel.kind);
+  for (std::int64_t row = 0; row < test.num_rows(); row += rows_a_call) {
+    kernel.attend(memory.args(test, row, std::min(rows_a_call, test.num_rows() - row)));
   }
-  const Cache cache(test, kernel.kind);
-  const GuardedArray<std::byte> scratch(
-      static_cast<std::size_t>(attention_scratch_bytes(test.head_dim, test.value_dim)));
-  std::vector<float> padded(static_cast<std::size_t>(rows * out_stride), kUntouched);
-  AttentionResult result;
-  result.log_sum_exps.resize(static_cast<std::size_t>(rows));
-  for (std::int64_t row = 0; row < rows; row += rows_a_call) {
-    std::ranges::fill(scratch.span(), std::byte{0xff});
-    kernel.attend({.queries = queries.data() + row * stride,
-                   .query_stride = stride,
-                   .num_rows = std::min(rows_a_call, rows - row),
-                   .head_dim = test.head_dim,
-                   .value_dim = test.value_dim,
-                   .first_keys = test.first_keys.data() + row,
-                   .end_keys = test.end_keys.data() + row,
-                   .key_blocks = cache.keys.pointers(),
-                   .value_blocks = cache.values.pointers(),
-                   .scale = test.scale(),
-                   .sinks = test.sinks.empty() ? nullptr : test.sinks.data() + row,
-                   .scratch = scratch.span().data(),
-                   .out = padded.data() + row * out_stride,
-                   .out_stride = out_stride,
-                   .log_sum_exps = result.log_sum_exps.data() + row});
-  }
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const auto begin = padded.begin() + row * out_stride;
-    result.out.insert(result.out.end(), begin, begin + test.value_dim);
-    EXPECT_EQ(std::count(begin + test.value_dim, begin + out_stride, kUntouched), kGap);
-  }
-  return result;
+  return memory.result(test);
 }
 
 }  // namespace
@@ -197,7 +222,38 @@ AttentionResult AttentionCase::run_row_by_row(const AttentionKernel& kernel) con
   return run_in_calls(*this, kernel, 1);
 }
 
-ExpectedAttention AttentionCase::expected() const {
+AttentionResult AttentionCase::run_by_segments(const AttentionKernel& kernel) const {
+  const std::int64_t segments = (num_keys + kKeysPerSegment - 1) / kKeysPerSegment;
+  const std::int64_t stride = num_rows() * attention_state_floats(value_dim);
+  Memory memory(*this, kernel.kind);
+  const GuardedArray<float> states(static_cast<std::size_t>(segments * stride));
+  for (std::int64_t segment = segments; segment-- > 0;) {  // in any order
+    std::vector<std::int64_t> first;
+    std::vector<std::int64_t> end;
+    for (std::size_t row = 0; row < first_keys.size(); ++row) {
+      first.push_back(std::max(first_keys[row], segment * kKeysPerSegment));
+      end.push_back(std::min(end_keys[row], (segment + 1) * kKeysPerSegment));
+    }
+    AttentionArgs args = memory.args(*this, 0, num_rows());
+    args.first_keys = first.data();
+    args.end_keys = end.data();
+    args.states = states.span().data() + segment * stride;
+    kernel.attend(args);
+  }
+  const AttentionArgs args = memory.args(*this, 0, num_rows());
+  kernel.merge({.states = states.span().data(),
+                .num_segments = segments,
+                .segment_stride = stride,
+                .num_rows = num_rows(),
+                .value_dim = value_dim,
+                .sinks = args.sinks,
+                .out = args.out,
+                .out_stride = args.out_stride,
+                .log_sum_exps = args.log_sum_exps});
+  return memory.result(*this);
+}
+
+ExpectedAttention AttentionCase::expected(AttentionKind kind) const {
   ExpectedAttention result;
   for (std::int64_t row = 0; row < num_rows(); ++row) {
     const std::int64_t first = first_keys[static_cast<std::size_t>(row)];
@@ -206,7 +262,9 @@ ExpectedAttention AttentionCase::expected() const {
     for (std::int64_t k = first; k < end; ++k) {
       double score = 0;
       for (std::int64_t d = 0; d < head_dim; ++d) {
-        score += static_cast<double>(query(row, d)) * key(k, d);
+        const float q = query(row, d);
+        const float rounded = kind == AttentionKind::bf16 ? to_float(to_bfloat16(q)) : q;
+        score += static_cast<double>(rounded) * key(k, d);
       }
       weights.push_back(score * scale());
     }

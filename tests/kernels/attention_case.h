@@ -45,8 +45,13 @@ struct AttentionCase {
   [[nodiscard]] AttentionResult run(const AttentionKernel& kernel) const;
   /// The same, a call for each row.
   [[nodiscard]] AttentionResult run_row_by_row(const AttentionKernel& kernel) const;
-  /// By definition, in double precision.
-  [[nodiscard]] ExpectedAttention expected() const;
+  /// The same, each segment on its own, and merged.
+  [[nodiscard]] AttentionResult run_by_segments(const AttentionKernel& kernel) const;
+  /// By definition, in double precision; of queries in bf16 for that kind.
+  [[nodiscard]] ExpectedAttention expected(AttentionKind kind) const;
+  /// What docs/numerics.md says, step by step: the bits of every bf16 kernel. `dot`: VDPBF16PS
+  /// instead of the tile order.
+  [[nodiscard]] AttentionResult bf16_model(bool dot) const;
 };
 
 /// Every row sees all keys. value_dim is head_dim, here and below.

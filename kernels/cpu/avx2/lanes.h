@@ -144,6 +144,30 @@ inline __m256 scale_by_power(__m256 a, __m256 n) {
 inline Lanes scale_by_power(Lanes a, Lanes n) {
   return {scale_by_power(a.low, n.low), scale_by_power(a.high, n.high)};
 }
+inline __m256 add_to_exponent(__m256 a, __m256 n) {
+  return _mm256_castsi256_ps(
+      _mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_castps_si256(n), 23)));
+}
+inline Lanes add_to_exponent(Lanes a, Lanes n) {
+  return {add_to_exponent(a.low, n.low), add_to_exponent(a.high, n.high)};
+}
+inline __m256 round_to_bf16(__m256 a) {
+  const __m256i bits = _mm256_castps_si256(a);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+  return _mm256_castsi256_ps(
+      _mm256_and_si256(sum, _mm256_set1_epi32(static_cast<int>(0xffff0000U))));
+}
+inline Lanes round_to_bf16(Lanes a) {
+  return {round_to_bf16(a.low), round_to_bf16(a.high)};
+}
+inline __m256 add_pairs(__m256 a, __m256 b) {
+  const __m256d sums = _mm256_castps_pd(_mm256_hadd_ps(a, b));
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(sums, 0b11'01'10'00));
+}
+inline Lanes add_pairs(Lanes a, Lanes b) {
+  return {add_pairs(a.low, a.high), add_pairs(b.low, b.high)};
+}
 
 inline float sum_lanes(Lanes a) {
   const __m256 eight = _mm256_add_ps(a.low, a.high);

@@ -99,6 +99,23 @@ inline Lanes min(Lanes a, Lanes b) {
 inline Lanes scale_by_power(Lanes a, Lanes n) {
   return {_mm512_scalef_ps(a.v, n.v)};
 }
+inline Lanes add_to_exponent(Lanes a, Lanes n) {
+  return {_mm512_castsi512_ps(
+      _mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(_mm512_castps_si512(n.v), 23)))};
+}
+inline Lanes round_to_bf16(Lanes a) {
+  const __m512i bits = _mm512_castps_si512(a.v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+  return {
+      _mm512_castsi512_ps(_mm512_and_si512(sum, _mm512_set1_epi32(static_cast<int>(0xffff0000U))))};
+}
+inline Lanes add_pairs(Lanes a, Lanes b) {
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+  return {
+      _mm512_add_ps(_mm512_permutex2var_ps(a.v, even, b.v), _mm512_permutex2var_ps(a.v, odd, b.v))};
+}
 
 inline std::uint32_t lanes_below(std::int64_t bound) {
   return (1U << (bound < 0 ? 0 : bound > kLanes ? kLanes : bound)) - 1;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -97,6 +98,28 @@ inline Lanes min(Lanes a, Lanes b) {
 inline Lanes scale_by_power(Lanes a, Lanes n) {
   return each_lane([&](int i) {
     return std::isnan(a.v[i]) ? a.v[i] : std::ldexp(a.v[i], static_cast<int>(n.v[i]));
+  });
+}
+/// a * 2^n by integer addition, where the result is a normal number; `n` has been rounded to an
+/// integer by adding 1.5 * 2^23. A NaN that came from bf16 numbers stays NaN.
+inline Lanes add_to_exponent(Lanes a, Lanes n) {
+  return each_lane([&](int i) {
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(a.v[i]) +
+                                (std::bit_cast<std::uint32_t>(n.v[i]) << 23));
+  });
+}
+/// Rounded to the nearest bf16, ties to even. A NaN that came from bf16 numbers stays NaN.
+inline Lanes round_to_bf16(Lanes a) {
+  return each_lane([&](int i) {
+    const auto bits = std::bit_cast<std::uint32_t>(a.v[i]);
+    return std::bit_cast<float>((bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000U);
+  });
+}
+/// Sums of neighbours: lane i has 2 i and 2 i + 1 of the 32 lanes of `a` and `b`.
+inline Lanes add_pairs(Lanes a, Lanes b) {
+  return each_lane([&](int i) {
+    const float* pair = i < 8 ? a.v + 2 * i : b.v + 2 * (i - 8);
+    return pair[0] + pair[1];
   });
 }
 

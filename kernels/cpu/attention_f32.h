@@ -5,34 +5,26 @@
 
 #include "kernels/attention_kernel.h"
 #include "kernels/cpu/attention_product.h"
-#include "kernels/cpu/natural_log.h"
+#include "kernels/cpu/attention_states.h"
 #include "kernels/cpu/vector_math.h"
-#include "kernels/format.h"
 
-// Attention over the 16 lanes of an instruction set.
+// Attention in f32 over the 16 lanes of an instruction set. The running softmax of a segment
+// advances by blocks of 64 keys.
 
 MOESAIC_BEGIN_LANES
 namespace moesaic {
 namespace {
-
-struct KeyRange {
-  std::int64_t first = 0;
-  std::int64_t end = 0;
-
-  [[nodiscard]] bool empty() const { return first >= end; }
-};
-inline KeyRange intersect(KeyRange a, KeyRange b) {
-  return {a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
-}
 
 /// Up to kTileRows query rows and their running softmax.
 struct QueryGroup {
   std::int64_t first_row;  // of the call
   int num_rows;
   KeyRange visible[kTileRows];
-  KeyRange all;          // from the lowest visible key to the highest
-  float* queries;        // [head_dim][kTileRows]
-  float* sums;           // [num_rows][padded value_dim]: sum of weight times value
+  KeyRange all;         // from the lowest visible key to the highest
+  float* queries;       // [head_dim][kTileRows]
+  float* sums;          // [num_rows][state_floats]: sum of weight times value
+  std::int64_t stride;  // state_floats
+  std::int64_t padded_dim;
   float max[kLanes];     // [kTileRows]
   float totals[kLanes];  // [kTileRows]: sum of weights
 };
@@ -46,8 +38,29 @@ struct BlockWeights {
   alignas(64) float scores[kTileRows * kKeysPerBlock];  // then weights
 };
 
+/// The softmax of a segment begins.
+inline void start_segment(QueryGroup& group) {
+  for (int row = 0; row < group.num_rows; ++row) {
+    for (std::int64_t d = 0; d < group.padded_dim; d += kLanes) {
+      store(group.sums + row * group.stride + d, broadcast(0));
+    }
+  }
+  store(group.max, broadcast(-HUGE_VALF));
+  store(group.totals, broadcast(0));
+}
+
+/// What the segment has come to joins `states` of the rows of the call.
+inline void finish_segment(QueryGroup& group, float* states) {
+  for (int row = 0; row < group.num_rows; ++row) {
+    float* const segment = group.sums + row * group.stride;
+    max_of(segment, group.padded_dim) = group.max[row];
+    total_of(segment, group.padded_dim) = group.totals[row];
+    merge_state<NaturalScores>(segment, states + (group.first_row + row) * group.stride,
+                               group.padded_dim);
+  }
+}
+
 inline void start_group(const AttentionArgs& args, QueryGroup& group) {
-  const std::int64_t padded_dim = round_up(args.value_dim, kLanes);
   group.all = {args.first_keys[group.first_row], args.end_keys[group.first_row]};
   for (int row = 0; row < group.num_rows; ++row) {
     const std::int64_t index = group.first_row + row;
@@ -59,12 +72,8 @@ inline void start_group(const AttentionArgs& args, QueryGroup& group) {
     for (std::int64_t d = 0; d < args.head_dim; ++d) {
       group.queries[QueryLayout::index(row, d)] = query[d];
     }
-    for (std::int64_t d = 0; d < padded_dim; d += kLanes) {
-      store(group.sums + row * padded_dim + d, broadcast(0));
-    }
   }
-  store(group.max, broadcast(-HUGE_VALF));
-  store(group.totals, broadcast(0));
+  start_segment(group);
 }
 
 /// From a place in a block to the same place in the next one, bytes. Each load asks for that, which
@@ -75,13 +84,11 @@ inline std::int64_t next_block_distance(const std::byte* const* blocks, const Bl
   return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(at[1]) -
                                    reinterpret_cast<std::uintptr_t>(at[0]));
 }
-template <typename Element>
-const Element* block_start(const std::byte* const* blocks, const BlockWeights& block) {
-  return reinterpret_cast<const Element*>(blocks[block.first_key / kKeysPerBlock]);
+inline const float* block_start(const std::byte* const* blocks, const BlockWeights& block) {
+  return reinterpret_cast<const float*>(blocks[block.first_key / kKeysPerBlock]);
 }
 
 /// scores[row][key] = q k for the panels of the block that the group sees.
-template <typename Element>
 inline void score_block(const AttentionArgs& args, const QueryGroup& group, BlockWeights& block) {
   const std::int64_t first_panel = block.all.first / kKeysPerPanel;
   const std::int64_t end_panel = panel_count(block.all.end);
@@ -91,9 +98,9 @@ inline void score_block(const AttentionArgs& args, const QueryGroup& group, Bloc
       store(block.scores + row * kKeysPerBlock + key, broadcast(0));
     }
   }
-  const Product<Element> product = {
+  const Product<float> product = {
       .a = group.queries,
-      .b = block_start<Element>(args.key_blocks, block) + first_panel * panel_size,
+      .b = block_start(args.key_blocks, block) + first_panel * panel_size,
       .depth_stride = kKeysPerPanel,
       .vector_stride = panel_size,
       .depth = args.head_dim,
@@ -129,8 +136,7 @@ inline float exponentiate_scores(float* scores, float max) {
 /// The step of the running softmax (Milakov and Gimelshein 2018, arXiv:1805.02867): scores become
 /// weights relative to the new maximum, and what was summed before is brought to it. Rows that see
 /// no key of the block stay as they are.
-inline void weigh_block(std::int64_t padded_dim, QueryGroup& group, BlockWeights& block,
-                        float scale) {
+inline void weigh_block(QueryGroup& group, BlockWeights& block, float scale) {
   float new_max[kLanes];
   store(new_max, load(group.max));
   for (int row = 0; row < group.num_rows; ++row) {
@@ -147,34 +153,31 @@ inline void weigh_block(std::int64_t padded_dim, QueryGroup& group, BlockWeights
     group.totals[row] = std::fma(group.totals[row], shrink[row], total);
     group.max[row] = new_max[row];
     if (shrink[row] == 1.0F) continue;  // the products would be exact
-    float* sums = group.sums + row * padded_dim;
-    for (std::int64_t d = 0; d < padded_dim; d += kLanes) {
+    float* sums = group.sums + row * group.stride;
+    for (std::int64_t d = 0; d < group.padded_dim; d += kLanes) {
       store(sums + d, load(sums + d) * broadcast(shrink[row]));
     }
   }
 }
 
 /// sums[row] += weights[row] values over the keys of `range`, for rows [row, row + num_rows).
-template <typename Element>
 inline void add_values(const AttentionArgs& args, const QueryGroup& group,
                        const BlockWeights& block, KeyRange range, int row, int num_rows) {
   if (range.empty()) return;
-  const std::int64_t padded_dim = round_up(args.value_dim, kLanes);
-  const Product<Element> product = {
+  const Product<float> product = {
       .a = block.scores + row * kKeysPerBlock + range.first,
-      .b = block_start<Element>(args.value_blocks, block) + range.first * args.value_dim,
+      .b = block_start(args.value_blocks, block) + range.first * args.value_dim,
       .depth_stride = args.value_dim,
       .vector_stride = kLanes,
       .depth = range.end - range.first,
       .prefetch_bytes = next_block_distance(args.value_blocks, block),
-      .c = group.sums + row * padded_dim,
-      .c_stride = padded_dim};
+      .c = group.sums + row * group.stride,
+      .c_stride = group.stride};
   multiply<WeightLayout>(product, num_rows, args.value_dim);
 }
 
 /// Keys that all rows see are summed for all rows together, the few before and after row by row:
 /// a hidden value may be anything, even NaN, and so must not be multiplied by a weight of 0.
-template <typename Element>
 inline void sum_values(const AttentionArgs& args, const QueryGroup& group,
                        const BlockWeights& block) {
   KeyRange common = block.all;
@@ -182,16 +185,15 @@ inline void sum_values(const AttentionArgs& args, const QueryGroup& group,
   if (common.empty()) common = {kKeysPerBlock, kKeysPerBlock};
   for (int row = 0; row < group.num_rows; ++row) {
     const KeyRange before = intersect(block.visible[row], {0, common.first});
-    add_values<Element>(args, group, block, before, row, 1);
+    add_values(args, group, block, before, row, 1);
   }
-  add_values<Element>(args, group, block, common, 0, group.num_rows);
+  add_values(args, group, block, common, 0, group.num_rows);
   for (int row = 0; row < group.num_rows; ++row) {
     const KeyRange after = intersect(block.visible[row], {common.end, kKeysPerBlock});
-    add_values<Element>(args, group, block, after, row, 1);
+    add_values(args, group, block, after, row, 1);
   }
 }
 
-template <typename Element>
 inline void attend_block(const AttentionArgs& args, std::int64_t first_key, QueryGroup& group) {
   BlockWeights block;
   block.first_key = first_key;
@@ -204,89 +206,88 @@ inline void attend_block(const AttentionArgs& args, std::int64_t first_key, Quer
   for (int row = 0; row < group.num_rows; ++row) {
     block.visible[row] = within_block(group.visible[row]);
   }
-  score_block<Element>(args, group, block);
-  weigh_block(round_up(args.value_dim, kLanes), group, block, args.scale);
-  sum_values<Element>(args, group, block);
+  score_block(args, group, block);
+  weigh_block(group, block, args.scale);
+  sum_values(args, group, block);
 }
 
-/// The sinks take their share: a step of the running softmax without values.
-inline void add_sinks(const AttentionArgs& args, QueryGroup& group) {
-  const std::int64_t padded_dim = round_up(args.value_dim, kLanes);
-  float sinks[kLanes] = {};
-  for (int row = 0; row < group.num_rows; ++row) sinks[row] = args.sinks[group.first_row + row];
-  const Lanes new_max = max(load(sinks), load(group.max));
-  float shrink[kLanes];
-  store(shrink, exp(load(group.max) - new_max));
-  store(group.totals, fma(load(group.totals), load(shrink), exp(load(sinks) - new_max)));
-  store(group.max, new_max);
-  for (int row = 0; row < group.num_rows; ++row) {
-    float* sums = group.sums + row * padded_dim;
-    for (std::int64_t d = 0; d < padded_dim; d += kLanes) {
-      store(sums + d, load(sums + d) * broadcast(shrink[row]));
+/// Up to kAttentionRows rows, in groups that use a block of keys and values while it is in the
+/// cache of the core.
+struct RowGroups {
+  static constexpr std::int64_t kMost = kAttentionRows / kTileRows + 1;
+  QueryGroup groups[kMost];
+  std::int64_t count;
+  KeyRange all;
+
+  void start(const AttentionArgs& args, std::int64_t num_rows) {
+    const std::int64_t stride = state_floats(args.value_dim);
+    count = (num_rows + kTileRows - 1) / kTileRows;
+    all = {args.first_keys[0], args.end_keys[0]};
+    auto* scratch = reinterpret_cast<float*>(args.scratch);
+    for (std::int64_t g = 0; g < count; ++g) {  // of nearly equal size: 9 is 5 + 4, not 8 + 1
+      QueryGroup& group = groups[g];
+      group.first_row = g * num_rows / count;
+      group.num_rows = static_cast<int>((g + 1) * num_rows / count - group.first_row);
+      group.stride = stride;
+      group.padded_dim = padded_value_dim(args.value_dim);
+      group.sums = scratch;
+      group.queries = scratch + kTileRows * stride;
+      scratch = group.queries + kTileRows * args.head_dim;
+      start_group(args, group);
+      if (group.all.first < all.first) all.first = group.all.first;
+      if (group.all.end > all.end) all.end = group.all.end;
     }
   }
-}
+};
 
-inline void finish_group(const AttentionArgs& args, QueryGroup& group) {
-  if (args.sinks != nullptr) add_sinks(args, group);
-  const std::int64_t padded_dim = round_up(args.value_dim, kLanes);
-  for (int row = 0; row < group.num_rows; ++row) {
-    const float* sums = group.sums + row * padded_dim;
-    float* out = args.out + (group.first_row + row) * args.out_stride;
-    for_each_vector(args.value_dim, [&](std::int64_t d, auto part) {
-      store(out + d, load(sums + d) / broadcast(group.totals[row]), part);
-    });
-    if (args.log_sum_exps == nullptr) continue;
-    args.log_sum_exps[group.first_row + row] =
-        static_cast<float>(group.max[row] + natural_log(group.totals[row]));
+/// All of a call with up to kAttentionRows rows.
+inline void attend_rows(const AttentionArgs& args, float* states) {
+  const std::int64_t stride = state_floats(args.value_dim);
+  for (std::int64_t row = 0; row < args.num_rows; ++row) {
+    total_of(states + row * stride, padded_value_dim(args.value_dim)) = 0;
   }
-}
-
-/// Up to kAttentionRows rows in one pass over the cache: a block of keys and values is used by all
-/// groups while it is in the cache of the core.
-template <typename Element>
-void attend_rows(const AttentionArgs& args, std::int64_t first_row, std::int64_t num_rows) {
-  constexpr std::int64_t kGroups = kAttentionRows / kTileRows;
-  QueryGroup groups[kGroups];
-  const std::int64_t padded_dim = round_up(args.value_dim, kLanes);
-  const std::int64_t num_groups = (num_rows + kTileRows - 1) / kTileRows;
-  KeyRange all = {args.first_keys[first_row], args.end_keys[first_row]};
-  for (std::int64_t g = 0; g < num_groups; ++g) {  // of nearly equal size: 9 is 5 + 4, not 8 + 1
-    QueryGroup& group = groups[g];
-    const std::int64_t begin = g * num_rows / num_groups;
-    group.first_row = first_row + begin;
-    group.num_rows = static_cast<int>((g + 1) * num_rows / num_groups - begin);
-    group.queries =
-        reinterpret_cast<float*>(args.scratch) + g * kTileRows * (args.head_dim + padded_dim);
-    group.sums = group.queries + kTileRows * args.head_dim;
-    start_group(args, group);
-    if (group.all.first < all.first) all.first = group.all.first;
-    if (group.all.end > all.end) all.end = group.all.end;
+  RowGroups rows;
+  rows.start(args, args.num_rows);
+  const std::int64_t first_block = rows.all.first / kKeysPerBlock * kKeysPerBlock;
+  for (std::int64_t key = first_block; key < rows.all.end; key += kKeysPerBlock) {
+    const bool new_segment = key % kKeysPerSegment == 0 && key > first_block;
+    for (std::int64_t g = 0; g < rows.count; ++g) {
+      QueryGroup& group = rows.groups[g];
+      if (new_segment) {
+        finish_segment(group, states);
+        start_segment(group);
+      }
+      attend_block(args, key, group);
+    }
   }
-  const std::int64_t first_block = all.first / kKeysPerBlock * kKeysPerBlock;
-  for (std::int64_t first_key = first_block; first_key < all.end; first_key += kKeysPerBlock) {
-    for (std::int64_t g = 0; g < num_groups; ++g) attend_block<Element>(args, first_key, groups[g]);
-  }
-  for (std::int64_t g = 0; g < num_groups; ++g) {
-    finish_group(args, groups[g]);
+  for (std::int64_t g = 0; g < rows.count; ++g) finish_segment(rows.groups[g], states);
+  if (args.states != nullptr) return;
+  for (std::int64_t row = 0; row < args.num_rows; ++row) {
+    finish_row<NaturalScores>(output_of(args), row, states + row * stride);
   }
 }
 
-template <typename Element>
-void attend(const AttentionArgs& args) noexcept {
-  constexpr std::int64_t kRows = kAttentionRows / kTileRows * kTileRows;
-  for (std::int64_t row = 0; row < args.num_rows; row += kRows) {
-    const std::int64_t rows_left = args.num_rows - row;
-    attend_rows<Element>(args, row, rows_left < kRows ? rows_left : kRows);
+inline void attend_f32(const AttentionArgs& args) noexcept {
+  const std::int64_t stride = state_floats(args.value_dim);
+  float* const merged =
+      reinterpret_cast<float*>(args.scratch + TileOrderScratch(args.head_dim, args.value_dim).end) -
+      kAttentionRows * stride;
+  for (std::int64_t row = 0; row < args.num_rows; row += kAttentionRows) {
+    const AttentionArgs part = rows_of(args, row);
+    attend_rows(part, part.states != nullptr ? part.states : merged);
   }
 }
 
-template <typename Element>
-constexpr AttentionKernel make_attention_kernel(Isa isa, const char* name) {
+inline void merge_f32_rows(const AttentionMerge& merge) noexcept {
+  merge_rows<NaturalScores>(merge);
+}
+
+constexpr AttentionKernel make_f32_attention(Isa isa, const char* name) {
   return {.isa = isa,
-          .kind = sizeof(Element) == 2 ? AttentionKind::bf16 : AttentionKind::f32,
+          .kind = AttentionKind::f32,
           .name = name,
-          .attend = attend<Element>};
+          .attend = attend_f32,
+          .merge = merge_f32_rows};
 }
 
 }  // namespace

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention_kernel.h"
+#include "kernels/cpu/row_layout.h"
+
+namespace moesaic {
+
+/// A row's state: its sums of weight times value, in whole vectors, then the greatest score and the
+/// sum of weights. A total of 0 says that the row has seen no key yet.
+[[nodiscard]] constexpr std::int64_t padded_value_dim(std::int64_t value_dim) noexcept {
+  return round_up(value_dim, 16);
+}
+[[nodiscard]] constexpr std::int64_t state_floats(std::int64_t value_dim) noexcept {
+  return padded_value_dim(value_dim) + 16;
+}
+
+/// With bf16 the running softmax advances by strips of this many keys, counted from position 0:
+/// sums of values go to memory and back once a strip.
+inline constexpr std::int64_t kKeysPerStrip = 256;
+/// Bytes from row to row of the scores of a strip.
+inline constexpr std::size_t kScoreRowBytes = packed_row_stride(kKeysPerStrip * 4);
+inline constexpr std::int64_t kScoreStride = kScoreRowBytes / 4;
+/// Bytes a row of a strip's weights in bf16.
+inline constexpr std::size_t kWeightRowBytes = packed_row_stride(kKeysPerStrip * 2);
+
+/// What a pass of kAttentionRows rows over a bf16 cache needs; offsets in bytes.
+struct TileOrderScratch {
+  constexpr TileOrderScratch(std::int64_t head_dim, std::int64_t value_dim)
+      : queries(0),
+        scores(queries + kRows * float_row_bytes(head_dim)),
+        weights(scores + kRows * kScoreRowBytes),
+        sums(weights + kRows * kWeightRowBytes),
+        states(sums + kRows * static_cast<std::size_t>(state_floats(value_dim)) * 4),
+        values(2 * states - sums),
+        end(values + static_cast<std::size_t>(kKeysPerBlock * padded_value_dim(value_dim)) * 2) {}
+
+  [[nodiscard]] constexpr std::int64_t bytes() const { return static_cast<std::int64_t>(end); }
+
+  static constexpr std::size_t kRows = kAttentionRows;
+  std::size_t queries;
+  std::size_t scores;
+  std::size_t weights;
+  std::size_t sums;    // of the segment under way, [rows, state_floats]
+  std::size_t states;  // of the segments before, [rows, state_floats]
+  std::size_t values;  // one block
+  std::size_t end;
+};
+
+/// The rows of a call from `first` on, at most kAttentionRows of them.
+[[nodiscard]] inline AttentionArgs rows_of(const AttentionArgs& args, std::int64_t first) {
+  AttentionArgs part = args;
+  const std::int64_t left = args.num_rows - first;
+  part.num_rows = left < kAttentionRows ? left : kAttentionRows;
+  part.queries += first * args.query_stride;
+  part.first_keys += first;
+  part.end_keys += first;
+  part.out += first * args.out_stride;
+  if (args.sinks != nullptr) part.sinks += first;
+  if (args.log_sum_exps != nullptr) part.log_sum_exps += first;
+  if (args.states != nullptr) part.states += first * state_floats(args.value_dim);
+  return part;
+}
+
+/// Positions [first, end).
+struct KeyRange {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+
+  [[nodiscard]] constexpr bool empty() const { return first >= end; }
+};
+[[nodiscard]] constexpr KeyRange intersect(KeyRange a, KeyRange b) {
+  return {a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
+}
+/// The part of `range` in [origin, origin + count), counted from `origin`.
+[[nodiscard]] constexpr KeyRange within(KeyRange range, std::int64_t origin, std::int64_t count) {
+  return intersect({range.first - origin, range.end - origin}, {0, count});
+}
+
+}  // namespace moesaic

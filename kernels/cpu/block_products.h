@@ -1,0 +1,103 @@
+#pragma once
+
+#include "kernels/cpu/attention_bf16.h"
+#include "kernels/cpu/block_loop.h"
+
+// The products of attention by the register blocks of an instruction set's bf16
+// products.
+
+MOESAIC_BEGIN_LANES
+namespace moesaic {
+namespace {
+
+/// Rows as floats that hold bf16 values; weights take the place of scores.
+struct FloatWeights {
+  using Element = float;
+  static std::size_t row_bytes(std::int64_t depth) { return float_row_bytes(depth); }
+  static Lanes rounded(Lanes a) { return round_to_bf16(a); }
+  static const std::byte* weights(const Pass& pass, std::int64_t row) {
+    return reinterpret_cast<const std::byte*>(pass.scores + row * kScoreStride);
+  }
+  static constexpr std::size_t kWeightStride = kScoreRowBytes;
+  struct WeightRow {
+    float* at;
+    Lanes put(std::int64_t key, Lanes low, Lanes high) const {
+      low = round_to_bf16(low);
+      high = round_to_bf16(high);
+      store(at + key, low);
+      store(at + key + kLanes, high);
+      return add_pairs(low, high);
+    }
+  };
+  static WeightRow weight_row(const Pass& pass, std::int64_t row) {
+    return {pass.scores + row * kScoreStride};
+  }
+};
+
+template <typename Rows, const BlockTable& kTable>
+struct BlockProducts {
+  static constexpr std::int64_t kRowsTogether = kAttentionRows;
+
+  static void begin(const AttentionArgs& /*args*/) {}
+  static void end() {}
+
+  static void pack_queries(const Pass& pass) {
+    const AttentionArgs& args = pass.args;
+    for (std::int64_t row = 0; row < args.num_rows; ++row) {
+      const float* query = args.queries + row * args.query_stride;
+      auto* to = reinterpret_cast<typename Rows::Element*>(
+          pass.queries + static_cast<std::size_t>(row) * Rows::row_bytes(args.head_dim));
+      for (std::int64_t d = 0; d < round_up(args.head_dim, kStepDepth); d += kLanes) {
+        store(to + d, broadcast(0));
+      }
+      for_each_vector(args.head_dim, [&](std::int64_t d, auto part) {
+        store(to + d, Rows::rounded(load(query + d, part)), part);
+      });
+    }
+  }
+
+  template <typename Meanwhile>
+  static void multiply_queries(const Pass& pass, RowSpan rows, const PanelRun& run,
+                               Meanwhile& /*meanwhile*/) {
+    const std::size_t row_bytes = Rows::row_bytes(pass.args.head_dim);
+    run_blocks({.rows = pass.queries + static_cast<std::size_t>(rows.first) * row_bytes,
+                .row_bytes = row_bytes,
+                .panels = run.panels,
+                .panel_stride = static_cast<std::size_t>(run.steps) * kTileBytes,
+                .steps = run.steps,
+                .resume = false,
+                .out = pass.scores + rows.first * kScoreStride + run.first_key,
+                .out_stride = kScoreStride},
+               rows.end - rows.first, run.count, kTable);
+  }
+
+  static auto weight_row(const Pass& pass, std::int64_t row) { return Rows::weight_row(pass, row); }
+
+  template <typename Meanwhile>
+  static void add_values(const Pass& pass, RowSpan rows, const ValueRuns& runs,
+                         Meanwhile& /*meanwhile*/) {
+    for (int i = 0; i < runs.count; ++i) add_run(pass, rows, runs.run[i]);
+  }
+  static void add_values_of_row(const Pass& pass, std::int64_t row, const ValueRun& run) {
+    add_run(pass, {row, row + 1}, run);
+  }
+
+ private:
+  static void add_run(const Pass& pass, RowSpan rows, const ValueRun& run) {
+    const std::int64_t key = run.strip_key + run.keys.first;
+    run_blocks({.rows = Rows::weights(pass, rows.first) +
+                        static_cast<std::size_t>(key) * sizeof(typename Rows::Element),
+                .row_bytes = Rows::kWeightStride,
+                .panels = run.block + run.keys.first / kStepDepth * kTileBytes,
+                .panel_stride = kValuePanelBytes,
+                .steps = (run.keys.end - run.keys.first) / kStepDepth,
+                .resume = true,
+                .out = pass.sums + rows.first * pass.stride,
+                .out_stride = pass.stride},
+               rows.end - rows.first, pass.padded_dim / kPanelColumns, kTable);
+  }
+};
+
+}  // namespace
+}  // namespace moesaic
+MOESAIC_END_LANES
