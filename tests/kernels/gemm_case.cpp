@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 namespace moesaic {
 namespace {
@@ -20,6 +21,11 @@ std::vector<BFloat16> rounded(const float* from, std::int64_t count) {
   std::vector<BFloat16> values(static_cast<std::size_t>(count));
   std::transform(from, from + count, values.begin(), to_bfloat16);
   return values;
+}
+
+/// `bytes` in whole cache lines: what starts at one and ends at the end of a page.
+std::size_t lines(std::int64_t bytes) {
+  return static_cast<std::size_t>((bytes + 63) / 64 * 64);
 }
 
 }  // namespace
@@ -46,17 +52,16 @@ OwnedMatrix GemmCase::pack_weights(const Layout& layout) const {
 }
 
 GemmCase::Rows GemmCase::rows(std::int64_t count, RowSource::Element element) const {
+  const auto bytes = static_cast<std::size_t>(element_bytes(element) * depth);
   Rows result;
-  result.narrow.resize(1);  // so that rows are aligned to 2 bytes at most
-  for (std::int64_t r = 0; r < count; ++r) {
-    const std::vector<BFloat16> row = x_bf16(r);
-    result.narrow.insert(result.narrow.end(), row.begin(), row.end());
-  }
-  for (std::int64_t r = 0; r < count; ++r) {
-    result.pointers.push_back(
-        element == RowSource::Element::f32
-            ? reinterpret_cast<const std::byte*>(x.data() + r * depth)
-            : reinterpret_cast<const std::byte*>(result.narrow.data() + 1 + r * depth));
+  result.memory =
+      std::make_unique<GuardedArray<std::byte>>(bytes * static_cast<std::size_t>(count));
+  std::byte* out = result.memory->span().data();
+  for (std::int64_t r = 0; r < count; ++r, out += bytes) {
+    const std::vector<BFloat16> narrow = x_bf16(r);
+    const bool wide = element == RowSource::Element::f32;
+    std::memcpy(out, wide ? static_cast<const void*>(x.data() + r * depth) : narrow.data(), bytes);
+    result.pointers.push_back(out);
   }
   result.source = {
       .rows = result.pointers.data(), .num_rows = count, .depth = depth, .element = element};
@@ -75,34 +80,38 @@ std::vector<float> GemmCase::run(const GemmKernel& kernel, const PackedMatrix& w
 std::vector<float> run_part(const GemmKernel& kernel, const RowSource& source,
                             const PackedMatrix& weights, std::int64_t num_panels) {
   const auto row_bytes = static_cast<std::int64_t>(kernel.packed_row_bytes(source.depth));
-  Buffer<std::byte> packed(std::max<std::int64_t>(64, source.num_rows * row_bytes));
-  Buffer<std::byte> scratch(std::max<std::int64_t>(64, kernel.scratch_bytes));
+  const GuardedArray<std::byte> packed(lines(source.num_rows * row_bytes));
+  const GuardedArray<std::byte> scratch(lines(kernel.scratch_bytes));
+  const GuardedArray<std::byte> panels(lines(num_panels * weights.panel_stride()));
   // NaNs, should a kernel read what it did not write.
-  std::fill_n(packed.data(), packed.size(), std::byte{0xff});
-  std::fill_n(scratch.data(), scratch.size(), std::byte{0xff});
+  std::ranges::fill(packed.span(), std::byte{0xff});
+  std::ranges::fill(scratch.span(), std::byte{0xff});
+  std::copy_n(weights.panels, num_panels * weights.panel_stride(), panels.span().data());
+  PackedMatrix matrix = weights;
+  matrix.panels = panels.span().data();
   for (std::int64_t row = 0; row < source.num_rows; row += kRowBlock) {
     RowSource block = source;
     block.rows += row;
     block.num_rows = std::min(kRowBlock, source.num_rows - row);
-    kernel.pack_rows(block, packed.data() + row * row_bytes);
+    kernel.pack_rows(block, packed.span().data() + row * row_bytes);
   }
   constexpr float kUntouched = 12345;
   const std::int64_t columns = num_panels * kPanelColumns;
   const std::int64_t stride = columns + 16;
-  Buffer<float> out((source.num_rows + 1) * stride);
-  std::fill_n(out.data(), out.size(), kUntouched);
-  kernel.tile({.packed_rows = packed.data(),
+  const GuardedArray<float> out(static_cast<std::size_t>(source.num_rows * stride));
+  std::ranges::fill(out.span(), kUntouched);
+  kernel.tile({.packed_rows = packed.span().data(),
                .num_rows = source.num_rows,
-               .matrix = &weights,
+               .matrix = &matrix,
                .first_panel = 0,
                .num_panels = num_panels,
-               .out = out.data(),
+               .out = out.span().data(),
                .out_stride = stride,
-               .scratch = scratch.data()});
+               .scratch = scratch.span().data()});
   std::vector<float> results;
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(out.size()); ++i) {
-    const float value = out.data()[i];
-    if (i / stride < source.num_rows && i % stride < columns) {
+  for (std::int64_t i = 0; i < std::ssize(out.span()); ++i) {
+    const float value = out.span()[static_cast<std::size_t>(i)];
+    if (i % stride < columns) {
       results.push_back(value);
     } else {
       EXPECT_EQ(value, kUntouched) << kernel.name << " wrote beyond its results, " << i;
