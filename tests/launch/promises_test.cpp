@@ -1,0 +1,101 @@
+// What README promises of options, seen from outside: each does what it says.
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/json.h"
+#include "tests/launch/program.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic::test {
+namespace {
+
+TEST(Promises, EachRankReadsOnlyItsOwnExperts) {
+  const auto bytes = [](int ranks, const Arguments& more) {
+    const ProgramResult result = run_ranks(ranks, joined(generate_with({"--json"}), more));
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    const Json statistics = Json::parse(lines_of(result.out).back(), "last line").at("statistics");
+    return std::pair(statistics.at("load_bytes").as_int(),
+                     statistics.at("expert_bytes").at("bf16").as_int());
+  };
+  const auto [alone, experts] = bytes(1, {});
+  EXPECT_GT(alone, experts);
+  EXPECT_EQ(bytes(2, {}).first, alone);
+  EXPECT_EQ(bytes(4, {}).first, alone);
+  EXPECT_EQ(bytes(4, {"--expert-replicas", "2"}).first, alone + experts);
+}
+
+/// The file of logits of a short text.
+std::string logits(const Arguments& more) {
+  const TemporaryDirectory directory;
+  const std::string text = directory.path_of("text.txt");
+  const std::string file = directory.path_of("logits");
+  write_text(text, "And God said, Let there be light: and there was light.");
+  const ProgramResult result =
+      run_moesaic(joined({"score", "-m", kDemo, "-f", text, "--logits-out", file}, more));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  return result.exit_code == 0 ? read_text(file) : "";
+}
+
+TEST(Promises, EveryFormatAndPrecisionReachesTheModel) {
+  const std::vector<Arguments> all = {
+      {},
+      {"--precision", "fp32"},
+      {"--expert-format", "nvfp4"},
+      {"--expert-format", "nvfp4", "--nvfp4-activations", "nvfp4"},
+      {"--dense-format", "int8"},
+      {"--head-format", "int8"},
+      {"--expert-format", "int4_group128"},
+      {"--expert-format", "int4_group128", "--int4-activations", "int8"}};
+  std::set<std::string> different;
+  for (const Arguments& arguments : all) {
+    const std::string file = logits(arguments);
+    EXPECT_TRUE(different.insert(file).second) << testing::PrintToString(arguments);
+    EXPECT_TRUE(logits(joined({"-b", "3", "-t", "2"}, arguments)) == file)
+        << testing::PrintToString(arguments);
+  }
+}
+
+TEST(Promises, EqualSeedsGiveEqualTexts) {
+  const auto text = [](const Arguments& more) {
+    const ProgramResult result = run_moesaic(joined(generate_with({"-n", "24"}), more));
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    return result.out;
+  };
+  const std::string one = text({"--seed", "1"});
+  EXPECT_EQ(text({"--seed", "1", "-t", "2", "-b", "2"}), one);
+  EXPECT_NE(text({"--seed", "2"}), one);
+  EXPECT_NE(text({"--seed", "1", "--temp", "0"}), one);
+  EXPECT_EQ(text({"--seed", "2", "--top-k", "1"}), text({"--temp", "0"}));
+  EXPECT_EQ(text({"--seed", "2", "--top-p", "0"}), text({"--temp", "0"}));
+}
+
+TEST(Promises, SpecialTokensCanBeLeftOut) {
+  const auto lines = [](const Arguments& more) {
+    const ProgramResult result =
+        run_moesaic(joined({"tokenize", "-m", kData + "/tokenizers/llama3", "-p", "In the"}, more));
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    return lines_of(result.out);
+  };
+  const std::vector<std::string> all = lines({});
+  const std::vector<std::string> plain = lines({"--no-special"});
+  ASSERT_EQ(all.size(), plain.size() + 1);
+  EXPECT_NE(all[0].find("<|begin_of_text|>"), std::string::npos) << all[0];
+}
+
+TEST(Promises, TransportAndInstructionSetAreTold) {
+  const auto statistics = [](const Arguments& more) {
+    const ProgramResult result = run_ranks(2, joined(generate_with({"--json"}), more));
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    const Json json = Json::parse(lines_of(result.out).back(), "last line").at("statistics");
+    return json.at("transport").as_string() + " " + json.at("isa").as_string();
+  };
+  const std::string memory = statistics({"--isa", "scalar"});
+  const std::string mpi = statistics({"--isa", "scalar", "--transport", "mpi"});
+  EXPECT_TRUE(memory.ends_with(" scalar")) << memory;
+  EXPECT_NE(memory.substr(0, memory.find(' ')), mpi.substr(0, mpi.find(' ')));
+}
+
+}  // namespace
+}  // namespace moesaic::test
