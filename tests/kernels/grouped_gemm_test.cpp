@@ -391,18 +391,19 @@ TEST_F(GroupedGemmTest, refuses_groups_that_do_not_fit) {
       {{.num_rows = 1, .weights = deep.packed()}},
       {{.num_rows = kRows + 1, .weights = f32.packed()}},
       {{.first_row = -1, .num_rows = 1, .weights = f32.packed()}}};
-  for (const std::vector<GemmGroup>& groups : wrong) EXPECT_THROW(run(groups, 1), Error);
+  for (const std::vector<GemmGroup>& groups : wrong) EXPECT_THROW((void)run(groups, 1), Error);
   MlpGroup mlp{.num_rows = 1, .gate = f32.packed(), .up = bf16.packed(), .down = f32.packed()};
-  EXPECT_THROW(run_mlp({&mlp, 1}, {}, 1), Error);
+  EXPECT_THROW((void)run_mlp({&mlp, 1}, {}, 1), Error);
   mlp.up = f32.packed();
-  EXPECT_THROW(run_mlp({&mlp, 1}, {}, 1), Error) << "down has another depth than gate has rows";
+  EXPECT_THROW((void)run_mlp({&mlp, 1}, {}, 1), Error)
+      << "down has another depth than gate has rows";
   std::vector<float> few(10 * kColumns);
   const Epilogue short_one{.addend = {few.data(), 10, kColumns}};
   const Epilogue narrow_one{.keep = {few.data(), 10, kColumns - 1}};
   for (const Epilogue& epilogue : {short_one, narrow_one}) {
     const GemmGroup group{
         .first_row = 5, .num_rows = 6, .weights = f32.packed(), .epilogue = epilogue};
-    EXPECT_THROW(run({&group, 1}, 1), Error);
+    EXPECT_THROW((void)run({&group, 1}, 1), Error);
   }
 }
 
