@@ -37,11 +37,15 @@ std::string completion_json(const TokenPrompts& input, std::size_t index,
   return line.text() + "\n";
 }
 
-GenerateOptions generate_options(const Options& options, const ModelConfig& config,
-                                 const TokenPrompts& input) {
+/// Keys and values get the memory that the check before loading has counted.
+GenerateOptions generate_options(const Runtime& runtime, const ModelConfig& config,
+                                 const TokenPrompts& input, const Workload& work) {
+  const Options& options = runtime.options();
   return {.max_new_tokens = options.predict,
           .batch_tokens = options.batch_size,
           .parallel = options.parallel,
+          .cache_bytes =
+              work.sequences * KvPool::sequence_bytes(config, runtime.precision(), work.capacity),
           .stop_tokens = options.ignore_eos ? std::vector<std::int64_t>{} : config.eos_token_ids,
           .stop_strings = {},
           .sampling = {.temperature = options.temp,
@@ -128,7 +132,8 @@ void run_generate(Runtime& runtime) {
     }
   });
   announce(runtime);
-  Engine engine(runtime, model, plan_work(runtime, input));
+  const Workload work = plan_work(runtime, input);
+  Engine engine(runtime, model, work);
 
   std::optional<Output> output;
   GenerateEvents events;
@@ -138,13 +143,16 @@ void run_generate(Runtime& runtime) {
     events.on_finished = [&](const Finished& finished) { output->take(finished); };
   }
   engine.transformer().reset_statistics();
-  const GenerateResult result = generate(engine.transformer(), runtime.world(), input.tokens,
-                                         generate_options(options, model.config, input), events);
+  const GenerateResult result =
+      generate(engine.transformer(), runtime.world(), input.tokens,
+               generate_options(runtime, model.config, input, work), events);
   const StepStatistics& counts = result.statistics;
-  const RunStatistics statistics{.load = engine.load(),
-                                 .prompt = {counts.prompt_tokens, counts.prompt_seconds},
-                                 .generation = {counts.generated_tokens, counts.generate_seconds},
-                                 .ranks = gather_statistics(runtime.world(), engine.transformer())};
+  const RunStatistics statistics{
+      .load = engine.load(),
+      .prompt = {counts.work.prompt_rows, counts.prompt_seconds},
+      .generation = {counts.work.generation_rows, counts.generate_seconds},
+      .shared_tokens = counts.work.shared_positions,
+      .ranks = gather_statistics(runtime.world(), engine.transformer())};
   if (!output) return;
   if (options.json) {
     print_now(fmt::format("{{\"statistics\": {}}}\n", statistics_json(statistics, runtime)));

@@ -124,6 +124,10 @@ std::string statistics_text(const RunStatistics& run) {
                                  format_seconds(run.load.seconds), run.load.gigabytes_per_second());
   text += fmt::format("{:<11}{}\n", "weights", weights_text(run.load.experts, run.load.others));
   text += throughput_line("prompt", run.prompt);
+  if (run.shared_tokens > 0) {
+    text += fmt::format("{:<11}{:>9} tokens  of prompts that others had begun with\n", "shared",
+                        run.shared_tokens);
+  }
   if (run.generation.tokens > 0) text += throughput_line("generation", run.generation);
   text += fmt::format("\n{}\n", phase_lines(run.ranks));
   const std::string most = format_bytes(static_cast<std::int64_t>(peak.most));
@@ -153,6 +157,7 @@ std::string statistics_json(const RunStatistics& run, const Runtime& runtime) {
       .raw_field("expert_bytes", bytes_json(run.load.experts))
       .raw_field("other_weight_bytes", bytes_json(run.load.others))
       .raw_field("prompt", throughput_json(run.prompt));
+  out.field("shared_prompt_tokens", run.shared_tokens);
   if (run.generation.tokens > 0) out.raw_field("generation", throughput_json(run.generation));
   out.raw_field("phases", phases_json(run.ranks))
       .field("expert_rows_mean", rows.mean)

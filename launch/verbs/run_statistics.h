@@ -32,7 +32,8 @@ struct Throughput {
 struct RunStatistics {
   LoadSummary load;
   Throughput prompt;
-  Throughput generation;  // no tokens: not told
+  Throughput generation;           // no tokens: not told
+  std::int64_t shared_tokens = 0;  // of prompts, that other prompts began with and had computed
   std::vector<RankStatistics> ranks;
 };
 

@@ -104,8 +104,9 @@ void run_score(Runtime& runtime) {
   if (file) file->finish();
   const RunStatistics statistics{
       .load = engine.load(),
-      .prompt = {result.statistics.prompt_tokens, result.statistics.prompt_seconds},
+      .prompt = {result.statistics.work.prompt_rows, result.statistics.prompt_seconds},
       .generation = {},
+      .shared_tokens = 0,
       .ranks = gather_statistics(runtime.world(), engine.transformer())};
   if (runtime.is_first()) print_result(runtime, result, statistics);
 }

@@ -12,6 +12,7 @@ GenerateResult generate(Transformer& transformer, Communicator& world,
   StepEngine engine(transformer, world,
                     {.batch_tokens = options.batch_tokens,
                      .parallel = options.parallel,
+                     .cache_bytes = options.cache_bytes,
                      .tokenizer = options.tokenizer});
   GenerateResult result;
   if (world.rank() == 0) result.completions.resize(prompts.size());

@@ -12,8 +12,9 @@ namespace moesaic {
 
 struct GenerateOptions {
   std::int64_t max_new_tokens = 128;
-  std::int64_t batch_tokens = 512;  ///< StepOptions
-  std::int64_t parallel = 8;        ///< StepOptions
+  std::int64_t batch_tokens = 512;              ///< StepOptions
+  std::int64_t parallel = 8;                    ///< StepOptions
+  std::int64_t cache_bytes = KvPool::kNoLimit;  ///< StepOptions
   std::vector<std::int64_t> stop_tokens;
   std::vector<std::string> stop_strings;
   SamplingOptions sampling;

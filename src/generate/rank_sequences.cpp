@@ -1,51 +1,83 @@
 #include "src/generate/rank_sequences.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "base/error.h"
+#include "base/memory.h"
 
 namespace moesaic {
+namespace {
 
-RankSequences::RankSequences(Transformer& transformer, std::int64_t batch_tokens)
+/// Fewer positions are computed sooner than waited for, or than a page is copied.
+constexpr std::int64_t kLeastShared = 32;
+
+/// That a request needs at most: the last token is not fed.
+std::int64_t most_positions(std::int64_t prompt_tokens, const Request& request) {
+  return prompt_tokens + std::max<std::int64_t>(request.max_new_tokens - 1, 0);
+}
+
+}  // namespace
+
+PassWork& PassWork::operator+=(const PassWork& other) {
+  prompt_rows += other.prompt_rows;
+  generation_rows += other.generation_rows;
+  shared_positions += other.shared_positions;
+  dropped += other.dropped;
+  return *this;
+}
+
+RankSequences::RankSequences(Transformer& transformer, const RankOptions& options)
     : transformer_(transformer),
-      pool_(transformer.config(), transformer.precision()),
-      batch_tokens_(batch_tokens) {
-  require(batch_tokens >= 1, ErrorKind::usage, "--batch-size must be at least 1, not {}",
-          batch_tokens);
+      options_(options),
+      pool_(transformer.config(), transformer.precision(), options.cache_bytes),
+      kept_(options.kept_sequences) {
+  require(options.batch_tokens >= 1, ErrorKind::usage, "--batch-size must be at least 1, not {}",
+          options.batch_tokens);
+}
+
+void RankSequences::check(const Request& request) const {
+  const std::int64_t positions = most_positions(std::ssize(request.tokens), request);
+  const std::int64_t bytes =
+      KvPool::sequence_bytes(transformer_.config(), transformer_.precision(), positions);
+  require(bytes <= pool_.max_bytes(), ErrorKind::usage,
+          "a request of up to {} tokens needs {} for keys and values, of {} in all", positions,
+          format_bytes(bytes), format_bytes(pool_.max_bytes()));
 }
 
 void RankSequences::add(RequestId id, Request request) {
-  const auto prompt = static_cast<std::int64_t>(request.tokens.size());
   std::optional<Sampler> sampler;
   if (request.max_new_tokens > 0) {
     sampler.emplace(request.sampling, request.stream, *transformer_.compute().vector);
   }
+  const std::int64_t prompt_tokens = std::ssize(request.tokens);
+  const std::int64_t logits_from = request.logits_from;
   sequences_.push_back({.id = id,
                         .request = std::move(request),
-                        .prompt_tokens = prompt,
-                        .cache = pool_.make_sequence(prompt),
-                        .sampler = std::move(sampler)});
+                        .prompt_tokens = prompt_tokens,
+                        .cache = {},
+                        .sampler = std::move(sampler),
+                        .logits_from = logits_from});
+}
+
+void RankSequences::retire(Active& sequence) {
+  kept_.add(std::move(sequence.request.tokens), std::move(sequence.cache));
 }
 
 void RankSequences::remove(RequestId id) {
-  std::erase_if(sequences_, [&](const Active& sequence) { return sequence.id == id; });
+  const auto found = std::ranges::find(sequences_, id, &Active::id);
+  if (found == sequences_.end()) return;
+  if (!found->ended) retire(*found);
+  sequences_.erase(found);
 }
 
 void RankSequences::plan() {
   parts_.clear();
   pass_ = {};
-  for (Active& sequence : sequences_) {
-    if (!sequence.in_prompt()) plan(sequence, 1);
-  }
-  pass_.generation_rows = std::ssize(parts_);
-  std::int64_t room = batch_tokens_ - pass_.generation_rows;
-  for (Active& sequence : sequences_) {
-    if (!sequence.in_prompt() || room <= 0) continue;
-    plan(sequence, room);
-    room -= parts_.back().count;
-    pass_.prompt_rows += parts_.back().count;
-  }
+  plan_generation();
+  plan_prompts();
+  if (parts_.empty() && !sequences_.empty()) plan_oldest();
   chunks_.clear();
   for (const Part& part : parts_) {
     const std::span<const std::int32_t> tokens = part.sequence->request.tokens;
@@ -56,25 +88,141 @@ void RankSequences::plan() {
   }
 }
 
-void RankSequences::plan(Active& sequence, std::int64_t room) {
+void RankSequences::plan_generation() {
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    Active& sequence = sequences_[i];
+    if (!sequence.generates()) continue;
+    if (make_room(i, sequence.known(), GiveWay::younger_ones)) add_part(sequence, 1);
+  }
+}
+
+void RankSequences::plan_prompts() {
+  std::int64_t room = options_.batch_tokens - pass_.work.generation_rows;
+  bool is_full = false;
+  for (std::size_t i = 0; i < sequences_.size() && room > 0; ++i) {
+    Active& sequence = sequences_[i];
+    if (sequence.generates()) continue;
+    if (sequence.cache.size() == 0) {
+      if (is_full) continue;  // none that came later overtakes
+      const Begin begun = begin(i);
+      is_full = begun == Begin::waits_for_memory;
+      if (begun != Begin::done) continue;
+    }
+    const std::int64_t count = std::min(sequence.rest(), room);
+    if (!make_room(i, sequence.cache.size() + count, GiveWay::ended_ones)) continue;
+    add_part(sequence, count);
+    room -= count;
+  }
+}
+
+void RankSequences::plan_oldest() {
+  for (Active& other : sequences_ | std::views::drop(1)) drop(other);
+  while (kept_.drop_oldest()) continue;
+  Active& oldest = sequences_.front();
+  const bool begun = oldest.cache.size() > 0 || begin(0) == Begin::done;
+  const std::int64_t count = std::min(oldest.rest(), options_.batch_tokens);
+  require(begun && make_room(0, oldest.cache.size() + count, GiveWay::younger_ones),
+          ErrorKind::internal, "the memory of the key-value cache is held by nobody");
+  add_part(oldest, count);
+}
+
+void RankSequences::add_part(Active& sequence, std::int64_t count) {
   using Logits = SequenceChunk::Logits;
-  Part part{.sequence = &sequence,
-            .first = sequence.cache.size(),
-            .count = std::min(sequence.rest(), room)};
-  const std::int64_t wanted = sequence.request.logits_from;
-  const bool samples = sequence.sampler && part.count == sequence.rest();
-  if (wanted < part.end() - 1) {
+  (sequence.generates() ? pass_.work.generation_rows : pass_.work.prompt_rows) += count;
+  Part part{.sequence = &sequence, .first = sequence.cache.size(), .count = count};
+  const bool samples = sequence.sampler && count == sequence.rest();
+  if (sequence.logits_from < part.end() - 1) {
     part.logits = Logits::all;
-  } else if (wanted < part.end() || samples) {
+  } else if (sequence.logits_from < part.end() || samples) {
     part.logits = Logits::last;
   }
   parts_.push_back(part);
 }
 
+RankSequences::Begin RankSequences::begin(std::size_t index) {
+  Active& sequence = sequences_[index];
+  const Beginning beginning = find_beginning(index);
+  if (beginning.grows) return Begin::waits_for_another;
+  const auto have_memory = [&] {
+    const auto others = std::ranges::count_if(sequences_, [&](const Active& active) {
+      return &active != &sequence && active.cache.size() > 0;
+    });
+    const std::int64_t pages = sequence.cache.pages_needed(
+        std::min(sequence.known() + 1, most_positions(sequence.prompt_tokens, sequence.request)));
+    return (pages + others) * pool_.page_bytes() <= free_bytes();
+  };
+  while (pool_.state_bytes() > free_bytes()) {
+    if (!kept_.drop_oldest()) return Begin::waits_for_memory;
+  }
+  sequence.cache = pool_.make_sequence(sequence.prompt_tokens);
+  std::int64_t shared = 0;
+  if (beginning.of != nullptr) {
+    shared = sequence.cache.share_prefix(*beginning.of, beginning.positions);
+  }
+  while (!have_memory()) {
+    if (kept_.drop_oldest()) continue;
+    sequence.cache = {};
+    return Begin::waits_for_memory;
+  }
+  pass_.work.shared_positions += shared;
+  return Begin::done;
+}
+
+RankSequences::Beginning RankSequences::find_beginning(std::size_t index) const {
+  Beginning best;
+  if (options_.kept_sequences == 0 || pool_.state_bytes() > 0) return best;
+  const Active& sequence = sequences_[index];
+  const std::int64_t most = std::min(sequence.known() - 1, sequence.logits_from);
+  std::int64_t coming = 0;
+  const auto look = [&](const std::vector<std::int32_t>& tokens, const Sequence& cache) {
+    const std::int64_t common = std::min(common_positions(tokens, sequence.request.tokens), most);
+    if (const std::int64_t there = std::min(common, cache.size()); there > best.positions) {
+      best = {.of = &cache, .positions = there};
+    }
+    return common;
+  };
+  const auto fits = [&](std::int64_t prompt_tokens) {
+    return !pool_.depends_on_prompt_length() || prompt_tokens == sequence.prompt_tokens;
+  };
+  for (const EndedSequences::Entry& entry : kept_.entries()) {
+    if (fits(entry.cache.prompt_length())) (void)look(entry.tokens, entry.cache);
+  }
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    if (i == index || !fits(sequences_[i].prompt_tokens)) continue;
+    const std::int64_t common = look(sequences_[i].request.tokens, sequences_[i].cache);
+    if (i < index && !sequences_[i].generates()) coming = std::max(coming, common);
+  }
+  const bool grows = coming > best.positions && coming >= kLeastShared;
+  if (best.positions < kLeastShared) best = {};
+  best.grows = grows;
+  return best;
+}
+
+bool RankSequences::make_room(std::size_t index, std::int64_t positions, GiveWay who) {
+  Sequence& cache = sequences_[index].cache;
+  while (cache.pages_needed(positions) * pool_.page_bytes() > free_bytes()) {
+    if (kept_.drop_oldest()) continue;
+    if (who == GiveWay::ended_ones) return false;
+    const auto younger = sequences_ | std::views::drop(index + 1) | std::views::reverse;
+    const auto last =
+        std::ranges::find_if(younger, [](const Active& active) { return active.cache.size() > 0; });
+    if (last == younger.end()) return false;
+    drop(*last);
+  }
+  cache.ensure(positions);
+  return true;
+}
+
+void RankSequences::drop(Active& sequence) {
+  if (sequence.cache.size() > 0) ++pass_.work.dropped;
+  sequence.cache = {};
+}
+
 void RankSequences::hand_out(const Part& part, MatrixView<const float> rows) {
-  const Active& sequence = *part.sequence;
-  const std::int64_t first = std::max(part.logits_begin(), sequence.request.logits_from);
+  Active& sequence = *part.sequence;
+  const std::int64_t first = std::max(part.logits_begin(), sequence.logits_from);
   if (first >= part.end()) return;
+  sequence.logits_from = part.end();
   pass_.logits.push_back({.request = sequence.id,
                           .first = first,
                           .logits = rows.row_range(first - part.logits_begin(), part.end() - first),
@@ -82,6 +230,9 @@ void RankSequences::hand_out(const Part& part, MatrixView<const float> rows) {
 }
 
 const RankPass& RankSequences::forward() {
+  for (Active& sequence : sequences_) {
+    if (sequence.ended) retire(sequence);
+  }
   std::erase_if(sequences_, [](const Active& sequence) { return sequence.ended; });
   plan();
   const MatrixView<const float> logits = transformer_.forward(chunks_);

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "src/generate/ended_sequences.h"
 #include "src/generate/request.h"
 #include "src/model/transformer.h"
 
@@ -28,21 +29,43 @@ struct SequenceNews {
   End end = End::none;
 };
 
+/// The work of one or more forward passes. Travels between ranks as it stands.
+struct PassWork {
+  std::int64_t prompt_rows = 0;       // tokens of prompts that were fed, and what is computed again
+  std::int64_t generation_rows = 0;   // other tokens that were fed
+  std::int64_t shared_positions = 0;  // of prompts, that were not fed since others had them
+  std::int64_t dropped = 0;           // sequences that gave way to older ones
+
+  PassWork& operator+=(const PassWork& other);
+};
+
 /// One forward pass of one rank. `logits` holds until the next.
 struct RankPass {
   std::vector<SequenceNews> news;
   std::vector<LogitsRows> logits;
-  std::int64_t prompt_rows = 0;      // tokens of prompts that were fed
-  std::int64_t generation_rows = 0;  // other tokens that were fed
+  PassWork work;
 };
 
-/// The requests that one rank works on.
+struct RankOptions {
+  std::int64_t batch_tokens = 512;  ///< of a forward pass, prompts and continuations together
+  std::int64_t cache_bytes = KvPool::kNoLimit;  ///< of keys and values
+  /// A request that begins as another one on this rank takes over what that one has computed; as
+  /// many that have ended are kept for it. 0: nothing is shared.
+  std::int64_t kept_sequences = 0;
+};
+
+/// The requests that one rank works on, in the order of their arrival.
+///
+/// Keys and values take memory as they are used. Where it is short, sequences that have ended are
+/// forgotten first. A request begins when all its tokens fit beside those under way; an older one
+/// that needs a page makes the youngest give way, which is computed again later, with the same
+/// bits.
 class RankSequences {
  public:
-  /// `batch_tokens` of a forward pass, prompts and continuations together.
-  RankSequences(Transformer& transformer, std::int64_t batch_tokens);
+  RankSequences(Transformer& transformer, const RankOptions& options);
 
-  /// Throws Error{resource} if there is no memory for its keys and values.
+  /// Throws Error{usage} if the request could never have the memory that it may need.
+  void check(const Request& request) const;
   void add(RequestId id, Request request);
   /// The request is not wanted any more. Nothing happens if it is not here.
   void remove(RequestId id);
@@ -59,13 +82,13 @@ class RankSequences {
     std::int64_t prompt_tokens = 0;
     Sequence cache;
     std::optional<Sampler> sampler;  // if anything is to be sampled
+    std::int64_t logits_from = 0;    // logits of positions before it have been handed out
     bool ended = false;
 
+    [[nodiscard]] std::int64_t known() const { return std::ssize(request.tokens); }
     /// Tokens that are known and not yet computed.
-    [[nodiscard]] std::int64_t rest() const {
-      return static_cast<std::int64_t>(request.tokens.size()) - cache.size();
-    }
-    [[nodiscard]] bool in_prompt() const { return cache.size() < prompt_tokens; }
+    [[nodiscard]] std::int64_t rest() const { return known() - cache.size(); }
+    [[nodiscard]] bool generates() const { return cache.size() >= prompt_tokens && rest() == 1; }
   };
   /// Rows of one sequence in this pass.
   struct Part {
@@ -80,17 +103,37 @@ class RankSequences {
       return logits == Logits::all ? first : logits == Logits::last ? end() - 1 : end();
     }
   };
+  enum class GiveWay { ended_ones, younger_ones };
+  enum class Begin { done, waits_for_memory, waits_for_another };
+  /// What a sequence has in common with another one, from the start.
+  struct Beginning {
+    const Sequence* of = nullptr;
+    std::int64_t positions = 0;
+    bool grows = false;  // an older one is about to compute more
+  };
 
+  void retire(Active& sequence);
   void plan();
-  void plan(Active& sequence, std::int64_t room);
+  void plan_generation();
+  void plan_prompts();
+  /// Nothing could go on: all others give way to the oldest.
+  void plan_oldest();
+  void add_part(Active& sequence, std::int64_t count);
+  [[nodiscard]] Begin begin(std::size_t index);
+  [[nodiscard]] Beginning find_beginning(std::size_t index) const;
+  /// Makes room for `positions` of a sequence; whether there is enough.
+  [[nodiscard]] bool make_room(std::size_t index, std::int64_t positions, GiveWay who);
+  void drop(Active& sequence);
+  [[nodiscard]] std::int64_t free_bytes() const { return pool_.max_bytes() - pool_.bytes(); }
   /// `rows` are the logits of a part: those that the request wants are handed out.
   void hand_out(const Part& part, MatrixView<const float> rows);
   /// What follows once all known tokens of a sequence are computed; `logits` of its last one.
   [[nodiscard]] SequenceNews go_on(Active& sequence, std::span<const float> logits) const;
 
   Transformer& transformer_;
+  RankOptions options_;
   KvPool pool_;
-  std::int64_t batch_tokens_;
+  EndedSequences kept_;
   std::vector<Active> sequences_;
   std::vector<Part> parts_;
   std::vector<SequenceChunk> chunks_;

@@ -31,12 +31,15 @@ StepEngine::StepEngine(Transformer& transformer, Communicator& world, const Step
       transformer_(transformer),
       options_(options),
       schedule_(world.size(), options.parallel),
-      sequences_(transformer, options.batch_tokens),
+      sequences_(transformer, {.batch_tokens = options.batch_tokens,
+                               .cache_bytes = options.cache_bytes,
+                               .kept_sequences = options.share_prefixes ? options.parallel : 0}),
       open_(options.tokenizer) {}
 
 RequestId StepEngine::submit(Request request) {
   require(world_.rank() == 0, ErrorKind::internal, "a request on rank {}", world_.rank());
   check_request(request, transformer_.config().vocab_size, options_.tokenizer != nullptr);
+  sequences_.check(request);
   const RequestId id = next_id_++;
   open_.open(id, request);
   orders_.submitted.push_back({id, std::move(request)});
@@ -91,25 +94,27 @@ void StepEngine::assign() {
   }
 }
 
-StepEngine::Rows StepEngine::share(const RankPass& pass) {
-  // The first entry of a rank says how many rows it has fed.
-  const auto length = static_cast<std::size_t>(1 + schedule_.most_on_a_rank());
-  std::vector<SequenceNews> mine(length);
-  mine[0] = {.request = pass.prompt_rows, .token = narrow<std::int32_t>(pass.generation_rows)};
-  std::ranges::copy(pass.news, mine.begin() + 1);
-  for (std::size_t i = pass.news.size() + 1; i < length; ++i) mine[i].request = kNobody;
-  std::vector<SequenceNews> all(length * static_cast<std::size_t>(world_.size()));
-  world_.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-  Rows rows;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (i % length == 0) {
-      rows.prompt += all[i].request;
-      rows.generation += all[i].token;
-    } else if (all[i].request != kNobody) {
-      take(all[i]);
+PassWork StepEngine::share(const RankPass& pass) {
+  // A rank's message: its work, its news, and nobody's to fill up to the length of all messages.
+  std::vector<SequenceNews> news = pass.news;
+  news.resize(static_cast<std::size_t>(schedule_.most_on_a_rank()), {.request = kNobody});
+  PassWork work = pass.work;
+  const auto work_bytes = std::as_writable_bytes(std::span(&work, 1));
+  const auto news_bytes = std::as_writable_bytes(std::span(news));
+  std::vector<std::byte> mine(work_bytes.begin(), work_bytes.end());
+  mine.insert(mine.end(), news_bytes.begin(), news_bytes.end());
+  std::vector<std::byte> all(mine.size() * static_cast<std::size_t>(world_.size()));
+  world_.all_gather(mine, all);
+  PassWork sum;
+  for (std::span<const std::byte> rest = all; !rest.empty(); rest = rest.subspan(mine.size())) {
+    std::ranges::copy(rest.first(work_bytes.size()), work_bytes.begin());
+    std::ranges::copy(rest.subspan(work_bytes.size(), news_bytes.size()), news_bytes.begin());
+    sum += work;
+    for (const SequenceNews& entry : news) {
+      if (entry.request != kNobody) take(entry);
     }
   }
-  return rows;
+  return sum;
 }
 
 void StepEngine::take(const SequenceNews& news) {
@@ -123,13 +128,12 @@ void StepEngine::take(const SequenceNews& news) {
   result_.finished.push_back(std::move(*finished));
 }
 
-void StepEngine::count(const Rows& rows, Clock::time_point start) {
+void StepEngine::count(const PassWork& work, Clock::time_point start) {
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  const double prompt_share =
-      static_cast<double>(rows.prompt) / static_cast<double>(rows.prompt + rows.generation);
+  const double prompt_share = static_cast<double>(work.prompt_rows) /
+                              static_cast<double>(work.prompt_rows + work.generation_rows);
   ++statistics_.steps;
-  statistics_.prompt_tokens += rows.prompt;
-  statistics_.generated_tokens += rows.generation;
+  statistics_.work += work;
   statistics_.prompt_seconds += seconds * prompt_share;
   statistics_.generate_seconds += seconds * (1 - prompt_share);
 }

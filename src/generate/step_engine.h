@@ -18,8 +18,12 @@ struct StepOptions {
   /// Tokens of one forward pass of a rank, prompts and continuations together.
   std::int64_t batch_tokens = 512;
   std::int64_t parallel = 8;  ///< sequences under way at a time on a rank
-  const Tokenizer* tokenizer =
-      nullptr;  ///< of rank 0, if texts are wanted; must outlive the engine
+  /// For keys and values on a rank, within which sequences wait or give way (RankSequences).
+  std::int64_t cache_bytes = KvPool::kNoLimit;
+  /// What prompts have in common from the start is computed once on a rank.
+  bool share_prefixes = true;
+  /// Of rank 0, if texts are wanted; must outlive the engine.
+  const Tokenizer* tokenizer = nullptr;
 };
 
 /// What one step brought.
@@ -33,9 +37,8 @@ struct StepResult {
 /// Work and time of all steps so far. A step's time is shared between prompts and generation by
 /// their rows on all ranks, so that the two add up to the time of the steps.
 struct StepStatistics {
-  std::int64_t steps = 0;             // with a forward pass
-  std::int64_t prompt_tokens = 0;     // computed, of all ranks
-  std::int64_t generated_tokens = 0;  // computed, of all ranks; a first token counts to its prompt
+  std::int64_t steps = 0;  // with a forward pass
+  PassWork work;           // of all ranks; a first token counts to its prompt
   double prompt_seconds = 0;
   double generate_seconds = 0;
 };
@@ -83,14 +86,10 @@ class StepEngine {
   using Clock = std::chrono::steady_clock;
   void follow(Orders orders);
   void assign();
-  /// All ranks learn what became of all requests. Returns the rows of all ranks' passes.
-  struct Rows {
-    std::int64_t prompt = 0;
-    std::int64_t generation = 0;
-  };
-  Rows share(const RankPass& pass);
+  /// All ranks learn what became of all requests. Returns the work of all ranks.
+  PassWork share(const RankPass& pass);
   void take(const SequenceNews& news);
-  void count(const Rows& rows, Clock::time_point start);
+  void count(const PassWork& work, Clock::time_point start);
 
   Communicator& world_;
   const Transformer& transformer_;

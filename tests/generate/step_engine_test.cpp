@@ -231,15 +231,15 @@ TEST(StepEngine, an_engine_goes_on_after_the_others_were_dismissed) {
 }
 
 TEST(StepEngine, time_of_steps_is_shared_between_prompts_and_generation) {
-  run_engine(1, small_model(), {.batch_tokens = 16}, [&](EngineRun& run) {
+  run_engine(1, small_model(), {.batch_tokens = 16, .share_prefixes = false}, [&](EngineRun& run) {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < 5; ++i) run.submit(long_request());
     run.finish();
     const double wall =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const StepStatistics& statistics = run.engine().statistics();
-    EXPECT_EQ(statistics.prompt_tokens, 5 * 40);
-    EXPECT_EQ(statistics.generated_tokens, 5 * 29) << "the first token counts to the prompt";
+    EXPECT_EQ(statistics.work.prompt_rows, 5 * 40);
+    EXPECT_EQ(statistics.work.generation_rows, 5 * 29) << "the first token counts to the prompt";
     const double steps = statistics.prompt_seconds + statistics.generate_seconds;
     EXPECT_LE(steps, wall);
     EXPECT_GT(statistics.prompt_seconds, 0);
