@@ -30,6 +30,10 @@ MOESAIC_BEGIN_LANES
 namespace moesaic {
 namespace {
 
+/// Rows that wait for memory rather than for products: what they read should be one stream.
+inline constexpr std::int64_t kFewRows = 16;
+inline constexpr std::int64_t kAskedBytes = 4096;
+
 /// Rows [first, end) of a pass.
 struct RowSpan {
   std::int64_t first;
@@ -218,6 +222,15 @@ class RowWeigher {
   float greatest_ = 0;  // of row_
 };
 
+/// Asks for the start of a block that comes soon, where few rows wait for memory all the time:
+/// prefetching within a block is up to the products.
+inline void ask_for(const Pass& pass, const std::byte* const* blocks, std::int64_t key,
+                    std::int64_t bytes) {
+  if (pass.args.num_rows > kFewRows || key >= pass.all.end) return;
+  const std::byte* const block = blocks[key / kKeysPerBlock];
+  for (std::int64_t at = 0; at < bytes; at += 64) prefetch(block + at);
+}
+
 template <typename Products>
 inline void score_strip(const Pass& pass, const KeyStrip& strip, RowSpan rows,
                         RowWeigher<Products>& meanwhile) {
@@ -227,6 +240,12 @@ inline void score_strip(const Pass& pass, const KeyStrip& strip, RowSpan rows,
     if (seen.empty()) continue;
     const std::int64_t first = seen.first / kKeysPerPanel;
     const std::int64_t end = (seen.end + kKeysPerPanel - 1) / kKeysPerPanel;
+    const std::int64_t next = strip.first_key + key + kKeysPerBlock;
+    if (key + kKeysPerBlock < strip.seen.end) {
+      ask_for(pass, pass.args.key_blocks, next, kAskedBytes);
+    } else {  // while the rows are weighed
+      ask_for(pass, pass.args.value_blocks, strip.first_key + strip.seen.first, 2 * kAskedBytes);
+    }
     const std::byte* block = pass.args.key_blocks[(strip.first_key + key) / kKeysPerBlock];
     const PanelRun run{.panels = block + first * panel_bytes,
                        .count = end - first,
@@ -257,8 +276,14 @@ inline void add_strip(Pass& pass, const KeyStrip& strip, RowSpan rows,
     if (steps.empty()) continue;
     const std::int64_t first_key = strip.first_key + key;
     const ValueRun run{pass.args.value_blocks[first_key / kKeysPerBlock], steps, key};
+    const bool is_last = key + kKeysPerBlock >= strip.seen.end;
+    ask_for(pass, is_last ? pass.args.key_blocks : pass.args.value_blocks,
+            first_key + kKeysPerBlock, kAskedBytes);
     if (all_see(pass, rows, first_key, steps) || are_finite(run, pass.padded_dim)) {
       runs.run[runs.count++] = run;
+      if (pass.args.num_rows > kFewRows) continue;
+      Products::add_values(pass, rows, runs, meanwhile);  // one block, one stream
+      runs.count = 0;
       continue;
     }
     Products::add_values(pass, rows, runs,

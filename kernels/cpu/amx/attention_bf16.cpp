@@ -1,6 +1,8 @@
 #define MOESAIC_RICH_AVX512
 #include "kernels/cpu/avx512/lanes.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/amx/tile_block.h"
 #include "kernels/cpu/avx512/bf16_weights.h"
 
@@ -41,7 +43,8 @@ struct TileProducts {
   template <typename Meanwhile>
   static void multiply_queries(const Pass& pass, RowSpan rows, const PanelRun& run,
                                Meanwhile& meanwhile) {
-    for (std::int64_t panel = 0; panel < run.count; panel += 2) {
+    const std::int64_t together = panels_together(pass);
+    for (std::int64_t panel = 0; panel < run.count; panel += together) {
       for (std::int64_t row = rows.first; row < rows.end; row += 2 * kTileRowCount) {
         const std::byte* const packed = line(pass.queries, run.steps, row);
         const TileBlock block{
@@ -54,7 +57,7 @@ struct TileProducts {
             .out = reinterpret_cast<std::byte*>(pass.scores + row * kScoreStride + run.first_key +
                                                 panel * kPanelColumns),
             .out_stride = kScoreRowBytes};
-        multiply(block, {rows.end - row > kTileRowCount, run.count - panel > 1},
+        multiply(block, {rows.end - row > kTileRowCount, std::min(together, run.count - panel) > 1},
                  {Before::zero, After::store}, meanwhile);
       }
     }
@@ -67,7 +70,8 @@ struct TileProducts {
   template <typename Meanwhile>
   static void add_values(const Pass& pass, RowSpan rows, const ValueRuns& runs,
                          Meanwhile& meanwhile) {
-    for (std::int64_t panel = 0; panel < pass.padded_dim / kPanelColumns; panel += 2) {
+    const std::int64_t together = panels_together(pass);
+    for (std::int64_t panel = 0; panel < pass.padded_dim / kPanelColumns; panel += together) {
       for (std::int64_t row = rows.first; row < rows.end; row += 2 * kTileRowCount) {
         add_tiles(pass, {row, rows.end - row > kTileRowCount, panel}, runs, meanwhile);
       }
@@ -77,13 +81,18 @@ struct TileProducts {
   static void add_values_of_row(const Pass& pass, std::int64_t row, const ValueRun& run) {
     const auto nothing = [] {};
     set_rows(1);
-    for (std::int64_t panel = 0; panel < pass.padded_dim / kPanelColumns; panel += 2) {
+    const std::int64_t together = panels_together(pass);
+    for (std::int64_t panel = 0; panel < pass.padded_dim / kPanelColumns; panel += together) {
       add_tiles(pass, {row, false, panel}, {{run}, 1}, nothing);
     }
     set_rows(pass.args.num_rows);
   }
 
  private:
+  /// Few rows read panels one after the other, as one stream.
+  static std::int64_t panels_together(const Pass& pass) {
+    return pass.args.num_rows > kFewRows ? 2 : 1;
+  }
   struct Shape {
     bool two_tiles;
     bool two_panels;
@@ -132,7 +141,8 @@ struct TileProducts {
   template <typename Meanwhile>
   static void add_tiles(const Pass& pass, const Place& at, const ValueRuns& runs,
                         Meanwhile& meanwhile) {
-    const bool two_panels = pass.padded_dim / kPanelColumns - at.panel > 1;
+    const std::int64_t panels =
+        std::min(panels_together(pass), pass.padded_dim / kPanelColumns - at.panel);
     for (int i = 0; i < runs.count; ++i) {
       const ValueRun& run = runs.run[i];
       const std::int64_t step = (run.strip_key + run.keys.first) / kStepDepth;
@@ -143,12 +153,12 @@ struct TileProducts {
                                       run.keys.first / kStepDepth * kTileBytes,
                             .panel_stride = kValuePanelBytes,
                             .steps = (run.keys.end - run.keys.first) / kStepDepth,
-                            .prefetch_steps = 0,
+                            .prefetch_steps = panels_together(pass) == 1 ? 2 : 0,
                             .out = reinterpret_cast<std::byte*>(pass.sums + at.row * pass.stride +
                                                                 at.panel * kPanelColumns),
                             .out_stride = static_cast<std::size_t>(pass.stride) * sizeof(float)};
       multiply(
-          block, {at.two_tiles, two_panels},
+          block, {at.two_tiles, panels > 1},
           {i == 0 ? Before::load : Before::keep, i + 1 == runs.count ? After::store : After::keep},
           meanwhile);
     }
