@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Ends with ctest's summary.
 # usage: tests/run.sh [--all]
-#   --all   also the slow checks: the whole suite under AddressSanitizer and UBSan
+#   --all   also the slow checks: the whole suite by clang, and under AddressSanitizer and UBSan
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,14 +18,22 @@ tools/packages.sh --tests
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 
-run() {  # preset, label of the tests or nothing for all
-  echo "== $1 ${2:-}"
-  cmake --preset "$1" >/dev/null
-  cmake --build --preset "$1" --target "${2:+tests_}${2:-all}" -- --quiet
-  ctest --preset "$1" -j "$(nproc)" ${2:+-L "$2"}
+run() {  # preset, labels of the tests or nothing for all
+  local preset=$1 targets=all
+  shift
+  echo "== $preset $*"
+  (($# > 0)) && targets=$(printf 'tests_%s ' "$@")
+  cmake --preset "$preset" >/dev/null
+  # shellcheck disable=SC2086
+  cmake --build --preset "$preset" --target $targets -- --quiet
+  local only=()
+  (($# > 0)) && only=(-L "^($(IFS='|'; echo "$*"))\$")
+  ctest --preset "$preset" -j "$(nproc)" "${only[@]}"
 }
-# Sanitizers first: ranks that are threads under ThreadSanitizer, readers of foreign bytes under
-# AddressSanitizer. The whole suite is last, so that its summary ends the run.
+# clang builds the sanitizers and g++ the rest, so that both compilers build all libraries: ranks
+# that are threads under ThreadSanitizer, readers of foreign bytes under AddressSanitizer, 20 s of
+# fuzzing each. The whole suite is last, so that its summary ends the run.
 run tsan threads
-if ((all)); then run asan; else run asan foreign; fi
+if ((all)); then run asan; else run asan foreign fuzz; fi
+if ((all)); then run clang; fi
 run dev

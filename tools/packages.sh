@@ -2,7 +2,7 @@
 # The one list of Debian packages that Moesaic needs. Installs those that are missing with apt-get and says
 # which; silent and quick when all are there.
 # usage: tools/packages.sh [--tests] [--rivals] [--list]
-#   --tests   also what the tests need: GoogleTest, clang-format
+#   --tests   also what the tests need: GoogleTest, clang with its sanitizers, clang-format
 #   --rivals  also what benchmarks can measure beside Moesaic: oneDNN
 #   --list    print the names, install nothing
 set -euo pipefail
@@ -16,7 +16,7 @@ packages=(
   libpcre2-dev libutf8proc-dev      # tokenizers
   libxxhash-dev                     # checksums
 )
-test_packages=(libgtest-dev clang-format)
+test_packages=(libgtest-dev clang libclang-rt-dev clang-format)
 rival_packages=(libdnnl-dev)          # moesaic bench kernels --rival onednn
 
 list=0

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "kernels/weight_format.h"
 #include "src/checkpoint/matrix_source.h"
+#include "tests/support/temporary_directory.h"
 
 namespace {
 
@@ -106,9 +107,10 @@ struct Matrix {
 };
 
 /// A directory that lives as long as the process.
-const test::TemporaryDirectory& directory() {
-  static const test::TemporaryDirectory made;
-  return made;
+const std::string& directory() {
+  static const moesaic::test::TemporaryDirectory made;
+  static const std::string path = made.path();
+  return path;
 }
 
 void write_file(const std::string& name, std::string_view text) {
