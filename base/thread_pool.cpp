@@ -43,6 +43,11 @@ struct ThreadPool::State {
   std::mutex error_mutex;
   std::exception_ptr error;
 
+  // Of worker 0 alone.
+  std::function<void()> between_tasks;
+  std::chrono::microseconds interval{};
+  std::chrono::steady_clock::time_point next_look{};
+
   alignas(64) std::atomic<std::uint32_t> round{0};
   std::atomic<bool> stop{false};
   alignas(64) std::atomic<std::int64_t> next_task{0};
@@ -91,6 +96,7 @@ void ThreadPool::take_tasks(int worker) {
     if (task >= state.num_tasks) return;
     try {
       state.call(state.function, task, worker);
+      if (worker == 0) look_between_tasks();
     } catch (...) {
       const std::lock_guard lock(state.error_mutex);
       if (!state.error) state.error = std::current_exception();
@@ -99,9 +105,26 @@ void ThreadPool::take_tasks(int worker) {
   }
 }
 
+void ThreadPool::set_between_tasks(std::function<void()> hook, std::chrono::microseconds interval) {
+  state_->between_tasks = std::move(hook);
+  state_->interval = interval;
+  state_->next_look = {};
+}
+
+void ThreadPool::look_between_tasks() {
+  State& state = *state_;
+  if (!state.between_tasks) return;
+  if (std::chrono::steady_clock::now() < state.next_look) return;
+  state.between_tasks();
+  state.next_look = std::chrono::steady_clock::now() + state.interval;
+}
+
 void ThreadPool::run(std::int64_t num_tasks, void* function, Call call) {
   if (num_threads_ == 1 || num_tasks <= 1) {
-    for (std::int64_t task = 0; task < num_tasks; ++task) call(function, task, 0);
+    for (std::int64_t task = 0; task < num_tasks; ++task) {
+      call(function, task, 0);
+      look_between_tasks();
+    }
     return;
   }
   State& state = *state_;

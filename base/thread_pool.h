@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <type_traits>
@@ -35,6 +37,11 @@ class ThreadPool {
         });
   }
 
+  /// From now on worker 0, the thread that calls parallel_for, calls `hook` between two tasks, not
+  /// more often than every `interval`: for what must go on while a rank computes. What it throws
+  /// comes out of parallel_for. Not while a parallel_for runs.
+  void set_between_tasks(std::function<void()> hook, std::chrono::microseconds interval);
+
   /// Calls body(index) for every index in [0, count), `per_task` consecutive ones a task.
   template <typename Body>
   void for_each(std::int64_t count, std::int64_t per_task, Body&& body) {
@@ -50,6 +57,7 @@ class ThreadPool {
   void run(std::int64_t num_tasks, void* function, Call call);
   void work(int worker);
   void take_tasks(int worker);
+  void look_between_tasks();
   void stop() noexcept;
 
   int num_threads_;

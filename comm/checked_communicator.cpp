@@ -42,35 +42,6 @@ std::string describe(const Intent& intent) {
   return text;
 }
 
-/// Counts itself among the exchanges under way.
-class CountedRows final : public PendingRows {
- public:
-  CountedRows(std::unique_ptr<PendingRows> base, std::shared_ptr<int> under_way)
-      : base_(std::move(base)), under_way_(std::move(under_way)) {
-    ++*under_way_;
-  }
-  CountedRows(const CountedRows&) = delete;
-  CountedRows& operator=(const CountedRows&) = delete;
-  ~CountedRows() override { finish(); }
-
-  std::span<const std::byte> wait() override {
-    if (base_ != nullptr) rows_ = base_->wait();
-    finish();
-    return rows_;
-  }
-
- private:
-  void finish() {
-    if (base_ == nullptr) return;
-    base_.reset();
-    --*under_way_;
-  }
-
-  std::unique_ptr<PendingRows> base_;  // null once waited for
-  std::shared_ptr<int> under_way_;
-  std::span<const std::byte> rows_;
-};
-
 class CheckedCommunicator final : public Communicator {
  public:
   explicit CheckedCommunicator(std::unique_ptr<Communicator> base) : base_(std::move(base)) {}
@@ -114,12 +85,15 @@ class CheckedCommunicator final : public Communicator {
     agree("all_gather", bytes_of(send));
     base_->all_gather(send, recv);
   }
-  void exchange_counts(std::span<const std::int64_t> send, std::span<std::int64_t> recv) override {
-    agree("exchange_counts", bytes_of(send));
-    base_->exchange_counts(send, recv);
+  [[nodiscard]] PendingCounts start_counts(std::span<const std::int64_t> send,
+                                           std::span<std::int64_t> recv) override {
+    agree("start_counts", bytes_of(send));
+    return base_->start_counts(send, recv);
   }
-  [[nodiscard]] std::unique_ptr<PendingRows> exchange_rows(
-      const RowSend& send, std::span<const std::int64_t> recv_counts) override;
+  [[nodiscard]] PendingRows exchange_rows(const RowSend& send,
+                                          std::span<const std::int64_t> recv_counts,
+                                          PendingCounts counts) override;
+  void progress() override { base_->progress(); }
   std::shared_ptr<SharedMemory> allocate_shared(std::int64_t bytes) override {
     agree("allocate_shared", {"bytes", bytes});
     return base_->allocate_shared(bytes);
@@ -135,7 +109,6 @@ class CheckedCommunicator final : public Communicator {
                        std::span<const std::int64_t> recv_counts);
 
   std::unique_ptr<Communicator> base_;
-  std::shared_ptr<int> under_way_ = std::make_shared<int>(0);  // exchanges not yet waited for
 };
 
 void CheckedCommunicator::agree(std::string_view call, Argument a, Argument b) {
@@ -170,16 +143,19 @@ void CheckedCommunicator::agree_on_counts(std::span<const std::int64_t> send_cou
   require(text.empty(), ErrorKind::internal, "exchange_rows: the row counts do not fit: {}", text);
 }
 
-std::unique_ptr<PendingRows> CheckedCommunicator::exchange_rows(
-    const RowSend& send, std::span<const std::int64_t> recv_counts) {
-  check_row_exchange(send, recv_counts, rank(), size());
+PendingRows CheckedCommunicator::exchange_rows(const RowSend& send,
+                                               std::span<const std::int64_t> recv_counts,
+                                               PendingCounts counts) {
+  const Waiter self{rank(), size(), {}};
+  check_row_send(send, recv_counts.size(), self);
+  if (counts) counts.wait();
+  check_recv_counts(recv_counts, send.row_bytes, self);
   agree("exchange_rows", {"row_bytes", send.row_bytes});
   agree_on_counts(send.counts, recv_counts);
   for (const std::int32_t row : send.rows) {
     require(row >= 0, ErrorKind::internal, "exchange_rows: row {}", row);
   }
-  require(*under_way_ < 2, ErrorKind::internal, "exchange_rows: two exchanges are under way");
-  return std::make_unique<CountedRows>(base_->exchange_rows(send, recv_counts), under_way_);
+  return base_->exchange_rows(send, recv_counts, {});
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+
+#include "comm/pending.h"
 
 namespace moesaic {
 
@@ -21,16 +22,6 @@ struct RowSend {
   std::span<const std::int64_t> counts;  // [size]
 };
 
-/// An exchange under way. Move-only; the destructor waits.
-class PendingRows {
- public:
-  virtual ~PendingRows() = default;
-  /// The received rows, in peer order, without gaps, 64-byte aligned at the start. The memory is
-  /// the communicator's: it stays valid until the second exchange_rows after this one is started.
-  /// Throws Error{peer} naming the rank and what it waited for when the deadline passes.
-  virtual std::span<const std::byte> wait() = 0;
-};
-
 /// Memory that the ranks of one node see together. Freed when the last owner lets go; the
 /// destructor is not collective.
 class SharedMemory {
@@ -39,10 +30,10 @@ class SharedMemory {
   [[nodiscard]] virtual std::span<std::byte> bytes() const noexcept = 0;
 };
 
-/// A group of ranks. Every call below rank() and size() is collective: all ranks of the group make
-/// it, in the same order, and each of them makes it even if it has nothing to send. One thread a
-/// rank. Waits have a deadline (`timeout`) and throw Error{peer} that names rank, call and, where
-/// it is known, the peer that is missing.
+/// A group of ranks. Every call below rank() and size() but progress() is collective: all ranks of
+/// the group make it, in the same order, and each of them makes it even if it has nothing to send.
+/// One thread a rank. Waits have a deadline (`timeout`) and throw Error{peer} that names rank, call
+/// and, where it is known, the peer that is missing.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -67,13 +58,19 @@ class Communicator {
   virtual void max(std::span<std::int64_t> values) = 0;
   /// recv[p * send.size() ...] becomes what rank p holds in `send`; the same size on every rank.
   virtual void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) = 0;
-  /// recv[p] becomes what rank p holds in its send[rank()]. Both have size() elements.
-  virtual void exchange_counts(std::span<const std::int64_t> send,
-                               std::span<std::int64_t> recv) = 0;
-  /// Moves rows; `recv_counts[p]` rows come from peer p (exchange_counts told so). Two exchanges
-  /// may be under way at a time.
-  [[nodiscard]] virtual std::unique_ptr<PendingRows> exchange_rows(
-      const RowSend& send, std::span<const std::int64_t> recv_counts) = 0;
+  /// recv[p] becomes what rank p holds in its send[rank()]. Both have size() elements and stay
+  /// untouched until the counts have been waited for.
+  [[nodiscard]] virtual PendingCounts start_counts(std::span<const std::int64_t> send,
+                                                   std::span<std::int64_t> recv) = 0;
+  /// Moves rows; `recv_counts[p]` rows come from peer p. If `counts` are what fills in
+  /// `recv_counts`, the rows leave as soon as they are known. Any number of exchanges may be under
+  /// way, each with room of its own; from the ninth on, a start waits for the oldest to arrive.
+  [[nodiscard]] virtual PendingRows exchange_rows(const RowSend& send,
+                                                  std::span<const std::int64_t> recv_counts,
+                                                  PendingCounts counts) = 0;
+  /// Not collective: lets what this rank has under way go on, in this communicator and all others
+  /// of the job. Cheap, and never blocks; transfers between nodes need it while a rank computes.
+  virtual void progress() = 0;
 
   /// Zero-filled memory seen by all ranks, which must share a node (see split_node); `bytes` is the
   /// same on every rank. Throws Error{resource} if it cannot be had.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 namespace moesaic {
 namespace {
@@ -20,10 +21,23 @@ constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::milliseconds(2);
 
 }  // namespace
 
+void IdleTime::work() {
+  for (std::size_t i = 0; i < under_way_.size();) {
+    UnderWay* const operation = under_way_[i];
+    (void)operation->advance();  // takes itself off the list when it is done
+    if (i < under_way_.size() && under_way_[i] == operation) ++i;
+  }
+}
+
+void IdleTime::throw_kept() {
+  if (kept_ != nullptr) std::rethrow_exception(std::exchange(kept_, nullptr));
+}
+
 void IdleTime::pass(std::chrono::nanoseconds waited) {
-  for (RowExchange* exchange : exchanges_) (void)exchange->progress();
-  if (waited > kLongWait) {
-    std::this_thread::sleep_for(std::min(waited / 100, kLongestSleep));
+  work();
+  if (waited > kLongWait) {  // what is under way needs looks to move
+    const std::chrono::nanoseconds longest = under_way_.empty() ? kLongestSleep : kSleep;
+    std::this_thread::sleep_for(std::min(waited / 100, longest));
     return;
   }
   const auto begin = std::chrono::steady_clock::now();

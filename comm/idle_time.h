@@ -1,37 +1,40 @@
 #pragma once
 
 #include <chrono>
-#include <string>
+#include <exception>
 #include <vector>
+
+#include "comm/pending.h"
 
 namespace moesaic {
 
-/// One exchange of rows, as a transport carries it out.
-class RowExchange {
- public:
-  virtual ~RowExchange() = default;
-  /// Does what can be done now; returns whether all rows have been sent and received. Throws
-  /// Error{peer} if a peer disagrees about the rows.
-  virtual bool progress() = 0;
-  /// What is missing: "rank 2 to make room and the rows of rank 0".
-  [[nodiscard]] virtual std::string missing() const = 0;
-};
-
-/// What one rank does while it waits, in whatever call. It drives all exchanges that it has under
-/// way: else two ranks that wait in different calls could wait for each other. And it gives the
-/// core away: more ranks than cores must not be slow, nor other work on the machine. The longer a
-/// wait lasts, the longer it sleeps between looks: a rank without work costs no core.
+/// What one rank has under way, in all its communicators, and what it does while it waits in
+/// whatever call. It drives all that is under way: else two ranks that wait in different calls
+/// could wait for each other. And it gives the core away: more ranks than cores must not be slow,
+/// nor other work on the machine. The longer a wait lasts, the longer it sleeps between looks: a
+/// rank without work costs no core.
 class IdleTime {
  public:
-  void add(RowExchange& exchange) { exchanges_.push_back(&exchange); }
-  void remove(RowExchange& exchange) noexcept { std::erase(exchanges_, &exchange); }
+  IdleTime() { under_way_.reserve(64); }
 
-  /// To be called between two looks; the wait has lasted for `waited`.
+  void add(UnderWay& operation) { under_way_.push_back(&operation); }
+  void remove(UnderWay& operation) noexcept { std::erase(under_way_, &operation); }
+
+  /// Does what can be done now; cheap if there is nothing.
+  void work();
+  /// To be called between two looks: works and gives the core away. The wait has lasted for
+  /// `waited`.
   void pass(std::chrono::nanoseconds waited);
 
+  /// Keeps an error that came where none can be thrown.
+  void keep(std::exception_ptr error) noexcept { kept_ = std::move(error); }
+  /// Throws it, once.
+  void throw_kept();
+
  private:
-  std::vector<RowExchange*> exchanges_;
+  std::vector<UnderWay*> under_way_;
   std::chrono::steady_clock::time_point crowded_until_{};
+  std::exception_ptr kept_;
 };
 
 }  // namespace moesaic

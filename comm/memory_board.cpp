@@ -8,9 +8,9 @@ namespace moesaic {
 // The area of one rank, all parts aligned to cache lines:
 //   posted            u64: number of mails posted
 //   box 0, box 1      kMailBytes each
-//   offer 0, offer 1  Offer, then a RowPlacement for each sender
-//   sent              for each sender a line with two u64: the last odd and the last even exchange
-//                     whose rows have come
+//   counts            2 * kPlaces times a u64, their number, and an i64 for each rank
+//   offers            kPlaces times an Offer, then a RowPlacement for each sender
+//   sent              for each sender kPlaces u64: the exchanges whose rows have come
 struct MemoryBoard::Offer {
   std::uint64_t exchange;
   RowBufferName buffer;
@@ -24,12 +24,24 @@ constexpr std::size_t round_to_line(std::size_t bytes) {
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
+constexpr std::size_t counts_bytes(std::size_t ranks) {
+  return round_to_line(sizeof(std::uint64_t) * (1 + ranks));
+}
+
 constexpr std::size_t offer_bytes(std::size_t offer_head, std::size_t ranks) {
   return round_to_line(offer_head) + round_to_line(ranks * sizeof(RowPlacement));
 }
 
+constexpr std::size_t kSentBytes = round_to_line(MemoryBoard::kPlaces * sizeof(std::uint64_t));
+constexpr std::size_t kCountsBegin = kLine + 2 * MemoryBoard::kMailBytes;
+
+constexpr std::size_t offers_begin(std::size_t ranks) {
+  return kCountsBegin + 2 * MemoryBoard::kPlaces * counts_bytes(ranks);
+}
+
 constexpr std::size_t area_bytes(std::size_t offer_head, std::size_t ranks) {
-  return kLine + 2 * MemoryBoard::kMailBytes + 2 * offer_bytes(offer_head, ranks) + ranks * kLine;
+  return offers_begin(ranks) + MemoryBoard::kPlaces * offer_bytes(offer_head, ranks) +
+         ranks * kSentBytes;
 }
 
 using Sequence = std::atomic_ref<std::uint64_t>;
@@ -59,10 +71,16 @@ std::byte* MemoryBoard::box(int rank, std::uint64_t post) const noexcept {
   return area(rank) + kLine + (post & 1) * kMailBytes;
 }
 
+std::uint64_t* MemoryBoard::counts(int rank, std::uint64_t number) const noexcept {
+  const std::size_t bytes = counts_bytes(static_cast<std::size_t>(size()));
+  return reinterpret_cast<std::uint64_t*>(area(rank) + kCountsBegin +
+                                          number % (2 * kPlaces) * bytes);
+}
+
 MemoryBoard::Offer* MemoryBoard::offer(int rank, std::uint64_t exchange) const noexcept {
-  std::byte* first = area(rank) + kLine + 2 * kMailBytes;
-  return reinterpret_cast<Offer*>(
-      first + (exchange & 1) * offer_bytes(sizeof(Offer), static_cast<std::size_t>(size())));
+  const auto ranks = static_cast<std::size_t>(size());
+  return reinterpret_cast<Offer*>(area(rank) + offers_begin(ranks) +
+                                  exchange % kPlaces * offer_bytes(sizeof(Offer), ranks));
 }
 
 RowPlacement* MemoryBoard::placements(int rank, std::uint64_t exchange) const noexcept {
@@ -71,9 +89,9 @@ RowPlacement* MemoryBoard::placements(int rank, std::uint64_t exchange) const no
 }
 
 std::uint64_t& MemoryBoard::sent(int from, int to, std::uint64_t exchange) const noexcept {
-  std::byte* first = area(to + 1) - static_cast<std::size_t>(size()) * kLine;
-  return reinterpret_cast<std::uint64_t*>(first +
-                                          static_cast<std::size_t>(from) * kLine)[exchange & 1];
+  std::byte* first = area(to + 1) - static_cast<std::size_t>(size()) * kSentBytes;
+  return reinterpret_cast<std::uint64_t*>(first + static_cast<std::size_t>(from) *
+                                                      kSentBytes)[exchange % kPlaces];
 }
 
 void MemoryBoard::post(std::span<const std::byte> mail, const char* call) {
@@ -98,6 +116,20 @@ void MemoryBoard::post(std::span<const std::byte> mail, const char* call) {
 
 const std::byte* MemoryBoard::mail_of(int peer) const noexcept {
   return box(peer, posts_);
+}
+
+void MemoryBoard::post_counts(std::uint64_t number, std::span<const std::int64_t> values) noexcept {
+  std::uint64_t* mine = counts(rank(), number);
+  std::memcpy(mine + 1, values.data(), values.size_bytes());
+  Sequence(*mine).store(number, std::memory_order_release);
+}
+
+bool MemoryBoard::has_posted_counts(int peer, std::uint64_t number) const noexcept {
+  return Sequence(*counts(peer, number)).load(std::memory_order_acquire) == number;
+}
+
+std::int64_t MemoryBoard::count_from(int peer, std::uint64_t number) const noexcept {
+  return static_cast<std::int64_t>(counts(peer, number)[1 + rank()]);
 }
 
 void MemoryBoard::offer_rows(std::uint64_t exchange, const RowBufferName& name,

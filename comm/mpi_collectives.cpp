@@ -29,6 +29,15 @@ void for_each_piece(std::span<T> values, Body&& body) {
 
 }  // namespace
 
+MpiCollectives::MpiCollectives(const MpiHandle& comm, const WaitPolicy& policy)
+    : comm_(comm), policy_(policy) {
+  counts_.prepare([&] { return make_counts(); });
+}
+
+std::unique_ptr<MpiCounts> MpiCollectives::make_counts() const {
+  return std::make_unique<MpiCounts>(comm_, policy_);
+}
+
 void MpiCollectives::finish(MPI_Request request, const char* call) {
   MpiRequests requests(comm_);
   requests.add(request);
@@ -152,16 +161,23 @@ void MpiCollectives::all_gather(std::span<const std::byte> send, std::span<std::
   }
 }
 
-void MpiCollectives::exchange_counts(std::span<const std::int64_t> send,
-                                     std::span<std::int64_t> recv) {
-  const auto ranks = static_cast<std::size_t>(comm_.size());
-  require(send.size() == ranks && recv.size() == ranks, ErrorKind::internal,
-          "exchange_counts: {} and {} counts for {} ranks", send.size(), recv.size(), ranks);
+void MpiCounts::start(std::uint64_t number, std::span<const std::int64_t> send,
+                      std::span<std::int64_t> recv) {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ialltoall(send.data(), 1, MPI_INT64_T, recv.data(), 1, MPI_INT64_T, comm_.get(),
                           &request),
             "MPI_Ialltoall");
-  finish(request, "exchange_counts");
+  requests_.clear();
+  requests_.add(request);
+  Operation::start(number);
+}
+
+PendingCounts MpiCollectives::start_counts(std::span<const std::int64_t> send,
+                                           std::span<std::int64_t> recv) {
+  check_counts(send, recv, comm_.size());
+  MpiCounts& counts = counts_.next([&] { return make_counts(); });
+  counts.start(counts_.number(), send, recv);
+  return PendingCounts(counts);
 }
 
 }  // namespace moesaic

@@ -1,94 +1,45 @@
 #include "comm/mpi_communicator.h"
 
-#include <array>
 #include <cstdlib>
 
-#include "base/buffer.h"
 #include "comm/mpi_collectives.h"
 #include "comm/mpi_groups.h"
 #include "comm/mpi_rows.h"
-#include "comm/pending_exchange.h"
-#include "comm/row_send.h"
 #include "comm/shared_segment.h"
+#include "comm/transport_communicator.h"
 
 namespace moesaic {
 namespace {
 
-class MpiCommunicator final : public Communicator {
+class MpiGroup final : public RankGroup {
  public:
-  MpiCommunicator(std::unique_ptr<MpiHandle> comm, MpiJob job)
-      : comm_(std::move(comm)), job_(job), collectives_(*comm_, job_.policy) {}
+  MpiGroup(std::unique_ptr<MpiHandle> comm, const MpiJob& job)
+      : comm_(std::move(comm)), job_(job) {}
 
   [[nodiscard]] int rank() const noexcept override { return comm_->rank(); }
   [[nodiscard]] int size() const noexcept override { return comm_->size(); }
   [[nodiscard]] std::string transport() const override { return "mpi"; }
+  [[nodiscard]] const MpiHandle& comm() const noexcept { return *comm_; }
+  [[nodiscard]] ProcessRowBuffers::Memory& memory() noexcept { return memory_; }
 
   // MPI's split has no deadline of its own: the barrier finds the rank that does not come.
-  std::unique_ptr<Communicator> split(int color, int key) override {
-    barrier();
-    return std::make_unique<MpiCommunicator>(mpi_split(*comm_, color, key), job_);
+  std::unique_ptr<Communicator> split(Communicator& self, int color, int key) override {
+    self.barrier();
+    return make_mpi_communicator(mpi_split(*comm_, color, key), job_);
   }
-  std::unique_ptr<Communicator> split_node() override {
-    barrier();
-    return std::make_unique<MpiCommunicator>(mpi_split_node(*comm_, job_), job_);
+  std::unique_ptr<Communicator> split_node(Communicator& self) override {
+    self.barrier();
+    return make_mpi_communicator(mpi_split_node(*comm_, job_), job_);
   }
-  void barrier() override { collectives_.barrier(); }
-  void broadcast(std::span<std::byte> data, int root) override {
-    collectives_.broadcast(data, root);
-  }
-  void sum(std::span<float> values) override { collectives_.sum(values); }
-  void sum(std::span<std::int64_t> values) override { collectives_.sum(values); }
-  void max(std::span<std::int64_t> values) override { collectives_.max(values); }
-  void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) override {
-    collectives_.all_gather(send, recv);
-  }
-  void exchange_counts(std::span<const std::int64_t> send, std::span<std::int64_t> recv) override {
-    collectives_.exchange_counts(send, recv);
-  }
-  [[nodiscard]] std::unique_ptr<PendingRows> exchange_rows(
-      const RowSend& send, std::span<const std::int64_t> recv_counts) override;
-  std::shared_ptr<SharedMemory> allocate_shared(std::int64_t bytes) override {
-    return allocate_shared_segment(*this, bytes);
+  std::shared_ptr<SharedMemory> allocate_shared(Communicator& self, std::int64_t bytes) override {
+    return allocate_shared_segment(self, bytes);
   }
 
  private:
   std::unique_ptr<MpiHandle> comm_;
   MpiJob job_;
-  MpiCollectives collectives_;
-  std::uint64_t exchanges_ = 0;
-  std::array<Buffer<std::byte>, 2> received_;  // of the odd and the even exchanges
-  std::array<Buffer<std::byte>, 2> packed_;
+  ProcessRowBuffers::Memory memory_;
 };
-
-std::unique_ptr<PendingRows> MpiCommunicator::exchange_rows(
-    const RowSend& send, std::span<const std::int64_t> recv_counts) {
-  check_row_exchange(send, recv_counts, rank(), size());
-  const std::uint64_t exchange = ++exchanges_;
-  auto transfer = std::make_unique<MpiExchange>(*comm_, exchange);
-
-  const std::vector<RowPlacement> placements = place_rows(recv_counts, send.row_bytes);
-  Buffer<std::byte>& received = received_[exchange & 1];
-  received.reserve(placed_bytes(placements));
-  for (int step = 1; step < size(); ++step) {
-    const int peer = (rank() + size() - step) % size();
-    const RowPlacement& place = placements[static_cast<std::size_t>(peer)];
-    transfer->receive(
-        peer, {received.data() + place.offset_bytes, static_cast<std::size_t>(place.bytes)});
-  }
-
-  Buffer<std::byte>& packed = packed_[exchange & 1];
-  packed.reserve(static_cast<std::int64_t>(send.rows.size()) * send.row_bytes);
-  const auto rows = rows_of_peers(send);
-  for (int step = 1; step < size(); ++step) {  // not all to the same receiver at once
-    const int peer = (rank() + step) % size();
-    const auto& part = rows[static_cast<std::size_t>(peer)];
-    transfer->send(peer, send, part,
-                   packed.data() + (part.data() - send.rows.data()) * send.row_bytes);
-  }
-  return std::make_unique<PendingExchange>(
-      PendingExchange::Waiter{rank(), size(), job_.policy}, std::move(transfer),
-      received.span().first(static_cast<std::size_t>(placed_bytes(placements))));
-}
 
 }  // namespace
 
@@ -125,7 +76,18 @@ void MpiSession::abort(int exit_code) const noexcept {
 
 std::unique_ptr<Communicator> make_mpi_communicator(std::unique_ptr<MpiHandle> comm,
                                                     const MpiJob& job) {
-  return std::make_unique<MpiCommunicator>(std::move(comm), job);
+  auto group = std::make_unique<MpiGroup>(std::move(comm), job);
+  const MpiHandle& handle = group->comm();
+  RowTransport::Ways ways{.buffers = std::make_unique<ProcessRowBuffers>(group->memory()),
+                          .carriers = {},
+                          .patience = {}};
+  ways.carriers.push_back(std::make_unique<MpiRows>(handle, other_ranks(handle)));
+  const Waiter waiter{handle.rank(), handle.size(), job.policy};
+  return std::make_unique<TransportCommunicator>(TransportCommunicator::Parts{
+      .group = std::move(group),
+      .collectives = std::make_unique<MpiCollectives>(handle, job.policy),
+      .rows = std::make_unique<RowTransport>(waiter, std::move(ways)),
+      .idle = job.idle});
 }
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession&, const CommOptions& options) {

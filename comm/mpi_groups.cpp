@@ -12,9 +12,22 @@ MpiJob mpi_job(const MpiHandle& world, const CommOptions& options) {
   MPI_Comm machine = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(world.get(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine),
             "MPI_Comm_split_type");
-  const int machine_ranks = MpiHandle(machine).size();
+  const MpiHandle ranks(machine);
+  Processors processors = usable_processors();  // of all ranks: each may be bound to its own
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, processors.data(), static_cast<int>(processors.size()),
+                          MPI_UINT64_T, MPI_BOR, machine),
+            "MPI_Allreduce");
   const auto idle = std::make_shared<IdleTime>();
-  return {options, world.rank(), idle, wait_policy(options.timeout, machine_ranks, *idle)};
+  return {options, world.rank(), idle,
+          wait_policy(options.timeout, ranks.size(), processors, *idle)};
+}
+
+std::vector<int> other_ranks(const MpiHandle& comm) {
+  std::vector<int> ranks;
+  for (int step = 1; step < comm.size(); ++step) {
+    ranks.push_back((comm.rank() + step) % comm.size());
+  }
+  return ranks;
 }
 
 std::unique_ptr<MpiHandle> mpi_split(const MpiHandle& comm, int color, int key) {

@@ -18,6 +18,30 @@ void for_each_part(std::span<Byte> data, Body&& body) {
   }
 }
 
+/// Whose fault an error of MPI is: out of memory, a call that is wrong, or else another rank's.
+ErrorKind kind_of(int code) {
+  int error_class = MPI_ERR_UNKNOWN;
+  MPI_Error_class(code, &error_class);
+  switch (error_class) {
+    case MPI_ERR_NO_MEM:
+      return ErrorKind::resource;
+    case MPI_ERR_ARG:
+    case MPI_ERR_BUFFER:
+    case MPI_ERR_COMM:
+    case MPI_ERR_COUNT:
+    case MPI_ERR_GROUP:
+    case MPI_ERR_OP:
+    case MPI_ERR_RANK:
+    case MPI_ERR_REQUEST:
+    case MPI_ERR_ROOT:
+    case MPI_ERR_TAG:
+    case MPI_ERR_TYPE:
+      return ErrorKind::internal;
+    default:
+      return ErrorKind::peer;
+  }
+}
+
 }  // namespace
 
 void check_mpi(int code, const char* call) {
@@ -25,7 +49,7 @@ void check_mpi(int code, const char* call) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  fail(ErrorKind::peer, "{}: {}", call, text.data());
+  fail(kind_of(code), "{}: {}", call, text.data());
 }
 
 MpiHandle::MpiHandle(MPI_Comm comm) : comm_(comm) {
@@ -39,6 +63,14 @@ MpiHandle::~MpiHandle() {
   MPI_Finalized(&finalized);
   // Freeing is collective: a rank that leaves because of an error must not wait for the others.
   if (finalized == 0 && std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
+}
+
+MpiRequests::MpiRequests(const MpiHandle& comm) : comm_(&comm) {
+  const std::size_t usual = 2 * static_cast<std::size_t>(comm.size());  // to each and from each
+  requests_.reserve(usual);
+  infos_.reserve(usual);
+  done_.reserve(usual);
+  statuses_.reserve(usual);
 }
 
 MpiRequests::~MpiRequests() {
@@ -97,8 +129,7 @@ bool MpiRequests::progress() {
   const int code = MPI_Testsome(narrow<int>(requests_.size()), requests_.data(), &num_done,
                                 done_.data(), statuses_.data());
   if (num_done == MPI_UNDEFINED) {
-    requests_.clear();
-    infos_.clear();
+    clear();
     return true;
   }
   for (int i = 0; i < num_done; ++i) {

@@ -13,7 +13,8 @@
 /// Inside comm/ only: what the transports over MPI share.
 namespace moesaic {
 
-/// Throws Error{peer} with MPI's own text unless `code`, the result of `call`, is MPI_SUCCESS.
+/// Throws Error with MPI's own text unless `code`, the result of `call`, is MPI_SUCCESS: of kind
+/// resource if memory is short, internal if the call was wrong, else peer.
 void check_mpi(int code, const char* call);
 
 /// Owns an MPI communicator; its errors come back as codes.
@@ -40,11 +41,16 @@ class MpiHandle {
 class MpiRequests {
  public:
   /// `comm` must outlive this object.
-  explicit MpiRequests(const MpiHandle& comm) : comm_(&comm) {}
+  explicit MpiRequests(const MpiHandle& comm);
   ~MpiRequests();
   MpiRequests(MpiRequests&& other) noexcept = default;
   MpiRequests& operator=(MpiRequests&&) = delete;
 
+  /// Forgets what is done, to be used again.
+  void clear() noexcept {
+    requests_.clear();
+    infos_.clear();
+  }
   void receive(int peer, int tag, std::span<std::byte> data);
   void send(int peer, int tag, std::span<const std::byte> data);
   /// Takes over the request of a collective operation.

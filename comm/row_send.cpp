@@ -23,45 +23,45 @@ std::int64_t total_rows(std::span<const std::int64_t> counts, std::int64_t row_b
 
 }  // namespace
 
-void check_row_exchange(const RowSend& send, std::span<const std::int64_t> recv_counts, int rank,
-                        int size) {
-  const auto num_ranks = static_cast<std::size_t>(size);
-  const auto self = static_cast<std::size_t>(rank);
+void check_row_send(const RowSend& send, std::size_t num_recv_counts, const Waiter& rank) {
+  const auto num_ranks = static_cast<std::size_t>(rank.size);
   require(send.row_bytes > 0, ErrorKind::internal, "exchange_rows: row_bytes is {}",
           send.row_bytes);
-  require(send.counts.size() == num_ranks && recv_counts.size() == num_ranks, ErrorKind::internal,
+  require(send.counts.size() == num_ranks && num_recv_counts == num_ranks, ErrorKind::internal,
           "exchange_rows: {} send counts and {} receive counts for {} ranks", send.counts.size(),
-          recv_counts.size(), size);
+          num_recv_counts, rank.size);
   const std::int64_t total = total_rows(send.counts, send.row_bytes);
   require(static_cast<std::uint64_t>(total) == send.rows.size(), ErrorKind::internal,
           "exchange_rows: the counts promise {} rows, {} are listed", total, send.rows.size());
-  (void)total_rows(recv_counts, send.row_bytes);
-  require(send.counts[self] == 0 && recv_counts[self] == 0, ErrorKind::internal,
-          "exchange_rows: rank {} sends rows to itself", rank);
+  require(send.counts[static_cast<std::size_t>(rank.rank)] == 0, ErrorKind::internal,
+          "exchange_rows: rank {} sends rows to itself", rank.rank);
 }
 
-std::vector<RowPlacement> place_rows(std::span<const std::int64_t> recv_counts,
-                                     std::int64_t row_bytes) {
-  std::vector<RowPlacement> placements;
-  placements.reserve(recv_counts.size());
+void check_recv_counts(std::span<const std::int64_t> recv_counts, std::int64_t row_bytes,
+                       const Waiter& rank) {
+  (void)total_rows(recv_counts, row_bytes);
+  require(recv_counts[static_cast<std::size_t>(rank.rank)] == 0, ErrorKind::internal,
+          "exchange_rows: rank {} expects rows of itself", rank.rank);
+}
+
+void place_rows(std::span<const std::int64_t> recv_counts, std::int64_t row_bytes,
+                std::vector<RowPlacement>& placements) {
+  placements.clear();
   std::int64_t offset_bytes = 0;
   for (const std::int64_t count : recv_counts) {
     placements.push_back({offset_bytes, count * row_bytes});
     offset_bytes += count * row_bytes;
   }
-  return placements;
 }
 
-std::vector<std::span<const std::int32_t>> rows_of_peers(const RowSend& send) {
-  std::vector<std::span<const std::int32_t>> parts;
-  parts.reserve(send.counts.size());
+void split_rows(const RowSend& send, std::vector<std::span<const std::int32_t>>& parts) {
+  parts.clear();
   std::size_t first = 0;
   for (const std::int64_t count : send.counts) {
     const auto rows = static_cast<std::size_t>(count);
     parts.push_back(send.rows.subspan(first, rows));
     first += rows;
   }
-  return parts;
 }
 
 void copy_rows(const RowSend& send, std::span<const std::int32_t> rows, std::byte* to) noexcept {

@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/operation.h"
 
 namespace moesaic {
 
-/// Throws Error{internal} unless `send` and `recv_counts` keep the promises of exchange_rows that
-/// rank `rank` of `size` can check alone.
-void check_row_exchange(const RowSend& send, std::span<const std::int64_t> recv_counts, int rank,
-                        int size);
+/// Throw Error{internal} unless `send`, or the counts of rows to receive, keep the promises of
+/// exchange_rows that the rank can check alone.
+void check_row_send(const RowSend& send, std::size_t num_recv_counts, const Waiter& rank);
+void check_recv_counts(std::span<const std::int64_t> recv_counts, std::int64_t row_bytes,
+                       const Waiter& rank);
 
 /// Where in a receive buffer one peer's rows belong.
 struct RowPlacement {
@@ -21,15 +23,15 @@ struct RowPlacement {
 };
 
 /// The places of all peers' rows: in peer order, without gaps.
-[[nodiscard]] std::vector<RowPlacement> place_rows(std::span<const std::int64_t> recv_counts,
-                                                   std::int64_t row_bytes);
+void place_rows(std::span<const std::int64_t> recv_counts, std::int64_t row_bytes,
+                std::vector<RowPlacement>& placements);
 /// The bytes that all of them take.
 [[nodiscard]] inline std::int64_t placed_bytes(std::span<const RowPlacement> placements) {
   return placements.back().offset_bytes + placements.back().bytes;
 }
 
 /// The part of `send.rows` for every peer.
-[[nodiscard]] std::vector<std::span<const std::int32_t>> rows_of_peers(const RowSend& send);
+void split_rows(const RowSend& send, std::vector<std::span<const std::int32_t>>& parts);
 
 /// Copies `rows` of the matrix of `send` one after the other to `to`.
 void copy_rows(const RowSend& send, std::span<const std::int32_t> rows, std::byte* to) noexcept;

@@ -5,20 +5,28 @@ namespace {
 
 constexpr std::int64_t kGranuleBytes = std::int64_t{2} << 20;  // one huge page
 
-RowBufferName to_name(const SharedSegment::Name& name) {
-  return {static_cast<std::uint32_t>(name.pid), static_cast<std::uint32_t>(name.number), name.inode,
+// A name: process and slot, file descriptor, inode, bytes.
+RowBufferName to_name(const SharedSegment::Name& name, std::size_t slot) {
+  return {static_cast<std::uint64_t>(slot) << 32 | static_cast<std::uint32_t>(name.pid),
+          static_cast<std::uint32_t>(name.number), name.inode,
           static_cast<std::uint64_t>(name.bytes)};
 }
 
+std::size_t slot_of(const RowBufferName& name) {
+  return static_cast<std::size_t>(name[0] >> 32);
+}
+
 SharedSegment::Name from_name(const RowBufferName& name) {
-  return {SharedSegment::Home::anonymous, static_cast<std::int32_t>(name[0]),
+  return {SharedSegment::Home::anonymous,
+          static_cast<std::int32_t>(static_cast<std::uint32_t>(name[0])),
           static_cast<std::int32_t>(name[1]), name[2], static_cast<std::int64_t>(name[3])};
 }
 
 }  // namespace
 
-std::byte* SegmentRowBuffers::reserve(std::size_t parity, std::int64_t bytes) {
-  SharedSegment& own = own_[parity];
+std::byte* SegmentRowBuffers::reserve(std::size_t slot, std::int64_t bytes) {
+  if (slot >= own_.size()) own_.resize(slot + 1);
+  SharedSegment& own = own_[slot];
   if (own.name().bytes < bytes) {
     const std::int64_t with_reserve = bytes + bytes / 4;
     own = SharedSegment();
@@ -28,12 +36,15 @@ std::byte* SegmentRowBuffers::reserve(std::size_t parity, std::int64_t bytes) {
   return own.bytes().data();
 }
 
-RowBufferName SegmentRowBuffers::name(std::size_t parity) const {
-  return to_name(own_[parity].name());
+RowBufferName SegmentRowBuffers::name(std::size_t slot) const {
+  return to_name(own_[slot].name(), slot);
 }
 
-std::byte* SegmentRowBuffers::of_peer(int peer, std::size_t parity, const RowBufferName& name) {
-  Mapping& mapping = of_peers_[static_cast<std::size_t>(peer)][parity];
+std::byte* SegmentRowBuffers::of_peer(int peer, const RowBufferName& name) {
+  std::vector<Mapping>& mappings = of_peers_[static_cast<std::size_t>(peer)];
+  const std::size_t slot = slot_of(name);
+  if (slot >= mappings.size()) mappings.resize(slot + 1);
+  Mapping& mapping = mappings[slot];
   if (mapping.name != name) {
     mapping = Mapping();
     mapping = {name, SharedSegment::open(from_name(name))};

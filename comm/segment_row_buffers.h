@@ -1,11 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "comm/board_rows.h"
+#include "comm/row_buffers.h"
 #include "comm/shared_segment.h"
 
 namespace moesaic {
@@ -16,17 +15,17 @@ class SegmentRowBuffers final : public RowBuffers {
  public:
   explicit SegmentRowBuffers(int num_ranks) : of_peers_(static_cast<std::size_t>(num_ranks)) {}
 
-  std::byte* reserve(std::size_t parity, std::int64_t bytes) override;
-  [[nodiscard]] RowBufferName name(std::size_t parity) const override;
-  std::byte* of_peer(int peer, std::size_t parity, const RowBufferName& name) override;
+  std::byte* reserve(std::size_t slot, std::int64_t bytes) override;
+  [[nodiscard]] RowBufferName name(std::size_t slot) const override;
+  std::byte* of_peer(int peer, const RowBufferName& name) override;
 
  private:
   struct Mapping {
     RowBufferName name{};
     SharedSegment segment;
   };
-  std::array<SharedSegment, 2> own_;
-  std::vector<std::array<Mapping, 2>> of_peers_;  // [ranks of the node]
+  std::vector<SharedSegment> own_;              // [slots]
+  std::vector<std::vector<Mapping>> of_peers_;  // [ranks of the node][their slots]
 };
 
 }  // namespace moesaic

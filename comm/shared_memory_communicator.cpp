@@ -1,6 +1,9 @@
 #include "comm/shared_memory_communicator.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,20 +14,21 @@
 #include "comm/mpi_collectives.h"
 #include "comm/mpi_groups.h"
 #include "comm/mpi_rows.h"
-#include "comm/pending_exchange.h"
-#include "comm/row_send.h"
 #include "comm/segment_row_buffers.h"
 #include "comm/shared_segment.h"
+#include "comm/transport_communicator.h"
 
 namespace moesaic {
 namespace {
 
-constexpr int kElsewhere = -1;
+/// How long the start of an exchange waits for peers of this node to make room. Whoever is later is
+/// busy: better go on and send its rows later.
+constexpr std::chrono::microseconds kStartPatience(10);
 
 /// The ranks of a group that share this rank's node.
 struct Node {
-  std::vector<int> members;     // [node ranks] their ranks in the group
-  std::vector<int> node_ranks;  // [group] rank on this node, or kElsewhere
+  std::vector<int> members;  // [node ranks] their ranks in the group
+  int rank = 0;              // this rank's on the node
   std::shared_ptr<std::byte> board;
 };
 
@@ -41,10 +45,29 @@ std::shared_ptr<std::byte> share_board(Communicator& node) {
   }
 }
 
+/// Throws Error{resource} on all ranks unless those of each node may map each other's memory.
+void require_shared_memory(const MpiHandle& world, const MpiJob& job) {
+  const auto all = make_mpi_communicator(mpi_split(world, 0, 0), job);
+  const auto node = make_mpi_communicator(mpi_split_node(world, job), job);
+  std::array<char, 256> reason{};
+  std::int64_t first_failed = 0;  // counted from the end, so that max finds it
+  try {
+    if (node->size() > 1) (void)share_segment(*node, 1, SharedSegment::Home::anonymous);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::resource) throw;
+    std::string_view(error.what()).copy(reason.data(), reason.size() - 1);
+    first_failed = all->size() - all->rank();
+  }
+  all->max(std::span(&first_failed, 1));
+  if (first_failed == 0) return;
+  all->broadcast(std::as_writable_bytes(std::span(reason)),
+                 all->size() - static_cast<int>(first_failed));
+  fail(ErrorKind::resource, "ranks of one node cannot map each other's memory: {}", reason.data());
+}
+
 Node find_node(const MpiHandle& comm, const MpiJob& job) {
   const auto ranks = make_mpi_communicator(mpi_split_node(comm, job), job);
   Node node;
-  node.node_ranks.assign(static_cast<std::size_t>(comm.size()), kElsewhere);
   node.board = share_board(*ranks);
   if (node.board == nullptr) {  // each rank is a node of its own
     auto alone = std::make_shared<ByteBuffer>(MemoryBoard::bytes_needed(1));
@@ -52,47 +75,23 @@ Node find_node(const MpiHandle& comm, const MpiJob& job) {
     node.members = {comm.rank()};
   } else {
     const int self = comm.rank();
+    node.rank = ranks->rank();
     node.members.resize(static_cast<std::size_t>(ranks->size()));
     ranks->all_gather(std::as_bytes(std::span(&self, 1)),
                       std::as_writable_bytes(std::span(node.members)));
   }
-  for (std::size_t i = 0; i < node.members.size(); ++i) {
-    node.node_ranks[static_cast<std::size_t>(node.members[i])] = static_cast<int>(i);
-  }
   return node;
 }
 
-/// Rows over the board to the ranks of this node, over MPI to the others.
-class MixedExchange final : public RowExchange {
+std::unique_ptr<Communicator> make_communicator(std::unique_ptr<MpiHandle> comm, const MpiJob& job);
+
+class NodeGroup final : public RankGroup {
  public:
-  MixedExchange(BoardExchange near, MpiExchange far)
-      : near_(std::move(near)), far_(std::move(far)) {}
-
-  bool progress() override {
-    const bool near_done = near_.progress();
-    return far_.progress() && near_done;
-  }
-  [[nodiscard]] std::string missing() const override {
-    const std::string near = near_.missing();
-    const std::string far = far_.missing();
-    return near.empty() || far.empty() ? near + far : near + " and " + far;
-  }
-
- private:
-  BoardExchange near_;
-  MpiExchange far_;
-};
-
-class SharedMemoryCommunicator final : public Communicator {
- public:
-  SharedMemoryCommunicator(std::unique_ptr<MpiHandle> comm, const MpiJob& job)
+  NodeGroup(std::unique_ptr<MpiHandle> comm, const MpiJob& job)
       : comm_(std::move(comm)),
         job_(job),
-        far_(*comm_, job_.policy),
         node_(find_node(*comm_, job_)),
-        board_(node_.board, {node_.node_ranks[self()], node_size(), node_.members}, job_.policy),
-        near_(board_),
-        buffers_(node_size()) {}
+        board_(node_.board, {node_.rank, node_size(), node_.members}, job_.policy) {}
 
   [[nodiscard]] int rank() const noexcept override { return comm_->rank(); }
   [[nodiscard]] int size() const noexcept override { return comm_->size(); }
@@ -100,130 +99,59 @@ class SharedMemoryCommunicator final : public Communicator {
     if (is_one_node()) return "shared memory";
     return node_size() == 1 ? "mpi" : "shared memory and mpi";
   }
-
   // MPI's split has no deadline of its own: the barrier finds the rank that does not come.
-  std::unique_ptr<Communicator> split(int color, int key) override {
-    barrier();
-    return std::make_unique<SharedMemoryCommunicator>(mpi_split(*comm_, color, key), job_);
+  std::unique_ptr<Communicator> split(Communicator& self, int color, int key) override {
+    self.barrier();
+    return make_communicator(mpi_split(*comm_, color, key), job_);
   }
-  std::unique_ptr<Communicator> split_node() override {
-    barrier();
-    return std::make_unique<SharedMemoryCommunicator>(mpi_split_node(*comm_, job_), job_);
+  std::unique_ptr<Communicator> split_node(Communicator& self) override {
+    self.barrier();
+    return make_communicator(mpi_split_node(*comm_, job_), job_);
   }
-  void barrier() override {
-    on_transport([](auto& calls) { calls.barrier(); });
-  }
-  void broadcast(std::span<std::byte> data, int root) override {
-    on_transport([&](auto& calls) { calls.broadcast(data, root); });
-  }
-  void sum(std::span<float> values) override {
-    on_transport([&](auto& calls) { calls.sum(values); });
-  }
-  void sum(std::span<std::int64_t> values) override {
-    on_transport([&](auto& calls) { calls.sum(values); });
-  }
-  void max(std::span<std::int64_t> values) override {
-    on_transport([&](auto& calls) { calls.max(values); });
-  }
-  void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) override {
-    on_transport([&](auto& calls) { calls.all_gather(send, recv); });
-  }
-  void exchange_counts(std::span<const std::int64_t> send, std::span<std::int64_t> recv) override {
-    on_transport([&](auto& calls) { calls.exchange_counts(send, recv); });
-  }
-  [[nodiscard]] std::unique_ptr<PendingRows> exchange_rows(
-      const RowSend& send, std::span<const std::int64_t> recv_counts) override;
-  std::shared_ptr<SharedMemory> allocate_shared(std::int64_t bytes) override {
-    return allocate_shared_segment(*this, bytes);
+  std::shared_ptr<SharedMemory> allocate_shared(Communicator& self, std::int64_t bytes) override {
+    return allocate_shared_segment(self, bytes);
   }
 
- private:
-  [[nodiscard]] std::size_t self() const { return static_cast<std::size_t>(rank()); }
   [[nodiscard]] int node_size() const { return static_cast<int>(node_.members.size()); }
   [[nodiscard]] bool is_one_node() const { return node_size() == size(); }
+  [[nodiscard]] std::unique_ptr<Collectives> make_collectives();
+  [[nodiscard]] std::unique_ptr<RowTransport> make_rows();
 
-  template <typename Call>
-  void on_transport(Call&& call) {
-    if (is_one_node()) {
-      call(near_);
-    } else {
-      call(far_);
-    }
-  }
-
-  BoardExchange start_near(const RowSend& send, std::span<const RowPlacement> placements);
-  MpiExchange start_far(const RowSend& send, std::span<const RowPlacement> placements,
-                        std::byte* received);
-
+ private:
   std::unique_ptr<MpiHandle> comm_;
   MpiJob job_;
-  MpiCollectives far_;
   Node node_;
   MemoryBoard board_;
-  BoardCollectives near_;
-  SegmentRowBuffers buffers_;
-  std::array<Buffer<std::byte>, 2> packed_;  // for MPI, of the odd and the even exchanges
-  std::uint64_t exchanges_ = 0;
 };
 
-MpiExchange SharedMemoryCommunicator::start_far(const RowSend& send,
-                                                std::span<const RowPlacement> placements,
-                                                std::byte* received) {
-  MpiExchange exchange(*comm_, exchanges_);
-  const auto rows = rows_of_peers(send);
-  std::int64_t packed_rows = 0;
-  for (int step = 1; step < size(); ++step) {
-    const auto peer = static_cast<std::size_t>((rank() + size() - step) % size());
-    if (node_.node_ranks[peer] != kElsewhere) continue;
-    packed_rows += static_cast<std::int64_t>(rows[peer].size());
-    const RowPlacement& place = placements[peer];
-    exchange.receive(static_cast<int>(peer),
-                     {received + place.offset_bytes, static_cast<std::size_t>(place.bytes)});
-  }
-  Buffer<std::byte>& packed = packed_[exchanges_ & 1];
-  packed.reserve(packed_rows * send.row_bytes);
-  std::byte* next = packed.data();
-  for (int step = 1; step < size(); ++step) {  // not all to the same receiver at once
-    const auto peer = static_cast<std::size_t>((rank() + step) % size());
-    if (node_.node_ranks[peer] != kElsewhere) continue;
-    exchange.send(static_cast<int>(peer), send, rows[peer], next);
-    next += static_cast<std::int64_t>(rows[peer].size()) * send.row_bytes;
-  }
-  return exchange;
+std::unique_ptr<Collectives> NodeGroup::make_collectives() {
+  if (is_one_node()) return std::make_unique<BoardCollectives>(board_);
+  return std::make_unique<MpiCollectives>(*comm_, job_.policy);
 }
 
-BoardExchange SharedMemoryCommunicator::start_near(const RowSend& send,
-                                                   std::span<const RowPlacement> placements) {
-  std::vector<RowPlacement> near_placements;  // [node ranks]
-  for (const int member : node_.members) {
-    near_placements.push_back(placements[static_cast<std::size_t>(member)]);
-  }
-  const auto rows = rows_of_peers(send);
-  std::vector<BoardRows> to_send;
-  for (int step = 1; step < node_size(); ++step) {
-    const int node_rank = (board_.rank() + step) % node_size();
-    const int peer = node_.members[static_cast<std::size_t>(node_rank)];
-    const auto& part = rows[static_cast<std::size_t>(peer)];
-    if (!part.empty()) to_send.push_back({node_rank, part});
-  }
-  BoardExchange exchange(board_, buffers_, exchanges_);
-  exchange.start(send, std::move(to_send), near_placements);
-  return exchange;
+std::unique_ptr<RowTransport> NodeGroup::make_rows() {
+  RowTransport::Ways ways{.buffers = std::make_unique<SegmentRowBuffers>(node_size()),
+                          .carriers = {},
+                          .patience = is_one_node() ? kStartPatience : kStartPatience * 0};
+  std::vector<int> far = other_ranks(*comm_);
+  std::erase_if(
+      far, [&](int rank) { return std::ranges::find(node_.members, rank) != node_.members.end(); });
+  if (!far.empty()) ways.carriers.push_back(std::make_unique<MpiRows>(*comm_, std::move(far)));
+  ways.carriers.push_back(std::make_unique<BoardRows>(board_, *ways.buffers));
+  const Waiter waiter{rank(), size(), job_.policy};
+  return std::make_unique<RowTransport>(waiter, std::move(ways));
 }
 
-std::unique_ptr<PendingRows> SharedMemoryCommunicator::exchange_rows(
-    const RowSend& send, std::span<const std::int64_t> recv_counts) {
-  check_row_exchange(send, recv_counts, rank(), size());
-  ++exchanges_;
-  const std::vector<RowPlacement> placements = place_rows(recv_counts, send.row_bytes);
-  std::byte* received = buffers_.reserve(exchanges_ & 1, placed_bytes(placements));
-  MpiExchange far = start_far(send, placements, received);
-  BoardExchange near = start_near(send, placements);
-  near.send_ready_soon();
-  return std::make_unique<PendingExchange>(
-      PendingExchange::Waiter{rank(), size(), job_.policy},
-      std::make_unique<MixedExchange>(std::move(near), std::move(far)),
-      std::span(received, static_cast<std::size_t>(placed_bytes(placements))));
+std::unique_ptr<Communicator> make_communicator(std::unique_ptr<MpiHandle> comm,
+                                                const MpiJob& job) {
+  auto group = std::make_unique<NodeGroup>(std::move(comm), job);
+  auto collectives = group->make_collectives();
+  auto rows = group->make_rows();
+  return std::make_unique<TransportCommunicator>(
+      TransportCommunicator::Parts{.group = std::move(group),
+                                   .collectives = std::move(collectives),
+                                   .rows = std::move(rows),
+                                   .idle = job.idle});
 }
 
 }  // namespace
@@ -232,7 +160,8 @@ std::unique_ptr<Communicator> make_shared_memory_communicator(const MpiSession&,
                                                               const CommOptions& options) {
   auto world = mpi_world();
   const MpiJob job = mpi_job(*world, options);
-  return std::make_unique<SharedMemoryCommunicator>(std::move(world), job);
+  if (options.require_shared_memory) require_shared_memory(*world, job);
+  return make_communicator(std::move(world), job);
 }
 
 }  // namespace moesaic

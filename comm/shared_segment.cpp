@@ -176,14 +176,21 @@ SharedSegment share_segment(Communicator& node, std::int64_t bytes, SharedSegmen
 
 std::shared_ptr<SharedMemory> allocate_shared_segment(Communicator& node, std::int64_t bytes) {
   if (node.size() == 1) return std::make_shared<OwnMemory>(bytes);
-  SharedSegment segment;
+  std::string first_reason;
   try {
-    segment = share_segment(node, bytes, SharedSegment::Home::anonymous);
+    return std::make_shared<SegmentMemory>(
+        share_segment(node, bytes, SharedSegment::Home::anonymous));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::resource) throw;
-    segment = share_segment(node, bytes, SharedSegment::Home::dev_shm);
+    first_reason = error.what();
   }
-  return std::make_shared<SegmentMemory>(std::move(segment));
+  try {
+    return std::make_shared<SegmentMemory>(
+        share_segment(node, bytes, SharedSegment::Home::dev_shm));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::resource) throw;
+    fail(ErrorKind::resource, "{}; then, in {}: {}", first_reason, kDevShm, error.what());
+  }
 }
 
 }  // namespace moesaic

@@ -1,7 +1,6 @@
 #include "comm/thread_communicator.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <exception>
 #include <mutex>
@@ -12,11 +11,15 @@
 #include "comm/board_collectives.h"
 #include "comm/board_rows.h"
 #include "comm/memory_board.h"
-#include "comm/pending_exchange.h"
-#include "comm/row_send.h"
+#include "comm/row_buffers.h"
+#include "comm/transport_communicator.h"
 
 namespace moesaic {
 namespace {
+
+/// How long the start of an exchange waits for peers to make room. Whoever is later is busy: better
+/// go on and send its rows later.
+constexpr std::chrono::microseconds kStartPatience(10);
 
 /// What the threads of all groups of one run share.
 struct Run {
@@ -42,31 +45,8 @@ struct Group {
   std::shared_ptr<Run> run;
   std::vector<int> run_ranks;  // [size] the ranks' numbers in the run
   ByteBuffer board;
-  std::vector<std::array<ByteBuffer, 2>> buffers;  // [size]
+  std::vector<ProcessRowBuffers::Memory> buffers;  // [size]
   std::vector<std::shared_ptr<void>> made;         // [size] on its way from its maker to the others
-};
-
-class ThreadRowBuffers final : public RowBuffers {
- public:
-  explicit ThreadRowBuffers(std::array<ByteBuffer, 2>& own) : own_(own) {}
-
-  std::byte* reserve(std::size_t parity, std::int64_t bytes) override {
-    const auto needed = static_cast<std::size_t>(bytes);
-    if (own_[parity].size() < needed) {
-      own_[parity] = ByteBuffer();
-      own_[parity] = ByteBuffer(needed + needed / 4);
-    }
-    return own_[parity].data();
-  }
-  [[nodiscard]] RowBufferName name(std::size_t parity) const override {
-    return {reinterpret_cast<std::uintptr_t>(own_[parity].data())};
-  }
-  std::byte* of_peer(int, std::size_t, const RowBufferName& name) override {
-    return reinterpret_cast<std::byte*>(name[0]);
-  }
-
- private:
-  std::array<ByteBuffer, 2>& own_;
 };
 
 class ThreadSharedMemory final : public SharedMemory {
@@ -78,79 +58,82 @@ class ThreadSharedMemory final : public SharedMemory {
   ByteBuffer memory_;
 };
 
-class ThreadCommunicator final : public Communicator {
+WaitPolicy policy_of(const Group& group, IdleTime& idle) {
+  WaitPolicy policy =
+      wait_policy(group.run->options.timeout, group.run->num_ranks, usable_processors(), idle);
+  policy.failed_rank = &group.run->failed_rank;
+  return policy;
+}
+
+/// A rank's place in a group.
+class ThreadGroup final : public RankGroup {
  public:
-  ThreadCommunicator(std::shared_ptr<Group> group, int rank, std::shared_ptr<IdleTime> idle)
+  ThreadGroup(std::shared_ptr<Group> group, int rank, std::shared_ptr<IdleTime> idle)
       : group_(std::move(group)),
         idle_(std::move(idle)),
         board_(std::shared_ptr<std::byte>(group_, group_->board.data()), {rank, group_->size(), {}},
-               policy_of(*group_, *idle_)),
-        collectives_(board_),
-        buffers_(group_->buffers[static_cast<std::size_t>(rank)]) {}
+               policy_of(*group_, *idle_)) {}
 
   [[nodiscard]] int rank() const noexcept override { return board_.rank(); }
   [[nodiscard]] int size() const noexcept override { return board_.size(); }
   [[nodiscard]] std::string transport() const override { return "threads"; }
 
-  std::unique_ptr<Communicator> split(int color, int key) override;
-  std::unique_ptr<Communicator> split_node() override {
+  std::unique_ptr<Communicator> split(Communicator& self, int color, int key) override;
+  std::unique_ptr<Communicator> split_node(Communicator& self) override {
     const int per_node = group_->run->options.ranks_per_node;
     const int run_rank = group_->run_ranks[static_cast<std::size_t>(rank())];
-    return split(per_node > 0 ? run_rank / per_node : 0, 0);
+    return split(self, per_node > 0 ? run_rank / per_node : 0, 0);
   }
-  void barrier() override { collectives_.barrier(); }
-  void broadcast(std::span<std::byte> data, int root) override {
-    collectives_.broadcast(data, root);
+  std::shared_ptr<SharedMemory> allocate_shared(Communicator& self, std::int64_t bytes) override {
+    return made_by<ThreadSharedMemory>(self, 0, bytes);
   }
-  void sum(std::span<float> values) override { collectives_.sum(values); }
-  void sum(std::span<std::int64_t> values) override { collectives_.sum(values); }
-  void max(std::span<std::int64_t> values) override { collectives_.max(values); }
-  void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) override {
-    collectives_.all_gather(send, recv);
-  }
-  void exchange_counts(std::span<const std::int64_t> send, std::span<std::int64_t> recv) override {
-    collectives_.exchange_counts(send, recv);
-  }
-  [[nodiscard]] std::unique_ptr<PendingRows> exchange_rows(
-      const RowSend& send, std::span<const std::int64_t> recv_counts) override;
-  std::shared_ptr<SharedMemory> allocate_shared(std::int64_t bytes) override {
-    return made_by<ThreadSharedMemory>(0, bytes);
+
+  [[nodiscard]] MemoryBoard& board() noexcept { return board_; }
+  [[nodiscard]] ProcessRowBuffers::Memory& row_memory() const {
+    return group_->buffers[static_cast<std::size_t>(rank())];
   }
 
  private:
   /// What rank `maker` makes, for all ranks that name this maker.
   template <typename T, typename... Args>
-  std::shared_ptr<T> made_by(int maker, Args&&... args) {
+  std::shared_ptr<T> made_by(Communicator& self, int maker, Args&&... args) {
     std::shared_ptr<void>& slot = group_->made[static_cast<std::size_t>(maker)];
     if (rank() == maker) slot = std::make_shared<T>(std::forward<Args>(args)...);
-    barrier();
+    self.barrier();
     auto made = std::static_pointer_cast<T>(slot);
-    barrier();
+    self.barrier();
     if (rank() == maker) slot.reset();
     return made;
-  }
-
-  static WaitPolicy policy_of(const Group& group, IdleTime& idle) {
-    WaitPolicy policy = wait_policy(group.run->options.timeout, group.run->num_ranks, idle);
-    policy.failed_rank = &group.run->failed_rank;
-    return policy;
   }
 
   std::shared_ptr<Group> group_;
   std::shared_ptr<IdleTime> idle_;  // of this thread, in all its groups
   MemoryBoard board_;
-  BoardCollectives collectives_;
-  ThreadRowBuffers buffers_;
-  std::uint64_t exchanges_ = 0;
 };
 
-std::unique_ptr<Communicator> ThreadCommunicator::split(int color, int key) {
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Group> group, int rank,
+                                                const std::shared_ptr<IdleTime>& idle) {
+  auto place = std::make_unique<ThreadGroup>(std::move(group), rank, idle);
+  MemoryBoard& board = place->board();
+  RowTransport::Ways ways{.buffers = std::make_unique<ProcessRowBuffers>(place->row_memory()),
+                          .carriers = {},
+                          .patience = kStartPatience};
+  ways.carriers.push_back(std::make_unique<BoardRows>(board, *ways.buffers));
+  const Waiter waiter{rank, board.size(), board.policy()};
+  return std::make_unique<TransportCommunicator>(
+      TransportCommunicator::Parts{.group = std::move(place),
+                                   .collectives = std::make_unique<BoardCollectives>(board),
+                                   .rows = std::make_unique<RowTransport>(waiter, std::move(ways)),
+                                   .idle = idle});
+}
+
+std::unique_ptr<Communicator> ThreadGroup::split(Communicator& self, int color, int key) {
   struct Member {
     int color, key, rank;
   };
-  const Member self{color, key, rank()};
+  const Member mine{color, key, rank()};
   std::vector<Member> members(static_cast<std::size_t>(size()));
-  all_gather(std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(members)));
+  self.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(members)));
   std::erase_if(members, [&](const Member& member) { return member.color != color; });
   std::ranges::stable_sort(members, {}, &Member::key);
   std::vector<int> run_ranks;
@@ -159,30 +142,8 @@ std::unique_ptr<Communicator> ThreadCommunicator::split(int color, int key) {
     if (member.rank == rank()) new_rank = static_cast<int>(run_ranks.size());
     run_ranks.push_back(group_->run_ranks[static_cast<std::size_t>(member.rank)]);
   }
-  auto group = made_by<Group>(members.front().rank, group_->run, std::move(run_ranks));
-  return std::make_unique<ThreadCommunicator>(std::move(group), new_rank, idle_);
-}
-
-std::unique_ptr<PendingRows> ThreadCommunicator::exchange_rows(
-    const RowSend& send, std::span<const std::int64_t> recv_counts) {
-  check_row_exchange(send, recv_counts, rank(), size());
-  const std::vector<RowPlacement> placements = place_rows(recv_counts, send.row_bytes);
-  const std::int64_t total_bytes = placed_bytes(placements);
-  const auto rows = rows_of_peers(send);
-  std::vector<BoardRows> to_send;
-  for (int step = 1; step < size(); ++step) {
-    const int peer = (rank() + step) % size();  // not all at the same receiver
-    const auto& part = rows[static_cast<std::size_t>(peer)];
-    if (!part.empty()) to_send.push_back({peer, part});
-  }
-  const std::uint64_t exchange = ++exchanges_;
-  const std::byte* received = buffers_.reserve(exchange & 1, total_bytes);
-  auto transfer = std::make_unique<BoardExchange>(board_, buffers_, exchange);
-  transfer->start(send, std::move(to_send), placements);
-  transfer->send_ready_soon();
-  return std::make_unique<PendingExchange>(
-      PendingExchange::Waiter{rank(), size(), board_.policy()}, std::move(transfer),
-      std::span(received, static_cast<std::size_t>(total_bytes)));
+  auto group = made_by<Group>(self, members.front().rank, group_->run, std::move(run_ranks));
+  return make_communicator(std::move(group), new_rank, idle_);
 }
 
 std::vector<std::unique_ptr<Communicator>> communicators_of(const std::shared_ptr<Run>& run) {
@@ -192,8 +153,7 @@ std::vector<std::unique_ptr<Communicator>> communicators_of(const std::shared_pt
   const auto group = std::make_shared<Group>(run, std::move(run_ranks));
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int rank = 0; rank < run->num_ranks; ++rank) {
-    ranks.push_back(
-        std::make_unique<ThreadCommunicator>(group, rank, std::make_shared<IdleTime>()));
+    ranks.push_back(make_communicator(group, rank, std::make_shared<IdleTime>()));
   }
   return ranks;
 }

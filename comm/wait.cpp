@@ -1,13 +1,27 @@
 #include "comm/wait.h"
 
-#include <unistd.h>
+#include <sched.h>
+
+#include <bit>
 
 namespace moesaic {
 
-WaitPolicy wait_policy(std::chrono::milliseconds timeout, int num_ranks, IdleTime& idle) {
+Processors usable_processors() {
+  Processors processors{};
+  static_assert(sizeof(Processors) % sizeof(unsigned long) == 0);
+  if (sched_getaffinity(0, sizeof processors, reinterpret_cast<cpu_set_t*>(processors.data())) !=
+      0) {
+    processors.fill(~std::uint64_t{0});  // more than fit: enough
+  }
+  return processors;
+}
+
+WaitPolicy wait_policy(std::chrono::milliseconds timeout, int num_ranks,
+                       const Processors& processors, IdleTime& idle) {
   constexpr int kSpinLooks = 200;  // some microseconds, about ten times what a hand-over takes
-  const bool core_for_each = num_ranks <= sysconf(_SC_NPROCESSORS_ONLN);
-  return {timeout, core_for_each ? kSpinLooks : 0, &idle, nullptr};
+  int usable = 0;
+  for (const std::uint64_t word : processors) usable += std::popcount(word);
+  return {timeout, num_ranks <= usable ? kSpinLooks : 0, &idle, nullptr};
 }
 
 std::string RankList::text() const {

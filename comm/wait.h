@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,9 +22,14 @@ struct WaitPolicy {
   const std::atomic<int>* failed_rank = nullptr;  ///< if given: >= 0 once a rank has failed
 };
 
-/// The policy of one of `num_ranks` ranks on this machine; `idle` must outlive all waits.
+/// Processors as the system numbers them, a bit each.
+using Processors = std::array<std::uint64_t, 64>;
+/// Those that the calling thread may use: its binding and cpuset.
+[[nodiscard]] Processors usable_processors();
+
+/// The policy of one of `num_ranks` ranks that share `processors`; `idle` must outlive all waits.
 [[nodiscard]] WaitPolicy wait_policy(std::chrono::milliseconds timeout, int num_ranks,
-                                     IdleTime& idle);
+                                     const Processors& processors, IdleTime& idle);
 
 /// Looks until `ready()` holds, at most for `patience`; returns whether it does. Stops early when a
 /// rank has failed.

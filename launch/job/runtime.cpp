@@ -22,11 +22,27 @@
 namespace moesaic {
 namespace {
 
-std::unique_ptr<Communicator> make_world(const MpiSession& mpi, const Options& options) {
+/// How often rows that are under way are looked after while a rank computes.
+constexpr std::chrono::microseconds kProgressEvery(150);
+
+std::unique_ptr<Communicator> make_transport(const MpiSession& mpi, const Options& options) {
   const CommOptions comm{.timeout = std::chrono::seconds(options.timeout),
-                         .ranks_per_node = static_cast<int>(options.ranks_per_node)};
-  auto world = options.transport == Transport::mpi ? make_mpi_communicator(mpi, comm)
-                                                   : make_shared_memory_communicator(mpi, comm);
+                         .ranks_per_node = static_cast<int>(options.ranks_per_node),
+                         .require_shared_memory = options.transport == Transport::shm};
+  if (options.transport == Transport::mpi) return make_mpi_communicator(mpi, comm);
+  try {
+    return make_shared_memory_communicator(mpi, comm);
+  } catch (const Error& error) {
+    if (options.transport != Transport::shm || error.kind() != ErrorKind::resource) throw;
+    throw AgreedError(Error(error.kind(), fmt::format("--transport shm: {} (--transport auto "
+                                                      "takes MPI in its place)",
+                                                      error.what())),
+                      mpi.rank() == 0);
+  }
+}
+
+std::unique_ptr<Communicator> make_world(const MpiSession& mpi, const Options& options) {
+  auto world = make_transport(mpi, options);
   return options.check_comm ? make_checked_communicator(std::move(world)) : std::move(world);
 }
 
@@ -137,6 +153,7 @@ Runtime::Runtime(const MpiSession& mpi, const Command& command)
     isa_ = choose_isa(ranks_, options().isa.isa, options().numerics == Numerics::portable);
   });
   pool_ = std::make_unique<ThreadPool>(self().threads);
+  pool_->set_between_tasks([this] { world_->progress(); }, kProgressEvery);
   for (const std::string& note : command.notes) log_.once(LogLevel::warning, "{}", note);
 }
 

@@ -56,15 +56,15 @@ class Exchange {
   double run() {
     std::vector<std::int64_t> recv_counts(counts_.size());
     const auto start = Clock::now();
-    comm_.exchange_counts(counts_, recv_counts);
-    const auto pending =
+    comm_.start_counts(counts_, recv_counts).wait();
+    PendingRows pending =
         comm_.exchange_rows({.base = reinterpret_cast<const std::byte*>(data_.data()),
                              .row_bytes = words_ * 8,
                              .stride_bytes = words_ * 8,
                              .rows = rows_,
                              .counts = counts_},
-                            recv_counts);
-    const std::span<const std::byte> received = pending->wait();
+                            recv_counts, {});
+    const std::span<const std::byte> received = pending.wait();
     const double time = microseconds_since(start);
     check(received);
     return time;

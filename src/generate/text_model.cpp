@@ -1,6 +1,7 @@
 #include "src/generate/text_model.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string_view>
 
@@ -44,6 +45,9 @@ WantedLayouts wanted_layouts(const TextModelOptions& options) {
           .head = wanted_layout(options, options.head_format)};
 }
 
+/// How often rows that are under way are looked after while a rank computes.
+constexpr std::chrono::microseconds kProgressEvery(150);
+
 }  // namespace
 
 struct TextModel::Parts {
@@ -67,7 +71,9 @@ struct TextModel::Parts {
              .progress = {}})),
         isa(common_isa(world)),
         transformer(config, *weights, world,
-                    {.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool}) {}
+                    {.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool}) {
+    pool.set_between_tasks([this] { world.progress(); }, kProgressEvery);
+  }
 
   Communicator& world;
   ModelFiles files;

@@ -29,8 +29,8 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
     write_rows(x, work);
   }
   const PhaseScope scope(times, Phase::wait);
-  work.exchange.start_plan(work.routing, work.plan);
-  work.dispatch = work.exchange.dispatch(work.rows, work.plan);
+  work.dispatch = work.exchange.dispatch(work.rows, work.plan,
+                                         work.exchange.start_plan(work.routing, work.plan));
   work.has_executed = false;
 }
 

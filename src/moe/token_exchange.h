@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,11 +10,14 @@
 
 namespace moesaic {
 
+/// The row counts of a plan on their way.
+using PendingPlan = PendingCounts;
+
 /// Token rows on their way to the ranks of their experts; owns the rows that this rank receives.
 class PendingDispatch {
  public:
   PendingDispatch() = default;
-  PendingDispatch(const WireRows& own, std::int64_t num_tokens, std::unique_ptr<PendingRows> rows)
+  PendingDispatch(const WireRows& own, std::int64_t num_tokens, PendingRows rows)
       : own_(&own), num_tokens_(num_tokens), pending_(std::move(rows)) {}
 
   /// Returns when all rows are here.
@@ -33,7 +35,7 @@ class PendingDispatch {
  private:
   const WireRows* own_ = nullptr;
   std::int64_t num_tokens_ = 0;
-  std::unique_ptr<PendingRows> pending_;
+  PendingRows pending_;
   std::span<const std::byte> received_;  // [rows, row_bytes]
 };
 
@@ -41,7 +43,7 @@ class PendingDispatch {
 class PendingResults {
  public:
   PendingResults() = default;
-  PendingResults(MatrixView<const float> outputs, std::unique_ptr<PendingRows> rows)
+  PendingResults(MatrixView<const float> outputs, PendingRows rows)
       : outputs_(outputs), pending_(std::move(rows)) {}
 
   /// Returns when all results of this rank's tokens are here.
@@ -57,7 +59,7 @@ class PendingResults {
 
  private:
   MatrixView<const float> outputs_;
-  std::unique_ptr<PendingRows> pending_;
+  PendingRows pending_;
   const float* returned_ = nullptr;  // [rows, cols]
 };
 
@@ -69,15 +71,18 @@ class TokenExchange {
   TokenExchange(Communicator& experts, const ExpertPlacement& placement)
       : comm_(&experts), planner_(placement, experts.rank()) {}
 
-  /// Makes `plan`, all but its `execute`: how many rows go where.
-  void start_plan(const Routing& routing, ExchangePlan& plan);
-  /// The rest of it, from the expert ids in the rows that a first dispatch has brought.
+  /// Makes `plan`, all but its `execute`, and tells the other ranks how many rows they get.
+  /// `plan` stays where it is as long as anything of it is pending.
+  [[nodiscard]] PendingPlan start_plan(const Routing& routing, ExchangePlan& plan);
+  /// Sends the rows of this rank's tokens, as soon as the counts are known. As often as wanted for
+  /// one plan, whatever the rows hold, without counts once these are known.
+  [[nodiscard]] PendingDispatch dispatch(const WireRows& rows, const ExchangePlan& plan,
+                                         PendingPlan counts = {});
+  /// Makes the rest of `plan`, from the expert ids in the rows that the first dispatch has brought.
   void finish_plan(const Routing& routing, const WireRows& rows, const PendingDispatch& dispatch,
                    ExchangePlan& plan);
-
-  /// Sends the rows of this rank's tokens. As often as wanted for one plan, whatever they hold.
-  [[nodiscard]] PendingDispatch dispatch(const WireRows& rows, const ExchangePlan& plan);
-  /// Sends the results `outputs` [outputs, any] home, a row for each choice.
+  /// Sends the results `outputs` [outputs, any] home, a row for each choice. Both stay until the
+  /// results are not needed any more.
   [[nodiscard]] PendingResults combine(MatrixView<const float> outputs, const ExchangePlan& plan);
 
  private:

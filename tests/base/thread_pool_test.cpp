@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -54,6 +56,31 @@ TEST(ThreadPool, exceptions_reach_the_caller_and_the_pool_lives_on) {
   std::atomic<int> done = 0;
   pool.parallel_for(100, [&](std::int64_t, int) { ++done; });
   EXPECT_EQ(done, 100);
+}
+
+TEST(ThreadPool, worker_0_looks_around_between_tasks) {
+  using std::chrono::microseconds;
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    const auto caller = std::this_thread::get_id();
+    int looks = 0;
+    const auto look = [&] {
+      EXPECT_EQ(std::this_thread::get_id(), caller);
+      ++looks;
+    };
+    std::atomic<int> tasks_of_caller = 0;
+    const auto count = [&](std::int64_t, int worker) { tasks_of_caller += worker == 0 ? 1 : 0; };
+    pool.set_between_tasks(look, microseconds(0));
+    pool.parallel_for(50, count);
+    pool.parallel_for(1, count);
+    EXPECT_EQ(looks, tasks_of_caller);
+    looks = 0;
+    pool.set_between_tasks(look, std::chrono::hours(1));
+    for (int round = 0; round < 100; ++round) pool.parallel_for(1, count);
+    EXPECT_EQ(looks, 1);
+    pool.set_between_tasks([] { throw std::runtime_error("a peer has gone"); }, microseconds(0));
+    EXPECT_THROW(pool.parallel_for(1, count), std::runtime_error);
+  }
 }
 
 TEST(ThreadPool, refuses_no_threads) {

@@ -72,23 +72,26 @@ class Side {
       counts_.push_back(static_cast<std::int64_t>(part.size()));
       rows_.insert(rows_.end(), part.begin(), part.end());
     }
+    recv_counts_.resize(counts_.size());
   }
 
   void start() {
-    Counts recv(counts_.size());
-    comm_.exchange_counts(counts_, recv);
-    for (std::size_t p = 0; p < recv.size(); ++p) {
-      ASSERT_EQ(recv[p], static_cast<std::int64_t>(sent_by(static_cast<int>(p)).size()));
-    }
+    PendingCounts counts = comm_.start_counts(counts_, recv_counts_);
+    const bool counts_first = exchange_.number % 2 == 0;
+    if (counts_first) counts.wait();
     const RowSend send{matrix_.data(), exchange_.row_bytes, exchange_.stride_bytes, rows_, counts_};
-    pending_ = comm_.exchange_rows(send, recv);
+    pending_ =
+        comm_.exchange_rows(send, recv_counts_, counts_first ? PendingCounts() : std::move(counts));
   }
 
   void wait() {
-    received_ = pending_->wait();
-    pending_.reset();
+    received_ = pending_.wait();
+    for (std::size_t p = 0; p < recv_counts_.size(); ++p) {
+      ASSERT_EQ(recv_counts_[p], std::ssize(sent_by(static_cast<int>(p))));
+    }
     verify();
   }
+  [[nodiscard]] bool is_done() { return pending_.is_done(); }
 
   void verify() const {
     if (!received_.empty()) {
@@ -119,7 +122,8 @@ class Side {
   std::vector<std::byte> matrix_;
   std::vector<std::int32_t> rows_;
   Counts counts_;
-  std::unique_ptr<PendingRows> pending_;
+  Counts recv_counts_;
+  PendingRows pending_;
   std::span<const std::byte> received_;
 };
 
@@ -206,7 +210,7 @@ void collectives(Communicator& comm) {
     for (int p = 0; p < size; ++p) {
       send[static_cast<std::size_t>(p)] = comm.rank() * 1000 + p + (std::int64_t{round} << 40);
     }
-    comm.exchange_counts(send, recv);
+    comm.start_counts(send, recv).wait();
     for (int p = 0; p < size; ++p) {
       ASSERT_EQ(recv[static_cast<std::size_t>(p)],
                 p * 1000 + comm.rank() + (std::int64_t{round} << 40));
@@ -281,22 +285,65 @@ void growing_rows(Communicator& comm) {
   }
 }
 
-void two_exchanges_under_way(Communicator& comm) {
+void counts_under_way(Communicator& comm) {
+  constexpr std::size_t kMany = 21;  // more than there are places
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  std::mt19937 random(7);
+  for (int round = 0; round < 5; ++round) {
+    std::vector<Counts> send(kMany, Counts(ranks));
+    std::vector<Counts> recv(kMany, Counts(ranks));
+    std::vector<PendingCounts> pending;
+    for (std::size_t i = 0; i < kMany; ++i) {
+      for (std::size_t p = 0; p < ranks; ++p) {
+        send[i][p] = static_cast<std::int64_t>(i * 10000 + p * 100) + comm.rank();
+      }
+      pending.push_back(comm.start_counts(send[i], recv[i]));
+      if (i % 4 == 2) comm.barrier();  // other calls come between
+    }
+    std::vector<std::size_t> order(kMany);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    if (round > 0) std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order) {
+      pending[i].wait();
+      for (std::size_t p = 0; p < ranks; ++p) {
+        ASSERT_EQ(recv[i][p], static_cast<std::int64_t>(
+                                  i * 10000 + static_cast<std::size_t>(comm.rank()) * 100 + p));
+      }
+    }
+  }
+}
+
+void exchanges_under_way(Communicator& comm) {
   std::mt19937 random(5);
   for (int round = 0; round < 20; ++round) {
-    Side first(comm, random_exchange(2000 + 3 * round, comm.size(), random));
-    Side second(comm, random_exchange(2001 + 3 * round, comm.size(), random));
-    first.start();
-    second.start();
-    if (round % 2 == 0) {
-      first.wait();
-      second.wait();
-    } else {
-      second.wait();
-      first.wait();
+    const std::size_t many = 1 + random() % 20;  // more than there are places
+    std::vector<std::unique_ptr<Side>> sides;
+    for (std::size_t i = 0; i < many; ++i) {
+      const int number = 2000 + 100 * round + static_cast<int>(i);
+      sides.push_back(std::make_unique<Side>(comm, random_exchange(number, comm.size(), random)));
+      sides.back()->start();
+      if (round % 3 == 0 && i % 4 == 1) comm.barrier();
     }
-    first.verify();  // the second exchange has left the rows of the first alone
-    if (round % 3 == 0) comm.barrier();
+    std::vector<std::size_t> order(many);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::shuffle(order.begin(), order.end(), random);
+    if (round % 2 == 0)
+      std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(comm.rank())));
+    for (const std::size_t i : order) sides[i]->wait();
+    for (const auto& side : sides) side->verify();  // rows live as long as their handle
+  }
+}
+
+void rows_move_without_waiting(Communicator& comm) {
+  std::mt19937 random(6);
+  for (int round = 0; round < 20; ++round) {
+    Side side(comm, random_exchange(5001 + 2 * round, comm.size(), random));
+    side.start();
+    while (!side.is_done()) {
+      comm.progress();
+      std::this_thread::yield();
+    }
+    side.wait();
   }
 }
 
@@ -366,7 +413,8 @@ void long_waits_cost_little(Communicator& comm) {
   };
   Counts counts(static_cast<std::size_t>(comm.size()), 1);
   wait_in([&] { comm.barrier(); });
-  wait_in([&] { comm.exchange_counts(Counts(counts), counts); });
+  const Counts send = counts;
+  wait_in([&] { comm.start_counts(send, counts).wait(); });
 }
 
 void everything(Communicator& comm, int num_exchanges) {
@@ -374,7 +422,9 @@ void everything(Communicator& comm, int num_exchanges) {
   ordered_sums(comm);
   row_patterns(comm);
   growing_rows(comm);
-  two_exchanges_under_way(comm);
+  counts_under_way(comm);
+  exchanges_under_way(comm);
+  rows_move_without_waiting(comm);
   random_exchanges(comm, num_exchanges);
   if (comm.size() > 1) splits(comm);
   shared_memory(*comm.split_node());

@@ -13,8 +13,12 @@ void ordered_sums(Communicator& comm);
 void row_patterns(Communicator& comm);
 /// Exchanges that outgrow every buffer, small ones between them.
 void growing_rows(Communicator& comm);
-/// Rows stay valid until the second exchange after theirs; two exchanges overlap.
-void two_exchanges_under_way(Communicator& comm);
+/// Many at a time, finished in any order, other calls between them.
+void counts_under_way(Communicator& comm);
+/// The same of rows, which stay as long as their handles.
+void exchanges_under_way(Communicator& comm);
+/// Nobody waits: progress() is enough.
+void rows_move_without_waiting(Communicator& comm);
 void random_exchanges(Communicator& comm, int num_exchanges);
 void splits(Communicator& comm);
 /// `comm` must share a node.

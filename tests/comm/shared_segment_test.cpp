@@ -72,6 +72,22 @@ TEST_P(Homes, a_failure_is_an_error_on_all_ranks) {
   });
 }
 
+TEST(SharedSegment, both_reasons_are_told_if_neither_home_has_room) {
+  run_thread_ranks(2, [](Communicator& comm) {
+    try {
+      (void)allocate_shared_segment(comm, std::int64_t{1} << 60);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      const std::size_t second = text.find("; then, in /dev/shm: ");
+      ASSERT_NE(second, std::string::npos) << text;
+      EXPECT_EQ(text.find("shared memory: "), 0U) << text;
+      EXPECT_NE(text.find("shared memory: ", second), std::string::npos) << text;
+    }
+    comm.barrier();
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Both, Homes, testing::Values(Home::anonymous, Home::dev_shm));
 
 TEST(SharedSegment, leaves_no_file_behind) {

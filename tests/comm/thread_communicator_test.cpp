@@ -88,11 +88,35 @@ TEST(ThreadCommunicator, deadlines_name_rank_call_and_peers) {
   EXPECT_EQ(
       lonely_error(3,
                    [&](Communicator& comm) {
-                     const auto pending = comm.exchange_rows({row.data(), 8, 8, rows, send}, recv);
-                     (void)pending->wait();
+                     (void)comm.exchange_rows({row.data(), 8, 8, rows, send}, recv, {}).wait();
                    }),
       "rank 0 of 3: exchange_rows: waiting for rank 2 to make room and the rows of rank 1: "
       "gave up after 0.1 s");
+}
+
+TEST(ThreadCommunicator, deadlines_name_the_counts_that_rows_wait_for) {
+  const std::vector<std::int64_t> send(3);
+  std::vector<std::int64_t> recv(3);
+  EXPECT_EQ(
+      lonely_error(
+          3,
+          [&](Communicator& comm) {
+            PendingCounts counts = comm.start_counts(send, recv);
+            (void)comm.exchange_rows({nullptr, 8, 8, {}, send}, recv, std::move(counts)).wait();
+          }),
+      "rank 0 of 3: exchange_rows: waiting for the counts of rank 1 and 2: gave up after 0.1 "
+      "s");
+}
+
+TEST(ThreadCommunicator, an_error_in_a_destructor_is_told_by_the_next_call) {
+  const std::vector<std::int64_t> send(2);
+  std::vector<std::int64_t> recv(2);
+  EXPECT_EQ(lonely_error(2,
+                         [&](Communicator& comm) {
+                           { const PendingCounts dropped = comm.start_counts(send, recv); }
+                           comm.progress();
+                         }),
+            "rank 0 of 2: start_counts: waiting for the counts of rank 1: gave up after 0.1 s");
 }
 
 TEST(ThreadCommunicator, refuses_broken_promises) {
@@ -104,14 +128,14 @@ TEST(ThreadCommunicator, refuses_broken_promises) {
   const std::vector<std::int64_t> two = {0, 2};
   const std::vector<std::int64_t> three_ranks = {0, 1, 0};
   const auto exchange = [&](const auto& send, const auto& recv, std::int64_t row_bytes) {
-    (void)ranks[0]->exchange_rows({row.data(), row_bytes, 8, rows, send}, recv);
+    (void)ranks[0]->exchange_rows({row.data(), row_bytes, 8, rows, send}, recv, {});
   };
   EXPECT_THROW(exchange(self, one, 8), Error);
   EXPECT_THROW(exchange(one, self, 8), Error);
   EXPECT_THROW(exchange(two, one, 8), Error);
   EXPECT_THROW(exchange(three_ranks, one, 8), Error);
   EXPECT_THROW(exchange(one, one, 0), Error);
-  EXPECT_THROW(make_thread_communicators(0), Error);
+  EXPECT_THROW((void)make_thread_communicators(0), Error);
 }
 
 TEST(ThreadCommunicator, ranks_that_disagree_about_rows_are_told) {
@@ -121,7 +145,7 @@ TEST(ThreadCommunicator, ranks_that_disagree_about_rows_are_told) {
     const std::vector<std::int64_t> send = {0, comm.rank() == 0 ? 1 : 0};
     const std::vector<std::int64_t> recv = {comm.rank() == 1 ? 2 : 0, 0};
     const std::span<const std::int32_t> listed(rows.data(), comm.rank() == 0 ? 1 : 0);
-    (void)comm.exchange_rows({row.data(), 8, 8, listed, send}, recv)->wait();
+    (void)comm.exchange_rows({row.data(), 8, 8, listed, send}, recv, {}).wait();
   };
   try {
     run_thread_ranks(2, body);

@@ -96,6 +96,17 @@ TEST(ProgramErrors, StandardOutputCannotBeWritten) {
   }
 }
 
+TEST(ProgramErrors, SharedMemoryThatCannotBeHadIsNotReplacedWhenAskedFor) {
+  // No file may grow, memory files among them; MPI itself needs none over TCP.
+  const Arguments limited = {"bash", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"",
+                             MOESAIC_PROGRAM};
+  const Arguments ranks = joined({MOESAIC_MPIRUN, "-n", "2"}, limited);
+  const ProgramResult result = run_program(
+      joined(ranks, {"generate", "-m", kDemo, "-p", "In the", "-n", "1", "--transport", "shm"}),
+      {{"OMPI_MCA_btl", "tcp,self"}});
+  expect_failure(result, 4, {"--transport shm", "no room"});
+}
+
 // --- files ------------------------------------------------------------------------------------
 
 class BrokenModelTest : public testing::TestWithParam<BrokenModel> {};

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <random>
 
@@ -108,7 +109,9 @@ class Rank {
         gemm_(compute_),
         experts_work_{gemm_},
         placement_(model.shape.experts, world.size()),
-        layer_(make_layer()) {}
+        layer_(make_layer()) {
+    pool_.set_between_tasks([&world] { world.progress(); }, std::chrono::microseconds(0));
+  }
 
   [[nodiscard]] MoeWorkspace workspace() {
     return {{world_, placement_, gemm_, times_}, model_.shape.hidden * 4, model_.shape.topk};

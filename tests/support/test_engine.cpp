@@ -1,6 +1,7 @@
 #include "tests/support/test_engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -13,6 +14,7 @@ TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
     : config_(read_model_config(setup.directory, setup.families)),
       pool_(setup.threads),
       grid_(world, setup.expert_replicas) {
+  pool_.set_between_tasks([&world] { world.progress(); }, std::chrono::microseconds(20));
   const ExpertPlacement placement(config_.num_experts, grid_.experts().size());
   const LoadOptions options{.precision = setup.precision,
                             .layouts = setup.layouts,

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "base/buffer.h"
+
+namespace moesaic {
+
+/// Where a rank's received rows lie, as its peers can find it.
+using RowBufferName = std::array<std::uint64_t, 4>;
+
+/// The receive buffers of a rank, one for each exchange under way, and the way into those of its
+/// peers.
+class RowBuffers {
+ public:
+  virtual ~RowBuffers() = default;
+  /// This rank's buffer number `slot`, of at least `bytes`, aligned to 64. Its contents may be
+  /// lost. Throws Error{resource} if it cannot grow.
+  virtual std::byte* reserve(std::size_t slot, std::int64_t bytes) = 0;
+  /// What peers must know to find that buffer.
+  [[nodiscard]] virtual RowBufferName name(std::size_t slot) const = 0;
+  /// A peer's buffer as this rank sees it.
+  virtual std::byte* of_peer(int peer, const RowBufferName& name) = 0;
+};
+
+/// Receive buffers in this process's memory, which its threads see as well.
+class ProcessRowBuffers final : public RowBuffers {
+ public:
+  using Memory = std::deque<ByteBuffer>;
+  /// `memory` must outlive this and all senders.
+  explicit ProcessRowBuffers(Memory& memory) : memory_(memory) {}
+
+  std::byte* reserve(std::size_t slot, std::int64_t bytes) override;
+  [[nodiscard]] RowBufferName name(std::size_t slot) const override;
+  std::byte* of_peer(int peer, const RowBufferName& name) override;
+
+ private:
+  Memory& memory_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,126 @@
+#include "tests/moe/exchange_allocations.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+#include <random>
+#include <vector>
+
+#include "src/moe/token_exchange.h"
+
+namespace {
+
+thread_local std::int64_t num_allocations = 0;
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  ++num_allocations;
+  void* memory = std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  return allocate(bytes, alignof(std::max_align_t));
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kExperts = 16;
+constexpr std::int64_t kTopk = 4;
+constexpr std::int64_t kHidden = 64;
+
+Routing random_routing(std::int64_t tokens, std::mt19937& random) {
+  Routing routing{.num_tokens = tokens, .topk = kTopk, .experts = {}, .weights = {}};
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    int expert = static_cast<int>(random() % 4);
+    for (std::int64_t k = 0; k < kTopk; ++k) {
+      routing.experts.push_back(ExpertId{expert});
+      routing.weights.push_back(1);
+      expert += 1 + static_cast<int>(random() % 4);
+    }
+  }
+  return routing;
+}
+
+/// A batch on its way, with everything that it keeps from one exchange to the next.
+class Traveller {
+ public:
+  Traveller(Communicator& world, const ExpertPlacement& placement)
+      : exchange_(world, placement), rows_(kHidden * 2, kTopk) {}
+
+  void leave(const Routing& routing) {
+    rows_.resize(routing.num_tokens);
+    rows_.set_experts(routing);
+    dispatch_ = exchange_.dispatch(rows_, plan_, exchange_.start_plan(routing, plan_));
+  }
+  void arrive(const Routing& routing) {
+    dispatch_.wait();
+    exchange_.finish_plan(routing, rows_, dispatch_, plan_);
+    outputs_.reserve(plan_.execute.num_outputs() * kHidden);
+    results_ = exchange_.combine(outputs_.matrix(plan_.execute.num_outputs(), kHidden), plan_);
+  }
+  void come_home() {
+    results_.wait();
+    dispatch_ = {};
+    results_ = {};
+  }
+
+ private:
+  TokenExchange exchange_;
+  WireRows rows_;
+  ExchangePlan plan_;
+  Buffer<float> outputs_;
+  PendingDispatch dispatch_;
+  PendingResults results_;
+};
+
+}  // namespace
+
+void check_allocations(Communicator& world) {
+  const ExpertPlacement placement(kExperts, world.size());
+  std::mt19937 random(static_cast<unsigned>(world.rank()));
+  std::vector<Routing> routings;
+  for (const std::int64_t tokens : {1, 40, 0, 200}) {
+    routings.push_back(random_routing(tokens, random));
+  }
+  Traveller first(world, placement);
+  Traveller second(world, placement);
+  std::int64_t before = 0;
+  for (int round = 0; round < 8; ++round) {
+    if (round == 4) before = num_allocations;
+    for (const Routing& routing : routings) {
+      first.leave(routing);
+      first.arrive(routing);
+      first.come_home();
+      first.leave(routing);
+      second.leave(routing);
+      first.arrive(routing);
+      second.arrive(routing);
+      first.come_home();
+      second.come_home();
+    }
+  }
+  EXPECT_GT(before, 0);  // the counter counts
+  EXPECT_EQ(num_allocations - before, 0);
+}
+
+}  // namespace moesaic
