@@ -107,6 +107,19 @@ TEST_P(EveryGemmKernel, gives_the_bits_of_its_model_at_every_shape) {
   }
 }
 
+// AMX takes so many rows in triples of tiles, over such a depth in ranges of steps, and a few not.
+TEST_P(EveryGemmKernel, gives_a_row_the_same_bits_among_many_over_a_great_depth) {
+  const GemmKernel& kernel = *GetParam();
+  const GemmCase product = make_gemm_case(97, kMaxPanels, 5600, spread(engine_, -6, 2));
+  const std::vector<float> whole = product.run(kernel);
+  const OwnedMatrix weights = product.pack_weights({.format = kernel.format});
+  const GemmCase::Rows rows = product.rows(17, RowSource::Element::f32);
+  const std::vector<float> out = run_part(kernel, rows.source, weights.matrix, kMaxPanels);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    ASSERT_EQ(result_bits(out[i]), result_bits(whole[i])) << kernel.name << " at " << i;
+  }
+}
+
 // Each of the depth + 2 roundings is at most half a unit of the sum of magnitudes so far.
 TEST_P(EveryGemmKernel, is_near_the_product_in_double_precision) {
   const GemmKernel& kernel = *GetParam();

@@ -107,6 +107,19 @@ TEST_P(QuantizedGemm, gives_the_bits_of_its_model_at_every_shape) {
   }
 }
 
+// AMX takes so many rows over such a depth in ranges of steps, and a few rows not.
+TEST_P(QuantizedGemm, gives_a_row_the_same_bits_among_many_over_a_great_depth) {
+  constexpr std::int64_t kDepth = 5600;
+  const GemmCase product = normal_case(kMaxRows, kDepth);
+  const RandomCodes weights(layout(), kPanels * kPanelColumns, kDepth, engine_());
+  const std::vector<float> whole = product.run(kernel(), weights.matrix());
+  const GemmCase::Rows rows = product.rows(17, RowSource::Element::f32);
+  const std::vector<float> out = run_part(kernel(), rows.source, weights.matrix(), kPanels);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    ASSERT_EQ(result_bits(out[i]), result_bits(whole[i])) << kernel().name << " at " << i;
+  }
+}
+
 TEST_P(QuantizedGemm, is_near_the_product_with_the_same_weights_in_double_precision) {
   for (const std::int64_t depth : {64, 129, 600}) {
     const GemmCase product = normal_case(9, depth);

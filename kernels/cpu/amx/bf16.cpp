@@ -1,6 +1,6 @@
 #define MOESAIC_RICH_AVX512
 #include "kernels/cpu/amx/pack_tiles.h"
-#include "kernels/cpu/amx/tile_product.h"
+#include "kernels/cpu/amx/raw_tiles.h"
 #include "kernels/cpu/copy_steps.h"
 
 // TDPBF16PS: the tile order itself.

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/amx/pack_tiles.h"
-#include "kernels/cpu/amx/tile_product.h"
+#include "kernels/cpu/amx/raw_tiles.h"
 #include "kernels/cpu/tile_environment.h"
 #include "kernels/formats/int4.h"
 #include "kernels/formats/int8.h"

@@ -20,12 +20,15 @@ inline void expand_row(const std::byte* row, std::int64_t depth, std::byte* out)
 
 END_TARGET
 
+/// Room for a row as floats.
+constexpr std::int64_t kRowScratchBytes = std::int64_t{256} << 10;
+
 /// One row has its products by AVX-512 in the order of the tiles, with the same bits: decoding into
 /// registers is faster than into tiles.
 template <typename Decoder>
 [[gnu::noinline]] void tile_product(const TileArgs& args) noexcept {
   const std::int64_t depth = args.matrix->depth;
-  if (args.num_rows == 1 && float_row_bytes(depth) <= std::size_t{kAheadBytes}) {
+  if (args.num_rows == 1 && float_row_bytes(depth) <= std::size_t{kRowScratchBytes}) {
     TileArgs row = args;
     expand_row(args.packed_rows, depth, args.scratch);
     row.packed_rows = args.scratch;
@@ -51,7 +54,7 @@ constexpr GemmKernel amx_decoded_kernel(Format format, const char* name) {
           .name = name,
           .packed_row_bytes = bf16_tile_row_bytes,
           .pack_rows = pack_bf16_tiles,
-          .scratch_bytes = kAheadBytes,
+          .scratch_bytes = std::max(kRingBytes, kRowScratchBytes),
           .tile = decoded_tile<Decoder>,
           .decode = decode_steps<Decoder>};
 }

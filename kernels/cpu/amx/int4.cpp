@@ -30,7 +30,7 @@ constinit const GemmKernel amx_int4_kernel{
     .name = "amx/int4",
     .packed_row_bytes = byte_tile_row_bytes,
     .pack_rows = pack_byte_tiles,
-    .scratch_bytes = kAheadBytes,
+    .scratch_bytes = kRingBytes,
     .tile = tile,
     .decode = decode_steps<Int4Decoder>,
 };

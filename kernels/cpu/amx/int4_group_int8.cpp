@@ -1,7 +1,7 @@
 #define MOESAIC_RICH_AVX512
 #include <algorithm>
 
-#include "kernels/cpu/amx/tile_block.h"
+#include "kernels/cpu/amx/raw_tiles.h"
 #include "kernels/cpu/avx512/decoded.h"
 #include "kernels/cpu/avx512/group_bytes.h"
 #include "kernels/cpu/tile_environment.h"
@@ -128,14 +128,9 @@ void pack_rows(const RowSource& source, std::byte* out) noexcept {
 /// The tiles of a group, decoded at `weights`, times one or two tiles of rows.
 void multiply_group(const TileArgs& args, const RowPair& pair, std::int64_t panels,
                     std::int64_t group, const std::byte* weights, std::byte* sums) {
-  TileBlock block{.rows = {},
-                  .row_step = {},
-                  .panels = weights,
-                  .panel_stride = kChunkBytes,
-                  .steps = kGroupTiles,
-                  .prefetch_steps = 0,
-                  .out = sums,
-                  .out_stride = kSumStride * 4};
+  StepBlock block{
+      .rows = {}, .row_step = {}, .steps = kGroupTiles, .out = sums, .out_stride = kSumStride * 4};
+  RawWeights tiles{.weights = weights, .stride = kChunkBytes, .ahead = weights, .lines = 0};
   const auto row_bytes = static_cast<std::int64_t>(group_row_bytes(args.matrix->depth));
   for (std::int64_t i = 0; i < 2; ++i) {
     const std::int64_t tile_bytes = pair.rows(i) * 64;
@@ -143,14 +138,13 @@ void multiply_group(const TileArgs& args, const RowPair& pair, std::int64_t pane
     block.rows[i] = args.packed_rows + (pair.first + i * kRowBlock) * row_bytes +
                     group * kGroupTiles * tile_bytes;
   }
-  const auto nothing = [] {};
   using Product = SignedByteProduct;
   if (pair.count > kRowBlock) {
-    panels == 2 ? run_tile_block<Product, 2, 2>(block, Before::zero, After::store, nothing)
-                : run_tile_block<Product, 2, 1>(block, Before::zero, After::store, nothing);
+    panels == 2 ? multiply_tiles<Product, 2, 2>(block, Before::zero, tiles)
+                : multiply_tiles<Product, 2, 1>(block, Before::zero, tiles);
   } else {
-    panels == 2 ? run_tile_block<Product, 1, 2>(block, Before::zero, After::store, nothing)
-                : run_tile_block<Product, 1, 1>(block, Before::zero, After::store, nothing);
+    panels == 2 ? multiply_tiles<Product, 1, 2>(block, Before::zero, tiles)
+                : multiply_tiles<Product, 1, 1>(block, Before::zero, tiles);
   }
 }
 

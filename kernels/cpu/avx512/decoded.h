@@ -29,12 +29,21 @@ template <typename Decoder>
   }
 }
 
-/// The lines of one step, to 64-byte aligned memory.
+/// The 8 lines of half a step, to where they belong in the step's tile at `out`, 64-byte aligned.
+template <typename Decoder>
+[[gnu::always_inline]] inline void store_half_step(Decoder& decoder, std::int64_t step, int half,
+                                                   std::byte* out) {
+  decoder.half_step(
+      step, half, [out](int line, __m512i words) __attribute__((always_inline)) {
+        _mm512_store_si512(out + line * 64, words);
+      });
+}
+
+/// Both halves.
 template <typename Decoder>
 [[gnu::always_inline]] inline void store_step(Decoder& decoder, std::int64_t step, std::byte* out) {
-  decoder.step(
-      step, [out](int line, __m512i words)
-                __attribute__((always_inline)) { _mm512_store_si512(out + line * 64, words); });
+  store_half_step(decoder, step, 0, out);
+  store_half_step(decoder, step, 1, out);
 }
 
 /// GemmKernel::decode.
@@ -95,7 +104,8 @@ template <typename Decoder, typename Rows, std::size_t NumRows>
 #pragma GCC unroll 12
         for (std::size_t r = 0; r < NumRows; ++r) sums[r].add(rows + r * row_bytes, line, words);
       };
-      decoder.step(step, add_words);
+      decoder.half_step(step, 0, add_words);
+      decoder.half_step(step, 1, add_words);
     }
 #pragma GCC unroll 12
     for (std::size_t r = 0; r < NumRows; ++r) sums[r].end_step();

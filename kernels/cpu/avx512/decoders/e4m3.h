@@ -14,12 +14,14 @@ inline __m512i e4m3_words(__m512i bytes, int line) {
   return line % 2 == 0 ? _mm512_unpacklo_epi8(bytes, bytes) : _mm512_unpackhi_epi8(bytes, bytes);
 }
 
-/// emit(line, codes) for the 16 lines of a step: e4m3_words.
+/// emit(line, codes) for the 8 lines of half a step: e4m3_words.
 template <typename Emit>
-[[gnu::always_inline]] inline void for_each_e4m3_line(const std::byte* step, const Emit& emit) {
-#pragma GCC unroll 16
-  for (int line = 0; line < 16; ++line) {
-    emit(line, e4m3_words(_mm512_loadu_si512(step + line / 2 * 64), line));
+[[gnu::always_inline]] inline void for_each_e4m3_line(const std::byte* step, int half,
+                                                      const Emit& emit) {
+  const std::byte* codes = step + 256 * half;
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    emit(8 * half + i, e4m3_words(_mm512_loadu_si512(codes + i / 2 * 64), i));
   }
 }
 
@@ -59,12 +61,13 @@ inline __m512i with_subnormals(__m512i words, __m512i codes) {
   return _mm512_mask_add_epi16(words, subnormal, _mm512_permutexvar_epi16(index, magnitudes), sign);
 }
 
-/// emit(line, words, codes) for the 16 lines of a step: values, and e4m3_words. Zeros and
+/// emit(line, words, codes) for the 8 lines of half a step: values, and e4m3_words. Zeros and
 /// subnormals are rare.
 template <typename Emit>
-[[gnu::always_inline]] inline void for_each_e4m3_value(const std::byte* step, const Emit& emit) {
-#pragma GCC unroll 8
-  for (int pair = 0; pair < 8; ++pair) {
+[[gnu::always_inline]] inline void for_each_e4m3_value(const std::byte* step, int half,
+                                                       const Emit& emit) {
+#pragma GCC unroll 4
+  for (int pair = 4 * half; pair < 4 * half + 4; ++pair) {
     const __m512i bytes = _mm512_loadu_si512(step + 64 * pair);
     E4m3Values values = normal_e4m3(bytes);
     if (_mm512_testn_epi8_mask(bytes, _mm512_set1_epi8(0x78)) != 0) [[unlikely]] {

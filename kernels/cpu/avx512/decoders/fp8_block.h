@@ -21,9 +21,9 @@ class Fp8BlockDecoder {
             reinterpret_cast<const float*>(codes_ + fp8_block_format::scales_offset(matrix.depth))),
         steps_per_block_(matrix.layout.group / kStepDepth) {}
 
-  /// emit(line, 32 words) for the 16 lines of a step.
+  /// emit(line, 32 words) for the 8 lines of half a step.
   template <typename Emit>
-  [[gnu::always_inline]] void step(std::int64_t step, const Emit& emit) {
+  [[gnu::always_inline]] void half_step(std::int64_t step, int half, const Emit& emit) {
     if (step >= block_end_) make_table(step);
     const auto look_up = [&](int line, __m512i codes) __attribute__((always_inline)) {
       const __m512i low = _mm512_permutex2var_epi16(table_[0], codes, table_[1]);  // by six bits
@@ -33,7 +33,7 @@ class Fp8BlockDecoder {
       emit(line, _mm512_ternarylogic_epi32(codes, _mm512_set1_epi16(static_cast<short>(0x8000)),
                                            _mm512_mask_mov_epi16(low, upper, high), kAndOr));
     };
-    for_each_e4m3_line(codes_ + step * kStepBytes, look_up);
+    for_each_e4m3_line(codes_ + step * kStepBytes, half, look_up);
   }
 
   [[nodiscard]] const std::byte* scales_at(std::int64_t step) const {

@@ -15,12 +15,14 @@ class Fp8ChannelDecoder {
 
   Fp8ChannelDecoder(const PackedMatrix& matrix, std::int64_t panel) : codes_(matrix.panel(panel)) {}
 
-  /// emit(line, 32 words) for the 16 lines of a step.
+  /// emit(line, 32 words) for the 8 lines of half a step.
   template <typename Emit>
-  [[gnu::always_inline]] void step(std::int64_t step, const Emit& emit) const {
+  [[gnu::always_inline]] void half_step(std::int64_t step, int half, const Emit& emit) const {
     for_each_e4m3_value(
-        codes_ + step * kStepBytes, [&](int line, __m512i words, __m512i /*codes*/)
-                                        __attribute__((always_inline)) { emit(line, words); });
+        codes_ + step * kStepBytes,
+        half, [&](int line, __m512i words, __m512i /*codes*/) __attribute__((always_inline)) {
+          emit(line, words);
+        });
   }
 
  private:

@@ -18,25 +18,22 @@ class Int4GroupDecoder {
   Int4GroupDecoder(const PackedMatrix& matrix, std::int64_t panel)
       : panel_(matrix, panel), steps_per_group_(matrix.layout.group / kStepDepth) {}
 
-  /// emit(line, 32 words) for the 16 lines of a step.
+  /// emit(line, 32 words) for the 8 lines of half a step.
   template <typename Emit>
-  [[gnu::always_inline]] void step(std::int64_t step, const Emit& emit) {
+  [[gnu::always_inline]] void half_step(std::int64_t step, int half, const Emit& emit) {
     if (step >= group_end_) read_scales(step);
     const std::byte* codes = panel_.codes(step);
     const __m512 integers = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      __m512i left = _mm512_loadu_si512(codes + 128 * half);
-      __m512i right = _mm512_loadu_si512(codes + 128 * half + 64);
+    __m512i left = _mm512_loadu_si512(codes + 128 * half);
+    __m512i right = _mm512_loadu_si512(codes + 128 * half + 64);
 #pragma GCC unroll 8
-      for (int r = 0; r < 8; ++r) {
-        const __m512 low = _mm512_permutexvar_ps(left, integers);  // indexed by the low four bits
-        const __m512 high = _mm512_permutexvar_ps(right, integers);
-        emit(8 * half + r, round_to_words(_mm512_fmadd_ps(low, factors_[0], offsets_[0]),
-                                          _mm512_fmadd_ps(high, factors_[1], offsets_[1])));
-        left = _mm512_srli_epi32(left, 4);
-        right = _mm512_srli_epi32(right, 4);
-      }
+    for (int r = 0; r < 8; ++r) {
+      const __m512 low = _mm512_permutexvar_ps(left, integers);  // indexed by the low four bits
+      const __m512 high = _mm512_permutexvar_ps(right, integers);
+      emit(8 * half + r, round_to_words(_mm512_fmadd_ps(low, factors_[0], offsets_[0]),
+                                        _mm512_fmadd_ps(high, factors_[1], offsets_[1])));
+      left = _mm512_srli_epi32(left, 4);
+      right = _mm512_srli_epi32(right, 4);
     }
   }
 

@@ -16,14 +16,14 @@ class Mxfp4Decoder {
   Mxfp4Decoder(const PackedMatrix& matrix, std::int64_t panel)
       : codes_(matrix.panel(panel)), scales_(codes_ + mxfp4_format::scales_offset(matrix.depth)) {}
 
-  /// emit(line, 32 words) for the 16 lines of a step.
+  /// emit(line, 32 words) for the 8 lines of half a step.
   template <typename Emit>
-  [[gnu::always_inline]] void step(std::int64_t step, const Emit& emit) const {
+  [[gnu::always_inline]] void half_step(std::int64_t step, int half, const Emit& emit) const {
     const std::byte* codes = codes_ + step * kStepBytes;
     const auto* scales = reinterpret_cast<const __m128i*>(scales_at(step));
     const E2m1Table table = power_table(_mm_loadu_si128(scales));
-#pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) {
+#pragma GCC unroll 2
+    for (int v = 2 * half; v < 2 * half + 2; ++v) {
       decode_e2m1(codes + 64 * v, v, table, emit);
     }
   }

@@ -16,19 +16,15 @@ class Nvfp4Decoder {
   Nvfp4Decoder(const PackedMatrix& matrix, std::int64_t panel)
       : codes_(matrix.panel(panel)), scales_(codes_ + nvfp4_format::scales_offset(matrix.depth)) {}
 
-  /// emit(line, 32 words) for the 16 lines of a step.
+  /// emit(line, 32 words) for the 8 lines of half a step.
   template <typename Emit>
-  [[gnu::always_inline]] void step(std::int64_t step, const Emit& emit) const {
+  [[gnu::always_inline]] void half_step(std::int64_t step, int half, const Emit& emit) const {
     const std::byte* codes = codes_ + step * kStepBytes;
-    const std::byte* scales = scales_at(step);
+    const auto* bytes = reinterpret_cast<const __m128i*>(scales_at(step) + 16 * half);
+    const E2m1Table table = e2m1_table(e4m3_to_floats(_mm_loadu_si128(bytes)));
 #pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      const auto* bytes = reinterpret_cast<const __m128i*>(scales + 16 * half);
-      const E2m1Table table = e2m1_table(e4m3_to_floats(_mm_loadu_si128(bytes)));
-#pragma GCC unroll 2
-      for (int v = 2 * half; v < 2 * half + 2; ++v) {
-        decode_e2m1(codes + 64 * v, v, table, emit);
-      }
+    for (int v = 2 * half; v < 2 * half + 2; ++v) {
+      decode_e2m1(codes + 64 * v, v, table, emit);
     }
   }
 
