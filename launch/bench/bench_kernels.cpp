@@ -5,10 +5,11 @@
 
 #include "base/error.h"
 #include "base/progress.h"
-#include "base/topology.h"
 #include "kernels/grouped_gemm.h"
+#include "launch/bench/bench_attention.h"
 #include "launch/bench/bench_memory.h"
 #include "launch/bench/bench_shapes.h"
+#include "launch/bench/bench_team.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/measured_product.h"
 #include "launch/bench/result_table.h"
@@ -22,15 +23,6 @@
 
 namespace moesaic {
 namespace {
-
-/// Threads that products run on, and what they reach at most.
-struct Team {
-  Team(Communicator& world, int threads, std::span<const std::byte> memory)
-      : pool(threads), gauge(world, pool, memory) {}
-
-  ThreadPool pool;
-  RoofGauge gauge;
-};
 
 /// One line of the table, before the roofs are known.
 struct Measurement {
@@ -99,12 +91,6 @@ class MeasuredRival final : public MeasuredProduct {
   std::int64_t num_rows_ = 0;
 };
 
-std::vector<std::int64_t> thread_counts(const Options& options) {
-  if (!options.thread_counts.empty()) return options.thread_counts;
-  const int cores = read_topology().usable_cores;
-  return cores > 1 ? std::vector<std::int64_t>{1, cores} : std::vector<std::int64_t>{1};
-}
-
 /// Products over rows have no weights, and two formats.
 void keep_plain(std::vector<Layout>& layouts) {
   std::erase_if(layouts, [](const Layout& layout) {
@@ -148,16 +134,12 @@ KernelBench::KernelBench(const Runtime& runtime)
       shapes_(parse_shapes(runtime.options().shapes)),
       layouts_(parse_formats(runtime.options().formats)),
       has_rival_(runtime.options().rival == Rival::onednn) {
-  const Options& options = runtime.options();
   if (has_rival_) OneDnnRival::require_built_in();
   require(!has_rival_ || op_ == ProductOp::forward, ErrorKind::usage,
           "--rival onednn has no products of --op {}", choice_name(op_));
   if (op_ == ProductOp::outer) keep_plain(layouts_);
   memory_ = Buffer<std::byte>(cold_bytes(runtime));
-  for (const std::int64_t threads : thread_counts(options)) {
-    teams_.push_back(
-        std::make_unique<Team>(runtime.world(), static_cast<int>(threads), memory_.span()));
-  }
+  teams_ = make_teams(runtime, memory_.span());
 }
 
 std::vector<ResultLine> KernelBench::run() {
@@ -211,8 +193,7 @@ void KernelBench::run_group(const MatrixShape& shape, const Layout& layout) {
 
 void KernelBench::measure_roofs(const MultiplyLoop& loop, Team& team) {
   if (std::ranges::find(loops_, &loop) == loops_.end()) loops_.push_back(&loop);
-  team.gauge.measure_multiply(loop);
-  team.gauge.measure_reads();
+  team.measure_roofs(loop);
 }
 
 void KernelBench::run_kernel(const ProductBed& bed, Isa isa, Team& team) {
@@ -255,16 +236,7 @@ void KernelBench::measure(const ProductBed& bed, Team& team, const Contender& co
 
 std::vector<std::string> KernelBench::roof_lines() const {
   std::vector<std::string> lines;
-  for (const auto& team : teams_) {
-    const int threads = team->pool.size();
-    std::string& line = lines.emplace_back(
-        fmt::format("roofs of {} {}: reads {} GB/s", threads, threads == 1 ? "thread" : "threads",
-                    short_number(team->gauge.bytes_per_second() / 1e9)));
-    for (const MultiplyLoop* loop : loops_) {
-      line += fmt::format(", {} {} GOP/s", loop->instruction,
-                          short_number(team->gauge.operations_per_second(*loop) / 1e9));
-    }
-  }
+  for (const auto& team : teams_) lines.push_back(team->roof_line(loops_));
   return lines;
 }
 
@@ -275,6 +247,7 @@ void run_bench_kernels(Runtime& runtime) {
     require(runtime.world().size() == 1, ErrorKind::usage,
             "bench kernels measures one process; start it without mpirun");
   });
+  if (runtime.options().op == ProductOp::attention) return run_bench_attention(runtime);
   KernelBench bench(runtime);
   const std::vector<ResultLine> lines = bench.run();
   fmt::print("{}", result_table(lines, runtime.options().output));

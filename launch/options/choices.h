@@ -46,7 +46,8 @@ template <>
 inline constexpr auto kChoices<ProductOp> =
     std::to_array<NamedValue<ProductOp>>({{"forward", ProductOp::forward},
                                           {"transposed", ProductOp::transposed},
-                                          {"outer", ProductOp::outer}});
+                                          {"outer", ProductOp::outer},
+                                          {"attention", ProductOp::attention}});
 template <>
 inline constexpr auto kChoices<Rival> =
     std::to_array<NamedValue<Rival>>({{"none", Rival::none}, {"onednn", Rival::onednn}});

@@ -50,6 +50,12 @@ error is mean |difference| / mean |result| against fp64 on the same quantised we
 as they were given. Products of --op transposed and outer are those of a backward pass through the
 matrix NxK: gradients of N results a row in, of K inputs or of the matrix out. Lines with isa onednn
 are the rival's, whose rows are ready to multiply.
+
+--op attention has a line for each shape QxKVxD (query heads, KV heads, elements of a head; or
+qwen3-30b, mixtral, granite), number of keys and of rows: the last rows of so many positions attend
+to those before and themselves, all heads, on all threads, keys and values cold in memory. --formats
+are those of the cache (bf16; f32). gops counts both products for the keys that a row sees, read_gbs
+the bytes of keys and values once. Queries of error are as given.
 )";
 constexpr std::string_view kLayerDetails =
     R"(
@@ -143,7 +149,8 @@ constexpr std::array kOptions = {
               1e6},
     OptionRow{"shapes", '\0', "LIST", &O::shapes, kBenchmark, kKernels,
               "weight matrices, with commas: NxK, N results from K inputs, or a model, for its "
-              "experts' gate (or up) and down: deepseek-v3, qwen3-30b, mixtral, granite"},
+              "experts' gate (or up) and down: deepseek-v3, qwen3-30b, mixtral, granite; of "
+              "attention QxKVxD"},
     OptionRow{"layer", '\0', "LIST", &O::layers, kBenchmark, kLayer,
               "layers, with commas: four numbers (experts, hidden, intermediate, experts a token), "
               "or a model: deepseek-v3, qwen3-30b, mixtral, granite"},
@@ -152,6 +159,8 @@ constexpr std::array kOptions = {
               "experts, f32, or all (without f32)"},
     OptionRow{"rows", '\0', "LIST", &O::rows, kBenchmark, kKernels,
               "rows of activations, with commas", 1, 1 << 20},
+    OptionRow{"keys", '\0', "LIST", &O::keys, kBenchmark, kKernels,
+              "of --op attention: positions in the cache, with commas", 1, 1 << 20},
     OptionRow{"tokens", '\0', "LIST", &O::tokens, kBenchmark, kLayer,
               "tokens of each rank, with commas", 1, 1 << 20},
     OptionRow{"routing", '\0', "KIND", one_of<&O::routing>(), kBenchmark, kLayer,
@@ -167,7 +176,8 @@ constexpr std::array kOptions = {
         '\0',
         "NAME", one_of<&O::op>(), kBenchmark, kKernels,
         "which product: of rows with weights; with transposed weights (the gradient of the "
-        "rows); over the rows (the gradient of the weights; bf16 and f32, the results rotate)"},
+        "rows); over the rows (the gradient of the weights; bf16 and f32, the results rotate); or "
+        "attention, of rows with a cache"},
     OptionRow{"rival", '\0', "NAME", one_of<&O::rival>(), kBenchmark, kKernels,
               "what to measure besides"},
     OptionRow{"output", 'o', "FORM", one_of<&O::output>(), kBenchmark, kBench | kParts,

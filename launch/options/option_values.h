@@ -19,7 +19,8 @@ enum class RoutingChoice { both, even, skewed };
 enum class ProductOp {
   forward,     ///< y [rows, n] = x [rows, k] W^T
   transposed,  ///< x [rows, k] = y [rows, n] W: the gradient of an input
-  outer        ///< W [n, k] = y [rows, n]^T x [rows, k]: the gradient of a matrix
+  outer,       ///< W [n, k] = y [rows, n]^T x [rows, k]: the gradient of a matrix
+  attention    ///< no matrix: rows over a cache of keys and values
 };
 enum class Rival { none, onednn };
 enum class ResultForm { md, csv, json, jsonl };

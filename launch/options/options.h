@@ -69,6 +69,7 @@ struct Options {
   std::string layers = "qwen3-30b,granite,mixtral";
   std::string formats = "all";
   std::vector<std::int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
+  std::vector<std::int64_t> keys = {2048, 8192, 32768};
   std::vector<std::int64_t> tokens = {1, 4, 16, 64, 256, 1024, 4096};
   RoutingChoice routing = RoutingChoice::both;
   std::vector<std::int64_t> thread_counts;  // none: 1, and one a core

@@ -86,6 +86,50 @@ TEST(BenchKernels, MeasuresProductsOfABackwardPass) {
   EXPECT_NE(none.err.find("--formats"), std::string::npos) << none.text();
 }
 
+struct AttentionOptions {
+  std::string shapes = "8x1x24";
+  std::string rows = "1,9";
+  std::string formats = "bf16,f32";
+};
+
+ProgramResult bench_attention(const AttentionOptions& options, const std::string& form) {
+  return run_moesaic({"bench",        "kernels",       "--op",     "attention", "--shapes",
+                      options.shapes, "--keys",        "70,1100",  "--rows",    options.rows,
+                      "--formats",    options.formats, "-t",       "1,2",       "--seconds",
+                      "0.001",        "--footprint",   kFootprint, "-o",        form});
+}
+
+TEST(BenchKernels, MeasuresAttention) {
+  const Json table = parse_table(bench_attention({}, "json"));
+  ASSERT_EQ(table.size(), 16);
+  table.for_each([](const std::string&, const Json& line) {
+    EXPECT_EQ(line.at("op").as_string(), "attention");
+    EXPECT_EQ(line.at("shape").as_string(), "8x1x24");
+    const double keys = line.at("keys").as_double();
+    const double rows = line.at("rows").as_double();
+    const double operations = 4 * 8 * 24 * (rows * keys - rows * (rows - 1) / 2);
+    EXPECT_NEAR(line.at("gops").as_double() * line.at("us").as_double() * 1e3, operations,
+                0.005 * operations);
+    EXPECT_GT(line.at("read_gbs").as_double(), 0);
+    EXPECT_GT(line.at("roof_share").as_double(), 0);
+    EXPECT_LT(line.at("error").as_double(), line.at("format").as_string() == "f32" ? 1e-5 : 0.02);
+  });
+  EXPECT_EQ(keys_of(bench_attention({}, "csv").out),
+            "op,shape,keys,rows,format,isa,threads,us,gops,read_gbs,roof,roof_share,error");
+}
+
+TEST(BenchKernels, AttentionRefusesWhatItCannotMeasure) {
+  const auto expect_refused = [](const AttentionOptions& options, const std::string& option) {
+    const ProgramResult result = bench_attention(options, "csv");
+    EXPECT_EQ(result.exit_code, 2) << result.text();
+    EXPECT_NE(result.err.find(option), std::string::npos) << result.text();
+  };
+  expect_refused({.shapes = "8x3x24"}, "--shapes");
+  expect_refused({.shapes = "deepseek-v3"}, "--shapes");
+  expect_refused({.rows = "71"}, "--rows");
+  expect_refused({.formats = "int8"}, "--formats");
+}
+
 TEST(BenchKernels, EveryInstructionSetHasALineOfItsOwn) {
   const Json table = parse_table(run_moesaic(bench_kernels(
       {"--formats", "int4_group64", "--rows", "3", "-t", "1", "--isa", "all", "-o", "json"})));

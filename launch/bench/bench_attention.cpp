@@ -1,0 +1,170 @@
+#include "launch/bench/bench_attention.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "kernels/kernel_table.h"
+#include "launch/bench/attention_bed.h"
+#include "launch/bench/bench_memory.h"
+#include "launch/bench/bench_shapes.h"
+#include "launch/bench/bench_team.h"
+#include "launch/bench/bench_timing.h"
+#include "launch/bench/result_table.h"
+
+namespace moesaic {
+namespace {
+
+/// One line of the table, before the roofs are known.
+struct Measurement {
+  AttentionForm form;
+  std::int64_t keys;
+  std::int64_t rows;
+  const AttentionKernel* kernel;
+  const Team* team;
+  double operations;
+  double bytes;
+  double seconds;
+  double error;
+};
+
+Format format_of(AttentionKind kind) {
+  return kind == AttentionKind::bf16 ? Format::bf16 : Format::f32;
+}
+
+/// Of --formats, those that a cache can have.
+std::vector<AttentionKind> kinds_of(const Options& options) {
+  std::vector<AttentionKind> kinds;
+  for (const Layout& layout : parse_formats(options.formats)) {
+    if (layout.format == Format::bf16) kinds.push_back(AttentionKind::bf16);
+    if (layout.format == Format::f32) kinds.push_back(AttentionKind::f32);
+  }
+  require(!kinds.empty(), ErrorKind::usage,
+          "--op attention has a cache in bf16 or f32, and --formats names neither");
+  return kinds;
+}
+
+ResultLine make_line(const Measurement& measured) {
+  const AttentionKernel& kernel = *measured.kernel;
+  const RoofGauge& gauge = measured.team->gauge;
+  const MultiplyLoop& loop = find_multiply_loop(kernel.isa, format_of(kernel.kind));
+  const double compute = measured.operations / gauge.operations_per_second(loop);
+  const double memory = measured.bytes / gauge.bytes_per_second();
+  return {{"op", "attention", true},
+          {"shape", measured.form.name(), true},
+          {"keys", fmt::format("{}", measured.keys)},
+          {"rows", fmt::format("{}", measured.rows)},
+          {"format", kernel.kind == AttentionKind::bf16 ? "bf16" : "f32", true},
+          {"isa", std::string(isa_name(kernel.isa)), true},
+          {"threads", fmt::format("{}", measured.team->pool.size())},
+          {"us", short_number(measured.seconds * 1e6)},
+          {"gops", short_number(measured.operations / measured.seconds / 1e9)},
+          {"read_gbs", short_number(measured.bytes / measured.seconds / 1e9)},
+          {"roof", compute > memory ? "compute" : "memory", true},
+          {"roof_share", short_number(std::max(compute, memory) / measured.seconds)},
+          {"error", fmt::format("{:.2e}", measured.error)}};
+}
+
+class AttentionBench {
+ public:
+  explicit AttentionBench(const Runtime& runtime)
+      : runtime_(&runtime),
+        forms_(parse_attention_shapes(runtime.options().shapes)),
+        kinds_(kinds_of(runtime.options())) {
+    const Options& options = runtime.options();
+    const std::int64_t rows = *std::ranges::max_element(options.rows);
+    const std::int64_t keys = *std::ranges::min_element(options.keys);
+    require(rows <= keys, ErrorKind::usage,
+            "--rows: {} are more than the {} of --keys: rows are the last of the positions", rows,
+            keys);
+    require(options.rival == Rival::none, ErrorKind::usage, "--rival has no --op attention");
+    memory_ = Buffer<std::byte>(cold_bytes(runtime));
+    teams_ = make_teams(runtime, memory_.span());
+  }
+
+  void run() {
+    Progress progress("caches", !runtime_->log().enabled(LogLevel::info),
+                      [](std::int64_t count) { return fmt::format("{}", count); });
+    const std::vector<std::int64_t>& key_counts = runtime_->options().keys;
+    const std::int64_t total = std::ssize(forms_) * std::ssize(kinds_) * std::ssize(key_counts);
+    std::int64_t done = 0;
+    for (const AttentionForm& form : forms_) {
+      for (const AttentionKind kind : kinds_) {
+        for (const std::int64_t keys : key_counts) {
+          progress.update(done++, total);
+          AttentionBed bed(form, kind, keys, memory_.span());
+          for (const AttentionKernel* kernel : kernels(kind)) measure(bed, *kernel);
+        }
+      }
+    }
+  }
+
+  [[nodiscard]] std::vector<ResultLine> lines() const {
+    std::vector<ResultLine> lines;
+    for (const Measurement& measured : measured_) lines.push_back(make_line(measured));
+    return lines;
+  }
+  [[nodiscard]] std::vector<std::string> roof_lines() const {
+    std::vector<std::string> lines;
+    for (const auto& team : teams_) lines.push_back(team->roof_line(loops_));
+    return lines;
+  }
+
+ private:
+  [[nodiscard]] std::vector<const AttentionKernel*> kernels(AttentionKind kind) const {
+    if (!runtime_->options().isa.all) {
+      return {&find_attention_kernel(runtime_->compute().isa, kind)};
+    }
+    std::vector<const AttentionKernel*> kernels;
+    for (const AttentionKernel* kernel : all_attention_kernels()) {
+      if (kernel->kind == kind && is_supported(kernel->isa)) kernels.push_back(kernel);
+    }
+    return kernels;
+  }
+
+  void measure(AttentionBed& bed, const AttentionKernel& kernel) {
+    const MultiplyLoop& loop = find_multiply_loop(kernel.isa, format_of(kernel.kind));
+    if (std::ranges::find(loops_, &loop) == loops_.end()) loops_.push_back(&loop);
+    for (const auto& team : teams_) {
+      team->measure_roofs(loop);
+      for (const std::int64_t rows : runtime_->options().rows) {
+        const std::vector<double> seconds = repeat(runtime_->options().seconds, [&] {
+          return time_once([&] { bed.run(kernel, rows, team->pool); });
+        });
+        measured_.push_back({.form = bed.form(),
+                             .keys = bed.num_keys(),
+                             .rows = rows,
+                             .kernel = &kernel,
+                             .team = team.get(),
+                             .operations = bed.operations(rows),
+                             .bytes = static_cast<double>(bed.bytes()),
+                             .seconds = lower_quartile(seconds),
+                             .error = bed.error()});
+      }
+      team->measure_roofs(loop);
+    }
+  }
+
+  const Runtime* runtime_;
+  std::vector<AttentionForm> forms_;
+  std::vector<AttentionKind> kinds_;
+  Buffer<std::byte> memory_;
+  std::vector<std::unique_ptr<Team>> teams_;
+  std::vector<const MultiplyLoop*> loops_;  // that were measured
+  std::vector<Measurement> measured_;
+};
+
+}  // namespace
+
+void run_bench_attention(const Runtime& runtime) {
+  AttentionBench bench(runtime);
+  bench.run();
+  fmt::print("{}", result_table(bench.lines(), runtime.options().output));
+  for (const std::string& line : bench.roof_lines()) {
+    runtime.log().once(LogLevel::info, "{}", line);
+  }
+}
+
+}  // namespace moesaic

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "launch/job/runtime.h"
+
+namespace moesaic {
+
+/// `bench kernels --op attention`: prints the table.
+void run_bench_attention(const Runtime& runtime);
+
+}  // namespace moesaic

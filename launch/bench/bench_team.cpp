@@ -1,0 +1,40 @@
+#include "launch/bench/bench_team.h"
+
+#include <fmt/core.h>
+
+#include "base/topology.h"
+#include "launch/bench/result_table.h"
+
+namespace moesaic {
+namespace {
+
+std::vector<std::int64_t> thread_counts(const Options& options) {
+  if (!options.thread_counts.empty()) return options.thread_counts;
+  const int cores = read_topology().usable_cores;
+  return cores > 1 ? std::vector<std::int64_t>{1, cores} : std::vector<std::int64_t>{1};
+}
+
+}  // namespace
+
+std::string Team::roof_line(std::span<const MultiplyLoop* const> loops) const {
+  const int threads = pool.size();
+  std::string line =
+      fmt::format("roofs of {} {}: reads {} GB/s", threads, threads == 1 ? "thread" : "threads",
+                  short_number(gauge.bytes_per_second() / 1e9));
+  for (const MultiplyLoop* loop : loops) {
+    line += fmt::format(", {} {} GOP/s", loop->instruction,
+                        short_number(gauge.operations_per_second(*loop) / 1e9));
+  }
+  return line;
+}
+
+std::vector<std::unique_ptr<Team>> make_teams(const Runtime& runtime,
+                                              std::span<const std::byte> memory) {
+  std::vector<std::unique_ptr<Team>> teams;
+  for (const std::int64_t threads : thread_counts(runtime.options())) {
+    teams.push_back(std::make_unique<Team>(runtime.world(), static_cast<int>(threads), memory));
+  }
+  return teams;
+}
+
+}  // namespace moesaic
