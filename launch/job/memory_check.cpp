@@ -28,7 +28,7 @@ MemoryPlan plan_node(const Runtime& runtime, const ModelConfig& config, const We
   node.sum(std::span<std::int64_t>(formats));
   return {.expert_bytes = sums[0],
           .expert_formats = formats,
-          .dense_bytes = weights.node_bytes,
+          .node_bytes = weights.node_bytes,
           .cache_bytes = sums[1],
           .activation_bytes = sums[2],
           .num_ranks = node.size()};
@@ -88,7 +88,7 @@ void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::s
        plan.num_ranks, plan.num_ranks == 1 ? "rank would" : "ranks of this node would",
        format_bytes(plan.total()), format_bytes(plan.expert_bytes),
        names.empty() ? "" : fmt::format(" in {}", fmt::join(names, " and ")),
-       format_bytes(plan.dense_bytes), format_bytes(plan.cache_bytes),
+       format_bytes(plan.node_bytes), format_bytes(plan.cache_bytes),
        format_bytes(plan.activation_bytes), format_bytes(available_bytes), source, help);
 }
 

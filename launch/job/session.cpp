@@ -115,15 +115,16 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const Workload& w
       .pool = compute.pool,
       .progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); }};
 
-  WeightBytes bytes;
-  agree(runtime.world(), [&] { bytes = count_weight_bytes(model.files, model.config, options); });
+  std::optional<ModelLoader> loader;
+  agree(runtime.world(), [&] { loader.emplace(model.files, model.config, options); });
+  const WeightBytes& bytes = loader->bytes();
   check_memory(runtime, model.config, bytes, work);
   load_.experts = bytes.experts;
   load_.others = bytes.others;
   runtime.world().sum(std::span<std::int64_t>(load_.experts));
   runtime.log().once(LogLevel::info, "weights: {}{}", weights_text(load_.experts, load_.others),
                      bytes.mapped_bytes > 0 ? ", where they are mapped" : "");
-  weights_ = load_model_weights(model.files, model.config, options);
+  weights_ = loader->load();
   for (const std::string& note : weights_->notes) runtime.log().once(LogLevel::debug, "{}", note);
   transformer_ =
       std::make_unique<Transformer>(model.config, *weights_, runtime.grid().experts(), compute);

@@ -19,7 +19,7 @@ class PlainMlp : public FeedForward {
       : weights_(mlp_at(weights, 0)), context_(context) {}
 
   void forward(MatrixView<const float> x, MatrixView<float> y) override {
-    const PhaseScope scope(context_.times, Phase::dense);
+    const PhaseScope scope(context_.times, Phase::mlp);
     context_.linear.gated_mlp(weights_, x, y);
   }
 
@@ -61,7 +61,7 @@ class MoeFeedForward : public FeedForward {
 
  private:
   void compute_shared(MatrixView<const float> x) {
-    const PhaseScope scope(context_.times, Phase::dense);
+    const PhaseScope scope(context_.times, Phase::mlp);
     context_.shared_gates.reserve(x.rows());
     context_.shared_out.reserve(x.rows() * x.cols());
     context_.linear.forward(shared_gate_, {}, x, context_.shared_gates.matrix(x.rows(), 1));
@@ -69,7 +69,7 @@ class MoeFeedForward : public FeedForward {
   }
 
   void add_shared(MatrixView<float> y) const {
-    const PhaseScope scope(context_.times, Phase::dense);
+    const PhaseScope scope(context_.times, Phase::mlp);
     const VectorKernels& vector = *context_.compute.vector;
     context_.for_each_row(y.rows(), [&](std::int64_t row) {
       // sigmoid(g) = softmax({g, 0})[0]

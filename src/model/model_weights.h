@@ -66,12 +66,26 @@ struct LoadOptions {
   std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)> progress;
 };
 
-/// What loading will take, known before it starts.
-[[nodiscard]] WeightBytes count_weight_bytes(const ModelFiles& files, const ModelConfig& config,
-                                             const LoadOptions& options);
+/// Loads the weights of one rank. What that takes is known before it starts.
+class ModelLoader {
+ public:
+  /// Plans the weights: what there is, how it is packed, where it goes. `options` and what it
+  /// points to must outlive this. Throws Error{file} for a tensor that is missing or not what the
+  /// config says.
+  ModelLoader(const ModelFiles& files, const ModelConfig& config, const LoadOptions& options);
 
-/// Reads and packs the weights. Collective over options.node. Touches only the bytes that this rank
-/// packs. Throws Error{file} for a tensor that is missing or not what the config says.
+  [[nodiscard]] const WeightBytes& bytes() const noexcept { return store_->bytes(); }
+  /// Reads and packs the weights, once. Collective over options.node. Touches only the bytes that
+  /// this rank packs.
+  [[nodiscard]] std::unique_ptr<ModelWeights> load();
+
+ private:
+  const LoadOptions& options_;
+  std::unique_ptr<ModelWeights> weights_;  // that the store's targets are in
+  std::unique_ptr<WeightStore> store_;
+};
+
+/// The same at once.
 [[nodiscard]] std::unique_ptr<ModelWeights> load_model_weights(const ModelFiles& files,
                                                                const ModelConfig& config,
                                                                const LoadOptions& options);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -211,17 +212,19 @@ void WeightStore::copy(const Job& job) const {
 /// Scales that one rank of the node found out reach the others.
 void WeightStore::share_scales(Communicator& node, const std::vector<Job>& jobs) const {
   std::vector<PackedMatrix*> matrices;  // the same on all ranks
+  std::unordered_map<const PackedMatrix*, std::size_t> places;
   for (const Item& item : items_) {
     const PlannedWeight& weight = item.weight;
-    if (weight.home == WeightHome::node && finds_scale(weight)) matrices.push_back(weight.matrix);
+    if (weight.home != WeightHome::node || !finds_scale(weight)) continue;
+    places.emplace(weight.matrix, matrices.size());
+    matrices.push_back(weight.matrix);
   }
   if (matrices.empty()) return;
   std::vector<std::int64_t> bits(matrices.size());  // zero from all ranks but one
   for (const Job& job : jobs) {
-    const auto found = std::ranges::find(matrices, job.weight().matrix);
-    if (found == matrices.end()) continue;
-    bits[static_cast<std::size_t>(found - matrices.begin())] =
-        std::bit_cast<std::int32_t>(job.weight().matrix->scale);
+    const auto found = places.find(job.weight().matrix);
+    if (found == places.end()) continue;
+    bits[found->second] = std::bit_cast<std::int32_t>(job.weight().matrix->scale);
   }
   node.sum(std::span<std::int64_t>(bits));
   for (std::size_t i = 0; i < matrices.size(); ++i) {

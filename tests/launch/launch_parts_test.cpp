@@ -152,7 +152,7 @@ TEST(Memory, ParsesBytes) {
 
 TEST(Memory, ShortageSaysWhatIsNeededAndWhatHelps) {
   const MemoryPlan plan{.expert_bytes = 6 << 20,
-                        .dense_bytes = 1 << 20,
+                        .node_bytes = 1 << 20,
                         .cache_bytes = 5 << 20,
                         .activation_bytes = 1 << 10,
                         .num_ranks = 2};
@@ -166,7 +166,7 @@ TEST(Memory, ShortageSaysWhatIsNeededAndWhatHelps) {
 }
 
 TEST(Memory, ShortageNamesTheFormatOfExperts) {
-  MemoryPlan plan{.expert_bytes = 6 << 20, .dense_bytes = 1 << 20, .num_ranks = 1};
+  MemoryPlan plan{.expert_bytes = 6 << 20, .node_bytes = 1 << 20, .num_ranks = 1};
   const auto message = [&](std::initializer_list<std::pair<Format, std::int64_t>> formats) {
     plan.expert_formats = {};
     for (const auto& [format, bytes] : formats) {
