@@ -26,15 +26,15 @@ bool same_order(const PackedMatrix& a, const PackedMatrix& b) {
 }
 
 void check_mlp(const MlpGroup& group, std::int64_t width) {
-  const PackedMatrix& gate = group.gate;
-  const PackedMatrix& up = group.up;
+  const PackedMatrix& gate = group.weights.gate;
+  const PackedMatrix& up = group.weights.up;
   require(up.layout == gate.layout && up.depth == gate.depth && up.rows == gate.rows &&
-              same_order(gate, up) && gate.rows == width && group.down.depth == width,
+              same_order(gate, up) && gate.rows == width && group.weights.down.depth == width,
           ErrorKind::internal,
           "an MLP of width {} with a gate of {} x {} {}, an up matrix of {} x {} {} and a down "
           "matrix of {} x {}",
           width, gate.rows, gate.depth, format_name(gate.layout.format), up.rows, up.depth,
-          format_name(up.layout.format), group.down.rows, group.down.depth);
+          format_name(up.layout.format), group.weights.down.rows, group.weights.down.depth);
 }
 
 template <typename Group>
@@ -96,17 +96,17 @@ void GroupedGemm::run(const RowSource& input, std::span<const GemmGroup> groups,
 void GroupedGemm::run_mlp(const RowSource& input, std::span<const MlpGroup> groups,
                           const Gating& gating, const GemmOutput& output) {
   if (groups.empty()) return;
-  const std::int64_t width = groups.front().gate.rows;
+  const std::int64_t width = groups.front().weights.gate.rows;
   std::int64_t inner_panels = 0;  // times slabs
   std::int64_t outer_panels = 0;
   for (const MlpGroup& group : groups) {
-    check_group(input, group.first_row, group.num_rows, group.gate);
+    check_group(input, group.first_row, group.num_rows, group.weights.gate);
     check_mlp(group, width);
-    check_epilogue(group, group.gate, group.gate_epilogue);
-    check_epilogue(group, group.up, group.up_epilogue);
-    check_epilogue(group, group.down, group.down_epilogue);
-    inner_panels += 2 * slab_count(group.num_rows) * group.gate.num_panels();
-    outer_panels += slab_count(group.num_rows) * group.down.num_panels();
+    check_epilogue(group, group.weights.gate, group.gate_epilogue);
+    check_epilogue(group, group.weights.up, group.up_epilogue);
+    check_epilogue(group, group.weights.down, group.down_epilogue);
+    inner_panels += 2 * slab_count(group.num_rows) * group.weights.gate.num_panels();
+    outer_panels += slab_count(group.num_rows) * group.weights.down.num_panels();
   }
   plan_->begin(2 * groups.size());
   slabs_.clear();  // the inner one and the outer one of each
@@ -114,8 +114,8 @@ void GroupedGemm::run_mlp(const RowSource& input, std::span<const MlpGroup> grou
     const std::size_t first = slabs_.size();
     plan_->add_product({.input = &input,
                         .output = {},
-                        .weights = group.gate,
-                        .up = group.up,
+                        .weights = group.weights.gate,
+                        .up = group.weights.up,
                         .epilogue = group.gate_epilogue,
                         .up_epilogue = group.up_epilogue},
                        inner_panels);
@@ -125,7 +125,7 @@ void GroupedGemm::run_mlp(const RowSource& input, std::span<const MlpGroup> grou
     });
     plan_->add_product({.input = nullptr,
                         .output = output,
-                        .weights = group.down,
+                        .weights = group.weights.down,
                         .epilogue = group.down_epilogue},
                        outer_panels);
     for (std::size_t i = first; i < slabs_.size(); i += 2) {

@@ -8,6 +8,7 @@
 #include "base/matrix_view.h"
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
+#include "kernels/mlp_weights.h"
 #include "kernels/packed_matrix.h"
 
 namespace moesaic {
@@ -32,9 +33,7 @@ struct GemmGroup {
 struct MlpGroup {
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
-  PackedMatrix gate{};       // [intermediate, hidden]
-  PackedMatrix up{};         // [intermediate, hidden], in the layout and order of gate
-  PackedMatrix down{};       // [hidden, intermediate]
+  MlpWeights weights{};
   Epilogue gate_epilogue{};  // before gating: a backward pass keeps gate and up
   Epilogue up_epilogue{};
   Epilogue down_epilogue{};

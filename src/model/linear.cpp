@@ -28,8 +28,7 @@ void Linear::forward(const PackedMatrix& weights, std::span<const float> bias,
 
 void Linear::gated_mlp(const MlpWeights& weights, MatrixView<const float> x, MatrixView<float> y) {
   set_rows(x);
-  const MlpGroup group{
-      .num_rows = x.rows(), .gate = weights.gate, .up = weights.up, .down = weights.down};
+  const MlpGroup group{.num_rows = x.rows(), .weights = weights};
   gemm_.run_mlp({.rows = rows_.data(), .num_rows = x.rows(), .depth = weights.gate.depth},
                 {&group, 1}, {}, float_output(y));
 }

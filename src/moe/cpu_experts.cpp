@@ -9,12 +9,8 @@ void CpuExperts::start(const ExpertBatch& batch) {
   for (std::size_t slot = 0; slot + 1 < batch.slot_begin.size(); ++slot) {
     const std::int64_t count = batch.slot_begin[slot + 1] - batch.slot_begin[slot];
     if (count == 0) continue;
-    const MlpWeights& expert = experts_[slot];
-    groups.push_back({.first_row = batch.slot_begin[slot],
-                      .num_rows = count,
-                      .gate = expert.gate,
-                      .up = expert.up,
-                      .down = expert.down});
+    groups.push_back(
+        {.first_row = batch.slot_begin[slot], .num_rows = count, .weights = experts_[slot]});
   }
   work_->gemm.run_mlp({.rows = batch.rows.data(),
                        .num_rows = static_cast<std::int64_t>(batch.rows.size()),

@@ -151,9 +151,7 @@ struct TestMlps {
       const bool biased = g % 2 == 1;
       groups.push_back({.first_row = first,
                         .num_rows = rows[g],
-                        .gate = gates[g].packed(),
-                        .up = ups[g].packed(),
-                        .down = downs[g].packed(),
+                        .weights = {gates[g].packed(), ups[g].packed(), downs[g].packed()},
                         .gate_epilogue = {.bias = biased ? gate_biases[g].data() : nullptr},
                         .up_epilogue = {.bias = biased ? up_biases[g].data() : nullptr},
                         .down_epilogue = {.bias = biased ? down_biases[g].data() : nullptr}});
@@ -338,7 +336,7 @@ TEST_F(GroupedGemmTest, gate_and_up_can_be_kept) {
     for (const MlpGroup& group : mlps.groups) {
       products.push_back({.first_row = group.first_row,
                           .num_rows = group.num_rows,
-                          .weights = is_up ? group.up : group.gate,
+                          .weights = is_up ? group.weights.up : group.weights.gate,
                           .epilogue = is_up ? group.up_epilogue : group.gate_epilogue});
     }
     std::vector<float> out(gate.size(), -1);
@@ -368,7 +366,7 @@ TEST_F(GroupedGemmTest, an_mlp_adds_to_each_of_its_products) {
     group.up_epilogue.keep = {up.data(), kRows, width};
     downs.push_back({.first_row = group.first_row,
                      .num_rows = group.num_rows,
-                     .weights = group.down,
+                     .weights = group.weights.down,
                      .epilogue = {.bias = group.down_epilogue.bias}});
   }
   const std::vector<float> out = run_mlp(groups, {}, 3);
@@ -392,9 +390,9 @@ TEST_F(GroupedGemmTest, refuses_groups_that_do_not_fit) {
       {{.num_rows = kRows + 1, .weights = f32.packed()}},
       {{.first_row = -1, .num_rows = 1, .weights = f32.packed()}}};
   for (const std::vector<GemmGroup>& groups : wrong) EXPECT_THROW((void)run(groups, 1), Error);
-  MlpGroup mlp{.num_rows = 1, .gate = f32.packed(), .up = bf16.packed(), .down = f32.packed()};
+  MlpGroup mlp{.num_rows = 1, .weights = {f32.packed(), bf16.packed(), f32.packed()}};
   EXPECT_THROW((void)run_mlp({&mlp, 1}, {}, 1), Error);
-  mlp.up = f32.packed();
+  mlp.weights.up = f32.packed();
   EXPECT_THROW((void)run_mlp({&mlp, 1}, {}, 1), Error)
       << "down has another depth than gate has rows";
   std::vector<float> few(10 * kColumns);

@@ -157,9 +157,7 @@ struct OrderedLayer {
     for (std::int64_t row = 0; row < kRows; row += 300) {
       groups.push_back({.first_row = row,
                         .num_rows = 300,
-                        .gate = matrix.matrix,
-                        .up = matrix.matrix,
-                        .down = matrix.matrix});
+                        .weights = {matrix.matrix, matrix.matrix, matrix.matrix}});
     }
   }
 
@@ -213,7 +211,7 @@ TEST(JobGraph, products_allocate_nothing_from_their_second_call_on) {
   OrderedLayer layer;
   layer.matrix.matrix.order = nullptr;
   for (MlpGroup& group : layer.groups) {
-    group.gate.order = group.up.order = group.down.order = nullptr;
+    group.weights.gate.order = group.weights.up.order = group.weights.down.order = nullptr;
   }
   ThreadPool pool(2);
   const Compute compute{
@@ -255,9 +253,7 @@ TEST(JobGraph, memory_of_a_layer_is_that_of_a_few_slabs) {
   for (std::int64_t expert = 0; expert < kRows / 256; ++expert) {
     groups.push_back({.first_row = expert * 256,
                       .num_rows = 256,
-                      .gate = gate.matrix,
-                      .up = gate.matrix,
-                      .down = down.matrix});
+                      .weights = {gate.matrix, gate.matrix, down.matrix}});
   }
   ThreadPool pool(2);
   const Isa isa = supported_isas().back();
