@@ -116,8 +116,8 @@ std::vector<Segment> AddedTokenFinder::split(std::string_view text) const {
     if (found.token->single_word && touches_word(text, match)) continue;
     if (found.token->lstrip) match.begin = std::max(space_begin(text, match.begin), covered);
     if (found.token->rstrip) match.end = space_end(text, match.end);
-    if (covered < match.begin) segments.push_back({{Span{covered, match.begin}.of(text)}, {}});
-    segments.push_back({{}, found.token->id});
+    if (covered < match.begin) segments.push_back({Span{covered, match.begin}.of(text), {}});
+    segments.push_back({match.of(text), found.token->id});
     covered = match.end;
   }
   if (covered < text.size()) segments.push_back({text.substr(covered), {}});

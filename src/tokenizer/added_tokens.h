@@ -29,7 +29,7 @@ struct AddedToken {
 /// Reads the array. Throws Error{file} for members that are wrong or missing.
 [[nodiscard]] std::vector<AddedToken> read_added_tokens(const Json& array);
 
-/// A part of a text: an added token, or text between them.
+/// A part of a text: an added token (with the white space that it takes), or text between them.
 struct Segment {
   std::string_view text;
   std::optional<std::int32_t> id;

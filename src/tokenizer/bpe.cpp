@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <queue>
 
 #include "base/error.h"
@@ -18,6 +19,7 @@ constexpr std::int32_t kNoToken = -1;
 /// A token of a piece in the making; merged ones form a list.
 struct Bpe::Symbol {
   std::int32_t id = 0;
+  Span span;  // of the piece
   std::int32_t previous = -1;
   std::int32_t next = -1;
   bool merged_away = false;
@@ -129,27 +131,31 @@ void Bpe::add_merge(std::string_view left, std::string_view right, const Json& m
   merges_.insert_or_assign(pair_key(id_of(left), id_of(right)), Merge{next_rank_++, id_of(joined)});
 }
 
-void Bpe::append_ids(std::string_view piece, std::vector<std::int32_t>& ids) const {
+void Bpe::append_ids(std::string_view piece, std::vector<std::int32_t>& ids,
+                     std::vector<Span>* spans) const {
   if (ignore_merges_) {
     if (const auto whole = vocabulary_.id(piece)) {
       ids.push_back(*whole);
+      if (spans != nullptr) spans->push_back({0, piece.size()});
       return;
     }
   }
   std::vector<Symbol> symbols = characters_of(piece);
   merge_all(symbols);
   for (const Symbol& symbol : symbols) {
-    if (!symbol.merged_away) ids.push_back(symbol.id);
+    if (symbol.merged_away) continue;
+    ids.push_back(symbol.id);
+    if (spans != nullptr) spans->push_back(symbol.span);
   }
 }
 
 std::vector<Bpe::Symbol> Bpe::characters_of(std::string_view piece) const {
   std::vector<Symbol> symbols;
   symbols.reserve(piece.size());
-  std::int32_t unknown = kNoToken;  // not yet appended, since others may fuse with it
+  Symbol unknown{kNoToken, {}};  // not yet appended, since others may fuse with it
   const auto append_unknown = [&] {
-    if (unknown != kNoToken) symbols.push_back({unknown});
-    unknown = kNoToken;
+    if (unknown.id != kNoToken) symbols.push_back(unknown);
+    unknown.id = kNoToken;
   };
   std::string affixed;
   for (std::size_t at = 0; at < piece.size();) {
@@ -163,12 +169,12 @@ std::vector<Bpe::Symbol> Bpe::characters_of(std::string_view piece) const {
     }
     if (const auto id = vocabulary_.id(character)) {
       append_unknown();
-      symbols.push_back({*id});
-    } else if (byte_fallback_ && append_bytes(character, symbols)) {
+      symbols.push_back({*id, {begin, at}});
+    } else if (byte_fallback_ && append_bytes(character, {begin, at}, symbols)) {
       // A pending unknown token stays behind the bytes, as it does in the library.
     } else if (unknown_token_) {
       if (!fuse_unknown_) append_unknown();
-      unknown = unknown_id();
+      unknown = {unknown_id(), {unknown.id == kNoToken ? begin : unknown.span.begin, at}};
     }
   }
   append_unknown();
@@ -179,15 +185,17 @@ std::vector<Bpe::Symbol> Bpe::characters_of(std::string_view piece) const {
   return symbols;
 }
 
-bool Bpe::append_bytes(std::string_view text, std::vector<Symbol>& symbols) const {
+bool Bpe::append_bytes(std::string_view text, Span span, std::vector<Symbol>& symbols) const {
   const std::size_t before = symbols.size();
-  for (const char byte : text) {
-    const std::int32_t id = byte_ids_[static_cast<unsigned char>(byte)];
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::int32_t id = byte_ids_[static_cast<unsigned char>(text[i])];
     if (id < 0) {
       symbols.resize(before);
       return false;
     }
-    symbols.push_back({id});
+    // With affixes there may be more bytes than the piece has; those stand for its last one.
+    const std::size_t at = std::min(span.begin + i, span.end - 1);
+    symbols.push_back({id, {at, at + 1}});
   }
   return true;
 }
@@ -232,6 +240,8 @@ void Bpe::merge_all(std::vector<Symbol>& symbols) const {
     if (current == nullptr || current->id != top.merge.id) continue;  // outdated
     left.id = top.merge.id;
     left.next = right.next;
+    left.span = {std::min(left.span.begin, right.span.begin),
+                 std::max(left.span.end, right.span.end)};
     right.merged_away = true;
     if (left.next >= 0) symbol(left.next).previous = top.position;
     try_at(left.previous);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "src/tokenizer/regex.h"
 #include "src/tokenizer/vocabulary.h"
 
 namespace moesaic {
@@ -23,9 +24,11 @@ class Bpe {
 
   [[nodiscard]] const Vocabulary& vocabulary() const noexcept { return vocabulary_; }
 
-  /// Appends the ids of one piece, which must be UTF-8. O(n log n). Throws Error{file} if the text
-  /// needs an unknown token that the vocabulary lacks.
-  void append_ids(std::string_view piece, std::vector<std::int32_t>& ids) const;
+  /// Appends the ids of one piece, which must be UTF-8, and to `spans` (if not nullptr) which bytes
+  /// of it they stand for. O(n log n). Throws Error{file} if the text needs an unknown token that
+  /// the vocabulary lacks.
+  void append_ids(std::string_view piece, std::vector<std::int32_t>& ids,
+                  std::vector<Span>* spans = nullptr) const;
 
  private:
   struct Merge {
@@ -45,7 +48,8 @@ class Bpe {
 
   [[nodiscard]] const Merge* merge_of(std::int32_t left, std::int32_t right) const;
   [[nodiscard]] std::vector<Symbol> characters_of(std::string_view piece) const;
-  [[nodiscard]] bool append_bytes(std::string_view text, std::vector<Symbol>& symbols) const;
+  [[nodiscard]] bool append_bytes(std::string_view text, Span span,
+                                  std::vector<Symbol>& symbols) const;
   [[nodiscard]] std::int32_t unknown_id() const;
   void merge_all(std::vector<Symbol>& symbols) const;
 

@@ -49,20 +49,22 @@ void PostProcessor::add(const Json& part, const PostProcessor::IsToken& is_token
   }
 }
 
-std::vector<std::int32_t> PostProcessor::apply(std::vector<std::int32_t> ids,
-                                               bool add_special_tokens) const {
+EncodedText PostProcessor::apply(EncodedText text, bool add_special_tokens) const {
+  const bool has_spans = text.spans.size() == text.ids.size();
   for (const Template& slots : templates_) {
-    std::vector<std::int32_t> filled;
+    EncodedText filled;
     for (const Slot& slot : slots) {
       if (slot.tokens.empty()) {
-        filled.insert(filled.end(), ids.begin(), ids.end());
+        filled.ids.insert(filled.ids.end(), text.ids.begin(), text.ids.end());
+        filled.spans.insert(filled.spans.end(), text.spans.begin(), text.spans.end());
       } else if (add_special_tokens) {
-        filled.insert(filled.end(), slot.tokens.begin(), slot.tokens.end());
+        filled.ids.insert(filled.ids.end(), slot.tokens.begin(), slot.tokens.end());
+        if (has_spans) filled.spans.resize(filled.ids.size());
       }
     }
-    ids = std::move(filled);
+    text = std::move(filled);
   }
-  return ids;
+  return text;
 }
 
 }  // namespace moesaic

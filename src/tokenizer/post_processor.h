@@ -5,8 +5,17 @@
 #include <vector>
 
 #include "base/json.h"
+#include "src/tokenizer/regex.h"
 
 namespace moesaic {
+
+/// The tokens of a text.
+struct EncodedText {
+  std::vector<std::int32_t> ids;
+  /// Which bytes of the text each token stands for; several may stand for parts of one character.
+  /// Empty for tokens of the post-processor. There are none unless they were asked for.
+  std::vector<Span> spans;
+};
 
 /// The `post_processor` of tokenizer.json, which puts special tokens around a text:
 /// TemplateProcessing (for single texts), ByteLevel (which adds nothing) and Sequences of them.
@@ -18,10 +27,9 @@ class PostProcessor {
   /// Throws Error{file} for another type, or a template with an id for which `is_token` is false.
   PostProcessor(const Json& part, const IsToken& is_token) { add(part, is_token, 0); }
 
-  /// `ids` of a text with the tokens of the templates; without them if `add_special_tokens` is
+  /// `text` with the tokens of the templates; without them if `add_special_tokens` is
   /// false (a template can still repeat or drop the text).
-  [[nodiscard]] std::vector<std::int32_t> apply(std::vector<std::int32_t> ids,
-                                                bool add_special_tokens) const;
+  [[nodiscard]] EncodedText apply(EncodedText text, bool add_special_tokens) const;
 
  private:
   /// Where the text goes if `tokens` is empty, else these special tokens.

@@ -23,8 +23,19 @@ std::string word_or_symbols() {
 
 }  // namespace
 
-PieceList::PieceList(std::string_view text, bool at_start) {
-  if (!text.empty()) pieces_.push_back({text, at_start});
+void PieceWriter::append(std::string_view bytes, const Piece& piece, std::size_t at) {
+  text_ += bytes;
+  if (piece.origins != nullptr) origins_.insert(origins_.end(), bytes.size(), piece.origins[at]);
+}
+
+void PieceWriter::append(const Piece& piece) {
+  text_ += piece.text;
+  if (piece.origins == nullptr) return;
+  origins_.insert(origins_.end(), piece.origins, piece.origins + piece.text.size());
+}
+
+PieceList::PieceList(const Piece& whole) {
+  if (!whole.text.empty()) pieces_.push_back(whole);
 }
 
 void PieceList::split(const std::function<std::vector<Span>(std::string_view)>& spans) {
@@ -32,23 +43,25 @@ void PieceList::split(const std::function<std::vector<Span>(std::string_view)>& 
   for (const Piece& piece : pieces_) {
     for (const Span& span : spans(piece.text)) {
       if (span.size() == 0) continue;
-      parts.push_back({span.of(piece.text), piece.at_start && span.begin == 0});
+      parts.push_back({span.of(piece.text), piece.at_start && span.begin == 0,
+                       piece.origins == nullptr ? nullptr : piece.origins + span.begin});
     }
   }
   pieces_ = std::move(parts);
 }
 
-void PieceList::rewrite(const std::function<void(const Piece&, std::string&)>& append) {
-  std::string& joined = texts_.emplace_back();
+void PieceList::rewrite(const std::function<void(const Piece&, PieceWriter&)>& append) {
+  PieceWriter& joined = texts_.emplace_back();
   std::vector<std::size_t> ends;
   ends.reserve(pieces_.size());
   for (const Piece& piece : pieces_) {
     append(piece, joined);
-    ends.push_back(joined.size());
+    ends.push_back(joined.text_.size());
   }
   std::size_t begin = 0;
   for (std::size_t i = 0; i < ends.size(); ++i) {
-    pieces_[i].text = std::string_view(joined).substr(begin, ends[i] - begin);
+    pieces_[i].text = std::string_view(joined.text_).substr(begin, ends[i] - begin);
+    if (pieces_[i].origins != nullptr) pieces_[i].origins = joined.origins_.data() + begin;
     begin = ends[i];
   }
 }
@@ -102,9 +115,9 @@ void PreTokenizer::add(const Json& part, int depth) {
 void PreTokenizer::add_byte_level(const Json& part) {
   if (part.at("add_prefix_space").as_bool()) {
     steps_.emplace_back([](PieceList& pieces) {
-      pieces.rewrite([](const Piece& piece, std::string& out) {
-        if (!piece.text.starts_with(' ')) out += ' ';
-        out += piece.text;
+      pieces.rewrite([](const Piece& piece, PieceWriter& out) {
+        if (!piece.text.starts_with(' ')) out.append(" ", piece, 0);
+        out.append(piece);
       });
     });
   }
@@ -116,8 +129,14 @@ void PreTokenizer::add_byte_level(const Json& part) {
     });
   }
   steps_.emplace_back([](PieceList& pieces) {
-    pieces.rewrite(
-        [](const Piece& piece, std::string& out) { append_byte_level(piece.text, out); });
+    pieces.rewrite([](const Piece& piece, PieceWriter& out) {
+      std::string character;
+      for (std::size_t at = 0; at < piece.text.size(); ++at) {
+        character.clear();
+        append_byte_level(piece.text.substr(at, 1), character);
+        out.append(character, piece, at);
+      }
+    });
   });
 }
 
@@ -126,12 +145,15 @@ void PreTokenizer::add_metaspace(const Json& part) {
   std::string mark;
   append_utf8(options.replacement, mark);
   steps_.emplace_back([=](PieceList& pieces) {
-    pieces.rewrite([&](const Piece& piece, std::string& out) {
+    pieces.rewrite([&](const Piece& piece, PieceWriter& out) {
       const bool marked = piece.text.starts_with(' ') || piece.text.starts_with(mark);
       const bool wanted = options.prepend_scheme == PrependScheme::always ||
                           (options.prepend_scheme == PrependScheme::first && piece.at_start);
-      if (wanted && !marked) out += mark;
-      for (const char c : piece.text) c == ' ' ? out += mark : out += c;
+      if (wanted && !marked) out.append(mark, piece, 0);
+      for (std::size_t at = 0; at < piece.text.size(); ++at) {
+        out.append(piece.text[at] == ' ' ? std::string_view(mark) : piece.text.substr(at, 1), piece,
+                   at);
+      }
     });
   });
   if (!options.split) return;

@@ -93,52 +93,88 @@ namespace {
 /// Encodes one text and remembers the pieces that it has met.
 class Encoding {
  public:
-  explicit Encoding(const Tokenizer::Parts& parts) : parts_(parts) {}
+  Encoding(const Tokenizer::Parts& parts, bool with_spans)
+      : parts_(parts), with_spans_(with_spans) {}
 
-  std::vector<std::int32_t> run(std::string_view text) && {
+  EncodedText run(std::string_view text) && {
     for (const Segment& segment : parts_.raw_finder.split(text)) {
+      const auto begin = static_cast<std::size_t>(segment.text.data() - text.data());
       if (segment.id) {
-        ids_.push_back(*segment.id);
+        add_token(*segment.id, {begin, begin + segment.text.size()});
       } else {
-        add_text(segment.text, segment.text.data() == text.data());
+        add_text(segment.text, begin);
       }
     }
-    return std::move(ids_);
+    return std::move(encoded_);
   }
 
  private:
-  void add_text(std::string_view raw, bool at_start) {
-    NormalizedText& text = texts_.emplace_back(NormalizedText{std::string(raw), at_start});
+  void add_token(std::int32_t id, Span span) {
+    encoded_.ids.push_back(id);
+    if (!with_spans_) return;
+    encoded_.spans.push_back(span);
+    inside_.push_back({});
+  }
+
+  /// Text without added tokens, which begins at byte `begin` of the whole.
+  void add_text(std::string_view raw, std::size_t begin) {
+    NormalizedText& text = texts_.emplace_back(NormalizedText{std::string(raw), begin == 0});
+    if (with_spans_) align(text, begin);
     parts_.normalizer.apply(text);
     for (const Segment& segment : parts_.normalized_finder.split(text.text)) {
+      const auto at = static_cast<std::size_t>(segment.text.data() - text.text.data());
+      const Span* origins = with_spans_ ? text.origins.data() + at : nullptr;
       if (segment.id) {
-        ids_.push_back(*segment.id);
+        add_token(*segment.id, with_spans_ ? span_of(origins, {0, segment.text.size()}) : Span());
         continue;
       }
-      const bool is_first = segment.text.data() == text.text.data();
-      PieceList& pieces = pieces_.emplace_back(segment.text, text.at_start && is_first);
+      PieceList& pieces =
+          pieces_.emplace_back(Piece{segment.text, text.at_start && at == 0, origins});
       parts_.pre_tokenizer.apply(pieces);
-      for (const Piece& piece : pieces.pieces()) add_piece(piece.text);
+      for (const Piece& piece : pieces.pieces()) add_piece(piece);
     }
   }
 
-  void add_piece(std::string_view piece) {
-    const auto [entry, is_new] = known_.try_emplace(piece, Span{ids_.size(), ids_.size()});
+  /// Every byte comes from its character.
+  static void align(NormalizedText& text, std::size_t begin) {
+    text.aligned = true;
+    text.origins.reserve(text.text.size());
+    for (std::size_t at = 0; at < text.text.size();) {
+      const std::size_t size = utf8_length(text.text[at]);
+      text.origins.insert(text.origins.end(), size, {begin + at, begin + at + size});
+      at += size;
+    }
+  }
+
+  /// What bytes of a piece come from.
+  static Span span_of(const Span* origins, Span bytes) {
+    if (bytes.size() == 0) return {};
+    return {origins[bytes.begin].begin, origins[bytes.end - 1].end};
+  }
+
+  void add_piece(const Piece& piece) {
+    std::vector<std::int32_t>& ids = encoded_.ids;
+    const auto [entry, is_new] = known_.try_emplace(piece.text, Span{ids.size(), ids.size()});
+    Span& known = entry->second;
     if (is_new) {
-      parts_.model.append_ids(piece, ids_);
-      entry->second.end = ids_.size();
+      parts_.model.append_ids(piece.text, ids, with_spans_ ? &inside_ : nullptr);
+      known.end = ids.size();
     } else {
-      for (std::size_t i = entry->second.begin; i < entry->second.end; ++i) {
-        ids_.push_back(ids_[i]);
-      }
+      for (std::size_t i = known.begin; i < known.end; ++i) ids.push_back(ids[i]);
+    }
+    for (std::size_t i = known.begin; with_spans_ && i < known.end; ++i) {
+      if (!is_new) inside_.push_back(Span(inside_[i]));
+      encoded_.spans.push_back(span_of(piece.origins, inside_[i]));
     }
   }
 
   const Tokenizer::Parts& parts_;
+  bool with_spans_;
   std::deque<NormalizedText> texts_;                  // viewed by the pieces
   std::deque<PieceList> pieces_;                      // viewed by the keys of known_
-  std::unordered_map<std::string_view, Span> known_;  // where the ids of a piece stand in ids_
-  std::vector<std::int32_t> ids_;
+  std::unordered_map<std::string_view, Span> known_;  // where the tokens of a piece stand
+  EncodedText encoded_;
+  std::vector<Span> inside_;  // which bytes of its piece a token stands for
 };
 
 }  // namespace
@@ -152,13 +188,22 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string document) {
   return Tokenizer(std::make_shared<const Parts>(Json::parse(text, std::move(document))));
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
+EncodedText Tokenizer::encoded(std::string_view text, bool add_special_tokens,
+                               bool with_spans) const {
   std::string repaired;
   if (!is_valid_utf8(text)) {
     repaired = replace_invalid_utf8(text);
     text = repaired;
   }
-  return parts_->post_processor.apply(Encoding(*parts_).run(text), add_special_tokens);
+  return parts_->post_processor.apply(Encoding(*parts_, with_spans).run(text), add_special_tokens);
+}
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
+  return encoded(text, add_special_tokens, false).ids;
+}
+
+EncodedText Tokenizer::encode_with_spans(std::string_view text, bool add_special_tokens) const {
+  return encoded(text, add_special_tokens, true);
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/tokenizer/decoder.h"
+#include "src/tokenizer/post_processor.h"
 
 namespace moesaic {
 
@@ -33,6 +34,10 @@ class Tokenizer {
   /// `add_special_tokens`. What is not UTF-8 counts as U+FFFD (replace_invalid_utf8).
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text,
                                                  bool add_special_tokens = true) const;
+  /// The same with the bytes of `text` that each token stands for. A token that was normalized has
+  /// those of what it was made of; where `text` is not UTF-8, bytes count in what it is taken for.
+  [[nodiscard]] EncodedText encode_with_spans(std::string_view text,
+                                              bool add_special_tokens = true) const;
   /// The text of `ids`, UTF-8. Ids that no token has are left out, and special tokens if
   /// `skip_special_tokens`.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids,
@@ -49,6 +54,8 @@ class Tokenizer {
 
  private:
   friend class StreamDecoder;
+  [[nodiscard]] EncodedText encoded(std::string_view text, bool add_special_tokens,
+                                    bool with_spans) const;
   explicit Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
   std::shared_ptr<const Parts> parts_;
 };
