@@ -7,7 +7,7 @@ set(public_headers
     comm/shared_memory_communicator.h comm/thread_communicator.h
     src/checkpoint/mapped_file.h src/checkpoint/safetensors.h src/checkpoint/safetensors_writer.h
     src/generate/text_model.h
-    src/tokenizer/decoder.h src/tokenizer/tokenizer.h)
+    src/tokenizer/decoder.h src/tokenizer/encoded_text.h src/tokenizer/tokenizer.h)
 include(CMakePackageConfigHelpers)
 
 get_property(libraries GLOBAL PROPERTY MOESAIC_LIBRARIES)

@@ -22,6 +22,7 @@ import tempfile
 
 from transformers.utils.chat_template_utils import _compile_jinja_template, _render_with_assistant_indices
 
+from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 import chat_conversations
@@ -101,9 +102,11 @@ def tokenizer_of(folder, name):
         return PreTrainedTokenizerFast.from_pretrained(target)
 
 
-def ids_of(tokenizer, text):
-    """Of the library itself: transformers may add special tokens of the configuration to it."""
-    return tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
+def plain_tokenizer(name):
+    """As the file has it: transformers adds the special tokens of the configuration to its own."""
+    data = json.loads((ROOT / "tests/data/tokenizers" / name / "tokenizer.json").read_text())
+    data["post_processor"] = None
+    return Tokenizer.from_str(json.dumps(data))
 
 
 def apply(tokenizer, chat, **more):
@@ -168,12 +171,12 @@ def checksum(ids):
     return total
 
 
-def conversation(tokenizer, chat):
+def conversation(tokenizer, plain, chat):
     try:
         text = apply(tokenizer, chat, tokenize=False)
     except Exception as error:
         return {"error": str(error) if type(error).__name__ == "TemplateError" else ""}
-    encoded = ids_of(tokenizer, text)
+    encoded = plain.encode(text, add_special_tokens=False)
     line = {"text": text, "ids": [len(encoded.ids), checksum(encoded.ids)]}
     template = tokenizer.chat_template
     has_blocks = isinstance(template, str) and "{% generation %}" in template
@@ -181,6 +184,9 @@ def conversation(tokenizer, chat):
     line["mask"] = None
     if spans is not None:
         line["mask"] = runs([any(max(b, s) < min(e, t) for s, t in spans) for b, e in encoded.offsets])
+    if has_blocks:
+        whole = apply(tokenizer, chat, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+        assert whole["input_ids"] != encoded.ids or runs(whole["assistant_masks"]) == line["mask"]
     return line
 
 
@@ -189,7 +195,8 @@ def write_conversations(folder):
     (folder / "tokenizers.json").write_text(json.dumps(DIALECTS, indent=1) + "\n")
     for name, ids in DIALECTS.items():
         tokenizer = tokenizer_of(folder / name, ids)
-        write_lines(folder / name / "golden.jsonl", [conversation(tokenizer, chat) for chat in chat_conversations.CONVERSATIONS])
+        plain = plain_tokenizer(ids)
+        write_lines(folder / name / "golden.jsonl", [conversation(tokenizer, plain, chat) for chat in chat_conversations.CONVERSATIONS])
 
 
 def main():

@@ -125,6 +125,13 @@ constexpr std::array kOptions = {
          "is the standard input"}),
     OptionRow{"no-special", '\0', "", &O::no_special, kText, kTokenize,
               "leave out the special tokens that the tokenizer adds"},
+    OptionRow{
+        "chat", '\0', "", &O::chat, kText, kTokenize,
+        "conversations, through the model's chat template: --prompt is a user's turn, lines of "
+        "--file are {\"messages\": [...], \"tools\", \"add_generation_prompt\", "
+        "\"chat_template_kwargs\"}; --json adds which tokens an assistant said"},
+    may_differ({"chat-template", '\0', "FILE", &O::chat_template, kText, kTokenize,
+                "a chat template (Jinja) instead of the model's own"}),
 
     OptionRow{"predict", 'n', "N", &O::predict, kGeneration, kGenerate,
               "most tokens to generate for a prompt", 0, 1e12},

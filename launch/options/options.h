@@ -51,6 +51,8 @@ struct Options {
   std::optional<std::string> prompt;
   std::optional<std::string> file;
   bool no_special = false;
+  bool chat = false;
+  std::optional<std::string> chat_template;
 
   // Generation.
   std::int64_t predict = 128;

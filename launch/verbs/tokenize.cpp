@@ -1,12 +1,17 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <sstream>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "launch/job/agreement.h"
 #include "launch/verbs/prompts.h"
 #include "launch/verbs/verbs.h"
+#include "src/chat/assistant_mask.h"
+#include "src/chat/chat_template.h"
 #include "src/tokenizer/tokenizer.h"
+#include "src/tokenizer/utf8.h"
 
 namespace moesaic {
 namespace {
@@ -25,6 +30,69 @@ void print_table(const Tokenizer& tokenizer, const std::vector<std::int32_t>& id
   }
 }
 
+/// A conversation, and where it stands.
+struct Conversation {
+  Chat chat;
+  std::string where;
+};
+
+std::vector<Conversation> read_conversations(const Options& options) {
+  std::vector<Conversation> all;
+  require(options.prompt.has_value() != options.file.has_value(), ErrorKind::usage,
+          "--chat needs either --prompt TEXT, a user's turn, or --file FILE with conversations");
+  if (options.prompt) {
+    require(is_valid_utf8(*options.prompt), ErrorKind::usage, "the text of --prompt is not UTF-8");
+    all.push_back({chat_of_user(*options.prompt), "--prompt"});
+    return all;
+  }
+  const std::string name = input_name(*options.file);
+  const std::string text = read_utf8_file(*options.file);
+  std::istringstream lines(text);
+  std::int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = fmt::format("{} line {}", name, number);
+    all.push_back({read_chat(Json::parse(line, where)), where});
+  }
+  require(!all.empty(), ErrorKind::usage, "{} holds no conversation: it is empty", name);
+  return all;
+}
+
+/// "[0, 1, 1]", or "null" where it cannot be told.
+std::string mask_text(const ChatTemplate& chat_template, const Chat& chat,
+                      const jinja::Rendered& rendered, const EncodedText& encoded) {
+  const auto spans = assistant_spans(chat_template, chat, rendered);
+  if (!spans) return "null";
+  std::vector<int> digits;
+  for (const bool said : mask_of(encoded, *spans)) digits.push_back(said ? 1 : 0);
+  return fmt::format("[{}]", fmt::join(digits, ", "));
+}
+
+void tokenize_chats(const Options& options) {
+  const std::vector<Conversation> conversations = read_conversations(options);
+  const Tokenizer tokenizer = Tokenizer::from_directory(options.model);
+  const auto chat_template = ChatTemplate::from_directory(options.model, options.chat_template);
+  for (const auto& [chat, where] : conversations) {
+    try {
+      const jinja::Rendered rendered = chat_template.render(chat);
+      const EncodedText encoded = tokenizer.encode_with_spans(rendered.text, false);
+      if (options.json) {
+        fmt::print("{}\n", JsonWriter()
+                               .field("prompt", rendered.text)
+                               .raw_field("ids", fmt::format("[{}]", fmt::join(encoded.ids, ", ")))
+                               .raw_field("mask", mask_text(chat_template, chat, rendered, encoded))
+                               .text());
+        continue;
+      }
+      if (conversations.size() > 1) fmt::print("--- {}\n", where);
+      print_table(tokenizer, encoded.ids);
+    } catch (const Error& error) {
+      fail(error.kind(), "{}: {}", where, error.what());
+    }
+  }
+}
+
 }  // namespace
 
 void run_tokenize(Runtime& runtime) {
@@ -32,6 +100,9 @@ void run_tokenize(Runtime& runtime) {
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
     require(!options.model.empty(), ErrorKind::usage, "no model: --model DIR says which");
+    require(options.chat || !options.chat_template, ErrorKind::usage,
+            "--chat-template says how --chat reads conversations; there is no --chat");
+    if (options.chat) return tokenize_chats(options);
     const std::vector<Prompt> prompts = read_prompts(options);
     const Tokenizer tokenizer = Tokenizer::from_directory(options.model);
     for (std::size_t i = 0; i < prompts.size(); ++i) {

@@ -5,17 +5,9 @@
 #include <vector>
 
 #include "base/json.h"
-#include "src/tokenizer/regex.h"
+#include "src/tokenizer/encoded_text.h"
 
 namespace moesaic {
-
-/// The tokens of a text.
-struct EncodedText {
-  std::vector<std::int32_t> ids;
-  /// Which bytes of the text each token stands for; several may stand for parts of one character.
-  /// Empty for tokens of the post-processor. There are none unless they were asked for.
-  std::vector<Span> spans;
-};
 
 /// The `post_processor` of tokenizer.json, which puts special tokens around a text:
 /// TemplateProcessing (for single texts), ByteLevel (which adds nothing) and Sequences of them.

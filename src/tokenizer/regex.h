@@ -1,23 +1,13 @@
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "src/tokenizer/encoded_text.h"
+
 namespace moesaic {
-
-/// Bytes begin..end of a text.
-struct Span {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-
-  [[nodiscard]] std::size_t size() const noexcept { return end - begin; }
-  [[nodiscard]] std::string_view of(std::string_view text) const {
-    return text.substr(begin, size());
-  }
-};
 
 /// A compiled pattern (PCRE2 with Unicode properties, JIT where the CPU has one). Immutable and
 /// safe to use from several threads.

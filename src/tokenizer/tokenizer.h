@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/tokenizer/decoder.h"
-#include "src/tokenizer/post_processor.h"
+#include "src/tokenizer/encoded_text.h"
 
 namespace moesaic {
 

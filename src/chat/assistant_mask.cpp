@@ -1,0 +1,72 @@
+#include "src/chat/assistant_mask.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace moesaic {
+namespace {
+
+bool is_assistant(const jinja::Value& message) {
+  if (message.dict() == nullptr) return false;
+  const jinja::Value* role = message.dict()->find("role");
+  return role != nullptr && role->text() != nullptr && *role->text() == "assistant";
+}
+
+/// The text of the first `count` messages; nullopt if there are none or the template refuses them.
+std::optional<std::string> text_of_part(const ChatTemplate& chat_template, const Chat& chat,
+                                        std::size_t count, bool add_generation_prompt) {
+  if (count == 0) return std::nullopt;  // transformers takes no empty conversation either
+  const auto& messages = chat.messages.sequence()->items;
+  Chat part = chat;
+  part.messages = jinja::make_sequence(
+      {messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(count)});
+  part.add_generation_prompt = add_generation_prompt;
+  try {
+    return chat_template.render(part).text;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::file) throw;
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::optional<std::vector<Span>> assistant_spans(const ChatTemplate& chat_template,
+                                                 const Chat& chat, const jinja::Rendered& whole) {
+  std::vector<Span> spans;
+  if (chat_template.has_generation(chat)) {
+    for (const jinja::Generated& made : whole.generated) {
+      spans.push_back(
+          {std::min(made.begin, whole.text.size()), std::min(made.end, whole.text.size())});
+    }
+    return spans;
+  }
+  const auto& messages = chat.messages.sequence()->items;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (!is_assistant(messages[i])) continue;
+    const auto before = text_of_part(chat_template, chat, i, true);
+    const auto behind = text_of_part(chat_template, chat, i + 1, false);
+    if (!before || !behind || before->size() > behind->size() || !whole.text.starts_with(*before) ||
+        !whole.text.starts_with(*behind)) {
+      return std::nullopt;
+    }
+    spans.push_back({before->size(), behind->size()});
+  }
+  return spans;
+}
+
+std::vector<bool> mask_of(const EncodedText& tokens, const std::vector<Span>& spans) {
+  std::vector<bool> mask;
+  mask.reserve(tokens.spans.size());
+  for (const Span& token : tokens.spans) {
+    mask.push_back(std::any_of(spans.begin(), spans.end(), [&](const Span& span) {
+      return std::max(token.begin, span.begin) < std::min(token.end, span.end);
+    }));
+  }
+  return mask;
+}
+
+}  // namespace moesaic

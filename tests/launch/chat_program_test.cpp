@@ -1,0 +1,82 @@
+// `moesaic tokenize --chat` as a user meets it.
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/json.h"
+#include "tests/launch/program.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic::test {
+namespace {
+
+TEST(ChatProgram, tokenize_chat_gives_prompt_ids_and_mask) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("chats.jsonl");
+  write_text(
+      file,
+      R"({"messages": [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "God."}]})"
+      "\n\n"
+      R"({"messages": [{"role": "user", "content": "Who?"}], "add_generation_prompt": true})"
+      "\n");
+  const ProgramResult result =
+      run_moesaic({"tokenize", "-m", kDemo, "--chat", "-f", file, "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.text();
+  const std::vector<std::string> lines = lines_of(result.out);
+  ASSERT_EQ(lines.size(), 2U);
+  const Json first = Json::parse(lines[0], "line 1");
+  EXPECT_EQ(first.at("prompt").as_string(),
+            "<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\nGod.<|im_end|>\n");
+  ASSERT_EQ(first.at("ids").size(), first.at("mask").size());
+  std::int64_t said = 0;
+  first.at("mask").for_each([&](const std::string&, const Json& bit) { said += bit.as_int(); });
+  EXPECT_GE(said, 3);  // "God." and what ends the turn
+  EXPECT_EQ(first.at("mask").at(std::int64_t{0}).as_int(), 0);
+  const Json second = Json::parse(lines[1], "line 2");
+  EXPECT_TRUE(second.at("prompt").as_string().ends_with("<|im_start|>assistant\n"));
+  const ProgramResult prompt =
+      run_moesaic({"tokenize", "-m", kDemo, "--chat", "-p", "Who?", "--json"});
+  EXPECT_EQ(lines_of(prompt.out).at(0), lines[1]) << prompt.text();
+}
+
+TEST(ChatProgram, masks_that_cannot_be_told_are_null) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("chats.jsonl");
+  const std::string made = directory.path_of("mine.jinja");
+  write_text(file, R"({"messages": [{"role": "assistant", "content": "a"}]})"
+                   "\n");
+  write_text(made, "{{ messages | length }} {{ messages[0].content }}{{ add_generation_prompt }}");
+  const ProgramResult result = run_moesaic(
+      {"tokenize", "-m", kDemo, "--chat", "--chat-template", made, "-f", file, "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.text();
+  const Json line = Json::parse(lines_of(result.out).at(0), "line");
+  EXPECT_EQ(line.at("prompt").as_string(), "1 aFalse");
+  EXPECT_FALSE(line.contains("mask"));
+  EXPECT_NE(result.out.find("\"mask\": null"), std::string::npos);
+}
+
+TEST(ChatProgram, what_is_wrong_is_named_with_its_line) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("chats.jsonl");
+  const std::string made = directory.path_of("mine.jinja");
+  write_text(file, R"({"messages": [{"role": "user", "content": "a"}]})"
+                   "\n");
+  write_text(made, "\n{{ raise_exception('Roles must alternate') }}");
+  const ProgramResult refused =
+      run_moesaic({"tokenize", "-m", kDemo, "--chat", "--chat-template", made, "-f", file});
+  EXPECT_EQ(refused.exit_code, 3) << refused.text();
+  EXPECT_NE(refused.err.find("line 1: " + made + " line 2: Roles must alternate"),
+            std::string::npos)
+      << refused.err;
+  write_text(file, "{\"prompt\": \"x\"}\n");
+  const ProgramResult wrong = run_moesaic({"tokenize", "-m", kDemo, "--chat", "-f", file});
+  EXPECT_EQ(wrong.exit_code, 3) << wrong.text();
+  EXPECT_NE(wrong.err.find("line 1: field \"messages\" is missing"), std::string::npos);
+  const ProgramResult alone =
+      run_moesaic({"tokenize", "-m", kDemo, "--chat-template", made, "-p", "x"});
+  EXPECT_EQ(alone.exit_code, 2) << alone.text();
+}
+
+}  // namespace
+}  // namespace moesaic::test
