@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace moesaic {
@@ -29,26 +30,47 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-/// Throws Error with a formatted message.
+/// A format string, and the line of our sources that it stands in.
 template <typename... Args>
-[[noreturn]] void fail(ErrorKind kind, fmt::format_string<Args...> text, Args&&... args) {
-  throw Error(kind, fmt::format(text, std::forward<Args>(args)...));
+struct LocatedText {
+  fmt::format_string<Args...> text;
+  const char* file;
+  int line;
+
+  template <typename Text>
+  consteval LocatedText(const Text& literal, const char* where = __builtin_FILE(),
+                        int at = __builtin_LINE())
+      : text(literal), file(where), line(at) {}
+};
+
+/// Throws Error with a formatted message. One of kind internal begins with "file:line: ": it is for
+/// whoever mends it.
+template <typename... Args>
+[[noreturn]] void fail(ErrorKind kind, LocatedText<std::type_identity_t<Args>...> message,
+                       Args&&... args) {
+  std::string text = fmt::format(message.text, std::forward<Args>(args)...);
+  if (kind == ErrorKind::internal)
+    text = fmt::format("{}:{}: {}", message.file, message.line, text);
+  throw Error(kind, text);
 }
 
 /// Throws Error unless `condition` holds.
 template <typename... Args>
-void require(bool condition, ErrorKind kind, fmt::format_string<Args...> text, Args&&... args) {
+void require(bool condition, ErrorKind kind, LocatedText<std::type_identity_t<Args>...> message,
+             Args&&... args) {
   if (!condition) [[unlikely]] {
-    fail(kind, text, std::forward<Args>(args)...);
+    fail<Args...>(kind, message, std::forward<Args>(args)...);
   }
 }
 
 /// `value` as another integer type; throws ErrorKind::internal if it does not fit.
 template <typename To, typename From>
-[[nodiscard]] constexpr To narrow(From value) {
+[[nodiscard]] constexpr To narrow(From value, const char* file = __builtin_FILE(),
+                                  int line = __builtin_LINE()) {
   const To result = static_cast<To>(value);
   if (static_cast<From>(result) != value || (result < To{}) != (value < From{})) [[unlikely]] {
-    fail(ErrorKind::internal, "value {} does not fit its narrower type", value);
+    throw Error(ErrorKind::internal,
+                fmt::format("{}:{}: value {} does not fit its narrower type", file, line, value));
   }
   return result;
 }

@@ -27,6 +27,7 @@ function(moesaic_flags target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wpedantic -Werror
                          -ffp-contract=off -fno-math-errno
+                         -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=  # for file:line in messages
                          # g++ 12 sees overlaps in std::string concatenations that are none (-O3)
                          $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
   if(MOESAIC_SANITIZE)

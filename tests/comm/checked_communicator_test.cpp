@@ -24,7 +24,9 @@ std::string error_of(const std::function<void(Communicator&)>& body) {
       body(*comm);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::internal);
-      messages[rank] = error.what();
+      const std::string message = error.what();
+      EXPECT_NE(message.find("comm/checked_communicator.cpp:"), std::string::npos) << message;
+      messages[rank] = message.substr(message.find(": ") + 2);
     }
   });
   EXPECT_EQ(messages[0], messages[1]);

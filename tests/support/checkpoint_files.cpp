@@ -79,7 +79,9 @@ std::string error_message(const std::function<void()>& call, ErrorKind kind) {
   try {
     call();
   } catch (const Error& error) {
-    return error.kind() == kind ? error.what() : fmt::format("another kind: {}", error.what());
+    const std::string message = error.what();
+    if (error.kind() != kind) return "another kind: " + message;
+    return kind == ErrorKind::internal ? message.substr(message.find(": ") + 2) : message;
   }
   return "no error";
 }

@@ -34,7 +34,8 @@ void write_tiny_checkpoint(const std::string& directory);
 /// `text` with its one `from` replaced; throws std::runtime_error unless it stands there once.
 [[nodiscard]] std::string replaced(std::string text, std::string_view from, std::string_view to);
 
-/// The message of the Error of this kind that `call` throws; says so if there is none or another.
+/// The message of the Error of this kind that `call` throws, without the "file:line: " of those of
+/// kind internal; says so if there is none or another.
 [[nodiscard]] std::string error_message(const std::function<void()>& call,
                                         ErrorKind kind = ErrorKind::file);
 

@@ -1,0 +1,47 @@
+#include "base/error.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace moesaic {
+namespace {
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Error, OfKindInternalNamesItsLine) {
+  const int line = __LINE__;
+  const auto broken = [] { fail(ErrorKind::internal, "{} is not {}", 1, "two"); };
+  const auto too_wide = [] { (void)narrow<std::int8_t>(300); };
+  const auto at = [&](int lines_on) {
+    return "tests/base/error_test.cpp:" + std::to_string(line + lines_on) + ": ";
+  };
+  EXPECT_TRUE(message_of(broken).ends_with(at(1) + "1 is not two")) << message_of(broken);
+  EXPECT_TRUE(message_of(too_wide).ends_with(at(2) + "value 300 does not fit its narrower type"))
+      << message_of(too_wide);
+}
+
+TEST(Error, OfOtherKindsIsForUsers) {
+  EXPECT_EQ(message_of([] { fail(ErrorKind::file, "{} is missing", "x"); }), "x is missing");
+  EXPECT_EQ(message_of([] { require(false, ErrorKind::usage, "no"); }), "no");
+  EXPECT_EQ(message_of([] { require(true, ErrorKind::internal, "no"); }), "no error");
+}
+
+TEST(Narrow, KeepsValuesThatFit) {
+  EXPECT_EQ(narrow<std::int8_t>(-128), -128);
+  EXPECT_EQ(narrow<std::uint64_t>(std::int64_t{5}), 5U);
+  EXPECT_THROW((void)narrow<std::uint32_t>(-1), Error);
+  EXPECT_THROW((void)narrow<std::int32_t>(std::uint64_t{1} << 40), Error);
+}
+
+}  // namespace
+}  // namespace moesaic
