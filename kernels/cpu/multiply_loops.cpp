@@ -36,7 +36,7 @@ float multiply_then_add(std::int64_t rounds) noexcept {
 
 // --- AVX2 with FMA --------------------------------------------------------------------------
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 float fma_ymm(std::int64_t rounds) noexcept {
   __m256 sums[kChains] = {};
@@ -68,11 +68,11 @@ float madd_words_ymm(std::int64_t rounds) noexcept {
   return static_cast<float>(_mm256_extract_epi32(total, 0));
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 // --- AVX-512 --------------------------------------------------------------------------------
 
-BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
+MOESAIC_BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
 
 float fma_zmm(std::int64_t rounds) noexcept {
   __m512 sums[kChains] = {};
@@ -87,9 +87,9 @@ float fma_zmm(std::int64_t rounds) noexcept {
   return _mm512_cvtss_f32(total);
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
-BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")
+MOESAIC_BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")
 
 float dot_bytes_zmm(std::int64_t rounds) noexcept {
   __m512i sums[kChains] = {};
@@ -104,9 +104,9 @@ float dot_bytes_zmm(std::int64_t rounds) noexcept {
   return static_cast<float>(_mm512_cvtsi512_si32(total));
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
-BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
+MOESAIC_BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 
 float dot_bf16_zmm(std::int64_t rounds) noexcept {
   __m512 sums[kChains] = {};
@@ -121,7 +121,7 @@ float dot_bf16_zmm(std::int64_t rounds) noexcept {
   return _mm512_cvtss_f32(total);
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 // --- AMX ------------------------------------------------------------------------------------
 

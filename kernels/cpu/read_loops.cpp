@@ -35,7 +35,7 @@ std::uint64_t read_scalar(const std::byte* data, std::int64_t bytes,
   return static_cast<std::uint64_t>(_mm_cvtsi128_si64(sum));
 }
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 std::uint64_t read_avx2(const std::byte* data, std::int64_t bytes,
                         const Prefetch& prefetch) noexcept {
@@ -53,9 +53,9 @@ std::uint64_t read_avx2(const std::byte* data, std::int64_t bytes,
   return static_cast<std::uint64_t>(_mm256_extract_epi64(total, 0));
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
-BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
+MOESAIC_BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
 
 std::uint64_t read_avx512(const std::byte* data, std::int64_t bytes,
                           const Prefetch& prefetch) noexcept {
@@ -72,7 +72,7 @@ std::uint64_t read_avx512(const std::byte* data, std::int64_t bytes,
   return static_cast<std::uint64_t>(_mm512_reduce_or_epi64(total));
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 

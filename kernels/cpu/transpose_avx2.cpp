@@ -13,7 +13,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// The 16 bytes at `from` and those `stride` bytes behind.
 [[gnu::always_inline]] inline __m256i pair_lanes(const std::byte* from, std::int64_t stride) {
@@ -172,7 +172,7 @@ inline void scale_row(const RowSource& source, std::int64_t row, const float* sc
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 

@@ -11,7 +11,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// The 16 bytes at `from` and those `stride`, 2 `stride` and 3 `stride` bytes behind.
 [[gnu::always_inline]] inline __m512i gather_lanes(const std::byte* from, std::int64_t stride) {
@@ -166,7 +166,7 @@ inline void scale_row(const RowSource& source, std::int64_t row, const float* sc
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 

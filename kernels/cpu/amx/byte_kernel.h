@@ -11,7 +11,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// Turns the int32 sums of a whole product into its results.
 inline void finish_tiles(const TileArgs& args) {
@@ -35,7 +35,7 @@ inline void finish_tiles(const TileArgs& args) {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -7,7 +7,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// The one packed row of a product as floats.
 inline void expand_row(const std::byte* row, std::int64_t depth, std::byte* out) {
@@ -18,7 +18,7 @@ inline void expand_row(const std::byte* row, std::int64_t depth, std::byte* out)
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 /// Room for a row as floats.
 constexpr std::int64_t kRowScratchBytes = std::int64_t{256} << 10;

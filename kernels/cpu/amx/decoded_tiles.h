@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kRingSteps = 4;
 constexpr std::int64_t kRingBytes = kRingSteps * 2 * kTileBytes;
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// Weights for multiply_tiles: of all parts in turn. Decoding does not stop between them.
 template <typename Decoder>
@@ -153,7 +153,7 @@ void run_decoded_tiles(const TileArgs& args, std::size_t row_bytes) {
   for (; !order.at_end(); order.advance()) product.run(order.part(), weights);
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -41,7 +41,7 @@ struct Chunk {
   std::int64_t groups;
 };
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 [[gnu::noinline]] void pack_all_rows(const RowSource& source, std::byte* out) {
   const std::int64_t num_groups = byte_group_count(source.depth);
@@ -118,7 +118,7 @@ void add_group(const TileArgs& args, const RowPair& pair, const Chunk& chunk, st
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 void pack_rows(const RowSource& source, std::byte* out) noexcept {
   const TileEnvironment environment;  // products and quotients round as MXCSR says

@@ -10,7 +10,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// Weights for multiply_tiles: a pair of panels. While it is multiplied some other memory is asked
 /// for, the same in both panels.
@@ -71,7 +71,7 @@ void run_raw_tiles(const TileArgs& args, std::size_t row_bytes) {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -106,7 +106,7 @@ class PartOrder {
   std::int64_t block_ = 0;
 };
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// The packed rows of a product, and what all its blocks have in common.
 template <typename Product>
@@ -174,7 +174,7 @@ class TileRows {
   int rows1_ = -1;
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -20,7 +20,7 @@ struct StepBlock {
   std::size_t out_stride;
 };
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// Where a tile of sums lies in the output.
 [[gnu::always_inline]] inline std::byte* tile_at(const StepBlock& block, std::size_t row_tile,
@@ -138,7 +138,7 @@ void multiply_three_tiles(const StepBlock& block, Before before, Weights& weight
   end_sums<2, Panels>(block);
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -18,7 +18,7 @@ constexpr std::size_t prefetch_bytes(std::size_t rows) {
   return rows <= 2 ? 1024 : 4096;
 }
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 enum class Parity { even, odd };
 
@@ -87,7 +87,7 @@ void block(const Block& args) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>, block<4>, block<5>, block<6>};
 

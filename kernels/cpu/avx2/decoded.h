@@ -13,7 +13,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// Multiplies results by the scales of their columns.
 inline void scale_columns(const TileArgs& args) {
@@ -52,7 +52,7 @@ inline void scale_integers(const TileArgs& args) {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 template <DecodeSteps Decode>
 [[gnu::noinline]] void fma_product(const TileArgs& args) noexcept {

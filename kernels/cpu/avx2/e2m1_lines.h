@@ -13,7 +13,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// Eight columns' words, each twice: half the scale times 1.5, and what to exclusive-or to that for
 /// half the scale times 1.
@@ -45,7 +45,7 @@ struct E2m1Scales {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

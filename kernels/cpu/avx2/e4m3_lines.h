@@ -13,7 +13,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// Words for the mantissas 0 to 7: the low bytes, then the high bytes, the same in both lanes.
 struct E4m3Tables {
@@ -78,7 +78,7 @@ inline E4m3Pair load_e4m3(const std::byte* codes) {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -16,7 +16,7 @@ constexpr std::size_t prefetch_bytes(std::size_t rows) {
   return rows <= 2 ? 1024 : 4096;
 }
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 template <std::size_t Rows>
 void block(const Block& args) noexcept {
@@ -51,7 +51,7 @@ void block(const Block& args) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>, block<4>, block<5>, block<6>};
 constexpr BlockTable kBlocks{.max_rows = 6, .max_panels = 1, .functions = kFunctions};

@@ -14,7 +14,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// `factors` times `scale` and 2^exponent. The exponent's field may wrap: in the packed form no
 /// code's value is subnormal, and of a scale that is zero all codes are zero.
@@ -51,7 +51,7 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 

@@ -7,7 +7,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// Exponent e is 120 + e in bf16.
 inline E4m3Tables make_tables() {
@@ -27,7 +27,7 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 

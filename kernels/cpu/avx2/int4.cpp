@@ -6,7 +6,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// 16 times the codes: two lines of a tile from 64 bytes.
 void decode(const StepRange& steps, std::byte* out) noexcept {
@@ -23,7 +23,7 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// Scales and zero points of eight columns.
 struct Int4Columns {
@@ -30,7 +30,7 @@ inline Int4Columns load_int4_columns(const Layout& layout, const std::byte* scal
           _mm256_set1_epi32(int4_group_format::kCompactZero)};
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

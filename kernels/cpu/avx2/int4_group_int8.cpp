@@ -14,7 +14,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 using Codes = std::int8_t[kByteGroupDepth];
 
@@ -146,7 +146,7 @@ void multiply(const TileArgs& args, std::int64_t panel_index, std::int64_t first
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 void pack_group_rows(const RowSource& source, std::byte* out) noexcept {
   const TileEnvironment environment;  // products and conversions round as MXCSR says

@@ -6,7 +6,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// `Rows` rows by a panel. A line is 16 columns of 4 k: four times 4 columns of 2 sums each.
 template <std::size_t Rows>
@@ -46,7 +46,7 @@ void block(const Block& args) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>};
 

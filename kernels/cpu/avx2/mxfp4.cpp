@@ -7,7 +7,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// Half the scale has exponent e - 1, which may wrap below zero: codes whose values would be
 /// subnormal are zero in the packed form, the others bring the exponent back into range.
@@ -39,7 +39,7 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 

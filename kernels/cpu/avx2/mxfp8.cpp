@@ -7,7 +7,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// What the scales of eight columns add to their words: the exponent less the bias of e4m3. It may
 /// wrap below zero, from where the codes bring it back: none has a subnormal value in the packed
@@ -48,7 +48,7 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 

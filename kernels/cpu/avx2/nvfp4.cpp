@@ -7,7 +7,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// Eight bytes, e4m3 without sign, as floats.
 inline __m256 e4m3_to_floats(const std::byte* bytes) {
@@ -53,7 +53,7 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 

@@ -17,7 +17,7 @@ namespace {
 
 enum class RowForm { floats, rounded_floats };
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 inline __m256i load_bits(const float* from) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
@@ -64,7 +64,7 @@ void pack_rows(const RowSource& source, std::byte* out) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -19,7 +19,7 @@ inline float word_row_scale(const TileArgs& args, std::int64_t row) {
   return *reinterpret_cast<const float*>(packed + round_up(depth, kIntStepDepth) * 2);
 }
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// 8 elements' bits from k on; those beyond the row are zero.
 template <typename Element>
@@ -64,7 +64,7 @@ float pack_word_row(const Element* source, std::int64_t depth, std::byte* out) {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 inline void pack_word_rows(const RowSource& source, std::byte* out) noexcept {
   const TileEnvironment environment;  // products and conversions round as MXCSR says

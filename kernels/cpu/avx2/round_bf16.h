@@ -6,7 +6,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET("avx2,fma")
+MOESAIC_BEGIN_TARGET("avx2,fma")
 
 /// Eight floats, no NaN among them, rounded to nearest even; their bf16 is the upper half of each
 /// word, the lower half is left over.
@@ -16,7 +16,7 @@ inline __m256i round_to_bf16(__m256 values) {
   return _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

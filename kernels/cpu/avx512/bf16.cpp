@@ -18,7 +18,7 @@ constexpr std::int64_t prefetch_steps(std::size_t rows) {
   return rows <= 2 ? 1 : 4;
 }
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 template <std::size_t Rows, std::size_t Panels>
 void block(const Block& args) noexcept {
@@ -76,7 +76,7 @@ void block(const Block& args) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 // One row is fastest from memory if the weights are one stream, and two chains keep up with that.
 void one_row_two_panels(const Block& args) noexcept {

@@ -4,7 +4,7 @@
 
 // Weights of attention as bf16, by the instructions that round.
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 namespace moesaic {
 namespace {
 
@@ -25,4 +25,4 @@ struct Bf16WeightRow {
 
 }  // namespace
 }  // namespace moesaic
-END_TARGET
+MOESAIC_END_TARGET

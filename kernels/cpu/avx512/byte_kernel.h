@@ -12,7 +12,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 [[gnu::noinline]] inline void pack_all_byte_rows(const RowSource& source, std::byte* out) {
   const std::int64_t codes = round_up(source.depth, kIntStepDepth);
@@ -40,7 +40,7 @@ inline void finish_bytes(const TileArgs& args) {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 inline void pack_byte_rows(const RowSource& source, std::byte* out) noexcept {
   const TileEnvironment environment;  // products and quotients round as MXCSR says

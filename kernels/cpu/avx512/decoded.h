@@ -17,7 +17,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// Asks for the scales that the next panel has where this one has those of `step`: they lie behind
 /// the codes, where nothing else asks for them in time.
@@ -141,7 +141,7 @@ inline void scale_columns(const TileArgs& args) {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 template <typename Decoder, typename Rows, std::size_t... Indices>
 void call_fused(const TileArgs& args, std::index_sequence<Indices...>) noexcept {

@@ -19,7 +19,7 @@ constexpr std::int64_t prefetch_steps(std::size_t rows) {
   return rows <= 4 ? 1 : 4;
 }
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// Dot::Sum is a register of 16 sums, Dot::add(sum, values, line) what the instruction does.
 template <typename Dot, std::size_t Rows, std::size_t Panels>
@@ -65,7 +65,7 @@ void dot_block(const Block& args) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 // Twelve rows by two panels rather than six by four: up to twelve rows then need the weights from
 // memory once, with enough products on each line to hide it.

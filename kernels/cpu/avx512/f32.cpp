@@ -16,7 +16,7 @@ constexpr std::size_t prefetch_bytes(std::size_t rows) {
   return rows <= 2 ? 1024 : 4096;
 }
 
-BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
+MOESAIC_BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
 
 template <std::size_t Rows, std::size_t Panels>
 void block(const Block& args) noexcept {
@@ -57,7 +57,7 @@ void block(const Block& args) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 constexpr BlockFunction kFunctions[] = {
     block<1, 1>, block<1, 2>, block<1, 3>, block<1, 4>,  //

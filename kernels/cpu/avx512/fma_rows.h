@@ -6,7 +6,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// Fused products in the tile order, of rows packed as floats.
 struct FmaRows {
@@ -37,7 +37,7 @@ struct FmaRows {
   };
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

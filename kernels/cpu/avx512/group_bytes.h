@@ -15,7 +15,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// Codes of one group, 64 bytes a tile, `tile_stride` bytes apart, in the order of
 /// group_row_bytes().
@@ -150,7 +150,7 @@ template <std::size_t NumRows>
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

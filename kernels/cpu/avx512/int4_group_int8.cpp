@@ -9,7 +9,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 [[gnu::noinline]] void pack_all_rows(const RowSource& source, std::byte* out) {
   const std::int64_t codes = byte_group_count(source.depth) * kByteGroupDepth;
@@ -18,7 +18,7 @@ BEGIN_TARGET(MOESAIC_AVX512)
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 void pack_rows(const RowSource& source, std::byte* out) noexcept {
   const TileEnvironment environment;  // products and quotients round as MXCSR says

@@ -9,7 +9,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 struct ByteDot {
   using Sum = __m512i;
@@ -20,7 +20,7 @@ struct ByteDot {
   }
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 [[gnu::noinline]] void product(const TileArgs& args) noexcept {
   run_raw(args, byte_row_bytes(args.matrix->depth), avx512_byte_blocks);

@@ -8,8 +8,8 @@
 // Sixteen f32 lanes in one AVX-512 register; kernels/cpu/scalar/lanes.h says what each function
 // means.
 
-#define MOESAIC_BEGIN_LANES BEGIN_TARGET(MOESAIC_AVX512)
-#define MOESAIC_END_LANES END_TARGET
+#define MOESAIC_BEGIN_LANES MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
+#define MOESAIC_END_LANES MOESAIC_END_TARGET
 
 MOESAIC_BEGIN_LANES
 namespace moesaic {

@@ -13,7 +13,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 inline __mmask16 lanes_left(std::int64_t left) {
   return static_cast<__mmask16>(left >= 16 ? 0xffff : left > 0 ? (1 << left) - 1 : 0);
@@ -78,7 +78,7 @@ inline void finish_row(float* out, const std::byte* trailer, float row_scale) {
   _mm512_storeu_ps(out, _mm512_mul_ps(scaled, _mm512_set1_ps(row_scale)));
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -15,7 +15,7 @@ namespace {
 
 enum class RowForm { floats, rounded_floats, bf16 };
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 inline __m512i load_bits(const float* from, __mmask16 mask) {
   return _mm512_maskz_loadu_epi32(mask, from);
@@ -77,7 +77,7 @@ void pack_rows(const RowSource& source, std::byte* out) noexcept {
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

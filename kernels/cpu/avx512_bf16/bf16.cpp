@@ -12,7 +12,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 struct Bf16Dot {
   using Sum = __m512;
@@ -23,7 +23,7 @@ struct Bf16Dot {
   }
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 void tile(const TileArgs& args) noexcept {
   run_raw(args, bf16_row_bytes(args.matrix->depth), avx512_bf16_blocks);

@@ -9,7 +9,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// emit(line, words) for the 16 lines of a step.
 template <typename Emit>
@@ -29,7 +29,7 @@ template <typename Emit>
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -25,7 +25,7 @@ constexpr auto e4m3_bytes(int shift) {
 alignas(64) constexpr auto kUpperE4m3Bytes = e4m3_bytes(24);
 alignas(64) constexpr auto kLowerE4m3Bytes = e4m3_bytes(16);
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// emit(line, words) for the 16 lines of a step. The look-ups do not take the units that multiply,
 /// which vgf2p8affineqb does.
@@ -48,7 +48,7 @@ template <typename Emit>
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

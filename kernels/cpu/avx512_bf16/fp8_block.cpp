@@ -10,7 +10,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// One scale for all of a panel's columns; those of a block's steps are equal.
 class Fp8BlockGroups {
@@ -41,7 +41,7 @@ class Fp8BlockGroups {
   int block_shift_;
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 

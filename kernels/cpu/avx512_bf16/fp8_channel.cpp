@@ -8,7 +8,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// The scales of rows multiply at the end; until then they are 1.
 class Fp8ChannelGroups {
@@ -31,7 +31,7 @@ class Fp8ChannelGroups {
   const std::byte* codes_;
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 

@@ -29,7 +29,7 @@ namespace {
 /// Bytes by which codes are asked for before they are read.
 constexpr std::int64_t kCodesAhead = 8192;
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// c + the group's share of it. `step_sum` is that of the row's values if there are offsets.
 template <typename Groups>
@@ -90,7 +90,7 @@ template <typename Groups, std::size_t NumRows>
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 template <typename Groups, std::size_t... Indices>
 constexpr auto multiply_functions(std::index_sequence<Indices...>) noexcept {

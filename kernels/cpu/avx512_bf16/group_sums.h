@@ -14,7 +14,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// Lines hold 16 columns x 2 k, as in a bf16 panel: line l of a step meets the l-th pair of a row.
 struct PairSum {
@@ -95,7 +95,7 @@ struct ParitySum {
   }
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

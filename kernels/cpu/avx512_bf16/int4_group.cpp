@@ -8,7 +8,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// Sums are those of activations times (code - 8); where a group has a zero point of its own, 8
 /// less that times the sum of the activations is added.
@@ -58,7 +58,7 @@ class Int4Groups {
   int group_shift_;
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 void tile(const TileArgs& args) noexcept {
   args.matrix->layout.wide_scales ? group_tile<Int4Groups<true>>(args)

@@ -9,7 +9,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 class Mxfp8Groups : public PowerScales {
  public:
@@ -30,7 +30,7 @@ class Mxfp8Groups : public PowerScales {
   const std::byte* codes_;
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 

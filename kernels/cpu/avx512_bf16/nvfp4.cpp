@@ -8,7 +8,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 class Nvfp4Groups {
  public:
@@ -36,7 +36,7 @@ class Nvfp4Groups {
   const std::byte* scales_;
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// The e8m0 scales of a panel of mxfp4 or mxfp8, 16 a step, as `Groups` of group_kernel.h have
 /// them. The smallest, a subnormal float, counts as zero.
@@ -31,7 +31,7 @@ class PowerScales {
   const std::byte* scales_;
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -9,7 +9,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// Of 16 columns: word 2 c is 0.75, word 2 c + 1 is 0.5 times the scale of column c, as bf16.
 using E2m1Table = __m512i;
@@ -62,7 +62,7 @@ template <typename Scale, typename Emit>
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -7,7 +7,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// 32 codes as words that have a code in either byte.
 inline __m512i e4m3_words(__m512i bytes, int line) {
@@ -81,7 +81,7 @@ template <typename Emit>
   }
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -6,7 +6,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// A block has one scale for all of a panel's columns, so that a code's product with it, rounded to
 /// bf16, comes from a table that is made once for a block: by the mantissa and two bits of the
@@ -104,7 +104,7 @@ class Fp8BlockDecoder {
   bool is_plain_ = false;
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -6,7 +6,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 class Fp8ChannelDecoder {
  public:
@@ -29,7 +29,7 @@ class Fp8ChannelDecoder {
   const std::byte* codes_;
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -6,7 +6,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// (code - zero) * scale, rounded to bf16: as (code - 8) * scale + (8 - zero) * scale, whose parts
 /// and sum are exact, since scales have 16 significant bits.
@@ -65,7 +65,7 @@ class Int4GroupDecoder {
   __m512 offsets_[2]{};
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -10,7 +10,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// Codes, scales and zero points of a panel of int4_group.
 class Int4Panel {
@@ -49,7 +49,7 @@ class Int4Panel {
   bool wide_;
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -6,7 +6,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 class Nvfp4Decoder {
  public:
@@ -55,7 +55,7 @@ class Nvfp4Decoder {
   const std::byte* scales_;
 };
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic

@@ -12,7 +12,7 @@
 namespace moesaic {
 namespace {
 
-BEGIN_TARGET(MOESAIC_AVX512)
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 #if !defined(MOESAIC_RICH_AVX512)
 /// 16 floats rounded to nearest even, in the lower halves of the lanes. No NaN among them.
@@ -40,7 +40,7 @@ inline __m512 e4m3_to_floats(__m128i bytes) {
   return _mm512_mul_ps(_mm512_cvtph_ps(halves), _mm512_set1_ps(256));
 }
 
-END_TARGET
+MOESAIC_END_TARGET
 
 }  // namespace
 }  // namespace moesaic
