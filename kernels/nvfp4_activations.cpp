@@ -7,19 +7,12 @@
 
 #include "kernels/cpu/tile_environment.h"
 #include "kernels/formats/elements.h"
+#include "kernels/formats/quantize_groups.h"
 
 namespace moesaic {
 namespace {
 
 constexpr std::size_t kGroup = 16;
-
-float largest_magnitude(std::span<const float> values) {
-  std::uint32_t largest = 0;  // bits without sign order as magnitudes do, NaN last
-  for (const float value : values) {
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
-  }
-  return std::bit_cast<float>(largest);
-}
 
 /// The smallest power of two that is not below `value`, a normal number.
 float power_above(float value) {
