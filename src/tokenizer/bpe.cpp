@@ -127,8 +127,10 @@ void Bpe::add_merge(std::string_view left, std::string_view right, const Json& m
          right);
   }
   const std::string joined = std::string(left) + std::string(right.substr(subword_prefix_.size()));
+  const std::int32_t left_id = id_of(left);  // one by one: the first that lacks is told
+  const std::int32_t right_id = id_of(right);
   // Of two merges of the same pair the later one counts, as in the library.
-  merges_.insert_or_assign(pair_key(id_of(left), id_of(right)), Merge{next_rank_++, id_of(joined)});
+  merges_.insert_or_assign(pair_key(left_id, right_id), Merge{next_rank_++, id_of(joined)});
 }
 
 void Bpe::append_ids(std::string_view piece, std::vector<std::int32_t>& ids,
