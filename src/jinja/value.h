@@ -170,7 +170,7 @@ struct Callable {
 /// Throws Error{file} with the message; Template adds its name and the line.
 template <typename... Args>
 [[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) {
-  fail(ErrorKind::file, text, std::forward<Args>(args)...);
+  throw Error(ErrorKind::file, fmt::format(text, std::forward<Args>(args)...));
 }
 
 }  // namespace moesaic::jinja
