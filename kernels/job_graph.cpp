@@ -95,7 +95,6 @@ void JobGraph::place_slabs(int threads) {
     const auto is_displaced = [&](const PlacedSlab& old) {
       return old.lap + 1 < lap || (old.lap + 1 == lap && old.offset < at);
     };
-    slab.displaced_first = oldest;
     while (oldest < i && is_displaced(slabs_[pack_order_[oldest]])) ++oldest;
     slab.displaced_end = oldest;
   }
@@ -118,9 +117,15 @@ void JobGraph::count_jobs() {
   }
 }
 
-bool JobGraph::wait_to_pack(const PlacedSlab& slab) const {
-  for (std::size_t i = slab.displaced_first; i < slab.displaced_end; ++i) {
+/// Every job looks for itself at all slabs that are not known to be free: one that a neighbour in
+/// the ring displaced may reach into this one's place, and the neighbour may still wait for it.
+bool JobGraph::wait_to_pack(const PlacedSlab& slab) {
+  for (std::size_t i = free_.load(std::memory_order_acquire); i < slab.displaced_end; ++i) {
     if (!in_use_.wait(pack_order_[i], aborted_)) return false;
+  }
+  std::size_t known = free_.load(std::memory_order_relaxed);
+  while (known < slab.displaced_end &&
+         !free_.compare_exchange_weak(known, slab.displaced_end, std::memory_order_acq_rel)) {
   }
   return slab.slab.after < 0 || to_multiply_.wait(index(slab.slab.after), aborted_);
 }
@@ -132,7 +137,7 @@ bool JobGraph::wait_to_multiply(std::size_t number) const {
          (slab.continues < 0 || to_multiply_.wait(index(slab.continues), aborted_));
 }
 
-bool JobGraph::begin_job(const Job& job) const {
+bool JobGraph::begin_job(const Job& job) {
   if (aborted_.load(std::memory_order_relaxed)) return false;
   return job.kind == Job::Kind::pack ? wait_to_pack(slabs_[job.slab]) : wait_to_multiply(job.slab);
 }
@@ -153,6 +158,7 @@ void JobGraph::run(ThreadPool& pool, Work& work) {
   place_slabs(pool.size());
   count_jobs();
   aborted_.store(false, std::memory_order_relaxed);
+  free_.store(0, std::memory_order_relaxed);
   pool.parallel_for(std::ssize(jobs_), [&](std::int64_t number, int worker) {
     const Job& job = jobs_[static_cast<std::size_t>(number)];
     try {

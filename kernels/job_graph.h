@@ -81,17 +81,16 @@ class JobGraph {
     std::int64_t last_job = -1;  // that reads its place
     std::int64_t offset = 0;
     std::int64_t lap = 0;  // of the ring
-    // The slabs that were where this one is packed: of pack_order_, [first, end).
-    std::size_t displaced_first = 0;
+    /// Slabs of pack_order_ that have to be free before this one is packed.
     std::size_t displaced_end = 0;
   };
 
   [[nodiscard]] std::int64_t ring_bytes(int threads) const;
   void place_slabs(int threads);
   void count_jobs();
-  [[nodiscard]] bool wait_to_pack(const PlacedSlab& slab) const;
+  [[nodiscard]] bool wait_to_pack(const PlacedSlab& slab);
   [[nodiscard]] bool wait_to_multiply(std::size_t slab) const;
-  [[nodiscard]] bool begin_job(const Job& job) const;
+  [[nodiscard]] bool begin_job(const Job& job);
   void end_job(const Job& job);
 
   std::vector<PlacedSlab> slabs_;
@@ -101,6 +100,7 @@ class JobGraph {
   JobCounters to_multiply_;  // multiply jobs
   JobCounters in_use_;       // jobs that read its place
   std::atomic<bool> aborted_{false};
+  std::atomic<std::size_t> free_{0};  // so many slabs of pack_order_ are known to be read no more
   Buffer<std::byte> ring_;
 };
 

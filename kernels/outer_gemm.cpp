@@ -160,6 +160,7 @@ class OuterGemm::Plan final : private JobGraph::Work {
 
   void pack(const JobGraph::Job& job, int number) override {
     const Part& part = parts_[job.slab];
+    if (part.num_rows == 0) return;  // it has no bytes in the ring: the place is another's
     std::byte* const place = graph_.place(job.slab);
     if (part.is_panels) {
       PackedMatrix matrix = panel_matrix(part);

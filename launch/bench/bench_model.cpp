@@ -113,7 +113,8 @@ void run_feed(const Runtime& runtime, StepEngine& engine, const Feed& feed,
 
 /// Times `feed` on all ranks together, after a run that is not counted.
 std::vector<double> time_feed(const Runtime& runtime, Transformer& transformer, const Feed& feed) {
-  StepEngine engine(transformer, runtime.world(), {.batch_tokens = feed.step, .parallel = 1, .share_prefixes = false});
+  StepEngine engine(transformer, runtime.world(),
+                    {.batch_tokens = feed.step, .parallel = 1, .share_prefixes = false});
   const auto run = [&] { run_feed(runtime, engine, feed, transformer.config().vocab_size); };
   run();
   std::vector<double> seconds;

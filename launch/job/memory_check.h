@@ -22,7 +22,7 @@ struct Workload {
 struct MemoryPlan {
   std::int64_t expert_bytes = 0;
   WeightBytes::ByFormat expert_formats{};  // of the packed experts, mapped ones too
-  std::int64_t node_bytes = 0;  // of all other weights, once
+  std::int64_t node_bytes = 0;             // of all other weights, once
   std::int64_t cache_bytes = 0;
   std::int64_t activation_bytes = 0;
   std::int64_t num_ranks = 0;

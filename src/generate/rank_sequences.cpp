@@ -1,7 +1,7 @@
 #include "src/generate/rank_sequences.h"
 
 #include <algorithm>
-#include <ranges>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -116,7 +116,7 @@ void RankSequences::plan_prompts() {
 }
 
 void RankSequences::plan_oldest() {
-  for (Active& other : sequences_ | std::views::drop(1)) drop(other);
+  for (Active& other : std::span(sequences_).subspan(1)) drop(other);
   while (kept_.drop_oldest()) continue;
   Active& oldest = sequences_.front();
   const bool begun = oldest.cache.size() > 0 || begin(0) == Begin::done;
@@ -203,10 +203,10 @@ bool RankSequences::make_room(std::size_t index, std::int64_t positions, GiveWay
   while (cache.pages_needed(positions) * pool_.page_bytes() > free_bytes()) {
     if (kept_.drop_oldest()) continue;
     if (who == GiveWay::ended_ones) return false;
-    const auto younger = sequences_ | std::views::drop(index + 1) | std::views::reverse;
-    const auto last =
-        std::ranges::find_if(younger, [](const Active& active) { return active.cache.size() > 0; });
-    if (last == younger.end()) return false;
+    const std::span<Active> younger = std::span(sequences_).subspan(index + 1);
+    const auto last = std::find_if(younger.rbegin(), younger.rend(),
+                                   [](const Active& active) { return active.cache.size() > 0; });
+    if (last == younger.rend()) return false;
     drop(*last);
   }
   cache.ensure(positions);
