@@ -184,7 +184,18 @@ struct OrderedLayer {
   std::vector<MlpGroup> groups;
 };
 
+/// Whether the operators above are those of this program: clang's sanitizers bring their own.
+bool own_operators() {
+  allocations_left = 0;
+  try {
+    ::operator delete(::operator new(1));
+  } catch (const std::bad_alloc&) {
+  }
+  return allocations_left.exchange(-1) != 0;
+}
+
 TEST(JobGraph, a_product_without_memory_throws_and_does_not_wait_for_ever) {
+  if (!own_operators()) GTEST_SKIP() << "memory cannot be refused in this build";
   ThreadPool pool(4);
   OrderedLayer layer;
   layer.run(pool);
@@ -208,6 +219,7 @@ TEST(JobGraph, a_product_without_memory_throws_and_does_not_wait_for_ever) {
 }
 
 TEST(JobGraph, products_allocate_nothing_from_their_second_call_on) {
+  if (!own_operators()) GTEST_SKIP() << "allocations cannot be counted in this build";
   OrderedLayer layer;
   layer.matrix.matrix.order = nullptr;
   for (MlpGroup& group : layer.groups) {
