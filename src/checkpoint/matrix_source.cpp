@@ -89,7 +89,10 @@ MatrixSource::MatrixSource(const Checkpoint& checkpoint, const TensorSlice& slic
   require(std::ranges::equal(tensor.shape, slice.shape), ErrorKind::file,
           "{}: tensor \"{}\" has shape {}, config.json asks for {}", tensor.file, tensor.name,
           format_shape(tensor.shape), format_shape(slice.shape));
-  assert(slice.row_step == 1);
+  require(slice.row_step == 1, ErrorKind::file,
+          "{}: tensor \"{}\" is {}: matrices whose rows take turns are read from quantised tensors "
+          "alone",
+          tensor.file, tensor.name, dtype_name(tensor.dtype));
   dtype_ = tensor.dtype;
   const std::int64_t row_size = cols_ * dtype_bytes(dtype_);
   bytes_ = tensor.bytes.subspan(static_cast<std::size_t>(slice.first_row * row_size),
