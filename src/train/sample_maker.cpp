@@ -1,0 +1,120 @@
+#include "src/train/sample_maker.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "src/chat/assistant_mask.h"
+#include "src/train/sample_set.h"
+
+namespace moesaic {
+namespace {
+
+std::vector<std::int32_t> read_ids(const Json& list, std::int64_t vocab_size, bool are_labels) {
+  std::vector<std::int32_t> ids;
+  require(list.is_array(), ErrorKind::file, "{}: expected a list of token ids", list.where());
+  list.for_each([&](const std::string&, const Json& value) {
+    const std::int64_t id = value.as_int();
+    const bool is_known = (id >= 0 && id < vocab_size) || (are_labels && id == kNotTrained);
+    require(is_known, ErrorKind::file, "{}: {} is outside the model's vocabulary of {}{}",
+            value.where(), id, vocab_size, are_labels ? ", and not -100 (not trained)" : "");
+    ids.push_back(static_cast<std::int32_t>(id));
+  });
+  return ids;
+}
+
+MadeSample sample_of_tokens(const Json& line, const SampleTools& tools) {
+  MadeSample sample;
+  sample.tokens = read_ids(line.at("input_ids"), tools.vocab_size, false);
+  const Json labels = line.at("labels");
+  sample.labels = read_ids(labels, tools.vocab_size, true);
+  require(sample.labels.size() == sample.tokens.size(), ErrorKind::file,
+          "{}: {} labels for {} input_ids", labels.where(), sample.labels.size(),
+          sample.tokens.size());
+  if (const auto mask = line.find("attention_mask")) {
+    mask->for_each([](const std::string&, const Json& value) {
+      require(value.as_int() == 1, ErrorKind::file,
+              "{}: a sample has no padding; leave padded tokens out", value.where());
+    });
+  }
+  return sample;
+}
+
+MadeSample sample_of_text(const EncodedText& encoded, const std::vector<Span>& trained) {
+  MadeSample sample{.tokens = encoded.ids, .labels = encoded.ids};
+  const std::vector<bool> mask = mask_of(encoded, trained);
+  for (std::size_t i = 0; i < mask.size(); ++i) {
+    if (!mask[i]) sample.labels[i] = kNotTrained;
+  }
+  return sample;
+}
+
+void add_end_token(MadeSample& sample, const SampleTools& tools) {
+  if (!tools.end_token) return;
+  if (!sample.tokens.empty() && sample.tokens.back() == *tools.end_token) {
+    sample.labels.back() = *tools.end_token;  // the tokenizer's own
+    return;
+  }
+  sample.tokens.push_back(*tools.end_token);
+  sample.labels.push_back(*tools.end_token);
+}
+
+MadeSample sample_of_completion(const Json& line, const SampleTools& tools) {
+  const std::string prompt = line.at("prompt").as_string();
+  const std::string text = prompt + line.at("completion").as_string();
+  MadeSample sample =
+      sample_of_text(tools.tokenizer->encode_with_spans(text), {{prompt.size(), text.size()}});
+  add_end_token(sample, tools);
+  return sample;
+}
+
+MadeSample sample_of_plain_text(const Json& line, const SampleTools& tools) {
+  MadeSample sample;
+  sample.tokens = tools.tokenizer->encode(line.at("text").as_string());
+  sample.labels = sample.tokens;
+  add_end_token(sample, tools);
+  return sample;
+}
+
+MadeSample sample_of_conversation(const Json& line, SampleFormat format, const SampleTools& tools) {
+  const Chat chat = read_conversation(line, format);
+  const jinja::Rendered rendered = tools.chat_template->render(chat);
+  auto spans = assistant_spans(*tools.chat_template, chat, rendered);
+  require(
+      spans.has_value(), ErrorKind::file,
+      "{}: what the assistant said cannot be told: the chat template has no generation blocks "
+      "and writes earlier turns in another way when later ones follow; give the line as input_ids "
+      "and labels, or a template with generation blocks (--chat-template FILE)",
+      line.where());
+  if (tools.train_on == TrainOn::last && spans->size() > 1) {
+    spans->erase(spans->begin(), spans->end() - 1);
+  }
+  return sample_of_text(tools.tokenizer->encode_with_spans(rendered.text, false), *spans);
+}
+
+MadeSample sample_of(const Json& line, SampleFormat format, const SampleTools& tools) {
+  switch (format) {
+    case SampleFormat::tokens:
+      return sample_of_tokens(line, tools);
+    case SampleFormat::completion:
+      return sample_of_completion(line, tools);
+    case SampleFormat::text:
+      return sample_of_plain_text(line, tools);
+    default:
+      return sample_of_conversation(line, format, tools);
+  }
+}
+
+}  // namespace
+
+MadeSample make_sample(const Json& line, SampleFormat format, const SampleTools& tools) {
+  MadeSample sample = sample_of(line, format, tools);
+  require(!sample.tokens.empty(), ErrorKind::file, "{}: the sample has no tokens", line.where());
+  for (const std::int32_t id : sample.tokens) {
+    require(id < tools.vocab_size, ErrorKind::file,
+            "{}: tokenizer.json has token {}, but config.json has a vocab_size of {}", line.where(),
+            id, tools.vocab_size);
+  }
+  return sample;
+}
+
+}  // namespace moesaic
