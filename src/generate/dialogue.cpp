@@ -1,0 +1,90 @@
+#include "src/generate/dialogue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace moesaic {
+namespace {
+
+/// Draws of the answers of one conversation, and of several tries of one answer, have streams of
+/// their own; the first answer has that of a first prompt.
+std::uint64_t stream_of(std::int64_t answers, std::uint64_t tries) {
+  return static_cast<std::uint64_t>(answers) | tries << 32U;
+}
+
+/// Takes steps until the request has ended.
+Finished run(StepEngine& engine, RequestId id, const Listener& listener) {
+  bool is_cancelled = false;
+  while (true) {
+    if (!is_cancelled && listener.has_enough && listener.has_enough()) {
+      engine.cancel(id);
+      is_cancelled = true;
+    }
+    const StepResult& result = engine.step();
+    for (const NewToken& token : result.tokens) {
+      if (listener.on_text && !token.text.empty()) listener.on_text(token.text);
+    }
+    if (!result.finished.empty()) return result.finished.front();
+  }
+}
+
+}  // namespace
+
+Dialogue::Dialogue(const DialogueParts& parts, DialogueOptions options)
+    : parts_(parts), options_(std::move(options)) {}
+
+void Dialogue::ask(const std::string& text) {
+  Conversation next = conversation_;
+  next.ask(text);
+  prepare(std::move(next), 0);
+}
+
+void Dialogue::ask_again() {
+  Conversation next = conversation_;
+  require(next.retract_answer(), ErrorKind::usage, "nobody has asked anything yet");
+  prepare(std::move(next), tries_ + 1);
+}
+
+void Dialogue::prepare(Conversation next, std::uint64_t tries) {
+  const std::string text = parts_.chat_template.render(next.chat()).text;
+  std::vector<std::int32_t> tokens = parts_.tokenizer.encode(text, false);
+  const std::int64_t count = std::ssize(tokens);
+  const std::int64_t room = options_.context_tokens - count;
+  require(room > 0, ErrorKind::usage,
+          "the conversation has {} tokens with this turn, and the context is {}", count,
+          options_.context_tokens);
+  const bool is_limited = options_.max_new_tokens != DialogueOptions::kUntilFull;
+  request_ = parts_.engine.submit(
+      {.tokens = std::move(tokens),
+       .max_new_tokens = is_limited ? std::min(options_.max_new_tokens, room) : room,
+       .sampling = options_.sampling,
+       .stream = stream_of(next.answers(), tries),
+       .stop_tokens = options_.stop_tokens,
+       .stop_strings = options_.stop_strings});
+  prompt_tokens_ = count;
+  tries_ = tries;
+  before_ = std::exchange(conversation_, std::move(next));
+}
+
+Turn Dialogue::answer(const Listener& listener) {
+  const StepStatistics before = parts_.engine.statistics();
+  const Finished finished = run(parts_.engine, request_, listener);
+  if (listener.on_text && !finished.rest.empty()) listener.on_text(finished.rest);
+  if (finished.reason == StopReason::cancelled && finished.text.empty()) {
+    conversation_ = std::move(before_);
+  } else {
+    conversation_.answer(finished.text);
+  }
+  const StepStatistics& after = parts_.engine.statistics();
+  return {.text = finished.text,
+          .reason = finished.reason,
+          .prompt_tokens = prompt_tokens_,
+          .computed_tokens = after.work.prompt_rows - before.work.prompt_rows,
+          .answer_tokens = std::ssize(finished.tokens),
+          .prompt_seconds = after.prompt_seconds - before.prompt_seconds,
+          .answer_seconds = after.generate_seconds - before.generate_seconds};
+}
+
+}  // namespace moesaic
