@@ -14,8 +14,8 @@ namespace moesaic {
 enum class TooLong { error, cut, drop };
 
 struct ReadOptions {
-  std::optional<SampleFormat> format;  ///< nothing: that of the first line
-  std::int64_t context = 0;            ///< most tokens of a sample
+  std::optional<SampleFormat> format{};  ///< nothing: that of the first line
+  std::int64_t context = 0;              ///< most tokens of a sample
   TooLong too_long = TooLong::error;
 };
 

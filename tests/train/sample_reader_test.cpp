@@ -1,0 +1,189 @@
+#include "src/train/sample_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int32_t kEnd = 2;
+
+/// A tokenizer of the demo model, and a template that writes "<role>text\n".
+SampleTools tools() {
+  const std::string source =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}";
+  SampleTools tools;
+  tools.tokenizer = Tokenizer::from_directory(MOESAIC_TEST_DATA "/demo-model");
+  tools.chat_template = ChatTemplate(ChatFiles{{{"default", {source, "test"}}}, {}});
+  tools.end_token = kEnd;
+  tools.vocab_size = 1 << 20;
+  return tools;
+}
+
+ReadSamples read(const std::string& text, const SampleTools& with = tools(),
+                 const ReadOptions& options = {.context = 1000}) {
+  return read_samples(text, "data.jsonl", with, options);
+}
+
+/// The text of the tokens that are trained; "|" between those that do not follow each other.
+std::string trained_text(const TrainSample& sample) {
+  const SampleTools with = tools();
+  std::string text;
+  std::vector<std::int32_t> run;
+  for (std::size_t i = 0; i <= sample.labels.size(); ++i) {
+    if (i < sample.labels.size() && sample.labels[i] != kNotTrained) {
+      run.push_back(sample.tokens[i]);
+    } else if (!run.empty()) {
+      text += with.tokenizer->decode(run, false) + "|";
+      run.clear();
+    }
+  }
+  return text;
+}
+
+std::string error_of(const std::string& text, const SampleTools& with = tools(),
+                     const ReadOptions& options = {.context = 1000}) {
+  try {
+    (void)read(text, with, options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::file);
+    return error.what();
+  }
+  return "nothing was wrong";
+}
+
+TEST(SampleReader, TokensAreTakenAsTheyAre) {
+  const ReadSamples result = read(
+      "{\"input_ids\": [5, 6, 7], \"labels\": [-100, 6, 7]}\n\n"
+      "{\"input_ids\": [9, 8], \"labels\": [9, 8], \"attention_mask\": [1, 1]}");
+  ASSERT_EQ(result.samples.size(), 2);
+  EXPECT_EQ(result.report.format, SampleFormat::tokens);
+  EXPECT_EQ(result.samples[0].labels[0], kNotTrained);
+  EXPECT_EQ(result.samples[0].trained_tokens(), 2);
+  EXPECT_EQ(result.samples[1].trained_tokens(), 1) << "nothing predicts the first token";
+  EXPECT_EQ(result.samples.longest(), 3);
+  EXPECT_EQ(result.samples.trained_tokens(), 3);
+}
+
+TEST(SampleReader, OfConversationsTheAssistantIsTrained) {
+  const ReadSamples result = read(
+      R"({"messages": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"},)"
+      R"( {"role": "user", "content": "three"}, {"role": "assistant", "content": "four"}]})");
+  EXPECT_EQ(result.report.format, SampleFormat::messages);
+  EXPECT_EQ(trained_text(result.samples[0]), "two\n|four\n|");
+}
+
+TEST(SampleReader, TheLastTurnAloneOnRequest) {
+  SampleTools with = tools();
+  with.train_on = TrainOn::last;
+  const ReadSamples result = read(
+      R"({"messages": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"},)"
+      R"( {"role": "user", "content": "three"}, {"role": "assistant", "content": "four"}]})",
+      with);
+  EXPECT_EQ(trained_text(result.samples[0]), "four\n|");
+}
+
+TEST(SampleReader, AlpacaAndShareGptAreConversations) {
+  const ReadSamples alpaca =
+      read(R"([{"instruction": "add", "input": "1 2", "output": "3", "system": "be brief",)"
+           R"( "history": [["hi", "hello"]]}])");
+  EXPECT_EQ(alpaca.report.format, SampleFormat::alpaca);
+  EXPECT_EQ(trained_text(alpaca.samples[0]), "hello\n|3\n|");
+  const SampleTools with = tools();
+  EXPECT_EQ(with.tokenizer->decode(alpaca.samples[0].tokens, false),
+            "<system>be brief\n<user>hi\n<assistant>hello\n<user>add\n1 2\n<assistant>3\n");
+
+  const ReadSamples sharegpt = read(
+      R"({"conversations": [{"from": "human", "value": "look"}, {"from": "gpt", "value": "so"},)"
+      R"( {"from": "observation", "value": "5"}, {"from": "gpt", "value": "five"}]})");
+  EXPECT_EQ(sharegpt.report.format, SampleFormat::sharegpt);
+  EXPECT_EQ(with.tokenizer->decode(sharegpt.samples[0].tokens, false),
+            "<user>look\n<assistant>so\n<tool>5\n<assistant>five\n");
+  EXPECT_EQ(trained_text(sharegpt.samples[0]), "so\n|five\n|");
+}
+
+TEST(SampleReader, CompletionsEndWithTheEndToken) {
+  const ReadSamples result =
+      read(R"({"prompt": "In the beginning", "completion": " was the word"})");
+  const TrainSample sample = result.samples[0];
+  EXPECT_EQ(result.report.format, SampleFormat::completion);
+  EXPECT_EQ(sample.tokens.back(), kEnd);
+  EXPECT_EQ(sample.labels.back(), kEnd);
+  EXPECT_EQ(sample.labels.front(), kNotTrained);
+  EXPECT_TRUE(trained_text(sample).starts_with(" was the word")) << trained_text(sample);
+}
+
+TEST(SampleReader, TextsAreTrainedWhole) {
+  const ReadSamples result = read("{\"text\": \"In the beginning\u2028was\"}\n");
+  EXPECT_EQ(result.samples.size(), 1) << "U+2028 ends no line";
+  EXPECT_EQ(result.samples.trained_tokens(), result.samples.tokens() - 1);
+  EXPECT_EQ(result.samples[0].tokens.back(), kEnd);
+}
+
+TEST(SampleReader, LongSamplesAreRefusedCutOrDropped) {
+  const std::string text =
+      "{\"input_ids\": [1, 2, 3, 4], \"labels\": [1, 2, 3, 4]}\n"
+      "{\"input_ids\": [1, 2], \"labels\": [1, 2]}\n";
+  EXPECT_NE(error_of(text, tools(), {.context = 3}).find("data.jsonl line 1: 4 tokens exceed"),
+            std::string::npos);
+  const ReadSamples cut = read(text, tools(), {.context = 3, .too_long = TooLong::cut});
+  EXPECT_EQ(cut.report.cut, 1);
+  EXPECT_EQ(cut.samples.length(0), 3);
+  const ReadSamples dropped = read(text, tools(), {.context = 3, .too_long = TooLong::drop});
+  EXPECT_EQ(dropped.report.dropped_long, 1);
+  EXPECT_EQ(dropped.samples.size(), 1);
+}
+
+TEST(SampleReader, SamplesWithoutTrainedTokensAreDroppedAndCounted) {
+  const ReadSamples result = read(
+      "{\"input_ids\": [1, 2], \"labels\": [1, -100]}\n"
+      "{\"input_ids\": [1, 2], \"labels\": [-100, 2]}\n");
+  EXPECT_EQ(result.report.dropped_untrained, 1);
+  EXPECT_EQ(result.samples.size(), 1);
+  EXPECT_NE(error_of("{\"input_ids\": [1], \"labels\": [1]}").find("none of its 1 samples is left"),
+            std::string::npos);
+}
+
+TEST(SampleReader, ErrorsNameLineMemberAndValue) {
+  SampleTools small = tools();
+  small.vocab_size = 10;
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{\"input_ids\": [1, 10], \"labels\": [1, 2]}",
+       "data.jsonl line 1: input_ids[1]: 10 is outside the model's vocabulary of 10"},
+      {"{\"input_ids\": [1, 2], \"labels\": [1, -7]}", "labels[1]: -7 is outside"},
+      {"{\"input_ids\": [1, 2], \"labels\": [1]}", "1 labels for 2 input_ids"},
+      {"{\"input_ids\": [1, 2], \"labels\": [1, 2], \"attention_mask\": [0, 1]}",
+       "attention_mask[0]"},
+      {"{\"input_ids\": [1, 2], \"labels\": [1, 2]}\n{\"input_ids\": [], \"labels\": []}",
+       "data.jsonl line 2: the sample has no tokens"},
+      {"{\"conversations\": [{\"from\": \"dog\", \"value\": \"x\"}]}",
+       "conversations[0].from: \"dog\" speaks"},
+      {"{\"question\": \"x\"}", "data.jsonl line 1: the format of the data cannot be told"},
+      {"[1]", "expected an object"},
+      {"", "data.jsonl holds no sample"},
+  };
+  for (const auto& [text, expected] : cases) {
+    EXPECT_NE(error_of(text, small).find(expected), std::string::npos) << error_of(text, small);
+  }
+}
+
+TEST(SampleReader, ConversationsWhoseTrainedPartCannotBeToldAreRefused) {
+  SampleTools with = tools();
+  const std::string forgets =
+      "{% for m in messages %}{% if loop.last or m.role == 'user' %}<{{ m.role }}>{{ m.content }}\n"
+      "{% endif %}{% endfor %}";
+  with.chat_template = ChatTemplate(ChatFiles{{{"default", {forgets, "test"}}}, {}});
+  const std::string error = error_of(
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},)"
+      R"( {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]})",
+      with);
+  EXPECT_NE(error.find("what the assistant said cannot be told"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace moesaic
