@@ -18,6 +18,7 @@
 #include "comm/shared_memory_communicator.h"
 #include "launch/job/agreement.h"
 #include "launch/options/option_table.h"
+#include "src/checkpoint/read_faults.h"
 
 namespace moesaic {
 namespace {
@@ -179,6 +180,7 @@ int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb) {
     print_error(Log(), error.what());
     return exit_code(error.kind());
   }
+  const ReadFaultHandler faults;  // after MPI has set its own
   return run_ranked(*mpi, std::vector<std::string>(argv + 1, argv + argc), verb);
 }
 

@@ -14,6 +14,7 @@
 #include "launch/job/memory_check.h"
 #include "launch/job/session.h"
 #include "launch/verbs/verbs.h"
+#include "src/checkpoint/mapped_file.h"
 #include "src/checkpoint/packed_writer.h"
 #include "src/model/weight_converter.h"
 
@@ -31,6 +32,7 @@ std::unique_ptr<Source> plan_all(const OpenModel& model) {
           "{}: was made by moesaic convert; convert the checkpoint that it was made from",
           model.files.directory());
   auto source = std::make_unique<Source>();
+  source->weights.files = model.files;
   const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, model.layouts),
                               .experts = {.first = 0, .count = model.config.num_experts}};
   source->plan = plan_weights(model.files, model.config, request, source->weights);
@@ -57,7 +59,9 @@ class ShardConversion {
     runtime_.compute().pool->parallel_for(std::ssize(own), [&](std::int64_t task, int worker) {
       const std::size_t index = own[static_cast<std::size_t>(task)];
       PackedEntry& entry = manifest.entries[index];
-      converters_[static_cast<std::size_t>(worker)].convert(source_.plan.weights[index], entry);
+      reading(source_.weights.files, [&] {
+        converters_[static_cast<std::size_t>(worker)].convert(source_.plan.weights[index], entry);
+      });
       done_ += entry.bytes;
       if (worker == 0) {
         progress.update(done_, manifest.total_bytes() / runtime_.world().size());

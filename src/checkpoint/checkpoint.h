@@ -48,6 +48,10 @@ class Checkpoint {
   [[nodiscard]] std::int64_t num_files() const noexcept {
     return static_cast<std::int64_t>(files_.size());
   }
+  /// As MappedFile::require_read, for all files.
+  void require_read() const {
+    for (const SafetensorsFile& file : files_) file.require_read();
+  }
 
  private:
   explicit Checkpoint(std::string directory) : directory_(std::move(directory)) {}

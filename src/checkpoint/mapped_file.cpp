@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "src/checkpoint/read_faults.h"
 
 namespace moesaic {
 namespace {
@@ -60,19 +61,40 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   require(data != MAP_FAILED, ErrorKind::resource, "{}: cannot be mapped into memory: {}", path,
           std::strerror(errno));
   bytes_ = {static_cast<const std::byte*>(data), size};
+  watched_ = &watch(bytes_);
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  unwatch(*watched_);
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+    : path_(std::move(other.path_)),
+      bytes_(std::exchange(other.bytes_, {})),
+      watched_(std::exchange(other.watched_, nullptr)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(bytes_, other.bytes_);
+  std::swap(watched_, other.watched_);
   return *this;
+}
+
+void MappedFile::require_read() const {
+  const std::int64_t failed_at = watched_ == nullptr ? -1 : watched_->failed_at();
+  if (failed_at < 0) return;
+  struct stat status = {};
+  const bool is_shorter = ::stat(path_.c_str(), &status) == 0 &&
+                          static_cast<std::size_t>(status.st_size) < bytes_.size();
+  require(!is_shorter, ErrorKind::file,
+          "{}: cut short by another program while it was read: {} of {} bytes are left", path_,
+          status.st_size, bytes_.size());
+  fail(ErrorKind::file,
+       "{}: the page at byte {} could not be read: its disk or server failed, or the file was "
+       "replaced meanwhile",
+       path_, failed_at);
 }
 
 void prefetch(std::span<const std::byte> mapped) noexcept {

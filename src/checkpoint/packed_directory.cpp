@@ -38,8 +38,9 @@ PackedDirectory PackedDirectory::open(const std::string& directory) {
           "{}: packed weights without {}: the directory was not copied as a whole", directory,
           kManifestFile);
   const MappedFile file(path);
-  PackedDirectory packed(directory, parse_manifest(text_of(file), path));
-  packed.fingerprint_ = checksum(file.bytes());
+  PackedDirectory packed(directory,
+                         reading(file, [&] { return parse_manifest(text_of(file), path); }));
+  packed.fingerprint_ = reading(file, [&] { return checksum(file.bytes()); });
   packed.map_shards();
   for (const PackedEntry& entry : packed.manifest_.entries) {
     packed.by_name_.emplace(entry.name, &entry);
@@ -91,9 +92,9 @@ void PackedDirectory::verify(const PackedEntry& entry, std::span<const std::byte
 
 void PackedDirectory::verify_copy(const PackedFile& copy) const {
   const MappedFile file(path_in(directory_, copy.name));
-  require(
-      std::cmp_equal(file.bytes().size(), copy.bytes) && checksum(file.bytes()) == copy.checksum,
-      ErrorKind::file, "{}: altered since the model was converted", file.path());
+  const std::uint64_t found = reading(file, [&] { return checksum(file.bytes()); });
+  require(std::cmp_equal(file.bytes().size(), copy.bytes) && found == copy.checksum,
+          ErrorKind::file, "{}: altered since the model was converted", file.path());
 }
 
 }  // namespace moesaic

@@ -42,6 +42,10 @@ class PackedDirectory {
   void verify(const PackedEntry& entry, std::span<const std::byte> bytes) const;
   /// The same for one of the copied files.
   void verify_copy(const PackedFile& copy) const;
+  /// As MappedFile::require_read, for all shards.
+  void require_read() const {
+    for (const MappedFile& shard : shards_) shard.require_read();
+  }
 
  private:
   PackedDirectory(std::string directory, PackedManifest manifest)

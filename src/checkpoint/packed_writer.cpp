@@ -121,11 +121,14 @@ void PackedOutput::copy_files(const std::string& model_directory, PackedManifest
     if (!fs::is_regular_file(in(model_directory, name))) continue;
     const MappedFile source(in(model_directory, name));
     OutputFile copy(in(part_, name), OutputFile::Mode::create);
-    copy.write_at(0, source.bytes());
+    reading(source, [&] {
+      // First: what cannot be read is then noticed here, not by the system as it writes.
+      manifest.copies.push_back({.name = std::string(name),
+                                 .bytes = std::ssize(source.bytes()),
+                                 .checksum = checksum(source.bytes())});
+      copy.write_at(0, source.bytes());
+    });
     copy.sync();
-    manifest.copies.push_back({.name = std::string(name),
-                               .bytes = std::ssize(source.bytes()),
-                               .checksum = checksum(source.bytes())});
   }
 }
 

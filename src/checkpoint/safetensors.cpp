@@ -162,7 +162,7 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> bytes,
 
 SafetensorsFile SafetensorsFile::open(const std::string& path) {
   MappedFile file(path);
-  auto tensors = parse_safetensors(file.bytes(), path);
+  auto tensors = reading(file, [&] { return parse_safetensors(file.bytes(), path); });
   return {std::move(file), std::move(tensors)};
 }
 

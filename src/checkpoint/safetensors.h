@@ -42,6 +42,8 @@ class SafetensorsFile {
   [[nodiscard]] const std::vector<TensorView>& tensors() const noexcept { return tensors_; }
   /// nullptr if there is none of this name. Linear.
   [[nodiscard]] const TensorView* find(std::string_view name) const noexcept;
+  /// As MappedFile::require_read.
+  void require_read() const { file_.require_read(); }
 
  private:
   SafetensorsFile(MappedFile file, std::vector<TensorView> tensors)

@@ -30,6 +30,11 @@ std::int64_t ModelFiles::num_files() const noexcept {
   return packed_ ? std::ssize(packed_->manifest().shards) : checkpoint_->num_files();
 }
 
+void ModelFiles::require_read() const {
+  if (packed_) packed_->require_read();
+  if (checkpoint_) checkpoint_->require_read();
+}
+
 ModelNames ModelFiles::names(const ModelConfig& config) const {
   return find_model_names(config, [&](std::string_view name) {
     return checkpoint_ != nullptr && checkpoint_->contains(name);

@@ -30,6 +30,8 @@ class ModelFiles {
   /// Where each weight of the model is in the checkpoint; of a converted directory the shapes and
   /// usual names.
   [[nodiscard]] ModelNames names(const ModelConfig& config) const;
+  /// As MappedFile::require_read, for all files of weights.
+  void require_read() const;
 
  private:
   std::shared_ptr<const Checkpoint> checkpoint_;

@@ -81,7 +81,9 @@ struct Transformer::Impl {
       chunk.sequence->advance(static_cast<std::int64_t>(chunk.tokens.size()));
     }
     computed_positions += batch.rows();
-    return head(batch, x);
+    const MatrixView<const float> out = head(batch, x);
+    weights.files.require_read();  // before anybody sees what came of zeros in their place
+    return out;
   }
 
   const ModelConfig& config;

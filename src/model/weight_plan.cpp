@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "src/checkpoint/mapped_file.h"
 #include "src/model/model_weights.h"
 
 namespace moesaic {
@@ -240,7 +241,7 @@ class Planner {
 
 WeightPlan plan_weights(const ModelFiles& files, const ModelConfig& config,
                         const WeightRequest& request, ModelWeights& target) {
-  return Planner(files, request, target).plan(files.names(config));
+  return reading(files, [&] { return Planner(files, request, target).plan(files.names(config)); });
 }
 
 }  // namespace moesaic

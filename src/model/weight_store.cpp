@@ -260,7 +260,7 @@ WeightStore::Memory WeightStore::load(Communicator& node, ThreadPool& pool,
     if (const std::int64_t ahead = index + 2 * pool.size(); ahead < std::ssize(jobs)) {
       jobs[static_cast<std::size_t>(ahead)].for_each_source(files_, prefetch);
     }
-    run(job, scratch[static_cast<std::size_t>(worker)]);
+    reading(files_, [&] { run(job, scratch[static_cast<std::size_t>(worker)]); });
     job.for_each_source(files_, [&](std::span<const std::byte> source) {
       read += std::ssize(source);
       release(source);  // the mapping should not count as this rank's memory
@@ -272,7 +272,9 @@ WeightStore::Memory WeightStore::load(Communicator& node, ThreadPool& pool,
   memory.read_bytes = read;
   share_scales(node, jobs);
   node.barrier();
-  for (const Item& item : items_) check_order(item);
+  reading(files_, [&] {
+    for (const Item& item : items_) check_order(item);
+  });
   return memory;
 }
 

@@ -1,9 +1,17 @@
 #include "src/checkpoint/mapped_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <utility>
 
+#include "src/checkpoint/read_faults.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -44,6 +52,78 @@ TEST(MappedFile, names_what_cannot_be_mapped) {
   };
   EXPECT_EQ(message(directory.path_of("gone")), directory.path_of("gone") + ": no such file");
   EXPECT_EQ(message(directory.path()), directory.path() + ": not a regular file");
+}
+
+TEST(MappedFile, bytes_that_cannot_be_read_any_more_are_zeros_and_an_error) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path_of("a");
+  const std::string other_path = directory.path_of("b");
+  test::write_text(path, std::string(100'000, 'x'));
+  test::write_text(other_path, std::string(100'000, 'y'));
+  const ReadFaultHandler handler;
+  const MappedFile other(other_path);
+  MappedFile file(path);
+  const MappedFile moved(std::move(file));
+  EXPECT_NO_THROW(moved.require_read());
+  std::filesystem::resize_file(path, 8192);
+  EXPECT_EQ(moved.bytes()[99'999], std::byte{0});
+  EXPECT_EQ(moved.bytes()[8191], std::byte{'x'});
+  EXPECT_EQ(moved.bytes()[8192], std::byte{0});
+  const std::string cut =
+      path + ": cut short by another program while it was read: 8192 of 100000 bytes are left";
+  EXPECT_EQ(error_message([&] { moved.require_read(); }), cut);
+  const auto parse = [&] { reading(moved, [] { fail(ErrorKind::file, "zeros are no header"); }); };
+  EXPECT_EQ(error_message(parse), cut) << "and not what came of it";
+  EXPECT_EQ(std::ranges::count(other.bytes(), std::byte{'y'}), 100'000);
+  EXPECT_NO_THROW(other.require_read());
+  std::filesystem::resize_file(path, 100'000);
+  EXPECT_NE(error_message([&] {
+              moved.require_read();
+            }).find(path + ": the page at byte 98304 could not be"),
+            std::string::npos)
+      << error_message([&] { moved.require_read(); });
+}
+
+TEST(MappedFile, a_mapping_where_another_was_starts_unhurt) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path_of("a");
+  const ReadFaultHandler handler;
+  for (int round = 0; round < 3; ++round) {
+    test::write_text(path, std::string(10'000, 'x'));
+    const MappedFile file(path);
+    EXPECT_NO_THROW(file.require_read());
+    EXPECT_EQ(file.bytes()[9'999], std::byte{'x'});
+    std::filesystem::resize_file(path, 0);
+    EXPECT_EQ(file.bytes()[9'999], std::byte{0});
+    EXPECT_THROW(file.require_read(), Error);
+  }
+}
+
+/// A page of a mapping that nobody watches, which cannot be read.
+const volatile char* unreadable_page(const std::string& path) {
+  test::write_text(path, "x");
+  std::FILE* file = std::fopen(path.c_str(), "r");
+  void* data = ::mmap(nullptr, 8192, PROT_READ, MAP_SHARED, ::fileno(file), 0);
+  std::fclose(file);
+  return static_cast<const volatile char*>(data) + 4096;
+}
+
+TEST(ReadFaultHandlerDeathTest, other_bus_errors_end_the_process_as_ever) {
+  const TemporaryDirectory directory;
+  const MappedFile file(std::string(MOESAIC_TEST_DATA) + "/demo-model/config.json");
+  EXPECT_EXIT(
+      {
+        const ReadFaultHandler handler;
+        std::_Exit(*unreadable_page(directory.path_of("a")));
+      },
+      testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EXIT(
+      {
+        const ReadFaultHandler handler;
+        (void)::kill(::getpid(), SIGBUS);
+        std::_Exit(0);
+      },
+      testing::KilledBySignal(SIGBUS), "");
 }
 
 }  // namespace

@@ -1,0 +1,47 @@
+// Preloaded into a program: when it first gives the system advice about what it has mapped of
+// MOESAIC_CUT_FILE, that file is cut to MOESAIC_CUT_BYTES, as by a program that writes it anew
+// (tests/launch/cut_file_test.cpp).
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+namespace {
+
+std::atomic<std::uintptr_t> begin = 0;
+std::atomic<std::size_t> size = 0;
+
+bool is_wanted(int file) {
+  const char* path = std::getenv("MOESAIC_CUT_FILE");
+  struct stat wanted = {};
+  struct stat found = {};
+  return path != nullptr && ::stat(path, &wanted) == 0 && ::fstat(file, &found) == 0 &&
+         wanted.st_ino == found.st_ino && wanted.st_dev == found.st_dev;
+}
+
+}  // namespace
+
+extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flags, int file,
+                      off_t offset) noexcept {
+  auto* const data =
+      reinterpret_cast<void*>(::syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
+  if ((flags & MAP_ANONYMOUS) == 0 && data != MAP_FAILED && is_wanted(file)) {
+    begin = reinterpret_cast<std::uintptr_t>(data);
+    size = bytes;
+  }
+  return data;
+}
+
+extern "C" int madvise(void* address, std::size_t bytes, int advice) noexcept {
+  if (reinterpret_cast<std::uintptr_t>(address) - begin < size) {
+    const char* left = std::getenv("MOESAIC_CUT_BYTES");
+    (void)!::truncate(std::getenv("MOESAIC_CUT_FILE"), left == nullptr ? 0 : std::atol(left));
+  }
+  return static_cast<int>(::syscall(SYS_madvise, address, bytes, advice));
+}
