@@ -1,5 +1,6 @@
 #include "src/generate/open_requests.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace moesaic {
@@ -16,15 +17,21 @@ std::optional<Finished> OpenRequests::cancel(RequestId id) {
   return finish(id, StopReason::cancelled);
 }
 
-OpenRequests::Outcome OpenRequests::take(const SequenceNews& news) {
+OpenRequests::Outcome OpenRequests::take(const SequenceNews& news,
+                                         std::span<const TokenLogprob> logprobs) {
   Outcome outcome;
   const auto found = open_.find(news.request);
   if (found == open_.end()) return outcome;
   Open& entry = found->second;
   const bool is_stop_token = news.end == SequenceNews::End::end_of_sequence;
   if (news.token != SequenceNews::kNoToken && !is_stop_token) {
-    outcome.token = {.request = news.request, .token = news.token, .text = {}};
+    const auto end = std::ranges::find(logprobs, SequenceNews::kNoToken, &TokenLogprob::token);
+    outcome.token = {.request = news.request,
+                     .token = news.token,
+                     .text = {},
+                     .logprobs = {logprobs.begin(), end}};
     entry.tokens.push_back(news.token);
+    if (end != logprobs.begin()) entry.logprobs.push_back(outcome.token->logprobs);
     if (entry.stream) outcome.token->text = entry.stream->push(news.token);
     entry.text += outcome.token->text;
   }
@@ -46,6 +53,7 @@ Finished OpenRequests::finish(RequestId id, StopReason reason) {
   Finished finished{.request = id,
                     .reason = reason,
                     .tokens = std::move(entry.tokens),
+                    .logprobs = std::move(entry.logprobs),
                     .text = std::move(entry.text),
                     .rest = entry.stream ? entry.stream->finish() : "",
                     .stop_token = {},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,6 +17,8 @@ struct NewToken {
   RequestId request = 0;
   std::int32_t token = 0;
   std::string text;  // what is certain now of the text (TextStream), if there is a tokenizer
+  /// Its own, then those of the likeliest tokens, as many as the request wants.
+  std::vector<TokenLogprob> logprobs{};
 };
 
 /// A request that has ended.
@@ -23,8 +26,10 @@ struct Finished {
   RequestId request = 0;
   StopReason reason = StopReason::length;
   std::vector<std::int32_t> tokens;  // all new ones, without the stop token
-  std::string text;                  // the whole continuation, up to a stop string
-  std::string rest;                  // the end of `text` that no NewToken had
+  /// [tokens][1 + Request::logprobs], or empty: NewToken::logprobs.
+  std::vector<std::vector<TokenLogprob>> logprobs;
+  std::string text;  // the whole continuation, up to a stop string
+  std::string rest;  // the end of `text` that no NewToken had
   std::optional<std::int32_t> stop_token;
   std::optional<std::string> stop_string;
 };
@@ -45,12 +50,14 @@ class OpenRequests {
     std::optional<NewToken> token;
     std::optional<Finished> finished;
   };
-  /// Nothing for a request that is not open any more.
-  [[nodiscard]] Outcome take(const SequenceNews& news);
+  /// `logprobs` may be followed by ones of no token. Nothing for a request that is not open any
+  /// more.
+  [[nodiscard]] Outcome take(const SequenceNews& news, std::span<const TokenLogprob> logprobs);
 
  private:
   struct Open {
     std::vector<std::int32_t> tokens;
+    std::vector<std::vector<TokenLogprob>> logprobs;
     std::optional<TextStream> stream;
     std::string text;
   };

@@ -13,13 +13,13 @@ namespace {
 class Writer {
  public:
   template <typename T>
-  requires(std::is_trivially_copyable_v<T>) void put(const T& value) {
+  requires(std::is_trivially_copyable_v<T>) void operator()(const T& value) {
     const auto bytes = std::as_bytes(std::span(&value, 1));
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
   template <typename T>
-  void put_all(const std::vector<T>& values) {
-    put(values.size());
+  void operator()(const std::vector<T>& values) {
+    (*this)(values.size());
     const auto bytes = std::as_bytes(std::span(values));
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
@@ -34,13 +34,13 @@ class Reader {
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   template <typename T>
-  requires(std::is_trivially_copyable_v<T>) void get(T& value) {
+  requires(std::is_trivially_copyable_v<T>) void operator()(T& value) {
     std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
   }
   template <typename T>
-  void get_all(std::vector<T>& values) {
+  void operator()(std::vector<T>& values) {
     std::size_t count = 0;
-    get(count);
+    (*this)(count);
     require(count <= bytes_.size() / sizeof(T), ErrorKind::internal, "orders that are cut short");
     values.resize(count);
     if (count > 0) std::memcpy(values.data(), take(count * sizeof(T)).data(), count * sizeof(T));
@@ -56,19 +56,36 @@ class Reader {
   std::span<const std::byte> bytes_;
 };
 
+/// Shows `stream`, a Writer or a Reader, what travels of a request.
+void visit(auto& stream, auto& request) {
+  stream(request.tokens);
+  stream(request.max_new_tokens);
+  auto& sampling = request.sampling;
+  stream(sampling.temperature);
+  stream(sampling.top_k);
+  stream(sampling.top_p);
+  stream(sampling.min_p);
+  stream(sampling.seed);
+  stream(sampling.repetition_penalty);
+  stream(sampling.frequency_penalty);
+  stream(sampling.presence_penalty);
+  stream(sampling.penalty_last_n);
+  stream(sampling.logit_bias);
+  stream(request.stream);
+  stream(request.group);
+  stream(request.stop_tokens);
+  stream(request.logprobs);
+  stream(request.logits_from);
+}
+
 std::vector<std::byte> encode(const Orders& orders) {
   Writer out;
-  out.put(orders.dismissed);
-  out.put_all(orders.dropped);
-  out.put(orders.submitted.size());
+  out(orders.dismissed);
+  out(orders.dropped);
+  out(orders.submitted.size());
   for (const auto& [id, request] : orders.submitted) {
-    out.put(id);
-    out.put_all(request.tokens);
-    out.put(request.max_new_tokens);
-    out.put(request.sampling);
-    out.put(request.stream);
-    out.put_all(request.stop_tokens);
-    out.put(request.logits_from);
+    out(id);
+    visit(out, request);
   }
   return std::move(out.bytes());
 }
@@ -76,18 +93,13 @@ std::vector<std::byte> encode(const Orders& orders) {
 void decode(std::span<const std::byte> bytes, Orders& orders) {
   Reader in(bytes);
   std::size_t submissions = 0;
-  in.get(orders.dismissed);
-  in.get_all(orders.dropped);
-  in.get(submissions);
+  in(orders.dismissed);
+  in(orders.dropped);
+  in(submissions);
   for (std::size_t i = 0; i < submissions; ++i) {
     auto& [id, request] = orders.submitted.emplace_back();
-    in.get(id);
-    in.get_all(request.tokens);
-    in.get(request.max_new_tokens);
-    in.get(request.sampling);
-    in.get(request.stream);
-    in.get_all(request.stop_tokens);
-    in.get(request.logits_from);
+    in(id);
+    visit(in, request);
   }
 }
 

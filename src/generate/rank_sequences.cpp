@@ -246,9 +246,15 @@ const RankPass& RankSequences::forward() {
     }
   }
   pass_.news.resize(at_end.size());
+  pass_.logprobs.resize(at_end.size());
   transformer_.compute().pool->for_each(std::ssize(at_end), 1, [&](std::int64_t i) {
-    const auto& [sequence, last] = at_end[static_cast<std::size_t>(i)];
-    pass_.news[static_cast<std::size_t>(i)] = go_on(*sequence, last);
+    const auto index = static_cast<std::size_t>(i);
+    const auto& [sequence, last] = at_end[index];
+    const SequenceNews news = pass_.news[index] = go_on(*sequence, last);
+    if (const auto count = sequence->request.logprobs; count && sequence->sampler) {
+      pass_.logprobs[index] =
+          token_logprobs(last, news.token, *count, *transformer_.compute().vector);
+    }
   });
   row = 0;
   for (const Part& part : parts_) {
@@ -266,7 +272,8 @@ SequenceNews RankSequences::go_on(Active& sequence, std::span<const float> logit
     sequence.ended = true;
     return {.request = sequence.id, .end = End::length};
   }
-  const std::int32_t token = sequence.sampler->sample(logits);
+  const std::int32_t token = sequence.sampler->sample(
+      logits, {.tokens = request.tokens, .prompt_tokens = sequence.prompt_tokens});
   SequenceNews news{.request = sequence.id, .token = token};
   if (std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end()) {
     news.end = End::end_of_sequence;

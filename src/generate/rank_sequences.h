@@ -6,6 +6,8 @@
 
 #include "src/generate/ended_sequences.h"
 #include "src/generate/request.h"
+#include "src/generate/sampler.h"
+#include "src/generate/token_logprobs.h"
 #include "src/model/transformer.h"
 
 namespace moesaic {
@@ -42,6 +44,7 @@ struct PassWork {
 /// One forward pass of one rank. `logits` holds until the next.
 struct RankPass {
   std::vector<SequenceNews> news;
+  std::vector<std::vector<TokenLogprob>> logprobs;  // [news]; empty where nobody wants them
   std::vector<LogitsRows> logits;
   PassWork work;
 };

@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "kernels/vector_kernels.h"
-#include "src/generate/sampler.h"
+#include "src/generate/sampling_options.h"
 
 namespace moesaic {
 
@@ -23,9 +23,14 @@ struct Request {
   /// Tells the draws of requests with one seed apart: the same prompt, options, seed and stream
   /// give the same tokens, whatever the ranks and the neighbours.
   std::uint64_t stream = 0;
+  /// Requests of one group have a prompt in common: they go to one rank while it has room, where it
+  /// is computed once.
+  std::optional<std::int64_t> group{};
   std::vector<std::int64_t> stop_tokens;
   /// The text ends before the first of them. They need a tokenizer (StepOptions).
   std::vector<std::string> stop_strings;
+  /// Each new token comes with its log-probability and those of so many likeliest ones.
+  std::optional<std::int64_t> logprobs{};
   /// Logits of the positions from here on, of prompt and continuation, are handed out.
   std::int64_t logits_from = kNoLogits;
 };

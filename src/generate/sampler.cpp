@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/error.h"
+#include "src/generate/token_logprobs.h"
 
 namespace moesaic {
 namespace {
+
+/// As in vLLM: logits divided by less would overflow.
+constexpr double kGreedyBelow = 1e-5;
 
 std::mt19937_64 seeded(std::uint64_t seed, std::uint64_t stream) {
   std::seed_seq sequence{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
@@ -22,55 +25,37 @@ std::int32_t largest(std::span<const float> logits) {
   for (std::size_t i = 1; i < logits.size(); ++i) {
     if (logits[i] > logits[best] || std::isnan(logits[best])) best = i;
   }
-  require(std::isfinite(logits[best]), ErrorKind::internal,
-          "the logits are not finite (largest: {}): damaged weights or an overflow", logits[best]);
   return static_cast<std::int32_t>(best);
 }
 
 }  // namespace
 
-void check_sampling(const SamplingOptions& options) {
-  require(options.temperature >= 0 && std::isfinite(options.temperature), ErrorKind::usage,
-          "--temp must be 0 or more, not {}", options.temperature);
-  require(options.top_k >= 0, ErrorKind::usage, "--top-k must be 0 (no limit) or more, not {}",
-          options.top_k);
-  require(options.top_p > 0 && options.top_p <= 1, ErrorKind::usage,
-          "--top-p must be above 0 and at most 1, not {}", options.top_p);
-}
-
 Sampler::Sampler(const SamplingOptions& options, std::uint64_t stream, const VectorKernels& vector)
-    : options_(options), vector_(&vector), random_(seeded(options.seed, stream)) {
-  check_sampling(options);
+    : options_(options),
+      adjustment_(options),
+      vector_(&vector),
+      random_(seeded(options.seed, stream)) {}
+
+std::int32_t Sampler::sample(std::span<const float> logits, const TextSoFar& text) {
+  const float top = logits[static_cast<std::size_t>(largest(logits))];
+  require(std::isfinite(top), ErrorKind::internal,
+          "the logits are not finite (largest: {}): damaged weights or an overflow", top);
+  const std::span<const float> adjusted = adjustment_.apply(logits, text);
+  const std::int32_t best = largest(adjusted);
+  require(std::isfinite(adjusted[static_cast<std::size_t>(best)]), ErrorKind::usage,
+          "the logit bias leaves no token to choose");
+  return options_.temperature < kGreedyBelow ? best : draw(adjusted);
 }
 
-std::int32_t Sampler::sample(std::span<const float> logits) {
-  const std::int32_t best = largest(logits);
-  return options_.temperature == 0 ? best : draw(logits);
-}
-
+/// Min-p compares with the likeliest token alone, so that it keeps the same tokens after top-k as
+/// before it; there are fewer to look at then.
 std::int32_t Sampler::draw(std::span<const float> logits) {
-  candidates_.resize(logits.size());
-  std::iota(candidates_.begin(), candidates_.end(), 0);
-  const auto likelier = [&](std::int32_t a, std::int32_t b) {
-    const float logit_a = logits[static_cast<std::size_t>(a)];
-    const float logit_b = logits[static_cast<std::size_t>(b)];
-    return logit_a != logit_b ? logit_a > logit_b : a < b;
-  };
-  std::erase_if(candidates_,
-                [&](std::int32_t id) { return std::isnan(logits[static_cast<std::size_t>(id)]); });
-  const auto limit = static_cast<std::ptrdiff_t>(
-      options_.top_k == 0
-          ? candidates_.size()
-          : std::min<std::size_t>(candidates_.size(), static_cast<std::size_t>(options_.top_k)));
-  std::partial_sort(candidates_.begin(), candidates_.begin() + limit, candidates_.end(), likelier);
-  candidates_.resize(static_cast<std::size_t>(limit));
-
-  probabilities_.clear();
-  for (const std::int32_t id : candidates_) {
-    probabilities_.push_back(logits[static_cast<std::size_t>(id)] /
-                             static_cast<float>(options_.temperature));
+  find_likeliest(logits, options_.top_k == 0 ? std::ssize(logits) : options_.top_k, candidates_);
+  compute_probabilities(logits);
+  if (options_.min_p > 0) {
+    drop_unlikely();
+    compute_probabilities(logits);
   }
-  vector_->softmax(probabilities_.data(), static_cast<std::int64_t>(probabilities_.size()));
   double kept = 0;  // the shortest head of the list whose probabilities reach top_p
   std::size_t count = 0;
   while (count < probabilities_.size() && (count == 0 || kept < options_.top_p)) {
@@ -83,6 +68,22 @@ std::int32_t Sampler::draw(std::span<const float> logits) {
     if (target < sum) return candidates_[i];
   }
   return candidates_[count - 1];
+}
+
+void Sampler::drop_unlikely() {
+  const float least = static_cast<float>(options_.min_p) * probabilities_.front();
+  const auto end =
+      std::ranges::find_if(probabilities_, [&](float probability) { return probability < least; });
+  candidates_.resize(static_cast<std::size_t>(end - probabilities_.begin()));
+}
+
+void Sampler::compute_probabilities(std::span<const float> logits) {
+  probabilities_.clear();
+  for (const std::int32_t id : candidates_) {
+    probabilities_.push_back(logits[static_cast<std::size_t>(id)] /
+                             static_cast<float>(options_.temperature));
+  }
+  vector_->softmax(probabilities_.data(), std::ssize(probabilities_));
 }
 
 }  // namespace moesaic

@@ -6,40 +6,34 @@
 #include <vector>
 
 #include "kernels/vector_kernels.h"
+#include "src/generate/logit_adjustment.h"
+#include "src/generate/sampling_options.h"
 
 namespace moesaic {
 
-/// temperature 0 is greedy: the largest logit, the lowest id among equals.
-struct SamplingOptions {
-  double temperature = 0.8;
-  std::int64_t top_k = 40;  // 0: no limit
-  double top_p = 0.95;      // 1: no limit
-  std::uint64_t seed = 0;
-};
-
-/// Throws Error{usage} for options out of range.
-void check_sampling(const SamplingOptions& options);
-
-/// Draws tokens for one sequence. The same options, stream and logits give the same tokens on every
-/// machine and rank.
+/// Draws tokens for one sequence. The same options, stream, text and logits give the same tokens on
+/// every machine and rank.
 class Sampler {
  public:
-  /// `stream` tells sequences apart (the request's index). Throws Error{usage} for options out of
-  /// range.
+  /// `stream` tells sequences apart (the request's index). The options are in range
+  /// (check_sampling).
   Sampler(const SamplingOptions& options, std::uint64_t stream, const VectorKernels& vector);
 
-  /// Temperature, then top-k, then top-p, as transformers orders them. Throws Error{internal} if no
-  /// logit is a finite number.
-  [[nodiscard]] std::int32_t sample(std::span<const float> logits);
+  /// The token after `text`, which may only grow from call to call. Throws Error{internal} if no
+  /// logit is a finite number, Error{usage} if the bias forbids every token.
+  [[nodiscard]] std::int32_t sample(std::span<const float> logits, const TextSoFar& text);
 
  private:
   [[nodiscard]] std::int32_t draw(std::span<const float> logits);
+  void drop_unlikely();
+  void compute_probabilities(std::span<const float> logits);
 
   SamplingOptions options_;
+  LogitAdjustment adjustment_;
   const VectorKernels* vector_;
   std::mt19937_64 random_;
-  std::vector<std::int32_t> candidates_;
-  std::vector<float> probabilities_;
+  std::vector<std::int32_t> candidates_;  // the likeliest first
+  std::vector<float> probabilities_;      // of them
 };
 
 }  // namespace moesaic

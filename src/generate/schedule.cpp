@@ -11,21 +11,33 @@ Schedule::Schedule(int num_ranks, std::int64_t parallel)
   require(parallel >= 1, ErrorKind::usage, "--parallel must be at least 1, not {}", parallel);
 }
 
-void Schedule::add(RequestId request, std::int64_t prompt_tokens) {
-  waiting_.push_back({request, prompt_tokens});
+void Schedule::add(RequestId id, const Request& request) {
+  waiting_.push_back({id, std::ssize(request.tokens), request.group});
+}
+
+int Schedule::choose_rank(const Waiting& next) const {
+  if (next.group) {
+    const auto group = groups_.find(*next.group);
+    const bool known = group != groups_.end();
+    if (known && loads_[static_cast<std::size_t>(group->second.rank)].requests < parallel_) {
+      return group->second.rank;
+    }
+  }
+  return static_cast<int>(std::ranges::min_element(loads_) - loads_.begin());
 }
 
 std::vector<Schedule::Assignment> Schedule::assign() {
   std::vector<Assignment> assignments;
   while (!waiting_.empty()) {
-    const auto free = std::ranges::min_element(loads_);
-    if (free->requests >= parallel_) break;
     const Waiting next = waiting_.front();
+    const int rank = choose_rank(next);
+    Load& load = loads_[static_cast<std::size_t>(rank)];
+    if (load.requests >= parallel_) break;
     waiting_.pop_front();
-    const auto rank = static_cast<int>(free - loads_.begin());
-    ++free->requests;
-    free->prompt_tokens += next.prompt_tokens;
-    assigned_[next.request] = {rank, next.prompt_tokens};
+    ++load.requests;
+    load.prompt_tokens += next.prompt_tokens;
+    assigned_[next.request] = {rank, next.prompt_tokens, next.group};
+    if (next.group) groups_[*next.group] = {rank, groups_[*next.group].requests + 1};
     assignments.push_back({next.request, rank});
   }
   return assignments;
@@ -40,6 +52,9 @@ void Schedule::remove(RequestId request) {
   Load& load = loads_[static_cast<std::size_t>(found->second.rank)];
   --load.requests;
   load.prompt_tokens -= found->second.prompt_tokens;
+  if (const auto group = found->second.group; group && --groups_[*group].requests == 0) {
+    groups_.erase(*group);
+  }
   assigned_.erase(found);
 }
 

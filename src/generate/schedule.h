@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -21,10 +22,11 @@ class Schedule {
   /// At most `parallel` requests at a time on each of `num_ranks` ranks.
   Schedule(int num_ranks, std::int64_t parallel);
 
-  /// A request with a prompt of `prompt_tokens` waits from now on.
-  void add(RequestId request, std::int64_t prompt_tokens);
-  /// Requests that have waited go, in the order of their arrival, each to the rank with the fewest
-  /// requests, then the fewest tokens of prompts, then the lowest number.
+  /// A request waits from now on.
+  void add(RequestId id, const Request& request);
+  /// Requests that have waited go, in the order of their arrival, each to the rank that works on
+  /// its group and has room, else to the one with the fewest requests, then the fewest tokens of
+  /// prompts, then the lowest number.
   [[nodiscard]] std::vector<Assignment> assign();
   /// The request has ended, or is not wanted any more. Nothing happens if it is not known.
   void remove(RequestId request);
@@ -43,16 +45,24 @@ class Schedule {
   struct Waiting {
     RequestId request = 0;
     std::int64_t prompt_tokens = 0;
+    std::optional<std::int64_t> group;
   };
   struct Assigned {
     int rank = 0;
     std::int64_t prompt_tokens = 0;
+    std::optional<std::int64_t> group;
   };
+  struct Group {
+    int rank = 0;               // that took the last one
+    std::int64_t requests = 0;  // under way, on any rank
+  };
+  [[nodiscard]] int choose_rank(const Waiting& next) const;
 
   std::int64_t parallel_;
   std::vector<Load> loads_;  // [ranks]
   std::deque<Waiting> waiting_;
   std::unordered_map<RequestId, Assigned> assigned_;
+  std::unordered_map<std::int64_t, Group> groups_;  // that are under way
 };
 
 }  // namespace moesaic

@@ -1,6 +1,7 @@
 #include "src/generate/step_engine.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/error.h"
@@ -21,7 +22,9 @@ void check_request(const Request& request, std::int64_t vocab_size, bool has_tok
           request.logits_from);
   require(request.stop_strings.empty() || has_tokenizer, ErrorKind::usage,
           "stop strings need a tokenizer");
-  check_sampling(request.sampling);
+  require(request.logprobs.value_or(0) >= 0, ErrorKind::usage,
+          "log-probabilities of {} likeliest tokens", request.logprobs.value_or(0));
+  check_sampling(request.sampling, vocab_size);
 }
 
 }  // namespace
@@ -75,11 +78,13 @@ const StepResult& StepEngine::step() {
 
 void StepEngine::follow(Orders orders) {
   for (auto& [id, request] : orders.submitted) {
-    schedule_.add(id, static_cast<std::int64_t>(request.tokens.size()));
+    schedule_.add(id, request);
+    if (request.logprobs) logprobs_wanted_[id] = *request.logprobs;
     waiting_.emplace(id, std::move(request));
   }
   for (const RequestId id : orders.dropped) {
     schedule_.remove(id);
+    logprobs_wanted_.erase(id);
     sequences_.remove(id);
     waiting_.erase(id);
     if (auto finished = open_.cancel(id)) result_.finished.push_back(std::move(*finished));
@@ -94,34 +99,53 @@ void StepEngine::assign() {
   }
 }
 
+std::int64_t StepEngine::logprobs_width() const {
+  std::int64_t width = 0;
+  for (const auto& [id, count] : logprobs_wanted_) width = std::max(width, count + 1);
+  return std::min(width, transformer_.config().vocab_size + 1);
+}
+
 PassWork StepEngine::share(const RankPass& pass) {
-  // A rank's message: its work, its news, and nobody's to fill up to the length of all messages.
-  std::vector<SequenceNews> news = pass.news;
-  news.resize(static_cast<std::size_t>(schedule_.most_on_a_rank()), {.request = kNobody});
+  // A rank's message: its work, its news and their log-probabilities, and nobody's to fill up to
+  // the length of all messages.
+  const auto most = static_cast<std::size_t>(schedule_.most_on_a_rank());
+  const auto width = static_cast<std::size_t>(logprobs_width());
   PassWork work = pass.work;
-  const auto work_bytes = std::as_writable_bytes(std::span(&work, 1));
-  const auto news_bytes = std::as_writable_bytes(std::span(news));
-  std::vector<std::byte> mine(work_bytes.begin(), work_bytes.end());
-  mine.insert(mine.end(), news_bytes.begin(), news_bytes.end());
+  std::vector<SequenceNews> news = pass.news;
+  news.resize(most, {.request = kNobody});
+  std::vector<TokenLogprob> logprobs(most * width, {.token = SequenceNews::kNoToken});
+  for (std::size_t i = 0; i < pass.logprobs.size(); ++i) {
+    std::ranges::copy(pass.logprobs[i], logprobs.begin() + static_cast<std::ptrdiff_t>(i * width));
+  }
+  const std::array parts = {std::as_writable_bytes(std::span(&work, 1)),
+                            std::as_writable_bytes(std::span(news)),
+                            std::as_writable_bytes(std::span(logprobs))};
+  std::vector<std::byte> mine;
+  for (const auto& part : parts) mine.insert(mine.end(), part.begin(), part.end());
   std::vector<std::byte> all(mine.size() * static_cast<std::size_t>(world_.size()));
   world_.all_gather(mine, all);
   PassWork sum;
-  for (std::span<const std::byte> rest = all; !rest.empty(); rest = rest.subspan(mine.size())) {
-    std::ranges::copy(rest.first(work_bytes.size()), work_bytes.begin());
-    std::ranges::copy(rest.subspan(work_bytes.size(), news_bytes.size()), news_bytes.begin());
+  for (std::span<const std::byte> rest = all; !rest.empty();) {
+    for (const auto& part : parts) {
+      std::ranges::copy(rest.first(part.size()), part.begin());
+      rest = rest.subspan(part.size());
+    }
     sum += work;
-    for (const SequenceNews& entry : news) {
-      if (entry.request != kNobody) take(entry);
+    for (std::size_t i = 0; i < most; ++i) {
+      if (news[i].request != kNobody) take(news[i], std::span(logprobs).subspan(i * width, width));
     }
   }
   return sum;
 }
 
-void StepEngine::take(const SequenceNews& news) {
+void StepEngine::take(const SequenceNews& news, std::span<const TokenLogprob> logprobs) {
   const bool ended = news.end != SequenceNews::End::none;
-  if (ended) schedule_.remove(news.request);
+  if (ended) {
+    schedule_.remove(news.request);
+    logprobs_wanted_.erase(news.request);
+  }
   if (world_.rank() != 0) return;
-  auto [token, finished] = open_.take(news);
+  auto [token, finished] = open_.take(news, logprobs);
   if (token) result_.tokens.push_back(std::move(*token));
   if (!finished) return;
   if (!ended) orders_.dropped.push_back(news.request);  // by a stop string, which rank 0 alone saw

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -88,7 +89,9 @@ class StepEngine {
   void assign();
   /// All ranks learn what became of all requests. Returns the work of all ranks.
   PassWork share(const RankPass& pass);
-  void take(const SequenceNews& news);
+  /// Log-probabilities that a token's news have at most, its own among them; 0: nobody wants any.
+  [[nodiscard]] std::int64_t logprobs_width() const;
+  void take(const SequenceNews& news, std::span<const TokenLogprob> logprobs);
   void count(const PassWork& work, Clock::time_point start);
 
   Communicator& world_;
@@ -99,7 +102,8 @@ class StepEngine {
   OpenRequests open_;  // rank 0
   Orders orders_;      // rank 0: for the next step
   RequestId next_id_ = 0;
-  std::unordered_map<RequestId, Request> waiting_;  // not yet assigned
+  std::unordered_map<RequestId, Request> waiting_;               // not yet assigned
+  std::unordered_map<RequestId, std::int64_t> logprobs_wanted_;  // of requests that want any
   StepResult result_;
   StepStatistics statistics_;
 };

@@ -24,6 +24,16 @@ Request request_number(std::uint64_t index) {
                       .seed = random() % 4};
   request.stream = random();
   if (random() % 2 == 0) request.stop_tokens = {static_cast<std::int64_t>(random() % 90), 7};
+  if (random() % 3 == 0) request.sampling.min_p = 0.3;
+  if (random() % 3 == 0) {
+    request.sampling.repetition_penalty = 1.2;
+    request.sampling.frequency_penalty = 0.1;
+    request.sampling.presence_penalty = 0.3;
+    request.sampling.penalty_last_n = static_cast<std::int64_t>(random() % 20) - 1;
+  }
+  if (random() % 4 == 0) request.sampling.logit_bias = {{static_cast<std::int32_t>(index % 90), 3}};
+  if (random() % 3 == 0) request.logprobs = static_cast<std::int64_t>(random() % 5);
+  if (random() % 3 == 0) request.group = static_cast<std::int64_t>(random() % 3);
   return request;
 }
 

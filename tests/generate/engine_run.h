@@ -12,7 +12,7 @@ namespace moesaic {
 [[nodiscard]] EngineSetup small_model();
 
 /// Request number `index` of an endless series: prompts of 1 to 24 tokens, sampling of all kinds,
-/// up to 12 new tokens.
+/// up to 12 new tokens, log-probabilities of some.
 [[nodiscard]] Request request_number(std::uint64_t index);
 
 /// The new tokens of request_number(0), ..., request_number(count - 1), each run alone on one rank.

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "kernels/kernel_table.h"
+#include "tests/generate/sampling_case.h"
 
 namespace moesaic {
 namespace {
@@ -21,14 +22,14 @@ std::map<std::int32_t, int> draw(const SamplingOptions& options, const std::vect
                                  int times) {
   Sampler sampler = make_sampler(options);
   std::map<std::int32_t, int> counts;
-  for (int i = 0; i < times; ++i) ++counts[sampler.sample(logits)];
+  for (int i = 0; i < times; ++i) ++counts[sampler.sample(logits, {})];
   return counts;
 }
 
 TEST(Sampler, temperature_zero_takes_the_largest_and_the_lowest_id_of_equals) {
   Sampler sampler = make_sampler({.temperature = 0});
-  EXPECT_EQ(sampler.sample(std::vector<float>{1, 3, 2, 3}), 1);
-  EXPECT_EQ(sampler.sample(std::vector<float>{-INFINITY, -5}), 1);
+  EXPECT_EQ(sampler.sample(std::vector<float>{1, 3, 2, 3}, {}), 1);
+  EXPECT_EQ(sampler.sample(std::vector<float>{-INFINITY, -5}, {}), 1);
 }
 
 TEST(Sampler, draws_follow_the_softmax) {
@@ -71,7 +72,7 @@ TEST(Sampler, seeds_and_streams_tell_sequences_apart) {
     Sampler sampler =
         make_sampler({.temperature = 1, .top_k = 0, .top_p = 1, .seed = seed}, stream);
     std::vector<std::int32_t> ids;
-    for (int i = 0; i < 20; ++i) ids.push_back(sampler.sample(logits));
+    for (int i = 0; i < 20; ++i) ids.push_back(sampler.sample(logits, {}));
     return ids;
   };
   EXPECT_EQ(first_draws(1, 2), first_draws(1, 2));
@@ -79,19 +80,85 @@ TEST(Sampler, seeds_and_streams_tell_sequences_apart) {
   EXPECT_NE(first_draws(1, 2), first_draws(2, 2));
 }
 
-TEST(Sampler, refuses_options_out_of_range) {
-  EXPECT_THROW(make_sampler({.temperature = -1}), Error);
-  EXPECT_THROW(make_sampler({.temperature = std::numeric_limits<double>::infinity()}), Error);
-  EXPECT_THROW(make_sampler({.top_k = -1}), Error);
-  EXPECT_THROW(make_sampler({.top_p = 0}), Error);
-  EXPECT_THROW(make_sampler({.top_p = 1.5}), Error);
+TEST(Sampler, min_p_keeps_what_is_likely_beside_the_likeliest) {
+  // Probabilities 0.5, 0.25, 0.125, 0.125.
+  const std::vector<float> logits = {std::log(4.0F), std::log(2.0F), 0, 0};
+  const auto kept = [&](double min_p, double top_p) {
+    return draw({.temperature = 1, .top_k = 0, .top_p = top_p, .min_p = min_p}, logits, 2000)
+        .size();
+  };
+  EXPECT_EQ(kept(0.2, 1), 4U);
+  EXPECT_EQ(kept(0.3, 1), 2U);
+  EXPECT_EQ(kept(0.6, 1), 1U);
+  EXPECT_EQ(kept(1, 1), 1U);
+  EXPECT_EQ(kept(0.3, 0.66), 1U) << "top-p is of what min-p leaves: 2/3 and 1/3";
+}
+
+TEST(Sampler, temperatures_near_zero_are_greedy) {
+  const std::vector<float> logits = {1, 1.0001F, 0.5F};
+  const auto counts = draw({.temperature = 1e-45, .top_k = 0, .top_p = 1}, logits, 100);
+  EXPECT_EQ(counts.at(1), 100);
+}
+
+TEST(Sampler, a_bias_can_forbid_and_force) {
+  const std::vector<float> logits = {0, 1, 2, -1};
+  const float never = -std::numeric_limits<float>::infinity();
+  const auto forbidden =
+      draw({.temperature = 1, .top_k = 0, .top_p = 1, .logit_bias = {{2, never}, {1, never}}},
+           logits, 500);
+  EXPECT_EQ(forbidden.size(), 2U);
+  EXPECT_FALSE(forbidden.contains(1) || forbidden.contains(2));
+  EXPECT_EQ(draw({.temperature = 0, .logit_bias = {{3, 4}}}, logits, 1).at(3), 1);
+  EXPECT_THROW(draw({.logit_bias = {{0, never}, {1, never}, {2, never}, {3, never}}}, logits, 1),
+               Error);
+}
+
+TEST(Sampler, the_chain_leaves_what_transformers_leaves) {
+  const Json cases = Json::read_file(MOESAIC_TEST_DATA "/sampling.json");
+  for (std::int64_t number = 0; number < cases.size(); ++number) {
+    const SamplingCase golden = read_sampling_case(cases.at(number));
+    Sampler sampler = make_sampler(golden.options);
+    std::map<std::int32_t, int> counts;
+    constexpr int kTimes = 20000;
+    for (int i = 0; i < kTimes; ++i) ++counts[sampler.sample(golden.logits, golden.text())];
+    for (std::size_t id = 0; id < golden.probabilities.size(); ++id) {
+      const double expected = golden.probabilities[id];
+      const double share = counts[static_cast<std::int32_t>(id)] / static_cast<double>(kTimes);
+      EXPECT_NEAR(share, expected, expected == 0 ? 0 : 0.02)
+          << "case " << number << " token " << id;
+    }
+  }
+}
+
+TEST(SamplingOptions, out_of_range_are_refused) {
+  EXPECT_NO_THROW(check_sampling({}, 10));
+  const auto refused = [](const SamplingOptions& options) {
+    EXPECT_THROW(check_sampling(options, 10), Error);
+  };
+  refused({.temperature = -1});
+  refused({.temperature = std::numeric_limits<double>::infinity()});
+  refused({.top_k = -1});
+  refused({.top_p = 0});
+  refused({.top_p = 1.5});
+  refused({.min_p = -0.1});
+  refused({.min_p = 1.1});
+  refused({.min_p = NAN});
+  refused({.repetition_penalty = 0});
+  refused({.repetition_penalty = NAN});
+  refused({.frequency_penalty = std::numeric_limits<double>::infinity()});
+  refused({.presence_penalty = -1000});
+  refused({.penalty_last_n = -2});
+  refused({.logit_bias = {{10, 1}}});
+  refused({.logit_bias = {{-1, 1}}});
+  refused({.logit_bias = {{1, NAN}}});
+  refused({.logit_bias = {{1, std::numeric_limits<float>::infinity()}}});
 }
 
 TEST(Sampler, refuses_logits_without_a_finite_number) {
   Sampler sampler = make_sampler({});
-  EXPECT_THROW((void)sampler.sample(std::vector<float>{NAN, NAN}), Error);
-  EXPECT_THROW((void)sampler.sample(std::vector<float>{1, INFINITY}), Error);
-  EXPECT_EQ(sampler.sample(std::vector<float>{NAN, 1}), 1);
+  EXPECT_THROW((void)sampler.sample(std::vector<float>{NAN, NAN}, {}), Error);
+  EXPECT_THROW((void)sampler.sample(std::vector<float>{1, INFINITY}, {}), Error);
+  EXPECT_EQ(sampler.sample(std::vector<float>{NAN, 1}, {}), 1);
 }
 
 }  // namespace

@@ -5,6 +5,13 @@
 namespace moesaic {
 namespace {
 
+Request prompt_of(std::size_t tokens, std::optional<std::int64_t> group = {}) {
+  Request request;
+  request.tokens.resize(tokens);
+  request.group = group;
+  return request;
+}
+
 std::vector<int> ranks_of(const std::vector<Schedule::Assignment>& assignments) {
   std::vector<int> ranks;
   for (const auto& assignment : assignments) ranks.push_back(assignment.rank);
@@ -14,7 +21,7 @@ std::vector<int> ranks_of(const std::vector<Schedule::Assignment>& assignments) 
 TEST(Schedule, requests_go_to_the_rank_with_the_fewest) {
   Schedule schedule(3, 2);
   EXPECT_FALSE(schedule.under_way());
-  for (RequestId id = 0; id < 8; ++id) schedule.add(id, 5);
+  for (RequestId id = 0; id < 8; ++id) schedule.add(id, prompt_of(5));
   EXPECT_EQ(ranks_of(schedule.assign()), (std::vector<int>{0, 1, 2, 0, 1, 2}));
   EXPECT_EQ(schedule.most_on_a_rank(), 2);
   EXPECT_TRUE(schedule.assign().empty()) << "two at a time on a rank";
@@ -27,16 +34,16 @@ TEST(Schedule, requests_go_to_the_rank_with_the_fewest) {
 
 TEST(Schedule, of_ranks_with_as_many_requests_the_one_with_shorter_prompts_takes_the_next) {
   Schedule schedule(2, 3);
-  schedule.add(0, 1000);
-  schedule.add(1, 10);
-  schedule.add(2, 10);
-  schedule.add(3, 10);
+  schedule.add(0, prompt_of(1000));
+  schedule.add(1, prompt_of(10));
+  schedule.add(2, prompt_of(10));
+  schedule.add(3, prompt_of(10));
   EXPECT_EQ(ranks_of(schedule.assign()), (std::vector<int>{0, 1, 1, 0}));
 }
 
 TEST(Schedule, what_ended_or_is_not_wanted_is_gone) {
   Schedule schedule(1, 1);
-  for (RequestId id = 0; id < 3; ++id) schedule.add(id, 1);
+  for (RequestId id = 0; id < 3; ++id) schedule.add(id, prompt_of(1));
   EXPECT_EQ(schedule.assign().size(), 1U);
   schedule.remove(1);
   schedule.remove(99);
@@ -47,6 +54,30 @@ TEST(Schedule, what_ended_or_is_not_wanted_is_gone) {
   EXPECT_EQ(next[0].request, 2);
   schedule.remove(2);
   EXPECT_FALSE(schedule.under_way());
+}
+
+TEST(Schedule, a_group_stays_on_a_rank_while_there_is_room) {
+  Schedule schedule(3, 4);
+  schedule.add(0, prompt_of(5));
+  for (RequestId id = 1; id < 7; ++id) schedule.add(id, prompt_of(5, 70));
+  schedule.add(7, prompt_of(5, 71));
+  EXPECT_EQ(ranks_of(schedule.assign()), (std::vector<int>{0, 1, 1, 1, 1, 2, 2, 0}))
+      << "a full rank keeps nobody waiting";
+  for (RequestId id = 1; id < 7; ++id) schedule.remove(id);
+  schedule.add(8, prompt_of(5, 70));
+  EXPECT_EQ(ranks_of(schedule.assign()), std::vector<int>{1}) << "the first that is free";
+  schedule.add(9, prompt_of(5, 70));
+  EXPECT_EQ(ranks_of(schedule.assign()), std::vector<int>{1});
+}
+
+TEST(Schedule, a_group_that_has_ended_is_forgotten) {
+  Schedule schedule(2, 2);
+  schedule.add(0, prompt_of(5, 7));
+  EXPECT_EQ(ranks_of(schedule.assign()), std::vector<int>{0});
+  schedule.add(1, prompt_of(5));
+  schedule.remove(0);
+  schedule.add(2, prompt_of(9, 7));
+  EXPECT_EQ(ranks_of(schedule.assign()), (std::vector<int>{0, 1}));
 }
 
 }  // namespace

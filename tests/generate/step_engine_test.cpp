@@ -103,6 +103,7 @@ TEST(StepEngine, a_long_request_keeps_none_of_the_short_ones_waiting) {
 TEST_P(StepEngineOnRanks, logits_are_handed_out_where_they_are_computed) {
   const int ranks = GetParam();
   Request request = request_number(5);
+  request.group.reset();
   request.stop_tokens.clear();
   request.max_new_tokens = 4;
   const auto prompt = static_cast<std::int64_t>(request.tokens.size());
@@ -261,6 +262,8 @@ TEST(StepEngine, refuses_what_it_cannot_run) {
     refused([](Request& request) { request.max_new_tokens = -1; });
     refused([](Request& request) { request.logits_from = -1; });
     refused([](Request& request) { request.sampling.top_p = 2; });
+    refused([](Request& request) { request.sampling.logit_bias = {{1'000'000, 1}}; });
+    refused([](Request& request) { request.logprobs = -1; });
     refused([](Request& request) { request.stop_strings = {"no tokenizer"}; });
   });
   run_thread_ranks(1, [&](Communicator& world) {
