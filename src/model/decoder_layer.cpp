@@ -25,11 +25,11 @@ void DecoderLayer::forward(const Batch& batch, MatrixView<float> x) {
   {
     const PhaseScope scope(context_.times, Phase::attention);
     norm(x, parts_.weights.input_norm, normed);
-    parts_.mixer.forward({parts_.index, parts_.weights.mixer}, batch, normed, y);
+    parts_.mixer.forward({parts_.index, parts_.weights.mixer}, batch, {.x = normed, .y = y});
     add_residual(y, x);
     norm(x, parts_.weights.post_attention_norm, normed);
   }
-  parts_.feed_forward->forward(normed, y);
+  parts_.feed_forward->forward({.x = normed, .y = y});
   add_residual(y, x);
 }
 

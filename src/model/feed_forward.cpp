@@ -18,9 +18,9 @@ class PlainMlp : public FeedForward {
   PlainMlp(const WeightSet& weights, LayerContext& context)
       : weights_(mlp_at(weights, 0)), context_(context) {}
 
-  void forward(MatrixView<const float> x, MatrixView<float> y) override {
+  void forward(const PartForward& part) override {
     const PhaseScope scope(context_.times, Phase::mlp);
-    context_.linear.gated_mlp(weights_, x, y);
+    context_.linear.gated_mlp(weights_, part.x, part.y);
   }
 
  private:
@@ -51,12 +51,12 @@ class MoeFeedForward : public FeedForward {
                activation_element(context.config.precision), context.compute),
         context_(context) {}
 
-  void forward(MatrixView<const float> x, MatrixView<float> y) override {
+  void forward(const PartForward& part) override {
     const bool has_shared = shared_.gate.panels != nullptr;
-    layer_.begin(x, context_.moe);
-    if (has_shared) compute_shared(x);
-    layer_.end(y, context_.moe);
-    if (has_shared) add_shared(y);
+    layer_.begin(part.x, context_.moe);
+    if (has_shared) compute_shared(part.x);
+    layer_.end(part.y, context_.moe);
+    if (has_shared) add_shared(part.y);
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "base/matrix_view.h"
 #include "src/model/layer_context.h"
 #include "src/model/model_names.h"
+#include "src/model/stash.h"
 #include "src/model/weight_set.h"
 
 namespace moesaic {
@@ -17,9 +18,14 @@ namespace moesaic {
 class FeedForward {
  public:
   virtual ~FeedForward() = default;
-  /// `x` [rows, hidden] normed; `y` [rows, hidden] is overwritten. Collective over the experts'
-  /// group.
-  virtual void forward(MatrixView<const float> x, MatrixView<float> y) = 0;
+  /// Collective over the experts' group.
+  virtual void forward(const PartForward& part) = 0;
+
+  /// What forward() fills for backward(). By default both throw Error{usage}: layers of this kind
+  /// cannot be trained.
+  [[nodiscard]] virtual std::unique_ptr<Stash> make_stash() const;
+  /// Collective over the experts' group.
+  virtual void backward(Stash& stash, const PartBackward& part);
 };
 
 struct FeedForwardSizes {

@@ -58,8 +58,7 @@ class GqaAttention : public TokenMixer {
   GqaAttention(const GqaConfig& config, LayerContext& context);
 
   void begin(const Batch& batch) override;
-  void forward(const MixerLayer& layer, const Batch& batch, MatrixView<const float> x,
-               MatrixView<float> y) override;
+  void forward(const MixerLayer& layer, const Batch& batch, const PartForward& part) override;
 
  private:
   struct Scratch {
@@ -269,21 +268,20 @@ void GqaAttention::attend(const MixerLayer& layer, const Batch& batch) {
   });
 }
 
-void GqaAttention::forward(const MixerLayer& layer, const Batch& batch, MatrixView<const float> x,
-                           MatrixView<float> y) {
+void GqaAttention::forward(const MixerLayer& layer, const Batch& batch, const PartForward& part) {
   const WeightSet& weights = layer.weights;
   const std::int64_t rows = batch.rows();
   const std::int64_t width = config_.q_width() + 2 * config_.kv_width();
   context_.projected.reserve(rows * width);
   context_.mixed.reserve(rows * config_.q_width());
-  context_.linear.forward(weights[kQkv].matrix, weights[kQkvBias].vector, x,
+  context_.linear.forward(weights[kQkv].matrix, weights[kQkvBias].vector, part.x,
                           context_.projected.matrix(rows, width));
   context_.compute.pool->for_each(rows, kTokensPerTask, [&](std::int64_t row) {
     prepare_token(layer, batch.tokens[static_cast<std::size_t>(row)], row);
   });
   attend(layer, batch);
   context_.linear.forward(weights[kO].matrix, weights[kOBias].vector,
-                          context_.mixed.matrix(rows, config_.q_width()), y);
+                          context_.mixed.matrix(rows, config_.q_width()), part.y);
 }
 
 }  // namespace

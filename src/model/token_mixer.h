@@ -10,6 +10,7 @@
 #include "src/model/batch.h"
 #include "src/model/layer_context.h"
 #include "src/model/model_names.h"
+#include "src/model/stash.h"
 #include "src/model/weight_set.h"
 
 namespace moesaic {
@@ -28,10 +29,17 @@ class TokenMixer {
 
   /// Computes what all layers share for this batch.
   virtual void begin(const Batch& batch) = 0;
-  /// `batch` is that of the last begin(). `x` [rows, hidden] normed; `y` [rows, hidden] is
-  /// overwritten. Leaves what later tokens need in the sequences' caches (whose sizes stay).
-  virtual void forward(const MixerLayer& layer, const Batch& batch, MatrixView<const float> x,
-                       MatrixView<float> y) = 0;
+  /// `batch` is that of the last begin(). Leaves what later tokens need in the sequences' caches
+  /// (whose sizes stay).
+  virtual void forward(const MixerLayer& layer, const Batch& batch, const PartForward& part) = 0;
+
+  /// What forward() fills for backward(). By default both throw Error{usage}: layers of this kind
+  /// cannot be trained.
+  [[nodiscard]] virtual std::unique_ptr<Stash> make_stash() const;
+  /// `batch` is that of the last begin(): whole sequences, as forward() had them with this stash;
+  /// their caches are what it left.
+  virtual void backward(const MixerLayer& layer, const Batch& batch, Stash& stash,
+                        const PartBackward& part);
 };
 
 /// What a layer keeps of a sequence between forward passes.

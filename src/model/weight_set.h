@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/mlp_weights.h"
+#include "src/lora/adapter.h"
 
 namespace moesaic {
 
@@ -11,6 +12,8 @@ namespace moesaic {
 struct Weight {
   PackedMatrix matrix{};
   std::span<const float> vector{};
+  /// What is added to products with the matrix: no two to the same rows.
+  std::span<const Adapter> adapters{};
 };
 
 /// The weights of one layer's mixer or feed-forward part, in the order in which its kind names them

@@ -35,14 +35,13 @@ class Recurrence : public TokenMixer {
 
   void begin(const Batch& batch) override { rows_ = batch.rows(); }
 
-  void forward(const MixerLayer& layer, const Batch& batch, MatrixView<const float> x,
-               MatrixView<float> y) override {
+  void forward(const MixerLayer& layer, const Batch& batch, const PartForward& part) override {
     EXPECT_EQ(rows_, batch.rows());
     context_.projected.reserve(rows_ * config_.width);
     const MatrixView<float> s = context_.projected.matrix(rows_, config_.width);
-    context_.linear.forward(layer.weights[kIn].matrix, {}, x, s);
+    context_.linear.forward(layer.weights[kIn].matrix, {}, part.x, s);
     for (const BatchSequence& sequence : batch.sequences) run(layer, sequence, s);
-    context_.linear.forward(layer.weights[kOut].matrix, {}, s, y);
+    context_.linear.forward(layer.weights[kOut].matrix, {}, s, part.y);
   }
 
  private:

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/matrix_view.h"
+#include "src/lora/adapter_gradients.h"
+#include "src/lora/sample_rows.h"
+
+namespace moesaic {
+
+/// What a part of a layer keeps of one forward pass for its backward pass; each kind has its own.
+/// Its owner may have any number of them, one for each pass that awaits its backward pass.
+class Stash {
+ public:
+  virtual ~Stash() = default;
+  [[nodiscard]] virtual std::int64_t bytes() const = 0;
+};
+
+/// A forward pass through one part of a layer.
+struct PartForward {
+  MatrixView<const float> x;  // [rows, hidden] normed
+  MatrixView<float> y;        // [rows, hidden] overwritten
+  Stash* keep = nullptr;      // of the part's kind: gets what its backward pass needs
+};
+
+/// A backward pass through one part of a layer.
+struct PartBackward {
+  MatrixView<const float> x;            // [rows, hidden] as in the forward pass
+  MatrixView<const float> dy;           // [rows, hidden] the loss's gradient by y
+  MatrixView<float> dx;                 // [rows, hidden] overwritten with that by x
+  std::span<const SampleRows> samples;  // all rows, ascending
+  AdapterGradients& adapters;           // those of adapters are added, sample by sample
+};
+
+}  // namespace moesaic

@@ -1,0 +1,98 @@
+#include "src/lora/adapter_gradients.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+
+namespace moesaic {
+namespace {
+
+/// Two adapters of rank 2 for 3 inputs and 4 outputs, the second with the first one's A.
+std::vector<AdapterPlace> shared_places() {
+  const FactorPlace a{.first = 0, .rows = 2, .cols = 3};
+  return {{.a = a, .b = {.first = 6, .rows = 4, .cols = 2}},
+          {.a = a, .b = {.first = 14, .rows = 4, .cols = 2}}};
+}
+
+MatrixView<const float> matrix(const std::vector<float>& values, std::int64_t cols) {
+  return {values.data(), std::ssize(values) / cols, cols};
+}
+
+TEST(AdapterGradients, sums_have_the_same_bits_in_any_order) {
+  std::mt19937 random(5);
+  std::lognormal_distribution<float> size(-3, 6);
+  std::vector<std::vector<float>> samples(200, std::vector<float>(6));
+  std::vector<long double> exact(6);
+  for (auto& sample : samples) {
+    for (std::size_t i = 0; i < sample.size(); ++i) {
+      sample[i] = (random() % 2 == 0 ? 1.0F : -1.0F) * std::min(size(random), 100.0F);
+      exact[i] += sample[i];
+    }
+  }
+  AdapterGradients forward(shared_places());
+  AdapterGradients backward(shared_places());
+  for (const auto& sample : samples) forward.add(0, Factor::a, matrix(sample, 3));
+  std::ranges::reverse(samples);
+  for (const auto& sample : samples) backward.add(0, Factor::a, matrix(sample, 3));
+  EXPECT_TRUE(std::ranges::equal(forward.sums(), backward.sums()));
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const long double sum = AdapterGradients::value(forward.sums()[i]);
+    EXPECT_NEAR(static_cast<double>(sum - exact[i]), 0, 200 * AdapterGradients::kUnit);
+  }
+}
+
+TEST(AdapterGradients, rounds_to_the_nearest_unit) {
+  AdapterGradients gradients(shared_places());
+  const auto unit = static_cast<float>(AdapterGradients::kUnit);
+  const std::vector<float> values = {0.49F * unit,  0.5F * unit, -0.5F * unit,
+                                     -0.49F * unit, 1.0F,        -AdapterGradients::kLimit / 2};
+  gradients.add(0, Factor::a, matrix(values, 3));
+  const std::vector<std::int64_t> expected = {
+      0, 1, -1, 0, std::int64_t{1} << 44, -(std::int64_t{1} << 61)};
+  EXPECT_TRUE(std::ranges::equal(gradients.sums().first(6), expected));
+}
+
+TEST(AdapterGradients, adapters_with_one_A_add_to_the_same_sums) {
+  AdapterGradients gradients(shared_places());
+  EXPECT_EQ(gradients.sums().size(), 22U);
+  const std::vector<float> a = {1, 2, 3, 4, 5, 6};
+  const std::vector<float> b = {1, 2, 3, 4, 5, 6, 7, 8};
+  gradients.add(0, Factor::a, matrix(a, 3));
+  gradients.add(1, Factor::a, matrix(a, 3));
+  gradients.add(1, Factor::b, matrix(b, 2));
+  EXPECT_EQ(AdapterGradients::value(gradients.sums()[5]), 12);
+  EXPECT_EQ(AdapterGradients::value(gradients.sums()[6]), 0);
+  EXPECT_EQ(AdapterGradients::value(gradients.sums()[21]), 8);
+  EXPECT_FALSE(gradients.touched(0, Factor::b));
+  EXPECT_TRUE(gradients.touched(1, Factor::b));
+  gradients.clear();
+  EXPECT_FALSE(gradients.touched(1, Factor::b));
+  EXPECT_TRUE(std::ranges::all_of(gradients.sums(), [](std::int64_t sum) { return sum == 0; }));
+}
+
+TEST(AdapterGradients, says_what_is_not_finite) {
+  AdapterGradients gradients(shared_places());
+  std::vector<float> b(8, 1.0F);
+  gradients.add(0, Factor::b, matrix(b, 2));
+  EXPECT_FALSE(gradients.not_finite());
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
+                          -std::numeric_limits<float>::infinity(), AdapterGradients::kLimit}) {
+    gradients.clear();
+    b[3] = bad;
+    gradients.add(1, Factor::b, matrix(b, 2));
+    EXPECT_EQ(gradients.not_finite(), 1);
+  }
+  gradients.clear();
+  EXPECT_FALSE(gradients.not_finite());
+  b[3] = 0.75F * AdapterGradients::kLimit;  // and a sum that grows too large
+  gradients.add(0, Factor::b, matrix(b, 2));
+  gradients.add(0, Factor::b, matrix(b, 2));
+  EXPECT_FALSE(gradients.not_finite());
+  gradients.add(0, Factor::b, matrix(b, 2));
+  EXPECT_EQ(gradients.not_finite(), 0);
+}
+
+}  // namespace
+}  // namespace moesaic
