@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/attention_blocks.h"
+#include "kernels/attention_gradient.h"
 #include "kernels/cpu_features.h"
 
 namespace moesaic {
@@ -71,6 +72,8 @@ struct AttentionKernel {
   void (*attend)(const AttentionArgs& args) noexcept;
   /// The same bits as a call of attend() for all segments.
   void (*merge)(const AttentionMerge& merge) noexcept;
+  /// Gradients of queries, keys and values, in f32. With a bf16 cache, of those rounded to bf16.
+  void (*differentiate)(const AttentionGradientArgs& args) noexcept;
 };
 
 /// Floats of a row's state: a multiple of 16.

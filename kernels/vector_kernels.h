@@ -19,6 +19,14 @@ struct Gating {
   float offset = 0;
 };
 
+/// The norm of one row, y[i] = weight[i] * (x[i] * 1 / sqrt(mean(x^2) + epsilon)).
+struct RmsNorm {
+  const float* x = nullptr;       // [n]
+  const float* weight = nullptr;  // [n]
+  float epsilon = 0;
+  std::int64_t n = 0;
+};
+
 /// Vector work besides products, in f32: one constant table an instruction set. Sums run in 16
 /// lanes (element i in lane i % 16, ascending, fused multiply-adds) and one fixed tree over the
 /// lanes (halves: lane j + lane j + 8, then + 4, + 2, + 1), so that every table gives the same
@@ -29,6 +37,11 @@ struct VectorKernels {
   /// y[i] = weight[i] * (x[i] * 1 / sqrt(mean(x^2) + epsilon)). x may be y.
   void (*rms_norm)(const float* x, const float* weight, float epsilon, std::int64_t n,
                    float* y) noexcept;
+  /// The gradient of a norm's x, of that of its y: with r = 1 / sqrt(mean(x^2) + epsilon) as the
+  /// norm has it and s the sum of dy[i] weight[i] times x[i],
+  ///   dx[i] = fma(x[i], -(r r s / n), dy[i] weight[i]) * r.
+  /// dx may be dy.
+  void (*rms_norm_gradient)(const RmsNorm& norm, const float* dy, float* dx) noexcept;
   /// Nearest-even; subnormals kept; NaN quiet.
   void (*to_bf16)(const float* x, std::int64_t n, BFloat16* y) noexcept;
   /// gate[i] becomes the gated activation of gate[i] and up[i].

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/attention_gradient.h"
 #include "kernels/cpu/attention_states.h"
 #include "kernels/cpu/attention_values.h"
 #include "kernels/cpu/tile_environment.h"
@@ -374,7 +375,8 @@ constexpr AttentionKernel make_bf16_attention(Isa isa, const char* name) {
           .kind = AttentionKind::bf16,
           .name = name,
           .attend = attend_bf16<Products>,
-          .merge = merge_bf16};
+          .merge = merge_bf16,
+          .differentiate = differentiate_bf16};
 }
 
 }  // namespace

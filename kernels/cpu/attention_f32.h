@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/attention_kernel.h"
+#include "kernels/cpu/attention_gradient.h"
 #include "kernels/cpu/attention_product.h"
 #include "kernels/cpu/attention_states.h"
 #include "kernels/cpu/vector_math.h"
@@ -287,7 +288,8 @@ constexpr AttentionKernel make_f32_attention(Isa isa, const char* name) {
           .kind = AttentionKind::f32,
           .name = name,
           .attend = attend_f32,
-          .merge = merge_f32_rows};
+          .merge = merge_f32_rows,
+          .differentiate = differentiate_f32};
 }
 
 }  // namespace

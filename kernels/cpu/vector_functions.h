@@ -22,17 +22,37 @@ inline float max_of(const float* x, std::int64_t n) {
   return max_lanes(result);
 }
 
-void rms_norm(const float* x, const float* weight, float epsilon, std::int64_t n,
-              float* y) noexcept {
+/// 1 / sqrt(mean(x^2) + epsilon)
+inline float inverse_root(const float* x, std::int64_t n, float epsilon) {
   Lanes squares = broadcast(0);
   for_each_vector(n, [&](std::int64_t i, auto part) {
     const Lanes value = load(x + i, part);
     squares = fma(value, value, squares);
   });
   const float mean = sum_lanes(squares) / static_cast<float>(n);
-  const Lanes inverse = broadcast(1.0F / std::sqrt(mean + epsilon));
+  return 1.0F / std::sqrt(mean + epsilon);
+}
+
+void rms_norm(const float* x, const float* weight, float epsilon, std::int64_t n,
+              float* y) noexcept {
+  const Lanes inverse = broadcast(inverse_root(x, n, epsilon));
   for_each_vector(n, [&](std::int64_t i, auto part) {
     store(y + i, load(weight + i, part) * (load(x + i, part) * inverse), part);
+  });
+}
+
+void rms_norm_gradient(const RmsNorm& norm, const float* dy, float* dx) noexcept {
+  Lanes sums = broadcast(0);
+  for_each_vector(norm.n, [&](std::int64_t i, auto part) {
+    const Lanes scaled = load(dy + i, part) * load(norm.weight + i, part);
+    sums = fma(scaled, load(norm.x + i, part), sums);
+  });
+  const float inverse = inverse_root(norm.x, norm.n, norm.epsilon);
+  const float share = inverse * inverse * sum_lanes(sums) / static_cast<float>(norm.n);
+  for_each_vector(norm.n, [&](std::int64_t i, auto part) {
+    const Lanes scaled = load(dy + i, part) * load(norm.weight + i, part);
+    const Lanes centred = fma(load(norm.x + i, part), broadcast(-share), scaled);
+    store(dx + i, centred * broadcast(inverse), part);
   });
 }
 
@@ -91,6 +111,7 @@ constexpr VectorKernels make_vector_kernels(Isa isa, const char* name) {
   return {.isa = isa,
           .name = name,
           .rms_norm = rms_norm,
+          .rms_norm_gradient = rms_norm_gradient,
           .to_bf16 = to_bf16,
           .gate = gate_activations,
           .add = add,

@@ -86,6 +86,71 @@ TEST_P(VectorKernelsTest, rms_norm_sums_in_the_documented_order) {
   }
 }
 
+/// By definition: dx = J^T dy, of y = weight x / sqrt(mean(x^2) + epsilon).
+std::vector<double> norm_gradient(const std::vector<float>& x, const std::vector<float>& weight,
+                                  const std::vector<float>& dy, double epsilon) {
+  double squares = 0;
+  double product = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    squares += static_cast<double>(x[i]) * x[i];
+    product += static_cast<double>(dy[i]) * weight[i] * x[i];
+  }
+  const auto n = static_cast<double>(x.size());
+  const double inverse = 1 / std::sqrt(squares / n + epsilon);
+  std::vector<double> dx;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    dx.push_back(inverse *
+                 (static_cast<double>(dy[i]) * weight[i] - x[i] * inverse * inverse * product / n));
+  }
+  return dx;
+}
+
+TEST_P(VectorKernelsTest, rms_norm_gradient_is_close_to_double) {
+  for (const std::int64_t n : sizes()) {
+    const auto x = normal_numbers(n, 1, 3);
+    const auto weight = normal_numbers(n, 2);
+    const auto dy = normal_numbers(n, 3, 5);
+    std::vector<float> dx(x.size() + 16, kUntouched);
+    kernels_.rms_norm_gradient({x.data(), weight.data(), 1e-3F, n}, dy.data(), dx.data());
+    const std::vector<double> expected = norm_gradient(x, weight, dy, 1e-3F);
+    const double bound = kEpsilon * (static_cast<double>(n) / 16 + 8) * 10;  // terms cancel
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      ASSERT_NEAR(dx[i], expected[i], bound * std::max(1.0, std::abs(expected[i])))
+          << n << " " << i;
+    }
+    EXPECT_EQ(std::count(dx.begin() + n, dx.end(), kUntouched), 16) << n;
+    auto in_place = dy;
+    kernels_.rms_norm_gradient({x.data(), weight.data(), 1e-3F, n}, in_place.data(),
+                               in_place.data());
+    EXPECT_TRUE(std::equal(in_place.begin(), in_place.end(), dx.begin())) << n;
+  }
+}
+
+TEST_P(VectorKernelsTest, rms_norm_gradient_is_that_of_rms_norm) {
+  constexpr std::int64_t kSize = 24;
+  constexpr float kStep = 1.0F / 64;
+  const auto x = normal_numbers(kSize, 1);
+  const auto weight = normal_numbers(kSize, 2);
+  const auto dy = normal_numbers(kSize, 3);
+  std::vector<float> dx(x.size());
+  kernels_.rms_norm_gradient({x.data(), weight.data(), 0.1F, kSize}, dy.data(), dx.data());
+  const auto loss = [&](const std::vector<float>& at) {
+    std::vector<float> y(at.size());
+    kernels_.rms_norm(at.data(), weight.data(), 0.1F, kSize, y.data());
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += static_cast<double>(y[i]) * dy[i];
+    return sum;
+  };
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    auto above = x;
+    auto below = x;
+    above[i] += kStep;
+    below[i] -= kStep;
+    const double slope = (loss(above) - loss(below)) / (above[i] - below[i]);
+    EXPECT_NEAR(dx[i], slope, 2e-4) << i;
+  }
+}
+
 TEST_P(VectorKernelsTest, to_bf16_rounds_every_upper_half_as_the_scalar_conversion) {
   constexpr std::uint32_t kLowerHalves[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
   std::vector<float> x;
@@ -303,6 +368,8 @@ std::vector<float> all_results(const VectorKernels& kernels, const std::vector<f
   };
   std::vector<float> y(a.size());
   kernels.rms_norm(a.data(), b.data(), 1e-6F, n, y.data());
+  keep(y);
+  kernels.rms_norm_gradient({a.data(), b.data(), 1e-6F, n}, b.data(), y.data());
   keep(y);
   keep(gated(kernels, a, b));
   keep(gated(kernels, a, b, {.limit = 1, .alpha = 1.702F, .offset = 1}));
