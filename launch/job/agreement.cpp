@@ -25,10 +25,8 @@ std::optional<Error> catch_error(const std::function<void()>& body) {
   }
 }
 
-}  // namespace
-
-void agree(Communicator& world, const std::function<void()>& body) {
-  const std::optional<Error> own = catch_error(body);
+/// Throws on all ranks if one of them has an error of its `own`.
+void share_error(Communicator& world, const std::optional<Error>& own) {
   const std::int32_t state = own ? static_cast<std::int32_t>(own->kind()) : kFine;
   const std::vector<std::int32_t> states = gather_values(world, state);
   const auto failed =
@@ -37,6 +35,24 @@ void agree(Communicator& world, const std::function<void()>& body) {
   const auto speaker = static_cast<int>(failed - states.begin());
   const Error silent(static_cast<ErrorKind>(*failed), fmt::format("rank {} failed", speaker));
   throw AgreedError(speaker == world.rank() ? *own : silent, speaker == world.rank());
+}
+
+}  // namespace
+
+void agree(Communicator& world, const std::function<void()>& body) {
+  share_error(world, catch_error(body));
+}
+
+void agree_on_work(Communicator& world, LongWork& work, const std::function<void()>& body) {
+  const std::optional<Error> own = catch_error(body);
+  work.finish();
+  share_error(world, own);
+}
+
+LongWork::Notice waiting_notice(const Log& log, const std::string& what) {
+  return [&log, what](const std::string& waiting) {
+    log.once(LogLevel::info, "{}: {}", what, waiting);
+  };
 }
 
 void require_same(Communicator& world, std::span<const Shared> shared) {

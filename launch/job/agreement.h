@@ -6,7 +6,9 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "comm/communicator.h"
+#include "comm/long_work.h"
 
 namespace moesaic {
 
@@ -24,6 +26,14 @@ class AgreedError : public Error {
 /// anywhere. If so, throws AgreedError on all ranks, with the error of the lowest failing one; the
 /// others stay silent. Collective. With one rank it is just a call.
 void agree(Communicator& world, const std::function<void()>& body);
+
+/// What LongWork tells while it waits, as a line of the log: "loading: waiting for rank 3 (41 %)".
+/// `log` must outlive it.
+[[nodiscard]] LongWork::Notice waiting_notice(const Log& log, const std::string& what);
+
+/// The same as agree() for work that takes long, and some ranks longer than others: `body` calls
+/// advance() as it goes.
+void agree_on_work(Communicator& world, LongWork& work, const std::function<void()>& body);
 
 /// What all ranks need to have the same of.
 struct Shared {

@@ -112,8 +112,10 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const Workload& w
       .placement = &placement_,
       .expert_rank = runtime.grid().experts().rank(),
       .node = &runtime.grid().node(),
+      .world = &runtime.world(),
       .pool = compute.pool,
-      .progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); }};
+      .progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); },
+      .waiting = waiting_notice(runtime.log(), "loading")};
 
   std::optional<ModelLoader> loader;
   agree(runtime.world(), [&] { loader.emplace(model.files, model.config, options); });

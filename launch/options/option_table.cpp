@@ -211,7 +211,7 @@ constexpr std::array kOptions = {
               kEngine | kLayer | kDoctor,
               "what moves rows inside a node; auto: shared memory, or MPI where that is refused"},
     OptionRow{"timeout", '\0', "SECONDS", &O::timeout, kRanks, kAll,
-              "longest wait for another rank before giving up", 1, 1e6},
+              "longest wait for a rank since its last progress before giving up", 1, 1e6},
     OptionRow{"check-comm", '\0', "", &O::check_comm, kRanks, kEngine | kLayer | kDoctor,
               "check that all ranks make the same calls (slower)"},
     OptionRow{"ranks-per-node", '\0', "N", &O::ranks_per_node, kRanks, kEngine | kLayer | kDoctor,

@@ -49,13 +49,17 @@ class ShardConversion {
         converters_(static_cast<std::size_t>(runtime.compute().pool->size()),
                     WeightConverter(writer)) {}
 
-  void run(std::int64_t shard, PackedManifest& manifest, Progress& progress) {
+  void run(std::int64_t shard, PackedManifest& manifest, Progress& progress, LongWork& work) {
     std::vector<std::size_t> own;
+    std::int64_t own_bytes = 0;
     for (std::size_t i = 0; i < manifest.entries.size(); ++i) {
       const bool is_own = std::cmp_equal(i % static_cast<std::size_t>(runtime_.world().size()),
                                          runtime_.world().rank());
-      if (is_own && manifest.entries[i].shard == shard) own.push_back(i);
+      if (!is_own || manifest.entries[i].shard != shard) continue;
+      own.push_back(i);
+      own_bytes += manifest.entries[i].bytes;
     }
+    const std::int64_t before = done_;
     runtime_.compute().pool->parallel_for(std::ssize(own), [&](std::int64_t task, int worker) {
       const std::size_t index = own[static_cast<std::size_t>(task)];
       PackedEntry& entry = manifest.entries[index];
@@ -63,9 +67,9 @@ class ShardConversion {
         converters_[static_cast<std::size_t>(worker)].convert(source_.plan.weights[index], entry);
       });
       done_ += entry.bytes;
-      if (worker == 0) {
-        progress.update(done_, manifest.total_bytes() / runtime_.world().size());
-      }
+      if (worker != 0) return;
+      work.advance(done_ - before, own_bytes);
+      progress.update(done_, manifest.total_bytes() / runtime_.world().size());
     });
     if (!own.empty()) writer_.sync(shard);
   }
@@ -172,7 +176,8 @@ void run_convert(Runtime& runtime) {
     ShardConversion conversion(runtime, *source, *writer);
     // Shard by shard: no rank gets far ahead of another, and all learn early when the disk is full.
     for (std::int64_t shard = 0; shard < std::ssize(manifest.shards); ++shard) {
-      agree(world, [&] { conversion.run(shard, manifest, progress); });
+      LongWork work(world, "converting", waiting_notice(runtime.log(), "converting"));
+      agree_on_work(world, work, [&] { conversion.run(shard, manifest, progress, work); });
     }
     progress.update(manifest.total_bytes(), manifest.total_bytes());
   }

@@ -67,6 +67,7 @@ struct TextModel::Parts {
              .placement = &placement,
              .expert_rank = world.rank(),
              .node = node.get(),
+             .world = &world,
              .pool = &pool,
              .progress = {}})),
         isa(common_isa(world)),

@@ -59,11 +59,13 @@ struct LoadOptions {
   WantedLayouts layouts;
   StoredWeights stored;
   const ExpertPlacement* placement = nullptr;
-  int expert_rank = 0;           // this rank's place in the experts' group
-  Communicator* node = nullptr;  // the ranks of this node share the dense weights and the work
+  int expert_rank = 0;            // this rank's place in the experts' group
+  Communicator* node = nullptr;   // the ranks of this node share the dense weights and the work
+  Communicator* world = nullptr;  // all ranks that load, which wait for each other
   ThreadPool* pool = nullptr;
   /// Called now and then by one thread of this rank with the bytes packed so far and in all.
   std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)> progress;
+  LongWork::Notice waiting{};  ///< called now and then while this rank waits for others
 };
 
 /// Loads the weights of one rank. What that takes is known before it starts.
@@ -75,7 +77,7 @@ class ModelLoader {
   ModelLoader(const ModelFiles& files, const ModelConfig& config, const LoadOptions& options);
 
   [[nodiscard]] const WeightBytes& bytes() const noexcept { return store_->bytes(); }
-  /// Reads and packs the weights, once. Collective over options.node. Touches only the bytes that
+  /// Reads and packs the weights, once. Collective over options.world. Touches only the bytes that
   /// this rank packs.
   [[nodiscard]] std::unique_ptr<ModelWeights> load();
 

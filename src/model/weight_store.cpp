@@ -242,22 +242,17 @@ void WeightStore::check_order(const Item& item) const {
           files_.directory(), item.weight.name);
 }
 
-WeightStore::Memory WeightStore::load(Communicator& node, ThreadPool& pool,
-                                      const Progress& progress) {
-  Memory memory;
-  if (bytes_.node_bytes > 0) memory.node = node.allocate_shared(bytes_.node_bytes);
-  memory.rank = ByteBuffer(static_cast<std::size_t>(bytes_.rank_bytes));
-  for (const Item& item : items_) place(item, memory);
-
-  const std::vector<Job> jobs = jobs_of(node.rank(), node.size());
+/// Fills `memory`, and waits until all ranks have.
+void WeightStore::run_all(const std::vector<Job>& jobs, const Team& team, const Progress& progress,
+                          Memory& memory) const {
   std::int64_t total = 0;
   for (const Job& job : jobs) total += job.bytes;
   std::atomic<std::int64_t> done = 0;
   std::atomic<std::int64_t> read = 0;
-  std::vector<PackScratch> scratch(static_cast<std::size_t>(pool.size()));
-  pool.parallel_for(static_cast<std::int64_t>(jobs.size()), [&](std::int64_t index, int worker) {
+  std::vector<PackScratch> scratch(static_cast<std::size_t>(team.pool.size()));
+  team.pool.parallel_for(std::ssize(jobs), [&](std::int64_t index, int worker) {
     const Job& job = jobs[static_cast<std::size_t>(index)];
-    if (const std::int64_t ahead = index + 2 * pool.size(); ahead < std::ssize(jobs)) {
+    if (const std::int64_t ahead = index + 2 * team.pool.size(); ahead < std::ssize(jobs)) {
       jobs[static_cast<std::size_t>(ahead)].for_each_source(files_, prefetch);
     }
     reading(files_, [&] { run(job, scratch[static_cast<std::size_t>(worker)]); });
@@ -266,12 +261,25 @@ WeightStore::Memory WeightStore::load(Communicator& node, ThreadPool& pool,
       release(source);  // the mapping should not count as this rank's memory
     });
     done += job.bytes;
-    if (worker == 0 && progress) progress(done, total);
+    if (worker != 0) return;
+    team.work.advance(done, total);
+    if (progress) progress(done, total);
   });
   if (progress) progress(total, total);
   memory.read_bytes = read;
-  share_scales(node, jobs);
-  node.barrier();
+  team.work.finish();
+}
+
+WeightStore::Memory WeightStore::load(const Team& team, const Progress& progress) {
+  Memory memory;
+  if (bytes_.node_bytes > 0) memory.node = team.node.allocate_shared(bytes_.node_bytes);
+  memory.rank = ByteBuffer(static_cast<std::size_t>(bytes_.rank_bytes));
+  for (const Item& item : items_) place(item, memory);
+
+  const std::vector<Job> jobs = jobs_of(team.node.rank(), team.node.size());
+  run_all(jobs, team, progress, memory);
+  share_scales(team.node, jobs);
+  team.node.barrier();
   reading(files_, [&] {
     for (const Item& item : items_) check_order(item);
   });

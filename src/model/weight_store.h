@@ -9,6 +9,7 @@
 #include "base/buffer.h"
 #include "base/thread_pool.h"
 #include "comm/communicator.h"
+#include "comm/long_work.h"
 #include "kernels/packed_matrix.h"
 #include "src/model/matrix_packer.h"
 #include "src/model/weight_plan.h"
@@ -52,9 +53,15 @@ class WeightStore {
   /// Called by one thread of this rank with loaded and all bytes of this rank's share.
   using Progress = std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)>;
 
-  /// Sets the weights' targets. Collective over `node`: its ranks share the work for what they
-  /// share. Throws Error{file} for weights that are not what they should be.
-  [[nodiscard]] Memory load(Communicator& node, ThreadPool& pool, const Progress& progress);
+  /// Who takes part in loading.
+  struct Team {
+    Communicator& node;  // the ranks of this node share the work for what they share
+    LongWork& work;      // of all ranks; finished here
+    ThreadPool& pool;
+  };
+  /// Sets the weights' targets. Collective. Throws Error{file} for weights that are not what they
+  /// should be.
+  [[nodiscard]] Memory load(const Team& team, const Progress& progress);
 
  private:
   struct Item {
@@ -71,6 +78,8 @@ class WeightStore {
   void pack(const Job& job, PackScratch& scratch) const;
   void fill_vector(const Item& item) const;
   void copy(const Job& job) const;
+  void run_all(const std::vector<Job>& jobs, const Team& team, const Progress& progress,
+               Memory& memory) const;
   void share_scales(Communicator& node, const std::vector<Job>& jobs) const;
   void check_order(const Item& item) const;
 

@@ -22,6 +22,7 @@ TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
                             .placement = &placement,
                             .expert_rank = grid_.experts().rank(),
                             .node = &grid_.node(),
+                            .world = &world,
                             .pool = &pool_,
                             .progress = {}};
   weights_ = load_model_weights(ModelFiles::open(setup.directory), config_, options);

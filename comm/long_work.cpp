@@ -1,0 +1,84 @@
+#include "comm/long_work.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kDone = 1000;
+constexpr auto kRoundEvery = std::chrono::milliseconds(200);
+constexpr auto kNoticeEvery = std::chrono::seconds(10);
+/// A rank that has nothing to do but wait for the next round looks so often; when it has lasted
+/// longer than a living rank lets it, the communicator waits, with its deadline.
+constexpr auto kLook = std::chrono::milliseconds(2);
+constexpr auto kUsualRound = 5 * kRoundEvery;
+
+}  // namespace
+
+LongWork::LongWork(Communicator& ranks, std::string what, Notice notice)
+    : ranks_(ranks),
+      what_(std::move(what)),
+      notice_(std::move(notice)),
+      own_(static_cast<std::size_t>(ranks.size())),
+      incoming_(own_),
+      known_(own_.size(), kDone),
+      next_round_(Clock::now() + kRoundEvery) {}
+
+void LongWork::start_round(std::int64_t permille) {
+  std::ranges::fill(own_, permille);
+  round_ = ranks_.start_counts(own_, incoming_);
+  next_round_ = Clock::now() + kRoundEvery;
+}
+
+void LongWork::advance(std::int64_t done, std::int64_t total) {
+  if (Clock::now() < next_round_ || !round_.is_done()) return;
+  if (round_) known_ = incoming_;
+  const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
+  start_round(std::clamp<std::int64_t>(static_cast<std::int64_t>(share * kDone), 0, kDone - 1));
+}
+
+void LongWork::finish() {
+  auto next_notice = Clock::now() + kNoticeEvery;
+  do {
+    if (round_) wait_for_round();
+    start_round(kDone);
+    wait_for_round();
+    if (notice_ && Clock::now() >= next_notice && !behind().empty()) {
+      notice_("waiting for " + behind());
+      next_notice = Clock::now() + kNoticeEvery;
+    }
+  } while (!behind().empty());
+  round_.reset();
+}
+
+void LongWork::wait_for_round() {
+  const auto start = Clock::now();
+  while (!round_.is_done() && Clock::now() - start < kUsualRound)
+    std::this_thread::sleep_for(kLook);
+  try {
+    round_.wait();
+  } catch (const Error& error) {
+    const std::string last = behind();
+    if (error.kind() != ErrorKind::peer || last.empty()) throw;
+    fail(ErrorKind::peer, "{}; still {} when last heard of: {}", error.what(), what_, last);
+  }
+  known_ = incoming_;
+}
+
+/// "rank 2 (41 %), rank 5 (12 %)": others that are not done, as far as this rank knows.
+std::string LongWork::behind() const {
+  std::string text;
+  for (std::size_t rank = 0; rank < known_.size(); ++rank) {
+    if (known_[rank] == kDone || std::cmp_equal(rank, ranks_.rank())) continue;
+    text += fmt::format("{}rank {} ({} %)", text.empty() ? "" : ", ", rank, known_[rank] / 10);
+  }
+  return text;
+}
+
+}  // namespace moesaic

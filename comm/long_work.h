@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace moesaic {
+
+/// Work that may take one rank much longer than another, such as reading from disks, and after
+/// which all of them meet. Meanwhile the ranks tell each other how far they have come, so that the
+/// deadline of those that are done counts from the last progress of those that are not: a slow rank
+/// is waited for, one that has stopped is not.
+///
+/// All ranks make one, and finish() it, also after an error of their own; a rank that does neither
+/// has to end the job. They exchange counts (Communicator::start_counts) in rounds, and make no
+/// other collective call of `ranks` meanwhile.
+class LongWork {
+ public:
+  /// Hears now and then "waiting for rank 3 (41 %)" while finish() waits.
+  using Notice = std::function<void(const std::string& waiting)>;
+
+  /// `what` the ranks do, such as "loading", for messages. `ranks` must outlive this.
+  LongWork(Communicator& ranks, std::string what, Notice notice = {});
+
+  /// This rank has done so much of its own work. By the thread that makes its collective calls;
+  /// cheap, to be called often. Never blocks.
+  void advance(std::int64_t done, std::int64_t total);
+  /// Returns when all ranks have called it. Throws Error{peer} that names the rank that has made no
+  /// progress for as long as the communicator waits.
+  void finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void start_round(std::int64_t permille);
+  void wait_for_round();
+  [[nodiscard]] std::string behind() const;
+
+  Communicator& ranks_;
+  std::string what_;
+  Notice notice_;
+  std::vector<std::int64_t> own_;       // [size] this rank's permille, for each
+  std::vector<std::int64_t> incoming_;  // [size] of the round under way
+  std::vector<std::int64_t> known_;     // [size] of the last round that is over
+  Clock::time_point next_round_;
+  PendingCounts round_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,76 @@
+// Ranks that work for longer than others wait.
+
+#include "comm/long_work.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/thread_communicator.h"
+
+namespace moesaic {
+namespace {
+
+using namespace std::chrono_literals;
+
+void work_for(LongWork& work, std::chrono::milliseconds time) {
+  const auto start = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - start < time) {
+    work.advance((std::chrono::steady_clock::now() - start).count(),
+                 std::chrono::nanoseconds(time).count());
+    std::this_thread::sleep_for(10ms);
+  }
+}
+
+TEST(LongWork, a_rank_that_makes_progress_is_waited_for_longer_than_the_deadline) {
+  const auto body = [](Communicator& comm) {
+    LongWork work(comm, "loading");
+    if (comm.rank() == 1) work_for(work, 6s);
+    if (comm.rank() == 2) work_for(work, 1s);
+    work.finish();
+    std::int64_t sum = 1;
+    comm.sum(std::span(&sum, 1));  // all are in step again
+    EXPECT_EQ(sum, 3);
+  };
+  EXPECT_NO_THROW(run_thread_ranks(3, body, {.timeout = 2s}));
+}
+
+TEST(LongWork, a_rank_that_stops_is_named_with_what_it_had_done) {
+  const auto body = [](Communicator& comm) {
+    LongWork work(comm, "loading");
+    if (comm.rank() == 1) {
+      for (int i = 0; i < 100; ++i) {
+        work.advance(42, 100);
+        std::this_thread::sleep_for(10ms);
+      }
+      std::this_thread::sleep_for(5s);
+    }
+    work.finish();
+  };
+  std::string message;
+  try {
+    run_thread_ranks(2, body, {.timeout = 1s});
+  } catch (const Error& error) {
+    message = error.what();
+    EXPECT_EQ(error.kind(), ErrorKind::peer);
+  }
+  EXPECT_EQ(
+      message,
+      "rank 0 of 2: start_counts: waiting for the counts of rank 1: gave up after 1.0 s; still "
+      "loading when last heard of: rank 1 (42 %)");
+}
+
+TEST(LongWork, pieces_of_work_follow_each_other) {
+  run_thread_ranks(4, [](Communicator& comm) {
+    for (int piece = 0; piece < 20; ++piece) {
+      LongWork work(comm, "converting");
+      if (piece % comm.size() == comm.rank()) work_for(work, 30ms);
+      work.finish();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace moesaic
