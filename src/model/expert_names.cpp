@@ -106,6 +106,32 @@ std::vector<MlpNames> expert_names(const LayerTensors& tensors, const MoeConfig&
   return experts;
 }
 
+ExpertModules expert_modules(MoeNames names, std::int64_t expert) {
+  const std::string single = fmt::format("experts.{}.", expert);
+  switch (names) {
+    case MoeNames::mixtral: {
+      const std::string path = "block_sparse_moe." + single;
+      return {.gate = path + "w1", .up = path + "w3", .down = path + "w2", .all5 = "mlp.experts"};
+    }
+    case MoeNames::granite: {
+      const std::string path = "block_sparse_moe." + single;
+      return {.gate = path + "gate_proj",
+              .up = path + "up_proj",
+              .down = path + "down_proj",
+              .gate_up4 = "block_sparse_moe.input_linear",
+              .down4 = "block_sparse_moe.output_linear",
+              .all5 = "block_sparse_moe.experts"};
+    }
+    case MoeNames::qwen:
+      break;
+  }
+  const std::string path = "mlp." + single;
+  return {.gate = path + "gate_proj",
+          .up = path + "up_proj",
+          .down = path + "down_proj",
+          .all5 = "mlp.experts"};
+}
+
 TensorSlice router_slice(const LayerTensors& tensors, const MoeConfig& config) {
   std::string_view found = kRouterNames[static_cast<std::size_t>(config.usual_names)];
   for (const std::string_view name : kRouterNames) {

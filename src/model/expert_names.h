@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,18 @@ struct MlpShape {
 /// several names.
 [[nodiscard]] std::vector<MlpNames> expert_names(const LayerTensors& tensors,
                                                  const MoeConfig& config);
+
+/// The modules of one expert that can have adapters, as both versions of transformers name them in
+/// this family, whatever names the checkpoint has.
+struct ExpertModules {
+  std::string gate;
+  std::string up;
+  std::string down;
+  std::string gate_up4{};  ///< AdapterSite::fused4 of gate and up, and of down
+  std::string down4{};
+  std::string all5;  ///< AdapterSite::fused5
+};
+[[nodiscard]] ExpertModules expert_modules(MoeNames names, std::int64_t expert);
 
 /// Where its router is: [experts, hidden].
 [[nodiscard]] TensorSlice router_slice(const LayerTensors& tensors, const MoeConfig& config);

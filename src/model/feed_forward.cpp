@@ -7,10 +7,44 @@
 namespace moesaic {
 namespace {
 
-void add_mlp(std::vector<NamedWeight>& weights, const std::string& name, const MlpNames& names) {
-  weights.push_back({.name = name + ".gate", .parts = {names.gate}});
-  weights.push_back({.name = name + ".up", .parts = {names.up}, .joins_previous = true});
-  weights.push_back({.name = name + ".down", .parts = {names.down}});
+AdapterSite site(AdapterKind kind, MlpPart part, const TensorSlice& matrix, std::string module) {
+  return {.kind = kind,
+          .module = std::move(module),
+          .out = matrix.rows,
+          .in = matrix.cols,
+          .part = part};
+}
+
+/// `block` is where its modules are: "mlp.shared_expert.".
+std::vector<AdapterSite> mlp_sites(AdapterKind kind, const MlpNames& names,
+                                   const std::string& block) {
+  return {site(kind, MlpPart::gate, names.gate, block + "gate_proj"),
+          site(kind, MlpPart::up, names.up, block + "up_proj"),
+          site(kind, MlpPart::down, names.down, block + "down_proj")};
+}
+
+std::vector<AdapterSite> expert_sites(const MoeConfig& config, const MlpNames& names,
+                                      std::int64_t expert) {
+  const ExpertModules modules = expert_modules(config.usual_names, expert);
+  std::vector<AdapterSite> sites = {
+      site(AdapterKind::experts, MlpPart::gate, names.gate, modules.gate),
+      site(AdapterKind::experts, MlpPart::up, names.up, modules.up),
+      site(AdapterKind::experts, MlpPart::down, names.down, modules.down)};
+  for (AdapterSite& one : sites) {
+    one.expert = expert;
+    one.fused4 = one.part == MlpPart::down ? modules.down4 : modules.gate_up4;
+    one.fused5 = modules.all5;
+  }
+  return sites;
+}
+
+/// `sites`: of gate, up and down.
+void add_mlp(std::vector<NamedWeight>& weights, const std::string& name, const MlpNames& names,
+             const std::vector<AdapterSite>& sites) {
+  weights.push_back({.name = name + ".gate", .parts = {names.gate}, .sites = {sites[0]}});
+  weights.push_back(
+      {.name = name + ".up", .parts = {names.up}, .joins_previous = true, .sites = {sites[1]}});
+  weights.push_back({.name = name + ".down", .parts = {names.down}, .sites = {sites[2]}});
 }
 
 class PlainMlp : public FeedForward {
@@ -90,7 +124,8 @@ class MoeFeedForward : public FeedForward {
 
 std::vector<NamedWeight> PlainMlpKind::weights(const LayerTensors& tensors) const {
   std::vector<NamedWeight> weights;
-  add_mlp(weights, "dense", mlp_names(tensors, "mlp", {hidden_, width_}));
+  const MlpNames names = mlp_names(tensors, "mlp", {hidden_, width_});
+  add_mlp(weights, "dense", names, mlp_sites(AdapterKind::dense, names, "mlp."));
   return weights;
 }
 
@@ -108,13 +143,17 @@ FeedForwardSizes MoeKind::sizes() const {
 
 std::vector<NamedWeight> MoeKind::weights(const LayerTensors& tensors) const {
   std::vector<NamedWeight> weights;
-  const MlpShape shared{config_.hidden, config_.shared_width};
-  add_mlp(weights, "shared", mlp_names(tensors, "mlp.shared_expert", shared));
+  const MlpNames shared =
+      mlp_names(tensors, "mlp.shared_expert", {config_.hidden, config_.shared_width});
+  add_mlp(weights, "shared", shared, mlp_sites(AdapterKind::shared, shared, "mlp.shared_expert."));
   weights.push_back({.name = "shared_gate",
                      .parts = {tensors.matrix("mlp.shared_expert_gate", 1, config_.hidden)},
                      .form = WeightForm::f32_matrix});
   if (config_.shared_width == 0) {
-    for (NamedWeight& weight : weights) weight.parts.clear();
+    for (NamedWeight& weight : weights) {
+      weight.parts.clear();
+      weight.sites.clear();
+    }
   }
   weights.push_back({.name = "router",
                      .parts = {router_slice(tensors, config_)},
@@ -122,7 +161,8 @@ std::vector<NamedWeight> MoeKind::weights(const LayerTensors& tensors) const {
   const std::vector<MlpNames> experts = expert_names(tensors, config_);
   for (std::size_t expert = 0; expert < experts.size(); ++expert) {
     const std::size_t first = weights.size();
-    add_mlp(weights, "experts." + std::to_string(expert), experts[expert]);
+    add_mlp(weights, "experts." + std::to_string(expert), experts[expert],
+            expert_sites(config_, experts[expert], static_cast<std::int64_t>(expert)));
     for (std::size_t at = first; at < weights.size(); ++at) {
       weights[at].role = WeightRole::expert;
       weights[at].expert = static_cast<std::int64_t>(expert);

@@ -38,6 +38,19 @@ std::int64_t read_window(const ConfigReader& reader, const GqaTraits& traits) {
   return reader.int_or("sliding_window", traits.window, kWindow);
 }
 
+struct Shape {
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+};
+
+AdapterSite site(const std::string& module, std::int64_t first_row, const Shape& shape) {
+  return {.kind = AdapterKind::attention,
+          .module = module,
+          .first_row = first_row,
+          .out = shape.out,
+          .in = shape.in};
+}
+
 }  // namespace
 
 std::vector<NamedWeight> GqaKind::weights(const LayerTensors& tensors) const {
@@ -48,11 +61,16 @@ std::vector<NamedWeight> GqaKind::weights(const LayerTensors& tensors) const {
   const std::string v_name = "self_attn.v_proj";
   const std::string o_name = "self_attn.o_proj";
   std::vector<NamedWeight> weights(kKNorm + 1);
-  weights[kQkv] = {.name = "qkv",
-                   .parts = {tensors.matrix(q_name, q, config_.hidden),
-                             tensors.matrix(k_name, kv, config_.hidden),
-                             tensors.matrix(v_name, kv, config_.hidden)}};
-  weights[kO] = {.name = "o", .parts = {tensors.matrix(o_name, config_.hidden, q)}};
+  weights[kQkv] = {
+      .name = "qkv",
+      .parts = {tensors.matrix(q_name, q, config_.hidden),
+                tensors.matrix(k_name, kv, config_.hidden),
+                tensors.matrix(v_name, kv, config_.hidden)},
+      .sites = {site(q_name, 0, {q, config_.hidden}), site(k_name, q, {kv, config_.hidden}),
+                site(v_name, q + kv, {kv, config_.hidden})}};
+  weights[kO] = {.name = "o",
+                 .parts = {tensors.matrix(o_name, config_.hidden, q)},
+                 .sites = {site(o_name, 0, {config_.hidden, q})}};
   const auto vector = [](std::string name, std::vector<TensorSlice> parts) {
     return NamedWeight{
         .name = std::move(name), .parts = std::move(parts), .form = WeightForm::vector};

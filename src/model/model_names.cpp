@@ -26,6 +26,20 @@ std::string find_root(const TensorExists& exists) {
   return "model.";
 }
 
+/// Completes the paths of modules that can have adapters: they are those of transformers 4, however
+/// the checkpoint calls its tensors.
+void complete_sites(std::vector<NamedWeight>& weights, std::int64_t layer) {
+  const std::string prefix = fmt::format("model.layers.{}.", layer);
+  for (NamedWeight& weight : weights) {
+    for (AdapterSite& site : weight.sites) {
+      site.layer = layer;
+      site.module.insert(0, prefix);
+      if (!site.fused4.empty()) site.fused4.insert(0, prefix);
+      if (!site.fused5.empty()) site.fused5.insert(0, prefix);
+    }
+  }
+}
+
 LayerNames find_layer(const ModelConfig& config, const LayerConfig& layer,
                       const LayerTensors& tensors) {
   return {.input_norm = vector_slice(tensors.name("input_layernorm.weight"), config.hidden_size),
@@ -69,8 +83,10 @@ ModelNames find_model_names(const ModelConfig& config, const TensorExists& exist
     names.lm_head.tensor = first_of({"lm_head.weight", "language_model.lm_head.weight"}, exists);
   }
   for (std::size_t l = 0; l < config.layers.size(); ++l) {
-    names.layers.push_back(
+    LayerNames& layer = names.layers.emplace_back(
         find_layer(config, config.layers[l], {fmt::format("{}layers.{}.", root, l), exists}));
+    complete_sites(layer.mixer, static_cast<std::int64_t>(l));
+    complete_sites(layer.feed_forward, static_cast<std::int64_t>(l));
   }
   return names;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/checkpoint/tensor_slice.h"
+#include "src/lora/adapter_site.h"
 #include "src/model/weight_layout.h"
 
 namespace moesaic {
@@ -30,6 +31,9 @@ struct NamedWeight {
   /// It takes the layout of the weight before it: one product reads both, as gate and up.
   bool joins_previous = false;
   std::int64_t expert = -1;  ///< that it belongs to, of role expert
+  /// Which of its rows can have adapters, from above; modules are named below their layer, whose
+  /// number is filled in by find_model_names as the rest of the path is.
+  std::vector<AdapterSite> sites{};
 };
 
 struct LayerNames {

@@ -62,7 +62,8 @@ class Planner {
   void add_set(const std::vector<NamedWeight>& names, WeightSet& targets) {
     std::vector<const NamedWeight*> wanted;
     for (const NamedWeight& weight : names) {
-      if (weight.role != WeightRole::expert || is_wanted(weight.expert)) wanted.push_back(&weight);
+      if (weight.role != WeightRole::expert || request_.experts.contains(weight.expert))
+        wanted.push_back(&weight);
     }
     targets.resize(wanted.size());  // once: the plan points into it
     for (std::size_t first = 0; first < wanted.size();) {
@@ -72,11 +73,6 @@ class Planner {
       if (!group.front()->parts.empty()) add_group(group, &targets[first]);
       first = end;
     }
-  }
-
-  [[nodiscard]] bool is_wanted(std::int64_t expert) const {
-    return expert >= request_.experts.first &&
-           expert < request_.experts.first + request_.experts.count;
   }
 
   /// A weight, or several that one product reads together.

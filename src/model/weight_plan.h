@@ -42,6 +42,10 @@ struct PlannedWeight {
 struct ExpertRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
+
+  [[nodiscard]] bool contains(std::int64_t expert) const noexcept {
+    return expert >= first && expert < first + count;
+  }
 };
 
 /// What of the model is wanted, and how.

@@ -1,0 +1,182 @@
+#include "src/lora/adapter_set.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/counter_random.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "kernels/formats/bf16.h"
+#include "kernels/formats/f32.h"
+
+namespace moesaic {
+namespace {
+
+/// Packed factors start on cache lines.
+constexpr std::int64_t kAlignment = 64;
+
+std::int64_t a_values(const AdapterSpec& spec) {
+  return spec.shares_a ? 0 : spec.rank * spec.site.in;
+}
+
+std::int64_t b_values(const AdapterSpec& spec) {
+  return spec.site.out * spec.rank;
+}
+
+std::int64_t packed_bytes(Format format, std::int64_t rows, std::int64_t depth) {
+  return round_up(panel_count(rows) * panel_bytes({.format = format}, depth), kAlignment);
+}
+
+/// Of A, unless it is shared, and B.
+std::int64_t packed_bytes(const AdapterSpec& spec, Format format) {
+  const std::int64_t a = spec.shares_a ? 0 : packed_bytes(format, spec.rank, spec.site.in);
+  return a + packed_bytes(format, spec.site.out, spec.rank);
+}
+
+template <typename Element>
+void pack_rows(MatrixView<const Element> rows, const PackedMatrix& packed) {
+  auto* panel = const_cast<std::byte*>(packed.panels);
+  std::array<const Element*, kPanelColumns> starts{};
+  for (std::int64_t first = 0; first < rows.rows(); first += kPanelColumns) {
+    const std::int64_t count = std::min(kPanelColumns, rows.rows() - first);
+    for (std::int64_t i = 0; i < count; ++i) {
+      starts[static_cast<std::size_t>(i)] = rows.row(first + i).data();
+    }
+    const auto sources = std::span(starts).first(static_cast<std::size_t>(count));
+    if constexpr (std::is_same_v<Element, float>) {
+      f32_format::pack_panel(sources, rows.cols(), reinterpret_cast<float*>(panel));
+    } else {
+      bf16_format::pack_panel(sources, rows.cols(), reinterpret_cast<BFloat16*>(panel));
+    }
+    panel += packed.panel_stride();
+  }
+}
+
+/// `rounded` is scratch memory.
+void pack_factor(MatrixView<const float> factor, const PackedMatrix& packed,
+                 std::vector<BFloat16>& rounded) {
+  if (packed.layout.format == Format::f32) return pack_rows(factor, packed);
+  rounded.resize(static_cast<std::size_t>(factor.rows() * factor.cols()));
+  std::transform(factor.data(), factor.data() + rounded.size(), rounded.begin(), to_bfloat16);
+  pack_rows(MatrixView<const BFloat16>(rounded.data(), factor.rows(), factor.cols()), packed);
+}
+
+}  // namespace
+
+float adapter_scale(double alpha, std::int64_t rank, bool rank_stabilised) noexcept {
+  const auto r = static_cast<double>(rank);
+  return static_cast<float>(alpha / (rank_stabilised ? std::sqrt(r) : r));
+}
+
+AdapterSet::AdapterSet(std::vector<AdapterSpec> specs, Format format) : specs_(std::move(specs)) {
+  const auto experts = std::stable_partition(
+      specs_.begin(), specs_.end(), [](const AdapterSpec& spec) { return spec.site.expert < 0; });
+  num_common_ = experts - specs_.begin();
+  place_masters();
+  place_packed(format);
+}
+
+std::int64_t AdapterSet::bytes(std::span<const AdapterSpec> specs, Format format) {
+  std::int64_t total = 0;
+  for (const AdapterSpec& spec : specs) {
+    total += 4 * (a_values(spec) + b_values(spec)) + packed_bytes(spec, format);
+  }
+  return total;
+}
+
+void AdapterSet::place_masters() {
+  std::int64_t end = 0;
+  const auto place = [&](std::int64_t rows, std::int64_t cols) {
+    return FactorPlace{std::exchange(end, end + rows * cols), rows, cols};
+  };
+  for (const AdapterSpec& spec : specs_) {
+    assert(!spec.shares_a || (!places_.empty() && spec.rank == places_.back().a.rows));
+    const FactorPlace a = spec.shares_a ? places_.back().a : place(spec.rank, spec.site.in);
+    places_.push_back({a, place(spec.site.out, spec.rank)});
+  }
+  masters_ = Buffer<float>(end);
+}
+
+void AdapterSet::place_packed(Format format) {
+  std::int64_t total = 0;
+  for (const AdapterSpec& spec : specs_) total += packed_bytes(spec, format);
+  panels_ = ByteBuffer(static_cast<std::size_t>(total));
+  const std::byte* next = panels_.data();
+  const auto place = [&](std::int64_t rows, std::int64_t depth) {
+    const PackedMatrix matrix{
+        .layout = {.format = format}, .rows = rows, .depth = depth, .panels = next};
+    next += packed_bytes(format, rows, depth);
+    return matrix;
+  };
+  for (const AdapterSpec& spec : specs_) {
+    const PackedMatrix a = spec.shares_a ? packed_.back().a : place(spec.rank, spec.site.in);
+    packed_.push_back({.a = a,
+                       .b = place(spec.site.out, spec.rank),
+                       .scale = spec.scale,
+                       .first_row = spec.site.first_row,
+                       .index = narrow<std::int32_t>(packed_.size())});
+  }
+}
+
+AdapterFactors<float> AdapterSet::factors(std::int64_t index) {
+  return factors_at<float>(index);
+}
+
+AdapterFactors<const float> AdapterSet::factors(std::int64_t index) const {
+  return factors_at<const float>(index);
+}
+
+std::int64_t AdapterSet::num_common_values() const noexcept {
+  return num_common_ < size() ? places_[static_cast<std::size_t>(num_common_)].a.first
+                              : masters_.size();
+}
+
+void AdapterSet::pack(ThreadPool& pool) {
+  std::vector<std::vector<BFloat16>> scratch(static_cast<std::size_t>(pool.size()));
+  pool.parallel_for(size(), [&](std::int64_t index, int worker) {
+    std::vector<BFloat16>& rounded = scratch[static_cast<std::size_t>(worker)];
+    const AdapterFactors<const float> its = std::as_const(*this).factors(index);
+    const Adapter& packed = packed_[static_cast<std::size_t>(index)];
+    if (!spec(index).shares_a) pack_factor(its.a, packed.a, rounded);
+    pack_factor(its.b, packed.b, rounded);
+  });
+}
+
+void initialize(AdapterSet& set, std::uint64_t seed) {
+  for (std::int64_t index = 0; index < set.size(); ++index) {
+    const AdapterSpec& spec = set.spec(index);
+    const AdapterFactors<float> its = set.factors(index);
+    std::fill_n(its.b.data(), its.b.rows() * its.b.cols(), 0.0F);
+    if (spec.shares_a) continue;
+    const CounterRandom random = CounterRandom(seed).at(checksum(spec.site.module));
+    const double bound = 1 / std::sqrt(static_cast<double>(spec.site.in));
+    for (std::int64_t i = 0; i < its.a.rows() * its.a.cols(); ++i) {
+      const double unit = random.unit(static_cast<std::uint64_t>(i));
+      its.a.data()[i] = static_cast<float>((2 * unit - 1) * bound);
+    }
+  }
+}
+
+std::array<std::int64_t, kAdapterKindNames.size()> trainable_numbers(
+    std::span<const AdapterSpec> specs) {
+  std::array<std::int64_t, kAdapterKindNames.size()> numbers{};
+  for (const AdapterSpec& spec : specs) {
+    numbers[static_cast<std::size_t>(spec.site.kind)] += a_values(spec) + b_values(spec);
+  }
+  return numbers;
+}
+
+std::vector<AdapterSpec> specs_of_rank(std::span<const AdapterSpec> specs, std::int64_t first,
+                                       std::int64_t count) {
+  std::vector<AdapterSpec> own;
+  std::ranges::copy_if(specs, std::back_inserter(own), [&](const AdapterSpec& spec) {
+    const std::int64_t expert = spec.site.expert;
+    return expert < 0 || (expert >= first && expert < first + count);
+  });
+  return own;
+}
+
+}  // namespace moesaic

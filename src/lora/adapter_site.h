@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace moesaic {
+
+/// What the matrices that can have an adapter are for.
+enum class AdapterKind {
+  attention,  ///< projections of a mixer
+  experts,    ///< gate, up and down of a routed expert
+  shared,     ///< those of a shared expert
+  dense       ///< those of a layer without experts
+};
+inline constexpr std::array<std::string_view, 4> kAdapterKindNames = {"attention", "experts",
+                                                                      "shared", "dense"};
+
+[[nodiscard]] constexpr std::string_view adapter_kind_name(AdapterKind kind) noexcept {
+  return kAdapterKindNames[static_cast<std::size_t>(kind)];
+}
+
+enum class MlpPart { none, gate, up, down };
+
+/// A matrix [out, in] that can have an adapter. Each kind of layer names its own.
+struct AdapterSite {
+  AdapterKind kind = AdapterKind::attention;
+  /// Path of the module as transformers 4 names it, no two alike:
+  /// "model.layers.3.self_attn.q_proj", "model.layers.3.mlp.experts.7.gate_proj". Experts of
+  /// GraniteMoE, which have no modules of their own, are named in the same way.
+  std::string module;
+  std::int64_t layer = 0;
+  std::int64_t expert = -1;    ///< its global id
+  std::int64_t first_row = 0;  ///< in the weight of the model that it is part of
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+  MlpPart part = MlpPart::none;
+  /// Modules that hold the matrices of all experts of the layer in one: of transformers 4
+  /// ("...block_sparse_moe.input_linear"), empty where each expert has modules; of transformers 5
+  /// ("model.layers.3.mlp.experts"). Empty but for experts.
+  std::string fused4{};
+  std::string fused5{};
+};
+
+}  // namespace moesaic

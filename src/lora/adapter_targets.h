@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/lora/adapter_site.h"
+
+namespace moesaic {
+
+/// The sites that `targets` chooses, in their order: names of kinds with commas between them
+/// ("attention,experts"), or a regular expression that whole module names must match
+/// (AdapterSite::module), in the syntax of Python as far as that is PCRE2's.
+///
+/// Throws Error{usage} for a kind that the model does not have, unless all four are named; for an
+/// expression without a match, and for what is no expression.
+[[nodiscard]] std::vector<AdapterSite> choose_sites(std::span<const AdapterSite> sites,
+                                                    const std::string& targets);
+
+}  // namespace moesaic

@@ -1,0 +1,79 @@
+#include "src/model/model_adapters.h"
+
+#include <string_view>
+#include <unordered_map>
+
+#include "base/error.h"
+
+namespace moesaic {
+namespace {
+
+/// Gives weights their adapters.
+class Attachment {
+ public:
+  Attachment(const AdapterSet& set, const ExpertRange& experts) : set_(set), experts_(experts) {
+    for (std::int64_t index = 0; index < set.size(); ++index) {
+      by_module_.emplace(set.spec(index).site.module, index);
+    }
+  }
+
+  /// `weights` are those of `names` without other ranks' experts.
+  void attach(const std::vector<NamedWeight>& names, WeightSet& weights) {
+    auto weight = weights.begin();
+    for (const NamedWeight& name : names) {
+      if (name.role == WeightRole::expert && !experts_.contains(name.expert)) continue;
+      (weight++)->adapters = adapters_of(name);
+    }
+  }
+
+  [[nodiscard]] std::int64_t attached() const noexcept { return attached_; }
+
+ private:
+  /// Adapters of one weight stand one after the other.
+  std::span<const Adapter> adapters_of(const NamedWeight& weight) {
+    std::int64_t first = -1;
+    std::int64_t count = 0;
+    for (const AdapterSite& site : weight.sites) {
+      const auto found = by_module_.find(site.module);
+      if (found == by_module_.end()) continue;
+      if (count == 0) first = found->second;
+      require(found->second == first + count++, ErrorKind::internal,
+              "adapters of {} stand in another order than its rows", site.module);
+    }
+    attached_ += count;
+    if (count == 0) return {};
+    return set_.packed().subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+  }
+
+  const AdapterSet& set_;
+  ExpertRange experts_;
+  std::unordered_map<std::string_view, std::int64_t> by_module_;
+  std::int64_t attached_ = 0;
+};
+
+}  // namespace
+
+std::vector<AdapterSite> adapter_sites(const ModelNames& names) {
+  std::vector<AdapterSite> sites;
+  for (const LayerNames& layer : names.layers) {
+    for (const auto* weights : {&layer.mixer, &layer.feed_forward}) {
+      for (const NamedWeight& weight : *weights) {
+        sites.insert(sites.end(), weight.sites.begin(), weight.sites.end());
+      }
+    }
+  }
+  return sites;
+}
+
+void attach_adapters(const AdapterSet& set, const ModelNames& names, const ExpertRange& experts,
+                     ModelWeights& weights) {
+  Attachment attachment(set, experts);
+  for (std::size_t l = 0; l < names.layers.size(); ++l) {
+    attachment.attach(names.layers[l].mixer, weights.layers[l].mixer);
+    attachment.attach(names.layers[l].feed_forward, weights.layers[l].feed_forward);
+  }
+  require(attachment.attached() == set.size(), ErrorKind::internal,
+          "{} of {} adapters have a matrix on this rank", attachment.attached(), set.size());
+}
+
+}  // namespace moesaic

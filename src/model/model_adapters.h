@@ -1,0 +1,21 @@
+#pragma once
+
+#include <vector>
+
+#include "src/lora/adapter_set.h"
+#include "src/model/model_names.h"
+#include "src/model/model_weights.h"
+#include "src/model/weight_plan.h"
+
+namespace moesaic {
+
+/// All matrices of a model that can have an adapter, layer by layer in the order of its weights.
+[[nodiscard]] std::vector<AdapterSite> adapter_sites(const ModelNames& names);
+
+/// Gives every weight its adapters: before a Transformer is made of `weights`, which then reads
+/// what AdapterSet::pack brings. `experts`: those that the rank holds. `set` must outlive
+/// `weights`. Throws Error{internal} if the set has an adapter that the rank has no matrix for.
+void attach_adapters(const AdapterSet& set, const ModelNames& names, const ExpertRange& experts,
+                     ModelWeights& weights);
+
+}  // namespace moesaic

@@ -1,0 +1,55 @@
+#include "src/lora/adapter_targets.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace moesaic {
+namespace {
+
+const std::vector<AdapterSite> kSites = {
+    {.kind = AdapterKind::attention, .module = "model.layers.0.self_attn.q_proj"},
+    {.kind = AdapterKind::attention, .module = "model.layers.0.self_attn.v_proj"},
+    {.kind = AdapterKind::experts, .module = "model.layers.0.mlp.experts.0.gate_proj"},
+    {.kind = AdapterKind::experts, .module = "model.layers.0.mlp.experts.10.gate_proj"},
+    {.kind = AdapterKind::dense, .module = "model.layers.1.mlp.gate_proj"},
+};
+
+std::size_t chosen(const std::string& targets) {
+  return choose_sites(kSites, targets).size();
+}
+
+std::string refusal(const std::string& targets) {
+  try {
+    (void)choose_sites(kSites, targets);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(AdapterTargets, KindsChooseAllOfThem) {
+  EXPECT_EQ(chosen("attention"), 2U);
+  EXPECT_EQ(chosen("experts,dense"), 3U);
+  EXPECT_EQ(chosen("attention,experts,shared,dense"), kSites.size());
+}
+
+TEST(AdapterTargets, ExpressionsMatchWholeNames) {
+  EXPECT_EQ(chosen(R"(.*\.(q|v)_proj)"), 2U);
+  EXPECT_EQ(chosen(R"(.*gate_proj)"), 3U);
+  EXPECT_EQ(chosen(R"(.*\.experts\.\d\.gate_proj)"), 1U);
+  EXPECT_EQ(choose_sites(kSites, R"(.*q_proj|.*\.10\..*)")[1].module, kSites[3].module);
+}
+
+TEST(AdapterTargets, WhatMatchesNothingIsRefused) {
+  EXPECT_NE(refusal("attention,shared").find("\"shared\""), std::string::npos);
+  EXPECT_NE(refusal("q_proj").find("model.layers.0.self_attn.q_proj"), std::string::npos);
+  EXPECT_NE(refusal("attention,experst").find("attention, experts, shared, dense"),
+            std::string::npos);
+  EXPECT_NE(refusal("(q_proj").find("regular expression"), std::string::npos);
+  EXPECT_FALSE(refusal("").empty());
+}
+
+}  // namespace
+}  // namespace moesaic
