@@ -60,7 +60,7 @@ void read_member(const Json& config, ChatFiles& files) {
   });
 }
 
-void read_special_tokens(const Json& config, jinja::Dict& tokens) {
+void add_special_tokens(const Json& config, jinja::Dict& tokens) {
   static const std::set<std::string> kNames = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                "pad_token", "cls_token", "mask_token"};
   config.for_each([&](const std::string& key, const Json& value) {
@@ -70,19 +70,34 @@ void read_special_tokens(const Json& config, jinja::Dict& tokens) {
   });
 }
 
+std::optional<Json> read_tokenizer_config(const fs::path& folder) {
+  const fs::path path = folder / "tokenizer_config.json";
+  if (!is_file(path)) return std::nullopt;
+  return Json::read_file(path.string());
+}
+
+jinja::Dict special_tokens(const fs::path& folder, const std::optional<Json>& config) {
+  jinja::Dict tokens;
+  const fs::path map = folder / "special_tokens_map.json";
+  if (is_file(map)) add_special_tokens(Json::read_file(map.string()), tokens);
+  if (config) add_special_tokens(*config, tokens);
+  return tokens;
+}
+
 }  // namespace
+
+std::optional<std::string> read_end_token(const std::string& dir) {
+  const jinja::Dict tokens = special_tokens(dir, read_tokenizer_config(dir));
+  const jinja::Value* found = tokens.find("eos_token");
+  if (found == nullptr) return std::nullopt;
+  return *found->text();
+}
 
 ChatFiles read_chat_files(const std::string& dir, const std::optional<std::string>& template_file) {
   ChatFiles files;
   const fs::path folder(dir);
-  const fs::path config_path = folder / "tokenizer_config.json";
-  std::optional<Json> config;
-  if (is_file(config_path)) config = Json::read_file(config_path.string());
-  if (is_file(folder / "special_tokens_map.json")) {
-    read_special_tokens(Json::read_file((folder / "special_tokens_map.json").string()),
-                        files.special_tokens);
-  }
-  if (config) read_special_tokens(*config, files.special_tokens);
+  const std::optional<Json> config = read_tokenizer_config(folder);
+  files.special_tokens = special_tokens(folder, config);
   if (template_file) {
     files.templates["default"] = read_template(*template_file);
     return files;

@@ -30,4 +30,7 @@ struct ChatFiles {
 [[nodiscard]] ChatFiles read_chat_files(const std::string& dir,
                                         const std::optional<std::string>& template_file);
 
+/// The eos_token that the same files name, if they do.
+[[nodiscard]] std::optional<std::string> read_end_token(const std::string& dir);
+
 }  // namespace moesaic

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "src/model/feed_forward.h"
+#include "src/model/kept_pass.h"
 #include "src/model/model_weights.h"
 #include "src/model/token_mixer.h"
 
@@ -22,11 +23,30 @@ class DecoderLayer {
 
   /// `x` [rows, hidden]: the residual stream of the batch that the mixer began. Collective over the
   /// experts' group.
-  void forward(const Batch& batch, MatrixView<float> x);
+  void forward(const Batch& batch, MatrixView<float> x) { run(batch, x, nullptr); }
+  /// The same, and keeps what backward() needs.
+  void forward_kept(const Batch& batch, MatrixView<float> x, Recompute recompute, KeptLayer& keep);
+
+  /// A pass of the batch that the mixer began, back through this layer.
+  struct Backward {
+    const Batch& batch;
+    std::span<const SampleRows> samples;
+    AdapterGradients& adapters;  // those of adapters are added
+    MatrixView<float> dx;        // [rows, hidden] the gradient by what comes out: that by the input
+  };
+  /// `kept` is used up. Collective over the experts' group.
+  void backward(const Backward& pass, KeptLayer& kept);
 
  private:
+  void run(const Batch& batch, MatrixView<float> x, KeptLayer* keep);
   void norm(MatrixView<const float> x, std::span<const float> weight, MatrixView<float> y) const;
   void add_residual(MatrixView<const float> y, MatrixView<float> x) const;
+  void make_stashes(KeptLayer& keep) const;
+  /// What goes into a part from the gradient `dx` of the residual stream.
+  [[nodiscard]] MatrixView<const float> part_gradient(MatrixView<const float> dx);
+  /// dx += the gradient of norm(x), of that of its result in `normed_gradient_`.
+  void add_norm_gradient(MatrixView<const float> x, std::span<const float> weight,
+                         MatrixView<float> dx);
 
   Parts parts_;
   LayerContext& context_;

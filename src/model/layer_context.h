@@ -52,12 +52,14 @@ struct LayerContext {
   MoeWorkspace moe;
   CpuExpertsWorkspace cpu_experts;
 
-  Buffer<float> normed;        // [rows, hidden] input of a mixer or feed-forward part
-  Buffer<float> layer_out;     // [rows, hidden] its result
-  Buffer<float> projected;     // [rows, width of all that a mixer projects its input to]
-  Buffer<float> mixed;         // [rows, width that a mixer's output projection takes]
-  Buffer<float> shared_out;    // [rows, hidden] of the shared expert
-  Buffer<float> shared_gates;  // [rows]
+  Buffer<float> normed;           // [rows, hidden] input of a mixer or feed-forward part
+  Buffer<float> layer_out;        // [rows, hidden] its result
+  Buffer<float> part_gradient;    // [rows, hidden] backward: what comes into a part
+  Buffer<float> normed_gradient;  // [rows, hidden] and what goes out of it
+  Buffer<float> projected;        // [rows, width of all that a mixer projects its input to]
+  Buffer<float> mixed;            // [rows, width that a mixer's output projection takes]
+  Buffer<float> shared_out;       // [rows, hidden] of the shared expert
+  Buffer<float> shared_gates;     // [rows]
 };
 
 }  // namespace moesaic

@@ -25,7 +25,8 @@ struct Transformer::Impl {
        const Compute& compute)
       : config(model_config),
         weights(model_weights),
-        context(context_setup(config, weights.precision, compute), experts) {
+        context(context_setup(config, weights.precision, compute), experts),
+        loss_head(config, weights, context) {
     for (std::size_t l = 0; l < config.layers.size(); ++l) {
       const auto& [mixer_kind, feed_forward_kind] = config.layers[l];
       std::unique_ptr<TokenMixer>& mixer = mixers[mixer_kind.get()];
@@ -70,12 +71,40 @@ struct Transformer::Impl {
     return out;
   }
 
+  void begin(const Batch& batch) {
+    for (const auto& [kind, mixer] : mixers) mixer->begin(batch);
+  }
+
+  void forward_kept(std::span<const SequenceChunk> chunks, Recompute recompute, KeptPass& kept) {
+    kept.batch = make_batch(chunks, config.vocab_size);
+    kept.samples.clear();
+    for (const BatchSequence& sequence : kept.batch.sequences) {
+      kept.samples.push_back({sequence.first_row, sequence.num_rows});
+    }
+    kept.out.reserve(kept.batch.rows() * config.hidden_size);
+    const MatrixView<float> x = kept.out.matrix(kept.batch.rows(), config.hidden_size);
+    embed(kept.batch, x);
+    begin(kept.batch);
+    kept.layers.resize(layers.size());
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      layers[l].forward_kept(kept.batch, x, recompute, kept.layers[l]);
+    }
+    computed_positions += kept.batch.rows();
+  }
+
+  void backward(KeptPass& kept, MatrixView<float> dx, AdapterGradients& adapters) {
+    begin(kept.batch);
+    for (std::size_t l = layers.size(); l-- > 0;) {
+      layers[l].backward({kept.batch, kept.samples, adapters, dx}, kept.layers[l]);
+    }
+  }
+
   MatrixView<const float> forward(std::span<const SequenceChunk> chunks) {
     const Batch batch = make_batch(chunks, config.vocab_size);
     residual.reserve(batch.rows() * config.hidden_size);
     const MatrixView<float> x = residual.matrix(batch.rows(), config.hidden_size);
     embed(batch, x);
-    for (const auto& [kind, mixer] : mixers) mixer->begin(batch);
+    begin(batch);
     for (DecoderLayer& layer : layers) layer.forward(batch, x);
     for (const SequenceChunk& chunk : chunks) {
       chunk.sequence->advance(static_cast<std::int64_t>(chunk.tokens.size()));
@@ -91,6 +120,7 @@ struct Transformer::Impl {
   LayerContext context;
   std::map<const MixerKind*, std::unique_ptr<TokenMixer>> mixers;
   std::vector<DecoderLayer> layers;
+  LossHead loss_head;
   std::int64_t computed_positions = 0;
 
   Buffer<float> residual;  // [rows, hidden]
@@ -105,6 +135,19 @@ Transformer::~Transformer() = default;
 
 MatrixView<const float> Transformer::forward(std::span<const SequenceChunk> batch) {
   return impl_->forward(batch);
+}
+
+void Transformer::forward_kept(std::span<const SequenceChunk> batch, Recompute recompute,
+                               KeptPass& kept) {
+  impl_->forward_kept(batch, recompute, kept);
+}
+
+LossHead& Transformer::loss_head() noexcept {
+  return impl_->loss_head;
+}
+
+void Transformer::backward(KeptPass& kept, MatrixView<float> dx, AdapterGradients& adapters) {
+  impl_->backward(kept, dx, adapters);
 }
 
 const ModelConfig& Transformer::config() const noexcept {

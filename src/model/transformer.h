@@ -5,6 +5,8 @@
 
 #include "base/phase_times.h"
 #include "src/model/batch.h"
+#include "src/model/kept_pass.h"
+#include "src/model/loss_head.h"
 #include "src/model/model_config.h"
 #include "src/model/model_weights.h"
 #include "src/moe/moe_layer.h"
@@ -29,6 +31,18 @@ class Transformer {
   /// Throws Error{usage} if a token id is outside the vocabulary and Error{resource} if a pool is
   /// at its limit; all ranks should check that (Sequence::ensure) beforehand.
   MatrixView<const float> forward(std::span<const SequenceChunk> batch);
+
+  // Training. The batch is whole samples: chunks of sequences that are empty and stay so, since
+  // each is run once.
+
+  /// Runs the chunks through all layers and keeps what backward() needs. Collective over the
+  /// experts' group.
+  void forward_kept(std::span<const SequenceChunk> batch, Recompute recompute, KeptPass& kept);
+  /// Losses of what forward_kept() left, and the gradients of the rows that they are of.
+  [[nodiscard]] LossHead& loss_head() noexcept;
+  /// Goes back through all layers with the gradient `dx` [rows, hidden] by kept.out, which is used
+  /// up with `kept`; those of adapters are added. Collective over the experts' group.
+  void backward(KeptPass& kept, MatrixView<float> dx, AdapterGradients& adapters);
 
   [[nodiscard]] const ModelConfig& config() const noexcept;
   [[nodiscard]] Precision precision() const noexcept;

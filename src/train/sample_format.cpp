@@ -14,19 +14,19 @@ namespace {
 using jinja::Dict;
 using jinja::Value;
 
+/// A format, and a member that no other has.
 struct FormatRow {
   SampleFormat format;
-  std::string_view name;
-  std::string_view member;  // that no other format has
+  std::string_view member;
 };
 
 constexpr std::array kFormats = {
-    FormatRow{SampleFormat::tokens, "tokens", "input_ids"},
-    FormatRow{SampleFormat::messages, "messages", "messages"},
-    FormatRow{SampleFormat::alpaca, "alpaca", "instruction"},
-    FormatRow{SampleFormat::sharegpt, "sharegpt", "conversations"},
-    FormatRow{SampleFormat::completion, "completion", "completion"},
-    FormatRow{SampleFormat::text, "text", "text"},
+    FormatRow{SampleFormat::tokens, "input_ids"},
+    FormatRow{SampleFormat::messages, "messages"},
+    FormatRow{SampleFormat::alpaca, "instruction"},
+    FormatRow{SampleFormat::sharegpt, "conversations"},
+    FormatRow{SampleFormat::completion, "completion"},
+    FormatRow{SampleFormat::text, "text"},
 };
 
 /// Turns of a conversation in the making.
@@ -112,10 +112,6 @@ Chat read_sharegpt(const Json& line) {
 }
 
 }  // namespace
-
-std::string_view sample_format_name(SampleFormat format) {
-  return kFormats[static_cast<std::size_t>(format)].name;
-}
 
 SampleFormat detect_sample_format(const Json& line) {
   require(line.is_object(), ErrorKind::file, "{}: expected an object", line.where());

@@ -12,9 +12,6 @@
 
 namespace moesaic {
 
-/// Which of an assistant's turns are trained.
-enum class TrainOn { all, last };
-
 /// What turns lines into samples. Only the tokens format goes without a tokenizer, only
 /// conversations need a chat template.
 struct SampleTools {

@@ -10,9 +10,6 @@
 
 namespace moesaic {
 
-/// What to do with a sample that is longer than the context.
-enum class TooLong { error, cut, drop };
-
 struct ReadOptions {
   std::optional<SampleFormat> format{};  ///< nothing: that of the first line
   std::int64_t context = 0;              ///< most tokens of a sample

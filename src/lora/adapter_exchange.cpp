@@ -1,0 +1,120 @@
+#include "src/lora/adapter_exchange.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <unordered_map>
+
+#include "base/error.h"
+
+namespace moesaic {
+namespace {
+
+/// Values that travel together.
+constexpr std::int64_t kPieceValues = std::int64_t{1} << 22;
+
+}  // namespace
+
+AdapterExchange::AdapterExchange(const AdapterSet& set, std::span<const AdapterSpec> all,
+                                 Communicator& world, bool counts_experts)
+    : set_(set), all_(all), world_(world), counts_experts_(counts_experts) {
+  std::unordered_map<std::string, std::int64_t> places;
+  for (std::int64_t i = 0; i < set.size(); ++i) places[set.spec(i).site.module] = i;
+  for (const AdapterSpec& spec : all) {
+    const auto found = places.find(spec.site.module);
+    held_.push_back(found == places.end() ? -1 : found->second);
+  }
+}
+
+std::int64_t AdapterExchange::a_values(std::int64_t index) const {
+  const AdapterSpec& spec = all_[static_cast<std::size_t>(index)];
+  return spec.shares_a ? 0 : spec.rank * spec.site.in;
+}
+
+std::int64_t AdapterExchange::b_values(std::int64_t index) const {
+  const AdapterSpec& spec = all_[static_cast<std::size_t>(index)];
+  return spec.site.out * spec.rank;
+}
+
+std::vector<AdapterExchange::Piece> AdapterExchange::pieces() const {
+  std::vector<Piece> pieces;
+  for (std::int64_t i = 0; i < std::ssize(all_); ++i) {
+    const std::int64_t values = a_values(i) + b_values(i);
+    if (pieces.empty() || pieces.back().values + values > kPieceValues) {
+      pieces.push_back({.first = i, .end = i});
+    }
+    pieces.back().end = i + 1;
+    pieces.back().values += values;
+  }
+  return pieces;
+}
+
+/// visit(offset in the piece, offset in the rank's values, count) for each factor that is here.
+template <typename Visit>
+void AdapterExchange::for_each_held(const Piece& piece, const Visit& visit) const {
+  std::int64_t offset = 0;
+  for (std::int64_t i = piece.first; i < piece.end; ++i) {
+    const std::int64_t here = held_[static_cast<std::size_t>(i)];
+    if (here >= 0) {
+      const AdapterPlace& place = set_.places()[static_cast<std::size_t>(here)];
+      if (a_values(i) > 0) visit(here, offset, place.a);
+      visit(here, offset + a_values(i), place.b);
+    }
+    offset += a_values(i) + b_values(i);
+  }
+}
+
+void AdapterExchange::collect(std::span<const float> values, const Take& take) const {
+  // Each value is here on one rank alone and zero bits on the others, so that sums of the bits
+  // gather them.
+  std::vector<std::int64_t> bits;
+  std::vector<float> collected;
+  for (const Piece& piece : pieces()) {
+    bits.assign(static_cast<std::size_t>(piece.values + 1) / 2, 0);
+    auto* const bytes = reinterpret_cast<std::byte*>(bits.data());
+    for_each_held(piece, [&](std::int64_t here, std::int64_t offset, const FactorPlace& place) {
+      const bool counts = here < set_.num_common() ? world_.rank() == 0 : counts_experts_;
+      if (!counts) return;
+      std::memcpy(bytes + offset * 4, values.data() + place.first,
+                  static_cast<std::size_t>(place.size()) * 4);
+    });
+    if (world_.size() > 1) world_.sum(bits);
+    if (world_.rank() != 0) continue;
+    collected.resize(static_cast<std::size_t>(piece.values));
+    std::memcpy(collected.data(), bits.data(), collected.size() * 4);
+    const std::span<const float> all(collected);
+    std::size_t offset = 0;
+    for (std::int64_t i = piece.first; i < piece.end; ++i) {
+      const auto a = static_cast<std::size_t>(a_values(i));
+      const auto b = static_cast<std::size_t>(b_values(i));
+      take(i, all.subspan(offset, a), all.subspan(offset + a, b));
+      offset += a + b;
+    }
+  }
+}
+
+void AdapterExchange::distribute(std::span<float> values, const Give& give) const {
+  std::vector<float> piece_values;
+  for (const Piece& piece : pieces()) {
+    piece_values.assign(static_cast<std::size_t>(piece.values), 0);
+    if (world_.rank() == 0) {
+      std::size_t offset = 0;
+      for (std::int64_t i = piece.first; i < piece.end; ++i) {
+        const auto a = static_cast<std::size_t>(a_values(i));
+        const auto b = static_cast<std::size_t>(b_values(i));
+        give(i, std::span(piece_values).subspan(offset, a),
+             std::span(piece_values).subspan(offset + a, b));
+        offset += a + b;
+      }
+    }
+    if (world_.size() > 1) {
+      world_.broadcast(std::as_writable_bytes(std::span(piece_values)), 0);
+    }
+    for_each_held(piece, [&](std::int64_t, std::int64_t offset, const FactorPlace& place) {
+      std::memcpy(values.data() + place.first, piece_values.data() + offset,
+                  static_cast<std::size_t>(place.size()) * 4);
+    });
+  }
+}
+
+}  // namespace moesaic

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/buffer.h"
+#include "src/model/batch.h"
+#include "src/model/stash.h"
+
+namespace moesaic {
+
+/// Whether layers keep what they compute for their backward pass, or their input alone and compute
+/// the rest again. The bits are the same.
+enum class Recompute { never, always };
+
+/// What one layer keeps. Without `mixer` and `feed_forward` it has to compute again.
+struct KeptLayer {
+  Buffer<float> input;   // [rows, hidden] residual stream before the mixer
+  Buffer<float> middle;  // [rows, hidden] before the feed-forward part
+  std::unique_ptr<Stash> mixer;
+  std::unique_ptr<Stash> feed_forward;
+
+  [[nodiscard]] std::int64_t bytes() const {
+    return 4 * (input.size() + middle.size()) + (mixer ? mixer->bytes() : 0) +
+           (feed_forward ? feed_forward->bytes() : 0);
+  }
+};
+
+/// What a forward pass over whole sequences keeps for its backward pass: a value of its owner, who
+/// may have any number of them. The sequences must live as long.
+struct KeptPass {
+  Batch batch;
+  std::vector<SampleRows> samples;  // the rows of each sequence
+  std::vector<KeptLayer> layers;
+  Buffer<float> out;  // [rows, hidden] residual stream after the last layer
+
+  [[nodiscard]] std::int64_t bytes() const {
+    std::int64_t total = 4 * out.size();
+    for (const KeptLayer& layer : layers) total += layer.bytes();
+    return total;
+  }
+};
+
+}  // namespace moesaic

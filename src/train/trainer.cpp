@@ -1,0 +1,139 @@
+#include "src/train/trainer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "src/train/batch_plan.h"
+
+namespace moesaic {
+namespace {
+
+/// Losses of samples are added as multiples of this, so that their sum does not depend on the
+/// order.
+constexpr double kLossUnit = 0x1p-36;
+constexpr double kLargestLoss = 0x1p26;  // of a sample
+constexpr std::int64_t kNotFinite = std::numeric_limits<std::int64_t>::max();
+
+std::int64_t fixed(double loss) {
+  if (!(std::abs(loss) < kLargestLoss)) return kNotFinite;
+  return std::llround(loss / kLossUnit);
+}
+
+/// What one rank's samples add up to, for sums over ranks.
+struct Totals {
+  std::int64_t loss = 0;
+  std::int64_t trained_tokens = 0;
+  std::int64_t broken = 0;  // losses that are not finite
+  double balance_loss = 0;
+  std::int64_t expert_rows = 0;
+
+  void add(const MicroBatch& batch) {
+    for (const double loss_of_sample : batch.losses) {
+      const std::int64_t value = fixed(loss_of_sample);
+      if (value == kNotFinite) {
+        ++broken;
+      } else {
+        loss += value;
+      }
+    }
+    trained_tokens += batch.trained_tokens;
+    expert_rows += batch.expert_rows;
+  }
+};
+
+}  // namespace
+
+Trainer::Trainer(const Parts& parts, const TrainOptions& options)
+    : parts_(parts),
+      options_(options),
+      reduction_(parts.adapters, parts.all, parts.ranks),
+      gradients_(parts.adapters.places()),
+      moments_{std::vector<float>(parts.adapters.masters().size()),
+               std::vector<float>(parts.adapters.masters().size()), 0} {}
+
+SamplesSeen Trainer::run(const SampleSet& set, std::span<const std::int64_t> samples, Mode mode) {
+  std::vector<std::int64_t> lengths;
+  for (const std::int64_t sample : samples) lengths.push_back(set.length(sample));
+  Communicator& world = parts_.ranks.world;
+  const std::vector<RankBatches> plan = plan_batches(lengths, world.size(), options_.batch_tokens);
+  Totals totals;
+  std::vector<TrainSample> batch;
+  for (const auto& places : plan[static_cast<std::size_t>(world.rank())].micro_batches) {
+    batch.clear();
+    for (const std::int64_t place : places) {
+      batch.push_back(set[samples[static_cast<std::size_t>(place)]]);
+    }
+    MicroBatch passed =
+        mode == Mode::train ? parts_.pass.forward(batch) : parts_.pass.evaluate(batch);
+    totals.add(passed);
+    if (mode == Mode::train) parts_.pass.backward(std::move(passed), gradients_);
+  }
+  std::array<std::int64_t, 3> sums = {totals.loss, totals.trained_tokens, totals.broken};
+  world.sum(sums);
+  std::array<std::int64_t, 1> most_rows = {totals.expert_rows};
+  std::array<std::int64_t, 1> all_rows = most_rows;
+  world.max(most_rows);
+  world.sum(all_rows);
+
+  SamplesSeen seen;
+  seen.samples = std::ssize(samples);
+  seen.tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  seen.trained_tokens = sums[1];
+  seen.loss = sums[2] > 0 ? std::numeric_limits<double>::quiet_NaN()
+                          : static_cast<double>(sums[0]) * kLossUnit /
+                                static_cast<double>(std::max<std::int64_t>(sums[1], 1));
+  if (all_rows[0] > 0) {
+    seen.load_max_over_mean =
+        static_cast<double>(most_rows[0]) * world.size() / static_cast<double>(all_rows[0]);
+  }
+  return seen;
+}
+
+StepResult Trainer::step(std::int64_t number, const SampleSet& set,
+                         std::span<const std::int64_t> samples) {
+  gradients_.clear();
+  StepResult result;
+  result.learning_rate = options_.rate.at(number);
+  result.seen = run(set, samples, Mode::train);
+  result.not_finite = reduction_.sum(gradients_);
+  if (!std::isfinite(result.seen.loss)) result.not_finite = "the loss";
+  if (result.not_finite) {
+    require(
+        options_.skip_nonfinite, ErrorKind::file,
+        "step {}: {} is not finite: a learning rate that is too high, or damaged weights or data; "
+        "--on-nonfinite skip leaves such steps out",
+        number + 1, *result.not_finite);
+    result.grad_norm = std::numeric_limits<double>::quiet_NaN();
+    return result;
+  }
+  gradient_scale_ = AdapterGradients::kUnit / static_cast<double>(result.seen.trained_tokens);
+  result.grad_norm = reduction_.norm(gradients_, parts_.pool) * gradient_scale_;
+  update(result);
+  return result;
+}
+
+void Trainer::update(const StepResult& result) {
+  // As torch.nn.utils.clip_grad_norm_.
+  const double shrink =
+      options_.clip > 0 ? std::min(1.0, options_.clip / (result.grad_norm + 1e-6)) : 1.0;
+  adam_step(options_.adam,
+            {.number = ++moments_.updates,
+             .learning_rate = result.learning_rate,
+             .scale = gradient_scale_ * shrink},
+            std::as_const(gradients_).sums(),
+            {parts_.adapters.masters(), moments_.first, moments_.second}, parts_.pool);
+  parts_.adapters.pack(parts_.pool);
+}
+
+SamplesSeen Trainer::evaluate(const SampleSet& set) {
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(set.size()));
+  std::iota(samples.begin(), samples.end(), 0);
+  return run(set, samples, Mode::evaluate);
+}
+
+}  // namespace moesaic

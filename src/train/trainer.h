@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/train/adam.h"
+#include "src/train/gradient_reduction.h"
+#include "src/train/sample_pass.h"
+#include "src/train/sample_set.h"
+#include "src/train/schedule.h"
+#include "src/train/train_state.h"
+
+namespace moesaic {
+
+struct TrainOptions {
+  LearningRate rate;
+  AdamOptions adam;
+  double clip = 1;                  ///< longest gradient; 0: no limit
+  std::int64_t batch_tokens = 512;  ///< most tokens of a rank's micro-batch
+  bool skip_nonfinite = false;      ///< leave such a step out instead of throwing
+};
+
+/// What a step or an evaluation saw, over all ranks.
+struct SamplesSeen {
+  double loss = 0;  ///< mean over the trained tokens
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;
+  std::int64_t trained_tokens = 0;
+  double balance_loss = 0;        ///< mean over the micro-batches, as transformers has it
+  double load_max_over_mean = 0;  ///< of the ranks' experts, in rows
+};
+
+struct StepResult {
+  SamplesSeen seen;
+  double grad_norm = 0;  ///< before clipping
+  double learning_rate = 0;
+  /// What was not finite, if the step was left out: "the loss", or a module.
+  std::optional<std::string> not_finite;
+};
+
+/// Trains the adapters of a model on the samples of all ranks. Losses and adapters do not depend on
+/// the ranks, replicas, threads or micro-batches. All calls are collective.
+class Trainer {
+ public:
+  struct Parts {
+    SamplePass& pass;
+    AdapterSet& adapters;
+    std::span<const AdapterSpec> all;  // of the model; `adapters` holds this rank's
+    TrainRanks ranks;
+    ThreadPool& pool;
+  };
+  /// What the parts refer to must outlive this.
+  Trainer(const Parts& parts, const TrainOptions& options);
+
+  /// Step `number`, from 0, over `samples` of `set`, which is the same on all ranks. Throws
+  /// Error{internal} naming step and module if a loss or gradient is not finite and such steps are
+  /// not to be skipped.
+  StepResult step(std::int64_t number, const SampleSet& set, std::span<const std::int64_t> samples);
+  /// The loss of all samples of `set`.
+  SamplesSeen evaluate(const SampleSet& set);
+
+  /// Those of the last step, summed over all samples and ranks; multiply by gradient_scale().
+  [[nodiscard]] const AdapterGradients& gradients() const noexcept { return gradients_; }
+  [[nodiscard]] double gradient_scale() const noexcept { return gradient_scale_; }
+  [[nodiscard]] Moments& moments() noexcept { return moments_; }
+
+ private:
+  enum class Mode { train, evaluate };
+  SamplesSeen run(const SampleSet& set, std::span<const std::int64_t> samples, Mode mode);
+  void update(const StepResult& result);
+
+  Parts parts_;
+  TrainOptions options_;
+  GradientReduction reduction_;
+  AdapterGradients gradients_;
+  double gradient_scale_ = 0;
+  Moments moments_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,98 @@
+#include "src/lora/adapter_exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comm/thread_communicator.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kExperts = 6;
+
+AdapterSpec adapter(std::int64_t layer, std::int64_t expert, bool shares_a = false) {
+  return {.site = {.module = std::to_string(layer) + "." + std::to_string(expert) +
+                             (shares_a ? "up" : "gate"),
+                   .layer = layer,
+                   .expert = expert,
+                   .out = 5,
+                   .in = 3},
+          .rank = 1 + (expert + 1) % 3,
+          .shares_a = shares_a};
+}
+
+/// Two common ones, then those of the experts of two layers, each with an up that has the A of its
+/// gate.
+std::vector<AdapterSpec> model_specs() {
+  std::vector<AdapterSpec> specs = {adapter(0, -1), adapter(1, -1)};
+  for (std::int64_t layer = 0; layer < 2; ++layer) {
+    for (std::int64_t expert = 0; expert < kExperts; ++expert) {
+      specs.push_back(adapter(layer, expert));
+      specs.push_back(adapter(layer, expert, true));
+    }
+  }
+  return specs;
+}
+
+/// A value that tells where it belongs.
+float expected(std::int64_t index, bool is_b, std::size_t at) {
+  return static_cast<float>(index * 100 + (is_b ? 50 : 0)) + static_cast<float>(at);
+}
+
+void fill(std::int64_t index, std::span<float> a, std::span<float> b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = expected(index, false, i);
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = expected(index, true, i);
+}
+
+/// Ranks as `replicas` copies of the experts: what is distributed is collected again.
+void check_round_trip(int ranks, int replicas) {
+  const std::vector<AdapterSpec> all = model_specs();
+  run_thread_ranks(ranks, [&](Communicator& world) {
+    const int share = ranks / replicas;
+    const std::int64_t own = world.rank() % share;
+    const std::int64_t first = own * kExperts / share;
+    const std::int64_t end = (own + 1) * kExperts / share;
+    const AdapterSet set(specs_of_rank(all, first, end - first), Format::f32);
+    const AdapterExchange exchange(set, all, world, world.rank() < share);
+    std::vector<float> values(set.masters().size(), -1);
+    exchange.distribute(values, fill);
+    for (std::int64_t i = 0; i < set.size(); ++i) {
+      const auto at = static_cast<std::size_t>(set.places()[static_cast<std::size_t>(i)].b.first);
+      const auto found = std::ranges::find(
+          all, set.spec(i).site.module, [](const AdapterSpec& spec) { return spec.site.module; });
+      EXPECT_EQ(values[at], expected(found - all.begin(), true, 0));
+    }
+    EXPECT_EQ(std::ranges::count(values, -1.0F), 0);
+
+    std::int64_t seen = 0;
+    exchange.collect(values,
+                     [&](std::int64_t index, std::span<const float> a, std::span<const float> b) {
+                       EXPECT_EQ(index, seen++);
+                       const AdapterSpec& spec = all[static_cast<std::size_t>(index)];
+                       EXPECT_EQ(std::ssize(a), spec.shares_a ? 0 : spec.rank * 3);
+                       ASSERT_EQ(std::ssize(b), spec.rank * 5);
+                       for (std::size_t i = 0; i < a.size(); ++i)
+                         EXPECT_EQ(a[i], expected(index, false, i));
+                       for (std::size_t i = 0; i < b.size(); ++i)
+                         EXPECT_EQ(b[i], expected(index, true, i));
+                     });
+    EXPECT_EQ(seen, world.rank() == 0 ? std::ssize(all) : 0);
+  });
+}
+
+TEST(AdapterExchange, ValuesGoToTheirRanksAndBack) {
+  for (const int ranks : {1, 2, 3, 4, 6}) check_round_trip(ranks, 1);
+}
+
+TEST(AdapterExchange, ReplicasOfExpertsCountOnce) {
+  check_round_trip(2, 2);
+  check_round_trip(4, 2);
+  check_round_trip(6, 3);
+}
+
+}  // namespace
+}  // namespace moesaic
