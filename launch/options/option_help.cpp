@@ -58,6 +58,19 @@ std::string option_line(const OptionRow& row) {
   return flag + gap + wrap(help) + "\n";
 }
 
+/// What stands behind the name of a row, each in a line of its own.
+std::vector<std::string> values_of(const OptionRow& row, const Options& options) {
+  const auto* strings = std::get_if<std::vector<std::string> Options::*>(&row.field);
+  if (strings == nullptr || (options.**strings).empty()) return {value_text(row, options)};
+  return options.**strings;
+}
+
+std::string json_strings(const std::vector<std::string>& values) {
+  std::string text;
+  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + json_quote(value);
+  return "[" + text + "]";
+}
+
 /// The row's value: numbers, lists of them and booleans as they are, anything else as a string.
 std::string json_value(const OptionRow& row, const Options& options) {
   const std::string text = value_text(row, options);
@@ -67,6 +80,9 @@ std::string json_value(const OptionRow& row, const Options& options) {
           using Value = std::remove_cvref_t<decltype(options.*field)>;
           if constexpr (std::is_arithmetic_v<Value>) return text;
           if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) return "[" + text + "]";
+          if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+            return json_strings(options.*field);
+          }
           if constexpr (std::is_same_v<Value, std::optional<std::string>>) {
             if (!(options.*field)) return std::string("null");
           }
@@ -115,11 +131,12 @@ std::string config_text(const Command& command) {
   for (std::size_t i = 0; i < option_table().size(); ++i) {
     const OptionRow& row = option_table()[i];
     if (row.flag_only || (command.verb && !takes(*command.verb, row))) continue;
-    const std::string value = value_text(row, command.options);
     const std::string_view source = kSourceNames[static_cast<std::size_t>(command.sources[i])];
-    text +=
-        fmt::format("{:<40}# {}\n",
-                    fmt::format("{}{} = {}", value.empty() ? "# " : "", row.name, value), source);
+    for (const std::string& value : values_of(row, command.options)) {
+      text +=
+          fmt::format("{:<40}# {}\n",
+                      fmt::format("{}{} = {}", value.empty() ? "# " : "", row.name, value), source);
+    }
   }
   return text;
 }

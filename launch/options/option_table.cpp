@@ -38,6 +38,12 @@ constexpr std::string_view kMachine = "Machine";
 constexpr std::string_view kRanks = "Ranks";
 constexpr std::string_view kProgram = "Program";
 
+constexpr std::string_view kGenerateDetails =
+    R"(
+What the model's generation_config.json says of sampling (do_sample, temperature, top_k, top_p,
+min_p, repetition_penalty) comes before the defaults below; an option that is given comes before
+both. The banner tells which counted.
+)";
 constexpr std::string_view kKernelsDetails =
     R"(
 A line for each shape, format, instruction set, number of rows and of threads. Products run as users
@@ -123,6 +129,8 @@ constexpr std::array kOptions = {
         {"file", 'f', "FILE", &O::file, kText, kGenerate | kScore | kTokenize,
          "prompts, one a line, or JSONL {\"prompt\": \"...\"}; score takes it as one text; - "
          "is the standard input"}),
+    OptionRow{"no-display-prompt", '\0', "", &O::no_display_prompt, kText, kGenerate,
+              "print the continuation alone, without the prompt before it"},
     OptionRow{"no-special", '\0', "", &O::no_special, kText, kTokenize,
               "leave out the special tokens that the tokenizer adds"},
     OptionRow{
@@ -138,16 +146,36 @@ constexpr std::array kOptions = {
     OptionRow{"temp", '\0', "T", &O::temp, kGeneration, kGenerate,
               "temperature; 0 takes the likeliest token", 0, 1e6},
     OptionRow{"top-k", '\0', "K", &O::top_k, kGeneration, kGenerate,
-              "sample among the K likeliest tokens; 0: all", 0, 1e12},
+              "sample among the K likeliest tokens; 0: all", -1, 1e12},
     OptionRow{"top-p", '\0', "P", &O::top_p, kGeneration, kGenerate,
               "sample among the likeliest tokens that together reach P; 1: all", 0, 1},
-    OptionRow{"seed", 's', "N", &O::seed, kGeneration, kGenerate | kBench,
-              "of the random numbers; equal seeds give equal texts", 0, 9e18},
+    OptionRow{"min-p", '\0', "P", &O::min_p, kGeneration, kGenerate,
+              "leave out tokens less likely than P times the likeliest; 0: none", 0, 1},
+    OptionRow{"seed", 's', "N", &O::seed, kGeneration, kGenerate,
+              "of the random numbers; equal seeds give equal texts; -1: another one each time", -1,
+              9e18},
+    OptionRow{
+        "repeat-penalty", '\0', "X", &O::repeat_penalty, kGeneration, kGenerate,
+        "divide positive logits of tokens that prompt or text have, multiply negative ones; 1: "
+        "none",
+        0, 100},
+    OptionRow{"frequency-penalty", '\0', "X", &O::frequency_penalty, kGeneration, kGenerate,
+              "subtract X for each time that the text has the token", -100, 100},
+    OptionRow{"presence-penalty", '\0', "X", &O::presence_penalty, kGeneration, kGenerate,
+              "subtract X once if the text has the token", -100, 100},
+    OptionRow{"repeat-last-n", '\0', "N", &O::repeat_last_n, kGeneration, kGenerate,
+              "penalties look at the last N tokens; 0: at none, -1: at all", -1, 1e12},
+    OptionRow{"logit-bias", 'l', "ID+X", &O::logit_bias, kGeneration, kGenerate,
+              "add X to the logit of a token, such as 15043+1, 15043-1 or 15043-inf; several times "
+              "for several tokens"},
+    OptionRow{"stop", 'r', "TEXT", &O::stop, kGeneration, kGenerate,
+              "end a text before TEXT; several times for several of them"},
     OptionRow{"ignore-eos", '\0', "", &O::ignore_eos, kGeneration, kGenerate,
               "go on after an end-of-sequence token"},
     OptionRow{"parallel", '\0', "N", &O::parallel, kGeneration, kGenerate,
               "sequences that a rank works on at a time", 1, 1e6},
 
+    OptionRow{"seed", 's', "N", &O::seed, kBenchmark, kBench, "of the random tokens", 0, 9e18},
     OptionRow{"n-prompt", 'p', "N", &O::n_prompt, kBenchmark, kBench,
               "prompt tokens of a rank (pp); 0: no such test", 0, 1e9},
     OptionRow{"n-gen", 'n', "N", &O::n_gen, kBenchmark, kBench,
@@ -232,7 +260,8 @@ constexpr std::array kOptions = {
 };
 
 constexpr std::array kVerbs = {
-    VerbRow{Verb::generate, "generate", "-m DIR -p TEXT | -f FILE", "continue prompts"},
+    VerbRow{Verb::generate, "generate", "-m DIR -p TEXT | -f FILE", "continue prompts",
+            kGenerateDetails},
     VerbRow{Verb::score, "score", "-m DIR -f FILE", "loss and perplexity of a text; raw logits"},
     VerbRow{Verb::convert, "convert", "-m DIR -o OUTDIR", "pack a model once, to load it quickly"},
     VerbRow{Verb::tokenize, "tokenize", "-m DIR -p TEXT | -f FILE",
@@ -267,6 +296,9 @@ std::string print(const ByteCount& value) {
 }
 std::string print(const std::optional<ByteCount>& value) {
   return value ? value->text : "auto";
+}
+std::string print(const std::vector<std::string>& values) {
+  return fmt::format("{}", fmt::join(values, ", "));
 }
 std::string print(const std::vector<std::int64_t>& values) {
   return fmt::format("{}", fmt::join(values, ","));

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "launch/options/foreign_flags.h"
 #include "launch/options/nearest_name.h"
 #include "launch/options/option_table.h"
 #include "launch/options/split.h"
@@ -40,6 +41,8 @@ Number parse_number(const Written& written, const OptionRow& row, std::string_vi
   const char* const end = written.text.data() + written.text.size();
   const auto [stop, error] = std::from_chars(written.text.data(), end, value);
   const auto number = static_cast<double>(value);
+  require(error != std::errc::result_out_of_range, ErrorKind::usage,
+          "{}: {} is more than this program counts", written.where, written.text);
   require(error == std::errc() && stop == end && std::isfinite(number), ErrorKind::usage,
           "{}: \"{}\" is not {}", written.where, written.text, kind);
   require(number >= row.least, ErrorKind::usage, "{}: {} is less than {}", written.where,
@@ -82,6 +85,10 @@ void assign(const Written& written, const OptionRow&, std::optional<std::string>
   target = written.text;
 }
 
+void assign(const Written& written, const OptionRow&, std::vector<std::string>& target) {
+  target.push_back(written.text);
+}
+
 void assign(const Written& written, const OptionRow& row, std::vector<std::int64_t>& target) {
   target.clear();
   for (const std::string_view item : split(written.text, ',')) {
@@ -97,6 +104,13 @@ void set_option(Command& command, const OptionRow& row, const Written& written,
             "{}: \"{}\" is not one of {}{}", written.where, written.text,
             fmt::join(choice->names, ", "), did_you_mean(written.text, choice->names));
   }
+  OptionSource& known_source =
+      command.sources[static_cast<std::size_t>(&row - option_table().data())];
+  const bool is_stronger = known_source != source;  // they come weakest first
+  if (const auto* strings = std::get_if<std::vector<std::string> Options::*>(&row.field);
+      strings != nullptr && is_stronger) {
+    (command.options.**strings).clear();
+  }
   std::visit(
       [&](auto field) {
         if constexpr (std::is_member_pointer_v<decltype(field)>) {
@@ -104,7 +118,14 @@ void set_option(Command& command, const OptionRow& row, const Written& written,
         }
       },
       row.field);
-  command.sources[static_cast<std::size_t>(&row - option_table().data())] = source;
+  known_source = source;
+}
+
+/// A flag that other engines have. One dash and several letters would be understood as a letter and
+/// its value.
+void refuse_foreign(std::string_view flag) {
+  const std::string_view hint = foreign_flag_hint(flag);
+  require(hint.empty(), ErrorKind::usage, "unknown option {}; {}", flag, hint);
 }
 
 /// Names that a user may have meant: all, or those of one verb.
@@ -169,8 +190,10 @@ std::vector<po::option> parse_flags(std::span<const std::string> arguments,
         .run()
         .options;
   } catch (const po::unknown_option& error) {
-    const std::string name = error.get_option_name();
+    const std::string option = error.get_option_name();
+    const std::string name = option.substr(0, option.find('='));
     const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+    refuse_foreign(name);
     fail(ErrorKind::usage, "unknown option {}{}", name,
          did_you_mean(bare, option_names(verb), "--"));
   } catch (const po::error& error) {
@@ -198,6 +221,7 @@ void apply_word(Command& command, const std::string& word) {
 
 void apply_flags(Command& command, const std::vector<po::option>& flags) {
   for (const po::option& flag : flags) {
+    if (!flag.original_tokens.empty()) refuse_foreign(flag.original_tokens.front());
     if (flag.string_key == kWords || flag.position_key >= 0) {
       for (const std::string& word : flag.value) apply_word(command, word);
       continue;
@@ -276,6 +300,11 @@ Command parse_command(std::span<const std::string> arguments, const Environment&
   apply_environment(command, environment);
   apply_flags(command, flags);
   return command;
+}
+
+OptionSource source_of(const Command& command, std::string_view option) {
+  const OptionRow& row = *find_option(option, command.verb);
+  return command.sources[static_cast<std::size_t>(&row - option_table().data())];
 }
 
 Environment moesaic_environment() {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
@@ -50,6 +51,7 @@ struct Options {
   // Text.
   std::optional<std::string> prompt;
   std::optional<std::string> file;
+  bool no_display_prompt = false;
   bool no_special = false;
   bool chat = false;
   std::optional<std::string> chat_template;
@@ -59,7 +61,14 @@ struct Options {
   double temp = 0.8;
   std::int64_t top_k = 40;
   double top_p = 0.95;
+  double min_p = 0;
   std::int64_t seed = 0;
+  double repeat_penalty = 1;
+  std::int64_t repeat_last_n = -1;
+  double presence_penalty = 0;
+  double frequency_penalty = 0;
+  std::vector<std::string> logit_bias;
+  std::vector<std::string> stop;
   bool ignore_eos = false;
   std::int64_t parallel = 8;
 
@@ -124,6 +133,9 @@ using Environment = std::map<std::string, std::string>;
 /// nearest known name; Error{file} if the config file cannot be read.
 [[nodiscard]] Command parse_command(std::span<const std::string> arguments,
                                     const Environment& environment);
+
+/// Where the value of an option of the command's verb came from.
+[[nodiscard]] OptionSource source_of(const Command& command, std::string_view option);
 
 /// The variables of this process that start with MOESAIC_.
 [[nodiscard]] Environment moesaic_environment();

@@ -11,6 +11,7 @@
 #include "launch/job/agreement.h"
 #include "launch/job/session.h"
 #include "launch/verbs/run_statistics.h"
+#include "launch/verbs/sampling_choice.h"
 #include "launch/verbs/token_prompts.h"
 #include "launch/verbs/verbs.h"
 #include "src/generate/generator.h"
@@ -47,12 +48,21 @@ GenerateOptions generate_options(const Runtime& runtime, const ModelConfig& conf
           .cache_bytes =
               work.sequences * KvPool::sequence_bytes(config, runtime.precision(), work.capacity),
           .stop_tokens = options.ignore_eos ? std::vector<std::int64_t>{} : config.eos_token_ids,
-          .stop_strings = {},
-          .sampling = {.temperature = options.temp,
-                       .top_k = options.top_k,
-                       .top_p = options.top_p,
-                       .seed = static_cast<std::uint64_t>(options.seed)},
+          .stop_strings = options.stop,
+          .sampling = {},
           .tokenizer = input.tokenizer ? &*input.tokenizer : nullptr};
+}
+
+/// Tells the launch and how is sampled.
+SamplingOptions announce_sampling(const Runtime& runtime, const OpenModel& model) {
+  SamplingChoice choice;
+  agree(runtime.world(), [&] {
+    choice = choose_sampling(runtime.command(), read_generation_defaults(model.files.directory()),
+                             model.config.vocab_size);
+  });
+  announce(runtime);
+  runtime.log().once(LogLevel::info, "{}", choice.text);
+  return choice.options;
 }
 
 Workload plan_work(const Runtime& runtime, const TokenPrompts& input) {
@@ -74,13 +84,14 @@ class Output {
   Output(const Runtime& runtime, const TokenPrompts& input)
       : input_(input),
         json_(runtime.options().json),
+        shows_prompts_(!runtime.options().no_display_prompt),
         streams_(!json_ && input.tokens.size() == 1),
         finished_(input.tokens.size()),
         most_tokens_(runtime.options().predict * std::ssize(input.tokens)) {
     const bool texts_are_seen = isatty(STDOUT_FILENO) != 0;  // a bar would run into them
     const bool silent = streams_ || texts_are_seen || !runtime.log().enabled(LogLevel::info);
     progress_.emplace("tokens", silent, [](std::int64_t count) { return std::to_string(count); });
-    if (streams_) print_now(input.prompts[0].text);
+    if (streams_) print_now(shown_prompt(0));
   }
 
   void take(const NewToken& token) {
@@ -98,6 +109,10 @@ class Output {
   }
 
  private:
+  [[nodiscard]] std::string shown_prompt(std::size_t index) const {
+    return shows_prompts_ ? input_.prompts[index].text : "";
+  }
+
   void write(std::size_t index, const Finished& finished) {
     if (streams_) {
       print_now(finished.rest + "\n");
@@ -105,12 +120,13 @@ class Output {
       print_now(completion_json(input_, index, finished));
     } else {
       print_now(fmt::format("{}--- prompt {} of {}\n{}{}\n", index == 0 ? "" : "\n", index + 1,
-                            finished_.size(), input_.prompts[index].text, finished.text));
+                            finished_.size(), shown_prompt(index), finished.text));
     }
   }
 
   const TokenPrompts& input_;
   bool json_;
+  bool shows_prompts_;
   bool streams_;
   std::vector<std::optional<Finished>> finished_;  // and not yet written
   std::size_t written_ = 0;
@@ -131,7 +147,7 @@ void run_generate(Runtime& runtime) {
                       options.predict, input.prompts[i].where);
     }
   });
-  announce(runtime);
+  const SamplingOptions sampling = announce_sampling(runtime, model);
   const Workload work = plan_work(runtime, input);
   Engine engine(runtime, model, work);
 
@@ -143,9 +159,10 @@ void run_generate(Runtime& runtime) {
     events.on_finished = [&](const Finished& finished) { output->take(finished); };
   }
   engine.transformer().reset_statistics();
+  GenerateOptions generate_with = generate_options(runtime, model.config, input, work);
+  generate_with.sampling = sampling;
   const GenerateResult result =
-      generate(engine.transformer(), runtime.world(), input.tokens,
-               generate_options(runtime, model.config, input, work), events);
+      generate(engine.transformer(), runtime.world(), input.tokens, generate_with, events);
   const StepStatistics& counts = result.statistics;
   const RunStatistics statistics{
       .load = engine.load(),

@@ -131,6 +131,59 @@ TEST(Options, BadValuesNameFlagAndValue) {
             "MOESAIC_TOP_K: \"x\" is not a whole number");
 }
 
+TEST(Options, NumbersTooLargeAreToldAsSuch) {
+  EXPECT_EQ(usage_error({"generate", "--seed", "18446744073709551615"}),
+            "--seed: 18446744073709551615 is more than this program counts");
+  EXPECT_EQ(usage_error({"generate", "--top-k", "99999999999999999999"}),
+            "--top-k: 99999999999999999999 is more than this program counts");
+  EXPECT_EQ(parse({"generate", "--seed", "-1"}).options.seed, -1);
+  EXPECT_EQ(parse({"generate", "-s-1"}).options.seed, -1);
+  EXPECT_EQ(usage_error({"bench", "model", "--seed", "-1"}), "--seed: -1 is less than 0");
+}
+
+TEST(Options, FlagsOfOtherEnginesGetAHint) {
+  EXPECT_EQ(usage_error({"generate", "--temperature", "0"}),
+            "unknown option --temperature; it is --temp here");
+  EXPECT_EQ(usage_error({"generate", "-temp", "0"}), "unknown option -temp; it is --temp here");
+  EXPECT_EQ(usage_error({"generate", "--max-tokens=5"}),
+            "unknown option --max-tokens; it is -n or --predict here");
+  EXPECT_EQ(usage_error({"generate", "--max_tokens", "5"}),
+            "unknown option --max_tokens; it is -n or --predict here");
+  EXPECT_NE(usage_error({"generate", "-cnv"}).find("moesaic chat"), std::string::npos);
+  EXPECT_NE(usage_error({"generate", "-ngl", "99"}).find("no GPUs"), std::string::npos);
+  EXPECT_NE(usage_error({"generate", "--n", "3"}).find("--num-return"), std::string::npos);
+  EXPECT_EQ(parse({"generate", "-p", "-temp"}).options.prompt, "-temp");
+  EXPECT_EQ(parse({"generate", "-c4096", "-n5"}).options.ctx_size, 4096);
+}
+
+TEST(Options, SomeAreGivenSeveralTimes) {
+  const Options options =
+      parse({"generate", "--stop", "a, b", "-r", "\n", "-l", "3+1", "-l4-2"}).options;
+  EXPECT_EQ(options.stop, (std::vector<std::string>{"a, b", "\n"}));
+  EXPECT_EQ(options.logit_bias, (std::vector<std::string>{"3+1", "4-2"}));
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.path_of("run.ini");
+  test::write_text(file, "stop = x\nstop = y\n");
+  const Command command = parse({"generate", "--config", file});
+  EXPECT_EQ(command.options.stop, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(parse({"generate", "--config", file}, {{"MOESAIC_STOP", "z"}}).options.stop,
+            std::vector<std::string>{"z"});
+  EXPECT_EQ(parse({"generate", "--config", file, "stop=w"}).options.stop,
+            std::vector<std::string>{"w"});
+  const Command given = parse({"generate", "--stop", "p", "--stop", "q"});
+  test::write_text(file, config_text(given));
+  EXPECT_EQ(parse({"generate", "--config", file}).options.stop, given.options.stop);
+  const Json json = Json::parse(config_json(command), "config");
+  EXPECT_EQ(json.at("stop").at(1).as_string(), "y");
+}
+
+TEST(Options, SourcesOfValuesAreKnown) {
+  const Command command = parse({"generate", "--temp", "0.8"}, {{"MOESAIC_TOP_K", "40"}});
+  EXPECT_EQ(source_of(command, "temp"), OptionSource::command_line);
+  EXPECT_EQ(source_of(command, "top-k"), OptionSource::environment);
+  EXPECT_EQ(source_of(command, "top-p"), OptionSource::preset);
+}
+
 TEST(Options, FormatsHaveOtherSpellings) {
   EXPECT_EQ(parse({"generate"}).options.expert_format, std::nullopt);
   EXPECT_EQ(parse({"generate", "--expert-format", "nvfp4"}).options.expert_format,

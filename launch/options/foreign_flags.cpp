@@ -1,0 +1,57 @@
+#include "launch/options/foreign_flags.h"
+
+#include <algorithm>
+#include <array>
+
+namespace moesaic {
+namespace {
+
+struct ForeignFlag {
+  std::string_view flag;  // '_' counts as '-'
+  std::string_view hint;
+};
+
+constexpr std::string_view kTemperature = "it is --temp here";
+constexpr std::string_view kPredict = "it is -n or --predict here";
+constexpr std::string_view kNoGpu =
+    "leave it out: there are no GPUs to give layers to, ranks share the experts";
+constexpr std::string_view kChat =
+    "moesaic chat holds a conversation, moesaic generate --chat answers one turn";
+constexpr std::string_view kContext = "it is -c or --ctx-size here";
+constexpr std::string_view kDownload =
+    "nothing is downloaded: -m names a directory (hf download NAME --local-dir DIR)";
+
+constexpr auto kForeignFlags = std::to_array<ForeignFlag>({
+    {"-temp", kTemperature},
+    {"--temperature", kTemperature},
+    {"--max-tokens", kPredict},
+    {"--max-new-tokens", kPredict},
+    {"--n-predict", kPredict},
+    {"--n", "-n is the number of tokens, --num-return the number of texts"},
+    {"--num-return-sequences", "it is --num-return here"},
+    {"--repetition-penalty", "it is --repeat-penalty here"},
+    {"--reverse-prompt", "it is --stop here"},
+    {"--max-model-len", kContext},
+    {"--context-length", kContext},
+    {"-cnv", kChat},
+    {"--conversation", kChat},
+    {"--interactive", kChat},
+    {"-ngl", kNoGpu},
+    {"--gpu-layers", kNoGpu},
+    {"--n-gpu-layers", kNoGpu},
+    {"--tensor-parallel-size", "mpirun -n N gives the number of ranks"},
+    {"-hf", kDownload},
+    {"--hf-repo", kDownload},
+});
+
+}  // namespace
+
+std::string_view foreign_flag_hint(std::string_view flag) noexcept {
+  const auto same = [](char a, char b) { return (a == '_' ? '-' : a) == b; };
+  const auto found = std::ranges::find_if(kForeignFlags, [&](const ForeignFlag& foreign) {
+    return std::ranges::equal(flag, foreign.flag, same);
+  });
+  return found == kForeignFlags.end() ? "" : found->hint;
+}
+
+}  // namespace moesaic
