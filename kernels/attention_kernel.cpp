@@ -1,5 +1,7 @@
 #include "kernels/attention_kernel.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/attention_gradient_layout.h"
 #include "kernels/cpu/attention_layout.h"
 
@@ -15,7 +17,8 @@ std::int64_t attention_scratch_bytes(std::int64_t head_dim, std::int64_t value_d
 
 std::int64_t attention_gradient_scratch_bytes(std::int64_t num_rows, std::int64_t head_dim,
                                               std::int64_t value_dim) noexcept {
-  return GradientScratch(num_rows, head_dim, value_dim).end * 4;
+  return std::max(GradientScratch(num_rows, head_dim, value_dim).end * 4,
+                  Bf16GradientScratch(num_rows, head_dim, value_dim).end);
 }
 
 }  // namespace moesaic

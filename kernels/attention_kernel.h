@@ -72,7 +72,7 @@ struct AttentionKernel {
   void (*attend)(const AttentionArgs& args) noexcept;
   /// The same bits as a call of attend() for all segments.
   void (*merge)(const AttentionMerge& merge) noexcept;
-  /// Gradients of queries, keys and values, in f32. With a bf16 cache, of those rounded to bf16.
+  /// Gradients of queries, keys and values.
   void (*differentiate)(const AttentionGradientArgs& args) noexcept;
 };
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/cpu/attention_gradient.h"
+#include "kernels/cpu/attention_gradient_bf16.h"
 #include "kernels/cpu/attention_states.h"
 #include "kernels/cpu/attention_values.h"
 #include "kernels/cpu/tile_environment.h"
@@ -26,6 +26,8 @@
 //       gives the sums of the rounded ones by pairs of neighbours
 //   void add_values(pass, rows, ValueRuns, meanwhile)   sums += weights v
 //   void add_values_of_row(pass, row, run)
+//
+// and what attention_gradient_bf16.h wants.
 
 MOESAIC_BEGIN_LANES
 namespace moesaic {
@@ -376,7 +378,7 @@ constexpr AttentionKernel make_bf16_attention(Isa isa, const char* name) {
           .name = name,
           .attend = attend_bf16<Products>,
           .merge = merge_bf16,
-          .differentiate = differentiate_bf16};
+          .differentiate = differentiate_bf16<Products>};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "kernels/attention_gradient.h"
 #include "kernels/cpu/attention_gradient_layout.h"
 #include "kernels/cpu/attention_product.h"
+#include "kernels/cpu/transpose_loops.h"
 #include "kernels/cpu/vector_functions.h"
 
 // The gradient of attention in f32 over the 16 lanes of an instruction set, after FlashAttention
@@ -56,7 +57,6 @@ struct RowBlock {
   std::int64_t count;   // rows that there are
   std::int64_t padded;  // rows that are written, a multiple of 16
   std::int64_t dim;
-  bool is_rounded;  // to bf16
 };
 /// [padded, dim in whole vectors]
 inline void copy_rows(const RowBlock& block, float* out) {
@@ -66,17 +66,23 @@ inline void copy_rows(const RowBlock& block, float* out) {
     const float* from = block.rows.row(block.first + row);
     for_each_vector(block.dim, [&](std::int64_t d, auto part) {
       const Lanes value = load(from + d, part);
-      store(out + d, block.is_rounded ? round_to_bf16(value) : value, part);
+      store(out + d, value, part);
     });
   }
 }
 /// What copy_rows wrote, as panels [padded / 16][dim][16].
 inline void turn_rows(const RowBlock& block, const float* rows, float* panels) {
   const std::int64_t width = round_up(block.dim, kLanes);
-  for (std::int64_t row = 0; row < block.padded; ++row, rows += width) {
-    float* const to =
-        panels + row / kGradientStrip * kGradientStrip * block.dim + row % kGradientStrip;
-    for (std::int64_t d = 0; d < block.dim; ++d) to[d * kGradientStrip] = rows[d];
+  const TransposeLoops& loops = find_transpose_loops(kLanesIsa);
+  alignas(64) float lines[kGradientStrip * kLanes];
+  for (std::int64_t first = 0; first < block.padded; first += kGradientStrip) {
+    for (std::int64_t d = 0; d < block.dim; d += kLanes) {  // what is too much is overwritten
+      for (std::int64_t row = 0; row < kGradientStrip; ++row) {
+        store(lines + row * kLanes, load(rows + (first + row) * width + d));
+      }
+      loops.f32_lines(reinterpret_cast<const std::byte*>(lines),
+                      reinterpret_cast<std::byte*>(panels + first * block.dim + d * kLanes), 64);
+    }
   }
 }
 
@@ -84,7 +90,6 @@ inline void turn_rows(const RowBlock& block, const float* rows, float* panels) {
 struct GradientPass {
   const AttentionGradientArgs& args;
   GradientScratch at;
-  bool is_rounded;  // queries, keys and values
   float* memory;
 };
 
@@ -99,12 +104,10 @@ struct GradientBlock {
 inline void start_rows(const GradientPass& pass) {
   const AttentionGradientArgs& args = pass.args;
   float* const memory = pass.memory;
-  const RowBlock queries{args.queries,   0, args.num_rows, pass.at.rows, args.head_dim,
-                         pass.is_rounded};
+  const RowBlock queries{args.queries, 0, args.num_rows, pass.at.rows, args.head_dim};
   copy_rows(queries, memory + pass.at.queries);
   turn_rows(queries, memory + pass.at.queries, memory + pass.at.query_panels);
-  const RowBlock gradients{args.result_gradients, 0,    args.num_rows, pass.at.rows,
-                           args.value_dim,        false};
+  const RowBlock gradients{args.result_gradients, 0, args.num_rows, pass.at.rows, args.value_dim};
   copy_rows(gradients, memory + pass.at.gradients);
   turn_rows(gradients, memory + pass.at.gradients, memory + pass.at.gradient_panels);
   clear(memory + pass.at.query_sums, pass.at.rows * pass.at.head_width);
@@ -123,11 +126,10 @@ inline void start_keys(const GradientPass& pass, std::int64_t first_key) {
   float* const memory = pass.memory;
   const std::int64_t left = args.num_rows - first_key;
   const std::int64_t count = left < kKeysPerBlock ? left : kKeysPerBlock;
-  const RowBlock keys{args.keys, first_key, count, kKeysPerBlock, args.head_dim, pass.is_rounded};
+  const RowBlock keys{args.keys, first_key, count, kKeysPerBlock, args.head_dim};
   copy_rows(keys, memory + pass.at.keys);
   turn_rows(keys, memory + pass.at.keys, memory + pass.at.key_panels);
-  const RowBlock values{args.values,   first_key,      count,
-                        kKeysPerBlock, args.value_dim, pass.is_rounded};
+  const RowBlock values{args.values, first_key, count, kKeysPerBlock, args.value_dim};
   copy_rows(values, memory + pass.at.values);
   turn_rows(values, memory + pass.at.values, memory + pass.at.value_panels);
   clear(memory + pass.at.key_sums, kKeysPerBlock * pass.at.head_width);
@@ -272,31 +274,18 @@ inline void finish_keys(const GradientPass& pass, std::int64_t first_key) {
              args.value_gradients);
 }
 
-/// `is_rounded`: queries, keys and values count as bf16, as a forward pass over a bf16 cache has
-/// them.
-inline void differentiate(const AttentionGradientArgs& args, bool is_rounded) {
+inline void differentiate_f32(const AttentionGradientArgs& args) noexcept {
   const GradientPass pass{args, GradientScratch(args.num_rows, args.head_dim, args.value_dim),
-                          is_rounded, reinterpret_cast<float*>(args.scratch)};
+                          reinterpret_cast<float*>(args.scratch)};
   start_rows(pass);
   for (std::int64_t key = 0; key < args.num_rows; key += kKeysPerBlock) {
     start_keys(pass, key);
-    // The last row that sees one of these keys sees the last of them.
-    const std::int64_t last_key = key + kKeysPerBlock - 1;
-    const std::int64_t end = args.window > 0 && last_key + args.window < args.num_rows
-                                 ? last_key + args.window
-                                 : args.num_rows;
+    const std::int64_t end = end_of_rows(key + kKeysPerBlock - 1, args);
     for (std::int64_t row = key; row < end; row += kGradientRows) meet_block(pass, row, key);
     finish_keys(pass, key);
   }
   store_rows(pass.memory + pass.at.query_sums, {0, args.num_rows, args.head_dim},
              args.query_gradients);
-}
-
-inline void differentiate_f32(const AttentionGradientArgs& args) noexcept {
-  differentiate(args, false);
-}
-inline void differentiate_bf16(const AttentionGradientArgs& args) noexcept {
-  differentiate(args, true);
 }
 
 }  // namespace

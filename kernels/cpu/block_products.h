@@ -32,6 +32,7 @@ struct FloatWeights {
   static WeightRow weight_row(const Pass& pass, std::int64_t row) {
     return {pass.scores + row * kScoreStride};
   }
+  static WeightRow row_writer(std::byte* row) { return {reinterpret_cast<float*>(row)}; }
 };
 
 template <typename Rows, const BlockTable& kTable>
@@ -39,6 +40,7 @@ struct BlockProducts {
   static constexpr std::int64_t kRowsTogether = kAttentionRows;
 
   static void begin(const AttentionArgs& /*args*/) {}
+  static void begin_gradient() {}
   static void end() {}
 
   static void pack_queries(const Pass& pass) {
@@ -72,6 +74,25 @@ struct BlockProducts {
   }
 
   static auto weight_row(const Pass& pass, std::int64_t row) { return Rows::weight_row(pass, row); }
+
+  static auto row_writer(std::byte* rows, std::int64_t steps, std::int64_t row) {
+    return Rows::row_writer(rows +
+                            static_cast<std::size_t>(row) * Rows::row_bytes(steps * kStepDepth));
+  }
+  static void multiply_rows(const GradientProduct& product) {
+    const std::size_t row_bytes = Rows::row_bytes(product.row_steps * kStepDepth);
+    run_blocks({.rows = product.rows + static_cast<std::size_t>(product.first_row) * row_bytes +
+                        static_cast<std::size_t>(product.first_step * kStepDepth) *
+                            sizeof(typename Rows::Element),
+                .row_bytes = row_bytes,
+                .panels = product.panels,
+                .panel_stride = product.panel_stride,
+                .steps = product.steps,
+                .resume = product.resume,
+                .out = product.out,
+                .out_stride = product.out_stride},
+               product.num_rows, product.num_panels, kTable);
+  }
 
   template <typename Meanwhile>
   static void add_values(const Pass& pass, RowSpan rows, const ValueRuns& runs,

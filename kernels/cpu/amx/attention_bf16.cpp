@@ -24,6 +24,7 @@ struct TileProducts {
   static constexpr std::int64_t kRowsTogether = 2 * kTileRowCount;
 
   static void begin(const AttentionArgs& args) { set_rows(args.num_rows); }
+  static void begin_gradient() { set_rows(kTileRowCount); }
   static void end() { release_tiles(); }
 
   static void pack_queries(const Pass& pass) {
@@ -88,6 +89,35 @@ struct TileProducts {
     set_rows(pass.args.num_rows);
   }
 
+  static Bf16WeightRow<kTileBytes> row_writer(std::byte* rows, std::int64_t steps,
+                                              std::int64_t row) {
+    return {line(rows, steps, row)};
+  }
+
+  static void multiply_rows(const GradientProduct& product) {
+    auto nothing = [] {};
+    const std::int64_t end = product.first_row + product.num_rows;
+    for (std::int64_t panel = 0; panel < product.num_panels; panel += 2) {
+      for (std::int64_t row = product.first_row; row < end; row += 2 * kTileRowCount) {
+        const std::byte* const packed =
+            line(product.rows, product.row_steps, row) + product.first_step * kTileBytes;
+        const TileBlock block{
+            .rows = {packed, packed + product.row_steps * kTileBytes, nullptr},
+            .row_step = {kTileBytes, kTileBytes, 0},
+            .panels = product.panels + static_cast<std::size_t>(panel) * product.panel_stride,
+            .panel_stride = product.panel_stride,
+            .steps = product.steps,
+            .prefetch_steps = 0,
+            .out = reinterpret_cast<std::byte*>(product.out +
+                                                (row - product.first_row) * product.out_stride +
+                                                panel * kPanelColumns),
+            .out_stride = static_cast<std::size_t>(product.out_stride) * sizeof(float)};
+        multiply(block, {end - row > kTileRowCount, product.num_panels - panel > 1},
+                 {product.resume ? Before::load : Before::zero, After::store}, nothing);
+      }
+    }
+  }
+
  private:
   /// Few rows read panels one after the other, as one stream.
   static std::int64_t panels_together(const Pass& pass) {
@@ -113,7 +143,8 @@ struct TileProducts {
     return round_up(pass.args.head_dim, kStepDepth) / kStepDepth;
   }
   /// Where a row's first step starts.
-  static std::byte* line(std::byte* packed, std::int64_t steps, std::int64_t row) {
+  template <typename Byte>  // const or not
+  static Byte* line(Byte* packed, std::int64_t steps, std::int64_t row) {
     return packed + row / kTileRowCount * steps * kTileBytes + row % kTileRowCount * 64;
   }
   static BFloat16* element(std::byte* first_step, std::int64_t k) {

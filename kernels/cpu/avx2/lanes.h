@@ -6,6 +6,7 @@
 #include "base/dtype.h"
 #include "kernels/cpu/intrinsics.h"
 #include "kernels/cpu/target_region.h"
+#include "kernels/cpu_features.h"
 
 // Sixteen f32 lanes in two AVX registers; kernels/cpu/scalar/lanes.h says what each function means.
 
@@ -18,6 +19,7 @@ MOESAIC_BEGIN_LANES
 namespace moesaic {
 namespace {
 
+inline constexpr Isa kLanesIsa = Isa::avx2;
 inline constexpr std::int64_t kLanes = 16;
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileAccumulators = 4;
@@ -160,6 +162,14 @@ inline __m256 round_to_bf16(__m256 a) {
 }
 inline Lanes round_to_bf16(Lanes a) {
   return {round_to_bf16(a.low), round_to_bf16(a.high)};
+}
+inline __m256i pair_up(__m256 even, __m256 odd) {
+  return _mm256_or_si256(_mm256_srli_epi32(_mm256_castps_si256(round_to_bf16(even)), 16),
+                         _mm256_castps_si256(round_to_bf16(odd)));
+}
+inline void store_pairs(BFloat16* p, Lanes even, Lanes odd) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), pair_up(even.low, odd.low));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 16), pair_up(even.high, odd.high));
 }
 inline __m256 add_pairs(__m256 a, __m256 b) {
   const __m256d sums = _mm256_castps_pd(_mm256_hadd_ps(a, b));

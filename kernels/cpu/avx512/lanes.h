@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "kernels/cpu/avx512/target.h"
+#include "kernels/cpu_features.h"
 
 // Sixteen f32 lanes in one AVX-512 register; kernels/cpu/scalar/lanes.h says what each function
 // means.
@@ -15,6 +16,7 @@ MOESAIC_BEGIN_LANES
 namespace moesaic {
 namespace {
 
+inline constexpr Isa kLanesIsa = Isa::avx512;
 inline constexpr std::int64_t kLanes = 16;
 inline constexpr int kTileRows = 8;
 inline constexpr int kTileAccumulators = 16;
@@ -109,6 +111,10 @@ inline Lanes round_to_bf16(Lanes a) {
   const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
   return {
       _mm512_castsi512_ps(_mm512_and_si512(sum, _mm512_set1_epi32(static_cast<int>(0xffff0000U))))};
+}
+inline void store_pairs(BFloat16* p, Lanes even, Lanes odd) {
+  const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(round_to_bf16(even).v), 16);
+  _mm512_storeu_si512(p, _mm512_or_si512(low, _mm512_castps_si512(round_to_bf16(odd).v)));
 }
 inline Lanes add_pairs(Lanes a, Lanes b) {
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);

@@ -23,6 +23,7 @@ struct Bf16Weights {
   static Bf16WeightRow<64> weight_row(const Pass& pass, std::int64_t row) {
     return {pass.weights + static_cast<std::size_t>(row) * kWeightRowBytes};
   }
+  static Bf16WeightRow<64> row_writer(std::byte* row) { return {row}; }
 };
 
 }  // namespace

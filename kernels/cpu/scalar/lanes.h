@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "kernels/cpu_features.h"
 
 // Sixteen f32 lanes in plain C++: the truth that the other lanes.h files reproduce bit for bit.
 //
@@ -18,6 +19,7 @@
 namespace moesaic {
 namespace {
 
+inline constexpr Isa kLanesIsa = Isa::scalar;
 inline constexpr std::int64_t kLanes = 16;
 /// Attention: query rows handled together, and accumulators that registers hold in wide tiles (a
 /// tile of one vector may take more).
@@ -114,6 +116,11 @@ inline Lanes round_to_bf16(Lanes a) {
     const auto bits = std::bit_cast<std::uint32_t>(a.v[i]);
     return std::bit_cast<float>((bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000U);
   });
+}
+/// Writes lane i of both, rounded as round_to_bf16 does, side by side: 32 elements.
+inline void store_pairs(BFloat16* p, Lanes even, Lanes odd) {
+  const Lanes rounded[2] = {round_to_bf16(even), round_to_bf16(odd)};
+  for (int i = 0; i < 2 * kLanes; ++i) p[i] = to_bfloat16(rounded[i % 2].v[i / 2]);
 }
 /// Sums of neighbours: lane i has 2 i and 2 i + 1 of the 32 lanes of `a` and `b`.
 inline Lanes add_pairs(Lanes a, Lanes b) {
