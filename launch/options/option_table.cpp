@@ -142,7 +142,7 @@ constexpr std::array kOptions = {
                 "a chat template (Jinja) instead of the model's own"}),
 
     OptionRow{"predict", 'n', "N", &O::predict, kGeneration, kGenerate,
-              "most tokens to generate for a prompt", 0, 1e12},
+              "most tokens to generate for a prompt; -1: until the context is full", -1, 1e12},
     OptionRow{"temp", '\0', "T", &O::temp, kGeneration, kGenerate,
               "temperature; 0 takes the likeliest token", 0, 1e6},
     OptionRow{"top-k", '\0', "K", &O::top_k, kGeneration, kGenerate,
@@ -170,6 +170,8 @@ constexpr std::array kOptions = {
               "for several tokens"},
     OptionRow{"stop", 'r', "TEXT", &O::stop, kGeneration, kGenerate,
               "end a text before TEXT; several times for several of them"},
+    OptionRow{"num-return", '\0', "N", &O::num_return, kGeneration, kGenerate,
+              "texts of each prompt, each with random numbers of its own", 1, 1e5},
     OptionRow{"ignore-eos", '\0', "", &O::ignore_eos, kGeneration, kGenerate,
               "go on after an end-of-sequence token"},
     OptionRow{"parallel", '\0', "N", &O::parallel, kGeneration, kGenerate,

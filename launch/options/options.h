@@ -69,6 +69,7 @@ struct Options {
   double frequency_penalty = 0;
   std::vector<std::string> logit_bias;
   std::vector<std::string> stop;
+  std::int64_t num_return = 1;
   bool ignore_eos = false;
   std::int64_t parallel = 8;
 

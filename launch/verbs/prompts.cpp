@@ -16,12 +16,8 @@ namespace moesaic {
 namespace {
 
 Prompt parse_json_line(std::string_view line, const std::string& where) {
-  const Json object = Json::parse(line, where);
-  Prompt prompt{.text = object.at("prompt").as_string(), .id = "", .where = where};
-  if (const auto id = object.find("id")) {
-    prompt.id = id->is_integer() ? fmt::format("{}", id->as_int()) : json_quote(id->as_string());
-  }
-  return prompt;
+  RequestFields fields = parse_request_fields(Json::parse(line, where));
+  return {.text = fields.prompt.value_or(""), .where = where, .fields = std::move(fields)};
 }
 
 }  // namespace
@@ -60,7 +56,7 @@ std::vector<Prompt> parse_prompts(std::string_view text, const std::string& file
       if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
       prompts.push_back(parse_json_line(line, where));
     } else {
-      prompts.push_back({.text = std::string(line), .id = "", .where = where});
+      prompts.push_back({.text = std::string(line), .where = where});
     }
   }
   return prompts;
@@ -73,7 +69,7 @@ std::vector<Prompt> read_prompts(const Options& options) {
           "--prompt and --file exclude each other");
   if (options.prompt) {
     require(is_valid_utf8(*options.prompt), ErrorKind::usage, "the text of --prompt is not UTF-8");
-    return {{.text = *options.prompt, .id = "", .where = "--prompt"}};
+    return {{.text = *options.prompt, .where = "--prompt"}};
   }
   const std::string name = input_name(*options.file);
   std::vector<Prompt> prompts = parse_prompts(read_utf8_file(*options.file), name);

@@ -6,21 +6,22 @@
 #include <vector>
 
 #include "launch/options/options.h"
+#include "launch/verbs/request_fields.h"
 
 namespace moesaic {
 
 struct Prompt {
-  std::string text;
-  std::string id;     // JSON text of the line's "id"; empty if it has none
+  std::string text;   // empty if the fields have tokens or a conversation in its place
   std::string where;  // "--prompt", "FILE line 3"
+  RequestFields fields{};
 };
 
 /// The prompts of --prompt or --file. Throws Error{usage} if there is none or both, or if --prompt
 /// is not UTF-8; Error{file} if the file cannot be read or is not what it should be.
 [[nodiscard]] std::vector<Prompt> read_prompts(const Options& options);
 
-/// The prompts in the text of a file: JSONL objects with a "prompt" and perhaps an "id" if the
-/// first line starts with '{', else one a line, as it stands. `file` stands in messages.
+/// The prompts in the text of a file: JSONL objects (RequestFields) if the first line
+/// starts with '{', else one a line, as it stands. `file` stands in messages.
 [[nodiscard]] std::vector<Prompt> parse_prompts(std::string_view text, const std::string& file);
 
 /// `path` in messages: "-" is the standard input.

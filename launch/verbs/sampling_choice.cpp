@@ -42,7 +42,7 @@ class Chooser {
   /// --seed, or one that is drawn for -1.
   std::uint64_t choose_seed(std::int64_t seed, Told told) {
     if (seed >= 0) return static_cast<std::uint64_t>(choose<std::int64_t>("seed", seed, {}, told));
-    const std::uint64_t drawn = std::random_device()();
+    const std::uint64_t drawn = seed_of(seed);
     tell("seed", fmt::format("{}", drawn), Origin::drawn, told);
     return drawn;
   }
@@ -96,6 +96,10 @@ void choose_penalties(Chooser& chooser, const Options& options, const Generation
 }
 
 }  // namespace
+
+std::uint64_t seed_of(std::int64_t seed) {
+  return seed < 0 ? std::random_device()() : static_cast<std::uint64_t>(seed);
+}
 
 LogitBias parse_logit_bias(std::string_view text) {
   LogitBias bias;

@@ -24,6 +24,9 @@ struct SamplingChoice {
                                              const GenerationDefaults& defaults,
                                              std::int64_t vocab_size);
 
+/// `seed`, or one that is drawn for -1.
+[[nodiscard]] std::uint64_t seed_of(std::int64_t seed);
+
 /// "15043+1", "15043-2.5", "29905-inf": --logit-bias. Throws Error{usage}.
 [[nodiscard]] LogitBias parse_logit_bias(std::string_view text);
 

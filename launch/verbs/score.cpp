@@ -46,7 +46,7 @@ class LogitsFile {
 
 std::vector<Prompt> read_text(const Options& options) {
   require(options.file.has_value(), ErrorKind::usage, "no text: --file FILE says which");
-  return {{.text = read_utf8_file(*options.file), .id = "", .where = input_name(*options.file)}};
+  return {{.text = read_utf8_file(*options.file), .where = input_name(*options.file)}};
 }
 
 void print_result(const Runtime& runtime, const ScoreResult& result,

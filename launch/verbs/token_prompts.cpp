@@ -7,21 +7,30 @@
 namespace moesaic {
 namespace {
 
-void encode(TokenPrompts& result, const ModelConfig& config) {
-  for (const Prompt& prompt : result.prompts) {
-    require(!prompt.text.empty(), ErrorKind::usage, "the text of {} is empty", prompt.where);
-    std::vector<std::int32_t>& tokens =
-        result.tokens.emplace_back(result.tokenizer->encode(prompt.text));
-    require(!tokens.empty(), ErrorKind::usage, "the text of {} has no tokens", prompt.where);
-    for (const std::int32_t token : tokens) {
-      require(token < config.vocab_size, ErrorKind::file,
-              "tokenizer.json has token {} (\"{}\"), but config.json has a vocab_size of {}", token,
-              result.tokenizer->token(token), config.vocab_size);
-    }
+void check_tokens(const Prompt& prompt, std::span<const std::int32_t> tokens,
+                  const Tokenizer& tokenizer, std::int64_t vocab_size) {
+  require(!tokens.empty(), ErrorKind::usage, "the text of {} has no tokens", prompt.where);
+  for (const std::int32_t token : tokens) {
+    if (token < vocab_size) continue;
+    require(!prompt.fields.prompt_tokens, ErrorKind::file,
+            "{}: prompt: token id {} is outside the model's vocabulary of {}", prompt.where, token,
+            vocab_size);
+    fail(ErrorKind::file,
+         "tokenizer.json has token {} (\"{}\"), but config.json has a vocab_size of {}", token,
+         tokenizer.token(token), vocab_size);
   }
 }
 
 }  // namespace
+
+std::vector<std::int32_t> encode_prompt(Prompt& prompt, const Tokenizer& tokenizer,
+                                        bool add_special_tokens) {
+  require(!prompt.fields.conversation, ErrorKind::usage, "{}: \"messages\" need --chat",
+          prompt.where);
+  if (!prompt.fields.prompt_tokens) return tokenizer.encode(prompt.text, add_special_tokens);
+  prompt.text = tokenizer.decode(*prompt.fields.prompt_tokens);
+  return *prompt.fields.prompt_tokens;
+}
 
 TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
                             const std::function<std::vector<Prompt>()>& read) {
@@ -30,7 +39,13 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
     if (!runtime.is_first()) return;
     result.prompts = read();
     result.tokenizer = Tokenizer::from_directory(model.files.directory());
-    encode(result, model.config);
+    for (Prompt& prompt : result.prompts) {
+      const bool is_text = !prompt.fields.prompt_tokens && !prompt.fields.conversation;
+      require(!is_text || !prompt.text.empty(), ErrorKind::usage, "the text of {} is empty",
+              prompt.where);
+      result.tokens.push_back(encode_prompt(prompt, *result.tokenizer));
+      check_tokens(prompt, result.tokens.back(), *result.tokenizer, model.config.vocab_size);
+    }
   });
   for (const std::vector<std::int32_t>& tokens : result.tokens) {
     result.lengths.push_back(static_cast<std::int64_t>(tokens.size()));
@@ -42,7 +57,7 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
 void require_context(const Options& options, const ModelConfig& config, std::int64_t tokens,
                      std::int64_t new_tokens, const std::string& where) {
   const std::int64_t limit = context_limit(options, config);
-  const std::string extra = new_tokens > 0 ? fmt::format(" + {} (--predict)", new_tokens) : "";
+  const std::string extra = new_tokens > 0 ? fmt::format(" + {} new", new_tokens) : "";
   require(tokens + new_tokens <= limit, ErrorKind::usage,
           "{}: {}{} tokens exceed the context of {} ({})", where, tokens, extra, limit,
           options.ctx_size > 0 ? "--ctx-size"

@@ -23,6 +23,10 @@ struct TokenPrompts {
   [[nodiscard]] std::int64_t longest() const { return std::ranges::max(lengths); }
 };
 
+/// The tokens of a prompt that is a text, or is tokens already; these get their text.
+[[nodiscard]] std::vector<std::int32_t> encode_prompt(Prompt& prompt, const Tokenizer& tokenizer,
+                                                      bool add_special_tokens = true);
+
 /// Reads the tokenizer and the texts that `read` gives on rank 0, encodes these with the special
 /// tokens that the tokenizer adds. Throws AgreedError on all ranks if
 /// a text is empty, or has a token that the model does not know. Collective.

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "launch/job/agreement.h"
 #include "launch/verbs/prompts.h"
+#include "launch/verbs/token_prompts.h"
 #include "launch/verbs/verbs.h"
 #include "src/chat/assistant_mask.h"
 #include "src/chat/chat_template.h"
@@ -103,10 +104,11 @@ void run_tokenize(Runtime& runtime) {
     require(options.chat || !options.chat_template, ErrorKind::usage,
             "--chat-template says how --chat reads conversations; there is no --chat");
     if (options.chat) return tokenize_chats(options);
-    const std::vector<Prompt> prompts = read_prompts(options);
+    std::vector<Prompt> prompts = read_prompts(options);
     const Tokenizer tokenizer = Tokenizer::from_directory(options.model);
     for (std::size_t i = 0; i < prompts.size(); ++i) {
-      const std::vector<std::int32_t> ids = tokenizer.encode(prompts[i].text, !options.no_special);
+      const std::vector<std::int32_t> ids =
+          encode_prompt(prompts[i], tokenizer, !options.no_special);
       if (options.json) {
         print_json(tokenizer, ids);
         continue;

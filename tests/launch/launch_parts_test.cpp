@@ -209,12 +209,12 @@ TEST(Prompts, JsonLinesHaveAPromptAndPerhapsAnId) {
       "{\"prompt\": \"a\\nb\", \"id\": 7}\n\n{\"id\": \"x\", \"prompt\": \"\"}\n", "f");
   ASSERT_EQ(prompts.size(), 2U);
   EXPECT_EQ(prompts[0].text, "a\nb");
-  EXPECT_EQ(prompts[0].id, "7");
-  EXPECT_EQ(prompts[1].id, "\"x\"");
+  EXPECT_EQ(prompts[0].fields.id, "7");
+  EXPECT_EQ(prompts[1].fields.id, "\"x\"");
   EXPECT_EQ(prompts[1].where, "f line 3");
   EXPECT_NE(error_message([] {
               static_cast<void>(parse_prompts("{\"text\": 1}", "f"));
-            }).find("f line 1: field \"prompt\" is missing"),
+            }).find("f line 1: unknown field \"text\""),
             std::string::npos);
 }
 

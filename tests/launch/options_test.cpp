@@ -121,7 +121,7 @@ TEST(Options, BadValuesNameFlagAndValue) {
             "--top-k: \"many\" is not a whole number");
   EXPECT_EQ(usage_error({"generate", "--top-k", "3.5"}), "--top-k: \"3.5\" is not a whole number");
   EXPECT_EQ(usage_error({"generate", "--top-p", "1.5"}), "--top-p: 1.5 is more than 1");
-  EXPECT_EQ(usage_error({"generate", "-n", "-1"}), "--predict: -1 is less than 0");
+  EXPECT_EQ(usage_error({"generate", "-n", "-2"}), "--predict: -2 is less than -1");
   EXPECT_EQ(usage_error({"generate", "--temp", "nan"}), "--temp: \"nan\" is not a number");
   EXPECT_EQ(usage_error({"generate", "--precision", "fp23"}),
             "--precision: \"fp23\" is not one of bf16, fp32; did you mean fp32?");

@@ -124,5 +124,138 @@ TEST(Sampling, BadValuesAreRefusedBeforeAnythingIsLoaded) {
   }
 }
 
+/// A line of results.
+struct Line {
+  std::int64_t index = 0;
+  std::int64_t sample = 0;
+  std::string text;
+  std::vector<std::int64_t> ids;
+
+  [[nodiscard]] bool operator==(const Line&) const = default;
+};
+
+/// The texts of a file of requests.
+std::vector<Line> run_lines(const std::string& requests, int ranks, const Arguments& more = {}) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("requests.jsonl");
+  write_text(file, requests);
+  const ProgramResult result =
+      run_ranks(ranks, joined({"generate", "-m", kDemo, "-f", file, "--json", "-n", "8"}, more));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  std::vector<Line> lines;
+  for (const std::string& text : lines_of(result.out)) {
+    const Json json = Json::parse(text, "result");
+    if (!json.contains("index")) continue;
+    Line& line = lines.emplace_back();
+    line.index = json.at("index").as_int();
+    if (const auto sample = json.find("sample")) line.sample = sample->as_int();
+    line.text = json.at("text").as_string();
+    json.at("ids").for_each(
+        [&](const std::string&, const Json& id) { line.ids.push_back(id.as_int()); });
+  }
+  return lines;
+}
+
+TEST(Requests, EachLineHasItsOwnOptions) {
+  const std::string requests =
+      "{\"prompt\": \"In the beginning\", \"max_tokens\": 3, \"temperature\": 0}\n"
+      "{\"prompt\": \"In the beginning\", \"max_tokens\": 20, \"seed\": 5, \"temperature\": 1.5, "
+      "\"top_k\": 0, \"top_p\": 1, \"min_p\": 0.01, \"repetition_penalty\": 1.1, "
+      "\"presence_penalty\": 0.5, \"frequency_penalty\": 0.1}\n"
+      "{\"prompt\": \"In the beginning\"}\n"
+      "{\"prompt\": \"In the beginning\", \"temperature\": 0, \"logit_bias\": {\"5\": 1000}}\n";
+  const std::vector<Line> one = run_lines(requests, 1);
+  ASSERT_EQ(one.size(), 4U);
+  EXPECT_EQ(one[0].ids, ids({"--temp", "0", "-n", "3"}));
+  EXPECT_EQ(one[1].ids, ids({"-n", "20", "--temp", "1.5", "--top-k", "0", "--top-p", "1", "--min-p",
+                             "0.01", "--repeat-penalty", "1.1", "--presence-penalty", "0.5",
+                             "--frequency-penalty", "0.1", "--seed", "5"}))
+      << "a seed of its own makes a line independent of its place";
+  EXPECT_EQ(one[3].ids, std::vector<std::int64_t>(8, 5));
+  for (const int ranks : {2, 3}) EXPECT_EQ(run_lines(requests, ranks), one) << ranks;
+  EXPECT_EQ(run_lines(requests, 1, {"--parallel", "1"}), one);
+}
+
+TEST(Requests, PromptsMayBeTokens) {
+  const ProgramResult tokens =
+      run_moesaic({"tokenize", "-m", kDemo, "-p", "In the beginning", "--json"});
+  const Json line = Json::parse(lines_of(tokens.out).at(0), "tokens");
+  std::string list;
+  line.at("ids").for_each([&](const std::string&, const Json& id) {
+    list += (list.empty() ? "" : ", ") + std::to_string(id.as_int());
+  });
+  const std::string request = "{\"prompt\": [" + list + "]}\n";
+  const std::vector<Line> lines = run_lines(request, 1);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].ids, ids({"-n", "8"}));
+
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("tokens.jsonl");
+  write_text(file, request);
+  EXPECT_EQ(run_moesaic({"tokenize", "-m", kDemo, "-f", file, "--json"}).out, tokens.out);
+  write_text(file, "{\"prompt\": [3, 2048]}\n");
+  expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file}), 3,
+                 {"tokens.jsonl line 1", "2048"});
+}
+
+TEST(Requests, SamplesOfAPromptDifferAndShareIt) {
+  std::string prompt =
+      "In the beginning God created the heaven and the earth. And the earth was "
+      "without form, and void; and darkness was upon the face of the deep. And "
+      "the Spirit of God moved upon the face of the waters.";
+  const std::string requests =
+      "{\"prompt\": \"" + prompt + "\", \"n\": 3}\n{\"prompt\": \"" + prompt + "\"}\n";
+  const std::vector<Line> one = run_lines(requests, 1);
+  ASSERT_EQ(one.size(), 4U);
+  std::set<std::vector<std::int64_t>> different;
+  for (const Line& line : one) different.insert(line.ids);
+  EXPECT_EQ(different.size(), 4U);
+  EXPECT_EQ(one[2].index, 0);
+  EXPECT_EQ(one[2].sample, 2);
+  EXPECT_EQ(one[3].index, 1);
+  for (const int ranks : {2, 4}) EXPECT_EQ(run_lines(requests, ranks), one) << ranks;
+
+  for (const int ranks : {1, 3}) {
+    const ProgramResult result = run_ranks(
+        ranks, {"generate", "-m", kDemo, "-p", prompt, "-n", "4", "--num-return", "3", "--json"});
+    const Json statistics = Json::parse(lines_of(result.out).back(), "last line").at("statistics");
+    const std::int64_t length =
+        Json::parse(lines_of(result.out).at(0), "line 1").at("prompt_tokens").as_int();
+    EXPECT_GT(length, 40);
+    EXPECT_EQ(statistics.at("prompt").at("tokens").as_int(), length + 2) << result.text();
+  }
+  const ProgramResult text = run_moesaic(
+      {"generate", "-m", kDemo, "-p", "In", "-n", "4", "--num-return", "2", "--no-display-prompt"});
+  EXPECT_NE(text.out.find("--- prompt 1 of 1, sample 2 of 2\n"), std::string::npos) << text.text();
+}
+
+TEST(Requests, MinusOneGoesOnUntilTheContextIsFull) {
+  for (const char* context : {"30", "50"}) {
+    const ProgramResult result = run_moesaic({"generate", "-m", kDemo, "-p", "In the beginning",
+                                              "-n", "-1", "-c", context, "--ignore-eos", "--json"});
+    ASSERT_EQ(result.exit_code, 0) << result.text();
+    const Json line = Json::parse(lines_of(result.out).at(0), "line 1");
+    EXPECT_EQ(line.at("prompt_tokens").as_int() + line.at("ids").size(), std::stoi(context));
+  }
+  expect_failure(
+      run_moesaic({"generate", "-m", kDemo, "-p", "In the beginning", "-n", "-1", "-c", "3"}), 2,
+      {"--prompt", "exceed the context of 3"});
+}
+
+TEST(Requests, WhatIsWrongInALineIsNamedWithIt) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("requests.jsonl");
+  const auto fails = [&](const std::string& line, int code, const std::vector<std::string>& texts) {
+    write_text(file, "{\"prompt\": \"In\"}\n" + line + "\n");
+    expect_failure(run_ranks(2, {"generate", "-m", kDemo, "-f", file}), code, texts);
+  };
+  fails("{\"prompt\": \"In\", \"max_token\": 5}", 3,
+        {"requests.jsonl line 2", "\"max_token\"", "did you mean \"max_tokens\""});
+  fails("{\"prompt\": \"In\", \"temperature\": \"hot\"}", 3, {"line 2: temperature"});
+  fails("{\"prompt\": \"In\", \"top_p\": 7}", 2, {"line 2: top-p", "7"});
+  fails("{\"prompt\": \"In\", \"max_tokens\": 5000}", 2, {"line 2", "exceed the context"});
+  fails("{\"messages\": []}", 2, {"line 2", "--chat"});
+}
+
 }  // namespace
 }  // namespace moesaic::test

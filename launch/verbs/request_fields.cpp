@@ -1,0 +1,145 @@
+#include "launch/verbs/request_fields.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <string_view>
+
+#include "base/error.h"
+#include "launch/options/nearest_name.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kFormatVersion = 1;
+constexpr std::int64_t kMostSamples = 100'000;
+constexpr std::int64_t kMostTokens = std::numeric_limits<std::int64_t>::max() / 4;
+
+std::int64_t whole_number(const Json& value, std::int64_t least, std::int64_t most = kMostTokens) {
+  const std::int64_t number = value.as_int();
+  require(number >= least && number <= most, ErrorKind::file, "{}: {} is not from {} to {}",
+          value.where(), number, least, most);
+  return number;
+}
+
+std::int32_t token_id(const Json& value) {
+  return static_cast<std::int32_t>(
+      whole_number(value, 0, std::numeric_limits<std::int32_t>::max()));
+}
+
+void read_prompt(const Json& value, RequestFields& fields) {
+  if (value.is_string()) {
+    fields.prompt = value.as_string();
+    return;
+  }
+  require(value.is_array(), ErrorKind::file, "{}: neither a text nor a list of token ids",
+          value.where());
+  auto& tokens = fields.prompt_tokens.emplace();
+  value.for_each([&](const std::string&, const Json& id) { tokens.push_back(token_id(id)); });
+}
+
+void read_id(const Json& value, RequestFields& fields) {
+  fields.id =
+      value.is_integer() ? fmt::format("{}", value.as_int()) : json_quote(value.as_string());
+}
+
+void read_stop(const Json& value, RequestFields& fields) {
+  auto& strings = fields.stop.emplace();
+  if (value.is_string()) {
+    strings.push_back(value.as_string());
+    return;
+  }
+  require(value.is_array(), ErrorKind::file, "{}: neither a text nor a list of texts",
+          value.where());
+  value.for_each(
+      [&](const std::string&, const Json& text) { strings.push_back(text.as_string()); });
+}
+
+void read_logit_bias(const Json& value, RequestFields& fields) {
+  require(value.is_object(), ErrorKind::file, "{}: no object of token ids and numbers",
+          value.where());
+  auto& biases = fields.logit_bias.emplace();
+  value.for_each([&](const std::string& key, const Json& number) {
+    LogitBias bias;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), bias.token);
+    require(error == std::errc() && end == key.data() + key.size(), ErrorKind::file,
+            "{}: \"{}\" is not a token id", value.where(), key);
+    bias.bias = static_cast<float>(number.as_double());
+    biases.push_back(bias);
+  });
+}
+
+struct Field {
+  std::string_view name;
+  void (*read)(const Json& value, RequestFields& fields);
+};
+
+/// A field that is a number as it stands; what it may be is checked with the rest of sampling.
+template <std::optional<double> RequestFields::*kMember>
+void read_number(const Json& value, RequestFields& fields) {
+  fields.*kMember = value.as_double();
+}
+
+template <std::optional<std::int64_t> RequestFields::*kMember, std::int64_t kLeast,
+          std::int64_t kMost = kMostTokens>
+void read_whole_number(const Json& value, RequestFields& fields) {
+  fields.*kMember = whole_number(value, kLeast, kMost);
+}
+
+using F = RequestFields;
+
+constexpr auto kFields = std::to_array<Field>({
+    {"prompt", read_prompt},
+    {"messages", [](const Json&, RequestFields&) {}},  // of the whole line: parse_request_fields
+    {"tools", [](const Json&, RequestFields&) {}},
+    {"chat_template_kwargs", [](const Json&, RequestFields&) {}},
+    {"id", read_id},
+    {"max_tokens", read_whole_number<&F::max_tokens, -1>},
+    {"temperature", read_number<&F::temperature>},
+    {"top_k", read_whole_number<&F::top_k, -1>},
+    {"top_p", read_number<&F::top_p>},
+    {"min_p", read_number<&F::min_p>},
+    {"seed", read_whole_number<&F::seed, -1, std::numeric_limits<std::int64_t>::max()>},
+    {"n", read_whole_number<&F::n, 1, kMostSamples>},
+    {"stop", read_stop},
+    {"logprobs", read_whole_number<&F::logprobs, 0>},
+    {"repetition_penalty", read_number<&F::repetition_penalty>},
+    {"frequency_penalty", read_number<&F::frequency_penalty>},
+    {"presence_penalty", read_number<&F::presence_penalty>},
+    {"repeat_last_n", read_whole_number<&F::repeat_last_n, -1>},
+    {"logit_bias", read_logit_bias},
+    {"ignore_eos", [](const Json& value, RequestFields& f) { f.ignore_eos = value.as_bool(); }},
+    {"version", [](const Json& value,
+                   RequestFields&) { (void)whole_number(value, kFormatVersion, kFormatVersion); }},
+});
+
+void refuse_unknown(const Json& line, const std::string& name) {
+  std::array<std::string_view, kFields.size()> names{};
+  std::ranges::transform(kFields, names.begin(), &Field::name);
+  const std::string nearest = nearest_name(name, names);
+  fail(ErrorKind::file, "{}: unknown field \"{}\"{}", line.where(), name,
+       nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
+}
+
+}  // namespace
+
+RequestFields parse_request_fields(const Json& line) {
+  require(line.is_object(), ErrorKind::file, "{}: no JSON object", line.where());
+  RequestFields fields;
+  line.for_each([&](const std::string& name, const Json& value) {
+    const auto field = std::ranges::find(kFields, name, &Field::name);
+    if (field == kFields.end()) refuse_unknown(line, name);
+    if (!value.is_null()) field->read(value, fields);
+  });
+  if (line.contains("messages")) fields.conversation = line;
+  const int texts =
+      (fields.prompt ? 1 : 0) + (fields.prompt_tokens ? 1 : 0) + (fields.conversation ? 1 : 0);
+  require(texts == 1, ErrorKind::file, "{}: {}", line.where(),
+          texts == 0 ? "neither \"prompt\" nor \"messages\"" : "both \"prompt\" and \"messages\"");
+  return fields;
+}
+
+}  // namespace moesaic

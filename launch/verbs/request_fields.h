@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "src/generate/sampling_options.h"
+
+namespace moesaic {
+
+/// What one line of a JSONL file says of its request (docs/formats.md); the rest comes from the
+/// options.
+struct RequestFields {
+  std::optional<std::string> prompt{};                       // a text
+  std::optional<std::vector<std::int32_t>> prompt_tokens{};  // or its tokens, none added
+  std::optional<Json> conversation{};                        // or the line, if it has "messages"
+  std::string id{};                                          // JSON text; empty: none
+  std::optional<std::int64_t> max_tokens{};                  // -1: until the context is full
+  std::optional<double> temperature{};
+  std::optional<std::int64_t> top_k{};
+  std::optional<double> top_p{};
+  std::optional<double> min_p{};
+  std::optional<std::int64_t> seed{};  // -1: another one each time
+  std::optional<std::int64_t> n{};     // samples
+  std::optional<std::vector<std::string>> stop{};
+  std::optional<std::int64_t> logprobs{};
+  std::optional<double> repetition_penalty{};
+  std::optional<double> frequency_penalty{};
+  std::optional<double> presence_penalty{};
+  std::optional<std::int64_t> repeat_last_n{};
+  std::optional<std::vector<LogitBias>> logit_bias{};
+  std::optional<bool> ignore_eos{};
+};
+
+/// `line` is an object. Throws Error{file} that names the line and the field: one that is unknown,
+/// of another type or out of range, or no or several of prompt and messages.
+[[nodiscard]] RequestFields parse_request_fields(const Json& line);
+
+}  // namespace moesaic

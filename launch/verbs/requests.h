@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/verbs/request_fields.h"
+#include "src/generate/request.h"
+
+namespace moesaic {
+
+/// What the requests of a job have in common, as far as their lines say nothing else.
+struct RequestDefaults {
+  SamplingOptions sampling{};
+  std::int64_t max_tokens = 128;  // -1: until the context is full, but at least one
+  std::int64_t samples = 1;       // of each prompt
+  std::optional<std::int64_t> logprobs{};
+  std::vector<std::string> stop{};
+  std::vector<std::int64_t> stop_tokens{};  // of the model
+  bool ignore_eos = false;
+  std::int64_t context_tokens = 0;
+  std::int64_t vocab_size = 0;
+};
+
+/// A prompt as all its samples have it, and how many they are.
+struct SampledRequest {
+  Request first;  // the request of its first sample
+  std::int64_t samples = 1;
+
+  /// That of another one: the same but for its stream of random numbers.
+  [[nodiscard]] Request sample(std::int64_t number) const;
+};
+
+/// All requests of a job: samples of prompt 0, then of prompt 1, and so on.
+class RequestList {
+ public:
+  void add(SampledRequest request);
+
+  struct Place {
+    std::size_t prompt = 0;
+    std::int64_t sample = 0;
+    std::int64_t samples = 1;  // of this prompt
+  };
+  /// Where a request stands.
+  [[nodiscard]] Place place(std::int64_t number) const;
+  [[nodiscard]] Request request(std::int64_t number) const;
+  [[nodiscard]] std::int64_t prompt_tokens(std::size_t prompt) const {
+    return std::ssize(prompts_[prompt].first.tokens);
+  }
+
+  /// What has to be known before a model is loaded.
+  struct Demand {
+    std::int64_t requests = 0;
+    std::int64_t longest_prompt = 0;   // tokens
+    std::int64_t longest_text = 0;     // the same with the most new ones
+    std::int64_t most_new_tokens = 0;  // of all requests together
+  };
+  [[nodiscard]] const Demand& demand() const noexcept { return demand_; }
+
+ private:
+  std::vector<SampledRequest> prompts_;
+  std::vector<std::int64_t> first_;  // [prompts] number of the first sample
+  Demand demand_;
+};
+
+/// The request of prompt number `index` with these tokens. Its stream is the number, or 0 if the
+/// line has a seed of its own: then the text does not depend on where the line stands. Throws
+/// Error{usage} for options out of range; whether it fits into the context is not looked at.
+[[nodiscard]] SampledRequest make_request(const RequestFields& fields,
+                                          std::vector<std::int32_t> tokens, std::int64_t index,
+                                          const RequestDefaults& defaults);
+
+}  // namespace moesaic
