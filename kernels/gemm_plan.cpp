@@ -239,6 +239,11 @@ void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
     } else {
       std::copy_n(values, columns, reinterpret_cast<float*>(out) + first_column);
     }
+    if (product.inner != nullptr) {
+      const std::int64_t first_byte = first_column * element_bytes(output.element);
+      std::memcpy(product.inner + input_row * output.stride_bytes + first_byte, out + first_byte,
+                  static_cast<std::size_t>(columns * element_bytes(output.element)));
+    }
   }
 }
 

@@ -25,6 +25,7 @@ class GemmPlan final : private JobGraph::Work {
     PackedMatrix up{};  // if panels != nullptr, results are gated with those of this matrix
     Epilogue epilogue{};
     Epilogue up_epilogue{};
+    std::byte* inner = nullptr;  // where results that stay with their slab are stored besides
     const GemmKernel* kernel = nullptr;  // set by add_product, as the next
     std::int64_t job_panels = 0;
   };

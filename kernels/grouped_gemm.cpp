@@ -117,7 +117,8 @@ void GroupedGemm::run_mlp(const RowSource& input, std::span<const MlpGroup> grou
                         .weights = group.weights.gate,
                         .up = group.weights.up,
                         .epilogue = group.gate_epilogue,
-                        .up_epilogue = group.up_epilogue},
+                        .up_epilogue = group.up_epilogue,
+                        .inner = group.inner},
                        inner_panels);
     for_each_slab(group, [&](std::int64_t first_row, std::int64_t num_rows) {
       slabs_.push_back(plan_->add_inner_slab(first_row, num_rows, input.element));

@@ -37,6 +37,9 @@ struct MlpGroup {
   Epilogue gate_epilogue{};  // before gating: a backward pass keeps gate and up
   Epilogue up_epilogue{};
   Epilogue down_epilogue{};
+  /// Where gated activations are stored besides, as the third product reads them: in the element of
+  /// the input.
+  std::byte* inner = nullptr;  // [rows, width], rows of the input
 };
 
 /// Where results go: row i of the input gives row i of the output, n elements.

@@ -27,6 +27,13 @@ struct RmsNorm {
   std::int64_t n = 0;
 };
 
+/// A row of an MLP in a backward pass; what comes in, and what it becomes.
+struct GatedRow {
+  float* gate;   // gate: the loss's gradient by it
+  float* up;     // up: the same
+  float* inner;  // the gradient by the gated activations: these
+};
+
 /// Vector work besides products, in f32: one constant table an instruction set. Sums run in 16
 /// lanes (element i in lane i % 16, ascending, fused multiply-adds) and one fixed tree over the
 /// lanes (halves: lane j + lane j + 8, then + 4, + 2, + 1), so that every table gives the same
@@ -46,6 +53,8 @@ struct VectorKernels {
   void (*to_bf16)(const float* x, std::int64_t n, BFloat16* y) noexcept;
   /// gate[i] becomes the gated activation of gate[i] and up[i].
   void (*gate)(const Gating& gating, const float* up, std::int64_t n, float* gate) noexcept;
+  /// Goes back through gate(). Returns the sum of gradients times gated activations.
+  float (*gate_gradient)(const Gating& gating, const GatedRow& row, std::int64_t n) noexcept;
   /// y[i] += x[i].
   void (*add)(const float* x, std::int64_t n, float* y) noexcept;
   /// y[i] = fma(scale, x[i], y[i]).

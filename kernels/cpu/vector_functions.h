@@ -71,6 +71,33 @@ void gate_activations(const Gating& gating, const float* up, std::int64_t n, flo
   });
 }
 
+float gate_gradient(const Gating& gating, const GatedRow& row, std::int64_t n) noexcept {
+  const Lanes limit = broadcast(gating.limit);
+  const Lanes least = broadcast(-gating.limit);
+  const Lanes zero = broadcast(0);
+  const Lanes one = broadcast(1.0F);
+  const Lanes alpha = broadcast(gating.alpha);
+  Lanes sum = zero;
+  for_each_vector(n, [&](std::int64_t i, auto part) {
+    const Lanes gate = load(row.gate + i, part);
+    const Lanes up = load(row.up + i, part);
+    const Lanes d = load(row.inner + i, part);
+    const Lanes g = min(limit, gate);
+    const Lanes u = max(least, min(limit, up));
+    const Lanes sigmoid = one / (one + exp(zero - alpha * g));
+    const Lanes slope = sigmoid * fma(alpha * g, one - sigmoid, one);  // of g * sigmoid(alpha * g)
+    const Lanes factor = u + broadcast(gating.offset);
+    const Lanes dg = d * (factor * slope);
+    const Lanes du = d * (g * sigmoid);
+    const Lanes inner = (g * sigmoid) * factor;
+    store(row.gate + i, select(less(g, gate), zero, dg), part);
+    store(row.up + i, select(less(u, up), zero, select(less(up, u), zero, du)), part);
+    store(row.inner + i, inner, part);
+    sum = fma(d, inner, sum);
+  });
+  return sum_lanes(sum);
+}
+
 void add(const float* x, std::int64_t n, float* y) noexcept {
   for_each_vector(n, [&](std::int64_t i, auto part) {
     store(y + i, load(y + i, part) + load(x + i, part), part);
@@ -114,6 +141,7 @@ constexpr VectorKernels make_vector_kernels(Isa isa, const char* name) {
           .rms_norm_gradient = rms_norm_gradient,
           .to_bf16 = to_bf16,
           .gate = gate_activations,
+          .gate_gradient = gate_gradient,
           .add = add,
           .add_scaled = add_scaled,
           .softmax = softmax,

@@ -33,14 +33,16 @@ LayerCopies::LayerCopies(const LayerShape& shape, const Layout& layout, std::int
       local_experts_(local_experts),
       expert_bytes_(layer_bytes(shape, layout, 1)),
       gemm_(std::make_unique<GroupedGemm>(compute)),
-      experts_work_(std::make_unique<CpuExpertsWorkspace>(*gemm_)) {
+      adapters_(std::make_unique<AdapterProducts>(compute, *gemm_)),
+      mlps_(std::make_unique<MlpProducts>(compute, *gemm_, *adapters_)),
+      experts_work_(std::make_unique<CpuExpertsWorkspace>(*mlps_)) {
   const SampleWeights inner(layout, shape.hidden);
   const SampleWeights outer(layout, shape.intermediate);
   const std::int64_t count = std::ssize(memory) / (local_experts * expert_bytes_);
-  std::vector<MlpWeights> experts(static_cast<std::size_t>(count * local_experts));
+  std::vector<AdaptedMlp> experts(static_cast<std::size_t>(count * local_experts));
   compute.pool->parallel_for(std::ssize(experts), [&](std::int64_t index, int) {
     std::byte* at = memory.data() + index * expert_bytes_;
-    MlpWeights& expert = experts[static_cast<std::size_t>(index)];
+    MlpWeights& expert = experts[static_cast<std::size_t>(index)].weights;
     expert.gate = inner.write_matrix(shape.intermediate, at);
     at += inner.bytes(shape.intermediate);
     expert.up = inner.write_matrix(shape.intermediate, at);

@@ -22,7 +22,7 @@ namespace moesaic {
 class LayerCopies {
  public:
   struct Copy {
-    std::vector<MlpWeights> experts;  // [local experts]
+    std::vector<AdaptedMlp> experts;  // [local experts]
     Router router;
     MoeLayer layer;
   };
@@ -50,6 +50,8 @@ class LayerCopies {
   std::int64_t local_experts_;
   std::int64_t expert_bytes_ = 0;
   std::unique_ptr<GroupedGemm> gemm_;
+  std::unique_ptr<AdapterProducts> adapters_;
+  std::unique_ptr<MlpProducts> mlps_;
   std::unique_ptr<CpuExpertsWorkspace> experts_work_;
   std::vector<OwnedMatrix> routers_;
   std::vector<Copy> copies_;

@@ -17,7 +17,7 @@ void LayerParts::run(LayerCopies::Copy& copy, MatrixView<const float> x,
   copy.router.route(x, gemm_, router_scratch_, routing_);
   for (std::size_t slot = 0; slot < rows.size(); ++slot) {
     if (rows[slot] == 0) continue;
-    const MlpWeights& expert = copy.experts[slot];
+    const MlpWeights& expert = copy.experts[slot].weights;
     multiply(expert.gate, hidden_rows_, rows[slot]);
     multiply(expert.up, hidden_rows_, rows[slot]);
     multiply(expert.down, inner_rows_, rows[slot]);

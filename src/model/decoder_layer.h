@@ -30,7 +30,7 @@ class DecoderLayer {
   /// A pass of the batch that the mixer began, back through this layer.
   struct Backward {
     const Batch& batch;
-    std::span<const SampleRows> samples;
+    std::span<const SampleRange> samples;
     AdapterGradients& adapters;  // those of adapters are added
     MatrixView<float> dx;        // [rows, hidden] the gradient by what comes out: that by the input
   };

@@ -50,23 +50,23 @@ void add_mlp(std::vector<NamedWeight>& weights, const std::string& name, const M
 class PlainMlp : public FeedForward {
  public:
   PlainMlp(const WeightSet& weights, LayerContext& context)
-      : weights_(mlp_at(weights, 0)), context_(context) {}
+      : mlp_(mlp_at(weights, 0)), context_(context) {}
 
   void forward(const PartForward& part) override {
     const PhaseScope scope(context_.times, Phase::mlp);
-    context_.linear.gated_mlp(weights_, part.x, part.y);
+    context_.linear.gated_mlp(mlp_, part.x, part.y);
   }
 
  private:
-  MlpWeights weights_;
+  AdaptedMlp mlp_;
   LayerContext& context_;
 };
 
 /// Places in the weight set of a MoE layer.
 enum MoeWeight : std::size_t { kShared = 0, kSharedGate = 3, kRouter = 4, kFirstExpert = 5 };
 
-std::vector<MlpWeights> experts_of(const WeightSet& weights) {
-  std::vector<MlpWeights> experts;
+std::vector<AdaptedMlp> experts_of(const WeightSet& weights) {
+  std::vector<AdaptedMlp> experts;
   for (std::size_t at = kFirstExpert; at < weights.size(); at += 3) {
     experts.push_back(mlp_at(weights, at));
   }
@@ -77,7 +77,7 @@ class MoeFeedForward : public FeedForward {
  public:
   MoeFeedForward(const MoeConfig& config, const WeightSet& weights, LayerContext& context)
       : shared_(mlp_at(weights, kShared)),
-        shared_gate_(weights[kSharedGate].matrix),
+        shared_gate_{weights[kSharedGate].matrix},
         layer_(Router(weights[kRouter].matrix, config.router, context.compute),
                std::make_unique<CpuExperts>(experts_of(weights),
                                             activation_element(context.config.precision),
@@ -86,7 +86,7 @@ class MoeFeedForward : public FeedForward {
         context_(context) {}
 
   void forward(const PartForward& part) override {
-    const bool has_shared = shared_.gate.panels != nullptr;
+    const bool has_shared = shared_.weights.gate.panels != nullptr;
     layer_.begin(part.x, context_.moe);
     if (has_shared) compute_shared(part.x);
     layer_.end(part.y, context_.moe);
@@ -114,8 +114,8 @@ class MoeFeedForward : public FeedForward {
     });
   }
 
-  MlpWeights shared_;  // without panels: none
-  PackedMatrix shared_gate_;
+  AdaptedMlp shared_;  // without panels: none
+  Weight shared_gate_;
   MoeLayer layer_;
   LayerContext& context_;
 };

@@ -274,13 +274,13 @@ void GqaAttention::forward(const MixerLayer& layer, const Batch& batch, const Pa
   const std::int64_t width = config_.q_width() + 2 * config_.kv_width();
   context_.projected.reserve(rows * width);
   context_.mixed.reserve(rows * config_.q_width());
-  context_.linear.forward(weights[kQkv].matrix, weights[kQkvBias].vector, part.x,
+  context_.linear.forward(weights[kQkv], weights[kQkvBias].vector, part.x,
                           context_.projected.matrix(rows, width));
   context_.compute.pool->for_each(rows, kTokensPerTask, [&](std::int64_t row) {
     prepare_token(layer, batch.tokens[static_cast<std::size_t>(row)], row);
   });
   attend(layer, batch);
-  context_.linear.forward(weights[kO].matrix, weights[kOBias].vector,
+  context_.linear.forward(weights[kO], weights[kOBias].vector,
                           context_.mixed.matrix(rows, config_.q_width()), part.y);
 }
 

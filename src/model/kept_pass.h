@@ -32,7 +32,7 @@ struct KeptLayer {
 /// may have any number of them. The sequences must live as long.
 struct KeptPass {
   Batch batch;
-  std::vector<SampleRows> samples;  // the rows of each sequence
+  std::vector<SampleRange> samples;  // the rows of each sequence
   std::vector<KeptLayer> layers;
   Buffer<float> out;  // [rows, hidden] residual stream after the last layer
 

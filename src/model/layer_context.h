@@ -30,11 +30,13 @@ struct LayerContext {
       : config(setup),
         compute(setup.compute),
         gemm(setup.compute),
-        linear(gemm),
+        adapters(compute, gemm),
+        mlps(compute, gemm, adapters),
+        linear(gemm, adapters, mlps),
         placement(std::max<std::int64_t>(setup.num_experts, 1), experts.size()),
         moe({experts, placement, gemm, times}, setup.hidden * element_bytes(setup.precision),
             setup.experts_per_token),
-        cpu_experts{gemm} {}
+        cpu_experts{mlps} {}
 
   /// body(row) for all rows, over the threads.
   template <typename Body>
@@ -46,6 +48,8 @@ struct LayerContext {
   Setup config;
   Compute compute;
   GroupedGemm gemm;
+  AdapterProducts adapters;
+  MlpProducts mlps;
   Linear linear;
   ExpertPlacement placement;
   PhaseTimes times;

@@ -9,28 +9,35 @@ GemmOutput float_output(MatrixView<float> y) {
 
 }  // namespace
 
-void Linear::set_rows(MatrixView<const float> x) {
-  rows_.clear();
-  for (std::int64_t row = 0; row < x.rows(); ++row) {
-    rows_.push_back(reinterpret_cast<const std::byte*>(x.row(row).data()));
+void Linear::forward(const Weight& weight, std::span<const float> bias, MatrixView<const float> x,
+                     MatrixView<float> y) {
+  const RowSource rows = x_rows_.of(x);
+  const GemmGroup group{.num_rows = x.rows(),
+                        .weights = weight.matrix,
+                        .epilogue = {.bias = bias.empty() ? nullptr : bias.data()}};
+  gemm_.run(rows, {&group, 1}, float_output(y));
+  for (const Adapter& adapter : weight.adapters) {
+    const AdapterRows all{.num_rows = x.rows(), .adapter = &adapter};
+    adapters_.forward(rows, {&all, 1}, {y, true});
   }
 }
 
-void Linear::forward(const PackedMatrix& weights, std::span<const float> bias,
-                     MatrixView<const float> x, MatrixView<float> y) {
-  set_rows(x);
-  const GemmGroup group{.num_rows = x.rows(),
-                        .weights = weights,
-                        .epilogue = {.bias = bias.empty() ? nullptr : bias.data()}};
-  gemm_.run({.rows = rows_.data(), .num_rows = x.rows(), .depth = weights.depth}, {&group, 1},
-            float_output(y));
+void Linear::backward(const Weight& weight, const PartBackward& part) {
+  const RowSource dy = dy_rows_.of(part.dy);
+  const RowSource x = x_rows_.of(part.x);
+  const GemmGroup group{.num_rows = dy.num_rows, .weights = weight.matrix};
+  adapters_.transposed().run(dy, {&group, 1}, float_output(part.dx));
+  for (const Adapter& adapter : weight.adapters) {
+    const AdapterRows all{.num_rows = dy.num_rows, .adapter = &adapter};
+    adapters_.pass_back(dy, {&all, 1}, part.dx);
+    adapters_.add_gradients({.x = x, .dy = dy, .samples = part.samples}, {&all, 1}, part.adapters);
+  }
 }
 
-void Linear::gated_mlp(const MlpWeights& weights, MatrixView<const float> x, MatrixView<float> y) {
-  set_rows(x);
-  const MlpGroup group{.num_rows = x.rows(), .weights = weights};
-  gemm_.run_mlp({.rows = rows_.data(), .num_rows = x.rows(), .depth = weights.gate.depth},
-                {&group, 1}, {}, float_output(y));
+void Linear::gated_mlp(const AdaptedMlp& mlp, MatrixView<const float> x, MatrixView<float> y,
+                       MlpStash* keep) {
+  const MlpRows all{.num_rows = x.rows(), .mlp = &mlp};
+  mlps_.forward({.x = x_rows_.of(x), .groups = {&all, 1}, .y = y, .keep = keep});
 }
 
 }  // namespace moesaic

@@ -4,27 +4,37 @@
 #include <vector>
 
 #include "base/matrix_view.h"
-#include "kernels/grouped_gemm.h"
-#include "kernels/mlp_weights.h"
+#include "src/lora/adapted_mlp.h"
+#include "src/model/stash.h"
+#include "src/model/weight_set.h"
 
 namespace moesaic {
 
-/// Dense products of a batch's rows with one matrix. Keeps scratch memory; one object a rank.
+/// Dense products of a batch's rows with one matrix and its adapters. Keeps scratch memory; one
+/// object a rank.
 class Linear {
  public:
-  explicit Linear(GroupedGemm& gemm) : gemm_(gemm) {}
+  /// All must outlive this.
+  Linear(GroupedGemm& gemm, AdapterProducts& adapters, MlpProducts& mlps)
+      : gemm_(gemm), adapters_(adapters), mlps_(mlps) {}
 
-  /// y [rows, n] = x [rows, k] weights^T + bias; bias may be empty.
-  void forward(const PackedMatrix& weights, std::span<const float> bias, MatrixView<const float> x,
+  /// y [rows, n] = x [rows, k] weight^T + bias, and what adapters add; bias may be empty.
+  void forward(const Weight& weight, std::span<const float> bias, MatrixView<const float> x,
                MatrixView<float> y);
-  /// y [rows, hidden] = down(silu(gate(x)) * up(x)).
-  void gated_mlp(const MlpWeights& weights, MatrixView<const float> x, MatrixView<float> y);
+  /// y [rows, hidden] = down(silu(gate(x)) * up(x)). What backward() needs goes to `keep`.
+  void gated_mlp(const AdaptedMlp& mlp, MatrixView<const float> x, MatrixView<float> y,
+                 MlpStash* keep = nullptr);
+
+  /// dx = dy weight, and the gradients of adapters: `part` has the x [rows, k] and dy [rows, n] of
+  /// this product.
+  void backward(const Weight& weight, const PartBackward& part);
 
  private:
-  void set_rows(MatrixView<const float> x);
-
   GroupedGemm& gemm_;
-  std::vector<const std::byte*> rows_;
+  AdapterProducts& adapters_;
+  MlpProducts& mlps_;
+  MatrixRows x_rows_;
+  MatrixRows dy_rows_;
 };
 
 }  // namespace moesaic

@@ -36,7 +36,7 @@ void LossHead::make_logits(const Rows& rows, const Piece& piece) {
                                       context_.config.epsilon, hidden, normed_.data() + i * hidden);
   });
   const MatrixView<float> logits = logits_.matrix(piece.count, config_.vocab_size);
-  context_.linear.forward(weights_.lm_head, {}, normed_.matrix(piece.count, hidden), logits);
+  context_.linear.forward({weights_.lm_head}, {}, normed_.matrix(piece.count, hidden), logits);
   if (config_.logits_scaling == 1) return;
   context_.for_each_row(piece.count, [&](std::int64_t row) {
     for (float& value : logits.row(row)) value /= static_cast<float>(config_.logits_scaling);

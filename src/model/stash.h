@@ -5,7 +5,7 @@
 
 #include "base/matrix_view.h"
 #include "src/lora/adapter_gradients.h"
-#include "src/lora/sample_rows.h"
+#include "src/lora/sample_range.h"
 
 namespace moesaic {
 
@@ -26,11 +26,11 @@ struct PartForward {
 
 /// A backward pass through one part of a layer.
 struct PartBackward {
-  MatrixView<const float> x;            // [rows, hidden] as in the forward pass
-  MatrixView<const float> dy;           // [rows, hidden] the loss's gradient by y
-  MatrixView<float> dx;                 // [rows, hidden] overwritten with that by x
-  std::span<const SampleRows> samples;  // all rows, ascending
-  AdapterGradients& adapters;           // those of adapters are added, sample by sample
+  MatrixView<const float> x;             // [rows, hidden] as in the forward pass
+  MatrixView<const float> dy;            // [rows, hidden] the loss's gradient by y
+  MatrixView<float> dx;                  // [rows, hidden] overwritten with that by x
+  std::span<const SampleRange> samples;  // all rows, ascending
+  AdapterGradients& adapters;            // those of adapters are added, sample by sample
 };
 
 }  // namespace moesaic

@@ -62,7 +62,7 @@ struct Transformer::Impl {
                                        weights.final_norm.data(), context.config.epsilon, x.cols(),
                                        normed.row(i).data());
     });
-    context.linear.forward(weights.lm_head, {}, normed, out);
+    context.linear.forward({weights.lm_head}, {}, normed, out);
     if (config.logits_scaling != 1) {
       context.for_each_row(count, [&](std::int64_t row) {
         for (float& value : out.row(row)) value /= static_cast<float>(config.logits_scaling);

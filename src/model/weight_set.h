@@ -3,8 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/mlp_weights.h"
-#include "src/lora/adapter.h"
+#include "src/lora/adapted_mlp.h"
 
 namespace moesaic {
 
@@ -20,9 +19,8 @@ struct Weight {
 /// (model_names.h), without the experts of other ranks.
 using WeightSet = std::vector<Weight>;
 
-/// Gate, up and down, which stand one after the other from `first` on.
-[[nodiscard]] inline MlpWeights mlp_at(const WeightSet& weights, std::size_t first) {
-  return {weights[first].matrix, weights[first + 1].matrix, weights[first + 2].matrix};
-}
+/// Gate, up and down, which stand one after the other from `first` on. Throws Error{internal} for
+/// an adapter of a part of a matrix.
+[[nodiscard]] AdaptedMlp mlp_at(const WeightSet& weights, std::size_t first);
 
 }  // namespace moesaic

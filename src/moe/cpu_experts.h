@@ -3,24 +3,24 @@
 #include <span>
 #include <vector>
 
-#include "kernels/grouped_gemm.h"
-#include "kernels/mlp_weights.h"
+#include "src/lora/adapted_mlp.h"
 #include "src/moe/experts.h"
 
 namespace moesaic {
 
 /// What the layers of a model share to run their experts.
 struct CpuExpertsWorkspace {
-  GroupedGemm& gemm;
-  std::vector<MlpGroup> groups{};  // scratch
+  MlpProducts& mlps;
+  std::vector<MlpRows> groups{};  // scratch
 };
 
-/// Experts on this rank's threads: down(silu(gate(x)) * up(x)). Products are f32; the gated
-/// activations are rounded to `element`, that of the input rows, between the two products.
+/// Experts on this rank's threads: down(silu(gate(x)) * up(x)), with their adapters. Products are
+/// f32; the gated activations are rounded to `element`, that of the input rows, between the two
+/// products.
 class CpuExperts final : public Experts {
  public:
   /// `work` must outlive this.
-  CpuExperts(std::span<const MlpWeights> experts, RowSource::Element element,
+  CpuExperts(std::span<const AdaptedMlp> experts, RowSource::Element element,
              CpuExpertsWorkspace& work)
       : experts_(experts.begin(), experts.end()), element_(element), work_(&work) {}
 
@@ -29,7 +29,7 @@ class CpuExperts final : public Experts {
   void finish() override {}
 
  private:
-  std::vector<MlpWeights> experts_;
+  std::vector<AdaptedMlp> experts_;
   RowSource::Element element_;
   CpuExpertsWorkspace* work_;
 };

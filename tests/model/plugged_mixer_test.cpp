@@ -39,9 +39,9 @@ class Recurrence : public TokenMixer {
     EXPECT_EQ(rows_, batch.rows());
     context_.projected.reserve(rows_ * config_.width);
     const MatrixView<float> s = context_.projected.matrix(rows_, config_.width);
-    context_.linear.forward(layer.weights[kIn].matrix, {}, part.x, s);
+    context_.linear.forward(layer.weights[kIn], {}, part.x, s);
     for (const BatchSequence& sequence : batch.sequences) run(layer, sequence, s);
-    context_.linear.forward(layer.weights[kOut].matrix, {}, s, part.y);
+    context_.linear.forward(layer.weights[kOut], {}, s, part.y);
   }
 
  private:

@@ -107,7 +107,9 @@ class Rank {
                  .vector = &find_vector_kernels(supported_isas().back()),
                  .pool = &pool_},
         gemm_(compute_),
-        experts_work_{gemm_},
+        adapters_(compute_, gemm_),
+        mlps_(compute_, gemm_, adapters_),
+        experts_work_{mlps_},
         placement_(model.shape.experts, world.size()),
         layer_(make_layer()) {
     pool_.set_between_tasks([&world] { world.progress(); }, std::chrono::microseconds(0));
@@ -138,12 +140,12 @@ class Rank {
  private:
   MoeLayer make_layer() {
     memory_.reserve(100);
-    std::vector<MlpWeights> experts;
+    std::vector<AdaptedMlp> experts;
     for (std::int64_t slot = 0; slot < placement_.num_local_experts(world_.rank()); ++slot) {
       const auto e = static_cast<std::size_t>(placement_.experts_start_idx(world_.rank()) + slot);
-      experts.push_back({.gate = pack(model_.gate[e], memory_),
-                         .up = pack(model_.up[e], memory_),
-                         .down = pack(model_.down[e], memory_)});
+      experts.push_back({.weights = {.gate = pack(model_.gate[e], memory_),
+                                     .up = pack(model_.up[e], memory_),
+                                     .down = pack(model_.down[e], memory_)}});
     }
     constexpr auto kElement = RowSource::Element::f32;
     return {Router(pack(model_.router, memory_), {.topk = model_.shape.topk}, compute_),
@@ -156,6 +158,8 @@ class Rank {
   ThreadPool pool_;
   Compute compute_;
   GroupedGemm gemm_;
+  AdapterProducts adapters_;
+  MlpProducts mlps_;
   CpuExpertsWorkspace experts_work_;
   ExpertPlacement placement_;
   PhaseTimes times_;

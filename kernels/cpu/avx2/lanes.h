@@ -44,6 +44,11 @@ inline LaneMask lanes_between(std::int64_t first, std::int64_t end) {
   return {_mm256_andnot_si256(_mm256_cmpgt_epi32(from, index), _mm256_cmpgt_epi32(to, index)),
           _mm256_andnot_si256(_mm256_cmpgt_epi32(from, next), _mm256_cmpgt_epi32(to, next))};
 }
+/// a < b; not where one of them is NaN.
+inline LaneMask less(Lanes a, Lanes b) {
+  return {_mm256_castps_si256(_mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ)),
+          _mm256_castps_si256(_mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ))};
+}
 inline Lanes select(LaneMask mask, Lanes a, Lanes b) {
   return {_mm256_blendv_ps(b.low, a.low, _mm256_castsi256_ps(mask.low)),
           _mm256_blendv_ps(b.high, a.high, _mm256_castsi256_ps(mask.high))};

@@ -129,6 +129,10 @@ inline std::uint32_t lanes_below(std::int64_t bound) {
 inline LaneMask lanes_between(std::int64_t first, std::int64_t end) {
   return {static_cast<__mmask16>(lanes_below(end) & ~lanes_below(first))};
 }
+/// a < b; not where one of them is NaN.
+inline LaneMask less(Lanes a, Lanes b) {
+  return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)};
+}
 inline Lanes select(LaneMask mask, Lanes a, Lanes b) {
   return {_mm512_mask_blend_ps(mask.v, b.v, a.v)};
 }

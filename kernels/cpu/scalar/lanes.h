@@ -136,6 +136,12 @@ inline LaneMask lanes_between(std::int64_t first, std::int64_t end) {
   for (int i = 0; i < kLanes; ++i) out.v[i] = i >= first && i < end;
   return out;
 }
+/// a < b; not where one of them is NaN.
+inline LaneMask less(Lanes a, Lanes b) {
+  LaneMask out;
+  for (int i = 0; i < kLanes; ++i) out.v[i] = a.v[i] < b.v[i];
+  return out;
+}
 inline Lanes select(LaneMask mask, Lanes a, Lanes b) {
   return each_lane([&](int i) { return mask.v[i] ? a.v[i] : b.v[i]; });
 }

@@ -1,0 +1,178 @@
+#include "src/lora/adapter_products.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace moesaic {
+namespace {
+
+/// Of gradients that are held before they are added: they stay in the L2 cache.
+constexpr std::int64_t kMaxResults = std::int64_t{1} << 18;
+
+std::tuple<std::int64_t, std::int64_t, std::int64_t> form(const AdapterRows& rows) {
+  return {rows.adapter->rank(), rows.adapter->first_row, rows.adapter->b.rows};
+}
+
+/// The columns of an adapter.
+MatrixView<float> columns(const MatrixView<float>& matrix, const Adapter& adapter) {
+  return {matrix.data() + adapter.first_row, matrix.rows(), adapter.b.rows, matrix.stride()};
+}
+
+GemmOutput output_of(const MatrixView<float>& matrix) {
+  return {.data = reinterpret_cast<std::byte*>(matrix.data()), .stride_bytes = matrix.stride() * 4};
+}
+
+/// Rows of the groups times their adapter's scale.
+void scale_rows(std::span<const AdapterRows> groups, const MatrixView<float>& matrix) {
+  for (const auto& [first, count, adapter] : groups) {
+    for (std::int64_t row = first; row < first + count; ++row) {
+      for (float& value : matrix.row(row)) value *= adapter->scale;
+    }
+  }
+}
+
+/// Rows of the groups times their weights.
+void weigh_rows(std::span<const AdapterRows> groups, const float* weights,
+                const MatrixView<float>& matrix) {
+  if (weights == nullptr) return;
+  for (const AdapterRows& group : groups) {
+    for (std::int64_t row = group.first_row; row < group.first_row + group.num_rows; ++row) {
+      for (float& value : matrix.row(row)) value *= weights[row];
+    }
+  }
+}
+
+}  // namespace
+
+AdapterProducts::AdapterProducts(const Compute& compute, GroupedGemm& gemm)
+    : compute_(compute), gemm_(gemm), transposed_(compute), outer_(compute) {}
+
+void AdapterProducts::for_each_alike(std::span<const AdapterRows> groups,
+                                     const std::function<void(Alike)>& call) {
+  sorted_.assign(groups.begin(), groups.end());
+  std::ranges::stable_sort(sorted_, {}, form);
+  for (auto first = sorted_.begin(); first != sorted_.end();) {
+    const auto last = std::find_if(
+        first, sorted_.end(), [&](const AdapterRows& rows) { return form(rows) != form(*first); });
+    call({first, last});
+    first = last;
+  }
+}
+
+/// The groups of a product with one factor.
+std::span<const GemmGroup> AdapterProducts::products(Alike groups, Factor factor,
+                                                     const AdapterSum& results) {
+  groups_.clear();
+  for (const auto& [first, count, adapter] : groups) {
+    groups_.push_back({.first_row = first,
+                       .num_rows = count,
+                       .weights = factor == Factor::a ? adapter->a : adapter->b});
+    if (results.accumulate) groups_.back().epilogue.addend = results.matrix;
+  }
+  return groups_;
+}
+
+/// scale x A^T, rows of the groups.
+MatrixView<float> AdapterProducts::project(const RowSource& x, Alike groups) {
+  const std::int64_t rank = groups.front().adapter->rank();
+  inner_.reserve(x.num_rows * rank);
+  const MatrixView<float> inner = inner_.matrix(x.num_rows, rank);
+  gemm_.run(x, products(groups, Factor::a, {inner}), output_of(inner));
+  scale_rows(groups, inner);
+  return inner;
+}
+
+void AdapterProducts::forward(const RowSource& x, std::span<const AdapterRows> groups,
+                              const AdapterSum& y) {
+  for_each_alike(groups, [&](Alike alike) {
+    const AdapterSum to{columns(y.matrix, *alike.front().adapter), y.accumulate};
+    const RowSource inner = inner_rows_.of(project(x, alike));
+    gemm_.run(inner, products(alike, Factor::b, to), output_of(to.matrix));
+  });
+}
+
+MatrixView<float> AdapterProducts::back(std::int64_t rank) const {
+  return {back_.data(), back_rows_count_, rank, back_stride_};
+}
+
+void AdapterProducts::pass_back(const RowSource& dy, std::span<const AdapterRows> groups,
+                                MatrixView<float> dx) {
+  back_rows_count_ = dy.num_rows;
+  back_stride_ = 0;
+  for (const AdapterRows& group : groups) {
+    back_stride_ = std::max(back_stride_, group.adapter->rank());
+  }
+  back_.reserve(back_rows_count_ * back_stride_);
+  for_each_alike(groups, [&](Alike alike) {
+    const Adapter& adapter = *alike.front().adapter;
+    const MatrixView<float> to = back(adapter.rank());
+    transposed_.run(columns_.columns_of(dy, adapter.first_row, adapter.b.rows),
+                    products(alike, Factor::b, {to}), output_of(to));
+    scale_rows(alike, to);
+    transposed_.run(back_rows_.of(to), products(alike, Factor::a, {dx, true}), output_of(dx));
+  });
+}
+
+void AdapterProducts::add_gradients(const AdapterGradientInput& input,
+                                    std::span<const AdapterRows> groups,
+                                    AdapterGradients& gradients) {
+  samples_ = input.samples;
+  for_each_alike(groups, [&](Alike alike) {
+    const Adapter& adapter = *alike.front().adapter;
+    const Format format = adapter.a.layout.format;
+    const MatrixView<float> inner = project(input.x, alike);
+    const MatrixView<float> passed = back(adapter.rank());
+    weigh_rows(alike, input.row_weights, inner);
+    weigh_rows(alike, input.row_weights, passed);
+    add_factor({.y = columns_.columns_of(input.dy, adapter.first_row, adapter.b.rows),
+                .x = inner_rows_.of(inner),
+                .format = format},
+               alike, Factor::b, gradients);
+    add_factor({.y = back_rows_.of(passed), .x = input.x, .format = format}, alike, Factor::a,
+               gradients);
+  });
+}
+
+/// Gradients of one factor of each group, sample by sample; as many at a time as stay in the cache.
+void AdapterProducts::add_factor(const OuterInput& input, Alike groups, Factor factor,
+                                 AdapterGradients& gradients) {
+  parts_.clear();
+  for (const auto& [first, count, adapter] : groups) {
+    auto sample = std::ranges::lower_bound(samples_, first, {}, &SampleRange::first_row);
+    for (; sample != samples_.end() && sample->first_row < first + count; ++sample) {
+      if (sample->num_rows == 0) continue;
+      parts_.push_back(
+          {adapter->index,
+           {.first_row = sample->first_row, .num_rows = sample->num_rows, .result = {}}});
+    }
+  }
+  const std::int64_t size = input.y.depth * input.x.depth;
+  const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(1, kMaxResults / size));
+  results_.reserve(static_cast<std::int64_t>(std::min(at_once, parts_.size())) * size);
+  for (std::size_t first = 0; first < parts_.size(); first += at_once) {
+    const std::size_t last = std::min(first + at_once, parts_.size());
+    outer_groups_.clear();
+    for (std::size_t i = first; i < last; ++i) {
+      float* const result = results_.data() + static_cast<std::int64_t>(i - first) * size;
+      parts_[i].product.result = {result, input.y.depth, input.x.depth};
+      outer_groups_.push_back(parts_[i].product);
+    }
+    outer_.run(input, outer_groups_);
+    add_results(first, last, factor, gradients);
+  }
+}
+
+/// Those of one adapter are added by one thread.
+void AdapterProducts::add_results(std::size_t first, std::size_t last, Factor factor,
+                                  AdapterGradients& gradients) const {
+  compute_.pool->parallel_for(static_cast<std::int64_t>(last - first), [&](std::int64_t task, int) {
+    const std::size_t begin = first + static_cast<std::size_t>(task);
+    const std::int32_t adapter = parts_[begin].adapter;
+    if (begin > first && parts_[begin - 1].adapter == adapter) return;  // of an earlier task
+    for (std::size_t i = begin; i < last && parts_[i].adapter == adapter; ++i) {
+      gradients.add(adapter, factor, parts_[i].product.result);
+    }
+  });
+}
+
+}  // namespace moesaic

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "kernels/grouped_gemm.h"
+#include "kernels/outer_gemm.h"
+#include "kernels/transposed_gemm.h"
+#include "src/lora/adapter.h"
+#include "src/lora/adapter_gradients.h"
+#include "src/lora/matrix_rows.h"
+#include "src/lora/sample_range.h"
+
+namespace moesaic {
+
+/// Rows [first_row, first_row + num_rows) of a product's input, and an adapter of the matrix that
+/// they meet.
+struct AdapterRows {
+  std::int64_t first_row = 0;
+  std::int64_t num_rows = 0;
+  const Adapter* adapter = nullptr;
+};
+
+/// Where results go: written, or added to what is there.
+struct AdapterSum {
+  MatrixView<float> matrix;  // [rows, columns of the product]
+  bool accumulate = false;
+};
+
+/// The rows that gradients of factors are summed over.
+struct AdapterGradientInput {
+  RowSource x;   // [rows, in] as in the forward pass
+  RowSource dy;  // [rows, columns of the product] as pass_back() had it
+  /// [rows] or null: the loss's gradient by the results is dy times it.
+  const float* row_weights = nullptr;
+  std::span<const SampleRange> samples;  // ascending, each within one group
+};
+
+/// Products with adapters, and their gradients. No two groups of a call share a row; rows of no
+/// group are not touched. Keeps its scratch memory between calls; one object a rank.
+class AdapterProducts {
+ public:
+  /// `gemm` must outlive this.
+  AdapterProducts(const Compute& compute, GroupedGemm& gemm);
+
+  /// y = scale (x A^T) B^T, in the adapters' columns alone.
+  void forward(const RowSource& x, std::span<const AdapterRows> groups, const AdapterSum& y);
+
+  /// dx += scale (dy B) A.
+  void pass_back(const RowSource& dy, std::span<const AdapterRows> groups, MatrixView<float> dx);
+  /// The gradients of A and B, after pass_back() with the same dy and groups: for each sample one
+  /// chain over its rows (OuterGemm), which is added to `gradients`.
+  void add_gradients(const AdapterGradientInput& input, std::span<const AdapterRows> groups,
+                     AdapterGradients& gradients);
+
+  /// Shared by all that passes gradients back on this rank.
+  [[nodiscard]] TransposedGemm& transposed() noexcept { return transposed_; }
+
+ private:
+  using Alike = std::span<const AdapterRows>;  // of one rank, for the same columns
+
+  void for_each_alike(std::span<const AdapterRows> groups, const std::function<void(Alike)>& call);
+  [[nodiscard]] std::span<const GemmGroup> products(Alike groups, Factor factor,
+                                                    const AdapterSum& results);
+  [[nodiscard]] MatrixView<float> project(const RowSource& x, Alike groups);
+  [[nodiscard]] MatrixView<float> back(std::int64_t rank) const;
+  void add_factor(const OuterInput& input, Alike groups, Factor factor,
+                  AdapterGradients& gradients);
+  void add_results(std::size_t first, std::size_t last, Factor factor,
+                   AdapterGradients& gradients) const;
+
+  /// A gradient of one sample.
+  struct Part {
+    std::int32_t adapter;
+    OuterGroup product;
+  };
+
+  Compute compute_;
+  GroupedGemm& gemm_;
+  TransposedGemm transposed_;
+  OuterGemm outer_;
+  std::vector<AdapterRows> sorted_;
+  std::vector<GemmGroup> groups_;
+  std::span<const SampleRange> samples_;  // of this backward pass
+  std::vector<Part> parts_;
+  std::vector<OuterGroup> outer_groups_;
+  Buffer<float> inner_;  // [rows, rank] scale x A^T
+  Buffer<float> back_;   // [rows, greatest rank] scale dy B
+  std::int64_t back_rows_count_ = 0;
+  std::int64_t back_stride_ = 0;
+  Buffer<float> results_;  // of OuterGemm
+  MatrixRows inner_rows_;
+  MatrixRows back_rows_;
+  MatrixRows columns_;  // of dy
+};
+
+}  // namespace moesaic

@@ -1,0 +1,193 @@
+// MLPs with adapters, forward and backward, against double precision and finite differences.
+
+#include "src/lora/adapted_mlp.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/lora/naive_mlp.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kHidden = 36;
+constexpr std::int64_t kWidth = 20;
+
+/// Rows through four MLPs: of ranks 2 and 3, without rows, without adapters, with one for up alone.
+struct Case {
+  Case() {
+    for (const std::int64_t rank : {2, 3, 2, 0, 2}) {
+      mlps.push_back(naive::random_mlp({kHidden, kWidth, rank}, random));
+    }
+    mlps[4].gate.adapter.reset();
+    mlps[4].down.adapter.reset();
+    x = naive::random_matrix(kRows, kHidden, 1, random);
+    dy = naive::random_matrix(kRows, kHidden, 1, random);
+    weights = naive::random_matrix(1, kRows, 1, random);
+  }
+
+  /// sum over rows of weight <dy, y>
+  [[nodiscard]] double loss() const {
+    double sum = 0;
+    for (std::int64_t r = 0; r < kRows; ++r) sum += weights.values[index(r)] * product(r);
+    return sum;
+  }
+  /// <dy, y> of a row.
+  [[nodiscard]] double product(std::int64_t r) const {
+    const std::vector<double> y = mlps[index(mlp_of(r))]({x.row(r), x.row(r) + kHidden});
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += dy.row(r)[i] * y[i];
+    return sum;
+  }
+  static std::int64_t mlp_of(std::int64_t row) {
+    std::int64_t mlp = 0;
+    while (kStarts[index(mlp) + 1] <= row) ++mlp;
+    return mlp;
+  }
+  static std::size_t index(std::int64_t value) { return static_cast<std::size_t>(value); }
+
+  static constexpr std::int64_t kRows = 57;
+  static constexpr std::array<std::int64_t, 6> kStarts = {0, 5, 45, 45, 49, kRows};
+  /// Samples of each MLP.
+  static constexpr std::array<SampleRange, 7> kSamples = {
+      {{0, 2}, {2, 3}, {5, 33}, {38, 7}, {45, 4}, {49, 1}, {50, 7}}};
+
+  std::mt19937 random{17};
+  std::vector<naive::Mlp> mlps;
+  naive::Matrix x, dy, weights;
+};
+
+struct Results {
+  std::vector<float> y, dx, weight_gradients;
+  AdapterGradients gradients;
+};
+
+/// The same, computed by MlpProducts.
+class Products {
+ public:
+  Products(const Case& of, Format format, int threads)
+      : case_(of), packed_(format), pool_(threads), products_(gemm_products()) {
+    adapters_.reserve(15);
+    for (const naive::Mlp& mlp : of.mlps) mlps_.push_back(packed_.pack(mlp, adapters_));
+  }
+
+  [[nodiscard]] const std::vector<AdapterPlace>& places() const { return packed_.places(); }
+  [[nodiscard]] const std::vector<AdaptedMlp>& mlps() const { return mlps_; }
+
+  [[nodiscard]] Results operator()(std::span<const SampleRange> samples) {
+    const std::vector<float> x = case_.x.floats();
+    const std::vector<float> dy = case_.dy.floats();
+    const std::vector<float> weights = case_.weights.floats();
+    Results results{.y = x,
+                    .dx = x,
+                    .weight_gradients = weights,
+                    .gradients = AdapterGradients(packed_.places())};
+    std::vector<MlpRows> groups;
+    for (std::size_t m = 0; m < mlps_.size(); ++m) {
+      groups.push_back({Case::kStarts[m], Case::kStarts[m + 1] - Case::kStarts[m], &mlps_[m]});
+    }
+    MlpStash stash;
+    MatrixRows x_rows;
+    MatrixRows dy_rows;
+    const RowSource rows = x_rows.of({x.data(), Case::kRows, kHidden});
+    products_.forward({.x = rows,
+                       .groups = groups,
+                       .y = {results.y.data(), Case::kRows, kHidden},
+                       .keep = &stash});
+    products_.backward({.x = rows,
+                        .groups = groups,
+                        .dy = dy_rows.of({dy.data(), Case::kRows, kHidden}),
+                        .row_weights = weights.data(),
+                        .stash = stash,
+                        .dx = {results.dx.data(), Case::kRows, kHidden},
+                        .weight_gradients = results.weight_gradients.data(),
+                        .samples = samples},
+                       results.gradients);
+    return results;
+  }
+
+ private:
+  MlpProducts gemm_products() {
+    const Isa isa = supported_isas().back();
+    const Compute compute{.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool_};
+    gemm_ = std::make_unique<GroupedGemm>(compute);
+    adapter_products_ = std::make_unique<AdapterProducts>(compute, *gemm_);
+    return {compute, *gemm_, *adapter_products_};
+  }
+
+  const Case& case_;
+  naive::Packed packed_;
+  ThreadPool pool_;
+  std::unique_ptr<GroupedGemm> gemm_;
+  std::unique_ptr<AdapterProducts> adapter_products_;
+  MlpProducts products_;
+  std::vector<Adapter> adapters_;
+  std::vector<AdaptedMlp> mlps_;
+};
+
+void expect_near(Case& of, Format format, double tolerance) {
+  Products run(of, format, 2);
+  const Results results = run(Case::kSamples);
+  std::vector<double> y, dx, weight_gradients;
+  for (std::int64_t r = 0; r < Case::kRows; ++r) {
+    const naive::Mlp& mlp = of.mlps[Case::index(Case::mlp_of(r))];
+    for (const double value : mlp({of.x.row(r), of.x.row(r) + kHidden})) y.push_back(value);
+    weight_gradients.push_back(of.product(r));
+    for (std::int64_t i = 0; i < kHidden; ++i) {
+      dx.push_back(naive::derivative(of.x.row(r)[i], [&] { return of.product(r); }));
+    }
+  }
+  EXPECT_LE(naive::distance(results.y, y), tolerance);
+  EXPECT_LE(naive::distance(results.dx, dx), tolerance);
+  EXPECT_LE(naive::distance(results.weight_gradients, weight_gradients), tolerance);
+  const auto check = [&](std::size_t m, naive::Projection& of_mlp, const Adapter* adapter) {
+    ASSERT_EQ(of_mlp.adapter.has_value(), adapter != nullptr);
+    if (adapter == nullptr) return;
+    const AdapterPlace& place = run.places()[static_cast<std::size_t>(adapter->index)];
+    const auto has_rows = Case::kStarts[m + 1] > Case::kStarts[m];
+    for (const bool is_b : {false, true}) {
+      naive::Matrix& factor = is_b ? of_mlp.adapter->b : of_mlp.adapter->a;
+      const auto sums = naive::values_of(results.gradients, is_b ? place.b : place.a);
+      EXPECT_EQ(results.gradients.touched(adapter->index, is_b ? Factor::b : Factor::a), has_rows);
+      if (!has_rows) continue;
+      const auto expected = naive::gradient(factor, [&] { return of.loss(); });
+      EXPECT_LE(naive::distance(sums, expected), tolerance) << "MLP " << m << " factor " << is_b;
+    }
+  };
+  for (std::size_t m = 0; m < of.mlps.size(); ++m) {
+    check(m, of.mlps[m].gate, run.mlps()[m].gate);
+    check(m, of.mlps[m].up, run.mlps()[m].up);
+    check(m, of.mlps[m].down, run.mlps()[m].down);
+  }
+}
+
+TEST(MlpProducts, equal_finite_differences) {
+  Case rows;
+  expect_near(rows, Format::f32, 2e-6);
+}
+
+TEST(MlpProducts, are_near_finite_differences_in_bf16) {
+  Case rows;
+  expect_near(rows, Format::bf16, 1.5e-2);
+}
+
+TEST(MlpProducts, bits_do_not_depend_on_threads_or_on_samples_beside) {
+  const Case rows;
+  for (const Format format : {Format::f32, Format::bf16}) {
+    const Results all = Products(rows, format, 1)(Case::kSamples);
+    const Results threads = Products(rows, format, 3)(Case::kSamples);
+    EXPECT_EQ(threads.y, all.y);
+    EXPECT_EQ(threads.dx, all.dx);
+    EXPECT_TRUE(std::ranges::equal(threads.gradients.sums(), all.gradients.sums()));
+    std::vector<std::int64_t> sums(all.gradients.sums().size());
+    for (const SampleRange& sample : Case::kSamples) {
+      const Results one = Products(rows, format, 1)({&sample, 1});
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += one.gradients.sums()[i];
+    }
+    EXPECT_TRUE(std::ranges::equal(sums, all.gradients.sums()));
+  }
+}
+
+}  // namespace
+}  // namespace moesaic

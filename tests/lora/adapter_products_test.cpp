@@ -1,0 +1,97 @@
+// Adapters of parts of a joined matrix, as of queries, keys and values.
+
+#include "src/lora/adapter_products.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/lora/naive_mlp.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kRows = 23;
+constexpr std::int64_t kIn = 40;
+constexpr std::int64_t kOut = 30;
+
+/// Two adapters of a matrix with 30 rows, for rows 0 to 11 and 18 to 29.
+struct Case {
+  Case() {
+    for (const std::int64_t rank : {4, 3}) {
+      adapters.push_back(naive::random_adapter(kIn, 12, rank, random));
+    }
+    adapters[1].first_row = 18;
+    x = naive::random_matrix(kRows, kIn, 1, random);
+    dy = naive::random_matrix(kRows, kOut, 1, random);
+  }
+
+  [[nodiscard]] std::vector<double> added(std::int64_t row) const {
+    std::vector<double> y(kOut);
+    for (const naive::LowRank& adapter : adapters) {
+      naive::add_low_rank(adapter, {x.row(row), x.row(row) + kIn}, y);
+    }
+    return y;
+  }
+  [[nodiscard]] double loss() const {
+    double sum = 0;
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      const std::vector<double> y = added(r);
+      for (std::size_t i = 0; i < y.size(); ++i) sum += dy.row(r)[i] * y[i];
+    }
+    return sum;
+  }
+
+  std::mt19937 random{3};
+  std::vector<naive::LowRank> adapters;
+  naive::Matrix x, dy;
+};
+
+TEST(AdapterProducts, work_on_columns_of_a_joined_matrix) {
+  Case joined;
+  naive::Packed packed(Format::f32);
+  ThreadPool pool(2);
+  const Isa isa = supported_isas().back();
+  const Compute compute{.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool};
+  GroupedGemm gemm(compute);
+  AdapterProducts products(compute, gemm);
+  const std::vector<float> x = joined.x.floats();
+  const std::vector<float> dy = joined.dy.floats();
+  std::vector<float> y(static_cast<std::size_t>(kRows * kOut), 1.0F);
+  std::vector<float> dx(x.size(), 1.0F);
+  MatrixRows x_rows;
+  MatrixRows dy_rows;
+  const RowSource x_source = x_rows.of({x.data(), kRows, kIn});
+  const RowSource dy_source = dy_rows.of({dy.data(), kRows, kOut});
+  std::vector<Adapter> adapters;
+  for (const naive::LowRank& adapter : joined.adapters) adapters.push_back(packed.pack(adapter));
+  AdapterGradients gradients(packed.places());
+  const std::array<SampleRange, 2> samples = {{{0, 9}, {9, 14}}};
+  for (const Adapter& adapter : adapters) {
+    const AdapterRows all{.num_rows = kRows, .adapter = &adapter};
+    products.forward(x_source, {&all, 1}, {{y.data(), kRows, kOut}, true});
+    products.pass_back(dy_source, {&all, 1}, {dx.data(), kRows, kIn});
+    products.add_gradients({.x = x_source, .dy = dy_source, .samples = samples}, {&all, 1},
+                           gradients);
+  }
+  std::vector<double> expected_y;
+  std::vector<double> expected_dx = naive::gradient(joined.x, [&] { return joined.loss(); });
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    for (const double value : joined.added(r)) expected_y.push_back(1 + value);
+  }
+  for (double& value : expected_dx) value += 1;
+  EXPECT_LE(naive::distance(y, expected_y), 1e-6);
+  EXPECT_LE(naive::distance(dx, expected_dx), 1e-6);
+  for (std::size_t i = 0; i < adapters.size(); ++i) {
+    const auto loss = [&] { return joined.loss(); };
+    EXPECT_LE(naive::distance(naive::values_of(gradients, packed.places()[i].a),
+                              naive::gradient(joined.adapters[i].a, loss)),
+              1e-6);
+    EXPECT_LE(naive::distance(naive::values_of(gradients, packed.places()[i].b),
+                              naive::gradient(joined.adapters[i].b, loss)),
+              1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace moesaic

@@ -1,0 +1,195 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "kernels/whole_product.h"
+#include "src/lora/adapted_mlp.h"
+
+// MLPs with adapters as anyone would write them, in double precision: the truth for products and
+// gradients, by finite differences.
+
+namespace moesaic::naive {
+
+/// [rows, cols], row by row.
+struct Matrix {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::vector<double> values;
+
+  [[nodiscard]] double* row(std::int64_t r) { return values.data() + r * cols; }
+  [[nodiscard]] const double* row(std::int64_t r) const { return values.data() + r * cols; }
+  [[nodiscard]] std::vector<float> floats() const { return {values.begin(), values.end()}; }
+};
+
+/// Normal numbers that are exact in f32.
+inline Matrix random_matrix(std::int64_t rows, std::int64_t cols, float deviation,
+                            std::mt19937& random) {
+  std::normal_distribution<float> normal(0, deviation);
+  Matrix matrix{rows, cols, std::vector<double>(static_cast<std::size_t>(rows * cols))};
+  for (double& value : matrix.values) value = static_cast<double>(normal(random));
+  return matrix;
+}
+
+struct LowRank {
+  Matrix a;  // [rank, in]
+  Matrix b;  // [out, rank]
+  double scale = 0;
+  std::int64_t first_row = 0;
+};
+
+inline LowRank random_adapter(std::int64_t in, std::int64_t out, std::int64_t rank,
+                              std::mt19937& random) {
+  return {random_matrix(rank, in, 0.3F, random), random_matrix(out, rank, 0.3F, random), 0.7};
+}
+
+inline std::vector<double> times(const Matrix& matrix, const std::vector<double>& x) {
+  std::vector<double> y;
+  for (std::int64_t r = 0; r < matrix.rows; ++r) {
+    double sum = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) sum += matrix.row(r)[i] * x[i];
+    y.push_back(sum);
+  }
+  return y;
+}
+
+inline void add_low_rank(const LowRank& adapter, const std::vector<double>& x,
+                         std::vector<double>& y) {
+  const std::vector<double> added = times(adapter.b, times(adapter.a, x));
+  for (std::size_t i = 0; i < added.size(); ++i) {
+    y[static_cast<std::size_t>(adapter.first_row) + i] += adapter.scale * added[i];
+  }
+}
+
+struct Projection {
+  Matrix matrix;
+  std::optional<LowRank> adapter;
+
+  [[nodiscard]] std::vector<double> operator()(const std::vector<double>& x) const {
+    std::vector<double> y = times(matrix, x);
+    if (adapter) add_low_rank(*adapter, x, y);
+    return y;
+  }
+};
+
+struct Mlp {
+  Projection gate, up, down;
+
+  [[nodiscard]] std::vector<double> operator()(const std::vector<double>& x) const {
+    std::vector<double> h = gate(x);
+    const std::vector<double> u = up(x);
+    for (std::size_t i = 0; i < h.size(); ++i) h[i] = h[i] / (1 + std::exp(-h[i])) * u[i];
+    return down(h);
+  }
+};
+
+struct MlpForm {
+  std::int64_t hidden = 0;
+  std::int64_t width = 0;
+  std::int64_t rank = 0;  // 0: no adapters
+};
+
+inline Mlp random_mlp(const MlpForm& form, std::mt19937& random) {
+  const auto projection = [&](std::int64_t in, std::int64_t out) {
+    Projection result{random_matrix(out, in, 0.4F, random), {}};
+    if (form.rank > 0) result.adapter = random_adapter(in, out, form.rank, random);
+    return result;
+  };
+  return {projection(form.hidden, form.width), projection(form.hidden, form.width),
+          projection(form.width, form.hidden)};
+}
+
+/// d loss / d value.
+inline double derivative(double& value, const std::function<double()>& loss) {
+  constexpr double kStep = 1e-5;
+  const double kept = value;
+  value = kept + kStep;
+  const double above = loss();
+  value = kept - kStep;
+  const double below = loss();
+  value = kept;
+  return (above - below) / (2 * kStep);
+}
+
+inline std::vector<double> gradient(Matrix& matrix, const std::function<double()>& loss) {
+  std::vector<double> result;
+  for (double& value : matrix.values) result.push_back(derivative(value, loss));
+  return result;
+}
+
+/// |a - b| / |b|, L2.
+template <typename A>
+double distance(const A& a, const std::vector<double>& b) {
+  double difference = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    const double d = static_cast<double>(a[i]) - b[i];
+    difference += d * d;
+    size += b[i] * b[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+/// Matrices and adapters as products read them, in one format, and the places of their gradients.
+class Packed {
+ public:
+  explicit Packed(Format format) : format_(format) {}
+
+  [[nodiscard]] PackedMatrix pack(const Matrix& matrix) {
+    memory_.push_back(pack_matrix({.format = format_}, matrix.floats(), matrix.rows, matrix.cols));
+    return memory_.back().matrix;
+  }
+
+  [[nodiscard]] Adapter pack(const LowRank& adapter) {
+    const auto index = static_cast<std::int32_t>(places_.size());
+    const FactorPlace a{next_, adapter.a.rows, adapter.a.cols};
+    const FactorPlace b{next_ + a.size(), adapter.b.rows, adapter.b.cols};
+    places_.push_back({a, b});
+    next_ += a.size() + b.size();
+    return {.a = pack(adapter.a),
+            .b = pack(adapter.b),
+            .scale = static_cast<float>(adapter.scale),
+            .first_row = adapter.first_row,
+            .index = index};
+  }
+
+  /// The result keeps its adapters in `adapters`, which must not move.
+  [[nodiscard]] AdaptedMlp pack(const Mlp& mlp, std::vector<Adapter>& adapters) {
+    AdaptedMlp packed{.weights = {.gate = pack(mlp.gate.matrix),
+                                  .up = pack(mlp.up.matrix),
+                                  .down = pack(mlp.down.matrix)}};
+    const auto add = [&](const Projection& from) -> const Adapter* {
+      if (!from.adapter) return nullptr;
+      adapters.push_back(pack(*from.adapter));
+      return &adapters.back();
+    };
+    packed.gate = add(mlp.gate);
+    packed.up = add(mlp.up);
+    packed.down = add(mlp.down);
+    return packed;
+  }
+
+  [[nodiscard]] const std::vector<AdapterPlace>& places() const { return places_; }
+
+ private:
+  Format format_;
+  std::vector<OwnedMatrix> memory_;
+  std::vector<AdapterPlace> places_;
+  std::int64_t next_ = 0;
+};
+
+/// A summed gradient as numbers.
+inline std::vector<double> values_of(const AdapterGradients& gradients, const FactorPlace& place) {
+  std::vector<double> values;
+  for (std::int64_t i = place.first; i < place.first + place.size(); ++i) {
+    values.push_back(AdapterGradients::value(gradients.sums()[static_cast<std::size_t>(i)]));
+  }
+  return values;
+}
+
+}  // namespace moesaic::naive
