@@ -54,10 +54,24 @@ class PlainMlp : public FeedForward {
 
   void forward(const PartForward& part) override {
     const PhaseScope scope(context_.times, Phase::mlp);
-    context_.linear.gated_mlp(mlp_, part.x, part.y);
+    auto* const keep = static_cast<Kept*>(part.keep);
+    context_.linear.gated_mlp(mlp_, part.x, part.y, keep != nullptr ? &keep->mlp : nullptr);
+  }
+
+  [[nodiscard]] std::unique_ptr<Stash> make_stash() const override {
+    return std::make_unique<Kept>();
+  }
+  void backward(Stash& stash, const PartBackward& part) override {
+    const PhaseScope scope(context_.times, Phase::mlp);
+    context_.linear.gated_mlp_backward(mlp_, part, static_cast<Kept&>(stash).mlp);
   }
 
  private:
+  struct Kept : Stash {
+    [[nodiscard]] std::int64_t bytes() const override { return mlp.bytes(); }
+    MlpStash mlp;
+  };
+
   AdaptedMlp mlp_;
   LayerContext& context_;
 };
@@ -86,32 +100,84 @@ class MoeFeedForward : public FeedForward {
         context_(context) {}
 
   void forward(const PartForward& part) override {
-    const bool has_shared = shared_.weights.gate.panels != nullptr;
+    auto* const keep = static_cast<Kept*>(part.keep);
+    context_.moe.keep = keep != nullptr ? &keep->moe : nullptr;
     layer_.begin(part.x, context_.moe);
-    if (has_shared) compute_shared(part.x);
+    if (has_shared()) compute_shared(part.x, keep);
     layer_.end(part.y, context_.moe);
-    if (has_shared) add_shared(part.y);
+    if (has_shared()) add_shared(part.y, keep);
+  }
+
+  [[nodiscard]] std::unique_ptr<Stash> make_stash() const override {
+    return std::make_unique<Kept>();
+  }
+  void backward(Stash& stash, const PartBackward& part) override {
+    auto& kept = static_cast<Kept&>(stash);
+    const MoeBackward pass{part, kept.moe};
+    layer_.begin_backward(pass, context_.moe);
+    if (has_shared()) pass_back_shared(kept, part);
+    layer_.end_backward(pass, context_.moe);
+    if (has_shared()) add_shared_gradient(kept, part.dx);
   }
 
  private:
-  void compute_shared(MatrixView<const float> x) {
+  struct Kept : Stash {
+    [[nodiscard]] std::int64_t bytes() const override {
+      return moe.bytes() + shared.bytes() + 4 * gates.size();
+    }
+    MoeStash moe;
+    MlpStash shared;
+    Buffer<float> gates;  // [rows] sigmoid
+  };
+
+  [[nodiscard]] bool has_shared() const { return shared_.weights.gate.panels != nullptr; }
+
+  void compute_shared(MatrixView<const float> x, Kept* keep) {
     const PhaseScope scope(context_.times, Phase::mlp);
     context_.shared_gates.reserve(x.rows());
     context_.shared_out.reserve(x.rows() * x.cols());
     context_.linear.forward(shared_gate_, {}, x, context_.shared_gates.matrix(x.rows(), 1));
-    context_.linear.gated_mlp(shared_, x, context_.shared_out.matrix(x.rows(), x.cols()));
+    context_.linear.gated_mlp(shared_, x, context_.shared_out.matrix(x.rows(), x.cols()),
+                              keep != nullptr ? &keep->shared : nullptr);
   }
 
-  void add_shared(MatrixView<float> y) const {
+  void add_shared(MatrixView<float> y, Kept* keep) const {
     const PhaseScope scope(context_.times, Phase::mlp);
     const VectorKernels& vector = *context_.compute.vector;
+    if (keep != nullptr) keep->gates.reserve(y.rows());
     context_.for_each_row(y.rows(), [&](std::int64_t row) {
       // sigmoid(g) = softmax({g, 0})[0]
       std::array<float, 2> gate = {context_.shared_gates.data()[row], 0.0F};
       vector.softmax(gate.data(), 2);
       vector.add_scaled(context_.shared_out.data() + row * y.cols(), gate[0], y.cols(),
                         y.row(row).data());
+      if (keep != nullptr) keep->gates.data()[row] = gate[0];
     });
+  }
+
+  /// The gradient of the shared expert's input, not yet weighted by its gate, and of the gate.
+  void pass_back_shared(Kept& kept, const PartBackward& part) {
+    const PhaseScope scope(context_.times, Phase::mlp);
+    const std::int64_t rows = part.x.rows();
+    context_.shared_gates.reserve(rows);
+    context_.shared_out.reserve(rows * part.x.cols());
+    PartBackward shared = part;
+    shared.dx = context_.shared_out.matrix(rows, part.x.cols());
+    context_.linear.gated_mlp_backward(shared_, shared, kept.shared,
+                                       {kept.gates.data(), context_.shared_gates.data()});
+  }
+
+  void add_shared_gradient(const Kept& kept, MatrixView<float> dx) {
+    const PhaseScope scope(context_.times, Phase::mlp);
+    float* const gates = context_.shared_gates.data();
+    context_.for_each_row(dx.rows(), [&](std::int64_t row) {
+      const float sigmoid = kept.gates.data()[row];
+      context_.compute.vector->add_scaled(context_.shared_out.data() + row * dx.cols(), sigmoid,
+                                          dx.cols(), dx.row(row).data());
+      gates[row] *= sigmoid * (1 - sigmoid);
+    });
+    context_.linear.add_input_gradient(shared_gate_, context_.shared_gates.matrix(dx.rows(), 1),
+                                       dx);
   }
 
   AdaptedMlp shared_;  // without panels: none

@@ -34,8 +34,8 @@ struct LayerContext {
         mlps(compute, gemm, adapters),
         linear(gemm, adapters, mlps),
         placement(std::max<std::int64_t>(setup.num_experts, 1), experts.size()),
-        moe({experts, placement, gemm, times}, setup.hidden * element_bytes(setup.precision),
-            setup.experts_per_token),
+        moe({experts, placement, gemm, adapters.transposed(), times},
+            setup.hidden * element_bytes(setup.precision), setup.experts_per_token),
         cpu_experts{mlps} {}
 
   /// body(row) for all rows, over the threads.

@@ -40,4 +40,25 @@ void Linear::gated_mlp(const AdaptedMlp& mlp, MatrixView<const float> x, MatrixV
   mlps_.forward({.x = x_rows_.of(x), .groups = {&all, 1}, .y = y, .keep = keep});
 }
 
+void Linear::add_input_gradient(const Weight& weight, MatrixView<const float> dy,
+                                MatrixView<float> dx) {
+  const GemmGroup group{
+      .num_rows = dy.rows(), .weights = weight.matrix, .epilogue = {.addend = dx}};
+  adapters_.transposed().run(dy_rows_.of(dy), {&group, 1}, float_output(dx));
+}
+
+void Linear::gated_mlp_backward(const AdaptedMlp& mlp, const PartBackward& part, MlpStash& stash,
+                                const RowWeights& rows) {
+  const MlpRows all{.num_rows = part.x.rows(), .mlp = &mlp};
+  mlps_.backward({.x = x_rows_.of(part.x),
+                  .groups = {&all, 1},
+                  .dy = dy_rows_.of(part.dy),
+                  .row_weights = rows.weights,
+                  .stash = stash,
+                  .dx = part.dx,
+                  .weight_gradients = rows.gradients,
+                  .samples = part.samples},
+                 part.adapters);
+}
+
 }  // namespace moesaic

@@ -28,6 +28,17 @@ class Linear {
   /// dx = dy weight, and the gradients of adapters: `part` has the x [rows, k] and dy [rows, n] of
   /// this product.
   void backward(const Weight& weight, const PartBackward& part);
+  /// dx += dy weight.
+  void add_input_gradient(const Weight& weight, MatrixView<const float> dy, MatrixView<float> dx);
+
+  /// What a row's result counts for, and the gradient of that.
+  struct RowWeights {
+    const float* weights = nullptr;  // [rows]; null: 1
+    float* gradients = nullptr;      // [rows] overwritten; null: not wanted
+  };
+  /// The same of gated_mlp(), whose `stash` is used up. dx is not yet weighted.
+  void gated_mlp_backward(const AdaptedMlp& mlp, const PartBackward& part, MlpStash& stash,
+                          const RowWeights& rows = {nullptr, nullptr});
 
  private:
   GroupedGemm& gemm_;

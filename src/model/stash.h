@@ -1,11 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "base/matrix_view.h"
-#include "src/lora/adapter_gradients.h"
-#include "src/lora/sample_range.h"
+#include "src/lora/part_backward.h"
 
 namespace moesaic {
 
@@ -22,15 +20,6 @@ struct PartForward {
   MatrixView<const float> x;  // [rows, hidden] normed
   MatrixView<float> y;        // [rows, hidden] overwritten
   Stash* keep = nullptr;      // of the part's kind: gets what its backward pass needs
-};
-
-/// A backward pass through one part of a layer.
-struct PartBackward {
-  MatrixView<const float> x;             // [rows, hidden] as in the forward pass
-  MatrixView<const float> dy;            // [rows, hidden] the loss's gradient by y
-  MatrixView<float> dx;                  // [rows, hidden] overwritten with that by x
-  std::span<const SampleRange> samples;  // all rows, ascending
-  AdapterGradients& adapters;            // those of adapters are added, sample by sample
 };
 
 }  // namespace moesaic

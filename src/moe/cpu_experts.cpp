@@ -2,22 +2,42 @@
 
 namespace moesaic {
 
+RowSource CpuExperts::source(std::span<const std::byte* const> rows) const {
+  return {.rows = rows.data(),
+          .num_rows = static_cast<std::int64_t>(rows.size()),
+          .depth = experts_.front().weights.gate.depth,
+          .element = element_};
+}
+
+void CpuExperts::make_groups(std::span<const std::int64_t> slot_begin) {
+  work_->groups.clear();
+  for (std::size_t slot = 0; slot + 1 < slot_begin.size(); ++slot) {
+    const std::int64_t count = slot_begin[slot + 1] - slot_begin[slot];
+    if (count == 0) continue;
+    work_->groups.push_back(
+        {.first_row = slot_begin[slot], .num_rows = count, .mlp = &experts_[slot]});
+  }
+}
+
 void CpuExperts::start(const ExpertBatch& batch) {
   if (batch.rows.empty()) return;
-  std::vector<MlpRows>& groups = work_->groups;
-  groups.clear();
-  for (std::size_t slot = 0; slot + 1 < batch.slot_begin.size(); ++slot) {
-    const std::int64_t count = batch.slot_begin[slot + 1] - batch.slot_begin[slot];
-    if (count == 0) continue;
-    groups.push_back(
-        {.first_row = batch.slot_begin[slot], .num_rows = count, .mlp = &experts_[slot]});
-  }
-  work_->mlps.forward({.x = {.rows = batch.rows.data(),
-                             .num_rows = static_cast<std::int64_t>(batch.rows.size()),
-                             .depth = experts_.front().weights.gate.depth,
-                             .element = element_},
-                       .groups = groups,
-                       .y = batch.outputs});
+  make_groups(batch.slot_begin);
+  work_->mlps.forward(
+      {.x = source(batch.rows), .groups = work_->groups, .y = batch.outputs, .keep = batch.keep});
+}
+
+void CpuExperts::backward(const ExpertBackward& batch, AdapterGradients& gradients) {
+  if (batch.rows.empty()) return;
+  make_groups(batch.slot_begin);
+  work_->mlps.backward({.x = source(batch.rows),
+                        .groups = work_->groups,
+                        .dy = source(batch.gradient_rows),
+                        .row_weights = batch.row_weights.data(),
+                        .stash = batch.stash,
+                        .dx = batch.dx,
+                        .weight_gradients = batch.weight_gradients.data(),
+                        .samples = batch.samples},
+                       gradients);
 }
 
 }  // namespace moesaic

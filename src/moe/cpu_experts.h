@@ -27,8 +27,12 @@ class CpuExperts final : public Experts {
   /// Computes all of it: whatever runs elsewhere is to be started before.
   void start(const ExpertBatch& batch) override;
   void finish() override {}
+  void backward(const ExpertBackward& batch, AdapterGradients& gradients) override;
 
  private:
+  [[nodiscard]] RowSource source(std::span<const std::byte* const> rows) const;
+  void make_groups(std::span<const std::int64_t> slot_begin);
+
   std::vector<AdaptedMlp> experts_;
   RowSource::Element element_;
   CpuExpertsWorkspace* work_;

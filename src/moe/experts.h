@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/matrix_view.h"
+#include "src/lora/adapted_mlp.h"
 
 namespace moesaic {
 
@@ -15,6 +16,19 @@ struct ExpertBatch {
   /// [local experts + 1] slot s has outputs [slot_begin[s], slot_begin[s + 1]).
   std::span<const std::int64_t> slot_begin;
   MatrixView<float> outputs;  // [outputs, hidden] to be written, not yet weighted
+  MlpStash* keep = nullptr;   // gets what backward() needs
+};
+
+/// What goes back through a rank's experts.
+struct ExpertBackward {
+  std::span<const std::byte* const> rows;           // as in the forward pass
+  std::span<const std::byte* const> gradient_rows;  // [outputs] of the token's result
+  std::span<const float> row_weights;               // [outputs] of the routing
+  std::span<const std::int64_t> slot_begin;
+  MlpStash& stash;                       // of the forward pass, used up
+  MatrixView<float> dx;                  // [outputs, hidden] to be written, not yet weighted
+  std::span<float> weight_gradients;     // [outputs] to be written
+  std::span<const SampleRange> samples;  // of outputs, ascending, each in one slot
 };
 
 /// The experts of one layer that a rank owns, wherever they are computed. Two halves, so that
@@ -25,6 +39,8 @@ class Experts {
   virtual void start(const ExpertBatch& batch) = 0;
   /// The outputs of the batch are written when this returns.
   virtual void finish() = 0;
+  /// Gradients of a batch that was kept; those of adapters are added, sample by sample.
+  virtual void backward(const ExpertBackward& batch, AdapterGradients& gradients) = 0;
 };
 
 }  // namespace moesaic

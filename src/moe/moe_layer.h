@@ -5,7 +5,9 @@
 
 #include "base/buffer.h"
 #include "base/phase_times.h"
+#include "src/lora/part_backward.h"
 #include "src/moe/experts.h"
+#include "src/moe/moe_stash.h"
 #include "src/moe/router.h"
 #include "src/moe/token_exchange.h"
 
@@ -23,6 +25,7 @@ struct MoeContext {
   Communicator& experts;  // the expert-parallel group
   const ExpertPlacement& placement;
   GroupedGemm& gemm;
+  TransposedGemm& transposed;
   PhaseTimes& times;
 };
 
@@ -31,7 +34,14 @@ struct MoeContext {
 struct MoeWorkspace {
   /// `hidden_bytes`: of one row's activations.
   MoeWorkspace(const MoeContext& model, std::int64_t hidden_bytes, std::int64_t topk)
-      : context(model), rows(hidden_bytes, topk), exchange(model.experts, model.placement) {}
+      : context(model),
+        rows(hidden_bytes, topk),
+        exchange(model.experts, model.placement),
+        gradient_rows(hidden_bytes, topk, true) {}
+
+  /// Set before begin(), or null: what is kept for a backward pass, and where choices are counted.
+  MoeStash* keep = nullptr;
+  RouterStatistics* statistics = nullptr;
 
   MoeContext context;
   Routing routing;
@@ -45,6 +55,19 @@ struct MoeWorkspace {
   PendingResults results;
   bool has_executed = false;
   ExpertLoad load;
+
+  // Of backward passes alone.
+  WireRows gradient_rows;
+  std::vector<const std::byte*> gradient_output_rows;  // [outputs]
+  std::vector<float> row_weights;                      // [outputs]
+  std::vector<float> weight_gradients;                 // [outputs], then [choices]
+  std::vector<SampleRange> samples;                    // of outputs
+};
+
+/// A batch on its way back through an MoE layer.
+struct MoeBackward {
+  PartBackward part;
+  MoeStash& stash;  // of its forward pass, used up
 };
 
 /// The expert-parallel MoE layer: route -> dispatch -> execute -> combine. A token's result is
@@ -70,9 +93,22 @@ class MoeLayer {
   /// that has not been done.
   void end(MatrixView<float> y, MoeWorkspace& work);
 
+  /// The same halves of a backward pass, on the roads of the forward pass: a token's gradient goes
+  /// once to each rank of its experts, with the routing weights; an expert gives back the gradient
+  /// of its input, not yet weighted, and that of the weight.
+  void begin_backward(const MoeBackward& pass, MoeWorkspace& work);
+  void execute_backward(const MoeBackward& pass, MoeWorkspace& work);
+  /// Overwrites pass.part.dx.
+  void end_backward(const MoeBackward& pass, MoeWorkspace& work);
+
  private:
-  void write_rows(MatrixView<const float> x, MoeWorkspace& work) const;
-  void add_results(MatrixView<float> y, const MoeWorkspace& work) const;
+  void write_activations(MatrixView<const float> x, WireRows& rows) const;
+  void keep_probabilities(MoeWorkspace& work) const;
+  static void keep_received(MoeWorkspace& work);
+  static void mark_samples(std::span<const SampleRange> samples, MoeWorkspace& work);
+  void gather_backward(const MoeStash& stash, MoeWorkspace& work) const;
+  void add_results(MatrixView<float> y, const Routing& routing, const ExchangePlan& plan,
+                   const PendingResults& results) const;
 
   Router router_;
   std::unique_ptr<Experts> experts_;

@@ -3,6 +3,8 @@
 #include "base/buffer.h"
 #include "base/matrix_view.h"
 #include "kernels/grouped_gemm.h"
+#include "kernels/transposed_gemm.h"
+#include "src/moe/router_statistics.h"
 #include "src/moe/routing.h"
 
 namespace moesaic {
@@ -23,6 +25,14 @@ struct RouterScratch {
   std::vector<const std::byte*> rows;
 };
 
+/// A backward pass through a router.
+struct RouterBackward {
+  const Routing& routing;                   // of the forward pass
+  MatrixView<const float> probabilities;    // [tokens, experts], if needs_probabilities()
+  std::span<const float> weight_gradients;  // [tokens * topk]
+  MatrixView<float> dx;                     // [tokens, hidden], added to
+};
+
 /// Scores in f32; ties go to the lower expert id.
 class Router {
  public:
@@ -32,6 +42,18 @@ class Router {
   /// `x` [tokens, hidden]. `routing` is overwritten.
   void route(MatrixView<const float> x, GroupedGemm& gemm, RouterScratch& scratch,
              Routing& routing) const;
+
+  /// The gradient of x by way of the weights; choices have none. In f32.
+  void pass_back(const RouterBackward& pass, TransposedGemm& transposed,
+                 RouterScratch& scratch) const;
+  /// Whether pass_back() needs the probabilities of all experts, which route() leaves in the
+  /// scores.
+  [[nodiscard]] bool needs_probabilities() const noexcept {
+    return options_.softmax_over_all && !options_.normalize;
+  }
+  /// Adds what route() has just done; uses up its scores.
+  void add_statistics(const Routing& routing, RouterScratch& scratch,
+                      RouterStatistics& statistics) const;
 
   [[nodiscard]] std::int64_t num_experts() const noexcept { return weights_.rows; }
   [[nodiscard]] std::int64_t hidden() const noexcept { return weights_.depth; }

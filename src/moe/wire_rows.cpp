@@ -15,10 +15,11 @@ constexpr std::int64_t kRowAlignment = 64;
 
 }  // namespace
 
-WireRows::WireRows(std::int64_t hidden_bytes, std::int64_t topk)
-    : topk_(topk),
+WireRows::WireRows(std::int64_t hidden_bytes, std::int64_t topk, bool has_mark)
+    : hidden_bytes_(hidden_bytes),
+      topk_(topk),
       words_offset_(round_up(hidden_bytes, kWordBytes)),
-      row_bytes_(words_offset_ + topk * kWordBytes),
+      row_bytes_(words_offset_ + (topk + (has_mark ? 1 : 0)) * kWordBytes),
       stride_bytes_(round_up(row_bytes_, kRowAlignment)) {}
 
 void WireRows::resize(std::int64_t num_tokens) {
@@ -31,6 +32,10 @@ void WireRows::set_experts(const Routing& routing) {
 
 void WireRows::set_weights(const Routing& routing) {
   set_words(routing.num_tokens, routing.weights.data());
+}
+
+void WireRows::set_mark(std::int64_t token, std::int32_t mark) {
+  std::memcpy(activations(token) + words_offset_ + topk_ * kWordBytes, &mark, kWordBytes);
 }
 
 void WireRows::set_words(std::int64_t num_tokens, const void* words) {

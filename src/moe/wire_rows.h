@@ -9,17 +9,18 @@
 namespace moesaic {
 
 /// This rank's token rows in the form that travels: the activations, then a 4-byte word for each of
-/// the token's choices: forward its expert's id, backward its routing weight. A row is written once
-/// and read where it lies, here or, after the exchange, at its experts.
+/// the token's choices: forward its expert's id, backward its routing weight, and perhaps a mark. A
+/// row is written once and read where it lies, here or, after the exchange, at its experts.
 class WireRows {
  public:
   /// `hidden_bytes`: bytes of one row's activations (a multiple of 2).
-  WireRows(std::int64_t hidden_bytes, std::int64_t topk);
+  WireRows(std::int64_t hidden_bytes, std::int64_t topk, bool has_mark = false);
 
   /// Makes room for as many rows; their contents are lost.
   void resize(std::int64_t num_tokens);
   void set_experts(const Routing& routing);
   void set_weights(const Routing& routing);
+  void set_mark(std::int64_t token, std::int32_t mark);
 
   [[nodiscard]] std::byte* activations(std::int64_t token) const {
     return bytes_.data() + token * stride_bytes_;
@@ -31,6 +32,8 @@ class WireRows {
   [[nodiscard]] const float* weights_of(const std::byte* row) const {
     return reinterpret_cast<const float*>(row + words_offset_);
   }
+  [[nodiscard]] std::int32_t mark_of(const std::byte* row) const { return experts_of(row)[topk_]; }
+  [[nodiscard]] std::int64_t activation_bytes() const noexcept { return hidden_bytes_; }
   [[nodiscard]] std::int64_t row_bytes() const noexcept { return row_bytes_; }
   [[nodiscard]] std::int64_t stride_bytes() const noexcept { return stride_bytes_; }
   [[nodiscard]] std::int64_t topk() const noexcept { return topk_; }
@@ -39,6 +42,7 @@ class WireRows {
  private:
   void set_words(std::int64_t num_tokens, const void* words);
 
+  std::int64_t hidden_bytes_;
   std::int64_t topk_;
   std::int64_t words_offset_;
   std::int64_t row_bytes_;

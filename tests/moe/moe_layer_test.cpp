@@ -116,7 +116,9 @@ class Rank {
   }
 
   [[nodiscard]] MoeWorkspace workspace() {
-    return {{world_, placement_, gemm_, times_}, model_.shape.hidden * 4, model_.shape.topk};
+    return {{world_, placement_, gemm_, adapters_.transposed(), times_},
+            model_.shape.hidden * 4,
+            model_.shape.topk};
   }
   [[nodiscard]] MoeLayer& layer() { return layer_; }
 

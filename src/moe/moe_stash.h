@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+
+#include "base/buffer.h"
+#include "src/lora/adapted_mlp.h"
+#include "src/moe/dispatch_plan.h"
+#include "src/moe/routing.h"
+
+namespace moesaic {
+
+/// What an MoE layer keeps of a forward pass for its backward pass: the roads of the rows, the rows
+/// that came from other ranks, gate and up of this rank's experts.
+struct MoeStash {
+  Routing routing;
+  ExchangePlan plan;
+  Buffer<float> probabilities;  // [tokens, experts], where Router::needs_probabilities()
+  Buffer<std::byte> received;   // [received rows, bytes of a row's activations]
+  MlpStash experts;             // [outputs, width]
+
+  [[nodiscard]] std::int64_t bytes() const noexcept {
+    return 4 * probabilities.size() + received.size() + experts.bytes();
+  }
+};
+
+}  // namespace moesaic

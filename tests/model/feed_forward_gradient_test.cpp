@@ -1,0 +1,420 @@
+// Feed-forward parts, forward and backward, against double precision and finite differences, on
+// ranks that are threads.
+
+#include "src/model/feed_forward.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+
+#include "comm/thread_communicator.h"
+#include "tests/lora/naive_mlp.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kHidden = 20;
+constexpr std::int64_t kTokens = 30;
+/// The tokens of each sample.
+constexpr std::array<SampleRange, 5> kSamples = {{{0, 7}, {7, 1}, {8, 12}, {20, 6}, {26, 4}}};
+
+std::size_t index(std::int64_t value) {
+  return static_cast<std::size_t>(value);
+}
+
+/// A layer with experts, some without adapters and one that nobody chooses, perhaps with a shared
+/// one.
+struct Layer {
+  explicit Layer(const MoeConfig& of) : config(of) {
+    config.hidden = kHidden;
+    config.experts = 6;
+    config.expert_width = 12;
+    router = naive::random_matrix(config.experts, kHidden, 0.4F, random);
+    for (const std::int64_t rank : {2, 3, 0, 2, 2, 2}) {
+      experts.push_back(naive::random_mlp({kHidden, 12, rank}, random));
+    }
+    shared = naive::random_mlp({kHidden, 10, 2}, random);
+    shared_gate = naive::random_matrix(1, kHidden, 0.3F, random);
+    x = naive::random_matrix(kTokens, kHidden, 1, random);
+    dy = naive::random_matrix(kTokens, kHidden, 1, random);
+    for (std::int64_t t = 0; t < kTokens; ++t) {  // expert 4's logit is the lowest
+      x.row(t)[0] = 10;
+      for (std::int64_t e = 0; e < config.experts; ++e) router.row(e)[0] = e == 4 ? -3.0 : 0.0;
+    }
+  }
+
+  /// <dy, y> of a token.
+  [[nodiscard]] double product(std::int64_t t) const {
+    const std::vector<double> x_row(x.row(t), x.row(t) + kHidden);
+    std::vector<double> y(index(kHidden));
+    const auto add = [&](const naive::Mlp& mlp, double weight) {
+      const std::vector<double> part = mlp(x_row);
+      for (std::size_t i = 0; i < y.size(); ++i) y[i] += weight * part[i];
+    };
+    const std::vector<double> logits = naive::times(router, x_row);
+    std::vector<std::size_t> order(logits.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
+    order.resize(index(config.router.topk));
+    double all = 0;
+    double chosen = 0;
+    for (const double logit : logits) all += std::exp(logit);
+    for (const std::size_t e : order) chosen += std::exp(logits[e]);
+    const bool over_all = config.router.softmax_over_all && !config.router.normalize;
+    for (const std::size_t e : order) {
+      add(experts[e], std::exp(logits[e]) / (over_all ? all : chosen));
+    }
+    if (config.shared_width > 0) {
+      add(shared, 1 / (1 + std::exp(-naive::times(shared_gate, x_row)[0])));
+    }
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += dy.row(t)[i] * y[i];
+    return sum;
+  }
+  [[nodiscard]] double loss() const {
+    double sum = 0;
+    for (std::int64_t t = 0; t < kTokens; ++t) sum += product(t);
+    return sum;
+  }
+
+  MoeConfig config;
+  std::mt19937 random{23};
+  naive::Matrix router, shared_gate, x, dy;
+  std::vector<naive::Mlp> experts;
+  naive::Mlp shared;
+};
+
+/// What all ranks together found.
+struct Results {
+  std::vector<float> y = std::vector<float>(index(kTokens * kHidden));
+  std::vector<float> dx = y;
+  std::vector<std::int64_t> sums;
+  RouterStatistics statistics;
+  std::mutex mutex;
+};
+
+struct Way {
+  int ranks = 1;
+  int threads = 1;
+  Format format = Format::f32;
+  std::int64_t samples_at_once = 5;
+};
+
+/// One rank of the layer.
+class Rank {
+ public:
+  Rank(Layer& layer, const Way& way, Communicator& world)
+      : layer_(layer), way_(way), world_(world), packed_(way.format), pool_(way.threads) {
+    adapters_.reserve(30);
+    const ExpertPlacement placement(layer.config.experts, world.size());
+    const auto first = placement.experts_start_idx(world.rank());
+    const auto end = first + placement.num_local_experts(world.rank());
+    add(layer.shared, layer.config.shared_width > 0);
+    weights_.push_back({plain_.pack(layer.shared_gate)});
+    weights_.push_back({plain_.pack(layer.router)});
+    for (std::int64_t e = 0; e < layer.config.experts; ++e) {
+      add(layer.experts[index(e)], true);
+      if (e < first || e >= end) weights_.resize(weights_.size() - 3);
+    }
+    if (layer.config.shared_width == 0) std::fill_n(weights_.begin(), 4, Weight{});
+  }
+
+  [[nodiscard]] const std::vector<AdapterPlace>& places() const { return packed_.places(); }
+
+  void run(Results& results) {
+    const Isa isa = supported_isas().back();
+    const Precision precision = way_.format == Format::f32 ? Precision::f32 : Precision::bf16;
+    LayerContext context(
+        {.compute = {.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool_},
+         .precision = precision,
+         .hidden = kHidden,
+         .num_experts = layer_.config.experts,
+         .experts_per_token = layer_.config.router.topk},
+        world_);
+    const auto part = MoeKind(layer_.config).make_layer(weights_, context);
+    AdapterGradients gradients(packed_.places());
+    RouterStatistics statistics;
+    context.moe.statistics = &statistics;
+    std::vector<Pass> passes;
+    const std::vector<SampleRange> own = own_samples();
+    const auto rounds = (std::ssize(kSamples) + way_.samples_at_once - 1) / way_.samples_at_once;
+    for (std::int64_t round = 0; round < rounds; ++round) {  // the same number on every rank
+      const auto from = std::min(index(round * way_.samples_at_once), own.size());
+      const auto count = std::min(index(way_.samples_at_once), own.size() - from);
+      passes.emplace_back(layer_, std::span(own).subspan(from, count), part->make_stash());
+      Pass& pass = passes.back();
+      part->forward({.x = pass.matrix(pass.x), .y = pass.matrix(pass.y), .keep = pass.stash.get()});
+    }
+    context.moe.statistics = nullptr;
+    for (Pass& pass : passes) {
+      part->backward(*pass.stash, {.x = pass.matrix(pass.x),
+                                   .dy = pass.matrix(pass.dy),
+                                   .dx = pass.matrix(pass.dx),
+                                   .samples = pass.samples,
+                                   .adapters = gradients});
+    }
+    const std::scoped_lock lock(results.mutex);
+    for (const Pass& pass : passes) pass.copy_to(results);
+    results.sums.resize(gradients.sums().size());
+    for (std::size_t i = 0; i < results.sums.size(); ++i) {
+      results.sums[i] += gradients.sums()[i];
+    }
+    results.statistics.add(statistics);
+  }
+
+ private:
+  /// A micro-batch.
+  struct Pass {
+    Pass(const Layer& layer, std::span<const SampleRange> of, std::unique_ptr<Stash> kept)
+        : from(of.begin(), of.end()), stash(std::move(kept)) {
+      for (const auto& [first, count] : from) {
+        samples.push_back({rows, count});
+        rows += count;
+        const auto append = [&, first = first, count = count](const naive::Matrix& all,
+                                                              std::vector<float>& to) {
+          to.insert(to.end(), all.row(first), all.row(first) + count * kHidden);
+        };
+        append(layer.x, x);
+        append(layer.dy, dy);
+      }
+      y.resize(x.size());
+      dx.resize(x.size(), 7.0F);
+    }
+    [[nodiscard]] MatrixView<float> matrix(std::vector<float>& values) const {
+      return {values.data(), rows, kHidden};
+    }
+    void copy_to(Results& results) const {
+      for (std::size_t s = 0; s < from.size(); ++s) {
+        const auto copy = [&](const std::vector<float>& all, std::vector<float>& to) {
+          std::copy_n(all.begin() + samples[s].first_row * kHidden, samples[s].num_rows * kHidden,
+                      to.begin() + from[s].first_row * kHidden);
+        };
+        copy(y, results.y);
+        copy(dx, results.dx);
+      }
+    }
+
+    std::vector<SampleRange> from;     // among all tokens
+    std::vector<SampleRange> samples;  // among the rows of this
+    std::int64_t rows = 0;
+    std::vector<float> x, y, dy, dx;
+    std::unique_ptr<Stash> stash;
+  };
+
+  void add(const naive::Mlp& mlp, bool is_there) {
+    const AdaptedMlp packed = packed_.pack(mlp, adapters_);
+    const auto weight = [&](const PackedMatrix& matrix, const Adapter* adapter) -> Weight {
+      if (!is_there) return {};
+      if (adapter == nullptr) return {matrix};
+      return {.matrix = matrix, .adapters = {adapter, 1}};
+    };
+    weights_.push_back(weight(packed.weights.gate, packed.gate));
+    weights_.push_back(weight(packed.weights.up, packed.up));
+    weights_.push_back(weight(packed.weights.down, packed.down));
+  }
+
+  /// Samples go round the ranks, but rank 1 of several has none.
+  [[nodiscard]] std::vector<SampleRange> own_samples() const {
+    std::vector<SampleRange> own;
+    for (std::int64_t s = 0; s < std::ssize(kSamples); ++s) {
+      int rank = static_cast<int>(s) % way_.ranks;
+      if (rank == 1) rank = 0;
+      if (rank == world_.rank()) own.push_back(kSamples[index(s)]);
+    }
+    return own;
+  }
+
+  Layer& layer_;
+  Way way_;
+  Communicator& world_;
+  naive::Packed packed_;
+  naive::Packed plain_{Format::f32};
+  ThreadPool pool_;
+  std::vector<Adapter> adapters_;
+  WeightSet weights_;
+};
+
+void run(Layer& layer, const Way& way, Results& results) {
+  run_thread_ranks(way.ranks, [&](Communicator& world) { Rank(layer, way, world).run(results); });
+}
+
+std::vector<AdapterPlace> places(Layer& layer) {
+  std::vector<AdapterPlace> result;
+  run_thread_ranks(1, [&](Communicator& world) { result = Rank(layer, {}, world).places(); });
+  return result;
+}
+
+/// The sums of one factor as numbers.
+std::vector<double> values_of(const Results& results, const FactorPlace& place) {
+  std::vector<double> values;
+  for (std::int64_t i = place.first; i < place.first + place.size(); ++i) {
+    values.push_back(AdapterGradients::value(results.sums[index(i)]));
+  }
+  return values;
+}
+
+void expect_near_differences(Layer& layer, const Results& results, double tolerance) {
+  std::vector<double> dx;
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    for (std::int64_t i = 0; i < kHidden; ++i) {
+      dx.push_back(naive::derivative(layer.x.row(t)[i], [&] { return layer.product(t); }));
+    }
+  }
+  EXPECT_LE(naive::distance(results.dx, dx), tolerance);
+  const std::vector<AdapterPlace> all = places(layer);
+  std::size_t next = 0;
+  const auto check = [&](naive::Projection& projection, bool has_gradient) {
+    if (!projection.adapter) return;
+    const AdapterPlace& place = all[next++];
+    const auto a = values_of(results, place.a);
+    const auto b = values_of(results, place.b);
+    if (!has_gradient) {
+      EXPECT_TRUE(std::ranges::all_of(a, [](double value) { return value == 0; }));
+      return;
+    }
+    const auto loss = [&] { return layer.loss(); };
+    EXPECT_LE(naive::distance(a, naive::gradient(projection.adapter->a, loss)), tolerance);
+    EXPECT_LE(naive::distance(b, naive::gradient(projection.adapter->b, loss)), tolerance);
+  };
+  const auto check_mlp = [&](naive::Mlp& mlp, bool has_gradient) {
+    check(mlp.gate, has_gradient);
+    check(mlp.up, has_gradient);
+    check(mlp.down, has_gradient);
+  };
+  check_mlp(layer.shared, layer.config.shared_width > 0);
+  for (std::size_t e = 0; e < layer.experts.size(); ++e) check_mlp(layer.experts[e], e != 4);
+  EXPECT_EQ(next, all.size());
+}
+
+std::vector<MoeConfig> configs() {
+  return {{.router = {.topk = 3}},
+          {.shared_width = 10, .router = {.topk = 3, .normalize = true}},
+          {.router = {.topk = 2, .softmax_over_all = false}}};
+}
+
+TEST(FeedForwardGradient, equals_finite_differences) {
+  for (const MoeConfig& config : configs()) {
+    Layer layer(config);
+    Results results;
+    run(layer, {.threads = 2}, results);
+    expect_near_differences(layer, results, 3e-6);
+  }
+}
+
+TEST(FeedForwardGradient, bf16_is_near_finite_differences) {
+  Layer layer(configs()[1]);
+  Results results;
+  run(layer, {.threads = 2, .format = Format::bf16}, results);
+  expect_near_differences(layer, results, 2e-2);
+}
+
+TEST(FeedForwardGradient, bits_do_not_depend_on_ranks_threads_or_micro_batches) {
+  for (const MoeConfig& config : configs()) {
+    Layer layer(config);
+    for (const Format format : {Format::f32, Format::bf16}) {
+      Results expected;
+      run(layer, {.format = format}, expected);
+      for (const int ranks : {1, 2, 3, 4}) {
+        for (const std::int64_t at_once : {1, 2, 5}) {
+          Results results;
+          run(layer, {ranks, ranks == 1 ? 3 : 1, format, at_once}, results);
+          EXPECT_EQ(results.y, expected.y) << ranks << " ranks";
+          EXPECT_EQ(results.dx, expected.dx) << ranks << " ranks";
+          EXPECT_EQ(results.sums, expected.sums) << ranks << " ranks";
+          EXPECT_EQ(results.statistics.chosen, expected.statistics.chosen);
+          EXPECT_EQ(results.statistics.probability, expected.statistics.probability);
+        }
+      }
+    }
+  }
+}
+
+TEST(FeedForwardGradient, counts_choices_and_probabilities) {
+  for (const MoeConfig& config : configs()) {
+    Layer layer(config);
+    Results results;
+    run(layer, {}, results);
+    std::vector<double> probabilities(layer.experts.size());
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      const std::vector<double> logits =
+          naive::times(layer.router, {layer.x.row(t), layer.x.row(t) + kHidden});
+      double sum = 0;
+      for (const double logit : logits) sum += std::exp(logit);
+      for (std::size_t e = 0; e < logits.size(); ++e) probabilities[e] += std::exp(logits[e]) / sum;
+    }
+    const auto& chosen = results.statistics.chosen;
+    EXPECT_EQ(std::accumulate(chosen.begin(), chosen.end(), std::int64_t{0}),
+              kTokens * config.router.topk);
+    double loss = 0;
+    for (std::size_t e = 0; e < probabilities.size(); ++e) {
+      const double sum =
+          static_cast<double>(results.statistics.probability[e]) * RouterStatistics::kUnit;
+      EXPECT_NEAR(sum, probabilities[e], 1e-4);
+      loss += 6.0 * static_cast<double>(chosen[e]) * probabilities[e] / (kTokens * kTokens);
+    }
+    EXPECT_NEAR(balance_loss(results.statistics, kTokens), loss, 1e-5);
+  }
+}
+
+/// A layer without experts.
+TEST(FeedForwardGradient, plain_mlp_equals_finite_differences) {
+  Layer layer({.router = {.topk = 1}});
+  naive::Packed packed(Format::f32);
+  std::vector<Adapter> adapters;
+  adapters.reserve(3);
+  const AdaptedMlp mlp = packed.pack(layer.shared, adapters);
+  const WeightSet weights = {{.matrix = mlp.weights.gate, .adapters = {mlp.gate, 1}},
+                             {.matrix = mlp.weights.up, .adapters = {mlp.up, 1}},
+                             {.matrix = mlp.weights.down, .adapters = {mlp.down, 1}}};
+  const auto product = [&](std::int64_t t) {
+    const auto y = layer.shared({layer.x.row(t), layer.x.row(t) + kHidden});
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += layer.dy.row(t)[i] * y[i];
+    return sum;
+  };
+  AdapterGradients gradients(packed.places());
+  std::vector<float> y(index(kTokens * kHidden));
+  std::vector<float> dx = y;
+  const std::vector<float> x = layer.x.floats();
+  const std::vector<float> dy = layer.dy.floats();
+  run_thread_ranks(1, [&](Communicator& world) {
+    ThreadPool pool(2);
+    const Isa isa = supported_isas().back();
+    LayerContext context(
+        {.compute = {.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool},
+         .precision = Precision::f32,
+         .hidden = kHidden},
+        world);
+    const auto part = PlainMlpKind(kHidden, 10).make_layer(weights, context);
+    const auto stash = part->make_stash();
+    const MatrixView<const float> input(x.data(), kTokens, kHidden);
+    part->forward({.x = input, .y = {y.data(), kTokens, kHidden}, .keep = stash.get()});
+    EXPECT_GE(stash->bytes(), 4 * 2 * 10 * kTokens);
+    part->backward(*stash, {.x = input,
+                            .dy = {dy.data(), kTokens, kHidden},
+                            .dx = {dx.data(), kTokens, kHidden},
+                            .samples = kSamples,
+                            .adapters = gradients});
+  });
+  std::vector<double> expected;
+  double sum = 0;
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    for (std::int64_t i = 0; i < kHidden; ++i) {
+      expected.push_back(naive::derivative(layer.x.row(t)[i], [&] { return product(t); }));
+    }
+  }
+  EXPECT_LE(naive::distance(dx, expected), 3e-6);
+  const auto loss = [&] {
+    sum = 0;
+    for (std::int64_t t = 0; t < kTokens; ++t) sum += product(t);
+    return sum;
+  };
+  EXPECT_LE(naive::distance(naive::values_of(gradients, packed.places()[2].b),
+                            naive::gradient(layer.shared.down.adapter->b, loss)),
+            3e-6);
+}
+
+}  // namespace
+}  // namespace moesaic
