@@ -130,6 +130,7 @@ class AttentionBench {
     for (const auto& team : teams_) {
       team->measure_roofs(loop);
       for (const std::int64_t rows : runtime_->options().rows) {
+        runtime_->leave_if_stop_wanted();
         const std::vector<double> seconds = repeat(runtime_->options().seconds, [&] {
           return time_once([&] { bed.run(kernel, rows, team->pool); });
         });
@@ -158,9 +159,9 @@ class AttentionBench {
 
 }  // namespace
 
-void run_bench_attention(const Runtime& runtime) {
+void run_bench_attention(Runtime& runtime) {
   AttentionBench bench(runtime);
-  bench.run();
+  runtime.run_or_end_early("not all lines are there", [&] { bench.run(); });
   fmt::print("{}", result_table(bench.lines(), runtime.options().output));
   for (const std::string& line : bench.roof_lines()) {
     runtime.log().once(LogLevel::info, "{}", line);

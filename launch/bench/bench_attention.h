@@ -5,6 +5,6 @@
 namespace moesaic {
 
 /// `bench kernels --op attention`: prints the table.
-void run_bench_attention(const Runtime& runtime);
+void run_bench_attention(Runtime& runtime);
 
 }  // namespace moesaic

@@ -103,7 +103,8 @@ void keep_plain(std::vector<Layout>& layouts) {
 class KernelBench {
  public:
   explicit KernelBench(const Runtime& runtime);
-  [[nodiscard]] std::vector<ResultLine> run();
+  void run();
+  [[nodiscard]] std::vector<ResultLine> lines() const;
   /// "1 thread: reads 15.2 GB/s, VDPBF16PS zmm 231 GOP/s", a line a team.
   [[nodiscard]] std::vector<std::string> roof_lines() const;
 
@@ -142,7 +143,7 @@ KernelBench::KernelBench(const Runtime& runtime)
   teams_ = make_teams(runtime, memory_.span());
 }
 
-std::vector<ResultLine> KernelBench::run() {
+void KernelBench::run() {
   Progress progress("groups of products", !runtime_->log().enabled(LogLevel::info),
                     [](std::int64_t count) { return fmt::format("{}", count); });
   std::int64_t done = 0;
@@ -152,6 +153,9 @@ std::vector<ResultLine> KernelBench::run() {
       run_group(shape, layout);
     }
   }
+}
+
+std::vector<ResultLine> KernelBench::lines() const {
   std::vector<ResultLine> lines;
   for (const Measurement& measured : measured_) lines.push_back(make_line(measured));
   return lines;
@@ -217,6 +221,7 @@ void KernelBench::measure(const ProductBed& bed, Team& team, const Contender& co
   const Options& options = runtime_->options();
   measure_roofs(*contender.loop, team);
   for (const std::int64_t num_rows : options.rows) {
+    runtime_->leave_if_stop_wanted();
     contender.product->prepare(num_rows);
     const std::vector<double> seconds =
         repeat(options.seconds, [&] { return time_once([&] { contender.product->run(); }); });
@@ -249,8 +254,8 @@ void run_bench_kernels(Runtime& runtime) {
   });
   if (runtime.options().op == ProductOp::attention) return run_bench_attention(runtime);
   KernelBench bench(runtime);
-  const std::vector<ResultLine> lines = bench.run();
-  fmt::print("{}", result_table(lines, runtime.options().output));
+  runtime.run_or_end_early("not all lines are there", [&] { bench.run(); });
+  fmt::print("{}", result_table(bench.lines(), runtime.options().output));
   for (const std::string& line : bench.roof_lines()) {
     runtime.log().once(LogLevel::info, "{}", line);
   }

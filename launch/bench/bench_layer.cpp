@@ -142,6 +142,7 @@ void LayerBench::run_layer(const LayerShape& shape, const Layout& layout) {
   gauge_.measure_reads();
   for (const RoutingKind kind : plan_->routings) {
     for (const std::int64_t tokens : runtime_->options().tokens) {
+      runtime_->leave_if_stop_wanted();
       const LayerRouting choices = routing(kind, shape, tokens);
       const std::vector<std::int64_t> rows = choices.rows_of_experts();
       const auto chosen = std::ranges::count_if(rows, [](std::int64_t n) { return n > 0; });
@@ -196,7 +197,7 @@ void run_bench_layer(Runtime& runtime) {
   Plan plan;
   agree(runtime.world(), [&] { plan = make_plan(runtime); });
   LayerBench bench(runtime, plan);
-  bench.run();
+  runtime.run_or_end_early("not all lines are there", [&] { bench.run(); });
   if (runtime.is_first()) {
     fmt::print("{}", result_table(bench.lines(), runtime.options().output));
   }

@@ -119,6 +119,7 @@ std::vector<double> time_feed(const Runtime& runtime, Transformer& transformer, 
   run();
   std::vector<double> seconds;
   for (std::int64_t i = 0; i < runtime.options().repetitions; ++i) {
+    runtime.leave_if_stop_wanted();
     seconds.push_back(time_together(runtime.world(), run));
   }
   return seconds;
@@ -145,29 +146,29 @@ ModelFacts facts_of(const OpenModel& model) {
   return count_parameters(model.config, model.files.names(model.config));
 }
 
-/// Prompt processing, then generation; every rank has a sequence of its own.
-std::vector<BenchTest> run_tests(const Runtime& runtime, Transformer& transformer,
-                                 const ModelFacts& facts, const StoredModel& stored) {
+// Of both tests every rank has a sequence of its own.
+
+BenchTest prompt_test(const Runtime& runtime, Transformer& transformer, const ModelFacts& facts) {
   const Options& options = runtime.options();
-  const ModelConfig& config = transformer.config();
+  const std::int64_t n = options.n_prompt;
   const int ranks = runtime.world().size();
-  std::vector<BenchTest> tests;
-  if (const std::int64_t n = options.n_prompt; n > 0) {
-    tests.push_back(
-        {.n_prompt = n,
-         .tokens = ranks * n,
-         .seconds = time_feed(runtime, transformer,
-                              {.tokens = n, .step = options.batch_size, .logits_from = n - 1}),
-         .flops = ranks * sequence_flops(config, facts, n, 1)});
-  }
-  if (const std::int64_t n = options.n_gen; n > 0) {
-    tests.push_back({.n_gen = n,
-                     .tokens = ranks * n,
-                     .seconds = time_feed(runtime, transformer, {.tokens = n}),
-                     .flops = ranks * sequence_flops(config, facts, n, n),
-                     .bytes = ranks * sequence_bytes(config, stored, runtime.precision(), n)});
-  }
-  return tests;
+  return {.n_prompt = n,
+          .tokens = ranks * n,
+          .seconds = time_feed(runtime, transformer,
+                               {.tokens = n, .step = options.batch_size, .logits_from = n - 1}),
+          .flops = ranks * sequence_flops(transformer.config(), facts, n, 1)};
+}
+
+BenchTest generation_test(const Runtime& runtime, Transformer& transformer, const ModelFacts& facts,
+                          const StoredModel& stored) {
+  const ModelConfig& config = transformer.config();
+  const std::int64_t n = runtime.options().n_gen;
+  const int ranks = runtime.world().size();
+  return {.n_gen = n,
+          .tokens = ranks * n,
+          .seconds = time_feed(runtime, transformer, {.tokens = n}),
+          .flops = ranks * sequence_flops(config, facts, n, n),
+          .bytes = ranks * sequence_bytes(config, stored, runtime.precision(), n)};
 }
 
 }  // namespace
@@ -189,8 +190,14 @@ void run_bench_model(Runtime& runtime) {
                  .logits_rows = 1});
   const StoredModel stored(runtime, engine.load());
   const Roofs roofs = measure_roofs(runtime, stored.multiplied(model.config, facts));
-  const BenchReport report{describe(runtime, model, facts, stored), roofs,
-                           run_tests(runtime, engine.transformer(), facts, stored)};
+  BenchReport report{describe(runtime, model, facts, stored), roofs, {}};
+  runtime.run_or_end_early("not all tests are there", [&] {
+    Transformer& transformer = engine.transformer();
+    if (options.n_prompt > 0) report.tests.push_back(prompt_test(runtime, transformer, facts));
+    if (options.n_gen > 0) {
+      report.tests.push_back(generation_test(runtime, transformer, facts, stored));
+    }
+  });
   if (runtime.is_first()) fmt::print("{}", bench_report(report, options.output));
 }
 

@@ -5,48 +5,64 @@
 #include <optional>
 #include <vector>
 
+#include "base/interruption.h"
 #include "launch/job/gather.h"
 
 namespace moesaic {
 namespace {
 
 constexpr std::int32_t kFine = -1;
+constexpr std::int32_t kInterrupted = -2;
 
-std::optional<Error> catch_error(const std::function<void()>& body) {
+/// How a body ended on this rank.
+struct Outcome {
+  std::int32_t state = kFine;  // or kInterrupted, or the kind of the error
+  std::optional<Error> error;
+
+  Outcome() = default;
+  explicit Outcome(const Error& thrown)
+      : state(static_cast<std::int32_t>(thrown.kind())), error(thrown) {}
+};
+
+Outcome call(const std::function<void()>& body) {
+  Outcome outcome;
   try {
     body();
-    return std::nullopt;
   } catch (const Error& error) {
-    return error;
+    return Outcome(error);
+  } catch (const Interrupted&) {
+    outcome.state = kInterrupted;
   } catch (const std::bad_alloc&) {
-    return Error(ErrorKind::resource, "the system has no more memory");
+    return Outcome(Error(ErrorKind::resource, "the system has no more memory"));
   } catch (const std::exception& error) {
-    return Error(ErrorKind::internal, error.what());
+    return Outcome(Error(ErrorKind::internal, error.what()));
   }
+  return outcome;
 }
 
-/// Throws on all ranks if one of them has an error of its `own`.
-void share_error(Communicator& world, const std::optional<Error>& own) {
-  const std::int32_t state = own ? static_cast<std::int32_t>(own->kind()) : kFine;
-  const std::vector<std::int32_t> states = gather_values(world, state);
-  const auto failed =
-      std::find_if(states.begin(), states.end(), [](std::int32_t s) { return s != kFine; });
-  if (failed == states.end()) return;
+/// Throws on all ranks if one of them has an error, or was interrupted.
+void share(Communicator& world, const Outcome& own) {
+  const std::vector<std::int32_t> states = gather_values(world, own.state);
+  const auto failed = std::ranges::find_if(states, [](std::int32_t state) { return state >= 0; });
+  if (failed == states.end()) {
+    if (std::ranges::find(states, kInterrupted) == states.end()) return;
+    throw Interrupted("interrupted");
+  }
   const auto speaker = static_cast<int>(failed - states.begin());
   const Error silent(static_cast<ErrorKind>(*failed), fmt::format("rank {} failed", speaker));
-  throw AgreedError(speaker == world.rank() ? *own : silent, speaker == world.rank());
+  throw AgreedError(speaker == world.rank() ? *own.error : silent, speaker == world.rank());
 }
 
 }  // namespace
 
 void agree(Communicator& world, const std::function<void()>& body) {
-  share_error(world, catch_error(body));
+  share(world, call(body));
 }
 
 void agree_on_work(Communicator& world, LongWork& work, const std::function<void()>& body) {
-  const std::optional<Error> own = catch_error(body);
+  const Outcome own = call(body);
   work.finish();
-  share_error(world, own);
+  share(world, own);
 }
 
 LongWork::Notice waiting_notice(const Log& log, const std::string& what) {

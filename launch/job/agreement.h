@@ -24,7 +24,8 @@ class AgreedError : public Error {
 
 /// Runs `body`, which makes no collective calls, on every rank and finds out whether it failed
 /// anywhere. If so, throws AgreedError on all ranks, with the error of the lowest failing one; the
-/// others stay silent. Collective. With one rank it is just a call.
+/// others stay silent; else, if a body was Interrupted, throws Interrupted on all ranks.
+/// Collective. With one rank it is just a call.
 void agree(Communicator& world, const std::function<void()>& body);
 
 /// What LongWork tells while it waits, as a line of the log: "loading: waiting for rank 3 (41 %)".
@@ -47,5 +48,7 @@ void require_same(Communicator& world, std::span<const Shared> shared);
 
 /// The exit code of the program for this kind of error.
 [[nodiscard]] int exit_code(ErrorKind kind) noexcept;
+/// The one for work that was interrupted: the same command goes on.
+inline constexpr int kInterruptedCode = 6;
 
 }  // namespace moesaic

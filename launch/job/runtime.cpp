@@ -77,10 +77,25 @@ void print_error(const Log& log, std::string_view message) {
   log.write(LogLevel::error, "{}", message);
 }
 
+/// A verb that can be interrupted hears of it through the result; others end as every process does.
+/// Rank 0 alone looks for the stop file.
+InterruptionOptions interruption_options(const Command& command, bool is_first) {
+  const Options& options = command.options;
+  InterruptionOptions result{.signals = {}, .max_time = {}, .stop_file = ""};
+  if (!takes(*command.verb, *find_option("max-time", command.verb))) return result;
+  result.signals = {SIGINT, SIGTERM, SIGUSR1};
+  if (options.max_time) {
+    result.max_time = std::chrono::milliseconds(options.max_time->milliseconds);
+  }
+  if (is_first) result.stop_file = stop_file(command);
+  return result;
+}
+
 struct Failure {
   int code = 1;
   std::string message;
   bool secondary = false;  // probably the echo of another rank's failure
+  LogLevel level = LogLevel::error;
 };
 
 Failure describe_current_exception() {
@@ -89,6 +104,8 @@ Failure describe_current_exception() {
   } catch (const Error& error) {
     const std::string bug = error.kind() == ErrorKind::internal ? "internal error: " : "";
     return {exit_code(error.kind()), bug + error.what(), error.kind() == ErrorKind::peer};
+  } catch (const Interrupted& interrupted) {
+    return {kInterruptedCode, interrupted.what(), false, LogLevel::warning};
   } catch (const std::bad_alloc&) {
     return {exit_code(ErrorKind::resource), "the system has no more memory"};
   } catch (const std::exception& error) {
@@ -107,7 +124,7 @@ int end_job(const MpiSession& mpi, const Log& log) {
     const auto turn = kTurn * std::min(log.rank(), 20);
     std::this_thread::sleep_for(failure.secondary ? turn + std::chrono::seconds(1) : turn);
   }
-  print_error(log, failure.message);
+  log.write(failure.level, "{}", failure.message);
   if (mpi.size() > 1) mpi.abort(failure.code);
   return failure.code;
 }
@@ -128,7 +145,7 @@ int run_ranked(const MpiSession& mpi, std::span<const std::string> arguments,
     verb(runtime);
     flush_output();
     runtime.world().barrier();
-    return 0;
+    return runtime.ends_early() ? kInterruptedCode : 0;
   } catch (const AgreedError& error) {
     if (error.speaks()) print_error(log, error.what());
     return exit_code(error.kind());
@@ -155,6 +172,7 @@ Runtime::Runtime(const MpiSession& mpi, const Command& command)
   });
   pool_ = std::make_unique<ThreadPool>(self().threads);
   pool_->set_between_tasks([this] { world_->progress(); }, kProgressEvery);
+  interruption_ = std::make_unique<Interruption>(interruption_options(command, is_first()));
   for (const std::string& note : command.notes) log_.once(LogLevel::warning, "{}", note);
 }
 
@@ -170,6 +188,28 @@ Compute Runtime::compute() const {
           .pool = pool_.get(),
           .nvfp4_activations = options().nvfp4_activations,
           .int4_activations = options().int4_activations};
+}
+
+void Runtime::leave_if_stop_wanted() const {
+  std::int64_t wanted = interruption_->wanted() ? 1 : 0;
+  world_->max(std::span(&wanted, 1));
+  if (wanted != 0) throw Interrupted("interrupted");
+}
+
+void Runtime::end_early(std::string_view what_is_there) {
+  const std::string& reason = interruption_->reason();
+  log_.once(LogLevel::warning, "interrupted ({}): {}",
+            reason.empty() ? "another rank was asked to stop" : reason, what_is_there);
+  interruption_->remove_stop_file();
+  ends_early_ = true;
+}
+
+void Runtime::run_or_end_early(std::string_view what_is_there, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Interrupted&) {
+    end_early(what_is_there);
+  }
 }
 
 int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/interruption.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "comm/communicator.h"
@@ -42,12 +43,25 @@ class Runtime {
   [[nodiscard]] Compute compute() const;
   [[nodiscard]] Precision precision() const noexcept { return options().precision; }
 
+  /// Whether this rank has been asked to stop; of verbs that take --max-time.
+  [[nodiscard]] Interruption& interruption() const noexcept { return *interruption_; }
+  /// Throws Interrupted on all ranks if any of them has been asked to stop. Collective.
+  void leave_if_stop_wanted() const;
+  /// The verb ends before all is done because a rank was asked to stop: tells so, with what is
+  /// there, and makes the program's exit code 6. On all ranks.
+  void end_early(std::string_view what_is_there);
+  /// Calls `work`; ends early if it is Interrupted, on all ranks together.
+  void run_or_end_early(std::string_view what_is_there, const std::function<void()>& work);
+  [[nodiscard]] bool ends_early() const noexcept { return ends_early_; }
+
  private:
   const Command* command_;
   Log log_;
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<ProcessGrid> grid_;
   std::vector<RankInfo> ranks_;
+  std::unique_ptr<Interruption> interruption_;
+  bool ends_early_ = false;
   Isa isa_ = Isa::scalar;
   std::unique_ptr<ThreadPool> pool_;
 };

@@ -114,7 +114,11 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const Workload& w
       .node = &runtime.grid().node(),
       .world = &runtime.world(),
       .pool = compute.pool,
-      .progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); },
+      .progress =
+          [&](std::int64_t done, std::int64_t total) {
+            progress.update(done, total);
+            runtime.interruption().leave_if_wanted("while the model was loaded: nothing is lost");
+          },
       .waiting = waiting_notice(runtime.log(), "loading")};
 
   std::optional<ModelLoader> loader;

@@ -27,6 +27,7 @@ constexpr std::uint32_t kDoctor = bit(Verb::doctor);
 constexpr std::uint32_t kEngine = kGenerate | kScore | kBench;  // verbs that run the model
 constexpr std::uint32_t kParts = kKernels | kLayer;  // verbs that run parts without a model
 constexpr std::uint32_t kFiles = kEngine | kConvert | kTokenize | kInspect;  // that read a model
+constexpr std::uint32_t kLong = kEngine | kConvert | kParts;  // that can be interrupted
 constexpr std::uint32_t kAll = kFiles | kParts | kDoctor;
 
 constexpr std::string_view kModel = "Model";
@@ -249,6 +250,10 @@ constexpr std::array kOptions = {
 
     OptionRow{"json", '\0', "", &O::json, kProgram, kAll & ~(kBench | kParts),
               "machine-readable lines on the standard output"},
+    OptionRow{"max-time", '\0', "TIME", &O::max_time, kProgram, kLong,
+              "end after so long, such as 90s, 50m or 1h30m, with what is finished by then: after "
+              "the step that is under way, with exit code 6. So do SIGINT, SIGTERM and SIGUSR1; a "
+              "second signal ends at once"},
     may_differ({"logits-out", '\0', "FILE", &O::logits_out, kProgram, kScore,
                 "write input_ids and logits of the whole text as safetensors"}),
     may_differ({"config", '\0', "FILE", &O::config, kProgram, kAll,
@@ -301,6 +306,9 @@ std::string print(const std::optional<ByteCount>& value) {
 }
 std::string print(const std::vector<std::string>& values) {
   return fmt::format("{}", fmt::join(values, ", "));
+}
+std::string print(const std::optional<TimeSpan>& value) {
+  return value ? value->text : "";
 }
 std::string print(const std::vector<std::int64_t>& values) {
   return fmt::format("{}", fmt::join(values, ","));

@@ -20,7 +20,8 @@ using OptionField =
     std::variant<bool Options::*, std::int64_t Options::*, double Options::*,
                  std::string Options::*, std::optional<std::string> Options::*,
                  std::vector<std::int64_t> Options::*, std::vector<std::string> Options::*,
-                 ByteCount Options::*, std::optional<ByteCount> Options::*, ChoiceField>;
+                 ByteCount Options::*, std::optional<ByteCount> Options::*,
+                 std::optional<TimeSpan> Options::*, ChoiceField>;
 
 /// One option. All of its forms come from here: --name and -letter, MOESAIC_NAME, `name = value` in
 /// a file, its line in --help. A name, like a letter, may stand for one option with one verb and

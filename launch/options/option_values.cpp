@@ -1,5 +1,6 @@
 #include "launch/options/option_values.h"
 
+#include <array>
 #include <charconv>
 
 #include "base/error.h"
@@ -24,6 +25,26 @@ ByteCount parse_bytes(std::string_view text, std::string_view where) {
   require(error == std::errc() && known && value >= 0 && value * factor < 9e18, ErrorKind::usage,
           "{}: \"{}\" is not a number of bytes such as 800M or 12G", where, text);
   return {static_cast<std::int64_t>(value * factor), std::string(text)};
+}
+
+TimeSpan parse_time_span(std::string_view text, std::string_view where) {
+  constexpr std::string_view kUnits = "smhd";
+  constexpr std::array kSeconds = {1.0, 60.0, 3600.0, 86400.0};
+  constexpr double kMostSeconds = 1e9;
+  double seconds = 0;
+  bool known = !text.empty();
+  for (std::string_view rest = text; known && !rest.empty();) {
+    double value = 0;
+    const auto [stop, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+    rest.remove_prefix(static_cast<std::size_t>(stop - rest.data()));
+    const std::size_t unit = rest.empty() ? 0 : kUnits.find(rest[0]);
+    known = error == std::errc() && unit < kUnits.size() && value >= 0;
+    if (known) seconds += value * kSeconds[unit];
+    if (!rest.empty()) rest.remove_prefix(1);
+  }
+  require(known && seconds <= kMostSeconds, ErrorKind::usage,
+          "{}: \"{}\" is not a length of time such as 90s, 50m or 1h30m", where, text);
+  return {static_cast<std::int64_t>(seconds * 1000), std::string(text)};
 }
 
 }  // namespace moesaic

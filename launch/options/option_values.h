@@ -37,6 +37,16 @@ struct ByteCount {
   std::string text{};
 };
 
+/// A length of time as a user writes it.
+struct TimeSpan {
+  std::int64_t milliseconds = 0;
+  std::string text{};
+};
+
+/// "50m", "1h30m", "2d", "90s", "90": seconds, minutes, hours and days, added. Throws Error{usage}
+/// that starts with `where`.
+[[nodiscard]] TimeSpan parse_time_span(std::string_view text, std::string_view where);
+
 /// "12G", "1.5 GiB", "800M", "4096": bytes, units of 1024. Throws Error{usage} that starts with
 /// `where`.
 [[nodiscard]] ByteCount parse_bytes(std::string_view text, std::string_view where);

@@ -81,6 +81,10 @@ void assign(const Written& written, const OptionRow&, std::optional<ByteCount>& 
   if (written.text != "auto") target = parse_bytes(written.text, written.where);
 }
 
+void assign(const Written& written, const OptionRow&, std::optional<TimeSpan>& target) {
+  target = parse_time_span(written.text, written.where);
+}
+
 void assign(const Written& written, const OptionRow&, std::optional<std::string>& target) {
   target = written.text;
 }
@@ -305,6 +309,12 @@ Command parse_command(std::span<const std::string> arguments, const Environment&
 OptionSource source_of(const Command& command, std::string_view option) {
   const OptionRow& row = *find_option(option, command.verb);
   return command.sources[static_cast<std::size_t>(&row - option_table().data())];
+}
+
+std::string stop_file(const Command& command) {
+  std::string result = command.verb == Verb::convert ? command.options.output_dir : "";
+  while (result.ends_with('/')) result.pop_back();
+  return result.empty() ? "" : result + ".stop";
 }
 
 Environment moesaic_environment() {

@@ -106,6 +106,7 @@ struct Options {
 
   // Program.
   bool json = false;
+  std::optional<TimeSpan> max_time;  // nothing: until all is done
   std::optional<std::string> logits_out;
   std::string config;
   LogLevel log_level = LogLevel::info;
@@ -137,6 +138,9 @@ using Environment = std::map<std::string, std::string>;
 
 /// Where the value of an option of the command's verb came from.
 [[nodiscard]] OptionSource source_of(const Command& command, std::string_view option);
+
+/// The file that ends the command early when somebody makes it; empty if there is none.
+[[nodiscard]] std::string stop_file(const Command& command);
 
 /// The variables of this process that start with MOESAIC_.
 [[nodiscard]] Environment moesaic_environment();

@@ -68,6 +68,7 @@ class ShardConversion {
       });
       done_ += entry.bytes;
       if (worker != 0) return;
+      runtime_.interruption().leave_if_wanted("while converting");
       work.advance(done_ - before, own_bytes);
       progress.update(done_, manifest.total_bytes() / runtime_.world().size());
     });
@@ -171,7 +172,7 @@ void run_convert(Runtime& runtime) {
   for (const std::string& note : source->plan.notes) {
     runtime.log().once(LogLevel::debug, "{}", note);
   }
-  {
+  runtime.run_or_end_early("nothing is kept", [&] {
     Progress progress("converting", !runtime.is_first() || !runtime.log().enabled(LogLevel::info));
     ShardConversion conversion(runtime, *source, *writer);
     // Shard by shard: no rank gets far ahead of another, and all learn early when the disk is full.
@@ -180,7 +181,8 @@ void run_convert(Runtime& runtime) {
       agree_on_work(world, work, [&] { conversion.run(shard, manifest, progress, work); });
     }
     progress.update(manifest.total_bytes(), manifest.total_bytes());
-  }
+  });
+  if (runtime.ends_early()) return;
   share_results(world, manifest);
   agree(world, [&] {
     if (output) output->publish(manifest);

@@ -49,7 +49,8 @@ StepOptions step_options(const Runtime& runtime, const ModelConfig& config,
           .parallel = options.parallel,
           .cache_bytes =
               work.sequences * KvPool::sequence_bytes(config, runtime.precision(), work.capacity),
-          .tokenizer = input.tokenizer ? &*input.tokenizer : nullptr};
+          .tokenizer = input.tokenizer ? &*input.tokenizer : nullptr,
+          .stop_wanted = [&runtime] { return runtime.interruption().wanted(); }};
 }
 
 SamplingChoice choose_sampling(const Runtime& runtime, const OpenModel& model) {
@@ -148,6 +149,13 @@ class Output {
     if (written_ == finished_.size()) progress_.reset();
   }
 
+  /// Nothing more will come; "3 of 7 texts are finished".
+  std::string end_early() {
+    if (streams_ && written_ == 0) print_now("\n");
+    progress_.reset();
+    return fmt::format("{} of {} texts are finished", written_, finished_.size());
+  }
+
  private:
   [[nodiscard]] std::string shown_prompt(std::size_t prompt) const {
     return shows_prompts_ ? input_.prompts[prompt].text : "";
@@ -212,7 +220,8 @@ void run_generate(Runtime& runtime) {
   engine.transformer().reset_statistics();
   StepEngine steps(engine.transformer(), runtime.world(),
                    step_options(runtime, model.config, input, work));
-  run_requests(steps, output ? make_feed(job.requests, *output) : RequestFeed{});
+  const bool complete =
+      run_requests(steps, output ? make_feed(job.requests, *output) : RequestFeed{});
   const StepStatistics& counts = steps.statistics();
   const RunStatistics statistics{
       .load = engine.load(),
@@ -220,6 +229,7 @@ void run_generate(Runtime& runtime) {
       .generation = {counts.work.generation_rows, counts.generate_seconds},
       .shared_tokens = counts.work.shared_positions,
       .ranks = gather_statistics(runtime.world(), engine.transformer())};
+  if (!complete) runtime.end_early(output ? output->end_early() : "");
   if (!output) return;
   if (options.json) {
     print_now(fmt::format("{{\"statistics\": {}}}\n", statistics_json(statistics, runtime)));

@@ -95,20 +95,28 @@ void run_score(Runtime& runtime) {
   const ScoreResult result = [&] {
     Progress progress("tokens", !runtime.is_first() || !runtime.log().enabled(LogLevel::info),
                       [](std::int64_t count) { return std::to_string(count); });
-    return score(engine.transformer(), runtime.world(), input.tokens, {.batch_tokens = chunk},
-                 [&](const LogitsRows& rows) {
-                   if (file) file->write(rows);
-                   progress.update(rows.first + rows.logits.rows(), length);
-                 });
+    return score(
+        engine.transformer(), runtime.world(), input.tokens,
+        {.batch_tokens = chunk, .stop_wanted = [&] { return runtime.interruption().wanted(); }},
+        [&](const LogitsRows& rows) {
+          if (file) file->write(rows);
+          progress.update(rows.first + rows.logits.rows(), length);
+        });
   }();
-  if (file) file->finish();
+  if (file && result.complete) file->finish();
   const RunStatistics statistics{
       .load = engine.load(),
       .prompt = {result.statistics.work.prompt_rows, result.statistics.prompt_seconds},
       .generation = {},
       .shared_tokens = 0,
       .ranks = gather_statistics(runtime.world(), engine.transformer())};
-  if (runtime.is_first()) print_result(runtime, result, statistics);
+  if (!result.complete) {
+    runtime.end_early(fmt::format("{} of {} tokens are scored",
+                                  result.documents.front().predicted_tokens, length - 1));
+  }
+  if (runtime.is_first() && result.documents.front().predicted_tokens > 0) {
+    print_result(runtime, result, statistics);
+  }
 }
 
 }  // namespace moesaic

@@ -13,7 +13,8 @@ GenerateResult generate(Transformer& transformer, Communicator& world,
                     {.batch_tokens = options.batch_tokens,
                      .parallel = options.parallel,
                      .cache_bytes = options.cache_bytes,
-                     .tokenizer = options.tokenizer});
+                     .tokenizer = options.tokenizer,
+                     .stop_wanted = options.stop_wanted});
   GenerateResult result;
   if (world.rank() == 0) result.completions.resize(prompts.size());
   std::size_t index = 0;
@@ -32,8 +33,8 @@ GenerateResult generate(Transformer& transformer, Communicator& world,
     if (events.on_finished) events.on_finished(finished);
     result.completions[static_cast<std::size_t>(finished.request)] = std::move(finished);
   };
-  run_requests(engine,
-               {.next = next, .on_token = events.on_token, .on_finished = finish, .on_logits = {}});
+  result.complete = run_requests(
+      engine, {.next = next, .on_token = events.on_token, .on_finished = finish, .on_logits = {}});
   result.statistics = engine.statistics();
   return result;
 }

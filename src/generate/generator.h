@@ -19,6 +19,7 @@ struct GenerateOptions {
   std::vector<std::string> stop_strings;
   SamplingOptions sampling;
   const Tokenizer* tokenizer = nullptr;  ///< StepOptions
+  std::function<bool()> stop_wanted{};   ///< StepOptions
 };
 
 /// Called on rank 0; `request` is the index of the prompt.
@@ -31,6 +32,7 @@ struct GenerateEvents {
 struct GenerateResult {
   std::vector<Finished> completions;  // rank 0: one a prompt, in their order
   StepStatistics statistics;
+  bool complete = true;  // all ranks: false if it was stopped before; completions has gaps then
 };
 
 /// Continues `prompts` of rank 0. The index of a prompt is its stream. Collective over `world`.

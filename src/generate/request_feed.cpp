@@ -5,8 +5,10 @@
 namespace moesaic {
 namespace {
 
-/// Takes one step; returns whether another follows.
-bool take_step(StepEngine& engine, const RequestFeed& feed) {
+/// Whether to go on after a step.
+enum class GoOn { yes, dismissed, stop_wanted };
+
+GoOn take_step(StepEngine& engine, const RequestFeed& feed) {
   StepResult result = engine.step();
   for (const NewToken& token : result.tokens) {
     if (feed.on_token) feed.on_token(token);
@@ -17,15 +19,17 @@ bool take_step(StepEngine& engine, const RequestFeed& feed) {
   for (Finished& finished : result.finished) {
     if (feed.on_finished) feed.on_finished(std::move(finished));
   }
-  return !result.dismissed;
+  if (result.stop_wanted) return GoOn::stop_wanted;
+  return result.dismissed ? GoOn::dismissed : GoOn::yes;
 }
 
 }  // namespace
 
-void run_requests(StepEngine& engine, const RequestFeed& feed) {
+bool run_requests(StepEngine& engine, const RequestFeed& feed) {
   if (!engine.submits()) {
-    while (take_step(engine, feed)) continue;
-    return;
+    GoOn next = GoOn::yes;
+    while (next == GoOn::yes) next = take_step(engine, feed);
+    return next == GoOn::dismissed;
   }
   for (bool more = true; more || engine.busy();) {
     while (more && engine.room() > 0) {
@@ -33,10 +37,10 @@ void run_requests(StepEngine& engine, const RequestFeed& feed) {
       more = request.has_value();
       if (more) engine.submit(std::move(*request));
     }
-    if (engine.busy()) take_step(engine, feed);
+    if (engine.busy() && take_step(engine, feed) == GoOn::stop_wanted) return false;
   }
   engine.dismiss();
-  take_step(engine, feed);
+  return take_step(engine, feed) != GoOn::stop_wanted;
 }
 
 }  // namespace moesaic

@@ -76,8 +76,10 @@ ScoreResult score(Transformer& transformer, Communicator& world,
     losses.add(rows);
     if (sink) sink(rows);
   };
-  run_requests(engine, {.next = next, .on_token = {}, .on_finished = {}, .on_logits = add});
-  return {.documents = losses.gather(world), .statistics = engine.statistics()};
+  const bool complete =
+      run_requests(engine, {.next = next, .on_token = {}, .on_finished = {}, .on_logits = add});
+  return {
+      .documents = losses.gather(world), .statistics = engine.statistics(), .complete = complete};
 }
 
 }  // namespace moesaic

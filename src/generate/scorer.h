@@ -21,6 +21,7 @@ struct DocumentScore {
 struct ScoreResult {
   std::vector<DocumentScore> documents;  // in their order
   StepStatistics statistics;
+  bool complete = true;  // false if it was stopped before (StepOptions): documents may lack tokens
 };
 
 /// Called where a document is computed, with some of its rows, in order.

@@ -11,6 +11,12 @@ namespace {
 
 constexpr RequestId kNobody = -1;
 
+/// What a rank's message to all begins with.
+struct Header {
+  PassWork work;
+  std::int64_t stop_wanted = 0;
+};
+
 void check_request(const Request& request, std::int64_t vocab_size, bool has_tokenizer) {
   require(!request.tokens.empty(), ErrorKind::usage, "a prompt is empty");
   for (const std::int32_t token : request.tokens) {
@@ -106,18 +112,18 @@ std::int64_t StepEngine::logprobs_width() const {
 }
 
 PassWork StepEngine::share(const RankPass& pass) {
-  // A rank's message: its work, its news and their log-probabilities, and nobody's to fill up to
+  // A rank's message: a header, its news and their log-probabilities, and nobody's to fill up to
   // the length of all messages.
   const auto most = static_cast<std::size_t>(schedule_.most_on_a_rank());
   const auto width = static_cast<std::size_t>(logprobs_width());
-  PassWork work = pass.work;
+  Header header{.work = pass.work, .stop_wanted = options_.stop_wanted && options_.stop_wanted()};
   std::vector<SequenceNews> news = pass.news;
   news.resize(most, {.request = kNobody});
   std::vector<TokenLogprob> logprobs(most * width, {.token = SequenceNews::kNoToken});
   for (std::size_t i = 0; i < pass.logprobs.size(); ++i) {
     std::ranges::copy(pass.logprobs[i], logprobs.begin() + static_cast<std::ptrdiff_t>(i * width));
   }
-  const std::array parts = {std::as_writable_bytes(std::span(&work, 1)),
+  const std::array parts = {std::as_writable_bytes(std::span(&header, 1)),
                             std::as_writable_bytes(std::span(news)),
                             std::as_writable_bytes(std::span(logprobs))};
   std::vector<std::byte> mine;
@@ -130,7 +136,8 @@ PassWork StepEngine::share(const RankPass& pass) {
       std::ranges::copy(rest.first(part.size()), part.begin());
       rest = rest.subspan(part.size());
     }
-    sum += work;
+    sum += header.work;
+    result_.stop_wanted |= header.stop_wanted != 0;
     for (std::size_t i = 0; i < most; ++i) {
       if (news[i].request != kNobody) take(news[i], std::span(logprobs).subspan(i * width, width));
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -25,6 +26,8 @@ struct StepOptions {
   bool share_prefixes = true;
   /// Of rank 0, if texts are wanted; must outlive the engine.
   const Tokenizer* tokenizer = nullptr;
+  /// Whether this rank has been asked to stop, asked once a step (Interruption::wanted).
+  std::function<bool()> stop_wanted{};
 };
 
 /// What one step brought.
@@ -33,6 +36,7 @@ struct StepResult {
   std::vector<Finished> finished;  // rank 0
   std::vector<LogitsRows> logits;  // of the requests that this rank works on
   bool dismissed = false;          // other ranks: rank 0 has let them go
+  bool stop_wanted = false;        // a rank has been asked to stop; all learn it in one step
 };
 
 /// Work and time of all steps so far. A step's time is shared between prompts and generation by
@@ -52,7 +56,8 @@ struct StepStatistics {
 /// Rank 0 calls step() while it is busy(), and also while it is not, well before the communicator's
 /// timeout passes, because the others wait for it in theirs; they give the core away meanwhile. All
 /// other ranks call step() until it says that they are dismissed. Those that keep step with rank 0
-/// by other means need not be dismissed.
+/// by other means need not be dismissed. A step in which a rank has been asked to stop says so on
+/// all ranks; what follows is the callers' business.
 class StepEngine {
  public:
   /// `transformer` and `world` must outlive this. The same options everywhere, but the tokenizer.
@@ -87,7 +92,8 @@ class StepEngine {
   using Clock = std::chrono::steady_clock;
   void follow(Orders orders);
   void assign();
-  /// All ranks learn what became of all requests. Returns the work of all ranks.
+  /// All ranks learn what became of all requests, and whether to stop. Returns the work of all
+  /// ranks.
   PassWork share(const RankPass& pass);
   /// Log-probabilities that a token's news have at most, its own among them; 0: nobody wants any.
   [[nodiscard]] std::int64_t logprobs_width() const;

@@ -6,12 +6,14 @@
 
 #include <time.h>
 
+#include <array>
 #include <chrono>
 #include <random>
 #include <thread>
 
 #include "base/error.h"
 #include "comm/thread_communicator.h"
+#include "src/generate/request_feed.h"
 #include "tests/generate/engine_run.h"
 
 namespace moesaic {
@@ -229,6 +231,30 @@ TEST(StepEngine, an_engine_goes_on_after_the_others_were_dismissed) {
       run.step();
     }
   });
+}
+
+TEST(StepEngine, a_rank_that_is_asked_to_stop_ends_all_at_the_same_step) {
+  for (const int asked : {0, 2}) {
+    std::array<std::int64_t, 3> steps{};
+    run_thread_ranks(3, [&](Communicator& world) {
+      TestEngine loaded(small_model(), world);
+      const auto rank = static_cast<std::size_t>(world.rank());
+      int questions = 0;
+      const auto stop_wanted = [&] { return world.rank() == asked && ++questions == 7; };
+      StepEngine engine(loaded.transformer(), world,
+                        {.batch_tokens = 16, .parallel = 1, .stop_wanted = stop_wanted});
+      std::size_t tokens = 0;
+      const bool complete = run_requests(
+          engine, {.next = [] { return std::optional(long_request()); },
+                   .on_token = [&](const NewToken&) { ++tokens; },
+                   .on_finished = {},
+                   .on_logits = {}});
+      EXPECT_FALSE(complete) << rank;
+      steps[rank] = engine.statistics().steps;
+      EXPECT_EQ(tokens, rank == 0 ? 3U * 5U : 0U) << "of the last step too";
+    });
+    EXPECT_EQ(steps, (std::array<std::int64_t, 3>{7, 7, 7})) << "rank " << asked;
+  }
 }
 
 TEST(StepEngine, time_of_steps_is_shared_between_prompts_and_generation) {

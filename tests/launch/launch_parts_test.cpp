@@ -138,6 +138,20 @@ TEST(Agreement, DifferentThingsAreFound) {
   });
 }
 
+TEST(OptionValues, LengthsOfTimeAreAdded) {
+  const auto time = [](std::string_view text) {
+    return parse_time_span(text, "here").milliseconds;
+  };
+  EXPECT_EQ(time("90"), 90'000);
+  EXPECT_EQ(time("0.25s"), 250);
+  EXPECT_EQ(time("50m"), 50 * 60'000);
+  EXPECT_EQ(time("1h30m"), 90 * 60'000);
+  EXPECT_EQ(time("1d1h1m1"), 90'061'000);
+  for (const char* bad : {"", "h", "5x", "-3s", "1h-1m", "nan", "inf", "1e300d", "3 m"}) {
+    EXPECT_THROW(static_cast<void>(time(bad)), Error) << bad;
+  }
+}
+
 TEST(Memory, ParsesBytes) {
   const auto bytes = [](std::string_view text) { return parse_bytes(text, "here").bytes; };
   EXPECT_EQ(bytes("4096"), 4096);

@@ -127,6 +127,8 @@ TEST(Options, BadValuesNameFlagAndValue) {
             "--precision: \"fp23\" is not one of bf16, fp32; did you mean fp32?");
   EXPECT_EQ(usage_error({"generate", "--memory-limit", "12Q"}),
             "--memory-limit: \"12Q\" is not a number of bytes such as 800M or 12G");
+  EXPECT_EQ(usage_error({"convert", "--max-time", "12w"}),
+            "--max-time: \"12w\" is not a length of time such as 90s, 50m or 1h30m");
   EXPECT_EQ(usage_error({"generate"}, {{"MOESAIC_TOP_K", "x"}}),
             "MOESAIC_TOP_K: \"x\" is not a whole number");
 }

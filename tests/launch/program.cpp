@@ -15,12 +15,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "tests/support/temporary_directory.h"
-
 namespace moesaic::test {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// mpirun refuses root and more ranks than cores unless it is told.
 const Variables kLauncherVariables = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
@@ -50,21 +46,6 @@ void redirect(const std::string& path, int flags, int descriptor) {
   _exit(127);
 }
 
-/// Waits until the process ends, or kills its group at the limit; its status.
-int wait_for_end(pid_t process, double limit_seconds) {
-  const auto limit = Clock::now() + std::chrono::duration<double>(limit_seconds);
-  int status = 0;
-  while (waitpid(process, &status, WNOHANG) == 0) {
-    if (Clock::now() > limit) {
-      kill(-process, SIGKILL);
-      waitpid(process, &status, 0);
-      break;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return status;
-}
-
 std::vector<std::string> with_program(std::vector<std::string> command,
                                       const std::vector<std::string>& arguments) {
   command.push_back(MOESAIC_PROGRAM);
@@ -91,29 +72,82 @@ int ProgramResult::error_lines() const {
   return count;
 }
 
-ProgramResult run_program(const Arguments& command, const Variables& variables,
-                          double limit_seconds) {
-  const TemporaryDirectory directory;
-  const auto start = Clock::now();
-  const pid_t process = fork();
-  if (process < 0) throw std::runtime_error("fork failed");
-  if (process == 0) become(command, variables, directory);
-  const int status = wait_for_end(process, limit_seconds);
+RunningProgram::RunningProgram(const Arguments& command, const Variables& variables)
+    : process_(fork()) {
+  if (process_ < 0) throw std::runtime_error("fork failed");
+  if (process_ == 0) become(command, variables, directory_);
+  setpgid(process_, process_);
+}
+
+RunningProgram::~RunningProgram() {
+  if (!status_) static_cast<void>(wait(0));
+}
+
+std::string RunningProgram::out() const {
+  const std::string path = directory_.path_of("out");
+  return std::filesystem::exists(path) ? read_text(path) : "";
+}
+
+std::string RunningProgram::err() const {
+  const std::string path = directory_.path_of("err");
+  return std::filesystem::exists(path) ? read_text(path) : "";
+}
+
+bool RunningProgram::wait_until(const std::function<bool()>& done) {
+  const auto limit = Clock::now() + std::chrono::duration<double>(kHangSeconds);
+  while (!done()) {
+    if (status_) return false;
+    int status = 0;
+    if (waitpid(process_, &status, WNOHANG) != 0) {
+      status_ = status;
+      return false;
+    }
+    if (Clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+void RunningProgram::send(int signal) const {
+  if (!status_) kill(process_, signal);
+}
+
+ProgramResult RunningProgram::wait(double limit_seconds) {
+  const auto limit = start_ + std::chrono::duration<double>(limit_seconds);
+  wait_until([&] { return status_ || Clock::now() > limit; });
+  if (!status_) {
+    int status = 0;
+    kill(-process_, SIGKILL);
+    waitpid(process_, &status, 0);
+    status_ = status;
+  }
   ProgramResult result;
-  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  result.out = read_text(directory.path_of("out"));
-  result.err = read_text(directory.path_of("err"));
+  result.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  result.exit_code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
+  result.out = out();
+  result.err = err();
   return result;
 }
 
+ProgramResult run_program(const Arguments& command, const Variables& variables,
+                          double limit_seconds) {
+  return RunningProgram(command, variables).wait(limit_seconds);
+}
+
+Arguments moesaic_command(const Arguments& arguments) {
+  return with_program({}, arguments);
+}
+
+Arguments ranks_command(int ranks, const Arguments& arguments) {
+  return with_program({MOESAIC_MPIRUN, "-n", std::to_string(ranks)}, arguments);
+}
+
 ProgramResult run_moesaic(const Arguments& arguments, const Variables& variables) {
-  return run_program(with_program({}, arguments), variables);
+  return run_program(moesaic_command(arguments), variables);
 }
 
 ProgramResult run_ranks(int ranks, const Arguments& arguments, const Variables& variables) {
-  return run_program(with_program({MOESAIC_MPIRUN, "-n", std::to_string(ranks)}, arguments),
-                     variables);
+  return run_program(ranks_command(ranks, arguments), variables);
 }
 
 ProgramResult run_different_ranks(const std::vector<Arguments>& arguments_of_ranks) {

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "tests/support/temporary_directory.h"
 
 namespace moesaic::test {
 
@@ -36,6 +41,36 @@ constexpr double kHangSeconds = 240;
 /// exit code 137.
 [[nodiscard]] ProgramResult run_program(const Arguments& command, const Variables& variables = {},
                                         double limit_seconds = kHangSeconds);
+
+/// A program that is under way. All of it is killed if it has not ended by the end of its scope.
+class RunningProgram {
+ public:
+  explicit RunningProgram(const Arguments& command, const Variables& variables = {});
+  ~RunningProgram();
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
+
+  /// What it has written so far.
+  [[nodiscard]] std::string out() const;
+  [[nodiscard]] std::string err() const;
+  /// Waits until `done()` holds; false if the program ended before, or hangs.
+  bool wait_until(const std::function<bool()>& done);
+  /// A signal to the process that was started, not to those that it has started.
+  void send(int signal) const;
+  /// Waits for the end, as run_program.
+  [[nodiscard]] ProgramResult wait(double limit_seconds = kHangSeconds);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  TemporaryDirectory directory_;
+  Clock::time_point start_ = Clock::now();
+  pid_t process_;
+  std::optional<int> status_;
+};
+
+/// The words that start moesaic itself, or `ranks` of it under mpirun.
+[[nodiscard]] Arguments moesaic_command(const Arguments& arguments);
+[[nodiscard]] Arguments ranks_command(int ranks, const Arguments& arguments);
 
 /// moesaic as a single process.
 [[nodiscard]] ProgramResult run_moesaic(const Arguments& arguments,
