@@ -98,9 +98,8 @@ void SafetensorsWriter::lay_out(std::vector<TensorSpec> tensors) {
   std::int64_t offset = 0;
   for (TensorSpec& spec : tensors) {
     const std::int64_t bytes = bytes_of(spec);
-    require(std::none_of(places_.begin(), places_.end(),
-                         [&](const Place& other) { return other.spec.name == spec.name; }),
-            ErrorKind::internal, "tensor \"{}\" is declared twice", spec.name);
+    require(by_name_.emplace(spec.name, places_.size()).second, ErrorKind::internal,
+            "tensor \"{}\" is declared twice", spec.name);
     places_.push_back({std::move(spec), offset, bytes, 0});
     require(!__builtin_add_overflow(offset, bytes, &offset), ErrorKind::internal,
             "{}: the tensors are absurdly large", path_);
@@ -110,6 +109,7 @@ void SafetensorsWriter::lay_out(std::vector<TensorSpec> tensors) {
 /// The length and the JSON, padded with spaces so that the data is 8-byte aligned.
 std::string SafetensorsWriter::header_text() const {
   JsonWriter header;
+  header.raw_field("__metadata__", R"({"format": "pt"})");
   for (const Place& place : places_) {
     JsonWriter entry;
     entry.field("dtype", dtype_name(place.spec.dtype))
@@ -129,10 +129,10 @@ std::string SafetensorsWriter::header_text() const {
 
 void SafetensorsWriter::write(std::string_view tensor, std::int64_t byte_offset,
                               std::span<const std::byte> bytes) {
-  const auto place = std::find_if(places_.begin(), places_.end(),
-                                  [&](const Place& each) { return each.spec.name == tensor; });
-  require(place != places_.end(), ErrorKind::internal, "{}: tensor \"{}\" was not declared", path_,
+  const auto found = by_name_.find(std::string(tensor));
+  require(found != by_name_.end(), ErrorKind::internal, "{}: tensor \"{}\" was not declared", path_,
           tensor);
+  Place* const place = &places_[found->second];
   const auto count = static_cast<std::int64_t>(bytes.size());
   require(
       byte_offset >= 0 && count <= place->size_bytes && byte_offset <= place->size_bytes - count,

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/dtype.h"
@@ -26,6 +27,7 @@ class SafetensorsWriter {
  public:
   /// Reserves the whole size on disk. Throws Error{resource} naming `path` if the directory cannot
   /// be written to or the disk is too small, Error{internal} if two tensors share a name.
+  /// The header says that the tensors are PyTorch's, as other readers want it.
   SafetensorsWriter(std::string path, std::vector<TensorSpec> tensors);
   ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter&) = delete;
@@ -52,6 +54,7 @@ class SafetensorsWriter {
 
   std::string path_;
   std::vector<Place> places_;  ///< in the order of the data
+  std::unordered_map<std::string, std::size_t> by_name_;
   std::unique_ptr<TemporaryFile> file_;
 };
 

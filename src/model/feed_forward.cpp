@@ -32,6 +32,7 @@ std::vector<AdapterSite> expert_sites(const MoeConfig& config, const MlpNames& n
       site(AdapterKind::experts, MlpPart::down, names.down, modules.down)};
   for (AdapterSite& one : sites) {
     one.expert = expert;
+    one.num_experts = config.experts;
     one.fused4 = one.part == MlpPart::down ? modules.down4 : modules.gate_up4;
     one.fused5 = modules.all5;
   }

@@ -1,0 +1,250 @@
+#include "src/lora/adapter_files.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "src/checkpoint/matrix_source.h"
+
+namespace moesaic {
+namespace {
+
+/// Whether halves [first, end) of a row hold anything but zeros.
+bool has_values(std::span<const float> row, std::size_t first, std::size_t end) {
+  const auto half = row.size() / 2;
+  return std::ranges::any_of(row.subspan(first * half, (end - first) * half),
+                             [](float value) { return value != 0; });
+}
+
+/// The layout whose parameters the configuration targets.
+AdapterLayout layout_of(const PeftConfig& config, std::span<const AdapterSite> sites) {
+  const bool is_fused = std::ranges::any_of(sites, [&](const AdapterSite& site) {
+    const PeftTarget target = peft_target(site, AdapterLayout::transformers5);
+    return target.is_parameter && config.targets(target, site.layer);
+  });
+  return is_fused ? AdapterLayout::transformers5 : AdapterLayout::transformers4;
+}
+
+/// In the order of an AdapterSet: those of experts behind the others.
+std::vector<AdapterSite> targeted_sites(const PeftConfig& config, AdapterLayout layout,
+                                        std::span<const AdapterSite> sites) {
+  std::vector<AdapterSite> targeted;
+  std::ranges::copy_if(sites, std::back_inserter(targeted), [&](const AdapterSite& site) {
+    return config.targets(peft_target(site, layout), site.layer);
+  });
+  std::ranges::stable_partition(targeted, [](const AdapterSite& site) { return site.expert < 0; });
+  return targeted;
+}
+
+void require_shape(const TensorView& tensor, std::int64_t rows, std::int64_t cols,
+                   std::int64_t rank) {
+  const std::vector<std::int64_t> expected = {rows, cols};
+  require(tensor.shape == expected, ErrorKind::file, "{}: \"{}\" is {}, not {} (rank {} by {})",
+          tensor.file, tensor.name, format_shape(tensor.shape), format_shape(expected), rank,
+          kAdapterConfigFile);
+}
+
+void require_finite(std::span<const float> values, const TensorView& tensor) {
+  require(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }),
+          ErrorKind::file, "{}: \"{}\" holds a value that is not finite", tensor.file, tensor.name);
+}
+
+/// Alpha of a part of a joined module; whole numbers stay whole through a factor of sqrt(2).
+double alpha_of_part(double alpha, std::int64_t rank, std::int64_t file_rank, bool stabilised) {
+  const double part = static_cast<double>(rank) / static_cast<double>(file_rank);
+  const double exact = alpha * (stabilised ? std::sqrt(part) : part);
+  return std::abs(exact - std::round(exact)) < 1e-9 ? std::round(exact) : exact;
+}
+
+}  // namespace
+
+/// Whether B of gates (above) and ups has blocks: zeros above in the ranks of ups, below in those
+/// of gates.
+AdapterFiles::Joined AdapterFiles::joined_as(const Module& module) {
+  const MatrixSource b(*module.b);
+  std::vector<float> row(static_cast<std::size_t>(b.cols()));
+  Joined found = Joined::unknown;
+  for (std::int64_t o = 0; o < b.rows(); ++o) {
+    b.read_rows(o, 1, row);
+    const std::size_t other = o < b.rows() / 2 ? 1 : 0;
+    if (has_values(row, other, other + 1)) return Joined::shared;
+    if (has_values(row, 0, 2)) found = Joined::blocks;
+  }
+  return found;
+}
+
+/// An adapter in memory, and where its factors stand in the file.
+struct AdapterFiles::Use {
+  AdapterFactors<float> factors;
+  const Place* place;
+  bool shares_a;
+};
+
+AdapterFiles AdapterFiles::open(const std::string& directory, std::span<const AdapterSite> sites) {
+  const std::filesystem::path folder(directory);
+  const Json config = Json::read_file((folder / kAdapterConfigFile).string());
+  auto file = std::make_shared<const SafetensorsFile>(
+      SafetensorsFile::open((folder / kAdapterTensorsFile).string()));
+  AdapterFiles files = parse(config, file->tensors(), sites, directory);
+  files.file_ = std::move(file);
+  return files;
+}
+
+AdapterFiles AdapterFiles::parse(const Json& config, std::vector<TensorView> tensors,
+                                 std::span<const AdapterSite> sites, const std::string& where) {
+  AdapterFiles files;
+  files.where_ = where;
+  files.tensors_ = std::make_shared<const std::vector<TensorView>>(std::move(tensors));
+  const PeftConfig peft = PeftConfig::parse(config);
+  files.description_ = {.layout = layout_of(peft, sites),
+                        .rank_stabilised = peft.rank_stabilised(),
+                        .dropout = peft.dropout(),
+                        .base_model = peft.base_model()};
+  const std::vector<AdapterSite> targeted = targeted_sites(peft, files.description_.layout, sites);
+  require(!targeted.empty(), ErrorKind::file,
+          "{}: target_modules and target_parameters hit nothing of the model, whose modules are "
+          "named as {}",
+          config.where(), sites.empty() ? "-" : sites.front().module);
+  files.find_modules(peft, targeted);
+  files.find_tensors();
+  files.find_blocks();
+  files.make_specs(targeted);
+  return files;
+}
+
+std::int64_t AdapterFiles::bytes() const noexcept {
+  std::int64_t total = 0;
+  for (const TensorView& tensor : *tensors_) total += std::ssize(tensor.bytes);
+  return total;
+}
+
+void AdapterFiles::find_modules(const PeftConfig& config, std::span<const AdapterSite> targeted) {
+  for (PeftModule& layout : peft_modules(targeted, description_.layout)) {
+    const PeftConfig::Numbers numbers = config.numbers(layout.target);
+    modules_.push_back({.layout = std::move(layout),
+                        .rank = numbers.rank,
+                        .alpha = numbers.alpha,
+                        .has_own_rank = numbers.has_own_rank});
+  }
+}
+
+void AdapterFiles::find_tensors() {
+  std::unordered_map<std::string_view, const TensorView*> by_name;
+  for (const TensorView& tensor : *tensors_) by_name.emplace(tensor.name, &tensor);
+  const auto take = [&](const std::string& key) {
+    const auto found = by_name.find(key);
+    require(found != by_name.end(), ErrorKind::file, "{}: no \"{}\", which {} asks for", where_,
+            key, kAdapterConfigFile);
+    const TensorView* tensor = found->second;
+    by_name.erase(found);
+    return tensor;
+  };
+  for (Module& module : modules_) {
+    module.a = take(module.layout.a_key());
+    module.b = take(module.layout.b_key());
+    const std::int64_t ranks = module.rank * std::max<std::int64_t>(module.layout.experts, 1);
+    require_shape(*module.a, ranks, module.layout.in, module.rank);
+    require_shape(*module.b, module.layout.out, ranks, module.rank);
+    (void)MatrixSource(*module.a);  // of a dtype that is read
+    (void)MatrixSource(*module.b);
+  }
+  if (by_name.empty()) return;
+  const std::string_view unknown =
+      std::ranges::min_element(by_name, {}, [](const auto& entry) { return entry.first; })->first;
+  fail(ErrorKind::file,
+       "{}: \"{}\" is for no module of the model that {} targets; keys are named as \"{}\"", where_,
+       unknown, kAdapterConfigFile, modules_.front().layout.a_key());
+}
+
+/// Gates and ups that are joined share A, unless B is made of blocks. An adapter that was never
+/// trained has zeros alone: it has blocks where a pattern gave the module its rank, as where gates
+/// and ups with an A of their own were joined.
+void AdapterFiles::find_blocks() {
+  Joined found = Joined::unknown;
+  for (Module& module : modules_) {
+    module.has_blocks = module.layout.experts > 0 && module.rank % 2 == 0 &&
+                        module.layout.members.front().part != MlpPart::down;
+    if (found == Joined::unknown && module.has_blocks) found = joined_as(module);
+  }
+  for (Module& module : modules_) {
+    module.has_blocks &=
+        found == Joined::blocks || (found == Joined::unknown && module.has_own_rank);
+  }
+}
+
+void AdapterFiles::make_specs(std::span<const AdapterSite> targeted) {
+  specs_.resize(targeted.size());
+  places_.resize(targeted.size());
+  for (std::size_t m = 0; m < modules_.size(); ++m) {
+    const Module& module = modules_[m];
+    const std::int64_t rank = module.has_blocks ? module.rank / 2 : module.rank;
+    for (const PeftMember& member : module.layout.members) {
+      const auto at = static_cast<std::size_t>(member.adapter);
+      const bool is_up = member.part == MlpPart::up;
+      specs_[at] = {
+          .site = targeted[at],
+          .rank = rank,
+          .alpha = alpha_of_part(module.alpha, rank, module.rank, description_.rank_stabilised),
+          .scale = adapter_scale(module.alpha, module.rank, description_.rank_stabilised),
+          .shares_a = is_up && !module.has_blocks};
+      places_[at] = {.module = m,
+                     .expert = member.expert,
+                     .first_rank = is_up && module.has_blocks ? rank : 0,
+                     .first_out = member.first_out};
+    }
+  }
+}
+
+void AdapterFiles::read(AdapterSet& set) const {
+  std::unordered_map<std::string_view, std::size_t> by_module;
+  for (std::size_t i = 0; i < specs_.size(); ++i) by_module.emplace(specs_[i].site.module, i);
+  std::vector<std::vector<Use>> uses(modules_.size());
+  for (std::int64_t i = 0; i < set.size(); ++i) {
+    const Place& place = places_[by_module.at(set.spec(i).site.module)];
+    uses[place.module].push_back({set.factors(i), &place, set.spec(i).shares_a});
+  }
+  for (std::size_t m = 0; m < modules_.size(); ++m) {
+    if (uses[m].empty()) continue;
+    read_a(modules_[m], uses[m]);
+    read_b(modules_[m], uses[m]);
+  }
+}
+
+void AdapterFiles::read_a(const Module& module, std::span<const Use> uses) const {
+  const MatrixSource source(*module.a);
+  for (const Use& use : uses) {
+    if (use.shares_a) continue;
+    const MatrixView<float>& a = use.factors.a;
+    const std::span values(a.data(), static_cast<std::size_t>(a.rows() * a.cols()));
+    source.read_rows(use.place->expert * module.rank + use.place->first_rank, a.rows(), values);
+    require_finite(values, *module.a);
+  }
+}
+
+void AdapterFiles::read_b(const Module& module, std::span<const Use> uses) const {
+  const MatrixSource source(*module.b);
+  const std::int64_t experts = std::max<std::int64_t>(module.layout.experts, 1);
+  std::vector<float> row(static_cast<std::size_t>(source.cols()));
+  for (std::int64_t o = 0; o < source.rows(); ++o) {
+    source.read_rows(o, 1, row);
+    require_finite(row, *module.b);
+    const std::size_t other = o < source.rows() / 2 ? 1 : 0;
+    require(!module.has_blocks || !has_values(row, other, other + 1), ErrorKind::file,
+            "{}: row {} of \"{}\" joins gate and up, which no other module does", module.b->file, o,
+            module.b->name);
+    for (const Use& use : uses) {
+      const MatrixView<float>& b = use.factors.b;
+      const std::int64_t own = o - use.place->first_out;
+      if (own < 0 || own >= b.rows()) continue;
+      for (std::int64_t r = 0; r < b.cols(); ++r) {
+        const std::int64_t column = (use.place->first_rank + r) * experts + use.place->expert;
+        b(own, r) = row[static_cast<std::size_t>(column)];
+      }
+    }
+  }
+}
+
+}  // namespace moesaic

@@ -1,0 +1,122 @@
+#include "src/lora/adapter_writer.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "base/error.h"
+#include "base/output_file.h"
+#include "src/lora/adapter_files.h"
+
+namespace moesaic {
+namespace {
+
+std::int64_t ranks_of(const WrittenModule& written) {
+  return written.rank * std::max<std::int64_t>(written.module.experts, 1);
+}
+
+std::vector<TensorSpec> tensor_specs(const std::vector<WrittenModule>& modules) {
+  std::vector<TensorSpec> specs;
+  for (const WrittenModule& written : modules) {
+    const std::int64_t ranks = ranks_of(written);
+    specs.push_back({written.module.a_key(), DType::f32, {ranks, written.module.in}});
+    specs.push_back({written.module.b_key(), DType::f32, {written.module.out, ranks}});
+  }
+  return specs;
+}
+
+/// The file takes its name when all of it is on the disk.
+void write_text(const std::string& path, const std::string& text) {
+  const std::string part = path + ".part";
+  {
+    OutputFile file(part, OutputFile::Mode::create, path);
+    file.write_at(0, std::as_bytes(std::span(text)));
+    file.sync();
+  }
+  std::error_code error;
+  std::filesystem::rename(part, path, error);
+  require(!error, ErrorKind::resource, "{}: cannot take its name: {}", path, error.message());
+}
+
+}  // namespace
+
+AdapterWriter::AdapterWriter(const std::string& path, std::span<const AdapterSpec> adapters,
+                             const AdapterDescription& description)
+    : adapters_(adapters),
+      modules_(written_modules(adapters, description.layout, description.rank_stabilised)),
+      places_(adapters.size()),
+      writer_(path, tensor_specs(modules_)) {
+  for (std::size_t m = 0; m < modules_.size(); ++m) {
+    const std::vector<PeftMember>& members = modules_[m].module.members;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      places_[static_cast<std::size_t>(members[i].adapter)] = {m, i};
+    }
+  }
+}
+
+void AdapterWriter::add(std::int64_t index, std::span<const float> a, std::span<const float> b) {
+  if (!a.empty()) last_a_.assign(a.begin(), a.end());
+  const Place place = places_[static_cast<std::size_t>(index)];
+  const WrittenModule& to = modules_[place.module];
+  if (to.module.experts == 0) {
+    write(to.module.a_key(), last_a_);
+    write(to.module.b_key(), b);
+    return;
+  }
+  const auto [found, is_new] = joined_.try_emplace(place.module);
+  Joined& joined = found->second;
+  if (is_new) {
+    joined.a.resize(static_cast<std::size_t>(ranks_of(to) * to.module.in));
+    joined.b.resize(static_cast<std::size_t>(ranks_of(to) * to.module.out));
+    joined.missing = to.module.members.size();
+  }
+  join(to, to.module.members[place.member], joined, b);
+  if (--joined.missing > 0) return;
+  write(to.module.a_key(), joined.a);
+  write(to.module.b_key(), joined.b);
+  joined_.erase(found);
+}
+
+void AdapterWriter::join(const WrittenModule& to, const PeftMember& member, Joined& joined,
+                         std::span<const float> b) const {
+  const AdapterSpec& adapter = adapters_[static_cast<std::size_t>(member.adapter)];
+  const std::int64_t first_rank = member.part == MlpPart::up ? to.up_first_rank : 0;
+  if (!adapter.shares_a) {
+    const std::int64_t first_row = member.expert * to.rank + first_rank;
+    std::ranges::copy(last_a_, joined.a.begin() + first_row * to.module.in);
+  }
+  for (std::int64_t o = 0; o < adapter.site.out; ++o) {
+    float* const row = joined.b.data() + (member.first_out + o) * ranks_of(to);
+    for (std::int64_t r = 0; r < adapter.rank; ++r) {
+      row[(first_rank + r) * to.module.experts + member.expert] =
+          b[static_cast<std::size_t>(o * adapter.rank + r)];
+    }
+  }
+}
+
+void AdapterWriter::write(const std::string& key, std::span<const float> values) {
+  writer_.write(key, 0, std::as_bytes(values));
+}
+
+void save_adapter(const std::string& directory, const SavedAdapter& adapter,
+                  std::span<const float> values, const AdapterExchange& exchange) {
+  const std::filesystem::path folder(directory);
+  std::optional<AdapterWriter> writer;
+  std::string config;
+  if (exchange.is_first()) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    require(!error, ErrorKind::resource, "{}: cannot be made: {}", directory, error.message());
+    config = peft_config_text(adapter.description, adapter.adapters, adapter.sites);
+    writer.emplace((folder / kAdapterTensorsFile).string(), adapter.adapters, adapter.description);
+  }
+  exchange.collect(values, [&](std::int64_t index, std::span<const float> a,
+                               std::span<const float> b) { writer->add(index, a, b); });
+  if (!writer) return;
+  writer->finish();
+  write_text((folder / kAdapterConfigFile).string(), config);
+  sync_directory(directory);
+}
+
+}  // namespace moesaic

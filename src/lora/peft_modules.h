@@ -1,0 +1,57 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/lora/adapter_site.h"
+
+namespace moesaic {
+
+/// Whose modules the keys of an adapter file name.
+enum class AdapterLayout {
+  transformers4,  ///< every expert has modules of its own, but those of GraniteMoE
+  transformers5   ///< the experts of a layer are two parameters: gate_up_proj and down_proj
+};
+inline constexpr std::array<std::string_view, 2> kAdapterLayoutNames = {"transformers4",
+                                                                        "transformers5"};
+
+/// What an adapter file has for one adapter of the model.
+struct PeftMember {
+  std::int64_t adapter = 0;  // its place among those given
+  std::int64_t expert = 0;   // in a joined module
+  MlpPart part = MlpPart::none;
+  std::int64_t first_out = 0;  // up stands below gate
+};
+
+/// A module of an adapter file, which has a factor A and a factor B. One that joins experts has
+/// A [experts * rank, in], row e * rank + r, and B [out, rank * experts], column r * experts + e
+/// (PEFT's ParamWrapper, from 0.19.1 on).
+struct PeftModule {
+  std::string key;           // "base_model.model.model.layers.3.self_attn.q_proj"
+  std::string target;        // what lists and patterns of adapter_config.json call it
+  std::int64_t experts = 0;  // that it joins; 0: it is one matrix
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  std::vector<PeftMember> members;
+
+  [[nodiscard]] bool is_parameter() const noexcept { return experts > 0; }
+  [[nodiscard]] std::string a_key() const { return key + ".lora_A.weight"; }
+  [[nodiscard]] std::string b_key() const { return key + ".lora_B.weight"; }
+};
+
+/// Whether a site's module joins experts, and what lists and patterns call it.
+struct PeftTarget {
+  bool is_parameter = false;
+  std::string name;
+};
+[[nodiscard]] PeftTarget peft_target(const AdapterSite& site, AdapterLayout layout);
+
+/// The modules of a file with adapters for `sites`, in the order of their first ones.
+[[nodiscard]] std::vector<PeftModule> peft_modules(std::span<const AdapterSite> sites,
+                                                   AdapterLayout layout);
+
+}  // namespace moesaic
