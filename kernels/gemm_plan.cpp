@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/prefetch.h"
 #include "kernels/nvfp4_activations.h"
+#include "kernels/pack_float_rows.h"
 
 namespace moesaic {
 namespace {
@@ -190,12 +191,32 @@ void GemmPlan::multiply(const JobGraph::Job& job, std::int64_t index, int worker
                 .out_stride = stride,
                 .scratch = own.scratch.data()};
   product.kernel->tile(args);
+  add_low_rank(product.epilogue.low_rank, job, args.out, own);
   if (product.up.panels != nullptr) {
     args.matrix = &product.up;
     args.out += slab.num_rows * stride;
     product.kernel->tile(args);
+    add_low_rank(product.up_epilogue.low_rank, job, args.out, own);
   }
   finish(job, own);
+}
+
+void GemmPlan::add_low_rank(const LowRank& low_rank, const JobGraph::Job& job, float* results,
+                            Worker& worker) const {
+  if (low_rank.matrix.panels == nullptr) return;
+  const Slab& slab = slabs_[job.slab];
+  const GemmKernel& kernel = compute_.gemm(low_rank.matrix.layout.format);
+  pack_float_rows(kernel, low_rank.inner.row_range(slab.first_row, slab.num_rows), worker.low_rank);
+  worker.scratch.reserve(kernel.scratch_bytes);
+  kernel.tile({.packed_rows = worker.low_rank.data(),
+               .num_rows = slab.num_rows,
+               .matrix = &low_rank.matrix,
+               .first_panel = job.first,
+               .num_panels = job.count,
+               .out = results,
+               .out_stride = job.count * kPanelColumns,
+               .scratch = worker.scratch.data(),
+               .resume = true});
 }
 
 void GemmPlan::apply(const Epilogue& epilogue, const Results& results) const {
@@ -238,11 +259,6 @@ void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
       vector.to_bf16(values, columns, reinterpret_cast<BFloat16*>(out) + first_column);
     } else {
       std::copy_n(values, columns, reinterpret_cast<float*>(out) + first_column);
-    }
-    if (product.inner != nullptr) {
-      const std::int64_t first_byte = first_column * element_bytes(output.element);
-      std::memcpy(product.inner + input_row * output.stride_bytes + first_byte, out + first_byte,
-                  static_cast<std::size_t>(columns * element_bytes(output.element)));
     }
   }
 }

@@ -25,7 +25,6 @@ class GemmPlan final : private JobGraph::Work {
     PackedMatrix up{};  // if panels != nullptr, results are gated with those of this matrix
     Epilogue epilogue{};
     Epilogue up_epilogue{};
-    std::byte* inner = nullptr;  // where results that stay with their slab are stored besides
     const GemmKernel* kernel = nullptr;  // set by add_product, as the next
     std::int64_t job_panels = 0;
   };
@@ -75,6 +74,7 @@ class GemmPlan final : private JobGraph::Work {
     Buffer<std::byte> scratch;       // of kernels
     std::vector<std::byte> ordered;  // kRowBlock rows in the order of a matrix's k
     std::vector<float> rounded;      // kRowBlock rows in nvfp4
+    Buffer<std::byte> low_rank;      // packed rows of one
   };
 
   static void gather(const RowSource& block, const std::int32_t* order, Worker& worker,
@@ -87,6 +87,8 @@ class GemmPlan final : private JobGraph::Work {
                                       const std::byte** rows) const;
   void pack(const JobGraph::Job& job, int worker) override;
   void multiply(const JobGraph::Job& job, std::int64_t index, int worker) override;
+  void add_low_rank(const LowRank& low_rank, const JobGraph::Job& job, float* results,
+                    Worker& worker) const;
   void finish(const JobGraph::Job& job, Worker& worker) const;
   void apply(const Epilogue& epilogue, const Results& results) const;
 

@@ -25,11 +25,22 @@ bool same_order(const PackedMatrix& a, const PackedMatrix& b) {
          std::equal(a.order, a.order + a.depth, b.order);
 }
 
+/// Gate and up of one MLP are read together.
+bool are_alike(const PackedMatrix& gate, const PackedMatrix& up) {
+  return up.layout == gate.layout && up.depth == gate.depth && up.rows == gate.rows &&
+         same_order(gate, up);
+}
+
+void check_pair(const PackedMatrix& gate, const PackedMatrix& up) {
+  require(are_alike(gate, up), ErrorKind::internal,
+          "a gate of {} x {} {} and an up matrix of {} x {} {}", gate.rows, gate.depth,
+          format_name(gate.layout.format), up.rows, up.depth, format_name(up.layout.format));
+}
+
 void check_mlp(const MlpGroup& group, std::int64_t width) {
   const PackedMatrix& gate = group.weights.gate;
   const PackedMatrix& up = group.weights.up;
-  require(up.layout == gate.layout && up.depth == gate.depth && up.rows == gate.rows &&
-              same_order(gate, up) && gate.rows == width && group.weights.down.depth == width,
+  require(are_alike(gate, up) && gate.rows == width && group.weights.down.depth == width,
           ErrorKind::internal,
           "an MLP of width {} with a gate of {} x {} {}, an up matrix of {} x {} {} and a down "
           "matrix of {} x {}",
@@ -47,6 +58,15 @@ void check_epilogue(const Group& group, const PackedMatrix& weights, const Epilo
           "a product of rows up to {} with {} columns has an addend of {} x {} or keeps {} x {}",
           group.first_row + group.num_rows, weights.rows, epilogue.addend.rows(),
           epilogue.addend.cols(), epilogue.keep.rows(), epilogue.keep.cols());
+  const LowRank& low_rank = epilogue.low_rank;
+  require(
+      low_rank.matrix.panels == nullptr ||
+          (low_rank.matrix.rows == weights.rows && low_rank.inner.cols() == low_rank.matrix.depth &&
+           low_rank.inner.rows() >= group.first_row + group.num_rows),
+      ErrorKind::internal,
+      "a product of rows up to {} with {} columns goes on with {} x {} times a matrix {} x {}",
+      group.first_row + group.num_rows, weights.rows, low_rank.inner.rows(), low_rank.inner.cols(),
+      low_rank.matrix.rows, low_rank.matrix.depth);
 }
 
 std::int64_t slab_count(std::int64_t num_rows) {
@@ -85,12 +105,45 @@ void GroupedGemm::run(const RowSource& input, std::span<const GemmGroup> groups,
       slabs_.push_back(plan_->add_slab(first_row, num_rows));
     });
   }
+  add_jobs();
+  plan_->execute({});
+}
+
+void GroupedGemm::add_jobs() {
   for (std::size_t i = 0; i < slabs_.size(); ++i) {
     if (i == 0) plan_->add_pack_jobs(slabs_[i]);
     if (i + 1 < slabs_.size()) plan_->add_pack_jobs(slabs_[i + 1]);  // before it is waited for
     plan_->add_multiply_jobs(slabs_[i]);
   }
-  plan_->execute({});
+}
+
+void GroupedGemm::run_gated(const RowSource& input, std::span<const MlpGroup> groups,
+                            const Gating& gating, const GemmOutput& output) {
+  std::int64_t all_panels = 0;  // times slabs
+  for (const MlpGroup& group : groups) {
+    const PackedMatrix& gate = group.weights.gate;
+    check_group(input, group.first_row, group.num_rows, gate);
+    check_pair(gate, group.weights.up);
+    check_epilogue(group, gate, group.gate_epilogue);
+    check_epilogue(group, group.weights.up, group.up_epilogue);
+    all_panels += 2 * gate.num_panels() * slab_count(group.num_rows);
+  }
+  plan_->begin(groups.size());
+  slabs_.clear();
+  for (const MlpGroup& group : groups) {
+    plan_->add_product({.input = &input,
+                        .output = output,
+                        .weights = group.weights.gate,
+                        .up = group.weights.up,
+                        .epilogue = group.gate_epilogue,
+                        .up_epilogue = group.up_epilogue},
+                       all_panels);
+    for_each_slab(group, [&](std::int64_t first_row, std::int64_t num_rows) {
+      slabs_.push_back(plan_->add_slab(first_row, num_rows));
+    });
+  }
+  add_jobs();
+  plan_->execute(gating);
 }
 
 void GroupedGemm::run_mlp(const RowSource& input, std::span<const MlpGroup> groups,
@@ -117,8 +170,7 @@ void GroupedGemm::run_mlp(const RowSource& input, std::span<const MlpGroup> grou
                         .weights = group.weights.gate,
                         .up = group.weights.up,
                         .epilogue = group.gate_epilogue,
-                        .up_epilogue = group.up_epilogue,
-                        .inner = group.inner},
+                        .up_epilogue = group.up_epilogue},
                        inner_panels);
     for_each_slab(group, [&](std::int64_t first_row, std::int64_t num_rows) {
       slabs_.push_back(plan_->add_inner_slab(first_row, num_rows, input.element));

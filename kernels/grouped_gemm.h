@@ -13,9 +13,17 @@
 
 namespace moesaic {
 
+/// Narrow rows times a narrow matrix, as an adapter adds them: the sum of the product goes on with
+/// these terms.
+struct LowRank {
+  MatrixView<const float> inner{};  // [rows, rank]
+  PackedMatrix matrix{};            // [n, rank]; in a transposed product [rank, k]; bf16 or f32
+};
+
 /// What happens to results before they leave the core, in this order, each if it is there. Row i of
 /// the matrices belongs to row i of the product's input.
 struct Epilogue {
+  LowRank low_rank{};
   const float* bias = nullptr;       // [n], added
   MatrixView<const float> addend{};  // [rows, n], added: what an adapter adds
   MatrixView<float> keep{};          // [rows, n], where they are stored besides
@@ -37,9 +45,6 @@ struct MlpGroup {
   Epilogue gate_epilogue{};  // before gating: a backward pass keeps gate and up
   Epilogue up_epilogue{};
   Epilogue down_epilogue{};
-  /// Where gated activations are stored besides, as the third product reads them: in the element of
-  /// the input.
-  std::byte* inner = nullptr;  // [rows, width], rows of the input
 };
 
 /// Where results go: row i of the input gives row i of the output, n elements.
@@ -97,11 +102,17 @@ class GroupedGemm {
   void run_mlp(const RowSource& input, std::span<const MlpGroup> groups, const Gating& gating,
                const GemmOutput& output);
 
+  /// The first half of run_mlp alone, gating(gate(x), up(x)); the groups' down matrices are not
+  /// read.
+  void run_gated(const RowSource& input, std::span<const MlpGroup> groups, const Gating& gating,
+                 const GemmOutput& output);
+
   /// Memory of packed rows and inner activations: that of a few slabs, however many rows there
   /// were.
   [[nodiscard]] std::int64_t scratch_bytes() const noexcept;
 
  private:
+  void add_jobs();
   void add_mlp_jobs();
 
   std::unique_ptr<GemmPlan> plan_;

@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "kernels/job_graph.h"
+#include "kernels/pack_float_rows.h"
 #include "kernels/transposed_panels.h"
 
 namespace moesaic {
@@ -39,7 +40,22 @@ struct Worker {
   Buffer<float> results;      // [rows, k of a job]
   Buffer<float> scales;       // of W's rows
   Buffer<float> scaled;       // [kRowBlock, n] input rows
+  Buffer<std::byte> low_rank_rows;
+  Buffer<std::byte> low_rank_panels;
 };
+
+/// Rows that go on with a narrow matrix: its columns are those of W as they are, not in an order.
+void check_low_rank(const GemmGroup& group) {
+  const LowRank& low_rank = group.epilogue.low_rank;
+  if (low_rank.matrix.panels == nullptr) return;
+  require(low_rank.matrix.depth == group.weights.depth && group.weights.order == nullptr &&
+              low_rank.inner.cols() == low_rank.matrix.rows &&
+              low_rank.inner.rows() >= group.first_row + group.num_rows,
+          ErrorKind::internal,
+          "a transposed product with {} columns goes on with {} x {} times a matrix {} x {}",
+          group.weights.depth, low_rank.inner.rows(), low_rank.inner.cols(), low_rank.matrix.rows,
+          low_rank.matrix.depth);
+}
 
 void check_group(const RowSource& input, const GemmGroup& group) {
   const MatrixView<const float>& addend = group.epilogue.addend;
@@ -78,6 +94,7 @@ class TransposedGemm::Plan final : private JobGraph::Work {
     std::int64_t all_steps = 0;  // times slabs
     for (const GemmGroup& group : groups) {
       check_group(input, group);
+      check_low_rank(group);
       all_steps += num_steps(group.weights) * ((group.num_rows + kSlabRows - 1) / kSlabRows);
       for (std::int64_t row = 0; row < group.num_rows; row += kSlabRows) {
         add_slab(group, row, std::min(kSlabRows, group.num_rows - row));
@@ -165,12 +182,36 @@ class TransposedGemm::Plan final : private JobGraph::Work {
                         .out = worker.results.data(),
                         .out_stride = columns,
                         .scratch = worker.scratch.data()});
+    add_low_rank(slab, job, worker);
     const std::int64_t first = job.first * kStepDepth;
     for (std::int64_t row = 0; row < slab.num_rows; ++row) {
       store(
           slab, row,
           {first, std::min(columns, weights.depth - first), worker.results.data() + row * columns});
     }
+  }
+
+  void add_low_rank(const Slab& slab, const JobGraph::Job& job, Worker& worker) const {
+    const auto& [inner, matrix] = slab.group->epilogue.low_rank;
+    if (matrix.panels == nullptr) return;
+    const GemmKernel& kernel = compute_.gemm(matrix.layout.format);
+    pack_float_rows(kernel, inner.row_range(slab.first_row, slab.num_rows), worker.low_rank_rows);
+    worker.low_rank_panels.reserve(2 * job.count * transposed_panel_bytes(matrix));
+    transpose_steps({&kernel, loops_}, matrix, job.first, job.count, worker.low_rank_panels.data());
+    const PackedMatrix transposed{.layout = matrix.layout,
+                                  .rows = job.count * kStepDepth,
+                                  .depth = matrix.rows,
+                                  .panels = worker.low_rank_panels.data()};
+    worker.scratch.reserve(kernel.scratch_bytes);
+    kernel.tile({.packed_rows = worker.low_rank_rows.data(),
+                 .num_rows = slab.num_rows,
+                 .matrix = &transposed,
+                 .first_panel = 0,
+                 .num_panels = 2 * job.count,
+                 .out = worker.results.data(),
+                 .out_stride = job.count * kStepDepth,
+                 .scratch = worker.scratch.data(),
+                 .resume = true});
   }
 
   /// Results of k = first .. first + count - 1.

@@ -18,8 +18,9 @@ class TransposedGemm {
   ~TransposedGemm();
 
   /// Input rows have group.weights.rows elements, output rows group.weights.depth. No two groups
-  /// share a row. An addend [rows, k] may be the output itself, where gradients add up; no other
-  /// epilogue. Throws Error{internal} for groups that do not fit the input.
+  /// share a row. An addend [rows, k] may be the output itself, where gradients add up; besides it
+  /// a LowRank of matrices without an order, and no other epilogue. Throws Error{internal} for
+  /// groups that do not fit the input.
   void run(const RowSource& input, std::span<const GemmGroup> groups, const GemmOutput& output);
 
  private:

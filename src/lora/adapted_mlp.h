@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "base/buffer.h"
 #include "kernels/mlp_weights.h"
 #include "src/lora/adapter_products.h"
@@ -21,27 +23,34 @@ struct MlpRows {
   const AdaptedMlp* mlp = nullptr;
 };
 
+/// The matrices of an MLP.
+enum class MlpMatrix : std::size_t { gate, up, down };
+
 /// What a backward pass needs of the forward pass besides its input.
 class MlpStash {
  public:
-  /// Makes room; contents are lost.
-  void resize(std::int64_t rows, std::int64_t width) {
-    rows_ = rows;
-    width_ = width;
-    gate_.reserve(rows * width);
-    up_.reserve(rows * width);
-  }
+  /// Make room; contents are lost.
+  void resize(std::int64_t rows, std::int64_t width);
+  void resize_inner(std::int64_t rows, std::int64_t rank);
+
   [[nodiscard]] std::int64_t width() const noexcept { return width_; }
   /// [rows, width] before gating.
   [[nodiscard]] MatrixView<float> gate_rows() const { return gate_.matrix(rows_, width_); }
   [[nodiscard]] MatrixView<float> up_rows() const { return up_.matrix(rows_, width_); }
-  [[nodiscard]] std::int64_t bytes() const noexcept { return 4 * (gate_.size() + up_.size()); }
+  /// [rows, greatest rank] scale x A^T of the part's adapters.
+  [[nodiscard]] MatrixView<float> inner(MlpMatrix part) const {
+    return inner_[static_cast<std::size_t>(part)].matrix(inner_rows_, rank_);
+  }
+  [[nodiscard]] std::int64_t bytes() const noexcept;
 
  private:
   std::int64_t rows_ = 0;
   std::int64_t width_ = 0;
+  std::int64_t inner_rows_ = 0;
+  std::int64_t rank_ = 0;
   Buffer<float> gate_;
   Buffer<float> up_;
+  std::array<Buffer<float>, 3> inner_;
 };
 
 /// A forward pass of rows through MLPs of one width.
@@ -79,17 +88,22 @@ class MlpProducts {
   void backward(const MlpBackward& pass, AdapterGradients& gradients);
 
  private:
-  using Matrix = PackedMatrix MlpWeights::*;
-  using Addition = const Adapter* AdaptedMlp::*;
+  /// What goes back through one matrix and its adapters.
+  struct Step {
+    MlpMatrix part;
+    RowSource x;  // as in the forward pass
+    RowSource dy;
+    MatrixView<float> dx;
+    bool accumulate = false;
+  };
 
   [[nodiscard]] std::span<const AdapterRows> adapted(std::span<const MlpRows> groups,
-                                                     Addition addition);
-  [[nodiscard]] MatrixView<const float> addend(const MlpForward& pass, Addition addition,
-                                               Buffer<float>& memory);
-  void make_groups(const MlpForward& pass);
-  void pass_back(const RowSource& dy, std::span<const MlpRows> groups, Matrix matrix,
-                 const AdapterSum& dx);
+                                                     MlpMatrix part);
+  void make_groups(const MlpForward& pass, const MlpStash& inner);
+  void run_with_down(const MlpForward& pass, const MlpStash& inner);
+  void pass_back(const Step& step, std::span<const MlpRows> groups);
   void pass_back_gating(const MlpBackward& pass, MatrixView<float> inner);
+  void add_gradients(const Step& step, const MlpBackward& pass, AdapterGradients& gradients);
 
   Compute compute_;
   GroupedGemm& gemm_;
@@ -97,12 +111,14 @@ class MlpProducts {
   std::vector<MlpGroup> mlp_groups_;
   std::vector<GemmGroup> gemm_groups_;
   std::vector<AdapterRows> adapter_rows_;
-  Buffer<float> gate_addend_;      // [rows, width]
-  Buffer<float> up_addend_;        // [rows, width]
+  MlpStash scratch_;               // of passes that keep nothing
   Buffer<std::byte> activations_;  // [rows, width] gated, as the down projection reads them
   Buffer<float> inner_;            // [rows, width] gradients of the gated activations, then these
+  Buffer<float> back_;             // [rows, greatest rank] scale dy B
+  std::int64_t rank_ = 0;          // the greatest of the pass
   std::vector<const std::byte*> activation_rows_;
   MatrixRows inner_rows_;
+  MatrixRows gate_rows_;
 };
 
 }  // namespace moesaic

@@ -44,6 +44,12 @@ void weigh_rows(std::span<const AdapterRows> groups, const float* weights,
 
 }  // namespace
 
+std::int64_t greatest_rank(std::span<const AdapterRows> groups) {
+  std::int64_t rank = 0;
+  for (const AdapterRows& group : groups) rank = std::max(rank, group.adapter->rank());
+  return rank;
+}
+
 AdapterProducts::AdapterProducts(const Compute& compute, GroupedGemm& gemm)
     : compute_(compute), gemm_(gemm), transposed_(compute), outer_(compute) {}
 
@@ -61,56 +67,73 @@ void AdapterProducts::for_each_alike(std::span<const AdapterRows> groups,
 
 /// The groups of a product with one factor.
 std::span<const GemmGroup> AdapterProducts::products(Alike groups, Factor factor,
-                                                     const AdapterSum& results) {
+                                                     MatrixView<const float> addend) {
   groups_.clear();
   for (const auto& [first, count, adapter] : groups) {
     groups_.push_back({.first_row = first,
                        .num_rows = count,
-                       .weights = factor == Factor::a ? adapter->a : adapter->b});
-    if (results.accumulate) groups_.back().epilogue.addend = results.matrix;
+                       .weights = factor == Factor::a ? adapter->a : adapter->b,
+                       .epilogue = {.addend = addend}});
   }
   return groups_;
 }
 
-/// scale x A^T, rows of the groups.
-MatrixView<float> AdapterProducts::project(const RowSource& x, Alike groups) {
-  const std::int64_t rank = groups.front().adapter->rank();
-  inner_.reserve(x.num_rows * rank);
-  const MatrixView<float> inner = inner_.matrix(x.num_rows, rank);
-  gemm_.run(x, products(groups, Factor::a, {inner}), output_of(inner));
-  scale_rows(groups, inner);
-  return inner;
-}
-
-void AdapterProducts::forward(const RowSource& x, std::span<const AdapterRows> groups,
-                              const AdapterSum& y) {
+void AdapterProducts::project(const RowSource& x, std::span<const AdapterRows> groups,
+                              MatrixView<float> inner) {
   for_each_alike(groups, [&](Alike alike) {
-    const AdapterSum to{columns(y.matrix, *alike.front().adapter), y.accumulate};
-    const RowSource inner = inner_rows_.of(project(x, alike));
-    gemm_.run(inner, products(alike, Factor::b, to), output_of(to.matrix));
+    const MatrixView<float> to = first_columns(inner, alike.front().adapter->rank());
+    gemm_.run(x, products(alike, Factor::a), output_of(to));
+    scale_rows(alike, to);
   });
 }
 
-MatrixView<float> AdapterProducts::back(std::int64_t rank) const {
-  return {back_.data(), back_rows_count_, rank, back_stride_};
-}
-
-void AdapterProducts::pass_back(const RowSource& dy, std::span<const AdapterRows> groups,
-                                MatrixView<float> dx) {
-  back_rows_count_ = dy.num_rows;
-  back_stride_ = 0;
-  for (const AdapterRows& group : groups) {
-    back_stride_ = std::max(back_stride_, group.adapter->rank());
-  }
-  back_.reserve(back_rows_count_ * back_stride_);
+void AdapterProducts::project_back(const RowSource& dy, std::span<const AdapterRows> groups,
+                                   MatrixView<float> back) {
   for_each_alike(groups, [&](Alike alike) {
     const Adapter& adapter = *alike.front().adapter;
-    const MatrixView<float> to = back(adapter.rank());
+    const MatrixView<float> to = first_columns(back, adapter.rank());
     transposed_.run(columns_.columns_of(dy, adapter.first_row, adapter.b.rows),
-                    products(alike, Factor::b, {to}), output_of(to));
+                    products(alike, Factor::b), output_of(to));
     scale_rows(alike, to);
-    transposed_.run(back_rows_.of(to), products(alike, Factor::a, {dx, true}), output_of(dx));
   });
+}
+
+void AdapterProducts::pass_back(MatrixView<const float> back, std::span<const AdapterRows> groups,
+                                MatrixView<float> dx) {
+  for_each_alike(groups, [&](Alike alike) {
+    transposed_.run(back_rows_.of(first_columns(back, alike.front().adapter->rank())),
+                    products(alike, Factor::a, dx), output_of(dx));
+  });
+}
+
+void AdapterProducts::add_forward(const RowSource& x, std::span<const AdapterRows> groups,
+                                  MatrixView<float> y) {
+  const std::int64_t rank = greatest_rank(groups);
+  inner_.reserve(x.num_rows * rank);
+  const MatrixView<float> inner = inner_.matrix(x.num_rows, rank);
+  project(x, groups, inner);
+  for_each_alike(groups, [&](Alike alike) {
+    const Adapter& adapter = *alike.front().adapter;
+    const MatrixView<float> to = columns(y, adapter);
+    gemm_.run(inner_rows_.of(first_columns(inner, adapter.rank())), products(alike, Factor::b, to),
+              output_of(to));
+  });
+}
+
+void AdapterProducts::add_backward(const AdapterBackward& pass, std::span<const AdapterRows> groups,
+                                   AdapterGradients& gradients) {
+  const std::int64_t rank = greatest_rank(groups);
+  inner_.reserve(pass.x.num_rows * rank);
+  back_.reserve(pass.x.num_rows * rank);
+  const AdapterGradientInput input{.x = pass.x,
+                                   .dy = pass.dy,
+                                   .inner = inner_.matrix(pass.x.num_rows, rank),
+                                   .back = back_.matrix(pass.x.num_rows, rank),
+                                   .samples = pass.samples};
+  project(pass.x, groups, input.inner);
+  project_back(pass.dy, groups, input.back);
+  pass_back(input.back, groups, pass.dx);
+  add_gradients(input, groups, gradients);
 }
 
 void AdapterProducts::add_gradients(const AdapterGradientInput& input,
@@ -120,15 +143,15 @@ void AdapterProducts::add_gradients(const AdapterGradientInput& input,
   for_each_alike(groups, [&](Alike alike) {
     const Adapter& adapter = *alike.front().adapter;
     const Format format = adapter.a.layout.format;
-    const MatrixView<float> inner = project(input.x, alike);
-    const MatrixView<float> passed = back(adapter.rank());
+    const MatrixView<float> inner = first_columns(input.inner, adapter.rank());
+    const MatrixView<float> back = first_columns(input.back, adapter.rank());
     weigh_rows(alike, input.row_weights, inner);
-    weigh_rows(alike, input.row_weights, passed);
+    weigh_rows(alike, input.row_weights, back);
     add_factor({.y = columns_.columns_of(input.dy, adapter.first_row, adapter.b.rows),
                 .x = inner_rows_.of(inner),
                 .format = format},
                alike, Factor::b, gradients);
-    add_factor({.y = back_rows_.of(passed), .x = input.x, .format = format}, alike, Factor::a,
+    add_factor({.y = back_rows_.of(back), .x = input.x, .format = format}, alike, Factor::a,
                gradients);
   });
 }

@@ -23,20 +23,34 @@ struct AdapterRows {
   const Adapter* adapter = nullptr;
 };
 
-/// Where results go: written, or added to what is there.
-struct AdapterSum {
-  MatrixView<float> matrix;  // [rows, columns of the product]
-  bool accumulate = false;
-};
-
 /// The rows that gradients of factors are summed over.
 struct AdapterGradientInput {
   RowSource x;   // [rows, in] as in the forward pass
-  RowSource dy;  // [rows, columns of the product] as pass_back() had it
+  RowSource dy;  // [rows, columns of the product]
+  /// [rows, greatest rank] by project() and project_back(); used up.
+  MatrixView<float> inner;
+  MatrixView<float> back;
   /// [rows] or null: the loss's gradient by the results is dy times it.
   const float* row_weights = nullptr;
   std::span<const SampleRange> samples;  // ascending, each within one group
 };
+
+/// A backward pass through adapters.
+struct AdapterBackward {
+  RowSource x;                           // [rows, in] as in the forward pass
+  RowSource dy;                          // [rows, columns of the product]
+  MatrixView<float> dx;                  // [rows, in] added to
+  std::span<const SampleRange> samples;  // ascending, each within one group
+};
+
+/// The first `count` columns.
+template <typename T>
+[[nodiscard]] MatrixView<T> first_columns(const MatrixView<T>& matrix, std::int64_t count) {
+  return {matrix.data(), matrix.rows(), count, matrix.stride()};
+}
+
+/// The greatest rank of some adapters.
+[[nodiscard]] std::int64_t greatest_rank(std::span<const AdapterRows> groups);
 
 /// Products with adapters, and their gradients. No two groups of a call share a row; rows of no
 /// group are not touched. Keeps its scratch memory between calls; one object a rank.
@@ -45,15 +59,24 @@ class AdapterProducts {
   /// `gemm` must outlive this.
   AdapterProducts(const Compute& compute, GroupedGemm& gemm);
 
-  /// y = scale (x A^T) B^T, in the adapters' columns alone.
-  void forward(const RowSource& x, std::span<const AdapterRows> groups, const AdapterSum& y);
-
-  /// dx += scale (dy B) A.
-  void pass_back(const RowSource& dy, std::span<const AdapterRows> groups, MatrixView<float> dx);
-  /// The gradients of A and B, after pass_back() with the same dy and groups: for each sample one
-  /// chain over its rows (OuterGemm), which is added to `gradients`.
+  /// inner = scale x A^T: in each row the first rank columns of `inner`, [rows, greatest rank].
+  void project(const RowSource& x, std::span<const AdapterRows> groups, MatrixView<float> inner);
+  /// back = scale dy B, the same way.
+  void project_back(const RowSource& dy, std::span<const AdapterRows> groups,
+                    MatrixView<float> back);
+  /// dx += back A.
+  void pass_back(MatrixView<const float> back, std::span<const AdapterRows> groups,
+                 MatrixView<float> dx);
+  /// The gradients of A and B: for each sample one chain over its rows (OuterGemm), which is added
+  /// to `gradients`.
   void add_gradients(const AdapterGradientInput& input, std::span<const AdapterRows> groups,
                      AdapterGradients& gradients);
+
+  /// y += scale (x A^T) B^T, in the adapters' columns alone.
+  void add_forward(const RowSource& x, std::span<const AdapterRows> groups, MatrixView<float> y);
+  /// dx += scale (dy B) A, and the gradients of A and B.
+  void add_backward(const AdapterBackward& pass, std::span<const AdapterRows> groups,
+                    AdapterGradients& gradients);
 
   /// Shared by all that passes gradients back on this rank.
   [[nodiscard]] TransposedGemm& transposed() noexcept { return transposed_; }
@@ -63,9 +86,7 @@ class AdapterProducts {
 
   void for_each_alike(std::span<const AdapterRows> groups, const std::function<void(Alike)>& call);
   [[nodiscard]] std::span<const GemmGroup> products(Alike groups, Factor factor,
-                                                    const AdapterSum& results);
-  [[nodiscard]] MatrixView<float> project(const RowSource& x, Alike groups);
-  [[nodiscard]] MatrixView<float> back(std::int64_t rank) const;
+                                                    MatrixView<const float> addend = {});
   void add_factor(const OuterInput& input, Alike groups, Factor factor,
                   AdapterGradients& gradients);
   void add_results(std::size_t first, std::size_t last, Factor factor,

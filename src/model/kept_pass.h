@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "src/model/batch.h"
 #include "src/model/stash.h"
+#include "src/moe/router_statistics.h"
 
 namespace moesaic {
 
@@ -34,7 +35,8 @@ struct KeptPass {
   Batch batch;
   std::vector<SampleRange> samples;  // the rows of each sequence
   std::vector<KeptLayer> layers;
-  Buffer<float> out;  // [rows, hidden] residual stream after the last layer
+  std::vector<RouterStatistics> routers;  // of each layer; without experts: none
+  Buffer<float> out;                      // [rows, hidden] residual stream after the last layer
 
   [[nodiscard]] std::int64_t bytes() const {
     std::int64_t total = 4 * out.size();

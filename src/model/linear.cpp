@@ -18,7 +18,7 @@ void Linear::forward(const Weight& weight, std::span<const float> bias, MatrixVi
   gemm_.run(rows, {&group, 1}, float_output(y));
   for (const Adapter& adapter : weight.adapters) {
     const AdapterRows all{.num_rows = x.rows(), .adapter = &adapter};
-    adapters_.forward(rows, {&all, 1}, {y, true});
+    adapters_.add_forward(rows, {&all, 1}, y);
   }
 }
 
@@ -29,8 +29,8 @@ void Linear::backward(const Weight& weight, const PartBackward& part) {
   adapters_.transposed().run(dy, {&group, 1}, float_output(part.dx));
   for (const Adapter& adapter : weight.adapters) {
     const AdapterRows all{.num_rows = dy.num_rows, .adapter = &adapter};
-    adapters_.pass_back(dy, {&all, 1}, part.dx);
-    adapters_.add_gradients({.x = x, .dy = dy, .samples = part.samples}, {&all, 1}, part.adapters);
+    adapters_.add_backward({.x = x, .dy = dy, .dx = part.dx, .samples = part.samples}, {&all, 1},
+                           part.adapters);
   }
 }
 

@@ -86,9 +86,12 @@ struct Transformer::Impl {
     embed(kept.batch, x);
     begin(kept.batch);
     kept.layers.resize(layers.size());
+    kept.routers.assign(layers.size(), {});
     for (std::size_t l = 0; l < layers.size(); ++l) {
+      context.moe.statistics = &kept.routers[l];
       layers[l].forward_kept(kept.batch, x, recompute, kept.layers[l]);
     }
+    context.moe.statistics = nullptr;
     computed_positions += kept.batch.rows();
   }
 

@@ -15,6 +15,8 @@ struct MicroBatch {
   std::vector<double> losses;  // of each sample, summed over its trained tokens
   std::int64_t trained_tokens = 0;
   std::int64_t expert_rows = 0;  // that this rank's experts computed
+  /// What the routers of each layer chose for this rank's tokens; without experts: nothing.
+  std::vector<RouterStatistics> routers;
 
   std::vector<Sequence> sequences;
   KeptPass kept;

@@ -14,7 +14,8 @@ namespace {
 constexpr std::int64_t kHidden = 36;
 constexpr std::int64_t kWidth = 20;
 
-/// Rows through four MLPs: of ranks 2 and 3, without rows, without adapters, with one for up alone.
+/// Rows through five MLPs: of ranks 2 and 3 (with inputs in an order of its own), without rows,
+/// without adapters, with one for up alone.
 struct Case {
   Case() {
     for (const std::int64_t rank : {2, 3, 2, 0, 2}) {
@@ -70,6 +71,9 @@ class Products {
       : case_(of), packed_(format), pool_(threads), products_(gemm_products()) {
     adapters_.reserve(15);
     for (const naive::Mlp& mlp : of.mlps) mlps_.push_back(packed_.pack(mlp, adapters_));
+    mlps_[1].weights = {.gate = packed_.pack_reversed(of.mlps[1].gate.matrix),
+                        .up = packed_.pack_reversed(of.mlps[1].up.matrix),
+                        .down = packed_.pack_reversed(of.mlps[1].down.matrix)};
   }
 
   [[nodiscard]] const std::vector<AdapterPlace>& places() const { return packed_.places(); }

@@ -69,10 +69,10 @@ TEST(AdapterProducts, work_on_columns_of_a_joined_matrix) {
   const std::array<SampleRange, 2> samples = {{{0, 9}, {9, 14}}};
   for (const Adapter& adapter : adapters) {
     const AdapterRows all{.num_rows = kRows, .adapter = &adapter};
-    products.forward(x_source, {&all, 1}, {{y.data(), kRows, kOut}, true});
-    products.pass_back(dy_source, {&all, 1}, {dx.data(), kRows, kIn});
-    products.add_gradients({.x = x_source, .dy = dy_source, .samples = samples}, {&all, 1},
-                           gradients);
+    products.add_forward(x_source, {&all, 1}, {y.data(), kRows, kOut});
+    products.add_backward(
+        {.x = x_source, .dy = dy_source, .dx = {dx.data(), kRows, kIn}, .samples = samples},
+        {&all, 1}, gradients);
   }
   std::vector<double> expected_y;
   std::vector<double> expected_dx = naive::gradient(joined.x, [&] { return joined.loss(); });

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <random>
@@ -145,6 +147,18 @@ class Packed {
     return memory_.back().matrix;
   }
 
+  /// With its columns packed in reverse, as PackedMatrix::order says.
+  [[nodiscard]] PackedMatrix pack_reversed(Matrix matrix) {
+    for (std::int64_t r = 0; r < matrix.rows; ++r) {
+      std::reverse(matrix.row(r), matrix.row(r) + matrix.cols);
+    }
+    PackedMatrix packed = pack(matrix);
+    std::vector<std::int32_t>& order = orders_.emplace_back();
+    for (std::int64_t k = matrix.cols; k-- > 0;) order.push_back(static_cast<std::int32_t>(k));
+    packed.order = order.data();
+    return packed;
+  }
+
   [[nodiscard]] Adapter pack(const LowRank& adapter) {
     const auto index = static_cast<std::int32_t>(places_.size());
     const FactorPlace a{next_, adapter.a.rows, adapter.a.cols};
@@ -179,6 +193,7 @@ class Packed {
  private:
   Format format_;
   std::vector<OwnedMatrix> memory_;
+  std::deque<std::vector<std::int32_t>> orders_;
   std::vector<AdapterPlace> places_;
   std::int64_t next_ = 0;
 };
