@@ -17,7 +17,8 @@ LayerRun::LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout
       layer_(shape, layout, placement_.num_local_experts(experts_->rank()), memory,
              runtime.compute()),
       parts_(layer_, most_rows, runtime.compute()),
-      work_({*experts_, placement_, layer_.gemm(), times_},
+      transposed_(runtime.compute()),
+      work_({*experts_, placement_, layer_.gemm(), transposed_, times_},
             shape.hidden * element_bytes(layer_.element()), shape.topk) {}
 
 LayerCopies::Copy& LayerRun::next_copy() {

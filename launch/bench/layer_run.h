@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/transposed_gemm.h"
 #include "launch/bench/layer_copies.h"
 #include "launch/bench/layer_parts.h"
 #include "launch/bench/layer_routing.h"
@@ -42,6 +43,7 @@ class LayerRun {
   ExpertPlacement placement_;
   LayerCopies layer_;
   LayerParts parts_;
+  TransposedGemm transposed_;  // no layer is without; its forward pass does not use it
   PhaseTimes times_;
   MoeWorkspace work_;
   std::int64_t pass_ = 0;
