@@ -5,16 +5,14 @@
 
 #include "kernels/kernel_table.h"
 #include "src/model/attention_plan.h"
+#include "src/model/gqa_gradient.h"
+#include "src/model/gqa_heads.h"
 #include "src/model/rotary.h"
 
 namespace moesaic {
 namespace {
 
 constexpr std::int64_t kTokensPerTask = 8;
-
-void clamp(std::span<float> values, float limit) {
-  for (float& value : values) value = std::clamp(value, -limit, limit);
-}
 
 /// Keys and values of one sequence and layer: a page has a block of keys and a block of values
 /// (kernels/attention_blocks.h) for every KV head.
@@ -59,11 +57,17 @@ class GqaAttention : public TokenMixer {
 
   void begin(const Batch& batch) override;
   void forward(const MixerLayer& layer, const Batch& batch, const PartForward& part) override;
+  [[nodiscard]] std::unique_ptr<Stash> make_stash() const override {
+    return std::make_unique<GqaStash>(config_);
+  }
+  void backward(const MixerLayer& layer, const Batch& batch, Stash& stash,
+                const PartBackward& part) override;
 
  private:
   struct Scratch {
-    Buffer<float> queries;  // [kAttentionTaskRows, head_dim]
-    Buffer<float> out;      // [kAttentionTaskRows, head_dim]
+    Buffer<float> queries;       // [kAttentionTaskRows, head_dim]
+    Buffer<float> out;           // [kAttentionTaskRows, head_dim]
+    Buffer<float> log_sum_exps;  // [kAttentionTaskRows]
     ByteBuffer kernel;
     std::vector<std::int64_t> first_keys;
     std::vector<std::int64_t> end_keys;
@@ -80,12 +84,21 @@ class GqaAttention : public TokenMixer {
   void scatter(const BatchSequence& sequence, const AttentionRows& rows,
                const Scratch& scratch) const;
   void join(const BatchSequence& sequence, const AttentionJoin& join, Scratch& scratch) const;
-  /// Attention of all rows, from context_.projected to context_.mixed.
+  [[nodiscard]] float* kept_sums(const Scratch& scratch) const {
+    return log_sum_exps_.rows() > 0 ? scratch.log_sum_exps.data() : nullptr;
+  }
+  /// Attention of all rows, from context_.projected to mixed_.
   void attend(const MixerLayer& layer, const Batch& batch);
+  [[nodiscard]] RotaryAngles angles(std::int64_t row) const {
+    const auto half = static_cast<std::size_t>(rotary_.half());
+    return {{cosines_.data() + row * rotary_.half(), half},
+            {sines_.data() + row * rotary_.half(), half}};
+  }
 
   const GqaConfig& config_;
   LayerContext& context_;
   const AttentionKernel& kernel_;
+  GqaHeads heads_;
   Rotary rotary_;
   std::vector<AttentionSpan> spans_;  // of the batch's sequences
   AttentionPlan plan_;
@@ -93,19 +106,26 @@ class GqaAttention : public TokenMixer {
   Buffer<float> cosines_;         // [rows, rotary half]
   Buffer<float> sines_;           // [rows, rotary half]
   std::vector<Scratch> scratch_;  // one a worker
+  GqaGradient gradient_;
+  // Of this forward pass:
+  MatrixView<float> mixed_;         // [rows, q_width]
+  MatrixView<float> log_sum_exps_;  // [rows, num_heads] or null
 };
 
 GqaAttention::GqaAttention(const GqaConfig& config, LayerContext& context)
     : config_(config),
       context_(context),
       kernel_(find_attention_kernel(context.compute.isa, attention_kind(context.config.precision))),
+      heads_(config, *context.compute.vector),
       rotary_(config.rope),
-      scratch_(static_cast<std::size_t>(context.compute.pool->size())) {
+      scratch_(static_cast<std::size_t>(context.compute.pool->size())),
+      gradient_(config, context, kernel_) {
   const std::int64_t group = config.num_heads / config.num_kv_heads;
   const std::int64_t rows = std::max(kAttentionTaskRows, group);
   for (Scratch& scratch : scratch_) {
     scratch.queries = Buffer<float>(rows * config.head_dim);
     scratch.out = Buffer<float>(rows * config.head_dim);
+    scratch.log_sum_exps = Buffer<float>(rows);
     scratch.kernel = ByteBuffer(
         static_cast<std::size_t>(attention_scratch_bytes(config.head_dim, config.head_dim)));
     scratch.first_keys.resize(static_cast<std::size_t>(rows));
@@ -138,38 +158,13 @@ void GqaAttention::begin(const Batch& batch) {
 
 void GqaAttention::prepare_token(const MixerLayer& layer, const BatchToken& token,
                                  std::int64_t row) const {
-  const VectorKernels& vector = *context_.compute.vector;
-  const WeightSet& weights = layer.weights;
   const GqaPages pages(config_, context_.config.precision, *token.sequence, layer.index);
-  const std::int64_t head_dim = config_.head_dim;
-  const std::int64_t q_width = config_.q_width();
-  const std::int64_t kv_width = config_.kv_width();
-  float* const q = context_.projected.data() + row * (q_width + 2 * kv_width);
-  float* const k = q + q_width;
-  const float* const v = k + kv_width;
-  const auto epsilon = static_cast<float>(config_.rms_norm_eps);
-  if (config_.qk_norm == QkNorm::whole) {
-    vector.rms_norm(q, weights[kQNorm].vector.data(), epsilon, q_width, q);
-    vector.rms_norm(k, weights[kKNorm].vector.data(), epsilon, kv_width, k);
-  }
-  if (config_.clip_qkv) {
-    clamp({q, static_cast<std::size_t>(q_width + 2 * kv_width)},
-          static_cast<float>(*config_.clip_qkv));
-  }
-  const auto half = static_cast<std::size_t>(rotary_.half());
-  const std::span<const float> cosines(cosines_.data() + row * rotary_.half(), half);
-  const std::span<const float> sines(sines_.data() + row * rotary_.half(), half);
-  const auto norm_and_rotate = [&](float* head, std::span<const float> norm) {
-    if (config_.qk_norm == QkNorm::per_head) {
-      vector.rms_norm(head, norm.data(), epsilon, head_dim, head);
-    }
-    rotate(cosines, sines, head);
-  };
-  for (std::int64_t h = 0; h < config_.num_heads; ++h)
-    norm_and_rotate(q + h * head_dim, weights[kQNorm].vector);
+  float* const queries = context_.projected.data() + row * heads_.row_width();
+  heads_.prepare(layer.weights, angles(row), queries);
+  const float* const keys = queries + config_.q_width();
+  const float* const values = keys + config_.kv_width();
   for (std::int64_t h = 0; h < config_.num_kv_heads; ++h) {
-    norm_and_rotate(k + h * head_dim, weights[kKNorm].vector);
-    pages.store(h, token.position, k + h * head_dim, v + h * head_dim);
+    pages.store(h, token.position, keys + h * config_.head_dim, values + h * config_.head_dim);
   }
 }
 
@@ -226,6 +221,7 @@ AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence&
           .scratch = scratch.kernel.data(),
           .out = scratch.out.data(),
           .out_stride = head_dim,
+          .log_sum_exps = kept_sums(scratch),
           .states = task.is_whole() ? nullptr : states_.data() + task.states};
 }
 
@@ -234,8 +230,11 @@ void GqaAttention::scatter(const BatchSequence& sequence, const AttentionRows& r
   const std::int64_t group_width = group() * config_.head_dim;
   for (std::int64_t i = 0; i < rows.count; ++i) {
     const std::int64_t row = sequence.first_row + rows.first + i;
-    std::memcpy(context_.mixed.data() + row * config_.q_width() + rows.kv_head * group_width,
+    std::memcpy(mixed_.row(row).data() + rows.kv_head * group_width,
                 scratch.out.data() + i * group_width, static_cast<std::size_t>(group_width * 4));
+    if (log_sum_exps_.rows() == 0) continue;
+    std::copy_n(scratch.log_sum_exps.data() + i * group(), group(),
+                log_sum_exps_.row(row).data() + rows.kv_head * group());
   }
 }
 
@@ -247,7 +246,8 @@ void GqaAttention::join(const BatchSequence& sequence, const AttentionJoin& join
                  .num_rows = join.rows.count * group(),
                  .value_dim = config_.head_dim,
                  .out = scratch.out.data(),
-                 .out_stride = config_.head_dim});
+                 .out_stride = config_.head_dim,
+                 .log_sum_exps = kept_sums(scratch)});
   scatter(sequence, join.rows, scratch);
 }
 
@@ -271,17 +271,36 @@ void GqaAttention::attend(const MixerLayer& layer, const Batch& batch) {
 void GqaAttention::forward(const MixerLayer& layer, const Batch& batch, const PartForward& part) {
   const WeightSet& weights = layer.weights;
   const std::int64_t rows = batch.rows();
-  const std::int64_t width = config_.q_width() + 2 * config_.kv_width();
+  const std::int64_t width = heads_.row_width();
+  auto* const keep = static_cast<GqaStash*>(part.keep);
   context_.projected.reserve(rows * width);
-  context_.mixed.reserve(rows * config_.q_width());
-  context_.linear.forward(weights[kQkv], weights[kQkvBias].vector, part.x,
-                          context_.projected.matrix(rows, width));
+  const MatrixView<float> prepared = context_.projected.matrix(rows, width);
+  MatrixView<float> projected = prepared;
+  if (keep != nullptr) {
+    keep->resize(rows);
+    projected = keep->projected();
+    mixed_ = keep->attended();
+    log_sum_exps_ = keep->log_sum_exps();
+  } else {
+    context_.mixed.reserve(rows * config_.q_width());
+    mixed_ = context_.mixed.matrix(rows, config_.q_width());
+    log_sum_exps_ = {};
+  }
+  context_.linear.forward(weights[kQkv], weights[kQkvBias].vector, part.x, projected);
   context_.compute.pool->for_each(rows, kTokensPerTask, [&](std::int64_t row) {
+    if (keep != nullptr) std::ranges::copy(projected.row(row), prepared.row(row).data());
     prepare_token(layer, batch.tokens[static_cast<std::size_t>(row)], row);
   });
   attend(layer, batch);
-  context_.linear.forward(weights[kO], weights[kOBias].vector,
-                          context_.mixed.matrix(rows, config_.q_width()), part.y);
+  context_.linear.forward(weights[kO], weights[kOBias].vector, mixed_, part.y);
+}
+
+void GqaAttention::backward(const MixerLayer& layer, const Batch& batch, Stash& stash,
+                            const PartBackward& part) {
+  const std::int64_t rows = batch.rows();
+  gradient_.run(layer.weights,
+                {cosines_.matrix(rows, rotary_.half()), sines_.matrix(rows, rotary_.half())},
+                static_cast<const GqaStash&>(stash), part);
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ std::int64_t GqaKind::row_bytes() const {
   return 4 * (2 * config_.q_width() + 4 * config_.kv_width());
 }
 
-/// Queries, keys, values and the attended rows; the softmax's maximum and sum as one number a head.
+/// What GqaStash has: queries, keys and values as projected, the attended rows, log-sum-exps.
 std::int64_t GqaKind::kept_bytes() const {
   return 4 * (2 * config_.q_width() + 2 * config_.kv_width() + config_.num_heads);
 }

@@ -1,0 +1,160 @@
+#include "src/model/gqa_gradient.h"
+
+#include <algorithm>
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kRowsPerTask = 8;
+
+/// Exactly this size.
+void resize(Buffer<float>& buffer, std::int64_t count) {
+  if (buffer.size() == count) return;
+  buffer = Buffer<float>();  // first: both together may be too much
+  buffer = Buffer<float>(count);
+}
+
+}  // namespace
+
+void GqaStash::resize(std::int64_t rows) {
+  rows_ = rows;
+  moesaic::resize(projected_, rows * (config_.q_width() + 2 * config_.kv_width()));
+  moesaic::resize(attended_, rows * config_.q_width());
+  moesaic::resize(log_sum_exps_, rows * config_.num_heads);
+}
+
+MatrixView<float> GqaStash::projected() const {
+  return projected_.matrix(rows_, config_.q_width() + 2 * config_.kv_width());
+}
+MatrixView<float> GqaStash::attended() const {
+  return attended_.matrix(rows_, config_.q_width());
+}
+MatrixView<float> GqaStash::log_sum_exps() const {
+  return log_sum_exps_.matrix(rows_, config_.num_heads);
+}
+
+std::int64_t GqaStash::bytes() const {
+  return 4 * (projected_.size() + attended_.size() + log_sum_exps_.size());
+}
+
+GqaGradient::GqaGradient(const GqaConfig& config, LayerContext& context,
+                         const AttentionKernel& kernel)
+    : config_(config),
+      context_(context),
+      kernel_(kernel),
+      heads_(config, *context.compute.vector),
+      scratch_(static_cast<std::size_t>(context.compute.pool->size())),
+      head_rows_(static_cast<std::size_t>(context.compute.pool->size())) {}
+
+void GqaGradient::run(const WeightSet& weights, const Angles& angles, const GqaStash& stash,
+                      const PartBackward& part) {
+  const std::int64_t rows = part.x.rows();
+  const std::int64_t width = heads_.row_width();
+  context_.mixed.reserve(rows * config_.q_width());
+  context_.linear.backward(weights[kO], {.x = stash.attended(),
+                                         .dy = part.dy,
+                                         .dx = context_.mixed.matrix(rows, config_.q_width()),
+                                         .samples = part.samples,
+                                         .adapters = part.adapters});
+  prepare(weights, angles, stash);
+  differentiate(stash, part.samples);
+  context_.compute.pool->parallel_for(
+      (rows + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int worker) {
+        Buffer<float>& scratch = head_rows_[static_cast<std::size_t>(worker)];
+        scratch.reserve(width);
+        const std::int64_t end = std::min(rows, (task + 1) * kRowsPerTask);
+        for (std::int64_t row = task * kRowsPerTask; row < end; ++row) {
+          if (group() > 1) add_parts(row);
+          heads_.pass_back(weights, angles.row(row),
+                           {.projected = stash.projected().row(row).data(),
+                            .scratch = scratch.data(),
+                            .gradient = gradients_.data() + row * width});
+        }
+      });
+  context_.linear.backward(weights[kQkv], {.x = part.x,
+                                           .dy = gradients_.matrix(rows, width),
+                                           .dx = part.dx,
+                                           .samples = part.samples,
+                                           .adapters = part.adapters});
+}
+
+void GqaGradient::prepare(const WeightSet& weights, const Angles& angles, const GqaStash& stash) {
+  const MatrixView<float> projected = stash.projected();
+  context_.projected.reserve(projected.rows() * projected.cols());
+  context_.compute.pool->for_each(projected.rows(), kRowsPerTask, [&](std::int64_t row) {
+    float* const prepared = context_.projected.data() + row * projected.cols();
+    std::ranges::copy(projected.row(row), prepared);
+    heads_.prepare(weights, angles.row(row), prepared);
+  });
+}
+
+AttentionGradientArgs GqaGradient::head_of(const GqaStash& stash, const SampleRange& sample,
+                                           std::int64_t head) const {
+  const std::int64_t width = heads_.row_width();
+  const std::int64_t q_width = config_.q_width();
+  const std::int64_t q_column = head * config_.head_dim;
+  const std::int64_t k_column = q_width + head / group() * config_.head_dim;
+  const std::int64_t v_column = k_column + config_.kv_width();
+  const auto at = [&](float* matrix, std::int64_t stride, std::int64_t column) {
+    return AttentionGradientArgs::Rows<float>{matrix + sample.first_row * stride + column, stride};
+  };
+  const auto in = [&](float* matrix, std::int64_t stride, std::int64_t column) {
+    return AttentionGradientArgs::Rows<const float>{at(matrix, stride, column).data, stride};
+  };
+  float* const prepared = context_.projected.data();
+  const bool shared = group() > 1;
+  return {.num_rows = sample.num_rows,
+          .window = config_.window,
+          .head_dim = config_.head_dim,
+          .value_dim = config_.head_dim,
+          .scale = static_cast<float>(config_.scale),
+          .queries = in(prepared, width, q_column),
+          .keys = in(prepared, width, k_column),
+          .values = in(prepared, width, v_column),
+          .results = in(stash.attended().data(), q_width, q_column),
+          .result_gradients = in(context_.mixed.data(), q_width, q_column),
+          .log_sum_exps = in(stash.log_sum_exps().data(), config_.num_heads, head),
+          .query_gradients = at(gradients_.data(), width, q_column),
+          .key_gradients = shared ? at(key_parts_.data(), q_width, q_column)
+                                  : at(gradients_.data(), width, k_column),
+          .value_gradients = shared ? at(value_parts_.data(), q_width, q_column)
+                                    : at(gradients_.data(), width, v_column)};
+}
+
+void GqaGradient::differentiate(const GqaStash& stash, std::span<const SampleRange> samples) {
+  const std::int64_t rows = stash.projected().rows();
+  gradients_.reserve(rows * heads_.row_width());
+  if (group() > 1) {
+    key_parts_.reserve(rows * config_.q_width());
+    value_parts_.reserve(rows * config_.q_width());
+  }
+  context_.compute.pool->parallel_for(
+      std::ssize(samples) * config_.num_heads, [&](std::int64_t task, int worker) {
+        const SampleRange& sample = samples[static_cast<std::size_t>(task / config_.num_heads)];
+        ByteBuffer& scratch = scratch_[static_cast<std::size_t>(worker)];
+        const auto bytes = static_cast<std::size_t>(
+            attention_gradient_scratch_bytes(sample.num_rows, config_.head_dim, config_.head_dim));
+        if (scratch.size() < bytes) scratch = ByteBuffer(bytes);
+        AttentionGradientArgs args = head_of(stash, sample, task % config_.num_heads);
+        args.scratch = scratch.data();
+        kernel_.differentiate(args);
+      });
+}
+
+void GqaGradient::add_parts(std::int64_t row) const {
+  const VectorKernels& vector = *context_.compute.vector;
+  const std::int64_t head_dim = config_.head_dim;
+  const auto add = [&](const Buffer<float>& parts, float* sums) {
+    const float* part = parts.data() + row * config_.q_width();
+    for (std::int64_t h = 0; h < config_.num_kv_heads; ++h, sums += head_dim) {
+      std::copy_n(part, head_dim, sums);
+      part += head_dim;
+      for (std::int64_t g = 1; g < group(); ++g, part += head_dim) vector.add(part, head_dim, sums);
+    }
+  };
+  float* const keys = gradients_.data() + row * heads_.row_width() + config_.q_width();
+  add(key_parts_, keys);
+  add(value_parts_, keys + config_.kv_width());
+}
+
+}  // namespace moesaic

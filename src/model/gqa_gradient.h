@@ -1,0 +1,79 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "kernels/attention_kernel.h"
+#include "src/model/gqa_heads.h"
+#include "src/model/layer_context.h"
+#include "src/model/stash.h"
+
+namespace moesaic {
+
+/// What grouped-query attention keeps of a forward pass besides its input.
+class GqaStash : public Stash {
+ public:
+  explicit GqaStash(const GqaConfig& config) : config_(config) {}
+
+  /// Makes room; contents are lost.
+  void resize(std::int64_t rows);
+  /// [rows, q_width + 2 kv_width], before norms and rotary embedding.
+  [[nodiscard]] MatrixView<float> projected() const;
+  /// [rows, q_width], what the output projection gets.
+  [[nodiscard]] MatrixView<float> attended() const;
+  /// [rows, num_heads]
+  [[nodiscard]] MatrixView<float> log_sum_exps() const;
+
+  [[nodiscard]] std::int64_t bytes() const override;
+
+ private:
+  const GqaConfig& config_;
+  std::int64_t rows_ = 0;
+  Buffer<float> projected_;
+  Buffer<float> attended_;
+  Buffer<float> log_sum_exps_;
+};
+
+/// Passes gradients back through grouped-query attention of whole samples, from its results to its
+/// input. Keeps its scratch memory between calls.
+class GqaGradient {
+ public:
+  /// All must outlive this.
+  GqaGradient(const GqaConfig& config, LayerContext& context, const AttentionKernel& kernel);
+
+  /// Cosines and sines of all rows, [rows, half].
+  struct Angles {
+    MatrixView<const float> cosines;
+    MatrixView<const float> sines;
+
+    [[nodiscard]] RotaryAngles row(std::int64_t index) const {
+      return {cosines.row(index), sines.row(index)};
+    }
+  };
+  /// Uses `projected` and `mixed` of the context.
+  void run(const WeightSet& weights, const Angles& angles, const GqaStash& stash,
+           const PartBackward& part);
+
+ private:
+  [[nodiscard]] std::int64_t group() const { return config_.num_heads / config_.num_kv_heads; }
+  /// Context_.projected: queries, keys and values as attention had them.
+  void prepare(const WeightSet& weights, const Angles& angles, const GqaStash& stash);
+  void differentiate(const GqaStash& stash, std::span<const SampleRange> samples);
+  [[nodiscard]] AttentionGradientArgs head_of(const GqaStash& stash, const SampleRange& sample,
+                                              std::int64_t head) const;
+  /// Adds the gradients of a row's keys and values that query heads have given.
+  void add_parts(std::int64_t row) const;
+
+  const GqaConfig& config_;
+  LayerContext& context_;
+  const AttentionKernel& kernel_;
+  GqaHeads heads_;
+  Buffer<float> gradients_;          // [rows, q_width + 2 kv_width]
+  Buffer<float> key_parts_;          // [rows, q_width]: of every query head, where they share keys
+  Buffer<float> value_parts_;        // [rows, q_width]
+  std::vector<ByteBuffer> scratch_;  // one a worker, of the kernel
+  std::vector<Buffer<float>> head_rows_;  // one a worker, of GqaHeads
+};
+
+}  // namespace moesaic

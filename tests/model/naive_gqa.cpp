@@ -1,0 +1,119 @@
+#include "tests/model/naive_gqa.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace moesaic {
+namespace {
+
+void normalise(double* x, const Doubles& weight, double epsilon) {
+  double squares = 0;
+  for (std::size_t i = 0; i < weight.size(); ++i) squares += x[i] * x[i];
+  const double inverse = 1 / std::sqrt(squares / static_cast<double>(weight.size()) + epsilon);
+  for (std::size_t i = 0; i < weight.size(); ++i) x[i] *= inverse * weight[i];
+}
+
+double product(const double* a, const double* b, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+}  // namespace
+
+Doubles NaiveGqa::project(const Doubles& x, bool is_output) const {
+  const Doubles& weights = is_output ? o : qkv;
+  const Doubles& bias = is_output ? o_bias : qkv_bias;
+  const std::int64_t depth = is_output ? config.q_width() : config.hidden;
+  const std::int64_t width = is_output ? config.hidden : config.q_width() + 2 * config.kv_width();
+  Doubles out;
+  for (std::int64_t row = 0; row < std::ssize(x) / depth; ++row) {
+    const double* const from = x.data() + row * depth;
+    for (std::int64_t n = 0; n < width; ++n) {
+      out.push_back(product(from, weights.data() + n * depth, depth));
+      if (!bias.empty()) out.back() += bias[static_cast<std::size_t>(n)];
+    }
+    double* const to = out.data() + row * width;
+    for (const NaiveAdapter& adapter : adapters) {
+      if (adapter.of_output != is_output) continue;
+      for (std::int64_t n = 0; n < adapter.rows; ++n) {
+        for (std::int64_t r = 0; r < adapter.rank; ++r) {
+          to[adapter.first_row + n] += adapter.scale *
+                                       adapter.b[static_cast<std::size_t>(n * adapter.rank + r)] *
+                                       product(from, adapter.a.data() + r * depth, depth);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+void NaiveGqa::prepare(double* row, std::int64_t position) const {
+  double* const keys = row + config.q_width();
+  if (config.qk_norm == QkNorm::whole) {
+    normalise(row, q_norm, config.rms_norm_eps);
+    normalise(keys, k_norm, config.rms_norm_eps);
+  }
+  if (config.clip_qkv) {
+    for (std::int64_t i = 0; i < config.q_width() + 2 * config.kv_width(); ++i) {
+      row[i] = std::clamp(row[i], -*config.clip_qkv, *config.clip_qkv);
+    }
+  }
+  const std::int64_t half = config.rope.rotary_dim / 2;
+  for (std::int64_t h = 0; h < config.num_heads + config.num_kv_heads; ++h) {
+    double* const head = row + h * config.head_dim;
+    if (config.qk_norm == QkNorm::per_head) {
+      normalise(head, h < config.num_heads ? q_norm : k_norm, config.rms_norm_eps);
+    }
+    for (std::int64_t i = 0; i < half; ++i) {
+      const double frequency =
+          std::pow(config.rope.theta,
+                   -2.0 * static_cast<double>(i) / static_cast<double>(config.rope.rotary_dim));
+      const double cosine = std::cos(static_cast<double>(position) * frequency);
+      const double sine = std::sin(static_cast<double>(position) * frequency);
+      const double first = head[i];
+      const double second = head[i + half];
+      head[i] = first * cosine - second * sine;
+      head[i + half] = second * cosine + first * sine;
+    }
+  }
+}
+
+Doubles NaiveGqa::attend(const Doubles& projected, std::int64_t row, std::int64_t head) const {
+  const std::int64_t width = config.q_width() + 2 * config.kv_width();
+  const std::int64_t kv_head = head / (config.num_heads / config.num_kv_heads);
+  const double* const query = projected.data() + row * width + head * config.head_dim;
+  const double* const keys = projected.data() + config.q_width() + kv_head * config.head_dim;
+  const double* const values = keys + config.kv_width();
+  Doubles sums(static_cast<std::size_t>(config.head_dim));
+  double total = 0;
+  const std::int64_t first =
+      config.window > 0 ? std::max<std::int64_t>(0, row + 1 - config.window) : 0;
+  for (std::int64_t key = first; key <= row; ++key) {
+    const double weight =
+        std::exp(config.scale * product(query, keys + key * width, config.head_dim));
+    total += weight;
+    for (std::size_t d = 0; d < sums.size(); ++d) {
+      sums[d] += weight * values[key * width + static_cast<std::int64_t>(d)];
+    }
+  }
+  for (double& sum : sums) sum /= total;
+  return sums;
+}
+
+Doubles NaiveGqa::forward(const Doubles& x) const {
+  Doubles projected = project(x, false);
+  const std::int64_t width = config.q_width() + 2 * config.kv_width();
+  const std::int64_t rows = std::ssize(projected) / width;
+  for (std::int64_t row = 0; row < rows; ++row) prepare(projected.data() + row * width, row);
+  Doubles attended;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t head = 0; head < config.num_heads; ++head) {
+      const Doubles result = attend(projected, row, head);
+      attended.insert(attended.end(), result.begin(), result.end());
+    }
+  }
+  return project(attended, true);
+}
+
+}  // namespace moesaic

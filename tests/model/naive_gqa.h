@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/model/gqa_kind.h"
+
+namespace moesaic {
+
+using Doubles = std::vector<double>;
+
+/// A low-rank addition to rows [first_row, first_row + rows) of a matrix.
+struct NaiveAdapter {
+  bool of_output = false;  // else of the joined queries, keys and values
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  std::int64_t rank = 0;
+  double scale = 0;
+  Doubles a{};  // [rank, in]
+  Doubles b{};  // [rows, rank]
+};
+
+/// Grouped-query attention of whole samples by definition, in double precision.
+struct NaiveGqa {
+  GqaConfig config;
+  Doubles qkv{}, qkv_bias{}, o{}, o_bias{}, q_norm{}, k_norm{};  // biases and norms may be empty
+  std::vector<NaiveAdapter> adapters{};
+
+  /// [rows, hidden] of one sample.
+  [[nodiscard]] Doubles forward(const Doubles& x) const;
+
+ private:
+  [[nodiscard]] Doubles project(const Doubles& x, bool is_output) const;
+  void prepare(double* row, std::int64_t position) const;
+  [[nodiscard]] Doubles attend(const Doubles& projected, std::int64_t row, std::int64_t head) const;
+};
+
+}  // namespace moesaic
