@@ -49,6 +49,7 @@ void DecoderLayer::run(const Batch& batch, MatrixView<float> x, KeptLayer* keep)
 }
 
 void DecoderLayer::make_stashes(KeptLayer& keep) const {
+  if (keep.mixer != nullptr) return;
   keep.mixer = parts_.mixer.make_stash();
   keep.feed_forward = parts_.feed_forward->make_stash();
 }
@@ -56,7 +57,8 @@ void DecoderLayer::make_stashes(KeptLayer& keep) const {
 void DecoderLayer::forward_kept(const Batch& batch, MatrixView<float> x, Recompute recompute,
                                 KeptLayer& keep) {
   copy(x, keep.input);
-  if (recompute == Recompute::always) return forward(batch, x);
+  keep.is_whole = recompute == Recompute::never;
+  if (!keep.is_whole) return forward(batch, x);
   make_stashes(keep);
   run(batch, x, &keep);
 }
@@ -91,11 +93,10 @@ void DecoderLayer::add_norm_gradient(MatrixView<const float> x, std::span<const 
 void DecoderLayer::backward(const Backward& pass, KeptLayer& kept) {
   const std::int64_t rows = pass.dx.rows();
   const std::int64_t hidden = pass.dx.cols();
-  if (kept.mixer == nullptr) {
+  if (!kept.is_whole) {
     make_stashes(kept);
-    Buffer<float> again;
-    copy(kept.input.matrix(rows, hidden), again);
-    run(pass.batch, again.matrix(rows, hidden), &kept);
+    copy(kept.input.matrix(rows, hidden), context_.residual_again);
+    run(pass.batch, context_.residual_again.matrix(rows, hidden), &kept);
   }
   context_.normed.reserve(rows * hidden);
   context_.normed_gradient.reserve(rows * hidden);
@@ -117,7 +118,7 @@ void DecoderLayer::backward(const Backward& pass, KeptLayer& kept) {
   norm(input, parts_.weights.input_norm, normed);
   parts_.mixer.backward({parts_.index, parts_.weights.mixer}, pass.batch, *kept.mixer, part());
   add_norm_gradient(input, parts_.weights.input_norm, pass.dx);
-  kept = {};
+  kept.is_whole = false;
 }
 
 }  // namespace moesaic

@@ -16,10 +16,11 @@ namespace moesaic {
 /// the rest again. The bits are the same.
 enum class Recompute { never, always };
 
-/// What one layer keeps. Without `mixer` and `feed_forward` it has to compute again.
+/// What one layer keeps. Its memory serves the next pass too.
 struct KeptLayer {
-  Buffer<float> input;   // [rows, hidden] residual stream before the mixer
-  Buffer<float> middle;  // [rows, hidden] before the feed-forward part
+  bool is_whole = false;  // stashes are filled; else the layer has to compute again
+  Buffer<float> input;    // [rows, hidden] residual stream before the mixer
+  Buffer<float> middle;   // [rows, hidden] before the feed-forward part
   std::unique_ptr<Stash> mixer;
   std::unique_ptr<Stash> feed_forward;
 

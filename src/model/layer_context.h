@@ -58,6 +58,7 @@ struct LayerContext {
 
   Buffer<float> normed;           // [rows, hidden] input of a mixer or feed-forward part
   Buffer<float> layer_out;        // [rows, hidden] its result
+  Buffer<float> residual_again;   // [rows, hidden] backward: of a layer that computes again
   Buffer<float> part_gradient;    // [rows, hidden] backward: what comes into a part
   Buffer<float> normed_gradient;  // [rows, hidden] and what goes out of it
   Buffer<float> projected;        // [rows, width of all that a mixer projects its input to]

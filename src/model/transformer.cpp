@@ -95,9 +95,25 @@ struct Transformer::Impl {
     computed_positions += kept.batch.rows();
   }
 
+  /// A layer that has to compute again gets the memory of one of its kind that needs it no more.
+  void take_stashes(KeptPass& kept, std::size_t layer) const {
+    KeptLayer& to = kept.layers[layer];
+    if (to.is_whole || to.mixer != nullptr) return;
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      KeptLayer& from = kept.layers[l];
+      const bool is_alike = config.layers[l].mixer == config.layers[layer].mixer &&
+                            config.layers[l].feed_forward == config.layers[layer].feed_forward;
+      if (!is_alike || from.is_whole || from.mixer == nullptr) continue;
+      to.mixer = std::move(from.mixer);
+      to.feed_forward = std::move(from.feed_forward);
+      return;
+    }
+  }
+
   void backward(KeptPass& kept, MatrixView<float> dx, AdapterGradients& adapters) {
     begin(kept.batch);
     for (std::size_t l = layers.size(); l-- > 0;) {
+      take_stashes(kept, l);
       layers[l].backward({kept.batch, kept.samples, adapters, dx}, kept.layers[l]);
     }
   }

@@ -38,6 +38,10 @@ void SamplePass::add_losses(MicroBatch& batch) const {
 
 MicroBatch SamplePass::run(std::span<const TrainSample> samples, bool keeps) {
   MicroBatch batch;
+  if (!spare_.empty()) {
+    batch.kept = std::move(spare_.back());
+    spare_.pop_back();
+  }
   find_targets(samples, batch);
   std::vector<SequenceChunk> chunks;
   batch.sequences.reserve(samples.size());
@@ -69,7 +73,7 @@ MicroBatch SamplePass::forward(std::span<const TrainSample> samples) {
 
 MicroBatch SamplePass::evaluate(std::span<const TrainSample> samples) {
   MicroBatch batch = run(samples, false);
-  batch.kept = {};
+  spare_.push_back(std::exchange(batch.kept, {}));
   batch.sequences.clear();
   return batch;
 }
@@ -85,6 +89,7 @@ void SamplePass::backward(MicroBatch batch, AdapterGradients& gradients) {
                 static_cast<std::size_t>(hidden) * 4);
   }
   transformer_.backward(batch.kept, row_gradients_.matrix(rows, hidden), gradients);
+  spare_.push_back(std::move(batch.kept));
 }
 
 }  // namespace moesaic

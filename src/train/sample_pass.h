@@ -53,6 +53,7 @@ class SamplePass {
   Transformer& transformer_;
   Recompute recompute_;
   KvPool pool_;
+  std::vector<KeptPass> spare_;  // memory for the next passes
   Targets targets_;
   std::vector<float> losses_;    // of the rows
   Buffer<float> row_gradients_;  // [rows, hidden]
