@@ -70,6 +70,7 @@ struct Options {
   std::vector<std::string> logit_bias;
   std::vector<std::string> stop;
   std::int64_t num_return = 1;
+  std::int64_t logprobs = -1;
   bool ignore_eos = false;
   std::int64_t parallel = 8;
 

@@ -1,5 +1,4 @@
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "launch/job/agreement.h"
 #include "launch/job/session.h"
 #include "launch/verbs/requests.h"
+#include "launch/verbs/result_record.h"
 #include "launch/verbs/run_statistics.h"
 #include "launch/verbs/sampling_choice.h"
 #include "launch/verbs/token_prompts.h"
@@ -23,22 +23,6 @@ namespace {
 void print_now(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
-}
-
-std::string completion_json(const TokenPrompts& input, const RequestList& requests,
-                            const Finished& completion) {
-  const RequestList::Place place = requests.place(completion.request);
-  const Prompt& prompt = input.prompts[place.prompt];
-  JsonWriter line;
-  line.field("index", static_cast<std::int64_t>(place.prompt));
-  if (place.samples > 1) line.field("sample", place.sample);
-  if (!prompt.fields.id.empty()) line.raw_field("id", prompt.fields.id);
-  line.field("prompt", prompt.text)
-      .field("text", completion.text)
-      .raw_field("ids", fmt::format("[{}]", fmt::join(completion.tokens, ", ")))
-      .field("prompt_tokens", requests.prompt_tokens(place.prompt))
-      .field("stop", completion.reason == StopReason::length ? "length" : "eos");
-  return line.text() + "\n";
 }
 
 /// Keys and values get the memory that the check before loading has counted.
@@ -56,56 +40,42 @@ StepOptions step_options(const Runtime& runtime, const ModelConfig& config,
 SamplingChoice choose_sampling(const Runtime& runtime, const OpenModel& model) {
   SamplingChoice choice;
   agree(runtime.world(), [&] {
+    require(runtime.options().logprobs < 0 || runtime.options().json, ErrorKind::usage,
+            "--logprobs stand in the lines of --json; there is no --json");
     choice = choose_sampling(runtime.command(), read_generation_defaults(model.files.directory()),
                              model.config.vocab_size);
   });
   return choice;
 }
 
-/// The requests of rank 0, whose demand all ranks get. Collective.
-struct Job {
-  RequestList requests;
-  RequestList::Demand demand;
-};
-
-/// Calls `make`; an error says where it was.
-SampledRequest name_place(const std::string& where, const std::function<SampledRequest()>& make) {
-  try {
-    return make();
-  } catch (const Error& error) {
-    fail(error.kind(), "{}: {}", where, error.what());
-  }
+RequestDefaults request_defaults(const Options& options, const ModelConfig& config,
+                                 const SamplingOptions& sampling) {
+  return {.sampling = sampling,
+          .max_tokens = options.predict,
+          .samples = options.num_return,
+          .logprobs = options.logprobs < 0 ? std::nullopt : std::optional(options.logprobs),
+          .stop = options.stop,
+          .stop_tokens = config.eos_token_ids,
+          .ignore_eos = options.ignore_eos,
+          .context_tokens = context_limit(options, config),
+          .vocab_size = config.vocab_size};
 }
 
-Job plan_job(const Runtime& runtime, const ModelConfig& config, const SamplingOptions& sampling,
-             TokenPrompts& input) {
-  const Options& options = runtime.options();
-  const RequestDefaults defaults{.sampling = sampling,
-                                 .max_tokens = options.predict,
-                                 .samples = options.num_return,
-                                 .logprobs = {},
-                                 .stop = options.stop,
-                                 .stop_tokens = config.eos_token_ids,
-                                 .ignore_eos = options.ignore_eos,
-                                 .context_tokens = context_limit(options, config),
-                                 .vocab_size = config.vocab_size};
-  Job job;
+/// The requests of rank 0; all ranks get their demand, which is returned. Collective.
+RequestList::Demand list_requests(const Runtime& runtime, const ModelConfig& config,
+                                  TokenPrompts& input, RequestList& requests) {
   agree(runtime.world(), [&] {
     for (std::size_t i = 0; i < input.tokens.size(); ++i) {
       const Prompt& prompt = input.prompts[i];
-      SampledRequest request = name_place(prompt.where, [&] {
-        return make_request(prompt.fields, std::move(input.tokens[i]), static_cast<std::int64_t>(i),
-                            defaults);
-      });
-      require_context(options, config, std::ssize(request.first.tokens),
-                      request.first.max_new_tokens, prompt.where);
-      job.requests.add(std::move(request));
+      const std::int64_t new_tokens = requests.add(prompt, std::move(input.tokens[i]));
+      require_context(runtime.options(), config, requests.prompt_tokens(i), new_tokens,
+                      prompt.where);
     }
-    input.tokens.clear();
   });
-  job.demand = job.requests.demand();
-  runtime.world().broadcast(std::as_writable_bytes(std::span(&job.demand, 1)), 0);
-  return job;
+  input.tokens.clear();
+  RequestList::Demand demand = requests.demand();
+  runtime.world().broadcast(std::as_writable_bytes(std::span(&demand, 1)), 0);
+  return demand;
 }
 
 Workload plan_work(const Runtime& runtime, const RequestList::Demand& demand) {
@@ -166,7 +136,9 @@ class Output {
     if (streams_) {
       print_now(finished.rest + "\n");
     } else if (json_) {
-      print_now(completion_json(input_, requests_, finished));
+      const ResultPlace whose{input_.prompts[place.prompt], place,
+                              requests_.prompt_tokens(place.prompt)};
+      print_now(result_record(whose, finished, *input_.tokenizer) + "\n");
     } else {
       print_now(fmt::format("{}--- prompt {} of {}{}\n{}{}\n", finished.request == 0 ? "" : "\n",
                             place.prompt + 1, input_.prompts.size(), sample_text(place),
@@ -209,19 +181,20 @@ void run_generate(Runtime& runtime) {
   const OpenModel model = open_model(runtime);
   TokenPrompts input = encode_prompts(runtime, model, [&] { return read_prompts(options); });
   const SamplingChoice sampling = choose_sampling(runtime, model);
-  const Job job = plan_job(runtime, model.config, sampling.options, input);
+  RequestList requests(request_defaults(options, model.config, sampling.options));
+  const RequestList::Demand demand = list_requests(runtime, model.config, input, requests);
   announce(runtime);
   runtime.log().once(LogLevel::info, "{}", sampling.text);
-  const Workload work = plan_work(runtime, job.demand);
+  const Workload work = plan_work(runtime, demand);
   Engine engine(runtime, model, work);
 
   std::optional<Output> output;
-  if (runtime.is_first()) output.emplace(runtime, input, job.requests);
+  if (runtime.is_first()) output.emplace(runtime, input, requests);
   engine.transformer().reset_statistics();
   StepEngine steps(engine.transformer(), runtime.world(),
                    step_options(runtime, model.config, input, work));
   const bool complete =
-      run_requests(steps, output ? make_feed(job.requests, *output) : RequestFeed{});
+      run_requests(steps, output ? make_feed(requests, *output) : RequestFeed{});
   const StepStatistics& counts = steps.statistics();
   const RunStatistics statistics{
       .load = engine.load(),

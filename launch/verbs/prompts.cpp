@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -17,10 +18,18 @@ namespace {
 
 Prompt parse_json_line(std::string_view line, const std::string& where) {
   RequestFields fields = parse_request_fields(Json::parse(line, where));
-  return {.text = fields.prompt.value_or(""), .where = where, .fields = std::move(fields)};
+  Prompt prompt{.text = "", .where = where};
+  if (fields.prompt) prompt.text = std::exchange(*fields.prompt, "");
+  prompt.said = std::make_shared<const RequestFields>(std::move(fields));
+  return prompt;
 }
 
 }  // namespace
+
+const RequestFields& Prompt::fields() const {
+  static const RequestFields kNothing;
+  return said ? *said : kNothing;
+}
 
 std::string input_name(const std::string& path) {
   return path == "-" ? "the standard input" : path;

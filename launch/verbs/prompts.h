@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,9 +12,12 @@
 namespace moesaic {
 
 struct Prompt {
-  std::string text;   // empty if the fields have tokens or a conversation in its place
+  std::string text;   // empty if the line has tokens or a conversation in its place
   std::string where;  // "--prompt", "FILE line 3"
-  RequestFields fields{};
+  std::shared_ptr<const RequestFields> said{};  // by the line, but its text; null: nothing
+
+  /// What the line says.
+  [[nodiscard]] const RequestFields& fields() const;
 };
 
 /// The prompts of --prompt or --file. Throws Error{usage} if there is none or both, or if --prompt

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <string_view>
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kFormatVersion = 1;
 constexpr std::int64_t kMostSamples = 100'000;
+constexpr double kMostBias = 1e9;
 constexpr std::int64_t kMostTokens = std::numeric_limits<std::int64_t>::max() / 4;
 
 std::int64_t whole_number(const Json& value, std::int64_t least, std::int64_t most = kMostTokens) {
@@ -67,7 +69,10 @@ void read_logit_bias(const Json& value, RequestFields& fields) {
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), bias.token);
     require(error == std::errc() && end == key.data() + key.size(), ErrorKind::file,
             "{}: \"{}\" is not a token id", value.where(), key);
-    bias.bias = static_cast<float>(number.as_double());
+    const double summand = number.as_double();
+    require(std::abs(summand) <= kMostBias, ErrorKind::file, "{}: {} is not from {} to {}",
+            number.where(), summand, -kMostBias, kMostBias);
+    bias.bias = static_cast<float>(summand);
     biases.push_back(bias);
   });
 }

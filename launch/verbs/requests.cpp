@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "launch/verbs/sampling_choice.h"
 
 namespace moesaic {
@@ -29,28 +30,6 @@ Request SampledRequest::sample(std::int64_t number) const {
   return request;
 }
 
-void RequestList::add(SampledRequest request) {
-  const std::int64_t length = std::ssize(request.first.tokens);
-  const std::int64_t new_tokens = request.first.max_new_tokens;
-  first_.push_back(demand_.requests);
-  demand_.requests += request.samples;
-  demand_.longest_prompt = std::max(demand_.longest_prompt, length);
-  demand_.longest_text = std::max(demand_.longest_text, length + new_tokens);
-  demand_.most_new_tokens += request.samples * new_tokens;
-  prompts_.push_back(std::move(request));
-}
-
-RequestList::Place RequestList::place(std::int64_t number) const {
-  const auto prompt = std::ranges::upper_bound(first_, number) - first_.begin() - 1;
-  const auto index = static_cast<std::size_t>(prompt);
-  return {.prompt = index, .sample = number - first_[index], .samples = prompts_[index].samples};
-}
-
-Request RequestList::request(std::int64_t number) const {
-  const Place at = place(number);
-  return prompts_[at.prompt].sample(at.sample);
-}
-
 SampledRequest make_request(const RequestFields& fields, std::vector<std::int32_t> tokens,
                             std::int64_t index, const RequestDefaults& defaults) {
   SampledRequest result;
@@ -70,6 +49,44 @@ SampledRequest make_request(const RequestFields& fields, std::vector<std::int32_
   request.stop_strings = fields.stop.value_or(defaults.stop);
   request.logprobs = fields.logprobs ? fields.logprobs : defaults.logprobs;
   return result;
+}
+
+std::int64_t RequestList::add(const Prompt& prompt, std::vector<std::int32_t> tokens) {
+  SampledRequest made = [&] {
+    try {
+      return make_request(prompt.fields(), std::move(tokens), std::ssize(prompts_), defaults_);
+    } catch (const Error& error) {
+      fail(error.kind(), "{}: {}", prompt.where, error.what());
+    }
+  }();
+  const std::int64_t length = std::ssize(made.first.tokens);
+  const std::int64_t new_tokens = made.first.max_new_tokens;
+  prompts_.push_back({.said = prompt.said,
+                      .tokens = std::move(made.first.tokens),
+                      .first = demand_.requests,
+                      .samples = made.samples});
+  demand_.requests += made.samples;
+  demand_.longest_prompt = std::max(demand_.longest_prompt, length);
+  demand_.longest_text = std::max(demand_.longest_text, length + new_tokens);
+  demand_.most_new_tokens += made.samples * new_tokens;
+  return new_tokens;
+}
+
+RequestList::Place RequestList::place(std::int64_t number) const {
+  const auto next = std::ranges::upper_bound(prompts_, number, {}, &Entry::first);
+  const auto prompt = static_cast<std::size_t>(next - prompts_.begin() - 1);
+  return {.prompt = prompt,
+          .sample = number - prompts_[prompt].first,
+          .samples = prompts_[prompt].samples};
+}
+
+Request RequestList::request(std::int64_t number) const {
+  const Place at = place(number);
+  const Entry& entry = prompts_[at.prompt];
+  const auto index = static_cast<std::int64_t>(at.prompt);
+  const RequestFields nothing;
+  return make_request(entry.said ? *entry.said : nothing, entry.tokens, index, defaults_)
+      .sample(at.sample);
 }
 
 }  // namespace moesaic

@@ -2,10 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "launch/verbs/prompts.h"
 #include "launch/verbs/request_fields.h"
 #include "src/generate/request.h"
 
@@ -33,10 +36,22 @@ struct SampledRequest {
   [[nodiscard]] Request sample(std::int64_t number) const;
 };
 
-/// All requests of a job: samples of prompt 0, then of prompt 1, and so on.
+/// The request of prompt number `index` with these tokens. Its stream is the number, or 0 if the
+/// line has a seed of its own: then the text does not depend on where the line stands. Throws
+/// Error{usage} for options out of range; whether it fits into the context is not looked at.
+[[nodiscard]] SampledRequest make_request(const RequestFields& fields,
+                                          std::vector<std::int32_t> tokens, std::int64_t index,
+                                          const RequestDefaults& defaults);
+
+/// All requests of a job: samples of prompt 0, then of prompt 1, and so on. They are made when they
+/// are wanted; a million prompts take little more than their tokens.
 class RequestList {
  public:
-  void add(SampledRequest request);
+  explicit RequestList(RequestDefaults defaults) : defaults_(std::move(defaults)) {}
+
+  /// The next prompt. Returns the most new tokens of a text. Throws Error{usage} that names the
+  /// prompt for options out of range.
+  std::int64_t add(const Prompt& prompt, std::vector<std::int32_t> tokens);
 
   struct Place {
     std::size_t prompt = 0;
@@ -47,7 +62,7 @@ class RequestList {
   [[nodiscard]] Place place(std::int64_t number) const;
   [[nodiscard]] Request request(std::int64_t number) const;
   [[nodiscard]] std::int64_t prompt_tokens(std::size_t prompt) const {
-    return std::ssize(prompts_[prompt].first.tokens);
+    return std::ssize(prompts_[prompt].tokens);
   }
 
   /// What has to be known before a model is loaded.
@@ -60,16 +75,15 @@ class RequestList {
   [[nodiscard]] const Demand& demand() const noexcept { return demand_; }
 
  private:
-  std::vector<SampledRequest> prompts_;
-  std::vector<std::int64_t> first_;  // [prompts] number of the first sample
+  struct Entry {
+    std::shared_ptr<const RequestFields> said;
+    std::vector<std::int32_t> tokens;
+    std::int64_t first = 0;  // number of its first request
+    std::int64_t samples = 1;
+  };
+  RequestDefaults defaults_;
+  std::vector<Entry> prompts_;
   Demand demand_;
 };
-
-/// The request of prompt number `index` with these tokens. Its stream is the number, or 0 if the
-/// line has a seed of its own: then the text does not depend on where the line stands. Throws
-/// Error{usage} for options out of range; whether it fits into the context is not looked at.
-[[nodiscard]] SampledRequest make_request(const RequestFields& fields,
-                                          std::vector<std::int32_t> tokens, std::int64_t index,
-                                          const RequestDefaults& defaults);
 
 }  // namespace moesaic

@@ -12,7 +12,7 @@ void check_tokens(const Prompt& prompt, std::span<const std::int32_t> tokens,
   require(!tokens.empty(), ErrorKind::usage, "the text of {} has no tokens", prompt.where);
   for (const std::int32_t token : tokens) {
     if (token < vocab_size) continue;
-    require(!prompt.fields.prompt_tokens, ErrorKind::file,
+    require(!prompt.fields().prompt_tokens, ErrorKind::file,
             "{}: prompt: token id {} is outside the model's vocabulary of {}", prompt.where, token,
             vocab_size);
     fail(ErrorKind::file,
@@ -25,11 +25,11 @@ void check_tokens(const Prompt& prompt, std::span<const std::int32_t> tokens,
 
 std::vector<std::int32_t> encode_prompt(Prompt& prompt, const Tokenizer& tokenizer,
                                         bool add_special_tokens) {
-  require(!prompt.fields.conversation, ErrorKind::usage, "{}: \"messages\" need --chat",
+  require(!prompt.fields().conversation, ErrorKind::usage, "{}: \"messages\" need --chat",
           prompt.where);
-  if (!prompt.fields.prompt_tokens) return tokenizer.encode(prompt.text, add_special_tokens);
-  prompt.text = tokenizer.decode(*prompt.fields.prompt_tokens);
-  return *prompt.fields.prompt_tokens;
+  if (!prompt.fields().prompt_tokens) return tokenizer.encode(prompt.text, add_special_tokens);
+  prompt.text = tokenizer.decode(*prompt.fields().prompt_tokens);
+  return *prompt.fields().prompt_tokens;
 }
 
 TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
@@ -40,7 +40,7 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
     result.prompts = read();
     result.tokenizer = Tokenizer::from_directory(model.files.directory());
     for (Prompt& prompt : result.prompts) {
-      const bool is_text = !prompt.fields.prompt_tokens && !prompt.fields.conversation;
+      const bool is_text = !prompt.fields().prompt_tokens && !prompt.fields().conversation;
       require(!is_text || !prompt.text.empty(), ErrorKind::usage, "the text of {} is empty",
               prompt.where);
       result.tokens.push_back(encode_prompt(prompt, *result.tokenizer));

@@ -122,7 +122,11 @@ std::vector<Continuation> TextModel::continue_texts(std::span<const std::string>
                 .sampling = {.temperature = options.temperature,
                              .top_k = options.top_k,
                              .top_p = options.top_p,
-                             .seed = options.seed},
+                             .min_p = options.min_p,
+                             .seed = options.seed,
+                             .repetition_penalty = options.repetition_penalty,
+                             .frequency_penalty = options.frequency_penalty,
+                             .presence_penalty = options.presence_penalty},
                 .tokenizer = &parts_->tokenizer},
                {});
   std::vector<Continuation> texts;

@@ -26,7 +26,11 @@ struct ContinueOptions {
   double temperature = 0.8;  ///< 0: the likeliest token
   std::int64_t top_k = 40;   ///< 0: no limit
   double top_p = 0.95;       ///< 1: no limit
+  double min_p = 0;          ///< 0: no limit
   std::uint64_t seed = 0;
+  double repetition_penalty = 1;  ///< 1: none
+  double frequency_penalty = 0;
+  double presence_penalty = 0;
   bool ignore_end = false;  ///< go on after an end-of-sequence token
   std::vector<std::string> stop_strings;
 };

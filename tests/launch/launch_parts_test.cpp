@@ -223,8 +223,8 @@ TEST(Prompts, JsonLinesHaveAPromptAndPerhapsAnId) {
       "{\"prompt\": \"a\\nb\", \"id\": 7}\n\n{\"id\": \"x\", \"prompt\": \"\"}\n", "f");
   ASSERT_EQ(prompts.size(), 2U);
   EXPECT_EQ(prompts[0].text, "a\nb");
-  EXPECT_EQ(prompts[0].fields.id, "7");
-  EXPECT_EQ(prompts[1].fields.id, "\"x\"");
+  EXPECT_EQ(prompts[0].fields().id, "7");
+  EXPECT_EQ(prompts[1].fields().id, "\"x\"");
   EXPECT_EQ(prompts[1].where, "f line 3");
   EXPECT_NE(error_message([] {
               static_cast<void>(parse_prompts("{\"text\": 1}", "f"));

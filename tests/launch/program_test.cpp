@@ -110,7 +110,7 @@ Continuation continue_text(const std::string& model, int ranks, const Arguments&
       ranks, joined({"generate", "-m", model, "-p", "The LORD is", "--temp", "0", "--json"}, more));
   EXPECT_EQ(result.exit_code, 0) << result.text();
   const Json line = Json::parse(lines_of(result.out).at(0), "line 1");
-  Continuation text{.ids = {}, .stop = line.at("stop").as_string()};
+  Continuation text{.ids = {}, .stop = line.at("finish_reason").as_string()};
   line.at("ids").for_each(
       [&](const std::string&, const Json& id) { text.ids.push_back(id.as_int()); });
   return text;
@@ -133,7 +133,7 @@ TEST(Program, GenerateStopsAtTheEndOfSequence) {
                       "\"eos_token_id\": [2045, " + std::to_string(*last) + "]"));
   for (const int ranks : {1, 3}) {
     const Continuation ended = continue_text(model, ranks, {"-n", "24"});
-    EXPECT_EQ(ended.stop, "eos");
+    EXPECT_EQ(ended.stop, "stop");
     EXPECT_EQ(ended.ids, (std::vector<std::int64_t>(whole.ids.begin(), last)));
   }
   const Continuation ignored = continue_text(model, 1, {"-n", "24", "--ignore-eos"});

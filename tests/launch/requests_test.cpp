@@ -85,6 +85,7 @@ TEST(RequestFields, WhatIsWrongIsNamed) {
                                                         {"logit_bias", "[1]"},
                                                         {"logit_bias", "{\"a\": 1}"},
                                                         {"logit_bias", "{\"1\": \"a\"}"},
+                                                        {"logit_bias", "{\"1\": 1e300}"},
                                                         {"ignore_eos", "1"},
                                                         {"version", "2"},
                                                         {"repeat_last_n", "-2"}}) {
@@ -151,15 +152,19 @@ TEST(Requests, GoOnUntilTheContextIsFull) {
 }
 
 TEST(Requests, AListHasAllSamplesInOrder) {
-  RequestList list;
+  RequestList list(defaults());
   EXPECT_EQ(list.demand().requests, 0);
-  RequestFields three;
-  three.n = 3;
-  list.add(make_request({}, {1, 2, 3, 4}, 0, defaults()));
-  list.add(make_request(three, {5, 6}, 1, defaults()));
-  three.n = 1;
-  three.max_tokens = 20;
-  list.add(make_request(three, {7}, 2, defaults()));
+  const auto prompt = [](const std::string& fields) {
+    return Prompt{.text = "a",
+                  .where = "file line 2",
+                  .said = std::make_shared<const RequestFields>(
+                      parse("{\"prompt\": \"a\", " + fields + "}"))};
+  };
+  EXPECT_EQ(list.add({.text = "a", .where = "file line 1"}, {1, 2, 3, 4}), 10);
+  EXPECT_EQ(list.add(prompt("\"n\": 3"), {5, 6}), 10);
+  EXPECT_EQ(list.add(prompt("\"max_tokens\": 20"), {7}), 20);
+  EXPECT_EQ(test::error_message([&] { list.add(prompt("\"top_p\": 0"), {7}); }, ErrorKind::usage),
+            "file line 2: top-p must be above 0 and at most 1, not 0");
   EXPECT_EQ(list.demand().requests, 5);
   EXPECT_EQ(list.demand().longest_prompt, 4);
   EXPECT_EQ(list.demand().longest_text, 21);

@@ -220,7 +220,7 @@ TEST(Requests, SamplesOfAPromptDifferAndShareIt) {
         ranks, {"generate", "-m", kDemo, "-p", prompt, "-n", "4", "--num-return", "3", "--json"});
     const Json statistics = Json::parse(lines_of(result.out).back(), "last line").at("statistics");
     const std::int64_t length =
-        Json::parse(lines_of(result.out).at(0), "line 1").at("prompt_tokens").as_int();
+        Json::parse(lines_of(result.out).at(0), "line 1").at("usage").at("prompt_tokens").as_int();
     EXPECT_GT(length, 40);
     EXPECT_EQ(statistics.at("prompt").at("tokens").as_int(), length + 2) << result.text();
   }
@@ -235,11 +235,66 @@ TEST(Requests, MinusOneGoesOnUntilTheContextIsFull) {
                                               "-n", "-1", "-c", context, "--ignore-eos", "--json"});
     ASSERT_EQ(result.exit_code, 0) << result.text();
     const Json line = Json::parse(lines_of(result.out).at(0), "line 1");
-    EXPECT_EQ(line.at("prompt_tokens").as_int() + line.at("ids").size(), std::stoi(context));
+    EXPECT_EQ(line.at("usage").at("total_tokens").as_int(), std::stoi(context));
+    EXPECT_EQ(line.at("finish_reason").as_string(), "length");
   }
   expect_failure(
       run_moesaic({"generate", "-m", kDemo, "-p", "In the beginning", "-n", "-1", "-c", "3"}), 2,
       {"--prompt", "exceed the context of 3"});
+}
+
+TEST(Results, LogprobsAreTheSameOnAnyRanks) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("requests.jsonl");
+  write_text(file,
+             "{\"prompt\": \"In the beginning\", \"temperature\": 0}\n"
+             "{\"prompt\": \"And God\", \"logprobs\": 0, \"temperature\": 0}\n");
+  const Arguments arguments = {"generate", "-m", kDemo,    "-f",         file,
+                               "-n",       "5",  "--json", "--logprobs", "3"};
+  const auto results = [&](int ranks) {
+    std::vector<std::string> lines = lines_of(run_ranks(ranks, arguments).out);
+    lines.pop_back();  // statistics
+    return lines;
+  };
+  const std::vector<std::string> one = results(1);
+  ASSERT_EQ(one.size(), 2U);
+  EXPECT_EQ(results(2), one);
+  const Json line = Json::parse(one[0], "line 1");
+  const Json content = line.at("logprobs").at("content");
+  ASSERT_EQ(content.size(), 5);
+  std::string text;
+  for (std::int64_t i = 0; i < content.size(); ++i) {
+    const Json token = content.at(i);
+    EXPECT_EQ(token.at("id").as_int(), line.at("ids").at(i).as_int());
+    ASSERT_EQ(token.at("top_logprobs").size(), 3);
+    EXPECT_EQ(token.at("top_logprobs").at(0).at("id").as_int(), token.at("id").as_int());
+    EXPECT_EQ(token.at("top_logprobs").at(0).at("logprob").as_double(),
+              token.at("logprob").as_double());
+    EXPECT_LE(token.at("logprob").as_double(), 0);
+    text += token.at("token").as_string();
+  }
+  EXPECT_EQ(text, line.at("text").as_string());
+  const Json none = Json::parse(one[1], "line 2").at("logprobs").at("content").at(0);
+  EXPECT_EQ(none.at("top_logprobs").size(), 0);
+  expect_failure(run_moesaic(generate_with({"--logprobs", "3"})), 2, {"--logprobs", "--json"});
+}
+
+TEST(Results, TheStopIsTold) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("requests.jsonl");
+  const std::string free = run({"--temp", "0", "--no-display-prompt"}).out;
+  const std::string stop = free.substr(12, 7);
+  write_text(file,
+             "{\"prompt\": \"In the beginning\", \"id\": \"a\", \"max_tokens\": 24, "
+             "\"temperature\": 0, \"stop\": " +
+                 json_quote(stop) + "}\n");
+  const ProgramResult result = run_ranks(2, {"generate", "-m", kDemo, "-f", file, "--json"});
+  const Json line = Json::parse(lines_of(result.out).at(0), "line 1");
+  EXPECT_EQ(line.at("version").as_int(), 1);
+  EXPECT_EQ(line.at("id").as_string(), "a");
+  EXPECT_EQ(line.at("finish_reason").as_string(), "stop");
+  EXPECT_EQ(line.at("stop").as_string(), stop);
+  EXPECT_EQ(line.at("text").as_string(), free.substr(0, free.find(stop)));
 }
 
 TEST(Requests, WhatIsWrongInALineIsNamedWithIt) {

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "launch/verbs/prompts.h"
+#include "launch/verbs/requests.h"
+#include "src/generate/open_requests.h"
+#include "src/tokenizer/tokenizer.h"
+
+namespace moesaic {
+
+/// What a result belongs to.
+struct ResultPlace {
+  const Prompt& prompt;
+  RequestList::Place place;
+  std::int64_t prompt_tokens = 0;
+};
+
+/// A line of results without its end (docs/formats.md has the fields).
+[[nodiscard]] std::string result_record(const ResultPlace& place, const Finished& finished,
+                                        const Tokenizer& tokenizer);
+
+}  // namespace moesaic

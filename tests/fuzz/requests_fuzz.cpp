@@ -1,0 +1,40 @@
+// libFuzzer: any bytes as a file of prompts. Lines that are accepted make requests whose options
+// are in range, and results that are JSON again.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.h"
+#include "launch/verbs/prompts.h"
+#include "launch/verbs/requests.h"
+
+namespace {
+
+constexpr std::int64_t kVocab = 1000;
+
+void check(const moesaic::Prompt& prompt) {
+  const moesaic::RequestDefaults defaults{.context_tokens = 64, .vocab_size = kVocab};
+  const auto request = moesaic::make_request(prompt.fields(), {1, 2}, 3, defaults);
+  moesaic::check_sampling(request.first.sampling, kVocab);
+  if (request.samples < 1 || request.first.max_new_tokens < 0) std::abort();
+  if (request.first.logprobs.value_or(0) < 0) std::abort();
+  if (!prompt.fields().id.empty()) (void)moesaic::Json::parse("[" + prompt.fields().id + "]", "id");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  try {
+    for (const moesaic::Prompt& prompt : moesaic::parse_prompts(text, "fuzz")) {
+      try {
+        check(prompt);
+      } catch (const moesaic::Error& error) {
+        if (error.kind() != moesaic::ErrorKind::usage) std::abort();
+      }
+    }
+  } catch (const moesaic::Error& error) {
+    if (error.kind() != moesaic::ErrorKind::file) std::abort();
+  }
+  return 0;
+}
