@@ -174,6 +174,15 @@ RequestFeed make_feed(const RequestList& requests, Output& output) {
           .on_logits = {}};
 }
 
+/// Collective.
+RunStatistics gather_run(const Runtime& runtime, Engine& engine, const StepStatistics& counts) {
+  return {.load = engine.load(),
+          .prompt = {counts.work.prompt_rows, counts.prompt_seconds},
+          .generation = {counts.work.generation_rows, counts.generate_seconds},
+          .shared_tokens = counts.work.shared_positions,
+          .ranks = gather_statistics(runtime.world(), engine.transformer())};
+}
+
 }  // namespace
 
 void run_generate(Runtime& runtime) {
@@ -193,15 +202,8 @@ void run_generate(Runtime& runtime) {
   engine.transformer().reset_statistics();
   StepEngine steps(engine.transformer(), runtime.world(),
                    step_options(runtime, model.config, input, work));
-  const bool complete =
-      run_requests(steps, output ? make_feed(requests, *output) : RequestFeed{});
-  const StepStatistics& counts = steps.statistics();
-  const RunStatistics statistics{
-      .load = engine.load(),
-      .prompt = {counts.work.prompt_rows, counts.prompt_seconds},
-      .generation = {counts.work.generation_rows, counts.generate_seconds},
-      .shared_tokens = counts.work.shared_positions,
-      .ranks = gather_statistics(runtime.world(), engine.transformer())};
+  const bool complete = run_requests(steps, output ? make_feed(requests, *output) : RequestFeed{});
+  const RunStatistics statistics = gather_run(runtime, engine, steps.statistics());
   if (!complete) runtime.end_early(output ? output->end_early() : "");
   if (!output) return;
   if (options.json) {

@@ -18,9 +18,10 @@ namespace {
 constexpr std::int64_t kFormatVersion = 1;
 constexpr std::int64_t kMostSamples = 100'000;
 constexpr double kMostBias = 1e9;
-constexpr std::int64_t kMostTokens = std::numeric_limits<std::int64_t>::max() / 4;
+constexpr std::int64_t kMostOfAnything = 1'000'000'000'000;  // as of options
 
-std::int64_t whole_number(const Json& value, std::int64_t least, std::int64_t most = kMostTokens) {
+std::int64_t whole_number(const Json& value, std::int64_t least,
+                          std::int64_t most = kMostOfAnything) {
   const std::int64_t number = value.as_int();
   require(number >= least && number <= most, ErrorKind::file, "{}: {} is not from {} to {}",
           value.where(), number, least, most);
@@ -89,7 +90,7 @@ void read_number(const Json& value, RequestFields& fields) {
 }
 
 template <std::optional<std::int64_t> RequestFields::*kMember, std::int64_t kLeast,
-          std::int64_t kMost = kMostTokens>
+          std::int64_t kMost = kMostOfAnything>
 void read_whole_number(const Json& value, RequestFields& fields) {
   fields.*kMember = whole_number(value, kLeast, kMost);
 }

@@ -9,6 +9,9 @@
 namespace moesaic {
 namespace {
 
+/// More need not be counted: no job ends with so many.
+constexpr std::int64_t kMostTokens = 1'000'000'000'000'000'000;
+
 SamplingOptions sampling_of(const RequestFields& fields, const SamplingOptions& otherwise) {
   return {.temperature = fields.temperature.value_or(otherwise.temperature),
           .top_k = fields.top_k.value_or(otherwise.top_k),
@@ -68,7 +71,8 @@ std::int64_t RequestList::add(const Prompt& prompt, std::vector<std::int32_t> to
   demand_.requests += made.samples;
   demand_.longest_prompt = std::max(demand_.longest_prompt, length);
   demand_.longest_text = std::max(demand_.longest_text, length + new_tokens);
-  demand_.most_new_tokens += made.samples * new_tokens;
+  demand_.most_new_tokens =
+      std::min(demand_.most_new_tokens + made.samples * new_tokens, kMostTokens);
   return new_tokens;
 }
 

@@ -32,7 +32,7 @@ struct ContinueOptions {
   double frequency_penalty = 0;
   double presence_penalty = 0;
   bool ignore_end = false;  ///< go on after an end-of-sequence token
-  std::vector<std::string> stop_strings;
+  std::vector<std::string> stop_strings{};
 };
 
 struct Continuation {

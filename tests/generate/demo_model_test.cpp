@@ -4,12 +4,14 @@
 
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "base/json.h"
 #include "comm/thread_communicator.h"
 #include "src/generate/generator.h"
 #include "src/generate/scorer.h"
+#include "src/generate/text_model.h"
 #include "src/tokenizer/tokenizer.h"
 #include "tests/support/test_engine.h"
 
@@ -124,6 +126,29 @@ TEST(DemoModel, portable_logits_have_the_committed_checksum) {
     check(ranks, {.directory = kModel, .isa = tile_order_isas().back(), .threads = 2}, 64);
   }
   check(8, {.directory = kModel, .isa = tile_order_isas().back(), .expert_replicas = 4}, 31);
+}
+
+TEST(DemoModel, the_library_class_samples_as_it_is_told) {
+  run_thread_ranks(2, [&](Communicator& world) {
+    TextModel model(world, kModel);
+    const std::vector<std::string> prompts = {"In the beginning"};
+    const auto distinct = [&](const ContinueOptions& options) {
+      const auto texts = model.continue_texts(prompts, options);
+      if (world.rank() != 0) return std::pair<std::size_t, std::size_t>();
+      const auto& tokens = texts.at(0).tokens;
+      return std::pair(std::set(tokens.begin(), tokens.end()).size(), tokens.size());
+    };
+    const auto [free, all] = distinct({.max_new_tokens = 60, .temperature = 0});
+    const auto [penalized, as_many] =
+        distinct({.max_new_tokens = 60, .temperature = 0, .presence_penalty = 100});
+    const auto [min_p, of_them] =
+        distinct({.max_new_tokens = 60, .temperature = 1.5, .top_k = 0, .top_p = 1, .min_p = 1});
+    if (world.rank() != 0) return;
+    EXPECT_EQ(all, 60U);
+    EXPECT_LT(free, all);
+    EXPECT_EQ(penalized, as_many);
+    EXPECT_EQ(std::pair(min_p, of_them), std::pair(free, all)) << "min-p 1 is greedy";
+  });
 }
 
 }  // namespace

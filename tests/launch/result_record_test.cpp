@@ -64,25 +64,25 @@ TEST_F(ResultRecord, SaysWhatEndedTheText) {
 }
 
 TEST_F(ResultRecord, LogprobsHaveTheTextsOfTheirTokens) {
-  const std::vector<std::int32_t> ids = tokenizer.encode("the light", false);
+  const std::vector<std::int32_t> ids = tokenizer.encode("In the", false);
   ASSERT_GE(ids.size(), 2U);
   Finished finished = finished_text();
   finished.logprobs = {{{ids[0], -0.25F}, {ids[1], -0.125F}}, {{ids[1], -2.0F}, {ids[1], -2.0F}}};
   const Json content = record({.text = "", .where = ""}, {}, finished).at("logprobs").at("content");
   ASSERT_EQ(content.size(), 2);
   EXPECT_EQ(content.at(0).at("id").as_int(), ids[0]);
-  EXPECT_EQ(content.at(0).at("token").as_string(), "the");
+  EXPECT_EQ(content.at(0).at("token").as_string(), "In");
   EXPECT_EQ(content.at(0).at("logprob").as_double(), -0.25);
   EXPECT_EQ(content.at(0).at("top_logprobs").size(), 1);
-  EXPECT_EQ(content.at(0).at("top_logprobs").at(0).at("token").as_string(), " light");
-  EXPECT_EQ(content.at(1).at("token").as_string(), " light");
+  EXPECT_EQ(content.at(0).at("top_logprobs").at(0).at("token").as_string(), " the");
+  EXPECT_EQ(content.at(1).at("token").as_string(), " the");
 }
 
 TEST(LogprobsJson, SpacesAtTheBeginningOfATokenAreKept) {
   // This tokenizer takes the space off the first token of a text.
   const Tokenizer tokenizer = Tokenizer::from_directory(MOESAIC_TEST_DATA "/tokenizers/mixtral");
-  const std::vector<std::int32_t> ids = tokenizer.encode("the light", false);
-  const std::vector<std::vector<TokenLogprob>> logprobs = {{{ids.back(), -1.0F}}};
+  const std::vector<std::int32_t> ids = tokenizer.encode("In the", false);
+  const std::vector<std::vector<TokenLogprob>> logprobs = {{{ids.front(), -1.0F}}};
   const Json json = Json::parse(logprobs_json(logprobs, tokenizer), "logprobs");
   EXPECT_TRUE(json.at("content").at(0).at("token").as_string().starts_with(" "));
 }
