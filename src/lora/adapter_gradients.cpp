@@ -75,13 +75,8 @@ std::optional<std::int32_t> AdapterGradients::not_finite() const {
 }
 
 void AdapterGradients::clear() {
-  for (std::int32_t adapter = 0; adapter < std::ssize(places_); ++adapter) {
-    for (const Factor factor : {Factor::a, Factor::b}) {
-      if (!touched(adapter, factor)) continue;
-      const FactorPlace& of = place(adapter, factor);
-      std::fill_n(sums_.data() + of.first, of.size(), std::int64_t{0});
-    }
-  }
+  // Sums over ranks reach factors too that nothing was added to here.
+  std::ranges::fill(sums_.span(), std::int64_t{0});
   std::ranges::fill(states_, kUntouched);
 }
 

@@ -52,6 +52,7 @@ MicroBatch SamplePass::run(std::span<const TrainSample> samples, bool keeps) {
   const std::int64_t rows_before = transformer_.load().rows;
   transformer_.forward_kept(chunks, keeps ? recompute_ : Recompute::always, batch.kept);
   batch.expert_rows = transformer_.load().rows - rows_before;
+  batch.rows = batch.kept.batch.rows();
   batch.routers = std::move(batch.kept.routers);
 
   const std::int64_t hidden = transformer_.config().hidden_size;

@@ -13,6 +13,7 @@ namespace moesaic {
 /// Some samples that went forward and await their backward pass; owns all that was kept of them.
 struct MicroBatch {
   std::vector<double> losses;  // of each sample, summed over its trained tokens
+  std::int64_t rows = 0;       // tokens of all samples
   std::int64_t trained_tokens = 0;
   std::int64_t expert_rows = 0;  // that this rank's experts computed
   /// What the routers of each layer chose for this rank's tokens; without experts: nothing.

@@ -5,11 +5,11 @@
 namespace moesaic {
 
 /// How the learning rate goes on after it has risen.
-enum class Schedule { cosine, linear, constant };
+enum class RateSchedule { cosine, linear, constant };
 
 struct LearningRate {
   double peak = 1e-4;
-  Schedule schedule = Schedule::cosine;
+  RateSchedule schedule = RateSchedule::cosine;
   std::int64_t warmup_steps = 0;
   std::int64_t total_steps = 0;
 

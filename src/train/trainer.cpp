@@ -29,8 +29,9 @@ struct Totals {
   std::int64_t loss = 0;
   std::int64_t trained_tokens = 0;
   std::int64_t broken = 0;  // losses that are not finite
-  double balance_loss = 0;
   std::int64_t expert_rows = 0;
+  RouterStatistics routers;      // of all layers
+  std::int64_t router_rows = 0;  // tokens of each layer, added
 
   void add(const MicroBatch& batch) {
     for (const double loss_of_sample : batch.losses) {
@@ -43,6 +44,37 @@ struct Totals {
     }
     trained_tokens += batch.trained_tokens;
     expert_rows += batch.expert_rows;
+    for (const RouterStatistics& layer : batch.routers) {
+      if (layer.chosen.empty()) continue;  // without experts
+      routers.resize(std::ssize(layer.chosen));
+      routers.add(layer);
+      router_rows += batch.rows;
+    }
+  }
+
+  /// What all ranks saw. Collective.
+  [[nodiscard]] SamplesSeen over_ranks(Communicator& world) {
+    std::array<std::int64_t, 2> most = {expert_rows, std::ssize(routers.chosen)};
+    world.max(most);
+    routers.resize(most[1]);
+    std::vector<std::int64_t> sums = {loss, trained_tokens, broken, expert_rows, router_rows};
+    const std::size_t head = sums.size();
+    sums.insert(sums.end(), routers.chosen.begin(), routers.chosen.end());
+    sums.insert(sums.end(), routers.probability.begin(), routers.probability.end());
+    world.sum(sums);
+    std::copy_n(sums.begin() + head, routers.chosen.size(), routers.chosen.begin());
+    std::copy_n(sums.end() - std::ssize(routers.probability), routers.probability.size(),
+                routers.probability.begin());
+
+    SamplesSeen seen{.trained_tokens = sums[1], .balance_loss = balance_loss(routers, sums[4])};
+    seen.loss = sums[2] > 0 ? std::numeric_limits<double>::quiet_NaN()
+                            : static_cast<double>(sums[0]) * kLossUnit /
+                                  static_cast<double>(std::max<std::int64_t>(sums[1], 1));
+    if (sums[3] > 0) {
+      seen.load_max_over_mean =
+          static_cast<double>(most[0]) * world.size() / static_cast<double>(sums[3]);
+    }
+    return seen;
   }
 };
 
@@ -73,24 +105,9 @@ SamplesSeen Trainer::run(const SampleSet& set, std::span<const std::int64_t> sam
     totals.add(passed);
     if (mode == Mode::train) parts_.pass.backward(std::move(passed), gradients_);
   }
-  std::array<std::int64_t, 3> sums = {totals.loss, totals.trained_tokens, totals.broken};
-  world.sum(sums);
-  std::array<std::int64_t, 1> most_rows = {totals.expert_rows};
-  std::array<std::int64_t, 1> all_rows = most_rows;
-  world.max(most_rows);
-  world.sum(all_rows);
-
-  SamplesSeen seen;
+  SamplesSeen seen = totals.over_ranks(world);
   seen.samples = std::ssize(samples);
   seen.tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-  seen.trained_tokens = sums[1];
-  seen.loss = sums[2] > 0 ? std::numeric_limits<double>::quiet_NaN()
-                          : static_cast<double>(sums[0]) * kLossUnit /
-                                static_cast<double>(std::max<std::int64_t>(sums[1], 1));
-  if (all_rows[0] > 0) {
-    seen.load_max_over_mean =
-        static_cast<double>(most_rows[0]) * world.size() / static_cast<double>(all_rows[0]);
-  }
   return seen;
 }
 

@@ -48,12 +48,11 @@ std::vector<float> GoldenAdapter::floats(const std::string& tensor) const {
   return values;
 }
 
-AdapterSet GoldenAdapter::gradients() const {
-  constexpr std::string_view kPrefix = "grad.";
+AdapterSet GoldenAdapter::adapters_of(std::string_view prefix) const {
   std::vector<TensorView> tensors;
   for (TensorView tensor : golden_->tensors()) {
-    if (!tensor.name.starts_with(kPrefix)) continue;
-    tensor.name.erase(0, kPrefix.size());
+    if (!tensor.name.starts_with(prefix)) continue;
+    tensor.name.erase(0, prefix.size());
     tensors.push_back(std::move(tensor));
   }
   const Json config = Json::read_file(directory_ + "/adapter_config.json");

@@ -29,9 +29,13 @@ class GoldenAdapter {
   /// "logits.0", "losses", ...
   [[nodiscard]] std::vector<float> floats(const std::string& tensor) const;
   /// The gradients of step 1, in the places of the whole model's adapters.
-  [[nodiscard]] AdapterSet gradients() const;
+  [[nodiscard]] AdapterSet gradients() const { return adapters_of("grad."); }
+  /// The adapters after all steps of the golden training.
+  [[nodiscard]] AdapterSet final_adapter() const { return adapters_of("final."); }
 
  private:
+  [[nodiscard]] AdapterSet adapters_of(std::string_view prefix) const;
+
   std::string model_;
   ModelConfig config_;
   ModelNames names_;
@@ -63,7 +67,7 @@ class AdaptedRank {
   AdaptedRank(const GoldenAdapter& golden, const PassSetup& setup, Communicator& world);
 
   [[nodiscard]] Transformer& transformer() { return *transformer_; }
-  [[nodiscard]] const AdapterSet& adapters() const { return *adapters_; }
+  [[nodiscard]] AdapterSet& adapters() { return *adapters_; }
 
  private:
   ThreadPool pool_;

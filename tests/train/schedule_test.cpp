@@ -7,7 +7,7 @@
 namespace moesaic {
 namespace {
 
-std::vector<double> rates(Schedule schedule) {
+std::vector<double> rates(RateSchedule schedule) {
   const LearningRate rate{.peak = 1, .schedule = schedule, .warmup_steps = 3, .total_steps = 11};
   std::vector<double> rates;
   for (std::int64_t step = 0; step < 12; ++step) rates.push_back(rate.at(step));
@@ -21,19 +21,19 @@ void expect_near(const std::vector<double>& rates, const std::vector<double>& ex
 
 // transformers 4.57.3: get_*_schedule_with_warmup(optimizer, 3, 11) with a rate of 1.
 TEST(Schedule, CosineIsThatOfTransformers) {
-  expect_near(rates(Schedule::cosine),
+  expect_near(rates(RateSchedule::cosine),
               {0.0, 0.3333333333333333, 0.6666666666666666, 1.0, 0.9619397662556434,
                0.8535533905932737, 0.6913417161825449, 0.5, 0.30865828381745514,
                0.14644660940672627, 0.03806023374435663, 0.0});
 }
 
 TEST(Schedule, LinearIsThatOfTransformers) {
-  expect_near(rates(Schedule::linear), {0.0, 0.3333333333333333, 0.6666666666666666, 1.0, 0.875,
-                                        0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0});
+  expect_near(rates(RateSchedule::linear), {0.0, 0.3333333333333333, 0.6666666666666666, 1.0, 0.875,
+                                            0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0});
 }
 
 TEST(Schedule, ConstantStaysAfterItHasRisen) {
-  expect_near(rates(Schedule::constant),
+  expect_near(rates(RateSchedule::constant),
               {0.0, 0.3333333333333333, 0.6666666666666666, 1, 1, 1, 1, 1, 1, 1, 1, 1});
 }
 

@@ -1,0 +1,214 @@
+// Training against torch's 20 steps (float32), and its bits on any ranks.
+
+#include "src/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "comm/thread_communicator.h"
+#include "src/parallel/process_grid.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/train/golden_adapter.h"
+
+namespace moesaic {
+namespace {
+
+/// As tools/make_sft_goldens.py trains.
+constexpr std::int64_t kSteps = 20;
+constexpr std::int64_t kSamplesPerStep = 2;
+const TrainOptions kOptions = {
+    .rate = {.peak = 5e-3, .schedule = RateSchedule::cosine, .warmup_steps = 3, .total_steps = 20},
+    .adam = {.weight_decay = 0.01},
+    .clip = 1};
+
+SampleSet samples_of(const GoldenAdapter& golden) {
+  SampleSet set;
+  for (const TrainSample& sample : golden.samples()) set.add(sample.tokens, sample.labels);
+  return set;
+}
+
+/// The samples of a step, as the goldens take them in turn.
+std::vector<std::int64_t> step_samples(std::int64_t step, std::int64_t count) {
+  std::vector<std::int64_t> samples;
+  for (std::int64_t i = 0; i < kSamplesPerStep; ++i) {
+    samples.push_back((step * kSamplesPerStep + i) % count);
+  }
+  return samples;
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<float> values;  // of all adapters of the model, in its order
+};
+
+/// One rank that trains.
+class TrainingRank {
+ public:
+  TrainingRank(const GoldenAdapter& golden, const PassSetup& setup, Communicator& world)
+      : world_(world),
+        rank_(golden, setup, world),
+        grid_(world, setup.expert_replicas),
+        replicas_(world.split(grid_.experts().rank(), world.rank())),
+        all_(golden.files().specs()),
+        pool_(setup.threads),
+        pass_(rank_.transformer(), setup.recompute),
+        exchange_(rank_.adapters(), all_, world, replicas_->rank() == 0),
+        trainer_({.pass = pass_,
+                  .adapters = rank_.adapters(),
+                  .all = all_,
+                  .ranks = {.world = world, .replicas = *replicas_},
+                  .pool = pool_},
+                 options(setup)) {}
+
+  [[nodiscard]] Trainer& trainer() { return trainer_; }
+  [[nodiscard]] AdapterSet& adapters() { return rank_.adapters(); }
+  [[nodiscard]] const AdapterExchange& exchange() const { return exchange_; }
+  [[nodiscard]] std::span<const AdapterSpec> all() const { return all_; }
+  [[nodiscard]] ThreadPool& pool() { return pool_; }
+
+ private:
+  static TrainOptions options(const PassSetup& setup) {
+    TrainOptions options = kOptions;
+    options.batch_tokens = setup.samples_at_once == 1 ? 1 : 512;
+    return options;
+  }
+
+  Communicator& world_;
+  AdaptedRank rank_;
+  ProcessGrid grid_;
+  std::unique_ptr<Communicator> replicas_;
+  std::span<const AdapterSpec> all_;
+  ThreadPool pool_;
+  SamplePass pass_;
+  AdapterExchange exchange_;
+  Trainer trainer_;
+};
+
+Trained run(const GoldenAdapter& golden, const PassSetup& setup, std::int64_t steps) {
+  Trained result;
+  run_thread_ranks(setup.ranks, [&](Communicator& world) {
+    TrainingRank rank(golden, setup, world);
+    const SampleSet set = samples_of(golden);
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const StepResult seen = rank.trainer().step(step, set, step_samples(step, set.size()));
+      if (world.rank() != 0) continue;
+      result.losses.push_back(seen.seen.loss);
+      result.norms.push_back(seen.grad_norm);
+    }
+    rank.exchange().collect(rank.adapters().masters(),
+                            [&](std::int64_t, std::span<const float> a, std::span<const float> b) {
+                              result.values.insert(result.values.end(), a.begin(), a.end());
+                              result.values.insert(result.values.end(), b.begin(), b.end());
+                            });
+  });
+  return result;
+}
+
+class TrainerOf : public testing::TestWithParam<std::string> {};
+
+TEST_P(TrainerOf, TwentyStepsAreThoseOfTorch) {
+  const GoldenAdapter golden(GetParam());
+  const Trained trained = run(golden, {.precision = Precision::f32}, kSteps);
+  const std::vector<float> losses = golden.floats("losses");
+  const std::vector<float> norms = golden.floats("grad_norms");
+  ASSERT_EQ(losses.size(), trained.losses.size());
+  for (std::size_t step = 0; step < losses.size(); ++step) {
+    EXPECT_NEAR(trained.losses[step], losses[step], 1e-4 * losses[step]) << step;
+    EXPECT_NEAR(trained.norms[step], norms[step], 1e-3 * norms[step]) << step;
+  }
+  const Trained start = run(golden, {.precision = Precision::f32}, 0);
+  const AdapterSet final = golden.final_adapter();
+  ASSERT_EQ(final.masters().size(), trained.values.size());
+  double difference = 0;
+  double distance = 0;
+  for (std::size_t i = 0; i < trained.values.size(); ++i) {
+    const double d = trained.values[i] - static_cast<double>(final.masters()[i]);
+    const double way = final.masters()[i] - static_cast<double>(start.values[i]);
+    difference += d * d;
+    distance += way * way;
+  }
+  EXPECT_LT(std::sqrt(difference / distance), 1e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Adapters, TrainerOf,
+                         testing::Values("qwen3_moe", "qwen2_moe-rslora-idle", "olmoe-patterns",
+                                         "mixtral-some", "granitemoe-joined", "mixtral-fused"),
+                         [](const auto& its) {
+                           std::string name = its.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+void expect_same(const Trained& run, const Trained& expected) {
+  EXPECT_EQ(run.losses, expected.losses);
+  EXPECT_EQ(run.norms, expected.norms);
+  EXPECT_EQ(run.values, expected.values);
+}
+
+// qwen2_moe's case has experts without rows: what one replica adds must not stay with another.
+TEST(Trainer, TheBytesDoNotDependOnRanksReplicasThreadsMicroBatchesOrRecomputing) {
+  const GoldenAdapter golden("qwen2_moe-rslora-idle");
+  const auto setup = [](PassSetup changed) {
+    changed.precision = Precision::bf16;
+    return changed;
+  };
+  const Trained expected = run(golden, setup({}), 4);
+  expect_same(run(golden, setup({.ranks = 2}), 4), expected);
+  expect_same(run(golden, setup({.ranks = 3}), 4), expected);
+  expect_same(run(golden, setup({.ranks = 4, .threads = 2}), 4), expected);
+  expect_same(run(golden, setup({.ranks = 2, .expert_replicas = 2}), 4), expected);
+  expect_same(run(golden, setup({.ranks = 4, .expert_replicas = 2}), 4), expected);
+  expect_same(run(golden, setup({.samples_at_once = 1}), 4), expected);
+  expect_same(run(golden, setup({.ranks = 2, .recompute = Recompute::always}), 4), expected);
+}
+
+/// Steps [first, end) of a run whose state goes through `directory` in between.
+std::vector<float> continue_run(const GoldenAdapter& golden, int ranks, std::int64_t first,
+                                std::int64_t end, const std::string& directory) {
+  std::vector<float> values;
+  run_thread_ranks(ranks, [&](Communicator& world) {
+    TrainingRank rank(golden, {.precision = Precision::bf16, .ranks = ranks}, world);
+    const TrainCheckpoints checkpoints(directory, rank.all());
+    if (first > 0) {
+      const TrainProgress progress = checkpoints.load(
+          first, rank.exchange(), rank.adapters().masters(), rank.trainer().moments());
+      EXPECT_EQ(progress.steps, first);
+      EXPECT_EQ(progress.digest, "digest");
+      rank.adapters().pack(rank.pool());
+    }
+    const SampleSet set = samples_of(golden);
+    for (std::int64_t step = first; step < end; ++step) {
+      (void)rank.trainer().step(step, set, step_samples(step, set.size()));
+    }
+    checkpoints.save({.progress = {.steps = end, .digest = "digest"},
+                      .masters = rank.adapters().masters(),
+                      .moments = rank.trainer().moments()},
+                     rank.exchange(), 2);
+    rank.exchange().collect(rank.adapters().masters(),
+                            [&](std::int64_t, std::span<const float> a, std::span<const float> b) {
+                              values.insert(values.end(), a.begin(), a.end());
+                              values.insert(values.end(), b.begin(), b.end());
+                            });
+  });
+  return values;
+}
+
+TEST(Trainer, ARunGoesOnFromACheckpointOnOtherRanksWithTheSameBytes) {
+  const GoldenAdapter golden("granitemoe-joined");
+  const test::TemporaryDirectory whole;
+  const test::TemporaryDirectory parts;
+  const std::vector<float> expected = continue_run(golden, 1, 0, 6, whole.path());
+  (void)continue_run(golden, 2, 0, 2, parts.path());
+  (void)continue_run(golden, 3, 2, 5, parts.path());
+  EXPECT_EQ(continue_run(golden, 1, 5, 6, parts.path()), expected);
+  const TrainCheckpoints left(parts.path(), golden.files().specs());
+  EXPECT_EQ(left.newest(), 6);
+  EXPECT_FALSE(std::filesystem::exists(left.path(2))) << "two stay";
+  EXPECT_TRUE(std::filesystem::exists(left.path(5)));
+}
+
+}  // namespace
+}  // namespace moesaic
