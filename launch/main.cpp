@@ -53,6 +53,8 @@ void run_verb(Runtime& runtime) {
       return run_generate(runtime);
     case Verb::score:
       return run_score(runtime);
+    case Verb::sft:
+      return run_sft(runtime);
     case Verb::convert:
       return run_convert(runtime);
     case Verb::tokenize:

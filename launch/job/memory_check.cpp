@@ -20,8 +20,9 @@ namespace {
 MemoryPlan plan_node(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
                      const Workload& work) {
   const std::int64_t cache = KvPool::sequence_bytes(config, runtime.precision(), work.capacity);
-  std::array<std::int64_t, 3> sums = {weights.rank_bytes, work.sequences * cache,
-                                      activation_bytes(config, work)};
+  std::array<std::int64_t, 5> sums = {weights.rank_bytes, work.sequences * cache,
+                                      activation_bytes(config, work), work.adapter_bytes,
+                                      work.kept_bytes};
   WeightBytes::ByFormat formats = weights.experts;
   Communicator& node = runtime.grid().node();
   node.sum(std::span<std::int64_t>(sums));
@@ -31,6 +32,8 @@ MemoryPlan plan_node(const Runtime& runtime, const ModelConfig& config, const We
           .node_bytes = weights.node_bytes,
           .cache_bytes = sums[1],
           .activation_bytes = sums[2],
+          .adapter_bytes = sums[3],
+          .kept_bytes = sums[4],
           .num_ranks = node.size()};
 }
 
@@ -53,6 +56,12 @@ bool could_be_smaller(const MemoryPlan& plan) {
   return plan.expert_bytes > plan.total() / 10 && std::ranges::any_of(formats, [&](Format format) {
            return std::ranges::find(kSmall, format) == kSmall.end();
          });
+}
+
+std::string training_text(const MemoryPlan& plan) {
+  if (plan.adapter_bytes == 0) return "";
+  return fmt::format(", adapters {}, kept for the backward pass {}",
+                     format_bytes(plan.adapter_bytes), format_bytes(plan.kept_bytes));
 }
 
 MemoryLimit own_limit(const Options& options) {
@@ -78,30 +87,54 @@ void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::s
   if (plan.cache_bytes > plan.total() / 10) {
     help += "shorter sequences (--predict), fewer at a time (--parallel), ";
   }
-  if (plan.activation_bytes > plan.total() / 10) help += "a smaller --batch-size, ";
+  if (plan.kept_bytes > plan.total() / 10) help += "--recompute always, ";
+  if (plan.activation_bytes + plan.kept_bytes > plan.total() / 10) {
+    help += "a smaller --batch-size, ";
+  }
+  if (plan.adapter_bytes > plan.total() / 10)
+    help += "fewer --lora-targets, a smaller --lora-rank, ";
   help += "more nodes, or a larger limit";
   std::vector<std::string_view> names;
   for (const Format format : formats_in(plan.expert_formats)) names.push_back(format_name(format));
   fail(ErrorKind::resource,
        "not enough memory: {} {} need {} (experts {}{}, other weights {}, key-value cache {}, "
-       "activations {}), but {} are available ({}); what would help: {}",
+       "activations {}{}), but {} are available ({}); what would help: {}",
        plan.num_ranks, plan.num_ranks == 1 ? "rank would" : "ranks of this node would",
        format_bytes(plan.total()), format_bytes(plan.expert_bytes),
        names.empty() ? "" : fmt::format(" in {}", fmt::join(names, " and ")),
        format_bytes(plan.node_bytes), format_bytes(plan.cache_bytes),
-       format_bytes(plan.activation_bytes), format_bytes(available_bytes), source, help);
+       format_bytes(plan.activation_bytes), training_text(plan), format_bytes(available_bytes),
+       source, help);
 }
+
+namespace {
+
+/// The smallest limit of the node's ranks: each may be in a cgroup of its own.
+MemoryLimit node_limit(const Runtime& runtime) {
+  MemoryLimit limit;
+  agree(runtime.world(), [&] { limit = own_limit(runtime.options()); });
+  const std::vector<std::int64_t> limits =
+      gather_values(runtime.grid().node(), limit.available_bytes);
+  limit.available_bytes = *std::min_element(limits.begin(), limits.end());
+  return limit;
+}
+
+}  // namespace
 
 void check_memory(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
                   const Workload& work) {
-  MemoryLimit limit;
-  agree(runtime.world(), [&] { limit = own_limit(runtime.options()); });
+  const MemoryLimit limit = node_limit(runtime);
   const MemoryPlan plan = plan_node(runtime, config, weights, work);
-  const std::vector<std::int64_t> limits =
-      gather_values(runtime.grid().node(), limit.available_bytes);
-  // Each rank may be in a cgroup of its own.
-  limit.available_bytes = *std::min_element(limits.begin(), limits.end());
   agree(runtime.world(), [&] { require_memory(plan, limit.available_bytes, limit.source); });
+}
+
+bool memory_fits(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
+                 const Workload& work) {
+  const MemoryLimit limit = node_limit(runtime);
+  std::int64_t is_short =
+      plan_node(runtime, config, weights, work).total() > limit.available_bytes ? 1 : 0;
+  runtime.world().max({&is_short, 1});
+  return is_short == 0;
 }
 
 std::string bytes_text(const WeightBytes::ByFormat& bytes) {

@@ -16,6 +16,9 @@ struct Workload {
   std::int64_t capacity = 0;      // positions of the cache of each
   std::int64_t batch_tokens = 1;  // of one forward pass
   std::int64_t logits_rows = 1;   // of one forward pass
+  // Of fine-tuning:
+  std::int64_t adapter_bytes = 0;  // of a rank: adapters with their gradients and moments
+  std::int64_t kept_bytes = 0;     // of a rank: what a backward pass needs of the forward pass
 };
 
 /// Bytes that a node needs or has.
@@ -25,10 +28,12 @@ struct MemoryPlan {
   std::int64_t node_bytes = 0;             // of all other weights, once
   std::int64_t cache_bytes = 0;
   std::int64_t activation_bytes = 0;
+  std::int64_t adapter_bytes = 0;
+  std::int64_t kept_bytes = 0;
   std::int64_t num_ranks = 0;
 
   [[nodiscard]] std::int64_t total() const noexcept {
-    return expert_bytes + node_bytes + cache_bytes + activation_bytes;
+    return expert_bytes + node_bytes + cache_bytes + activation_bytes + adapter_bytes + kept_bytes;
   }
 };
 
@@ -44,6 +49,10 @@ void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::s
 /// is planned. Throws AgreedError on all ranks if not. Collective.
 void check_memory(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
                   const Workload& work);
+
+/// Whether they have it. Collective.
+[[nodiscard]] bool memory_fits(const Runtime& runtime, const ModelConfig& config,
+                               const WeightBytes& weights, const Workload& work);
 
 /// "5.62 MiB bf16", "1.20 GiB int4 and 20.0 MiB bf16": bytes of each format that there are, most
 /// first.

@@ -101,7 +101,7 @@ std::int64_t context_limit(const Options& options, const ModelConfig& config) {
   return options.ctx_size > 0 ? options.ctx_size : config.max_position_embeddings;
 }
 
-Engine::Engine(const Runtime& runtime, const OpenModel& model, const Workload& work)
+Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork& work)
     : placement_(model.config.num_experts, runtime.grid().experts().size()) {
   Progress progress("loading", !runtime.is_first() || !runtime.log().enabled(LogLevel::info));
   const Compute compute = runtime.compute();
@@ -124,7 +124,8 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const Workload& w
   std::optional<ModelLoader> loader;
   agree(runtime.world(), [&] { loader.emplace(model.files, model.config, options); });
   const WeightBytes& bytes = loader->bytes();
-  check_memory(runtime, model.config, bytes, work);
+  is_smaller_ = work.smaller && !memory_fits(runtime, model.config, bytes, work.work);
+  check_memory(runtime, model.config, bytes, is_smaller_ ? *work.smaller : work.work);
   load_.experts = bytes.experts;
   load_.others = bytes.others;
   runtime.world().sum(std::span<std::int64_t>(load_.experts));
@@ -132,6 +133,7 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const Workload& w
                      bytes.mapped_bytes > 0 ? ", where they are mapped" : "");
   weights_ = loader->load();
   for (const std::string& note : weights_->notes) runtime.log().once(LogLevel::debug, "{}", note);
+  if (work.prepare) work.prepare(*weights_);
   transformer_ =
       std::make_unique<Transformer>(model.config, *weights_, runtime.grid().experts(), compute);
   for (const LoadReport& report : gather_values(runtime.world(), weights_->report)) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,12 +44,26 @@ struct LoadSummary {
   }
 };
 
+/// What a verb does with a model.
+struct EngineWork {
+  Workload work;
+  /// What it does instead where `work` needs more memory than there is.
+  std::optional<Workload> smaller{};
+  /// Called with the weights before they are used: to give them adapters.
+  std::function<void(ModelWeights&)> prepare{};
+};
+
 /// The model, loaded and ready.
 class Engine {
  public:
   /// Checks that memory suffices, then loads. Collective over all ranks. `runtime` and `model` must
   /// outlive this.
-  Engine(const Runtime& runtime, const OpenModel& model, const Workload& work);
+  Engine(const Runtime& runtime, const OpenModel& model, const EngineWork& work);
+  Engine(const Runtime& runtime, const OpenModel& model, const Workload& work)
+      : Engine(runtime, model, EngineWork{.work = work}) {}
+
+  /// Whether there was memory for EngineWork::smaller alone.
+  [[nodiscard]] bool is_smaller() const noexcept { return is_smaller_; }
 
   [[nodiscard]] Transformer& transformer() noexcept { return *transformer_; }
   [[nodiscard]] const ModelWeights& weights() const noexcept { return *weights_; }
@@ -59,6 +74,7 @@ class Engine {
   std::unique_ptr<ModelWeights> weights_;
   std::unique_ptr<Transformer> transformer_;
   LoadSummary load_;
+  bool is_smaller_ = false;
 };
 
 }  // namespace moesaic

@@ -58,6 +58,33 @@ inline constexpr auto kChoices<ResultForm> =
                                            {"json", ResultForm::json},
                                            {"jsonl", ResultForm::jsonl}});
 template <>
+inline constexpr auto kChoices<SampleFormat> =
+    std::to_array<NamedValue<SampleFormat>>({{"tokens", SampleFormat::tokens},
+                                             {"messages", SampleFormat::messages},
+                                             {"alpaca", SampleFormat::alpaca},
+                                             {"sharegpt", SampleFormat::sharegpt},
+                                             {"completion", SampleFormat::completion},
+                                             {"text", SampleFormat::text}});
+template <>
+inline constexpr auto kChoices<TrainOn> =
+    std::to_array<NamedValue<TrainOn>>({{"all", TrainOn::all}, {"last", TrainOn::last}});
+template <>
+inline constexpr auto kChoices<TooLong> = std::to_array<NamedValue<TooLong>>(
+    {{"error", TooLong::error}, {"cut", TooLong::cut}, {"drop", TooLong::drop}});
+template <>
+inline constexpr auto kChoices<RateSchedule> =
+    std::to_array<NamedValue<RateSchedule>>({{"cosine", RateSchedule::cosine},
+                                             {"linear", RateSchedule::linear},
+                                             {"constant", RateSchedule::constant}});
+template <>
+inline constexpr auto kChoices<RecomputeChoice> =
+    std::to_array<NamedValue<RecomputeChoice>>({{"auto", RecomputeChoice::automatic},
+                                                {"never", RecomputeChoice::never},
+                                                {"always", RecomputeChoice::always}});
+template <>
+inline constexpr auto kChoices<OnNonfinite> = std::to_array<NamedValue<OnNonfinite>>(
+    {{"stop", OnNonfinite::stop}, {"skip", OnNonfinite::skip}});
+template <>
 inline constexpr auto kChoices<LogLevel> =
     std::to_array<NamedValue<LogLevel>>({{"error", LogLevel::error},
                                          {"warning", LogLevel::warning},
@@ -85,6 +112,13 @@ constexpr std::string_view choice_name(Enum value) {
 inline constexpr auto kWantedLayoutNames = [] {
   std::array<std::string_view, kLayoutNames.size() + 1> names = {"auto"};
   for (std::size_t i = 0; i < kLayoutNames.size(); ++i) names[i + 1] = kLayoutNames[i];
+  return names;
+}();
+
+/// "auto" and all formats of training data.
+inline constexpr auto kWantedSampleFormatNames = [] {
+  std::array<std::string_view, kChoices<SampleFormat>.size() + 1> names = {"auto"};
+  for (std::size_t i = 1; i < names.size(); ++i) names[i] = kChoices<SampleFormat>[i - 1].name;
   return names;
 }();
 

@@ -11,20 +11,17 @@
 namespace moesaic {
 namespace {
 
-constexpr std::uint32_t bit(Verb verb) {
-  return 1U << static_cast<unsigned>(verb);
-}
-
-constexpr std::uint32_t kGenerate = bit(Verb::generate);
-constexpr std::uint32_t kScore = bit(Verb::score);
-constexpr std::uint32_t kConvert = bit(Verb::convert);
-constexpr std::uint32_t kTokenize = bit(Verb::tokenize);
-constexpr std::uint32_t kInspect = bit(Verb::inspect);
-constexpr std::uint32_t kBench = bit(Verb::bench_model);
-constexpr std::uint32_t kKernels = bit(Verb::bench_kernels);
-constexpr std::uint32_t kLayer = bit(Verb::bench_layer);
-constexpr std::uint32_t kDoctor = bit(Verb::doctor);
-constexpr std::uint32_t kEngine = kGenerate | kScore | kBench;  // verbs that run the model
+constexpr std::uint32_t kGenerate = verb_bit(Verb::generate);
+constexpr std::uint32_t kScore = verb_bit(Verb::score);
+constexpr std::uint32_t kConvert = verb_bit(Verb::convert);
+constexpr std::uint32_t kTokenize = verb_bit(Verb::tokenize);
+constexpr std::uint32_t kInspect = verb_bit(Verb::inspect);
+constexpr std::uint32_t kBench = verb_bit(Verb::bench_model);
+constexpr std::uint32_t kKernels = verb_bit(Verb::bench_kernels);
+constexpr std::uint32_t kLayer = verb_bit(Verb::bench_layer);
+constexpr std::uint32_t kDoctor = verb_bit(Verb::doctor);
+constexpr std::uint32_t kSft = verb_bit(Verb::sft);
+constexpr std::uint32_t kEngine = kGenerate | kScore | kBench | kSft;  // verbs that run the model
 constexpr std::uint32_t kParts = kKernels | kLayer;  // verbs that run parts without a model
 constexpr std::uint32_t kFiles = kEngine | kConvert | kTokenize | kInspect;  // that read a model
 constexpr std::uint32_t kLong = kEngine | kConvert | kParts;  // that can be interrupted
@@ -111,7 +108,7 @@ constexpr std::array kOptions = {
     OptionRow{"numerics", '\0', "KIND", one_of<&O::numerics>(), kModel, kEngine | kParts | kDoctor,
               "portable: the same bits on every CPU; native: also instructions that sum in an "
               "order of their own, where they are the fastest"},
-    OptionRow{"ctx-size", 'c', "N", &O::ctx_size, kModel, kGenerate | kScore,
+    OptionRow{"ctx-size", 'c', "N", &O::ctx_size, kModel, kGenerate | kScore | kSft,
               "most tokens of one sequence; 0: as many as the model was made for", 0, 1e12},
 
     OptionRow{"mmap", '\0', "", &O::mmap, kModel, kEngine,
@@ -139,7 +136,7 @@ constexpr std::array kOptions = {
         "conversations, through the model's chat template: --prompt is a user's turn, lines of "
         "--file are {\"messages\": [...], \"tools\", \"add_generation_prompt\", "
         "\"chat_template_kwargs\"}; --json adds which tokens an assistant said"},
-    may_differ({"chat-template", '\0', "FILE", &O::chat_template, kText, kTokenize,
+    may_differ({"chat-template", '\0', "FILE", &O::chat_template, kText, kTokenize | kSft,
                 "a chat template (Jinja) instead of the model's own"}),
 
     OptionRow{"predict", 'n', "N", &O::predict, kGeneration, kGenerate,
@@ -274,6 +271,8 @@ constexpr std::array kVerbs = {
     VerbRow{Verb::generate, "generate", "-m DIR -p TEXT | -f FILE", "continue prompts",
             kGenerateDetails},
     VerbRow{Verb::score, "score", "-m DIR -f FILE", "loss and perplexity of a text; raw logits"},
+    VerbRow{Verb::sft, "sft", "-m DIR --data FILE -o OUTDIR",
+            "fine-tune adapters (LoRA) on all ranks"},
     VerbRow{Verb::convert, "convert", "-m DIR -o OUTDIR", "pack a model once, to load it quickly"},
     VerbRow{Verb::tokenize, "tokenize", "-m DIR -p TEXT | -f FILE",
             "token ids and pieces of a text"},
@@ -287,92 +286,19 @@ constexpr std::array kVerbs = {
     VerbRow{Verb::doctor, "doctor", "", "what this machine, this MPI and this launch give"},
 };
 
-std::string print(bool value) {
-  return value ? "true" : "false";
-}
-std::string print(std::int64_t value) {
-  return fmt::format("{}", value);
-}
-std::string print(double value) {
-  return fmt::format("{}", value);
-}
-std::string print(const std::string& value) {
-  return value;
-}
-std::string print(const std::optional<std::string>& value) {
-  return value.value_or("");
-}
-std::string print(const ByteCount& value) {
-  return value.text;
-}
-std::string print(const std::optional<ByteCount>& value) {
-  return value ? value->text : "auto";
-}
-std::string print(const std::vector<std::string>& values) {
-  return fmt::format("{}", fmt::join(values, ", "));
-}
-std::string print(const std::optional<TimeSpan>& value) {
-  return value ? value->text : "";
-}
-std::string print(const std::vector<std::int64_t>& values) {
-  return fmt::format("{}", fmt::join(values, ","));
-}
-
-bool same_name(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return (x == '_' ? '-' : x) == (y == '_' ? '-' : y); });
-}
-
 }  // namespace
 
 std::span<const OptionRow> option_table() noexcept {
-  return kOptions;
+  static const std::vector<OptionRow> rows = [] {
+    std::vector<OptionRow> all(kOptions.begin(), kOptions.end());
+    all.insert(all.end(), sft_rows().begin(), sft_rows().end());
+    return all;
+  }();
+  return rows;
 }
 
 std::span<const VerbRow> verb_table() noexcept {
   return kVerbs;
-}
-
-std::span<const std::string_view> choices(const OptionRow& row) noexcept {
-  const auto* choice = std::get_if<ChoiceField>(&row.field);
-  return choice == nullptr ? std::span<const std::string_view>() : choice->names;
-}
-
-const VerbRow& verb_row(Verb verb) noexcept {
-  return *std::find_if(kVerbs.begin(), kVerbs.end(),
-                       [&](const VerbRow& row) { return row.verb == verb; });
-}
-
-bool takes(Verb verb, const OptionRow& row) noexcept {
-  return (row.verbs & bit(verb)) != 0;
-}
-
-const OptionRow* find_option(std::string_view name, std::optional<Verb> verb) noexcept {
-  const OptionRow* found = nullptr;
-  for (const OptionRow& row : kOptions) {
-    if (!same_name(row.name, name)) continue;
-    if (verb && takes(*verb, row)) return &row;
-    if (found == nullptr) found = &row;
-  }
-  return found;
-}
-
-std::string environment_name(const OptionRow& row) {
-  std::string name = "MOESAIC_";
-  for (const char c : row.name) {
-    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  }
-  return name;
-}
-
-std::string value_text(const OptionRow& row, const Options& options) {
-  if (const auto* choice = std::get_if<ChoiceField>(&row.field)) return choice->get(options);
-  return std::visit(
-      [&](auto field) {
-        if constexpr (std::is_member_pointer_v<decltype(field)>) return print(options.*field);
-        return std::string();
-      },
-      row.field);
 }
 
 }  // namespace moesaic

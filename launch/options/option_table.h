@@ -48,7 +48,14 @@ struct VerbRow {
   std::string_view details{};  // more of it, in lines that end in \n
 };
 
+/// In OptionRow::verbs.
+constexpr std::uint32_t verb_bit(Verb verb) {
+  return 1U << static_cast<unsigned>(verb);
+}
+
 [[nodiscard]] std::span<const OptionRow> option_table() noexcept;
+/// The part of it that is for `moesaic sft` alone.
+[[nodiscard]] std::span<const OptionRow> sft_rows() noexcept;
 [[nodiscard]] std::span<const VerbRow> verb_table() noexcept;
 
 /// The only values that the row takes; empty if it takes others.

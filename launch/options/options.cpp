@@ -312,9 +312,11 @@ OptionSource source_of(const Command& command, std::string_view option) {
 }
 
 std::string stop_file(const Command& command) {
-  std::string result = command.verb == Verb::convert ? command.options.output_dir : "";
+  const bool has_directory = command.verb == Verb::convert || command.verb == Verb::sft;
+  std::string result = has_directory ? command.options.output_dir : "";
   while (result.ends_with('/')) result.pop_back();
-  return result.empty() ? "" : result + ".stop";
+  if (result.empty()) return "";
+  return result + (command.verb == Verb::sft ? "/stop" : ".stop");
 }
 
 Environment moesaic_environment() {

@@ -12,6 +12,7 @@
 #include "kernels/format.h"
 #include "kernels/grouped_gemm.h"
 #include "launch/options/option_values.h"
+#include "launch/options/sft_options.h"
 #include "src/model/precision.h"
 
 namespace moesaic {
@@ -19,6 +20,7 @@ namespace moesaic {
 enum class Verb {
   generate,
   score,
+  sft,
   convert,
   tokenize,
   inspect,
@@ -30,7 +32,7 @@ enum class Verb {
 
 /// Everything that can be set, with its default. Names, limits and help stand in
 /// launch/options/option_table.cpp.
-struct Options {
+struct Options : SftOptions {
   // Model.
   std::string model;
   Precision precision = Precision::bf16;

@@ -9,6 +9,7 @@ namespace moesaic {
 
 void run_generate(Runtime& runtime);
 void run_score(Runtime& runtime);
+void run_sft(Runtime& runtime);
 void run_convert(Runtime& runtime);
 void run_tokenize(Runtime& runtime);
 void run_inspect(Runtime& runtime);

@@ -1,0 +1,122 @@
+#include <array>
+
+#include "launch/options/option_table.h"
+
+namespace moesaic {
+namespace {
+
+using O = Options;
+
+constexpr std::uint32_t kSft = verb_bit(Verb::sft);
+
+constexpr std::string_view kData = "Data";
+constexpr std::string_view kAdapter = "Adapter";
+constexpr std::string_view kTraining = "Training";
+
+constexpr double kMany = 1e12;
+
+/// A file that rank 0 reads or writes.
+constexpr OptionRow file_row(std::string_view name, std::optional<std::string> Options::*field,
+                             std::string_view group, std::string_view help) {
+  return {.name = name,
+          .value = "FILE",
+          .field = field,
+          .group = group,
+          .verbs = kSft,
+          .help = help,
+          .may_differ = true};
+}
+
+/// Options::data_format.
+constexpr ChoiceField a_sample_format() {
+  return {
+      .names = kWantedSampleFormatNames,
+      .set =
+          [](Options& options, std::string_view name) {
+            options.data_format.reset();
+            for (const auto& choice : kChoices<SampleFormat>) {
+              if (choice.name == name) options.data_format = choice.value;
+            }
+            return options.data_format.has_value() || name == "auto";
+          },
+      .get =
+          [](const Options& options) {
+            return std::string(options.data_format ? choice_name(*options.data_format) : "auto");
+          }};
+}
+
+constexpr std::array kRows = {
+    file_row("data", &O::data, kData,
+             "what to train on: JSONL, or a JSON list; - is the standard input"),
+    OptionRow{"data-format", '\0', "NAME", a_sample_format(), kData, kSft,
+              "how a line of it is written; auto: as its members tell"},
+    file_row("eval-data", &O::eval_data, kData, "held-out data of the same form"),
+    OptionRow{"eval-split", '\0', "X", &O::eval_split, kData, kSft,
+              "samples of --data to hold out: a share below 1, or a number", 0, kMany},
+    OptionRow{"train-on", '\0', "TURNS", one_of<&O::train_on>(), kData, kSft,
+              "which turns of the assistant are trained"},
+    OptionRow{"too-long", '\0', "WAY", one_of<&O::too_long>(), kData, kSft,
+              "what happens to samples longer than --ctx-size"},
+    OptionRow{"no-shuffle", '\0', "", &O::no_shuffle, kData, kSft,
+              "train in the order of the file"},
+    OptionRow{"show-sample", '\0', "N", &O::show_sample, kData, kSft,
+              "print the first N samples, trained parts between >> and <<, and train nothing", 0,
+              kMany},
+    file_row("samples-out", &O::samples_out, kData,
+             "write all samples as lines of input_ids and labels, and train nothing"),
+
+    OptionRow{"output", 'o', "OUTDIR", &O::output_dir, kAdapter, kSft,
+              "directory of the adapter, its checkpoints and metrics"},
+    OptionRow{"overwrite", '\0', "", &O::overwrite, kAdapter, kSft,
+              "replace OUTDIR if it is there and was made by moesaic sft"},
+    OptionRow{"lora-rank", '\0', "R", &O::lora_rank, kAdapter, kSft, "of the adapters' factors", 1,
+              1024},
+    OptionRow{"lora-alpha", '\0', "A", &O::lora_alpha, kAdapter, kSft,
+              "adapters count A / R; A / sqrt(R) with --rslora", 0, 1e6},
+    OptionRow{"rslora", '\0', "", &O::rslora, kAdapter, kSft, "rank-stabilised scale"},
+    OptionRow{"lora-targets", '\0', "LIST", &O::lora_targets, kAdapter, kSft,
+              "what gets adapters: kinds, with commas (attention, experts, shared, dense), or a "
+              "regular expression on the names of modules"},
+
+    OptionRow{"lr", '\0', "X", &O::lr, kTraining, kSft, "highest learning rate of AdamW", 0, 1e3},
+    OptionRow{"schedule", '\0', "NAME", one_of<&O::schedule>(), kTraining, kSft,
+              "how the learning rate goes on after the warm-up"},
+    OptionRow{"warmup-steps", '\0', "N", &O::warmup_steps, kTraining, kSft,
+              "steps in which the learning rate rises", 0, kMany},
+    OptionRow{"beta1", '\0', "X", &O::beta1, kTraining, kSft, "of AdamW", 0, 0.999999},
+    OptionRow{"beta2", '\0', "X", &O::beta2, kTraining, kSft, "of AdamW", 0, 0.9999999},
+    OptionRow{"adam-eps", '\0', "X", &O::adam_eps, kTraining, kSft, "of AdamW", 0, 1},
+    OptionRow{"weight-decay", '\0', "X", &O::weight_decay, kTraining, kSft, "of AdamW", 0, 1e3},
+    OptionRow{"clip", '\0', "X", &O::clip, kTraining, kSft,
+              "longest gradient, over all adapters of all ranks; 0: no limit", 0, 1e12},
+    OptionRow{"global-batch-size", '\0', "N", &O::global_batch_size, kTraining, kSft,
+              "samples of a step, over all ranks", 1, 1e6},
+    OptionRow{"seed", 's', "N", &O::seed, kTraining, kSft,
+              "of new adapters, the order of samples and dropout", 0, 9e18},
+    OptionRow{"epochs", '\0', "X", &O::epochs, kTraining, kSft, "passes over the data", 0, 1e6},
+    OptionRow{"max-steps", '\0', "N", &O::max_steps, kTraining, kSft,
+              "end after N steps; 0: after --epochs", 0, kMany},
+    OptionRow{"recompute", '\0', "WHEN", one_of<&O::recompute>(), kTraining, kSft,
+              "compute layers again for the backward pass instead of keeping what they computed; "
+              "auto: if the memory is too small"},
+    OptionRow{"eval-every", '\0', "N", &O::eval_every, kTraining, kSft,
+              "steps between losses of the held-out data; 0: before the first and after the last",
+              0, kMany},
+    OptionRow{"save-every", '\0', "N", &O::save_every, kTraining, kSft,
+              "steps between checkpoints; 0: at the end alone", 0, kMany},
+    OptionRow{"keep", '\0', "N", &O::keep, kTraining, kSft, "checkpoints that stay", 1, 1e6},
+    OptionRow{"resume", '\0', "", &O::resume, kTraining, kSft,
+              "go on from the last checkpoint in OUTDIR, if there is one"},
+    OptionRow{"on-nonfinite", '\0', "WHAT", one_of<&O::on_nonfinite>(), kTraining, kSft,
+              "when a loss or a gradient is no number: stop, or skip the step"},
+    file_row("grad-out", &O::grad_out, kTraining,
+             "write the gradients of the first step, before clipping, under the adapter's keys"),
+};
+
+}  // namespace
+
+std::span<const OptionRow> sft_rows() noexcept {
+  return kRows;
+}
+
+}  // namespace moesaic

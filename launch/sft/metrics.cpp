@@ -1,0 +1,103 @@
+#include "launch/sft/metrics.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace moesaic {
+namespace {
+
+std::string metrics_path(const std::string& directory) {
+  return directory + "/metrics.jsonl";
+}
+
+/// The step that a line is of; 0 for those that have none.
+std::int64_t step_of(const Json& line) {
+  const auto step = line.find("step");
+  return step ? step->as_int() : 0;
+}
+
+}  // namespace
+
+std::string metrics_line(const StepMetrics& step) {
+  JsonWriter line;
+  line.field("event", "step")
+      .field("step", step.step)
+      .field("epoch", step.epoch)
+      .field("loss", step.loss)
+      .field("grad_norm", step.grad_norm)
+      .field("lr", step.learning_rate)
+      .field("samples", step.samples)
+      .field("tokens", step.tokens)
+      .field("trained_tokens", step.trained_tokens)
+      .field("seconds", step.seconds)
+      .field("tokens_per_second",
+             step.seconds > 0 ? static_cast<double>(step.tokens) / step.seconds : 0)
+      .field("balance_loss", step.balance_loss)
+      .field("load_max_over_mean", step.load_max_over_mean)
+      .field("wait_seconds", step.wait_seconds);
+  if (step.skipped) line.field("skipped", true);
+  return line.text();
+}
+
+std::string metrics_line(const EvalMetrics& eval) {
+  return JsonWriter()
+      .field("event", "eval")
+      .field("step", eval.step)
+      .field("loss", eval.loss)
+      .field("trained_tokens", eval.trained_tokens)
+      .field("seconds", eval.seconds)
+      .text();
+}
+
+MetricsFile::MetricsFile(std::string directory, std::int64_t first_step)
+    : directory_(std::move(directory)) {
+  take_old_lines(first_step);
+  file_.open(metrics_path(directory_), std::ios::binary | std::ios::app);
+  require(file_.is_open(), ErrorKind::resource, "cannot write {}", metrics_path(directory_));
+}
+
+void MetricsFile::take_old_lines(std::int64_t first_step) {
+  std::ifstream old(metrics_path(directory_), std::ios::binary);
+  if (!old.is_open()) return;
+  std::string kept;
+  for (std::string text; std::getline(old, text);) {
+    if (old.eof()) break;  // cut short
+    const Json line = Json::parse(text, metrics_path(directory_));
+    if (step_of(line) > first_step) continue;
+    kept += text + "\n";
+    const std::string event = line.at("event").as_string();
+    const auto loss = line.find("loss");
+    if (!loss) continue;
+    if (event == "step") curves_.train.push_back({step_of(line), loss->as_double()});
+    if (event == "eval") curves_.held_out.push_back({step_of(line), loss->as_double()});
+  }
+  std::ofstream(metrics_path(directory_), std::ios::binary | std::ios::trunc) << kept;
+}
+
+void MetricsFile::write(const std::string& line) {
+  file_ << line << '\n' << std::flush;
+  require(file_.good(), ErrorKind::resource, "cannot write {}", metrics_path(directory_));
+}
+
+void MetricsFile::add(const StepMetrics& step) {
+  write(metrics_line(step));
+  curves_.train.push_back({step.step, step.loss});
+}
+
+void MetricsFile::add(const EvalMetrics& eval) {
+  write(metrics_line(eval));
+  curves_.held_out.push_back({eval.step, eval.loss});
+}
+
+void MetricsFile::write_plot() const {
+  const std::string path = directory_ + "/loss.svg";
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << loss_svg(curves_);
+  file.close();
+  require(!file.fail(), ErrorKind::resource, "cannot write {}", path);
+}
+
+}  // namespace moesaic

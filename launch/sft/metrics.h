@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "launch/sft/loss_plot.h"
+
+namespace moesaic {
+
+/// What happened in one step, over all ranks.
+struct StepMetrics {
+  std::int64_t step = 0;  // from 1
+  double epoch = 0;       // passes over the data so far
+  double loss = 0;        // mean over the trained tokens of the step
+  double grad_norm = 0;   // before clipping
+  double learning_rate = 0;
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;
+  std::int64_t trained_tokens = 0;
+  double seconds = 0;
+  double balance_loss = 0;
+  double load_max_over_mean = 0;  // rows of the busiest rank's experts by the mean
+  double wait_seconds = 0;        // of this rank, for others
+  bool skipped = false;           // it was not finite
+};
+
+struct EvalMetrics {
+  std::int64_t step = 0;
+  double loss = 0;
+  std::int64_t trained_tokens = 0;
+  double seconds = 0;
+};
+
+[[nodiscard]] std::string metrics_line(const StepMetrics& step);
+[[nodiscard]] std::string metrics_line(const EvalMetrics& eval);
+
+/// OUT/metrics.jsonl and OUT/loss.svg: a line an event, written when it happens.
+class MetricsFile {
+ public:
+  /// Goes on behind what is there, but for lines of steps after `first_step`, which will happen
+  /// again. Throws Error{resource} if it cannot be written.
+  MetricsFile(std::string directory, std::int64_t first_step);
+
+  /// A JSON object. Throws Error{resource} when the disk refuses.
+  void write(const std::string& line);
+  void add(const StepMetrics& step);
+  void add(const EvalMetrics& eval);
+  /// The picture of all losses so far.
+  void write_plot() const;
+
+ private:
+  void take_old_lines(std::int64_t first_step);
+
+  std::string directory_;
+  std::ofstream file_;
+  LossCurves curves_;
+};
+
+}  // namespace moesaic

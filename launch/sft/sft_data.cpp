@@ -1,0 +1,106 @@
+#include "launch/sft/sft_data.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "launch/job/agreement.h"
+#include "launch/job/gather.h"
+#include "launch/verbs/prompts.h"
+#include "src/train/sample_order.h"
+
+namespace moesaic {
+namespace {
+
+bool is_conversation(SampleFormat format) {
+  return format == SampleFormat::messages || format == SampleFormat::alpaca ||
+         format == SampleFormat::sharegpt;
+}
+
+/// The token that ends a text: that of the tokenizer's files, else the model's first one.
+std::optional<std::int32_t> end_token(const OpenModel& model, const Tokenizer& tokenizer) {
+  if (const auto name = read_end_token(model.files.directory())) {
+    if (const auto id = tokenizer.token_id(*name)) return id;
+  }
+  if (model.config.eos_token_ids.empty()) return std::nullopt;
+  return static_cast<std::int32_t>(model.config.eos_token_ids.front());
+}
+
+SampleTools make_tools(const Options& options, const OpenModel& model, SampleFormat format) {
+  SampleTools tools;
+  tools.vocab_size = model.config.vocab_size;
+  tools.train_on = options.train_on;
+  if (format == SampleFormat::tokens) return tools;
+  tools.tokenizer = Tokenizer::from_directory(model.files.directory());
+  tools.end_token = end_token(model, *tools.tokenizer);
+  if (is_conversation(format)) {
+    tools.chat_template =
+        ChatTemplate::from_directory(model.files.directory(), options.chat_template);
+  }
+  return tools;
+}
+
+ReadSamples read_file(const Options& options, const OpenModel& model, const std::string& path) {
+  const std::string name = input_name(path);
+  const std::string text = read_utf8_file(path);
+  const SampleFormat format =
+      options.data_format ? *options.data_format : detect_file_format(text, name);
+  return read_samples(text, name, make_tools(options, model, format),
+                      {.format = format,
+                       .context = context_limit(options, model.config),
+                       .too_long = options.too_long});
+}
+
+SampleSet subset(const SampleSet& set, const std::vector<std::int64_t>& samples) {
+  SampleSet some;
+  for (const std::int64_t sample : samples) some.add(set[sample].tokens, set[sample].labels);
+  return some;
+}
+
+/// Moves --eval-split of the training data over to the held-out data.
+void split(const Options& options, SftData& data) {
+  if (options.eval_split == 0) return;
+  require(!options.eval_data.has_value(), ErrorKind::usage,
+          "--eval-data and --eval-split exclude each other");
+  const auto all = static_cast<double>(data.train.size());
+  const auto count = static_cast<std::int64_t>(options.eval_split < 1 ? options.eval_split * all
+                                                                      : options.eval_split);
+  require(
+      count >= 1 && count < data.train.size(), ErrorKind::usage,
+      "--eval-split {}: {} of {} samples would be held out; at least one must be, and one must be "
+      "left",
+      options.eval_split, count, data.train.size());
+  const HeldOut parts =
+      hold_out(data.train.size(), count, static_cast<std::uint64_t>(options.seed));
+  data.held_out = subset(data.train, parts.held_out);
+  data.train = subset(data.train, parts.trained);
+}
+
+void share(Communicator& world, SampleSet& set) {
+  SampleSet::Parts parts = std::move(set).take();
+  broadcast_vector(world, parts.tokens);
+  broadcast_vector(world, parts.labels);
+  broadcast_vector(world, parts.begins);
+  set = SampleSet::of(std::move(parts));
+}
+
+}  // namespace
+
+SftData read_sft_data(const Runtime& runtime, const OpenModel& model) {
+  const Options& options = runtime.options();
+  SftData data;
+  agree(runtime.world(), [&] {
+    if (!runtime.is_first()) return;
+    require(options.data.has_value(), ErrorKind::usage, "no data: --data FILE says which");
+    ReadSamples read = read_file(options, model, *options.data);
+    data.train = std::move(read.samples);
+    data.train_report = read.report;
+    if (options.eval_data) data.held_out = read_file(options, model, *options.eval_data).samples;
+    split(options, data);
+  });
+  share(runtime.world(), data.train);
+  share(runtime.world(), data.held_out);
+  return data;
+}
+
+}  // namespace moesaic

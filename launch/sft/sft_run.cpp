@@ -1,0 +1,209 @@
+#include "launch/sft/sft_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "base/memory.h"
+#include "launch/job/agreement.h"
+#include "launch/sft/metrics.h"
+#include "launch/sft/sft_output.h"
+#include "launch/sft/sft_setup.h"
+#include "src/train/sample_order.h"
+
+namespace moesaic {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// "3 min 20 s"
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  if (whole >= 3600) return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+  if (whole >= 60) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} s", whole);
+}
+
+/// One run, from its first step or that of its checkpoint.
+class SftRun {
+ public:
+  SftRun(Runtime& runtime, const OpenModel& model, const SftData& data)
+      : runtime_(runtime),
+        data_(data),
+        setup_(runtime, model, data),
+        order_({.samples = data.train.size(),
+                .batch = options().global_batch_size,
+                .seed = static_cast<std::uint64_t>(options().seed),
+                .shuffle = !options().no_shuffle}),
+        total_steps_(sft_total_steps(options(), data.train.size())) {}
+  void run();
+
+ private:
+  [[nodiscard]] const Options& options() const { return runtime_.options(); }
+  [[nodiscard]] bool is_due(std::int64_t steps, std::int64_t every) const {
+    return every > 0 && steps % every == 0;
+  }
+  void begin();
+  void go_on();
+  void step(std::int64_t number);
+  void evaluate(std::int64_t steps);
+  void save(std::int64_t steps);
+  void end(std::int64_t steps, std::string_view reason);
+  void show(const StepMetrics& metrics) const;
+
+  Runtime& runtime_;
+  const SftData& data_;
+  SftSetup setup_;
+  SampleOrder order_;
+  std::int64_t total_steps_;
+  std::optional<MetricsFile> metrics_;  // rank 0
+  std::int64_t done_ = 0;               // steps
+  std::int64_t first_ = 0;              // step of this run
+  std::int64_t saved_ = -1;             // steps of the last checkpoint
+  std::int64_t evaluated_ = -1;         // steps at the last evaluation
+  Clock::time_point start_ = Clock::now();
+};
+
+void SftRun::go_on() {
+  std::int64_t newest = -1;
+  agree(runtime_.world(), [&] {
+    if (!runtime_.is_first()) return;
+    prepare_output(runtime_.command());
+    if (options().resume) newest = setup_.checkpoints().newest().value_or(-1);
+  });
+  runtime_.world().max({&newest, 1});
+  if (newest < 0) return;
+  done_ = setup_.load_checkpoint(newest);
+  saved_ = done_;
+  runtime_.log().once(LogLevel::info, "going on after step {}", done_);
+}
+
+void SftRun::begin() {
+  go_on();
+  first_ = done_;
+  agree(runtime_.world(), [&] {
+    if (!runtime_.is_first()) return;
+    metrics_.emplace(options().output_dir, done_);
+    metrics_->write(setup_.start_line(data_, done_, total_steps_));
+  });
+  runtime_.log().once(LogLevel::info, "{}", setup_.text(data_, total_steps_));
+  if (done_ == 0) evaluate(0);
+  start_ = Clock::now();
+}
+
+void SftRun::step(std::int64_t number) {
+  const Clock::time_point start = Clock::now();
+  const std::vector<std::int64_t> samples = order_.step(number);
+  const double wait_before = setup_.wait_seconds();
+  const StepResult result = setup_.trainer().step(number, data_.train, samples);
+  done_ = number + 1;
+  if (number == 0 && options().grad_out) setup_.write_gradients(*options().grad_out);
+  const SamplesSeen& seen = result.seen;
+  const StepMetrics metrics{
+      .step = done_,
+      .epoch = static_cast<double>(done_) / static_cast<double>(order_.steps_per_epoch()),
+      .loss = seen.loss,
+      .grad_norm = result.grad_norm,
+      .learning_rate = result.learning_rate,
+      .samples = seen.samples,
+      .tokens = seen.tokens,
+      .trained_tokens = seen.trained_tokens,
+      .seconds = seconds_since(start),
+      .balance_loss = seen.balance_loss,
+      .load_max_over_mean = seen.load_max_over_mean,
+      .wait_seconds = setup_.wait_seconds() - wait_before,
+      .skipped = result.not_finite.has_value()};
+  if (result.not_finite) {
+    runtime_.log().once(LogLevel::warning, "step {} is left out: {} is not finite", done_,
+                        *result.not_finite);
+  }
+  if (metrics_) metrics_->add(metrics);
+  show(metrics);
+}
+
+void SftRun::show(const StepMetrics& metrics) const {
+  const double each = seconds_since(start_) / static_cast<double>(done_ - first_);
+  const double left = each * static_cast<double>(total_steps_ - done_);
+  runtime_.log().once(
+      LogLevel::info,
+      "step {}/{}  loss {:.4f}  gradient {:.4g}  rate {:.3g}  {:.4g} tokens/s  {} left", done_,
+      total_steps_, metrics.loss, metrics.grad_norm, metrics.learning_rate,
+      static_cast<double>(metrics.tokens) / metrics.seconds, duration_text(left));
+}
+
+void SftRun::evaluate(std::int64_t steps) {
+  if (data_.held_out.size() == 0 || evaluated_ == steps) return;
+  evaluated_ = steps;
+  const Clock::time_point start = Clock::now();
+  const SamplesSeen seen = setup_.trainer().evaluate(data_.held_out);
+  const EvalMetrics metrics{.step = steps,
+                            .loss = seen.loss,
+                            .trained_tokens = seen.trained_tokens,
+                            .seconds = seconds_since(start)};
+  if (metrics_) metrics_->add(metrics);
+  runtime_.log().once(LogLevel::info, "held-out loss {:.4f} after step {}", seen.loss, steps);
+}
+
+void SftRun::save(std::int64_t steps) {
+  if (saved_ == steps) return;
+  const Clock::time_point start = Clock::now();
+  setup_.save_checkpoint(steps);
+  saved_ = steps;
+  if (!metrics_) return;
+  metrics_->write(JsonWriter()
+                      .field("event", "save")
+                      .field("step", steps)
+                      .field("seconds", seconds_since(start))
+                      .text());
+  metrics_->write_plot();
+}
+
+void SftRun::end(std::int64_t steps, std::string_view reason) {
+  save(steps);
+  setup_.save_adapter(options().output_dir);
+  if (!metrics_) return;
+  metrics_->write(JsonWriter()
+                      .field("event", "end")
+                      .field("reason", reason)
+                      .field("step", steps)
+                      .field("seconds", seconds_since(start_))
+                      .field("peak_bytes", peak_resident_bytes())
+                      .text());
+  metrics_->write_plot();
+}
+
+void SftRun::run() {
+  begin();
+  while (done_ < total_steps_) {
+    std::int64_t stops = runtime_.interruption().wanted() ? 1 : 0;
+    runtime_.world().max({&stops, 1});
+    if (stops > 0) {
+      end(done_, "interrupted");
+      return runtime_.end_early(fmt::format("{} of {} steps are in {}; --resume goes on", done_,
+                                            total_steps_, options().output_dir));
+    }
+    step(done_);
+    if (is_due(done_, options().eval_every)) evaluate(done_);
+    if (is_due(done_, options().save_every) && done_ < total_steps_) save(done_);
+  }
+  evaluate(done_);
+  end(done_, "done");
+  runtime_.log().once(LogLevel::info, "{}", setup_.end_text());
+}
+
+}  // namespace
+
+void train(Runtime& runtime, const OpenModel& model, const SftData& data) {
+  SftRun(runtime, model, data).run();
+}
+
+}  // namespace moesaic

@@ -1,0 +1,278 @@
+#include "launch/sft/sft_setup.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "launch/job/agreement.h"
+#include "launch/job/model_facts.h"
+#include "launch/options/option_table.h"
+#include "src/lora/adapter_targets.h"
+#include "src/lora/adapter_writer.h"
+#include "src/model/model_adapters.h"
+
+namespace moesaic {
+namespace {
+
+/// All matrices of the model that can have adapters.
+std::vector<AdapterSite> find_sites(const Runtime& runtime, const OpenModel& model) {
+  std::vector<AdapterSite> sites;
+  agree(runtime.world(), [&] { sites = adapter_sites(model.files.names(model.config)); });
+  return sites;
+}
+
+/// The adapters that --lora-targets asks for, common ones first.
+std::vector<AdapterSpec> choose_adapters(const Runtime& runtime,
+                                         std::span<const AdapterSite> sites) {
+  const Options& options = runtime.options();
+  std::vector<AdapterSpec> specs;
+  agree(runtime.world(), [&] {
+    for (AdapterSite& site : choose_sites(sites, options.lora_targets)) {
+      specs.push_back(
+          {.site = std::move(site),
+           .rank = options.lora_rank,
+           .alpha = options.lora_alpha,
+           .scale = adapter_scale(options.lora_alpha, options.lora_rank, options.rslora)});
+    }
+  });
+  std::stable_partition(specs.begin(), specs.end(),
+                        [](const AdapterSpec& spec) { return spec.site.expert < 0; });
+  return specs;
+}
+
+/// Of all that decides the bytes of the result, and of nothing else.
+std::string digest_of(const Options& options, const SftData& data,
+                      std::span<const AdapterSpec> specs) {
+  constexpr std::array kDeciding = {"precision",
+                                    "expert-format",
+                                    "dense-format",
+                                    "head-format",
+                                    "int4-activations",
+                                    "seed",
+                                    "no-shuffle",
+                                    "lr",
+                                    "schedule",
+                                    "beta1",
+                                    "warmup-steps",
+                                    "beta2",
+                                    "adam-eps",
+                                    "weight-decay",
+                                    "clip",
+                                    "epochs",
+                                    "max-steps",
+                                    "global-batch-size",
+                                    "nvfp4-activations",
+                                    "numerics",
+                                    "on-nonfinite"};
+  std::string text = checksum_text(data.train.fingerprint());
+  for (const char* name : kDeciding) {
+    text += fmt::format("{}={}\n", name, value_text(*find_option(name, Verb::sft), options));
+  }
+  for (const AdapterSpec& spec : specs) {
+    text += fmt::format("{} {} {}\n", spec.site.module, spec.rank, spec.scale);
+  }
+  return checksum_text(checksum(text));
+}
+
+/// What a backward pass needs of a token besides what a layer's input takes, summed over layers.
+std::int64_t kept_token_bytes(const ModelConfig& config, Recompute recompute) {
+  const std::int64_t input = 4 * config.hidden_size;
+  std::int64_t total = 0;
+  std::int64_t largest = 0;
+  for (const LayerConfig& layer : config.layers) {
+    const std::int64_t kept = input + layer.mixer->kept_bytes() + layer.feed_forward->kept_bytes();
+    total += input + (recompute == Recompute::never ? kept : 0);
+    largest = std::max(largest, kept);
+  }
+  return total + (recompute == Recompute::always ? largest : 0) + 4 * input;
+}
+
+std::string trainable_text(std::span<const AdapterSpec> specs) {
+  const auto numbers = trainable_numbers(specs);
+  std::int64_t total = 0;
+  std::string kinds;
+  for (std::size_t kind = 0; kind < numbers.size(); ++kind) {
+    total += numbers[kind];
+    if (numbers[kind] == 0) continue;
+    kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", kAdapterKindNames[kind],
+                         format_count(numbers[kind]));
+  }
+  return fmt::format("{} numbers to train ({})", format_count(total), kinds);
+}
+
+}  // namespace
+
+std::int64_t sft_total_steps(const Options& options, std::int64_t samples) {
+  if (options.max_steps > 0) return options.max_steps;
+  const std::int64_t each = (samples + options.global_batch_size - 1) / options.global_batch_size;
+  return static_cast<std::int64_t>(std::ceil(options.epochs * static_cast<double>(each)));
+}
+
+SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData& data)
+    : runtime_(runtime),
+      sites_(find_sites(runtime, model)),
+      specs_(choose_adapters(runtime, sites_)),
+      digest_(digest_of(runtime.options(), data, specs_)),
+      replicas_(runtime.world().split(runtime.grid().experts().rank(), runtime.world().rank())),
+      placement_(model.config.num_experts, runtime.grid().experts().size()),
+      adapters_(specs_of_rank(specs_, placement_.experts_start_idx(runtime.grid().experts().rank()),
+                              placement_.num_local_experts(runtime.grid().experts().rank())),
+                runtime.precision() == Precision::f32 ? Format::f32 : Format::bf16),
+      exchange_(adapters_, specs_, runtime.world(), replicas_->rank() == 0),
+      checkpoints_(runtime.options().output_dir, specs_),
+      engine_(runtime, model, engine_work(model, data)),
+      pass_(engine_.transformer(),
+            engine_.is_smaller() || runtime.options().recompute == RecomputeChoice::always
+                ? Recompute::always
+                : Recompute::never) {
+  const Compute compute = runtime.compute();
+  initialize(adapters_, static_cast<std::uint64_t>(runtime.options().seed));
+  adapters_.pack(*compute.pool);
+  trainer_ = std::make_unique<Trainer>(
+      Trainer::Parts{.pass = pass_,
+                     .adapters = adapters_,
+                     .all = specs_,
+                     .ranks = {.world = runtime.world(), .replicas = *replicas_},
+                     .pool = *compute.pool},
+      train_options(data));
+}
+
+EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
+  const Options& options = runtime_.options();
+  const std::int64_t tokens =
+      std::max({options.batch_size, data.train.longest(), data.held_out.longest()});
+  const auto values = static_cast<std::int64_t>(adapters_.masters().size());
+  // Gradients of 8 bytes, two moments of 4, and what a checkpoint gathers.
+  Workload work{.sequences = 1,
+                .capacity = tokens,
+                .batch_tokens = tokens,
+                .logits_rows = std::min<std::int64_t>(tokens, 512),
+                .adapter_bytes = AdapterSet::bytes(specs_, Format::bf16) + 16 * values,
+                .kept_bytes = tokens * kept_token_bytes(model.config, Recompute::never)};
+  Workload smaller = work;
+  smaller.kept_bytes = tokens * kept_token_bytes(model.config, Recompute::always);
+  EngineWork engine{.work = options.recompute == RecomputeChoice::always ? smaller : work};
+  if (options.recompute == RecomputeChoice::automatic) engine.smaller = smaller;
+  engine.prepare = [this, &model](ModelWeights& weights) {
+    const int rank = runtime_.grid().experts().rank();
+    attach_adapters(adapters_, model.files.names(model.config),
+                    {placement_.experts_start_idx(rank), placement_.num_local_experts(rank)},
+                    weights);
+  };
+  return engine;
+}
+
+TrainOptions SftSetup::train_options(const SftData& data) const {
+  const Options& options = runtime_.options();
+  return {.rate = {.peak = options.lr,
+                   .schedule = options.schedule,
+                   .warmup_steps = options.warmup_steps,
+                   .total_steps = sft_total_steps(options, data.train.size())},
+          .adam = {.beta1 = options.beta1,
+                   .beta2 = options.beta2,
+                   .epsilon = options.adam_eps,
+                   .weight_decay = options.weight_decay},
+          .clip = options.clip,
+          .batch_tokens = options.batch_size,
+          .skip_nonfinite = options.on_nonfinite == OnNonfinite::skip};
+}
+
+double SftSetup::wait_seconds() {
+  PhaseTimes times = engine_.transformer().times();
+  return times[Phase::wait];
+}
+
+std::int64_t SftSetup::load_checkpoint(std::int64_t steps) {
+  const TrainProgress progress =
+      checkpoints_.load(steps, exchange_, adapters_.masters(), trainer_->moments());
+  agree(runtime_.world(), [&] {
+    require(progress.digest == digest_, ErrorKind::usage,
+            "{} was made from another model, other data or other options: --overwrite begins anew",
+            checkpoints_.path(steps));
+  });
+  adapters_.pack(*runtime_.compute().pool);
+  return progress.steps;
+}
+
+void SftSetup::save_checkpoint(std::int64_t steps) {
+  checkpoints_.save({.progress = {.steps = steps, .digest = digest_},
+                     .masters = adapters_.masters(),
+                     .moments = trainer_->moments()},
+                    exchange_, runtime_.options().keep);
+}
+
+AdapterDescription SftSetup::description() const {
+  const Options& options = runtime_.options();
+  return {.layout = AdapterLayout::transformers4,
+          .rank_stabilised = options.rslora,
+          .base_model = options.model};
+}
+
+void SftSetup::save_adapter(const std::string& directory) const {
+  moesaic::save_adapter(directory,
+                        {.description = description(), .adapters = specs_, .sites = sites_},
+                        adapters_.masters(), exchange_);
+}
+
+void SftSetup::write_gradients(const std::string& path) const {
+  const std::span<const std::int64_t> sums = trainer_->gradients().sums();
+  std::vector<float> values;
+  values.reserve(sums.size());
+  for (const std::int64_t sum : sums) {
+    values.push_back(static_cast<float>(static_cast<double>(sum) * trainer_->gradient_scale()));
+  }
+  std::optional<AdapterWriter> writer;
+  if (runtime_.is_first()) writer.emplace(path, specs_, description());
+  exchange_.collect(values, [&](std::int64_t index, std::span<const float> a,
+                                std::span<const float> b) { writer->add(index, a, b); });
+  if (writer) writer->finish();
+}
+
+std::string SftSetup::end_text() const {
+  return fmt::format("the adapter is in {}", runtime_.options().output_dir);
+}
+
+std::string SftSetup::start_line(const SftData& data, std::int64_t done,
+                                 std::int64_t total_steps) const {
+  JsonWriter trainable;
+  const auto numbers = trainable_numbers(specs_);
+  for (std::size_t kind = 0; kind < numbers.size(); ++kind) {
+    trainable.field(kAdapterKindNames[kind], numbers[kind]);
+  }
+  return JsonWriter()
+      .field("event", "start")
+      .field("step", done)
+      .field("total_steps", total_steps)
+      .field("samples", data.train.size())
+      .field("held_out_samples", data.held_out.size())
+      .field("tokens", data.train.tokens())
+      .field("trained_tokens", data.train.trained_tokens())
+      .raw_field("trainable", trainable.text())
+      .field("ranks", runtime_.world().size())
+      .field("recompute",
+             engine_.is_smaller() || runtime_.options().recompute == RecomputeChoice::always)
+      .field("digest", digest_)
+      .text();
+}
+
+std::string SftSetup::text(const SftData& data, std::int64_t total_steps) const {
+  const ReadReport& report = data.train_report;
+  std::string text = fmt::format("{} samples, {} tokens, {} of them trained", data.train.size(),
+                                 data.train.tokens(), data.train.trained_tokens());
+  if (report.cut > 0) text += fmt::format("; {} cut", report.cut);
+  if (report.dropped_long > 0) text += fmt::format("; {} too long", report.dropped_long);
+  if (report.dropped_untrained > 0) {
+    text += fmt::format("; {} without a trained token left out", report.dropped_untrained);
+  }
+  return fmt::format("{}\n{}; router frozen, balance loss reported only; {} steps of {} samples",
+                     text, trainable_text(specs_), total_steps,
+                     runtime_.options().global_batch_size);
+}
+
+}  // namespace moesaic

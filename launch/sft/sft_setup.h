@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launch/job/runtime.h"
+#include "launch/job/session.h"
+#include "launch/sft/sft_data.h"
+#include "src/lora/peft_config.h"
+#include "src/train/trainer.h"
+
+namespace moesaic {
+
+/// Steps of a run over `samples`.
+[[nodiscard]] std::int64_t sft_total_steps(const Options& options, std::int64_t samples);
+
+/// All that a run of `moesaic sft` consists of on a rank: the model, its adapters and what trains
+/// them.
+class SftSetup {
+ public:
+  /// Chooses and makes the adapters, checks the memory, loads the model. Collective. All must
+  /// outlive this.
+  SftSetup(const Runtime& runtime, const OpenModel& model, const SftData& data);
+
+  [[nodiscard]] Trainer& trainer() noexcept { return *trainer_; }
+  [[nodiscard]] const TrainCheckpoints& checkpoints() const noexcept { return checkpoints_; }
+  /// Of this rank, so far.
+  [[nodiscard]] double wait_seconds();
+
+  /// The steps of the checkpoint, which becomes the state. Throws Error{usage} if it is of another
+  /// model, other data or other options. Collective.
+  std::int64_t load_checkpoint(std::int64_t steps);
+  /// The state after `steps`. Collective.
+  void save_checkpoint(std::int64_t steps);
+  /// The adapter as PEFT reads it. Collective.
+  void save_adapter(const std::string& directory) const;
+  /// The gradients of the last step, before clipping, as safetensors. Collective.
+  void write_gradients(const std::string& path) const;
+
+  /// The line of metrics.jsonl that a run begins with.
+  [[nodiscard]] std::string start_line(const SftData& data, std::int64_t done,
+                                       std::int64_t total_steps) const;
+  /// What a run is about to do, for the terminal.
+  [[nodiscard]] std::string text(const SftData& data, std::int64_t total_steps) const;
+  /// What to do with the result.
+  [[nodiscard]] std::string end_text() const;
+
+ private:
+  [[nodiscard]] EngineWork engine_work(const OpenModel& model, const SftData& data);
+  [[nodiscard]] AdapterDescription description() const;
+  [[nodiscard]] TrainOptions train_options(const SftData& data) const;
+
+  const Runtime& runtime_;
+  std::vector<AdapterSite> sites_;  // of the model
+  std::vector<AdapterSpec> specs_;  // of the model, common ones first
+  std::string digest_;
+  std::unique_ptr<Communicator> replicas_;
+  ExpertPlacement placement_;
+  AdapterSet adapters_;
+  AdapterExchange exchange_;
+  TrainCheckpoints checkpoints_;
+  Engine engine_;
+  SamplePass pass_;
+  std::unique_ptr<Trainer> trainer_;
+};
+
+}  // namespace moesaic

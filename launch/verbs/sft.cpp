@@ -1,0 +1,19 @@
+#include "launch/sft/sft_run.h"
+#include "launch/verbs/verbs.h"
+#include "src/tokenizer/tokenizer.h"
+
+namespace moesaic {
+
+void run_sft(Runtime& runtime) {
+  const Options& options = runtime.options();
+  const OpenModel model = open_model(runtime);
+  const SftData data = read_sft_data(runtime, model);
+  if (options.show_sample == 0 && !options.samples_out) return train(runtime, model, data);
+  if (!runtime.is_first()) return;
+  if (options.show_sample > 0) {
+    show_samples(options, Tokenizer::from_directory(model.files.directory()), data.train);
+  }
+  if (options.samples_out) write_samples(*options.samples_out, data.train);
+}
+
+}  // namespace moesaic
