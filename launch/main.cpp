@@ -1,6 +1,9 @@
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -32,6 +35,16 @@ std::string answer_without_ranks(int argc, char** argv) {
   if (command.options.version) return version_text();
   if (!command.options.help) return "";
   return command.verb ? verb_help(*command.verb) : overall_help();
+}
+
+/// Descriptors 0, 1 and 2 that are closed would become those of the next files that are opened, and
+/// what is printed would go there. In their place stands one that refuses what it is for.
+void hold_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    // The lowest that is free, so this one.
+    (void)::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
 }
 
 /// Whether the launcher of this job says that it has started this process as another than its
@@ -75,9 +88,10 @@ void run_verb(Runtime& runtime) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hold_standard_descriptors();
   try {
     if (const std::string answer = answer_without_ranks(argc, argv); !answer.empty()) {
-      if (!is_later_rank()) fmt::print("{}", answer);
+      if (!is_later_rank()) (void)std::fputs(answer.c_str(), stdout);
       flush_output();
       return argc == 1 ? 2 : 0;
     }

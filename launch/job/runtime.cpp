@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <system_error>
 #include <thread>
 
 #include "base/checksum.h"
@@ -63,11 +64,12 @@ void refuse_singletons(int mpi_size) {
 /// Launchers do not always carry environment variables and files to all nodes.
 void require_same_options(Communicator& world, const Command& command) {
   std::vector<Shared> shared = {
-      {.what = "verbs", .fingerprint = static_cast<std::uint64_t>(*command.verb)}};
+      {.what = "the verbs", .fingerprint = static_cast<std::uint64_t>(*command.verb)}};
   for (const OptionRow& row : option_table()) {
     if (row.may_differ) continue;
-    shared.push_back({.what = fmt::format("values of --{} or {}", row.name, environment_name(row)),
-                      .fingerprint = checksum(value_text(row, command.options))});
+    shared.push_back(
+        {.what = fmt::format("the values of --{} or {}", row.name, environment_name(row)),
+         .fingerprint = checksum(value_text(row, command.options))});
   }
   require_same(world, shared);
 }
@@ -108,6 +110,8 @@ Failure describe_current_exception() {
     return {kInterruptedCode, interrupted.what(), false, LogLevel::warning};
   } catch (const std::bad_alloc&) {
     return {exit_code(ErrorKind::resource), "the system has no more memory"};
+  } catch (const std::system_error& error) {  // as fmt::print, where the disk is full
+    return {exit_code(ErrorKind::resource), error.what()};
   } catch (const std::exception& error) {
     return {1, fmt::format("unexpected: {}", error.what())};
   } catch (...) {
