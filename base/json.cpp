@@ -5,16 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/small_file.h"
 
 namespace moesaic {
 
@@ -135,6 +133,8 @@ Json Json::parse(std::string_view text, std::string document) {
     Value::sax_parse(text, &check);
     parsed->root = Value::parse(text);
   } catch (const Value::exception& error) {
+    const std::string_view other = mistaken_for(text);
+    require(other.empty(), ErrorKind::file, "{}: {}", parsed->name, other);
     std::string_view why = error.what();  // "[json.exception.KIND.NUMBER] text"
     why.remove_prefix(why.starts_with('[') ? std::min(why.find(' ') + 1, why.size()) : 0);
     fail(ErrorKind::file, "{}: not valid JSON: {}", parsed->name, why);
@@ -144,16 +144,7 @@ Json Json::parse(std::string_view text, std::string document) {
 }
 
 Json Json::read_file(const std::string& path, std::int64_t max_bytes) {
-  std::error_code error;
-  require(std::filesystem::is_regular_file(path, error), ErrorKind::file, "{}: no such file", path);
-  const auto bytes = std::filesystem::file_size(path, error);
-  require(!error && std::cmp_less_equal(bytes, max_bytes), ErrorKind::file,
-          "{}: {} bytes, at most {} are accepted", path, bytes, max_bytes);
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  require(stream.good() && !text.fail(), ErrorKind::file, "{}: cannot be read", path);
-  return parse(text.str(), path);
+  return parse(moesaic::read_file(path, max_bytes), path);
 }
 
 bool Json::is_null() const {

@@ -4,18 +4,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/small_file.h"
 
 namespace moesaic {
 namespace {
 
 std::string tokenizer_kind(const ModelFiles& files) {
   const std::string path = files.path_of("tokenizer.json");
-  if (!std::filesystem::exists(path)) return "none";
-  const Json model = Json::read_file(path).at("model");
+  if (!file_exists(path)) return "none";
+  const Json model = Json::read_file(path, kMaxListBytes).at("model");
   return model.contains("type") ? model.at("type").as_string() : "unknown";
 }
 

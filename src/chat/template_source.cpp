@@ -1,12 +1,11 @@
 #include "src/chat/template_source.h"
 
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/small_file.h"
 
 namespace moesaic {
 namespace {
@@ -14,29 +13,15 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The longest templates in use have a tenth of it.
-constexpr std::uintmax_t kMaxTemplateBytes = 1 << 20;
-
-bool is_file(const fs::path& path) {
-  std::error_code error;
-  return fs::is_regular_file(path, error);
-}
+constexpr std::int64_t kMaxTemplateBytes = 1 << 20;
 
 TemplateSource read_template(const fs::path& path) {
-  std::error_code error;
-  const std::uintmax_t bytes = fs::file_size(path, error);
-  require(!error, ErrorKind::file, "{}: no such file", path.string());
-  require(bytes <= kMaxTemplateBytes, ErrorKind::file,
-          "{}: {} bytes, a chat template has at most {}", path.string(), bytes, kMaxTemplateBytes);
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  if (bytes > 0) text << stream.rdbuf();
-  require(stream.good() && !text.fail(), ErrorKind::file, "{}: cannot be read", path.string());
-  return {text.str(), path.string()};
+  return {read_file(path.string(), kMaxTemplateBytes), path.string()};
 }
 
 void read_template_files(const fs::path& dir, ChatFiles& files) {
   const fs::path main = dir / "chat_template.jinja";
-  if (is_file(main)) files.templates["default"] = read_template(main);
+  if (file_exists(main.string())) files.templates["default"] = read_template(main);
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(dir / "additional_chat_templates", error)) {
     if (entry.path().extension() != ".jinja") continue;
@@ -71,15 +56,15 @@ void add_special_tokens(const Json& config, jinja::Dict& tokens) {
 }
 
 std::optional<Json> read_tokenizer_config(const fs::path& folder) {
-  const fs::path path = folder / "tokenizer_config.json";
-  if (!is_file(path)) return std::nullopt;
-  return Json::read_file(path.string());
+  const std::string path = (folder / "tokenizer_config.json").string();
+  if (!file_exists(path)) return std::nullopt;
+  return Json::read_file(path, kMaxListBytes);
 }
 
 jinja::Dict special_tokens(const fs::path& folder, const std::optional<Json>& config) {
   jinja::Dict tokens;
-  const fs::path map = folder / "special_tokens_map.json";
-  if (is_file(map)) add_special_tokens(Json::read_file(map.string()), tokens);
+  const std::string map = (folder / "special_tokens_map.json").string();
+  if (file_exists(map)) add_special_tokens(Json::read_file(map, kMaxConfigBytes), tokens);
   if (config) add_special_tokens(*config, tokens);
   return tokens;
 }
@@ -104,8 +89,9 @@ ChatFiles read_chat_files(const std::string& dir, const std::optional<std::strin
   }
   read_template_files(folder, files);
   if (files.templates.empty() && config) read_member(*config, files);
-  if (files.templates.empty() && is_file(folder / "chat_template.json")) {
-    read_member(Json::read_file((folder / "chat_template.json").string()), files);
+  const std::string json_path = (folder / "chat_template.json").string();
+  if (files.templates.empty() && file_exists(json_path)) {
+    read_member(Json::read_file(json_path, kMaxConfigBytes), files);
   }
   require(!files.templates.empty(), ErrorKind::file,
           "{}: no chat template: neither chat_template.jinja nor one in tokenizer_config.json; "

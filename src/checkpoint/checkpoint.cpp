@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/small_file.h"
 
 namespace moesaic {
 namespace {
@@ -19,11 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
-
-bool file_exists(const std::string& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
 
 /// The first file of the directory, by name, that ends so.
 std::optional<std::string> first_file_ending(const std::string& directory, std::string_view end) {
@@ -34,6 +30,17 @@ std::optional<std::string> first_file_ending(const std::string& directory, std::
     if (name.ends_with(end) && (!found || name < *found)) found = name;
   }
   return found;
+}
+
+/// A download that is under way or was broken off.
+std::string unfinished_advice(const std::string& directory) {
+  for (const std::string& place : {directory, directory + "/.cache/huggingface/download"}) {
+    for (const std::string_view end : {".incomplete", ".aria2", ".crdownload", ".part"}) {
+      const auto name = first_file_ending(place, end);
+      if (name) return fmt::format("; its download is not finished: {}/{}", place, *name);
+    }
+  }
+  return "";
 }
 
 /// What a directory without safetensors holds instead, and what to do about it.
@@ -53,14 +60,35 @@ std::string advice(const std::string& directory) {
         "and save it with save_pretrained",
         *name);
   }
-  return "";
+  if (file_exists(directory + "/snapshots")) {
+    return "; it is a cache of Hugging Face, whose checkpoints are the directories in snapshots";
+  }
+  return unfinished_advice(directory);
+}
+
+/// Repositories of Hugging Face have names of two words.
+bool is_repository_name(std::string_view name) {
+  constexpr std::string_view kWord =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  const std::size_t slash = name.find('/');
+  if (slash == std::string_view::npos || slash == 0 || slash + 1 == name.size()) return false;
+  const auto is_word = [&](std::string_view word) {
+    return word.find_first_not_of(kWord) == std::string_view::npos && !word.starts_with('.');
+  };
+  return is_word(name.substr(0, slash)) && is_word(name.substr(slash + 1));
 }
 
 void check_directory(const std::string& directory) {
+  if (!file_exists(directory)) {
+    const std::string_view name = std::string_view(directory).substr(directory.find('/') + 1);
+    require(!is_repository_name(directory), ErrorKind::file,
+            "{0}: no such directory; if it is a repository of Hugging Face, hf download {0} "
+            "--local-dir {1} gets it for --model {1}",
+            directory, name);
+    fail(ErrorKind::file, "{}: no such directory", directory);
+  }
   std::error_code error;
-  const auto status = fs::status(directory, error);
-  require(fs::exists(status), ErrorKind::file, "{}: no such directory", directory);
-  require(fs::is_directory(status), ErrorKind::file,
+  require(fs::is_directory(directory, error), ErrorKind::file,
           "{}: not a directory; a checkpoint is a directory with config.json and safetensors files",
           directory);
 }
@@ -70,7 +98,7 @@ using WeightMap = std::map<std::string, std::set<std::string>>;
 
 WeightMap read_weight_map(const std::string& index_path) {
   WeightMap shards;
-  const Json weight_map = Json::read_file(index_path).at("weight_map");
+  const Json weight_map = Json::read_file(index_path, kMaxListBytes).at("weight_map");
   require(weight_map.is_object(), ErrorKind::file, "{}: expected an object", weight_map.where());
   weight_map.for_each([&](const std::string& tensor, const Json& value) {
     const std::string shard = value.as_string();
@@ -92,8 +120,9 @@ void require_all_shards(const Checkpoint& checkpoint, const WeightMap& shards) {
     if (num_missing++ == 0) first_missing = shard;
   }
   require(num_missing == 0, ErrorKind::file,
-          "{}: shard {} is missing ({} of {} shards are); {} names it", checkpoint.directory(),
-          first_missing, num_missing, shards.size(), kIndexFile);
+          "{}: shard {} is missing ({} of {} shards are); {} names it{}", checkpoint.directory(),
+          first_missing, num_missing, shards.size(), kIndexFile,
+          unfinished_advice(checkpoint.directory()));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/small_file.h"
 
 namespace moesaic {
 namespace {
@@ -34,7 +35,7 @@ bool PackedDirectory::is_one(const std::string& directory) {
 
 PackedDirectory PackedDirectory::open(const std::string& directory) {
   const std::string path = path_in(directory, kManifestFile);
-  require(fs::exists(path), ErrorKind::file,
+  require(file_exists(path), ErrorKind::file,
           "{}: packed weights without {}: the directory was not copied as a whole", directory,
           kManifestFile);
   const MappedFile file(path);
@@ -94,7 +95,9 @@ void PackedDirectory::verify_copy(const PackedFile& copy) const {
   const MappedFile file(path_in(directory_, copy.name));
   const std::uint64_t found = reading(file, [&] { return checksum(file.bytes()); });
   require(std::cmp_equal(file.bytes().size(), copy.bytes) && found == copy.checksum,
-          ErrorKind::file, "{}: altered since the model was converted", file.path());
+          ErrorKind::file,
+          "{}: altered since the model was converted; alter the checkpoint, and convert it again",
+          file.path());
 }
 
 }  // namespace moesaic

@@ -14,6 +14,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/small_file.h"
 #include "src/checkpoint/mapped_file.h"
 
 namespace moesaic {
@@ -91,7 +92,7 @@ PackedOutput::PackedOutput(const std::string& directory, bool overwrite)
 void PackedOutput::take_part_directory() {
   std::error_code error;
   const bool is_new = fs::create_directory(part_, error);
-  require(is_new || (!error && fs::exists(in(part_, kLockFile))), ErrorKind::resource,
+  require(is_new || (!error && file_exists(in(part_, kLockFile))), ErrorKind::resource,
           "{}: cannot be made: {}", part_,
           error ? error.message() : "it is there, and not from a conversion");
   lock_ = ::open(in(part_, kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -118,7 +119,7 @@ PackedOutput::~PackedOutput() {
 
 void PackedOutput::copy_files(const std::string& model_directory, PackedManifest& manifest) const {
   for (const std::string_view name : kCopiedFiles) {
-    if (!fs::is_regular_file(in(model_directory, name))) continue;
+    if (!file_exists(in(model_directory, name))) continue;
     const MappedFile source(in(model_directory, name));
     OutputFile copy(in(part_, name), OutputFile::Mode::create);
     reading(source, [&] {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/small_file.h"
 #include "src/checkpoint/config_reader.h"
 
 namespace moesaic {
@@ -272,9 +273,9 @@ QuantizationConfig parse_quantization_config(const Json& config) {
 QuantizationConfig read_quantization_config(const std::string& directory) {
   const std::filesystem::path folder(directory);
   const auto read_beside = [&](std::string_view file) -> std::optional<Json> {
-    std::error_code error;
-    if (!std::filesystem::exists(folder / file, error)) return std::nullopt;
-    return Json::read_file((folder / file).string());
+    const std::string path = (folder / file).string();
+    if (!file_exists(path)) return std::nullopt;
+    return Json::read_file(path, kMaxConfigBytes);
   };
   const auto config = read_beside("config.json");
   if (const auto found = config ? find_in_config(*config) : std::nullopt) {

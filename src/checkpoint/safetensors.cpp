@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/small_file.h"
 
 namespace moesaic {
 namespace {
@@ -114,10 +115,24 @@ std::uint64_t read_u64(std::span<const std::byte> bytes) {
   return value;
 }
 
+/// Throws for what is no safetensors file at all, and says what it is.
+void require_no_mistake(std::span<const std::byte> bytes, const std::string& path) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
+                              std::min<std::size_t>(bytes.size(), 64));
+  const std::string_view other = mistaken_for(text);
+  require(other.empty(), ErrorKind::file, "{}: {}", path, other);
+  // The length of a header has zeros among its eight bytes.
+  const bool is_text = std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
+  require(!is_text, ErrorKind::file,
+          "{}: a text, not weights, which begins {}: the download stored an answer of the server",
+          path, json_quote(text));
+}
+
 /// The JSON text of the header.
 std::string_view header_of(std::span<const std::byte> bytes, const std::string& path) {
   require(bytes.size() >= kLengthBytes, ErrorKind::file,
           "{}: no safetensors file: {} bytes, the header's length alone has 8", path, bytes.size());
+  require_no_mistake(bytes, path);
   const std::uint64_t length = read_u64(bytes);
   require(length <= kMaxSafetensorsHeaderBytes, ErrorKind::file,
           "{}: no safetensors file, or a damaged one: header of {} bytes, at most {} are accepted",

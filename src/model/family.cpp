@@ -69,6 +69,7 @@ std::vector<bool> sparse_steps(const ConfigReader& reader, std::int64_t num_laye
   const std::int64_t step = reader.int_or("decoder_sparse_step", 1, kStep);
   std::set<std::int64_t> plain;
   if (const auto list = reader.find("mlp_only_layers")) {
+    require(list->is_array(), ErrorKind::file, "{}: expected an array", list->where());
     for (std::int64_t i = 0; i < list->size(); ++i) plain.insert(list->at(i).as_int());
   }
   std::vector<bool> moe;

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/small_file.h"
 #include "src/model/family.h"
 
 namespace moesaic {
@@ -29,8 +30,8 @@ const Family& find_family(const ConfigReader& reader, std::span<const Family> fa
   for (const Family& family : families) {
     supported += fmt::format("{}{}", supported.empty() ? "" : ", ", family.name);
   }
-  fail(ErrorKind::file, "{}: model family \"{}\" is not supported; these are: {}", type.where(),
-       type.as_string_view(), supported);
+  fail(ErrorKind::file, "{}: model family {} is not supported; these are: {}", type.where(),
+       json_quote(type.as_string_view()), supported);
 }
 
 /// Sizes that every saved config has are asked for, not guessed.
@@ -118,10 +119,11 @@ std::vector<std::int64_t> find_token_ids(const ConfigReader& reader,
                                          const std::optional<Json>& generation,
                                          std::string_view key,
                                          std::optional<std::int64_t> otherwise) {
+  std::vector<std::int64_t> ids = read_token_ids(reader, key);  // to be right, even if not used
   if (generation && generation->contains(key)) {
     return read_token_ids(ConfigReader(*generation), key);
   }
-  if (reader.find(key)) return read_token_ids(reader, key);
+  if (reader.find(key)) return ids;
   if (!otherwise || reader.is_null(key)) return {};
   return {*otherwise};
 }
@@ -154,13 +156,11 @@ ModelConfig parse_model_config(const Json& config, const std::optional<Json>& ge
 
 ModelConfig read_model_config(const std::string& directory, std::span<const Family> families) {
   const std::filesystem::path folder(directory);
-  std::error_code error;
+  const std::string generation_path = (folder / "generation_config.json").string();
   std::optional<Json> generation;
-  if (std::filesystem::exists(folder / "generation_config.json", error)) {
-    generation = Json::read_file((folder / "generation_config.json").string());
-  }
-  return parse_model_config(Json::read_file((folder / "config.json").string()), generation,
-                            families);
+  if (file_exists(generation_path)) generation = Json::read_file(generation_path, kMaxConfigBytes);
+  return parse_model_config(Json::read_file((folder / "config.json").string(), kMaxConfigBytes),
+                            generation, families);
 }
 
 ModelConfig read_model_config(const std::string& directory) {

@@ -81,8 +81,80 @@ std::function<void(const std::string&)> removing(const std::string& file) {
 const std::string kSharded = "models/qwen3_moe-v4-yarn-window-sharded";
 const std::string kShard = "model-00002-of-00004.safetensors";
 
+std::function<void(const std::string&)> writing(const std::string& file, const std::string& text) {
+  return [=](const std::string& directory) { write_text(directory + "/" + file, text); };
+}
+
+const std::string kPointer =
+    "version https://git-lfs.github.com/spec/v1\noid sha256:4665\nsize 123456789\n";
+
+/// What downloads leave that went wrong.
+std::vector<BrokenModel> make_downloads() {
+  const std::string weights = "model.safetensors";
+  const auto unfinished = [](const std::string& name) {
+    return [=](const std::string& directory) {
+      fs::remove(directory + "/" + kShard);
+      fs::create_directories(fs::path(directory + "/" + name).parent_path());
+      write_text(directory + "/" + name, "half");
+    };
+  };
+  return {
+      {"WeightsAreAPointer", writing(weights, kPointer), 3, {weights + ": a Git LFS pointer"}},
+      {"ConfigIsAPointer", writing("config.json", kPointer), 3, {"config.json: a Git LFS pointer"}},
+      {"WeightsAreAWebPage",
+       writing(weights, "<!doctype html><html><body>Please log in</body></html>"),
+       3,
+       {weights + ": a web page"}},
+      {"WeightsAreAnAnswer",
+       writing(weights, "Access to model is restricted"),
+       3,
+       {weights + ": a text", "\"Access to model is restricted\""}},
+      {"WeightsAreGguf", writing(weights, std::string("GGUF\x03\0\0\0...", 11)), 3, {"GGUF"}},
+      {"WeightsAreAZip", writing(weights, "PK\x03\x04-----------"), 3, {"zip archive"}},
+      {"ShardIsUnderWay",
+       unfinished(kShard + ".incomplete"),
+       3,
+       {kShard + " is missing", "not finished", kShard + ".incomplete"},
+       kSharded},
+      {"ShardIsUnderWayElsewhere",
+       unfinished(".cache/huggingface/download/ab.incomplete"),
+       3,
+       {kShard + " is missing", "not finished", "ab.incomplete"},
+       kSharded},
+      {"CacheOfHuggingFace",
+       [](const std::string& d) {
+         fs::remove_all(d);
+         fs::create_directories(d + "/snapshots/0123");
+       },
+       3,
+       {"no config.json", "snapshots"}},
+  };
+}
+
 std::vector<BrokenModel> make_all() {
   return {
+      {"ConfigIsHuge",
+       [](const std::string& d) { fs::resize_file(d + "/config.json", 200'000'000); },
+       3,
+       {"config.json: 200000000 bytes, at most 16777216"}},
+      {"TokenizerIsHuge",
+       [](const std::string& d) { fs::resize_file(d + "/tokenizer.json", 200'000'000); },
+       3,
+       {"tokenizer.json: 200000000 bytes, at most 134217728"}},
+      {"ConfigLeadsInACircle",
+       [](const std::string& d) {
+         fs::remove(d + "/generation_config.json");
+         fs::create_symlink("generation_config.json", d + "/generation_config.json");
+       },
+       3,
+       {"generation_config.json: Too many levels"}},
+      {"TokenizerIsADevice",
+       [](const std::string& d) {
+         fs::remove(d + "/tokenizer.json");
+         fs::create_symlink("/dev/zero", d + "/tokenizer.json");
+       },
+       3,
+       {"tokenizer.json: not a regular file"}},
       {"NoDirectory", [](const std::string& d) { fs::remove_all(d); }, 3, {"no such directory"}},
       {"NoConfig", removing("config.json"), 3, {"not a checkpoint", "config.json"}},
       {"NoWeights", removing("model.safetensors"), 3, {"not a checkpoint", "model.safetensors"}},
@@ -158,7 +230,11 @@ std::vector<BrokenModel> make_all() {
 }  // namespace
 
 const std::vector<BrokenModel>& broken_models() {
-  static const std::vector<BrokenModel> all = make_all();
+  static const std::vector<BrokenModel> all = [] {
+    std::vector<BrokenModel> models = make_all();
+    for (BrokenModel& download : make_downloads()) models.push_back(std::move(download));
+    return models;
+  }();
   return all;
 }
 

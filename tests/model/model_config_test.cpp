@@ -273,6 +273,12 @@ TEST(ModelConfig, refuses_sizes_that_contradict_each_other) {
             "config.json: hidden_act: \"gelu\" is not supported, only \"silu\" is");
   EXPECT_EQ(parse_error(tiny_with(R"("decoder_sparse_step": 0)")),
             "config.json: decoder_sparse_step: expected 1 to 1099511627776, found 0");
+  EXPECT_EQ(parse_error(tiny_with(R"("mlp_only_layers": {})")),
+            "config.json: mlp_only_layers: expected an array");
+  EXPECT_NE(error_message([] {
+              (void)parse(tiny_with(R"("eos_token_id": "x")"), R"({"eos_token_id": 7})");
+            }).find("config.json: eos_token_id: expected an integer"),
+            std::string::npos);
   EXPECT_EQ(parse_error(tiny_with(R"("mlp_only_layers": ["x"])")),
             "config.json: mlp_only_layers[0]: expected an integer, found string \"x\"");
 }
