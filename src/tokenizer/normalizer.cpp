@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/error.h"
 #include "src/tokenizer/aligned_forms.h"
 #include "src/tokenizer/json_parts.h"
 #include "src/tokenizer/regex.h"
@@ -22,6 +23,18 @@ std::optional<NormalForm> normal_form(std::string_view type) {
   return std::nullopt;
 }
 
+/// A text may grow so many times, and by so much besides: a letter that stands for a phrase has
+/// 11 times its bytes in NFKD.
+constexpr std::size_t kMostGrowth = 64;
+constexpr std::size_t kFreeGrowth = std::size_t{64} << 10;
+
+void check_length(const NormalizedText& text, std::size_t bytes) {
+  require(bytes <= text.most_bytes, ErrorKind::file,
+          "the normalizer of the tokenizer makes more than {} bytes of a text, {} times as many as "
+          "it had",
+          text.most_bytes, kMostGrowth);
+}
+
 std::ptrdiff_t signed_of(std::size_t at) {
   return static_cast<std::ptrdiff_t>(at);
 }
@@ -35,6 +48,7 @@ Span start_of(const NormalizedText& text) {
 void replace(NormalizedText& text, const Regex& pattern, std::string_view content) {
   const std::vector<Span> matches = pattern.find_all(text.text);
   if (matches.empty()) return;
+  check_length(text, matches.size() * content.size());
   const bool cuts_start = content.empty() && matches[0].begin == 0 && matches[0].end > 0;
   if (text.aligned) {
     std::vector<Span> origins;
@@ -56,6 +70,7 @@ void replace(NormalizedText& text, const Regex& pattern, std::string_view conten
 
 void prepend(NormalizedText& text, std::string_view prefix) {
   if (text.text.empty()) return;
+  check_length(text, prefix.size());
   if (text.aligned) text.origins.insert(text.origins.begin(), prefix.size(), text.origins[0]);
   text.text.insert(0, prefix);
   text.at_start = text.at_start || !prefix.empty();
@@ -121,7 +136,11 @@ void rewrite(NormalizedText& text, const std::vector<NewCharacter>& characters) 
 }
 
 void Normalizer::apply(NormalizedText& text) const {
-  for (const Step& step : steps_) step(text);
+  text.most_bytes = kMostGrowth * text.text.size() + kFreeGrowth;
+  for (const Step& step : steps_) {
+    step(text);
+    check_length(text, text.text.size());
+  }
 }
 
 void Normalizer::add(const Json& part, int depth) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,8 @@ struct NormalizedText {
   /// Where every byte of `text` comes from in the input; kept up only if `aligned`.
   std::vector<Span> origins = {};
   bool aligned = false;
+  /// No step may make it longer.
+  std::size_t most_bytes = std::numeric_limits<std::size_t>::max();
 };
 
 /// A character that takes the place of what stands next in a text: of one character and `replaces`
@@ -38,6 +42,7 @@ class Normalizer {
   /// Throws Error{file} for another type or a member that is wrong.
   explicit Normalizer(const Json& part) { add(part, 0); }
 
+  /// Throws Error{file} if the text gets absurdly longer.
   void apply(NormalizedText& text) const;
 
  private:

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/small_file.h"
 #include "src/tokenizer/added_tokens.h"
 #include "src/tokenizer/bpe.h"
 #include "src/tokenizer/normalizer.h"
@@ -181,7 +182,7 @@ class Encoding {
 
 Tokenizer Tokenizer::from_directory(const std::string& dir) {
   const std::string path = (std::filesystem::path(dir) / "tokenizer.json").string();
-  return Tokenizer(std::make_shared<const Parts>(Json::read_file(path)));
+  return Tokenizer(std::make_shared<const Parts>(Json::read_file(path, kMaxListBytes)));
 }
 
 Tokenizer Tokenizer::from_json(std::string_view text, std::string document) {

@@ -205,6 +205,23 @@ TEST(TokenizerErrors, a_lacking_unknown_token_is_told_when_it_is_needed) {
   EXPECT_NE(message_of([&] { (void)tokenizer.encode("ax"); }).find("<unk>"), std::string::npos);
 }
 
+TEST(TokenizerErrors, a_text_does_not_grow_without_end) {
+  const std::string step =
+      R"({"type":"Replace","pattern":{"String":"a"},"content":")" + std::string(1000, 'a') + "\"}";
+  File bomb;  // 10^12 letters for each
+  bomb.normalizer =
+      R"({"type":"Sequence","normalizers":[)" + step + "," + step + "," + step + "," + step + "]}";
+  const std::string wanted = "the normalizer of the tokenizer makes more than";
+  EXPECT_EQ(message_of([&] { (void)bomb.load().encode("aaa"); }).find(wanted), 0U);
+  File long_prefix;
+  long_prefix.normalizer =
+      R"({"type":"Prepend","prepend":")" + std::string(10'000'000, 'a') + "\"}";
+  EXPECT_EQ(message_of([&] { (void)long_prefix.load().encode("a"); }).find(wanted), 0U);
+  File longest;  // of what is in use: 11 times as long
+  longest.normalizer = R"({"type":"NFKD"})";
+  EXPECT_NO_THROW((void)longest.load().encode("\xef\xb7\xba\xef\xb7\xba"));
+}
+
 TEST(TokenizerErrors, hostile_parts) {
   const auto nested = [](const std::string& members, int depth) {
     std::string text = "null";
