@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <vector>
 
 #include "base/interruption.h"
@@ -34,6 +35,8 @@ Outcome call(const std::function<void()>& body) {
     outcome.state = kInterrupted;
   } catch (const std::bad_alloc&) {
     return Outcome(Error(ErrorKind::resource, "the system has no more memory"));
+  } catch (const std::system_error& error) {  // as fmt::print, where the disk is full
+    return Outcome(Error(ErrorKind::resource, error.what()));
   } catch (const std::exception& error) {
     return Outcome(Error(ErrorKind::internal, error.what()));
   }
@@ -79,8 +82,8 @@ void require_same(Communicator& world, std::span<const Shared> shared) {
   for (std::size_t i = own.size(); i < all.size(); ++i) {
     if (all[i] == all[i % own.size()]) continue;
     const Error error(ErrorKind::peer,
-                      fmt::format("rank {} has other {} than rank 0; all ranks need the same",
-                                  i / own.size(), shared[i % own.size()].what));
+                      fmt::format("{} differ between rank 0 and rank {}; all ranks need the same",
+                                  shared[i % own.size()].what, i / own.size()));
     throw AgreedError(error, world.rank() == 0);
   }
 }

@@ -38,7 +38,7 @@ void agree_on_work(Communicator& world, LongWork& work, const std::function<void
 
 /// What all ranks need to have the same of.
 struct Shared {
-  std::string what;  // "values of --top-k": rank 1 has other ... than rank 0
+  std::string what;  // "the values of --top-k": ... differ between rank 0 and rank 1
   std::uint64_t fingerprint = 0;
 };
 

@@ -3,14 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/small_file.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/job/same_weights.h"
 #include "src/model/inventory.h"
 #include "src/model/weight_layout.h"
 
@@ -19,14 +19,14 @@ namespace {
 
 /// Of everything that ranks must have in common: config.json, names, types and shapes.
 std::uint64_t model_fingerprint(const ModelFiles& files) {
-  std::ifstream stream(files.path_of("config.json"), std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (files.packed() != nullptr) return checksum(text.str()) ^ files.packed()->fingerprint();
+  std::string text = read_file(files.path_of("config.json"), kMaxConfigBytes);
+  if (files.packed() != nullptr) return checksum(text) ^ files.packed()->fingerprint();
   for (const TensorView* tensor : files.checkpoint()->tensors()) {
-    text << tensor->name << dtype_name(tensor->dtype) << format_shape(tensor->shape);
+    text += tensor->name;
+    text += dtype_name(tensor->dtype);
+    text += format_shape(tensor->shape);
   }
-  return checksum(text.str());
+  return checksum(text);
 }
 
 void require_experts_for_all(const Runtime& runtime, const ModelConfig& config) {
@@ -48,10 +48,12 @@ std::string unknown_tensors_text(const OpenModel& model) {
                      unknown.size() == 1 ? "tensor is" : "tensors are", unknown.front());
 }
 
-void verify_copies(const ModelFiles& files) {
+/// Small files of a converted directory that are there are what was converted; with --verify also
+/// those that nobody reads, which may have been taken away.
+void verify_copies(const ModelFiles& files, bool all) {
   if (files.packed() == nullptr) return;
   for (const PackedFile& copy : files.packed()->manifest().copies) {
-    files.packed()->verify_copy(copy);
+    if (all || file_exists(files.path_of(copy.name))) files.packed()->verify_copy(copy);
   }
 }
 
@@ -80,13 +82,14 @@ OpenModel read_model(const Runtime& runtime) {
     require(!directory.empty(), ErrorKind::usage, "no model: --model DIR says which");
     model.layouts = wanted_layouts(runtime.options());
     model.files = ModelFiles::open(directory);
-    if (runtime.options().verify) verify_copies(model.files);
+    verify_copies(model.files, runtime.options().verify);
     model.config = read_model_config(directory);
     print = model_fingerprint(model.files);
     if (runtime.is_first()) unknown = unknown_tensors_text(model);
   });
-  const Shared shared{.what = "a model (config.json or tensors)", .fingerprint = print};
+  const Shared shared{.what = "the model's config.json or tensors", .fingerprint = print};
   require_same(runtime.world(), {&shared, 1});
+  require_same_weights(runtime, model.files);
   if (!unknown.empty()) runtime.log().once(LogLevel::warning, "{}", unknown);
   return model;
 }
@@ -108,7 +111,7 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
   const LoadOptions options{
       .precision = runtime.precision(),
       .layouts = model.layouts,
-      .stored = {.map = runtime.options().mmap, .verify = runtime.options().verify},
+      .stored = {.map = runtime.options().mmap, .verify = verifies_packed(runtime, model.files)},
       .placement = &placement_,
       .expert_rank = runtime.grid().experts().rank(),
       .node = &runtime.grid().node(),

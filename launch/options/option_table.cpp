@@ -115,7 +115,8 @@ constexpr std::array kOptions = {
               "use the weights of a converted directory where they lie in the page cache, without "
               "copying them: starts at once, computes a little slower"},
     OptionRow{"verify", '\0', "", &O::verify, kModel, kEngine | kInspect,
-              "compare the checksums of a converted directory"},
+              "compare the checksums of a converted directory; several ranks with a checkpoint: "
+              "compare all bytes of it between them"},
 
     OptionRow{"output", 'o', "OUTDIR", &O::output_dir, kConversion, kConvert,
               "directory to write; appears when it is complete"},

@@ -23,7 +23,8 @@ ModelLoader::ModelLoader(const ModelFiles& files, const ModelConfig& config,
 
 std::unique_ptr<ModelWeights> ModelLoader::load() {
   const auto start = std::chrono::steady_clock::now();
-  LongWork work(*options_.world, "loading", options_.waiting);
+  LongWork work(options_.world != nullptr ? *options_.world : *options_.node, "loading",
+                options_.waiting);
   WeightStore::Memory memory = store_->load(
       {.node = *options_.node, .work = work, .pool = *options_.pool}, options_.progress);
   weights_->node_memory = std::move(memory.node);

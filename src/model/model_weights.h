@@ -59,9 +59,10 @@ struct LoadOptions {
   WantedLayouts layouts;
   StoredWeights stored;
   const ExpertPlacement* placement = nullptr;
-  int expert_rank = 0;            // this rank's place in the experts' group
-  Communicator* node = nullptr;   // the ranks of this node share the dense weights and the work
-  Communicator* world = nullptr;  // all ranks that load, which wait for each other
+  int expert_rank = 0;           // this rank's place in the experts' group
+  Communicator* node = nullptr;  // the ranks of this node share the dense weights and the work
+  Communicator* world =
+      nullptr;  // all ranks that load, which wait for each other; or those of node
   ThreadPool* pool = nullptr;
   /// Called now and then by one thread of this rank with the bytes packed so far and in all.
   std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)> progress;

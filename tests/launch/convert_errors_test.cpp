@@ -31,10 +31,10 @@ TEST(ConvertErrors, Usage) {
   expect_failure(run_moesaic({"generate", "-m", kDemo, "-p", "x", "--dense-format", "nvfp4",
                               "--precision", "fp32"}),
                  2, {"--dense-format nvfp4", "--precision fp32"});
-  for (const std::string flag : {"--verify", "--mmap"}) {
-    expect_failure(run_ranks(2, {"generate", "-m", kDemo, "-p", "x", flag}), 2,
-                   {"moesaic convert"});
-  }
+  expect_failure(run_ranks(2, {"generate", "-m", kDemo, "-p", "x", "--mmap"}), 2,
+                 {"moesaic convert"});
+  expect_failure(run_moesaic({"generate", "-m", kDemo, "-p", "x", "--verify"}), 2,
+                 {"moesaic convert"});
   expect_failure(run_moesaic({"inspect", kDemo, "--verify"}), 2, {"moesaic convert"});
   expect_failure(run_ranks(2, convert_to(directory.path_of("no/out"))), 4, {"no/out.part"});
   EXPECT_EQ(num_files(directory.path()), 0);
@@ -208,7 +208,7 @@ std::vector<BrokenDirectory> broken_directories() {
                     replaced(read_text(d + "/config.json"), "\"moe_intermediate_size\": 64",
                              "\"moe_intermediate_size\": 96"));
        },
-       {"manifest.json", "experts.0.gate", "64 x 192", "96 x 192"}},
+       {"config.json", "altered since"}},
       {"BitFlipped",
        [](const std::string& d) {
          std::string text = read_text(d + "/" + kShard);
@@ -221,8 +221,7 @@ std::vector<BrokenDirectory> broken_directories() {
        [](const std::string& d) {
          write_text(d + "/tokenizer.json", read_text(d + "/tokenizer.json") + " ");
        },
-       {"tokenizer.json", "altered since"},
-       true},
+       {"tokenizer.json", "altered since"}},
   };
 }
 

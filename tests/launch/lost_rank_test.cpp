@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "tests/launch/broken_models.h"
 #include "tests/launch/program.h"
@@ -27,6 +28,48 @@ TEST(ProgramErrors, OneRankFailingEndsAll) {
 TEST(ProgramErrors, RanksWithDifferentModelsAreRefused) {
   const Arguments other = generate_with({"-m", kData + "/models/qwen3_moe-v4"});
   expect_failure(run_different_ranks({generate_with({}), other}), 5, {"rank 1", "model"});
+}
+
+/// Flips a bit of the byte `from_end` bytes before the end of a file.
+void flip(const std::string& path, std::size_t from_end) {
+  std::string text = read_text(path);
+  char& byte = text[text.size() - from_end];
+  byte = static_cast<char>(byte ^ 4);
+  write_text(path, text);
+}
+
+TEST(ProgramErrors, RanksWithOtherBytesOfWeightsAreRefused) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  const std::string other = directory.path_of("other");
+  copy_model("demo-model", model);
+  const Arguments good = generate_with({});
+  const Arguments copy = generate_with({"-m", model});
+  EXPECT_EQ(run_different_ranks({good, copy}).exit_code, 0);
+  flip(model + "/model.safetensors", 1);
+  const std::vector<std::string> texts = {"\"model.norm.weight\" in model.safetensors",
+                                          "rank 1 and 2 have other bytes"};
+  expect_failure(run_different_ranks({good, copy, copy}), 5, texts);
+  // Converted directories have the same manifest, and so checksums, as if they were the same.
+  ASSERT_EQ(run_moesaic(convert_to(other)).exit_code, 0);
+  const std::string packed = directory.path_of("packed");
+  std::filesystem::copy(other, packed);
+  flip(packed + "/packed-00001-of-00001.bin",
+       std::filesystem::file_size(packed + "/packed-00001-of-00001.bin"));
+  expect_failure(run_different_ranks({generate_with({"-m", other}), generate_with({"-m", packed})}),
+                 5, {"\"embedding\" in packed-00001-of-00001.bin", "rank 1 has other bytes"});
+}
+
+TEST(ProgramErrors, VerifyComparesAllBytesOfACheckpoint) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  flip(model + "/model.safetensors", 100'000);  // between two samples
+  const Arguments good = generate_with({"--verify"});
+  const ProgramResult result =
+      run_different_ranks({good, generate_with({"-m", model, "--verify"})});
+  expect_failure(result, 5, {"rank 1 has other bytes", "weight \"model.layers."});
+  EXPECT_EQ(run_different_ranks({good, good}).exit_code, 0);
 }
 
 TEST(ProgramErrors, RanksWithDifferentOptionsAreRefused) {

@@ -68,6 +68,28 @@ TEST(ProgramErrors, ContextExceeded) {
   expect_failure(score, 2, {"100", "--ctx-size"});
 }
 
+TEST(ProgramErrors, RepositoryInPlaceOfADirectory) {
+  expect_failure(run_moesaic({"generate", "-m", "Qwen/Qwen3-30B-A3B", "-p", "x"}), 3,
+                 {"Qwen/Qwen3-30B-A3B: no such directory",
+                  "hf download Qwen/Qwen3-30B-A3B --local-dir Qwen3-30B-A3B"});
+  const ProgramResult path = run_moesaic({"generate", "-m", "/no/model", "-p", "x"});
+  expect_failure(path, 3, {"/no/model: no such directory"});
+  EXPECT_EQ(path.err.find("hf download"), std::string::npos) << path.text();
+}
+
+TEST(ProgramErrors, LinksInACircleAreNamedByEveryVerb) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  const std::string path = model + "/tokenizer.json";
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("tokenizer.json", path);
+  const std::string text = "tokenizer.json: Too many levels of symbolic links";
+  expect_failure(run_moesaic({"generate", "-m", model, "-p", "x"}), 3, {text});
+  expect_failure(run_moesaic({"inspect", model}), 3, {text});
+  expect_failure(run_moesaic({"convert", "-m", model, "-o", directory.path_of("out")}), 3, {text});
+}
+
 TEST(ProgramErrors, MoreRanksThanExperts) {
   const std::string model = kData + "/models/mixtral-v5";  // 5 experts
   expect_failure(run_ranks(6, {"generate", "-m", model, "-p", "x"}), 2,
@@ -88,12 +110,26 @@ TEST(ProgramErrors, LogitsFileCannotBeWritten) {
 TEST(ProgramErrors, StandardOutputCannotBeWritten) {
   if (!std::filesystem::is_character_file("/dev/full")) GTEST_SKIP() << "no /dev/full";
   const std::string program = MOESAIC_PROGRAM;
-  for (const std::string arguments : {"--help", "tokenize -p x -m "}) {
-    const std::string directory = arguments == "--help" ? "" : kDemo;
+  for (const std::string& arguments :
+       {std::string("--help"), std::string("generate --help"), "tokenize -p x -m " + kDemo}) {
     const ProgramResult result =
-        run_program({"/bin/sh", "-c", program + " " + arguments + directory + " > /dev/full"});
+        run_program({"/bin/sh", "-c", program + " " + arguments + " > /dev/full"});
     expect_failure(result, 4, {"standard output"});
   }
+  // More than a buffer holds, so that it fails on the way and not at the end.
+  const ProgramResult result = run_program({"/bin/sh", "-c",
+                                            program + " tokenize -m " + kDemo + " -f " + kData +
+                                                "/demo-heldout.txt" + " --json > /dev/full"});
+  expect_failure(result, 4, {""});
+}
+
+TEST(ProgramErrors, ClosedStandardDescriptorsAreNotTakenForFiles) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const std::string command = std::string(MOESAIC_PROGRAM) + " convert -m " + kDemo + " -o ";
+  EXPECT_EQ(run_program({"/bin/sh", "-c", command + out + " <&- >&- 2>&-"}).exit_code, 4);
+  expect_failure(run_program({"/bin/sh", "-c", command + out + "2 >&-"}), 4, {"standard output"});
+  EXPECT_EQ(run_moesaic({"inspect", out, "--verify"}).exit_code, 0);
 }
 
 TEST(ProgramErrors, SharedMemoryThatCannotBeHadIsNotReplacedWhenAskedFor) {
