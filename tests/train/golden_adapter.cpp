@@ -95,6 +95,11 @@ PassResults run_rank(AdaptedRank& rank, std::span<const TrainSample> own, const 
                      std::size_t rounds) {
   SamplePass pass(rank.transformer(), setup.recompute);
   AdapterGradients gradients(rank.adapters().places());
+  if (setup.is_used) {
+    pass.backward(pass.forward(own.first(std::min<std::size_t>(1, own.size()))), gradients);
+    (void)pass.evaluate(own);
+    gradients.clear();
+  }
   std::vector<MicroBatch> batches;
   for (std::size_t round = 0; round < rounds; ++round) {
     const std::size_t first = std::min(round * setup.samples_at_once, own.size());

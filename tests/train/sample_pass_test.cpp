@@ -119,6 +119,8 @@ TEST_P(SamplePassOf, bits_do_not_depend_on_how_it_is_run) {
     expect_same({.threads = 3});
     expect_same({.recompute = Recompute::always});
     expect_same({.samples_at_once = 1});
+    expect_same({.samples_at_once = 2, .is_used = true});
+    expect_same({.ranks = 2, .recompute = Recompute::always, .is_used = true});
     for (int ranks = 2; ranks <= most; ++ranks) {
       expect_same({.ranks = ranks});
       expect_same({.ranks = ranks, .recompute = Recompute::always, .samples_at_once = 1});
