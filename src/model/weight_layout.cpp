@@ -18,7 +18,10 @@ struct Alias {
 constexpr std::array kAliases = {
     Alias{"int4_group32", "int4_group"},
     Alias{"fp8_block128", "fp8_block"},
+    Alias{"amxbf16", "bf16"},
+    Alias{"amxfp8", "fp8_block"},
     Alias{"amxint4", "int4"},
+    Alias{"amxint4_kgroup", "int4_group"},
     Alias{"amxint8", "int8"},
     Alias{"moe_int4", "int4"},
     Alias{"moe_int8", "int8"},
@@ -93,6 +96,9 @@ std::optional<Layout> layout_from_name(std::string_view name) {
 std::string canonical_layout_name(std::string_view spelling) {
   std::string small(spelling);
   for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const std::string_view end : {"_skiplora", "_sft"}) {  // of KTransformers' training
+    if (small.ends_with(end)) small.resize(small.size() - end.size());
+  }
   const auto alias = std::ranges::find(kAliases, small, &Alias::spelling);
   if (alias != kAliases.end()) return std::string(alias->name);
   return layout_from_name(small) ? small : std::string(spelling);

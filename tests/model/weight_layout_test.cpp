@@ -49,6 +49,11 @@ TEST(LayoutNames, OtherSpellingsAreUnderstood) {
       {"NVFP4", "nvfp4"},
       {"MXFP8", "mxfp8"},
       {"GPTQ_INT4", "int4_group128"},
+      {"AMXBF16_SFT", "bf16"},
+      {"AMXFP8_SFT", "fp8_block"},
+      {"INT8_SFT", "int8"},
+      {"AMXINT4_SFT_SkipLoRA", "int4"},
+      {"AMXINT4_KGroup_SFT", "int4_group"},
       {"Int4_Group32", "int4_group"},
       {"fp8_block128", "fp8_block"}};
   for (const auto& [spelling, name] : spellings) {
@@ -56,6 +61,7 @@ TEST(LayoutNames, OtherSpellingsAreUnderstood) {
   }
   EXPECT_EQ(canonical_layout_name("auto"), "auto");
   EXPECT_EQ(canonical_layout_name("Nonsense"), "Nonsense");
+  EXPECT_EQ(canonical_layout_name("Nonsense_SFT"), "Nonsense_SFT");
 }
 
 /// A checkpoint with some small matrices of 64 columns: NAME_ROWS is of type NAME.
