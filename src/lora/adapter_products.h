@@ -107,10 +107,8 @@ class AdapterProducts {
   std::span<const SampleRange> samples_;  // of this backward pass
   std::vector<Part> parts_;
   std::vector<OuterGroup> outer_groups_;
-  Buffer<float> inner_;  // [rows, rank] scale x A^T
-  Buffer<float> back_;   // [rows, greatest rank] scale dy B
-  std::int64_t back_rows_count_ = 0;
-  std::int64_t back_stride_ = 0;
+  Buffer<float> inner_;    // [rows, rank] scale x A^T
+  Buffer<float> back_;     // [rows, greatest rank] scale dy B
   Buffer<float> results_;  // of OuterGemm
   MatrixRows inner_rows_;
   MatrixRows back_rows_;
