@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "launch/options/config_file.h"
 #include "launch/options/option_table.h"
 
 namespace moesaic {
@@ -134,9 +135,10 @@ std::string config_text(const Command& command) {
     if (row.flag_only || (command.verb && !takes(*command.verb, row))) continue;
     const std::string_view source = kSourceNames[static_cast<std::size_t>(command.sources[i])];
     for (const std::string& value : values_of(row, command.options)) {
-      text +=
-          fmt::format("{:<40}# {}\n",
-                      fmt::format("{}{} = {}", value.empty() ? "# " : "", row.name, value), source);
+      text += fmt::format(
+          "{:<39} # {}\n",
+          fmt::format("{}{} = {}", value.empty() ? "# " : "", row.name, config_value(value)),
+          source);
     }
   }
   return text;

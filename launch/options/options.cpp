@@ -7,10 +7,13 @@
 #include <boost/program_options.hpp>
 #include <charconv>
 #include <cmath>
-#include <fstream>
+#include <map>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/small_file.h"
+#include "launch/options/config_file.h"
 #include "launch/options/foreign_flags.h"
 #include "launch/options/nearest_name.h"
 #include "launch/options/option_table.h"
@@ -205,6 +208,24 @@ std::vector<po::option> parse_flags(std::span<const std::string> arguments,
   }
 }
 
+/// --config says which file is read, and so cannot come later than a flag.
+bool is_only_a_flag(const OptionRow& row) {
+  return row.flag_only || row.name == "config";
+}
+
+bool takes_several(const OptionRow& row) {
+  return std::holds_alternative<std::vector<std::string> Options::*>(row.field);
+}
+
+/// Later flags win, so that what follows a script's line changes it. But a text or a file of the
+/// user's is not dropped without a word.
+void require_first(const Command& command, const OptionRow& row, std::string_view text) {
+  const auto index = static_cast<std::size_t>(&row - option_table().data());
+  require(command.sources[index] != OptionSource::command_line, ErrorKind::usage,
+          "\"{}\" and \"{}\": there can be one --{}", value_text(row, command.options), text,
+          row.name);
+}
+
 /// A word after the verb: `key=value`, or the directory of `inspect`.
 void apply_word(Command& command, const std::string& word) {
   const std::size_t equals = word.find('=');
@@ -212,14 +233,17 @@ void apply_word(Command& command, const std::string& word) {
   if (!is_pair) {
     require(command.verb == Verb::inspect, ErrorKind::usage,
             "\"{}\" is neither a flag nor name=value", word);
-    set_option(command, *find_option("model", command.verb), {word, "DIR"},
-               OptionSource::command_line);
+    const OptionRow& row = *find_option("model", command.verb);
+    require_first(command, row, word);
+    set_option(command, row, {word, "DIR"}, OptionSource::command_line);
     return;
   }
   const std::string name = word.substr(0, equals);
   const OptionRow* row = find_option(name, command.verb);
-  require(row != nullptr && !row->flag_only, ErrorKind::usage, "unknown option \"{}\" in \"{}\"{}",
-          name, word, did_you_mean(name, option_names(command.verb)));
+  require(row != nullptr, ErrorKind::usage, "unknown option \"{}\" in \"{}\"{}", name, word,
+          did_you_mean(name, option_names(command.verb)));
+  require(!is_only_a_flag(*row), ErrorKind::usage, "\"{}\": {} can only be given as the flag --{}",
+          word, name, row->name);
   set_option(command, *row, {word.substr(equals + 1), name}, OptionSource::command_line);
 }
 
@@ -237,6 +261,9 @@ void apply_flags(Command& command, const std::vector<po::option>& flags) {
     // Boost gives a switch the word that follows, too; only what stands after '=' is its value.
     const bool took_word = row.value.empty() && flag.original_tokens.size() > 1;
     const std::string text = flag.value.empty() || took_word ? "true" : flag.value.front();
+    if (std::holds_alternative<std::optional<std::string> Options::*>(row.field)) {
+      require_first(command, row, text);
+    }
     set_option(command, row, {text, fmt::format("--{}", row.name)}, OptionSource::command_line);
     if (took_word) apply_word(command, flag.original_tokens[1]);
   }
@@ -260,21 +287,19 @@ void apply_environment(Command& command, const Environment& environment) {
 }
 
 void apply_file(Command& command, const std::string& path) {
-  std::ifstream stream(path);
-  require(stream.is_open(), ErrorKind::file, "cannot read the config file {}", path);
-  std::vector<po::option> entries;
-  try {
-    entries = po::parse_config_file(stream, po::options_description(), true).options;
-  } catch (const po::error& error) {
-    fail(ErrorKind::usage, "{}: {}", path, error.what());
-  }
-  for (const po::option& entry : entries) {
-    const std::string& name = entry.string_key;
-    const OptionRow* row = find_option(name, command.verb);
-    require(row != nullptr && !row->flag_only && row->name != "config", ErrorKind::usage,
-            "{}: unknown option \"{}\"{}", path, name, did_you_mean(name, option_names({})));
+  std::map<const OptionRow*, std::int64_t> lines;
+  for (const ConfigEntry& entry : parse_config(read_file(path, kMaxConfigBytes), path)) {
+    const OptionRow* row = find_option(entry.name, command.verb);
+    const std::string where = fmt::format("{} line {}", path, entry.line);
+    require(row != nullptr, ErrorKind::usage, "{}: unknown option {}{}", where,
+            json_quote(entry.name), did_you_mean(entry.name, option_names({})));
+    require(!is_only_a_flag(*row), ErrorKind::usage,
+            "{}: {} cannot stand in a file, only as the flag --{}", where, row->name, row->name);
+    const auto [before, is_first] = lines.emplace(row, entry.line);
+    require(is_first || takes_several(*row), ErrorKind::usage, "{}: {} stands in line {} already",
+            where, row->name, before->second);
     if (command.verb && !takes(*command.verb, *row)) continue;
-    set_option(command, *row, {entry.value.front(), fmt::format("{}: {}", path, row->name)},
+    set_option(command, *row, {entry.value, fmt::format("{}: {}", where, row->name)},
                OptionSource::file);
   }
 }

@@ -1,0 +1,78 @@
+#include "launch/options/config_file.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::string_view kSpace = " \t\r";
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+/// Up to the # of a comment.
+std::string_view without_comment(std::string_view text) {
+  for (std::size_t at = text.find('#'); at != std::string_view::npos; at = text.find('#', at + 1)) {
+    if (at == 0 || kSpace.find(text[at - 1]) != std::string_view::npos) return text.substr(0, at);
+  }
+  return text;
+}
+
+/// The value that a text with quotes in front stands for; behind them only a comment may follow.
+std::string quoted_value(std::string_view text, const std::string& where) {
+  std::size_t end = 1;
+  while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
+  require(end < text.size(), ErrorKind::usage, "{}: the quotes do not end", where);
+  const std::string_view rest = trimmed(text.substr(end + 1));
+  require(rest.empty() || rest.starts_with('#'), ErrorKind::usage, "{}: {} follows the quotes",
+          where, json_quote(rest));
+  try {
+    return Json::parse(text.substr(0, end + 1), where).as_string();
+  } catch (const Error& error) {
+    throw Error(ErrorKind::usage, error.what());
+  }
+}
+
+}  // namespace
+
+std::vector<ConfigEntry> parse_config(std::string_view text, const std::string& path) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  std::vector<ConfigEntry> entries;
+  for (std::int64_t number = 1; !text.empty(); ++number) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    line = trimmed(line);
+    if (line.empty() || line.starts_with('#')) continue;
+    const std::string where = fmt::format("{} line {}", path, number);
+    require(line.find('\0') == std::string_view::npos, ErrorKind::usage,
+            "{}: a NUL byte is no text", where);
+    const std::size_t equals = line.find('=');
+    require(equals != std::string_view::npos && equals > 0, ErrorKind::usage,
+            "{}: {} is not name = value", where, json_quote(line.substr(0, 60)));
+    ConfigEntry entry{.name = std::string(trimmed(line.substr(0, equals))), .line = number};
+    std::ranges::replace(entry.name, '_', '-');
+    const std::string_view value = trimmed(line.substr(equals + 1));
+    entry.value = value.starts_with('"') ? quoted_value(value, where)
+                                         : std::string(trimmed(without_comment(value)));
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+std::string config_value(std::string_view value) {
+  const bool is_plain = trimmed(value) == value && without_comment(value) == value &&
+                        !value.starts_with('"') && std::ranges::all_of(value, [](char c) {
+                          const auto byte = static_cast<unsigned char>(c);
+                          return byte >= ' ' && byte != 0x7f;
+                        });
+  return is_plain ? std::string(value) : json_quote(value);
+}
+
+}  // namespace moesaic

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moesaic {
+
+/// A line `name = value` of a file of options. Names have - where they may have _ too.
+struct ConfigEntry {
+  std::string name{};
+  std::string value{};
+  std::int64_t line = 0;
+};
+
+/// The lines of a file of options. Space around names and values does not count. # starts a
+/// comment, at the beginning of a line or behind a space; a value in double quotes is taken as it
+/// is, with the escapes of a JSON string. `path` stands in messages. Throws Error{usage} for a line
+/// that is none of this, or a name that stands twice.
+[[nodiscard]] std::vector<ConfigEntry> parse_config(std::string_view text, const std::string& path);
+
+/// `value` as parse_config reads it back: in quotes where it needs them.
+[[nodiscard]] std::string config_value(std::string_view value);
+
+}  // namespace moesaic
