@@ -24,4 +24,8 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/moesaicConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/moesaicConfig.cmake ${CMAKE_BINARY_DIR}/moesaicConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/moesaic)
-install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
+# README and all that it points to.
+install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        OPTIONAL)
+install(DIRECTORY docs configs slurm DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY tests/package/example DESTINATION ${CMAKE_INSTALL_DOCDIR}/tests/package)

@@ -21,6 +21,25 @@ grep -qF "tokens, continued: $(sed "1s/^$text//" "$work/generated" | head -1)" "
 if "$work/build/count_tokens" "$work" "$text" 2>"$work/err"; then exit 1; fi
 grep -q "not a checkpoint" "$work/err"
 
+# The manual page, the completion, and what the README points to.
+man_page=$work/prefix/share/man/man1/moesaic.1
+grep -q 'expert\\-format' "$man_page"
+if command -v man >/dev/null; then man --warnings -l "$man_page" 2>&1 >/dev/null | { ! grep .; }; fi
+completion=$work/prefix/share/bash-completion/completions/moesaic
+complete_words() { # the words of a command line; prints what the last could become
+  bash -c 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _moesaic; echo "${COMPREPLY[@]}"' \
+    - "$completion" moesaic "$@"
+}
+[[ $(complete_words gen) == generate ]]
+[[ $(complete_words bench lay) == layer ]]
+[[ $(complete_words generate --expert-f) == --expert-format ]]
+[[ $(complete_words bench kernels --precision) == "" ]]
+[[ $(complete_words generate --precision f) == fp32 ]]
+readme=$(find "$work/prefix/share/doc" -name README.md -maxdepth 2)
+grep -oE '\]\([^):#]+' "$readme" | cut -c3- | while read -r link; do
+  [[ -e $(dirname "$readme")/$link ]] || { echo "$readme: nothing at $link"; exit 1; }
+done
+
 headers=0
 while read -r header; do
   headers=$((headers + 1))
