@@ -47,5 +47,13 @@ TEST(SlowRank, IsNamedWhenItReadsNoMore) {
   expect_failure(result, 5, {"[rank 0/2", "gave up after 4.0 s; still loading", "rank 1 ("});
 }
 
+TEST(SlowRank, IsNotWaitedForWhenItIsDead) {
+  const ProgramResult result =
+      run_with_slow_rank(generate_with({}), {{"MOESAIC_KILLING_READ", "20"}});
+  EXPECT_EQ(result.exit_code, 137) << result.text();
+  EXPECT_LT(result.seconds, kHangSeconds) << "mpirun tells, not --timeout";
+  EXPECT_EQ(result.out, "");
+}
+
 }  // namespace
 }  // namespace moesaic::test
