@@ -78,6 +78,10 @@ std::string phase_lines(const std::vector<RankStatistics>& ranks) {
         fmt::format("{:<11}{:>16}  {:>9}  {:>5.1f} %\n", kPhaseNames[i], format_seconds(time.mean),
                     format_seconds(time.most), total > 0 ? 100 * time.mean / total : 0.0);
   }
+  const double wait = phase_spread(ranks, static_cast<std::size_t>(Phase::wait)).mean;
+  if (ranks.size() > 1 && wait > total / 2) {
+    text += "wait is for other ranks: one without a text of its own lends its experts only\n";
+  }
   return text;
 }
 
@@ -122,7 +126,6 @@ std::string statistics_text(const RunStatistics& run) {
   std::string text = fmt::format("{:<11}{:>16}  {:>9}  {:>10.2f} GB/s\n", "load",
                                  format_bytes(run.load.read_bytes),
                                  format_seconds(run.load.seconds), run.load.gigabytes_per_second());
-  text += fmt::format("{:<11}{}\n", "weights", weights_text(run.load.experts, run.load.others));
   text += throughput_line("prompt", run.prompt);
   if (run.shared_tokens > 0) {
     text += fmt::format("{:<11}{:>9} tokens  of prompts that others had begun with\n", "shared",
