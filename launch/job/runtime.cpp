@@ -18,6 +18,7 @@
 #include "comm/checked_communicator.h"
 #include "comm/shared_memory_communicator.h"
 #include "launch/job/agreement.h"
+#include "launch/job/start_check.h"
 #include "launch/options/option_table.h"
 #include "src/checkpoint/read_faults.h"
 
@@ -219,6 +220,7 @@ void Runtime::run_or_end_early(std::string_view what_is_there, const std::functi
 int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb) {
   std::unique_ptr<MpiSession> mpi;
   try {
+    require_room_to_start();
     mpi = std::make_unique<MpiSession>(&argc, &argv);
   } catch (const Error& error) {
     print_error(Log(), error.what());

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/checksum.h"
 #include "base/error.h"
@@ -71,6 +72,34 @@ WantedLayouts wanted_layouts(const Options& options) {
       .experts = options.expert_format, .dense = options.dense_format, .head = options.head_format};
 }
 
+/// Says of options that ask for another kind of product that no weight can have it.
+void tell_without_effect(const Runtime& runtime, const ModelWeights& weights) {
+  std::array<std::int64_t, 2> found{};  // of any rank: weights for each of the two options
+  const auto look_at = [&](const PackedMatrix& matrix) {
+    if (matrix.rows == 0) return;
+    found[0] |= allows_int8_groups(matrix.layout) ? 1 : 0;
+    found[1] |= matrix.layout.format == Format::nvfp4 ? 1 : 0;
+  };
+  look_at(weights.lm_head);
+  for (const LayerWeights& layer : weights.layers) {
+    for (const WeightSet* set : {&layer.mixer, &layer.feed_forward}) {
+      for (const Weight& weight : *set) look_at(weight.matrix);
+    }
+  }
+  runtime.world().max(std::span<std::int64_t>(found));
+  const auto tell = [&](bool asked, bool has_effect, std::string_view option,
+                        std::string_view layout) {
+    if (!asked || has_effect) return;
+    runtime.log().once(LogLevel::warning, "--{} has no effect: no weights are in {}", option,
+                       layout);
+  };
+  const Options& options = runtime.options();
+  tell(options.int4_activations == Int4Activations::int8, found[0] != 0, "int4-activations int8",
+       "int4_group128");
+  tell(options.nvfp4_activations == Nvfp4Activations::nvfp4, found[1] != 0,
+       "nvfp4-activations nvfp4", "nvfp4");
+}
+
 }  // namespace
 
 OpenModel read_model(const Runtime& runtime) {
@@ -136,6 +165,7 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
                      bytes.mapped_bytes > 0 ? ", where they are mapped" : "");
   weights_ = loader->load();
   for (const std::string& note : weights_->notes) runtime.log().once(LogLevel::debug, "{}", note);
+  tell_without_effect(runtime, *weights_);
   if (work.prepare) work.prepare(*weights_);
   transformer_ =
       std::make_unique<Transformer>(model.config, *weights_, runtime.grid().experts(), compute);

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 #include <utility>
 
 #include "base/error.h"
@@ -24,6 +23,25 @@ Prompt parse_json_line(std::string_view line, const std::string& where) {
   return prompt;
 }
 
+/// All of an input, which may be a pipe. Devices that never end are noticed.
+std::string read_text(std::istream& stream, const std::string& name) {
+  constexpr std::size_t kMostBytes = std::size_t{4} << 30;
+  constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+  std::string text;
+  while (stream.good()) {
+    const std::size_t before = text.size();
+    text.resize(before + kPieceBytes);
+    stream.read(text.data() + before, static_cast<std::streamsize>(kPieceBytes));
+    text.resize(before + static_cast<std::size_t>(stream.gcount()));
+    require(text.find('\0', before) == std::string::npos, ErrorKind::file,
+            "{} is no text: byte {} is NUL", name, text.find('\0', before));
+    require(text.size() <= kMostBytes, ErrorKind::file, "{} has more than {} bytes", name,
+            kMostBytes);
+  }
+  require(!stream.bad(), ErrorKind::file, "cannot read {}", name);
+  return text;
+}
+
 }  // namespace
 
 const RequestFields& Prompt::fields() const {
@@ -36,20 +54,18 @@ std::string input_name(const std::string& path) {
 }
 
 std::string read_utf8_file(const std::string& path) {
-  std::ostringstream text;
+  std::string text;
   if (path == "-") {
-    text << std::cin.rdbuf();
+    text = read_text(std::cin, input_name(path));
   } else {
     require(!std::filesystem::is_directory(path), ErrorKind::file,
             "cannot read {}: it is a directory", path);
     std::ifstream stream(path, std::ios::binary);
     require(stream.is_open(), ErrorKind::file, "cannot read the file {}", path);
-    if (stream.peek() != std::ifstream::traits_type::eof()) text << stream.rdbuf();
-    require(!stream.bad(), ErrorKind::file, "cannot read the file {}", path);
+    text = read_text(stream, path);
   }
-  require(is_valid_utf8(text.str()), ErrorKind::file, "the text of {} is not UTF-8",
-          input_name(path));
-  return text.str();
+  require(is_valid_utf8(text), ErrorKind::file, "the text of {} is not UTF-8", input_name(path));
+  return text;
 }
 
 std::vector<Prompt> parse_prompts(std::string_view text, const std::string& file) {

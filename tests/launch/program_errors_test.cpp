@@ -51,6 +51,8 @@ TEST(ProgramErrors, PromptEmptyOrNotUtf8) {
   write_text(file, "{\"text\": \"one\"}\n");
   expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file}), 3, {"line 1", "prompt"});
   expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file + "x"}), 3, {file + "x"});
+  expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", "/dev/zero"}), 3,
+                 {"/dev/zero is no text: byte 0 is NUL"});
 }
 
 TEST(ProgramErrors, TextTooShortToScore) {
@@ -121,6 +123,57 @@ TEST(ProgramErrors, StandardOutputCannotBeWritten) {
                                             program + " tokenize -m " + kDemo + " -f " + kData +
                                                 "/demo-heldout.txt" + " --json > /dev/full"});
   expect_failure(result, 4, {""});
+}
+
+/// A shell that limits itself and becomes moesaic with these arguments.
+ProgramResult run_limited(const std::string& limit, const Arguments& arguments,
+                          const Variables& variables = {}) {
+  return run_program(
+      joined({"bash", "-c", limit + "; exec \"$0\" \"$@\"", MOESAIC_PROGRAM}, arguments),
+      variables);
+}
+
+TEST(ProgramErrors, SystemsWithoutRoomAreToldInOneLine) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they map terabytes
+  expect_failure(run_limited("ulimit -v 250000", generate_with({})), 4, {"ulimit -v"});
+#endif
+  const TemporaryDirectory directory;
+  const std::string gone = directory.path_of("gone");
+  const ProgramResult nowhere = run_limited("true", generate_with({}), {{"TMPDIR", gone}});
+  expect_failure(nowhere, 4, {gone + ": cannot be written: No such file", "TMPDIR"});
+  EXPECT_EQ(lines_of(nowhere.err).size(), 1U) << nowhere.text();
+  EXPECT_EQ(num_files(directory.path()), 0);
+}
+
+TEST(ProgramErrors, InspectCountsTokensBeyondTheVocabulary) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  EXPECT_EQ(run_moesaic({"inspect", model}).out.find("beyond"), std::string::npos);
+  const std::string path = model + "/tokenizer.json";
+  write_text(path, replaced(read_text(path), "\"added_tokens\": [",
+                            "\"added_tokens\": [{\"id\": 5000, \"content\": \"<far>\", "
+                            "\"special\": true, \"normalized\": false, \"single_word\": false, "
+                            "\"lstrip\": false, \"rstrip\": false},"));
+  const ProgramResult text = run_moesaic({"inspect", model});
+  EXPECT_NE(text.out.find("1 of its tokens is beyond the vocabulary"), std::string::npos)
+      << text.text();
+  const Json json = Json::parse(run_moesaic({"inspect", model, "--json"}).out, "inspect");
+  EXPECT_EQ(json.at("tokens_beyond_vocabulary").as_int(), 1);
+}
+
+TEST(ProgramErrors, OptionsWithoutEffectAreNoted) {
+  const auto notes = [](const Arguments& more) { return run_moesaic(generate_with(more)).err; };
+  const std::string none = "--int4-activations int8 has no effect: no weights are in int4_group128";
+  EXPECT_NE(notes({"--int4-activations", "int8"}).find(none), std::string::npos);
+  EXPECT_NE(notes({"--int4-activations", "int8", "--expert-format", "int4_group"}).find(none),
+            std::string::npos);
+  // The demo model's experts have an inner size of 64, half a group of 128: the head has more.
+  EXPECT_EQ(notes({"--int4-activations", "int8", "--head-format", "int4_group128"}).find(none),
+            std::string::npos);
+  EXPECT_NE(notes({"--nvfp4-activations", "nvfp4"}).find("has no effect"), std::string::npos);
+  EXPECT_EQ(notes({"--nvfp4-activations", "nvfp4", "--expert-format", "nvfp4"}).find("no effect"),
+            std::string::npos);
 }
 
 TEST(ProgramErrors, ClosedStandardDescriptorsAreNotTakenForFiles) {
