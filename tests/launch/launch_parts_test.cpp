@@ -132,7 +132,7 @@ TEST(Agreement, DifferentThingsAreFound) {
       require_same(comm, shared);
       ADD_FAILURE() << "no error on rank " << comm.rank();
     } catch (const AgreedError& error) {
-      EXPECT_STREQ(error.what(), "rank 2 has other seeds than rank 0; all ranks need the same");
+      EXPECT_STREQ(error.what(), "seeds differ between rank 0 and rank 2; all ranks need the same");
       EXPECT_EQ(error.speaks(), comm.rank() == 0);
     }
   });
