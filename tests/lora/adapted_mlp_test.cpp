@@ -67,6 +67,17 @@ struct Results {
 /// The same, computed by MlpProducts.
 class Products {
  public:
+  /// Matrices are packed in `base`; `of` is changed to what they then count for.
+  Products(Case& of, const Layout& base, int threads)
+      : case_(of), packed_(Format::bf16, base), pool_(threads), products_(gemm_products()) {
+    adapters_.reserve(15);
+    for (naive::Mlp& mlp : of.mlps) {
+      mlps_.push_back(packed_.pack(mlp, adapters_));
+      for (naive::Projection* projection : {&mlp.gate, &mlp.up, &mlp.down}) {
+        projection->matrix = naive::rounded_to(base, projection->matrix);
+      }
+    }
+  }
   Products(const Case& of, Format format, int threads)
       : case_(of), packed_(format), pool_(threads), products_(gemm_products()) {
     adapters_.reserve(15);
@@ -130,8 +141,7 @@ class Products {
   std::vector<AdaptedMlp> mlps_;
 };
 
-void expect_near(Case& of, Format format, double tolerance) {
-  Products run(of, format, 2);
+void expect_near(Case& of, Products& run, double tolerance) {
   const Results results = run(Case::kSamples);
   std::vector<double> y, dx, weight_gradients;
   for (std::int64_t r = 0; r < Case::kRows; ++r) {
@@ -168,12 +178,26 @@ void expect_near(Case& of, Format format, double tolerance) {
 
 TEST(MlpProducts, equal_finite_differences) {
   Case rows;
-  expect_near(rows, Format::f32, 2e-6);
+  Products run(rows, Format::f32, 2);
+  expect_near(rows, run, 2e-6);
 }
 
 TEST(MlpProducts, are_near_finite_differences_in_bf16) {
   Case rows;
-  expect_near(rows, Format::bf16, 1.5e-2);
+  Products run(rows, Format::bf16, 2);
+  expect_near(rows, run, 1.5e-2);
+}
+
+TEST(MlpProducts, are_near_finite_differences_with_quantised_weights) {
+  // Integer activations, groups, scales of rows, and scales of groups and matrix.
+  for (const Layout& layout :
+       {Layout{.format = Format::int8}, Layout{.format = Format::int4_group, .group = 32},
+        Layout{.format = Format::fp8_channel}, Layout{.format = Format::nvfp4}}) {
+    SCOPED_TRACE(format_name(layout.format));
+    Case rows;
+    Products run(rows, layout, 2);
+    expect_near(rows, run, is_integer(layout.format) ? 6e-2 : 2e-2);
+  }
 }
 
 TEST(MlpProducts, bits_do_not_depend_on_threads_or_on_samples_beside) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/weight_format.h"
 #include "kernels/whole_product.h"
 #include "src/lora/adapted_mlp.h"
 
@@ -137,10 +138,26 @@ double distance(const A& a, const std::vector<double>& b) {
   return std::sqrt(difference / size);
 }
 
-/// Matrices and adapters as products read them, in one format, and the places of their gradients.
+/// What the matrix counts for once it has been packed in a quantised layout.
+inline Matrix rounded_to(const Layout& layout, const Matrix& matrix) {
+  const std::vector<float> values = matrix.floats();
+  MatrixScales scales(layout, matrix.rows, matrix.cols);
+  if (MatrixScales::needed(layout.format)) scales.add_rows(0, values);
+  QuantizedRows rows;
+  quantize_rows(layout, {.values = values, .num_rows = matrix.rows, .depth = matrix.cols}, &scales,
+                rows);
+  std::vector<float> result(values.size());
+  dequantize_rows(layout, rows, MatrixScales::needed(layout.format) ? scales.matrix_scale() : 1.0F,
+                  result);
+  return {matrix.rows, matrix.cols, {result.begin(), result.end()}};
+}
+
+/// Matrices and adapters as products read them, and the places of their gradients: adapters in
+/// `format`, the matrices of MLPs in `base`.
 class Packed {
  public:
-  explicit Packed(Format format) : format_(format) {}
+  explicit Packed(Format format) : Packed(format, {.format = format}) {}
+  Packed(Format format, const Layout& base) : format_(format), base_(base) {}
 
   [[nodiscard]] PackedMatrix pack(const Matrix& matrix) {
     memory_.push_back(pack_matrix({.format = format_}, matrix.floats(), matrix.rows, matrix.cols));
@@ -174,9 +191,13 @@ class Packed {
 
   /// The result keeps its adapters in `adapters`, which must not move.
   [[nodiscard]] AdaptedMlp pack(const Mlp& mlp, std::vector<Adapter>& adapters) {
-    AdaptedMlp packed{.weights = {.gate = pack(mlp.gate.matrix),
-                                  .up = pack(mlp.up.matrix),
-                                  .down = pack(mlp.down.matrix)}};
+    const auto base = [&](const Matrix& matrix) {
+      memory_.push_back(pack_matrix(base_, matrix.floats(), matrix.rows, matrix.cols));
+      return memory_.back().matrix;
+    };
+    AdaptedMlp packed{.weights = {.gate = base(mlp.gate.matrix),
+                                  .up = base(mlp.up.matrix),
+                                  .down = base(mlp.down.matrix)}};
     const auto add = [&](const Projection& from) -> const Adapter* {
       if (!from.adapter) return nullptr;
       adapters.push_back(pack(*from.adapter));
@@ -192,6 +213,7 @@ class Packed {
 
  private:
   Format format_;
+  Layout base_;
   std::vector<OwnedMatrix> memory_;
   std::deque<std::vector<std::int32_t>> orders_;
   std::vector<AdapterPlace> places_;
