@@ -145,7 +145,7 @@ constexpr std::array kOptions = {
     OptionRow{"temp", '\0', "T", &O::temp, kGeneration, kGenerate,
               "temperature; 0 takes the likeliest token", 0, 1e6},
     OptionRow{"top-k", '\0', "K", &O::top_k, kGeneration, kGenerate,
-              "sample among the K likeliest tokens; 0: all", -1, 1e12},
+              "sample among the K likeliest tokens; 0 or -1: all", -1, 1e12},
     OptionRow{"top-p", '\0', "P", &O::top_p, kGeneration, kGenerate,
               "sample among the likeliest tokens that together reach P; 1: all", 0, 1},
     OptionRow{"min-p", '\0', "P", &O::min_p, kGeneration, kGenerate,

@@ -44,13 +44,20 @@ std::int32_t Sampler::sample(std::span<const float> logits, const TextSoFar& tex
   const std::int32_t best = largest(adjusted);
   require(std::isfinite(adjusted[static_cast<std::size_t>(best)]), ErrorKind::usage,
           "the logit bias leaves no token to choose");
-  return options_.temperature < kGreedyBelow ? best : draw(adjusted);
+  if (options_.temperature < kGreedyBelow) return best;
+  return draw(adjusted, adjusted[static_cast<std::size_t>(best)]);
 }
 
 /// Min-p compares with the likeliest token alone, so that it keeps the same tokens after top-k as
-/// before it; there are fewer to look at then.
-std::int32_t Sampler::draw(std::span<const float> logits) {
-  find_likeliest(logits, options_.top_k == 0 ? std::ssize(logits) : options_.top_k, candidates_);
+/// before it. What it drops by far is dropped first: most of a vocabulary need not be sorted then.
+std::int32_t Sampler::draw(std::span<const float> logits, float best) {
+  constexpr double kSlack = 0.01;  // in the exponent: far more than its rounding
+  const double least =
+      options_.min_p > 0
+          ? static_cast<double>(best) + options_.temperature * (std::log(options_.min_p) - kSlack)
+          : -HUGE_VAL;
+  find_likeliest(logits, options_.top_k <= 0 ? std::ssize(logits) : options_.top_k, least,
+                 candidates_);
   compute_probabilities(logits);
   if (options_.min_p > 0) {
     drop_unlikely();

@@ -24,7 +24,8 @@ class Sampler {
   [[nodiscard]] std::int32_t sample(std::span<const float> logits, const TextSoFar& text);
 
  private:
-  [[nodiscard]] std::int32_t draw(std::span<const float> logits);
+  /// `best`: the largest of the logits.
+  [[nodiscard]] std::int32_t draw(std::span<const float> logits, float best);
   void drop_unlikely();
   void compute_probabilities(std::span<const float> logits);
 

@@ -29,7 +29,7 @@ void check_penalties(const SamplingOptions& options) {
 void check_sampling(const SamplingOptions& options, std::int64_t vocab_size) {
   require(options.temperature >= 0 && std::isfinite(options.temperature), ErrorKind::usage,
           "the temperature must be 0 or more, not {}", options.temperature);
-  require(options.top_k >= 0, ErrorKind::usage, "top-k must be 0 (no limit) or more, not {}",
+  require(options.top_k >= -1, ErrorKind::usage, "top-k must be 0 or -1 (no limit) or more, not {}",
           options.top_k);
   require(options.top_p > 0 && options.top_p <= 1, ErrorKind::usage,
           "top-p must be above 0 and at most 1, not {}", options.top_p);

@@ -18,7 +18,7 @@ struct LogitBias {
 /// (repetition, frequency, presence), temperature, min-p, top-k, top-p.
 struct SamplingOptions {
   double temperature = 0.8;
-  std::int64_t top_k = 40;  // 0: no limit
+  std::int64_t top_k = 40;  // 0 or -1: no limit
   double top_p = 0.95;      // 1: no limit
   double min_p = 0;         // least probability, as a share of the likeliest token's; 0: no limit
   std::uint64_t seed = 0;

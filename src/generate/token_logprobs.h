@@ -18,8 +18,8 @@ struct TokenLogprob {
 };
 
 /// The `count` likeliest tokens by `logits`, the likeliest first, the lowest id first among equals;
-/// none whose logit is NaN or -infinity.
-void find_likeliest(std::span<const float> logits, std::int64_t count,
+/// none whose logit is NaN, -infinity or less than `least`.
+void find_likeliest(std::span<const float> logits, std::int64_t count, double least,
                     std::vector<std::int32_t>& tokens);
 
 /// Of `token`, then of the `count` likeliest.

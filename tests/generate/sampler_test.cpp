@@ -94,6 +94,25 @@ TEST(Sampler, min_p_keeps_what_is_likely_beside_the_likeliest) {
   EXPECT_EQ(kept(0.3, 0.66), 1U) << "top-p is of what min-p leaves: 2/3 and 1/3";
 }
 
+TEST(Sampler, top_k_has_two_ways_to_say_no_limit) {
+  const std::vector<float> logits = {0, 1, 0.5F, 0.9F};
+  const auto all = draw({.temperature = 5, .top_k = 0, .top_p = 1}, logits, 1000);
+  EXPECT_EQ(all.size(), 4U);
+  EXPECT_EQ(draw({.temperature = 5, .top_k = -1, .top_p = 1}, logits, 1000), all);
+}
+
+TEST(Sampler, min_p_keeps_tokens_at_its_border) {
+  // All as likely as min-p asks for, or a little more or less; the vocabulary is large.
+  std::vector<float> logits(5000, -30);
+  logits[7] = 3;
+  const float border = 3 + 2 * std::log(0.25F);
+  logits[100] = border + 1e-3F;
+  logits[4000] = border - 1e-3F;
+  const auto counts = draw({.temperature = 2, .top_k = 0, .top_p = 1, .min_p = 0.25}, logits, 2000);
+  EXPECT_EQ(counts.size(), 2U);
+  EXPECT_TRUE(counts.contains(7) && counts.contains(100));
+}
+
 TEST(Sampler, temperatures_near_zero_are_greedy) {
   const std::vector<float> logits = {1, 1.0001F, 0.5F};
   const auto counts = draw({.temperature = 1e-45, .top_k = 0, .top_p = 1}, logits, 100);
@@ -137,7 +156,7 @@ TEST(SamplingOptions, out_of_range_are_refused) {
   };
   refused({.temperature = -1});
   refused({.temperature = std::numeric_limits<double>::infinity()});
-  refused({.top_k = -1});
+  refused({.top_k = -2});
   refused({.top_p = 0});
   refused({.top_p = 1.5});
   refused({.min_p = -0.1});

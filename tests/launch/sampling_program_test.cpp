@@ -28,6 +28,38 @@ std::vector<std::int64_t> ids(const Arguments& more) {
   return result;
 }
 
+/// A line of results.
+struct Line {
+  std::int64_t index = 0;
+  std::int64_t sample = 0;
+  std::string text;
+  std::vector<std::int64_t> ids;
+
+  [[nodiscard]] bool operator==(const Line&) const = default;
+};
+
+/// The texts of a file of requests.
+std::vector<Line> run_lines(const std::string& requests, int ranks, const Arguments& more = {}) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("requests.jsonl");
+  write_text(file, requests);
+  const ProgramResult result =
+      run_ranks(ranks, joined({"generate", "-m", kDemo, "-f", file, "--json", "-n", "8"}, more));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  std::vector<Line> lines;
+  for (const std::string& text : lines_of(result.out)) {
+    const Json json = Json::parse(text, "result");
+    if (!json.contains("index")) continue;
+    Line& line = lines.emplace_back();
+    line.index = json.at("index").as_int();
+    if (const auto sample = json.find("sample")) line.sample = sample->as_int();
+    line.text = json.at("text").as_string();
+    json.at("ids").for_each(
+        [&](const std::string&, const Json& id) { line.ids.push_back(id.as_int()); });
+  }
+  return lines;
+}
+
 TEST(Sampling, DefaultsAreTheModelsAndTheBannerSaysSo) {
   // The demo model says 0.7, 40 and 0.95.
   const ProgramResult result = run({});
@@ -63,6 +95,16 @@ TEST(Sampling, EveryOptionReachesTheSampler) {
     const Arguments all = joined({"--temp", "1.5", "--top-k", "0"}, more);
     EXPECT_TRUE(different.insert(ids(all)).second) << testing::PrintToString(more);
   }
+}
+
+TEST(Sampling, TopKMinusOneIsNoLimit) {
+  EXPECT_EQ(ids({"--temp", "1.5", "--top-k", "-1"}), ids({"--temp", "1.5", "--top-k", "0"}));
+  const std::vector<Line> lines = run_lines(
+      "{\"prompt\": \"In\", \"top_k\": -1, \"seed\": 1}\n{\"prompt\": \"In\", \"top_k\": 0, "
+      "\"seed\": 1}\n",
+      1);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].ids, lines[1].ids);
 }
 
 TEST(Sampling, PenaltiesKeepATextFromRepeating) {
@@ -122,38 +164,6 @@ TEST(Sampling, BadValuesAreRefusedBeforeAnythingIsLoaded) {
     EXPECT_EQ(result.out, "");
     EXPECT_EQ(result.err.find("weights"), std::string::npos) << result.text();
   }
-}
-
-/// A line of results.
-struct Line {
-  std::int64_t index = 0;
-  std::int64_t sample = 0;
-  std::string text;
-  std::vector<std::int64_t> ids;
-
-  [[nodiscard]] bool operator==(const Line&) const = default;
-};
-
-/// The texts of a file of requests.
-std::vector<Line> run_lines(const std::string& requests, int ranks, const Arguments& more = {}) {
-  const TemporaryDirectory directory;
-  const std::string file = directory.path_of("requests.jsonl");
-  write_text(file, requests);
-  const ProgramResult result =
-      run_ranks(ranks, joined({"generate", "-m", kDemo, "-f", file, "--json", "-n", "8"}, more));
-  EXPECT_EQ(result.exit_code, 0) << result.text();
-  std::vector<Line> lines;
-  for (const std::string& text : lines_of(result.out)) {
-    const Json json = Json::parse(text, "result");
-    if (!json.contains("index")) continue;
-    Line& line = lines.emplace_back();
-    line.index = json.at("index").as_int();
-    if (const auto sample = json.find("sample")) line.sample = sample->as_int();
-    line.text = json.at("text").as_string();
-    json.at("ids").for_each(
-        [&](const std::string&, const Json& id) { line.ids.push_back(id.as_int()); });
-  }
-  return lines;
 }
 
 TEST(Requests, EachLineHasItsOwnOptions) {
