@@ -37,11 +37,12 @@ Sampler::Sampler(const SamplingOptions& options, std::uint64_t stream, const Vec
       random_(seeded(options.seed, stream)) {}
 
 std::int32_t Sampler::sample(std::span<const float> logits, const TextSoFar& text) {
-  const float top = logits[static_cast<std::size_t>(largest(logits))];
+  std::int32_t best = largest(logits);
+  const float top = logits[static_cast<std::size_t>(best)];
   require(std::isfinite(top), ErrorKind::internal,
           "the logits are not finite (largest: {}): damaged weights or an overflow", top);
   const std::span<const float> adjusted = adjustment_.apply(logits, text);
-  const std::int32_t best = largest(adjusted);
+  if (adjusted.data() != logits.data()) best = largest(adjusted);
   require(std::isfinite(adjusted[static_cast<std::size_t>(best)]), ErrorKind::usage,
           "the logit bias leaves no token to choose");
   if (options_.temperature < kGreedyBelow) return best;
