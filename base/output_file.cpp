@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,7 +15,7 @@ namespace moesaic {
 
 OutputFile::OutputFile(const std::string& path, Mode mode, std::string shown)
     : shown_(std::move(shown)) {
-  const int flags = mode == Mode::create ? O_CREAT | O_TRUNC : 0;
+  const int flags = mode == Mode::create ? O_CREAT | O_TRUNC : mode == Mode::kept ? O_CREAT : 0;
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
   if (descriptor_ < 0) refused("cannot be written");
 }
@@ -48,6 +49,14 @@ void OutputFile::write_at(std::int64_t offset, std::span<const std::byte> bytes)
     bytes = bytes.subspan(static_cast<std::size_t>(written));
     offset += written;
   }
+}
+
+void OutputFile::resize(std::int64_t bytes) const {
+  if (::ftruncate(descriptor_, bytes) != 0) refused("cannot be written");
+}
+
+bool OutputFile::lock() const noexcept {
+  return ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
 void OutputFile::sync() const {

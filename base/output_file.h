@@ -11,8 +11,9 @@ namespace moesaic {
 class OutputFile {
  public:
   enum class Mode {
-    create,   ///< made, or emptied
-    existing  ///< made by another process
+    create,    ///< made, or emptied
+    existing,  ///< made by another process
+    kept       ///< made if it is not there, else as it is
   };
 
   OutputFile() = default;
@@ -30,6 +31,11 @@ class OutputFile {
   void reserve(std::int64_t bytes);
   /// Throws Error{resource} when the disk refuses. For any number of threads.
   void write_at(std::int64_t offset, std::span<const std::byte> bytes) const;
+  /// Makes the file so long: what is beyond is dropped. Throws Error{resource}.
+  void resize(std::int64_t bytes) const;
+  /// Takes the file for this process, as long as this lives; false if another process has it. File
+  /// systems that cannot lock say true.
+  [[nodiscard]] bool lock() const noexcept;
   /// Returns when what was written is on the disk. Throws Error{resource}.
   void sync() const;
 

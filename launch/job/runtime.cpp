@@ -82,13 +82,15 @@ void print_error(const Log& log, std::string_view message) {
 
 /// A verb that can be interrupted hears of it through the result; others end as every process does.
 /// Rank 0 alone looks for the stop file.
-InterruptionOptions interruption_options(const Command& command, bool is_first) {
+InterruptionOptions interruption_options(const Command& command, bool is_first,
+                                         std::chrono::steady_clock::duration passed) {
   const Options& options = command.options;
   InterruptionOptions result{.signals = {}, .max_time = {}, .stop_file = ""};
   if (!takes(*command.verb, *find_option("max-time", command.verb))) return result;
   result.signals = {SIGINT, SIGTERM, SIGUSR1};
   if (options.max_time) {
-    result.max_time = std::chrono::milliseconds(options.max_time->milliseconds);
+    result.max_time = std::chrono::milliseconds(options.max_time->milliseconds) -
+                      std::chrono::duration_cast<std::chrono::milliseconds>(passed);
   }
   if (is_first) result.stop_file = stop_file(command);
   return result;
@@ -177,7 +179,6 @@ Runtime::Runtime(const MpiSession& mpi, const Command& command)
   });
   pool_ = std::make_unique<ThreadPool>(self().threads);
   pool_->set_between_tasks([this] { world_->progress(); }, kProgressEvery);
-  interruption_ = std::make_unique<Interruption>(interruption_options(command, is_first()));
   for (const std::string& note : command.notes) log_.once(LogLevel::warning, "{}", note);
 }
 
@@ -195,17 +196,25 @@ Compute Runtime::compute() const {
           .int4_activations = options().int4_activations};
 }
 
+Interruption& Runtime::interruption() const {
+  if (!interruption_) {
+    interruption_ = std::make_unique<Interruption>(
+        interruption_options(*command_, is_first(), std::chrono::steady_clock::now() - start_));
+  }
+  return *interruption_;
+}
+
 void Runtime::leave_if_stop_wanted() const {
-  std::int64_t wanted = interruption_->wanted() ? 1 : 0;
+  std::int64_t wanted = interruption().wanted() ? 1 : 0;
   world_->max(std::span(&wanted, 1));
   if (wanted != 0) throw Interrupted("interrupted");
 }
 
 void Runtime::end_early(std::string_view what_is_there) {
-  const std::string& reason = interruption_->reason();
+  const std::string& reason = interruption().reason();
   log_.once(LogLevel::warning, "interrupted ({}): {}",
             reason.empty() ? "another rank was asked to stop" : reason, what_is_there);
-  interruption_->remove_stop_file();
+  interruption().remove_stop_file();
   ends_early_ = true;
 }
 

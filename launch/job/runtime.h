@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <span>
@@ -43,8 +44,10 @@ class Runtime {
   [[nodiscard]] Compute compute() const;
   [[nodiscard]] Precision precision() const noexcept { return options().precision; }
 
-  /// Whether this rank has been asked to stop; of verbs that take --max-time.
-  [[nodiscard]] Interruption& interruption() const noexcept { return *interruption_; }
+  /// Whether this rank has been asked to stop; of verbs that take --max-time. Signals are heard
+  /// from the first call on: before, there is nothing to lose, and they end the process. For one
+  /// thread.
+  [[nodiscard]] Interruption& interruption() const;
   /// Throws Interrupted on all ranks if any of them has been asked to stop. Collective.
   void leave_if_stop_wanted() const;
   /// The verb ends before all is done because a rank was asked to stop: tells so, with what is
@@ -60,7 +63,8 @@ class Runtime {
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<ProcessGrid> grid_;
   std::vector<RankInfo> ranks_;
-  std::unique_ptr<Interruption> interruption_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  mutable std::unique_ptr<Interruption> interruption_;  // once it is asked for
   bool ends_early_ = false;
   Isa isa_ = Isa::scalar;
   std::unique_ptr<ThreadPool> pool_;

@@ -128,6 +128,11 @@ constexpr std::array kOptions = {
         {"file", 'f', "FILE", &O::file, kText, kGenerate | kScore | kTokenize,
          "prompts, one a line, or JSONL {\"prompt\": \"...\"}; score takes it as one text; - "
          "is the standard input"}),
+    OptionRow{"whole-file", '\0', "", &O::whole_file, kText, kGenerate | kTokenize,
+              "the whole of FILE is one prompt"},
+    OptionRow{"strict", '\0', "", &O::strict, kText, kGenerate,
+              "end before anything is run if a prompt of FILE is bad: too long, not UTF-8, with an "
+              "unknown field; else it gets a line with \"error\" and the others run"},
     OptionRow{"no-display-prompt", '\0', "", &O::no_display_prompt, kText, kGenerate,
               "print the continuation alone, without the prompt before it"},
     OptionRow{"no-special", '\0', "", &O::no_special, kText, kTokenize,
@@ -252,6 +257,12 @@ constexpr std::array kOptions = {
 
     OptionRow{"json", '\0', "", &O::json, kProgram, kAll & ~(kBench | kParts),
               "machine-readable lines on the standard output"},
+    may_differ({"out", '\0', "FILE", &O::out, kProgram, kGenerate,
+                "write the texts to FILE, JSONL, each as soon as it is finished. If FILE is there "
+                "from the same prompts, model and options, go on from there; FILE.stop, when "
+                "somebody makes it, ends the run early, as --max-time does"}),
+    OptionRow{"unordered", '\0', "", &O::unordered, kProgram, kGenerate,
+              "write texts in the order in which they are finished, not in that of the prompts"},
     OptionRow{"max-time", '\0', "TIME", &O::max_time, kProgram, kLong,
               "end after so long, such as 90s, 50m or 1h30m, with what is finished by then: after "
               "the step that is under way, with exit code 6. So do SIGINT, SIGTERM and SIGUSR1; a "

@@ -338,7 +338,8 @@ OptionSource source_of(const Command& command, std::string_view option) {
 
 std::string stop_file(const Command& command) {
   const bool has_directory = command.verb == Verb::convert || command.verb == Verb::sft;
-  std::string result = has_directory ? command.options.output_dir : "";
+  std::string result =
+      has_directory ? command.options.output_dir : command.options.out.value_or("");
   while (result.ends_with('/')) result.pop_back();
   if (result.empty()) return "";
   return result + (command.verb == Verb::sft ? "/stop" : ".stop");

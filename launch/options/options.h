@@ -54,6 +54,8 @@ struct Options : SftOptions {
   std::optional<std::string> prompt;
   std::optional<std::string> file;
   bool no_display_prompt = false;
+  bool whole_file = false;
+  bool strict = false;
   bool no_special = false;
   bool chat = false;
   std::optional<std::string> chat_template;
@@ -109,6 +111,8 @@ struct Options : SftOptions {
 
   // Program.
   bool json = false;
+  std::optional<std::string> out;
+  bool unordered = false;
   std::optional<TimeSpan> max_time;  // nothing: until all is done
   std::optional<std::string> logits_out;
   std::string config;

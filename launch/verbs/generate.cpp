@@ -1,29 +1,24 @@
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <chrono>
+#include <memory>
 #include <optional>
 
-#include "base/json.h"
-#include "base/progress.h"
 #include "launch/job/agreement.h"
 #include "launch/job/session.h"
 #include "launch/verbs/requests.h"
-#include "launch/verbs/result_record.h"
+#include "launch/verbs/result_file.h"
+#include "launch/verbs/run_identity.h"
 #include "launch/verbs/run_statistics.h"
 #include "launch/verbs/sampling_choice.h"
+#include "launch/verbs/text_output.h"
 #include "launch/verbs/token_prompts.h"
 #include "launch/verbs/verbs.h"
 #include "src/generate/request_feed.h"
 
 namespace moesaic {
 namespace {
-
-void print_now(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
 
 /// Keys and values get the memory that the check before loading has counted.
 StepOptions step_options(const Runtime& runtime, const ModelConfig& config,
@@ -40,8 +35,9 @@ StepOptions step_options(const Runtime& runtime, const ModelConfig& config,
 SamplingChoice choose_sampling(const Runtime& runtime, const OpenModel& model) {
   SamplingChoice choice;
   agree(runtime.world(), [&] {
-    require(runtime.options().logprobs < 0 || runtime.options().json, ErrorKind::usage,
-            "--logprobs stand in the lines of --json; there is no --json");
+    const Options& options = runtime.options();
+    require(options.logprobs < 0 || options.json || options.out, ErrorKind::usage,
+            "--logprobs stand in the lines of --json or --out, and there is neither");
     choice = choose_sampling(runtime.command(), read_generation_defaults(model.files.directory()),
                              model.config.vocab_size);
   });
@@ -61,21 +57,49 @@ RequestDefaults request_defaults(const Options& options, const ModelConfig& conf
           .vocab_size = config.vocab_size};
 }
 
+/// The prompts of a file that cannot be run do not keep the others from it.
+BadPrompts bad_prompts(const Options& options) {
+  return options.strict || !options.file ? BadPrompts::refuse : BadPrompts::keep;
+}
+
+/// Throws the first error if no prompt can be run.
+void require_a_good_one(const std::vector<Prompt>& prompts) {
+  const auto is_good = [](const Prompt& prompt) { return !prompt.error; };
+  if (!prompts.empty() && std::ranges::none_of(prompts, is_good)) throw *prompts.front().error;
+}
+
 /// The requests of rank 0; all ranks get their demand, which is returned. Collective.
 RequestList::Demand list_requests(const Runtime& runtime, const ModelConfig& config,
                                   TokenPrompts& input, RequestList& requests) {
+  const Options& options = runtime.options();
   agree(runtime.world(), [&] {
     for (std::size_t i = 0; i < input.tokens.size(); ++i) {
-      const Prompt& prompt = input.prompts[i];
-      const std::int64_t new_tokens = requests.add(prompt, std::move(input.tokens[i]));
-      require_context(runtime.options(), config, requests.prompt_tokens(i), new_tokens,
-                      prompt.where);
+      Prompt& prompt = input.prompts[i];
+      const auto check = [&](std::int64_t tokens, std::int64_t new_tokens) {
+        require_context(options, config, tokens, new_tokens, prompt.where);
+      };
+      const auto add = [&] { requests.add(prompt, std::move(input.tokens[i]), check); };
+      if (!prompt.error) try_prompt(prompt, bad_prompts(options), add);
+      if (prompt.error) requests.add_bad();
     }
+    require_a_good_one(input.prompts);
   });
   input.tokens.clear();
   RequestList::Demand demand = requests.demand();
   runtime.world().broadcast(std::as_writable_bytes(std::span(&demand, 1)), 0);
   return demand;
+}
+
+/// Tells of prompts that are not run, of the first ones why.
+void warn_of_bad_prompts(const Log& log, const std::vector<Prompt>& prompts) {
+  constexpr std::int64_t kTold = 5;
+  std::int64_t bad = 0;
+  for (const Prompt& prompt : prompts) {
+    if (prompt.error && ++bad <= kTold) log.once(LogLevel::warning, "{}", prompt.error->what());
+  }
+  if (bad == 0) return;
+  log.once(LogLevel::warning, "{} of {} prompts {} not run (--strict refuses such files)", bad,
+           prompts.size(), bad == 1 ? "is" : "are");
 }
 
 Workload plan_work(const Runtime& runtime, const RequestList::Demand& demand) {
@@ -88,90 +112,30 @@ Workload plan_work(const Runtime& runtime, const RequestList::Demand& demand) {
           .logits_rows = sequences};
 }
 
-/// Writes rank 0's output: one text while its tokens come; of several, each as soon as it and those
-/// before it are finished.
-class Output {
- public:
-  Output(const Runtime& runtime, const TokenPrompts& input, const RequestList& requests)
-      : input_(input),
-        requests_(requests),
-        json_(runtime.options().json),
-        shows_prompts_(!runtime.options().no_display_prompt),
-        streams_(!json_ && requests.demand().requests == 1),
-        finished_(static_cast<std::size_t>(requests.demand().requests)) {
-    const bool texts_are_seen = isatty(STDOUT_FILENO) != 0;  // a bar would run into them
-    const bool silent = streams_ || texts_are_seen || !runtime.log().enabled(LogLevel::info);
-    progress_.emplace("tokens", silent, [](std::int64_t count) { return std::to_string(count); });
-    if (streams_) print_now(shown_prompt(0));
-  }
-
-  void take(const NewToken& token) {
-    if (streams_) print_now(token.text);
-    progress_->update(++tokens_, requests_.demand().most_new_tokens);
-  }
-
-  void take(const Finished& finished) {
-    finished_[static_cast<std::size_t>(finished.request)] = finished;
-    for (; written_ < finished_.size() && finished_[written_]; ++written_) {
-      write(*finished_[written_]);
-      finished_[written_].reset();
-    }
-    if (written_ == finished_.size()) progress_.reset();
-  }
-
-  /// Nothing more will come; "3 of 7 texts are finished".
-  std::string end_early() {
-    if (streams_ && written_ == 0) print_now("\n");
-    progress_.reset();
-    return fmt::format("{} of {} texts are finished", written_, finished_.size());
-  }
-
- private:
-  [[nodiscard]] std::string shown_prompt(std::size_t prompt) const {
-    return shows_prompts_ ? input_.prompts[prompt].text : "";
-  }
-
-  void write(const Finished& finished) {
-    const RequestList::Place place = requests_.place(finished.request);
-    if (streams_) {
-      print_now(finished.rest + "\n");
-    } else if (json_) {
-      const ResultPlace whose{input_.prompts[place.prompt], place,
-                              requests_.prompt_tokens(place.prompt)};
-      print_now(result_record(whose, finished, *input_.tokenizer) + "\n");
-    } else {
-      print_now(fmt::format("{}--- prompt {} of {}{}\n{}{}\n", finished.request == 0 ? "" : "\n",
-                            place.prompt + 1, input_.prompts.size(), sample_text(place),
-                            shown_prompt(place.prompt), finished.text));
-    }
-  }
-
-  static std::string sample_text(const RequestList::Place& place) {
-    if (place.samples == 1) return "";
-    return fmt::format(", sample {} of {}", place.sample + 1, place.samples);
-  }
-
-  const TokenPrompts& input_;
-  const RequestList& requests_;
-  bool json_;
-  bool shows_prompts_;
-  bool streams_;
-  std::vector<std::optional<Finished>> finished_;  // and not yet written
-  std::size_t written_ = 0;
-  std::optional<Progress> progress_;
-  std::int64_t tokens_ = 0;
-};
-
 /// What rank 0 gives and hears.
-RequestFeed make_feed(const RequestList& requests, Output& output) {
-  const auto next = [&requests, number = std::int64_t{0}]() mutable -> std::optional<Request> {
-    if (number == requests.demand().requests) return std::nullopt;
-    return requests.request(number++);
-  };
-  return {.next = next,
+RequestFeed make_feed(TextOutput& output) {
+  return {.next = [&] { return output.next(); },
           .on_token = [&](const NewToken& token) { output.take(token); },
           .on_finished = [&](const Finished& finished) { output.take(finished); },
           .on_logits = {}};
+}
+
+/// The file of --out, if there is to be one, on rank 0. Collective.
+std::unique_ptr<ResultFile> open_result_file(const Runtime& runtime, const OpenModel& model,
+                                             const TokenPrompts& input) {
+  std::unique_ptr<ResultFile> file;
+  agree(runtime.world(), [&] {
+    if (!runtime.is_first() || !runtime.options().out) return;
+    const RunIdentity identity = run_identity(runtime.command(), input, model.files.directory());
+    file = std::make_unique<ResultFile>(*runtime.options().out, identity);
+  });
+  return file;
+}
+
+bool any_left(Communicator& world, const std::optional<TextOutput>& output) {
+  std::int64_t left = output && output->has_next() ? 1 : 0;
+  world.broadcast(std::as_writable_bytes(std::span(&left, 1)), 0);
+  return left != 0;
 }
 
 /// Collective.
@@ -183,34 +147,47 @@ RunStatistics gather_run(const Runtime& runtime, Engine& engine, const StepStati
           .ranks = gather_statistics(runtime.world(), engine.transformer())};
 }
 
+void tell(const Runtime& runtime, const RunStatistics& statistics) {
+  if (runtime.options().json) {
+    fmt::print("{{\"statistics\": {}}}\n", statistics_json(statistics, runtime));
+  } else {
+    runtime.log().once(LogLevel::info, "\n{}", statistics_text(statistics));
+  }
+}
+
 }  // namespace
 
 void run_generate(Runtime& runtime) {
   const Options& options = runtime.options();
   const OpenModel model = open_model(runtime);
-  TokenPrompts input = encode_prompts(runtime, model, [&] { return read_prompts(options); });
+  TokenPrompts input = encode_prompts(runtime, model, bad_prompts(options),
+                                      [&] { return read_prompts(options, bad_prompts(options)); });
   const SamplingChoice sampling = choose_sampling(runtime, model);
+  const std::unique_ptr<ResultFile> file = open_result_file(runtime, model, input);
   RequestList requests(request_defaults(options, model.config, sampling.options));
   const RequestList::Demand demand = list_requests(runtime, model.config, input, requests);
+  warn_of_bad_prompts(runtime.log(), input.prompts);
+  std::optional<TextOutput> output;
+  if (runtime.is_first()) output.emplace(runtime, input, requests, file.get());
+  if (!any_left(runtime.world(), output)) {
+    runtime.log().once(LogLevel::info, "nothing is left to do: {}", output ? output->end() : "");
+    return;
+  }
   announce(runtime);
   runtime.log().once(LogLevel::info, "{}", sampling.text);
   const Workload work = plan_work(runtime, demand);
   Engine engine(runtime, model, work);
-
-  std::optional<Output> output;
-  if (runtime.is_first()) output.emplace(runtime, input, requests);
   engine.transformer().reset_statistics();
   StepEngine steps(engine.transformer(), runtime.world(),
                    step_options(runtime, model.config, input, work));
-  const bool complete = run_requests(steps, output ? make_feed(requests, *output) : RequestFeed{});
-  const RunStatistics statistics = gather_run(runtime, engine, steps.statistics());
-  if (!complete) runtime.end_early(output ? output->end_early() : "");
-  if (!output) return;
-  if (options.json) {
-    print_now(fmt::format("{{\"statistics\": {}}}\n", statistics_json(statistics, runtime)));
-  } else {
-    runtime.log().once(LogLevel::info, "\n{}", statistics_text(statistics));
-  }
+  const auto start = std::chrono::steady_clock::now();
+  const bool complete = run_requests(steps, output ? make_feed(*output) : RequestFeed{});
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  RunStatistics statistics = gather_run(runtime, engine, steps.statistics());
+  statistics.wall_seconds = seconds.count();
+  const std::string finished = output ? output->end() : "";
+  if (!complete) runtime.end_early(finished);
+  if (runtime.is_first()) tell(runtime, statistics);
 }
 
 }  // namespace moesaic

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "src/tokenizer/utf8.h"
@@ -15,12 +16,48 @@
 namespace moesaic {
 namespace {
 
-Prompt parse_json_line(std::string_view line, const std::string& where) {
-  RequestFields fields = parse_request_fields(Json::parse(line, where));
-  Prompt prompt{.text = "", .where = where};
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+/// The id of a line that is wrong in something else, if it has one.
+std::shared_ptr<const RequestFields> id_of(std::string_view line) {
+  try {
+    const auto id = Json::parse(line, "").find("id");
+    if (!id) return nullptr;
+    RequestFields fields;
+    fields.id = id->is_integer() ? fmt::format("{}", id->as_int()) : json_quote(id->as_string());
+    return std::make_shared<const RequestFields>(std::move(fields));
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+void parse_json_line(std::string_view line, Prompt& prompt) {
+  prompt.said = id_of(line);
+  RequestFields fields = parse_request_fields(Json::parse(line, prompt.where));
   if (fields.prompt) prompt.text = std::exchange(*fields.prompt, "");
   prompt.said = std::make_shared<const RequestFields>(std::move(fields));
-  return prompt;
+}
+
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t") == std::string_view::npos;
+}
+
+/// The lines of `text` without their ends.
+void for_each_line(std::string_view text, const std::function<void(std::string_view)>& call) {
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    call(line);
+  }
+}
+
+/// A whole file is one prompt, but for the end of its last line.
+Prompt whole_file(const std::string& path) {
+  std::string text = read_utf8_file(path);
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return {.text = text, .where = input_name(path), .checksum = checksum(text)};
 }
 
 /// All of an input, which may be a pipe. Devices that never end are noticed.
@@ -44,6 +81,15 @@ std::string read_text(std::istream& stream, const std::string& name) {
 
 }  // namespace
 
+void try_prompt(Prompt& prompt, BadPrompts bad, const std::function<void()>& make) {
+  try {
+    make();
+  } catch (const Error& error) {
+    if (bad == BadPrompts::refuse) throw;
+    prompt.error = error;
+  }
+}
+
 const RequestFields& Prompt::fields() const {
   static const RequestFields kNothing;
   return said ? *said : kNothing;
@@ -53,7 +99,7 @@ std::string input_name(const std::string& path) {
   return path == "-" ? "the standard input" : path;
 }
 
-std::string read_utf8_file(const std::string& path) {
+std::string read_file_bytes(const std::string& path) {
   std::string text;
   if (path == "-") {
     text = read_text(std::cin, input_name(path));
@@ -64,6 +110,12 @@ std::string read_utf8_file(const std::string& path) {
     require(stream.is_open(), ErrorKind::file, "cannot read the file {}", path);
     text = read_text(stream, path);
   }
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return text;
+}
+
+std::string read_utf8_file(const std::string& path) {
+  std::string text = read_file_bytes(path);
   require(is_valid_utf8(text), ErrorKind::file, "the text of {} is not UTF-8", input_name(path));
   return text;
 }
@@ -72,33 +124,37 @@ std::vector<Prompt> parse_prompts(std::string_view text, const std::string& file
   std::vector<Prompt> prompts;
   const bool is_json =
       text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size())).starts_with('{');
-  for (std::int64_t number = 1; !text.empty(); ++number) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    const std::string where = fmt::format("{} line {}", file, number);
-    if (is_json) {
-      if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
-      prompts.push_back(parse_json_line(line, where));
-    } else {
-      prompts.push_back({.text = std::string(line), .where = where});
-    }
-  }
+  std::int64_t number = 0;
+  for_each_line(text, [&](std::string_view line) {
+    ++number;
+    if (is_blank(line)) return;
+    Prompt& prompt = prompts.emplace_back(Prompt{
+        .text = "", .where = fmt::format("{} line {}", file, number), .checksum = checksum(line)});
+    try_prompt(prompt, BadPrompts::keep, [&] {
+      if (!is_json) prompt.text = line;
+      require(is_valid_utf8(line), ErrorKind::file, "{} is not UTF-8", prompt.where);
+      if (is_json) parse_json_line(line, prompt);
+    });
+  });
   return prompts;
 }
 
-std::vector<Prompt> read_prompts(const Options& options) {
+std::vector<Prompt> read_prompts(const Options& options, BadPrompts bad) {
   require(options.prompt.has_value() || options.file.has_value(), ErrorKind::usage,
           "no prompt: --prompt TEXT or --file FILE gives one");
   require(!options.prompt.has_value() || !options.file.has_value(), ErrorKind::usage,
           "--prompt and --file exclude each other");
   if (options.prompt) {
     require(is_valid_utf8(*options.prompt), ErrorKind::usage, "the text of --prompt is not UTF-8");
-    return {{.text = *options.prompt, .where = "--prompt"}};
+    return {{.text = *options.prompt, .where = "--prompt", .checksum = checksum(*options.prompt)}};
   }
+  if (options.whole_file) return {whole_file(*options.file)};
   const std::string name = input_name(*options.file);
-  std::vector<Prompt> prompts = parse_prompts(read_utf8_file(*options.file), name);
+  std::vector<Prompt> prompts = parse_prompts(read_file_bytes(*options.file), name);
   require(!prompts.empty(), ErrorKind::usage, "{} holds no prompt: it is empty", name);
+  for (const Prompt& prompt : prompts) {
+    if (prompt.error && bad == BadPrompts::refuse) throw *prompt.error;
+  }
   return prompts;
 }
 

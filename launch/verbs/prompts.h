@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "launch/options/options.h"
 #include "launch/verbs/request_fields.h"
 
@@ -15,24 +18,39 @@ struct Prompt {
   std::string text;   // empty if the line has tokens or a conversation in its place
   std::string where;  // "--prompt", "FILE line 3"
   std::shared_ptr<const RequestFields> said{};  // by the line, but its text; null: nothing
+  std::uint64_t checksum = 0;                   // of the line
+  std::optional<Error> error{};                 // why it cannot be run
 
   /// What the line says.
   [[nodiscard]] const RequestFields& fields() const;
 };
 
+/// What becomes of prompts that cannot be run.
+enum class BadPrompts {
+  refuse,  ///< their errors are thrown
+  keep     ///< they have their error with them
+};
+
+/// Calls `make`, which throws Error for a prompt that cannot be run.
+void try_prompt(Prompt& prompt, BadPrompts bad, const std::function<void()>& make);
+
 /// The prompts of --prompt or --file. Throws Error{usage} if there is none or both, or if --prompt
-/// is not UTF-8; Error{file} if the file cannot be read or is not what it should be.
-[[nodiscard]] std::vector<Prompt> read_prompts(const Options& options);
+/// is not UTF-8; Error{file} if the file cannot be read, and that of the first bad line if these
+/// are refused.
+[[nodiscard]] std::vector<Prompt> read_prompts(const Options& options, BadPrompts bad);
 
 /// The prompts in the text of a file: JSONL objects (RequestFields) if the first line
-/// starts with '{', else one a line, as it stands. `file` stands in messages.
+/// starts with '{', else one a line, as it stands; blank lines are none. A line that is not what it
+/// should be has its error. `file` stands in messages.
 [[nodiscard]] std::vector<Prompt> parse_prompts(std::string_view text, const std::string& file);
 
 /// `path` in messages: "-" is the standard input.
 [[nodiscard]] std::string input_name(const std::string& path);
 
-/// The bytes of a file, or of the standard input for "-". Throws Error{file} if it cannot be read
-/// or is not UTF-8.
+/// The bytes of a file, or of the standard input for "-", without a byte order mark. Throws
+/// Error{file} if it cannot be read.
+[[nodiscard]] std::string read_file_bytes(const std::string& path);
+/// The same. Throws Error{file} also if it is not UTF-8.
 [[nodiscard]] std::string read_utf8_file(const std::string& path);
 
 }  // namespace moesaic

@@ -54,7 +54,9 @@ SampledRequest make_request(const RequestFields& fields, std::vector<std::int32_
   return result;
 }
 
-std::int64_t RequestList::add(const Prompt& prompt, std::vector<std::int32_t> tokens) {
+void RequestList::add(
+    const Prompt& prompt, std::vector<std::int32_t> tokens,
+    const std::function<void(std::int64_t tokens, std::int64_t new_tokens)>& check) {
   SampledRequest made = [&] {
     try {
       return make_request(prompt.fields(), std::move(tokens), std::ssize(prompts_), defaults_);
@@ -64,6 +66,7 @@ std::int64_t RequestList::add(const Prompt& prompt, std::vector<std::int32_t> to
   }();
   const std::int64_t length = std::ssize(made.first.tokens);
   const std::int64_t new_tokens = made.first.max_new_tokens;
+  check(length, new_tokens);
   prompts_.push_back({.said = prompt.said,
                       .tokens = std::move(made.first.tokens),
                       .first = demand_.requests,
@@ -73,7 +76,11 @@ std::int64_t RequestList::add(const Prompt& prompt, std::vector<std::int32_t> to
   demand_.longest_text = std::max(demand_.longest_text, length + new_tokens);
   demand_.most_new_tokens =
       std::min(demand_.most_new_tokens + made.samples * new_tokens, kMostTokens);
-  return new_tokens;
+}
+
+void RequestList::add_bad() {
+  prompts_.push_back({.said = nullptr, .tokens = {}, .first = demand_.requests, .samples = 1});
+  ++demand_.requests;
 }
 
 RequestList::Place RequestList::place(std::int64_t number) const {

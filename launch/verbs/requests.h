@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,9 +50,13 @@ class RequestList {
  public:
   explicit RequestList(RequestDefaults defaults) : defaults_(std::move(defaults)) {}
 
-  /// The next prompt. Returns the most new tokens of a text. Throws Error{usage} that names the
-  /// prompt for options out of range.
-  std::int64_t add(const Prompt& prompt, std::vector<std::int32_t> tokens);
+  /// The next prompt. Throws Error{usage} that names the prompt, and does not add it, for options
+  /// out of range, or if `check`, called with the tokens of prompt and continuation, throws.
+  void add(const Prompt& prompt, std::vector<std::int32_t> tokens,
+           const std::function<void(std::int64_t tokens, std::int64_t new_tokens)>& check);
+  /// A prompt that cannot be run, in the place of the next: one request that is not to be asked
+  /// for.
+  void add_bad();
 
   struct Place {
     std::size_t prompt = 0;

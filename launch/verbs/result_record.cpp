@@ -46,4 +46,11 @@ std::string result_record(const ResultPlace& place, const Finished& finished,
   return line.text();
 }
 
+std::string error_record(const Prompt& prompt, std::int64_t index) {
+  JsonWriter line;
+  line.field("version", kFormatVersion).field("index", index);
+  if (!prompt.fields().id.empty()) line.raw_field("id", prompt.fields().id);
+  return line.field("prompt", prompt.text).field("error", prompt.error->what()).text();
+}
+
 }  // namespace moesaic

@@ -21,4 +21,7 @@ struct ResultPlace {
 [[nodiscard]] std::string result_record(const ResultPlace& place, const Finished& finished,
                                         const Tokenizer& tokenizer);
 
+/// The same for a prompt with an error, number `index`.
+[[nodiscard]] std::string error_record(const Prompt& prompt, std::int64_t index);
+
 }  // namespace moesaic

@@ -35,6 +35,7 @@ struct RunStatistics {
   Throughput generation;           // no tokens: not told
   std::int64_t shared_tokens = 0;  // of prompts, that other prompts began with and had computed
   std::vector<RankStatistics> ranks;
+  double wall_seconds = 0;  // from the first request to the end of the last one; 0: not told
 };
 
 /// The statistics of all ranks' engines. Collective.

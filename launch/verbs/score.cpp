@@ -72,7 +72,8 @@ void print_result(const Runtime& runtime, const ScoreResult& result,
 void run_score(Runtime& runtime) {
   const Options& options = runtime.options();
   const OpenModel model = open_model(runtime);
-  const TokenPrompts input = encode_prompts(runtime, model, [&] { return read_text(options); });
+  const TokenPrompts input =
+      encode_prompts(runtime, model, BadPrompts::refuse, [&] { return read_text(options); });
   const std::int64_t length = input.lengths.front();
   std::optional<LogitsFile> file;
   agree(runtime.world(), [&] {

@@ -32,7 +32,7 @@ std::vector<std::int32_t> encode_prompt(Prompt& prompt, const Tokenizer& tokeniz
   return *prompt.fields().prompt_tokens;
 }
 
-TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
+TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model, BadPrompts bad,
                             const std::function<std::vector<Prompt>()>& read) {
   TokenPrompts result;
   agree(runtime.world(), [&] {
@@ -40,11 +40,15 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
     result.prompts = read();
     result.tokenizer = Tokenizer::from_directory(model.files.directory());
     for (Prompt& prompt : result.prompts) {
-      const bool is_text = !prompt.fields().prompt_tokens && !prompt.fields().conversation;
-      require(!is_text || !prompt.text.empty(), ErrorKind::usage, "the text of {} is empty",
-              prompt.where);
-      result.tokens.push_back(encode_prompt(prompt, *result.tokenizer));
-      check_tokens(prompt, result.tokens.back(), *result.tokenizer, model.config.vocab_size);
+      std::vector<std::int32_t>& tokens = result.tokens.emplace_back();
+      if (prompt.error) continue;
+      try_prompt(prompt, bad, [&] {
+        const bool is_text = !prompt.fields().prompt_tokens && !prompt.fields().conversation;
+        require(!is_text || !prompt.text.empty(), ErrorKind::usage, "the text of {} is empty",
+                prompt.where);
+        tokens = encode_prompt(prompt, *result.tokenizer);
+        check_tokens(prompt, tokens, *result.tokenizer, model.config.vocab_size);
+      });
     }
   });
   for (const std::vector<std::int32_t>& tokens : result.tokens) {

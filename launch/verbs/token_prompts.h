@@ -28,9 +28,10 @@ struct TokenPrompts {
                                                       bool add_special_tokens = true);
 
 /// Reads the tokenizer and the texts that `read` gives on rank 0, encodes these with the special
-/// tokens that the tokenizer adds. Throws AgreedError on all ranks if
-/// a text is empty, or has a token that the model does not know. Collective.
+/// tokens that the tokenizer adds. A text is bad, and may be refused by an AgreedError on all
+/// ranks, if it is empty, or has a token that the model does not know. Collective.
 [[nodiscard]] TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
+                                          BadPrompts bad,
                                           const std::function<std::vector<Prompt>()>& read);
 
 /// Throws Error{usage} unless `tokens` and `new_tokens` fit into the context. `where` names the

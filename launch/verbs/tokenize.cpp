@@ -104,7 +104,7 @@ void run_tokenize(Runtime& runtime) {
     require(options.chat || !options.chat_template, ErrorKind::usage,
             "--chat-template says how --chat reads conversations; there is no --chat");
     if (options.chat) return tokenize_chats(options);
-    std::vector<Prompt> prompts = read_prompts(options);
+    std::vector<Prompt> prompts = read_prompts(options, BadPrompts::refuse);
     const Tokenizer tokenizer = Tokenizer::from_directory(options.model);
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       const std::vector<std::int32_t> ids =

@@ -68,17 +68,19 @@ std::int64_t StepEngine::room() const noexcept {
 }
 
 const StepResult& StepEngine::step() {
-  Clock::time_point start = Clock::now();
+  Clock::time_point start = goes_on_ ? last_end_ : Clock::now();
   result_ = {};
   Orders orders = std::exchange(orders_, {});
   broadcast_orders(world_, orders);
-  if (world_.rank() != 0) start = Clock::now();  // they may have waited for work
+  if (!submits()) start = Clock::now();  // they may have waited for work
   follow(std::move(orders));
   assign();
+  goes_on_ = false;
   if (!schedule_.under_way()) return result_;
   const RankPass& pass = sequences_.forward();
   result_.logits = pass.logits;
   count(share(pass), start);
+  goes_on_ = submits() && busy();
   return result_;
 }
 
@@ -160,7 +162,8 @@ void StepEngine::take(const SequenceNews& news, std::span<const TokenLogprob> lo
 }
 
 void StepEngine::count(const PassWork& work, Clock::time_point start) {
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  last_end_ = Clock::now();
+  const double seconds = std::chrono::duration<double>(last_end_ - start).count();
   const double prompt_share = static_cast<double>(work.prompt_rows) /
                               static_cast<double>(work.prompt_rows + work.generation_rows);
   ++statistics_.steps;

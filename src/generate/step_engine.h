@@ -39,8 +39,9 @@ struct StepResult {
   bool stop_wanted = false;        // a rank has been asked to stop; all learn it in one step
 };
 
-/// Work and time of all steps so far. A step's time is shared between prompts and generation by
-/// their rows on all ranks, so that the two add up to the time of the steps.
+/// Work and time of all steps so far. A step's time, with what rank 0 does between two steps while
+/// requests are open, is shared between prompts and generation by their rows on all ranks: the two
+/// add up to the time that the requests took.
 struct StepStatistics {
   std::int64_t steps = 0;  // with a forward pass
   PassWork work;           // of all ranks; a first token counts to its prompt
@@ -112,6 +113,8 @@ class StepEngine {
   std::unordered_map<RequestId, std::int64_t> logprobs_wanted_;  // of requests that want any
   StepResult result_;
   StepStatistics statistics_;
+  Clock::time_point last_end_;  // of the last step with a forward pass
+  bool goes_on_ = false;        // rank 0: it has left open requests
 };
 
 }  // namespace moesaic

@@ -27,6 +27,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
     for (const moesaic::Prompt& prompt : moesaic::parse_prompts(text, "fuzz")) {
+      if (prompt.error && prompt.error->kind() != moesaic::ErrorKind::file) std::abort();
+      if (prompt.error) continue;
       try {
         check(prompt);
       } catch (const moesaic::Error& error) {

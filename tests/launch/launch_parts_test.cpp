@@ -209,12 +209,11 @@ TEST(Memory, WeightsAreToldByFormat) {
 }
 
 TEST(Prompts, PlainLinesStandAsTheyAre) {
-  const std::vector<Prompt> prompts = parse_prompts("one\r\n\n two \nthree", "file");
-  ASSERT_EQ(prompts.size(), 4U);
+  const std::vector<Prompt> prompts = parse_prompts("one\r\n\n two \n \t\nthree", "file");
+  ASSERT_EQ(prompts.size(), 3U) << "blank lines are none";
   EXPECT_EQ(prompts[0].text, "one");
-  EXPECT_EQ(prompts[1].text, "");
-  EXPECT_EQ(prompts[2].text, " two ");
-  EXPECT_EQ(prompts[3].where, "file line 4");
+  EXPECT_EQ(prompts[1].text, " two ");
+  EXPECT_EQ(prompts[2].where, "file line 5");
   EXPECT_TRUE(parse_prompts("", "file").empty());
 }
 
@@ -226,10 +225,13 @@ TEST(Prompts, JsonLinesHaveAPromptAndPerhapsAnId) {
   EXPECT_EQ(prompts[0].fields().id, "7");
   EXPECT_EQ(prompts[1].fields().id, "\"x\"");
   EXPECT_EQ(prompts[1].where, "f line 3");
-  EXPECT_NE(error_message([] {
-              static_cast<void>(parse_prompts("{\"text\": 1}", "f"));
-            }).find("f line 1: unknown field \"text\""),
+  const std::vector<Prompt> bad = parse_prompts("{\"text\": 1, \"id\": \"x\"}\n{\n", "f");
+  ASSERT_EQ(bad.size(), 2U);
+  ASSERT_TRUE(bad[0].error && bad[1].error);
+  EXPECT_EQ(bad[0].error->kind(), ErrorKind::file);
+  EXPECT_NE(std::string_view(bad[0].error->what()).find("f line 1: unknown field \"text\""),
             std::string::npos);
+  EXPECT_EQ(bad[0].fields().id, "\"x\"");
 }
 
 TEST(ModelFacts, AttentionSeesKeysOnceAndWindowsCutThem) {

@@ -44,10 +44,10 @@ TEST(ProgramErrors, PromptEmptyOrNotUtf8) {
     write_text(file, "");
     expect_failure(run_ranks(2, {verb, "-m", kDemo, "-f", file}), 2, {"empty"});
     write_text(file, "good\nbad \xc3\x28\n");
-    expect_failure(run_moesaic({verb, "-m", kDemo, "-f", file}), 3, {file, "not UTF-8"});
   }
-  write_text(file, "one\n\nthree\n");
-  expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file}), 2, {"line 2", "empty"});
+  expect_failure(run_moesaic({"score", "-m", kDemo, "-f", file}), 3, {file, "not UTF-8"});
+  expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file, "--strict"}), 3,
+                 {file, "line 2 is not UTF-8"});
   write_text(file, "{\"text\": \"one\"}\n");
   expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file}), 3, {"line 1", "prompt"});
   expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file + "x"}), 3, {file + "x"});

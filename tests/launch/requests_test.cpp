@@ -160,12 +160,26 @@ TEST(Requests, AListHasAllSamplesInOrder) {
                   .said = std::make_shared<const RequestFields>(
                       parse("{\"prompt\": \"a\", " + fields + "}"))};
   };
-  EXPECT_EQ(list.add({.text = "a", .where = "file line 1"}, {1, 2, 3, 4}), 10);
-  EXPECT_EQ(list.add(prompt("\"n\": 3"), {5, 6}), 10);
-  EXPECT_EQ(list.add(prompt("\"max_tokens\": 20"), {7}), 20);
-  EXPECT_EQ(test::error_message([&] { list.add(prompt("\"top_p\": 0"), {7}); }, ErrorKind::usage),
+  const auto add = [&](const Prompt& added, const std::vector<std::int32_t>& tokens) {
+    std::int64_t most = 0;
+    list.add(added, tokens, [&](std::int64_t length, std::int64_t new_tokens) {
+      EXPECT_EQ(length, std::ssize(tokens));
+      most = new_tokens;
+    });
+    return most;
+  };
+  EXPECT_EQ(add({.text = "a", .where = "file line 1"}, {1, 2, 3, 4}), 10);
+  EXPECT_EQ(add(prompt("\"n\": 3"), {5, 6}), 10);
+  EXPECT_EQ(test::error_message([&] { add(prompt("\"top_p\": 0"), {7}); }, ErrorKind::usage),
             "file line 2: top-p must be above 0 and at most 1, not 0");
-  EXPECT_EQ(list.demand().requests, 5);
+  const auto refuse = [](std::int64_t, std::int64_t) { fail(ErrorKind::usage, "too long"); };
+  EXPECT_EQ(
+      test::error_message([&] { list.add(prompt("\"n\": 9"), {7}, refuse); }, ErrorKind::usage),
+      "too long");
+  EXPECT_EQ(add(prompt("\"max_tokens\": 20"), {7}), 20);
+  list.add_bad();
+  EXPECT_EQ(list.place(5).prompt, 3U);
+  EXPECT_EQ(list.demand().requests, 6);
   EXPECT_EQ(list.demand().longest_prompt, 4);
   EXPECT_EQ(list.demand().longest_text, 21);
   EXPECT_EQ(list.demand().most_new_tokens, 10 + 30 + 20);

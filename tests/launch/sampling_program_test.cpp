@@ -312,7 +312,7 @@ TEST(Requests, WhatIsWrongInALineIsNamedWithIt) {
   const std::string file = directory.path_of("requests.jsonl");
   const auto fails = [&](const std::string& line, int code, const std::vector<std::string>& texts) {
     write_text(file, "{\"prompt\": \"In\"}\n" + line + "\n");
-    expect_failure(run_ranks(2, {"generate", "-m", kDemo, "-f", file}), code, texts);
+    expect_failure(run_ranks(2, {"generate", "-m", kDemo, "-f", file, "--strict"}), code, texts);
   };
   fails("{\"prompt\": \"In\", \"max_token\": 5}", 3,
         {"requests.jsonl line 2", "\"max_token\"", "did you mean \"max_tokens\""});
