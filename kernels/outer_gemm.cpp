@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "kernels/job_graph.h"
 #include "kernels/outer_panels.h"
@@ -25,6 +26,13 @@ constexpr std::int64_t kPackSteps = 2;
 /// About this many jobs a thread even out what neighbours on the machine take away.
 constexpr std::int64_t kJobsPerThread = 8;
 
+/// Columns of the narrower input times rows, up to which packing wide rows costs more than reading
+/// them where they are.
+constexpr std::int64_t kNarrowSize = 512;
+constexpr std::int64_t kMostNarrow = 64;
+/// Wide columns of one such job.
+constexpr std::int64_t kWideColumns = 256;
+
 /// What one slab of the graph is: columns of an input, over one piece of a group's rows.
 struct Part {
   const OuterGroup* group;
@@ -41,6 +49,7 @@ struct Worker {
   Buffer<float> columns;      // kRowBlock columns as rows
   Buffer<float> results;      // [columns of a slab, panels * 16]
   Buffer<std::byte> scratch;  // of the kernel
+  Buffer<float> narrow;       // [rows + 1, narrow columns padded], the last one zeros
 };
 
 void check_group(const OuterInput& input, const OuterGroup& group) {
@@ -71,7 +80,16 @@ class OuterGemm::Plan final : private JobGraph::Work {
     turned_ = input.y.depth > input.x.depth;
     panels_ = turned_ ? input.y : input.x;
     rows_ = turned_ ? input.x : input.y;
-    plan_jobs(groups);
+    large_.clear();
+    narrow_.clear();
+    for (const OuterGroup& group : groups) {
+      const bool is_narrow =
+          rows_.depth <= kMostNarrow && rows_.depth * group.num_rows <= kNarrowSize;
+      (is_narrow ? narrow_ : large_).push_back(group);
+    }
+    run_narrow();
+    if (large_.empty()) return;
+    plan_jobs(large_);
     graph_.run(*compute_.pool, *this);
   }
 
@@ -92,6 +110,68 @@ class OuterGemm::Plan final : private JobGraph::Work {
       for (std::int64_t piece = 0; piece < piece_count(group); ++piece) add_piece(group, piece);
     }
     if (pending_ >= 0) add_multiply_jobs(pending_);
+  }
+
+  [[nodiscard]] ProductOrder order() const {
+    if (kernel_->format == Format::f32) return ProductOrder::chain;
+    return kernel_->isa == Isa::avx512_bf16 ? ProductOrder::dot : ProductOrder::tiles;
+  }
+
+  /// Groups with few columns on one side, in the order that the kernel would have.
+  void run_narrow() {
+    const std::int64_t chunks = (panels_.depth + kWideColumns - 1) / kWideColumns;
+    compute_.pool->parallel_for(std::ssize(narrow_) * chunks, [&](std::int64_t task, int number) {
+      multiply_narrow(narrow_[static_cast<std::size_t>(task / chunks)],
+                      task % chunks * kWideColumns, workers_[static_cast<std::size_t>(number)]);
+    });
+  }
+
+  void multiply_narrow(const OuterGroup& group, std::int64_t first_column, Worker& worker) const {
+    const std::int64_t width = round_up(rows_.depth, kNarrowColumns);
+    worker.narrow.reserve((group.num_rows + 1) * width);
+    worker.results.reserve(width * kWideColumns);
+    pack_narrow(group, width, worker.narrow.data());
+    const ResultBlock block{.result = group.result,
+                            .turned = turned_,
+                            .first_row = 0,
+                            .first_column = first_column,
+                            .num_rows = rows_.depth,
+                            .num_columns = std::min(kWideColumns, panels_.depth - first_column)};
+    float* const sums = worker.results.data();
+    std::fill_n(sums, width * kWideColumns, 0.0F);
+    if (group.accumulate) block.load(*loops_, sums, kWideColumns);
+    RowSource wide = panels_;
+    wide.rows += group.first_row;
+    loops_->narrow_product({.narrow = worker.narrow.data(),
+                            .narrow_stride = width,
+                            .narrow_columns = width,
+                            .wide = wide,
+                            .num_rows = group.num_rows,
+                            .first_column = first_column,
+                            .num_columns = block.num_columns,
+                            .sums = sums,
+                            .sums_stride = kWideColumns,
+                            .order = order(),
+                            .zeros = worker.narrow.data() + group.num_rows * width});
+    block.store(*loops_, sums, kWideColumns);
+  }
+
+  /// Rows of the narrow input as floats [num_rows + 1, width], rounded if the order wants it; the
+  /// last one is zeros.
+  void pack_narrow(const OuterGroup& group, std::int64_t width, float* out) const {
+    const bool is_rounded = kernel_->format == Format::bf16;
+    std::fill_n(out, (group.num_rows + 1) * width, 0.0F);
+    for (std::int64_t row = 0; row < group.num_rows; ++row, out += width) {
+      const std::byte* const from = rows_.rows[group.first_row + row];
+      for (std::int64_t i = 0; i < rows_.depth; ++i) {
+        if (rows_.element == RowSource::Element::bf16) {
+          out[i] = to_float(reinterpret_cast<const BFloat16*>(from)[i]);
+        } else {
+          const float value = reinterpret_cast<const float*>(from)[i];
+          out[i] = is_rounded ? to_float(to_bfloat16(value)) : value;
+        }
+      }
+    }
   }
 
   [[nodiscard]] static std::int64_t piece_count(const OuterGroup& group) {
@@ -223,7 +303,9 @@ class OuterGemm::Plan final : private JobGraph::Work {
   bool turned_ = false;  // the product is the transposed result
   std::int64_t job_panels_ = kMaxJobPanels;
   std::ptrdiff_t pending_ = -1;  // the slab whose multiply jobs come next
-  std::vector<Part> parts_;      // slabs as the graph has them
+  std::vector<OuterGroup> large_;
+  std::vector<OuterGroup> narrow_;
+  std::vector<Part> parts_;  // slabs as the graph has them
   JobGraph graph_;
   std::vector<Worker> workers_;
 };

@@ -7,7 +7,7 @@
 #include "kernels/cpu/attention_gradient_layout.h"
 #include "kernels/cpu/attention_product.h"
 #include "kernels/cpu/transpose_loops.h"
-#include "kernels/cpu/vector_functions.h"
+#include "kernels/cpu/vector_math.h"
 
 // The gradient of attention in f32 over the 16 lanes of an instruction set, after FlashAttention
 // (Dao et al. 2022, arXiv:2205.14135): weights are computed again from the log-sum-exp, block by

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/avx2/lanes.h"
 #include "kernels/cpu/avx2/pack_rows.h"
+#include "kernels/cpu/narrow_outer.h"
 #include "kernels/cpu/scalar/transpose.h"
 
 // Transposition with AVX2 (what each function does: kernels/cpu/transpose_loops.h). Lanes of 128
@@ -185,6 +187,7 @@ constinit const TransposeLoops avx2_transpose_loops{
     .bf16_block = bf16_block,
     .stream_rows = stream_rows,
     .scale_row = scale_row,
+    .narrow_product = narrow_product,
 };
 
 }  // namespace moesaic

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/avx512/lanes.h"
 #include "kernels/cpu/avx512/pack_rows.h"
+#include "kernels/cpu/narrow_outer.h"
 
 // Transposition with AVX-512 (what each function does: kernels/cpu/transpose_loops.h). Lanes of 128
 // bits are gathered by loads, which need no shuffle.
@@ -179,6 +181,7 @@ constinit const TransposeLoops avx512_transpose_loops{
     .bf16_block = bf16_block,
     .stream_rows = stream_rows,
     .scale_row = scale_row,
+    .narrow_product = narrow_product,
 };
 
 }  // namespace moesaic

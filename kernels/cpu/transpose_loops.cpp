@@ -1,5 +1,8 @@
 #include "kernels/cpu/transpose_loops.h"
 
+#include "kernels/cpu/scalar/lanes.h"
+
+#include "kernels/cpu/narrow_outer.h"
 #include "kernels/cpu/scalar/transpose.h"
 
 namespace moesaic {
@@ -17,6 +20,7 @@ constexpr TransposeLoops kScalar{
     .bf16_block = scalar::bf16_block,
     .stream_rows = scalar::stream_rows,
     .scale_row = scalar::scale_row,
+    .narrow_product = narrow_product,
 };
 
 }  // namespace

@@ -14,6 +14,28 @@ struct BlockStart {
   std::int64_t column;
 };
 
+/// In which order a product takes its sum (docs/numerics.md). With tiles and dot, inputs are
+/// rounded to bf16.
+enum class ProductOrder { chain, tiles, dot };
+
+/// Narrow columns of NarrowProduct are padded with zeros to a multiple of this.
+inline constexpr std::int64_t kNarrowColumns = 8;
+
+/// sums[i, k] += the sum over rows of narrow[row, i] wide[row, first_column + k].
+struct NarrowProduct {
+  const float* narrow;  // [num_rows, narrow_columns], rounded if the order wants it
+  std::int64_t narrow_stride;
+  std::int64_t narrow_columns;  // a multiple of kNarrowColumns
+  RowSource wide;
+  std::int64_t num_rows;
+  std::int64_t first_column;  // of wide
+  std::int64_t num_columns;
+  float* sums;  // [narrow_columns, num_columns in whole vectors of 16]
+  std::int64_t sums_stride;
+  ProductOrder order;
+  const float* zeros;  // [narrow_columns]
+};
+
 /// Loops that bring panels and rows into the form of a transposed product: moves, conversions
 /// and products that every instruction set does alike. Lines are 64-byte aligned.
 struct TransposeLoops {
@@ -37,6 +59,8 @@ struct TransposeLoops {
   /// out[i] = the row's element i times scales[i], count of them.
   void (*scale_row)(const RowSource& source, std::int64_t row, const float* scales,
                     float* out) noexcept;
+  /// A product over rows.
+  void (*narrow_product)(const NarrowProduct& product) noexcept;
 };
 
 /// Of this instruction set, or the nearest simpler one.

@@ -140,7 +140,7 @@ class OuterGemmTest : public testing::TestWithParam<Format> {};
 
 TEST_P(OuterGemmTest, follows_its_order_of_summation) {
   for (const auto element : {RowSource::Element::f32, RowSource::Element::bf16}) {
-    for (const auto& [rows, n, k] : {Shape{75, 20, 70}, {75, 70, 20}, {1200, 8, 40}}) {
+    for (const auto& [rows, n, k] : {Shape{75, 20, 70}, {75, 70, 20}, {1200, 8, 40}, {60, 70, 5}}) {
       const Inputs inputs(element, rows, n, k);
       for (const bool accumulate : {false, true}) {
         const float begin = accumulate ? Results::kBefore : 0.0F;
@@ -163,8 +163,12 @@ TEST_P(OuterGemmTest, follows_its_order_of_summation) {
 // where they are and with ones that they cannot.
 TEST_P(OuterGemmTest, gives_the_same_bits_on_every_instruction_set_of_the_tile_order) {
   for (const auto element : {RowSource::Element::f32, RowSource::Element::bf16}) {
-    for (const auto& [rows, n, k] :
-         {Shape{2100, 8, 96}, {75, 300, 64}, {100, 160, 16}, {64, 33, 290}, {44, 1, 1}}) {
+    for (const auto& [rows, n, k] : {Shape{2100, 8, 96},
+                                     {75, 300, 64},
+                                     {100, 160, 16},
+                                     {64, 33, 290},
+                                     {60, 70, 5},
+                                     {44, 1, 1}}) {
       const Inputs inputs(element, rows, n, k);
       for (const std::int64_t gap : {0, 5}) {
         const std::vector<float> scalar = run_groups(inputs, GetParam(), Isa::scalar, 1, true, gap);
@@ -176,6 +180,27 @@ TEST_P(OuterGemmTest, gives_the_same_bits_on_every_instruction_set_of_the_tile_o
         }
       }
     }
+  }
+}
+
+// Few columns and rows are multiplied in another way.
+TEST_P(OuterGemmTest, gives_a_column_the_same_bits_alone_and_among_others) {
+  const Inputs inputs(RowSource::Element::f32, 30, 50, 70);
+  const auto run = [&](Isa isa, std::int64_t columns, const Results& results) {
+    ThreadPool pool(2);
+    OuterGemm gemm({.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool});
+    OuterInput input = inputs.input(GetParam());
+    input.y.depth = columns;
+    const OuterGroup group{.num_rows = 27, .result = results.at(0)};
+    gemm.run(input, {&group, 1});
+  };
+  for (const Isa isa : supported_isas()) {
+    const Results few(1, 9, 70);
+    const Results many(1, 50, 70);
+    run(isa, 9, few);
+    run(isa, 50, many);
+    const std::vector<float> all = many.copy();
+    EXPECT_EQ(first_difference(few.copy(), std::span(all).first(9 * 70)), -1) << isa_name(isa);
   }
 }
 
