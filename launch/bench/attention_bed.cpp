@@ -76,9 +76,9 @@ std::vector<AttentionForm> parse_attention_shapes(std::string_view list) {
 AttentionBed::AttentionBed(const AttentionForm& form, AttentionKind kind, std::int64_t num_keys,
                            std::span<std::byte> memory)
     : form_(form), kind_(kind), num_keys_(num_keys) {
-  require(bytes() <= std::ssize(memory), ErrorKind::usage,
+  require(copy_bytes() <= std::ssize(memory), ErrorKind::usage,
           "--footprint: {} keys of {} take {} bytes, more than the {} there are", num_keys,
-          form.name(), bytes(), memory.size());
+          form.name(), copy_bytes(), memory.size());
   fill(memory);
 }
 
@@ -91,7 +91,7 @@ std::int64_t AttentionBed::head_bytes() const {
 void AttentionBed::fill(std::span<std::byte> memory) {
   const std::int64_t key_bytes = key_block_bytes(kind_, form_.head_dim);
   const std::int64_t block_bytes = key_bytes + value_block_bytes(kind_, form_.head_dim);
-  const std::int64_t heads = std::ssize(memory) / bytes() * form_.kv_heads;
+  const std::int64_t heads = std::ssize(memory) / copy_bytes() * form_.kv_heads;
   for (std::int64_t position = 0; position < std::min(num_keys_, kPeriod); ++position) {
     std::byte* const block = memory.data() + position / kKeysPerBlock * block_bytes;
     store_key(kind_, vector_of(position, form_.head_dim, kKey).data(), form_.head_dim,

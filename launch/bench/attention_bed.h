@@ -28,9 +28,20 @@ struct AttentionForm {
 /// names the item that is none, or that nothing is left.
 [[nodiscard]] std::vector<AttentionForm> parse_attention_shapes(std::string_view list);
 
+/// Attention that is run again and again, with several numbers of rows.
+class MeasuredAttention {
+ public:
+  virtual ~MeasuredAttention() = default;
+  virtual void run(const AttentionKernel& kernel, std::int64_t rows, ThreadPool& pool) = 0;
+  /// Mean |result - exact| / mean |exact| of the last run.
+  [[nodiscard]] virtual double error() const = 0;
+  [[nodiscard]] virtual double operations(std::int64_t rows) const = 0;
+  [[nodiscard]] virtual double bytes(std::int64_t rows) const = 0;
+};
+
 /// Random queries of one sequence's last tokens, and its keys and values: as many copies as
 /// `memory` has room for, so that each run finds others, in memory and not in a cache.
-class AttentionBed {
+class AttentionBed final : public MeasuredAttention {
  public:
   /// Throws Error{usage} if `memory` has no room for one.
   AttentionBed(const AttentionForm& form, AttentionKind kind, std::int64_t num_keys,
@@ -38,17 +49,17 @@ class AttentionBed {
 
   /// The last `rows` of the positions attend to those up to their own, on all threads, cut as the
   /// model does; rows <= num_keys.
-  void run(const AttentionKernel& kernel, std::int64_t rows, ThreadPool& pool);
+  void run(const AttentionKernel& kernel, std::int64_t rows, ThreadPool& pool) override;
 
   /// Mean |result - exact| / mean |exact| of the last run, in fp64 from queries as given and keys
   /// and values as stored, over some of its rows and heads.
-  [[nodiscard]] double error() const;
-  [[nodiscard]] const AttentionForm& form() const { return form_; }
-  [[nodiscard]] std::int64_t num_keys() const { return num_keys_; }
-  /// Of one copy.
-  [[nodiscard]] std::int64_t bytes() const { return form_.kv_heads * head_bytes(); }
+  [[nodiscard]] double error() const override;
+  /// Of keys and values.
+  [[nodiscard]] double bytes(std::int64_t /*rows*/) const override {
+    return static_cast<double>(copy_bytes());
+  }
   /// Multiplications and additions of both products for keys that rows see.
-  [[nodiscard]] double operations(std::int64_t rows) const;
+  [[nodiscard]] double operations(std::int64_t rows) const override;
 
  private:
   /// Of one worker.
@@ -60,6 +71,7 @@ class AttentionBed {
 
   [[nodiscard]] std::int64_t group() const { return form_.heads / form_.kv_heads; }
   [[nodiscard]] std::int64_t head_bytes() const;
+  [[nodiscard]] std::int64_t copy_bytes() const { return form_.kv_heads * head_bytes(); }
   void fill(std::span<std::byte> memory);
   [[nodiscard]] std::vector<double> exact_row(std::int64_t row, std::int64_t head) const;
   /// Where the group of query heads of one KV head and row starts, in queries_ and out_.

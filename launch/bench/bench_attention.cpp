@@ -3,31 +3,35 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "base/error.h"
 #include "base/progress.h"
 #include "kernels/kernel_table.h"
 #include "launch/bench/attention_bed.h"
+#include "launch/bench/attention_gradient_bed.h"
 #include "launch/bench/bench_memory.h"
 #include "launch/bench/bench_shapes.h"
 #include "launch/bench/bench_team.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/result_table.h"
+#include "launch/options/choices.h"
 
 namespace moesaic {
 namespace {
 
 /// One line of the table, before the roofs are known.
 struct Measurement {
+  ProductOp op;
   AttentionForm form;
   std::int64_t keys;
-  std::int64_t rows;
   const AttentionKernel* kernel;
-  const Team* team;
-  double operations;
-  double bytes;
-  double seconds;
-  double error;
+  std::int64_t rows = 0;
+  const Team* team = nullptr;
+  double operations = 0;
+  double bytes = 0;
+  double seconds = 0;
+  double error = 0;
 };
 
 Format format_of(AttentionKind kind) {
@@ -42,7 +46,8 @@ std::vector<AttentionKind> kinds_of(const Options& options) {
     if (layout.format == Format::f32) kinds.push_back(AttentionKind::f32);
   }
   require(!kinds.empty(), ErrorKind::usage,
-          "--op attention has a cache in bf16 or f32, and --formats names neither");
+          "--op {} has a cache in bf16 or f32, and --formats names neither",
+          choice_name(options.op));
   return kinds;
 }
 
@@ -52,7 +57,7 @@ ResultLine make_line(const Measurement& measured) {
   const MultiplyLoop& loop = find_multiply_loop(kernel.isa, format_of(kernel.kind));
   const double compute = measured.operations / gauge.operations_per_second(loop);
   const double memory = measured.bytes / gauge.bytes_per_second();
-  return {{"op", "attention", true},
+  return {{"op", std::string(choice_name(measured.op)), true},
           {"shape", measured.form.name(), true},
           {"keys", fmt::format("{}", measured.keys)},
           {"rows", fmt::format("{}", measured.rows)},
@@ -76,10 +81,11 @@ class AttentionBench {
     const Options& options = runtime.options();
     const std::int64_t rows = *std::ranges::max_element(options.rows);
     const std::int64_t keys = *std::ranges::min_element(options.keys);
-    require(rows <= keys, ErrorKind::usage,
+    require(options.op == ProductOp::attention_backward || rows <= keys, ErrorKind::usage,
             "--rows: {} are more than the {} of --keys: rows are the last of the positions", rows,
             keys);
-    require(options.rival == Rival::none, ErrorKind::usage, "--rival has no --op attention");
+    require(options.rival == Rival::none, ErrorKind::usage, "--rival has no --op {}",
+            choice_name(options.op));
     memory_ = Buffer<std::byte>(cold_bytes(runtime));
     teams_ = make_teams(runtime, memory_.span());
   }
@@ -94,8 +100,11 @@ class AttentionBench {
       for (const AttentionKind kind : kinds_) {
         for (const std::int64_t keys : key_counts) {
           progress.update(done++, total);
-          AttentionBed bed(form, kind, keys, memory_.span());
-          for (const AttentionKernel* kernel : kernels(kind)) measure(bed, *kernel);
+          const std::unique_ptr<MeasuredAttention> bed = make_bed(form, kind, keys);
+          for (const AttentionKernel* kernel : kernels(kind)) {
+            measure(*bed,
+                    {.op = runtime_->options().op, .form = form, .keys = keys, .kernel = kernel});
+          }
         }
       }
     }
@@ -124,7 +133,18 @@ class AttentionBench {
     return kernels;
   }
 
-  void measure(AttentionBed& bed, const AttentionKernel& kernel) {
+  [[nodiscard]] std::unique_ptr<MeasuredAttention> make_bed(const AttentionForm& form,
+                                                            AttentionKind kind,
+                                                            std::int64_t keys) const {
+    if (runtime_->options().op == ProductOp::attention_backward) {
+      return std::make_unique<AttentionGradientBed>(form, keys);
+    }
+    return std::make_unique<AttentionBed>(form, kind, keys, memory_.span());
+  }
+
+  /// `line` says what is measured.
+  void measure(MeasuredAttention& bed, Measurement line) {
+    const AttentionKernel& kernel = *line.kernel;
     const MultiplyLoop& loop = find_multiply_loop(kernel.isa, format_of(kernel.kind));
     if (std::ranges::find(loops_, &loop) == loops_.end()) loops_.push_back(&loop);
     for (const auto& team : teams_) {
@@ -134,15 +154,13 @@ class AttentionBench {
         const std::vector<double> seconds = repeat(runtime_->options().seconds, [&] {
           return time_once([&] { bed.run(kernel, rows, team->pool); });
         });
-        measured_.push_back({.form = bed.form(),
-                             .keys = bed.num_keys(),
-                             .rows = rows,
-                             .kernel = &kernel,
-                             .team = team.get(),
-                             .operations = bed.operations(rows),
-                             .bytes = static_cast<double>(bed.bytes()),
-                             .seconds = lower_quartile(seconds),
-                             .error = bed.error()});
+        line.rows = rows;
+        line.team = team.get();
+        line.operations = bed.operations(rows);
+        line.bytes = bed.bytes(rows);
+        line.seconds = lower_quartile(seconds);
+        line.error = bed.error();
+        measured_.push_back(line);
       }
       team->measure_roofs(loop);
     }

@@ -4,7 +4,7 @@
 
 namespace moesaic {
 
-/// `bench kernels --op attention`: prints the table.
+/// `bench kernels --op attention` and `attention-backward`: prints the table.
 void run_bench_attention(Runtime& runtime);
 
 }  // namespace moesaic

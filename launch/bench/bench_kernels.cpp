@@ -252,7 +252,10 @@ void run_bench_kernels(Runtime& runtime) {
     require(runtime.world().size() == 1, ErrorKind::usage,
             "bench kernels measures one process; start it without mpirun");
   });
-  if (runtime.options().op == ProductOp::attention) return run_bench_attention(runtime);
+  const ProductOp op = runtime.options().op;
+  if (op == ProductOp::attention || op == ProductOp::attention_backward) {
+    return run_bench_attention(runtime);
+  }
   KernelBench bench(runtime);
   runtime.run_or_end_early("not all lines are there", [&] { bench.run(); });
   fmt::print("{}", result_table(bench.lines(), runtime.options().output));

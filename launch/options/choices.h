@@ -47,7 +47,8 @@ inline constexpr auto kChoices<ProductOp> =
     std::to_array<NamedValue<ProductOp>>({{"forward", ProductOp::forward},
                                           {"transposed", ProductOp::transposed},
                                           {"outer", ProductOp::outer},
-                                          {"attention", ProductOp::attention}});
+                                          {"attention", ProductOp::attention},
+                                          {"attention-backward", ProductOp::attention_backward}});
 template <>
 inline constexpr auto kChoices<Rival> =
     std::to_array<NamedValue<Rival>>({{"none", Rival::none}, {"onednn", Rival::onednn}});

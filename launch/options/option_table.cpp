@@ -59,7 +59,9 @@ are the rival's, whose rows are ready to multiply.
 qwen3-30b, mixtral, granite), number of keys and of rows: the last rows of so many positions attend
 to those before and themselves, all heads, on all threads, keys and values cold in memory. --formats
 are those of the cache (bf16; f32). gops counts both products for the keys that a row sees, read_gbs
-the bytes of keys and values once. Queries of error are as given.
+the bytes of keys and values once. Queries of error are as given. --op attention-backward: rows are
+tokens of samples of so many keys, each seen by itself and those after it; gops counts the five
+products of its gradients, error the three gradients against fp64 on numbers as given.
 )";
 constexpr std::string_view kLayerDetails =
     R"(
@@ -204,8 +206,11 @@ constexpr std::array kOptions = {
               "experts, f32, or all (without f32)"},
     OptionRow{"rows", '\0', "LIST", &O::rows, kBenchmark, kKernels,
               "rows of activations, with commas", 1, 1 << 20},
-    OptionRow{"keys", '\0', "LIST", &O::keys, kBenchmark, kKernels,
-              "of --op attention: positions in the cache, with commas", 1, 1 << 20},
+    OptionRow{
+        "keys", '\0', "LIST", &O::keys, kBenchmark, kKernels,
+        "of --op attention: positions in the cache; of attention-backward: tokens of a sample; "
+        "with commas",
+        1, 1 << 20},
     OptionRow{"tokens", '\0', "LIST", &O::tokens, kBenchmark, kLayer,
               "tokens of each rank, with commas", 1, 1 << 20},
     OptionRow{"routing", '\0', "KIND", one_of<&O::routing>(), kBenchmark, kLayer,
@@ -221,8 +226,8 @@ constexpr std::array kOptions = {
         '\0',
         "NAME", one_of<&O::op>(), kBenchmark, kKernels,
         "which product: of rows with weights; with transposed weights (the gradient of the "
-        "rows); over the rows (the gradient of the weights; bf16 and f32, the results rotate); or "
-        "attention, of rows with a cache"},
+        "rows); over the rows (the gradient of the weights; bf16 and f32, the results rotate); "
+        "attention, of rows with a cache; or its gradients, of whole samples"},
     OptionRow{"rival", '\0', "NAME", one_of<&O::rival>(), kBenchmark, kKernels,
               "what to measure besides"},
     OptionRow{"output", 'o', "FORM", one_of<&O::output>(), kBenchmark, kBench | kParts,

@@ -17,10 +17,11 @@ enum class Transport { automatic, mpi, shm };
 enum class RoutingChoice { both, even, skewed };
 /// What `bench kernels --op` measures, for a matrix W [n, k].
 enum class ProductOp {
-  forward,     ///< y [rows, n] = x [rows, k] W^T
-  transposed,  ///< x [rows, k] = y [rows, n] W: the gradient of an input
-  outer,       ///< W [n, k] = y [rows, n]^T x [rows, k]: the gradient of a matrix
-  attention    ///< no matrix: rows over a cache of keys and values
+  forward,            ///< y [rows, n] = x [rows, k] W^T
+  transposed,         ///< x [rows, k] = y [rows, n] W: the gradient of an input
+  outer,              ///< W [n, k] = y [rows, n]^T x [rows, k]: the gradient of a matrix
+  attention,          ///< no matrix: rows over a cache of keys and values
+  attention_backward  ///< the gradients of queries, keys and values of whole samples
 };
 enum class Rival { none, onednn };
 enum class ResultForm { md, csv, json, jsonl };

@@ -118,6 +118,24 @@ TEST(BenchKernels, MeasuresAttention) {
             "op,shape,keys,rows,format,isa,threads,us,gops,read_gbs,roof,roof_share,error");
 }
 
+TEST(BenchKernels, MeasuresAttentionBackward) {
+  const ProgramResult result = run_moesaic(
+      {"bench",     "kernels", "--op",        "attention-backward", "--shapes", "4x2x24", "--keys",
+       "30,70",     "--rows",  "100",         "--formats",          "bf16,f32", "-t",     "2",
+       "--seconds", "0.001",   "--footprint", kFootprint,           "-o",       "json"});
+  const Json table = parse_table(result);
+  ASSERT_EQ(table.size(), 4);
+  table.for_each([](const std::string&, const Json& line) {
+    EXPECT_EQ(line.at("op").as_string(), "attention-backward");
+    // 100 tokens: samples of 30, 30, 30 and 10, or of 70 and 30.
+    const double seen = line.at("keys").as_double() == 30 ? 3 * 465 + 55 : 2485 + 465;
+    EXPECT_NEAR(line.at("gops").as_double() * line.at("us").as_double() * 1e3, 10 * 4 * 24 * seen,
+                0.05 * seen * 4 * 24);
+    EXPECT_GT(line.at("roof_share").as_double(), 0);
+    EXPECT_LT(line.at("error").as_double(), line.at("format").as_string() == "f32" ? 1e-5 : 0.02);
+  });
+}
+
 TEST(BenchKernels, AttentionRefusesWhatItCannotMeasure) {
   const auto expect_refused = [](const AttentionOptions& options, const std::string& option) {
     const ProgramResult result = bench_attention(options, "csv");
