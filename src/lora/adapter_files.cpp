@@ -22,8 +22,7 @@ bool has_values(std::span<const float> row, std::size_t first, std::size_t end) 
 /// The layout whose parameters the configuration targets.
 AdapterLayout layout_of(const PeftConfig& config, std::span<const AdapterSite> sites) {
   const bool is_fused = std::ranges::any_of(sites, [&](const AdapterSite& site) {
-    const PeftTarget target = peft_target(site, AdapterLayout::transformers5);
-    return target.is_parameter && config.targets(target, site.layer);
+    return !site.fused5.empty() && !config.hit_name(site, AdapterLayout::transformers5).empty();
   });
   return is_fused ? AdapterLayout::transformers5 : AdapterLayout::transformers4;
 }
@@ -33,9 +32,10 @@ std::vector<AdapterSite> targeted_sites(const PeftConfig& config, AdapterLayout 
                                         std::span<const AdapterSite> sites) {
   std::vector<AdapterSite> targeted;
   std::ranges::copy_if(sites, std::back_inserter(targeted), [&](const AdapterSite& site) {
-    return config.targets(peft_target(site, layout), site.layer);
+    return !config.hit_name(site, layout).empty();
   });
-  std::ranges::stable_partition(targeted, [](const AdapterSite& site) { return site.expert < 0; });
+  std::stable_partition(targeted.begin(), targeted.end(),
+                        [](const AdapterSite& site) { return site.expert < 0; });
   return targeted;
 }
 
@@ -123,7 +123,8 @@ std::int64_t AdapterFiles::bytes() const noexcept {
 
 void AdapterFiles::find_modules(const PeftConfig& config, std::span<const AdapterSite> targeted) {
   for (PeftModule& layout : peft_modules(targeted, description_.layout)) {
-    const PeftConfig::Numbers numbers = config.numbers(layout.target);
+    const AdapterSite& first = targeted[static_cast<std::size_t>(layout.members.front().adapter)];
+    const PeftConfig::Numbers numbers = config.numbers(config.hit_name(first, description_.layout));
     modules_.push_back({.layout = std::move(layout),
                         .rank = numbers.rank,
                         .alpha = numbers.alpha,

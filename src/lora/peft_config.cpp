@@ -156,19 +156,24 @@ void PeftConfig::read_targets(const Json& json) {
   }
 }
 
-bool PeftConfig::targets(const PeftTarget& target, std::int64_t layer) const {
-  if (target.is_parameter) {
-    return std::ranges::any_of(
-        parameters_, [&](const std::string& end) { return has_ending(target.name, end); });
-  }
-  if (!modules_ || !modules_->hit(target.name)) return false;
-  if (excluded_ && excluded_->hit(target.name)) return false;
-  return !layers_ || std::ranges::find(*layers_, layer) != layers_->end();
+bool PeftConfig::hits_parameter(const std::string& name) const {
+  return std::ranges::any_of(parameters_,
+                             [&](const std::string& end) { return has_ending(name, end); });
 }
 
-PeftConfig::Numbers PeftConfig::numbers(const std::string& target) const {
+std::string PeftConfig::hit_name(const AdapterSite& site, AdapterLayout layout) const {
+  const PeftTarget target = peft_target(site, layout);
+  const std::string parameter = target.joins_experts ? target.name : site.module + ".weight";
+  if (hits_parameter(parameter)) return parameter;
+  if (target.joins_experts || !modules_ || !modules_->hit(site.module)) return "";
+  if (excluded_ && excluded_->hit(site.module)) return "";
+  const bool in_layer = !layers_ || std::ranges::find(*layers_, site.layer) != layers_->end();
+  return in_layer ? site.module : "";
+}
+
+PeftConfig::Numbers PeftConfig::numbers(const std::string& name) const {
   Numbers numbers{rank_, alpha_};
-  const auto hits = [&](const auto& entry) { return entry.first->hits(target); };
+  const auto hits = [&](const auto& entry) { return entry.first->hits(name); };
   if (const auto rank = std::ranges::find_if(ranks_, hits); rank != ranks_.end()) {
     numbers.rank = rank->second;
     numbers.has_own_rank = true;

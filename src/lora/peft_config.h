@@ -28,20 +28,23 @@ class PeftConfig {
   /// Name of the model that it was trained on; may be empty.
   [[nodiscard]] const std::string& base_model() const noexcept { return base_model_; }
 
-  /// Whether target_modules or target_parameters hit it.
-  [[nodiscard]] bool targets(const PeftTarget& target, std::int64_t layer) const;
+  /// The name of the site's module, or of its parameter, that target_modules or target_parameters
+  /// hit; empty: they do not. Joined experts are parameters, all others may be.
+  [[nodiscard]] std::string hit_name(const AdapterSite& site, AdapterLayout layout) const;
   struct Numbers {
     std::int64_t rank = 0;
     double alpha = 0;
     bool has_own_rank = false;  ///< from rank_pattern
   };
-  [[nodiscard]] Numbers numbers(const std::string& target) const;
+  /// Of what has this hit_name().
+  [[nodiscard]] Numbers numbers(const std::string& name) const;
 
  private:
   struct Names;
   class Pattern;
   void refuse_other_methods(const Json& json) const;
   void read_targets(const Json& json);
+  [[nodiscard]] bool hits_parameter(const std::string& name) const;
 
   std::int64_t rank_ = 0;
   double alpha_ = 0;

@@ -62,6 +62,12 @@ std::set<std::string> endings_of(const std::vector<std::string>& chosen,
   return endings;
 }
 
+/// A float in Python too.
+std::string float_text(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
 std::string quoted_list(const std::set<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + json_quote(word);
@@ -159,12 +165,15 @@ std::string peft_config_text(const AdapterDescription& description,
                    {"base_model_name_or_path", json_quote(description.base_model)},
                    {"inference_mode", "true"}};
   add_targets(fields, description, adapters, sites);
-  fields.insert(fields.end(), {{"use_rslora", description.rank_stabilised ? "true" : "false"},
-                               {"lora_dropout", fmt::format("{}", description.dropout)},
-                               {"use_dora", "false"},
-                               {"bias", "\"none\""},
-                               {"fan_in_fan_out", "false"},
-                               {"modules_to_save", "null"}});
+  // PEFT has no dropout for parameters, and refuses a file that says so.
+  const bool has_parameters = fields.back().first == "target_parameters";
+  fields.insert(fields.end(),
+                {{"use_rslora", description.rank_stabilised ? "true" : "false"},
+                 {"lora_dropout", float_text(has_parameters ? 0 : description.dropout)},
+                 {"use_dora", "false"},
+                 {"bias", "\"none\""},
+                 {"fan_in_fan_out", "false"},
+                 {"modules_to_save", "null"}});
   std::string text = "{\n";
   for (std::size_t i = 0; i < fields.size(); ++i) {
     text += fmt::format("  \"{}\": {}{}\n", fields[i].first, fields[i].second,

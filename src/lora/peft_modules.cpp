@@ -16,7 +16,7 @@ std::int64_t joined_out(const AdapterSite& site) {
 /// Of two parameters of one module, PEFT wraps gate_up_proj first: it is the inner one.
 std::string module_key(const AdapterSite& site, AdapterLayout layout, bool has_both) {
   std::string key(kPrefix);
-  if (!peft_target(site, layout).is_parameter) return key + site.module;
+  if (!peft_target(site, layout).joins_experts) return key + site.module;
   if (layout == AdapterLayout::transformers4) return key + site.fused4;
   key += site.fused5;
   return has_both && site.part != MlpPart::down ? key + ".base_layer" : key;
@@ -39,12 +39,16 @@ std::unordered_set<std::string_view> with_both(std::span<const AdapterSite> site
 
 PeftTarget peft_target(const AdapterSite& site, AdapterLayout layout) {
   if (layout == AdapterLayout::transformers5 && !site.fused5.empty()) {
-    return {true, site.fused5 + (site.part == MlpPart::down ? ".down_proj" : ".gate_up_proj")};
+    return {true, true,
+            site.fused5 + (site.part == MlpPart::down ? ".down_proj" : ".gate_up_proj")};
   }
   if (layout == AdapterLayout::transformers4 && !site.fused4.empty()) {
-    return {true, site.fused4 + ".weight"};
+    return {true, true, site.fused4 + ".weight"};
   }
-  return {false, site.module};
+  if (layout == AdapterLayout::transformers5 && site.part != MlpPart::none) {
+    return {false, true, site.module + ".weight"};
+  }
+  return {false, false, site.module};
 }
 
 std::vector<PeftModule> peft_modules(std::span<const AdapterSite> sites, AdapterLayout layout) {
@@ -58,16 +62,16 @@ std::vector<PeftModule> peft_modules(std::span<const AdapterSite> sites, Adapter
     if (is_new) {
       modules.push_back({.key = module_key(site, layout, both.contains(site.fused5)),
                          .target = std::move(target.name),
-                         .experts = target.is_parameter ? site.num_experts : 0,
+                         .experts = target.joins_experts ? site.num_experts : 0,
                          .in = site.in,
-                         .out = target.is_parameter ? joined_out(site) : site.out,
+                         .out = target.joins_experts ? joined_out(site) : site.out,
                          .members = {}});
     }
     modules[found->second].members.push_back(
         {.adapter = static_cast<std::int64_t>(i),
-         .expert = target.is_parameter ? site.expert : 0,
-         .part = target.is_parameter ? site.part : MlpPart::none,
-         .first_out = target.is_parameter && site.part == MlpPart::up ? site.out : 0});
+         .expert = target.joins_experts ? site.expert : 0,
+         .part = target.joins_experts ? site.part : MlpPart::none,
+         .first_out = target.joins_experts && site.part == MlpPart::up ? site.out : 0});
   }
   return modules;
 }

@@ -38,15 +38,17 @@ struct PeftModule {
   std::int64_t out = 0;
   std::vector<PeftMember> members;
 
-  [[nodiscard]] bool is_parameter() const noexcept { return experts > 0; }
   [[nodiscard]] std::string a_key() const { return key + ".lora_A.weight"; }
   [[nodiscard]] std::string b_key() const { return key + ".lora_B.weight"; }
 };
 
-/// Whether a site's module joins experts, and what lists and patterns call it.
+/// What adapter_config.json calls a site's module.
 struct PeftTarget {
+  bool joins_experts = false;
+  /// It stands in target_parameters, else in target_modules. Of transformers 5 this is so for all
+  /// MLPs: PEFT takes a gate_proj among target_modules for experts', and forgets all others.
   bool is_parameter = false;
-  std::string name;
+  std::string name;  // that lists and patterns are for: ends with the parameter, if it is one
 };
 [[nodiscard]] PeftTarget peft_target(const AdapterSite& site, AdapterLayout layout);
 

@@ -164,9 +164,9 @@ TEST(AdapterFiles, WrittenTargetsHitTheModulesOfTheFileAndNoOthers) {
             "\"target_modules\": [\"down_proj\", \"gate_proj\", \"k_proj\", \"o_proj\", "
             "\"q_proj\", \"up_proj\", \"v_proj\"],\n");
   EXPECT_EQ(targets("qwen2_moe-rslora-idle", AdapterLayout::transformers5),
-            "\"target_modules\": [\"down_proj\", \"gate_proj\", \"k_proj\", \"o_proj\", "
-            "\"q_proj\", \"up_proj\", \"v_proj\"],\n"
-            "  \"target_parameters\": [\"experts.down_proj\", \"experts.gate_up_proj\"],\n");
+            "\"target_modules\": [\"k_proj\", \"o_proj\", \"q_proj\", \"v_proj\"],\n"
+            "  \"target_parameters\": [\"down_proj.weight\", \"experts.down_proj\", "
+            "\"experts.gate_up_proj\", \"gate_proj.weight\", \"up_proj.weight\"],\n");
   EXPECT_EQ(targets("mixtral-some", AdapterLayout::transformers4),
             "\"target_modules\": [\"experts.0.w1\", \"experts.0.w2\", \"experts.0.w3\", "
             "\"experts.2.w2\", \"experts.3.w1\", \"k_proj\", \"o_proj\"],\n");
