@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/small_file.h"
+#include "launch/job/adapter_text.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
 #include "launch/job/same_weights.h"
@@ -28,6 +30,14 @@ std::uint64_t model_fingerprint(const ModelFiles& files) {
     text += format_shape(tensor->shape);
   }
   return checksum(text);
+}
+
+std::uint64_t adapter_fingerprint(const AdapterFiles& adapter) {
+  std::ostringstream text;
+  for (const AdapterSpec& spec : adapter.specs()) {
+    text << spec.site.module << ' ' << spec.rank << ' ' << spec.scale << ' ' << spec.shares_a;
+  }
+  return checksum(text.str());
 }
 
 void require_experts_for_all(const Runtime& runtime, const ModelConfig& config) {
@@ -105,6 +115,7 @@ void tell_without_effect(const Runtime& runtime, const ModelWeights& weights) {
 OpenModel read_model(const Runtime& runtime) {
   OpenModel model;
   std::uint64_t print = 0;
+  std::uint64_t adapter_print = 0;
   std::string unknown;
   agree(runtime.world(), [&] {
     const std::string& directory = runtime.options().model;
@@ -114,10 +125,17 @@ OpenModel read_model(const Runtime& runtime) {
     verify_copies(model.files, runtime.options().verify);
     model.config = read_model_config(directory);
     print = model_fingerprint(model.files);
+    if (runtime.options().lora) {
+      model.adapter = AdapterFiles::open(*runtime.options().lora,
+                                         adapter_sites(model.files.names(model.config)));
+      adapter_print = adapter_fingerprint(*model.adapter);
+    }
     if (runtime.is_first()) unknown = unknown_tensors_text(model);
   });
-  const Shared shared{.what = "the model's config.json or tensors", .fingerprint = print};
-  require_same(runtime.world(), {&shared, 1});
+  const std::array<Shared, 2> shared = {
+      {{.what = "the model's config.json or tensors", .fingerprint = print},
+       {.what = "the adapter of --lora", .fingerprint = adapter_print}}};
+  require_same(runtime.world(), shared);
   require_same_weights(runtime, model.files);
   if (!unknown.empty()) runtime.log().once(LogLevel::warning, "{}", unknown);
   return model;
@@ -156,8 +174,16 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
   std::optional<ModelLoader> loader;
   agree(runtime.world(), [&] { loader.emplace(model.files, model.config, options); });
   const WeightBytes& bytes = loader->bytes();
-  is_smaller_ = work.smaller && !memory_fits(runtime, model.config, bytes, work.work);
-  check_memory(runtime, model.config, bytes, is_smaller_ ? *work.smaller : work.work);
+  const ExpertRange experts{.first = placement_.experts_start_idx(options.expert_rank),
+                            .count = placement_.num_local_experts(options.expert_rank)};
+  Workload whole = work.work;
+  if (model.adapter && !work.prepare) {
+    whole.adapter_bytes +=
+        AdapterSet::bytes(specs_of_rank(model.adapter->specs(), experts.first, experts.count),
+                          weight_format(runtime.precision()));
+  }
+  is_smaller_ = work.smaller && !memory_fits(runtime, model.config, bytes, whole);
+  check_memory(runtime, model.config, bytes, is_smaller_ ? *work.smaller : whole);
   load_.experts = bytes.experts;
   load_.others = bytes.others;
   runtime.world().sum(std::span<std::int64_t>(load_.experts));
@@ -166,7 +192,16 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
   weights_ = loader->load();
   for (const std::string& note : weights_->notes) runtime.log().once(LogLevel::debug, "{}", note);
   tell_without_effect(runtime, *weights_);
-  if (work.prepare) work.prepare(*weights_);
+  if (work.prepare) {
+    work.prepare(*weights_);
+  } else if (model.adapter) {
+    runtime.log().once(LogLevel::info, "adapter: {}",
+                       adapter_text(model.adapter->specs(), model.adapter->description().layout));
+    agree(runtime.world(), [&] {
+      adapters_ = load_adapter(
+          {*model.adapter, model.files.names(model.config), experts, *compute.pool}, *weights_);
+    });
+  }
   transformer_ =
       std::make_unique<Transformer>(model.config, *weights_, runtime.grid().experts(), compute);
   for (const LoadReport& report : gather_values(runtime.world(), weights_->report)) {

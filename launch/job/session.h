@@ -8,6 +8,7 @@
 
 #include "launch/job/memory_check.h"
 #include "launch/job/runtime.h"
+#include "src/model/model_adapters.h"
 #include "src/model/model_config.h"
 #include "src/model/model_files.h"
 #include "src/model/transformer.h"
@@ -19,7 +20,8 @@ namespace moesaic {
 struct OpenModel {
   ModelFiles files;
   ModelConfig config;
-  WantedLayouts layouts;  // of --expert-format, --dense-format and --head-format
+  WantedLayouts layouts;                  // of --expert-format, --dense-format and --head-format
+  std::optional<AdapterFiles> adapter{};  // of --lora
 };
 
 /// Collective. Throws AgreedError on all ranks if a rank cannot read it, or if ranks see different
@@ -49,7 +51,8 @@ struct EngineWork {
   Workload work;
   /// What it does instead where `work` needs more memory than there is.
   std::optional<Workload> smaller{};
-  /// Called with the weights before they are used: to give them adapters.
+  /// Called with the weights before they are used, to give them adapters: in the place of those of
+  /// --lora.
   std::function<void(ModelWeights&)> prepare{};
 };
 
@@ -72,6 +75,7 @@ class Engine {
  private:
   ExpertPlacement placement_;
   std::unique_ptr<ModelWeights> weights_;
+  std::unique_ptr<AdapterSet> adapters_;  // that the weights refer to; null: none
   std::unique_ptr<Transformer> transformer_;
   LoadSummary load_;
   bool is_smaller_ = false;

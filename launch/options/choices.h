@@ -35,6 +35,12 @@ template <>
 inline constexpr auto kChoices<Numerics> = std::to_array<NamedValue<Numerics>>(
     {{"native", Numerics::native}, {"portable", Numerics::portable}});
 template <>
+inline constexpr auto kChoices<AdapterLayoutChoice> =
+    std::to_array<NamedValue<AdapterLayoutChoice>>(
+        {{"auto", AdapterLayoutChoice::automatic},
+         {"transformers4", AdapterLayoutChoice::transformers4},
+         {"transformers5", AdapterLayoutChoice::transformers5}});
+template <>
 inline constexpr auto kChoices<Transport> = std::to_array<NamedValue<Transport>>(
     {{"auto", Transport::automatic}, {"mpi", Transport::mpi}, {"shm", Transport::shm}});
 template <>

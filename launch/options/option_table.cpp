@@ -119,11 +119,19 @@ constexpr std::array kOptions = {
     OptionRow{"verify", '\0', "", &O::verify, kModel, kEngine | kInspect,
               "compare the checksums of a converted directory; several ranks with a checkpoint: "
               "compare all bytes of it between them"},
+    may_differ({"lora", '\0', "DIR", &O::lora, kModel, kEngine | kConvert | kInspect,
+                "a LoRA adapter of the model, as PEFT writes it"}),
 
     OptionRow{"output", 'o', "OUTDIR", &O::output_dir, kConversion, kConvert,
               "directory to write; appears when it is complete"},
     OptionRow{"overwrite", '\0', "", &O::overwrite, kConversion, kConvert,
               "replace OUTDIR if it is there and was made by moesaic convert"},
+    OptionRow{"merge", '\0', "", &O::merge, kConversion, kConvert,
+              "write the checkpoint with the adapter of --lora added to its weights, in bf16"},
+    OptionRow{
+        "adapter-layout", '\0', "NAME", one_of<&O::adapter_layout>(), kConversion, kConvert,
+        "write the adapter of --lora again, with the modules of this version of transformers; "
+        "auto: do not"},
 
     may_differ({"prompt", 'p', "TEXT", &O::prompt, kText, kGenerate | kTokenize, "one prompt"}),
     may_differ(
@@ -290,7 +298,8 @@ constexpr std::array kVerbs = {
     VerbRow{Verb::score, "score", "-m DIR -f FILE", "loss and perplexity of a text; raw logits"},
     VerbRow{Verb::sft, "sft", "-m DIR --data FILE -o OUTDIR",
             "fine-tune adapters (LoRA) on all ranks"},
-    VerbRow{Verb::convert, "convert", "-m DIR -o OUTDIR", "pack a model once, to load it quickly"},
+    VerbRow{Verb::convert, "convert", "-m DIR -o OUTDIR",
+            "pack a model once, to load it quickly; or merge an adapter"},
     VerbRow{Verb::tokenize, "tokenize", "-m DIR -p TEXT | -f FILE",
             "token ids and pieces of a text"},
     VerbRow{Verb::inspect, "inspect", "DIR", "what a checkpoint holds"},

@@ -30,6 +30,10 @@ enum class Verb {
   doctor
 };
 
+/// Layout of an adapter that is written. automatic: that of the one that was read, else
+/// transformers4.
+enum class AdapterLayoutChoice { automatic, transformers4, transformers5 };
+
 /// Everything that can be set, with its default. Names, limits and help stand in
 /// launch/options/option_table.cpp.
 struct Options : SftOptions {
@@ -45,10 +49,13 @@ struct Options : SftOptions {
   std::int64_t ctx_size = 0;
   bool mmap = false;
   bool verify = false;
+  std::optional<std::string> lora;
 
   // Conversion.
   std::string output_dir;
   bool overwrite = false;
+  bool merge = false;
+  AdapterLayoutChoice adapter_layout = AdapterLayoutChoice::automatic;
 
   // Text.
   std::optional<std::string> prompt;

@@ -13,6 +13,7 @@
 #include "launch/job/agreement.h"
 #include "launch/job/memory_check.h"
 #include "launch/job/session.h"
+#include "launch/verbs/convert_adapter.h"
 #include "launch/verbs/verbs.h"
 #include "src/checkpoint/mapped_file.h"
 #include "src/checkpoint/packed_writer.h"
@@ -147,8 +148,12 @@ void run_convert(Runtime& runtime) {
   agree(world, [&] {
     require(!options.output_dir.empty(), ErrorKind::usage,
             "convert to where? --output OUTDIR says so");
+    require(options.lora ||
+                !(options.merge || options.adapter_layout != AdapterLayoutChoice::automatic),
+            ErrorKind::usage, "--merge and --adapter-layout are for the adapter that --lora names");
   });
   const OpenModel model = read_model(runtime);
+  if (model.adapter) return convert_adapter(runtime, model);
   std::unique_ptr<Source> source;
   std::optional<PackedOutput> output;  // of the first rank
   std::optional<ShardWriter> writer;

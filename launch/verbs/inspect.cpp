@@ -6,6 +6,7 @@
 #include "launch/verbs/inspect_report.h"
 #include "launch/verbs/verbs.h"
 #include "src/checkpoint/mapped_file.h"
+#include "src/model/model_adapters.h"
 #include "src/model/model_weights.h"
 #include "src/model/weight_converter.h"
 
@@ -62,6 +63,7 @@ void inspect(const Runtime& runtime) {
   if (const Checkpoint* checkpoint = report.files.checkpoint()) {
     report.inventory = take_inventory(*checkpoint, names);
   }
+  if (options.lora) report.adapter = AdapterFiles::open(*options.lora, adapter_sites(names));
   std::exception_ptr broken;  // told after what is known
   const bool is_whole = !report.inventory || report.inventory->missing.empty();
   try {

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/small_file.h"
+#include "launch/job/adapter_text.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace moesaic {
@@ -171,6 +172,9 @@ void print_text(const InspectReport& report) {
                             format_bytes(report.files.total_bytes()),
                             report.files.packed() == nullptr ? "tensors" : "packed weights"));
   if (report.inventory) print_inventory(*report.inventory, line);
+  if (report.adapter) {
+    line("adapter", adapter_text(report.adapter->specs(), report.adapter->description().layout));
+  }
   if (!report.packing) return;
   line("packed", report.files.packed() == nullptr ? "when loaded, unless --expert-format says else"
                                                   : "by moesaic convert, to be used as they are");
@@ -209,6 +213,7 @@ void print_json(const InspectReport& report) {
         .raw_field("unknown", names_json(report.inventory->unknown))
         .raw_field("ignored", names_json(report.inventory->ignored));
   }
+  if (report.adapter) out.raw_field("adapter", adapter_json(*report.adapter));
   if (report.packing) {
     out.raw_field("packed_expert_bytes", bytes_json(report.packing->experts))
         .raw_field("packed_other_bytes", bytes_json(report.packing->others));

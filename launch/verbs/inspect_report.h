@@ -6,6 +6,7 @@
 #include <string>
 
 #include "launch/job/model_facts.h"
+#include "src/lora/adapter_files.h"
 #include "src/model/inventory.h"
 #include "src/model/model_files.h"
 
@@ -24,6 +25,7 @@ struct InspectReport {
   ModelFacts facts;
   std::optional<Inventory> inventory;     // of a checkpoint
   std::optional<PackingSummary> packing;  // unless something is broken
+  std::optional<AdapterFiles> adapter;    // of --lora
 };
 
 void print_text(const InspectReport& report);

@@ -37,10 +37,6 @@ std::string plain_path(const std::string& directory) {
   return (path.has_filename() ? path : path.parent_path()).string();
 }
 
-std::string part_of(const std::string& directory) {
-  return plain_path(directory) + ".part";
-}
-
 std::string in(const std::string& directory, std::string_view file) {
   return (fs::path(directory) / file).string();
 }
@@ -83,8 +79,12 @@ void swap_names(const std::string& part, const std::string& directory) {
 
 }  // namespace
 
+std::string part_directory(const std::string& directory) {
+  return plain_path(directory) + ".part";
+}
+
 PackedOutput::PackedOutput(const std::string& directory, bool overwrite)
-    : directory_(plain_path(directory)), part_(part_of(directory)), overwrite_(overwrite) {
+    : directory_(plain_path(directory)), part_(part_directory(directory)), overwrite_(overwrite) {
   require_replaceable(directory_, overwrite_);
   take_part_directory();
 }
@@ -144,6 +144,10 @@ void PackedOutput::publish(const PackedManifest& manifest) {
   OutputFile file(in(part_, kManifestFile), OutputFile::Mode::create);
   file.write_at(0, std::as_bytes(std::span(text)));
   file.sync();
+  publish();
+}
+
+void PackedOutput::publish() {
   fs::remove(in(part_, kLockFile));
   sync_directory(part_);
   if (std::rename(part_.c_str(), directory_.c_str()) != 0) {
@@ -158,7 +162,7 @@ void PackedOutput::publish(const PackedManifest& manifest) {
 
 ShardWriter::ShardWriter(const std::string& directory, const PackedManifest& manifest) {
   for (const PackedFile& shard : manifest.shards) {
-    shards_.emplace_back(in(part_of(directory), shard.name), OutputFile::Mode::existing);
+    shards_.emplace_back(in(part_directory(directory), shard.name), OutputFile::Mode::existing);
   }
 }
 

@@ -31,6 +31,8 @@ class PackedOutput {
   void make_shards(const PackedManifest& manifest) const;
   /// Writes the manifest and makes the directory appear under its name.
   void publish(const PackedManifest& manifest);
+  /// The same for a directory without a manifest: of another kind, that holds what it should.
+  void publish();
 
  private:
   void take_part_directory();
@@ -42,6 +44,9 @@ class PackedOutput {
   int lock_ = -1;  // held as long as the process lives
   bool published_ = false;
 };
+
+/// Where a conversion to `directory` is written until it is whole.
+[[nodiscard]] std::string part_directory(const std::string& directory);
 
 /// Writes weights into the shards that a PackedOutput has made; one object a process.
 class ShardWriter {

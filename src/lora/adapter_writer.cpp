@@ -99,24 +99,61 @@ void AdapterWriter::write(const std::string& key, std::span<const float> values)
   writer_.write(key, 0, std::as_bytes(values));
 }
 
+namespace {
+
+/// Both files of a directory, under way.
+class AdapterOutput {
+ public:
+  AdapterOutput(const std::string& directory, const SavedAdapter& adapter)
+      : folder_(make_directory(directory)),
+        config_(peft_config_text(adapter.description, adapter.adapters, adapter.sites)),
+        writer_((folder_ / kAdapterTensorsFile).string(), adapter.adapters, adapter.description) {}
+
+  [[nodiscard]] AdapterWriter& tensors() noexcept { return writer_; }
+  void finish() {
+    writer_.finish();
+    write_text((folder_ / kAdapterConfigFile).string(), config_);
+    sync_directory(folder_.string());
+  }
+
+ private:
+  static std::filesystem::path make_directory(const std::string& directory) {
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    require(!error, ErrorKind::resource, "{}: cannot be made: {}", directory, error.message());
+    return directory;
+  }
+
+  std::filesystem::path folder_;
+  std::string config_;
+  AdapterWriter writer_;
+};
+
+std::span<const float> values_of(MatrixView<const float> factor) {
+  return {factor.data(), static_cast<std::size_t>(factor.rows() * factor.cols())};
+}
+
+}  // namespace
+
 void save_adapter(const std::string& directory, const SavedAdapter& adapter,
                   std::span<const float> values, const AdapterExchange& exchange) {
-  const std::filesystem::path folder(directory);
-  std::optional<AdapterWriter> writer;
-  std::string config;
-  if (exchange.is_first()) {
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    require(!error, ErrorKind::resource, "{}: cannot be made: {}", directory, error.message());
-    config = peft_config_text(adapter.description, adapter.adapters, adapter.sites);
-    writer.emplace((folder / kAdapterTensorsFile).string(), adapter.adapters, adapter.description);
-  }
+  std::optional<AdapterOutput> output;
+  if (exchange.is_first()) output.emplace(directory, adapter);
   exchange.collect(values, [&](std::int64_t index, std::span<const float> a,
-                               std::span<const float> b) { writer->add(index, a, b); });
-  if (!writer) return;
-  writer->finish();
-  write_text((folder / kAdapterConfigFile).string(), config);
-  sync_directory(directory);
+                               std::span<const float> b) { output->tensors().add(index, a, b); });
+  if (output) output->finish();
+}
+
+void save_adapter(const std::string& directory, const SavedAdapter& adapter,
+                  const AdapterSet& set) {
+  AdapterOutput output(directory, adapter);
+  for (std::int64_t i = 0; i < set.size(); ++i) {
+    const AdapterFactors<const float> its = set.factors(i);
+    const bool shares_a = set.spec(i).shares_a;
+    output.tensors().add(i, shares_a ? std::span<const float>() : values_of(its.a),
+                         values_of(its.b));
+  }
+  output.finish();
 }
 
 }  // namespace moesaic

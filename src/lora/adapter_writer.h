@@ -64,5 +64,7 @@ struct SavedAdapter {
 /// Error{resource} on rank 0 when the disk refuses.
 void save_adapter(const std::string& directory, const SavedAdapter& adapter,
                   std::span<const float> values, const AdapterExchange& exchange);
+/// The same where one process holds them all: `set` has the adapters in their order.
+void save_adapter(const std::string& directory, const SavedAdapter& adapter, const AdapterSet& set);
 
 }  // namespace moesaic

@@ -76,4 +76,14 @@ void attach_adapters(const AdapterSet& set, const ModelNames& names, const Exper
           "{} of {} adapters have a matrix on this rank", attachment.attached(), set.size());
 }
 
+std::unique_ptr<AdapterSet> load_adapter(const AdapterLoad& load, ModelWeights& weights) {
+  auto set = std::make_unique<AdapterSet>(
+      specs_of_rank(load.files.specs(), load.experts.first, load.experts.count),
+      weight_format(weights.precision));
+  load.files.read(*set);
+  set->pack(load.pool);
+  attach_adapters(*set, load.names, load.experts, weights);
+  return set;
+}
+
 }  // namespace moesaic

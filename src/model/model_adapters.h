@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "src/lora/adapter_files.h"
 #include "src/lora/adapter_set.h"
 #include "src/model/model_names.h"
 #include "src/model/model_weights.h"
@@ -17,5 +19,18 @@ namespace moesaic {
 /// `weights`. Throws Error{internal} if the set has an adapter that the rank has no matrix for.
 void attach_adapters(const AdapterSet& set, const ModelNames& names, const ExpertRange& experts,
                      ModelWeights& weights);
+
+/// A rank's part of an adapter of files.
+struct AdapterLoad {
+  const AdapterFiles& files;
+  const ModelNames& names;
+  ExpertRange experts;  ///< that the rank holds
+  ThreadPool& pool;
+};
+
+/// Reads a rank's adapters, packs them in the precision of `weights` and attaches them. Throws as
+/// AdapterFiles::read does.
+[[nodiscard]] std::unique_ptr<AdapterSet> load_adapter(const AdapterLoad& load,
+                                                       ModelWeights& weights);
 
 }  // namespace moesaic

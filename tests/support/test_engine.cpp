@@ -26,6 +26,17 @@ TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
                             .pool = &pool_,
                             .progress = {}};
   weights_ = load_model_weights(ModelFiles::open(setup.directory), config_, options);
+  if (!setup.lora.empty()) {
+    const ModelNames names = weights_->files.names(config_);
+    const AdapterFiles files = AdapterFiles::open(setup.lora, adapter_sites(names));
+    const int rank = grid_.experts().rank();
+    adapters_ =
+        load_adapter({files,
+                      names,
+                      {placement.experts_start_idx(rank), placement.num_local_experts(rank)},
+                      pool_},
+                     *weights_);
+  }
   const Compute compute{.isa = setup.isa,
                         .vector = &find_vector_kernels(setup.isa),
                         .pool = &pool_,

@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "src/model/family.h"
+#include "src/model/model_adapters.h"
 #include "src/model/transformer.h"
 #include "src/parallel/process_grid.h"
 
@@ -22,6 +23,7 @@ struct EngineSetup {
   Int4Activations int4_activations = Int4Activations::bf16;
   int threads = 1;  // of each rank
   int expert_replicas = 1;
+  std::string lora{};  // directory of an adapter; empty: none
   std::vector<Family> families = known_families();
 };
 
@@ -40,6 +42,7 @@ class TestEngine {
   ThreadPool pool_;
   ProcessGrid grid_;
   std::unique_ptr<ModelWeights> weights_;
+  std::unique_ptr<AdapterSet> adapters_;
   std::unique_ptr<Transformer> transformer_;
 };
 

@@ -1,0 +1,140 @@
+#include "launch/verbs/convert_adapter.h"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <optional>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/progress.h"
+#include "launch/job/adapter_text.h"
+#include "launch/job/agreement.h"
+#include "src/checkpoint/mapped_file.h"
+#include "src/checkpoint/packed_writer.h"
+#include "src/lora/adapter_writer.h"
+#include "src/model/merged_checkpoint.h"
+
+namespace moesaic {
+namespace {
+
+void check_options(const Options& options, const OpenModel& model) {
+  const bool has_layout = options.adapter_layout != AdapterLayoutChoice::automatic;
+  require(options.merge != has_layout, ErrorKind::usage,
+          "convert --lora to what? Either --merge writes a checkpoint with the adapter in it, or "
+          "--adapter-layout the adapter in a layout");
+  require(
+      !options.expert_format && !options.dense_format && !options.head_format, ErrorKind::usage,
+      "formats of weights do not go with --lora: --merge writes a checkpoint in bf16, which can "
+      "be converted then");
+  require(!options.merge || model.files.checkpoint() != nullptr, ErrorKind::usage,
+          "{}: was made by moesaic convert; merge into the checkpoint that it was made from",
+          model.files.directory());
+}
+
+AdapterSet read_whole(const AdapterFiles& adapter) {
+  AdapterSet set(adapter.specs(), Format::bf16);
+  adapter.read(set);
+  return set;
+}
+
+/// Of the adapter that is written; of one that is merged its own.
+AdapterLayout written_layout(const Options& options, const OpenModel& model) {
+  switch (options.adapter_layout) {
+    case AdapterLayoutChoice::transformers4:
+      return AdapterLayout::transformers4;
+    case AdapterLayoutChoice::transformers5:
+      return AdapterLayout::transformers5;
+    case AdapterLayoutChoice::automatic:
+      break;
+  }
+  return model.adapter->description().layout;
+}
+
+/// On the first rank alone.
+void write_layout(const Options& options, const OpenModel& model) {
+  const AdapterSet set = read_whole(*model.adapter);
+  const std::vector<AdapterSite> sites = adapter_sites(model.files.names(model.config));
+  SavedAdapter saved{model.adapter->description(), model.adapter->specs(), sites};
+  saved.description.layout = written_layout(options, model);
+  PackedOutput output(options.output_dir, options.overwrite);
+  save_adapter(part_directory(options.output_dir), saved, set);
+  output.publish();
+}
+
+/// Shards are shared between the ranks, a shard of each at a time.
+void write_shards(const Runtime& runtime, const MergedCheckpoint& merged) {
+  Communicator& world = runtime.world();
+  Progress progress("merging", !runtime.is_first() || !runtime.log().enabled(LogLevel::info));
+  const std::string directory = part_directory(runtime.options().output_dir);
+  for (std::int64_t first = 0; first < merged.num_shards(); first += world.size()) {
+    LongWork work(world, "merging", waiting_notice(runtime.log(), "merging"));
+    agree_on_work(world, work, [&] {
+      const std::int64_t own = first + world.rank();
+      if (own >= merged.num_shards()) return;
+      const MergedCheckpoint::Watch watch = [&](std::int64_t done) {
+        work.advance(done, merged.shard_bytes(own));
+        progress.update(done, merged.shard_bytes(own));
+        runtime.interruption().leave_if_wanted("while a checkpoint was merged: nothing is written");
+      };
+      merged.write_shard(own, directory, *runtime.compute().pool, watch);
+    });
+  }
+}
+
+std::int64_t merge(const Runtime& runtime, const OpenModel& model) {
+  Communicator& world = runtime.world();
+  const Options& options = runtime.options();
+  std::optional<AdapterSet> set;
+  std::optional<MergedCheckpoint> merged;
+  std::optional<PackedOutput> output;  // of the first rank
+  agree(world, [&] {
+    set = read_whole(*model.adapter);
+    merged.emplace(*model.files.checkpoint(), model.files.names(model.config), *set);
+  });
+  agree(world, [&] {
+    if (!runtime.is_first()) return;
+    output.emplace(options.output_dir, options.overwrite);
+    PackedManifest copies;
+    output->copy_files(model.files.directory(), copies);
+    merged->write_texts(part_directory(options.output_dir));
+  });
+  write_shards(runtime, *merged);
+  agree(world, [&] {
+    if (output) output->publish();
+  });
+  return merged->bytes();
+}
+
+}  // namespace
+
+void convert_adapter(const Runtime& runtime, const OpenModel& model) {
+  const Options& options = runtime.options();
+  const auto start = std::chrono::steady_clock::now();
+  agree(runtime.world(), [&] { check_options(options, model); });
+  std::int64_t bytes = model.adapter->bytes();
+  if (options.merge) {
+    bytes = merge(runtime, model);
+  } else {
+    agree(runtime.world(), [&] {
+      if (runtime.is_first()) write_layout(options, model);
+    });
+  }
+  if (!runtime.is_first()) return;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (options.json) {
+    fmt::print("{}\n", JsonWriter()
+                           .field("directory", options.output_dir)
+                           .raw_field("adapter", adapter_json(*model.adapter))
+                           .field("bytes", bytes)
+                           .field("seconds", seconds.count())
+                           .text());
+    return;
+  }
+  fmt::print("{}: {}, {}: {}\n", options.output_dir, format_bytes(bytes),
+             options.merge ? "merged with an adapter" : "an adapter",
+             adapter_text(model.adapter->specs(), written_layout(options, model)));
+}
+
+}  // namespace moesaic

@@ -1,0 +1,113 @@
+// --lora and moesaic convert --lora as a user meets them.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/launch/program.h"
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic::test {
+namespace {
+
+const std::string kModel = kData + "/models/qwen2_moe-v4";
+const std::string kAdapter = kData + "/adapters/qwen2_moe-rslora-idle";
+
+class AdapterProgram : public testing::Test {
+ protected:
+  AdapterProgram() { write_text(text_, "the quick brown fox jumps over the lazy dog"); }
+
+  /// The bytes of the logits that `moesaic score` writes.
+  [[nodiscard]] std::string score(int ranks, const std::string& model,
+                                  const Arguments& more) const {
+    const std::string file = directory_.path_of("logits");
+    const ProgramResult result =
+        run_ranks(ranks, joined({"score", "-m", model, "-f", text_, "--logits-out", file}, more));
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    return result.exit_code == 0 ? read_text(file) : "";
+  }
+  [[nodiscard]] ProgramResult convert(int ranks, const std::string& out,
+                                      const Arguments& more) const {
+    return run_ranks(ranks, joined({"convert", "-m", kModel, "-o", out}, more));
+  }
+  /// A copy of the adapter whose configuration says something else.
+  [[nodiscard]] std::string changed(const std::string& from, const std::string& to) const {
+    const std::string copy = directory_.path_of("changed");
+    std::filesystem::create_directories(copy);
+    write_text(copy + "/adapter_config.json",
+               replaced(read_text(kAdapter + "/adapter_config.json"), from, to));
+    write_text(copy + "/adapter_model.safetensors",
+               read_text(kAdapter + "/adapter_model.safetensors"));
+    return copy;
+  }
+
+  TemporaryDirectory directory_;
+  std::string text_ = directory_.path_of("text.txt");
+};
+
+TEST_F(AdapterProgram, LogitsAreTheSameOnAnyRanksInBothLayoutsAndOfConvertedModels) {
+  const std::string expected = score(1, kModel, {"--lora", kAdapter});
+  EXPECT_FALSE(expected == score(1, kModel, {}));
+  EXPECT_TRUE(expected == score(4, kModel, {"--lora", kAdapter}));
+  const std::string fused = directory_.path_of("fused");
+  const ProgramResult result =
+      convert(2, fused, {"--lora", kAdapter, "--adapter-layout", "transformers5"});
+  ASSERT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_NE(
+      result.out.find("an adapter: rank 3, scale 1.1547005, layout transformers5, numbers 18,072"),
+      std::string::npos)
+      << result.out;
+  EXPECT_TRUE(expected == score(3, kModel, {"--lora", fused}));
+  const std::string packed = directory_.path_of("packed");
+  ASSERT_EQ(convert(1, packed, {}).exit_code, 0);
+  EXPECT_TRUE(expected == score(2, packed, {"--lora", kAdapter}));
+}
+
+TEST_F(AdapterProgram, MergedCheckpointsAreTheSameOnAnyRanks) {
+  const std::string one = directory_.path_of("one");
+  const std::string three = directory_.path_of("three");
+  for (const auto& [ranks, out] : {std::pair(1, one), std::pair(3, three)}) {
+    const ProgramResult result = convert(ranks, out, {"--lora", kAdapter, "--merge"});
+    ASSERT_EQ(result.exit_code, 0) << result.text();
+  }
+  EXPECT_TRUE(contents(one) == contents(three));
+  EXPECT_EQ(contents(one).count("tokenizer.json"), 1U);
+  EXPECT_EQ(run_moesaic({"inspect", one}).exit_code, 0);
+  EXPECT_FALSE(score(2, one, {}) == score(1, kModel, {}));
+  expect_failure(convert(1, one, {"--lora", kAdapter, "--merge"}), 2, {one, "not empty"});
+  expect_failure(convert(1, one, {"--lora", kAdapter, "--merge", "--overwrite"}), 2,
+                 {one, "not made by moesaic convert"});
+}
+
+TEST_F(AdapterProgram, InspectTellsWhatAnAdapterHas) {
+  const ProgramResult result = run_moesaic({"inspect", kModel, "--lora", kAdapter});
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_NE(result.out.find("adapter       rank 3, scale 1.1547005"), std::string::npos)
+      << result.out;
+  const ProgramResult json = run_moesaic({"inspect", kModel, "--lora", kAdapter, "--json"});
+  EXPECT_NE(json.out.find("\"layout\": \"transformers4\""), std::string::npos) << json.out;
+}
+
+TEST_F(AdapterProgram, WhatCannotBeIsRefused) {
+  const std::string out = directory_.path_of("out");
+  expect_failure(convert(1, out, {"--lora", kAdapter}), 2, {"--merge", "--adapter-layout"});
+  expect_failure(convert(2, out, {"--merge"}), 2, {"--lora"});
+  expect_failure(
+      convert(1, out, {"--lora", kAdapter, "--merge", "--adapter-layout", "transformers4"}), 2,
+      {"Either"});
+  expect_failure(convert(1, out, {"--lora", kAdapter, "--merge", "--expert-format", "int8"}), 2,
+                 {"formats of weights"});
+  const auto scored = [&](const std::string& lora, const Arguments& more) {
+    return run_ranks(2, joined({"score", "-m", kModel, "-f", text_, "--lora", lora}, more));
+  };
+  expect_failure(scored(directory_.path_of("none"), {}), 3, {"none", "adapter_config.json"});
+  expect_failure(scored(changed("\"use_dora\": false", "\"use_dora\": true"), {}), 3,
+                 {"changed", "use_dora"});
+  expect_failure(scored(kData + "/adapters/olmoe-patterns", {}), 3, {"olmoe-patterns"});
+  expect_failure(scored(kAdapter, {"--memory-limit", "1M"}), 4, {"adapters"});
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+}  // namespace
+}  // namespace moesaic::test

@@ -1,0 +1,239 @@
+// Models with an adapter: logits are PEFT's, whatever the ranks and wherever the weights come from;
+// merged into a checkpoint they stay.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <random>
+
+#include "base/json.h"
+#include "comm/thread_communicator.h"
+#include "src/lora/adapter_targets.h"
+#include "src/lora/adapter_writer.h"
+#include "src/model/merged_checkpoint.h"
+#include "tests/support/converted_model.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/test_engine.h"
+
+namespace moesaic {
+namespace {
+
+using test::TemporaryDirectory;
+
+const std::string kData = MOESAIC_TEST_DATA;
+const std::vector<std::string> kCases = {"qwen3_moe",    "qwen2_moe-rslora-idle", "olmoe-patterns",
+                                         "mixtral-some", "granitemoe-joined",     "mixtral-fused"};
+
+struct Sample {
+  std::vector<std::int32_t> tokens;
+  std::vector<float> logits;
+};
+
+/// What PEFT computed.
+std::vector<Sample> samples_of(const std::string& golden) {
+  const SafetensorsFile file =
+      SafetensorsFile::open(kData + "/adapters/" + golden + "/golden.safetensors");
+  std::vector<Sample> samples;
+  while (const TensorView* ids = file.find("input_ids." + std::to_string(samples.size()))) {
+    const TensorView* logits = file.find("logits." + std::to_string(samples.size()));
+    Sample& sample = samples.emplace_back();
+    for (std::size_t i = 0; i < ids->bytes.size(); i += 8) {
+      std::int64_t id = 0;
+      std::memcpy(&id, ids->bytes.data() + i, 8);
+      sample.tokens.push_back(static_cast<std::int32_t>(id));
+    }
+    sample.logits.resize(logits->bytes.size() / 4);
+    std::memcpy(sample.logits.data(), logits->bytes.data(), logits->bytes.size());
+  }
+  return samples;
+}
+
+std::string model_of(const std::string& golden) {
+  const Json json = Json::read_file(kData + "/adapters/" + golden + "/golden.json");
+  return kData + "/models/" + json.at("model").as_string();
+}
+
+/// Logits of all tokens, computed at once on rank 0.
+std::vector<float> logits_on_ranks(int ranks, const EngineSetup& setup,
+                                   const std::vector<std::int32_t>& tokens) {
+  std::vector<float> logits;
+  run_thread_ranks(ranks, [&](Communicator& world) {
+    TestEngine engine(setup, world);
+    const auto length = std::ssize(tokens);
+    if (world.rank() == 0) {
+      logits = run_sequence(engine.transformer(), tokens, length, length);
+    } else {
+      (void)engine.transformer().forward({});
+    }
+  });
+  return logits;
+}
+
+class AdaptedLogits : public testing::TestWithParam<std::string> {
+ protected:
+  [[nodiscard]] EngineSetup setup(Precision precision) const {
+    return {.directory = model_of(GetParam()),
+            .precision = precision,
+            .isa = supported_isas().back(),
+            .lora = kData + "/adapters/" + GetParam()};
+  }
+  std::vector<Sample> samples_ = samples_of(GetParam());
+};
+
+TEST_P(AdaptedLogits, InFp32TheyArePefts) {
+  for (const Sample& sample : samples_) {
+    const auto logits = logits_on_ranks(1, setup(Precision::f32), sample.tokens);
+    EXPECT_LE(relative_l2(logits, sample.logits), 1e-5);
+  }
+}
+
+TEST_P(AdaptedLogits, InBf16TheyAreNear) {
+  const auto logits = logits_on_ranks(1, setup(Precision::bf16), samples_[0].tokens);
+  EXPECT_LE(relative_l2(logits, samples_[0].logits), 2e-2);
+}
+
+TEST_P(AdaptedLogits, BitsDoNotDependOnRanksThreadsOrConversion) {
+  EngineSetup other = setup(Precision::bf16);
+  other.isa = Isa::scalar;
+  const auto expected = logits_on_ranks(1, other, samples_[0].tokens);
+  for (const Isa isa : tile_order_isas()) {
+    for (const int ranks : {2, 3, 4}) {
+      other.isa = isa;
+      other.threads = ranks == 2 ? 3 : 1;
+      EXPECT_EQ(logits_on_ranks(ranks, other, samples_[0].tokens), expected);
+    }
+  }
+  const TemporaryDirectory directory;
+  other.directory = directory.path_of("packed");
+  convert_model(model_of(GetParam()), {}, other.directory);
+  EXPECT_EQ(logits_on_ranks(1, other, samples_[0].tokens), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, AdaptedLogits, testing::ValuesIn(kCases),
+                         [](const auto& test_case) {
+                           std::string name = test_case.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+/// Writes `model` with the adapter in `lora` merged into it to `to`.
+void merge(const std::string& model, const std::string& lora, const std::string& to) {
+  const ModelFiles files = ModelFiles::open(model);
+  const ModelNames names = files.names(read_model_config(model));
+  const AdapterFiles adapter = AdapterFiles::open(lora, adapter_sites(names));
+  AdapterSet set(adapter.specs(), Format::bf16);
+  adapter.read(set);
+  const MergedCheckpoint merged(*files.checkpoint(), names, set);
+  ThreadPool pool(2);
+  std::int64_t written = 0;
+  std::filesystem::create_directories(to);
+  for (std::int64_t shard = 0; shard < merged.num_shards(); ++shard) {
+    merged.write_shard(shard, to, pool, [&](std::int64_t done) { written = done; });
+  }
+  merged.write_texts(to);
+  EXPECT_EQ(written, merged.bytes());
+}
+
+TEST_P(AdaptedLogits, MergedIntoTheCheckpointTheyStay) {
+  const TemporaryDirectory directory;
+  merge(model_of(GetParam()), kData + "/adapters/" + GetParam(), directory.path());
+  const EngineSetup merged{
+      .directory = directory.path(), .precision = Precision::f32, .isa = supported_isas().back()};
+  const auto logits = logits_on_ranks(1, merged, samples_[0].tokens);
+  EXPECT_LE(relative_l2(logits, samples_[0].logits), 1e-2);  // of weights in bf16
+}
+
+TEST(MergedCheckpoint, AdaptedMatricesAreBf16OfTheSumAndOthersAreCopied) {
+  const std::string model = model_of("mixtral-some");
+  const TemporaryDirectory directory;
+  merge(model, kData + "/adapters/mixtral-some", directory.path());
+  const Checkpoint before = Checkpoint::open(model);
+  const Checkpoint after = Checkpoint::open(directory.path());
+  EXPECT_EQ(before.names(), after.names());
+  const SafetensorsFile adapter =
+      SafetensorsFile::open(kData + "/adapters/mixtral-some/adapter_model.safetensors");
+  std::int64_t adapted = 0;
+  for (const TensorView* tensor : before.tensors()) {
+    const std::string module =
+        "base_model.model." + tensor->name.substr(0, tensor->name.rfind('.')) + ".lora_";
+    const TensorView& now = after.at(tensor->name);
+    const TensorView* a = adapter.find(module + "A.weight");
+    if (a == nullptr) {
+      EXPECT_TRUE(std::ranges::equal(now.bytes, tensor->bytes)) << tensor->name;
+      continue;
+    }
+    ++adapted;
+    const TensorView* b = adapter.find(module + "B.weight");
+    const auto value = [](const TensorView& from, std::int64_t index) {
+      float read = 0;
+      MatrixSource(TensorView{from.name,
+                              from.dtype,
+                              {std::int64_t{1} * from.shape[0] * from.shape[1], 1},
+                              from.bytes,
+                              from.file})
+          .read_rows(index, 1, std::span(&read, 1));
+      return static_cast<double>(read);
+    };
+    const std::int64_t in = tensor->shape[1];
+    for (const std::int64_t at : {std::int64_t{0}, in + 3, tensor->shape[0] * in - 1}) {
+      double sum = value(*tensor, at);
+      for (std::int64_t r = 0; r < 2; ++r) {
+        sum += value(*b, at / in * 2 + r) * value(*a, r * in + at % in);  // scale 1
+      }
+      EXPECT_EQ(value(now, at), static_cast<double>(to_float(to_bfloat16(static_cast<float>(sum)))))
+          << tensor->name << " " << at;
+    }
+  }
+  EXPECT_EQ(adapted, 2 * 7);
+}
+
+/// A new adapter on everything in `model`, with B that is not zero.
+void make_adapter(const std::string& model, const std::string& to) {
+  const std::vector<AdapterSite> sites =
+      adapter_sites(ModelFiles::open(model).names(read_model_config(model)));
+  std::vector<AdapterSpec> specs;
+  for (const AdapterSite& site : choose_sites(sites, "attention,experts,shared,dense")) {
+    specs.push_back({.site = site, .rank = 3, .alpha = 6, .scale = 2});
+  }
+  AdapterSet set(specs, Format::bf16);
+  specs.clear();
+  for (std::int64_t i = 0; i < set.size(); ++i) specs.push_back(set.spec(i));
+  initialize(set, 1);
+  std::mt19937 random(2);
+  for (std::int64_t i = 0; i < set.size(); ++i) {
+    const MatrixView<float> b = set.factors(i).b;
+    std::generate_n(b.data(), b.rows() * b.cols(),
+                    [&] { return static_cast<float>(random() % 2001) / 1e4F - 0.1F; });
+  }
+  save_adapter(to, {{}, specs, sites}, set);
+}
+
+TEST(MergedCheckpoint, QuantisedWeightsBecomePlainOnes) {
+  for (const std::string name : {"qwen3_moe-nvfp4", "mixtral-gptq-order", "qwen3_moe-fp8-block"}) {
+    const std::string model = kData + "/models/" + name;
+    const TemporaryDirectory directory;
+    make_adapter(model, directory.path_of("lora"));
+    merge(model, directory.path_of("lora"), directory.path_of("merged"));
+    const std::vector<std::int32_t> tokens =
+        read_golden_logits(model + "/golden.safetensors").input_ids;
+    const EngineSetup unmerged{.directory = model,
+                               .precision = Precision::f32,
+                               .isa = supported_isas().back(),
+                               .lora = directory.path_of("lora")};
+    const EngineSetup merged{.directory = directory.path_of("merged"),
+                             .precision = Precision::f32,
+                             .isa = supported_isas().back()};
+    const auto expected = logits_on_ranks(1, unmerged, tokens);
+    EXPECT_LE(relative_l2(logits_on_ranks(1, merged, tokens), expected), 2e-2) << name;
+    EngineSetup bare = unmerged;
+    bare.lora.clear();
+    EXPECT_GE(relative_l2(logits_on_ranks(1, bare, tokens), expected), 0.1) << name;
+    EXPECT_FALSE(Json::read_file(directory.path_of("merged") + "/config.json")
+                     .contains("quantization_config"));
+  }
+}
+
+}  // namespace
+}  // namespace moesaic
