@@ -120,7 +120,8 @@ constexpr std::array kOptions = {
               "compare the checksums of a converted directory; several ranks with a checkpoint: "
               "compare all bytes of it between them"},
     may_differ({"lora", '\0', "DIR", &O::lora, kModel, kEngine | kConvert | kInspect,
-                "a LoRA adapter of the model, as PEFT writes it"}),
+                "a LoRA adapter of the model, as PEFT writes it; sft goes on from it, with its "
+                "targets, ranks and layout"}),
 
     OptionRow{"output", 'o', "OUTDIR", &O::output_dir, kConversion, kConvert,
               "directory to write; appears when it is complete"},

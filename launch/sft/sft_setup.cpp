@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 
 #include "base/checksum.h"
@@ -13,6 +14,7 @@
 #include "launch/job/agreement.h"
 #include "launch/job/model_facts.h"
 #include "launch/options/option_table.h"
+#include "src/checkpoint/mapped_file.h"
 #include "src/lora/adapter_targets.h"
 #include "src/lora/adapter_writer.h"
 #include "src/model/model_adapters.h"
@@ -27,9 +29,10 @@ std::vector<AdapterSite> find_sites(const Runtime& runtime, const OpenModel& mod
   return sites;
 }
 
-/// The adapters that --lora-targets asks for, common ones first.
-std::vector<AdapterSpec> choose_adapters(const Runtime& runtime,
+/// Those of --lora, else the adapters that --lora-targets asks for, common ones first.
+std::vector<AdapterSpec> choose_adapters(const Runtime& runtime, const AdapterFiles* lora,
                                          std::span<const AdapterSite> sites) {
+  if (lora != nullptr) return lora->specs();
   const Options& options = runtime.options();
   std::vector<AdapterSpec> specs;
   agree(runtime.world(), [&] {
@@ -77,6 +80,10 @@ std::string digest_of(const Options& options, const SftData& data,
   for (const AdapterSpec& spec : specs) {
     text += fmt::format("{} {} {}\n", spec.site.module, spec.rank, spec.scale);
   }
+  if (options.lora) {
+    const std::filesystem::path folder(*options.lora);
+    text += checksum_text(checksum(MappedFile((folder / kAdapterTensorsFile).string()).bytes()));
+  }
   return checksum_text(checksum(text));
 }
 
@@ -116,8 +123,9 @@ std::int64_t sft_total_steps(const Options& options, std::int64_t samples) {
 
 SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData& data)
     : runtime_(runtime),
+      lora_(model.adapter ? &*model.adapter : nullptr),
       sites_(find_sites(runtime, model)),
-      specs_(choose_adapters(runtime, sites_)),
+      specs_(choose_adapters(runtime, lora_, sites_)),
       digest_(digest_of(runtime.options(), data, specs_)),
       replicas_(runtime.world().split(runtime.grid().experts().rank(), runtime.world().rank())),
       placement_(model.config.num_experts, runtime.grid().experts().size()),
@@ -132,7 +140,10 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
                 ? Recompute::always
                 : Recompute::never) {
   const Compute compute = runtime.compute();
-  initialize(adapters_, static_cast<std::uint64_t>(runtime.options().seed));
+  agree(runtime.world(), [&] {
+    if (lora_ != nullptr) return lora_->read(adapters_);
+    initialize(adapters_, static_cast<std::uint64_t>(runtime.options().seed));
+  });
   adapters_.pack(*compute.pool);
   trainer_ = std::make_unique<Trainer>(
       Trainer::Parts{.pass = pass_,
@@ -209,6 +220,7 @@ void SftSetup::save_checkpoint(std::int64_t steps) {
 
 AdapterDescription SftSetup::description() const {
   const Options& options = runtime_.options();
+  if (lora_ != nullptr) return lora_->description();
   return {.layout = AdapterLayout::transformers4,
           .rank_stabilised = options.rslora,
           .base_model = options.model};
@@ -235,7 +247,13 @@ void SftSetup::write_gradients(const std::string& path) const {
 }
 
 std::string SftSetup::end_text() const {
-  return fmt::format("the adapter is in {}", runtime_.options().output_dir);
+  const std::string& out = runtime_.options().output_dir;
+  const bool is_fused = description().layout == AdapterLayout::transformers5;
+  return fmt::format(
+      "the adapter is in {0}, for PEFT with transformers {1}; moesaic convert -m DIR --lora {0} "
+      "--adapter-layout transformers{2} -o OUT writes it for transformers {2}, --merge a "
+      "checkpoint",
+      out, is_fused ? 5 : 4, is_fused ? 4 : 5);
 }
 
 std::string SftSetup::start_line(const SftData& data, std::int64_t done,

@@ -53,6 +53,7 @@ class SftSetup {
   [[nodiscard]] TrainOptions train_options(const SftData& data) const;
 
   const Runtime& runtime_;
+  const AdapterFiles* lora_;        // that the run goes on from; null: none
   std::vector<AdapterSite> sites_;  // of the model
   std::vector<AdapterSpec> specs_;  // of the model, common ones first
   std::string digest_;
