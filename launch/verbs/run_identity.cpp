@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -87,8 +88,9 @@ std::string model_checksum(const std::string& directory) {
 
 RunIdentity run_identity(const Command& command, const TokenPrompts& input,
                          const std::string& model_directory) {
+  const std::optional<std::string>& lora = command.options.lora;
   return {.prompts = prompts_checksum(input),
-          .model = model_checksum(model_directory),
+          .model = model_checksum(model_directory) + (lora ? "+" + model_checksum(*lora) : ""),
           .options = options_json(command)};
 }
 
