@@ -62,6 +62,8 @@ void run_verb(Runtime& runtime) {
     return;
   }
   switch (*runtime.command().verb) {
+    case Verb::chat:
+      return run_chat(runtime);
     case Verb::generate:
       return run_generate(runtime);
     case Verb::score:

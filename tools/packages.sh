@@ -15,6 +15,7 @@ packages=(
   nlohmann-json3-dev libfmt-dev     # JSON, formatting
   libpcre2-dev libutf8proc-dev      # tokenizers
   libxxhash-dev                     # checksums
+  libedit-dev                       # lines of moesaic chat
 )
 test_packages=(libgtest-dev clang libclang-rt-dev clang-format)
 rival_packages=(libdnnl-dev)          # moesaic bench kernels --rival onednn

@@ -85,7 +85,7 @@ void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::s
   std::string help;
   if (could_be_smaller(plan)) help += "experts of 4 bits (--expert-format), ";
   if (plan.cache_bytes > plan.total() / 10) {
-    help += "shorter sequences (--predict), fewer at a time (--parallel), ";
+    help += "shorter sequences (--predict, --ctx-size), fewer at a time (--parallel), ";
   }
   if (plan.kept_bytes > plan.total() / 10) help += "--recompute always, ";
   if (plan.activation_bytes + plan.kept_bytes > plan.total() / 10) {
@@ -107,6 +107,19 @@ void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::s
        source, help);
 }
 
+std::int64_t positions_in(const ModelConfig& config, Precision precision, const Workload& work,
+                          std::int64_t cache_bytes) {
+  std::int64_t fits = 0;
+  std::int64_t most = work.capacity;
+  while (fits < most) {
+    const std::int64_t middle = fits + (most - fits + 1) / 2;
+    const bool is_enough =
+        work.sequences * KvPool::sequence_bytes(config, precision, middle) <= cache_bytes;
+    (is_enough ? fits : most) = is_enough ? middle : middle - 1;
+  }
+  return fits;
+}
+
 namespace {
 
 /// The smallest limit of the node's ranks: each may be in a cgroup of its own.
@@ -121,11 +134,22 @@ MemoryLimit node_limit(const Runtime& runtime) {
 
 }  // namespace
 
-void check_memory(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
-                  const Workload& work) {
+std::int64_t check_memory(const Runtime& runtime, const ModelConfig& config,
+                          const WeightBytes& weights, const Workload& work) {
   const MemoryLimit limit = node_limit(runtime);
-  const MemoryPlan plan = plan_node(runtime, config, weights, work);
+  MemoryPlan plan = plan_node(runtime, config, weights, work);
+  Workload fitting = work;
+  if (work.least_capacity > 0) {
+    const std::int64_t others = plan.total() - plan.cache_bytes;
+    const std::int64_t fits =
+        positions_in(config, runtime.precision(), work, limit.available_bytes - others);
+    const std::vector<std::int64_t> all =
+        gather_values(runtime.world(), std::max(fits, work.least_capacity));
+    fitting.capacity = std::min(work.capacity, *std::ranges::min_element(all));
+    plan = plan_node(runtime, config, weights, fitting);
+  }
   agree(runtime.world(), [&] { require_memory(plan, limit.available_bytes, limit.source); });
+  return fitting.capacity;
 }
 
 bool memory_fits(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,

@@ -12,10 +12,11 @@ namespace moesaic {
 
 /// What a verb is going to keep in memory besides the weights.
 struct Workload {
-  std::int64_t sequences = 1;     // under way at a time on a rank
-  std::int64_t capacity = 0;      // positions of the cache of each
-  std::int64_t batch_tokens = 1;  // of one forward pass
-  std::int64_t logits_rows = 1;   // of one forward pass
+  std::int64_t sequences = 1;       // under way at a time on this rank
+  std::int64_t capacity = 0;        // positions of the cache of each
+  std::int64_t batch_tokens = 1;    // of one forward pass
+  std::int64_t logits_rows = 1;     // of one forward pass
+  std::int64_t least_capacity = 0;  // that will do where memory is short; 0: nothing less will
   // Of fine-tuning:
   std::int64_t adapter_bytes = 0;  // of a rank: adapters with their gradients and moments
   std::int64_t kept_bytes = 0;     // of a rank: what a backward pass needs of the forward pass
@@ -45,10 +46,16 @@ struct MemoryPlan {
 /// does not fit into `available_bytes`, which `source` sets.
 void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::string_view source);
 
+/// The most positions up to `work.capacity` for whose cache so many bytes suffice.
+[[nodiscard]] std::int64_t positions_in(const ModelConfig& config, Precision precision,
+                                        const Workload& work, std::int64_t cache_bytes);
+
 /// Checks on every node, before anything is loaded, that the ranks there have the memory for what
-/// is planned. Throws AgreedError on all ranks if not. Collective.
-void check_memory(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
-                  const Workload& work);
+/// is planned. Returns the capacity for which they have: that of the plan, or as much of it as fits
+/// if less will do, the same on all ranks. Throws AgreedError on all ranks if they have not.
+/// Collective.
+[[nodiscard]] std::int64_t check_memory(const Runtime& runtime, const ModelConfig& config,
+                                        const WeightBytes& weights, const Workload& work);
 
 /// Whether they have it. Collective.
 [[nodiscard]] bool memory_fits(const Runtime& runtime, const ModelConfig& config,

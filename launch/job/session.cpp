@@ -183,7 +183,7 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
                           weight_format(runtime.precision()));
   }
   is_smaller_ = work.smaller && !memory_fits(runtime, model.config, bytes, whole);
-  check_memory(runtime, model.config, bytes, is_smaller_ ? *work.smaller : whole);
+  capacity_ = check_memory(runtime, model.config, bytes, is_smaller_ ? *work.smaller : whole);
   load_.experts = bytes.experts;
   load_.others = bytes.others;
   runtime.world().sum(std::span<std::int64_t>(load_.experts));

@@ -71,6 +71,8 @@ class Engine {
   [[nodiscard]] Transformer& transformer() noexcept { return *transformer_; }
   [[nodiscard]] const ModelWeights& weights() const noexcept { return *weights_; }
   [[nodiscard]] const LoadSummary& load() const noexcept { return load_; }
+  /// Of a sequence's cache: the workload's, or less (check_memory).
+  [[nodiscard]] std::int64_t capacity() const noexcept { return capacity_; }
 
  private:
   ExpertPlacement placement_;
@@ -79,6 +81,7 @@ class Engine {
   std::unique_ptr<Transformer> transformer_;
   LoadSummary load_;
   bool is_smaller_ = false;
+  std::int64_t capacity_ = 0;
 };
 
 }  // namespace moesaic

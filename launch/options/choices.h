@@ -44,6 +44,9 @@ template <>
 inline constexpr auto kChoices<Transport> = std::to_array<NamedValue<Transport>>(
     {{"auto", Transport::automatic}, {"mpi", Transport::mpi}, {"shm", Transport::shm}});
 template <>
+inline constexpr auto kChoices<Colour> = std::to_array<NamedValue<Colour>>(
+    {{"auto", Colour::automatic}, {"on", Colour::on}, {"off", Colour::off}});
+template <>
 inline constexpr auto kChoices<RoutingChoice> =
     std::to_array<NamedValue<RoutingChoice>>({{"both", RoutingChoice::both},
                                               {"even", RoutingChoice::even},

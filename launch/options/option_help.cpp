@@ -49,6 +49,7 @@ std::string choices_text(const OptionRow& row) {
 std::string option_line(const OptionRow& row) {
   std::string flag = row.letter == '\0' ? "      " : fmt::format("  -{}, ", row.letter);
   flag += fmt::format("--{}", row.name);
+  if (!row.alias.empty()) flag = fmt::format("  -{}, --{}", row.alias, row.name);
   if (!row.value.empty()) flag += fmt::format(" {}", row.value);
   std::string help(row.help);
   if (!choices(row).empty()) help += fmt::format(": {}", choices_text(row));

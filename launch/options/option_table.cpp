@@ -8,9 +8,12 @@
 #include <cctype>
 #include <type_traits>
 
+#include "launch/options/verb_details.h"
+
 namespace moesaic {
 namespace {
 
+constexpr std::uint32_t kChat = verb_bit(Verb::chat);
 constexpr std::uint32_t kGenerate = verb_bit(Verb::generate);
 constexpr std::uint32_t kScore = verb_bit(Verb::score);
 constexpr std::uint32_t kConvert = verb_bit(Verb::convert);
@@ -21,58 +24,23 @@ constexpr std::uint32_t kKernels = verb_bit(Verb::bench_kernels);
 constexpr std::uint32_t kLayer = verb_bit(Verb::bench_layer);
 constexpr std::uint32_t kDoctor = verb_bit(Verb::doctor);
 constexpr std::uint32_t kSft = verb_bit(Verb::sft);
-constexpr std::uint32_t kEngine = kGenerate | kScore | kBench | kSft;  // verbs that run the model
+constexpr std::uint32_t kTexts = kChat | kGenerate;                 // verbs that write texts
+constexpr std::uint32_t kEngine = kTexts | kScore | kBench | kSft;  // verbs that run the model
 constexpr std::uint32_t kParts = kKernels | kLayer;  // verbs that run parts without a model
 constexpr std::uint32_t kFiles = kEngine | kConvert | kTokenize | kInspect;  // that read a model
 constexpr std::uint32_t kLong = kEngine | kConvert | kParts;  // that can be interrupted
+constexpr std::uint32_t kChats = kTexts | kTokenize;          // that know chat templates
 constexpr std::uint32_t kAll = kFiles | kParts | kDoctor;
 
 constexpr std::string_view kModel = "Model";
 constexpr std::string_view kConversion = "Conversion";
 constexpr std::string_view kText = "Text";
+constexpr std::string_view kConversation = "Conversation";
 constexpr std::string_view kGeneration = "Generation";
 constexpr std::string_view kBenchmark = "Benchmark";
 constexpr std::string_view kMachine = "Machine";
 constexpr std::string_view kRanks = "Ranks";
 constexpr std::string_view kProgram = "Program";
-
-constexpr std::string_view kGenerateDetails =
-    R"(
-What the model's generation_config.json says of sampling (do_sample, temperature, top_k, top_p,
-min_p, repetition_penalty) comes before the defaults below; an option that is given comes before
-both. The banner tells which counted.
-)";
-constexpr std::string_view kKernelsDetails =
-    R"(
-A line for each shape, format, instruction set, number of rows and of threads. Products run as users
-get them: all threads on one matrix, bf16 rows packed on the way (and quantised, for int8 and int4),
-weights cold in memory. us is the time that a quarter of the runs do not exceed; gops 2 x rows x N x
-K operations in it, in 10^9 a second; weight_gbs the packed bytes of the weights in it. roof is what
-limits such a product more, as measured in the same run with as many threads: compute (the kernel's
-own instruction on registers) or memory (reads, with prefetch); roof_share is how near it comes.
-error is mean |difference| / mean |result| against fp64 on the same quantised weights, with the rows
-as they were given. Products of --op transposed and outer are those of a backward pass through the
-matrix NxK: gradients of N results a row in, of K inputs or of the matrix out. Lines with isa onednn
-are the rival's, whose rows are ready to multiply.
-
---op attention has a line for each shape QxKVxD (query heads, KV heads, elements of a head; or
-qwen3-30b, mixtral, granite), number of keys and of rows: the last rows of so many positions attend
-to those before and themselves, all heads, on all threads, keys and values cold in memory. --formats
-are those of the cache (bf16; f32). gops counts both products for the keys that a row sees, read_gbs
-the bytes of keys and values once. Queries of error are as given. --op attention-backward: rows are
-tokens of samples of so many keys, each seen by itself and those after it; gops counts the five
-products of its gradients, error the three gradients against fp64 on numbers as given.
-)";
-constexpr std::string_view kLayerDetails =
-    R"(
-A line for each layer, format, routing and number of tokens: router, exchange, experts and combine
-of the layer that models run, on all ranks, weights cold in memory. us is the time that a quarter of
-the runs do not exceed; gops the operations of all ranks' experts in it, in 10^9 a second.
-roof_share compares it with what their multiply-adds, or reading the chosen experts' weights, would
-take at the roofs measured in the same run. predicted_us is what the parts take one by one, run in
-turn with the layer: router, each expert's gate, up and down, weighted sums, of the rank that takes
-the longest, without exchange; share_of_parts is that by us.
-)";
 
 using O = Options;
 
@@ -83,6 +51,11 @@ constexpr OptionRow may_differ(OptionRow row) {
 
 constexpr OptionRow flag_only(OptionRow row) {
   row.flag_only = true;
+  return row;
+}
+
+constexpr OptionRow also(std::string_view alias, OptionRow row) {
+  row.alias = alias;
   return row;
 }
 
@@ -110,8 +83,11 @@ constexpr std::array kOptions = {
     OptionRow{"numerics", '\0', "KIND", one_of<&O::numerics>(), kModel, kEngine | kParts | kDoctor,
               "portable: the same bits on every CPU; native: also instructions that sum in an "
               "order of their own, where they are the fastest"},
-    OptionRow{"ctx-size", 'c', "N", &O::ctx_size, kModel, kGenerate | kScore | kSft,
-              "most tokens of one sequence; 0: as many as the model was made for", 0, 1e12},
+    OptionRow{
+        "ctx-size", 'c', "N", &O::ctx_size, kModel, kTexts | kScore | kSft,
+        "most tokens of one sequence; 0: as many as the model was made for, of chat as many of "
+        "these as there is memory for",
+        0, 1e12},
 
     OptionRow{"mmap", '\0', "", &O::mmap, kModel, kEngine,
               "use the weights of a converted directory where they lie in the page cache, without "
@@ -149,41 +125,55 @@ constexpr std::array kOptions = {
     OptionRow{"no-special", '\0', "", &O::no_special, kText, kTokenize,
               "leave out the special tokens that the tokenizer adds"},
     OptionRow{
-        "chat", '\0', "", &O::chat, kText, kTokenize,
+        "chat", '\0', "", &O::chat, kText, kGenerate | kTokenize,
         "conversations, through the model's chat template: --prompt is a user's turn, lines of "
-        "--file are {\"messages\": [...], \"tools\", \"add_generation_prompt\", "
-        "\"chat_template_kwargs\"}; --json adds which tokens an assistant said"},
-    may_differ({"chat-template", '\0', "FILE", &O::chat_template, kText, kTokenize | kSft,
+        "--file are {\"messages\": [...], \"tools\", \"chat_template_kwargs\"}; tokenize --json "
+        "adds which tokens an assistant said"},
+    may_differ({"chat-template", '\0', "FILE", &O::chat_template, kText, kChats | kSft,
                 "a chat template (Jinja) instead of the model's own"}),
+    OptionRow{"chat-template-kwargs", '\0', "JSON", &O::chat_template_kwargs, kText, kChats,
+              "what the template may ask for besides, such as {\"enable_thinking\": false}"},
+
+    also("sys",
+         may_differ({"system-prompt", '\0', "TEXT", &O::system_prompt, kText, kTexts,
+                     "what the model is told before the first question, of conversations that do "
+                     "not say it themselves"})),
+    OptionRow{"predict", 'n', "N", &O::answer_tokens, kConversation, kChat,
+              "most tokens of an answer; -1: until it ends, or the context is full", -1, 1e12},
+    may_differ({"history", '\0', "FILE", &O::history, kConversation, kChat,
+                "where messages are kept for the arrow keys, in place of "
+                "~/.local/state/moesaic/chat_history; empty: nowhere"}),
+    OptionRow{"color", '\0', "WHEN", one_of<&O::colour>(), kConversation, kChat,
+              "of prompts and notes; auto: on a terminal, unless NO_COLOR is set"},
 
     OptionRow{"predict", 'n', "N", &O::predict, kGeneration, kGenerate,
               "most tokens to generate for a prompt; -1: until the context is full", -1, 1e12},
-    OptionRow{"temp", '\0', "T", &O::temp, kGeneration, kGenerate,
+    OptionRow{"temp", '\0', "T", &O::temp, kGeneration, kTexts,
               "temperature; 0 takes the likeliest token", 0, 1e6},
-    OptionRow{"top-k", '\0', "K", &O::top_k, kGeneration, kGenerate,
+    OptionRow{"top-k", '\0', "K", &O::top_k, kGeneration, kTexts,
               "sample among the K likeliest tokens; 0 or -1: all", -1, 1e12},
-    OptionRow{"top-p", '\0', "P", &O::top_p, kGeneration, kGenerate,
+    OptionRow{"top-p", '\0', "P", &O::top_p, kGeneration, kTexts,
               "sample among the likeliest tokens that together reach P; 1: all", 0, 1},
-    OptionRow{"min-p", '\0', "P", &O::min_p, kGeneration, kGenerate,
+    OptionRow{"min-p", '\0', "P", &O::min_p, kGeneration, kTexts,
               "leave out tokens less likely than P times the likeliest; 0: none", 0, 1},
-    OptionRow{"seed", 's', "N", &O::seed, kGeneration, kGenerate,
+    OptionRow{"seed", 's', "N", &O::seed, kGeneration, kTexts,
               "of the random numbers; equal seeds give equal texts; -1: another one each time", -1,
               9e18},
     OptionRow{
-        "repeat-penalty", '\0', "X", &O::repeat_penalty, kGeneration, kGenerate,
+        "repeat-penalty", '\0', "X", &O::repeat_penalty, kGeneration, kTexts,
         "divide positive logits of tokens that prompt or text have, multiply negative ones; 1: "
         "none",
         0, 100},
-    OptionRow{"frequency-penalty", '\0', "X", &O::frequency_penalty, kGeneration, kGenerate,
+    OptionRow{"frequency-penalty", '\0', "X", &O::frequency_penalty, kGeneration, kTexts,
               "subtract X for each time that the text has the token", -100, 100},
-    OptionRow{"presence-penalty", '\0', "X", &O::presence_penalty, kGeneration, kGenerate,
+    OptionRow{"presence-penalty", '\0', "X", &O::presence_penalty, kGeneration, kTexts,
               "subtract X once if the text has the token", -100, 100},
-    OptionRow{"repeat-last-n", '\0', "N", &O::repeat_last_n, kGeneration, kGenerate,
+    OptionRow{"repeat-last-n", '\0', "N", &O::repeat_last_n, kGeneration, kTexts,
               "penalties look at the last N tokens; 0: at none, -1: at all", -1, 1e12},
-    OptionRow{"logit-bias", 'l', "ID+X", &O::logit_bias, kGeneration, kGenerate,
+    OptionRow{"logit-bias", 'l', "ID+X", &O::logit_bias, kGeneration, kTexts,
               "add X to the logit of a token, such as 15043+1, 15043-1 or 15043-inf; several times "
               "for several tokens"},
-    OptionRow{"stop", 'r', "TEXT", &O::stop, kGeneration, kGenerate,
+    OptionRow{"stop", 'r', "TEXT", &O::stop, kGeneration, kTexts,
               "end a text before TEXT; several times for several of them"},
     OptionRow{"num-return", '\0', "N", &O::num_return, kGeneration, kGenerate,
               "texts of each prompt, each with random numbers of its own", 1, 1e5},
@@ -191,7 +181,7 @@ constexpr std::array kOptions = {
               "with --json: log-probabilities of the new tokens, and of the K likeliest in their "
               "places; -1: none",
               -1, 1000},
-    OptionRow{"ignore-eos", '\0', "", &O::ignore_eos, kGeneration, kGenerate,
+    OptionRow{"ignore-eos", '\0', "", &O::ignore_eos, kGeneration, kTexts,
               "go on after an end-of-sequence token"},
     OptionRow{"parallel", '\0', "N", &O::parallel, kGeneration, kGenerate,
               "sequences that a rank works on at a time", 1, 1e6},
@@ -293,24 +283,26 @@ constexpr std::array kOptions = {
     flag_only({"version", '\0', "", &O::version, kProgram, kAll, "print versions"}),
 };
 
+/// In the order in which somebody new meets them.
 constexpr std::array kVerbs = {
+    VerbRow{Verb::chat, "chat", "-m DIR [-sys TEXT]", "talk with a model", kChatDetails},
     VerbRow{Verb::generate, "generate", "-m DIR -p TEXT | -f FILE", "continue prompts",
             kGenerateDetails},
     VerbRow{Verb::score, "score", "-m DIR -f FILE", "loss and perplexity of a text; raw logits"},
     VerbRow{Verb::sft, "sft", "-m DIR --data FILE -o OUTDIR",
             "fine-tune adapters (LoRA) on all ranks"},
-    VerbRow{Verb::convert, "convert", "-m DIR -o OUTDIR",
-            "pack a model once, to load it quickly; or merge an adapter"},
     VerbRow{Verb::tokenize, "tokenize", "-m DIR -p TEXT | -f FILE",
             "token ids and pieces of a text"},
     VerbRow{Verb::inspect, "inspect", "DIR", "what a checkpoint holds"},
+    VerbRow{Verb::convert, "convert", "-m DIR -o OUTDIR",
+            "pack a model once, to load it quickly; or merge an adapter"},
+    VerbRow{Verb::doctor, "doctor", "", "what this machine, this MPI and this launch give"},
     VerbRow{Verb::bench_model, "bench model", "-m DIR",
             "speed of prompt processing and generation"},
     VerbRow{Verb::bench_kernels, "bench kernels", "", "speed of the products, beside the machine's",
             kKernelsDetails},
     VerbRow{Verb::bench_layer, "bench layer", "",
             "speed of a whole MoE layer, from gate to combine", kLayerDetails},
-    VerbRow{Verb::doctor, "doctor", "", "what this machine, this MPI and this launch give"},
 };
 
 }  // namespace

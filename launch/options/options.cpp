@@ -182,6 +182,17 @@ po::options_description describe_flags(std::optional<Verb> verb) {
   return flags;
 }
 
+/// "-sys" as "--system-prompt", and so on.
+std::vector<std::string> without_aliases(std::span<const std::string> arguments,
+                                         std::optional<Verb> verb) {
+  std::vector<std::string> result(arguments.begin(), arguments.end());
+  for (const OptionRow& row : option_table()) {
+    if (row.alias.empty() || (verb && !takes(*verb, row))) continue;
+    std::ranges::replace(result, fmt::format("-{}", row.alias), fmt::format("--{}", row.name));
+  }
+  return result;
+}
+
 /// Splits the command line into (name, value) pairs; words that are no flag get the name kWords.
 std::vector<po::option> parse_flags(std::span<const std::string> arguments,
                                     std::optional<Verb> verb) {
@@ -190,7 +201,7 @@ std::vector<po::option> parse_flags(std::span<const std::string> arguments,
   po::positional_options_description words;
   words.add(std::string(kWords).c_str(), -1);
   try {
-    return po::command_line_parser(std::vector<std::string>(arguments.begin(), arguments.end()))
+    return po::command_line_parser(without_aliases(arguments, verb))
         .options(flags)
         .positional(words)
         .style(style::unix_style & ~style::allow_guessing)

@@ -18,6 +18,7 @@
 namespace moesaic {
 
 enum class Verb {
+  chat,
   generate,
   score,
   sft,
@@ -33,6 +34,9 @@ enum class Verb {
 /// Layout of an adapter that is written. automatic: that of the one that was read, else
 /// transformers4.
 enum class AdapterLayoutChoice { automatic, transformers4, transformers5 };
+
+/// When colours are used; automatic: where they are seen.
+enum class Colour { automatic, on, off };
 
 /// Everything that can be set, with its default. Names, limits and help stand in
 /// launch/options/option_table.cpp.
@@ -66,6 +70,13 @@ struct Options : SftOptions {
   bool no_special = false;
   bool chat = false;
   std::optional<std::string> chat_template;
+  std::optional<std::string> chat_template_kwargs;  // a JSON object
+
+  // Conversation.
+  std::optional<std::string> system_prompt;
+  std::int64_t answer_tokens = -1;     // -1: until the context is full
+  std::optional<std::string> history;  // nothing: default_history_file(); empty: none
+  Colour colour = Colour::automatic;
 
   // Generation.
   std::int64_t predict = 128;

@@ -45,16 +45,20 @@ SamplingChoice choose_sampling(const Runtime& runtime, const OpenModel& model) {
 }
 
 RequestDefaults request_defaults(const Options& options, const ModelConfig& config,
-                                 const SamplingOptions& sampling) {
-  return {.sampling = sampling,
-          .max_tokens = options.predict,
-          .samples = options.num_return,
-          .logprobs = options.logprobs < 0 ? std::nullopt : std::optional(options.logprobs),
-          .stop = options.stop,
-          .stop_tokens = config.eos_token_ids,
-          .ignore_eos = options.ignore_eos,
-          .context_tokens = context_limit(options, config),
-          .vocab_size = config.vocab_size};
+                                 const SamplingOptions& sampling,
+                                 std::optional<std::int32_t> turn_end) {
+  RequestDefaults defaults{
+      .sampling = sampling,
+      .max_tokens = options.predict,
+      .samples = options.num_return,
+      .logprobs = options.logprobs < 0 ? std::nullopt : std::optional(options.logprobs),
+      .stop = options.stop,
+      .stop_tokens = config.eos_token_ids,
+      .ignore_eos = options.ignore_eos,
+      .context_tokens = context_limit(options, config),
+      .vocab_size = config.vocab_size};
+  if (turn_end) defaults.stop_tokens.push_back(*turn_end);
+  return defaults;
 }
 
 /// The prompts of a file that cannot be run do not keep the others from it.
@@ -164,7 +168,7 @@ void run_generate(Runtime& runtime) {
                                       [&] { return read_prompts(options, bad_prompts(options)); });
   const SamplingChoice sampling = choose_sampling(runtime, model);
   const std::unique_ptr<ResultFile> file = open_result_file(runtime, model, input);
-  RequestList requests(request_defaults(options, model.config, sampling.options));
+  RequestList requests(request_defaults(options, model.config, sampling.options, input.turn_end));
   const RequestList::Demand demand = list_requests(runtime, model.config, input, requests);
   warn_of_bad_prompts(runtime.log(), input.prompts);
   std::optional<TextOutput> output;

@@ -20,6 +20,7 @@ struct Prompt {
   std::shared_ptr<const RequestFields> said{};  // by the line, but its text; null: nothing
   std::uint64_t checksum = 0;                   // of the line
   std::optional<Error> error{};                 // why it cannot be run
+  bool is_chat = false;  // a chat template has made the text: no tokens are added, nor is it shown
 
   /// What the line says.
   [[nodiscard]] const RequestFields& fields() const;

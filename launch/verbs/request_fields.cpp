@@ -141,6 +141,10 @@ RequestFields parse_request_fields(const Json& line) {
     if (!value.is_null()) field->read(value, fields);
   });
   if (line.contains("messages")) fields.conversation = line;
+  for (const char* name : {"tools", "chat_template_kwargs"}) {
+    require(fields.conversation || !line.contains(name), ErrorKind::file,
+            "{}: \"{}\" go with \"messages\"", line.where(), name);
+  }
   const int texts =
       (fields.prompt ? 1 : 0) + (fields.prompt_tokens ? 1 : 0) + (fields.conversation ? 1 : 0);
   require(texts == 1, ErrorKind::file, "{}: {}", line.where(),

@@ -60,7 +60,7 @@ bool TextOutput::has_next() const {
 
 std::optional<Request> TextOutput::next() {
   if (!has_next()) return std::nullopt;
-  if (streams_ && shows_prompts_) print_now(input_.prompts.front().text);
+  if (streams_) print_now(shown(input_.prompts.front()));
   asked_.push_back(next_);
   Request request = requests_.request(next_++);
   skip_to_next();
@@ -82,14 +82,17 @@ void TextOutput::take(const Finished& finished) {
   advance();
 }
 
+std::string TextOutput::shown(const Prompt& prompt) const {
+  return shows_prompts_ && !prompt.is_chat ? prompt.text : "";
+}
+
 std::string TextOutput::text_of(const RequestList::Place& place, const Finished& finished) const {
   if (streams_) return finished.rest + "\n";
   if (json_) {
     return result_record({prompt_of(place), place, requests_.prompt_tokens(place.prompt)}, finished,
                          *input_.tokenizer);
   }
-  return fmt::format("{}\n{}{}\n", title(place), shows_prompts_ ? prompt_of(place).text : "",
-                     finished.text);
+  return fmt::format("{}\n{}{}\n", title(place), shown(prompt_of(place)), finished.text);
 }
 
 std::string TextOutput::error_text(const RequestList::Place& place) const {

@@ -42,6 +42,8 @@ class TextOutput {
   }
   [[nodiscard]] bool is_there(const RequestList::Place& place) const;
   void skip_to_next();
+  /// What is shown of a prompt before its text.
+  [[nodiscard]] std::string shown(const Prompt& prompt) const;
   [[nodiscard]] std::string text_of(const RequestList::Place& place,
                                     const Finished& finished) const;
   [[nodiscard]] std::string error_text(const RequestList::Place& place) const;

@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/verbs/chat_prompts.h"
+#include "src/chat/turn_end.h"
 
 namespace moesaic {
 namespace {
@@ -25,8 +27,8 @@ void check_tokens(const Prompt& prompt, std::span<const std::int32_t> tokens,
 
 std::vector<std::int32_t> encode_prompt(Prompt& prompt, const Tokenizer& tokenizer,
                                         bool add_special_tokens) {
-  require(!prompt.fields().conversation, ErrorKind::usage, "{}: \"messages\" need --chat",
-          prompt.where);
+  require(prompt.is_chat || !prompt.fields().conversation, ErrorKind::usage,
+          "{}: \"messages\" need --chat", prompt.where);
   if (!prompt.fields().prompt_tokens) return tokenizer.encode(prompt.text, add_special_tokens);
   prompt.text = tokenizer.decode(*prompt.fields().prompt_tokens);
   return *prompt.fields().prompt_tokens;
@@ -37,8 +39,16 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model, BadP
   TokenPrompts result;
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
+    const Options& options = runtime.options();
+    const std::string& directory = model.files.directory();
+    require_chat_for_its_options(options);
     result.prompts = read();
-    result.tokenizer = Tokenizer::from_directory(model.files.directory());
+    result.tokenizer = Tokenizer::from_directory(directory);
+    std::optional<ChatTemplate> chat_template;
+    if (options.chat) {
+      chat_template = ChatTemplate::from_directory(directory, options.chat_template);
+      result.turn_end = turn_end_token(*chat_template, *result.tokenizer);
+    }
     for (Prompt& prompt : result.prompts) {
       std::vector<std::int32_t>& tokens = result.tokens.emplace_back();
       if (prompt.error) continue;
@@ -46,7 +56,8 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model, BadP
         const bool is_text = !prompt.fields().prompt_tokens && !prompt.fields().conversation;
         require(!is_text || !prompt.text.empty(), ErrorKind::usage, "the text of {} is empty",
                 prompt.where);
-        tokens = encode_prompt(prompt, *result.tokenizer);
+        if (chat_template) apply_chat(prompt, *chat_template, options);
+        tokens = encode_prompt(prompt, *result.tokenizer, !prompt.is_chat);
         check_tokens(prompt, tokens, *result.tokenizer, model.config.vocab_size);
       });
     }

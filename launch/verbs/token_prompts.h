@@ -16,6 +16,7 @@ namespace moesaic {
 /// Texts as tokens of rank 0; all ranks know how many there are.
 struct TokenPrompts {
   std::optional<Tokenizer> tokenizer;             // rank 0
+  std::optional<std::int32_t> turn_end;           // rank 0, with --chat (turn_end_token)
   std::vector<Prompt> prompts;                    // rank 0
   std::vector<std::vector<std::int32_t>> tokens;  // rank 0
   std::vector<std::int64_t> lengths;              // all ranks
@@ -27,9 +28,10 @@ struct TokenPrompts {
 [[nodiscard]] std::vector<std::int32_t> encode_prompt(Prompt& prompt, const Tokenizer& tokenizer,
                                                       bool add_special_tokens = true);
 
-/// Reads the tokenizer and the texts that `read` gives on rank 0, encodes these with the special
-/// tokens that the tokenizer adds. A text is bad, and may be refused by an AgreedError on all
-/// ranks, if it is empty, or has a token that the model does not know. Collective.
+/// Reads the tokenizer, with --chat the chat template, and the texts that `read` gives on rank 0,
+/// encodes these with the special tokens that the tokenizer adds. A text is bad, and may be refused
+/// by an AgreedError on all ranks, if it is empty, or has a token that the model does not know.
+/// Collective.
 [[nodiscard]] TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
                                           BadPrompts bad,
                                           const std::function<std::vector<Prompt>()>& read);

@@ -1,18 +1,16 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include <sstream>
-
 #include "base/error.h"
 #include "base/json.h"
 #include "launch/job/agreement.h"
+#include "launch/verbs/chat_prompts.h"
 #include "launch/verbs/prompts.h"
 #include "launch/verbs/token_prompts.h"
 #include "launch/verbs/verbs.h"
 #include "src/chat/assistant_mask.h"
 #include "src/chat/chat_template.h"
 #include "src/tokenizer/tokenizer.h"
-#include "src/tokenizer/utf8.h"
 
 namespace moesaic {
 namespace {
@@ -31,35 +29,6 @@ void print_table(const Tokenizer& tokenizer, const std::vector<std::int32_t>& id
   }
 }
 
-/// A conversation, and where it stands.
-struct Conversation {
-  Chat chat;
-  std::string where;
-};
-
-std::vector<Conversation> read_conversations(const Options& options) {
-  std::vector<Conversation> all;
-  require(options.prompt.has_value() != options.file.has_value(), ErrorKind::usage,
-          "--chat needs either --prompt TEXT, a user's turn, or --file FILE with conversations");
-  if (options.prompt) {
-    require(is_valid_utf8(*options.prompt), ErrorKind::usage, "the text of --prompt is not UTF-8");
-    all.push_back({chat_of_user(*options.prompt), "--prompt"});
-    return all;
-  }
-  const std::string name = input_name(*options.file);
-  const std::string text = read_utf8_file(*options.file);
-  std::istringstream lines(text);
-  std::int64_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string where = fmt::format("{} line {}", name, number);
-    all.push_back({read_chat(Json::parse(line, where)), where});
-  }
-  require(!all.empty(), ErrorKind::usage, "{} holds no conversation: it is empty", name);
-  return all;
-}
-
 /// "[0, 1, 1]", or "null" where it cannot be told.
 std::string mask_text(const ChatTemplate& chat_template, const Chat& chat,
                       const jinja::Rendered& rendered, const EncodedText& encoded) {
@@ -71,7 +40,7 @@ std::string mask_text(const ChatTemplate& chat_template, const Chat& chat,
 }
 
 void tokenize_chats(const Options& options) {
-  const std::vector<Conversation> conversations = read_conversations(options);
+  const std::vector<ChatPrompt> conversations = read_chat_prompts(options);
   const Tokenizer tokenizer = Tokenizer::from_directory(options.model);
   const auto chat_template = ChatTemplate::from_directory(options.model, options.chat_template);
   for (const auto& [chat, where] : conversations) {
@@ -101,8 +70,7 @@ void run_tokenize(Runtime& runtime) {
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
     require(!options.model.empty(), ErrorKind::usage, "no model: --model DIR says which");
-    require(options.chat || !options.chat_template, ErrorKind::usage,
-            "--chat-template says how --chat reads conversations; there is no --chat");
+    require_chat_for_its_options(options);
     if (options.chat) return tokenize_chats(options);
     std::vector<Prompt> prompts = read_prompts(options, BadPrompts::refuse);
     const Tokenizer tokenizer = Tokenizer::from_directory(options.model);

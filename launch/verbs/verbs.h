@@ -7,6 +7,7 @@ namespace moesaic {
 // One function a verb, in the file of its name. All are collective over the runtime's ranks and
 // throw for what fails.
 
+void run_chat(Runtime& runtime);
 void run_generate(Runtime& runtime);
 void run_score(Runtime& runtime);
 void run_sft(Runtime& runtime);

@@ -46,17 +46,6 @@ Value read_messages(const Json& json) {
   return jinja::make_sequence(std::move(messages));
 }
 
-Dict read_variables(const Json& json) {
-  require(json.is_object(), ErrorKind::file, "{}: expected an object", json.where());
-  Dict variables;
-  json.for_each([&](const std::string& key, const Json& value) {
-    require(key != "messages" && key != "tools" && key != "add_generation_prompt", ErrorKind::file,
-            "{}: it stands beside chat_template_kwargs, not in them", value.where());
-    variables.set(Value(key), jinja::value_of(value));
-  });
-  return variables;
-}
-
 }  // namespace
 
 Chat read_chat(const Json& object) {
@@ -70,9 +59,26 @@ Chat read_chat(const Json& object) {
     chat.add_generation_prompt = prompt->as_bool();
   }
   if (const auto variables = object.find("chat_template_kwargs")) {
-    chat.variables = read_variables(*variables);
+    chat.variables = read_template_variables(*variables);
   }
   return chat;
+}
+
+Dict read_template_variables(const Json& object) {
+  require(object.is_object(), ErrorKind::file, "{}: expected an object", object.where());
+  Dict variables;
+  object.for_each([&](const std::string& key, const Json& value) {
+    require(key != "messages" && key != "tools" && key != "add_generation_prompt", ErrorKind::file,
+            "{}: it stands beside chat_template_kwargs, not in them", value.where());
+    variables.set(Value(key), jinja::value_of(value));
+  });
+  return variables;
+}
+
+void add_variables(Chat& chat, const Dict& defaults) {
+  for (const auto& [name, value] : defaults.entries()) {
+    if (chat.variables.find(name) == nullptr) chat.variables.set(name, value);
+  }
 }
 
 Chat chat_of_user(const std::string& text) {

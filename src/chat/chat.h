@@ -21,6 +21,12 @@ struct Chat {
 /// two, as transformers 5 has it. Throws Error{file} for what is wrong; other members are ignored.
 [[nodiscard]] Chat read_chat(const Json& object);
 
+/// Variables of a template, an object: what "chat_template_kwargs" holds. Throws Error{file} if it
+/// is none, or names what stands beside it.
+[[nodiscard]] jinja::Dict read_template_variables(const Json& object);
+/// Gives the chat the variables that it does not have yet.
+void add_variables(Chat& chat, const jinja::Dict& defaults);
+
 /// A conversation of one turn of the user.
 [[nodiscard]] Chat chat_of_user(const std::string& text);
 

@@ -14,23 +14,16 @@ std::uint64_t stream_of(std::int64_t answers, std::uint64_t tries) {
   return static_cast<std::uint64_t>(answers) | tries << 32U;
 }
 
-/// Takes steps until the request has ended.
-Finished run(StepEngine& engine, RequestId id, const Listener& listener) {
-  bool is_cancelled = false;
-  while (true) {
-    if (!is_cancelled && listener.has_enough && listener.has_enough()) {
-      engine.cancel(id);
-      is_cancelled = true;
-    }
-    const StepResult& result = engine.step();
-    for (const NewToken& token : result.tokens) {
-      if (listener.on_text && !token.text.empty()) listener.on_text(token.text);
-    }
-    if (!result.finished.empty()) return result.finished.front();
-  }
-}
-
 }  // namespace
+
+Turn& Turn::operator+=(const Turn& other) {
+  prompt_tokens += other.prompt_tokens;
+  computed_tokens += other.computed_tokens;
+  answer_tokens += other.answer_tokens;
+  prompt_seconds += other.prompt_seconds;
+  answer_seconds += other.answer_seconds;
+  return *this;
+}
 
 Dialogue::Dialogue(const DialogueParts& parts, DialogueOptions options)
     : parts_(parts), options_(std::move(options)) {}
@@ -68,9 +61,33 @@ void Dialogue::prepare(Conversation next, std::uint64_t tries) {
   before_ = std::exchange(conversation_, std::move(next));
 }
 
+Finished Dialogue::run(const Listener& listener, bool& stop_wanted) {
+  const StepStatistics& statistics = parts_.engine.statistics();
+  const PassWork before = statistics.work;
+  bool is_cancelled = false;
+  while (true) {
+    const bool has_enough = listener.has_enough && listener.has_enough();
+    if (!is_cancelled && (stop_wanted || has_enough)) {
+      parts_.engine.cancel(request_);
+      is_cancelled = true;
+    }
+    const StepResult& result = parts_.engine.step();
+    stop_wanted = stop_wanted || result.stop_wanted;
+    if (result.tokens.empty() && listener.on_prompt) {
+      const std::int64_t shared = statistics.work.shared_positions - before.shared_positions;
+      listener.on_prompt(statistics.work.prompt_rows - before.prompt_rows, prompt_tokens_ - shared);
+    }
+    for (const NewToken& token : result.tokens) {
+      if (listener.on_text && !token.text.empty()) listener.on_text(token.text);
+    }
+    if (!result.finished.empty()) return result.finished.front();
+  }
+}
+
 Turn Dialogue::answer(const Listener& listener) {
   const StepStatistics before = parts_.engine.statistics();
-  const Finished finished = run(parts_.engine, request_, listener);
+  bool stop_wanted = false;
+  const Finished finished = run(listener, stop_wanted);
   if (listener.on_text && !finished.rest.empty()) listener.on_text(finished.rest);
   if (finished.reason == StopReason::cancelled && finished.text.empty()) {
     conversation_ = std::move(before_);
@@ -84,7 +101,8 @@ Turn Dialogue::answer(const Listener& listener) {
           .computed_tokens = after.work.prompt_rows - before.work.prompt_rows,
           .answer_tokens = std::ssize(finished.tokens),
           .prompt_seconds = after.prompt_seconds - before.prompt_seconds,
-          .answer_seconds = after.generate_seconds - before.generate_seconds};
+          .answer_seconds = after.generate_seconds - before.generate_seconds,
+          .stop_wanted = stop_wanted};
 }
 
 }  // namespace moesaic

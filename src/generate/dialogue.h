@@ -31,6 +31,8 @@ struct DialogueOptions {
 
 /// Whoever listens to an answer.
 struct Listener {
+  /// Tokens of the prompt that have been computed, of those that need be; after each step.
+  std::function<void(std::int64_t done, std::int64_t total)> on_prompt{};
   std::function<void(const std::string& text)> on_text{};  ///< pieces of it, as they come
   std::function<bool()> has_enough{};  ///< asked before each step; true ends the answer
 };
@@ -44,6 +46,10 @@ struct Turn {
   std::int64_t answer_tokens = 0;
   double prompt_seconds = 0;
   double answer_seconds = 0;
+  bool stop_wanted = false;  // a rank was asked to stop, which has ended the answer (StepOptions)
+
+  /// Adds up what it took.
+  Turn& operator+=(const Turn& other);
 };
 
 /// A conversation with a model. Of every turn the text of the whole conversation is made anew, and
@@ -56,6 +62,7 @@ class Dialogue {
 
   /// What is said so far; may be changed between turns.
   [[nodiscard]] Conversation& conversation() noexcept { return conversation_; }
+  [[nodiscard]] std::int64_t context_tokens() const noexcept { return options_.context_tokens; }
 
   /// A user's turn: answer() is next. Throws Error{usage} if it does not fit, and Error{file} for
   /// what the template refuses; nothing has happened then.
@@ -69,6 +76,8 @@ class Dialogue {
 
  private:
   void prepare(Conversation next, std::uint64_t tries);
+  /// Takes steps until the request has ended; sets `stop_wanted` if a rank is asked to stop.
+  [[nodiscard]] Finished run(const Listener& listener, bool& stop_wanted);
 
   DialogueParts parts_;
   DialogueOptions options_;

@@ -1,4 +1,4 @@
-// `moesaic tokenize --chat` as a user meets it.
+// `moesaic tokenize --chat` and `moesaic generate --chat` as a user meets them.
 
 #include <gtest/gtest.h>
 
@@ -76,6 +76,83 @@ TEST(ChatProgram, what_is_wrong_is_named_with_its_line) {
   const ProgramResult alone =
       run_moesaic({"tokenize", "-m", kDemo, "--chat-template", made, "-p", "x"});
   EXPECT_EQ(alone.exit_code, 2) << alone.text();
+}
+
+const Arguments kGenerateChat = {"generate", "-m", kDemo, "--chat", "--temp", "0", "-n", "12"};
+
+TEST(GenerateChat, a_prompt_is_a_users_turn) {
+  const ProgramResult result =
+      run_moesaic(joined(kGenerateChat, {"-p", "And what said the king?"}));
+  ASSERT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_EQ(result.out.find("king?"), std::string::npos) << "the answer alone";
+  EXPECT_EQ(result.out.find("<|im_start|>"), std::string::npos);
+  const ProgramResult talk = run_with_input(
+      moesaic_command({"chat", "-m", kDemo, "--temp", "0", "-n", "12"}), "And what said the king?");
+  EXPECT_EQ(result.out, talk.out);
+  const ProgramResult told = run_moesaic(
+      joined(kGenerateChat, {"-p", "And what said the king?", "-sys", "Be brief.", "--json"}));
+  const Json line = Json::parse(lines_of(told.out).at(0), "line");
+  EXPECT_EQ(line.at("prompt").as_string(),
+            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nAnd what said the king?"
+            "<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(GenerateChat, lines_have_messages_and_options_of_their_own) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("chats.jsonl");
+  const std::string made = directory.path_of("mine.jinja");
+  write_text(made,
+             "{{ word }}{% for m in messages %}{{ m.role }} {{ m.content }}{% endfor %}"
+             "{{ tools | length if tools }}{{ add_generation_prompt }}");
+  write_text(
+      file,
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, )"
+      R"({"role": "user", "content": "c"}], "tools": [{"name": "f"}], "max_tokens": 3, "id": 7})"
+      "\n"
+      R"({"messages": [{"role": "user", "content": "d"}], "chat_template_kwargs": {"word": "own "}})"
+
+      "\n");
+  const ProgramResult result =
+      run_moesaic(joined(kGenerateChat, {"-f", file, "--json", "--chat-template", made,
+                                         "--chat-template-kwargs", R"({"word": "given "})"}));
+  ASSERT_EQ(result.exit_code, 0) << result.text();
+  const std::vector<std::string> lines = lines_of(result.out);
+  const Json first = Json::parse(lines.at(0), "line 1");
+  EXPECT_EQ(first.at("prompt").as_string(), "given user aassistant buser c1True");
+  EXPECT_EQ(first.at("ids").size(), 3);
+  EXPECT_EQ(first.at("id").as_int(), 7);
+  EXPECT_EQ(Json::parse(lines.at(1), "line 2").at("prompt").as_string(), "own user dTrue");
+}
+
+TEST(GenerateChat, a_later_turn_is_what_chat_says) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("c.jsonl");
+  const ProgramResult talk =
+      run_with_input(moesaic_command({"chat", "-m", kDemo, "--temp", "0", "-n", "12"}),
+                     "And what said the king?\nWho heard it?\n/save " + file + "\n");
+  ASSERT_EQ(talk.exit_code, 0) << talk.text();
+  std::string saved = read_text(file);
+  const std::size_t last = saved.rfind(", {\"role\": \"assistant\"");
+  ASSERT_NE(last, std::string::npos);
+  write_text(file, saved.substr(0, last) + "]}\n");
+  const ProgramResult result = run_moesaic(joined(kGenerateChat, {"-f", file}));
+  ASSERT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_TRUE(talk.out.ends_with(result.out)) << result.out << "\n" << talk.out;
+}
+
+TEST(GenerateChat, what_is_wrong_is_named) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("chats.jsonl");
+  const std::string made = directory.path_of("mine.jinja");
+  write_text(made, "{{ raise_exception('Roles must alternate') }}");
+  write_text(file, "{\"prompt\": [1, 2]}\n");
+  expect_failure(run_moesaic(joined(kGenerateChat, {"-f", file})), 2, {"line 1", "--chat"});
+  write_text(file, "{\"prompt\": \"x\", \"tools\": []}\n");
+  expect_failure(run_moesaic(joined(kGenerateChat, {"-f", file})), 3, {"line 1", "tools"});
+  expect_failure(run_moesaic(joined(kGenerateChat, {"-p", "x", "--chat-template", made})), 3,
+                 {"--prompt", "Roles must alternate"});
+  expect_failure(run_moesaic(generate_with({"-sys", "x"})), 2, {"--system-prompt", "no --chat"});
+  expect_failure(run_ranks(2, joined(kGenerateChat, {"-p", ""})), 2, {"is empty"});
 }
 
 }  // namespace

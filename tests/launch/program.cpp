@@ -160,6 +160,13 @@ ProgramResult run_different_ranks(const std::vector<Arguments>& arguments_of_ran
   return run_program(command);
 }
 
+ProgramResult run_with_input(const Arguments& command, const std::string& input) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("input");
+  write_text(file, input);
+  return run_program(joined({"sh", "-c", "exec \"$@\" < '" + file + "'", "sh"}, command));
+}
+
 Arguments joined(Arguments first, const Arguments& more) {
   first.insert(first.end(), more.begin(), more.end());
   return first;

@@ -83,6 +83,9 @@ class RunningProgram {
 /// One mpirun whose ranks get arguments of their own: one rank for each element.
 [[nodiscard]] ProgramResult run_different_ranks(const std::vector<Arguments>& arguments_of_ranks);
 
+/// Runs a program whose standard input is a file with `input`.
+[[nodiscard]] ProgramResult run_with_input(const Arguments& command, const std::string& input);
+
 /// `first` and then `more`.
 [[nodiscard]] Arguments joined(Arguments first, const Arguments& more);
 /// moesaic generate of eight tokens after a text with the demo model, and `more`.

@@ -1,0 +1,184 @@
+#include "launch/chat/chat_room.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "launch/chat/chat_file.h"
+
+namespace moesaic {
+namespace {
+
+double per_second(std::int64_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+std::string rate_text(std::int64_t tokens, double seconds) {
+  const double rate = per_second(tokens, seconds);
+  const std::string digits = rate < 100 ? fmt::format("{:.3g}", rate) : fmt::format("{:.0f}", rate);
+  return fmt::format("{:.3g} s ({} tokens/s)", seconds, digits);
+}
+
+/// A text of several words has quotes around it, or none.
+std::string unquoted(const std::string& text) {
+  const bool is_quoted = text.size() >= 2 && text.starts_with('"') && text.ends_with('"');
+  return is_quoted ? text.substr(1, text.size() - 2) : text;
+}
+
+std::string turn_text(const std::string& label, const Turn& turn) {
+  return fmt::format("{}: prompt {} tokens, {} computed in {}; answer {} tokens in {}", label,
+                     turn.prompt_tokens, turn.computed_tokens,
+                     rate_text(turn.computed_tokens, turn.prompt_seconds), turn.answer_tokens,
+                     rate_text(turn.answer_tokens, turn.answer_seconds));
+}
+
+/// Whether a person can go on after it.
+bool is_told(const Error& error) {
+  return error.kind() == ErrorKind::usage || error.kind() == ErrorKind::file ||
+         error.kind() == ErrorKind::resource;
+}
+
+}  // namespace
+
+ChatRoom::ChatRoom(Dialogue& dialogue, MessageReader& reader, ChatScreen& screen)
+    : dialogue_(dialogue), reader_(reader), screen_(screen) {}
+
+void ChatRoom::run(const ChatSignals& signals) {
+  int interruptions = 0;  // in a row
+  while (!is_over_) {
+    const Message message = reader_.read();
+    if (message.kind == Line::Kind::end) return;
+    if (message.kind == Line::Kind::text) {
+      interruptions = 0;
+      take(message, signals);
+      continue;
+    }
+    signals.forget();
+    if (++interruptions == 2) return;
+    screen_.note("Ctrl-C once more ends the program");
+  }
+}
+
+void ChatRoom::take(const Message& message, const ChatSignals& signals) {
+  try {
+    const auto command = message.is_quoted ? std::nullopt : parse_chat_command(message.text);
+    if (command && !obey(*command)) return;
+    if (!command) dialogue_.ask(message.text);
+  } catch (const Error& error) {
+    if (!is_told(error)) throw;
+    screen_.error(error.what());
+    return;
+  }
+  answer(signals);
+}
+
+bool ChatRoom::obey(const ChatCommand& command) {
+  using Kind = ChatCommand::Kind;
+  switch (command.kind) {
+    case Kind::help:
+      screen_.note(chat_help());
+      break;
+    case Kind::reset:
+      dialogue_.conversation().clear();
+      break;
+    case Kind::undo:
+      require(dialogue_.conversation().undo(), ErrorKind::usage, "nobody has asked anything yet");
+      break;
+    case Kind::retry:
+      dialogue_.ask_again();
+      return true;
+    case Kind::system:
+      set_system(command.argument);
+      break;
+    case Kind::save:
+      save(command.argument);
+      break;
+    case Kind::load:
+      load(command.argument);
+      break;
+    case Kind::stats:
+      tell_statistics();
+      break;
+    case Kind::exit:
+      is_over_ = true;
+      break;
+  }
+  return false;
+}
+
+void ChatRoom::answer(const ChatSignals& signals) {
+  std::optional<Progress> progress;
+  const bool silent = ::isatty(STDERR_FILENO) != 1;
+  progress.emplace("prompt", silent, [](std::int64_t count) { return std::to_string(count); });
+  const Turn turn = dialogue_.answer(
+      {.on_prompt = [&](std::int64_t done, std::int64_t total) { progress->update(done, total); },
+       .on_text =
+           [&](const std::string& text) {
+             progress.reset();
+             screen_.answer(text);
+           },
+       .has_enough = [&] { return signals.is_interrupted() || signals.is_over(); }});
+  progress.reset();
+  screen_.end_answer();
+  signals.forget();
+  tell_end(turn);
+  is_over_ = turn.stop_wanted;
+  last_ = turn;
+  totals_ += turn;
+  ++answers_;
+}
+
+void ChatRoom::tell_end(const Turn& turn) {
+  if (turn.reason == StopReason::length) {
+    screen_.note(turn.prompt_tokens + turn.answer_tokens >= dialogue_.context_tokens()
+                     ? "(the context is full; /undo and /reset make room)"
+                     : "(cut off by --predict)");
+  } else if (turn.reason == StopReason::cancelled) {
+    screen_.note(turn.text.empty() ? "(stopped; the question is taken back)" : "(stopped)");
+  }
+}
+
+void ChatRoom::set_system(const std::string& text) {
+  Conversation& conversation = dialogue_.conversation();
+  if (!text.empty()) return conversation.set_system(unquoted(text));
+  const std::string now = conversation.system();
+  screen_.note(now.empty() ? "there is no system prompt" : now);
+}
+
+void ChatRoom::tell_size() const {
+  const std::size_t count = dialogue_.conversation().size();
+  screen_.note(fmt::format("{}: {} {}", file_, count, count == 1 ? "message" : "messages"));
+}
+
+void ChatRoom::save(const std::string& argument) {
+  const std::string path = argument.empty() ? file_ : expand_home(unquoted(argument));
+  require(!path.empty(), ErrorKind::usage, "/save FILE says where");
+  save_conversation(dialogue_.conversation(), path, path == file_);
+  file_ = path;
+  tell_size();
+}
+
+void ChatRoom::load(const std::string& argument) {
+  require(!argument.empty(), ErrorKind::usage, "/load FILE says which");
+  const std::string path = expand_home(unquoted(argument));
+  dialogue_.conversation() = read_conversation(path);
+  file_ = path;
+  tell_size();
+}
+
+std::string ChatRoom::totals_text() const {
+  return turn_text(answers_ == 1 ? "1 answer" : fmt::format("{} answers", answers_), totals_);
+}
+
+void ChatRoom::tell_statistics() const {
+  screen_.note(turn_text("last answer", last_));
+  screen_.note(totals_text());
+  screen_.note(fmt::format("context: {} of {} tokens", last_.prompt_tokens + last_.answer_tokens,
+                           dialogue_.context_tokens()));
+}
+
+}  // namespace moesaic

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string_view>
+
+namespace moesaic {
+
+// What the help of a verb says beside its options: lines that end in \n.
+
+inline constexpr std::string_view kChatDetails =
+    R"(
+What is typed goes to the model, through its chat template; /help lists commands. On a terminal
+lines can be edited, and Ctrl-C stops an answer; otherwise each line of the standard input is a
+message. Answers go to the standard output, all else to the standard error output. A turn costs its
+own tokens: what was said before is in the cache. Sampling starts from the model's
+generation_config.json, as in moesaic generate.
+)";
+inline constexpr std::string_view kGenerateDetails =
+    R"(
+What the model's generation_config.json says of sampling (do_sample, temperature, top_k, top_p,
+min_p, repetition_penalty) comes before the defaults below; an option that is given comes before
+both. The banner tells which counted.
+)";
+inline constexpr std::string_view kKernelsDetails =
+    R"(
+A line for each shape, format, instruction set, number of rows and of threads. Products run as users
+get them: all threads on one matrix, bf16 rows packed on the way (and quantised, for int8 and int4),
+weights cold in memory. us is the time that a quarter of the runs do not exceed; gops 2 x rows x N x
+K operations in it, in 10^9 a second; weight_gbs the packed bytes of the weights in it. roof is what
+limits such a product more, as measured in the same run with as many threads: compute (the kernel's
+own instruction on registers) or memory (reads, with prefetch); roof_share is how near it comes.
+error is mean |difference| / mean |result| against fp64 on the same quantised weights, with the rows
+as they were given. Products of --op transposed and outer are those of a backward pass through the
+matrix NxK: gradients of N results a row in, of K inputs or of the matrix out. Lines with isa onednn
+are the rival's, whose rows are ready to multiply.
+
+--op attention has a line for each shape QxKVxD (query heads, KV heads, elements of a head; or
+qwen3-30b, mixtral, granite), number of keys and of rows: the last rows of so many positions attend
+to those before and themselves, all heads, on all threads, keys and values cold in memory. --formats
+are those of the cache (bf16; f32). gops counts both products for the keys that a row sees, read_gbs
+the bytes of keys and values once. Queries of error are as given. --op attention-backward: rows are
+tokens of samples of so many keys, each seen by itself and those after it; gops counts the five
+products of its gradients, error the three gradients against fp64 on numbers as given.
+)";
+inline constexpr std::string_view kLayerDetails =
+    R"(
+A line for each layer, format, routing and number of tokens: router, exchange, experts and combine
+of the layer that models run, on all ranks, weights cold in memory. us is the time that a quarter of
+the runs do not exceed; gops the operations of all ranks' experts in it, in 10^9 a second.
+roof_share compares it with what their multiply-adds, or reading the chosen experts' weights, would
+take at the roofs measured in the same run. predicted_us is what the parts take one by one, run in
+turn with the layer: router, each expert's gate, up and down, weighted sums, of the rank that takes
+the longest, without exchange; share_of_parts is that by us.
+)";
+
+}  // namespace moesaic

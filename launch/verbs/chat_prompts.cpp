@@ -1,0 +1,79 @@
+#include "launch/verbs/chat_prompts.h"
+
+#include <fmt/core.h>
+
+#include <sstream>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "src/chat/conversation.h"
+#include "src/tokenizer/utf8.h"
+
+namespace moesaic {
+
+jinja::Dict template_variables(const Options& options) {
+  if (!options.chat_template_kwargs) return {};
+  try {
+    return read_template_variables(
+        Json::parse(*options.chat_template_kwargs, "--chat-template-kwargs"));
+  } catch (const Error& error) {
+    fail(ErrorKind::usage, "{}", error.what());
+  }
+}
+
+std::vector<ChatPrompt> read_chat_prompts(const Options& options) {
+  require(options.prompt.has_value() != options.file.has_value(), ErrorKind::usage,
+          "--chat needs either --prompt TEXT, a user's turn, or --file FILE with conversations");
+  const jinja::Dict variables = template_variables(options);
+  std::vector<ChatPrompt> all;
+  if (options.prompt) {
+    require(is_valid_utf8(*options.prompt), ErrorKind::usage, "the text of --prompt is not UTF-8");
+    all.push_back({chat_of_user(*options.prompt), "--prompt"});
+  } else {
+    const std::string name = input_name(*options.file);
+    std::istringstream lines(read_utf8_file(*options.file));
+    std::int64_t number = 0;
+    for (std::string line; std::getline(lines, line);) {
+      ++number;
+      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+      const std::string where = fmt::format("{} line {}", name, number);
+      all.push_back({read_chat(Json::parse(line, where)), where});
+    }
+    require(!all.empty(), ErrorKind::usage, "{} holds no conversation: it is empty", name);
+  }
+  for (ChatPrompt& prompt : all) add_variables(prompt.chat, variables);
+  return all;
+}
+
+void apply_chat(Prompt& prompt, const ChatTemplate& chat_template, const Options& options) {
+  require(!prompt.fields().prompt_tokens, ErrorKind::usage,
+          "{}: token ids are no turn of a conversation; leave --chat out", prompt.where);
+  Conversation conversation;
+  if (prompt.fields().conversation) {
+    conversation = Conversation(read_chat(*prompt.fields().conversation));
+  } else {
+    conversation.ask(prompt.text);
+  }
+  if (options.system_prompt && conversation.system().empty()) {
+    conversation.set_system(*options.system_prompt);
+  }
+  Chat chat = conversation.chat();
+  add_variables(chat, template_variables(options));
+  try {
+    prompt.text = chat_template.render(chat).text;
+  } catch (const Error& error) {
+    fail(error.kind(), "{}: {}", prompt.where, error.what());
+  }
+  prompt.is_chat = true;
+}
+
+void require_chat_for_its_options(const Options& options) {
+  if (options.chat) return;
+  require(!options.chat_template && !options.chat_template_kwargs && !options.system_prompt,
+          ErrorKind::usage, "{} says how --chat reads conversations; there is no --chat",
+          options.chat_template   ? "--chat-template"
+          : options.system_prompt ? "--system-prompt"
+                                  : "--chat-template-kwargs");
+}
+
+}  // namespace moesaic

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/options/options.h"
+#include "launch/verbs/prompts.h"
+#include "src/chat/chat_template.h"
+
+namespace moesaic {
+
+/// What --chat-template-kwargs says. Throws Error{usage} if it is no JSON object.
+[[nodiscard]] jinja::Dict template_variables(const Options& options);
+
+/// A conversation, and where it stands.
+struct ChatPrompt {
+  Chat chat;
+  std::string where;  // "--prompt", "FILE line 3"
+};
+
+/// The conversations of --prompt, a user's turn, or --file, a line of JSON each; what they do not
+/// say for the template comes from --chat-template-kwargs. Throws Error{usage} if there is none or
+/// both, Error{file} for what is wrong in a line.
+[[nodiscard]] std::vector<ChatPrompt> read_chat_prompts(const Options& options);
+
+/// Makes the text of the prompt's conversation, or of a conversation in which a user says its text,
+/// up to the answer; the system prompt is that of --system-prompt if there is none. Throws
+/// Error{usage} for token ids, Error{file} for what is wrong or what the template refuses, both
+/// with the prompt's place.
+void apply_chat(Prompt& prompt, const ChatTemplate& chat_template, const Options& options);
+
+/// Throws Error{usage} for options that say how conversations are read, without --chat.
+void require_chat_for_its_options(const Options& options);
+
+}  // namespace moesaic
