@@ -144,6 +144,13 @@ OpenModel read_model(const Runtime& runtime) {
 OpenModel open_model(const Runtime& runtime) {
   OpenModel model = read_model(runtime);
   agree(runtime.world(), [&] { require_experts_for_all(runtime, model.config); });
+  const Options& options = runtime.options();
+  if (options.ctx_size > model.config.max_position_embeddings) {
+    runtime.log().once(LogLevel::warning,
+                       "--ctx-size {} is more than the {} tokens that the model was made for "
+                       "(max_position_embeddings)",
+                       options.ctx_size, model.config.max_position_embeddings);
+  }
   return model;
 }
 

@@ -111,15 +111,23 @@ constexpr std::array kOptions = {
         "auto: do not"},
 
     may_differ({"prompt", 'p', "TEXT", &O::prompt, kText, kGenerate | kTokenize, "one prompt"}),
-    may_differ(
-        {"file", 'f', "FILE", &O::file, kText, kGenerate | kScore | kTokenize,
-         "prompts, one a line, or JSONL {\"prompt\": \"...\"}; score takes it as one text; - "
-         "is the standard input"}),
+    may_differ({"file", 'f', "FILE", &O::file, kText, kGenerate | kTokenize,
+                "prompts, one a line, or JSONL {\"prompt\": \"...\"}; - is the standard input"}),
     OptionRow{"whole-file", '\0', "", &O::whole_file, kText, kGenerate | kTokenize,
               "the whole of FILE is one prompt"},
     OptionRow{"strict", '\0', "", &O::strict, kText, kGenerate,
               "end before anything is run if a prompt of FILE is bad: too long, not UTF-8, with an "
               "unknown field; else it gets a line with \"error\" and the others run"},
+    may_differ({"file", 'f', "FILE", &O::files, kText, kScore,
+                "a text, or JSONL: {\"text\": ...}, or {\"context\": ..., \"continuation\": ...} "
+                "for the log-likelihood of the latter, as strings or arrays of token ids; may be "
+                "given several times; - is the standard input"}),
+    OptionRow{"stride", '\0', "N", &O::stride, kText, kScore,
+              "a text longer than the context is scored in windows as long as the context, each N "
+              "tokens after the one before; 0: half the context",
+              0, 1e12},
+    OptionRow{"no-window", '\0', "", &O::no_window, kText, kScore,
+              "refuse texts longer than the context"},
     OptionRow{"no-display-prompt", '\0', "", &O::no_display_prompt, kText, kGenerate,
               "print the continuation alone, without the prompt before it"},
     OptionRow{"no-special", '\0', "", &O::no_special, kText, kTokenize,
@@ -272,7 +280,10 @@ constexpr std::array kOptions = {
               "the step that is under way, with exit code 6. So do SIGINT, SIGTERM and SIGUSR1; a "
               "second signal ends at once"},
     may_differ({"logits-out", '\0', "FILE", &O::logits_out, kProgram, kScore,
-                "write input_ids and logits of the whole text as safetensors"}),
+                "write input_ids and logits of the one text as safetensors"}),
+    may_differ({"logprobs-out", '\0', "FILE", &O::logprobs_out, kProgram, kScore,
+                "write a line of JSON for each token: id, piece, logprob (natural), rank (1: the "
+                "likeliest)"}),
     may_differ({"config", '\0', "FILE", &O::config, kProgram, kAll,
                 "read options from lines `name = value`; # starts a comment"}),
     may_differ({"log-level", '\0', "LEVEL", one_of<&O::log_level>(), kProgram, kAll,
@@ -288,7 +299,8 @@ constexpr std::array kVerbs = {
     VerbRow{Verb::chat, "chat", "-m DIR [-sys TEXT]", "talk with a model", kChatDetails},
     VerbRow{Verb::generate, "generate", "-m DIR -p TEXT | -f FILE", "continue prompts",
             kGenerateDetails},
-    VerbRow{Verb::score, "score", "-m DIR -f FILE", "loss and perplexity of a text; raw logits"},
+    VerbRow{Verb::score, "score", "-m DIR -f FILE", "loss and perplexity of texts, log-likelihoods",
+            kScoreDetails},
     VerbRow{Verb::sft, "sft", "-m DIR --data FILE -o OUTDIR",
             "fine-tune adapters (LoRA) on all ranks"},
     VerbRow{Verb::tokenize, "tokenize", "-m DIR -p TEXT | -f FILE",

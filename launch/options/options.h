@@ -64,6 +64,7 @@ struct Options : SftOptions {
   // Text.
   std::optional<std::string> prompt;
   std::optional<std::string> file;
+  std::vector<std::string> files;  // of score
   bool no_display_prompt = false;
   bool whole_file = false;
   bool strict = false;
@@ -77,6 +78,10 @@ struct Options : SftOptions {
   std::int64_t answer_tokens = -1;     // -1: until the context is full
   std::optional<std::string> history;  // nothing: default_history_file(); empty: none
   Colour colour = Colour::automatic;
+
+  // Scoring.
+  std::int64_t stride = 0;  // 0: half the context
+  bool no_window = false;
 
   // Generation.
   std::int64_t predict = 128;
@@ -133,6 +138,7 @@ struct Options : SftOptions {
   bool unordered = false;
   std::optional<TimeSpan> max_time;  // nothing: until all is done
   std::optional<std::string> logits_out;
+  std::optional<std::string> logprobs_out;
   std::string config;
   LogLevel log_level = LogLevel::info;
   bool show_config = false;

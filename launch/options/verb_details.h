@@ -20,6 +20,11 @@ What the model's generation_config.json says of sampling (do_sample, temperature
 min_p, repetition_penalty) comes before the defaults below; an option that is given comes before
 both. The banner tells which counted.
 )";
+inline constexpr std::string_view kScoreDetails =
+    R"(
+A line for each text, as soon as it and those before it are scored, then one for all. Every token
+but the first of a text counts once, in the window that has most before it.
+)";
 inline constexpr std::string_view kKernelsDetails =
     R"(
 A line for each shape, format, instruction set, number of rows and of threads. Products run as users

@@ -9,21 +9,33 @@
 namespace moesaic {
 namespace {
 
+void require_known(const Tokenizer& tokenizer, std::int32_t token, std::int64_t vocab_size) {
+  require(token < vocab_size, ErrorKind::file,
+          "tokenizer.json has token {} (\"{}\"), but config.json has a vocab_size of {}", token,
+          tokenizer.token(token), vocab_size);
+}
+
 void check_tokens(const Prompt& prompt, std::span<const std::int32_t> tokens,
                   const Tokenizer& tokenizer, std::int64_t vocab_size) {
   require(!tokens.empty(), ErrorKind::usage, "the text of {} has no tokens", prompt.where);
   for (const std::int32_t token : tokens) {
-    if (token < vocab_size) continue;
-    require(!prompt.fields().prompt_tokens, ErrorKind::file,
+    require(token < vocab_size || !prompt.fields().prompt_tokens, ErrorKind::file,
             "{}: prompt: token id {} is outside the model's vocabulary of {}", prompt.where, token,
             vocab_size);
-    fail(ErrorKind::file,
-         "tokenizer.json has token {} (\"{}\"), but config.json has a vocab_size of {}", token,
-         tokenizer.token(token), vocab_size);
+    require_known(tokenizer, token, vocab_size);
   }
 }
 
 }  // namespace
+
+std::vector<std::int32_t> encode_text(const Tokenizer& tokenizer, const ModelConfig& config,
+                                      std::string_view text, const std::string& where) {
+  require(!text.empty(), ErrorKind::usage, "the text of {} is empty", where);
+  std::vector<std::int32_t> tokens = tokenizer.encode(text);
+  require(!tokens.empty(), ErrorKind::usage, "the text of {} has no tokens", where);
+  for (const std::int32_t token : tokens) require_known(tokenizer, token, config.vocab_size);
+  return tokens;
+}
 
 std::vector<std::int32_t> encode_prompt(Prompt& prompt, const Tokenizer& tokenizer,
                                         bool add_special_tokens) {

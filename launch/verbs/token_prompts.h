@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launch/job/runtime.h"
@@ -35,6 +36,13 @@ struct TokenPrompts {
 [[nodiscard]] TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
                                           BadPrompts bad,
                                           const std::function<std::vector<Prompt>()>& read);
+
+/// The tokens of a text, with the special tokens that the tokenizer adds. Throws Error{usage} if
+/// there are none, Error{file} if the model does not know one. `where` names the text.
+[[nodiscard]] std::vector<std::int32_t> encode_text(const Tokenizer& tokenizer,
+                                                    const ModelConfig& config,
+                                                    std::string_view text,
+                                                    const std::string& where);
 
 /// Throws Error{usage} unless `tokens` and `new_tokens` fit into the context. `where` names the
 /// text.

@@ -88,6 +88,7 @@ Turn Dialogue::answer(const Listener& listener) {
   const StepStatistics before = parts_.engine.statistics();
   bool stop_wanted = false;
   const Finished finished = run(listener, stop_wanted);
+  require_undamaged(finished, "the conversation");
   if (listener.on_text && !finished.rest.empty()) listener.on_text(finished.rest);
   if (finished.reason == StopReason::cancelled && finished.text.empty()) {
     conversation_ = std::move(before_);

@@ -1,9 +1,21 @@
 #include "src/generate/open_requests.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
+#include "src/model/finite_rows.h"
+
 namespace moesaic {
+
+void require_undamaged(const Finished& finished, std::string_view what) {
+  if (!finished.damage) return;
+  fail(ErrorKind::file,
+       "{}: {} gives values that are not finite at position {}: damaged weights, or an overflow",
+       what, finished.damage->place, finished.damage->position);
+}
 
 void OpenRequests::open(RequestId id, const Request& request) {
   Open& entry = open_[id];
@@ -35,7 +47,13 @@ OpenRequests::Outcome OpenRequests::take(const SequenceNews& news,
     if (entry.stream) outcome.token->text = entry.stream->push(news.token);
     entry.text += outcome.token->text;
   }
-  if (entry.stream && entry.stream->stopped_by()) {
+  if (news.end == SequenceNews::End::damaged) {
+    outcome.finished = finish(news.request, StopReason::damaged);
+    outcome.finished->damage = {.position = news.position,
+                                .place = news.layer == FiniteRows::kEmbedding
+                                             ? "the embedding"
+                                             : fmt::format("layer {}", news.layer)};
+  } else if (entry.stream && entry.stream->stopped_by()) {
     outcome.finished = finish(news.request, StopReason::stop_string);
   } else if (news.end != SequenceNews::End::none) {
     outcome.finished =
@@ -57,9 +75,11 @@ Finished OpenRequests::finish(RequestId id, StopReason reason) {
                     .text = std::move(entry.text),
                     .rest = entry.stream ? entry.stream->finish() : "",
                     .stop_token = {},
-                    .stop_string = {}};
+                    .stop_string = {},
+                    .damage = {}};
   finished.text += finished.rest;
-  if (entry.stream && entry.stream->stopped_by() && reason != StopReason::cancelled) {
+  const bool may_stop = reason != StopReason::cancelled && reason != StopReason::damaged;
+  if (entry.stream && entry.stream->stopped_by() && may_stop) {
     finished.reason = StopReason::stop_string;
     finished.stop_string = entry.stream->stopped_by();
   }

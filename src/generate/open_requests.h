@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -21,6 +22,12 @@ struct NewToken {
   std::vector<TokenLogprob> logprobs{};
 };
 
+/// The first token of a request whose values are not finite: damaged weights, or an overflow.
+struct Damage {
+  std::int64_t position = 0;
+  std::string place;  // "layer 3", "the embedding", "the output matrix": where they came to be
+};
+
 /// A request that has ended.
 struct Finished {
   RequestId request = 0;
@@ -32,7 +39,11 @@ struct Finished {
   std::string rest;  // the end of `text` that no NewToken had
   std::optional<std::int32_t> stop_token;
   std::optional<std::string> stop_string;
+  std::optional<Damage> damage;  // StopReason::damaged
 };
+
+/// Throws Error{file} if `finished` is damaged; `what` names the request.
+void require_undamaged(const Finished& finished, std::string_view what);
 
 /// What rank 0 knows of requests that have not ended.
 class OpenRequests {

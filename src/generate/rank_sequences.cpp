@@ -231,17 +231,18 @@ void RankSequences::hand_out(const Part& part, MatrixView<const float> rows) {
 
 const RankPass& RankSequences::forward() {
   for (Active& sequence : sequences_) {
-    if (sequence.ended) retire(sequence);
+    if (sequence.ended && !sequence.damaged) retire(sequence);
   }
   std::erase_if(sequences_, [](const Active& sequence) { return sequence.ended; });
   plan();
   const MatrixView<const float> logits = transformer_.forward(chunks_);
+  const std::vector<SequenceNews> damaged = end_damaged();
   std::vector<std::pair<Active*, std::span<const float>>> at_end;
   std::int64_t row = 0;
   for (const Part& part : parts_) {
     const std::int64_t rows = part.end() - part.logits_begin();
     row += rows;
-    if (part.sequence->rest() == 0) {
+    if (part.sequence->rest() == 0 && !part.sequence->damaged) {
       at_end.emplace_back(part.sequence, rows > 0 ? logits.row(row - 1) : std::span<const float>());
     }
   }
@@ -256,13 +257,32 @@ const RankPass& RankSequences::forward() {
           token_logprobs(last, news.token, *count, *transformer_.compute().vector);
     }
   });
+  pass_.news.insert(pass_.news.end(), damaged.begin(), damaged.end());
   row = 0;
   for (const Part& part : parts_) {
     const std::int64_t rows = part.end() - part.logits_begin();
-    hand_out(part, logits.row_range(row, rows));
+    if (!part.sequence->damaged) hand_out(part, logits.row_range(row, rows));
     row += rows;
   }
   return pass_;
+}
+
+std::vector<SequenceNews> RankSequences::end_damaged() {
+  std::vector<SequenceNews> news;
+  std::int64_t begin = 0;
+  for (const Part& part : parts_) {
+    for (std::int64_t i = 0; i < part.count && !part.sequence->damaged; ++i) {
+      const std::optional<std::int64_t> layer = transformer_.damaged_by(begin + i);
+      if (!layer) continue;
+      part.sequence->ended = part.sequence->damaged = true;
+      news.push_back({.request = part.sequence->id,
+                      .end = SequenceNews::End::damaged,
+                      .position = part.first + i,
+                      .layer = *layer});
+    }
+    begin += part.count;
+  }
+  return news;
 }
 
 SequenceNews RankSequences::go_on(Active& sequence, std::span<const float> logits) const {

@@ -24,11 +24,13 @@ struct LogitsRows {
 /// What a step made of one request. Travels between ranks as it stands.
 struct SequenceNews {
   static constexpr std::int32_t kNoToken = -1;
-  enum class End : std::int32_t { none, end_of_sequence, length };
+  enum class End : std::int32_t { none, end_of_sequence, length, damaged };
 
   RequestId request = 0;
   std::int32_t token = kNoToken;
   End end = End::none;
+  std::int64_t position = 0;  // End::damaged: of the first token whose values are not finite
+  std::int64_t layer = 0;     // that made them so, or FiniteRows::kEmbedding
 };
 
 /// The work of one or more forward passes. Travels between ranks as it stands.
@@ -87,6 +89,7 @@ class RankSequences {
     std::optional<Sampler> sampler;  // if anything is to be sampled
     std::int64_t logits_from = 0;    // logits of positions before it have been handed out
     bool ended = false;
+    bool damaged = false;  // and therefore ended
 
     [[nodiscard]] std::int64_t known() const { return std::ssize(request.tokens); }
     /// Tokens that are known and not yet computed.
@@ -128,6 +131,8 @@ class RankSequences {
   [[nodiscard]] bool make_room(std::size_t index, std::int64_t positions, GiveWay who);
   void drop(Active& sequence);
   [[nodiscard]] std::int64_t free_bytes() const { return pool_.max_bytes() - pool_.bytes(); }
+  /// Ends the sequences of this pass with values that are not finite.
+  [[nodiscard]] std::vector<SequenceNews> end_damaged();
   /// `rows` are the logits of a part: those that the request wants are handed out.
   void hand_out(const Part& part, MatrixView<const float> rows);
   /// What follows once all known tokens of a sequence are computed; `logits` of its last one.

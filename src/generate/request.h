@@ -36,6 +36,7 @@ struct Request {
 };
 
 /// Why a request ended. `length` also where nothing was to be sampled and all is computed.
-enum class StopReason : std::int32_t { end_of_sequence, stop_string, length, cancelled };
+/// `damaged`: values are not finite (Damage).
+enum class StopReason : std::int32_t { end_of_sequence, stop_string, length, cancelled, damaged };
 
 }  // namespace moesaic

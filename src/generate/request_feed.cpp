@@ -1,5 +1,7 @@
 #include "src/generate/request_feed.h"
 
+#include <fmt/core.h>
+
 #include <utility>
 
 namespace moesaic {
@@ -17,6 +19,7 @@ GoOn take_step(StepEngine& engine, const RequestFeed& feed) {
     if (feed.on_logits) feed.on_logits(rows);
   }
   for (Finished& finished : result.finished) {
+    require_undamaged(finished, fmt::format("prompt {}", finished.request + 1));
     if (feed.on_finished) feed.on_finished(std::move(finished));
   }
   if (result.stop_wanted) return GoOn::stop_wanted;

@@ -19,7 +19,8 @@ struct RequestFeed {
 
 /// Runs all requests of `feed`, of which no more wait at a time than keep the ranks busy. Functions
 /// that are not given are not called. Returns false, on all ranks, if it ended before its time
-/// because a rank was asked to stop (StepOptions). Collective.
+/// because a rank was asked to stop (StepOptions). Throws Error{file} on rank 0 if a request is
+/// damaged (Damage). Collective.
 [[nodiscard]] bool run_requests(StepEngine& engine, const RequestFeed& feed);
 
 }  // namespace moesaic

@@ -1,85 +1,159 @@
 #include "src/generate/scorer.h"
 
-#include <bit>
-#include <map>
-#include <utility>
+#include <algorithm>
+#include <cmath>
 
-#include "base/error.h"
-#include "src/generate/request_feed.h"
+#include "src/generate/score_order.h"
 
 namespace moesaic {
 namespace {
 
-/// The losses of the documents that this rank computes.
-class Losses {
- public:
-  explicit Losses(const Compute& compute) : compute_(compute) {}
+/// One token's score on its way to rank 0. Travels between ranks as it stands.
+struct SentScore {
+  RequestId window = 0;
+  std::int64_t token = 0;  // of the window
+  TokenScore score;
+};
 
-  /// Adds the losses of the tokens that `rows` predict, in their order.
-  void add(const LogitsRows& rows) {
-    const std::int64_t known = std::ssize(rows.tokens) - 1 - rows.first;
-    std::vector<double> losses(static_cast<std::size_t>(std::min(rows.logits.rows(), known)));
-    compute_.pool->for_each(std::ssize(losses), 1, [&](std::int64_t row) {
-      const auto next = static_cast<std::size_t>(rows.first + row + 1);
-      const float log_sum =
-          compute_.vector->log_sum_exp(rows.logits.row(row).data(), rows.logits.cols());
-      losses[static_cast<std::size_t>(row)] =
-          static_cast<double>(log_sum) - static_cast<double>(rows.logits(row, rows.tokens[next]));
-    });
-    DocumentScore& score = scores_[rows.request];
-    for (const double loss : losses) score.loss += loss;
-    score.predicted_tokens += std::ssize(losses);
+constexpr RequestId kNobody = -1;
+
+std::int64_t rank_of(std::span<const float> logits, std::int32_t token) {
+  const float own = logits[static_cast<std::size_t>(token)];
+  const auto before = logits.first(static_cast<std::size_t>(token));
+  const auto after = logits.subspan(static_cast<std::size_t>(token) + 1);
+  return 1 + std::ranges::count_if(before, [own](float other) { return other >= own; }) +
+         std::ranges::count_if(after, [own](float other) { return other > own; });
+}
+
+/// Scores of the tokens that `rows` are about, in their order.
+void add_scores(const Compute& compute, const LogitsRows& rows, std::vector<SentScore>& sent) {
+  const std::int64_t known = std::ssize(rows.tokens) - 1 - rows.first;
+  const std::int64_t count = std::min(rows.logits.rows(), known);
+  const std::size_t begin = sent.size();
+  sent.resize(begin + static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
+  compute.pool->for_each(count, 1, [&](std::int64_t row) {
+    const std::int64_t next = rows.first + row + 1;
+    const std::int32_t token = rows.tokens[static_cast<std::size_t>(next)];
+    const std::span<const float> logits = rows.logits.row(row);
+    const float log_sum = compute.vector->log_sum_exp(logits.data(), rows.logits.cols());
+    sent[begin + static_cast<std::size_t>(row)] = {
+        .window = rows.request,
+        .token = next,
+        .score = {.log_probability =
+                      static_cast<double>(rows.logits(row, token)) - static_cast<double>(log_sum),
+                  .rank = rank_of(logits, token)}};
+  });
+}
+
+/// All ranks' scores, which rank 0 wants. Collective.
+std::vector<SentScore> gather(Communicator& world, std::vector<SentScore> own) {
+  if (world.size() == 1) return own;
+  std::int64_t most = std::ssize(own);
+  world.max(std::span(&most, 1));
+  own.resize(static_cast<std::size_t>(most), {.window = kNobody, .token = 0, .score = {}});
+  std::vector<SentScore> all(own.size() * static_cast<std::size_t>(world.size()));
+  world.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  std::erase_if(all, [](const SentScore& entry) { return entry.window == kNobody; });
+  return all;
+}
+
+class Scoring {
+ public:
+  Scoring(StepEngine& engine, Communicator& world, const Compute& compute,
+          const ScoreEvents& events)
+      : engine_(engine), world_(world), compute_(compute), events_(events) {}
+
+  // Both return false, on all ranks, if a rank was asked to stop before all was done.
+
+  /// Rank 0.
+  bool run(ScoreOrder& order) {
+    for (bool more = true; more || engine_.busy();) {
+      while (more && engine_.room() > 0) {
+        std::optional<Request> request = order.next();
+        more = request.has_value();
+        if (more) engine_.submit(std::move(*request));
+      }
+      if (!engine_.busy()) break;
+      const StepResult& result = engine_.step();
+      take(order, gather(world_, scores_of(result)));
+      take(order, result.finished);
+      if (order.is_damaged()) cancel_after(order);
+      order.tell();
+      if (result.stop_wanted) return false;
+    }
+    engine_.dismiss();
+    engine_.step();
+    return true;
   }
 
-  /// All ranks' documents on all ranks. Each of them is one rank's, so that a sum of bits over the
-  /// ranks is a copy. Collective.
-  [[nodiscard]] std::vector<DocumentScore> gather(Communicator& world) const {
-    std::int64_t count = scores_.empty() ? 0 : scores_.rbegin()->first + 1;
-    world.max(std::span(&count, 1));
-    std::vector<std::int64_t> bits(static_cast<std::size_t>(2 * count));
-    for (const auto& [document, score] : scores_) {
-      bits[static_cast<std::size_t>(2 * document)] = std::bit_cast<std::int64_t>(score.loss);
-      bits[static_cast<std::size_t>(2 * document + 1)] = score.predicted_tokens;
+  /// Other ranks.
+  bool follow() {
+    for (const StepResult* result = &engine_.step(); !result->dismissed; result = &engine_.step()) {
+      (void)gather(world_, scores_of(*result));
+      if (result->stop_wanted) return false;
     }
-    world.sum(std::span(bits));
-    std::vector<DocumentScore> scores;
-    for (std::size_t i = 0; i < bits.size(); i += 2) {
-      scores.push_back({std::bit_cast<double>(bits[i]), bits[i + 1]});
+    return true;
+  }
+
+ private:
+  [[nodiscard]] std::vector<SentScore> scores_of(const StepResult& result) const {
+    std::vector<SentScore> scores;
+    for (const LogitsRows& rows : result.logits) {
+      add_scores(compute_, rows, scores);
+      if (events_.on_logits) events_.on_logits(rows);
     }
     return scores;
   }
 
- private:
+  static void take(ScoreOrder& order, const std::vector<SentScore>& scores) {
+    for (const SentScore& entry : scores) {
+      if (std::isfinite(entry.score.log_probability)) {
+        order.take(entry.window, entry.score);
+      } else {
+        order.damage(entry.window, entry.token - 1, "the output matrix");
+      }
+    }
+  }
+
+  static void take(ScoreOrder& order, const std::vector<Finished>& finished) {
+    for (const Finished& window : finished) {
+      if (window.damage) {
+        order.damage(window.request, window.damage->position, window.damage->place);
+      } else if (window.reason == StopReason::length) {
+        order.finish(window.request);
+      }
+    }
+  }
+
+  /// Windows before the damaged one may still turn out to be damaged, too.
+  void cancel_after(const ScoreOrder& order) {
+    for (RequestId id = order.damaged_window(); id < order.num_requests(); ++id) engine_.cancel(id);
+  }
+
+  StepEngine& engine_;
+  Communicator& world_;
   const Compute& compute_;
-  std::map<RequestId, DocumentScore> scores_;
+  const ScoreEvents& events_;
 };
 
 }  // namespace
 
 ScoreResult score(Transformer& transformer, Communicator& world,
-                  std::span<const std::vector<std::int32_t>> documents, const StepOptions& options,
-                  const LogitsSink& sink) {
+                  std::span<const ScoreDocument> documents, const StepOptions& options,
+                  const ScoreEvents& events) {
   StepEngine engine(transformer, world, options);
-  Losses losses(transformer.compute());
-  std::size_t index = 0;
-  const auto next = [&]() -> std::optional<Request> {
-    if (index == documents.size()) return std::nullopt;
-    const std::vector<std::int32_t>& tokens = documents[index++];
-    require(tokens.size() >= 2, ErrorKind::usage, "a text of {} tokens has nothing to predict",
-            tokens.size());
-    Request request;
-    request.tokens = tokens;
-    request.logits_from = 0;
-    return request;
-  };
-  const auto add = [&](const LogitsRows& rows) {
-    losses.add(rows);
-    if (sink) sink(rows);
-  };
-  const bool complete =
-      run_requests(engine, {.next = next, .on_token = {}, .on_finished = {}, .on_logits = add});
-  return {
-      .documents = losses.gather(world), .statistics = engine.statistics(), .complete = complete};
+  Scoring scoring(engine, world, transformer.compute(), events);
+  ScoreResult result;
+  if (engine.submits()) {
+    ScoreOrder order(documents, events);
+    result.complete = scoring.run(order);
+    result.total = order.total();
+    result.damage = order.found_damage();
+  } else {
+    result.complete = scoring.follow();
+  }
+  result.statistics = engine.statistics();
+  return result;
 }
 
 }  // namespace moesaic

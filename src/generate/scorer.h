@@ -1,38 +1,74 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "src/generate/score_windows.h"
 #include "src/generate/step_engine.h"
 #include "src/model/transformer.h"
 
 namespace moesaic {
 
-/// Of one document.
+/// A text and how it is scored.
+struct ScoreDocument {
+  std::vector<std::int32_t> tokens;
+  std::vector<ScoreWindow> windows;  // at least one, in ascending order
+};
+
+/// What the model made of one token, given those before it in its window.
+struct TokenScore {
+  double log_probability = 0;  // natural log
+  std::int64_t rank = 0;       // 1: the likeliest token (of equals the one with the least id)
+};
+
+/// Of one document, or of several.
 struct DocumentScore {
-  double loss = 0;  // natural log, summed over tokens 1 .. n - 1 given those before
+  double loss = 0;  // the tokens that count: minus their log-probabilities, summed
   std::int64_t predicted_tokens = 0;
+  bool is_greedy = true;  // each of them was the likeliest
 
   [[nodiscard]] double mean_loss() const { return loss / static_cast<double>(predicted_tokens); }
 };
 
-struct ScoreResult {
-  std::vector<DocumentScore> documents;  // in their order
-  StepStatistics statistics;
-  bool complete = true;  // false if it was stopped before (StepOptions): documents may lack tokens
+/// Scores of neighbouring tokens.
+struct TokenScores {
+  std::int64_t document = 0;
+  std::int64_t first = 0;  // token of the document
+  std::span<const TokenScore> scores;
 };
 
-/// Called where a document is computed, with some of its rows, in order.
-using LogitsSink = std::function<void(const LogitsRows& rows)>;
+/// The first token whose values are not finite, which damaged weights or an overflow bring about.
+struct ScoreDamage {
+  std::int64_t document = 0;
+  std::int64_t token = 0;  // of the document
+  std::string place;       // where they came to be: Damage
+};
 
-/// Losses of `documents` of rank 0, several of them at a time, spread over the ranks: the first one
-/// is computed by rank 0. A loss does not depend on the others nor on the ranks. The result is
-/// known on all ranks. Throws Error{usage} for a document with nothing to predict. Collective over
-/// `world`.
+/// Rank 0 hears of documents and tokens in their order, as soon as those before are told.
+struct ScoreEvents {
+  std::function<void(const TokenScores&)> on_tokens;
+  std::function<void(std::int64_t document, const DocumentScore&)> on_document;
+  /// Called where a window is computed, with some of its rows, in order. Requests are the windows
+  /// of all documents, counted through.
+  std::function<void(const LogitsRows&)> on_logits;
+};
+
+struct ScoreResult {
+  DocumentScore total;                // rank 0: over all tokens that were told
+  std::optional<ScoreDamage> damage;  // rank 0: what ended it
+  StepStatistics statistics;
+  bool complete = true;  // all ranks: false if a rank was asked to stop before (StepOptions)
+};
+
+/// Scores `documents` of rank 0, several windows at a time, spread over the ranks: the first one
+/// is computed by rank 0. A score does not depend on the others nor on the ranks. It ends at the
+/// first token whose values are not finite. Collective over `world`.
 [[nodiscard]] ScoreResult score(Transformer& transformer, Communicator& world,
-                                std::span<const std::vector<std::int32_t>> documents,
-                                const StepOptions& options, const LogitsSink& sink);
+                                std::span<const ScoreDocument> documents,
+                                const StepOptions& options, const ScoreEvents& events);
 
 }  // namespace moesaic

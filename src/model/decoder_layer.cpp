@@ -22,11 +22,9 @@ void DecoderLayer::norm(MatrixView<const float> x, std::span<const float> weight
   });
 }
 
-void DecoderLayer::add_residual(MatrixView<const float> y, MatrixView<float> x) const {
-  context_.for_each_row(x.rows(), [&](std::int64_t row) {
-    context_.compute.vector->add_scaled(y.row(row).data(), context_.config.residual_multiplier,
-                                        x.cols(), x.row(row).data());
-  });
+void DecoderLayer::add_residual(std::span<const float> y, std::span<float> x) const {
+  context_.compute.vector->add_scaled(y.data(), context_.config.residual_multiplier, std::ssize(x),
+                                      x.data());
 }
 
 void DecoderLayer::run(const Batch& batch, MatrixView<float> x, KeptLayer* keep) {
@@ -39,13 +37,17 @@ void DecoderLayer::run(const Batch& batch, MatrixView<float> x, KeptLayer* keep)
     norm(x, parts_.weights.input_norm, normed);
     parts_.mixer.forward({parts_.index, parts_.weights.mixer}, batch,
                          {.x = normed, .y = y, .keep = keep ? keep->mixer.get() : nullptr});
-    add_residual(y, x);
+    context_.for_each_row(x.rows(),
+                          [&](std::int64_t row) { add_residual(y.row(row), x.row(row)); });
     if (keep != nullptr) copy(x, keep->middle);
     norm(x, parts_.weights.post_attention_norm, normed);
   }
   parts_.feed_forward->forward(
       {.x = normed, .y = y, .keep = keep ? keep->feed_forward.get() : nullptr});
-  add_residual(y, x);
+  context_.for_each_row(x.rows(), [&](std::int64_t row) {
+    add_residual(y.row(row), x.row(row));
+    if (keep == nullptr) context_.finite_rows.look(row, parts_.index, x.row(row));
+  });
 }
 
 void DecoderLayer::make_stashes(KeptLayer& keep) const {

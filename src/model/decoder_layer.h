@@ -40,7 +40,7 @@ class DecoderLayer {
  private:
   void run(const Batch& batch, MatrixView<float> x, KeptLayer* keep);
   void norm(MatrixView<const float> x, std::span<const float> weight, MatrixView<float> y) const;
-  void add_residual(MatrixView<const float> y, MatrixView<float> x) const;
+  void add_residual(std::span<const float> y, std::span<float> x) const;  // of one row
   void make_stashes(KeptLayer& keep) const;
   /// What goes into a part from the gradient `dx` of the residual stream.
   [[nodiscard]] MatrixView<const float> part_gradient(MatrixView<const float> dx);

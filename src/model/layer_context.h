@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/phase_times.h"
 #include "kernels/grouped_gemm.h"
+#include "src/model/finite_rows.h"
 #include "src/model/linear.h"
 #include "src/model/precision.h"
 #include "src/moe/cpu_experts.h"
@@ -55,6 +56,7 @@ struct LayerContext {
   PhaseTimes times;
   MoeWorkspace moe;
   CpuExpertsWorkspace cpu_experts;
+  FiniteRows finite_rows;
 
   Buffer<float> normed;           // [rows, hidden] input of a mixer or feed-forward part
   Buffer<float> layer_out;        // [rows, hidden] its result

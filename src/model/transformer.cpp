@@ -41,12 +41,15 @@ struct Transformer::Impl {
     }
   }
 
-  void embed(const Batch& batch, MatrixView<float> x) const {
+  void embed(const Batch& batch, MatrixView<float> x) {
+    context.finite_rows.begin(x.rows());
     context.for_each_row(x.rows(), [&](std::int64_t row) {
       const std::span<float> out = x.row(row);
       weights.embedding.read_rows(batch.token_ids[static_cast<std::size_t>(row)], 1, out);
-      if (config.embedding_multiplier == 1) return;
-      for (float& value : out) value *= static_cast<float>(config.embedding_multiplier);
+      if (config.embedding_multiplier != 1) {
+        for (float& value : out) value *= static_cast<float>(config.embedding_multiplier);
+      }
+      context.finite_rows.look(row, FiniteRows::kEmbedding, out);
     });
   }
 
@@ -183,6 +186,10 @@ const PhaseTimes& Transformer::times() const noexcept {
 }
 const ExpertLoad& Transformer::load() const noexcept {
   return impl_->context.moe.load;
+}
+
+std::optional<std::int64_t> Transformer::damaged_by(std::int64_t row) const {
+  return impl_->context.finite_rows.damaged_by(row);
 }
 
 std::int64_t Transformer::computed_positions() const noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/phase_times.h"
@@ -31,6 +32,10 @@ class Transformer {
   /// Throws Error{usage} if a token id is outside the vocabulary and Error{resource} if a pool is
   /// at its limit; all ranks should check that (Sequence::ensure) beforehand.
   MatrixView<const float> forward(std::span<const SequenceChunk> batch);
+
+  /// Of the last forward(): the layer that made the values of `row` (of all chunks' tokens) not
+  /// finite, or FiniteRows::kEmbedding; nothing if they are finite.
+  [[nodiscard]] std::optional<std::int64_t> damaged_by(std::int64_t row) const;
 
   // Training. The batch is whole samples: chunks of sequences that are empty and stay so, since
   // each is run once.

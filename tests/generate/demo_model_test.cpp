@@ -40,7 +40,9 @@ double held_out_loss(const EngineSetup& setup, const std::vector<std::int32_t>& 
   double loss = 0;
   run_thread_ranks(1, [&](Communicator& world) {
     TestEngine engine(setup, world);
-    loss = score(engine.transformer(), world, {{tokens}}, {}, {}).documents[0].mean_loss();
+    const ScoreDocument document{.tokens = tokens,
+                                 .windows = cut_windows(std::ssize(tokens), 2048, 1024)};
+    loss = score(engine.transformer(), world, {&document, 1}, {}, {}).total.mean_loss();
   });
   return loss;
 }
@@ -110,12 +112,14 @@ TEST(DemoModel, portable_logits_have_the_committed_checksum) {
     run_thread_ranks(ranks, [&](Communicator& world) {
       TestEngine engine(setup, world);
       std::vector<float> logits;
-      (void)score(engine.transformer(), world, {{tokens}}, {.batch_tokens = chunk},
-                  [&](const LogitsRows& rows) {
-                    const MatrixView<const float>& part = rows.logits;
-                    logits.insert(logits.end(), part.data(),
-                                  part.data() + part.rows() * part.cols());
-                  });
+      const ScoreEvents events{
+          .on_tokens = {}, .on_document = {}, .on_logits = [&](const LogitsRows& rows) {
+            const MatrixView<const float>& part = rows.logits;
+            logits.insert(logits.end(), part.data(), part.data() + part.rows() * part.cols());
+          }};
+      const ScoreDocument document{.tokens = tokens,
+                                   .windows = cut_windows(std::ssize(tokens), 2048, 1024)};
+      (void)score(engine.transformer(), world, {&document, 1}, {.batch_tokens = chunk}, events);
       if (world.rank() != 0) return;
       EXPECT_EQ(checksum(std::as_bytes(std::span(logits))), expected)
           << isa_name(setup.isa) << ", " << ranks << " ranks";

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "comm/thread_communicator.h"
-#include "src/generate/scorer.h"
 #include "tests/support/test_engine.h"
 
 namespace moesaic {
@@ -99,69 +98,6 @@ TEST(Generator, refuses_empty_prompts_and_tokens_outside_the_vocabulary) {
   EXPECT_THROW(generate_on(1, empty, options()), Error);
   const std::vector<std::vector<std::int32_t>> outside = {{1'000'000}};
   EXPECT_THROW(generate_on(2, outside, options()), Error);
-}
-
-std::vector<std::int32_t> document(std::int32_t length, std::int32_t factor) {
-  std::vector<std::int32_t> tokens;
-  for (std::int32_t i = 0; i < length; ++i) tokens.push_back(i * factor % 90);
-  return tokens;
-}
-
-TEST(Scorer, loss_does_not_depend_on_ranks_or_chunks) {
-  const auto loss = [&](int ranks, std::int64_t chunk) {
-    double result = 0;
-    run_thread_ranks(ranks, [&](Communicator& world) {
-      TestEngine engine(kSetup, world);
-      std::int64_t rows = 0;
-      const ScoreResult scored = score(engine.transformer(), world, {{document(50, 7)}},
-                                       {.batch_tokens = chunk}, [&](const LogitsRows& part) {
-                                         EXPECT_EQ(part.first, rows);
-                                         rows += part.logits.rows();
-                                       });
-      EXPECT_EQ(rows, world.rank() == 0 ? 50 : 0);
-      EXPECT_EQ(scored.documents.at(0).predicted_tokens, 49);
-      if (world.rank() == ranks - 1) result = scored.documents[0].mean_loss();
-    });
-    return result;
-  };
-  const double expected = loss(1, 50);
-  EXPECT_GT(expected, 0);
-  EXPECT_EQ(loss(1, 7), expected);
-  EXPECT_EQ(loss(3, 16), expected);
-}
-
-TEST(Scorer, documents_are_shared_out_and_have_the_losses_that_each_has_alone) {
-  std::vector<std::vector<std::int32_t>> documents;
-  for (std::int32_t i = 0; i < 7; ++i) documents.push_back(document(20 + 9 * i, i + 3));
-  std::vector<double> alone;
-  run_thread_ranks(1, [&](Communicator& world) {
-    TestEngine engine(kSetup, world);
-    for (const auto& tokens : documents) {
-      alone.push_back(score(engine.transformer(), world, {{tokens}}, {}, {}).documents[0].loss);
-    }
-  });
-  for (const int ranks : {1, 2, 3, 4}) {
-    run_thread_ranks(ranks, [&](Communicator& world) {
-      TestEngine engine(kSetup, world);
-      std::int64_t rows = 0;
-      const ScoreResult scored =
-          score(engine.transformer(), world, documents, {.batch_tokens = 16, .parallel = 2},
-                [&](const LogitsRows& part) { rows += part.logits.rows(); });
-      EXPECT_GT(rows, 0) << "rank " << world.rank() << " of " << ranks;
-      ASSERT_EQ(scored.documents.size(), documents.size());
-      for (std::size_t i = 0; i < documents.size(); ++i) {
-        EXPECT_EQ(scored.documents[i].loss, alone[i]) << i;
-        EXPECT_EQ(scored.documents[i].predicted_tokens, std::ssize(documents[i]) - 1);
-      }
-    });
-  }
-}
-
-TEST(Scorer, refuses_a_text_without_anything_to_predict) {
-  run_thread_ranks(1, [&](Communicator& world) {
-    TestEngine engine(kSetup, world);
-    EXPECT_THROW((void)score(engine.transformer(), world, {{document(1, 1)}}, {}, {}), Error);
-  });
 }
 
 }  // namespace

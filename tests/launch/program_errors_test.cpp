@@ -65,8 +65,8 @@ TEST(ProgramErrors, TextTooShortToScore) {
 TEST(ProgramErrors, ContextExceeded) {
   expect_failure(run_ranks(2, generate_with({"-n", "5000"})), 2, {"5000", "2048", "--ctx-size"});
   expect_failure(run_moesaic(generate_with({"--ctx-size", "6"})), 2, {"6", "--ctx-size"});
-  const ProgramResult score =
-      run_moesaic({"score", "-m", kDemo, "-f", kData + "/demo-heldout.txt", "-c", "100"});
+  const ProgramResult score = run_moesaic(
+      {"score", "-m", kDemo, "-f", kData + "/demo-heldout.txt", "-c", "100", "--no-window"});
   expect_failure(score, 2, {"100", "--ctx-size"});
 }
 

@@ -1,0 +1,185 @@
+#include "launch/verbs/score_input.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "launch/job/agreement.h"
+#include "launch/verbs/prompts.h"
+#include "launch/verbs/token_prompts.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::string_view kSpaces = " \t\r\n";
+
+/// Reads on rank 0 what the files hold.
+class Reader {
+ public:
+  Reader(const Runtime& runtime, const OpenModel& model, ScoreInput& input)
+      : options_(runtime.options()),
+        config_(model.config),
+        tokenizer_(*input.tokenizer),
+        input_(input) {
+    limit_ = context_limit(options_, config_);
+    stride_ = options_.stride > 0 ? options_.stride : std::max<std::int64_t>(limit_ / 2, 1);
+    require(stride_ <= limit_, ErrorKind::usage, "--stride {} exceeds the context of {}", stride_,
+            limit_);
+  }
+
+  void read(const std::string& path) {
+    const std::string name = input_name(path);
+    const std::string all = read_utf8_file(path);
+    std::string_view text = all;
+    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+    const std::size_t first = text.find_first_not_of(kSpaces);
+    if (first != std::string_view::npos && text[first] == '{') {
+      read_lines(text, name);
+    } else {
+      add_text({.where = name, .id = "", .is_pair = false}, encode(text, name));
+    }
+  }
+
+ private:
+  void read_lines(std::string_view text, const std::string& name) {
+    for (std::int64_t number = 1; !text.empty(); ++number) {
+      const std::string_view line = text.substr(0, text.find('\n'));
+      text.remove_prefix(std::min(line.size() + 1, text.size()));
+      if (line.find_first_not_of(kSpaces) == std::string_view::npos) continue;
+      const std::string where = fmt::format("{} line {}", name, number);
+      read_object(Json::parse(line, where), where);
+    }
+  }
+
+  void read_object(const Json& object, const std::string& where) {
+    object.for_each([&](const std::string& key, const Json&) {
+      const bool known = key == "text" || key == "context" || key == "continuation" || key == "id";
+      require(known, ErrorKind::file,
+              "{}: a text to score has no \"{}\"; there are text, or context and continuation, and "
+              "id",
+              where, key);
+    });
+    ScoreLabel label{.where = where, .id = "", .is_pair = !object.contains("text")};
+    require(label.is_pair || !(object.contains("context") || object.contains("continuation")),
+            ErrorKind::file, "{}: text excludes context and continuation", where);
+    if (const auto id = object.find("id")) {
+      label.id = id->is_integer() ? fmt::format("{}", id->as_int()) : json_quote(id->as_string());
+    }
+    if (label.is_pair) {
+      add_pair(std::move(label), object.at("context"), object.at("continuation"));
+    } else {
+      add_text(std::move(label), tokens_of(object.at("text"), where));
+    }
+  }
+
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text,
+                                                 const std::string& where) const {
+    return encode_text(tokenizer_, config_, text, where);
+  }
+
+  [[nodiscard]] std::vector<std::int32_t> tokens_of(const Json& value,
+                                                    const std::string& where) const {
+    if (!value.is_array()) return encode(value.as_string(), where);
+    std::vector<std::int32_t> tokens;
+    value.for_each([&](const std::string&, const Json& element) {
+      const std::int64_t id = element.as_int();
+      require(id >= 0 && id < config_.vocab_size, ErrorKind::file,
+              "{}: token id {} is outside the model's vocabulary of {}", element.where(), id,
+              config_.vocab_size);
+      tokens.push_back(static_cast<std::int32_t>(id));
+    });
+    return tokens;
+  }
+
+  void add_text(ScoreLabel label, std::vector<std::int32_t> tokens) {
+    const auto length = std::ssize(tokens);
+    require(length >= 2, ErrorKind::usage, "{} has {} token{}, and so nothing to predict",
+            label.where, length, length == 1 ? "" : "s");
+    if (options_.no_window) require_context(options_, config_, length, 0, label.where);
+    std::vector<ScoreWindow> windows = cut_windows(length, limit_, stride_);
+    add(std::move(label), {.tokens = std::move(tokens), .windows = std::move(windows)});
+  }
+
+  /// The tokens of a continuation are those of both texts together that the context alone has not;
+  /// the context's spaces at its end belong to the continuation, which is where tokenizers put
+  /// them. As lm-evaluation-harness has it.
+  void add_pair(ScoreLabel label, const Json& context, const Json& continuation) {
+    std::vector<std::int32_t> tokens;
+    std::int64_t first = 0;
+    require(context.is_array() == continuation.is_array(), ErrorKind::file,
+            "{}: context and continuation are both texts, or both arrays of token ids",
+            label.where);
+    if (context.is_array()) {
+      tokens = tokens_of(context, label.where);
+      first = std::ssize(tokens);
+      const std::vector<std::int32_t> rest = tokens_of(continuation, label.where);
+      tokens.insert(tokens.end(), rest.begin(), rest.end());
+    } else {
+      const std::string text = context.as_string();
+      tokens = encode(text + continuation.as_string(), label.where);
+      const std::size_t end = text.find_last_not_of(kSpaces);
+      const auto trimmed = std::string_view(text).substr(0, end == text.npos ? 0 : end + 1);
+      first = std::ssize(tokenizer_.encode(trimmed));
+    }
+    const auto length = std::ssize(tokens);
+    require(first >= 1, ErrorKind::usage, "{}: the context has no tokens to predict from",
+            label.where);
+    require(first < length, ErrorKind::usage, "{}: the continuation has no tokens", label.where);
+    add(std::move(label), {.tokens = std::move(tokens), .windows = {pair_window(length, first)}});
+    check_pair();
+  }
+
+  /// The last token is only predicted, so that one more than the context fits.
+  [[nodiscard]] ScoreWindow pair_window(std::int64_t length, std::int64_t first) const {
+    return {.begin = std::max<std::int64_t>(0, length - limit_ - 1), .end = length, .first = first};
+  }
+
+  void check_pair() const {
+    const ScoreWindow& window = input_.documents.back().windows.front();
+    const std::string& where = input_.labels.back().where;
+    if (options_.no_window) require_context(options_, config_, window.end - 1, 0, where);
+    require_context(options_, config_, window.end - window.first, 0, where + ": the continuation");
+  }
+
+  void add(ScoreLabel label, ScoreDocument document) {
+    for (const ScoreWindow& window : document.windows) {
+      ++input_.sizes.windows;
+      input_.sizes.tokens += window.end - window.begin;
+      input_.sizes.longest = std::max(input_.sizes.longest, window.end - window.begin);
+    }
+    input_.labels.push_back(std::move(label));
+    input_.documents.push_back(std::move(document));
+  }
+
+  const Options& options_;
+  const ModelConfig& config_;
+  const Tokenizer& tokenizer_;
+  ScoreInput& input_;
+  std::int64_t limit_ = 0;
+  std::int64_t stride_ = 0;
+};
+
+}  // namespace
+
+ScoreInput read_score_input(const Runtime& runtime, const OpenModel& model) {
+  const Options& options = runtime.options();
+  ScoreInput input;
+  agree(runtime.world(), [&] {
+    require(!options.no_window || options.stride == 0, ErrorKind::usage,
+            "--no-window and --stride exclude each other");
+    if (!runtime.is_first()) return;
+    require(!options.files.empty(), ErrorKind::usage, "no text: --file FILE says which");
+    input.tokenizer = Tokenizer::from_directory(model.files.directory());
+    Reader reader(runtime, model, input);
+    for (const std::string& path : options.files) reader.read(path);
+  });
+  runtime.world().broadcast(std::as_writable_bytes(std::span(&input.sizes, 1)), 0);
+  return input;
+}
+
+}  // namespace moesaic
