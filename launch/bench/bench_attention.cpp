@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
-#include "base/progress.h"
 #include "kernels/kernel_table.h"
 #include "launch/bench/attention_bed.h"
 #include "launch/bench/attention_gradient_bed.h"
@@ -14,13 +14,13 @@
 #include "launch/bench/bench_shapes.h"
 #include "launch/bench/bench_team.h"
 #include "launch/bench/bench_timing.h"
-#include "launch/bench/result_table.h"
+#include "launch/bench/result_printer.h"
 #include "launch/options/choices.h"
 
 namespace moesaic {
 namespace {
 
-/// One line of the table, before the roofs are known.
+/// One line of the table, before its last roofs are known.
 struct Measurement {
   ProductOp op;
   AttentionForm form;
@@ -33,6 +33,11 @@ struct Measurement {
   double seconds = 0;
   double error = 0;
 };
+
+/// A cache is filled, and roofs measured, before and after.
+constexpr double kSecondsOfGroup = 0.5;
+/// The last run ends late, the first does not count, and results are compared.
+constexpr double kRunsOfLine = 1.25;
 
 Format format_of(AttentionKind kind) {
   return kind == AttentionKind::bf16 ? Format::bf16 : Format::f32;
@@ -88,18 +93,13 @@ class AttentionBench {
             choice_name(options.op));
     memory_ = Buffer<std::byte>(cold_bytes(runtime));
     teams_ = make_teams(runtime, memory_.span());
+    printer_.emplace(runtime, amount());
   }
 
   void run() {
-    Progress progress("caches", !runtime_->log().enabled(LogLevel::info),
-                      [](std::int64_t count) { return fmt::format("{}", count); });
-    const std::vector<std::int64_t>& key_counts = runtime_->options().keys;
-    const std::int64_t total = std::ssize(forms_) * std::ssize(kinds_) * std::ssize(key_counts);
-    std::int64_t done = 0;
     for (const AttentionForm& form : forms_) {
       for (const AttentionKind kind : kinds_) {
-        for (const std::int64_t keys : key_counts) {
-          progress.update(done++, total);
+        for (const std::int64_t keys : runtime_->options().keys) {
           const std::unique_ptr<MeasuredAttention> bed = make_bed(form, kind, keys);
           for (const AttentionKernel* kernel : kernels(kind)) {
             measure(*bed,
@@ -110,11 +110,7 @@ class AttentionBench {
     }
   }
 
-  [[nodiscard]] std::vector<ResultLine> lines() const {
-    std::vector<ResultLine> lines;
-    for (const Measurement& measured : measured_) lines.push_back(make_line(measured));
-    return lines;
-  }
+  void end() { printer_->end(); }
   [[nodiscard]] std::vector<std::string> roof_lines() const {
     std::vector<std::string> lines;
     for (const auto& team : teams_) lines.push_back(team->roof_line(loops_));
@@ -122,6 +118,18 @@ class AttentionBench {
   }
 
  private:
+  [[nodiscard]] BenchAmount amount() const {
+    std::int64_t kernel_count = 0;
+    for (const AttentionKind kind : kinds_) kernel_count += std::ssize(kernels(kind));
+    const Options& options = runtime_->options();
+    const std::int64_t groups =
+        std::ssize(forms_) * kernel_count * std::ssize(options.keys) * std::ssize(teams_);
+    return {.lines = groups * std::ssize(options.rows),
+            .seconds_of_line = kRunsOfLine * options.seconds,
+            .groups = groups,
+            .seconds_of_group = kSecondsOfGroup};
+  }
+
   [[nodiscard]] std::vector<const AttentionKernel*> kernels(AttentionKind kind) const {
     if (!runtime_->options().isa.all) {
       return {&find_attention_kernel(runtime_->compute().isa, kind)};
@@ -148,9 +156,10 @@ class AttentionBench {
     const MultiplyLoop& loop = find_multiply_loop(kernel.isa, format_of(kernel.kind));
     if (std::ranges::find(loops_, &loop) == loops_.end()) loops_.push_back(&loop);
     for (const auto& team : teams_) {
+      std::vector<Measurement> all;
       team->measure_roofs(loop);
       for (const std::int64_t rows : runtime_->options().rows) {
-        runtime_->leave_if_stop_wanted();
+        if (runtime_->stop_wanted()) break;
         const std::vector<double> seconds = repeat(runtime_->options().seconds, [&] {
           return time_once([&] { bed.run(kernel, rows, team->pool); });
         });
@@ -160,9 +169,13 @@ class AttentionBench {
         line.bytes = bed.bytes(rows);
         line.seconds = lower_quartile(seconds);
         line.error = bed.error();
-        measured_.push_back(line);
+        all.push_back(line);
       }
       team->measure_roofs(loop);
+      std::vector<ResultLine> lines;
+      for (const Measurement& measured : all) lines.push_back(make_line(measured));
+      printer_->add(lines);
+      runtime_->leave_if_stop_wanted();
     }
   }
 
@@ -172,7 +185,7 @@ class AttentionBench {
   Buffer<std::byte> memory_;
   std::vector<std::unique_ptr<Team>> teams_;
   std::vector<const MultiplyLoop*> loops_;  // that were measured
-  std::vector<Measurement> measured_;
+  std::optional<ResultPrinter> printer_;
 };
 
 }  // namespace
@@ -180,7 +193,7 @@ class AttentionBench {
 void run_bench_attention(Runtime& runtime) {
   AttentionBench bench(runtime);
   runtime.run_or_end_early("not all lines are there", [&] { bench.run(); });
-  fmt::print("{}", result_table(bench.lines(), runtime.options().output));
+  bench.end();
   for (const std::string& line : bench.roof_lines()) {
     runtime.log().once(LogLevel::info, "{}", line);
   }

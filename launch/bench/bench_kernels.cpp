@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
-#include "base/progress.h"
 #include "kernels/grouped_gemm.h"
 #include "launch/bench/bench_attention.h"
 #include "launch/bench/bench_memory.h"
@@ -12,7 +12,7 @@
 #include "launch/bench/bench_team.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/measured_product.h"
-#include "launch/bench/result_table.h"
+#include "launch/bench/result_printer.h"
 #include "launch/bench/rival_product.h"
 #include "launch/bench/roofs.h"
 #include "launch/bench/sample_rows.h"
@@ -24,7 +24,7 @@
 namespace moesaic {
 namespace {
 
-/// One line of the table, before the roofs are known.
+/// One line of the table, before its last roofs are known.
 struct Measurement {
   ProductOp op;
   MatrixShape shape;
@@ -91,6 +91,11 @@ class MeasuredRival final : public MeasuredProduct {
   std::int64_t num_rows_ = 0;
 };
 
+/// Weights are packed, and roofs measured, before and after.
+constexpr double kSecondsOfGroup = 1.5;
+/// The last run ends late, the first does not count, and results are compared.
+constexpr double kRunsOfLine = 1.25;
+
 /// Products over rows have no weights, and two formats.
 void keep_plain(std::vector<Layout>& layouts) {
   std::erase_if(layouts, [](const Layout& layout) {
@@ -104,7 +109,7 @@ class KernelBench {
  public:
   explicit KernelBench(const Runtime& runtime);
   void run();
-  [[nodiscard]] std::vector<ResultLine> lines() const;
+  void end() { printer_->end(); }
   /// "1 thread: reads 15.2 GB/s, VDPBF16PS zmm 231 GOP/s", a line a team.
   [[nodiscard]] std::vector<std::string> roof_lines() const;
 
@@ -114,6 +119,7 @@ class KernelBench {
   void run_rival(const ProductBed& bed, Team& team, RivalProduct& rival);
   void measure(const ProductBed& bed, Team& team, const Contender& contender);
   void measure_roofs(const MultiplyLoop& loop, Team& team);
+  [[nodiscard]] BenchAmount amount() const;
   [[nodiscard]] std::vector<Isa> isas(const Layout& layout) const;
   /// The format of the kernel that does the products.
   [[nodiscard]] Layout product_layout(const Layout& layout) const;
@@ -126,7 +132,7 @@ class KernelBench {
   Buffer<std::byte> memory_;
   std::vector<std::unique_ptr<Team>> teams_;
   std::vector<const MultiplyLoop*> loops_;  // that were measured
-  std::vector<Measurement> measured_;
+  std::optional<ResultPrinter> printer_;
 };
 
 KernelBench::KernelBench(const Runtime& runtime)
@@ -141,24 +147,26 @@ KernelBench::KernelBench(const Runtime& runtime)
   if (op_ == ProductOp::outer) keep_plain(layouts_);
   memory_ = Buffer<std::byte>(cold_bytes(runtime));
   teams_ = make_teams(runtime, memory_.span());
+  printer_.emplace(runtime, amount());
+}
+
+BenchAmount KernelBench::amount() const {
+  std::int64_t contenders = 0;  // of one shape and number of threads
+  for (const Layout& layout : layouts_) {
+    contenders += std::ssize(isas(product_layout(layout)));
+    if (has_rival_ && RivalProduct::exists(layout)) ++contenders;
+  }
+  const std::int64_t groups = std::ssize(shapes_) * contenders * std::ssize(teams_);
+  return {.lines = groups * std::ssize(runtime_->options().rows),
+          .seconds_of_line = kRunsOfLine * runtime_->options().seconds,
+          .groups = groups,
+          .seconds_of_group = kSecondsOfGroup};
 }
 
 void KernelBench::run() {
-  Progress progress("groups of products", !runtime_->log().enabled(LogLevel::info),
-                    [](std::int64_t count) { return fmt::format("{}", count); });
-  std::int64_t done = 0;
   for (const MatrixShape& shape : shapes_) {
-    for (const Layout& layout : layouts_) {
-      progress.update(done++, std::ssize(shapes_) * std::ssize(layouts_));
-      run_group(shape, layout);
-    }
+    for (const Layout& layout : layouts_) run_group(shape, layout);
   }
-}
-
-std::vector<ResultLine> KernelBench::lines() const {
-  std::vector<ResultLine> lines;
-  for (const Measurement& measured : measured_) lines.push_back(make_line(measured));
-  return lines;
 }
 
 Layout KernelBench::product_layout(const Layout& layout) const {
@@ -219,24 +227,29 @@ void KernelBench::run_rival(const ProductBed& bed, Team& team, RivalProduct& riv
 
 void KernelBench::measure(const ProductBed& bed, Team& team, const Contender& contender) {
   const Options& options = runtime_->options();
+  std::vector<Measurement> all;
   measure_roofs(*contender.loop, team);
   for (const std::int64_t num_rows : options.rows) {
-    runtime_->leave_if_stop_wanted();
+    if (runtime_->stop_wanted()) break;
     contender.product->prepare(num_rows);
     const std::vector<double> seconds =
         repeat(options.seconds, [&] { return time_once([&] { contender.product->run(); }); });
-    measured_.push_back({.op = op_,
-                         .shape = bed.shape,
-                         .layout = bed.weights->layout(),
-                         .isa = contender.isa,
-                         .rows = num_rows,
-                         .team = &team,
-                         .loop = contender.loop,
-                         .seconds = lower_quartile(seconds),
-                         .matrix_bytes = contender.product->matrix_bytes(),
-                         .error = contender.product->error()});
+    all.push_back({.op = op_,
+                   .shape = bed.shape,
+                   .layout = bed.weights->layout(),
+                   .isa = contender.isa,
+                   .rows = num_rows,
+                   .team = &team,
+                   .loop = contender.loop,
+                   .seconds = lower_quartile(seconds),
+                   .matrix_bytes = contender.product->matrix_bytes(),
+                   .error = contender.product->error()});
   }
   measure_roofs(*contender.loop, team);
+  std::vector<ResultLine> lines;
+  for (const Measurement& measured : all) lines.push_back(make_line(measured));
+  printer_->add(lines);
+  runtime_->leave_if_stop_wanted();
 }
 
 std::vector<std::string> KernelBench::roof_lines() const {
@@ -258,7 +271,7 @@ void run_bench_kernels(Runtime& runtime) {
   }
   KernelBench bench(runtime);
   runtime.run_or_end_early("not all lines are there", [&] { bench.run(); });
-  fmt::print("{}", result_table(bench.lines(), runtime.options().output));
+  bench.end();
   for (const std::string& line : bench.roof_lines()) {
     runtime.log().once(LogLevel::info, "{}", line);
   }

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "base/memory.h"
-#include "base/progress.h"
 #include "launch/bench/bench_memory.h"
 #include "launch/bench/bench_shapes.h"
 #include "launch/bench/layer_run.h"
-#include "launch/bench/result_table.h"
+#include "launch/bench/result_printer.h"
 #include "launch/bench/roofs.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/job/memory_check.h"
 #include "launch/verbs/verbs.h"
 #include "src/model/weight_layout.h"
 
@@ -28,7 +28,7 @@ struct Plan {
 /// Memory that weights rotate over, or more for a layer that is larger, if half of what there is
 /// suffices.
 std::int64_t weight_memory(const Runtime& runtime, const Plan& plan) {
-  const std::int64_t spare = memory_limit().available_bytes / (2 * runtime.grid().node().size());
+  const std::int64_t spare = spare_memory(runtime) / 2;
   std::int64_t bytes = cold_bytes(runtime);
   const int ranks = runtime.grid().experts().size();
   for (const LayerShape& shape : plan.layers) {
@@ -53,7 +53,12 @@ Plan make_plan(const Runtime& runtime) {
   return plan;
 }
 
-/// One line of the table, before the roofs are known.
+/// Experts are packed, and roofs measured, before and after.
+constexpr double kSecondsOfGroup = 3;
+/// A layer is measured beside its parts, which take as long, and the first runs do not count.
+constexpr double kRunsOfLine = 2.25;
+
+/// One line of the table, before its last roofs are known.
 struct Measurement {
   LayerShape shape;
   Layout layout;
@@ -69,7 +74,7 @@ class LayerBench {
  public:
   LayerBench(const Runtime& runtime, const Plan& plan);
   void run();
-  [[nodiscard]] std::vector<ResultLine> lines() const;
+  void end() { printer_.end(); }
 
  private:
   void run_layer(const LayerShape& shape, const Layout& layout);
@@ -86,22 +91,27 @@ class LayerBench {
   const Plan* plan_;
   Buffer<std::byte> memory_;
   RoofGauge gauge_;
-  std::vector<Measurement> measured_;
+  ResultPrinter printer_;
 };
+
+BenchAmount amount(const Runtime& runtime, const Plan& plan) {
+  const std::int64_t groups = std::ssize(plan.layers) * std::ssize(plan.layouts);
+  return {.lines = groups * std::ssize(plan.routings) * std::ssize(runtime.options().tokens),
+          .seconds_of_line = kRunsOfLine * runtime.options().seconds,
+          .groups = groups,
+          .seconds_of_group = kSecondsOfGroup};
+}
 
 LayerBench::LayerBench(const Runtime& runtime, const Plan& plan)
     : runtime_(&runtime),
       plan_(&plan),
       memory_(plan.memory_bytes),
-      gauge_(runtime.world(), *runtime.compute().pool, memory_.span()) {}
+      gauge_(runtime.world(), *runtime.compute().pool, memory_.span()),
+      printer_(runtime, amount(runtime, plan)) {}
 
 void LayerBench::run() {
-  const bool silent = !runtime_->is_first() || !runtime_->log().enabled(LogLevel::info);
-  Progress progress("layers", silent, [](std::int64_t count) { return fmt::format("{}", count); });
-  std::int64_t done = 0;
   for (const LayerShape& shape : plan_->layers) {
     for (const Layout& layout : plan_->layouts) {
-      progress.update(done++, std::ssize(plan_->layers) * std::ssize(plan_->layouts));
       if (has_room(shape, layout)) run_layer(shape, layout);
     }
   }
@@ -137,17 +147,18 @@ void LayerBench::run_layer(const LayerShape& shape, const Layout& layout) {
   const GemmKernel& kernel = runtime_->compute().gemm(layout);
   const MultiplyLoop& loop = find_multiply_loop(kernel);
   const double replicas = static_cast<double>(runtime_->grid().expert_replicas());
+  std::vector<Measurement> all;
   LayerRun layer(*runtime_, shape, layout, most_rows(shape), memory_.span());
   gauge_.measure_multiply(loop);
   gauge_.measure_reads();
   for (const RoutingKind kind : plan_->routings) {
     for (const std::int64_t tokens : runtime_->options().tokens) {
-      runtime_->leave_if_stop_wanted();
+      if (runtime_->stop_wanted()) break;
       const LayerRouting choices = routing(kind, shape, tokens);
       const std::vector<std::int64_t> rows = choices.rows_of_experts();
       const auto chosen = std::ranges::count_if(rows, [](std::int64_t n) { return n > 0; });
       const double outputs = replicas * static_cast<double>(choices.experts().size());
-      measured_.push_back(
+      all.push_back(
           {.shape = shape,
            .layout = layout,
            .isa = kernel.isa,
@@ -160,6 +171,10 @@ void LayerBench::run_layer(const LayerShape& shape, const Layout& layout) {
   }
   gauge_.measure_multiply(loop);
   gauge_.measure_reads();
+  std::vector<ResultLine> lines;
+  for (const Measurement& measured : all) lines.push_back(make_line(measured));
+  printer_.add(lines);
+  runtime_->leave_if_stop_wanted();
 }
 
 ResultLine LayerBench::make_line(const Measurement& measured) const {
@@ -185,22 +200,17 @@ ResultLine LayerBench::make_line(const Measurement& measured) const {
           {"share_of_parts", short_number(measured.times.parts / measured.times.layer)}};
 }
 
-std::vector<ResultLine> LayerBench::lines() const {
-  std::vector<ResultLine> lines;
-  for (const Measurement& measured : measured_) lines.push_back(make_line(measured));
-  return lines;
-}
-
 }  // namespace
 
 void run_bench_layer(Runtime& runtime) {
   Plan plan;
-  agree(runtime.world(), [&] { plan = make_plan(runtime); });
+  agree(runtime.world(), [&] {
+    plan = make_plan(runtime);
+    (void)result_form(runtime.options());  // before anything is packed
+  });
   LayerBench bench(runtime, plan);
   runtime.run_or_end_early("not all lines are there", [&] { bench.run(); });
-  if (runtime.is_first()) {
-    fmt::print("{}", result_table(bench.lines(), runtime.options().output));
-  }
+  bench.end();
 }
 
 }  // namespace moesaic

@@ -2,41 +2,24 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <numeric>
-#include <random>
 
 #include "base/error.h"
 #include "base/topology.h"
 #include "launch/bench/bench_table.h"
+#include "launch/bench/model_feed.h"
+#include "launch/bench/result_printer.h"
 #include "launch/bench/roofs.h"
 #include "launch/job/agreement.h"
 #include "launch/job/model_facts.h"
 #include "launch/job/session.h"
 #include "launch/verbs/run_statistics.h"
 #include "launch/verbs/verbs.h"
-#include "src/generate/step_engine.h"
 #include "src/model/precision.h"
 
 namespace moesaic {
 namespace {
-
-std::vector<std::int32_t> random_tokens(const Options& options, int rank, std::int64_t count,
-                                        std::int64_t vocab_size) {
-  std::mt19937_64 random(static_cast<std::uint64_t>(options.seed) * 1000003 +
-                         static_cast<std::uint64_t>(rank));
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
-  for (std::int32_t& token : tokens) {
-    token = static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(vocab_size));
-  }
-  return tokens;
-}
-
-/// How the tokens of a test are fed.
-struct Feed {
-  std::int64_t tokens = 0;
-  std::int64_t step = 1;         // of them in one forward pass
-  std::int64_t logits_from = 0;  // position
-};
 
 /// Operations of one rank that feeds n tokens and wants `heads` rows of logits.
 double sequence_flops(const ModelConfig& config, const ModelFacts& facts, std::int64_t n,
@@ -97,108 +80,125 @@ double sequence_bytes(const ModelConfig& config, const StoredModel& stored, Prec
          mixer_work(config, precision, n).cache_bytes;
 }
 
-/// A request for every rank, which the schedule gives to rank 0, 1, ... in turn.
-void run_feed(const Runtime& runtime, StepEngine& engine, const Feed& feed,
-              std::int64_t vocab_size) {
-  for (int rank = 0; engine.submits() && rank < runtime.world().size(); ++rank) {
-    Request request;
-    request.tokens = random_tokens(runtime.options(), rank, feed.tokens, vocab_size);
-    request.logits_from = feed.logits_from;
-    engine.submit(std::move(request));
-  }
-  do {
-    engine.step();
-  } while (engine.under_way());
-}
-
-/// Times `feed` on all ranks together, after a run that is not counted.
-std::vector<double> time_feed(const Runtime& runtime, Transformer& transformer, const Feed& feed) {
-  StepEngine engine(transformer, runtime.world(),
-                    {.batch_tokens = feed.step, .parallel = 1, .share_prefixes = false});
-  const auto run = [&] { run_feed(runtime, engine, feed, transformer.config().vocab_size); };
-  run();
-  std::vector<double> seconds;
-  for (std::int64_t i = 0; i < runtime.options().repetitions; ++i) {
-    runtime.leave_if_stop_wanted();
-    seconds.push_back(time_together(runtime.world(), run));
-  }
-  return seconds;
-}
-
 BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelFacts& facts,
                     const StoredModel& stored) {
-  const Options& options = runtime.options();
   return {
-      .file = options.model,
+      .file = runtime.options().model,
       .type = fmt::format("{} {} A{} {}", model.config.family, format_count(facts.total_parameters),
                           format_count(facts.active_parameters), stored.formats_text()),
       .bytes = stored.expert_bytes() + stored.other_bytes(),
       .parameters = facts.total_parameters,
       .cpu = read_topology().cpu_model,
       .isa = std::string(isa_name(runtime.compute().isa)),
-      .threads = runtime.self().threads,
       .ranks = runtime.world().size(),
-      .nodes = runtime.num_nodes(),
-      .batch = options.batch_size};
+      .nodes = runtime.num_nodes()};
 }
 
 ModelFacts facts_of(const OpenModel& model) {
   return count_parameters(model.config, model.files.names(model.config));
 }
 
-// Of both tests every rank has a sequence of its own.
+/// A model that is measured with several numbers of threads.
+class ModelBench {
+ public:
+  ModelBench(Runtime& runtime, const OpenModel& model, const std::vector<ModelTest>& tests)
+      : runtime_(runtime),
+        model_(model),
+        tests_(tests),
+        facts_(facts_of(model)),
+        tokens_(runtime, model),
+        engine_(runtime, model, workload(tests)),
+        stored_(runtime, engine_.load()),
+        table_(result_form(runtime.options()), describe(runtime, model, facts_, stored_)) {}
 
-BenchTest prompt_test(const Runtime& runtime, Transformer& transformer, const ModelFacts& facts) {
-  const Options& options = runtime.options();
-  const std::int64_t n = options.n_prompt;
-  const int ranks = runtime.world().size();
-  return {.n_prompt = n,
-          .tokens = ranks * n,
-          .seconds = time_feed(runtime, transformer,
-                               {.tokens = n, .step = options.batch_size, .logits_from = n - 1}),
-          .flops = ranks * sequence_flops(transformer.config(), facts, n, 1)};
-}
+  void run() {
+    const std::vector<std::int64_t>& counts = runtime_.options().thread_counts;
+    runtime_.run_or_end_early("not all tests are there", [&] {
+      if (counts.empty()) run_with(*runtime_.compute().pool);
+      for (const std::int64_t threads : counts) {
+        const std::unique_ptr<ThreadPool> pool = runtime_.make_pool(static_cast<int>(threads));
+        run_with(*pool);
+      }
+    });
+    const bool is_text = result_form(runtime_.options()) == ResultForm::md;
+    print_results(runtime_, is_text ? "\n" + roof_lines_ : table_.end());
+  }
 
-BenchTest generation_test(const Runtime& runtime, Transformer& transformer, const ModelFacts& facts,
-                          const StoredModel& stored) {
-  const ModelConfig& config = transformer.config();
-  const std::int64_t n = runtime.options().n_gen;
-  const int ranks = runtime.world().size();
-  return {.n_gen = n,
-          .tokens = ranks * n,
-          .seconds = time_feed(runtime, transformer, {.tokens = n}),
-          .flops = ranks * sequence_flops(config, facts, n, n),
-          .bytes = ranks * sequence_bytes(config, stored, runtime.precision(), n)};
+ private:
+  [[nodiscard]] static Workload workload(const std::vector<ModelTest>& tests) {
+    Workload work{.sequences = 1, .capacity = 0, .batch_tokens = 1, .logits_rows = 1};
+    for (const ModelTest& test : tests) {
+      work.capacity = std::max(work.capacity, test.tokens());
+      work.batch_tokens = std::max(work.batch_tokens, std::min(test.batch, test.n_prompt));
+    }
+    return work;
+  }
+
+  void run_with(ThreadPool& pool) {
+    Compute compute = runtime_.compute();
+    compute.pool = &pool;
+    Transformer transformer(model_.config, engine_.weights(), runtime_.grid().experts(), compute);
+    const Roofs roofs = measure_roofs(runtime_, pool, stored_.multiplied(model_.config, facts_));
+    roof_lines_ += fmt::format(
+        "measured roofs of all ranks, {} thread{} each: {} GFLOP/s, {} GB/s of reads\n",
+        pool.size(), pool.size() == 1 ? "" : "s", short_number(roofs.flops_per_second / 1e9),
+        short_number(roofs.bytes_per_second / 1e9));
+    for (const ModelTest& test : tests_) {
+      BenchTest measured = measure(transformer, test);
+      measured.threads = pool.size();
+      print_results(runtime_, table_.add(measured, roofs));
+    }
+  }
+
+  [[nodiscard]] BenchTest measure(Transformer& transformer, const ModelTest& test) const {
+    const ModelConfig& config = model_.config;
+    const int ranks = runtime_.world().size();
+    const std::int64_t heads = test.n_gen + (test.n_prompt > 0 ? 1 : 0);
+    const bool reads_for_each = test.n_prompt == 0;  // token
+    return {.n_prompt = test.n_prompt,
+            .n_gen = test.n_gen,
+            .batch = test.batch,
+            .tokens = ranks * test.tokens(),
+            .seconds = time_test(runtime_, transformer, tokens_, test),
+            .flops = ranks * sequence_flops(config, facts_, test.tokens(), heads),
+            .bytes = reads_for_each
+                         ? ranks * sequence_bytes(config, stored_, runtime_.precision(), test.n_gen)
+                         : 0};
+  }
+
+  Runtime& runtime_;
+  const OpenModel& model_;
+  const std::vector<ModelTest>& tests_;
+  ModelFacts facts_;
+  FeedTokens tokens_;
+  Engine engine_;
+  StoredModel stored_;
+  BenchTable table_;
+  std::string roof_lines_;
+};
+
+void note_context(const Runtime& runtime, const ModelConfig& config,
+                  const std::vector<ModelTest>& tests) {
+  const std::int64_t most = std::ranges::max(tests, {}, &ModelTest::tokens).tokens();
+  if (most <= config.max_position_embeddings) return;
+  runtime.log().once(LogLevel::warning,
+                     "a test of {} tokens goes beyond the {} that the model was made for "
+                     "(max_position_embeddings)",
+                     most, config.max_position_embeddings);
 }
 
 }  // namespace
 
 void run_bench_model(Runtime& runtime) {
-  const Options& options = runtime.options();
+  std::vector<ModelTest> tests;
   agree(runtime.world(), [&] {
-    require(options.n_prompt + options.n_gen > 0, ErrorKind::usage,
-            "nothing to do: --n-prompt and --n-gen are both 0");
+    tests = model_tests(runtime.options());
+    (void)result_form(runtime.options());  // before anything is loaded
   });
   const OpenModel model = open_model(runtime);
   announce(runtime);
-  const ModelFacts facts = facts_of(model);
-  const std::int64_t longest = std::max(options.n_prompt, options.n_gen);
-  Engine engine(runtime, model,
-                {.sequences = 1,
-                 .capacity = longest,
-                 .batch_tokens = std::min(options.batch_size, longest),
-                 .logits_rows = 1});
-  const StoredModel stored(runtime, engine.load());
-  const Roofs roofs = measure_roofs(runtime, stored.multiplied(model.config, facts));
-  BenchReport report{describe(runtime, model, facts, stored), roofs, {}};
-  runtime.run_or_end_early("not all tests are there", [&] {
-    Transformer& transformer = engine.transformer();
-    if (options.n_prompt > 0) report.tests.push_back(prompt_test(runtime, transformer, facts));
-    if (options.n_gen > 0) {
-      report.tests.push_back(generation_test(runtime, transformer, facts, stored));
-    }
-  });
-  if (runtime.is_first()) fmt::print("{}", bench_report(report, options.output));
+  note_context(runtime, model.config, tests);
+  ModelBench(runtime, model, tests).run();
 }
 
 }  // namespace moesaic

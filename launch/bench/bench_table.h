@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "launch/bench/result_table.h"
 #include "launch/bench/roofs.h"
 #include "launch/options/option_values.h"
 
@@ -18,26 +20,20 @@ struct BenchModel {
   std::int64_t parameters = 0;
   std::string cpu{};
   std::string isa{};
-  int threads = 1;  // of rank 0
   int ranks = 1;
   int nodes = 1;
-  std::int64_t batch = 0;
 };
 
 /// One test, over all ranks together.
 struct BenchTest {
   std::int64_t n_prompt = 0;
-  std::int64_t n_gen = 0;
+  std::int64_t n_gen = 0;  // after the prompt, if there is one
+  std::int64_t batch = 0;
+  int threads = 1;                // of rank 0
   std::int64_t tokens = 0;        // of one repetition
   std::vector<double> seconds{};  // one a repetition
   double flops = 0;               // of one repetition
   double bytes = 0;  // of weights and cache that it has to read; 0: not limited by them
-};
-
-struct BenchReport {
-  BenchModel model;
-  Roofs roofs;
-  std::vector<BenchTest> tests;
 };
 
 struct MeanDeviation {
@@ -46,7 +42,27 @@ struct MeanDeviation {
 };
 [[nodiscard]] MeanDeviation mean_deviation(const std::vector<double>& samples);
 
-/// The report with the column names of llama-bench.
-[[nodiscard]] std::string bench_report(const BenchReport& report, ResultForm form);
+/// A table with the column names of llama-bench, test by test.
+class BenchTable {
+ public:
+  BenchTable(ResultForm form, BenchModel model)
+      : form_(form), model_(std::move(model)), lines_(form) {}
+
+  /// What is to be printed for the test that comes next, beside the roofs of as many threads.
+  [[nodiscard]] std::string add(const BenchTest& test, const Roofs& roofs);
+  /// What is to be printed after the last test.
+  [[nodiscard]] std::string end() const;
+
+ private:
+  [[nodiscard]] ResultLine fields(const BenchTest& test, const Roofs& roofs) const;
+  [[nodiscard]] std::string markdown_head() const;
+  [[nodiscard]] std::string markdown_row(const BenchTest& test, const Roofs& roofs) const;
+  [[nodiscard]] std::size_t model_width() const;
+
+  ResultForm form_;
+  BenchModel model_;
+  ResultTable lines_;
+  bool has_tests_ = false;
+};
 
 }  // namespace moesaic

@@ -13,8 +13,8 @@ bool OneDnnRival::is_built_in() noexcept {
 
 void OneDnnRival::require_built_in() {
   fail(ErrorKind::usage,
-       "--rival onednn: this program was built without oneDNN; install it (Debian: libdnnl-dev), "
-       "run cmake again and build");
+       "--rival onednn: this program was built without oneDNN; install it (tools/packages.sh "
+       "--rivals, on Debian libdnnl-dev), run cmake again and build");
 }
 
 OneDnnRival::OneDnnRival(Format, const MatrixShape&, std::span<const std::byte>,

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/buffer.h"
-#include "base/memory.h"
 #include "launch/job/gather.h"
+#include "launch/job/memory_check.h"
 
 namespace moesaic {
 namespace {
@@ -92,10 +92,10 @@ double time_together(Communicator& world, const std::function<void()>& work) {
   return *std::max_element(all.begin(), all.end());
 }
 
-Roofs measure_roofs(const Runtime& runtime, const std::map<Format, double>& operations) {
-  ThreadPool& pool = *runtime.compute().pool;
+Roofs measure_roofs(const Runtime& runtime, ThreadPool& pool,
+                    const std::map<Format, double>& operations) {
   const std::int64_t share = kNodeBytes / runtime.grid().node().size();
-  const std::int64_t spare = memory_limit().available_bytes / (4 * runtime.grid().node().size());
+  const std::int64_t spare = spare_memory(runtime) / 4;
   const std::int64_t pages = std::max<std::int64_t>(1, std::min(share, spare) / kPageBytes);
   const Buffer<std::byte> memory(pages * kPageBytes);
   pool.parallel_for(pages, [&](std::int64_t page, int) {

@@ -48,10 +48,10 @@ struct Roofs {
   double bytes_per_second = 0;
 };
 
-/// Both, with all threads of all ranks at once; `operations` says how many a work has with weights
-/// of each format. Reads are of at least 1 GiB a node (less where memory is short). Takes some
-/// seconds. Collective.
-[[nodiscard]] Roofs measure_roofs(const Runtime& runtime,
+/// Both, with all threads of all ranks' pools at once; `operations` says how many a work has with
+/// weights of each format. Reads are of 1 GiB a node, or a quarter of what --memory-limit or the
+/// system leaves. Takes some seconds. Collective.
+[[nodiscard]] Roofs measure_roofs(const Runtime& runtime, ThreadPool& pool,
                                   const std::map<Format, double>& operations);
 
 /// Seconds that `work` takes from when all ranks start it until all are done. Collective.

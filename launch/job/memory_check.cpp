@@ -64,12 +64,20 @@ std::string training_text(const MemoryPlan& plan) {
                      format_bytes(plan.adapter_bytes), format_bytes(plan.kept_bytes));
 }
 
-MemoryLimit own_limit(const Options& options) {
+}  // namespace
+
+MemoryLimit node_memory(const Options& options) {
   if (!options.memory_limit) return memory_limit();
   return {options.memory_limit->bytes, "--memory-limit"};
 }
 
-}  // namespace
+std::int64_t spare_memory(const Runtime& runtime) {
+  const std::int64_t ranks = runtime.grid().node().size();
+  const std::int64_t left = memory_limit().available_bytes / ranks;
+  const std::optional<ByteCount>& limit = runtime.options().memory_limit;
+  if (!limit) return left;
+  return std::clamp<std::int64_t>(limit->bytes / ranks - peak_resident_bytes(), 0, left);
+}
 
 std::int64_t activation_bytes(const ModelConfig& config, const Workload& work) {
   std::int64_t layer_bytes = 0;  // of the largest layer: one works at a time
@@ -125,7 +133,7 @@ namespace {
 /// The smallest limit of the node's ranks: each may be in a cgroup of its own.
 MemoryLimit node_limit(const Runtime& runtime) {
   MemoryLimit limit;
-  agree(runtime.world(), [&] { limit = own_limit(runtime.options()); });
+  agree(runtime.world(), [&] { limit = node_memory(runtime.options()); });
   const std::vector<std::int64_t> limits =
       gather_values(runtime.grid().node(), limit.available_bytes);
   limit.available_bytes = *std::min_element(limits.begin(), limits.end());

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/memory.h"
 #include "launch/job/runtime.h"
 #include "src/model/model_config.h"
 #include "src/model/model_weights.h"
@@ -37,6 +38,13 @@ struct MemoryPlan {
     return expert_bytes + node_bytes + cache_bytes + activation_bytes + adapter_bytes + kept_bytes;
   }
 };
+
+/// Memory of this node that may be used: --memory-limit, or else what system and cgroup leave.
+[[nodiscard]] MemoryLimit node_memory(const Options& options);
+
+/// Bytes that this rank may take beside what it has: its share of what --memory-limit allows on
+/// this node, and of what system and cgroup leave.
+[[nodiscard]] std::int64_t spare_memory(const Runtime& runtime);
 
 /// Working memory of one rank for one forward pass, estimated: rows of hidden states, projections
 /// and experts, with twice the average load for this rank's experts.

@@ -173,12 +173,13 @@ Runtime::Runtime(const MpiSession& mpi, const Command& command)
             "--expert-replicas {} does not divide the {} ranks", replicas, world_->size());
   });
   grid_ = std::make_unique<ProcessGrid>(*world_, static_cast<int>(options().expert_replicas));
-  ranks_ = gather_ranks(*world_, grid_->node(), options().threads);
+  const std::vector<std::int64_t>& counts = options().thread_counts;
+  ranks_ = gather_ranks(*world_, grid_->node(),
+                        counts.empty() ? options().threads : std::ranges::max(counts));
   agree(*world_, [&] {
     isa_ = choose_isa(ranks_, options().isa.isa, options().numerics == Numerics::portable);
   });
-  pool_ = std::make_unique<ThreadPool>(self().threads);
-  pool_->set_between_tasks([this] { world_->progress(); }, kProgressEvery);
+  pool_ = make_pool(self().threads);
   for (const std::string& note : command.notes) log_.once(LogLevel::warning, "{}", note);
 }
 
@@ -186,6 +187,12 @@ int Runtime::num_nodes() const {
   return 1 + std::max_element(ranks_.begin(), ranks_.end(), [](const auto& a, const auto& b) {
                return a.node < b.node;
              })->node;
+}
+
+std::unique_ptr<ThreadPool> Runtime::make_pool(int threads) const {
+  auto pool = std::make_unique<ThreadPool>(threads);
+  pool->set_between_tasks([this] { world_->progress(); }, kProgressEvery);
+  return pool;
 }
 
 Compute Runtime::compute() const {
@@ -204,10 +211,14 @@ Interruption& Runtime::interruption() const {
   return *interruption_;
 }
 
-void Runtime::leave_if_stop_wanted() const {
+bool Runtime::stop_wanted() const {
   std::int64_t wanted = interruption().wanted() ? 1 : 0;
   world_->max(std::span(&wanted, 1));
-  if (wanted != 0) throw Interrupted("interrupted");
+  return wanted != 0;
+}
+
+void Runtime::leave_if_stop_wanted() const {
+  if (stop_wanted()) throw Interrupted("interrupted");
 }
 
 void Runtime::end_early(std::string_view what_is_there) {

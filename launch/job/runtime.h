@@ -42,12 +42,16 @@ class Runtime {
   /// The rank that talks to the user.
   [[nodiscard]] bool is_first() const noexcept { return world_->rank() == 0; }
   [[nodiscard]] Compute compute() const;
+  /// Threads that move this rank's rows on while they compute, as those of compute() do.
+  [[nodiscard]] std::unique_ptr<ThreadPool> make_pool(int threads) const;
   [[nodiscard]] Precision precision() const noexcept { return options().precision; }
 
   /// Whether this rank has been asked to stop; of verbs that take --max-time. Signals are heard
   /// from the first call on: before, there is nothing to lose, and they end the process. For one
   /// thread.
   [[nodiscard]] Interruption& interruption() const;
+  /// Whether any rank has been asked to stop. Collective.
+  [[nodiscard]] bool stop_wanted() const;
   /// Throws Interrupted on all ranks if any of them has been asked to stop. Collective.
   void leave_if_stop_wanted() const;
   /// The verb ends before all is done because a rank was asked to stop: tells so, with what is

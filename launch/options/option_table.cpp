@@ -195,10 +195,16 @@ constexpr std::array kOptions = {
               "sequences that a rank works on at a time", 1, 1e6},
 
     OptionRow{"seed", 's', "N", &O::seed, kBenchmark, kBench, "of the random tokens", 0, 9e18},
-    OptionRow{"n-prompt", 'p', "N", &O::n_prompt, kBenchmark, kBench,
-              "prompt tokens of a rank (pp); 0: no such test", 0, 1e9},
-    OptionRow{"n-gen", 'n', "N", &O::n_gen, kBenchmark, kBench,
-              "generated tokens of a rank (tg); 0: no such test", 0, 1e9},
+    OptionRow{"n-prompt", 'p', "LIST", &O::n_prompt, kBenchmark, kBench,
+              "prompt tokens of a rank (pp), with commas; 0: no such test", 0, kMostBenchTokens},
+    OptionRow{"n-gen", 'n', "LIST", &O::n_gen, kBenchmark, kBench,
+              "generated tokens of a rank (tg), with commas; 0: no such test", 0, kMostBenchTokens},
+    also("pg", OptionRow{"prompt-gen", '\0', "P,G", &O::prompt_and_gen, kBenchmark, kBench,
+                         "a prompt of P tokens and then G generated ones; several times for "
+                         "several tests"}),
+    may_differ({"text", '\0', "FILE", &O::bench_text, kBenchmark, kBench,
+                "feed the tokens of a text, over and over, rather than random ones: experts are "
+                "chosen as texts choose them"}),
     OptionRow{"repetitions", 'r', "N", &O::repetitions, kBenchmark, kBench, "runs of each test", 1,
               1e6},
     OptionRow{"shapes", '\0', "LIST", &O::shapes, kBenchmark, kKernels,
@@ -240,11 +246,17 @@ constexpr std::array kOptions = {
     OptionRow{"output", 'o', "FORM", one_of<&O::output>(), kBenchmark, kBench | kParts,
               "form of the results"},
 
-    may_differ({"threads", 't', "N", &O::threads, kMachine, kEngine | kLayer | kConvert | kDoctor,
+    may_differ({"threads", 't', "N", &O::threads, kMachine,
+                (kEngine & ~kBench) | kLayer | kConvert | kDoctor,
                 "threads of a rank; 0: its share of the cores it may use", 0, 4096}),
+    OptionRow{"threads", 't', "LIST", &O::thread_counts, kMachine, kBench,
+              "threads of a rank, with commas (default: its share of the cores it may use)", 1,
+              4096},
     may_differ({"threads", 't', "LIST", &O::thread_counts, kMachine, kKernels,
                 "threads, with commas (default: 1 and as many as there are cores)", 1, 4096}),
-    OptionRow{"batch-size", 'b', "N", &O::batch_size, kMachine, kEngine,
+    OptionRow{"batch-size", 'b', "LIST", &O::batch_sizes, kMachine, kBench,
+              "most tokens that a rank processes at once, with commas", 1, 1e6},
+    OptionRow{"batch-size", 'b', "N", &O::batch_size, kMachine, kEngine & ~kBench,
               "most tokens that a rank processes at once; a longer prompt is cut into chunks", 1,
               1e6},
     OptionRow{"isa", '\0', "NAME", an_isa<false>(), kMachine, kEngine | kLayer | kDoctor,
@@ -252,7 +264,7 @@ constexpr std::array kOptions = {
     OptionRow{"isa", '\0', "NAME", an_isa<true>(), kMachine, kKernels,
               "instruction set; auto: the best of this machine; all: a line for each"},
     may_differ(
-        {"memory-limit", '\0', "BYTES", &O::memory_limit, kMachine, kEngine | kDoctor,
+        {"memory-limit", '\0', "BYTES", &O::memory_limit, kMachine, kEngine | kParts | kDoctor,
          "memory of a node that may be used, such as 12G; auto: what system and cgroup leave"}),
 
     OptionRow{"expert-replicas", '\0', "N", &O::expert_replicas, kRanks, kEngine | kLayer,
@@ -267,7 +279,7 @@ constexpr std::array kOptions = {
     OptionRow{"ranks-per-node", '\0', "N", &O::ranks_per_node, kRanks, kEngine | kLayer | kDoctor,
               "pretend that every N ranks are a node of their own; 0: ask the system", 0, 1e6},
 
-    OptionRow{"json", '\0', "", &O::json, kProgram, kAll & ~(kBench | kParts),
+    OptionRow{"json", '\0', "", &O::json, kProgram, kAll,
               "machine-readable lines on the standard output"},
     may_differ({"out", '\0', "FILE", &O::out, kProgram, kGenerate,
                 "write the texts to FILE, JSONL, each as soon as it is finished. If FILE is there "

@@ -26,6 +26,9 @@ enum class ProductOp {
 enum class Rival { none, onednn };
 enum class ResultForm { md, csv, json, jsonl };
 
+/// Of one test of `bench model`: a million is more than any model was made for.
+inline constexpr std::int64_t kMostBenchTokens = std::int64_t{1} << 20;
+
 /// What --isa asks for: one, all in turn, or else the best that there is.
 struct IsaChoice {
   std::optional<Isa> isa{};

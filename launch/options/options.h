@@ -102,8 +102,11 @@ struct Options : SftOptions {
   std::int64_t parallel = 8;
 
   // Benchmark.
-  std::int64_t n_prompt = 512;
-  std::int64_t n_gen = 128;
+  std::vector<std::int64_t> n_prompt = {512};
+  std::vector<std::int64_t> n_gen = {128};
+  std::vector<std::string> prompt_and_gen;  // "512,64"
+  std::vector<std::int64_t> batch_sizes = {512};
+  std::optional<std::string> bench_text;
   std::int64_t repetitions = 5;
   std::string shapes = "deepseek-v3,qwen3-30b,mixtral,granite";
   std::string layers = "qwen3-30b,granite,mixtral";
@@ -112,7 +115,7 @@ struct Options : SftOptions {
   std::vector<std::int64_t> keys = {2048, 8192, 32768};
   std::vector<std::int64_t> tokens = {1, 4, 16, 64, 256, 1024, 4096};
   RoutingChoice routing = RoutingChoice::both;
-  std::vector<std::int64_t> thread_counts;  // none: 1, and one a core
+  std::vector<std::int64_t> thread_counts;  // none: what the benchmark takes to be best
   double seconds = 0.2;
   ByteCount footprint = {.bytes = std::int64_t{3} << 29, .text = "1.5G"};
   ProductOp op = ProductOp::forward;

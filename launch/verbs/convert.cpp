@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include "launch/bench/result_table.h"
 #include "launch/job/agreement.h"
 #include "launch/job/memory_check.h"
 #include "launch/job/session.h"
@@ -134,9 +135,9 @@ void print_result(const Runtime& runtime, const PackedManifest& manifest, double
                            .text());
     return;
   }
-  fmt::print("{}: {} weights, {} in {} {}, {:.1f} s ({:.2f} GB/s)\n", options.output_dir,
+  fmt::print("{}: {} weights, {} in {} {}, {:.1f} s ({} GB/s)\n", options.output_dir,
              manifest.entries.size(), format_bytes(bytes), manifest.shards.size(),
-             manifest.shards.size() == 1 ? "shard" : "shards", seconds, rate);
+             manifest.shards.size() == 1 ? "shard" : "shards", seconds, short_number(rate));
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/topology.h"
+#include "launch/bench/result_table.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/job/memory_check.h"
 #include "launch/verbs/run_statistics.h"
 #include "launch/verbs/self_test.h"
 #include "launch/verbs/verbs.h"
@@ -56,10 +58,10 @@ void print_text(const Runtime& runtime, const Findings& found) {
   for (const std::string& warning : found.warnings) fmt::print("warning: {}\n", warning);
   if (runtime.world().size() > 1) {
     fmt::print(
-        "exchange: {} from each rank in {:.1f} us ({:.2f} GB/s), every byte right; barrier "
+        "exchange: {} from each rank in {:.1f} us ({} GB/s), every byte right; barrier "
         "{:.1f} us\n",
         format_bytes(found.exchange.bytes_per_rank), found.exchange.microseconds,
-        found.exchange.gigabytes_per_second(), found.exchange.barrier_microseconds);
+        short_number(found.exchange.gigabytes_per_second()), found.exchange.barrier_microseconds);
   }
   for (const KernelTest& test : found.kernels) {
     fmt::print("kernel {:<18} {}\n", test.kernel,
@@ -123,7 +125,7 @@ void run_doctor(Runtime& runtime) {
     found.kernels = test_kernels();
     if (!runtime.is_first()) return;
     found.topology = read_topology();
-    found.memory = memory_limit();
+    found.memory = node_memory(runtime.options());
     found.warnings = launch_warnings(runtime.ranks());
     runtime.options().json ? print_json(runtime, found) : print_text(runtime, found);
   });

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "launch/bench/result_table.h"
 #include "launch/job/gather.h"
 #include "launch/options/option_help.h"
 
@@ -63,9 +64,9 @@ std::string format_seconds(double seconds) {
 }
 
 std::string throughput_line(std::string_view label, const Throughput& work) {
-  return fmt::format("{:<11}{:>9} {:<6}  {:>9}  {:>10.1f} tokens/s\n", label, work.tokens,
+  return fmt::format("{:<11}{:>9} {:<6}  {:>9}  {:>10} tokens/s\n", label, work.tokens,
                      work.tokens == 1 ? "token" : "tokens", format_seconds(work.seconds),
-                     work.tokens_per_second());
+                     short_number(work.tokens_per_second()));
 }
 
 std::string phase_lines(const std::vector<RankStatistics>& ranks) {
@@ -123,9 +124,9 @@ std::vector<RankStatistics> gather_statistics(Communicator& world, const Transfo
 std::string statistics_text(const RunStatistics& run) {
   const Spread rows = row_spread(run.ranks);
   const Spread peak = peak_spread(run.ranks);
-  std::string text = fmt::format("{:<11}{:>16}  {:>9}  {:>10.2f} GB/s\n", "load",
-                                 format_bytes(run.load.read_bytes),
-                                 format_seconds(run.load.seconds), run.load.gigabytes_per_second());
+  std::string text =
+      fmt::format("{:<11}{:>16}  {:>9}  {:>10} GB/s\n", "load", format_bytes(run.load.read_bytes),
+                  format_seconds(run.load.seconds), short_number(run.load.gigabytes_per_second()));
   text += throughput_line("prompt", run.prompt);
   if (run.shared_tokens > 0) {
     text += fmt::format("{:<11}{:>9} tokens  of prompts that others had begun with\n", "shared",

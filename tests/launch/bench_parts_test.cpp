@@ -45,6 +45,23 @@ TEST(ResultTable, MarkdownAlignsNumbersToTheRight) {
             "| c     | 23.5 |\n");
 }
 
+TEST(ResultTable, LinesThatComeBitByBitMakeTheSameTable) {
+  const std::vector<ResultLine> lines = two_lines();
+  for (const ResultForm form :
+       {ResultForm::md, ResultForm::csv, ResultForm::json, ResultForm::jsonl}) {
+    ResultTable table(form);
+    const std::vector<ResultLine> none;
+    std::string text = table.add(none);
+    for (const ResultLine& line : lines) text += table.add({&line, 1});
+    EXPECT_EQ(text + table.end(), form == ResultForm::md ? "| name  |   n |\n"
+                                                           "| ----- | --: |\n"
+                                                           "| a \"b\" |   1 |\n"
+                                                           "| c     | 23.5 |\n"
+                                                         : result_table(lines, form));
+  }
+  EXPECT_EQ(Json::parse(ResultTable(ResultForm::json).end(), "table").size(), 0);
+}
+
 TEST(ResultTable, CsvQuotesEveryValue) {
   EXPECT_EQ(result_table(two_lines(), ResultForm::csv),
             "name,n\n\"a \"\"b\"\"\",\"1\"\n\"c\",\"23.5\"\n");

@@ -2,6 +2,8 @@
 // is printed counts, not the figures.
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include "base/json.h"
 #include "tests/launch/program.h"
@@ -23,6 +25,22 @@ Arguments bench_layer(const Arguments& more) {
       more);
 }
 
+Arguments bench_model(const Arguments& more) {
+  return joined({"bench", "model", "-m", kDemo, "-r", "2"}, more);
+}
+
+TEST(BenchModel, KeepsToTheMemoryLimit) {
+  const ProgramResult result =
+      run_moesaic(bench_model({"-p", "16", "-n", "0", "--memory-limit", "64M"}));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  rusage usage{};
+  ASSERT_EQ(getrusage(RUSAGE_CHILDREN, &usage), 0);
+  EXPECT_LT(usage.ru_maxrss, 400 << 10);  // KiB, of the largest so far; without a limit 1 GiB
+  const ProgramResult doctor = run_moesaic({"doctor", "--memory-limit", "1G"});
+  EXPECT_NE(doctor.out.find("memory: 1.00 GiB available (--memory-limit)"), std::string::npos)
+      << doctor.text();
+}
+
 Json parse_table(const ProgramResult& result) {
   EXPECT_EQ(result.exit_code, 0) << result.text();
   return Json::parse(result.out, "table");
@@ -30,6 +48,91 @@ Json parse_table(const ProgramResult& result) {
 
 std::string keys_of(const std::string& csv) {
   return csv.substr(0, csv.find('\n'));
+}
+
+TEST(BenchModel, HasALineForEachCombination) {
+  const Json table =
+      parse_table(run_ranks(2, bench_model({"-p", "16,8", "-n", "4,2", "--prompt-gen", "8,3", "-pg",
+                                            "4,2", "-t", "1,2", "-b", "8", "-o", "json"})));
+  ASSERT_EQ(table.size(), 12);
+  std::vector<std::string> tests;
+  table.for_each([&](const std::string&, const Json& line) {
+    EXPECT_EQ(line.at("n_ranks").as_int(), 2);
+    EXPECT_EQ(line.at("n_batch").as_int(), 8);
+    EXPECT_EQ(line.at("n_threads").as_int(), tests.size() < 6 ? 1 : 2);
+    EXPECT_EQ(line.at("samples_ts").size(), 2);
+    EXPECT_GT(line.at("avg_ts").as_double(), 0);
+    EXPECT_GT(line.at("flops_share").as_double(), 0);
+    EXPECT_EQ(line.at("memory_share").as_double() > 0, line.at("n_prompt").as_int() == 0);
+    tests.push_back(std::to_string(line.at("n_prompt").as_int()) + "+" +
+                    std::to_string(line.at("n_gen").as_int()));
+  });
+  const std::vector<std::string> once = {"16+0", "8+0", "0+4", "0+2", "8+3", "4+2"};
+  EXPECT_EQ(std::vector<std::string>(tests.begin(), tests.begin() + 6), once);
+  EXPECT_EQ(std::vector<std::string>(tests.begin() + 6, tests.end()), once);
+}
+
+TEST(BenchModel, TakesTokensOfAText) {
+  const ProgramResult result = run_ranks(
+      2, bench_model({"-p", "300", "-n", "0", "--text", kData + "/demo-prompts.txt", "--json"}));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_EQ(Json::parse(result.out, "line").at("n_prompt").as_int(), 300);
+  expect_failure(run_ranks(2, bench_model({"--text", "/nope"})), 3, {"/nope"});
+}
+
+TEST(BenchModel, LongTestsAreBoundedAndNoted) {
+  expect_failure(run_moesaic(bench_model({"-p", "10000000"})), 2, {"--n-prompt", "1048576"});
+  expect_failure(run_moesaic(bench_model({"-p", "0", "-n", "0"})), 2, {"--n-prompt", "--n-gen"});
+  expect_failure(run_moesaic(bench_model({"-pg", "5"})), 2, {"--prompt-gen", "512,64"});
+  const ProgramResult result = run_moesaic(bench_model({"-p", "2100", "-n", "0", "-r", "1"}));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_NE(result.err.find("2100"), std::string::npos) << result.err;
+}
+
+TEST(Benchmarks, JsonIsOneObjectALine) {
+  for (const Arguments& arguments :
+       {bench_model({"-p", "4", "-n", "2"}),
+        bench_kernels({"--formats", "bf16", "--rows", "1,2", "-t", "1"}),
+        bench_layer({"--formats", "bf16", "--tokens", "1,2", "--routing", "even", "-t", "1"})}) {
+    const ProgramResult result = run_moesaic(joined(arguments, {"--json"}));
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    EXPECT_EQ(lines_of(result.out).size(), 2U) << result.text();
+    for (const std::string& line : lines_of(result.out)) {
+      EXPECT_TRUE(Json::parse(line, "line").is_object());
+    }
+    EXPECT_EQ(parse_table(run_moesaic(joined(arguments, {"--json", "-o", "json"}))).size(), 2);
+    expect_failure(run_moesaic(joined(arguments, {"--json", "-o", "csv"})), 2, {"--json"});
+  }
+}
+
+/// Interrupts a benchmark after its first line: it ends with what is there.
+void expect_lines_as_they_come(const Arguments& arguments, std::size_t all_lines) {
+  RunningProgram program(moesaic_command(joined(arguments, {"-o", "jsonl"})));
+  ASSERT_TRUE(program.wait_until([&] { return !lines_of(program.out()).empty(); }));
+  program.send(SIGINT);
+  const ProgramResult result = program.wait();
+  EXPECT_EQ(result.exit_code, 6) << result.text();
+  EXPECT_NE(result.err.find("interrupted (SIGINT)"), std::string::npos) << result.text();
+  const std::vector<std::string> lines = lines_of(result.out);
+  EXPECT_LT(lines.size(), all_lines);
+  for (const std::string& line : lines) EXPECT_TRUE(Json::parse(line, "line").is_object());
+}
+
+TEST(Benchmarks, LinesArePrintedWhenTheyAreThere) {
+  expect_lines_as_they_come(bench_kernels({"--formats", "all", "--rows", "1,2", "-t", "1,2"}), 48);
+  expect_lines_as_they_come(
+      bench_layer({"--formats", "all", "--tokens", "1", "--routing", "even", "-t", "1"}), 12);
+  expect_lines_as_they_come(
+      bench_model({"-p", "256,255,254,253,252,251,250,249", "-n", "0", "-r", "20"}), 8);
+}
+
+TEST(Benchmarks, SayHowLongTheyTake) {
+  const ProgramResult kernels =
+      run_moesaic(bench_kernels({"--formats", "bf16", "--rows", "1,2", "-t", "1"}));
+  EXPECT_NE(kernels.err.find("2 lines in about "), std::string::npos) << kernels.err;
+  const ProgramResult layer = run_moesaic(
+      bench_layer({"--formats", "bf16", "--tokens", "1", "--routing", "even", "-t", "1"}));
+  EXPECT_NE(layer.err.find("1 line in about "), std::string::npos) << layer.err;
 }
 
 TEST(BenchKernels, HasALineForEachCombination) {

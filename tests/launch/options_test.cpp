@@ -102,8 +102,10 @@ TEST(Options, LaterFlagWins) {
 TEST(Options, TextsAndFilesAreNotDroppedSilently) {
   EXPECT_EQ(usage_error({"generate", "-p", "a", "-p", "b"}),
             "\"a\" and \"b\": there can be one --prompt");
-  EXPECT_EQ(usage_error({"score", "-f", "a", "--file", "b"}),
+  EXPECT_EQ(usage_error({"generate", "-f", "a", "--file", "b"}),
             "\"a\" and \"b\": there can be one --file");
+  EXPECT_EQ(parse({"score", "-f", "a", "--file", "b"}).options.files,
+            (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(usage_error({"inspect", "a", "b"}), "\"a\" and \"b\": there can be one --model");
 }
 
@@ -373,8 +375,10 @@ TEST(OptionTable, NamesAndLettersAreUniqueInEachVerb) {
 
 TEST(Options, LettersBelongToTheirVerb) {
   EXPECT_EQ(parse({"generate", "-n", "7"}).options.predict, 7);
-  EXPECT_EQ(parse({"bench", "model", "-n", "7", "-p", "9"}).options.n_gen, 7);
-  EXPECT_EQ(parse({"bench", "model", "-n", "7", "-p", "9"}).options.n_prompt, 9);
+  EXPECT_EQ(parse({"bench", "model", "-n", "7", "-p", "9"}).options.n_gen,
+            std::vector<std::int64_t>{7});
+  EXPECT_EQ(parse({"bench", "model", "-n", "7", "-p", "9"}).options.n_prompt,
+            std::vector<std::int64_t>{9});
 }
 
 TEST(Options, NamesBelongToTheirVerbToo) {
