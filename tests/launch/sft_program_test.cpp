@@ -1,0 +1,153 @@
+// moesaic sft, seen from outside: the same adapter on any ranks, after any interruption, and
+// refusals.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+
+#include "base/json.h"
+#include "tests/launch/program.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic::test {
+namespace {
+
+const std::string kConversations = kData + "/demo-sft.jsonl";
+
+/// A short run of the demo model into `out`.
+Arguments sft(const std::string& out, const Arguments& more = {}) {
+  return joined(
+      {"sft", "-m", kDemo, "--data", kConversations, "-o", out, "--lr", "0.003", "--lora-rank", "4",
+       "--global-batch-size", "4", "--max-steps", "6", "--threads", "1", "--log-level", "warning"},
+      more);
+}
+
+void expect_done(const ProgramResult& result) {
+  ASSERT_EQ(result.exit_code, 0) << result.text();
+}
+
+std::string adapter(const std::string& out) {
+  return read_text(out + "/adapter_model.safetensors");
+}
+
+/// The lines of metrics.jsonl of one kind.
+std::vector<Json> events(const std::string& out, std::string_view kind) {
+  std::vector<Json> found;
+  for (const std::string& text : lines_of(read_text(out + "/metrics.jsonl"))) {
+    const Json line = Json::parse(text, "metrics.jsonl");
+    if (line.at("event").as_string_view() == kind) found.push_back(line);
+  }
+  return found;
+}
+
+TEST(Sft, TheAdapterIsTheSameBytesOnAnyRanks) {
+  const TemporaryDirectory directory;
+  const std::string alone = directory.path_of("alone");
+  expect_done(run_moesaic(sft(alone)));
+  const std::vector<std::pair<int, Arguments>> others = {{2, {}},
+                                                         {3, {"--batch-size", "64"}},
+                                                         {4, {"--expert-replicas", "2"}},
+                                                         {2, {"--recompute", "always"}}};
+  for (const auto& [ranks, more] : others) {
+    const std::string out = directory.path_of("out" + std::to_string(ranks));
+    expect_done(run_ranks(ranks, sft(out, joined(more, {"--overwrite"}))));
+    EXPECT_EQ(adapter(out), adapter(alone)) << ranks;
+    EXPECT_EQ(events(out, "step").back().at("loss").as_double(),
+              events(alone, "step").back().at("loss").as_double());
+  }
+}
+
+TEST(Sft, HeldOutLossFallsAndMetricsTellOfIt) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(
+      run_ranks(2, sft(out, {"--eval-split", "12", "--eval-every", "8", "--max-steps", "16"})));
+  const std::vector<Json> evals = events(out, "eval");
+  ASSERT_EQ(evals.size(), 3U);
+  EXPECT_LT(evals.back().at("loss").as_double(), evals.front().at("loss").as_double() - 0.8);
+  EXPECT_EQ(events(out, "step").size(), 16U);
+  EXPECT_EQ(events(out, "end").at(0).at("reason").as_string(), "done");
+  EXPECT_EQ(events(out, "start").at(0).at("trainable").at("attention").as_int(), 28160);
+  EXPECT_NE(read_text(out + "/loss.svg").find("held out"), std::string::npos);
+  EXPECT_NE(read_text(out + "/options.ini").find("lora-rank = 4"), std::string::npos);
+}
+
+TEST(Sft, ARunThatWasStoppedGoesOnToTheSameBytes) {
+  const TemporaryDirectory directory;
+  const std::string whole = directory.path_of("whole");
+  const std::string parts = directory.path_of("parts");
+  expect_done(run_moesaic(sft(whole)));
+  const auto steps_done = [&] {
+    return std::filesystem::exists(parts + "/metrics.jsonl") ? events(parts, "step").size() : 0;
+  };
+  {
+    RunningProgram program(ranks_command(2, sft(parts, {"--save-every", "1"})));
+    ASSERT_TRUE(program.wait_until([&] { return steps_done() >= 2; }));
+    program.send(SIGKILL);
+    (void)program.wait();
+  }
+  write_text(parts + "/stop", "");
+  const ProgramResult stopped = run_ranks(3, sft(parts, {"--resume", "--save-every", "1"}));
+  EXPECT_EQ(stopped.exit_code, 6) << stopped.text();
+  EXPECT_FALSE(std::filesystem::exists(parts + "/stop"));
+  expect_done(run_moesaic(sft(parts, {"--resume"})));
+  EXPECT_EQ(adapter(parts), adapter(whole));
+  EXPECT_EQ(events(parts, "step").size(), 6U);
+}
+
+TEST(Sft, WhatIsThereIsNotLost) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(sft(out)));
+  expect_failure(run_moesaic(sft(out)), 2, {out, "--resume", "--overwrite"});
+  expect_failure(run_moesaic(sft(out, {"--resume", "--lr", "0.001"})), 2, {"other options"});
+  const std::string foreign = directory.path_of("foreign");
+  std::filesystem::create_directory(foreign);
+  write_text(foreign + "/thesis.txt", "years of work");
+  expect_failure(run_moesaic(sft(foreign, {"--overwrite"})), 2,
+                 {foreign, "not made by moesaic sft"});
+  EXPECT_TRUE(std::filesystem::exists(foreign + "/thesis.txt"));
+}
+
+TEST(Sft, WrongRequestsAreRefusedBeforeAnythingIsWritten) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const std::string data = directory.path_of("data.jsonl");
+  write_text(data, "{\"text\": \"In the beginning\"}\n{\"text\": 5}\n");
+  expect_failure(run_ranks(2, sft(out, {"--data", data})), 3, {"data.jsonl line 2", "text"});
+  expect_failure(run_moesaic(sft(out, {"--data", directory.path_of("none")})), 3, {"none"});
+  expect_failure(run_moesaic(sft(out, {"--lora-targets", "shared"})), 2, {"shared"});
+  expect_failure(run_moesaic(sft(out, {"--ctx-size", "20"})), 3, {"line 1", "--too-long"});
+  expect_failure(run_moesaic(sft(out, {"--eval-split", "500"})), 2, {"--eval-split"});
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST(Sft, SamplesAreShownAndWritten) {
+  const TemporaryDirectory directory;
+  const std::string samples = directory.path_of("samples.jsonl");
+  const ProgramResult shown =
+      run_ranks(2, sft("", {"--show-sample", "1", "--samples-out", samples}));
+  expect_done(shown);
+  EXPECT_NE(shown.out.find("<|im_start|>assistant\n>>that there was a famine"), std::string::npos)
+      << shown.text();
+  EXPECT_EQ(lines_of(read_text(samples)).size(), 85U);
+  const std::string from_text = directory.path_of("from_text");
+  const std::string from_tokens = directory.path_of("from_tokens");
+  expect_done(run_moesaic(sft(from_text, {"--max-steps", "2"})));
+  expect_done(run_moesaic(sft(from_tokens, {"--max-steps", "2", "--data", samples})));
+  EXPECT_EQ(adapter(from_tokens), adapter(from_text));
+}
+
+TEST(Sft, LossesThatAreNoNumbersStopARunOrAreLeftOut) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const Arguments wild = {"--lr", "1000", "--clip", "0", "--schedule", "constant"};
+  const ProgramResult stopped = run_ranks(2, sft(out, wild));
+  expect_failure(stopped, 3, {"step", "is not finite", "--on-nonfinite"});
+  expect_done(run_ranks(2, sft(out, joined(wild, {"--overwrite", "--on-nonfinite", "skip"}))));
+  EXPECT_TRUE(events(out, "step").back().contains("skipped"));
+}
+
+}  // namespace
+}  // namespace moesaic::test
