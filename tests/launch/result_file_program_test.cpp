@@ -43,9 +43,12 @@ class ResultFileProgram : public testing::Test {
     write_text(prompts_, text);
   }
 
-  [[nodiscard]] Arguments generate(const Arguments& more = {}) const {
-    return joined({"generate", "-m", kDemo, "-f", prompts_, "-n", "24", "-s", "5", "--out", out_},
+  [[nodiscard]] Arguments generate_to(const std::string& out, const Arguments& more = {}) const {
+    return joined({"generate", "-m", kDemo, "-f", prompts_, "-n", "24", "-s", "5", "--out", out},
                   more);
+  }
+  [[nodiscard]] Arguments generate(const Arguments& more = {}) const {
+    return generate_to(out_, more);
   }
   [[nodiscard]] std::string written() const {
     return std::filesystem::exists(out_) ? read_text(out_) : "";
@@ -53,7 +56,7 @@ class ResultFileProgram : public testing::Test {
   /// The bytes that a run gives that is not stopped.
   [[nodiscard]] std::string whole() const {
     const std::string other = directory_.path_of("whole.jsonl");
-    const ProgramResult result = run_ranks(2, generate({"--out", other}));
+    const ProgramResult result = run_ranks(2, generate_to(other));
     EXPECT_EQ(result.exit_code, 0) << result.text();
     EXPECT_EQ(result.out, "");
     return read_text(other);
@@ -143,7 +146,7 @@ TEST_F(ResultFileProgram, OtherRunsAreRefused) {
     expect_failure(run_moesaic(generate()), 2, {out_, "no file of results"});
     EXPECT_EQ(written(), foreign);
   }
-  expect_failure(run_moesaic(generate({"--out", directory_.path()})), 4, {directory_.path()});
+  expect_failure(run_moesaic(generate_to(directory_.path())), 4, {directory_.path()});
 }
 
 /// A program that goes on after bad prompts, and one that does not.
