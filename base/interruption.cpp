@@ -41,7 +41,9 @@ bool Interruption::stop_file_is_there() {
 }
 
 void Interruption::leave_if_wanted(std::string_view doing) {
-  if (wanted()) throw Interrupted(fmt::format("interrupted ({}) {}", reason_, doing));
+  if (!wanted()) return;
+  remove_stop_file();
+  throw Interrupted(fmt::format("interrupted ({}) {}", reason_, doing));
 }
 
 void Interruption::remove_stop_file() const noexcept {

@@ -38,7 +38,8 @@ class Interruption {
   [[nodiscard]] bool wanted();
   /// What has asked: "SIGTERM", "the time is over", "FILE.stop is there"; empty if nothing has.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
-  /// Throws Interrupted if wanted(): "interrupted (SIGTERM) " and `doing`, such as "while loading".
+  /// Throws Interrupted if wanted(): "interrupted (SIGTERM) " and `doing`, such as "while loading";
+  /// the file that has asked is gone then.
   void leave_if_wanted(std::string_view doing);
   /// Takes away the file that has asked, so that it does not stop the next run too.
   void remove_stop_file() const noexcept;

@@ -119,6 +119,8 @@ std::uint64_t read_u64(std::span<const std::byte> bytes) {
 void require_no_mistake(std::span<const std::byte> bytes, const std::string& path) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
                               std::min<std::size_t>(bytes.size(), 64));
+  // Where a header begins, its length stands before it, which may look like another kind's mark.
+  if (text.size() > 8 && text[8] == '{') return;
   const std::string_view other = mistaken_for(text);
   require(other.empty(), ErrorKind::file, "{}: {}", path, other);
   // The length of a header has zeros among its eight bytes.

@@ -59,6 +59,15 @@ TEST(Safetensors, a_file_without_tensors_is_valid) {
   EXPECT_TRUE(parse(safetensors_text("{}", "")).empty());
 }
 
+// 0x280 and 0x8b1f are how pickled files and gzip archives begin.
+TEST(Safetensors, a_header_may_have_any_length) {
+  for (const std::size_t length : {std::size_t{0x280}, std::size_t{0x8b1f}}) {
+    std::string header = "{}";
+    header.resize(length, ' ');
+    EXPECT_TRUE(parse(safetensors_text(header, "")).empty()) << length;
+  }
+}
+
 TEST(Safetensors, refuses_a_file_without_a_sound_header) {
   EXPECT_EQ(parse_error(""),
             "f.safetensors: no safetensors file: 0 bytes, the header's length alone has 8");

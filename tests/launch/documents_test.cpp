@@ -50,7 +50,20 @@ std::vector<std::vector<std::string>> commands_in(const std::string& document) {
   return commands;
 }
 
+/// README's commands are typed in the root of the repository.
+class InRoot {
+ public:
+  InRoot() { fs::current_path(kRoot); }
+  ~InRoot() { fs::current_path(before_); }
+  InRoot(const InRoot&) = delete;
+  InRoot& operator=(const InRoot&) = delete;
+
+ private:
+  fs::path before_ = fs::current_path();
+};
+
 TEST(Documents, ReadmeShowsCommandsThatTheProgramTakes) {
+  const InRoot in_root;
   std::vector<bool> shown(verb_table().size());
   for (const std::vector<std::string>& arguments : commands_in("README.md")) {
     Command command;

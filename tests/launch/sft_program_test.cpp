@@ -16,9 +16,10 @@ namespace {
 const std::string kConversations = kData + "/demo-sft.jsonl";
 
 /// A short run of the demo model into `out`.
-Arguments sft(const std::string& out, const Arguments& more = {}) {
+Arguments sft(const std::string& out, const Arguments& more = {},
+              const std::string& data = kConversations) {
   return joined(
-      {"sft", "-m", kDemo, "--data", kConversations, "-o", out, "--lr", "0.003", "--lora-rank", "4",
+      {"sft", "-m", kDemo, "--data", data, "-o", out, "--lr", "0.003", "--lora-rank", "4",
        "--global-batch-size", "4", "--max-steps", "6", "--threads", "1", "--log-level", "warning"},
       more);
 }
@@ -115,8 +116,8 @@ TEST(Sft, WrongRequestsAreRefusedBeforeAnythingIsWritten) {
   const std::string out = directory.path_of("out");
   const std::string data = directory.path_of("data.jsonl");
   write_text(data, "{\"text\": \"In the beginning\"}\n{\"text\": 5}\n");
-  expect_failure(run_ranks(2, sft(out, {"--data", data})), 3, {"data.jsonl line 2", "text"});
-  expect_failure(run_moesaic(sft(out, {"--data", directory.path_of("none")})), 3, {"none"});
+  expect_failure(run_ranks(2, sft(out, {}, data)), 3, {"data.jsonl line 2", "text"});
+  expect_failure(run_moesaic(sft(out, {}, directory.path_of("none"))), 3, {"none"});
   expect_failure(run_moesaic(sft(out, {"--lora-targets", "shared"})), 2, {"shared"});
   expect_failure(run_moesaic(sft(out, {"--ctx-size", "20"})), 3, {"line 1", "--too-long"});
   expect_failure(run_moesaic(sft(out, {"--eval-split", "500"})), 2, {"--eval-split"});
@@ -135,7 +136,7 @@ TEST(Sft, SamplesAreShownAndWritten) {
   const std::string from_text = directory.path_of("from_text");
   const std::string from_tokens = directory.path_of("from_tokens");
   expect_done(run_moesaic(sft(from_text, {"--max-steps", "2"})));
-  expect_done(run_moesaic(sft(from_tokens, {"--max-steps", "2", "--data", samples})));
+  expect_done(run_moesaic(sft(from_tokens, {"--max-steps", "2"}, samples)));
   EXPECT_EQ(adapter(from_tokens), adapter(from_text));
 }
 
