@@ -244,11 +244,11 @@ TEST(StepEngine, a_rank_that_is_asked_to_stop_ends_all_at_the_same_step) {
       StepEngine engine(loaded.transformer(), world,
                         {.batch_tokens = 16, .parallel = 1, .stop_wanted = stop_wanted});
       std::size_t tokens = 0;
-      const bool complete = run_requests(
-          engine, {.next = [] { return std::optional(long_request()); },
-                   .on_token = [&](const NewToken&) { ++tokens; },
-                   .on_finished = {},
-                   .on_logits = {}});
+      const bool complete =
+          run_requests(engine, {.next = [] { return std::optional(long_request()); },
+                                .on_token = [&](const NewToken&) { ++tokens; },
+                                .on_finished = {},
+                                .on_logits = {}});
       EXPECT_FALSE(complete) << rank;
       steps[rank] = engine.statistics().steps;
       EXPECT_EQ(tokens, rank == 0 ? 3U * 5U : 0U) << "of the last step too";

@@ -143,7 +143,7 @@ TEST(Sft, SamplesAreShownAndWritten) {
 TEST(Sft, LossesThatAreNoNumbersStopARunOrAreLeftOut) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
-  const Arguments wild = {"--lr", "1000", "--clip", "0", "--schedule", "constant"};
+  const Arguments wild = {"--lora-alpha", "1000000", "--lora-rank", "1"};
   const ProgramResult stopped = run_ranks(2, sft(out, wild));
   expect_failure(stopped, 3, {"step", "is not finite", "--on-nonfinite"});
   expect_done(run_ranks(2, sft(out, joined(wild, {"--overwrite", "--on-nonfinite", "skip"}))));
