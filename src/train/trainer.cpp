@@ -58,7 +58,7 @@ struct Totals {
     world.max(most);
     routers.resize(most[1]);
     std::vector<std::int64_t> sums = {loss, trained_tokens, broken, expert_rows, router_rows};
-    const std::size_t head = sums.size();
+    const std::ptrdiff_t head = std::ssize(sums);
     sums.insert(sums.end(), routers.chosen.begin(), routers.chosen.end());
     sums.insert(sums.end(), routers.probability.begin(), routers.probability.end());
     world.sum(sums);

@@ -48,8 +48,7 @@ struct Trained {
 class TrainingRank {
  public:
   TrainingRank(const GoldenAdapter& golden, const PassSetup& setup, Communicator& world)
-      : world_(world),
-        rank_(golden, setup, world),
+      : rank_(golden, setup, world),
         grid_(world, setup.expert_replicas),
         replicas_(world.split(grid_.experts().rank(), world.rank())),
         all_(golden.files().specs()),
@@ -76,7 +75,6 @@ class TrainingRank {
     return options;
   }
 
-  Communicator& world_;
   AdaptedRank rank_;
   ProcessGrid grid_;
   std::unique_ptr<Communicator> replicas_;
