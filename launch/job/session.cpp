@@ -193,6 +193,7 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
   capacity_ = check_memory(runtime, model.config, bytes, is_smaller_ ? *work.smaller : whole);
   load_.experts = bytes.experts;
   load_.others = bytes.others;
+  (void)runtime.interruption();  // what is told from here on may be answered by a signal
   runtime.world().sum(std::span<std::int64_t>(load_.experts));
   runtime.log().once(LogLevel::info, "weights: {}{}", weights_text(load_.experts, load_.others),
                      bytes.mapped_bytes > 0 ? ", where they are mapped" : "");
