@@ -11,8 +11,8 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "launch/job/adapter_text.h"
 #include "launch/job/agreement.h"
-#include "launch/job/model_facts.h"
 #include "launch/options/option_table.h"
 #include "src/checkpoint/mapped_file.h"
 #include "src/lora/adapter_targets.h"
@@ -98,19 +98,6 @@ std::int64_t kept_token_bytes(const ModelConfig& config, Recompute recompute) {
     largest = std::max(largest, kept);
   }
   return total + (recompute == Recompute::always ? largest : 0) + 4 * input;
-}
-
-std::string trainable_text(std::span<const AdapterSpec> specs) {
-  const auto numbers = trainable_numbers(specs);
-  std::int64_t total = 0;
-  std::string kinds;
-  for (std::size_t kind = 0; kind < numbers.size(); ++kind) {
-    total += numbers[kind];
-    if (numbers[kind] == 0) continue;
-    kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", kAdapterKindNames[kind],
-                         format_count(numbers[kind]));
-  }
-  return fmt::format("{} numbers to train ({})", format_count(total), kinds);
 }
 
 }  // namespace
@@ -288,9 +275,9 @@ std::string SftSetup::text(const SftData& data, std::int64_t total_steps) const 
   if (report.dropped_untrained > 0) {
     text += fmt::format("; {} without a trained token left out", report.dropped_untrained);
   }
-  return fmt::format("{}\n{}; router frozen, balance loss reported only; {} steps of {} samples",
-                     text, trainable_text(specs_), total_steps,
-                     runtime_.options().global_batch_size);
+  return fmt::format(
+      "{}\nnumbers to train {}; router frozen, balance loss reported only; {} steps of {} samples",
+      text, trainable_text(specs_), total_steps, runtime_.options().global_batch_size);
 }
 
 }  // namespace moesaic
