@@ -17,7 +17,10 @@ packages=(
   libxxhash-dev                     # checksums
   libedit-dev                       # lines of moesaic chat
 )
-test_packages=(libgtest-dev clang libclang-rt-dev clang-format)
+test_packages=(
+  libgtest-dev clang libclang-rt-dev clang-format
+  iproute2                          # hosts of network namespaces
+)
 rival_packages=(libdnnl-dev)          # moesaic bench kernels --rival onednn
 
 list=0

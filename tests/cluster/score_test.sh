@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Scores a text with the demo model on 2 and 4 hosts, and expects the bytes of one rank: every token's log probability
+# and the sums. Runs where `hosts.sh with 4` has made hosts.
+# usage: score_test.sh MOESAIC DATA_DIR
+set -euo pipefail
+moesaic=$1 data=$2
+hosts=$(dirname "$(readlink -f "$0")")/hosts.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+head -c 1500 "$data/demo-heldout.txt" >"$work/text"
+
+score() {  # NAME STARTER...: writes NAME.bytes, and NAME.statistics as "ranks" and "nodes"
+  local out=$work/$1
+  shift
+  "$@" "$moesaic" score -m "$data/demo-model" -f "$work/text" -c 64 --threads 1 --json --logprobs-out "$out.bytes" \
+    "${options[@]}" >"$out.json" 2>"$out.err" || { cat "$out.err" >&2; return 1; }
+  sed 's/, "statistics".*//' "$out.json" >>"$out.bytes"
+  grep -oE '"(ranks|nodes)": [0-9]+' "$out.json" | tr '\n' ' ' >"$out.statistics"
+}
+
+failures=0
+expect_bytes_of_one_rank() {  # WAY/HxR..., with $options
+  local layout way shape nodes
+  score one
+  for layout in "$@"; do
+    way=${layout%/*} shape=${layout#*/} nodes=${layout:4:1}
+    if score "$way$shape" "$hosts" run "$way" "$shape" && cmp "$work/one.bytes" "$work/$way$shape.bytes" &&
+      [[ $(<"$work/$way$shape.statistics") == "\"ranks\": $((nodes * ${shape#*x})) \"nodes\": $nodes " ]]; then
+      echo "$layout ${options[*]}: the bytes of one rank"
+    else
+      echo "$layout ${options[*]}: FAILED"
+      failures=$((failures + 1))
+    fi
+  done
+}
+
+options=()
+expect_bytes_of_one_rank {tcp,ucx}/{2x1,2x2,4x1,4x2}
+exit $((failures > 0))
