@@ -1,6 +1,7 @@
 #include "src/moe/dispatch_plan.h"
 
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 
@@ -20,12 +21,7 @@ class LocalChoices {
  public:
   LocalChoices(const Routing& own, const ReceivedChoices& received,
                const ExpertPlacement& placement, int own_rank)
-      : own_(own),
-        received_(received),
-        begin_(placement.experts_start_idx(own_rank)),
-        end_(begin_ + placement.num_local_experts(own_rank)),
-        num_experts_(placement.num_experts()),
-        own_rank_(own_rank) {}
+      : own_(own), received_(received), placement_(placement), own_rank_(own_rank) {}
 
   /// Where a choice comes from.
   struct Origin {
@@ -53,8 +49,7 @@ class LocalChoices {
     std::int64_t choice = 0;
     for (std::int64_t token = 0; token < own_.num_tokens; ++token) {
       for (std::int64_t word = 0; word < own_.topk; ++word, ++choice) {
-        const auto expert = static_cast<std::int64_t>(own_.experts[index(choice)]);
-        visit(expert, {own_rank_, token, word, choice}, call);
+        visit(own_.experts[index(choice)], {own_rank_, token, word, choice}, call);
       }
     }
   }
@@ -62,25 +57,22 @@ class LocalChoices {
   template <typename Call>
   void for_each_of_row(int peer, std::int64_t row, Call& call) const {
     for (std::int64_t word = 0; word < own_.topk; ++word) {
-      const std::int64_t expert = received_.experts[index(row * own_.topk + word)];
-      require(expert >= 0 && expert < num_experts_, ErrorKind::peer,
+      const std::int32_t expert = received_.experts[index(row * own_.topk + word)];
+      require(expert >= 0 && expert < placement_.num_experts(), ErrorKind::peer,
               "rank {} sent expert id {}, but the model has {} experts", peer, expert,
-              num_experts_);
-      visit(expert, {peer, own_.num_tokens + row, word, -1}, call);
+              placement_.num_experts());
+      visit(ExpertId{expert}, {peer, own_.num_tokens + row, word, -1}, call);
     }
   }
 
   template <typename Call>
-  void visit(std::int64_t expert, const Origin& origin, Call& call) const {
-    if (expert < begin_ || expert >= end_) return;
-    call(origin, Slot{static_cast<std::int32_t>(expert - begin_)});
+  void visit(ExpertId expert, const Origin& origin, Call& call) const {
+    if (placement_.rank_of(expert) == own_rank_) call(origin, placement_.slot_of(expert));
   }
 
   const Routing& own_;
   const ReceivedChoices& received_;
-  std::int64_t begin_;
-  std::int64_t end_;
-  std::int64_t num_experts_;
+  const ExpertPlacement& placement_;
   int own_rank_;
 };
 
@@ -93,15 +85,15 @@ void DispatchPlanner::plan_sends(const Routing& routing, SendPlan& plan) {
   plan.return_counts.assign(ranks, 0);
   plan.return_rows.assign(routing.experts.size(), -1);
 
-  // A token's choices ascend, and so do their ranks: a new rank means a new row.
   const auto for_each_remote = [&](auto&& call) {
+    last_token_.assign(ranks, -1);
     for (std::int64_t token = 0; token < routing.num_tokens; ++token) {
-      int last_rank = -1;
       for (std::int64_t k = 0; k < routing.topk; ++k) {
         const std::int64_t choice = token * routing.topk + k;
         const int rank = placement_->rank_of(routing.experts[index(choice)]);
-        if (rank != own_rank_) call(token, choice, rank, rank != last_rank);
-        last_rank = rank;
+        if (rank == own_rank_) continue;
+        const bool new_row = std::exchange(last_token_[index(rank)], token) != token;
+        call(token, choice, rank, new_row);
       }
     }
   };

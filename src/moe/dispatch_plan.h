@@ -69,8 +69,10 @@ class DispatchPlanner {
  private:
   const ExpertPlacement* placement_;
   int own_rank_;
-  std::vector<std::int64_t> next_;     // scratch: the next row of each peer, or output of each slot
-  std::vector<std::int64_t> returns_;  // scratch: the next result row of each peer
+  // Scratch:
+  std::vector<std::int64_t> next_;        // the next row of each peer, or output of each slot
+  std::vector<std::int64_t> returns_;     // the next result row of each peer
+  std::vector<std::int64_t> last_token_;  // [ranks] the last token that a row goes there of
 };
 
 }  // namespace moesaic

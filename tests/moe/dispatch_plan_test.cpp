@@ -45,6 +45,15 @@ TEST(SendPlan, a_token_travels_once_to_each_rank) {
   EXPECT_EQ(plan.return_rows, (std::vector<std::int32_t>{-1, 0, 1, -1, 4, 5, 2, 3, 6}));
 }
 
+TEST(SendPlan, a_token_travels_once_wherever_its_experts_are) {
+  const ExpertPlacement placement({1, 2, 1, 0, 2}, 3);
+  const SendPlan plan = make_send_plan(routing_of(4, {0, 1, 2, 4, /**/ 0, 2, 3, 4}), placement, 0);
+  EXPECT_EQ(plan.send_counts, (std::vector<std::int64_t>{0, 2, 2}));
+  EXPECT_EQ(plan.send_tokens, (std::vector<std::int32_t>{0, 1, 0, 1}));
+  EXPECT_EQ(plan.return_counts, (std::vector<std::int64_t>{0, 4, 3}));
+  EXPECT_EQ(plan.return_rows, (std::vector<std::int32_t>{0, 4, 1, 5, 2, 3, -1, 6}));
+}
+
 TEST(ExecutePlan, orders_outputs_by_slot_then_rank) {
   const ExpertPlacement placement(4, 2);
   const Routing own = routing_of(2, {0, 1, /**/ 1, 3});
@@ -79,7 +88,12 @@ TEST(Plans, of_all_ranks_fit_together) {
     const std::int64_t experts = ranks + static_cast<std::int64_t>(random() % 12);
     const auto topk = 1 + static_cast<std::int64_t>(
                               random() % static_cast<unsigned>(std::min<std::int64_t>(experts, 6)));
-    const ExpertPlacement placement(experts, ranks);
+    std::vector<int> owners;  // of half the rounds anywhere
+    for (std::int64_t e = 0; e < experts; ++e) {
+      owners.push_back(static_cast<int>(random() % static_cast<unsigned>(ranks)));
+    }
+    const ExpertPlacement placement =
+        round % 2 == 0 ? ExpertPlacement(experts, ranks) : ExpertPlacement(owners, ranks);
     std::vector<Routing> routings;
     std::vector<SendPlan> sends;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -131,7 +145,8 @@ TEST(Plans, of_all_ranks_fit_together) {
           const auto slot =
               std::ranges::upper_bound(plan.slot_begin, output) - plan.slot_begin.begin() - 1;
           by_peer[static_cast<std::size_t>(peer)][static_cast<std::size_t>(rank)].emplace_back(
-              origin.second, placement.experts_start_idx(rank) + slot);
+              origin.second, static_cast<std::int64_t>(
+                                 placement.experts_of(rank)[static_cast<std::size_t>(slot)]));
         }
       }
       ASSERT_EQ(next, plan.return_outputs.size());

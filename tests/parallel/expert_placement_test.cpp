@@ -34,6 +34,17 @@ TEST(ExpertPlacement, every_expert_has_one_rank_and_slot) {
   }
 }
 
+TEST(ExpertPlacement, takes_any_owners) {
+  const ExpertPlacement placement({2, 0, 2, 1, 0}, 3);
+  EXPECT_EQ(placement.num_experts(), 5);
+  EXPECT_EQ(placement.num_ranks(), 3);
+  EXPECT_EQ(placement.rank_of(ExpertId{3}), 1);
+  EXPECT_EQ(placement.slot_of(ExpertId{0}), Slot{0});
+  EXPECT_EQ(placement.slot_of(ExpertId{4}), Slot{1});
+  const auto own = placement.experts_of(2);
+  EXPECT_EQ(std::vector(own.begin(), own.end()), (std::vector{ExpertId{0}, ExpertId{2}}));
+}
+
 TEST(ExpertPlacement, refuses_more_ranks_than_experts) {
   EXPECT_THROW(ExpertPlacement(4, 5), Error);
   EXPECT_THROW(ExpertPlacement(4, 0), Error);
