@@ -1,0 +1,124 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/phase_times.h"
+#include "src/parallel/expert_loads.h"
+#include "src/parallel/expert_popularity.h"
+#include "src/parallel/machine_rates.h"
+
+namespace moesaic {
+
+// What a forward pass takes, told before it is run: first the work of the rank that has most of it
+// (StepWork; no machine in it, a fit can put rates of its own to it), then its time on a machine
+// that was measured (StepCost). A step's time is the sum over layers of the slowest rank: ranks
+// meet in every layer with experts.
+
+/// Weights that a row is multiplied with, of one format.
+struct CostWeights {
+  Format format = Format::bf16;
+  double weights = 0;  // numbers: outputs x inputs, summed over matrices
+  double bytes = 0;    // packed
+};
+
+struct CostLayer {
+  std::vector<CostWeights> mixer{};   // projections of attention
+  std::vector<CostWeights> router{};  // of the experts
+  std::vector<CostWeights> common{};  // the shared expert, or the MLP of a layer without experts
+  std::vector<CostWeights> expert{};  // one routed expert; empty: the layer has none
+};
+
+/// A model as its weights are stored.
+struct CostModel {
+  std::int64_t hidden = 0;
+  std::int64_t num_experts = 0;
+  std::int64_t experts_per_token = 0;
+  std::int64_t row_bytes = 0;     // of a token's row on the wire
+  std::int64_t result_bytes = 0;  // of one expert's result for it
+  std::vector<CostLayer> layers{};
+  std::vector<CostWeights> head{};
+};
+
+/// One forward pass of every rank.
+struct CostStep {
+  double rows = 1;             // tokens of a rank
+  double logits_rows = 1;      // of them, whose logits are wanted
+  double attention_flops = 0;  // of a rank, all layers, without projections
+  double cache_bytes = 0;      // read by a rank, all layers
+};
+
+/// What ranks send each other for the experts of one layer, expected, for one token.
+struct ExpertTraffic {
+  double rows = 0;              // to other ranks: once to each that has an expert of the token
+  double results = 0;           // from them: one a choice
+  double dispatch_bytes = 0;    // of the rows
+  double combine_bytes = 0;     // of the results
+  double inter_node_bytes = 0;  // of both, between nodes
+  double messages = 0;          // of a rank, a layer and step: counts, rows and results
+};
+
+/// What the rank that has most to do does in a step.
+struct StepWork {
+  /// Products of `rows` rows with the same amount of weights, `times` of them.
+  struct Product {
+    Phase phase = Phase::experts;
+    CostWeights with;
+    double rows = 1;
+    double times = 1;
+  };
+  std::vector<Product> products{};
+  double attention_flops = 0;
+  double cache_bytes = 0;
+  std::array<double, kNumPhases> row_bytes{};  // moved between products: norms, gates, sums
+  std::array<double, kNumPhases> jobs{};       // handed to the threads
+
+  // Exchanges of all layers, of the rank or node that sends most.
+  double node_messages = 0;       // of a rank, to ranks of its node
+  double link_messages = 0;       // of a rank, to other nodes
+  double node_bytes = 0;          // of a node, from one of its ranks to another
+  double link_bytes = 0;          // of a node, to others
+  double rows_max_over_mean = 1;  // of the ranks' expert rows, mean over layers
+
+  [[nodiscard]] double weight_bytes() const;  // read by all products
+  [[nodiscard]] double flops() const;         // of all products
+};
+
+struct StepEstimate {
+  StepWork work;
+  ExpertTraffic traffic;
+};
+/// The work of a step and what travels, for experts that are as popular as `popularity` says. Draws
+/// tokens with a fixed seed: equal arguments give equal numbers. Throws Error{usage} for more ranks
+/// than experts, and where the popularity was recorded of another model.
+[[nodiscard]] StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks,
+                                         const CostStep& step, const ExpertPopularity& popularity);
+
+/// A part of a step's time: `quantity` of `unit` at so many seconds each.
+struct CostTerm {
+  std::string name;  // "experts.int8", "attention", "link.bytes"
+  Phase phase = Phase::experts;
+  double quantity = 0;
+  std::string_view unit;  // "flop", "byte", "message", "row", ...
+  double seconds = 0;     // of all of it
+  std::string source;     // where the rate comes from
+};
+
+struct StepCost {
+  std::vector<CostTerm> terms;
+
+  [[nodiscard]] double seconds() const;
+  [[nodiscard]] PhaseTimes phases() const;
+  /// The name of the largest term.
+  [[nodiscard]] const std::string& bound() const;
+};
+
+/// The time of that work. Throws Error{usage} for what the machine was not measured for: a format,
+/// links that the ranks need.
+[[nodiscard]] StepCost step_cost(const StepWork& work, const CostRanks& ranks,
+                                 const MachineRates& machine);
+
+}  // namespace moesaic

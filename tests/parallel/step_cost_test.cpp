@@ -1,0 +1,259 @@
+#include "src/parallel/step_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic {
+namespace {
+
+using test::error_message;
+
+/// 128 experts, 8 a token, as Qwen3-30B-A3B has them; weights are round numbers.
+CostModel test_model(int layers) {
+  const CostLayer layer{.mixer = {{Format::bf16, 1e6, 2e6}},
+                        .router = {{Format::f32, 1e4, 4e4}},
+                        .common = {},
+                        .expert = {{Format::int8, 3e6, 3e6}}};
+  return {.hidden = 1000,
+          .num_experts = 128,
+          .experts_per_token = 8,
+          .row_bytes = 2032,
+          .result_bytes = 4000,
+          .layers = std::vector(static_cast<std::size_t>(layers), layer),
+          .head = {{Format::bf16, 5e6, 1e7}}};
+}
+
+MachineRates test_machine() {
+  const ProductCurve curve{.rows = {1, 16, 64}, .seconds_per_weight = {1e-12, 1e-12, 4e-12}};
+  return {.path = "machine.json",
+          .measured = "in a test",
+          .cpu = "a CPU",
+          .isa = "amx",
+          .cores = 4,
+          .products = {{Format::bf16, curve}, {Format::int8, curve}, {Format::f32, curve}},
+          .attention_flops_per_second = 1e12,
+          .read_bytes_per_second = 1e11,
+          .row_bytes_per_second = 1e10,
+          .job_seconds = 1e-6,
+          .barrier_seconds = 1e-6,
+          .inside = LinkRates{1e-6, 5e9, 1e10},
+          .between = LinkRates{1e-5, 1e9, 2e9},
+          .rank_bytes = 4 << 20,
+          .node_bytes = 18 << 20};
+}
+
+double experts_met(const StepWork& work) {
+  double met = 0;
+  for (const StepWork::Product& product : work.products) {
+    if (product.phase == Phase::experts) met += product.times;
+  }
+  return met;
+}
+
+double expert_rows(const StepWork& work) {
+  double rows = 0;
+  for (const StepWork::Product& product : work.products) {
+    if (product.phase == Phase::experts) rows += product.times * product.rows;
+  }
+  return rows;
+}
+
+double term_seconds(const StepCost& cost, std::string_view name) {
+  for (const CostTerm& term : cost.terms) {
+    if (term.name == name) return term.seconds;
+  }
+  return -1;
+}
+
+TEST(StepCost, even_routing_sends_what_the_closed_form_says) {
+  for (const int ranks : {2, 4, 16}) {
+    const StepEstimate estimate =
+        estimate_step(test_model(8), {.ranks = ranks, .ranks_per_node = 1}, {.rows = 256},
+                      ExpertPopularity::even());
+    double none = 1;  // of 8 different experts of 128 at one rank
+    for (int k = 0; k < 8; ++k) none *= 1 - 128.0 / ranks / (128 - k);
+    const ExpertTraffic& traffic = estimate.traffic;
+    EXPECT_NEAR(traffic.rows, (ranks - 1) * (1 - none), 0.01 * ranks);
+    EXPECT_NEAR(traffic.results, 8.0 * (ranks - 1) / ranks, 0.05);
+    EXPECT_DOUBLE_EQ(traffic.dispatch_bytes, traffic.rows * 2032);
+    EXPECT_DOUBLE_EQ(traffic.combine_bytes, traffic.results * 4000);
+    EXPECT_NEAR(traffic.inter_node_bytes, traffic.dispatch_bytes + traffic.combine_bytes, 1e-6);
+  }
+}
+
+TEST(StepCost, rows_inside_a_node_are_not_on_the_link) {
+  const CostRanks ranks{.ranks = 4, .ranks_per_node = 2};
+  const StepEstimate estimate =
+      estimate_step(test_model(4), ranks, {.rows = 512}, ExpertPopularity::even());
+  const ExpertTraffic& traffic = estimate.traffic;
+  const double all = traffic.dispatch_bytes + traffic.combine_bytes;
+  EXPECT_NEAR(traffic.inter_node_bytes / all, 2.0 / 3, 0.01);  // two of three peers
+  // Half of the tokens are a node's, and its peers' results are as many.
+  EXPECT_NEAR(estimate.work.link_bytes, 4 * 1024 * traffic.inter_node_bytes, 0.03 * 4 * 1024 * all);
+  EXPECT_EQ(estimate_step(test_model(4), {.ranks = 1}, {.rows = 9}, ExpertPopularity::even())
+                .traffic.messages,
+            0);
+}
+
+TEST(StepCost, the_busiest_rank_counts_and_not_the_mean) {
+  // Experts of one token at the busiest of 2, 4 and 8 ranks: 128 over 8 (a table in the literature
+  // has 5.1, 3.5 and 2.5).
+  for (const auto& [ranks, met] : {std::pair(2, 5.1), {4, 3.5}, {8, 2.5}}) {
+    const StepEstimate estimate = estimate_step(test_model(8), {.ranks = ranks},
+                                                {.rows = 1.0 / ranks}, ExpertPopularity::even());
+    EXPECT_NEAR(experts_met(estimate.work) / 8, met, 0.15) << ranks;
+  }
+  // Seven of eight rows go to the second rank's experts.
+  std::vector<double> rows(128, 1);
+  for (std::size_t i = 64; i < 128; ++i) rows[i] = 7;
+  const auto skewed = ExpertPopularity::recorded({rows, rows, rows}, 8, "test");
+  const StepEstimate estimate = estimate_step(test_model(3), {.ranks = 2}, {.rows = 2000}, skewed);
+  EXPECT_NEAR(expert_rows(estimate.work) / (3 * 2 * 2000.0 * 8), 7.0 / 8, 0.01);
+  EXPECT_NEAR(estimate.work.rows_max_over_mean, 14.0 / 8, 0.02);
+}
+
+TEST(StepCost, drawn_tokens_choose_as_often_as_was_recorded) {
+  std::vector<double> rows(32);
+  double sum = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) sum += rows[i] = static_cast<double>(1 + i * i);
+  const auto popularity = ExpertPopularity::recorded({rows}, 4, "test");
+  ExpertDraw draw(popularity.rates(0, 32), 4);
+  std::vector<double> chosen(32);
+  for (std::uint64_t token = 0; token < 20000; ++token) {
+    const auto experts = draw.next(CounterRandom(1).at(token));
+    EXPECT_TRUE(std::ranges::is_sorted(experts));
+    for (const ExpertId expert : experts) ++chosen[static_cast<std::size_t>(expert)];
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_NEAR(chosen[i] / 20000, 4 * rows[i] / sum, 0.02) << i;
+  }
+}
+
+TEST(StepCost, time_is_the_sum_of_terms_that_name_their_sources) {
+  const CostRanks ranks{.ranks = 4, .ranks_per_node = 2, .threads = 2};
+  const StepWork work{.products = {{Phase::experts, {Format::int8, 3e6, 3e6}, 40, 10},
+                                   {Phase::attention, {Format::bf16, 1e6, 2e6}, 1, 2}},
+                      .attention_flops = 1e9,
+                      .cache_bytes = 1e6,
+                      .row_bytes = {1e6},
+                      .jobs = {100},
+                      .node_messages = 3,
+                      .link_messages = 5,
+                      .node_bytes = 1e6,
+                      .link_bytes = 4e6};
+  const StepCost cost = step_cost(work, ranks, test_machine());
+  // Two ranks of a node have two threads each: all four cores, half a node for each.
+  EXPECT_NEAR(term_seconds(cost, "experts.int8"), 2 * 10 * 3e6 * 2.5e-12, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "attention.bf16"), 2 * 2 * 1e6 * 1e-12, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "attention"), 2 * 1e-3, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "attention.rows"), 2 * 1e-4, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "attention.jobs"), 1e-4, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "node.messages"), 3e-6, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "link.messages"), 5e-5, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "node.bytes"), 1e-4, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "link.bytes"), 2e-3, 1e-12);
+  double sum = 0;
+  for (const CostTerm& term : cost.terms) {
+    EXPECT_TRUE(term.source.starts_with("machine.json: ")) << term.name;
+    sum += term.seconds;
+  }
+  EXPECT_DOUBLE_EQ(cost.seconds(), sum);
+  PhaseTimes phases = cost.phases();
+  EXPECT_DOUBLE_EQ(phases[Phase::experts], term_seconds(cost, "experts.int8"));
+  EXPECT_EQ(cost.bound(), "attention");
+  // More threads than cores share these.
+  const StepCost crowded =
+      step_cost(work, {.ranks = 4, .ranks_per_node = 4, .threads = 2}, test_machine());
+  EXPECT_NEAR(term_seconds(crowded, "attention"), 4 * 1e-3, 1e-12);
+}
+
+TEST(StepCost, what_was_not_measured_is_refused) {
+  MachineRates machine = test_machine();
+  machine.between.reset();
+  const StepWork sends{.link_messages = 1, .link_bytes = 1};
+  const std::string text =
+      error_message([&] { (void)step_cost(sends, {.ranks = 2, .ranks_per_node = 1}, machine); },
+                    ErrorKind::usage);
+  EXPECT_NE(text.find("machine.json: rows between nodes were not measured"), std::string::npos)
+      << text;
+  const StepWork other{.products = {{Phase::mlp, {Format::mxfp8, 1, 1}}}};
+  EXPECT_EQ(error_message([&] { (void)step_cost(other, {}, machine); }, ErrorKind::usage),
+            "machine.json: mxfp8 was not measured");
+  EXPECT_THROW((void)estimate_step(test_model(1), {.ranks = 200}, {}, ExpertPopularity::even()),
+               Error);
+}
+
+TEST(ProductCurve, goes_through_what_was_measured) {
+  const ProductCurve curve{.rows = {1, 16, 64}, .seconds_per_weight = {1, 2, 8}};
+  EXPECT_EQ(curve.seconds(0.5, 10), 10);
+  EXPECT_EQ(curve.seconds(1, 10), 10);
+  EXPECT_EQ(curve.seconds(16, 10), 20);
+  EXPECT_EQ(curve.seconds(40, 10), 50);
+  EXPECT_EQ(curve.seconds(128, 10), 160);
+}
+
+class MachineFile : public ::testing::Test {
+ protected:
+  void write(const std::string& text) const { test::write_text(path_, text); }
+
+  test::TemporaryDirectory directory_;
+  std::string path_ = directory_.path_of("machine.json");
+};
+
+TEST_F(MachineFile, is_read_as_it_was_written) {
+  const std::string text = test_machine().text();
+  write(text);
+  MachineRates machine = read_machine_rates(path_);
+  EXPECT_EQ(machine.path, path_);
+  EXPECT_EQ(machine.text(), text);
+  EXPECT_EQ(machine.between->all_ranks_bytes_per_second, 2e9);
+  EXPECT_EQ(machine.products.at(Format::int8).seconds_per_weight[2], 4e-12);
+}
+
+TEST_F(MachineFile, refuses_what_it_cannot_hold) {
+  const std::string good = test_machine().text();
+  const auto refusal = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    write(text);
+    return error_message([&] { (void)read_machine_rates(path_); }, ErrorKind::file);
+  };
+  EXPECT_EQ(refusal("\"moesaic_machine\": 1", "\"moesaic_machine\": 7"),
+            path_ + ": moesaic_machine: version 7; this program reads 1");
+  EXPECT_EQ(refusal("\"cores\": 4", "\"cores\": 0"), path_ + ": cores: 0 is no rate");
+  EXPECT_EQ(refusal("\"int8\"", "\"int9\""),
+            path_ + ": products.int9: there is no format \"int9\"");
+  EXPECT_EQ(refusal("[1, 16, 64]", "[1, 64, 16]"),
+            path_ + ": products.f32: rows ascend, and each has its seconds_per_weight");
+}
+
+TEST_F(MachineFile, popularity_is_read_from_the_rows_of_experts) {
+  write(R"({"experts_per_token": 1, "rows": [[1, 3], [2, 2]]})");
+  const auto popularity = ExpertPopularity::from_text(path_);
+  EXPECT_EQ(popularity.source(), path_);
+  const std::vector<double> rates = popularity.rates(0, 2);
+  EXPECT_NEAR(1 - std::exp(-rates[1]), 0.75, 1e-9);
+  EXPECT_THROW((void)popularity.rates(2, 2), Error);
+  EXPECT_THROW((void)popularity.rates(0, 3), Error);
+  for (const char* bad :
+       {R"({"experts_per_token": 1, "rows": []})",
+        R"({"experts_per_token": 1, "rows": [[1, 3], [2]]})",
+        R"({"experts_per_token": 3, "rows": [[1, 3]]})",
+        R"({"experts_per_token": 1, "rows": [[0, 0]]})",
+        R"({"experts_per_token": 1, "rows": [[-1, 3]]})", R"({"experts_per_token": 1})"}) {
+    write(bad);
+    EXPECT_THROW((void)ExpertPopularity::from_text(path_), Error) << bad;
+  }
+  EXPECT_THROW((void)ExpertPopularity::from_text("zipf:x"), Error);
+  EXPECT_THROW((void)ExpertPopularity::from_text(path_ + ".missing"), Error);
+  EXPECT_EQ(ExpertPopularity::from_text("zipf:1").rates(0, 4).size(), 4U);
+}
+
+}  // namespace
+}  // namespace moesaic
