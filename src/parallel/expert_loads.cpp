@@ -19,8 +19,7 @@ constexpr double kRowsOfReading = 16;
 class Draw {
  public:
   Draw(const ExpertQuestion& question, const CostRanks& ranks, const ExpertPlacement& placement)
-      : question_(question),
-        ranks_(ranks),
+      : ranks_(ranks),
         placement_(placement),
         tokens_(std::min(question.tokens, kMostTokens)),
         scale_(static_cast<double>(question.tokens) / static_cast<double>(tokens_)),
@@ -70,19 +69,19 @@ class Draw {
   [[nodiscard]] int node_of(int rank) const { return rank / ranks_.ranks_per_node; }
 
   void add(int home, std::span<const ExpertId> experts) {
-    int last = -1;
+    owners_.clear();
+    Node& home_node = nodes_[static_cast<std::size_t>(node_of(home))];
     for (const ExpertId expert : experts) {
       ++rows_[static_cast<std::size_t>(expert)];
       const int owner = placement_.rank_of(expert);
       if (owner == home) continue;
-      Node& home_node = nodes_[static_cast<std::size_t>(node_of(home))];
       Node& owner_node = nodes_[static_cast<std::size_t>(node_of(owner))];
       const bool is_inside = &home_node == &owner_node;
       ++(is_inside ? owner_node.inside_results : owner_node.leaving_results);
-      if (owner == last) continue;
+      if (std::ranges::find(owners_, owner) != owners_.end()) continue;
       ++(is_inside ? home_node.inside_rows : home_node.leaving_rows);
       pairs_.push_back({home, owner});
-      last = owner;
+      owners_.push_back(owner);
     }
   }
 
@@ -113,9 +112,8 @@ class Draw {
 
   template <typename Call>
   void for_each_expert(int rank, const Call& call) const {
-    const std::int64_t first = placement_.experts_start_idx(rank);
-    for (std::int64_t slot = 0; slot < placement_.num_local_experts(rank); ++slot) {
-      call(rows_[static_cast<std::size_t>(first + slot)]);
+    for (const ExpertId expert : placement_.experts_of(rank)) {
+      call(rows_[static_cast<std::size_t>(expert)]);
     }
   }
 
@@ -131,13 +129,13 @@ class Draw {
     }
   }
 
-  const ExpertQuestion& question_;
   const CostRanks& ranks_;
   const ExpertPlacement& placement_;
   std::int64_t tokens_;
   double scale_;                    // tokens of the step for one drawn
   std::vector<std::int64_t> rows_;  // [experts]
   std::vector<Node> nodes_;         // of one copy of the experts
+  std::vector<int> owners_;         // scratch: other ranks that a token goes to
   std::vector<Pair> pairs_;         // ranks that a row goes from and to
 };
 
