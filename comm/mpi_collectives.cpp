@@ -10,7 +10,7 @@ namespace moesaic {
 namespace {
 
 constexpr std::size_t kMaxPieceBytes = std::size_t{64} << 20;  // what one MPI call moves at most
-constexpr std::size_t kSliceFromBytes = 16 * 1024;  // from here on the ranks share a sum's work
+constexpr std::size_t kShareFromBytes = 16 * 1024;  // from here on the ranks share a sum's work
 constexpr int kSliceTag = 1024;                     // row exchanges use the tags below
 
 /// values[i] += theirs[i]
@@ -62,7 +62,7 @@ void MpiCollectives::broadcast(std::span<std::byte> data, int root) {
 
 void MpiCollectives::sum(std::span<float> values) {
   for_each_piece(values, [&](std::span<float> piece) {
-    if (piece.size_bytes() < kSliceFromBytes) {
+    if (piece.size_bytes() < kShareFromBytes) {
       sum_gathered(piece);
     } else {
       sum_in_slices(piece);

@@ -19,7 +19,7 @@ namespace {
 
 /// How long the start of an exchange waits for peers to make room. Whoever is later is busy: better
 /// go on and send its rows later.
-constexpr std::chrono::microseconds kStartPatience(10);
+constexpr std::chrono::microseconds kThreadPatience(10);
 
 /// What the threads of all groups of one run share.
 struct Run {
@@ -117,7 +117,7 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Group> group, in
   MemoryBoard& board = place->board();
   RowTransport::Ways ways{.buffers = std::make_unique<ProcessRowBuffers>(place->row_memory()),
                           .carriers = {},
-                          .patience = kStartPatience};
+                          .patience = kThreadPatience};
   ways.carriers.push_back(std::make_unique<BoardRows>(board, *ways.buffers));
   const Waiter waiter{rank, board.size(), board.policy()};
   return std::make_unique<TransportCommunicator>(

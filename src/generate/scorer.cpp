@@ -15,7 +15,7 @@ struct SentScore {
   TokenScore score;
 };
 
-constexpr RequestId kNobody = -1;
+constexpr RequestId kNoWindow = -1;
 
 std::int64_t rank_of(std::span<const float> logits, std::int32_t token) {
   const float own = logits[static_cast<std::size_t>(token)];
@@ -50,10 +50,10 @@ std::vector<SentScore> gather(Communicator& world, std::vector<SentScore> own) {
   if (world.size() == 1) return own;
   std::int64_t most = std::ssize(own);
   world.max(std::span(&most, 1));
-  own.resize(static_cast<std::size_t>(most), {.window = kNobody, .token = 0, .score = {}});
+  own.resize(static_cast<std::size_t>(most), {.window = kNoWindow, .token = 0, .score = {}});
   std::vector<SentScore> all(own.size() * static_cast<std::size_t>(world.size()));
   world.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
-  std::erase_if(all, [](const SentScore& entry) { return entry.window == kNobody; });
+  std::erase_if(all, [](const SentScore& entry) { return entry.window == kNoWindow; });
   return all;
 }
 

@@ -7,10 +7,6 @@ namespace {
 
 constexpr std::int64_t kRowsPerTask = 8;
 
-GemmOutput output_of(const MatrixView<float>& matrix) {
-  return {.data = reinterpret_cast<std::byte*>(matrix.data()), .stride_bytes = matrix.stride() * 4};
-}
-
 const Adapter* adapter_of(const AdaptedMlp& mlp, MlpMatrix part) {
   if (part == MlpMatrix::gate) return mlp.gate;
   return part == MlpMatrix::up ? mlp.up : mlp.down;

@@ -18,10 +18,6 @@ MatrixView<float> columns(const MatrixView<float>& matrix, const Adapter& adapte
   return {matrix.data() + adapter.first_row, matrix.rows(), adapter.b.rows, matrix.stride()};
 }
 
-GemmOutput output_of(const MatrixView<float>& matrix) {
-  return {.data = reinterpret_cast<std::byte*>(matrix.data()), .stride_bytes = matrix.stride() * 4};
-}
-
 /// Rows of the groups times their adapter's scale.
 void scale_rows(std::span<const AdapterRows> groups, const MatrixView<float>& matrix) {
   for (const auto& [first, count, adapter] : groups) {

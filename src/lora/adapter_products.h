@@ -49,6 +49,11 @@ template <typename T>
   return {matrix.data(), matrix.rows(), count, matrix.stride()};
 }
 
+/// As what a product writes.
+[[nodiscard]] inline GemmOutput output_of(const MatrixView<float>& matrix) {
+  return {.data = reinterpret_cast<std::byte*>(matrix.data()), .stride_bytes = matrix.stride() * 4};
+}
+
 /// The greatest rank of some adapters.
 [[nodiscard]] std::int64_t greatest_rank(std::span<const AdapterRows> groups);
 

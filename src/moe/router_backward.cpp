@@ -6,7 +6,7 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kTokensPerTask = 16;
+constexpr std::int64_t kLogitsPerTask = 16;
 
 /// Gradients of a token's weights to those of its logits [experts], which are zero at first.
 /// Weights that are a softmax over the chosen logits, as those divided by their sum are, depend on
@@ -43,7 +43,7 @@ void Router::pass_back(const RouterBackward& pass, TransposedGemm& transposed,
   const std::int64_t experts = num_experts();
   scratch.scores.reserve(tokens * experts);
   const MatrixView<float> logits = scratch.scores.matrix(tokens, experts);
-  compute_.pool->for_each(tokens, kTokensPerTask, [&](std::int64_t t) {
+  compute_.pool->for_each(tokens, kLogitsPerTask, [&](std::int64_t t) {
     const auto first = static_cast<std::size_t>(t * routing.topk);
     const auto count = static_cast<std::size_t>(routing.topk);
     const std::span<const float> gradients = pass.weight_gradients.subspan(first, count);
@@ -74,7 +74,7 @@ void Router::add_statistics(const Routing& routing, RouterScratch& scratch,
   }
   const MatrixView<float> scores = scratch.scores.matrix(routing.num_tokens, experts);
   if (!options_.softmax_over_all) {  // logits
-    compute_.pool->for_each(scores.rows(), kTokensPerTask, [&](std::int64_t t) {
+    compute_.pool->for_each(scores.rows(), kLogitsPerTask, [&](std::int64_t t) {
       compute_.vector->softmax(scores.row(t).data(), experts);
     });
   }

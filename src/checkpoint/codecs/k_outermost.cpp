@@ -128,7 +128,7 @@ class AwqCodec final : public KOutermostCodec {
 };
 
 /// [groups, N].
-ScaleTensor find_scales(const StoredMatrix& matrix) {
+ScaleTensor scales_by_group(const StoredMatrix& matrix) {
   const StoredTensor scales = matrix.at("scales");
   const std::int64_t groups = scales.shape.size() == 2 ? scales.shape[0] : 0;
   scales.require_shape({groups, matrix.rows()});
@@ -159,7 +159,7 @@ CodecPtr make_gptq_codec(const StoredMatrix& matrix, const StoredTensor& qweight
   }
   if (cols % 8 != 0) qweight.refuse(fmt::format("cannot pack rows of {} without a rest", cols));
   qweight.require_form(DType::i32, {cols / 8, rows});
-  const ScaleTensor scales = find_scales(matrix);
+  const ScaleTensor scales = scales_by_group(matrix);
   KOutermostTensors tensors{qweight, scales, std::nullopt, {}, 0, kGptqNibbles};
   const auto g_idx = matrix.find("g_idx");
   auto groups = g_idx ? indexed_groups(*g_idx, scales.rows(), cols) : std::nullopt;
@@ -179,7 +179,7 @@ CodecPtr make_awq_codec(const StoredMatrix& matrix, const StoredTensor& qweight)
   const std::int64_t cols = matrix.cols();
   if (rows % 8 != 0) qweight.refuse(fmt::format("cannot pack {} rows without a rest", rows));
   qweight.require_form(DType::i32, {cols, rows / 8});
-  const ScaleTensor scales = find_scales(matrix);
+  const ScaleTensor scales = scales_by_group(matrix);
   return std::make_shared<AwqCodec>(
       matrix, KOutermostTensors{qweight, scales, find_zeros(matrix, scales),
                                 plain_groups(matrix, scales), 0, kAwqNibbles});
