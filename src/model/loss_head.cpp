@@ -24,6 +24,7 @@ void LossHead::run(const Rows& rows, std::span<float> losses, MatrixView<float> 
     make_losses(rows, piece, losses);
     if (dx.rows() > 0) make_gradients(rows, piece, dx);
   }
+  weights_.files.require_read();
 }
 
 void LossHead::make_logits(const Rows& rows, const Piece& piece) {

@@ -96,6 +96,7 @@ struct Transformer::Impl {
     }
     context.moe.statistics = nullptr;
     computed_positions += kept.batch.rows();
+    weights.files.require_read();
   }
 
   /// A layer that has to compute again gets the memory of one of its kind that needs it no more.
@@ -119,6 +120,7 @@ struct Transformer::Impl {
       take_stashes(kept, l);
       layers[l].backward({kept.batch, kept.samples, adapters, dx}, kept.layers[l]);
     }
+    weights.files.require_read();
   }
 
   MatrixView<const float> forward(std::span<const SequenceChunk> chunks) {

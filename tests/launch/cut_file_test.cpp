@@ -62,6 +62,16 @@ TEST_F(CutFile, WhileItIsUsedWhereItIsMapped) {
   }
 }
 
+TEST_F(CutFile, WhileAnAdapterIsTrained) {
+  const std::string out = directory.path_of("out");
+  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(shard));
+  expect_cut(run_moesaic({"sft", "-m", packed, "--mmap", "--data", kData + "/demo-sft.jsonl", "-o",
+                          out, "--max-steps", "1"},
+                         cutting(shard, bytes / 2)),
+             shard);
+  EXPECT_FALSE(std::filesystem::exists(out + "/adapter_model.safetensors"));
+}
+
 TEST_F(CutFile, WhileItIsConverted) {
   const std::string out = directory.path_of("out");
   expect_cut(run_moesaic({"convert", "-m", model, "-o", out}, cutting(weights, 200'000)), weights);
