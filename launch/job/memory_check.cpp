@@ -59,9 +59,14 @@ bool could_be_smaller(const MemoryPlan& plan) {
 }
 
 std::string training_text(const MemoryPlan& plan) {
-  if (plan.adapter_bytes == 0) return "";
-  return fmt::format(", adapters {}, kept for the backward pass {}",
-                     format_bytes(plan.adapter_bytes), format_bytes(plan.kept_bytes));
+  std::string text;
+  if (plan.adapter_bytes > 0) {
+    text += fmt::format(", adapters {}", format_bytes(plan.adapter_bytes));
+  }
+  if (plan.kept_bytes > 0) {
+    text += fmt::format(", kept for the backward pass {}", format_bytes(plan.kept_bytes));
+  }
+  return text;
 }
 
 }  // namespace
