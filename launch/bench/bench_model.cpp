@@ -1,9 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/topology.h"
@@ -11,8 +9,8 @@
 #include "launch/bench/model_feed.h"
 #include "launch/bench/result_printer.h"
 #include "launch/bench/roofs.h"
+#include "launch/bench/stored_model.h"
 #include "launch/job/agreement.h"
-#include "launch/job/model_facts.h"
 #include "launch/job/session.h"
 #include "launch/verbs/run_statistics.h"
 #include "launch/verbs/verbs.h"
@@ -20,56 +18,6 @@
 
 namespace moesaic {
 namespace {
-
-/// Operations of one rank that feeds n tokens and wants `heads` rows of logits.
-double sequence_flops(const ModelConfig& config, const ModelFacts& facts, std::int64_t n,
-                      std::int64_t heads) {
-  const double head = 2.0 * static_cast<double>(config.vocab_size * config.hidden_size);
-  return static_cast<double>(n) * (2.0 * static_cast<double>(facts.multiplied_parameters) - head) +
-         static_cast<double>(heads) * head + mixer_work(config, Precision::bf16, n).flops;
-}
-
-/// Of the routed experts, those that a token meets.
-double chosen_share(const ModelConfig& config) {
-  if (config.num_experts == 0) return 0;
-  return static_cast<double>(config.experts_per_token) / static_cast<double>(config.num_experts);
-}
-
-/// The weights of the whole model as they are stored.
-struct StoredModel {
-  WeightBytes::ByFormat experts{};
-  WeightBytes::ByFormat others{};
-
-  StoredModel(const Runtime& runtime, const LoadSummary& load)
-      : experts(load.experts), others(load.others) {
-    for (std::int64_t& bytes : experts) bytes /= runtime.options().expert_replicas;
-  }
-  /// The format that has most of `bytes`.
-  [[nodiscard]] static Format main_format(const WeightBytes::ByFormat& bytes) {
-    return static_cast<Format>(std::ranges::max_element(bytes) - bytes.begin());
-  }
-  [[nodiscard]] std::int64_t expert_bytes() const {
-    return std::reduce(experts.begin(), experts.end());
-  }
-  [[nodiscard]] std::int64_t other_bytes() const {
-    return std::reduce(others.begin(), others.end());
-  }
-  /// "bf16", or "int4+bf16": experts, and the rest.
-  [[nodiscard]] std::string formats_text() const {
-    const std::string_view expert = format_name(main_format(experts));
-    const std::string_view other = format_name(main_format(others));
-    return expert == other ? std::string(expert) : fmt::format("{}+{}", expert, other);
-  }
-  /// Parameters that a token is multiplied by, by their format.
-  [[nodiscard]] std::map<Format, double> multiplied(const ModelConfig& config,
-                                                    const ModelFacts& facts) const {
-    const double chosen = chosen_share(config) * static_cast<double>(facts.expert_parameters);
-    std::map<Format, double> parameters;
-    parameters[main_format(experts)] += chosen;
-    parameters[main_format(others)] += static_cast<double>(facts.multiplied_parameters) - chosen;
-    return parameters;
-  }
-};
 
 /// Bytes that one rank's sequence makes its experts and itself read for n tokens, one at a time.
 double sequence_bytes(const ModelConfig& config, const StoredModel& stored, Precision precision,
@@ -92,10 +40,6 @@ BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelF
       .isa = std::string(isa_name(runtime.compute().isa)),
       .ranks = runtime.world().size(),
       .nodes = runtime.num_nodes()};
-}
-
-ModelFacts facts_of(const OpenModel& model) {
-  return count_parameters(model.config, model.files.names(model.config));
 }
 
 /// A model that is measured with several numbers of threads.

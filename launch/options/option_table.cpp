@@ -24,8 +24,9 @@ constexpr std::uint32_t kKernels = verb_bit(Verb::bench_kernels);
 constexpr std::uint32_t kLayer = verb_bit(Verb::bench_layer);
 constexpr std::uint32_t kDoctor = verb_bit(Verb::doctor);
 constexpr std::uint32_t kSft = verb_bit(Verb::sft);
-constexpr std::uint32_t kTexts = kChat | kGenerate;                 // verbs that write texts
-constexpr std::uint32_t kEngine = kTexts | kScore | kBench | kSft;  // verbs that run the model
+constexpr std::uint32_t kBenchSft = verb_bit(Verb::bench_sft);
+constexpr std::uint32_t kTexts = kChat | kGenerate;  // verbs that write texts
+constexpr std::uint32_t kEngine = kTexts | kScore | kBench | kSft | kBenchSft;  // that run a model
 constexpr std::uint32_t kParts = kKernels | kLayer;  // verbs that run parts without a model
 constexpr std::uint32_t kFiles = kEngine | kConvert | kTokenize | kInspect;  // that read a model
 constexpr std::uint32_t kLong = kEngine | kConvert | kParts;  // that can be interrupted
@@ -194,7 +195,8 @@ constexpr std::array kOptions = {
     OptionRow{"parallel", '\0', "N", &O::parallel, kGeneration, kGenerate,
               "sequences that a rank works on at a time", 1, 1e6},
 
-    OptionRow{"seed", 's', "N", &O::seed, kBenchmark, kBench, "of the random tokens", 0, 9e18},
+    OptionRow{"seed", 's', "N", &O::seed, kBenchmark, kBench | kBenchSft, "of the random tokens", 0,
+              9e18},
     OptionRow{"n-prompt", 'p', "LIST", &O::n_prompt, kBenchmark, kBench,
               "prompt tokens of a rank (pp), with commas; 0: no such test", 0, kMostBenchTokens},
     OptionRow{"n-gen", 'n', "LIST", &O::n_gen, kBenchmark, kBench,
@@ -202,11 +204,11 @@ constexpr std::array kOptions = {
     also("pg", OptionRow{"prompt-gen", '\0', "P,G", &O::prompt_and_gen, kBenchmark, kBench,
                          "a prompt of P tokens and then G generated ones; several times for "
                          "several tests"}),
-    may_differ({"text", '\0', "FILE", &O::bench_text, kBenchmark, kBench,
+    may_differ({"text", '\0', "FILE", &O::bench_text, kBenchmark, kBench | kBenchSft,
                 "feed the tokens of a text, over and over, rather than random ones: experts are "
                 "chosen as texts choose them"}),
-    OptionRow{"repetitions", 'r', "N", &O::repetitions, kBenchmark, kBench, "runs of each test", 1,
-              1e6},
+    OptionRow{"repetitions", 'r', "N", &O::repetitions, kBenchmark, kBench | kBenchSft,
+              "runs of each test", 1, 1e6},
     OptionRow{"shapes", '\0', "LIST", &O::shapes, kBenchmark, kKernels,
               "weight matrices, with commas: NxK, N results from K inputs, or a model, for its "
               "experts' gate (or up) and down: deepseek-v3, qwen3-30b, mixtral, granite; of "
@@ -243,7 +245,7 @@ constexpr std::array kOptions = {
         "attention, of rows with a cache; or its gradients, of whole samples"},
     OptionRow{"rival", '\0', "NAME", one_of<&O::rival>(), kBenchmark, kKernels,
               "what to measure besides"},
-    OptionRow{"output", 'o', "FORM", one_of<&O::output>(), kBenchmark, kBench | kParts,
+    OptionRow{"output", 'o', "FORM", one_of<&O::output>(), kBenchmark, kBench | kBenchSft | kParts,
               "form of the results"},
 
     may_differ({"threads", 't', "N", &O::threads, kMachine,
@@ -327,6 +329,8 @@ constexpr std::array kVerbs = {
             kKernelsDetails},
     VerbRow{Verb::bench_layer, "bench layer", "",
             "speed of a whole MoE layer, from gate to combine", kLayerDetails},
+    VerbRow{Verb::bench_sft, "bench sft", "-m DIR", "speed and memory of fine-tuning",
+            kBenchSftDetails},
 };
 
 }  // namespace

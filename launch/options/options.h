@@ -28,6 +28,7 @@ enum class Verb {
   bench_model,
   bench_kernels,
   bench_layer,
+  bench_sft,
   doctor
 };
 

@@ -53,6 +53,10 @@ struct SftOptions {
   bool resume = false;
   OnNonfinite on_nonfinite = OnNonfinite::stop;
   std::optional<std::string> grad_out;
+
+  // Of bench sft.
+  std::int64_t step_tokens = 1024;
+  std::int64_t sample_tokens = 512;
 };
 
 }  // namespace moesaic

@@ -8,10 +8,13 @@ namespace {
 using O = Options;
 
 constexpr std::uint32_t kSft = verb_bit(Verb::sft);
+constexpr std::uint32_t kBench = verb_bit(Verb::bench_sft);
+constexpr std::uint32_t kBoth = kSft | kBench;
 
 constexpr std::string_view kData = "Data";
 constexpr std::string_view kAdapter = "Adapter";
 constexpr std::string_view kTraining = "Training";
+constexpr std::string_view kBenchmark = "Benchmark";
 
 constexpr double kMany = 1e12;
 
@@ -69,12 +72,12 @@ constexpr std::array kRows = {
               "directory of the adapter, its checkpoints and metrics"},
     OptionRow{"overwrite", '\0', "", &O::overwrite, kAdapter, kSft,
               "replace OUTDIR if it is there and was made by moesaic sft"},
-    OptionRow{"lora-rank", '\0', "R", &O::lora_rank, kAdapter, kSft, "of the adapters' factors", 1,
+    OptionRow{"lora-rank", '\0', "R", &O::lora_rank, kAdapter, kBoth, "of the adapters' factors", 1,
               1024},
-    OptionRow{"lora-alpha", '\0', "A", &O::lora_alpha, kAdapter, kSft,
+    OptionRow{"lora-alpha", '\0', "A", &O::lora_alpha, kAdapter, kBoth,
               "adapters count A / R; A / sqrt(R) with --rslora", 0, 1e6},
-    OptionRow{"rslora", '\0', "", &O::rslora, kAdapter, kSft, "rank-stabilised scale"},
-    OptionRow{"lora-targets", '\0', "LIST", &O::lora_targets, kAdapter, kSft,
+    OptionRow{"rslora", '\0', "", &O::rslora, kAdapter, kBoth, "rank-stabilised scale"},
+    OptionRow{"lora-targets", '\0', "LIST", &O::lora_targets, kAdapter, kBoth,
               "what gets adapters: kinds, with commas (attention, experts, shared, dense), or a "
               "regular expression on the names of modules"},
 
@@ -96,7 +99,7 @@ constexpr std::array kRows = {
     OptionRow{"epochs", '\0', "X", &O::epochs, kTraining, kSft, "passes over the data", 0, 1e6},
     OptionRow{"max-steps", '\0', "N", &O::max_steps, kTraining, kSft,
               "end after N steps; 0: after --epochs", 0, kMany},
-    OptionRow{"recompute", '\0', "WHEN", one_of<&O::recompute>(), kTraining, kSft,
+    OptionRow{"recompute", '\0', "WHEN", one_of<&O::recompute>(), kTraining, kBoth,
               "compute layers again for the backward pass instead of keeping what they computed; "
               "auto: if the memory is too small"},
     OptionRow{"eval-every", '\0', "N", &O::eval_every, kTraining, kSft,
@@ -111,6 +114,11 @@ constexpr std::array kRows = {
               "when a loss or a gradient is no number: stop, or skip the step"},
     file_row("grad-out", &O::grad_out, kTraining,
              "write the gradients of the first step, before clipping, under the adapter's keys"),
+
+    OptionRow{"step-tokens", '\0', "N", &O::step_tokens, kBenchmark, kBench,
+              "tokens of a step, over all ranks", 2, kMany},
+    OptionRow{"sample-tokens", '\0', "N", &O::sample_tokens, kBenchmark, kBench,
+              "tokens of a sample; the last one of a step may be shorter", 2, kMany},
 };
 
 }  // namespace

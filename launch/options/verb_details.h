@@ -56,5 +56,15 @@ take at the roofs measured in the same run. predicted_us is what the parts take 
 turn with the layer: router, each expert's gate, up and down, weighted sums, of the rank that takes
 the longest, without exchange; share_of_parts is that by us.
 )";
+inline constexpr std::string_view kBenchSftDetails =
+    R"(
+One line: a step of moesaic sft on all ranks, forward, backward and optimizer, the same tokens in
+every step; it is the step that a quarter of all do not exceed. Seconds of its parts are means over
+the ranks; exchange_seconds, of rows between ranks, is part of forward and backward;
+exposed_sum_seconds is what ranks waited for sums of gradients. gops counts forward products and
+gradients of inputs, of the model's own weights and of attention, in 10^9 operations a second, and
+roof_share compares it with what the products' instructions reach on registers in the same run.
+peak_bytes is the resident memory of all ranks.
+)";
 
 }  // namespace moesaic

@@ -76,15 +76,15 @@ void split(const Options& options, SftData& data) {
   data.train = subset(data.train, parts.trained);
 }
 
-void share(Communicator& world, SampleSet& set) {
+}  // namespace
+
+void share_samples(Communicator& world, SampleSet& set) {
   SampleSet::Parts parts = std::move(set).take();
   broadcast_vector(world, parts.tokens);
   broadcast_vector(world, parts.labels);
   broadcast_vector(world, parts.begins);
   set = SampleSet::of(std::move(parts));
 }
-
-}  // namespace
 
 SftData read_sft_data(const Runtime& runtime, const OpenModel& model) {
   const Options& options = runtime.options();
@@ -98,8 +98,8 @@ SftData read_sft_data(const Runtime& runtime, const OpenModel& model) {
     if (options.eval_data) data.held_out = read_file(options, model, *options.eval_data).samples;
     split(options, data);
   });
-  share(runtime.world(), data.train);
-  share(runtime.world(), data.held_out);
+  share_samples(runtime.world(), data.train);
+  share_samples(runtime.world(), data.held_out);
   return data;
 }
 

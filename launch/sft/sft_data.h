@@ -20,6 +20,9 @@ struct SftData {
 /// Throws AgreedError on all ranks for what is wrong with them. Collective.
 [[nodiscard]] SftData read_sft_data(const Runtime& runtime, const OpenModel& model);
 
+/// What rank 0 has in `set` reaches all ranks. Collective.
+void share_samples(Communicator& world, SampleSet& set);
+
 /// --show-sample and --samples-out, on rank 0.
 void show_samples(const Options& options, const Tokenizer& tokenizer, const SampleSet& samples);
 void write_samples(const std::string& path, const SampleSet& samples);

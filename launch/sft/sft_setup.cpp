@@ -14,40 +14,13 @@
 #include "launch/job/adapter_text.h"
 #include "launch/job/agreement.h"
 #include "launch/options/option_table.h"
+#include "launch/sft/sft_adapters.h"
 #include "src/checkpoint/mapped_file.h"
-#include "src/lora/adapter_targets.h"
 #include "src/lora/adapter_writer.h"
 #include "src/model/model_adapters.h"
 
 namespace moesaic {
 namespace {
-
-/// All matrices of the model that can have adapters.
-std::vector<AdapterSite> find_sites(const Runtime& runtime, const OpenModel& model) {
-  std::vector<AdapterSite> sites;
-  agree(runtime.world(), [&] { sites = adapter_sites(model.files.names(model.config)); });
-  return sites;
-}
-
-/// Those of --lora, else the adapters that --lora-targets asks for, common ones first.
-std::vector<AdapterSpec> choose_adapters(const Runtime& runtime, const AdapterFiles* lora,
-                                         std::span<const AdapterSite> sites) {
-  if (lora != nullptr) return lora->specs();
-  const Options& options = runtime.options();
-  std::vector<AdapterSpec> specs;
-  agree(runtime.world(), [&] {
-    for (AdapterSite& site : choose_sites(sites, options.lora_targets)) {
-      specs.push_back(
-          {.site = std::move(site),
-           .rank = options.lora_rank,
-           .alpha = options.lora_alpha,
-           .scale = adapter_scale(options.lora_alpha, options.lora_rank, options.rslora)});
-    }
-  });
-  std::stable_partition(specs.begin(), specs.end(),
-                        [](const AdapterSpec& spec) { return spec.site.expert < 0; });
-  return specs;
-}
 
 /// Of all that decides the bytes of the result, and of nothing else.
 std::string digest_of(const Options& options, const SftData& data,
@@ -111,8 +84,8 @@ std::int64_t sft_total_steps(const Options& options, std::int64_t samples) {
 SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData& data)
     : runtime_(runtime),
       lora_(model.adapter ? &*model.adapter : nullptr),
-      sites_(find_sites(runtime, model)),
-      specs_(choose_adapters(runtime, lora_, sites_)),
+      sites_(find_adapter_sites(runtime, model)),
+      specs_(choose_adapters(runtime, model, sites_)),
       digest_(digest_of(runtime.options(), data, specs_)),
       replicas_(runtime.world().split(runtime.grid().experts().rank(), runtime.world().rank())),
       placement_(model.config.num_experts, runtime.grid().experts().size()),
@@ -151,7 +124,7 @@ EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
                 .capacity = tokens,
                 .batch_tokens = tokens,
                 .logits_rows = std::min<std::int64_t>(tokens, 512),
-                .adapter_bytes = AdapterSet::bytes(specs_, Format::bf16) + 16 * values,
+                .adapter_bytes = adapters_.bytes() + 16 * values,
                 .kept_bytes = tokens * kept_token_bytes(model.config, Recompute::never)};
   Workload smaller = work;
   smaller.kept_bytes = tokens * kept_token_bytes(model.config, Recompute::always);

@@ -25,6 +25,7 @@ class SftSetup {
   SftSetup(const Runtime& runtime, const OpenModel& model, const SftData& data);
 
   [[nodiscard]] Trainer& trainer() noexcept { return *trainer_; }
+  [[nodiscard]] const Engine& engine() const noexcept { return engine_; }
   [[nodiscard]] const TrainCheckpoints& checkpoints() const noexcept { return checkpoints_; }
   /// Of this rank, so far.
   [[nodiscard]] double wait_seconds();

@@ -43,8 +43,12 @@ class AdapterSet {
   /// behind the others. All values are zero. `format` (bf16 or f32) is that of the packed copy.
   /// Throws Error{resource} when the system refuses the memory.
   AdapterSet(std::vector<AdapterSpec> specs, Format format);
-  /// Bytes that a set of them takes.
+  /// Bytes that a set of them takes, without those of a gradient or an optimizer.
   [[nodiscard]] static std::int64_t bytes(std::span<const AdapterSpec> specs, Format format);
+
+  [[nodiscard]] std::int64_t bytes() const noexcept {
+    return 4 * masters_.size() + static_cast<std::int64_t>(panels_.size());
+  }
 
   [[nodiscard]] std::int64_t size() const noexcept { return std::ssize(specs_); }
   [[nodiscard]] const AdapterSpec& spec(std::int64_t index) const {

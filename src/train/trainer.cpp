@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -22,6 +23,19 @@ constexpr std::int64_t kNotFinite = std::numeric_limits<std::int64_t>::max();
 std::int64_t fixed(double loss) {
   if (!(std::abs(loss) < kLargestLoss)) return kNotFinite;
   return std::llround(loss / kLossUnit);
+}
+
+/// Calls `work` and adds what it takes.
+template <typename Work>
+auto timed(double& seconds, Work&& work) {
+  struct Scope {
+    double& seconds;
+    std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+    ~Scope() {
+      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+  } const scope{seconds};
+  return work();
 }
 
 /// What one rank's samples add up to, for sums over ranks.
@@ -100,10 +114,13 @@ SamplesSeen Trainer::run(const SampleSet& set, std::span<const std::int64_t> sam
     for (const std::int64_t place : places) {
       batch.push_back(set[samples[static_cast<std::size_t>(place)]]);
     }
-    MicroBatch passed =
-        mode == Mode::train ? parts_.pass.forward(batch) : parts_.pass.evaluate(batch);
+    if (mode == Mode::evaluate) {
+      totals.add(parts_.pass.evaluate(batch));
+      continue;
+    }
+    MicroBatch passed = timed(times_.forward, [&] { return parts_.pass.forward(batch); });
     totals.add(passed);
-    if (mode == Mode::train) parts_.pass.backward(std::move(passed), gradients_);
+    timed(times_.backward, [&] { parts_.pass.backward(std::move(passed), gradients_); });
   }
   SamplesSeen seen = totals.over_ranks(world);
   seen.samples = std::ssize(samples);
@@ -113,11 +130,13 @@ SamplesSeen Trainer::run(const SampleSet& set, std::span<const std::int64_t> sam
 
 StepResult Trainer::step(std::int64_t number, const SampleSet& set,
                          std::span<const std::int64_t> samples) {
-  gradients_.clear();
+  times_ = {};
+  timed(times_.optimizer, [&] { gradients_.clear(); });
   StepResult result;
   result.learning_rate = options_.rate.at(number);
   result.seen = run(set, samples, Mode::train);
-  result.not_finite = reduction_.sum(gradients_);
+  result.not_finite = timed(times_.sums, [&] { return reduction_.sum(gradients_); });
+  times_.exposed_sums = times_.sums;
   if (!std::isfinite(result.seen.loss)) result.not_finite = "the loss";
   if (result.not_finite) {
     require(
@@ -129,8 +148,10 @@ StepResult Trainer::step(std::int64_t number, const SampleSet& set,
     return result;
   }
   gradient_scale_ = AdapterGradients::kUnit / static_cast<double>(result.seen.trained_tokens);
-  result.grad_norm = reduction_.norm(gradients_, parts_.pool) * gradient_scale_;
-  update(result);
+  timed(times_.optimizer, [&] {
+    result.grad_norm = reduction_.norm(gradients_, parts_.pool) * gradient_scale_;
+    update(result);
+  });
   return result;
 }
 

@@ -41,6 +41,15 @@ struct StepResult {
   std::optional<std::string> not_finite;
 };
 
+/// Seconds of a rank in the parts of one step.
+struct TrainTimes {
+  double forward = 0;
+  double backward = 0;
+  double sums = 0;          ///< of gradients over ranks
+  double exposed_sums = 0;  ///< of these, those in which it did nothing else
+  double optimizer = 0;
+};
+
 /// Trains the adapters of a model on the samples of all ranks. Losses and adapters do not depend on
 /// the ranks, replicas, threads or micro-batches. All calls are collective.
 class Trainer {
@@ -65,6 +74,8 @@ class Trainer {
   /// Those of the last step, summed over all samples and ranks; multiply by gradient_scale().
   [[nodiscard]] const AdapterGradients& gradients() const noexcept { return gradients_; }
   [[nodiscard]] double gradient_scale() const noexcept { return gradient_scale_; }
+  /// Of the last step.
+  [[nodiscard]] const TrainTimes& times() const noexcept { return times_; }
   [[nodiscard]] Moments& moments() noexcept { return moments_; }
 
  private:
@@ -78,6 +89,7 @@ class Trainer {
   AdapterGradients gradients_;
   double gradient_scale_ = 0;
   Moments moments_;
+  TrainTimes times_;
 };
 
 }  // namespace moesaic

@@ -141,6 +141,21 @@ TEST_F(AdapterProgram, TrainingGoesOnFromAnAdapterInItsLayout) {
   }
 }
 
+TEST_F(AdapterProgram, OptionsOfNewAdaptersMayNotContradictTheOneThatTrainingGoesOnFrom) {
+  write_text(directory_.path_of("data.jsonl"), "{\"input_ids\": [1, 2], \"labels\": [1, 2]}\n");
+  const auto train = [&](const Arguments& more) {
+    return run_ranks(
+        2, joined({"sft", "-m", kModel, "--data", directory_.path_of("data.jsonl"), "--lora",
+                   kAdapter, "-o", directory_.path_of("out"), "--max-steps", "1", "--overwrite"},
+                  more));
+  };
+  const Arguments its = {"--lora-rank", "3", "--lora-alpha", "2", "--rslora"};
+  EXPECT_EQ(train(its).exit_code, 0) << train(its).text();
+  expect_failure(train({"--lora-rank", "5"}), 2, {"--lora-rank", "--lora has"});
+  expect_failure(train({"--lora-alpha", "4"}), 2, {"--lora-alpha"});
+  expect_failure(train({"--lora-targets", "experts"}), 2, {"--lora-targets"});
+}
+
 TEST_F(AdapterProgram, WhatCannotBeIsRefused) {
   const std::string out = directory_.path_of("out");
   expect_failure(convert(1, out, {"--lora", kAdapter}), 2, {"--merge", "--adapter-layout"});

@@ -1,5 +1,5 @@
-// The verbs bench kernels and bench layer through the program, with the least of everything: what
-// is printed counts, not the figures.
+// The verbs bench model, kernels, layer and sft through the program, with the least of everything:
+// what is printed counts, not the figures.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -87,6 +87,36 @@ TEST(BenchModel, LongTestsAreBoundedAndNoted) {
   const ProgramResult result = run_moesaic(bench_model({"-p", "2100", "-n", "0", "-r", "1"}));
   EXPECT_EQ(result.exit_code, 0) << result.text();
   EXPECT_NE(result.err.find("2100"), std::string::npos) << result.err;
+}
+
+TEST(BenchSft, MeasuresAStepOnAllRanks) {
+  const Json table = parse_table(
+      run_ranks(2, {"bench", "sft", "-m", kDemo, "--step-tokens", "40", "--sample-tokens", "16",
+                    "--lora-rank", "2", "-r", "2", "-t", "1", "-o", "json"}));
+  ASSERT_EQ(table.size(), 1);
+  const Json line = table.at(std::int64_t{0});
+  std::string keys;
+  line.for_each([&](const std::string& key, const Json&) { keys += key + " "; });
+  EXPECT_EQ(keys,
+            "layers hidden experts intermediate topk ranks threads isa precision expert_format "
+            "tokens tokens_per_second forward_seconds backward_seconds exchange_seconds "
+            "sum_seconds exposed_sum_seconds optimizer_seconds gops roof_share peak_bytes ");
+  EXPECT_EQ(line.at("ranks").as_int(), 2);
+  EXPECT_EQ(line.at("tokens").as_int(), 40);
+  EXPECT_EQ(line.at("expert_format").as_string(), "bf16");
+  for (const char* part : {"forward_seconds", "backward_seconds", "exchange_seconds", "sum_seconds",
+                           "optimizer_seconds", "gops", "peak_bytes"}) {
+    EXPECT_GT(line.at(part).as_double(), 0) << part;
+  }
+  EXPECT_GT(line.at("roof_share").as_double(), 0);
+  EXPECT_LT(line.at("roof_share").as_double(), 1);
+  const double seconds = 40 / line.at("tokens_per_second").as_double();
+  EXPECT_LE(line.at("forward_seconds").as_double() + line.at("backward_seconds").as_double() +
+                line.at("exposed_sum_seconds").as_double() +
+                line.at("optimizer_seconds").as_double(),
+            seconds * 1.01);
+  expect_failure(run_moesaic({"bench", "sft", "-m", kDemo, "--step-tokens", "1"}), 2,
+                 {"--step-tokens"});
 }
 
 TEST(Benchmarks, JsonIsOneObjectALine) {

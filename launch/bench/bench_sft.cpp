@@ -1,0 +1,171 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/memory.h"
+#include "launch/bench/bench_timing.h"
+#include "launch/bench/model_feed.h"
+#include "launch/bench/result_printer.h"
+#include "launch/bench/roofs.h"
+#include "launch/bench/stored_model.h"
+#include "launch/job/agreement.h"
+#include "launch/job/gather.h"
+#include "launch/options/choices.h"
+#include "launch/sft/sft_setup.h"
+#include "launch/verbs/verbs.h"
+
+namespace moesaic {
+namespace {
+
+/// The samples of every step, on all ranks.
+SftData make_data(const Runtime& runtime, const OpenModel& model) {
+  const Options& options = runtime.options();
+  const FeedTokens feed(runtime, model);
+  SftData data;
+  if (runtime.is_first()) {
+    const std::vector<std::int32_t> tokens = feed.take(0, options.step_tokens);
+    std::span<const std::int32_t> left = tokens;
+    while (!left.empty()) {
+      const auto length = std::min(left.size(), static_cast<std::size_t>(options.sample_tokens));
+      data.train.add(left.first(length), left.first(length));
+      left = left.subspan(length);
+    }
+  }
+  share_samples(runtime.world(), data.train);
+  return data;
+}
+
+/// One step, the parts as means over all ranks.
+struct MeasuredStep {
+  double seconds = 0;
+  double exchange_seconds = 0;
+  TrainTimes parts;
+};
+
+/// 0: no layer has experts.
+std::int64_t expert_width(const ModelConfig& config) {
+  std::int64_t width = 0;
+  for (const LayerConfig& layer : config.layers) {
+    width = std::max(width, layer.feed_forward->sizes().expert_width);
+  }
+  return width;
+}
+
+double mean_over_ranks(Communicator& world, double value) {
+  double sum = 0;
+  for (const double each : gather_values(world, value)) sum += each;
+  return sum / world.size();
+}
+
+class SftBench {
+ public:
+  SftBench(const Runtime& runtime, const OpenModel& model, const SftData& data)
+      : runtime_(runtime), model_(model), data_(data), setup_(runtime, model, data) {
+    for (std::int64_t i = 0; i < data.train.size(); ++i) samples_.push_back(i);
+  }
+
+  void run();
+
+ private:
+  MeasuredStep step(std::int64_t number);
+  [[nodiscard]] MeasuredStep usual_step();
+  [[nodiscard]] double operations() const;
+  [[nodiscard]] ResultLine line(const MeasuredStep& step, std::int64_t peak_bytes) const;
+
+  const Runtime& runtime_;
+  const OpenModel& model_;
+  const SftData& data_;
+  SftSetup setup_;
+  std::vector<std::int64_t> samples_;
+};
+
+MeasuredStep SftBench::step(std::int64_t number) {
+  Communicator& world = runtime_.world();
+  const double wait_before = setup_.wait_seconds();
+  MeasuredStep measured;
+  measured.seconds =
+      time_together(world, [&] { (void)setup_.trainer().step(number, data_.train, samples_); });
+  measured.exchange_seconds = mean_over_ranks(world, setup_.wait_seconds() - wait_before);
+  const TrainTimes& own = setup_.trainer().times();
+  measured.parts = {.forward = mean_over_ranks(world, own.forward),
+                    .backward = mean_over_ranks(world, own.backward),
+                    .sums = mean_over_ranks(world, own.sums),
+                    .exposed_sums = mean_over_ranks(world, own.exposed_sums),
+                    .optimizer = mean_over_ranks(world, own.optimizer)};
+  return measured;
+}
+
+/// Of all steps but the first, that which a quarter do not exceed.
+MeasuredStep SftBench::usual_step() {
+  step(0);
+  std::vector<MeasuredStep> steps;
+  for (std::int64_t i = 0; i < runtime_.options().repetitions; ++i) {
+    runtime_.leave_if_stop_wanted();
+    steps.push_back(step(i + 1));
+  }
+  std::vector<double> seconds;
+  for (const MeasuredStep& one : steps) seconds.push_back(one.seconds);
+  return *std::ranges::find(steps, lower_quartile(seconds), &MeasuredStep::seconds);
+}
+
+/// Forward products, and as many again for the gradients of their inputs.
+double SftBench::operations() const {
+  const ModelFacts facts = facts_of(model_);
+  double forward = 0;
+  for (const std::int64_t sample : samples_) {
+    const std::int64_t tokens = data_.train.length(sample);
+    forward += sequence_flops(model_.config, facts, tokens, data_.train[sample].trained_tokens());
+  }
+  return 2 * forward;
+}
+
+ResultLine SftBench::line(const MeasuredStep& step, std::int64_t peak_bytes) const {
+  const StoredModel stored(runtime_, setup_.engine().load());
+  const Roofs roofs = measure_roofs(runtime_, *runtime_.compute().pool,
+                                    stored.multiplied(model_.config, facts_of(model_)));
+  const double per_second = operations() / step.seconds;
+  const auto whole = [](std::int64_t value) { return fmt::format("{}", value); };
+  const auto tokens = static_cast<double>(data_.train.tokens());
+  return {
+      {"layers", whole(std::ssize(model_.config.layers))},
+      {"hidden", whole(model_.config.hidden_size)},
+      {"experts", whole(model_.config.num_experts)},
+      {"intermediate", whole(expert_width(model_.config))},
+      {"topk", whole(model_.config.experts_per_token)},
+      {"ranks", whole(runtime_.world().size())},
+      {"threads", whole(runtime_.self().threads)},
+      {"isa", std::string(isa_name(runtime_.compute().isa)), true},
+      {"precision", std::string(choice_name(runtime_.precision())), true},
+      {"expert_format", std::string(format_name(StoredModel::main_format(stored.experts))), true},
+      {"tokens", whole(data_.train.tokens())},
+      {"tokens_per_second", short_number(tokens / step.seconds)},
+      {"forward_seconds", short_number(step.parts.forward)},
+      {"backward_seconds", short_number(step.parts.backward)},
+      {"exchange_seconds", short_number(step.exchange_seconds)},
+      {"sum_seconds", short_number(step.parts.sums)},
+      {"exposed_sum_seconds", short_number(step.parts.exposed_sums)},
+      {"optimizer_seconds", short_number(step.parts.optimizer)},
+      {"gops", short_number(per_second / 1e9)},
+      {"roof_share", short_number(per_second / roofs.flops_per_second)},
+      {"peak_bytes", whole(peak_bytes)}};
+}
+
+void SftBench::run() {
+  const MeasuredStep step = usual_step();
+  std::int64_t peak_bytes = peak_resident_bytes();  // before the roofs, which need memory too
+  runtime_.world().sum({&peak_bytes, 1});
+  const ResultLine result = line(step, peak_bytes);
+  print_results(runtime_, result_table({&result, 1}, result_form(runtime_.options())));
+}
+
+}  // namespace
+
+void run_bench_sft(Runtime& runtime) {
+  agree(runtime.world(), [&] { (void)result_form(runtime.options()); });
+  const OpenModel model = open_model(runtime);
+  const SftData data = make_data(runtime, model);
+  runtime.run_or_end_early("no step is measured", [&] { SftBench(runtime, model, data).run(); });
+}
+
+}  // namespace moesaic

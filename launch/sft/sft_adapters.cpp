@@ -1,0 +1,77 @@
+#include "launch/sft/sft_adapters.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "launch/job/agreement.h"
+#include "src/lora/adapter_targets.h"
+#include "src/model/model_adapters.h"
+
+namespace moesaic {
+namespace {
+
+std::vector<AdapterSpec> new_adapters(const Options& options, std::span<const AdapterSite> sites) {
+  std::vector<AdapterSpec> specs;
+  for (AdapterSite& site : choose_sites(sites, options.lora_targets)) {
+    specs.push_back(
+        {.site = std::move(site),
+         .rank = options.lora_rank,
+         .alpha = options.lora_alpha,
+         .scale = adapter_scale(options.lora_alpha, options.lora_rank, options.rslora)});
+  }
+  std::stable_partition(specs.begin(), specs.end(),
+                        [](const AdapterSpec& spec) { return spec.site.expert < 0; });
+  return specs;
+}
+
+std::vector<std::string> modules_of(std::span<const AdapterSpec> specs) {
+  std::vector<std::string> modules;
+  for (const AdapterSpec& spec : specs) modules.push_back(spec.site.module);
+  std::ranges::sort(modules);
+  return modules;
+}
+
+/// A run that goes on keeps what its adapter is: an option that was given may only say the same.
+void require_agreement(const Command& command, const AdapterFiles& lora,
+                       std::span<const AdapterSite> sites) {
+  const Options& options = command.options;
+  const auto check = [&](std::string_view option, const auto& agrees) {
+    require(source_of(command, option) == OptionSource::preset || agrees(), ErrorKind::usage,
+            "--{} is not what the adapter of --lora has, with which the run goes on", option);
+  };
+  const auto all = [&](const auto& agrees) {
+    return [&lora, agrees] { return std::ranges::all_of(lora.specs(), agrees); };
+  };
+  check("lora-rank", all([&](const AdapterSpec& spec) { return spec.rank == options.lora_rank; }));
+  check("lora-alpha",
+        all([&](const AdapterSpec& spec) { return spec.alpha == options.lora_alpha; }));
+  check("rslora", [&] { return lora.description().rank_stabilised == options.rslora; });
+  check("lora-targets",
+        [&] { return modules_of(new_adapters(options, sites)) == modules_of(lora.specs()); });
+}
+
+}  // namespace
+
+std::vector<AdapterSite> find_adapter_sites(const Runtime& runtime, const OpenModel& model) {
+  std::vector<AdapterSite> sites;
+  agree(runtime.world(), [&] { sites = adapter_sites(model.files.names(model.config)); });
+  return sites;
+}
+
+std::vector<AdapterSpec> choose_adapters(const Runtime& runtime, const OpenModel& model,
+                                         std::span<const AdapterSite> sites) {
+  std::vector<AdapterSpec> specs;
+  agree(runtime.world(), [&] {
+    if (model.adapter) {
+      require_agreement(runtime.command(), *model.adapter, sites);
+      specs = model.adapter->specs();
+    } else {
+      specs = new_adapters(runtime.options(), sites);
+    }
+  });
+  return specs;
+}
+
+}  // namespace moesaic

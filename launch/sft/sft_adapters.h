@@ -1,0 +1,23 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "launch/job/runtime.h"
+#include "launch/job/session.h"
+#include "src/lora/adapter_set.h"
+
+namespace moesaic {
+
+/// All matrices of the model that can have adapters. Collective.
+[[nodiscard]] std::vector<AdapterSite> find_adapter_sites(const Runtime& runtime,
+                                                          const OpenModel& model);
+
+/// The adapters of the whole model that are trained, common ones first: those of --lora, else what
+/// --lora-targets asks for. Throws AgreedError on all ranks for targets that the model does not
+/// have, and for --lora-rank and the like that contradict --lora. Collective.
+[[nodiscard]] std::vector<AdapterSpec> choose_adapters(const Runtime& runtime,
+                                                       const OpenModel& model,
+                                                       std::span<const AdapterSite> sites);
+
+}  // namespace moesaic
