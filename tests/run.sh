@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Ends with ctest's summary.
 # usage: tests/run.sh [--all]
-#   --all   also the slow checks: the whole suite by clang, and under AddressSanitizer and UBSan
+#   --all   also the slow checks: the whole suite by clang, and under AddressSanitizer and UBSan; kernels for all GPUs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,16 +14,21 @@ for argument in "$@"; do
 done
 
 tools/packages.sh --tests
+tools/cuda.sh
 # mpirun in containers: as root, with more ranks than cores, yielding while it waits.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 
+options=()
+((all)) && options+=("-DMOESAIC_CUDA_CHIPS=80;86;89;90a;100a;103a;120a;121a")
 run() {  # preset, labels of the tests or nothing for all
   local preset=$1 targets=all
   shift
   echo "== $preset $*"
   (($# > 0)) && targets=$(printf 'tests_%s ' "$@")
-  cmake --preset "$preset" >/dev/null
+  mkdir -p build
+  cmake --preset "$preset" "${options[@]}" >build/configure.log
+  grep -o "GPU parts.*" build/configure.log || true
   # shellcheck disable=SC2086
   cmake --build --preset "$preset" --target $targets -- --quiet
   local only=()

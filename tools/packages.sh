@@ -19,6 +19,7 @@ packages=(
 )
 test_packages=(
   libgtest-dev clang libclang-rt-dev clang-format
+  python3-venv                      # a CUDA compiler from PyPI: tools/cuda.sh
   iproute2                          # hosts of network namespaces
 )
 rival_packages=(libdnnl-dev)          # moesaic bench kernels --rival onednn

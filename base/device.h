@@ -1,0 +1,143 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/cuda_driver.h"
+
+namespace moesaic {
+
+/// A GPU as its driver describes it.
+struct DeviceInfo {
+  int index = 0;  // among the visible ones
+  std::string name;
+  std::string uuid;
+  int chip = 0;  // 90 for sm_90
+  int multiprocessors = 0;
+  std::int64_t memory_bytes = 0;
+};
+
+/// Those that the driver shows, which obeys CUDA_VISIBLE_DEVICES.
+[[nodiscard]] std::vector<DeviceInfo> visible_devices(const CudaDriver& driver);
+
+/// Code of a module for one chip, or PTX, which the driver compiles for any chip from `chip` on.
+struct DeviceImage {
+  std::string_view module;
+  int chip = 0;
+  bool is_ptx = false;
+  const char* bytes = nullptr;  // PTX ends with a zero
+};
+
+/// Device memory or page-locked memory of the host; freed with this.
+class DeviceBuffer;
+class PinnedBuffer;
+
+/// One GPU and one order of work on it: copies and launches happen one after the other, while the
+/// host goes on. The only door to a GPU. Used by one thread at a time. Throws Error{resource} for
+/// what the driver reports; after an error of a kernel every call does.
+class Device {
+ public:
+  /// `images` outlive this.
+  Device(std::shared_ptr<const CudaDriver> driver, int index, std::span<const DeviceImage> images);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] const DeviceInfo& info() const noexcept { return info_; }
+  [[nodiscard]] std::int64_t free_bytes() const;
+
+  [[nodiscard]] DeviceBuffer allocate(std::int64_t bytes);
+  [[nodiscard]] PinnedBuffer allocate_pinned(std::int64_t bytes);
+
+  /// Host memory stays as it is until the copy has happened; it should be page-locked.
+  void upload(CudaAddress to, const void* from, std::int64_t bytes);
+  void download(void* to, CudaAddress from, std::int64_t bytes);
+
+  /// Throws Error{resource} for a module that has no image for this chip.
+  [[nodiscard]] CudaFunction kernel(std::string_view module, const std::string& name);
+
+  struct Launch {
+    unsigned grid_x = 1;
+    unsigned grid_y = 1;
+    unsigned threads = 32;
+  };
+  /// `parameters`: the kernel's one parameter; copied.
+  void launch(CudaFunction kernel, const Launch& shape, void* parameters);
+
+  /// Marks what has been asked for so far.
+  void mark();
+  /// Whether all that stood before the last mark has happened. Never blocks.
+  [[nodiscard]] bool reached_mark();
+  /// Until it has; other ranks get the core meanwhile. Throws Error{resource} after `seconds`.
+  void wait_for_mark(double seconds);
+
+ private:
+  friend class DeviceBuffer;
+  friend class PinnedBuffer;
+  void make_current() const;
+  void check(CudaResult result, std::string_view what) const;
+  [[nodiscard]] CudaModule module(std::string_view name);
+  [[nodiscard]] CudaModule load_image(std::string_view name);
+
+  std::shared_ptr<const CudaDriver> driver_;
+  std::span<const DeviceImage> images_;
+  DeviceInfo info_;
+  CudaDevice device_ = 0;
+  CudaContext context_ = nullptr;
+  CudaStream stream_ = nullptr;
+  CudaEvent event_ = nullptr;
+  std::map<std::string, CudaModule, std::less<>> modules_;
+};
+
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(address_, other.address_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~DeviceBuffer();
+
+  [[nodiscard]] CudaAddress address() const noexcept { return address_; }
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  friend class Device;
+  Device* device_ = nullptr;
+  CudaAddress address_ = 0;
+  std::int64_t bytes_ = 0;
+};
+
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  PinnedBuffer(PinnedBuffer&& other) noexcept { *this = std::move(other); }
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~PinnedBuffer();
+
+  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(data_); }
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  friend class Device;
+  Device* device_ = nullptr;
+  void* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace moesaic

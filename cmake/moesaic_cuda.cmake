@@ -1,0 +1,75 @@
+# Kernels of GPUs: compiled by nvcc to PTX, once for all chips, and by ptxas from that PTX to the code of
+# each; so what tests execute in software is what every chip's code is made from. All of it is embedded.
+
+option(MOESAIC_CUDA "Build kernels for NVIDIA GPUs where a CUDA 13 compiler is found (tools/cuda.sh)" ON)
+set(MOESAIC_CUDA_CHIPS "80;90a;120a" CACHE STRING
+    "Chips to make code for, one or more a family; any other from sm_80 on compiles the PTX when it starts")
+set(MOESAIC_CUDA_PTX_CHIP 80)
+
+set(MOESAIC_NVCC "")
+if(MOESAIC_CUDA)
+  find_program(MOESAIC_NVCC_FOUND nvcc HINTS ${PROJECT_SOURCE_DIR}/build/cuda/toolkit/bin /usr/local/cuda/bin NO_CACHE)
+  if(MOESAIC_NVCC_FOUND)
+    execute_process(COMMAND ${MOESAIC_NVCC_FOUND} --version OUTPUT_VARIABLE version)
+    if(version MATCHES "release 13\\.")
+      set(MOESAIC_NVCC ${MOESAIC_NVCC_FOUND})
+      get_filename_component(MOESAIC_CUDA_BIN ${MOESAIC_NVCC} DIRECTORY)
+    endif()
+  endif()
+  if(MOESAIC_NVCC)
+    message(STATUS "GPU parts: ${MOESAIC_NVCC}, chips ${MOESAIC_CUDA_CHIPS}")
+  else()
+    message(STATUS "GPU parts not built: no CUDA 13 compiler (tools/cuda.sh installs one)")
+  endif()
+endif()
+
+# Compiles the .cu files (relative to the current folder) and writes a source file that has them all as
+# the table `device_images()`; without a compiler an empty one.
+function(moesaic_device_images output)
+  set(data "")
+  set(rows "")
+  set(images "")
+  set(index 0)
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/device)
+  macro(add_image module chip is_ptx file)
+    string(APPEND data "MOESAIC_EMBED(${index}, \"${file}\")\n")
+    string(APPEND rows "      {\"${module}\", ${chip}, ${is_ptx}, moesaic_device_image_${index}},\n")
+    list(APPEND images ${file})
+    math(EXPR index "${index} + 1")
+  endmacro()
+  if(MOESAIC_NVCC)
+    foreach(source IN LISTS ARGN)
+      string(REGEX REPLACE "^cuda/(.*)\\.cu$" "\\1" module ${source})
+      set(ptx ${folder}/${module}.ptx)
+      get_filename_component(place ${ptx} DIRECTORY)
+      file(MAKE_DIRECTORY ${place})
+      add_custom_command(OUTPUT ${ptx}
+        COMMAND ${MOESAIC_NVCC} -std=c++20 -O3 -fmad=false -Werror all-warnings -I ${PROJECT_SOURCE_DIR}
+                -arch=compute_${MOESAIC_CUDA_PTX_CHIP} -ptx -MD -MF ${ptx}.d -o ${ptx} ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+        DEPENDS ${source} DEPFILE ${ptx}.d COMMENT "PTX of ${module}" VERBATIM)
+      add_image(${module} ${MOESAIC_CUDA_PTX_CHIP} true ${ptx})
+      foreach(chip IN LISTS MOESAIC_CUDA_CHIPS)
+        string(REGEX REPLACE "[af]$" "" number ${chip})
+        set(cubin ${folder}/${module}.sm_${chip}.cubin)
+        add_custom_command(OUTPUT ${cubin}
+          COMMAND ${MOESAIC_CUDA_BIN}/ptxas -arch=sm_${chip} --warn-on-spills --warning-as-error -o ${cubin} ${ptx}
+          DEPENDS ${ptx} COMMENT "Code of ${module} for sm_${chip}" VERBATIM)
+        add_image(${module} ${number} false ${cubin})
+      endforeach()
+    endforeach()
+  endif()
+  set(text "// Made by cmake/moesaic_cuda.cmake.\n#include \"kernels/cuda/mlp_products.h\"\n\n")
+  if(index GREATER 0)
+    string(APPEND text "#define MOESAIC_EMBED(index, file)                                            \\\n"
+      "  asm(\".section .rodata\\n.balign 64\\n.hidden moesaic_device_image_\" #index \"\\n\"      \\\n"
+      "      \".globl moesaic_device_image_\" #index \"\\nmoesaic_device_image_\" #index \":\\n\"  \\\n"
+      "      \".incbin \\\"\" file \"\\\"\\n.byte 0\\n.previous\");                               \\\n"
+      "  extern \"C\" __attribute__((visibility(\"hidden\"))) const char moesaic_device_image_##index[];\n${data}\n")
+    string(APPEND text "std::span<const moesaic::DeviceImage> moesaic::device_images() noexcept {\n"
+      "  static const DeviceImage kImages[] = {\n${rows}  };\n  return kImages;\n}\n")
+  else()
+    string(APPEND text "std::span<const moesaic::DeviceImage> moesaic::device_images() noexcept {\n  return {};\n}\n")
+  endif()
+  file(CONFIGURE OUTPUT ${output} CONTENT "${text}" @ONLY)
+  set_source_files_properties(${output} PROPERTIES OBJECT_DEPENDS "${images}")
+endfunction()

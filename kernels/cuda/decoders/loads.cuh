@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+// A lane reads what neighbouring columns have in one place of a panel by one instruction.
+
+namespace moesaic::cuda {
+
+/// Neighbouring words of a panel's line.
+template <int Columns>
+struct Words;
+template <>
+struct Words<1> {
+  std::uint32_t word[1];
+};
+template <>
+struct alignas(8) Words<2> {
+  std::uint32_t word[2];
+};
+
+template <int Columns>
+__device__ __forceinline__ Words<Columns> load_words(const std::uint8_t* from) {
+  Words<Columns> words;
+  if constexpr (Columns == 1) {
+    words.word[0] = *reinterpret_cast<const std::uint32_t*>(from);
+  } else {
+    const uint2 both = *reinterpret_cast<const uint2*>(from);
+    words.word[0] = both.x;
+    words.word[1] = both.y;
+  }
+  return words;
+}
+
+/// Neighbouring bytes, the first in the low byte.
+template <int Columns>
+__device__ __forceinline__ std::uint32_t load_bytes(const std::uint8_t* from) {
+  if constexpr (Columns == 1) return *from;
+  return *reinterpret_cast<const std::uint16_t*>(from);
+}
+
+}  // namespace moesaic::cuda

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+
+// What the host gives to the kernels of kernels/cuda, which include this file too. Addresses are
+// those of device memory; kernels take MlpArguments as their one parameter.
+
+namespace moesaic::cuda {
+
+/// One gated MLP as it lies in device memory: packed panels, the scales of whole matrices.
+struct MlpMatrices {
+  const std::uint8_t* gate;
+  const std::uint8_t* up;
+  const std::uint8_t* down;
+  float gate_scale;
+  float up_scale;
+  float down_scale;
+  float unused;
+};
+
+/// Rows [first_row, first_row + num_rows) of the results, which one block computes with one MLP.
+struct MlpTile {
+  std::int32_t mlp;
+  std::int32_t first_row;
+  std::int32_t num_rows;
+};
+
+struct MlpArguments {
+  const MlpMatrices* mlps;
+  const MlpTile* tiles;             // [grid.y]
+  const std::int32_t* row_indices;  // [rows] which row of x each row of the results is for
+  const std::uint16_t* x;           // [inputs, hidden] bf16
+  std::uint16_t* inner;             // [rows, width] bf16: the gated activations
+  float* y;                         // [rows, hidden]
+  std::int32_t hidden;              // a multiple of 8, as is width
+  std::int32_t width;
+  float limit;  // Gating (kernels/vector_kernels.h)
+  float alpha;
+  float offset;
+  std::int32_t unused;
+};
+
+/// Warps of a block of the portable kernels; each has a panel.
+inline constexpr int kPortableWarps = 4;
+inline constexpr int kPortableRows = 8;  // of a tile, at most
+
+/// Warps that share a panel in the mma kernels: warp w has the steps s with s % 4 == w.
+inline constexpr int kMmaSplits = 4;
+
+/// One of the mma kernels: "gate_up_<rows>" and "down_<rows>".
+struct MmaShape {
+  int rows;    // of a tile, at most: a multiple of 8
+  int panels;  // of a block
+};
+inline constexpr MmaShape kMmaShapes[] = {{8, 1}, {32, 2}, {128, 2}};
+
+}  // namespace moesaic::cuda

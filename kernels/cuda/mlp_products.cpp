@@ -1,0 +1,167 @@
+#include "kernels/cuda/mlp_products.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kMostTilesOfLaunch = 65535;  // blocks in y
+constexpr double kUploadSeconds = 60;
+
+std::string module_name(DeviceKernels kernels, const Layout& layout) {
+  return fmt::format("{}/{}", kernels == DeviceKernels::mma ? "mma" : "portable",
+                     format_name(layout.format));
+}
+
+void check_mlp(const MlpWeights& mlp, const MlpWeights& first) {
+  const auto same = [](const PackedMatrix& a, const PackedMatrix& b) {
+    return a.layout == b.layout && a.rows == b.rows && a.depth == b.depth && a.order == nullptr;
+  };
+  require(same(mlp.gate, first.gate) && same(mlp.up, first.gate) && same(mlp.down, first.down) &&
+              mlp.down.layout == first.gate.layout,
+          ErrorKind::usage, "a GPU takes MLPs of one size and layout, in the order of their k");
+  require(mlp.gate.depth % 8 == 0 && mlp.down.depth % 8 == 0, ErrorKind::usage,
+          "a GPU takes MLPs whose sizes are multiples of 8, not {} x {}", mlp.gate.rows,
+          mlp.gate.depth);
+}
+
+const std::uint8_t* panels_of(const PackedMatrix& matrix) {
+  return reinterpret_cast<const std::uint8_t*>(matrix.panels);
+}
+
+/// Makes room for at least so many bytes; contents are lost.
+template <typename Buffer, typename Allocate>
+void reserve(Buffer& buffer, std::int64_t bytes, const Allocate& allocate) {
+  if (bytes <= buffer.bytes()) return;
+  buffer = Buffer();
+  buffer = allocate(bytes + bytes / 4);
+}
+
+}  // namespace
+
+bool has_device_kernels(const Layout& layout) noexcept {
+  return std::ranges::any_of(device_images(), [&](const DeviceImage& image) {
+    return image.module == module_name(DeviceKernels::portable, layout);
+  });
+}
+
+DeviceMlps::DeviceMlps(const Setup& setup, std::span<const MlpWeights> mlps)
+    : device_(setup.device),
+      gating_(setup.gating),
+      hidden_(mlps.front().gate.depth),
+      width_(mlps.front().gate.rows) {
+  for (const MlpWeights& mlp : mlps) check_mlp(mlp, mlps.front());
+  const std::string module = module_name(setup.kernels, mlps.front().gate.layout);
+  if (setup.kernels == DeviceKernels::mma) {
+    for (const cuda::MmaShape& shape : cuda::kMmaShapes) {
+      add_kind(module,
+               {.rows = shape.rows,
+                .panels = shape.panels,
+                .threads = static_cast<unsigned>(shape.panels * cuda::kMmaSplits * 32)},
+               fmt::format("_{}", shape.rows));
+    }
+  } else {
+    add_kind(module,
+             {.rows = cuda::kPortableRows,
+              .panels = cuda::kPortableWarps,
+              .threads = cuda::kPortableWarps * 32},
+             "");
+  }
+  PinnedBuffer host = device_.allocate_pinned(std::ssize(mlps) *
+                                              static_cast<std::int64_t>(sizeof(cuda::MlpMatrices)));
+  mlps_ = device_.allocate(host.bytes());
+  auto* out = reinterpret_cast<cuda::MlpMatrices*>(host.data());
+  for (const MlpWeights& mlp : mlps) {
+    *out++ = {panels_of(mlp.gate),
+              panels_of(mlp.up),
+              panels_of(mlp.down),
+              mlp.gate.scale,
+              mlp.up.scale,
+              mlp.down.scale,
+              0};
+  }
+  device_.upload(mlps_.address(), host.data(), host.bytes());
+  device_.mark();
+  device_.wait_for_mark(kUploadSeconds);
+}
+
+void DeviceMlps::add_kind(std::string_view module, const Kind& kind, const std::string& suffix) {
+  kinds_.push_back(kind);
+  kinds_.back().gate_up = device_.kernel(module, "gate_up" + suffix);
+  kinds_.back().down = device_.kernel(module, "down" + suffix);
+}
+
+/// The smallest that takes all rows, or the largest: bits do not depend on it.
+const DeviceMlps::Kind& DeviceMlps::kind_for(std::int64_t rows) const {
+  for (const Kind& kind : kinds_) {
+    if (rows <= kind.rows) return kind;
+  }
+  return kinds_.back();
+}
+
+void DeviceMlps::make_tiles(std::span<const DeviceRows> groups) {
+  std::vector<cuda::MlpTile> tiles;
+  for (Kind& kind : kinds_) {
+    kind.first_tile = std::ssize(tiles);
+    for (const DeviceRows& group : groups) {
+      for (std::int64_t row = 0; row < group.num_rows;) {
+        const Kind& own = kind_for(group.num_rows - row);
+        const std::int64_t count = std::min<std::int64_t>(own.rows, group.num_rows - row);
+        if (&own == &kind) {
+          tiles.push_back({group.mlp, narrow<std::int32_t>(group.first_row + row),
+                           narrow<std::int32_t>(count)});
+        }
+        row += count;
+      }
+    }
+    kind.num_tiles = std::ssize(tiles) - kind.first_tile;
+  }
+  const auto bytes = std::ssize(tiles) * static_cast<std::int64_t>(sizeof(cuda::MlpTile));
+  reserve(host_tiles_, bytes, [&](std::int64_t size) { return device_.allocate_pinned(size); });
+  reserve(tiles_, bytes, [&](std::int64_t size) { return device_.allocate(size); });
+  std::ranges::copy(tiles, reinterpret_cast<cuda::MlpTile*>(host_tiles_.data()));
+  device_.upload(tiles_.address(), host_tiles_.data(), bytes);
+}
+
+void DeviceMlps::launch(const Kind& kind, CudaFunction kernel, std::int64_t outputs,
+                        const cuda::MlpArguments& arguments) {
+  const std::int64_t blocks = (panel_count(outputs) + kind.panels - 1) / kind.panels;
+  for (std::int64_t first = 0; first < kind.num_tiles; first += kMostTilesOfLaunch) {
+    cuda::MlpArguments part = arguments;
+    part.tiles += kind.first_tile + first;
+    const std::int64_t tiles = std::min(kMostTilesOfLaunch, kind.num_tiles - first);
+    device_.launch(kernel,
+                   {.grid_x = static_cast<unsigned>(blocks),
+                    .grid_y = static_cast<unsigned>(tiles),
+                    .threads = kind.threads},
+                   &part);
+  }
+}
+
+void DeviceMlps::start(const Pass& pass, std::span<const DeviceRows> groups) {
+  make_tiles(groups);
+  reserve(inner_, pass.num_rows * width_ * 2,
+          [&](std::int64_t size) { return device_.allocate(size); });
+  const cuda::MlpArguments arguments = {
+      .mlps = reinterpret_cast<const cuda::MlpMatrices*>(mlps_.address()),
+      .tiles = reinterpret_cast<const cuda::MlpTile*>(tiles_.address()),
+      .row_indices = reinterpret_cast<const std::int32_t*>(pass.row_indices),
+      .x = reinterpret_cast<const std::uint16_t*>(pass.x),
+      .inner = reinterpret_cast<std::uint16_t*>(inner_.address()),
+      .y = reinterpret_cast<float*>(pass.y),
+      .hidden = narrow<std::int32_t>(hidden_),
+      .width = narrow<std::int32_t>(width_),
+      .limit = gating_.limit,
+      .alpha = gating_.alpha,
+      .offset = gating_.offset,
+      .unused = 0};
+  for (const Kind& kind : kinds_) launch(kind, kind.gate_up, width_, arguments);
+  for (const Kind& kind : kinds_) launch(kind, kind.down, hidden_, arguments);
+}
+
+}  // namespace moesaic

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/device.h"
+#include "kernels/cuda/mlp_arguments.h"
+#include "kernels/mlp_weights.h"
+#include "kernels/vector_kernels.h"
+
+namespace moesaic {
+
+/// The modules that were built: machine code for the chips and PTX. Empty without a CUDA toolkit.
+[[nodiscard]] std::span<const DeviceImage> device_images() noexcept;
+/// Whether kernels for matrices in this layout were built.
+[[nodiscard]] bool has_device_kernels(const Layout& layout) noexcept;
+
+/// Which kernels multiply on a GPU.
+enum class DeviceKernels {
+  portable,  ///< the tile order, on CUDA cores: the bytes of every CPU
+  mma        ///< tensor cores: bits of their own (docs/numerics.md)
+};
+
+/// Rows [first_row, first_row + num_rows) of the results, and the MLP they go through.
+struct DeviceRows {
+  std::int32_t mlp = 0;
+  std::int64_t first_row = 0;
+  std::int64_t num_rows = 0;
+};
+
+/// Gated MLPs of one size and layout on a GPU: down(gating(gate(x), up(x))), rows in bf16, results
+/// in f32, gated activations rounded to bf16 between.
+class DeviceMlps {
+ public:
+  struct Setup {
+    Device& device;
+    DeviceKernels kernels = DeviceKernels::mma;
+    Gating gating{};
+  };
+  /// `mlps`: their panels are addresses of the device's memory, which stay; at least one. Throws
+  /// Error{usage} for matrices that there are no kernels for.
+  DeviceMlps(const Setup& setup, std::span<const MlpWeights> mlps);
+
+  /// Where a pass finds its rows and puts its results, in device memory.
+  struct Pass {
+    CudaAddress x = 0;            // [inputs, hidden] bf16
+    CudaAddress row_indices = 0;  // [rows] int32: the input of each row
+    std::int64_t num_rows = 0;
+    CudaAddress y = 0;  // [rows, hidden] f32
+  };
+  /// Asks for the pass; it has happened when the device's next mark is reached. No two groups share
+  /// a row.
+  void start(const Pass& pass, std::span<const DeviceRows> groups);
+
+  [[nodiscard]] std::int64_t hidden() const noexcept { return hidden_; }
+
+ private:
+  /// Tiles of the kernels that take up to `rows` rows.
+  struct Kind {
+    int rows = 0;
+    int panels = 0;  // of a block
+    unsigned threads = 0;
+    CudaFunction gate_up = nullptr;
+    CudaFunction down = nullptr;
+    std::int64_t first_tile = 0;
+    std::int64_t num_tiles = 0;
+  };
+  void add_kind(std::string_view module, const Kind& kind, const std::string& suffix);
+  void make_tiles(std::span<const DeviceRows> groups);
+  [[nodiscard]] const Kind& kind_for(std::int64_t rows) const;
+  void launch(const Kind& kind, CudaFunction kernel, std::int64_t outputs,
+              const cuda::MlpArguments& arguments);
+
+  Device& device_;
+  Gating gating_;
+  std::int64_t hidden_;
+  std::int64_t width_;
+  std::vector<Kind> kinds_;  // by ascending rows
+  DeviceBuffer mlps_;        // MlpMatrices
+  PinnedBuffer host_tiles_;  // MlpTile
+  DeviceBuffer tiles_;
+  DeviceBuffer inner_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,3 @@
+#include "kernels/cuda/decoders/nvfp4.cuh"
+
+#include "kernels/cuda/mma/mma_mlp.cuh"

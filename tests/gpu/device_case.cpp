@@ -1,0 +1,218 @@
+#include "tests/gpu/device_case.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+
+#include "base/thread_pool.h"
+#include "kernels/formats/bf16.h"
+#include "kernels/grouped_gemm.h"
+#include "kernels/weight_format.h"
+#include "tests/gpu/ptx_machine/tensor_core.h"
+#include "tests/kernels/format_case.h"
+
+namespace moesaic {
+namespace {
+
+constexpr double kSeconds = 300;
+/// Of the rows whose gated activations, and products with them, are about the smallest numbers.
+constexpr float kTiny = 0x1p-66F;
+
+float draw_number(std::mt19937_64& random, float scale) {
+  std::normal_distribution<float> normal;
+  const auto kind = random() % 64;
+  if (kind == 0) return 0;
+  if (kind == 1) return -1e-39F;  // subnormal
+  return normal(random) * (kind == 2 ? 100.0F : 1.0F) * scale;
+}
+
+/// Every code; scales so that sums stay numbers, but for large ones with small x.
+QuantizedRows draw_rows(const Layout& layout, std::int64_t rows, std::int64_t depth,
+                        std::mt19937_64& random, float x_scale) {
+  QuantizedRows drawn = plain_rows(layout, rows, depth);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t k = 0; k < depth; ++k) {
+      code_at(drawn, row, k) = static_cast<std::uint8_t>(random() % 16);
+    }
+  }
+  for (auto& scale : drawn.scale_codes) {
+    if (layout.format == Format::nvfp4) {
+      scale = static_cast<std::uint8_t>(random() % 127);
+    } else {
+      scale = static_cast<std::uint8_t>(x_scale < 1 ? 120 + random() % 110 : random() % 131);
+    }
+  }
+  return drawn;
+}
+
+/// The sum of one column: four warps, each with every fourth step, two mma a step.
+float mma_column(const PackedMatrix& matrix, std::int64_t column, const BFloat16* x, int chip) {
+  float splits[4] = {};
+  for (std::int64_t step = 0; step < step_count(matrix.layout.format, matrix.depth); ++step) {
+    BFloat16 lines[512];
+    decode_step(matrix, column / kPanelColumns, step, lines);
+    for (std::int64_t half = 0; half < 2; ++half) {
+      std::uint16_t w[16];
+      std::uint16_t v[16];
+      for (std::int64_t slot = 0; slot < 16; ++slot) {
+        const std::int64_t k = slot % 8 / 2 * 8 + half * 4 + slot / 8 * 2 + slot % 2;
+        w[slot] = lines[bf16_format::element_index(column % kPanelColumns, k)].bits;
+        v[slot] = step * 32 + k < matrix.depth ? x[step * 32 + k].bits : std::uint16_t{0};
+      }
+      float& sum = splits[step % 4];
+      sum = ptx::mma_sum(ptx::family_of(chip), w, v, sum);
+    }
+  }
+  return ((splits[0] + splits[1]) + splits[2]) + splits[3];
+}
+
+std::vector<float> mma_row(const PackedMatrix& matrix, const BFloat16* x, int chip) {
+  std::vector<float> y;
+  for (std::int64_t column = 0; column < matrix.rows; ++column) {
+    y.push_back(mma_column(matrix, column, x, chip) * matrix.scale);
+  }
+  return y;
+}
+
+template <typename T>
+DeviceBuffer upload(Device& device, std::span<const T> from) {
+  DeviceBuffer buffer = device.allocate(static_cast<std::int64_t>(from.size_bytes()));
+  device.upload(buffer.address(), from.data(), buffer.bytes());
+  return buffer;
+}
+
+}  // namespace
+
+std::shared_ptr<const CudaDriver> fake_driver() {
+  std::string reason;
+  auto driver = CudaDriver::load(reason, MOESAIC_FAKE_DRIVER);
+  if (driver == nullptr) throw std::runtime_error(reason);
+  return driver;
+}
+
+DeviceCase::DeviceCase(const Shape& wanted) : shape(wanted) {
+  std::mt19937_64 random(17);
+  const auto num_inputs =
+      std::max<std::int64_t>(1, std::ranges::max(shape.rows));  // so that rows are shared
+  for (std::int64_t i = 0; i < num_inputs * shape.hidden; ++i) {
+    const float scale = i / shape.hidden % 4 == 3 ? kTiny : 1;
+    x.push_back(to_bfloat16(draw_number(random, shape.x_scale * scale)));
+  }
+  for (std::size_t mlp = 0; mlp < shape.rows.size(); ++mlp) {
+    mlps.push_back({.gate = make_matrix(shape.width, shape.hidden, 3 * mlp),
+                    .up = make_matrix(shape.width, shape.hidden, 3 * mlp + 1),
+                    .down = make_matrix(shape.hidden, shape.width, 3 * mlp + 2)});
+    for (std::int64_t row = 0; row < shape.rows[mlp]; ++row) {
+      row_indices.push_back(
+          static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(num_inputs)));
+    }
+    num_rows += shape.rows[mlp];
+  }
+}
+
+PackedMatrix DeviceCase::make_matrix(std::int64_t rows, std::int64_t depth, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  if (shape.layout.format == Format::bf16) {
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < rows * depth; ++i) values.push_back(draw_number(random, 0.1F));
+    memory_.push_back(pack_matrix(shape.layout, values, rows, depth));
+    return memory_.back().matrix;
+  }
+  PackedMatrix matrix{.layout = shape.layout, .rows = rows, .depth = depth};
+  memory_.push_back({Buffer<std::byte>(matrix.bytes()), matrix});
+  for (std::int64_t panel = 0; panel < matrix.num_panels(); ++panel) {
+    const std::int64_t count = std::min(kPanelColumns, rows - panel * kPanelColumns);
+    pack_panel(shape.layout, draw_rows(shape.layout, count, depth, random, shape.x_scale),
+               memory_.back().panels.data() + panel * matrix.panel_stride());
+  }
+  matrix.panels = memory_.back().panels.data();
+  matrix.scale =
+      shape.layout.format == Format::nvfp4 ? 0.003F + 0.001F * static_cast<float>(seed % 3) : 1;
+  return matrix;
+}
+
+std::vector<float> DeviceCase::cpu_results() const {
+  ThreadPool pool(1);
+  GroupedGemm gemm(
+      {.isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool});
+  std::vector<const std::byte*> rows;
+  for (const std::int32_t index : row_indices) {
+    rows.push_back(reinterpret_cast<const std::byte*>(x.data() + index * shape.hidden));
+  }
+  std::vector<MlpGroup> groups;
+  std::int64_t first = 0;
+  for (std::size_t mlp = 0; mlp < mlps.size(); ++mlp) {
+    if (shape.rows[mlp] == 0) continue;
+    groups.push_back({.first_row = first, .num_rows = shape.rows[mlp], .weights = mlps[mlp]});
+    first += shape.rows[mlp];
+  }
+  std::vector<float> y(static_cast<std::size_t>(num_rows * shape.hidden));
+  gemm.run_mlp({.rows = rows.data(),
+                .num_rows = num_rows,
+                .depth = shape.hidden,
+                .element = RowSource::Element::bf16},
+               groups, shape.gating,
+               {.data = reinterpret_cast<std::byte*>(y.data()), .stride_bytes = shape.hidden * 4});
+  return y;
+}
+
+std::vector<float> DeviceCase::mma_results(int chip) const {
+  std::vector<float> y;
+  std::size_t row = 0;
+  for (std::size_t mlp = 0; mlp < mlps.size(); ++mlp) {
+    for (std::int64_t i = 0; i < shape.rows[mlp]; ++i, ++row) {
+      const BFloat16* const input = x.data() + row_indices[row] * shape.hidden;
+      std::vector<float> gate = mma_row(mlps[mlp].gate, input, chip);
+      const std::vector<float> up = mma_row(mlps[mlp].up, input, chip);
+      find_vector_kernels(Isa::scalar).gate(shape.gating, up.data(), shape.width, gate.data());
+      std::vector<BFloat16> inner;
+      for (const float value : gate) inner.push_back(to_bfloat16(value));
+      for (const float value : mma_row(mlps[mlp].down, inner.data(), chip)) y.push_back(value);
+    }
+  }
+  return y;
+}
+
+std::vector<float> DeviceCase::device_results(DeviceKernels kernels,
+                                              std::span<const DeviceImage> images) const {
+  Device device(fake_driver(), 0, images);
+  std::vector<DeviceBuffer> panels;
+  std::vector<MlpWeights> on_device = mlps;
+  for (MlpWeights& mlp : on_device) {
+    for (PackedMatrix* matrix : {&mlp.gate, &mlp.up, &mlp.down}) {
+      panels.push_back(
+          upload<std::byte>(device, {matrix->panels, static_cast<std::size_t>(matrix->bytes())}));
+      matrix->panels = reinterpret_cast<const std::byte*>(panels.back().address());
+    }
+  }
+  DeviceMlps products({device, kernels, shape.gating}, on_device);
+  std::vector<DeviceRows> groups;
+  std::int64_t first = 0;
+  for (std::size_t mlp = 0; mlp < mlps.size(); ++mlp) {
+    groups.push_back({static_cast<std::int32_t>(mlp), first, shape.rows[mlp]});
+    first += shape.rows[mlp];
+  }
+  const DeviceBuffer inputs = upload<BFloat16>(device, x);
+  const DeviceBuffer indices = upload<std::int32_t>(device, row_indices);
+  const DeviceBuffer y = device.allocate(num_rows * shape.hidden * 4);
+  std::vector<float> results(static_cast<std::size_t>(num_rows * shape.hidden));
+  products.start({inputs.address(), indices.address(), num_rows, y.address()}, groups);
+  device.download(results.data(), y.address(), y.bytes());
+  device.mark();
+  device.wait_for_mark(kSeconds);
+  return results;
+}
+
+std::size_t different(const std::vector<float>& a, const std::vector<float>& b) {
+  std::size_t count = a.size() == b.size() ? 0 : a.size() + b.size();
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    count += std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i]) ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace moesaic

@@ -1,0 +1,125 @@
+// Kernels of GPUs, executed in software from their PTX: portable ones give the bytes of the scalar
+// CPU kernel, those of tensor cores the bytes of plain loops.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "tests/gpu/device_case.h"
+
+namespace moesaic {
+namespace {
+
+const std::vector<std::int64_t> kRows = {0, 1, 7, 8, 9, 17, 33, 129};
+
+/// Sets a variable of the fake driver while it lives.
+class Setting {
+ public:
+  Setting(const char* name, const std::string& value) : name_(name) {
+    setenv(name, value.c_str(), 1);
+  }
+  ~Setting() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+/// Odd numbers of panels and steps; depths of more than one chunk of every kernel; every form of
+/// gating; a single MLP with one row.
+std::vector<DeviceCase::Shape> shapes(const Layout& layout) {
+  const float x_scale = layout.format == Format::mxfp4 ? 0x1p-100F : 1;  // for the largest scales
+  const auto shape = [&](std::int64_t hidden, std::int64_t width, std::vector<std::int64_t> rows) {
+    return DeviceCase::Shape{
+        .layout = layout, .hidden = hidden, .width = width, .rows = std::move(rows)};
+  };
+  std::vector<DeviceCase::Shape> all = {shape(80, 48, kRows), shape(1096, 16, {2, 0, 35}),
+                                        shape(32, 136, {1}), shape(64, 24, {3})};
+  all[1].gating = {.limit = 10};
+  all[2].gating = {.limit = 7, .alpha = 1.702F, .offset = 1};
+  all[3].x_scale = x_scale;
+  return all;
+}
+
+class DeviceMlpsIn : public testing::TestWithParam<Format> {};
+
+TEST_P(DeviceMlpsIn, portable_give_the_bytes_of_the_cpu) {
+  for (const DeviceCase::Shape& shape : shapes({.format = GetParam()})) {
+    const DeviceCase mlps(shape);
+    const std::vector<float> wanted = mlps.cpu_results();
+    EXPECT_EQ(different(mlps.device_results(DeviceKernels::portable, device_images()), wanted), 0U)
+        << shape.hidden << " x " << shape.width;
+    EXPECT_GT(std::ranges::count_if(wanted, [](float y) { return std::isfinite(y) && y != 0; }),
+              std::ssize(wanted) / 2);
+  }
+}
+
+TEST_P(DeviceMlpsIn, mma_give_the_bytes_of_plain_loops) {
+  for (const int chip : {80, 90, 120}) {
+    const Setting setting("MOESAIC_FAKE_CHIP", std::to_string(chip));
+    for (const DeviceCase::Shape& shape : shapes({.format = GetParam()})) {
+      const DeviceCase mlps(shape);
+      EXPECT_EQ(different(mlps.device_results(DeviceKernels::mma, device_images()),
+                          mlps.mma_results(chip)),
+                0U)
+          << shape.hidden << " x " << shape.width << ", sm_" << chip;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, DeviceMlpsIn,
+                         testing::Values(Format::nvfp4, Format::mxfp4, Format::bf16),
+                         [](const auto& format) { return std::string(format_name(format.param)); });
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+const DeviceCase::Shape kSmall = {
+    .layout = {.format = Format::nvfp4}, .hidden = 32, .width = 32, .rows = {2}, .gating = {}};
+
+TEST(Device, says_what_it_lacks) {
+  const auto run = [] {
+    (void)DeviceCase(kSmall).device_results(DeviceKernels::mma, device_images());
+  };
+  {
+    const Setting setting("MOESAIC_FAKE_CHIP", "75");
+    EXPECT_EQ(message_of(run),
+              "GPU 0 (PTX machine, sm_75) can have no kernels mma/nvfp4: they are made for sm_80 "
+              "and later");
+  }
+  std::string reason;
+  EXPECT_EQ(CudaDriver::load(reason, "/no/libcuda.so.1"), nullptr);
+  EXPECT_EQ(reason.find("no NVIDIA driver: /no/libcuda.so.1"), 0U) << reason;
+  const Setting setting("MOESAIC_FAKE_VERSION", "12040");
+  EXPECT_EQ(CudaDriver::load(reason, MOESAIC_FAKE_DRIVER), nullptr);
+  EXPECT_EQ(reason, "the NVIDIA driver is too old: it has CUDA 12.4, 13.0 is needed");
+}
+
+TEST(Device, that_hangs_is_left_at_the_deadline) {
+  Device device(fake_driver(), 0, device_images());
+  const Setting setting("MOESAIC_FAKE_HANGS", "1");
+  device.mark();
+  EXPECT_EQ(message_of([&] { device.wait_for_mark(0.01); }),
+            "GPU 0 (PTX machine) has not finished within 0.01 s");
+}
+
+TEST(Device, describes_itself) {
+  const Setting setting("MOESAIC_FAKE_GPUS", "2");
+  const std::vector<DeviceInfo> devices = visible_devices(*fake_driver());
+  ASSERT_EQ(devices.size(), 2U);
+  EXPECT_EQ(devices[1].name, "PTX machine");
+  EXPECT_EQ(devices[1].uuid, "GPU-00000000-0000-0000-0000-000000000001");
+  EXPECT_EQ(devices[1].chip, 90);
+  EXPECT_EQ(devices[1].memory_bytes, 1 << 30);
+}
+
+}  // namespace
+}  // namespace moesaic

@@ -1,0 +1,247 @@
+// A libcuda.so.1 whose GPUs are the PTX machine: the program loads it as it loads NVIDIA's, and
+// does not know. Work is done when an event or a stream is asked for, not before, so that host
+// memory that is changed or read too early is noticed. It takes PTX alone: code of a chip is
+// refused as a driver refuses that of another one.
+//
+//   MOESAIC_FAKE_GPUS    how many there are (1)
+//   MOESAIC_FAKE_CHIP    what they are (90: sm_90)
+//   MOESAIC_FAKE_BYTES   their memory (1 GiB)
+//   MOESAIC_FAKE_HANGS   not empty: work never ends
+
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/cuda_driver.h"
+#include "tests/gpu/ptx_machine/machine.h"
+
+using namespace moesaic;
+
+namespace moesaic {
+struct CudaContextTag {};
+struct CudaStreamTag {
+  std::vector<std::function<void()>> work;
+  std::string failure;  // sticky
+};
+struct CudaEventTag {
+  CudaStream stream = nullptr;
+};
+struct CudaModuleTag {
+  explicit CudaModuleTag(const std::string& text) : machine(text) {}
+  ptx::Machine machine;
+  std::vector<std::unique_ptr<struct CudaFunctionTag>> functions;
+};
+struct CudaFunctionTag {
+  const CudaModuleTag* module;
+  std::string name;
+};
+}  // namespace moesaic
+
+namespace {
+
+constexpr CudaResult kInvalidValue = 1;
+constexpr CudaResult kNotFound = 500;
+constexpr CudaResult kLaunchFailed = 719;
+
+long long setting(const char* name, long long otherwise) {
+  const char* const text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? std::atoll(text) : otherwise;
+}
+
+/// All GPUs have one memory; a context is the same for all threads, as the primary one is.
+struct Machine {
+  std::mutex mutex;
+  CudaContextTag context;
+  ptx::DeviceMemory memory;
+  std::string last_failure;
+  long long memory_bytes = setting("MOESAIC_FAKE_BYTES", 1LL << 30);
+};
+Machine& machine() {
+  static Machine instance;
+  return instance;
+}
+
+/// Runs `work`, one thread at a time.
+template <typename Work>
+CudaResult attempt(const Work& work) {
+  const std::scoped_lock lock(machine().mutex);
+  try {
+    return work();
+  } catch (const ptx::MachineError& error) {
+    machine().last_failure = error.what();
+    return kLaunchFailed;
+  }
+}
+
+/// All that a stream was asked for; what fails fails again.
+CudaResult drain(CudaStreamTag& stream) {
+  return attempt([&] {
+    if (!stream.failure.empty()) throw ptx::MachineError(stream.failure);
+    try {
+      for (const auto& work : stream.work) work();
+    } catch (const ptx::MachineError& error) {
+      stream.failure = error.what();
+      throw;
+    }
+    stream.work.clear();
+    return kCudaSuccess;
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+CudaResult cuInit(unsigned) {
+  return kCudaSuccess;
+}
+CudaResult cuDriverGetVersion(int* version) {
+  *version = static_cast<int>(setting("MOESAIC_FAKE_VERSION", 13000));
+  return kCudaSuccess;
+}
+CudaResult cuGetErrorName(CudaResult result, const char** name) {
+  *name = result == kLaunchFailed ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_UNKNOWN";
+  return kCudaSuccess;
+}
+CudaResult cuGetErrorString(CudaResult result, const char** text) {
+  *text = result == kLaunchFailed ? machine().last_failure.c_str() : "as the fake driver says";
+  return kCudaSuccess;
+}
+CudaResult cuDeviceGetCount(int* count) {
+  *count = static_cast<int>(setting("MOESAIC_FAKE_GPUS", 1));
+  return kCudaSuccess;
+}
+CudaResult cuDeviceGet(CudaDevice* device, int index) {
+  *device = index;
+  return kCudaSuccess;
+}
+CudaResult cuDeviceGetName(char* name, int size, CudaDevice) {
+  std::strncpy(name, "PTX machine", static_cast<std::size_t>(size));
+  return kCudaSuccess;
+}
+CudaResult cuDeviceGetUuid_v2(CudaUuid* uuid, CudaDevice device) {
+  *uuid = {};
+  uuid->bytes[15] = static_cast<unsigned char>(device);
+  return kCudaSuccess;
+}
+CudaResult cuDeviceTotalMem_v2(std::size_t* bytes, CudaDevice) {
+  *bytes = static_cast<std::size_t>(machine().memory_bytes);
+  return kCudaSuccess;
+}
+CudaResult cuDeviceGetAttribute(int* value, CudaAttribute attribute, CudaDevice) {
+  const auto chip = static_cast<int>(setting("MOESAIC_FAKE_CHIP", 90));
+  *value = attribute == CudaAttribute::compute_major   ? chip / 10
+           : attribute == CudaAttribute::compute_minor ? chip % 10
+                                                       : 1;
+  return kCudaSuccess;
+}
+CudaResult cuDevicePrimaryCtxRetain(CudaContext* context, CudaDevice) {
+  *context = &machine().context;
+  return kCudaSuccess;
+}
+CudaResult cuDevicePrimaryCtxRelease_v2(CudaDevice) {
+  return kCudaSuccess;
+}
+CudaResult cuCtxSetCurrent(CudaContext) {
+  return kCudaSuccess;
+}
+CudaResult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
+  const std::scoped_lock lock(machine().mutex);
+  *total = static_cast<std::size_t>(machine().memory_bytes);
+  *free = *total - static_cast<std::size_t>(machine().memory.allocated_bytes());
+  return kCudaSuccess;
+}
+CudaResult cuMemAlloc_v2(CudaAddress* address, std::size_t bytes) {
+  return attempt([&] {
+    const auto size = static_cast<std::int64_t>(bytes);
+    if (machine().memory.allocated_bytes() + size > machine().memory_bytes) return kCudaOutOfMemory;
+    *address = machine().memory.allocate(size);
+    return kCudaSuccess;
+  });
+}
+CudaResult cuMemFree_v2(CudaAddress address) {
+  return attempt([&] {
+    machine().memory.release(address);
+    return kCudaSuccess;
+  });
+}
+CudaResult cuMemAllocHost_v2(void** data, std::size_t bytes) {
+  *data = std::malloc(bytes);
+  return *data != nullptr ? kCudaSuccess : kCudaOutOfMemory;
+}
+CudaResult cuMemFreeHost(void* data) {
+  std::free(data);
+  return kCudaSuccess;
+}
+CudaResult cuMemcpyHtoDAsync_v2(CudaAddress to, const void* from, std::size_t bytes,
+                                CudaStream stream) {
+  stream->work.emplace_back(
+      [=] { machine().memory.write(to, from, static_cast<std::int64_t>(bytes)); });
+  return kCudaSuccess;
+}
+CudaResult cuMemcpyDtoHAsync_v2(void* to, CudaAddress from, std::size_t bytes, CudaStream stream) {
+  stream->work.emplace_back(
+      [=] { machine().memory.read(from, to, static_cast<std::int64_t>(bytes)); });
+  return kCudaSuccess;
+}
+CudaResult cuStreamCreate(CudaStream* stream, unsigned) {
+  *stream = new CudaStreamTag;
+  return kCudaSuccess;
+}
+CudaResult cuStreamDestroy_v2(CudaStream stream) {
+  delete stream;
+  return kCudaSuccess;
+}
+CudaResult cuEventCreate(CudaEvent* event, unsigned) {
+  *event = new CudaEventTag;
+  return kCudaSuccess;
+}
+CudaResult cuEventDestroy_v2(CudaEvent event) {
+  delete event;
+  return kCudaSuccess;
+}
+CudaResult cuEventRecord(CudaEvent event, CudaStream stream) {
+  event->stream = stream;
+  return kCudaSuccess;
+}
+CudaResult cuEventQuery(CudaEvent event) {
+  if (setting("MOESAIC_FAKE_HANGS", 0) != 0) return kCudaNotReady;
+  return drain(*event->stream);
+}
+CudaResult cuModuleLoadData(CudaModule* module, const void* image) {
+  const auto* const text = static_cast<const char*>(image);
+  if (std::memcmp(text, "\177ELF", 4) == 0) return kCudaNoBinaryForGpu;
+  return attempt([&] {
+    *module = new CudaModuleTag(text);
+    return kCudaSuccess;
+  });
+}
+CudaResult cuModuleUnload(CudaModule module) {
+  delete module;
+  return kCudaSuccess;
+}
+CudaResult cuModuleGetFunction(CudaFunction* function, CudaModule module, const char* name) {
+  if (!module->machine.has(name)) return kNotFound;
+  module->functions.push_back(std::make_unique<CudaFunctionTag>(CudaFunctionTag{module, name}));
+  *function = module->functions.back().get();
+  return kCudaSuccess;
+}
+CudaResult cuLaunchKernel(CudaFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned threads, unsigned threads_y, unsigned threads_z, unsigned shared,
+                          CudaStream stream, void** parameters, void**) {
+  if (grid_z != 1 || threads_y != 1 || threads_z != 1 || shared != 0) return kInvalidValue;
+  const std::size_t bytes = function->module->machine.kernel(function->name).parameter_bytes;
+  const auto* const begin = static_cast<const std::byte*>(parameters[0]);
+  stream->work.emplace_back([=, copy = std::vector<std::byte>(begin, begin + bytes)] {
+    function->module->machine.run(
+        function->name, {.grid_x = grid_x, .grid_y = grid_y, .threads = threads}, copy,
+        {machine().memory, static_cast<int>(setting("MOESAIC_FAKE_CHIP", 90))});
+  });
+  return kCudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,135 @@
+// Changes to the PTX of kernels, and to what they are given: each must be noticed, by the machine
+// or by other bytes.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "tests/gpu/device_case.h"
+
+namespace moesaic {
+namespace {
+
+const DeviceCase::Shape kShape = {.layout = {.format = Format::nvfp4},
+                                  .hidden = 280,
+                                  .width = 48,
+                                  .rows = {5, 33},
+                                  .gating = {.limit = 1}};
+
+std::string text_of(std::string_view module) {
+  for (const DeviceImage& image : device_images()) {
+    if (image.module == module && image.is_ptx) return image.bytes;
+  }
+  ADD_FAILURE() << "no PTX of " << module;
+  return "";
+}
+
+struct Mistake {
+  std::string_view from;
+  std::string_view to;
+  std::string_view kernel = "";  // empty: all
+  int occurrence = 0;            // 0: all, 1: the first of the kernel
+};
+
+std::string with_mistake(std::string text, const Mistake& mistake) {
+  int found = 0;
+  std::size_t at = 0;
+  if (!mistake.kernel.empty()) at = text.find(fmt::format(".entry {}(", mistake.kernel));
+  while ((at = text.find(mistake.from, at)) != std::string::npos) {
+    ++found;
+    if (mistake.occurrence == 0 || mistake.occurrence == found) {
+      text.replace(at, mistake.from.size(), mistake.to);
+      at += mistake.to.size();
+    } else {
+      at += mistake.from.size();
+    }
+  }
+  EXPECT_GE(found, std::max(1, mistake.occurrence)) << mistake.from << " is not there";
+  return text;
+}
+
+class PlantedMistakes : public testing::Test {
+ protected:
+  void expect_caught(DeviceKernels kernels, const Mistake& mistake) {
+    const bool is_mma = kernels == DeviceKernels::mma;
+    const std::string module = is_mma ? "mma/nvfp4" : "portable/nvfp4";
+    const std::string text = with_mistake(text_of(module), mistake);
+    const std::array<DeviceImage, 1> images = {
+        {{.module = module, .chip = 80, .is_ptx = true, .bytes = text.c_str()}}};
+    try {
+      const std::vector<float> results = mlps_.device_results(kernels, images);
+      EXPECT_GT(different(results, is_mma ? mma_ : cpu_), 0U)
+          << mistake.from << " -> " << mistake.to << " was not noticed";
+    } catch (const Error&) {  // noticed
+    }
+  }
+
+  DeviceCase mlps_{kShape};
+  std::vector<float> cpu_ = mlps_.cpu_results();
+  std::vector<float> mma_ = mlps_.mma_results(90);
+};
+
+TEST_F(PlantedMistakes, in_portable_kernels_are_caught) {
+  for (const Mistake& mistake : {Mistake{"bar.sync \t0;", "", "gate_up", 1},
+                                 {"bar.sync \t0;", "", "gate_up", 2},
+                                 {"setp.ge.s32", "setp.gt.s32"},
+                                 {"add.rn.ftz.f32", "add.rn.f32"},
+                                 {"fma.rn.ftz.f32", "fma.rn.f32"},
+                                 {"mul.rn.ftz.f32", "mul.rn.f32"},
+                                 {"shfl.sync.bfly.b32 \t", "shfl.sync.idx.b32 \t"},
+                                 {"shl.b32", "shr.u32"},
+                                 {"prmt.b32", "shl.b32"},
+                                 {"div.rn.f32", "mul.rn.f32"},
+                                 {"ld.shared.v4.f32", "ld.global.v4.f32"},
+                                 {"st.global.f32", "st.shared.f32"},
+                                 {"setp.gt.f32", "setp.lt.f32"},
+                                 {"fma.rn.bf16x2", "or.b32"}}) {
+    expect_caught(DeviceKernels::portable, mistake);
+  }
+}
+
+TEST_F(PlantedMistakes, in_mma_kernels_are_caught) {
+  for (const Mistake& mistake : {Mistake{"bar.sync \t0;", "", "gate_up_128", 1},
+                                 {"bar.sync \t0;", "", "gate_up_8", 2},
+                                 {"bar.sync \t0;", "", "gate_up_8", 3},
+                                 {"bar.sync \t0;", "", "gate_up_8", 7},
+                                 {"cp.async.wait_group 0;", ""},
+                                 {"cp.async.wait_group 0;", "cp.async.wait_group 1;"},
+                                 {"setp.ge.s32", "setp.gt.s32"},
+                                 {"fma.rn.bf16x2", "or.b32"},
+                                 {"add.rn.f32", "sub.rn.f32"},
+                                 {"mul.rn.f32", "mul.rn.ftz.f32"},
+                                 {"xor.b32", "or.b32"},
+                                 {"ld.shared.v2.f32", "ld.global.v2.f32"}}) {
+    expect_caught(DeviceKernels::mma, mistake);
+  }
+}
+
+/// Runs with one thing wrong; true if that is noticed.
+template <typename Change>
+bool is_noticed(const Change& change) {
+  DeviceCase wrong(kShape);
+  change(wrong);
+  try {
+    const DeviceCase right(kShape);
+    return different(wrong.device_results(DeviceKernels::mma, device_images()),
+                     right.mma_results(90)) > 0;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+TEST(PlantedMistakesOfLaunches, are_caught) {
+  EXPECT_FALSE(is_noticed([](DeviceCase&) {}));
+  EXPECT_TRUE(is_noticed([](DeviceCase& mlps) { mlps.row_indices[3] = 9; }));
+  EXPECT_TRUE(is_noticed([](DeviceCase& mlps) { mlps.row_indices[3] = -1; }));
+  EXPECT_TRUE(is_noticed([](DeviceCase& mlps) { std::swap(mlps.mlps[0].gate, mlps.mlps[0].up); }));
+  EXPECT_TRUE(is_noticed([](DeviceCase& mlps) { mlps.mlps[1].up.scale *= 2; }));
+  EXPECT_TRUE(is_noticed([](DeviceCase& mlps) { mlps.num_rows -= 1; }));
+  EXPECT_TRUE(is_noticed([](DeviceCase& mlps) { mlps.shape.gating.limit = 2; }));
+}
+
+}  // namespace
+}  // namespace moesaic

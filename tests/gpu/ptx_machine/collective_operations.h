@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tests/gpu/ptx_machine/program.h"
+
+// What the lanes of a warp do together: an error if some are missing.
+
+namespace moesaic::ptx {
+
+/// shfl.sync.bfly.b32 with a mask of all lanes: each gets what lane ^ operand has.
+void exchange_lanes(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
+/// mma.sync m16n8k16 of bf16.
+void multiply_bf16(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
+
+}  // namespace moesaic::ptx
