@@ -3,7 +3,7 @@
 # of ours (tests/package).
 set(public_headers
     base/dtype.h base/error.h base/json.h
-    comm/comm_options.h comm/communicator.h comm/mpi_communicator.h comm/pending.h
+    comm/comm_options.h comm/communicator.h comm/mpi_communicator.h comm/pending.h comm/row_label.h
     comm/shared_memory_communicator.h comm/thread_communicator.h
     src/checkpoint/mapped_file.h src/checkpoint/read_faults.h src/checkpoint/safetensors.h
     src/checkpoint/safetensors_writer.h

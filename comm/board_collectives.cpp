@@ -50,15 +50,6 @@ constexpr auto kAdd = [](auto a, auto b) { return a + b; };
 
 }  // namespace
 
-BoardCollectives::BoardCollectives(MemoryBoard& board) : board_(board) {
-  counts_.prepare([&] { return make_counts(); });
-}
-
-std::unique_ptr<BoardCounts> BoardCollectives::make_counts() {
-  const Waiter waiter{board_.name_of(board_.rank()), board_.size(), board_.policy()};
-  return std::make_unique<BoardCounts>(board_, waiter);
-}
-
 void BoardCollectives::barrier() {
   board_.post({}, "barrier");
 }
@@ -114,38 +105,6 @@ void BoardCollectives::all_gather(std::span<const std::byte> send, std::span<std
                   board_.mail_of(peer), count);
     }
   });
-}
-
-void BoardCounts::start(std::uint64_t number, std::span<const std::int64_t> send,
-                        std::span<std::int64_t> recv) {
-  recv_ = recv;
-  next_peer_ = 0;
-  board_.post_counts(number, send);
-  Operation::start(number);
-}
-
-bool BoardCounts::progress() {
-  while (next_peer_ < board_.size() && board_.has_posted_counts(next_peer_, number())) {
-    recv_[static_cast<std::size_t>(next_peer_)] = board_.count_from(next_peer_, number());
-    ++next_peer_;
-  }
-  return next_peer_ == board_.size();
-}
-
-std::string BoardCounts::missing() const {
-  RankList ranks;
-  for (int peer = next_peer_; peer < board_.size(); ++peer) {
-    if (!board_.has_posted_counts(peer, number())) ranks.add(board_.name_of(peer));
-  }
-  return "the counts of rank " + ranks.text();
-}
-
-PendingCounts BoardCollectives::start_counts(std::span<const std::int64_t> send,
-                                             std::span<std::int64_t> recv) {
-  check_counts(send, recv, board_.size());
-  BoardCounts& counts = counts_.next([&] { return make_counts(); });
-  counts.start(counts_.number(), send, recv);
-  return PendingCounts(counts);
 }
 
 }  // namespace moesaic

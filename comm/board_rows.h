@@ -1,9 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "comm/memory_board.h"
 #include "comm/row_buffers.h"
@@ -12,7 +9,8 @@
 namespace moesaic {
 
 /// Rows for the ranks of a board: each sender copies its rows once, from its matrix to where the
-/// receiver reads them. A rank never waits for a peer that it neither sends to nor receives from.
+/// receiver reads them. Receivers that do not know what to expect read all counts first; else a
+/// rank never waits for a peer that it neither sends to nor receives from.
 class BoardRows final : public RowCarrier {
  public:
   /// The board names its ranks by their numbers in the group. Both must outlive this.

@@ -13,7 +13,7 @@ namespace {
 
 /// What a rank is about to do. Trivial, so that it can travel.
 struct Intent {
-  std::array<char, 24> call{};
+  std::array<char, 64> call{};
   std::array<char, 16> what_a{};  // what the arguments mean
   std::array<char, 16> what_b{};
   std::int64_t a = 0;  // arguments that must agree
@@ -85,14 +85,9 @@ class CheckedCommunicator final : public Communicator {
     agree("all_gather", bytes_of(send));
     base_->all_gather(send, recv);
   }
-  [[nodiscard]] PendingCounts start_counts(std::span<const std::int64_t> send,
-                                           std::span<std::int64_t> recv) override {
-    agree("start_counts", bytes_of(send));
-    return base_->start_counts(send, recv);
-  }
   [[nodiscard]] PendingRows exchange_rows(const RowSend& send,
-                                          std::span<const std::int64_t> recv_counts,
-                                          PendingCounts counts) override;
+                                          std::span<const std::int64_t> expected) override;
+  [[nodiscard]] RowCounters row_counters() const override { return base_->row_counters(); }
   void progress() override { base_->progress(); }
   std::shared_ptr<SharedMemory> allocate_shared(std::int64_t bytes) override {
     agree("allocate_shared", {"bytes", bytes});
@@ -112,7 +107,7 @@ class CheckedCommunicator final : public Communicator {
 };
 
 void CheckedCommunicator::agree(std::string_view call, Argument a, Argument b) {
-  const Intent mine{fixed<24>(call), fixed<16>(a.name), fixed<16>(b.name), a.value, b.value};
+  const Intent mine{fixed<64>(call), fixed<16>(a.name), fixed<16>(b.name), a.value, b.value};
   std::vector<Intent> all(static_cast<std::size_t>(size()));
   base_->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   std::string text;
@@ -144,18 +139,16 @@ void CheckedCommunicator::agree_on_counts(std::span<const std::int64_t> send_cou
 }
 
 PendingRows CheckedCommunicator::exchange_rows(const RowSend& send,
-                                               std::span<const std::int64_t> recv_counts,
-                                               PendingCounts counts) {
-  const Waiter self{rank(), size(), {}};
-  check_row_send(send, recv_counts.size(), self);
-  if (counts) counts.wait();
-  check_recv_counts(recv_counts, send.row_bytes, self);
-  agree("exchange_rows", {"row_bytes", send.row_bytes});
-  agree_on_counts(send.counts, recv_counts);
+                                               std::span<const std::int64_t> expected) {
+  check_exchange(send, expected, {rank(), size(), {}});
+  agree("exchange_rows", {"row_bytes", send.row_bytes}, {"tag_bytes", send.tag_bytes});
+  agree(expected.empty() ? "exchange of any rows" : "exchange of known rows");
+  agree(send.label.text());
+  if (!expected.empty()) agree_on_counts(send.counts, expected);
   for (const std::int32_t row : send.rows) {
     require(row >= 0, ErrorKind::internal, "exchange_rows: row {}", row);
   }
-  return base_->exchange_rows(send, recv_counts, {});
+  return base_->exchange_rows(send, expected);
 }
 
 }  // namespace

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <span>
 
-#include "comm/pending.h"
-
 namespace moesaic {
 
 /// The calls of a Communicator that concern a whole group and not rows. See communicator.h for what
@@ -19,11 +17,6 @@ class Collectives {
   virtual void sum(std::span<std::int64_t> values) = 0;
   virtual void max(std::span<std::int64_t> values) = 0;
   virtual void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) = 0;
-  [[nodiscard]] virtual PendingCounts start_counts(std::span<const std::int64_t> send,
-                                                   std::span<std::int64_t> recv) = 0;
 };
-
-/// Throws Error{internal} unless both have an element for each of `size` ranks.
-void check_counts(std::span<const std::int64_t> send, std::span<const std::int64_t> recv, int size);
 
 }  // namespace moesaic

@@ -7,19 +7,36 @@
 #include <string>
 
 #include "comm/pending.h"
+#include "comm/row_label.h"
 
 namespace moesaic {
 
 /// Rows to send: `row_bytes` bytes each, row i at `base + i * stride_bytes`. `rows` lists the rows
 /// for peer 0, then those for peer 1, and so on; a row may stand several times. `counts[p]` of them
 /// go to peer p; the own rank's count must be 0, since own rows need no transport. All of it stays
-/// untouched by the caller until the exchange has been waited for.
+/// untouched by the caller until the exchange has been waited for, but for rows that are written
+/// later.
 struct RowSend {
   const std::byte* base = nullptr;
   std::int64_t row_bytes = 0;  // the same on every rank
   std::int64_t stride_bytes = 0;
   std::span<const std::int32_t> rows;
   std::span<const std::int64_t> counts;  // [size]
+  /// So many last bytes of a row travel before all rows: what a receiver plans with. The same on
+  /// every rank.
+  std::int64_t tag_bytes = 0;
+  /// Rows [0, later_rows) of the matrix are written later, and told by PendingRows::mark_ready.
+  /// They have no tags.
+  std::int64_t later_rows = 0;
+  RowLabel label{};  // the same on every rank
+};
+
+/// What the exchanges of a communicator have moved since it was made, as this rank sent it.
+struct RowCounters {
+  std::int64_t bytes_near = 0;  // of rows to ranks of its node
+  std::int64_t bytes_far = 0;   // of messages to ranks of other nodes
+  std::int64_t messages = 0;    // that many
+  std::int64_t rows_saved = 0;  // that did not travel because their node got them already
 };
 
 /// Memory that the ranks of one node see together. Freed when the last owner lets go; the
@@ -58,16 +75,14 @@ class Communicator {
   virtual void max(std::span<std::int64_t> values) = 0;
   /// recv[p * send.size() ...] becomes what rank p holds in `send`; the same size on every rank.
   virtual void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) = 0;
-  /// recv[p] becomes what rank p holds in its send[rank()]. Both have size() elements and stay
-  /// untouched until the counts have been waited for.
-  [[nodiscard]] virtual PendingCounts start_counts(std::span<const std::int64_t> send,
-                                                   std::span<std::int64_t> recv) = 0;
-  /// Moves rows; `recv_counts[p]` rows come from peer p. If `counts` are what fills in
-  /// `recv_counts`, the rows leave as soon as they are known. Any number of exchanges may be under
-  /// way, each with room of its own; from the ninth on, a start waits for the oldest to arrive.
+  /// Moves rows. `expected` is empty, or [size] the rows that come from each peer where a rank
+  /// knows them, which saves it a look at its neighbours' counts; on all ranks or on none. Any
+  /// number of exchanges may be under way, each with room of its own; from the ninth on, a start
+  /// waits for the oldest to arrive.
   [[nodiscard]] virtual PendingRows exchange_rows(const RowSend& send,
-                                                  std::span<const std::int64_t> recv_counts,
-                                                  PendingCounts counts) = 0;
+                                                  std::span<const std::int64_t> expected) = 0;
+  /// Not collective.
+  [[nodiscard]] virtual RowCounters row_counters() const = 0;
   /// Not collective: lets what this rank has under way go on, in this communicator and all others
   /// of the job. Cheap, and never blocks; transfers between nodes need it while a rank computes.
   virtual void progress() = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -25,20 +26,29 @@ LongWork::LongWork(Communicator& ranks, std::string what, Notice notice)
     : ranks_(ranks),
       what_(std::move(what)),
       notice_(std::move(notice)),
-      own_(static_cast<std::size_t>(ranks.size())),
-      incoming_(own_),
-      known_(own_.size(), kDone),
-      next_round_(Clock::now() + kRoundEvery) {}
+      rows_(static_cast<std::size_t>(ranks.size() - 1)),
+      counts_(static_cast<std::size_t>(ranks.size()), 1),
+      known_(counts_.size(), kDone),
+      next_round_(Clock::now() + kRoundEvery) {
+  counts_[static_cast<std::size_t>(ranks.rank())] = 0;
+}
 
 void LongWork::start_round(std::int64_t permille) {
-  std::ranges::fill(own_, permille);
-  round_ = ranks_.start_counts(own_, incoming_);
+  round_.reset();  // what it sent is not needed any more
+  own_ = permille;
+  round_ = ranks_.exchange_rows({.base = reinterpret_cast<const std::byte*>(&own_),
+                                 .row_bytes = sizeof own_,
+                                 .stride_bytes = sizeof own_,
+                                 .rows = rows_,
+                                 .counts = counts_,
+                                 .label = RowLabel{}.at(what_)},
+                                counts_);
   next_round_ = Clock::now() + kRoundEvery;
 }
 
 void LongWork::advance(std::int64_t done, std::int64_t total) {
   if (Clock::now() < next_round_ || !round_.is_done()) return;
-  if (round_) known_ = incoming_;
+  if (round_) take_round();
   const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
   start_round(std::clamp<std::int64_t>(static_cast<std::int64_t>(share * kDone), 0, kDone - 1));
 }
@@ -68,7 +78,16 @@ void LongWork::wait_for_round() {
     if (error.kind() != ErrorKind::peer || last.empty()) throw;
     fail(ErrorKind::peer, "{}; still {} when last heard of: {}", error.what(), what_, last);
   }
-  known_ = incoming_;
+  take_round();
+}
+
+void LongWork::take_round() {
+  const ReceivedRows& received = round_.wait();
+  std::size_t row = 0;
+  for (std::size_t rank = 0; rank < known_.size(); ++rank) {
+    if (received.counts[rank] == 0) continue;
+    std::memcpy(&known_[rank], received.rows[row++], sizeof known_[rank]);
+  }
 }
 
 /// "rank 2 (41 %), rank 5 (12 %)": others that are not done, as far as this rank knows.

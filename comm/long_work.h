@@ -16,8 +16,8 @@ namespace moesaic {
 /// is waited for, one that has stopped is not.
 ///
 /// All ranks make one, and finish() it, also after an error of their own; a rank that does neither
-/// has to end the job. They exchange counts (Communicator::start_counts) in rounds, and make no
-/// other collective call of `ranks` meanwhile.
+/// has to end the job. They exchange rows in rounds, and make no other collective call of `ranks`
+/// meanwhile.
 class LongWork {
  public:
   /// Hears now and then "waiting for rank 3 (41 %)" while finish() waits.
@@ -37,16 +37,18 @@ class LongWork {
   using Clock = std::chrono::steady_clock;
   void start_round(std::int64_t permille);
   void wait_for_round();
+  void take_round();
   [[nodiscard]] std::string behind() const;
 
   Communicator& ranks_;
   std::string what_;
   Notice notice_;
-  std::vector<std::int64_t> own_;       // [size] this rank's permille, for each
-  std::vector<std::int64_t> incoming_;  // [size] of the round under way
-  std::vector<std::int64_t> known_;     // [size] of the last round that is over
+  std::int64_t own_ = 0;              // this rank's permille: what it sends to each
+  std::vector<std::int32_t> rows_;    // row 0 for each other rank
+  std::vector<std::int64_t> counts_;  // [size] a row to each, and from each
+  std::vector<std::int64_t> known_;   // [size] permille of the last round that is over
   Clock::time_point next_round_;
-  PendingCounts round_;
+  PendingRows round_;
 };
 
 }  // namespace moesaic

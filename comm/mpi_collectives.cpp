@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMaxPieceBytes = std::size_t{64} << 20;  // what one MPI call moves at most
 constexpr std::size_t kShareFromBytes = 16 * 1024;  // from here on the ranks share a sum's work
-constexpr int kSliceTag = 1024;                     // row exchanges use the tags below
+constexpr int kSliceTag = 1024;                     // row exchanges use tags from 2048 on
 
 /// values[i] += theirs[i]
 void add(std::span<float> values, const float* theirs) {
@@ -28,15 +28,6 @@ void for_each_piece(std::span<T> values, Body&& body) {
 }
 
 }  // namespace
-
-MpiCollectives::MpiCollectives(const MpiHandle& comm, const WaitPolicy& policy)
-    : comm_(comm), policy_(policy) {
-  counts_.prepare([&] { return make_counts(); });
-}
-
-std::unique_ptr<MpiCounts> MpiCollectives::make_counts() const {
-  return std::make_unique<MpiCounts>(comm_, policy_);
-}
 
 void MpiCollectives::finish(MPI_Request request, const char* call) {
   MpiRequests requests(comm_);
@@ -159,25 +150,6 @@ void MpiCollectives::all_gather(std::span<const std::byte> send, std::span<std::
       std::memcpy(recv.data() + peer * send.size() + first, gathered.data() + peer * bytes, bytes);
     }
   }
-}
-
-void MpiCounts::start(std::uint64_t number, std::span<const std::int64_t> send,
-                      std::span<std::int64_t> recv) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Ialltoall(send.data(), 1, MPI_INT64_T, recv.data(), 1, MPI_INT64_T, comm_.get(),
-                          &request),
-            "MPI_Ialltoall");
-  requests_.clear();
-  requests_.add(request);
-  Operation::start(number);
-}
-
-PendingCounts MpiCollectives::start_counts(std::span<const std::int64_t> send,
-                                           std::span<std::int64_t> recv) {
-  check_counts(send, recv, comm_.size());
-  MpiCounts& counts = counts_.next([&] { return make_counts(); });
-  counts.start(counts_.number(), send, recv);
-  return PendingCounts(counts);
 }
 
 }  // namespace moesaic

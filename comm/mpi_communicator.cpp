@@ -1,26 +1,43 @@
 #include "comm/mpi_communicator.h"
 
 #include <cstdlib>
+#include <numeric>
 
+#include "base/buffer.h"
+#include "comm/far_rows.h"
+#include "comm/memory_board.h"
 #include "comm/mpi_collectives.h"
 #include "comm/mpi_groups.h"
-#include "comm/mpi_rows.h"
+#include "comm/mpi_messages.h"
+#include "comm/node_map.h"
+#include "comm/row_buffers.h"
 #include "comm/shared_segment.h"
 #include "comm/transport_communicator.h"
 
 namespace moesaic {
 namespace {
 
+std::vector<int> numbers_below(int end) {
+  std::vector<int> numbers(static_cast<std::size_t>(end));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
 class MpiGroup final : public RankGroup {
  public:
   MpiGroup(std::unique_ptr<MpiHandle> comm, const MpiJob& job)
-      : comm_(std::move(comm)), job_(job) {}
+      : comm_(std::move(comm)),
+        job_(job),
+        nodes_(numbers_below(comm_->size())),
+        board_memory_(MemoryBoard::bytes_needed(1, comm_->size())),
+        board_({std::shared_ptr<void>(), board_memory_.data()},
+               {0, 1, {comm_->rank()}, comm_->size()}, job_.policy) {}
 
   [[nodiscard]] int rank() const noexcept override { return comm_->rank(); }
   [[nodiscard]] int size() const noexcept override { return comm_->size(); }
   [[nodiscard]] std::string transport() const override { return "mpi"; }
   [[nodiscard]] const MpiHandle& comm() const noexcept { return *comm_; }
-  [[nodiscard]] ProcessRowBuffers::Memory& memory() noexcept { return memory_; }
+  [[nodiscard]] std::unique_ptr<RowTransport> make_rows();
 
   // MPI's split has no deadline of its own: the barrier finds the rank that does not come.
   std::unique_ptr<Communicator> split(Communicator& self, int color, int key) override {
@@ -38,8 +55,22 @@ class MpiGroup final : public RankGroup {
  private:
   std::unique_ptr<MpiHandle> comm_;
   MpiJob job_;
+  NodeMap nodes_;  // each rank is a node of its own
+  ByteBuffer board_memory_;
+  MemoryBoard board_;
   ProcessRowBuffers::Memory memory_;
 };
+
+std::unique_ptr<RowTransport> MpiGroup::make_rows() {
+  RowTransport::Ways ways{
+      .buffers = std::make_unique<ProcessRowBuffers>(memory_), .carriers = {}, .patience = {}};
+  ways.carriers.push_back(
+      std::make_unique<FarRows>(FarRows::Parts{.nodes = nodes_,
+                                               .board = board_,
+                                               .buffers = *ways.buffers,
+                                               .make_messages = mpi_message_maker(*comm_)}));
+  return std::make_unique<RowTransport>(Waiter{rank(), size(), job_.policy}, std::move(ways));
+}
 
 }  // namespace
 
@@ -77,17 +108,13 @@ void MpiSession::abort(int exit_code) const noexcept {
 std::unique_ptr<Communicator> make_mpi_communicator(std::unique_ptr<MpiHandle> comm,
                                                     const MpiJob& job) {
   auto group = std::make_unique<MpiGroup>(std::move(comm), job);
-  const MpiHandle& handle = group->comm();
-  RowTransport::Ways ways{.buffers = std::make_unique<ProcessRowBuffers>(group->memory()),
-                          .carriers = {},
-                          .patience = {}};
-  ways.carriers.push_back(std::make_unique<MpiRows>(handle, other_ranks(handle)));
-  const Waiter waiter{handle.rank(), handle.size(), job.policy};
-  return std::make_unique<TransportCommunicator>(TransportCommunicator::Parts{
-      .group = std::move(group),
-      .collectives = std::make_unique<MpiCollectives>(handle, job.policy),
-      .rows = std::make_unique<RowTransport>(waiter, std::move(ways)),
-      .idle = job.idle});
+  auto collectives = std::make_unique<MpiCollectives>(group->comm(), job.policy);
+  auto rows = group->make_rows();
+  return std::make_unique<TransportCommunicator>(
+      TransportCommunicator::Parts{.group = std::move(group),
+                                   .collectives = std::move(collectives),
+                                   .rows = std::move(rows),
+                                   .idle = job.idle});
 }
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession&, const CommOptions& options) {

@@ -22,14 +22,6 @@ MpiJob mpi_job(const MpiHandle& world, const CommOptions& options) {
           wait_policy(options.timeout, ranks.size(), processors, *idle)};
 }
 
-std::vector<int> other_ranks(const MpiHandle& comm) {
-  std::vector<int> ranks;
-  for (int step = 1; step < comm.size(); ++step) {
-    ranks.push_back((comm.rank() + step) % comm.size());
-  }
-  return ranks;
-}
-
 std::unique_ptr<MpiHandle> mpi_split(const MpiHandle& comm, int color, int key) {
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(comm.get(), color, key, &part), "MPI_Comm_split");

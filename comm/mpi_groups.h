@@ -24,10 +24,6 @@ struct MpiJob {
 /// The ranks of `comm` that share this rank's node, real or pretended. Collective.
 [[nodiscard]] std::unique_ptr<MpiHandle> mpi_split_node(const MpiHandle& comm, const MpiJob& job);
 
-/// The other ranks of `comm`, the next one first: if all go through them in this order, not all
-/// turn to the same rank at once.
-[[nodiscard]] std::vector<int> other_ranks(const MpiHandle& comm);
-
 /// `comm` as a Communicator of the transport "mpi".
 [[nodiscard]] std::unique_ptr<Communicator> make_mpi_communicator(std::unique_ptr<MpiHandle> comm,
                                                                   const MpiJob& job);

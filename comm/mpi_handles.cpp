@@ -87,7 +87,7 @@ void MpiRequests::add(MPI_Request request, Info info) {
 }
 
 void MpiRequests::add(MPI_Request request) {
-  add(request, {Kind::collective, -1, 0});
+  add(request, {.kind = Kind::collective, .peer = -1, .bytes = 0});
 }
 
 void MpiRequests::receive(int peer, int tag, std::span<std::byte> data) {
@@ -96,8 +96,17 @@ void MpiRequests::receive(int peer, int tag, std::span<std::byte> data) {
     MPI_Request request = MPI_REQUEST_NULL;
     check_mpi(MPI_Irecv(part.data(), bytes, MPI_BYTE, peer, tag, comm_->get(), &request),
               "MPI_Irecv");
-    add(request, {Kind::receive, peer, bytes});
+    add(request, {.kind = Kind::receive, .peer = peer, .bytes = bytes});
   });
+}
+
+std::size_t MpiRequests::receive_at_most(int peer, int tag, std::span<std::byte> room) {
+  const int bytes = narrow<int>(room.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Irecv(room.data(), bytes, MPI_BYTE, peer, tag, comm_->get(), &request),
+            "MPI_Irecv");
+  add(request, {.kind = Kind::receive, .peer = peer, .bytes = bytes, .exact = false});
+  return requests_.size() - 1;
 }
 
 void MpiRequests::send(int peer, int tag, std::span<const std::byte> data) {
@@ -106,16 +115,17 @@ void MpiRequests::send(int peer, int tag, std::span<const std::byte> data) {
     MPI_Request request = MPI_REQUEST_NULL;
     check_mpi(MPI_Isend(part.data(), bytes, MPI_BYTE, peer, tag, comm_->get(), &request),
               "MPI_Isend");
-    add(request, {Kind::send, peer, bytes});
+    add(request, {.kind = Kind::send, .peer = peer, .bytes = bytes});
   });
 }
 
-void MpiRequests::check_received(const Info& info, const MPI_Status& status) const {
+void MpiRequests::check_received(Info& info, const MPI_Status& status) const {
   if (info.kind != Kind::receive) return;
   int bytes = 0;
   check_mpi(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+  info.received_bytes = bytes;
   const bool too_long = status.MPI_ERROR == MPI_ERR_TRUNCATE;
-  require(!too_long && bytes == info.bytes, ErrorKind::peer,
+  require(!too_long && (!info.exact || bytes == info.bytes), ErrorKind::peer,
           "rank {} of {}: {} bytes were expected of rank {}, which sent {}", comm_->rank(),
           comm_->size(), info.bytes, info.peer, too_long ? "more" : std::to_string(bytes));
 }
@@ -128,10 +138,7 @@ bool MpiRequests::progress() {
   int num_done = 0;
   const int code = MPI_Testsome(narrow<int>(requests_.size()), requests_.data(), &num_done,
                                 done_.data(), statuses_.data());
-  if (num_done == MPI_UNDEFINED) {
-    clear();
-    return true;
-  }
+  if (num_done == MPI_UNDEFINED) return true;
   for (int i = 0; i < num_done; ++i) {
     const auto request = static_cast<std::size_t>(done_[static_cast<std::size_t>(i)]);
     check_received(infos_[request], statuses_[static_cast<std::size_t>(i)]);
@@ -142,20 +149,28 @@ bool MpiRequests::progress() {
 
 std::string MpiRequests::missing() const {
   RankList senders;
-  RankList receivers;
   bool collective = false;
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) continue;
     if (infos_[i].kind == Kind::receive) senders.add(infos_[i].peer);
-    if (infos_[i].kind == Kind::send) receivers.add(infos_[i].peer);
     collective = collective || infos_[i].kind == Kind::collective;
   }
   if (collective) return "a rank that has not joined";
-  std::string text;
-  if (!receivers.empty()) text = "rank " + receivers.text() + " to receive";
-  if (!receivers.empty() && !senders.empty()) text += " and ";
+  std::string text = unsent();
+  if (!text.empty() && !senders.empty()) text += " and ";
   if (!senders.empty()) text += "the data of rank " + senders.text();
   return text;
+}
+
+std::string MpiRequests::unsent() const {
+  RankList receivers;
+  int last = -1;  // a peer may get several messages
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i] == MPI_REQUEST_NULL || infos_[i].kind != Kind::send) continue;
+    if (infos_[i].peer != last) receivers.add(infos_[i].peer);
+    last = infos_[i].peer;
+  }
+  return receivers.empty() ? "" : "rank " + receivers.text() + " to receive";
 }
 
 void MpiRequests::wait(const WaitPolicy& policy, const char* call) {

@@ -52,6 +52,12 @@ class MpiRequests {
     infos_.clear();
   }
   void receive(int peer, int tag, std::span<std::byte> data);
+  /// A message of any length that fits `room`, itself in one part; returns its number.
+  std::size_t receive_at_most(int peer, int tag, std::span<std::byte> room);
+  /// Of such a message: its length, or -1 as long as it has not come.
+  [[nodiscard]] std::int64_t received_bytes(std::size_t number) const {
+    return infos_[number].received_bytes;
+  }
   void send(int peer, int tag, std::span<const std::byte> data);
   /// Takes over the request of a collective operation.
   void add(MPI_Request request);
@@ -61,6 +67,8 @@ class MpiRequests {
   bool progress();
   /// What is missing: "the data of rank 0 and 2", "rank 1 to receive".
   [[nodiscard]] std::string missing() const;
+  /// The latter alone, or nothing.
+  [[nodiscard]] std::string unsent() const;
   /// Returns when all is done, or throws Error{peer} at the deadline; `call` is for the message.
   void wait(const WaitPolicy& policy, const char* call);
 
@@ -70,9 +78,11 @@ class MpiRequests {
     Kind kind;
     int peer;
     int bytes;
+    bool exact = true;
+    int received_bytes = -1;
   };
   void add(MPI_Request request, Info info);
-  void check_received(const Info& info, const MPI_Status& status) const;
+  void check_received(Info& info, const MPI_Status& status) const;
 
   const MpiHandle* comm_;
   std::vector<MPI_Request> requests_;  // MPI_REQUEST_NULL once done

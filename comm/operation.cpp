@@ -23,19 +23,26 @@ bool Operation::advance() {
   return true;
 }
 
-std::span<const std::byte> Operation::wait() {
+template <typename Ready>
+const ReceivedRows& Operation::wait_until(Ready&& ready) {
   try {
-    wait_or_fail(
-        waiter_.policy, [&] { return advance(); },
-        [&] {
-          return fmt::format("rank {} of {}: {}: waiting for {}", waiter_.rank, waiter_.size, call_,
-                             missing());
-        });
+    wait_or_fail(waiter_.policy, ready, [&] {
+      return fmt::format("rank {} of {}: {}: waiting for {}", waiter_.rank, waiter_.size, call_,
+                         missing());
+    });
   } catch (...) {
     give_up();
     throw;
   }
-  return received();
+  return *received();
+}
+
+const ReceivedRows& Operation::wait() {
+  return wait_until([&] { return advance(); });
+}
+
+const ReceivedRows& Operation::wait_for_tags() {
+  return wait_until([&] { return received() != nullptr || advance(); });
 }
 
 void Operation::release() noexcept {
@@ -47,7 +54,9 @@ void Operation::release() noexcept {
     }
   }
   if (is_under_way()) give_up();
-  if (state_ == State::done) state_ = State::free;
+  if (state_ != State::done) return;
+  let_go();
+  state_ = State::free;
 }
 
 void Operation::give_up() noexcept {

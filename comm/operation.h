@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <string>
 #include <vector>
 
 #include "comm/pending.h"
@@ -19,9 +19,9 @@ struct Waiter {
   WaitPolicy policy;
 };
 
-/// UnderWay of every transport. When its handle is gone it is free to become the next operation, so
-/// that a steady stream of them allocates nothing.
-class Operation : public UnderWay {
+/// Rows under way of every transport. When its handle is gone it is free to become the next
+/// operation, so that a steady stream of them allocates nothing.
+class Operation : public RowsUnderWay {
  public:
   /// `call` is for messages.
   Operation(const Waiter& waiter, const char* call) : waiter_(waiter), call_(call) {}
@@ -30,9 +30,9 @@ class Operation : public UnderWay {
   Operation& operator=(const Operation&) = delete;
 
   bool advance() final;
-  std::span<const std::byte> wait() final;
+  const ReceivedRows& wait() final;
+  const ReceivedRows& wait_for_tags() final;
   void release() noexcept final;
-  void give_up() noexcept override;
 
   [[nodiscard]] bool is_free() const noexcept { return state_ == State::free; }
   [[nodiscard]] bool is_under_way() const noexcept { return state_ == State::under_way; }
@@ -45,11 +45,19 @@ class Operation : public UnderWay {
   void start(std::uint64_t number);
   /// Does what can be done now; returns whether all is done.
   virtual bool progress() = 0;
-  /// What wait() returns.
-  [[nodiscard]] virtual std::span<const std::byte> received() const { return {}; }
+  /// What has come, once it is known; else null.
+  [[nodiscard]] virtual const ReceivedRows* received() const = 0;
+  /// What is missing, for messages: "rank 2 to make room and the rows of rank 0".
+  [[nodiscard]] virtual std::string missing() const = 0;
+  /// The handle is gone.
+  virtual void let_go() noexcept = 0;
 
  private:
   enum class State { free, under_way, done, given_up };
+
+  template <typename Ready>
+  const ReceivedRows& wait_until(Ready&& ready);
+  void give_up() noexcept;
 
   Waiter waiter_;
   const char* call_;
@@ -65,11 +73,6 @@ class OperationRing {
  public:
   static constexpr std::uint64_t kPlaces = 8;
 
-  /// Makes one for each place beforehand.
-  template <typename Make>
-  void prepare(Make&& make) {
-    while (operations_.size() < kPlaces) operations_.push_back(make());
-  }
   /// One that is free, or else what `make()` returns, for the next number. Waits for its place.
   template <typename Make>
   [[nodiscard]] T& next(Make&& make) {
@@ -88,7 +91,6 @@ class OperationRing {
   }
   /// The number that next() was called for.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  [[nodiscard]] std::size_t size() const noexcept { return operations_.size(); }
 
  private:
   std::uint64_t number_ = 0;

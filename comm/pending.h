@@ -1,82 +1,82 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 
 namespace moesaic {
 
-/// Something that a communicator has under way, in storage of its own.
+/// Something that a rank looks after whenever it waits.
 class UnderWay {
  public:
   /// Does what can be done now and never blocks; returns whether all is done. Throws Error{peer} if
   /// a peer disagrees about what is moved.
   virtual bool advance() = 0;
-  /// Returns what has come when all is done. Throws Error{peer} naming the rank and what it waited
-  /// for when the deadline passes.
-  virtual std::span<const std::byte> wait() = 0;
-  /// Waits, and gives the storage back.
-  virtual void release() noexcept = 0;
-  /// Does not wait any more; the storage is lost, since others may still write there.
-  virtual void give_up() noexcept = 0;
-  /// What is missing, for messages: "rank 2 to make room and the rows of rank 0".
-  [[nodiscard]] virtual std::string missing() const = 0;
 
  protected:
   ~UnderWay() = default;
 };
 
-/// A handle on it. Move-only; must not outlive its communicator. The destructor waits, but not on
-/// the way out of an error: then what is under way is given up. If its wait fails, the next call of
-/// a communicator of this rank throws that error.
-class Pending {
+/// The rows that an exchange brings, in peer order; valid as long as its handle.
+struct ReceivedRows {
+  std::span<const std::int64_t> counts;      // [ranks] from each peer; own rank 0
+  std::span<const std::byte* const> rows;    // [received] what each holds before its tag
+  std::span<const std::byte* const> tags{};  // [received] their tags; none if these have no bytes
+};
+
+/// An exchange of rows under way, in storage of its communicator.
+class RowsUnderWay : public UnderWay {
  public:
-  Pending() = default;
-  explicit Pending(UnderWay& operation) noexcept : operation_(&operation) {}
-  Pending(Pending&& other) noexcept : operation_(std::exchange(other.operation_, nullptr)) {}
-  Pending& operator=(Pending&& other) noexcept {
-    std::swap(operation_, other.operation_);
+  // See PendingRows.
+  virtual const ReceivedRows& wait() = 0;
+  virtual const ReceivedRows& wait_for_tags() = 0;
+  [[nodiscard]] virtual std::int64_t num_here(int peer) const = 0;
+  virtual void mark_ready(std::int64_t first, std::int64_t count) = 0;
+  /// Waits, and gives the storage back.
+  virtual void release() noexcept = 0;
+
+ protected:
+  ~RowsUnderWay() = default;
+};
+
+/// A handle on rows under way (Communicator::exchange_rows). Move-only; must not outlive its
+/// communicator. The destructor waits, but not on the way out of an error: then what is under way
+/// is given up. If its wait fails, the next call of a communicator of this rank throws that error.
+class PendingRows {
+ public:
+  PendingRows() = default;
+  explicit PendingRows(RowsUnderWay& rows) noexcept : rows_(&rows) {}
+  PendingRows(PendingRows&& other) noexcept : rows_(std::exchange(other.rows_, nullptr)) {}
+  PendingRows& operator=(PendingRows&& other) noexcept {
+    std::swap(rows_, other.rows_);
     other.reset();
     return *this;
   }
-  ~Pending() { reset(); }
+  ~PendingRows() { reset(); }
 
   /// Whether there is anything to wait for.
-  explicit operator bool() const noexcept { return operation_ != nullptr; }
+  explicit operator bool() const noexcept { return rows_ != nullptr; }
   /// As the destructor.
   void reset() noexcept {
-    if (operation_ != nullptr) std::exchange(operation_, nullptr)->release();
-  }
-  void give_up() noexcept {
-    if (operation_ != nullptr) std::exchange(operation_, nullptr)->give_up();
+    if (rows_ != nullptr) std::exchange(rows_, nullptr)->release();
   }
   /// Whether all is done; does what can be done now and never blocks.
-  [[nodiscard]] bool is_done() { return operation_ == nullptr || operation_->advance(); }
-  [[nodiscard]] std::string missing() const { return operation_->missing(); }
+  [[nodiscard]] bool is_done() { return rows_ == nullptr || rows_->advance(); }
 
- protected:
-  std::span<const std::byte> wait_for_operation() { return operation_->wait(); }
+  /// Returns when all rows have come and left. Throws Error{peer} naming the rank and what it waits
+  /// for at the deadline.
+  const ReceivedRows& wait() { return rows_->wait(); }
+  /// Returns when it is known which rows come, and their tags are here. Throws as wait().
+  const ReceivedRows& wait_for_tags() { return rows_->wait_for_tags(); }
+  /// After wait_for_tags(): how many of the first rows of `peer` have come, when last looked at.
+  [[nodiscard]] std::int64_t num_here(int peer) const { return rows_->num_here(peer); }
+  /// Rows [first, first + count) of the matrix to send, which RowSend promised for later, are
+  /// written now. Each row once, in any order.
+  void mark_ready(std::int64_t first, std::int64_t count) { rows_->mark_ready(first, count); }
 
  private:
-  UnderWay* operation_ = nullptr;
-};
-
-/// Counts under way (Communicator::start_counts).
-class PendingCounts : public Pending {
- public:
-  using Pending::Pending;
-  /// The counts of all ranks are in `recv` when this returns. Throws Error{peer} at the deadline.
-  void wait() { (void)wait_for_operation(); }
-};
-
-/// Rows under way (Communicator::exchange_rows).
-class PendingRows : public Pending {
- public:
-  using Pending::Pending;
-  /// The received rows, in peer order, without gaps, 64-byte aligned at the start; valid as long as
-  /// this handle. Throws Error{peer} at the deadline.
-  std::span<const std::byte> wait() { return wait_for_operation(); }
+  RowsUnderWay* rows_ = nullptr;
 };
 
 }  // namespace moesaic

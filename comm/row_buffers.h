@@ -12,18 +12,22 @@ namespace moesaic {
 /// Where a rank's received rows lie, as its peers can find it.
 using RowBufferName = std::array<std::uint64_t, 4>;
 
-/// The receive buffers of a rank, one for each exchange under way, and the way into those of its
-/// peers.
+/// The receive buffers of a rank, and the way into those of its peers.
 class RowBuffers {
  public:
   virtual ~RowBuffers() = default;
+  /// A buffer of no bytes; its number.
+  [[nodiscard]] std::size_t new_slot() { return num_slots_++; }
   /// This rank's buffer number `slot`, of at least `bytes`, aligned to 64. Its contents may be
   /// lost. Throws Error{resource} if it cannot grow.
   virtual std::byte* reserve(std::size_t slot, std::int64_t bytes) = 0;
   /// What peers must know to find that buffer.
   [[nodiscard]] virtual RowBufferName name(std::size_t slot) const = 0;
-  /// A peer's buffer as this rank sees it.
+  /// A peer's buffer, or an own one, as this rank sees it.
   virtual std::byte* of_peer(int peer, const RowBufferName& name) = 0;
+
+ private:
+  std::size_t num_slots_ = 0;
 };
 
 /// Receive buffers in this process's memory, which its threads see as well.

@@ -23,35 +23,27 @@ std::int64_t total_rows(std::span<const std::int64_t> counts, std::int64_t row_b
 
 }  // namespace
 
-void check_row_send(const RowSend& send, std::size_t num_recv_counts, const Waiter& rank) {
+void check_exchange(const RowSend& send, std::span<const std::int64_t> expected,
+                    const Waiter& rank) {
   const auto num_ranks = static_cast<std::size_t>(rank.size);
   require(send.row_bytes > 0, ErrorKind::internal, "exchange_rows: row_bytes is {}",
           send.row_bytes);
-  require(send.counts.size() == num_ranks && num_recv_counts == num_ranks, ErrorKind::internal,
-          "exchange_rows: {} send counts and {} receive counts for {} ranks", send.counts.size(),
-          num_recv_counts, rank.size);
+  require(send.tag_bytes >= 0 && send.tag_bytes <= send.row_bytes &&
+              (send.tag_bytes == 0 || send.later_rows == 0),
+          ErrorKind::internal, "exchange_rows: {} bytes of tags, {} of rows, {} rows later",
+          send.tag_bytes, send.row_bytes, send.later_rows);
+  require(send.counts.size() == num_ranks && (expected.empty() || expected.size() == num_ranks),
+          ErrorKind::internal, "exchange_rows: {} send counts and {} receive counts for {} ranks",
+          send.counts.size(), expected.size(), rank.size);
   const std::int64_t total = total_rows(send.counts, send.row_bytes);
   require(static_cast<std::uint64_t>(total) == send.rows.size(), ErrorKind::internal,
           "exchange_rows: the counts promise {} rows, {} are listed", total, send.rows.size());
   require(send.counts[static_cast<std::size_t>(rank.rank)] == 0, ErrorKind::internal,
           "exchange_rows: rank {} sends rows to itself", rank.rank);
-}
-
-void check_recv_counts(std::span<const std::int64_t> recv_counts, std::int64_t row_bytes,
-                       const Waiter& rank) {
-  (void)total_rows(recv_counts, row_bytes);
-  require(recv_counts[static_cast<std::size_t>(rank.rank)] == 0, ErrorKind::internal,
+  if (expected.empty()) return;
+  (void)total_rows(expected, send.row_bytes);
+  require(expected[static_cast<std::size_t>(rank.rank)] == 0, ErrorKind::internal,
           "exchange_rows: rank {} expects rows of itself", rank.rank);
-}
-
-void place_rows(std::span<const std::int64_t> recv_counts, std::int64_t row_bytes,
-                std::vector<RowPlacement>& placements) {
-  placements.clear();
-  std::int64_t offset_bytes = 0;
-  for (const std::int64_t count : recv_counts) {
-    placements.push_back({offset_bytes, count * row_bytes});
-    offset_bytes += count * row_bytes;
-  }
 }
 
 void split_rows(const RowSend& send, std::vector<std::span<const std::int32_t>>& parts) {

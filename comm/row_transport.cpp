@@ -1,74 +1,97 @@
 #include "comm/row_transport.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace moesaic {
 
 class RowTransport::Exchange final : public Operation {
  public:
-  Exchange(const Waiter& waiter, const Ways& ways, std::size_t slot)
-      : Operation(waiter, "exchange_rows"), buffers_(*ways.buffers) {
-    job_.slot = slot;
+  Exchange(const Waiter& waiter, const Ways& ways, RowCounters& counters)
+      : Operation(waiter, "exchange_rows") {
+    job_.counters = &counters;
     for (const auto& carrier : ways.carriers) parts_.push_back(carrier->make_part());
   }
 
-  void start(std::uint64_t number, const RowSend& send, std::span<const std::int64_t> recv_counts,
-             PendingCounts counts) {
-    job_.number = number;
-    job_.send = send;
-    recv_counts_ = recv_counts;
-    counts_ = std::move(counts);
-    has_begun_ = false;
-    Operation::start(number);
+  void start(std::uint64_t number, const RowSend& send, std::span<const std::int64_t> expected);
+  [[nodiscard]] bool is_free() const noexcept {
+    return Operation::is_free() &&
+           std::ranges::all_of(parts_, [](const auto& part) { return part->is_free(); });
   }
   [[nodiscard]] bool has_sent() const {
-    bool sent = has_begun_;
-    for (const auto& part : parts_) sent = sent && part->has_sent();
-    return sent;
+    return std::ranges::all_of(parts_, [](const auto& part) { return part->has_sent(); });
   }
-  void give_up() noexcept override {
-    Operation::give_up();
-    counts_.give_up();
+  [[nodiscard]] std::int64_t num_here(int peer) const override {
+    return job_.from[static_cast<std::size_t>(peer)].here;
   }
-  [[nodiscard]] std::string missing() const override;
+  void mark_ready(std::int64_t first, std::int64_t count) override;
 
  private:
   bool progress() override;
-  [[nodiscard]] std::span<const std::byte> received() const override {
-    return {job_.received, static_cast<std::size_t>(placed_bytes(job_.placements))};
+  [[nodiscard]] const ReceivedRows* received() const override {
+    return knows_rows_ ? &received_ : nullptr;
   }
-  void begin();
+  [[nodiscard]] std::string missing() const override;
+  void let_go() noexcept override {
+    for (const auto& part : parts_) part->let_go();
+  }
+  void list_rows();
 
-  RowBuffers& buffers_;
   std::vector<std::unique_ptr<RowPart>> parts_;
-  std::span<const std::int64_t> recv_counts_;
-  PendingCounts counts_;  // if `recv_counts_` are not known yet
-  bool has_begun_ = false;
   RowJob job_;
+  bool knows_rows_ = false;
+  std::vector<std::int64_t> counts_;
+  std::vector<const std::byte*> rows_;
+  std::vector<const std::byte*> tags_;
+  ReceivedRows received_;
 };
 
-void RowTransport::Exchange::begin() {
-  check_recv_counts(recv_counts_, job_.send.row_bytes, waiter());
-  place_rows(recv_counts_, job_.send.row_bytes, job_.placements);
-  split_rows(job_.send, job_.parts);
-  job_.received = buffers_.reserve(job_.slot, placed_bytes(job_.placements));
+void RowTransport::Exchange::start(std::uint64_t number, const RowSend& send,
+                                   std::span<const std::int64_t> expected) {
+  job_.number = number;
+  job_.send = send;
+  job_.expected = expected;
+  job_.ready_rows = 0;
+  split_rows(send, job_.parts);
+  job_.from.assign(send.counts.size(), {});
+  job_.from[static_cast<std::size_t>(waiter().rank)].count = 0;
+  knows_rows_ = false;
   for (const auto& part : parts_) part->start(job_);
-  has_begun_ = true;
+  Operation::start(number);
+}
+
+void RowTransport::Exchange::mark_ready(std::int64_t first, std::int64_t count) {
+  job_.ready_rows += count;
+  for (const auto& part : parts_) part->mark_ready(first, count);
 }
 
 bool RowTransport::Exchange::progress() {
-  if (!has_begun_) {
-    if (!counts_.is_done()) return false;
-    counts_.reset();
-    begin();
-  }
   bool done = true;
   for (const auto& part : parts_) done = part->progress() && done;
+  if (!knows_rows_ &&
+      std::ranges::all_of(job_.from, [](const PeerRows& peer) { return peer.count >= 0; })) {
+    list_rows();
+  }
   return done;
 }
 
+void RowTransport::Exchange::list_rows() {
+  counts_.clear();
+  rows_.clear();
+  tags_.clear();
+  for (const PeerRows& peer : job_.from) {
+    counts_.push_back(peer.count);
+    for (std::int64_t row = 0; row < peer.count; ++row) {
+      const std::int64_t place = peer.place(row);
+      rows_.push_back(peer.rows + place * peer.row_stride);
+      if (job_.send.tag_bytes > 0) tags_.push_back(peer.tags + place * peer.tag_stride);
+    }
+  }
+  received_ = {counts_, rows_, tags_};
+  knows_rows_ = true;
+}
+
 std::string RowTransport::Exchange::missing() const {
-  if (!has_begun_) return counts_.missing();
   std::string text;
   for (const auto& part : parts_) {
     const std::string more = part->missing();
@@ -83,14 +106,13 @@ RowTransport::RowTransport(const Waiter& waiter, Ways ways)
 
 RowTransport::~RowTransport() = default;
 
-PendingRows RowTransport::start(const RowSend& send, std::span<const std::int64_t> recv_counts,
-                                PendingCounts counts) {
-  check_row_send(send, recv_counts.size(), waiter_);
-  Exchange& exchange = exchanges_.next(
-      [&] { return std::make_unique<Exchange>(waiter_, ways_, exchanges_.size()); });
-  exchange.start(exchanges_.number(), send, recv_counts, std::move(counts));
+PendingRows RowTransport::start(const RowSend& send, std::span<const std::int64_t> expected) {
+  check_exchange(send, expected, waiter_);
+  Exchange& exchange =
+      exchanges_.next([&] { return std::make_unique<Exchange>(waiter_, ways_, counters_); });
+  exchange.start(exchanges_.number(), send, expected);
   PendingRows rows(exchange);
-  if (!exchange.advance() && ways_.patience.count() > 0) {
+  if (!exchange.advance() && ways_.patience.count() > 0 && send.later_rows == 0) {
     (void)wait_for(waiter_.policy, ways_.patience,
                    [&] { return exchange.advance() || exchange.has_sent(); });
   }

@@ -15,22 +15,42 @@
 
 namespace moesaic {
 
-/// What one exchange of rows is about, once all counts are known; the same for all its parts.
-struct RowJob {
-  std::uint64_t number = 0;  // among the exchanges of the group, from 1
-  std::size_t slot = 0;      // the receive buffer
-  std::byte* received = nullptr;
-  RowSend send;
-  std::vector<RowPlacement> placements;              // [ranks] where their rows go in `received`
-  std::vector<std::span<const std::int32_t>> parts;  // [ranks] the rows to send to each
+/// The rows of one peer, as their carrier finds them.
+struct PeerRows {
+  std::int64_t count = -1;  // not known yet
+  std::int64_t here = 0;    // so many of the first have come
+  const std::byte* rows = nullptr;
+  std::int64_t row_stride = 0;
+  const std::byte* tags = nullptr;
+  std::int64_t tag_stride = 0;
+  const std::int32_t* places = nullptr;  // [count] where among `rows` and `tags`; null: in order
+
+  [[nodiscard]] std::int64_t place(std::int64_t row) const {
+    return places == nullptr ? row : places[row];
+  }
 };
 
-/// The part of an exchange that goes one way, such as over MPI. Used again when it is done.
+/// What one exchange of rows is about; the same for all its parts.
+struct RowJob {
+  std::uint64_t number = 0;  // among the exchanges of the group, from 1
+  RowSend send;
+  std::span<const std::int64_t> expected;            // [ranks] or empty
+  std::vector<std::span<const std::int32_t>> parts;  // [ranks] the rows to send to each
+  std::int64_t ready_rows = 0;                       // of those that are written later
+  std::vector<PeerRows> from;                        // [ranks] filled in by the parts
+  RowCounters* counters = nullptr;                   // of the transport
+
+  [[nodiscard]] bool all_ready() const noexcept { return ready_rows == send.later_rows; }
+};
+
+/// The part of an exchange that goes one way, such as over MPI. Used again when it is free.
 class RowPart {
  public:
   virtual ~RowPart() = default;
   /// `job` stays until all is done.
-  virtual void start(const RowJob& job) = 0;
+  virtual void start(RowJob& job) = 0;
+  /// Rows [first, first + count) of the matrix are written now.
+  virtual void mark_ready(std::int64_t /*first*/, std::int64_t /*count*/) {}
   /// Does what can be done now; returns whether all rows have been sent and received. Throws
   /// Error{peer} if a peer disagrees about the rows.
   virtual bool progress() = 0;
@@ -38,6 +58,10 @@ class RowPart {
   [[nodiscard]] virtual bool has_sent() const = 0;
   /// What is missing: "rank 2 to make room and the rows of rank 0".
   [[nodiscard]] virtual std::string missing() const = 0;
+  /// This rank does not need the received rows any more.
+  virtual void let_go() noexcept {}
+  /// Whether nobody needs what this rank has received.
+  [[nodiscard]] virtual bool is_free() const { return true; }
 };
 
 /// A way for rows to some ranks of the group.
@@ -61,14 +85,15 @@ class RowTransport {
   ~RowTransport();
 
   /// As Communicator::exchange_rows.
-  [[nodiscard]] PendingRows start(const RowSend& send, std::span<const std::int64_t> recv_counts,
-                                  PendingCounts counts);
+  [[nodiscard]] PendingRows start(const RowSend& send, std::span<const std::int64_t> expected);
+  [[nodiscard]] const RowCounters& counters() const noexcept { return counters_; }
 
  private:
   class Exchange;
 
   Waiter waiter_;
   Ways ways_;
+  RowCounters counters_;
   OperationRing<Exchange> exchanges_;
 };
 

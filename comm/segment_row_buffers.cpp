@@ -41,8 +41,9 @@ RowBufferName SegmentRowBuffers::name(std::size_t slot) const {
 }
 
 std::byte* SegmentRowBuffers::of_peer(int peer, const RowBufferName& name) {
-  std::vector<Mapping>& mappings = of_peers_[static_cast<std::size_t>(peer)];
   const std::size_t slot = slot_of(name);
+  if (slot < own_.size() && this->name(slot) == name) return own_[slot].bytes().data();
+  std::vector<Mapping>& mappings = of_peers_[static_cast<std::size_t>(peer)];
   if (slot >= mappings.size()) mappings.resize(slot + 1);
   Mapping& mapping = mappings[slot];
   if (mapping.name != name) {

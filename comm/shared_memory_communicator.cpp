@@ -10,10 +10,12 @@
 #include "base/buffer.h"
 #include "comm/board_collectives.h"
 #include "comm/board_rows.h"
+#include "comm/far_rows.h"
 #include "comm/memory_board.h"
 #include "comm/mpi_collectives.h"
 #include "comm/mpi_groups.h"
-#include "comm/mpi_rows.h"
+#include "comm/mpi_messages.h"
+#include "comm/node_map.h"
 #include "comm/segment_row_buffers.h"
 #include "comm/shared_segment.h"
 #include "comm/transport_communicator.h"
@@ -25,16 +27,16 @@ namespace {
 /// busy: better go on and send its rows later.
 constexpr std::chrono::microseconds kStartPatience(10);
 
-/// The ranks of a group that share this rank's node.
-struct Node {
-  std::vector<int> members;  // [node ranks] their ranks in the group
-  int rank = 0;              // this rank's on the node
+/// The nodes of a group, and the board of this rank's.
+struct Nodes {
+  NodeMap map;
   std::shared_ptr<std::byte> board;
 };
 
-/// A board that the ranks of `node` all see; null if they may not map each other's memory.
-std::shared_ptr<std::byte> share_board(Communicator& node) {
-  const auto bytes = static_cast<std::int64_t>(MemoryBoard::bytes_needed(node.size()));
+/// A board that the ranks of `node` all see, for a group of as many ranks; null if they may not map
+/// each other's memory.
+std::shared_ptr<std::byte> share_board(Communicator& node, int group_size) {
+  const auto bytes = static_cast<std::int64_t>(MemoryBoard::bytes_needed(node.size(), group_size));
   try {
     auto segment =
         std::make_shared<SharedSegment>(share_segment(node, bytes, SharedSegment::Home::anonymous));
@@ -65,22 +67,22 @@ void require_shared_memory(const MpiHandle& world, const MpiJob& job) {
   fail(ErrorKind::resource, "ranks of one node cannot map each other's memory: {}", reason.data());
 }
 
-Node find_node(const MpiHandle& comm, const MpiJob& job) {
+Nodes find_nodes(const MpiHandle& comm, const MpiJob& job) {
   const auto ranks = make_mpi_communicator(mpi_split_node(comm, job), job);
-  Node node;
-  node.board = share_board(*ranks);
-  if (node.board == nullptr) {  // each rank is a node of its own
-    auto alone = std::make_shared<ByteBuffer>(MemoryBoard::bytes_needed(1));
-    node.board = {alone, alone->data()};
-    node.members = {comm.rank()};
+  Nodes nodes;
+  nodes.board = share_board(*ranks, comm.size());
+  int id = comm.rank();          // of the first rank of the node
+  if (nodes.board == nullptr) {  // each rank is a node of its own
+    auto alone = std::make_shared<ByteBuffer>(MemoryBoard::bytes_needed(1, comm.size()));
+    nodes.board = {alone, alone->data()};
   } else {
-    const int self = comm.rank();
-    node.rank = ranks->rank();
-    node.members.resize(static_cast<std::size_t>(ranks->size()));
-    ranks->all_gather(std::as_bytes(std::span(&self, 1)),
-                      std::as_writable_bytes(std::span(node.members)));
+    ranks->broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
   }
-  return node;
+  std::vector<int> ids(static_cast<std::size_t>(comm.size()));
+  MpiCollectives(comm, job.policy)
+      .all_gather(std::as_bytes(std::span(&id, 1)), std::as_writable_bytes(std::span(ids)));
+  nodes.map = NodeMap(ids);
+  return nodes;
 }
 
 std::unique_ptr<Communicator> make_communicator(std::unique_ptr<MpiHandle> comm, const MpiJob& job);
@@ -90,8 +92,9 @@ class NodeGroup final : public RankGroup {
   NodeGroup(std::unique_ptr<MpiHandle> comm, const MpiJob& job)
       : comm_(std::move(comm)),
         job_(job),
-        node_(find_node(*comm_, job_)),
-        board_(node_.board, {node_.rank, node_size(), node_.members}, job_.policy) {}
+        nodes_(find_nodes(*comm_, job_)),
+        board_(nodes_.board, {own().rank, node_size(), nodes_.map.ranks_of(own().node), size()},
+               job_.policy) {}
 
   [[nodiscard]] int rank() const noexcept override { return comm_->rank(); }
   [[nodiscard]] int size() const noexcept override { return comm_->size(); }
@@ -112,16 +115,22 @@ class NodeGroup final : public RankGroup {
     return allocate_shared_segment(self, bytes);
   }
 
-  [[nodiscard]] int node_size() const { return static_cast<int>(node_.members.size()); }
+  [[nodiscard]] const NodeMap::Place& own() const { return nodes_.map.place_of(rank()); }
+  [[nodiscard]] int node_size() const {
+    return static_cast<int>(nodes_.map.ranks_of(own().node).size());
+  }
   [[nodiscard]] bool is_one_node() const { return node_size() == size(); }
   [[nodiscard]] std::unique_ptr<Collectives> make_collectives();
   [[nodiscard]] std::unique_ptr<RowTransport> make_rows();
 
  private:
+  [[nodiscard]] std::unique_ptr<RowBuffers> make_buffers();
+
   std::unique_ptr<MpiHandle> comm_;
   MpiJob job_;
-  Node node_;
+  Nodes nodes_;
   MemoryBoard board_;
+  ProcessRowBuffers::Memory memory_;  // of receive buffers, if no other rank is to see them
 };
 
 std::unique_ptr<Collectives> NodeGroup::make_collectives() {
@@ -129,14 +138,22 @@ std::unique_ptr<Collectives> NodeGroup::make_collectives() {
   return std::make_unique<MpiCollectives>(*comm_, job_.policy);
 }
 
+std::unique_ptr<RowBuffers> NodeGroup::make_buffers() {
+  if (node_size() == 1) return std::make_unique<ProcessRowBuffers>(memory_);
+  return std::make_unique<SegmentRowBuffers>(node_size());
+}
+
 std::unique_ptr<RowTransport> NodeGroup::make_rows() {
-  RowTransport::Ways ways{.buffers = std::make_unique<SegmentRowBuffers>(node_size()),
+  RowTransport::Ways ways{.buffers = make_buffers(),
                           .carriers = {},
                           .patience = is_one_node() ? kStartPatience : kStartPatience * 0};
-  std::vector<int> far = other_ranks(*comm_);
-  std::erase_if(
-      far, [&](int rank) { return std::ranges::find(node_.members, rank) != node_.members.end(); });
-  if (!far.empty()) ways.carriers.push_back(std::make_unique<MpiRows>(*comm_, std::move(far)));
+  if (!is_one_node()) {
+    ways.carriers.push_back(
+        std::make_unique<FarRows>(FarRows::Parts{.nodes = nodes_.map,
+                                                 .board = board_,
+                                                 .buffers = *ways.buffers,
+                                                 .make_messages = mpi_message_maker(*comm_)}));
+  }
   ways.carriers.push_back(std::make_unique<BoardRows>(board_, *ways.buffers));
   const Waiter waiter{rank(), size(), job_.policy};
   return std::make_unique<RowTransport>(waiter, std::move(ways));

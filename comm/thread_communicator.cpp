@@ -10,8 +10,11 @@
 #include "base/buffer.h"
 #include "comm/board_collectives.h"
 #include "comm/board_rows.h"
+#include "comm/far_rows.h"
 #include "comm/memory_board.h"
+#include "comm/node_map.h"
 #include "comm/row_buffers.h"
+#include "comm/thread_messages.h"
 #include "comm/transport_communicator.h"
 
 namespace moesaic {
@@ -36,15 +39,33 @@ struct Group {
   Group(std::shared_ptr<Run> its_run, std::vector<int> its_run_ranks)
       : run(std::move(its_run)),
         run_ranks(std::move(its_run_ranks)),
-        board(MemoryBoard::bytes_needed(size())),
+        nodes(node_ids()),
+        board(MemoryBoard::bytes_needed(size(), size())),
         buffers(run_ranks.size()),
-        made(run_ranks.size()) {}
+        made(run_ranks.size()) {
+    if (nodes.nodes.size() == 1) return;
+    for (const std::vector<int>& ranks : nodes.nodes) {
+      node_boards.emplace_back(MemoryBoard::bytes_needed(static_cast<int>(ranks.size()), size()));
+    }
+  }
 
   [[nodiscard]] int size() const { return static_cast<int>(run_ranks.size()); }
+  /// What node_of() says of each rank.
+  [[nodiscard]] std::vector<int> node_ids() const {
+    std::vector<int> ids;
+    for (const int run_rank : run_ranks) ids.push_back(node_of(run_rank));
+    return ids;
+  }
+  [[nodiscard]] int node_of(int run_rank) const {
+    return run->options.ranks_per_node > 0 ? run_rank / run->options.ranks_per_node : 0;
+  }
 
   std::shared_ptr<Run> run;
   std::vector<int> run_ranks;  // [size] the ranks' numbers in the run
-  ByteBuffer board;
+  NodeMap nodes;
+  ByteBuffer board;                                // for all ranks
+  std::vector<ByteBuffer> node_boards;             // [nodes] if there are several
+  ThreadPost post;                                 // between nodes
   std::vector<ProcessRowBuffers::Memory> buffers;  // [size]
   std::vector<std::shared_ptr<void>> made;         // [size] on its way from its maker to the others
 };
@@ -71,8 +92,9 @@ class ThreadGroup final : public RankGroup {
   ThreadGroup(std::shared_ptr<Group> group, int rank, std::shared_ptr<IdleTime> idle)
       : group_(std::move(group)),
         idle_(std::move(idle)),
-        board_(std::shared_ptr<std::byte>(group_, group_->board.data()), {rank, group_->size(), {}},
-               policy_of(*group_, *idle_)) {}
+        board_(std::shared_ptr<std::byte>(group_, group_->board.data()),
+               {rank, group_->size(), {}, group_->size()}, policy_of(*group_, *idle_)),
+        node_board_(make_node_board()) {}
 
   [[nodiscard]] int rank() const noexcept override { return board_.rank(); }
   [[nodiscard]] int size() const noexcept override { return board_.size(); }
@@ -80,20 +102,17 @@ class ThreadGroup final : public RankGroup {
 
   std::unique_ptr<Communicator> split(Communicator& self, int color, int key) override;
   std::unique_ptr<Communicator> split_node(Communicator& self) override {
-    const int per_node = group_->run->options.ranks_per_node;
-    const int run_rank = group_->run_ranks[static_cast<std::size_t>(rank())];
-    return split(self, per_node > 0 ? run_rank / per_node : 0, 0);
+    return split(self, group_->node_of(group_->run_ranks[static_cast<std::size_t>(rank())]), 0);
   }
   std::shared_ptr<SharedMemory> allocate_shared(Communicator& self, std::int64_t bytes) override {
     return made_by<ThreadSharedMemory>(self, 0, bytes);
   }
 
   [[nodiscard]] MemoryBoard& board() noexcept { return board_; }
-  [[nodiscard]] ProcessRowBuffers::Memory& row_memory() const {
-    return group_->buffers[static_cast<std::size_t>(rank())];
-  }
+  [[nodiscard]] std::unique_ptr<RowTransport> make_rows();
 
  private:
+  [[nodiscard]] std::unique_ptr<MemoryBoard> make_node_board() const;
   /// What rank `maker` makes, for all ranks that name this maker.
   template <typename T, typename... Args>
   std::shared_ptr<T> made_by(Communicator& self, int maker, Args&&... args) {
@@ -109,21 +128,45 @@ class ThreadGroup final : public RankGroup {
   std::shared_ptr<Group> group_;
   std::shared_ptr<IdleTime> idle_;  // of this thread, in all its groups
   MemoryBoard board_;
+  std::unique_ptr<MemoryBoard> node_board_;  // null if all ranks share a node
 };
+
+std::unique_ptr<MemoryBoard> ThreadGroup::make_node_board() const {
+  if (group_->node_boards.empty()) return nullptr;
+  const NodeMap::Place& place = group_->nodes.place_of(board_.rank());
+  const std::vector<int>& ranks = group_->nodes.ranks_of(place.node);
+  const BoardSeat seat{place.rank, static_cast<int>(ranks.size()), ranks, group_->size()};
+  return std::make_unique<MemoryBoard>(
+      std::shared_ptr<std::byte>(group_, group_->node_boards[place.node].data()), seat,
+      board_.policy());
+}
+
+std::unique_ptr<RowTransport> ThreadGroup::make_rows() {
+  ProcessRowBuffers::Memory& memory = group_->buffers[static_cast<std::size_t>(rank())];
+  RowTransport::Ways ways{.buffers = std::make_unique<ProcessRowBuffers>(memory),
+                          .carriers = {},
+                          .patience = node_board_ == nullptr ? kThreadPatience : kThreadPatience * 0};
+  MemoryBoard& board = node_board_ == nullptr ? board_ : *node_board_;
+  if (node_board_ != nullptr) {
+    ways.carriers.push_back(std::make_unique<FarRows>(
+        FarRows::Parts{.nodes = group_->nodes,
+                       .board = board,
+                       .buffers = *ways.buffers,
+                       .make_messages = thread_message_maker(group_->post, rank())}));
+  }
+  ways.carriers.push_back(std::make_unique<BoardRows>(board, *ways.buffers));
+  return std::make_unique<RowTransport>(Waiter{rank(), size(), board_.policy()}, std::move(ways));
+}
 
 std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Group> group, int rank,
                                                 const std::shared_ptr<IdleTime>& idle) {
   auto place = std::make_unique<ThreadGroup>(std::move(group), rank, idle);
-  MemoryBoard& board = place->board();
-  RowTransport::Ways ways{.buffers = std::make_unique<ProcessRowBuffers>(place->row_memory()),
-                          .carriers = {},
-                          .patience = kThreadPatience};
-  ways.carriers.push_back(std::make_unique<BoardRows>(board, *ways.buffers));
-  const Waiter waiter{rank, board.size(), board.policy()};
+  auto collectives = std::make_unique<BoardCollectives>(place->board());
+  auto rows = place->make_rows();
   return std::make_unique<TransportCommunicator>(
       TransportCommunicator::Parts{.group = std::move(place),
-                                   .collectives = std::make_unique<BoardCollectives>(board),
-                                   .rows = std::make_unique<RowTransport>(waiter, std::move(ways)),
+                                   .collectives = std::move(collectives),
+                                   .rows = std::move(rows),
                                    .idle = idle});
 }
 

@@ -1,7 +1,5 @@
 #include "comm/transport_communicator.h"
 
-#include <utility>
-
 namespace moesaic {
 
 std::unique_ptr<Communicator> TransportCommunicator::split(int color, int key) {
@@ -15,10 +13,9 @@ std::unique_ptr<Communicator> TransportCommunicator::split_node() {
 }
 
 PendingRows TransportCommunicator::exchange_rows(const RowSend& send,
-                                                 std::span<const std::int64_t> recv_counts,
-                                                 PendingCounts counts) {
+                                                 std::span<const std::int64_t> expected) {
   parts_.idle->throw_kept();
-  return parts_.rows->start(send, recv_counts, std::move(counts));
+  return parts_.rows->start(send, expected);
 }
 
 void TransportCommunicator::progress() {

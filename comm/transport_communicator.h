@@ -52,13 +52,9 @@ class TransportCommunicator final : public Communicator {
   void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) override {
     collectives().all_gather(send, recv);
   }
-  [[nodiscard]] PendingCounts start_counts(std::span<const std::int64_t> send,
-                                           std::span<std::int64_t> recv) override {
-    return collectives().start_counts(send, recv);
-  }
   [[nodiscard]] PendingRows exchange_rows(const RowSend& send,
-                                          std::span<const std::int64_t> recv_counts,
-                                          PendingCounts counts) override;
+                                          std::span<const std::int64_t> expected) override;
+  [[nodiscard]] RowCounters row_counters() const override { return parts_.rows->counters(); }
   void progress() override;
   std::shared_ptr<SharedMemory> allocate_shared(std::int64_t bytes) override;
 

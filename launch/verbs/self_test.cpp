@@ -54,32 +54,32 @@ class Exchange {
 
   /// One exchange; its time.
   double run() {
-    std::vector<std::int64_t> recv_counts(counts_.size());
     const auto start = Clock::now();
-    comm_.start_counts(counts_, recv_counts).wait();
     PendingRows pending =
         comm_.exchange_rows({.base = reinterpret_cast<const std::byte*>(data_.data()),
                              .row_bytes = words_ * 8,
                              .stride_bytes = words_ * 8,
                              .rows = rows_,
-                             .counts = counts_},
-                            recv_counts, {});
-    const std::span<const std::byte> received = pending.wait();
+                             .counts = counts_,
+                             .label = RowLabel{}.at("self-test")},
+                            {});
+    const std::span<const std::byte* const> received = pending.wait().rows;
     const double time = microseconds_since(start);
     check(received);
     return time;
   }
 
  private:
-  void check(std::span<const std::byte> received) const {
-    require(static_cast<std::int64_t>(received.size()) == bytes_sent(), ErrorKind::peer,
-            "self-test: {} bytes arrived instead of {}", received.size(), bytes_sent());
-    const std::byte* next = received.data();
+  void check(std::span<const std::byte* const> received) const {
+    require(received.size() == rows_.size(), ErrorKind::peer,
+            "self-test: {} rows arrived instead of {}", received.size(), rows_.size());
+    std::size_t next = 0;
     for (int sender = 0; sender < comm_.size(); ++sender) {
       for (std::int64_t row = 0; sender != comm_.rank() && row < rows_per_peer_; ++row) {
-        for (std::int64_t word = 0; word < words_; ++word, next += 8) {
+        const std::byte* bytes = received[next++];
+        for (std::int64_t word = 0; word < words_; ++word, bytes += 8) {
           std::uint64_t value = 0;
-          std::memcpy(&value, next, sizeof value);
+          std::memcpy(&value, bytes, sizeof value);
           require(value == pattern(sender, comm_.rank(), row, word), ErrorKind::peer,
                   "self-test: word {} of row {} from rank {} is wrong", word, row, sender);
         }

@@ -28,6 +28,7 @@ void DecoderLayer::add_residual(std::span<const float> y, std::span<float> x) co
 }
 
 void DecoderLayer::run(const Batch& batch, MatrixView<float> x, KeptLayer* keep) {
+  context_.moe.label.layer = static_cast<std::int32_t>(parts_.index);
   context_.normed.reserve(x.rows() * x.cols());
   context_.layer_out.reserve(x.rows() * x.cols());
   const MatrixView<float> normed = context_.normed.matrix(x.rows(), x.cols());
@@ -100,6 +101,7 @@ void DecoderLayer::backward(const Backward& pass, KeptLayer& kept) {
     copy(kept.input.matrix(rows, hidden), context_.residual_again);
     run(pass.batch, context_.residual_again.matrix(rows, hidden), &kept);
   }
+  context_.moe.label.layer = static_cast<std::int32_t>(parts_.index);
   context_.normed.reserve(rows * hidden);
   context_.normed_gradient.reserve(rows * hidden);
   const MatrixView<float> normed = context_.normed.matrix(rows, hidden);

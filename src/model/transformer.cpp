@@ -76,6 +76,7 @@ struct Transformer::Impl {
 
   void begin(const Batch& batch) {
     for (const auto& [kind, mixer] : mixers) mixer->begin(batch);
+    ++context.moe.label.step;
   }
 
   void forward_kept(std::span<const SequenceChunk> chunks, Recompute recompute, KeptPass& kept) {

@@ -44,7 +44,8 @@ struct ExecutePlan {
 /// about the roads of the rows and nothing about what they hold.
 struct ExchangePlan {
   SendPlan send;
-  std::vector<std::int64_t> recv_counts;  // [ranks] token rows from each peer; own rank 0
+  /// [ranks] token rows from each peer, own rank 0; empty until the first of them are here.
+  std::vector<std::int64_t> recv_counts;
   ExecutePlan execute;
 };
 

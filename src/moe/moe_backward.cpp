@@ -23,7 +23,8 @@ void MoeLayer::begin_backward(const MoeBackward& pass, MoeWorkspace& work) {
     mark_samples(pass.part.samples, work);
   }
   const PhaseScope scope(work.context.times, Phase::wait);
-  work.dispatch = work.exchange.dispatch(work.gradient_rows, stash.plan);
+  work.dispatch =
+      work.exchange.dispatch(work.gradient_rows, stash.plan, work.label.at("gradients"));
   work.has_executed = false;
 }
 
@@ -56,13 +57,14 @@ void MoeLayer::gather_backward(const MoeStash& stash, MoeWorkspace& work) const 
     work.output_rows.push_back(source < tokens
                                    ? work.rows.activations(source)
                                    : stash.received.data() + (source - tokens) * row_bytes);
+    const std::byte* const words = work.dispatch.words(source);
     work.gradient_output_rows.push_back(row);
     const auto word = static_cast<std::size_t>(plan.output_words[output]);
-    work.row_weights.push_back(work.gradient_rows.weights_of(row)[word]);
+    work.row_weights.push_back(WireRows::weights_of(words)[word]);
     const auto at = static_cast<std::int64_t>(output);
     const bool next_slot = plan.slot_begin[slot + 1] <= at;
     while (plan.slot_begin[slot + 1] <= at) ++slot;
-    const std::int32_t mark = work.gradient_rows.mark_of(row);
+    const std::int32_t mark = work.gradient_rows.mark_of(words);
     if (work.samples.empty() || next_slot || mark != last_mark) work.samples.push_back({at, 0});
     ++work.samples.back().num_rows;
     last_mark = mark;
@@ -103,7 +105,7 @@ void MoeLayer::execute_backward(const MoeBackward& pass, MoeWorkspace& work) {
   }
   const PhaseScope scope(times, Phase::wait);
   work.dispatch = {};
-  work.results = work.exchange.combine(results, stash.plan);
+  work.results = work.exchange.combine(results, stash.plan, work.label.at("backward"));
   work.has_executed = true;
 }
 

@@ -34,8 +34,8 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
     work.rows.set_experts(work.routing);
   }
   const PhaseScope scope(times, Phase::wait);
-  work.dispatch = work.exchange.dispatch(work.rows, work.plan,
-                                         work.exchange.start_plan(work.routing, work.plan));
+  work.exchange.plan_sends(work.routing, work.plan);
+  work.dispatch = work.exchange.dispatch(work.rows, work.plan, work.label.at("rows"));
   work.has_executed = false;
 }
 
@@ -99,7 +99,7 @@ void MoeLayer::execute(MoeWorkspace& work) {
   }
   const PhaseScope scope(times, Phase::wait);
   work.dispatch = {};
-  work.results = work.exchange.combine(outputs, work.plan);
+  work.results = work.exchange.combine(outputs, work.plan, work.label.at("results"));
   work.has_executed = true;
   count_load(work, hidden * 4);
 }

@@ -42,6 +42,7 @@ struct MoeWorkspace {
   /// Set before begin(), or null: what is kept for a backward pass, and where choices are counted.
   MoeStash* keep = nullptr;
   RouterStatistics* statistics = nullptr;
+  RowLabel label{};  // step and layer of the batch, for its exchanges
 
   MoeContext context;
   Routing routing;

@@ -10,18 +10,16 @@ void PendingDispatch::wait() {
 }
 
 void PendingResults::wait() {
-  if (pending_) returned_ = reinterpret_cast<const float*>(pending_.wait().data());
+  if (pending_) returned_ = pending_.wait().rows;
 }
 
-PendingPlan TokenExchange::start_plan(const Routing& routing, ExchangePlan& plan) {
+void TokenExchange::plan_sends(const Routing& routing, ExchangePlan& plan) {
   planner_.plan_sends(routing, plan.send);
-  plan.recv_counts.assign(plan.send.send_counts.size(), 0);
-  if (comm_->size() == 1) return {};
-  return comm_->start_counts(plan.send.send_counts, plan.recv_counts);
+  plan.recv_counts.clear();
 }
 
 PendingDispatch TokenExchange::dispatch(const WireRows& rows, const ExchangePlan& plan,
-                                        PendingPlan counts) {
+                                        const RowLabel& label) {
   const SendPlan& send = plan.send;
   if (comm_->size() == 1) return {rows, send.num_tokens, {}};
   return {rows, send.num_tokens,
@@ -29,8 +27,10 @@ PendingDispatch TokenExchange::dispatch(const WireRows& rows, const ExchangePlan
                                 .row_bytes = rows.row_bytes(),
                                 .stride_bytes = rows.stride_bytes(),
                                 .rows = send.send_tokens,
-                                .counts = send.send_counts},
-                               plan.recv_counts, std::move(counts))};
+                                .counts = send.send_counts,
+                                .tag_bytes = rows.words_bytes(),
+                                .label = label},
+                               plan.recv_counts)};
 }
 
 void TokenExchange::finish_plan(const Routing& routing, const WireRows& rows,
@@ -39,21 +39,25 @@ void TokenExchange::finish_plan(const Routing& routing, const WireRows& rows,
   const auto topk = static_cast<std::size_t>(rows.topk());
   recv_experts_.resize(static_cast<std::size_t>(num_received) * topk);
   for (std::int64_t row = 0; row < num_received; ++row) {
-    std::copy_n(rows.experts_of(dispatch.source(routing.num_tokens + row)), topk,
+    std::copy_n(WireRows::experts_of(dispatch.words(routing.num_tokens + row)), topk,
                 recv_experts_.begin() + row * rows.topk());
   }
+  plan.recv_counts.assign(dispatch.counts().begin(), dispatch.counts().end());
+  if (comm_->size() == 1) plan.recv_counts.assign(1, 0);
   planner_.plan_execution(routing, {.experts = recv_experts_, .counts = plan.recv_counts},
                           plan.execute);
 }
 
-PendingResults TokenExchange::combine(MatrixView<const float> outputs, const ExchangePlan& plan) {
+PendingResults TokenExchange::combine(MatrixView<const float> outputs, const ExchangePlan& plan,
+                                      const RowLabel& label) {
   if (comm_->size() == 1) return {outputs, {}};
   return {outputs, comm_->exchange_rows({.base = reinterpret_cast<const std::byte*>(outputs.data()),
                                          .row_bytes = outputs.cols() * 4,
                                          .stride_bytes = outputs.stride() * 4,
                                          .rows = plan.execute.return_outputs,
-                                         .counts = plan.execute.return_counts},
-                                        plan.send.return_counts, {})};
+                                         .counts = plan.execute.return_counts,
+                                         .label = label},
+                                        plan.send.return_counts)};
 }
 
 }  // namespace moesaic

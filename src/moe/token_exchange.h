@@ -10,9 +10,6 @@
 
 namespace moesaic {
 
-/// The row counts of a plan on their way.
-using PendingPlan = PendingCounts;
-
 /// Token rows on their way to the ranks of their experts; owns the rows that this rank receives.
 class PendingDispatch {
  public:
@@ -22,21 +19,27 @@ class PendingDispatch {
 
   /// Returns when all rows are here.
   void wait();
-  /// The row of a source, as ExecutePlan numbers them, once wait() has returned: valid as long as
-  /// this object and the own rows.
+  /// The activations of a source, as ExecutePlan numbers them, once wait() has returned: valid as
+  /// long as this object and the own rows.
   [[nodiscard]] const std::byte* source(std::int64_t source) const {
     return source < num_tokens_ ? own_->activations(source)
-                                : received_.data() + (source - num_tokens_) * own_->row_bytes();
+                                : received_.rows[index(source - num_tokens_)];
   }
-  [[nodiscard]] std::int64_t num_received() const {
-    return static_cast<std::int64_t>(received_.size()) / own_->row_bytes();
+  /// The words [topk] that travel with it, and its mark.
+  [[nodiscard]] const std::byte* words(std::int64_t source) const {
+    return source < num_tokens_ ? own_->words(source) : received_.tags[index(source - num_tokens_)];
   }
+  /// How many rows came from each rank, and from all.
+  [[nodiscard]] std::span<const std::int64_t> counts() const { return received_.counts; }
+  [[nodiscard]] std::int64_t num_received() const { return std::ssize(received_.rows); }
 
  private:
+  static std::size_t index(std::int64_t value) { return static_cast<std::size_t>(value); }
+
   const WireRows* own_ = nullptr;
   std::int64_t num_tokens_ = 0;
   PendingRows pending_;
-  std::span<const std::byte> received_;  // [rows, row_bytes]
+  ReceivedRows received_;
 };
 
 /// Result rows on their way home.
@@ -53,14 +56,14 @@ class PendingResults {
   [[nodiscard]] const float* result(const ExchangePlan& plan, std::int64_t choice) const {
     const auto c = static_cast<std::size_t>(choice);
     const std::int32_t row = plan.send.return_rows[c];
-    return row >= 0 ? returned_ + row * outputs_.cols()
+    return row >= 0 ? reinterpret_cast<const float*>(returned_[static_cast<std::size_t>(row)])
                     : outputs_.data() + plan.execute.own_outputs[c] * outputs_.stride();
   }
 
  private:
   MatrixView<const float> outputs_;
   PendingRows pending_;
-  const float* returned_ = nullptr;  // [rows, cols]
+  std::span<const std::byte* const> returned_;  // [rows] of cols f32
 };
 
 /// Moves token rows to the ranks of their experts and the results back, as a plan says that its
@@ -71,19 +74,20 @@ class TokenExchange {
   TokenExchange(Communicator& experts, const ExpertPlacement& placement)
       : comm_(&experts), planner_(placement, experts.rank()) {}
 
-  /// Makes `plan`, all but its `execute`, and tells the other ranks how many rows they get.
-  /// `plan` stays where it is as long as anything of it is pending.
-  [[nodiscard]] PendingPlan start_plan(const Routing& routing, ExchangePlan& plan);
-  /// Sends the rows of this rank's tokens, as soon as the counts are known. As often as wanted for
-  /// one plan, whatever the rows hold, without counts once these are known.
+  /// Makes the sending half of `plan`, for its first dispatch.
+  void plan_sends(const Routing& routing, ExchangePlan& plan);
+  /// Sends the rows of this rank's tokens. As often as wanted for one plan, whatever the rows hold;
+  /// from the second time on all ranks know what to expect. `rows` and `plan` stay as they are as
+  /// long as anything is pending.
   [[nodiscard]] PendingDispatch dispatch(const WireRows& rows, const ExchangePlan& plan,
-                                         PendingPlan counts = {});
+                                         const RowLabel& label);
   /// Makes the rest of `plan`, from the expert ids in the rows that the first dispatch has brought.
   void finish_plan(const Routing& routing, const WireRows& rows, const PendingDispatch& dispatch,
                    ExchangePlan& plan);
   /// Sends the results `outputs` [outputs, any] home, a row for each choice. Both stay until the
   /// results are not needed any more.
-  [[nodiscard]] PendingResults combine(MatrixView<const float> outputs, const ExchangePlan& plan);
+  [[nodiscard]] PendingResults combine(MatrixView<const float> outputs, const ExchangePlan& plan,
+                                       const RowLabel& label);
 
  private:
   Communicator* comm_;

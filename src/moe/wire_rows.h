@@ -25,14 +25,21 @@ class WireRows {
   [[nodiscard]] std::byte* activations(std::int64_t token) const {
     return bytes_.data() + token * stride_bytes_;
   }
-  /// The words [topk] of a row, own or received, that starts at `row`.
-  [[nodiscard]] const std::int32_t* experts_of(const std::byte* row) const {
-    return reinterpret_cast<const std::int32_t*>(row + words_offset_);
+  /// The words of an own row. They may lie elsewhere than the activations once they have travelled:
+  /// what follows is for own and received ones.
+  [[nodiscard]] const std::byte* words(std::int64_t token) const {
+    return activations(token) + words_offset_;
   }
-  [[nodiscard]] const float* weights_of(const std::byte* row) const {
-    return reinterpret_cast<const float*>(row + words_offset_);
+  [[nodiscard]] static const std::int32_t* experts_of(const std::byte* words) {
+    return reinterpret_cast<const std::int32_t*>(words);
   }
-  [[nodiscard]] std::int32_t mark_of(const std::byte* row) const { return experts_of(row)[topk_]; }
+  [[nodiscard]] static const float* weights_of(const std::byte* words) {
+    return reinterpret_cast<const float*>(words);
+  }
+  [[nodiscard]] std::int32_t mark_of(const std::byte* words) const {
+    return experts_of(words)[topk_];
+  }
+  [[nodiscard]] std::int64_t words_bytes() const noexcept { return row_bytes_ - words_offset_; }
   [[nodiscard]] std::int64_t activation_bytes() const noexcept { return hidden_bytes_; }
   [[nodiscard]] std::int64_t row_bytes() const noexcept { return row_bytes_; }
   [[nodiscard]] std::int64_t stride_bytes() const noexcept { return stride_bytes_; }

@@ -62,12 +62,13 @@ TEST(CheckedCommunicator, names_the_arguments_that_differ) {
             }),
             "the ranks do not make the same call: rank 0: broadcast bytes 8 root 0; rank 1: "
             "broadcast bytes 16 root 1");
-  EXPECT_EQ(error_of([](Communicator& comm) {
-              const std::vector<std::int64_t> none(2);
-              (void)comm.exchange_rows({nullptr, 4 + comm.rank(), 8, {}, none}, none, {});
-            }),
-            "the ranks do not make the same call: rank 0: exchange_rows row_bytes 4; rank 1: "
-            "exchange_rows row_bytes 5");
+  EXPECT_EQ(
+      error_of([](Communicator& comm) {
+        const std::vector<std::int64_t> none(2);
+        (void)comm.exchange_rows({nullptr, 4 + comm.rank(), 8, {}, none}, none);
+      }),
+      "the ranks do not make the same call: rank 0: exchange_rows row_bytes 4 tag_bytes 0; rank 1: "
+      "exchange_rows row_bytes 5 tag_bytes 0");
 }
 
 TEST(CheckedCommunicator, compares_row_counts_pair_by_pair) {
@@ -76,7 +77,7 @@ TEST(CheckedCommunicator, compares_row_counts_pair_by_pair) {
               const std::vector<std::int32_t> rows(comm.rank() == 0 ? 2 : 0);
               const std::vector<std::int64_t> send = {0, comm.rank() == 0 ? 2 : 0};
               const std::vector<std::int64_t> recv = {comm.rank() == 1 ? 3 : 0, 0};
-              (void)comm.exchange_rows({row.data(), 4, 4, rows, send}, recv, {});
+              (void)comm.exchange_rows({row.data(), 4, 4, rows, send}, recv);
             }),
             "exchange_rows: the row counts do not fit: rank 0 sends 2 to rank 1, which expects 3");
 }

@@ -13,12 +13,17 @@ void ordered_sums(Communicator& comm);
 void row_patterns(Communicator& comm);
 /// Exchanges that outgrow every buffer, small ones between them.
 void growing_rows(Communicator& comm);
-/// Many at a time, finished in any order, other calls between them.
-void counts_under_way(Communicator& comm);
-/// The same of rows, which stay as long as their handles.
+/// Many at a time, finished in any order, other calls between them; their rows stay as long as
+/// their handles.
 void exchanges_under_way(Communicator& comm);
+void rows_stay_while_others_pass(Communicator& comm);
 /// Nobody waits: progress() is enough.
 void rows_move_without_waiting(Communicator& comm);
+/// Rows that are told to be written after the start.
+void rows_written_later(Communicator& comm);
+/// One message a node, and each row once.
+void rows_cross_once_a_node(Communicator& comm);
+/// With a random delay now and then.
 void random_exchanges(Communicator& comm, int num_exchanges);
 void splits(Communicator& comm);
 /// `comm` must share a node.

@@ -58,7 +58,8 @@ TEST(LongWork, a_rank_that_stops_is_named_with_what_it_had_done) {
   }
   EXPECT_EQ(
       message,
-      "rank 0 of 2: start_counts: waiting for the counts of rank 1: gave up after 1.0 s; still "
+      "rank 0 of 2: exchange_rows: waiting for rank 1 to make room and the rows of rank 1: gave up "
+      "after 1.0 s; still "
       "loading when last heard of: rank 1 (42 %)");
 }
 

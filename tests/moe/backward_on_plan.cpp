@@ -150,7 +150,8 @@ class Stash {
     WireRows rows(sizeof(Row), kTopk);
     write_rows(x_, rows);
     rows.set_experts(routing_);
-    PendingDispatch dispatch = exchange.dispatch(rows, plan_, exchange.start_plan(routing_, plan_));
+    exchange.plan_sends(routing_, plan_);
+    PendingDispatch dispatch = exchange.dispatch(rows, plan_, {});
     dispatch.wait();
     exchange.finish_plan(routing_, rows, dispatch, plan_);
     const Buffer<float> outputs(plan_.execute.num_outputs() * std::ssize(Row()));
@@ -160,7 +161,7 @@ class Stash {
       std::ranges::copy(floats(dispatch.source(source)), kept_x_.back().begin());
       forward(local[slot], kept_x_.back(), matrix.row(output));
     });
-    PendingResults home = exchange.combine(matrix, plan_);
+    PendingResults home = exchange.combine(matrix, plan_, {});
     home.wait();
     results.y = weighted_sums(home);
   }
@@ -170,7 +171,7 @@ class Stash {
     WireRows rows(sizeof(Row), kTopk);
     write_rows(dy_, rows);
     rows.set_weights(routing_);
-    PendingDispatch dispatch = exchange.dispatch(rows, plan_);
+    PendingDispatch dispatch = exchange.dispatch(rows, plan_, {});
     dispatch.wait();
     const Buffer<float> outputs(plan_.execute.num_outputs() * std::ssize(BackRow()));
     const auto matrix = outputs.matrix(plan_.execute.num_outputs(), std::ssize(BackRow()));
@@ -178,10 +179,11 @@ class Stash {
       const std::byte* row = dispatch.source(source);
       const std::int32_t word = plan_.execute.output_words[index(output)];
       backward(local[slot],
-               {kept_x_[index(output)], floats(row), rows.weights_of(row)[index(word)]},
+               {kept_x_[index(output)], floats(row),
+                WireRows::weights_of(dispatch.words(source))[index(word)]},
                matrix.row(output), gradients[slot]);
     });
-    PendingResults home = exchange.combine(matrix, plan_);
+    PendingResults home = exchange.combine(matrix, plan_, {});
     home.wait();
     results.dx = weighted_sums(home);
     for (std::int64_t choice = 0; choice < routing_.num_tokens * kTopk; ++choice) {

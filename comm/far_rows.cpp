@@ -1,0 +1,98 @@
+#include "comm/far_rows.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "comm/far_receive.h"
+#include "comm/far_send.h"
+
+namespace moesaic {
+namespace {
+
+class FarRowPart final : public RowPart {
+ public:
+  explicit FarRowPart(const FarRows::Parts& parts);
+
+  void start(RowJob& job) override;
+  void mark_ready(std::int64_t first, std::int64_t count) override {
+    for (FarSend& send : sends_) send.mark_ready(first, count);
+  }
+  bool progress() override;
+  [[nodiscard]] bool has_sent() const override { return job_->all_ready(); }  // the rest is MPI's
+  [[nodiscard]] std::string missing() const override;
+  void let_go() noexcept override {
+    for (FarReader& reader : readers_) reader.let_go();
+  }
+  [[nodiscard]] bool is_free() const override {
+    return std::ranges::all_of(inboxes_, [](const FarInbox& inbox) { return inbox.is_free(); });
+  }
+
+ private:
+  const NodeMap& nodes_;
+  MemoryBoard& board_;
+  std::unique_ptr<Messages> messages_;
+  RowArena arena_;
+  RowJob* job_ = nullptr;
+  std::vector<FarSend> sends_;      // a node each, the next one first
+  std::vector<FarInbox> inboxes_;   // for ranks whose messages come here
+  std::vector<FarReader> readers_;  // for all ranks of other nodes
+};
+
+FarRowPart::FarRowPart(const FarRows::Parts& parts)
+    : nodes_(parts.nodes),
+      board_(parts.board),
+      messages_(parts.make_messages()),
+      arena_(parts.buffers) {
+  const int self = board_.name_of(board_.rank());
+  const std::size_t own = nodes_.place_of(self).node;
+  const std::size_t num_nodes = nodes_.nodes.size();
+  for (std::size_t step = 1; step < num_nodes; ++step) {  // not all to the same one at once
+    const std::size_t node = (own + step) % num_nodes;
+    const std::vector<int>& ranks = nodes_.ranks_of(node);
+    sends_.emplace_back(ranks[static_cast<std::size_t>(nodes_.agent_for(self, node))], ranks);
+    for (const int source : ranks) {
+      const int agent = nodes_.agent_for(source, own);
+      if (agent == board_.rank()) inboxes_.emplace_back(source, board_);
+      readers_.emplace_back(source, agent, board_, parts.buffers);
+    }
+  }
+}
+
+void FarRowPart::start(RowJob& job) {
+  job_ = &job;
+  messages_->clear();
+  arena_.clear();
+  for (FarInbox& inbox : inboxes_) inbox.start(job, arena_, *messages_);
+  for (FarReader& reader : readers_) reader.start(job);
+  for (FarSend& send : sends_) send.start(job, *messages_);
+}
+
+bool FarRowPart::progress() {
+  bool done = messages_->progress();
+  for (FarInbox& inbox : inboxes_) done = inbox.progress(arena_, *messages_) && done;
+  for (FarReader& reader : readers_) done = reader.progress() && done;
+  return done && job_->all_ready();
+}
+
+std::string FarRowPart::missing() const {
+  std::string text = messages_->unsent();
+  for (int agent = 0; agent < board_.size(); ++agent) {
+    RankList senders;
+    for (const FarReader& reader : readers_) {
+      if (reader.agent() == agent && !reader.has_all()) senders.add(reader.source());
+    }
+    if (senders.empty()) continue;
+    text += text.empty() ? "the rows of rank " : " and the rows of rank ";
+    text += senders.text();
+    if (agent != board_.rank()) text += fmt::format(" (by rank {})", board_.name_of(agent));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::unique_ptr<RowPart> FarRows::make_part() {
+  return std::make_unique<FarRowPart>(parts_);
+}
+
+}  // namespace moesaic
