@@ -82,8 +82,8 @@ bool file_exists(const std::string& path) {
 std::string read_file(const std::string& path, std::int64_t max_bytes) {
   const OpenFile file(path);
   struct stat status = {};
-  require(::fstat(file.value(), &status) == 0, ErrorKind::file, "{}: {}", path,
-          std::strerror(errno));
+  const bool known = ::fstat(file.value(), &status) == 0;
+  require(known, ErrorKind::file, "{}: {}", path, std::strerror(errno));
   require(S_ISREG(status.st_mode), ErrorKind::file, "{}: not a regular file", path);
   require(status.st_size <= max_bytes, ErrorKind::file, "{}: {} bytes, at most {} are accepted",
           path, status.st_size, max_bytes);

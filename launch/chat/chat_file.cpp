@@ -32,8 +32,8 @@ void save_conversation(const Conversation& conversation, const std::string& path
     const OutputFile file(part, OutputFile::Mode::create, path);
     file.write_at(0, std::as_bytes(std::span(text)));
   }
-  require(std::rename(part.c_str(), path.c_str()) == 0, ErrorKind::resource,
-          "{}: cannot be written: {}", path, std::strerror(errno));
+  const bool renamed = std::rename(part.c_str(), path.c_str()) == 0;
+  require(renamed, ErrorKind::resource, "{}: cannot be written: {}", path, std::strerror(errno));
 }
 
 }  // namespace moesaic

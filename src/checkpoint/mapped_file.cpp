@@ -52,8 +52,8 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   require(file.value() >= 0, ErrorKind::file, "{}: {}", path,
           errno == ENOENT ? "no such file" : std::strerror(errno));
   struct stat status = {};
-  require(::fstat(file.value(), &status) == 0, ErrorKind::file, "{}: {}", path,
-          std::strerror(errno));
+  const bool known = ::fstat(file.value(), &status) == 0;
+  require(known, ErrorKind::file, "{}: {}", path, std::strerror(errno));
   require(S_ISREG(status.st_mode), ErrorKind::file, "{}: not a regular file", path);
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return;

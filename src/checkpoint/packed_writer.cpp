@@ -70,10 +70,10 @@ void swap_names(const std::string& part, const std::string& directory) {
     return;
   }
   const std::string old = part + ".old";  // a file system without that: not at once
-  require(std::rename(directory.c_str(), old.c_str()) == 0 &&
-              std::rename(part.c_str(), directory.c_str()) == 0 &&
-              std::rename(old.c_str(), part.c_str()) == 0,
-          ErrorKind::resource, "{}: cannot be replaced by {}: {}", directory, part,
+  const bool replaced = std::rename(directory.c_str(), old.c_str()) == 0 &&
+                        std::rename(part.c_str(), directory.c_str()) == 0 &&
+                        std::rename(old.c_str(), part.c_str()) == 0;
+  require(replaced, ErrorKind::resource, "{}: cannot be replaced by {}: {}", directory, part,
           std::strerror(errno));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "src/generate/token_logprobs.h"
@@ -26,6 +27,10 @@ std::int32_t largest(std::span<const float> logits) {
     if (logits[i] > logits[best] || std::isnan(logits[best])) best = i;
   }
   return static_cast<std::int32_t>(best);
+}
+
+double sum_of(const std::vector<float>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
 }  // namespace
@@ -55,6 +60,8 @@ std::int32_t Sampler::sample(std::span<const float> logits, const TextSoFar& tex
 /// Min-p compares with the likeliest token alone, so that it keeps the same tokens after top-k as
 /// before it. What it drops by far is dropped first: most of a vocabulary need not be sorted then.
 std::int32_t Sampler::draw(std::span<const float> logits, float best) {
+  const double random = static_cast<double>(random_() >> 11) * 0x1p-53;
+  if (options_.top_k <= 0 && options_.min_p <= 0) return draw_from_all(logits, best, random);
   constexpr double kSlack = 0.01;  // in the exponent: far more than its rounding
   const double least =
       options_.min_p > 0
@@ -67,17 +74,47 @@ std::int32_t Sampler::draw(std::span<const float> logits, float best) {
     drop_unlikely();
     compute_probabilities(logits);
   }
-  double kept = 0;  // the shortest head of the list whose probabilities reach top_p
+  return *choose(random, 0);
+}
+
+/// Mostly few tokens have nearly all of the probability: a vocabulary is sorted from its likely
+/// end, as far as the draw needs.
+std::int32_t Sampler::draw_from_all(std::span<const float> logits, float best, double random) {
+  candidates_.resize(logits.size());
+  std::iota(candidates_.begin(), candidates_.end(), 0);
+  compute_probabilities(logits);
+  std::swap(probabilities_, all_probabilities_);
+  const double total = sum_of(all_probabilities_);
+  for (const double depth : {8.0, 16.0, HUGE_VAL}) {  // powers of e below the likeliest
+    find_likeliest(logits, std::ssize(logits),
+                   static_cast<double>(best) - options_.temperature * depth, candidates_);
+    probabilities_.clear();
+    for (const std::int32_t id : candidates_) {
+      probabilities_.push_back(all_probabilities_[static_cast<std::size_t>(id)]);
+    }
+    if (depth == HUGE_VAL) break;
+    if (const auto token = choose(random, total - sum_of(probabilities_))) return *token;
+  }
+  return *choose(random, 0);
+}
+
+std::optional<std::int32_t> Sampler::choose(double random, double others) const {
+  double kept = 0;
   std::size_t count = 0;
   while (count < probabilities_.size() && (count == 0 || kept < options_.top_p)) {
     kept += static_cast<double>(probabilities_[count++]);
   }
-  const double target = static_cast<double>(random_() >> 11) * 0x1p-53 * kept;
+  if (kept < options_.top_p) {
+    if (options_.top_p < 1 && others > 0) return std::nullopt;
+    kept += others;
+  }
+  const double target = random * kept;
   double sum = 0;
   for (std::size_t i = 0; i < count; ++i) {
     sum += static_cast<double>(probabilities_[i]);
     if (target < sum) return candidates_[i];
   }
+  if (others > 0) return std::nullopt;
   return candidates_[count - 1];
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <span>
 #include <vector>
@@ -26,6 +27,12 @@ class Sampler {
  private:
   /// `best`: the largest of the logits.
   [[nodiscard]] std::int32_t draw(std::span<const float> logits, float best);
+  [[nodiscard]] std::int32_t draw_from_all(std::span<const float> logits, float best,
+                                           double random);
+  /// The token that `random` in [0, 1) falls on, among the shortest head of the list that reaches
+  /// top-p. `others`: the probability of all tokens that are not candidates; none if it is one of
+  /// these.
+  [[nodiscard]] std::optional<std::int32_t> choose(double random, double others) const;
   void drop_unlikely();
   void compute_probabilities(std::span<const float> logits);
 
@@ -35,6 +42,7 @@ class Sampler {
   std::mt19937_64 random_;
   std::vector<std::int32_t> candidates_;  // the likeliest first
   std::vector<float> probabilities_;      // of them
+  std::vector<float> all_probabilities_;  // [vocabulary]
 };
 
 }  // namespace moesaic

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
+#include <random>
 #include <set>
 
 #include "base/error.h"
@@ -92,6 +96,44 @@ TEST(Sampler, min_p_keeps_what_is_likely_beside_the_likeliest) {
   EXPECT_EQ(kept(0.6, 1), 1U);
   EXPECT_EQ(kept(1, 1), 1U);
   EXPECT_EQ(kept(0.3, 0.66), 1U) << "top-p is of what min-p leaves: 2/3 and 1/3";
+}
+
+/// The token that `random` falls on among the whole vocabulary, sorted.
+std::int32_t plain_draw(const std::vector<float>& logits, double top_p, double random) {
+  std::vector<std::size_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::ranges::stable_sort(ids, std::greater{}, [&](std::size_t id) { return logits[id]; });
+  std::vector<double> shares;
+  for (const std::size_t id : ids) shares.push_back(std::exp(logits[id] - logits[ids[0]]));
+  const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
+  std::size_t count = 0;
+  double kept = 0;
+  while (count < ids.size() && kept < top_p * total) kept += shares[count++];
+  std::size_t drawn = 0;
+  for (double sum = shares[0]; drawn + 1 < count && random * kept >= sum;) sum += shares[++drawn];
+  return static_cast<std::int32_t>(ids[drawn]);
+}
+
+TEST(Sampler, a_whole_vocabulary_gives_what_it_gives_sorted) {
+  std::mt19937_64 numbers(5);
+  for (const float spread :
+       {0.2F, 3.0F, 9.0F}) {  // flat: deep in the list; steep: at its head
+    std::vector<float> logits(5000);
+    for (float& logit : logits) {
+      logit = spread * static_cast<float>(static_cast<double>(numbers() >> 11) * 0x1p-53);
+    }
+    for (const double top_p : {1.0, 0.9, 0.2}) {
+      Sampler sampler = make_sampler({.temperature = 1, .top_k = 0, .top_p = top_p, .seed = 7});
+      std::seed_seq seeds{7, 0, 0, 0};
+      std::mt19937_64 same(seeds);
+      int equal = 0;
+      for (int i = 0; i < 60; ++i) {
+        const double random = static_cast<double>(same() >> 11) * 0x1p-53;
+        if (sampler.sample(logits, {}) == plain_draw(logits, top_p, random)) ++equal;
+      }
+      EXPECT_GE(equal, 59) << spread << " " << top_p;  // f32 beside f64: neighbours at a border
+    }
+  }
 }
 
 TEST(Sampler, top_k_has_two_ways_to_say_no_limit) {
