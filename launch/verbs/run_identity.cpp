@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Of these groups, options decide which texts come out, but for some.
-constexpr std::array<std::string_view, 3> kGroups = {"Model", "Text", "Generation"};
+constexpr std::array<std::string_view, 4> kGroups = {"Model", "Text", "Generation", "Exchange"};
 constexpr std::array<std::string_view, 5> kOtherwise = {"mmap", "verify", "strict", "parallel",
                                                         "no-display-prompt"};
 

@@ -43,8 +43,10 @@ void DecoderLayer::run(const Batch& batch, MatrixView<float> x, KeptLayer* keep)
     if (keep != nullptr) copy(x, keep->middle);
     norm(x, parts_.weights.post_attention_norm, normed);
   }
-  parts_.feed_forward->forward(
-      {.x = normed, .y = y, .keep = keep ? keep->feed_forward.get() : nullptr});
+  parts_.feed_forward->forward({.x = normed,
+                                .y = y,
+                                .keep = keep ? keep->feed_forward.get() : nullptr,
+                                .defer = parts_.defer});
   context_.for_each_row(x.rows(), [&](std::int64_t row) {
     add_residual(y.row(row), x.row(row));
     if (keep == nullptr) context_.finite_rows.look(row, parts_.index, x.row(row));

@@ -17,6 +17,7 @@ class DecoderLayer {
     const LayerWeights& weights;
     TokenMixer& mixer;  // of all layers of its kind
     std::unique_ptr<FeedForward> feed_forward;
+    std::int64_t defer = 0;  // as PartForward
   };
   /// What the parts refer to and `context` must outlive this.
   DecoderLayer(Parts parts, LayerContext& context) : parts_(std::move(parts)), context_(context) {}

@@ -103,6 +103,7 @@ class MoeFeedForward : public FeedForward {
   void forward(const PartForward& part) override {
     auto* const keep = static_cast<Kept*>(part.keep);
     context_.moe.keep = keep != nullptr ? &keep->moe : nullptr;
+    context_.moe.defer = part.defer;
     layer_.begin(part.x, context_.moe);
     if (has_shared()) compute_shared(part.x, keep);
     layer_.end(part.y, context_.moe);

@@ -20,6 +20,8 @@ struct PartForward {
   MatrixView<const float> x;  // [rows, hidden] normed
   MatrixView<float> y;        // [rows, hidden] overwritten
   Stash* keep = nullptr;      // of the part's kind: gets what its backward pass needs
+  /// Of a part with experts: choices of each token that it leaves to that of the next layer.
+  std::int64_t defer = 0;
 };
 
 }  // namespace moesaic

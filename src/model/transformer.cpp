@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "base/error.h"
 #include "src/model/decoder_layer.h"
 
 namespace moesaic {
@@ -18,25 +19,39 @@ LayerContext::Setup context_setup(const ModelConfig& config, Precision precision
           .residual_multiplier = static_cast<float>(config.residual_multiplier)};
 }
 
+bool has_experts(const ModelConfig& config, std::size_t layer) {
+  return layer < config.layers.size() && config.layers[layer].feed_forward->sizes().experts > 0;
+}
+
 }  // namespace
 
+void check_moe_options(const MoeOptions& options, const ModelConfig& config) {
+  require(options.defer >= 0 && options.defer <= config.experts_per_token, ErrorKind::usage,
+          "defer is {}, but the model chooses {} experts a token (top-k)",
+          options.defer, config.experts_per_token);
+}
+
 struct Transformer::Impl {
-  Impl(const ModelConfig& model_config, const ModelWeights& model_weights, Communicator& experts,
-       const Compute& compute)
+  Impl(const ModelConfig& model_config, const ModelWeights& model_weights,
+       const ExpertGroup& experts, const Compute& compute)
       : config(model_config),
         weights(model_weights),
-        context(context_setup(config, weights.precision, compute), experts),
+        options(experts.options),
+        context(context_setup(config, weights.precision, compute), experts.ranks),
         loss_head(config, weights, context) {
+    check_moe_options(options, config);
     for (std::size_t l = 0; l < config.layers.size(); ++l) {
       const auto& [mixer_kind, feed_forward_kind] = config.layers[l];
       std::unique_ptr<TokenMixer>& mixer = mixers[mixer_kind.get()];
       if (mixer == nullptr) mixer = mixer_kind->make_mixer(context);
       const LayerWeights& layer = weights.layers[l];
+      const bool can_defer = has_experts(config, l) && has_experts(config, l + 1);
       layers.emplace_back(DecoderLayer::Parts{.index = static_cast<std::int64_t>(l),
                                               .weights = layer,
                                               .mixer = *mixer,
                                               .feed_forward = feed_forward_kind->make_layer(
-                                                  layer.feed_forward, context)},
+                                                  layer.feed_forward, context),
+                                              .defer = can_defer ? options.defer : 0},
                           context);
     }
   }
@@ -80,6 +95,7 @@ struct Transformer::Impl {
   }
 
   void forward_kept(std::span<const SequenceChunk> chunks, Recompute recompute, KeptPass& kept) {
+    require(options.defer == 0, ErrorKind::usage, "deferred choices cannot be trained");
     kept.batch = make_batch(chunks, config.vocab_size);
     kept.samples.clear();
     for (const BatchSequence& sequence : kept.batch.sequences) {
@@ -142,6 +158,7 @@ struct Transformer::Impl {
 
   const ModelConfig& config;
   const ModelWeights& weights;
+  MoeOptions options;
   LayerContext context;
   std::map<const MixerKind*, std::unique_ptr<TokenMixer>> mixers;
   std::vector<DecoderLayer> layers;
@@ -153,7 +170,7 @@ struct Transformer::Impl {
 };
 
 Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
-                         Communicator& experts, const Compute& compute)
+                         const ExpertGroup& experts, const Compute& compute)
     : impl_(std::make_unique<Impl>(config, weights, experts, compute)) {}
 
 Transformer::~Transformer() = default;

@@ -1,15 +1,17 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/phase_times.h"
 #include "src/lora/part_backward.h"
+#include "src/moe/deferral.h"
 #include "src/moe/experts.h"
 #include "src/moe/moe_stash.h"
 #include "src/moe/router.h"
-#include "src/moe/token_exchange.h"
 
 namespace moesaic {
 
@@ -30,31 +32,32 @@ struct MoeContext {
 };
 
 /// One batch on its way through an MoE layer: its plan, rows and results. One after the other the
-/// layers of a model use the same; batches that are under way at the same time have one each.
-struct MoeWorkspace {
+/// layers of a model use the same; batches that are under way at the same time have one each. As a
+/// ChoiceBatch it has the choices that the layer's own sum takes: all that are not deferred.
+struct MoeWorkspace : ChoiceBatch {
   /// `hidden_bytes`: of one row's activations.
   MoeWorkspace(const MoeContext& model, std::int64_t hidden_bytes, std::int64_t topk)
       : context(model),
         rows(hidden_bytes, topk),
         exchange(model.experts, model.placement),
+        deferral(hidden_bytes, topk),
         gradient_rows(hidden_bytes, topk, true) {}
 
   /// Set before begin(), or null: what is kept for a backward pass, and where choices are counted.
   MoeStash* keep = nullptr;
   RouterStatistics* statistics = nullptr;
   RowLabel label{};  // step and layer of the batch, for its exchanges
+  /// Set before begin(): choices of each token that the sum of the next layer takes, which must be
+  /// given the same tokens. Not with `keep`.
+  std::int64_t defer = 0;
 
   MoeContext context;
-  Routing routing;
   RouterScratch router_scratch;
   WireRows rows;
   TokenExchange exchange;
-  ExchangePlan plan;
   PendingDispatch dispatch;
-  std::vector<const std::byte*> output_rows;  // [outputs] the row that each is computed from
-  Buffer<float> outputs;                      // [outputs, hidden]
-  PendingResults results;
   bool has_executed = false;
+  Deferral deferral;
   ExpertLoad load;
 
   // Of backward passes alone.
@@ -72,7 +75,8 @@ struct MoeBackward {
 };
 
 /// The expert-parallel MoE layer: route -> dispatch -> execute -> combine. A token's result is
-/// sum_k weight_k * expert_k(x), f32, in ascending expert id, whichever rank computed each part.
+/// sum_k weight_k * expert_k(x), f32, in ascending expert id, whichever rank computed each part;
+/// what the layer before has deferred comes first.
 ///
 /// It runs in halves, so that a rank can do other work while rows travel: the shared expert, or
 /// another batch in another workspace. Every rank makes the same calls in the same order.
@@ -88,10 +92,11 @@ class MoeLayer {
   /// Sends the tokens of `x` [tokens, hidden], normed activations in f32, to their experts. `x` is
   /// not needed afterwards.
   void begin(MatrixView<const float> x, MoeWorkspace& work);
-  /// Runs this rank's experts once their rows are here and sends the results home.
+  /// Runs this rank's experts once their rows are here and sends the results home. Until then it
+  /// runs what the layer before has deferred.
   void execute(MoeWorkspace& work);
   /// Overwrites `y` [tokens, hidden] with the sums, once the results are here; executes first if
-  /// that has not been done.
+  /// that has not been done. Until they are here it runs what this layer defers.
   void end(MatrixView<float> y, MoeWorkspace& work);
 
   /// The same halves of a backward pass, on the roads of the forward pass: a token's gradient goes
@@ -108,8 +113,21 @@ class MoeLayer {
   static void keep_received(MoeWorkspace& work);
   static void mark_samples(std::span<const SampleRange> samples, MoeWorkspace& work);
   void gather_backward(const MoeStash& stash, MoeWorkspace& work) const;
-  void add_results(MatrixView<float> y, const Routing& routing, const ExchangePlan& plan,
-                   const PendingResults& results) const;
+  [[nodiscard]] PendingDispatch send_rows(MoeWorkspace& work) const;
+  void finish_plans(MoeWorkspace& work);
+  void finish_plan(ChoiceBatch& choices, MoeWorkspace& work);
+  void compute(ChoiceBatch& choices, DeferredChoices::Slots slots, MoeWorkspace& work) const;
+  void compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& work,
+                             const std::function<bool()>& is_done) const;
+  void send_results(ChoiceBatch& choices, const RowLabel& label, MoeWorkspace& work) const;
+  /// The unweighted results of some choices of each token.
+  struct Results {
+    const Routing& routing;
+    const ExchangePlan& plan;
+    const PendingResults& home;
+  };
+  /// Overwrites `y` with the sum of all parts, one after the other.
+  void sum_results(MatrixView<float> y, std::span<const Results> parts) const;
 
   Router router_;
   std::unique_ptr<Experts> experts_;

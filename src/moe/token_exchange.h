@@ -17,6 +17,8 @@ class PendingDispatch {
   PendingDispatch(const WireRows& own, std::int64_t num_tokens, PendingRows rows)
       : own_(&own), num_tokens_(num_tokens), pending_(std::move(rows)) {}
 
+  /// Whether all rows are here; never blocks.
+  [[nodiscard]] bool is_done() { return pending_.is_done(); }
   /// Returns when all rows are here.
   void wait();
   /// The activations of a source, as ExecutePlan numbers them, once wait() has returned: valid as
@@ -49,6 +51,8 @@ class PendingResults {
   PendingResults(MatrixView<const float> outputs, PendingRows rows)
       : outputs_(outputs), pending_(std::move(rows)) {}
 
+  /// Whether all results of this rank's tokens are here; never blocks.
+  [[nodiscard]] bool is_done() { return pending_.is_done(); }
   /// Returns when all results of this rank's tokens are here.
   void wait();
   /// The unweighted result row of a choice, once wait() has returned: valid as long as this object
@@ -74,16 +78,17 @@ class TokenExchange {
   TokenExchange(Communicator& experts, const ExpertPlacement& placement)
       : comm_(&experts), planner_(placement, experts.rank()) {}
 
-  /// Makes the sending half of `plan`, for its first dispatch.
+  /// Makes the sending half of `plan`, for its first dispatch; or, where `routing` has only some of
+  /// the choices that rows carry, for its results alone.
   void plan_sends(const Routing& routing, ExchangePlan& plan);
   /// Sends the rows of this rank's tokens. As often as wanted for one plan, whatever the rows hold;
   /// from the second time on all ranks know what to expect. `rows` and `plan` stay as they are as
   /// long as anything is pending.
   [[nodiscard]] PendingDispatch dispatch(const WireRows& rows, const ExchangePlan& plan,
                                          const RowLabel& label);
-  /// Makes the rest of `plan`, from the expert ids in the rows that the first dispatch has brought.
-  void finish_plan(const Routing& routing, const WireRows& rows, const PendingDispatch& dispatch,
-                   ExchangePlan& plan);
+  /// Makes the rest of `plan`, from the expert ids in the rows that the first dispatch has brought,
+  /// those of `routing`'s words.
+  void finish_plan(const Routing& routing, const PendingDispatch& dispatch, ExchangePlan& plan);
   /// Sends the results `outputs` [outputs, any] home, a row for each choice. Both stay until the
   /// results are not needed any more.
   [[nodiscard]] PendingResults combine(MatrixView<const float> outputs, const ExchangePlan& plan,

@@ -27,22 +27,23 @@ void WireRows::resize(std::int64_t num_tokens) {
 }
 
 void WireRows::set_experts(const Routing& routing) {
-  set_words(routing.num_tokens, routing.experts.data());
+  set_words(routing, routing.experts.data());
 }
 
 void WireRows::set_weights(const Routing& routing) {
-  set_words(routing.num_tokens, routing.weights.data());
+  set_words(routing, routing.weights.data());
 }
 
 void WireRows::set_mark(std::int64_t token, std::int32_t mark) {
   std::memcpy(activations(token) + words_offset_ + topk_ * kWordBytes, &mark, kWordBytes);
 }
 
-void WireRows::set_words(std::int64_t num_tokens, const void* words) {
+void WireRows::set_words(const Routing& routing, const void* words) {
   const auto* from = static_cast<const std::byte*>(words);
-  const auto bytes = static_cast<std::size_t>(topk_ * kWordBytes);
-  for (std::int64_t token = 0; token < num_tokens; ++token, from += bytes) {
-    std::memcpy(activations(token) + words_offset_, from, bytes);
+  const std::int64_t offset = words_offset_ + routing.first_word * kWordBytes;
+  const auto bytes = static_cast<std::size_t>(routing.topk * kWordBytes);
+  for (std::int64_t token = 0; token < routing.num_tokens; ++token, from += bytes) {
+    std::memcpy(activations(token) + offset, from, bytes);
   }
 }
 

@@ -18,6 +18,7 @@ class WireRows {
 
   /// Makes room for as many rows; their contents are lost.
   void resize(std::int64_t num_tokens);
+  /// From the routing's first word on, here and below.
   void set_experts(const Routing& routing);
   void set_weights(const Routing& routing);
   void set_mark(std::int64_t token, std::int32_t mark);
@@ -47,7 +48,7 @@ class WireRows {
   [[nodiscard]] const std::byte* data() const noexcept { return bytes_.data(); }
 
  private:
-  void set_words(std::int64_t num_tokens, const void* words);
+  void set_words(const Routing& routing, const void* words);
 
   std::int64_t hidden_bytes_;
   std::int64_t topk_;

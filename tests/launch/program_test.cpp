@@ -165,6 +165,12 @@ TEST(Program, ScoreWritesTheSameLogitsForAnyLaunch) {
   EXPECT_TRUE(one == score(4, "replicas", {"--expert-replicas", "2"}));
   EXPECT_TRUE(one == score(4, "nodes", {"--ranks-per-node", "2"}));
   EXPECT_TRUE(one == score(8, "eight", {"-t", "1"}));
+  const std::string deferred = score(1, "deferred", {"--defer", "2"});
+  EXPECT_FALSE(one == deferred);
+  EXPECT_TRUE(deferred == score(1, "d-chunked", {"--defer", "2", "-t", "2", "-b", "17"}));
+  EXPECT_TRUE(deferred == score(2, "d-two", {"--defer", "2", "--transport", "mpi"}));
+  EXPECT_TRUE(deferred == score(3, "d-three", {"--defer", "2", "--check-comm"}));
+  EXPECT_TRUE(deferred == score(4, "d-nodes", {"--defer", "2", "--ranks-per-node", "2"}));
   const std::string portable = score(1, "portable", {"--numerics", "portable"});
   EXPECT_TRUE(portable == score(2, "scalar", {"--isa", "scalar"}));
 }

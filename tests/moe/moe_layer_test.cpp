@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <random>
@@ -28,8 +29,8 @@ struct Shape {
 
 /// Weights and tokens that every rank makes alike from one seed.
 struct Model {
-  explicit Model(const Shape& s) : shape(s) {
-    std::mt19937 random(11);
+  explicit Model(const Shape& s, unsigned seed = 11) : shape(s) {
+    std::mt19937 random(seed);
     std::normal_distribution<float> normal(0, 0.2F);
     const auto matrix = [&](std::int64_t rows, std::int64_t cols) {
       Matrix m(static_cast<std::size_t>(rows), std::vector<float>(static_cast<std::size_t>(cols)));
@@ -69,7 +70,10 @@ std::vector<double> times(const Matrix& matrix, const std::vector<double>& x) {
   return y;
 }
 
-std::vector<double> reference(const Model& model, std::size_t token) {
+/// Of the token's choices, heaviest first, those from `first` to before `last`: their weighted sum
+/// is added to `y`.
+void add_choices(const Model& model, std::size_t token, std::size_t first, std::size_t last,
+                 std::vector<double>& y) {
   const std::vector<double> x(model.tokens[token].begin(), model.tokens[token].end());
   const std::vector<double> logits = times(model.router, x);
   std::vector<std::size_t> order(logits.size());
@@ -78,8 +82,7 @@ std::vector<double> reference(const Model& model, std::size_t token) {
                            [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
   double sum = 0;
   for (const double logit : logits) sum += std::exp(logit);
-  std::vector<double> y(x.size());
-  for (std::size_t k = 0; k < static_cast<std::size_t>(model.shape.topk); ++k) {
+  for (std::size_t k = first; k < last; ++k) {
     const std::size_t e = order[k];
     std::vector<double> h = times(model.gate[e], x);
     const std::vector<double> u = times(model.up[e], x);
@@ -87,7 +90,20 @@ std::vector<double> reference(const Model& model, std::size_t token) {
     const std::vector<double> part = times(model.down[e], h);
     for (std::size_t i = 0; i < y.size(); ++i) y[i] += std::exp(logits[e]) / sum * part[i];
   }
+}
+
+/// Layer l of `layers`, where each but the last leaves `defer` choices to the next.
+std::vector<double> reference(std::span<const Model> layers, std::size_t l, std::size_t token,
+                              std::size_t defer) {
+  std::vector<double> y(static_cast<std::size_t>(layers[l].shape.hidden));
+  const auto topk = static_cast<std::size_t>(layers[l].shape.topk);
+  if (l > 0) add_choices(layers[l - 1], token, topk - defer, topk, y);
+  add_choices(layers[l], token, 0, l + 1 < layers.size() ? topk - defer : topk, y);
   return y;
+}
+
+std::vector<double> reference(const Model& model, std::size_t token) {
+  return reference({&model, 1}, 0, token, 0);
 }
 
 /// The tokens [first, first + count).
@@ -96,11 +112,13 @@ struct Share {
   std::int64_t count = 0;
 };
 
-/// One rank's layer and what it runs in.
+/// One rank's layers and what they run in.
 class Rank {
  public:
-  Rank(const Model& model, Communicator& world, int threads)
-      : model_(model),
+  Rank(const Model& model, Communicator& world, int threads) : Rank({&model, 1}, world, threads) {}
+  Rank(std::span<const Model> layers, Communicator& world, int threads)
+      : models_(layers),
+        shape_(layers.front().shape),
         world_(world),
         pool_(threads),
         compute_{.isa = supported_isas().back(),
@@ -110,51 +128,54 @@ class Rank {
         adapters_(compute_, gemm_),
         mlps_(compute_, gemm_, adapters_),
         experts_work_{mlps_},
-        placement_(model.shape.experts, world.size()),
-        layer_(make_layer()) {
+        placement_(shape_.experts, world.size()) {
+    memory_.reserve(100);
+    for (const Model& model : layers) layers_.push_back(make_layer(model));
     pool_.set_between_tasks([&world] { world.progress(); }, std::chrono::microseconds(0));
   }
 
   [[nodiscard]] MoeWorkspace workspace() {
     return {{world_, placement_, gemm_, adapters_.transposed(), times_},
-            model_.shape.hidden * 4,
-            model_.shape.topk};
+            shape_.hidden * 4,
+            shape_.topk};
   }
-  [[nodiscard]] MoeLayer& layer() { return layer_; }
+  [[nodiscard]] MoeLayer& layer(std::size_t l = 0) { return layers_[l]; }
 
-  [[nodiscard]] std::vector<float> inputs(Share share) const {
+  /// Tokens of layer l.
+  [[nodiscard]] std::vector<float> inputs(Share share, std::size_t l = 0) const {
     std::vector<float> x;
     for (std::int64_t t = share.first; t < share.first + share.count; ++t) {
-      const auto& row = model_.tokens[static_cast<std::size_t>(t)];
+      const auto& row = models_[l].tokens[static_cast<std::size_t>(t)];
       x.insert(x.end(), row.begin(), row.end());
     }
     return x;
   }
-  void begin(const std::vector<float>& x, MoeWorkspace& work) {
-    layer_.begin({x.data(), std::ssize(x) / model_.shape.hidden, model_.shape.hidden}, work);
+  void begin(const std::vector<float>& x, MoeWorkspace& work, std::size_t l = 0) {
+    layers_[l].begin({x.data(), std::ssize(x) / shape_.hidden, shape_.hidden}, work);
   }
-  [[nodiscard]] std::vector<float> end(const std::vector<float>& x, MoeWorkspace& work) {
+  [[nodiscard]] std::vector<float> end(const std::vector<float>& x, MoeWorkspace& work,
+                                       std::size_t l = 0) {
     std::vector<float> y(x.size(), -1.0F);
-    layer_.end({y.data(), std::ssize(x) / model_.shape.hidden, model_.shape.hidden}, work);
+    layers_[l].end({y.data(), std::ssize(x) / shape_.hidden, shape_.hidden}, work);
     return y;
   }
 
  private:
-  MoeLayer make_layer() {
-    memory_.reserve(100);
+  MoeLayer make_layer(const Model& model) {
     std::vector<AdaptedMlp> experts;
     for (std::int64_t slot = 0; slot < placement_.num_local_experts(world_.rank()); ++slot) {
       const auto e = static_cast<std::size_t>(placement_.experts_start_idx(world_.rank()) + slot);
-      experts.push_back({.weights = {.gate = pack(model_.gate[e], memory_),
-                                     .up = pack(model_.up[e], memory_),
-                                     .down = pack(model_.down[e], memory_)}});
+      experts.push_back({.weights = {.gate = pack(model.gate[e], memory_),
+                                     .up = pack(model.up[e], memory_),
+                                     .down = pack(model.down[e], memory_)}});
     }
     constexpr auto kElement = RowSource::Element::f32;
-    return {Router(pack(model_.router, memory_), {.topk = model_.shape.topk}, compute_),
+    return {Router(pack(model.router, memory_), {.topk = model.shape.topk}, compute_),
             std::make_unique<CpuExperts>(experts, kElement, experts_work_), kElement, compute_};
   }
 
-  const Model& model_;
+  std::span<const Model> models_;
+  Shape shape_;
   Communicator& world_;
   std::vector<OwnedMatrix> memory_;
   ThreadPool pool_;
@@ -165,7 +186,7 @@ class Rank {
   CpuExpertsWorkspace experts_work_;
   ExpertPlacement placement_;
   PhaseTimes times_;
-  MoeLayer layer_;
+  std::vector<MoeLayer> layers_;
 };
 
 /// The layer's result for the tokens [first, first + count) on this rank.
@@ -258,6 +279,85 @@ TEST(MoeLayer, two_batches_are_under_way) {
       }
     });
   }
+}
+
+/// The results of all layers, each for its own tokens of `share`, cut into two batches in turn.
+std::vector<std::vector<float>> run_deferring(std::span<const Model> layers, Communicator& world,
+                                              Share share, std::int64_t defer) {
+  Rank rank(layers, world, 2);
+  std::array<MoeWorkspace, 2> work = {rank.workspace(), rank.workspace()};
+  const std::int64_t early = share.count / 3;
+  std::vector<std::vector<float>> results;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const std::array<std::vector<float>, 2> x = {
+        rank.inputs({share.first, early}, l),
+        rank.inputs({share.first + early, share.count - early}, l)};
+    for (std::size_t half = 0; half < 2; ++half) {
+      work[half].defer = l + 1 < layers.size() ? defer : 0;
+      rank.begin(x[half], work[half], l);
+    }
+    std::vector<float>& y = results.emplace_back();
+    for (std::size_t half = 0; half < 2; ++half) {
+      const std::vector<float> part = rank.end(x[half], work[half], l);
+      y.insert(y.end(), part.begin(), part.end());
+    }
+  }
+  return results;
+}
+
+TEST(MoeLayer, the_next_layer_sums_what_is_deferred) {
+  const std::array layers = {Model(Shape{}, 11), Model(Shape{}, 12), Model(Shape{}, 13)};
+  for (const std::int64_t defer : {1, 2, 3}) {
+    std::vector<std::vector<float>> expected;
+    run_thread_ranks(1, [&](Communicator& world) {
+      expected = run_deferring(layers, world, {0, 60}, defer);
+    });
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      for (std::size_t t = 0; t < 60; ++t) {
+        const std::vector<double> truth = reference(layers, l, t, static_cast<std::size_t>(defer));
+        for (std::size_t i = 0; i < truth.size(); ++i) {
+          ASSERT_NEAR(expected[l][t * truth.size() + i], truth[i], 1e-5) << "layer " << l;
+        }
+      }
+    }
+    for (const int ranks : {2, 3, 4}) {
+      run_thread_ranks(ranks, [&](Communicator& world) {
+        const std::int64_t share = 60 / ranks;
+        const Share own{world.rank() * share, world.rank() == 1 ? 0 : share};
+        const auto results = run_deferring(layers, world, own, defer);
+        for (std::size_t l = 0; l < layers.size(); ++l) {
+          ASSERT_TRUE(std::equal(results[l].begin(), results[l].end(),
+                                 expected[l].begin() + own.first * layers[0].shape.hidden))
+              << ranks << " ranks, layer " << l << ", " << defer << " deferred";
+        }
+      });
+    }
+  }
+}
+
+TEST(Deferral, leaves_the_lightest_choices_and_of_equal_ones_the_higher_ids) {
+  const auto experts = [](std::initializer_list<int> ids) {
+    std::vector<ExpertId> result;
+    for (const int id : ids) result.push_back(ExpertId{id});
+    return result;
+  };
+  const float nan = std::nanf("");
+  const Routing all{
+      .num_tokens = 3,
+      .topk = 4,
+      .experts = experts({1, 3, 5, 7, 0, 2, 4, 6, 2, 3, 4, 5}),
+      .weights = {0.1F, 0.4F, 0.2F, 0.3F, 0.25F, 0.25F, 0.25F, 0.25F, 0.1F, nan, 0.5F, 0.3F}};
+  Routing immediate;
+  Routing deferred;
+  split_routing(all, 2, immediate, deferred);
+  EXPECT_EQ(immediate.experts, experts({3, 7, 0, 2, 4, 5}));
+  EXPECT_EQ(immediate.weights, (std::vector{0.4F, 0.3F, 0.25F, 0.25F, 0.5F, 0.3F}));
+  EXPECT_EQ(deferred.experts, experts({1, 5, 4, 6, 2, 3}));
+  EXPECT_EQ(immediate.topk, 2);
+  EXPECT_EQ(deferred.first_word, 2);
+  split_routing(all, 4, immediate, deferred);
+  EXPECT_TRUE(immediate.experts.empty());
+  EXPECT_EQ(deferred.experts, all.experts);
 }
 
 TEST(MoeLayer, no_tokens_anywhere) {

@@ -1,0 +1,28 @@
+#include <array>
+
+#include "launch/options/option_table.h"
+
+namespace moesaic {
+namespace {
+
+using O = Options;
+
+constexpr std::uint32_t kRun =
+    verb_bit(Verb::generate) | verb_bit(Verb::score) | verb_bit(Verb::bench_model);
+
+constexpr std::string_view kExchange = "Exchange";
+
+constexpr std::array kRows = {
+    OptionRow{"defer", '\0', "D", &O::defer, kExchange, kRun,
+              "experts of least weight of each token, at most top-k, whose results a layer leaves "
+              "to the next one, so that no rank waits for them; approximate",
+              0, 1e6},
+};
+
+}  // namespace
+
+std::span<const OptionRow> exchange_rows() noexcept {
+  return kRows;
+}
+
+}  // namespace moesaic
