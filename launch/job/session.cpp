@@ -159,7 +159,7 @@ OpenModel open_model(const Runtime& runtime) {
 
 ExpertGroup expert_group(const Runtime& runtime) {
   const Options& options = runtime.options();
-  return {runtime.grid().experts(), {.defer = options.defer}};
+  return {runtime.grid().experts(), {.defer = options.defer, .wire = options.wire}};
 }
 
 std::int64_t context_limit(const Options& options, const ModelConfig& config) {

@@ -2,11 +2,14 @@
 
 #include <cstdint>
 
+#include "src/moe/wire_form.h"
+
 namespace moesaic {
 
 /// How choices get to their experts and results back.
 struct ExchangeOptions {
   std::int64_t defer = 0;
+  WireForm wire = WireForm::exact;
 };
 
 }  // namespace moesaic

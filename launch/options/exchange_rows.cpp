@@ -17,6 +17,10 @@ constexpr std::array kRows = {
               "experts of least weight of each token, at most top-k, whose results a layer leaves "
               "to the next one, so that no rank waits for them; approximate",
               0, 1e6},
+    OptionRow{
+        "wire", '\0', "FORM", one_of<&O::wire>(), kExchange, kRun,
+        "what rows and results of experts are rounded to, also where they do not travel: bf16: "
+        "results; int8: both, with a scale for 128 values"},
 };
 
 }  // namespace

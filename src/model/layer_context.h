@@ -24,6 +24,7 @@ struct LayerContext {
     std::int64_t experts_per_token = 0;
     float epsilon = 0;              // of RMSNorm
     float residual_multiplier = 1;  // of what a layer adds to the residual stream
+    WireForm wire = WireForm::exact;
   };
 
   /// `experts`: the ranks that share the experts; outlives this.
@@ -35,8 +36,10 @@ struct LayerContext {
         mlps(compute, gemm, adapters),
         linear(gemm, adapters, mlps),
         placement(std::max<std::int64_t>(setup.num_experts, 1), experts.size()),
-        moe({experts, placement, gemm, adapters.transposed(), times},
-            setup.hidden * element_bytes(setup.precision), setup.experts_per_token),
+        moe({experts, placement, gemm, adapters.transposed(), times, setup.wire},
+            setup.wire == WireForm::int8 ? WireCodec::bytes(setup.wire, setup.hidden)
+                                         : setup.hidden * element_bytes(setup.precision),
+            setup.experts_per_token),
         cpu_experts{mlps} {}
 
   /// body(row) for all rows, over the threads.

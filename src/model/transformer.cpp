@@ -9,14 +9,15 @@ namespace moesaic {
 namespace {
 
 LayerContext::Setup context_setup(const ModelConfig& config, Precision precision,
-                                  const Compute& compute) {
+                                  const Compute& compute, WireForm wire) {
   return {.compute = compute,
           .precision = precision,
           .hidden = config.hidden_size,
           .num_experts = config.num_experts,
           .experts_per_token = config.experts_per_token,
           .epsilon = static_cast<float>(config.rms_norm_eps),
-          .residual_multiplier = static_cast<float>(config.residual_multiplier)};
+          .residual_multiplier = static_cast<float>(config.residual_multiplier),
+          .wire = wire};
 }
 
 bool has_experts(const ModelConfig& config, std::size_t layer) {
@@ -27,8 +28,8 @@ bool has_experts(const ModelConfig& config, std::size_t layer) {
 
 void check_moe_options(const MoeOptions& options, const ModelConfig& config) {
   require(options.defer >= 0 && options.defer <= config.experts_per_token, ErrorKind::usage,
-          "defer is {}, but the model chooses {} experts a token (top-k)",
-          options.defer, config.experts_per_token);
+          "defer is {}, but the model chooses {} experts a token (top-k)", options.defer,
+          config.experts_per_token);
 }
 
 struct Transformer::Impl {
@@ -37,7 +38,7 @@ struct Transformer::Impl {
       : config(model_config),
         weights(model_weights),
         options(experts.options),
-        context(context_setup(config, weights.precision, compute), experts.ranks),
+        context(context_setup(config, weights.precision, compute, options.wire), experts.ranks),
         loss_head(config, weights, context) {
     check_moe_options(options, config);
     for (std::size_t l = 0; l < config.layers.size(); ++l) {
@@ -95,7 +96,8 @@ struct Transformer::Impl {
   }
 
   void forward_kept(std::span<const SequenceChunk> chunks, Recompute recompute, KeptPass& kept) {
-    require(options.defer == 0, ErrorKind::usage, "deferred choices cannot be trained");
+    require(options.is_exact(), ErrorKind::usage,
+            "training takes all choices of a layer at once, exactly");
     kept.batch = make_batch(chunks, config.vocab_size);
     kept.samples.clear();
     for (const BatchSequence& sequence : kept.batch.sequences) {

@@ -46,7 +46,7 @@ class Transformer {
   // each is run once.
 
   /// Runs the chunks through all layers and keeps what backward() needs. Collective over the
-  /// experts' group. Throws Error{usage} if choices are deferred.
+  /// experts' group. Throws Error{usage} unless options are exact.
   void forward_kept(std::span<const SequenceChunk> batch, Recompute recompute, KeptPass& kept);
   /// Losses of what forward_kept() left, and the gradients of the rows that they are of.
   [[nodiscard]] LossHead& loss_head() noexcept;

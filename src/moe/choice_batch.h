@@ -19,6 +19,7 @@ struct ChoiceBatch {
   Experts* experts = nullptr;                 // of their layer
   std::vector<const std::byte*> output_rows;  // [outputs] the row that each is computed from
   Buffer<float> outputs;                      // [outputs, hidden]
+  Buffer<std::byte> coded;  // [outputs, bytes] the same in the form of the wire, if that is not f32
   PendingResults results;
 };
 

@@ -64,8 +64,9 @@ std::optional<DeferredChoices::Slots> DeferredChoices::remaining_slots() {
   return Slots{first, slots - first};
 }
 
-void Deferral::hold(WireRows& rows, PendingDispatch received) {
+void Deferral::hold(WireRows& rows, Buffer<std::byte>& decoded, PendingDispatch received) {
   std::swap(left().rows, rows);
+  std::swap(left().decoded, decoded);
   left().received = std::move(received);
   left().is_pending = true;
   left().next_ = 0;

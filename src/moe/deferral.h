@@ -29,9 +29,10 @@ struct DeferredChoices : ChoiceBatch {
   /// The same for all that are left.
   [[nodiscard]] std::optional<Slots> remaining_slots();
 
-  bool is_pending = false;   // results are still to be summed; the same on all ranks
-  WireRows rows;             // of this rank's tokens, where outputs are still to be computed
-  PendingDispatch received;  // and those of other ranks
+  bool is_pending = false;    // results are still to be summed; the same on all ranks
+  Buffer<std::byte> decoded;  // as MoeWorkspace has them
+  WireRows rows;              // of this rank's tokens, where outputs are still to be computed
+  PendingDispatch received;   // and those of other ranks
 
  private:
   friend class Deferral;
@@ -49,8 +50,9 @@ class Deferral {
   [[nodiscard]] DeferredChoices& due() noexcept { return batches_[1 - now_]; }
   /// What the layer that runs leaves.
   [[nodiscard]] DeferredChoices& left() noexcept { return batches_[now_]; }
-  /// Keeps the rows that outputs of left() are computed from; `rows` gets others of the same form.
-  void hold(WireRows& rows, PendingDispatch received);
+  /// Keeps the rows that outputs of left() are computed from; `rows` and `decoded` get other
+  /// memory.
+  void hold(WireRows& rows, Buffer<std::byte>& decoded, PendingDispatch received);
   /// due() has been summed: left() becomes due.
   void next_layer();
 

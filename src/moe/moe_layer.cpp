@@ -28,7 +28,11 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
   }
   {
     const PhaseScope scope(times, Phase::dispatch);
-    write_activations(x, work.rows);
+    if (work.context.wire == WireForm::int8) {
+      encode_rows(x, work);
+    } else {
+      write_activations(x, work.rows);
+    }
   }
   work.dispatch = send_rows(work);
   work.has_executed = false;
@@ -59,14 +63,36 @@ PendingDispatch MoeLayer::send_rows(MoeWorkspace& work) const {
 void MoeLayer::write_activations(MatrixView<const float> x, WireRows& rows) const {
   rows.resize(x.rows());
   compute_.pool->for_each(x.rows(), kTokensPerTask, [&](std::int64_t token) {
-    const std::span<const float> from = x.row(token);
-    std::byte* const to = rows.activations(token);
-    if (element_ == RowSource::Element::bf16) {
-      compute_.vector->to_bf16(from.data(), x.cols(), reinterpret_cast<BFloat16*>(to));
-    } else {
-      std::memcpy(to, from.data(), from.size_bytes());
-    }
+    write_numbers(x.row(token), rows.activations(token));
   });
+}
+
+void MoeLayer::encode_rows(MatrixView<const float> x, MoeWorkspace& work) const {
+  work.rows.resize(x.rows());
+  compute_.pool->for_each(x.rows(), kTokensPerTask, [&](std::int64_t token) {
+    codec(work).encode(x.row(token).data(), x.cols(), work.rows.activations(token));
+  });
+}
+
+void MoeLayer::decode_rows(MoeWorkspace& work) const {
+  const std::int64_t sources = work.routing.num_tokens + work.dispatch.num_received();
+  const std::int64_t row_bytes = router_.hidden() * element_bytes(element_);
+  work.decoded.reserve(sources * row_bytes);
+  compute_.pool->for_each(sources, kTokensPerTask, [&](std::int64_t source) {
+    std::byte* const to = work.decoded.data() + source * row_bytes;
+    codec(work).decode(work.dispatch.source(source), router_.hidden(),
+                       [&](std::int64_t first, std::span<const float> numbers) {
+                         write_numbers(numbers, to + first * element_bytes(element_));
+                       });
+  });
+}
+
+void MoeLayer::write_numbers(std::span<const float> numbers, std::byte* to) const {
+  if (element_ == RowSource::Element::bf16) {
+    compute_.vector->to_bf16(numbers.data(), std::ssize(numbers), reinterpret_cast<BFloat16*>(to));
+  } else {
+    std::memcpy(to, numbers.data(), numbers.size_bytes());
+  }
 }
 
 void MoeLayer::keep_probabilities(MoeWorkspace& work) const {
@@ -90,8 +116,11 @@ void MoeLayer::keep_received(MoeWorkspace& work) {
 void MoeLayer::finish_plan(ChoiceBatch& choices, MoeWorkspace& work) {
   work.exchange.finish_plan(choices.routing, work.dispatch, choices.plan);
   choices.output_rows.clear();
+  const std::int64_t decoded_bytes = router_.hidden() * element_bytes(element_);
   for (const std::int32_t source : choices.plan.execute.output_sources) {
-    choices.output_rows.push_back(work.dispatch.source(source));
+    choices.output_rows.push_back(work.context.wire == WireForm::int8
+                                      ? work.decoded.data() + source * decoded_bytes
+                                      : work.dispatch.source(source));
   }
   choices.outputs.reserve(num_rows(choices) * router_.hidden());
   choices.experts = experts_.get();
@@ -99,6 +128,7 @@ void MoeLayer::finish_plan(ChoiceBatch& choices, MoeWorkspace& work) {
 
 void MoeLayer::finish_plans(MoeWorkspace& work) {
   const PhaseScope scope(work.context.times, Phase::dispatch);
+  if (work.context.wire == WireForm::int8) decode_rows(work);
   if (work.defer > 0) {
     DeferredChoices& left = work.deferral.left();
     for (ChoiceBatch* const choices :
@@ -139,13 +169,28 @@ void MoeLayer::compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& wo
   }
 }
 
+/// Results as they travel; all are rounded, also those that stay.
+MatrixView<const std::byte> MoeLayer::coded_results(ChoiceBatch& choices,
+                                                    const WireCodec& codec) const {
+  const std::int64_t rows = num_rows(choices);
+  const std::int64_t hidden = router_.hidden();
+  const std::int64_t bytes = codec.bytes(hidden);
+  if (codec.is_exact()) {
+    return {reinterpret_cast<const std::byte*>(choices.outputs.data()), rows, bytes};
+  }
+  choices.coded.reserve(rows * bytes);
+  compute_.pool->for_each(rows, kTokensPerTask, [&](std::int64_t row) {
+    codec.encode(choices.outputs.data() + row * hidden, hidden, choices.coded.data() + row * bytes);
+  });
+  return choices.coded.matrix(rows, bytes);
+}
+
 void MoeLayer::send_results(ChoiceBatch& choices, const RowLabel& label, MoeWorkspace& work) const {
   const PhaseScope scope(work.context.times, Phase::wait);
-  const std::int64_t hidden = router_.hidden();
-  choices.results =
-      work.exchange.combine(choices.outputs.matrix(num_rows(choices), hidden), choices.plan, label);
+  const MatrixView<const std::byte> results = coded_results(choices, codec(work));
+  choices.results = work.exchange.combine(results, choices.plan, label);
   work.load.rows += num_rows(choices);
-  work.load.bytes_sent += std::ssize(choices.plan.execute.return_outputs) * hidden * 4;
+  work.load.bytes_sent += std::ssize(choices.plan.execute.return_outputs) * results.cols();
 }
 
 void MoeLayer::execute(MoeWorkspace& work) {
@@ -157,7 +202,7 @@ void MoeLayer::execute(MoeWorkspace& work) {
   finish_plans(work);
   compute(work, {0, work.plan.execute.slot_begin.size() - 1}, work);
   if (work.defer > 0) {
-    work.deferral.hold(work.rows, std::move(work.dispatch));
+    work.deferral.hold(work.rows, work.decoded, std::move(work.dispatch));
   } else {
     const PhaseScope scope(work.context.times, Phase::wait);
     work.dispatch = {};
@@ -185,7 +230,7 @@ void MoeLayer::end(MatrixView<float> y, MoeWorkspace& work) {
   const PhaseScope scope(work.context.times, Phase::combine);
   const std::array<Results, 2> parts = {
       {{due.routing, due.plan, due.results}, {work.routing, work.plan, work.results}}};
-  sum_results(y, std::span(parts).subspan(due.is_pending ? 0 : 1));
+  sum_results(y, std::span(parts).subspan(due.is_pending ? 0 : 1), codec(work));
   work.results = {};
   work.deferral.next_layer();
   if (work.keep != nullptr) {
@@ -194,16 +239,16 @@ void MoeLayer::end(MatrixView<float> y, MoeWorkspace& work) {
   }
 }
 
-void MoeLayer::sum_results(MatrixView<float> y, std::span<const Results> parts) const {
+void MoeLayer::sum_results(MatrixView<float> y, std::span<const Results> parts,
+                           const WireCodec& codec) const {
   compute_.pool->for_each(y.rows(), kTokensPerTask, [&](std::int64_t token) {
     const std::span<float> sum = y.row(token);
     std::ranges::fill(sum, 0.0F);
     for (const auto& [routing, plan, home] : parts) {
       for (std::int64_t choice = token * routing.topk; choice < (token + 1) * routing.topk;
            ++choice) {
-        compute_.vector->add_scaled(home.result(plan, choice),
-                                    routing.weights[static_cast<std::size_t>(choice)], y.cols(),
-                                    sum.data());
+        codec.add_scaled(home.row(plan, choice), routing.weights[static_cast<std::size_t>(choice)],
+                         sum);
       }
     }
   });

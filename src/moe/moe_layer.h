@@ -12,6 +12,7 @@
 #include "src/moe/experts.h"
 #include "src/moe/moe_stash.h"
 #include "src/moe/router.h"
+#include "src/moe/wire_form.h"
 
 namespace moesaic {
 
@@ -29,6 +30,7 @@ struct MoeContext {
   GroupedGemm& gemm;
   TransposedGemm& transposed;
   PhaseTimes& times;
+  WireForm wire = WireForm::exact;
 };
 
 /// One batch on its way through an MoE layer: its plan, rows and results. One after the other the
@@ -56,6 +58,8 @@ struct MoeWorkspace : ChoiceBatch {
   WireRows rows;
   TokenExchange exchange;
   PendingDispatch dispatch;
+  Buffer<std::byte>
+      decoded;  // [sources, bytes] rows as products take them, if they travel otherwise
   bool has_executed = false;
   Deferral deferral;
   ExpertLoad load;
@@ -108,7 +112,14 @@ class MoeLayer {
   void end_backward(const MoeBackward& pass, MoeWorkspace& work);
 
  private:
+  /// As products take them.
+  void write_numbers(std::span<const float> numbers, std::byte* to) const;
   void write_activations(MatrixView<const float> x, WireRows& rows) const;
+  [[nodiscard]] WireCodec codec(const MoeWorkspace& work) const {
+    return {work.context.wire, *compute_.vector};
+  }
+  void encode_rows(MatrixView<const float> x, MoeWorkspace& work) const;
+  void decode_rows(MoeWorkspace& work) const;
   void keep_probabilities(MoeWorkspace& work) const;
   static void keep_received(MoeWorkspace& work);
   static void mark_samples(std::span<const SampleRange> samples, MoeWorkspace& work);
@@ -116,6 +127,8 @@ class MoeLayer {
   [[nodiscard]] PendingDispatch send_rows(MoeWorkspace& work) const;
   void finish_plans(MoeWorkspace& work);
   void finish_plan(ChoiceBatch& choices, MoeWorkspace& work);
+  [[nodiscard]] MatrixView<const std::byte> coded_results(ChoiceBatch& choices,
+                                                          const WireCodec& codec) const;
   void compute(ChoiceBatch& choices, DeferredChoices::Slots slots, MoeWorkspace& work) const;
   void compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& work,
                              const std::function<bool()>& is_done) const;
@@ -127,7 +140,8 @@ class MoeLayer {
     const PendingResults& home;
   };
   /// Overwrites `y` with the sum of all parts, one after the other.
-  void sum_results(MatrixView<float> y, std::span<const Results> parts) const;
+  void sum_results(MatrixView<float> y, std::span<const Results> parts,
+                   const WireCodec& codec) const;
 
   Router router_;
   std::unique_ptr<Experts> experts_;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "comm/communicator.h"
+#include "src/moe/wire_form.h"
 
 namespace moesaic {
 
@@ -11,6 +12,10 @@ struct MoeOptions {
   /// Choices of least weight of each token that a layer leaves to the sum of the next one, where
   /// both have experts. Approximate.
   std::int64_t defer = 0;
+  WireForm wire = WireForm::exact;
+
+  /// Whether logits are what they are without options.
+  [[nodiscard]] bool is_exact() const noexcept { return defer == 0 && wire == WireForm::exact; }
 };
 
 /// The ranks that share the experts of a model, and how they do it.

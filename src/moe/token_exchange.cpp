@@ -51,10 +51,18 @@ void TokenExchange::finish_plan(const Routing& routing, const PendingDispatch& d
 
 PendingResults TokenExchange::combine(MatrixView<const float> outputs, const ExchangePlan& plan,
                                       const RowLabel& label) {
+  return combine(
+      MatrixView<const std::byte>(reinterpret_cast<const std::byte*>(outputs.data()),
+                                  outputs.rows(), outputs.cols() * 4, outputs.stride() * 4),
+      plan, label);
+}
+
+PendingResults TokenExchange::combine(MatrixView<const std::byte> outputs, const ExchangePlan& plan,
+                                      const RowLabel& label) {
   if (comm_->size() == 1) return {outputs, {}};
-  return {outputs, comm_->exchange_rows({.base = reinterpret_cast<const std::byte*>(outputs.data()),
-                                         .row_bytes = outputs.cols() * 4,
-                                         .stride_bytes = outputs.stride() * 4,
+  return {outputs, comm_->exchange_rows({.base = outputs.data(),
+                                         .row_bytes = outputs.cols(),
+                                         .stride_bytes = outputs.stride(),
                                          .rows = plan.execute.return_outputs,
                                          .counts = plan.execute.return_counts,
                                          .label = label},

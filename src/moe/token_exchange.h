@@ -48,26 +48,29 @@ class PendingDispatch {
 class PendingResults {
  public:
   PendingResults() = default;
-  PendingResults(MatrixView<const float> outputs, PendingRows rows)
+  PendingResults(MatrixView<const std::byte> outputs, PendingRows rows)
       : outputs_(outputs), pending_(std::move(rows)) {}
 
   /// Whether all results of this rank's tokens are here; never blocks.
   [[nodiscard]] bool is_done() { return pending_.is_done(); }
   /// Returns when all results of this rank's tokens are here.
   void wait();
-  /// The unweighted result row of a choice, once wait() has returned: valid as long as this object
-  /// and the outputs.
-  [[nodiscard]] const float* result(const ExchangePlan& plan, std::int64_t choice) const {
+  /// The unweighted result row of a choice, in the form in which it travelled, once wait() has
+  /// returned: valid as long as this object and the outputs.
+  [[nodiscard]] const std::byte* row(const ExchangePlan& plan, std::int64_t choice) const {
     const auto c = static_cast<std::size_t>(choice);
     const std::int32_t row = plan.send.return_rows[c];
-    return row >= 0 ? reinterpret_cast<const float*>(returned_[static_cast<std::size_t>(row)])
+    return row >= 0 ? returned_[static_cast<std::size_t>(row)]
                     : outputs_.data() + plan.execute.own_outputs[c] * outputs_.stride();
+  }
+  [[nodiscard]] const float* result(const ExchangePlan& plan, std::int64_t choice) const {
+    return reinterpret_cast<const float*>(row(plan, choice));
   }
 
  private:
-  MatrixView<const float> outputs_;
+  MatrixView<const std::byte> outputs_;
   PendingRows pending_;
-  std::span<const std::byte* const> returned_;  // [rows] of cols f32
+  std::span<const std::byte* const> returned_;  // [rows] of cols bytes
 };
 
 /// Moves token rows to the ranks of their experts and the results back, as a plan says that its
@@ -89,8 +92,10 @@ class TokenExchange {
   /// Makes the rest of `plan`, from the expert ids in the rows that the first dispatch has brought,
   /// those of `routing`'s words.
   void finish_plan(const Routing& routing, const PendingDispatch& dispatch, ExchangePlan& plan);
-  /// Sends the results `outputs` [outputs, any] home, a row for each choice. Both stay until the
-  /// results are not needed any more.
+  /// Sends the results `outputs` [outputs, any], rows of bytes or floats, home, a row for each
+  /// choice. Both stay until the results are not needed any more.
+  [[nodiscard]] PendingResults combine(MatrixView<const std::byte> outputs,
+                                       const ExchangePlan& plan, const RowLabel& label);
   [[nodiscard]] PendingResults combine(MatrixView<const float> outputs, const ExchangePlan& plan,
                                        const RowLabel& label);
 

@@ -171,6 +171,12 @@ TEST(Program, ScoreWritesTheSameLogitsForAnyLaunch) {
   EXPECT_TRUE(deferred == score(2, "d-two", {"--defer", "2", "--transport", "mpi"}));
   EXPECT_TRUE(deferred == score(3, "d-three", {"--defer", "2", "--check-comm"}));
   EXPECT_TRUE(deferred == score(4, "d-nodes", {"--defer", "2", "--ranks-per-node", "2"}));
+  for (const std::string form : {"bf16", "int8"}) {
+    const std::string rounded = score(1, "w-" + form, {"--wire", form});
+    EXPECT_FALSE(one == rounded);
+    EXPECT_TRUE(rounded == score(2, "w2-" + form, {"--wire", form, "--ranks-per-node", "1"}));
+    EXPECT_TRUE(rounded == score(3, "w3-" + form, {"--wire", form, "-b", "31"}));
+  }
   const std::string portable = score(1, "portable", {"--numerics", "portable"});
   EXPECT_TRUE(portable == score(2, "scalar", {"--isa", "scalar"}));
 }
