@@ -159,7 +159,12 @@ OpenModel open_model(const Runtime& runtime) {
 
 ExpertGroup expert_group(const Runtime& runtime) {
   const Options& options = runtime.options();
-  return {runtime.grid().experts(), {.defer = options.defer, .wire = options.wire}};
+  const bool can_gain = runtime.num_nodes() > 1;  // in a node rows do not travel by themselves
+  const bool is_automatic = options.half_batches == HalfBatches::automatic;
+  return {runtime.grid().experts(),
+          {.defer = options.defer,
+           .wire = options.wire,
+           .half_batches = is_automatic && !can_gain ? HalfBatches::off : options.half_batches}};
 }
 
 std::int64_t context_limit(const Options& options, const ModelConfig& config) {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "src/moe/wire_form.h"
+#include "src/moe/moe_options.h"
 
 namespace moesaic {
 
@@ -10,6 +10,7 @@ namespace moesaic {
 struct ExchangeOptions {
   std::int64_t defer = 0;
   WireForm wire = WireForm::exact;
+  HalfBatches half_batches = HalfBatches::automatic;
 };
 
 }  // namespace moesaic

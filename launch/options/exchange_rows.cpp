@@ -21,6 +21,11 @@ constexpr std::array kRows = {
         "wire", '\0', "FORM", one_of<&O::wire>(), kExchange, kRun,
         "what rows and results of experts are rounded to, also where they do not travel: bf16: "
         "results; int8: both, with a scale for 128 values"},
+    OptionRow{
+        "half-batches", '\0', "WHEN", one_of<&O::half_batches>(), kExchange,
+        kRun | verb_bit(Verb::chat),
+        "run a pass of many rows as two halves in turn, so that one computes while the rows of "
+        "the other travel; auto: between nodes, where it is measured to be faster"},
 };
 
 }  // namespace

@@ -60,7 +60,7 @@ class Transformer {
 
   /// Since the last reset.
   [[nodiscard]] const PhaseTimes& times() const noexcept;
-  [[nodiscard]] const ExpertLoad& load() const noexcept;
+  [[nodiscard]] ExpertLoad load() const noexcept;
   /// Positions that went through the layers; those of shared pages did not.
   [[nodiscard]] std::int64_t computed_positions() const noexcept;
   void reset_statistics();

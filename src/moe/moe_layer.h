@@ -21,6 +21,13 @@ struct ExpertLoad {
   std::int64_t rows = 0;        // outputs computed here
   std::int64_t rows_sent = 0;   // token rows that left for other ranks
   std::int64_t bytes_sent = 0;  // token rows and results that left for other ranks
+
+  ExpertLoad& operator+=(const ExpertLoad& more) noexcept {
+    rows += more.rows;
+    rows_sent += more.rows_sent;
+    bytes_sent += more.bytes_sent;
+    return *this;
+  }
 };
 
 /// What the MoE layers of one model share; all of it outlives them.

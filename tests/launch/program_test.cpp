@@ -177,6 +177,9 @@ TEST(Program, ScoreWritesTheSameLogitsForAnyLaunch) {
     EXPECT_TRUE(rounded == score(2, "w2-" + form, {"--wire", form, "--ranks-per-node", "1"}));
     EXPECT_TRUE(rounded == score(3, "w3-" + form, {"--wire", form, "-b", "31"}));
   }
+  EXPECT_TRUE(one == score(3, "halves", {"--half-batches", "on", "--check-comm"}));
+  EXPECT_TRUE(one == score(2, "auto", {"--ranks-per-node", "1", "-b", "80"}));
+  EXPECT_TRUE(deferred == score(2, "d-halves", {"--defer", "2", "--half-batches", "on"}));
   const std::string portable = score(1, "portable", {"--numerics", "portable"});
   EXPECT_TRUE(portable == score(2, "scalar", {"--isa", "scalar"}));
 }
