@@ -159,42 +159,59 @@ void MoeLayer::compute(ChoiceBatch& choices, DeferredChoices::Slots slots,
   choices.experts->finish();
 }
 
+void MoeLayer::compute_deferred(DeferredChoices& deferred, DeferredChoices::Slots slots,
+                                MoeWorkspace& work) const {
+  compute(deferred, slots, work);
+  const std::vector<std::int64_t>& begin = deferred.plan.execute.slot_begin;
+  const std::int64_t first = begin[slots.first];
+  const std::int64_t count = begin[slots.first + slots.count] - first;
+  encode_results(deferred, {first, count}, codec(work));
+  deferred.results.mark_ready(first, count);
+}
+
 void MoeLayer::compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& work,
                                      const std::function<bool()>& is_done) const {
   if (!deferred.is_pending) return;
   while (!is_done()) {
     const auto slot = deferred.next_slot();
     if (!slot) return;
-    compute(deferred, *slot, work);
+    compute_deferred(deferred, *slot, work);
   }
 }
 
-/// Results as they travel; all are rounded, also those that stay.
-MatrixView<const std::byte> MoeLayer::coded_results(ChoiceBatch& choices,
-                                                    const WireCodec& codec) const {
-  const std::int64_t rows = num_rows(choices);
+/// Rounds outputs to what travels; all are rounded, also those that stay.
+void MoeLayer::encode_results(ChoiceBatch& choices, const Rows& rows,
+                              const WireCodec& codec) const {
+  if (codec.is_exact()) return;
   const std::int64_t hidden = router_.hidden();
   const std::int64_t bytes = codec.bytes(hidden);
-  if (codec.is_exact()) {
-    return {reinterpret_cast<const std::byte*>(choices.outputs.data()), rows, bytes};
-  }
-  choices.coded.reserve(rows * bytes);
-  compute_.pool->for_each(rows, kTokensPerTask, [&](std::int64_t row) {
+  compute_.pool->for_each(rows.count, kTokensPerTask, [&](std::int64_t i) {
+    const std::int64_t row = rows.first + i;
     codec.encode(choices.outputs.data() + row * hidden, hidden, choices.coded.data() + row * bytes);
   });
-  return choices.coded.matrix(rows, bytes);
 }
 
-void MoeLayer::send_results(ChoiceBatch& choices, const RowLabel& label, MoeWorkspace& work) const {
+void MoeLayer::send_results(ChoiceBatch& choices, TokenExchange::Outputs when,
+                            MoeWorkspace& work) const {
+  const std::int64_t rows = num_rows(choices);
+  const std::int64_t bytes = codec(work).bytes(router_.hidden());
+  const std::byte* data = reinterpret_cast<const std::byte*>(choices.outputs.data());
+  if (!codec(work).is_exact()) {
+    choices.coded.reserve(rows * bytes);
+    data = choices.coded.data();
+  }
+  const bool is_written = when == TokenExchange::Outputs::written;
+  if (is_written) encode_results(choices, {0, rows}, codec(work));
   const PhaseScope scope(work.context.times, Phase::wait);
-  const MatrixView<const std::byte> results = coded_results(choices, codec(work));
-  choices.results = work.exchange.combine(results, choices.plan, label);
-  work.load.rows += num_rows(choices);
-  work.load.bytes_sent += std::ssize(choices.plan.execute.return_outputs) * results.cols();
+  choices.results = work.exchange.combine({data, rows, bytes}, choices.plan,
+                                          work.label.at(is_written ? "results" : "deferred"), when);
+  work.load.rows += rows;
+  work.load.bytes_sent += std::ssize(choices.plan.execute.return_outputs) * bytes;
 }
 
 void MoeLayer::execute(MoeWorkspace& work) {
-  compute_while_waiting(work.deferral.due(), work, [&] { return work.dispatch.is_done(); });
+  DeferredChoices& due = work.deferral.due();
+  compute_while_waiting(due, work, [&] { return work.dispatch.is_done(); });
   {
     const PhaseScope scope(work.context.times, Phase::wait);
     work.dispatch.wait();
@@ -207,21 +224,19 @@ void MoeLayer::execute(MoeWorkspace& work) {
     const PhaseScope scope(work.context.times, Phase::wait);
     work.dispatch = {};
   }
-  send_results(work, work.label.at("results"), work);
+  send_results(work, TokenExchange::Outputs::written, work);
+  if (due.is_pending) {
+    if (const auto slots = due.remaining_slots()) compute_deferred(due, *slots, work);
+  }
+  if (work.defer > 0) send_results(work.deferral.left(), TokenExchange::Outputs::later, work);
   work.has_executed = true;
 }
 
 void MoeLayer::end(MatrixView<float> y, MoeWorkspace& work) {
   if (!work.has_executed) execute(work);
   DeferredChoices& due = work.deferral.due();
-  if (due.is_pending) {
-    if (const auto slots = due.remaining_slots()) compute(due, *slots, work);
-    send_results(due, work.label.at("deferred"), work);
-  }
-  if (work.defer > 0) {
-    compute_while_waiting(work.deferral.left(), work,
-                          [&] { return work.results.is_done() && due.results.is_done(); });
-  }
+  compute_while_waiting(work.deferral.left(), work,
+                        [&] { return work.results.is_done() && due.results.is_done(); });
   {
     const PhaseScope scope(work.context.times, Phase::wait);
     work.results.wait();

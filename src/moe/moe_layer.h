@@ -134,12 +134,18 @@ class MoeLayer {
   [[nodiscard]] PendingDispatch send_rows(MoeWorkspace& work) const;
   void finish_plans(MoeWorkspace& work);
   void finish_plan(ChoiceBatch& choices, MoeWorkspace& work);
-  [[nodiscard]] MatrixView<const std::byte> coded_results(ChoiceBatch& choices,
-                                                          const WireCodec& codec) const;
   void compute(ChoiceBatch& choices, DeferredChoices::Slots slots, MoeWorkspace& work) const;
+  /// Some outputs of `deferred`, which leave at once.
+  void compute_deferred(DeferredChoices& deferred, DeferredChoices::Slots slots,
+                        MoeWorkspace& work) const;
   void compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& work,
                              const std::function<bool()>& is_done) const;
-  void send_results(ChoiceBatch& choices, const RowLabel& label, MoeWorkspace& work) const;
+  struct Rows {
+    std::int64_t first;
+    std::int64_t count;
+  };
+  void encode_results(ChoiceBatch& choices, const Rows& rows, const WireCodec& codec) const;
+  void send_results(ChoiceBatch& choices, TokenExchange::Outputs when, MoeWorkspace& work) const;
   /// The unweighted results of some choices of each token.
   struct Results {
     const Routing& routing;

@@ -58,13 +58,14 @@ PendingResults TokenExchange::combine(MatrixView<const float> outputs, const Exc
 }
 
 PendingResults TokenExchange::combine(MatrixView<const std::byte> outputs, const ExchangePlan& plan,
-                                      const RowLabel& label) {
+                                      const RowLabel& label, Outputs when) {
   if (comm_->size() == 1) return {outputs, {}};
   return {outputs, comm_->exchange_rows({.base = outputs.data(),
                                          .row_bytes = outputs.cols(),
                                          .stride_bytes = outputs.stride(),
                                          .rows = plan.execute.return_outputs,
                                          .counts = plan.execute.return_counts,
+                                         .later_rows = when == Outputs::later ? outputs.rows() : 0,
                                          .label = label},
                                         plan.send.return_counts)};
 }

@@ -55,6 +55,10 @@ class PendingResults {
   [[nodiscard]] bool is_done() { return pending_.is_done(); }
   /// Returns when all results of this rank's tokens are here.
   void wait();
+  /// Rows [first, first + count) of the outputs that combine() was to get later are there.
+  void mark_ready(std::int64_t first, std::int64_t count) {
+    if (pending_) pending_.mark_ready(first, count);
+  }
   /// The unweighted result row of a choice, in the form in which it travelled, once wait() has
   /// returned: valid as long as this object and the outputs.
   [[nodiscard]] const std::byte* row(const ExchangePlan& plan, std::int64_t choice) const {
@@ -92,10 +96,13 @@ class TokenExchange {
   /// Makes the rest of `plan`, from the expert ids in the rows that the first dispatch has brought,
   /// those of `routing`'s words.
   void finish_plan(const Routing& routing, const PendingDispatch& dispatch, ExchangePlan& plan);
+  /// Whether outputs are there when they are sent, or come later (PendingResults::mark_ready).
+  enum class Outputs { written, later };
   /// Sends the results `outputs` [outputs, any], rows of bytes or floats, home, a row for each
   /// choice. Both stay until the results are not needed any more.
   [[nodiscard]] PendingResults combine(MatrixView<const std::byte> outputs,
-                                       const ExchangePlan& plan, const RowLabel& label);
+                                       const ExchangePlan& plan, const RowLabel& label,
+                                       Outputs when = Outputs::written);
   [[nodiscard]] PendingResults combine(MatrixView<const float> outputs, const ExchangePlan& plan,
                                        const RowLabel& label);
 
