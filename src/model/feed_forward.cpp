@@ -1,5 +1,7 @@
 #include "src/model/feed_forward.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "src/model/expert_names.h"
@@ -89,6 +91,32 @@ std::vector<AdaptedMlp> experts_of(const WeightSet& weights) {
   return experts;
 }
 
+/// What products of an MLP make of its input. In the order of how much they lose.
+enum class TakenRows : std::int64_t { any, int8, int8_groups };
+
+TakenRows taken_rows(const AdaptedMlp& mlp, const Compute& compute) {
+  const PackedMatrix& gate = mlp.weights.gate;  // up is like it
+  const bool is_plain = gate.order == nullptr && mlp.gate == nullptr && mlp.up == nullptr;
+  if (is_plain && is_integer(gate.layout.format)) return TakenRows::int8;
+  if (is_plain && allows_int8_groups(gate.layout) &&
+      compute.int4_activations == Int4Activations::int8) {
+    return TakenRows::int8_groups;
+  }
+  return TakenRows::any;
+}
+
+/// What products of all experts, of all ranks, make of a row, if that is the same. Collective.
+TakenRows taken_rows(std::span<const AdaptedMlp> experts, const LayerContext& context) {
+  Communicator& ranks = context.moe.front().context.experts;
+  std::array<std::int64_t, 2> range = {INT64_MIN, INT64_MIN};  // the largest, and less the smallest
+  for (const AdaptedMlp& mlp : experts) {
+    const auto taken = static_cast<std::int64_t>(taken_rows(mlp, context.compute));
+    range = {std::max(range[0], taken), std::max(range[1], -taken)};
+  }
+  ranks.max(range);
+  return range[0] == -range[1] ? TakenRows{range[0]} : TakenRows::any;
+}
+
 class MoeFeedForward : public FeedForward {
  public:
   MoeFeedForward(const MoeConfig& config, const WeightSet& weights, LayerContext& context)
@@ -99,7 +127,12 @@ class MoeFeedForward : public FeedForward {
                                             activation_element(context.config.precision),
                                             context.cpu_experts),
                activation_element(context.config.precision), context.compute),
-        context_(context) {}
+        context_(context) {
+    const TakenRows taken = taken_rows(experts_of(weights), context);
+    if (taken == TakenRows::any) return;
+    layer_.take_int8({config.hidden,
+                      taken == TakenRows::int8 ? Int8Rows::Scales::row : Int8Rows::Scales::block});
+  }
 
   void begin(const PartForward& part) override {
     auto* const keep = static_cast<Kept*>(part.keep);

@@ -58,7 +58,8 @@ class FeedForwardKind {
   [[nodiscard]] virtual std::int64_t row_bytes() const = 0;
   /// What a backward pass needs of the forward pass besides the layer's input, a token.
   [[nodiscard]] virtual std::int64_t kept_bytes() const = 0;
-  /// `context` and what `weights` point to must outlive the result.
+  /// `context` and what `weights` point to must outlive the result. Collective over the experts'
+  /// group.
   [[nodiscard]] virtual std::unique_ptr<FeedForward> make_layer(const WeightSet& weights,
                                                                 LayerContext& context) const = 0;
 };

@@ -32,6 +32,7 @@ struct LayerContext {
     float epsilon = 0;              // of RMSNorm
     float residual_multiplier = 1;  // of what a layer adds to the residual stream
     WireForm wire = WireForm::exact;
+    bool int8_rows = false;  // as MoeOptions
   };
 
   /// `experts`: the ranks that share the experts; outlives this.
@@ -54,11 +55,8 @@ struct LayerContext {
   }
 
   [[nodiscard]] MoeWorkspace workspace(Communicator& experts) {
-    const std::int64_t row_bytes = config.wire == WireForm::int8
-                                       ? WireCodec::bytes(config.wire, config.hidden)
-                                       : config.hidden * element_bytes(config.precision);
-    return {{experts, placement, gemm, adapters.transposed(), times, config.wire},
-            row_bytes,
+    return {{experts, placement, gemm, adapters.transposed(), times, config.wire, config.int8_rows},
+            config.hidden * element_bytes(config.precision),
             config.experts_per_token};
   }
 

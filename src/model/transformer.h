@@ -25,8 +25,8 @@ void check_moe_options(const MoeOptions& options, const ModelConfig& config);
 /// cut into chunks, on the rank count or the threads.
 class Transformer {
  public:
-  /// `config`, `weights` and the ranks of `experts` must outlive this. Throws as
-  /// check_moe_options().
+  /// `config`, `weights` and the ranks of `experts` must outlive this. Collective.
+  /// Throws as check_moe_options().
   Transformer(const ModelConfig& config, const ModelWeights& weights, const ExpertGroup& experts,
               const Compute& compute);
   ~Transformer();

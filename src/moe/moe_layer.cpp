@@ -28,10 +28,10 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
   }
   {
     const PhaseScope scope(times, Phase::dispatch);
-    if (work.context.wire == WireForm::int8) {
-      encode_rows(x, work);
-    } else {
+    if (row_form(work) == RowForm::plain) {
       write_activations(x, work.rows);
+    } else {
+      encode_rows(x, work);
     }
   }
   work.dispatch = send_rows(work);
@@ -61,29 +61,42 @@ PendingDispatch MoeLayer::send_rows(MoeWorkspace& work) const {
 }
 
 void MoeLayer::write_activations(MatrixView<const float> x, WireRows& rows) const {
-  rows.resize(x.rows());
+  rows.resize(x.rows(), x.cols() * element_bytes(element_));
   compute_.pool->for_each(x.rows(), kTokensPerTask, [&](std::int64_t token) {
     write_numbers(x.row(token), rows.activations(token));
   });
 }
 
+MoeLayer::RowForm MoeLayer::row_form(const MoeWorkspace& work) const {
+  const bool is_training = work.keep != nullptr;  // which goes back through what products took
+  if (codes_ && work.context.int8_rows && !is_training) return RowForm::codes;
+  return codes_ || work.context.wire != WireForm::int8 ? RowForm::plain : RowForm::rounded;
+}
+
 void MoeLayer::encode_rows(MatrixView<const float> x, MoeWorkspace& work) const {
-  work.rows.resize(x.rows());
+  const bool is_rounded = row_form(work) == RowForm::rounded;
+  work.rows.resize(x.rows(), is_rounded ? codec(work).bytes(x.cols()) : codes_->bytes());
   compute_.pool->for_each(x.rows(), kTokensPerTask, [&](std::int64_t token) {
-    codec(work).encode(x.row(token).data(), x.cols(), work.rows.activations(token));
+    const float* const from = x.row(token).data();
+    std::byte* const to = work.rows.activations(token);
+    if (is_rounded) return codec(work).encode(from, x.cols(), to);
+    codes_->encode(from, to);
   });
 }
 
 void MoeLayer::decode_rows(MoeWorkspace& work) const {
   const std::int64_t sources = work.routing.num_tokens + work.dispatch.num_received();
   const std::int64_t row_bytes = router_.hidden() * element_bytes(element_);
+  const bool is_rounded = row_form(work) == RowForm::rounded;
   work.decoded.reserve(sources * row_bytes);
   compute_.pool->for_each(sources, kTokensPerTask, [&](std::int64_t source) {
     std::byte* const to = work.decoded.data() + source * row_bytes;
-    codec(work).decode(work.dispatch.source(source), router_.hidden(),
-                       [&](std::int64_t first, std::span<const float> numbers) {
-                         write_numbers(numbers, to + first * element_bytes(element_));
-                       });
+    const auto write = [&](std::int64_t first, std::span<const float> numbers) {
+      write_numbers(numbers, to + first * element_bytes(element_));
+    };
+    const std::byte* const from = work.dispatch.source(source);
+    if (is_rounded) return codec(work).decode(from, router_.hidden(), write);
+    codes_->decode(from, write);
   });
 }
 
@@ -116,11 +129,11 @@ void MoeLayer::keep_received(MoeWorkspace& work) {
 void MoeLayer::finish_plan(ChoiceBatch& choices, MoeWorkspace& work) {
   work.exchange.finish_plan(choices.routing, work.dispatch, choices.plan);
   choices.output_rows.clear();
+  const bool is_plain = row_form(work) == RowForm::plain;
   const std::int64_t decoded_bytes = router_.hidden() * element_bytes(element_);
   for (const std::int32_t source : choices.plan.execute.output_sources) {
-    choices.output_rows.push_back(work.context.wire == WireForm::int8
-                                      ? work.decoded.data() + source * decoded_bytes
-                                      : work.dispatch.source(source));
+    choices.output_rows.push_back(is_plain ? work.dispatch.source(source)
+                                           : work.decoded.data() + source * decoded_bytes);
   }
   choices.outputs.reserve(num_rows(choices) * router_.hidden());
   choices.experts = experts_.get();
@@ -128,7 +141,7 @@ void MoeLayer::finish_plan(ChoiceBatch& choices, MoeWorkspace& work) {
 
 void MoeLayer::finish_plans(MoeWorkspace& work) {
   const PhaseScope scope(work.context.times, Phase::dispatch);
-  if (work.context.wire == WireForm::int8) decode_rows(work);
+  if (row_form(work) != RowForm::plain) decode_rows(work);
   if (work.defer > 0) {
     DeferredChoices& left = work.deferral.left();
     for (ChoiceBatch* const choices :

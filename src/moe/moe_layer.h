@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "src/lora/part_backward.h"
 #include "src/moe/deferral.h"
 #include "src/moe/experts.h"
+#include "src/moe/int8_rows.h"
 #include "src/moe/moe_stash.h"
 #include "src/moe/router.h"
 #include "src/moe/wire_form.h"
@@ -38,6 +40,7 @@ struct MoeContext {
   TransposedGemm& transposed;
   PhaseTimes& times;
   WireForm wire = WireForm::exact;
+  bool int8_rows = false;  // as MoeOptions
 };
 
 /// One batch on its way through an MoE layer: its plan, rows and results. One after the other the
@@ -100,6 +103,9 @@ class MoeLayer {
         element_(element),
         compute_(compute) {}
 
+  /// Says that products of all experts, also of other ranks, make the same codes of a row.
+  void take_int8(const Int8Rows& rows) { codes_ = rows; }
+
   /// Sends the tokens of `x` [tokens, hidden], normed activations in f32, to their experts. `x` is
   /// not needed afterwards.
   void begin(MatrixView<const float> x, MoeWorkspace& work);
@@ -125,6 +131,9 @@ class MoeLayer {
   [[nodiscard]] WireCodec codec(const MoeWorkspace& work) const {
     return {work.context.wire, *compute_.vector};
   }
+  /// How rows travel: as products take them, as the codes that products make of them, or rounded.
+  enum class RowForm { plain, codes, rounded };
+  [[nodiscard]] RowForm row_form(const MoeWorkspace& work) const;
   void encode_rows(MatrixView<const float> x, MoeWorkspace& work) const;
   void decode_rows(MoeWorkspace& work) const;
   void keep_probabilities(MoeWorkspace& work) const;
@@ -160,6 +169,7 @@ class MoeLayer {
   std::unique_ptr<Experts> experts_;
   RowSource::Element element_;
   Compute compute_;
+  std::optional<Int8Rows> codes_;
 };
 
 }  // namespace moesaic

@@ -17,6 +17,9 @@ struct MoeOptions {
   /// both have experts. Approximate.
   std::int64_t defer = 0;
   WireForm wire = WireForm::exact;
+  /// Rows of experts that all take int8 travel as such. No bits change, and what it costs is paid
+  /// back between nodes alone.
+  bool int8_rows = false;
   HalfBatches half_batches = HalfBatches::off;
 
   /// Whether logits are what they are without options.

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 
 #include "kernels/cpu/token_scale.h"
 #include "kernels/format.h"
+#include "src/moe/int8_codes.h"
 
 namespace moesaic {
 namespace {
@@ -17,21 +17,6 @@ constexpr std::int64_t scales_at(std::int64_t n) {
   return round_up(n, 4);
 }
 
-std::uint32_t largest_bits(const float* from, std::int64_t n) {
-  std::uint32_t largest = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(from[i]) & 0x7fffffffU);
-  }
-  return largest;
-}
-
-/// Nearest even, of magnitudes up to 127: the sum has no room for a fraction.
-std::int8_t nearest(float x) {
-  constexpr float kShift = 0x1.8p23F;
-  return static_cast<std::int8_t>(std::bit_cast<std::int32_t>(x + kShift) -
-                                  std::bit_cast<std::int32_t>(kShift));
-}
-
 void encode_int8(const float* from, std::int64_t n, std::byte* to) {
   auto* const codes = reinterpret_cast<std::int8_t*>(to);
   std::byte* scales = to + scales_at(n);
@@ -39,7 +24,7 @@ void encode_int8(const float* from, std::int64_t n, std::byte* to) {
     const std::int64_t count = std::min(n - first, WireCodec::kBlock);
     const TokenScale scale = token_scale(largest_bits(from + first, count));
     for (std::int64_t i = first; i < first + count; ++i) {
-      codes[i] = nearest(from[i] * scale.inverse);
+      codes[i] = nearest_code(from[i] * scale.inverse);
     }
     std::memcpy(scales, &scale.scale, sizeof(float));
     scales += sizeof(float);

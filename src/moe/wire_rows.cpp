@@ -16,13 +16,15 @@ constexpr std::int64_t kRowAlignment = 64;
 }  // namespace
 
 WireRows::WireRows(std::int64_t hidden_bytes, std::int64_t topk, bool has_mark)
-    : hidden_bytes_(hidden_bytes),
-      topk_(topk),
-      words_offset_(round_up(hidden_bytes, kWordBytes)),
-      row_bytes_(words_offset_ + (topk + (has_mark ? 1 : 0)) * kWordBytes),
-      stride_bytes_(round_up(row_bytes_, kRowAlignment)) {}
+    : topk_(topk), num_words_(topk + (has_mark ? 1 : 0)) {
+  resize(0, hidden_bytes);
+}
 
-void WireRows::resize(std::int64_t num_tokens) {
+void WireRows::resize(std::int64_t num_tokens, std::int64_t hidden_bytes) {
+  hidden_bytes_ = hidden_bytes;
+  words_offset_ = round_up(hidden_bytes, kWordBytes);
+  row_bytes_ = words_offset_ + num_words_ * kWordBytes;
+  stride_bytes_ = round_up(row_bytes_, kRowAlignment);
   bytes_.reserve(num_tokens * stride_bytes_);
 }
 

@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
 
+#include "kernels/cpu/token_scale.h"
 #include "kernels/kernel_table.h"
+#include "src/moe/int8_codes.h"
+#include "src/moe/int8_rows.h"
 
 namespace moesaic {
 namespace {
@@ -86,6 +91,65 @@ TEST(WireForm, int8_keeps_zeros_and_marks_what_is_not_finite) {
   EXPECT_TRUE(std::isnan(back[131]));
   EXPECT_EQ(back[256], 127 * (1.0F / 127));
   EXPECT_EQ(back[257], 0);
+}
+
+/// What products make of a row of bf16: codes, and a scale for `scale_depth` numbers.
+struct Codes {
+  std::vector<int> codes;
+  std::vector<float> scales;
+  bool operator==(const Codes&) const = default;
+};
+
+Codes codes_of(const std::vector<float>& row, std::size_t scale_depth) {
+  Codes made;
+  for (std::size_t first = 0; first < row.size(); first += scale_depth) {
+    const std::size_t count = std::min(scale_depth, row.size() - first);
+    const TokenScale scale =
+        token_scale(largest_bits(row.data() + first, static_cast<std::int64_t>(count)));
+    made.scales.push_back(scale.scale);
+    for (std::size_t i = first; i < first + count; ++i) {
+      made.codes.push_back(static_cast<int>(std::nearbyint(row[i] * scale.inverse)));
+    }
+  }
+  return made;
+}
+
+TEST(Int8Rows, products_make_the_same_codes_of_what_arrives) {
+  for (const std::int64_t depth : {40, 128, 300, 2048}) {
+    for (const auto scales : {Int8Rows::Scales::row, Int8Rows::Scales::block}) {
+      const Int8Rows rows(depth, scales);
+      const bool one_scale = scales == Int8Rows::Scales::row;
+      EXPECT_EQ(rows.bytes(), depth + 4 * (one_scale ? 1 : (depth + 127) / 128));
+      std::vector<float> sent = some_numbers(static_cast<std::size_t>(depth));
+      for (std::size_t i = 0; i < sent.size(); i += 3) sent[i] *= 0.01F;
+      std::vector<std::byte> row(static_cast<std::size_t>(rows.bytes()));
+      rows.encode(sent.data(), row.data());
+      std::vector<float> arrived;
+      rows.decode(row.data(), [&](std::int64_t, std::span<const float> part) {
+        for (const float number : part) arrived.push_back(to_float(to_bfloat16(number)));
+      });
+      for (float& number : sent) number = to_float(to_bfloat16(number));
+      const std::size_t scale_depth = one_scale ? sent.size() : 128;
+      EXPECT_EQ(codes_of(arrived, scale_depth), codes_of(sent, scale_depth)) << depth;
+    }
+  }
+}
+
+TEST(Int8Rows, zeros_and_what_is_not_finite_stay) {
+  const Int8Rows rows(8, Int8Rows::Scales::row);
+  std::vector<std::byte> row(static_cast<std::size_t>(rows.bytes()));
+  const auto largest = [&](const std::vector<float>& sent) {
+    rows.encode(sent.data(), row.data());
+    std::uint32_t bits = 0;
+    rows.decode(row.data(), [&](std::int64_t, std::span<const float> part) {
+      bits = largest_bits(part.data(), std::ssize(part));
+    });
+    return std::bit_cast<float>(bits);
+  };
+  EXPECT_EQ(largest({0, 0, 0, 0, 0, 0, 0, 0}), 0);
+  EXPECT_EQ(largest({0, 0x1p-110F, 0, 0, 0, 0, 0, 0}), 0);
+  EXPECT_EQ(largest({0, 1, 0, -INFINITY, 0, 0, 0, 0}), INFINITY);
+  EXPECT_TRUE(std::isnan(largest({0, 1, 0, 0, NAN, 0, 0, 0})));
 }
 
 }  // namespace
