@@ -82,6 +82,8 @@ void run_verb(Runtime& runtime) {
       return run_bench_kernels(runtime);
     case Verb::bench_layer:
       return run_bench_layer(runtime);
+    case Verb::bench_exchange:
+      return run_bench_exchange(runtime);
     case Verb::bench_sft:
       return run_bench_sft(runtime);
     case Verb::doctor:

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/memory.h"
 #include "launch/bench/bench_memory.h"
@@ -47,16 +48,16 @@ Plan make_plan(const Runtime& runtime) {
   Plan plan;
   plan.layers = parse_layers(options.layers);
   plan.layouts = parse_formats(options.formats);
-  if (options.routing != RoutingChoice::skewed) plan.routings.push_back(RoutingKind::even);
-  if (options.routing != RoutingChoice::even) plan.routings.push_back(RoutingKind::skewed);
+  plan.routings = routing_kinds(options.routing);
   plan.memory_bytes = weight_memory(runtime, plan);
   return plan;
 }
 
 /// Experts are packed, and roofs measured, before and after.
 constexpr double kSecondsOfGroup = 3;
-/// A layer is measured beside its parts, which take as long, and the first runs do not count.
-constexpr double kRunsOfLine = 2.25;
+/// A layer is measured beside its parts, which take as long, and its exchange, and the first runs
+/// do not count.
+constexpr double kRunsOfLine = 2.5;
 
 /// One line of the table, before its last roofs are known.
 struct Measurement {
@@ -81,7 +82,9 @@ class LayerBench {
   [[nodiscard]] bool has_room(const LayerShape& shape, const Layout& layout) const;
   [[nodiscard]] LayerRouting routing(RoutingKind kind, const LayerShape& shape,
                                      std::int64_t tokens) const {
-    return {kind, shape, tokens * runtime_->grid().experts().size()};
+    const int ranks = runtime_->grid().experts().size();
+    return {kind, shape, tokens * ranks,
+            ExpertPlacement(shape.experts, ranks).num_local_experts(0)};
   }
   /// Rows of the expert that has the most in any test.
   [[nodiscard]] std::int64_t most_rows(const LayerShape& shape) const;
@@ -181,6 +184,10 @@ ResultLine LayerBench::make_line(const Measurement& measured) const {
   const MultiplyLoop& loop = find_multiply_loop(runtime_->compute().gemm(measured.layout));
   const double roof = std::max(measured.operations / gauge_.operations_per_second(loop),
                                measured.bytes / gauge_.bytes_per_second());
+  const double exposed = measured.times.layer - measured.times.parts;
+  const double hidden_share = runtime_->grid().experts().size() > 1
+                                  ? 1 - exposed / measured.times.exchange
+                                  : std::numeric_limits<double>::quiet_NaN();  // nothing travels
   const auto whole = [](std::int64_t value) { return fmt::format("{}", value); };
   const LayerShape& shape = measured.shape;
   return {{"experts", whole(shape.experts)},
@@ -197,7 +204,10 @@ ResultLine LayerBench::make_line(const Measurement& measured) const {
           {"roof_share", short_number(roof / measured.times.layer)},
           {"ranks", whole(runtime_->world().size())},
           {"predicted_us", short_number(measured.times.parts * 1e6)},
-          {"share_of_parts", short_number(measured.times.parts / measured.times.layer)}};
+          {"share_of_parts", short_number(measured.times.parts / measured.times.layer)},
+          {"exchange_us", short_number(measured.times.exchange * 1e6)},
+          {"exposed_us", short_number(exposed * 1e6)},
+          {"hidden_share", short_number(hidden_share)}};
 }
 
 }  // namespace

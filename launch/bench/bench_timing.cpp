@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace moesaic {
 
@@ -22,10 +23,15 @@ std::vector<double> repeat(double budget, const std::function<double()>& run) {
   return samples;
 }
 
+double not_exceeded_by(double share, std::vector<double> samples) {
+  const double last = static_cast<double>(samples.size() - 1);
+  const auto place = samples.begin() + static_cast<std::ptrdiff_t>(share * last);
+  std::nth_element(samples.begin(), place, samples.end());
+  return *place;
+}
+
 double lower_quartile(std::vector<double> samples) {
-  const auto quarter = samples.begin() + (std::ssize(samples) - 1) / 4;
-  std::nth_element(samples.begin(), quarter, samples.end());
-  return *quarter;
+  return not_exceeded_by(0.25, std::move(samples));
 }
 
 }  // namespace moesaic

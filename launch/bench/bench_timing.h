@@ -13,6 +13,9 @@ namespace moesaic {
 /// than `budget`. Returns the seconds that count.
 [[nodiscard]] std::vector<double> repeat(double budget, const std::function<double()>& run);
 
+/// What this share of `samples`, of which there are some, does not exceed.
+[[nodiscard]] double not_exceeded_by(double share, std::vector<double> samples);
+
 /// What a quarter of `samples` do not exceed: a time with little of what others on the machine
 /// took, and no lucky one either.
 [[nodiscard]] double lower_quartile(std::vector<double> samples);

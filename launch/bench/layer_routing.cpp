@@ -28,20 +28,52 @@ std::vector<std::int32_t> shuffled_experts(std::int64_t count) {
 }  // namespace
 
 std::string_view routing_name(RoutingKind kind) noexcept {
+  if (kind == RoutingKind::hot_rank) return "hot_rank";
   return kind == RoutingKind::even ? "even" : "skewed";
 }
 
-LayerRouting::LayerRouting(RoutingKind kind, const LayerShape& shape, std::int64_t num_tokens)
+std::vector<RoutingKind> routing_kinds(RoutingChoice choice) {
+  switch (choice) {
+    case RoutingChoice::both:
+      return {RoutingKind::even, RoutingKind::skewed};
+    case RoutingChoice::even:
+      return {RoutingKind::even};
+    case RoutingChoice::skewed:
+      return {RoutingKind::skewed};
+    case RoutingChoice::hot_rank:
+      return {RoutingKind::hot_rank};
+  }
+  return {};
+}
+
+LayerRouting::LayerRouting(RoutingKind kind, const LayerShape& shape, std::int64_t num_tokens,
+                           std::int64_t hot_experts)
     : shape_(shape), num_tokens_(num_tokens) {
   if (kind == RoutingKind::skewed) {
     draw_skewed();
   } else {
-    const std::vector<std::int32_t> order = shuffled_experts(shape.experts);
-    for (std::int64_t choice = 0; choice < num_tokens * shape.topk; ++choice) {
-      experts_.push_back(ExpertId{order[static_cast<std::size_t>(choice % shape.experts)]});
-    }
+    deal(kind == RoutingKind::hot_rank ? hot_experts : shape.experts);
   }
   sort_tokens();
+}
+
+void LayerRouting::deal(std::int64_t hot_experts) {
+  std::vector<std::int32_t> order = shuffled_experts(shape_.experts);
+  const auto others = std::stable_partition(
+      order.begin(), order.end(), [&](std::int32_t expert) { return expert < hot_experts; });
+  // Choices in turn: a token's are different, and each expert gets as many as the others.
+  const std::int64_t hot_choices = std::min(shape_.topk, hot_experts);
+  const std::int64_t other_choices = shape_.topk - hot_choices;
+  const auto deal_to_token = [&](auto first, std::int64_t experts, std::int64_t next,
+                                 std::int64_t choices) {
+    for (const std::int64_t end = next + choices; next < end; ++next) {
+      experts_.push_back(ExpertId{first[next % experts]});
+    }
+  };
+  for (std::int64_t token = 0; token < num_tokens_; ++token) {
+    deal_to_token(order.begin(), hot_experts, token * hot_choices, hot_choices);
+    deal_to_token(others, shape_.experts - hot_experts, token * other_choices, other_choices);
+  }
 }
 
 void LayerRouting::draw_skewed() {

@@ -1,26 +1,33 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/matrix_view.h"
 #include "launch/bench/bench_shapes.h"
+#include "launch/options/option_values.h"
 #include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 
 /// How tokens choose their experts. Even: every expert as often as the others (nearly). Skewed: one
-/// after the other without repetition, the n-th most popular 1/n as likely as the first.
-enum class RoutingKind { even, skewed };
+/// after the other without repetition, the n-th most popular 1/n as likely as the first. Hot rank:
+/// all choices that can be are of rank 0's experts, each as often as the others.
+enum class RoutingKind { even, skewed, hot_rank };
 
 [[nodiscard]] std::string_view routing_name(RoutingKind kind) noexcept;
+/// Of --routing.
+[[nodiscard]] std::vector<RoutingKind> routing_kinds(RoutingChoice choice);
 
 /// Which experts the tokens of all ranks choose: [num_tokens][topk], ascending in each token. The
 /// same on every rank.
 class LayerRouting {
  public:
-  LayerRouting(RoutingKind kind, const LayerShape& shape, std::int64_t num_tokens);
+  /// `hot_experts`: the first ones, those of rank 0; of a hot rank alone.
+  LayerRouting(RoutingKind kind, const LayerShape& shape, std::int64_t num_tokens,
+               std::int64_t hot_experts = 0);
 
   /// The same choices of other experts: each is replaced by the one `by` further on among those of
   /// its rank, so that all ranks have as many rows as before.
@@ -28,6 +35,10 @@ class LayerRouting {
 
   [[nodiscard]] std::int64_t num_tokens() const noexcept { return num_tokens_; }
   [[nodiscard]] const std::vector<ExpertId>& experts() const noexcept { return experts_; }
+  [[nodiscard]] std::span<const ExpertId> experts_of(std::int64_t token) const {
+    return std::span(experts_).subspan(static_cast<std::size_t>(token * shape_.topk),
+                                       static_cast<std::size_t>(shape_.topk));
+  }
   /// [experts] rows of each.
   [[nodiscard]] std::vector<std::int64_t> rows_of_experts() const;
   /// Makes the rows of `x`, which are those of the tokens from `first_token` on, choose so in a
@@ -36,6 +47,7 @@ class LayerRouting {
 
  private:
   void draw_skewed();
+  void deal(std::int64_t hot_experts);
   void sort_tokens();
 
   LayerShape shape_;

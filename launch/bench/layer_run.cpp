@@ -36,13 +36,21 @@ LayerTimes LayerRun::measure(const LayerRouting& routing, std::int64_t tokens) {
   std::ranges::copy(normal_numbers(tokens * hidden, 1, 4), inputs.data());
   const Buffer<float> outputs(tokens * hidden);
   const MatrixView<float> x = inputs.matrix(tokens, hidden);
+  // Rotation gives other experts as many rows on the same ranks: one exchange stands for all.
+  ExchangeBed bed(*experts_, {layer_.shape(), placement_, routing, layer_.element()});
   std::vector<double> parts;
+  std::vector<double> exchanges;
   const std::vector<double> layers = repeat(runtime_->options().seconds, [&] {
     parts.push_back(run_parts(next_routing(routing), x));
+    exchanges.push_back(run_exchange(bed));
     return run_layer(next_routing(routing), x, outputs.matrix(tokens, hidden));
   });
-  parts.erase(parts.begin(), parts.end() - std::ssize(layers));  // the warm-up
-  return {.layer = lower_quartile(layers), .parts = lower_quartile(parts)};
+  for (auto* others : {&parts, &exchanges}) {
+    others->erase(others->begin(), others->end() - std::ssize(layers));  // the warm-up
+  }
+  return {.layer = lower_quartile(layers),
+          .parts = lower_quartile(parts),
+          .exchange = lower_quartile(exchanges)};
 }
 
 double LayerRun::run_layer(const LayerRouting& routing, MatrixView<float> x, MatrixView<float> y) {
@@ -69,7 +77,16 @@ double LayerRun::run_parts(const LayerRouting& routing, MatrixView<float> x) {
       static_cast<std::size_t>(layer_.local_experts()));
   LayerCopies::Copy& copy = next_copy();
   runtime_->world().barrier();
-  const double seconds = time_once([&] { parts_.run(copy, x, own); });
+  return slowest(time_once([&] { parts_.run(copy, x, own); }));
+}
+
+double LayerRun::run_exchange(ExchangeBed& bed) {
+  runtime_->world().barrier();
+  const ExchangeBed::Times times = bed.exchange();
+  return slowest(times.dispatch + times.combine);
+}
+
+double LayerRun::slowest(double seconds) const {
   const std::vector<double> all = gather_values(runtime_->world(), seconds);
   return *std::ranges::max_element(all);
 }

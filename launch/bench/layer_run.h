@@ -4,6 +4,7 @@
 #include <span>
 
 #include "kernels/transposed_gemm.h"
+#include "launch/bench/exchange_bed.h"
 #include "launch/bench/layer_copies.h"
 #include "launch/bench/layer_parts.h"
 #include "launch/bench/layer_routing.h"
@@ -13,8 +14,9 @@ namespace moesaic {
 
 /// Seconds of one pass, until all ranks are done.
 struct LayerTimes {
-  double layer = 0;  // from router to combine
-  double parts = 0;  // the parts one by one, of the rank that takes the longest
+  double layer = 0;     // from router to combine
+  double parts = 0;     // the parts one by one, of the rank that takes the longest
+  double exchange = 0;  // rows there and results back without experts, of the slowest rank
 };
 
 /// An MoE layer of one shape and format on all ranks, ready to be measured.
@@ -24,8 +26,8 @@ class LayerRun {
   LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout& layout,
            std::int64_t most_rows, std::span<std::byte> memory);
 
-  /// Measures the layer and its parts in turn, so that what disturbs one disturbs the other, with
-  /// `tokens` tokens on each rank. Collective.
+  /// Measures the layer, its parts and its exchange in turn, so that what disturbs one disturbs the
+  /// other, with `tokens` tokens on each rank. Collective.
   [[nodiscard]] LayerTimes measure(const LayerRouting& routing, std::int64_t tokens);
 
   /// Packed bytes of one expert.
@@ -37,6 +39,9 @@ class LayerRun {
   [[nodiscard]] LayerRouting next_routing(const LayerRouting& routing) const;
   double run_layer(const LayerRouting& routing, MatrixView<float> x, MatrixView<float> y);
   double run_parts(const LayerRouting& routing, MatrixView<float> x);
+  double run_exchange(ExchangeBed& bed);
+  /// The time of the slowest rank.
+  [[nodiscard]] double slowest(double seconds) const;
 
   const Runtime* runtime_;
   Communicator* experts_;  // the ranks that share the experts

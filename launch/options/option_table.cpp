@@ -22,16 +22,19 @@ constexpr std::uint32_t kInspect = verb_bit(Verb::inspect);
 constexpr std::uint32_t kBench = verb_bit(Verb::bench_model);
 constexpr std::uint32_t kKernels = verb_bit(Verb::bench_kernels);
 constexpr std::uint32_t kLayer = verb_bit(Verb::bench_layer);
+constexpr std::uint32_t kExchange = verb_bit(Verb::bench_exchange);
 constexpr std::uint32_t kDoctor = verb_bit(Verb::doctor);
 constexpr std::uint32_t kSft = verb_bit(Verb::sft);
 constexpr std::uint32_t kBenchSft = verb_bit(Verb::bench_sft);
 constexpr std::uint32_t kTexts = kChat | kGenerate;  // verbs that write texts
 constexpr std::uint32_t kEngine = kTexts | kScore | kBench | kSft | kBenchSft;  // that run a model
-constexpr std::uint32_t kParts = kKernels | kLayer;  // verbs that run parts without a model
+constexpr std::uint32_t kParts = kKernels | kLayer;    // verbs that run parts without a model
+constexpr std::uint32_t kLayers = kLayer | kExchange;  // that run one of a given shape
+constexpr std::uint32_t kTables = kParts | kExchange;  // whose lines take --seconds
 constexpr std::uint32_t kFiles = kEngine | kConvert | kTokenize | kInspect;  // that read a model
-constexpr std::uint32_t kLong = kEngine | kConvert | kParts;  // that can be interrupted
-constexpr std::uint32_t kChats = kTexts | kTokenize;          // that know chat templates
-constexpr std::uint32_t kAll = kFiles | kParts | kDoctor;
+constexpr std::uint32_t kLong = kEngine | kConvert | kTables;  // that can be interrupted
+constexpr std::uint32_t kChats = kTexts | kTokenize;           // that know chat templates
+constexpr std::uint32_t kAll = kFiles | kTables | kDoctor;
 
 constexpr std::string_view kModel = "Model";
 constexpr std::string_view kConversion = "Conversion";
@@ -213,7 +216,7 @@ constexpr std::array kOptions = {
               "weight matrices, with commas: NxK, N results from K inputs, or a model, for its "
               "experts' gate (or up) and down: deepseek-v3, qwen3-30b, mixtral, granite; of "
               "attention QxKVxD"},
-    OptionRow{"layer", '\0', "LIST", &O::layers, kBenchmark, kLayer,
+    OptionRow{"layer", '\0', "LIST", &O::layers, kBenchmark, kLayers,
               "layers, with commas: four numbers (experts, hidden, intermediate, experts a token), "
               "or a model: deepseek-v3, qwen3-30b, mixtral, granite"},
     OptionRow{"formats", '\0', "LIST", &O::formats, kBenchmark, kParts,
@@ -226,12 +229,13 @@ constexpr std::array kOptions = {
         "of --op attention: positions in the cache; of attention-backward: tokens of a sample; "
         "with commas",
         1, 1 << 20},
-    OptionRow{"tokens", '\0', "LIST", &O::tokens, kBenchmark, kLayer,
+    OptionRow{"tokens", '\0', "LIST", &O::tokens, kBenchmark, kLayers,
               "tokens of each rank, with commas", 1, 1 << 20},
-    OptionRow{"routing", '\0', "KIND", one_of<&O::routing>(), kBenchmark, kLayer,
+    OptionRow{"routing", '\0', "KIND", one_of<&O::routing>(), kBenchmark, kLayers,
               "even: every expert gets as many rows as the others; skewed: by Zipf's law, the n-th "
-              "most popular is chosen 1/n as often as the first"},
-    OptionRow{"seconds", '\0', "S", &O::seconds, kBenchmark, kParts,
+              "most popular is chosen 1/n as often as the first; both: one after the other; "
+              "hot_rank: all that can be are of rank 0"},
+    OptionRow{"seconds", '\0', "S", &O::seconds, kBenchmark, kTables,
               "for the runs of one line; there are at least two", 0, 3600},
     OptionRow{"footprint", '\0', "BYTES", &O::footprint, kBenchmark, kParts,
               "memory of a rank that weights rotate over, to be read from memory and not from a "
@@ -245,7 +249,7 @@ constexpr std::array kOptions = {
         "attention, of rows with a cache; or its gradients, of whole samples"},
     OptionRow{"rival", '\0', "NAME", one_of<&O::rival>(), kBenchmark, kKernels,
               "what to measure besides"},
-    OptionRow{"output", 'o', "FORM", one_of<&O::output>(), kBenchmark, kBench | kBenchSft | kParts,
+    OptionRow{"output", 'o', "FORM", one_of<&O::output>(), kBenchmark, kBench | kBenchSft | kTables,
               "form of the results"},
 
     may_differ({"threads", 't', "N", &O::threads, kMachine,
@@ -266,19 +270,19 @@ constexpr std::array kOptions = {
     OptionRow{"isa", '\0', "NAME", an_isa<true>(), kMachine, kKernels,
               "instruction set; auto: the best of this machine; all: a line for each"},
     may_differ(
-        {"memory-limit", '\0', "BYTES", &O::memory_limit, kMachine, kEngine | kParts | kDoctor,
+        {"memory-limit", '\0', "BYTES", &O::memory_limit, kMachine, kEngine | kTables | kDoctor,
          "memory of a node that may be used, such as 12G; auto: what system and cgroup leave"}),
 
     OptionRow{"expert-replicas", '\0', "N", &O::expert_replicas, kRanks, kEngine | kLayer,
               "copies of all experts; ranks / N ranks share one", 1, 1e6},
     OptionRow{"transport", '\0', "KIND", one_of<&O::transport>(), kRanks,
-              kEngine | kLayer | kDoctor,
+              kEngine | kLayers | kDoctor,
               "what moves rows inside a node; auto: shared memory, or MPI where that is refused"},
     OptionRow{"timeout", '\0', "SECONDS", &O::timeout, kRanks, kAll,
               "longest wait for a rank since its last progress before giving up", 1, 1e6},
-    OptionRow{"check-comm", '\0', "", &O::check_comm, kRanks, kEngine | kLayer | kDoctor,
+    OptionRow{"check-comm", '\0', "", &O::check_comm, kRanks, kEngine | kLayers | kDoctor,
               "check that all ranks make the same calls (slower)"},
-    OptionRow{"ranks-per-node", '\0', "N", &O::ranks_per_node, kRanks, kEngine | kLayer | kDoctor,
+    OptionRow{"ranks-per-node", '\0', "N", &O::ranks_per_node, kRanks, kEngine | kLayers | kDoctor,
               "pretend that every N ranks are a node of their own; 0: ask the system", 0, 1e6},
 
     OptionRow{"json", '\0', "", &O::json, kProgram, kAll,
@@ -329,6 +333,8 @@ constexpr std::array kVerbs = {
             kKernelsDetails},
     VerbRow{Verb::bench_layer, "bench layer", "",
             "speed of a whole MoE layer, from gate to combine", kLayerDetails},
+    VerbRow{Verb::bench_exchange, "bench exchange", "",
+            "speed of an MoE layer's exchange of rows, beside MPI's", kExchangeDetails},
     VerbRow{Verb::bench_sft, "bench sft", "-m DIR", "speed and memory of fine-tuning",
             kBenchSftDetails},
 };
@@ -338,7 +344,6 @@ constexpr std::array kVerbs = {
 std::span<const OptionRow> option_table() noexcept {
   static const std::vector<OptionRow> rows = [] {
     std::vector<OptionRow> all(kOptions.begin(), kOptions.end());
-    all.insert(all.end(), exchange_rows().begin(), exchange_rows().end());
     all.insert(all.end(), sft_rows().begin(), sft_rows().end());
     return all;
   }();

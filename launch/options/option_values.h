@@ -14,7 +14,7 @@ namespace moesaic {
 
 enum class Numerics { native, portable };
 enum class Transport { automatic, mpi, shm };
-enum class RoutingChoice { both, even, skewed };
+enum class RoutingChoice { both, even, skewed, hot_rank };
 /// What `bench kernels --op` measures, for a matrix W [n, k].
 enum class ProductOp {
   forward,            ///< y [rows, n] = x [rows, k] W^T

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "kernels/format.h"
 #include "kernels/grouped_gemm.h"
-#include "launch/options/exchange_options.h"
 #include "launch/options/option_values.h"
 #include "launch/options/sft_options.h"
 #include "src/model/precision.h"
@@ -29,6 +28,7 @@ enum class Verb {
   bench_model,
   bench_kernels,
   bench_layer,
+  bench_exchange,
   bench_sft,
   doctor
 };
@@ -42,7 +42,7 @@ enum class Colour { automatic, on, off };
 
 /// Everything that can be set, with its default. Names, limits and help stand in
 /// launch/options/option_table.cpp.
-struct Options : SftOptions, ExchangeOptions {
+struct Options : SftOptions {
   // Model.
   std::string model;
   Precision precision = Precision::bf16;

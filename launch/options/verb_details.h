@@ -54,7 +54,24 @@ the runs do not exceed; gops the operations of all ranks' experts in it, in 10^9
 roof_share compares it with what their multiply-adds, or reading the chosen experts' weights, would
 take at the roofs measured in the same run. predicted_us is what the parts take one by one, run in
 turn with the layer: router, each expert's gate, up and down, weighted sums, of the rank that takes
-the longest, without exchange; share_of_parts is that by us.
+the longest, without exchange; share_of_parts is that by us. exchange_us is what the same rows take
+there and back without experts, of the slowest rank (moesaic bench exchange measures that alone);
+exposed_us is us - predicted_us, what of it is not hidden behind work, and hidden_share 1 -
+exposed_us / exchange_us.
+)";
+
+inline constexpr std::string_view kExchangeDetails =
+    R"(
+A line for each layer, routing and number of tokens: the exchange of an MoE layer without its
+experts, rows there and results back, with every byte checked (wrong: how many were not right). us
+is the time of the slowest rank that a quarter of the runs do not exceed, us_p99 that of 99 in a
+hundred; dispatch_us the plan and the rows of it, combine_us the results. messages: those to other
+nodes of the rank that sends most; bytes_near, bytes_far: in and between nodes, of all ranks;
+bytes_far_expected: what the routing asks for; dedup: choices of other ranks' experts for each row
+sent. In turn with it run memcpy_us, all ranks copying at once, row by row, what they send in the
+node; alltoallv_us, the same rows packed, and MPI_Alltoallv there and back; stream_us, the bytes
+between nodes there and back, an MPI_Isend and MPI_Irecv for each pair of ranks; pingpong_us, 8
+bytes one way, between nodes if there are two. null is what there is nothing of.
 )";
 inline constexpr std::string_view kBenchSftDetails =
     R"(

@@ -17,6 +17,7 @@ void run_inspect(Runtime& runtime);
 void run_bench_model(Runtime& runtime);
 void run_bench_kernels(Runtime& runtime);
 void run_bench_layer(Runtime& runtime);
+void run_bench_exchange(Runtime& runtime);
 void run_bench_sft(Runtime& runtime);
 void run_doctor(Runtime& runtime);
 

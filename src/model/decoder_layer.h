@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <memory>
 
 #include "src/model/feed_forward.h"
@@ -16,30 +15,15 @@ class DecoderLayer {
   struct Parts {
     std::int64_t index = 0;  // in the model
     const LayerWeights& weights;
-    std::array<TokenMixer*, 2> mixers;  // of all layers of its kind, one a half-batch
+    TokenMixer& mixer;  // of all layers of its kind
     std::unique_ptr<FeedForward> feed_forward;
-    std::int64_t defer = 0;  // as PartForward
   };
   /// What the parts refer to and `context` must outlive this.
   DecoderLayer(Parts parts, LayerContext& context) : parts_(std::move(parts)), context_(context) {}
 
-  /// A batch on its way through the layers: all rows of a forward pass, or one of two half-batches
-  /// in turn.
-  struct Pass {
-    const Batch& batch;   // that the mixer of this half began
-    MatrixView<float> x;  // [rows, hidden] their residual stream
-    std::size_t half = 0;
-    std::int64_t first_row = 0;  // in the forward pass; there is room for all its rows
-    KeptLayer* keep = nullptr;   // gets what backward() needs; of whole passes alone
-  };
-  /// Collective over the experts' group, as its parts, between which the other half may run.
-  void forward(const Pass& pass) {
-    begin(pass);
-    end(pass);
-  }
-  void begin(const Pass& pass);
-  void execute(const Pass& pass);
-  void end(const Pass& pass);
+  /// `x` [rows, hidden]: the residual stream of the batch that the mixer began. Collective over the
+  /// experts' group.
+  void forward(const Batch& batch, MatrixView<float> x) { run(batch, x, nullptr); }
   /// The same, and keeps what backward() needs.
   void forward_kept(const Batch& batch, MatrixView<float> x, Recompute recompute, KeptLayer& keep);
 
@@ -54,8 +38,7 @@ class DecoderLayer {
   void backward(const Backward& pass, KeptLayer& kept);
 
  private:
-  /// What the feed-forward part gets.
-  [[nodiscard]] PartForward feed_forward_part(const Pass& pass) const;
+  void run(const Batch& batch, MatrixView<float> x, KeptLayer* keep);
   void norm(MatrixView<const float> x, std::span<const float> weight, MatrixView<float> y) const;
   void add_residual(std::span<const float> y, std::span<float> x) const;  // of one row
   void make_stashes(KeptLayer& keep) const;

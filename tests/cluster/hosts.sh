@@ -20,7 +20,7 @@ usage() {
 
 on() {  # HOST COMMAND...
   local pids number=${1#node}
-  read -ra pids <<<"${MOESAIC_HOST_PIDS:?only where \"hosts.sh with\" runs a command}"
+  read -ra pids <<<"${CLUSTER_HOST_PIDS:?only where \"hosts.sh with\" runs a command}"
   if ! [[ $1 =~ ^node[1-9][0-9]*$ ]] || ((number > ${#pids[@]})); then
     echo "hosts.sh: no host $1 among node1 to node${#pids[@]}" >&2
     exit 2
@@ -31,7 +31,7 @@ on() {  # HOST COMMAND...
 
 each_host() {  # COMMAND... on every host
   local number=0
-  for _ in ${MOESAIC_HOST_PIDS:?only where \"hosts.sh with\" runs a command}; do on node$((++number)) "$@"; done
+  for _ in ${CLUSTER_HOST_PIDS:?only where \"hosts.sh with\" runs a command}; do on node$((++number)) "$@"; done
 }
 
 # The first half of `with`: namespaces for all hosts together. The shell that makes the hosts is their process 1,
@@ -65,7 +65,7 @@ all() {  # N COMMAND...: the second half
     read -r -u $ready
     ip link set node$number master hosts up
   done
-  export MOESAIC_HOST_PIDS="${pids[*]}"
+  export CLUSTER_HOST_PIDS="${pids[*]}"
   # As root, without ssh; every host believes that the cores of the machine are its own.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export OMPI_MCA_plm_rsh_agent="$self _shell" OMPI_MCA_plm_rsh_no_tree_spawn=1

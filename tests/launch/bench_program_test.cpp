@@ -379,7 +379,7 @@ TEST(BenchLayer, KeysAreThoseOfThePage) {
   EXPECT_EQ(result.exit_code, 0) << result.text();
   EXPECT_EQ(keys_of(result.out),
             "experts,hidden,intermediate,topk,routing,tokens,format,isa,threads,us,gops,roof_share,"
-            "ranks,predicted_us,share_of_parts");
+            "ranks,predicted_us,share_of_parts,exchange_us,exposed_us,hidden_share");
 }
 
 TEST(BenchLayer, RunsOnManyRanks) {
@@ -391,6 +391,11 @@ TEST(BenchLayer, RunsOnManyRanks) {
     ASSERT_EQ(result.exit_code, 0) << result.text();
     const Json line = Json::parse(result.out.substr(0, result.out.find('\n')), "line 1");
     EXPECT_EQ(line.at("ranks").as_int(), 4);
+    const double exposed = line.at("us").as_double() - line.at("predicted_us").as_double();
+    EXPECT_NEAR(line.at("exposed_us").as_double(), exposed, 0.01 * line.at("us").as_double());
+    EXPECT_NEAR(line.at("hidden_share").as_double(),
+                1 - exposed / line.at("exchange_us").as_double(),
+                0.02 * line.at("us").as_double() / line.at("exchange_us").as_double());
     EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 4);
   }
 }

@@ -318,7 +318,7 @@ TEST(Options, VerbsAreNamedWithTheNearest) {
        {std::vector<std::string>{"bench"}, std::vector<std::string>{"bench", "speed"}}) {
     EXPECT_EQ(usage_error(arguments),
               "\"bench\" wants to know what: try moesaic bench model, moesaic bench kernels, "
-              "moesaic bench layer, moesaic bench sft");
+              "moesaic bench layer, moesaic bench exchange, moesaic bench sft");
   }
 }
 

@@ -1,0 +1,194 @@
+#include "launch/bench/exchange_bed.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "launch/bench/bench_timing.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int32_t kNoExpert = -1;  // of a token's row
+
+/// Element `column` of a row: an integer that every form of rows and results keeps as it is, among
+/// 128 the largest of which is 127.
+float element(std::uint32_t seed, std::int64_t column) {
+  if (column % 128 == 0) return 127;
+  std::uint32_t bits = seed + static_cast<std::uint32_t>(column) * 0x9E3779B1U;
+  bits = (bits ^ bits >> 15U) * 0x85EBCA77U;
+  return static_cast<float>(static_cast<std::int32_t>(bits >> 25U) - 64);
+}
+
+void write(std::uint32_t seed, std::span<float> row) {
+  for (std::size_t i = 0; i < row.size(); ++i) row[i] = element(seed, static_cast<std::int64_t>(i));
+}
+
+/// How many of `bytes` at both places differ.
+std::int64_t count_different(const void* found, const void* wanted, std::size_t bytes) {
+  if (std::memcmp(found, wanted, bytes) == 0) return 0;
+  const auto* f = static_cast<const std::byte*>(found);
+  const auto* w = static_cast<const std::byte*>(wanted);
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < bytes; ++i) wrong += f[i] == w[i] ? 0 : 1;
+  return wrong;
+}
+
+}  // namespace
+
+ExchangeBed::ExchangeBed(Communicator& experts, const Case& what)
+    : case_(what),
+      rank_(experts.rank()),
+      hidden_(what.shape.hidden),
+      rows_(hidden_ * element_bytes(what.element), what.shape.topk),
+      exchange_(experts, what.placement) {
+  const LayerRouting& routing = what.routing;
+  const std::int64_t topk = what.shape.topk;
+  const std::int64_t tokens = routing.num_tokens() / experts.size();
+  const std::int64_t first = rank_ * tokens;
+  own_.num_tokens = tokens;
+  own_.topk = topk;
+  own_.weights.assign(static_cast<std::size_t>(tokens * topk), 1.0F);
+  for (std::int64_t token = 0; token < routing.num_tokens(); ++token) {
+    const std::span<const ExpertId> chosen = routing.experts_of(token);
+    const bool is_own = token >= first && token < first + tokens;
+    if (is_own) own_.experts.insert(own_.experts.end(), chosen.begin(), chosen.end());
+    const auto here = std::ranges::count_if(
+        chosen, [&](ExpertId expert) { return what.placement.rank_of(expert) == rank_; });
+    if (here > 0 && !is_own) arrivals_.push_back(token);
+    num_outputs_ += here;
+  }
+  rows_.resize(tokens);
+  rows_.set_experts(own_);
+  outputs_ = Buffer<float>(num_outputs_ * hidden_);
+  (void)exchange();  // its plan tells which output is which
+  require(plan_.execute.num_outputs() == num_outputs_, ErrorKind::internal,
+          "{} rows were planned for the experts of rank {}, whose tokens chose {}",
+          plan_.execute.num_outputs(), rank_, num_outputs_);
+}
+
+void ExchangeBed::write_row(std::uint32_t seed, std::byte* row) const {
+  for (std::int64_t i = 0; i < hidden_; ++i) {
+    const float value = element(seed, i);
+    if (case_.element == RowSource::Element::bf16) {
+      reinterpret_cast<BFloat16*>(row)[i] = to_bfloat16(value);
+    } else {
+      reinterpret_cast<float*>(row)[i] = value;
+    }
+  }
+}
+
+std::int64_t ExchangeBed::token_of_source(std::int64_t source) const {
+  return source < own_.num_tokens
+             ? rank_ * own_.num_tokens + source
+             : arrivals_.at(static_cast<std::size_t>(source - own_.num_tokens));
+}
+
+std::uint32_t ExchangeBed::seed(std::int64_t token, std::int32_t expert) const {
+  const auto mix = [](std::uint32_t a, std::uint32_t b) {
+    const std::uint32_t bits = (a ^ b) * 0xC2B2AE3DU;
+    return bits ^ bits >> 13U;
+  };
+  return mix(mix(run_ * 0x27D4EB2FU, static_cast<std::uint32_t>(token)),
+             static_cast<std::uint32_t>(expert) + 1);
+}
+
+void ExchangeBed::prepare() {
+  ++run_;
+  for (std::int64_t token = 0; token < own_.num_tokens; ++token) {
+    write_row(seed(token_of_source(token), kNoExpert), rows_.activations(token));
+  }
+  const std::span<const ExpertId> experts = case_.placement.experts_of(rank_);
+  for (std::size_t slot = 0; slot < experts.size(); ++slot) {
+    for (auto o = plan_.execute.slot_begin[slot]; o < plan_.execute.slot_begin[slot + 1]; ++o) {
+      const std::int32_t source = plan_.execute.output_sources[static_cast<std::size_t>(o)];
+      write(seed(token_of_source(source), static_cast<std::int32_t>(experts[slot])),
+            outputs_.matrix(num_outputs_, hidden_).row(o));
+    }
+  }
+}
+
+ExchangeBed::Times ExchangeBed::exchange() {
+  dispatch_ = {};
+  results_ = {};
+  const RowLabel label{.step = run_, .layer = 0, .phase = {}};
+  Times times;
+  times.dispatch = time_once([&] {
+    exchange_.plan_sends(own_, plan_);
+    dispatch_ = exchange_.dispatch(rows_, plan_, label.at("rows"));
+    dispatch_.wait();
+    exchange_.finish_plan(own_, rows_, dispatch_, plan_);
+  });
+  times.combine = time_once([&] {
+    results_ =
+        exchange_.combine(outputs_.matrix(num_outputs_, hidden_), plan_, label.at("results"));
+    results_.wait();
+  });
+  return times;
+}
+
+std::int64_t ExchangeBed::count_wrong() {
+  const std::int64_t wrong = wrong_rows() + wrong_results();
+  dispatch_ = {};
+  results_ = {};
+  return wrong;
+}
+
+std::int64_t ExchangeBed::wrong_rows() {
+  const std::int64_t missing =
+      std::abs(dispatch_.num_received() - static_cast<std::int64_t>(arrivals_.size()));
+  if (missing > 0) return missing * rows_.row_bytes();
+  std::vector<std::byte> wanted(static_cast<std::size_t>(rows_.activation_bytes()));
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < arrivals_.size(); ++i) {
+    const std::int64_t source = own_.num_tokens + static_cast<std::int64_t>(i);
+    write_row(seed(arrivals_[i], kNoExpert), wanted.data());
+    wrong += count_different(dispatch_.source(source), wanted.data(), wanted.size());
+    const std::span<const ExpertId> experts = case_.routing.experts_of(arrivals_[i]);
+    wrong += count_different(dispatch_.words(source), experts.data(), experts.size_bytes());
+  }
+  return wrong;
+}
+
+std::int64_t ExchangeBed::wrong_results() {
+  std::vector<float> wanted(static_cast<std::size_t>(hidden_));
+  std::int64_t wrong = 0;
+  for (std::int64_t choice = 0; choice < std::ssize(own_.experts); ++choice) {
+    write(seed(token_of_source(choice / own_.topk),
+               static_cast<std::int32_t>(own_.experts[static_cast<std::size_t>(choice)])),
+          wanted);
+    wrong += count_different(results_.result(plan_, choice), wanted.data(), wanted.size() * 4);
+  }
+  return wrong;
+}
+
+std::array<RowMatrix, 2> ExchangeBed::matrices() const {
+  return {RowMatrix{.base = rows_.data(),
+                    .rows = own_.num_tokens,
+                    .row_bytes = rows_.row_bytes(),
+                    .stride_bytes = rows_.stride_bytes()},
+          RowMatrix{.base = reinterpret_cast<const std::byte*>(outputs_.data()),
+                    .rows = num_outputs_,
+                    .row_bytes = hidden_ * 4,
+                    .stride_bytes = hidden_ * 4}};
+}
+
+std::int64_t ExchangeBed::bytes_needed(const LayerShape& shape, const ExchangeLoads& loads,
+                                       std::int64_t tokens) {
+  const std::int64_t row_bytes = shape.hidden * 2 + shape.topk * 4;
+  const std::int64_t result_bytes = shape.hidden * 4;
+  std::int64_t most = 0;
+  for (int rank = 0; rank < loads.num_ranks(); ++rank) {
+    std::int64_t rows = tokens;  // own ones, and packed or received ones
+    std::int64_t results = 0;
+    for (int peer = 0; peer < loads.num_ranks(); ++peer) {
+      rows += loads.rows(rank, peer) + 2 * loads.rows(peer, rank);
+      results += 2 * loads.results(peer, rank) + 2 * loads.results(rank, peer);
+    }
+    most = std::max(most, rows * row_bytes + results * result_bytes);
+  }
+  return most;
+}
+
+}  // namespace moesaic

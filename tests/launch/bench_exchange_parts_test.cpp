@@ -1,0 +1,117 @@
+// What the verb bench exchange is made of.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "comm/thread_communicator.h"
+#include "launch/bench/exchange_bed.h"
+
+namespace moesaic {
+namespace {
+
+constexpr LayerShape kLayer{.experts = 12, .hidden = 40, .intermediate = 8, .topk = 3};
+constexpr RoutingKind kKinds[] = {RoutingKind::even, RoutingKind::skewed, RoutingKind::hot_rank};
+
+LayerRouting routing_of(RoutingKind kind, std::int64_t tokens, const ExpertPlacement& placement) {
+  return {kind, kLayer, tokens * placement.num_ranks(), placement.num_local_experts(0)};
+}
+
+TEST(LayerRouting, AHotRankGetsAllThatItsExpertsCanTake) {
+  const LayerRouting all_hot(RoutingKind::hot_rank, kLayer, 8, 4);
+  EXPECT_EQ(all_hot.rows_of_experts(),
+            (std::vector<std::int64_t>{6, 6, 6, 6, 0, 0, 0, 0, 0, 0, 0, 0}));
+  const LayerRouting two_hot(RoutingKind::hot_rank, kLayer, 10, 2);
+  EXPECT_EQ(two_hot.rows_of_experts(),
+            (std::vector<std::int64_t>{10, 10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
+  for (std::int64_t token = 0; token < 10; ++token) {
+    const auto experts = two_hot.experts_of(token);
+    EXPECT_EQ(std::set(experts.begin(), experts.end()).size(), 3U);
+    EXPECT_TRUE(std::is_sorted(experts.begin(), experts.end()));
+  }
+}
+
+/// Counts by the definition: token by token, rank by rank.
+void expect_counts(const ExchangeLoads& loads, const LayerRouting& routing,
+                   const ExpertPlacement& placement) {
+  const int ranks = loads.num_ranks();
+  const std::int64_t tokens = routing.num_tokens() / ranks;
+  std::int64_t far_rows = 0;
+  std::int64_t far_results = 0;
+  std::int64_t choices = 0;
+  std::int64_t rows = 0;
+  for (int home = 0; home < ranks; ++home) {
+    std::vector<std::int64_t> results(static_cast<std::size_t>(ranks));
+    std::vector<std::int64_t> tokens_there(static_cast<std::size_t>(ranks));
+    for (std::int64_t token = home * tokens; token < (home + 1) * tokens; ++token) {
+      std::set<int> reached;
+      std::set<int> far_nodes;
+      for (const ExpertId expert : routing.experts_of(token)) {
+        const int rank = placement.rank_of(expert);
+        ++results[static_cast<std::size_t>(rank)];
+        reached.insert(rank);
+        choices += rank == home ? 0 : 1;
+        if (loads.node_of(rank) == loads.node_of(home)) continue;
+        far_nodes.insert(loads.node_of(rank));
+        ++far_results;
+      }
+      for (const int rank : reached) ++tokens_there[static_cast<std::size_t>(rank)];
+      rows += std::ssize(reached) - (reached.contains(home) ? 1 : 0);
+      far_rows += std::ssize(far_nodes);
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(loads.results(home, rank), results[static_cast<std::size_t>(rank)]);
+      EXPECT_EQ(loads.rows(home, rank), tokens_there[static_cast<std::size_t>(rank)]);
+    }
+  }
+  const std::int64_t nothing = loads.far_bytes({});
+  EXPECT_EQ(loads.far_bytes({.activations = 1000, .result = 1}) - nothing,
+            1000 * far_rows + far_results);
+  if (rows == 0) {
+    EXPECT_TRUE(std::isnan(loads.choices_of_row()));
+  } else {
+    EXPECT_DOUBLE_EQ(loads.choices_of_row(),
+                     static_cast<double>(choices) / static_cast<double>(rows));
+  }
+}
+
+TEST(ExchangeLoads, CountRowsOnceARankAndOnceANode) {
+  const std::vector<std::vector<int>> nodes_of_ranks = {{0},          {0, 0},       {0, 1},
+                                                        {0, 0, 1, 1}, {0, 0, 0, 1}, {0, 1, 2, 2}};
+  for (const std::vector<int>& nodes : nodes_of_ranks) {
+    const ExpertPlacement placement(kLayer.experts, static_cast<int>(nodes.size()));
+    for (const RoutingKind kind : kKinds) {
+      const LayerRouting routing = routing_of(kind, 7, placement);
+      expect_counts(ExchangeLoads(routing, placement, nodes), routing, placement);
+    }
+  }
+}
+
+TEST(ExchangeBed, FindsEveryByteRightAndKnowsWrongOnes) {
+  for (const int ranks : {1, 3}) {
+    const ExpertPlacement placement(kLayer.experts, ranks);
+    for (const RoutingKind kind : kKinds) {
+      for (const auto element : {RowSource::Element::bf16, RowSource::Element::f32}) {
+        const LayerRouting routing = routing_of(kind, 9, placement);
+        run_thread_ranks(ranks, [&](Communicator& world) {
+          ExchangeBed bed(world, {kLayer, placement, routing, element});
+          for (int run = 0; run < 3; ++run) {
+            bed.prepare();
+            (void)bed.exchange();
+            EXPECT_EQ(bed.count_wrong(), 0);
+          }
+          if (ranks == 1) return;
+          // Contents of an earlier run are wrong ones.
+          (void)bed.exchange();
+          bed.prepare();
+          EXPECT_GT(bed.count_wrong(), 9 * kLayer.hidden);
+        });
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moesaic

@@ -1,0 +1,96 @@
+// The verb bench exchange through the program: its lines, whose every byte has been checked.
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "tests/launch/program.h"
+
+namespace moesaic::test {
+namespace {
+
+Arguments bench_exchange(const Arguments& more) {
+  return joined({"bench", "exchange", "--layer", "16,72,8,3", "--seconds", "0.002"}, more);
+}
+
+std::vector<Json> lines_of_ranks(int ranks, const Arguments& more) {
+  const ProgramResult result = run_ranks(ranks, bench_exchange(joined({"-o", "jsonl"}, more)));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  std::vector<Json> lines;
+  for (const std::string& line : lines_of(result.out)) lines.push_back(Json::parse(line, "line"));
+  return lines;
+}
+
+/// A time that was measured, or null where there is nothing to measure.
+void expect_time(const Json& line, const std::string& key, bool is_measured) {
+  EXPECT_EQ(line.contains(key), is_measured) << key;
+  if (is_measured) {
+    EXPECT_GT(line.at(key).as_double(), 0) << key;
+  }
+}
+
+void expect_good(const Json& line, int ranks, int nodes) {
+  EXPECT_EQ(line.at("wrong").as_int(), 0);
+  EXPECT_EQ(line.at("ranks").as_int(), ranks);
+  EXPECT_EQ(line.at("nodes").as_int(), nodes);
+  for (const char* key : {"us", "us_p99", "dispatch_us", "combine_us", "alltoallv_us"}) {
+    expect_time(line, key, true);
+  }
+  expect_time(line, "pingpong_us", ranks > 1);
+  expect_time(line, "memcpy_us", ranks > nodes);
+  expect_time(line, "stream_us", nodes > 1);
+  expect_time(line, "dedup", ranks > 1);
+  EXPECT_EQ(line.at("bytes_far_expected").as_int() > 0, nodes > 1);
+  // One message there and one back to each other node, and no byte but those of the routing.
+  EXPECT_EQ(line.at("messages").as_int(), 2 * (nodes - 1));
+  EXPECT_EQ(line.at("bytes_far").as_int(), line.at("bytes_far_expected").as_int());
+  EXPECT_EQ(line.at("bytes_near").as_int() > 0, ranks > nodes);
+}
+
+TEST(BenchExchange, ChecksEveryByteOnManyRanks) {
+  struct Launch {
+    int ranks, ranks_per_node, nodes;
+  };
+  for (const Launch& launch :
+       {Launch{1, 0, 1}, Launch{2, 1, 2}, Launch{3, 0, 1}, Launch{4, 2, 2}}) {
+    for (const auto& [routing, count] : {std::pair("both", 4U), std::pair("hot_rank", 2U)}) {
+      const std::vector<Json> lines =
+          lines_of_ranks(launch.ranks, {"--tokens", "2,9", "--routing", routing, "--check-comm",
+                                        "--ranks-per-node", std::to_string(launch.ranks_per_node)});
+      EXPECT_EQ(lines.size(), count);
+      for (const Json& line : lines) expect_good(line, launch.ranks, launch.nodes);
+    }
+  }
+}
+
+TEST(BenchExchange, CountsBytesBetweenNodesByTheRouting) {
+  // The 2 tokens of rank 1 choose 3 of rank 0's 8 experts: 2 rows and 6 results travel. Each of 4
+  // messages has a header of 96 bytes and a count, to a multiple of 64.
+  const std::vector<Json> lines =
+      lines_of_ranks(2, {"--tokens", "2", "--routing", "hot_rank", "--ranks-per-node", "1"});
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].at("bytes_far_expected").as_int(), 4 * 128 + 2 * 72 * 2 + 6 * 72 * 4);
+  EXPECT_DOUBLE_EQ(lines[0].at("dedup").as_double(), 3);
+}
+
+TEST(BenchExchange, KeysAreThoseOfThePage) {
+  const ProgramResult result =
+      run_moesaic(bench_exchange({"--tokens", "3", "--routing", "even", "-o", "csv"}));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_EQ(result.out.substr(0, result.out.find('\n')),
+            "ranks,nodes,transport,experts,hidden,topk,wire,routing,tokens,us,us_p99,dispatch_us,"
+            "combine_us,messages,bytes_near,bytes_far,bytes_far_expected,dedup,memcpy_us,alltoallv_"
+            "us,stream_us,pingpong_us,"
+            "wrong");
+}
+
+TEST(BenchExchange, WrongOptionsAreToldOnce) {
+  const auto failure = [](const Arguments& more) { return run_ranks(2, bench_exchange(more)); };
+  expect_failure(failure({"--layer", "8,64,32"}), 2, {"--layer: \"8,64,32\""});
+  expect_failure(failure({"--layer", "qwen3-3b"}), 2, {"did you mean qwen3-30b?"});
+  expect_failure(failure({"--routing", "cold"}), 2, {"--routing: \"cold\"", "hot_rank"});
+  expect_failure(failure({"--formats", "bf16"}), 2, {"--formats is no option of"});
+  expect_failure(failure({"--layer", "1,64,32,1"}), 2, {"2 ranks cannot share 1 experts"});
+}
+
+}  // namespace
+}  // namespace moesaic::test
