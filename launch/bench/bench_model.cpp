@@ -81,7 +81,7 @@ class ModelBench {
   void run_with(ThreadPool& pool) {
     Compute compute = runtime_.compute();
     compute.pool = &pool;
-    Transformer transformer(model_.config, engine_.weights(), runtime_.grid().experts(), compute);
+    Transformer transformer(model_.config, engine_.weights(), expert_group(runtime_), compute);
     const Roofs roofs = measure_roofs(runtime_, pool, stored_.multiplied(model_.config, facts_));
     roof_lines_ += fmt::format(
         "measured roofs of all ranks, {} thread{} each: {} GFLOP/s, {} GB/s of reads\n",

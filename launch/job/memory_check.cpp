@@ -16,13 +16,21 @@
 namespace moesaic {
 namespace {
 
+/// Rows and results of the choices that are pending besides those of the layer at work, with twice
+/// the average load, as FeedForwardKind::row_bytes().
+std::int64_t deferred_bytes(const Options& options, const ModelConfig& config,
+                            const Workload& work) {
+  return work.batch_tokens * 2 * options.defer * 10 * config.hidden_size;
+}
+
 /// What the ranks of this node need together.
 MemoryPlan plan_node(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,
                      const Workload& work) {
   const std::int64_t cache = KvPool::sequence_bytes(config, runtime.precision(), work.capacity);
-  std::array<std::int64_t, 5> sums = {weights.rank_bytes, work.sequences * cache,
-                                      activation_bytes(config, work), work.adapter_bytes,
-                                      work.kept_bytes};
+  std::array<std::int64_t, 5> sums = {
+      weights.rank_bytes, work.sequences * cache,
+      activation_bytes(config, work) + deferred_bytes(runtime.options(), config, work),
+      work.adapter_bytes, work.kept_bytes};
   WeightBytes::ByFormat formats = weights.experts;
   Communicator& node = runtime.grid().node();
   node.sum(std::span<std::int64_t>(sums));

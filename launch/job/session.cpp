@@ -143,7 +143,10 @@ OpenModel read_model(const Runtime& runtime) {
 
 OpenModel open_model(const Runtime& runtime) {
   OpenModel model = read_model(runtime);
-  agree(runtime.world(), [&] { require_experts_for_all(runtime, model.config); });
+  agree(runtime.world(), [&] {
+    require_experts_for_all(runtime, model.config);
+    check_moe_options(expert_group(runtime).options, model.config);
+  });
   const Options& options = runtime.options();
   if (options.ctx_size > model.config.max_position_embeddings) {
     runtime.log().once(LogLevel::warning,
@@ -152,6 +155,17 @@ OpenModel open_model(const Runtime& runtime) {
                        options.ctx_size, model.config.max_position_embeddings);
   }
   return model;
+}
+
+ExpertGroup expert_group(const Runtime& runtime) {
+  const Options& options = runtime.options();
+  const bool can_gain = runtime.num_nodes() > 1;  // in a node rows do not travel by themselves
+  const bool is_automatic = options.half_batches == HalfBatches::automatic;
+  return {runtime.grid().experts(),
+          {.defer = options.defer,
+           .wire = options.wire,
+           .int8_rows = can_gain,
+           .half_batches = is_automatic && !can_gain ? HalfBatches::off : options.half_batches}};
 }
 
 std::int64_t context_limit(const Options& options, const ModelConfig& config) {
@@ -211,7 +225,7 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
     });
   }
   transformer_ =
-      std::make_unique<Transformer>(model.config, *weights_, runtime.grid().experts(), compute);
+      std::make_unique<Transformer>(model.config, *weights_, expert_group(runtime), compute);
   for (const LoadReport& report : gather_values(runtime.world(), weights_->report)) {
     load_.read_bytes += report.read_bytes;
     load_.seconds = std::max(load_.seconds, report.seconds);

@@ -34,6 +34,9 @@ struct OpenModel {
 /// Most tokens of one sequence, by --ctx-size or the model.
 [[nodiscard]] std::int64_t context_limit(const Options& options, const ModelConfig& config);
 
+/// The ranks that share the experts, as the options say.
+[[nodiscard]] ExpertGroup expert_group(const Runtime& runtime);
+
 /// What loading took, over all ranks.
 struct LoadSummary {
   std::int64_t read_bytes = 0;

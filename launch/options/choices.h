@@ -32,6 +32,12 @@ template <>
 inline constexpr auto kChoices<Int4Activations> = std::to_array<NamedValue<Int4Activations>>(
     {{"bf16", Int4Activations::bf16}, {"int8", Int4Activations::int8}});
 template <>
+inline constexpr auto kChoices<WireForm> = std::to_array<NamedValue<WireForm>>(
+    {{"exact", WireForm::exact}, {"bf16", WireForm::bf16}, {"int8", WireForm::int8}});
+template <>
+inline constexpr auto kChoices<HalfBatches> = std::to_array<NamedValue<HalfBatches>>(
+    {{"auto", HalfBatches::automatic}, {"on", HalfBatches::on}, {"off", HalfBatches::off}});
+template <>
 inline constexpr auto kChoices<Numerics> = std::to_array<NamedValue<Numerics>>(
     {{"native", Numerics::native}, {"portable", Numerics::portable}});
 template <>

@@ -344,6 +344,7 @@ constexpr std::array kVerbs = {
 std::span<const OptionRow> option_table() noexcept {
   static const std::vector<OptionRow> rows = [] {
     std::vector<OptionRow> all(kOptions.begin(), kOptions.end());
+    all.insert(all.end(), exchange_rows().begin(), exchange_rows().end());
     all.insert(all.end(), sft_rows().begin(), sft_rows().end());
     return all;
   }();

@@ -55,6 +55,8 @@ constexpr std::uint32_t verb_bit(Verb verb) {
 }
 
 [[nodiscard]] std::span<const OptionRow> option_table() noexcept;
+/// The part of it that is about the exchange between ranks.
+[[nodiscard]] std::span<const OptionRow> exchange_rows() noexcept;
 /// The part of it that is for `moesaic sft` alone.
 [[nodiscard]] std::span<const OptionRow> sft_rows() noexcept;
 [[nodiscard]] std::span<const VerbRow> verb_table() noexcept;

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "kernels/format.h"
 #include "kernels/grouped_gemm.h"
+#include "launch/options/exchange_options.h"
 #include "launch/options/option_values.h"
 #include "launch/options/sft_options.h"
 #include "src/model/precision.h"
@@ -42,7 +43,7 @@ enum class Colour { automatic, on, off };
 
 /// Everything that can be set, with its default. Names, limits and help stand in
 /// launch/options/option_table.cpp.
-struct Options : SftOptions {
+struct Options : SftOptions, ExchangeOptions {
   // Model.
   std::string model;
   Precision precision = Precision::bf16;

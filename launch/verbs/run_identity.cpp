@@ -18,9 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Of these groups, options decide which texts come out, but for some.
-constexpr std::array<std::string_view, 3> kGroups = {"Model", "Text", "Generation"};
-constexpr std::array<std::string_view, 5> kOtherwise = {"mmap", "verify", "strict", "parallel",
-                                                        "no-display-prompt"};
+constexpr std::array<std::string_view, 4> kGroups = {"Model", "Text", "Generation", "Exchange"};
+constexpr std::array<std::string_view, 6> kOtherwise = {
+    "mmap", "verify", "strict", "parallel", "no-display-prompt", "half-batches"};
 
 bool decides_texts(Verb verb, const OptionRow& row) {
   return takes(verb, row) && !row.may_differ && !row.flag_only &&

@@ -10,7 +10,7 @@ Batch make_batch(std::span<const SequenceChunk> chunks, std::int64_t vocab_size)
     const auto count = static_cast<std::int64_t>(chunk.tokens.size());
     const std::int64_t start = chunk.sequence->size();
     chunk.sequence->ensure(start + count);
-    batch.sequences.push_back({chunk.sequence, batch.rows(), count});
+    batch.sequences.push_back({chunk.sequence, batch.rows(), count, start});
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int32_t id = chunk.tokens[static_cast<std::size_t>(i)];
       require(id >= 0 && id < vocab_size, ErrorKind::usage,

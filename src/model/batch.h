@@ -23,11 +23,13 @@ struct BatchToken {
   std::int64_t position = 0;
 };
 
-/// Rows [first_row, first_row + num_rows) of a forward pass belong to one sequence.
+/// Rows [first_row, first_row + num_rows) of a forward pass belong to one sequence, at the
+/// positions from `position` on.
 struct BatchSequence {
   const Sequence* sequence = nullptr;
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
+  std::int64_t position = 0;
 };
 
 /// The chunks of a forward pass, flattened to rows: row i is tokens[i] of the rank's batch.

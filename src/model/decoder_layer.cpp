@@ -27,33 +27,58 @@ void DecoderLayer::add_residual(std::span<const float> y, std::span<float> x) co
                                       x.data());
 }
 
-void DecoderLayer::run(const Batch& batch, MatrixView<float> x, KeptLayer* keep) {
-  context_.moe.label.layer = static_cast<std::int32_t>(parts_.index);
-  context_.normed.reserve(x.rows() * x.cols());
-  context_.layer_out.reserve(x.rows() * x.cols());
-  const MatrixView<float> normed = context_.normed.matrix(x.rows(), x.cols());
-  const MatrixView<float> y = context_.layer_out.matrix(x.rows(), x.cols());
+PartForward DecoderLayer::feed_forward_part(const Pass& pass) const {
+  const auto of_pass = [&](const Buffer<float>& all) {
+    return MatrixView<float>(all.data() + pass.first_row * pass.x.cols(), pass.x.rows(),
+                             pass.x.cols());
+  };
+  return {.x = of_pass(context_.normed),
+          .y = of_pass(context_.layer_out),
+          .keep = pass.keep != nullptr ? pass.keep->feed_forward.get() : nullptr,
+          .half = pass.half,
+          .defer = parts_.defer};
+}
+
+void DecoderLayer::begin(const Pass& pass) {
+  context_.moe[pass.half].label.layer = static_cast<std::int32_t>(parts_.index);
+  const MatrixView<float>& x = pass.x;
+  const std::int64_t rows = pass.first_row + x.rows();
+  context_.normed.reserve(rows * x.cols());
+  context_.layer_out.reserve(rows * x.cols());
+  const PartForward part = feed_forward_part(pass);
+  const MatrixView<float> normed(context_.normed.data() + pass.first_row * x.cols(), x.rows(),
+                                 x.cols());
   {
     const PhaseScope scope(context_.times, Phase::attention);
     norm(x, parts_.weights.input_norm, normed);
-    parts_.mixer.forward({parts_.index, parts_.weights.mixer}, batch,
-                         {.x = normed, .y = y, .keep = keep ? keep->mixer.get() : nullptr});
+    PartForward mixing = part;
+    mixing.keep = pass.keep != nullptr ? pass.keep->mixer.get() : nullptr;
+    parts_.mixers[pass.half]->forward({parts_.index, parts_.weights.mixer}, pass.batch, mixing);
     context_.for_each_row(x.rows(),
-                          [&](std::int64_t row) { add_residual(y.row(row), x.row(row)); });
-    if (keep != nullptr) copy(x, keep->middle);
+                          [&](std::int64_t row) { add_residual(part.y.row(row), x.row(row)); });
+    if (pass.keep != nullptr) copy(x, pass.keep->middle);
     norm(x, parts_.weights.post_attention_norm, normed);
   }
-  parts_.feed_forward->forward(
-      {.x = normed, .y = y, .keep = keep ? keep->feed_forward.get() : nullptr});
-  context_.for_each_row(x.rows(), [&](std::int64_t row) {
-    add_residual(y.row(row), x.row(row));
-    if (keep == nullptr) context_.finite_rows.look(row, parts_.index, x.row(row));
+  parts_.feed_forward->begin(part);
+}
+
+void DecoderLayer::execute(const Pass& pass) {
+  parts_.feed_forward->execute(feed_forward_part(pass));
+}
+
+void DecoderLayer::end(const Pass& pass) {
+  const PartForward part = feed_forward_part(pass);
+  parts_.feed_forward->end(part);
+  context_.for_each_row(pass.x.rows(), [&](std::int64_t row) {
+    add_residual(part.y.row(row), pass.x.row(row));
+    if (pass.keep != nullptr) return;
+    context_.finite_rows.look(pass.first_row + row, parts_.index, pass.x.row(row));
   });
 }
 
 void DecoderLayer::make_stashes(KeptLayer& keep) const {
   if (keep.mixer != nullptr) return;
-  keep.mixer = parts_.mixer.make_stash();
+  keep.mixer = parts_.mixers.front()->make_stash();
   keep.feed_forward = parts_.feed_forward->make_stash();
 }
 
@@ -61,9 +86,9 @@ void DecoderLayer::forward_kept(const Batch& batch, MatrixView<float> x, Recompu
                                 KeptLayer& keep) {
   copy(x, keep.input);
   keep.is_whole = recompute == Recompute::never;
-  if (!keep.is_whole) return forward(batch, x);
+  if (!keep.is_whole) return forward({.batch = batch, .x = x});
   make_stashes(keep);
-  run(batch, x, &keep);
+  forward({.batch = batch, .x = x, .keep = &keep});
 }
 
 MatrixView<const float> DecoderLayer::part_gradient(MatrixView<const float> dx) {
@@ -99,9 +124,10 @@ void DecoderLayer::backward(const Backward& pass, KeptLayer& kept) {
   if (!kept.is_whole) {
     make_stashes(kept);
     copy(kept.input.matrix(rows, hidden), context_.residual_again);
-    run(pass.batch, context_.residual_again.matrix(rows, hidden), &kept);
+    forward(
+        {.batch = pass.batch, .x = context_.residual_again.matrix(rows, hidden), .keep = &kept});
   }
-  context_.moe.label.layer = static_cast<std::int32_t>(parts_.index);
+  context_.moe.front().label.layer = static_cast<std::int32_t>(parts_.index);
   context_.normed.reserve(rows * hidden);
   context_.normed_gradient.reserve(rows * hidden);
   const MatrixView<float> normed = context_.normed.matrix(rows, hidden);
@@ -120,7 +146,8 @@ void DecoderLayer::backward(const Backward& pass, KeptLayer& kept) {
   const PhaseScope scope(context_.times, Phase::attention);
   const MatrixView<const float> input = kept.input.matrix(rows, hidden);
   norm(input, parts_.weights.input_norm, normed);
-  parts_.mixer.backward({parts_.index, parts_.weights.mixer}, pass.batch, *kept.mixer, part());
+  parts_.mixers.front()->backward({parts_.index, parts_.weights.mixer}, pass.batch, *kept.mixer,
+                                  part());
   add_norm_gradient(input, parts_.weights.input_norm, pass.dx);
   kept.is_whole = false;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "src/model/feed_forward.h"
@@ -15,15 +16,30 @@ class DecoderLayer {
   struct Parts {
     std::int64_t index = 0;  // in the model
     const LayerWeights& weights;
-    TokenMixer& mixer;  // of all layers of its kind
+    std::array<TokenMixer*, 2> mixers;  // of all layers of its kind, one a half-batch
     std::unique_ptr<FeedForward> feed_forward;
+    std::int64_t defer = 0;  // as PartForward
   };
   /// What the parts refer to and `context` must outlive this.
   DecoderLayer(Parts parts, LayerContext& context) : parts_(std::move(parts)), context_(context) {}
 
-  /// `x` [rows, hidden]: the residual stream of the batch that the mixer began. Collective over the
-  /// experts' group.
-  void forward(const Batch& batch, MatrixView<float> x) { run(batch, x, nullptr); }
+  /// A batch on its way through the layers: all rows of a forward pass, or one of two half-batches
+  /// in turn.
+  struct Pass {
+    const Batch& batch;   // that the mixer of this half began
+    MatrixView<float> x;  // [rows, hidden] their residual stream
+    std::size_t half = 0;
+    std::int64_t first_row = 0;  // in the forward pass; there is room for all its rows
+    KeptLayer* keep = nullptr;   // gets what backward() needs; of whole passes alone
+  };
+  /// Collective over the experts' group, as its parts, between which the other half may run.
+  void forward(const Pass& pass) {
+    begin(pass);
+    end(pass);
+  }
+  void begin(const Pass& pass);
+  void execute(const Pass& pass);
+  void end(const Pass& pass);
   /// The same, and keeps what backward() needs.
   void forward_kept(const Batch& batch, MatrixView<float> x, Recompute recompute, KeptLayer& keep);
 
@@ -38,7 +54,8 @@ class DecoderLayer {
   void backward(const Backward& pass, KeptLayer& kept);
 
  private:
-  void run(const Batch& batch, MatrixView<float> x, KeptLayer* keep);
+  /// What the feed-forward part gets.
+  [[nodiscard]] PartForward feed_forward_part(const Pass& pass) const;
   void norm(MatrixView<const float> x, std::span<const float> weight, MatrixView<float> y) const;
   void add_residual(std::span<const float> y, std::span<float> x) const;  // of one row
   void make_stashes(KeptLayer& keep) const;

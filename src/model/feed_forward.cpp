@@ -1,5 +1,7 @@
 #include "src/model/feed_forward.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "src/model/expert_names.h"
@@ -53,11 +55,12 @@ class PlainMlp : public FeedForward {
   PlainMlp(const WeightSet& weights, LayerContext& context)
       : mlp_(mlp_at(weights, 0)), context_(context) {}
 
-  void forward(const PartForward& part) override {
+  void begin(const PartForward& part) override {
     const PhaseScope scope(context_.times, Phase::mlp);
     auto* const keep = static_cast<Kept*>(part.keep);
     context_.linear.gated_mlp(mlp_, part.x, part.y, keep != nullptr ? &keep->mlp : nullptr);
   }
+  void end(const PartForward&) override {}
 
   [[nodiscard]] std::unique_ptr<Stash> make_stash() const override {
     return std::make_unique<Kept>();
@@ -88,6 +91,32 @@ std::vector<AdaptedMlp> experts_of(const WeightSet& weights) {
   return experts;
 }
 
+/// What products of an MLP make of its input. In the order of how much they lose.
+enum class TakenRows : std::int64_t { any, int8, int8_groups };
+
+TakenRows taken_rows(const AdaptedMlp& mlp, const Compute& compute) {
+  const PackedMatrix& gate = mlp.weights.gate;  // up is like it
+  const bool is_plain = gate.order == nullptr && mlp.gate == nullptr && mlp.up == nullptr;
+  if (is_plain && is_integer(gate.layout.format)) return TakenRows::int8;
+  if (is_plain && allows_int8_groups(gate.layout) &&
+      compute.int4_activations == Int4Activations::int8) {
+    return TakenRows::int8_groups;
+  }
+  return TakenRows::any;
+}
+
+/// What products of all experts, of all ranks, make of a row, if that is the same. Collective.
+TakenRows taken_rows(std::span<const AdaptedMlp> experts, const LayerContext& context) {
+  Communicator& ranks = context.moe.front().context.experts;
+  std::array<std::int64_t, 2> range = {INT64_MIN, INT64_MIN};  // the largest, and less the smallest
+  for (const AdaptedMlp& mlp : experts) {
+    const auto taken = static_cast<std::int64_t>(taken_rows(mlp, context.compute));
+    range = {std::max(range[0], taken), std::max(range[1], -taken)};
+  }
+  ranks.max(range);
+  return range[0] == -range[1] ? TakenRows{range[0]} : TakenRows::any;
+}
+
 class MoeFeedForward : public FeedForward {
  public:
   MoeFeedForward(const MoeConfig& config, const WeightSet& weights, LayerContext& context)
@@ -98,15 +127,25 @@ class MoeFeedForward : public FeedForward {
                                             activation_element(context.config.precision),
                                             context.cpu_experts),
                activation_element(context.config.precision), context.compute),
-        context_(context) {}
+        context_(context) {
+    const TakenRows taken = taken_rows(experts_of(weights), context);
+    if (taken == TakenRows::any) return;
+    layer_.take_int8({config.hidden,
+                      taken == TakenRows::int8 ? Int8Rows::Scales::row : Int8Rows::Scales::block});
+  }
 
-  void forward(const PartForward& part) override {
+  void begin(const PartForward& part) override {
     auto* const keep = static_cast<Kept*>(part.keep);
-    context_.moe.keep = keep != nullptr ? &keep->moe : nullptr;
-    layer_.begin(part.x, context_.moe);
-    if (has_shared()) compute_shared(part.x, keep);
-    layer_.end(part.y, context_.moe);
-    if (has_shared()) add_shared(part.y, keep);
+    MoeWorkspace& work = context_.moe[part.half];
+    work.keep = keep != nullptr ? &keep->moe : nullptr;
+    work.defer = part.defer;
+    layer_.begin(part.x, work);
+    if (has_shared()) compute_shared(part);
+  }
+  void execute(const PartForward& part) override { layer_.execute(context_.moe[part.half]); }
+  void end(const PartForward& part) override {
+    layer_.end(part.y, context_.moe[part.half]);
+    if (has_shared()) add_shared(part);
   }
 
   [[nodiscard]] std::unique_ptr<Stash> make_stash() const override {
@@ -115,9 +154,9 @@ class MoeFeedForward : public FeedForward {
   void backward(Stash& stash, const PartBackward& part) override {
     auto& kept = static_cast<Kept&>(stash);
     const MoeBackward pass{part, kept.moe};
-    layer_.begin_backward(pass, context_.moe);
+    layer_.begin_backward(pass, context_.moe.front());
     if (has_shared()) pass_back_shared(kept, part);
-    layer_.end_backward(pass, context_.moe);
+    layer_.end_backward(pass, context_.moe.front());
     if (has_shared()) add_shared_gradient(kept, part.dx);
   }
 
@@ -133,25 +172,30 @@ class MoeFeedForward : public FeedForward {
 
   [[nodiscard]] bool has_shared() const { return shared_.weights.gate.panels != nullptr; }
 
-  void compute_shared(MatrixView<const float> x, Kept* keep) {
+  void compute_shared(const PartForward& part) {
     const PhaseScope scope(context_.times, Phase::mlp);
-    context_.shared_gates.reserve(x.rows());
-    context_.shared_out.reserve(x.rows() * x.cols());
-    context_.linear.forward(shared_gate_, {}, x, context_.shared_gates.matrix(x.rows(), 1));
-    context_.linear.gated_mlp(shared_, x, context_.shared_out.matrix(x.rows(), x.cols()),
+    auto* const keep = static_cast<Kept*>(part.keep);
+    const MatrixView<const float>& x = part.x;
+    auto& [out, gates] = context_.shared[part.half];
+    gates.reserve(x.rows());
+    out.reserve(x.rows() * x.cols());
+    context_.linear.forward(shared_gate_, {}, x, gates.matrix(x.rows(), 1));
+    context_.linear.gated_mlp(shared_, x, out.matrix(x.rows(), x.cols()),
                               keep != nullptr ? &keep->shared : nullptr);
   }
 
-  void add_shared(MatrixView<float> y, Kept* keep) const {
+  void add_shared(const PartForward& part) const {
     const PhaseScope scope(context_.times, Phase::mlp);
     const VectorKernels& vector = *context_.compute.vector;
-    if (keep != nullptr) keep->gates.reserve(y.rows());
-    context_.for_each_row(y.rows(), [&](std::int64_t row) {
+    auto* const keep = static_cast<Kept*>(part.keep);
+    const SharedOut& shared = context_.shared[part.half];
+    if (keep != nullptr) keep->gates.reserve(part.y.rows());
+    context_.for_each_row(part.y.rows(), [&](std::int64_t row) {
       // sigmoid(g) = softmax({g, 0})[0]
-      std::array<float, 2> gate = {context_.shared_gates.data()[row], 0.0F};
+      std::array<float, 2> gate = {shared.gates.data()[row], 0.0F};
       vector.softmax(gate.data(), 2);
-      vector.add_scaled(context_.shared_out.data() + row * y.cols(), gate[0], y.cols(),
-                        y.row(row).data());
+      const std::span<float> y = part.y.row(row);
+      vector.add_scaled(shared.out.data() + row * std::ssize(y), gate[0], std::ssize(y), y.data());
       if (keep != nullptr) keep->gates.data()[row] = gate[0];
     });
   }
@@ -160,25 +204,26 @@ class MoeFeedForward : public FeedForward {
   void pass_back_shared(Kept& kept, const PartBackward& part) {
     const PhaseScope scope(context_.times, Phase::mlp);
     const std::int64_t rows = part.x.rows();
-    context_.shared_gates.reserve(rows);
-    context_.shared_out.reserve(rows * part.x.cols());
+    auto& [out, gates] = context_.shared.front();
+    gates.reserve(rows);
+    out.reserve(rows * part.x.cols());
     PartBackward shared = part;
-    shared.dx = context_.shared_out.matrix(rows, part.x.cols());
+    shared.dx = out.matrix(rows, part.x.cols());
     context_.linear.gated_mlp_backward(shared_, shared, kept.shared,
-                                       {kept.gates.data(), context_.shared_gates.data()});
+                                       {kept.gates.data(), gates.data()});
   }
 
   void add_shared_gradient(const Kept& kept, MatrixView<float> dx) {
     const PhaseScope scope(context_.times, Phase::mlp);
-    float* const gates = context_.shared_gates.data();
+    const SharedOut& shared = context_.shared.front();
+    float* const gates = shared.gates.data();
     context_.for_each_row(dx.rows(), [&](std::int64_t row) {
       const float sigmoid = kept.gates.data()[row];
-      context_.compute.vector->add_scaled(context_.shared_out.data() + row * dx.cols(), sigmoid,
-                                          dx.cols(), dx.row(row).data());
+      context_.compute.vector->add_scaled(shared.out.data() + row * dx.cols(), sigmoid, dx.cols(),
+                                          dx.row(row).data());
       gates[row] *= sigmoid * (1 - sigmoid);
     });
-    context_.linear.add_input_gradient(shared_gate_, context_.shared_gates.matrix(dx.rows(), 1),
-                                       dx);
+    context_.linear.add_input_gradient(shared_gate_, shared.gates.matrix(dx.rows(), 1), dx);
   }
 
   AdaptedMlp shared_;  // without panels: none

@@ -18,8 +18,18 @@ namespace moesaic {
 class FeedForward {
  public:
   virtual ~FeedForward() = default;
-  /// Collective over the experts' group.
-  virtual void forward(const PartForward& part) = 0;
+  /// A forward pass in its parts, of which each is collective over the experts' group: between
+  /// them another batch may be at work, of which `part.half` tells this one. Starts what can be
+  /// under way meanwhile; part.x and part.y stay until the end.
+  virtual void begin(const PartForward& part) = 0;
+  /// Does what this rank has to do for others.
+  virtual void execute(const PartForward& /*part*/) {}
+  /// part.y is written when this returns.
+  virtual void end(const PartForward& part) = 0;
+  void forward(const PartForward& part) {
+    begin(part);
+    end(part);
+  }
 
   /// What forward() fills for backward(). By default both throw Error{usage}: layers of this kind
   /// cannot be trained.
@@ -48,7 +58,8 @@ class FeedForwardKind {
   [[nodiscard]] virtual std::int64_t row_bytes() const = 0;
   /// What a backward pass needs of the forward pass besides the layer's input, a token.
   [[nodiscard]] virtual std::int64_t kept_bytes() const = 0;
-  /// `context` and what `weights` point to must outlive the result.
+  /// `context` and what `weights` point to must outlive the result. Collective over the experts'
+  /// group.
   [[nodiscard]] virtual std::unique_ptr<FeedForward> make_layer(const WeightSet& weights,
                                                                 LayerContext& context) const = 0;
 };

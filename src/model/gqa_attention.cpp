@@ -76,8 +76,8 @@ class GqaAttention : public TokenMixer {
   };
   [[nodiscard]] std::int64_t group() const { return config_.num_heads / config_.num_kv_heads; }
   void prepare_token(const MixerLayer& layer, const BatchToken& token, std::int64_t row) const;
-  void find_blocks(const MixerLayer& layer, const Sequence& sequence, const AttentionTask& task,
-                   Scratch& scratch) const;
+  void find_blocks(const MixerLayer& layer, const BatchSequence& sequence,
+                   const AttentionTask& task, Scratch& scratch) const;
   /// The kernel's arguments for a task; queries, ranges and blocks go to `scratch`.
   [[nodiscard]] AttentionArgs gather(const MixerLayer& layer, const BatchSequence& sequence,
                                      const AttentionTask& task, Scratch& scratch) const;
@@ -145,7 +145,7 @@ void GqaAttention::begin(const Batch& batch) {
   });
   spans_.clear();
   for (const BatchSequence& sequence : batch.sequences) {
-    spans_.push_back({sequence.sequence->size(), sequence.num_rows});
+    spans_.push_back({sequence.position, sequence.num_rows});
   }
   plan_.cut(spans_,
             {.kv_heads = config_.num_kv_heads,
@@ -170,10 +170,10 @@ void GqaAttention::prepare_token(const MixerLayer& layer, const BatchToken& toke
 
 /// The blocks of the pages from 0 to the last that the task sees; those before its segment and its
 /// window stay null.
-void GqaAttention::find_blocks(const MixerLayer& layer, const Sequence& sequence,
+void GqaAttention::find_blocks(const MixerLayer& layer, const BatchSequence& sequence,
                                const AttentionTask& task, Scratch& scratch) const {
-  const GqaPages blocks(config_, context_.config.precision, sequence, layer.index);
-  const std::int64_t first_position = sequence.size() + task.rows.first;
+  const GqaPages blocks(config_, context_.config.precision, *sequence.sequence, layer.index);
+  const std::int64_t first_position = sequence.position + task.rows.first;
   const std::int64_t last_end = first_position + task.rows.count;
   const std::int64_t end = std::min(last_end, task.end_key());
   std::int64_t first_key = task.first_key();
@@ -196,7 +196,7 @@ AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence&
   const std::int64_t q_stride = config_.q_width() + 2 * config_.kv_width();
   for (std::int64_t i = 0; i < rows.count; ++i) {
     const std::int64_t row = sequence.first_row + rows.first + i;
-    const std::int64_t end = sequence.sequence->size() + rows.first + i + 1;
+    const std::int64_t end = sequence.position + rows.first + i + 1;
     const std::int64_t first = config_.window > 0 ? end - config_.window : 0;
     std::memcpy(scratch.queries.data() + i * group_width,
                 context_.projected.data() + row * q_stride + rows.kv_head * group_width,
@@ -207,7 +207,7 @@ AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence&
       scratch.end_keys[at] = std::min(end, task.end_key());
     }
   }
-  find_blocks(layer, *sequence.sequence, task, scratch);
+  find_blocks(layer, sequence, task, scratch);
   return {.queries = scratch.queries.data(),
           .query_stride = head_dim,
           .num_rows = rows.count * group(),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "base/buffer.h"
 #include "base/phase_times.h"
@@ -13,6 +14,12 @@
 
 namespace moesaic {
 
+/// What a shared expert gives while routed ones are under way.
+struct SharedOut {
+  Buffer<float> out;    // [rows, hidden]
+  Buffer<float> gates;  // [rows]
+};
+
 /// What the layers of one rank compute with, and the memory that they share: a layer may write to
 /// all of it, and finds nothing there of the layer before.
 struct LayerContext {
@@ -24,6 +31,8 @@ struct LayerContext {
     std::int64_t experts_per_token = 0;
     float epsilon = 0;              // of RMSNorm
     float residual_multiplier = 1;  // of what a layer adds to the residual stream
+    WireForm wire = WireForm::exact;
+    bool int8_rows = false;  // as MoeOptions
   };
 
   /// `experts`: the ranks that share the experts; outlives this.
@@ -35,8 +44,7 @@ struct LayerContext {
         mlps(compute, gemm, adapters),
         linear(gemm, adapters, mlps),
         placement(std::max<std::int64_t>(setup.num_experts, 1), experts.size()),
-        moe({experts, placement, gemm, adapters.transposed(), times},
-            setup.hidden * element_bytes(setup.precision), setup.experts_per_token),
+        moe{workspace(experts), workspace(experts)},
         cpu_experts{mlps} {}
 
   /// body(row) for all rows, over the threads.
@@ -44,6 +52,12 @@ struct LayerContext {
   void for_each_row(std::int64_t rows, Body&& body) const {
     constexpr std::int64_t kRowsPerTask = 8;
     compute.pool->for_each(rows, kRowsPerTask, body);
+  }
+
+  [[nodiscard]] MoeWorkspace workspace(Communicator& experts) {
+    return {{experts, placement, gemm, adapters.transposed(), times, config.wire, config.int8_rows},
+            config.hidden * element_bytes(config.precision),
+            config.experts_per_token};
   }
 
   Setup config;
@@ -54,7 +68,9 @@ struct LayerContext {
   Linear linear;
   ExpertPlacement placement;
   PhaseTimes times;
-  MoeWorkspace moe;
+  // Of a batch, or of two half-batches in turn:
+  std::array<MoeWorkspace, 2> moe;
+  std::array<SharedOut, 2> shared;
   CpuExpertsWorkspace cpu_experts;
   FiniteRows finite_rows;
 
@@ -65,8 +81,6 @@ struct LayerContext {
   Buffer<float> normed_gradient;  // [rows, hidden] and what goes out of it
   Buffer<float> projected;        // [rows, width of all that a mixer projects its input to]
   Buffer<float> mixed;            // [rows, width that a mixer's output projection takes]
-  Buffer<float> shared_out;       // [rows, hidden] of the shared expert
-  Buffer<float> shared_gates;     // [rows]
 };
 
 }  // namespace moesaic

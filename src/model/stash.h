@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/matrix_view.h"
@@ -20,6 +21,9 @@ struct PartForward {
   MatrixView<const float> x;  // [rows, hidden] normed
   MatrixView<float> y;        // [rows, hidden] overwritten
   Stash* keep = nullptr;      // of the part's kind: gets what its backward pass needs
+  std::size_t half = 0;       // which of two batches that run in turn
+  /// Of a part with experts: choices of each token that it leaves to that of the next layer.
+  std::int64_t defer = 0;
 };
 
 }  // namespace moesaic

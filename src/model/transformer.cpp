@@ -1,42 +1,65 @@
 #include "src/model/transformer.h"
 
+#include <chrono>
+#include <cmath>
 #include <map>
 
+#include "base/error.h"
 #include "src/model/decoder_layer.h"
+#include "src/model/half_batches.h"
 
 namespace moesaic {
 namespace {
 
 LayerContext::Setup context_setup(const ModelConfig& config, Precision precision,
-                                  const Compute& compute) {
+                                  const Compute& compute, const MoeOptions& options) {
   return {.compute = compute,
           .precision = precision,
           .hidden = config.hidden_size,
           .num_experts = config.num_experts,
           .experts_per_token = config.experts_per_token,
           .epsilon = static_cast<float>(config.rms_norm_eps),
-          .residual_multiplier = static_cast<float>(config.residual_multiplier)};
+          .residual_multiplier = static_cast<float>(config.residual_multiplier),
+          .wire = options.wire,
+          .int8_rows = options.int8_rows};
+}
+
+bool has_experts(const ModelConfig& config, std::size_t layer) {
+  return layer < config.layers.size() && config.layers[layer].feed_forward->sizes().experts > 0;
 }
 
 }  // namespace
 
+void check_moe_options(const MoeOptions& options, const ModelConfig& config) {
+  require(options.defer >= 0 && options.defer <= config.experts_per_token, ErrorKind::usage,
+          "defer is {}, but the model chooses {} experts a token (top-k)", options.defer,
+          config.experts_per_token);
+}
+
 struct Transformer::Impl {
-  Impl(const ModelConfig& model_config, const ModelWeights& model_weights, Communicator& experts,
-       const Compute& compute)
+  Impl(const ModelConfig& model_config, const ModelWeights& model_weights,
+       const ExpertGroup& experts, const Compute& compute)
       : config(model_config),
         weights(model_weights),
-        context(context_setup(config, weights.precision, compute), experts),
+        options(experts.options),
+        context(context_setup(config, weights.precision, compute, options), experts.ranks),
         loss_head(config, weights, context) {
+    check_moe_options(options, config);
     for (std::size_t l = 0; l < config.layers.size(); ++l) {
       const auto& [mixer_kind, feed_forward_kind] = config.layers[l];
-      std::unique_ptr<TokenMixer>& mixer = mixers[mixer_kind.get()];
-      if (mixer == nullptr) mixer = mixer_kind->make_mixer(context);
+      auto& [early, late] = mixers[mixer_kind.get()];
+      if (early == nullptr) {
+        early = mixer_kind->make_mixer(context);
+        late = mixer_kind->make_mixer(context);
+      }
       const LayerWeights& layer = weights.layers[l];
+      const bool can_defer = has_experts(config, l) && has_experts(config, l + 1);
       layers.emplace_back(DecoderLayer::Parts{.index = static_cast<std::int64_t>(l),
                                               .weights = layer,
-                                              .mixer = *mixer,
+                                              .mixers = {early.get(), late.get()},
                                               .feed_forward = feed_forward_kind->make_layer(
-                                                  layer.feed_forward, context)},
+                                                  layer.feed_forward, context),
+                                              .defer = can_defer ? options.defer : 0},
                           context);
     }
   }
@@ -74,12 +97,15 @@ struct Transformer::Impl {
     return out;
   }
 
-  void begin(const Batch& batch) {
-    for (const auto& [kind, mixer] : mixers) mixer->begin(batch);
-    ++context.moe.label.step;
+  void begin(const Batch& batch, std::size_t half = 0) {
+    for (const auto& [kind, halves] : mixers) halves[half]->begin(batch);
+    if (half == 0) ++step;
+    context.moe[half].label.step = step;
   }
 
   void forward_kept(std::span<const SequenceChunk> chunks, Recompute recompute, KeptPass& kept) {
+    require(options.is_exact(), ErrorKind::usage,
+            "training takes all choices of a layer at once, exactly");
     kept.batch = make_batch(chunks, config.vocab_size);
     kept.samples.clear();
     for (const BatchSequence& sequence : kept.batch.sequences) {
@@ -92,10 +118,10 @@ struct Transformer::Impl {
     kept.layers.resize(layers.size());
     kept.routers.assign(layers.size(), {});
     for (std::size_t l = 0; l < layers.size(); ++l) {
-      context.moe.statistics = &kept.routers[l];
+      context.moe.front().statistics = &kept.routers[l];
       layers[l].forward_kept(kept.batch, x, recompute, kept.layers[l]);
     }
-    context.moe.statistics = nullptr;
+    context.moe.front().statistics = nullptr;
     computed_positions += kept.batch.rows();
     weights.files.require_read();
   }
@@ -124,13 +150,64 @@ struct Transformer::Impl {
     weights.files.require_read();
   }
 
+  void run_layers(const Batch& batch, MatrixView<float> x) {
+    const std::int64_t most_rows = agree_on_rows(batch.rows());
+    const bool in_halves =
+        options.half_batches == HalfBatches::on || (most_rows > 0 && rule.wants_halves(most_rows));
+    const auto start = std::chrono::steady_clock::now();
+    if (in_halves) {
+      run_halves(batch, x);
+    } else {
+      begin(batch);
+      for (DecoderLayer& layer : layers) layer.forward({.batch = batch, .x = x});
+    }
+    last_rows = most_rows;
+    last_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  /// Tells the rule of the last pass; returns the most rows that any rank has now, or 0 where they
+  /// do not matter. Collective.
+  std::int64_t agree_on_rows(std::int64_t rows) {
+    Communicator& ranks = context.moe.front().context.experts;
+    if (options.half_batches != HalfBatches::automatic || ranks.size() == 1) return 0;
+    std::array<std::int64_t, 2> most = {rows, std::llround(last_seconds * 1e9)};
+    ranks.max(most);
+    rule.add(last_rows, static_cast<double>(most[1]) * 1e-9);
+    return most[0];
+  }
+
+  /// While one half computes, the rows or results of the other travel. A half has what the mixers
+  /// of its layer need of the half before it.
+  void run_halves(const Batch& batch, MatrixView<float> x) {
+    const std::array<Batch, 2> batches = halve(batch);
+    std::vector<DecoderLayer::Pass> halves;
+    std::int64_t first_row = 0;
+    context.normed.reserve(x.rows() * x.cols());
+    context.layer_out.reserve(x.rows() * x.cols());
+    for (const Batch& half : batches) {
+      begin(half, halves.size());
+      halves.push_back({.batch = half,
+                        .x = x.row_range(first_row, half.rows()),
+                        .half = halves.size(),
+                        .first_row = first_row});
+      first_row += half.rows();
+    }
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      for (const DecoderLayer::Pass& half : halves) {
+        if (l > 0) layers[l - 1].end(half);
+        layers[l].begin(half);
+      }
+      for (const DecoderLayer::Pass& half : halves) layers[l].execute(half);
+    }
+    for (const DecoderLayer::Pass& half : halves) layers.back().end(half);
+  }
+
   MatrixView<const float> forward(std::span<const SequenceChunk> chunks) {
     const Batch batch = make_batch(chunks, config.vocab_size);
     residual.reserve(batch.rows() * config.hidden_size);
     const MatrixView<float> x = residual.matrix(batch.rows(), config.hidden_size);
     embed(batch, x);
-    begin(batch);
-    for (DecoderLayer& layer : layers) layer.forward(batch, x);
+    run_layers(batch, x);
     for (const SequenceChunk& chunk : chunks) {
       chunk.sequence->advance(static_cast<std::int64_t>(chunk.tokens.size()));
     }
@@ -142,10 +219,15 @@ struct Transformer::Impl {
 
   const ModelConfig& config;
   const ModelWeights& weights;
+  MoeOptions options;
   LayerContext context;
-  std::map<const MixerKind*, std::unique_ptr<TokenMixer>> mixers;
+  std::map<const MixerKind*, std::array<std::unique_ptr<TokenMixer>, 2>> mixers;
   std::vector<DecoderLayer> layers;
   LossHead loss_head;
+  HalfBatchRule rule;
+  std::int64_t step = 0;       // of labels
+  std::int64_t last_rows = 0;  // of the last pass
+  double last_seconds = 0;     // the same
   std::int64_t computed_positions = 0;
 
   Buffer<float> residual;  // [rows, hidden]
@@ -153,7 +235,7 @@ struct Transformer::Impl {
 };
 
 Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
-                         Communicator& experts, const Compute& compute)
+                         const ExpertGroup& experts, const Compute& compute)
     : impl_(std::make_unique<Impl>(config, weights, experts, compute)) {}
 
 Transformer::~Transformer() = default;
@@ -187,8 +269,10 @@ const Compute& Transformer::compute() const noexcept {
 const PhaseTimes& Transformer::times() const noexcept {
   return impl_->context.times;
 }
-const ExpertLoad& Transformer::load() const noexcept {
-  return impl_->context.moe.load;
+ExpertLoad Transformer::load() const noexcept {
+  ExpertLoad load;
+  for (const MoeWorkspace& work : impl_->context.moe) load += work.load;
+  return load;
 }
 
 std::optional<std::int64_t> Transformer::damaged_by(std::int64_t row) const {
@@ -202,7 +286,7 @@ std::int64_t Transformer::computed_positions() const noexcept {
 void Transformer::reset_statistics() {
   impl_->computed_positions = 0;
   impl_->context.times = {};
-  impl_->context.moe.load = {};
+  for (MoeWorkspace& work : impl_->context.moe) work.load = {};
 }
 
 }  // namespace moesaic

@@ -11,8 +11,12 @@
 #include "src/model/model_config.h"
 #include "src/model/model_weights.h"
 #include "src/moe/moe_layer.h"
+#include "src/moe/moe_options.h"
 
 namespace moesaic {
+
+/// Throws Error{usage} if layers of the model cannot do what `options` ask for.
+void check_moe_options(const MoeOptions& options, const ModelConfig& config);
 
 /// The transformer of one rank: its copy of (or view on) the dense weights, its slice of the
 /// experts.
@@ -21,8 +25,9 @@ namespace moesaic {
 /// cut into chunks, on the rank count or the threads.
 class Transformer {
  public:
-  /// `config`, `weights` and `experts` (the ranks that share the experts) must outlive this.
-  Transformer(const ModelConfig& config, const ModelWeights& weights, Communicator& experts,
+  /// `config`, `weights` and the ranks of `experts` must outlive this. Collective.
+  /// Throws as check_moe_options().
+  Transformer(const ModelConfig& config, const ModelWeights& weights, const ExpertGroup& experts,
               const Compute& compute);
   ~Transformer();
 
@@ -41,7 +46,7 @@ class Transformer {
   // each is run once.
 
   /// Runs the chunks through all layers and keeps what backward() needs. Collective over the
-  /// experts' group.
+  /// experts' group. Throws Error{usage} unless options are exact.
   void forward_kept(std::span<const SequenceChunk> batch, Recompute recompute, KeptPass& kept);
   /// Losses of what forward_kept() left, and the gradients of the rows that they are of.
   [[nodiscard]] LossHead& loss_head() noexcept;
@@ -55,7 +60,7 @@ class Transformer {
 
   /// Since the last reset.
   [[nodiscard]] const PhaseTimes& times() const noexcept;
-  [[nodiscard]] const ExpertLoad& load() const noexcept;
+  [[nodiscard]] ExpertLoad load() const noexcept;
   /// Positions that went through the layers; those of shared pages did not.
   [[nodiscard]] std::int64_t computed_positions() const noexcept;
   void reset_statistics();

@@ -9,19 +9,20 @@ RowSource CpuExperts::source(std::span<const std::byte* const> rows) const {
           .element = element_};
 }
 
-void CpuExperts::make_groups(std::span<const std::int64_t> slot_begin) {
+void CpuExperts::make_groups(std::span<const std::int64_t> slot_begin, std::size_t first_slot) {
   work_->groups.clear();
   for (std::size_t slot = 0; slot + 1 < slot_begin.size(); ++slot) {
     const std::int64_t count = slot_begin[slot + 1] - slot_begin[slot];
     if (count == 0) continue;
-    work_->groups.push_back(
-        {.first_row = slot_begin[slot], .num_rows = count, .mlp = &experts_[slot]});
+    work_->groups.push_back({.first_row = slot_begin[slot] - slot_begin.front(),
+                             .num_rows = count,
+                             .mlp = &experts_[first_slot + slot]});
   }
 }
 
 void CpuExperts::start(const ExpertBatch& batch) {
   if (batch.rows.empty()) return;
-  make_groups(batch.slot_begin);
+  make_groups(batch.slot_begin, batch.first_slot);
   work_->mlps.forward(
       {.x = source(batch.rows), .groups = work_->groups, .y = batch.outputs, .keep = batch.keep});
 }

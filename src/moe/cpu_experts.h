@@ -31,7 +31,7 @@ class CpuExperts final : public Experts {
 
  private:
   [[nodiscard]] RowSource source(std::span<const std::byte* const> rows) const;
-  void make_groups(std::span<const std::int64_t> slot_begin);
+  void make_groups(std::span<const std::int64_t> slot_begin, std::size_t first_slot = 0);
 
   std::vector<AdaptedMlp> experts_;
   RowSource::Element element_;

@@ -9,11 +9,13 @@
 
 namespace moesaic {
 
-/// What a rank's experts of one layer have to do. All of it stays until finish().
+/// What a rank's experts of one layer, or some of them, have to do. All of it stays until finish().
 struct ExpertBatch {
+  std::size_t first_slot = 0;
   /// [outputs] the input row of each output, ordered by slot.
   std::span<const std::byte* const> rows;
-  /// [local experts + 1] slot s has outputs [slot_begin[s], slot_begin[s + 1]).
+  /// [slots + 1] slot first_slot + s has outputs [slot_begin[s], slot_begin[s + 1]), counted from
+  /// slot_begin[0].
   std::span<const std::int64_t> slot_begin;
   MatrixView<float> outputs;  // [outputs, hidden] to be written, not yet weighted
   MlpStash* keep = nullptr;   // gets what backward() needs

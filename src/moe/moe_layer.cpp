@@ -1,19 +1,17 @@
 #include "src/moe/moe_layer.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
 
 namespace moesaic {
 namespace {
 
 constexpr std::int64_t kTokensPerTask = 8;
 
-void count_load(MoeWorkspace& work, std::int64_t result_bytes) {
-  const auto returned = static_cast<std::int64_t>(work.plan.execute.return_outputs.size());
-  const auto sent = static_cast<std::int64_t>(work.plan.send.send_tokens.size());
-  work.load.rows += work.plan.execute.num_outputs();
-  work.load.rows_sent += sent;
-  work.load.bytes_sent += sent * work.rows.row_bytes() + returned * result_bytes;
+std::int64_t num_rows(const ChoiceBatch& choices) {
+  return choices.plan.execute.num_outputs();
 }
 
 }  // namespace
@@ -30,26 +28,36 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
   }
   {
     const PhaseScope scope(times, Phase::dispatch);
-    write_activations(x, work.rows);
-    work.rows.set_experts(work.routing);
+    if (row_form(work) == RowForm::plain) {
+      write_activations(x, work.rows);
+    } else {
+      encode_rows(x, work);
+    }
   }
-  const PhaseScope scope(times, Phase::wait);
-  work.exchange.plan_sends(work.routing, work.plan);
-  work.dispatch = work.exchange.dispatch(work.rows, work.plan, work.label.at("rows"));
+  work.dispatch = send_rows(work);
   work.has_executed = false;
 }
 
-void MoeLayer::write_activations(MatrixView<const float> x, WireRows& rows) const {
-  rows.resize(x.rows());
-  compute_.pool->for_each(x.rows(), kTokensPerTask, [&](std::int64_t token) {
-    const std::span<const float> from = x.row(token);
-    std::byte* const to = rows.activations(token);
-    if (element_ == RowSource::Element::bf16) {
-      compute_.vector->to_bf16(from.data(), x.cols(), reinterpret_cast<BFloat16*>(to));
-    } else {
-      std::memcpy(to, from.data(), from.size_bytes());
+/// Rows go to the ranks of all choices, deferred or not; only results are planned for each kind.
+PendingDispatch MoeLayer::send_rows(MoeWorkspace& work) const {
+  Deferral& deferral = work.deferral;
+  const bool defers = work.defer > 0;
+  ExchangePlan& plan = defers ? deferral.roads : work.plan;
+  {
+    const PhaseScope scope(work.context.times, Phase::dispatch);
+    if (defers) {
+      std::swap(work.routing, deferral.all);
+      split_routing(deferral.all, work.defer, work.routing, deferral.left().routing);
+      work.rows.set_experts(deferral.left().routing);
     }
-  });
+    work.rows.set_experts(work.routing);
+  }
+  const PhaseScope scope(work.context.times, Phase::wait);
+  work.exchange.plan_sends(defers ? deferral.all : work.routing, plan);
+  const auto sent = static_cast<std::int64_t>(plan.send.send_tokens.size());
+  work.load.rows_sent += sent;
+  work.load.bytes_sent += sent * work.rows.row_bytes();
+  return work.exchange.dispatch(work.rows, plan, work.label.at("rows"));
 }
 
 void MoeLayer::keep_probabilities(MoeWorkspace& work) const {
@@ -70,65 +78,158 @@ void MoeLayer::keep_received(MoeWorkspace& work) {
   }
 }
 
+void MoeLayer::finish_plan(ChoiceBatch& choices, MoeWorkspace& work) {
+  work.exchange.finish_plan(choices.routing, work.dispatch, choices.plan);
+  choices.output_rows.clear();
+  const bool is_plain = row_form(work) == RowForm::plain;
+  const std::int64_t decoded_bytes = router_.hidden() * element_bytes(element_);
+  for (const std::int32_t source : choices.plan.execute.output_sources) {
+    choices.output_rows.push_back(is_plain ? work.dispatch.source(source)
+                                           : work.decoded.data() + source * decoded_bytes);
+  }
+  choices.outputs.reserve(num_rows(choices) * router_.hidden());
+  choices.experts = experts_.get();
+}
+
+void MoeLayer::finish_plans(MoeWorkspace& work) {
+  const PhaseScope scope(work.context.times, Phase::dispatch);
+  if (row_form(work) != RowForm::plain) decode_rows(work);
+  if (work.defer > 0) {
+    DeferredChoices& left = work.deferral.left();
+    for (ChoiceBatch* const choices :
+         {static_cast<ChoiceBatch*>(&work), static_cast<ChoiceBatch*>(&left)}) {
+      work.exchange.plan_sends(choices->routing, choices->plan);
+    }
+    finish_plan(left, work);
+  }
+  finish_plan(work, work);
+  if (work.keep != nullptr) keep_received(work);
+}
+
+void MoeLayer::compute(ChoiceBatch& choices, DeferredChoices::Slots slots,
+                       MoeWorkspace& work) const {
+  const PhaseScope scope(work.context.times, Phase::experts);
+  const auto begin = std::span<const std::int64_t>(choices.plan.execute.slot_begin)
+                         .subspan(slots.first, slots.count + 1);
+  const auto first = begin.front();
+  const std::int64_t count = begin.back() - first;
+  const std::int64_t hidden = router_.hidden();
+  choices.experts->start(
+      {.first_slot = slots.first,
+       .rows = std::span(choices.output_rows)
+                   .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
+       .slot_begin = begin,
+       .outputs = {choices.outputs.data() + first * hidden, count, hidden},
+       .keep = work.keep != nullptr ? &work.keep->experts : nullptr});
+  choices.experts->finish();
+}
+
+void MoeLayer::compute_deferred(DeferredChoices& deferred, DeferredChoices::Slots slots,
+                                MoeWorkspace& work) const {
+  compute(deferred, slots, work);
+  const std::vector<std::int64_t>& begin = deferred.plan.execute.slot_begin;
+  const std::int64_t first = begin[slots.first];
+  const std::int64_t count = begin[slots.first + slots.count] - first;
+  encode_results(deferred, {first, count}, codec(work));
+  deferred.results.mark_ready(first, count);
+}
+
+void MoeLayer::compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& work,
+                                     const std::function<bool()>& is_done) const {
+  if (!deferred.is_pending) return;
+  while (!is_done()) {
+    const auto slot = deferred.next_slot();
+    if (!slot) return;
+    compute_deferred(deferred, *slot, work);
+  }
+}
+
+/// Rounds outputs to what travels; all are rounded, also those that stay.
+void MoeLayer::encode_results(ChoiceBatch& choices, const Rows& rows,
+                              const WireCodec& codec) const {
+  if (codec.is_exact()) return;
+  const std::int64_t hidden = router_.hidden();
+  const std::int64_t bytes = codec.bytes(hidden);
+  compute_.pool->for_each(rows.count, kTokensPerTask, [&](std::int64_t i) {
+    const std::int64_t row = rows.first + i;
+    codec.encode(choices.outputs.data() + row * hidden, hidden, choices.coded.data() + row * bytes);
+  });
+}
+
+void MoeLayer::send_results(ChoiceBatch& choices, TokenExchange::Outputs when,
+                            MoeWorkspace& work) const {
+  const std::int64_t rows = num_rows(choices);
+  const std::int64_t bytes = codec(work).bytes(router_.hidden());
+  const std::byte* data = reinterpret_cast<const std::byte*>(choices.outputs.data());
+  if (!codec(work).is_exact()) {
+    choices.coded.reserve(rows * bytes);
+    data = choices.coded.data();
+  }
+  const bool is_written = when == TokenExchange::Outputs::written;
+  if (is_written) encode_results(choices, {0, rows}, codec(work));
+  const PhaseScope scope(work.context.times, Phase::wait);
+  choices.results = work.exchange.combine({data, rows, bytes}, choices.plan,
+                                          work.label.at(is_written ? "results" : "deferred"), when);
+  work.load.rows += rows;
+  work.load.bytes_sent += std::ssize(choices.plan.execute.return_outputs) * bytes;
+}
+
 void MoeLayer::execute(MoeWorkspace& work) {
-  PhaseTimes& times = work.context.times;
+  DeferredChoices& due = work.deferral.due();
+  compute_while_waiting(due, work, [&] { return work.dispatch.is_done(); });
   {
-    const PhaseScope scope(times, Phase::wait);
+    const PhaseScope scope(work.context.times, Phase::wait);
     work.dispatch.wait();
   }
-  const ExecutePlan& plan = work.plan.execute;
-  {
-    const PhaseScope scope(times, Phase::dispatch);
-    work.exchange.finish_plan(work.routing, work.rows, work.dispatch, work.plan);
-    work.output_rows.clear();
-    for (const std::int32_t source : plan.output_sources) {
-      work.output_rows.push_back(work.dispatch.source(source));
-    }
-    if (work.keep != nullptr) keep_received(work);
+  finish_plans(work);
+  compute(work, {0, work.plan.execute.slot_begin.size() - 1}, work);
+  if (work.defer > 0) {
+    work.deferral.hold(work.rows, work.decoded, std::move(work.dispatch));
+  } else {
+    const PhaseScope scope(work.context.times, Phase::wait);
+    work.dispatch = {};
   }
-  const std::int64_t hidden = router_.hidden();
-  work.outputs.reserve(plan.num_outputs() * hidden);
-  const MatrixView<float> outputs = work.outputs.matrix(plan.num_outputs(), hidden);
-  {
-    const PhaseScope scope(times, Phase::experts);
-    experts_->start({.rows = work.output_rows,
-                     .slot_begin = plan.slot_begin,
-                     .outputs = outputs,
-                     .keep = work.keep != nullptr ? &work.keep->experts : nullptr});
-    experts_->finish();
+  send_results(work, TokenExchange::Outputs::written, work);
+  if (due.is_pending) {
+    if (const auto slots = due.remaining_slots()) compute_deferred(due, *slots, work);
   }
-  const PhaseScope scope(times, Phase::wait);
-  work.dispatch = {};
-  work.results = work.exchange.combine(outputs, work.plan, work.label.at("results"));
+  if (work.defer > 0) send_results(work.deferral.left(), TokenExchange::Outputs::later, work);
   work.has_executed = true;
-  count_load(work, hidden * 4);
 }
 
 void MoeLayer::end(MatrixView<float> y, MoeWorkspace& work) {
   if (!work.has_executed) execute(work);
+  DeferredChoices& due = work.deferral.due();
+  compute_while_waiting(work.deferral.left(), work,
+                        [&] { return work.results.is_done() && due.results.is_done(); });
   {
     const PhaseScope scope(work.context.times, Phase::wait);
     work.results.wait();
+    due.results.wait();
   }
   const PhaseScope scope(work.context.times, Phase::combine);
-  add_results(y, work.routing, work.plan, work.results);
+  const std::array<Results, 2> parts = {
+      {{due.routing, due.plan, due.results}, {work.routing, work.plan, work.results}}};
+  sum_results(y, std::span(parts).subspan(due.is_pending ? 0 : 1), codec(work));
   work.results = {};
+  work.deferral.next_layer();
   if (work.keep != nullptr) {
     work.keep->routing = std::move(work.routing);
     work.keep->plan = std::move(work.plan);
   }
 }
 
-void MoeLayer::add_results(MatrixView<float> y, const Routing& routing, const ExchangePlan& plan,
-                           const PendingResults& results) const {
+void MoeLayer::sum_results(MatrixView<float> y, std::span<const Results> parts,
+                           const WireCodec& codec) const {
   compute_.pool->for_each(y.rows(), kTokensPerTask, [&](std::int64_t token) {
     const std::span<float> sum = y.row(token);
     std::ranges::fill(sum, 0.0F);
-    for (std::int64_t k = 0; k < routing.topk; ++k) {
-      const std::int64_t choice = token * routing.topk + k;
-      compute_.vector->add_scaled(results.result(plan, choice),
-                                  routing.weights[static_cast<std::size_t>(choice)], y.cols(),
-                                  sum.data());
+    for (const auto& [routing, plan, home] : parts) {
+      for (std::int64_t choice = token * routing.topk; choice < (token + 1) * routing.topk;
+           ++choice) {
+        codec.add_scaled(home.row(plan, choice), routing.weights[static_cast<std::size_t>(choice)],
+                         sum);
+      }
     }
   });
 }

@@ -1,15 +1,20 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/phase_times.h"
 #include "src/lora/part_backward.h"
+#include "src/moe/deferral.h"
 #include "src/moe/experts.h"
+#include "src/moe/int8_rows.h"
 #include "src/moe/moe_stash.h"
 #include "src/moe/router.h"
-#include "src/moe/token_exchange.h"
+#include "src/moe/wire_form.h"
 
 namespace moesaic {
 
@@ -18,6 +23,13 @@ struct ExpertLoad {
   std::int64_t rows = 0;        // outputs computed here
   std::int64_t rows_sent = 0;   // token rows that left for other ranks
   std::int64_t bytes_sent = 0;  // token rows and results that left for other ranks
+
+  ExpertLoad& operator+=(const ExpertLoad& more) noexcept {
+    rows += more.rows;
+    rows_sent += more.rows_sent;
+    bytes_sent += more.bytes_sent;
+    return *this;
+  }
 };
 
 /// What the MoE layers of one model share; all of it outlives them.
@@ -27,34 +39,39 @@ struct MoeContext {
   GroupedGemm& gemm;
   TransposedGemm& transposed;
   PhaseTimes& times;
+  WireForm wire = WireForm::exact;
+  bool int8_rows = false;  // as MoeOptions
 };
 
 /// One batch on its way through an MoE layer: its plan, rows and results. One after the other the
-/// layers of a model use the same; batches that are under way at the same time have one each.
-struct MoeWorkspace {
+/// layers of a model use the same; batches that are under way at the same time have one each. As a
+/// ChoiceBatch it has the choices that the layer's own sum takes: all that are not deferred.
+struct MoeWorkspace : ChoiceBatch {
   /// `hidden_bytes`: of one row's activations.
   MoeWorkspace(const MoeContext& model, std::int64_t hidden_bytes, std::int64_t topk)
       : context(model),
         rows(hidden_bytes, topk),
         exchange(model.experts, model.placement),
+        deferral(hidden_bytes, topk),
         gradient_rows(hidden_bytes, topk, true) {}
 
   /// Set before begin(), or null: what is kept for a backward pass, and where choices are counted.
   MoeStash* keep = nullptr;
   RouterStatistics* statistics = nullptr;
   RowLabel label{};  // step and layer of the batch, for its exchanges
+  /// Set before begin(): choices of each token that the sum of the next layer takes, which must be
+  /// given the same tokens. Not with `keep`.
+  std::int64_t defer = 0;
 
   MoeContext context;
-  Routing routing;
   RouterScratch router_scratch;
   WireRows rows;
   TokenExchange exchange;
-  ExchangePlan plan;
   PendingDispatch dispatch;
-  std::vector<const std::byte*> output_rows;  // [outputs] the row that each is computed from
-  Buffer<float> outputs;                      // [outputs, hidden]
-  PendingResults results;
+  Buffer<std::byte>
+      decoded;  // [sources, bytes] rows as products take them, if they travel otherwise
   bool has_executed = false;
+  Deferral deferral;
   ExpertLoad load;
 
   // Of backward passes alone.
@@ -72,7 +89,8 @@ struct MoeBackward {
 };
 
 /// The expert-parallel MoE layer: route -> dispatch -> execute -> combine. A token's result is
-/// sum_k weight_k * expert_k(x), f32, in ascending expert id, whichever rank computed each part.
+/// sum_k weight_k * expert_k(x), f32, in ascending expert id, whichever rank computed each part;
+/// what the layer before has deferred comes first.
 ///
 /// It runs in halves, so that a rank can do other work while rows travel: the shared expert, or
 /// another batch in another workspace. Every rank makes the same calls in the same order.
@@ -85,13 +103,17 @@ class MoeLayer {
         element_(element),
         compute_(compute) {}
 
+  /// Says that products of all experts, also of other ranks, make the same codes of a row.
+  void take_int8(const Int8Rows& rows) { codes_ = rows; }
+
   /// Sends the tokens of `x` [tokens, hidden], normed activations in f32, to their experts. `x` is
   /// not needed afterwards.
   void begin(MatrixView<const float> x, MoeWorkspace& work);
-  /// Runs this rank's experts once their rows are here and sends the results home.
+  /// Runs this rank's experts once their rows are here and sends the results home. Until then it
+  /// runs what the layer before has deferred.
   void execute(MoeWorkspace& work);
   /// Overwrites `y` [tokens, hidden] with the sums, once the results are here; executes first if
-  /// that has not been done.
+  /// that has not been done. Until they are here it runs what this layer defers.
   void end(MatrixView<float> y, MoeWorkspace& work);
 
   /// The same halves of a backward pass, on the roads of the forward pass: a token's gradient goes
@@ -103,18 +125,51 @@ class MoeLayer {
   void end_backward(const MoeBackward& pass, MoeWorkspace& work);
 
  private:
+  /// As products take them.
+  void write_numbers(std::span<const float> numbers, std::byte* to) const;
   void write_activations(MatrixView<const float> x, WireRows& rows) const;
+  [[nodiscard]] WireCodec codec(const MoeWorkspace& work) const {
+    return {work.context.wire, *compute_.vector};
+  }
+  /// How rows travel: as products take them, as the codes that products make of them, or rounded.
+  enum class RowForm { plain, codes, rounded };
+  [[nodiscard]] RowForm row_form(const MoeWorkspace& work) const;
+  void encode_rows(MatrixView<const float> x, MoeWorkspace& work) const;
+  void decode_rows(MoeWorkspace& work) const;
   void keep_probabilities(MoeWorkspace& work) const;
   static void keep_received(MoeWorkspace& work);
   static void mark_samples(std::span<const SampleRange> samples, MoeWorkspace& work);
   void gather_backward(const MoeStash& stash, MoeWorkspace& work) const;
-  void add_results(MatrixView<float> y, const Routing& routing, const ExchangePlan& plan,
-                   const PendingResults& results) const;
+  [[nodiscard]] PendingDispatch send_rows(MoeWorkspace& work) const;
+  void finish_plans(MoeWorkspace& work);
+  void finish_plan(ChoiceBatch& choices, MoeWorkspace& work);
+  void compute(ChoiceBatch& choices, DeferredChoices::Slots slots, MoeWorkspace& work) const;
+  /// Some outputs of `deferred`, which leave at once.
+  void compute_deferred(DeferredChoices& deferred, DeferredChoices::Slots slots,
+                        MoeWorkspace& work) const;
+  void compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& work,
+                             const std::function<bool()>& is_done) const;
+  struct Rows {
+    std::int64_t first;
+    std::int64_t count;
+  };
+  void encode_results(ChoiceBatch& choices, const Rows& rows, const WireCodec& codec) const;
+  void send_results(ChoiceBatch& choices, TokenExchange::Outputs when, MoeWorkspace& work) const;
+  /// The unweighted results of some choices of each token.
+  struct Results {
+    const Routing& routing;
+    const ExchangePlan& plan;
+    const PendingResults& home;
+  };
+  /// Overwrites `y` with the sum of all parts, one after the other.
+  void sum_results(MatrixView<float> y, std::span<const Results> parts,
+                   const WireCodec& codec) const;
 
   Router router_;
   std::unique_ptr<Experts> experts_;
   RowSource::Element element_;
   Compute compute_;
+  std::optional<Int8Rows> codes_;
 };
 
 }  // namespace moesaic

@@ -13,6 +13,7 @@ namespace moesaic {
 struct Routing {
   std::int64_t num_tokens = 0;
   std::int64_t topk = 0;
+  std::int64_t first_word = 0;    // where these choices begin among the words of a row on the wire
   std::vector<ExpertId> experts;  // [num_tokens * topk]
   std::vector<float> weights;     // [num_tokens * topk]
 

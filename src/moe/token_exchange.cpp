@@ -33,14 +33,15 @@ PendingDispatch TokenExchange::dispatch(const WireRows& rows, const ExchangePlan
                                plan.recv_counts)};
 }
 
-void TokenExchange::finish_plan(const Routing& routing, const WireRows& rows,
-                                const PendingDispatch& dispatch, ExchangePlan& plan) {
+void TokenExchange::finish_plan(const Routing& routing, const PendingDispatch& dispatch,
+                                ExchangePlan& plan) {
   const std::int64_t num_received = dispatch.num_received();
-  const auto topk = static_cast<std::size_t>(rows.topk());
+  const auto topk = static_cast<std::size_t>(routing.topk);
   recv_experts_.resize(static_cast<std::size_t>(num_received) * topk);
   for (std::int64_t row = 0; row < num_received; ++row) {
-    std::copy_n(WireRows::experts_of(dispatch.words(routing.num_tokens + row)), topk,
-                recv_experts_.begin() + row * rows.topk());
+    const std::int32_t* const words =
+        WireRows::experts_of(dispatch.words(routing.num_tokens + row)) + routing.first_word;
+    std::copy_n(words, topk, recv_experts_.begin() + row * routing.topk);
   }
   plan.recv_counts.assign(dispatch.counts().begin(), dispatch.counts().end());
   if (comm_->size() == 1) plan.recv_counts.assign(1, 0);
@@ -50,12 +51,21 @@ void TokenExchange::finish_plan(const Routing& routing, const WireRows& rows,
 
 PendingResults TokenExchange::combine(MatrixView<const float> outputs, const ExchangePlan& plan,
                                       const RowLabel& label) {
+  return combine(
+      MatrixView<const std::byte>(reinterpret_cast<const std::byte*>(outputs.data()),
+                                  outputs.rows(), outputs.cols() * 4, outputs.stride() * 4),
+      plan, label);
+}
+
+PendingResults TokenExchange::combine(MatrixView<const std::byte> outputs, const ExchangePlan& plan,
+                                      const RowLabel& label, Outputs when) {
   if (comm_->size() == 1) return {outputs, {}};
-  return {outputs, comm_->exchange_rows({.base = reinterpret_cast<const std::byte*>(outputs.data()),
-                                         .row_bytes = outputs.cols() * 4,
-                                         .stride_bytes = outputs.stride() * 4,
+  return {outputs, comm_->exchange_rows({.base = outputs.data(),
+                                         .row_bytes = outputs.cols(),
+                                         .stride_bytes = outputs.stride(),
                                          .rows = plan.execute.return_outputs,
                                          .counts = plan.execute.return_counts,
+                                         .later_rows = when == Outputs::later ? outputs.rows() : 0,
                                          .label = label},
                                         plan.send.return_counts)};
 }

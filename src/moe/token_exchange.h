@@ -17,6 +17,8 @@ class PendingDispatch {
   PendingDispatch(const WireRows& own, std::int64_t num_tokens, PendingRows rows)
       : own_(&own), num_tokens_(num_tokens), pending_(std::move(rows)) {}
 
+  /// Whether all rows are here; never blocks.
+  [[nodiscard]] bool is_done() { return pending_.is_done(); }
   /// Returns when all rows are here.
   void wait();
   /// The activations of a source, as ExecutePlan numbers them, once wait() has returned: valid as
@@ -46,24 +48,33 @@ class PendingDispatch {
 class PendingResults {
  public:
   PendingResults() = default;
-  PendingResults(MatrixView<const float> outputs, PendingRows rows)
+  PendingResults(MatrixView<const std::byte> outputs, PendingRows rows)
       : outputs_(outputs), pending_(std::move(rows)) {}
 
+  /// Whether all results of this rank's tokens are here; never blocks.
+  [[nodiscard]] bool is_done() { return pending_.is_done(); }
   /// Returns when all results of this rank's tokens are here.
   void wait();
-  /// The unweighted result row of a choice, once wait() has returned: valid as long as this object
-  /// and the outputs.
-  [[nodiscard]] const float* result(const ExchangePlan& plan, std::int64_t choice) const {
+  /// Rows [first, first + count) of the outputs that combine() was to get later are there.
+  void mark_ready(std::int64_t first, std::int64_t count) {
+    if (pending_) pending_.mark_ready(first, count);
+  }
+  /// The unweighted result row of a choice, in the form in which it travelled, once wait() has
+  /// returned: valid as long as this object and the outputs.
+  [[nodiscard]] const std::byte* row(const ExchangePlan& plan, std::int64_t choice) const {
     const auto c = static_cast<std::size_t>(choice);
     const std::int32_t row = plan.send.return_rows[c];
-    return row >= 0 ? reinterpret_cast<const float*>(returned_[static_cast<std::size_t>(row)])
+    return row >= 0 ? returned_[static_cast<std::size_t>(row)]
                     : outputs_.data() + plan.execute.own_outputs[c] * outputs_.stride();
+  }
+  [[nodiscard]] const float* result(const ExchangePlan& plan, std::int64_t choice) const {
+    return reinterpret_cast<const float*>(row(plan, choice));
   }
 
  private:
-  MatrixView<const float> outputs_;
+  MatrixView<const std::byte> outputs_;
   PendingRows pending_;
-  std::span<const std::byte* const> returned_;  // [rows] of cols f32
+  std::span<const std::byte* const> returned_;  // [rows] of cols bytes
 };
 
 /// Moves token rows to the ranks of their experts and the results back, as a plan says that its
@@ -74,18 +85,24 @@ class TokenExchange {
   TokenExchange(Communicator& experts, const ExpertPlacement& placement)
       : comm_(&experts), planner_(placement, experts.rank()) {}
 
-  /// Makes the sending half of `plan`, for its first dispatch.
+  /// Makes the sending half of `plan`, for its first dispatch; or, where `routing` has only some of
+  /// the choices that rows carry, for its results alone.
   void plan_sends(const Routing& routing, ExchangePlan& plan);
   /// Sends the rows of this rank's tokens. As often as wanted for one plan, whatever the rows hold;
   /// from the second time on all ranks know what to expect. `rows` and `plan` stay as they are as
   /// long as anything is pending.
   [[nodiscard]] PendingDispatch dispatch(const WireRows& rows, const ExchangePlan& plan,
                                          const RowLabel& label);
-  /// Makes the rest of `plan`, from the expert ids in the rows that the first dispatch has brought.
-  void finish_plan(const Routing& routing, const WireRows& rows, const PendingDispatch& dispatch,
-                   ExchangePlan& plan);
-  /// Sends the results `outputs` [outputs, any] home, a row for each choice. Both stay until the
-  /// results are not needed any more.
+  /// Makes the rest of `plan`, from the expert ids in the rows that the first dispatch has brought,
+  /// those of `routing`'s words.
+  void finish_plan(const Routing& routing, const PendingDispatch& dispatch, ExchangePlan& plan);
+  /// Whether outputs are there when they are sent, or come later (PendingResults::mark_ready).
+  enum class Outputs { written, later };
+  /// Sends the results `outputs` [outputs, any], rows of bytes or floats, home, a row for each
+  /// choice. Both stay until the results are not needed any more.
+  [[nodiscard]] PendingResults combine(MatrixView<const std::byte> outputs,
+                                       const ExchangePlan& plan, const RowLabel& label,
+                                       Outputs when = Outputs::written);
   [[nodiscard]] PendingResults combine(MatrixView<const float> outputs, const ExchangePlan& plan,
                                        const RowLabel& label);
 

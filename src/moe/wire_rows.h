@@ -13,11 +13,13 @@ namespace moesaic {
 /// row is written once and read where it lies, here or, after the exchange, at its experts.
 class WireRows {
  public:
-  /// `hidden_bytes`: bytes of one row's activations (a multiple of 2).
+  /// `hidden_bytes`: bytes of one row's activations.
   WireRows(std::int64_t hidden_bytes, std::int64_t topk, bool has_mark = false);
 
-  /// Makes room for as many rows; their contents are lost.
-  void resize(std::int64_t num_tokens);
+  /// Makes room for as many rows, of so many bytes of activations; their contents are lost.
+  void resize(std::int64_t num_tokens, std::int64_t hidden_bytes);
+  void resize(std::int64_t num_tokens) { resize(num_tokens, hidden_bytes_); }
+  /// From the routing's first word on, here and below.
   void set_experts(const Routing& routing);
   void set_weights(const Routing& routing);
   void set_mark(std::int64_t token, std::int32_t mark);
@@ -47,13 +49,14 @@ class WireRows {
   [[nodiscard]] const std::byte* data() const noexcept { return bytes_.data(); }
 
  private:
-  void set_words(std::int64_t num_tokens, const void* words);
+  void set_words(const Routing& routing, const void* words);
 
-  std::int64_t hidden_bytes_;
   std::int64_t topk_;
-  std::int64_t words_offset_;
-  std::int64_t row_bytes_;
-  std::int64_t stride_bytes_;
+  std::int64_t num_words_;
+  std::int64_t hidden_bytes_ = 0;
+  std::int64_t words_offset_ = 0;
+  std::int64_t row_bytes_ = 0;
+  std::int64_t stride_bytes_ = 0;
   Buffer<std::byte> bytes_;
 };
 

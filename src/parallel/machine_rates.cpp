@@ -11,7 +11,7 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kMaxFileBytes = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxRatesBytes = std::int64_t{1} << 20;
 constexpr std::int64_t kVersion = 1;
 
 std::string numbers_json(const std::vector<double>& numbers) {
@@ -116,7 +116,7 @@ std::string MachineRates::text() const {
 }
 
 MachineRates read_machine_rates(const std::string& path) {
-  const Json file = Json::read_file(path, kMaxFileBytes);
+  const Json file = Json::read_file(path, kMaxRatesBytes);
   const Json version = file.at("moesaic_machine");
   require(version.as_int() == kVersion, ErrorKind::file, "{}: version {}; this program reads {}",
           version.where(), version.as_int(), kVersion);

@@ -36,4 +36,12 @@ expect_bytes_of_one_rank() {  # WAY/HxR..., with $options
 
 options=()
 expect_bytes_of_one_rank {tcp,ucx}/{2x1,2x2,4x1,4x2}
+options=(--defer 2)
+expect_bytes_of_one_rank {tcp,ucx}/2x1 tcp/4x2
+options=(--half-batches on -b 24)
+expect_bytes_of_one_rank {tcp,ucx}/2x1 tcp/2x2
+options=(--wire bf16)
+expect_bytes_of_one_rank tcp/2x1 ucx/2x2
+options=(--wire int8 --defer 3 --half-batches on)
+expect_bytes_of_one_rank tcp/2x2 ucx/4x1
 exit $((failures > 0))

@@ -61,6 +61,21 @@ TEST(DemoModel, held_out_loss_is_that_of_transformers) {
   EXPECT_NEAR(held_out_loss(setup, tokens), expected, 1e-5);
 }
 
+TEST(DemoModel, held_out_loss_with_deferred_experts_is_that_of_the_definition) {
+  const auto tokens = held_out_tokens(1024);
+  EngineSetup setup{.directory = kModel,
+                    .precision = Precision::f32,
+                    .isa = supported_isas().back(),
+                    .threads = 2};
+  // By an implementation in f64 that adds the deferred sums to the next layer's output.
+  for (const double expected : {3.3022, 3.3076, 3.3170, 3.6307}) {
+    ++setup.moe.defer;
+    EXPECT_NEAR(held_out_loss(setup, tokens), expected, 2e-3) << setup.moe.defer << " deferred";
+  }
+  ++setup.moe.defer;
+  EXPECT_THROW((void)held_out_loss(setup, tokens), Error);
+}
+
 TEST(DemoModel, greedy_continuations_are_those_of_transformers) {
   const Json prompts = Json::read_file(kData + "/demo-golden.json").at("prompts");
   const Tokenizer tokenizer = Tokenizer::from_directory(kModel);

@@ -29,6 +29,11 @@ TEST(ProgramErrors, Usage) {
                  {"--memory-limit", "lots"});
 }
 
+TEST(ProgramErrors, MoreDeferredExpertsThanATokenHas) {
+  expect_failure(run_ranks(2, generate_with({"--defer", "5"})), 2, {"defer is 5", "4", "top-k"});
+  expect_failure(run_moesaic({"sft", "--defer", "1"}), 2, {"--defer"});
+}
+
 TEST(ProgramErrors, UsageIsToldOnceByManyRanks) {
   expect_failure(run_ranks(3, generate_with({"--top-p", "2"})), 2, {"[rank 0/3", "--top-p"});
   expect_failure(run_ranks(3, generate_with({"--expert-replicas", "2"})), 2,

@@ -165,6 +165,21 @@ TEST(Program, ScoreWritesTheSameLogitsForAnyLaunch) {
   EXPECT_TRUE(one == score(4, "replicas", {"--expert-replicas", "2"}));
   EXPECT_TRUE(one == score(4, "nodes", {"--ranks-per-node", "2"}));
   EXPECT_TRUE(one == score(8, "eight", {"-t", "1"}));
+  const std::string deferred = score(1, "deferred", {"--defer", "2"});
+  EXPECT_FALSE(one == deferred);
+  EXPECT_TRUE(deferred == score(1, "d-chunked", {"--defer", "2", "-t", "2", "-b", "17"}));
+  EXPECT_TRUE(deferred == score(2, "d-two", {"--defer", "2", "--transport", "mpi"}));
+  EXPECT_TRUE(deferred == score(3, "d-three", {"--defer", "2", "--check-comm"}));
+  EXPECT_TRUE(deferred == score(4, "d-nodes", {"--defer", "2", "--ranks-per-node", "2"}));
+  for (const std::string form : {"bf16", "int8"}) {
+    const std::string rounded = score(1, "w-" + form, {"--wire", form});
+    EXPECT_FALSE(one == rounded);
+    EXPECT_TRUE(rounded == score(2, "w2-" + form, {"--wire", form, "--ranks-per-node", "1"}));
+    EXPECT_TRUE(rounded == score(3, "w3-" + form, {"--wire", form, "-b", "31"}));
+  }
+  EXPECT_TRUE(one == score(3, "halves", {"--half-batches", "on", "--check-comm"}));
+  EXPECT_TRUE(one == score(2, "auto", {"--ranks-per-node", "1", "-b", "80"}));
+  EXPECT_TRUE(deferred == score(2, "d-halves", {"--defer", "2", "--half-batches", "on"}));
   const std::string portable = score(1, "portable", {"--numerics", "portable"});
   EXPECT_TRUE(portable == score(2, "scalar", {"--isa", "scalar"}));
 }

@@ -79,6 +79,38 @@ INSTANTIATE_TEST_SUITE_P(Formats, ExpertFormat,
                                          "nvfp4", "mxfp4", "mxfp8"),
                          [](const auto& param) { return param.param; });
 
+/// Bytes that rank 0 of two sends, and its logits.
+std::pair<std::int64_t, std::vector<float>> sent_bytes(const EngineSetup& setup) {
+  std::pair<std::int64_t, std::vector<float>> result;
+  const std::vector<std::int32_t> tokens = some_tokens();
+  run_thread_ranks(2, [&](Communicator& world) {
+    TestEngine engine(setup, world);
+    if (world.rank() != 0) return (void)engine.transformer().forward({});
+    const auto length = static_cast<std::int64_t>(tokens.size());
+    std::vector<float> logits = run_sequence(engine.transformer(), tokens, length, length);
+    result = {engine.transformer().load().bytes_sent, std::move(logits)};
+  });
+  return result;
+}
+
+TEST(Int8Rows, TravelWhereAllExpertsTakeThem) {
+  for (const std::string name : {"int8", "int4", "int4_group128", "bf16"}) {
+    EngineSetup setup{.directory = kModel,
+                      .layouts = {.experts = layout_from_name(name)},
+                      .isa = supported_isas().back(),
+                      .int4_activations = Int4Activations::int8};
+    const auto [plain_bytes, expected] = sent_bytes(setup);
+    setup.moe.int8_rows = true;
+    const auto [bytes, logits] = sent_bytes(setup);
+    EXPECT_EQ(logits, expected) << name;
+    if (name == "bf16") {
+      EXPECT_EQ(bytes, plain_bytes);
+    } else {
+      EXPECT_LT(bytes, plain_bytes * 6 / 10) << name;
+    }
+  }
+}
+
 class QuantizedModel : public testing::TestWithParam<std::string> {
  protected:
   [[nodiscard]] static Layout layout() { return *layout_from_name(GetParam()); }

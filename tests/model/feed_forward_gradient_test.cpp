@@ -136,7 +136,7 @@ class Rank {
     const auto part = MoeKind(layer_.config).make_layer(weights_, context);
     AdapterGradients gradients(packed_.places());
     RouterStatistics statistics;
-    context.moe.statistics = &statistics;
+    context.moe.front().statistics = &statistics;
     std::vector<Pass> passes;
     const std::vector<SampleRange> own = own_samples();
     const auto rounds = (std::ssize(kSamples) + way_.samples_at_once - 1) / way_.samples_at_once;
@@ -147,7 +147,7 @@ class Rank {
       Pass& pass = passes.back();
       part->forward({.x = pass.matrix(pass.x), .y = pass.matrix(pass.y), .keep = pass.stash.get()});
     }
-    context.moe.statistics = nullptr;
+    context.moe.front().statistics = nullptr;
     for (Pass& pass : passes) {
       part->backward(*pass.stash, {.x = pass.matrix(pass.x),
                                    .dy = pass.matrix(pass.dy),

@@ -171,6 +171,8 @@ TEST_F(PluggedMixer, BitsDoNotDependOnRanksThreadsOrChunks) {
   EXPECT_EQ(logits(1, setup, tokens_, 1), expected) << "the state passes from call to call";
   setup.threads = 2;
   EXPECT_EQ(logits(2, setup, tokens_, 5), expected);
+  setup.moe.half_batches = HalfBatches::on;
+  EXPECT_EQ(logits(2, setup, tokens_, 5), expected) << "and from half to half";
 }
 
 TEST_F(PluggedMixer, TheLastTokenSeesTheFirst) {

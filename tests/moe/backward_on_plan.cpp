@@ -153,7 +153,7 @@ class Stash {
     exchange.plan_sends(routing_, plan_);
     PendingDispatch dispatch = exchange.dispatch(rows, plan_, {});
     dispatch.wait();
-    exchange.finish_plan(routing_, rows, dispatch, plan_);
+    exchange.finish_plan(routing_, dispatch, plan_);
     const Buffer<float> outputs(plan_.execute.num_outputs() * std::ssize(Row()));
     const auto matrix = outputs.matrix(plan_.execute.num_outputs(), std::ssize(Row()));
     for_each_output([&](std::size_t slot, std::int64_t output, std::int64_t source) {

@@ -75,7 +75,7 @@ class Traveller {
   }
   void arrive(const Routing& routing) {
     dispatch_.wait();
-    exchange_.finish_plan(routing, rows_, dispatch_, plan_);
+    exchange_.finish_plan(routing, dispatch_, plan_);
     outputs_.reserve(plan_.execute.num_outputs() * kHidden);
     results_ = exchange_.combine(outputs_.matrix(plan_.execute.num_outputs(), kHidden), plan_, {});
   }

@@ -41,7 +41,8 @@ TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
                         .vector = &find_vector_kernels(setup.isa),
                         .pool = &pool_,
                         .int4_activations = setup.int4_activations};
-  transformer_ = std::make_unique<Transformer>(config_, *weights_, grid_.experts(), compute);
+  transformer_ = std::make_unique<Transformer>(config_, *weights_,
+                                               ExpertGroup(grid_.experts(), setup.moe), compute);
 }
 
 std::vector<float> run_sequence(Transformer& transformer, std::span<const std::int32_t> tokens,

@@ -23,6 +23,7 @@ struct EngineSetup {
   Int4Activations int4_activations = Int4Activations::bf16;
   int threads = 1;  // of each rank
   int expert_replicas = 1;
+  MoeOptions moe{};
   std::string lora{};  // directory of an adapter; empty: none
   std::vector<Family> families = known_families();
 };

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/buffer.h"
+#include "src/moe/dispatch_plan.h"
+#include "src/moe/experts.h"
+#include "src/moe/routing.h"
+#include "src/moe/token_exchange.h"
+
+namespace moesaic {
+
+/// Choices of a batch on their way: which they are, what this rank's experts compute for them and
+/// for those of other ranks, and the results that come home.
+struct ChoiceBatch {
+  Routing routing;
+  ExchangePlan plan;
+  Experts* experts = nullptr;                 // of their layer
+  std::vector<const std::byte*> output_rows;  // [outputs] the row that each is computed from
+  Buffer<float> outputs;                      // [outputs, hidden]
+  Buffer<std::byte> coded;  // [outputs, bytes] the same in the form of the wire, if that is not f32
+  PendingResults results;
+};
+
+}  // namespace moesaic

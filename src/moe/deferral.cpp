@@ -1,0 +1,82 @@
+#include "src/moe/deferral.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace moesaic {
+namespace {
+
+void reset(Routing& routing, std::int64_t num_tokens, std::int64_t topk, std::int64_t first_word) {
+  routing.num_tokens = num_tokens;
+  routing.topk = topk;
+  routing.first_word = first_word;
+  routing.experts.clear();
+  routing.weights.clear();
+}
+
+/// Weights in the order of deferral; NaN counts as smaller than everything, as for the router.
+float order_of(float weight) {
+  return std::isnan(weight) ? -HUGE_VALF : weight;
+}
+
+}  // namespace
+
+void split_routing(const Routing& all, std::int64_t count, Routing& immediate, Routing& deferred) {
+  const std::int64_t kept = all.topk - count;
+  reset(immediate, all.num_tokens, kept, 0);
+  reset(deferred, all.num_tokens, count, kept);
+  std::vector<std::size_t> order(static_cast<std::size_t>(all.topk));
+  std::vector<bool> is_deferred(order.size());
+  for (std::size_t first = 0; first < all.experts.size(); first += order.size()) {
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+      const float weight_a = order_of(all.weights[first + a]);
+      const float weight_b = order_of(all.weights[first + b]);
+      return weight_a != weight_b ? weight_a < weight_b : a > b;
+    });
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      is_deferred[order[i]] = i < static_cast<std::size_t>(count);
+    }
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      Routing& routing = is_deferred[k] ? deferred : immediate;
+      routing.experts.push_back(all.experts[first + k]);
+      routing.weights.push_back(all.weights[first + k]);
+    }
+  }
+}
+
+std::optional<DeferredChoices::Slots> DeferredChoices::next_slot() {
+  const std::vector<std::int64_t>& begin = plan.execute.slot_begin;
+  while (next_ + 1 < begin.size()) {
+    const std::size_t slot = next_++;
+    if (begin[slot] < begin[slot + 1]) return Slots{slot, 1};
+  }
+  return std::nullopt;
+}
+
+std::optional<DeferredChoices::Slots> DeferredChoices::remaining_slots() {
+  const std::size_t slots = plan.execute.slot_begin.size() - 1;
+  const std::size_t first = std::exchange(next_, slots);
+  if (plan.execute.slot_begin[first] == plan.execute.slot_begin[slots]) return std::nullopt;
+  return Slots{first, slots - first};
+}
+
+void Deferral::hold(WireRows& rows, Buffer<std::byte>& decoded, PendingDispatch received) {
+  std::swap(left().rows, rows);
+  std::swap(left().decoded, decoded);
+  left().received = std::move(received);
+  left().is_pending = true;
+  left().next_ = 0;
+}
+
+void Deferral::next_layer() {
+  due().results = {};
+  due().received = {};
+  due().is_pending = false;
+  now_ = 1 - now_;
+}
+
+}  // namespace moesaic

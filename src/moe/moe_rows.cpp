@@ -1,0 +1,62 @@
+// Rows of an MoE layer in the form in which they travel, and back.
+
+#include <cstring>
+
+#include "src/moe/moe_layer.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kTokensPerTask = 8;
+
+}  // namespace
+
+void MoeLayer::write_activations(MatrixView<const float> x, WireRows& rows) const {
+  rows.resize(x.rows(), x.cols() * element_bytes(element_));
+  compute_.pool->for_each(x.rows(), kTokensPerTask, [&](std::int64_t token) {
+    write_numbers(x.row(token), rows.activations(token));
+  });
+}
+
+MoeLayer::RowForm MoeLayer::row_form(const MoeWorkspace& work) const {
+  const bool is_training = work.keep != nullptr;  // which goes back through what products took
+  if (codes_ && work.context.int8_rows && !is_training) return RowForm::codes;
+  return codes_ || work.context.wire != WireForm::int8 ? RowForm::plain : RowForm::rounded;
+}
+
+void MoeLayer::encode_rows(MatrixView<const float> x, MoeWorkspace& work) const {
+  const bool is_rounded = row_form(work) == RowForm::rounded;
+  work.rows.resize(x.rows(), is_rounded ? codec(work).bytes(x.cols()) : codes_->bytes());
+  compute_.pool->for_each(x.rows(), kTokensPerTask, [&](std::int64_t token) {
+    const float* const from = x.row(token).data();
+    std::byte* const to = work.rows.activations(token);
+    if (is_rounded) return codec(work).encode(from, x.cols(), to);
+    codes_->encode(from, to);
+  });
+}
+
+void MoeLayer::decode_rows(MoeWorkspace& work) const {
+  const std::int64_t sources = work.routing.num_tokens + work.dispatch.num_received();
+  const std::int64_t row_bytes = router_.hidden() * element_bytes(element_);
+  const bool is_rounded = row_form(work) == RowForm::rounded;
+  work.decoded.reserve(sources * row_bytes);
+  compute_.pool->for_each(sources, kTokensPerTask, [&](std::int64_t source) {
+    std::byte* const to = work.decoded.data() + source * row_bytes;
+    const auto write = [&](std::int64_t first, std::span<const float> numbers) {
+      write_numbers(numbers, to + first * element_bytes(element_));
+    };
+    const std::byte* const from = work.dispatch.source(source);
+    if (is_rounded) return codec(work).decode(from, router_.hidden(), write);
+    codes_->decode(from, write);
+  });
+}
+
+void MoeLayer::write_numbers(std::span<const float> numbers, std::byte* to) const {
+  if (element_ == RowSource::Element::bf16) {
+    compute_.vector->to_bf16(numbers.data(), std::ssize(numbers), reinterpret_cast<BFloat16*>(to));
+  } else {
+    std::memcpy(to, numbers.data(), numbers.size_bytes());
+  }
+}
+
+}  // namespace moesaic

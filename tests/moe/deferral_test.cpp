@@ -1,0 +1,131 @@
+// Approximate options of MoE layers: choices that the next layer sums, rows and results that are
+// rounded.
+
+#include "src/moe/deferral.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <tuple>
+
+#include "comm/thread_communicator.h"
+#include "src/moe/moe_options.h"
+#include "tests/moe/small_layers.h"
+
+namespace moesaic::test {
+namespace {
+
+/// The results of all layers, each for its own tokens of `share`, cut into two batches in turn.
+std::vector<std::vector<float>> run_layers(std::span<const Model> layers, Communicator& world,
+                                           Share share, const MoeOptions& options) {
+  Rank rank(layers, world, 2);
+  std::array<MoeWorkspace, 2> work = {rank.workspace(options.wire), rank.workspace(options.wire)};
+  const std::int64_t early = share.count / 3;
+  std::vector<std::vector<float>> results;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const std::array<std::vector<float>, 2> x = {
+        rank.inputs({share.first, early}, l),
+        rank.inputs({share.first + early, share.count - early}, l)};
+    for (std::size_t half = 0; half < 2; ++half) {
+      work[half].defer = l + 1 < layers.size() ? options.defer : 0;
+      rank.begin(x[half], work[half], l);
+    }
+    std::vector<float>& y = results.emplace_back();
+    for (std::size_t half = 0; half < 2; ++half) {
+      const std::vector<float> part = rank.end(x[half], work[half], l);
+      y.insert(y.end(), part.begin(), part.end());
+    }
+  }
+  return results;
+}
+
+void expect_the_same_on_more_ranks(std::span<const Model> layers, const MoeOptions& options,
+                                   const std::vector<std::vector<float>>& expected) {
+  for (const int ranks : {2, 3, 4}) {
+    run_thread_ranks(ranks, [&](Communicator& world) {
+      const std::int64_t share = 60 / ranks;
+      const Share own{world.rank() * share, world.rank() == 1 ? 0 : share};
+      const auto results = run_layers(layers, world, own, options);
+      for (std::size_t l = 0; l < layers.size(); ++l) {
+        ASSERT_TRUE(std::equal(results[l].begin(), results[l].end(),
+                               expected[l].begin() + own.first * layers[0].shape.hidden))
+            << ranks << " ranks, layer " << l << ", " << options.defer << " deferred";
+      }
+    });
+  }
+}
+
+TEST(MoeLayer, the_next_layer_sums_what_is_deferred) {
+  const std::array layers = {Model(Shape{}, 11), Model(Shape{}, 12), Model(Shape{}, 13)};
+  for (const std::int64_t defer : {1, 2, 3}) {
+    std::vector<std::vector<float>> expected;
+    run_thread_ranks(1, [&](Communicator& world) {
+      expected = run_layers(layers, world, {0, 60}, {.defer = defer});
+    });
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      for (std::size_t t = 0; t < 60; ++t) {
+        const std::vector<double> truth = reference(layers, l, t, static_cast<std::size_t>(defer));
+        for (std::size_t i = 0; i < truth.size(); ++i) {
+          ASSERT_NEAR(expected[l][t * truth.size() + i], truth[i], 1e-5) << "layer " << l;
+        }
+      }
+    }
+    expect_the_same_on_more_ranks(layers, {.defer = defer}, expected);
+  }
+}
+
+TEST(MoeLayer, forms_of_the_wire_round_all_rows_and_results) {
+  const std::array layers = {Model(Shape{}, 11), Model(Shape{}, 12)};
+  std::vector<std::vector<float>> exact;
+  run_thread_ranks(1, [&](Communicator& world) { exact = run_layers(layers, world, {0, 60}, {}); });
+  for (const auto& [wire, least, most] :
+       {std::tuple(WireForm::bf16, 1e-4, 4e-3), std::tuple(WireForm::int8, 1e-3, 2e-2)}) {
+    for (const std::int64_t defer : {0, 2}) {
+      const MoeOptions options{.defer = defer, .wire = wire};
+      std::vector<std::vector<float>> expected;
+      run_thread_ranks(1, [&](Communicator& world) {
+        expected = run_layers(layers, world, {0, 60}, options);
+      });
+      expect_the_same_on_more_ranks(layers, options, expected);
+      if (defer > 0) continue;
+      double difference = 0;
+      double norm = 0;
+      for (std::size_t i = 0; i < exact[0].size(); ++i) {
+        difference += std::pow(expected[0][i] - exact[0][i], 2);
+        norm += std::pow(exact[0][i], 2);
+      }
+      EXPECT_GT(std::sqrt(difference / norm), least);
+      EXPECT_LT(std::sqrt(difference / norm), most);
+    }
+  }
+}
+
+TEST(Deferral, leaves_the_lightest_choices_and_of_equal_ones_the_higher_ids) {
+  const auto experts = [](std::initializer_list<int> ids) {
+    std::vector<ExpertId> result;
+    for (const int id : ids) result.push_back(ExpertId{id});
+    return result;
+  };
+  const float nan = std::nanf("");
+  const Routing all{
+      .num_tokens = 3,
+      .topk = 4,
+      .experts = experts({1, 3, 5, 7, 0, 2, 4, 6, 2, 3, 4, 5}),
+      .weights = {0.1F, 0.4F, 0.2F, 0.3F, 0.25F, 0.25F, 0.25F, 0.25F, 0.1F, nan, 0.5F, 0.3F}};
+  Routing immediate;
+  Routing deferred;
+  split_routing(all, 2, immediate, deferred);
+  EXPECT_EQ(immediate.experts, experts({3, 7, 0, 2, 4, 5}));
+  EXPECT_EQ(immediate.weights, (std::vector{0.4F, 0.3F, 0.25F, 0.25F, 0.5F, 0.3F}));
+  EXPECT_EQ(deferred.experts, experts({1, 5, 4, 6, 2, 3}));
+  EXPECT_EQ(immediate.topk, 2);
+  EXPECT_EQ(deferred.first_word, 2);
+  split_routing(all, 4, immediate, deferred);
+  EXPECT_TRUE(immediate.experts.empty());
+  EXPECT_EQ(deferred.experts, all.experts);
+}
+
+}  // namespace
+}  // namespace moesaic::test
