@@ -118,7 +118,7 @@ ExchangeBed::Times ExchangeBed::exchange() {
     exchange_.plan_sends(own_, plan_);
     dispatch_ = exchange_.dispatch(rows_, plan_, label.at("rows"));
     dispatch_.wait();
-    exchange_.finish_plan(own_, rows_, dispatch_, plan_);
+    exchange_.finish_plan(own_, dispatch_, plan_);
   });
   times.combine = time_once([&] {
     results_ =
