@@ -49,6 +49,7 @@ class CheckedCommunicator final : public Communicator {
   [[nodiscard]] int rank() const noexcept override { return base_->rank(); }
   [[nodiscard]] int size() const noexcept override { return base_->size(); }
   [[nodiscard]] std::string transport() const override { return base_->transport(); }
+  [[nodiscard]] bool has_messages() const override { return base_->has_messages(); }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
     agree("split");

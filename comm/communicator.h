@@ -20,8 +20,8 @@ struct RowSend {
   const std::byte* base = nullptr;
   std::int64_t row_bytes = 0;  // the same on every rank
   std::int64_t stride_bytes = 0;
-  std::span<const std::int32_t> rows;
-  std::span<const std::int64_t> counts;  // [size]
+  std::span<const std::int32_t> rows{};
+  std::span<const std::int64_t> counts{};  // [size]
   /// So many last bytes of a row travel before all rows: what a receiver plans with. The same on
   /// every rank.
   std::int64_t tag_bytes = 0;
@@ -37,6 +37,19 @@ struct RowCounters {
   std::int64_t bytes_far = 0;   // of messages to ranks of other nodes
   std::int64_t messages = 0;    // that many
   std::int64_t rows_saved = 0;  // that did not travel because their node got them already
+
+  RowCounters& operator+=(const RowCounters& more) noexcept {
+    bytes_near += more.bytes_near;
+    bytes_far += more.bytes_far;
+    messages += more.messages;
+    rows_saved += more.rows_saved;
+    return *this;
+  }
+  /// What has moved since it was `before`.
+  [[nodiscard]] RowCounters since(const RowCounters& before) const noexcept {
+    return {bytes_near - before.bytes_near, bytes_far - before.bytes_far,
+            messages - before.messages, rows_saved - before.rows_saved};
+  }
 };
 
 /// Memory that the ranks of one node see together. Freed when the last owner lets go; the
@@ -47,18 +60,21 @@ class SharedMemory {
   [[nodiscard]] virtual std::span<std::byte> bytes() const noexcept = 0;
 };
 
-/// A group of ranks. Every call below rank() and size() but progress() is collective: all ranks of
-/// the group make it, in the same order, and each of them makes it even if it has nothing to send.
+/// A group of ranks. Every call but those that say otherwise is collective: all ranks of the group
+/// make it, in the same order, and each of them makes it even if it has nothing to send.
 /// One thread a rank. Waits have a deadline (`timeout`) and throw Error{peer} that names rank, call
 /// and, where it is known, the peer that is missing.
 class Communicator {
  public:
   virtual ~Communicator() = default;
 
+  // Not collective.
   [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;
   /// What moves the rows: "threads", "mpi", "shared memory", ...
   [[nodiscard]] virtual std::string transport() const = 0;
+  /// Whether some rows travel in messages, so that it is worth their while to leave early.
+  [[nodiscard]] virtual bool has_messages() const = 0;
 
   /// The ranks that give the same color (>= 0), ordered by key, then by rank.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;

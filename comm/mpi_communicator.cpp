@@ -62,8 +62,10 @@ class MpiGroup final : public RankGroup {
 };
 
 std::unique_ptr<RowTransport> MpiGroup::make_rows() {
-  RowTransport::Ways ways{
-      .buffers = std::make_unique<ProcessRowBuffers>(memory_), .carriers = {}, .patience = {}};
+  RowTransport::Ways ways{.buffers = std::make_unique<ProcessRowBuffers>(memory_),
+                          .carriers = {},
+                          .have_messages = size() > 1,
+                          .patience = {}};
   ways.carriers.push_back(
       std::make_unique<FarRows>(FarRows::Parts{.nodes = nodes_,
                                                .board = board_,

@@ -23,26 +23,16 @@ bool Operation::advance() {
   return true;
 }
 
-template <typename Ready>
-const ReceivedRows& Operation::wait_until(Ready&& ready) {
-  try {
-    wait_or_fail(waiter_.policy, ready, [&] {
-      return fmt::format("rank {} of {}: {}: waiting for {}", waiter_.rank, waiter_.size, call_,
-                         missing());
-    });
-  } catch (...) {
-    give_up();
-    throw;
-  }
-  return *received();
-}
-
 const ReceivedRows& Operation::wait() {
   return wait_until([&] { return advance(); });
 }
 
+bool Operation::has_tags() {
+  return received() != nullptr || advance() || received() != nullptr;
+}
+
 const ReceivedRows& Operation::wait_for_tags() {
-  return wait_until([&] { return received() != nullptr || advance(); });
+  return wait_until([&] { return has_tags(); });
 }
 
 void Operation::release() noexcept {

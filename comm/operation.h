@@ -31,6 +31,7 @@ class Operation : public RowsUnderWay {
 
   bool advance() final;
   const ReceivedRows& wait() final;
+  bool has_tags() final;
   const ReceivedRows& wait_for_tags() final;
   void release() noexcept final;
 
@@ -51,12 +52,13 @@ class Operation : public RowsUnderWay {
   [[nodiscard]] virtual std::string missing() const = 0;
   /// The handle is gone.
   virtual void let_go() noexcept = 0;
+  /// As wait(), for what `ready` says; only once received() is known by then.
+  template <typename Ready>
+  const ReceivedRows& wait_until(Ready&& ready);
 
  private:
   enum class State { free, under_way, done, given_up };
 
-  template <typename Ready>
-  const ReceivedRows& wait_until(Ready&& ready);
   void give_up() noexcept;
 
   Waiter waiter_;
@@ -65,6 +67,20 @@ class Operation : public RowsUnderWay {
   std::uint64_t number_ = 0;
   int exceptions_ = 0;  // under way in this thread when it was started
 };
+
+template <typename Ready>
+const ReceivedRows& Operation::wait_until(Ready&& ready) {
+  try {
+    wait_or_fail(waiter_.policy, ready, [&] {
+      return fmt::format("rank {} of {}: {}: waiting for {}", waiter_.rank, waiter_.size, call_,
+                         missing());
+    });
+  } catch (...) {
+    give_up();
+    throw;
+  }
+  return *received();
+}
 
 /// The operations of one kind that a group has under way, numbered from 1 in the order in which all
 /// ranks start them. They share kPlaces places: number n gets its place when n - kPlaces is done.

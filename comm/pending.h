@@ -30,8 +30,10 @@ class RowsUnderWay : public UnderWay {
  public:
   // See PendingRows.
   virtual const ReceivedRows& wait() = 0;
+  virtual bool has_tags() = 0;
   virtual const ReceivedRows& wait_for_tags() = 0;
   [[nodiscard]] virtual std::int64_t num_here(int peer) const = 0;
+  virtual void wait_for_more() = 0;
   virtual void mark_ready(std::int64_t first, std::int64_t count) = 0;
   /// Waits, and gives the storage back.
   virtual void release() noexcept = 0;
@@ -67,10 +69,15 @@ class PendingRows {
   /// Returns when all rows have come and left. Throws Error{peer} naming the rank and what it waits
   /// for at the deadline.
   const ReceivedRows& wait() { return rows_->wait(); }
-  /// Returns when it is known which rows come, and their tags are here. Throws as wait().
+  /// Whether it is known which rows come, and their tags are here; never blocks.
+  [[nodiscard]] bool has_tags() { return rows_ == nullptr || rows_->has_tags(); }
+  /// Returns when that is so. Throws as wait().
   const ReceivedRows& wait_for_tags() { return rows_->wait_for_tags(); }
   /// After wait_for_tags(): how many of the first rows of `peer` have come, when last looked at.
   [[nodiscard]] std::int64_t num_here(int peer) const { return rows_->num_here(peer); }
+  /// After wait_for_tags(): returns when more rows are here than now, or all is done. Throws as
+  /// wait().
+  void wait_for_more() { rows_->wait_for_more(); }
   /// Rows [first, first + count) of the matrix to send, which RowSend promised for later, are
   /// written now. Each row once, in any order.
   void mark_ready(std::int64_t first, std::int64_t count) { rows_->mark_ready(first, count); }

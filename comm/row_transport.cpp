@@ -24,6 +24,7 @@ class RowTransport::Exchange final : public Operation {
   [[nodiscard]] std::int64_t num_here(int peer) const override {
     return job_.from[static_cast<std::size_t>(peer)].here;
   }
+  void wait_for_more() override;
   void mark_ready(std::int64_t first, std::int64_t count) override;
 
  private:
@@ -58,6 +59,16 @@ void RowTransport::Exchange::start(std::uint64_t number, const RowSend& send,
   knows_rows_ = false;
   for (const auto& part : parts_) part->start(job_);
   Operation::start(number);
+}
+
+void RowTransport::Exchange::wait_for_more() {
+  const auto num_here = [&] {
+    std::int64_t sum = 0;
+    for (const PeerRows& peer : job_.from) sum += peer.here;
+    return sum;
+  };
+  const std::int64_t before = num_here();
+  (void)wait_until([&] { return advance() || num_here() > before; });
 }
 
 void RowTransport::Exchange::mark_ready(std::int64_t first, std::int64_t count) {
@@ -112,7 +123,7 @@ PendingRows RowTransport::start(const RowSend& send, std::span<const std::int64_
       exchanges_.next([&] { return std::make_unique<Exchange>(waiter_, ways_, counters_); });
   exchange.start(exchanges_.number(), send, expected);
   PendingRows rows(exchange);
-  if (!exchange.advance() && ways_.patience.count() > 0 && send.later_rows == 0) {
+  if (!exchange.advance() && !ways_.have_messages && send.later_rows == 0) {
     (void)wait_for(waiter_.policy, ways_.patience,
                    [&] { return exchange.advance() || exchange.has_sent(); });
   }

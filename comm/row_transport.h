@@ -77,7 +77,8 @@ class RowTransport {
   struct Ways {
     std::unique_ptr<RowBuffers> buffers;
     std::vector<std::unique_ptr<RowCarrier>> carriers;  // started in this order
-    /// How long a start waits until the rows have left. 0: not at all.
+    bool have_messages = false;                         // one of them sends some
+    /// How long a start waits until the rows have left, if there are no messages.
     std::chrono::microseconds patience{};
   };
 
@@ -87,6 +88,7 @@ class RowTransport {
   /// As Communicator::exchange_rows.
   [[nodiscard]] PendingRows start(const RowSend& send, std::span<const std::int64_t> expected);
   [[nodiscard]] const RowCounters& counters() const noexcept { return counters_; }
+  [[nodiscard]] bool has_messages() const noexcept { return ways_.have_messages; }
 
  private:
   class Exchange;

@@ -146,7 +146,8 @@ std::unique_ptr<RowBuffers> NodeGroup::make_buffers() {
 std::unique_ptr<RowTransport> NodeGroup::make_rows() {
   RowTransport::Ways ways{.buffers = make_buffers(),
                           .carriers = {},
-                          .patience = is_one_node() ? kStartPatience : kStartPatience * 0};
+                          .have_messages = !is_one_node(),
+                          .patience = kStartPatience};
   if (!is_one_node()) {
     ways.carriers.push_back(
         std::make_unique<FarRows>(FarRows::Parts{.nodes = nodes_.map,

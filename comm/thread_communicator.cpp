@@ -145,7 +145,8 @@ std::unique_ptr<RowTransport> ThreadGroup::make_rows() {
   ProcessRowBuffers::Memory& memory = group_->buffers[static_cast<std::size_t>(rank())];
   RowTransport::Ways ways{.buffers = std::make_unique<ProcessRowBuffers>(memory),
                           .carriers = {},
-                          .patience = node_board_ == nullptr ? kThreadPatience : kThreadPatience * 0};
+                          .have_messages = node_board_ != nullptr,
+                          .patience = kThreadPatience};
   MemoryBoard& board = node_board_ == nullptr ? board_ : *node_board_;
   if (node_board_ != nullptr) {
     ways.carriers.push_back(std::make_unique<FarRows>(

@@ -39,6 +39,7 @@ class TransportCommunicator final : public Communicator {
   [[nodiscard]] int rank() const noexcept override { return parts_.group->rank(); }
   [[nodiscard]] int size() const noexcept override { return parts_.group->size(); }
   [[nodiscard]] std::string transport() const override { return parts_.group->transport(); }
+  [[nodiscard]] bool has_messages() const override { return parts_.rows->has_messages(); }
 
   std::unique_ptr<Communicator> split(int color, int key) override;
   std::unique_ptr<Communicator> split_node() override;

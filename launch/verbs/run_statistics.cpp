@@ -56,6 +56,12 @@ std::int64_t bytes_sent(const std::vector<RankStatistics>& ranks) {
   return bytes;
 }
 
+RowCounters traffic(const std::vector<RankStatistics>& ranks) {
+  RowCounters sum;
+  for (const RankStatistics& rank : ranks) sum += rank.traffic;
+  return sum;
+}
+
 /// With the unit that leaves three or four digits.
 std::string format_seconds(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
@@ -82,6 +88,25 @@ std::string phase_lines(const std::vector<RankStatistics>& ranks) {
   const double wait = phase_spread(ranks, static_cast<std::size_t>(Phase::wait)).mean;
   if (ranks.size() > 1 && wait > total / 2) {
     text += "wait is for other ranks: one without a text of its own lends its experts only\n";
+  }
+  return text;
+}
+
+std::string exchange_lines(const std::vector<RankStatistics>& ranks) {
+  const Spread rows = row_spread(ranks);
+  const Spread wait = phase_spread(ranks, static_cast<std::size_t>(Phase::wait));
+  const RowCounters moved = traffic(ranks);
+  std::string text =
+      fmt::format("experts    {:.0f} rows a rank, at most {:.0f} ({:.2f} x the mean)\n", rows.mean,
+                  rows.most, imbalance(rows));
+  text += fmt::format("exchange   {} in nodes; ranks waited {}, at most {}\n",
+                      format_bytes(moved.bytes_near), format_seconds(wait.mean),
+                      format_seconds(wait.most));
+  if (moved.messages > 0) {
+    text += fmt::format(
+        "           {} between nodes, in {} messages; {} rows saved by sending them "
+        "once a node\n",
+        format_bytes(moved.bytes_far), moved.messages, moved.rows_saved);
   }
   return text;
 }
@@ -118,11 +143,11 @@ std::string phases_json(const std::vector<RankStatistics>& ranks) {
 std::vector<RankStatistics> gather_statistics(Communicator& world, const Transformer& transformer) {
   return gather_values(world, RankStatistics{.times = transformer.times(),
                                              .load = transformer.load(),
+                                             .traffic = transformer.traffic(),
                                              .peak_bytes = peak_resident_bytes()});
 }
 
 std::string statistics_text(const RunStatistics& run) {
-  const Spread rows = row_spread(run.ranks);
   const Spread peak = peak_spread(run.ranks);
   std::string text =
       fmt::format("{:<11}{:>16}  {:>9}  {:>10} GB/s\n", "load", format_bytes(run.load.read_bytes),
@@ -138,9 +163,7 @@ std::string statistics_text(const RunStatistics& run) {
   if (run.ranks.size() == 1) {
     return text + fmt::format("memory     {} at the peak", most);
   }
-  text +=
-      fmt::format("experts    {:.0f} rows a rank, at most {:.0f} ({:.2f} x the mean); {} sent\n",
-                  rows.mean, rows.most, imbalance(rows), format_bytes(bytes_sent(run.ranks)));
+  text += exchange_lines(run.ranks);
   text += fmt::format("memory     {} to {} a rank at the peak",
                       format_bytes(static_cast<std::int64_t>(peak.least)), most);
   return text;
@@ -149,6 +172,8 @@ std::string statistics_text(const RunStatistics& run) {
 std::string statistics_json(const RunStatistics& run, const Runtime& runtime) {
   const Spread rows = row_spread(run.ranks);
   const Spread peak = peak_spread(run.ranks);
+  const RowCounters moved = traffic(run.ranks);
+  const Spread wait = phase_spread(run.ranks, static_cast<std::size_t>(Phase::wait));
   JsonWriter out;
   out.field("ranks", static_cast<int>(run.ranks.size()))
       .field("nodes", runtime.num_nodes())
@@ -172,6 +197,12 @@ std::string statistics_json(const RunStatistics& run, const Runtime& runtime) {
       .field("expert_rows_max", rows.most)
       .field("expert_imbalance", imbalance(rows))
       .field("bytes_sent", bytes_sent(run.ranks))
+      .field("bytes_near", moved.bytes_near)
+      .field("bytes_far", moved.bytes_far)
+      .field("messages", moved.messages)
+      .field("rows_saved", moved.rows_saved)
+      .field("wait_seconds_mean", wait.mean)
+      .field("wait_seconds_max", wait.most)
       .field("peak_bytes_min", static_cast<std::int64_t>(peak.least))
       .field("peak_bytes_max", static_cast<std::int64_t>(peak.most))
       .raw_field("config", config_json(runtime.command()));

@@ -15,6 +15,7 @@ namespace moesaic {
 struct RankStatistics {
   PhaseTimes times;
   ExpertLoad load;
+  RowCounters traffic;
   std::int64_t peak_bytes = 0;  // resident
 };
 

@@ -229,6 +229,7 @@ struct Transformer::Impl {
   std::int64_t last_rows = 0;  // of the last pass
   double last_seconds = 0;     // the same
   std::int64_t computed_positions = 0;
+  RowCounters traffic_before;  // at the last reset
 
   Buffer<float> residual;  // [rows, hidden]
   Buffer<float> logits;    // [wanted rows, vocab]
@@ -283,7 +284,12 @@ std::int64_t Transformer::computed_positions() const noexcept {
   return impl_->computed_positions;
 }
 
+RowCounters Transformer::traffic() const {
+  return impl_->context.moe.front().context.experts.row_counters().since(impl_->traffic_before);
+}
+
 void Transformer::reset_statistics() {
+  impl_->traffic_before = impl_->context.moe.front().context.experts.row_counters();
   impl_->computed_positions = 0;
   impl_->context.times = {};
   for (MoeWorkspace& work : impl_->context.moe) work.load = {};

@@ -63,6 +63,7 @@ class Transformer {
   [[nodiscard]] ExpertLoad load() const noexcept;
   /// Positions that went through the layers; those of shared pages did not.
   [[nodiscard]] std::int64_t computed_positions() const noexcept;
+  [[nodiscard]] RowCounters traffic() const;  // of rows and results of experts
   void reset_statistics();
 
  private:

@@ -159,6 +159,7 @@ void everything(Communicator& comm, int num_exchanges) {
   rows_stay_while_others_pass(comm);
   rows_move_without_waiting(comm);
   rows_written_later(comm);
+  rows_leave_in_pieces(comm);
   rows_cross_once_a_node(comm);
   random_exchanges(comm, num_exchanges);
   if (comm.size() > 1) splits(comm);

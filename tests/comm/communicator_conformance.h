@@ -21,6 +21,8 @@ void rows_stay_while_others_pass(Communicator& comm);
 void rows_move_without_waiting(Communicator& comm);
 /// Rows that are told to be written after the start.
 void rows_written_later(Communicator& comm);
+/// The first of them are here before the last are written, if they come from another node.
+void rows_leave_in_pieces(Communicator& comm);
 /// One message a node, and each row once.
 void rows_cross_once_a_node(Communicator& comm);
 /// With a random delay now and then.

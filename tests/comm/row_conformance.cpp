@@ -140,6 +140,36 @@ void rows_written_later(Communicator& comm) {
   }
 }
 
+void rows_leave_in_pieces(Communicator& comm) {
+  std::int64_t node_size = comm.split_node()->size();
+  comm.max(std::span(&node_size, 1));
+  if (node_size > 1 || comm.size() == 1) return;  // of ranks that are a node each
+  constexpr std::int64_t kRows = 900;
+  constexpr std::int64_t kBytes = 1500;
+  const std::vector<std::byte> data(kRows * kBytes, std::byte{5});
+  const auto others = static_cast<std::size_t>(comm.size() - 1);
+  std::vector<std::int32_t> rows(others * kRows);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int32_t>(i % kRows);
+  std::vector<std::int64_t> counts(others + 1, kRows);
+  counts[static_cast<std::size_t>(comm.rank())] = 0;
+  PendingRows pending = comm.exchange_rows({.base = data.data(),
+                                            .row_bytes = kBytes,
+                                            .stride_bytes = kBytes,
+                                            .rows = rows,
+                                            .counts = counts,
+                                            .later_rows = kRows},
+                                           {});
+  (void)pending.wait_for_tags();
+  pending.mark_ready(0, kRows / 2);
+  for (int peer = 0; peer < comm.size(); ++peer) {  // less than half have to wait for the others
+    while (peer != comm.rank() && pending.num_here(peer) < kRows / 2 - 100) pending.wait_for_more();
+    EXPECT_LE(pending.num_here(peer), kRows / 2);
+  }
+  comm.barrier();
+  pending.mark_ready(kRows / 2, kRows - kRows / 2);
+  EXPECT_EQ(pending.wait().rows.size(), rows.size());
+}
+
 void rows_cross_once_a_node(Communicator& comm) {
   const auto node = comm.split_node();
   std::vector<int> node_of(static_cast<std::size_t>(comm.size()));
