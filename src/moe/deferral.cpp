@@ -48,20 +48,20 @@ void split_routing(const Routing& all, std::int64_t count, Routing& immediate, R
   }
 }
 
-std::optional<DeferredChoices::Slots> DeferredChoices::next_slot() {
+std::optional<SlotRange> DeferredChoices::next_slot() {
   const std::vector<std::int64_t>& begin = plan.execute.slot_begin;
   while (next_ + 1 < begin.size()) {
     const std::size_t slot = next_++;
-    if (begin[slot] < begin[slot + 1]) return Slots{slot, 1};
+    if (begin[slot] < begin[slot + 1]) return SlotRange{slot, 1};
   }
   return std::nullopt;
 }
 
-std::optional<DeferredChoices::Slots> DeferredChoices::remaining_slots() {
+std::optional<SlotRange> DeferredChoices::remaining_slots() {
   const std::size_t slots = plan.execute.slot_begin.size() - 1;
   const std::size_t first = std::exchange(next_, slots);
   if (plan.execute.slot_begin[first] == plan.execute.slot_begin[slots]) return std::nullopt;
-  return Slots{first, slots - first};
+  return SlotRange{first, slots - first};
 }
 
 void Deferral::hold(WireRows& rows, Buffer<std::byte>& decoded, PendingDispatch received) {

@@ -19,15 +19,10 @@ void split_routing(const Routing& all, std::int64_t count, Routing& immediate, R
 struct DeferredChoices : ChoiceBatch {
   DeferredChoices(std::int64_t hidden_bytes, std::int64_t topk) : rows(hidden_bytes, topk) {}
 
-  /// Some outputs that can be computed together.
-  struct Slots {
-    std::size_t first = 0;
-    std::size_t count = 0;
-  };
   /// The next slot that has outputs, which count as computed from now on; nothing if none has.
-  [[nodiscard]] std::optional<Slots> next_slot();
+  [[nodiscard]] std::optional<SlotRange> next_slot();
   /// The same for all that are left.
-  [[nodiscard]] std::optional<Slots> remaining_slots();
+  [[nodiscard]] std::optional<SlotRange> remaining_slots();
 
   bool is_pending = false;    // results are still to be summed; the same on all ranks
   Buffer<std::byte> decoded;  // as MoeWorkspace has them

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -38,6 +39,12 @@ struct ExecutePlan {
   [[nodiscard]] std::int64_t num_outputs() const noexcept {
     return static_cast<std::int64_t>(output_sources.size());
   }
+};
+
+/// Slots [first, first + count) of a rank.
+struct SlotRange {
+  std::size_t first = 0;
+  std::size_t count = 0;
 };
 
 /// An exchange as a value: whoever needs it again, such as a backward pass, keeps it. It says all

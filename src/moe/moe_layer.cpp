@@ -9,6 +9,9 @@ namespace moesaic {
 namespace {
 
 constexpr std::int64_t kTokensPerTask = 8;
+/// Between nodes results leave in about so many pieces, of at least so many bytes.
+constexpr std::int64_t kPieces = 8;
+constexpr std::int64_t kPieceBytes = std::int64_t{32} << 10;
 
 std::int64_t num_rows(const ChoiceBatch& choices) {
   return choices.plan.execute.num_outputs();
@@ -106,8 +109,7 @@ void MoeLayer::finish_plans(MoeWorkspace& work) {
   if (work.keep != nullptr) keep_received(work);
 }
 
-void MoeLayer::compute(ChoiceBatch& choices, DeferredChoices::Slots slots,
-                       MoeWorkspace& work) const {
+void MoeLayer::compute(ChoiceBatch& choices, SlotRange slots, MoeWorkspace& work) const {
   const PhaseScope scope(work.context.times, Phase::experts);
   const auto begin = std::span<const std::int64_t>(choices.plan.execute.slot_begin)
                          .subspan(slots.first, slots.count + 1);
@@ -124,14 +126,13 @@ void MoeLayer::compute(ChoiceBatch& choices, DeferredChoices::Slots slots,
   choices.experts->finish();
 }
 
-void MoeLayer::compute_deferred(DeferredChoices& deferred, DeferredChoices::Slots slots,
-                                MoeWorkspace& work) const {
-  compute(deferred, slots, work);
-  const std::vector<std::int64_t>& begin = deferred.plan.execute.slot_begin;
+void MoeLayer::compute_and_send(ChoiceBatch& choices, SlotRange slots, MoeWorkspace& work) const {
+  compute(choices, slots, work);
+  const std::vector<std::int64_t>& begin = choices.plan.execute.slot_begin;
   const std::int64_t first = begin[slots.first];
   const std::int64_t count = begin[slots.first + slots.count] - first;
-  encode_results(deferred, {first, count}, codec(work));
-  deferred.results.mark_ready(first, count);
+  encode_results(choices, {first, count}, codec(work));
+  choices.results.mark_ready(first, count);
 }
 
 void MoeLayer::compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& work,
@@ -140,7 +141,7 @@ void MoeLayer::compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& wo
   while (!is_done()) {
     const auto slot = deferred.next_slot();
     if (!slot) return;
-    compute_deferred(deferred, *slot, work);
+    compute_and_send(deferred, *slot, work);
   }
 }
 
@@ -168,30 +169,70 @@ void MoeLayer::send_results(ChoiceBatch& choices, TokenExchange::Outputs when,
   const bool is_written = when == TokenExchange::Outputs::written;
   if (is_written) encode_results(choices, {0, rows}, codec(work));
   const PhaseScope scope(work.context.times, Phase::wait);
-  choices.results = work.exchange.combine({data, rows, bytes}, choices.plan,
-                                          work.label.at(is_written ? "results" : "deferred"), when);
+  choices.results =
+      work.exchange.combine({data, rows, bytes}, choices.plan,
+                            work.label.at(&choices == &work ? "results" : "deferred"), when);
   work.load.rows += rows;
   work.load.bytes_sent += std::ssize(choices.plan.execute.return_outputs) * bytes;
 }
 
+/// What is kept is kept of all rows, and they are decoded together; copies in a node are not faster
+/// in pieces.
+bool MoeLayer::runs_as_rows_come(const MoeWorkspace& work) const {
+  return work.keep == nullptr && row_form(work) == RowForm::plain && work.exchange.has_messages();
+}
+
+void MoeLayer::compute_as_rows_come(MoeWorkspace& work) const {
+  send_results(work, TokenExchange::Outputs::later, work);
+  const std::int64_t piece_rows = kPieceBytes / codec(work).bytes(router_.hidden());
+  work.slots.start(work.plan.execute, std::max(piece_rows, num_rows(work) / kPieces));
+  DeferredChoices& due = work.deferral.due();
+  while (!work.slots.is_empty()) {
+    work.context.experts.progress();
+    const auto slots =
+        work.slots.next([&](std::int64_t source) { return work.dispatch.is_here(source); });
+    if (slots) {
+      compute_and_send(work, *slots, work);
+    } else if (const auto slot = due.is_pending ? due.next_slot() : std::nullopt) {
+      compute_and_send(due, *slot, work);
+    } else {
+      const PhaseScope scope(work.context.times, Phase::wait);
+      work.dispatch.wait_for_more();
+    }
+  }
+  const PhaseScope scope(work.context.times, Phase::wait);
+  work.dispatch.wait();
+}
+
 void MoeLayer::execute(MoeWorkspace& work) {
   DeferredChoices& due = work.deferral.due();
-  compute_while_waiting(due, work, [&] { return work.dispatch.is_done(); });
+  const bool as_rows_come = runs_as_rows_come(work);
+  compute_while_waiting(due, work, [&] {
+    return as_rows_come ? work.dispatch.has_words() : work.dispatch.is_done();
+  });
   {
     const PhaseScope scope(work.context.times, Phase::wait);
-    work.dispatch.wait();
+    if (as_rows_come) {
+      work.dispatch.wait_for_words();
+    } else {
+      work.dispatch.wait();
+    }
   }
   finish_plans(work);
-  compute(work, {0, work.plan.execute.slot_begin.size() - 1}, work);
+  if (as_rows_come) {
+    compute_as_rows_come(work);
+  } else {
+    compute(work, {0, work.plan.execute.slot_begin.size() - 1}, work);
+  }
   if (work.defer > 0) {
     work.deferral.hold(work.rows, work.decoded, std::move(work.dispatch));
   } else {
     const PhaseScope scope(work.context.times, Phase::wait);
     work.dispatch = {};
   }
-  send_results(work, TokenExchange::Outputs::written, work);
+  if (!as_rows_come) send_results(work, TokenExchange::Outputs::written, work);
   if (due.is_pending) {
-    if (const auto slots = due.remaining_slots()) compute_deferred(due, *slots, work);
+    if (const auto slots = due.remaining_slots()) compute_and_send(due, *slots, work);
   }
   if (work.defer > 0) send_results(work.deferral.left(), TokenExchange::Outputs::later, work);
   work.has_executed = true;

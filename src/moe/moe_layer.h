@@ -14,6 +14,7 @@
 #include "src/moe/int8_rows.h"
 #include "src/moe/moe_stash.h"
 #include "src/moe/router.h"
+#include "src/moe/slot_queue.h"
 #include "src/moe/wire_form.h"
 
 namespace moesaic {
@@ -68,6 +69,7 @@ struct MoeWorkspace : ChoiceBatch {
   WireRows rows;
   TokenExchange exchange;
   PendingDispatch dispatch;
+  SlotQueue slots;  // that wait for their rows
   Buffer<std::byte>
       decoded;  // [sources, bytes] rows as products take them, if they travel otherwise
   bool has_executed = false;
@@ -110,7 +112,8 @@ class MoeLayer {
   /// not needed afterwards.
   void begin(MatrixView<const float> x, MoeWorkspace& work);
   /// Runs this rank's experts once their rows are here and sends the results home. Until then it
-  /// runs what the layer before has deferred.
+  /// runs what the layer before has deferred. Between nodes an expert runs as soon as its own rows
+  /// are here, and results leave in pieces.
   void execute(MoeWorkspace& work);
   /// Overwrites `y` [tokens, hidden] with the sums, once the results are here; executes first if
   /// that has not been done. Until they are here it runs what this layer defers.
@@ -143,10 +146,11 @@ class MoeLayer {
   [[nodiscard]] PendingDispatch send_rows(MoeWorkspace& work) const;
   void finish_plans(MoeWorkspace& work);
   void finish_plan(ChoiceBatch& choices, MoeWorkspace& work);
-  void compute(ChoiceBatch& choices, DeferredChoices::Slots slots, MoeWorkspace& work) const;
-  /// Some outputs of `deferred`, which leave at once.
-  void compute_deferred(DeferredChoices& deferred, DeferredChoices::Slots slots,
-                        MoeWorkspace& work) const;
+  void compute(ChoiceBatch& choices, SlotRange slots, MoeWorkspace& work) const;
+  /// Some outputs of `choices`, which leave at once.
+  void compute_and_send(ChoiceBatch& choices, SlotRange slots, MoeWorkspace& work) const;
+  [[nodiscard]] bool runs_as_rows_come(const MoeWorkspace& work) const;
+  void compute_as_rows_come(MoeWorkspace& work) const;
   void compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& work,
                              const std::function<bool()>& is_done) const;
   struct Rows {

@@ -9,6 +9,20 @@ void PendingDispatch::wait() {
   if (pending_) received_ = pending_.wait();
 }
 
+void PendingDispatch::wait_for_words() {
+  if (pending_) received_ = pending_.wait_for_tags();
+}
+
+bool PendingDispatch::is_here(std::int64_t source) const {
+  std::int64_t row = source - num_tokens_;
+  if (row < 0) return true;
+  int peer = 0;
+  while (row >= received_.counts[static_cast<std::size_t>(peer)]) {
+    row -= received_.counts[static_cast<std::size_t>(peer++)];
+  }
+  return row < pending_.num_here(peer);
+}
+
 void PendingResults::wait() {
   if (pending_) returned_ = pending_.wait().rows;
 }

@@ -21,13 +21,21 @@ class PendingDispatch {
   [[nodiscard]] bool is_done() { return pending_.is_done(); }
   /// Returns when all rows are here.
   void wait();
-  /// The activations of a source, as ExecutePlan numbers them, once wait() has returned: valid as
-  /// long as this object and the own rows.
+  /// Whether the words of all rows are here, with which a rank plans; never blocks.
+  [[nodiscard]] bool has_words() { return pending_.has_tags(); }
+  /// Returns when they are.
+  void wait_for_words();
+  /// After that: whether the row of a source is here too, when last looked at.
+  [[nodiscard]] bool is_here(std::int64_t source) const;
+  /// Returns when more rows are here than now, or all are.
+  void wait_for_more() { pending_.wait_for_more(); }
+  /// The activations of a source, as ExecutePlan numbers them, once its row is here: valid as long
+  /// as this object and the own rows.
   [[nodiscard]] const std::byte* source(std::int64_t source) const {
     return source < num_tokens_ ? own_->activations(source)
                                 : received_.rows[index(source - num_tokens_)];
   }
-  /// The words [topk] that travel with it, and its mark.
+  /// The words [topk] that travel with it, and its mark; these are here before the row.
   [[nodiscard]] const std::byte* words(std::int64_t source) const {
     return source < num_tokens_ ? own_->words(source) : received_.tags[index(source - num_tokens_)];
   }
@@ -105,6 +113,8 @@ class TokenExchange {
                                        Outputs when = Outputs::written);
   [[nodiscard]] PendingResults combine(MatrixView<const float> outputs, const ExchangePlan& plan,
                                        const RowLabel& label);
+  /// Whether results travel in messages, and had better leave before all of them are there.
+  [[nodiscard]] bool has_messages() const { return comm_->has_messages(); }
 
  private:
   Communicator* comm_;

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include "comm/thread_communicator.h"
 #include "tests/moe/small_layers.h"
@@ -103,6 +105,24 @@ TEST(MoeLayer, two_batches_are_under_way) {
         check(rank.end(x_late, late), b);
       }
     });
+  }
+}
+
+/// Rows of 4 KiB, so that they and the results travel in many messages.
+TEST(MoeLayer, experts_run_as_rows_come_between_nodes) {
+  const Model model{Shape{.hidden = 1024}};
+  std::vector<float> expected;
+  run_thread_ranks(1, [&](Communicator& world) { expected = run_layer(model, world, {0, 60}, 1); });
+  constexpr std::array<std::pair<int, int>, 4> kRanks = {{{2, 1}, {4, 2}, {4, 1}, {5, 3}}};
+  for (const auto& [ranks, per_node] : kRanks) {
+    const auto body = [&](Communicator& world) {
+      const std::int64_t share = 60 / world.size();
+      const Share mine{world.rank() * share, world.rank() == 1 ? 0 : share};
+      const std::vector<float> y = run_layer(model, world, mine, 2);
+      const float* wanted = expected.data() + mine.first * model.shape.hidden;
+      EXPECT_TRUE(std::equal(y.begin(), y.end(), wanted)) << "rank " << world.rank();
+    };
+    run_thread_ranks(ranks, body, {.ranks_per_node = per_node});
   }
 }
 
