@@ -12,7 +12,7 @@ class BoardRowPart final : public RowPart {
 
   void start(RowJob& job) override;
   bool progress() override;
-  [[nodiscard]] bool has_sent() const override { return unsent_.empty(); }
+  [[nodiscard]] bool has_sent() const override { return has_offered_ && unsent_.empty(); }
   [[nodiscard]] std::string missing() const override;
 
  private:
