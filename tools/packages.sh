@@ -21,6 +21,8 @@ test_packages=(
   libgtest-dev clang libclang-rt-dev clang-format
   python3-venv                      # a CUDA compiler from PyPI: tools/cuda.sh
   iproute2                          # hosts of network namespaces
+  slurm-wlm munge                   # a Slurm of theirs
+  shellcheck
 )
 rival_packages=(libdnnl-dev)          # moesaic bench kernels --rival onednn
 

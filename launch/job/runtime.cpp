@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -247,7 +248,11 @@ int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb) {
     return exit_code(error.kind());
   }
   const ReadFaultHandler faults;  // after MPI has set its own
-  return run_ranked(*mpi, std::vector<std::string>(argv + 1, argv + argc), verb);
+  const int code = run_ranked(*mpi, std::vector<std::string>(argv + 1, argv + argc), verb);
+  // The first process that is gone with a code may make the launcher end those that are about to go
+  // with the same.
+  if (code != 0) std::signal(SIGTERM, SIG_IGN);
+  return code;
 }
 
 void flush_output() {

@@ -1,0 +1,74 @@
+# shellcheck shell=bash
+# Sourced by the templates beside it: where the program is, what MPI has to be told, and how a job
+# ends in time. Lines marked "site:" are those that differ from cluster to cluster.
+
+# site: the modules of the compiler and MPI that moesaic was built with
+# module purge; module load gcc openmpi
+
+# site: the program, a path or a name in PATH
+: "${MOESAIC:=moesaic}"
+# site: srun or mpirun; empty: srun if it can start MPI ranks (PMIx), else mpirun
+: "${MOESAIC_LAUNCHER:=}"
+export -n MOESAIC_LAUNCHER MOESAIC_SLURM # moesaic takes MOESAIC_NAME for its option --name
+
+# site: the network between nodes, if MPI takes a wrong one or Debian's Open MPI should use UCX
+# export OMPI_MCA_btl_tcp_if_include=eth0
+# export OMPI_MCA_pml=ucx OMPI_MCA_osc=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any
+
+# srun of Slurm 22.05 to 23.02 does not take over --cpus-per-task by itself.
+export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
+# Ranks that wait give the core to others; matters when ranks share cores.
+export OMPI_MCA_mpi_yield_when_idle=1
+# mpirun waits for ever for a node that it cannot reach, unless it looks whether it is there.
+export OMPI_MCA_oob_tcp_keepalive_time=3 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=3
+# site: seconds that mpirun gives ranks to end after SIGTERM; less than Slurm's KillWait
+export OMPI_MCA_odls_base_sigkill_timeout=20
+
+# Ends the job before a rank is started.
+refuse() {
+  echo "$SLURM_JOB_NAME: $*" >&2
+  exit 2
+}
+
+# Prints the launcher: MOESAIC_LAUNCHER, or what works here.
+find_launcher() {
+  if [[ -n $MOESAIC_LAUNCHER ]]; then
+    echo "$MOESAIC_LAUNCHER"
+  elif srun --mpi=list 2>&1 | grep -q pmix; then
+    echo srun
+  else
+    echo mpirun
+  fi
+}
+
+# run_ranks ARGUMENTS: moesaic on all tasks of the job; sets `code` to its exit code.
+# --signal=B: sends SIGUSR1 to this shell alone, which passes it on, once, whatever the launcher;
+# `time_is_up` is 1 then. Of scancel the ranks hear from Slurm itself: the shell waits for them.
+run_ranks() {
+  local program launch ranks interrupted=1
+  program=$(type -P "$MOESAIC") ||
+    refuse "no program $MOESAIC on $(hostname): set MOESAIC to its path (sbatch --export=ALL,MOESAIC=/path/to/moesaic)"
+  case $(find_launcher) in
+    srun) launch=(srun --mpi=pmix --kill-on-bad-exit=1 --cpu-bind=cores) ;;
+    mpirun) launch=(mpirun --map-by "ppr:${SLURM_NTASKS_PER_NODE:-1}:node" --bind-to none) ;;
+    *) refuse "MOESAIC_LAUNCHER is $MOESAIC_LAUNCHER: it can be srun or mpirun" ;;
+  esac
+  echo "$SLURM_JOB_NAME: job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, start $((${SLURM_RESTART_COUNT:-0} + 1))" >&2
+  time_is_up=0
+  "${launch[@]}" "$program" "$@" &
+  ranks=$!
+  trap 'time_is_up=1 interrupted=1; kill -USR1 "$ranks" 2>/dev/null' USR1
+  trap 'interrupted=1' TERM
+  while ((interrupted)); do # a signal ends wait, not the ranks
+    interrupted=0 code=0
+    wait "$ranks" || code=$?
+  done
+  trap - USR1 TERM
+}
+
+# Ends the job with the exit code of its ranks. If its time was over before all was done (code 6),
+# it is queued again first.
+end_or_requeue() {
+  if ((code == 6 && time_is_up)); then scontrol requeue "$SLURM_JOB_ID"; fi
+  exit "$code"
+}
