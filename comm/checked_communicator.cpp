@@ -90,6 +90,7 @@ class CheckedCommunicator final : public Communicator {
                                           std::span<const std::int64_t> expected) override;
   [[nodiscard]] RowCounters row_counters() const override { return base_->row_counters(); }
   void progress() override { base_->progress(); }
+  [[nodiscard]] RowLabel& place() noexcept override { return base_->place(); }
   std::shared_ptr<SharedMemory> allocate_shared(std::int64_t bytes) override {
     agree("allocate_shared", {"bytes", bytes});
     return base_->allocate_shared(bytes);

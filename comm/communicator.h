@@ -102,6 +102,9 @@ class Communicator {
   /// Not collective: lets what this rank has under way go on, in this communicator and all others
   /// of the job. Cheap, and never blocks; transfers between nodes need it while a rank computes.
   virtual void progress() = 0;
+  /// Not collective: where this rank is in its work, in this communicator and all others of the
+  /// job. The caller keeps it up to date; what the ranks tell of each other comes from here.
+  [[nodiscard]] virtual RowLabel& place() noexcept = 0;
 
   /// Zero-filled memory seen by all ranks, which must share a node (see split_node); `bytes` is the
   /// same on every rank. Throws Error{resource} if it cannot be had.

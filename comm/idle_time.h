@@ -2,9 +2,12 @@
 
 #include <chrono>
 #include <exception>
+#include <memory>
 #include <vector>
 
 #include "comm/pending.h"
+#include "comm/roll_call.h"
+#include "comm/row_label.h"
 
 namespace moesaic {
 
@@ -20,11 +23,25 @@ class IdleTime {
   void add(UnderWay& operation) { under_way_.push_back(&operation); }
   void remove(UnderWay& operation) noexcept { std::erase(under_way_, &operation); }
 
+  /// Where this rank is in its work.
+  [[nodiscard]] RowLabel& place() noexcept { return place_; }
+
   /// Does what can be done now; cheap if there is nothing.
   void work();
   /// To be called between two looks: works and gives the core away. The wait has lasted for
   /// `waited`.
   void pass(std::chrono::nanoseconds waited);
+
+  /// How the ranks of the job find out for whom they all wait; none for a rank that is alone.
+  void set_roll_call(std::unique_ptr<RollCall> roll_call) { roll_call_ = std::move(roll_call); }
+  [[nodiscard]] RollCall* roll_call() const noexcept { return roll_call_.get(); }
+  /// Whether a wait is to end because another rank has waited in vain.
+  [[nodiscard]] bool is_called() { return roll_call_ != nullptr && roll_call_->is_called(); }
+  /// What a rank that is at work does now and then: works, and tells where it is if it is asked.
+  void attend() {
+    work();
+    if (roll_call_ != nullptr) roll_call_->answer(place_);
+  }
 
   /// Keeps an error that came where none can be thrown.
   void keep(std::exception_ptr error) noexcept { kept_ = std::move(error); }
@@ -32,6 +49,8 @@ class IdleTime {
   void throw_kept();
 
  private:
+  RowLabel place_;
+  std::unique_ptr<RollCall> roll_call_;
   std::vector<UnderWay*> under_way_;
   std::chrono::steady_clock::time_point crowded_until_{};
   std::exception_ptr kept_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/roll_call.h"
 
 namespace moesaic {
 namespace {
@@ -31,6 +32,7 @@ LongWork::LongWork(Communicator& ranks, std::string what, Notice notice)
       known_(counts_.size(), kDone),
       next_round_(Clock::now() + kRoundEvery) {
   counts_[static_cast<std::size_t>(ranks.rank())] = 0;
+  ranks_.place() = ranks_.place().at(what_);
 }
 
 void LongWork::start_round(std::int64_t permille) {
@@ -47,6 +49,7 @@ void LongWork::start_round(std::int64_t permille) {
 }
 
 void LongWork::advance(std::int64_t done, std::int64_t total) {
+  ranks_.progress();
   if (Clock::now() < next_round_ || !round_.is_done()) return;
   if (round_) take_round();
   const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
@@ -73,10 +76,10 @@ void LongWork::wait_for_round() {
     std::this_thread::sleep_for(kLook);
   try {
     round_.wait();
-  } catch (const Error& error) {
+  } catch (const LostRank& error) {
     const std::string last = behind();
-    if (error.kind() != ErrorKind::peer || last.empty()) throw;
-    fail(ErrorKind::peer, "{}; still {} when last heard of: {}", error.what(), what_, last);
+    if (last.empty()) throw;
+    throw error.with_line(fmt::format("still {} when last heard of: {}", what_, last));
   }
   take_round();
 }

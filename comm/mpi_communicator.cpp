@@ -1,7 +1,9 @@
 #include "comm/mpi_communicator.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <numeric>
+#include <thread>
 
 #include "base/buffer.h"
 #include "comm/far_rows.h"
@@ -103,6 +105,11 @@ int MpiSession::size() const {
 }
 
 void MpiSession::abort(int exit_code) const noexcept {
+  // MPI_Abort asks a daemon, which may be cut off from the rest of the job, and answers never then.
+  std::thread([exit_code] {
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+    std::_Exit(exit_code);
+  }).detach();
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);  // MPI_Abort may return
 }

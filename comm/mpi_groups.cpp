@@ -1,5 +1,7 @@
 #include "comm/mpi_groups.h"
 
+#include "comm/mpi_roll_call.h"
+
 namespace moesaic {
 
 std::unique_ptr<MpiHandle> mpi_world() {
@@ -18,6 +20,7 @@ MpiJob mpi_job(const MpiHandle& world, const CommOptions& options) {
                           MPI_UINT64_T, MPI_BOR, machine),
             "MPI_Allreduce");
   const auto idle = std::make_shared<IdleTime>();
+  if (world.size() > 1) idle->set_roll_call(std::make_unique<MpiRollCall>(world, ranks));
   return {options, world.rank(), idle,
           wait_policy(options.timeout, ranks.size(), processors, *idle)};
 }

@@ -155,7 +155,7 @@ std::string MpiRequests::missing() const {
     if (infos_[i].kind == Kind::receive) senders.add(infos_[i].peer);
     collective = collective || infos_[i].kind == Kind::collective;
   }
-  if (collective) return "a rank that has not joined";
+  if (collective) return "all ranks to join";
   std::string text = unsent();
   if (!text.empty() && !senders.empty()) text += " and ";
   if (!senders.empty()) text += "the data of rank " + senders.text();

@@ -5,7 +5,10 @@
 namespace moesaic {
 
 std::string RowLabel::text() const {
-  return fmt::format("step {}, layer {}, {}", step, layer, phase.data());
+  std::string text;
+  if (step > 0) text = fmt::format("step {}, ", step);
+  if (step > 0 && layer >= 0) text += fmt::format("layer {}, ", layer);
+  return text + (phase[0] == '\0' ? "starting" : phase.data());
 }
 
 }  // namespace moesaic

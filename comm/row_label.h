@@ -11,7 +11,7 @@ namespace moesaic {
 /// in different places are told at once, and stands in messages. Trivial, so that it can travel.
 struct RowLabel {
   std::int64_t step = 0;
-  std::int32_t layer = 0;
+  std::int32_t layer = 0;        // -1: in none
   std::array<char, 12> phase{};  // ends with a zero
 
   bool operator==(const RowLabel&) const = default;
@@ -21,7 +21,7 @@ struct RowLabel {
     name.copy(label.phase.data(), label.phase.size() - 1);
     return label;
   }
-  /// "step 12, layer 3, results"
+  /// "step 12, layer 3, results"; "loading" before the first step.
   [[nodiscard]] std::string text() const;
 };
 

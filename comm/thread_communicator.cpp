@@ -15,6 +15,7 @@
 #include "comm/node_map.h"
 #include "comm/row_buffers.h"
 #include "comm/thread_messages.h"
+#include "comm/thread_roll_call.h"
 #include "comm/transport_communicator.h"
 
 namespace moesaic {
@@ -31,6 +32,7 @@ struct Run {
   CommOptions options;
   int num_ranks;
   std::atomic<int> failed_rank{-1};
+  std::shared_ptr<ThreadRollCall::Reports> reports;  // if each rank has a thread
 };
 
 /// What the ranks of one group share. The receive buffers live here so that a sender never writes
@@ -197,7 +199,9 @@ std::vector<std::unique_ptr<Communicator>> communicators_of(const std::shared_pt
   const auto group = std::make_shared<Group>(run, std::move(run_ranks));
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int rank = 0; rank < run->num_ranks; ++rank) {
-    ranks.push_back(make_communicator(group, rank, std::make_shared<IdleTime>()));
+    const auto idle = std::make_shared<IdleTime>();
+    if (run->reports) idle->set_roll_call(std::make_unique<ThreadRollCall>(rank, run->reports));
+    ranks.push_back(make_communicator(group, rank, idle));
   }
   return ranks;
 }
@@ -212,6 +216,7 @@ std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size,
 void run_thread_ranks(int size, const std::function<void(Communicator&)>& body,
                       const CommOptions& options) {
   const auto run = std::make_shared<Run>(options, size);
+  if (size > 1) run->reports = std::make_shared<ThreadRollCall::Reports>(size);
   const auto ranks = communicators_of(run);
   std::mutex mutex;
   std::exception_ptr first_error;

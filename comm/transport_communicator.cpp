@@ -20,7 +20,7 @@ PendingRows TransportCommunicator::exchange_rows(const RowSend& send,
 
 void TransportCommunicator::progress() {
   parts_.idle->throw_kept();
-  parts_.idle->work();
+  parts_.idle->attend();
 }
 
 std::shared_ptr<SharedMemory> TransportCommunicator::allocate_shared(std::int64_t bytes) {

@@ -57,6 +57,7 @@ class TransportCommunicator final : public Communicator {
                                           std::span<const std::int64_t> expected) override;
   [[nodiscard]] RowCounters row_counters() const override { return parts_.rows->counters(); }
   void progress() override;
+  [[nodiscard]] RowLabel& place() noexcept override { return parts_.idle->place(); }
   std::shared_ptr<SharedMemory> allocate_shared(std::int64_t bytes) override;
 
  private:

@@ -24,6 +24,15 @@ WaitPolicy wait_policy(std::chrono::milliseconds timeout, int num_ranks,
   return {timeout, num_ranks <= usable ? kSpinLooks : 0, &idle, nullptr};
 }
 
+void give_up_waiting(const WaitPolicy& policy, const std::string& waiting,
+                     std::chrono::steady_clock::time_point begin) {
+  const int failed = policy.failed_rank == nullptr ? -1 : policy.failed_rank->load();
+  require(failed < 0, ErrorKind::peer, "{}: rank {} has failed", waiting, failed);
+  if (RollCall* ranks = policy.idle->roll_call()) ranks->call(policy.idle->place(), waiting, begin);
+  fail(ErrorKind::peer, "{}: gave up after {:.1f} s", waiting,
+       std::chrono::duration<double>(policy.timeout).count());
+}
+
 std::string RankList::text() const {
   std::string text;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {

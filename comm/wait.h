@@ -31,34 +31,50 @@ using Processors = std::array<std::uint64_t, 64>;
 [[nodiscard]] WaitPolicy wait_policy(std::chrono::milliseconds timeout, int num_ranks,
                                      const Processors& processors, IdleTime& idle);
 
-/// Looks until `ready()` holds, at most for `patience`; returns whether it does. Stops early when a
-/// rank has failed.
+/// Looks some times in a row; returns whether `ready()` holds.
 template <typename Ready>
-[[nodiscard]] bool wait_for(const WaitPolicy& policy, std::chrono::microseconds patience,
-                            Ready&& ready) {
+[[nodiscard]] bool look_for(const WaitPolicy& policy, Ready&& ready) {
   for (int look = 0; look < policy.spin_looks; ++look) {
     if (ready()) return true;
     pause_core();
   }
-  const auto begin = std::chrono::steady_clock::now();
+  return false;
+}
+
+/// Looks until `ready()` holds, and gives the core away between looks, at most for `patience` since
+/// `begin`; returns whether it holds. Stops early when a rank has failed or waited in vain.
+template <typename Ready>
+[[nodiscard]] bool yield_for(const WaitPolicy& policy, std::chrono::microseconds patience,
+                             std::chrono::steady_clock::time_point begin, Ready&& ready) {
   while (!ready()) {
     if (policy.failed_rank != nullptr && policy.failed_rank->load() >= 0) return false;
     const auto waited = std::chrono::steady_clock::now() - begin;
-    if (waited > patience) return ready();
+    if (waited > patience || policy.idle->is_called()) return ready();
     policy.idle->pass(waited);
   }
   return true;
 }
 
-/// Looks until `ready()` holds. Throws Error{peer} with what `waiting()` says, such as "rank 1 of
-/// 4: barrier: waiting for rank 3", at the deadline or when a rank has failed.
+/// Both.
+template <typename Ready>
+[[nodiscard]] bool wait_for(const WaitPolicy& policy, std::chrono::microseconds patience,
+                            Ready&& ready) {
+  return look_for(policy, ready) ||
+         yield_for(policy, patience, std::chrono::steady_clock::now(), ready);
+}
+
+/// Ends a wait since `begin` that has come to nothing: throws Error{peer}, with a roll call
+/// LostRank. `waiting`: "rank 1 of 4: barrier: waiting for rank 3".
+[[noreturn]] void give_up_waiting(const WaitPolicy& policy, const std::string& waiting,
+                                  std::chrono::steady_clock::time_point begin);
+
+/// Looks until `ready()` holds. Throws Error{peer} with what `waiting()` says at the deadline, or
+/// when a rank has failed or waited in vain.
 template <typename Ready, typename Waiting>
 void wait_or_fail(const WaitPolicy& policy, Ready&& ready, Waiting&& waiting) {
-  if (wait_for(policy, policy.timeout, ready)) return;
-  const int failed = policy.failed_rank == nullptr ? -1 : policy.failed_rank->load();
-  require(failed < 0, ErrorKind::peer, "{}: rank {} has failed", waiting(), failed);
-  fail(ErrorKind::peer, "{}: gave up after {:.1f} s", waiting(),
-       std::chrono::duration<double>(policy.timeout).count());
+  if (look_for(policy, ready)) return;
+  const auto begin = std::chrono::steady_clock::now();
+  if (!yield_for(policy, policy.timeout, begin, ready)) give_up_waiting(policy, waiting(), begin);
 }
 
 /// "3", "0 and 2", "0, 1 and 5": for messages that name ranks.

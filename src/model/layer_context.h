@@ -37,7 +37,8 @@ struct LayerContext {
 
   /// `experts`: the ranks that share the experts; outlives this.
   LayerContext(const Setup& setup, Communicator& experts)
-      : config(setup),
+      : place(experts.place()),
+        config(setup),
         compute(setup.compute),
         gemm(setup.compute),
         adapters(compute, gemm),
@@ -60,6 +61,14 @@ struct LayerContext {
             config.experts_per_token};
   }
 
+  /// The batch, and so this rank, is in layer `index` now, or in none (-1).
+  void enter_layer(std::int64_t index, std::string_view phase, std::size_t half = 0) {
+    RowLabel& label = moe[half].label;
+    label.layer = static_cast<std::int32_t>(index);
+    place = label.at(phase);
+  }
+
+  RowLabel& place;  // where this rank is
   Setup config;
   Compute compute;
   GroupedGemm gemm;

@@ -122,6 +122,7 @@ struct Transformer::Impl {
       layers[l].forward_kept(kept.batch, x, recompute, kept.layers[l]);
     }
     context.moe.front().statistics = nullptr;
+    context.enter_layer(-1, "loss");
     computed_positions += kept.batch.rows();
     weights.files.require_read();
   }
@@ -147,6 +148,7 @@ struct Transformer::Impl {
       take_stashes(kept, l);
       layers[l].backward({kept.batch, kept.samples, adapters, dx}, kept.layers[l]);
     }
+    context.enter_layer(-1, "gradients");
     weights.files.require_read();
   }
 
@@ -208,6 +210,7 @@ struct Transformer::Impl {
     const MatrixView<float> x = residual.matrix(batch.rows(), config.hidden_size);
     embed(batch, x);
     run_layers(batch, x);
+    context.enter_layer(-1, "head");
     for (const SequenceChunk& chunk : chunks) {
       chunk.sequence->advance(static_cast<std::int64_t>(chunk.tokens.size()));
     }

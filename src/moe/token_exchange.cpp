@@ -36,6 +36,7 @@ PendingDispatch TokenExchange::dispatch(const WireRows& rows, const ExchangePlan
                                         const RowLabel& label) {
   const SendPlan& send = plan.send;
   if (comm_->size() == 1) return {rows, send.num_tokens, {}};
+  comm_->place() = label;
   return {rows, send.num_tokens,
           comm_->exchange_rows({.base = rows.data(),
                                 .row_bytes = rows.row_bytes(),
@@ -74,6 +75,7 @@ PendingResults TokenExchange::combine(MatrixView<const float> outputs, const Exc
 PendingResults TokenExchange::combine(MatrixView<const std::byte> outputs, const ExchangePlan& plan,
                                       const RowLabel& label, Outputs when) {
   if (comm_->size() == 1) return {outputs, {}};
+  comm_->place() = label;
   return {outputs, comm_->exchange_rows({.base = outputs.data(),
                                          .row_bytes = outputs.cols(),
                                          .stride_bytes = outputs.stride(),

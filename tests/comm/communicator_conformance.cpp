@@ -108,6 +108,8 @@ void splits(Communicator& comm) {
   everything(*alone, 5);
   const auto grandchild = odd_even->split(odd_even->rank() / 2, 0);
   random_exchanges(*grandchild, 20);
+  comm.place() = {.step = 7 + comm.rank(), .layer = 3, .phase = {}};
+  ASSERT_EQ(grandchild->place(), comm.place()) << "a rank is at one place";
 }
 
 void shared_memory(Communicator& comm) {

@@ -56,11 +56,13 @@ TEST(LongWork, a_rank_that_stops_is_named_with_what_it_had_done) {
     message = error.what();
     EXPECT_EQ(error.kind(), ErrorKind::peer);
   }
-  EXPECT_EQ(
-      message,
-      "rank 0 of 2: exchange_rows: waiting for rank 1 to make room and the rows of rank 1: gave up "
-      "after 1.0 s; still "
-      "loading when last heard of: rank 1 (42 %)");
+  EXPECT_EQ(message,
+            "all wait for rank 1, silent\n"
+            "  rank 0: loading: exchange_rows: waiting for rank 1 to make room and the rows of "
+            "rank 1, for "
+            "1.0 s\n"
+            "  rank 1: silent\n"
+            "  still loading when last heard of: rank 1 (42 %)");
 }
 
 TEST(LongWork, pieces_of_work_follow_each_other) {

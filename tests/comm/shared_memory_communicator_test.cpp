@@ -48,8 +48,9 @@ TEST(SharedMemoryCommunicator, deadlines_name_the_missing_ranks) {
       ADD_FAILURE() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::peer);
-      EXPECT_STREQ(error.what(),
-                   "rank 0 of 3: barrier: waiting for rank 1 and 2: gave up after 0.1 s");
+      const std::string_view message = error.what();
+      EXPECT_NE(message.find("barrier: waiting for rank 1 and 2, for 0.1 s"), std::string::npos)
+          << message;
     }
   }
   world->barrier();

@@ -44,7 +44,9 @@ TEST(SlowRank, IsWaitedForWhileItConverts) {
 TEST(SlowRank, IsNamedWhenItReadsNoMore) {
   const ProgramResult result = run_with_slow_rank(
       generate_with(kPatience), {{"MOESAIC_READ_MS", "40"}, {"MOESAIC_LAST_READ", "40"}});
-  expect_failure(result, 5, {"[rank 0/2", "gave up after 4.0 s; still loading", "rank 1 ("});
+  expect_failure(result, 5,
+                 {"[rank 0/2", "error: all wait for rank 1 (", "\n  rank 0 (",
+                  "): loading: ", "\n  still loading when last heard of: rank 1 ("});
 }
 
 TEST(SlowRank, IsNotWaitedForWhenItIsDead) {

@@ -1,0 +1,118 @@
+#include "comm/mpi_roll_call.h"
+
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "base/log.h"
+
+namespace moesaic {
+namespace {
+
+constexpr int kRollCallTag = 0;
+constexpr std::size_t kHostBytes = 64;
+
+std::unique_ptr<MpiHandle> duplicate(const MpiHandle& comm) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(comm.get(), &copy), "MPI_Comm_dup");
+  return std::make_unique<MpiHandle>(copy);
+}
+
+std::vector<std::string> gather_hosts(const MpiHandle& ranks) {
+  using Name = std::array<char, kHostBytes>;
+  Name own{};
+  host_name().copy(own.data(), own.size() - 1);
+  std::vector<Name> all(static_cast<std::size_t>(ranks.size()));
+  check_mpi(MPI_Allgather(own.data(), kHostBytes, MPI_CHAR, all.data(), kHostBytes, MPI_CHAR,
+                          ranks.get()),
+            "MPI_Allgather");
+  std::vector<std::string> hosts;
+  for (const Name& name : all) hosts.emplace_back(name.data());
+  return hosts;
+}
+
+/// A process, with the space in which its number means something.
+struct ProcessId {
+  std::int64_t rank = 0;
+  std::int64_t pid = 0;
+  std::int64_t space = 0;
+};
+
+std::int64_t process_space() {
+  struct stat status {};
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::int64_t>(status.st_ino) : 0;
+}
+
+}  // namespace
+
+MpiRollCall::MpiRollCall(const MpiHandle& world, const MpiHandle& machine)
+    : MpiRollCall(duplicate(world)) {
+  find_neighbours(machine);
+}
+
+MpiRollCall::MpiRollCall(std::unique_ptr<MpiHandle> ranks)
+    : RollCall(ranks->rank(), gather_hosts(*ranks)), ranks_(std::move(ranks)) {}
+
+MpiRollCall::~MpiRollCall() {
+  try {  // a rank that fails by itself says why; the others are not to blame it for ending
+    RankReport leaving;
+    leaving.state = RankReport::State::left;
+    tell(leaving);
+  } catch (const Error&) {
+  }
+  for (const Neighbour& neighbour : neighbours_) close(neighbour.process);
+}
+
+void MpiRollCall::find_neighbours(const MpiHandle& machine) {
+  const ProcessId own{rank(), getpid(), process_space()};
+  std::vector<ProcessId> all(static_cast<std::size_t>(machine.size()));
+  check_mpi(
+      MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, machine.get()),
+      "MPI_Allgather");
+  for (const ProcessId& process : all) {
+    if (process.rank == own.rank || process.space != own.space) continue;
+    const auto file = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
+    if (file >= 0) neighbours_.push_back({static_cast<int>(process.rank), file});
+  }
+}
+
+void MpiRollCall::tell(const RankReport& own) {
+  const RankReport& report = *told_.emplace_back(std::make_unique<RankReport>(own));
+  for (int peer = 0; peer < ranks_->size(); ++peer) {
+    if (peer == ranks_->rank()) continue;
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(
+        MPI_Isend(&report, sizeof report, MPI_BYTE, peer, kRollCallTag, ranks_->get(), &request),
+        "MPI_Isend");
+    MPI_Request_free(&request);
+  }
+}
+
+void MpiRollCall::listen(std::span<RankReport> reports) {
+  while (true) {
+    int has_come = 0;
+    MPI_Status status;
+    check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, kRollCallTag, ranks_->get(), &has_come, &status),
+              "MPI_Iprobe");
+    if (has_come == 0) return;
+    RankReport& report = reports[static_cast<std::size_t>(status.MPI_SOURCE)];
+    check_mpi(MPI_Recv(&report, sizeof report, MPI_BYTE, status.MPI_SOURCE, kRollCallTag,
+                       ranks_->get(), MPI_STATUS_IGNORE),
+              "MPI_Recv");
+  }
+}
+
+int MpiRollCall::look_for_lost(std::span<const RankReport> reports) {
+  for (const Neighbour& neighbour : neighbours_) {
+    const RankReport& report = reports[static_cast<std::size_t>(neighbour.rank)];
+    if (report.state == RankReport::State::left) continue;
+    pollfd file{neighbour.process, POLLIN, 0};
+    if (poll(&file, 1, 0) > 0) return neighbour.rank;
+  }
+  return -1;
+}
+
+}  // namespace moesaic

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/mpi_handles.h"
+#include "comm/roll_call.h"
+
+namespace moesaic {
+
+/// RollCall of a job of MPI processes: reports are messages of a communicator of their own, and the
+/// ranks of one machine see each other's processes.
+class MpiRollCall final : public RollCall {
+ public:
+  /// Collective over `world`; `machine` are those of its ranks that run on this one.
+  MpiRollCall(const MpiHandle& world, const MpiHandle& machine);
+  ~MpiRollCall() override;
+
+ private:
+  /// A process of this machine, as a file descriptor that becomes readable when it ends.
+  struct Neighbour {
+    int rank = 0;
+    int process = -1;
+  };
+  explicit MpiRollCall(std::unique_ptr<MpiHandle> ranks);
+  void find_neighbours(const MpiHandle& machine);
+  void tell(const RankReport& own) override;
+  void listen(std::span<RankReport> reports) override;
+  [[nodiscard]] int look_for_lost(std::span<const RankReport> reports) override;
+
+  std::unique_ptr<MpiHandle> ranks_;
+  std::vector<Neighbour> neighbours_;
+  std::vector<std::unique_ptr<RankReport>> told_;  // which MPI may still be sending
+};
+
+}  // namespace moesaic

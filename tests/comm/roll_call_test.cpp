@@ -1,0 +1,85 @@
+// One rank waits in vain: all learn where the others are, and whose fault it is.
+
+#include "comm/roll_call.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "comm/thread_communicator.h"
+
+namespace moesaic {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kTimeout = 500ms;
+
+/// What the rank that speaks says when `body` is run by three ranks and some of them wait in vain.
+std::string told(const std::function<void(Communicator&)>& body) {
+  std::string message;
+  std::atomic<int> speakers = 0;
+  const auto tell = [&](Communicator& comm) {
+    try {
+      body(comm);
+    } catch (const LostRank& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::peer);
+      EXPECT_FALSE(error.has_ended());
+      if (!error.speaks()) return;
+      ++speakers;
+      message = error.what();
+    }
+  };
+  run_thread_ranks(3, tell, {.timeout = kTimeout});
+  EXPECT_EQ(speakers, 1);
+  return message;
+}
+
+TEST(RollCall, a_silent_rank_is_named) {
+  const std::string message = told([](Communicator& comm) {
+    comm.place() = {.step = 12, .layer = 3, .phase = {}};
+    if (comm.rank() == 0) std::this_thread::sleep_for(5 * kTimeout + 2s);
+    comm.place() = comm.place().at("gather");
+    comm.barrier();
+  });
+  EXPECT_EQ(message,
+            "all wait for rank 0, silent\n"
+            "  rank 0: silent\n"
+            "  rank 1: step 12, layer 3, gather: barrier: waiting for rank 0, for 0.5 s\n"
+            "  rank 2: step 12, layer 3, gather: barrier: waiting for rank 0, for 0.5 s");
+}
+
+TEST(RollCall, a_rank_at_work_says_where) {
+  const std::string message = told([](Communicator& comm) {
+    comm.place() = RowLabel{.step = 2, .layer = comm.rank(), .phase = {}}.at("attention");
+    const auto end = std::chrono::steady_clock::now() + 5 * kTimeout + 2s;
+    while (comm.rank() == 2 && std::chrono::steady_clock::now() < end) {
+      comm.progress();
+      std::this_thread::sleep_for(1ms);
+    }
+    comm.barrier();
+  });
+  EXPECT_TRUE(message.starts_with("all wait for rank 2, at work\n")) << message;
+  EXPECT_NE(message.find("\n  rank 2: step 2, layer 2, attention: at work"), std::string::npos)
+      << message;
+}
+
+TEST(RollCall, ranks_that_have_lost_each_other_are_told_apart) {
+  const std::string message = told([](Communicator& comm) {
+    comm.place() = {.step = 1 + comm.rank() / 2, .layer = -1, .phase = {}};
+    const auto pair = comm.split(comm.rank() == 2 ? 1 : 0, 0);
+    if (comm.rank() == 0) comm.barrier();
+    if (comm.rank() == 1) pair->barrier();
+    comm.barrier();
+  });
+  EXPECT_TRUE(message.starts_with("all ranks wait for each other, at different places\n"))
+      << message;
+  EXPECT_NE(message.find("rank 1: step 1, starting: in a group of ranks, as rank 1 of 2: barrier"),
+            std::string::npos)
+      << message;
+}
+
+}  // namespace
+}  // namespace moesaic
