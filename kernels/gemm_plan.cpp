@@ -172,6 +172,33 @@ void GemmPlan::pack(const JobGraph::Job& job, int worker) {
     }
     product.kernel->pack_rows(block, graph_.place(job.slab) + row * row_bytes);
   }
+  project(product.epilogue.low_rank, job, own);
+  project(product.up_epilogue.low_rank, job, own);
+}
+
+/// Makes the rows of `low_rank` that belong to those that the job has packed.
+void GemmPlan::project(const LowRank& low_rank, const JobGraph::Job& job, Worker& worker) const {
+  const PackedMatrix& matrix = low_rank.projection;
+  if (matrix.panels == nullptr) return;
+  const Slab& slab = slabs_[job.slab];
+  const GemmKernel& kernel = *products_[slab.product].kernel;
+  const auto row_bytes = static_cast<std::int64_t>(kernel.packed_row_bytes(matrix.depth));
+  const std::int64_t stride = matrix.num_panels() * kPanelColumns;
+  worker.results.reserve(job.count * stride);
+  worker.scratch.reserve(kernel.scratch_bytes);
+  kernel.tile({.packed_rows = graph_.place(job.slab) + job.first * row_bytes,
+               .num_rows = job.count,
+               .matrix = &matrix,
+               .first_panel = 0,
+               .num_panels = matrix.num_panels(),
+               .out = worker.results.data(),
+               .out_stride = stride,
+               .scratch = worker.scratch.data()});
+  for (std::int64_t row = 0; row < job.count; ++row) {
+    const float* const from = worker.results.data() + row * stride;
+    const std::span<float> to = low_rank.inner.row(slab.first_row + job.first + row);
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[i] * low_rank.scale;
+  }
 }
 
 void GemmPlan::multiply(const JobGraph::Job& job, std::int64_t index, int worker) {

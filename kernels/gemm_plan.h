@@ -86,6 +86,7 @@ class GemmPlan final : private JobGraph::Work {
   [[nodiscard]] RowSource input_block(const Slab& slab, std::int64_t row,
                                       const std::byte** rows) const;
   void pack(const JobGraph::Job& job, int worker) override;
+  void project(const LowRank& low_rank, const JobGraph::Job& job, Worker& worker) const;
   void multiply(const JobGraph::Job& job, std::int64_t index, int worker) override;
   void add_low_rank(const LowRank& low_rank, const JobGraph::Job& job, float* results,
                     Worker& worker) const;

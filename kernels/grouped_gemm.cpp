@@ -19,12 +19,6 @@ void check_group(const RowSource& input, std::int64_t first_row, std::int64_t nu
           weights.rows, weights.depth);
 }
 
-bool same_order(const PackedMatrix& a, const PackedMatrix& b) {
-  if (a.order == b.order) return true;
-  return a.order != nullptr && b.order != nullptr &&
-         std::equal(a.order, a.order + a.depth, b.order);
-}
-
 /// Gate and up of one MLP are read together.
 bool are_alike(const PackedMatrix& gate, const PackedMatrix& up) {
   return up.layout == gate.layout && up.depth == gate.depth && up.rows == gate.rows &&
@@ -67,6 +61,13 @@ void check_epilogue(const Group& group, const PackedMatrix& weights, const Epilo
       "a product of rows up to {} with {} columns goes on with {} x {} times a matrix {} x {}",
       group.first_row + group.num_rows, weights.rows, low_rank.inner.rows(), low_rank.inner.cols(),
       low_rank.matrix.rows, low_rank.matrix.depth);
+  const PackedMatrix& projection = low_rank.projection;
+  require(projection.panels == nullptr ||
+              (can_project(weights, projection) && projection.depth == weights.depth &&
+               projection.rows == low_rank.inner.cols()),
+          ErrorKind::internal, "a product with {} columns projects to {} by a {} matrix {} x {}",
+          weights.depth, low_rank.inner.cols(), format_name(projection.layout.format),
+          projection.rows, projection.depth);
 }
 
 std::int64_t slab_count(std::int64_t num_rows) {
@@ -82,6 +83,16 @@ void for_each_slab(const Group& group, const Call& call) {
 }
 
 }  // namespace
+
+bool same_order(const PackedMatrix& a, const PackedMatrix& b) noexcept {
+  if (a.order == b.order) return true;
+  return a.order != nullptr && b.order != nullptr &&
+         std::equal(a.order, a.order + a.depth, b.order);
+}
+
+bool can_project(const PackedMatrix& weights, const PackedMatrix& projection) noexcept {
+  return weights.layout.format == projection.layout.format && weights.order == nullptr;
+}
 
 GroupedGemm::GroupedGemm(const Compute& compute) : plan_(std::make_unique<GemmPlan>(compute)) {}
 

@@ -16,8 +16,12 @@ namespace moesaic {
 /// Narrow rows times a narrow matrix, as an adapter adds them: the sum of the product goes on with
 /// these terms.
 struct LowRank {
-  MatrixView<const float> inner{};  // [rows, rank]
-  PackedMatrix matrix{};            // [n, rank]; in a transposed product [rank, k]; bf16 or f32
+  MatrixView<float> inner{};  // [rows, rank]
+  PackedMatrix matrix{};      // [n, rank]; in a transposed product [rank, k]; bf16 or f32
+  /// If there is one, the product makes `inner` itself, from the rows that it packs anyway: scale
+  /// times the input times this transposed; in a transposed product, times this.
+  PackedMatrix projection{};  // [rank, k]; in a transposed product [n, rank]
+  float scale = 1;
 };
 
 /// What happens to results before they leave the core, in this order, each if it is there. Row i of
@@ -78,6 +82,14 @@ struct Compute {
                                       : gemm(layout.format);
   }
 };
+
+/// Whether two matrices have their k in the same order.
+[[nodiscard]] bool same_order(const PackedMatrix& a, const PackedMatrix& b) noexcept;
+
+/// Whether a product with `weights` packs its rows as one with `projection` does, and so can make
+/// LowRank::inner.
+[[nodiscard]] bool can_project(const PackedMatrix& weights,
+                               const PackedMatrix& projection) noexcept;
 
 class GemmPlan;
 

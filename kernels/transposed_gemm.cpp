@@ -21,15 +21,19 @@ constexpr std::int64_t kPanelBytes = std::int64_t{1} << 19;
 /// About this many jobs a thread even out what neighbours on the machine take away.
 constexpr std::int64_t kJobsPerThread = 8;
 
-/// Rows [first_row, first_row + num_rows) of the input, all of one group.
+/// Rows [first_row, first_row + num_rows) of the inputs, all of one group.
 struct Slab {
-  const GemmGroup* group;
+  std::size_t group;
   const GemmKernel* product;  // of the transposed panels
   std::int64_t first_row;
   std::int64_t num_rows;
 
-  [[nodiscard]] std::int64_t row_bytes() const {
-    return static_cast<std::int64_t>(product->packed_row_bytes(group->weights.rows));
+  [[nodiscard]] std::int64_t row_bytes(const GemmGroup& of) const {
+    return static_cast<std::int64_t>(product->packed_row_bytes(of.weights.rows));
+  }
+  /// Of its packed rows of one input.
+  [[nodiscard]] std::int64_t bytes(const GemmGroup& of) const {
+    return round_up(num_rows * row_bytes(of), 64);
   }
 };
 
@@ -41,7 +45,6 @@ struct Worker {
   Buffer<float> scales;       // of W's rows
   Buffer<float> scaled;       // [kRowBlock, n] input rows
   Buffer<std::byte> low_rank_rows;
-  Buffer<std::byte> low_rank_panels;
 };
 
 /// Rows that go on with a narrow matrix: its columns are those of W as they are, not in an order.
@@ -55,6 +58,12 @@ void check_low_rank(const GemmGroup& group) {
           "a transposed product with {} columns goes on with {} x {} times a matrix {} x {}",
           group.weights.depth, low_rank.inner.rows(), low_rank.inner.cols(), low_rank.matrix.rows,
           low_rank.matrix.depth);
+  const PackedMatrix& projection = low_rank.projection;
+  require(projection.panels == nullptr ||
+              (TransposedGemm::can_project(group.weights, projection) &&
+               projection.rows == group.weights.rows && projection.depth == low_rank.inner.cols()),
+          ErrorKind::internal, "a transposed product of {} rows projects to {} by a matrix {} x {}",
+          group.weights.rows, low_rank.inner.cols(), projection.rows, projection.depth);
 }
 
 void check_group(const RowSource& input, const GemmGroup& group) {
@@ -73,6 +82,18 @@ void check_group(const RowSource& input, const GemmGroup& group) {
           format_name(group.weights.layout.format), group.weights.rows, group.weights.depth);
 }
 
+/// What is added has the form of what it is added to.
+void check_term(const GemmGroup& group, const GemmGroup& first) {
+  const auto is_f32 = [](const PackedMatrix& matrix) {
+    return matrix.layout.format == Format::f32;
+  };
+  require(group.first_row == first.first_row && group.num_rows == first.num_rows &&
+              group.weights.depth == first.weights.depth &&
+              same_order(group.weights, first.weights) &&
+              is_f32(group.weights) == is_f32(first.weights),
+          ErrorKind::internal, "transposed products of different forms are added");
+}
+
 std::int64_t num_steps(const PackedMatrix& weights) {
   return step_count(Format::bf16, weights.depth);
 }
@@ -86,18 +107,18 @@ class TransposedGemm::Plan final : private JobGraph::Work {
         loops_(&find_transpose_loops(compute.isa)),
         workers_(static_cast<std::size_t>(compute.pool->size())) {}
 
-  void run(const RowSource& input, std::span<const GemmGroup> groups, const GemmOutput& output) {
+  void run(std::span<const TransposedProduct> products, const GemmOutput& output) {
     slabs_.clear();
     graph_.begin();
-    input_ = &input;
+    products_ = products;
     output_ = &output;
     std::int64_t all_steps = 0;  // times slabs
-    for (const GemmGroup& group : groups) {
-      check_group(input, group);
-      check_low_rank(group);
+    for (std::size_t i = 0; i < products.front().groups.size(); ++i) {
+      check_groups(i);
+      const GemmGroup& group = products.front().groups[i];
       all_steps += num_steps(group.weights) * ((group.num_rows + kSlabRows - 1) / kSlabRows);
       for (std::int64_t row = 0; row < group.num_rows; row += kSlabRows) {
-        add_slab(group, row, std::min(kSlabRows, group.num_rows - row));
+        add_slab(i, row, std::min(kSlabRows, group.num_rows - row));
       }
     }
     for (std::size_t i = 0; i < slabs_.size(); ++i) {
@@ -109,11 +130,25 @@ class TransposedGemm::Plan final : private JobGraph::Work {
   }
 
  private:
-  void add_slab(const GemmGroup& group, std::int64_t first, std::int64_t rows) {
+  void check_groups(std::size_t index) const {
+    for (const auto& [input, groups] : products_) {
+      require(groups.size() == products_.front().groups.size(), ErrorKind::internal,
+              "transposed products of {} and of {} groups are added", groups.size(),
+              products_.front().groups.size());
+      check_group(input, groups[index]);
+      check_low_rank(groups[index]);
+      check_term(groups[index], products_.front().groups[index]);
+    }
+  }
+
+  void add_slab(std::size_t index, std::int64_t first, std::int64_t rows) {
+    const GemmGroup& group = products_.front().groups[index];
     const bool is_f32 = group.weights.layout.format == Format::f32;
     const GemmKernel& product = compute_.gemm(is_f32 ? Format::f32 : Format::bf16);
-    slabs_.push_back({&group, &product, group.first_row + first, rows});
-    graph_.add_slab({.bytes = rows * slabs_.back().row_bytes()});
+    slabs_.push_back({index, &product, group.first_row + first, rows});
+    std::int64_t bytes = 0;
+    for (const auto& [input, groups] : products_) bytes += slabs_.back().bytes(groups[index]);
+    graph_.add_slab({.bytes = bytes});
   }
 
   void add_pack_jobs(std::size_t slab) {
@@ -121,7 +156,7 @@ class TransposedGemm::Plan final : private JobGraph::Work {
   }
 
   void add_multiply_jobs(std::size_t slab, std::int64_t even_share) {
-    const PackedMatrix& weights = slabs_[slab].group->weights;
+    const PackedMatrix& weights = products_.front().groups[slabs_[slab].group].weights;
     const std::int64_t most =
         std::min(even_share, kPanelBytes / (2 * transposed_panel_bytes(weights)));
     std::int64_t steps = kTransposedSteps;
@@ -131,21 +166,75 @@ class TransposedGemm::Plan final : private JobGraph::Work {
 
   void pack(const JobGraph::Job& job, int number) override {
     const Slab& slab = slabs_[job.slab];
-    const PackedMatrix& weights = slab.group->weights;
     Worker& worker = workers_[static_cast<std::size_t>(number)];
+    std::byte* place = graph_.place(job.slab);
+    for (const auto& [input, groups] : products_) {
+      const GemmGroup& group = groups[slab.group];
+      pack_rows({&input, &group, &slab, job.first, job.count}, place, worker);
+      place += slab.bytes(group);
+    }
+  }
+
+  /// Rows [first, first + count) of a slab of one of the inputs.
+  struct PackedRows {
+    const RowSource* input;
+    const GemmGroup* group;
+    const Slab* slab;
+    std::int64_t first;
+    std::int64_t count;
+  };
+
+  /// `place`: of the slab's first row.
+  void pack_rows(const PackedRows& rows, std::byte* place, Worker& worker) const {
+    const PackedMatrix& weights = rows.group->weights;
+    const std::int64_t row_bytes = rows.slab->row_bytes(*rows.group);
     const bool scaled = has_row_scales(weights);
     if (scaled) {
       worker.scales.reserve(weights.rows);
       worker.scaled.reserve(kRowBlock * weights.rows);
       load_row_scales(weights, worker.scales.data());
     }
-    const std::byte* rows[kRowBlock];
-    for (std::int64_t row = job.first; row < job.first + job.count; row += kRowBlock) {
-      RowSource block = *input_;
-      block.rows += slab.first_row + row;
-      block.num_rows = std::min(kRowBlock, job.first + job.count - row);
-      if (scaled) scale(block, worker, rows);
-      slab.product->pack_rows(block, graph_.place(job.slab) + row * slab.row_bytes());
+    const std::byte* pointers[kRowBlock];
+    for (std::int64_t row = rows.first; row < rows.first + rows.count; row += kRowBlock) {
+      RowSource block = *rows.input;
+      block.rows += rows.slab->first_row + row;
+      block.num_rows = std::min(kRowBlock, rows.first + rows.count - row);
+      if (scaled) scale(block, worker, pointers);
+      rows.slab->product->pack_rows(block, place + row * row_bytes);
+    }
+    project(rows, place + rows.first * row_bytes, worker);
+  }
+
+  /// Makes the inner rows of the group's LowRank from those that have just been packed.
+  void project(const PackedRows& rows, const std::byte* packed, Worker& worker) const {
+    const LowRank& low_rank = rows.group->epilogue.low_rank;
+    const PackedMatrix& matrix = low_rank.projection;
+    if (matrix.panels == nullptr) return;
+    const GemmKernel& kernel = *rows.slab->product;
+    const std::int64_t panels = panel_count(matrix.depth);
+    worker.panels.reserve(2 * kTransposedSteps * transposed_panel_bytes(matrix));
+    worker.results.reserve(rows.count * panels * kPanelColumns);
+    worker.scratch.reserve(kernel.scratch_bytes);
+    for (std::int64_t step = 0; step < num_steps(matrix); step += kTransposedSteps) {
+      const std::int64_t steps = std::min(kTransposedSteps, num_steps(matrix) - step);
+      transpose_steps({&kernel, loops_}, matrix, step, steps, worker.panels.data());
+      const PackedMatrix transposed{.layout = matrix.layout,
+                                    .rows = steps * kStepDepth,
+                                    .depth = matrix.rows,
+                                    .panels = worker.panels.data()};
+      kernel.tile({.packed_rows = packed,
+                   .num_rows = rows.count,
+                   .matrix = &transposed,
+                   .first_panel = 0,
+                   .num_panels = std::min(2 * steps, panels - 2 * step),
+                   .out = worker.results.data() + step * kStepDepth,
+                   .out_stride = panels * kPanelColumns,
+                   .scratch = worker.scratch.data()});
+    }
+    for (std::int64_t row = 0; row < rows.count; ++row) {
+      const float* const from = worker.results.data() + row * panels * kPanelColumns;
+      const std::span<float> to = low_rank.inner.row(rows.slab->first_row + rows.first + row);
+      for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[i] * low_rank.scale;
     }
   }
 
@@ -162,56 +251,65 @@ class TransposedGemm::Plan final : private JobGraph::Work {
 
   void multiply(const JobGraph::Job& job, std::int64_t, int number) override {
     const Slab& slab = slabs_[job.slab];
-    const PackedMatrix& weights = slab.group->weights;
     Worker& worker = workers_[static_cast<std::size_t>(number)];
     const std::int64_t columns = job.count * kStepDepth;
-    worker.panels.reserve(2 * job.count * transposed_panel_bytes(weights));
-    worker.scratch.reserve(slab.product->scratch_bytes);
     worker.results.reserve(kSlabRows * kTransposedSteps * kStepDepth);
-    transpose_steps({&compute_.gemm(weights.layout.format), loops_}, weights, job.first, job.count,
-                    worker.panels.data());
-    const PackedMatrix transposed{.layout = {.format = slab.product->format},
-                                  .rows = columns,
-                                  .depth = weights.rows,
-                                  .panels = worker.panels.data()};
-    slab.product->tile({.packed_rows = graph_.place(job.slab),
-                        .num_rows = slab.num_rows,
-                        .matrix = &transposed,
-                        .first_panel = 0,
-                        .num_panels = 2 * job.count,
-                        .out = worker.results.data(),
-                        .out_stride = columns,
-                        .scratch = worker.scratch.data()});
-    add_low_rank(slab, job, worker);
+    const std::byte* place = graph_.place(job.slab);
+    for (const auto& [input, groups] : products_) {
+      const GemmGroup& group = groups[slab.group];
+      const bool is_first = groups.data() == products_.front().groups.data();
+      multiply_by(group.weights, {slab.product, place, slab.num_rows, !is_first}, job, worker);
+      place += slab.bytes(group);
+    }
+    for (const auto& [input, groups] : products_) {
+      add_low_rank(groups[slab.group].epilogue.low_rank, slab, job, worker);
+    }
+    const std::int64_t depth = products_.front().groups[slab.group].weights.depth;
     const std::int64_t first = job.first * kStepDepth;
     for (std::int64_t row = 0; row < slab.num_rows; ++row) {
-      store(
-          slab, row,
-          {first, std::min(columns, weights.depth - first), worker.results.data() + row * columns});
+      store(slab, row,
+            {first, std::min(columns, depth - first), worker.results.data() + row * columns});
     }
   }
 
-  void add_low_rank(const Slab& slab, const JobGraph::Job& job, Worker& worker) const {
-    const auto& [inner, matrix] = slab.group->epilogue.low_rank;
-    if (matrix.panels == nullptr) return;
-    const GemmKernel& kernel = compute_.gemm(matrix.layout.format);
-    pack_float_rows(kernel, inner.row_range(slab.first_row, slab.num_rows), worker.low_rank_rows);
-    worker.low_rank_panels.reserve(2 * job.count * transposed_panel_bytes(matrix));
-    transpose_steps({&kernel, loops_}, matrix, job.first, job.count, worker.low_rank_panels.data());
-    const PackedMatrix transposed{.layout = matrix.layout,
+  /// Packed rows of a slab, and whether results go on from what is there.
+  struct Factor {
+    const GemmKernel* kernel;
+    const std::byte* rows;
+    std::int64_t num_rows;
+    bool resume;
+  };
+
+  /// The worker's results [rows, k of the job] = rows times a matrix.
+  void multiply_by(const PackedMatrix& matrix, const Factor& factor, const JobGraph::Job& job,
+                   Worker& worker) const {
+    worker.panels.reserve(2 * job.count * transposed_panel_bytes(matrix));
+    worker.scratch.reserve(factor.kernel->scratch_bytes);
+    transpose_steps({&compute_.gemm(matrix.layout.format), loops_}, matrix, job.first, job.count,
+                    worker.panels.data());
+    const PackedMatrix transposed{.layout = {.format = factor.kernel->format},
                                   .rows = job.count * kStepDepth,
                                   .depth = matrix.rows,
-                                  .panels = worker.low_rank_panels.data()};
-    worker.scratch.reserve(kernel.scratch_bytes);
-    kernel.tile({.packed_rows = worker.low_rank_rows.data(),
-                 .num_rows = slab.num_rows,
-                 .matrix = &transposed,
-                 .first_panel = 0,
-                 .num_panels = 2 * job.count,
-                 .out = worker.results.data(),
-                 .out_stride = job.count * kStepDepth,
-                 .scratch = worker.scratch.data(),
-                 .resume = true});
+                                  .panels = worker.panels.data()};
+    factor.kernel->tile({.packed_rows = factor.rows,
+                         .num_rows = factor.num_rows,
+                         .matrix = &transposed,
+                         .first_panel = 0,
+                         .num_panels = 2 * job.count,
+                         .out = worker.results.data(),
+                         .out_stride = transposed.rows,
+                         .scratch = worker.scratch.data(),
+                         .resume = factor.resume});
+  }
+
+  void add_low_rank(const LowRank& low_rank, const Slab& slab, const JobGraph::Job& job,
+                    Worker& worker) const {
+    if (low_rank.matrix.panels == nullptr) return;
+    const GemmKernel& kernel = compute_.gemm(low_rank.matrix.layout.format);
+    pack_float_rows(kernel, low_rank.inner.row_range(slab.first_row, slab.num_rows),
+                    worker.low_rank_rows);
+    multiply_by(low_rank.matrix, {&kernel, worker.low_rank_rows.data(), slab.num_rows, true}, job,
+                worker);
   }
 
   /// Results of k = first .. first + count - 1.
@@ -228,7 +326,8 @@ class TransposedGemm::Plan final : private JobGraph::Work {
     auto* words = reinterpret_cast<BFloat16*>(out);
     const bool is_f32 = output_->element == RowSource::Element::f32;
     add_to(slab, row, results);
-    if (const std::int32_t* order = slab.group->weights.order; order != nullptr) {
+    const std::int32_t* const order = products_.front().groups[slab.group].weights.order;
+    if (order != nullptr) {
       for (std::int64_t i = 0; i < results.count; ++i) {
         const std::int32_t to = order[results.first + i];
         is_f32 ? void(floats[to] = results.values[i])
@@ -243,7 +342,7 @@ class TransposedGemm::Plan final : private JobGraph::Work {
 
   /// Adds the addend of the group, if it has one.
   void add_to(const Slab& slab, std::int64_t row, const Results& results) const {
-    const GemmGroup& group = *slab.group;
+    const GemmGroup& group = products_.front().groups[slab.group];
     if (group.epilogue.addend.data() == nullptr) return;
     const float* const addend = group.epilogue.addend.row(slab.first_row + row).data();
     if (group.weights.order == nullptr) {
@@ -257,7 +356,7 @@ class TransposedGemm::Plan final : private JobGraph::Work {
 
   Compute compute_;
   const TransposeLoops* loops_;
-  const RowSource* input_ = nullptr;
+  std::span<const TransposedProduct> products_;
   const GemmOutput* output_ = nullptr;
   std::vector<Slab> slabs_;  // as the graph has them
   JobGraph graph_;
@@ -270,7 +369,22 @@ TransposedGemm::~TransposedGemm() = default;
 
 void TransposedGemm::run(const RowSource& input, std::span<const GemmGroup> groups,
                          const GemmOutput& output) {
-  plan_->run(input, groups, output);
+  const TransposedProduct product{input, groups};
+  plan_->run({&product, 1}, output);
+}
+
+void TransposedGemm::run(std::span<const TransposedProduct> products, const GemmOutput& output) {
+  plan_->run(products, output);
+}
+
+bool TransposedGemm::rounds_rows(const PackedMatrix& weights) noexcept {
+  return weights.layout.format != Format::f32 && !has_row_scales(weights);
+}
+
+bool TransposedGemm::can_project(const PackedMatrix& weights,
+                                 const PackedMatrix& projection) noexcept {
+  if (weights.layout.format == Format::f32) return projection.layout.format == Format::f32;
+  return rounds_rows(weights) && projection.layout.format == Format::bf16;
 }
 
 }  // namespace moesaic

@@ -7,6 +7,12 @@
 
 namespace moesaic {
 
+/// An input, and what its rows are multiplied by.
+struct TransposedProduct {
+  RowSource input;
+  std::span<const GemmGroup> groups;
+};
+
 /// Products with transposed matrices, y[rows, k] = x[rows, n] W for W [n, k]: what the gradient of
 /// a product's input is. The packed panels of the forward product are decoded and transposed on the
 /// way, so that no second copy of the weights is kept. Sums run over n in the order that
@@ -22,6 +28,17 @@ class TransposedGemm {
   /// a LowRank of matrices without an order, and no other epilogue. Throws Error{internal} for
   /// groups that do not fit the input.
   void run(const RowSource& input, std::span<const GemmGroup> groups, const GemmOutput& output);
+  /// The sum of several such products: each one's sums go on from those of the one before, then
+  /// come all LowRanks, then the addend of the first. Group i has the same rows in all of them, and
+  /// matrices of the same depth and order, which are all f32 or none.
+  void run(std::span<const TransposedProduct> products, const GemmOutput& output);
+
+  /// Whether the first thing that happens to rows is that they are rounded to bf16.
+  [[nodiscard]] static bool rounds_rows(const PackedMatrix& weights) noexcept;
+  /// Whether a product with `weights` packs its rows as one with `projection` does, and so can make
+  /// LowRank::inner.
+  [[nodiscard]] static bool can_project(const PackedMatrix& weights,
+                                        const PackedMatrix& projection) noexcept;
 
  private:
   class Plan;

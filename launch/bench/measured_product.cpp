@@ -45,9 +45,9 @@ class WeightProduct : public MeasuredProduct {
   Buffer<float> out_;
 };
 
-class ForwardProduct final : public WeightProduct<GroupedGemm> {
+class ForwardProductRun final : public WeightProduct<GroupedGemm> {
  public:
-  ForwardProduct(const ProductBed& bed, const Compute& compute)
+  ForwardProductRun(const ProductBed& bed, const Compute& compute)
       : WeightProduct(bed, compute, *bed.inputs, bed.shape.columns) {}
 
   [[nodiscard]] double error() const override {
@@ -56,9 +56,9 @@ class ForwardProduct final : public WeightProduct<GroupedGemm> {
   }
 };
 
-class TransposedProduct final : public WeightProduct<TransposedGemm> {
+class TransposedProductRun final : public WeightProduct<TransposedGemm> {
  public:
-  TransposedProduct(const ProductBed& bed, const Compute& compute)
+  TransposedProductRun(const ProductBed& bed, const Compute& compute)
       : WeightProduct(bed, compute, *bed.gradients, bed.shape.depth) {}
 
   [[nodiscard]] double error() const override {
@@ -82,9 +82,9 @@ class TransposedProduct final : public WeightProduct<TransposedGemm> {
   }
 };
 
-class OuterProduct final : public MeasuredProduct {
+class OuterProductRun final : public MeasuredProduct {
  public:
-  OuterProduct(const ProductBed& bed, const Compute& compute)
+  OuterProductRun(const ProductBed& bed, const Compute& compute)
       : bed_(bed),
         format_(bed.weights->layout().format),
         gemm_(compute),
@@ -134,9 +134,9 @@ class OuterProduct final : public MeasuredProduct {
 
 std::unique_ptr<MeasuredProduct> make_product(ProductOp op, const ProductBed& bed,
                                               const Compute& compute) {
-  if (op == ProductOp::transposed) return std::make_unique<TransposedProduct>(bed, compute);
-  if (op == ProductOp::outer) return std::make_unique<OuterProduct>(bed, compute);
-  return std::make_unique<ForwardProduct>(bed, compute);
+  if (op == ProductOp::transposed) return std::make_unique<TransposedProductRun>(bed, compute);
+  if (op == ProductOp::outer) return std::make_unique<OuterProductRun>(bed, compute);
+  return std::make_unique<ForwardProductRun>(bed, compute);
 }
 
 }  // namespace moesaic

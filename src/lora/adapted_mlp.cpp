@@ -17,11 +17,32 @@ const PackedMatrix& matrix_of(const AdaptedMlp& mlp, MlpMatrix part) {
   return part == MlpMatrix::up ? mlp.weights.up : mlp.weights.down;
 }
 
-/// What an adapter adds to a product; nothing without one.
-LowRank low_rank(const Adapter* adapter, const MatrixView<float>& inner) {
+/// What an adapter adds to a product with `weights`; nothing without one. Where it can, the product
+/// makes the inner rows itself.
+LowRank low_rank(const Adapter* adapter, const PackedMatrix& weights,
+                 const MatrixView<float>& inner) {
   if (adapter == nullptr) return {};
-  return {first_columns(MatrixView<const float>(inner), adapter->rank()), adapter->b};
+  LowRank added{.inner = first_columns(inner, adapter->rank()), .matrix = adapter->b};
+  if (can_project(weights, adapter->a)) {
+    added.projection = adapter->a;
+    added.scale = adapter->scale;
+  }
+  return added;
 }
+
+/// Whether gradients of gate and up are rounded to bf16 as they come.
+bool are_rounded(std::span<const MlpRows> groups) {
+  return std::ranges::all_of(groups, [](const MlpRows& group) {
+    const MlpWeights& weights = group.mlp->weights;
+    return TransposedGemm::rounds_rows(weights.gate) && TransposedGemm::rounds_rows(weights.up);
+  });
+}
+
+constexpr auto kIsAny = [](const PackedMatrix&, const Adapter&) { return true; };
+/// Of adapters whose inner rows the products do not make.
+constexpr auto kIsApart = [](const PackedMatrix& matrix, const Adapter& adapter) {
+  return !can_project(matrix, adapter.a);
+};
 
 std::int64_t greatest_rank(std::span<const MlpRows> groups) {
   std::int64_t rank = 0;
@@ -54,26 +75,32 @@ std::int64_t MlpStash::bytes() const noexcept {
   return 4 * floats;
 }
 
-/// The groups whose MLP has this adapter.
-std::span<const AdapterRows> MlpProducts::adapted(std::span<const MlpRows> groups, MlpMatrix part) {
+/// The groups whose MLP has this adapter, if wanted(matrix, adapter).
+template <typename Wanted>
+std::span<const AdapterRows> MlpProducts::adapted(std::span<const MlpRows> groups, MlpMatrix part,
+                                                  const Wanted& wanted) {
   adapter_rows_.clear();
   for (const auto& [first, count, mlp] : groups) {
     const Adapter* const adapter = adapter_of(*mlp, part);
-    if (adapter != nullptr) adapter_rows_.push_back({first, count, adapter});
+    if (adapter != nullptr && wanted(matrix_of(*mlp, part), *adapter)) {
+      adapter_rows_.push_back({first, count, adapter});
+    }
   }
   return adapter_rows_;
 }
 
 void MlpProducts::make_groups(const MlpForward& pass, const MlpStash& inner) {
   for (const MlpMatrix part : {MlpMatrix::gate, MlpMatrix::up}) {
-    adapters_.project(pass.x, adapted(pass.groups, part), inner.inner(part));
+    adapters_.project(pass.x, adapted(pass.groups, part, kIsApart), inner.inner(part));
   }
   mlp_groups_.clear();
   for (const auto& [first, count, mlp] : pass.groups) {
     mlp_groups_.push_back({.first_row = first, .num_rows = count, .weights = mlp->weights});
     MlpGroup& group = mlp_groups_.back();
-    group.gate_epilogue.low_rank = low_rank(mlp->gate, inner.inner(MlpMatrix::gate));
-    group.up_epilogue.low_rank = low_rank(mlp->up, inner.inner(MlpMatrix::up));
+    const MlpWeights& weights = mlp->weights;
+    group.gate_epilogue.low_rank = low_rank(mlp->gate, weights.gate, inner.inner(MlpMatrix::gate));
+    group.up_epilogue.low_rank = low_rank(mlp->up, weights.up, inner.inner(MlpMatrix::up));
+    group.down_epilogue.low_rank = low_rank(mlp->down, weights.down, inner.inner(MlpMatrix::down));
     if (pass.keep != nullptr) {
       group.gate_epilogue.keep = pass.keep->gate_rows();
       group.up_epilogue.keep = pass.keep->up_rows();
@@ -89,15 +116,30 @@ void MlpProducts::forward(const MlpForward& pass) {
   }
   stash.resize_inner(pass.x.num_rows, greatest_rank(pass.groups));
   make_groups(pass, stash);
-  if (adapted(pass.groups, MlpMatrix::down).empty()) {
+  const MatrixView<float> down = stash.inner(MlpMatrix::down);
+  if (pass.y.cols() == 0) {
+    const RowSource rows = run_gated(pass);
+    adapters_.project(rows, adapted(pass.groups, MlpMatrix::down, kIsAny), down);
+  } else if (adapted(pass.groups, MlpMatrix::down, kIsApart).empty()) {
     gemm_.run_mlp(pass.x, mlp_groups_, {}, output_of(pass.y));
   } else {
-    run_with_down(pass, stash);
+    const RowSource rows = run_gated(pass);
+    adapters_.project(rows, adapted(pass.groups, MlpMatrix::down, kIsApart), down);
+    gemm_groups_.clear();
+    for (const auto& [first, count, mlp] : pass.groups) {
+      gemm_groups_.push_back(
+          {.first_row = first,
+           .num_rows = count,
+           .weights = mlp->weights.down,
+           .epilogue = {.low_rank = low_rank(mlp->down, mlp->weights.down, down)}});
+    }
+    gemm_.run(rows, gemm_groups_, output_of(pass.y));
   }
 }
 
-/// Adapters of down projections need whole rows of gated activations: these wait in memory.
-void MlpProducts::run_with_down(const MlpForward& pass, const MlpStash& inner) {
+/// The gated activations, which wait in memory: adapters of down projections that their products
+/// cannot run need whole rows of them.
+RowSource MlpProducts::run_gated(const MlpForward& pass) {
   const std::int64_t width = pass.groups.front().mlp->weights.gate.rows;
   const std::int64_t row_bytes = width * element_bytes(pass.x.element);
   activations_.reserve(pass.x.num_rows * row_bytes);
@@ -108,57 +150,87 @@ void MlpProducts::run_with_down(const MlpForward& pass, const MlpStash& inner) {
   gemm_.run_gated(
       pass.x, mlp_groups_, {},
       {.data = activations_.data(), .stride_bytes = row_bytes, .element = pass.x.element});
-  const RowSource rows{.rows = activation_rows_.data(),
-                       .num_rows = pass.x.num_rows,
-                       .depth = width,
-                       .element = pass.x.element};
-  const MatrixView<float> down = inner.inner(MlpMatrix::down);
-  adapters_.project(rows, adapted(pass.groups, MlpMatrix::down), down);
-  gemm_groups_.clear();
-  for (const auto& [first, count, mlp] : pass.groups) {
-    gemm_groups_.push_back({.first_row = first,
-                            .num_rows = count,
-                            .weights = mlp->weights.down,
-                            .epilogue = {.low_rank = low_rank(mlp->down, down)}});
-  }
-  gemm_.run(rows, gemm_groups_, output_of(pass.y));
+  return {.rows = activation_rows_.data(),
+          .num_rows = pass.x.num_rows,
+          .depth = width,
+          .element = pass.x.element};
 }
 
-/// dx = dy W + back A, or added to what is there. What passes through adapters goes along with the
-/// product, but not where the matrix has its inputs in an order of its own.
-void MlpProducts::pass_back(const Step& step, std::span<const MlpRows> groups) {
-  const MatrixView<float> back = back_.matrix(step.dy.num_rows, rank_);
-  adapters_.project_back(step.dy, adapted(groups, step.part), back);
-  adapter_rows_.clear();
-  gemm_groups_.clear();
+/// dy W + back A of one matrix. What passes through adapters goes along with the product, but not
+/// where the matrix has its inputs in an order of its own.
+void MlpProducts::make_back_groups(const Step& step, std::span<const MlpRows> groups,
+                                   std::vector<GemmGroup>& products) {
+  const MatrixView<float> inner = back(step.part, step.dy.num_rows);
+  const auto is_apart = [](const PackedMatrix& matrix, const Adapter& adapter) {
+    return matrix.order != nullptr || !TransposedGemm::can_project(matrix, adapter.b);
+  };
+  adapters_.project_back(step.dy, adapted(groups, step.part, is_apart), inner);
+  products.clear();
   for (const auto& [first, count, mlp] : groups) {
     const Adapter* const adapter = adapter_of(*mlp, step.part);
-    gemm_groups_.push_back(
-        {.first_row = first, .num_rows = count, .weights = matrix_of(*mlp, step.part)});
-    Epilogue& epilogue = gemm_groups_.back().epilogue;
-    if (step.accumulate) epilogue.addend = step.dx;
-    if (adapter == nullptr) continue;
-    if (gemm_groups_.back().weights.order == nullptr) {
-      epilogue.low_rank = {first_columns(MatrixView<const float>(back), adapter->rank()),
-                           adapter->a};
-    } else {
-      adapter_rows_.push_back({first, count, adapter});
-    }
+    const PackedMatrix& matrix = matrix_of(*mlp, step.part);
+    products.push_back({.first_row = first, .num_rows = count, .weights = matrix});
+    if (adapter == nullptr || matrix.order != nullptr) continue;
+    LowRank& added = products.back().epilogue.low_rank;
+    added = {.inner = first_columns(inner, adapter->rank()), .matrix = adapter->a};
+    if (is_apart(matrix, *adapter)) continue;
+    added.projection = adapter->b;
+    added.scale = adapter->scale;
   }
-  adapters_.transposed().run(step.dy, gemm_groups_, output_of(step.dx));
-  adapters_.pass_back(back, adapter_rows_, step.dx);
 }
 
-/// Gate and up become their gradients, gradients of the gated activations these.
+/// dx = the sum of what the steps pass back.
+void MlpProducts::pass_back(std::span<const Step> steps, std::span<const MlpRows> groups,
+                            MatrixView<float> dx) {
+  std::array<TransposedProduct, 2> products;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    make_back_groups(steps[i], groups, back_groups_[i]);
+    products[i] = {steps[i].dy, back_groups_[i]};
+  }
+  adapters_.transposed().run(std::span(products).first(steps.size()), output_of(dx));
+  const auto has_order = [](const PackedMatrix& matrix, const Adapter&) {
+    return matrix.order != nullptr;
+  };
+  for (const Step& step : steps) {
+    adapters_.pass_back(back(step.part, dx.rows()), adapted(groups, step.part, has_order), dx);
+  }
+}
+
+/// Gradients of the gated activations become these, gate and up their gradients: in bf16, where
+/// they lie, if products would round them first of all.
 void MlpProducts::pass_back_gating(const MlpBackward& pass, MatrixView<float> inner) {
   const MatrixView<float> gate = pass.stash.gate_rows();
   const MatrixView<float> up = pass.stash.up_rows();
-  compute_.pool->for_each(inner.rows(), kRowsPerTask, [&](std::int64_t row) {
-    const GatedRow gated{
-        .gate = gate.row(row).data(), .up = up.row(row).data(), .inner = inner.row(row).data()};
-    const float product = compute_.vector->gate_gradient({}, gated, inner.cols());
-    if (pass.weight_gradients != nullptr) pass.weight_gradients[row] = product;
+  const bool rounds = are_rounded(pass.groups);
+  gated_.resize(static_cast<std::size_t>(compute_.pool->size()));
+  for (Buffer<float>& rows : gated_) rows.reserve(3 * inner.cols());
+  const std::int64_t tasks = (inner.rows() + kRowsPerTask - 1) / kRowsPerTask;
+  compute_.pool->parallel_for(tasks, [&](std::int64_t task, int worker) {
+    const std::int64_t end = std::min(inner.rows(), (task + 1) * kRowsPerTask);
+    for (std::int64_t row = task * kRowsPerTask; row < end; ++row) {
+      const GatedRow its{gate.row(row).data(), up.row(row).data(), inner.row(row).data()};
+      const float product =
+          rounds ? gate_rounded(its, inner.cols(), gated_[static_cast<std::size_t>(worker)].data())
+                 : compute_.vector->gate_gradient({}, its, inner.cols());
+      if (pass.weight_gradients != nullptr) pass.weight_gradients[row] = product;
+    }
   });
+}
+
+/// Of one row, into bf16 where it lies; `scratch` [3, width].
+float MlpProducts::gate_rounded(const GatedRow& row, std::int64_t width, float* scratch) const {
+  const std::array<float*, 3> parts = {row.gate, row.up, row.inner};
+  std::array<float*, 3> copies{};
+  for (std::size_t i = 0; i < parts.size(); ++i, scratch += width) {
+    copies[i] = scratch;
+    std::copy_n(parts[i], width, scratch);
+  }
+  const float product =
+      compute_.vector->gate_gradient({}, {copies[0], copies[1], copies[2]}, width);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    compute_.vector->to_bf16(copies[i], width, reinterpret_cast<BFloat16*>(parts[i]));
+  }
+  return product;
 }
 
 void MlpProducts::add_gradients(const Step& step, const MlpBackward& pass,
@@ -166,34 +238,33 @@ void MlpProducts::add_gradients(const Step& step, const MlpBackward& pass,
   adapters_.add_gradients({.x = step.x,
                            .dy = step.dy,
                            .inner = pass.stash.inner(step.part),
-                           .back = back_.matrix(step.dy.num_rows, rank_),
+                           .back = back(step.part, step.dy.num_rows),
                            .row_weights = pass.row_weights,
                            .samples = pass.samples},
-                          adapted(pass.groups, step.part), gradients);
+                          adapted(pass.groups, step.part, kIsAny), gradients);
 }
 
 void MlpProducts::backward(const MlpBackward& pass, AdapterGradients& gradients) {
   if (pass.groups.empty()) return;
   const std::int64_t rows = pass.x.num_rows;
   rank_ = greatest_rank(pass.groups);
-  back_.reserve(rows * rank_);
+  for (Buffer<float>& back : back_) back.reserve(rows * rank_);
   inner_.reserve(rows * pass.stash.width());
   const MatrixView<float> inner = inner_.matrix(rows, pass.stash.width());
-  const Step down{.part = MlpMatrix::down, .x = inner_rows_.of(inner), .dy = pass.dy, .dx = inner};
-  pass_back(down, pass.groups);
+  const auto rows_of = [rounded = are_rounded(pass.groups)](MatrixRows& rows_in,
+                                                            const MatrixView<float>& matrix) {
+    return rounded ? rows_in.of_rounded(matrix) : rows_in.of(matrix);
+  };
+  const Step down{.part = MlpMatrix::down, .x = rows_of(inner_rows_, inner), .dy = pass.dy};
+  pass_back({&down, 1}, pass.groups, inner);
   pass_back_gating(pass, inner);
   add_gradients(down, pass, gradients);
 
-  for (const MlpMatrix part : {MlpMatrix::gate, MlpMatrix::up}) {
-    const bool is_up = part == MlpMatrix::up;
-    const Step step{.part = part,
-                    .x = pass.x,
-                    .dy = gate_rows_.of(is_up ? pass.stash.up_rows() : pass.stash.gate_rows()),
-                    .dx = pass.dx,
-                    .accumulate = is_up};
-    pass_back(step, pass.groups);
-    add_gradients(step, pass, gradients);
-  }
+  const std::array<Step, 2> steps = {
+      Step{MlpMatrix::gate, pass.x, rows_of(gate_rows_, pass.stash.gate_rows())},
+      Step{MlpMatrix::up, pass.x, rows_of(up_rows_, pass.stash.up_rows())}};
+  pass_back(steps, pass.groups, pass.dx);
+  for (const Step& step : steps) add_gradients(step, pass, gradients);
 }
 
 }  // namespace moesaic

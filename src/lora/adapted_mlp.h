@@ -57,7 +57,7 @@ class MlpStash {
 struct MlpForward {
   RowSource x;                      // [rows, hidden]
   std::span<const MlpRows> groups;  // no two share a row
-  MatrixView<float> y;              // [rows, hidden] overwritten
+  MatrixView<float> y;              // [rows, hidden] overwritten; null: only `keep` is wanted
   MlpStash* keep = nullptr;
 };
 
@@ -93,32 +93,41 @@ class MlpProducts {
     MlpMatrix part;
     RowSource x;  // as in the forward pass
     RowSource dy;
-    MatrixView<float> dx;
-    bool accumulate = false;
   };
 
+  template <typename Wanted>
   [[nodiscard]] std::span<const AdapterRows> adapted(std::span<const MlpRows> groups,
-                                                     MlpMatrix part);
+                                                     MlpMatrix part, const Wanted& wanted);
   void make_groups(const MlpForward& pass, const MlpStash& inner);
-  void run_with_down(const MlpForward& pass, const MlpStash& inner);
-  void pass_back(const Step& step, std::span<const MlpRows> groups);
+  [[nodiscard]] RowSource run_gated(const MlpForward& pass);
+  void make_back_groups(const Step& step, std::span<const MlpRows> groups,
+                        std::vector<GemmGroup>& products);
+  void pass_back(std::span<const Step> steps, std::span<const MlpRows> groups,
+                 MatrixView<float> dx);
   void pass_back_gating(const MlpBackward& pass, MatrixView<float> inner);
+  float gate_rounded(const GatedRow& row, std::int64_t width, float* scratch) const;
   void add_gradients(const Step& step, const MlpBackward& pass, AdapterGradients& gradients);
+  [[nodiscard]] MatrixView<float> back(MlpMatrix part, std::int64_t rows) const {
+    return back_[static_cast<std::size_t>(part)].matrix(rows, rank_);
+  }
 
   Compute compute_;
   GroupedGemm& gemm_;
   AdapterProducts& adapters_;
   std::vector<MlpGroup> mlp_groups_;
   std::vector<GemmGroup> gemm_groups_;
+  std::array<std::vector<GemmGroup>, 2> back_groups_;  // of the steps of pass_back()
   std::vector<AdapterRows> adapter_rows_;
   MlpStash scratch_;               // of passes that keep nothing
   Buffer<std::byte> activations_;  // [rows, width] gated, as the down projection reads them
   Buffer<float> inner_;            // [rows, width] gradients of the gated activations, then these
-  Buffer<float> back_;             // [rows, greatest rank] scale dy B
-  std::int64_t rank_ = 0;          // the greatest of the pass
+  std::array<Buffer<float>, 3> back_;  // [rows, greatest rank] scale dy B
+  std::vector<Buffer<float>> gated_;   // [workers] a row's gate, up and gated activations
+  std::int64_t rank_ = 0;              // the greatest of the pass
   std::vector<const std::byte*> activation_rows_;
   MatrixRows inner_rows_;
   MatrixRows gate_rows_;
+  MatrixRows up_rows_;
 };
 
 }  // namespace moesaic

@@ -19,6 +19,13 @@ class MatrixRows {
     return {.rows = rows_.data(), .num_rows = matrix.rows(), .depth = matrix.cols()};
   }
 
+  /// Rows of bf16 that lie where those of `matrix` begin. Valid until the next call.
+  [[nodiscard]] RowSource of_rounded(MatrixView<const float> matrix) {
+    RowSource source = of(matrix);
+    source.element = RowSource::Element::bf16;
+    return source;
+  }
+
   /// `count` elements of each row of `source` from `first` on. Valid until the next call.
   [[nodiscard]] RowSource columns_of(const RowSource& source, std::int64_t first,
                                      std::int64_t count) {

@@ -15,10 +15,10 @@ constexpr std::int64_t kHidden = 36;
 constexpr std::int64_t kWidth = 20;
 
 /// Rows through five MLPs: of ranks 2 and 3 (with inputs in an order of its own), without rows,
-/// without adapters, with one for up alone.
+/// without adapters, with one of rank 40 for up alone.
 struct Case {
   Case() {
-    for (const std::int64_t rank : {2, 3, 2, 0, 2}) {
+    for (const std::int64_t rank : {2, 3, 2, 0, 40}) {
       mlps.push_back(naive::random_mlp({kHidden, kWidth, rank}, random));
     }
     mlps[4].gate.adapter.reset();
