@@ -39,8 +39,8 @@ SftData make_data(const Runtime& runtime, const OpenModel& model) {
 /// One step, the parts as means over all ranks.
 struct MeasuredStep {
   double seconds = 0;
-  double exchange_seconds = 0;
   TrainTimes parts;
+  PhaseTimes phases;  // of forward and backward
 };
 
 /// 0: no layer has experts.
@@ -82,11 +82,15 @@ class SftBench {
 
 MeasuredStep SftBench::step(std::int64_t number) {
   Communicator& world = runtime_.world();
-  const double wait_before = setup_.wait_seconds();
+  const PhaseTimes before = setup_.phase_times();
   MeasuredStep measured;
   measured.seconds =
       time_together(world, [&] { (void)setup_.trainer().step(number, data_.train, samples_); });
-  measured.exchange_seconds = mean_over_ranks(world, setup_.wait_seconds() - wait_before);
+  const PhaseTimes after = setup_.phase_times();
+  for (std::size_t phase = 0; phase < kNumPhases; ++phase) {
+    measured.phases.seconds[phase] =
+        mean_over_ranks(world, after.seconds[phase] - before.seconds[phase]);
+  }
   const TrainTimes& own = setup_.trainer().times();
   measured.parts = {.forward = mean_over_ranks(world, own.forward),
                     .backward = mean_over_ranks(world, own.backward),
@@ -127,6 +131,7 @@ ResultLine SftBench::line(const MeasuredStep& step, std::int64_t peak_bytes) con
   const double per_second = operations() / step.seconds;
   const auto whole = [](std::int64_t value) { return fmt::format("{}", value); };
   const auto tokens = static_cast<double>(data_.train.tokens());
+  PhaseTimes phases = step.phases;
   return {
       {"layers", whole(std::ssize(model_.config.layers))},
       {"hidden", whole(model_.config.hidden_size)},
@@ -142,7 +147,7 @@ ResultLine SftBench::line(const MeasuredStep& step, std::int64_t peak_bytes) con
       {"tokens_per_second", short_number(tokens / step.seconds)},
       {"forward_seconds", short_number(step.parts.forward)},
       {"backward_seconds", short_number(step.parts.backward)},
-      {"exchange_seconds", short_number(step.exchange_seconds)},
+      {"exchange_seconds", short_number(phases[Phase::wait])},
       {"sum_seconds", short_number(step.parts.sums)},
       {"exposed_sum_seconds", short_number(step.parts.exposed_sums)},
       {"optimizer_seconds", short_number(step.parts.optimizer)},
@@ -153,6 +158,10 @@ ResultLine SftBench::line(const MeasuredStep& step, std::int64_t peak_bytes) con
 
 void SftBench::run() {
   const MeasuredStep step = usual_step();
+  for (std::size_t phase = 0; phase < kNumPhases; ++phase) {
+    runtime_.log().once(LogLevel::debug, "{}: {} s", kPhaseNames[phase],
+                        short_number(step.phases.seconds[phase]));
+  }
   std::int64_t peak_bytes = peak_resident_bytes();  // before the roofs, which need memory too
   runtime_.world().sum({&peak_bytes, 1});
   const ResultLine result = line(step, peak_bytes);

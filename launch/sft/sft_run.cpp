@@ -103,7 +103,7 @@ void SftRun::begin() {
 void SftRun::step(std::int64_t number) {
   const Clock::time_point start = Clock::now();
   const std::vector<std::int64_t> samples = order_.step(number);
-  const double wait_before = setup_.wait_seconds();
+  const double wait_before = setup_.phase_times()[Phase::wait];
   const StepResult result = setup_.trainer().step(number, data_.train, samples);
   done_ = number + 1;
   if (number == 0 && options().grad_out) setup_.write_gradients(*options().grad_out);
@@ -120,7 +120,7 @@ void SftRun::step(std::int64_t number) {
       .seconds = seconds_since(start),
       .balance_loss = seen.balance_loss,
       .load_max_over_mean = seen.load_max_over_mean,
-      .wait_seconds = setup_.wait_seconds() - wait_before,
+      .wait_seconds = setup_.phase_times()[Phase::wait] - wait_before,
       .skipped = result.not_finite.has_value()};
   if (result.not_finite) {
     runtime_.log().once(LogLevel::warning, "step {} is left out: {} is not finite", done_,

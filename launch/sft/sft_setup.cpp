@@ -60,19 +60,6 @@ std::string digest_of(const Options& options, const SftData& data,
   return checksum_text(checksum(text));
 }
 
-/// What a backward pass needs of a token besides what a layer's input takes, summed over layers.
-std::int64_t kept_token_bytes(const ModelConfig& config, Recompute recompute) {
-  const std::int64_t input = 4 * config.hidden_size;
-  std::int64_t total = 0;
-  std::int64_t largest = 0;
-  for (const LayerConfig& layer : config.layers) {
-    const std::int64_t kept = input + layer.mixer->kept_bytes() + layer.feed_forward->kept_bytes();
-    total += input + (recompute == Recompute::never ? kept : 0);
-    largest = std::max(largest, kept);
-  }
-  return total + (recompute == Recompute::always ? largest : 0) + 4 * input;
-}
-
 }  // namespace
 
 std::int64_t sft_total_steps(const Options& options, std::int64_t samples) {
@@ -116,18 +103,13 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
 
 EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
   const Options& options = runtime_.options();
-  const std::int64_t tokens =
-      std::max({options.batch_size, data.train.longest(), data.held_out.longest()});
-  const auto values = static_cast<std::int64_t>(adapters_.masters().size());
-  // Gradients of 8 bytes, two moments of 4, and what a checkpoint gathers.
-  Workload work{.sequences = 1,
-                .capacity = tokens,
-                .batch_tokens = tokens,
-                .logits_rows = std::min<std::int64_t>(tokens, 512),
-                .adapter_bytes = adapters_.bytes() + 16 * values,
-                .kept_bytes = tokens * kept_token_bytes(model.config, Recompute::never)};
-  Workload smaller = work;
-  smaller.kept_bytes = tokens * kept_token_bytes(model.config, Recompute::always);
+  const SampleSizes sizes{.longest = std::max(data.train.longest(), data.held_out.longest()),
+                          .tokens = data.train.tokens(),
+                          .adapter_bytes = adapters_.bytes(),
+                          .adapter_values = static_cast<std::int64_t>(adapters_.masters().size()),
+                          .expert_ranks = runtime_.grid().experts().size()};
+  const Workload work = sft_workload(options, model.config, sizes, false);
+  const Workload smaller = sft_workload(options, model.config, sizes, true);
   EngineWork engine{.work = options.recompute == RecomputeChoice::always ? smaller : work};
   if (options.recompute == RecomputeChoice::automatic) engine.smaller = smaller;
   engine.prepare = [this, &model](ModelWeights& weights) {
@@ -152,11 +134,6 @@ TrainOptions SftSetup::train_options(const SftData& data) const {
           .clip = options.clip,
           .batch_tokens = options.batch_size,
           .skip_nonfinite = options.on_nonfinite == OnNonfinite::skip};
-}
-
-double SftSetup::wait_seconds() {
-  PhaseTimes times = engine_.transformer().times();
-  return times[Phase::wait];
 }
 
 std::int64_t SftSetup::load_checkpoint(std::int64_t steps) {

@@ -28,7 +28,7 @@ class SftSetup {
   [[nodiscard]] const Engine& engine() const noexcept { return engine_; }
   [[nodiscard]] const TrainCheckpoints& checkpoints() const noexcept { return checkpoints_; }
   /// Of this rank, so far.
-  [[nodiscard]] double wait_seconds();
+  [[nodiscard]] PhaseTimes phase_times() { return engine_.transformer().times(); }
 
   /// The steps of the checkpoint, which becomes the state. Throws Error{usage} if it is of another
   /// model, other data or other options. Collective.

@@ -3,16 +3,12 @@
 #include <cstring>
 
 namespace moesaic {
-namespace {
-
-void copy(MatrixView<const float> from, Buffer<float>& to) {
+void DecoderLayer::copy(MatrixView<const float> from, Buffer<float>& to) const {
   to.reserve(from.rows() * from.cols());
-  for (std::int64_t row = 0; row < from.rows(); ++row) {
+  context_.for_each_row(from.rows(), [&](std::int64_t row) {
     std::memcpy(to.data() + row * from.cols(), from.row(row).data(), from.row(row).size_bytes());
-  }
+  });
 }
-
-}  // namespace
 
 void DecoderLayer::norm(MatrixView<const float> x, std::span<const float> weight,
                         MatrixView<float> y) const {
@@ -27,39 +23,38 @@ void DecoderLayer::add_residual(std::span<const float> y, std::span<float> x) co
                                       x.data());
 }
 
+MatrixView<float> DecoderLayer::rows_of(const Pass& pass, const Buffer<float>& all) {
+  return {all.data() + pass.first_row * pass.x.cols(), pass.x.rows(), pass.x.cols()};
+}
+
 PartForward DecoderLayer::feed_forward_part(const Pass& pass) const {
-  const auto of_pass = [&](const Buffer<float>& all) {
-    return MatrixView<float>(all.data() + pass.first_row * pass.x.cols(), pass.x.rows(),
-                             pass.x.cols());
-  };
-  return {.x = of_pass(context_.normed),
-          .y = of_pass(context_.layer_out),
+  return {.x = rows_of(pass, context_.normed),
+          .y = pass.keeps_alone ? MatrixView<float>{} : rows_of(pass, context_.layer_out),
           .keep = pass.keep != nullptr ? pass.keep->feed_forward.get() : nullptr,
           .half = pass.half,
           .defer = parts_.defer};
 }
 
 void DecoderLayer::begin(const Pass& pass) {
-  context_.moe[pass.half].label.layer = static_cast<std::int32_t>(parts_.index);
+  context_.enter_layer(parts_.index, "attention", pass.half);
   const MatrixView<float>& x = pass.x;
   const std::int64_t rows = pass.first_row + x.rows();
   context_.normed.reserve(rows * x.cols());
   context_.layer_out.reserve(rows * x.cols());
-  const PartForward part = feed_forward_part(pass);
-  const MatrixView<float> normed(context_.normed.data() + pass.first_row * x.cols(), x.rows(),
-                                 x.cols());
+  const MatrixView<float> normed = rows_of(pass, context_.normed);
   {
     const PhaseScope scope(context_.times, Phase::attention);
     norm(x, parts_.weights.input_norm, normed);
-    PartForward mixing = part;
-    mixing.keep = pass.keep != nullptr ? pass.keep->mixer.get() : nullptr;
-    parts_.mixers[pass.half]->forward({parts_.index, parts_.weights.mixer}, pass.batch, mixing);
+    const MatrixView<float> y = rows_of(pass, context_.layer_out);
+    parts_.mixers[pass.half]->forward(
+        {parts_.index, parts_.weights.mixer}, pass.batch,
+        {.x = normed, .y = y, .keep = pass.keep != nullptr ? pass.keep->mixer.get() : nullptr});
     context_.for_each_row(x.rows(),
-                          [&](std::int64_t row) { add_residual(part.y.row(row), x.row(row)); });
+                          [&](std::int64_t row) { add_residual(y.row(row), x.row(row)); });
     if (pass.keep != nullptr) copy(x, pass.keep->middle);
     norm(x, parts_.weights.post_attention_norm, normed);
   }
-  parts_.feed_forward->begin(part);
+  parts_.feed_forward->begin(feed_forward_part(pass));
 }
 
 void DecoderLayer::execute(const Pass& pass) {
@@ -69,6 +64,7 @@ void DecoderLayer::execute(const Pass& pass) {
 void DecoderLayer::end(const Pass& pass) {
   const PartForward part = feed_forward_part(pass);
   parts_.feed_forward->end(part);
+  if (pass.keeps_alone) return;
   context_.for_each_row(pass.x.rows(), [&](std::int64_t row) {
     add_residual(part.y.row(row), pass.x.row(row));
     if (pass.keep != nullptr) return;
@@ -121,13 +117,15 @@ void DecoderLayer::add_norm_gradient(MatrixView<const float> x, std::span<const 
 void DecoderLayer::backward(const Backward& pass, KeptLayer& kept) {
   const std::int64_t rows = pass.dx.rows();
   const std::int64_t hidden = pass.dx.cols();
+  context_.enter_layer(parts_.index, "backward");
   if (!kept.is_whole) {
     make_stashes(kept);
     copy(kept.input.matrix(rows, hidden), context_.residual_again);
-    forward(
-        {.batch = pass.batch, .x = context_.residual_again.matrix(rows, hidden), .keep = &kept});
+    forward({.batch = pass.batch,
+             .x = context_.residual_again.matrix(rows, hidden),
+             .keep = &kept,
+             .keeps_alone = true});
   }
-  context_.moe.front().label.layer = static_cast<std::int32_t>(parts_.index);
   context_.normed.reserve(rows * hidden);
   context_.normed_gradient.reserve(rows * hidden);
   const MatrixView<float> normed = context_.normed.matrix(rows, hidden);

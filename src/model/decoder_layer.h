@@ -31,6 +31,7 @@ class DecoderLayer {
     std::size_t half = 0;
     std::int64_t first_row = 0;  // in the forward pass; there is room for all its rows
     KeptLayer* keep = nullptr;   // gets what backward() needs; of whole passes alone
+    bool keeps_alone = false;    // what comes out of the layer is not wanted
   };
   /// Collective over the experts' group, as its parts, between which the other half may run.
   void forward(const Pass& pass) {
@@ -54,8 +55,11 @@ class DecoderLayer {
   void backward(const Backward& pass, KeptLayer& kept);
 
  private:
+  /// The pass's rows of a buffer of the whole forward pass.
+  [[nodiscard]] static MatrixView<float> rows_of(const Pass& pass, const Buffer<float>& all);
   /// What the feed-forward part gets.
   [[nodiscard]] PartForward feed_forward_part(const Pass& pass) const;
+  void copy(MatrixView<const float> from, Buffer<float>& to) const;
   void norm(MatrixView<const float> x, std::span<const float> weight, MatrixView<float> y) const;
   void add_residual(std::span<const float> y, std::span<float> x) const;  // of one row
   void make_stashes(KeptLayer& keep) const;

@@ -1,7 +1,6 @@
 #include "src/model/feed_forward.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include "src/model/expert_names.h"
@@ -138,6 +137,7 @@ class MoeFeedForward : public FeedForward {
     auto* const keep = static_cast<Kept*>(part.keep);
     MoeWorkspace& work = context_.moe[part.half];
     work.keep = keep != nullptr ? &keep->moe : nullptr;
+    work.keeps_alone = part.y.cols() == 0;
     work.defer = part.defer;
     layer_.begin(part.x, work);
     if (has_shared()) compute_shared(part);
@@ -179,9 +179,10 @@ class MoeFeedForward : public FeedForward {
     auto& [out, gates] = context_.shared[part.half];
     gates.reserve(x.rows());
     out.reserve(x.rows() * x.cols());
+    MatrixView<float> y;
+    if (part.y.cols() > 0) y = out.matrix(x.rows(), x.cols());
     context_.linear.forward(shared_gate_, {}, x, gates.matrix(x.rows(), 1));
-    context_.linear.gated_mlp(shared_, x, out.matrix(x.rows(), x.cols()),
-                              keep != nullptr ? &keep->shared : nullptr);
+    context_.linear.gated_mlp(shared_, x, y, keep != nullptr ? &keep->shared : nullptr);
   }
 
   void add_shared(const PartForward& part) const {
@@ -189,14 +190,15 @@ class MoeFeedForward : public FeedForward {
     const VectorKernels& vector = *context_.compute.vector;
     auto* const keep = static_cast<Kept*>(part.keep);
     const SharedOut& shared = context_.shared[part.half];
-    if (keep != nullptr) keep->gates.reserve(part.y.rows());
-    context_.for_each_row(part.y.rows(), [&](std::int64_t row) {
+    const std::int64_t hidden = part.x.cols();
+    if (keep != nullptr) keep->gates.reserve(part.x.rows());
+    context_.for_each_row(part.x.rows(), [&](std::int64_t row) {
       // sigmoid(g) = softmax({g, 0})[0]
       std::array<float, 2> gate = {shared.gates.data()[row], 0.0F};
       vector.softmax(gate.data(), 2);
-      const std::span<float> y = part.y.row(row);
-      vector.add_scaled(shared.out.data() + row * std::ssize(y), gate[0], std::ssize(y), y.data());
       if (keep != nullptr) keep->gates.data()[row] = gate[0];
+      if (part.y.cols() == 0) return;
+      vector.add_scaled(shared.out.data() + row * hidden, gate[0], hidden, part.y.row(row).data());
     });
   }
 
@@ -283,17 +285,34 @@ std::vector<NamedWeight> MoeKind::weights(const LayerTensors& tensors) const {
   return weights;
 }
 
+/// Logits of the router, choices with weights and places, the row that travels, the shared expert's
+/// result.
 std::int64_t MoeKind::row_bytes() const {
-  const std::int64_t routing = 4 * config_.experts + 8;
-  const std::int64_t per_output =
-      4 * config_.hidden + 4 * config_.expert_width + 6 * config_.hidden;
-  return routing + 4 * 2 * config_.shared_width + 2 * config_.router.topk * per_output;
+  return 4 * config_.experts + 24 * config_.router.topk + 4 * config_.hidden +
+         (config_.shared_width > 0 ? 4 * config_.hidden : 0);
 }
 
-/// Logits of the router; gate, up and result of each choice; gate and up of the shared expert.
-std::int64_t MoeKind::kept_bytes() const {
-  return 4 * (config_.experts + 2 * config_.shared_width +
-              config_.router.topk * (2 * config_.expert_width + config_.hidden));
+/// The result, and where its input is.
+std::int64_t MoeKind::expert_row_bytes() const {
+  return 4 * config_.hidden + 32;
+}
+
+/// What MoeStash and the shared expert's MlpStash have: probabilities where the router needs them;
+/// gate and up of each choice, and its place on the roads; rows that came from other ranks.
+std::int64_t MoeKind::kept_bytes(int ranks) const {
+  constexpr std::int64_t kChoiceBytes = 24;  // of Routing and ExchangePlan
+  const RouterOptions& router = config_.router;
+  const bool has_probabilities = router.softmax_over_all && !router.normalize;
+  const std::int64_t received = std::min<std::int64_t>(router.topk, ranks - 1);
+  return 4 * (has_probabilities ? config_.experts : 0) + 4 * (2 * config_.shared_width + 1) +
+         router.topk * (4 * 2 * config_.expert_width + kChoiceBytes) +
+         received * 4 * config_.hidden;
+}
+
+/// Gradients of gated activations, and the rows on their way with their weights.
+std::int64_t MoeKind::backward_bytes() const {
+  const std::int64_t per_output = 4 * config_.expert_width + 64;
+  return 4 * config_.shared_width + 4 * config_.hidden + 2 * config_.router.topk * per_output;
 }
 
 std::unique_ptr<FeedForward> MoeKind::make_layer(const WeightSet& weights,

@@ -53,11 +53,16 @@ class FeedForwardKind {
 
   [[nodiscard]] virtual FeedForwardSizes sizes() const = 0;
   [[nodiscard]] virtual std::vector<NamedWeight> weights(const LayerTensors& tensors) const = 0;
-  /// Working memory of a forward pass, a token, with twice the average load for this rank's
-  /// experts.
+  /// Working memory of a forward pass, a token, besides its experts'.
   [[nodiscard]] virtual std::int64_t row_bytes() const = 0;
-  /// What a backward pass needs of the forward pass besides the layer's input, a token.
-  [[nodiscard]] virtual std::int64_t kept_bytes() const = 0;
+  /// And of each row that this rank's experts work on: a token's choice of one.
+  [[nodiscard]] virtual std::int64_t expert_row_bytes() const { return 0; }
+  /// What a backward pass needs of the forward pass besides the layer's input, a token, with the
+  /// average load for the experts of each of `ranks`; without what adapters need, which is little.
+  [[nodiscard]] virtual std::int64_t kept_bytes(int ranks) const = 0;
+  /// Working memory of a backward pass besides that of a forward pass, a token, with twice the
+  /// average load.
+  [[nodiscard]] virtual std::int64_t backward_bytes() const = 0;
   /// `context` and what `weights` point to must outlive the result. Collective over the experts'
   /// group.
   [[nodiscard]] virtual std::unique_ptr<FeedForward> make_layer(const WeightSet& weights,
@@ -71,8 +76,9 @@ class PlainMlpKind : public FeedForwardKind {
 
   [[nodiscard]] FeedForwardSizes sizes() const override { return {.common_width = width_}; }
   [[nodiscard]] std::vector<NamedWeight> weights(const LayerTensors& tensors) const override;
-  [[nodiscard]] std::int64_t row_bytes() const override { return 4 * 2 * width_; }
-  [[nodiscard]] std::int64_t kept_bytes() const override { return 4 * 2 * width_; }
+  [[nodiscard]] std::int64_t row_bytes() const override { return 0; }
+  [[nodiscard]] std::int64_t kept_bytes(int) const override { return 4 * 2 * width_; }
+  [[nodiscard]] std::int64_t backward_bytes() const override { return 4 * width_; }
   [[nodiscard]] std::unique_ptr<FeedForward> make_layer(const WeightSet& weights,
                                                         LayerContext& context) const override;
 
@@ -104,7 +110,9 @@ class MoeKind : public FeedForwardKind {
   [[nodiscard]] FeedForwardSizes sizes() const override;
   [[nodiscard]] std::vector<NamedWeight> weights(const LayerTensors& tensors) const override;
   [[nodiscard]] std::int64_t row_bytes() const override;
-  [[nodiscard]] std::int64_t kept_bytes() const override;
+  [[nodiscard]] std::int64_t expert_row_bytes() const override;
+  [[nodiscard]] std::int64_t kept_bytes(int ranks) const override;
+  [[nodiscard]] std::int64_t backward_bytes() const override;
   [[nodiscard]] std::unique_ptr<FeedForward> make_layer(const WeightSet& weights,
                                                         LayerContext& context) const override;
 

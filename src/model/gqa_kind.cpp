@@ -114,6 +114,13 @@ std::int64_t GqaKind::kept_bytes() const {
   return 4 * (2 * config_.q_width() + 2 * config_.kv_width() + config_.num_heads);
 }
 
+/// What GqaGradient has: gradients of the projected rows, and those that the query heads of a group
+/// give for the keys and values that they share.
+std::int64_t GqaKind::backward_bytes() const {
+  const std::int64_t parts = config_.num_heads > config_.num_kv_heads ? 2 * config_.q_width() : 0;
+  return 4 * (config_.q_width() + 2 * config_.kv_width() + parts);
+}
+
 bool GqaKind::depends_on_prompt_length() const {
   return config_.rope.type == RopeType::dynamic || config_.rope.type == RopeType::longrope;
 }

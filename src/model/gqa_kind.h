@@ -53,6 +53,7 @@ class GqaKind : public MixerKind {
   [[nodiscard]] MixerWork work(Precision precision, std::int64_t tokens) const override;
   [[nodiscard]] std::int64_t row_bytes() const override;
   [[nodiscard]] std::int64_t kept_bytes() const override;
+  [[nodiscard]] std::int64_t backward_bytes() const override;
   [[nodiscard]] std::int64_t window() const override { return config_.window; }
   [[nodiscard]] bool depends_on_prompt_length() const override;
   [[nodiscard]] MixerText text() const override;

@@ -19,7 +19,8 @@ class Stash {
 /// A forward pass through one part of a layer.
 struct PartForward {
   MatrixView<const float> x;  // [rows, hidden] normed
-  MatrixView<float> y;        // [rows, hidden] overwritten
+  MatrixView<float> y;        // [rows, hidden] overwritten; of a FeedForward also null: only
+                              // what is kept is wanted
   Stash* keep = nullptr;      // of the part's kind: gets what its backward pass needs
   std::size_t half = 0;       // which of two batches that run in turn
   /// Of a part with experts: choices of each token that it leaves to that of the next layer.

@@ -75,6 +75,8 @@ class MixerKind {
   [[nodiscard]] virtual std::int64_t row_bytes() const = 0;
   /// What a backward pass needs of the forward pass besides the layer's input, a token.
   [[nodiscard]] virtual std::int64_t kept_bytes() const = 0;
+  /// Working memory of a backward pass besides that of a forward pass, a token.
+  [[nodiscard]] virtual std::int64_t backward_bytes() const = 0;
   /// A position sees itself and window() - 1 before it; 0: all.
   [[nodiscard]] virtual std::int64_t window() const { return 0; }
   /// Whether the cache of a position depends on how long the prompt is.

@@ -17,8 +17,9 @@ struct ExpertBatch {
   /// [slots + 1] slot first_slot + s has outputs [slot_begin[s], slot_begin[s + 1]), counted from
   /// slot_begin[0].
   std::span<const std::int64_t> slot_begin;
-  MatrixView<float> outputs;  // [outputs, hidden] to be written, not yet weighted
-  MlpStash* keep = nullptr;   // gets what backward() needs
+  /// [outputs, hidden] to be written, not yet weighted; null: only what is kept is wanted
+  MatrixView<float> outputs;
+  MlpStash* keep = nullptr;  // gets what backward() needs
 };
 
 /// What goes back through a rank's experts.

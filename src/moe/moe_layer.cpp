@@ -116,12 +116,14 @@ void MoeLayer::compute(ChoiceBatch& choices, SlotRange slots, MoeWorkspace& work
   const auto first = begin.front();
   const std::int64_t count = begin.back() - first;
   const std::int64_t hidden = router_.hidden();
+  MatrixView<float> outputs;
+  if (!work.keeps_alone) outputs = {choices.outputs.data() + first * hidden, count, hidden};
   choices.experts->start(
       {.first_slot = slots.first,
        .rows = std::span(choices.output_rows)
                    .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
        .slot_begin = begin,
-       .outputs = {choices.outputs.data() + first * hidden, count, hidden},
+       .outputs = outputs,
        .keep = work.keep != nullptr ? &work.keep->experts : nullptr});
   choices.experts->finish();
 }
@@ -230,7 +232,7 @@ void MoeLayer::execute(MoeWorkspace& work) {
     const PhaseScope scope(work.context.times, Phase::wait);
     work.dispatch = {};
   }
-  if (!as_rows_come) send_results(work, TokenExchange::Outputs::written, work);
+  if (!as_rows_come && !work.keeps_alone) send_results(work, TokenExchange::Outputs::written, work);
   if (due.is_pending) {
     if (const auto slots = due.remaining_slots()) compute_and_send(due, *slots, work);
   }

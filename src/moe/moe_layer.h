@@ -58,6 +58,7 @@ struct MoeWorkspace : ChoiceBatch {
 
   /// Set before begin(), or null: what is kept for a backward pass, and where choices are counted.
   MoeStash* keep = nullptr;
+  bool keeps_alone = false;  // set before begin(): the results are not wanted
   RouterStatistics* statistics = nullptr;
   RowLabel label{};  // step and layer of the batch, for its exchanges
   /// Set before begin(): choices of each token that the sum of the next layer takes, which must be
@@ -115,8 +116,9 @@ class MoeLayer {
   /// runs what the layer before has deferred. Between nodes an expert runs as soon as its own rows
   /// are here, and results leave in pieces.
   void execute(MoeWorkspace& work);
-  /// Overwrites `y` [tokens, hidden] with the sums, once the results are here; executes first if
-  /// that has not been done. Until they are here it runs what this layer defers.
+  /// Overwrites `y` [tokens, hidden] with the sums, once the results are here (with keeps_alone,
+  /// not at all: it is null); executes first if that has not been done. Until they are here it runs
+  /// what this layer defers.
   void end(MatrixView<float> y, MoeWorkspace& work);
 
   /// The same halves of a backward pass, on the roads of the forward pass: a token's gradient goes

@@ -7,13 +7,13 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kTokensPerTask = 8;
+constexpr std::int64_t kRowsPerTask = 8;
 
 }  // namespace
 
 void MoeLayer::write_activations(MatrixView<const float> x, WireRows& rows) const {
   rows.resize(x.rows(), x.cols() * element_bytes(element_));
-  compute_.pool->for_each(x.rows(), kTokensPerTask, [&](std::int64_t token) {
+  compute_.pool->for_each(x.rows(), kRowsPerTask, [&](std::int64_t token) {
     write_numbers(x.row(token), rows.activations(token));
   });
 }
@@ -27,7 +27,7 @@ MoeLayer::RowForm MoeLayer::row_form(const MoeWorkspace& work) const {
 void MoeLayer::encode_rows(MatrixView<const float> x, MoeWorkspace& work) const {
   const bool is_rounded = row_form(work) == RowForm::rounded;
   work.rows.resize(x.rows(), is_rounded ? codec(work).bytes(x.cols()) : codes_->bytes());
-  compute_.pool->for_each(x.rows(), kTokensPerTask, [&](std::int64_t token) {
+  compute_.pool->for_each(x.rows(), kRowsPerTask, [&](std::int64_t token) {
     const float* const from = x.row(token).data();
     std::byte* const to = work.rows.activations(token);
     if (is_rounded) return codec(work).encode(from, x.cols(), to);
@@ -40,7 +40,7 @@ void MoeLayer::decode_rows(MoeWorkspace& work) const {
   const std::int64_t row_bytes = router_.hidden() * element_bytes(element_);
   const bool is_rounded = row_form(work) == RowForm::rounded;
   work.decoded.reserve(sources * row_bytes);
-  compute_.pool->for_each(sources, kTokensPerTask, [&](std::int64_t source) {
+  compute_.pool->for_each(sources, kRowsPerTask, [&](std::int64_t source) {
     std::byte* const to = work.decoded.data() + source * row_bytes;
     const auto write = [&](std::int64_t first, std::span<const float> numbers) {
       write_numbers(numbers, to + first * element_bytes(element_));

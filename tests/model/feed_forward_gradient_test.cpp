@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kHidden = 20;
 constexpr std::int64_t kTokens = 30;
+constexpr std::int64_t kSharedWidth = 10;
 /// The tokens of each sample.
 constexpr std::array<SampleRange, 5> kSamples = {{{0, 7}, {7, 1}, {8, 12}, {20, 6}, {26, 4}}};
 
@@ -25,17 +26,17 @@ std::size_t index(std::int64_t value) {
 }
 
 /// A layer with experts, some without adapters and one that nobody chooses, perhaps with a shared
-/// one.
+/// one; or, where a token has no expert, the MLP alone that is the shared one elsewhere.
 struct Layer {
   explicit Layer(const MoeConfig& of) : config(of) {
     config.hidden = kHidden;
-    config.experts = 6;
+    config.experts = is_plain() ? 0 : 6;
     config.expert_width = 12;
     router = naive::random_matrix(config.experts, kHidden, 0.4F, random);
     for (const std::int64_t rank : {2, 3, 0, 2, 2, 2}) {
-      experts.push_back(naive::random_mlp({kHidden, 12, rank}, random));
+      if (!is_plain()) experts.push_back(naive::random_mlp({kHidden, 12, rank}, random));
     }
-    shared = naive::random_mlp({kHidden, 10, 2}, random);
+    shared = naive::random_mlp({kHidden, kSharedWidth, 2}, random);
     shared_gate = naive::random_matrix(1, kHidden, 0.3F, random);
     x = naive::random_matrix(kTokens, kHidden, 1, random);
     dy = naive::random_matrix(kTokens, kHidden, 1, random);
@@ -45,9 +46,22 @@ struct Layer {
     }
   }
 
+  [[nodiscard]] bool is_plain() const { return config.router.topk == 0; }
+  [[nodiscard]] std::unique_ptr<FeedForwardKind> kind() const {
+    if (is_plain()) return std::make_unique<PlainMlpKind>(kHidden, kSharedWidth);
+    return std::make_unique<MoeKind>(config);
+  }
+
   /// <dy, y> of a token.
   [[nodiscard]] double product(std::int64_t t) const {
     const std::vector<double> x_row(x.row(t), x.row(t) + kHidden);
+    const std::vector<double> y = is_plain() ? shared(x_row) : result(x_row);
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += dy.row(t)[i] * y[i];
+    return sum;
+  }
+  /// Of a layer with experts.
+  [[nodiscard]] std::vector<double> result(const std::vector<double>& x_row) const {
     std::vector<double> y(index(kHidden));
     const auto add = [&](const naive::Mlp& mlp, double weight) {
       const std::vector<double> part = mlp(x_row);
@@ -69,9 +83,7 @@ struct Layer {
     if (config.shared_width > 0) {
       add(shared, 1 / (1 + std::exp(-naive::times(shared_gate, x_row)[0])));
     }
-    double sum = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) sum += dy.row(t)[i] * y[i];
-    return sum;
+    return y;
   }
   [[nodiscard]] double loss() const {
     double sum = 0;
@@ -108,6 +120,10 @@ class Rank {
   Rank(Layer& layer, const Way& way, Communicator& world)
       : layer_(layer), way_(way), world_(world), packed_(way.format), pool_(way.threads) {
     adapters_.reserve(30);
+    if (layer.is_plain()) {
+      add(layer.shared, true);
+      return;
+    }
     const ExpertPlacement placement(layer.config.experts, world.size());
     const auto first = placement.experts_start_idx(world.rank());
     const auto end = first + placement.num_local_experts(world.rank());
@@ -133,7 +149,7 @@ class Rank {
          .num_experts = layer_.config.experts,
          .experts_per_token = layer_.config.router.topk},
         world_);
-    const auto part = MoeKind(layer_.config).make_layer(weights_, context);
+    const auto part = layer_.kind()->make_layer(weights_, context);
     AdapterGradients gradients(packed_.places());
     RouterStatistics statistics;
     context.moe.front().statistics = &statistics;
@@ -283,15 +299,16 @@ void expect_near_differences(Layer& layer, const Results& results, double tolera
     check(mlp.up, has_gradient);
     check(mlp.down, has_gradient);
   };
-  check_mlp(layer.shared, layer.config.shared_width > 0);
+  check_mlp(layer.shared, layer.is_plain() || layer.config.shared_width > 0);
   for (std::size_t e = 0; e < layer.experts.size(); ++e) check_mlp(layer.experts[e], e != 4);
   EXPECT_EQ(next, all.size());
 }
 
 std::vector<MoeConfig> configs() {
   return {{.router = {.topk = 3}},
-          {.shared_width = 10, .router = {.topk = 3, .normalize = true}},
-          {.router = {.topk = 2, .softmax_over_all = false}}};
+          {.shared_width = kSharedWidth, .router = {.topk = 3, .normalize = true}},
+          {.router = {.topk = 2, .softmax_over_all = false}},
+          {.router = {.topk = 0}}};
 }
 
 TEST(FeedForwardGradient, equals_finite_differences) {
@@ -317,6 +334,7 @@ TEST(FeedForwardGradient, bits_do_not_depend_on_ranks_threads_or_micro_batches) 
       Results expected;
       run(layer, {.format = format}, expected);
       for (const int ranks : {1, 2, 3, 4}) {
+        if (ranks > 1 && layer.is_plain()) continue;  // nothing to share
         for (const std::int64_t at_once : {1, 2, 5}) {
           Results results;
           run(layer, {ranks, ranks == 1 ? 3 : 1, format, at_once}, results);
@@ -334,6 +352,7 @@ TEST(FeedForwardGradient, bits_do_not_depend_on_ranks_threads_or_micro_batches) 
 TEST(FeedForwardGradient, counts_choices_and_probabilities) {
   for (const MoeConfig& config : configs()) {
     Layer layer(config);
+    if (layer.is_plain()) continue;
     Results results;
     run(layer, {}, results);
     std::vector<double> probabilities(layer.experts.size());

@@ -85,6 +85,7 @@ class RecurrenceKind : public MixerKind {
   }
   [[nodiscard]] std::int64_t row_bytes() const override { return 4 * config_.width; }
   [[nodiscard]] std::int64_t kept_bytes() const override { return 4 * config_.width; }
+  [[nodiscard]] std::int64_t backward_bytes() const override { return 0; }
   [[nodiscard]] MixerText text() const override { return {"recurrence", "linear", ""}; }
   void write_fields(JsonWriter& out) const override { out.field("recurrence", config_.width); }
   [[nodiscard]] std::unique_ptr<TokenMixer> make_mixer(LayerContext& context) const override {
