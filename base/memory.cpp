@@ -101,6 +101,16 @@ std::int64_t peak_resident_bytes() {
   return read_kib_line("/proc/self/status", "VmHWM:").value_or(0);
 }
 
+ResidentBytes resident_bytes() {
+  const auto line = [](std::string_view key) {
+    return read_kib_line("/proc/self/status", key).value_or(0);
+  };
+  return {.peak = line("VmHWM:"),
+          .anonymous = line("RssAnon:"),
+          .file = line("RssFile:"),
+          .shared = line("RssShmem:")};
+}
+
 std::string format_bytes(std::int64_t bytes) {
   constexpr std::array<std::string_view, 5> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB"};
   if (bytes < 1024) return fmt::format("{} B", bytes);

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
@@ -66,6 +68,21 @@ void OutputFile::sync() const {
 void OutputFile::refused(std::string_view what) const {
   const int reason = errno;
   fail(ErrorKind::resource, "{}: {}: {}", shown_, what, std::strerror(reason));
+}
+
+void replace_file(const std::string& path, std::string_view text) {
+  const std::string part = fmt::format("{}.part-{}", path, ::getpid());  // others may write it too
+  OutputFile file(part, OutputFile::Mode::create, path);
+  try {
+    file.write_at(0, std::as_bytes(std::span(text)));
+    file.sync();
+    const bool renamed = std::rename(part.c_str(), path.c_str()) == 0;
+    require(renamed, ErrorKind::resource, "{}: cannot be written: {}", path, std::strerror(errno));
+  } catch (const Error&) {
+    (void)std::remove(part.c_str());
+    throw;
+  }
+  sync_directory(std::filesystem::path(path).parent_path().string());
 }
 
 void sync_directory(const std::string& path) noexcept {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace moesaic {
 
@@ -45,6 +46,10 @@ class OutputFile {
   std::string shown_;
   int descriptor_ = -1;
 };
+
+/// Puts `text` in the place of the file `path`, if there is one: whoever opens it finds the old
+/// text or the new one whole, also after a crash. Throws Error{resource} naming it.
+void replace_file(const std::string& path, std::string_view text);
 
 /// Makes changes of names in a directory last. A hint: never fails.
 void sync_directory(const std::string& path) noexcept;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,12 @@
 #include "launch/job/agreement.h"
 #include "launch/job/runtime.h"
 #include "launch/options/option_help.h"
+#include "launch/options/option_table.h"
+#include "launch/options/split.h"
+#include "launch/study/study_export.h"
+#include "launch/study/study_predict.h"
+#include "launch/study/study_report.h"
+#include "launch/study/study_run.h"
 #include "launch/verbs/verbs.h"
 
 namespace {
@@ -56,6 +63,55 @@ bool is_later_rank() {
   return false;
 }
 
+int call_alone(const Command& command) {
+  switch (*command.verb) {
+    case Verb::plan:
+      run_plan(command);
+      return 0;
+    case Verb::study_run:
+      return run_study(command);
+    case Verb::study_points:
+      return run_study_points(command);
+    case Verb::study_report:
+      return run_study_report(command);
+    case Verb::study_predict:
+      return run_study_predict(command);
+    case Verb::study_export_extrap:
+      return run_export_extrap(command);
+    default:
+      fail(ErrorKind::internal, "a verb that needs ranks");
+  }
+}
+
+/// A verb that starts no MPI, with what its command line says.
+int run_alone(const Command& command) {
+  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  require(size == nullptr || std::string_view(size) == "1", ErrorKind::usage,
+          "moesaic {} is one process, no ranks: run it without mpirun",
+          verb_row(*command.verb).name);
+  for (const std::string& note : command.notes) fmt::print(stderr, "warning: {}\n", note);
+  int code = 0;
+  if (command.options.show_config) {
+    fmt::print("{}", config_text(command));
+  } else {
+    code = call_alone(command);
+  }
+  flush_output();
+  return code;
+}
+
+/// The command, if it is of a verb that starts no MPI; others are understood by all ranks together.
+std::optional<Command> command_without_ranks(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (const VerbRow& row : verb_table()) {
+    const std::vector<std::string_view> words = split(row.name, ' ');
+    const bool is_asked = arguments.size() >= words.size() &&
+                          std::equal(words.begin(), words.end(), arguments.begin());
+    if (is_asked && runs_alone(row.verb)) return parse_command(arguments, moesaic_environment());
+  }
+  return std::nullopt;
+}
+
 void run_verb(Runtime& runtime) {
   if (runtime.options().show_config) {
     if (runtime.is_first()) fmt::print("{}", config_text(runtime.command()));
@@ -88,6 +144,10 @@ void run_verb(Runtime& runtime) {
       return run_bench_sft(runtime);
     case Verb::doctor:
       return run_doctor(runtime);
+    case Verb::study_point:
+      return run_study_point(runtime);
+    default:
+      fail(ErrorKind::internal, "a verb that needs no ranks");
   }
 }
 
@@ -101,6 +161,7 @@ int main(int argc, char** argv) {
       flush_output();
       return argc == 1 ? 2 : 0;
     }
+    if (const auto command = command_without_ranks(argc, argv)) return run_alone(*command);
   } catch (const Error& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return exit_code(error.kind());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -93,6 +94,25 @@ std::vector<int> share_cores(std::span<const RankInfo> node_ranks) {
     threads.push_back(std::max(1, rank.cores / static_cast<int>(sharers)));
   }
   return threads;
+}
+
+CoreUse core_use(std::span<const RankInfo> ranks) {
+  CoreUse use;
+  double cores = 0;
+  for (const RankInfo& rank : ranks) {
+    std::int64_t threads = 0;  // on the cores of this rank
+    for (const RankInfo& other : ranks) {
+      const bool share =
+          rank.host_name() == other.host_name() && cpusets_overlap(rank.cpus(), other.cpus());
+      if (share) threads += other.threads;
+    }
+    use.threads += rank.threads;
+    use.is_oversubscribed = use.is_oversubscribed || threads > rank.cores;
+    const double share = static_cast<double>(rank.cores) / static_cast<double>(threads);
+    cores += rank.threads * std::min(1.0, share);
+  }
+  use.cores = std::llround(cores);
+  return use;
 }
 
 std::vector<RankInfo> gather_ranks(Communicator& world, Communicator& node, std::int64_t threads) {

@@ -45,6 +45,15 @@ struct RankInfo {
 /// number of ranks that may use any of them, at least 1.
 [[nodiscard]] std::vector<int> share_cores(std::span<const RankInfo> node_ranks);
 
+/// Threads of all ranks, and the cores that they have.
+struct CoreUse {
+  std::int64_t threads = 0;
+  std::int64_t cores = 0;          // no more than threads
+  bool is_oversubscribed = false;  // somewhere more threads than cores
+};
+/// By hosts, whatever nodes the ranks pretend to be on.
+[[nodiscard]] CoreUse core_use(std::span<const RankInfo> ranks);
+
 /// What is odd about this launch, a line each: ranks that share cores, a rank bound to one core of
 /// many.
 [[nodiscard]] std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks);

@@ -17,8 +17,10 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "comm/checked_communicator.h"
+#include "comm/roll_call.h"
 #include "comm/shared_memory_communicator.h"
 #include "launch/job/agreement.h"
+#include "launch/job/program_version.h"
 #include "launch/job/start_check.h"
 #include "launch/options/option_table.h"
 #include "src/checkpoint/read_faults.h"
@@ -100,18 +102,27 @@ InterruptionOptions interruption_options(const Command& command, bool is_first,
 struct Failure {
   int code = 1;
   std::string message;
-  bool secondary = false;  // probably the echo of another rank's failure
+  std::chrono::milliseconds silence{};  // before it is told: another rank may know more
+  std::chrono::milliseconds grace{};    // after that: the launcher knows, and has a code for it
   LogLevel level = LogLevel::error;
 };
+
+/// Longer than a launcher takes to end the job after it has lost a rank.
+constexpr auto kLauncherPatience = std::chrono::seconds(3);
 
 Failure describe_current_exception() {
   try {
     throw;
+  } catch (const LostRank& lost) {
+    return {exit_code(lost.kind()), lost.what(),
+            lost.speaks() ? std::chrono::seconds(0) : kLauncherPatience,
+            lost.has_ended() ? kLauncherPatience : std::chrono::seconds(0)};
   } catch (const Error& error) {
     const std::string bug = error.kind() == ErrorKind::internal ? "internal error: " : "";
-    return {exit_code(error.kind()), bug + error.what(), error.kind() == ErrorKind::peer};
+    const bool is_echo = error.kind() == ErrorKind::peer;  // of another rank's failure, probably
+    return {exit_code(error.kind()), bug + error.what(), std::chrono::seconds(is_echo ? 1 : 0)};
   } catch (const Interrupted& interrupted) {
-    return {kInterruptedCode, interrupted.what(), false, LogLevel::warning};
+    return {kInterruptedCode, interrupted.what(), {}, {}, LogLevel::warning};
   } catch (const std::bad_alloc&) {
     return {exit_code(ErrorKind::resource), "the system has no more memory"};
   } catch (const std::system_error& error) {  // as fmt::print, where the disk is full
@@ -129,11 +140,13 @@ int end_job(const MpiSession& mpi, const Log& log) {
   const Failure failure = describe_current_exception();
   if (mpi.size() > 1) {
     constexpr auto kTurn = std::chrono::milliseconds(50);
-    const auto turn = kTurn * std::min(log.rank(), 20);
-    std::this_thread::sleep_for(failure.secondary ? turn + std::chrono::seconds(1) : turn);
+    std::this_thread::sleep_for(failure.silence + kTurn * std::min(log.rank(), 20));
   }
   log.write(failure.level, "{}", failure.message);
-  if (mpi.size() > 1) mpi.abort(failure.code);
+  if (mpi.size() > 1) {
+    std::this_thread::sleep_for(failure.grace);
+    mpi.abort(failure.code);
+  }
   return failure.code;
 }
 
@@ -272,13 +285,9 @@ std::string mpi_library_version() {
 std::string version_text() {
   std::vector<std::string_view> isas;
   for (const Isa isa : supported_isas()) isas.push_back(isa_name(isa));
-#if defined(__clang__)
-  const std::string compiler = fmt::format("clang {}", __clang_version__);
-#else
-  const std::string compiler = fmt::format("g++ {}", __VERSION__);
-#endif
-  return fmt::format("moesaic {}\ncompiler: {}\nMPI: {}\ninstruction sets: {}\n", MOESAIC_VERSION,
-                     compiler, mpi_library_version(), fmt::join(isas, ", "));
+  const ProgramVersion version = program_version();
+  return fmt::format("moesaic {}\ncompiler: {}\nMPI: {}\ninstruction sets: {}\n", version.text(),
+                     version.compiler, mpi_library_version(), fmt::join(isas, ", "));
 }
 
 }  // namespace moesaic

@@ -112,24 +112,28 @@ void tell_without_effect(const Runtime& runtime, const ModelWeights& weights) {
 
 }  // namespace
 
+OpenModel open_model(const Options& options) {
+  require(!options.model.empty(), ErrorKind::usage, "no model: --model DIR says which");
+  OpenModel model{.files = ModelFiles::open(options.model),
+                  .config = read_model_config(options.model),
+                  .layouts = wanted_layouts(options)};
+  if (options.lora) {
+    model.adapter =
+        AdapterFiles::open(*options.lora, adapter_sites(model.files.names(model.config)));
+  }
+  return model;
+}
+
 OpenModel read_model(const Runtime& runtime) {
   OpenModel model;
   std::uint64_t print = 0;
   std::uint64_t adapter_print = 0;
   std::string unknown;
   agree(runtime.world(), [&] {
-    const std::string& directory = runtime.options().model;
-    require(!directory.empty(), ErrorKind::usage, "no model: --model DIR says which");
-    model.layouts = wanted_layouts(runtime.options());
-    model.files = ModelFiles::open(directory);
+    model = open_model(runtime.options());
     verify_copies(model.files, runtime.options().verify);
-    model.config = read_model_config(directory);
     print = model_fingerprint(model.files);
-    if (runtime.options().lora) {
-      model.adapter = AdapterFiles::open(*runtime.options().lora,
-                                         adapter_sites(model.files.names(model.config)));
-      adapter_print = adapter_fingerprint(*model.adapter);
-    }
+    if (model.adapter) adapter_print = adapter_fingerprint(*model.adapter);
     if (runtime.is_first()) unknown = unknown_tensors_text(model);
   });
   const std::array<Shared, 2> shared = {
@@ -166,10 +170,6 @@ ExpertGroup expert_group(const Runtime& runtime) {
            .wire = options.wire,
            .int8_rows = can_gain,
            .half_batches = is_automatic && !can_gain ? HalfBatches::off : options.half_batches}};
-}
-
-std::int64_t context_limit(const Options& options, const ModelConfig& config) {
-  return options.ctx_size > 0 ? options.ctx_size : config.max_position_embeddings;
 }
 
 Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork& work)

@@ -8,6 +8,7 @@
 
 #include "launch/job/memory_check.h"
 #include "launch/job/runtime.h"
+#include "launch/job/workloads.h"
 #include "src/model/model_adapters.h"
 #include "src/model/model_config.h"
 #include "src/model/model_files.h"
@@ -31,8 +32,8 @@ struct OpenModel {
 /// share.
 [[nodiscard]] OpenModel open_model(const Runtime& runtime);
 
-/// Most tokens of one sequence, by --ctx-size or the model.
-[[nodiscard]] std::int64_t context_limit(const Options& options, const ModelConfig& config);
+/// The same by one process that is no rank, of the model alone: nothing is compared. Throws Error.
+[[nodiscard]] OpenModel open_model(const Options& options);
 
 /// The ranks that share the experts, as the options say.
 [[nodiscard]] ExpertGroup expert_group(const Runtime& runtime);

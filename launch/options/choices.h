@@ -102,6 +102,12 @@ template <>
 inline constexpr auto kChoices<OnNonfinite> = std::to_array<NamedValue<OnNonfinite>>(
     {{"stop", OnNonfinite::stop}, {"skip", OnNonfinite::skip}});
 template <>
+inline constexpr auto kChoices<PlanJob> = std::to_array<NamedValue<PlanJob>>(
+    {{"generate", PlanJob::generate}, {"score", PlanJob::score}, {"sft", PlanJob::sft}});
+template <>
+inline constexpr auto kChoices<StudyJob> = std::to_array<NamedValue<StudyJob>>(
+    {{"prompt", StudyJob::prompt}, {"generate", StudyJob::generate}});
+template <>
 inline constexpr auto kChoices<LogLevel> =
     std::to_array<NamedValue<LogLevel>>({{"error", LogLevel::error},
                                          {"warning", LogLevel::warning},

@@ -9,16 +9,17 @@ using O = Options;
 
 constexpr std::uint32_t kRun =
     verb_bit(Verb::generate) | verb_bit(Verb::score) | verb_bit(Verb::bench_model);
+constexpr std::uint32_t kPlan = verb_bit(Verb::plan);
 
 constexpr std::string_view kExchange = "Exchange";
 
 constexpr std::array kRows = {
-    OptionRow{"defer", '\0', "D", &O::defer, kExchange, kRun,
+    OptionRow{"defer", '\0', "D", &O::defer, kExchange, kRun | kPlan,
               "experts of least weight of each token, at most top-k, whose results a layer leaves "
               "to the next one, so that no rank waits for them; approximate",
               0, 1e6},
     OptionRow{
-        "wire", '\0', "FORM", one_of<&O::wire>(), kExchange, kRun,
+        "wire", '\0', "FORM", one_of<&O::wire>(), kExchange, kRun | kPlan,
         "what rows and results of experts are rounded to, also where they do not travel: bf16: "
         "results; int8: both, with a scale for 128 values"},
     OptionRow{

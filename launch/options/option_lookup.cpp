@@ -61,6 +61,10 @@ bool takes(Verb verb, const OptionRow& row) noexcept {
   return (row.verbs & verb_bit(verb)) != 0;
 }
 
+bool runs_alone(Verb verb) noexcept {
+  return (kVerbsWithoutRanks & verb_bit(verb)) != 0;
+}
+
 const OptionRow* find_option(std::string_view name, std::optional<Verb> verb) noexcept {
   const OptionRow* found = nullptr;
   for (const OptionRow& row : option_table()) {

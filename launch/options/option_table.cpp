@@ -25,16 +25,21 @@ constexpr std::uint32_t kLayer = verb_bit(Verb::bench_layer);
 constexpr std::uint32_t kExchange = verb_bit(Verb::bench_exchange);
 constexpr std::uint32_t kDoctor = verb_bit(Verb::doctor);
 constexpr std::uint32_t kSft = verb_bit(Verb::sft);
+constexpr std::uint32_t kPlan = verb_bit(Verb::plan);  // of the verbs whose work it plans
 constexpr std::uint32_t kBenchSft = verb_bit(Verb::bench_sft);
+constexpr std::uint32_t kPoint = verb_bit(Verb::study_point);
+constexpr std::uint32_t kStudyRun = verb_bit(Verb::study_run);
 constexpr std::uint32_t kTexts = kChat | kGenerate;  // verbs that write texts
-constexpr std::uint32_t kEngine = kTexts | kScore | kBench | kSft | kBenchSft;  // that run a model
-constexpr std::uint32_t kParts = kKernels | kLayer;    // verbs that run parts without a model
-constexpr std::uint32_t kLayers = kLayer | kExchange;  // that run one of a given shape
-constexpr std::uint32_t kTables = kParts | kExchange;  // whose lines take --seconds
+constexpr std::uint32_t kEngine =
+    kTexts | kScore | kBench | kSft | kBenchSft | kPoint;  // verbs that run a model
+constexpr std::uint32_t kParts = kKernels | kLayer;        // verbs that run parts without a model
+constexpr std::uint32_t kLayers = kLayer | kExchange;      // that run one of a given shape
+constexpr std::uint32_t kTables = kParts | kExchange;      // whose lines take --seconds
 constexpr std::uint32_t kFiles = kEngine | kConvert | kTokenize | kInspect;  // that read a model
 constexpr std::uint32_t kLong = kEngine | kConvert | kTables;  // that can be interrupted
 constexpr std::uint32_t kChats = kTexts | kTokenize;           // that know chat templates
 constexpr std::uint32_t kAll = kFiles | kTables | kDoctor;
+constexpr std::uint32_t kAlone = kVerbsWithoutRanks;
 
 constexpr std::string_view kModel = "Model";
 constexpr std::string_view kConversion = "Conversion";
@@ -64,18 +69,19 @@ constexpr OptionRow also(std::string_view alias, OptionRow row) {
 }
 
 constexpr std::array kOptions = {
-    may_differ({"model", 'm', "DIR", &O::model, kModel, kFiles,
+    may_differ({"model", 'm', "DIR", &O::model, kModel, kFiles | kPlan,
                 "Hugging Face checkpoint directory, or one that moesaic convert made"}),
-    OptionRow{"precision", '\0', "TYPE", one_of<&O::precision>(), kModel, kEngine,
+    OptionRow{"precision", '\0', "TYPE", one_of<&O::precision>(), kModel, kEngine | kPlan,
               "activations, products and key-value cache; fp32 is slower, for checks"},
     OptionRow{"expert-format", '\0', "NAME", a_layout<&O::expert_format>(), kModel,
-              kEngine | kConvert,
+              kEngine | kConvert | kPlan,
               "how weights of routed experts are stored; auto: as the checkpoint has them. "
               "KTransformers' names (AMXINT4, RAWINT4, FP8, ...) are taken too"},
     OptionRow{"dense-format", '\0', "NAME", a_layout<&O::dense_format>(), kModel,
-              kEngine | kConvert,
+              kEngine | kConvert | kPlan,
               "the same for attention, shared experts and layers without experts"},
-    OptionRow{"head-format", '\0', "NAME", a_layout<&O::head_format>(), kModel, kEngine | kConvert,
+    OptionRow{"head-format", '\0', "NAME", a_layout<&O::head_format>(), kModel,
+              kEngine | kConvert | kPlan,
               "the same for the output matrix, which is the most sensitive to rounding"},
     OptionRow{"nvfp4-activations", '\0', "TYPE", one_of<&O::nvfp4_activations>(), kModel, kEngine,
               "what activations are rounded to before they meet weights in nvfp4; nvfp4: as GPUs "
@@ -88,18 +94,18 @@ constexpr std::array kOptions = {
               "portable: the same bits on every CPU; native: also instructions that sum in an "
               "order of their own, where they are the fastest"},
     OptionRow{
-        "ctx-size", 'c', "N", &O::ctx_size, kModel, kTexts | kScore | kSft,
+        "ctx-size", 'c', "N", &O::ctx_size, kModel, kTexts | kScore | kSft | kPlan,
         "most tokens of one sequence; 0: as many as the model was made for, of chat as many of "
         "these as there is memory for",
         0, 1e12},
 
-    OptionRow{"mmap", '\0', "", &O::mmap, kModel, kEngine,
+    OptionRow{"mmap", '\0', "", &O::mmap, kModel, kEngine | kPlan,
               "use the weights of a converted directory where they lie in the page cache, without "
               "copying them: starts at once, computes a little slower"},
     OptionRow{"verify", '\0', "", &O::verify, kModel, kEngine | kInspect,
               "compare the checksums of a converted directory; several ranks with a checkpoint: "
               "compare all bytes of it between them"},
-    may_differ({"lora", '\0', "DIR", &O::lora, kModel, kEngine | kConvert | kInspect,
+    may_differ({"lora", '\0', "DIR", &O::lora, kModel, kEngine | kConvert | kInspect | kPlan,
                 "a LoRA adapter of the model, as PEFT writes it; sft goes on from it, with its "
                 "targets, ranks and layout"}),
 
@@ -158,7 +164,7 @@ constexpr std::array kOptions = {
     OptionRow{"color", '\0', "WHEN", one_of<&O::colour>(), kConversation, kChat,
               "of prompts and notes; auto: on a terminal, unless NO_COLOR is set"},
 
-    OptionRow{"predict", 'n', "N", &O::predict, kGeneration, kGenerate,
+    OptionRow{"predict", 'n', "N", &O::predict, kGeneration, kGenerate | kPlan,
               "most tokens to generate for a prompt; -1: until the context is full", -1, 1e12},
     OptionRow{"temp", '\0', "T", &O::temp, kGeneration, kTexts,
               "temperature; 0 takes the likeliest token", 0, 1e6},
@@ -195,7 +201,7 @@ constexpr std::array kOptions = {
               -1, 1000},
     OptionRow{"ignore-eos", '\0', "", &O::ignore_eos, kGeneration, kTexts,
               "go on after an end-of-sequence token"},
-    OptionRow{"parallel", '\0', "N", &O::parallel, kGeneration, kGenerate,
+    OptionRow{"parallel", '\0', "N", &O::parallel, kGeneration, kGenerate | kPlan,
               "sequences that a rank works on at a time", 1, 1e6},
 
     OptionRow{"seed", 's', "N", &O::seed, kBenchmark, kBench | kBenchSft, "of the random tokens", 0,
@@ -235,9 +241,10 @@ constexpr std::array kOptions = {
               "even: every expert gets as many rows as the others; skewed: by Zipf's law, the n-th "
               "most popular is chosen 1/n as often as the first; both: one after the other; "
               "hot_rank: all that can be are of rank 0"},
-    OptionRow{"seconds", '\0', "S", &O::seconds, kBenchmark, kTables,
-              "for the runs of one line; there are at least two", 0, 3600},
-    OptionRow{"footprint", '\0', "BYTES", &O::footprint, kBenchmark, kParts,
+    OptionRow{"seconds", '\0', "S", &O::seconds, kBenchmark, kTables | kDoctor,
+              "for the runs of one line, or of one figure of --measure; there are at least two", 0,
+              3600},
+    OptionRow{"footprint", '\0', "BYTES", &O::footprint, kBenchmark, kParts | kDoctor,
               "memory of a rank that weights rotate over, to be read from memory and not from a "
               "cache; at most a third of what is available"},
     OptionRow{
@@ -253,7 +260,7 @@ constexpr std::array kOptions = {
               "form of the results"},
 
     may_differ({"threads", 't', "N", &O::threads, kMachine,
-                (kEngine & ~kBench) | kLayer | kConvert | kDoctor,
+                (kEngine & ~kBench) | kLayer | kConvert | kDoctor | kPlan,
                 "threads of a rank; 0: its share of the cores it may use", 0, 4096}),
     OptionRow{"threads", 't', "LIST", &O::thread_counts, kMachine, kBench,
               "threads of a rank, with commas (default: its share of the cores it may use)", 1,
@@ -262,7 +269,7 @@ constexpr std::array kOptions = {
                 "threads, with commas (default: 1 and as many as there are cores)", 1, 4096}),
     OptionRow{"batch-size", 'b', "LIST", &O::batch_sizes, kMachine, kBench,
               "most tokens that a rank processes at once, with commas", 1, 1e6},
-    OptionRow{"batch-size", 'b', "N", &O::batch_size, kMachine, kEngine & ~kBench,
+    OptionRow{"batch-size", 'b', "N", &O::batch_size, kMachine, (kEngine & ~kBench) | kPlan,
               "most tokens that a rank processes at once; a longer prompt is cut into chunks", 1,
               1e6},
     OptionRow{"isa", '\0', "NAME", an_isa<false>(), kMachine, kEngine | kLayer | kDoctor,
@@ -273,7 +280,7 @@ constexpr std::array kOptions = {
         {"memory-limit", '\0', "BYTES", &O::memory_limit, kMachine, kEngine | kTables | kDoctor,
          "memory of a node that may be used, such as 12G; auto: what system and cgroup leave"}),
 
-    OptionRow{"expert-replicas", '\0', "N", &O::expert_replicas, kRanks, kEngine | kLayer,
+    OptionRow{"expert-replicas", '\0', "N", &O::expert_replicas, kRanks, kEngine | kLayer | kPlan,
               "copies of all experts; ranks / N ranks share one", 1, 1e6},
     OptionRow{"transport", '\0', "KIND", one_of<&O::transport>(), kRanks,
               kEngine | kLayers | kDoctor,
@@ -285,7 +292,7 @@ constexpr std::array kOptions = {
     OptionRow{"ranks-per-node", '\0', "N", &O::ranks_per_node, kRanks, kEngine | kLayers | kDoctor,
               "pretend that every N ranks are a node of their own; 0: ask the system", 0, 1e6},
 
-    OptionRow{"json", '\0', "", &O::json, kProgram, kAll,
+    OptionRow{"json", '\0', "", &O::json, kProgram, kAll | kPlan,
               "machine-readable lines on the standard output"},
     may_differ({"out", '\0', "FILE", &O::out, kProgram, kGenerate,
                 "write the texts to FILE, JSONL, each as soon as it is finished. If FILE is there "
@@ -293,7 +300,7 @@ constexpr std::array kOptions = {
                 "somebody makes it, ends the run early, as --max-time does"}),
     OptionRow{"unordered", '\0', "", &O::unordered, kProgram, kGenerate,
               "write texts in the order in which they are finished, not in that of the prompts"},
-    OptionRow{"max-time", '\0', "TIME", &O::max_time, kProgram, kLong,
+    OptionRow{"max-time", '\0', "TIME", &O::max_time, kProgram, kLong | kStudyRun,
               "end after so long, such as 90s, 50m or 1h30m, with what is finished by then: after "
               "the step that is under way, with exit code 6. So do SIGINT, SIGTERM and SIGUSR1; a "
               "second signal ends at once"},
@@ -302,14 +309,14 @@ constexpr std::array kOptions = {
     may_differ({"logprobs-out", '\0', "FILE", &O::logprobs_out, kProgram, kScore,
                 "write a line of JSON for each token: id, piece, logprob (natural), rank (1: the "
                 "likeliest)"}),
-    may_differ({"config", '\0', "FILE", &O::config, kProgram, kAll,
+    may_differ({"config", '\0', "FILE", &O::config, kProgram, kAll | kPlan,
                 "read options from lines `name = value`; # starts a comment"}),
-    may_differ({"log-level", '\0', "LEVEL", one_of<&O::log_level>(), kProgram, kAll,
+    may_differ({"log-level", '\0', "LEVEL", one_of<&O::log_level>(), kProgram, kAll | kAlone,
                 "how much is told on the standard error output"}),
-    flag_only({"show-config", '\0', "", &O::show_config, kProgram, kAll,
+    flag_only({"show-config", '\0', "", &O::show_config, kProgram, kAll | kAlone,
                "print every option with its value and where that came from, and end"}),
-    flag_only({"help", 'h', "", &O::help, kProgram, kAll, "print this"}),
-    flag_only({"version", '\0', "", &O::version, kProgram, kAll, "print versions"}),
+    flag_only({"help", 'h', "", &O::help, kProgram, kAll | kAlone, "print this"}),
+    flag_only({"version", '\0', "", &O::version, kProgram, kAll | kAlone, "print versions"}),
 };
 
 /// In the order in which somebody new meets them.
@@ -326,6 +333,8 @@ constexpr std::array kVerbs = {
     VerbRow{Verb::inspect, "inspect", "DIR", "what a checkpoint holds"},
     VerbRow{Verb::convert, "convert", "-m DIR -o OUTDIR",
             "pack a model once, to load it quickly; or merge an adapter"},
+    VerbRow{Verb::plan, "plan", "-m DIR --ranks N [--job VERB]",
+            "what a job would take on nodes, before it is started; starts no MPI", kPlanDetails},
     VerbRow{Verb::doctor, "doctor", "", "what this machine, this MPI and this launch give"},
     VerbRow{Verb::bench_model, "bench model", "-m DIR",
             "speed of prompt processing and generation"},
@@ -337,6 +346,18 @@ constexpr std::array kVerbs = {
             "speed of an MoE layer's exchange of rows, beside MPI's", kExchangeDetails},
     VerbRow{Verb::bench_sft, "bench sft", "-m DIR", "speed and memory of fine-tuning",
             kBenchSftDetails},
+    VerbRow{Verb::study_run, "study run", "CONFIG",
+            "run the points of a scaling study that are not there yet", kStudyDetails},
+    VerbRow{Verb::study_points, "study points", "CONFIG",
+            "how many points a scaling study has, and which"},
+    VerbRow{Verb::study_report, "study report", "CONFIG",
+            "tables and plots of the points that are there: report.html"},
+    VerbRow{Verb::study_predict, "study predict", "CONFIG [--ranks LIST]",
+            "what more ranks would give, by rates fitted to the points that are there"},
+    VerbRow{Verb::study_export_extrap, "study export extrap", "CONFIG",
+            "the points that are there as Extra-P reads them"},
+    VerbRow{Verb::study_point, "study point", "-m DIR",
+            "measure one point, as study run has each measured", kPointDetails},
 };
 
 }  // namespace
@@ -346,6 +367,8 @@ std::span<const OptionRow> option_table() noexcept {
     std::vector<OptionRow> all(kOptions.begin(), kOptions.end());
     all.insert(all.end(), exchange_rows().begin(), exchange_rows().end());
     all.insert(all.end(), sft_rows().begin(), sft_rows().end());
+    all.insert(all.end(), plan_rows().begin(), plan_rows().end());
+    all.insert(all.end(), study_rows().begin(), study_rows().end());
     return all;
   }();
   return rows;

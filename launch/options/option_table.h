@@ -54,17 +54,30 @@ constexpr std::uint32_t verb_bit(Verb verb) {
   return 1U << static_cast<unsigned>(verb);
 }
 
+/// Bits of the verbs that take the file of a study.
+inline constexpr std::uint32_t kStudyVerbs =
+    verb_bit(Verb::study_run) | verb_bit(Verb::study_points) | verb_bit(Verb::study_report) |
+    verb_bit(Verb::study_predict) | verb_bit(Verb::study_export_extrap);
+/// Bits of the verbs that start no MPI.
+inline constexpr std::uint32_t kVerbsWithoutRanks = kStudyVerbs | verb_bit(Verb::plan);
+
 [[nodiscard]] std::span<const OptionRow> option_table() noexcept;
 /// The part of it that is about the exchange between ranks.
 [[nodiscard]] std::span<const OptionRow> exchange_rows() noexcept;
 /// The part of it that is for `moesaic sft` alone.
 [[nodiscard]] std::span<const OptionRow> sft_rows() noexcept;
+/// The part of it that is for `moesaic plan` and the machine files that it reads.
+[[nodiscard]] std::span<const OptionRow> plan_rows() noexcept;
+/// The part of it that is for `moesaic study ...` alone.
+[[nodiscard]] std::span<const OptionRow> study_rows() noexcept;
 [[nodiscard]] std::span<const VerbRow> verb_table() noexcept;
 
 /// The only values that the row takes; empty if it takes others.
 [[nodiscard]] std::span<const std::string_view> choices(const OptionRow& row) noexcept;
 [[nodiscard]] const VerbRow& verb_row(Verb verb) noexcept;
 [[nodiscard]] bool takes(Verb verb, const OptionRow& row) noexcept;
+/// Whether the verb starts no MPI: it runs in one process, on a login node too.
+[[nodiscard]] bool runs_alone(Verb verb) noexcept;
 /// The row of this name that `verb` takes, else any of this name; '_' counts as '-'.
 [[nodiscard]] const OptionRow* find_option(std::string_view name,
                                            std::optional<Verb> verb) noexcept;

@@ -237,16 +237,22 @@ void require_first(const Command& command, const OptionRow& row, std::string_vie
           row.name);
 }
 
-/// A word after the verb: `key=value`, or the directory of `inspect`.
+/// The option that a bare word after the verb sets; empty if there is none.
+std::string_view name_of_words(std::optional<Verb> verb) {
+  if (verb == Verb::inspect) return "model";
+  return verb && (kStudyVerbs & verb_bit(*verb)) != 0 ? "study" : "";
+}
+
+/// A word after the verb: `key=value`, or the directory of `inspect`, the file of a study.
 void apply_word(Command& command, const std::string& word) {
   const std::size_t equals = word.find('=');
   const bool is_pair = equals != std::string::npos && word.find('/') > equals;  // "a/b=c" is a path
   if (!is_pair) {
-    require(command.verb == Verb::inspect, ErrorKind::usage,
-            "\"{}\" is neither a flag nor name=value", word);
-    const OptionRow& row = *find_option("model", command.verb);
+    const std::string_view name = name_of_words(command.verb);
+    require(!name.empty(), ErrorKind::usage, "\"{}\" is neither a flag nor name=value", word);
+    const OptionRow& row = *find_option(name, command.verb);
     require_first(command, row, word);
-    set_option(command, row, {word, "DIR"}, OptionSource::command_line);
+    set_option(command, row, {word, std::string(row.value)}, OptionSource::command_line);
     return;
   }
   const std::string name = word.substr(0, equals);

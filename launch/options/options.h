@@ -13,7 +13,9 @@
 #include "kernels/grouped_gemm.h"
 #include "launch/options/exchange_options.h"
 #include "launch/options/option_values.h"
+#include "launch/options/plan_options.h"
 #include "launch/options/sft_options.h"
+#include "launch/options/study_options.h"
 #include "src/model/precision.h"
 
 namespace moesaic {
@@ -31,7 +33,14 @@ enum class Verb {
   bench_layer,
   bench_exchange,
   bench_sft,
-  doctor
+  doctor,
+  plan,
+  study_run,
+  study_points,
+  study_report,
+  study_predict,
+  study_export_extrap,
+  study_point
 };
 
 /// Layout of an adapter that is written. automatic: that of the one that was read, else
@@ -43,7 +52,7 @@ enum class Colour { automatic, on, off };
 
 /// Everything that can be set, with its default. Names, limits and help stand in
 /// launch/options/option_table.cpp.
-struct Options : SftOptions, ExchangeOptions {
+struct Options : SftOptions, ExchangeOptions, PlanOptions, StudyOptions {
   // Model.
   std::string model;
   Precision precision = Precision::bf16;

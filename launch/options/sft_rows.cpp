@@ -7,6 +7,7 @@ namespace {
 
 using O = Options;
 
+constexpr std::uint32_t kPlan = verb_bit(Verb::plan);
 constexpr std::uint32_t kSft = verb_bit(Verb::sft);
 constexpr std::uint32_t kBench = verb_bit(Verb::bench_sft);
 constexpr std::uint32_t kBoth = kSft | kBench;
@@ -72,12 +73,12 @@ constexpr std::array kRows = {
               "directory of the adapter, its checkpoints and metrics"},
     OptionRow{"overwrite", '\0', "", &O::overwrite, kAdapter, kSft,
               "replace OUTDIR if it is there and was made by moesaic sft"},
-    OptionRow{"lora-rank", '\0', "R", &O::lora_rank, kAdapter, kBoth, "of the adapters' factors", 1,
-              1024},
+    OptionRow{"lora-rank", '\0', "R", &O::lora_rank, kAdapter, kBoth | kPlan,
+              "of the adapters' factors", 1, 1024},
     OptionRow{"lora-alpha", '\0', "A", &O::lora_alpha, kAdapter, kBoth,
               "adapters count A / R; A / sqrt(R) with --rslora", 0, 1e6},
     OptionRow{"rslora", '\0', "", &O::rslora, kAdapter, kBoth, "rank-stabilised scale"},
-    OptionRow{"lora-targets", '\0', "LIST", &O::lora_targets, kAdapter, kBoth,
+    OptionRow{"lora-targets", '\0', "LIST", &O::lora_targets, kAdapter, kBoth | kPlan,
               "what gets adapters: kinds, with commas (attention, experts, shared, dense), or a "
               "regular expression on the names of modules"},
 
@@ -92,14 +93,14 @@ constexpr std::array kRows = {
     OptionRow{"weight-decay", '\0', "X", &O::weight_decay, kTraining, kSft, "of AdamW", 0, 1e3},
     OptionRow{"clip", '\0', "X", &O::clip, kTraining, kSft,
               "longest gradient, over all adapters of all ranks; 0: no limit", 0, 1e12},
-    OptionRow{"global-batch-size", '\0', "N", &O::global_batch_size, kTraining, kSft,
+    OptionRow{"global-batch-size", '\0', "N", &O::global_batch_size, kTraining, kSft | kPlan,
               "samples of a step, over all ranks", 1, 1e6},
     OptionRow{"seed", 's', "N", &O::seed, kTraining, kSft,
               "of new adapters, the order of samples and dropout", 0, 9e18},
     OptionRow{"epochs", '\0', "X", &O::epochs, kTraining, kSft, "passes over the data", 0, 1e6},
     OptionRow{"max-steps", '\0', "N", &O::max_steps, kTraining, kSft,
               "end after N steps; 0: after --epochs", 0, kMany},
-    OptionRow{"recompute", '\0', "WHEN", one_of<&O::recompute>(), kTraining, kBoth,
+    OptionRow{"recompute", '\0', "WHEN", one_of<&O::recompute>(), kTraining, kBoth | kPlan,
               "compute layers again for the backward pass instead of keeping what they computed; "
               "auto: if the memory is too small"},
     OptionRow{"eval-every", '\0', "N", &O::eval_every, kTraining, kSft,

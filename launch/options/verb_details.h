@@ -46,6 +46,11 @@ the bytes of keys and values once. Queries of error are as given. --op attention
 tokens of samples of so many keys, each seen by itself and those after it; gops counts the five
 products of its gradients, error the three gradients against fp64 on numbers as given.
 )";
+inline constexpr std::string_view kPlanDetails =
+    R"(
+Reads the headers of the model alone. Options are those of the verb that --job names; the memory is
+counted as that verb counts it when it starts. Ends with exit code 4 if a node has too little.
+)";
 inline constexpr std::string_view kLayerDetails =
     R"(
 A line for each layer, format, routing and number of tokens: router, exchange, experts and combine
@@ -82,6 +87,19 @@ exposed_sum_seconds is what ranks waited for sums of gradients. gops counts forw
 gradients of inputs, of the model's own weights and of attention, in 10^9 operations a second, and
 roof_share compares it with what the products' instructions reach on registers in the same run.
 peak_bytes is the resident memory of all ranks.
+)";
+
+inline constexpr std::string_view kStudyDetails =
+    R"(
+CONFIG has lines `name = value`: kind, out, launcher, ranks, and any option of moesaic study point,
+whose values may be lists with commas; docs/scaling.md tells all. Each combination is a point: a job
+of its own, whose result is one file in OUT/points. Run again, the same command goes on where it
+was, also after kill -9. The exit code is that of the first point that failed.
+)";
+inline constexpr std::string_view kPointDetails =
+    R"(
+Prints one JSON object: time, phases, memory and balance of --repetitions runs. Runs in which others
+took the cores are thrown away and repeated, as many as are wanted at most.
 )";
 
 }  // namespace moesaic

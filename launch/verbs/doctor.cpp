@@ -4,7 +4,9 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/output_file.h"
 #include "base/topology.h"
+#include "launch/bench/machine_measure.h"
 #include "launch/bench/result_table.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
@@ -116,6 +118,20 @@ void print_json(const Runtime& runtime, const Findings& found) {
                          .text());
 }
 
+/// --measure. Collective.
+void write_machine(const Runtime& runtime) {
+  if (!runtime.options().measure) return;
+  const std::string& path = *runtime.options().measure;
+  runtime.log().once(LogLevel::info, "measuring what the nodes do, for {}", path);
+  const MachineRates machine = measure_machine(runtime);
+  agree(runtime.world(), [&] {
+    if (!runtime.is_first()) return;
+    const std::string text = machine.text() + "\n";
+    const OutputFile file(path, OutputFile::Mode::create);
+    file.write_at(0, std::as_bytes(std::span(text)));
+  });
+}
+
 }  // namespace
 
 void run_doctor(Runtime& runtime) {
@@ -135,6 +151,7 @@ void run_doctor(Runtime& runtime) {
               "self-test: kernel {} computes something else than scalar", test.kernel);
     }
   });
+  write_machine(runtime);
 }
 
 }  // namespace moesaic

@@ -106,16 +106,6 @@ void warn_of_bad_prompts(const Log& log, const std::vector<Prompt>& prompts) {
            prompts.size(), bad == 1 ? "is" : "are");
 }
 
-Workload plan_work(const Runtime& runtime, const RequestList::Demand& demand) {
-  const Options& options = runtime.options();
-  const std::int64_t ranks = runtime.world().size();
-  const std::int64_t sequences = std::min(options.parallel, (demand.requests + ranks - 1) / ranks);
-  return {.sequences = sequences,
-          .capacity = demand.longest_text,
-          .batch_tokens = std::min(options.batch_size, sequences * demand.longest_prompt),
-          .logits_rows = sequences};
-}
-
 /// What rank 0 gives and hears.
 RequestFeed make_feed(TextOutput& output) {
   return {.next = [&] { return output.next(); },
@@ -148,7 +138,7 @@ RunStatistics gather_run(const Runtime& runtime, Engine& engine, const StepStati
           .prompt = {counts.work.prompt_rows, counts.prompt_seconds},
           .generation = {counts.work.generation_rows, counts.generate_seconds},
           .shared_tokens = counts.work.shared_positions,
-          .ranks = gather_statistics(runtime.world(), engine.transformer())};
+          .ranks = gather_statistics(runtime, engine.transformer())};
 }
 
 void tell(const Runtime& runtime, const RunStatistics& statistics) {
@@ -179,7 +169,10 @@ void run_generate(Runtime& runtime) {
   }
   announce(runtime);
   runtime.log().once(LogLevel::info, "{}", sampling.text);
-  const Workload work = plan_work(runtime, demand);
+  const Workload work = generate_workload(options, runtime.world().size(),
+                                          {.texts = demand.requests,
+                                           .longest_prompt = demand.longest_prompt,
+                                           .longest_text = demand.longest_text});
   Engine engine(runtime, model, work);
   engine.transformer().reset_statistics();
   StepEngine steps(engine.transformer(), runtime.world(),

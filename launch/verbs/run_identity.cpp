@@ -2,20 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string_view>
 
 #include "base/checksum.h"
 #include "base/json.h"
+#include "launch/job/model_checksum.h"
 #include "launch/options/option_table.h"
-#include "src/checkpoint/mapped_file.h"
 
 namespace moesaic {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Of these groups, options decide which texts come out, but for some.
 constexpr std::array<std::string_view, 4> kGroups = {"Model", "Text", "Generation", "Exchange"};
@@ -47,39 +44,6 @@ std::string prompts_checksum(const TokenPrompts& input) {
     add_value(sum, input.prompts[i].checksum);
     add_value(sum, input.tokens[i].size());
     sum.add(std::as_bytes(std::span(input.tokens[i])));
-  }
-  return checksum_text(sum.value());
-}
-
-/// A small file whole, of a large one the beginning, the middle and the end.
-void add_samples(Checksum& sum, const std::string& path) {
-  constexpr std::size_t kWhole = std::size_t{64} << 20;
-  constexpr std::size_t kSample = std::size_t{64} << 10;
-  if (fs::file_size(path) == 0) return;
-  const MappedFile file(path);
-  const auto bytes = file.bytes();
-  add_value(sum, bytes.size());
-  if (bytes.size() <= kWhole) return sum.add(bytes);
-  for (const std::size_t at : {std::size_t{0}, bytes.size() / 2, bytes.size() - kSample}) {
-    sum.add(bytes.subspan(at, kSample));
-  }
-}
-
-std::string model_checksum(const std::string& directory) {
-  constexpr std::array<std::string_view, 3> kKinds = {".json", ".safetensors", ".bin"};
-  std::vector<fs::path> paths;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    const std::string kind = entry.path().extension().string();
-    if (entry.is_regular_file() && std::ranges::find(kKinds, kind) != kKinds.end()) {
-      paths.push_back(entry.path());
-    }
-  }
-  std::ranges::sort(paths);
-  Checksum sum;
-  for (const fs::path& path : paths) {
-    const std::string name = path.filename().string();
-    sum.add(std::as_bytes(std::span(name)));
-    add_samples(sum, path.string());
   }
   return checksum_text(sum.value());
 }

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "launch/bench/result_table.h"
 #include "launch/job/gather.h"
+#include "launch/job/memory_check.h"
 #include "launch/options/option_help.h"
 
 namespace moesaic {
@@ -44,6 +45,11 @@ Spread row_spread(const std::vector<RankStatistics>& ranks) {
 Spread peak_spread(const std::vector<RankStatistics>& ranks) {
   return spread(ranks,
                 [](const RankStatistics& rank) { return static_cast<double>(rank.peak_bytes); });
+}
+
+/// Of the node with most.
+std::int64_t node_peak(const std::vector<RankStatistics>& ranks) {
+  return std::ranges::max(ranks, {}, &RankStatistics::node_peak_bytes).node_peak_bytes;
 }
 
 double imbalance(const Spread& rows) {
@@ -140,11 +146,14 @@ std::string phases_json(const std::vector<RankStatistics>& ranks) {
 
 }  // namespace
 
-std::vector<RankStatistics> gather_statistics(Communicator& world, const Transformer& transformer) {
-  return gather_values(world, RankStatistics{.times = transformer.times(),
-                                             .load = transformer.load(),
-                                             .traffic = transformer.traffic(),
-                                             .peak_bytes = peak_resident_bytes()});
+std::vector<RankStatistics> gather_statistics(const Runtime& runtime,
+                                              const Transformer& transformer) {
+  return gather_values(runtime.world(),
+                       RankStatistics{.times = transformer.times(),
+                                      .load = transformer.load(),
+                                      .traffic = transformer.traffic(),
+                                      .peak_bytes = resident_bytes().peak,
+                                      .node_peak_bytes = node_peak_bytes(runtime.grid().node())});
 }
 
 std::string statistics_text(const RunStatistics& run) {
@@ -164,8 +173,9 @@ std::string statistics_text(const RunStatistics& run) {
     return text + fmt::format("memory     {} at the peak", most);
   }
   text += exchange_lines(run.ranks);
-  text += fmt::format("memory     {} to {} a rank at the peak",
-                      format_bytes(static_cast<std::int64_t>(peak.least)), most);
+  text += fmt::format("memory     {} to {} a rank at the peak, {} a node",
+                      format_bytes(static_cast<std::int64_t>(peak.least)), most,
+                      format_bytes(node_peak(run.ranks)));
   return text;
 }
 
@@ -205,6 +215,7 @@ std::string statistics_json(const RunStatistics& run, const Runtime& runtime) {
       .field("wait_seconds_max", wait.most)
       .field("peak_bytes_min", static_cast<std::int64_t>(peak.least))
       .field("peak_bytes_max", static_cast<std::int64_t>(peak.most))
+      .field("node_peak_bytes", node_peak(run.ranks))
       .raw_field("config", config_json(runtime.command()));
   return out.text();
 }

@@ -16,7 +16,8 @@ struct RankStatistics {
   PhaseTimes times;
   ExpertLoad load;
   RowCounters traffic;
-  std::int64_t peak_bytes = 0;  // resident
+  std::int64_t peak_bytes = 0;       // resident
+  std::int64_t node_peak_bytes = 0;  // of all ranks of its node, what they share once
 };
 
 /// Tokens and seconds of one kind of work.
@@ -40,7 +41,7 @@ struct RunStatistics {
 };
 
 /// The statistics of all ranks' engines. Collective.
-[[nodiscard]] std::vector<RankStatistics> gather_statistics(Communicator& world,
+[[nodiscard]] std::vector<RankStatistics> gather_statistics(const Runtime& runtime,
                                                             const Transformer& transformer);
 
 /// Some lines for people.

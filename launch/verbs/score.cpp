@@ -14,32 +14,7 @@
 namespace moesaic {
 namespace {
 
-/// What the ranks work on at a time: windows enough to fill two batches, and memory for as many of
-/// the longest as a batch has.
-struct ScorePlan {
-  std::int64_t parallel = 1;  // windows of a rank
-  Workload work;              // of this rank
-};
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
-ScorePlan plan_score(const Runtime& runtime, const ScoreSizes& sizes) {
-  const std::int64_t batch = runtime.options().batch_size;
-  const std::int64_t windows_of_rank = ceil_div(sizes.windows, runtime.world().size());
-  const std::int64_t wanted = 1 + ceil_div(2 * batch * sizes.windows, sizes.tokens);
-  const std::int64_t parallel = std::min(windows_of_rank, wanted);
-  const std::int64_t chunk = std::min(batch, parallel * sizes.longest);
-  const bool has_work = runtime.world().rank() < sizes.windows;
-  return {.parallel = parallel,
-          .work = {.sequences = std::min(parallel, 1 + ceil_div(batch, sizes.longest)),
-                   .capacity = sizes.longest,
-                   .batch_tokens = chunk,
-                   .logits_rows = has_work ? chunk : 0}};
-}
-
-StepOptions step_options(const Runtime& runtime, const ModelConfig& config, const ScorePlan& plan) {
+StepOptions step_options(const Runtime& runtime, const ModelConfig& config, const ScoreWork& plan) {
   return {.batch_tokens = plan.work.batch_tokens,
           .parallel = plan.parallel,
           .cache_bytes = plan.work.sequences *
@@ -82,7 +57,11 @@ void run_score(Runtime& runtime) {
     output.emplace(runtime, input);
   });
   announce(runtime);
-  const ScorePlan plan = plan_score(runtime, input.sizes);
+  ScoreWork plan = score_workload(options, runtime.world().size(),
+                                  {.windows = input.sizes.windows,
+                                   .tokens = input.sizes.tokens,
+                                   .longest = input.sizes.longest});
+  if (runtime.world().rank() >= input.sizes.windows) plan.work.logits_rows = 0;
   Engine engine(runtime, model, plan.work);
 
   ScoreEvents events;
@@ -104,7 +83,7 @@ void run_score(Runtime& runtime) {
       .prompt = {result.statistics.work.prompt_rows, result.statistics.prompt_seconds},
       .generation = {},
       .shared_tokens = result.statistics.work.shared_positions,
-      .ranks = gather_statistics(runtime.world(), engine.transformer())};
+      .ranks = gather_statistics(runtime, engine.transformer())};
   if (output) output->finish(result.total, statistics);
 }
 

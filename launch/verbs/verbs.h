@@ -20,5 +20,9 @@ void run_bench_layer(Runtime& runtime);
 void run_bench_exchange(Runtime& runtime);
 void run_bench_sft(Runtime& runtime);
 void run_doctor(Runtime& runtime);
+void run_study_point(Runtime& runtime);
+
+/// The one that starts no MPI and has no ranks.
+void run_plan(const Command& command);
 
 }  // namespace moesaic

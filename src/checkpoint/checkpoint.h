@@ -52,6 +52,10 @@ class Checkpoint {
   void require_read() const {
     for (const SafetensorsFile& file : files_) file.require_read();
   }
+  /// As MappedFile::release_pages, for all files.
+  void release_pages() const noexcept {
+    for (const SafetensorsFile& file : files_) file.release_pages();
+  }
 
  private:
   explicit Checkpoint(std::string directory) : directory_(std::move(directory)) {}

@@ -97,6 +97,10 @@ void MappedFile::require_read() const {
        path_, failed_at);
 }
 
+void MappedFile::release_pages() const noexcept {
+  release(bytes_);
+}
+
 void prefetch(std::span<const std::byte> mapped) noexcept {
   advise(mapped, Pages::outer, MADV_WILLNEED);
 }

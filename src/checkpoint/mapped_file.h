@@ -28,6 +28,8 @@ class MappedFile {
   /// Throws Error{file} that names the file and the byte if a read of its bytes has failed, so that
   /// what was read is not what the file has.
   void require_read() const;
+  /// As release() of all bytes.
+  void release_pages() const noexcept;
 
  private:
   std::string path_;

@@ -46,6 +46,10 @@ class PackedDirectory {
   void require_read() const {
     for (const MappedFile& shard : shards_) shard.require_read();
   }
+  /// As MappedFile::release_pages, for all shards.
+  void release_pages() const noexcept {
+    for (const MappedFile& shard : shards_) shard.release_pages();
+  }
 
  private:
   PackedDirectory(std::string directory, PackedManifest manifest)

@@ -44,6 +44,8 @@ class SafetensorsFile {
   [[nodiscard]] const TensorView* find(std::string_view name) const noexcept;
   /// As MappedFile::require_read.
   void require_read() const { file_.require_read(); }
+  /// As MappedFile::release_pages.
+  void release_pages() const noexcept { file_.release_pages(); }
 
  private:
   SafetensorsFile(MappedFile file, std::vector<TensorView> tensors)

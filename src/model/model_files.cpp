@@ -35,6 +35,11 @@ void ModelFiles::require_read() const {
   if (checkpoint_) checkpoint_->require_read();
 }
 
+void ModelFiles::release_pages() const noexcept {
+  if (packed_) packed_->release_pages();
+  if (checkpoint_) checkpoint_->release_pages();
+}
+
 ModelNames ModelFiles::names(const ModelConfig& config) const {
   return find_model_names(config, [&](std::string_view name) {
     return checkpoint_ != nullptr && checkpoint_->contains(name);

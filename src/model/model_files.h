@@ -32,6 +32,8 @@ class ModelFiles {
   [[nodiscard]] ModelNames names(const ModelConfig& config) const;
   /// As MappedFile::require_read, for all files of weights.
   void require_read() const;
+  /// As MappedFile::release_pages, for all files of weights.
+  void release_pages() const noexcept;
 
  private:
   std::shared_ptr<const Checkpoint> checkpoint_;

@@ -78,6 +78,8 @@ class ModelLoader {
   ModelLoader(const ModelFiles& files, const ModelConfig& config, const LoadOptions& options);
 
   [[nodiscard]] const WeightBytes& bytes() const noexcept { return store_->bytes(); }
+  /// The weights without their bytes: layouts and sizes. Until load().
+  [[nodiscard]] const ModelWeights& planned() const noexcept { return *weights_; }
   /// Reads and packs the weights, once. Collective over options.world. Touches only the bytes that
   /// this rank packs.
   [[nodiscard]] std::unique_ptr<ModelWeights> load();

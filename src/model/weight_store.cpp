@@ -19,6 +19,9 @@ constexpr std::int64_t kAlignment = 256;
 constexpr std::int64_t kMapped = -1;
 /// Bytes that one job copies, unless a checksum needs all of an item.
 constexpr std::int64_t kCopyBytes = std::int64_t{8} << 20;
+/// The system maps pages around one that is read, which a job does not release: after so many bytes
+/// all are released.
+constexpr std::int64_t kReleaseBytes = std::int64_t{64} << 20;
 
 std::int64_t num_elements(const PlannedWeight& weight) {
   if (weight.stored != nullptr) return weight.stored->rows * weight.stored->depth;
@@ -38,9 +41,20 @@ bool has_target(const PlannedWeight& weight) {
   return weight.matrix != nullptr || weight.vector != nullptr;
 }
 
+std::int64_t bytes_on_disk(const PlannedWeight& weight) {
+  if (weight.stored != nullptr) return weight.stored->bytes;
+  std::int64_t bytes = 0;
+  for (const MatrixSource& part : weight.parts) {
+    part.for_each_bytes(0, part.rows(),
+                        [&](std::span<const std::byte> mapped) { bytes += std::ssize(mapped); });
+  }
+  return bytes;
+}
+
 /// Fills in all of a matrix that is known before its bytes are; returns how many bytes a weight
 /// has.
 std::int64_t describe(const PlannedWeight& weight) {
+  if (!has_target(weight)) return bytes_on_disk(weight);
   if (weight.matrix == nullptr) {
     return weight.stored != nullptr ? weight.stored->bytes : num_elements(weight) * 4;
   }
@@ -101,7 +115,7 @@ void WeightStore::add(PlannedWeight planned) {
     formats[static_cast<std::size_t>(weight.packing.layout.format)] += item.bytes;
   }
   if (stored_.map || !has_target(weight)) {
-    if (has_target(weight)) bytes_.mapped_bytes += item.bytes;
+    (has_target(weight) ? bytes_.mapped_bytes : bytes_.embedding_bytes) += item.bytes;
   } else {
     std::int64_t& total = weight.home == WeightHome::node ? bytes_.node_bytes : bytes_.rank_bytes;
     item.offset = std::exchange(total, total + round_up(item.bytes, kAlignment));
@@ -242,6 +256,11 @@ void WeightStore::check_order(const Item& item) const {
           files_.directory(), item.weight.name);
 }
 
+/// Pages of files that are not used where they are mapped.
+void WeightStore::release_pages() const noexcept {
+  if (!stored_.map) files_.release_pages();
+}
+
 /// Fills `memory`, and waits until all ranks have.
 void WeightStore::run_all(const std::vector<Job>& jobs, const Team& team, const Progress& progress,
                           Memory& memory) const {
@@ -256,16 +275,19 @@ void WeightStore::run_all(const std::vector<Job>& jobs, const Team& team, const 
       jobs[static_cast<std::size_t>(ahead)].for_each_source(files_, prefetch);
     }
     reading(files_, [&] { run(job, scratch[static_cast<std::size_t>(worker)]); });
+    const std::int64_t before = read;
     job.for_each_source(files_, [&](std::span<const std::byte> source) {
       read += std::ssize(source);
       release(source);  // the mapping should not count as this rank's memory
     });
+    if (before / kReleaseBytes != read / kReleaseBytes) release_pages();
     done += job.bytes;
     if (worker != 0) return;
     team.work.advance(done, total);
     if (progress) progress(done, total);
   });
   if (progress) progress(total, total);
+  release_pages();
   memory.read_bytes = read;
   team.work.finish();
 }

@@ -21,11 +21,12 @@ struct WeightBytes {
   /// Bytes of packed matrices, by Format.
   using ByFormat = std::array<std::int64_t, kNumFormats>;
 
-  std::int64_t rank_bytes = 0;    // memory of this rank alone
-  std::int64_t node_bytes = 0;    // memory held once by the ranks of this node
-  std::int64_t mapped_bytes = 0;  // used where they lie in a converted directory
-  ByFormat experts{};             // this rank's
-  ByFormat others{};              // of the model
+  std::int64_t rank_bytes = 0;       // memory of this rank alone
+  std::int64_t node_bytes = 0;       // memory held once by the ranks of this node
+  std::int64_t mapped_bytes = 0;     // used where they lie in a converted directory
+  std::int64_t embedding_bytes = 0;  // read where they lie on disk, row by row
+  ByFormat experts{};                // this rank's
+  ByFormat others{};                 // of the model
 };
 
 /// How weights of a converted directory are loaded.
@@ -80,6 +81,7 @@ class WeightStore {
   void copy(const Job& job) const;
   void run_all(const std::vector<Job>& jobs, const Team& team, const Progress& progress,
                Memory& memory) const;
+  void release_pages() const noexcept;
   void share_scales(Communicator& node, const std::vector<Job>& jobs) const;
   void check_order(const Item& item) const;
 

@@ -23,8 +23,11 @@ class Draw {
         placement_(placement),
         tokens_(std::min(question.tokens, kMostTokens)),
         scale_(static_cast<double>(question.tokens) / static_cast<double>(tokens_)),
+        wire_(question.wire),
+        num_nodes_((ranks.sharers() + ranks.ranks_per_node - 1) / ranks.ranks_per_node),
         rows_(static_cast<std::size_t>(question.experts)),
-        nodes_(static_cast<std::size_t>(ranks.nodes())) {}
+        near_(static_cast<std::size_t>(ranks.sharers())),
+        far_(near_.size() * static_cast<std::size_t>(num_nodes_)) {}
 
   void run(ExpertDraw& experts, const CounterRandom& random) {
     for (std::int64_t token = 0; token < tokens_; ++token) {
@@ -36,53 +39,127 @@ class Draw {
   /// Adds `share` of what was drawn.
   void add_to(LayerLoad& load, double share) const {
     add_busiest(load, share);
-    const auto token = share / static_cast<double>(tokens_);
-    for (const Node& node : nodes_) {
-      load.rows += token * (node.inside_rows + node.leaving_rows);
-      load.results += token * (node.inside_results + node.leaving_results);
-      load.link_token_rows += token * node.leaving_rows;
-      load.link_token_results += token * node.leaving_results;
+    double most_near = 0;
+    double most_far = 0;
+    for (int node = 0; node < num_nodes_; ++node) {
+      double near = 0;
+      double far = 0;
+      for (int rank = first_rank(node); rank < first_rank(node + 1); ++rank) {
+        near += add_near(load, share, rank);
+        far += add_far(load, share, rank);
+      }
+      most_near = std::max(most_near, near);
+      most_far = std::max(most_far, far);
     }
-    const Node& most = *std::ranges::max_element(nodes_, {}, [](const Node& node) {
-      return node.leaving_results + node.leaving_rows + node.inside_results + node.inside_rows;
-    });
-    load.node_rows += share * scale_ * most.inside_rows;
-    load.node_results += share * scale_ * most.inside_results;
-    load.link_rows += share * scale_ * most.leaving_rows;
-    load.link_results += share * scale_ * most.leaving_results;
-    add_messages(load, share);
+    load.node_near_bytes += share * most_near;
+    load.node_far_bytes += share * most_far;
   }
 
  private:
-  struct Node {
-    double inside_rows = 0;  // from one of its ranks to another
-    double inside_results = 0;
-    double leaving_rows = 0;
-    double leaving_results = 0;
+  /// What a rank sends to ranks of its own node.
+  struct Near {
+    double rows = 0;
+    double results = 0;
   };
-  struct Pair {
-    int from;
-    int to;
-    friend auto operator<=>(const Pair&, const Pair&) = default;
+  /// What a rank sends to another node.
+  struct Far {
+    FarRows rows;
+    FarRows results;
   };
 
   [[nodiscard]] int node_of(int rank) const { return rank / ranks_.ranks_per_node; }
+  [[nodiscard]] int first_rank(int node) const {
+    return std::min(node * ranks_.ranks_per_node, ranks_.sharers());
+  }
+  [[nodiscard]] Near& near(int rank) { return near_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] std::size_t far_index(int rank, int node) const {
+    return static_cast<std::size_t>(rank) * static_cast<std::size_t>(num_nodes_) +
+           static_cast<std::size_t>(node);
+  }
 
   void add(int home, std::span<const ExpertId> experts) {
     owners_.clear();
-    Node& home_node = nodes_[static_cast<std::size_t>(node_of(home))];
+    met_.clear();
     for (const ExpertId expert : experts) {
       ++rows_[static_cast<std::size_t>(expert)];
       const int owner = placement_.rank_of(expert);
       if (owner == home) continue;
-      Node& owner_node = nodes_[static_cast<std::size_t>(node_of(owner))];
-      const bool is_inside = &home_node == &owner_node;
-      ++(is_inside ? owner_node.inside_results : owner_node.leaving_results);
+      add_result(owner, home);
       if (std::ranges::find(owners_, owner) != owners_.end()) continue;
-      ++(is_inside ? home_node.inside_rows : home_node.leaving_rows);
-      pairs_.push_back({home, owner});
       owners_.push_back(owner);
+      add_row(home, owner);
     }
+  }
+
+  void add_result(int owner, int home) {
+    if (node_of(owner) == node_of(home)) {
+      near(owner).results += 1;
+      return;
+    }
+    Far& far = far_[far_index(owner, node_of(home))];
+    far.results.rows += 1;
+    far.results.choices += 1;
+  }
+
+  void add_row(int home, int owner) {
+    if (node_of(owner) == node_of(home)) {
+      near(home).rows += 1;
+      return;
+    }
+    FarRows& rows = far_[far_index(home, node_of(owner))].rows;
+    rows.choices += 1;
+    if (std::ranges::find(met_, node_of(owner)) != met_.end()) return;
+    met_.push_back(node_of(owner));
+    rows.rows += 1;
+  }
+
+  /// Returns the bytes that `rank` copies to ranks of its node.
+  double add_near(LayerLoad& load, double share, int rank) const {
+    const Near& near = near_[static_cast<std::size_t>(rank)];
+    const double rows = near.rows * scale_;
+    const double results = near.results * scale_;
+    const double there = rows * static_cast<double>(wire_.row_bytes);
+    const double back = results * static_cast<double>(wire_.result_bytes);
+    load.rows += share * rows;
+    load.results += share * results;
+    load.dispatch_bytes += share * there;
+    load.combine_bytes += share * back;
+    return there + back;
+  }
+
+  /// Returns the bytes that `rank` sends to other nodes.
+  double add_far(LayerLoad& load, double share, int rank) const {
+    double sum = 0;
+    for (int node = 0; node < num_nodes_; ++node) {
+      if (node == node_of(rank)) continue;
+      const Far& far = far_[far_index(rank, node)];
+      const int there_ranks = first_rank(node + 1) - first_rank(node);
+      const double there = far_bytes(far.rows, there_ranks, static_cast<double>(wire_.row_bytes),
+                                     static_cast<double>(wire_.tag_bytes));
+      const double back =
+          far_bytes(far.results, there_ranks, static_cast<double>(wire_.result_bytes), 0);
+      load.rows += share * scale_ * far.rows.choices;
+      load.results += share * scale_ * far.results.choices;
+      load.dispatch_bytes += share * there;
+      load.combine_bytes += share * back;
+      load.far_bytes += share * (there + back);
+      load.far_messages += share * (pieces(there) + pieces(back)) / ranks_.sharers();
+      sum += there + back;
+    }
+    return sum;
+  }
+
+  [[nodiscard]] double far_bytes(const FarRows& rows, int node_ranks, double row_bytes,
+                                 double tag_bytes) const {
+    return far_message_bytes({rows.rows * scale_, rows.choices * scale_}, node_ranks, row_bytes,
+                             tag_bytes);
+  }
+
+  /// Messages of so many bytes: the first has some, the others as much as a piece each.
+  static double pieces(double bytes) {
+    constexpr double kFirst = (64 << 10) - 256;
+    constexpr double kPiece = 256 << 10;
+    return 1 + std::ceil(std::max(0.0, bytes - kFirst) / kPiece);
   }
 
   void add_busiest(LayerLoad& load, double share) const {
@@ -117,35 +194,33 @@ class Draw {
     }
   }
 
-  /// Rows to each peer that gets some, and its results.
-  void add_messages(LayerLoad& load, double share) const {
-    std::vector<Pair> pairs = pairs_;
-    std::ranges::sort(pairs);
-    pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
-    for (const Pair& pair : pairs) {
-      const double messages = 2 * share / ranks_.sharers();
-      (node_of(pair.from) == node_of(pair.to) ? load.node_messages : load.link_messages) +=
-          messages;
-    }
-  }
-
   const CostRanks& ranks_;
   const ExpertPlacement& placement_;
   std::int64_t tokens_;
-  double scale_;                    // tokens of the step for one drawn
+  double scale_;  // tokens of the step for one drawn
+  WireSizes wire_;
+  int num_nodes_;                   // that have ranks of one copy of the experts
   std::vector<std::int64_t> rows_;  // [experts]
-  std::vector<Node> nodes_;         // of one copy of the experts
+  std::vector<Near> near_;          // [ranks]
+  std::vector<Far> far_;            // [ranks][nodes]
   std::vector<int> owners_;         // scratch: other ranks that a token goes to
-  std::vector<Pair> pairs_;         // ranks that a row goes from and to
+  std::vector<int> met_;            // scratch: other nodes that it goes to
 };
 
-/// Counts go to all before rows can: in as many turns as doubling takes.
-void add_counts(LayerLoad& load, const CostRanks& ranks) {
-  const auto turns = std::ceil(std::log2(static_cast<double>(ranks.sharers())));
-  (ranks.nodes() > 1 ? load.link_messages : load.node_messages) += turns;
+/// Inside a node each rank looks at the notes of all others, there and back.
+double near_messages(const CostRanks& ranks) {
+  return 2.0 * (std::min(ranks.sharers(), ranks.ranks_per_node) - 1);
 }
 
 }  // namespace
+
+double far_message_bytes(const FarRows& rows, int node_ranks, double row_bytes, double tag_bytes) {
+  constexpr double kHead = 96;
+  constexpr double kLine = 64;
+  const double which = node_ranks == 1 ? 0 : 4 * rows.choices;
+  const double head = kHead + 8.0 * node_ranks + which + rows.rows * tag_bytes;
+  return std::ceil(head / kLine) * kLine + rows.rows * (row_bytes - tag_bytes);
+}
 
 LayerLoad draw_load(const ExpertQuestion& question, const CostRanks& ranks,
                     const std::vector<double>& rates, std::int64_t layer) {
@@ -154,12 +229,12 @@ LayerLoad draw_load(const ExpertQuestion& question, const CostRanks& ranks,
   ExpertDraw experts(rates, question.topk);
   const CounterRandom random = CounterRandom(kSeed).at(static_cast<std::uint64_t>(layer));
   LayerLoad load;
+  load.near_messages = near_messages(ranks);
   for (std::int64_t i = 0; i < draws; ++i) {
     Draw draw(question, ranks, placement);
     draw.run(experts, random.at(static_cast<std::uint64_t>(i)));
     draw.add_to(load, 1 / static_cast<double>(draws));
   }
-  add_counts(load, ranks);
   return load;
 }
 

@@ -22,32 +22,50 @@ struct CostRanks {
   [[nodiscard]] int sharers() const { return ranks / expert_replicas; }
 };
 
+/// Bytes of what travels.
+struct WireSizes {
+  std::int64_t row_bytes = 0;     // of a token's row, with its tag
+  std::int64_t tag_bytes = 0;     // of what says which experts are chosen
+  std::int64_t result_bytes = 0;  // of one expert's result for it
+};
+
+/// Bytes of a message to a node of `node_ranks` ranks: a head, then rows, each once however many
+/// ranks there want it; `choices` counts it for each of them (docs/comm.md). 0 rows are a message
+/// too.
+struct FarRows {
+  double rows = 0;
+  double choices = 0;
+};
+[[nodiscard]] double far_message_bytes(const FarRows& rows, int node_ranks, double row_bytes,
+                                       double tag_bytes);
+
 /// What the tokens of a step ask of a layer's experts.
 struct ExpertQuestion {
   std::int64_t experts = 0;
   std::int64_t topk = 0;
   std::int64_t tokens = 0;  // of all ranks that share the experts
+  WireSizes wire{};
 };
 
-/// What ranks do for the experts of one layer, expected.
+/// What ranks do for the experts of one layer in a step, expected.
 struct LayerLoad {
   /// Of the rank with most to do: experts by the number of their rows.
   std::map<std::int64_t, double> busiest;
   double max_over_mean = 1;  // of the ranks' rows
 
-  // A token's, expected.
-  double rows = 0;     // to other ranks: once to each that has an expert of it
-  double results = 0;  // from other ranks: one a choice
-  // Of the node that sends most: rows and results that stay inside it, and that leave it.
-  double node_rows = 0;
-  double node_results = 0;
-  double link_rows = 0;
-  double link_results = 0;
-  // A rank's, there and back: peers that it has rows or results for.
-  double node_messages = 0;
-  double link_messages = 0;
-  double link_token_rows = 0;     // a token's rows that leave its node
-  double link_token_results = 0;  // and results
+  // Of all ranks: rows to other ranks, once to each that has an expert of the token, and results
+  // back, one a choice; their bytes there and back, those between nodes among them.
+  double rows = 0;
+  double results = 0;
+  double dispatch_bytes = 0;
+  double combine_bytes = 0;
+  double far_bytes = 0;
+  // Of the node that sends most.
+  double node_near_bytes = 0;  // between its ranks
+  double node_far_bytes = 0;   // to other nodes
+  // Of a rank.
+  double near_messages = 0;  // to ranks of its node
+  double far_messages = 0;   // to other nodes
 };
 
 /// Draws tokens with `rates` and looks at what they ask of the ranks, which own experts by an

@@ -101,8 +101,7 @@ std::vector<LayerGroup> layer_groups(const CostModel& model) {
 }
 
 /// Adds the work for the experts of the layers of `group`.
-void add_experts(const CostModel& model, const LayerGroup& group, const LayerLoad& load,
-                 StepWork& work) {
+void add_experts(const LayerGroup& group, const LayerLoad& load, StepWork& work) {
   for (const auto& [rows, times] : load.busiest) {
     for (const CostWeights& with : group.of_model->expert) {
       work.products.push_back({.phase = Phase::experts,
@@ -111,28 +110,21 @@ void add_experts(const CostModel& model, const LayerGroup& group, const LayerLoa
                                .times = times * group.layers});
     }
   }
-  const auto bytes = [&](double rows, double results) {
-    return group.layers * (rows * static_cast<double>(model.row_bytes) +
-                           results * static_cast<double>(model.result_bytes));
-  };
-  work.node_bytes += bytes(load.node_rows, load.node_results);
-  work.link_bytes += bytes(load.link_rows, load.link_results);
-  work.node_messages += group.layers * load.node_messages;
-  work.link_messages += group.layers * load.link_messages;
+  work.node_bytes += group.layers * load.node_near_bytes;
+  work.link_bytes += group.layers * load.node_far_bytes;
+  work.node_messages += group.layers * load.near_messages;
+  work.link_messages += group.layers * load.far_messages;
 }
 
-/// A token's, mean over the groups, of which there are `count`.
-void add_traffic(const CostModel& model, const LayerLoad& load, double count,
-                 ExpertTraffic& traffic) {
-  const auto row = static_cast<double>(model.row_bytes);
-  const auto result = static_cast<double>(model.result_bytes);
-  traffic.rows += load.rows / count;
-  traffic.results += load.results / count;
-  traffic.dispatch_bytes += load.rows * row / count;
-  traffic.combine_bytes += load.results * result / count;
-  traffic.inter_node_bytes +=
-      (load.link_token_rows * row + load.link_token_results * result) / count;
-  traffic.messages += (load.node_messages + load.link_messages) / count;
+/// A token's part of what all `tokens` send, mean over the groups, of which there are `count`.
+void add_traffic(const LayerLoad& load, double count, double tokens, ExpertTraffic& traffic) {
+  const double share = 1 / (count * tokens);
+  traffic.rows += load.rows * share;
+  traffic.results += load.results * share;
+  traffic.dispatch_bytes += load.dispatch_bytes * share;
+  traffic.combine_bytes += load.combine_bytes * share;
+  traffic.inter_node_bytes += load.far_bytes * share;
+  traffic.messages += load.far_messages / count;
 }
 
 /// The term of some work of one format or kind.
@@ -251,12 +243,13 @@ StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks, const
   const ExpertQuestion question{
       .experts = model.num_experts,
       .topk = model.experts_per_token,
-      .tokens = std::max<std::int64_t>(1, std::llround(step.rows * ranks.sharers()))};
+      .tokens = std::max<std::int64_t>(1, std::llround(step.rows * ranks.sharers())),
+      .wire = model.wire};
   for (const LayerGroup& group : groups) {
     const LayerLoad load =
         draw_load(question, ranks, popularity.rates(group.layer, model.num_experts), group.layer);
-    add_experts(model, group, load, estimate.work);
-    add_traffic(model, load, count, estimate.traffic);
+    add_experts(group, load, estimate.work);
+    add_traffic(load, count, static_cast<double>(question.tokens), estimate.traffic);
     estimate.work.rows_max_over_mean += (load.max_over_mean - 1) / count;
   }
   return estimate;

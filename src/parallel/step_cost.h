@@ -37,8 +37,7 @@ struct CostModel {
   std::int64_t hidden = 0;
   std::int64_t num_experts = 0;
   std::int64_t experts_per_token = 0;
-  std::int64_t row_bytes = 0;     // of a token's row on the wire
-  std::int64_t result_bytes = 0;  // of one expert's result for it
+  WireSizes wire{};
   std::vector<CostLayer> layers{};
   std::vector<CostWeights> head{};
 };
@@ -51,14 +50,14 @@ struct CostStep {
   double cache_bytes = 0;      // read by a rank, all layers
 };
 
-/// What ranks send each other for the experts of one layer, expected, for one token.
+/// What ranks send each other for the experts of one layer, expected, for one token of a step.
 struct ExpertTraffic {
   double rows = 0;              // to other ranks: once to each that has an expert of the token
   double results = 0;           // from them: one a choice
-  double dispatch_bytes = 0;    // of the rows
+  double dispatch_bytes = 0;    // of the rows, with heads of messages
   double combine_bytes = 0;     // of the results
   double inter_node_bytes = 0;  // of both, between nodes
-  double messages = 0;          // of a rank, a layer and step: counts, rows and results
+  double messages = 0;          // of a rank to other nodes, a layer and step
 };
 
 /// What the rank that has most to do does in a step.

@@ -58,6 +58,9 @@ TEST(Memory, formats_bytes) {
   EXPECT_EQ(format_bytes(1536), "1.50 KiB");
   EXPECT_EQ(format_bytes(std::int64_t{20} << 30), "20.0 GiB");
   EXPECT_GT(peak_resident_bytes(), 0);
+  const ResidentBytes bytes = resident_bytes();
+  EXPECT_GT(bytes.file, 0);
+  EXPECT_GE(bytes.peak, bytes.anonymous + bytes.file + bytes.shared - (1 << 20));
 }
 
 }  // namespace

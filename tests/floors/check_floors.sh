@@ -31,6 +31,7 @@ BEGIN {
   confine("^cuda", "[.]cuh?$|^base/cuda_")
   confine("^pcre2[.]h$", "^src/tokenizer/")
   confine("^utf8proc[.]h$", "^src/(tokenizer|jinja)/")
+  confine("^Eigen/", "^launch/study/nonnegative_fit[.]cpp$")
   confine("^histedit[.]h$", "^launch/chat/edited_lines[.]cpp$")
   confine("^xxhash[.]h$", "^base/checksum[.]cpp$")
 }

@@ -1,5 +1,6 @@
 // `moesaic chat` with a pipe in place of a person.
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -130,18 +131,38 @@ TEST(ChatPipe, an_answer_ends_where_the_template_ends_a_turn) {
 }
 
 TEST(ChatPipe, a_context_is_what_the_memory_allows) {
-  const auto context = [&](const Arguments& more) {
-    const ProgramResult result = talk(more, "");
-    EXPECT_EQ(result.exit_code, 0) << result.text();
-    const std::size_t at = result.err.find("context of ");
-    return at == std::string::npos ? 0 : std::stoi(result.err.substr(at + 11));
+  // A long context, whose cache takes more than loading does: 20 MiB.
+  const TemporaryDirectory directory;
+  std::filesystem::copy(kDemo, directory.path(), std::filesystem::copy_options::recursive);
+  std::string config = read_text(directory.path_of("config.json"));
+  const std::string length = "\"max_position_embeddings\": ";
+  const std::size_t at = config.find(length + "2048");
+  ASSERT_NE(at, std::string::npos);
+  config.replace(at + length.size(), 4, "16384");
+  write_text(directory.path_of("config.json"), config);
+  const auto talk_in = [&](const Arguments& more) {
+    return run_with_input(
+        moesaic_command(joined({"chat", "-m", directory.path(), "-b", "16", "-t", "1"}, more)), "");
   };
-  EXPECT_EQ(context({}), 2048);
+  const auto context = [&](const Arguments& more) {
+    const ProgramResult result = talk_in(more);
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    const std::size_t found = result.err.find("context of ");
+    return found == std::string::npos ? 0 : std::stoi(result.err.substr(found + 11));
+  };
+  EXPECT_EQ(context({}), 16384);
   EXPECT_EQ(context({"-c", "300"}), 300);
-  const int less = context({"--memory-limit", "10M", "-b", "16"});
+  // What all takes is told where there is too little for anything.
+  const ProgramResult none = talk_in({"--memory-limit", "1M", "-c", "16384"});
+  expect_failure(none, 4, {"not enough memory", "key-value cache 20.0 MiB"});
+  const std::size_t need = none.err.find("need ");
+  ASSERT_NE(need, std::string::npos) << none.text();
+  const auto less_mib = static_cast<int>(std::stod(none.err.substr(need + 5))) - 5;
+  const Arguments limit = {"--memory-limit", fmt::format("{}M", less_mib)};
+  const int less = context(limit);
   EXPECT_GE(less, 1024);
-  EXPECT_LT(less, 2048);
-  const ProgramResult refused = talk({"--memory-limit", "10M", "-b", "16", "-c", "2048"}, "");
+  EXPECT_LT(less, 16384);
+  const ProgramResult refused = talk_in(joined(limit, {"-c", "16384"}));
   expect_failure(refused, 4, {"not enough memory", "--ctx-size"});
 }
 

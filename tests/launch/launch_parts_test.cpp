@@ -167,22 +167,34 @@ TEST(Memory, ParsesBytes) {
 }
 
 TEST(Memory, ShortageSaysWhatIsNeededAndWhatHelps) {
-  const MemoryPlan plan{.expert_bytes = 6 << 20,
-                        .node_bytes = 1 << 20,
-                        .cache_bytes = 5 << 20,
-                        .activation_bytes = 1 << 10,
-                        .num_ranks = 2};
+  MemoryPlan plan{.num_ranks = 2};
+  plan.items[MemoryItem::expert] = 6 << 20;
+  plan.items[MemoryItem::dense] = 1 << 20;
+  plan.items[MemoryItem::cache] = 5 << 20;
+  plan.items[MemoryItem::activation] = 1 << 10;
   require_memory(plan, 13 << 20, "test");
   const std::string message =
       error_message([&] { require_memory(plan, 8 << 20, "memory.max"); }, ErrorKind::resource);
-  for (const char* part : {"12.0 MiB", "8.00 MiB", "memory.max", "--parallel"}) {
+  for (const char* part : {"12.0 MiB", "most of it for experts", "8.00 MiB", "memory.max",
+                           "--parallel", "key-value cache 5.00 MiB"}) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   }
-  EXPECT_EQ(message.find("--batch-size"), std::string::npos) << message;
+  for (const char* part : {"--batch-size", "--recompute", "adapters", "exchange"}) {
+    EXPECT_EQ(message.find(part), std::string::npos) << message;
+  }
+  plan.items[MemoryItem::optimizer] = 8 << 20;
+  plan.items[MemoryItem::activation] = 8 << 20;
+  const std::string training =
+      error_message([&] { require_memory(plan, 8 << 20, "test"); }, ErrorKind::resource);
+  for (const char* part : {"optimizer 8.00 MiB", "--recompute always", "--lora-rank"}) {
+    EXPECT_NE(training.find(part), std::string::npos) << training;
+  }
 }
 
 TEST(Memory, ShortageNamesTheFormatOfExperts) {
-  MemoryPlan plan{.expert_bytes = 6 << 20, .node_bytes = 1 << 20, .num_ranks = 1};
+  MemoryPlan plan{.num_ranks = 1};
+  plan.items[MemoryItem::expert] = 6 << 20;
+  plan.items[MemoryItem::dense] = 1 << 20;
   const auto message = [&](std::initializer_list<std::pair<Format, std::int64_t>> formats) {
     plan.expert_formats = {};
     for (const auto& [format, bytes] : formats) {

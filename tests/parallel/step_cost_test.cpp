@@ -23,8 +23,7 @@ CostModel test_model(int layers) {
   return {.hidden = 1000,
           .num_experts = 128,
           .experts_per_token = 8,
-          .row_bytes = 2032,
-          .result_bytes = 4000,
+          .wire = {.row_bytes = 2032, .tag_bytes = 32, .result_bytes = 4000},
           .layers = std::vector(static_cast<std::size_t>(layers), layer),
           .head = {{Format::bf16, 5e6, 1e7}}};
 }
@@ -71,34 +70,50 @@ double term_seconds(const StepCost& cost, std::string_view name) {
   return -1;
 }
 
+/// How likely none of 8 different experts of 128 is among `experts` of them.
+double none_of(double experts) {
+  double none = 1;
+  for (int k = 0; k < 8; ++k) none *= 1 - experts / (128 - k);
+  return none;
+}
+
 TEST(StepCost, even_routing_sends_what_the_closed_form_says) {
   for (const int ranks : {2, 4, 16}) {
     const StepEstimate estimate =
-        estimate_step(test_model(8), {.ranks = ranks, .ranks_per_node = 1}, {.rows = 256},
+        estimate_step(test_model(8), {.ranks = ranks, .ranks_per_node = ranks}, {.rows = 256},
                       ExpertPopularity::even());
-    double none = 1;  // of 8 different experts of 128 at one rank
-    for (int k = 0; k < 8; ++k) none *= 1 - 128.0 / ranks / (128 - k);
     const ExpertTraffic& traffic = estimate.traffic;
-    EXPECT_NEAR(traffic.rows, (ranks - 1) * (1 - none), 0.01 * ranks);
+    EXPECT_NEAR(traffic.rows, (ranks - 1) * (1 - none_of(128.0 / ranks)), 0.01 * ranks);
     EXPECT_NEAR(traffic.results, 8.0 * (ranks - 1) / ranks, 0.05);
-    EXPECT_DOUBLE_EQ(traffic.dispatch_bytes, traffic.rows * 2032);
-    EXPECT_DOUBLE_EQ(traffic.combine_bytes, traffic.results * 4000);
-    EXPECT_NEAR(traffic.inter_node_bytes, traffic.dispatch_bytes + traffic.combine_bytes, 1e-6);
+    EXPECT_NEAR(traffic.dispatch_bytes, traffic.rows * 2032, 1e-6);
+    EXPECT_NEAR(traffic.combine_bytes, traffic.results * 4000, 1e-6);
+    EXPECT_EQ(traffic.inter_node_bytes, 0);
+    const double step = 8.0 * 256 * ranks;  // tokens x layers: of the one node
+    EXPECT_NEAR(estimate.work.node_bytes / step, traffic.dispatch_bytes + traffic.combine_bytes,
+                1e-6);
+    EXPECT_EQ(estimate.work.link_bytes, 0);
   }
 }
 
-TEST(StepCost, rows_inside_a_node_are_not_on_the_link) {
-  const CostRanks ranks{.ranks = 4, .ranks_per_node = 2};
+TEST(StepCost, a_row_goes_once_to_each_other_node) {
+  const CostRanks ranks{.ranks = 8, .ranks_per_node = 2};
+  const double tokens = 512 * 8;
   const StepEstimate estimate =
       estimate_step(test_model(4), ranks, {.rows = 512}, ExpertPopularity::even());
-  const ExpertTraffic& traffic = estimate.traffic;
-  const double all = traffic.dispatch_bytes + traffic.combine_bytes;
-  EXPECT_NEAR(traffic.inter_node_bytes / all, 2.0 / 3, 0.01);  // two of three peers
-  // Half of the tokens are a node's, and its peers' results are as many.
-  EXPECT_NEAR(estimate.work.link_bytes, 4 * 1024 * traffic.inter_node_bytes, 0.03 * 4 * 1024 * all);
-  EXPECT_EQ(estimate_step(test_model(4), {.ranks = 1}, {.rows = 9}, ExpertPopularity::even())
-                .traffic.messages,
-            0);
+  const double far_rows = tokens * 3 * (1 - none_of(32));  // nodes with 32 of the experts
+  const double far_choices = tokens * 6 * (1 - none_of(16));
+  const double far_results = tokens * 8 * 6 / 8;
+  const double messages = 8 * 3;
+  const double expected =
+      messages * 2 * (96 + 16 + 32) + 4 * far_choices + far_rows * 2032 + far_results * (4 + 4000);
+  EXPECT_NEAR(estimate.traffic.inter_node_bytes * tokens, expected, 0.005 * expected);
+  EXPECT_NEAR(estimate.work.link_bytes / 4, expected / 4, 0.02 * expected / 4);  // of one node
+  // Rows take some 140 pieces of 256 KiB, results more.
+  EXPECT_NEAR(estimate.traffic.messages * 8, expected / (256 << 10) + 1.5 * messages,
+              0.1 * expected / (256 << 10));
+  EXPECT_EQ(far_message_bytes({.rows = 3, .choices = 4}, 2, 100, 12), 192 + 3 * 88);
+  EXPECT_EQ(far_message_bytes({.rows = 3, .choices = 3}, 1, 100, 12), 192 + 3 * 88);
+  EXPECT_EQ(far_message_bytes({}, 1, 100, 12), 128);
 }
 
 TEST(StepCost, the_busiest_rank_counts_and_not_the_mean) {

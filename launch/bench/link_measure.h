@@ -1,0 +1,20 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "comm/communicator.h"
+#include "src/parallel/machine_rates.h"
+
+namespace moesaic {
+
+/// Which ranks send rows to which.
+using SendsTo = std::function<bool(int from, int to)>;
+
+/// Time of rows from ranks to others, of all ranks that there are: the latency of a message is that
+/// of one short row from each to one other. `nodes`: the node of each rank. Nothing if no two ranks
+/// are of one node (is_inside), or of different ones. Collective.
+[[nodiscard]] std::optional<LinkRates> measure_link(Communicator& world,
+                                                    const std::vector<int>& nodes, bool is_inside);
+
+}  // namespace moesaic

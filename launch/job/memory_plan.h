@@ -1,0 +1,127 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launch/options/options.h"
+#include "src/model/model_config.h"
+#include "src/model/model_weights.h"
+
+namespace moesaic {
+
+/// What takes memory on a node.
+enum class MemoryItem : std::size_t {
+  expert,      ///< packed experts
+  dense,       ///< all other weights, and the rows of the embedding that are read
+  cache,       ///< keys and values, or states
+  activation,  ///< of a forward pass, and what is kept of it for a backward pass
+  exchange,    ///< rows of other ranks, and results from them
+  adapter,
+  optimizer,  ///< gradients and moments
+  runtime,    ///< the program, its libraries, MPI, the tokenizer
+  load        ///< what loading takes beyond what is used afterwards
+};
+inline constexpr std::size_t kNumMemoryItems = 9;
+inline constexpr std::array<std::string_view, kNumMemoryItems> kMemoryItemNames = {
+    "expert",  "dense",     "cache",   "activation", "exchange",
+    "adapter", "optimizer", "runtime", "load"};
+
+/// Bytes of each.
+struct MemoryItems {
+  std::array<std::int64_t, kNumMemoryItems> bytes{};
+
+  [[nodiscard]] std::int64_t& operator[](MemoryItem item) {
+    return bytes[static_cast<std::size_t>(item)];
+  }
+  [[nodiscard]] std::int64_t operator[](MemoryItem item) const {
+    return bytes[static_cast<std::size_t>(item)];
+  }
+  [[nodiscard]] std::int64_t total() const noexcept {
+    return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+  }
+  /// The one with most bytes.
+  [[nodiscard]] MemoryItem largest() const noexcept;
+  MemoryItems& operator+=(const MemoryItems& other) noexcept;
+};
+
+/// What a verb is going to keep in memory besides the weights: of one rank.
+struct Workload {
+  std::int64_t sequences = 1;       // under way at a time
+  std::int64_t capacity = 0;        // positions of the cache of each
+  std::int64_t batch_tokens = 1;    // of one forward pass
+  std::int64_t logits_rows = 1;     // of one forward pass
+  std::int64_t least_capacity = 0;  // that will do where memory is short; 0: nothing less will
+  std::int64_t texts_tokens = 0;    // different ones, of all that is read; 0: those of a pass
+  // Of adapters and fine-tuning:
+  std::int64_t adapter_bytes = 0;    // adapters, packed and not
+  std::int64_t optimizer_bytes = 0;  // gradients, moments
+  std::int64_t kept_bytes = 0;       // what a backward pass needs of the forward pass
+};
+
+/// Ranks among which tokens go to and fro.
+struct RankSharing {
+  int sharers = 1;              // ranks that hold one copy of the experts
+  int nodes = 1;                // that these are on
+  std::int64_t all_tokens = 1;  // of the sharers' forward passes together
+  int threads = 1;              // of a rank
+  /// Of the sharer with most rows for its experts, in the worst case that is expected.
+  double max_over_mean = 1;
+};
+
+/// Rows of the busiest of `ranks` ranks over the mean where experts are as unevenly popular as must
+/// be expected: by Zipf's law.
+[[nodiscard]] double expected_max_over_mean(const ModelConfig& config, int sharers,
+                                            std::int64_t all_tokens);
+
+/// Memory of a process of this program without a model.
+struct RuntimeBytes {
+  std::int64_t rank = 0;  // its own
+  std::int64_t node = 0;  // of the libraries and segments that all ranks of a node share
+};
+/// This process's, now.
+[[nodiscard]] RuntimeBytes runtime_bytes();
+
+/// A model and how it is run: what the memory of a rank follows from.
+struct MemoryModel {
+  const ModelConfig& config;
+  Precision precision = Precision::bf16;
+  std::int64_t deferred = 0;  // choices of a token that are pending besides a layer's own
+};
+
+/// What one rank needs for itself, and what the ranks of a node need once.
+struct RankMemory {
+  MemoryItems own;
+  MemoryItems shared;
+};
+[[nodiscard]] RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights,
+                                   const Workload& work, const RankSharing& sharing);
+
+/// Bytes that a node needs or has.
+struct MemoryPlan {
+  MemoryItems items{};                     // of all ranks of the node
+  WeightBytes::ByFormat expert_formats{};  // of their packed experts, mapped ones too
+  std::int64_t num_ranks = 0;
+
+  [[nodiscard]] std::int64_t total() const noexcept { return items.total(); }
+};
+
+/// Throws Error{resource} that says what is needed, the largest item, what there is and what would
+/// help, if `plan` does not fit into `available_bytes`, which `source` sets.
+void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::string_view source);
+
+/// The most positions up to `work.capacity` for whose cache so many bytes suffice.
+[[nodiscard]] std::int64_t positions_in(const ModelConfig& config, Precision precision,
+                                        const Workload& work, std::int64_t cache_bytes);
+
+/// "experts 2.25 GiB in bf16, other weights 240 MiB, key-value cache 3.00 MiB, ...": all that there
+/// are.
+[[nodiscard]] std::string items_text(const MemoryPlan& plan);
+
+/// The formats that there are, most bytes first.
+[[nodiscard]] std::vector<Format> formats_in(const WeightBytes::ByFormat& bytes);
+
+}  // namespace moesaic

@@ -1,0 +1,73 @@
+#include "launch/job/workloads.h"
+
+#include <algorithm>
+
+namespace moesaic {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/// What a backward pass needs of a token: layers keep their input and more, one of them works, and
+/// some rows of gradients lie between layers.
+std::int64_t kept_token_bytes(const ModelConfig& config, bool recomputes, int expert_ranks) {
+  constexpr std::int64_t kGradientRows = 4;
+  const std::int64_t input = 4 * config.hidden_size;
+  std::int64_t total = kGradientRows * input;
+  std::int64_t largest = 0;
+  std::int64_t working = 0;
+  for (const LayerConfig& layer : config.layers) {
+    const std::int64_t kept =
+        input + layer.mixer->kept_bytes() + layer.feed_forward->kept_bytes(expert_ranks);
+    total += input + (recomputes ? 0 : kept);
+    largest = std::max(largest, kept);
+    working =
+        std::max({working, layer.mixer->backward_bytes(), layer.feed_forward->backward_bytes()});
+  }
+  return total + (recomputes ? largest : 0) + working;
+}
+
+}  // namespace
+
+std::int64_t context_limit(const Options& options, const ModelConfig& config) {
+  return options.ctx_size > 0 ? options.ctx_size : config.max_position_embeddings;
+}
+
+Workload generate_workload(const Options& options, std::int64_t ranks, const TextSizes& sizes) {
+  const std::int64_t sequences = std::min(options.parallel, ceil_div(sizes.texts, ranks));
+  return {.sequences = sequences,
+          .capacity = sizes.longest_text,
+          .batch_tokens = std::min(options.batch_size, sequences * sizes.longest_prompt),
+          .logits_rows = sequences,
+          .texts_tokens = sizes.texts * sizes.longest_text};
+}
+
+ScoreWork score_workload(const Options& options, std::int64_t ranks, const WindowSizes& sizes) {
+  const std::int64_t batch = options.batch_size;
+  const std::int64_t wanted = 1 + ceil_div(2 * batch * sizes.windows, sizes.tokens);
+  const std::int64_t parallel = std::min(ceil_div(sizes.windows, ranks), wanted);
+  const std::int64_t chunk = std::min(batch, parallel * sizes.longest);
+  return {.parallel = parallel,
+          .work = {.sequences = std::min(parallel, 1 + ceil_div(batch, sizes.longest)),
+                   .capacity = sizes.longest,
+                   .batch_tokens = chunk,
+                   .logits_rows = chunk,
+                   .texts_tokens = sizes.tokens}};
+}
+
+Workload sft_workload(const Options& options, const ModelConfig& config, const SampleSizes& sizes,
+                      bool recomputes) {
+  const std::int64_t tokens = std::max(options.batch_size, sizes.longest);
+  constexpr std::int64_t kOptimizerBytes = 16;  // a gradient of 8 bytes, two moments of 4
+  return {.sequences = 1,
+          .capacity = tokens,
+          .batch_tokens = tokens,
+          .logits_rows = std::min<std::int64_t>(tokens, 512),
+          .texts_tokens = sizes.tokens,
+          .adapter_bytes = sizes.adapter_bytes,
+          .optimizer_bytes = kOptimizerBytes * sizes.adapter_values,
+          .kept_bytes = tokens * kept_token_bytes(config, recomputes, sizes.expert_ranks)};
+}
+
+}  // namespace moesaic

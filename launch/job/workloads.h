@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+#include "launch/job/memory_plan.h"
+#include "launch/options/options.h"
+#include "src/model/model_config.h"
+
+namespace moesaic {
+
+/// Most tokens of one sequence, by --ctx-size or the model.
+[[nodiscard]] std::int64_t context_limit(const Options& options, const ModelConfig& config);
+
+/// Texts to be continued.
+struct TextSizes {
+  std::int64_t texts = 0;
+  std::int64_t longest_prompt = 0;
+  std::int64_t longest_text = 0;  // with what is generated
+};
+/// Of a rank of moesaic generate.
+[[nodiscard]] Workload generate_workload(const Options& options, std::int64_t ranks,
+                                         const TextSizes& sizes);
+
+/// Texts to be scored, in windows.
+struct WindowSizes {
+  std::int64_t windows = 0;
+  std::int64_t tokens = 0;  // of all
+  std::int64_t longest = 0;
+};
+/// What ranks of moesaic score work on at a time: windows enough to fill two batches, and memory
+/// for as many of the longest as a batch has.
+struct ScoreWork {
+  std::int64_t parallel = 1;  // windows of a rank
+  Workload work;              // of a rank; one beyond the windows has none and wants no logits
+};
+[[nodiscard]] ScoreWork score_workload(const Options& options, std::int64_t ranks,
+                                       const WindowSizes& sizes);
+
+/// Samples to be trained on.
+struct SampleSizes {
+  std::int64_t longest = 0;
+  std::int64_t tokens = 0;          // of all
+  std::int64_t adapter_bytes = 0;   // of this rank
+  std::int64_t adapter_values = 0;  // numbers that are trained
+  int expert_ranks = 1;             // that share the experts
+};
+/// Of a rank of moesaic sft, which keeps what layers compute or, with `recomputes`, computes it
+/// again.
+[[nodiscard]] Workload sft_workload(const Options& options, const ModelConfig& config,
+                                    const SampleSizes& sizes, bool recomputes);
+
+}  // namespace moesaic

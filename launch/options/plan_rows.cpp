@@ -1,0 +1,46 @@
+#include <array>
+
+#include "launch/options/option_table.h"
+
+namespace moesaic {
+namespace {
+
+using O = Options;
+
+constexpr std::uint32_t kPlan = verb_bit(Verb::plan);
+constexpr std::string_view kJob = "Job";
+constexpr std::string_view kNodes = "Nodes";
+
+constexpr std::array kRows = {
+    OptionRow{"job", '\0', "VERB", one_of<&O::plan_job>(), kJob, kPlan, "what is going to be run"},
+    OptionRow{"prompt-tokens", '\0', "N", &O::prompt_tokens, kJob, kPlan,
+              "of each text of generate, which --predict continues", 1, 1e12},
+    OptionRow{"routing", '\0', "WHICH", &O::plan_routing, kJob, kPlan,
+              "how often tokens choose each expert: even; zipf:S, the n-th most popular n^-S as "
+              "likely as the first; or a file, JSON with experts_per_token and rows "
+              "[layers][experts]"},
+    OptionRow{"ranks", '\0', "N", &O::plan_ranks, kNodes, kPlan, "of the job", 1, 1e6},
+    OptionRow{"ranks-per-node", '\0', "N", &O::ranks_per_node, kNodes, kPlan,
+              "on each node; 0: all on one", 0, 1e6},
+    OptionRow{"memory", '\0', "BYTES", &O::memory_limit, kNodes, kPlan,
+              "memory of a node, such as 256G; auto: what is available here"},
+    OptionRow{"machine", '\0', "FILE", &O::machine, kNodes, kPlan,
+              "what a node does, as moesaic doctor --measure=FILE wrote it there; without it no "
+              "times are told"},
+    OptionRow{.name = "measure",
+              .value = "FILE",
+              .field = &O::measure,
+              .group = "Machine",
+              .verbs = verb_bit(Verb::doctor),
+              .help = "measure what the nodes of this job do, which takes most of a minute, and "
+                      "write it to FILE for --machine=FILE of moesaic plan",
+              .may_differ = true},
+};
+
+}  // namespace
+
+std::span<const OptionRow> plan_rows() noexcept {
+  return kRows;
+}
+
+}  // namespace moesaic

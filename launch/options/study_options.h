@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace moesaic {
+
+/// What a point of a study does.
+enum class StudyJob { prompt, generate };
+
+/// What `moesaic study ...` takes besides the options of all verbs that run a model.
+struct StudyOptions {
+  // The driver, which is no rank.
+  std::string study_config;
+  bool retry = false;
+  std::int64_t study_point = 0;  // counted from 1; 0: all
+  std::vector<std::int64_t> predict_ranks = {64, 256, 1024};
+  double price_per_node_hour = 0;  // in any money; 0: not told
+
+  // One point.
+  StudyJob job = StudyJob::prompt;
+  std::int64_t sequences = 1;  // of all ranks
+  std::int64_t point_prompt = 512;
+  std::int64_t point_gen = 64;
+  bool no_roofs = false;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,60 @@
+#include <array>
+
+#include "launch/options/option_table.h"
+
+namespace moesaic {
+namespace {
+
+using O = Options;
+
+constexpr std::uint32_t kRun = verb_bit(Verb::study_run);
+constexpr std::uint32_t kReport = verb_bit(Verb::study_report);
+constexpr std::uint32_t kPoint = verb_bit(Verb::study_point);
+
+constexpr std::string_view kStudy = "Study";
+constexpr std::string_view kMeasurement = "Measurement";
+
+constexpr double kMany = 1e12;
+
+constexpr std::array kRows = {
+    OptionRow{"study", '\0', "CONFIG", &O::study_config, kStudy, kStudyVerbs,
+              "the file that describes the study (docs/scaling.md); the word after the verb"},
+    OptionRow{"retry", '\0', "", &O::retry, kStudy, kRun, "run points again that failed"},
+    OptionRow{"point", '\0', "N", &O::study_point, kStudy, kRun,
+              "only the N-th point, counted from 1, as a task of a job array; 0: all", 0, kMany},
+
+    OptionRow{"ranks", '\0', "LIST", &O::predict_ranks, kStudy, verb_bit(Verb::study_predict),
+              "to predict, with commas", 1, 1e6},
+    OptionRow{"price-per-node-hour", '\0', "X", &O::price_per_node_hour, kStudy, kReport,
+              "also tell what a million tokens cost, in the same money", 0, kMany},
+
+    OptionRow{"job", '\0', "NAME", one_of<&O::job>(), kMeasurement, kPoint,
+              "prompt: sequences of --n-prompt tokens; generate: --n-gen tokens of each, one at a "
+              "time"},
+    OptionRow{"sequences", '\0', "N", &O::sequences, kMeasurement, kPoint, "that all ranks share",
+              1, kMany},
+    OptionRow{"n-prompt", 'p', "N", &O::point_prompt, kMeasurement, kPoint,
+              "tokens of a sequence of --job prompt", 1, kMostBenchTokens},
+    OptionRow{"n-gen", 'n', "N", &O::point_gen, kMeasurement, kPoint,
+              "tokens of a sequence of --job generate", 1, kMostBenchTokens},
+    OptionRow{.name = "text",
+              .value = "FILE",
+              .field = &O::bench_text,
+              .group = kMeasurement,
+              .verbs = kPoint,
+              .help = "feed the tokens of a text, over and over, rather than random ones",
+              .may_differ = true},
+    OptionRow{"seed", 's', "N", &O::seed, kMeasurement, kPoint, "of the random tokens", 0, 9e18},
+    OptionRow{"repetitions", 'r', "N", &O::repetitions, kMeasurement, kPoint,
+              "timed runs, after one that does not count", 1, 1e6},
+    OptionRow{"no-roofs", '\0', "", &O::no_roofs, kMeasurement, kPoint,
+              "do not measure what the machine gives at most: roof_share stays empty"},
+};
+
+}  // namespace
+
+std::span<const OptionRow> study_rows() noexcept {
+  return kRows;
+}
+
+}  // namespace moesaic

@@ -1,0 +1,193 @@
+#include "launch/plan/job_plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "launch/job/workloads.h"
+#include "src/lora/adapter_targets.h"
+
+namespace moesaic {
+namespace {
+
+CostRanks read_ranks(const Options& options, const ModelConfig& config) {
+  const auto ranks = static_cast<int>(options.plan_ranks);
+  const auto on_node = static_cast<int>(options.ranks_per_node);
+  CostRanks result{.ranks = ranks,
+                   .ranks_per_node = on_node == 0 ? ranks : on_node,
+                   .threads = std::max(1, static_cast<int>(options.threads)),
+                   .expert_replicas = static_cast<int>(options.expert_replicas)};
+  require(ranks % result.expert_replicas == 0, ErrorKind::usage,
+          "--expert-replicas {} does not divide the {} ranks", result.expert_replicas, ranks);
+  require(config.num_experts == 0 || result.sharers() <= config.num_experts, ErrorKind::usage,
+          "{} ranks cannot share the {} experts of this model: take at most {} ranks, or more "
+          "--expert-replicas",
+          ranks, config.num_experts, config.num_experts * result.expert_replicas);
+  return result;
+}
+
+/// Those that the job will have: of --lora, or of sft the ones that it trains.
+std::vector<AdapterSpec> adapters_of(const Options& options, const OpenModel& model) {
+  if (model.adapter) return model.adapter->specs();
+  std::vector<AdapterSpec> specs;
+  if (options.plan_job != PlanJob::sft) return specs;
+  for (AdapterSite& site :
+       choose_sites(adapter_sites(model.files.names(model.config)), options.lora_targets)) {
+    specs.push_back({.site = std::move(site), .rank = options.lora_rank});
+  }
+  return specs;
+}
+
+/// Tokens of a text of the job, and how many of them it gives.
+TextSizes text_sizes(const Options& options, const ModelConfig& config, std::int64_t ranks) {
+  const std::int64_t limit = context_limit(options, config);
+  const std::int64_t asked = options.prompt_tokens + std::max<std::int64_t>(options.predict, 0);
+  const bool is_whole = options.ctx_size > 0 || options.predict < 0;
+  const std::int64_t text = is_whole ? limit : asked;
+  require(text <= limit, ErrorKind::usage,
+          "--prompt-tokens {} and --predict {} are more than the context of {} tokens",
+          options.prompt_tokens, options.predict, limit);
+  const std::int64_t prompt = options.predict < 0 ? options.prompt_tokens : text - options.predict;
+  return {.texts = ranks * options.parallel,
+          .longest_prompt = std::clamp<std::int64_t>(prompt, 1, text),
+          .longest_text = text};
+}
+
+}  // namespace
+
+JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBytes& runtime)
+    : options_(options),
+      model_(model),
+      runtime_(runtime),
+      ranks_(read_ranks(options, model.config)),
+      adapters_(adapters_of(options, model)) {
+  for (int place = 0; place < ranks_.sharers(); ++place) {
+    shares_.push_back(share(ranks_.sharers(), place));
+  }
+}
+
+JobPlan::Share JobPlan::share(int sharers, int place) const {
+  const ExpertPlacement placement(std::max<std::int64_t>(model_.config.num_experts, 1), sharers);
+  const LoadOptions load{.precision = options_.precision,
+                         .layouts = model_.layouts,
+                         .stored = {.map = options_.mmap},
+                         .placement = &placement,
+                         .expert_rank = place,
+                         .progress = {}};
+  Share result{.first_expert = placement.experts_start_idx(place),
+               .experts = placement.num_local_experts(place),
+               .weights = ModelLoader(model_.files, model_.config, load).bytes()};
+  count_adapters(result);
+  return result;
+}
+
+void JobPlan::count_adapters(Share& share) const {
+  const std::vector<AdapterSpec> own = specs_of_rank(adapters_, share.first_expert, share.experts);
+  share.adapter_bytes = AdapterSet::bytes(own, weight_format(options_.precision));
+  for (const AdapterSpec& spec : own) {
+    share.adapter_values += spec.rank * ((spec.shares_a ? 0 : spec.site.in) + spec.site.out);
+  }
+}
+
+Workload JobPlan::workload(const Options& options, const CostRanks& ranks,
+                           const Share& share) const {
+  const ModelConfig& config = model_.config;
+  Workload work;
+  if (options.plan_job == PlanJob::generate) {
+    work = generate_workload(options, ranks.ranks, text_sizes(options, config, ranks.ranks));
+  } else if (options.plan_job == PlanJob::score) {
+    const std::int64_t window = context_limit(options, config);
+    const std::int64_t windows = ranks.ranks * (2 + 2 * options.batch_size / window);
+    work = score_workload(options, ranks.ranks,
+                          {.windows = windows, .tokens = windows * window, .longest = window})
+               .work;
+  } else {
+    const std::int64_t sample = context_limit(options, config);
+    return sft_workload(options, config,
+                        {.longest = sample,
+                         .tokens = sample * options.global_batch_size,
+                         .adapter_bytes = share.adapter_bytes,
+                         .adapter_values = share.adapter_values,
+                         .expert_ranks = ranks.sharers()},
+                        options.recompute == RecomputeChoice::always);
+  }
+  work.adapter_bytes = share.adapter_bytes;
+  return work;
+}
+
+Workload JobPlan::workload(const Options& options) const {
+  return workload(options, ranks_, shares_.front());
+}
+
+RankSharing JobPlan::sharing(const CostRanks& ranks, const Workload& work) const {
+  RankSharing result{.sharers = ranks.sharers(),
+                     .nodes = (ranks.sharers() + ranks.on_node() - 1) / ranks.on_node(),
+                     .all_tokens = work.batch_tokens * ranks.sharers(),
+                     .threads = ranks.threads};
+  const auto [known, is_new] = imbalance_.try_emplace({result.sharers, result.all_tokens});
+  if (is_new) {
+    known->second = expected_max_over_mean(model_.config, result.sharers, result.all_tokens);
+  }
+  result.max_over_mean = known->second;
+  return result;
+}
+
+RankMemory JobPlan::rank_memory(const Options& options, const CostRanks& ranks,
+                                const Share& share) const {
+  const Workload work = workload(options, ranks, share);
+  RankMemory memory = plan_rank(
+      {.config = model_.config, .precision = options.precision, .deferred = options.defer},
+      share.weights, work, sharing(ranks, work));
+  memory.own[MemoryItem::runtime] = runtime_.rank;
+  memory.shared[MemoryItem::runtime] = runtime_.node;
+  return memory;
+}
+
+JobMemory JobPlan::memory(const Options& options) const {
+  JobMemory result;
+  std::vector<RankMemory> places;
+  for (const Share& share : shares_) places.push_back(rank_memory(options, ranks_, share));
+  std::vector<MemoryPlan> nodes(static_cast<std::size_t>(ranks_.nodes()));
+  for (int rank = 0; rank < ranks_.ranks; ++rank) {
+    const auto place = static_cast<std::size_t>(rank % ranks_.sharers());
+    const int node = rank / ranks_.ranks_per_node;
+    MemoryPlan& plan = nodes[static_cast<std::size_t>(node)];
+    const RankMemory& memory = places[place];
+    if (plan.num_ranks++ == 0) plan.items = memory.shared;
+    plan.items += memory.own;
+    const Share& share = shares_[place];
+    for (std::size_t i = 0; i < plan.expert_formats.size(); ++i) {
+      plan.expert_formats[i] += share.weights.experts[i];
+    }
+    result.ranks.push_back({rank, node, share.first_expert, share.experts, memory.own.total()});
+  }
+  result.node = *std::ranges::max_element(nodes, {}, &MemoryPlan::total);
+  return result;
+}
+
+std::int64_t JobPlan::largest(std::int64_t Options::*member, std::int64_t most,
+                              std::int64_t limit) const {
+  Options options = options_;
+  std::int64_t fits = 0;
+  while (fits < most) {
+    const std::int64_t middle = fits + (most - fits + 1) / 2;
+    options.*member = middle;
+    const bool is_enough = memory(options).node.total() <= limit;
+    (is_enough ? fits : most) = is_enough ? middle : middle - 1;
+  }
+  return fits;
+}
+
+int JobPlan::fewest_nodes(std::int64_t limit) const {
+  for (int nodes = 1;; ++nodes) {
+    CostRanks ranks = ranks_;
+    ranks.ranks = nodes * ranks_.ranks_per_node;
+    if (ranks.ranks % ranks.expert_replicas != 0) continue;
+    if (ranks.sharers() > std::max<std::int64_t>(model_.config.num_experts, 1)) return 0;
+    // No rank has more experts than the last one, and all have as much of the rest.
+    const RankMemory rank =
+        rank_memory(options_, ranks, share(ranks.sharers(), ranks.sharers() - 1));
+    if (ranks.on_node() * rank.own.total() + rank.shared.total() <= limit) return nodes;
+  }
+}
+
+}  // namespace moesaic

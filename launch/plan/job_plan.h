@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launch/job/memory_plan.h"
+#include "launch/job/session.h"
+#include "src/parallel/expert_loads.h"
+
+namespace moesaic {
+
+/// What a rank of the planned job holds.
+struct PlannedRank {
+  int rank = 0;
+  int node = 0;
+  std::int64_t first_expert = 0;
+  std::int64_t experts = 0;
+  std::int64_t bytes = 0;  // its own, without what its node shares
+};
+
+/// The node of the planned job that needs most.
+struct JobMemory {
+  MemoryPlan node;
+  std::vector<PlannedRank> ranks;  // of all nodes
+};
+
+/// The job of a command line, before it is started: what each of its ranks will hold, counted by
+/// the code that will load it. Reads the model's headers alone.
+class JobPlan {
+ public:
+  /// Both must outlive this. Throws Error{usage} for ranks that cannot share the experts, replicas
+  /// or texts, Error{file} for a model that cannot be read.
+  JobPlan(const Options& options, const OpenModel& model, const RuntimeBytes& runtime);
+
+  [[nodiscard]] const CostRanks& ranks() const noexcept { return ranks_; }
+  /// Of a rank, as `options` say, which may be others than those of the constructor in what
+  /// decides the work: --ctx-size, --parallel, --batch-size.
+  [[nodiscard]] Workload workload(const Options& options) const;
+  [[nodiscard]] JobMemory memory(const Options& options) const;
+
+  /// The largest value of `member` with which a node needs no more than `limit`, up to `most`; 0:
+  /// not even 1 will do.
+  [[nodiscard]] std::int64_t largest(std::int64_t Options::*member, std::int64_t most,
+                                     std::int64_t limit) const;
+  /// Nodes with as many ranks each that suffice; 0: there are none.
+  [[nodiscard]] int fewest_nodes(std::int64_t limit) const;
+
+ private:
+  /// What a rank has of the weights and adapters, by its place among those that share the experts.
+  struct Share {
+    std::int64_t first_expert = 0;
+    std::int64_t experts = 0;
+    WeightBytes weights;
+    std::int64_t adapter_bytes = 0;
+    std::int64_t adapter_values = 0;
+  };
+
+  [[nodiscard]] Share share(int sharers, int place) const;
+  void count_adapters(Share& share) const;
+  [[nodiscard]] RankSharing sharing(const CostRanks& ranks, const Workload& work) const;
+  [[nodiscard]] Workload workload(const Options& options, const CostRanks& ranks,
+                                  const Share& share) const;
+  [[nodiscard]] RankMemory rank_memory(const Options& options, const CostRanks& ranks,
+                                       const Share& share) const;
+
+  const Options& options_;
+  const OpenModel& model_;
+  RuntimeBytes runtime_;
+  CostRanks ranks_;
+  std::vector<AdapterSpec> adapters_;
+  std::vector<Share> shares_;  // [ranks that share the experts]
+  mutable std::map<std::pair<int, std::int64_t>, double> imbalance_;  // by sharers and tokens
+};
+
+}  // namespace moesaic

@@ -1,0 +1,76 @@
+#include "launch/plan/job_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "launch/plan/cost_model.h"
+
+namespace moesaic {
+namespace {
+
+/// A sequence of a rank from its first token on, in passes of as many tokens as fit.
+JobPass text_pass(const Options& options, const ModelConfig& config, const Workload& work,
+                  std::int64_t tokens_of_text) {
+  const auto all = static_cast<double>(work.sequences * tokens_of_text);
+  const double passes = std::ceil(all / static_cast<double>(work.batch_tokens));
+  const MixerWork mixing =
+      pass_work(config, options.precision, {.sequences = work.sequences, .tokens = tokens_of_text});
+  // A pass of many rows reads the cache once for all of them, not for each.
+  return {.step = {.rows = all / passes,
+                   .logits_rows = static_cast<double>(work.logits_rows),
+                   .attention_flops = mixing.flops / passes}};
+}
+
+}  // namespace
+
+JobPasses job_passes(const Options& options, const ModelConfig& config, const CostRanks& ranks,
+                     const Workload& work) {
+  const bool generates = options.plan_job == PlanJob::generate;
+  const std::int64_t text = work.capacity;
+  const std::int64_t fresh = !generates            ? 0
+                             : options.predict < 0 ? text - options.prompt_tokens
+                                                   : options.predict;
+  JobPasses passes{
+      .prompt = text_pass(options, config, work, std::max<std::int64_t>(text - fresh, 1)),
+      .generation = {}};
+  passes.prompt.tokens = passes.prompt.step.rows * ranks.ranks;
+  if (options.plan_job == PlanJob::sft) {
+    passes.prompt.repeats = options.recompute == RecomputeChoice::always ? 3 : 2;
+  }
+  if (fresh <= 0) return passes;
+  const MixerWork mixing =
+      pass_work(config, options.precision,
+                {.sequences = work.sequences, .first = text - fresh, .tokens = fresh});
+  const auto sequences = static_cast<double>(work.sequences);
+  const auto steps = static_cast<double>(fresh);
+  passes.generation = JobPass{.step = {.rows = sequences,
+                                       .logits_rows = sequences,
+                                       .attention_flops = mixing.flops / steps,
+                                       .cache_bytes = mixing.cache_bytes / steps},
+                              .tokens = sequences * ranks.ranks};
+  return passes;
+}
+
+JobWork job_work(const JobPasses& passes, const CostModel& model, const CostRanks& ranks,
+                 const ExpertPopularity& popularity) {
+  JobWork work{.prompt = estimate_step(model, ranks, passes.prompt.step, popularity),
+               .generation = {}};
+  if (passes.generation) {
+    work.generation = estimate_step(model, ranks, passes.generation->step, popularity);
+  }
+  return work;
+}
+
+JobTime time_job(const JobPasses& passes, const JobWork& work, const CostRanks& ranks,
+                 const MachineRates& machine) {
+  JobTime time{.prompt = step_cost(work.prompt.work, ranks, machine), .generation = {}};
+  time.prompt_tokens_per_second =
+      passes.prompt.tokens / (passes.prompt.repeats * time.prompt.seconds());
+  if (passes.generation) {
+    time.generation = step_cost(work.generation.work, ranks, machine);
+    time.generation_tokens_per_second = passes.generation->tokens / time.generation.seconds();
+  }
+  return time;
+}
+
+}  // namespace moesaic

@@ -1,0 +1,246 @@
+#include "launch/plan/plan_report.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "launch/bench/result_table.h"
+#include "launch/options/option_table.h"
+
+namespace moesaic {
+namespace {
+
+/// Ranks that differ in nothing but their number stand in one line.
+std::string placement_lines(const JobMemory& memory) {
+  constexpr std::size_t kMost = 16;
+  std::string text = fmt::format("{:>6} {:>5}  {:<12} {:>12}\n", "rank", "node", "experts", "own");
+  for (const PlannedRank& rank : memory.ranks) {
+    if (static_cast<std::size_t>(rank.rank) == kMost) {
+      return text + fmt::format("       ... {} ranks in all\n", memory.ranks.size());
+    }
+    const std::string experts =
+        rank.experts == 0
+            ? "none"
+            : fmt::format("{}-{}", rank.first_expert, rank.first_expert + rank.experts - 1);
+    text += fmt::format("{:>6} {:>5}  {:<12} {:>12}\n", rank.rank, rank.node, experts,
+                        format_bytes(rank.bytes));
+  }
+  return text;
+}
+
+std::string traffic_line(const PlanReport& report) {
+  const ExpertTraffic& traffic = report.traffic;
+  if (report.ranks.ranks == 1) return "";
+  return fmt::format(
+      "traffic   a token and layer: {:.2f} rows out, {:.0f} bytes there and {:.0f} back, {:.0f} of "
+      "them between nodes; {:.1f} messages of a rank in a pass\n",
+      traffic.rows, traffic.dispatch_bytes, traffic.combine_bytes, traffic.inter_node_bytes,
+      traffic.messages);
+}
+
+std::string cost_lines(std::string_view what, const StepCost& cost, double tokens_per_second) {
+  std::string text =
+      fmt::format("{:<10} {} tokens/s; a pass takes {:.3g} ms, most of it {}\n", what,
+                  short_number(tokens_per_second), cost.seconds() * 1e3, cost.bound());
+  std::vector<CostTerm> terms = cost.terms;
+  std::ranges::sort(terms, std::ranges::greater(), &CostTerm::seconds);
+  for (const CostTerm& term : terms) {
+    if (term.seconds < cost.seconds() / 100) break;
+    text += fmt::format("          {:>5.1f} %  {:<18} {:>8} {:<8} {}\n",
+                        100 * term.seconds / cost.seconds(), term.name, short_number(term.quantity),
+                        term.unit, term.source);
+  }
+  return text;
+}
+
+std::string time_lines(const PlanReport& report) {
+  if (!report.time) {
+    return "time      not told: --machine FILE says what a node does, and moesaic doctor "
+           "--measure FILE writes it there\n";
+  }
+  std::string text =
+      cost_lines("prompt", report.time->prompt, report.time->prompt_tokens_per_second);
+  if (!report.time->generation.terms.empty()) {
+    text += cost_lines("generation", report.time->generation,
+                       report.time->generation_tokens_per_second);
+  }
+  return text + fmt::format("routing   {}\n", report.routing_source);
+}
+
+std::string largest_text(const PlanReport& report) {
+  std::string text = fmt::format("--ctx-size {}", report.largest_ctx_size);
+  if (report.largest_parallel > 0) text += fmt::format(", --parallel {}", report.largest_parallel);
+  return text + fmt::format(", --batch-size {}", report.largest_batch_size);
+}
+
+std::string items_json(const MemoryItems& items) {
+  JsonWriter out;
+  for (std::size_t i = 0; i < kNumMemoryItems; ++i) out.field(kMemoryItemNames[i], items.bytes[i]);
+  return out.text();
+}
+
+std::string ranks_json(const std::vector<PlannedRank>& ranks) {
+  std::vector<std::string> texts;
+  for (const PlannedRank& rank : ranks) {
+    texts.push_back(JsonWriter()
+                        .field("rank", rank.rank)
+                        .field("node", rank.node)
+                        .field("experts_start_idx", rank.first_expert)
+                        .field("experts", rank.experts)
+                        .field("bytes", rank.bytes)
+                        .text());
+  }
+  return fmt::format("[{}]", fmt::join(texts, ", "));
+}
+
+std::string traffic_json(const ExpertTraffic& traffic) {
+  return JsonWriter()
+      .field("rows", traffic.rows)
+      .field("results", traffic.results)
+      .field("dispatch_bytes", traffic.dispatch_bytes)
+      .field("combine_bytes", traffic.combine_bytes)
+      .field("inter_node_bytes", traffic.inter_node_bytes)
+      .field("messages", traffic.messages)
+      .text();
+}
+
+std::string phases_json(const StepCost& cost) {
+  JsonWriter out;
+  const PhaseTimes times = cost.phases();
+  for (std::size_t i = 0; i < kNumPhases; ++i) out.field(kPhaseNames[i], times.seconds[i]);
+  return out.text();
+}
+
+std::string terms_json(const StepCost& cost) {
+  std::vector<std::string> texts;
+  for (const CostTerm& term : cost.terms) {
+    texts.push_back(JsonWriter()
+                        .field("name", term.name)
+                        .field("quantity", term.quantity)
+                        .field("unit", term.unit)
+                        .field("seconds", term.seconds)
+                        .field("source", term.source)
+                        .text());
+  }
+  return fmt::format("[{}]", fmt::join(texts, ", "));
+}
+
+/// `call` of the passes over prompts, and of those that generate.
+template <typename Call>
+std::string both_json(const JobTime& time, const Call& call) {
+  JsonWriter out;
+  out.raw_field("prompt", call(time.prompt));
+  if (!time.generation.terms.empty()) out.raw_field("generation", call(time.generation));
+  return out.text();
+}
+
+std::string time_json(const std::optional<JobTime>& time) {
+  if (!time) return "null";
+  return JsonWriter()
+      .field("prompt_tokens_per_second", time->prompt_tokens_per_second)
+      .field("generation_tokens_per_second", time->generation_tokens_per_second)
+      .raw_field("phases", both_json(*time, phases_json))
+      .raw_field("bound",
+                 both_json(*time, [](const StepCost& cost) { return json_quote(cost.bound()); }))
+      .raw_field("terms", both_json(*time, terms_json))
+      .text();
+}
+
+std::string sources_json(const PlanReport& report) {
+  return JsonWriter()
+      .field("weights", "counted by the code that loads them, from the headers of the model")
+      .field("activation",
+             "the buffers of a forward pass, for experts as popular as Zipf's law says")
+      .field("runtime", report.runtime_source)
+      .field("limit", report.limit.source)
+      .field("routing", report.routing_source)
+      .text();
+}
+
+/// A word of a shell's command line.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain = "_-./=:,+@%";
+  const bool is_plain = !text.empty() && std::ranges::all_of(text, [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           kPlain.find(c) != std::string_view::npos;
+  });
+  if (is_plain) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
+Verb verb_of(PlanJob job) {
+  if (job == PlanJob::score) return Verb::score;
+  return job == PlanJob::sft ? Verb::sft : Verb::generate;
+}
+
+}  // namespace
+
+std::string job_command(const Command& command, const CostRanks& ranks) {
+  const Verb verb = verb_of(command.options.plan_job);
+  std::string text;
+  if (ranks.ranks > 1) {
+    text = fmt::format("mpirun -n {} --map-by ppr:{}:node --bind-to none ", ranks.ranks,
+                       ranks.on_node());
+  }
+  text += fmt::format("moesaic {}", verb_row(verb).name);
+  for (std::size_t i = 0; i < option_table().size(); ++i) {
+    const OptionRow& row = option_table()[i];
+    const bool is_given = command.sources[i] == OptionSource::command_line;
+    const OptionRow* const of_job = find_option(row.name, verb);
+    if (!is_given || !takes(Verb::plan, row) || of_job == nullptr || !takes(verb, *of_job))
+      continue;
+    if (row.name == "ranks-per-node" || row.name == "json") continue;  // of the plan alone
+    text += fmt::format(" --{}", row.name);
+    if (!row.value.empty()) text += " " + shell_word(value_text(row, command.options));
+  }
+  if (const auto& limit = command.options.memory_limit) {
+    text += " --memory-limit " + limit->text;
+  }
+  if (verb == Verb::sft) return text + " --data FILE -o OUTDIR";
+  return text + " -f FILE";
+}
+
+std::string plan_text(const PlanReport& report) {
+  const MemoryPlan& node = report.memory.node;
+  std::string text =
+      fmt::format("ranks     {} on {} {}, {} {} each\n\n", report.ranks.ranks, report.ranks.nodes(),
+                  report.ranks.nodes() == 1 ? "node" : "nodes", report.ranks.threads,
+                  report.ranks.threads == 1 ? "thread" : "threads");
+  text += placement_lines(report.memory);
+  text += fmt::format("\nmemory    {} of {} ({}) on a node: {}\n", format_bytes(node.total()),
+                      format_bytes(report.limit.available_bytes), report.limit.source,
+                      items_text(node));
+  text += traffic_line(report) + time_lines(report);
+  text += fmt::format("largest   {}, each with the others as they are\n", largest_text(report));
+  text += report.fewest_nodes == 0 ? "nodes     no number of them suffices\n"
+                                   : fmt::format("nodes     {} at least, with as many ranks each\n",
+                                                 report.fewest_nodes);
+  return text + fmt::format("\n{}\n", report.command);
+}
+
+std::string plan_json(const PlanReport& report) {
+  JsonWriter largest;
+  largest.field("ctx_size", report.largest_ctx_size);
+  if (report.largest_parallel > 0) largest.field("parallel", report.largest_parallel);
+  largest.field("batch_size", report.largest_batch_size);
+  return JsonWriter()
+      .field("fits", report.fits())
+      .field("per_node_bytes", report.memory.node.total())
+      .field("limit_bytes", report.limit.available_bytes)
+      .raw_field("items", items_json(report.memory.node.items))
+      .raw_field("ranks", ranks_json(report.memory.ranks))
+      .raw_field("traffic", traffic_json(report.traffic))
+      .raw_field("time", time_json(report.time))
+      .raw_field("largest", largest.text())
+      .field("fewest_nodes", report.fewest_nodes)
+      .field("command", report.command)
+      .raw_field("sources", sources_json(report))
+      .text();
+}
+
+}  // namespace moesaic

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "launch/plan/job_time.h"
+
+namespace moesaic {
+
+/// All that moesaic plan tells.
+struct PlanReport {
+  JobMemory memory;
+  MemoryLimit limit;
+  CostRanks ranks;
+  Workload work;
+  ExpertTraffic traffic;        // of a pass over prompts
+  std::optional<JobTime> time;  // with a machine
+  std::int64_t largest_ctx_size = 0;
+  std::int64_t largest_parallel = 0;  // 0: the job has no such option
+  std::int64_t largest_batch_size = 0;
+  int fewest_nodes = 0;  // 0: no number of them suffices
+  std::string command;
+  std::string runtime_source;
+  std::string routing_source;
+
+  [[nodiscard]] bool fits() const { return memory.node.total() <= limit.available_bytes; }
+};
+
+[[nodiscard]] std::string plan_text(const PlanReport& report);
+/// One JSON object.
+[[nodiscard]] std::string plan_json(const PlanReport& report);
+
+/// The command line that starts the planned job: mpirun where it has several ranks, and the options
+/// of `command` that are the job's.
+[[nodiscard]] std::string job_command(const Command& command, const CostRanks& ranks);
+
+}  // namespace moesaic

@@ -1,0 +1,188 @@
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/json.h"
+#include "tests/launch/program.h"
+#include "tests/launch/sparse_model.h"
+
+namespace moesaic::test {
+namespace {
+
+Json last_line(const ProgramResult& result) {
+  const std::string text = result.out.substr(0, result.out.find_last_not_of('\n') + 1);
+  return Json::parse(text.substr(text.rfind('\n') + 1), "output");
+}
+
+Json plan(const Arguments& more) {
+  const ProgramResult result = run_moesaic(joined({"plan", "--json"}, more));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  return last_line(result);
+}
+
+/// Prompts of so many tokens, no two with the same beginning.
+std::string prompt_lines(std::int64_t prompts, std::int64_t tokens) {
+  std::string text;
+  for (std::int64_t prompt = 0; prompt < prompts; ++prompt) {
+    text += "{\"prompt\": [";
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      text += fmt::format("{}{}", i == 0 ? "" : ", ", (prompt * 131 + i * 7) % 2000);
+    }
+    text += "]}\n";
+  }
+  return text;
+}
+
+class Plan : public ::testing::Test {
+ protected:
+  std::string model(const SparseModel& sizes) {
+    const std::string path = directory_.path_of(fmt::format("model{}", models_++));
+    write_sparse_model(path, sizes);
+    return path;
+  }
+  std::string file(const std::string& name, const std::string& text) const {
+    write_text(directory_.path_of(name), text);
+    return directory_.path_of(name);
+  }
+  /// What a run of generate says of itself.
+  Json generate(int ranks, std::int64_t prompts, const Arguments& more) const {
+    const ProgramResult result =
+        run_ranks(ranks, joined({"generate", "--json", "--ignore-eos", "--temp", "0", "-f",
+                                 file("prompts.jsonl", prompt_lines(prompts, kPromptTokens))},
+                                more));
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    return last_line(result).at("statistics");
+  }
+
+  static constexpr std::int64_t kPromptTokens = 100;
+  TemporaryDirectory directory_;
+  int models_ = 0;
+};
+
+struct MemoryCase {
+  SparseModel model;
+  Arguments options;
+  int ranks;
+  int nodes;
+  int parallel;
+};
+
+TEST_F(Plan, A_nodes_memory_is_what_is_planned) {
+  const std::vector<MemoryCase> cases = {
+      {{.family = "qwen3_moe"}, {}, 1, 1, 4},
+      {{.family = "qwen3_moe", .layers = 3}, {"--expert-format", "int8"}, 2, 1, 8},
+      {{.family = "mixtral"}, {"--expert-format", "int4_group"}, 4, 1, 2},
+      {{.family = "olmoe", .vocab = 30000}, {"-b", "1024"}, 2, 2, 16},
+      {{.family = "granitemoe", .topk = 4}, {"--expert-format", "int8", "-b", "64"}, 4, 2, 4}};
+  for (const MemoryCase& c : cases) {
+    const int on_node = c.ranks / c.nodes;
+    const Arguments options =
+        joined({"-m", model(c.model), "-t", "1", "-n", "20", "--parallel",
+                fmt::format("{}", c.parallel), "--ranks-per-node", fmt::format("{}", on_node)},
+               c.options);
+    const Json planned = plan(joined({"--ranks", fmt::format("{}", c.ranks), "--prompt-tokens",
+                                      fmt::format("{}", kPromptTokens), "--memory", "64G"},
+                                     options));
+    const Json seen = generate(c.ranks, c.ranks * c.parallel, options);
+    const auto bytes = static_cast<double>(planned.at("per_node_bytes").as_int());
+    const auto peak = static_cast<double>(seen.at("node_peak_bytes").as_int());
+    EXPECT_NEAR(bytes, peak, std::max(0.1 * peak, 8.0 * (1 << 20)))  // docs/scaling.md: seen
+        << c.model.family << ": " << bytes / 0x1p20 << " MiB planned, " << peak / 0x1p20;
+    EXPECT_GT(planned.at("items").at("expert").as_int(), planned.at("items").at("cache").as_int());
+  }
+}
+
+TEST_F(Plan, Bytes_that_move_are_those_that_runs_count) {
+  const SparseModel sizes{.family = "qwen3_moe", .layers = 2, .hidden = 128, .width = 64};
+  const std::string path = model(sizes);  // all tokens choose experts 0 and 1
+  const std::string routing = file("routing.json", R"({"experts_per_token": 2, "rows": [)"
+                                                   R"([1,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0],)"
+                                                   R"([1,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0]]})");
+  const Json seen = generate(2, 2, {"-m", path, "-n", "5", "-t", "1"});
+  const Json traffic =
+      plan({"-m", path, "--ranks", "2", "--routing", routing, "-n", "5"}).at("traffic");
+  const auto tokens = static_cast<double>(seen.at("prompt").at("tokens").as_int() +
+                                          seen.at("generation").at("tokens").as_int());
+  const double bytes =
+      traffic.at("dispatch_bytes").as_double() + traffic.at("combine_bytes").as_double();
+  EXPECT_NEAR(tokens * 2 * bytes, seen.at("bytes_sent").as_double(), 1);
+  EXPECT_EQ(traffic.at("rows").as_double(), 0.5);
+  EXPECT_EQ(traffic.at("results").as_double(), 1);
+}
+
+TEST_F(Plan, What_does_not_fit_is_refused_with_what_would_help) {
+  const Arguments options = {"plan", "-m", kDemo, "--ranks", "2", "--memory", "40M"};
+  const ProgramResult text = run_moesaic(options);
+  EXPECT_EQ(text.exit_code, 4) << text.text();
+  EXPECT_NE(text.err.find("most of it for the program"), std::string::npos) << text.text();
+  EXPECT_NE(text.err.find("fewer ranks a node"), std::string::npos) << text.text();
+  const ProgramResult json = run_moesaic(joined(options, {"--json"}));
+  EXPECT_EQ(json.exit_code, 4) << json.text();
+  EXPECT_FALSE(last_line(json).at("fits").as_bool());
+  const ProgramResult many = run_moesaic({"plan", "-m", kDemo, "--ranks", "17"});
+  EXPECT_EQ(many.exit_code, 2) << many.text();
+}
+
+TEST_F(Plan, The_largest_values_fit_and_larger_ones_do_not) {
+  const auto with = [&](const char* option, std::int64_t value) {
+    return run_moesaic({"plan", "-m", kDemo, "--memory", "80M", option, fmt::format("{}", value)})
+        .exit_code;
+  };
+  const Json planned = plan({"-m", kDemo, "--memory", "80M"});
+  EXPECT_TRUE(planned.at("fits").as_bool());
+  const Json largest = planned.at("largest");
+  EXPECT_EQ(largest.at("ctx_size").as_int(), 2048);
+  const std::int64_t parallel = largest.at("parallel").as_int();
+  EXPECT_GT(parallel, 8);
+  EXPECT_EQ(with("--parallel", parallel), 0);
+  EXPECT_EQ(with("--parallel", parallel + 1), 4);
+  EXPECT_EQ(planned.at("fewest_nodes").as_int(), 1);
+}
+
+TEST_F(Plan, Starts_no_MPI_and_says_what_to_type) {
+  // MPI would refuse to start.
+  const ProgramResult result = run_moesaic(
+      {"plan", "-m", kDemo, "--ranks", "4", "--ranks-per-node", "2", "--job", "score", "-b", "64"},
+      {{"TMPDIR", "/nonexistent"}});
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_NE(result.out.find("mpirun -n 4 --map-by ppr:2:node --bind-to none moesaic score --model"),
+            std::string::npos)
+      << result.text();
+  EXPECT_NE(result.out.find("--batch-size 64 -f FILE"), std::string::npos) << result.text();
+  EXPECT_NE(result.out.find("time      not told"), std::string::npos) << result.text();
+  const Json sft = plan({"-m", kDemo, "--job", "sft", "--lora-rank", "4", "-c", "256"});
+  EXPECT_GT(sft.at("items").at("adapter").as_int(), 0);
+  EXPECT_GT(sft.at("items").at("optimizer").as_int(), sft.at("items").at("adapter").as_int());
+}
+
+TEST_F(Plan, Time_comes_from_what_doctor_measured) {
+  const std::string machine = directory_.path_of("machine.json");
+  const ProgramResult doctor = run_ranks(2, {"doctor", "--measure", machine, "--seconds", "0", "-t",
+                                             "1", "--footprint", "32M", "--ranks-per-node", "1"});
+  ASSERT_EQ(doctor.exit_code, 0) << doctor.text();
+  const Json planned = plan({"-m", kDemo, "--ranks", "2", "--ranks-per-node", "1", "-t", "1",
+                             "--machine", machine, "--routing", "even"});
+  const Json time = planned.at("time");
+  EXPECT_GT(time.at("prompt_tokens_per_second").as_double(), 0);
+  EXPECT_GT(time.at("generation_tokens_per_second").as_double(), 0);
+  double sum = 0;
+  bool has_link = false;
+  time.at("terms").at("generation").for_each([&](const std::string&, const Json& term) {
+    sum += term.at("seconds").as_double();
+    has_link = has_link || term.at("name").as_string() == "link.bytes";
+    EXPECT_TRUE(term.at("source").as_string().starts_with(machine));
+  });
+  EXPECT_TRUE(has_link);
+  EXPECT_NEAR(time.at("generation_tokens_per_second").as_double() * sum, 2 * 8, 1e-3);
+  // Ranks of a node were not measured.
+  const ProgramResult inside =
+      run_moesaic({"plan", "-m", kDemo, "--ranks", "2", "--machine", machine});
+  EXPECT_EQ(inside.exit_code, 2) << inside.text();
+  EXPECT_NE(inside.err.find("rows between ranks of a node were not measured"), std::string::npos)
+      << inside.text();
+}
+
+}  // namespace
+}  // namespace moesaic::test
