@@ -41,29 +41,40 @@ find_launcher() {
   fi
 }
 
-# run_ranks ARGUMENTS: moesaic on all tasks of the job; sets `code` to its exit code.
-# --signal=B: sends SIGUSR1 to this shell alone, which passes it on, once, whatever the launcher;
-# `time_is_up` is 1 then. Of scancel the ranks hear from Slurm itself: the shell waits for them.
-run_ranks() {
-  local program launch ranks interrupted=1
-  program=$(type -P "$MOESAIC") ||
+# Prints the path of the program, or ends the job.
+find_program() {
+  type -P "$MOESAIC" ||
     refuse "no program $MOESAIC on $(hostname): set MOESAIC to its path (sbatch --export=ALL,MOESAIC=/path/to/moesaic)"
+}
+
+# run_in_time COMMAND ARGUMENTS: runs it to its end; sets `code` to its exit code.
+# --signal=B: sends SIGUSR1 to this shell alone, which passes it on, once; `time_is_up` is 1 then. Of
+# scancel ranks hear from Slurm itself: the shell waits for them.
+run_in_time() {
+  local running interrupted=1
+  echo "$SLURM_JOB_NAME: job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, start $((${SLURM_RESTART_COUNT:-0} + 1))" >&2
+  time_is_up=0
+  "$@" &
+  running=$!
+  trap 'time_is_up=1 interrupted=1; kill -USR1 "$running" 2>/dev/null' USR1
+  trap 'interrupted=1' TERM
+  while ((interrupted)); do # a signal ends wait, not what it waits for
+    interrupted=0 code=0
+    wait "$running" || code=$?
+  done
+  trap - USR1 TERM
+}
+
+# run_ranks ARGUMENTS: moesaic on all tasks of the job, as run_in_time.
+run_ranks() {
+  local program launch
+  program=$(find_program) || exit
   case $(find_launcher) in
     srun) launch=(srun --mpi=pmix --kill-on-bad-exit=1 --cpu-bind=cores) ;;
     mpirun) launch=(mpirun --map-by "ppr:${SLURM_NTASKS_PER_NODE:-1}:node" --bind-to none) ;;
     *) refuse "MOESAIC_LAUNCHER is $MOESAIC_LAUNCHER: it can be srun or mpirun" ;;
   esac
-  echo "$SLURM_JOB_NAME: job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, start $((${SLURM_RESTART_COUNT:-0} + 1))" >&2
-  time_is_up=0
-  "${launch[@]}" "$program" "$@" &
-  ranks=$!
-  trap 'time_is_up=1 interrupted=1; kill -USR1 "$ranks" 2>/dev/null' USR1
-  trap 'interrupted=1' TERM
-  while ((interrupted)); do # a signal ends wait, not the ranks
-    interrupted=0 code=0
-    wait "$ranks" || code=$?
-  done
-  trap - USR1 TERM
+  run_in_time "${launch[@]}" "$program" "$@"
 }
 
 # Ends the job with the exit code of its ranks. If its time was over before all was done (code 6),

@@ -16,6 +16,7 @@ packages=(
   libpcre2-dev libutf8proc-dev      # tokenizers
   libxxhash-dev                     # checksums
   libedit-dev                       # lines of moesaic chat
+  libeigen3-dev                     # least squares of studies
 )
 test_packages=(
   libgtest-dev clang libclang-rt-dev clang-format

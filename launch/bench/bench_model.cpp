@@ -19,15 +19,6 @@
 namespace moesaic {
 namespace {
 
-/// Bytes that one rank's sequence makes its experts and itself read for n tokens, one at a time.
-double sequence_bytes(const ModelConfig& config, const StoredModel& stored, Precision precision,
-                      std::int64_t n) {
-  const auto tokens = static_cast<double>(n);
-  const double chosen = chosen_share(config) * static_cast<double>(stored.expert_bytes());
-  return tokens * (chosen + static_cast<double>(stored.other_bytes())) +
-         mixer_work(config, precision, n).cache_bytes;
-}
-
 BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelFacts& facts,
                     const StoredModel& stored) {
   return {

@@ -41,10 +41,6 @@ Shares roof_shares(const BenchTest& test, const Roofs& roofs) {
           .memory = test.bytes / seconds / roofs.bytes_per_second};
 }
 
-std::string utc_now() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-}
-
 std::string percent(double share) {
   return share > 0 ? short_number(100 * share, 3) + " %" : "";
 }
@@ -54,6 +50,10 @@ constexpr std::string_view kRow =
     "|\n";
 
 }  // namespace
+
+std::string utc_now() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
 
 MeanDeviation mean_deviation(const std::vector<double>& samples) {
   MeanDeviation result;

@@ -42,6 +42,9 @@ struct MeanDeviation {
 };
 [[nodiscard]] MeanDeviation mean_deviation(const std::vector<double>& samples);
 
+/// The time now, ISO 8601.
+[[nodiscard]] std::string utc_now();
+
 /// A table with the column names of llama-bench, test by test.
 class BenchTable {
  public:

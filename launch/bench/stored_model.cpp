@@ -57,4 +57,12 @@ double sequence_flops(const ModelConfig& config, const ModelFacts& facts, std::i
          static_cast<double>(heads) * head + mixer_work(config, Precision::bf16, n).flops;
 }
 
+double sequence_bytes(const ModelConfig& config, const StoredModel& stored, Precision precision,
+                      std::int64_t n) {
+  const auto tokens = static_cast<double>(n);
+  const double chosen = chosen_share(config) * static_cast<double>(stored.expert_bytes());
+  return tokens * (chosen + static_cast<double>(stored.other_bytes())) +
+         mixer_work(config, precision, n).cache_bytes;
+}
+
 }  // namespace moesaic

@@ -37,4 +37,8 @@ struct StoredModel {
 [[nodiscard]] double sequence_flops(const ModelConfig& config, const ModelFacts& facts,
                                     std::int64_t n, std::int64_t heads);
 
+/// Bytes that one rank's sequence makes its experts and itself read for n tokens, one at a time.
+[[nodiscard]] double sequence_bytes(const ModelConfig& config, const StoredModel& stored,
+                                    Precision precision, std::int64_t n);
+
 }  // namespace moesaic

@@ -116,8 +116,7 @@ std::int32_t plain_draw(const std::vector<float>& logits, double top_p, double r
 
 TEST(Sampler, a_whole_vocabulary_gives_what_it_gives_sorted) {
   std::mt19937_64 numbers(5);
-  for (const float spread :
-       {0.2F, 3.0F, 9.0F}) {  // flat: deep in the list; steep: at its head
+  for (const float spread : {0.2F, 3.0F, 9.0F}) {  // flat: deep in the list; steep: at its head
     std::vector<float> logits(5000);
     for (float& logit : logits) {
       logit = spread * static_cast<float>(static_cast<double>(numbers() >> 11) * 0x1p-53);

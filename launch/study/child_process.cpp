@@ -1,0 +1,110 @@
+#include "launch/study/child_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <thread>
+
+#include "base/error.h"
+
+namespace moesaic {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kLook(10);
+constexpr std::chrono::seconds kGrace(10);  // between SIGTERM and SIGKILL
+constexpr int kNotStarted = 127;
+
+/// An open file that the child gets in the place of one of its own. Throws Error{resource}.
+class Redirection {
+ public:
+  Redirection(const std::string& path, int flags, int descriptor)
+      : opened_(::open(path.c_str(), flags | O_CLOEXEC, 0666)), descriptor_(descriptor) {
+    require(opened_ >= 0, ErrorKind::resource, "{}: cannot be written: {}", path,
+            std::strerror(errno));
+  }
+  ~Redirection() { ::close(opened_); }
+  Redirection(const Redirection&) = delete;
+  Redirection& operator=(const Redirection&) = delete;
+  void apply() const {
+    if (::dup2(opened_, descriptor_) < 0) ::_exit(kNotStarted);
+  }
+
+ private:
+  int opened_;
+  int descriptor_;
+};
+
+/// The child's part: never returns.
+[[noreturn]] void become(std::span<const Redirection* const> files, char* const* arguments,
+                         pid_t parent) {
+  ::setpgid(0, 0);  // Ctrl-C is for the parent, which ends the child in order
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(kNotStarted);
+  for (const Redirection* file : files) file->apply();
+  ::execvp(arguments[0], arguments);
+  ::_exit(kNotStarted);
+}
+
+int exit_code_of(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// The exit code, once there is one.
+std::optional<int> ended(pid_t child) {
+  int status = 0;
+  const pid_t done = ::waitpid(child, &status, WNOHANG);
+  require(done >= 0 || errno == EINTR, ErrorKind::internal, "waitpid: {}", std::strerror(errno));
+  return done == child ? std::optional(exit_code_of(status)) : std::nullopt;
+}
+
+void end(pid_t child) {
+  ::kill(child, SIGTERM);
+  const Clock::time_point last = Clock::now() + kGrace;
+  while (!ended(child)) {
+    if (Clock::now() > last) ::kill(-child, SIGKILL);
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+}  // namespace
+
+int run_child(const ChildProgram& program, Interruption& interruption) {
+  std::vector<std::string> words = program.arguments;
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  constexpr int kNewFile = O_WRONLY | O_CREAT | O_TRUNC;
+  const Redirection input("/dev/null", O_RDONLY, STDIN_FILENO);
+  const Redirection output(program.output, kNewFile, STDOUT_FILENO);
+  const Redirection errors(program.errors, kNewFile, STDERR_FILENO);
+  const std::array<const Redirection*, 3> files = {&input, &output, &errors};
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  require(child >= 0, ErrorKind::resource, "no process can be started: {}", std::strerror(errno));
+  if (child == 0) become(files, arguments.data(), parent);
+  while (true) {
+    if (const std::optional<int> code = ended(child)) {
+      require(*code != kNotStarted, ErrorKind::usage, "cannot start {}: it is not in PATH",
+              program.arguments.front());
+      return *code;
+    }
+    if (interruption.wanted()) {
+      end(child);
+      throw Interrupted("interrupted");
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+}  // namespace moesaic

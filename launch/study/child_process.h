@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/interruption.h"
+
+namespace moesaic {
+
+/// A program to run, with nothing to read.
+struct ChildProgram {
+  std::vector<std::string> arguments{};  // the program's name first, looked for in PATH
+  std::string output{};                  // files for what it prints
+  std::string errors{};
+};
+
+/// Runs it to its end; returns its exit code, or 128 and the number of the signal that ended it.
+/// Throws Interrupted when `interruption` wants to stop: the program has been told so (SIGTERM) and
+/// is gone then. It is told so too if this process dies. Throws Error{usage} if there is no such
+/// program.
+[[nodiscard]] int run_child(const ChildProgram& program, Interruption& interruption);
+
+}  // namespace moesaic

@@ -1,0 +1,171 @@
+#include "launch/study/measurement.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <cmath>
+
+#include "launch/bench/bench_table.h"
+
+namespace moesaic {
+namespace {
+
+std::string phases_json(const std::vector<PhaseMeasurement>& phases) {
+  JsonWriter out;
+  for (const PhaseMeasurement& phase : phases) {
+    out.raw_field(phase.name,
+                  JsonWriter().field("mean_s", phase.mean).field("max_s", phase.most).text());
+  }
+  return out.text();
+}
+
+std::vector<std::string> parse_strings(const Json& json) {
+  std::vector<std::string> values;
+  json.for_each([&](const std::string&, const Json& v) { values.push_back(v.as_string()); });
+  return values;
+}
+
+Provenance parse_provenance(const Json& json) {
+  return {.version = json.at("version").as_string(),
+          .commit = json.at("commit").as_string(),
+          .is_dirty = json.at("dirty").as_bool(),
+          .compiler = json.at("compiler").as_string(),
+          .mpi = json.at("mpi").as_string(),
+          .isa = json.at("isa").as_string(),
+          .cpu = json.at("cpu").as_string(),
+          .hosts = parse_strings(json.at("hosts")),
+          .cpusets = parse_strings(json.at("cpusets")),
+          .governor = json.at("governor").as_string()};
+}
+
+void parse_work(const Json& json, Measurement& m) {
+  m.ranks = json.at("ranks").as_int();
+  m.nodes = json.at("nodes").as_int();
+  m.threads = json.at("threads").as_int();
+  m.cores = json.at("cores").as_int();
+  m.is_oversubscribed = json.at("oversubscribed").as_bool();
+  m.experts = json.at("experts").as_int();
+  m.experts_per_token = json.at("experts_per_token").as_int();
+  m.layers = json.at("layers").as_int();
+  m.hidden = json.at("hidden").as_int();
+  m.expert_format = json.at("expert_format").as_string();
+  m.replicas = json.at("replicas").as_int();
+  m.sequences = json.at("sequences").as_int();
+  m.tokens = json.at("tokens").as_int();
+  m.routing = json.at("routing").as_string();
+  m.transport = json.at("transport").as_string();
+}
+
+void parse_times(const Json& json, Measurement& m) {
+  json.at("samples_s").for_each([&](const std::string&, const Json& value) {
+    m.samples.push_back(value.as_double());
+  });
+  m.seconds = json.at("seconds").as_double();
+  m.ci95 = json.at("ci95_s").as_double();
+  m.cpu_seconds = json.at("cpu_seconds").as_double();
+  m.disturbed = json.at("disturbed").as_int();
+  json.at("phases").for_each([&](const std::string& name, const Json& phase) {
+    m.phases.push_back({name, phase.at("mean_s").as_double(), phase.at("max_s").as_double()});
+  });
+  m.late_seconds = json.at("late_s").as_double();
+  m.transfer_seconds = json.at("transfer_s").as_double();
+  m.exposed_share = json.at("exposed_share").as_double();
+  m.load_seconds = json.at("load_seconds").as_double();
+  if (const auto share = json.find("roof_share")) m.roof_share = share->as_double();
+}
+
+void parse_amounts(const Json& json, Measurement& m) {
+  m.rows_max_over_mean = json.at("rows_max_over_mean").as_double();
+  m.intra_bytes = json.at("intra_bytes").as_int();
+  m.inter_bytes = json.at("inter_bytes").as_int();
+  m.messages = json.at("messages").as_int();
+  m.node_peak_bytes = json.at("node_peak_bytes").as_int();
+}
+
+}  // namespace
+
+std::string strings_json(const std::vector<std::string>& values) {
+  std::string text;
+  for (const std::string& value : values) text += (text.empty() ? "" : ",") + json_quote(value);
+  return "[" + text + "]";
+}
+
+void add_measurement(const Measurement& m, JsonWriter& out) {
+  out.field("ranks", m.ranks)
+      .field("nodes", m.nodes)
+      .field("threads", m.threads)
+      .field("cores", m.cores)
+      .field("oversubscribed", m.is_oversubscribed)
+      .field("experts", m.experts)
+      .field("experts_per_token", m.experts_per_token)
+      .field("layers", m.layers)
+      .field("hidden", m.hidden)
+      .field("expert_format", m.expert_format)
+      .field("replicas", m.replicas)
+      .field("sequences", m.sequences)
+      .field("tokens", m.tokens)
+      .field("routing", m.routing)
+      .field("transport", m.transport)
+      .raw_field("samples_s", fmt::format("[{}]", fmt::join(m.samples, ",")))
+      .field("seconds", m.seconds)
+      .field("ci95_s", m.ci95)
+      .field("tokens_per_second", m.tokens_per_second())
+      .field("cpu_seconds", m.cpu_seconds)
+      .raw_field("phases", phases_json(m.phases))
+      .field("late_s", m.late_seconds)
+      .field("transfer_s", m.transfer_seconds)
+      .field("exposed_share", m.exposed_share)
+      .field("rows_max_over_mean", m.rows_max_over_mean)
+      .field("intra_bytes", m.intra_bytes)
+      .field("inter_bytes", m.inter_bytes)
+      .field("messages", m.messages)
+      .field("node_peak_bytes", m.node_peak_bytes)
+      .field("load_seconds", m.load_seconds);
+  out.raw_field("roof_share", m.roof_share ? fmt::format("{}", *m.roof_share) : "null")
+      .field("disturbed", m.disturbed);
+}
+
+void add_provenance(const Provenance& from, JsonWriter& out) {
+  out.field("version", from.version)
+      .field("commit", from.commit)
+      .field("dirty", from.is_dirty)
+      .field("compiler", from.compiler)
+      .field("mpi", from.mpi)
+      .field("isa", from.isa)
+      .field("cpu", from.cpu)
+      .raw_field("hosts", strings_json(from.hosts))
+      .raw_field("cpusets", strings_json(from.cpusets))
+      .field("governor", from.governor);
+}
+
+std::string measurement_json(const Measurement& m) {
+  JsonWriter out;
+  add_measurement(m, out);
+  JsonWriter provenance;
+  add_provenance(m.provenance, provenance);
+  return out.raw_field("provenance", provenance.text()).text();
+}
+
+Measurement parse_measurement(const Json& json) {
+  Measurement m;
+  parse_work(json, m);
+  parse_times(json, m);
+  parse_amounts(json, m);
+  m.provenance = parse_provenance(json.at("provenance"));
+  return m;
+}
+
+MeanInterval mean_interval(const std::vector<double>& samples) {
+  // Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom; then the normal value.
+  constexpr std::array kT = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+                             2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086};
+  const MeanDeviation samples_are = mean_deviation(samples);
+  if (samples.size() < 2) return {.mean = samples_are.mean};
+  const std::size_t freedom = samples.size() - 1;
+  const double t = freedom <= kT.size() ? kT[freedom - 1] : 1.96;
+  return {.mean = samples_are.mean,
+          .half_width = t * samples_are.deviation / std::sqrt(static_cast<double>(samples.size()))};
+}
+
+}  // namespace moesaic

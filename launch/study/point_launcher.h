@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/study/study_points.h"
+
+namespace moesaic {
+
+/// What is known of this place when points are started.
+struct LaunchPlace {
+  std::string program{};  // this one
+  bool in_slurm = false;  // inside an allocation
+  [[nodiscard]] static LaunchPlace here();
+};
+
+/// The command line that runs a point by the study's `launcher`: mpirun, srun, auto (srun inside a
+/// Slurm allocation, else mpirun), or a command of the user's with {ranks} in it, and perhaps
+/// {ranks_per_node}, {nodes} and {link}, in front of the program. Throws Error{usage} for a command
+/// without {ranks}.
+[[nodiscard]] std::vector<std::string> point_command(const std::string& launcher,
+                                                     const StudyPoint& point,
+                                                     const LaunchPlace& place);
+
+}  // namespace moesaic

@@ -1,0 +1,117 @@
+#include "launch/study/point_record.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "launch/options/option_table.h"
+#include "launch/options/split.h"
+
+namespace moesaic {
+std::string options_json(const std::map<std::string, std::string>& options) {
+  JsonWriter out;
+  for (const auto& [name, value] : options) out.field(name, value);
+  return out.text();
+}
+
+namespace {
+
+PointRecord parse_record(const Json& json) {
+  PointRecord record{.id = json.at("point").as_string(),
+                     .kind = json.at("kind").as_string(),
+                     .job = json.at("job").as_string(),
+                     .link = json.at("link").as_string(),
+                     .ranks = json.at("ranks").as_int()};
+  json.at("options").for_each([&](const std::string& name, const Json& value) {
+    record.options[name] = value.as_string();
+  });
+  const Json launch = json.at("launch");
+  launch.at("argv").for_each([&](const std::string&, const Json& word) {
+    record.launch.argv.push_back(word.as_string());
+  });
+  record.launch.start = launch.at("start").as_string();
+  record.launch.end = launch.at("end").as_string();
+  record.launch.job_id = launch.at("job_id").as_string();
+  record.launch.array_id = launch.at("array_id").as_string();
+  if (const auto error = json.find("error")) {
+    record.error = PointError{static_cast<int>(error->at("exit_code").as_int()),
+                              error->at("last_words").as_string()};
+  } else {
+    record.measurement = parse_measurement(json.at("measurement"));
+  }
+  return record;
+}
+
+bool is_rule(std::string_view line) {
+  return line.find_first_not_of("-= \t\r") == std::string_view::npos;
+}
+
+}  // namespace
+
+std::string point_record_json(const PointRecord& record) {
+  const PointLaunch& launch = record.launch;
+  JsonWriter out;
+  out.field("point", record.id)
+      .field("kind", record.kind)
+      .field("job", record.job)
+      .field("link", record.link)
+      .field("ranks", record.ranks)
+      .raw_field("options", options_json(record.options))
+      .raw_field("launch", JsonWriter()
+                               .raw_field("argv", strings_json(launch.argv))
+                               .field("start", launch.start)
+                               .field("end", launch.end)
+                               .field("job_id", launch.job_id)
+                               .field("array_id", launch.array_id)
+                               .text());
+  if (record.measurement) out.raw_field("measurement", measurement_json(*record.measurement));
+  if (record.error) {
+    out.raw_field("error", JsonWriter()
+                               .field("exit_code", record.error->exit_code)
+                               .field("last_words", record.error->last_words)
+                               .text());
+  }
+  return out.text();
+}
+
+PointRecord read_point_record(const std::string& path) {
+  try {
+    return parse_record(Json::read_file(path));
+  } catch (const Error& error) {
+    fail(ErrorKind::file, "{}; take the file away, and study run measures the point again",
+         error.what());
+  }
+}
+
+PointRecord new_point_record(const StudyConfig& study, const StudyPoint& point) {
+  PointRecord record{
+      .id = point.id,
+      .kind = std::string(study_kind_name(study.kind)),
+      .job = value_text(*find_option("job", Verb::study_point), point.command.options),
+      .link = point.link,
+      .ranks = point.ranks};
+  for (const OptionRow& row : option_table()) {
+    const bool counts = takes(Verb::study_point, row) && row.group != "Program";
+    if (counts) record.options[std::string(row.name)] = value_text(row, point.command.options);
+  }
+  return record;
+}
+
+std::string last_words(std::string_view errors) {
+  constexpr std::size_t kMostBytes = 600;
+  std::vector<std::string_view> lines;
+  for (const std::string_view line : split(errors, '\n')) {
+    if (!is_rule(line)) lines.push_back(line);
+  }
+  std::string text;
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    if (line->find("error: ") == std::string_view::npos) continue;
+    return std::string(line->substr(0, kMostBytes));
+  }
+  for (const std::string_view line : lines)
+    text += fmt::format("{}{}", text.empty() ? "" : " ", line);
+  return text.size() > kMostBytes ? text.substr(text.size() - kMostBytes) : text;
+}
+
+}  // namespace moesaic

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "launch/study/measurement.h"
+#include "launch/study/study_points.h"
+
+namespace moesaic {
+
+/// Why a point has no measurement.
+struct PointError {
+  int exit_code = 0;
+  std::string last_words{};
+};
+
+/// How and when a point was run.
+struct PointLaunch {
+  std::vector<std::string> argv{};
+  std::string start{};  // ISO 8601, UTC
+  std::string end{};
+  std::string job_id{};    // of Slurm; empty: none
+  std::string array_id{};  // of Slurm, "JOB_TASK"; empty: none
+};
+
+/// What is known of a point: the content of its file.
+struct PointRecord {
+  std::string id{};
+  std::string kind{};
+  std::string job{};
+  std::string link{};
+  std::int64_t ranks = 0;
+  std::map<std::string, std::string> options{};  // as texts, by name; the model among them
+  PointLaunch launch{};
+  std::optional<Measurement> measurement{};  // one of these two
+  std::optional<PointError> error{};
+};
+
+[[nodiscard]] std::string options_json(const std::map<std::string, std::string>& options);
+/// One line of JSON without its end.
+[[nodiscard]] std::string point_record_json(const PointRecord& record);
+/// Reads a point's file. Throws Error{file} naming the file and the field for one that is cut short
+/// or otherwise not what it should be, and what to do.
+[[nodiscard]] PointRecord read_point_record(const std::string& path);
+
+/// A record of a point that has not been run.
+[[nodiscard]] PointRecord new_point_record(const StudyConfig& study, const StudyPoint& point);
+
+/// What a program said last: its last line with "error: ", else its last lines.
+[[nodiscard]] std::string last_words(std::string_view errors);
+
+}  // namespace moesaic

@@ -1,0 +1,117 @@
+#include "launch/study/point_terms.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "launch/plan/cost_model.h"
+
+namespace moesaic {
+namespace {
+
+bool is_prompt(const Options& options) {
+  return options.job == StudyJob::prompt;
+}
+
+std::int64_t tokens_of_sequence(const Options& options) {
+  return is_prompt(options) ? options.point_prompt : options.point_gen;
+}
+
+/// Of the rank that has most.
+std::int64_t sequences_of_rank(const PointPlan& point) {
+  return (point.options.sequences + point.ranks.ranks - 1) / point.ranks.ranks;
+}
+
+/// Forward passes of a repetition.
+double steps_of(const PointPlan& point) {
+  const std::int64_t tokens = tokens_of_sequence(point.options);
+  if (!is_prompt(point.options)) return static_cast<double>(tokens);
+  const auto all = static_cast<double>(sequences_of_rank(point) * tokens);
+  return std::ceil(all / static_cast<double>(point.options.batch_size));
+}
+
+double sum(const std::array<double, kNumPhases>& parts) {
+  return std::accumulate(parts.begin(), parts.end(), 0.0);
+}
+
+}  // namespace
+
+PointTerms::PointTerms(const ModelConfig& config, const CostModel& model,
+                       std::vector<Format> formats)
+    : config_(config), model_(model), formats_(std::move(formats)) {
+  for (const Format format : formats_) {
+    names_.push_back({fmt::format("products.{}", format_name(format)), "s/flop",
+                      "products with weights of this format, by core"});
+  }
+  names_.push_back({"weights", "s/byte", "reads of weights, by core"});
+  names_.push_back({"attention", "s/flop", "attention without its projections, by core"});
+  names_.push_back({"rows", "s/byte", "norms, gates and sums between products, by core"});
+  names_.push_back({"jobs", "s/job", "work handed to threads"});
+  names_.push_back({"node.messages", "s/message", "between ranks of a node"});
+  names_.push_back({"node.bytes", "s/byte", "between ranks of a node, by node"});
+  names_.push_back({"link.messages", "s/message", "between nodes"});
+  names_.push_back({"link.bytes", "s/byte", "between nodes, by node"});
+  names_.push_back({"steps", "s/step", "what each forward pass takes besides"});
+}
+
+double PointTerms::tokens(const PointPlan& point) {
+  return static_cast<double>(point.options.sequences * tokens_of_sequence(point.options));
+}
+
+CostStep PointTerms::step(const PointPlan& point) const {
+  const Options& options = point.options;
+  const double steps = steps_of(point);
+  const std::int64_t sequences = sequences_of_rank(point);
+  const std::int64_t tokens = tokens_of_sequence(options);
+  const MixerWork mixing =
+      pass_work(config_, options.precision, {.sequences = sequences, .first = 0, .tokens = tokens});
+  const bool prompt = is_prompt(options);
+  return {.rows = static_cast<double>(sequences * tokens) / steps,
+          .logits_rows = static_cast<double>(sequences) / (prompt ? steps : 1),
+          .attention_flops = mixing.flops / steps,
+          .cache_bytes = prompt ? 0 : mixing.cache_bytes / steps};
+}
+
+std::vector<double> PointTerms::amounts(const PointPlan& point,
+                                        const ExpertPopularity& popularity) const {
+  const StepWork work = estimate_step(model_, point.ranks, step(point), popularity).work;
+  const double steps = steps_of(point);
+  const double by_core = steps * point.core_share / point.ranks.threads;
+  std::vector<double> amounts;
+  for (const Format format : formats_) {
+    double flops = 0;
+    for (const StepWork::Product& product : work.products) {
+      if (product.with.format != format) continue;
+      flops += 2 * product.times * product.rows * product.with.weights;
+    }
+    amounts.push_back(by_core * flops);
+  }
+  amounts.push_back(by_core * (work.weight_bytes() + work.cache_bytes));
+  amounts.push_back(by_core * work.attention_flops);
+  amounts.push_back(by_core * sum(work.row_bytes));
+  amounts.push_back(steps * sum(work.jobs));
+  for (const double each :
+       {work.node_messages, work.node_bytes, work.link_messages, work.link_bytes, 1.0}) {
+    amounts.push_back(steps * each);
+  }
+  return amounts;
+}
+
+std::vector<Format> formats_of(const CostModel& model) {
+  std::set<Format> formats;
+  const auto take = [&](const std::vector<CostWeights>& parts) {
+    for (const CostWeights& part : parts) formats.insert(part.format);
+  };
+  take(model.head);
+  for (const CostLayer& layer : model.layers) {
+    for (const auto* parts : {&layer.mixer, &layer.router, &layer.common, &layer.expert}) {
+      take(*parts);
+    }
+  }
+  return {formats.begin(), formats.end()};
+}
+
+}  // namespace moesaic

@@ -1,0 +1,256 @@
+#include "launch/study/report_plots.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "launch/plot/bar_plot.h"
+#include "launch/plot/line_plot.h"
+#include "launch/study/study_results.h"
+
+namespace moesaic {
+namespace {
+
+constexpr double kMillion = 1e6;
+
+/// What a plot says of a point; nothing: it is not in it.
+using Value = std::function<std::optional<double>(const StudyRow&)>;
+
+/// Draws values of points over their ranks, a curve for each group.
+class RankPlots {
+ public:
+  explicit RankPlots(const std::vector<StudyRow>& rows)
+      : rows_(rows), labels_(group_labels(rows)) {}
+
+  [[nodiscard]] std::vector<PlotCurve> curves(const Value& value) const {
+    std::map<std::string, PlotCurve> found;
+    std::vector<std::string> order;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      const StudyRow& row = rows_[i];
+      const std::optional<double> y = row.record.measurement ? value(row) : std::nullopt;
+      if (!y) continue;
+      const Measurement& m = *row.record.measurement;
+      if (!found.contains(labels_[i])) order.push_back(labels_[i]);
+      const double error = m.seconds > 0 ? *y * m.ci95 / m.seconds : 0;
+      found[labels_[i]].points.push_back({.x = static_cast<double>(m.ranks),
+                                          .y = *y,
+                                          .low = *y - error,
+                                          .high = *y + error,
+                                          .is_hollow = m.is_oversubscribed});
+    }
+    std::vector<PlotCurve> result;
+    for (const std::string& label : order) {
+      PlotCurve& curve = result.emplace_back(std::move(found[label]));
+      curve.name = label.empty() ? "measured" : label;
+      curve.colour = plot_colour(result.size() - 1);
+      curve.has_marks = true;
+      std::ranges::sort(curve.points, {}, &PlotPoint::x);
+    }
+    return result;
+  }
+
+ private:
+  const std::vector<StudyRow>& rows_;
+  std::vector<std::string> labels_;
+};
+
+std::pair<double, double> ends(const std::vector<PlotCurve>& curves) {
+  double least = 1e300;
+  double most = 0;
+  for (const PlotCurve& curve : curves) {
+    for (const PlotPoint& point : curve.points) {
+      least = std::min(least, point.x);
+      most = std::max(most, point.x);
+    }
+  }
+  return {least, most};
+}
+
+/// From where the fewest ranks are, y growing by ranks to the power of `growth`.
+PlotCurve ideal(const std::vector<PlotCurve>& curves, double growth) {
+  const auto [least, most] = ends(curves);
+  PlotCurve line{.name = "ideal", .colour = "#999999", .width = 1, .is_dashed = true};
+  line.points = {{.x = least, .y = 1}, {.x = most, .y = growth > 0 ? most / least : 1}};
+  return line;
+}
+
+void add_lines(std::vector<ReportPlot>& plots, ReportPlot about, LinePlot plot) {
+  if (plot.curves.empty()) return;
+  plot.x = {.name = "ranks", .is_logarithmic = true};
+  about.svg = plot_svg(plot);
+  plots.push_back(std::move(about));
+}
+
+void add_speeds(const RankPlots& ranks, std::vector<ReportPlot>& plots) {
+  std::vector<PlotCurve> speedups = ranks.curves([](const StudyRow& row) { return row.speedup; });
+  if (!speedups.empty()) speedups.push_back(ideal(speedups, 1));
+  add_lines(plots,
+            {.name = "speedup",
+             .title = "Speed-up",
+             .note = "Tokens a second against the fewest ranks; points whose threads share cores "
+                     "are left out.",
+             .svg = ""},
+            {.title = "speed-up",
+             .y = {.name = "speed-up", .is_logarithmic = true},
+             .curves = std::move(speedups)});
+  std::vector<PlotCurve> efficiencies =
+      ranks.curves([](const StudyRow& row) { return row.efficiency; });
+  if (!efficiencies.empty()) efficiencies.push_back(ideal(efficiencies, 0));
+  add_lines(
+      plots,
+      {.name = "efficiency",
+       .title = "Efficiency by ranks",
+       .note = "Speed-up by times as many ranks: 1 is ideal, in a strong and in a weak study.",
+       .svg = ""},
+      {.title = "efficiency by ranks",
+       .y = {.name = "efficiency", .from_zero = true},
+       .curves = std::move(efficiencies)});
+  add_lines(plots,
+            {.name = "core_efficiency",
+             .title = "Efficiency by cores",
+             .note = "Tokens a second and core, against the same of the fewest ranks; hollow: more "
+                     "threads than cores.",
+             .svg = ""},
+            {.title = "efficiency by cores",
+             .y = {.name = "tokens a second and core, relative", .from_zero = true},
+             .curves = ranks.curves([](const StudyRow& row) { return row.core_efficiency; })});
+  add_lines(plots,
+            {.name = "throughput",
+             .title = "Tokens a second",
+             .note = "Bars are 95 % intervals of the mean; hollow: more threads than cores.",
+             .svg = ""},
+            {.title = "tokens a second",
+             .y = {.name = "tokens a second", .is_logarithmic = true},
+             .curves = ranks.curves([](const StudyRow& row) {
+               return std::optional(row.record.measurement->tokens_per_second());
+             })});
+}
+
+void add_shares(const RankPlots& ranks, std::vector<ReportPlot>& plots) {
+  add_lines(plots,
+            {.name = "exposed",
+             .title = "Exposed communication",
+             .note = "Of a repetition's time, what ranks spent in exchanges: moving rows, and "
+                     "waiting for slower ranks.",
+             .svg = ""},
+            {.title = "exposed communication",
+             .y = {.name = "share of the time", .from_zero = true},
+             .curves = ranks.curves([](const StudyRow& row) {
+               return std::optional(row.record.measurement->exposed_share);
+             })});
+  add_lines(plots,
+            {.name = "balance",
+             .title = "Balance of the ranks",
+             .note = "Rows of the experts of the rank with the most, by the mean: 1 is even.",
+             .svg = ""},
+            {.title = "balance of ranks",
+             .y = {.name = "rows, most over mean"},
+             .curves = ranks.curves([](const StudyRow& row) {
+               return std::optional(row.record.measurement->rows_max_over_mean);
+             })});
+  add_lines(plots,
+            {.name = "memory",
+             .title = "Memory of a node",
+             .note = "At the peak, of the node that took most; pages that ranks share count once.",
+             .svg = ""},
+            {.title = "memory of a node",
+             .y = {.name = "GiB", .from_zero = true},
+             .curves = ranks.curves([](const StudyRow& row) {
+               constexpr double kGiB = 1 << 30;
+               const auto bytes = static_cast<double>(row.record.measurement->node_peak_bytes);
+               return std::optional(bytes / kGiB);
+             })});
+  add_lines(
+      plots,
+      {.name = "cost", .title = "Cost", .note = "Of the cores that the threads had.", .svg = ""},
+      {.title = "core-hours per million tokens",
+       .y = {.name = "core-hours", .from_zero = true},
+       .curves = ranks.curves([](const StudyRow& row) {
+         return std::optional(core_hours(*row.record.measurement));
+       })});
+}
+
+/// Measured points and, dashed, what was told of more ranks; hollow where no point is near.
+void add_predictions(const RankPlots& ranks, const std::vector<Prediction>& predictions,
+                     std::vector<ReportPlot>& plots) {
+  if (predictions.empty()) return;
+  std::vector<PlotCurve> curves = ranks.curves([](const StudyRow& row) {
+    return std::optional(row.record.measurement->tokens_per_second());
+  });
+  const std::size_t measured = curves.size();
+  for (std::size_t i = 0; i < measured; ++i) {
+    PlotCurve told{.colour = curves[i].colour, .is_dashed = true, .has_marks = true};
+    if (!curves[i].points.empty()) told.points.push_back(curves[i].points.back());
+    for (const Prediction& prediction : predictions) {
+      const std::string group = prediction.group.empty() ? "measured" : prediction.group;
+      if (group != curves[i].name) continue;
+      told.points.push_back({.x = static_cast<double>(prediction.ranks),
+                             .y = prediction.tokens_per_second.value,
+                             .low = prediction.tokens_per_second.low,
+                             .high = prediction.tokens_per_second.high,
+                             .is_hollow = prediction.is_far});
+    }
+    if (told.points.size() > 1) curves.push_back(std::move(told));
+  }
+  add_lines(plots,
+            {.name = "prediction",
+             .title = "Prediction",
+             .note = "Dashed: told by rates fitted to the measured points, with 95 % intervals "
+                     "(bootstrap); hollow: more than four times the ranks that were measured.",
+             .svg = ""},
+            {.title = "tokens a second, measured and predicted",
+             .y = {.name = "tokens a second", .is_logarithmic = true},
+             .curves = std::move(curves)});
+}
+
+void add_phases(const std::vector<StudyRow>& rows, std::vector<ReportPlot>& plots) {
+  BarPlot plot{
+      .title = "phases of a repetition, mean of the ranks", .y = "ms", .bars = {}, .parts = {}};
+  std::int64_t number = 0;
+  for (const StudyRow& row : rows) {
+    ++number;
+    if (!row.record.measurement) continue;
+    const Measurement& m = *row.record.measurement;
+    plot.bars.push_back(fmt::format("{}", number));
+    if (plot.parts.empty()) {
+      for (const PhaseMeasurement& phase : m.phases) plot.parts.push_back({phase.name, {}});
+      plot.parts.push_back({"between", {}});
+    }
+    double rest = m.seconds;
+    for (std::size_t i = 0; i < m.phases.size(); ++i) {
+      plot.parts[i].values.push_back(1e3 * m.phases[i].mean);
+      rest -= m.phases[i].mean;
+    }
+    plot.parts.back().values.push_back(1e3 * std::max(rest, 0.0));
+  }
+  if (plot.bars.empty()) return;
+  plots.push_back({.name = "phases",
+                   .title = "Phases",
+                   .note = "Bars have the numbers of the points in the table; wait is time in "
+                           "exchanges, between is what no phase counts.",
+                   .svg = plot_svg(plot)});
+}
+
+}  // namespace
+
+double core_hours(const Measurement& m) {
+  const double seconds = static_cast<double>(m.cores) * m.seconds;
+  return seconds / 3600 * kMillion / static_cast<double>(m.tokens);
+}
+
+std::vector<ReportPlot> report_plots(const std::vector<StudyRow>& rows,
+                                     const std::vector<Prediction>& predictions) {
+  std::vector<ReportPlot> plots;
+  const RankPlots ranks(rows);
+  add_speeds(ranks, plots);
+  add_phases(rows, plots);
+  add_shares(ranks, plots);
+  add_predictions(ranks, predictions, plots);
+  return plots;
+}
+
+}  // namespace moesaic

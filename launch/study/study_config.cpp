@@ -1,0 +1,141 @@
+#include "launch/study/study_config.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/small_file.h"
+#include "launch/options/choices.h"
+#include "launch/options/config_file.h"
+#include "launch/options/nearest_name.h"
+#include "launch/options/option_table.h"
+#include "launch/options/split.h"
+
+namespace moesaic {
+namespace {
+
+constexpr auto kKinds = std::to_array<NamedValue<StudyKind>>({{"strong", StudyKind::strong},
+                                                              {"weak", StudyKind::weak},
+                                                              {"batch", StudyKind::batch},
+                                                              {"format", StudyKind::format}});
+constexpr std::array<std::string_view, 4> kSettings = {"kind", "out", "launcher", "baseline"};
+constexpr std::array<std::string_view, 2> kOwnAxes = {"ranks", "link"};
+
+/// An option that may stand in a study: it is one of a point, and does not only say how to talk.
+bool is_point_option(const OptionRow& row) {
+  return takes(Verb::study_point, row) && row.group != "Program";
+}
+
+std::vector<std::string_view> known_names() {
+  std::vector<std::string_view> names(kSettings.begin(), kSettings.end());
+  names.insert(names.end(), kOwnAxes.begin(), kOwnAxes.end());
+  for (const OptionRow& row : option_table()) {
+    if (is_point_option(row)) names.push_back(row.name);
+  }
+  return names;
+}
+
+bool is_known_axis(std::string_view name) {
+  if (std::ranges::find(kOwnAxes, name) != kOwnAxes.end()) return true;
+  const OptionRow* row = find_option(name, Verb::study_point);
+  return row != nullptr && is_point_option(*row);
+}
+
+/// The values between the commas, each once.
+StudyAxis read_axis(const ConfigEntry& entry, const std::string& where) {
+  StudyAxis axis{.name = entry.name, .values = {}, .line = entry.line};
+  for (const std::string_view item : split(entry.value, ',')) {
+    const std::string value(trimmed(item));
+    require(!value.empty(), ErrorKind::usage, "{}: {} has an empty value", where, entry.name);
+    require(std::ranges::find(axis.values, value) == axis.values.end(), ErrorKind::usage,
+            "{}: {} has {} twice", where, entry.name, value);
+    axis.values.push_back(value);
+  }
+  return axis;
+}
+
+std::int64_t read_count(const std::string& text, const std::string& where, std::string_view name) {
+  constexpr std::int64_t kMost = 1 << 20;
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  require(error == std::errc() && stop == end && value >= 1 && value <= kMost, ErrorKind::usage,
+          "{}: {}: \"{}\" is not a number from 1 to {}", where, name, text, kMost);
+  return value;
+}
+
+StudyKind read_kind(const std::string& text, const std::string& where) {
+  std::vector<std::string_view> names;
+  for (const auto& kind : kKinds) {
+    if (kind.name == text) return kind.value;
+    names.push_back(kind.name);
+  }
+  fail(ErrorKind::usage, "{}: kind: \"{}\" is not one of {}", where, text, fmt::join(names, ", "));
+}
+
+void read_entry(const ConfigEntry& entry, const std::string& where, StudyConfig& study) {
+  if (entry.name == "kind") {
+    study.kind = read_kind(entry.value, where);
+  } else if (entry.name == "out") {
+    study.out = entry.value;
+  } else if (entry.name == "launcher") {
+    study.launcher = entry.value;
+  } else if (entry.name == "baseline") {
+    study.baseline = read_count(entry.value, where, entry.name);
+  } else {
+    const std::string nearest = nearest_name(entry.name, known_names());
+    require(is_known_axis(entry.name), ErrorKind::usage, "{}: \"{}\" is no option of a study{}",
+            where, entry.name, nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+    study.axes.push_back(read_axis(entry, where));
+    if (entry.name != "ranks") return;
+    for (const std::string& value : study.axes.back().values) {
+      (void)read_count(value, where, entry.name);
+    }
+  }
+}
+
+/// What a file has to say, and what contradicts itself.
+void check(const StudyConfig& study) {
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(study.axes, name, &StudyAxis::name) != study.axes.end();
+  };
+  require(!study.out.empty(), ErrorKind::usage,
+          "{}: no out = DIR says where the results of the study go", study.path);
+  require(has("ranks"), ErrorKind::usage, "{}: no ranks = 1,2,4 say how many ranks points have",
+          study.path);
+  require(has("model"), ErrorKind::usage, "{}: no model = DIR", study.path);
+  require(has("text"), ErrorKind::usage,
+          "{}: no text = FILE says what points read; text = random takes random tokens, which "
+          "choose other experts than texts do",
+          study.path);
+  const bool names_link = study.launcher.find("{link}") != std::string::npos;
+  require(!names_link || has("link"), ErrorKind::usage,
+          "{}: launcher has {{link}}, but there is no link = NAME", study.path);
+}
+
+}  // namespace
+
+std::string_view study_kind_name(StudyKind kind) noexcept {
+  return std::ranges::find(kKinds, kind, &NamedValue<StudyKind>::value)->name;
+}
+
+StudyConfig read_study(const std::string& path) {
+  require(!path.empty(), ErrorKind::usage, "which study? moesaic study run CONFIG");
+  StudyConfig study{.path = path};
+  std::set<std::string> seen;
+  for (const ConfigEntry& entry : parse_config(read_file(path, kMaxConfigBytes), path)) {
+    const std::string where = fmt::format("{} line {}", path, entry.line);
+    require(seen.insert(entry.name).second, ErrorKind::usage, "{}: {} stands there twice", where,
+            entry.name);
+    read_entry(entry, where, study);
+  }
+  check(study);
+  return study;
+}
+
+}  // namespace moesaic

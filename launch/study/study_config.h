@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace moesaic {
+
+/// What is kept or grown while the number of ranks grows, or what else is compared.
+enum class StudyKind {
+  strong,  ///< the work is the same for all
+  weak,    ///< the work of a rank
+  batch,   ///< as weak; sizes of a batch are compared
+  format   ///< as weak; formats of weights are compared
+};
+
+[[nodiscard]] std::string_view study_kind_name(StudyKind kind) noexcept;
+
+/// A line of the file: an option, and the values that points have of it.
+struct StudyAxis {
+  std::string name{};  // as in the option table; or "ranks", "link"
+  std::vector<std::string> values{};
+  std::int64_t line = 0;
+};
+
+/// A file that describes a study (docs/scaling.md).
+struct StudyConfig {
+  std::string path{};
+  StudyKind kind = StudyKind::strong;
+  std::string out{};
+  std::string launcher = "auto";
+  std::optional<std::int64_t> baseline{};  // ranks; nothing: the fewest
+  std::vector<StudyAxis> axes{};           // in the order of the file
+};
+
+/// Reads it. Throws Error{usage} naming file, line and name for what it cannot say, Error{file} if
+/// there is no such file.
+[[nodiscard]] StudyConfig read_study(const std::string& path);
+
+}  // namespace moesaic

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launch/study/nonnegative_fit.h"
+
+namespace moesaic {
+
+/// A measured point as the fit sees it.
+struct FitPoint {
+  std::int64_t ranks = 1;
+  std::vector<double> amounts;  // of each term
+  std::vector<double> samples;  // seconds of each repetition
+};
+
+/// A value and its 95 % interval.
+struct WithInterval {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+};
+
+/// Rates of a study: what one of each term takes.
+class StudyFit {
+ public:
+  /// Fits the points' mean times, and again as often as `rounds` to points and repetitions drawn
+  /// with replacement (bootstrap, a fixed seed): the spread of the results is the interval. Throws
+  /// Error{usage} for fewer than 3 points.
+  explicit StudyFit(std::vector<FitPoint> points, int rounds = 200);
+
+  /// Seconds for one of term `i`.
+  [[nodiscard]] WithInterval rate(std::size_t i) const;
+  /// Seconds of a point with these amounts.
+  [[nodiscard]] WithInterval predict(const std::vector<double>& amounts) const;
+  /// |told / taken - 1| of each point, told by a fit to the others.
+  [[nodiscard]] const std::vector<double>& leave_one_out() const noexcept { return left_out_; }
+  /// The largest such error of the points with the most ranks, told by those with fewer; nothing
+  /// (negative) if all have as many.
+  [[nodiscard]] double leave_largest_out() const noexcept { return largest_out_; }
+
+ private:
+  std::vector<FitPoint> points_;
+  std::vector<double> rates_;
+  std::vector<std::vector<double>> drawn_;  // rates of each round
+  std::vector<double> left_out_;
+  double largest_out_ = -1;
+};
+
+}  // namespace moesaic

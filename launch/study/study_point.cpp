@@ -1,0 +1,250 @@
+#include <fmt/core.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/topology.h"
+#include "comm/profiled_communicator.h"
+#include "launch/bench/model_feed.h"
+#include "launch/bench/roofs.h"
+#include "launch/bench/stored_model.h"
+#include "launch/job/gather.h"
+#include "launch/job/memory_check.h"
+#include "launch/job/program_version.h"
+#include "launch/study/disturbance.h"
+#include "launch/study/measurement.h"
+#include "launch/study/point_job.h"
+#include "launch/verbs/run_statistics.h"
+#include "launch/verbs/verbs.h"
+
+namespace moesaic {
+namespace {
+
+/// CPU time of this process, all threads, user and system.
+double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+double sum_over_ranks(Communicator& world, double value) {
+  double sum = 0;
+  for (const double part : gather_values(world, value)) sum += part;
+  return sum;
+}
+
+/// Of rank 0's first core; empty if the system does not tell.
+std::string governor() {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+Provenance describe_provenance(const Runtime& runtime) {
+  const ProgramVersion version = program_version();
+  Provenance result{.version = version.number,
+                    .commit = version.commit,
+                    .is_dirty = version.is_dirty,
+                    .compiler = version.compiler,
+                    .mpi = mpi_library_version(),
+                    .isa = std::string(isa_name(runtime.compute().isa)),
+                    .cpu = read_topology().cpu_model,
+                    .hosts = {},
+                    .cpusets = {},
+                    .governor = governor()};
+  for (const RankInfo& rank : runtime.ranks()) {
+    result.hosts.emplace_back(rank.host_name());
+    result.cpusets.emplace_back(rank.cpus());
+  }
+  return result;
+}
+
+/// Measures one point.
+class PointRun {
+ public:
+  PointRun(Runtime& runtime, const OpenModel& model)
+      : runtime_(runtime),
+        model_(model),
+        tokens_(runtime, model),
+        job_(runtime, tokens_),
+        engine_(runtime, model, job_.workload()) {}
+
+  /// Collective; of rank 0 the result counts.
+  [[nodiscard]] Measurement measure() {
+    Measurement result;
+    describe(result);
+    run_timed(result);
+    run_profiled(result);
+    take_memory(result);  // before the roofs take some
+    if (!runtime_.options().no_roofs) result.roof_share = roof_share(result.seconds);
+    return result;
+  }
+
+ private:
+  void describe(Measurement& result) const {
+    const CoreUse use = core_use(runtime_.ranks());
+    result.ranks = runtime_.world().size();
+    result.nodes = runtime_.num_nodes();
+    result.threads = use.threads;
+    result.cores = use.cores;
+    result.is_oversubscribed = use.is_oversubscribed;
+    result.experts = model_.config.num_experts;
+    result.experts_per_token = model_.config.experts_per_token;
+    result.layers = model_.config.num_layers();
+    result.hidden = model_.config.hidden_size;
+    result.expert_format =
+        std::string(format_name(StoredModel::main_format(engine_.load().experts)));
+    result.replicas = runtime_.options().expert_replicas;
+    result.sequences = job_.sequences();
+    result.tokens = job_.tokens();
+    result.routing = runtime_.options().bench_text ? "text" : "random tokens";
+    result.transport = runtime_.world().transport();
+    result.load_seconds = engine_.load().seconds;
+    result.provenance = describe_provenance(runtime_);
+  }
+
+  /// Repetitions in which nobody disturbed, after one that does not count; when as many were
+  /// disturbed as are wanted, the rest is taken as it is.
+  void run_timed(Measurement& result) {
+    Transformer& transformer = engine_.transformer();
+    Disturbance disturbance(runtime_, result.is_oversubscribed);
+    job_.run(transformer);
+    std::vector<PhaseTimes> phases;
+    double cpu = 0;
+    const std::int64_t wanted = runtime_.options().repetitions;
+    while (std::ssize(result.samples) < wanted) {
+      runtime_.leave_if_stop_wanted();
+      transformer.reset_statistics();
+      disturbance.begin();
+      const double cpu_before = cpu_seconds();
+      const double seconds = time_together(runtime_.world(), [&] { job_.run(transformer); });
+      const double cpu_used = cpu_seconds() - cpu_before;
+      if (disturbance.was_disturbed() && result.disturbed < wanted) {
+        ++result.disturbed;
+        continue;
+      }
+      result.samples.push_back(seconds);
+      phases.push_back(transformer.times());
+      cpu += cpu_used;
+    }
+    const auto count = static_cast<double>(wanted);
+    const MeanInterval interval = mean_interval(result.samples);
+    result.seconds = interval.mean;
+    result.ci95 = interval.half_width;
+    result.cpu_seconds = sum_over_ranks(runtime_.world(), cpu) / count;
+    take_phases(phases, result);
+    take_load(transformer, result);
+  }
+
+  /// A few runs with a barrier before each exchange, which tells waiting from moving.
+  void run_profiled(Measurement& result) const {
+    constexpr std::int64_t kMost = 3;
+    ProfiledCommunicator experts(runtime_.grid().experts());
+    Transformer transformer(model_.config, engine_.weights(), experts, runtime_.compute());
+    job_.run(transformer);
+    transformer.reset_statistics();
+    const double late_before = experts.late_seconds();
+    const RowCounters before = experts.row_counters();
+    const std::int64_t runs = std::min(kMost, runtime_.options().repetitions);
+    for (std::int64_t i = 0; i < runs; ++i) {
+      runtime_.leave_if_stop_wanted();
+      job_.run(transformer);
+    }
+    const RowCounters moved = experts.row_counters();
+    PhaseTimes times = transformer.times();
+    const double late = experts.late_seconds() - late_before;
+    const auto all = static_cast<double>(runs * runtime_.world().size());
+    result.late_seconds = sum_over_ranks(runtime_.world(), late) / all;
+    result.transfer_seconds =
+        std::max(0.0, sum_over_ranks(runtime_.world(), times[Phase::wait] - late) / all);
+    std::array<std::int64_t, 3> sums = {moved.bytes_near - before.bytes_near,
+                                        moved.bytes_far - before.bytes_far,
+                                        moved.messages - before.messages};
+    runtime_.world().sum(std::span<std::int64_t>(sums));
+    result.intra_bytes = sums[0] / runs;
+    result.inter_bytes = sums[1] / runs;
+    result.messages = sums[2] / runs;
+  }
+
+  void take_phases(const std::vector<PhaseTimes>& repetitions, Measurement& result) const {
+    PhaseTimes mean;
+    for (const PhaseTimes& times : repetitions) {
+      for (std::size_t i = 0; i < kNumPhases; ++i) {
+        mean.seconds[i] += times.seconds[i] / static_cast<double>(repetitions.size());
+      }
+    }
+    const std::vector<PhaseTimes> all = gather_values(runtime_.world(), mean);
+    for (std::size_t i = 0; i < kNumPhases; ++i) {
+      PhaseMeasurement phase{.name = std::string(kPhaseNames[i])};
+      for (const PhaseTimes& rank : all) {
+        phase.mean += rank.seconds[i] / static_cast<double>(all.size());
+        phase.most = std::max(phase.most, rank.seconds[i]);
+      }
+      result.phases.push_back(phase);
+    }
+    const PhaseMeasurement& wait = result.phases[static_cast<std::size_t>(Phase::wait)];
+    result.exposed_share = wait.mean / result.seconds;
+  }
+
+  void take_load(const Transformer& transformer, Measurement& result) const {
+    double most = 0;
+    double sum = 0;
+    const std::vector<ExpertLoad> loads = gather_values(runtime_.world(), transformer.load());
+    for (const ExpertLoad& load : loads) {
+      most = std::max(most, static_cast<double>(load.rows));
+      sum += static_cast<double>(load.rows);
+    }
+    if (sum > 0) result.rows_max_over_mean = most * static_cast<double>(loads.size()) / sum;
+  }
+
+  void take_memory(Measurement& result) const {
+    const std::vector<std::int64_t> peaks =
+        gather_values(runtime_.world(), node_peak_bytes(runtime_.grid().node()));
+    result.node_peak_bytes = std::ranges::max(peaks);
+  }
+
+  /// Of what limits the job more: operations of prompts, or reads of weights where tokens come one
+  /// at a time.
+  [[nodiscard]] double roof_share(double seconds) const {
+    const ModelConfig& config = model_.config;
+    const ModelFacts facts = facts_of(model_);
+    const StoredModel stored(runtime_, engine_.load());
+    const std::int64_t n = job_.sequence_tokens();
+    const Roofs roofs =
+        measure_roofs(runtime_, *runtime_.compute().pool, stored.multiplied(config, facts));
+    const auto sequences = static_cast<double>(job_.sequences());
+    const double flops = sequences * sequence_flops(config, facts, n, job_.is_prompt() ? 1 : n);
+    if (job_.is_prompt()) return flops / roofs.flops_per_second / seconds;
+    const auto readers = static_cast<double>(runtime_.world().size());  // each for its sequences
+    const double bytes =
+        std::min(sequences, readers) * sequence_bytes(config, stored, runtime_.precision(), n);
+    return bytes / roofs.bytes_per_second / seconds;
+  }
+
+  Runtime& runtime_;
+  const OpenModel& model_;
+  FeedTokens tokens_;
+  PointJob job_;
+  Engine engine_;
+};
+
+}  // namespace
+
+void run_study_point(Runtime& runtime) {
+  const OpenModel model = open_model(runtime);
+  announce(runtime);
+  PointRun point(runtime, model);
+  runtime.run_or_end_early("nothing is measured", [&] {
+    const Measurement result = point.measure();
+    if (runtime.is_first()) fmt::print("{}\n", measurement_json(result));
+  });
+}
+
+}  // namespace moesaic

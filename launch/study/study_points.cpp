@@ -1,0 +1,159 @@
+#include "launch/study/study_points.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "launch/job/model_checksum.h"
+#include "launch/job/program_version.h"
+#include "launch/options/option_table.h"
+
+namespace moesaic {
+namespace {
+
+using Choice = std::vector<std::size_t>;  // of each axis, which value
+
+/// The next combination, the last axis fastest; false after the last.
+bool advance(Choice& choice, const std::vector<StudyAxis>& axes) {
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    if (++choice[i] < axes[i].values.size()) return true;
+    choice[i] = 0;
+  }
+  return false;
+}
+
+/// Checksums of models and texts, each read once.
+class FileSums {
+ public:
+  const std::string& model(const std::string& directory) {
+    return at("model " + directory, [&] { return model_checksum(directory); });
+  }
+  const std::string& text(const std::string& path) {
+    return at("text " + path, [&] { return file_checksum(path); });
+  }
+
+ private:
+  template <typename Make>
+  const std::string& at(const std::string& key, const Make& make) {
+    const auto found = sums_.find(key);
+    return found != sums_.end() ? found->second : sums_.emplace(key, make()).first->second;
+  }
+  std::map<std::string, std::string> sums_;
+};
+
+/// Makes the points one by one.
+class PointMaker {
+ public:
+  PointMaker(const StudyConfig& study, const Environment& environment)
+      : study_(study), environment_(environment) {
+    for (const StudyAxis& axis : study.axes) {
+      if (axis.name != "ranks") continue;
+      for (const std::string& value : axis.values)
+        most_ranks_ = std::max(most_ranks_, std::stol(value));
+    }
+  }
+
+  StudyPoint make(const Choice& choice) {
+    StudyPoint point{.number = ++made_};
+    std::vector<std::string> differing;
+    for (std::size_t i = 0; i < choice.size(); ++i) {
+      const StudyAxis& axis = study_.axes[i];
+      const std::string& value = axis.values[choice[i]];
+      take(axis, value, point);
+      if (axis.values.size() > 1) differing.push_back(fmt::format("{} {}", axis.name, value));
+    }
+    point.label = fmt::format("{}", fmt::join(differing, ", "));
+    finish(point);
+    return point;
+  }
+
+ private:
+  void take(const StudyAxis& axis, const std::string& value, StudyPoint& point) const {
+    if (axis.name == "ranks") {
+      point.ranks = std::stol(value);
+    } else if (axis.name == "link") {
+      point.link = value;
+    } else if (axis.name != "text" || value != "random") {
+      point.words.push_back(fmt::format("{}={}", axis.name, value));
+      check(axis, point);
+    }
+  }
+
+  /// Errors of a value name its line.
+  void check(const StudyAxis& axis, const StudyPoint& point) const {
+    try {
+      (void)understand({point.words.back()});
+    } catch (const Error& error) {
+      throw Error(error.kind(),
+                  fmt::format("{} line {}: {}", study_.path, axis.line, error.what()));
+    }
+  }
+
+  [[nodiscard]] Command understand(const std::vector<std::string>& words) const {
+    std::vector<std::string> arguments = {"study", "point"};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    return parse_command(arguments, environment_);
+  }
+
+  void finish(StudyPoint& point) {
+    point.command = understand(point.words);
+    const bool is_told = source_of(point.command, "sequences") != OptionSource::preset;
+    const bool is_strong = study_.kind == StudyKind::strong;
+    if (!is_strong || !is_told) {
+      const std::int64_t sequences =
+          is_strong ? most_ranks_ : point.command.options.sequences * point.ranks;
+      std::erase_if(point.words, [](const std::string& w) { return w.starts_with("sequences="); });
+      point.words.push_back(fmt::format("sequences={}", sequences));
+      point.command = understand(point.words);
+    }
+    point.id = checksum_text(checksum(identity(point)));
+  }
+
+  /// All that the result of a point follows from.
+  [[nodiscard]] std::string identity(const StudyPoint& point) {
+    constexpr std::array<std::string_view, 3> kFiles = {"model", "text", "lora"};
+    const Options& options = point.command.options;
+    JsonWriter out;
+    out.field("version", program_version().text())
+        .field("kind", study_kind_name(study_.kind))
+        .field("launcher", study_.launcher)
+        .field("link", point.link)
+        .field("ranks", point.ranks)
+        .field("model", sums_.model(options.model))
+        .field("text", options.bench_text ? sums_.text(*options.bench_text) : "")
+        .field("lora", options.lora ? sums_.model(*options.lora) : "");
+    for (const OptionRow& row : option_table()) {
+      const bool counts = takes(Verb::study_point, row) && row.group != "Program" &&
+                          std::ranges::find(kFiles, row.name) == kFiles.end();
+      if (counts) out.field(row.name, value_text(row, options));
+    }
+    return out.text();
+  }
+
+  const StudyConfig& study_;
+  const Environment& environment_;
+  FileSums sums_;
+  std::int64_t most_ranks_ = 1;
+  std::int64_t made_ = 0;
+};
+
+}  // namespace
+
+std::vector<StudyPoint> study_points(const StudyConfig& study, const Environment& environment) {
+  std::vector<StudyPoint> points;
+  PointMaker maker(study, environment);
+  Choice choice(study.axes.size(), 0);
+  do {
+    points.push_back(maker.make(choice));
+  } while (advance(choice, study.axes));
+  return points;
+}
+
+}  // namespace moesaic

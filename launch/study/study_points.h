@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launch/options/options.h"
+#include "launch/study/study_config.h"
+
+namespace moesaic {
+
+/// One combination of a study's values.
+struct StudyPoint {
+  std::int64_t number = 0;  // from 1, in the order of the file, the last line's values fastest
+  std::int64_t ranks = 1;
+  std::string link{};                // empty: not named
+  std::vector<std::string> words{};  // name=value, what `study point` is told
+  Command command{};                 // the same, understood
+  std::string label{};               // what tells it from the others: "ranks 2, batch-size 128"
+  std::string id{};                  // hash of all that its result follows from
+};
+
+/// All points, each checked as if it were run. Throws Error{usage} naming file and line for a value
+/// that an option does not take.
+[[nodiscard]] std::vector<StudyPoint> study_points(const StudyConfig& study,
+                                                   const Environment& environment);
+
+}  // namespace moesaic

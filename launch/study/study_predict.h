@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/options/options.h"
+#include "launch/study/study_fit.h"
+#include "launch/study/study_table.h"
+
+namespace moesaic {
+
+/// What is told of a number of ranks that was not measured.
+struct Prediction {
+  std::string group;  // as group_labels() has it
+  std::int64_t ranks = 1;
+  std::int64_t nodes = 1;
+  WithInterval tokens_per_second{};
+  double compute_seconds = 0;  // of a repetition
+  double exchange_seconds = 0;
+  double step_seconds = 0;  // what each forward pass takes besides
+  bool is_far = false;      // more than 4 times the ranks that were measured
+};
+
+/// The predictions that OUT/model.json holds; none if there is no such file. Throws Error{file}.
+[[nodiscard]] std::vector<Prediction> read_predictions(const std::string& out);
+
+/// `moesaic study predict`: fits rates to the measured points and writes OUT/model.json. Returns
+/// the exit code.
+int run_study_predict(const Command& command);
+
+}  // namespace moesaic

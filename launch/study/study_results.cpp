@@ -1,0 +1,76 @@
+#include "launch/study/study_results.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/small_file.h"
+#include "launch/options/split.h"
+#include "launch/study/point_file.h"
+
+namespace moesaic {
+namespace {
+
+std::string table_path(const StudyConfig& study) {
+  return (std::filesystem::path(study.out) / "study.jsonl").string();
+}
+
+std::vector<StudyRow> read_rows(const StudyConfig& study, const std::vector<std::string>& ids) {
+  const PointPlace place(study.out);
+  std::vector<PointRecord> records;
+  for (const std::string& id : ids) {
+    if (file_exists(place.file(id))) records.push_back(read_point_record(place.file(id)));
+  }
+  return compare_points(std::move(records), study.baseline);
+}
+
+}  // namespace
+
+std::vector<StudyRow> write_results(const StudyConfig& study, const std::vector<std::string>& ids) {
+  std::vector<StudyRow> rows = read_rows(study, ids);
+  replace_file(table_path(study), study_jsonl(rows));
+  return rows;
+}
+
+std::vector<StudyRow> read_results(const StudyConfig& study) {
+  const std::string path = table_path(study);
+  require(file_exists(path), ErrorKind::usage, "{} is not there: moesaic study run {} makes it",
+          path, study.path);
+  std::vector<std::string> ids;
+  const std::string text = read_file(path, kMaxListBytes);
+  for (const std::string_view line : split(text, '\n')) {
+    if (!line.empty()) ids.push_back(Json::parse(line, path).at("point").as_string());
+  }
+  std::vector<StudyRow> rows = read_rows(study, ids);
+  require(!rows.empty(), ErrorKind::usage, "{} has no point: moesaic study run {} measures them",
+          path, study.path);
+  return rows;
+}
+
+std::vector<std::string> group_labels(const std::vector<StudyRow>& rows) {
+  std::map<std::string, std::set<std::string>> values;
+  const auto for_each = [](const StudyRow& row, const auto& call) {
+    if (!row.record.link.empty()) call("link", row.record.link);
+    for (const auto& [name, value] : row.record.options) {
+      if (!depends_on_ranks(name)) call(name, value);
+    }
+  };
+  for (const StudyRow& row : rows) {
+    for_each(row, [&](const std::string& name, const std::string& v) { values[name].insert(v); });
+  }
+  std::vector<std::string> labels;
+  for (const StudyRow& row : rows) {
+    std::string& label = labels.emplace_back();
+    for_each(row, [&](const std::string& name, const std::string& value) {
+      if (values[name].size() < 2) return;
+      label += fmt::format("{}{} {}", label.empty() ? "" : ", ", name, value);
+    });
+  }
+  return labels;
+}
+
+}  // namespace moesaic

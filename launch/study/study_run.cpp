@@ -1,0 +1,205 @@
+#include "launch/study/study_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "launch/bench/bench_table.h"
+#include "launch/bench/result_table.h"
+#include "launch/job/agreement.h"
+#include "launch/options/split.h"
+#include "launch/study/child_process.h"
+#include "launch/study/point_file.h"
+#include "launch/study/point_launcher.h"
+#include "launch/study/point_record.h"
+#include "launch/study/study_results.h"
+
+namespace moesaic {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string array_id() {
+  const std::string job = variable("SLURM_ARRAY_JOB_ID");
+  return job.empty() ? "" : job + "_" + variable("SLURM_ARRAY_TASK_ID");
+}
+
+/// All of a file that another process writes; empty if there is none.
+std::string file_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// What rank 0 has measured: its last line that is an object. Launchers may add lines of their own.
+Measurement parse_output(const std::string& path) {
+  const std::string text = file_text(path);
+  std::string_view found;
+  for (const std::string_view line : split(text, '\n')) {
+    if (line.starts_with('{')) found = line;
+  }
+  return parse_measurement(Json::parse(found, path));
+}
+
+/// Goes through the points of a study.
+class StudyRun {
+ public:
+  explicit StudyRun(const Command& command)
+      : options_(command.options),
+        log_(options_.log_level, 0, 1),
+        study_(read_study(options_.study_config)),
+        points_(study_points(study_, moesaic_environment())),
+        place_(study_.out),
+        launch_(LaunchPlace::here()),
+        interruption_({.max_time = max_time(), .stop_file = study_.out + "/stop"}) {}
+
+  int run() {
+    const auto count = static_cast<std::int64_t>(points_.size());
+    require(options_.study_point <= count, ErrorKind::usage, "--point {}: the study has {} points",
+            options_.study_point, count);
+    for (const StudyPoint& point : points_) (void)point_command(study_.launcher, point, launch_);
+    place_.make();
+    int code = 0;
+    try {
+      for (const StudyPoint& point : points_) {
+        if (options_.study_point != 0 && point.number != options_.study_point) continue;
+        const int failed = visit(point);
+        if (code == 0) code = failed;
+      }
+    } catch (const Interrupted&) {
+      interruption_.remove_stop_file();
+      log_.once(LogLevel::warning, "interrupted ({}): the same command goes on",
+                interruption_.reason());
+      code = kInterruptedCode;
+    }
+    write_table();
+    return code;
+  }
+
+ private:
+  [[nodiscard]] std::optional<std::chrono::milliseconds> max_time() const {
+    if (!options_.max_time) return std::nullopt;
+    return std::chrono::milliseconds(options_.max_time->milliseconds);
+  }
+
+  /// Runs a point unless it has been. Returns its exit code.
+  int visit(const StudyPoint& point) {
+    if (interruption_.wanted()) throw Interrupted("interrupted");
+    if (const auto code = known_code(point)) return *code;
+    std::optional<PointClaim> claim = PointClaim::take(place_, point.id);
+    if (!claim) {
+      tell(point, "left out: another process is measuring it");
+      return 0;
+    }
+    if (const auto code = known_code(point)) return *code;  // since
+    const PointRecord record = measure(point);
+    claim->complete(point_record_json(record) + "\n");
+    remove_traces(point, record);
+    tell(point, outcome(record));
+    return record.error ? record.error->exit_code : 0;
+  }
+
+  /// The exit code of a point that has been run; nothing if it is to be run.
+  [[nodiscard]] std::optional<int> known_code(const StudyPoint& point) const {
+    const std::string file = place_.file(point.id);
+    if (!std::filesystem::exists(file)) return std::nullopt;
+    const PointRecord record = read_point_record(file);
+    if (!record.error) return 0;
+    if (options_.retry) return std::nullopt;
+    return record.error->exit_code;
+  }
+
+  [[nodiscard]] PointRecord measure(const StudyPoint& point) {
+    PointRecord record = new_point_record(study_, point);
+    record.launch = {.argv = point_command(study_.launcher, point, launch_),
+                     .start = utc_now(),
+                     .end = "",
+                     .job_id = variable("SLURM_JOB_ID"),
+                     .array_id = array_id()};
+    const int code = run_child({.arguments = record.launch.argv,
+                                .output = place_.output(point.id),
+                                .errors = place_.log(point.id)},
+                               interruption_);
+    record.launch.end = utc_now();
+    if (code == 0) {
+      record.measurement = parse_output(place_.output(point.id));
+    } else {
+      record.error = PointError{code, last_words(file_text(place_.log(point.id)))};
+    }
+    return record;
+  }
+
+  /// What was printed stays for points that failed.
+  void remove_traces(const StudyPoint& point, const PointRecord& record) const {
+    std::error_code ignored;
+    if (record.error) return;
+    std::filesystem::remove(place_.output(point.id), ignored);
+    std::filesystem::remove(place_.log(point.id), ignored);
+  }
+
+  static std::string outcome(const PointRecord& record) {
+    if (record.error) {
+      return fmt::format("failed with code {}: {}", record.error->exit_code,
+                         record.error->last_words);
+    }
+    const Measurement& m = *record.measurement;
+    return fmt::format("{} tokens/s ± {} %{}{}", short_number(m.tokens_per_second()),
+                       short_number(100 * m.ci95 / m.seconds, 2),
+                       m.is_oversubscribed ? ", oversubscribed" : "",
+                       m.disturbed > 0 ? fmt::format(", disturbed {} x", m.disturbed) : "");
+  }
+
+  void tell(const StudyPoint& point, const std::string& what) const {
+    log_.once(LogLevel::info, "[{}/{}] {}{}{}", point.number, points_.size(), point.label,
+              point.label.empty() ? "" : ": ", what);
+  }
+
+  void write_table() const {
+    std::vector<std::string> ids;
+    for (const StudyPoint& point : points_) ids.push_back(point.id);
+    const std::vector<StudyRow> rows = write_results(study_, ids);
+    const auto failed = std::ranges::count_if(
+        rows, [](const StudyRow& row) { return row.record.error.has_value(); });
+    log_.once(
+        LogLevel::info, "{}: {} of {} points{}", study_.out, rows.size(), points_.size(),
+        failed > 0 ? fmt::format(", {} of them failed; --retry runs these again", failed) : "");
+  }
+
+  Options options_;
+  Log log_;
+  StudyConfig study_;
+  std::vector<StudyPoint> points_;
+  PointPlace place_;
+  LaunchPlace launch_;
+  Interruption interruption_;
+};
+
+}  // namespace
+
+int run_study(const Command& command) {
+  return StudyRun(command).run();
+}
+
+int run_study_points(const Command& command) {
+  const StudyConfig study = read_study(command.options.study_config);
+  const std::vector<StudyPoint> points = study_points(study, moesaic_environment());
+  fmt::print("{}\n", points.size());
+  if (command.options.log_level == LogLevel::debug) {
+    for (const StudyPoint& point : points) {
+      fmt::print(stderr, "{} {} {}\n", point.number, point.id, point.label);
+    }
+  }
+  return 0;
+}
+
+}  // namespace moesaic

@@ -1,0 +1,114 @@
+#include "launch/study/study_table.h"
+
+#include <fmt/core.h>
+
+#include <map>
+#include <utility>
+
+namespace moesaic {
+namespace {
+
+/// What has to be alike in points that are compared: all options but those that ranks decide.
+std::string group_of(const PointRecord& record) {
+  std::string key = record.link;
+  for (const auto& [name, value] : record.options) {
+    if (!depends_on_ranks(name)) key += fmt::format("\n{}={}", name, value);
+  }
+  return key;
+}
+
+double per_core(const Measurement& m) {
+  return m.tokens_per_second() / static_cast<double>(m.cores);
+}
+
+using Baselines = std::map<std::string, const Measurement*>;
+
+Baselines find_baselines(const std::vector<PointRecord>& records,
+                         std::optional<std::int64_t> ranks) {
+  Baselines found;
+  for (const PointRecord& record : records) {
+    if (!record.measurement || (ranks && record.measurement->ranks != *ranks)) continue;
+    const Measurement*& best = found[group_of(record)];
+    if (best == nullptr || record.measurement->ranks < best->ranks) best = &*record.measurement;
+  }
+  return found;
+}
+
+void compare(const Measurement& base, StudyRow& row) {
+  const Measurement& own = *row.record.measurement;
+  row.core_efficiency = per_core(own) / per_core(base);
+  if (own.is_oversubscribed || base.is_oversubscribed) return;
+  row.speedup = own.tokens_per_second() / base.tokens_per_second();
+  row.efficiency = *row.speedup * static_cast<double>(base.ranks) / static_cast<double>(own.ranks);
+}
+
+std::string provenance_json(const PointRecord& record) {
+  const PointLaunch& launch = record.launch;
+  JsonWriter out;
+  if (record.measurement) add_provenance(record.measurement->provenance, out);
+  return out.field("job_id", launch.job_id)
+      .field("array_id", launch.array_id)
+      .raw_field("argv", strings_json(launch.argv))
+      .raw_field("options", options_json(record.options))
+      .field("start", launch.start)
+      .field("end", launch.end)
+      .text();
+}
+
+std::string optional_json(const std::optional<double>& value) {
+  return value ? fmt::format("{}", *value) : "null";
+}
+
+std::string error_json(const PointError& error) {
+  return JsonWriter()
+      .field("exit_code", error.exit_code)
+      .field("last_words", error.last_words)
+      .text();
+}
+
+std::string study_line(const StudyRow& row) {
+  const PointRecord& record = row.record;
+  JsonWriter out;
+  out.field("point", record.id)
+      .field("kind", record.kind)
+      .field("job", record.job)
+      .field("link", record.link);
+  if (record.measurement) {
+    add_measurement(*record.measurement, out);
+  } else {
+    out.field("ranks", record.ranks);
+  }
+  return out.raw_field("speedup", optional_json(row.speedup))
+      .raw_field("efficiency", optional_json(row.efficiency))
+      .raw_field("core_efficiency", optional_json(row.core_efficiency))
+      .field("status", record.error ? "failed" : "measured")
+      .raw_field("error", record.error ? error_json(*record.error) : "null")
+      .raw_field("provenance", provenance_json(record))
+      .text();
+}
+
+}  // namespace
+
+bool depends_on_ranks(std::string_view option) noexcept {
+  return option == "sequences";
+}
+
+std::vector<StudyRow> compare_points(std::vector<PointRecord> records,
+                                     std::optional<std::int64_t> baseline) {
+  const Baselines baselines = find_baselines(records, baseline);
+  std::vector<StudyRow> rows;
+  for (const PointRecord& record : records) {
+    StudyRow& row = rows.emplace_back(StudyRow{.record = record});
+    const auto found = baselines.find(group_of(record));
+    if (record.measurement && found != baselines.end()) compare(*found->second, row);
+  }
+  return rows;
+}
+
+std::string study_jsonl(const std::vector<StudyRow>& rows) {
+  std::string text;
+  for (const StudyRow& row : rows) text += study_line(row) + "\n";
+  return text;
+}
+
+}  // namespace moesaic

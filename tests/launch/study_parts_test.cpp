@@ -1,0 +1,267 @@
+// The parts of moesaic study that need no process: commands, statistics, comparison, reports.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "launch/job/rank_info.h"
+#include "launch/plot/bar_plot.h"
+#include "launch/plot/line_plot.h"
+#include "launch/plot/svg_frame.h"
+#include "launch/study/disturbance.h"
+#include "launch/study/nonnegative_fit.h"
+#include "launch/study/point_launcher.h"
+#include "launch/study/study_fit.h"
+#include "launch/study/study_report.h"
+#include "launch/study/study_results.h"
+#include "tests/support/checkpoint_files.h"
+
+namespace moesaic {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::int64_t count(const std::string& text, const std::string& part) {
+  std::int64_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+TEST(MeanInterval, IsThatOfStudent) {
+  EXPECT_EQ(mean_interval({3}).half_width, 0);
+  const MeanInterval two = mean_interval({1, 3});
+  EXPECT_EQ(two.mean, 2);
+  EXPECT_NEAR(two.half_width, 12.706, 1e-9);  // t * deviation / sqrt(n), both sqrt(2)
+  const MeanInterval many = mean_interval({10, 12, 9, 11, 13});
+  EXPECT_EQ(many.mean, 11);
+  EXPECT_NEAR(many.half_width, 2.776 * std::sqrt(2.5) / std::sqrt(5.0), 1e-9);
+}
+
+TEST(PointCommand, IsOfTheLauncher) {
+  StudyPoint point{.ranks = 4, .link = "1G", .words = {"model=M", "ranks-per-node=2"}};
+  point.command.options.ranks_per_node = 2;
+  const LaunchPlace alone{.program = "/bin/moesaic"};
+  const LaunchPlace slurm{.program = "/bin/moesaic", .in_slurm = true};
+  EXPECT_EQ(point_command("auto", point, alone),
+            (Words{"mpirun", "-n", "4", "--oversubscribe", "--bind-to", "none", "/bin/moesaic",
+                   "study", "point", "model=M", "ranks-per-node=2"}));
+  EXPECT_EQ(point_command("auto", point, slurm),
+            (Words{"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "-n", "4", "--nodes=2",
+                   "--ntasks-per-node=2", "/bin/moesaic", "study", "point", "model=M"}));
+  EXPECT_EQ(point_command("mpirun", point, slurm), point_command("auto", point, alone));
+  EXPECT_EQ(point_command("hosts {link} {nodes}x{ranks_per_node} -n {ranks}", point, alone),
+            (Words{"hosts", "1G", "2x2", "-n", "4", "/bin/moesaic", "study", "point", "model=M"}));
+  EXPECT_NE(test::error_message([&] { (void)point_command("ssh", point, alone); }, ErrorKind::usage)
+                .find("{ranks}"),
+            std::string::npos);
+}
+
+RankInfo rank_on(std::string_view host, std::string_view cpus, int cores, int threads) {
+  RankInfo rank;
+  host.copy(rank.host.data(), rank.host.size() - 1);
+  cpus.copy(rank.cpuset.data(), rank.cpuset.size() - 1);
+  rank.cores = cores;
+  rank.threads = threads;
+  return rank;
+}
+
+TEST(CoreUse, CountsCoresThatRanksShareOnce) {
+  const std::array fitting = {rank_on("a", "0-3", 4, 2), rank_on("a", "0-3", 4, 2),
+                              rank_on("b", "0-3", 4, 3)};
+  const CoreUse use = core_use(fitting);
+  EXPECT_EQ(use.threads, 7);
+  EXPECT_EQ(use.cores, 7);
+  EXPECT_FALSE(use.is_oversubscribed);
+  const std::array shared = {rank_on("a", "0-1", 2, 1), rank_on("a", "0-1", 2, 1),
+                             rank_on("a", "0-1", 2, 1), rank_on("a", "0-1", 2, 1)};
+  EXPECT_EQ(core_use(shared).cores, 2);
+  EXPECT_TRUE(core_use(shared).is_oversubscribed);
+}
+
+TEST(CpuTicks, AreThoseOfAllCpus) {
+  const CpuTicks ticks = parse_cpu_ticks("cpu  10 1 5 80 2 0 1 7 3 0\ncpu0 1 1 1 1 1 1 1 1\n");
+  EXPECT_EQ(ticks.all, 106);
+  EXPECT_EQ(ticks.stolen, 7);
+  EXPECT_EQ(parse_cpu_ticks("cpu 1 2 x").all, 0);
+  EXPECT_EQ(parse_cpu_ticks("").all, 0);
+}
+
+TEST(LastWords, AreTheErrorOrTheEnd) {
+  EXPECT_EQ(last_words("starting\n[rank 1/2 h] error: no memory\n-----\nmpirun: it ended\n-----\n"),
+            "[rank 1/2 h] error: no memory");
+  EXPECT_EQ(last_words("-----\nmpirun noticed\nsignal 9\n-----\n"), "mpirun noticed signal 9");
+  EXPECT_EQ(last_words(std::string(2000, 'x')).size(), 600U);
+}
+
+PointRecord measured(std::int64_t ranks, double seconds, const std::string& batch) {
+  PointRecord record{.id = "id" + std::to_string(ranks) + batch, .kind = "strong", .job = "prompt"};
+  record.ranks = ranks;
+  record.options = {{"batch-size", batch}, {"sequences", "4"}};
+  record.launch.start = "2026-01-02T03:04:05Z";
+  Measurement m;
+  m.ranks = m.threads = m.cores = ranks;
+  m.tokens = 1000;
+  m.samples = {seconds, seconds};
+  m.seconds = seconds;
+  m.phases = {{"experts", seconds / 2, seconds / 2}, {"wait", seconds / 4, seconds / 3}};
+  m.expert_format = "<b>";
+  record.measurement = m;
+  return record;
+}
+
+std::vector<StudyRow> study() {
+  PointRecord shared = measured(8, 3, "32");
+  shared.measurement->is_oversubscribed = true;
+  shared.measurement->cores = 4;
+  PointRecord failed = measured(16, 1, "32");
+  failed.measurement.reset();
+  failed.error = PointError{4, "not enough <memory>"};
+  return compare_points(
+      {measured(2, 8, "32"), measured(4, 5, "32"), shared, failed, measured(2, 6, "64")},
+      std::nullopt);
+}
+
+TEST(ComparePoints, TakesTheFewestRanksOfEachGroup) {
+  const std::vector<StudyRow> rows = study();
+  EXPECT_EQ(rows[0].speedup, 1);
+  EXPECT_EQ(rows[1].speedup, 8.0 / 5);
+  EXPECT_EQ(rows[1].efficiency, 8.0 / 5 / 2);
+  EXPECT_FALSE(rows[2].speedup);
+  EXPECT_FALSE(rows[2].efficiency);
+  EXPECT_NEAR(*rows[2].core_efficiency, 8.0 / 3 / 2, 1e-12);
+  EXPECT_FALSE(rows[3].core_efficiency);
+  EXPECT_EQ(rows[4].speedup, 1);  // alone in its group
+  const std::vector<StudyRow> other =
+      compare_points({measured(2, 8, "32"), measured(4, 5, "32")}, 4);
+  EXPECT_EQ(other[0].speedup, 5.0 / 8);
+}
+
+TEST(PointRecord, ComesBackFromItsText) {
+  const PointRecord record = *&study()[1].record;
+  const Measurement again =
+      parse_measurement(Json::parse(measurement_json(*record.measurement), "a test"));
+  EXPECT_EQ(measurement_json(again), measurement_json(*record.measurement));
+}
+
+TEST(Report, ShowsEveryPointAndAsksForNothing) {
+  const std::vector<StudyRow> rows = study();
+  const std::vector<ReportPlot> plots = report_plots(rows);
+  const std::string html =
+      report_html(rows, plots, {.title = "a <study>", .price_per_node_hour = 2});
+  EXPECT_EQ(count(html, "<svg "), std::ssize(plots));
+  EXPECT_EQ(count(html, "</svg>"), std::ssize(plots));
+  for (const char* request : {"<script", "src=", "url(", "@import", "http://", "https://"}) {
+    const std::int64_t names = std::string(request) == "http://" ? std::ssize(plots) : 0;  // xmlns
+    EXPECT_EQ(count(html, request), names) << request;
+  }
+  EXPECT_EQ(count(html, "not enough &lt;memory&gt;"), 1);
+  EXPECT_NE(html.find("a &lt;study&gt;"), std::string::npos);
+  for (const char* name : {"speedup", "efficiency", "core_efficiency", "throughput", "phases",
+                           "exposed", "balance", "memory", "cost"}) {
+    EXPECT_EQ(count(html, std::string("<figure id=\"") + name + "\""), 1) << name;
+  }
+  const std::string csv = points_csv(rows, {.title = "", .price_per_node_hour = 2});
+  EXPECT_EQ(count(csv, "\n"), 6);
+  // 2 an hour, 8 s for 1000 tokens: 4.444 for a million.
+  EXPECT_NE(csv.find("\"4.444\""), std::string::npos) << csv;
+}
+
+TEST(Report, DrawsSharedCoresHollowAndLeavesThemOutOfSpeedUp) {
+  for (const ReportPlot& plot : report_plots(study())) {
+    const std::int64_t hollow = count(plot.svg, "<circle") - count(plot.svg, "fill=\"#");
+    if (plot.name == "speedup" || plot.name == "efficiency") {
+      EXPECT_EQ(count(plot.svg, "<circle"), 3) << plot.name;
+      EXPECT_EQ(hollow, 0) << plot.name;
+    } else if (plot.name == "throughput") {
+      EXPECT_EQ(count(plot.svg, "<circle"), 4);
+      EXPECT_EQ(hollow, 1);
+    }
+  }
+}
+
+TEST(NonnegativeFit, LeavesOutTermsThatWouldBeNegative) {
+  const std::vector<double> exact =
+      fit_nonnegative({.amounts = {{1, 0}, {0, 1}, {1, 1}, {2, 1}}, .seconds = {2, 3, 5, 7}});
+  EXPECT_NEAR(exact[0], 2, 1e-12);
+  EXPECT_NEAR(exact[1], 3, 1e-12);
+  // Times that fall while the first term grows: the second alone. (x/3-1)^2+(x/2-1)^2+(x-1)^2 is
+  // least at x = (11/6) / (49/36).
+  const std::vector<double> rates =
+      fit_nonnegative({.amounts = {{1, 1}, {2, 1}, {3, 1}}, .seconds = {3, 2, 1}});
+  EXPECT_EQ(rates[0], 0);
+  EXPECT_NEAR(rates[1], 66.0 / 49, 1e-12);
+}
+
+/// Times that are made of known rates, with repetitions a little above and below.
+std::vector<FitPoint> known_points() {
+  std::vector<FitPoint> points;
+  for (const std::int64_t ranks : {1, 2, 4, 8}) {
+    for (const double batch : {1.0, 2.0, 4.0}) {
+      const auto n = static_cast<double>(ranks);
+      const std::vector<double> amounts = {1e9 * batch / n, ranks > 1 ? 100 * n : 0, 1};
+      const double seconds = told_seconds(amounts, {2e-11, 1e-5, 1e-3});
+      points.push_back({ranks, amounts, {0.99 * seconds, seconds, 1.01 * seconds}});
+    }
+  }
+  return points;
+}
+
+TEST(StudyFit, FindsRatesAndTellsWhatItDidNotSee) {
+  const StudyFit fit(known_points());
+  EXPECT_NEAR(fit.rate(0).value, 2e-11, 1e-15);
+  EXPECT_NEAR(fit.rate(1).value, 1e-5, 1e-9);
+  EXPECT_LE(fit.rate(1).low, 1e-5);
+  EXPECT_GE(fit.rate(1).high, 1e-5);
+  EXPECT_LT(std::ranges::max(fit.leave_one_out()), 1e-6);
+  EXPECT_LT(fit.leave_largest_out(), 1e-6);
+  const std::vector<double> more = {4e9 / 64, 6400, 1};
+  const WithInterval told = fit.predict(more);
+  EXPECT_NEAR(told.value, told_seconds(more, {2e-11, 1e-5, 1e-3}), 1e-6);
+  EXPECT_LT(told.high - told.low, 0.1 * told.value);
+  EXPECT_GT(told.high, told.low);
+  EXPECT_NE(test::error_message([] { (void)StudyFit({known_points()[0]}); }, ErrorKind::usage)
+                .find("too few"),
+            std::string::npos);
+}
+
+TEST(Report, DrawsPredictionsDashed) {
+  const std::vector<StudyRow> rows = study();
+  const std::vector<Prediction> told = {{.group = "batch-size 32",
+                                         .ranks = 64,
+                                         .tokens_per_second = {1000, 900, 1100},
+                                         .is_far = true}};
+  const std::vector<ReportPlot> plots = report_plots(rows, told);
+  EXPECT_EQ(plots.back().name, "prediction");
+  EXPECT_EQ(count(plots.back().svg, "<polyline"), 3);
+  EXPECT_EQ(report_plots(rows).size() + 1, plots.size());
+}
+
+TEST(PlotScale, MarksAreRound) {
+  const PlotScale ranks({1, 64, 0, 600}, true);
+  EXPECT_EQ(ranks.marks(8), (std::vector<double>{1, 2, 4, 8, 16, 32, 64}));
+  EXPECT_EQ(ranks.pixel(8), 300);
+  const PlotScale share({0, 1, 100, 0}, false);
+  EXPECT_EQ(share.marks(5).size(), 6U);
+  EXPECT_EQ(share.pixel(0.25), 75);
+  EXPECT_EQ(mark_text(16384), "16384");
+  EXPECT_EQ(mark_text(-0.0), "0");
+  EXPECT_EQ(mark_text(0.2), "0.2");
+}
+
+TEST(LinePlot, LeavesOutWhatALogarithmDoesNotHave) {
+  LinePlot plot{.y = {.name = "y", .is_logarithmic = true}};
+  plot.curves.push_back({.has_marks = true, .points = {{1, 0}, {2, 4}, {3, std::nan("")}, {4, 8}}});
+  const std::string svg = plot_svg(plot);
+  EXPECT_EQ(count(svg, "<circle"), 2);
+  EXPECT_EQ(count(svg, "nan") + count(svg, "inf"), 0);
+  EXPECT_EQ(count(plot_svg(LinePlot{}), "nan"), 0);
+  EXPECT_EQ(count(plot_svg(HeatMap{}), "nan"), 0);
+}
+
+}  // namespace
+}  // namespace moesaic
