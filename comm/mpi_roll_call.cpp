@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <exception>
 
 #include "base/log.h"
 
@@ -54,15 +55,23 @@ MpiRollCall::MpiRollCall(const MpiHandle& world, const MpiHandle& machine)
 }
 
 MpiRollCall::MpiRollCall(std::unique_ptr<MpiHandle> ranks)
-    : RollCall(ranks->rank(), gather_hosts(*ranks)), ranks_(std::move(ranks)) {}
+    : RollCall(ranks->rank(), gather_hosts(*ranks)),
+      ranks_(std::move(ranks)),
+      exceptions_(std::uncaught_exceptions()) {}
+
+void MpiRollCall::tell_leaving() noexcept {
+  RankReport leaving;
+  leaving.state = RankReport::State::left;
+  try {
+    tell(leaving);
+  } catch (const Error&) {  // the others wait until their launcher ends them
+  }
+}
 
 MpiRollCall::~MpiRollCall() {
-  try {  // a rank that fails by itself says why; the others are not to blame it for ending
-    RankReport leaving;
-    leaving.state = RankReport::State::left;
-    tell(leaving);
-  } catch (const Error&) {
-  }
+  // A rank that fails by itself says why; the others are not to blame it for ending. Nobody may
+  // take these messages: they must not be sent where the job goes on.
+  if (std::uncaught_exceptions() > exceptions_) tell_leaving();
   for (const Neighbour& neighbour : neighbours_) close(neighbour.process);
 }
 

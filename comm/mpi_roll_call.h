@@ -23,12 +23,14 @@ class MpiRollCall final : public RollCall {
     int process = -1;
   };
   explicit MpiRollCall(std::unique_ptr<MpiHandle> ranks);
+  void tell_leaving() noexcept;
   void find_neighbours(const MpiHandle& machine);
   void tell(const RankReport& own) override;
   void listen(std::span<RankReport> reports) override;
   [[nodiscard]] int look_for_lost(std::span<const RankReport> reports) override;
 
   std::unique_ptr<MpiHandle> ranks_;
+  int exceptions_;  // in flight when this was made
   std::vector<Neighbour> neighbours_;
   std::vector<std::unique_ptr<RankReport>> told_;  // which MPI may still be sending
 };
