@@ -190,6 +190,7 @@ TEST_F(ChatTerminal, a_bar_shows_how_far_a_long_question_has_come) {
   terminal->type("/retry\n");
   terminal->wait_for("\r\x1b[Kprompt [");
   terminal->wait_for("cut off by --predict");
+  terminal->wait_for(kPrompt);  // what is typed before it may be lost
   leave(*terminal);
 }
 
