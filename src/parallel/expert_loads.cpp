@@ -63,8 +63,8 @@ class Draw {
   };
   /// What a rank sends to another node.
   struct Far {
-    FarRows rows;
-    FarRows results;
+    FarMessageRows rows;
+    FarMessageRows results;
   };
 
   [[nodiscard]] int node_of(int rank) const { return rank / ranks_.ranks_per_node; }
@@ -106,7 +106,7 @@ class Draw {
       near(home).rows += 1;
       return;
     }
-    FarRows& rows = far_[far_index(home, node_of(owner))].rows;
+    FarMessageRows& rows = far_[far_index(home, node_of(owner))].rows;
     rows.choices += 1;
     if (std::ranges::find(met_, node_of(owner)) != met_.end()) return;
     met_.push_back(node_of(owner));
@@ -149,7 +149,7 @@ class Draw {
     return sum;
   }
 
-  [[nodiscard]] double far_bytes(const FarRows& rows, int node_ranks, double row_bytes,
+  [[nodiscard]] double far_bytes(const FarMessageRows& rows, int node_ranks, double row_bytes,
                                  double tag_bytes) const {
     return far_message_bytes({rows.rows * scale_, rows.choices * scale_}, node_ranks, row_bytes,
                              tag_bytes);
@@ -214,7 +214,8 @@ double near_messages(const CostRanks& ranks) {
 
 }  // namespace
 
-double far_message_bytes(const FarRows& rows, int node_ranks, double row_bytes, double tag_bytes) {
+double far_message_bytes(const FarMessageRows& rows, int node_ranks, double row_bytes,
+                         double tag_bytes) {
   constexpr double kHead = 96;
   constexpr double kLine = 64;
   const double which = node_ranks == 1 ? 0 : 4 * rows.choices;

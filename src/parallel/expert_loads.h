@@ -32,11 +32,11 @@ struct WireSizes {
 /// Bytes of a message to a node of `node_ranks` ranks: a head, then rows, each once however many
 /// ranks there want it; `choices` counts it for each of them (docs/comm.md). 0 rows are a message
 /// too.
-struct FarRows {
+struct FarMessageRows {
   double rows = 0;
   double choices = 0;
 };
-[[nodiscard]] double far_message_bytes(const FarRows& rows, int node_ranks, double row_bytes,
+[[nodiscard]] double far_message_bytes(const FarMessageRows& rows, int node_ranks, double row_bytes,
                                        double tag_bytes);
 
 /// What the tokens of a step ask of a layer's experts.
