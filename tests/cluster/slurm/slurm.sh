@@ -66,10 +66,10 @@ job_field() { scontrol show job "$1" | grep -oP "\b$2=\K\S+" | head -1; }
 
 job_is() { [[ $(job_field "$1" JobState) =~ ^($2)$ ]]; } # JOB STATES, such as COMPLETED|FAILED
 
-# wait_until COMMAND...: looks ten times a second until it succeeds; fails after two minutes.
+# wait_until COMMAND...: looks ten times a second until it succeeds; fails after five minutes.
 wait_until() {
   local look
-  for ((look = 0; look < 1200; ++look)); do
+  for ((look = 0; look < 3000; ++look)); do
     if "$@"; then return; fi
     sleep 0.1
   done

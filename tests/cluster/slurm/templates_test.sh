@@ -44,14 +44,24 @@ ended_with() { # JOB CODE
 }
 says() { grep -q -- "$2" ./*-"$1".log || { cat ./*-"$1".log; return 1; }; } # JOB WORDS
 
-# Texts of a generation, all but the statistics at the end.
-texts() { grep -v '"statistics"' "$1"; }
+# Texts of a generation, without the first line of --out and the statistics at the end.
+texts() { grep -v -e '^{"moesaic"' -e '"statistics"' "$1"; }
 same_texts() { cmp <(texts "$1") <(texts "$2"); } # FILE FILE
 has_texts() { [[ -s $1 ]] && (($(wc -l <"$1") >= $2)); } # FILE LINES
-# What was finished is whole, and the beginning of what one rank writes.
-is_beginning() { cmp -n "$(texts "$1" | wc -c)" <(texts "$1") <(texts "$2"); } # FILE WHOLE
+# What was finished is what one rank writes first.
+is_beginning() { # FILE WHOLE
+  local lines whole
+  lines=$(texts "$1" | wc -l) whole=$(texts "$2" | wc -l)
+  cmp <(texts "$1" | head -n $((lines < whole ? lines : whole))) <(texts "$2" | head -n "$lines")
+}
 
 ranks_of() { pgrep -f "^$MOESAIC .* $1" || true; } # PROMPTS
+is_told() { # PROMPTS: a signal waits for each rank that is stopped
+  local rank
+  for rank in $(ranks_of "$1"); do
+    grep -q '^ShdPnd:.*[1-9a-f]' "/proc/$rank/status" || return 1
+  done
+}
 no_rank_of() { [[ -z $(ranks_of "$1") ]]; }
 nothing_is_left() { # PROMPTS
   wait_until no_rank_of "$1" && for node in node1 node2; do
@@ -61,8 +71,9 @@ nothing_is_left() { # PROMPTS
 
 slurm_up "$work/slurm" 2 8
 
-# Many prompts, for jobs that are caught at work.
+# Many prompts, for jobs that are caught at work: those that end, and those that are never done.
 seq -f 'In the beginning of %g' 400 >many
+seq -f 'In the beginning of %g' 100000 >endless
 greedy=(--temp 0 --numerics portable)
 "$MOESAIC" generate -m "$model" -f "$data/demo-prompts.txt" --out one.jsonl "${greedy[@]}" -n 16 >/dev/null 2>&1
 "$MOESAIC" generate -m "$model" -f many --out many.jsonl "${greedy[@]}" -n 24 >/dev/null 2>&1
@@ -88,6 +99,26 @@ check "its sums" cmp <(without_statistics score.json) <(without_statistics "scor
 check "sft" ended_with "$tuned" 0
 check "its adapter" cmp one/adapter_model.safetensors adapter/adapter_model.safetensors
 
+# A study starts the ranks of its points itself.
+cat >study.ini <<END
+kind = weak
+job = prompt
+model = $model
+text = $data/demo-heldout.txt
+out = $work/study
+ranks = 1,2
+ranks-per-node = 1
+threads = 1
+repetitions = 1
+n-prompt = 8
+no-roofs = true
+END
+studied=$(submit study "$work/study.ini")
+check "study" ended_with "$studied" 0
+measured_on() { grep -qE "\"ranks\": ?$1, ?\"nodes\": ?$1,.*\"status\": ?\"measured\"" study/study.jsonl; } # NODES
+check "its point on one node" measured_on 1
+check "its point on two nodes" measured_on 2
+
 bad_option=$(submit generate "$model" "$data/demo-prompts.txt" --no-such-option)
 no_model=$(submit generate "$work/nothing" "$data/demo-prompts.txt")
 no_words=$(submit generate)
@@ -107,7 +138,11 @@ no_step_runs() { ! pgrep -x slurmstepd >/dev/null; }
 long=(generate "$model" "$work/many" "${greedy[@]}" -n 24)
 goes_on() { # JOB: from SIGUSR1 to its end
   wait_until has_texts "generate-$1.jsonl" 2
+  # However fast they are, they have not done all when the signal comes: they stand still until it is there.
+  ranks_of "$work/many" | xargs kill -STOP
   scancel --signal=USR1 --batch "$1"
+  wait_until is_told "$work/many" || return 1
+  ranks_of "$work/many" | xargs kill -CONT
   wait_until job_is "$1" PENDING || return 1
   is_beginning "generate-$1.jsonl" many.jsonl || return 1
   ! same_texts "generate-$1.jsonl" many.jsonl 2>/dev/null || { echo "all was done before"; return 1; }
@@ -118,37 +153,38 @@ goes_on() { # JOB: from SIGUSR1 to its end
 }
 check "SIGUSR1 with srun, then the rest" goes_on "$(submit "${long[@]}")"
 
+endless=(generate "$model" "$work/endless" "${greedy[@]}" -n 24)
 # scancel ends ranks in order.
 is_cancelled() { # JOB
   wait_until has_texts "generate-$1.jsonl" 2
   scancel "$1"
-  wait_until job_is "$1" CANCELLED && nothing_is_left "$work/many" && is_beginning "generate-$1.jsonl" many.jsonl
+  wait_until job_is "$1" CANCELLED && nothing_is_left "$work/endless" && is_beginning "generate-$1.jsonl" many.jsonl
 }
-cancelled=$(submit "${long[@]}")
+cancelled=$(submit "${endless[@]}")
 check "scancel" is_cancelled "$cancelled"
 check "scancel: ranks end in order" says "$cancelled" "warning: interrupted ("
 
 # One rank is killed: all end.
 is_killed() { # JOB
   wait_until has_texts "generate-$1.jsonl" 2
-  kill -9 "$(ranks_of "$work/many" | tail -1)"
-  ended_with "$1" 137 && nothing_is_left "$work/many" && is_beginning "generate-$1.jsonl" many.jsonl
+  kill -9 "$(ranks_of "$work/endless" | tail -1)"
+  ended_with "$1" 137 && nothing_is_left "$work/endless" && is_beginning "generate-$1.jsonl" many.jsonl
 }
-check "a killed rank" is_killed "$(submit "${long[@]}")"
+check "a killed rank" is_killed "$(submit "${endless[@]}")"
 # One rank is stopped: the other gives up.
 is_stopped() { # JOB
   wait_until has_texts "generate-$1.jsonl" 2
-  kill -STOP "$(ranks_of "$work/many" | tail -1)"
-  ended_with "$1" 5 && nothing_is_left "$work/many" && is_beginning "generate-$1.jsonl" many.jsonl
+  kill -STOP "$(ranks_of "$work/endless" | tail -1)"
+  ended_with "$1" 5 && nothing_is_left "$work/endless" && is_beginning "generate-$1.jsonl" many.jsonl
 }
-check "a stopped rank" is_stopped "$(submit "${long[@]}" --timeout 3)"
+check "a stopped rank" is_stopped "$(submit "${endless[@]}" --timeout 8)"
 
 if [[ $all == --all ]]; then
   with=("--export=ALL,MOESAIC_LAUNCHER=mpirun")
   check "SIGUSR1 with mpirun, then the rest" goes_on "$(submit "${long[@]}")"
-  check "scancel with mpirun" is_cancelled "$(submit "${long[@]}")"
-  check "a killed rank with mpirun" is_killed "$(submit "${long[@]}")"
-  check "a stopped rank with mpirun" is_stopped "$(submit "${long[@]}" --timeout 3)"
+  check "scancel with mpirun" is_cancelled "$(submit "${endless[@]}")"
+  check "a killed rank with mpirun" is_killed "$(submit "${endless[@]}")"
+  check "a stopped rank with mpirun" is_stopped "$(submit "${endless[@]}" --timeout 8)"
   with=()
 fi
 exit $((failures > 0))
