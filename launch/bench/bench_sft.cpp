@@ -70,7 +70,6 @@ class SftBench {
  private:
   MeasuredStep step(std::int64_t number);
   [[nodiscard]] MeasuredStep usual_step();
-  [[nodiscard]] double operations() const;
   [[nodiscard]] ResultLine line(const MeasuredStep& step, std::int64_t peak_bytes) const;
 
   const Runtime& runtime_;
@@ -113,22 +112,11 @@ MeasuredStep SftBench::usual_step() {
   return *std::ranges::find(steps, lower_quartile(seconds), &MeasuredStep::seconds);
 }
 
-/// Forward products, and as many again for the gradients of their inputs.
-double SftBench::operations() const {
-  const ModelFacts facts = facts_of(model_);
-  double forward = 0;
-  for (const std::int64_t sample : samples_) {
-    const std::int64_t tokens = data_.train.length(sample);
-    forward += sequence_flops(model_.config, facts, tokens, data_.train[sample].trained_tokens());
-  }
-  return 2 * forward;
-}
-
 ResultLine SftBench::line(const MeasuredStep& step, std::int64_t peak_bytes) const {
   const StoredModel stored(runtime_, setup_.engine().load());
   const Roofs roofs = measure_roofs(runtime_, *runtime_.compute().pool,
                                     stored.multiplied(model_.config, facts_of(model_)));
-  const double per_second = operations() / step.seconds;
+  const double per_second = training_flops(model_, data_.train) / step.seconds;
   const auto whole = [](std::int64_t value) { return fmt::format("{}", value); };
   const auto tokens = static_cast<double>(data_.train.tokens());
   PhaseTimes phases = step.phases;

@@ -57,6 +57,16 @@ double sequence_flops(const ModelConfig& config, const ModelFacts& facts, std::i
          static_cast<double>(heads) * head + mixer_work(config, Precision::bf16, n).flops;
 }
 
+double training_flops(const OpenModel& model, const SampleSet& samples) {
+  const ModelFacts facts = facts_of(model);
+  double forward = 0;
+  for (std::int64_t i = 0; i < samples.size(); ++i) {
+    const std::int64_t trained = samples[i].trained_tokens();
+    forward += sequence_flops(model.config, facts, samples.length(i), trained);
+  }
+  return 2 * forward;
+}
+
 double sequence_bytes(const ModelConfig& config, const StoredModel& stored, Precision precision,
                       std::int64_t n) {
   const auto tokens = static_cast<double>(n);

@@ -7,6 +7,7 @@
 #include "launch/job/model_facts.h"
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
+#include "src/train/sample_set.h"
 
 namespace moesaic {
 
@@ -36,6 +37,10 @@ struct StoredModel {
 /// Operations of one rank that feeds n tokens of one sequence and wants `heads` rows of logits.
 [[nodiscard]] double sequence_flops(const ModelConfig& config, const ModelFacts& facts,
                                     std::int64_t n, std::int64_t heads);
+
+/// Operations of a step of fine-tuning over `samples`, each trained where it says: products
+/// forward, and as many again for the gradients of their inputs.
+[[nodiscard]] double training_flops(const OpenModel& model, const SampleSet& samples);
 
 /// Bytes that one rank's sequence makes its experts and itself read for n tokens, one at a time.
 [[nodiscard]] double sequence_bytes(const ModelConfig& config, const StoredModel& stored,

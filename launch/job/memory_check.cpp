@@ -78,8 +78,8 @@ std::int64_t spare_memory(const Runtime& runtime) {
   return std::clamp<std::int64_t>(limit->bytes / ranks - resident_bytes().peak, 0, left);
 }
 
-std::int64_t check_memory(const Runtime& runtime, const ModelConfig& config,
-                          const WeightBytes& weights, const Workload& work) {
+FittingMemory check_memory(const Runtime& runtime, const ModelConfig& config,
+                           const WeightBytes& weights, const Workload& work) {
   const LoadedModel model{.config = config, .weights = weights};
   MemoryPlan plan = plan_node(runtime, model, work);
   const MemoryLimit limit = node_limit(runtime, plan);
@@ -94,7 +94,7 @@ std::int64_t check_memory(const Runtime& runtime, const ModelConfig& config,
     plan = plan_node(runtime, model, fitting);
   }
   agree(runtime.world(), [&] { require_memory(plan, limit.available_bytes, limit.source); });
-  return fitting.capacity;
+  return {.capacity = fitting.capacity, .node_bytes = plan.total()};
 }
 
 bool memory_fits(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,

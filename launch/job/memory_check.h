@@ -16,12 +16,18 @@ namespace moesaic {
 /// this node, and of what system and cgroup leave.
 [[nodiscard]] std::int64_t spare_memory(const Runtime& runtime);
 
+/// What was found to fit.
+struct FittingMemory {
+  /// Of a sequence's cache: that of the plan, or as much of it as fits if less will do; the same on
+  /// all ranks.
+  std::int64_t capacity = 0;
+  std::int64_t node_bytes = 0;  ///< that the ranks of this node need together
+};
+
 /// Checks on every node, before anything is loaded, that the ranks there have the memory for what
-/// is planned. Returns the capacity for which they have: that of the plan, or as much of it as fits
-/// if less will do, the same on all ranks. Throws AgreedError on all ranks if they have not.
-/// Collective.
-[[nodiscard]] std::int64_t check_memory(const Runtime& runtime, const ModelConfig& config,
-                                        const WeightBytes& weights, const Workload& work);
+/// is planned. Throws AgreedError on all ranks if they have not. Collective.
+[[nodiscard]] FittingMemory check_memory(const Runtime& runtime, const ModelConfig& config,
+                                         const WeightBytes& weights, const Workload& work);
 
 /// Whether they have it. Collective.
 [[nodiscard]] bool memory_fits(const Runtime& runtime, const ModelConfig& config,

@@ -204,7 +204,7 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
                           weight_format(runtime.precision()));
   }
   is_smaller_ = work.smaller && !memory_fits(runtime, model.config, bytes, whole);
-  capacity_ = check_memory(runtime, model.config, bytes, is_smaller_ ? *work.smaller : whole);
+  memory_ = check_memory(runtime, model.config, bytes, is_smaller_ ? *work.smaller : whole);
   load_.experts = bytes.experts;
   load_.others = bytes.others;
   (void)runtime.interruption();  // what is told from here on may be answered by a signal

@@ -76,7 +76,9 @@ class Engine {
   [[nodiscard]] const ModelWeights& weights() const noexcept { return *weights_; }
   [[nodiscard]] const LoadSummary& load() const noexcept { return load_; }
   /// Of a sequence's cache: the workload's, or less (check_memory).
-  [[nodiscard]] std::int64_t capacity() const noexcept { return capacity_; }
+  [[nodiscard]] std::int64_t capacity() const noexcept { return memory_.capacity; }
+  /// What the ranks of this node were planned to need together.
+  [[nodiscard]] std::int64_t planned_node_bytes() const noexcept { return memory_.node_bytes; }
 
  private:
   ExpertPlacement placement_;
@@ -85,7 +87,7 @@ class Engine {
   std::unique_ptr<Transformer> transformer_;
   LoadSummary load_;
   bool is_smaller_ = false;
-  std::int64_t capacity_ = 0;
+  FittingMemory memory_;
 };
 
 }  // namespace moesaic

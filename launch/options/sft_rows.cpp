@@ -10,7 +10,8 @@ using O = Options;
 constexpr std::uint32_t kPlan = verb_bit(Verb::plan);
 constexpr std::uint32_t kSft = verb_bit(Verb::sft);
 constexpr std::uint32_t kBench = verb_bit(Verb::bench_sft);
-constexpr std::uint32_t kBoth = kSft | kBench;
+constexpr std::uint32_t kPoint = verb_bit(Verb::study_point);
+constexpr std::uint32_t kAll = kSft | kBench | kPoint;
 
 constexpr std::string_view kData = "Data";
 constexpr std::string_view kAdapter = "Adapter";
@@ -73,12 +74,12 @@ constexpr std::array kRows = {
               "directory of the adapter, its checkpoints and metrics"},
     OptionRow{"overwrite", '\0', "", &O::overwrite, kAdapter, kSft,
               "replace OUTDIR if it is there and was made by moesaic sft"},
-    OptionRow{"lora-rank", '\0', "R", &O::lora_rank, kAdapter, kBoth | kPlan,
+    OptionRow{"lora-rank", '\0', "R", &O::lora_rank, kAdapter, kAll | kPlan,
               "of the adapters' factors", 1, 1024},
-    OptionRow{"lora-alpha", '\0', "A", &O::lora_alpha, kAdapter, kBoth,
+    OptionRow{"lora-alpha", '\0', "A", &O::lora_alpha, kAdapter, kAll,
               "adapters count A / R; A / sqrt(R) with --rslora", 0, 1e6},
-    OptionRow{"rslora", '\0', "", &O::rslora, kAdapter, kBoth, "rank-stabilised scale"},
-    OptionRow{"lora-targets", '\0', "LIST", &O::lora_targets, kAdapter, kBoth | kPlan,
+    OptionRow{"rslora", '\0', "", &O::rslora, kAdapter, kAll, "rank-stabilised scale"},
+    OptionRow{"lora-targets", '\0', "LIST", &O::lora_targets, kAdapter, kAll | kPlan,
               "what gets adapters: kinds, with commas (attention, experts, shared, dense), or a "
               "regular expression on the names of modules"},
 
@@ -100,7 +101,7 @@ constexpr std::array kRows = {
     OptionRow{"epochs", '\0', "X", &O::epochs, kTraining, kSft, "passes over the data", 0, 1e6},
     OptionRow{"max-steps", '\0', "N", &O::max_steps, kTraining, kSft,
               "end after N steps; 0: after --epochs", 0, kMany},
-    OptionRow{"recompute", '\0', "WHEN", one_of<&O::recompute>(), kTraining, kBoth | kPlan,
+    OptionRow{"recompute", '\0', "WHEN", one_of<&O::recompute>(), kTraining, kAll | kPlan,
               "compute layers again for the backward pass instead of keeping what they computed; "
               "auto: if the memory is too small"},
     OptionRow{"eval-every", '\0', "N", &O::eval_every, kTraining, kSft,

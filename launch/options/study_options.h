@@ -8,7 +8,7 @@
 namespace moesaic {
 
 /// What a point of a study does.
-enum class StudyJob { prompt, generate };
+enum class StudyJob { prompt, generate, sft };
 
 /// What `moesaic study ...` takes besides the options of all verbs that run a model.
 struct StudyOptions {

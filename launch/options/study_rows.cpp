@@ -30,11 +30,12 @@ constexpr std::array kRows = {
 
     OptionRow{"job", '\0', "NAME", one_of<&O::job>(), kMeasurement, kPoint,
               "prompt: sequences of --n-prompt tokens; generate: --n-gen tokens of each, one at a "
-              "time"},
-    OptionRow{"sequences", '\0', "N", &O::sequences, kMeasurement, kPoint, "that all ranks share",
-              1, kMany},
+              "time; sft: a step of fine-tuning over samples of --n-prompt tokens"},
+    OptionRow{"sequences", '\0', "N", &O::sequences, kMeasurement, kPoint,
+              "or samples, that all ranks share", 1, kMany},
     OptionRow{"n-prompt", 'p', "N", &O::point_prompt, kMeasurement, kPoint,
-              "tokens of a sequence of --job prompt", 1, kMostBenchTokens},
+              "tokens of a sequence of --job prompt, of a sample of --job sft", 1,
+              kMostBenchTokens},
     OptionRow{"n-gen", 'n', "N", &O::point_gen, kMeasurement, kPoint,
               "tokens of a sequence of --job generate", 1, kMostBenchTokens},
     OptionRow{.name = "text",

@@ -104,7 +104,7 @@ void SftRun::step(std::int64_t number) {
   const Clock::time_point start = Clock::now();
   const std::vector<std::int64_t> samples = order_.step(number);
   const double wait_before = setup_.phase_times()[Phase::wait];
-  const StepResult result = setup_.trainer().step(number, data_.train, samples);
+  const TrainStepResult result = setup_.trainer().step(number, data_.train, samples);
   done_ = number + 1;
   if (number == 0 && options().grad_out) setup_.write_gradients(*options().grad_out);
   const SamplesSeen& seen = result.seen;

@@ -82,23 +82,33 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
       exchange_(adapters_, specs_, runtime.world(), replicas_->rank() == 0),
       checkpoints_(runtime.options().output_dir, specs_),
       engine_(runtime, model, engine_work(model, data)),
-      pass_(engine_.transformer(),
-            engine_.is_smaller() || runtime.options().recompute == RecomputeChoice::always
-                ? Recompute::always
-                : Recompute::never) {
+      total_steps_(sft_total_steps(runtime.options(), data.train.size())),
+      pass_(pass_on(engine_.transformer())) {
   const Compute compute = runtime.compute();
   agree(runtime.world(), [&] {
     if (lora_ != nullptr) return lora_->read(adapters_);
     initialize(adapters_, static_cast<std::uint64_t>(runtime.options().seed));
   });
   adapters_.pack(*compute.pool);
-  trainer_ = std::make_unique<Trainer>(
-      Trainer::Parts{.pass = pass_,
+  trainer_ = trainer_on(pass_);
+}
+
+bool SftSetup::recomputes() const {
+  return engine_.is_smaller() || runtime_.options().recompute == RecomputeChoice::always;
+}
+
+SamplePass SftSetup::pass_on(Transformer& transformer) const {
+  return {transformer, recomputes() ? Recompute::always : Recompute::never};
+}
+
+std::unique_ptr<Trainer> SftSetup::trainer_on(SamplePass& pass) {
+  return std::make_unique<Trainer>(
+      Trainer::Parts{.pass = pass,
                      .adapters = adapters_,
                      .all = specs_,
-                     .ranks = {.world = runtime.world(), .replicas = *replicas_},
-                     .pool = *compute.pool},
-      train_options(data));
+                     .ranks = {.world = runtime_.world(), .replicas = *replicas_},
+                     .pool = *runtime_.compute().pool},
+      train_options());
 }
 
 EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
@@ -121,12 +131,12 @@ EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
   return engine;
 }
 
-TrainOptions SftSetup::train_options(const SftData& data) const {
+TrainOptions SftSetup::train_options() const {
   const Options& options = runtime_.options();
   return {.rate = {.peak = options.lr,
                    .schedule = options.schedule,
                    .warmup_steps = options.warmup_steps,
-                   .total_steps = sft_total_steps(options, data.train.size())},
+                   .total_steps = total_steps_},
           .adam = {.beta1 = options.beta1,
                    .beta2 = options.beta2,
                    .epsilon = options.adam_eps,
@@ -210,8 +220,7 @@ std::string SftSetup::start_line(const SftData& data, std::int64_t done,
       .field("trained_tokens", data.train.trained_tokens())
       .raw_field("trainable", trainable.text())
       .field("ranks", runtime_.world().size())
-      .field("recompute",
-             engine_.is_smaller() || runtime_.options().recompute == RecomputeChoice::always)
+      .field("recompute", recomputes())
       .field("digest", digest_)
       .text();
 }

@@ -25,8 +25,13 @@ class SftSetup {
   SftSetup(const Runtime& runtime, const OpenModel& model, const SftData& data);
 
   [[nodiscard]] Trainer& trainer() noexcept { return *trainer_; }
+  [[nodiscard]] Engine& engine() noexcept { return engine_; }
   [[nodiscard]] const Engine& engine() const noexcept { return engine_; }
   [[nodiscard]] const TrainCheckpoints& checkpoints() const noexcept { return checkpoints_; }
+  /// For steps on another transformer with the same weights; what trains them starts anew, with the
+  /// same adapters.
+  [[nodiscard]] SamplePass pass_on(Transformer& transformer) const;
+  [[nodiscard]] std::unique_ptr<Trainer> trainer_on(SamplePass& pass);
   /// Of this rank, so far.
   [[nodiscard]] PhaseTimes phase_times() { return engine_.transformer().times(); }
 
@@ -51,7 +56,8 @@ class SftSetup {
  private:
   [[nodiscard]] EngineWork engine_work(const OpenModel& model, const SftData& data);
   [[nodiscard]] AdapterDescription description() const;
-  [[nodiscard]] TrainOptions train_options(const SftData& data) const;
+  [[nodiscard]] bool recomputes() const;
+  [[nodiscard]] TrainOptions train_options() const;
 
   const Runtime& runtime_;
   const AdapterFiles* lora_;        // that the run goes on from; null: none
@@ -64,6 +70,7 @@ class SftSetup {
   AdapterExchange exchange_;
   TrainCheckpoints checkpoints_;
   Engine engine_;
+  std::int64_t total_steps_;
   SamplePass pass_;
   std::unique_ptr<Trainer> trainer_;
 };

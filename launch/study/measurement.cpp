@@ -81,6 +81,7 @@ void parse_amounts(const Json& json, Measurement& m) {
   m.inter_bytes = json.at("inter_bytes").as_int();
   m.messages = json.at("messages").as_int();
   m.node_peak_bytes = json.at("node_peak_bytes").as_int();
+  m.node_planned_bytes = json.at("node_planned_bytes").as_int();
 }
 
 }  // namespace
@@ -121,6 +122,7 @@ void add_measurement(const Measurement& m, JsonWriter& out) {
       .field("inter_bytes", m.inter_bytes)
       .field("messages", m.messages)
       .field("node_peak_bytes", m.node_peak_bytes)
+      .field("node_planned_bytes", m.node_planned_bytes)
       .field("load_seconds", m.load_seconds);
   out.raw_field("roof_share", m.roof_share ? fmt::format("{}", *m.roof_share) : "null")
       .field("disturbed", m.disturbed);

@@ -63,11 +63,12 @@ struct Measurement {
   double transfer_seconds = 0;  // moving rows
   double exposed_share = 0;     // of the timed repetitions' time, in exchanges
 
-  double rows_max_over_mean = 1;     // of the ranks' experts
-  std::int64_t intra_bytes = 0;      // of rows, to ranks of the same node
-  std::int64_t inter_bytes = 0;      // of messages, to other nodes
-  std::int64_t messages = 0;         // to other nodes
-  std::int64_t node_peak_bytes = 0;  // of the node with the most
+  double rows_max_over_mean = 1;        // of the ranks' experts
+  std::int64_t intra_bytes = 0;         // of rows, to ranks of the same node
+  std::int64_t inter_bytes = 0;         // of messages, to other nodes
+  std::int64_t messages = 0;            // to other nodes
+  std::int64_t node_peak_bytes = 0;     // of the node with the most
+  std::int64_t node_planned_bytes = 0;  // what was planned for the node with the most
   double load_seconds = 0;
   std::optional<double> roof_share{};
   Provenance provenance{};

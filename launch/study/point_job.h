@@ -1,37 +1,34 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
-#include "launch/bench/model_feed.h"
-#include "launch/job/runtime.h"
-#include "src/generate/step_engine.h"
+#include "launch/bench/roofs.h"
+#include "launch/job/session.h"
 
 namespace moesaic {
 
-/// What a point does with a model, again and again.
+/// What a point does with a model, again and again. Calls are collective but for those that tell.
 class PointJob {
  public:
-  /// All must outlive this.
-  PointJob(const Runtime& runtime, const FeedTokens& tokens);
+  PointJob() = default;
+  virtual ~PointJob() = default;
+  PointJob(const PointJob&) = delete;
+  PointJob& operator=(const PointJob&) = delete;
 
-  /// What it keeps in memory on a rank.
-  [[nodiscard]] Workload workload() const;
+  [[nodiscard]] virtual Engine& engine() noexcept = 0;
   /// Tokens of one run, over all ranks.
-  [[nodiscard]] std::int64_t tokens() const;
-  /// Of one sequence.
-  [[nodiscard]] std::int64_t sequence_tokens() const;
-  [[nodiscard]] bool is_prompt() const noexcept;
-  [[nodiscard]] std::int64_t sequences() const noexcept { return runtime_->options().sequences; }
-
-  /// One run, from the first step to the last. Collective.
-  void run(Transformer& transformer) const;
-
- private:
-  [[nodiscard]] std::int64_t sequences_of_rank() const;
-  [[nodiscard]] Request request(std::int64_t sequence) const;
-
-  const Runtime* runtime_;
-  const FeedTokens* tokens_;
+  [[nodiscard]] virtual std::int64_t tokens() const = 0;
+  /// One run, from the first step to the last, on engine().transformer().
+  virtual void run() = 0;
+  /// The same work on another transformer with the same weights.
+  virtual void run_on(Transformer& transformer) = 0;
+  /// What a run takes of all ranks together at the least, by what limits it more.
+  [[nodiscard]] virtual double least_seconds(const Roofs& roofs) const = 0;
 };
+
+/// Makes what --job names, and loads the model. All must outlive the result. Collective.
+[[nodiscard]] std::unique_ptr<PointJob> make_point_job(const Runtime& runtime,
+                                                       const OpenModel& model);
 
 }  // namespace moesaic

@@ -63,6 +63,7 @@ ResultLine line_of(const StudyRow& row, std::size_t number, const std::string& l
           {"messages", whole(m.messages)},
           {"rows_max_over_mean", real(m.rows_max_over_mean)},
           {"node_peak_bytes", whole(m.node_peak_bytes)},
+          {"node_planned_bytes", whole(m.node_planned_bytes)},
           {"load_seconds", real(m.load_seconds)},
           {"roof_share", optional_text(m.roof_share)},
           {"core_hours_per_million", is_there ? short_number(core_hours(m)) : ""},

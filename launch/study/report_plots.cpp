@@ -152,18 +152,6 @@ void add_shares(const RankPlots& ranks, std::vector<ReportPlot>& plots) {
              .curves = ranks.curves([](const StudyRow& row) {
                return std::optional(row.record.measurement->rows_max_over_mean);
              })});
-  add_lines(plots,
-            {.name = "memory",
-             .title = "Memory of a node",
-             .note = "At the peak, of the node that took most; pages that ranks share count once.",
-             .svg = ""},
-            {.title = "memory of a node",
-             .y = {.name = "GiB", .from_zero = true},
-             .curves = ranks.curves([](const StudyRow& row) {
-               constexpr double kGiB = 1 << 30;
-               const auto bytes = static_cast<double>(row.record.measurement->node_peak_bytes);
-               return std::optional(bytes / kGiB);
-             })});
   add_lines(
       plots,
       {.name = "cost", .title = "Cost", .note = "Of the cores that the threads had.", .svg = ""},
@@ -172,6 +160,35 @@ void add_shares(const RankPlots& ranks, std::vector<ReportPlot>& plots) {
        .curves = ranks.curves([](const StudyRow& row) {
          return std::optional(core_hours(*row.record.measurement));
        })});
+}
+
+std::vector<PlotCurve> memory_curves(const RankPlots& ranks, std::int64_t Measurement::*bytes) {
+  return ranks.curves([bytes](const StudyRow& row) {
+    constexpr double kGiB = 1 << 30;
+    return std::optional(static_cast<double>((*row.record.measurement).*bytes) / kGiB);
+  });
+}
+
+/// Seen and, dashed, planned.
+void add_memory(const RankPlots& ranks, std::vector<ReportPlot>& plots) {
+  std::vector<PlotCurve> curves = memory_curves(ranks, &Measurement::node_peak_bytes);
+  for (PlotCurve planned : memory_curves(ranks, &Measurement::node_planned_bytes)) {
+    planned.name.clear();
+    planned.is_dashed = true;
+    planned.has_marks = false;
+    for (PlotPoint& point : planned.points) point.low = point.high = point.y;
+    curves.push_back(std::move(planned));
+  }
+  add_lines(
+      plots,
+      {.name = "memory",
+       .title = "Memory of a node",
+       .note = "At the peak, of the node that took most, pages that ranks share once; dashed: "
+               "what was planned before the start.",
+       .svg = ""},
+      {.title = "memory of a node",
+       .y = {.name = "GiB", .from_zero = true},
+       .curves = std::move(curves)});
 }
 
 /// Measured points and, dashed, what was told of more ranks; hollow where no point is near.
@@ -249,6 +266,7 @@ std::vector<ReportPlot> report_plots(const std::vector<StudyRow>& rows,
   add_speeds(ranks, plots);
   add_phases(rows, plots);
   add_shares(ranks, plots);
+  add_memory(ranks, plots);
   add_predictions(ranks, predictions, plots);
   return plots;
 }

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <memory>
 
 #include "base/error.h"
 #include "base/topology.h"
 #include "comm/profiled_communicator.h"
-#include "launch/bench/model_feed.h"
 #include "launch/bench/roofs.h"
 #include "launch/bench/stored_model.h"
 #include "launch/job/gather.h"
@@ -70,19 +70,15 @@ Provenance describe_provenance(const Runtime& runtime) {
 class PointRun {
  public:
   PointRun(Runtime& runtime, const OpenModel& model)
-      : runtime_(runtime),
-        model_(model),
-        tokens_(runtime, model),
-        job_(runtime, tokens_),
-        engine_(runtime, model, job_.workload()) {}
+      : runtime_(runtime), model_(model), job_(make_point_job(runtime, model)) {}
 
   /// Collective; of rank 0 the result counts.
   [[nodiscard]] Measurement measure() {
     Measurement result;
     describe(result);
     run_timed(result);
+    take_memory(result);  // before profiles and roofs take some
     run_profiled(result);
-    take_memory(result);  // before the roofs take some
     if (!runtime_.options().no_roofs) result.roof_share = roof_share(result.seconds);
     return result;
   }
@@ -100,22 +96,22 @@ class PointRun {
     result.layers = model_.config.num_layers();
     result.hidden = model_.config.hidden_size;
     result.expert_format =
-        std::string(format_name(StoredModel::main_format(engine_.load().experts)));
+        std::string(format_name(StoredModel::main_format(job_->engine().load().experts)));
     result.replicas = runtime_.options().expert_replicas;
-    result.sequences = job_.sequences();
-    result.tokens = job_.tokens();
+    result.sequences = runtime_.options().sequences;
+    result.tokens = job_->tokens();
     result.routing = runtime_.options().bench_text ? "text" : "random tokens";
     result.transport = runtime_.world().transport();
-    result.load_seconds = engine_.load().seconds;
+    result.load_seconds = job_->engine().load().seconds;
     result.provenance = describe_provenance(runtime_);
   }
 
   /// Repetitions in which nobody disturbed, after one that does not count; when as many were
   /// disturbed as are wanted, the rest is taken as it is.
   void run_timed(Measurement& result) {
-    Transformer& transformer = engine_.transformer();
+    Transformer& transformer = job_->engine().transformer();
     Disturbance disturbance(runtime_, result.is_oversubscribed);
-    job_.run(transformer);
+    job_->run();
     std::vector<PhaseTimes> phases;
     double cpu = 0;
     const std::int64_t wanted = runtime_.options().repetitions;
@@ -124,7 +120,7 @@ class PointRun {
       transformer.reset_statistics();
       disturbance.begin();
       const double cpu_before = cpu_seconds();
-      const double seconds = time_together(runtime_.world(), [&] { job_.run(transformer); });
+      const double seconds = time_together(runtime_.world(), [&] { job_->run(); });
       const double cpu_used = cpu_seconds() - cpu_before;
       if (disturbance.was_disturbed() && result.disturbed < wanted) {
         ++result.disturbed;
@@ -147,15 +143,15 @@ class PointRun {
   void run_profiled(Measurement& result) const {
     constexpr std::int64_t kMost = 3;
     ProfiledCommunicator experts(runtime_.grid().experts());
-    Transformer transformer(model_.config, engine_.weights(), experts, runtime_.compute());
-    job_.run(transformer);
+    Transformer transformer(model_.config, job_->engine().weights(), experts, runtime_.compute());
+    job_->run_on(transformer);
     transformer.reset_statistics();
     const double late_before = experts.late_seconds();
     const RowCounters before = experts.row_counters();
     const std::int64_t runs = std::min(kMost, runtime_.options().repetitions);
     for (std::int64_t i = 0; i < runs; ++i) {
       runtime_.leave_if_stop_wanted();
-      job_.run(transformer);
+      job_->run_on(transformer);
     }
     const RowCounters moved = experts.row_counters();
     PhaseTimes times = transformer.times();
@@ -208,31 +204,21 @@ class PointRun {
     const std::vector<std::int64_t> peaks =
         gather_values(runtime_.world(), node_peak_bytes(runtime_.grid().node()));
     result.node_peak_bytes = std::ranges::max(peaks);
+    const std::vector<std::int64_t> planned =
+        gather_values(runtime_.world(), job_->engine().planned_node_bytes());
+    result.node_planned_bytes = std::ranges::max(planned);
   }
 
-  /// Of what limits the job more: operations of prompts, or reads of weights where tokens come one
-  /// at a time.
   [[nodiscard]] double roof_share(double seconds) const {
-    const ModelConfig& config = model_.config;
-    const ModelFacts facts = facts_of(model_);
-    const StoredModel stored(runtime_, engine_.load());
-    const std::int64_t n = job_.sequence_tokens();
-    const Roofs roofs =
-        measure_roofs(runtime_, *runtime_.compute().pool, stored.multiplied(config, facts));
-    const auto sequences = static_cast<double>(job_.sequences());
-    const double flops = sequences * sequence_flops(config, facts, n, job_.is_prompt() ? 1 : n);
-    if (job_.is_prompt()) return flops / roofs.flops_per_second / seconds;
-    const auto readers = static_cast<double>(runtime_.world().size());  // each for its sequences
-    const double bytes =
-        std::min(sequences, readers) * sequence_bytes(config, stored, runtime_.precision(), n);
-    return bytes / roofs.bytes_per_second / seconds;
+    const StoredModel stored(runtime_, job_->engine().load());
+    const Roofs roofs = measure_roofs(runtime_, *runtime_.compute().pool,
+                                      stored.multiplied(model_.config, facts_of(model_)));
+    return job_->least_seconds(roofs) / seconds;
   }
 
   Runtime& runtime_;
   const OpenModel& model_;
-  FeedTokens tokens_;
-  PointJob job_;
-  Engine engine_;
+  std::unique_ptr<PointJob> job_;
 };
 
 }  // namespace

@@ -273,6 +273,11 @@ std::vector<Prediction> read_predictions(const std::string& out) {
 int run_study_predict(const Command& command) {
   const StudyConfig study = read_study(command.options.study_config);
   const std::vector<StudyRow> rows = read_results(study);
+  require(std::ranges::none_of(rows, [](const StudyRow& row) { return row.record.job == "sft"; }),
+          ErrorKind::usage,
+          "{}: there is no model yet of the time that job sft takes: study predict "
+          "takes prompt and generate",
+          study.path);
   StudyPredictor predictor(rows);
   const Log log(command.options.log_level, 0, 1);
   std::vector<Prediction> predictions;

@@ -128,11 +128,11 @@ SamplesSeen Trainer::run(const SampleSet& set, std::span<const std::int64_t> sam
   return seen;
 }
 
-StepResult Trainer::step(std::int64_t number, const SampleSet& set,
-                         std::span<const std::int64_t> samples) {
+TrainStepResult Trainer::step(std::int64_t number, const SampleSet& set,
+                              std::span<const std::int64_t> samples) {
   times_ = {};
   timed(times_.optimizer, [&] { gradients_.clear(); });
-  StepResult result;
+  TrainStepResult result;
   result.learning_rate = options_.rate.at(number);
   result.seen = run(set, samples, Mode::train);
   result.not_finite = timed(times_.sums, [&] { return reduction_.sum(gradients_); });
@@ -155,7 +155,7 @@ StepResult Trainer::step(std::int64_t number, const SampleSet& set,
   return result;
 }
 
-void Trainer::update(const StepResult& result) {
+void Trainer::update(const TrainStepResult& result) {
   // As torch.nn.utils.clip_grad_norm_.
   const double shrink =
       options_.clip > 0 ? std::min(1.0, options_.clip / (result.grad_norm + 1e-6)) : 1.0;

@@ -33,7 +33,7 @@ struct SamplesSeen {
   double load_max_over_mean = 0;  ///< of the ranks' experts, in rows
 };
 
-struct StepResult {
+struct TrainStepResult {
   SamplesSeen seen;
   double grad_norm = 0;  ///< before clipping
   double learning_rate = 0;
@@ -67,7 +67,8 @@ class Trainer {
   /// Step `number`, from 0, over `samples` of `set`, which is the same on all ranks. Throws
   /// Error{internal} naming step and module if a loss or gradient is not finite and such steps are
   /// not to be skipped.
-  StepResult step(std::int64_t number, const SampleSet& set, std::span<const std::int64_t> samples);
+  TrainStepResult step(std::int64_t number, const SampleSet& set,
+                       std::span<const std::int64_t> samples);
   /// The loss of all samples of `set`.
   SamplesSeen evaluate(const SampleSet& set);
 
@@ -81,7 +82,7 @@ class Trainer {
  private:
   enum class Mode { train, evaluate };
   SamplesSeen run(const SampleSet& set, std::span<const std::int64_t> samples, Mode mode);
-  void update(const StepResult& result);
+  void update(const TrainStepResult& result);
 
   Parts parts_;
   TrainOptions options_;

@@ -27,7 +27,8 @@ constexpr std::string_view kKeys =
     "experts_per_token layers hidden expert_format replicas sequences tokens routing "
     "transport samples_s seconds ci95_s tokens_per_second cpu_seconds phases "
     "exposed_share late_s transfer_s intra_bytes inter_bytes messages "
-    "rows_max_over_mean node_peak_bytes load_seconds roof_share disturbed speedup "
+    "rows_max_over_mean node_peak_bytes node_planned_bytes load_seconds roof_share disturbed "
+    "speedup "
     "efficiency core_efficiency status provenance";
 
 ino_t file_number(const std::string& path) {
@@ -118,6 +119,7 @@ TEST_F(StudyProgram, MeasuresRanksOfTwoPretendedNodes) {
     EXPECT_EQ(line.at("samples_s").size(), 2);
     EXPECT_GT(line.at("cpu_seconds").as_double(), 0);
     EXPECT_GT(line.at("node_peak_bytes").as_int(), 8 << 20);
+    EXPECT_GT(line.at("node_planned_bytes").as_int(), 8 << 20);
     EXPECT_EQ(line.at("routing").as_string(), "text");
     // Rows for the experts of another node go there in messages, and nowhere else.
     const bool travels = line.at("ranks").as_int() > 1;
@@ -129,6 +131,29 @@ TEST_F(StudyProgram, MeasuresRanksOfTwoPretendedNodes) {
   }
   EXPECT_EQ(lines[0].at("core_efficiency").as_double(), 1);
   EXPECT_EQ(lines[1].at("provenance").at("hosts").size(), 2);
+}
+
+TEST_F(StudyProgram, MeasuresStepsOfFineTuning) {
+  describe(
+      "launcher = env STUDY_RANKS={ranks}\nranks = 1\nsequences = 3\nlora-rank = 2,4\n"
+      "lora-targets = experts\n");
+  write_text(config_, [&] {
+    std::string text = read_text(config_);
+    return text.replace(text.find("job = prompt"), 12, "job = sft");
+  }());
+  const ProgramResult result = run_moesaic(run());
+  ASSERT_EQ(result.exit_code, 0) << result.text();
+  ASSERT_EQ(rows().size(), 2U);
+  for (const Json& line : rows()) {
+    EXPECT_EQ(line.at("job").as_string(), "sft");
+    EXPECT_EQ(line.at("tokens").as_int(), 3 * 16);
+    EXPECT_GT(line.at("tokens_per_second").as_double(), 0);
+  }
+  // Adapters of twice the rank take more memory, by the plan too.
+  EXPECT_LT(rows()[0].at("node_planned_bytes").as_int(),
+            rows()[1].at("node_planned_bytes").as_int());
+  expect_failure(run_moesaic({"study", "predict", config_}), 2, {"sft", "no model yet"});
+  ASSERT_EQ(run_moesaic({"study", "report", config_}).exit_code, 0);
 }
 
 TEST_F(StudyProgram, GivesTheSamePointsHoweverOftenItIsKilled) {

@@ -91,7 +91,7 @@ Trained run(const GoldenAdapter& golden, const PassSetup& setup, std::int64_t st
     TrainingRank rank(golden, setup, world);
     const SampleSet set = samples_of(golden);
     for (std::int64_t step = 0; step < steps; ++step) {
-      const StepResult seen = rank.trainer().step(step, set, step_samples(step, set.size()));
+      const TrainStepResult seen = rank.trainer().step(step, set, step_samples(step, set.size()));
       if (world.rank() != 0) continue;
       result.losses.push_back(seen.seen.loss);
       result.norms.push_back(seen.grad_norm);
