@@ -13,8 +13,9 @@
 namespace moesaic {
 namespace {
 
-/// What MPI takes besides, of a rank and of a node, as seen with Open MPI 4.1.
-constexpr std::int64_t kMpiBytes = std::int64_t{2} << 20;
+/// What MPI takes besides, as seen with Open MPI 4.1: 2 to 4 MiB of a rank, 2 to 5 MiB of a node.
+constexpr std::int64_t kMpiRankBytes = std::int64_t{3} << 20;
+constexpr std::int64_t kMpiNodeBytes = std::int64_t{2} << 20;
 /// --parallel and --batch-size end there.
 constexpr std::int64_t kMost = 1'000'000;
 
@@ -23,8 +24,8 @@ constexpr std::int64_t kMost = 1'000'000;
 RuntimeBytes plan_runtime(const std::optional<MachineRates>& machine) {
   if (machine) return {.rank = machine->rank_bytes, .node = machine->node_bytes};
   RuntimeBytes runtime = runtime_bytes();
-  runtime.rank += kMpiBytes;
-  runtime.node += kMpiBytes;
+  runtime.rank += kMpiRankBytes;
+  runtime.node += kMpiNodeBytes;
   return runtime;
 }
 
@@ -84,7 +85,7 @@ PlanReport make_report(const Command& command) {
   report.ranks = job.ranks();
   report.work = job.workload(options);
   report.command = job_command(command, job.ranks());
-  report.runtime_source = machine ? machine->path : "this program here, and 2 MiB each for MPI";
+  report.runtime_source = machine ? machine->path : "this program here, and for MPI 3 MiB of a rank and 2 MiB of a node";
   const std::int64_t limit = report.limit.available_bytes;
   report.largest_ctx_size =
       job.largest(&Options::ctx_size, model.config.max_position_embeddings, limit);
