@@ -4,6 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "launch/chat/line_reader.h"
+
 namespace moesaic {
 
 /// What goes on while somebody thinks of what to write.
@@ -48,14 +50,9 @@ class PlainLines : public LineSource {
   void remember(const std::string&) override {}
 
  private:
-  [[nodiscard]] Line take(std::size_t end);
-
-  int descriptor_;
+  LineReader lines_;
   Waiting waiting_;
   bool show_prompts_;
-  std::string buffer_;  // read and not yet given
-  std::size_t searched_ = 0;
-  bool has_ended_ = false;
 };
 
 }  // namespace moesaic

@@ -43,6 +43,15 @@ Workload generate_workload(const Options& options, std::int64_t ranks, const Tex
           .texts_tokens = sizes.texts * sizes.longest_text};
 }
 
+Workload open_workload(const Options& options, const ModelConfig& config) {
+  const std::int64_t context = context_limit(options, config);
+  return {.sequences = options.parallel,
+          .capacity = context,
+          .batch_tokens = options.batch_size,
+          .logits_rows = options.parallel,
+          .least_capacity = options.ctx_size > 0 ? 0 : std::min(context, kLeastContext)};
+}
+
 ScoreWork score_workload(const Options& options, std::int64_t ranks, const WindowSizes& sizes) {
   const std::int64_t batch = options.batch_size;
   const std::int64_t wanted = 1 + ceil_div(2 * batch * sizes.windows, sizes.tokens);

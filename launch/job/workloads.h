@@ -11,6 +11,9 @@ namespace moesaic {
 /// Most tokens of one sequence, by --ctx-size or the model.
 [[nodiscard]] std::int64_t context_limit(const Options& options, const ModelConfig& config);
 
+/// A context that is worth having, where memory is short.
+inline constexpr std::int64_t kLeastContext = 1024;
+
 /// Texts to be continued.
 struct TextSizes {
   std::int64_t texts = 0;
@@ -20,6 +23,10 @@ struct TextSizes {
 /// Of a rank of moesaic generate.
 [[nodiscard]] Workload generate_workload(const Options& options, std::int64_t ranks,
                                          const TextSizes& sizes);
+
+/// The same where texts come while others run: of any length up to the context, or, where memory is
+/// short and nobody has said how long, up to what there is memory for.
+[[nodiscard]] Workload open_workload(const Options& options, const ModelConfig& config);
 
 /// Texts to be scored, in windows.
 struct WindowSizes {

@@ -121,13 +121,17 @@ constexpr std::array kOptions = {
         "auto: do not"},
 
     may_differ({"prompt", 'p', "TEXT", &O::prompt, kText, kGenerate | kTokenize, "one prompt"}),
-    may_differ({"file", 'f', "FILE", &O::file, kText, kGenerate | kTokenize,
-                "prompts, one a line, or JSONL {\"prompt\": \"...\"}; - is the standard input"}),
+    may_differ(
+        {"file", 'f', "FILE", &O::file, kText, kGenerate | kTokenize,
+         "prompts, one a line, or JSONL {\"prompt\": \"...\"}; - is the standard input, whose "
+         "lines generate takes as they come"}),
     OptionRow{"whole-file", '\0', "", &O::whole_file, kText, kGenerate | kTokenize,
               "the whole of FILE is one prompt"},
-    OptionRow{"strict", '\0', "", &O::strict, kText, kGenerate,
-              "end before anything is run if a prompt of FILE is bad: too long, not UTF-8, with an "
-              "unknown field; else it gets a line with \"error\" and the others run"},
+    OptionRow{
+        "strict", '\0', "", &O::strict, kText, kGenerate,
+        "end before anything is run if a prompt of FILE is bad: too long, not UTF-8, with an "
+        "unknown field; else it gets a line with \"error\" and the others run. Of the standard "
+        "input, end where it comes"},
     may_differ({"file", 'f', "FILE", &O::files, kText, kScore,
                 "a text, or JSONL: {\"text\": ...}, or {\"context\": ..., \"continuation\": ...} "
                 "for the log-likelihood of the latter, as strings or arrays of token ids; may be "

@@ -23,9 +23,6 @@
 namespace moesaic {
 namespace {
 
-/// A context that is worth talking in, where memory is short.
-constexpr std::int64_t kLeastContext = 1024;
-
 /// What rank 0 has read besides the model.
 struct ChatInput {
   Tokenizer tokenizer;

@@ -7,6 +7,7 @@
 
 #include "launch/job/agreement.h"
 #include "launch/job/session.h"
+#include "launch/verbs/arriving_prompts.h"
 #include "launch/verbs/requests.h"
 #include "launch/verbs/result_file.h"
 #include "launch/verbs/run_identity.h"
@@ -22,14 +23,14 @@ namespace {
 
 /// Keys and values get the memory that the check before loading has counted.
 StepOptions step_options(const Runtime& runtime, const ModelConfig& config,
-                         const TokenPrompts& input, const Workload& work) {
+                         const TokenPrompts& input, const Workload& work, std::int64_t capacity) {
   const Options& options = runtime.options();
-  return {.batch_tokens = options.batch_size,
-          .parallel = options.parallel,
-          .cache_bytes =
-              work.sequences * KvPool::sequence_bytes(config, runtime.precision(), work.capacity),
-          .tokenizer = input.tokenizer ? &*input.tokenizer : nullptr,
-          .stop_wanted = [&runtime] { return runtime.interruption().wanted(); }};
+  return {
+      .batch_tokens = options.batch_size,
+      .parallel = options.parallel,
+      .cache_bytes = work.sequences * KvPool::sequence_bytes(config, runtime.precision(), capacity),
+      .tokenizer = input.tokenizer ? &*input.tokenizer : nullptr,
+      .stop_wanted = [&runtime] { return runtime.interruption().wanted(); }};
 }
 
 SamplingChoice choose_sampling(const Runtime& runtime, const OpenModel& model) {
@@ -61,6 +62,12 @@ RequestDefaults request_defaults(const Options& options, const ModelConfig& conf
   return defaults;
 }
 
+/// Whether prompts come while others run.
+Arrival arrival_of(const Options& options) {
+  const bool is_stream = options.file == "-" && !options.whole_file;
+  return is_stream ? Arrival::meanwhile : Arrival::before;
+}
+
 /// The prompts of a file that cannot be run do not keep the others from it.
 BadPrompts bad_prompts(const Options& options) {
   return options.strict || !options.file ? BadPrompts::refuse : BadPrompts::keep;
@@ -77,14 +84,10 @@ RequestList::Demand list_requests(const Runtime& runtime, const ModelConfig& con
                                   TokenPrompts& input, RequestList& requests) {
   const Options& options = runtime.options();
   agree(runtime.world(), [&] {
+    const ContextLimit limit = context_of(options, config);
     for (std::size_t i = 0; i < input.tokens.size(); ++i) {
-      Prompt& prompt = input.prompts[i];
-      const auto check = [&](std::int64_t tokens, std::int64_t new_tokens) {
-        require_context(options, config, tokens, new_tokens, prompt.where);
-      };
-      const auto add = [&] { requests.add(prompt, std::move(input.tokens[i]), check); };
-      if (!prompt.error) try_prompt(prompt, bad_prompts(options), add);
-      if (prompt.error) requests.add_bad();
+      add_request(limit, bad_prompts(options), input.prompts[i], std::move(input.tokens[i]),
+                  requests);
     }
     require_a_good_one(input.prompts);
   });
@@ -113,6 +116,12 @@ RequestFeed make_feed(TextOutput& output) {
           .on_finished = [&](const Finished& finished) { output.take(finished); },
           .on_logits = {}};
 }
+RequestFeed make_feed(TextOutput& output, ArrivingPrompts& arriving) {
+  RequestFeed feed = make_feed(output);
+  feed.next = [&] { return arriving.next(); };
+  feed.may_come = [&](bool idle) { return arriving.may_come(idle); };
+  return feed;
+}
 
 /// The file of --out, if there is to be one, on rank 0. Collective.
 std::unique_ptr<ResultFile> open_result_file(const Runtime& runtime, const OpenModel& model,
@@ -120,8 +129,11 @@ std::unique_ptr<ResultFile> open_result_file(const Runtime& runtime, const OpenM
   std::unique_ptr<ResultFile> file;
   agree(runtime.world(), [&] {
     if (!runtime.is_first() || !runtime.options().out) return;
-    const RunIdentity identity = run_identity(runtime.command(), input, model.files.directory());
-    file = std::make_unique<ResultFile>(*runtime.options().out, identity);
+    const bool are_there = arrival_of(runtime.options()) == Arrival::before;
+    file = std::make_unique<ResultFile>(
+        *runtime.options().out,
+        run_identity(runtime.command(), are_there ? inputs_checksum(input) : input_name("-"),
+                     model.files.directory()));
   });
   return file;
 }
@@ -149,42 +161,88 @@ void tell(const Runtime& runtime, const RunStatistics& statistics) {
   }
 }
 
+/// The prompts that came, if any, are told of.
+void end_arrival(const Runtime& runtime, const TokenPrompts& input) {
+  warn_of_bad_prompts(runtime.log(), input.prompts);
+  agree(runtime.world(), [&] {
+    if (!runtime.is_first()) return;
+    require(!input.prompts.empty(), ErrorKind::usage, "{} holds no prompt: it is empty",
+            input_name("-"));
+    require_a_good_one(input.prompts);
+  });
+}
+
+/// What is to be run.
+struct TextJob {
+  const OpenModel& model;
+  TokenPrompts& input;
+  RequestList& requests;
+  const SamplingChoice& sampling;
+  TextOutput* output;  // rank 0
+};
+
+/// Runs it and tells how it went. Collective.
+void run_texts(Runtime& runtime, const TextJob& job, const Workload& work) {
+  const auto& [model, input, requests, sampling, output] = job;
+  const Arrival arrival = arrival_of(runtime.options());
+  Engine engine(runtime, model, work);
+  engine.transformer().reset_statistics();
+  StepEngine steps(engine.transformer(), runtime.world(),
+                   step_options(runtime, model.config, input, work, engine.capacity()));
+  RequestFeed feed = output != nullptr ? make_feed(*output) : RequestFeed{};
+  std::optional<ArrivingPrompts> arriving;
+  if (output != nullptr && arrival == Arrival::meanwhile) {
+    ContextLimit limit = context_of(runtime.options(), model.config);
+    if (engine.capacity() < limit.tokens) limit = {engine.capacity(), "what memory is left for"};
+    runtime.log().once(LogLevel::info,
+                       "lines of {} are continued as they come; context of {} tokens",
+                       input_name("-"), limit.tokens);
+    arriving.emplace(runtime, ArrivingPrompts::Parts{model, input, requests, *output}, limit);
+    feed = make_feed(*output, *arriving);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const bool complete = run_requests(steps, feed);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  RunStatistics statistics = gather_run(runtime, engine, steps.statistics());
+  statistics.wall_seconds = seconds.count();
+  const std::string finished = output != nullptr ? output->end() : "";
+  if (!complete) runtime.end_early(finished);
+  if (complete && arrival == Arrival::meanwhile) end_arrival(runtime, input);
+  if (runtime.is_first()) tell(runtime, statistics);
+}
+
 }  // namespace
 
 void run_generate(Runtime& runtime) {
   const Options& options = runtime.options();
+  const Arrival arrival = arrival_of(options);
   const OpenModel model = open_model(runtime);
-  TokenPrompts input = encode_prompts(runtime, model, bad_prompts(options),
-                                      [&] { return read_prompts(options, bad_prompts(options)); });
+  TokenPrompts input = encode_prompts(runtime, model, bad_prompts(options), [&] {
+    require_one_input(options);
+    return arrival == Arrival::before ? read_prompts(options, bad_prompts(options))
+                                      : std::vector<Prompt>();
+  });
   const SamplingChoice sampling = choose_sampling(runtime, model);
   const std::unique_ptr<ResultFile> file = open_result_file(runtime, model, input);
   RequestList requests(request_defaults(options, model.config, sampling.options, input.turn_end));
-  const RequestList::Demand demand = list_requests(runtime, model.config, input, requests);
-  warn_of_bad_prompts(runtime.log(), input.prompts);
+  Workload work = open_workload(options, model.config);
+  if (arrival == Arrival::before) {
+    const RequestList::Demand demand = list_requests(runtime, model.config, input, requests);
+    warn_of_bad_prompts(runtime.log(), input.prompts);
+    work = generate_workload(options, runtime.world().size(),
+                             {.texts = demand.requests,
+                              .longest_prompt = demand.longest_prompt,
+                              .longest_text = demand.longest_text});
+  }
   std::optional<TextOutput> output;
-  if (runtime.is_first()) output.emplace(runtime, input, requests, file.get());
-  if (!any_left(runtime.world(), output)) {
+  if (runtime.is_first()) output.emplace(runtime, input, requests, file.get(), arrival);
+  if (arrival == Arrival::before && !any_left(runtime.world(), output)) {
     runtime.log().once(LogLevel::info, "nothing is left to do: {}", output ? output->end() : "");
     return;
   }
   announce(runtime);
   runtime.log().once(LogLevel::info, "{}", sampling.text);
-  const Workload work = generate_workload(options, runtime.world().size(),
-                                          {.texts = demand.requests,
-                                           .longest_prompt = demand.longest_prompt,
-                                           .longest_text = demand.longest_text});
-  Engine engine(runtime, model, work);
-  engine.transformer().reset_statistics();
-  StepEngine steps(engine.transformer(), runtime.world(),
-                   step_options(runtime, model.config, input, work));
-  const auto start = std::chrono::steady_clock::now();
-  const bool complete = run_requests(steps, output ? make_feed(*output) : RequestFeed{});
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  RunStatistics statistics = gather_run(runtime, engine, steps.statistics());
-  statistics.wall_seconds = seconds.count();
-  const std::string finished = output ? output->end() : "";
-  if (!complete) runtime.end_early(finished);
-  if (runtime.is_first()) tell(runtime, statistics);
+  run_texts(runtime, {model, input, requests, sampling, output ? &*output : nullptr}, work);
 }
 
 }  // namespace moesaic

@@ -16,8 +16,6 @@
 namespace moesaic {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
 /// The id of a line that is wrong in something else, if it has one.
 std::shared_ptr<const RequestFields> id_of(std::string_view line) {
   try {
@@ -38,18 +36,10 @@ void parse_json_line(std::string_view line, Prompt& prompt) {
   prompt.said = std::make_shared<const RequestFields>(std::move(fields));
 }
 
-bool is_blank(std::string_view line) {
-  return line.find_first_not_of(" \t") == std::string_view::npos;
-}
+constexpr std::string_view kBlanks = " \t";
 
-/// The lines of `text` without their ends.
-void for_each_line(std::string_view text, const std::function<void(std::string_view)>& call) {
-  while (!text.empty()) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    call(line);
-  }
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(kBlanks) == std::string_view::npos;
 }
 
 /// A whole file is one prompt, but for the end of its last line.
@@ -120,30 +110,41 @@ std::string read_utf8_file(const std::string& path) {
   return text;
 }
 
+std::optional<Prompt> PromptLines::parse(std::string_view line) {
+  ++number_;
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  if (is_blank(line)) return std::nullopt;
+  if (!is_json_) is_json_ = line.substr(line.find_first_not_of(kBlanks)).starts_with('{');
+  Prompt prompt{
+      .text = "", .where = fmt::format("{} line {}", file_, number_), .checksum = checksum(line)};
+  try_prompt(prompt, BadPrompts::keep, [&] {
+    if (!*is_json_) prompt.text = line;
+    require(is_valid_utf8(line), ErrorKind::file, "{} is not UTF-8", prompt.where);
+    if (*is_json_) parse_json_line(line, prompt);
+  });
+  return prompt;
+}
+
 std::vector<Prompt> parse_prompts(std::string_view text, const std::string& file) {
   std::vector<Prompt> prompts;
-  const bool is_json =
-      text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size())).starts_with('{');
-  std::int64_t number = 0;
-  for_each_line(text, [&](std::string_view line) {
-    ++number;
-    if (is_blank(line)) return;
-    Prompt& prompt = prompts.emplace_back(Prompt{
-        .text = "", .where = fmt::format("{} line {}", file, number), .checksum = checksum(line)});
-    try_prompt(prompt, BadPrompts::keep, [&] {
-      if (!is_json) prompt.text = line;
-      require(is_valid_utf8(line), ErrorKind::file, "{} is not UTF-8", prompt.where);
-      if (is_json) parse_json_line(line, prompt);
-    });
-  });
+  PromptLines lines(file);
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    if (std::optional<Prompt> prompt = lines.parse(line)) prompts.push_back(std::move(*prompt));
+  }
   return prompts;
 }
 
-std::vector<Prompt> read_prompts(const Options& options, BadPrompts bad) {
+void require_one_input(const Options& options) {
   require(options.prompt.has_value() || options.file.has_value(), ErrorKind::usage,
           "no prompt: --prompt TEXT or --file FILE gives one");
   require(!options.prompt.has_value() || !options.file.has_value(), ErrorKind::usage,
           "--prompt and --file exclude each other");
+}
+
+std::vector<Prompt> read_prompts(const Options& options, BadPrompts bad) {
+  require_one_input(options);
   if (options.prompt) {
     require(is_valid_utf8(*options.prompt), ErrorKind::usage, "the text of --prompt is not UTF-8");
     return {{.text = *options.prompt, .where = "--prompt", .checksum = checksum(*options.prompt)}};

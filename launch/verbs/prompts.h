@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -21,6 +22,7 @@ struct Prompt {
   std::uint64_t checksum = 0;                   // of the line
   std::optional<Error> error{};                 // why it cannot be run
   bool is_chat = false;  // a chat template has made the text: no tokens are added, nor is it shown
+  bool tells_checksum = false;  // its results do: it was not known when their file was made
 
   /// What the line says.
   [[nodiscard]] const RequestFields& fields() const;
@@ -35,18 +37,39 @@ enum class BadPrompts {
 /// Calls `make`, which throws Error for a prompt that cannot be run.
 void try_prompt(Prompt& prompt, BadPrompts bad, const std::function<void()>& make);
 
-/// The prompts of --prompt or --file. Throws Error{usage} if there is none or both, or if --prompt
-/// is not UTF-8; Error{file} if the file cannot be read, and that of the first bad line if these
-/// are refused.
+/// Throws Error{usage} unless there is one of --prompt and --file.
+void require_one_input(const Options& options);
+
+/// The prompts of --prompt or --file. Throws as require_one_input; Error{usage} if --prompt is not
+/// UTF-8; Error{file} if the file cannot be read, and that of the first bad line if these are
+/// refused.
 [[nodiscard]] std::vector<Prompt> read_prompts(const Options& options, BadPrompts bad);
 
-/// The prompts in the text of a file: JSONL objects (RequestFields) if the first line
-/// starts with '{', else one a line, as it stands; blank lines are none. A line that is not what it
-/// should be has its error. `file` stands in messages.
+/// The lines of a file as prompts: JSONL objects (RequestFields) if the first that is not blank
+/// starts with '{', else texts as they stand; blank lines are none.
+class PromptLines {
+ public:
+  /// `file` stands in messages.
+  explicit PromptLines(std::string file) : file_(std::move(file)) {}
+
+  /// The prompt of the next line, which comes without its end; one that is not what it should be
+  /// has its error.
+  [[nodiscard]] std::optional<Prompt> parse(std::string_view line);
+
+ private:
+  std::string file_;
+  std::int64_t number_ = 0;
+  std::optional<bool> is_json_;  // once a line has told
+};
+
+/// The prompts in the text of a file.
 [[nodiscard]] std::vector<Prompt> parse_prompts(std::string_view text, const std::string& file);
 
 /// `path` in messages: "-" is the standard input.
 [[nodiscard]] std::string input_name(const std::string& path);
+
+/// What may stand at the beginning of a text, and is no part of it.
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 /// The bytes of a file, or of the standard input for "-", without a byte order mark. Throws
 /// Error{file} if it cannot be read.

@@ -58,6 +58,9 @@ class RequestList {
   /// for.
   void add_bad();
 
+  /// Prompts that are added from now on have this context.
+  void set_context(std::int64_t tokens) noexcept { defaults_.context_tokens = tokens; }
+
   struct Place {
     std::size_t prompt = 0;
     std::int64_t sample = 0;

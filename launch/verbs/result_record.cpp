@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include "base/checksum.h"
 #include "base/json.h"
 #include "launch/verbs/logprobs_json.h"
 
@@ -15,6 +16,13 @@ constexpr std::int64_t kFormatVersion = 1;
 std::string stop_json(const Finished& finished) {
   if (finished.stop_string) return json_quote(*finished.stop_string);
   return finished.stop_token ? fmt::format("{}", *finished.stop_token) : "null";
+}
+
+/// What results of any kind tell of their prompt.
+void add_origin(JsonWriter& line, const Prompt& prompt) {
+  if (!prompt.fields().id.empty()) line.raw_field("id", prompt.fields().id);
+  if (prompt.tells_checksum) line.field("line", checksum_text(prompt.checksum));
+  line.field("prompt", prompt.text);
 }
 
 std::string usage_json(std::int64_t prompt_tokens, std::int64_t new_tokens) {
@@ -33,9 +41,8 @@ std::string result_record(const ResultPlace& place, const Finished& finished,
   line.field("version", kFormatVersion)
       .field("index", static_cast<std::int64_t>(place.place.prompt));
   if (place.place.samples > 1) line.field("sample", place.place.sample);
-  if (!place.prompt.fields().id.empty()) line.raw_field("id", place.prompt.fields().id);
-  line.field("prompt", place.prompt.text)
-      .field("text", finished.text)
+  add_origin(line, place.prompt);
+  line.field("text", finished.text)
       .raw_field("ids", fmt::format("[{}]", fmt::join(finished.tokens, ", ")))
       .field("finish_reason", finished.reason == StopReason::length ? "length" : "stop")
       .raw_field("stop", stop_json(finished));
@@ -49,8 +56,8 @@ std::string result_record(const ResultPlace& place, const Finished& finished,
 std::string error_record(const Prompt& prompt, std::int64_t index) {
   JsonWriter line;
   line.field("version", kFormatVersion).field("index", index);
-  if (!prompt.fields().id.empty()) line.raw_field("id", prompt.fields().id);
-  return line.field("prompt", prompt.text).field("error", prompt.error->what()).text();
+  add_origin(line, prompt);
+  return line.field("error", prompt.error->what()).text();
 }
 
 }  // namespace moesaic

@@ -5,6 +5,8 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/checksum.h"
 #include "base/json.h"
@@ -38,22 +40,37 @@ void add_value(Checksum& sum, const T& value) {
   sum.add(std::as_bytes(std::span(&value, 1)));
 }
 
-std::string prompts_checksum(const TokenPrompts& input) {
-  Checksum sum;
-  for (std::size_t i = 0; i < input.prompts.size(); ++i) {
-    add_value(sum, input.prompts[i].checksum);
-    add_value(sum, input.tokens[i].size());
-    sum.add(std::as_bytes(std::span(input.tokens[i])));
-  }
-  return checksum_text(sum.value());
+template <typename T>
+void add_values(Checksum& sum, const std::vector<T>& values) {
+  add_value(sum, values.size());
+  sum.add(std::as_bytes(std::span(values)));
 }
 
 }  // namespace
 
-RunIdentity run_identity(const Command& command, const TokenPrompts& input,
+std::string inputs_checksum(const TokenPrompts& input) {
+  Checksum sum;
+  for (std::size_t i = 0; i < input.prompts.size(); ++i) {
+    add_value(sum, input.prompts[i].checksum);
+    add_values(sum, input.tokens[i]);
+  }
+  return checksum_text(sum.value());
+}
+
+std::string inputs_checksum(const ScoreInput& input) {
+  Checksum sum;
+  for (std::size_t i = 0; i < input.documents.size(); ++i) {
+    add_values(sum, input.documents[i].tokens);
+    add_value(sum, input.labels[i].is_pair);
+    add_value(sum, input.documents[i].windows.front().first);  // where a continuation begins
+  }
+  return checksum_text(sum.value());
+}
+
+RunIdentity run_identity(const Command& command, std::string inputs,
                          const std::string& model_directory) {
   const std::optional<std::string>& lora = command.options.lora;
-  return {.prompts = prompts_checksum(input),
+  return {.inputs = std::move(inputs),
           .model = model_checksum(model_directory) + (lora ? "+" + model_checksum(*lora) : ""),
           .options = options_json(command)};
 }

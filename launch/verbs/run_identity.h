@@ -1,14 +1,23 @@
 #pragma once
 
+#include <string>
+
 #include "launch/options/options.h"
-#include "launch/verbs/result_file.h"
+#include "launch/verbs/record_file.h"
+#include "launch/verbs/score_input.h"
 #include "launch/verbs/token_prompts.h"
 
 namespace moesaic {
 
-/// Of the prompts with their tokens, of a model's directory and of the options that decide texts.
-/// Weights count with samples of their files. Throws Error{file} if the model cannot be read.
-[[nodiscard]] RunIdentity run_identity(const Command& command, const TokenPrompts& input,
+/// Of the inputs, of which this is the checksum, of a model's directory and of the options that
+/// decide results. Weights count with samples of their files. Throws Error{file} if the model
+/// cannot be read.
+[[nodiscard]] RunIdentity run_identity(const Command& command, std::string inputs,
                                        const std::string& model_directory);
+
+/// Of prompts with their tokens.
+[[nodiscard]] std::string inputs_checksum(const TokenPrompts& input);
+/// Of texts, before any of their windows are dropped.
+[[nodiscard]] std::string inputs_checksum(const ScoreInput& input);
 
 }  // namespace moesaic

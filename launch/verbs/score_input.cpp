@@ -26,10 +26,10 @@ class Reader {
         config_(model.config),
         tokenizer_(*input.tokenizer),
         input_(input) {
-    limit_ = context_limit(options_, config_);
-    stride_ = options_.stride > 0 ? options_.stride : std::max<std::int64_t>(limit_ / 2, 1);
-    require(stride_ <= limit_, ErrorKind::usage, "--stride {} exceeds the context of {}", stride_,
-            limit_);
+    limit_ = context_of(options_, config_);
+    stride_ = options_.stride > 0 ? options_.stride : std::max<std::int64_t>(limit_.tokens / 2, 1);
+    require(stride_ <= limit_.tokens, ErrorKind::usage, "--stride {} exceeds the context of {}",
+            stride_, limit_.tokens);
   }
 
   void read(const std::string& path) {
@@ -100,8 +100,8 @@ class Reader {
     const auto length = std::ssize(tokens);
     require(length >= 2, ErrorKind::usage, "{} has {} token{}, and so nothing to predict",
             label.where, length, length == 1 ? "" : "s");
-    if (options_.no_window) require_context(options_, config_, length, 0, label.where);
-    std::vector<ScoreWindow> windows = cut_windows(length, limit_, stride_);
+    if (options_.no_window) require_context(limit_, length, 0, label.where);
+    std::vector<ScoreWindow> windows = cut_windows(length, limit_.tokens, stride_);
     add(std::move(label), {.tokens = std::move(tokens), .windows = std::move(windows)});
   }
 
@@ -136,14 +136,16 @@ class Reader {
 
   /// The last token is only predicted, so that one more than the context fits.
   [[nodiscard]] ScoreWindow pair_window(std::int64_t length, std::int64_t first) const {
-    return {.begin = std::max<std::int64_t>(0, length - limit_ - 1), .end = length, .first = first};
+    return {.begin = std::max<std::int64_t>(0, length - limit_.tokens - 1),
+            .end = length,
+            .first = first};
   }
 
   void check_pair() const {
     const ScoreWindow& window = input_.documents.back().windows.front();
     const std::string& where = input_.labels.back().where;
-    if (options_.no_window) require_context(options_, config_, window.end - 1, 0, where);
-    require_context(options_, config_, window.end - window.first, 0, where + ": the continuation");
+    if (options_.no_window) require_context(limit_, window.end - 1, 0, where);
+    require_context(limit_, window.end - window.first, 0, where + ": the continuation");
   }
 
   void add(ScoreLabel label, ScoreDocument document) {
@@ -160,7 +162,7 @@ class Reader {
   const ModelConfig& config_;
   const Tokenizer& tokenizer_;
   ScoreInput& input_;
-  std::int64_t limit_ = 0;
+  ContextLimit limit_;
   std::int64_t stride_ = 0;
 };
 

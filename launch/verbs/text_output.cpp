@@ -19,26 +19,34 @@ void print_now(std::string_view text) {
 }  // namespace
 
 TextOutput::TextOutput(const Runtime& runtime, const TokenPrompts& input,
-                       const RequestList& requests, ResultFile* file)
+                       const RequestList& requests, ResultFile* file, Arrival arrival)
     : input_(input),
       requests_(requests),
       file_(file),
       json_(runtime.options().json || file != nullptr),
       unordered_(runtime.options().unordered),
       shows_prompts_(!runtime.options().no_display_prompt),
-      streams_(!json_ && requests.demand().requests == 1) {
+      streams_(!json_ && arrival == Arrival::before && requests.demand().requests == 1),
+      arrival_(arrival) {
+  add_new();
+  if (arrival == Arrival::meanwhile) return;
   const bool texts_are_seen = file == nullptr && isatty(STDOUT_FILENO) != 0;
   const bool silent = streams_ || texts_are_seen || !runtime.log().enabled(LogLevel::info);
   progress_.emplace("tokens", silent, [](std::int64_t amount) { return std::to_string(amount); });
-  for (std::int64_t number = 0; number < count(); ++number) {
-    const RequestList::Place place = requests_.place(number);
-    const bool there = is_there(place);
-    if (there || prompt_of(place).error) ++finished_;
-    if (unordered_ && !there && prompt_of(place).error) write(error_text(place));
-  }
   const double share = static_cast<double>(finished_) / static_cast<double>(count());
   tokens_ =
       static_cast<std::int64_t>(static_cast<double>(requests_.demand().most_new_tokens) * share);
+}
+
+void TextOutput::add_new() {
+  for (; known_ < count(); ++known_) {
+    const RequestList::Place place = requests_.place(known_);
+    const Prompt& prompt = prompt_of(place);
+    const bool there = is_there(place);
+    if (there) file_->require_same(static_cast<std::int64_t>(place.prompt), prompt);
+    if (there || prompt.error) ++finished_;
+    if (unordered_ && !there && prompt.error) write(error_text(place));
+  }
   skip_to_next();
   advance();
 }
@@ -69,7 +77,7 @@ std::optional<Request> TextOutput::next() {
 
 void TextOutput::take(const NewToken& token) {
   if (streams_) print_now(token.text);
-  progress_->update(++tokens_, requests_.demand().most_new_tokens);
+  if (progress_) progress_->update(++tokens_, requests_.demand().most_new_tokens);
 }
 
 void TextOutput::take(const Finished& finished) {
@@ -104,8 +112,10 @@ std::string TextOutput::error_text(const RequestList::Place& place) const {
 std::string TextOutput::title(const RequestList::Place& place) const {
   const std::string sample =
       place.samples == 1 ? "" : fmt::format(", sample {} of {}", place.sample + 1, place.samples);
-  return fmt::format("{}--- prompt {} of {}{}", place.prompt + place.sample == 0 ? "" : "\n",
-                     place.prompt + 1, input_.prompts.size(), sample);
+  const std::string all =
+      arrival_ == Arrival::before ? fmt::format(" of {}", input_.prompts.size()) : "";
+  return fmt::format("{}--- prompt {}{}{}", place.prompt + place.sample == 0 ? "" : "\n",
+                     place.prompt + 1, all, sample);
 }
 
 void TextOutput::advance() {

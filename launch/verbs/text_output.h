@@ -17,6 +17,9 @@
 
 namespace moesaic {
 
+/// Whether all requests are there from the start, or more come while they run.
+enum class Arrival { before, meanwhile };
+
 /// Rank 0's requests and what becomes of them: the only text while its tokens come; of several,
 /// each as soon as it and those before it are finished, or with --unordered as soon as it is. They
 /// go to the standard output or to the file of --out; what is in the file already is not asked for.
@@ -24,7 +27,11 @@ class TextOutput {
  public:
   /// All must outlive this. Without a file, `file` is null.
   TextOutput(const Runtime& runtime, const TokenPrompts& input, const RequestList& requests,
-             ResultFile* file);
+             ResultFile* file, Arrival arrival);
+
+  /// Takes notice of requests that have been added. Throws Error{usage} if the file has results of
+  /// another prompt in the place of one.
+  void add_new();
 
   /// Whether a request is left to be run.
   [[nodiscard]] bool has_next() const;
@@ -60,6 +67,8 @@ class TextOutput {
   bool unordered_;
   bool shows_prompts_;
   bool streams_;
+  Arrival arrival_;
+  std::int64_t known_ = 0;                     // requests before it have been taken notice of
   std::vector<std::int64_t> asked_;            // number of each request that next() gave
   std::int64_t next_ = 0;                      // number of the one that it gives
   std::map<std::int64_t, std::string> ready_;  // not yet written, as one before it is not finished

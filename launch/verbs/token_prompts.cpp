@@ -46,6 +46,22 @@ std::vector<std::int32_t> encode_prompt(Prompt& prompt, const Tokenizer& tokeniz
   return *prompt.fields().prompt_tokens;
 }
 
+std::vector<std::int32_t> encode_prompt(Prompt& prompt, const TokenPrompts& input,
+                                        const Options& options, std::int64_t vocab_size,
+                                        BadPrompts bad) {
+  std::vector<std::int32_t> tokens;
+  if (prompt.error) return tokens;
+  try_prompt(prompt, bad, [&] {
+    const bool is_text = !prompt.fields().prompt_tokens && !prompt.fields().conversation;
+    require(!is_text || !prompt.text.empty(), ErrorKind::usage, "the text of {} is empty",
+            prompt.where);
+    if (input.chat_template) apply_chat(prompt, *input.chat_template, options);
+    tokens = encode_prompt(prompt, *input.tokenizer, !prompt.is_chat);
+    check_tokens(prompt, tokens, *input.tokenizer, vocab_size);
+  });
+  return tokens;
+}
+
 TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model, BadPrompts bad,
                             const std::function<std::vector<Prompt>()>& read) {
   TokenPrompts result;
@@ -56,22 +72,12 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model, BadP
     require_chat_for_its_options(options);
     result.prompts = read();
     result.tokenizer = Tokenizer::from_directory(directory);
-    std::optional<ChatTemplate> chat_template;
     if (options.chat) {
-      chat_template = ChatTemplate::from_directory(directory, options.chat_template);
-      result.turn_end = turn_end_token(*chat_template, *result.tokenizer);
+      result.chat_template = ChatTemplate::from_directory(directory, options.chat_template);
+      result.turn_end = turn_end_token(*result.chat_template, *result.tokenizer);
     }
     for (Prompt& prompt : result.prompts) {
-      std::vector<std::int32_t>& tokens = result.tokens.emplace_back();
-      if (prompt.error) continue;
-      try_prompt(prompt, bad, [&] {
-        const bool is_text = !prompt.fields().prompt_tokens && !prompt.fields().conversation;
-        require(!is_text || !prompt.text.empty(), ErrorKind::usage, "the text of {} is empty",
-                prompt.where);
-        if (chat_template) apply_chat(prompt, *chat_template, options);
-        tokens = encode_prompt(prompt, *result.tokenizer, !prompt.is_chat);
-        check_tokens(prompt, tokens, *result.tokenizer, model.config.vocab_size);
-      });
+      result.tokens.push_back(encode_prompt(prompt, result, options, model.config.vocab_size, bad));
     }
   });
   for (const std::vector<std::int32_t>& tokens : result.tokens) {
@@ -81,14 +87,19 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model, BadP
   return result;
 }
 
-void require_context(const Options& options, const ModelConfig& config, std::int64_t tokens,
-                     std::int64_t new_tokens, const std::string& where) {
-  const std::int64_t limit = context_limit(options, config);
+ContextLimit context_of(const Options& options, const ModelConfig& config) {
+  return {.tokens = context_limit(options, config),
+          .source = options.ctx_size > 0
+                        ? "--ctx-size"
+                        : "max_position_embeddings of the model; --ctx-size may set more"};
+}
+
+void require_context(const ContextLimit& limit, std::int64_t tokens, std::int64_t new_tokens,
+                     const std::string& where) {
   const std::string extra = new_tokens > 0 ? fmt::format(" + {} new", new_tokens) : "";
-  require(tokens + new_tokens <= limit, ErrorKind::usage,
-          "{}: {}{} tokens exceed the context of {} ({})", where, tokens, extra, limit,
-          options.ctx_size > 0 ? "--ctx-size"
-                               : "max_position_embeddings of the model; --ctx-size may set more");
+  require(tokens + new_tokens <= limit.tokens, ErrorKind::usage,
+          "{}: {}{} tokens exceed the context of {} ({})", where, tokens, extra, limit.tokens,
+          limit.source);
 }
 
 }  // namespace moesaic

@@ -10,6 +10,7 @@
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
 #include "launch/verbs/prompts.h"
+#include "src/chat/chat_template.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace moesaic {
@@ -17,6 +18,7 @@ namespace moesaic {
 /// Texts as tokens of rank 0; all ranks know how many there are.
 struct TokenPrompts {
   std::optional<Tokenizer> tokenizer;             // rank 0
+  std::optional<ChatTemplate> chat_template;      // rank 0, with --chat
   std::optional<std::int32_t> turn_end;           // rank 0, with --chat (turn_end_token)
   std::vector<Prompt> prompts;                    // rank 0
   std::vector<std::vector<std::int32_t>> tokens;  // rank 0
@@ -37,6 +39,11 @@ struct TokenPrompts {
                                           BadPrompts bad,
                                           const std::function<std::vector<Prompt>()>& read);
 
+/// The tokens of a prompt that reads like those of encode_prompts, or none: then it has its error.
+[[nodiscard]] std::vector<std::int32_t> encode_prompt(Prompt& prompt, const TokenPrompts& input,
+                                                      const Options& options,
+                                                      std::int64_t vocab_size, BadPrompts bad);
+
 /// The tokens of a text, with the special tokens that the tokenizer adds. Throws Error{usage} if
 /// there are none, Error{file} if the model does not know one. `where` names the text.
 [[nodiscard]] std::vector<std::int32_t> encode_text(const Tokenizer& tokenizer,
@@ -44,9 +51,17 @@ struct TokenPrompts {
                                                     std::string_view text,
                                                     const std::string& where);
 
+/// Most tokens of one sequence, and what sets it.
+struct ContextLimit {
+  std::int64_t tokens = 0;
+  std::string source;
+};
+/// By --ctx-size or the model.
+[[nodiscard]] ContextLimit context_of(const Options& options, const ModelConfig& config);
+
 /// Throws Error{usage} unless `tokens` and `new_tokens` fit into the context. `where` names the
 /// text.
-void require_context(const Options& options, const ModelConfig& config, std::int64_t tokens,
-                     std::int64_t new_tokens, const std::string& where);
+void require_context(const ContextLimit& limit, std::int64_t tokens, std::int64_t new_tokens,
+                     const std::string& where);
 
 }  // namespace moesaic

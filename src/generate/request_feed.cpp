@@ -35,12 +35,16 @@ bool run_requests(StepEngine& engine, const RequestFeed& feed) {
     return next == GoOn::dismissed;
   }
   for (bool more = true; more || engine.busy();) {
-    while (more && engine.room() > 0) {
-      std::optional<Request> request = feed.next();
-      more = request.has_value();
-      if (more) engine.submit(std::move(*request));
+    bool waits = false;
+    while (more && !waits && engine.room() > 0) {
+      if (std::optional<Request> request = feed.next()) {
+        engine.submit(std::move(*request));
+      } else {
+        waits = more = feed.may_come && feed.may_come(!engine.busy());
+      }
     }
-    if (engine.busy() && take_step(engine, feed) == GoOn::stop_wanted) return false;
+    // Also with nothing to do: the other ranks may not think that rank 0 is lost.
+    if ((more || engine.busy()) && take_step(engine, feed) == GoOn::stop_wanted) return false;
   }
   engine.dismiss();
   return take_step(engine, feed) != GoOn::stop_wanted;

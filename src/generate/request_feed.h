@@ -7,11 +7,14 @@
 
 namespace moesaic {
 
-/// Requests of rank 0 that are known in advance, and who hears of them. Of other ranks, `on_logits`
-/// alone is used.
+/// Requests of rank 0, and who hears of them. Of other ranks, `on_logits` alone is used.
 struct RequestFeed {
-  /// The next request; none when there are no more.
+  /// The next request; none when there are no more, or none yet.
   std::function<std::optional<Request>()> next;
+  /// Of requests that are not known in advance: asked when there is no next one, tells whether one
+  /// may still come. If nothing else is to be done meanwhile (`idle`) it waits for one, but not
+  /// nearly as long as the communicator's timeout.
+  std::function<bool(bool idle)> may_come{};
   std::function<void(const NewToken&)> on_token;
   std::function<void(Finished&&)> on_finished;
   std::function<void(const LogitsRows&)> on_logits;

@@ -76,7 +76,10 @@ const StepResult& StepEngine::step() {
   follow(std::move(orders));
   assign();
   goes_on_ = false;
-  if (!schedule_.under_way()) return result_;
+  if (!schedule_.under_way()) {
+    if (!result_.dismissed) share_stop();
+    return result_;
+  }
   const RankPass& pass = sequences_.forward();
   result_.logits = pass.logits;
   count(share(pass), start);
@@ -105,6 +108,13 @@ void StepEngine::assign() {
     auto request = waiting_.extract(id);
     if (rank == world_.rank()) sequences_.add(id, std::move(request.mapped()));
   }
+}
+
+void StepEngine::share_stop() {
+  if (!options_.stop_wanted) return;
+  std::int64_t wanted = options_.stop_wanted() ? 1 : 0;
+  world_.max(std::span(&wanted, 1));
+  result_.stop_wanted = wanted != 0;
 }
 
 std::int64_t StepEngine::logprobs_width() const {

@@ -93,6 +93,8 @@ class StepEngine {
   using Clock = std::chrono::steady_clock;
   void follow(Orders orders);
   void assign();
+  /// All ranks learn whether to stop.
+  void share_stop();
   /// All ranks learn what became of all requests, and whether to stop. Returns the work of all
   /// ranks.
   PassWork share(const RankPass& pass);

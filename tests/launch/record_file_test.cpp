@@ -11,7 +11,7 @@ namespace {
 TEST(ResultFile, KnowsWhatIsThere) {
   const TemporaryDirectory directory;
   const std::string path = directory.path_of("file");
-  const RunIdentity identity{.prompts = "a", .model = "b", .options = "{\"temp\": \"0.5\"}"};
+  const RunIdentity identity{.inputs = "a", .model = "b", .options = "{\"temp\": \"0.5\"}"};
   {
     ResultFile file(path, identity);
     file.append("{\"index\": 3}");
@@ -31,7 +31,7 @@ TEST(ResultFile, KnowsWhatIsThere) {
 TEST(ResultFile, EveryCutOfAFileIsMended) {
   const TemporaryDirectory directory;
   const std::string path = directory.path_of("file");
-  const RunIdentity identity{.prompts = "a", .model = "b", .options = "{}"};
+  const RunIdentity identity{.inputs = "a", .model = "b", .options = "{}"};
   ResultFile(path, identity).append("{\"index\": 0}");
   const std::string whole = read_text(path);
   for (std::size_t size = 0; size < whole.size(); ++size) {

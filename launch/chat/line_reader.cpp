@@ -1,0 +1,47 @@
+#include "launch/chat/line_reader.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::size_t kMostLineBytes = std::size_t{256} << 20;
+
+}  // namespace
+
+std::optional<std::string> LineReader::take() {
+  const std::size_t end = buffer_.find('\n', searched_);
+  if (end != std::string::npos) return take(end);
+  searched_ = buffer_.size();
+  if (!has_ended_ || buffer_.empty()) return std::nullopt;
+  return take(buffer_.size());
+}
+
+std::string LineReader::take(std::size_t end) {
+  std::string line = buffer_.substr(0, end);
+  buffer_.erase(0, std::min(end + 1, buffer_.size()));
+  searched_ = 0;
+  if (line.ends_with('\r')) line.pop_back();
+  return line;
+}
+
+void LineReader::read() {
+  std::array<char, 65536> bytes{};
+  ssize_t count = -1;
+  do count = ::read(descriptor_, bytes.data(), bytes.size());
+  while (count < 0 && errno == EINTR);
+  require(count >= 0, ErrorKind::file, "cannot read the standard input: {}", std::strerror(errno));
+  has_ended_ = count == 0;
+  buffer_.append(bytes.data(), static_cast<std::size_t>(count));
+  require(buffer_.size() <= kMostLineBytes, ErrorKind::file,
+          "a line of the standard input has more than {} bytes", kMostLineBytes);
+}
+
+}  // namespace moesaic

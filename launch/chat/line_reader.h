@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+namespace moesaic {
+
+/// Lines of a file, pipe or terminal as they come.
+class LineReader {
+ public:
+  explicit LineReader(int descriptor) : descriptor_(descriptor) {}
+
+  /// The next line of what was read, without its end; the last one may have none.
+  [[nodiscard]] std::optional<std::string> take();
+  /// Reads what is there, and waits if there is nothing. Throws Error{file} if it cannot, or if a
+  /// line is longer than any context.
+  void read();
+  /// Whether nothing more will come.
+  [[nodiscard]] bool has_ended() const noexcept { return has_ended_; }
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+
+ private:
+  [[nodiscard]] std::string take(std::size_t end);
+
+  int descriptor_;
+  std::string buffer_;  // read and not yet taken
+  std::size_t searched_ = 0;
+  bool has_ended_ = false;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+
+#include "launch/job/runtime.h"
+#include "launch/job/session.h"
+#include "launch/verbs/prompt_stream.h"
+#include "launch/verbs/requests.h"
+#include "launch/verbs/text_output.h"
+#include "launch/verbs/token_prompts.h"
+
+namespace moesaic {
+
+/// Adds a prompt with its tokens to the requests: one that cannot be run, which has an error then,
+/// in its place.
+void add_request(const ContextLimit& limit, BadPrompts bad, Prompt& prompt,
+                 std::vector<std::int32_t> tokens, RequestList& requests);
+
+/// Rank 0's prompts of the standard input, which become requests as they come.
+class ArrivingPrompts {
+ public:
+  struct Parts {
+    const OpenModel& model;
+    TokenPrompts& input;    // gets the prompts
+    RequestList& requests;  // and theirs
+    TextOutput& output;
+  };
+  /// All must outlive this. Texts may have so many tokens.
+  ArrivingPrompts(const Runtime& runtime, const Parts& parts, ContextLimit limit);
+
+  /// The next request that is there, if any. Throws Error{file} or Error{usage} for the first bad
+  /// prompt with --strict, and what PromptStream and ResultFile do.
+  [[nodiscard]] std::optional<Request> next();
+  /// Whether one may still come; an `idle` caller waits for it a moment.
+  [[nodiscard]] bool may_come(bool idle) const;
+
+ private:
+  void add(Prompt prompt);
+
+  const Runtime& runtime_;
+  Parts parts_;
+  ContextLimit limit_;
+  BadPrompts bad_;
+  PromptStream stream_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "launch/chat/line_reader.h"
+#include "launch/verbs/prompts.h"
+
+namespace moesaic {
+
+/// Prompts of the standard input, each as soon as its line is there.
+class PromptStream {
+ public:
+  PromptStream();
+
+  /// The next prompt whose whole line has come, which has an error if it is not what it should be;
+  /// none if there is none. Throws Error{file} if the input cannot be read or is no text.
+  [[nodiscard]] std::optional<Prompt> next();
+  /// Whether nothing more will come after what next() gives.
+  [[nodiscard]] bool has_ended() const noexcept { return lines_.has_ended(); }
+  /// Returns when something has come or has ended, or after so long, or at a signal.
+  void wait(std::chrono::milliseconds most) const;
+
+ private:
+  [[nodiscard]] bool has_more(std::chrono::milliseconds wait) const;
+
+  LineReader lines_;
+  PromptLines prompts_;
+  bool has_begun_ = false;
+};
+
+}  // namespace moesaic
