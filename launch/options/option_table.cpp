@@ -312,7 +312,8 @@ constexpr std::array kOptions = {
                 "write input_ids and logits of the one text as safetensors"}),
     may_differ({"logprobs-out", '\0', "FILE", &O::logprobs_out, kProgram, kScore,
                 "write a line of JSON for each token: id, piece, logprob (natural), rank (1: the "
-                "likeliest)"}),
+                "likeliest). If FILE is there from the same texts, model and options, go on from "
+                "there"}),
     may_differ({"config", '\0', "FILE", &O::config, kProgram, kAll | kPlan,
                 "read options from lines `name = value`; # starts a comment"}),
     may_differ({"log-level", '\0', "LEVEL", one_of<&O::log_level>(), kProgram, kAll | kAlone,

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "launch/job/agreement.h"
 #include "launch/job/session.h"
+#include "launch/verbs/run_identity.h"
 #include "launch/verbs/run_statistics.h"
 #include "launch/verbs/score_input.h"
 #include "launch/verbs/score_output.h"
@@ -23,10 +24,28 @@ StepOptions step_options(const Runtime& runtime, const ModelConfig& config, cons
 }
 
 void require_one_window(const ScoreInput& input) {
-  require(input.sizes.windows == 1, ErrorKind::usage,
+  require(input.sizes().windows == 1, ErrorKind::usage,
           "--logits-out takes one text that fits into the context; there are {} windows of {} "
           "texts",
-          input.sizes.windows, input.documents.size());
+          input.sizes().windows, input.documents.size());
+}
+
+/// What it has of the texts is not scored again, unless their logits are wanted too.
+void open_logprobs(const Runtime& runtime, const OpenModel& model, ScoreInput& input,
+                   std::optional<LogprobsFile>& file) {
+  const Options& options = runtime.options();
+  const RunIdentity identity =
+      run_identity(runtime.command(), inputs_checksum(input), model.files.directory());
+  const bool needs_all = options.logits_out.has_value();
+  file.emplace(*options.logprobs_out, identity, input,
+               needs_all ? LogprobsFile::Known::dropped : LogprobsFile::Known::kept);
+}
+
+ScoreEvents events_of(ScoreOutput& output) {
+  return {.on_tokens = [&](const TokenScores& scores) { output.take(scores); },
+          .on_document = [&](std::int64_t document,
+                             const DocumentScore& score) { output.take(document, score); },
+          .on_logits = {}};
 }
 
 void require_undamaged(const ScoreInput& input, const std::optional<ScoreDamage>& damage) {
@@ -45,8 +64,9 @@ void require_undamaged(const ScoreInput& input, const std::optional<ScoreDamage>
 void run_score(Runtime& runtime) {
   const Options& options = runtime.options();
   const OpenModel model = open_model(runtime);
-  const ScoreInput input = read_score_input(runtime, model);
+  ScoreInput input = read_score_input(runtime, model);
   std::optional<LogitsFile> logits;
+  std::optional<LogprobsFile> logprobs;
   std::optional<ScoreOutput> output;
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
@@ -54,23 +74,24 @@ void run_score(Runtime& runtime) {
       require_one_window(input);
       logits.emplace(*options.logits_out, input.documents.front().tokens, model.config.vocab_size);
     }
-    output.emplace(runtime, input);
+    if (options.logprobs_out) open_logprobs(runtime, model, input, logprobs);
+    output.emplace(runtime, input, logprobs ? &*logprobs : nullptr);
   });
+  ScoreSizes sizes = input.sizes();
+  runtime.world().broadcast(std::as_writable_bytes(std::span(&sizes, 1)), 0);
+  ScoreEvents events = output ? events_of(*output) : ScoreEvents{};
+  if (sizes.windows == 0) {
+    runtime.log().once(LogLevel::info, "nothing is left to do");
+    if (output) output->finish(tell_known(input.documents, events), nullptr);
+    return;
+  }
   announce(runtime);
-  ScoreWork plan = score_workload(options, runtime.world().size(),
-                                  {.windows = input.sizes.windows,
-                                   .tokens = input.sizes.tokens,
-                                   .longest = input.sizes.longest});
-  if (runtime.world().rank() >= input.sizes.windows) plan.work.logits_rows = 0;
+  ScoreWork plan =
+      score_workload(options, runtime.world().size(),
+                     {.windows = sizes.windows, .tokens = sizes.tokens, .longest = sizes.longest});
+  if (runtime.world().rank() >= sizes.windows) plan.work.logits_rows = 0;
   Engine engine(runtime, model, plan.work);
 
-  ScoreEvents events;
-  if (output) {
-    events.on_tokens = [&](const TokenScores& scores) { output->take(scores); };
-    events.on_document = [&](std::int64_t document, const DocumentScore& score) {
-      output->take(document, score);
-    };
-  }
   if (logits) events.on_logits = [&](const LogitsRows& rows) { logits->write(rows); };
   engine.transformer().reset_statistics();
   const ScoreResult result = score(engine.transformer(), runtime.world(), input.documents,
@@ -84,7 +105,7 @@ void run_score(Runtime& runtime) {
       .generation = {},
       .shared_tokens = result.statistics.work.shared_positions,
       .ranks = gather_statistics(runtime, engine.transformer())};
-  if (output) output->finish(result.total, statistics);
+  if (output) output->finish(result.total, &statistics);
 }
 
 }  // namespace moesaic

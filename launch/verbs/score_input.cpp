@@ -149,11 +149,7 @@ class Reader {
   }
 
   void add(ScoreLabel label, ScoreDocument document) {
-    for (const ScoreWindow& window : document.windows) {
-      ++input_.sizes.windows;
-      input_.sizes.tokens += window.end - window.begin;
-      input_.sizes.longest = std::max(input_.sizes.longest, window.end - window.begin);
-    }
+    label.windows = std::ssize(document.windows);
     input_.labels.push_back(std::move(label));
     input_.documents.push_back(std::move(document));
   }
@@ -168,6 +164,18 @@ class Reader {
 
 }  // namespace
 
+ScoreSizes ScoreInput::sizes() const {
+  ScoreSizes sizes;
+  for (const ScoreDocument& document : documents) {
+    for (const ScoreWindow& window : document.windows) {
+      ++sizes.windows;
+      sizes.tokens += window.end - window.begin;
+      sizes.longest = std::max(sizes.longest, window.end - window.begin);
+    }
+  }
+  return sizes;
+}
+
 ScoreInput read_score_input(const Runtime& runtime, const OpenModel& model) {
   const Options& options = runtime.options();
   ScoreInput input;
@@ -180,7 +188,6 @@ ScoreInput read_score_input(const Runtime& runtime, const OpenModel& model) {
     Reader reader(runtime, model, input);
     for (const std::string& path : options.files) reader.read(path);
   });
-  runtime.world().broadcast(std::as_writable_bytes(std::span(&input.sizes, 1)), 0);
   return input;
 }
 

@@ -13,12 +13,13 @@ namespace moesaic {
 
 /// What is told of a document besides its tokens.
 struct ScoreLabel {
-  std::string where;     // "book.txt", "pairs.jsonl line 3"
-  std::string id;        // JSON text of the line's "id"; empty if it has none
-  bool is_pair = false;  // a context and its continuation, which alone is scored
+  std::string where;         // "book.txt", "pairs.jsonl line 3"
+  std::string id;            // JSON text of the line's "id"; empty if it has none
+  bool is_pair = false;      // a context and its continuation, which alone is scored
+  std::int64_t windows = 0;  // that it is cut into
 };
 
-/// Of all windows; known on all ranks.
+/// Of all windows that are to be scored.
 struct ScoreSizes {
   std::int64_t windows = 0;
   std::int64_t tokens = 0;
@@ -30,7 +31,8 @@ struct ScoreInput {
   std::optional<Tokenizer> tokenizer;    // rank 0
   std::vector<ScoreLabel> labels;        // rank 0: one a document
   std::vector<ScoreDocument> documents;  // rank 0
-  ScoreSizes sizes;
+
+  [[nodiscard]] ScoreSizes sizes() const;
 };
 
 /// Reads the files of --file, each of which is one text, or JSONL if it begins with '{': objects

@@ -11,8 +11,6 @@
 namespace moesaic {
 namespace {
 
-constexpr std::size_t kWriteBytes = std::size_t{1} << 18;
-
 /// "loss 2.123456  perplexity 8.3591  over 1404 tokens"
 std::string score_text(const DocumentScore& score) {
   const double perplexity = std::exp(score.mean_loss());
@@ -45,13 +43,19 @@ std::string document_json(const ScoreInput& input, std::int64_t index, const Doc
   if (label.is_pair) {
     out.field("is_greedy", score.is_greedy);
   } else {
-    out.field("windows", std::ssize(input.documents[static_cast<std::size_t>(index)].windows));
+    out.field("windows", label.windows);
   }
   return out.text();
 }
 
-std::int64_t predicted_tokens(const ScoreInput& input) {
+std::int64_t known_tokens(const ScoreInput& input) {
   std::int64_t sum = 0;
+  for (const ScoreDocument& document : input.documents) sum += document.known.predicted_tokens;
+  return sum;
+}
+
+std::int64_t predicted_tokens(const ScoreInput& input) {
+  std::int64_t sum = known_tokens(input);
   for (const ScoreDocument& document : input.documents) {
     for (const ScoreWindow& window : document.windows) sum += window.end - window.first;
   }
@@ -79,47 +83,12 @@ void LogitsFile::write(const LogitsRows& rows) {
   }
 }
 
-LogprobsFile::LogprobsFile(const std::string& path, const ScoreInput& input)
-    : file_(path, OutputFile::Mode::create), input_(input) {}
-
-void LogprobsFile::write(const TokenScores& scores) {
-  const auto index = static_cast<std::size_t>(scores.document);
-  if (scores.document != document_) {
-    document_ = scores.document;
-    position_ = input_.labels[index].is_pair ? scores.first : 0;
-  }
-  while (position_ < scores.first) add_line(document_, position_++, nullptr);
-  for (const TokenScore& score : scores.scores) add_line(document_, position_++, &score);
-  if (text_.size() >= kWriteBytes) flush();
-}
-
-void LogprobsFile::add_line(std::int64_t document, std::int64_t position, const TokenScore* score) {
-  const std::int32_t id = input_.documents[static_cast<std::size_t>(document)]
-                              .tokens[static_cast<std::size_t>(position)];
-  JsonWriter line;
-  line.field("document", document)
-      .field("position", position)
-      .field("id", id)
-      .field("piece", input_.tokenizer->token(id));
-  if (score == nullptr) {
-    line.raw_field("logprob", "null").raw_field("rank", "null");
-  } else {
-    line.field("logprob", score->log_probability).field("rank", score->rank);
-  }
-  text_ += line.text() + "\n";
-}
-
-void LogprobsFile::flush() {
-  file_.write_at(offset_, std::as_bytes(std::span(text_)));
-  offset_ += std::ssize(text_);
-  text_.clear();
-}
-
-ScoreOutput::ScoreOutput(const Runtime& runtime, const ScoreInput& input)
-    : runtime_(runtime), input_(input), all_tokens_(predicted_tokens(input)) {
-  const Options& options = runtime.options();
-  if (options.logprobs_out) logprobs_.emplace(*options.logprobs_out, input);
-}
+ScoreOutput::ScoreOutput(const Runtime& runtime, const ScoreInput& input, LogprobsFile* logprobs)
+    : runtime_(runtime),
+      input_(input),
+      logprobs_(logprobs),
+      told_tokens_(known_tokens(input)),
+      all_tokens_(predicted_tokens(input)) {}
 
 void ScoreOutput::take(const TokenScores& scores) {
   if (!progress_) {  // not before the model is loaded, which has a bar of its own
@@ -127,12 +96,11 @@ void ScoreOutput::take(const TokenScores& scores) {
     progress_.emplace("tokens", lines_are_seen || !runtime_.log().enabled(LogLevel::info),
                       [](std::int64_t count) { return fmt::format("{}", count); });
   }
-  if (logprobs_) logprobs_->write(scores);
+  if (logprobs_ != nullptr) logprobs_->write(scores);
   progress_->update(told_tokens_ += std::ssize(scores.scores), all_tokens_);
 }
 
 void ScoreOutput::take(std::int64_t document, const DocumentScore& score) {
-  if (logprobs_) logprobs_->flush();
   if (++told_documents_ == std::ssize(input_.documents)) progress_.reset();
   const ScoreLabel& label = input_.labels[static_cast<std::size_t>(document)];
   if (runtime_.options().json) {
@@ -147,20 +115,23 @@ void ScoreOutput::take(std::int64_t document, const DocumentScore& score) {
 
 std::string ScoreOutput::end_early() {
   progress_.reset();
-  if (logprobs_) logprobs_->flush();
+  if (logprobs_ != nullptr) logprobs_->sync();
   return fmt::format("{} of {} texts are scored, {} of {} tokens", told_documents_,
                      input_.documents.size(), told_tokens_, all_tokens_);
 }
 
-void ScoreOutput::finish(const DocumentScore& total, const RunStatistics& statistics) {
+void ScoreOutput::finish(const DocumentScore& total, const RunStatistics* statistics) {
+  if (logprobs_ != nullptr) logprobs_->sync();
   if (runtime_.options().json) {
     JsonWriter sums;
     sums.field("documents", told_documents_);
     if (total.predicted_tokens > 0) add_fields(sums, total);
-    fmt::print("{}\n", JsonWriter()
-                           .raw_field("total", sums.text())
-                           .raw_field("statistics", statistics_json(statistics, runtime_))
-                           .text());
+    JsonWriter line;
+    line.raw_field("total", sums.text());
+    if (statistics != nullptr) {
+      line.raw_field("statistics", statistics_json(*statistics, runtime_));
+    }
+    fmt::print("{}\n", line.text());
     return;
   }
   if (told_documents_ < std::ssize(input_.documents)) {
@@ -168,7 +139,8 @@ void ScoreOutput::finish(const DocumentScore& total, const RunStatistics& statis
   } else if (told_documents_ > 1) {
     fmt::print("all {}: {}\n", told_documents_, score_text(total));
   }
-  runtime_.log().once(LogLevel::info, "\n{}", statistics_text(statistics));
+  if (statistics == nullptr) return;
+  runtime_.log().once(LogLevel::info, "\n{}", statistics_text(*statistics));
 }
 
 }  // namespace moesaic

@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "base/output_file.h"
 #include "base/progress.h"
 #include "launch/job/runtime.h"
+#include "launch/verbs/logprobs_file.h"
 #include "launch/verbs/run_statistics.h"
 #include "launch/verbs/score_input.h"
 #include "src/checkpoint/safetensors_writer.h"
@@ -23,46 +23,26 @@ class LogitsFile {
   SafetensorsWriter writer_;
 };
 
-/// The file of --logprobs-out: a JSON object a line and token, in their order: document, position,
-/// id, piece, logprob, rank. Tokens that are not predicted have null; a context has no lines.
-class LogprobsFile {
- public:
-  /// `input` must outlive this. Throws Error{resource} if the file cannot be written.
-  LogprobsFile(const std::string& path, const ScoreInput& input);
-  void write(const TokenScores& scores);
-  /// What has been told so far is in the file.
-  void flush();
-
- private:
-  void add_line(std::int64_t document, std::int64_t position, const TokenScore* score);
-
-  OutputFile file_;
-  const ScoreInput& input_;
-  std::int64_t document_ = -1;
-  std::int64_t position_ = 0;  // the next one of it
-  std::string text_;           // not yet written
-  std::int64_t offset_ = 0;
-};
-
 /// What rank 0 writes while documents are scored, and at the end.
 class ScoreOutput {
  public:
-  /// Both must outlive this.
-  ScoreOutput(const Runtime& runtime, const ScoreInput& input);
+  /// All must outlive this. Without a file of log-probabilities, `logprobs` is null.
+  ScoreOutput(const Runtime& runtime, const ScoreInput& input, LogprobsFile* logprobs);
 
   void take(const TokenScores& scores);
   void take(std::int64_t document, const DocumentScore& score);
   /// Nothing more will come; "3 of 7 texts are scored, 1200 of 4000 tokens".
   [[nodiscard]] std::string end_early();
-  void finish(const DocumentScore& total, const RunStatistics& statistics);
+  /// All that is to be scored has been. `statistics` are null where nothing was left to do.
+  void finish(const DocumentScore& total, const RunStatistics* statistics);
 
  private:
   const Runtime& runtime_;
   const ScoreInput& input_;
-  std::optional<LogprobsFile> logprobs_;
+  LogprobsFile* logprobs_;
   std::optional<Progress> progress_;
   std::int64_t told_documents_ = 0;
-  std::int64_t told_tokens_ = 0;
+  std::int64_t told_tokens_ = 0;  // and known ones
   std::int64_t all_tokens_ = 0;
 };
 

@@ -1,7 +1,5 @@
 #include "src/generate/score_order.h"
 
-#include <utility>
-
 namespace moesaic {
 namespace {
 
@@ -19,7 +17,15 @@ DocumentScore ScoreOrder::total() const {
   return total;
 }
 
+ScoreOrder::ScoreOrder(std::span<const ScoreDocument> documents, const ScoreEvents& events)
+    : documents_(documents), events_(events) {
+  if (!documents_.empty()) document_ = documents_.front().known;
+}
+
 std::optional<Request> ScoreOrder::next() {
+  while (next_document_ < documents_.size() && documents_[next_document_].windows.empty()) {
+    ++next_document_;
+  }
   if (damage_ || next_document_ == documents_.size()) return std::nullopt;
   const ScoreDocument& document = documents_[next_document_];
   const ScoreWindow& window = document.windows[next_window_];
@@ -57,28 +63,37 @@ void ScoreOrder::damage(RequestId window, std::int64_t token, const std::string&
 }
 
 void ScoreOrder::tell() {
+  tell_known();
   while (!open_.empty()) {
     Open& front = open_.front();
     tell_scores(front);
     if (!front.finished) return;
-    if (front.window + 1 == documents_[front.document].windows.size()) {
-      if (events_.on_document) {
-        events_.on_document(static_cast<std::int64_t>(front.document), document_);
-      }
-      add(total_, std::exchange(document_, {}));
-    }
+    if (front.window + 1 == documents_[front.document].windows.size()) tell_document();
     open_.pop_front();
     ++told_;
+    tell_known();
+  }
+}
+
+void ScoreOrder::tell_document() {
+  if (events_.on_document) {
+    events_.on_document(static_cast<std::int64_t>(told_documents_), document_);
+  }
+  add(total_, document_);
+  ++told_documents_;
+  const bool is_last = told_documents_ == documents_.size();
+  document_ = is_last ? DocumentScore{} : documents_[told_documents_].known;
+}
+
+void ScoreOrder::tell_known() {
+  while (told_documents_ < documents_.size() && documents_[told_documents_].windows.empty()) {
+    tell_document();
   }
 }
 
 void ScoreOrder::tell_scores(Open& open) {
   if (open.scores.empty()) return;
-  for (const TokenScore& score : open.scores) {
-    document_.loss -= score.log_probability;
-    document_.is_greedy = document_.is_greedy && score.rank == 1;
-  }
-  document_.predicted_tokens += std::ssize(open.scores);
+  for (const TokenScore& score : open.scores) document_.add(score);
   if (events_.on_tokens) {
     events_.on_tokens({.document = static_cast<std::int64_t>(open.document),
                        .first = window_of(open).first + open.told,

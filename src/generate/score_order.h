@@ -14,8 +14,7 @@ namespace moesaic {
 class ScoreOrder {
  public:
   /// Both must outlive this.
-  ScoreOrder(std::span<const ScoreDocument> documents, const ScoreEvents& events)
-      : documents_(documents), events_(events) {}
+  ScoreOrder(std::span<const ScoreDocument> documents, const ScoreEvents& events);
 
   /// The next window; none when there are no more.
   [[nodiscard]] std::optional<Request> next();
@@ -33,7 +32,7 @@ class ScoreOrder {
   /// The window of the first damaged token.
   [[nodiscard]] RequestId damaged_window() const noexcept { return damaged_window_; }
   [[nodiscard]] const std::optional<ScoreDamage>& found_damage() const noexcept { return damage_; }
-  /// Over all tokens that were told.
+  /// Over all tokens that were told, and those that are known before them.
   [[nodiscard]] DocumentScore total() const;
 
  private:
@@ -51,13 +50,17 @@ class ScoreOrder {
     return documents_[open.document].windows[open.window];
   }
   void tell_scores(Open& open);
+  void tell_document();
+  /// Tells documents that are known, up to the next one that is not.
+  void tell_known();
 
   std::span<const ScoreDocument> documents_;
   const ScoreEvents& events_;
   std::size_t next_document_ = 0;
   std::size_t next_window_ = 0;
-  RequestId told_ = 0;      // windows before it are told
-  std::deque<Open> open_;   // windows from told_ on
+  RequestId told_ = 0;     // windows before it are told
+  std::deque<Open> open_;  // windows from told_ on
+  std::size_t told_documents_ = 0;
   DocumentScore document_;  // the one that is being told
   DocumentScore total_;
   std::optional<ScoreDamage> damage_;

@@ -67,6 +67,7 @@ class Scoring {
 
   /// Rank 0.
   bool run(ScoreOrder& order) {
+    order.tell();
     for (bool more = true; more || engine_.busy();) {
       while (more && engine_.room() > 0) {
         std::optional<Request> request = order.next();
@@ -137,6 +138,18 @@ class Scoring {
 };
 
 }  // namespace
+
+void DocumentScore::add(const TokenScore& token) {
+  loss -= token.log_probability;
+  is_greedy = is_greedy && token.rank == 1;
+  ++predicted_tokens;
+}
+
+DocumentScore tell_known(std::span<const ScoreDocument> documents, const ScoreEvents& events) {
+  ScoreOrder order(documents, events);
+  order.tell();
+  return order.total();
+}
 
 ScoreResult score(Transformer& transformer, Communicator& world,
                   std::span<const ScoreDocument> documents, const StepOptions& options,

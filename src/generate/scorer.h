@@ -13,12 +13,6 @@
 
 namespace moesaic {
 
-/// A text and how it is scored.
-struct ScoreDocument {
-  std::vector<std::int32_t> tokens;
-  std::vector<ScoreWindow> windows;  // at least one, in ascending order
-};
-
 /// What the model made of one token, given those before it in its window.
 struct TokenScore {
   double log_probability = 0;  // natural log
@@ -31,7 +25,16 @@ struct DocumentScore {
   std::int64_t predicted_tokens = 0;
   bool is_greedy = true;  // each of them was the likeliest
 
+  /// Takes in the next token.
+  void add(const TokenScore& token);
   [[nodiscard]] double mean_loss() const { return loss / static_cast<double>(predicted_tokens); }
+};
+
+/// A text and how it is scored.
+struct ScoreDocument {
+  std::vector<std::int32_t> tokens;
+  std::vector<ScoreWindow> windows;  // in ascending order; none: all is known
+  DocumentScore known{};             // of the tokens before those that the windows count
 };
 
 /// Scores of neighbouring tokens.
@@ -58,15 +61,20 @@ struct ScoreEvents {
 };
 
 struct ScoreResult {
-  DocumentScore total;                // rank 0: over all tokens that were told
+  DocumentScore total;                // rank 0: over all tokens that were told or known
   std::optional<ScoreDamage> damage;  // rank 0: what ended it
   StepStatistics statistics;
   bool complete = true;  // all ranks: false if a rank was asked to stop before (StepOptions)
 };
 
+/// Tells the documents that have no windows, and so are known, where they stand before all others.
+/// Returns the score over them.
+DocumentScore tell_known(std::span<const ScoreDocument> documents, const ScoreEvents& events);
+
 /// Scores `documents` of rank 0, several windows at a time, spread over the ranks: the first one
 /// is computed by rank 0. A score does not depend on the others nor on the ranks. It ends at the
-/// first token whose values are not finite. Collective over `world`.
+/// first token whose values are not finite. Documents that are known are told like others.
+/// Collective over `world`.
 [[nodiscard]] ScoreResult score(Transformer& transformer, Communicator& world,
                                 std::span<const ScoreDocument> documents,
                                 const StepOptions& options, const ScoreEvents& events);

@@ -12,6 +12,7 @@ head -c 1500 "$data/demo-heldout.txt" >"$work/text"
 score() {  # NAME STARTER...: writes NAME.bytes, and NAME.statistics as "ranks" and "nodes"
   local out=$work/$1
   shift
+  rm -f "$out.bytes"  # of other options, it is not gone on with
   "$@" "$moesaic" score -m "$data/demo-model" -f "$work/text" -c 64 --threads 1 --json --logprobs-out "$out.bytes" \
     "${options[@]}" >"$out.json" 2>"$out.err" || { cat "$out.err" >&2; return 1; }
   sed 's/, "statistics".*//' "$out.json" >>"$out.bytes"

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -197,6 +198,14 @@ void expect_failure(const ProgramResult& result, int exit_code,
   for (const std::string& part : texts) {
     EXPECT_NE(result.err.find(part), std::string::npos) << "no " << part << " in " << result.text();
   }
+}
+
+void wait_until_nobody_writes(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY);
+  while (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  close(file);
 }
 
 std::map<std::string, std::string> contents(const std::string& directory) {

@@ -99,6 +99,9 @@ class RunningProgram {
 void expect_failure(const ProgramResult& result, int exit_code,
                     const std::vector<std::string>& texts);
 
+/// Ranks outlive the launcher that started them for a moment: waits until none holds the file.
+void wait_until_nobody_writes(const std::string& path);
+
 /// Bytes of all files of a directory, by name.
 [[nodiscard]] std::map<std::string, std::string> contents(const std::string& directory);
 [[nodiscard]] std::int64_t num_files(const std::string& directory);

@@ -1,15 +1,10 @@
 // The file of --out: runs that are stopped at any place, killed or asked to, end in the same bytes.
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "base/json.h"
 #include "tests/launch/broken_models.h"
@@ -21,15 +16,6 @@ namespace {
 
 constexpr int kInterrupted = 6;
 constexpr std::int64_t kPrompts = 400;
-
-/// Ranks outlive the launcher that started them for a moment.
-void wait_until_nobody_writes(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY);
-  while (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  close(file);
-}
 
 /// Prompts, a bad one among them, and where their texts go.
 class ResultFileProgram : public testing::Test {

@@ -1,10 +1,12 @@
 // The verb score through the program: windows, pairs and what is written, beside transformers.
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include "base/json.h"
 #include "tests/launch/broken_models.h"
@@ -29,14 +31,29 @@ std::vector<Json> json_lines(const ProgramResult& result) {
   return lines;
 }
 
+/// What a file of --logprobs-out has below its first line.
+std::vector<std::string> records_of(const std::string& file) {
+  std::vector<std::string> lines = lines_of(read_text(file));
+  EXPECT_FALSE(lines.empty());
+  if (!lines.empty()) lines.erase(lines.begin());
+  return lines;
+}
+
+/// What is printed of texts, without the statistics of a run.
+std::string scores_of(const std::string& out) {
+  const std::size_t end = out.find(", \"statistics\"");
+  return end == std::string::npos ? out : out.substr(0, end) + "}\n";
+}
+
 Json golden() {
   return Json::read_file(kData + "/score-golden.json");
 }
 
 TEST(Score, WindowsAreThoseOfTransformers) {
   const TemporaryDirectory directory;
-  const std::string file = directory.path_of("logprobs.jsonl");
   golden().at("windows").for_each([&](const std::string&, const Json& wanted) {
+    const std::string file = directory.path_of(
+        fmt::format("{}-{}", wanted.at("context").as_int(), wanted.at("stride").as_int()));
     const std::int64_t context = wanted.at("context").as_int();
     Arguments arguments = score({"-f", kHeldOut, "--precision", "fp32", "--json", "-c",
                                  std::to_string(context), "--logprobs-out", file});
@@ -51,7 +68,7 @@ TEST(Score, WindowsAreThoseOfTransformers) {
     EXPECT_NEAR(lines[0].at("perplexity").as_double(), wanted.at("perplexity").as_double(), 1e-4);
     EXPECT_EQ(lines[1].at("total").at("loss").as_double(), lines[0].at("loss").as_double());
 
-    const std::vector<std::string> tokens = lines_of(read_text(file));
+    const std::vector<std::string> tokens = records_of(file);
     ASSERT_EQ(std::ssize(tokens), golden().at("tokens").as_int());
     std::int64_t unpredicted = 0;
     for (const std::string& token : tokens) {
@@ -116,8 +133,8 @@ TEST(Score, TokenIdsAreTakenAsTheyAreAndLongContextsFromTheEnd) {
 
 TEST(Score, FilesAreTakenInTheirOrderWithTheSameBytesOnAllRanks) {
   const TemporaryDirectory directory;
-  const std::string file = directory.path_of("logprobs");
   const auto run = [&](int ranks, const std::string& batch) {
+    const std::string file = directory.path_of(batch + "." + std::to_string(ranks));
     const std::vector<std::string> lines = lines_of(
         run_ranks(ranks, score({"-f", kHeldOut, "-f", kData + "/demo-prompts.txt", "-c", "200",
                                 "--stride", "63", "-b", batch, "--logprobs-out", file, "--json"}))
@@ -191,8 +208,75 @@ TEST(Score, KeepsWhatIsScoredWhenItIsInterrupted) {
   const Json total = Json::parse(lines.back(), "total").at("total");
   EXPECT_EQ(total.at("documents").as_int(), std::ssize(lines) - 1);
   EXPECT_LT(std::ssize(lines), 20000);
-  const std::vector<std::string> tokens = lines_of(read_text(file));
+  const std::vector<std::string> tokens = records_of(file);
   EXPECT_GE(Json::parse(tokens.back(), "token").at("document").as_int(), std::ssize(lines) - 2);
+}
+
+TEST(Score, RunsThatAreStoppedAnywhereGoOnToTheBytesOfOneThatIsNot) {
+  const TemporaryDirectory directory;
+  const std::string pairs = directory.path_of("pairs.jsonl");
+  std::string text;
+  for (int i = 0; i < 40; ++i) {
+    text += "{\"text\": \"In the beginning of " + std::to_string(i) + "\"}\n" +
+            "{\"context\": \"In the\", \"continuation\": \" beginning\", \"id\": 7}\n";
+  }
+  write_text(pairs, text);
+  const auto run = [&](const std::string& file, const Arguments& more = {}) {
+    return joined(score({"-f", pairs, "-f", kHeldOut, "-f", pairs, "-c", "60", "-b", "32", "--json",
+                         "--logprobs-out", file}),
+                  more);
+  };
+  const std::string whole = directory.path_of("whole");
+  const ProgramResult expected = run_ranks(2, run(whole));
+  ASSERT_EQ(expected.exit_code, 0) << expected.text();
+  const std::string bytes = read_text(whole);
+
+  const std::string file = directory.path_of("file");
+  const auto written = [&] { return std::filesystem::exists(file) ? read_text(file) : ""; };
+  const std::vector<std::pair<int, std::size_t>> stops = {{1, 1}, {2, 700}, {1, 2500}};
+  for (const auto& [ranks, lines] : stops) {
+    RunningProgram program(ranks_command(ranks, run(file)));
+    program.wait_until([&, count = lines] { return lines_of(written()).size() > count; });
+    program.send(SIGKILL);  // of mpirun: its ranks die with it
+    static_cast<void>(program.wait());
+    wait_until_nobody_writes(file);
+    EXPECT_TRUE(bytes.starts_with(written())) << "after " << lines << " lines";
+    write_text(file, written() + bytes.substr(written().size(), 20));  // cut short
+  }
+  const ProgramResult last = run_ranks(3, run(file));
+  EXPECT_EQ(last.exit_code, 0) << last.text();
+  EXPECT_TRUE(read_text(file) == bytes);
+  EXPECT_EQ(scores_of(last.out), scores_of(expected.out));
+
+  // The rest of a document whose beginning is known, and nothing at all.
+  for (const std::size_t size : {bytes.size() / 2, bytes.size()}) {
+    write_text(file, bytes.substr(0, size));
+    const ProgramResult again = run_moesaic(run(file));
+    EXPECT_EQ(again.exit_code, 0) << again.text();
+    EXPECT_TRUE(read_text(file) == bytes);
+    EXPECT_EQ(scores_of(again.out), scores_of(expected.out));
+    const bool is_done = again.err.find("nothing is left to do") != std::string::npos;
+    EXPECT_EQ(is_done, size == bytes.size()) << again.text();
+  }
+  expect_failure(run_ranks(2, run(file, {"--stride", "7"})), 2, {file, "--stride", "7"});
+  expect_failure(run_moesaic(score({"-f", kHeldOut, "-c", "60", "--logprobs-out", file})), 2,
+                 {file, "logprobs of other texts", "another --logprobs-out"});
+  EXPECT_TRUE(read_text(file) == bytes);
+}
+
+TEST(Score, LogitsAreWholeWhateverTheFileOfLogprobsHas) {
+  const TemporaryDirectory directory;
+  const std::string text = directory.path_of("text");
+  write_text(text, "And God said, Let there be light");
+  const auto run = [&](const std::string& logits) {
+    EXPECT_EQ(run_moesaic(score({"-f", text, "--logits-out", directory.path_of(logits),
+                                 "--logprobs-out", directory.path_of("logprobs")}))
+                  .exit_code,
+              0);
+    return read_text(directory.path_of(logits)) + read_text(directory.path_of("logprobs"));
+  };
+  const std::string first = run("one");
+  EXPECT_TRUE(run("two") == first);
 }
 
 TEST(Score, AContextBeyondTheModelsIsWarnedOf) {
