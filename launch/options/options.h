@@ -70,6 +70,7 @@ struct Options : SftOptions, ExchangeOptions, PlanOptions, StudyOptions {
   // Conversion.
   std::string output_dir;
   bool overwrite = false;
+  ByteCount shard_size = {.bytes = std::int64_t{4} << 30, .text = "4G"};
   bool merge = false;
   AdapterLayoutChoice adapter_layout = AdapterLayoutChoice::automatic;
 

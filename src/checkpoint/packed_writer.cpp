@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string_view>
+#include <utility>
 
 #include "base/checksum.h"
 #include "base/error.h"
@@ -24,6 +25,9 @@ namespace fs = std::filesystem;
 
 /// Locked by the process that writes. It also tells that the directory is one of ours.
 constexpr std::string_view kLockFile = "conversion.lock";
+
+/// What is whole, of a conversion that goes on.
+constexpr std::string_view kRecordFile = "conversion.jsonl";
 
 constexpr std::array<std::string_view, 13> kCopiedFiles = {
     "config.json",     "generation_config.json",  "tokenizer.json",     "tokenizer_config.json",
@@ -83,10 +87,11 @@ std::string part_directory(const std::string& directory) {
   return plain_path(directory) + ".part";
 }
 
-PackedOutput::PackedOutput(const std::string& directory, bool overwrite)
+PackedOutput::PackedOutput(const std::string& directory, bool overwrite, Found found)
     : directory_(plain_path(directory)), part_(part_directory(directory)), overwrite_(overwrite) {
   require_replaceable(directory_, overwrite_);
   take_part_directory();
+  if (found == Found::dropped) clear_part_directory({});
 }
 
 void PackedOutput::take_part_directory() {
@@ -101,20 +106,38 @@ void PackedOutput::take_part_directory() {
   require(!in_use, ErrorKind::usage, "{}: another process is converting to {}", part_, directory_);
   require(lock_ >= 0, ErrorKind::resource, "{}: cannot be written: {}", part_,
           std::strerror(errno));
-  if (!is_new) clear_part_directory();
 }
 
-/// All but the lock.
-void PackedOutput::clear_part_directory() const {
+void PackedOutput::clear_part_directory(const std::set<std::string>& stays) const {
   for (const auto& entry : fs::directory_iterator(part_)) {
-    if (entry.path().filename() != kLockFile) fs::remove_all(entry.path());
+    const std::string name = entry.path().filename().string();
+    if (name != kLockFile && !stays.contains(name)) fs::remove_all(entry.path());
   }
 }
 
 PackedOutput::~PackedOutput() {
   std::error_code error;
-  if (!published_) fs::remove_all(part_, error);
+  if (!published_ && kept_.empty()) {
+    fs::remove_all(part_, error);
+  } else if (!published_) {
+    std::set<std::string> stays = kept_;
+    stays.emplace(kRecordFile);
+    try {
+      clear_part_directory(stays);
+    } catch (const fs::filesystem_error&) {  // then more is left than need be
+    }
+  }
   if (lock_ >= 0) ::close(lock_);
+}
+
+std::string PackedOutput::record_path() const {
+  return in(part_, kRecordFile);
+}
+
+bool PackedOutput::has_shard(const PackedFile& shard) const {
+  std::error_code error;
+  const std::uintmax_t bytes = fs::file_size(in(part_, shard.name), error);
+  return !error && std::cmp_equal(bytes, shard.bytes);
 }
 
 void PackedOutput::copy_files(const std::string& model_directory, PackedManifest& manifest) const {
@@ -134,7 +157,12 @@ void PackedOutput::copy_files(const std::string& model_directory, PackedManifest
 }
 
 void PackedOutput::make_shards(const PackedManifest& manifest) const {
+  std::set<std::string> stays = kept_;
+  stays.emplace(kRecordFile);
+  for (const PackedFile& copy : manifest.copies) stays.insert(copy.name);
+  clear_part_directory(stays);
   for (const PackedFile& shard : manifest.shards) {
+    if (kept_.contains(shard.name)) continue;
     OutputFile(in(part_, shard.name), OutputFile::Mode::create).reserve(shard.bytes);
   }
 }
@@ -149,6 +177,7 @@ void PackedOutput::publish(const PackedManifest& manifest) {
 
 void PackedOutput::publish() {
   fs::remove(in(part_, kLockFile));
+  fs::remove(in(part_, kRecordFile));
   sync_directory(part_);
   if (std::rename(part_.c_str(), directory_.c_str()) != 0) {
     require_replaceable(directory_, overwrite_);

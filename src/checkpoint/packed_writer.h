@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,14 +13,16 @@
 namespace moesaic {
 
 /// The directory of a conversion, made by one process. It has the name OUTDIR.part until publish()
-/// gives it its own, whole; one that is destroyed before leaves nothing behind. What a killed
-/// process left under that name is taken away by the next.
+/// gives it its own, whole; one that is destroyed before leaves nothing behind but what is to be
+/// kept. What a killed process left under that name is taken away by the next, or goes on.
 class PackedOutput {
  public:
+  enum class Found { dropped, kept };  ///< what becomes of shards that are there
+
   /// Throws Error{usage} if `directory` is there and not empty, unless it was made by a conversion
   /// and is to be overwritten, or if another process is just writing it; Error{resource} if it
   /// cannot be made.
-  PackedOutput(const std::string& directory, bool overwrite);
+  PackedOutput(const std::string& directory, bool overwrite, Found found = Found::dropped);
   ~PackedOutput();
   PackedOutput(const PackedOutput&) = delete;
   PackedOutput& operator=(const PackedOutput&) = delete;
@@ -27,7 +30,13 @@ class PackedOutput {
   /// Copies the small files of a model's directory that belong to a converted one too, and names
   /// them in `manifest`.
   void copy_files(const std::string& model_directory, PackedManifest& manifest) const;
-  /// Makes the shards, with all their space.
+  /// Where it is told what is to be kept, which is the caller's business.
+  [[nodiscard]] std::string record_path() const;
+  /// Whether a shard is there with all its bytes.
+  [[nodiscard]] bool has_shard(const PackedFile& shard) const;
+  /// The shard stays for the next conversion, with the record, if this one comes to no end.
+  void keep(const PackedFile& shard) { kept_.insert(shard.name); }
+  /// Makes the shards that are not kept, with all their space; other files are taken away.
   void make_shards(const PackedManifest& manifest) const;
   /// Writes the manifest and makes the directory appear under its name.
   void publish(const PackedManifest& manifest);
@@ -36,13 +45,15 @@ class PackedOutput {
 
  private:
   void take_part_directory();
-  void clear_part_directory() const;
+  /// Takes away all but the lock, and of the rest what `stays`.
+  void clear_part_directory(const std::set<std::string>& stays) const;
 
   std::string directory_;
   std::string part_;
   bool overwrite_;
   int lock_ = -1;  // held as long as the process lives
   bool published_ = false;
+  std::set<std::string> kept_;  // names of shards
 };
 
 /// Where a conversion to `directory` is written until it is whole.

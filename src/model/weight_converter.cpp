@@ -65,10 +65,11 @@ PackedEntry describe_packed(const PlannedWeight& weight) {
   return entry;
 }
 
-PackedManifest describe_packed(const std::vector<PlannedWeight>& weights) {
+PackedManifest describe_packed(const std::vector<PlannedWeight>& weights,
+                               std::int64_t shard_bytes) {
   PackedManifest manifest;
   for (const PlannedWeight& weight : weights) manifest.entries.push_back(describe_packed(weight));
-  lay_out(manifest);
+  lay_out(manifest, shard_bytes);
   return manifest;
 }
 

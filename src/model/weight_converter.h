@@ -13,8 +13,10 @@ namespace moesaic {
 /// The entry of a converted directory that holds this weight of a checkpoint: without place,
 /// checksum and scale.
 [[nodiscard]] PackedEntry describe_packed(const PlannedWeight& weight);
-/// All entries, with their places, but without checksums and scales, which packing finds out.
-[[nodiscard]] PackedManifest describe_packed(const std::vector<PlannedWeight>& weights);
+/// All entries, with their places in shards of so many bytes, but without checksums and scales,
+/// which packing finds out.
+[[nodiscard]] PackedManifest describe_packed(const std::vector<PlannedWeight>& weights,
+                                             std::int64_t shard_bytes = kShardBytes);
 
 /// Packs weights of a checkpoint into shards, some panels at a time; one object a thread.
 class WeightConverter {

@@ -94,6 +94,34 @@ TEST(PackedWriter, AnAbandonedConversionLeavesNothing) {
   EXPECT_EQ(num_files(directory.path()), 0);
 }
 
+TEST(PackedWriter, ShardsThatAreToBeKeptStayForTheNextConversion) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  PackedManifest manifest = one_vector();
+  manifest.entries.push_back(manifest.entries.front());
+  lay_out(manifest, 1);
+  ASSERT_EQ(manifest.shards.size(), 2U);
+  {
+    PackedOutput output(out, false);
+    output.make_shards(manifest);
+    write_text(output.record_path(), "a record");
+    write_text(out + ".part/stray", "");
+    output.keep(manifest.shards[1]);
+  }
+  EXPECT_EQ(num_files(out + ".part"), 3) << "a lock, the record and a shard";
+  {
+    PackedOutput output(out, false, PackedOutput::Found::kept);
+    EXPECT_FALSE(output.has_shard(manifest.shards[0]));
+    EXPECT_TRUE(output.has_shard(manifest.shards[1]));
+    output.keep(manifest.shards[1]);
+    output.make_shards(manifest);
+    EXPECT_TRUE(output.has_shard(manifest.shards[0]));
+    EXPECT_EQ(test::read_text(output.record_path()), "a record");
+  }
+  { const PackedOutput other(out, false); }
+  EXPECT_EQ(num_files(directory.path()), 0);
+}
+
 TEST(PackedWriter, AKilledConversionLeavesNoDirectoryOfThatNameAndTheNextTakesOver) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");

@@ -41,6 +41,51 @@ TEST(SlowRank, IsWaitedForWhileItConverts) {
   EXPECT_EQ(run_moesaic({"inspect", out, "--verify"}).exit_code, 0);
 }
 
+/// Each of several weights is a shard of its own.
+const Arguments kSmallShards = {"--shard-size", "64K", "-t", "1"};
+
+TEST(Convert, goes_on_after_the_shards_that_are_whole_when_it_was_killed) {
+  const TemporaryDirectory directory;
+  const std::string whole = directory.path_of("whole");
+  const std::string out = directory.path_of("out");
+  const ProgramResult expected = run_moesaic(convert_to(whole, kSmallShards));
+  ASSERT_EQ(expected.exit_code, 0) << expected.text();
+  // It reads four headers and more before the first weight.
+  for (const char* read : {"60", "40"}) {
+    const ProgramResult killed = run_program(joined(
+        {"env", "LD_PRELOAD=" MOESAIC_SLOW_READS, std::string("MOESAIC_KILLING_READ=") + read},
+        moesaic_command(convert_to(out, kSmallShards))));
+    EXPECT_EQ(killed.exit_code, 137) << killed.text();
+    EXPECT_FALSE(std::filesystem::exists(out));
+  }
+  const auto records = lines_of(read_text(out + ".part/conversion.jsonl"));
+  EXPECT_GT(records.size(), 3U) << "the second went on where the first was";
+  write_text(out + ".part/conversion.jsonl",
+             read_text(out + ".part/conversion.jsonl") + "{\"shard\": ");
+  const ProgramResult rest = run_ranks(2, convert_to(out, kSmallShards));
+  EXPECT_EQ(rest.exit_code, 0) << rest.text();
+  EXPECT_NE(rest.err.find(std::to_string(records.size() - 1) + " of "), std::string::npos)
+      << rest.text();
+  EXPECT_NE(rest.err.find("shards are there from an earlier conversion"), std::string::npos);
+  EXPECT_TRUE(contents(out) == contents(whole));
+  EXPECT_EQ(num_files(directory.path()), 2);
+}
+
+TEST(Convert, of_another_kind_starts_anew) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const ProgramResult killed =
+      run_program(joined({"env", "LD_PRELOAD=" MOESAIC_SLOW_READS, "MOESAIC_KILLING_READ=60"},
+                         moesaic_command(convert_to(out, kSmallShards))));
+  EXPECT_EQ(killed.exit_code, 137) << killed.text();
+  const ProgramResult other =
+      run_moesaic(convert_to(out, joined(kSmallShards, {"--expert-format", "int8"})));
+  EXPECT_EQ(other.exit_code, 0) << other.text();
+  EXPECT_EQ(other.err.find("earlier conversion"), std::string::npos) << other.text();
+  EXPECT_EQ(run_moesaic({"inspect", out, "--verify"}).exit_code, 0);
+  EXPECT_EQ(num_files(directory.path()), 1);
+}
+
 TEST(SlowRank, IsNamedWhenItReadsNoMore) {
   const ProgramResult result = run_with_slow_rank(
       generate_with(kPatience), {{"MOESAIC_READ_MS", "40"}, {"MOESAIC_LAST_READ", "40"}});
