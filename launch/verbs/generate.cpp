@@ -205,6 +205,7 @@ void run_texts(Runtime& runtime, const TextJob& job, const Workload& work) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   RunStatistics statistics = gather_run(runtime, engine, steps.statistics());
   statistics.wall_seconds = seconds.count();
+  statistics.sampling = sampling_json(sampling.options);
   const std::string finished = output != nullptr ? output->end() : "";
   if (!complete) runtime.end_early(finished);
   if (complete && arrival == Arrival::meanwhile) end_arrival(runtime, input);

@@ -198,6 +198,7 @@ std::string statistics_json(const RunStatistics& run, const Runtime& runtime) {
       .raw_field("prompt", throughput_json(run.prompt));
   out.field("shared_prompt_tokens", run.shared_tokens);
   if (run.generation.tokens > 0) out.raw_field("generation", throughput_json(run.generation));
+  if (!run.sampling.empty()) out.raw_field("sampling", run.sampling);
   if (run.wall_seconds > 0) {
     out.field("wall_seconds", run.wall_seconds)
         .field("shares", "a step's seconds are shared by its rows; a first token is its prompt's");

@@ -37,6 +37,7 @@ struct RunStatistics {
   Throughput generation;           // no tokens: not told
   std::int64_t shared_tokens = 0;  // of prompts, that other prompts began with and had computed
   std::vector<RankStatistics> ranks;
+  std::string sampling{};   // JSON: how was sampled; empty: not told
   double wall_seconds = 0;  // from the first request to the end of the last one; 0: not told
 };
 

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "launch/options/option_table.h"
 
 namespace moesaic {
@@ -99,6 +100,25 @@ void choose_penalties(Chooser& chooser, const Options& options, const Generation
 
 std::uint64_t seed_of(std::int64_t seed) {
   return seed < 0 ? std::random_device()() : static_cast<std::uint64_t>(seed);
+}
+
+std::string sampling_json(const SamplingOptions& sampling) {
+  JsonWriter bias;
+  for (const auto& [token, added] : sampling.logit_bias) {
+    bias.field(fmt::format("{}", token), static_cast<double>(added));
+  }
+  return JsonWriter()
+      .field("temperature", sampling.temperature)
+      .field("top_k", sampling.top_k)
+      .field("top_p", sampling.top_p)
+      .field("min_p", sampling.min_p)
+      .field("repetition_penalty", sampling.repetition_penalty)
+      .field("frequency_penalty", sampling.frequency_penalty)
+      .field("presence_penalty", sampling.presence_penalty)
+      .field("repeat_last_n", sampling.penalty_last_n)
+      .raw_field("logit_bias", bias.text())
+      .raw_field("seed", fmt::format("{}", sampling.seed))
+      .text();
 }
 
 LogitBias parse_logit_bias(std::string_view text) {

@@ -24,6 +24,9 @@ struct SamplingChoice {
                                              const GenerationDefaults& defaults,
                                              std::int64_t vocab_size);
 
+/// As an object with the names that lines of requests have: what a request gets that says nothing.
+[[nodiscard]] std::string sampling_json(const SamplingOptions& sampling);
+
 /// `seed`, or one that is drawn for -1.
 [[nodiscard]] std::uint64_t seed_of(std::int64_t seed);
 

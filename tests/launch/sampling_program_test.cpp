@@ -154,6 +154,20 @@ TEST(Sampling, ADrawnSeedCanBeUsedAgain) {
   const std::string seed = drawn.err.substr(at + 5, drawn.err.find(' ', at + 5) - at - 5);
   EXPECT_EQ(run({"--seed", seed}).out, drawn.out) << seed;
   EXPECT_EQ(run_ranks(3, generate_with({"-n", "24", "--seed", seed})).out, drawn.out);
+  // Statistics tell it too, beside what else decides a text.
+  const ProgramResult told =
+      run_ranks(2, generate_with({"--seed", "-1", "--json", "--min-p", "0.1", "--presence-penalty",
+                                  "0.5", "-l", "9-2"}));
+  const std::vector<std::string> lines = lines_of(told.out);
+  ASSERT_EQ(lines.size(), 2U) << told.text();
+  const Json sampling = Json::parse(lines[1], "line").at("statistics").at("sampling");
+  EXPECT_EQ(sampling.at("min_p").as_double(), 0.1);
+  EXPECT_EQ(sampling.at("presence_penalty").as_double(), 0.5);
+  EXPECT_EQ(sampling.at("repetition_penalty").as_double(), 1);
+  EXPECT_EQ(sampling.at("logit_bias").at("9").as_double(), -2);
+  EXPECT_EQ(sampling.at("top_k").as_int(), 40);
+  const std::string drawn_seed = std::to_string(sampling.at("seed").as_int());
+  EXPECT_NE(told.err.find("seed " + drawn_seed + " (drawn)"), std::string::npos) << told.err;
 }
 
 TEST(Sampling, BadValuesAreRefusedBeforeAnythingIsLoaded) {
