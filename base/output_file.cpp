@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +15,18 @@
 #include "base/error.h"
 
 namespace moesaic {
+namespace {
+
+/// What to do about a full disk.
+std::string no_room_advice(int file) {
+  struct statvfs status {};
+  const bool is_known = ::fstatvfs(file, &status) == 0;
+  const std::string room =
+      is_known ? fmt::format(" ({} bytes are free)", status.f_bavail * status.f_frsize) : "";
+  return room + "; make room and give the same command again, or write to another disk";
+}
+
+}  // namespace
 
 OutputFile::OutputFile(const std::string& path, Mode mode, std::string shown)
     : shown_(std::move(shown)) {
@@ -67,7 +80,10 @@ void OutputFile::sync() const {
 
 void OutputFile::refused(std::string_view what) const {
   const int reason = errno;
-  fail(ErrorKind::resource, "{}: {}: {}", shown_, what, std::strerror(reason));
+  std::string advice;
+  if (reason == EFBIG) advice = " (ulimit -f, or what the file system allows)";
+  if (reason == ENOSPC || reason == EDQUOT) advice = no_room_advice(descriptor_);
+  fail(ErrorKind::resource, "{}: {}: {}{}", shown_, what, std::strerror(reason), advice);
 }
 
 void replace_file(const std::string& path, std::string_view text) {

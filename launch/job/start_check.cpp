@@ -1,6 +1,7 @@
 #include "launch/job/start_check.h"
 
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -36,6 +37,27 @@ std::string temporary_directory() {
   return "/tmp";
 }
 
+/// What Open MPI takes of it at a start, where a launcher has not made the job's directory yet.
+constexpr std::int64_t kTemporaryBytes = std::int64_t{9} << 20;
+/// A launcher that had no room for it hangs, or writes pages of its own errors.
+constexpr std::int64_t kLeastTemporaryBytes = std::int64_t{64} << 10;
+
+void require_free_space(const std::string& directory) {
+  struct statvfs status {};
+  if (::statvfs(directory.c_str(), &status) != 0 || status.f_blocks == 0) return;
+  const bool is_alone = std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr;
+  if (is_alone && (std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr)) {
+    return;  // another launcher, which has its own place
+  }
+  const auto blocks = ::geteuid() == 0 ? status.f_bfree : status.f_bavail;
+  const auto free_bytes = static_cast<std::int64_t>(blocks * status.f_frsize);
+  const std::int64_t needed = is_alone ? kTemporaryBytes : kLeastTemporaryBytes;
+  require(free_bytes >= needed, ErrorKind::resource,
+          "{}: {} are free, MPI needs {} for temporary files: make room, or name another directory "
+          "with TMPDIR",
+          directory, format_bytes(free_bytes), format_bytes(needed));
+}
+
 void require_temporary_files() {
   const std::string directory = temporary_directory();
   std::string path = directory + "/moesaic-XXXXXX";
@@ -45,6 +67,7 @@ void require_temporary_files() {
       "{}: cannot be written: {}; MPI needs a directory for temporary files, which TMPDIR names",
       directory, std::strerror(errno));
   ::rmdir(path.c_str());
+  require_free_space(directory);
 }
 
 }  // namespace
