@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -19,11 +20,16 @@ enum class ErrorKind {
   internal,  ///< a broken promise of our own
 };
 
+/// `text` with its control characters as C writes them: "\0", "\n", "\x1b". Ends of lines stay
+/// where two spaces follow, as in messages of several lines.
+[[nodiscard]] std::string without_controls(std::string_view text);
+
 /// The one exception of the project. The message says what was expected, what was found, and where
-/// (file, tensor, byte, rank).
+/// (file, tensor, byte, rank); it may quote anything (without_controls).
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  Error(ErrorKind kind, const std::string& message)
+      : std::runtime_error(without_controls(message)), kind_(kind) {}
   [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
 
  private:

@@ -36,6 +36,19 @@ TEST(Error, OfOtherKindsIsForUsers) {
   EXPECT_EQ(message_of([] { require(true, ErrorKind::internal, "no"); }), "no error");
 }
 
+TEST(Error, IsOneLineWhateverItQuotes) {
+  const std::string quoted("a\0b\nc\r\td\x1b[31m\x7f", 14);
+  EXPECT_EQ(message_of([&] { fail(ErrorKind::file, "no {}, é", quoted); }),
+            "no a\\0b\\nc\\r\\td\\x1b[31m\\x7f, é");
+  const Error again(ErrorKind::file, message_of([&] { fail(ErrorKind::file, "{}", quoted); }));
+  EXPECT_EQ(std::string(again.what()), "a\\0b\\nc\\r\\td\\x1b[31m\\x7f") << "on another rank";
+}
+
+TEST(Error, MayHaveLinesOfItsOwn) {
+  EXPECT_EQ(message_of([] { fail(ErrorKind::peer, "all wait\n  rank {}\nend\n", 1); }),
+            "all wait\n  rank 1\\nend\\n");
+}
+
 TEST(Narrow, KeepsValuesThatFit) {
   EXPECT_EQ(narrow<std::int8_t>(-128), -128);
   EXPECT_EQ(narrow<std::uint64_t>(std::int64_t{5}), 5U);

@@ -14,6 +14,21 @@
 namespace moesaic::test {
 namespace {
 
+TEST(Errors, AreOneLineWhateverTheyQuote) {
+  const TemporaryDirectory directory;
+  const ProgramResult name = run_moesaic({"inspect", "-m", directory.path_of("a\nb\x1b[31m")});
+  expect_failure(name, 3, {"/a\\nb\\x1b[31m: no such directory"});
+  EXPECT_EQ(lines_of(name.err).size(), 1U) << name.text();
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  std::string header = read_text(model + "/model.safetensors");
+  const std::size_t at = header.find("\"BF16\"");
+  ASSERT_NE(at, std::string::npos);
+  write_text(model + "/model.safetensors", header.replace(at, 6, "\"\\n\\r\""));
+  const ProgramResult type = run_ranks(2, {"inspect", "-m", model});
+  expect_failure(type, 3, {"\\n\\r"});
+}
+
 TEST(ProgramErrors, Usage) {
   expect_failure(run_moesaic({"genrate"}), 2, {"genrate", "did you mean generate?"});
   expect_failure(run_moesaic(generate_with({"--tpo-p", "1"})), 2, {"--tpo-p", "--top-p"});
