@@ -100,7 +100,7 @@ std::string read_file_bytes(const std::string& path) {
     require(stream.is_open(), ErrorKind::file, "cannot read the file {}", path);
     text = read_text(stream, path);
   }
-  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  if (text.starts_with(kBom)) text.erase(0, kBom.size());
   return text;
 }
 

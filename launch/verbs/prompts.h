@@ -69,7 +69,7 @@ class PromptLines {
 [[nodiscard]] std::string input_name(const std::string& path);
 
 /// What may stand at the beginning of a text, and is no part of it.
-inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+inline constexpr std::string_view kBom = "\xEF\xBB\xBF";
 
 /// The bytes of a file, or of the standard input for "-", without a byte order mark. Throws
 /// Error{file} if it cannot be read.

@@ -15,7 +15,7 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kFormatVersion = 1;
+constexpr std::int64_t kLineVersion = 1;
 constexpr std::int64_t kMostSamples = 100'000;
 constexpr double kMostBias = 1e9;
 constexpr std::int64_t kMostOfAnything = 1'000'000'000'000;  // as of options
@@ -119,7 +119,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"logit_bias", read_logit_bias},
     {"ignore_eos", [](const Json& value, RequestFields& f) { f.ignore_eos = value.as_bool(); }},
     {"version", [](const Json& value,
-                   RequestFields&) { (void)whole_number(value, kFormatVersion, kFormatVersion); }},
+                   RequestFields&) { (void)whole_number(value, kLineVersion, kLineVersion); }},
 });
 
 void refuse_unknown(const Json& line, const std::string& name) {
