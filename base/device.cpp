@@ -1,8 +1,10 @@
 #include "base/device.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 
@@ -172,15 +174,25 @@ CudaFunction Device::kernel(std::string_view module_name, const std::string& nam
   CudaFunction function = nullptr;
   check(driver_->module_function(&function, module(module_name), name.c_str()),
         fmt::format("kernel {} of {}", name, module_name));
+  kernel_names_[function] = fmt::format("{} of {}", name, module_name);
   return function;
+}
+
+/// What an error may come from: it shows later than it happens.
+std::string Device::pending_text() const {
+  if (pending_.empty()) return "a copy";
+  std::vector<std::string_view> names;
+  for (const CudaFunction kernel : pending_) names.push_back(kernel_names_.at(kernel));
+  return fmt::format("{} {}", names.size() == 1 ? "kernel" : "kernels", fmt::join(names, ", "));
 }
 
 void Device::launch(CudaFunction kernel, const Launch& shape, void* parameters) {
   make_current();
   std::array<void*, 1> arguments = {parameters};
+  if (std::ranges::find(pending_, kernel) == pending_.end()) pending_.push_back(kernel);
   check(driver_->launch(kernel, shape.grid_x, shape.grid_y, 1, shape.threads, 1, 1, 0, stream_,
                         arguments.data(), nullptr),
-        "cuLaunchKernel");
+        fmt::format("cuLaunchKernel of {}", kernel_names_.at(kernel)));
 }
 
 void Device::mark() {
@@ -192,17 +204,20 @@ bool Device::reached_mark() {
   make_current();
   const CudaResult result = driver_->event_query(event_);
   if (result == kCudaNotReady) return false;
-  check(result, "a kernel or copy");
+  if (result != kCudaSuccess) check(result, pending_text());
+  pending_.clear();
   return true;
 }
 
-void Device::wait_for_mark(double seconds) {
+void Device::wait_for_mark(double seconds, const std::function<void()>& meanwhile) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   while (!reached_mark()) {
     const std::chrono::duration<double> waited = Clock::now() - start;
-    require(waited.count() < seconds, ErrorKind::resource,
-            "GPU {} ({}) has not finished within {} s", info_.index, info_.name, seconds);
+    require(waited.count() < seconds, ErrorKind::peer,
+            "GPU {} ({}) has not finished {} within {} s", info_.index, info_.name, pending_text(),
+            seconds);
+    if (meanwhile) meanwhile();
     sched_yield();
   }
 }

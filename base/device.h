@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -75,8 +76,9 @@ class Device {
   void mark();
   /// Whether all that stood before the last mark has happened. Never blocks.
   [[nodiscard]] bool reached_mark();
-  /// Until it has; other ranks get the core meanwhile. Throws Error{resource} after `seconds`.
-  void wait_for_mark(double seconds);
+  /// Until it has; meanwhile other ranks get the core, and `meanwhile` is called again and again.
+  /// Throws Error{peer} after `seconds`.
+  void wait_for_mark(double seconds, const std::function<void()>& meanwhile = {});
 
  private:
   friend class DeviceBuffer;
@@ -85,6 +87,7 @@ class Device {
   void check(CudaResult result, std::string_view what) const;
   [[nodiscard]] CudaModule module(std::string_view name);
   [[nodiscard]] CudaModule load_image(std::string_view name);
+  [[nodiscard]] std::string pending_text() const;
 
   std::shared_ptr<const CudaDriver> driver_;
   std::span<const DeviceImage> images_;
@@ -94,6 +97,8 @@ class Device {
   CudaStream stream_ = nullptr;
   CudaEvent event_ = nullptr;
   std::map<std::string, CudaModule, std::less<>> modules_;
+  std::map<CudaFunction, std::string> kernel_names_;  // "gate_up of portable/nvfp4"
+  std::vector<CudaFunction> pending_;                 // launched since a mark was reached
 };
 
 class DeviceBuffer {

@@ -30,6 +30,13 @@ __device__ __forceinline__ std::uint32_t multiply_pairs(std::uint32_t a, std::ui
   return d;
 }
 
+/// Nearest bf16 of two numbers, even at ties.
+__device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
+  std::uint32_t d;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
+  return d;
+}
+
 /// d[16 columns, 8 rows] += a[16, 16] b[16, 8] of one warp. Lane 4 g + t has of a the rows g (0, 2)
 /// and g + 8 (1, 3), k 2 t, 2 t + 1 (0, 1) and 2 t + 8, 2 t + 9 (2, 3); of b column g, the same k;
 /// of d rows g (0, 1) and g + 8 (2, 3), columns 2 t and 2 t + 1.

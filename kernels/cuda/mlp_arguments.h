@@ -25,6 +25,12 @@ struct MlpTile {
   std::int32_t num_rows;
 };
 
+/// What a layout leaves open: k that share a scale are 32 << group_shift.
+struct PanelForm {
+  std::int32_t group_shift;
+  std::int32_t wide_scales;  // int4_group: not 0 where they are
+};
+
 struct MlpArguments {
   const MlpMatrices* mlps;
   const MlpTile* tiles;             // [grid.y]
@@ -37,6 +43,7 @@ struct MlpArguments {
   float limit;  // Gating (kernels/vector_kernels.h)
   float alpha;
   float offset;
+  PanelForm form;
   std::int32_t unused;
 };
 

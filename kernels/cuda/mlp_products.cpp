@@ -30,6 +30,12 @@ void check_mlp(const MlpWeights& mlp, const MlpWeights& first) {
           mlp.gate.depth);
 }
 
+cuda::PanelForm form_of(const Layout& layout) {
+  std::int32_t shift = 0;
+  while (kStepDepth << shift < layout.group) ++shift;
+  return {.group_shift = shift, .wide_scales = layout.wide_scales ? 1 : 0};
+}
+
 const std::uint8_t* panels_of(const PackedMatrix& matrix) {
   return reinterpret_cast<const std::uint8_t*>(matrix.panels);
 }
@@ -50,11 +56,23 @@ bool has_device_kernels(const Layout& layout) noexcept {
   });
 }
 
+std::string missing_on_device(const PackedMatrix& matrix) {
+  if (!has_device_kernels(matrix.layout)) {
+    return fmt::format("GPUs have no kernels for {}", format_name(matrix.layout.format));
+  }
+  if (matrix.depth % 8 != 0) {
+    return fmt::format("GPUs take sizes that are multiples of 8, not {}", matrix.depth);
+  }
+  return "";
+}
+
 DeviceMlps::DeviceMlps(const Setup& setup, std::span<const MlpWeights> mlps)
     : device_(setup.device),
       gating_(setup.gating),
+      form_(form_of(mlps.front().gate.layout)),
       hidden_(mlps.front().gate.depth),
-      width_(mlps.front().gate.rows) {
+      width_(mlps.front().gate.rows),
+      scratch_(setup.scratch) {
   for (const MlpWeights& mlp : mlps) check_mlp(mlp, mlps.front());
   const std::string module = module_name(setup.kernels, mlps.front().gate.layout);
   if (setup.kernels == DeviceKernels::mma) {
@@ -122,10 +140,11 @@ void DeviceMlps::make_tiles(std::span<const DeviceRows> groups) {
     kind.num_tiles = std::ssize(tiles) - kind.first_tile;
   }
   const auto bytes = std::ssize(tiles) * static_cast<std::int64_t>(sizeof(cuda::MlpTile));
-  reserve(host_tiles_, bytes, [&](std::int64_t size) { return device_.allocate_pinned(size); });
-  reserve(tiles_, bytes, [&](std::int64_t size) { return device_.allocate(size); });
-  std::ranges::copy(tiles, reinterpret_cast<cuda::MlpTile*>(host_tiles_.data()));
-  device_.upload(tiles_.address(), host_tiles_.data(), bytes);
+  reserve(scratch_.host_tiles, bytes,
+          [&](std::int64_t size) { return device_.allocate_pinned(size); });
+  reserve(scratch_.tiles, bytes, [&](std::int64_t size) { return device_.allocate(size); });
+  std::ranges::copy(tiles, reinterpret_cast<cuda::MlpTile*>(scratch_.host_tiles.data()));
+  device_.upload(scratch_.tiles.address(), scratch_.host_tiles.data(), bytes);
 }
 
 void DeviceMlps::launch(const Kind& kind, CudaFunction kernel, std::int64_t outputs,
@@ -145,20 +164,21 @@ void DeviceMlps::launch(const Kind& kind, CudaFunction kernel, std::int64_t outp
 
 void DeviceMlps::start(const Pass& pass, std::span<const DeviceRows> groups) {
   make_tiles(groups);
-  reserve(inner_, pass.num_rows * width_ * 2,
+  reserve(scratch_.inner, pass.num_rows * width_ * 2,
           [&](std::int64_t size) { return device_.allocate(size); });
   const cuda::MlpArguments arguments = {
       .mlps = reinterpret_cast<const cuda::MlpMatrices*>(mlps_.address()),
-      .tiles = reinterpret_cast<const cuda::MlpTile*>(tiles_.address()),
+      .tiles = reinterpret_cast<const cuda::MlpTile*>(scratch_.tiles.address()),
       .row_indices = reinterpret_cast<const std::int32_t*>(pass.row_indices),
       .x = reinterpret_cast<const std::uint16_t*>(pass.x),
-      .inner = reinterpret_cast<std::uint16_t*>(inner_.address()),
+      .inner = reinterpret_cast<std::uint16_t*>(scratch_.inner.address()),
       .y = reinterpret_cast<float*>(pass.y),
       .hidden = narrow<std::int32_t>(hidden_),
       .width = narrow<std::int32_t>(width_),
       .limit = gating_.limit,
       .alpha = gating_.alpha,
       .offset = gating_.offset,
+      .form = form_,
       .unused = 0};
   for (const Kind& kind : kinds_) launch(kind, kind.gate_up, width_, arguments);
   for (const Kind& kind : kinds_) launch(kind, kind.down, hidden_, arguments);

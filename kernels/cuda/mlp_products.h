@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/device.h"
@@ -13,6 +14,8 @@ namespace moesaic {
 
 /// The modules that were built: machine code for the chips and PTX. Empty without a CUDA toolkit.
 [[nodiscard]] std::span<const DeviceImage> device_images() noexcept;
+/// The version of the CUDA compiler that made them, "13.0.88"; empty without one.
+[[nodiscard]] std::string_view device_toolkit() noexcept;
 /// Whether kernels for matrices in this layout were built.
 [[nodiscard]] bool has_device_kernels(const Layout& layout) noexcept;
 
@@ -29,12 +32,24 @@ struct DeviceRows {
   std::int64_t num_rows = 0;
 };
 
+/// Memory of passes, which objects that run one after the other on one GPU share.
+struct DeviceScratch {
+  PinnedBuffer host_tiles;  // MlpTile
+  DeviceBuffer tiles;
+  DeviceBuffer inner;
+};
+
+/// What a matrix needs to be multiplied on a GPU; empty if it has all, else what is missing:
+/// "GPUs have no kernels for int8".
+[[nodiscard]] std::string missing_on_device(const PackedMatrix& matrix);
+
 /// Gated MLPs of one size and layout on a GPU: down(gating(gate(x), up(x))), rows in bf16, results
 /// in f32, gated activations rounded to bf16 between.
 class DeviceMlps {
  public:
   struct Setup {
     Device& device;
+    DeviceScratch& scratch;  // outlives this
     DeviceKernels kernels = DeviceKernels::mma;
     Gating gating{};
   };
@@ -49,8 +64,8 @@ class DeviceMlps {
     std::int64_t num_rows = 0;
     CudaAddress y = 0;  // [rows, hidden] f32
   };
-  /// Asks for the pass; it has happened when the device's next mark is reached. No two groups share
-  /// a row.
+  /// Asks for the pass; it has happened when the device's next mark is reached, and not before is
+  /// the scratch memory free for another one. No two groups share a row.
   void start(const Pass& pass, std::span<const DeviceRows> groups);
 
   [[nodiscard]] std::int64_t hidden() const noexcept { return hidden_; }
@@ -74,13 +89,12 @@ class DeviceMlps {
 
   Device& device_;
   Gating gating_;
+  cuda::PanelForm form_;
   std::int64_t hidden_;
   std::int64_t width_;
   std::vector<Kind> kinds_;  // by ascending rows
   DeviceBuffer mlps_;        // MlpMatrices
-  PinnedBuffer host_tiles_;  // MlpTile
-  DeviceBuffer tiles_;
-  DeviceBuffer inner_;
+  DeviceScratch& scratch_;
 };
 
 }  // namespace moesaic

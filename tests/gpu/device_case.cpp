@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstring>
 #include <random>
-#include <stdexcept>
 
 #include "base/thread_pool.h"
 #include "kernels/formats/bf16.h"
+#include "kernels/formats/elements.h"
 #include "kernels/grouped_gemm.h"
 #include "kernels/weight_format.h"
 #include "tests/gpu/ptx_machine/tensor_core.h"
@@ -29,15 +29,34 @@ float draw_number(std::mt19937_64& random, float scale) {
   return normal(random) * (kind == 2 ? 100.0F : 1.0F) * scale;
 }
 
+/// Scales of int4_group and fp8_block: of either sign, some next to the smallest; zero points.
+void draw_scales(const Layout& layout, std::mt19937_64& random, QuantizedRows& rows) {
+  const bool is_int4 = layout.format == Format::int4_group;
+  const std::uint32_t kept = !is_int4 ? ~0U : layout.wide_scales ? 0xffffff00U : 0xffff0000U;
+  std::uniform_real_distribution<float> exponent(-9, -2);
+  for (std::size_t i = 0; i < rows.scales.size(); ++i) {
+    const float least = random() % 32 == 0 ? -120.0F : 0.0F;
+    const float sign = random() % 4 == 0 ? -1.0F : 1.0F;
+    const float scale = sign * std::exp2(exponent(random) + least);
+    rows.scales[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) & kept);
+    if (!is_int4) rows.scales[i] = rows.scales[i % static_cast<std::size_t>(rows.num_groups)];
+    if (layout.wide_scales) rows.zeros[i] = static_cast<std::uint8_t>(random() % 16);
+  }
+}
+
 /// Every code; scales so that sums stay numbers, but for large ones with small x.
 QuantizedRows draw_rows(const Layout& layout, std::int64_t rows, std::int64_t depth,
                         std::mt19937_64& random, float x_scale) {
   QuantizedRows drawn = plain_rows(layout, rows, depth);
+  const bool is_e4m3 = layout.format == Format::fp8_block;
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t k = 0; k < depth; ++k) {
-      code_at(drawn, row, k) = static_cast<std::uint8_t>(random() % 16);
+      auto code = static_cast<std::uint8_t>(random() % (is_e4m3 ? 256 : 16));
+      if (is_e4m3 && is_e4m3_nan(code)) code ^= 1;
+      code_at(drawn, row, k) = code;
     }
   }
+  draw_scales(layout, random, drawn);
   for (auto& scale : drawn.scale_codes) {
     if (layout.format == Format::nvfp4) {
       scale = static_cast<std::uint8_t>(random() % 127);
@@ -85,13 +104,6 @@ DeviceBuffer upload(Device& device, std::span<const T> from) {
 }
 
 }  // namespace
-
-std::shared_ptr<const CudaDriver> fake_driver() {
-  std::string reason;
-  auto driver = CudaDriver::load(reason, MOESAIC_FAKE_DRIVER);
-  if (driver == nullptr) throw std::runtime_error(reason);
-  return driver;
-}
 
 DeviceCase::DeviceCase(const Shape& wanted) : shape(wanted) {
   std::mt19937_64 random(17);
@@ -176,9 +188,7 @@ std::vector<float> DeviceCase::mma_results(int chip) const {
   return y;
 }
 
-std::vector<float> DeviceCase::device_results(DeviceKernels kernels,
-                                              std::span<const DeviceImage> images) const {
-  Device device(fake_driver(), 0, images);
+std::vector<float> DeviceCase::results_on(Device& device, DeviceKernels kernels) const {
   std::vector<DeviceBuffer> panels;
   std::vector<MlpWeights> on_device = mlps;
   for (MlpWeights& mlp : on_device) {
@@ -188,7 +198,8 @@ std::vector<float> DeviceCase::device_results(DeviceKernels kernels,
       matrix->panels = reinterpret_cast<const std::byte*>(panels.back().address());
     }
   }
-  DeviceMlps products({device, kernels, shape.gating}, on_device);
+  DeviceScratch scratch;
+  DeviceMlps products({device, scratch, kernels, shape.gating}, on_device);
   std::vector<DeviceRows> groups;
   std::int64_t first = 0;
   for (std::size_t mlp = 0; mlp < mlps.size(); ++mlp) {
@@ -204,6 +215,38 @@ std::vector<float> DeviceCase::device_results(DeviceKernels kernels,
   device.mark();
   device.wait_for_mark(kSeconds);
   return results;
+}
+
+std::vector<Layout> device_layouts() {
+  return {{.format = Format::nvfp4},
+          {.format = Format::mxfp4},
+          {.format = Format::bf16},
+          {.format = Format::fp8_block, .group = 32},
+          {.format = Format::fp8_block, .group = 128},
+          {.format = Format::int4_group, .group = 32},
+          {.format = Format::int4_group, .group = 64, .wide_scales = true},
+          {.format = Format::int4_group, .group = 128}};
+}
+
+std::string layout_text(const Layout& layout) {
+  std::string text(format_name(layout.format));
+  if (layout.group != 0) text += std::to_string(layout.group);
+  return text + (layout.wide_scales ? "wide" : "");
+}
+
+std::vector<DeviceCase::Shape> device_shapes(const Layout& layout) {
+  const float x_scale = layout.format == Format::mxfp4 ? 0x1p-100F : 1;  // for the largest scales
+  const auto shape = [&](std::int64_t hidden, std::int64_t width, std::vector<std::int64_t> rows) {
+    return DeviceCase::Shape{
+        .layout = layout, .hidden = hidden, .width = width, .rows = std::move(rows)};
+  };
+  std::vector<DeviceCase::Shape> all = {shape(80, 48, {0, 1, 7, 8, 9, 17, 33, 129}),
+                                        shape(1096, 16, {2, 0, 35}), shape(32, 136, {1}),
+                                        shape(64, 24, {3})};
+  all[1].gating = {.limit = 10};
+  all[2].gating = {.limit = 7, .alpha = 1.702F, .offset = 1};
+  all[3].x_scale = x_scale;
+  return all;
 }
 
 std::size_t different(const std::vector<float>& a, const std::vector<float>& b) {

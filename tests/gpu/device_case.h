@@ -11,9 +11,6 @@
 
 namespace moesaic {
 
-/// A GPU of the fake driver.
-[[nodiscard]] std::shared_ptr<const CudaDriver> fake_driver();
-
 /// Random MLPs and rows for them, and what has to come out.
 struct DeviceCase {
   struct Shape {
@@ -36,15 +33,22 @@ struct DeviceCase {
   [[nodiscard]] std::vector<float> cpu_results() const;
   /// By plain loops that know no lanes: the sums of tensor cores of a chip (docs/numerics.md).
   [[nodiscard]] std::vector<float> mma_results(int chip) const;
-  /// By kernels: those of the program, or what stands in their place.
-  [[nodiscard]] std::vector<float> device_results(DeviceKernels kernels,
-                                                  std::span<const DeviceImage> images) const;
+  /// By the kernels of a GPU.
+  [[nodiscard]] std::vector<float> results_on(Device& device, DeviceKernels kernels) const;
 
  private:
   PackedMatrix make_matrix(std::int64_t rows, std::int64_t depth, std::uint64_t seed);
 
   std::vector<OwnedMatrix> memory_;
 };
+
+/// The layouts that GPUs have kernels for: each format, with groups and scales of every kind.
+[[nodiscard]] std::vector<Layout> device_layouts();
+/// "int4_group64wide"
+[[nodiscard]] std::string layout_text(const Layout& layout);
+/// Odd numbers of panels and steps; depths of more than one chunk of every kernel; every form of
+/// gating; a single MLP with one row; 0 to 129 rows.
+[[nodiscard]] std::vector<DeviceCase::Shape> device_shapes(const Layout& layout);
 
 /// How many results differ in their bits; NaNs are all the same.
 [[nodiscard]] std::size_t different(const std::vector<float>& a, const std::vector<float>& b);

@@ -6,7 +6,8 @@
 //   MOESAIC_FAKE_GPUS    how many there are (1)
 //   MOESAIC_FAKE_CHIP    what they are (90: sm_90)
 //   MOESAIC_FAKE_BYTES   their memory (1 GiB)
-//   MOESAIC_FAKE_HANGS   not empty: work never ends
+//   MOESAIC_FAKE_HANGS   1: work never ends; 2: work with kernels
+//   MOESAIC_FAKE_FAILS   not 0: kernels fail, as one that reads outside of memory
 
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +27,7 @@ struct CudaContextTag {};
 struct CudaStreamTag {
   std::vector<std::function<void()>> work;
   std::string failure;  // sticky
+  bool has_kernels = false;
 };
 struct CudaEventTag {
   CudaStream stream = nullptr;
@@ -209,7 +211,8 @@ CudaResult cuEventRecord(CudaEvent event, CudaStream stream) {
   return kCudaSuccess;
 }
 CudaResult cuEventQuery(CudaEvent event) {
-  if (setting("MOESAIC_FAKE_HANGS", 0) != 0) return kCudaNotReady;
+  const long long hangs = setting("MOESAIC_FAKE_HANGS", 0);
+  if (hangs == 1 || (hangs == 2 && event->stream->has_kernels)) return kCudaNotReady;
   return drain(*event->stream);
 }
 CudaResult cuModuleLoadData(CudaModule* module, const void* image) {
@@ -236,6 +239,10 @@ CudaResult cuLaunchKernel(CudaFunction function, unsigned grid_x, unsigned grid_
   if (grid_z != 1 || threads_y != 1 || threads_z != 1 || shared != 0) return kInvalidValue;
   const std::size_t bytes = function->module->machine.kernel(function->name).parameter_bytes;
   const auto* const begin = static_cast<const std::byte*>(parameters[0]);
+  stream->has_kernels = true;
+  if (setting("MOESAIC_FAKE_FAILS", 0) != 0) {
+    stream->work.emplace_back([] { throw ptx::MachineError("read outside of memory"); });
+  }
   stream->work.emplace_back([=, copy = std::vector<std::byte>(begin, begin + bytes)] {
     function->module->machine.run(
         function->name, {.grid_x = grid_x, .grid_y = grid_y, .threads = threads}, copy,

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "tests/gpu/device_case.h"
+#include "tests/gpu/fake_gpu.h"
 
 namespace moesaic {
 namespace {
@@ -59,7 +59,7 @@ class PlantedMistakes : public testing::Test {
     const std::array<DeviceImage, 1> images = {
         {{.module = module, .chip = 80, .is_ptx = true, .bytes = text.c_str()}}};
     try {
-      const std::vector<float> results = mlps_.device_results(kernels, images);
+      const std::vector<float> results = fake_results(mlps_, kernels, images);
       EXPECT_GT(different(results, is_mma ? mma_ : cpu_), 0U)
           << mistake.from << " -> " << mistake.to << " was not noticed";
     } catch (const Error&) {  // noticed
@@ -114,7 +114,7 @@ bool is_noticed(const Change& change) {
   change(wrong);
   try {
     const DeviceCase right(kShape);
-    return different(wrong.device_results(DeviceKernels::mma, device_images()),
+    return different(fake_results(wrong, DeviceKernels::mma, device_images()),
                      right.mma_results(90)) > 0;
   } catch (const Error&) {
     return true;

@@ -8,10 +8,10 @@ namespace moesaic::cuda {
 struct Decoder {
   const std::uint8_t* lines;
 
-  __device__ static std::int64_t panel_bytes(int steps) {
+  __device__ static std::int64_t panel_bytes(int steps, const PanelForm&) {
     return static_cast<std::int64_t>(steps) * 1024;
   }
-  __device__ Decoder(const std::uint8_t* panel, int) : lines(panel) {}
+  __device__ Decoder(const std::uint8_t* panel, int, const PanelForm&) : lines(panel) {}
 
   /// Weights of k = 32 step + 8 j to 8 j + 7 and columns column, ..., as pairs of k.
   template <int Columns>

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/mlp_arguments.h"
+
 // A lane reads what neighbouring columns have in one place of a panel by one instruction.
 
 namespace moesaic::cuda {
@@ -18,15 +20,26 @@ struct alignas(8) Words<2> {
   std::uint32_t word[2];
 };
 
+template <>
+struct alignas(16) Words<4> {
+  std::uint32_t word[4];
+};
+
 template <int Columns>
 __device__ __forceinline__ Words<Columns> load_words(const std::uint8_t* from) {
   Words<Columns> words;
   if constexpr (Columns == 1) {
     words.word[0] = *reinterpret_cast<const std::uint32_t*>(from);
-  } else {
+  } else if constexpr (Columns == 2) {
     const uint2 both = *reinterpret_cast<const uint2*>(from);
     words.word[0] = both.x;
     words.word[1] = both.y;
+  } else {
+    const uint4 all = *reinterpret_cast<const uint4*>(from);
+    words.word[0] = all.x;
+    words.word[1] = all.y;
+    words.word[2] = all.z;
+    words.word[3] = all.w;
   }
   return words;
 }
@@ -36,6 +49,13 @@ template <int Columns>
 __device__ __forceinline__ std::uint32_t load_bytes(const std::uint8_t* from) {
   if constexpr (Columns == 1) return *from;
   return *reinterpret_cast<const std::uint16_t*>(from);
+}
+
+/// Two bytes of each of neighbouring columns.
+template <int Columns>
+__device__ __forceinline__ std::uint32_t load_code_pairs(const std::uint8_t* from) {
+  if constexpr (Columns == 1) return *reinterpret_cast<const std::uint16_t*>(from);
+  return *reinterpret_cast<const std::uint32_t*>(from);
 }
 
 }  // namespace moesaic::cuda

@@ -9,10 +9,10 @@ struct Decoder {
   const std::uint8_t* codes;
   const std::uint8_t* scales;
 
-  __device__ static std::int64_t panel_bytes(int steps) {
+  __device__ static std::int64_t panel_bytes(int steps, const PanelForm&) {
     return static_cast<std::int64_t>(steps) * kE2m1StepBytes + (steps * 32 + 63) / 64 * 64;
   }
-  __device__ Decoder(const std::uint8_t* panel, int steps)
+  __device__ Decoder(const std::uint8_t* panel, int steps, const PanelForm&)
       : codes(panel), scales(panel + static_cast<std::int64_t>(steps) * kE2m1StepBytes) {}
 
   /// Weights of k = 32 step + 8 j to 8 j + 7 and columns column, ..., as pairs of k.

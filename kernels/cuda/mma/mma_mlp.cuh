@@ -96,6 +96,7 @@ struct MatrixPlace {
   const std::uint8_t* panels[Matrices];
   int rows;
   int depth;
+  PanelForm form;
 };
 
 /// Calls store(row, column, sums of each matrix) for all of a tile. All threads of the block.
@@ -122,7 +123,8 @@ __device__ __forceinline__ void multiply_tile(const MatrixPlace<Matrices>& place
     for (int step = first / 32 + split; step < end; step += kMmaSplits) {
 #pragma unroll
       for (int m = 0; m < Matrices; ++m) {
-        const Decoder decoder(place.panels[m] + panel * Decoder::panel_bytes(steps), steps);
+        const Decoder decoder(place.panels[m] + panel * Decoder::panel_bytes(steps, place.form),
+                              steps, place.form);
         sums[m].add(decoder, x + step * 32 - first, Tile::kStride, step);
       }
     }
@@ -166,8 +168,9 @@ __device__ __forceinline__ void multiply_gate_up(const MlpArguments& arguments) 
     arguments.inner[static_cast<std::int64_t>(tile.first_row + row) * arguments.width + column] =
         to_bf16(gated(arguments, gate, up));
   };
-  multiply_tile<Blocks, Panels, 2>({{mlp.gate, mlp.up}, arguments.width, arguments.hidden}, row_at,
-                                   tile.num_rows, store);
+  multiply_tile<Blocks, Panels, 2>(
+      {{mlp.gate, mlp.up}, arguments.width, arguments.hidden, arguments.form}, row_at,
+      tile.num_rows, store);
 }
 
 /// y = inner down^T. Grid: panels of hidden by Panels, tiles.
@@ -182,8 +185,8 @@ __device__ __forceinline__ void multiply_down(const MlpArguments& arguments) {
     arguments.y[static_cast<std::int64_t>(tile.first_row + row) * arguments.hidden + column] =
         __fmul_rn(sums[0], mlp.down_scale);
   };
-  multiply_tile<Blocks, Panels, 1>({{mlp.down}, arguments.hidden, arguments.width}, row_at,
-                                   tile.num_rows, store);
+  multiply_tile<Blocks, Panels, 1>({{mlp.down}, arguments.hidden, arguments.width, arguments.form},
+                                   row_at, tile.num_rows, store);
 }
 
 }  // namespace moesaic::cuda

@@ -78,6 +78,7 @@ struct PanelPlace {
   const std::uint8_t* matrices[Matrices];
   int rows;
   int depth;
+  PanelForm form;
 };
 
 /// The sums of a tile with the warp's panel of each matrix. All threads of the block.
@@ -97,7 +98,8 @@ __device__ __forceinline__ void sum_tile(const PanelPlace<Matrices>& place, cons
     for (int step = first / 32; step < end; step += 2) {
 #pragma unroll
       for (int m = 0; m < Matrices; ++m) {
-        const Decoder decoder(place.matrices[m] + panel * Decoder::panel_bytes(steps), steps);
+        const Decoder decoder(place.matrices[m] + panel * Decoder::panel_bytes(steps, place.form),
+                              steps, place.form);
         sums[m].add(decoder, &shared.values[0][step * 32 - first], step, step + 1 < end, num_rows);
       }
     }
@@ -107,7 +109,7 @@ __device__ __forceinline__ void sum_tile(const PanelPlace<Matrices>& place, cons
 }  // namespace moesaic::cuda
 
 /// inner = gating(x gate^T, x up^T). Grid: panels of the width by 4, tiles.
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 1)
     gate_up(const moesaic::cuda::MlpArguments arguments) {
   using namespace moesaic::cuda;
   const MlpTile tile = arguments.tiles[blockIdx.y];
@@ -117,7 +119,8 @@ extern "C" __global__ void __launch_bounds__(128)
                              arguments.hidden;
   };
   TileSums sums[2];
-  sum_tile<2>({{mlp.gate, mlp.up}, arguments.width, arguments.hidden}, row_at, tile.num_rows, sums);
+  sum_tile<2>({{mlp.gate, mlp.up}, arguments.width, arguments.hidden, arguments.form}, row_at,
+              tile.num_rows, sums);
   const int warp =
       static_cast<int>(blockIdx.x) * kPortableWarps + static_cast<int>(threadIdx.x) / 32;
   const int column = warp * 16 + static_cast<int>(threadIdx.x) % 16;
@@ -133,7 +136,7 @@ extern "C" __global__ void __launch_bounds__(128)
 }
 
 /// y = inner down^T. Grid: panels of hidden by 4, tiles.
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 1)
     down(const moesaic::cuda::MlpArguments arguments) {
   using namespace moesaic::cuda;
   const MlpTile tile = arguments.tiles[blockIdx.y];
@@ -142,7 +145,8 @@ extern "C" __global__ void __launch_bounds__(128)
     return arguments.inner + static_cast<std::int64_t>(tile.first_row + row) * arguments.width;
   };
   TileSums sums[1];
-  sum_tile<1>({{mlp.down}, arguments.hidden, arguments.width}, row_at, tile.num_rows, sums);
+  sum_tile<1>({{mlp.down}, arguments.hidden, arguments.width, arguments.form}, row_at,
+              tile.num_rows, sums);
   const int warp =
       static_cast<int>(blockIdx.x) * kPortableWarps + static_cast<int>(threadIdx.x) / 32;
   const int column = warp * 16 + static_cast<int>(threadIdx.x) % 16;

@@ -174,6 +174,15 @@ constexpr auto kPairFma = [](U32 a, U32 b, U32 c) {
   return result;
 };
 
+/// Two f32 to bf16, the first above.
+constexpr auto kRoundPair = [](float high, float low) {
+  const auto rounded = [](float value) {
+    const U32 bits = std::bit_cast<U32>(value);
+    return std::isnan(value) ? 0x7fffU : (bits + 0x7fffU + (bits >> 16 & 1)) >> 16;
+  };
+  return rounded(high) << 16 | rounded(low);
+};
+
 template <typename T>
 constexpr auto kSelect =
     [](U64 a, U64 b, U64 predicate) { return U64{static_cast<T>((predicate & 1) != 0 ? a : b)}; };
@@ -269,6 +278,7 @@ const std::unordered_map<std::string, Operation>& operations() {
       {"cvt.u64.u16", kOne<U16, kConvert<U64>>},
       {"cvt.s64.s16", kOne<std::int16_t, kConvert<S64>>},
       {"cvt.rzi.s32.f32", kOne<float, kToInteger>},
+      {"cvt.rn.bf16x2.f32", kTwo<float, kRoundPair>},
 
       {"add.rn.f32", kTwo<float, kFloatAdd>},
       {"add.f32", kTwo<float, kFloatAdd>},

@@ -1,0 +1,3 @@
+#include "kernels/cuda/decoders/int4_group.cuh"
+
+#include "kernels/cuda/mma/mma_mlp.cuh"
