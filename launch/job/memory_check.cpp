@@ -25,19 +25,6 @@ MemoryLimit node_limit(const Runtime& runtime, const MemoryPlan& plan) {
   return limit;
 }
 
-/// Collective over the world.
-RankSharing share_ranks(const Runtime& runtime, const ModelConfig& config, const Workload& work) {
-  const int sharers = runtime.grid().experts().size();
-  std::int64_t tokens = work.batch_tokens;
-  runtime.grid().experts().sum({&tokens, 1});
-  const int nodes = (sharers + runtime.grid().node().size() - 1) / runtime.grid().node().size();
-  return {.sharers = sharers,
-          .nodes = nodes,
-          .all_tokens = tokens,
-          .threads = runtime.self().threads,
-          .max_over_mean = expected_max_over_mean(config, sharers, tokens)};
-}
-
 /// What is going to be loaded, and what the program takes before.
 struct LoadedModel {
   const ModelConfig& config;
@@ -64,6 +51,18 @@ MemoryPlan plan_node(const Runtime& runtime, const LoadedModel& model, const Wor
 }
 
 }  // namespace
+
+RankSharing share_ranks(const Runtime& runtime, const ModelConfig& config, const Workload& work) {
+  const int sharers = runtime.grid().experts().size();
+  std::int64_t tokens = work.batch_tokens;
+  runtime.grid().experts().sum({&tokens, 1});
+  const int nodes = (sharers + runtime.grid().node().size() - 1) / runtime.grid().node().size();
+  return {.sharers = sharers,
+          .nodes = nodes,
+          .all_tokens = tokens,
+          .threads = runtime.self().threads,
+          .max_over_mean = expected_max_over_mean(config, sharers, tokens)};
+}
 
 MemoryLimit node_memory(const Options& options) {
   if (!options.memory_limit) return memory_limit();

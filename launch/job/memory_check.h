@@ -24,6 +24,10 @@ struct FittingMemory {
   std::int64_t node_bytes = 0;  ///< that the ranks of this node need together
 };
 
+/// The ranks among which tokens of `work` go to and fro. Collective over the world.
+[[nodiscard]] RankSharing share_ranks(const Runtime& runtime, const ModelConfig& config,
+                                      const Workload& work);
+
 /// Checks on every node, before anything is loaded, that the ranks there have the memory for what
 /// is planned. Throws AgreedError on all ranks if they have not. Collective.
 [[nodiscard]] FittingMemory check_memory(const Runtime& runtime, const ModelConfig& config,

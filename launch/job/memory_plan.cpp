@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "src/model/kv_pool.h"
+#include "src/moe/device_experts.h"
 #include "src/moe/wire_rows.h"
 #include "src/parallel/expert_loads.h"
 
@@ -159,6 +160,11 @@ RuntimeBytes runtime_bytes() {
   return {.rank = now.anonymous, .node = now.file + now.shared};
 }
 
+std::int64_t expert_outputs(const ModelConfig& config, const Workload& work,
+                            const RankSharing& sharing) {
+  return std::llround(pass_rows(config, work, sharing).outputs);
+}
+
 RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights, const Workload& work,
                      const RankSharing& sharing) {
   const PassRows rows = pass_rows(model.config, work, sharing);
@@ -169,6 +175,10 @@ RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights, const
       work.sequences * KvPool::sequence_bytes(model.config, model.precision, work.capacity);
   own[MemoryItem::activation] =
       activation_bytes(model.config, work, rows) + deferred_bytes(model, rows);
+  if (weights.device_bytes > 0) {
+    own[MemoryItem::activation] +=
+        pinned_pass_bytes(std::llround(rows.outputs), model.config.hidden_size);
+  }
   own[MemoryItem::exchange] = exchange_bytes(model, rows, sharing);
   own[MemoryItem::adapter] = work.adapter_bytes;
   own[MemoryItem::optimizer] = work.optimizer_bytes;

@@ -13,6 +13,7 @@
 #include "launch/job/adapter_text.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/job/rank_gpu.h"
 #include "launch/job/same_weights.h"
 #include "src/model/inventory.h"
 #include "src/model/weight_layout.h"
@@ -110,6 +111,32 @@ void tell_without_effect(const Runtime& runtime, const ModelWeights& weights) {
        "nvfp4-activations nvfp4", "nvfp4");
 }
 
+void require_plain_experts(const OpenModel& model) {
+  if (!model.adapter) return;
+  for (const AdapterSpec& spec : model.adapter->specs()) {
+    require(spec.site.kind != AdapterKind::experts, ErrorKind::usage,
+            "--gpu-experts: the adapter of --lora has parts for experts (\"{}\"), which those on "
+            "a GPU do not take; moesaic convert --merge adds them to the weights",
+            spec.site.module);
+  }
+}
+
+/// What --gpu-experts asks for; null: no experts on GPUs. Collective.
+std::unique_ptr<RankGpu> choose_gpu(const Runtime& runtime, const OpenModel& model,
+                                    const RankGpu::Model& planned) {
+  if (runtime.options().gpu_experts != "none") {
+    agree(runtime.world(), [&] { require_plain_experts(model); });
+    return std::make_unique<RankGpu>(runtime, planned);
+  }
+  const int unused = device_images().empty() ? 0 : count_gpus();
+  if (unused > 0) {
+    runtime.log().once(LogLevel::info, "note: there {} here: --gpu-experts uses {}",
+                       unused == 1 ? "is a GPU" : fmt::format("are {} GPUs", unused),
+                       unused == 1 ? "it" : "them");
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 OpenModel open_model(const Options& options) {
@@ -176,7 +203,7 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
     : placement_(model.config.num_experts, runtime.grid().experts().size()) {
   Progress progress("loading", !runtime.is_first() || !runtime.log().enabled(LogLevel::info));
   const Compute compute = runtime.compute();
-  const LoadOptions options{
+  LoadOptions options{
       .precision = runtime.precision(),
       .layouts = model.layouts,
       .stored = {.map = runtime.options().mmap, .verify = verifies_packed(runtime, model.files)},
@@ -194,9 +221,15 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
 
   std::optional<ModelLoader> loader;
   agree(runtime.world(), [&] { loader.emplace(model.files, model.config, options); });
-  const WeightBytes& bytes = loader->bytes();
   const ExpertRange experts{.first = placement_.experts_start_idx(options.expert_rank),
                             .count = placement_.num_local_experts(options.expert_rank)};
+  gpu_ = choose_gpu(runtime, model, {model.config, *loader, experts, work.work});
+  if (gpu_ != nullptr) {
+    options.on_device = &gpu_->mask();
+    options.device = gpu_->weights();
+    agree(runtime.world(), [&] { loader.emplace(model.files, model.config, options); });
+  }
+  const WeightBytes& bytes = loader->bytes();
   Workload whole = work.work;
   if (model.adapter && !work.prepare) {
     whole.adapter_bytes +=
@@ -224,12 +257,18 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
           {*model.adapter, model.files.names(model.config), experts, *compute.pool}, *weights_);
     });
   }
-  transformer_ =
-      std::make_unique<Transformer>(model.config, *weights_, expert_group(runtime), compute);
+  ExpertGroup group = expert_group(runtime);
+  if (gpu_ != nullptr && gpu_->weights() != nullptr) {
+    gpu_->weights()->finish();
+    group.device = gpu_->workspace();
+  }
+  transformer_ = std::make_unique<Transformer>(model.config, *weights_, group, compute);
   for (const LoadReport& report : gather_values(runtime.world(), weights_->report)) {
     load_.read_bytes += report.read_bytes;
     load_.seconds = std::max(load_.seconds, report.seconds);
   }
 }
+
+Engine::~Engine() = default;
 
 }  // namespace moesaic

@@ -60,6 +60,8 @@ struct EngineWork {
   std::function<void(ModelWeights&)> prepare{};
 };
 
+class RankGpu;
+
 /// The model, loaded and ready.
 class Engine {
  public:
@@ -68,6 +70,7 @@ class Engine {
   Engine(const Runtime& runtime, const OpenModel& model, const EngineWork& work);
   Engine(const Runtime& runtime, const OpenModel& model, const Workload& work)
       : Engine(runtime, model, EngineWork{.work = work}) {}
+  ~Engine();
 
   /// Whether there was memory for EngineWork::smaller alone.
   [[nodiscard]] bool is_smaller() const noexcept { return is_smaller_; }
@@ -82,6 +85,7 @@ class Engine {
 
  private:
   ExpertPlacement placement_;
+  std::unique_ptr<RankGpu> gpu_;  // null: no experts are on GPUs
   std::unique_ptr<ModelWeights> weights_;
   std::unique_ptr<AdapterSet> adapters_;  // that the weights refer to; null: none
   std::unique_ptr<Transformer> transformer_;

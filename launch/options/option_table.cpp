@@ -375,6 +375,7 @@ std::span<const OptionRow> option_table() noexcept {
   static const std::vector<OptionRow> rows = [] {
     std::vector<OptionRow> all(kOptions.begin(), kOptions.end());
     all.insert(all.end(), exchange_rows().begin(), exchange_rows().end());
+    all.insert(all.end(), gpu_rows().begin(), gpu_rows().end());
     all.insert(all.end(), sft_rows().begin(), sft_rows().end());
     all.insert(all.end(), plan_rows().begin(), plan_rows().end());
     all.insert(all.end(), study_rows().begin(), study_rows().end());

@@ -64,6 +64,8 @@ inline constexpr std::uint32_t kVerbsWithoutRanks = kStudyVerbs | verb_bit(Verb:
 [[nodiscard]] std::span<const OptionRow> option_table() noexcept;
 /// The part of it that is about the exchange between ranks.
 [[nodiscard]] std::span<const OptionRow> exchange_rows() noexcept;
+/// The part of it that is about GPUs.
+[[nodiscard]] std::span<const OptionRow> gpu_rows() noexcept;
 /// The part of it that is for `moesaic sft` alone.
 [[nodiscard]] std::span<const OptionRow> sft_rows() noexcept;
 /// The part of it that is for `moesaic plan` and the machine files that it reads.

@@ -12,6 +12,7 @@
 #include "kernels/format.h"
 #include "kernels/grouped_gemm.h"
 #include "launch/options/exchange_options.h"
+#include "launch/options/gpu_options.h"
 #include "launch/options/option_values.h"
 #include "launch/options/plan_options.h"
 #include "launch/options/sft_options.h"
@@ -52,7 +53,7 @@ enum class Colour { automatic, on, off };
 
 /// Everything that can be set, with its default. Names, limits and help stand in
 /// launch/options/option_table.cpp.
-struct Options : SftOptions, ExchangeOptions, PlanOptions, StudyOptions {
+struct Options : SftOptions, ExchangeOptions, GpuOptions, PlanOptions, StudyOptions {
   // Model.
   std::string model;
   Precision precision = Precision::bf16;

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "src/model/expert_names.h"
+#include "src/moe/device_experts.h"
+#include "src/moe/split_experts.h"
 
 namespace moesaic {
 namespace {
@@ -90,6 +92,25 @@ std::vector<AdaptedMlp> experts_of(const WeightSet& weights) {
   return experts;
 }
 
+/// Those whose weights lie on this rank's GPU run there.
+std::unique_ptr<Experts> make_experts(const WeightSet& weights, LayerContext& context) {
+  const std::vector<AdaptedMlp> experts = experts_of(weights);
+  SlotMask on_device;
+  for (std::size_t at = kFirstExpert; at < weights.size(); at += 3) {
+    on_device.push_back(weights[at].on_device);
+  }
+  const RowSource::Element element = activation_element(context.config.precision);
+  if (std::ranges::count(on_device, true) == 0) {
+    return std::make_unique<CpuExperts>(experts, element, context.cpu_experts);
+  }
+  auto device = std::make_unique<DeviceExperts>(experts, on_device, *context.config.device);
+  if (std::ranges::count(on_device, false) == 0) return device;
+  on_device.flip();
+  return std::make_unique<SplitExperts>(
+      std::move(device),
+      std::make_unique<CpuExperts>(experts, element, context.cpu_experts, on_device));
+}
+
 /// What products of an MLP make of its input. In the order of how much they lose.
 enum class TakenRows : std::int64_t { any, int8, int8_groups };
 
@@ -122,10 +143,8 @@ class MoeFeedForward : public FeedForward {
       : shared_(mlp_at(weights, kShared)),
         shared_gate_{weights[kSharedGate].matrix},
         layer_(Router(weights[kRouter].matrix, config.router, context.compute),
-               std::make_unique<CpuExperts>(experts_of(weights),
-                                            activation_element(context.config.precision),
-                                            context.cpu_experts),
-               activation_element(context.config.precision), context.compute),
+               make_experts(weights, context), activation_element(context.config.precision),
+               context.compute),
         context_(context) {
     const TakenRows taken = taken_rows(experts_of(weights), context);
     if (taken == TakenRows::any) return;

@@ -11,6 +11,7 @@
 #include "src/model/precision.h"
 #include "src/moe/cpu_experts.h"
 #include "src/moe/moe_layer.h"
+#include "src/moe/moe_options.h"
 
 namespace moesaic {
 
@@ -32,7 +33,8 @@ struct LayerContext {
     float epsilon = 0;              // of RMSNorm
     float residual_multiplier = 1;  // of what a layer adds to the residual stream
     WireForm wire = WireForm::exact;
-    bool int8_rows = false;  // as MoeOptions
+    bool int8_rows = false;                    // as MoeOptions
+    DeviceExpertsWorkspace* device = nullptr;  // as ExpertGroup
   };
 
   /// `experts`: the ranks that share the experts; outlives this.

@@ -15,7 +15,8 @@ ModelLoader::ModelLoader(const ModelFiles& files, const ModelConfig& config,
   const WeightRequest request{
       .layouts = LayoutChoice(options.precision, options.layouts),
       .experts = {.first = options.placement->experts_start_idx(options.expert_rank),
-                  .count = options.placement->num_local_experts(options.expert_rank)}};
+                  .count = options.placement->num_local_experts(options.expert_rank)},
+      .on_device = options.on_device};
   WeightPlan plan = plan_weights(weights_->files, config, request, *weights_);
   weights_->notes = std::move(plan.notes);
   store_ = std::make_unique<WeightStore>(weights_->files, std::move(plan.weights), options.stored);
@@ -26,7 +27,8 @@ std::unique_ptr<ModelWeights> ModelLoader::load() {
   LongWork work(options_.world != nullptr ? *options_.world : *options_.node, "loading",
                 options_.waiting);
   WeightStore::Memory memory = store_->load(
-      {.node = *options_.node, .work = work, .pool = *options_.pool}, options_.progress);
+      {.node = *options_.node, .work = work, .pool = *options_.pool, .device = options_.device},
+      options_.progress);
   weights_->node_memory = std::move(memory.node);
   weights_->rank_memory = std::move(memory.rank);
   weights_->report = {

@@ -58,6 +58,8 @@ struct LoadOptions {
   Precision precision = Precision::bf16;
   WantedLayouts layouts;
   StoredWeights stored;
+  const ExpertMask* on_device = nullptr;  ///< experts for this rank's GPU; null: none
+  WeightSink* device = nullptr;           ///< its memory, which outlives the weights
   const ExpertPlacement* placement = nullptr;
   int expert_rank = 0;           // this rank's place in the experts' group
   Communicator* node = nullptr;  // the ranks of this node share the dense weights and the work
@@ -78,6 +80,11 @@ class ModelLoader {
   ModelLoader(const ModelFiles& files, const ModelConfig& config, const LoadOptions& options);
 
   [[nodiscard]] const WeightBytes& bytes() const noexcept { return store_->bytes(); }
+  /// As WeightStore has it.
+  void for_each_expert(
+      const std::function<void(const PlannedWeight& weight, std::int64_t bytes)>& call) const {
+    store_->for_each_expert(call);
+  }
   /// The weights without their bytes: layouts and sizes. Until load().
   [[nodiscard]] const ModelWeights& planned() const noexcept { return *weights_; }
   /// Reads and packs the weights, once. Collective over options.world. Touches only the bytes that

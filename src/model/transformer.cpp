@@ -12,7 +12,7 @@ namespace moesaic {
 namespace {
 
 LayerContext::Setup context_setup(const ModelConfig& config, Precision precision,
-                                  const Compute& compute, const MoeOptions& options) {
+                                  const Compute& compute, const ExpertGroup& experts) {
   return {.compute = compute,
           .precision = precision,
           .hidden = config.hidden_size,
@@ -20,8 +20,9 @@ LayerContext::Setup context_setup(const ModelConfig& config, Precision precision
           .experts_per_token = config.experts_per_token,
           .epsilon = static_cast<float>(config.rms_norm_eps),
           .residual_multiplier = static_cast<float>(config.residual_multiplier),
-          .wire = options.wire,
-          .int8_rows = options.int8_rows};
+          .wire = experts.options.wire,
+          .int8_rows = experts.options.int8_rows,
+          .device = experts.device};
 }
 
 bool has_experts(const ModelConfig& config, std::size_t layer) {
@@ -42,7 +43,7 @@ struct Transformer::Impl {
       : config(model_config),
         weights(model_weights),
         options(experts.options),
-        context(context_setup(config, weights.precision, compute, options), experts.ranks),
+        context(context_setup(config, weights.precision, compute, experts), experts.ranks),
         loss_head(config, weights, context) {
     check_moe_options(options, config);
     for (std::size_t l = 0; l < config.layers.size(); ++l) {

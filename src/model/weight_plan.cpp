@@ -31,6 +31,7 @@ class Planner {
     target_.layers.resize(names.layers.size());
     for (std::size_t l = 0; l < names.layers.size(); ++l) {
       layer_ = fmt::format("layers.{}.", l);
+      layer_index_ = static_cast<std::int64_t>(l);
       vector("input_norm", {&names.layers[l].input_norm}, target_.layers[l].input_norm);
       vector("post_attention_norm", {&names.layers[l].post_attention_norm},
              target_.layers[l].post_attention_norm);
@@ -71,7 +72,22 @@ class Planner {
       while (end < wanted.size() && wanted[end]->joins_previous) ++end;
       const std::span group(wanted.data() + first, end - first);
       if (!group.front()->parts.empty()) add_group(group, &targets[first]);
+      if (group.front()->role == WeightRole::expert) set_expert(group, &targets[first]);
       first = end;
+    }
+  }
+
+  /// Of the weights that were planned last.
+  void set_expert(std::span<const NamedWeight* const> group, Weight* targets) {
+    const std::int64_t expert = group.front()->expert;
+    const bool on_device =
+        request_.on_device != nullptr && request_.on_device->contains(layer_index_, expert);
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      targets[i].on_device = on_device;
+      PlannedWeight& weight = plan_.weights[plan_.weights.size() - group.size() + i];
+      weight.layer = layer_index_;
+      weight.expert = expert;
+      if (on_device) weight.home = WeightHome::device;
     }
   }
 
@@ -231,6 +247,7 @@ class Planner {
   ModelWeights& target_;
   WeightPlan plan_;
   std::string layer_;  // "layers.3."
+  std::int64_t layer_index_ = 0;
 };
 
 }  // namespace

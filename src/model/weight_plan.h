@@ -10,6 +10,7 @@
 #include "src/checkpoint/matrix_source.h"
 #include "src/model/model_files.h"
 #include "src/model/weight_layout.h"
+#include "src/moe/expert_mask.h"
 
 namespace moesaic {
 
@@ -17,8 +18,9 @@ struct ModelWeights;
 
 /// Which memory a weight lies in.
 enum class WeightHome {
-  node,  ///< once for the ranks of a node, filled by all of them together
-  rank   ///< this rank's own
+  node,   ///< once for the ranks of a node, filled by all of them together
+  rank,   ///< this rank's own
+  device  ///< its GPU's
 };
 
 /// One matrix or vector of the model: where it comes from and which member of ModelWeights gets it.
@@ -26,6 +28,8 @@ struct PlannedWeight {
   std::string name;  // "layers.3.experts.17.gate", also in converted directories
   WeightHome home = WeightHome::node;
   WeightRole role = WeightRole::dense;
+  std::int64_t layer = -1;   // of an expert
+  std::int64_t expert = -1;  // and its id
 
   // From a checkpoint, one below the other, or from a converted directory.
   std::vector<MatrixSource> parts;
@@ -52,6 +56,7 @@ struct ExpertRange {
 struct WeightRequest {
   LayoutChoice layouts;
   ExpertRange experts;
+  const ExpertMask* on_device = nullptr;  ///< experts for this rank's GPU; null: none
 };
 
 struct WeightPlan {

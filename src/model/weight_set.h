@@ -13,6 +13,7 @@ struct Weight {
   std::span<const float> vector{};
   /// What is added to products with the matrix: no two to the same rows.
   std::span<const Adapter> adapters{};
+  bool on_device = false;  ///< the matrix's panels are in the memory of the rank's GPU
 };
 
 /// The weights of one layer's mixer or feed-forward part, in the order in which its kind names them

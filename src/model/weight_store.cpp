@@ -96,6 +96,13 @@ struct WeightStore::Job {
   }
 };
 
+/// What one thread works with.
+struct WeightStore::Worker {
+  WeightSink* device = nullptr;
+  PackScratch scratch{};
+  Buffer<std::byte> panels{};  // on their way to the device
+};
+
 WeightStore::WeightStore(const ModelFiles& files, std::vector<PlannedWeight> weights,
                          const StoredWeights& stored)
     : files_(files), stored_(stored) {
@@ -114,13 +121,26 @@ void WeightStore::add(PlannedWeight planned) {
     auto& formats = weight.role == WeightRole::expert ? bytes_.experts : bytes_.others;
     formats[static_cast<std::size_t>(weight.packing.layout.format)] += item.bytes;
   }
-  if (stored_.map || !has_target(weight)) {
+  const bool for_device = weight.home == WeightHome::device;
+  require(!for_device || item.bytes == weight.matrix->bytes(), ErrorKind::usage,
+          "weight \"{}\" cannot be on a GPU: its columns have an order of their own (act-order)",
+          weight.name);
+  if ((stored_.map && !for_device) || !has_target(weight)) {
     (has_target(weight) ? bytes_.mapped_bytes : bytes_.embedding_bytes) += item.bytes;
   } else {
-    std::int64_t& total = weight.home == WeightHome::node ? bytes_.node_bytes : bytes_.rank_bytes;
+    std::int64_t& total = for_device                        ? bytes_.device_bytes
+                          : weight.home == WeightHome::node ? bytes_.node_bytes
+                                                            : bytes_.rank_bytes;
     item.offset = std::exchange(total, total + round_up(item.bytes, kAlignment));
   }
   items_.push_back(std::move(item));
+}
+
+void WeightStore::for_each_expert(
+    const std::function<void(const PlannedWeight& weight, std::int64_t bytes)>& call) const {
+  for (const Item& item : items_) {
+    if (item.weight.role == WeightRole::expert) call(item.weight, item.bytes);
+  }
 }
 
 /// Points the item's target to where its bytes are or will be.
@@ -133,8 +153,10 @@ void WeightStore::place(const Item& item, const Memory& memory) const {
     prefetch(bytes);
     begin = bytes.data();
   } else {
-    const bool shared = weight.home == WeightHome::node;
-    begin = (shared ? memory.node->bytes().data() : memory.rank.data()) + item.offset;
+    begin = memory.device;
+    if (weight.home == WeightHome::node) begin = memory.node->bytes().data();
+    if (weight.home == WeightHome::rank) begin = memory.rank.data();
+    begin += item.offset;
   }
   if (weight.vector != nullptr) {
     *weight.vector = {reinterpret_cast<const float*>(begin),
@@ -175,23 +197,30 @@ std::vector<WeightStore::Job> WeightStore::jobs_of(int node_rank, int node_size)
   return jobs;
 }
 
-void WeightStore::run(const Job& job, PackScratch& scratch) const {
+void WeightStore::run(const Job& job, Worker& worker) const {
   if (job.weight().stored != nullptr) {
-    copy(job);
+    copy(job, worker);
   } else if (job.weight().matrix != nullptr) {
-    pack(job, scratch);
+    pack(job, worker);
   } else {
     fill_vector(*job.item);
   }
 }
 
-void WeightStore::pack(const Job& job, PackScratch& scratch) const {
+void WeightStore::pack(const Job& job, Worker& worker) const {
   PackedMatrix& matrix = *job.weight().matrix;
   MatrixPacker packer(job.weight().packing, job.weight().parts);
+  const bool for_device = job.weight().home == WeightHome::device;
+  if (for_device) worker.panels.reserve(job.bytes);
+  std::byte* const panels =
+      for_device ? worker.panels.data() : const_cast<std::byte*>(matrix.panel(job.first));
   naming_weight(job.weight().name, [&] {
-    if (packer.must_measure()) packer.measure(job.first, job.end, scratch);
-    packer.pack(job.first, job.end, const_cast<std::byte*>(matrix.panel(job.first)), scratch);
+    if (packer.must_measure()) packer.measure(job.first, job.end, worker.scratch);
+    packer.pack(job.first, job.end, panels, worker.scratch);
   });
+  if (for_device) {
+    worker.device->write(matrix.panel(job.first), {panels, static_cast<std::size_t>(job.bytes)});
+  }
   if (job.first > 0) return;
   if (finds_scale(job.weight())) matrix.scale = packer.scale();
   const auto order = std::as_bytes(packer.order());
@@ -208,11 +237,13 @@ void WeightStore::fill_vector(const Item& item) const {
 }
 
 /// Copies stored bytes, if they are not used where they are, and checks what is to be checked.
-void WeightStore::copy(const Job& job) const {
+void WeightStore::copy(const Job& job, const Worker& worker) const {
   const PlannedWeight& weight = job.weight();
   std::span<const std::byte> bytes;
   job.for_each_source(files_, [&](std::span<const std::byte> source) { bytes = source; });
-  if (job.item->offset != kMapped) {
+  if (weight.home == WeightHome::device) {
+    worker.device->write(weight.matrix->panels + job.first, bytes);
+  } else if (job.item->offset != kMapped) {
     const auto* begin = weight.matrix != nullptr
                             ? weight.matrix->panels
                             : reinterpret_cast<const std::byte*>(weight.vector->data());
@@ -268,13 +299,14 @@ void WeightStore::run_all(const std::vector<Job>& jobs, const Team& team, const 
   for (const Job& job : jobs) total += job.bytes;
   std::atomic<std::int64_t> done = 0;
   std::atomic<std::int64_t> read = 0;
-  std::vector<PackScratch> scratch(static_cast<std::size_t>(team.pool.size()));
+  std::vector<Worker> workers(static_cast<std::size_t>(team.pool.size()));
+  for (Worker& worker : workers) worker.device = team.device;
   team.pool.parallel_for(std::ssize(jobs), [&](std::int64_t index, int worker) {
     const Job& job = jobs[static_cast<std::size_t>(index)];
     if (const std::int64_t ahead = index + 2 * team.pool.size(); ahead < std::ssize(jobs)) {
       jobs[static_cast<std::size_t>(ahead)].for_each_source(files_, prefetch);
     }
-    reading(files_, [&] { run(job, scratch[static_cast<std::size_t>(worker)]); });
+    reading(files_, [&] { run(job, workers[static_cast<std::size_t>(worker)]); });
     const std::int64_t before = read;
     job.for_each_source(files_, [&](std::span<const std::byte> source) {
       read += std::ssize(source);
@@ -296,6 +328,7 @@ WeightStore::Memory WeightStore::load(const Team& team, const Progress& progress
   Memory memory;
   if (bytes_.node_bytes > 0) memory.node = team.node.allocate_shared(bytes_.node_bytes);
   memory.rank = ByteBuffer(static_cast<std::size_t>(bytes_.rank_bytes));
+  if (bytes_.device_bytes > 0) memory.device = team.device->allocate(bytes_.device_bytes);
   for (const Item& item : items_) place(item, memory);
 
   const std::vector<Job> jobs = jobs_of(team.node.rank(), team.node.size());

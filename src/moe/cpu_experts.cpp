@@ -13,7 +13,7 @@ void CpuExperts::make_groups(std::span<const std::int64_t> slot_begin, std::size
   work_->groups.clear();
   for (std::size_t slot = 0; slot + 1 < slot_begin.size(); ++slot) {
     const std::int64_t count = slot_begin[slot + 1] - slot_begin[slot];
-    if (count == 0) continue;
+    if (count == 0 || (!own_.empty() && !own_[first_slot + slot])) continue;
     work_->groups.push_back({.first_row = slot_begin[slot] - slot_begin.front(),
                              .num_rows = count,
                              .mlp = &experts_[first_slot + slot]});
@@ -23,6 +23,7 @@ void CpuExperts::make_groups(std::span<const std::int64_t> slot_begin, std::size
 void CpuExperts::start(const ExpertBatch& batch) {
   if (batch.rows.empty()) return;
   make_groups(batch.slot_begin, batch.first_slot);
+  if (work_->groups.empty()) return;
   work_->mlps.forward(
       {.x = source(batch.rows), .groups = work_->groups, .y = batch.outputs, .keep = batch.keep});
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "src/lora/adapted_mlp.h"
@@ -19,10 +20,13 @@ struct CpuExpertsWorkspace {
 /// products.
 class CpuExperts final : public Experts {
  public:
-  /// `work` must outlive this.
+  /// `work` must outlive this. `own` [slots]: those that are computed here; empty: all.
   CpuExperts(std::span<const AdaptedMlp> experts, RowSource::Element element,
-             CpuExpertsWorkspace& work)
-      : experts_(experts.begin(), experts.end()), element_(element), work_(&work) {}
+             CpuExpertsWorkspace& work, SlotMask own = {})
+      : experts_(experts.begin(), experts.end()),
+        element_(element),
+        work_(&work),
+        own_(std::move(own)) {}
 
   /// Computes all of it: whatever runs elsewhere is to be started before.
   void start(const ExpertBatch& batch) override;
@@ -36,6 +40,7 @@ class CpuExperts final : public Experts {
   std::vector<AdaptedMlp> experts_;
   RowSource::Element element_;
   CpuExpertsWorkspace* work_;
+  SlotMask own_;
 };
 
 }  // namespace moesaic

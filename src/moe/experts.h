@@ -3,11 +3,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/matrix_view.h"
 #include "src/lora/adapted_mlp.h"
 
 namespace moesaic {
+
+/// [slots] which of a rank's experts of one layer are meant.
+using SlotMask = std::vector<bool>;
 
 /// What a rank's experts of one layer, or some of them, have to do. All of it stays until finish().
 struct ExpertBatch {
@@ -34,8 +38,9 @@ struct ExpertBackward {
   std::span<const SampleRange> samples;  // of outputs, ascending, each in one slot
 };
 
-/// The experts of one layer that a rank owns, wherever they are computed. Two halves, so that
-/// several kinds can share a batch: all are started, then all are finished.
+/// The experts of one layer that a rank owns, wherever they are computed, or some of them. Two
+/// halves, so that several kinds can share a batch: all are started, then all are finished, and
+/// each writes the outputs of its own slots.
 class Experts {
  public:
   virtual ~Experts() = default;

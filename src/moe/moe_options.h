@@ -26,6 +26,8 @@ struct MoeOptions {
   [[nodiscard]] bool is_exact() const noexcept { return defer == 0 && wire == WireForm::exact; }
 };
 
+struct DeviceExpertsWorkspace;
+
 /// The ranks that share the experts of a model, and how they do it.
 struct ExpertGroup {
   /// Implicit: ranks are enough for who wants nothing special.
@@ -33,6 +35,7 @@ struct ExpertGroup {
 
   Communicator& ranks;
   MoeOptions options;
+  DeviceExpertsWorkspace* device = nullptr;  ///< where this rank has experts on a GPU
 };
 
 }  // namespace moesaic

@@ -1,0 +1,135 @@
+#include "launch/job/gpu_choice.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kMostFileBytes = std::int64_t{64} << 20;
+
+std::vector<std::int64_t> layer_experts(const ExpertSizes& sizes) {
+  std::vector<std::int64_t> experts;
+  for (const auto& layer : sizes.bytes) experts.push_back(std::ssize(layer));
+  return experts;
+}
+
+/// The largest number up to `most` for which fits(number) holds, as it does for all below.
+template <typename Fits>
+std::int64_t largest_fitting(std::int64_t most, const Fits& fits) {
+  std::int64_t least = 0;
+  while (least < most) {
+    const std::int64_t middle = least + (most - least + 1) / 2;
+    const bool is_enough = fits(middle);
+    (is_enough ? least : most) = is_enough ? middle : middle - 1;
+  }
+  return least;
+}
+
+std::int64_t most_experts(const ExpertSizes& sizes) {
+  const std::vector<std::int64_t> experts = layer_experts(sizes);
+  return experts.empty() ? 0 : std::ranges::max(experts);
+}
+
+std::optional<std::int64_t> as_number(const std::string& text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+ExpertMask read_mask(const std::string& text, const std::vector<std::int64_t>& experts) {
+  if (text == "all") return ExpertMask::all(experts);
+  const std::optional<std::int64_t> count = as_number(text);
+  if (!count) return ExpertMask::read(experts, Json::read_file(text, kMostFileBytes));
+  const std::int64_t most = std::ranges::max(experts);
+  require(*count >= 0 && *count <= most, ErrorKind::usage,
+          "--gpu-experts {}: a layer of this model has {} experts", *count, most);
+  return ExpertMask::spread(experts, *count);
+}
+
+/// By id, or those of most rows first.
+std::vector<std::vector<std::int64_t>> read_order(const std::optional<std::string>& load,
+                                                  const std::vector<std::int64_t>& experts) {
+  std::vector<std::vector<std::int64_t>> order;
+  for (const std::int64_t count : experts) {
+    std::vector<std::int64_t>& ids = order.emplace_back(static_cast<std::size_t>(count));
+    std::iota(ids.begin(), ids.end(), 0);
+  }
+  if (!load) return order;
+  const ExpertRows rows = read_expert_rows(experts, Json::read_file(*load, kMostFileBytes));
+  for (std::size_t layer = 0; layer < order.size(); ++layer) {
+    std::ranges::stable_sort(order[layer], [&](std::int64_t a, std::int64_t b) {
+      return rows[layer][static_cast<std::size_t>(a)] > rows[layer][static_cast<std::size_t>(b)];
+    });
+  }
+  return order;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> experts_of_layers(const ModelConfig& config) {
+  std::vector<std::int64_t> experts;
+  for (const LayerConfig& layer : config.layers) {
+    experts.push_back(layer.feed_forward->sizes().experts);
+  }
+  return experts;
+}
+
+GpuWish read_gpu_wish(const Options& options, const ModelConfig& config) {
+  require(options.nvfp4_activations == Nvfp4Activations::bf16, ErrorKind::usage,
+          "--gpu-experts does not go with --nvfp4-activations nvfp4: GPUs take bf16 rows");
+  require(options.int4_activations == Int4Activations::bf16, ErrorKind::usage,
+          "--gpu-experts does not go with --int4-activations int8: GPUs take bf16 rows");
+  require(config.num_experts > 0, ErrorKind::usage, "--gpu-experts: this model has no experts");
+  const bool is_auto = options.gpu_experts == "auto";
+  require(is_auto || !options.expert_load, ErrorKind::usage,
+          "--expert-load is for --gpu-experts auto");
+  const std::vector<std::int64_t> experts = experts_of_layers(config);
+  if (is_auto) return {.order = read_order(options.expert_load, experts)};
+  return {.mask = read_mask(options.gpu_experts, experts)};
+}
+
+std::int64_t bytes_of(const ExpertMask& mask, const ExpertSizes& sizes) {
+  std::int64_t bytes = 0;
+  for (std::int64_t layer = 0; layer < mask.num_layers(); ++layer) {
+    for (std::int64_t expert = 0; expert < mask.num_experts(layer); ++expert) {
+      if (!mask.contains(layer, expert)) continue;
+      bytes += sizes.bytes[static_cast<std::size_t>(layer)][static_cast<std::size_t>(expert)];
+    }
+  }
+  return bytes;
+}
+
+std::int64_t largest_spread(const ExpertSizes& sizes, std::int64_t bytes) {
+  const std::vector<std::int64_t> experts = layer_experts(sizes);
+  // Not the first that does not fit: which own experts are meant changes with the number.
+  for (std::int64_t count = most_experts(sizes); count > 0; --count) {
+    if (bytes_of(ExpertMask::spread(experts, count), sizes) <= bytes) return count;
+  }
+  return 0;
+}
+
+ExpertMask fill(const ExpertSizes& sizes, const std::vector<std::vector<std::int64_t>>& order,
+                std::int64_t bytes) {
+  const auto first = [&](std::int64_t count) {
+    ExpertMask mask(layer_experts(sizes));
+    for (std::size_t layer = 0; layer < order.size(); ++layer) {
+      std::int64_t taken = 0;
+      for (const std::int64_t expert : order[layer]) {
+        if (!sizes.own.contains(expert) || taken == count) continue;
+        mask.add(static_cast<std::int64_t>(layer), expert);
+        ++taken;
+      }
+    }
+    return mask;
+  };
+  return first(largest_fitting(
+      sizes.own.count, [&](std::int64_t count) { return bytes_of(first(count), sizes) <= bytes; }));
+}
+
+}  // namespace moesaic

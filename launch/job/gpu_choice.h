@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/options/options.h"
+#include "src/model/model_config.h"
+#include "src/model/weight_plan.h"
+#include "src/moe/expert_mask.h"
+
+namespace moesaic {
+
+/// What --gpu-experts says, read and checked.
+struct GpuWish {
+  std::optional<ExpertMask> mask{};  // of all ranks; nothing: auto
+  std::vector<std::vector<std::int64_t>>
+      order{};  // auto: [layers] ids, the first to be taken first
+};
+
+/// [layers] experts of each layer.
+[[nodiscard]] std::vector<std::int64_t> experts_of_layers(const ModelConfig& config);
+
+/// Not for "none". Throws Error{usage} for what it cannot be and for options that do not go with
+/// it, Error{file} for what the file has.
+[[nodiscard]] GpuWish read_gpu_wish(const Options& options, const ModelConfig& config);
+
+/// Packed bytes of a rank's experts.
+struct ExpertSizes {
+  ExpertRange own;                               // ids of each layer
+  std::vector<std::vector<std::int64_t>> bytes;  // [layers][experts], 0 for those of other ranks
+};
+/// Of the own experts that are in `mask`.
+[[nodiscard]] std::int64_t bytes_of(const ExpertMask& mask, const ExpertSizes& sizes);
+/// The largest N whose spread mask has own experts of at most so many bytes.
+[[nodiscard]] std::int64_t largest_spread(const ExpertSizes& sizes, std::int64_t bytes);
+/// The own experts of each layer, as many of each, in their order, as so many bytes have room for.
+[[nodiscard]] ExpertMask fill(const ExpertSizes& sizes,
+                              const std::vector<std::vector<std::int64_t>>& order,
+                              std::int64_t bytes);
+
+}  // namespace moesaic

@@ -1,0 +1,89 @@
+#include "launch/job/rank_device.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
+
+#include "base/error.h"
+#include "launch/job/agreement.h"
+#include "launch/job/gather.h"
+
+namespace moesaic {
+namespace {
+
+/// From this chip on tensor cores have the bits of the later family.
+constexpr int kLaterChips = 90;
+
+void open_own(const Runtime& runtime, RankDevice& own) {
+  if (device_images().empty()) {
+    own.reason = "this program was built without kernels for GPUs (docs/gpu.md)";
+    return;
+  }
+  const std::shared_ptr<const CudaDriver> driver = CudaDriver::load(own.reason);
+  if (driver == nullptr) return;
+  own.num_visible = driver->num_devices();
+  if (own.num_visible == 0) {
+    own.reason = "the NVIDIA driver shows none";
+    return;
+  }
+  const Communicator& node = runtime.grid().node();
+  const int index = node.rank() % own.num_visible;
+  own.num_sharers = (node.size() - index + own.num_visible - 1) / own.num_visible;
+  own.device = std::make_unique<Device>(driver, index, device_images());
+}
+
+/// Tensor cores of different families sum in different orders.
+void require_one_family(const Runtime& runtime, const RankDevice& own) {
+  const std::vector<int> chips =
+      gather_values(runtime.world(), own.device != nullptr ? own.device->info().chip : 0);
+  agree(runtime.world(), [&] {
+    std::size_t first = chips.size();
+    for (std::size_t rank = 0; rank < chips.size(); ++rank) {
+      if (chips[rank] == 0) continue;
+      if (first == chips.size()) first = rank;
+      require((chips[rank] < kLaterChips) == (chips[first] < kLaterChips), ErrorKind::usage,
+              "the GPUs of rank {} (sm_{}) and rank {} (sm_{}) sum differently: --numerics "
+              "portable gives the same bits on both",
+              first, chips[first], rank, chips[rank]);
+    }
+  });
+}
+
+}  // namespace
+
+std::int64_t RankDevice::available_bytes(const Options& options) const {
+  const std::int64_t most = device->info().memory_bytes / 100 * options.gpu_memory;
+  return std::min(most, device->free_bytes()) / num_sharers;
+}
+
+std::string RankDevice::text(std::string_view more) const {
+  const DeviceInfo& info = device->info();
+  return fmt::format("GPU {} ({:.40}, sm_{}, {}{})", info.index, info.name, info.chip,
+                     kernels == DeviceKernels::mma ? "mma" : "portable", more);
+}
+
+int count_gpus(const std::string& folder) noexcept {
+  std::error_code error;
+  const std::filesystem::directory_iterator entries(folder, error);
+  return error ? 0 : static_cast<int>(std::distance(begin(entries), end(entries)));
+}
+
+RankDevice open_rank_device(const Runtime& runtime) {
+  const Options& options = runtime.options();
+  RankDevice own;
+  if (options.numerics == Numerics::portable) own.kernels = DeviceKernels::portable;
+  agree(runtime.world(), [&] { open_own(runtime, own); });
+  const std::vector<int> has_gpu =
+      gather_values(runtime.world(), static_cast<int>(own.device != nullptr));
+  agree(runtime.world(), [&] {
+    require(std::ranges::count(has_gpu, 0) < std::ssize(has_gpu), ErrorKind::resource,
+            "--gpu-experts {}: there is no GPU: {}", options.gpu_experts, own.reason);
+  });
+  if (own.kernels == DeviceKernels::mma) require_one_family(runtime, own);
+  return own;
+}
+
+}  // namespace moesaic

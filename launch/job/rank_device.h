@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "kernels/cuda/mlp_products.h"
+#include "launch/job/runtime.h"
+
+namespace moesaic {
+
+/// The GPU of this rank. The ranks of a node take its GPUs in turn.
+struct RankDevice {
+  std::unique_ptr<Device> device{};  // null: this rank has none
+  std::string reason{};              // why
+  int num_visible = 0;               // GPUs that the driver shows on this node
+  int num_sharers = 1;               // ranks of this node that have this one
+  DeviceKernels kernels = DeviceKernels::mma;
+
+  /// Bytes that --gpu-memory leaves this rank now.
+  [[nodiscard]] std::int64_t available_bytes(const Options& options) const;
+  /// "GPU 0 (NVIDIA H100, sm_90, mma)"; `more` comes behind the kernels.
+  [[nodiscard]] std::string text(std::string_view more = "") const;
+};
+
+/// GPUs of this machine as the system tells without starting the driver: `folder` has an entry for
+/// each. 0 without an NVIDIA driver.
+[[nodiscard]] int count_gpus(const std::string& folder = "/proc/driver/nvidia/gpus") noexcept;
+
+/// Opens it. Collective. Throws AgreedError on all ranks if none has one, and where tensor cores of
+/// different ranks would give different bits.
+[[nodiscard]] RankDevice open_rank_device(const Runtime& runtime);
+
+}  // namespace moesaic

@@ -1,0 +1,159 @@
+#include "launch/job/rank_gpu.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "launch/job/agreement.h"
+#include "launch/job/gather.h"
+#include "launch/job/memory_check.h"
+
+namespace moesaic {
+namespace {
+
+/// Packed bytes of this rank's experts. Throws Error{usage} for those of `mask` (null: all) that
+/// GPUs cannot multiply.
+ExpertSizes sizes_of(const RankGpu::Model& model, const ExpertMask* mask) {
+  ExpertSizes sizes{.own = model.own, .bytes = {}};
+  for (const std::int64_t count : experts_of_layers(model.config)) {
+    sizes.bytes.emplace_back(static_cast<std::size_t>(count), 0);
+  }
+  std::vector<const PlannedWeight*> first(sizes.bytes.size());  // of each layer
+  model.weights.for_each_expert([&](const PlannedWeight& weight, std::int64_t bytes) {
+    const auto layer = static_cast<std::size_t>(weight.layer);
+    sizes.bytes[layer][static_cast<std::size_t>(weight.expert)] += bytes;
+    if (mask != nullptr && !mask->contains(weight.layer, weight.expert)) return;
+    const std::string missing = missing_on_device(*weight.matrix);
+    require(missing.empty(), ErrorKind::usage, "--gpu-experts: weight \"{}\": {}", weight.name,
+            missing);
+    if (first[layer] == nullptr) first[layer] = &weight;
+    const Layout& layout = first[layer]->matrix->layout;
+    require(layout == weight.matrix->layout, ErrorKind::usage,
+            "--gpu-experts: weights \"{}\" and \"{}\" are {} and {}: those of a layer that are on "
+            "a GPU are in one format",
+            first[layer]->name, weight.name, layout_name(layout),
+            layout_name(weight.matrix->layout));
+  });
+  return sizes;
+}
+
+/// Memory of a GPU for one pass of the largest layer.
+std::int64_t pass_bytes(const RankGpu::Model& model, std::int64_t rows) {
+  std::int64_t bytes = 0;
+  for (const LayerConfig& layer : model.config.layers) {
+    const FeedForwardSizes sizes = layer.feed_forward->sizes();
+    if (sizes.experts == 0) continue;
+    bytes = std::max(bytes, device_pass_bytes(rows, model.config.hidden_size, sizes.expert_width));
+  }
+  return bytes;
+}
+
+/// What a rank tells of its GPU. Travels as bytes.
+struct GpuLine {
+  std::array<char, 96> gpu{};      // "GPU 0 (NVIDIA H100, sm_90, mma, 14.2 GiB)"; empty: none
+  std::array<char, 192> reason{};  // why it has none
+  std::int64_t least = 0;          // experts of a layer that are there
+  std::int64_t most = 0;
+  std::int64_t own = 0;
+};
+
+template <std::size_t size>
+void copy_line(std::string_view text, std::array<char, size>& out) {
+  std::copy_n(text.begin(), std::min(text.size(), size - 1), out.begin());
+}
+
+std::string line_text(const GpuLine& line, std::string_view isa) {
+  if (line.gpu[0] == '\0') {
+    return fmt::format("{} experts a layer on CPU ({}): {}", line.own, isa, line.reason.data());
+  }
+  const bool is_even = line.least == line.most;
+  const std::string on_cpu = is_even ? fmt::format("{}", line.own - line.least) : "the others";
+  return fmt::format(
+      "{} of {} experts a layer on {}{}",
+      is_even ? fmt::format("{}", line.least) : fmt::format("{} to {}", line.least, line.most),
+      line.own, line.gpu.data(),
+      line.least == line.own ? "" : fmt::format(", {} on CPU ({})", on_cpu, isa));
+}
+
+}  // namespace
+
+RankGpu::RankGpu(const Runtime& runtime, const Model& model)
+    : mask_(experts_of_layers(model.config)) {
+  const Options& options = runtime.options();
+  GpuWish wish;
+  agree(runtime.world(), [&] { wish = read_gpu_wish(options, model.config); });
+  gpu_ = open_rank_device(runtime);
+  choose(runtime, model, wish);
+  tell(runtime, model);
+  if (weight_bytes_ == 0) return;
+  const auto deadline = static_cast<double>(options.timeout);
+  weights_ = std::make_unique<DeviceWeights>(*gpu_.device, deadline);
+  workspace_ = std::make_unique<DeviceExpertsWorkspace>(*gpu_.device, gpu_.kernels,
+                                                        runtime.grid().experts(), deadline);
+}
+
+void RankGpu::choose(const Runtime& runtime, const Model& model, const GpuWish& wish) {
+  const std::int64_t rows =
+      expert_outputs(model.config, model.work, share_ranks(runtime, model.config, model.work));
+  ExpertSizes sizes;
+  std::int64_t available = 0;
+  agree(runtime.world(), [&] {
+    if (gpu_.device == nullptr) return;
+    sizes = sizes_of(model, wish.mask ? &*wish.mask : nullptr);
+    available = gpu_.available_bytes(runtime.options());
+  });
+  const std::int64_t pass = pass_bytes(model, rows);
+  std::int64_t fitting =
+      gpu_.device == nullptr ? model.config.num_experts : largest_spread(sizes, available - pass);
+  fitting = std::ranges::min(gather_values(runtime.world(), fitting));
+  agree(runtime.world(), [&] {
+    if (gpu_.device == nullptr) return;
+    const ExpertMask wanted = wish.mask ? *wish.mask : fill(sizes, wish.order, available - pass);
+    weight_bytes_ = bytes_of(wanted, sizes);
+    require(weight_bytes_ == 0 || weight_bytes_ + pass <= available, ErrorKind::resource,
+            "not enough memory on {}: --gpu-experts {} takes {} there (weights {}, rows {}), but "
+            "{} are available (--gpu-memory {}{}); at most --gpu-experts {} fits",
+            gpu_.text(), runtime.options().gpu_experts, format_bytes(weight_bytes_ + pass),
+            format_bytes(weight_bytes_), format_bytes(pass), format_bytes(available),
+            runtime.options().gpu_memory,
+            gpu_.num_sharers > 1 ? fmt::format(", shared by {} ranks", gpu_.num_sharers) : "",
+            fitting);
+    for (std::int64_t layer = 0; layer < wanted.num_layers(); ++layer) {
+      for (std::int64_t expert = 0; expert < wanted.num_experts(layer); ++expert) {
+        if (wanted.contains(layer, expert)) mask_.add(layer, expert);
+      }
+    }
+  });
+}
+
+void RankGpu::tell(const Runtime& runtime, const Model& model) const {
+  GpuLine line{.least = model.own.count, .own = model.own.count};
+  copy_line(gpu_.reason, line.reason);
+  for (std::int64_t layer = 0; gpu_.device != nullptr && layer < mask_.num_layers(); ++layer) {
+    if (mask_.num_experts(layer) == 0) continue;
+    std::int64_t count = 0;
+    for (std::int64_t i = 0; i < model.own.count; ++i) {
+      count += mask_.contains(layer, model.own.first + i) ? 1 : 0;
+    }
+    line.least = std::min(line.least, count);
+    line.most = std::max(line.most, count);
+  }
+  if (gpu_.device != nullptr) {
+    copy_line(gpu_.text(", " + format_bytes(weight_bytes_)), line.gpu);
+  }
+  const std::vector<GpuLine> lines = gather_values(runtime.world(), line);
+  for (std::size_t rank = 0; rank < lines.size(); ++rank) {
+    runtime.log().once(LogLevel::info, "rank {}: {}", rank,
+                       line_text(lines[rank], isa_name(runtime.compute().isa)));
+  }
+  const Communicator& node = runtime.grid().node();
+  if (node.size() < gpu_.num_visible) {
+    runtime.log().once(LogLevel::info, "note: {} of the {} GPUs of this node are not used: {}",
+                       gpu_.num_visible - node.size(), gpu_.num_visible, "a rank uses one");
+  }
+}
+
+}  // namespace moesaic

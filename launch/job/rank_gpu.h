@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+
+#include "launch/job/gpu_choice.h"
+#include "launch/job/rank_device.h"
+#include "launch/job/workloads.h"
+#include "src/model/device_weights.h"
+#include "src/model/model_weights.h"
+#include "src/moe/device_experts.h"
+
+namespace moesaic {
+
+/// This rank's GPU, and which of the rank's experts go there.
+class RankGpu {
+ public:
+  /// What is going to be loaded.
+  struct Model {
+    const ModelConfig& config;
+    const ModelLoader& weights;  // planned
+    ExpertRange own;             // experts of this rank
+    const Workload& work;
+  };
+  /// Chooses as --gpu-experts says, before anything is loaded, and tells what was chosen.
+  /// Collective. Throws AgreedError on all ranks for a choice that the model or the program cannot
+  /// follow, if no rank has a GPU, and if a GPU has too little memory.
+  RankGpu(const Runtime& runtime, const Model& model);
+
+  /// Of this rank's experts.
+  [[nodiscard]] const ExpertMask& mask() const noexcept { return mask_; }
+  /// Null for a rank whose experts are all on the CPU.
+  [[nodiscard]] DeviceWeights* weights() const noexcept { return weights_.get(); }
+  [[nodiscard]] DeviceExpertsWorkspace* workspace() const noexcept { return workspace_.get(); }
+
+ private:
+  void choose(const Runtime& runtime, const Model& model, const GpuWish& wish);
+  void tell(const Runtime& runtime, const Model& model) const;
+
+  ExpertMask mask_;
+  std::int64_t weight_bytes_ = 0;
+  RankDevice gpu_;
+  std::unique_ptr<DeviceWeights> weights_;
+  std::unique_ptr<DeviceExpertsWorkspace> workspace_;
+};
+
+}  // namespace moesaic

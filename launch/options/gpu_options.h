@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace moesaic {
+
+/// Which experts are on GPUs.
+struct GpuOptions {
+  std::string gpu_experts = "none";        // none, all, auto, a number, or a file
+  std::int64_t gpu_memory = 90;            // percent of a GPU's memory
+  std::optional<std::string> expert_load;  // a file
+};
+
+}  // namespace moesaic

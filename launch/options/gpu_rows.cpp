@@ -1,0 +1,35 @@
+#include <array>
+
+#include "launch/options/option_table.h"
+
+namespace moesaic {
+namespace {
+
+using O = Options;
+
+constexpr std::uint32_t kRun = verb_bit(Verb::chat) | verb_bit(Verb::generate) |
+                               verb_bit(Verb::score) | verb_bit(Verb::bench_model);
+
+constexpr std::string_view kGpus = "GPUs";
+
+constexpr std::array kRows = {
+    OptionRow{
+        "gpu-experts", '\0', "WHICH", &O::gpu_experts, kGpus, kRun,
+        "experts of each layer whose weights are in the memory of GPUs, and which run there: "
+        "none; all; N of each layer, spread over the ranks; auto: as many as there is room "
+        "for; FILE: JSON, {\"LAYER\": [expert, ...], ...}. Others, and those of ranks without "
+        "a GPU, run on the CPU."},
+    OptionRow{"gpu-memory", '\0', "PERCENT", &O::gpu_memory, kGpus, kRun,
+              "of each GPU's memory that --gpu-experts may take", 1, 100},
+    OptionRow{"expert-load", '\0', "FILE", &O::expert_load, kGpus, kRun,
+              "how often experts are chosen, for --gpu-experts auto, which takes those of most "
+              "rows first: JSON, {\"LAYER\": [rows of expert 0, rows of expert 1, ...], ...}"},
+};
+
+}  // namespace
+
+std::span<const OptionRow> gpu_rows() noexcept {
+  return kRows;
+}
+
+}  // namespace moesaic

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "kernels/cuda/mlp_products.h"
+#include "src/moe/experts.h"
+
+namespace moesaic {
+
+/// What the layers of a model share to run experts on this rank's GPU.
+struct DeviceExpertsWorkspace {
+  /// All must outlive this. `deadline_s`: after it a GPU that does not answer counts as lost.
+  DeviceExpertsWorkspace(Device& gpu, DeviceKernels which, Communicator& experts, double deadline_s)
+      : device(gpu), kernels(which), ranks(experts), deadline_seconds(deadline_s) {}
+
+  Device& device;
+  DeviceKernels kernels;
+  Communicator& ranks;  // whose rows go on while this rank waits for its GPU
+  double deadline_seconds;
+  // Of the pass that is under way, at most one:
+  DeviceScratch scratch;
+  PinnedBuffer host_inputs;  // [inputs, hidden] bf16, then [rows] int32 the input of each row
+  DeviceBuffer inputs;
+  PinnedBuffer host_results;  // [rows, hidden] f32
+  DeviceBuffer results;
+  std::unordered_map<const std::byte*, std::int32_t> input_places;  // of rows by their address
+};
+
+/// Bytes of the GPU's memory for a pass of so many rows, each of an input of its own.
+[[nodiscard]] std::int64_t device_pass_bytes(std::int64_t rows, std::int64_t hidden,
+                                             std::int64_t width);
+/// And of the host's, page-locked.
+[[nodiscard]] std::int64_t pinned_pass_bytes(std::int64_t rows, std::int64_t hidden);
+
+/// Experts in the memory of this rank's GPU. A token's row is copied there once, whatever number of
+/// them it is for.
+class DeviceExperts final : public Experts {
+ public:
+  /// `experts` [slots]: those of `own` have panels on the device, in one size and layout; they have
+  /// no adapters. `work` must outlive this.
+  DeviceExperts(std::span<const AdaptedMlp> experts, const SlotMask& own,
+                DeviceExpertsWorkspace& work);
+
+  /// Copies the rows and asks for all of it; waits for nothing.
+  void start(const ExpertBatch& batch) override;
+  void finish() override;
+  /// Throws Error{usage}: gradients do not come from a GPU.
+  void backward(const ExpertBackward& batch, AdapterGradients& gradients) override;
+
+ private:
+  /// Rows of the results that are outputs [first_output, first_output + count) of the batch.
+  struct Part {
+    std::int64_t first_row;
+    std::int64_t first_output;
+    std::int64_t count;
+  };
+  void choose_rows(const ExpertBatch& batch);
+  void upload_inputs(const ExpertBatch& batch);
+  [[nodiscard]] std::int64_t num_rows() const { return std::ssize(row_inputs_); }
+
+  DeviceExpertsWorkspace* work_;
+  std::vector<std::int32_t> mlps_of_slots_;  // [slots] -1: not here
+  DeviceMlps mlps_;
+  // Of the batch that is under way:
+  std::vector<DeviceRows> groups_;
+  std::vector<Part> parts_;
+  std::vector<std::int32_t> row_inputs_;      // [rows]
+  std::vector<const std::byte*> input_rows_;  // [inputs]
+  MatrixView<float> outputs_;
+};
+
+}  // namespace moesaic

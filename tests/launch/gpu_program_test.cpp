@@ -1,0 +1,178 @@
+// Experts on GPUs, seen from outside: the driver is one whose GPUs are executed in software
+// (tests/gpu/fake_driver.cpp).
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <regex>
+
+#include "tests/launch/program.h"
+
+namespace moesaic::test {
+namespace {
+
+/// Variables with which the program finds the fake driver.
+Variables on_fake_gpus(const Variables& more = {}) {
+  const char* const path = std::getenv("LD_LIBRARY_PATH");
+  Variables variables = {{"LD_LIBRARY_PATH", std::string(MOESAIC_FAKE_DRIVER_FOLDER) +
+                                                 (path != nullptr ? ":" + std::string(path) : "")}};
+  variables.insert(more.begin(), more.end());
+  return variables;
+}
+
+class GpuExperts : public testing::Test {
+ protected:
+  GpuExperts() { write_text(text_, "And God said,"); }
+
+  [[nodiscard]] Arguments score(const Arguments& more) const {
+    return joined({"score", "-m", kDemo, "-f", text_, "--logits-out", logits_, "-t", "1"}, more);
+  }
+  /// The logits that a run has written, and what it told.
+  struct Run {
+    std::string logits;
+    std::string told;
+  };
+  [[nodiscard]] Run run(const Arguments& command, const Variables& variables = on_fake_gpus()) {
+    const ProgramResult result = run_program(command, variables);
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    return {result.exit_code == 0 ? read_text(logits_) : "", result.err};
+  }
+  [[nodiscard]] Run run_score(int ranks, const Arguments& more) {
+    return run(ranks_command(ranks, score(more)));
+  }
+  [[nodiscard]] std::string file(const std::string& name, const std::string& content) const {
+    write_text(directory_.path_of(name), content);
+    return directory_.path_of(name);
+  }
+
+ private:
+  TemporaryDirectory directory_;
+  std::string text_ = directory_.path_of("text.txt");
+  std::string logits_ = directory_.path_of("logits");
+};
+
+bool has_line(const std::string& text, const std::string& pattern) {
+  return std::regex_search(text, std::regex(pattern));
+}
+
+Arguments portable(const std::string& format, const std::string& which) {
+  return {"--numerics", "portable", "--expert-format", format, "--gpu-experts", which};
+}
+
+TEST_F(GpuExperts, give_the_bytes_of_the_cpu_for_any_mask_and_rank_count) {
+  const std::string cpu = run_score(1, portable("nvfp4", "none")).logits;
+  const Run all = run_score(1, portable("nvfp4", "all"));
+  EXPECT_TRUE(all.logits == cpu);
+  EXPECT_TRUE(has_line(all.told,
+                       "rank 0: 16 of 16 experts a layer on GPU 0 \\(PTX machine, sm_90, portable, "
+                       "[0-9.]+ [KM]iB\\)\n"))
+      << all.told;
+  const std::string mask = file("mask.json", R"({"0": [3, 1, 4, 15, 9], "2": [6], "4": [0, 5]})");
+  const Run two = run_score(2, portable("nvfp4", mask));
+  EXPECT_TRUE(two.logits == cpu);
+  EXPECT_TRUE(has_line(two.told,
+                       "rank 0: 0 to 3 of 8 experts a layer on GPU 0 .*, the others on "
+                       "CPU \\("))
+      << two.told;
+  EXPECT_TRUE(run_score(3, portable("nvfp4", "6")).logits == cpu);
+}
+
+TEST_F(GpuExperts, are_on_the_cpu_of_a_rank_without_gpu) {
+  const std::string cpu = run_score(1, portable("nvfp4", "none")).logits;
+  const Arguments one = score(portable("nvfp4", "5"));
+  Arguments command = {MOESAIC_MPIRUN, "-n", "1", "-x", "MOESAIC_FAKE_GPUS=0", MOESAIC_PROGRAM};
+  command = joined(joined(command, one), {":", "-n", "1", MOESAIC_PROGRAM});
+  const Run mixed = run(joined(command, one));
+  EXPECT_TRUE(mixed.logits == cpu);
+  EXPECT_TRUE(has_line(mixed.told,
+                       "rank 0: 8 experts a layer on CPU \\(.*\\): the NVIDIA driver "
+                       "shows none\n"))
+      << mixed.told;
+  EXPECT_TRUE(has_line(mixed.told, "rank 1: 3 of 8 experts a layer on GPU 0 .*, 5 on CPU"))
+      << mixed.told;
+}
+
+TEST_F(GpuExperts, of_every_format_give_the_bytes_of_the_cpu) {
+  const std::string mask = file("mask.json", R"({"1": [2, 7, 8], "3": [11, 12]})");
+  for (const std::string format : {"mxfp4", "bf16", "fp8_block32", "int4_group64"}) {
+    EXPECT_TRUE(run_score(1, portable(format, mask)).logits ==
+                run_score(1, portable(format, "none")).logits)
+        << format;
+  }
+}
+
+TEST_F(GpuExperts, on_tensor_cores_give_the_same_bytes_on_any_number_of_ranks) {
+  const Arguments native = {"--isa", "scalar", "--expert-format", "nvfp4", "--gpu-experts", "2"};
+  const Run one = run_score(1, native);
+  EXPECT_TRUE(has_line(one.told, "2 of 16 experts a layer on GPU 0 \\(PTX machine, sm_90, mma, "))
+      << one.told;
+  EXPECT_TRUE(run_score(2, joined(native, {"--batch-size", "2"})).logits == one.logits);
+}
+
+/// Of the smallest memory that has room for so many experts a layer.
+TEST_F(GpuExperts, that_do_not_fit_are_counted_before_anything_is_loaded) {
+  const Variables small = on_fake_gpus({{"MOESAIC_FAKE_BYTES", "1000000"}});
+  const auto command = [&](const std::string& which) {
+    return moesaic_command(score(joined(portable("nvfp4", which), {"--batch-size", "8"})));
+  };
+  const ProgramResult refused = run_program(command("all"), small);
+  expect_failure(
+      refused, 4,
+      {"not enough memory on GPU 0 (PTX machine, sm_90, portable): --gpu-experts all takes ",
+       " are available (--gpu-memory 90)", "; at most --gpu-experts "});
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(refused.err, found, std::regex("at most --gpu-experts ([0-9]+)")));
+  const int fitting = std::stoi(found[1]);
+  EXPECT_GT(fitting, 0);
+  EXPECT_LT(fitting, 16);
+  expect_failure(run_program(command(std::to_string(fitting + 1)), small), 4,
+                 {"not enough memory"});
+  const Run filled = run(command("auto"), small);
+  EXPECT_TRUE(has_line(filled.told,
+                       "rank 0: " + std::to_string(fitting) + " of 16 experts a layer on GPU 0"))
+      << filled.told;
+  EXPECT_TRUE(filled.logits == run_score(1, portable("nvfp4", "none")).logits);
+}
+
+TEST_F(GpuExperts, that_cannot_be_say_why) {
+  const auto fails = [&](const Arguments& more, const Variables& variables = on_fake_gpus()) {
+    return run_program(moesaic_command(score(more)), variables);
+  };
+  const Variables without = on_fake_gpus({{"MOESAIC_FAKE_GPUS", "0"}});
+  expect_failure(fails({"--gpu-experts", "all"}, without), 4,
+                 {"--gpu-experts all: there is no GPU: the NVIDIA driver shows none"});
+  const Variables old = on_fake_gpus({{"MOESAIC_FAKE_VERSION", "12080"}});
+  expect_failure(fails({"--gpu-experts", "all"}, old), 4,
+                 {"there is no GPU: the NVIDIA driver is too old: it has CUDA 12.8"});
+  const Variables turing = on_fake_gpus({{"MOESAIC_FAKE_CHIP", "75"}});
+  expect_failure(fails(portable("nvfp4", "1"), turing), 4, {"sm_75", "sm_80 and later"});
+  expect_failure(fails({"--expert-format", "int8", "--gpu-experts", "1"}), 2,
+                 {"weight \"layers.0.experts.15.gate\"", "GPUs have no kernels for int8"});
+  expect_failure(fails({"--precision", "fp32", "--gpu-experts", "1"}), 2,
+                 {"GPUs have no kernels for f32"});
+  expect_failure(fails({"--gpu-experts", "17"}), 2, {"17", "has 16 experts"});
+  expect_failure(fails({"--gpu-experts", file("layer.json", R"({"5": [0]})")}), 3,
+                 {"layer.json", "no layer \"5\": the model has layers 0 to 4"});
+  expect_failure(fails({"--gpu-experts", file("twice.json", R"({"1": [2, 2]})")}), 3,
+                 {"twice.json", "expert 2 of layer 1 stands twice"});
+  expect_failure(fails({"--gpu-experts", "no.json"}), 3, {"no.json"});
+  expect_failure(fails({"--gpu-experts", "1", "--nvfp4-activations", "nvfp4"}), 2,
+                 {"--nvfp4-activations"});
+  expect_failure(run_moesaic({"sft", "-m", kDemo, "--gpu-experts", "all"}), 2, {"--gpu-experts"});
+}
+
+TEST_F(GpuExperts, name_the_kernels_and_the_layer_of_an_error) {
+  const auto fails = [&](const std::string& variable, const std::string& value) {
+    return run_program(moesaic_command(score(joined(portable("nvfp4", "all"), {"--timeout", "1"}))),
+                       on_fake_gpus({{variable, value}}));
+  };
+  expect_failure(fails("MOESAIC_FAKE_FAILS", "1"), 4,
+                 {"rank 0", "layer 0", "kernels gate_up of portable/nvfp4, down of portable/nvfp4",
+                  "GPU 0 (PTX machine)", "CUDA_ERROR_LAUNCH_FAILED", "read outside of memory"});
+  expect_failure(fails("MOESAIC_FAKE_HANGS", "2"), 5,
+                 {"layer 0", "has not finished kernels gate_up of portable/nvfp4", "within 1 s"});
+  expect_failure(fails("MOESAIC_FAKE_HANGS", "1"), 5, {"has not finished a copy within 1 s"});
+}
+
+}  // namespace
+}  // namespace moesaic::test
