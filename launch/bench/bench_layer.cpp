@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "launch/bench/bench_memory.h"
 #include "launch/bench/bench_shapes.h"
+#include "launch/bench/layer_gpu.h"
 #include "launch/bench/layer_run.h"
 #include "launch/bench/result_printer.h"
 #include "launch/bench/roofs.h"
@@ -79,6 +80,7 @@ class LayerBench {
 
  private:
   void run_layer(const LayerShape& shape, const Layout& layout);
+  /// And kernels, where it is to be on GPUs.
   [[nodiscard]] bool has_room(const LayerShape& shape, const Layout& layout) const;
   [[nodiscard]] LayerRouting routing(RoutingKind kind, const LayerShape& shape,
                                      std::int64_t tokens) const {
@@ -93,6 +95,7 @@ class LayerBench {
   const Runtime* runtime_;
   const Plan* plan_;
   Buffer<std::byte> memory_;
+  LayerGpu gpu_;
   RoofGauge gauge_;
   ResultPrinter printer_;
 };
@@ -109,6 +112,7 @@ LayerBench::LayerBench(const Runtime& runtime, const Plan& plan)
     : runtime_(&runtime),
       plan_(&plan),
       memory_(plan.memory_bytes),
+      gpu_(runtime),
       gauge_(runtime.world(), *runtime.compute().pool, memory_.span()),
       printer_(runtime, amount(runtime, plan)) {}
 
@@ -132,7 +136,12 @@ bool LayerBench::has_room(const LayerShape& shape, const Layout& layout) const {
                          "layer {} in {} is left out: a rank lacks {} of memory for it",
                          shape.name(), layout_name(layout), format_bytes(-room));
   }
-  return room >= 0;
+  const std::string missing = gpu_.missing(shape, layout);
+  if (!missing.empty()) {
+    runtime_->log().once(LogLevel::warning, "layer {} in {} is left out: {}", shape.name(),
+                         layout_name(layout), missing);
+  }
+  return room >= 0 && missing.empty();
 }
 
 std::int64_t LayerBench::most_rows(const LayerShape& shape) const {
@@ -151,7 +160,7 @@ void LayerBench::run_layer(const LayerShape& shape, const Layout& layout) {
   const MultiplyLoop& loop = find_multiply_loop(kernel);
   const double replicas = static_cast<double>(runtime_->grid().expert_replicas());
   std::vector<Measurement> all;
-  LayerRun layer(*runtime_, shape, layout, most_rows(shape), memory_.span());
+  LayerRun layer(*runtime_, shape, layout, most_rows(shape), gpu_.place(shape, memory_.span()));
   gauge_.measure_multiply(loop);
   gauge_.measure_reads();
   for (const RoutingKind kind : plan_->routings) {
@@ -207,7 +216,8 @@ ResultLine LayerBench::make_line(const Measurement& measured) const {
           {"share_of_parts", short_number(measured.times.parts / measured.times.layer)},
           {"exchange_us", short_number(measured.times.exchange * 1e6)},
           {"exposed_us", short_number(exposed * 1e6)},
-          {"hidden_share", short_number(hidden_share)}};
+          {"hidden_share", short_number(hidden_share)},
+          {"gpu_experts", whole(gpu_.num_experts(shape))}};
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "launch/bench/layer_copies.h"
 
+#include <algorithm>
+
 #include "launch/bench/cold_weights.h"
+#include "src/moe/split_experts.h"
 
 namespace moesaic {
 namespace {
@@ -27,7 +30,7 @@ std::int64_t layer_bytes(const LayerShape& shape, const Layout& layout,
 }
 
 LayerCopies::LayerCopies(const LayerShape& shape, const Layout& layout, std::int64_t local_experts,
-                         std::span<std::byte> memory, const Compute& compute)
+                         const LayerPlace& place, const Compute& compute)
     : shape_(shape),
       layout_(layout),
       local_experts_(local_experts),
@@ -35,13 +38,13 @@ LayerCopies::LayerCopies(const LayerShape& shape, const Layout& layout, std::int
       gemm_(std::make_unique<GroupedGemm>(compute)),
       adapters_(std::make_unique<AdapterProducts>(compute, *gemm_)),
       mlps_(std::make_unique<MlpProducts>(compute, *gemm_, *adapters_)),
-      experts_work_(std::make_unique<CpuExpertsWorkspace>(*mlps_)) {
+      experts_work_(new CpuExpertsWorkspace{*mlps_}) {
   const SampleWeights inner(layout, shape.hidden);
   const SampleWeights outer(layout, shape.intermediate);
-  const std::int64_t count = std::ssize(memory) / (local_experts * expert_bytes_);
+  const std::int64_t count = std::ssize(place.memory) / (local_experts * expert_bytes_);
   std::vector<AdaptedMlp> experts(static_cast<std::size_t>(count * local_experts));
   compute.pool->parallel_for(std::ssize(experts), [&](std::int64_t index, int) {
-    std::byte* at = memory.data() + index * expert_bytes_;
+    std::byte* at = place.memory.data() + index * expert_bytes_;
     MlpWeights& expert = experts[static_cast<std::size_t>(index)].weights;
     expert.gate = inner.write_matrix(shape.intermediate, at);
     at += inner.bytes(shape.intermediate);
@@ -55,13 +58,39 @@ LayerCopies::LayerCopies(const LayerShape& shape, const Layout& layout, std::int
     const auto own = std::span(experts).subspan(static_cast<std::size_t>(copy * local_experts),
                                                 static_cast<std::size_t>(local_experts));
     const PackedMatrix& gate = routers_.emplace_back(make_router(shape)).matrix;
-    copies_.push_back(
-        {.experts = {own.begin(), own.end()},
-         .router = Router(gate, options, compute),
-         .layer = MoeLayer(Router(gate, options, compute),
-                           std::make_unique<CpuExperts>(own, element(), *experts_work_), element(),
-                           compute)});
+    copies_.push_back({.experts = {own.begin(), own.end()},
+                       .router = Router(gate, options, compute),
+                       .layer = MoeLayer(Router(gate, options, compute), make_experts(own, place),
+                                         element(), compute)});
   }
+}
+
+/// Those that are on the GPU are copied there; their bytes stand one after the other.
+std::unique_ptr<Experts> LayerCopies::make_experts(std::span<const AdaptedMlp> own,
+                                                   const LayerPlace& place) {
+  const std::int64_t count = std::ranges::count(place.on_device, true);
+  if (count == 0) return std::make_unique<CpuExperts>(own, element(), *experts_work_);
+  device_weights_.push_back(
+      std::make_unique<DeviceWeights>(place.device->device, place.device->deadline_seconds));
+  const std::byte* to = device_weights_.back()->allocate(count * expert_bytes_);
+  std::vector<AdaptedMlp> experts(own.begin(), own.end());
+  for (std::size_t slot = 0; slot < experts.size(); ++slot) {
+    if (!place.on_device[slot]) continue;
+    MlpWeights& expert = experts[slot].weights;
+    const std::byte* const from = expert.gate.panels;
+    device_weights_.back()->write(to, {from, static_cast<std::size_t>(expert_bytes_)});
+    for (PackedMatrix* const matrix : {&expert.gate, &expert.up, &expert.down}) {
+      matrix->panels = to + (matrix->panels - from);
+    }
+    to += expert_bytes_;
+  }
+  device_weights_.back()->finish();
+  auto device = std::make_unique<DeviceExperts>(experts, place.on_device, *place.device);
+  if (count == std::ssize(own)) return device;
+  SlotMask others = place.on_device;
+  others.flip();
+  return std::make_unique<SplitExperts>(
+      std::move(device), std::make_unique<CpuExperts>(own, element(), *experts_work_, others));
 }
 
 }  // namespace moesaic

@@ -7,7 +7,9 @@
 
 #include "kernels/whole_product.h"
 #include "launch/bench/bench_shapes.h"
+#include "src/model/device_weights.h"
 #include "src/moe/cpu_experts.h"
+#include "src/moe/device_experts.h"
 #include "src/moe/moe_layer.h"
 
 namespace moesaic {
@@ -16,20 +18,27 @@ namespace moesaic {
 [[nodiscard]] std::int64_t layer_bytes(const LayerShape& shape, const Layout& layout,
                                        std::int64_t local_experts);
 
+/// Where the weights of a rank's experts go.
+struct LayerPlace {
+  std::span<std::byte> memory;               // has room for one copy and stays
+  DeviceExpertsWorkspace* device = nullptr;  // of a rank with a GPU
+  SlotMask on_device{};                      // which experts are there; empty: none
+};
+
 /// One rank's part of an MoE layer of random weights, in as many copies as the memory has room for:
 /// as the layers of a model, each finds its weights in memory and not in a cache when it is run.
 /// The router's logits are the first elements of a token.
 class LayerCopies {
  public:
   struct Copy {
-    std::vector<AdaptedMlp> experts;  // [local experts]
+    std::vector<AdaptedMlp> experts;  // [local experts] in memory of the host
     Router router;
     MoeLayer layer;
   };
 
-  /// `memory` has room for one copy and outlives this.
+  /// What `place` points to outlives this.
   LayerCopies(const LayerShape& shape, const Layout& layout, std::int64_t local_experts,
-              std::span<std::byte> memory, const Compute& compute);
+              const LayerPlace& place, const Compute& compute);
 
   [[nodiscard]] const LayerShape& shape() const noexcept { return shape_; }
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
@@ -45,6 +54,9 @@ class LayerCopies {
   [[nodiscard]] std::int64_t num_copies() const noexcept { return std::ssize(copies_); }
 
  private:
+  [[nodiscard]] std::unique_ptr<Experts> make_experts(std::span<const AdaptedMlp> own,
+                                                      const LayerPlace& place);
+
   LayerShape shape_;
   Layout layout_;
   std::int64_t local_experts_;
@@ -53,6 +65,7 @@ class LayerCopies {
   std::unique_ptr<AdapterProducts> adapters_;
   std::unique_ptr<MlpProducts> mlps_;
   std::unique_ptr<CpuExpertsWorkspace> experts_work_;
+  std::vector<std::unique_ptr<DeviceWeights>> device_weights_;
   std::vector<OwnedMatrix> routers_;
   std::vector<Copy> copies_;
 };

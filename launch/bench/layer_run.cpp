@@ -10,11 +10,11 @@
 namespace moesaic {
 
 LayerRun::LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout& layout,
-                   std::int64_t most_rows, std::span<std::byte> memory)
+                   std::int64_t most_rows, const LayerPlace& place)
     : runtime_(&runtime),
       experts_(&runtime.grid().experts()),
       placement_(shape.experts, experts_->size()),
-      layer_(shape, layout, placement_.num_local_experts(experts_->rank()), memory,
+      layer_(shape, layout, placement_.num_local_experts(experts_->rank()), place,
              runtime.compute()),
       parts_(layer_, most_rows, runtime.compute()),
       transposed_(runtime.compute()),

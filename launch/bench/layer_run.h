@@ -22,9 +22,9 @@ struct LayerTimes {
 /// An MoE layer of one shape and format on all ranks, ready to be measured.
 class LayerRun {
  public:
-  /// `memory` has room for this rank's experts. `most_rows`: of one expert. All must outlive this.
+  /// `place` has room for this rank's experts. `most_rows`: of one expert. All must outlive this.
   LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout& layout,
-           std::int64_t most_rows, std::span<std::byte> memory);
+           std::int64_t most_rows, const LayerPlace& place);
 
   /// Measures the layer, its parts and its exchange in turn, so that what disturbs one disturbs the
   /// other, with `tokens` tokens on each rank. Collective.

@@ -10,15 +10,17 @@ using O = Options;
 constexpr std::uint32_t kRun = verb_bit(Verb::chat) | verb_bit(Verb::generate) |
                                verb_bit(Verb::score) | verb_bit(Verb::bench_model);
 
+constexpr std::uint32_t kLayer = verb_bit(Verb::bench_layer);
+
 constexpr std::string_view kGpus = "GPUs";
 
 constexpr std::array kRows = {
     OptionRow{
-        "gpu-experts", '\0', "WHICH", &O::gpu_experts, kGpus, kRun,
+        "gpu-experts", '\0', "WHICH", &O::gpu_experts, kGpus, kRun | kLayer,
         "experts of each layer whose weights are in the memory of GPUs, and which run there: "
         "none; all; N of each layer, spread over the ranks; auto: as many as there is room "
         "for; FILE: JSON, {\"LAYER\": [expert, ...], ...}. Others, and those of ranks without "
-        "a GPU, run on the CPU."},
+        "a GPU, run on the CPU. bench layer takes none, all or N"},
     OptionRow{"gpu-memory", '\0', "PERCENT", &O::gpu_memory, kGpus, kRun,
               "of each GPU's memory that --gpu-experts may take", 1, 100},
     OptionRow{"expert-load", '\0', "FILE", &O::expert_load, kGpus, kRun,

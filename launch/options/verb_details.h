@@ -62,7 +62,8 @@ turn with the layer: router, each expert's gate, up and down, weighted sums, of 
 the longest, without exchange; share_of_parts is that by us. exchange_us is what the same rows take
 there and back without experts, of the slowest rank (moesaic bench exchange measures that alone);
 exposed_us is us - predicted_us, what of it is not hidden behind work, and hidden_share 1 -
-exposed_us / exchange_us.
+exposed_us / exchange_us. gpu_experts: how many of a layer's experts are on GPUs (--gpu-experts);
+roofs, and what parts take, are those of the CPU all the same.
 )";
 
 inline constexpr std::string_view kExchangeDetails =

@@ -280,7 +280,7 @@ TEST(LayerCopies, RouterChoosesWhatTheLogitsSay) {
   const Compute compute{.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool};
   const Layout layout{.format = Format::bf16};
   const Buffer<std::byte> memory(3 * layer_bytes(kLayer, layout, 16) + 100);
-  LayerCopies layer(kLayer, layout, 16, memory.span(), compute);
+  LayerCopies layer(kLayer, layout, 16, {.memory = memory.span()}, compute);
   ASSERT_EQ(layer.copies().size(), 3U);
   const LayerRouting wanted(RoutingKind::skewed, kLayer, 9);
   const Buffer<float> x(5 * kLayer.hidden);

@@ -379,7 +379,7 @@ TEST(BenchLayer, KeysAreThoseOfThePage) {
   EXPECT_EQ(result.exit_code, 0) << result.text();
   EXPECT_EQ(keys_of(result.out),
             "experts,hidden,intermediate,topk,routing,tokens,format,isa,threads,us,gops,roof_share,"
-            "ranks,predicted_us,share_of_parts,exchange_us,exposed_us,hidden_share");
+            "ranks,predicted_us,share_of_parts,exchange_us,exposed_us,hidden_share,gpu_experts");
 }
 
 TEST(BenchLayer, RunsOnManyRanks) {

@@ -161,6 +161,22 @@ TEST_F(GpuExperts, that_cannot_be_say_why) {
   expect_failure(run_moesaic({"sft", "-m", kDemo, "--gpu-experts", "all"}), 2, {"--gpu-experts"});
 }
 
+TEST(GpuBench, measures_a_layer_with_some_experts_on_gpus) {
+  const ProgramResult result = run_program(
+      moesaic_command({"bench",    "layer",       "--layer",   "4,32,32,2",     "--seconds",
+                       "0",        "--footprint", "1M",        "--formats",     "nvfp4,int8",
+                       "--tokens", "2",           "--routing", "even",          "-t",
+                       "1",        "-o",          "csv",       "--gpu-experts", "3"}),
+      on_fake_gpus());
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_NE(result.err.find("in int8 is left out: GPUs have no kernels for int8"),
+            std::string::npos)
+      << result.text();
+  const std::vector<std::string> lines = lines_of(result.out);
+  ASSERT_EQ(lines.size(), 2U) << result.text();
+  EXPECT_TRUE(lines[1].ends_with(",\"3\"")) << lines[1];
+}
+
 TEST_F(GpuExperts, name_the_kernels_and_the_layer_of_an_error) {
   const auto fails = [&](const std::string& variable, const std::string& value) {
     return run_program(moesaic_command(score(joined(portable("nvfp4", "all"), {"--timeout", "1"}))),

@@ -1,0 +1,75 @@
+#include "launch/bench/layer_gpu.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "launch/job/agreement.h"
+#include "launch/job/gather.h"
+#include "src/moe/expert_mask.h"
+
+namespace moesaic {
+namespace {
+
+/// Of --gpu-experts, which names no file here: layers have no numbers.
+ExpertMask layer_mask(const std::string& which, std::int64_t experts) {
+  if (which == "all") return ExpertMask::all({experts});
+  std::int64_t count = 0;
+  if (which != "none") {
+    const char* const end = which.data() + which.size();
+    const auto [stop, error] = std::from_chars(which.data(), end, count);
+    require(error == std::errc() && stop == end && count >= 0, ErrorKind::usage,
+            "--gpu-experts {}: bench layer takes none, all or a number", which);
+  }
+  return ExpertMask::spread({experts}, count);
+}
+
+}  // namespace
+
+LayerGpu::LayerGpu(const Runtime& runtime) : runtime_(&runtime) {
+  const std::string& which = runtime.options().gpu_experts;
+  agree(runtime.world(), [&] { (void)layer_mask(which, 1); });
+  has_gpu_.assign(static_cast<std::size_t>(runtime.grid().experts().size()), 0);
+  if (which == "none") return;
+  gpu_ = open_rank_device(runtime);
+  has_gpu_ = gather_values(runtime.grid().experts(), static_cast<int>(gpu_.device != nullptr));
+  if (gpu_.device == nullptr) return;
+  work_ =
+      std::make_unique<DeviceExpertsWorkspace>(*gpu_.device, gpu_.kernels, runtime.grid().experts(),
+                                               static_cast<double>(runtime.options().timeout));
+}
+
+std::int64_t LayerGpu::num_experts(const LayerShape& shape) const {
+  const ExpertMask mask = layer_mask(runtime_->options().gpu_experts, shape.experts);
+  const ExpertPlacement placement(shape.experts, runtime_->grid().experts().size());
+  std::int64_t count = 0;
+  for (std::int64_t expert = 0; expert < shape.experts; ++expert) {
+    const int rank = placement.rank_of(ExpertId{static_cast<std::int32_t>(expert)});
+    const bool is_there = has_gpu_[static_cast<std::size_t>(rank)] != 0;
+    count += is_there && mask.contains(0, expert) ? 1 : 0;
+  }
+  return count;
+}
+
+std::string LayerGpu::missing(const LayerShape& shape, const Layout& layout) const {
+  if (num_experts(shape) == 0) return "";
+  for (const std::int64_t depth : {shape.hidden, shape.intermediate}) {
+    const std::string text = missing_on_device({.layout = layout, .rows = 1, .depth = depth});
+    if (!text.empty()) return text;
+  }
+  return "";
+}
+
+LayerPlace LayerGpu::place(const LayerShape& shape, std::span<std::byte> memory) const {
+  if (work_ == nullptr) return {.memory = memory};
+  const Communicator& experts = runtime_->grid().experts();
+  const ExpertPlacement placement(shape.experts, experts.size());
+  const ExpertMask mask = layer_mask(runtime_->options().gpu_experts, shape.experts);
+  LayerPlace place{.memory = memory, .device = work_.get()};
+  for (const ExpertId expert : placement.experts_of(experts.rank())) {
+    place.on_device.push_back(mask.contains(0, static_cast<std::int64_t>(expert)));
+  }
+  return place;
+}
+
+}  // namespace moesaic

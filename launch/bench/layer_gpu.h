@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "launch/bench/bench_shapes.h"
+#include "launch/bench/layer_copies.h"
+#include "launch/job/rank_device.h"
+
+namespace moesaic {
+
+/// The GPUs of a benchmark of layers, as --gpu-experts says.
+class LayerGpu {
+ public:
+  /// Collective. Throws AgreedError on all ranks if there is none but should be.
+  explicit LayerGpu(const Runtime& runtime);
+
+  /// How many experts of a layer are on GPUs, those of ranks without one not counted.
+  [[nodiscard]] std::int64_t num_experts(const LayerShape& shape) const;
+  /// Why a layer cannot have experts on a GPU; empty if it can, or if it is to have none.
+  [[nodiscard]] std::string missing(const LayerShape& shape, const Layout& layout) const;
+  /// Where this rank's weights go; `memory` is the host's.
+  [[nodiscard]] LayerPlace place(const LayerShape& shape, std::span<std::byte> memory) const;
+
+ private:
+  const Runtime* runtime_;
+  RankDevice gpu_;
+  std::unique_ptr<DeviceExpertsWorkspace> work_;  // null: no experts are on this rank's GPU
+  std::vector<int> has_gpu_;                      // [ranks that share the experts]
+};
+
+}  // namespace moesaic
