@@ -11,6 +11,7 @@
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
 #include "launch/job/memory_check.h"
+#include "launch/verbs/gpu_report.h"
 #include "launch/verbs/run_statistics.h"
 #include "launch/verbs/self_test.h"
 #include "launch/verbs/verbs.h"
@@ -28,6 +29,7 @@ struct Findings {
   std::vector<std::string> warnings;
   ExchangeTest exchange;
   std::vector<KernelTest> kernels;
+  GpuReport gpus;
 };
 
 std::vector<std::string_view> isas_of(const RankInfo& rank) {
@@ -65,8 +67,9 @@ void print_text(const Runtime& runtime, const Findings& found) {
         format_bytes(found.exchange.bytes_per_rank), found.exchange.microseconds,
         short_number(found.exchange.gigabytes_per_second()), found.exchange.barrier_microseconds);
   }
+  fmt::print("{}", gpu_text(found.gpus, runtime));
   for (const KernelTest& test : found.kernels) {
-    fmt::print("kernel {:<18} {}\n", test.kernel,
+    fmt::print("kernel {:<23} {}\n", test.kernel,
                test.same_bits ? "same bits as scalar"
                               : fmt::format("relative error against scalar {:.1e}{}",
                                             test.relative_error, test.passed() ? "" : ": WRONG"));
@@ -115,6 +118,7 @@ void print_json(const Runtime& runtime, const Findings& found) {
                          .field("exchange_microseconds", found.exchange.microseconds)
                          .field("barrier_microseconds", found.exchange.barrier_microseconds)
                          .raw_field("kernels", kernels.text())
+                         .raw_field("gpu", gpu_json(found.gpus))
                          .text());
 }
 
@@ -139,6 +143,8 @@ void run_doctor(Runtime& runtime) {
   found.exchange = test_exchange(runtime.world(), kTestRows, kTestRowBytes);
   agree(runtime.world(), [&] {
     found.kernels = test_kernels();
+    found.gpus = report_gpus(runtime);
+    found.kernels.insert(found.kernels.end(), found.gpus.kernels.begin(), found.gpus.kernels.end());
     if (!runtime.is_first()) return;
     found.topology = read_topology();
     found.memory = node_memory(runtime.options());
@@ -146,6 +152,7 @@ void run_doctor(Runtime& runtime) {
     runtime.options().json ? print_json(runtime, found) : print_text(runtime, found);
   });
   agree(runtime.world(), [&] {
+    require(found.gpus.failure.empty(), ErrorKind::resource, "self-test: {}", found.gpus.failure);
     for (const KernelTest& test : found.kernels) {
       require(test.passed(), ErrorKind::internal,
               "self-test: kernel {} computes something else than scalar", test.kernel);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <regex>
 
+#include "base/json.h"
 #include "tests/launch/program.h"
 
 namespace moesaic::test {
@@ -175,6 +176,26 @@ TEST(GpuBench, measures_a_layer_with_some_experts_on_gpus) {
   const std::vector<std::string> lines = lines_of(result.out);
   ASSERT_EQ(lines.size(), 2U) << result.text();
   EXPECT_TRUE(lines[1].ends_with(",\"3\"")) << lines[1];
+}
+
+TEST(GpuDoctor, tells_what_there_is_and_tests_every_kernel) {
+  const ProgramResult result = run_program(ranks_command(2, {"doctor", "-t", "1"}),
+                                           on_fake_gpus({{"MOESAIC_FAKE_GPUS", "1"}}));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  for (const std::string text :
+       {"GPU kernels: for sm_80, sm_90, sm_120, by CUDA 13.",
+        "executed in software, not run on hardware", "GPUs: driver for CUDA 13.0\n",
+        "GPU 0: PTX machine, GPU-00000000-0000-0000-0000-000000000000",
+        "sm_90 \\(bits of sm_90 and later\\), shared by ranks 0, 1\n", "GPU 0: copies ",
+        "kernel gpu/portable/int4_group +same bits as scalar\n",
+        "kernel gpu/mma/nvfp4 +relative error against scalar"}) {
+    EXPECT_TRUE(has_line(result.out, text)) << text << "\n" << result.text();
+  }
+  const ProgramResult without = run_program(moesaic_command({"doctor", "--json"}),
+                                            on_fake_gpus({{"MOESAIC_FAKE_GPUS", "0"}}));
+  EXPECT_EQ(without.exit_code, 0) << without.text();
+  EXPECT_EQ(Json::parse(without.out, "doctor").at("gpu").at("absent").as_string(),
+            "the NVIDIA driver shows none");
 }
 
 TEST_F(GpuExperts, name_the_kernels_and_the_layer_of_an_error) {

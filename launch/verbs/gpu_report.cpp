@@ -1,0 +1,127 @@
+#include "launch/verbs/gpu_report.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "kernels/cuda/mlp_products.h"
+#include "launch/bench/result_table.h"
+#include "launch/verbs/gpu_self_test.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::string_view kHowShown = "executed in software, not run on hardware";
+
+/// Of tensor cores: chips of one family give the same bits.
+std::string_view family_name(int chip) {
+  if (chip < 80) return "none: too old";
+  return chip < 90 ? "sm_80 to sm_89" : "sm_90 and later";
+}
+
+std::vector<std::string> chip_names(const std::vector<int>& chips) {
+  std::vector<std::string> names;
+  for (const int chip : chips) names.push_back(fmt::format("sm_{}", chip));
+  return names;
+}
+
+/// Ranks of this rank's node that have GPU `index`.
+std::vector<int> ranks_with(const Runtime& runtime, const GpuReport& report, int index) {
+  std::vector<int> ranks;
+  int local = 0;
+  for (std::size_t rank = 0; rank < runtime.ranks().size(); ++rank) {
+    if (runtime.ranks()[rank].node != runtime.self().node) continue;
+    if (local++ % std::ssize(report.devices) == index) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+GpuReport report_gpus(const Runtime& runtime) {
+  GpuReport report{.toolkit = std::string(device_toolkit())};
+  std::set<int> chips;
+  for (const DeviceImage& image : device_images()) {
+    if (!image.is_ptx) chips.insert(image.chip);
+  }
+  report.chips.assign(chips.begin(), chips.end());
+  const std::shared_ptr<const CudaDriver> driver = CudaDriver::load(report.absent);
+  if (driver == nullptr) return report;
+  report.driver = driver->version_text();
+  report.devices = visible_devices(*driver);
+  if (report.devices.empty()) {
+    report.absent = "the NVIDIA driver shows none";
+    return report;
+  }
+  report.own = runtime.grid().node().rank() % static_cast<int>(report.devices.size());
+  if (report.toolkit.empty() || report.devices[static_cast<std::size_t>(report.own)].chip < 80) {
+    return report;
+  }
+  try {
+    Device device(driver, report.own, device_images());
+    const auto deadline = static_cast<double>(runtime.options().timeout);
+    report.kernels = test_gpu_kernels(device, deadline);
+    const CopyRates rates = measure_copies(device, deadline);
+    report.upload_gbs = rates.upload_gbs;
+    report.download_gbs = rates.download_gbs;
+  } catch (const Error& error) {
+    report.failure = error.what();
+  }
+  return report;
+}
+
+std::string gpu_text(const GpuReport& report, const Runtime& runtime) {
+  std::string text =
+      fmt::format("GPU kernels: {}\n", report.toolkit.empty()
+                                           ? "none: built without a CUDA compiler (docs/gpu.md)"
+                                           : fmt::format("for {}, by CUDA {}; {}",
+                                                         fmt::join(chip_names(report.chips), ", "),
+                                                         report.toolkit, kHowShown));
+  if (!report.absent.empty()) return text + fmt::format("GPUs: none: {}\n", report.absent);
+  text += fmt::format("GPUs: driver for CUDA {}\n", report.driver);
+  for (const DeviceInfo& device : report.devices) {
+    const std::vector<int> ranks = ranks_with(runtime, report, device.index);
+    text += fmt::format("GPU {}: {}, {}, {}, {} multiprocessors, sm_{} (bits of {}), {}\n",
+                        device.index, device.name, device.uuid, format_bytes(device.memory_bytes),
+                        device.multiprocessors, device.chip, family_name(device.chip),
+                        ranks.empty()
+                            ? "no rank's"
+                            : fmt::format("{} {}", ranks.size() > 1 ? "shared by ranks" : "of rank",
+                                          fmt::join(ranks, ", ")));
+  }
+  if (report.upload_gbs > 0) {
+    text += fmt::format("GPU {}: copies {} GB/s up, {} GB/s down\n", report.own,
+                        short_number(report.upload_gbs), short_number(report.download_gbs));
+  }
+  return text;
+}
+
+std::string gpu_json(const GpuReport& report) {
+  std::vector<std::string> devices;
+  for (const DeviceInfo& device : report.devices) {
+    devices.push_back(JsonWriter()
+                          .field("name", device.name)
+                          .field("uuid", device.uuid)
+                          .field("chip", device.chip)
+                          .field("multiprocessors", device.multiprocessors)
+                          .field("memory_bytes", device.memory_bytes)
+                          .text());
+  }
+  return JsonWriter()
+      .field("toolkit", report.toolkit)
+      .raw_field("chips", fmt::format("[{}]", fmt::join(report.chips, ", ")))
+      .field("shown", kHowShown)
+      .field("absent", report.absent)
+      .field("driver", report.driver)
+      .raw_field("devices", fmt::format("[{}]", fmt::join(devices, ", ")))
+      .field("own", report.own)
+      .field("upload_gbs", report.upload_gbs)
+      .field("download_gbs", report.download_gbs)
+      .text();
+}
+
+}  // namespace moesaic

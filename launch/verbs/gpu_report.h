@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+#include "launch/job/runtime.h"
+#include "launch/verbs/self_test.h"
+
+namespace moesaic {
+
+/// What doctor finds out about the GPUs that a rank sees.
+struct GpuReport {
+  std::string absent{};      // why there is none to use; empty: there are some
+  std::string driver{};      // "13.0", what it can do at most
+  std::string toolkit{};     // "13.0.88", that kernels were built with; empty: there are no kernels
+  std::vector<int> chips{};  // that kernels were built for
+  std::vector<DeviceInfo> devices{};
+  int own = 0;  // which of them is this rank's
+  std::vector<KernelTest> kernels{};
+  std::string failure{};  // what the driver says is wrong with this rank's
+  double upload_gbs = 0;  // copies of page-locked memory to this rank's, in 10^9 bytes a second
+  double download_gbs = 0;
+};
+
+/// Looks at the GPUs and runs every kernel on this rank's, which must give what the CPU does. Not
+/// collective.
+[[nodiscard]] GpuReport report_gpus(const Runtime& runtime);
+
+/// Lines that end in \n.
+[[nodiscard]] std::string gpu_text(const GpuReport& report, const Runtime& runtime);
+/// A JSON object.
+[[nodiscard]] std::string gpu_json(const GpuReport& report);
+
+}  // namespace moesaic

@@ -1,0 +1,178 @@
+#include "launch/verbs/gpu_self_test.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "kernels/cuda/mlp_products.h"
+#include "kernels/grouped_gemm.h"
+#include "kernels/whole_product.h"
+
+namespace moesaic {
+namespace {
+
+// Sizes that fill no panel and no step, rows that fill no tile.
+constexpr std::int64_t kTestHidden = 72;
+constexpr std::int64_t kTestWidth = 40;
+constexpr std::int64_t kMlpRows = 11;
+constexpr double kMmaError = 1e-3;
+constexpr std::int64_t kCopyBytes = std::int64_t{32} << 20;
+
+std::vector<float> draw_weights(std::int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<float> numbers(static_cast<std::size_t>(count));
+  for (float& number : numbers) number = static_cast<float>(random()) / 4294967296.0F - 0.5F;
+  return numbers;
+}
+
+/// One gated MLP and rows for it.
+struct SmallMlp {
+  explicit SmallMlp(const Layout& layout)
+      : gate(pack_matrix(layout, draw_weights(kTestWidth * kTestHidden, 1), kTestWidth,
+                         kTestHidden)),
+        up(pack_matrix(layout, draw_weights(kTestWidth * kTestHidden, 2), kTestWidth, kTestHidden)),
+        down(pack_matrix(layout, draw_weights(kTestHidden * kTestWidth, 3), kTestHidden,
+                         kTestWidth)) {
+    for (const float value : draw_weights(kMlpRows * kTestHidden, 4))
+      x.push_back(to_bfloat16(4 * value));
+  }
+
+  [[nodiscard]] MlpWeights weights() const { return {gate.matrix, up.matrix, down.matrix}; }
+  [[nodiscard]] std::vector<float> run_on_cpu() const;
+  [[nodiscard]] std::vector<float> run_on(Device& device, DeviceKernels kernels,
+                                          double deadline) const;
+
+  OwnedMatrix gate;
+  OwnedMatrix up;
+  OwnedMatrix down;
+  std::vector<BFloat16> x;  // [rows, hidden]
+};
+
+std::vector<float> SmallMlp::run_on_cpu() const {
+  ThreadPool pool(1);
+  GroupedGemm gemm(
+      {.isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool});
+  std::vector<const std::byte*> rows;
+  for (std::int64_t row = 0; row < kMlpRows; ++row) {
+    rows.push_back(reinterpret_cast<const std::byte*>(x.data() + row * kTestHidden));
+  }
+  std::vector<float> y(static_cast<std::size_t>(kMlpRows * kTestHidden));
+  const std::array<MlpGroup, 1> groups = {
+      {{.first_row = 0, .num_rows = kMlpRows, .weights = weights()}}};
+  gemm.run_mlp({.rows = rows.data(),
+                .num_rows = kMlpRows,
+                .depth = kTestHidden,
+                .element = RowSource::Element::bf16},
+               groups, {},
+               {.data = reinterpret_cast<std::byte*>(y.data()), .stride_bytes = kTestHidden * 4});
+  return y;
+}
+
+DeviceBuffer put(Device& device, const void* data, std::int64_t bytes) {
+  DeviceBuffer buffer = device.allocate(bytes);
+  device.upload(buffer.address(), data, bytes);
+  return buffer;
+}
+
+std::vector<float> SmallMlp::run_on(Device& device, DeviceKernels kernels, double deadline) const {
+  MlpWeights on_device = weights();
+  std::vector<DeviceBuffer> panels;
+  for (PackedMatrix* const matrix : {&on_device.gate, &on_device.up, &on_device.down}) {
+    panels.push_back(put(device, matrix->panels, matrix->bytes()));
+    matrix->panels = reinterpret_cast<const std::byte*>(panels.back().address());
+  }
+  DeviceScratch scratch;
+  DeviceMlps mlps({.device = device, .scratch = scratch, .kernels = kernels}, {&on_device, 1});
+  std::vector<std::int32_t> indices(kMlpRows);
+  std::iota(indices.begin(), indices.end(), 0);
+  const DeviceBuffer inputs = put(device, x.data(), std::ssize(x) * 2);
+  const DeviceBuffer places = put(device, indices.data(), std::ssize(indices) * 4);
+  const DeviceBuffer y = device.allocate(kMlpRows * kTestHidden * 4);
+  std::vector<float> results(static_cast<std::size_t>(kMlpRows * kTestHidden));
+  const DeviceRows rows{.mlp = 0, .first_row = 0, .num_rows = kMlpRows};
+  mlps.start({.x = inputs.address(),
+              .row_indices = places.address(),
+              .num_rows = kMlpRows,
+              .y = y.address()},
+             {&rows, 1});
+  device.download(results.data(), y.address(), y.bytes());
+  device.mark();
+  device.wait_for_mark(deadline);
+  return results;
+}
+
+double relative_distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    norm += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
+constexpr std::array kLayouts = {Layout{.format = Format::bf16}, Layout{.format = Format::nvfp4},
+                                 Layout{.format = Format::mxfp4},
+                                 Layout{.format = Format::fp8_block, .group = 32},
+                                 Layout{.format = Format::int4_group, .group = 32}};
+
+}  // namespace
+
+std::vector<KernelTest> test_gpu_kernels(Device& device, double deadline_seconds) {
+  std::vector<KernelTest> tests;
+  for (const Layout& layout : kLayouts) {
+    const SmallMlp mlp(layout);
+    const std::vector<float> truth = mlp.run_on_cpu();
+    for (const DeviceKernels kernels : {DeviceKernels::portable, DeviceKernels::mma}) {
+      const std::vector<float> out = mlp.run_on(device, kernels, deadline_seconds);
+      const bool is_portable = kernels == DeviceKernels::portable;
+      tests.push_back(
+          {.kernel = fmt::format("gpu/{}/{}", is_portable ? "portable" : "mma",
+                                 format_name(layout.format)),
+           .same_bits = std::memcmp(truth.data(), out.data(), out.size() * sizeof(float)) == 0,
+           .relative_error = relative_distance(out, truth),
+           .allowed_error = is_portable ? 0 : kMmaError});
+    }
+  }
+  return tests;
+}
+
+CopyRates measure_copies(Device& device, double deadline_seconds) {
+  using Clock = std::chrono::steady_clock;
+  const PinnedBuffer from = device.allocate_pinned(kCopyBytes);
+  const PinnedBuffer to = device.allocate_pinned(kCopyBytes);
+  const DeviceBuffer there = device.allocate(kCopyBytes);
+  std::memset(to.data(), 0, kCopyBytes);
+  for (std::int64_t i = 0; i < kCopyBytes; ++i) {
+    from.data()[i] = static_cast<std::byte>(i * 7 + i / 251);
+  }
+  const auto rate = [&](const auto& copy) {
+    double best = 0;
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      const auto start = Clock::now();
+      copy();
+      device.mark();
+      device.wait_for_mark(deadline_seconds);
+      const std::chrono::duration<double> time = Clock::now() - start;
+      best = std::max(best, static_cast<double>(kCopyBytes) / time.count() / 1e9);
+    }
+    return best;
+  };
+  CopyRates rates;
+  rates.upload_gbs = rate([&] { device.upload(there.address(), from.data(), kCopyBytes); });
+  rates.download_gbs = rate([&] { device.download(to.data(), there.address(), kCopyBytes); });
+  require(std::memcmp(from.data(), to.data(), kCopyBytes) == 0, ErrorKind::resource,
+          "GPU {} ({}): not every byte of a copy came back", device.info().index,
+          device.info().name);
+  return rates;
+}
+
+}  // namespace moesaic
