@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+
+namespace moesaic {
+
+/// One pass through the experts of a layer of Qwen3-30B-A3B with even routing: 128 of 768 x 2048, 8
+/// for each token, weights cold in the GPU's memory, launches included.
+struct KernelTime {
+  std::string kernels{};  // "mma/nvfp4"
+  std::int64_t tokens = 0;
+  double seconds = 0;     // the median
+  double bytes = 0;       // of the weights of the experts that have rows
+  double operations = 0;  // 2 a multiply-add
+
+  [[nodiscard]] double weight_gbs() const { return bytes / seconds / 1e9; }
+  [[nodiscard]] double tflops() const { return operations / seconds / 1e12; }
+};
+
+[[nodiscard]] std::vector<KernelTime> time_kernels(Device& device);
+
+}  // namespace moesaic
