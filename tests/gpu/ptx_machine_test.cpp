@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <numeric>
 
 namespace moesaic::ptx {
@@ -188,6 +189,99 @@ TEST(TensorCore, sums_eight_products_at_a_time_on_ampere) {
   b[8] = b[1];
   EXPECT_EQ(mma_sum(Family::hopper, a, b, 0), 1 + 0x1p-23F);
   EXPECT_EQ(mma_sum(Family::ampere, a, b, 0), 1.0F);
+}
+
+/// One mma of a warp: each lane reads its registers of a (4), b (2) and c (4), and writes those of
+/// the sums over them.
+constexpr std::string_view kMmaKernel = R"(
+.version 9.0
+.visible .entry test(
+  .param .u64 test_param_0
+)
+.maxntid 32, 1, 1
+{
+  .reg .b32 %r<20>;
+  ld.param.u64 %rd1, [test_param_0];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd2, %r1, 40;
+  add.s64 %rd3, %rd1, %rd2;
+  ld.global.u32 %r2, [%rd3];
+  ld.global.u32 %r3, [%rd3+4];
+  ld.global.u32 %r4, [%rd3+8];
+  ld.global.u32 %r5, [%rd3+12];
+  ld.global.u32 %r6, [%rd3+16];
+  ld.global.u32 %r7, [%rd3+20];
+  ld.global.u32 %r8, [%rd3+24];
+  ld.global.u32 %r9, [%rd3+28];
+  ld.global.u32 %r10, [%rd3+32];
+  ld.global.u32 %r11, [%rd3+36];
+  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r8, %r9, %r10, %r11}, {%r2, %r3, %r4, %r5}, {%r6, %r7}, {%r8, %r9, %r10, %r11};
+  st.global.u32 [%rd3+24], %r8;
+  st.global.u32 [%rd3+28], %r9;
+  st.global.u32 [%rd3+32], %r10;
+  st.global.u32 [%rd3+36], %r11;
+  ret;
+})";
+
+/// Which element each value of a lane is: "A lane value row k", as CUTLASS says
+/// (tools/lane_maps.sh).
+struct LaneValue {
+  char operand;
+  std::size_t lane;
+  std::size_t value;
+  std::size_t row;
+  std::size_t column;
+};
+std::vector<LaneValue> read_lane_map() {
+  std::ifstream file(MOESAIC_TEST_DATA "/gpu/mma_lanes.txt");
+  std::vector<LaneValue> map;
+  for (LaneValue at{}; file >> at.operand >> at.lane >> at.value >> at.row >> at.column;) {
+    map.push_back(at);
+  }
+  return map;
+}
+
+TEST(TensorCore, has_the_lane_maps_of_cutlass) {
+  const std::vector<LaneValue> map = read_lane_map();
+  ASSERT_EQ(map.size(), 512U);
+  float a[16][16];
+  float b[8][16];
+  float c[16][8];
+  for (std::size_t row = 0; row < 16; ++row) {
+    for (std::size_t k = 0; k < 16; ++k) {
+      a[row][k] = static_cast<float>((row * 7 + k * 3) % 11) - 5;
+      b[row / 2][k] = static_cast<float>((row / 2 * 5 + k * 9) % 13) - 6;
+      c[row][k / 2] = static_cast<float>(row * 8 + k / 2);
+    }
+  }
+  std::vector<std::uint32_t> registers(32 * 10);
+  for (const LaneValue& at : map) {
+    const std::size_t first = at.lane * 10;
+    if (at.operand == 'C') {
+      registers[first + 6 + at.value] = std::bit_cast<std::uint32_t>(c[at.row][at.column]);
+      continue;
+    }
+    const bool is_a = at.operand == 'A';
+    const float value = is_a ? a[at.row][at.column] : b[at.row][at.column];
+    registers[first + (is_a ? 0 : 4) + at.value / 2] |= std::uint32_t{bf16(value)}
+                                                        << (at.value % 2 * 16);
+  }
+  DeviceMemory memory;
+  const auto bytes = static_cast<std::int64_t>(registers.size() * 4);
+  const std::uint64_t address = memory.allocate(bytes);
+  memory.write(address, registers.data(), bytes);
+  std::array<std::byte, 8> parameters;
+  std::memcpy(parameters.data(), &address, 8);
+  const Machine machine{std::string(kMmaKernel)};
+  machine.run("test", {.grid_x = 1, .threads = 32}, parameters, {memory, 90});
+  memory.read(address, registers.data(), bytes);
+  for (const LaneValue& at : map) {
+    if (at.operand != 'C') continue;
+    float wanted = c[at.row][at.column];
+    for (std::size_t k = 0; k < 16; ++k) wanted += a[at.row][k] * b[at.column][k];
+    EXPECT_EQ(std::bit_cast<float>(registers[at.lane * 10 + 6 + at.value]), wanted)
+        << "lane " << at.lane << ", value " << at.value;
+  }
 }
 
 }  // namespace
