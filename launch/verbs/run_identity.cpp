@@ -17,7 +17,8 @@ namespace moesaic {
 namespace {
 
 /// Of these groups, options decide which texts come out, but for some.
-constexpr std::array<std::string_view, 4> kGroups = {"Model", "Text", "Generation", "Exchange"};
+constexpr std::array<std::string_view, 5> kGroups = {"Model", "Text", "Generation", "Exchange",
+                                                     "GPUs"};
 constexpr std::array<std::string_view, 6> kOtherwise = {
     "mmap", "verify", "strict", "parallel", "no-display-prompt", "half-batches"};
 

@@ -102,6 +102,19 @@ TEST_F(GpuExperts, of_every_format_give_the_bytes_of_the_cpu) {
   }
 }
 
+TEST_F(GpuExperts, come_from_a_converted_directory_too) {
+  const TemporaryDirectory directory;
+  const std::string packed = directory.path_of("packed");
+  const ProgramResult converted = run_moesaic(convert_to(packed, {"--expert-format", "nvfp4"}));
+  ASSERT_EQ(converted.exit_code, 0) << converted.text();
+  const auto from_packed = [&](const Arguments& more) {
+    return run_score(1, joined({"-m", packed, "--numerics", "portable"}, more)).logits;
+  };
+  const std::string cpu = from_packed({});
+  EXPECT_TRUE(from_packed({"--gpu-experts", "7"}) == cpu);
+  EXPECT_TRUE(from_packed({"--gpu-experts", "7", "--mmap", "--verify"}) == cpu);
+}
+
 TEST_F(GpuExperts, on_tensor_cores_give_the_same_bytes_on_any_number_of_ranks) {
   const Arguments native = {"--isa", "scalar", "--expert-format", "nvfp4", "--gpu-experts", "2"};
   const Run one = run_score(1, native);
@@ -160,6 +173,15 @@ TEST_F(GpuExperts, that_cannot_be_say_why) {
   expect_failure(fails({"--gpu-experts", "1", "--nvfp4-activations", "nvfp4"}), 2,
                  {"--nvfp4-activations"});
   expect_failure(run_moesaic({"sft", "-m", kDemo, "--gpu-experts", "all"}), 2, {"--gpu-experts"});
+}
+
+TEST(GpuTexts, do_not_go_on_with_other_experts_on_gpus) {
+  const TemporaryDirectory directory;
+  const Arguments generate = generate_with({"--out", directory.path_of("texts.jsonl"), "-n", "1"});
+  EXPECT_EQ(run_moesaic(generate).exit_code, 0);
+  expect_failure(
+      run_program(moesaic_command(joined(generate, {"--gpu-experts", "1"})), on_fake_gpus()), 2,
+      {"texts.jsonl", "was written with --gpu-experts none, not 1"});
 }
 
 TEST(GpuBench, measures_a_layer_with_some_experts_on_gpus) {
