@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/forwarding_communicator.h"
 #include "comm/row_send.h"
 
 namespace moesaic {
@@ -42,58 +43,51 @@ std::string describe(const Intent& intent) {
   return text;
 }
 
-class CheckedCommunicator final : public Communicator {
+class CheckedCommunicator final : public ForwardingCommunicator {
  public:
-  explicit CheckedCommunicator(std::unique_ptr<Communicator> base) : base_(std::move(base)) {}
-
-  [[nodiscard]] int rank() const noexcept override { return base_->rank(); }
-  [[nodiscard]] int size() const noexcept override { return base_->size(); }
-  [[nodiscard]] std::string transport() const override { return base_->transport(); }
-  [[nodiscard]] bool has_messages() const override { return base_->has_messages(); }
+  explicit CheckedCommunicator(std::unique_ptr<Communicator> base)
+      : ForwardingCommunicator(*base), owned_(std::move(base)) {}
 
   std::unique_ptr<Communicator> split(int color, int key) override {
     agree("split");
     require(color >= 0, ErrorKind::internal, "split: the color is {}", color);
-    return std::make_unique<CheckedCommunicator>(base_->split(color, key));
+    return std::make_unique<CheckedCommunicator>(base().split(color, key));
   }
   std::unique_ptr<Communicator> split_node() override {
     agree("split_node");
-    return std::make_unique<CheckedCommunicator>(base_->split_node());
+    return std::make_unique<CheckedCommunicator>(base().split_node());
   }
   void barrier() override {
     agree("barrier");
-    base_->barrier();
+    base().barrier();
   }
   void broadcast(std::span<std::byte> data, int root) override {
     agree("broadcast", bytes_of(data), {"root", root});
     require(root >= 0 && root < size(), ErrorKind::internal, "broadcast: root {} of {} ranks", root,
             size());
-    base_->broadcast(data, root);
+    base().broadcast(data, root);
   }
   void sum(std::span<float> values) override {
     agree("sum of floats", bytes_of(values));
-    base_->sum(values);
+    base().sum(values);
   }
   void sum(std::span<std::int64_t> values) override {
     agree("sum of integers", bytes_of(values));
-    base_->sum(values);
+    base().sum(values);
   }
   void max(std::span<std::int64_t> values) override {
     agree("max", bytes_of(values));
-    base_->max(values);
+    base().max(values);
   }
   void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) override {
     agree("all_gather", bytes_of(send));
-    base_->all_gather(send, recv);
+    base().all_gather(send, recv);
   }
   [[nodiscard]] PendingRows exchange_rows(const RowSend& send,
                                           std::span<const std::int64_t> expected) override;
-  [[nodiscard]] RowCounters row_counters() const override { return base_->row_counters(); }
-  void progress() override { base_->progress(); }
-  [[nodiscard]] RowLabel& place() noexcept override { return base_->place(); }
   std::shared_ptr<SharedMemory> allocate_shared(std::int64_t bytes) override {
     agree("allocate_shared", {"bytes", bytes});
-    return base_->allocate_shared(bytes);
+    return base().allocate_shared(bytes);
   }
 
  private:
@@ -105,13 +99,13 @@ class CheckedCommunicator final : public Communicator {
   void agree_on_counts(std::span<const std::int64_t> send_counts,
                        std::span<const std::int64_t> recv_counts);
 
-  std::unique_ptr<Communicator> base_;
+  std::unique_ptr<Communicator> owned_;  // the base
 };
 
 void CheckedCommunicator::agree(std::string_view call, Argument a, Argument b) {
   const Intent mine{fixed<64>(call), fixed<16>(a.name), fixed<16>(b.name), a.value, b.value};
   std::vector<Intent> all(static_cast<std::size_t>(size()));
-  base_->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  base().all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   std::string text;
   bool same = true;
   for (std::size_t peer = 0; peer < all.size(); ++peer) {
@@ -126,8 +120,8 @@ void CheckedCommunicator::agree_on_counts(std::span<const std::int64_t> send_cou
   const std::size_t ranks = send_counts.size();
   std::vector<std::int64_t> sent(ranks * ranks);      // [sender, receiver]
   std::vector<std::int64_t> expected(ranks * ranks);  // [receiver, sender]
-  base_->all_gather(std::as_bytes(send_counts), std::as_writable_bytes(std::span(sent)));
-  base_->all_gather(std::as_bytes(recv_counts), std::as_writable_bytes(std::span(expected)));
+  base().all_gather(std::as_bytes(send_counts), std::as_writable_bytes(std::span(sent)));
+  base().all_gather(std::as_bytes(recv_counts), std::as_writable_bytes(std::span(expected)));
   std::string text;
   for (std::size_t from = 0; from < ranks; ++from) {
     for (std::size_t to = 0; to < ranks; ++to) {
@@ -150,7 +144,7 @@ PendingRows CheckedCommunicator::exchange_rows(const RowSend& send,
   for (const std::int32_t row : send.rows) {
     require(row >= 0, ErrorKind::internal, "exchange_rows: row {}", row);
   }
-  return base_->exchange_rows(send, expected);
+  return base().exchange_rows(send, expected);
 }
 
 }  // namespace

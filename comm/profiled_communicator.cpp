@@ -7,9 +7,9 @@ namespace moesaic {
 PendingRows ProfiledCommunicator::exchange_rows(const RowSend& send,
                                                 std::span<const std::int64_t> expected) {
   const auto start = std::chrono::steady_clock::now();
-  base_->barrier();
+  base().barrier();
   late_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return base_->exchange_rows(send, expected);
+  return base().exchange_rows(send, expected);
 }
 
 }  // namespace moesaic

@@ -1,50 +1,24 @@
 #pragma once
 
-#include <memory>
-#include <string>
-
-#include "comm/communicator.h"
+#include "comm/forwarding_communicator.h"
 
 namespace moesaic {
 
 /// `base`, and before each exchange of rows a barrier: what a rank waits there, it waits for slower
 /// ranks, and what the exchange takes afterwards is moving rows. For measurements: ranks that wait
 /// for each other hide nothing behind computing.
-class ProfiledCommunicator final : public Communicator {
+class ProfiledCommunicator final : public ForwardingCommunicator {
  public:
   /// `base` must outlive this.
-  explicit ProfiledCommunicator(Communicator& base) : base_(&base) {}
+  explicit ProfiledCommunicator(Communicator& base) : ForwardingCommunicator(base) {}
 
   /// Seconds that this rank has waited in those barriers.
   [[nodiscard]] double late_seconds() const noexcept { return late_seconds_; }
 
-  [[nodiscard]] int rank() const noexcept override { return base_->rank(); }
-  [[nodiscard]] int size() const noexcept override { return base_->size(); }
-  [[nodiscard]] std::string transport() const override { return base_->transport(); }
-  std::unique_ptr<Communicator> split(int color, int key) override {
-    return base_->split(color, key);
-  }
-  std::unique_ptr<Communicator> split_node() override { return base_->split_node(); }
-  void barrier() override { base_->barrier(); }
-  void broadcast(std::span<std::byte> data, int root) override { base_->broadcast(data, root); }
-  void sum(std::span<float> values) override { base_->sum(values); }
-  void sum(std::span<std::int64_t> values) override { base_->sum(values); }
-  void max(std::span<std::int64_t> values) override { base_->max(values); }
-  void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) override {
-    base_->all_gather(send, recv);
-  }
   [[nodiscard]] PendingRows exchange_rows(const RowSend& send,
                                           std::span<const std::int64_t> expected) override;
-  [[nodiscard]] RowCounters row_counters() const override { return base_->row_counters(); }
-  [[nodiscard]] bool has_messages() const override { return base_->has_messages(); }
-  void progress() override { base_->progress(); }
-  [[nodiscard]] RowLabel& place() noexcept override { return base_->place(); }
-  std::shared_ptr<SharedMemory> allocate_shared(std::int64_t bytes) override {
-    return base_->allocate_shared(bytes);
-  }
 
  private:
-  Communicator* base_;
   double late_seconds_ = 0;
 };
 
