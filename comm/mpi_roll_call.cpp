@@ -60,10 +60,8 @@ MpiRollCall::MpiRollCall(std::unique_ptr<MpiHandle> ranks)
       exceptions_(std::uncaught_exceptions()) {}
 
 void MpiRollCall::tell_leaving() noexcept {
-  RankReport leaving;
-  leaving.state = RankReport::State::left;
   try {
-    tell(leaving);
+    tell(leaving_report());
   } catch (const Error&) {  // the others wait until their launcher ends them
   }
 }

@@ -83,6 +83,12 @@ void RollCall::call(const RowLabel& place, const std::string& waiting, Clock::ti
   throw LostRank(text, first - reports_.begin() == rank_, lost_rank() >= 0);
 }
 
+RankReport RollCall::leaving_report() const {
+  RankReport report = reports_[static_cast<std::size_t>(rank_)];
+  report.state = RankReport::State::left;
+  return report;
+}
+
 /// Until all have answered that can, for as long as it is worth while.
 void RollCall::hear_all() {
   const auto begin = Clock::now();
@@ -122,7 +128,8 @@ std::string RollCall::verdict() const {
   const auto all_that = [this](RankReport::State state) {
     std::vector<int> ranks;
     for (int rank = 0; rank < size(); ++rank) {
-      if (reports_[static_cast<std::size_t>(rank)].state == state) ranks.push_back(rank);
+      const RankReport& report = reports_[static_cast<std::size_t>(rank)];
+      if (report.state == state && !report.has_waited()) ranks.push_back(rank);
     }
     return ranks;
   };
@@ -141,16 +148,18 @@ std::string RollCall::verdict() const {
 std::string RollCall::line(int rank) const {
   const RankReport& report = reports_[static_cast<std::size_t>(rank)];
   if (rank == lost_rank()) return name(rank) + ": has ended";
+  const std::string waits = fmt::format("{}: {}: {}, for {:.1f} s", name(rank), report.place.text(),
+                                        report.waiting.data(), report.waited_seconds);
   switch (report.state) {
     case RankReport::State::silent:
       return name(rank) + ": silent";
     case RankReport::State::at_work:
       return fmt::format("{}: {}: at work", name(rank), report.place.text());
     case RankReport::State::left:
-      return name(rank) + ": has left the job";
+      return report.has_waited() ? waits + ", and has left the job"
+                                 : name(rank) + ": has left the job";
     case RankReport::State::waits:
-      return fmt::format("{}: {}: {}, for {:.1f} s", name(rank), report.place.text(),
-                         report.waiting.data(), report.waited_seconds);
+      return waits;
   }
   return "";
 }

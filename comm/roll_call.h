@@ -21,6 +21,9 @@ struct RankReport {
   double waited_seconds = 0;
   std::array<char, 256>
       waiting{};  // "exchange_rows: waiting for the rows of rank 2"; cut if longer
+
+  /// Whether it has waited in vain; it may have left since.
+  [[nodiscard]] bool has_waited() const noexcept { return waiting[0] != 0; }
 };
 
 /// A wait that has come to nothing. The message names the rank that is to blame, and on further
@@ -74,6 +77,8 @@ class RollCall {
   /// A rank whose process has ended though it has not told that it leaves, or -1.
   [[nodiscard]] virtual int look_for_lost(std::span<const RankReport> /*reports*/) { return -1; }
 
+  /// What this rank tells when it leaves: where it has waited in vain, if it has.
+  [[nodiscard]] RankReport leaving_report() const;
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(hosts_.size()); }
 

@@ -81,5 +81,41 @@ TEST(RollCall, ranks_that_have_lost_each_other_are_told_apart) {
       << message;
 }
 
+/// Rank 0 of a job whose other ranks have told this.
+class ToldRollCall final : public RollCall {
+ public:
+  explicit ToldRollCall(std::vector<RankReport> told)
+      : RollCall(0, std::vector<std::string>(told.size())), told_(std::move(told)) {}
+
+ private:
+  void tell(const RankReport&) override {}
+  void listen(std::span<RankReport> reports) override {
+    for (std::size_t peer = 1; peer < reports.size(); ++peer) reports[peer] = told_[peer];
+  }
+
+  std::vector<RankReport> told_;
+};
+
+TEST(RollCall, a_rank_that_waited_in_vain_and_left_is_told_with_its_place) {
+  std::vector<RankReport> told(3);
+  for (RankReport& report : told) report.state = RankReport::State::left;
+  const RowLabel place = RowLabel{.step = 3, .layer = 2, .phase = {}}.at("rows");
+  told[1].place = place;
+  told[1].waited_seconds = 5;
+  std::string_view("barrier: waiting for rank 2").copy(told[1].waiting.data(), 64);
+  try {
+    ToldRollCall(told).call(place, "rank 0 of 3: barrier: waiting for rank 2",
+                            std::chrono::steady_clock::now());
+  } catch (const LostRank& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "all wait for rank 2, which left the job\n"
+        "  rank 0: step 3, layer 2, rows: barrier: waiting for rank 2, for 0.0 s\n"
+        "  rank 1: step 3, layer 2, rows: barrier: waiting for rank 2, for 5.0 s, and has left the "
+        "job\n"
+        "  rank 2: has left the job");
+  }
+}
+
 }  // namespace
 }  // namespace moesaic
