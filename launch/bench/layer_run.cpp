@@ -13,8 +13,8 @@ LayerRun::LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout
                    std::int64_t most_rows, const LayerPlace& place)
     : runtime_(&runtime),
       experts_(&runtime.grid().experts()),
-      placement_(shape.experts, experts_->size()),
-      layer_(shape, layout, placement_.num_local_experts(experts_->rank()), place,
+      placement_(ExpertPlacement(shape.experts, experts_->size())),
+      layer_(shape, layout, placement_.of_layer(0).num_local_experts(experts_->rank()), place,
              runtime.compute()),
       parts_(layer_, most_rows, runtime.compute()),
       transposed_(runtime.compute()),
@@ -27,7 +27,7 @@ LayerCopies::Copy& LayerRun::next_copy() {
 
 LayerRouting LayerRun::next_routing(const LayerRouting& routing) const {
   const std::int64_t round = pass_ / layer_.num_copies();
-  return routing.rotated(placement_, round * layer_.shape().topk);
+  return routing.rotated(placement_.of_layer(0), round * layer_.shape().topk);
 }
 
 LayerTimes LayerRun::measure(const LayerRouting& routing, std::int64_t tokens) {
@@ -37,7 +37,7 @@ LayerTimes LayerRun::measure(const LayerRouting& routing, std::int64_t tokens) {
   const Buffer<float> outputs(tokens * hidden);
   const MatrixView<float> x = inputs.matrix(tokens, hidden);
   // Rotation gives other experts as many rows on the same ranks: one exchange stands for all.
-  ExchangeBed bed(*experts_, {layer_.shape(), placement_, routing, layer_.element()});
+  ExchangeBed bed(*experts_, {layer_.shape(), placement_.of_layer(0), routing, layer_.element()});
   std::vector<double> parts;
   std::vector<double> exchanges;
   const std::vector<double> layers = repeat(runtime_->options().seconds, [&] {
@@ -73,7 +73,7 @@ double LayerRun::run_parts(const LayerRouting& routing, MatrixView<float> x) {
   routing.write_logits(experts_->rank() * x.rows(), x);
   const std::vector<std::int64_t> rows = routing.rows_of_experts();
   const auto own = std::span(rows).subspan(
-      static_cast<std::size_t>(placement_.experts_start_idx(experts_->rank())),
+      static_cast<std::size_t>(placement_.of_layer(0).experts_start_idx(experts_->rank())),
       static_cast<std::size_t>(layer_.local_experts()));
   LayerCopies::Copy& copy = next_copy();
   runtime_->world().barrier();

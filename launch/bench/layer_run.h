@@ -44,8 +44,8 @@ class LayerRun {
   [[nodiscard]] double slowest(double seconds) const;
 
   const Runtime* runtime_;
-  Communicator* experts_;  // the ranks that share the experts
-  ExpertPlacement placement_;
+  Communicator* experts_;     // the ranks that share the experts
+  ModelPlacement placement_;  // of one layer
   LayerCopies layer_;
   LayerParts parts_;
   TransposedGemm transposed_;  // no layer is without; its forward pass does not use it

@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "launch/job/placement_choice.h"
+#include "src/parallel/expert_record.h"
 
 namespace moesaic {
 namespace {
@@ -54,18 +56,23 @@ ExpertMask read_mask(const std::string& text, const std::vector<std::int64_t>& e
 
 /// By id, or those of most rows first.
 std::vector<std::vector<std::int64_t>> read_order(const std::optional<std::string>& load,
-                                                  const std::vector<std::int64_t>& experts) {
+                                                  const ModelConfig& config) {
+  const std::vector<std::int64_t> experts = experts_of_layers(config);
   std::vector<std::vector<std::int64_t>> order;
   for (const std::int64_t count : experts) {
     std::vector<std::int64_t>& ids = order.emplace_back(static_cast<std::size_t>(count));
     std::iota(ids.begin(), ids.end(), 0);
   }
   if (!load) return order;
-  const ExpertRows rows = read_expert_rows(experts, Json::read_file(*load, kMostFileBytes));
-  for (std::size_t layer = 0; layer < order.size(); ++layer) {
-    std::ranges::stable_sort(order[layer], [&](std::int64_t a, std::int64_t b) {
-      return rows[layer][static_cast<std::size_t>(a)] > rows[layer][static_cast<std::size_t>(b)];
-    });
+  const ExpertRecord record = read_expert_record(*load);
+  const ModelExperts model = experts_of(config);
+  require_model(record, model);
+  for (std::size_t i = 0; i < model.with.size(); ++i) {
+    std::ranges::stable_sort(order[static_cast<std::size_t>(model.with[i])],
+                             [&rows = record.rows[i]](std::int64_t a, std::int64_t b) {
+                               return rows[static_cast<std::size_t>(a)] >
+                                      rows[static_cast<std::size_t>(b)];
+                             });
   }
   return order;
 }
@@ -90,7 +97,7 @@ GpuWish read_gpu_wish(const Options& options, const ModelConfig& config) {
   require(is_auto || !options.expert_load, ErrorKind::usage,
           "--expert-load is for --gpu-experts auto");
   const std::vector<std::int64_t> experts = experts_of_layers(config);
-  if (is_auto) return {.order = read_order(options.expert_load, experts)};
+  if (is_auto) return {.order = read_order(options.expert_load, config)};
   return {.mask = read_mask(options.gpu_experts, experts)};
 }
 
@@ -121,15 +128,17 @@ ExpertMask fill(const ExpertSizes& sizes, const std::vector<std::vector<std::int
     for (std::size_t layer = 0; layer < order.size(); ++layer) {
       std::int64_t taken = 0;
       for (const std::int64_t expert : order[layer]) {
-        if (!sizes.own.contains(expert) || taken == count) continue;
-        mask.add(static_cast<std::int64_t>(layer), expert);
+        const auto number = static_cast<std::int64_t>(layer);
+        if (!sizes.own.contains(number, expert) || taken == count) continue;
+        mask.add(number, expert);
         ++taken;
       }
     }
     return mask;
   };
-  return first(largest_fitting(
-      sizes.own.count, [&](std::int64_t count) { return bytes_of(first(count), sizes) <= bytes; }));
+  return first(largest_fitting(most_experts(sizes), [&](std::int64_t count) {
+    return bytes_of(first(count), sizes) <= bytes;
+  }));
 }
 
 }  // namespace moesaic

@@ -28,7 +28,7 @@ struct GpuWish {
 
 /// Packed bytes of a rank's experts.
 struct ExpertSizes {
-  ExpertRange own;                               // ids of each layer
+  HeldExperts own;
   std::vector<std::vector<std::int64_t>> bytes;  // [layers][experts], 0 for those of other ranks
 };
 /// Of the own experts that are in `mask`.

@@ -130,14 +130,18 @@ void RankGpu::choose(const Runtime& runtime, const Model& model, const GpuWish& 
 }
 
 void RankGpu::tell(const Runtime& runtime, const Model& model) const {
-  GpuLine line{.least = model.own.count, .own = model.own.count};
+  GpuLine line{.least = model.config.num_experts};
   copy_line(gpu_.reason, line.reason);
-  for (std::int64_t layer = 0; gpu_.device != nullptr && layer < mask_.num_layers(); ++layer) {
+  for (std::int64_t layer = 0; layer < mask_.num_layers(); ++layer) {
     if (mask_.num_experts(layer) == 0) continue;
+    std::int64_t own = 0;
     std::int64_t count = 0;
-    for (std::int64_t i = 0; i < model.own.count; ++i) {
-      count += mask_.contains(layer, model.own.first + i) ? 1 : 0;
+    for (std::int64_t expert = 0; expert < mask_.num_experts(layer); ++expert) {
+      if (!model.own.contains(layer, expert)) continue;
+      ++own;
+      count += mask_.contains(layer, expert) ? 1 : 0;
     }
+    line.own = std::max(line.own, own);
     line.least = std::min(line.least, count);
     line.most = std::max(line.most, count);
   }

@@ -18,7 +18,7 @@ class RankGpu {
   struct Model {
     const ModelConfig& config;
     const ModelLoader& weights;  // planned
-    ExpertRange own;             // experts of this rank
+    const HeldExperts& own;      // experts of this rank
     const Workload& work;
   };
   /// Chooses as --gpu-experts says, before anything is loaded, and tells what was chosen.

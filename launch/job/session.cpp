@@ -13,6 +13,7 @@
 #include "launch/job/adapter_text.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/job/placement_choice.h"
 #include "launch/job/rank_gpu.h"
 #include "launch/job/same_weights.h"
 #include "src/model/inventory.h"
@@ -200,7 +201,7 @@ ExpertGroup expert_group(const Runtime& runtime) {
 }
 
 Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork& work)
-    : placement_(model.config.num_experts, runtime.grid().experts().size()) {
+    : placement_(place_experts(runtime, model.config)) {
   Progress progress("loading", !runtime.is_first() || !runtime.log().enabled(LogLevel::info));
   const Compute compute = runtime.compute();
   LoadOptions options{
@@ -221,8 +222,7 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
 
   std::optional<ModelLoader> loader;
   agree(runtime.world(), [&] { loader.emplace(model.files, model.config, options); });
-  const ExpertRange experts{.first = placement_.experts_start_idx(options.expert_rank),
-                            .count = placement_.num_local_experts(options.expert_rank)};
+  const HeldExperts experts(placement_, options.expert_rank);
   gpu_ = choose_gpu(runtime, model, {model.config, *loader, experts, work.work});
   if (gpu_ != nullptr) {
     options.on_device = &gpu_->mask();
@@ -232,9 +232,8 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
   const WeightBytes& bytes = loader->bytes();
   Workload whole = work.work;
   if (model.adapter && !work.prepare) {
-    whole.adapter_bytes +=
-        AdapterSet::bytes(specs_of_rank(model.adapter->specs(), experts.first, experts.count),
-                          weight_format(runtime.precision()));
+    whole.adapter_bytes += AdapterSet::bytes(specs_of_rank(model.adapter->specs(), experts),
+                                             weight_format(runtime.precision()));
   }
   is_smaller_ = work.smaller && !memory_fits(runtime, model.config, bytes, whole);
   memory_ = check_memory(runtime, model.config, bytes, is_smaller_ ? *work.smaller : whole);

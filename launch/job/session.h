@@ -77,6 +77,7 @@ class Engine {
 
   [[nodiscard]] Transformer& transformer() noexcept { return *transformer_; }
   [[nodiscard]] const ModelWeights& weights() const noexcept { return *weights_; }
+  [[nodiscard]] const ModelPlacement& placement() const noexcept { return placement_; }
   [[nodiscard]] const LoadSummary& load() const noexcept { return load_; }
   /// Of a sequence's cache: the workload's, or less (check_memory).
   [[nodiscard]] std::int64_t capacity() const noexcept { return memory_.capacity; }
@@ -84,7 +85,7 @@ class Engine {
   [[nodiscard]] std::int64_t planned_node_bytes() const noexcept { return memory_.node_bytes; }
 
  private:
-  ExpertPlacement placement_;
+  ModelPlacement placement_;
   std::unique_ptr<RankGpu> gpu_;  // null: no experts are on GPUs
   std::unique_ptr<ModelWeights> weights_;
   std::unique_ptr<AdapterSet> adapters_;  // that the weights refer to; null: none

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "src/moe/moe_options.h"
 
@@ -11,6 +13,8 @@ struct ExchangeOptions {
   std::int64_t defer = 0;
   WireForm wire = WireForm::exact;
   HalfBatches half_batches = HalfBatches::automatic;
+  std::string placement = "contiguous";    // or round_robin, or a file of record_load
+  std::optional<std::string> record_load;  // where to write it
 };
 
 }  // namespace moesaic

@@ -23,6 +23,19 @@ constexpr std::array kRows = {
         "what rows and results of experts are rounded to, also where they do not travel: bf16: "
         "results; int8: both, with a scale for 128 values"},
     OptionRow{
+        "placement", '\0', "WHERE", &O::placement, kExchange, kRun | kPlan | verb_bit(Verb::chat),
+        "which rank has which experts: contiguous slices; round_robin, dealt like cards; or a "
+        "FILE of --record-load: in each layer the experts with most rows first, each to the "
+        "rank that has fewest so far. The same bytes come out"},
+    OptionRow{.name = "record-load",
+              .value = "FILE",
+              .field = &O::record_load,
+              .group = kExchange,
+              .verbs = verb_bit(Verb::generate) | verb_bit(Verb::score),
+              .help = "write how many rows the experts of each layer got: for --placement, and for "
+                      "moesaic plan --routing",
+              .may_differ = true},
+    OptionRow{
         "half-batches", '\0', "WHEN", one_of<&O::half_batches>(), kExchange,
         kRun | verb_bit(Verb::chat),
         "run a pass of many rows as two halves in turn, so that one computes while the rows of "

@@ -59,6 +59,7 @@ JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBy
       model_(model),
       runtime_(runtime),
       ranks_(read_ranks(options, model.config)),
+      placement_(options.placement),
       adapters_(adapters_of(options, model)) {
   for (int place = 0; place < ranks_.sharers(); ++place) {
     shares_.push_back(share(ranks_.sharers(), place));
@@ -66,22 +67,34 @@ JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBy
 }
 
 JobPlan::Share JobPlan::share(int sharers, int place) const {
-  const ExpertPlacement placement(std::max<std::int64_t>(model_.config.num_experts, 1), sharers);
+  const ModelPlacement placement = placement_.place(model_.config, sharers);
   const LoadOptions load{.precision = options_.precision,
                          .layouts = model_.layouts,
                          .stored = {.map = options_.mmap},
                          .placement = &placement,
                          .expert_rank = place,
                          .progress = {}};
-  Share result{.first_expert = placement.experts_start_idx(place),
-               .experts = placement.num_local_experts(place),
+  Share result{.held = HeldExperts(placement, place),
+               .experts = placement.most_experts(place),
                .weights = ModelLoader(model_.files, model_.config, load).bytes()};
+  if (placement_.is_contiguous()) {
+    result.first_expert = placement.of_layer(0).experts_start_idx(place);
+  }
   count_adapters(result);
   return result;
 }
 
+int JobPlan::fullest(const CostRanks& ranks) const {
+  const ModelPlacement placement = placement_.place(model_.config, ranks.sharers());
+  int rank = 0;
+  for (int other = 1; other < ranks.sharers(); ++other) {
+    if (placement.most_experts(other) > placement.most_experts(rank)) rank = other;
+  }
+  return rank;
+}
+
 void JobPlan::count_adapters(Share& share) const {
-  const std::vector<AdapterSpec> own = specs_of_rank(adapters_, share.first_expert, share.experts);
+  const std::vector<AdapterSpec> own = specs_of_rank(adapters_, share.held);
   share.adapter_bytes = AdapterSet::bytes(own, weight_format(options_.precision));
   for (const AdapterSpec& spec : own) {
     share.adapter_values += spec.rank * ((spec.shares_a ? 0 : spec.site.in) + spec.site.out);
@@ -183,9 +196,8 @@ int JobPlan::fewest_nodes(std::int64_t limit) const {
     ranks.ranks = nodes * ranks_.ranks_per_node;
     if (ranks.ranks % ranks.expert_replicas != 0) continue;
     if (ranks.sharers() > std::max<std::int64_t>(model_.config.num_experts, 1)) return 0;
-    // No rank has more experts than the last one, and all have as much of the rest.
-    const RankMemory rank =
-        rank_memory(options_, ranks, share(ranks.sharers(), ranks.sharers() - 1));
+    // All have as much as this one at most of the experts, and as much of the rest.
+    const RankMemory rank = rank_memory(options_, ranks, share(ranks.sharers(), fullest(ranks)));
     if (ranks.on_node() * rank.own.total() + rank.shared.total() <= limit) return nodes;
   }
 }

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launch/job/memory_plan.h"
+#include "launch/job/placement_choice.h"
 #include "launch/job/session.h"
 #include "src/parallel/expert_loads.h"
 
@@ -15,9 +17,9 @@ namespace moesaic {
 struct PlannedRank {
   int rank = 0;
   int node = 0;
-  std::int64_t first_expert = 0;
-  std::int64_t experts = 0;
-  std::int64_t bytes = 0;  // its own, without what its node shares
+  std::optional<std::int64_t> first_expert{};  // where the others follow on it
+  std::int64_t experts = 0;                    // of each layer
+  std::int64_t bytes = 0;                      // its own, without what its node shares
 };
 
 /// The node of the planned job that needs most.
@@ -50,7 +52,8 @@ class JobPlan {
  private:
   /// What a rank has of the weights and adapters, by its place among those that share the experts.
   struct Share {
-    std::int64_t first_expert = 0;
+    HeldExperts held;
+    std::optional<std::int64_t> first_expert{};
     std::int64_t experts = 0;
     WeightBytes weights;
     std::int64_t adapter_bytes = 0;
@@ -58,6 +61,7 @@ class JobPlan {
   };
 
   [[nodiscard]] Share share(int sharers, int place) const;
+  [[nodiscard]] int fullest(const CostRanks& ranks) const;  // the rank with most experts
   void count_adapters(Share& share) const;
   [[nodiscard]] RankSharing sharing(const CostRanks& ranks, const Workload& work) const;
   [[nodiscard]] Workload workload(const Options& options, const CostRanks& ranks,
@@ -69,6 +73,7 @@ class JobPlan {
   const OpenModel& model_;
   RuntimeBytes runtime_;
   CostRanks ranks_;
+  PlacementChoice placement_;
   std::vector<AdapterSpec> adapters_;
   std::vector<Share> shares_;  // [ranks that share the experts]
   mutable std::map<std::pair<int, std::int64_t>, double> imbalance_;  // by sharers and tokens

@@ -13,6 +13,13 @@
 namespace moesaic {
 namespace {
 
+/// Which they are, or where that is another matter in each layer how many.
+std::string experts_text(const PlannedRank& rank) {
+  if (rank.experts == 0) return "none";
+  if (!rank.first_expert) return fmt::format("{}", rank.experts);
+  return fmt::format("{}-{}", *rank.first_expert, *rank.first_expert + rank.experts - 1);
+}
+
 /// Ranks that differ in nothing but their number stand in one line.
 std::string placement_lines(const JobMemory& memory) {
   constexpr std::size_t kMost = 16;
@@ -21,10 +28,7 @@ std::string placement_lines(const JobMemory& memory) {
     if (static_cast<std::size_t>(rank.rank) == kMost) {
       return text + fmt::format("       ... {} ranks in all\n", memory.ranks.size());
     }
-    const std::string experts =
-        rank.experts == 0
-            ? "none"
-            : fmt::format("{}-{}", rank.first_expert, rank.first_expert + rank.experts - 1);
+    const std::string experts = experts_text(rank);
     text += fmt::format("{:>6} {:>5}  {:<12} {:>12}\n", rank.rank, rank.node, experts,
                         format_bytes(rank.bytes));
   }
@@ -85,13 +89,10 @@ std::string items_json(const MemoryItems& items) {
 std::string ranks_json(const std::vector<PlannedRank>& ranks) {
   std::vector<std::string> texts;
   for (const PlannedRank& rank : ranks) {
-    texts.push_back(JsonWriter()
-                        .field("rank", rank.rank)
-                        .field("node", rank.node)
-                        .field("experts_start_idx", rank.first_expert)
-                        .field("experts", rank.experts)
-                        .field("bytes", rank.bytes)
-                        .text());
+    JsonWriter text;
+    text.field("rank", rank.rank).field("node", rank.node);
+    if (rank.first_expert) text.field("experts_start_idx", *rank.first_expert);
+    texts.push_back(text.field("experts", rank.experts).field("bytes", rank.bytes).text());
   }
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }

@@ -75,9 +75,9 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
       specs_(choose_adapters(runtime, model, sites_)),
       digest_(digest_of(runtime.options(), data, specs_)),
       replicas_(runtime.world().split(runtime.grid().experts().rank(), runtime.world().rank())),
-      placement_(model.config.num_experts, runtime.grid().experts().size()),
-      adapters_(specs_of_rank(specs_, placement_.experts_start_idx(runtime.grid().experts().rank()),
-                              placement_.num_local_experts(runtime.grid().experts().rank())),
+      held_(ExpertPlacement(model.config.num_experts, runtime.grid().experts().size()),
+            runtime.grid().experts().rank()),
+      adapters_(specs_of_rank(specs_, held_),
                 runtime.precision() == Precision::f32 ? Format::f32 : Format::bf16),
       exchange_(adapters_, specs_, runtime.world(), replicas_->rank() == 0),
       checkpoints_(runtime.options().output_dir, specs_),
@@ -123,10 +123,7 @@ EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
   EngineWork engine{.work = options.recompute == RecomputeChoice::always ? smaller : work};
   if (options.recompute == RecomputeChoice::automatic) engine.smaller = smaller;
   engine.prepare = [this, &model](ModelWeights& weights) {
-    const int rank = runtime_.grid().experts().rank();
-    attach_adapters(adapters_, model.files.names(model.config),
-                    {placement_.experts_start_idx(rank), placement_.num_local_experts(rank)},
-                    weights);
+    attach_adapters(adapters_, model.files.names(model.config), held_, weights);
   };
   return engine;
 }

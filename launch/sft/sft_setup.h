@@ -65,7 +65,7 @@ class SftSetup {
   std::vector<AdapterSpec> specs_;  // of the model, common ones first
   std::string digest_;
   std::unique_ptr<Communicator> replicas_;
-  ExpertPlacement placement_;
+  HeldExperts held_;
   AdapterSet adapters_;
   AdapterExchange exchange_;
   TrainCheckpoints checkpoints_;

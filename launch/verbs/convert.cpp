@@ -43,8 +43,7 @@ std::unique_ptr<Source> plan_all(const OpenModel& model) {
           model.files.directory());
   auto source = std::make_unique<Source>();
   source->weights.files = model.files;
-  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, model.layouts),
-                              .experts = {.first = 0, .count = model.config.num_experts}};
+  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, model.layouts)};
   source->plan = plan_weights(model.files, model.config, request, source->weights);
   return source;
 }

@@ -150,7 +150,8 @@ RunStatistics gather_run(const Runtime& runtime, Engine& engine, const StepStati
           .prompt = {counts.work.prompt_rows, counts.prompt_seconds},
           .generation = {counts.work.generation_rows, counts.generate_seconds},
           .shared_tokens = counts.work.shared_positions,
-          .ranks = gather_statistics(runtime, engine.transformer())};
+          .ranks = gather_statistics(runtime, engine.transformer()),
+          .balance = {}};
 }
 
 void tell(const Runtime& runtime, const RunStatistics& statistics) {
@@ -206,10 +207,13 @@ void run_texts(Runtime& runtime, const TextJob& job, const Workload& work) {
   RunStatistics statistics = gather_run(runtime, engine, steps.statistics());
   statistics.wall_seconds = seconds.count();
   statistics.sampling = sampling_json(sampling.options);
+  const ExpertLoads loads(runtime, engine);
+  statistics.balance = loads.balance();
   const std::string finished = output != nullptr ? output->end() : "";
   if (!complete) runtime.end_early(finished);
   if (complete && arrival == Arrival::meanwhile) end_arrival(runtime, input);
   if (runtime.is_first()) tell(runtime, statistics);
+  loads.record();
 }
 
 }  // namespace

@@ -16,8 +16,7 @@ namespace {
 /// What the weights take in memory, as the files have them.
 PackingSummary summarize_packing(const ModelFiles& files, const ModelConfig& config) {
   ModelWeights target;
-  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, {}),
-                              .experts = {.first = 0, .count = config.num_experts}};
+  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, {})};
   const WeightPlan plan = plan_weights(files, config, request, target);
   PackingSummary summary;
   for (const PlannedWeight& weight : plan.weights) {

@@ -58,13 +58,16 @@ void add_time(PlanReport& report, const Options& options, const OpenModel& model
   report.routing_source = popularity.source();
   const JobPasses passes = job_passes(options, model.config, report.ranks, report.work);
   const bool can_gain = report.ranks.nodes() > 1;
-  const CostModel cost_model =
+  const ModelPlacement placement =
+      PlacementChoice(options.placement).place(model.config, report.ranks.sharers());
+  CostModel cost_model =
       make_cost_model(model,
                       {.precision = options.precision,
                        .layouts = model.layouts,
                        .stored = {.map = options.mmap},
                        .progress = {}},
                       {.defer = options.defer, .wire = options.wire, .int8_rows = can_gain});
+  cost_model.placement = &placement;
   const JobWork work = job_work(passes, cost_model, report.ranks, popularity);
   report.traffic = work.prompt.traffic;
   if (machine) report.time = time_job(passes, work, report.ranks, *machine);
@@ -85,7 +88,9 @@ PlanReport make_report(const Command& command) {
   report.ranks = job.ranks();
   report.work = job.workload(options);
   report.command = job_command(command, job.ranks());
-  report.runtime_source = machine ? machine->path : "this program here, and for MPI 3 MiB of a rank and 2 MiB of a node";
+  report.runtime_source =
+      machine ? machine->path
+              : "this program here, and for MPI 3 MiB of a rank and 2 MiB of a node";
   const std::int64_t limit = report.limit.available_bytes;
   report.largest_ctx_size =
       job.largest(&Options::ctx_size, model.config.max_position_embeddings, limit);

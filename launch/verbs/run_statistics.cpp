@@ -117,6 +117,15 @@ std::string exchange_lines(const std::vector<RankStatistics>& ranks) {
   return text;
 }
 
+std::string balance_line(const ExpertBalance& balance) {
+  std::string text =
+      fmt::format("balance    the busiest rank of a layer has {:.2f} x the mean", balance.placed);
+  if (balance.placed != balance.contiguous) {
+    text += fmt::format(", in contiguous slices it had {:.2f} x", balance.contiguous);
+  }
+  return text + "\n";
+}
+
 std::string throughput_json(const Throughput& work) {
   return JsonWriter()
       .field("tokens", work.tokens)
@@ -172,7 +181,7 @@ std::string statistics_text(const RunStatistics& run) {
   if (run.ranks.size() == 1) {
     return text + fmt::format("memory     {} at the peak", most);
   }
-  text += exchange_lines(run.ranks);
+  text += exchange_lines(run.ranks) + balance_line(run.balance);
   text += fmt::format("memory     {} to {} a rank at the peak, {} a node",
                       format_bytes(static_cast<std::int64_t>(peak.least)), most,
                       format_bytes(node_peak(run.ranks)));
@@ -207,6 +216,8 @@ std::string statistics_json(const RunStatistics& run, const Runtime& runtime) {
       .field("expert_rows_mean", rows.mean)
       .field("expert_rows_max", rows.most)
       .field("expert_imbalance", imbalance(rows))
+      .field("layer_imbalance", run.balance.placed)
+      .field("layer_imbalance_contiguous", run.balance.contiguous)
       .field("bytes_sent", bytes_sent(run.ranks))
       .field("bytes_near", moved.bytes_near)
       .field("bytes_far", moved.bytes_far)

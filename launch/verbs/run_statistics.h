@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/phase_times.h"
+#include "launch/job/expert_balance.h"
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
 #include "src/moe/moe_layer.h"
@@ -37,7 +38,8 @@ struct RunStatistics {
   Throughput generation;           // no tokens: not told
   std::int64_t shared_tokens = 0;  // of prompts, that other prompts began with and had computed
   std::vector<RankStatistics> ranks;
-  std::string sampling{};   // JSON: how was sampled; empty: not told
+  std::string sampling{};  // JSON: how was sampled; empty: not told
+  ExpertBalance balance;
   double wall_seconds = 0;  // from the first request to the end of the last one; 0: not told
 };
 

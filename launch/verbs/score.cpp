@@ -99,13 +99,16 @@ void run_score(Runtime& runtime) {
   agree(runtime.world(), [&] { require_undamaged(input, result.damage); });
   if (logits && result.complete) logits->finish();
   if (!result.complete) runtime.end_early(output ? output->end_early() : "");
+  const ExpertLoads loads(runtime, engine);
   const RunStatistics statistics{
       .load = engine.load(),
       .prompt = {result.statistics.work.prompt_rows, result.statistics.prompt_seconds},
       .generation = {},
       .shared_tokens = result.statistics.work.shared_positions,
-      .ranks = gather_statistics(runtime, engine.transformer())};
+      .ranks = gather_statistics(runtime, engine.transformer()),
+      .balance = loads.balance()};
   if (output) output->finish(result.total, &statistics);
+  loads.record();
 }
 
 }  // namespace moesaic

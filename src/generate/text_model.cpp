@@ -56,7 +56,7 @@ struct TextModel::Parts {
         files(ModelFiles::open(directory)),
         config(read_model_config(directory)),
         tokenizer(Tokenizer::from_directory(directory)),
-        placement(config.num_experts, world.size()),
+        placement(ExpertPlacement(config.num_experts, world.size())),
         pool(options.threads),
         node(world.split_node()),
         weights(load_model_weights(
@@ -80,7 +80,7 @@ struct TextModel::Parts {
   ModelFiles files;
   ModelConfig config;
   Tokenizer tokenizer;
-  ExpertPlacement placement;
+  ModelPlacement placement;
   ThreadPool pool;
   std::unique_ptr<Communicator> node;
   std::unique_ptr<ModelWeights> weights;

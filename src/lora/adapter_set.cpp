@@ -169,12 +169,11 @@ std::array<std::int64_t, kAdapterKindNames.size()> trainable_numbers(
   return numbers;
 }
 
-std::vector<AdapterSpec> specs_of_rank(std::span<const AdapterSpec> specs, std::int64_t first,
-                                       std::int64_t count) {
+std::vector<AdapterSpec> specs_of_rank(std::span<const AdapterSpec> specs,
+                                       const HeldExperts& held) {
   std::vector<AdapterSpec> own;
   std::ranges::copy_if(specs, std::back_inserter(own), [&](const AdapterSpec& spec) {
-    const std::int64_t expert = spec.site.expert;
-    return expert < 0 || (expert >= first && expert < first + count);
+    return spec.site.expert < 0 || held.contains(spec.site.layer, spec.site.expert);
   });
   return own;
 }

@@ -12,6 +12,7 @@
 #include "src/lora/adapter.h"
 #include "src/lora/adapter_gradients.h"
 #include "src/lora/adapter_site.h"
+#include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 
@@ -97,8 +98,8 @@ void initialize(AdapterSet& set, std::uint64_t seed);
 [[nodiscard]] std::array<std::int64_t, kAdapterKindNames.size()> trainable_numbers(
     std::span<const AdapterSpec> specs);
 
-/// Those of `specs` that a rank holds that has the experts [first, first + count) of every layer.
+/// Those of `specs` that a rank has that holds these experts.
 [[nodiscard]] std::vector<AdapterSpec> specs_of_rank(std::span<const AdapterSpec> specs,
-                                                     std::int64_t first, std::int64_t count);
+                                                     const HeldExperts& held);
 
 }  // namespace moesaic

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/buffer.h"
 #include "base/phase_times.h"
@@ -33,8 +34,9 @@ struct LayerContext {
     float epsilon = 0;              // of RMSNorm
     float residual_multiplier = 1;  // of what a layer adds to the residual stream
     WireForm wire = WireForm::exact;
-    bool int8_rows = false;                    // as MoeOptions
-    DeviceExpertsWorkspace* device = nullptr;  // as ExpertGroup
+    bool int8_rows = false;                     // as MoeOptions
+    std::optional<ModelPlacement> placement{};  // of experts; nothing: contiguous
+    DeviceExpertsWorkspace* device = nullptr;   // as ExpertGroup
   };
 
   /// `experts`: the ranks that share the experts; outlives this.
@@ -46,7 +48,8 @@ struct LayerContext {
         adapters(compute, gemm),
         mlps(compute, gemm, adapters),
         linear(gemm, adapters, mlps),
-        placement(std::max<std::int64_t>(setup.num_experts, 1), experts.size()),
+        placement(setup.placement.value_or(ModelPlacement(
+            ExpertPlacement(std::max<std::int64_t>(setup.num_experts, 1), experts.size())))),
         moe{workspace(experts), workspace(experts)},
         cpu_experts{mlps} {}
 
@@ -65,9 +68,8 @@ struct LayerContext {
 
   /// The batch, and so this rank, is in layer `index` now, or in none (-1).
   void enter_layer(std::int64_t index, std::string_view phase, std::size_t half = 0) {
-    RowLabel& label = moe[half].label;
-    label.layer = static_cast<std::int32_t>(index);
-    place = label.at(phase);
+    moe[half].enter_layer(index);
+    place = moe[half].label.at(phase);
   }
 
   RowLabel& place;  // where this rank is
@@ -77,7 +79,7 @@ struct LayerContext {
   AdapterProducts adapters;
   MlpProducts mlps;
   Linear linear;
-  ExpertPlacement placement;
+  ModelPlacement placement;
   PhaseTimes times;
   // Of a batch, or of two half-batches in turn:
   std::array<MoeWorkspace, 2> moe;

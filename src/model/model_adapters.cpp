@@ -11,17 +11,17 @@ namespace {
 /// Gives weights their adapters.
 class Attachment {
  public:
-  Attachment(const AdapterSet& set, const ExpertRange& experts) : set_(set), experts_(experts) {
+  Attachment(const AdapterSet& set, const HeldExperts& experts) : set_(set), experts_(experts) {
     for (std::int64_t index = 0; index < set.size(); ++index) {
       by_module_.emplace(set.spec(index).site.module, index);
     }
   }
 
-  /// `weights` are those of `names` without other ranks' experts.
-  void attach(const std::vector<NamedWeight>& names, WeightSet& weights) {
+  /// `weights` are those of `names`, of a layer, without other ranks' experts.
+  void attach(std::int64_t layer, const std::vector<NamedWeight>& names, WeightSet& weights) {
     auto weight = weights.begin();
     for (const NamedWeight& name : names) {
-      if (name.role == WeightRole::expert && !experts_.contains(name.expert)) continue;
+      if (name.role == WeightRole::expert && !experts_.contains(layer, name.expert)) continue;
       (weight++)->adapters = adapters_of(name);
     }
   }
@@ -46,7 +46,7 @@ class Attachment {
   }
 
   const AdapterSet& set_;
-  ExpertRange experts_;
+  HeldExperts experts_;
   std::unordered_map<std::string_view, std::int64_t> by_module_;
   std::int64_t attached_ = 0;
 };
@@ -65,21 +65,21 @@ std::vector<AdapterSite> adapter_sites(const ModelNames& names) {
   return sites;
 }
 
-void attach_adapters(const AdapterSet& set, const ModelNames& names, const ExpertRange& experts,
+void attach_adapters(const AdapterSet& set, const ModelNames& names, const HeldExperts& experts,
                      ModelWeights& weights) {
   Attachment attachment(set, experts);
   for (std::size_t l = 0; l < names.layers.size(); ++l) {
-    attachment.attach(names.layers[l].mixer, weights.layers[l].mixer);
-    attachment.attach(names.layers[l].feed_forward, weights.layers[l].feed_forward);
+    const auto layer = static_cast<std::int64_t>(l);
+    attachment.attach(layer, names.layers[l].mixer, weights.layers[l].mixer);
+    attachment.attach(layer, names.layers[l].feed_forward, weights.layers[l].feed_forward);
   }
   require(attachment.attached() == set.size(), ErrorKind::internal,
           "{} of {} adapters have a matrix on this rank", attachment.attached(), set.size());
 }
 
 std::unique_ptr<AdapterSet> load_adapter(const AdapterLoad& load, ModelWeights& weights) {
-  auto set = std::make_unique<AdapterSet>(
-      specs_of_rank(load.files.specs(), load.experts.first, load.experts.count),
-      weight_format(weights.precision));
+  auto set = std::make_unique<AdapterSet>(specs_of_rank(load.files.specs(), load.experts),
+                                          weight_format(weights.precision));
   load.files.read(*set);
   set->pack(load.pool);
   attach_adapters(*set, load.names, load.experts, weights);

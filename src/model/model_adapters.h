@@ -17,14 +17,14 @@ namespace moesaic {
 /// Gives every weight its adapters: before a Transformer is made of `weights`, which then reads
 /// what AdapterSet::pack brings. `experts`: those that the rank holds. `set` must outlive
 /// `weights`. Throws Error{internal} if the set has an adapter that the rank has no matrix for.
-void attach_adapters(const AdapterSet& set, const ModelNames& names, const ExpertRange& experts,
+void attach_adapters(const AdapterSet& set, const ModelNames& names, const HeldExperts& experts,
                      ModelWeights& weights);
 
 /// A rank's part of an adapter of files.
 struct AdapterLoad {
   const AdapterFiles& files;
   const ModelNames& names;
-  ExpertRange experts;  ///< that the rank holds
+  HeldExperts experts;  ///< that the rank holds
   ThreadPool& pool;
 };
 

@@ -12,11 +12,10 @@ ModelLoader::ModelLoader(const ModelFiles& files, const ModelConfig& config,
     : options_(options), weights_(std::make_unique<ModelWeights>()) {
   weights_->precision = options.precision;
   weights_->files = files;
-  const WeightRequest request{
-      .layouts = LayoutChoice(options.precision, options.layouts),
-      .experts = {.first = options.placement->experts_start_idx(options.expert_rank),
-                  .count = options.placement->num_local_experts(options.expert_rank)},
-      .on_device = options.on_device};
+  weights_->placement = *options.placement;
+  const WeightRequest request{.layouts = LayoutChoice(options.precision, options.layouts),
+                              .experts = HeldExperts(*options.placement, options.expert_rank),
+                              .on_device = options.on_device};
   WeightPlan plan = plan_weights(weights_->files, config, request, *weights_);
   weights_->notes = std::move(plan.notes);
   store_ = std::make_unique<WeightStore>(weights_->files, std::move(plan.weights), options.stored);

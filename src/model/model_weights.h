@@ -43,6 +43,7 @@ struct ModelWeights {
   std::span<const float> final_norm;
   PackedMatrix lm_head;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
+  std::optional<ModelPlacement> placement;  // by which the experts of layers are this rank's
   LoadReport report;
   /// Matrices that could not keep the layout of the checkpoint, and why.
   std::vector<std::string> notes;
@@ -60,7 +61,7 @@ struct LoadOptions {
   StoredWeights stored;
   const ExpertMask* on_device = nullptr;  ///< experts for this rank's GPU; null: none
   WeightSink* device = nullptr;           ///< its memory, which outlives the weights
-  const ExpertPlacement* placement = nullptr;
+  const ModelPlacement* placement = nullptr;
   int expert_rank = 0;           // this rank's place in the experts' group
   Communicator* node = nullptr;  // the ranks of this node share the dense weights and the work
   Communicator* world =

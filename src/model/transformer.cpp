@@ -1,7 +1,9 @@
 #include "src/model/transformer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "base/error.h"
@@ -11,10 +13,10 @@
 namespace moesaic {
 namespace {
 
-LayerContext::Setup context_setup(const ModelConfig& config, Precision precision,
+LayerContext::Setup context_setup(const ModelConfig& config, const ModelWeights& weights,
                                   const Compute& compute, const ExpertGroup& experts) {
   return {.compute = compute,
-          .precision = precision,
+          .precision = weights.precision,
           .hidden = config.hidden_size,
           .num_experts = config.num_experts,
           .experts_per_token = config.experts_per_token,
@@ -22,6 +24,7 @@ LayerContext::Setup context_setup(const ModelConfig& config, Precision precision
           .residual_multiplier = static_cast<float>(config.residual_multiplier),
           .wire = experts.options.wire,
           .int8_rows = experts.options.int8_rows,
+          .placement = weights.placement,
           .device = experts.device};
 }
 
@@ -43,7 +46,7 @@ struct Transformer::Impl {
       : config(model_config),
         weights(model_weights),
         options(experts.options),
-        context(context_setup(config, weights.precision, compute, experts), experts.ranks),
+        context(context_setup(config, weights, compute, experts), experts.ranks),
         loss_head(config, weights, context) {
     check_moe_options(options, config);
     for (std::size_t l = 0; l < config.layers.size(); ++l) {
@@ -292,11 +295,27 @@ RowCounters Transformer::traffic() const {
   return impl_->context.moe.front().context.experts.row_counters().since(impl_->traffic_before);
 }
 
+ExpertRows Transformer::expert_rows() const {
+  ExpertRows rows;
+  for (std::size_t l = 0; l < impl_->config.layers.size(); ++l) {
+    if (!has_experts(impl_->config, l)) continue;
+    auto& sum = rows.emplace_back(static_cast<std::size_t>(impl_->config.num_experts));
+    for (const MoeWorkspace& work : impl_->context.moe) {
+      if (l >= work.expert_rows.size()) continue;
+      std::ranges::transform(work.expert_rows[l], sum, sum.begin(), std::plus());
+    }
+  }
+  return rows;
+}
+
 void Transformer::reset_statistics() {
   impl_->traffic_before = impl_->context.moe.front().context.experts.row_counters();
   impl_->computed_positions = 0;
   impl_->context.times = {};
-  for (MoeWorkspace& work : impl_->context.moe) work.load = {};
+  for (MoeWorkspace& work : impl_->context.moe) {
+    work.load = {};
+    work.expert_rows.clear();
+  }
 }
 
 }  // namespace moesaic

@@ -64,6 +64,8 @@ class Transformer {
   /// Positions that went through the layers; those of shared pages did not.
   [[nodiscard]] std::int64_t computed_positions() const noexcept;
   [[nodiscard]] RowCounters traffic() const;  // of rows and results of experts
+  /// Choices of this rank's rows, of the layers that have experts.
+  [[nodiscard]] ExpertRows expert_rows() const;
   void reset_statistics();
 
  private:

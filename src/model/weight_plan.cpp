@@ -63,8 +63,9 @@ class Planner {
   void add_set(const std::vector<NamedWeight>& names, WeightSet& targets) {
     std::vector<const NamedWeight*> wanted;
     for (const NamedWeight& weight : names) {
-      if (weight.role != WeightRole::expert || request_.experts.contains(weight.expert))
-        wanted.push_back(&weight);
+      const bool is_wanted = weight.role != WeightRole::expert ||
+                             request_.experts.contains(layer_index_, weight.expert);
+      if (is_wanted) wanted.push_back(&weight);
     }
     targets.resize(wanted.size());  // once: the plan points into it
     for (std::size_t first = 0; first < wanted.size();) {

@@ -11,6 +11,7 @@
 #include "src/model/model_files.h"
 #include "src/model/weight_layout.h"
 #include "src/moe/expert_mask.h"
+#include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 
@@ -42,20 +43,10 @@ struct PlannedWeight {
   std::span<const float>* vector = nullptr;
 };
 
-/// Consecutive experts, which each MoE layer has.
-struct ExpertRange {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-
-  [[nodiscard]] bool contains(std::int64_t expert) const noexcept {
-    return expert >= first && expert < first + count;
-  }
-};
-
 /// What of the model is wanted, and how.
 struct WeightRequest {
   LayoutChoice layouts;
-  ExpertRange experts;
+  HeldExperts experts{};                  ///< by default all
   const ExpertMask* on_device = nullptr;  ///< experts for this rank's GPU; null: none
 };
 

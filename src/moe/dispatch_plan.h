@@ -70,6 +70,9 @@ class DispatchPlanner {
   DispatchPlanner(const ExpertPlacement& placement, int own_rank)
       : placement_(&placement), own_rank_(own_rank) {}
 
+  /// Plans are of this placement from now on, which must outlive this.
+  void place(const ExpertPlacement& placement) { placement_ = &placement; }
+
   void plan_sends(const Routing& routing, SendPlan& plan);
   /// Throws Error{peer} if a received expert id is not one of the model's.
   void plan_execution(const Routing& own, const ReceivedChoices& received, ExecutePlan& plan);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -64,26 +65,6 @@ ExpertMask ExpertMask::read(std::vector<std::int64_t> experts, const Json& file)
     }
   });
   return mask;
-}
-
-ExpertRows read_expert_rows(std::span<const std::int64_t> experts, const Json& file) {
-  ExpertRows rows(experts.size());
-  file.for_each([&](const std::string& key, const Json& counts) {
-    const std::size_t layer = layer_of(key, experts, counts);
-    require(counts.size() == experts[layer], ErrorKind::file, "{}: layer {} has {} experts, not {}",
-            counts.where(), layer, experts[layer], counts.size());
-    for (std::int64_t i = 0; i < counts.size(); ++i) {
-      const std::int64_t count = counts.at(i).as_int();
-      require(count >= 0, ErrorKind::file, "{}: {} is no number of rows", counts.at(i).where(),
-              count);
-      rows[layer].push_back(count);
-    }
-  });
-  for (std::size_t layer = 0; layer < experts.size(); ++layer) {
-    require(std::ssize(rows[layer]) == experts[layer], ErrorKind::file,
-            "{}: the rows of layer {} are missing", file.where(), layer);
-  }
-  return rows;
 }
 
 }  // namespace moesaic

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "base/json.h"
@@ -37,12 +36,5 @@ class ExpertMask {
  private:
   std::vector<std::vector<bool>> chosen_;  // [layers][experts]
 };
-
-/// How many rows each expert of each layer had.
-using ExpertRows = std::vector<std::vector<std::int64_t>>;  // [layers][experts]
-
-/// {"LAYER": [rows of expert 0, ...], ...}, a list of all experts for each layer that has any.
-/// Throws Error{file} that names the layer that is missing or does not fit.
-[[nodiscard]] ExpertRows read_expert_rows(std::span<const std::int64_t> experts, const Json& file);
 
 }  // namespace moesaic

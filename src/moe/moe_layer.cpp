@@ -28,6 +28,7 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
     if (work.statistics != nullptr) {
       router_.add_statistics(work.routing, work.router_scratch, *work.statistics);
     }
+    count_choices(work);
   }
   {
     const PhaseScope scope(times, Phase::dispatch);
@@ -39,6 +40,14 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
   }
   work.dispatch = send_rows(work);
   work.has_executed = false;
+}
+
+void MoeLayer::count_choices(MoeWorkspace& work) const {
+  const auto layer = static_cast<std::size_t>(std::max(work.label.layer, 0));
+  if (work.expert_rows.size() <= layer) work.expert_rows.resize(layer + 1);
+  std::vector<std::int64_t>& rows = work.expert_rows[layer];
+  rows.resize(static_cast<std::size_t>(router_.num_experts()));
+  for (const ExpertId expert : work.routing.experts) ++rows[static_cast<std::size_t>(expert)];
 }
 
 /// Rows go to the ranks of all choices, deferred or not; only results are planned for each kind.

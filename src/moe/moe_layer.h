@@ -16,6 +16,7 @@
 #include "src/moe/router.h"
 #include "src/moe/slot_queue.h"
 #include "src/moe/wire_form.h"
+#include "src/parallel/expert_record.h"
 
 namespace moesaic {
 
@@ -36,7 +37,7 @@ struct ExpertLoad {
 /// What the MoE layers of one model share; all of it outlives them.
 struct MoeContext {
   Communicator& experts;  // the expert-parallel group
-  const ExpertPlacement& placement;
+  const ModelPlacement& placement;
   GroupedGemm& gemm;
   TransposedGemm& transposed;
   PhaseTimes& times;
@@ -52,15 +53,22 @@ struct MoeWorkspace : ChoiceBatch {
   MoeWorkspace(const MoeContext& model, std::int64_t hidden_bytes, std::int64_t topk)
       : context(model),
         rows(hidden_bytes, topk),
-        exchange(model.experts, model.placement),
+        exchange(model.experts, model.placement.of_layer(0)),
         deferral(hidden_bytes, topk),
         gradient_rows(hidden_bytes, topk, true) {}
+
+  /// The batch is in this layer of the model now, or in none (-1).
+  void enter_layer(std::int64_t layer) {
+    label.layer = static_cast<std::int32_t>(layer);
+    if (layer >= 0) exchange.place(context.placement.of_layer(layer));
+  }
 
   /// Set before begin(), or null: what is kept for a backward pass, and where choices are counted.
   MoeStash* keep = nullptr;
   bool keeps_alone = false;  // set before begin(): the results are not wanted
   RouterStatistics* statistics = nullptr;
-  RowLabel label{};  // step and layer of the batch, for its exchanges
+  RowLabel label{};        // step and layer of the batch, for its exchanges
+  ExpertRows expert_rows;  // choices so far, by the layers of labels
   /// Set before begin(): choices of each token that the sum of the next layer takes, which must be
   /// given the same tokens. Not with `keep`.
   std::int64_t defer = 0;
@@ -141,6 +149,7 @@ class MoeLayer {
   [[nodiscard]] RowForm row_form(const MoeWorkspace& work) const;
   void encode_rows(MatrixView<const float> x, MoeWorkspace& work) const;
   void decode_rows(MoeWorkspace& work) const;
+  void count_choices(MoeWorkspace& work) const;
   void keep_probabilities(MoeWorkspace& work) const;
   static void keep_received(MoeWorkspace& work);
   static void mark_samples(std::span<const SampleRange> samples, MoeWorkspace& work);

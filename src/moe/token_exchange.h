@@ -93,6 +93,9 @@ class TokenExchange {
   TokenExchange(Communicator& experts, const ExpertPlacement& placement)
       : comm_(&experts), planner_(placement, experts.rank()) {}
 
+  /// Experts are placed so from now on; must outlive this.
+  void place(const ExpertPlacement& placement) { planner_.place(placement); }
+
   /// Makes the sending half of `plan`, for its first dispatch; or, where `routing` has only some of
   /// the choices that rows carry, for its results alone.
   void plan_sends(const Routing& routing, ExchangePlan& plan);

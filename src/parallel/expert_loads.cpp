@@ -225,7 +225,8 @@ double far_message_bytes(const FarMessageRows& rows, int node_ranks, double row_
 
 LayerLoad draw_load(const ExpertQuestion& question, const CostRanks& ranks,
                     const std::vector<double>& rates, std::int64_t layer) {
-  const ExpertPlacement placement(question.experts, ranks.sharers());
+  const ExpertPlacement contiguous(question.experts, ranks.sharers());
+  const ExpertPlacement& placement = question.placement ? *question.placement : contiguous;
   const std::int64_t draws = std::clamp<std::int64_t>(kMostTokens / question.tokens, 1, kMostDraws);
   ExpertDraw experts(rates, question.topk);
   const CounterRandom random = CounterRandom(kSeed).at(static_cast<std::uint64_t>(layer));

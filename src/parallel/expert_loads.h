@@ -43,7 +43,8 @@ struct FarMessageRows {
 struct ExpertQuestion {
   std::int64_t experts = 0;
   std::int64_t topk = 0;
-  std::int64_t tokens = 0;  // of all ranks that share the experts
+  std::int64_t tokens = 0;                     // of all ranks that share the experts
+  const ExpertPlacement* placement = nullptr;  // null: contiguous
   WireSizes wire{};
 };
 
@@ -68,8 +69,8 @@ struct LayerLoad {
   double far_messages = 0;   // to other nodes
 };
 
-/// Draws tokens with `rates` and looks at what they ask of the ranks, which own experts by an
-/// ExpertPlacement and have equal numbers of tokens. Deterministic; `layer` makes draws differ.
+/// Draws tokens with `rates` and looks at what they ask of the ranks, which own experts as
+/// they are placed and have equal numbers of tokens. Deterministic; `layer` makes draws differ.
 [[nodiscard]] LayerLoad draw_load(const ExpertQuestion& question, const CostRanks& ranks,
                                   const std::vector<double>& rates, std::int64_t layer);
 

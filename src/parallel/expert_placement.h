@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace moesaic {
@@ -20,6 +22,12 @@ class ExpertPlacement {
   ExpertPlacement(std::int64_t num_experts, int num_ranks);
   /// `ranks` [experts]: the owner of each, 0 .. num_ranks - 1.
   ExpertPlacement(std::vector<int> ranks, int num_ranks);
+  /// Dealt like cards: expert e to rank e modulo ranks. Throws as the first.
+  [[nodiscard]] static ExpertPlacement round_robin(std::int64_t num_experts, int num_ranks);
+  /// As many experts a rank as in contiguous slices; one after the other, those with most of `rows`
+  /// [experts] first, each goes to the rank that has fewest rows so far, of those with room. Of
+  /// equals the lower id comes first, expert or rank. Throws as the first.
+  [[nodiscard]] static ExpertPlacement balanced(std::span<const double> rows, int num_ranks);
 
   [[nodiscard]] std::int64_t num_experts() const noexcept { return std::ssize(ranks_); }
   [[nodiscard]] int num_ranks() const noexcept { return static_cast<int>(experts_.size()); }
@@ -45,6 +53,44 @@ class ExpertPlacement {
   std::vector<int> ranks_;                      // [experts]
   std::vector<Slot> slots_;                     // [experts]
   std::vector<std::vector<ExpertId>> experts_;  // [ranks][slots]
+};
+
+/// The placement of every layer of a model.
+class ModelPlacement {
+ public:
+  /// The same in all layers.
+  explicit ModelPlacement(ExpertPlacement all) : layers_{std::move(all)} {}
+  /// At least one layer; all of as many ranks.
+  explicit ModelPlacement(std::vector<ExpertPlacement> layers) : layers_(std::move(layers)) {}
+
+  [[nodiscard]] const ExpertPlacement& of_layer(std::int64_t layer) const {
+    return layers_[layers_.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
+  }
+  [[nodiscard]] int num_ranks() const { return layers_.front().num_ranks(); }
+  /// Of the layer in which `rank` has most.
+  [[nodiscard]] std::int64_t most_experts(int rank) const;
+
+ private:
+  std::vector<ExpertPlacement> layers_;  // one: of all
+};
+
+/// The experts that a rank holds, of each layer.
+class HeldExperts {
+ public:
+  /// All.
+  HeldExperts() = default;
+  HeldExperts(ModelPlacement placement, int rank) : placement_(std::move(placement)), rank_(rank) {}
+  HeldExperts(ExpertPlacement of_all_layers, int rank)
+      : HeldExperts(ModelPlacement(std::move(of_all_layers)), rank) {}
+
+  [[nodiscard]] bool contains(std::int64_t layer, std::int64_t expert) const {
+    return !placement_ || placement_->of_layer(layer).rank_of(
+                              ExpertId{static_cast<std::int32_t>(expert)}) == rank_;
+  }
+
+ private:
+  std::optional<ModelPlacement> placement_;
+  int rank_ = 0;
 };
 
 }  // namespace moesaic

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "src/parallel/expert_record.h"
 
 namespace moesaic {
 namespace {
@@ -19,7 +19,6 @@ constexpr std::uint64_t kOrderSeed = 5;
 constexpr double kMostChosen = 0.999;
 /// One that no token chose may be chosen some day.
 constexpr double kLeastRate = 1e-9;
-constexpr std::int64_t kMaxFileBytes = std::int64_t{64} << 20;
 
 /// Experts by falling popularity, in another order for each layer.
 std::vector<std::size_t> shuffled(std::int64_t experts, std::int64_t layer) {
@@ -49,14 +48,8 @@ std::vector<double> rates_of(const std::vector<double>& rows, std::int64_t topk,
 }
 
 ExpertPopularity read_popularity(const std::string& path) {
-  const Json file = Json::read_file(path, kMaxFileBytes);
-  std::vector<std::vector<double>> rows;
-  file.at("rows").for_each([&](const std::string&, const Json& layer) {
-    rows.emplace_back();
-    layer.for_each(
-        [&](const std::string&, const Json& expert) { rows.back().push_back(expert.as_double()); });
-  });
-  return ExpertPopularity::recorded(std::move(rows), file.at("experts_per_token").as_int(), path);
+  ExpertRecord record = read_expert_record(path);
+  return ExpertPopularity::recorded(std::move(record.rows), record.experts_per_token, path);
 }
 
 }  // namespace

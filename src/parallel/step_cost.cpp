@@ -77,7 +77,8 @@ StepWork common_work(const CostModel& model, const CostStep& step) {
 
 /// A layer with experts that stands for others, and for how many.
 struct LayerGroup {
-  std::int64_t layer;  // among those with experts
+  std::int64_t layer;   // among those with experts
+  std::int64_t number;  // in the model
   const CostLayer* of_model;
   double layers;
 };
@@ -85,16 +86,18 @@ struct LayerGroup {
 /// Layers with experts are alike but for which experts are popular: some stand for all.
 std::vector<LayerGroup> layer_groups(const CostModel& model) {
   constexpr std::int64_t kMostDrawn = 8;
-  std::vector<const CostLayer*> layers;
-  for (const CostLayer& layer : model.layers) {
-    if (!layer.expert.empty()) layers.push_back(&layer);
+  std::vector<std::int64_t> layers;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    if (!model.layers[l].expert.empty()) layers.push_back(static_cast<std::int64_t>(l));
   }
   std::vector<LayerGroup> groups;
   const std::int64_t drawn = std::min<std::int64_t>(kMostDrawn, std::ssize(layers));
   for (std::int64_t i = 0; i < drawn; ++i) {
     const std::int64_t layer = i * std::ssize(layers) / drawn;
+    const std::int64_t number = layers[static_cast<std::size_t>(layer)];
     groups.push_back({.layer = layer,
-                      .of_model = layers[static_cast<std::size_t>(layer)],
+                      .number = number,
+                      .of_model = &model.layers[static_cast<std::size_t>(number)],
                       .layers = static_cast<double>(layers.size()) / static_cast<double>(drawn)});
   }
   return groups;
@@ -240,12 +243,13 @@ StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks, const
   StepEstimate estimate{.work = common_work(model, step), .traffic = {}};
   const std::vector<LayerGroup> groups = layer_groups(model);
   const auto count = static_cast<double>(groups.size());
-  const ExpertQuestion question{
+  ExpertQuestion question{
       .experts = model.num_experts,
       .topk = model.experts_per_token,
       .tokens = std::max<std::int64_t>(1, std::llround(step.rows * ranks.sharers())),
       .wire = model.wire};
   for (const LayerGroup& group : groups) {
+    if (model.placement) question.placement = &model.placement->of_layer(group.number);
     const LayerLoad load =
         draw_load(question, ranks, popularity.rates(group.layer, model.num_experts), group.layer);
     add_experts(group, load, estimate.work);

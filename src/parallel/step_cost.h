@@ -40,6 +40,7 @@ struct CostModel {
   WireSizes wire{};
   std::vector<CostLayer> layers{};
   std::vector<CostWeights> head{};
+  const ModelPlacement* placement = nullptr;  // of the ranks that are asked about; null: contiguous
 };
 
 /// One forward pass of every rank.

@@ -24,7 +24,7 @@ Lists chosen(const ExpertMask& mask) {
 }
 
 /// Experts 2 and 3 of four, of 10 bytes; layer 1 has none.
-const ExpertSizes kSizes = {.own = {.first = 2, .count = 2},
+const ExpertSizes kSizes = {.own = HeldExperts(ExpertPlacement(4, 2), 1),
                             .bytes = {{0, 0, 10, 10}, {}, {0, 0, 10, 10}}};
 const Lists kById = {{0, 1, 2, 3}, {}, {0, 1, 2, 3}};
 
@@ -60,11 +60,9 @@ TEST(GpuChoice, takes_first_what_is_chosen_most) {
   options.expert_load = directory.path_of("load.json");
   std::string rows = "[7";
   for (int expert = 1; expert < 16; ++expert) rows += expert == 5 ? ", 9" : ", 7";
-  std::string text = "{";
-  for (int layer = 0; layer < 5; ++layer) {
-    text += (layer > 0 ? ", \"" : "\"") + std::to_string(layer) + "\": " + rows + "]";
-  }
-  write_text(*options.expert_load, text + "}");
+  std::string text = R"({"experts_per_token": 4, "rows": [)";
+  for (int layer = 0; layer < 5; ++layer) text += (layer > 0 ? ", " : "") + rows + "]";
+  write_text(*options.expert_load, text + "]}");
   const GpuWish wish = read_gpu_wish(options, config);
   EXPECT_FALSE(wish.mask);
   ASSERT_EQ(wish.order.size(), 5U);

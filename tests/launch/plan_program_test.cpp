@@ -100,16 +100,36 @@ TEST_F(Plan, Bytes_that_move_are_those_that_runs_count) {
   const std::string routing = file("routing.json", R"({"experts_per_token": 2, "rows": [)"
                                                    R"([1,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0],)"
                                                    R"([1,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0]]})");
-  const Json seen = generate(2, 2, {"-m", path, "-n", "5", "-t", "1"});
-  const Json traffic =
-      plan({"-m", path, "--ranks", "2", "--routing", routing, "-n", "5"}).at("traffic");
-  const auto tokens = static_cast<double>(seen.at("prompt").at("tokens").as_int() +
-                                          seen.at("generation").at("tokens").as_int());
-  const double bytes =
-      traffic.at("dispatch_bytes").as_double() + traffic.at("combine_bytes").as_double();
-  EXPECT_NEAR(tokens * 2 * bytes, seen.at("bytes_sent").as_double(), 1);
-  EXPECT_EQ(traffic.at("rows").as_double(), 0.5);
-  EXPECT_EQ(traffic.at("results").as_double(), 1);
+  const auto rows_sent = [&](const std::string& placement) {
+    const Json seen = generate(2, 2, {"-m", path, "-n", "5", "-t", "1", "--placement", placement});
+    const Json traffic = plan({"-m", path, "--ranks", "2", "--routing", routing, "-n", "5",
+                               "--placement", placement})
+                             .at("traffic");
+    const auto tokens = static_cast<double>(seen.at("prompt").at("tokens").as_int() +
+                                            seen.at("generation").at("tokens").as_int());
+    const double bytes =
+        traffic.at("dispatch_bytes").as_double() + traffic.at("combine_bytes").as_double();
+    EXPECT_NEAR(tokens * 2 * bytes, seen.at("bytes_sent").as_double(), 1);
+    EXPECT_EQ(traffic.at("results").as_double(), 1);
+    return traffic.at("rows").as_double();
+  };
+  EXPECT_EQ(rows_sent("contiguous"), 0.5);  // to rank 0, which has both
+  EXPECT_EQ(rows_sent(routing), 1);
+}
+
+TEST_F(Plan, Ranks_hold_the_experts_that_are_placed_there) {
+  const auto experts = [&](const std::string& placement) {
+    std::vector<std::int64_t> counts;
+    plan({"-m", kDemo, "--ranks", "3", "--placement", placement})
+        .at("ranks")
+        .for_each([&](const std::string&, const Json& rank) {
+          EXPECT_EQ(rank.contains("experts_start_idx"), placement == "contiguous");
+          counts.push_back(rank.at("experts").as_int());
+        });
+    return counts;
+  };
+  EXPECT_EQ(experts("contiguous"), (std::vector<std::int64_t>{5, 5, 6}));
+  EXPECT_EQ(experts("round_robin"), (std::vector<std::int64_t>{6, 5, 5}));
 }
 
 TEST_F(Plan, What_does_not_fit_is_refused_with_what_would_help) {

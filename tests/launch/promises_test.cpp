@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "tests/launch/program.h"
+#include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace moesaic::test {
@@ -82,6 +83,37 @@ TEST(Promises, SpecialTokensCanBeLeftOut) {
   const std::vector<std::string> plain = lines({"--no-special"});
   ASSERT_EQ(all.size(), plain.size() + 1);
   EXPECT_NE(all[0].find("<|begin_of_text|>"), std::string::npos) << all[0];
+}
+
+TEST(Promises, ExpertsArePlacedByTheLoadOfAnEarlierRun) {
+  const TemporaryDirectory directory;
+  const std::string text = directory.path_of("text.txt");
+  const std::string load = directory.path_of("load.json");
+  write_text(text, "And God said, Let there be light: and there was light.");
+  const auto scores = [&](int ranks, const Arguments& more) {
+    const std::string file = directory.path_of("logprobs");
+    const ProgramResult result = run_ranks(
+        ranks, joined({"score", "-m", kDemo, "-f", text, "--json", "--logprobs-out", file}, more));
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    const Json statistics = Json::parse(lines_of(result.out).back(), "last line").at("statistics");
+    return std::tuple(read_text(file), statistics.at("layer_imbalance").as_double(),
+                      statistics.at("layer_imbalance_contiguous").as_double());
+  };
+  const auto [bytes, alone, alone_contiguous] = scores(1, {"--record-load", load});
+  EXPECT_EQ(alone, 1);
+  const auto [same, placed, contiguous] = scores(3, {"--placement", load});
+  EXPECT_TRUE(same == bytes);
+  EXPECT_LT(placed, contiguous);
+  const auto [dealt, round_robin, before] =
+      scores(4, {"--placement", "round_robin", "--expert-replicas", "2"});
+  EXPECT_TRUE(dealt == bytes);
+  EXPECT_NE(round_robin, before);
+  const std::string recorded = read_text(load);
+  write_text(load, replaced(recorded, "[\n  [", "[\n  [1, "));
+  expect_failure(run_ranks(2, generate_with({"--placement", load})), 3,
+                 {load, "layer 0 has rows of expert 16, but the model has 16 experts"});
+  expect_failure(run_ranks(2, generate_with({"--placement", directory.path_of("none")})), 3,
+                 {directory.path_of("none")});
 }
 
 TEST(Promises, TransportAndInstructionSetAreTold) {

@@ -53,10 +53,8 @@ void check_round_trip(int ranks, int replicas) {
   const std::vector<AdapterSpec> all = model_specs();
   run_thread_ranks(ranks, [&](Communicator& world) {
     const int share = ranks / replicas;
-    const std::int64_t own = world.rank() % share;
-    const std::int64_t first = own * kExperts / share;
-    const std::int64_t end = (own + 1) * kExperts / share;
-    const AdapterSet set(specs_of_rank(all, first, end - first), Format::f32);
+    const HeldExperts held(ExpertPlacement(kExperts, share), world.rank() % share);
+    const AdapterSet set(specs_of_rank(all, held), Format::f32);
     const AdapterExchange exchange(set, all, world, world.rank() < share);
     std::vector<float> values(set.masters().size(), -1);
     exchange.distribute(values, fill);

@@ -38,8 +38,11 @@ std::vector<float> values_of(const AdapterSet& set, const std::string& module) {
   return {};
 }
 
+/// Experts 1 and 2 of four are those of rank 1.
+const HeldExperts kMiddle(ExpertPlacement({0, 1, 1, 0}, 2), 1);
+
 TEST(AdapterSet, ThoseOfExpertsStandBehindAllOthers) {
-  const AdapterSet set(specs_of_rank(model_specs(), 1, 2), Format::bf16);
+  const AdapterSet set(specs_of_rank(model_specs(), kMiddle), Format::bf16);
   std::vector<std::string> modules;
   for (std::int64_t i = 0; i < set.size(); ++i) modules.push_back(set.spec(i).site.module);
   EXPECT_EQ(modules, (std::vector<std::string>{"layers.0.q", "layers.1.q", "layers.0.gate1",
@@ -47,13 +50,14 @@ TEST(AdapterSet, ThoseOfExpertsStandBehindAllOthers) {
   EXPECT_EQ(set.num_common(), 2);
   EXPECT_EQ(set.num_common_values(), 2 * 3 * (20 + 36));
   EXPECT_EQ(std::ssize(set.masters()), 5 * 3 * (20 + 36));
-  EXPECT_EQ(AdapterSet(specs_of_rank(model_specs(), 3, 1), Format::bf16).num_common_values(),
+  const HeldExperts last(ExpertPlacement(4, 4), 3);
+  EXPECT_EQ(AdapterSet(specs_of_rank(model_specs(), last), Format::bf16).num_common_values(),
             2 * 3 * (20 + 36));
 }
 
 TEST(AdapterSet, NewValuesDependOnSeedAndModuleAlone) {
   AdapterSet all(model_specs(), Format::bf16);
-  AdapterSet some(specs_of_rank(model_specs(), 1, 1), Format::f32);
+  AdapterSet some(specs_of_rank(model_specs(), HeldExperts(ExpertPlacement(4, 4), 1)), Format::f32);
   AdapterSet other(model_specs(), Format::bf16);
   initialize(all, 7);
   initialize(some, 7);

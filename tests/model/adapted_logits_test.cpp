@@ -105,6 +105,9 @@ TEST_P(AdaptedLogits, BitsDoNotDependOnRanksThreadsOrConversion) {
       EXPECT_EQ(logits_on_ranks(ranks, other, samples_[0].tokens), expected);
     }
   }
+  other.placement = shuffled_placement(read_model_config(other.directory), 3);
+  EXPECT_EQ(logits_on_ranks(3, other, samples_[0].tokens), expected);
+  other.placement.reset();
   const TemporaryDirectory directory;
   other.directory = directory.path_of("packed");
   convert_model(model_of(GetParam()), {}, other.directory);

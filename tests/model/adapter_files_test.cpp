@@ -38,10 +38,8 @@ void copy_adapter(const std::string& from, const std::string& to, AdapterLayout 
   run_thread_ranks(ranks, [&](Communicator& world) {
     const AdapterFiles files = AdapterFiles::open(from, sites);
     const std::int64_t experts = std::ranges::max(sites, {}, &AdapterSite::num_experts).num_experts;
-    const ExpertPlacement placement(experts, ranks);
-    AdapterSet set(specs_of_rank(files.specs(), placement.experts_start_idx(world.rank()),
-                                 placement.num_local_experts(world.rank())),
-                   Format::f32);
+    const HeldExperts held(ExpertPlacement(experts, ranks), world.rank());
+    AdapterSet set(specs_of_rank(files.specs(), held), Format::f32);
     files.read(set);
     AdapterDescription description = files.description();
     description.layout = layout;

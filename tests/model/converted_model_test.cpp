@@ -64,8 +64,10 @@ TEST_P(ConvertedFixture, GivesTheSameBits) {
     const auto expected =
         logits_on_ranks(1, {.directory = model, .layouts = layouts, .isa = isa}, tokens);
     EXPECT_EQ(logits_on_ranks(2, {.directory = out, .isa = isa}, tokens), expected);
-    EXPECT_EQ(logits_on_ranks(3, {.directory = out, .stored = {.map = true}, .isa = isa}, tokens),
-              expected);
+    EngineSetup mapped{.directory = out, .stored = {.map = true}, .isa = isa};
+    EXPECT_EQ(logits_on_ranks(3, mapped, tokens), expected);
+    mapped.placement = shuffled_placement(read_model_config(out), 3);
+    EXPECT_EQ(logits_on_ranks(3, mapped, tokens), expected);
   }
 }
 

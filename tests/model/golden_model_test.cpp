@@ -91,6 +91,9 @@ TEST_P(GoldenModel, bits_do_not_depend_on_ranks_threads_chunks_or_instruction_se
     for (int ranks = 2; ranks <= most; ++ranks) {
       EXPECT_EQ(logits_on_ranks(ranks, setup, golden_, 7, length_), expected) << ranks << " ranks";
     }
+    setup.placement = shuffled_placement(read_model_config(directory_), most);
+    EXPECT_EQ(logits_on_ranks(most, setup, golden_, 7, length_), expected) << "placed otherwise";
+    setup.placement = shuffled_placement(read_model_config(directory_), 2);
     setup.moe.half_batches = HalfBatches::on;
     EXPECT_EQ(logits_on_ranks(2, setup, golden_, 7, length_), expected) << "halves";
     setup.expert_replicas = 2;

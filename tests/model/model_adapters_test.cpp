@@ -74,8 +74,10 @@ TEST(ModelAdapters, WeightsGetTheAdaptersOfTheirRowsOnTheRankThatHasThem) {
   for (const AdapterSite& site : choose_sites(sites.all, R"(.*\.(q|v|down)_proj)")) {
     specs.push_back({.site = site, .rank = 2, .alpha = 2, .scale = 1});
   }
-  const ExpertRange experts{.first = 1, .count = 2};
-  const AdapterSet set(specs_of_rank(specs, experts.first, experts.count), Format::bf16);
+  std::vector<int> owners(static_cast<std::size_t>(sites.config.num_experts), 0);
+  owners[1] = owners[2] = 1;
+  const HeldExperts experts(ExpertPlacement(owners, 2), 1);
+  const AdapterSet set(specs_of_rank(specs, experts), Format::bf16);
   ModelWeights weights;
   const WeightPlan plan =
       plan_weights(sites.files, sites.config,

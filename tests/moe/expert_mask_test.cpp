@@ -71,19 +71,5 @@ TEST(ExpertMask, names_what_is_wrong_in_a_file) {
   EXPECT_NE(read(R"(7)").find("mask.json"), std::string::npos);
 }
 
-TEST(ExpertRows, are_of_all_experts) {
-  const std::vector<std::int64_t> experts = {2, 0, 1};
-  const auto read = [&](const char* text) {
-    return read_expert_rows(experts, Json::parse(text, "load.json"));
-  };
-  EXPECT_EQ(read(R"({"0": [5, 0], "2": [7]})"), (ExpertRows{{5, 0}, {}, {7}}));
-  EXPECT_EQ(file_error([&] { (void)read(R"({"0": [5, 0]})"); }),
-            "load.json: the rows of layer 2 are missing");
-  EXPECT_EQ(file_error([&] { (void)read(R"({"0": [5], "2": [7]})"); }),
-            "load.json: 0: layer 0 has 2 experts, not 1");
-  EXPECT_EQ(file_error([&] { (void)read(R"({"0": [5, -1], "2": [7]})"); }),
-            "load.json: 0[1]: -1 is no number of rows");
-}
-
 }  // namespace
 }  // namespace moesaic::test

@@ -63,8 +63,8 @@ std::vector<double> reference(const Model& model, std::size_t token) {
 
 MoeLayer Rank::make_layer(const Model& model) {
   std::vector<AdaptedMlp> experts;
-  for (std::int64_t slot = 0; slot < placement_.num_local_experts(world_.rank()); ++slot) {
-    const auto e = static_cast<std::size_t>(placement_.experts_start_idx(world_.rank()) + slot);
+  for (const ExpertId expert : placement_.of_layer(0).experts_of(world_.rank())) {
+    const auto e = static_cast<std::size_t>(expert);
     experts.push_back({.weights = {.gate = pack(model.gate[e], memory_),
                                    .up = pack(model.up[e], memory_),
                                    .down = pack(model.down[e], memory_)}});

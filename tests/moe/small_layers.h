@@ -77,7 +77,7 @@ class Rank {
         adapters_(compute_, gemm_),
         mlps_(compute_, gemm_, adapters_),
         experts_work_{mlps_},
-        placement_(shape_.experts, world.size()) {
+        placement_(ExpertPlacement(shape_.experts, world.size())) {
     memory_.reserve(100);
     for (const Model& model : layers) layers_.push_back(make_layer(model));
     pool_.set_between_tasks([&world] { world.progress(); }, std::chrono::microseconds(0));
@@ -122,7 +122,7 @@ class Rank {
   AdapterProducts adapters_;
   MlpProducts mlps_;
   CpuExpertsWorkspace experts_work_;
-  ExpertPlacement placement_;
+  ModelPlacement placement_;
   PhaseTimes times_;
   std::vector<MoeLayer> layers_;
 };

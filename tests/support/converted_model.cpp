@@ -10,8 +10,7 @@ void convert_model(const std::string& directory, const WantedLayouts& layouts,
   const ModelFiles files = ModelFiles::open(directory);
   const ModelConfig config = read_model_config(directory);
   ModelWeights target;
-  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, layouts),
-                              .experts = {.first = 0, .count = config.num_experts}};
+  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, layouts)};
   const WeightPlan plan = plan_weights(files, config, request, target);
   PackedManifest manifest = describe_packed(plan.weights);
   PackedOutput output(out, false);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <random>
 
 #include "base/error.h"
 #include "src/checkpoint/safetensors.h"
@@ -15,7 +16,8 @@ TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
       pool_(setup.threads),
       grid_(world, setup.expert_replicas) {
   pool_.set_between_tasks([&world] { world.progress(); }, std::chrono::microseconds(20));
-  const ExpertPlacement placement(config_.num_experts, grid_.experts().size());
+  const ModelPlacement placement = setup.placement.value_or(
+      ModelPlacement(ExpertPlacement(config_.num_experts, grid_.experts().size())));
   const LoadOptions options{.precision = setup.precision,
                             .layouts = setup.layouts,
                             .stored = setup.stored,
@@ -29,13 +31,8 @@ TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
   if (!setup.lora.empty()) {
     const ModelNames names = weights_->files.names(config_);
     const AdapterFiles files = AdapterFiles::open(setup.lora, adapter_sites(names));
-    const int rank = grid_.experts().rank();
-    adapters_ =
-        load_adapter({files,
-                      names,
-                      {placement.experts_start_idx(rank), placement.num_local_experts(rank)},
-                      pool_},
-                     *weights_);
+    const HeldExperts held(placement, grid_.experts().rank());
+    adapters_ = load_adapter({files, names, held, pool_}, *weights_);
   }
   const Compute compute{.isa = setup.isa,
                         .vector = &find_vector_kernels(setup.isa),
@@ -43,6 +40,17 @@ TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
                         .int4_activations = setup.int4_activations};
   transformer_ = std::make_unique<Transformer>(config_, *weights_,
                                                ExpertGroup(grid_.experts(), setup.moe), compute);
+}
+
+ModelPlacement shuffled_placement(const ModelConfig& config, int ranks) {
+  std::mt19937 random(3);
+  std::vector<ExpertPlacement> layers;
+  for (std::size_t l = 0; l < config.layers.size(); ++l) {
+    std::vector<double> rows(static_cast<std::size_t>(config.num_experts));
+    for (double& row : rows) row = static_cast<double>(random());
+    layers.push_back(ExpertPlacement::balanced(rows, ranks));
+  }
+  return ModelPlacement(std::move(layers));
 }
 
 std::vector<float> run_sequence(Transformer& transformer, std::span<const std::int32_t> tokens,

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ struct EngineSetup {
   int threads = 1;  // of each rank
   int expert_replicas = 1;
   MoeOptions moe{};
-  std::string lora{};  // directory of an adapter; empty: none
+  std::optional<ModelPlacement> placement{};  // nothing: contiguous
+  std::string lora{};                         // directory of an adapter; empty: none
   std::vector<Family> families = known_families();
 };
 
@@ -46,6 +48,9 @@ class TestEngine {
   std::unique_ptr<AdapterSet> adapters_;
   std::unique_ptr<Transformer> transformer_;
 };
+
+/// Each rank has as many experts of a layer as in contiguous slices, but others in each.
+[[nodiscard]] ModelPlacement shuffled_placement(const ModelConfig& config, int ranks);
 
 /// Logits [tokens, vocab] of `tokens`, `chunk` of them a forward pass, the cache told of
 /// `prompt_tokens`. The other ranks of the group must make as many forward passes.

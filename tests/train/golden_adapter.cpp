@@ -64,9 +64,10 @@ AdapterSet GoldenAdapter::adapters_of(std::string_view prefix) const {
 
 AdaptedRank::AdaptedRank(const GoldenAdapter& golden, const PassSetup& setup, Communicator& world)
     : pool_(setup.threads), grid_(world, setup.expert_replicas) {
-  const ExpertPlacement placement(golden.config().num_experts, grid_.experts().size());
+  const ModelPlacement placement(
+      ExpertPlacement(golden.config().num_experts, grid_.experts().size()));
   const int rank = grid_.experts().rank();
-  const ExpertRange own{placement.experts_start_idx(rank), placement.num_local_experts(rank)};
+  const HeldExperts own(placement, rank);
   const LoadOptions options{.precision = setup.precision,
                             .layouts = {},
                             .stored = {},
@@ -77,8 +78,8 @@ AdaptedRank::AdaptedRank(const GoldenAdapter& golden, const PassSetup& setup, Co
                             .pool = &pool_,
                             .progress = {}};
   weights_ = load_model_weights(ModelFiles::open(golden.model()), golden.config(), options);
-  adapters_ = std::make_unique<AdapterSet>(
-      specs_of_rank(golden.files().specs(), own.first, own.count), weight_format(setup.precision));
+  adapters_ = std::make_unique<AdapterSet>(specs_of_rank(golden.files().specs(), own),
+                                           weight_format(setup.precision));
   golden.files().read(*adapters_);
   adapters_->pack(pool_);
   attach_adapters(*adapters_, golden.names(), own, *weights_);
