@@ -126,8 +126,9 @@ void BoardRowPart::send_to(int peer) {
   require(place.bytes == bytes, ErrorKind::peer,
           "rank {}: exchange_rows: {} bytes for rank {}, which expects {}",
           board_.name_of(board_.rank()), bytes, board_.name_of(peer), place.bytes);
+  const std::uint64_t checksum = job_->is_checked ? row_checksum(job_->send, rows) : 0;
   copy_rows(job_->send, rows, buffers_.of_peer(peer, offer.buffer) + place.offset_bytes);
-  board_.mark_sent(peer, job_->number);
+  board_.mark_sent(peer, job_->number, checksum);
   job_->counters->bytes_near += bytes;
 }
 
@@ -135,6 +136,7 @@ void BoardRowPart::send_to(int peer) {
 void BoardRowPart::take_from(int peer) {
   PeerRows& from = job_->from[group_rank(peer)];
   from.count = from.here = counts_[static_cast<std::size_t>(peer)];
+  from.checksum = board_.sent_checksum(peer, job_->number);
 }
 
 std::string BoardRowPart::missing() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace moesaic {
 
@@ -13,6 +14,10 @@ struct CommOptions {
   int ranks_per_node = 0;
   /// Refuses to run where the ranks of a node may not map each other's memory, in place of MPI.
   bool require_shared_memory = false;
+  /// Of each group every so manieth exchange of rows carries checksums of them, which receivers
+  /// compare: a difference is Error{peer}. 0: none. The same on every rank.
+  std::int64_t check_rows = 0;
+};
 };
 
 }  // namespace moesaic

@@ -31,7 +31,9 @@ FarLayout far_layout(const FarHeader& header) {
   layout.tags = layout.places + header.num_places * place_bytes;
   layout.rows =
       divide_up(layout.tags + header.num_rows * header.tag_bytes, kRowAlignment) * kRowAlignment;
-  layout.end = layout.rows + header.num_rows * header.row_bytes;
+  layout.checksums = layout.rows + header.num_rows * header.row_bytes;
+  const std::int64_t checksum_bytes = header.has_checksums != 0 ? sizeof(std::uint64_t) : 0;
+  layout.end = layout.checksums + header.num_ranks * checksum_bytes;
   layout.first_bytes = header.first_bytes;
   layout.piece_bytes = header.piece_bytes;
   return layout;

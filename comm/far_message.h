@@ -20,6 +20,7 @@ namespace moesaic {
 ///                            they are all rows in order, for the only rank of the node
 ///   tags [rows]
 ///   rows, from a multiple of 64 bytes on
+///   u64 [ranks of the node]  of a checked exchange: row_checksum of the rows for each
 struct FarHeader {
   static constexpr std::uint64_t kMagic = 0x31776f7261736f6d;  // "mosarow1"
 
@@ -30,7 +31,8 @@ struct FarHeader {
   std::int64_t tag_bytes = 0;
   std::int64_t num_rows = 0;
   std::int32_t num_ranks = 0;
-  std::int32_t has_places = 0;
+  std::int16_t has_places = 0;
+  std::int16_t has_checksums = 0;
   std::int64_t num_places = 0;
   std::int64_t first_bytes = 0;  // of the first message
   std::int64_t piece_bytes = 0;  // of those that follow, but the last
@@ -42,6 +44,7 @@ struct FarLayout {
   std::int64_t places = 0;
   std::int64_t tags = 0;
   std::int64_t rows = 0;
+  std::int64_t checksums = 0;
   std::int64_t end = 0;
   std::int64_t first_bytes = 0;
   std::int64_t piece_bytes = 1;

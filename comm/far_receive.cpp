@@ -79,6 +79,9 @@ void FarInbox::read_head(RowArena& arena, Messages& messages) {
           whose, header.exchange, header.num_ranks, header.row_bytes + header.tag_bytes,
           header.tag_bytes, job_->number, board_.size(), job_->send.row_bytes,
           job_->send.tag_bytes);
+  require((header.has_checksums != 0) == job_->is_checked, ErrorKind::peer,
+          "{} has {}checksums, unlike what is expected", whose,
+          header.has_checksums != 0 ? "" : "no ");
   layout_ = far_layout(header);
   if (layout_.num_messages() > 1) {
     memory_ = allocate(arena, layout_.end);
@@ -108,6 +111,7 @@ bool FarInbox::is_free() const {
 void FarReader::start(RowJob& job) {
   job_ = &job;
   memory_ = nullptr;
+  has_checksum_ = false;
 }
 
 bool FarReader::is_announced() {
@@ -129,7 +133,10 @@ bool FarReader::progress() {
     if (arrived < layout_.rows) return false;
     read_places();
   }
-  if (arrived == layout_.end) from.here = from.count;
+  if (arrived == layout_.end) {
+    from.here = from.count;
+    read_checksum();
+  }
   while (from.here < from.count &&
          layout_.rows + (from.place(from.here) + 1) * header_.row_bytes <= arrived) {
     ++from.here;
@@ -158,6 +165,15 @@ void FarReader::read_places() {
             .tags = message + layout_.tags,
             .tag_stride = header_.tag_bytes,
             .places = header_.has_places == 0 ? nullptr : places};
+}
+
+void FarReader::read_checksum() {
+  if (!job_->is_checked) return;
+  std::memcpy(&rows().checksum,
+              memory_ + words_bytes(board_) + layout_.checksums +
+                  board_.rank() * std::int64_t{sizeof(std::uint64_t)},
+              sizeof(std::uint64_t));
+  has_checksum_ = true;
 }
 
 void FarReader::let_go() noexcept {

@@ -49,7 +49,10 @@ class FarReader {
 
   [[nodiscard]] int source() const noexcept { return source_; }
   [[nodiscard]] int agent() const noexcept { return agent_; }
-  [[nodiscard]] bool has_all() const { return rows().count >= 0 && rows().here == rows().count; }
+  [[nodiscard]] bool has_all() const {
+    const bool has_checksum = !job_->is_checked || has_checksum_;
+    return rows().count >= 0 && rows().here == rows().count && has_checksum;
+  }
   void start(RowJob& job);
   /// Looks what has come; returns whether all rows for this rank have. Throws Error{peer} if they
   /// are not what is expected.
@@ -61,6 +64,7 @@ class FarReader {
   [[nodiscard]] PeerRows& rows() const { return job_->from[static_cast<std::size_t>(source_)]; }
   [[nodiscard]] bool is_announced();
   void read_places();
+  void read_checksum();
 
   int source_;
   int agent_;
@@ -70,6 +74,7 @@ class FarReader {
   std::byte* memory_ = nullptr;  // as in FarInbox, once it is announced
   FarHeader header_;
   FarLayout layout_;
+  bool has_checksum_ = false;
 };
 
 }  // namespace moesaic

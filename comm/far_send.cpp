@@ -25,6 +25,7 @@ void FarSend::start(const RowJob& job, Messages& messages) {
   write_head();
   const auto later = std::ranges::lower_bound(rows_, job.send.later_rows);
   write_rows(static_cast<std::size_t>(later - rows_.begin()), rows_.size());
+  write_checksums();
 }
 
 /// The distinct rows, in ascending order, and where each is among them.
@@ -63,6 +64,8 @@ void FarSend::write_head() {
   }
   const auto only = job_->parts[static_cast<std::size_t>(ranks_.front())];
   header_.has_places = ranks_.size() == 1 && std::ranges::equal(only, rows_) ? 0 : 1;
+  header_.has_checksums = job_->is_checked ? 1 : 0;
+  lacks_checksums_ = job_->is_checked;
   cut_far_message(header_, send.later_rows > 0);
   layout_ = far_layout(header_);
   message_.reserve(layout_.end);
@@ -103,6 +106,21 @@ void FarSend::mark_ready(std::int64_t first, std::int64_t count) {
   const auto end = std::ranges::lower_bound(rows_, first + count);
   write_rows(static_cast<std::size_t>(begin - rows_.begin()),
              static_cast<std::size_t>(end - rows_.begin()));
+  write_checksums();
+}
+
+/// Once, as soon as all rows of the matrix are there, whether any of them travel or not.
+void FarSend::write_checksums() {
+  if (!lacks_checksums_ || !job_->all_ready()) return;
+  lacks_checksums_ = false;
+  std::byte* to = message_.data() + layout_.checksums;
+  for (const int rank : ranks_) {
+    const std::uint64_t checksum =
+        row_checksum(job_->send, job_->parts[static_cast<std::size_t>(rank)]);
+    std::memcpy(to, &checksum, sizeof checksum);
+    to += sizeof checksum;
+  }
+  fill(layout_.checksums, layout_.end);
 }
 
 /// Rows [first, last) of those that travel.

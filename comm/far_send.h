@@ -31,6 +31,7 @@ class FarSend {
   void write_head();
   void write_places(std::byte* counts, std::byte* places) const;
   void write_rows(std::size_t first, std::size_t last);
+  void write_checksums();
   void fill(std::int64_t begin, std::int64_t end);
 
   int agent_;                      // its rank in the group
@@ -42,6 +43,7 @@ class FarSend {
   std::vector<std::int32_t> rows_;          // [num_rows] distinct, ascending
   std::vector<std::int32_t> place_of_row_;  // [rows of the matrix] or -1
   std::vector<std::int64_t> missing_;       // [messages] bytes that are not written yet
+  bool lacks_checksums_ = false;            // they are written when all rows are
   Buffer<std::byte> message_;
 };
 

@@ -10,12 +10,17 @@ namespace moesaic {
 //   box 0, box 1      kMailBytes each
 //   counts            2 * kPlaces times a u64, their exchange, a label, and an i64 for each rank
 //   offers            kPlaces times an Offer, then a RowPlacement for each sender
-//   sent              for each sender kPlaces u64: the exchanges whose rows have come
+//   sent              for each sender kPlaces times a Sent
 //   messages          for each rank of the group 2 * kPlaces times a Message; none if all are here
 struct MemoryBoard::Offer {
   std::uint64_t exchange;
   RowBufferName buffer;
   RowLabel label;
+};
+
+struct MemoryBoard::Sent {
+  std::uint64_t exchange;  // whose rows have come
+  std::uint64_t checksum;
 };
 
 struct alignas(64) MemoryBoard::Message {
@@ -42,7 +47,7 @@ constexpr std::size_t offer_bytes(std::size_t offer_head, std::size_t ranks) {
   return round_to_line(offer_head) + round_to_line(ranks * sizeof(RowPlacement));
 }
 
-constexpr std::size_t kSentBytes = round_to_line(MemoryBoard::kPlaces * sizeof(std::uint64_t));
+constexpr std::size_t kSentBytes = round_to_line(MemoryBoard::kPlaces * 2 * sizeof(std::uint64_t));
 constexpr std::size_t kCountsBegin = kLine + 2 * MemoryBoard::kMailBytes;
 
 constexpr std::size_t offers_begin(std::size_t ranks) {
@@ -111,10 +116,11 @@ RowPlacement* MemoryBoard::placements(int rank, std::uint64_t exchange) const no
                                          round_to_line(sizeof(Offer)));
 }
 
-std::uint64_t& MemoryBoard::sent(int from, int to, std::uint64_t exchange) const noexcept {
+MemoryBoard::Sent& MemoryBoard::sent(int from, int to, std::uint64_t exchange) const noexcept {
   std::byte* first = area(to) + sent_begin(sizeof(Offer), static_cast<std::size_t>(size()));
-  return reinterpret_cast<std::uint64_t*>(first + static_cast<std::size_t>(from) *
-                                                      kSentBytes)[exchange % kPlaces];
+  static_assert(kPlaces * sizeof(Sent) <= kSentBytes);
+  return reinterpret_cast<Sent*>(first +
+                                 static_cast<std::size_t>(from) * kSentBytes)[exchange % kPlaces];
 }
 
 MemoryBoard::Message& MemoryBoard::message(int rank, int source,
@@ -187,12 +193,19 @@ MemoryBoard::RowOffer MemoryBoard::offer_of(int peer, std::uint64_t exchange) co
   return {theirs->buffer, theirs->label, {placements(peer, exchange) + rank(), 1}};
 }
 
-void MemoryBoard::mark_sent(int peer, std::uint64_t exchange) noexcept {
-  Sequence(sent(rank(), peer, exchange)).store(exchange, std::memory_order_release);
+void MemoryBoard::mark_sent(int peer, std::uint64_t exchange, std::uint64_t checksum) noexcept {
+  Sent& mine = sent(rank(), peer, exchange);
+  mine.checksum = checksum;
+  Sequence(mine.exchange).store(exchange, std::memory_order_release);
 }
 
 bool MemoryBoard::has_sent(int peer, std::uint64_t exchange) const noexcept {
-  return Sequence(sent(peer, rank(), exchange)).load(std::memory_order_acquire) == exchange;
+  return Sequence(sent(peer, rank(), exchange).exchange).load(std::memory_order_acquire) ==
+         exchange;
+}
+
+std::uint64_t MemoryBoard::sent_checksum(int peer, std::uint64_t exchange) const noexcept {
+  return sent(peer, rank(), exchange).checksum;
 }
 
 void MemoryBoard::announce(int source, std::uint64_t exchange, const BoardPlace& place,

@@ -83,9 +83,11 @@ class MemoryBoard {
   [[nodiscard]] bool has_offered(int peer, std::uint64_t exchange) const noexcept;
   /// What `peer` offered this rank, once has_offered: one placement.
   [[nodiscard]] RowOffer offer_of(int peer, std::uint64_t exchange) const noexcept;
-  /// This rank's rows of `exchange` are at `peer`.
-  void mark_sent(int peer, std::uint64_t exchange) noexcept;
+  /// This rank's rows of `exchange` are at `peer`, with their checksum if it is to have one.
+  void mark_sent(int peer, std::uint64_t exchange, std::uint64_t checksum = 0) noexcept;
   [[nodiscard]] bool has_sent(int peer, std::uint64_t exchange) const noexcept;
+  /// Once has_sent.
+  [[nodiscard]] std::uint64_t sent_checksum(int peer, std::uint64_t exchange) const noexcept;
 
   /// A message of exchange `exchange` from rank `source` of the group, elsewhere, to this rank is
   /// coming in at `place`; so many of its first bytes have come.
@@ -110,7 +112,8 @@ class MemoryBoard {
   [[nodiscard]] std::uint64_t* counts(int rank, std::uint64_t number) const noexcept;
   [[nodiscard]] Offer* offer(int rank, std::uint64_t exchange) const noexcept;
   [[nodiscard]] RowPlacement* placements(int rank, std::uint64_t exchange) const noexcept;
-  [[nodiscard]] std::uint64_t& sent(int from, int to, std::uint64_t exchange) const noexcept;
+  struct Sent;
+  [[nodiscard]] Sent& sent(int from, int to, std::uint64_t exchange) const noexcept;
   [[nodiscard]] Message& message(int rank, int source, std::uint64_t exchange) const noexcept;
 
   std::shared_ptr<std::byte> memory_;

@@ -67,7 +67,8 @@ std::unique_ptr<RowTransport> MpiGroup::make_rows() {
   RowTransport::Ways ways{.buffers = std::make_unique<ProcessRowBuffers>(memory_),
                           .carriers = {},
                           .have_messages = size() > 1,
-                          .patience = {}};
+                          .patience = {},
+                          .check_rows = job_.options.check_rows};
   ways.carriers.push_back(
       std::make_unique<FarRows>(FarRows::Parts{.nodes = nodes_,
                                                .board = board_,

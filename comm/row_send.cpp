@@ -56,6 +56,12 @@ void split_rows(const RowSend& send, std::vector<std::span<const std::int32_t>>&
   }
 }
 
+std::uint64_t row_checksum(const RowSend& send, std::span<const std::int32_t> rows) {
+  RowChecksum sum;
+  for (const std::int32_t row : rows) sum.add(send.base + row * send.stride_bytes, send.row_bytes);
+  return sum.value();
+}
+
 void copy_rows(const RowSend& send, std::span<const std::int32_t> rows, std::byte* to) noexcept {
   const auto row_bytes = static_cast<std::size_t>(send.row_bytes);
   for (const std::int32_t row : rows) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/checksum.h"
+
 namespace moesaic {
 
 class RowTransport::Exchange final : public Operation {
@@ -11,6 +13,7 @@ class RowTransport::Exchange final : public Operation {
       : Operation(waiter, "exchange_rows") {
     job_.counters = &counters;
     for (const auto& carrier : ways.carriers) parts_.push_back(carrier->make_part());
+    check_rows_ = static_cast<std::uint64_t>(ways.check_rows);
   }
 
   void start(std::uint64_t number, const RowSend& send, std::span<const std::int64_t> expected);
@@ -37,9 +40,11 @@ class RowTransport::Exchange final : public Operation {
     for (const auto& part : parts_) part->let_go();
   }
   void list_rows();
+  void compare_rows() const;
 
   std::vector<std::unique_ptr<RowPart>> parts_;
   RowJob job_;
+  std::uint64_t check_rows_ = 0;
   bool knows_rows_ = false;
   std::vector<std::int64_t> counts_;
   std::vector<const std::byte*> rows_;
@@ -56,6 +61,7 @@ void RowTransport::Exchange::start(std::uint64_t number, const RowSend& send,
   split_rows(send, job_.parts);
   job_.from.assign(send.counts.size(), {});
   job_.from[static_cast<std::size_t>(waiter().rank)].count = 0;
+  job_.is_checked = check_rows_ > 0 && number % check_rows_ == 0;
   knows_rows_ = false;
   for (const auto& part : parts_) part->start(job_);
   Operation::start(number);
@@ -83,23 +89,28 @@ bool RowTransport::Exchange::progress() {
       std::ranges::all_of(job_.from, [](const PeerRows& peer) { return peer.count >= 0; })) {
     list_rows();
   }
+  if (done && job_.is_checked) compare_rows();
   return done;
 }
 
-void RowTransport::Exchange::list_rows() {
-  counts_.clear();
-  rows_.clear();
-  tags_.clear();
-  for (const PeerRows& peer : job_.from) {
-    counts_.push_back(peer.count);
-    for (std::int64_t row = 0; row < peer.count; ++row) {
-      const std::int64_t place = peer.place(row);
-      rows_.push_back(peer.rows + place * peer.row_stride);
-      if (job_.send.tag_bytes > 0) tags_.push_back(peer.tags + place * peer.tag_stride);
+/// What has come is what was sent.
+void RowTransport::Exchange::compare_rows() const {
+  std::size_t first = 0;
+  for (std::size_t peer = 0; peer < job_.from.size(); ++peer) {
+    const auto count = static_cast<std::size_t>(job_.from[peer].count);
+    RowChecksum sum;
+    for (std::size_t row = first; row < first + count; ++row) {
+      const std::int64_t bytes = job_.send.row_bytes - job_.send.tag_bytes;
+      sum.add(rows_[row], bytes);
+      if (job_.send.tag_bytes > 0) sum.add(tags_[row], job_.send.tag_bytes);
     }
+    require(count == 0 || sum.value() == job_.from[peer].checksum, ErrorKind::peer,
+            "rank {} of {}: exchange_rows: {}: {} rows that rank {} sent arrived damaged: their "
+            "checksum is {}, it was {}",
+            waiter().rank, waiter().size, job_.send.label.text(), count, peer,
+            checksum_text(sum.value()), checksum_text(job_.from[peer].checksum));
+    first += count;
   }
-  received_ = {counts_, rows_, tags_};
-  knows_rows_ = true;
 }
 
 std::string RowTransport::Exchange::missing() const {

@@ -23,6 +23,7 @@ struct PeerRows {
   std::int64_t row_stride = 0;
   const std::byte* tags = nullptr;
   std::int64_t tag_stride = 0;
+  std::uint64_t checksum = 0;            // of a checked exchange: of the rows as they were sent
   const std::int32_t* places = nullptr;  // [count] where among `rows` and `tags`; null: in order
 
   [[nodiscard]] std::int64_t place(std::int64_t row) const {
@@ -39,6 +40,7 @@ struct RowJob {
   std::int64_t ready_rows = 0;                       // of those that are written later
   std::vector<PeerRows> from;                        // [ranks] filled in by the parts
   RowCounters* counters = nullptr;                   // of the transport
+  bool is_checked = false;                           // rows travel with checksums
 
   [[nodiscard]] bool all_ready() const noexcept { return ready_rows == send.later_rows; }
 };
@@ -80,6 +82,7 @@ class RowTransport {
     bool have_messages = false;                         // one of them sends some
     /// How long a start waits until the rows have left, if there are no messages.
     std::chrono::microseconds patience{};
+    std::int64_t check_rows = 0;  // as in CommOptions
   };
 
   RowTransport(const Waiter& waiter, Ways ways);

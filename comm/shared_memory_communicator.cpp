@@ -147,7 +147,8 @@ std::unique_ptr<RowTransport> NodeGroup::make_rows() {
   RowTransport::Ways ways{.buffers = make_buffers(),
                           .carriers = {},
                           .have_messages = !is_one_node(),
-                          .patience = kStartPatience};
+                          .patience = kStartPatience,
+                          .check_rows = job_.options.check_rows};
   if (!is_one_node()) {
     ways.carriers.push_back(
         std::make_unique<FarRows>(FarRows::Parts{.nodes = nodes_.map,

@@ -148,7 +148,8 @@ std::unique_ptr<RowTransport> ThreadGroup::make_rows() {
   RowTransport::Ways ways{.buffers = std::make_unique<ProcessRowBuffers>(memory),
                           .carriers = {},
                           .have_messages = node_board_ != nullptr,
-                          .patience = kThreadPatience};
+                          .patience = kThreadPatience,
+                          .check_rows = group_->run->options.check_rows};
   MemoryBoard& board = node_board_ == nullptr ? board_ : *node_board_;
   if (node_board_ != nullptr) {
     ways.carriers.push_back(std::make_unique<FarRows>(

@@ -34,7 +34,8 @@ constexpr std::chrono::microseconds kProgressEvery(150);
 std::unique_ptr<Communicator> make_transport(const MpiSession& mpi, const Options& options) {
   const CommOptions comm{.timeout = std::chrono::seconds(options.timeout),
                          .ranks_per_node = static_cast<int>(options.ranks_per_node),
-                         .require_shared_memory = options.transport == Transport::shm};
+                         .require_shared_memory = options.transport == Transport::shm,
+                         .check_rows = options.check_rows};
   if (options.transport == Transport::mpi) return make_mpi_communicator(mpi, comm);
   try {
     return make_shared_memory_communicator(mpi, comm);

@@ -15,6 +15,7 @@ struct ExchangeOptions {
   HalfBatches half_batches = HalfBatches::automatic;
   std::string placement = "contiguous";    // or round_robin, or a file of record_load
   std::optional<std::string> record_load;  // where to write it
+  std::int64_t check_rows = 0;             // each such exchange is checked; 0: none
 };
 
 }  // namespace moesaic

@@ -10,6 +10,10 @@ using O = Options;
 constexpr std::uint32_t kRun =
     verb_bit(Verb::generate) | verb_bit(Verb::score) | verb_bit(Verb::bench_model);
 constexpr std::uint32_t kPlan = verb_bit(Verb::plan);
+constexpr std::uint32_t kExchanging = kRun | verb_bit(Verb::chat) | verb_bit(Verb::sft) |
+                                      verb_bit(Verb::bench_layer) | verb_bit(Verb::bench_exchange) |
+                                      verb_bit(Verb::bench_sft) | verb_bit(Verb::study_point) |
+                                      verb_bit(Verb::doctor);  // verbs whose ranks send rows
 
 constexpr std::string_view kExchange = "Exchange";
 
@@ -40,6 +44,11 @@ constexpr std::array kRows = {
         kRun | verb_bit(Verb::chat),
         "run a pass of many rows as two halves in turn, so that one computes while the rows of "
         "the other travel; auto: between nodes, where it is measured to be faster"},
+    OptionRow{
+        "check-rows", '\0', "N", &O::check_rows, kExchange, kExchanging,
+        "each N-th exchange of rows carries checksums: rows that arrive damaged end the job, and "
+        "are told with sender, receiver and layer; 0: none, 1: all",
+        0, 1e12},
 };
 
 }  // namespace

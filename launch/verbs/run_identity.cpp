@@ -19,8 +19,9 @@ namespace {
 /// Of these groups, options decide which texts come out, but for some.
 constexpr std::array<std::string_view, 5> kGroups = {"Model", "Text", "Generation", "Exchange",
                                                      "GPUs"};
-constexpr std::array<std::string_view, 7> kOtherwise = {
-    "mmap", "verify", "strict", "parallel", "no-display-prompt", "placement", "half-batches"};
+constexpr std::array<std::string_view, 8> kOtherwise = {
+    "mmap",      "verify",       "strict",    "parallel", "no-display-prompt",
+    "placement", "half-batches", "check-rows"};
 
 bool decides_texts(Verb verb, const OptionRow& row) {
   return takes(verb, row) && !row.may_differ && !row.flag_only &&

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "comm/checked_communicator.h"
+#include "comm/shared_memory_communicator.h"
 #include "comm/wait.h"
 #include "tests/comm/communicator_conformance.h"
 #include "tests/comm/mpi_test_main.h"
@@ -13,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr CommOptions kOptions{.timeout = 60s};
+const CommOptions kOptions{.timeout = 60s};
 
 TEST(MpiCommunicator, does_what_every_transport_must) {
   const auto comm = make_mpi_communicator(mpi_test_session(), kOptions);
@@ -66,6 +67,15 @@ TEST(MpiCommunicator, deadlines_of_rows_name_the_peer) {
         (void)comm.exchange_rows({nullptr, 8, 8, {}, none}, recv).wait();
       },
       "starting: exchange_rows: waiting for the rows of rank " + others + ", for 0.1 s");
+}
+
+TEST(MpiCommunicator, rows_can_be_checked) {
+  for (const int per_node : {1, 2}) {
+    const auto comm = make_shared_memory_communicator(
+        mpi_test_session(), {.timeout = 60s, .ranks_per_node = per_node, .check_rows = 2});
+    conformance::exchanges_under_way(*comm);
+    conformance::random_exchanges(*comm, 300);
+  }
 }
 
 TEST(MpiCommunicator, can_be_checked) {

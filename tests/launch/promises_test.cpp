@@ -116,6 +116,23 @@ TEST(Promises, ExpertsArePlacedByTheLoadOfAnEarlierRun) {
                  {directory.path_of("none")});
 }
 
+TEST(Promises, RowsCanTravelWithChecksums) {
+  const auto run = [&](const Arguments& more) {
+    const ProgramResult result = run_ranks(
+        2, joined(generate_with({"--json", "--ranks-per-node", "1", "--seed", "1"}), more));
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    const std::vector<std::string> lines = lines_of(result.out);
+    const Json statistics = Json::parse(lines.back(), "last line").at("statistics");
+    return std::tuple(lines.front(), statistics.at("bytes_far").as_int(),
+                      statistics.at("messages").as_int());
+  };
+  const auto [text, bytes, messages] = run({});
+  const auto [same, more_bytes, as_many] = run({"--check-rows", "1"});
+  EXPECT_EQ(same, text);
+  EXPECT_EQ(as_many, messages);
+  EXPECT_EQ(more_bytes, bytes + 8 * messages);
+}
+
 TEST(Promises, TransportAndInstructionSetAreTold) {
   const auto statistics = [](const Arguments& more) {
     const ProgramResult result = run_ranks(2, joined(generate_with({"--json"}), more));
