@@ -10,6 +10,9 @@
 #include <cstring>
 #include <fstream>
 #include <numeric>
+#include <span>
+#include <sstream>
+#include <string>
 
 namespace moesaic::ptx {
 namespace {
@@ -282,6 +285,42 @@ TEST(TensorCore, has_the_lane_maps_of_cutlass) {
     EXPECT_EQ(std::bit_cast<float>(registers[at.lane * 10 + 6 + at.value]), wanted)
         << "lane " << at.lane << ", value " << at.value;
   }
+}
+
+/// The next numbers of a line, in hex.
+template <typename T>
+void read_bits(std::istringstream& line, std::span<T> out) {
+  for (T& bits : out) {
+    std::string word;
+    line >> word;
+    bits = static_cast<T>(std::stoul(word, nullptr, 16));
+  }
+}
+
+TEST(TensorCore, gives_the_sums_of_mma_sim) {
+  std::ifstream file(MOESAIC_TEST_DATA "/gpu/mma_sums.txt");
+  int lines = 0;
+  for (std::string text; std::getline(file, text); ++lines) {
+    std::istringstream line(text);
+    int chip = 0;
+    line >> chip;
+    std::uint16_t a[16][16];
+    std::uint16_t b[8][16];
+    std::uint32_t c[2][16][8];  // the addends, and the sums
+    read_bits<std::uint16_t>(line, {&a[0][0], 16 * 16});
+    read_bits<std::uint16_t>(line, {&b[0][0], 8 * 16});
+    read_bits<std::uint32_t>(line, {&c[0][0][0], 2 * 16 * 8});
+    float sums[16][8];
+    std::memcpy(sums, c[0], sizeof sums);
+    mma_16x8x16(family_of(chip), a, b, sums);
+    for (std::size_t row = 0; row < 16; ++row) {
+      for (std::size_t column = 0; column < 8; ++column) {
+        EXPECT_EQ(std::bit_cast<std::uint32_t>(sums[row][column]), c[1][row][column])
+            << "line " << lines << ", row " << row << ", column " << column;
+      }
+    }
+  }
+  EXPECT_EQ(lines, 12);
 }
 
 }  // namespace
