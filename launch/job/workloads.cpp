@@ -28,6 +28,19 @@ std::int64_t kept_token_bytes(const ModelConfig& config, bool recomputes, int ex
   return total + (recomputes ? largest : 0) + working;
 }
 
+/// And with dropout: what an adapter reads of its input, and the gradient that comes back to it, of
+/// one product at a time; of experts with twice the average load.
+std::int64_t dropout_token_bytes(const ModelConfig& config) {
+  std::int64_t widest = 0;
+  for (const LayerConfig& layer : config.layers) {
+    const FeedForwardSizes sizes = layer.feed_forward->sizes();
+    const std::int64_t expert = std::max(config.hidden_size, sizes.expert_width);
+    widest = std::max({widest, config.hidden_size, layer.mixer->row_bytes() / 4, sizes.common_width,
+                       2 * sizes.experts_per_token * expert});
+  }
+  return (4 + 4) * widest;
+}
+
 }  // namespace
 
 std::int64_t context_limit(const Options& options, const ModelConfig& config) {
@@ -76,7 +89,8 @@ Workload sft_workload(const Options& options, const ModelConfig& config, const S
           .texts_tokens = sizes.tokens,
           .adapter_bytes = sizes.adapter_bytes,
           .optimizer_bytes = kOptimizerBytes * sizes.adapter_values,
-          .kept_bytes = tokens * kept_token_bytes(config, recomputes, sizes.expert_ranks)};
+          .kept_bytes = tokens * (kept_token_bytes(config, recomputes, sizes.expert_ranks) +
+                                  (sizes.dropout > 0 ? dropout_token_bytes(config) : 0))};
 }
 
 }  // namespace moesaic

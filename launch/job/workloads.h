@@ -50,6 +50,7 @@ struct SampleSizes {
   std::int64_t adapter_bytes = 0;   // of this rank
   std::int64_t adapter_values = 0;  // numbers that are trained
   int expert_ranks = 1;             // that share the experts
+  double dropout = 0;
 };
 /// Of a rank of moesaic sft, which keeps what layers compute or, with `recomputes`, computes it
 /// again.

@@ -32,6 +32,7 @@ struct SftOptions {
   std::int64_t lora_rank = 8;
   double lora_alpha = 16;
   bool rslora = false;
+  double lora_dropout = 0;
   std::string lora_targets = "attention,experts,shared,dense";
 
   // Training.

@@ -79,6 +79,8 @@ constexpr std::array kRows = {
     OptionRow{"lora-alpha", '\0', "A", &O::lora_alpha, kAdapter, kAll,
               "adapters count A / R; A / sqrt(R) with --rslora", 0, 1e6},
     OptionRow{"rslora", '\0', "", &O::rslora, kAdapter, kAll, "rank-stabilised scale"},
+    OptionRow{"lora-dropout", '\0', "P", &O::lora_dropout, kAdapter, kAll | kPlan,
+              "share of an adapter's inputs that a step of training leaves out", 0, 0.99},
     OptionRow{"lora-targets", '\0', "LIST", &O::lora_targets, kAdapter, kAll | kPlan,
               "what gets adapters: kinds, with commas (attention, experts, shared, dense), or a "
               "regular expression on the names of modules"},

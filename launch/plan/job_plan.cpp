@@ -120,7 +120,8 @@ Workload JobPlan::workload(const Options& options, const CostRanks& ranks,
                          .tokens = sample * options.global_batch_size,
                          .adapter_bytes = share.adapter_bytes,
                          .adapter_values = share.adapter_values,
-                         .expert_ranks = ranks.sharers()},
+                         .expert_ranks = ranks.sharers(),
+                         .dropout = options.lora_dropout},
                         options.recompute == RecomputeChoice::always);
   }
   work.adapter_bytes = share.adapter_bytes;

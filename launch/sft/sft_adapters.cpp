@@ -60,6 +60,17 @@ std::vector<AdapterSite> find_adapter_sites(const Runtime& runtime, const OpenMo
   return sites;
 }
 
+double choose_dropout(const Command& command, const AdapterFiles* lora) {
+  const bool is_given = source_of(command, "lora-dropout") != OptionSource::preset;
+  if (lora == nullptr || is_given) return command.options.lora_dropout;
+  const double share = lora->description().dropout;
+  require(share >= 0 && share < 1, ErrorKind::file,
+          "{}/{}: lora_dropout is {}, expected 0 or more and below 1; --lora-dropout 0 trains "
+          "without",
+          *command.options.lora, kAdapterConfigFile, share);
+  return share;
+}
+
 std::vector<AdapterSpec> choose_adapters(const Runtime& runtime, const OpenModel& model,
                                          std::span<const AdapterSite> sites) {
   std::vector<AdapterSpec> specs;

@@ -20,4 +20,9 @@ namespace moesaic {
                                                        const OpenModel& model,
                                                        std::span<const AdapterSite> sites);
 
+/// The share of their inputs that a step leaves out: that of --lora-dropout, or, where it is not
+/// given, of the adapter `lora` that the run goes on from, which may be null. Throws Error{file}
+/// where that is no share.
+[[nodiscard]] double choose_dropout(const Command& command, const AdapterFiles* lora);
+
 }  // namespace moesaic

@@ -24,7 +24,7 @@ namespace {
 
 /// Of all that decides the bytes of the result, and of nothing else.
 std::string digest_of(const Options& options, const SftData& data,
-                      std::span<const AdapterSpec> specs) {
+                      std::span<const AdapterSpec> specs, double dropout) {
   constexpr std::array kDeciding = {"precision",
                                     "expert-format",
                                     "dense-format",
@@ -50,6 +50,7 @@ std::string digest_of(const Options& options, const SftData& data,
   for (const char* name : kDeciding) {
     text += fmt::format("{}={}\n", name, value_text(*find_option(name, Verb::sft), options));
   }
+  if (dropout > 0) text += fmt::format("lora-dropout={}\n", dropout);
   for (const AdapterSpec& spec : specs) {
     text += fmt::format("{} {} {}\n", spec.site.module, spec.rank, spec.scale);
   }
@@ -73,7 +74,8 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
       lora_(model.adapter ? &*model.adapter : nullptr),
       sites_(find_adapter_sites(runtime, model)),
       specs_(choose_adapters(runtime, model, sites_)),
-      digest_(digest_of(runtime.options(), data, specs_)),
+      dropout_(choose_dropout(runtime.command(), lora_)),
+      digest_(digest_of(runtime.options(), data, specs_, dropout_)),
       replicas_(runtime.world().split(runtime.grid().experts().rank(), runtime.world().rank())),
       held_(ExpertPlacement(model.config.num_experts, runtime.grid().experts().size()),
             runtime.grid().experts().rank()),
@@ -117,7 +119,8 @@ EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
                           .tokens = data.train.tokens(),
                           .adapter_bytes = adapters_.bytes(),
                           .adapter_values = static_cast<std::int64_t>(adapters_.masters().size()),
-                          .expert_ranks = runtime_.grid().experts().size()};
+                          .expert_ranks = runtime_.grid().experts().size(),
+                          .dropout = dropout_};
   const Workload work = sft_workload(options, model.config, sizes, false);
   const Workload smaller = sft_workload(options, model.config, sizes, true);
   EngineWork engine{.work = options.recompute == RecomputeChoice::always ? smaller : work};
@@ -140,7 +143,9 @@ TrainOptions SftSetup::train_options() const {
                    .weight_decay = options.weight_decay},
           .clip = options.clip,
           .batch_tokens = options.batch_size,
-          .skip_nonfinite = options.on_nonfinite == OnNonfinite::skip};
+          .skip_nonfinite = options.on_nonfinite == OnNonfinite::skip,
+          .dropout = dropout_,
+          .seed = static_cast<std::uint64_t>(options.seed)};
 }
 
 std::int64_t SftSetup::load_checkpoint(std::int64_t steps) {
@@ -164,10 +169,12 @@ void SftSetup::save_checkpoint(std::int64_t steps) {
 
 AdapterDescription SftSetup::description() const {
   const Options& options = runtime_.options();
-  if (lora_ != nullptr) return lora_->description();
-  return {.layout = AdapterLayout::transformers4,
-          .rank_stabilised = options.rslora,
-          .base_model = options.model};
+  AdapterDescription its{.layout = AdapterLayout::transformers4,
+                         .rank_stabilised = options.rslora,
+                         .base_model = options.model};
+  if (lora_ != nullptr) its = lora_->description();
+  its.dropout = dropout_;
+  return its;
 }
 
 void SftSetup::save_adapter(const std::string& directory) const {

@@ -63,6 +63,7 @@ class SftSetup {
   const AdapterFiles* lora_;        // that the run goes on from; null: none
   std::vector<AdapterSite> sites_;  // of the model
   std::vector<AdapterSpec> specs_;  // of the model, common ones first
+  double dropout_;
   std::string digest_;
   std::unique_ptr<Communicator> replicas_;
   HeldExperts held_;

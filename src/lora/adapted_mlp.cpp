@@ -17,13 +17,21 @@ const PackedMatrix& matrix_of(const AdaptedMlp& mlp, MlpMatrix part) {
   return part == MlpMatrix::up ? mlp.weights.up : mlp.weights.down;
 }
 
+/// Whether inner rows are made before the product with `weights`, not by it: all with dropout, of
+/// which products know nothing.
+auto is_apart(const Dropout& dropout) {
+  return [drops = dropout.is_on()](const PackedMatrix& weights, const Adapter& adapter) {
+    return drops || !can_project(weights, adapter.a);
+  };
+}
+
 /// What an adapter adds to a product with `weights`; nothing without one. Where it can, the product
 /// makes the inner rows itself.
 LowRank low_rank(const Adapter* adapter, const PackedMatrix& weights,
-                 const MatrixView<float>& inner) {
+                 const MatrixView<float>& inner, const Dropout& dropout) {
   if (adapter == nullptr) return {};
   LowRank added{.inner = first_columns(inner, adapter->rank()), .matrix = adapter->b};
-  if (can_project(weights, adapter->a)) {
+  if (!is_apart(dropout)(weights, *adapter)) {
     added.projection = adapter->a;
     added.scale = adapter->scale;
   }
@@ -38,11 +46,13 @@ bool are_rounded(std::span<const MlpRows> groups) {
   });
 }
 
+/// Whether what passes through adapters goes along with the product dy W: not where the matrix has
+/// its inputs in an order of its own, nor with dropout.
+bool goes_along(const PackedMatrix& matrix, const Dropout& dropout) {
+  return matrix.order == nullptr && !dropout.is_on();
+}
+
 constexpr auto kIsAny = [](const PackedMatrix&, const Adapter&) { return true; };
-/// Of adapters whose inner rows the products do not make.
-constexpr auto kIsApart = [](const PackedMatrix& matrix, const Adapter& adapter) {
-  return !can_project(matrix, adapter.a);
-};
 
 std::int64_t greatest_rank(std::span<const MlpRows> groups) {
   std::int64_t rank = 0;
@@ -91,16 +101,20 @@ std::span<const AdapterRows> MlpProducts::adapted(std::span<const MlpRows> group
 
 void MlpProducts::make_groups(const MlpForward& pass, const MlpStash& inner) {
   for (const MlpMatrix part : {MlpMatrix::gate, MlpMatrix::up}) {
-    adapters_.project(pass.x, adapted(pass.groups, part, kIsApart), inner.inner(part));
+    adapters_.project(pass.x, adapted(pass.groups, part, is_apart(pass.dropout)), inner.inner(part),
+                      pass.dropout);
   }
   mlp_groups_.clear();
   for (const auto& [first, count, mlp] : pass.groups) {
     mlp_groups_.push_back({.first_row = first, .num_rows = count, .weights = mlp->weights});
     MlpGroup& group = mlp_groups_.back();
     const MlpWeights& weights = mlp->weights;
-    group.gate_epilogue.low_rank = low_rank(mlp->gate, weights.gate, inner.inner(MlpMatrix::gate));
-    group.up_epilogue.low_rank = low_rank(mlp->up, weights.up, inner.inner(MlpMatrix::up));
-    group.down_epilogue.low_rank = low_rank(mlp->down, weights.down, inner.inner(MlpMatrix::down));
+    const auto added = [&](const Adapter* adapter, const PackedMatrix& matrix, MlpMatrix part) {
+      return low_rank(adapter, matrix, inner.inner(part), pass.dropout);
+    };
+    group.gate_epilogue.low_rank = added(mlp->gate, weights.gate, MlpMatrix::gate);
+    group.up_epilogue.low_rank = added(mlp->up, weights.up, MlpMatrix::up);
+    group.down_epilogue.low_rank = added(mlp->down, weights.down, MlpMatrix::down);
     if (pass.keep != nullptr) {
       group.gate_epilogue.keep = pass.keep->gate_rows();
       group.up_epilogue.keep = pass.keep->up_rows();
@@ -119,19 +133,20 @@ void MlpProducts::forward(const MlpForward& pass) {
   const MatrixView<float> down = stash.inner(MlpMatrix::down);
   if (pass.y.cols() == 0) {
     const RowSource rows = run_gated(pass);
-    adapters_.project(rows, adapted(pass.groups, MlpMatrix::down, kIsAny), down);
-  } else if (adapted(pass.groups, MlpMatrix::down, kIsApart).empty()) {
+    adapters_.project(rows, adapted(pass.groups, MlpMatrix::down, kIsAny), down, pass.dropout);
+  } else if (adapted(pass.groups, MlpMatrix::down, is_apart(pass.dropout)).empty()) {
     gemm_.run_mlp(pass.x, mlp_groups_, {}, output_of(pass.y));
   } else {
     const RowSource rows = run_gated(pass);
-    adapters_.project(rows, adapted(pass.groups, MlpMatrix::down, kIsApart), down);
+    adapters_.project(rows, adapted(pass.groups, MlpMatrix::down, is_apart(pass.dropout)), down,
+                      pass.dropout);
     gemm_groups_.clear();
     for (const auto& [first, count, mlp] : pass.groups) {
       gemm_groups_.push_back(
           {.first_row = first,
            .num_rows = count,
            .weights = mlp->weights.down,
-           .epilogue = {.low_rank = low_rank(mlp->down, mlp->weights.down, down)}});
+           .epilogue = {.low_rank = low_rank(mlp->down, mlp->weights.down, down, pass.dropout)}});
     }
     gemm_.run(rows, gemm_groups_, output_of(pass.y));
   }
@@ -156,43 +171,44 @@ RowSource MlpProducts::run_gated(const MlpForward& pass) {
           .element = pass.x.element};
 }
 
-/// dy W + back A of one matrix. What passes through adapters goes along with the product, but not
-/// where the matrix has its inputs in an order of its own.
-void MlpProducts::make_back_groups(const Step& step, std::span<const MlpRows> groups,
+/// dy W + back A of one matrix, if adapters go along.
+void MlpProducts::make_back_groups(const Step& step, const MlpBackward& pass,
                                    std::vector<GemmGroup>& products) {
   const MatrixView<float> inner = back(step.part, step.dy.num_rows);
-  const auto is_apart = [](const PackedMatrix& matrix, const Adapter& adapter) {
-    return matrix.order != nullptr || !TransposedGemm::can_project(matrix, adapter.b);
+  const auto is_projected_apart = [&](const PackedMatrix& matrix, const Adapter& adapter) {
+    return !goes_along(matrix, pass.dropout) || !TransposedGemm::can_project(matrix, adapter.b);
   };
-  adapters_.project_back(step.dy, adapted(groups, step.part, is_apart), inner);
+  adapters_.project_back(step.dy, adapted(pass.groups, step.part, is_projected_apart), inner,
+                         pass.dropout);
   products.clear();
-  for (const auto& [first, count, mlp] : groups) {
+  for (const auto& [first, count, mlp] : pass.groups) {
     const Adapter* const adapter = adapter_of(*mlp, step.part);
     const PackedMatrix& matrix = matrix_of(*mlp, step.part);
     products.push_back({.first_row = first, .num_rows = count, .weights = matrix});
-    if (adapter == nullptr || matrix.order != nullptr) continue;
+    if (adapter == nullptr || !goes_along(matrix, pass.dropout)) continue;
     LowRank& added = products.back().epilogue.low_rank;
     added = {.inner = first_columns(inner, adapter->rank()), .matrix = adapter->a};
-    if (is_apart(matrix, *adapter)) continue;
+    if (is_projected_apart(matrix, *adapter)) continue;
     added.projection = adapter->b;
     added.scale = adapter->scale;
   }
 }
 
 /// dx = the sum of what the steps pass back.
-void MlpProducts::pass_back(std::span<const Step> steps, std::span<const MlpRows> groups,
+void MlpProducts::pass_back(std::span<const Step> steps, const MlpBackward& pass,
                             MatrixView<float> dx) {
   std::array<TransposedProduct, 2> products;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    make_back_groups(steps[i], groups, back_groups_[i]);
+    make_back_groups(steps[i], pass, back_groups_[i]);
     products[i] = {steps[i].dy, back_groups_[i]};
   }
   adapters_.transposed().run(std::span(products).first(steps.size()), output_of(dx));
-  const auto has_order = [](const PackedMatrix& matrix, const Adapter&) {
-    return matrix.order != nullptr;
+  const auto goes_apart = [&](const PackedMatrix& matrix, const Adapter&) {
+    return !goes_along(matrix, pass.dropout);
   };
   for (const Step& step : steps) {
-    adapters_.pass_back(back(step.part, dx.rows()), adapted(groups, step.part, has_order), dx);
+    adapters_.pass_back(back(step.part, dx.rows()), adapted(pass.groups, step.part, goes_apart), dx,
+                        pass.dropout);
   }
 }
 
@@ -240,7 +256,8 @@ void MlpProducts::add_gradients(const Step& step, const MlpBackward& pass,
                            .inner = pass.stash.inner(step.part),
                            .back = back(step.part, step.dy.num_rows),
                            .row_weights = pass.row_weights,
-                           .samples = pass.samples},
+                           .samples = pass.samples,
+                           .dropout = pass.dropout},
                           adapted(pass.groups, step.part, kIsAny), gradients);
 }
 
@@ -256,14 +273,14 @@ void MlpProducts::backward(const MlpBackward& pass, AdapterGradients& gradients)
     return rounded ? rows_in.of_rounded(matrix) : rows_in.of(matrix);
   };
   const Step down{.part = MlpMatrix::down, .x = rows_of(inner_rows_, inner), .dy = pass.dy};
-  pass_back({&down, 1}, pass.groups, inner);
+  pass_back({&down, 1}, pass, inner);
   pass_back_gating(pass, inner);
   add_gradients(down, pass, gradients);
 
   const std::array<Step, 2> steps = {
       Step{MlpMatrix::gate, pass.x, rows_of(gate_rows_, pass.stash.gate_rows())},
       Step{MlpMatrix::up, pass.x, rows_of(up_rows_, pass.stash.up_rows())}};
-  pass_back(steps, pass.groups, pass.dx);
+  pass_back(steps, pass, pass.dx);
   for (const Step& step : steps) add_gradients(step, pass, gradients);
 }
 

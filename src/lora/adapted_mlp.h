@@ -59,6 +59,7 @@ struct MlpForward {
   std::span<const MlpRows> groups;  // no two share a row
   MatrixView<float> y;              // [rows, hidden] overwritten; null: only `keep` is wanted
   MlpStash* keep = nullptr;
+  Dropout dropout{};
 };
 
 /// A backward pass through the same.
@@ -74,6 +75,7 @@ struct MlpBackward {
   /// [rows] or null, overwritten: <dy, y>, which is the gradient by the row's weight.
   float* weight_gradients = nullptr;
   std::span<const SampleRange> samples;  // ascending, each within one group
+  Dropout dropout{};                     // as in the forward pass
 };
 
 /// Runs MLPs with adapters, forward and backward, on the threads of a Compute. Keeps its scratch
@@ -100,10 +102,9 @@ class MlpProducts {
                                                      MlpMatrix part, const Wanted& wanted);
   void make_groups(const MlpForward& pass, const MlpStash& inner);
   [[nodiscard]] RowSource run_gated(const MlpForward& pass);
-  void make_back_groups(const Step& step, std::span<const MlpRows> groups,
+  void make_back_groups(const Step& step, const MlpBackward& pass,
                         std::vector<GemmGroup>& products);
-  void pass_back(std::span<const Step> steps, std::span<const MlpRows> groups,
-                 MatrixView<float> dx);
+  void pass_back(std::span<const Step> steps, const MlpBackward& pass, MatrixView<float> dx);
   void pass_back_gating(const MlpBackward& pass, MatrixView<float> inner);
   float gate_rounded(const GatedRow& row, std::int64_t width, float* scratch) const;
   void add_gradients(const Step& step, const MlpBackward& pass, AdapterGradients& gradients);

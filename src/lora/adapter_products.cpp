@@ -8,6 +8,7 @@ namespace {
 
 /// Of gradients that are held before they are added: they stay in the L2 cache.
 constexpr std::int64_t kMaxResults = std::int64_t{1} << 18;
+constexpr std::int64_t kRowsPerMaskTask = 4;
 
 std::tuple<std::int64_t, std::int64_t, std::int64_t> form(const AdapterRows& rows) {
   return {rows.adapter->rank(), rows.adapter->first_row, rows.adapter->b.rows};
@@ -18,11 +19,12 @@ MatrixView<float> columns(const MatrixView<float>& matrix, const Adapter& adapte
   return {matrix.data() + adapter.first_row, matrix.rows(), adapter.b.rows, matrix.stride()};
 }
 
-/// Rows of the groups times their adapter's scale.
-void scale_rows(std::span<const AdapterRows> groups, const MatrixView<float>& matrix) {
+/// Rows of the groups times their adapter's scale and `gain`.
+void scale_rows(std::span<const AdapterRows> groups, const MatrixView<float>& matrix, float gain) {
   for (const auto& [first, count, adapter] : groups) {
+    const float scale = adapter->scale * gain;
     for (std::int64_t row = first; row < first + count; ++row) {
-      for (float& value : matrix.row(row)) value *= adapter->scale;
+      for (float& value : matrix.row(row)) value *= scale;
     }
   }
 }
@@ -74,40 +76,85 @@ std::span<const GemmGroup> AdapterProducts::products(Alike groups, Factor factor
   return groups_;
 }
 
+/// call(row, mask) for all rows of the groups, over the threads.
+template <typename Call>
+void AdapterProducts::for_each_mask(Alike groups, const Dropout& dropout, const Call& call) {
+  masked_.clear();
+  for (const auto& [first, count, adapter] : groups) {
+    for (std::int64_t row = first; row < first + count; ++row) masked_.emplace_back(row, adapter);
+  }
+  compute_.pool->for_each(std::ssize(masked_), kRowsPerMaskTask, [&](std::int64_t i) {
+    const auto& [row, adapter] = masked_[static_cast<std::size_t>(i)];
+    call(row,
+         DropoutMask(dropout.share, dropout.keys[static_cast<std::size_t>(row)], adapter->key));
+  });
+}
+
+/// x as the adapters of the groups read it: a copy without what is left out. Valid until the next
+/// call.
+RowSource AdapterProducts::left_of(const RowSource& x, Alike groups, const Dropout& dropout) {
+  if (!dropout.is_on()) return x;
+  const std::int64_t row_bytes = x.depth * element_bytes(x.element);
+  left_.reserve(x.num_rows * row_bytes);
+  left_rows_.clear();
+  for (std::int64_t row = 0; row < x.num_rows; ++row) {
+    left_rows_.push_back(left_.data() + row * row_bytes);
+  }
+  const auto copy = [&]<typename T>(std::int64_t row, const DropoutMask& mask, T) {
+    mask.copy(std::span(reinterpret_cast<const T*>(x.rows[row]), static_cast<std::size_t>(x.depth)),
+              reinterpret_cast<T*>(left_.data() + row * row_bytes));
+  };
+  for_each_mask(groups, dropout, [&](std::int64_t row, const DropoutMask& mask) {
+    if (x.element == RowSource::Element::bf16) return copy(row, mask, BFloat16{});
+    copy(row, mask, 0.0F);
+  });
+  RowSource left = x;
+  left.rows = left_rows_.data();
+  return left;
+}
+
 void AdapterProducts::project(const RowSource& x, std::span<const AdapterRows> groups,
-                              MatrixView<float> inner) {
+                              MatrixView<float> inner, const Dropout& dropout) {
   for_each_alike(groups, [&](Alike alike) {
     const MatrixView<float> to = first_columns(inner, alike.front().adapter->rank());
-    gemm_.run(x, products(alike, Factor::a), output_of(to));
-    scale_rows(alike, to);
+    gemm_.run(left_of(x, alike, dropout), products(alike, Factor::a), output_of(to));
+    scale_rows(alike, to, dropout.gain());
   });
 }
 
 void AdapterProducts::project_back(const RowSource& dy, std::span<const AdapterRows> groups,
-                                   MatrixView<float> back) {
+                                   MatrixView<float> back, const Dropout& dropout) {
   for_each_alike(groups, [&](Alike alike) {
     const Adapter& adapter = *alike.front().adapter;
     const MatrixView<float> to = first_columns(back, adapter.rank());
     transposed_.run(columns_.columns_of(dy, adapter.first_row, adapter.b.rows),
                     products(alike, Factor::b), output_of(to));
-    scale_rows(alike, to);
+    scale_rows(alike, to, dropout.gain());
   });
 }
 
 void AdapterProducts::pass_back(MatrixView<const float> back, std::span<const AdapterRows> groups,
-                                MatrixView<float> dx) {
+                                MatrixView<float> dx, const Dropout& dropout) {
   for_each_alike(groups, [&](Alike alike) {
-    transposed_.run(back_rows_.of(first_columns(back, alike.front().adapter->rank())),
-                    products(alike, Factor::a, dx), output_of(dx));
+    const RowSource rows = back_rows_.of(first_columns(back, alike.front().adapter->rank()));
+    if (!dropout.is_on()) {
+      return transposed_.run(rows, products(alike, Factor::a, dx), output_of(dx));
+    }
+    passed_.reserve(dx.rows() * dx.cols());
+    const MatrixView<float> passed = passed_.matrix(dx.rows(), dx.cols());
+    transposed_.run(rows, products(alike, Factor::a), output_of(passed));
+    for_each_mask(alike, dropout, [&](std::int64_t row, const DropoutMask& mask) {
+      mask.add(passed.row(row), dx.row(row).data());
+    });
   });
 }
 
 void AdapterProducts::add_forward(const RowSource& x, std::span<const AdapterRows> groups,
-                                  MatrixView<float> y) {
+                                  MatrixView<float> y, const Dropout& dropout) {
   const std::int64_t rank = greatest_rank(groups);
   inner_.reserve(x.num_rows * rank);
   const MatrixView<float> inner = inner_.matrix(x.num_rows, rank);
-  project(x, groups, inner);
+  project(x, groups, inner, dropout);
   for_each_alike(groups, [&](Alike alike) {
     const Adapter& adapter = *alike.front().adapter;
     const MatrixView<float> to = columns(y, adapter);
@@ -125,10 +172,11 @@ void AdapterProducts::add_backward(const AdapterBackward& pass, std::span<const 
                                    .dy = pass.dy,
                                    .inner = inner_.matrix(pass.x.num_rows, rank),
                                    .back = back_.matrix(pass.x.num_rows, rank),
-                                   .samples = pass.samples};
-  project(pass.x, groups, input.inner);
-  project_back(pass.dy, groups, input.back);
-  pass_back(input.back, groups, pass.dx);
+                                   .samples = pass.samples,
+                                   .dropout = pass.dropout};
+  project(pass.x, groups, input.inner, pass.dropout);
+  project_back(pass.dy, groups, input.back, pass.dropout);
+  pass_back(input.back, groups, pass.dx, pass.dropout);
   add_gradients(input, groups, gradients);
 }
 
@@ -147,8 +195,9 @@ void AdapterProducts::add_gradients(const AdapterGradientInput& input,
                 .x = inner_rows_.of(inner),
                 .format = format},
                alike, Factor::b, gradients);
-    add_factor({.y = back_rows_.of(back), .x = input.x, .format = format}, alike, Factor::a,
-               gradients);
+    add_factor(
+        {.y = back_rows_.of(back), .x = left_of(input.x, alike, input.dropout), .format = format},
+        alike, Factor::a, gradients);
   });
 }
 

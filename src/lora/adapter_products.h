@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -10,6 +11,7 @@
 #include "kernels/transposed_gemm.h"
 #include "src/lora/adapter.h"
 #include "src/lora/adapter_gradients.h"
+#include "src/lora/dropout.h"
 #include "src/lora/matrix_rows.h"
 #include "src/lora/sample_range.h"
 
@@ -33,6 +35,7 @@ struct AdapterGradientInput {
   /// [rows] or null: the loss's gradient by the results is dy times it.
   const float* row_weights = nullptr;
   std::span<const SampleRange> samples;  // ascending, each within one group
+  Dropout dropout{};                     // as in the forward pass
 };
 
 /// A backward pass through adapters.
@@ -41,6 +44,7 @@ struct AdapterBackward {
   RowSource dy;                          // [rows, columns of the product]
   MatrixView<float> dx;                  // [rows, in] added to
   std::span<const SampleRange> samples;  // ascending, each within one group
+  Dropout dropout{};                     // as in the forward pass
 };
 
 /// The first `count` columns.
@@ -58,27 +62,30 @@ template <typename T>
 [[nodiscard]] std::int64_t greatest_rank(std::span<const AdapterRows> groups);
 
 /// Products with adapters, and their gradients. No two groups of a call share a row; rows of no
-/// group are not touched. Keeps its scratch memory between calls; one object a rank.
+/// group are not touched. With dropout x A^T counts for scale / (1 - share) times what is left of
+/// x. Keeps its scratch memory between calls; one object a rank.
 class AdapterProducts {
  public:
   /// `gemm` must outlive this.
   AdapterProducts(const Compute& compute, GroupedGemm& gemm);
 
   /// inner = scale x A^T: in each row the first rank columns of `inner`, [rows, greatest rank].
-  void project(const RowSource& x, std::span<const AdapterRows> groups, MatrixView<float> inner);
+  void project(const RowSource& x, std::span<const AdapterRows> groups, MatrixView<float> inner,
+               const Dropout& dropout = {});
   /// back = scale dy B, the same way.
   void project_back(const RowSource& dy, std::span<const AdapterRows> groups,
-                    MatrixView<float> back);
-  /// dx += back A.
+                    MatrixView<float> back, const Dropout& dropout = {});
+  /// dx += back A, of the elements that are not left out.
   void pass_back(MatrixView<const float> back, std::span<const AdapterRows> groups,
-                 MatrixView<float> dx);
+                 MatrixView<float> dx, const Dropout& dropout = {});
   /// The gradients of A and B: for each sample one chain over its rows (OuterGemm), which is added
   /// to `gradients`.
   void add_gradients(const AdapterGradientInput& input, std::span<const AdapterRows> groups,
                      AdapterGradients& gradients);
 
   /// y += scale (x A^T) B^T, in the adapters' columns alone.
-  void add_forward(const RowSource& x, std::span<const AdapterRows> groups, MatrixView<float> y);
+  void add_forward(const RowSource& x, std::span<const AdapterRows> groups, MatrixView<float> y,
+                   const Dropout& dropout = {});
   /// dx += scale (dy B) A, and the gradients of A and B.
   void add_backward(const AdapterBackward& pass, std::span<const AdapterRows> groups,
                     AdapterGradients& gradients);
@@ -92,6 +99,9 @@ class AdapterProducts {
   void for_each_alike(std::span<const AdapterRows> groups, const std::function<void(Alike)>& call);
   [[nodiscard]] std::span<const GemmGroup> products(Alike groups, Factor factor,
                                                     MatrixView<const float> addend = {});
+  template <typename Call>
+  void for_each_mask(Alike groups, const Dropout& dropout, const Call& call);
+  [[nodiscard]] RowSource left_of(const RowSource& x, Alike groups, const Dropout& dropout);
   void add_factor(const OuterInput& input, Alike groups, Factor factor,
                   AdapterGradients& gradients);
   void add_results(std::size_t first, std::size_t last, Factor factor,
@@ -115,6 +125,11 @@ class AdapterProducts {
   Buffer<float> inner_;    // [rows, rank] scale x A^T
   Buffer<float> back_;     // [rows, greatest rank] scale dy B
   Buffer<float> results_;  // of OuterGemm
+  // With dropout:
+  std::vector<std::pair<std::int64_t, const Adapter*>> masked_;  // rows of a call
+  Buffer<std::byte> left_;                                       // [rows, in] of x
+  std::vector<const std::byte*> left_rows_;
+  Buffer<float> passed_;  // [rows, in] back A
   MatrixRows inner_rows_;
   MatrixRows back_rows_;
   MatrixRows columns_;  // of dy

@@ -117,7 +117,8 @@ void AdapterSet::place_packed(Format format) {
                        .b = place(spec.site.out, spec.rank),
                        .scale = spec.scale,
                        .first_row = spec.site.first_row,
-                       .index = narrow<std::int32_t>(packed_.size())});
+                       .index = narrow<std::int32_t>(packed_.size()),
+                       .key = checksum(spec.site.module)});
   }
 }
 

@@ -34,13 +34,15 @@ struct KeptLayer {
 /// may have any number of them. The sequences must live as long.
 struct KeptPass {
   Batch batch;
-  std::vector<SampleRange> samples;  // the rows of each sequence
+  std::vector<SampleRange> samples;     // the rows of each sequence
+  double dropout = 0;                   // its share, set before the forward pass
+  std::vector<std::uint64_t> row_keys;  // [rows] and, with dropout, these
   std::vector<KeptLayer> layers;
   std::vector<RouterStatistics> routers;  // of each layer; without experts: none
   Buffer<float> out;                      // [rows, hidden] residual stream after the last layer
 
   [[nodiscard]] std::int64_t bytes() const {
-    std::int64_t total = 4 * out.size();
+    std::int64_t total = 4 * out.size() + 8 * std::ssize(row_keys);
     for (const KeptLayer& layer : layers) total += layer.bytes();
     return total;
   }

@@ -18,7 +18,7 @@ void Linear::forward(const Weight& weight, std::span<const float> bias, MatrixVi
   gemm_.run(rows, {&group, 1}, float_output(y));
   for (const Adapter& adapter : weight.adapters) {
     const AdapterRows all{.num_rows = x.rows(), .adapter = &adapter};
-    adapters_.add_forward(rows, {&all, 1}, y);
+    adapters_.add_forward(rows, {&all, 1}, y, dropout_);
   }
 }
 
@@ -29,15 +29,17 @@ void Linear::backward(const Weight& weight, const PartBackward& part) {
   adapters_.transposed().run(dy, {&group, 1}, float_output(part.dx));
   for (const Adapter& adapter : weight.adapters) {
     const AdapterRows all{.num_rows = dy.num_rows, .adapter = &adapter};
-    adapters_.add_backward({.x = x, .dy = dy, .dx = part.dx, .samples = part.samples}, {&all, 1},
-                           part.adapters);
+    adapters_.add_backward(
+        {.x = x, .dy = dy, .dx = part.dx, .samples = part.samples, .dropout = dropout_}, {&all, 1},
+        part.adapters);
   }
 }
 
 void Linear::gated_mlp(const AdaptedMlp& mlp, MatrixView<const float> x, MatrixView<float> y,
                        MlpStash* keep) {
   const MlpRows all{.num_rows = x.rows(), .mlp = &mlp};
-  mlps_.forward({.x = x_rows_.of(x), .groups = {&all, 1}, .y = y, .keep = keep});
+  mlps_.forward(
+      {.x = x_rows_.of(x), .groups = {&all, 1}, .y = y, .keep = keep, .dropout = dropout_});
 }
 
 void Linear::add_input_gradient(const Weight& weight, MatrixView<const float> dy,
@@ -57,7 +59,8 @@ void Linear::gated_mlp_backward(const AdaptedMlp& mlp, const PartBackward& part,
                   .stash = stash,
                   .dx = part.dx,
                   .weight_gradients = rows.gradients,
-                  .samples = part.samples},
+                  .samples = part.samples,
+                  .dropout = dropout_},
                  part.adapters);
 }
 

@@ -21,6 +21,8 @@ class Linear {
   /// y [rows, n] = x [rows, k] weight^T + bias, and what adapters add; bias may be empty.
   void forward(const Weight& weight, std::span<const float> bias, MatrixView<const float> x,
                MatrixView<float> y);
+  /// From now on, of the rows of all products with adapters.
+  void set_dropout(const Dropout& dropout) { dropout_ = dropout; }
   /// y [rows, hidden] = down(silu(gate(x)) * up(x)). What backward() needs goes to `keep`.
   void gated_mlp(const AdaptedMlp& mlp, MatrixView<const float> x, MatrixView<float> y,
                  MlpStash* keep = nullptr);
@@ -44,6 +46,7 @@ class Linear {
   GroupedGemm& gemm_;
   AdapterProducts& adapters_;
   MlpProducts& mlps_;
+  Dropout dropout_;
   MatrixRows x_rows_;
   MatrixRows dy_rows_;
 };

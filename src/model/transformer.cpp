@@ -107,6 +107,12 @@ struct Transformer::Impl {
     context.moe[half].label.step = step;
   }
 
+  /// Of the passes that follow.
+  void set_dropout(const Dropout& dropout) {
+    context.linear.set_dropout(dropout);
+    context.moe.front().dropout = dropout;
+  }
+
   void forward_kept(std::span<const SequenceChunk> chunks, Recompute recompute, KeptPass& kept) {
     require(options.is_exact(), ErrorKind::usage,
             "training takes all choices of a layer at once, exactly");
@@ -119,6 +125,7 @@ struct Transformer::Impl {
     const MatrixView<float> x = kept.out.matrix(kept.batch.rows(), config.hidden_size);
     embed(kept.batch, x);
     begin(kept.batch);
+    set_dropout({kept.dropout, kept.row_keys});
     kept.layers.resize(layers.size());
     kept.routers.assign(layers.size(), {});
     for (std::size_t l = 0; l < layers.size(); ++l) {
@@ -126,6 +133,7 @@ struct Transformer::Impl {
       layers[l].forward_kept(kept.batch, x, recompute, kept.layers[l]);
     }
     context.moe.front().statistics = nullptr;
+    set_dropout({});
     context.enter_layer(-1, "loss");
     computed_positions += kept.batch.rows();
     weights.files.require_read();
@@ -148,10 +156,12 @@ struct Transformer::Impl {
 
   void backward(KeptPass& kept, MatrixView<float> dx, AdapterGradients& adapters) {
     begin(kept.batch);
+    set_dropout({kept.dropout, kept.row_keys});
     for (std::size_t l = layers.size(); l-- > 0;) {
       take_stashes(kept, l);
       layers[l].backward({kept.batch, kept.samples, adapters, dx}, kept.layers[l]);
     }
+    set_dropout({});
     context.enter_layer(-1, "gradients");
     weights.files.require_read();
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "base/buffer.h"
@@ -18,6 +19,7 @@ struct ChoiceBatch {
   ExchangePlan plan;
   Experts* experts = nullptr;                 // of their layer
   std::vector<const std::byte*> output_rows;  // [outputs] the row that each is computed from
+  std::vector<std::uint64_t> output_keys;     // [outputs] and its key, with dropout
   Buffer<float> outputs;                      // [outputs, hidden]
   Buffer<std::byte> coded;  // [outputs, bytes] the same in the form of the wire, if that is not f32
   PendingResults results;

@@ -24,8 +24,11 @@ void CpuExperts::start(const ExpertBatch& batch) {
   if (batch.rows.empty()) return;
   make_groups(batch.slot_begin, batch.first_slot);
   if (work_->groups.empty()) return;
-  work_->mlps.forward(
-      {.x = source(batch.rows), .groups = work_->groups, .y = batch.outputs, .keep = batch.keep});
+  work_->mlps.forward({.x = source(batch.rows),
+                       .groups = work_->groups,
+                       .y = batch.outputs,
+                       .keep = batch.keep,
+                       .dropout = batch.dropout});
 }
 
 void CpuExperts::backward(const ExpertBackward& batch, AdapterGradients& gradients) {
@@ -38,7 +41,8 @@ void CpuExperts::backward(const ExpertBackward& batch, AdapterGradients& gradien
                         .stash = batch.stash,
                         .dx = batch.dx,
                         .weight_gradients = batch.weight_gradients.data(),
-                        .samples = batch.samples},
+                        .samples = batch.samples,
+                        .dropout = batch.dropout},
                        gradients);
 }
 

@@ -24,6 +24,7 @@ struct ExpertBatch {
   /// [outputs, hidden] to be written, not yet weighted; null: only what is kept is wanted
   MatrixView<float> outputs;
   MlpStash* keep = nullptr;  // gets what backward() needs
+  Dropout dropout{};         // of the rows
 };
 
 /// What goes back through a rank's experts.
@@ -36,6 +37,7 @@ struct ExpertBackward {
   MatrixView<float> dx;                  // [outputs, hidden] to be written, not yet weighted
   std::span<float> weight_gradients;     // [outputs] to be written
   std::span<const SampleRange> samples;  // of outputs, ascending, each in one slot
+  Dropout dropout{};                     // as in the forward pass
 };
 
 /// The experts of one layer that a rank owns, wherever they are computed, or some of them. Two

@@ -97,7 +97,8 @@ void MoeLayer::execute_backward(const MoeBackward& pass, MoeWorkspace& work) {
                         .stash = stash.experts,
                         .dx = {results.data(), count, hidden, stride},
                         .weight_gradients = work.weight_gradients,
-                        .samples = work.samples},
+                        .samples = work.samples,
+                        .dropout = {work.dropout.share, stash.output_keys}},
                        pass.part.adapters);
   }
   for (std::int64_t output = 0; output < count; ++output) {

@@ -32,11 +32,13 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
   }
   {
     const PhaseScope scope(times, Phase::dispatch);
+    work.rows.have_keys(work.dropout.is_on());
     if (row_form(work) == RowForm::plain) {
       write_activations(x, work.rows);
     } else {
       encode_rows(x, work);
     }
+    write_keys(work);
   }
   work.dispatch = send_rows(work);
   work.has_executed = false;
@@ -93,11 +95,14 @@ void MoeLayer::keep_received(MoeWorkspace& work) {
 void MoeLayer::finish_plan(ChoiceBatch& choices, MoeWorkspace& work) {
   work.exchange.finish_plan(choices.routing, work.dispatch, choices.plan);
   choices.output_rows.clear();
+  choices.output_keys.clear();
   const bool is_plain = row_form(work) == RowForm::plain;
   const std::int64_t decoded_bytes = router_.hidden() * element_bytes(element_);
   for (const std::int32_t source : choices.plan.execute.output_sources) {
     choices.output_rows.push_back(is_plain ? work.dispatch.source(source)
                                            : work.decoded.data() + source * decoded_bytes);
+    if (!work.dropout.is_on()) continue;
+    choices.output_keys.push_back(work.rows.key_of(work.dispatch.words(source)));
   }
   choices.outputs.reserve(num_rows(choices) * router_.hidden());
   choices.experts = experts_.get();
@@ -127,13 +132,17 @@ void MoeLayer::compute(ChoiceBatch& choices, SlotRange slots, MoeWorkspace& work
   const std::int64_t hidden = router_.hidden();
   MatrixView<float> outputs;
   if (!work.keeps_alone) outputs = {choices.outputs.data() + first * hidden, count, hidden};
-  choices.experts->start(
-      {.first_slot = slots.first,
-       .rows = std::span(choices.output_rows)
-                   .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
-       .slot_begin = begin,
-       .outputs = outputs,
-       .keep = work.keep != nullptr ? &work.keep->experts : nullptr});
+  const auto its = [&](const auto& all) {
+    return std::span(all).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+  };
+  Dropout dropout;
+  if (work.dropout.is_on()) dropout = {work.dropout.share, its(choices.output_keys)};
+  choices.experts->start({.first_slot = slots.first,
+                          .rows = its(choices.output_rows),
+                          .slot_begin = begin,
+                          .outputs = outputs,
+                          .keep = work.keep != nullptr ? &work.keep->experts : nullptr,
+                          .dropout = dropout});
   choices.experts->finish();
 }
 
@@ -268,6 +277,7 @@ void MoeLayer::end(MatrixView<float> y, MoeWorkspace& work) {
   if (work.keep != nullptr) {
     work.keep->routing = std::move(work.routing);
     work.keep->plan = std::move(work.plan);
+    work.keep->output_keys = std::move(work.output_keys);
   }
 }
 

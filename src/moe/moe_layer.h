@@ -66,6 +66,7 @@ struct MoeWorkspace : ChoiceBatch {
   /// Set before begin(), or null: what is kept for a backward pass, and where choices are counted.
   MoeStash* keep = nullptr;
   bool keeps_alone = false;  // set before begin(): the results are not wanted
+  Dropout dropout{};         // set before begin() and begin_backward(): of the tokens
   RouterStatistics* statistics = nullptr;
   RowLabel label{};        // step and layer of the batch, for its exchanges
   ExpertRows expert_rows;  // choices so far, by the layers of labels
@@ -141,6 +142,7 @@ class MoeLayer {
   /// As products take them.
   void write_numbers(std::span<const float> numbers, std::byte* to) const;
   void write_activations(MatrixView<const float> x, WireRows& rows) const;
+  static void write_keys(MoeWorkspace& work);
   [[nodiscard]] WireCodec codec(const MoeWorkspace& work) const {
     return {work.context.wire, *compute_.vector};
   }

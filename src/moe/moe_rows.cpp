@@ -18,6 +18,12 @@ void MoeLayer::write_activations(MatrixView<const float> x, WireRows& rows) cons
   });
 }
 
+void MoeLayer::write_keys(MoeWorkspace& work) {
+  if (!work.dropout.is_on()) return;
+  std::int64_t token = 0;
+  for (const std::uint64_t key : work.dropout.keys) work.rows.set_key(token++, key);
+}
+
 MoeLayer::RowForm MoeLayer::row_form(const MoeWorkspace& work) const {
   const bool is_training = work.keep != nullptr;  // which goes back through what products took
   if (codes_ && work.context.int8_rows && !is_training) return RowForm::codes;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "base/buffer.h"
 #include "src/lora/adapted_mlp.h"
@@ -14,12 +16,14 @@ namespace moesaic {
 struct MoeStash {
   Routing routing;
   ExchangePlan plan;
-  Buffer<float> probabilities;  // [tokens, experts], where Router::needs_probabilities()
-  Buffer<std::byte> received;   // [received rows, bytes of a row's activations]
-  MlpStash experts;             // [outputs, width]
+  Buffer<float> probabilities;             // [tokens, experts], where Router::needs_probabilities()
+  Buffer<std::byte> received;              // [received rows, bytes of a row's activations]
+  MlpStash experts;                        // [outputs, width]
+  std::vector<std::uint64_t> output_keys;  // [outputs] with dropout
 
   [[nodiscard]] std::int64_t bytes() const noexcept {
-    return 4 * probabilities.size() + received.size() + experts.bytes();
+    return 4 * probabilities.size() + received.size() + experts.bytes() +
+           8 * std::ssize(output_keys);
   }
 };
 

@@ -36,8 +36,23 @@ void WireRows::set_weights(const Routing& routing) {
   set_words(routing, routing.weights.data());
 }
 
+template <typename T>
+void WireRows::set_behind(std::int64_t token, T value) {
+  std::memcpy(activations(token) + words_offset_ + topk_ * kWordBytes, &value, sizeof(T));
+}
+
 void WireRows::set_mark(std::int64_t token, std::int32_t mark) {
-  std::memcpy(activations(token) + words_offset_ + topk_ * kWordBytes, &mark, kWordBytes);
+  set_behind(token, mark);
+}
+
+void WireRows::set_key(std::int64_t token, std::uint64_t key) {
+  set_behind(token, key);
+}
+
+std::uint64_t WireRows::key_of(const std::byte* words) const {
+  std::uint64_t key = 0;
+  std::memcpy(&key, words + topk_ * kWordBytes, sizeof(key));
+  return key;
 }
 
 void WireRows::set_words(const Routing& routing, const void* words) {

@@ -9,7 +9,7 @@
 namespace moesaic {
 
 /// This rank's token rows in the form that travels: the activations, then a 4-byte word for each of
-/// the token's choices: forward its expert's id, backward its routing weight, and perhaps a mark. A
+/// the token's choices: forward its expert's id, backward its routing weight, and perhaps marks. A
 /// row is written once and read where it lies, here or, after the exchange, at its experts.
 class WireRows {
  public:
@@ -19,10 +19,13 @@ class WireRows {
   /// Makes room for as many rows, of so many bytes of activations; their contents are lost.
   void resize(std::int64_t num_tokens, std::int64_t hidden_bytes);
   void resize(std::int64_t num_tokens) { resize(num_tokens, hidden_bytes_); }
+  /// Whether rows have a key from the next resize() on.
+  void have_keys(bool wanted) { num_words_ = topk_ + (wanted ? 2 : 0); }
   /// From the routing's first word on, here and below.
   void set_experts(const Routing& routing);
   void set_weights(const Routing& routing);
   void set_mark(std::int64_t token, std::int32_t mark);
+  void set_key(std::int64_t token, std::uint64_t key);
 
   [[nodiscard]] std::byte* activations(std::int64_t token) const {
     return bytes_.data() + token * stride_bytes_;
@@ -41,6 +44,7 @@ class WireRows {
   [[nodiscard]] std::int32_t mark_of(const std::byte* words) const {
     return experts_of(words)[topk_];
   }
+  [[nodiscard]] std::uint64_t key_of(const std::byte* words) const;
   [[nodiscard]] std::int64_t words_bytes() const noexcept { return row_bytes_ - words_offset_; }
   [[nodiscard]] std::int64_t activation_bytes() const noexcept { return hidden_bytes_; }
   [[nodiscard]] std::int64_t row_bytes() const noexcept { return row_bytes_; }
@@ -50,6 +54,8 @@ class WireRows {
 
  private:
   void set_words(const Routing& routing, const void* words);
+  template <typename T>
+  void set_behind(std::int64_t token, T value);
 
   std::int64_t topk_;
   std::int64_t num_words_;

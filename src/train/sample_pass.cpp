@@ -36,12 +36,26 @@ void SamplePass::add_losses(MicroBatch& batch) const {
   }
 }
 
-MicroBatch SamplePass::run(std::span<const TrainSample> samples, bool keeps) {
+void SamplePass::set_dropout(std::span<const TrainSample> samples, const Dropout& dropout,
+                             KeptPass& kept) {
+  kept.dropout = dropout.share;
+  kept.row_keys.clear();
+  if (!dropout.is_on()) return;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    for (std::int64_t token = 0; token < std::ssize(samples[i].tokens); ++token) {
+      kept.row_keys.push_back(dropout_row_key(dropout.keys[i], token));
+    }
+  }
+}
+
+MicroBatch SamplePass::run(std::span<const TrainSample> samples, const Conditions& conditions) {
+  const bool keeps = conditions.keeps;
   MicroBatch batch;
   if (!spare_.empty()) {
     batch.kept = std::move(spare_.back());
     spare_.pop_back();
   }
+  set_dropout(samples, conditions.dropout, batch.kept);
   find_targets(samples, batch);
   std::vector<SequenceChunk> chunks;
   batch.sequences.reserve(samples.size());
@@ -68,12 +82,12 @@ MicroBatch SamplePass::run(std::span<const TrainSample> samples, bool keeps) {
   return batch;
 }
 
-MicroBatch SamplePass::forward(std::span<const TrainSample> samples) {
-  return run(samples, true);
+MicroBatch SamplePass::forward(std::span<const TrainSample> samples, const Dropout& dropout) {
+  return run(samples, {.keeps = true, .dropout = dropout});
 }
 
 MicroBatch SamplePass::evaluate(std::span<const TrainSample> samples) {
-  MicroBatch batch = run(samples, false);
+  MicroBatch batch = run(samples, {});
   spare_.push_back(std::exchange(batch.kept, {}));
   batch.sequences.clear();
   return batch;

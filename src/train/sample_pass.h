@@ -35,10 +35,12 @@ class SamplePass {
   SamplePass(Transformer& transformer, Recompute recompute);
 
   /// The losses of `samples`, none or some. Collective over the experts' group, as backward() is.
-  [[nodiscard]] MicroBatch forward(std::span<const TrainSample> samples);
+  /// `dropout` has a key for each sample (dropout_sample_key).
+  [[nodiscard]] MicroBatch forward(std::span<const TrainSample> samples,
+                                   const Dropout& dropout = {});
   /// The gradients of the summed losses are added to `gradients`.
   void backward(MicroBatch batch, AdapterGradients& gradients);
-  /// The losses alone; nothing is kept.
+  /// The losses alone, without dropout; nothing is kept.
   [[nodiscard]] MicroBatch evaluate(std::span<const TrainSample> samples);
 
  private:
@@ -48,7 +50,14 @@ class SamplePass {
     std::vector<std::int64_t> ends;  // [samples] of their rows among all
   };
   void find_targets(std::span<const TrainSample> samples, MicroBatch& batch);
-  MicroBatch run(std::span<const TrainSample> samples, bool keeps);
+  /// What a pass is run with.
+  struct Conditions {
+    bool keeps = false;
+    Dropout dropout{};
+  };
+  MicroBatch run(std::span<const TrainSample> samples, const Conditions& conditions);
+  static void set_dropout(std::span<const TrainSample> samples, const Dropout& dropout,
+                          KeptPass& kept);
   void add_losses(MicroBatch& batch) const;
 
   Transformer& transformer_;

@@ -102,23 +102,29 @@ Trainer::Trainer(const Parts& parts, const TrainOptions& options)
       moments_{std::vector<float>(parts.adapters.masters().size()),
                std::vector<float>(parts.adapters.masters().size()), 0} {}
 
-SamplesSeen Trainer::run(const SampleSet& set, std::span<const std::int64_t> samples, Mode mode) {
+SamplesSeen Trainer::run(const SampleSet& set, std::span<const std::int64_t> samples,
+                         std::optional<std::int64_t> step) {
   std::vector<std::int64_t> lengths;
   for (const std::int64_t sample : samples) lengths.push_back(set.length(sample));
   Communicator& world = parts_.ranks.world;
   const std::vector<RankBatches> plan = plan_batches(lengths, world.size(), options_.batch_tokens);
   Totals totals;
   std::vector<TrainSample> batch;
+  std::vector<std::uint64_t> keys;
   for (const auto& places : plan[static_cast<std::size_t>(world.rank())].micro_batches) {
     batch.clear();
+    keys.clear();
     for (const std::int64_t place : places) {
       batch.push_back(set[samples[static_cast<std::size_t>(place)]]);
+      keys.push_back(dropout_sample_key(options_.seed, step.value_or(0), place));
     }
-    if (mode == Mode::evaluate) {
+    if (!step) {
       totals.add(parts_.pass.evaluate(batch));
       continue;
     }
-    MicroBatch passed = timed(times_.forward, [&] { return parts_.pass.forward(batch); });
+    MicroBatch passed = timed(times_.forward, [&] {
+      return parts_.pass.forward(batch, {options_.dropout, keys});
+    });
     totals.add(passed);
     timed(times_.backward, [&] { parts_.pass.backward(std::move(passed), gradients_); });
   }
@@ -134,7 +140,7 @@ TrainStepResult Trainer::step(std::int64_t number, const SampleSet& set,
   timed(times_.optimizer, [&] { gradients_.clear(); });
   TrainStepResult result;
   result.learning_rate = options_.rate.at(number);
-  result.seen = run(set, samples, Mode::train);
+  result.seen = run(set, samples, number);
   result.not_finite = timed(times_.sums, [&] { return reduction_.sum(gradients_); });
   times_.exposed_sums = times_.sums;
   if (!std::isfinite(result.seen.loss)) result.not_finite = "the loss";
@@ -171,7 +177,7 @@ void Trainer::update(const TrainStepResult& result) {
 SamplesSeen Trainer::evaluate(const SampleSet& set) {
   std::vector<std::int64_t> samples(static_cast<std::size_t>(set.size()));
   std::iota(samples.begin(), samples.end(), 0);
-  return run(set, samples, Mode::evaluate);
+  return run(set, samples, std::nullopt);
 }
 
 }  // namespace moesaic

@@ -21,6 +21,8 @@ struct TrainOptions {
   double clip = 1;                  ///< longest gradient; 0: no limit
   std::int64_t batch_tokens = 512;  ///< most tokens of a rank's micro-batch
   bool skip_nonfinite = false;      ///< leave such a step out instead of throwing
+  double dropout = 0;               ///< share of the adapters' inputs that a step leaves out
+  std::uint64_t seed = 0;           ///< of dropout
 };
 
 /// What a step or an evaluation saw, over all ranks.
@@ -80,8 +82,9 @@ class Trainer {
   [[nodiscard]] Moments& moments() noexcept { return moments_; }
 
  private:
-  enum class Mode { train, evaluate };
-  SamplesSeen run(const SampleSet& set, std::span<const std::int64_t> samples, Mode mode);
+  /// `step`: its number; none: an evaluation.
+  SamplesSeen run(const SampleSet& set, std::span<const std::int64_t> samples,
+                  std::optional<std::int64_t> step);
   void update(const TrainStepResult& result);
 
   Parts parts_;

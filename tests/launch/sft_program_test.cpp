@@ -101,6 +101,38 @@ TEST(Sft, ARunThatWasStoppedGoesOnToTheSameBytes) {
   EXPECT_EQ(events(parts, "step").size(), 6U);
 }
 
+TEST(Sft, DropoutLeavesTheSameOutOnAnyRanksAndAfterAStop) {
+  const TemporaryDirectory directory;
+  const std::string whole = directory.path_of("whole");
+  const std::string parts = directory.path_of("parts");
+  const Arguments dropout = {"--lora-dropout", "0.25"};
+  expect_done(run_moesaic(sft(whole, dropout)));
+  const Arguments resumed = joined(dropout, {"--resume", "--save-every", "1"});
+  const auto steps_done = [&] {
+    return std::filesystem::exists(parts + "/metrics.jsonl") ? events(parts, "step").size() : 0;
+  };
+  {
+    RunningProgram program(ranks_command(2, sft(parts, resumed)));
+    ASSERT_TRUE(program.wait_until([&] { return steps_done() >= 2; }));
+    program.send(SIGKILL);
+    (void)program.wait();
+  }
+  expect_failure(run_moesaic(sft(parts, {"--resume"})), 2, {"other options"});
+  expect_done(run_ranks(3, sft(parts, resumed)));
+  EXPECT_EQ(adapter(parts), adapter(whole));
+  const Json config = Json::parse(read_text(parts + "/adapter_config.json"), "adapter_config.json");
+  EXPECT_EQ(config.at("lora_dropout").as_double(), 0.25);
+  // A run that goes on from an adapter has its dropout, unless it says another.
+  const std::string more = directory.path_of("more");
+  expect_done(run_moesaic(sft(more, {"--lora", whole, "--max-steps", "1"})));
+  EXPECT_NE(read_text(more + "/adapter_config.json").find("\"lora_dropout\": 0.25"),
+            std::string::npos);
+  const std::string without = directory.path_of("without");
+  expect_done(
+      run_moesaic(sft(without, {"--lora", whole, "--lora-dropout", "0", "--max-steps", "1"})));
+  EXPECT_NE(adapter(without), adapter(more));
+}
+
 /// tests/run.sh --all sets more.
 int wanted_kills() {
   const char* wanted = std::getenv("MOESAIC_TEST_KILLS");

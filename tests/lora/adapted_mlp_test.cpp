@@ -17,7 +17,8 @@ constexpr std::int64_t kWidth = 20;
 /// Rows through five MLPs: of ranks 2 and 3 (with inputs in an order of its own), without rows,
 /// without adapters, with one of rank 40 for up alone.
 struct Case {
-  Case() {
+  explicit Case(double dropout = 0) : share(dropout) {
+    for (std::int64_t row = 0; row < kRows; ++row) keys.push_back(dropout_row_key(3, row));
     for (const std::int64_t rank : {2, 3, 2, 0, 40}) {
       mlps.push_back(naive::random_mlp({kHidden, kWidth, rank}, random));
     }
@@ -36,10 +37,13 @@ struct Case {
   }
   /// <dy, y> of a row.
   [[nodiscard]] double product(std::int64_t r) const {
-    const std::vector<double> y = mlps[index(mlp_of(r))]({x.row(r), x.row(r) + kHidden});
+    const std::vector<double> y = result(r);
     double sum = 0;
     for (std::size_t i = 0; i < y.size(); ++i) sum += dy.row(r)[i] * y[i];
     return sum;
+  }
+  [[nodiscard]] std::vector<double> result(std::int64_t r) const {
+    return mlps[index(mlp_of(r))]({x.row(r), x.row(r) + kHidden}, {share, keys[index(r)]});
   }
   static std::int64_t mlp_of(std::int64_t row) {
     std::int64_t mlp = 0;
@@ -54,6 +58,8 @@ struct Case {
   static constexpr std::array<SampleRange, 7> kSamples = {
       {{0, 2}, {2, 3}, {5, 33}, {38, 7}, {45, 4}, {49, 1}, {50, 7}}};
 
+  double share;
+  std::vector<std::uint64_t> keys;  // [rows]
   std::mt19937 random{17};
   std::vector<naive::Mlp> mlps;
   naive::Matrix x, dy, weights;
@@ -103,13 +109,15 @@ class Products {
       groups.push_back({Case::kStarts[m], Case::kStarts[m + 1] - Case::kStarts[m], &mlps_[m]});
     }
     MlpStash stash;
+    const Dropout dropout{case_.share, case_.keys};
     MatrixRows x_rows;
     MatrixRows dy_rows;
     const RowSource rows = x_rows.of({x.data(), Case::kRows, kHidden});
     products_.forward({.x = rows,
                        .groups = groups,
                        .y = {results.y.data(), Case::kRows, kHidden},
-                       .keep = &stash});
+                       .keep = &stash,
+                       .dropout = dropout});
     products_.backward({.x = rows,
                         .groups = groups,
                         .dy = dy_rows.of({dy.data(), Case::kRows, kHidden}),
@@ -117,7 +125,8 @@ class Products {
                         .stash = stash,
                         .dx = {results.dx.data(), Case::kRows, kHidden},
                         .weight_gradients = results.weight_gradients.data(),
-                        .samples = samples},
+                        .samples = samples,
+                        .dropout = dropout},
                        results.gradients);
     return results;
   }
@@ -145,8 +154,7 @@ void expect_near(Case& of, Products& run, double tolerance) {
   const Results results = run(Case::kSamples);
   std::vector<double> y, dx, weight_gradients;
   for (std::int64_t r = 0; r < Case::kRows; ++r) {
-    const naive::Mlp& mlp = of.mlps[Case::index(Case::mlp_of(r))];
-    for (const double value : mlp({of.x.row(r), of.x.row(r) + kHidden})) y.push_back(value);
+    for (const double value : of.result(r)) y.push_back(value);
     weight_gradients.push_back(of.product(r));
     for (std::int64_t i = 0; i < kHidden; ++i) {
       dx.push_back(naive::derivative(of.x.row(r)[i], [&] { return of.product(r); }));
@@ -188,6 +196,12 @@ TEST(MlpProducts, are_near_finite_differences_in_bf16) {
   expect_near(rows, run, 1.5e-2);
 }
 
+TEST(MlpProducts, leave_out_what_dropout_says) {
+  Case rows(0.3);
+  Products run(rows, Format::f32, 2);
+  expect_near(rows, run, 2e-6);
+}
+
 TEST(MlpProducts, are_near_finite_differences_with_quantised_weights) {
   // Integer activations, groups, scales of rows, and scales of groups and matrix.
   for (const Layout& layout :
@@ -201,7 +215,7 @@ TEST(MlpProducts, are_near_finite_differences_with_quantised_weights) {
 }
 
 TEST(MlpProducts, bits_do_not_depend_on_threads_or_on_samples_beside) {
-  const Case rows;
+  const Case rows(0.3);
   for (const Format format : {Format::f32, Format::bf16}) {
     const Results all = Products(rows, format, 1)(Case::kSamples);
     const Results threads = Products(rows, format, 3)(Case::kSamples);

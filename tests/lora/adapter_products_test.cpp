@@ -17,7 +17,8 @@ constexpr std::int64_t kOut = 30;
 
 /// Two adapters of a matrix with 30 rows, for rows 0 to 11 and 18 to 29.
 struct Case {
-  Case() {
+  explicit Case(double dropout = 0) : share(dropout) {
+    for (std::int64_t row = 0; row < kRows; ++row) keys.push_back(dropout_row_key(5, row));
     for (const std::int64_t rank : {4, 3}) {
       adapters.push_back(naive::random_adapter(kIn, 12, rank, random));
     }
@@ -29,7 +30,8 @@ struct Case {
   [[nodiscard]] std::vector<double> added(std::int64_t row) const {
     std::vector<double> y(kOut);
     for (const naive::LowRank& adapter : adapters) {
-      naive::add_low_rank(adapter, {x.row(row), x.row(row) + kIn}, y);
+      naive::add_low_rank(adapter, {x.row(row), x.row(row) + kIn}, y,
+                          {share, keys[static_cast<std::size_t>(row)]});
     }
     return y;
   }
@@ -42,13 +44,14 @@ struct Case {
     return sum;
   }
 
+  double share;
+  std::vector<std::uint64_t> keys;  // [rows]
   std::mt19937 random{3};
   std::vector<naive::LowRank> adapters;
   naive::Matrix x, dy;
 };
 
-TEST(AdapterProducts, work_on_columns_of_a_joined_matrix) {
-  Case joined;
+void expect_near_differences(Case& joined) {
   naive::Packed packed(Format::f32);
   ThreadPool pool(2);
   const Isa isa = supported_isas().back();
@@ -69,10 +72,14 @@ TEST(AdapterProducts, work_on_columns_of_a_joined_matrix) {
   const std::array<SampleRange, 2> samples = {{{0, 9}, {9, 14}}};
   for (const Adapter& adapter : adapters) {
     const AdapterRows all{.num_rows = kRows, .adapter = &adapter};
-    products.add_forward(x_source, {&all, 1}, {y.data(), kRows, kOut});
-    products.add_backward(
-        {.x = x_source, .dy = dy_source, .dx = {dx.data(), kRows, kIn}, .samples = samples},
-        {&all, 1}, gradients);
+    const Dropout dropout{joined.share, joined.keys};
+    products.add_forward(x_source, {&all, 1}, {y.data(), kRows, kOut}, dropout);
+    products.add_backward({.x = x_source,
+                           .dy = dy_source,
+                           .dx = {dx.data(), kRows, kIn},
+                           .samples = samples,
+                           .dropout = dropout},
+                          {&all, 1}, gradients);
   }
   std::vector<double> expected_y;
   std::vector<double> expected_dx = naive::gradient(joined.x, [&] { return joined.loss(); });
@@ -90,6 +97,43 @@ TEST(AdapterProducts, work_on_columns_of_a_joined_matrix) {
     EXPECT_LE(naive::distance(naive::values_of(gradients, packed.places()[i].b),
                               naive::gradient(joined.adapters[i].b, loss)),
               1e-6);
+  }
+}
+
+TEST(AdapterProducts, work_on_columns_of_a_joined_matrix) {
+  Case joined;
+  expect_near_differences(joined);
+}
+
+TEST(AdapterProducts, leave_the_same_out_forward_and_backward) {
+  Case joined(0.4);
+  expect_near_differences(joined);
+}
+
+TEST(DropoutMask, has_its_share_of_zeros_everywhere_and_no_two_alike) {
+  constexpr std::int64_t kElements = 4000;
+  for (const double share : {0.05, 0.5, 0.9}) {
+    std::vector<std::vector<float>> masks;
+    for (const std::uint64_t module : {1U, 2U}) {
+      for (const std::int64_t step : {0, 1}) {
+        for (const std::int64_t sample : {0, 1}) {
+          for (const std::int64_t token : {0, 1}) {
+            const std::uint64_t key = dropout_sample_key(7, step, sample);
+            const DropoutMask mask(share, dropout_row_key(key, token), module);
+            const std::vector<float> ones(kElements - 1, 1.0F);  // an odd number
+            std::vector<float>& kept = masks.emplace_back(ones.size());
+            mask.copy(std::span(ones), kept.data());
+            const auto zeros = static_cast<double>(std::ranges::count(kept, 0.0F));
+            EXPECT_NEAR(zeros / kElements, share, 5 * std::sqrt(share * (1 - share) / kElements));
+            for (std::size_t i = 0; i < kept.size(); ++i) {
+              ASSERT_EQ(mask.keeps(static_cast<std::int64_t>(i)), kept[i] != 0);
+            }
+          }
+        }
+      }
+    }
+    std::ranges::sort(masks);
+    EXPECT_EQ(std::ranges::adjacent_find(masks), masks.end());
   }
 }
 

@@ -39,16 +39,35 @@ inline Matrix random_matrix(std::int64_t rows, std::int64_t cols, float deviatio
   return matrix;
 }
 
+/// Dropout of one row.
+struct RowDropout {
+  double share = 0;
+  std::uint64_t row = 0;
+};
+
 struct LowRank {
   Matrix a;  // [rank, in]
   Matrix b;  // [out, rank]
   double scale = 0;
   std::int64_t first_row = 0;
+  std::uint64_t key = 0;
+
+  /// What is left of its input.
+  [[nodiscard]] std::vector<double> left_of(std::vector<double> x,
+                                            const RowDropout& dropout) const {
+    const DropoutMask mask(dropout.share, dropout.row, key);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] = mask.keeps(static_cast<std::int64_t>(i)) ? x[i] / (1 - dropout.share) : 0;
+    }
+    return x;
+  }
 };
 
 inline LowRank random_adapter(std::int64_t in, std::int64_t out, std::int64_t rank,
                               std::mt19937& random) {
-  return {random_matrix(rank, in, 0.3F, random), random_matrix(out, rank, 0.3F, random), 0.7};
+  const Matrix a = random_matrix(rank, in, 0.3F, random);
+  const Matrix b = random_matrix(out, rank, 0.3F, random);
+  return {.a = a, .b = b, .scale = 0.7, .key = static_cast<std::uint64_t>(random())};
 }
 
 inline std::vector<double> times(const Matrix& matrix, const std::vector<double>& x) {
@@ -62,8 +81,9 @@ inline std::vector<double> times(const Matrix& matrix, const std::vector<double>
 }
 
 inline void add_low_rank(const LowRank& adapter, const std::vector<double>& x,
-                         std::vector<double>& y) {
-  const std::vector<double> added = times(adapter.b, times(adapter.a, x));
+                         std::vector<double>& y, const RowDropout& dropout = {}) {
+  const std::vector<double> left = adapter.left_of(x, dropout);
+  const std::vector<double> added = times(adapter.b, times(adapter.a, left));
   for (std::size_t i = 0; i < added.size(); ++i) {
     y[static_cast<std::size_t>(adapter.first_row) + i] += adapter.scale * added[i];
   }
@@ -73,9 +93,10 @@ struct Projection {
   Matrix matrix;
   std::optional<LowRank> adapter;
 
-  [[nodiscard]] std::vector<double> operator()(const std::vector<double>& x) const {
+  [[nodiscard]] std::vector<double> operator()(const std::vector<double>& x,
+                                               const RowDropout& dropout = {}) const {
     std::vector<double> y = times(matrix, x);
-    if (adapter) add_low_rank(*adapter, x, y);
+    if (adapter) add_low_rank(*adapter, x, y, dropout);
     return y;
   }
 };
@@ -83,11 +104,12 @@ struct Projection {
 struct Mlp {
   Projection gate, up, down;
 
-  [[nodiscard]] std::vector<double> operator()(const std::vector<double>& x) const {
-    std::vector<double> h = gate(x);
-    const std::vector<double> u = up(x);
+  [[nodiscard]] std::vector<double> operator()(const std::vector<double>& x,
+                                               const RowDropout& dropout = {}) const {
+    std::vector<double> h = gate(x, dropout);
+    const std::vector<double> u = up(x, dropout);
     for (std::size_t i = 0; i < h.size(); ++i) h[i] = h[i] / (1 + std::exp(-h[i])) * u[i];
-    return down(h);
+    return down(h, dropout);
   }
 };
 
@@ -186,7 +208,8 @@ class Packed {
             .b = pack(adapter.b),
             .scale = static_cast<float>(adapter.scale),
             .first_row = adapter.first_row,
-            .index = index};
+            .index = index,
+            .key = adapter.key};
   }
 
   /// The result keeps its adapters in `adapters`, which must not move.

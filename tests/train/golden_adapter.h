@@ -58,6 +58,7 @@ struct PassSetup {
   int threads = 1;
   Recompute recompute = Recompute::never;
   std::size_t samples_at_once = 100;
+  double dropout = 0;    // of a trainer
   bool is_used = false;  // another pass has gone through it before
 };
 

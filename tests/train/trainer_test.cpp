@@ -72,6 +72,8 @@ class TrainingRank {
   static TrainOptions options(const PassSetup& setup) {
     TrainOptions options = kOptions;
     options.batch_tokens = setup.samples_at_once == 1 ? 1 : 512;
+    options.dropout = setup.dropout;
+    options.seed = 11;
     return options;
   }
 
@@ -161,6 +163,41 @@ TEST(Trainer, TheBytesDoNotDependOnRanksReplicasThreadsMicroBatchesOrRecomputing
   expect_same(run(golden, setup({.ranks = 4, .expert_replicas = 2}), 4), expected);
   expect_same(run(golden, setup({.samples_at_once = 1}), 4), expected);
   expect_same(run(golden, setup({.ranks = 2, .recompute = Recompute::always}), 4), expected);
+}
+
+// Rows take the keys of their masks along to other ranks' experts.
+TEST(Trainer, DropoutIsTheSameOnAnyRanksToo) {
+  const GoldenAdapter golden("qwen2_moe-rslora-idle");
+  const auto setup = [](PassSetup changed) {
+    changed.precision = Precision::bf16;
+    changed.dropout = 0.3;
+    return changed;
+  };
+  const Trained expected = run(golden, setup({}), 3);
+  expect_same(run(golden, setup({.ranks = 3}), 3), expected);
+  expect_same(run(golden, setup({.ranks = 4, .expert_replicas = 2, .threads = 2}), 3), expected);
+  expect_same(run(golden, setup({.samples_at_once = 1}), 3), expected);
+  expect_same(run(golden, setup({.ranks = 2, .recompute = Recompute::always}), 3), expected);
+  const Trained without = run(golden, {.precision = Precision::bf16}, 3);
+  EXPECT_NE(expected.losses, without.losses);
+  EXPECT_NE(expected.losses[0], expected.losses[1]);
+}
+
+// Nothing but training leaves anything out, and each step leaves out something else.
+TEST(Trainer, AnEvaluationIsWithoutDropout) {
+  const GoldenAdapter golden("mixtral-some");
+  run_thread_ranks(2, [&](Communicator& world) {
+    PassSetup setup{.precision = Precision::f32, .ranks = 2};
+    TrainingRank plain(golden, setup, world);
+    setup.dropout = 0.5;
+    TrainingRank dropping(golden, setup, world);
+    const SampleSet set = samples_of(golden);
+    const std::vector<std::int64_t> first = step_samples(0, set.size());
+    const double loss = plain.trainer().evaluate(set).loss;
+    EXPECT_EQ(dropping.trainer().evaluate(set).loss, loss);
+    EXPECT_NE(dropping.trainer().step(0, set, first).seen.loss,
+              plain.trainer().step(0, set, first).seen.loss);
+  });
 }
 
 /// Steps [first, end) of a run whose state goes through `directory` in between.
