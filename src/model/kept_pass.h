@@ -9,6 +9,7 @@
 #include "src/model/batch.h"
 #include "src/model/stash.h"
 #include "src/moe/router_statistics.h"
+#include "src/moe/routing.h"
 
 namespace moesaic {
 
@@ -30,6 +31,11 @@ struct KeptLayer {
   }
 };
 
+/// The experts of each layer's tokens, [layers][rows * topk]; empty without experts. A pass that is
+/// given them takes them in the place of what its routers would choose; one that is given an empty
+/// list fills it.
+using ChosenExperts = std::vector<std::vector<ExpertId>>;
+
 /// What a forward pass over whole sequences keeps for its backward pass: a value of its owner, who
 /// may have any number of them. The sequences must live as long.
 struct KeptPass {
@@ -37,6 +43,7 @@ struct KeptPass {
   std::vector<SampleRange> samples;     // the rows of each sequence
   double dropout = 0;                   // its share, set before the forward pass
   std::vector<std::uint64_t> row_keys;  // [rows] and, with dropout, these
+  ChosenExperts* choices = nullptr;     // set before the forward pass; outlives the backward pass
   std::vector<KeptLayer> layers;
   std::vector<RouterStatistics> routers;  // of each layer; without experts: none
   Buffer<float> out;                      // [rows, hidden] residual stream after the last layer

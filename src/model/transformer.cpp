@@ -113,6 +113,12 @@ struct Transformer::Impl {
     context.moe.front().dropout = dropout;
   }
 
+  void set_choices(const KeptPass& kept, std::size_t layer) {
+    if (kept.choices == nullptr) return;
+    kept.choices->resize(layers.size());
+    context.moe.front().choices = &(*kept.choices)[layer];
+  }
+
   void forward_kept(std::span<const SequenceChunk> chunks, Recompute recompute, KeptPass& kept) {
     require(options.is_exact(), ErrorKind::usage,
             "training takes all choices of a layer at once, exactly");
@@ -130,9 +136,11 @@ struct Transformer::Impl {
     kept.routers.assign(layers.size(), {});
     for (std::size_t l = 0; l < layers.size(); ++l) {
       context.moe.front().statistics = &kept.routers[l];
+      set_choices(kept, l);
       layers[l].forward_kept(kept.batch, x, recompute, kept.layers[l]);
     }
     context.moe.front().statistics = nullptr;
+    context.moe.front().choices = nullptr;
     set_dropout({});
     context.enter_layer(-1, "loss");
     computed_positions += kept.batch.rows();
@@ -159,9 +167,11 @@ struct Transformer::Impl {
     set_dropout({kept.dropout, kept.row_keys});
     for (std::size_t l = layers.size(); l-- > 0;) {
       take_stashes(kept, l);
+      set_choices(kept, l);
       layers[l].backward({kept.batch, kept.samples, adapters, dx}, kept.layers[l]);
     }
     set_dropout({});
+    context.moe.front().choices = nullptr;
     context.enter_layer(-1, "gradients");
     weights.files.require_read();
   }

@@ -23,7 +23,7 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
   PhaseTimes& times = work.context.times;
   {
     const PhaseScope scope(times, Phase::route);
-    router_.route(x, work.context.gemm, work.router_scratch, work.routing);
+    route(x, work);
     if (work.keep != nullptr) keep_probabilities(work);
     if (work.statistics != nullptr) {
       router_.add_statistics(work.routing, work.router_scratch, *work.statistics);
@@ -50,6 +50,13 @@ void MoeLayer::count_choices(MoeWorkspace& work) const {
   std::vector<std::int64_t>& rows = work.expert_rows[layer];
   rows.resize(static_cast<std::size_t>(router_.num_experts()));
   for (const ExpertId expert : work.routing.experts) ++rows[static_cast<std::size_t>(expert)];
+}
+
+void MoeLayer::route(MatrixView<const float> x, MoeWorkspace& work) const {
+  std::span<const ExpertId> given;
+  if (work.choices != nullptr) given = *work.choices;
+  router_.route(x, work.context.gemm, work.router_scratch, work.routing, given);
+  if (work.choices != nullptr) *work.choices = work.routing.experts;
 }
 
 /// Rows go to the ranks of all choices, deferred or not; only results are planned for each kind.

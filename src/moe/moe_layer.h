@@ -67,6 +67,9 @@ struct MoeWorkspace : ChoiceBatch {
   MoeStash* keep = nullptr;
   bool keeps_alone = false;  // set before begin(): the results are not wanted
   Dropout dropout{};         // set before begin() and begin_backward(): of the tokens
+  /// Set before begin(), or null: the choices of all tokens, which are taken in the place of the
+  /// router's; none: those go there.
+  std::vector<ExpertId>* choices = nullptr;
   RouterStatistics* statistics = nullptr;
   RowLabel label{};        // step and layer of the batch, for its exchanges
   ExpertRows expert_rows;  // choices so far, by the layers of labels
@@ -152,6 +155,7 @@ class MoeLayer {
   void encode_rows(MatrixView<const float> x, MoeWorkspace& work) const;
   void decode_rows(MoeWorkspace& work) const;
   void count_choices(MoeWorkspace& work) const;
+  void route(MatrixView<const float> x, MoeWorkspace& work) const;
   void keep_probabilities(MoeWorkspace& work) const;
   static void keep_received(MoeWorkspace& work);
   static void mark_samples(std::span<const SampleRange> samples, MoeWorkspace& work);

@@ -35,23 +35,39 @@ void take_largest(std::span<const float> scores, std::span<Choice> chosen) {
   }
 }
 
+/// Those of `given`, in the same order.
+void take_given(std::span<const float> scores, std::span<const ExpertId> given,
+                std::span<Choice> chosen) {
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const auto expert = static_cast<std::int32_t>(given[i]);
+    chosen[i] = {expert, scores[static_cast<std::size_t>(expert)]};
+  }
+  std::ranges::stable_sort(
+      chosen, [](const Choice& a, const Choice& b) { return larger(a.weight, b.weight); });
+}
+
+void take(std::span<const float> scores, std::span<const ExpertId> given,
+          std::span<Choice> chosen) {
+  given.empty() ? take_largest(scores, chosen) : take_given(scores, given, chosen);
+}
+
 }  // namespace
 
 void choose_experts(std::span<float> scores, const RouterOptions& options,
                     const VectorKernels& vector, std::span<ExpertId> experts,
-                    std::span<float> weights) {
+                    std::span<float> weights, std::span<const ExpertId> given) {
   std::array<Choice, kMaxTopk> storage;
   const std::span<Choice> chosen(storage.data(), experts.size());
   if (options.softmax_over_all) {
     vector.softmax(scores.data(), static_cast<std::int64_t>(scores.size()));
-    take_largest(scores, chosen);
+    take(scores, given, chosen);
     if (options.normalize) {
       float sum = 0;
       for (const Choice& choice : chosen) sum += choice.weight;
       for (Choice& choice : chosen) choice.weight /= sum;
     }
   } else {
-    take_largest(scores, chosen);
+    take(scores, given, chosen);
     std::array<float, kMaxTopk> values;
     for (std::size_t i = 0; i < chosen.size(); ++i) values[i] = chosen[i].weight;
     vector.softmax(values.data(), static_cast<std::int64_t>(chosen.size()));
@@ -73,7 +89,7 @@ Router::Router(const PackedMatrix& weights, const RouterOptions& options, const 
 }
 
 void Router::route(MatrixView<const float> x, GroupedGemm& gemm, RouterScratch& scratch,
-                   Routing& routing) const {
+                   Routing& routing, std::span<const ExpertId> given) const {
   const std::int64_t tokens = x.rows();
   routing.num_tokens = tokens;
   routing.topk = options_.topk;
@@ -100,7 +116,8 @@ void Router::route(MatrixView<const float> x, GroupedGemm& gemm, RouterScratch& 
     choose_experts(
         {scratch.scores.data() + t * num_experts(), static_cast<std::size_t>(num_experts())},
         options_, *compute_.vector, std::span(routing.experts).subspan(first, count),
-        std::span(routing.weights).subspan(first, count));
+        std::span(routing.weights).subspan(first, count),
+        given.empty() ? given : given.subspan(first, count));
   });
 }
 

@@ -39,9 +39,10 @@ class Router {
   /// `weights` [experts, hidden] in format f32, with the owner's lifetime.
   Router(const PackedMatrix& weights, const RouterOptions& options, const Compute& compute);
 
-  /// `x` [tokens, hidden]. `routing` is overwritten.
-  void route(MatrixView<const float> x, GroupedGemm& gemm, RouterScratch& scratch,
-             Routing& routing) const;
+  /// `x` [tokens, hidden]. `routing` is overwritten. `given`: the choices [tokens * topk], whose
+  /// weights alone follow from x; nothing: those of the largest scores.
+  void route(MatrixView<const float> x, GroupedGemm& gemm, RouterScratch& scratch, Routing& routing,
+             std::span<const ExpertId> given = {}) const;
 
   /// The gradient of x by way of the weights; choices have none. In f32.
   void pass_back(const RouterBackward& pass, TransposedGemm& transposed,
@@ -66,9 +67,9 @@ class Router {
 };
 
 /// The choice for one token from its `scores` [experts], overwritten (logits in, probabilities
-/// out): `experts` and `weights` [topk] in ascending expert id.
+/// out): `experts` and `weights` [topk] in ascending expert id. `given`: the experts, or nothing.
 void choose_experts(std::span<float> scores, const RouterOptions& options,
                     const VectorKernels& vector, std::span<ExpertId> experts,
-                    std::span<float> weights);
+                    std::span<float> weights, std::span<const ExpertId> given = {});
 
 }  // namespace moesaic

@@ -56,6 +56,7 @@ MicroBatch SamplePass::run(std::span<const TrainSample> samples, const Condition
     spare_.pop_back();
   }
   set_dropout(samples, conditions.dropout, batch.kept);
+  batch.kept.choices = conditions.choices;
   find_targets(samples, batch);
   std::vector<SequenceChunk> chunks;
   batch.sequences.reserve(samples.size());
@@ -82,8 +83,9 @@ MicroBatch SamplePass::run(std::span<const TrainSample> samples, const Condition
   return batch;
 }
 
-MicroBatch SamplePass::forward(std::span<const TrainSample> samples, const Dropout& dropout) {
-  return run(samples, {.keeps = true, .dropout = dropout});
+MicroBatch SamplePass::forward(std::span<const TrainSample> samples, const Dropout& dropout,
+                               ChosenExperts* choices) {
+  return run(samples, {.keeps = true, .dropout = dropout, .choices = choices});
 }
 
 MicroBatch SamplePass::evaluate(std::span<const TrainSample> samples) {

@@ -35,9 +35,9 @@ class SamplePass {
   SamplePass(Transformer& transformer, Recompute recompute);
 
   /// The losses of `samples`, none or some. Collective over the experts' group, as backward() is.
-  /// `dropout` has a key for each sample (dropout_sample_key).
+  /// `dropout` has a key for each sample (dropout_sample_key). `choices`: as KeptPass has it.
   [[nodiscard]] MicroBatch forward(std::span<const TrainSample> samples,
-                                   const Dropout& dropout = {});
+                                   const Dropout& dropout = {}, ChosenExperts* choices = nullptr);
   /// The gradients of the summed losses are added to `gradients`.
   void backward(MicroBatch batch, AdapterGradients& gradients);
   /// The losses alone, without dropout; nothing is kept.
@@ -54,6 +54,7 @@ class SamplePass {
   struct Conditions {
     bool keeps = false;
     Dropout dropout{};
+    ChosenExperts* choices = nullptr;
   };
   MicroBatch run(std::span<const TrainSample> samples, const Conditions& conditions);
   static void set_dropout(std::span<const TrainSample> samples, const Dropout& dropout,

@@ -77,14 +77,17 @@ AdaptedRank::AdaptedRank(const GoldenAdapter& golden, const PassSetup& setup, Co
                             .world = &world,
                             .pool = &pool_,
                             .progress = {}};
-  weights_ = load_model_weights(ModelFiles::open(golden.model()), golden.config(), options);
+  const std::string& model = setup.model.empty() ? golden.model() : setup.model;
+  weights_ = load_model_weights(ModelFiles::open(model), golden.config(), options);
   adapters_ = std::make_unique<AdapterSet>(specs_of_rank(golden.files().specs(), own),
                                            weight_format(setup.precision));
   golden.files().read(*adapters_);
   adapters_->pack(pool_);
   attach_adapters(*adapters_, golden.names(), own, *weights_);
-  const Compute compute{
-      .isa = setup.isa, .vector = &find_vector_kernels(setup.isa), .pool = &pool_};
+  const Compute compute{.isa = setup.isa,
+                        .vector = &find_vector_kernels(setup.isa),
+                        .pool = &pool_,
+                        .int4_activations = setup.int4_activations};
   transformer_ =
       std::make_unique<Transformer>(golden.config(), *weights_, grid_.experts(), compute);
 }
@@ -105,7 +108,8 @@ PassResults run_rank(AdaptedRank& rank, std::span<const TrainSample> own, const 
   for (std::size_t round = 0; round < rounds; ++round) {
     const std::size_t first = std::min(round * setup.samples_at_once, own.size());
     batches.push_back(
-        pass.forward(own.subspan(first, std::min(setup.samples_at_once, own.size() - first))));
+        pass.forward(own.subspan(first, std::min(setup.samples_at_once, own.size() - first)), {},
+                     setup.choices));
   }
   PassResults results;
   for (MicroBatch& batch : batches) {

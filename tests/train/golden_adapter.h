@@ -49,7 +49,7 @@ class GoldenAdapter {
   std::vector<TrainSample> samples_;
 };
 
-/// How a pass is run. Nothing of it may change a bit.
+/// How a pass is run. Nothing of it may change a bit, of a precision.
 struct PassSetup {
   Precision precision = Precision::f32;
   Isa isa = supported_isas().back();
@@ -60,6 +60,10 @@ struct PassSetup {
   std::size_t samples_at_once = 100;
   double dropout = 0;    // of a trainer
   bool is_used = false;  // another pass has gone through it before
+  // But for these:
+  std::string model{};  // a directory with the same model in another format; empty: the golden's
+  Int4Activations int4_activations = Int4Activations::bf16;
+  ChosenExperts* choices = nullptr;  // of one rank's one micro-batch: filled, or taken
 };
 
 /// One rank with the model and its adapter.
