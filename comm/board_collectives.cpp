@@ -69,6 +69,7 @@ void BoardCollectives::sum(std::span<float> values) {
 }
 
 void BoardCollectives::sum(std::span<std::int64_t> values) {
+  if (board_.size() > 2 && values.size_bytes() >= kSliceFromBytes) return sum_in_slices(values);
   reduce(board_, "sum", values, kAdd);
 }
 
@@ -76,19 +77,20 @@ void BoardCollectives::max(std::span<std::int64_t> values) {
   reduce(board_, "max", values, [](auto a, auto b) { return std::max(a, b); });
 }
 
-void BoardCollectives::sum_in_slices(std::span<float> values) {
+template <typename T>
+void BoardCollectives::sum_in_slices(std::span<T> values) {
   const auto ranks = static_cast<std::size_t>(board_.size());
   const auto self = static_cast<std::size_t>(board_.rank());
-  for_each_mail(values.size(), sizeof(float), [&](std::size_t first, std::size_t count) {
-    const std::span<float> piece = values.subspan(first, count);
+  for_each_mail(values.size(), sizeof(T), [&](std::size_t first, std::size_t count) {
+    const std::span<T> piece = values.subspan(first, count);
     const auto slice_begin = [&](std::size_t rank) { return count * rank / ranks; };
     board_.post(std::as_bytes(piece), "sum");
     const std::size_t begin = slice_begin(self);
-    const std::span<float> mine = piece.subspan(begin, slice_begin(self + 1) - begin);
+    const std::span<T> mine = piece.subspan(begin, slice_begin(self + 1) - begin);
     if (!mine.empty()) reduce_mails(board_, begin, mine, kAdd);
     board_.post(std::as_bytes(mine), "sum");
     for (std::size_t peer = 0; peer < ranks; ++peer) {
-      const std::size_t bytes = (slice_begin(peer + 1) - slice_begin(peer)) * sizeof(float);
+      const std::size_t bytes = (slice_begin(peer + 1) - slice_begin(peer)) * sizeof(T);
       std::memcpy(piece.data() + slice_begin(peer), board_.mail_of(static_cast<int>(peer)), bytes);
     }
   });

@@ -19,7 +19,8 @@ class BoardCollectives final : public Collectives {
   void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) override;
 
  private:
-  void sum_in_slices(std::span<float> values);
+  template <typename T>
+  void sum_in_slices(std::span<T> values);
 
   MemoryBoard& board_;
 };

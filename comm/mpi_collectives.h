@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -8,6 +9,18 @@
 #include "comm/mpi_handles.h"
 
 namespace moesaic {
+
+/// What one MPI call moves at most.
+inline constexpr std::size_t kMaxMpiPieceBytes = std::size_t{64} << 20;
+
+/// Calls body(piece) for pieces of `values` that one MPI call can move.
+template <typename T, typename Body>
+void for_each_mpi_piece(std::span<T> values, Body&& body) {
+  constexpr std::size_t kPiece = kMaxMpiPieceBytes / sizeof(T);
+  for (std::size_t first = 0; first < values.size(); first += kPiece) {
+    body(values.subspan(first, std::min(kPiece, values.size() - first)));
+  }
+}
 
 /// Collective calls over MPI, with deadlines.
 class MpiCollectives final : public Collectives {
@@ -26,7 +39,8 @@ class MpiCollectives final : public Collectives {
   void finish(MPI_Request request, const char* call);
   void reduce(std::span<std::int64_t> values, MPI_Op op, const char* call);
   void sum_gathered(std::span<float> values);
-  void sum_in_slices(std::span<float> values);
+  template <typename T>
+  void add_in_slices(std::span<T> values);
 
   const MpiHandle& comm_;
   WaitPolicy policy_;

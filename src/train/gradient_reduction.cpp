@@ -1,5 +1,6 @@
 #include "src/train/gradient_reduction.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -20,6 +21,33 @@ double sum_of_squares(std::span<const std::int64_t> sums) {
     lanes[i % lanes.size()] += value * value;
   }
   return std::accumulate(lanes.begin(), lanes.end(), 0.0);
+}
+
+/// Sums over `ranks` what lies in `parts`, and nothing else: pieces of them travel together.
+void sum_parts(Communicator& ranks, std::span<const std::span<std::int64_t>> parts) {
+  if (parts.size() == 1) return ranks.sum(parts.front());
+  constexpr std::size_t kAtOnce = std::size_t{1} << 19;
+  std::vector<std::int64_t> values;
+  std::vector<std::span<std::int64_t>> pieces;  // that `values` are of
+  const auto sum = [&] {
+    ranks.sum(values);
+    auto from = values.cbegin();
+    for (const std::span<std::int64_t> piece : pieces) {
+      std::copy_n(from, piece.size(), piece.begin());
+      from += std::ssize(piece);
+    }
+    values.clear();
+    pieces.clear();
+  };
+  for (const std::span<std::int64_t> part : parts) {
+    for (std::size_t done = 0; done < part.size(); done += pieces.back().size()) {
+      if (values.size() == kAtOnce) sum();
+      const std::size_t count = std::min(part.size() - done, kAtOnce - values.size());
+      pieces.push_back(part.subspan(done, count));
+      values.insert(values.end(), pieces.back().begin(), pieces.back().end());
+    }
+  }
+  if (!values.empty()) sum();
 }
 
 }  // namespace
@@ -63,8 +91,40 @@ std::optional<std::string> GradientReduction::sum(AdapterGradients& gradients) c
   if (broken >= 0) return all_[static_cast<std::size_t>(broken)].site.module;
   const auto common = static_cast<std::size_t>(set_.num_common_values());
   if (ranks_.world.size() > 1) ranks_.world.sum(gradients.sums().first(common));
-  if (ranks_.replicas.size() > 1) ranks_.replicas.sum(gradients.sums().subspan(common));
+  if (ranks_.replicas.size() > 1) sum_experts(gradients);
   return std::nullopt;
+}
+
+/// Of experts that nobody had a row for, all replicas have zeros already.
+void GradientReduction::sum_experts(AdapterGradients& gradients) const {
+  std::vector<std::int64_t> touched;  // [adapters of experts]
+  for (std::int64_t i = set_.num_common(); i < set_.size(); ++i) {
+    const auto adapter = static_cast<std::int32_t>(i);
+    const bool is_touched =
+        gradients.touched(adapter, Factor::a) || gradients.touched(adapter, Factor::b);
+    touched.push_back(is_touched ? 1 : 0);
+  }
+  ranks_.replicas.max(touched);
+  std::vector<std::span<std::int64_t>> parts;
+  std::int64_t end = 0;  // of the last part; an A that adapters share stands once
+  const auto add = [&](const FactorPlace& place) {
+    if (place.first < end) return;
+    const auto first = static_cast<std::size_t>(place.first);
+    const auto size = static_cast<std::size_t>(place.size());
+    if (place.first == end && !parts.empty()) {
+      parts.back() = {parts.back().data(), parts.back().size() + size};
+    } else {
+      parts.push_back(gradients.sums().subspan(first, size));
+    }
+    end = place.first + place.size();
+  };
+  for (std::size_t i = 0; i < touched.size(); ++i) {
+    if (touched[i] == 0) continue;
+    const AdapterPlace& place = set_.places()[i + static_cast<std::size_t>(set_.num_common())];
+    add(place.a);
+    add(place.b);
+  }
+  sum_parts(ranks_.replicas, parts);
 }
 
 double GradientReduction::norm(const AdapterGradients& gradients, ThreadPool& pool) const {

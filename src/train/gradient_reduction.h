@@ -19,8 +19,8 @@ struct TrainRanks {
 
 /// Brings the gradients of a rank's adapters to those of all samples of all ranks. What every rank
 /// holds is summed over all of them; what belongs to experts, whose rows come from all ranks of a
-/// group anyway, over the replicas of these experts. Everything has the same bits on all ranks, and
-/// on any number of them.
+/// group anyway, over the replicas of these experts, unless none of them had a row for an expert.
+/// Everything has the same bits on all ranks, and on any number of them.
 class GradientReduction {
  public:
   /// `all`: the adapters of the whole model, in its order; `set` holds this rank's. All must
@@ -38,6 +38,7 @@ class GradientReduction {
 
  private:
   [[nodiscard]] std::int64_t not_finite(const AdapterGradients& gradients) const;
+  void sum_experts(AdapterGradients& gradients) const;
 
   const AdapterSet& set_;
   std::span<const AdapterSpec> all_;
