@@ -75,10 +75,26 @@ MadeSample sample_of_plain_text(const Json& line, const SampleTools& tools) {
   return sample;
 }
 
+/// What the template writes, and what of it the assistant said.
+struct WrittenChat {
+  jinja::Rendered rendered;
+  std::optional<std::vector<Span>> spans;
+};
+
+/// What a template finds wrong with a conversation names its line.
+WrittenChat write_chat(const Json& line, const Chat& chat, const ChatTemplate& chat_template) {
+  try {
+    WrittenChat written{chat_template.render(chat), {}};
+    written.spans = assistant_spans(chat_template, chat, written.rendered);
+    return written;
+  } catch (const Error& error) {
+    fail(error.kind(), "{}: {}", line.where(), error.what());
+  }
+}
+
 MadeSample sample_of_conversation(const Json& line, SampleFormat format, const SampleTools& tools) {
   const Chat chat = read_conversation(line, format);
-  const jinja::Rendered rendered = tools.chat_template->render(chat);
-  auto spans = assistant_spans(*tools.chat_template, chat, rendered);
+  auto [rendered, spans] = write_chat(line, chat, *tools.chat_template);
   require(
       spans.has_value(), ErrorKind::file,
       "{}: what the assistant said cannot be told: the chat template has no generation blocks "

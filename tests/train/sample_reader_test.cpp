@@ -172,6 +172,24 @@ TEST(SampleReader, ErrorsNameLineMemberAndValue) {
   }
 }
 
+TEST(SampleReader, WhatTheTemplateRefusesNamesFileAndLine) {
+  SampleTools strict = tools();
+  const std::string source =
+      "{% for m in messages %}"
+      "{% if m.role == 'system' %}{{ raise_exception('no system messages, please') }}{% endif %}"
+      "<{{ m.role }}>{{ m.content.strip() }}\n{% endfor %}";
+  strict.chat_template = ChatTemplate(ChatFiles{{{"default", {source, "test"}}}, {}});
+  const std::string good = R"({"messages": [{"role": "user", "content": "a"}, )"
+                           R"({"role": "assistant", "content": "b"}]})";
+  const std::string bad = R"({"messages": [{"role": "system", "content": "a"}, )"
+                          R"({"role": "assistant", "content": "b"}]})";
+  for (const std::string& text : {good + "\n\n" + bad, good + "\n\n" + bad + "\n"}) {
+    const std::string error = error_of(text, strict);
+    EXPECT_NE(error.find("data.jsonl line 3: "), std::string::npos) << error;
+    EXPECT_NE(error.find("no system messages, please"), std::string::npos) << error;
+  }
+}
+
 TEST(SampleReader, ConversationsWhoseTrainedPartCannotBeToldAreRefused) {
   SampleTools with = tools();
   const std::string forgets =
