@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 namespace moesaic {
 
@@ -17,7 +18,9 @@ struct CommOptions {
   /// Of each group every so manieth exchange of rows carries checksums of them, which receivers
   /// compare: a difference is Error{peer}. 0: none. The same on every rank.
   std::int64_t check_rows = 0;
-};
+  /// File in which this process's rank leaves its last exchanges if it fails; empty: none. Not for
+  /// threads.
+  std::string trace_file{};
 };
 
 }  // namespace moesaic

@@ -3,8 +3,10 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "comm/exchange_trace.h"
 #include "comm/pending.h"
 #include "comm/roll_call.h"
 #include "comm/row_label.h"
@@ -43,6 +45,10 @@ class IdleTime {
     if (roll_call_ != nullptr) roll_call_->answer(place_);
   }
 
+  /// Where exchanges are noted; null: nowhere.
+  void set_trace(std::unique_ptr<ExchangeTrace> trace) { trace_ = std::move(trace); }
+  [[nodiscard]] ExchangeTrace* trace() const noexcept { return trace_.get(); }
+
   /// Keeps an error that came where none can be thrown.
   void keep(std::exception_ptr error) noexcept { kept_ = std::move(error); }
   /// Throws it, once.
@@ -54,6 +60,7 @@ class IdleTime {
   std::vector<UnderWay*> under_way_;
   std::chrono::steady_clock::time_point crowded_until_{};
   std::exception_ptr kept_;
+  std::unique_ptr<ExchangeTrace> trace_;
 };
 
 }  // namespace moesaic

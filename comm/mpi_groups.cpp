@@ -20,6 +20,9 @@ MpiJob mpi_job(const MpiHandle& world, const CommOptions& options) {
                           MPI_UINT64_T, MPI_BOR, machine),
             "MPI_Allreduce");
   const auto idle = std::make_shared<IdleTime>();
+  if (!options.trace_file.empty()) {
+    idle->set_trace(std::make_unique<ExchangeTrace>(options.trace_file));
+  }
   if (world.size() > 1) idle->set_roll_call(std::make_unique<MpiRollCall>(world, ranks));
   return {options, world.rank(), idle,
           wait_policy(options.timeout, ranks.size(), processors, *idle)};

@@ -50,6 +50,8 @@ class Operation : public RowsUnderWay {
   [[nodiscard]] virtual const ReceivedRows* received() const = 0;
   /// What is missing, for messages: "rank 2 to make room and the rows of rank 0".
   [[nodiscard]] virtual std::string missing() const = 0;
+  /// A wait has come to nothing.
+  virtual void note_failure() noexcept {}
   /// The handle is gone.
   virtual void let_go() noexcept = 0;
   /// As wait(), for what `ready` says; only once received() is known by then.
@@ -76,6 +78,7 @@ const ReceivedRows& Operation::wait_until(Ready&& ready) {
                          missing());
     });
   } catch (...) {
+    note_failure();
     give_up();
     throw;
   }

@@ -39,8 +39,10 @@ class RowTransport::Exchange final : public Operation {
   void let_go() noexcept override {
     for (const auto& part : parts_) part->let_go();
   }
+  void note_failure() noexcept override;
   void list_rows();
   void compare_rows() const;
+  void note(std::string_view what, std::int64_t rows, std::string_view missing = {}) const noexcept;
 
   std::vector<std::unique_ptr<RowPart>> parts_;
   RowJob job_;
@@ -63,6 +65,7 @@ void RowTransport::Exchange::start(std::uint64_t number, const RowSend& send,
   job_.from[static_cast<std::size_t>(waiter().rank)].count = 0;
   job_.is_checked = check_rows_ > 0 && number % check_rows_ == 0;
   knows_rows_ = false;
+  note("start", std::ssize(send.rows));
   for (const auto& part : parts_) part->start(job_);
   Operation::start(number);
 }
@@ -90,6 +93,7 @@ bool RowTransport::Exchange::progress() {
     list_rows();
   }
   if (done && job_.is_checked) compare_rows();
+  if (done) note("done", std::ssize(rows_));
   return done;
 }
 
@@ -111,6 +115,43 @@ void RowTransport::Exchange::compare_rows() const {
             checksum_text(sum.value()), checksum_text(job_.from[peer].checksum));
     first += count;
   }
+}
+
+void RowTransport::Exchange::note(std::string_view what, std::int64_t rows,
+                                  std::string_view missing) const noexcept {
+  ExchangeTrace* const trace = waiter().policy.idle->trace();
+  if (trace == nullptr) return;
+  trace->add({.what = what,
+              .exchange = job_.number,
+              .ranks = waiter().size,
+              .label = job_.send.label,
+              .rows = rows,
+              .bytes = rows * job_.send.row_bytes,
+              .missing = missing});
+}
+
+void RowTransport::Exchange::note_failure() noexcept {
+  if (waiter().policy.idle->trace() == nullptr) return;
+  try {
+    note("gave up", 0, missing());
+  } catch (...) {  // the failure itself matters more
+  }
+}
+
+void RowTransport::Exchange::list_rows() {
+  counts_.clear();
+  rows_.clear();
+  tags_.clear();
+  for (const PeerRows& peer : job_.from) {
+    counts_.push_back(peer.count);
+    for (std::int64_t row = 0; row < peer.count; ++row) {
+      const std::int64_t place = peer.place(row);
+      rows_.push_back(peer.rows + place * peer.row_stride);
+      if (job_.send.tag_bytes > 0) tags_.push_back(peer.tags + place * peer.tag_stride);
+    }
+  }
+  received_ = {counts_, rows_, tags_};
+  knows_rows_ = true;
 }
 
 std::string RowTransport::Exchange::missing() const {

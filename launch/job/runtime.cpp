@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -31,11 +32,23 @@ namespace {
 /// How often rows that are under way are looked after while a rank computes.
 constexpr std::chrono::microseconds kProgressEvery(150);
 
+/// The file of a rank in --trace-dir; the directory is made if it is not there.
+std::string trace_file(const MpiSession& mpi, const Options& options) {
+  if (!options.trace_dir) return "";
+  std::error_code error;
+  std::filesystem::create_directories(*options.trace_dir, error);
+  require(!error, ErrorKind::resource, "--trace-dir: {}: cannot be made: {}", *options.trace_dir,
+          error.message());
+  const auto name = fmt::format("rank-{}.jsonl", mpi.rank());
+  return (std::filesystem::path(*options.trace_dir) / name).string();
+}
+
 std::unique_ptr<Communicator> make_transport(const MpiSession& mpi, const Options& options) {
   const CommOptions comm{.timeout = std::chrono::seconds(options.timeout),
                          .ranks_per_node = static_cast<int>(options.ranks_per_node),
                          .require_shared_memory = options.transport == Transport::shm,
-                         .check_rows = options.check_rows};
+                         .check_rows = options.check_rows,
+                         .trace_file = trace_file(mpi, options)};
   if (options.transport == Transport::mpi) return make_mpi_communicator(mpi, comm);
   try {
     return make_shared_memory_communicator(mpi, comm);

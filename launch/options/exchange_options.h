@@ -16,6 +16,7 @@ struct ExchangeOptions {
   std::string placement = "contiguous";    // or round_robin, or a file of record_load
   std::optional<std::string> record_load;  // where to write it
   std::int64_t check_rows = 0;             // each such exchange is checked; 0: none
+  std::optional<std::string> trace_dir;    // where ranks tell their last exchanges if the job fails
 };
 
 }  // namespace moesaic

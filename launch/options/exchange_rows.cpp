@@ -49,6 +49,14 @@ constexpr std::array kRows = {
         "each N-th exchange of rows carries checksums: rows that arrive damaged end the job, and "
         "are told with sender, receiver and layer; 0: none, 1: all",
         0, 1e12},
+    OptionRow{.name = "trace-dir",
+              .value = "DIR",
+              .field = &O::trace_dir,
+              .group = kExchange,
+              .verbs = kExchanging,
+              .help = "if the job fails, each rank leaves its last 256 events of exchanges there: "
+                      "rank-R.jsonl",
+              .may_differ = true},
 };
 
 }  // namespace

@@ -56,12 +56,18 @@ ProgramResult run_with_fault(const Work& work, int victim, int signal) {
       MOESAIC_MPIRUN, "-n", std::to_string(kRanks), "env", "LD_PRELOAD=" MOESAIC_ENDLESS_LOOP,
       MOESAIC_PROGRAM};
   RunningProgram program(
-      joined(joined(launcher, work.arguments), {"-f", file, "--timeout", "2", "-t", "1"}));
+      joined(joined(launcher, work.arguments),
+             {"-f", file, "--timeout", "2", "-t", "1", "--trace-dir", directory.path_of("trace")}));
   EXPECT_TRUE(program.wait_until([&] { return lines_of(program.out()).size() > 3; }))
       << program.err();
   EXPECT_EQ(kill(process_of(victim, file), signal), 0);
   ProgramResult result = program.wait();
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(process_of(rank, file), 0) << "is left";
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const std::string trace =
+        text_of(directory.path_of("trace/rank-" + std::to_string(rank) + ".jsonl"));
+    EXPECT_NE(trace.find(R"("what": "done")"), std::string::npos) << "rank " << rank;
+  }
   return result;
 }
 

@@ -116,7 +116,9 @@ TEST(Promises, ExpertsArePlacedByTheLoadOfAnEarlierRun) {
                  {directory.path_of("none")});
 }
 
-TEST(Promises, RowsCanTravelWithChecksums) {
+TEST(Promises, RowsCanTravelWithChecksumsAndLeaveNoTraceOfAJobThatIsDone) {
+  const TemporaryDirectory directory;
+  const std::string trace = directory.path_of("trace");
   const auto run = [&](const Arguments& more) {
     const ProgramResult result = run_ranks(
         2, joined(generate_with({"--json", "--ranks-per-node", "1", "--seed", "1"}), more));
@@ -127,10 +129,11 @@ TEST(Promises, RowsCanTravelWithChecksums) {
                       statistics.at("messages").as_int());
   };
   const auto [text, bytes, messages] = run({});
-  const auto [same, more_bytes, as_many] = run({"--check-rows", "1"});
+  const auto [same, more_bytes, as_many] = run({"--check-rows", "1", "--trace-dir", trace});
   EXPECT_EQ(same, text);
   EXPECT_EQ(as_many, messages);
   EXPECT_EQ(more_bytes, bytes + 8 * messages);
+  EXPECT_EQ(num_files(trace), 0);
 }
 
 TEST(Promises, TransportAndInstructionSetAreTold) {
