@@ -1,7 +1,9 @@
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "launch/bench/bench_shapes.h"
 #include "launch/bench/exchange_run.h"
@@ -9,6 +11,8 @@
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
 #include "launch/job/memory_check.h"
+#include "launch/options/choices.h"
+#include "launch/options/split.h"
 #include "launch/verbs/verbs.h"
 
 namespace moesaic {
@@ -20,6 +24,7 @@ constexpr double kRunsOfCase = 1.5;
 /// One line of the table.
 struct ExchangeCase {
   const LayerShape& shape;
+  WireForm wire;
   RoutingKind kind;
   std::int64_t tokens;  // of each rank
 };
@@ -40,6 +45,7 @@ class ExchangeBench {
   const Runtime* runtime_;
   Communicator* world_;
   std::vector<LayerShape> layers_;
+  std::vector<WireForm> wires_;
   std::vector<RoutingKind> routings_;
   std::vector<int> nodes_;  // [ranks]
   MpiRivals mpi_;
@@ -47,9 +53,23 @@ class ExchangeBench {
   std::int64_t wrong_ = 0;  // bytes
 };
 
+/// Of --wire LIST.
+std::vector<WireForm> parse_wires(const std::string& text) {
+  std::vector<WireForm> wires;
+  for (const std::string_view name : split(text, ',')) {
+    const auto& known = kChoices<WireForm>;
+    const auto found = std::ranges::find(known, name, &NamedValue<WireForm>::name);
+    require(found != known.end(), ErrorKind::usage, "--wire: \"{}\" is not one of {}", name,
+            fmt::join(kChoiceNames<WireForm>, ", "));
+    wires.push_back(found->value);
+  }
+  return wires;
+}
+
 BenchAmount exchange_amount(const Runtime& runtime, std::int64_t layers) {
   const Options& options = runtime.options();
-  return {.lines = layers * std::ssize(routing_kinds(options.routing)) * std::ssize(options.tokens),
+  return {.lines = layers * std::ssize(parse_wires(options.wires)) *
+                   std::ssize(routing_kinds(options.routing)) * std::ssize(options.tokens),
           .seconds_of_line = kRunsOfCase * options.seconds};
 }
 
@@ -57,19 +77,23 @@ ExchangeBench::ExchangeBench(const Runtime& runtime, std::vector<LayerShape> lay
     : runtime_(&runtime),
       world_(&runtime.world()),
       layers_(std::move(layers)),
+      wires_(parse_wires(runtime.options().wires)),
       routings_(routing_kinds(runtime.options().routing)),
       printer_(runtime, exchange_amount(runtime, std::ssize(layers_))) {
   for (const RankInfo& rank : runtime.ranks()) nodes_.push_back(rank.node);
 }
 
 void ExchangeBench::run() {
-  for (const LayerShape& shape : layers_) {
+  const auto run_lines = [this](const LayerShape& shape, WireForm wire) {
     for (const RoutingKind kind : routings_) {
       for (const std::int64_t tokens : runtime_->options().tokens) {
-        run_case({shape, kind, tokens});
+        run_case({shape, wire, kind, tokens});
         runtime_->leave_if_stop_wanted();
       }
     }
+  };
+  for (const LayerShape& shape : layers_) {
+    for (const WireForm wire : wires_) run_lines(shape, wire);
   }
 }
 
@@ -80,13 +104,15 @@ void ExchangeBench::run_case(const ExchangeCase& line) {
   const ExchangeLoads loads(routing, placement, nodes_);
   if (!has_room(line, loads)) return;
   const ExchangeTimes times = measure_exchange(
-      *runtime_, mpi_, {.shape = line.shape, .placement = placement, .routing = routing}, loads);
+      *runtime_, mpi_,
+      {.shape = line.shape, .placement = placement, .routing = routing, .wire = line.wire}, loads);
   wrong_ += times.wrong;
   printer_.add({make_line(line, loads, times)});
 }
 
 bool ExchangeBench::has_room(const ExchangeCase& line, const ExchangeLoads& loads) const {
-  const std::int64_t wanted = ExchangeBed::bytes_needed(line.shape, loads, line.tokens);
+  const std::int64_t wanted =
+      ExchangeBed::bytes_needed(ExchangeBed::sizes(line.shape, line.wire), loads, line.tokens);
   const std::vector<std::int64_t> rooms = gather_values(*world_, spare_memory(*runtime_) - wanted);
   const std::int64_t room = *std::ranges::min_element(rooms);
   if (room < 0) {
@@ -101,15 +127,14 @@ ResultLine ExchangeBench::make_line(const ExchangeCase& line, const ExchangeLoad
                                     const ExchangeTimes& times) const {
   const auto whole = [](std::int64_t value) { return fmt::format("{}", value); };
   const LayerShape& shape = line.shape;
-  const std::int64_t far_bytes = loads.far_bytes(
-      {.activations = shape.hidden * 2, .tag = shape.topk * 4, .result = shape.hidden * 4});
+  const std::int64_t far_bytes = loads.far_bytes(ExchangeBed::sizes(shape, line.wire));
   return {{"ranks", whole(world_->size())},
           {"nodes", whole(runtime_->num_nodes())},
           {"transport", world_->transport(), true},
           {"experts", whole(shape.experts)},
           {"hidden", whole(shape.hidden)},
           {"topk", whole(shape.topk)},
-          {"wire", "exact", true},
+          {"wire", std::string(choice_name(line.wire)), true},
           {"routing", std::string(routing_name(line.kind)), true},
           {"tokens", whole(line.tokens)},
           {"us", short_number(times.us)},
@@ -144,6 +169,7 @@ void run_bench_exchange(Runtime& runtime) {
     for (const LayerShape& shape : layers) {
       (void)ExpertPlacement(shape.experts, runtime.world().size());
     }
+    (void)parse_wires(runtime.options().wires);
     (void)result_form(runtime.options());
   });
   ExchangeBench bench(runtime, std::move(layers));

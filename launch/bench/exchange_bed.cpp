@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "kernels/kernel_table.h"
 #include "launch/bench/bench_timing.h"
 
 namespace moesaic {
@@ -41,7 +42,11 @@ ExchangeBed::ExchangeBed(Communicator& experts, const Case& what)
     : case_(what),
       rank_(experts.rank()),
       hidden_(what.shape.hidden),
-      rows_(hidden_ * element_bytes(what.element), what.shape.topk),
+      rows_(what.wire == WireForm::int8 ? WireCodec::bytes(what.wire, hidden_)
+                                        : hidden_ * element_bytes(what.element),
+            what.shape.topk),
+      codec_(what.wire, find_vector_kernels(Isa::scalar)),
+      result_bytes_(codec_.bytes(hidden_)),
       exchange_(experts, what.placement) {
   const LayerRouting& routing = what.routing;
   const std::int64_t topk = what.shape.topk;
@@ -61,7 +66,7 @@ ExchangeBed::ExchangeBed(Communicator& experts, const Case& what)
   }
   rows_.resize(tokens);
   rows_.set_experts(own_);
-  outputs_ = Buffer<float>(num_outputs_ * hidden_);
+  outputs_ = Buffer<std::byte>(num_outputs_ * result_bytes_);
   (void)exchange();  // its plan tells which output is which
   require(plan_.execute.num_outputs() == num_outputs_, ErrorKind::internal,
           "{} rows were planned for the experts of rank {}, whose tokens chose {}",
@@ -69,6 +74,7 @@ ExchangeBed::ExchangeBed(Communicator& experts, const Case& what)
 }
 
 void ExchangeBed::write_row(std::uint32_t seed, std::byte* row) const {
+  if (case_.wire == WireForm::int8) return write_result(seed, row);  // in the same form
   for (std::int64_t i = 0; i < hidden_; ++i) {
     const float value = element(seed, i);
     if (case_.element == RowSource::Element::bf16) {
@@ -76,6 +82,16 @@ void ExchangeBed::write_row(std::uint32_t seed, std::byte* row) const {
     } else {
       reinterpret_cast<float*>(row)[i] = value;
     }
+  }
+}
+
+void ExchangeBed::write_result(std::uint32_t seed, std::byte* result) const {
+  std::vector<float> numbers(static_cast<std::size_t>(hidden_));
+  write(seed, numbers);
+  if (codec_.is_exact()) {
+    std::memcpy(result, numbers.data(), numbers.size() * sizeof(float));
+  } else {
+    codec_.encode(numbers.data(), hidden_, result);
   }
 }
 
@@ -103,8 +119,8 @@ void ExchangeBed::prepare() {
   for (std::size_t slot = 0; slot < experts.size(); ++slot) {
     for (auto o = plan_.execute.slot_begin[slot]; o < plan_.execute.slot_begin[slot + 1]; ++o) {
       const std::int32_t source = plan_.execute.output_sources[static_cast<std::size_t>(o)];
-      write(seed(token_of_source(source), static_cast<std::int32_t>(experts[slot])),
-            outputs_.matrix(num_outputs_, hidden_).row(o));
+      write_result(seed(token_of_source(source), static_cast<std::int32_t>(experts[slot])),
+                   outputs().row(o).data());
     }
   }
 }
@@ -122,7 +138,7 @@ ExchangeBed::Times ExchangeBed::exchange() {
   });
   times.combine = time_once([&] {
     results_ =
-        exchange_.combine(outputs_.matrix(num_outputs_, hidden_), plan_, label.at("results"));
+        exchange_.combine(MatrixView<const std::byte>(outputs()), plan_, label.at("results"));
     results_.wait();
   });
   return times;
@@ -152,13 +168,13 @@ std::int64_t ExchangeBed::wrong_rows() {
 }
 
 std::int64_t ExchangeBed::wrong_results() {
-  std::vector<float> wanted(static_cast<std::size_t>(hidden_));
+  std::vector<std::byte> wanted(static_cast<std::size_t>(result_bytes_));
   std::int64_t wrong = 0;
   for (std::int64_t choice = 0; choice < std::ssize(own_.experts); ++choice) {
-    write(seed(token_of_source(choice / own_.topk),
-               static_cast<std::int32_t>(own_.experts[static_cast<std::size_t>(choice)])),
-          wanted);
-    wrong += count_different(results_.result(plan_, choice), wanted.data(), wanted.size() * 4);
+    const ExpertId expert = own_.experts[static_cast<std::size_t>(choice)];
+    write_result(seed(token_of_source(choice / own_.topk), static_cast<std::int32_t>(expert)),
+                 wanted.data());
+    wrong += count_different(results_.row(plan_, choice), wanted.data(), wanted.size());
   }
   return wrong;
 }
@@ -168,16 +184,22 @@ std::array<RowMatrix, 2> ExchangeBed::matrices() const {
                     .rows = own_.num_tokens,
                     .row_bytes = rows_.row_bytes(),
                     .stride_bytes = rows_.stride_bytes()},
-          RowMatrix{.base = reinterpret_cast<const std::byte*>(outputs_.data()),
+          RowMatrix{.base = outputs_.data(),
                     .rows = num_outputs_,
-                    .row_bytes = hidden_ * 4,
-                    .stride_bytes = hidden_ * 4}};
+                    .row_bytes = result_bytes_,
+                    .stride_bytes = result_bytes_}};
 }
 
-std::int64_t ExchangeBed::bytes_needed(const LayerShape& shape, const ExchangeLoads& loads,
+ExchangeSizes ExchangeBed::sizes(const LayerShape& shape, WireForm wire) {
+  const bool is_coded = wire == WireForm::int8;
+  return {.activations = is_coded ? WireCodec::bytes(wire, shape.hidden) : shape.hidden * 2,
+          .tag = shape.topk * 4,
+          .result = WireCodec::bytes(wire, shape.hidden)};
+}
+
+std::int64_t ExchangeBed::bytes_needed(const ExchangeSizes& sizes, const ExchangeLoads& loads,
                                        std::int64_t tokens) {
-  const std::int64_t row_bytes = shape.hidden * 2 + shape.topk * 4;
-  const std::int64_t result_bytes = shape.hidden * 4;
+  const std::int64_t row_bytes = sizes.activations + sizes.tag;
   std::int64_t most = 0;
   for (int rank = 0; rank < loads.num_ranks(); ++rank) {
     std::int64_t rows = tokens;  // own ones, and packed or received ones
@@ -186,7 +208,7 @@ std::int64_t ExchangeBed::bytes_needed(const LayerShape& shape, const ExchangeLo
       rows += loads.rows(rank, peer) + 2 * loads.rows(peer, rank);
       results += 2 * loads.results(peer, rank) + 2 * loads.results(rank, peer);
     }
-    most = std::max(most, rows * row_bytes + results * result_bytes);
+    most = std::max(most, rows * row_bytes + results * sizes.result);
   }
   return most;
 }

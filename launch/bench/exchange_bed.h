@@ -9,6 +9,7 @@
 #include "kernels/gemm_kernel.h"
 #include "launch/bench/exchange_rivals.h"
 #include "src/moe/token_exchange.h"
+#include "src/moe/wire_form.h"
 
 namespace moesaic {
 
@@ -27,7 +28,8 @@ class ExchangeBed {
     const LayerShape& shape;
     const ExpertPlacement& placement;
     const LayerRouting& routing;  // of all ranks, each with as many tokens
-    RowSource::Element element = RowSource::Element::bf16;  // of token rows
+    RowSource::Element element = RowSource::Element::bf16;  // of token rows that are not coded
+    WireForm wire = WireForm::exact;
   };
 
   /// Collective.
@@ -44,11 +46,17 @@ class ExchangeBed {
   /// What travels: rows of this rank's tokens, results of its experts.
   [[nodiscard]] std::array<RowMatrix, 2> matrices() const;
 
+  /// Bytes of what it moves, of token rows in bf16.
+  [[nodiscard]] static ExchangeSizes sizes(const LayerShape& shape, WireForm wire);
   /// Bytes that such a bed and its rivals take on the rank that needs the most.
-  [[nodiscard]] static std::int64_t bytes_needed(const LayerShape& shape,
+  [[nodiscard]] static std::int64_t bytes_needed(const ExchangeSizes& sizes,
                                                  const ExchangeLoads& loads, std::int64_t tokens);
 
  private:
+  [[nodiscard]] MatrixView<std::byte> outputs() const {
+    return outputs_.matrix(num_outputs_, result_bytes_);
+  }
+  void write_result(std::uint32_t seed, std::byte* result) const;
   void write_row(std::uint32_t seed, std::byte* row) const;
   [[nodiscard]] std::int64_t token_of_source(std::int64_t source) const;
   [[nodiscard]] std::uint32_t seed(std::int64_t token, std::int32_t expert) const;
@@ -62,7 +70,9 @@ class ExchangeBed {
   std::vector<std::int64_t> arrivals_;  // tokens, among all ranks' ones, whose rows come here
   std::uint32_t run_ = 0;
   WireRows rows_;
-  Buffer<float> outputs_;  // [outputs, hidden]
+  WireCodec codec_;
+  std::int64_t result_bytes_;
+  Buffer<std::byte> outputs_;  // [outputs, result_bytes_]
   std::int64_t num_outputs_ = 0;
   TokenExchange exchange_;
   ExchangePlan plan_;

@@ -23,6 +23,9 @@ constexpr std::array kRows = {
               "to the next one, so that no rank waits for them; approximate",
               0, 1e6},
     OptionRow{
+        "wire", '\0', "LIST", &O::wires, kExchange, verb_bit(Verb::bench_exchange),
+        "what rows and results are rounded to, with commas: exact, bf16 (results), int8 (both)"},
+    OptionRow{
         "wire", '\0', "FORM", one_of<&O::wire>(), kExchange, kRun | kPlan,
         "what rows and results of experts are rounded to, also where they do not travel: bf16: "
         "results; int8: both, with a scale for 128 values"},

@@ -68,7 +68,7 @@ roofs, and what parts take, are those of the CPU all the same.
 
 inline constexpr std::string_view kExchangeDetails =
     R"(
-A line for each layer, routing and number of tokens: the exchange of an MoE layer without its
+A line for each layer, wire, routing and number of tokens: the exchange of an MoE layer without its
 experts, rows there and results back, with every byte checked (wrong: how many were not right). us
 is the time of the slowest rank that a quarter of the runs do not exceed, us_p99 that of 99 in a
 hundred; dispatch_us the plan and the rows of it, combine_us the results. messages: those to other

@@ -93,10 +93,14 @@ TEST(ExchangeBed, FindsEveryByteRightAndKnowsWrongOnes) {
   for (const int ranks : {1, 3}) {
     const ExpertPlacement placement(kLayer.experts, ranks);
     for (const RoutingKind kind : kKinds) {
-      for (const auto element : {RowSource::Element::bf16, RowSource::Element::f32}) {
+      for (const auto& [element, wire] : {std::pair(RowSource::Element::bf16, WireForm::exact),
+                                          {RowSource::Element::f32, WireForm::exact},
+                                          {RowSource::Element::bf16, WireForm::bf16},
+                                          {RowSource::Element::bf16, WireForm::int8}}) {
         const LayerRouting routing = routing_of(kind, 9, placement);
+        const ExchangeBed::Case what{kLayer, placement, routing, element, wire};
         run_thread_ranks(ranks, [&](Communicator& world) {
-          ExchangeBed bed(world, {kLayer, placement, routing, element});
+          ExchangeBed bed(world, what);
           for (int run = 0; run < 3; ++run) {
             bed.prepare();
             (void)bed.exchange();

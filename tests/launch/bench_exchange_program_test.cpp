@@ -66,10 +66,17 @@ TEST(BenchExchange, CountsBytesBetweenNodesByTheRouting) {
   // The 2 tokens of rank 1 choose 3 of rank 0's 8 experts: 2 rows and 6 results travel. Each of 4
   // messages has a header of 96 bytes and a count, to a multiple of 64.
   const std::vector<Json> lines =
-      lines_of_ranks(2, {"--tokens", "2", "--routing", "hot_rank", "--ranks-per-node", "1"});
-  ASSERT_EQ(lines.size(), 1U);
-  EXPECT_EQ(lines[0].at("bytes_far_expected").as_int(), 4 * 128 + 2 * 72 * 2 + 6 * 72 * 4);
-  EXPECT_DOUBLE_EQ(lines[0].at("dedup").as_double(), 3);
+      lines_of_ranks(2, {"--tokens", "2", "--routing", "hot_rank", "--ranks-per-node", "1",
+                         "--wire", "exact,bf16,int8"});
+  ASSERT_EQ(lines.size(), 3U);
+  const std::int64_t int8 = 72 + 4;  // codes and a scale
+  const std::int64_t bytes[] = {2 * 72 * 2 + 6 * 72 * 4, 2 * 72 * 2 + 6 * 72 * 2, (2 + 6) * int8};
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    expect_good(lines[i], 2, 2);
+    EXPECT_EQ(lines[i].at("bytes_far_expected").as_int(), 4 * 128 + bytes[i]);
+    EXPECT_DOUBLE_EQ(lines[i].at("dedup").as_double(), 3);
+  }
+  EXPECT_EQ(lines[1].at("wire").as_string(), "bf16");
 }
 
 TEST(BenchExchange, KeysAreThoseOfThePage) {
@@ -87,6 +94,7 @@ TEST(BenchExchange, WrongOptionsAreToldOnce) {
   const auto failure = [](const Arguments& more) { return run_ranks(2, bench_exchange(more)); };
   expect_failure(failure({"--layer", "8,64,32"}), 2, {"--layer: \"8,64,32\""});
   expect_failure(failure({"--layer", "qwen3-3b"}), 2, {"did you mean qwen3-30b?"});
+  expect_failure(failure({"--wire", "exact,fp8"}), 2, {"--wire: \"fp8\"", "bf16, int8"});
   expect_failure(failure({"--routing", "cold"}), 2, {"--routing: \"cold\"", "hot_rank"});
   expect_failure(failure({"--formats", "bf16"}), 2, {"--formats is no option of"});
   expect_failure(failure({"--layer", "1,64,32,1"}), 2, {"2 ranks cannot share 1 experts"});
