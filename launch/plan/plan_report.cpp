@@ -14,7 +14,7 @@ namespace moesaic {
 namespace {
 
 /// Which they are, or where that is another matter in each layer how many.
-std::string experts_text(const PlannedRank& rank) {
+std::string held_text(const PlannedRank& rank) {
   if (rank.experts == 0) return "none";
   if (!rank.first_expert) return fmt::format("{}", rank.experts);
   return fmt::format("{}-{}", *rank.first_expert, *rank.first_expert + rank.experts - 1);
@@ -28,7 +28,7 @@ std::string placement_lines(const JobMemory& memory) {
     if (static_cast<std::size_t>(rank.rank) == kMost) {
       return text + fmt::format("       ... {} ranks in all\n", memory.ranks.size());
     }
-    const std::string experts = experts_text(rank);
+    const std::string experts = held_text(rank);
     text += fmt::format("{:>6} {:>5}  {:<12} {:>12}\n", rank.rank, rank.node, experts,
                         format_bytes(rank.bytes));
   }
