@@ -92,8 +92,10 @@ TEST(Promises, ExpertsArePlacedByTheLoadOfAnEarlierRun) {
   write_text(text, "And God said, Let there be light: and there was light.");
   const auto scores = [&](int ranks, const Arguments& more) {
     const std::string file = directory.path_of("logprobs");
-    const ProgramResult result = run_ranks(
-        ranks, joined({"score", "-m", kDemo, "-f", text, "--json", "--logprobs-out", file}, more));
+    const ProgramResult result =
+        run_ranks(ranks, joined({"score", "-m", kDemo, "-f", text, "--json", "--numerics",
+                                 "portable", "--logprobs-out", file},
+                                more));
     EXPECT_EQ(result.exit_code, 0) << result.text();
     const Json statistics = Json::parse(lines_of(result.out).back(), "last line").at("statistics");
     return std::tuple(read_text(file), statistics.at("layer_imbalance").as_double(),
