@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <sstream>
+#include <utility>
 
 #include "base/checksum.h"
 #include "base/error.h"
@@ -142,9 +143,12 @@ std::unique_ptr<RankGpu> choose_gpu(const Runtime& runtime, const OpenModel& mod
 
 OpenModel open_model(const Options& options) {
   require(!options.model.empty(), ErrorKind::usage, "no model: --model DIR says which");
-  OpenModel model{.files = ModelFiles::open(options.model),
-                  .config = read_model_config(options.model),
-                  .layouts = wanted_layouts(options)};
+  return open_model(options, ModelFiles::open(options.model), read_model_config(options.model));
+}
+
+OpenModel open_model(const Options& options, ModelFiles files, ModelConfig config) {
+  OpenModel model{
+      .files = std::move(files), .config = std::move(config), .layouts = wanted_layouts(options)};
   if (options.lora) {
     model.adapter =
         AdapterFiles::open(*options.lora, adapter_sites(model.files.names(model.config)));

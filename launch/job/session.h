@@ -34,6 +34,7 @@ struct OpenModel {
 
 /// The same by one process that is no rank, of the model alone: nothing is compared. Throws Error.
 [[nodiscard]] OpenModel open_model(const Options& options);
+[[nodiscard]] OpenModel open_model(const Options& options, ModelFiles files, ModelConfig config);
 
 /// The ranks that share the experts, as the options say.
 [[nodiscard]] ExpertGroup expert_group(const Runtime& runtime);

@@ -48,8 +48,9 @@ products of its gradients, error the three gradients against fp64 on numbers as 
 )";
 inline constexpr std::string_view kPlanDetails =
     R"(
-Reads the headers of the model alone. Options are those of the verb that --job names; the memory is
-counted as that verb counts it when it starts. Ends with exit code 4 if a node has too little.
+Reads the headers of the model alone; DIR may also be a directory with a config.json and no weights
+yet, or that file. Options are those of the verb that --job names; the memory is counted as that
+verb counts it when it starts. Ends with exit code 4 if a node has too little.
 )";
 inline constexpr std::string_view kLayerDetails =
     R"(

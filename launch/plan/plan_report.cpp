@@ -152,7 +152,8 @@ std::string time_json(const std::optional<JobTime>& time) {
 
 std::string sources_json(const PlanReport& report) {
   return JsonWriter()
-      .field("weights", "counted by the code that loads them, from the headers of the model")
+      .field("weights",
+             fmt::format("counted by the code that loads them, from {}", report.weights_source))
       .field("activation",
              "the buffers of a forward pass, for experts as popular as Zipf's law says")
       .field("runtime", report.runtime_source)
@@ -216,6 +217,7 @@ std::string plan_text(const PlanReport& report) {
   text += fmt::format("\nmemory    {} of {} ({}) on a node: {}\n", format_bytes(node.total()),
                       format_bytes(report.limit.available_bytes), report.limit.source,
                       items_text(node));
+  text += fmt::format("weights   counted from {}\n", report.weights_source);
   text += traffic_line(report) + time_lines(report);
   text += fmt::format("largest   {}, each with the others as they are\n", largest_text(report));
   text += report.fewest_nodes == 0 ? "nodes     no number of them suffices\n"

@@ -20,6 +20,7 @@ struct PlanReport {
   std::int64_t largest_batch_size = 0;
   int fewest_nodes = 0;  // 0: no number of them suffices
   std::string command;
+  std::string weights_source;
   std::string runtime_source;
   std::string routing_source;
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/small_file.h"
 #include "base/topology.h"
 #include "launch/job/memory_check.h"
 #include "launch/plan/cost_model.h"
 #include "launch/plan/plan_report.h"
+#include "launch/plan/planned_model.h"
 #include "launch/verbs/verbs.h"
 #include "src/tokenizer/tokenizer.h"
 
@@ -29,8 +31,13 @@ RuntimeBytes plan_runtime(const std::optional<MachineRates>& machine) {
   return runtime;
 }
 
+bool has_tokenizer(const OpenModel& model) {
+  return file_exists(model.files.path_of("tokenizer.json"));
+}
+
 /// What rank 0 has besides to read and write texts.
 std::int64_t tokenizer_bytes(const OpenModel& model) {
+  if (!has_tokenizer(model)) return 0;
   const std::int64_t before = runtime_bytes().rank;
   const auto tokenizer = Tokenizer::from_directory(model.files.directory());
   return std::max<std::int64_t>(0, runtime_bytes().rank - before);
@@ -79,7 +86,8 @@ PlanReport make_report(const Command& command) {
   if (options.machine) machine = read_machine_rates(*options.machine);
   if (options.threads == 0) options.threads = share_of_cores(options, machine);
   RuntimeBytes runtime = plan_runtime(machine);
-  const OpenModel model = open_model(options);
+  const PlannedModel planned = open_planned_model(options);
+  const OpenModel& model = planned.model;
   runtime.node += tokenizer_bytes(model);  // of the one node that has rank 0
   const JobPlan job(options, model, runtime);
   PlanReport report;
@@ -88,9 +96,11 @@ PlanReport make_report(const Command& command) {
   report.ranks = job.ranks();
   report.work = job.workload(options);
   report.command = job_command(command, job.ranks());
+  report.weights_source = planned.weights_source;
   report.runtime_source =
       machine ? machine->path
               : "this program here, and for MPI 3 MiB of a rank and 2 MiB of a node";
+  if (!has_tokenizer(model)) report.runtime_source += "; without a tokenizer, which is not here";
   const std::int64_t limit = report.limit.available_bytes;
   report.largest_ctx_size =
       job.largest(&Options::ctx_size, model.config.max_position_embeddings, limit);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/small_file.h"
+#include "src/checkpoint/mapped_file.h"
 
 namespace moesaic {
 namespace {
@@ -142,6 +143,23 @@ Checkpoint Checkpoint::open(const std::string& directory) {
     fail(ErrorKind::file, "{}: not a checkpoint: neither {} nor {} in it{}", directory, kSingleFile,
          kIndexFile, advice(directory));
   }
+  checkpoint.finish_index();
+  return checkpoint;
+}
+
+Checkpoint Checkpoint::described(std::string directory, std::vector<TensorView> tensors) {
+  Checkpoint checkpoint(std::move(directory));
+  std::size_t longest = 0;
+  const auto bytes_of = [](const TensorView& tensor) {
+    std::int64_t bytes = dtype_bytes(tensor.dtype);
+    for (const std::int64_t size : tensor.shape) bytes *= size;
+    return static_cast<std::size_t>(bytes);
+  };
+  for (const TensorView& tensor : tensors) longest = std::max(longest, bytes_of(tensor));
+  checkpoint.unread_ = reserve_unread(longest);
+  for (TensorView& tensor : tensors) tensor.bytes = {checkpoint.unread_.get(), bytes_of(tensor)};
+  checkpoint.described_ = std::move(tensors);
+  for (const TensorView& tensor : checkpoint.described_) checkpoint.tensors_.push_back(&tensor);
   checkpoint.finish_index();
   return checkpoint;
 }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -22,6 +24,11 @@ class Checkpoint {
   /// tensor may stand in two shards. Tensors of a shard that the index does not name are left out,
   /// as transformers does; unindexed_names() lists them.
   static Checkpoint open(const std::string& directory);
+
+  /// A checkpoint that is not there, of plain tensors: names, types and shapes of `tensors` alone
+  /// count. Nothing of it may be read. Throws Error{resource} when the system refuses the
+  /// addresses.
+  static Checkpoint described(std::string directory, std::vector<TensorView> tensors);
 
   [[nodiscard]] const std::string& directory() const noexcept { return directory_; }
   /// Path of a file in the directory, whether there is one or not.
@@ -65,6 +72,8 @@ class Checkpoint {
 
   std::string directory_;
   std::vector<SafetensorsFile> files_;
+  std::vector<TensorView> described_;
+  std::shared_ptr<const std::byte> unread_;  // where the bytes of these would be
   std::vector<const TensorView*> tensors_;
   std::unordered_map<std::string_view, const TensorView*> by_name_;
   std::vector<std::string> unindexed_;

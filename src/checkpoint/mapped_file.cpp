@@ -109,4 +109,13 @@ void release(std::span<const std::byte> mapped) noexcept {
   advise(mapped, Pages::inner, MADV_DONTNEED);
 }
 
+std::shared_ptr<const std::byte> reserve_unread(std::size_t bytes) {
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  void* data = ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  require(data != MAP_FAILED, ErrorKind::resource, "addresses of {} bytes cannot be had: {}", size,
+          std::strerror(errno));
+  return {static_cast<const std::byte*>(data),
+          [size](const std::byte* at) { ::munmap(const_cast<std::byte*>(at), size); }};
+}
+
 }  // namespace moesaic

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -36,6 +37,10 @@ class MappedFile {
   std::span<const std::byte> bytes_;
   WatchedRange* watched_ = nullptr;
 };
+
+/// Addresses of so many bytes that nobody may read, for what follows from sizes alone. Throws
+/// Error{resource} when the system refuses.
+[[nodiscard]] std::shared_ptr<const std::byte> reserve_unread(std::size_t bytes);
 
 /// What `call()` returns, which reads bytes of `source`: a MappedFile, or what else has a
 /// require_read(). Whatever goes wrong in it because a read failed, the error tells of that read.

@@ -1,6 +1,9 @@
 #include "src/model/model_files.h"
 
 #include <filesystem>
+#include <map>
+#include <utility>
+#include <vector>
 
 namespace moesaic {
 
@@ -11,6 +14,22 @@ ModelFiles ModelFiles::open(const std::string& directory) {
   } else {
     files.checkpoint_ = std::make_shared<Checkpoint>(Checkpoint::open(directory));
   }
+  return files;
+}
+
+ModelFiles ModelFiles::described(const std::string& directory, const ModelConfig& config,
+                                 DType dtype) {
+  std::map<std::string, TensorView> tensors;  // several slices may be of one
+  const ModelNames names = find_model_names(config, [](std::string_view) { return false; });
+  for_each_slice(names, [&](const TensorSlice& slice, bool) {
+    tensors[slice.tensor] = {
+        .name = slice.tensor, .dtype = dtype, .shape = slice.shape, .bytes = {}, .file = directory};
+  });
+  std::vector<TensorView> all;
+  for (auto& [name, tensor] : tensors) all.push_back(std::move(tensor));
+  ModelFiles files;
+  files.checkpoint_ =
+      std::make_shared<Checkpoint>(Checkpoint::described(directory, std::move(all)));
   return files;
 }
 

@@ -17,6 +17,10 @@ class ModelFiles {
   ModelFiles() = default;
   /// Throws Error{file} as Checkpoint::open and PackedDirectory::open do.
   [[nodiscard]] static ModelFiles open(const std::string& directory);
+  /// Those of a checkpoint that is not there, as save_pretrained of transformers would write it in
+  /// one type of numbers: for what follows from names and shapes. Nothing of it may be read.
+  [[nodiscard]] static ModelFiles described(const std::string& directory, const ModelConfig& config,
+                                            DType dtype);
 
   /// One of these two; nullptr otherwise.
   [[nodiscard]] const Checkpoint* checkpoint() const noexcept { return checkpoint_.get(); }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "base/json.h"
 #include "tests/launch/program.h"
@@ -130,6 +131,39 @@ TEST_F(Plan, Ranks_hold_the_experts_that_are_placed_there) {
   };
   EXPECT_EQ(experts("contiguous"), (std::vector<std::int64_t>{5, 5, 6}));
   EXPECT_EQ(experts("round_robin"), (std::vector<std::int64_t>{6, 5, 5}));
+}
+
+TEST_F(Plan, A_config_without_weights_counts_what_the_weights_would) {
+  const std::string empty = directory_.path_of("empty");
+  std::filesystem::create_directory(empty);
+  const std::string models = kData + "/models/";
+  for (const std::string& with_weights :
+       {kDemo, models + "qwen2_moe-v4", models + "olmoe-v5", models + "mixtral-v5",
+        models + "mixtral-v5-fused", models + "granitemoe-v4"}) {
+    const Arguments options = {"--ranks", "2", "--memory",        "64G", "--ctx-size", "64",
+                               "-n",      "8", "--prompt-tokens", "8"};
+    const Json expected = plan(joined({"-m", with_weights}, options)).at("items");
+    const std::string config = empty + "/config.json";
+    std::filesystem::copy_file(with_weights + "/config.json", config,
+                               std::filesystem::copy_options::overwrite_existing);
+    for (const std::string& without : {empty, config}) {
+      const Json planned = plan(joined({"-m", without}, options));
+      for (const std::string item :
+           {"expert", "dense", "cache", "activation", "exchange", "load"}) {
+        EXPECT_EQ(planned.at("items").at(item).as_int(), expected.at(item).as_int())
+            << with_weights << " " << item;
+      }
+      EXPECT_NE(planned.at("sources").at("weights").as_string().find(config + " alone"),
+                std::string::npos);
+    }
+  }
+  const std::string quantised = models + "qwen3_moe-fp8-block/config.json";
+  expect_failure(run_moesaic({"plan", "-m", quantised}), 2,
+                 {quantised, "quantization_config", "--expert-format"});
+  const Json counted = plan({"-m", quantised, "--expert-format", "int8", "--dense-format", "int8",
+                             "--ctx-size", "64", "-n", "8", "--prompt-tokens", "8"});
+  EXPECT_GT(counted.at("items").at("expert").as_int(), 0);
+  expect_failure(run_moesaic({"plan", "-m", directory_.path_of("none")}), 3, {"none"});
 }
 
 TEST_F(Plan, What_does_not_fit_is_refused_with_what_would_help) {
