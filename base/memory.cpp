@@ -11,6 +11,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/cgroup.h"
+
 namespace moesaic {
 namespace {
 
@@ -47,32 +49,18 @@ std::int64_t reclaimable_bytes(const fs::path& stat_file) {
   return sum;
 }
 
-struct CgroupFiles {
-  std::string_view hierarchy;  // below /sys/fs/cgroup
-  std::string_view limit;
-  std::string_view usage;
-};
-
-constexpr CgroupFiles kVersion2{"", "memory.max", "memory.current"};
-constexpr CgroupFiles kVersion1{"memory", "memory.limit_in_bytes", "memory.usage_in_bytes"};
-
-/// Lowers `limit` by the limits of the cgroup at `relative` and of all its ancestors.
-void apply_cgroup(const fs::path& mount, std::string_view relative, const CgroupFiles& files,
-                  MemoryLimit& limit) {
-  const fs::path base = mount / files.hierarchy;
-  fs::path group = (base / fs::path(relative).relative_path()).lexically_normal();
-  while (true) {
-    if (const auto bytes = read_number(group / files.limit)) {
-      const std::int64_t used = read_number(group / files.usage).value_or(0);
-      const std::int64_t kept =
-          std::max<std::int64_t>(0, used - reclaimable_bytes(group / "memory.stat"));
-      const std::int64_t left = std::max<std::int64_t>(0, *bytes - kept);
-      if (left < limit.available_bytes) limit = {left, (group / files.limit).string()};
-    }
-    if (group == base || !group.has_relative_path() || group == group.parent_path()) return;
-    group = group.parent_path();
-    if (group.string().size() < base.string().size()) return;
-  }
+/// Lowers `limit` by that of a group, which counts page cache that it could do without.
+void apply_group(const ControlGroup& group, MemoryLimit& limit) {
+  const bool is_new = group.version == 2;
+  const fs::path file = group.directory / (is_new ? "memory.max" : "memory.limit_in_bytes");
+  const auto bytes = read_number(file);
+  if (!bytes) return;
+  const fs::path usage = group.directory / (is_new ? "memory.current" : "memory.usage_in_bytes");
+  const std::int64_t used = read_number(usage).value_or(0);
+  const std::int64_t kept =
+      std::max<std::int64_t>(0, used - reclaimable_bytes(group.directory / "memory.stat"));
+  const std::int64_t left = std::max<std::int64_t>(0, *bytes - kept);
+  if (left < limit.available_bytes) limit = {left, file.string()};
 }
 
 }  // namespace
@@ -82,18 +70,8 @@ MemoryLimit memory_limit(const std::string& root) {
   MemoryLimit limit{read_kib_line(base / "proc/meminfo", "MemAvailable:")
                         .value_or(std::numeric_limits<std::int64_t>::max()),
                     "MemAvailable"};
-  std::ifstream groups(base / "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {  // "id:controllers:path"
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    const std::string path = line.substr(second + 1);
-    if (controllers == ",,") apply_cgroup(base / "sys/fs/cgroup", path, kVersion2, limit);
-    if (controllers.find(",memory,") != std::string::npos) {
-      apply_cgroup(base / "sys/fs/cgroup", path, kVersion1, limit);
-    }
-  }
+  for_each_control_group(root, "memory",
+                         [&](const ControlGroup& group) { apply_group(group, limit); });
   return limit;
 }
 

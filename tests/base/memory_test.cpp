@@ -2,29 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
+#include "tests/base/fake_root.h"
 
 namespace moesaic {
 namespace {
 
-namespace fs = std::filesystem;
-
-class FakeRoot {
+class FakeRoot : public test::FakeRoot {
  public:
-  FakeRoot() : path_(fs::temp_directory_path() / ("moesaic_root_" + std::to_string(getpid()))) {
-    fs::remove_all(path_);
-    write("proc/meminfo", "MemTotal: 100 kB\nMemAvailable:     8192 kB\n");
-  }
-  ~FakeRoot() { fs::remove_all(path_); }
-  void write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text;
-  }
-  [[nodiscard]] std::string path() const { return path_.string(); }
-
- private:
-  fs::path path_;
+  FakeRoot() { write("proc/meminfo", "MemTotal: 100 kB\nMemAvailable:     8192 kB\n"); }
 };
 
 TEST(MemoryLimit, without_cgroups_the_kernel_decides) {
