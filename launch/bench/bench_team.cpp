@@ -2,15 +2,15 @@
 
 #include <fmt/core.h>
 
-#include "base/topology.h"
 #include "launch/bench/result_table.h"
 
 namespace moesaic {
 namespace {
 
-std::vector<std::int64_t> thread_counts(const Options& options) {
+std::vector<std::int64_t> thread_counts(const Runtime& runtime) {
+  const Options& options = runtime.options();
   if (!options.thread_counts.empty()) return options.thread_counts;
-  const int cores = read_topology().usable_cores;
+  const int cores = runtime.topology().usable_cores;
   return cores > 1 ? std::vector<std::int64_t>{1, cores} : std::vector<std::int64_t>{1};
 }
 
@@ -31,8 +31,9 @@ std::string Team::roof_line(std::span<const MultiplyLoop* const> loops) const {
 std::vector<std::unique_ptr<Team>> make_teams(const Runtime& runtime,
                                               std::span<const std::byte> memory) {
   std::vector<std::unique_ptr<Team>> teams;
-  for (const std::int64_t threads : thread_counts(runtime.options())) {
+  for (const std::int64_t threads : thread_counts(runtime)) {
     teams.push_back(std::make_unique<Team>(runtime.world(), static_cast<int>(threads), memory));
+    runtime.bind(teams.back()->pool);
   }
   return teams;
 }

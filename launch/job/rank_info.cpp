@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/topology.h"
 #include "launch/job/gather.h"
 
 namespace moesaic {
@@ -42,8 +41,7 @@ void copy_text(std::string_view text, std::array<char, size>& out) {
   std::copy_n(text.begin(), length, out.begin());
 }
 
-RankInfo describe_self(std::int64_t threads) {
-  const Topology topology = read_topology();
+RankInfo describe_self(const Topology& topology, std::int64_t threads) {
   RankInfo info;
   copy_text(host_name(), info.host);
   copy_text(topology.cpuset, info.cpuset);
@@ -115,8 +113,9 @@ CoreUse core_use(std::span<const RankInfo> ranks) {
   return use;
 }
 
-std::vector<RankInfo> gather_ranks(Communicator& world, Communicator& node, std::int64_t threads) {
-  RankInfo self = describe_self(threads);
+std::vector<RankInfo> gather_ranks(Communicator& world, Communicator& node, const Topology& own,
+                                   std::int64_t threads) {
+  RankInfo self = describe_self(own, threads);
   self.node = node_index(world, node);
   if (threads == 0) {
     const std::vector<RankInfo> neighbours = gather_values(node, self);

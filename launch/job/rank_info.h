@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/topology.h"
 #include "comm/communicator.h"
 #include "kernels/cpu_features.h"
 
@@ -33,10 +34,10 @@ struct RankInfo {
   }
 };
 
-/// The table of all ranks. `threads` 0 gives each rank its share of the cores that it may use; more
-/// is taken as it is. Collective over both.
+/// The table of all ranks, of which `own` is what this one may use. `threads` 0 gives each rank its
+/// share of the cores that it may use; more is taken as it is. Collective over both.
 [[nodiscard]] std::vector<RankInfo> gather_ranks(Communicator& world, Communicator& node,
-                                                 std::int64_t threads);
+                                                 const Topology& own, std::int64_t threads);
 
 /// Whether two lists such as "0-3,8" have a number in common.
 [[nodiscard]] bool cpusets_overlap(std::string_view a, std::string_view b);

@@ -21,6 +21,7 @@
 #include "comm/roll_call.h"
 #include "comm/shared_memory_communicator.h"
 #include "launch/job/agreement.h"
+#include "launch/job/gather.h"
 #include "launch/job/program_version.h"
 #include "launch/job/start_check.h"
 #include "launch/options/option_table.h"
@@ -202,13 +203,46 @@ Runtime::Runtime(const MpiSession& mpi, const Command& command)
   });
   grid_ = std::make_unique<ProcessGrid>(*world_, static_cast<int>(options().expert_replicas));
   const std::vector<std::int64_t>& counts = options().thread_counts;
-  ranks_ = gather_ranks(*world_, grid_->node(),
+  ranks_ = gather_ranks(*world_, grid_->node(), topology_,
                         counts.empty() ? options().threads : std::ranges::max(counts));
   agree(*world_, [&] {
     isa_ = choose_isa(ranks_, options().isa.isa, options().numerics == Numerics::portable);
   });
   pool_ = make_pool(self().threads);
+  bind();
   for (const std::string& note : command.notes) log_.once(LogLevel::warning, "{}", note);
+}
+
+/// Before anything is loaded, so that memory is first touched where it is used.
+void Runtime::bind() {
+  if (options().pin == Pinning::off) {
+    binding_.reason = "--pin off";
+  } else {
+    binding_ = plan_binding(ranks_, static_cast<std::size_t>(world_->rank()), topology_);
+  }
+  std::int64_t refused = 0;
+  if (!bind(*pool_)) {
+    refused = 1;
+    binding_ = {.reason = "the system refuses"};
+  }
+  world_->max({&refused, 1});
+  if (refused != 0) {
+    log_.once(LogLevel::warning,
+              "threads are not bound to cores, which the system refuses; --pin off does not ask");
+  }
+  if (!options().print_binding) return;
+  std::array<char, 256> text{};
+  binding_text(binding_).copy(text.data(), text.size() - 1);
+  const auto texts = gather_values(*world_, text);
+  if (!is_first()) return;
+  for (std::size_t r = 0; r < texts.size(); ++r) {
+    fmt::print(stderr, "rank {} on {}: {}\n", r, ranks_[r].host_name(), texts[r].data());
+  }
+}
+
+bool Runtime::bind(ThreadPool& pool) const {
+  const bool is_wanted = !binding_.cores.empty() && topology_.is_this_machine;
+  return !is_wanted || bind_threads(pool, binding_);
 }
 
 int Runtime::num_nodes() const {
@@ -220,6 +254,7 @@ int Runtime::num_nodes() const {
 std::unique_ptr<ThreadPool> Runtime::make_pool(int threads) const {
   auto pool = std::make_unique<ThreadPool>(threads);
   pool->set_between_tasks([this] { world_->progress(); }, kProgressEvery);
+  (void)bind(*pool);
   return pool;
 }
 

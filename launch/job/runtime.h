@@ -13,6 +13,7 @@
 #include "comm/communicator.h"
 #include "comm/mpi_communicator.h"
 #include "kernels/grouped_gemm.h"
+#include "launch/job/binding.h"
 #include "launch/job/rank_info.h"
 #include "launch/options/options.h"
 #include "src/model/precision.h"
@@ -39,11 +40,16 @@ class Runtime {
     return ranks_[static_cast<std::size_t>(world_->rank())];
   }
   [[nodiscard]] int num_nodes() const;
+  /// What this rank may use of its machine, before its threads were bound.
+  [[nodiscard]] const Topology& topology() const noexcept { return topology_; }
   /// The rank that talks to the user.
   [[nodiscard]] bool is_first() const noexcept { return world_->rank() == 0; }
   [[nodiscard]] Compute compute() const;
-  /// Threads that move this rank's rows on while they compute, as those of compute() do.
+  /// Threads that move this rank's rows on while they compute, as those of compute() do, on the
+  /// cores of these.
   [[nodiscard]] std::unique_ptr<ThreadPool> make_pool(int threads) const;
+  /// Brings threads to the cores of this rank. False where the system refuses.
+  bool bind(ThreadPool& pool) const;
   [[nodiscard]] Precision precision() const noexcept { return options().precision; }
 
   /// Whether this rank has been asked to stop; of verbs that take --max-time. Signals are heard
@@ -62,11 +68,15 @@ class Runtime {
   [[nodiscard]] bool ends_early() const noexcept { return ends_early_; }
 
  private:
+  void bind();
+
   const Command* command_;
   Log log_;
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<ProcessGrid> grid_;
+  Topology topology_ = read_topology();
   std::vector<RankInfo> ranks_;
+  Binding binding_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   mutable std::unique_ptr<Interruption> interruption_;  // once it is asked for
   bool ends_early_ = false;

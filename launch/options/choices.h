@@ -50,6 +50,9 @@ template <>
 inline constexpr auto kChoices<Transport> = std::to_array<NamedValue<Transport>>(
     {{"auto", Transport::automatic}, {"mpi", Transport::mpi}, {"shm", Transport::shm}});
 template <>
+inline constexpr auto kChoices<Pinning> =
+    std::to_array<NamedValue<Pinning>>({{"auto", Pinning::automatic}, {"off", Pinning::off}});
+template <>
 inline constexpr auto kChoices<Colour> = std::to_array<NamedValue<Colour>>(
     {{"auto", Colour::automatic}, {"on", Colour::on}, {"off", Colour::off}});
 template <>

@@ -51,6 +51,9 @@ enum class AdapterLayoutChoice { automatic, transformers4, transformers5 };
 /// When colours are used; automatic: where they are seen.
 enum class Colour { automatic, on, off };
 
+/// Whether threads stay on cores of their own; automatic: where there are enough.
+enum class Pinning { automatic, off };
+
 /// Everything that can be set, with its default. Names, limits and help stand in
 /// launch/options/option_table.cpp.
 struct Options : SftOptions, ExchangeOptions, GpuOptions, PlanOptions, StudyOptions {
@@ -141,6 +144,8 @@ struct Options : SftOptions, ExchangeOptions, GpuOptions, PlanOptions, StudyOpti
   std::int64_t batch_size = 512;
   IsaChoice isa;
   std::optional<ByteCount> memory_limit;  // nothing: what system and cgroup leave
+  Pinning pin = Pinning::automatic;
+  bool print_binding = false;
 
   // Ranks.
   std::int64_t expert_replicas = 1;

@@ -146,7 +146,7 @@ void run_doctor(Runtime& runtime) {
     found.gpus = report_gpus(runtime);
     found.kernels.insert(found.kernels.end(), found.gpus.kernels.begin(), found.gpus.kernels.end());
     if (!runtime.is_first()) return;
-    found.topology = read_topology();
+    found.topology = runtime.topology();
     found.memory = node_memory(runtime.options());
     found.warnings = launch_warnings(runtime.ranks());
     runtime.options().json ? print_json(runtime, found) : print_text(runtime, found);

@@ -69,7 +69,7 @@ all() {  # N COMMAND...: the second half
   # As root, without ssh; every host believes that the cores of the machine are its own.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export OMPI_MCA_plm_rsh_agent="$self _shell" OMPI_MCA_plm_rsh_no_tree_spawn=1
-  export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
+  export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 MOESAIC_PIN=off
   "$@"
 }
 

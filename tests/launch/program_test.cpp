@@ -248,6 +248,25 @@ TEST(Program, DoctorChecksThisLaunch) {
   EXPECT_EQ(run_moesaic({"doctor"}).exit_code, 0);
 }
 
+TEST(Program, BindingIsToldForEachRank) {
+  const Variables machine = {{"HWLOC_SYNTHETIC", "pack:2 numa:1 core:2 pu:2"},
+                               {"MOESAIC_PIN", "auto"}};
+  const ProgramResult bound = run_moesaic({"doctor", "--print-binding"}, machine);
+  ASSERT_EQ(bound.exit_code, 0) << bound.text();
+  EXPECT_NE(bound.err.find(": cpus 0 2 4 6, NUMA nodes 0 1"), std::string::npos) << bound.text();
+  const ProgramResult crowded = run_moesaic({"doctor", "--print-binding", "-t", "5"}, machine);
+  ASSERT_EQ(crowded.exit_code, 0) << crowded.text();
+  EXPECT_NE(crowded.err.find("not bound: 5 threads share 4 cores"), std::string::npos)
+      << crowded.text();
+  const ProgramResult free = run_moesaic({"doctor", "--print-binding", "--pin", "off"}, machine);
+  EXPECT_NE(free.err.find("not bound: --pin off"), std::string::npos) << free.text();
+  const ProgramResult ranks = run_ranks(2, {"tokenize", "-m", kDemo, "-p", "a", "--print-binding"});
+  ASSERT_EQ(ranks.exit_code, 0) << ranks.text();
+  for (const std::string rank : {"rank 0 on ", "rank 1 on "}) {
+    EXPECT_NE(ranks.err.find(rank), std::string::npos) << ranks.text();
+  }
+}
+
 TEST(Program, ShowConfigTellsWhereValuesComeFrom) {
   const ProgramResult result =
       run_ranks(2, {"generate", "--show-config", "-n", "3"}, {{"MOESAIC_TOP_K", "9"}});
