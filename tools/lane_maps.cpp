@@ -2,10 +2,10 @@
 // kernels use, as CUTLASS's CuTe describes them: "A lane value row k", "B lane value column k",
 // "C lane value row column". Made and compared by tools/lane_maps.sh.
 
+#include <cstdio>
 #include <cute/atom/mma_atom.hpp>
 #include <cute/atom/mma_traits_sm80.hpp>
 #include <cute/tensor.hpp>
-#include <cstdio>
 
 namespace {
 

@@ -18,6 +18,10 @@ constexpr std::int64_t kLongRow = 4096;
 /// Of one rank to all its peers.
 constexpr std::int64_t kRowsSent = 1024;
 constexpr int kAttempts = 30;
+/// Of a pair, of which there may be many.
+constexpr std::int64_t kPairRows = 256;
+constexpr int kPairAttempts = 5;
+constexpr double kLeast = 1e-8;  // seconds: what a clock tells apart
 
 /// An exchange of rows that is made again and again.
 class Exchange {
@@ -64,8 +68,8 @@ class Exchange {
 
 /// What an exchange in which `sends` takes, with `rows` rows of each sender, shared out over its
 /// receivers. Collective.
-double measure(Communicator& world, const SendsTo& sends, std::int64_t rows,
-               std::int64_t row_bytes) {
+double measure(Communicator& world, const SendsTo& sends, std::int64_t rows, std::int64_t row_bytes,
+               int attempts = kAttempts) {
   const int size = world.size();
   std::vector<std::vector<std::int64_t>> counts;
   for (int from = 0; from < size; ++from) {
@@ -81,7 +85,7 @@ double measure(Communicator& world, const SendsTo& sends, std::int64_t rows,
   Exchange exchange(world, counts, row_bytes);
   (void)exchange.run();  // makes room
   std::vector<double> seconds;
-  for (int i = 0; i < kAttempts; ++i) seconds.push_back(exchange.run());
+  for (int i = 0; i < attempts; ++i) seconds.push_back(exchange.run());
   return lower_quartile(std::move(seconds));
 }
 
@@ -114,11 +118,23 @@ std::optional<LinkRates> measure_link(Communicator& world, const std::vector<int
       kRowsSent, kLongRow);
   const double all_ranks = measure(world, are_linked, kRowsSent, kLongRow);
   constexpr auto kBytes = static_cast<double>(kRowsSent * kLongRow);
-  constexpr double kLeast = 1e-8;  // seconds: what a clock tells apart
   return LinkRates{
       .latency_seconds = std::max(kLeast, one_row - idle),
       .one_rank_bytes_per_second = kBytes / std::max(kLeast, one_rank - one_row),
       .all_ranks_bytes_per_second = on_node * kBytes / std::max(kLeast, all_ranks - one_row)};
+}
+
+PairRates measure_pair(Communicator& world, int from, int to) {
+  const SendsTo is_pair = [&](int sender, int receiver) {
+    return sender == from && receiver == to;
+  };
+  const auto nothing = [](int, int) { return false; };
+  const double idle = measure(world, nothing, 0, kShortRow, kPairAttempts);
+  const double short_row = measure(world, is_pair, 1, kShortRow, kPairAttempts);
+  const double rows = measure(world, is_pair, kPairRows, kLongRow, kPairAttempts);
+  return {.latency_seconds = std::max(kLeast, short_row - idle),
+          .bytes_per_second =
+              static_cast<double>(kPairRows * kLongRow) / std::max(kLeast, rows - short_row)};
 }
 
 }  // namespace moesaic

@@ -17,4 +17,12 @@ using SendsTo = std::function<bool(int from, int to)>;
 [[nodiscard]] std::optional<LinkRates> measure_link(Communicator& world,
                                                     const std::vector<int>& nodes, bool is_inside);
 
+/// What moves between two ranks, one way, while the others wait.
+struct PairRates {
+  double latency_seconds = 0;
+  double bytes_per_second = 0;
+};
+/// Some seconds on a slow network. Collective.
+[[nodiscard]] PairRates measure_pair(Communicator& world, int from, int to);
+
 }  // namespace moesaic

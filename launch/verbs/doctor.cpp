@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -12,6 +14,8 @@
 #include "launch/job/gather.h"
 #include "launch/job/memory_check.h"
 #include "launch/verbs/gpu_report.h"
+#include "launch/verbs/host_pairs.h"
+#include "launch/verbs/machine_facts.h"
 #include "launch/verbs/run_statistics.h"
 #include "launch/verbs/self_test.h"
 #include "launch/verbs/verbs.h"
@@ -26,7 +30,9 @@ constexpr std::int64_t kTestRowBytes = 4096;
 struct Findings {
   Topology topology;
   MemoryLimit memory;
+  MachineFacts facts;
   std::vector<std::string> warnings;
+  std::vector<HostPair> pairs;
   ExchangeTest exchange;
   std::vector<KernelTest> kernels;
   GpuReport gpus;
@@ -40,6 +46,24 @@ std::vector<std::string_view> isas_of(const RankInfo& rank) {
   return names;
 }
 
+/// With their names.
+std::vector<std::pair<std::string, std::string>> fact_lines(const MachineFacts& facts) {
+  return {{"huge pages", facts.huge_pages},
+          {"/dev/shm", facts.shared_memory},
+          {"CPU quota", facts.cpu_quota},
+          {"MPI transports", facts.transports},
+          {"UCX", facts.ucx},
+          {"process manager", facts.process_manager},
+          {"Slurm", facts.slurm}};
+}
+
+void print_pairs(std::span<const HostPair> pairs) {
+  for (const auto& [from, to, rates] : pairs) {
+    fmt::print("hosts: {} to {}: {:.1f} us, {} GB/s\n", from, to, rates.latency_seconds * 1e6,
+               short_number(rates.bytes_per_second / 1e9));
+  }
+}
+
 void print_text(const Runtime& runtime, const Findings& found) {
   fmt::print("{}", version_text());
   fmt::print("CPU: {}, {} of {} cores usable, {} NUMA {}\n", found.topology.cpu_model,
@@ -48,6 +72,7 @@ void print_text(const Runtime& runtime, const Findings& found) {
              found.topology.usable_numa_nodes == 1 ? "node" : "nodes");
   fmt::print("memory: {} available ({})\n", format_bytes(found.memory.available_bytes),
              found.memory.source);
+  for (const auto& [name, text] : fact_lines(found.facts)) fmt::print("{}: {}\n", name, text);
   fmt::print("launch: {}\n\n", runtime_text(runtime));
 
   fmt::print("{:>4}  {:<20} {:>4}  {:>5}  {:>4}  {:>7}  {:<16} {}\n", "rank", "host", "node",
@@ -68,6 +93,7 @@ void print_text(const Runtime& runtime, const Findings& found) {
         short_number(found.exchange.gigabytes_per_second()), found.exchange.barrier_microseconds);
   }
   fmt::print("{}", gpu_text(found.gpus, runtime));
+  print_pairs(found.pairs);
   for (const KernelTest& test : found.kernels) {
     fmt::print("kernel {:<23} {}\n", test.kernel,
                test.same_bits ? "same bits as scalar"
@@ -89,6 +115,31 @@ std::string rank_json(const RankInfo& rank) {
       .field("cpus", rank.cpus())
       .raw_field("isas", fmt::format("[{}]", fmt::join(isas, ", ")))
       .text();
+}
+
+std::string facts_json(const MachineFacts& facts) {
+  return JsonWriter()
+      .field("huge_pages", facts.huge_pages)
+      .field("shared_memory", facts.shared_memory)
+      .field("cpu_quota", facts.cpu_quota)
+      .field("mpi_transports", facts.transports)
+      .field("ucx", facts.ucx)
+      .field("process_manager", facts.process_manager)
+      .field("slurm", facts.slurm)
+      .text();
+}
+
+std::string pairs_json(std::span<const HostPair> pairs) {
+  std::vector<std::string> texts;
+  for (const auto& [from, to, rates] : pairs) {
+    texts.push_back(JsonWriter()
+                        .field("from", from)
+                        .field("to", to)
+                        .field("microseconds", rates.latency_seconds * 1e6)
+                        .field("bytes_per_second", rates.bytes_per_second)
+                        .text());
+  }
+  return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
 void print_json(const Runtime& runtime, const Findings& found) {
@@ -114,6 +165,8 @@ void print_json(const Runtime& runtime, const Findings& found) {
                          .field("memory_source", found.memory.source)
                          .raw_field("ranks", fmt::format("[{}]", fmt::join(ranks, ", ")))
                          .raw_field("warnings", fmt::format("[{}]", fmt::join(warnings, ", ")))
+                         .raw_field("machine", facts_json(found.facts))
+                         .raw_field("hosts", pairs_json(found.pairs))
                          .field("exchange_bytes", found.exchange.bytes_per_rank)
                          .field("exchange_microseconds", found.exchange.microseconds)
                          .field("barrier_microseconds", found.exchange.barrier_microseconds)
@@ -141,6 +194,7 @@ void write_machine(const Runtime& runtime) {
 void run_doctor(Runtime& runtime) {
   Findings found;
   found.exchange = test_exchange(runtime.world(), kTestRows, kTestRowBytes);
+  found.pairs = measure_host_pairs(runtime);
   agree(runtime.world(), [&] {
     found.kernels = test_kernels();
     found.gpus = report_gpus(runtime);
@@ -148,7 +202,9 @@ void run_doctor(Runtime& runtime) {
     if (!runtime.is_first()) return;
     found.topology = runtime.topology();
     found.memory = node_memory(runtime.options());
+    found.facts = machine_facts(runtime.topology());
     found.warnings = launch_warnings(runtime.ranks());
+    for (std::string& line : advice(runtime.ranks())) found.warnings.push_back(std::move(line));
     runtime.options().json ? print_json(runtime, found) : print_text(runtime, found);
   });
   agree(runtime.world(), [&] {

@@ -1,10 +1,15 @@
-// What the program makes of a machine: bindings of threads.
+// What the program makes of a machine: bindings of threads, and the facts that the doctor tells.
 
 #include <gtest/gtest.h>
 
 #include <sched.h>
 
+#include <cstdlib>
+
 #include "launch/job/binding.h"
+#include "launch/verbs/host_pairs.h"
+#include "launch/verbs/machine_facts.h"
+#include "tests/base/fake_root.h"
 
 namespace moesaic {
 namespace {
@@ -96,6 +101,68 @@ TEST(Binding, BindsEachThreadOfAPoolToACpuOfThisProcess) {
     for (const int count : allowed) EXPECT_TRUE(count == 0 || count == expected) << count;
   }
   EXPECT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
+}
+
+TEST(MachineFacts, SayUnknownWhereAMachineTellsNothing) {
+  const test::FakeRoot nothing;
+  const MachineFacts facts = machine_facts({}, nothing.path());
+  EXPECT_EQ(facts.huge_pages, "transparent ones unknown");
+  EXPECT_EQ(facts.shared_memory, "unknown");
+  EXPECT_EQ(facts.cpu_quota, "none");
+  EXPECT_EQ(facts.transports, "unknown");  // this process has no MPI
+  EXPECT_EQ(facts.ucx, "unknown");
+  EXPECT_FALSE(facts.process_manager.empty());
+  EXPECT_FALSE(facts.slurm.empty());
+}
+
+TEST(MachineFacts, AreReadFromWhereSystemsHaveThem) {
+  const test::FakeRoot root;
+  root.write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+  root.write("proc/meminfo", "HugePages_Total:      12\nHugepagesize:       2048 kB\n");
+  root.write("dev/shm/file", "");
+  const MachineFacts facts = machine_facts({.quota = {1.5, "/sys/fs/cgroup/cpu.max"}}, root.path());
+  EXPECT_EQ(facts.huge_pages, "transparent ones madvise; 12 of 2.00 MiB reserved");
+  EXPECT_NE(facts.shared_memory.find(" free"), std::string::npos) << facts.shared_memory;
+  EXPECT_EQ(facts.cpu_quota, "1.5 cores (/sys/fs/cgroup/cpu.max)");
+}
+
+TEST(MachineFacts, TellMpisTransportsAndHowToUseUcx) {
+  const std::string lib = "/usr/lib/openmpi3/";
+  const std::vector<std::string> all = {lib + "mca_pml_ob1.so",  lib + "mca_pml_ucx.so",
+                                        lib + "mca_btl_tcp.so",  lib + "mca_btl_vader.so",
+                                        lib + "mca_coll_han.so", lib + "libmpi.so"};
+  const std::vector<std::string> live = {lib + "mca_pml_ob1.so", lib + "mca_btl_tcp.so"};
+  const TransportFacts facts = transport_facts(live, all);
+  EXPECT_EQ(facts.transports, "pml ob1, btl tcp in use; compiled in: pml ob1 ucx, btl tcp vader");
+  EXPECT_NE(facts.ucx.find("export OMPI_MCA_pml=ucx"), std::string::npos);
+  EXPECT_EQ(transport_facts(all, all).ucx, "in use");
+  EXPECT_EQ(transport_facts(live, live).ucx, "not compiled in");
+}
+
+TEST(MachineFacts, TellWhatSrunTakes) {
+  EXPECT_EQ(mpi_kinds("MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\n"
+                      "specific pmix plugin versions available: pmix_v4\n"),
+            (std::vector<std::string>{"pmix", "none", "pmi2", "pmix_v4"}));
+  EXPECT_EQ(mpi_kinds("srun: MPI types are...\nsrun: pmi2\nsrun: none\n"),
+            (std::vector<std::string>{"pmi2", "none"}));
+  EXPECT_TRUE(mpi_kinds("slurm_load_ctl_conf error: Unable to contact slurm controller").empty());
+}
+
+TEST(Advice, IsALineToType) {
+  RankInfo wide = rank_with(16);
+  wide.numa_nodes = 4;
+  const std::vector<std::string> lines = advice(std::vector<RankInfo>{wide, wide});
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("rank 0 runs 16 threads on 4 NUMA nodes"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("--map-by ppr:1:numa --bind-to numa"), std::string::npos) << lines[0];
+  EXPECT_TRUE(advice(std::vector<RankInfo>(4, wide)).empty());
+  const std::vector<RankInfo> alone = {rank_with(2)};
+  const char* before = std::getenv("SLURM_NTASKS");
+  const std::string kept = before != nullptr ? before : "";
+  setenv("SLURM_NTASKS", "4", 1);
+  ASSERT_EQ(advice(alone).size(), 1U);
+  EXPECT_NE(advice(alone)[0].find("srun --mpi=pmix"), std::string::npos);
+  kept.empty() ? unsetenv("SLURM_NTASKS") : setenv("SLURM_NTASKS", kept.c_str(), 1);
 }
 
 }  // namespace

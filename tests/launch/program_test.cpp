@@ -245,6 +245,11 @@ TEST(Program, DoctorChecksThisLaunch) {
   json.at("kernels").for_each([](const std::string& name, const Json& kernel) {
     EXPECT_TRUE(kernel.at("passed").as_bool()) << name;
   });
+  for (const std::string field : {"huge_pages", "shared_memory", "cpu_quota", "mpi_transports",
+                                  "ucx", "process_manager", "slurm"}) {
+    EXPECT_FALSE(json.at("machine").at(field).as_string().empty()) << field;
+  }
+  EXPECT_EQ(json.at("hosts").size(), 0) << "one host has no pairs";
   EXPECT_EQ(run_moesaic({"doctor"}).exit_code, 0);
 }
 
