@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <cstdlib>
 #include <utility>
 
 #include "base/error.h"
@@ -12,6 +13,7 @@
 #include "launch/bench/result_table.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/job/lost_hosts.h"
 #include "launch/job/memory_check.h"
 #include "launch/verbs/gpu_report.h"
 #include "launch/verbs/host_pairs.h"
@@ -205,6 +207,8 @@ void run_doctor(Runtime& runtime) {
     found.facts = machine_facts(runtime.topology());
     found.warnings = launch_warnings(runtime.ranks());
     for (std::string& line : advice(runtime.ranks())) found.warnings.push_back(std::move(line));
+    const std::string lost = lost_host_warning(runtime.ranks(), std::getenv);
+    if (!lost.empty()) found.warnings.push_back(lost);
     runtime.options().json ? print_json(runtime, found) : print_text(runtime, found);
   });
   agree(runtime.world(), [&] {

@@ -3,11 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/json.h"
 #include "base/memory.h"
 #include "launch/bench/result_table.h"
 #include "launch/job/gather.h"
+#include "launch/job/lost_hosts.h"
 #include "launch/job/memory_check.h"
 #include "launch/options/option_help.h"
 
@@ -252,6 +254,8 @@ void announce(const Runtime& runtime) {
   for (const std::string& line : launch_warnings(runtime.ranks())) {
     runtime.log().once(LogLevel::info, "note: {}", line);
   }
+  const std::string lost = lost_host_warning(runtime.ranks(), std::getenv);
+  if (!lost.empty()) runtime.log().once(LogLevel::warning, "{}", lost);
 }
 
 }  // namespace moesaic

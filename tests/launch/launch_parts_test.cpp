@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/json.h"
 #include "base/progress.h"
@@ -11,6 +12,7 @@
 #include "launch/bench/bench_table.h"
 #include "launch/bench/model_feed.h"
 #include "launch/job/agreement.h"
+#include "launch/job/lost_hosts.h"
 #include "launch/job/memory_check.h"
 #include "launch/job/model_facts.h"
 #include "launch/job/rank_info.h"
@@ -63,6 +65,25 @@ TEST(RankInfo, WarnsOfARankBoundToOneCore) {
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_NE(warnings[0].find("bound to 1 of 8 cores"), std::string::npos) << warnings[0];
   EXPECT_TRUE(launch_warnings(std::vector<RankInfo>{rank_info("0-7", 8, 8)}).empty());
+}
+
+TEST(RankInfo, WarnsOfAnMpirunThatWouldWaitForALostHost) {
+  std::vector<RankInfo> ranks = {rank_info("0-3", 4, 8), rank_info("0-3", 4, 8)};
+  std::map<std::string, const char*> variables = {{"OMPI_COMM_WORLD_SIZE", "2"},
+                                                  {"OMPI_MCA_oob_tcp_keepalive_time", "3"}};
+  const auto warning = [&] {
+    return lost_host_warning(ranks, [&](const char* name) {
+      const auto found = variables.find(name);
+      return found == variables.end() ? nullptr : found->second;
+    });
+  };
+  EXPECT_EQ(warning(), "");
+  ranks[1].host[0] = 'x';
+  EXPECT_EQ(warning(),
+            "mpirun waits for ever for a host that it cannot reach any more: set "
+            "OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=3");
+  variables.erase("OMPI_COMM_WORLD_SIZE");  // another launcher
+  EXPECT_EQ(warning(), "");
 }
 
 TEST(RankInfo, WarnsOfARefusedAmxOnceANode) {
