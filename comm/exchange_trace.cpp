@@ -62,7 +62,7 @@ void ExchangeTrace::put_in_order() noexcept try {
   std::vector<Line> lines(kEvents);
   const auto bytes = static_cast<ssize_t>(lines.size() * sizeof(Line));
   if (::pread(file_, lines.data(), static_cast<std::size_t>(bytes), 0) != bytes) return;
-  std::ranges::rotate(lines, lines.begin() + events_ % kEvents);
+  std::rotate(lines.begin(), lines.begin() + events_ % kEvents, lines.end());
   if (::pwrite(file_, lines.data(), static_cast<std::size_t>(bytes), 0) != bytes) return;
 } catch (...) {  // without memory they stay as they are
 }
