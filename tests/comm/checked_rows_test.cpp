@@ -109,7 +109,10 @@ class DamagedPair {
       try {
         PendingRows receiver = ranks_[1].rows->start(silent, {});
         bool done = false;
-        while (!done) done = sender.is_done() & receiver.is_done();
+        while (!done) {
+          const bool is_sent = sender.is_done();
+          done = receiver.is_done() && is_sent;
+        }
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::peer);
         message = error.what();
