@@ -30,8 +30,7 @@ TEST_P(CheckedRows, do_what_every_transport_must) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, CheckedRows,
-                         testing::Values(CheckedRanks{3, 0, 1}, CheckedRanks{3, 1, 1},
-                                         CheckedRanks{4, 2, 1}, CheckedRanks{5, 3, 3}));
+                         testing::Values(CheckedRanks{3, 1, 1}, CheckedRanks{4, 2, 2}));
 
 /// Damages a byte of the sender's matrix after its checksum has been taken, before it is copied.
 class DamagingBuffers final : public RowBuffers {
