@@ -1,11 +1,14 @@
 #include "launch/bench/link_measure.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
 #include "base/buffer.h"
+#include "comm/mpi_rivals.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/roofs.h"
 #include "launch/job/gather.h"
@@ -21,6 +24,7 @@ constexpr int kAttempts = 30;
 /// Of a pair, of which there may be many.
 constexpr std::int64_t kPairRows = 256;
 constexpr int kPairAttempts = 5;
+constexpr int kRounds = 100;     // of a short message there and back
 constexpr double kLeast = 1e-8;  // seconds: what a clock tells apart
 
 /// An exchange of rows that is made again and again.
@@ -125,16 +129,22 @@ std::optional<LinkRates> measure_link(Communicator& world, const std::vector<int
 }
 
 PairRates measure_pair(Communicator& world, int from, int to) {
+  MpiRivals messages;
+  world.barrier();
+  const auto start = std::chrono::steady_clock::now();
+  messages.ping_pong(from, to, kRounds);
+  const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - start;
+  std::int64_t nanoseconds = world.rank() == from ? std::llround(taken.count()) : 0;
+  world.max({&nanoseconds, 1});
+  const double latency = static_cast<double>(nanoseconds) * 1e-9 / (2 * kRounds);
+
   const SendsTo is_pair = [&](int sender, int receiver) {
     return sender == from && receiver == to;
   };
-  const auto nothing = [](int, int) { return false; };
-  const double idle = measure(world, nothing, 0, kShortRow, kPairAttempts);
-  const double short_row = measure(world, is_pair, 1, kShortRow, kPairAttempts);
-  const double rows = measure(world, is_pair, kPairRows, kLongRow, kPairAttempts);
-  return {.latency_seconds = std::max(kLeast, short_row - idle),
+  const double seconds = measure(world, is_pair, kPairRows, kLongRow, kPairAttempts);
+  return {.latency_seconds = latency,
           .bytes_per_second =
-              static_cast<double>(kPairRows * kLongRow) / std::max(kLeast, rows - short_row)};
+              static_cast<double>(kPairRows * kLongRow) / std::max(kLeast, seconds - latency)};
 }
 
 }  // namespace moesaic

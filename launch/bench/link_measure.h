@@ -22,7 +22,7 @@ struct PairRates {
   double latency_seconds = 0;
   double bytes_per_second = 0;
 };
-/// Some seconds on a slow network. Collective.
+/// A message of MPI's, and rows of ours. Some seconds on a slow network. Collective.
 [[nodiscard]] PairRates measure_pair(Communicator& world, int from, int to);
 
 }  // namespace moesaic

@@ -40,7 +40,7 @@ constexpr std::array kRows = {
               .group = kExchange,
               .verbs = verb_bit(Verb::generate) | verb_bit(Verb::score),
               .help = "write how many rows the experts of each layer got: for --placement, and for "
-                      "moesaic plan --routing",
+                      "moesaic plan",
               .may_differ = true},
     OptionRow{
         "half-batches", '\0', "WHEN", one_of<&O::half_batches>(), kExchange,

@@ -23,9 +23,10 @@ constexpr std::array kRows = {
         "a GPU, run on the CPU. bench layer takes none, all or N"},
     OptionRow{"gpu-memory", '\0', "PERCENT", &O::gpu_memory, kGpus, kRun,
               "of each GPU's memory that --gpu-experts may take", 1, 100},
-    OptionRow{"expert-load", '\0', "FILE", &O::expert_load, kGpus, kRun,
-              "how often experts are chosen, for --gpu-experts auto, which takes those of most "
-              "rows first: JSON, {\"LAYER\": [rows of expert 0, rows of expert 1, ...], ...}"},
+    OptionRow{
+        "expert-load", '\0', "FILE", &O::expert_load, kGpus, kRun,
+        "how often experts are chosen, as --record-load writes it, for --gpu-experts auto, which "
+        "takes those of most rows first"},
 };
 
 }  // namespace

@@ -53,10 +53,10 @@ void ConversionRecord::note(const Json& record) {
 
 void ConversionRecord::add() {
   std::vector<std::string> checksums;
-  std::vector<float> scales;
+  std::vector<double> scales;  // so that the bits come back
   for (const PackedEntry* entry : entries_of(manifest_, whole_)) {
     checksums.push_back(json_quote(checksum_text(entry->checksum)));
-    scales.push_back(entry->scale);
+    scales.push_back(double{entry->scale});
   }
   file_.append(JsonWriter()
                    .field("shard", whole_)

@@ -255,7 +255,7 @@ TEST(Program, DoctorChecksThisLaunch) {
 
 TEST(Program, BindingIsToldForEachRank) {
   const Variables machine = {{"HWLOC_SYNTHETIC", "pack:2 numa:1 core:2 pu:2"},
-                               {"MOESAIC_PIN", "auto"}};
+                             {"MOESAIC_PIN", "auto"}};
   const ProgramResult bound = run_moesaic({"doctor", "--print-binding"}, machine);
   ASSERT_EQ(bound.exit_code, 0) << bound.text();
   EXPECT_NE(bound.err.find(": cpus 0 2 4 6, NUMA nodes 0 1"), std::string::npos) << bound.text();

@@ -46,15 +46,16 @@ const Arguments kSmallShards = {"--shard-size", "64K", "-t", "1"};
 
 TEST(Convert, goes_on_after_the_shards_that_are_whole_when_it_was_killed) {
   const TemporaryDirectory directory;
+  const Arguments options = joined(kSmallShards, {"--expert-format", "nvfp4"});  // with scales
   const std::string whole = directory.path_of("whole");
   const std::string out = directory.path_of("out");
-  const ProgramResult expected = run_moesaic(convert_to(whole, kSmallShards));
+  const ProgramResult expected = run_moesaic(convert_to(whole, options));
   ASSERT_EQ(expected.exit_code, 0) << expected.text();
   // It reads four headers and more before the first weight.
   for (const char* read : {"60", "40"}) {
     const ProgramResult killed = run_program(joined(
         {"env", "LD_PRELOAD=" MOESAIC_SLOW_READS, std::string("MOESAIC_KILLING_READ=") + read},
-        moesaic_command(convert_to(out, kSmallShards))));
+        moesaic_command(convert_to(out, options))));
     EXPECT_EQ(killed.exit_code, 137) << killed.text();
     EXPECT_FALSE(std::filesystem::exists(out));
   }
@@ -62,7 +63,7 @@ TEST(Convert, goes_on_after_the_shards_that_are_whole_when_it_was_killed) {
   EXPECT_GT(records.size(), 3U) << "the second went on where the first was";
   write_text(out + ".part/conversion.jsonl",
              read_text(out + ".part/conversion.jsonl") + "{\"shard\": ");
-  const ProgramResult rest = run_ranks(2, convert_to(out, kSmallShards));
+  const ProgramResult rest = run_ranks(2, convert_to(out, options));
   EXPECT_EQ(rest.exit_code, 0) << rest.text();
   EXPECT_NE(rest.err.find(std::to_string(records.size() - 1) + " of "), std::string::npos)
       << rest.text();
