@@ -143,7 +143,8 @@ std::unique_ptr<RankGpu> choose_gpu(const Runtime& runtime, const OpenModel& mod
 
 OpenModel open_model(const Options& options) {
   require(!options.model.empty(), ErrorKind::usage, "no model: --model DIR says which");
-  return open_model(options, ModelFiles::open(options.model), read_model_config(options.model));
+  ModelFiles files = ModelFiles::open(options.model);  // whose errors tell more than the next one's
+  return open_model(options, std::move(files), read_model_config(options.model));
 }
 
 OpenModel open_model(const Options& options, ModelFiles files, ModelConfig config) {
