@@ -23,10 +23,9 @@ constexpr std::array kRows = {
         "a GPU, run on the CPU. bench layer takes none, all or N"},
     OptionRow{"gpu-memory", '\0', "PERCENT", &O::gpu_memory, kGpus, kRun,
               "of each GPU's memory that --gpu-experts may take", 1, 100},
-    OptionRow{
-        "expert-load", '\0', "FILE", &O::expert_load, kGpus, kRun,
-        "how often experts are chosen, as --record-load writes it, for --gpu-experts auto, which "
-        "takes those of most rows first"},
+    OptionRow{"expert-load", '\0', "FILE", &O::expert_load, kGpus, kRun,
+              "how often experts are chosen, as generate and score record it, for --gpu-experts "
+              "auto, which takes those of most rows first"},
 };
 
 }  // namespace

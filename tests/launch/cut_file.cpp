@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -14,8 +15,20 @@
 
 namespace {
 
-std::atomic<std::uintptr_t> begin = 0;
-std::atomic<std::size_t> size = 0;
+/// A mapping of the file; it may be gone.
+struct Mapping {
+  std::atomic<std::uintptr_t> begin = 0;
+  std::atomic<std::size_t> size = 0;
+};
+std::array<Mapping, 16> mappings;
+std::atomic<std::size_t> mapped = 0;
+
+bool is_of_file(const void* address) {
+  for (const Mapping& mapping : mappings) {
+    if (reinterpret_cast<std::uintptr_t>(address) - mapping.begin < mapping.size) return true;
+  }
+  return false;
+}
 
 bool is_wanted(int file) {
   const char* path = std::getenv("MOESAIC_CUT_FILE");
@@ -32,14 +45,15 @@ extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flag
   auto* const data =
       reinterpret_cast<void*>(::syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
   if ((flags & MAP_ANONYMOUS) == 0 && data != MAP_FAILED && is_wanted(file)) {
-    begin = reinterpret_cast<std::uintptr_t>(data);
-    size = bytes;
+    Mapping& mapping = mappings[mapped++ % mappings.size()];
+    mapping.begin = reinterpret_cast<std::uintptr_t>(data);
+    mapping.size = bytes;
   }
   return data;
 }
 
 extern "C" int madvise(void* address, std::size_t bytes, int advice) noexcept {
-  if (reinterpret_cast<std::uintptr_t>(address) - begin < size) {
+  if (is_of_file(address)) {
     const char* left = std::getenv("MOESAIC_CUT_BYTES");
     (void)!::truncate(std::getenv("MOESAIC_CUT_FILE"), left == nullptr ? 0 : std::atol(left));
   }

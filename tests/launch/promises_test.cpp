@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <set>
 
 #include "base/json.h"
@@ -92,6 +93,7 @@ TEST(Promises, ExpertsArePlacedByTheLoadOfAnEarlierRun) {
   write_text(text, "And God said, Let there be light: and there was light.");
   const auto scores = [&](int ranks, const Arguments& more) {
     const std::string file = directory.path_of("logprobs");
+    std::filesystem::remove(file);  // else it would be gone on with
     const ProgramResult result =
         run_ranks(ranks, joined({"score", "-m", kDemo, "-f", text, "--json", "--numerics",
                                  "portable", "--logprobs-out", file},
