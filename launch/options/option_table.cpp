@@ -113,10 +113,9 @@ constexpr std::array kOptions = {
               "directory to write; appears when it is complete"},
     OptionRow{"overwrite", '\0', "", &O::overwrite, kConversion, kConvert,
               "replace OUTDIR if it is there and was made by moesaic convert"},
-    OptionRow{
-        "shard-size", '\0', "BYTES", &O::shard_size, kConversion, kConvert,
-        "fill files of weights up to this, such as 4G; a conversion that was interrupted goes "
-        "on after those that are whole"},
+    OptionRow{"shard-size", '\0', "BYTES", &O::shard_size, kConversion, kConvert,
+              "fill files of weights up to this, such as 1G; auto: 4G. A conversion that was "
+              "interrupted goes on after those that are whole"},
     OptionRow{"merge", '\0', "", &O::merge, kConversion, kConvert,
               "write the checkpoint with the adapter of --lora added to its weights, in bf16"},
     OptionRow{

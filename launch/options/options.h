@@ -74,7 +74,7 @@ struct Options : SftOptions, ExchangeOptions, GpuOptions, PlanOptions, StudyOpti
   // Conversion.
   std::string output_dir;
   bool overwrite = false;
-  ByteCount shard_size = {.bytes = std::int64_t{4} << 30, .text = "4G"};
+  std::optional<ByteCount> shard_size;  // nothing: 4 GiB
   bool merge = false;
   AdapterLayoutChoice adapter_layout = AdapterLayoutChoice::automatic;
 

@@ -48,6 +48,12 @@ std::unique_ptr<Source> plan_all(const OpenModel& model) {
   return source;
 }
 
+/// Of --shard-size.
+std::int64_t shard_bytes(const Options& options) {
+  constexpr std::int64_t kUsual = std::int64_t{4} << 30;
+  return options.shard_size ? options.shard_size->bytes : kUsual;
+}
+
 /// Whether the entry is this rank's share.
 bool is_own(const Communicator& world, std::size_t entry) {
   return std::cmp_equal(entry % static_cast<std::size_t>(world.size()), world.rank());
@@ -178,7 +184,7 @@ class Conversion {
     const Options& options = runtime.options();
     agree(world_, [&] {
       source_ = plan_all(model);
-      manifest_ = describe_packed(source_->plan.weights, options.shard_size.bytes);
+      manifest_ = describe_packed(source_->plan.weights, shard_bytes(options));
       manifest_.formats = {.expert = wanted_name(options.expert_format),
                            .dense = wanted_name(options.dense_format),
                            .head = wanted_name(options.head_format)};
@@ -298,7 +304,7 @@ void run_convert(Runtime& runtime) {
     require(options.lora ||
                 !(options.merge || options.adapter_layout != AdapterLayoutChoice::automatic),
             ErrorKind::usage, "--merge and --adapter-layout are for the adapter that --lora names");
-    require(options.shard_size.bytes > 0, ErrorKind::usage, "--shard-size: a shard has no bytes");
+    require(shard_bytes(options) > 0, ErrorKind::usage, "--shard-size: a shard has no bytes");
   });
   const OpenModel model = read_model(runtime);
   if (model.adapter) return convert_adapter(runtime, model);
