@@ -80,12 +80,13 @@ Value strftime_now(Run&, const Arguments& arguments) {
 }  // namespace
 
 void assign_globals(Run& run) {
-  using Call = Value (*)(Run&, const Arguments&);
-  constexpr std::pair<std::string_view, Call> kFunctions[] = {{"range", range},
-                                                              {"dict", make_dict_value},
-                                                              {"namespace", make_namespace},
-                                                              {"raise_exception", raise_exception},
-                                                              {"strftime_now", strftime_now}};
+  using GlobalFunction = Value (*)(Run&, const Arguments&);
+  constexpr std::pair<std::string_view, GlobalFunction> kFunctions[] = {
+      {"range", range},
+      {"dict", make_dict_value},
+      {"namespace", make_namespace},
+      {"raise_exception", raise_exception},
+      {"strftime_now", strftime_now}};
   for (const auto& [name, call] : kFunctions) {
     run.assign(name, Value(std::make_shared<const Callable>(Callable{std::string(name), call})));
   }

@@ -7,7 +7,7 @@
 namespace moesaic {
 namespace {
 
-std::string message_of(const std::function<void()>& call) {
+std::string json_error(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {
@@ -30,22 +30,22 @@ TEST(Json, reads_members_and_elements) {
 
 TEST(Json, messages_name_file_field_and_value) {
   const Json json = Json::parse(R"({"a": {"b": "text"}})", "config.json");
-  EXPECT_EQ(message_of([&] { (void)json.at("a").at("b").as_int(); }),
+  EXPECT_EQ(json_error([&] { (void)json.at("a").at("b").as_int(); }),
             "config.json: a.b: expected an integer, found string \"text\"");
-  EXPECT_EQ(message_of([&] { (void)json.at("q"); }), "config.json: field \"q\" is missing");
+  EXPECT_EQ(json_error([&] { (void)json.at("q"); }), "config.json: field \"q\" is missing");
 }
 
 TEST(Json, whole_floats_are_integers_and_large_values_are_not) {
   const Json json = Json::parse(R"({"a": 1e6, "b": 1.5, "c": 18446744073709551615})", "f");
   EXPECT_EQ(json.at("a").as_int(), 1000000);
-  EXPECT_NE(message_of([&] { (void)json.at("b").as_int(); }), "no error");
-  EXPECT_NE(message_of([&] { (void)json.at("c").as_int(); }), "no error");
+  EXPECT_NE(json_error([&] { (void)json.at("b").as_int(); }), "no error");
+  EXPECT_NE(json_error([&] { (void)json.at("c").as_int(); }), "no error");
 }
 
 TEST(Json, refuses_duplicates_and_broken_text) {
-  EXPECT_NE(message_of([] { (void)Json::parse(R"({"a": 1, "a": 2})", "f"); }).find("twice"),
+  EXPECT_NE(json_error([] { (void)Json::parse(R"({"a": 1, "a": 2})", "f"); }).find("twice"),
             std::string::npos);
-  EXPECT_NE(message_of([] { (void)Json::parse(R"({"a": )", "f"); }).find("not valid JSON"),
+  EXPECT_NE(json_error([] { (void)Json::parse(R"({"a": )", "f"); }).find("not valid JSON"),
             std::string::npos);
   // The same key in two objects is fine.
   EXPECT_NO_THROW((void)Json::parse(R"({"a": {"x": 1}, "b": {"x": 1}})", "f"));
@@ -81,7 +81,7 @@ TEST(Json, takes_linear_time_on_large_objects) {
 }
 
 TEST(Json, refuses_absurd_nesting) {
-  EXPECT_EQ(message_of([] { (void)Json::parse(std::string(100'000, '['), "f"); }),
+  EXPECT_EQ(json_error([] { (void)Json::parse(std::string(100'000, '['), "f"); }),
             "f: nested deeper than 200 levels");
   EXPECT_NO_THROW((void)Json::parse(std::string(200, '[') + std::string(200, ']'), "f"));
 }

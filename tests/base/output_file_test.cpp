@@ -13,7 +13,7 @@ namespace {
 
 using Mode = OutputFile::Mode;
 
-std::span<const std::byte> bytes_of(std::string_view text) {
+std::span<const std::byte> to_write(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
@@ -24,8 +24,8 @@ TEST(OutputFile, HasItsSizeAtOnceAndBytesWhereTheyWereWritten) {
   first.reserve(10);
   EXPECT_EQ(std::filesystem::file_size(path), 10U);
   const OutputFile second(path, Mode::existing);
-  second.write_at(7, bytes_of("xyz"));
-  first.write_at(0, bytes_of("abc"));
+  second.write_at(7, to_write("xyz"));
+  first.write_at(0, to_write("abc"));
   first.sync();
   EXPECT_EQ(test::read_text(path), std::string("abc\0\0\0\0xyz", 10));
 }

@@ -12,12 +12,12 @@ using test::error_message;
 using test::safetensors_text;
 using test::TemporaryDirectory;
 
-std::vector<TensorView> parse(const std::string& text) {
+std::vector<TensorView> parse_tensors(const std::string& text) {
   return parse_safetensors(std::as_bytes(std::span(text)), "f.safetensors");
 }
 
 std::string parse_error(const std::string& text) {
-  return error_message([&] { (void)parse(text); });
+  return error_message([&] { (void)parse_tensors(text); });
 }
 
 std::string header_error(const std::string& header, std::size_t data_bytes) {
@@ -56,7 +56,7 @@ TEST(Safetensors, reads_dtype_shape_and_bytes) {
 }
 
 TEST(Safetensors, a_file_without_tensors_is_valid) {
-  EXPECT_TRUE(parse(safetensors_text("{}", "")).empty());
+  EXPECT_TRUE(parse_tensors(safetensors_text("{}", "")).empty());
 }
 
 // 0x280 and 0x8b1f are how pickled files and gzip archives begin.
@@ -64,7 +64,7 @@ TEST(Safetensors, a_header_may_have_any_length) {
   for (const std::size_t length : {std::size_t{0x280}, std::size_t{0x8b1f}}) {
     std::string header = "{}";
     header.resize(length, ' ');
-    EXPECT_TRUE(parse(safetensors_text(header, "")).empty()) << length;
+    EXPECT_TRUE(parse_tensors(safetensors_text(header, "")).empty()) << length;
   }
 }
 

@@ -7,8 +7,8 @@
 namespace moesaic {
 namespace {
 
-const EngineSetup kDemo{.directory = MOESAIC_TEST_DATA "/demo-model",
-                        .isa = supported_isas().back()};
+const EngineSetup kDemoEngine{.directory = MOESAIC_TEST_DATA "/demo-model",
+                              .isa = supported_isas().back()};
 
 class EngineTexts : public testing::Test {
  protected:
@@ -22,18 +22,18 @@ class EngineTexts : public testing::Test {
   /// The greedy continuation.
   [[nodiscard]] std::string text_of(const std::string& prompt) const {
     std::string text;
-    run_engine(1, kDemo, {.tokenizer = &tokenizer}, [&](EngineRun& run) {
+    run_engine(1, kDemoEngine, {.tokenizer = &tokenizer}, [&](EngineRun& run) {
       const RequestId id = run.submit(request(prompt));
       run.finish();
       text = run.of(id).text;
     });
     return text;
   }
-  Tokenizer tokenizer = Tokenizer::from_directory(kDemo.directory);
+  Tokenizer tokenizer = Tokenizer::from_directory(kDemoEngine.directory);
 };
 
 TEST_F(EngineTexts, texts_come_with_the_tokens) {
-  run_engine(2, kDemo, {.tokenizer = &tokenizer}, [&](EngineRun& run) {
+  run_engine(2, kDemoEngine, {.tokenizer = &tokenizer}, [&](EngineRun& run) {
     const RequestId id = run.submit(request("In the beginning"));
     run.finish();
     const Finished& finished = run.of(id);
@@ -51,7 +51,7 @@ TEST_F(EngineTexts, a_text_ends_before_a_stop_string_that_crosses_the_borders_of
     for (std::size_t at = 10; at < 18; ++at) {
       const std::string stop = free.substr(at, 9);
       const std::size_t first = free.find(stop);
-      run_engine(ranks, kDemo, {.tokenizer = &tokenizer}, [&](EngineRun& run) {
+      run_engine(ranks, kDemoEngine, {.tokenizer = &tokenizer}, [&](EngineRun& run) {
         run.submit(request("Blessed are"));
         run.submit(request("And the LORD said"));
         Request stopped = request("In the beginning");
@@ -70,7 +70,7 @@ TEST_F(EngineTexts, a_text_ends_before_a_stop_string_that_crosses_the_borders_of
 
 TEST_F(EngineTexts, a_rank_is_free_again_after_a_stop_string) {
   const std::string free = text_of("In the beginning");
-  run_engine(2, kDemo, {.parallel = 1, .tokenizer = &tokenizer}, [&](EngineRun& run) {
+  run_engine(2, kDemoEngine, {.parallel = 1, .tokenizer = &tokenizer}, [&](EngineRun& run) {
     for (int i = 0; i < 6; ++i) {
       Request stopped = request("In the beginning");
       stopped.max_new_tokens = 1000;
@@ -85,7 +85,7 @@ TEST_F(EngineTexts, a_rank_is_free_again_after_a_stop_string) {
 
 TEST_F(EngineTexts, a_stop_token_is_no_part_of_the_text) {
   Request free = request("In the beginning");
-  run_engine(1, kDemo, {.tokenizer = &tokenizer}, [&](EngineRun& run) {
+  run_engine(1, kDemoEngine, {.tokenizer = &tokenizer}, [&](EngineRun& run) {
     const RequestId first = run.submit(free);
     run.finish();
     const std::vector<std::int32_t> tokens = run.of(first).tokens;

@@ -14,8 +14,8 @@
 namespace moesaic {
 namespace {
 
-const EngineSetup kSetup{.directory = MOESAIC_TEST_DATA "/models/qwen2_moe-v4",
-                         .isa = supported_isas().back()};
+const EngineSetup kScored{.directory = MOESAIC_TEST_DATA "/models/qwen2_moe-v4",
+                          .isa = supported_isas().back()};
 
 using Windows = std::vector<ScoreWindow>;
 
@@ -106,7 +106,7 @@ Heard score_on(int ranks, const std::vector<ScoreDocument>& documents, const Ste
   Heard heard;
   heard.tokens.resize(documents.size());
   run_thread_ranks(ranks, [&](Communicator& world) {
-    TestEngine engine(kSetup, world);
+    TestEngine engine(kScored, world);
     std::int64_t rows = 0;
     const ScoreEvents events{
         .on_tokens =
@@ -162,7 +162,7 @@ TEST(Scorer, WindowsAreSharedOutAndToldInTheirOrderWithTheSameBits) {
 
 TEST(Scorer, ScoresAreThoseOfTheLogits) {
   run_thread_ranks(1, [](Communicator& world) {
-    TestEngine engine(kSetup, world);
+    TestEngine engine(kScored, world);
     const ScoreDocument text = document(30, 7);
     std::vector<float> logits;
     std::vector<TokenScore> scores;
@@ -203,7 +203,7 @@ TEST(Scorer, AContinuationIsScoredAlone) {
   std::vector<TokenScore> scores;
   const Heard all = score_on(1, whole, {});
   run_thread_ranks(1, [&](Communicator& world) {
-    TestEngine engine(kSetup, world);
+    TestEngine engine(kScored, world);
     const ScoreResult result =
         score(engine.transformer(), world, pair, {},
               {.on_tokens =

@@ -10,7 +10,7 @@
 namespace moesaic {
 namespace {
 
-constexpr float kUntouched = 12345;
+constexpr float kNoGradient = 12345;
 
 /// Rows lie apart, with room that must stay untouched.
 void expect_close(const Matrix& actual, const Doubles& exact, std::int64_t dim, double bound) {
@@ -22,7 +22,7 @@ void expect_close(const Matrix& actual, const Doubles& exact, std::int64_t dim, 
     const auto d = static_cast<std::int64_t>(i) % (dim + kGradientGap);
     const auto row = static_cast<std::int64_t>(i) / (dim + kGradientGap);
     if (d >= dim) {
-      ASSERT_EQ(actual[i], kUntouched) << row << " " << d;
+      ASSERT_EQ(actual[i], kNoGradient) << row << " " << d;
     } else {
       const double x = exact[static_cast<std::size_t>(row * dim + d)];
       ASSERT_NEAR(actual[i], x, bound * std::max(typical, std::abs(x))) << row << " " << d;
@@ -103,7 +103,7 @@ TEST_P(AttentionGradientKernelTest, is_close_to_double) {
     SCOPED_TRACE(testing::Message() << test.num_rows << " rows, window " << test.window << ", "
                                     << test.head_dim << " and " << test.value_dim);
     const double bound = of_bf16_ ? 2e-2 : 1e-5;  // bf16 rounds weights and gradients of scores
-    expect_close(test.run(kernel_, kUntouched), test, test.size > 1 ? 10 * bound : bound);
+    expect_close(test.run(kernel_, kNoGradient), test, test.size > 1 ? 10 * bound : bound);
   }
 }
 
@@ -113,7 +113,7 @@ TEST_P(AttentionGradientKernelTest, gives_the_bits_of_scalar) {
   for (const GradientCase& test : all_cases(false)) {
     SCOPED_TRACE(testing::Message() << test.num_rows << " rows, window " << test.window << ", "
                                     << test.head_dim << " and " << test.value_dim);
-    expect_equal(test.run(kernel_, kUntouched), test.run(scalar, kUntouched));
+    expect_equal(test.run(kernel_, kNoGradient), test.run(scalar, kNoGradient));
   }
 }
 
@@ -124,7 +124,7 @@ TEST_P(AttentionGradientKernelTest, rounds_inputs_to_bf16) {
   for (auto* rows : {&rounded.queries, &rounded.keys, &rounded.values, &rounded.gradients}) {
     for (double& x : *rows) x = to_float(to_bfloat16(static_cast<float>(x)));
   }
-  expect_equal(test.run(kernel_, kUntouched), rounded.run(kernel_, kUntouched));
+  expect_equal(test.run(kernel_, kNoGradient), rounded.run(kernel_, kNoGradient));
 }
 
 /// Later rows add to keys, not to queries.
@@ -132,7 +132,7 @@ TEST_P(AttentionGradientKernelTest, gradients_of_queries_do_not_depend_on_later_
   for (const std::int64_t window : {0, 20}) {
     const GradientCase test =
         make_case({.num_rows = 150, .head_dim = 16, .value_dim = 16, .window = window});
-    const AttentionGradients whole = test.run(kernel_, kUntouched);
+    const AttentionGradients whole = test.run(kernel_, kNoGradient);
     for (const std::int64_t rows : {1, 33, 64, 100}) {
       GradientCase part = test;
       part.num_rows = rows;
@@ -143,7 +143,7 @@ TEST_P(AttentionGradientKernelTest, gradients_of_queries_do_not_depend_on_later_
         cut(*all, 16);
       }
       cut(part.log_sum_exps, 1);
-      const Matrix queries = part.run(kernel_, kUntouched).queries;
+      const Matrix queries = part.run(kernel_, kNoGradient).queries;
       EXPECT_EQ(first_difference(queries, std::span(whole.queries).first(queries.size())), -1);
     }
   }
@@ -164,7 +164,7 @@ TEST_P(AttentionGradientKernelTest, sums_in_the_documented_order) {
   for (const std::int64_t window : {0, 50}) {
     const GradientCase test =
         make_case({.num_rows = 135, .head_dim = 16, .value_dim = 16, .window = window});
-    const AttentionGradients actual = test.run(kernel_, kUntouched);
+    const AttentionGradients actual = test.run(kernel_, kNoGradient);
     expect_equal(
         {without_gaps(actual.queries), without_gaps(actual.keys), without_gaps(actual.values)},
         test.model(order));

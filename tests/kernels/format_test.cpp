@@ -13,8 +13,8 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kDepths[] = {0,  1,  2,  15, 16, 17,  31,  32,  33,
-                                    47, 48, 63, 64, 65, 127, 129, 257, 1024};
+constexpr std::int64_t kPackedDepths[] = {0,  1,  2,  15, 16, 17,  31,  32,  33,
+                                          47, 48, 63, 64, 65, 127, 129, 257, 1024};
 
 /// A matrix of at most 16 rows whose elements all differ, its rows at odd element offsets, and a
 /// panel between guards.
@@ -70,7 +70,7 @@ void expect_panel(const Case<T>& matrix, std::int64_t depth, std::int64_t bytes,
 }
 
 TEST(Bf16Format, pack_panel_puts_pairs_of_k_beside_each_other) {
-  for (const std::int64_t depth : kDepths) {
+  for (const std::int64_t depth : kPackedDepths) {
     for (const std::int64_t rows : {0, 1, 2, 7, 15, 16}) {
       const std::int64_t bytes = bf16_format::panel_bytes(depth);
       Case<BFloat16> matrix(rows, depth, bytes);
@@ -81,7 +81,7 @@ TEST(Bf16Format, pack_panel_puts_pairs_of_k_beside_each_other) {
 }
 
 TEST(F32Format, pack_panel_puts_columns_beside_each_other) {
-  for (const std::int64_t depth : kDepths) {
+  for (const std::int64_t depth : kPackedDepths) {
     for (const std::int64_t rows : {0, 1, 2, 7, 15, 16}) {
       const std::int64_t bytes = f32_format::panel_bytes(depth);
       Case<float> matrix(rows, depth, bytes);

@@ -38,7 +38,7 @@ double activation(const Gating& gating, double gate, double up) {
 }
 
 TEST(GateGradient, is_near_finite_differences) {
-  constexpr double kStep = 1e-6;
+  constexpr double kDifference = 1e-6;
   for (const VectorKernels* kernels : runnable_vector_kernels()) {
     for (const Gating& gating : {kPlain, kClamped}) {
       for (const std::int64_t n : {1, 15, 16, 70}) {
@@ -54,8 +54,10 @@ TEST(GateGradient, is_near_finite_differences) {
             return activation(gating, gate + dg, up + du);
           };
           const double size = 1e-5 * (1 + std::abs(d) * (1 + std::abs(gate) + std::abs(up)));
-          ASSERT_NEAR(after.gate[i], d * (h(kStep, 0) - h(-kStep, 0)) / (2 * kStep), size);
-          ASSERT_NEAR(after.up[i], d * (h(0, kStep) - h(0, -kStep)) / (2 * kStep), size);
+          ASSERT_NEAR(after.gate[i],
+                      d * (h(kDifference, 0) - h(-kDifference, 0)) / (2 * kDifference), size);
+          ASSERT_NEAR(after.up[i], d * (h(0, kDifference) - h(0, -kDifference)) / (2 * kDifference),
+                      size);
           ASSERT_NEAR(after.inner[i], h(0, 0), size);
           expected += d * h(0, 0);
         }

@@ -17,9 +17,11 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kRowCounts[] = {0, 1, 2, 3, 4, 5, 15, 16, 17, 31, 32, 33, 47, 48, 49, 97};
-constexpr std::int64_t kDepths[] = {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129, 257, 600};
-constexpr std::int64_t kMaxRows = 97;
+constexpr std::int64_t kQuantizedRowCounts[] = {0,  1,  2,  3,  4,  5,  15, 16,
+                                                17, 31, 32, 33, 47, 48, 49, 97};
+constexpr std::int64_t kQuantizedDepths[] = {1,  2,  15,  16,  17,  31,  33, 63,
+                                             64, 65, 127, 128, 129, 257, 600};
+constexpr std::int64_t kMostQuantizedRows = 97;
 constexpr std::int64_t kPanels = 3;
 
 /// A kernel and a layout of its format.
@@ -85,12 +87,12 @@ class QuantizedGemm : public testing::TestWithParam<Subject> {
 };
 
 TEST_P(QuantizedGemm, gives_the_bits_of_its_model_at_every_shape) {
-  for (const std::int64_t depth : kDepths) {
-    const GemmCase product = normal_case(kMaxRows, depth);
+  for (const std::int64_t depth : kQuantizedDepths) {
+    const GemmCase product = normal_case(kMostQuantizedRows, depth);
     const RandomCodes weights(layout(), kPanels * kPanelColumns, depth, engine_());
     const std::vector<float> whole = product.run(kernel(), weights.matrix());
     expect_model(product, weights, whole);
-    for (const std::int64_t num_rows : kRowCounts) {
+    for (const std::int64_t num_rows : kQuantizedRowCounts) {
       const GemmCase::Rows rows = product.rows(num_rows, RowSource::Element::f32);
       for (std::int64_t panels = 0; panels <= kPanels; ++panels) {
         const std::vector<float> out = run_part(kernel(), rows.source, weights.matrix(), panels);
@@ -109,9 +111,9 @@ TEST_P(QuantizedGemm, gives_the_bits_of_its_model_at_every_shape) {
 
 // AMX takes so many rows over such a depth in ranges of steps, and a few rows not.
 TEST_P(QuantizedGemm, gives_a_row_the_same_bits_among_many_over_a_great_depth) {
-  constexpr std::int64_t kDepth = 5600;
-  const GemmCase product = normal_case(kMaxRows, kDepth);
-  const RandomCodes weights(layout(), kPanels * kPanelColumns, kDepth, engine_());
+  constexpr std::int64_t kGreatDepth = 5600;
+  const GemmCase product = normal_case(kMostQuantizedRows, kGreatDepth);
+  const RandomCodes weights(layout(), kPanels * kPanelColumns, kGreatDepth, engine_());
   const std::vector<float> whole = product.run(kernel(), weights.matrix());
   const GemmCase::Rows rows = product.rows(17, RowSource::Element::f32);
   const std::vector<float> out = run_part(kernel(), rows.source, weights.matrix(), kPanels);

@@ -14,7 +14,7 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kRows = 19;
+constexpr std::int64_t kGradientRows = 19;
 
 std::vector<Layout> all_layouts() {
   std::vector<Layout> layouts = quantized_layouts();
@@ -29,8 +29,8 @@ struct Problem {
   Problem(const Layout& layout, std::int64_t n, std::int64_t k)
       : values(normal_numbers(n * k, 1, 0.3F)),
         weights(pack_matrix(layout, values, n, k)),
-        x(normal_numbers(kRows * n, 2)) {
-    for (std::int64_t row = 0; row < kRows; ++row) {
+        x(normal_numbers(kGradientRows * n, 2)) {
+    for (std::int64_t row = 0; row < kGradientRows; ++row) {
       rows.push_back(reinterpret_cast<const std::byte*>(x.data() + row * n));
     }
     const bool plain = layout.format == Format::f32 || layout.format == Format::bf16;
@@ -41,10 +41,10 @@ struct Problem {
     ThreadPool pool(threads);
     TransposedGemm gemm({.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool});
     const PackedMatrix& matrix = weights.matrix;
-    std::vector<float> out(static_cast<std::size_t>(kRows * matrix.depth));
+    std::vector<float> out(static_cast<std::size_t>(kGradientRows * matrix.depth));
     const GemmGroup groups[] = {{.num_rows = 17, .weights = matrix},
                                 {.first_row = 17, .num_rows = 2, .weights = matrix}};
-    gemm.run({.rows = rows.data(), .num_rows = kRows, .depth = matrix.rows}, groups,
+    gemm.run({.rows = rows.data(), .num_rows = kGradientRows, .depth = matrix.rows}, groups,
              {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = matrix.depth * 4});
     return out;
   }
@@ -63,7 +63,7 @@ TEST_P(TransposedGemmTest, is_near_the_product_in_double_precision) {
       const std::vector<float> out = problem.run(isa, 2);
       double difference = 0;
       double magnitude = 0;
-      for (std::int64_t r = 0; r < kRows; ++r) {
+      for (std::int64_t r = 0; r < kGradientRows; ++r) {
         for (std::int64_t j = 0; j < k; ++j) {
           double sum = 0;
           for (std::int64_t i = 0; i < n; ++i) {
@@ -127,7 +127,7 @@ TEST_P(TransposedGemmTest, results_go_where_the_input_has_their_k) {
   std::shuffle(order.begin(), order.end(), std::mt19937(5));
   problem.weights.matrix.order = order.data();
   const std::vector<float> ordered = problem.run(Isa::scalar, 1);
-  for (std::size_t r = 0; r < kRows; ++r) {
+  for (std::size_t r = 0; r < kGradientRows; ++r) {
     for (std::size_t j = 0; j < 70; ++j) {
       ASSERT_EQ(ordered[r * 70 + static_cast<std::size_t>(order[j])], plain[r * 70 + j]);
     }
@@ -146,10 +146,10 @@ TEST_P(TransposedGemmTest, can_add_to_its_own_output) {
     problem.weights.matrix.order = ordered ? order.data() : nullptr;
     const std::vector<float> once = problem.run(isa, 1);
     std::vector<float> out(once);
-    const GemmGroup group{.num_rows = kRows,
+    const GemmGroup group{.num_rows = kGradientRows,
                           .weights = problem.weights.matrix,
-                          .epilogue = {.addend = {out.data(), kRows, 70}}};
-    gemm.run({.rows = problem.rows.data(), .num_rows = kRows, .depth = 40}, {&group, 1},
+                          .epilogue = {.addend = {out.data(), kGradientRows, 70}}};
+    gemm.run({.rows = problem.rows.data(), .num_rows = kGradientRows, .depth = 40}, {&group, 1},
              {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = 70 * 4});
     for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], once[i] + once[i]);
   }
@@ -161,7 +161,7 @@ TEST_P(TransposedGemmTest, rows_of_several_slabs_do_not_depend_on_each_other) {
   const std::int64_t count = 600;
   std::vector<const std::byte*> rows;
   for (std::int64_t row = 0; row < count; ++row) {
-    rows.push_back(problem.rows[static_cast<std::size_t>(row % kRows)]);
+    rows.push_back(problem.rows[static_cast<std::size_t>(row % kGradientRows)]);
   }
   for (const Isa isa : supported_isas()) {
     const std::vector<float> few = problem.run(isa, 1);
@@ -174,7 +174,8 @@ TEST_P(TransposedGemmTest, rows_of_several_slabs_do_not_depend_on_each_other) {
               .stride_bytes = 300 * 2,
               .element = RowSource::Element::bf16});
     for (std::size_t i = 0; i < out.size(); ++i) {
-      ASSERT_EQ(out[i].bits, to_bfloat16(few[i % (kRows * 300)]).bits) << isa_name(isa) << " " << i;
+      ASSERT_EQ(out[i].bits, to_bfloat16(few[i % (kGradientRows * 300)]).bits)
+          << isa_name(isa) << " " << i;
     }
   }
 }

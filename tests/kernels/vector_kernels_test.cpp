@@ -15,7 +15,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kHuge = std::numeric_limits<float>::max();
 constexpr double kEpsilon = 0x1p-24;  // half a unit in the last place of 1
-constexpr float kUntouched = 12345;
+constexpr float kUnwritten = 12345;
 
 std::vector<std::int64_t> sizes() {
   std::vector<std::int64_t> result = {1000, 1024, 4097};
@@ -110,7 +110,7 @@ TEST_P(VectorKernelsTest, rms_norm_gradient_is_close_to_double) {
     const auto x = normal_numbers(n, 1, 3);
     const auto weight = normal_numbers(n, 2);
     const auto dy = normal_numbers(n, 3, 5);
-    std::vector<float> dx(x.size() + 16, kUntouched);
+    std::vector<float> dx(x.size() + 16, kUnwritten);
     kernels_.rms_norm_gradient({x.data(), weight.data(), 1e-3F, n}, dy.data(), dx.data());
     const std::vector<double> expected = norm_gradient(x, weight, dy, 1e-3F);
     const double bound = kEpsilon * (static_cast<double>(n) / 16 + 8) * 10;  // terms cancel
@@ -118,7 +118,7 @@ TEST_P(VectorKernelsTest, rms_norm_gradient_is_close_to_double) {
       ASSERT_NEAR(dx[i], expected[i], bound * std::max(1.0, std::abs(expected[i])))
           << n << " " << i;
     }
-    EXPECT_EQ(std::count(dx.begin() + n, dx.end(), kUntouched), 16) << n;
+    EXPECT_EQ(std::count(dx.begin() + n, dx.end(), kUnwritten), 16) << n;
     auto in_place = dy;
     kernels_.rms_norm_gradient({x.data(), weight.data(), 1e-3F, n}, in_place.data(),
                                in_place.data());
@@ -128,7 +128,7 @@ TEST_P(VectorKernelsTest, rms_norm_gradient_is_close_to_double) {
 
 TEST_P(VectorKernelsTest, rms_norm_gradient_is_that_of_rms_norm) {
   constexpr std::int64_t kSize = 24;
-  constexpr float kStep = 1.0F / 64;
+  constexpr float kBetween = 1.0F / 64;
   const auto x = normal_numbers(kSize, 1);
   const auto weight = normal_numbers(kSize, 2);
   const auto dy = normal_numbers(kSize, 3);
@@ -144,8 +144,8 @@ TEST_P(VectorKernelsTest, rms_norm_gradient_is_that_of_rms_norm) {
   for (std::size_t i = 0; i < x.size(); ++i) {
     auto above = x;
     auto below = x;
-    above[i] += kStep;
-    below[i] -= kStep;
+    above[i] += kBetween;
+    below[i] -= kBetween;
     const double slope = (loss(above) - loss(below)) / (above[i] - below[i]);
     EXPECT_NEAR(dx[i], slope, 2e-4) << i;
   }
@@ -326,9 +326,9 @@ void expect_in_place_equal(Run run) {
   for (const std::int64_t n : sizes()) {
     const auto a = normal_numbers(n, 9);
     const auto b = normal_numbers(n, 10);
-    std::vector<float> apart(a.size() + 16, kUntouched);
+    std::vector<float> apart(a.size() + 16, kUnwritten);
     run(n, a.data(), b.data(), apart.data());
-    EXPECT_EQ(std::count(apart.begin() + n, apart.end(), kUntouched), 16) << n;
+    EXPECT_EQ(std::count(apart.begin() + n, apart.end(), kUnwritten), 16) << n;
     apart.resize(a.size());
     auto over_a = a;
     run(n, over_a.data(), b.data(), over_a.data());
@@ -349,10 +349,10 @@ TEST_P(VectorKernelsTest, in_place_kernels_write_n_elements) {
   for (const std::int64_t n : sizes()) {
     auto x = normal_numbers(n, 11);
     const auto y = x;
-    x.resize(x.size() + 16, kUntouched);
+    x.resize(x.size() + 16, kUnwritten);
     kernels_.softmax(x.data(), n);
     kernels_.add_scaled(y.data(), 2, n, x.data());
-    EXPECT_EQ(std::count(x.begin() + n, x.end(), kUntouched), 16) << n;
+    EXPECT_EQ(std::count(x.begin() + n, x.end(), kUnwritten), 16) << n;
   }
 }
 

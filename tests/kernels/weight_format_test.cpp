@@ -21,7 +21,7 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kDepths[] = {1, 15, 16, 17, 31, 32, 33, 64, 65, 129, 300};
+constexpr std::int64_t kEncodedDepths[] = {1, 15, 16, 17, 31, 32, 33, 64, 65, 129, 300};
 
 /// What kernels multiply by, from what a code and its scale stand for.
 float kernel_value(Format format, float value) {
@@ -51,7 +51,7 @@ class EveryLayout : public testing::TestWithParam<Layout> {};
 
 TEST_P(EveryLayout, decodes_what_was_packed) {
   RandomRows random(GetParam(), 1);
-  for (const std::int64_t depth : kDepths) {
+  for (const std::int64_t depth : kEncodedDepths) {
     for (const std::int64_t num_rows : {1, 15, 16})
       expect_decodes(GetParam(), random.draw(num_rows, depth));
   }
@@ -266,7 +266,7 @@ TEST(WeightFormat, names) {
 
 TEST(WeightFormat, panels_are_whole_cache_lines_of_the_promised_size) {
   for (const Layout& layout : quantized_layouts()) {
-    for (const std::int64_t depth : kDepths) EXPECT_EQ(panel_bytes(layout, depth) % 64, 0);
+    for (const std::int64_t depth : kEncodedDepths) EXPECT_EQ(panel_bytes(layout, depth) % 64, 0);
   }
   const auto bits = [](const Layout& layout, std::int64_t depth) {
     return static_cast<double>(panel_bytes(layout, depth)) * 8 / static_cast<double>(16 * depth);

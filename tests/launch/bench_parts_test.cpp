@@ -230,16 +230,16 @@ TEST(Rival, MultipliesTheSameWeightsAndRows) {
 
 // --- layers -------------------------------------------------------------------------------------
 
-constexpr LayerShape kLayer{.experts = 16, .hidden = 64, .intermediate = 32, .topk = 4};
+constexpr LayerShape kSmallLayer{.experts = 16, .hidden = 64, .intermediate = 32, .topk = 4};
 
 TEST(LayerRouting, EvenGivesEveryExpertTheSame) {
-  const LayerRouting routing(RoutingKind::even, kLayer, 40);
+  const LayerRouting routing(RoutingKind::even, kSmallLayer, 40);
   EXPECT_EQ(routing.rows_of_experts(), std::vector<std::int64_t>(16, 10));
 }
 
 TEST(LayerRouting, TokensChooseDifferentExpertsInAscendingOrder) {
   for (const RoutingKind kind : {RoutingKind::even, RoutingKind::skewed}) {
-    const LayerRouting routing(kind, kLayer, 50);
+    const LayerRouting routing(kind, kSmallLayer, 50);
     for (std::size_t choice = 0; choice < routing.experts().size(); ++choice) {
       if (choice % 4 == 0) continue;
       EXPECT_LT(routing.experts()[choice - 1], routing.experts()[choice]);
@@ -259,7 +259,7 @@ TEST(LayerRouting, SkewedGivesHalfToFewExperts) {
 
 TEST(LayerRouting, RotationKeepsTheRowsOfEachRank) {
   const ExpertPlacement placement(16, 3);
-  const LayerRouting before(RoutingKind::skewed, kLayer, 30);
+  const LayerRouting before(RoutingKind::skewed, kSmallLayer, 30);
   const LayerRouting after = before.rotated(placement, 7);
   EXPECT_NE(before.experts(), after.experts());
   for (int rank = 0; rank < 3; ++rank) {
@@ -279,24 +279,24 @@ TEST(LayerCopies, RouterChoosesWhatTheLogitsSay) {
   const Isa isa = supported_isas().back();
   const Compute compute{.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool};
   const Layout layout{.format = Format::bf16};
-  const Buffer<std::byte> memory(3 * layer_bytes(kLayer, layout, 16) + 100);
-  LayerCopies layer(kLayer, layout, 16, {.memory = memory.span()}, compute);
+  const Buffer<std::byte> memory(3 * layer_bytes(kSmallLayer, layout, 16) + 100);
+  LayerCopies layer(kSmallLayer, layout, 16, {.memory = memory.span()}, compute);
   ASSERT_EQ(layer.copies().size(), 3U);
-  const LayerRouting wanted(RoutingKind::skewed, kLayer, 9);
-  const Buffer<float> x(5 * kLayer.hidden);
-  wanted.write_logits(4, x.matrix(5, kLayer.hidden));
+  const LayerRouting wanted(RoutingKind::skewed, kSmallLayer, 9);
+  const Buffer<float> x(5 * kSmallLayer.hidden);
+  wanted.write_logits(4, x.matrix(5, kSmallLayer.hidden));
   GroupedGemm gemm(compute);
   RouterScratch scratch;
   Routing routing;
   for (LayerCopies::Copy& copy : layer.copies()) {
-    copy.router.route(x.matrix(5, kLayer.hidden), gemm, scratch, routing);
+    copy.router.route(x.matrix(5, kSmallLayer.hidden), gemm, scratch, routing);
     EXPECT_TRUE(std::ranges::equal(routing.experts, std::span(wanted.experts()).subspan(16)));
   }
   LayerParts parts(layer, 7, compute);
   std::vector<std::int64_t> rows(16);
   rows[3] = 7;
   rows[15] = 1;
-  parts.run(layer.copies().back(), x.matrix(5, kLayer.hidden), rows);
+  parts.run(layer.copies().back(), x.matrix(5, kSmallLayer.hidden), rows);
 }
 
 }  // namespace

@@ -142,7 +142,7 @@ void PrintTo(const BrokenDirectory& broken, std::ostream* out) {
   *out << broken.name;
 }
 
-const std::string kShard = "packed-00001-of-00001.bin";
+const std::string kPackedShard = "packed-00001-of-00001.bin";
 
 /// Replaces text of the manifest and, if it is to pass as genuine, signs it anew.
 std::function<void(const std::string&)> manifest_edit(std::string from, std::string to,
@@ -173,10 +173,10 @@ std::vector<BrokenDirectory> broken_directories() {
        {"without manifest.json"}},
       {"NoConfig", [](const std::string& d) { fs::remove(d + "/config.json"); }, {"config.json"}},
       {"NoShard",
-       [](const std::string& d) { fs::remove(d + "/" + kShard); },
-       {kShard, "no such file"}},
-      {"ShardCut", resizing(kShard, -4096), {kShard, "cut short"}},
-      {"ShardLonger", resizing(kShard, 1), {kShard, "altered"}},
+       [](const std::string& d) { fs::remove(d + "/" + kPackedShard); },
+       {kPackedShard, "no such file"}},
+      {"ShardCut", resizing(kPackedShard, -4096), {kPackedShard, "cut short"}},
+      {"ShardLonger", resizing(kPackedShard, 1), {kPackedShard, "altered"}},
       {"ManifestCut", resizing("manifest.json", -10), {"manifest.json", "altered or cut short"}},
       {"ManifestEmpty",
        [](const std::string& d) { write_text(d + "/manifest.json", ""); },
@@ -211,11 +211,11 @@ std::vector<BrokenDirectory> broken_directories() {
        {"config.json", "altered since"}},
       {"BitFlipped",
        [](const std::string& d) {
-         std::string text = read_text(d + "/" + kShard);
+         std::string text = read_text(d + "/" + kPackedShard);
          text[text.size() / 2] = static_cast<char>(text[text.size() / 2] ^ 32);
-         write_text(d + "/" + kShard, text);
+         write_text(d + "/" + kPackedShard, text);
        },
-       {kShard, "was altered", "checksum"},
+       {kPackedShard, "was altered", "checksum"},
        true},
       {"TokenizerAltered",
        [](const std::string& d) {

@@ -15,7 +15,7 @@ RequestFields parse(const std::string& text) {
   return parse_request_fields(Json::parse(text, "file line 3"));
 }
 
-std::string file_error(const std::string& text) {
+std::string requests_error(const std::string& text) {
   return test::error_message([&] { (void)parse(text); }, ErrorKind::file);
 }
 
@@ -59,12 +59,12 @@ TEST(RequestFields, PromptsMayBeTokensOrMessages) {
 }
 
 TEST(RequestFields, WhatIsWrongIsNamed) {
-  EXPECT_EQ(file_error(R"({"prompt": "In", "max_token": 5})"),
+  EXPECT_EQ(requests_error(R"({"prompt": "In", "max_token": 5})"),
             "file line 3: unknown field \"max_token\"; did you mean \"max_tokens\"?");
-  EXPECT_EQ(file_error(R"({"prompt": "In", "best_of": 5})"),
+  EXPECT_EQ(requests_error(R"({"prompt": "In", "best_of": 5})"),
             "file line 3: unknown field \"best_of\"");
-  EXPECT_EQ(file_error(R"({"id": 1})"), "file line 3: neither \"prompt\" nor \"messages\"");
-  EXPECT_EQ(file_error(R"({"prompt": "a", "messages": []})"),
+  EXPECT_EQ(requests_error(R"({"id": 1})"), "file line 3: neither \"prompt\" nor \"messages\"");
+  EXPECT_EQ(requests_error(R"({"prompt": "a", "messages": []})"),
             "file line 3: both \"prompt\" and \"messages\"");
   for (const auto& [field, value] :
        std::vector<std::pair<std::string, std::string>>{{"prompt", "5"},
@@ -90,7 +90,7 @@ TEST(RequestFields, WhatIsWrongIsNamed) {
                                                         {"version", "2"},
                                                         {"repeat_last_n", "-2"}}) {
     const std::string prompt = field == "prompt" ? "" : R"("prompt": "In", )";
-    const std::string message = file_error("{" + prompt + "\"" + field + "\": " + value + "}");
+    const std::string message = requests_error("{" + prompt + "\"" + field + "\": " + value + "}");
     EXPECT_TRUE(message.starts_with("file line 3: " + field)) << value << ": " << message;
   }
 }

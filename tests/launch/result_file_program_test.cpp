@@ -14,7 +14,7 @@
 namespace moesaic::test {
 namespace {
 
-constexpr int kInterrupted = 6;
+constexpr int kStopped = 6;
 constexpr std::int64_t kPrompts = 400;
 
 /// Prompts, a bad one among them, and where their texts go.
@@ -88,7 +88,7 @@ TEST_F(ResultFileProgram, RunsThatAreAskedToStopGoOn) {
     if (by_file) write_text(stop, "");
     if (!by_file) program.send(SIGTERM);
     const ProgramResult result = program.wait();
-    EXPECT_EQ(result.exit_code, kInterrupted) << result.text();
+    EXPECT_EQ(result.exit_code, kStopped) << result.text();
     EXPECT_FALSE(std::filesystem::exists(stop));
     EXPECT_TRUE(expected.starts_with(written()));
     EXPECT_NE(result.err.find("of 400 texts are finished"), std::string::npos) << result.text();

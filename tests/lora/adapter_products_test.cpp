@@ -16,8 +16,8 @@ constexpr std::int64_t kIn = 40;
 constexpr std::int64_t kOut = 30;
 
 /// Two adapters of a matrix with 30 rows, for rows 0 to 11 and 18 to 29.
-struct Case {
-  explicit Case(double dropout = 0) : share(dropout) {
+struct ProductCase {
+  explicit ProductCase(double dropout = 0) : share(dropout) {
     for (std::int64_t row = 0; row < kRows; ++row) keys.push_back(dropout_row_key(5, row));
     for (const std::int64_t rank : {4, 3}) {
       adapters.push_back(naive::random_adapter(kIn, 12, rank, random));
@@ -51,7 +51,7 @@ struct Case {
   naive::Matrix x, dy;
 };
 
-void expect_near_differences(Case& joined) {
+void expect_near_differences(ProductCase& joined) {
   naive::Packed packed(Format::f32);
   ThreadPool pool(2);
   const Isa isa = supported_isas().back();
@@ -101,12 +101,12 @@ void expect_near_differences(Case& joined) {
 }
 
 TEST(AdapterProducts, work_on_columns_of_a_joined_matrix) {
-  Case joined;
+  ProductCase joined;
   expect_near_differences(joined);
 }
 
 TEST(AdapterProducts, leave_the_same_out_forward_and_backward) {
-  Case joined(0.4);
+  ProductCase joined(0.4);
   expect_near_differences(joined);
 }
 

@@ -11,7 +11,7 @@
 namespace moesaic {
 namespace {
 
-AdapterSpec adapter(std::int64_t layer, std::int64_t expert, const std::string& module) {
+AdapterSpec one_of_seven(std::int64_t layer, std::int64_t expert, const std::string& module) {
   return {.site = {.kind = expert < 0 ? AdapterKind::attention : AdapterKind::experts,
                    .module = "layers." + std::to_string(layer) + "." + module,
                    .layer = layer,
@@ -23,10 +23,10 @@ AdapterSpec adapter(std::int64_t layer, std::int64_t expert, const std::string& 
           .scale = adapter_scale(6, 3, false)};
 }
 
-std::vector<AdapterSpec> model_specs() {
-  return {adapter(0, -1, "q"),    adapter(0, 0, "gate0"), adapter(0, 1, "gate1"),
-          adapter(0, 2, "gate2"), adapter(1, -1, "q"),    adapter(1, 0, "gate0"),
-          adapter(1, 1, "gate1")};
+std::vector<AdapterSpec> seven_specs() {
+  return {one_of_seven(0, -1, "q"),    one_of_seven(0, 0, "gate0"), one_of_seven(0, 1, "gate1"),
+          one_of_seven(0, 2, "gate2"), one_of_seven(1, -1, "q"),    one_of_seven(1, 0, "gate0"),
+          one_of_seven(1, 1, "gate1")};
 }
 
 std::vector<float> values_of(const AdapterSet& set, const std::string& module) {
@@ -42,7 +42,7 @@ std::vector<float> values_of(const AdapterSet& set, const std::string& module) {
 const HeldExperts kMiddle(ExpertPlacement({0, 1, 1, 0}, 2), 1);
 
 TEST(AdapterSet, ThoseOfExpertsStandBehindAllOthers) {
-  const AdapterSet set(specs_of_rank(model_specs(), kMiddle), Format::bf16);
+  const AdapterSet set(specs_of_rank(seven_specs(), kMiddle), Format::bf16);
   std::vector<std::string> modules;
   for (std::int64_t i = 0; i < set.size(); ++i) modules.push_back(set.spec(i).site.module);
   EXPECT_EQ(modules, (std::vector<std::string>{"layers.0.q", "layers.1.q", "layers.0.gate1",
@@ -51,14 +51,14 @@ TEST(AdapterSet, ThoseOfExpertsStandBehindAllOthers) {
   EXPECT_EQ(set.num_common_values(), 2 * 3 * (20 + 36));
   EXPECT_EQ(std::ssize(set.masters()), 5 * 3 * (20 + 36));
   const HeldExperts last(ExpertPlacement(4, 4), 3);
-  EXPECT_EQ(AdapterSet(specs_of_rank(model_specs(), last), Format::bf16).num_common_values(),
+  EXPECT_EQ(AdapterSet(specs_of_rank(seven_specs(), last), Format::bf16).num_common_values(),
             2 * 3 * (20 + 36));
 }
 
 TEST(AdapterSet, NewValuesDependOnSeedAndModuleAlone) {
-  AdapterSet all(model_specs(), Format::bf16);
-  AdapterSet some(specs_of_rank(model_specs(), HeldExperts(ExpertPlacement(4, 4), 1)), Format::f32);
-  AdapterSet other(model_specs(), Format::bf16);
+  AdapterSet all(seven_specs(), Format::bf16);
+  AdapterSet some(specs_of_rank(seven_specs(), HeldExperts(ExpertPlacement(4, 4), 1)), Format::f32);
+  AdapterSet other(seven_specs(), Format::bf16);
   initialize(all, 7);
   initialize(some, 7);
   initialize(other, 8);
@@ -70,7 +70,7 @@ TEST(AdapterSet, NewValuesDependOnSeedAndModuleAlone) {
 }
 
 TEST(AdapterSet, NewFactorsAreUniformAndZero) {
-  AdapterSet set({adapter(0, -1, "q")}, Format::f32);
+  AdapterSet set({one_of_seven(0, -1, "q")}, Format::f32);
   set.factors(0).b(1, 1) = 5;
   initialize(set, 1);
   std::vector<float> a = values_of(set, "layers.0.q");
@@ -89,7 +89,7 @@ TEST(AdapterSet, NewFactorsAreUniformAndZero) {
 }
 
 TEST(AdapterSet, ASharedFactorStandsOnceAndBothReadIt) {
-  std::vector<AdapterSpec> specs = {adapter(0, 0, "gate"), adapter(0, 0, "up")};
+  std::vector<AdapterSpec> specs = {one_of_seven(0, 0, "gate"), one_of_seven(0, 0, "up")};
   specs[1].shares_a = true;
   AdapterSet set(specs, Format::f32);
   initialize(set, 3);
@@ -101,8 +101,8 @@ TEST(AdapterSet, ASharedFactorStandsOnceAndBothReadIt) {
 }
 
 TEST(AdapterSet, PackingRoundsTheValuesAsTheyAre) {
-  AdapterSet exact(model_specs(), Format::f32);
-  AdapterSet rounded(model_specs(), Format::bf16);
+  AdapterSet exact(seven_specs(), Format::f32);
+  AdapterSet rounded(seven_specs(), Format::bf16);
   ThreadPool pool(2);
   for (AdapterSet* set : {&exact, &rounded}) {
     initialize(*set, 5);
@@ -125,7 +125,7 @@ TEST(AdapterSet, PackingRoundsTheValuesAsTheyAre) {
 
 TEST(AdapterSet, BytesAreKnownBefore) {
   // A [3, 36]: a panel of 64 k; B [20, 3]: two panels of 32 k.
-  const std::vector<AdapterSpec> specs = {adapter(0, -1, "q")};
+  const std::vector<AdapterSpec> specs = {one_of_seven(0, -1, "q")};
   EXPECT_EQ(AdapterSet::bytes(specs, Format::bf16), 4 * 3 * 56 + 2 * 16 * (64 + 2 * 32));
   EXPECT_EQ(AdapterSet::bytes(specs, Format::f32), 4 * 3 * 56 + 4 * 16 * (64 + 2 * 32));
 }

@@ -23,8 +23,9 @@ namespace {
 using test::TemporaryDirectory;
 
 const std::string kData = MOESAIC_TEST_DATA;
-const std::vector<std::string> kCases = {"qwen3_moe",    "qwen2_moe-rslora-idle", "olmoe-patterns",
-                                         "mixtral-some", "granitemoe-joined",     "mixtral-fused"};
+const std::vector<std::string> kLogitsCases = {"qwen3_moe",         "qwen2_moe-rslora-idle",
+                                               "olmoe-patterns",    "mixtral-some",
+                                               "granitemoe-joined", "mixtral-fused"};
 
 struct Sample {
   std::vector<std::int32_t> tokens;
@@ -114,7 +115,7 @@ TEST_P(AdaptedLogits, BitsDoNotDependOnRanksThreadsOrConversion) {
   EXPECT_EQ(logits_on_ranks(1, other, samples_[0].tokens), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, AdaptedLogits, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Goldens, AdaptedLogits, testing::ValuesIn(kLogitsCases),
                          [](const auto& test_case) {
                            std::string name = test_case.param;
                            std::ranges::replace(name, '-', '_');

@@ -23,8 +23,9 @@ using test::TemporaryDirectory;
 using test::write_text;
 
 const std::string kAdapters = MOESAIC_TEST_DATA "/adapters/";
-const std::vector<std::string> kCases = {"qwen3_moe",    "qwen2_moe-rslora-idle", "olmoe-patterns",
-                                         "mixtral-some", "granitemoe-joined",     "mixtral-fused"};
+const std::vector<std::string> kAdapterCases = {"qwen3_moe",         "qwen2_moe-rslora-idle",
+                                                "olmoe-patterns",    "mixtral-some",
+                                                "granitemoe-joined", "mixtral-fused"};
 
 std::vector<AdapterSite> sites_of(const std::string& golden) {
   const Json json = Json::read_file(kAdapters + golden + "/golden.json");
@@ -116,7 +117,7 @@ TEST_P(AdapterFilesOf, ThereAndBackThroughTheOtherLayoutValuesStay) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, AdapterFilesOf, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Goldens, AdapterFilesOf, testing::ValuesIn(kAdapterCases),
                          [](const auto& test_case) {
                            std::string name = test_case.param;
                            std::ranges::replace(name, '-', '_');

@@ -14,7 +14,7 @@ namespace moesaic {
 namespace {
 
 /// Trained, so that a small change of weights is a small change of logits.
-const std::string kModel = MOESAIC_TEST_DATA "/demo-model";
+const std::string kDemoModel = MOESAIC_TEST_DATA "/demo-model";
 
 std::vector<std::int32_t> some_tokens() {
   const Json ids =
@@ -47,7 +47,7 @@ class ExpertFormat : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(ExpertFormat, GivesTheSameBitsOnAnyRanksThreadsAndInstructionSet) {
-  EngineSetup setup{.directory = kModel, .layouts = {.experts = layout()}};
+  EngineSetup setup{.directory = kDemoModel, .layouts = {.experts = layout()}};
   const std::vector<float> expected = logits_on_ranks(1, setup);
   for (const Isa isa : tile_order_isas()) {
     setup.isa = isa;
@@ -60,7 +60,7 @@ TEST_P(ExpertFormat, GivesTheSameBitsOnAnyRanksThreadsAndInstructionSet) {
 }
 
 TEST_P(ExpertFormat, IsCloseToWhatItWasQuantisedFrom) {
-  EngineSetup setup{.directory = kModel, .isa = supported_isas().back()};
+  EngineSetup setup{.directory = kDemoModel, .isa = supported_isas().back()};
   const std::vector<float> plain = logits_on_ranks(1, setup);
   setup.layouts = {.experts = layout()};
   const double distance = relative_l2(logits_on_ranks(1, setup), plain);
@@ -95,7 +95,7 @@ std::pair<std::int64_t, std::vector<float>> sent_bytes(const EngineSetup& setup)
 
 TEST(Int8Rows, TravelWhereAllExpertsTakeThem) {
   for (const std::string name : {"int8", "int4", "int4_group128", "bf16"}) {
-    EngineSetup setup{.directory = kModel,
+    EngineSetup setup{.directory = kDemoModel,
                       .layouts = {.experts = layout_from_name(name)},
                       .isa = supported_isas().back(),
                       .int4_activations = Int4Activations::int8};
@@ -119,8 +119,9 @@ class QuantizedModel : public testing::TestWithParam<std::string> {
 TEST_P(QuantizedModel, EqualsTheOneThatIsQuantisedWhenLoaded) {
   const test::TemporaryDirectory directory;
   const std::string quantized = directory.path_of("model");
-  quantize_checkpoint(kModel, layout(), is_expert_weight, quantized);
-  const auto expected = logits_on_ranks(1, {.directory = kModel, .layouts = {.experts = layout()}});
+  quantize_checkpoint(kDemoModel, layout(), is_expert_weight, quantized);
+  const auto expected =
+      logits_on_ranks(1, {.directory = kDemoModel, .layouts = {.experts = layout()}});
   EXPECT_EQ(logits_on_ranks(1, {.directory = quantized}), expected);
   EXPECT_EQ(logits_on_ranks(3, {.directory = quantized}), expected);
   EXPECT_EQ(logits_on_ranks(2, {.directory = quantized, .layouts = {.experts = layout()}}),
@@ -130,7 +131,7 @@ TEST_P(QuantizedModel, EqualsTheOneThatIsQuantisedWhenLoaded) {
 TEST_P(QuantizedModel, RunsInFullPrecisionAndInOtherFormats) {
   const test::TemporaryDirectory directory;
   const std::string quantized = directory.path_of("model");
-  quantize_checkpoint(kModel, layout(), is_expert_weight, quantized);
+  quantize_checkpoint(kDemoModel, layout(), is_expert_weight, quantized);
   const auto native = logits_on_ranks(1, {.directory = quantized});
   const auto exact = logits_on_ranks(1, {.directory = quantized, .precision = Precision::f32});
   EXPECT_LT(relative_l2(native, exact), 0.02);  // int8 rounds activations too
@@ -149,7 +150,7 @@ TEST_P(QuantizedModel, DenseMatricesKeepTheirFormat) {
   const auto is_attention = [](std::string_view name) {
     return name.find(".self_attn.") != std::string_view::npos && name.ends_with("_proj.weight");
   };
-  quantize_checkpoint(kModel, layout(), is_attention, quantized);
+  quantize_checkpoint(kDemoModel, layout(), is_attention, quantized);
   const EngineSetup setup{.directory = quantized};
   run_thread_ranks(1, [&](Communicator& world) {
     const TestEngine engine(setup, world);

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> fixtures() {
+std::vector<std::string> golden_fixtures() {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(MOESAIC_TEST_DATA "/models")) {
     if (entry.is_directory()) names.push_back(entry.path().filename().string());
@@ -101,7 +101,7 @@ TEST_P(GoldenModel, bits_do_not_depend_on_ranks_threads_chunks_or_instruction_se
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, GoldenModel, testing::ValuesIn(fixtures()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, GoldenModel, testing::ValuesIn(golden_fixtures()),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::ranges::replace(name, '-', '_');

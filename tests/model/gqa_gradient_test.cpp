@@ -162,9 +162,9 @@ struct Result {
 };
 
 /// Weights and adapters as a layer has them.
-class Layer {
+class GqaLayer {
  public:
-  Layer(const NaiveGqa& model, Precision precision) : set_(kKNorm + 1) {
+  GqaLayer(const NaiveGqa& model, Precision precision) : set_(kKNorm + 1) {
     const auto keep_vector = [&](std::size_t at, const Doubles& values) {
       vectors_.push_back(std::make_unique<Floats>(as_floats(values)));
       set_[at].vector = *vectors_.back();
@@ -211,7 +211,7 @@ class Layer {
 Result run_rank(const Problem& problem, const Run& run, Communicator& world) {
   const GqaConfig& gqa = problem.model.config;
   const auto kind = std::make_shared<const GqaKind>(gqa);
-  const Layer layer(problem.model, run.precision);
+  const GqaLayer layer(problem.model, run.precision);
   ThreadPool pool(run.threads);
   LayerContext context(
       {.compute = {.isa = run.isa, .vector = &find_vector_kernels(run.isa), .pool = &pool},
@@ -303,7 +303,7 @@ struct NamedConfig {
   std::string name;
   GqaConfig config;
 };
-std::vector<NamedConfig> configs() {
+std::vector<NamedConfig> gqa_configs() {
   const GqaConfig shared{.num_heads = 4, .num_kv_heads = 2, .head_dim = 6};
   GqaConfig per_head = shared;
   per_head.qk_norm = QkNorm::per_head;
@@ -327,7 +327,7 @@ class GqaGradientTest : public testing::TestWithParam<NamedConfig> {
   Problem problem_ = make_problem(GetParam().config, {7, 1, 5});
 };
 
-INSTANTIATE_TEST_SUITE_P(EveryKind, GqaGradientTest, testing::ValuesIn(configs()),
+INSTANTIATE_TEST_SUITE_P(EveryKind, GqaGradientTest, testing::ValuesIn(gqa_configs()),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(GqaGradientTest, is_what_finite_differences_give) {

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kModel = MOESAIC_TEST_DATA "/models/qwen3_moe-v4";
+const std::string kPlainModel = MOESAIC_TEST_DATA "/models/qwen3_moe-v4";
 
 /// y = out s, s = decay * s + in x: a linear recurrence whose state is all that it keeps of a
 /// sequence. Its weights are those that the checkpoint has for something else.
@@ -116,7 +116,7 @@ std::vector<Family> families_with_recurrence() {
 class PluggedMixer : public testing::Test {
  protected:
   PluggedMixer() {
-    for (const auto& file : fs::directory_iterator(kModel)) {
+    for (const auto& file : fs::directory_iterator(kPlainModel)) {
       fs::copy(file.path(), directory_.path_of(file.path().filename().string()));
     }
     const std::string config = directory_.path_of("config.json");
@@ -185,7 +185,7 @@ TEST_F(PluggedMixer, TheLastTokenSeesTheFirst) {
                           after.end() - static_cast<std::ptrdiff_t>(vocab)));
   // And it is another model than the one whose layers are all attention.
   EngineSetup plain = setup();
-  plain.directory = kModel;
+  plain.directory = kPlainModel;
   plain.families = known_families();
   EXPECT_NE(logits(1, plain, tokens_, 4), after);
 }

@@ -128,11 +128,11 @@ class LayoutChoiceTest : public testing::Test {
   std::optional<Checkpoint> checkpoint_;
 };
 
-using Names = std::vector<std::pair<std::string, std::int64_t>>;
+using Stacked = std::vector<std::pair<std::string, std::int64_t>>;
 
 TEST_F(LayoutChoiceTest, DenseMatricesKeepWhatTheyAre) {
   const LayoutChoice choice(Precision::bf16, {.experts = Layout{Format::int4}});
-  const std::vector<std::pair<Names, Format>> stacked = {
+  const std::vector<std::pair<Stacked, Format>> stacked = {
       {{{"bf16", 8}, {"bf16", 16}}, Format::bf16},
       {{{"f16", 8}}, Format::f32},
       {{{"bf16", 16}, {"f16", 16}}, Format::f32},

@@ -44,15 +44,15 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kExperts = 16;
-constexpr std::int64_t kTopk = 4;
-constexpr std::int64_t kHidden = 64;
+constexpr std::int64_t kCountedExperts = 16;
+constexpr std::int64_t kCountedTopk = 4;
+constexpr std::int64_t kCountedHidden = 64;
 
 Routing random_routing(std::int64_t tokens, std::mt19937& random) {
-  Routing routing{.num_tokens = tokens, .topk = kTopk, .experts = {}, .weights = {}};
+  Routing routing{.num_tokens = tokens, .topk = kCountedTopk, .experts = {}, .weights = {}};
   for (std::int64_t t = 0; t < tokens; ++t) {
     int expert = static_cast<int>(random() % 4);
-    for (std::int64_t k = 0; k < kTopk; ++k) {
+    for (std::int64_t k = 0; k < kCountedTopk; ++k) {
       routing.experts.push_back(ExpertId{expert});
       routing.weights.push_back(1);
       expert += 1 + static_cast<int>(random() % 4);
@@ -65,7 +65,7 @@ Routing random_routing(std::int64_t tokens, std::mt19937& random) {
 class Traveller {
  public:
   Traveller(Communicator& world, const ExpertPlacement& placement)
-      : exchange_(world, placement), rows_(kHidden * 2, kTopk) {}
+      : exchange_(world, placement), rows_(kCountedHidden * 2, kCountedTopk) {}
 
   void leave(const Routing& routing) {
     rows_.resize(routing.num_tokens);
@@ -76,8 +76,9 @@ class Traveller {
   void arrive(const Routing& routing) {
     dispatch_.wait();
     exchange_.finish_plan(routing, dispatch_, plan_);
-    outputs_.reserve(plan_.execute.num_outputs() * kHidden);
-    results_ = exchange_.combine(outputs_.matrix(plan_.execute.num_outputs(), kHidden), plan_, {});
+    outputs_.reserve(plan_.execute.num_outputs() * kCountedHidden);
+    results_ =
+        exchange_.combine(outputs_.matrix(plan_.execute.num_outputs(), kCountedHidden), plan_, {});
   }
   void come_home() {
     results_.wait();
@@ -112,7 +113,7 @@ bool own_operators() {
 
 void check_allocations(Communicator& world) {
   if (!own_operators()) GTEST_SKIP() << "allocations cannot be counted in this build";
-  const ExpertPlacement placement(kExperts, world.size());
+  const ExpertPlacement placement(kCountedExperts, world.size());
   std::mt19937 random(static_cast<unsigned>(world.rank()));
   std::vector<Routing> routings;
   for (const std::int64_t tokens : {1, 40, 0, 200}) {
