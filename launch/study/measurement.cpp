@@ -20,6 +20,24 @@ std::string phases_json(const std::vector<PhaseMeasurement>& phases) {
   return out.text();
 }
 
+std::string rows_json(const ExpertRows& rows) {
+  std::string text;
+  for (const std::vector<std::int64_t>& layer : rows) {
+    text += fmt::format("{}[{}]", text.empty() ? "" : ",", fmt::join(layer, ","));
+  }
+  return "[" + text + "]";
+}
+
+ExpertRows parse_rows(const Json& json) {
+  ExpertRows rows;
+  json.for_each([&](const std::string&, const Json& layer) {
+    std::vector<std::int64_t>& experts = rows.emplace_back();
+    layer.for_each(
+        [&](const std::string&, const Json& count) { experts.push_back(count.as_int()); });
+  });
+  return rows;
+}
+
 std::vector<std::string> parse_strings(const Json& json) {
   std::vector<std::string> values;
   json.for_each([&](const std::string&, const Json& v) { values.push_back(v.as_string()); });
@@ -82,6 +100,7 @@ void parse_amounts(const Json& json, Measurement& m) {
   m.messages = json.at("messages").as_int();
   m.node_peak_bytes = json.at("node_peak_bytes").as_int();
   m.node_planned_bytes = json.at("node_planned_bytes").as_int();
+  if (const auto rows = json.find("expert_rows")) m.expert_rows = parse_rows(*rows);
 }
 
 }  // namespace
@@ -146,7 +165,9 @@ std::string measurement_json(const Measurement& m) {
   add_measurement(m, out);
   JsonWriter provenance;
   add_provenance(m.provenance, provenance);
-  return out.raw_field("provenance", provenance.text()).text();
+  return out.raw_field("expert_rows", rows_json(m.expert_rows))
+      .raw_field("provenance", provenance.text())
+      .text();
 }
 
 Measurement parse_measurement(const Json& json) {

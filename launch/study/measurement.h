@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "src/parallel/expert_record.h"
 
 namespace moesaic {
 
@@ -64,6 +65,7 @@ struct Measurement {
   double exposed_share = 0;     // of the timed repetitions' time, in exchanges
 
   double rows_max_over_mean = 1;        // of the ranks' experts
+  ExpertRows expert_rows{};             // how often tokens chose each expert
   std::int64_t intra_bytes = 0;         // of rows, to ranks of the same node
   std::int64_t inter_bytes = 0;         // of messages, to other nodes
   std::int64_t messages = 0;            // to other nodes
@@ -80,7 +82,7 @@ struct Measurement {
 
 /// ["a", "b"]
 [[nodiscard]] std::string strings_json(const std::vector<std::string>& values);
-/// Members of a JSON object, without the provenance.
+/// Members of a JSON object, without the rows of each expert and the provenance.
 void add_measurement(const Measurement& measurement, JsonWriter& out);
 void add_provenance(const Provenance& provenance, JsonWriter& out);
 /// All of it, one line of JSON.

@@ -10,6 +10,7 @@
 
 #include "launch/plot/bar_plot.h"
 #include "launch/plot/line_plot.h"
+#include "launch/study/report_experts.h"
 #include "launch/study/study_results.h"
 
 namespace moesaic {
@@ -266,6 +267,7 @@ std::vector<ReportPlot> report_plots(const std::vector<StudyRow>& rows,
   add_speeds(ranks, plots);
   add_phases(rows, plots);
   add_shares(ranks, plots);
+  add_expert_maps(rows, plots);
   add_memory(ranks, plots);
   add_predictions(ranks, predictions, plots);
   return plots;

@@ -198,6 +198,10 @@ class PointRun {
       sum += static_cast<double>(load.rows);
     }
     if (sum > 0) result.rows_max_over_mean = most * static_cast<double>(loads.size()) / sum;
+    result.expert_rows = transformer.expert_rows();
+    for (std::vector<std::int64_t>& layer : result.expert_rows) {
+      runtime_.world().sum(std::span(layer));
+    }
   }
 
   void take_memory(Measurement& result) const {

@@ -143,9 +143,15 @@ double seconds_of(const StudyFit& fit, const std::vector<double>& amounts, std::
   return seconds;
 }
 
-/// The experts' popularity in a point: as its ranks counted, or even.
-ExpertPopularity popularity_of(const PointRecord&) {
-  return ExpertPopularity::even();
+/// The experts' popularity in a point: as its ranks counted, or even if it has no count.
+ExpertPopularity popularity_of(const PointRecord& record) {
+  const Measurement& m = *record.measurement;
+  std::vector<std::vector<double>> rows;
+  for (const std::vector<std::int64_t>& layer : m.expert_rows) {
+    rows.emplace_back(layer.begin(), layer.end());
+  }
+  if (rows.empty()) return ExpertPopularity::even();
+  return ExpertPopularity::recorded(std::move(rows), m.experts_per_token, "point " + record.id);
 }
 
 /// A study with its fit.

@@ -142,10 +142,12 @@ TEST(ComparePoints, TakesTheFewestRanksOfEachGroup) {
 }
 
 TEST(PointRecord, ComesBackFromItsText) {
-  const PointRecord record = *&study()[1].record;
+  PointRecord record = study()[1].record;
+  record.measurement->expert_rows = {{1, 2}, {30, 0}};
   const Measurement again =
       parse_measurement(Json::parse(measurement_json(*record.measurement), "a test"));
   EXPECT_EQ(measurement_json(again), measurement_json(*record.measurement));
+  EXPECT_EQ(again.expert_rows, record.measurement->expert_rows);
 }
 
 TEST(Report, ShowsEveryPointAndAsksForNothing) {
@@ -182,6 +184,29 @@ TEST(Report, DrawsSharedCoresHollowAndLeavesThemOutOfSpeedUp) {
       EXPECT_EQ(hollow, 1);
     }
   }
+}
+
+TEST(Report, DrawsRowsOfExpertsOfThePointWithMostTokens) {
+  PointRecord few = measured(1, 8, "32");
+  few.measurement->expert_rows = {{1, 1, 1, 1}};
+  PointRecord many = measured(2, 8, "32");
+  many.measurement->tokens = 2000;
+  many.measurement->expert_rows = {{0, 2, 6, 4}, {3, 3, 3, 3}};
+  PointRecord other = measured(1, 8, "64");
+  other.options["model"] = "another";
+  other.measurement->expert_rows = {{5, 5, 5, 5}, {0, 0, 0, 0}};
+  std::vector<ReportPlot> maps;
+  for (const ReportPlot& plot : report_plots(compare_points({few, many, other}, std::nullopt))) {
+    if (plot.name.starts_with("experts")) maps.push_back(plot);
+  }
+  ASSERT_EQ(maps.size(), 2U);
+  EXPECT_NE(maps[0].note.find("point 2, 2000 tokens"), std::string::npos) << maps[0].note;
+  EXPECT_NE(maps[0].note.find("darkest 2.00 times"), std::string::npos) << maps[0].note;
+  EXPECT_EQ(count(maps[0].svg, "<title>"), 8);
+  EXPECT_EQ(count(maps[0].svg, "<title>1</title>"), 4);  // all of the second layer
+  EXPECT_EQ(count(maps[0].svg, "fill=\"rgb(255,255,255)\"><title>0</title>"), 1);
+  EXPECT_EQ(maps[1].name, "experts-2");
+  EXPECT_EQ(count(maps[1].svg, "nan"), 0);
 }
 
 TEST(NonnegativeFit, LeavesOutTermsThatWouldBeNegative) {

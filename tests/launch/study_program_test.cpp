@@ -89,8 +89,9 @@ class StudyProgram : public testing::Test {
     const ProgramResult report = run_moesaic({"study", "report", config_});
     ASSERT_EQ(report.exit_code, 0) << report.text();
     EXPECT_EQ(report.out, out_ + "/report.html\n");
-    EXPECT_NE(read_text(out_ + "/report.html").find("<figure id=\"prediction\""),
-              std::string::npos);
+    for (const char* figure : {"<figure id=\"prediction\"", "<figure id=\"experts\""}) {
+      EXPECT_NE(read_text(out_ + "/report.html").find(figure), std::string::npos) << figure;
+    }
     EXPECT_GE(num_files(out_ + "/plots"), 10);
     ASSERT_EQ(run_moesaic({"study", "export", "extrap", config_}).exit_code, 0);
     EXPECT_TRUE(read_text(out_ + "/extrap.txt").starts_with("PARAMETER ranks\nPOINTS 1\n"));
@@ -128,6 +129,17 @@ TEST_F(StudyProgram, MeasuresRanksOfTwoPretendedNodes) {
     EXPECT_EQ(line.at("late_s").as_double() > 0, travels);
     EXPECT_EQ(line.at("intra_bytes").as_int(), 0);
     EXPECT_GE(line.at("transfer_s").as_double(), 0);
+  }
+  // Each token chooses as many experts in every layer, and the file of a point tells which.
+  for (const auto& [name, text] : points()) {
+    const Json measurement = Json::parse(text, name).at("measurement");
+    EXPECT_EQ(measurement.at("expert_rows").size(), measurement.at("layers").as_int());
+    measurement.at("expert_rows").for_each([&](const std::string&, const Json& layer) {
+      std::int64_t rows = 0;
+      layer.for_each([&](const std::string&, const Json& expert) { rows += expert.as_int(); });
+      EXPECT_EQ(rows,
+                measurement.at("tokens").as_int() * measurement.at("experts_per_token").as_int());
+    });
   }
   EXPECT_EQ(lines[0].at("core_efficiency").as_double(), 1);
   EXPECT_EQ(lines[1].at("provenance").at("hosts").size(), 2);
