@@ -65,6 +65,14 @@ MatrixShape parse_shape(std::string_view item) {
   return {.columns = *columns, .depth = *depth};
 }
 
+/// `option`: that the shape comes from.
+void require_layer(const LayerShape& layer, std::string_view option) {
+  require(layer.topk <= layer.experts && layer.experts <= layer.hidden, ErrorKind::usage,
+          "{} {}: a token needs no more experts than there are, and the benchmark no more experts "
+          "than elements of a token",
+          option, layer.name());
+}
+
 }  // namespace
 
 std::string MatrixShape::name() const {
@@ -128,13 +136,29 @@ std::vector<LayerShape> parse_layers(std::string_view list) {
     }
     layers.push_back({numbers[0], numbers[1], numbers[2], numbers[3]});
     i += numbers.size();
-    const LayerShape& layer = layers.back();
-    require(layer.topk <= layer.experts && layer.experts <= layer.hidden, ErrorKind::usage,
-            "--layer {}: a token needs no more experts than there are, and the benchmark no more "
-            "experts than elements of a token",
-            layer.name());
+    require_layer(layers.back(), "--layer");
   }
   return layers;
+}
+
+LayerShape parse_layer_shape(std::string_view text, std::int64_t experts) {
+  LayerShape shape;
+  if (const Model* model = find_model(text)) {
+    shape = model->layer;
+  } else {
+    std::vector<std::int64_t> numbers;
+    for (const std::string_view item : split(text, 'x')) {
+      if (const auto number = parse_count(item)) numbers.push_back(*number);
+    }
+    require(numbers.size() == 4 && std::ranges::count(text, 'x') == 3, ErrorKind::usage,
+            "--shape: \"{}\" is neither four numbers ExHxIxK (experts, hidden, intermediate, "
+            "experts a token), {}",
+            text, or_model(text));
+    shape = {numbers[0], numbers[1], numbers[2], numbers[3]};
+  }
+  if (experts > 0) shape.experts = experts;
+  require_layer(shape, "--shape");
+  return shape;
 }
 
 }  // namespace moesaic

@@ -36,8 +36,8 @@ std::vector<float> normal_numbers(std::int64_t count, float deviation, std::uint
   return numbers;
 }
 
-SampleWeights::SampleWeights(const Layout& layout, std::int64_t depth)
-    : values_(normal_numbers(kRows * depth, kDeviation, 1)) {
+SampleWeights::SampleWeights(const Layout& layout, std::int64_t depth, std::uint64_t seed)
+    : values_(normal_numbers(kRows * depth, kDeviation, seed)) {
   OwnedMatrix packed = pack_matrix(layout, values_, kRows, depth);
   panels_ = std::move(packed.panels);
   matrix_ = packed.matrix;

@@ -23,7 +23,7 @@ class SampleWeights {
   /// Rows after which a matrix repeats itself.
   static constexpr std::int64_t kRows = 256;
 
-  SampleWeights(const Layout& layout, std::int64_t depth);
+  SampleWeights(const Layout& layout, std::int64_t depth, std::uint64_t seed = 1);
 
   [[nodiscard]] const Layout& layout() const noexcept { return matrix_.layout; }
   [[nodiscard]] std::int64_t depth() const noexcept { return matrix_.depth; }

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "base/counter_random.h"
 #include "launch/bench/cold_weights.h"
 #include "src/moe/split_experts.h"
 
 namespace moesaic {
 namespace {
+
+constexpr std::uint64_t kWeightSeed = 7;
 
 std::int64_t matrix_bytes(const Layout& layout, std::int64_t rows, std::int64_t depth) {
   return panel_count(rows) * panel_bytes(layout, depth);
@@ -19,6 +22,33 @@ OwnedMatrix make_router(const LayerShape& shape) {
     values[static_cast<std::size_t>(expert * shape.hidden + expert)] = 1;
   }
   return pack_matrix({.format = Format::f32}, values, shape.experts, shape.hidden);
+}
+
+/// What the matrices of an expert are made of.
+struct SampleExpert {
+  const SampleWeights& gate;  // [kRows, hidden]
+  const SampleWeights& up;
+  const SampleWeights& down;  // [kRows, intermediate]
+
+  /// Writes the expert to `at` and describes it.
+  [[nodiscard]] MlpWeights write(const LayerShape& shape, std::byte* at) const {
+    MlpWeights expert;
+    expert.gate = gate.write_matrix(shape.intermediate, at);
+    at += gate.bytes(shape.intermediate);
+    expert.up = up.write_matrix(shape.intermediate, at);
+    at += up.bytes(shape.intermediate);
+    expert.down = down.write_matrix(shape.hidden, at);
+    return expert;
+  }
+};
+
+/// Writes the expert of this id to `at`: it has the same weights on any rank.
+MlpWeights write_seeded(const LayerShape& shape, const Layout& layout, ExpertId id, std::byte* at) {
+  const CounterRandom random = CounterRandom(kWeightSeed).at(static_cast<std::uint64_t>(id));
+  const SampleWeights gate(layout, shape.hidden, random.bits(0));
+  const SampleWeights up(layout, shape.hidden, random.bits(1));
+  const SampleWeights down(layout, shape.intermediate, random.bits(2));
+  return SampleExpert{gate, up, down}.write(shape, at);
 }
 
 }  // namespace
@@ -44,13 +74,14 @@ LayerCopies::LayerCopies(const LayerShape& shape, const Layout& layout, std::int
   const std::int64_t count = std::ssize(place.memory) / (local_experts * expert_bytes_);
   std::vector<AdaptedMlp> experts(static_cast<std::size_t>(count * local_experts));
   compute.pool->parallel_for(std::ssize(experts), [&](std::int64_t index, int) {
-    std::byte* at = place.memory.data() + index * expert_bytes_;
+    std::byte* const at = place.memory.data() + index * expert_bytes_;
     MlpWeights& expert = experts[static_cast<std::size_t>(index)].weights;
-    expert.gate = inner.write_matrix(shape.intermediate, at);
-    at += inner.bytes(shape.intermediate);
-    expert.up = inner.write_matrix(shape.intermediate, at);
-    at += inner.bytes(shape.intermediate);
-    expert.down = outer.write_matrix(shape.hidden, at);
+    if (place.experts.empty()) {
+      expert = SampleExpert{inner, inner, outer}.write(shape, at);
+    } else {
+      const auto slot = static_cast<std::size_t>(index % local_experts);
+      expert = write_seeded(shape, layout, place.experts[slot], at);
+    }
   });
   const RouterOptions options{.topk = shape.topk, .normalize = true};
   routers_.reserve(static_cast<std::size_t>(count));

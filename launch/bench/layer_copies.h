@@ -23,6 +23,9 @@ struct LayerPlace {
   std::span<std::byte> memory;               // has room for one copy and stays
   DeviceExpertsWorkspace* device = nullptr;  // of a rank with a GPU
   SlotMask on_device{};                      // which experts are there; empty: none
+  /// [local experts] The rank's: weights of each are its own, whichever rank has it. Empty: all
+  /// have the same weights.
+  std::span<const ExpertId> experts{};
 };
 
 /// One rank's part of an MoE layer of random weights, in as many copies as the memory has room for:

@@ -6,6 +6,8 @@
 #include <random>
 #include <utility>
 
+#include "src/parallel/expert_popularity.h"
+
 namespace moesaic {
 namespace {
 
@@ -55,6 +57,18 @@ LayerRouting::LayerRouting(RoutingKind kind, const LayerShape& shape, std::int64
     deal(kind == RoutingKind::hot_rank ? hot_experts : shape.experts);
   }
   sort_tokens();
+}
+
+LayerRouting::LayerRouting(const LayerShape& shape, std::int64_t num_tokens,
+                           std::vector<double> rates, std::uint64_t seed)
+    : shape_(shape), num_tokens_(num_tokens) {
+  ExpertDraw draw(std::move(rates), shape.topk);
+  const CounterRandom random(seed);
+  for (std::int64_t token = 0; token < num_tokens; ++token) {
+    const std::span<const ExpertId> chosen =
+        draw.next(random.at(static_cast<std::uint64_t>(token)));
+    experts_.insert(experts_.end(), chosen.begin(), chosen.end());
+  }
 }
 
 void LayerRouting::deal(std::int64_t hot_experts) {

@@ -29,6 +29,11 @@ class LayerRouting {
   LayerRouting(RoutingKind kind, const LayerShape& shape, std::int64_t num_tokens,
                std::int64_t hot_experts = 0);
 
+  /// Drawn: the experts of a token are the first that exponentially distributed clocks of these
+  /// `rates` [experts] let ring.
+  LayerRouting(const LayerShape& shape, std::int64_t num_tokens, std::vector<double> rates,
+               std::uint64_t seed);
+
   /// The same choices of other experts: each is replaced by the one `by` further on among those of
   /// its rank, so that all ranks have as many rows as before.
   [[nodiscard]] LayerRouting rotated(const ExpertPlacement& placement, std::int64_t by) const;

@@ -32,15 +32,13 @@ struct LoadedModel {
   RuntimeBytes running = runtime_bytes();
 };
 
-/// What the ranks of this node need together. Collective over the world.
-MemoryPlan plan_node(const Runtime& runtime, const LoadedModel& model, const Workload& work) {
-  const ModelConfig& config = model.config;
-  RankMemory rank = plan_rank(
-      {.config = config, .precision = runtime.precision(), .deferred = runtime.options().defer},
-      model.weights, work, share_ranks(runtime, config, work));
-  rank.own[MemoryItem::runtime] = model.running.rank;
-  rank.shared[MemoryItem::runtime] = model.running.node;
-  MemoryPlan plan{.items = rank.own, .expert_formats = model.weights.experts};
+/// What the ranks of this node need together if this one needs `rank`, and the program `running`.
+/// Collective over the node.
+MemoryPlan plan_node(const Runtime& runtime, RankMemory rank, const RuntimeBytes& running,
+                     const WeightBytes::ByFormat& experts) {
+  rank.own[MemoryItem::runtime] = running.rank;
+  rank.shared[MemoryItem::runtime] = running.node;
+  MemoryPlan plan{.items = rank.own, .expert_formats = experts};
   Communicator& node = runtime.grid().node();
   node.sum(std::span<std::int64_t>(plan.items.bytes));
   node.max(std::span<std::int64_t>(rank.shared.bytes));
@@ -48,6 +46,15 @@ MemoryPlan plan_node(const Runtime& runtime, const LoadedModel& model, const Wor
   plan.items += rank.shared;
   plan.num_ranks = node.size();
   return plan;
+}
+
+/// The same of a model. Collective over the world.
+MemoryPlan plan_node(const Runtime& runtime, const LoadedModel& model, const Workload& work) {
+  const ModelConfig& config = model.config;
+  const RankMemory rank = plan_rank(
+      {.config = config, .precision = runtime.precision(), .deferred = runtime.options().defer},
+      model.weights, work, share_ranks(runtime, config, work));
+  return plan_node(runtime, rank, model.running, model.weights.experts);
 }
 
 }  // namespace
@@ -94,6 +101,14 @@ FittingMemory check_memory(const Runtime& runtime, const ModelConfig& config,
   }
   agree(runtime.world(), [&] { require_memory(plan, limit.available_bytes, limit.source); });
   return {.capacity = fitting.capacity, .node_bytes = plan.total()};
+}
+
+std::int64_t check_rank_memory(const Runtime& runtime, RankMemory rank,
+                               const WeightBytes::ByFormat& experts) {
+  const MemoryPlan plan = plan_node(runtime, rank, runtime_bytes(), experts);
+  const MemoryLimit limit = node_limit(runtime, plan);
+  agree(runtime.world(), [&] { require_memory(plan, limit.available_bytes, limit.source); });
+  return plan.total();
 }
 
 bool memory_fits(const Runtime& runtime, const ModelConfig& config, const WeightBytes& weights,

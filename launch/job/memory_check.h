@@ -33,6 +33,11 @@ struct FittingMemory {
 [[nodiscard]] FittingMemory check_memory(const Runtime& runtime, const ModelConfig& config,
                                          const WeightBytes& weights, const Workload& work);
 
+/// The same for a rank whose memory is planned already, but for what the program has. Returns what
+/// the ranks of this node need together. Collective.
+[[nodiscard]] std::int64_t check_rank_memory(const Runtime& runtime, RankMemory rank,
+                                             const WeightBytes::ByFormat& experts);
+
 /// Whether they have it. Collective.
 [[nodiscard]] bool memory_fits(const Runtime& runtime, const ModelConfig& config,
                                const WeightBytes& weights, const Workload& work);

@@ -108,8 +108,12 @@ template <>
 inline constexpr auto kChoices<PlanJob> = std::to_array<NamedValue<PlanJob>>(
     {{"generate", PlanJob::generate}, {"score", PlanJob::score}, {"sft", PlanJob::sft}});
 template <>
-inline constexpr auto kChoices<StudyJob> = std::to_array<NamedValue<StudyJob>>(
-    {{"prompt", StudyJob::prompt}, {"generate", StudyJob::generate}, {"sft", StudyJob::sft}});
+inline constexpr auto kChoices<StudyJob> =
+    std::to_array<NamedValue<StudyJob>>({{"prompt", StudyJob::prompt},
+                                         {"generate", StudyJob::generate},
+                                         {"sft", StudyJob::sft},
+                                         {"layer", StudyJob::layer},
+                                         {"exchange", StudyJob::exchange}});
 template <>
 inline constexpr auto kChoices<LogLevel> =
     std::to_array<NamedValue<LogLevel>>({{"error", LogLevel::error},

@@ -8,7 +8,7 @@
 namespace moesaic {
 
 /// What a point of a study does.
-enum class StudyJob { prompt, generate, sft };
+enum class StudyJob { prompt, generate, sft, layer, exchange };
 
 /// What `moesaic study ...` takes besides the options of all verbs that run a model.
 struct StudyOptions {
@@ -21,7 +21,9 @@ struct StudyOptions {
 
   // One point.
   StudyJob job = StudyJob::prompt;
-  std::int64_t sequences = 1;  // of all ranks
+  std::optional<std::string> shape;  // of one layer in place of a model
+  std::int64_t shape_experts = 0;    // 0: as many as the shape has
+  std::int64_t sequences = 1;        // of all ranks
   std::int64_t point_prompt = 512;
   std::int64_t point_gen = 64;
   bool no_roofs = false;

@@ -30,7 +30,17 @@ constexpr std::array kRows = {
 
     OptionRow{"job", '\0', "NAME", one_of<&O::job>(), kMeasurement, kPoint,
               "prompt: sequences of --n-prompt tokens; generate: --n-gen tokens of each, one at a "
-              "time; sft: a step of fine-tuning over samples of --n-prompt tokens"},
+              "time; sft: a step of fine-tuning over samples of --n-prompt tokens; of --shape "
+              "layer: a layer of experts, from router to sums, over as many tokens as prompt; "
+              "exchange: its rows there and back, without experts"},
+    OptionRow{"shape", '\0', "NAME", &O::shape, kMeasurement, kPoint,
+              "one layer of random weights in place of a model: deepseek-v3, qwen3-30b, mixtral, "
+              "granite, or four numbers ExHxIxK (experts, hidden, intermediate, experts a token)"},
+    OptionRow{"experts", '\0', "N", &O::shape_experts, kMeasurement, kPoint,
+              "of --shape; 0: as many as it has", 0, 1 << 20},
+    OptionRow{"routing", '\0', "WHICH", &O::plan_routing, kMeasurement, kPoint,
+              "of --shape: how often tokens choose each expert: even; zipf:S, the n-th most "
+              "popular n^-S as likely as the first; or a file, as in moesaic plan"},
     OptionRow{"sequences", '\0', "N", &O::sequences, kMeasurement, kPoint,
               "or samples, that all ranks share", 1, kMany},
     OptionRow{"n-prompt", 'p', "N", &O::point_prompt, kMeasurement, kPoint,
@@ -45,7 +55,8 @@ constexpr std::array kRows = {
               .verbs = kPoint,
               .help = "feed the tokens of a text, over and over, rather than random ones",
               .may_differ = true},
-    OptionRow{"seed", 's', "N", &O::seed, kMeasurement, kPoint, "of the random tokens", 0, 9e18},
+    OptionRow{"seed", 's', "N", &O::seed, kMeasurement, kPoint, "of random tokens and choices", 0,
+              9e18},
     OptionRow{"repetitions", 'r', "N", &O::repetitions, kMeasurement, kPoint,
               "timed runs, after one that does not count", 1, 1e6},
     OptionRow{"no-roofs", '\0', "", &O::no_roofs, kMeasurement, kPoint,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launch/bench/layer_copies.h"
 #include "launch/job/model_facts.h"
 #include "src/moe/int8_rows.h"
 #include "src/moe/wire_form.h"
@@ -76,6 +77,20 @@ CostModel make_cost_model(const OpenModel& model, const LoadOptions& load, const
   }
   add(result.head, weights.lm_head);
   result.wire = wire_sizes(result, load.precision, moe);
+  return result;
+}
+
+CostModel make_cost_model(const LayerShape& shape, const Layout& layout, Precision precision) {
+  const auto router = static_cast<double>(shape.experts * shape.hidden);
+  CostLayer layer;
+  layer.router = {{Format::f32, router, 4 * router}};
+  layer.expert = {{layout.format, static_cast<double>(3 * shape.hidden * shape.intermediate),
+                   static_cast<double>(layer_bytes(shape, layout, 1))}};
+  CostModel result{.hidden = shape.hidden,
+                   .num_experts = shape.experts,
+                   .experts_per_token = shape.topk,
+                   .layers = {std::move(layer)}};
+  result.wire = wire_sizes(result, precision, {});
   return result;
 }
 

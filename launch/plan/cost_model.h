@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launch/bench/bench_shapes.h"
 #include "launch/job/session.h"
 #include "src/parallel/step_cost.h"
 
@@ -9,6 +10,11 @@ namespace moesaic {
 /// its rows as they will travel. Reads its headers alone. Throws as ModelLoader does.
 [[nodiscard]] CostModel make_cost_model(const OpenModel& model, const LoadOptions& load,
                                         const MoeOptions& moe);
+
+/// The same of one layer with experts of this layout, and nothing besides. `precision`: of its
+/// rows.
+[[nodiscard]] CostModel make_cost_model(const LayerShape& shape, const Layout& layout,
+                                        Precision precision);
 
 /// A pass over tokens at positions [first, first + tokens) of each of `sequences`.
 struct PassTokens {

@@ -67,7 +67,7 @@ void parse_work(const Json& json, Measurement& m) {
   m.experts_per_token = json.at("experts_per_token").as_int();
   m.layers = json.at("layers").as_int();
   m.hidden = json.at("hidden").as_int();
-  m.expert_format = json.at("expert_format").as_string();
+  if (const auto format = json.find("expert_format")) m.expert_format = format->as_string();
   m.replicas = json.at("replicas").as_int();
   m.sequences = json.at("sequences").as_int();
   m.tokens = json.at("tokens").as_int();
@@ -121,7 +121,7 @@ void add_measurement(const Measurement& m, JsonWriter& out) {
       .field("experts_per_token", m.experts_per_token)
       .field("layers", m.layers)
       .field("hidden", m.hidden)
-      .field("expert_format", m.expert_format)
+      .raw_field("expert_format", m.expert_format.empty() ? "null" : json_quote(m.expert_format))
       .field("replicas", m.replicas)
       .field("sequences", m.sequences)
       .field("tokens", m.tokens)

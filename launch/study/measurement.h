@@ -44,12 +44,12 @@ struct Measurement {
   std::int64_t experts_per_token = 0;
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
-  std::string expert_format{};
+  std::string expert_format{};  // empty: no experts compute
   std::int64_t replicas = 1;
 
   std::int64_t sequences = 0;
   std::int64_t tokens = 0;
-  std::string routing{};  // "text" or "random tokens"
+  std::string routing{};  // "text", "random tokens", or of a shape the option's value
   std::string transport{};
 
   std::vector<double> samples{};  // seconds of each repetition

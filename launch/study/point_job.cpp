@@ -1,53 +1,123 @@
 #include "launch/study/point_job.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "launch/bench/model_feed.h"
 #include "launch/bench/stored_model.h"
+#include "launch/job/agreement.h"
 #include "launch/sft/sft_setup.h"
+#include "launch/study/shape_jobs.h"
+#include "launch/study/shape_point.h"
+#include "launch/verbs/run_statistics.h"
 #include "src/generate/step_engine.h"
 
 namespace moesaic {
 namespace {
 
-/// Sequences that ranks take as they become free: prompts, or tokens one at a time.
-class SequenceJob final : public PointJob {
+/// Work of a transformer, its own or another's.
+class TransformerWork final : public PointWork {
  public:
-  SequenceJob(const Runtime& runtime, const OpenModel& model)
-      : runtime_(runtime),
-        model_(model),
-        tokens_(runtime, model),
-        engine_(runtime, model, work()) {}
+  using Run = std::function<void(Transformer&)>;
+  TransformerWork(Transformer& transformer, Run run)
+      : transformer_(transformer), run_(std::move(run)) {}
+  TransformerWork(std::unique_ptr<Transformer> own, Run run)
+      : own_(std::move(own)), transformer_(*own_), run_(std::move(run)) {}
 
-  [[nodiscard]] Engine& engine() noexcept override { return engine_; }
+  void run() override { run_(transformer_); }
+  void reset_counts() override { transformer_.reset_statistics(); }
+  [[nodiscard]] PointCounts counts() const override {
+    return {transformer_.times(), transformer_.load(), transformer_.expert_rows()};
+  }
+
+ private:
+  std::unique_ptr<Transformer> own_;
+  Transformer& transformer_;
+  Run run_;
+};
+
+/// A job of a whole model.
+class ModelJob : public PointJob {
+ public:
+  ModelJob(const Runtime& runtime, OpenModel model) : runtime_(runtime), model_(std::move(model)) {}
+
+  [[nodiscard]] PointFacts facts() const override {
+    const LoadSummary& load = engine().load();
+    return {.experts = model_.config.num_experts,
+            .experts_per_token = model_.config.experts_per_token,
+            .layers = model_.config.num_layers(),
+            .hidden = model_.config.hidden_size,
+            .expert_format = std::string(format_name(StoredModel::main_format(load.experts))),
+            .routing = runtime_.options().bench_text ? "text" : "random tokens",
+            .load_seconds = load.seconds,
+            .planned_node_bytes = engine().planned_node_bytes()};
+  }
+  [[nodiscard]] PointWork& work() override {
+    if (!work_) {
+      work_ = std::make_unique<TransformerWork>(
+          engine().transformer(), [this](Transformer& transformer) { run_on(transformer); });
+    }
+    return *work_;
+  }
+  [[nodiscard]] std::unique_ptr<PointWork> work_over(Communicator& experts) override {
+    return std::make_unique<TransformerWork>(
+        std::make_unique<Transformer>(model_.config, engine().weights(), experts,
+                                      runtime_.compute()),
+        [this](Transformer& transformer) { run_on(transformer); });
+  }
+  [[nodiscard]] std::map<Format, double> multiplied() const override {
+    return StoredModel(runtime_, engine().load()).multiplied(model_.config, facts_of(model_));
+  }
+
+ protected:
+  [[nodiscard]] virtual const Engine& engine() const = 0;
+  [[nodiscard]] virtual Engine& engine() = 0;
+  virtual void run_on(Transformer& transformer) = 0;
+  [[nodiscard]] const Runtime& runtime() const noexcept { return runtime_; }
+  [[nodiscard]] const OpenModel& model() const noexcept { return model_; }
+  [[nodiscard]] const Options& options() const noexcept { return runtime_.options(); }
+
+ private:
+  const Runtime& runtime_;
+  const OpenModel model_;
+  std::unique_ptr<TransformerWork> work_;
+};
+
+/// Sequences that ranks take as they become free: prompts, or tokens one at a time.
+class SequenceJob final : public ModelJob {
+ public:
+  SequenceJob(const Runtime& runtime, OpenModel opened)
+      : ModelJob(runtime, std::move(opened)),
+        tokens_(runtime, model()),
+        engine_(runtime, model(), workload()) {}
+
   [[nodiscard]] std::int64_t tokens() const override { return sequences() * sequence_tokens(); }
-  void run() override { run_on(engine_.transformer()); }
-  void run_on(Transformer& transformer) override;
   [[nodiscard]] double least_seconds(const Roofs& roofs) const override;
 
  private:
-  [[nodiscard]] const Options& options() const noexcept { return runtime_.options(); }
+  [[nodiscard]] const Engine& engine() const override { return engine_; }
+  [[nodiscard]] Engine& engine() override { return engine_; }
+  void run_on(Transformer& transformer) override;
   [[nodiscard]] bool is_prompt() const noexcept { return options().job == StudyJob::prompt; }
   [[nodiscard]] std::int64_t sequences() const noexcept { return options().sequences; }
   [[nodiscard]] std::int64_t sequence_tokens() const noexcept {
     return is_prompt() ? options().point_prompt : options().point_gen;
   }
   [[nodiscard]] std::int64_t sequences_of_rank() const {
-    const std::int64_t ranks = runtime_.world().size();
+    const std::int64_t ranks = runtime().world().size();
     return (sequences() + ranks - 1) / ranks;
   }
-  [[nodiscard]] Workload work() const;
+  [[nodiscard]] Workload workload() const;
   [[nodiscard]] Request request(std::int64_t sequence) const;
 
-  const Runtime& runtime_;
-  const OpenModel& model_;
   FeedTokens tokens_;
   Engine engine_;
 };
 
-Workload SequenceJob::work() const {
+Workload SequenceJob::workload() const {
   const std::int64_t rows = is_prompt() ? options().batch_size : sequences_of_rank();
   return {.sequences = is_prompt() ? 1 : sequences_of_rank(),
           .capacity = sequence_tokens() + 1,
@@ -68,14 +138,14 @@ Request SequenceJob::request(std::int64_t sequence) const {
 }
 
 void SequenceJob::run_on(Transformer& transformer) {
-  StepEngine engine(transformer, runtime_.world(),
-                    {.batch_tokens = is_prompt() ? options().batch_size : sequences_of_rank(),
-                     .parallel = work().sequences,
-                     .share_prefixes = false});
-  for (std::int64_t i = 0; engine.submits() && i < sequences(); ++i) engine.submit(request(i));
+  StepEngine steps(transformer, runtime().world(),
+                   {.batch_tokens = is_prompt() ? options().batch_size : sequences_of_rank(),
+                    .parallel = workload().sequences,
+                    .share_prefixes = false});
+  for (std::int64_t i = 0; steps.submits() && i < sequences(); ++i) steps.submit(request(i));
   do {
-    engine.step();
-  } while (engine.under_way());
+    steps.step();
+  } while (steps.under_way());
 }
 
 /// Operations of prompts; reads of weights where tokens come one at a time, by each rank for its
@@ -83,49 +153,54 @@ void SequenceJob::run_on(Transformer& transformer) {
 double SequenceJob::least_seconds(const Roofs& roofs) const {
   const std::int64_t n = sequence_tokens();
   if (is_prompt()) {
-    const double flops = sequence_flops(model_.config, facts_of(model_), n, 1);
+    const double flops = sequence_flops(model().config, facts_of(model()), n, 1);
     return static_cast<double>(sequences()) * flops / roofs.flops_per_second;
   }
-  const StoredModel stored(runtime_, engine_.load());
-  const auto readers = std::min<std::int64_t>(sequences(), runtime_.world().size());
-  const double bytes = sequence_bytes(model_.config, stored, runtime_.precision(), n);
+  const StoredModel stored(runtime(), engine_.load());
+  const auto readers = std::min<std::int64_t>(sequences(), runtime().world().size());
+  const double bytes = sequence_bytes(model().config, stored, runtime().precision(), n);
   return static_cast<double>(readers) * bytes / roofs.bytes_per_second;
 }
 
 /// Steps of fine-tuning over the same samples.
-class TrainingJob final : public PointJob {
+class TrainingJob final : public ModelJob {
  public:
-  TrainingJob(const Runtime& runtime, const OpenModel& model)
-      : model_(model), data_(make_data(runtime, model)), setup_(runtime, model, data_) {
-    samples_.resize(static_cast<std::size_t>(data_.train.size()));
+  TrainingJob(const Runtime& runtime, OpenModel opened)
+      : ModelJob(runtime, std::move(opened)),
+        data_(make_data()),
+        setup_(runtime, model(), data_),
+        samples_(static_cast<std::size_t>(data_.train.size())) {
     std::iota(samples_.begin(), samples_.end(), 0);
   }
 
-  [[nodiscard]] Engine& engine() noexcept override { return setup_.engine(); }
   [[nodiscard]] std::int64_t tokens() const override { return data_.train.tokens(); }
-  void run() override { (void)setup_.trainer().step(steps_++, data_.train, samples_); }
-  void run_on(Transformer& transformer) override {
-    SamplePass pass = setup_.pass_on(transformer);
-    (void)setup_.trainer_on(pass)->step(steps_++, data_.train, samples_);
-  }
   [[nodiscard]] double least_seconds(const Roofs& roofs) const override {
-    return training_flops(model_, data_.train) / roofs.flops_per_second;
+    return training_flops(model(), data_.train) / roofs.flops_per_second;
   }
 
  private:
-  static SftData make_data(const Runtime& runtime, const OpenModel& model) {
-    const Options& options = runtime.options();
-    const FeedTokens feed(runtime, model);
+  [[nodiscard]] const Engine& engine() const override { return setup_.engine(); }
+  [[nodiscard]] Engine& engine() override { return setup_.engine(); }
+  void run_on(Transformer& transformer) override {
+    if (&transformer == &engine().transformer()) {
+      (void)setup_.trainer().step(steps_++, data_.train, samples_);
+      return;
+    }
+    SamplePass pass = setup_.pass_on(transformer);
+    (void)setup_.trainer_on(pass)->step(steps_++, data_.train, samples_);
+  }
+  [[nodiscard]] SftData make_data() const {
+    const FeedTokens feed(runtime(), model());
     SftData data;
-    for (std::int64_t i = 0; runtime.is_first() && i < options.sequences; ++i) {
-      const std::vector<std::int32_t> tokens = feed.take(static_cast<int>(i), options.point_prompt);
+    for (std::int64_t i = 0; runtime().is_first() && i < options().sequences; ++i) {
+      const std::vector<std::int32_t> tokens =
+          feed.take(static_cast<int>(i), options().point_prompt);
       data.train.add(tokens, tokens);
     }
-    share_samples(runtime.world(), data.train);
+    share_samples(runtime().world(), data.train);
     return data;
   }
 
-  const OpenModel& model_;
   SftData data_;
   SftSetup setup_;
   std::vector<std::int64_t> samples_;
@@ -134,9 +209,19 @@ class TrainingJob final : public PointJob {
 
 }  // namespace
 
-std::unique_ptr<PointJob> make_point_job(const Runtime& runtime, const OpenModel& model) {
-  if (runtime.options().job == StudyJob::sft) return std::make_unique<TrainingJob>(runtime, model);
-  return std::make_unique<SequenceJob>(runtime, model);
+std::unique_ptr<PointJob> make_point_job(const Runtime& runtime) {
+  const Options& options = runtime.options();
+  agree(runtime.world(), [&] { require_point(options); });
+  if (options.shape) {
+    announce(runtime);
+    return make_shape_job(runtime);
+  }
+  OpenModel model = open_model(runtime);
+  announce(runtime);
+  if (options.job == StudyJob::sft) {
+    return std::make_unique<TrainingJob>(runtime, std::move(model));
+  }
+  return std::make_unique<SequenceJob>(runtime, std::move(model));
 }
 
 }  // namespace moesaic

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "launch/plan/cost_model.h"
+#include "launch/study/shape_point.h"
 
 namespace moesaic {
 namespace {
@@ -27,6 +28,9 @@ std::int64_t sequences_of_rank(const PointPlan& point) {
 
 /// Forward passes of a repetition.
 double steps_of(const PointPlan& point) {
+  if (is_shape_job(point.options.job)) {
+    return static_cast<double>(shape_point(point.options, point.ranks.ranks).passes);
+  }
   const std::int64_t tokens = tokens_of_sequence(point.options);
   if (!is_prompt(point.options)) return static_cast<double>(tokens);
   const auto all = static_cast<double>(sequences_of_rank(point) * tokens);
@@ -39,7 +43,7 @@ double sum(const std::array<double, kNumPhases>& parts) {
 
 }  // namespace
 
-PointTerms::PointTerms(const ModelConfig& config, const CostModel& model,
+PointTerms::PointTerms(const ModelConfig* config, const CostModel& model,
                        std::vector<Format> formats)
     : config_(config), model_(model), formats_(std::move(formats)) {
   for (const Format format : formats_) {
@@ -58,16 +62,24 @@ PointTerms::PointTerms(const ModelConfig& config, const CostModel& model,
 }
 
 double PointTerms::tokens(const PointPlan& point) {
+  if (is_shape_job(point.options.job)) {
+    const std::int64_t tokens = shape_point(point.options, point.ranks.ranks).rank_tokens();
+    return static_cast<double>(tokens * point.ranks.ranks);
+  }
   return static_cast<double>(point.options.sequences * tokens_of_sequence(point.options));
 }
 
 CostStep PointTerms::step(const PointPlan& point) const {
   const Options& options = point.options;
+  if (is_shape_job(options.job)) {
+    const auto rows = static_cast<double>(shape_point(options, point.ranks.ranks).pass_tokens);
+    return {.rows = rows, .logits_rows = 0};
+  }
   const double steps = steps_of(point);
   const std::int64_t sequences = sequences_of_rank(point);
   const std::int64_t tokens = tokens_of_sequence(options);
-  const MixerWork mixing =
-      pass_work(config_, options.precision, {.sequences = sequences, .first = 0, .tokens = tokens});
+  const MixerWork mixing = pass_work(*config_, options.precision,
+                                     {.sequences = sequences, .first = 0, .tokens = tokens});
   const bool prompt = is_prompt(options);
   return {.rows = static_cast<double>(sequences * tokens) / steps,
           .logits_rows = static_cast<double>(sequences) / (prompt ? steps : 1),
@@ -79,7 +91,9 @@ std::vector<double> PointTerms::amounts(const PointPlan& point,
                                         const ExpertPopularity& popularity) const {
   const StepWork work = estimate_step(model_, point.ranks, step(point), popularity).work;
   const double steps = steps_of(point);
-  const double by_core = steps * point.core_share / point.ranks.threads;
+  // Exchanges alone compute nothing.
+  const bool computes = point.options.job != StudyJob::exchange;
+  const double by_core = computes ? steps * point.core_share / point.ranks.threads : 0;
   std::vector<double> amounts;
   for (const Format format : formats_) {
     double flops = 0;
@@ -92,7 +106,7 @@ std::vector<double> PointTerms::amounts(const PointPlan& point,
   amounts.push_back(by_core * (work.weight_bytes() + work.cache_bytes));
   amounts.push_back(by_core * work.attention_flops);
   amounts.push_back(by_core * sum(work.row_bytes));
-  amounts.push_back(steps * sum(work.jobs));
+  amounts.push_back(computes ? steps * sum(work.jobs) : 0);
   for (const double each :
        {work.node_messages, work.node_bytes, work.link_messages, work.link_bytes, 1.0}) {
     amounts.push_back(steps * each);

@@ -28,8 +28,9 @@ struct PointPlan {
 /// attention by core, rows, jobs, messages and bytes of exchanges, steps.
 class PointTerms {
  public:
-  /// `formats`: those whose products are terms of their own. `model` must outlive this.
-  PointTerms(const ModelConfig& config, const CostModel& model, std::vector<Format> formats);
+  /// `formats`: those whose products are terms of their own. `config`: null of a shape. All must
+  /// outlive this.
+  PointTerms(const ModelConfig* config, const CostModel& model, std::vector<Format> formats);
 
   [[nodiscard]] const std::vector<TermName>& names() const noexcept { return names_; }
   [[nodiscard]] std::vector<double> amounts(const PointPlan& point,
@@ -40,7 +41,7 @@ class PointTerms {
  private:
   [[nodiscard]] CostStep step(const PointPlan& point) const;
 
-  const ModelConfig& config_;
+  const ModelConfig* config_;
   const CostModel& model_;
   std::vector<Format> formats_;
   std::vector<TermName> names_;

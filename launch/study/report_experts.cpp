@@ -17,7 +17,8 @@ namespace {
 
 /// What decides which experts tokens choose; sizes and formats hardly do.
 std::string choosers(const PointRecord& record) {
-  constexpr std::array<std::string_view, 4> kOptions = {"model", "text", "lora", "seed"};
+  constexpr std::array<std::string_view, 6> kOptions = {"model", "text",    "lora",
+                                                        "shape", "routing", "seed"};
   std::string key = record.job;
   for (const std::string_view name : kOptions) {
     const auto found = record.options.find(std::string(name));

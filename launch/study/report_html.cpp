@@ -138,7 +138,7 @@ std::string provenance_html(const std::vector<StudyRow>& rows) {
     add(found["CPU"], from.cpu);
     add(found["instruction set"], from.isa);
     add(found["governor"], from.governor);
-    add(found["tokens"], m.routing);
+    add(found["routing"], m.routing);
     add(found["rows move by"], m.transport);
     for (const std::string& host : from.hosts) add(found["hosts"], host);
   }

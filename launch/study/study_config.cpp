@@ -21,6 +21,7 @@ namespace {
 
 constexpr auto kKinds = std::to_array<NamedValue<StudyKind>>({{"strong", StudyKind::strong},
                                                               {"weak", StudyKind::weak},
+                                                              {"experts", StudyKind::experts},
                                                               {"batch", StudyKind::batch},
                                                               {"format", StudyKind::format}});
 constexpr std::array<std::string_view, 4> kSettings = {"kind", "out", "launcher", "baseline"};
@@ -108,8 +109,14 @@ void check(const StudyConfig& study) {
           "{}: no out = DIR says where the results of the study go", study.path);
   require(has("ranks"), ErrorKind::usage, "{}: no ranks = 1,2,4 say how many ranks points have",
           study.path);
-  require(has("model"), ErrorKind::usage, "{}: no model = DIR", study.path);
-  require(has("text"), ErrorKind::usage,
+  require(has("model") != has("shape"), ErrorKind::usage,
+          "{}: {}: one of them says what points run", study.path,
+          has("model") ? "there are model = DIR and shape = NAME"
+                       : "there is no model = DIR and no shape = NAME");
+  require(study.kind != StudyKind::experts || has("shape"), ErrorKind::usage,
+          "{}: kind = experts needs a shape = NAME: a model has the experts that it has",
+          study.path);
+  require(has("text") || has("shape"), ErrorKind::usage,
           "{}: no text = FILE says what points read; text = random takes random tokens, which "
           "choose other experts than texts do",
           study.path);

@@ -9,10 +9,11 @@ namespace moesaic {
 
 /// What is kept or grown while the number of ranks grows, or what else is compared.
 enum class StudyKind {
-  strong,  ///< the work is the same for all
-  weak,    ///< the work of a rank
-  batch,   ///< as weak; sizes of a batch are compared
-  format   ///< as weak; formats of weights are compared
+  strong,   ///< the work is the same for all
+  weak,     ///< the work of a rank
+  experts,  ///< the work and the experts of a rank, of a shape: the layer grows
+  batch,    ///< as weak; sizes of a batch are compared
+  format    ///< as weak; formats of weights are compared
 };
 
 [[nodiscard]] std::string_view study_kind_name(StudyKind kind) noexcept;

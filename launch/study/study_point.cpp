@@ -10,14 +10,12 @@
 #include "base/topology.h"
 #include "comm/profiled_communicator.h"
 #include "launch/bench/roofs.h"
-#include "launch/bench/stored_model.h"
 #include "launch/job/gather.h"
 #include "launch/job/memory_check.h"
 #include "launch/job/program_version.h"
 #include "launch/study/disturbance.h"
 #include "launch/study/measurement.h"
 #include "launch/study/point_job.h"
-#include "launch/verbs/run_statistics.h"
 #include "launch/verbs/verbs.h"
 
 namespace moesaic {
@@ -69,8 +67,7 @@ Provenance describe_provenance(const Runtime& runtime) {
 /// Measures one point.
 class PointRun {
  public:
-  PointRun(Runtime& runtime, const OpenModel& model)
-      : runtime_(runtime), model_(model), job_(make_point_job(runtime, model)) {}
+  explicit PointRun(Runtime& runtime) : runtime_(runtime), job_(make_point_job(runtime)) {}
 
   /// Collective; of rank 0 the result counts.
   [[nodiscard]] Measurement measure() {
@@ -91,43 +88,43 @@ class PointRun {
     result.threads = use.threads;
     result.cores = use.cores;
     result.is_oversubscribed = use.is_oversubscribed;
-    result.experts = model_.config.num_experts;
-    result.experts_per_token = model_.config.experts_per_token;
-    result.layers = model_.config.num_layers();
-    result.hidden = model_.config.hidden_size;
-    result.expert_format =
-        std::string(format_name(StoredModel::main_format(job_->engine().load().experts)));
+    const PointFacts facts = job_->facts();
+    result.experts = facts.experts;
+    result.experts_per_token = facts.experts_per_token;
+    result.layers = facts.layers;
+    result.hidden = facts.hidden;
+    result.expert_format = facts.expert_format;
     result.replicas = runtime_.options().expert_replicas;
     result.sequences = runtime_.options().sequences;
     result.tokens = job_->tokens();
-    result.routing = runtime_.options().bench_text ? "text" : "random tokens";
+    result.routing = facts.routing;
     result.transport = runtime_.world().transport();
-    result.load_seconds = job_->engine().load().seconds;
+    result.load_seconds = facts.load_seconds;
     result.provenance = describe_provenance(runtime_);
   }
 
   /// Repetitions in which nobody disturbed, after one that does not count; when as many were
   /// disturbed as are wanted, the rest is taken as it is.
   void run_timed(Measurement& result) {
-    Transformer& transformer = job_->engine().transformer();
+    PointWork& work = job_->work();
     Disturbance disturbance(runtime_, result.is_oversubscribed);
-    job_->run();
+    work.run();
     std::vector<PhaseTimes> phases;
     double cpu = 0;
     const std::int64_t wanted = runtime_.options().repetitions;
     while (std::ssize(result.samples) < wanted) {
       runtime_.leave_if_stop_wanted();
-      transformer.reset_statistics();
+      work.reset_counts();
       disturbance.begin();
       const double cpu_before = cpu_seconds();
-      const double seconds = time_together(runtime_.world(), [&] { job_->run(); });
+      const double seconds = time_together(runtime_.world(), [&] { work.run(); });
       const double cpu_used = cpu_seconds() - cpu_before;
       if (disturbance.was_disturbed() && result.disturbed < wanted) {
         ++result.disturbed;
         continue;
       }
       result.samples.push_back(seconds);
-      phases.push_back(transformer.times());
+      phases.push_back(work.counts().times);
       cpu += cpu_used;
     }
     const auto count = static_cast<double>(wanted);
@@ -136,25 +133,25 @@ class PointRun {
     result.ci95 = interval.half_width;
     result.cpu_seconds = sum_over_ranks(runtime_.world(), cpu) / count;
     take_phases(phases, result);
-    take_load(transformer, result);
+    take_load(work.counts(), result);
   }
 
   /// A few runs with a barrier before each exchange, which tells waiting from moving.
   void run_profiled(Measurement& result) const {
     constexpr std::int64_t kMost = 3;
     ProfiledCommunicator experts(runtime_.grid().experts());
-    Transformer transformer(model_.config, job_->engine().weights(), experts, runtime_.compute());
-    job_->run_on(transformer);
-    transformer.reset_statistics();
+    const std::unique_ptr<PointWork> work = job_->work_over(experts);
+    work->run();
+    work->reset_counts();
     const double late_before = experts.late_seconds();
     const RowCounters before = experts.row_counters();
     const std::int64_t runs = std::min(kMost, runtime_.options().repetitions);
     for (std::int64_t i = 0; i < runs; ++i) {
       runtime_.leave_if_stop_wanted();
-      job_->run_on(transformer);
+      work->run();
     }
     const RowCounters moved = experts.row_counters();
-    PhaseTimes times = transformer.times();
+    PhaseTimes times = work->counts().times;
     const double late = experts.late_seconds() - late_before;
     const auto all = static_cast<double>(runs * runtime_.world().size());
     result.late_seconds = sum_over_ranks(runtime_.world(), late) / all;
@@ -189,16 +186,16 @@ class PointRun {
     result.exposed_share = wait.mean / result.seconds;
   }
 
-  void take_load(const Transformer& transformer, Measurement& result) const {
+  void take_load(const PointCounts& counts, Measurement& result) const {
     double most = 0;
     double sum = 0;
-    const std::vector<ExpertLoad> loads = gather_values(runtime_.world(), transformer.load());
+    const std::vector<ExpertLoad> loads = gather_values(runtime_.world(), counts.load);
     for (const ExpertLoad& load : loads) {
       most = std::max(most, static_cast<double>(load.rows));
       sum += static_cast<double>(load.rows);
     }
     if (sum > 0) result.rows_max_over_mean = most * static_cast<double>(loads.size()) / sum;
-    result.expert_rows = transformer.expert_rows();
+    result.expert_rows = counts.rows;
     for (std::vector<std::int64_t>& layer : result.expert_rows) {
       runtime_.world().sum(std::span(layer));
     }
@@ -209,28 +206,26 @@ class PointRun {
         gather_values(runtime_.world(), node_peak_bytes(runtime_.grid().node()));
     result.node_peak_bytes = std::ranges::max(peaks);
     const std::vector<std::int64_t> planned =
-        gather_values(runtime_.world(), job_->engine().planned_node_bytes());
+        gather_values(runtime_.world(), job_->facts().planned_node_bytes);
     result.node_planned_bytes = std::ranges::max(planned);
   }
 
-  [[nodiscard]] double roof_share(double seconds) const {
-    const StoredModel stored(runtime_, job_->engine().load());
-    const Roofs roofs = measure_roofs(runtime_, *runtime_.compute().pool,
-                                      stored.multiplied(model_.config, facts_of(model_)));
+  /// Nothing if nothing is computed.
+  [[nodiscard]] std::optional<double> roof_share(double seconds) const {
+    const std::map<Format, double> operations = job_->multiplied();
+    if (operations.empty()) return std::nullopt;
+    const Roofs roofs = measure_roofs(runtime_, *runtime_.compute().pool, operations);
     return job_->least_seconds(roofs) / seconds;
   }
 
   Runtime& runtime_;
-  const OpenModel& model_;
   std::unique_ptr<PointJob> job_;
 };
 
 }  // namespace
 
 void run_study_point(Runtime& runtime) {
-  const OpenModel model = open_model(runtime);
-  announce(runtime);
-  PointRun point(runtime, model);
+  PointRun point(runtime);
   runtime.run_or_end_early("nothing is measured", [&] {
     const Measurement result = point.measure();
     if (runtime.is_first()) fmt::print("{}\n", measurement_json(result));

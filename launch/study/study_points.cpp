@@ -14,6 +14,7 @@
 #include "launch/job/model_checksum.h"
 #include "launch/job/program_version.h"
 #include "launch/options/option_table.h"
+#include "launch/study/shape_point.h"
 
 namespace moesaic {
 namespace {
@@ -102,17 +103,27 @@ class PointMaker {
     return parse_command(arguments, environment_);
   }
 
+  /// In the place of what the file says.
+  static void set(StudyPoint& point, std::string_view name, std::int64_t value) {
+    const std::string word = fmt::format("{}=", name);
+    std::erase_if(point.words, [&](const std::string& w) { return w.starts_with(word); });
+    point.words.push_back(fmt::format("{}{}", word, value));
+  }
+
   void finish(StudyPoint& point) {
     point.command = understand(point.words);
+    const Options& options = point.command.options;
+    require_point(options);
     const bool is_told = source_of(point.command, "sequences") != OptionSource::preset;
     const bool is_strong = study_.kind == StudyKind::strong;
     if (!is_strong || !is_told) {
-      const std::int64_t sequences =
-          is_strong ? most_ranks_ : point.command.options.sequences * point.ranks;
-      std::erase_if(point.words, [](const std::string& w) { return w.starts_with("sequences="); });
-      point.words.push_back(fmt::format("sequences={}", sequences));
-      point.command = understand(point.words);
+      set(point, "sequences", is_strong ? most_ranks_ : options.sequences * point.ranks);
     }
+    if (study_.kind == StudyKind::experts) {
+      set(point, "experts",
+          parse_layer_shape(*options.shape, options.shape_experts).experts * point.ranks);
+    }
+    point.command = understand(point.words);
     point.id = checksum_text(checksum(identity(point)));
   }
 
@@ -120,13 +131,16 @@ class PointMaker {
   [[nodiscard]] std::string identity(const StudyPoint& point) {
     constexpr std::array<std::string_view, 3> kFiles = {"model", "text", "lora"};
     const Options& options = point.command.options;
+    const std::string& routing = options.plan_routing;
+    const bool reads_routing = options.shape && routing != "even" && !routing.starts_with("zipf:");
     JsonWriter out;
     out.field("version", program_version().text())
         .field("kind", study_kind_name(study_.kind))
         .field("launcher", study_.launcher)
         .field("link", point.link)
         .field("ranks", point.ranks)
-        .field("model", sums_.model(options.model))
+        .field("model", options.shape ? "" : sums_.model(options.model))
+        .field("routing_rows", reads_routing ? sums_.text(routing) : "")
         .field("text", options.bench_text ? sums_.text(*options.bench_text) : "")
         .field("lora", options.lora ? sums_.model(*options.lora) : "");
     for (const OptionRow& row : option_table()) {

@@ -13,16 +13,18 @@
 #include "base/output_file.h"
 #include "base/small_file.h"
 #include "launch/bench/result_table.h"
+#include "launch/options/option_table.h"
 #include "launch/plan/cost_model.h"
 #include "launch/study/point_terms.h"
+#include "launch/study/shape_point.h"
 #include "launch/study/study_results.h"
 
 namespace moesaic {
 namespace {
 
-/// A model as some points store it.
+/// A model as some points store it, or a layer of some shape.
 struct StudyModel {
-  ModelConfig config;
+  std::optional<ModelConfig> config;  // none of a shape
   CostModel cost;
 };
 
@@ -42,15 +44,19 @@ class StudyModels {
     std::set<Format> formats;
     for (const StudyRow& row : rows) {
       if (!row.record.measurement) continue;
-      const StudyModel& model = model_of(row.record);
+      const StudyModel& model = model_of(options_of(row.record));
       for (const Format format : formats_of(model.cost)) formats.insert(format);
     }
     formats_.assign(formats.begin(), formats.end());
   }
 
-  [[nodiscard]] PointTerms terms(const PointRecord& record) {
-    const StudyModel& model = model_of(record);
-    return {model.config, model.cost, formats_};
+  [[nodiscard]] PointTerms terms(const PointPlan& plan) {
+    const StudyModel& model = model_of(plan.options);
+    return {model.config ? &*model.config : nullptr, model.cost, formats_};
+  }
+  /// Experts that ranks share.
+  [[nodiscard]] std::int64_t experts(const PointPlan& plan) {
+    return model_of(plan.options).cost.num_experts;
   }
 
   /// Amounts of a measured point as it was, or on other `ranks`.
@@ -66,25 +72,35 @@ class StudyModels {
       plan.core_share = static_cast<double>(m.threads) / static_cast<double>(m.cores);
     } else if (record.kind != "strong") {
       plan.options.sequences = plan.options.sequences / m.ranks * ranks;
+      if (record.kind == "experts") {
+        plan.options.shape_experts = plan.options.shape_experts / m.ranks * ranks;
+      }
     }
     return plan;
   }
 
  private:
-  const StudyModel& model_of(const PointRecord& record) {
+  const StudyModel& model_of(const Options& options) {
     std::string key;
-    for (const char* name :
-         {"model", "precision", "expert-format", "dense-format", "head-format"}) {
-      key += record.options.at(name) + "\n";
+    for (const char* name : {"model", "shape", "experts", "precision", "expert-format",
+                             "dense-format", "head-format"}) {
+      key += value_text(*find_option(name, Verb::study_point), options) + "\n";
     }
     const auto found = models_.find(key);
-    if (found != models_.end()) return found->second;
-    const OpenModel model = open_model(options_of(record));
+    return found != models_.end() ? found->second
+                                  : models_.emplace(key, make_model(options)).first->second;
+  }
+
+  static StudyModel make_model(const Options& options) {
+    if (options.shape) {
+      const ShapePoint point = shape_point(options, 1);
+      return {std::nullopt, make_cost_model(point.shape, point.layout, options.precision)};
+    }
+    const OpenModel model = open_model(options);
     LoadOptions load;
-    load.precision = options_of(record).precision;
+    load.precision = options.precision;
     load.layouts = model.layouts;
-    const CostModel cost = make_cost_model(model, load, {});
-    return models_.emplace(key, StudyModel{model.config, cost}).first->second;
+    return {model.config, make_cost_model(model, load, {})};
   }
 
   std::map<std::string, StudyModel> models_;
@@ -150,6 +166,9 @@ ExpertPopularity popularity_of(const PointRecord& record) {
   for (const std::vector<std::int64_t>& layer : m.expert_rows) {
     rows.emplace_back(layer.begin(), layer.end());
   }
+  if (record.kind == "experts") {
+    return ExpertPopularity::from_text(record.options.at("routing"));  // of any number of them
+  }
   if (rows.empty()) return ExpertPopularity::even();
   return ExpertPopularity::recorded(std::move(rows), m.experts_per_token, "point " + record.id);
 }
@@ -168,8 +187,8 @@ class StudyPredictor {
   [[nodiscard]] std::optional<Prediction> predict(std::size_t row, std::int64_t ranks) {
     const PointRecord& record = rows_[row].record;
     const PointPlan plan = models_.plan(record, ranks);
-    if (plan.ranks.sharers() > record.measurement->experts) return std::nullopt;
-    const std::vector<double> amounts = models_.terms(record).amounts(plan, popularity_of(record));
+    if (plan.ranks.sharers() > models_.experts(plan)) return std::nullopt;
+    const std::vector<double> amounts = models_.terms(plan).amounts(plan, popularity_of(record));
     const WithInterval seconds = fit_.predict(amounts);
     const double tokens = PointTerms::tokens(plan);
     Prediction result{.group = labels_[row], .ranks = ranks, .nodes = plan.ranks.nodes()};
@@ -201,12 +220,12 @@ class StudyPredictor {
     for (const StudyRow& row : rows_) {
       if (!row.record.measurement) continue;
       const Measurement& m = *row.record.measurement;
-      const PointTerms terms = models_.terms(row.record);
+      const PointPlan plan = models_.plan(row.record, m.ranks);
+      const PointTerms terms = models_.terms(plan);
       names_ = terms.names();
-      points.push_back(
-          {.ranks = m.ranks,
-           .amounts = terms.amounts(models_.plan(row.record, m.ranks), popularity_of(row.record)),
-           .samples = m.samples});
+      points.push_back({.ranks = m.ranks,
+                        .amounts = terms.amounts(plan, popularity_of(row.record)),
+                        .samples = m.samples});
     }
     return points;
   }

@@ -56,7 +56,7 @@ std::vector<std::string> group_labels(const std::vector<StudyRow>& rows) {
   const auto for_each = [](const StudyRow& row, const auto& call) {
     if (!row.record.link.empty()) call("link", row.record.link);
     for (const auto& [name, value] : row.record.options) {
-      if (!depends_on_ranks(name)) call(name, value);
+      if (!depends_on_ranks(row.record.kind, name)) call(name, value);
     }
   };
   for (const StudyRow& row : rows) {

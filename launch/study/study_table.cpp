@@ -12,7 +12,7 @@ namespace {
 std::string group_of(const PointRecord& record) {
   std::string key = record.link;
   for (const auto& [name, value] : record.options) {
-    if (!depends_on_ranks(name)) key += fmt::format("\n{}={}", name, value);
+    if (!depends_on_ranks(record.kind, name)) key += fmt::format("\n{}={}", name, value);
   }
   return key;
 }
@@ -89,8 +89,8 @@ std::string study_line(const StudyRow& row) {
 
 }  // namespace
 
-bool depends_on_ranks(std::string_view option) noexcept {
-  return option == "sequences";
+bool depends_on_ranks(std::string_view kind, std::string_view option) noexcept {
+  return option == "sequences" || (option == "experts" && kind == "experts");
 }
 
 std::vector<StudyRow> compare_points(std::vector<PointRecord> records,

@@ -20,9 +20,9 @@ struct StudyRow {
   std::optional<double> core_efficiency{};
 };
 
-/// Whether a study sets this option by the number of ranks: points that differ in it are compared
-/// all the same.
-[[nodiscard]] bool depends_on_ranks(std::string_view option) noexcept;
+/// Whether a study of this kind sets an option by the number of ranks: points that differ in it are
+/// compared all the same.
+[[nodiscard]] bool depends_on_ranks(std::string_view kind, std::string_view option) noexcept;
 
 /// `records` of one study. `baseline`: ranks; nothing: the fewest.
 [[nodiscard]] std::vector<StudyRow> compare_points(std::vector<PointRecord> records,

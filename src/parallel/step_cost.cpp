@@ -39,7 +39,9 @@ void add_rows(StepWork& work, const CostModel& model, const CostLayer& layer, do
   const auto add = [&](Phase phase, double numbers) {
     of(work.row_bytes, phase) += 4 * rows * numbers;
   };
-  add(Phase::attention, 5 * hidden + 2 * weights_of(layer.mixer) / hidden);
+  if (!layer.mixer.empty()) {
+    add(Phase::attention, 5 * hidden + 2 * weights_of(layer.mixer) / hidden);
+  }
   add(Phase::mlp, weights_of(layer.common) / hidden);
   if (layer.expert.empty()) return add(Phase::mlp, 5 * hidden);
   add(Phase::dispatch, 1.5 * hidden);
@@ -49,7 +51,8 @@ void add_rows(StepWork& work, const CostModel& model, const CostLayer& layer, do
 
 /// Calls with which a layer hands work to its threads.
 void add_jobs(StepWork& work, const CostLayer& layer) {
-  of(work.jobs, Phase::attention) += 5;  // norm, projections, rotation, attention, output
+  // Norm, projections, rotation, attention, output.
+  if (!layer.mixer.empty()) of(work.jobs, Phase::attention) += 5;
   if (!layer.common.empty()) of(work.jobs, Phase::mlp) += 2;
   if (layer.expert.empty()) return;
   of(work.jobs, Phase::route) += 1;
@@ -71,7 +74,7 @@ StepWork common_work(const CostModel& model, const CostStep& step) {
     add_jobs(work, layer);
   }
   add_products(work, Phase::head, model.head, step.logits_rows);
-  of(work.jobs, Phase::head) += 2;
+  if (!model.head.empty()) of(work.jobs, Phase::head) += 2;
   return work;
 }
 

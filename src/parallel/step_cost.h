@@ -26,7 +26,7 @@ struct CostWeights {
 };
 
 struct CostLayer {
-  std::vector<CostWeights> mixer{};   // projections of attention
+  std::vector<CostWeights> mixer{};   // projections of attention; empty: there is none
   std::vector<CostWeights> router{};  // of the experts
   std::vector<CostWeights> common{};  // the shared expert, or the MLP of a layer without experts
   std::vector<CostWeights> expert{};  // one routed expert; empty: the layer has none

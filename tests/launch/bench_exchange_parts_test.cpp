@@ -7,7 +7,10 @@
 #include <set>
 
 #include "comm/thread_communicator.h"
+#include "kernels/kernel_table.h"
 #include "launch/bench/exchange_bed.h"
+#include "launch/study/shape_layer.h"
+#include "tests/support/checkpoint_files.h"
 
 namespace moesaic {
 namespace {
@@ -86,6 +89,46 @@ TEST(ExchangeLoads, CountRowsOnceARankAndOnceANode) {
       const LayerRouting routing = routing_of(kind, 7, placement);
       expect_counts(ExchangeLoads(routing, placement, nodes), routing, placement);
     }
+  }
+}
+
+TEST(ShapeLayer, GivesTheSameOnAnyNumberOfRanks) {
+  constexpr std::int64_t kTokens = 6;  // of all ranks
+  const Isa isa = supported_isas().back();
+  const LayerRouting routing(kLayer, kTokens, std::vector<double>(12, 1.0), 3);
+  std::vector<std::vector<float>> results;
+  for (const int ranks : {1, 2, 3}) {
+    const ShapePoint point{
+        .shape = kLayer, .layout = {}, .pass_tokens = kTokens / ranks, .passes = 2};
+    const ModelPlacement placement(ExpertPlacement(kLayer.experts, ranks));
+    std::vector<float>& all = results.emplace_back(kTokens * kLayer.hidden);
+    run_thread_ranks(ranks, [&](Communicator& world) {
+      ThreadPool pool(1);
+      const Compute compute{.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool};
+      ShapeLayer layer({point, routing, placement, world.rank(), compute});
+      const std::unique_ptr<PointWork> work = layer.work_over(world);
+      work->run();
+      layer.check(*work);
+      EXPECT_EQ(work->counts().rows.at(0).size(), 12U);
+      for (std::int64_t token = 0; token < point.pass_tokens; ++token) {
+        const std::int64_t place = world.rank() * point.pass_tokens + token;
+        std::ranges::copy(layer.results().row(token), all.begin() + place * kLayer.hidden);
+      }
+    });
+  }
+  EXPECT_GT(std::ranges::max(results[0]), 0);
+  EXPECT_EQ(results[1], results[0]);
+  EXPECT_EQ(results[2], results[0]);
+}
+
+TEST(LayerShape, IsAModelOrFourNumbers) {
+  EXPECT_EQ(parse_layer_shape("12x40x8x3", 0), kLayer);
+  EXPECT_EQ(parse_layer_shape("granite", 64).experts, 64);
+  for (const char* text : {"12x40x8", "12x40x8x3x", "12x40x8x0", "12,40,8,3", "4x40x8x5"}) {
+    EXPECT_NE(test::error_message([&] { (void)parse_layer_shape(text, 0); }, ErrorKind::usage)
+                  .find("--shape"),
+              std::string::npos)
+        << text;
   }
 }
 

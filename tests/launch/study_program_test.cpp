@@ -145,6 +145,40 @@ TEST_F(StudyProgram, MeasuresRanksOfTwoPretendedNodes) {
   EXPECT_EQ(lines[1].at("provenance").at("hosts").size(), 2);
 }
 
+TEST_F(StudyProgram, MeasuresALayerWhoseExpertsGrowWithTheRanks) {
+  write_text(
+      config_,
+      "kind = experts\njob = layer,exchange\nshape = 8x32x16x2\nrouting = even\nout = " + out_ +
+          "\nranks = 1,2\nthreads = 1\nrepetitions = 2\nn-prompt = 24\n"
+          "batch-size = 10\nranks-per-node = 1\nno-roofs = true\n");
+  const ProgramResult result = run_moesaic(run());
+  ASSERT_EQ(result.exit_code, 0) << result.text();
+  ASSERT_EQ(rows().size(), 4U);
+  for (const Json& line : rows()) {
+    for (const std::string_view key : split(kKeys, ' ')) {
+      EXPECT_TRUE(line.find(key) || key == "roof_share" || key == "speedup" ||
+                  key == "efficiency" || key == "expert_format")
+          << key;
+    }
+    const std::int64_t ranks = line.at("ranks").as_int();
+    const bool computes = line.at("job").as_string() == "layer";
+    EXPECT_EQ(line.at("experts").as_int(), 8 * ranks);
+    EXPECT_EQ(line.at("layers").as_int(), 1);
+    EXPECT_EQ(line.at("tokens").as_int(), 24 * ranks);  // three passes of 8
+    EXPECT_EQ(line.at("routing").as_string(), "even");
+    EXPECT_EQ(line.find("expert_format").has_value(), computes);
+    EXPECT_EQ(line.at("inter_bytes").as_int() > 0, ranks > 1);
+    EXPECT_EQ(line.at("phases").at("experts").at("mean_s").as_double() > 0, computes);
+    EXPECT_TRUE(line.find("core_efficiency"));  // though the number of experts differs
+  }
+  // The same rows travel with and without experts.
+  EXPECT_EQ(rows()[1].at("inter_bytes").as_int(), rows()[3].at("inter_bytes").as_int());
+  const ProgramResult predicted = run_moesaic({"study", "predict", config_, "--ranks", "4"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.text();
+  EXPECT_EQ(Json::read_file(out_ + "/model.json").at("predictions").size(), 2);
+  ASSERT_EQ(run_moesaic({"study", "report", config_}).exit_code, 0);
+}
+
 TEST_F(StudyProgram, MeasuresStepsOfFineTuning) {
   describe(
       "launcher = env STUDY_RANKS={ranks}\nranks = 1\nsequences = 3\nlora-rank = 2,4\n"
@@ -257,6 +291,17 @@ TEST_F(StudyProgram, ErrorsNameTheLineAndWhatIsWrong) {
   fails("ranks = 1\nlauncher = ssh\n", {"launcher", "{ranks}"});
   fails("ranks = 1\nlauncher = no-such-program {ranks}\n", {"no-such-program", "PATH"});
   fails("", {"no ranks"});
+  fails("ranks = 1\nshape = granite\n", {"model = DIR and shape = NAME"});
+  fails("ranks = 1\nexperts = 4\n", {"--experts 4", "--shape"});
+  const std::string shape = "ranks = 1\nout = x\nlauncher = env STUDY_RANKS={ranks}\n";
+  for (const auto& [lines, text] : {std::pair("shape = granite\n", "--job prompt needs a model"),
+                                    {"shape = granit\njob = layer\n", "did you mean granite?"},
+                                    {"shape = 8x32x16\njob = layer\n", "8x32x16"},
+                                    {"kind = experts\nmodel = x\ntext = y\n", "needs a shape"},
+                                    {"job = layer\n", "no model = DIR and no shape"}}) {
+    write_text(config_, shape + lines);
+    expect_failure(run_moesaic(run()), 2, {text});
+  }
   write_text(config_, "ranks = 1\nout = x\nmodel = " + kDemo + "\n");
   expect_failure(run_moesaic(run()), 2, {"text", "random"});
   expect_failure(run_moesaic({"study", "run"}), 2, {"which study?"});

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+#include "launch/bench/layer_routing.h"
+#include "launch/options/options.h"
+
+namespace moesaic {
+
+/// What a point does with one layer in place of a model.
+struct ShapePoint {
+  LayerShape shape{};
+  Layout layout{};               // of the experts
+  std::int64_t pass_tokens = 1;  // of a rank in a pass, as many on every rank
+  std::int64_t passes = 1;
+
+  [[nodiscard]] std::int64_t rank_tokens() const noexcept { return pass_tokens * passes; }
+};
+
+/// Whether the job is of a layer, and needs a shape.
+[[nodiscard]] bool is_shape_job(StudyJob job) noexcept;
+
+/// Throws Error{usage} unless the options of a point name a model, or a shape, as the job needs it.
+void require_point(const Options& options);
+
+/// What such a point does on so many ranks: as many tokens as sequences have, shared out evenly,
+/// rounded up. Throws Error{usage}.
+[[nodiscard]] ShapePoint shape_point(const Options& options, std::int64_t ranks);
+
+/// What the tokens of a pass choose, those of all `ranks` that share the experts.
+[[nodiscard]] LayerRouting shape_routing(const Options& options, const ShapePoint& point,
+                                         std::int64_t ranks);
+
+}  // namespace moesaic
