@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "launch/job/workloads.h"
-#include "src/lora/adapter_targets.h"
+#include "launch/plan/training_cost.h"
 
 namespace moesaic {
 namespace {
@@ -27,14 +27,8 @@ CostRanks read_ranks(const Options& options, const ModelConfig& config) {
 
 /// Those that the job will have: of --lora, or of sft the ones that it trains.
 std::vector<AdapterSpec> adapters_of(const Options& options, const OpenModel& model) {
-  if (model.adapter) return model.adapter->specs();
-  std::vector<AdapterSpec> specs;
-  if (options.plan_job != PlanJob::sft) return specs;
-  for (AdapterSite& site :
-       choose_sites(adapter_sites(model.files.names(model.config)), options.lora_targets)) {
-    specs.push_back({.site = std::move(site), .rank = options.lora_rank});
-  }
-  return specs;
+  if (options.plan_job == PlanJob::sft) return trained_adapters(options, model);
+  return model.adapter ? model.adapter->specs() : std::vector<AdapterSpec>();
 }
 
 /// Tokens of a text of the job, and how many of them it gives.

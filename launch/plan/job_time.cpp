@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "launch/plan/cost_model.h"
+#include "launch/plan/training_cost.h"
 
 namespace moesaic {
 namespace {
@@ -21,10 +22,26 @@ JobPass text_pass(const Options& options, const ModelConfig& config, const Workl
                    .attention_flops = mixing.flops / passes}};
 }
 
+/// A step over --global-batch-size samples that are as long as may be.
+JobPasses training_passes(const Options& options, const OpenModel& model, const CostRanks& ranks) {
+  const std::int64_t tokens = context_limit(options, model.config);
+  const RankSamples samples =
+      rank_samples(options.global_batch_size, tokens, ranks.ranks, options.batch_size);
+  JobPasses passes{.prompt = {.step = sample_pass(options, model.config, samples, tokens)},
+                   .generation = {},
+                   .training = {}};
+  passes.prompt.tokens = samples.pass_rows * ranks.ranks;
+  passes.training = training_of(
+      options, adapter_numbers(trained_adapters(options, model), model.config), ranks, samples);
+  return passes;
+}
+
 }  // namespace
 
-JobPasses job_passes(const Options& options, const ModelConfig& config, const CostRanks& ranks,
+JobPasses job_passes(const Options& options, const OpenModel& model, const CostRanks& ranks,
                      const Workload& work) {
+  if (options.plan_job == PlanJob::sft) return training_passes(options, model, ranks);
+  const ModelConfig& config = model.config;
   const bool generates = options.plan_job == PlanJob::generate;
   const std::int64_t text = work.capacity;
   const std::int64_t fresh = !generates            ? 0
@@ -32,11 +49,9 @@ JobPasses job_passes(const Options& options, const ModelConfig& config, const Co
                                                    : options.predict;
   JobPasses passes{
       .prompt = text_pass(options, config, work, std::max<std::int64_t>(text - fresh, 1)),
-      .generation = {}};
+      .generation = {},
+      .training = {}};
   passes.prompt.tokens = passes.prompt.step.rows * ranks.ranks;
-  if (options.plan_job == PlanJob::sft) {
-    passes.prompt.repeats = options.recompute == RecomputeChoice::always ? 3 : 2;
-  }
   if (fresh <= 0) return passes;
   const MixerWork mixing =
       pass_work(config, options.precision,
@@ -63,9 +78,17 @@ JobWork job_work(const JobPasses& passes, const CostModel& model, const CostRank
 
 JobTime time_job(const JobPasses& passes, const JobWork& work, const CostRanks& ranks,
                  const MachineRates& machine) {
-  JobTime time{.prompt = step_cost(work.prompt.work, ranks, machine), .generation = {}};
-  time.prompt_tokens_per_second =
-      passes.prompt.tokens / (passes.prompt.repeats * time.prompt.seconds());
+  JobTime time;
+  if (passes.training) {
+    const StepWork step = training_work(work.prompt.work, passes.prompt.step, *passes.training);
+    time.is_training = true;
+    time.prompt = step_cost(step, ranks, machine);
+    time.prompt_tokens_per_second =
+        passes.training->passes * passes.prompt.tokens / time.prompt.seconds();
+    return time;
+  }
+  time.prompt = step_cost(work.prompt.work, ranks, machine);
+  time.prompt_tokens_per_second = passes.prompt.tokens / time.prompt.seconds();
   if (passes.generation) {
     time.generation = step_cost(work.generation.work, ranks, machine);
     time.generation_tokens_per_second = passes.generation->tokens / time.generation.seconds();

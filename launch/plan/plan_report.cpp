@@ -45,10 +45,11 @@ std::string traffic_line(const PlanReport& report) {
       traffic.messages);
 }
 
+/// `what`: a kind of pass, or "step" of fine-tuning.
 std::string cost_lines(std::string_view what, const StepCost& cost, double tokens_per_second) {
-  std::string text =
-      fmt::format("{:<10} {} tokens/s; a pass takes {:.3g} ms, most of it {}\n", what,
-                  short_number(tokens_per_second), cost.seconds() * 1e3, cost.bound());
+  std::string text = fmt::format("{:<10} {} tokens/s; a {} takes {:.3g} ms, most of it {}\n", what,
+                                 short_number(tokens_per_second), what == "step" ? "step" : "pass",
+                                 cost.seconds() * 1e3, cost.bound());
   std::vector<CostTerm> terms = cost.terms;
   std::ranges::sort(terms, std::ranges::greater(), &CostTerm::seconds);
   for (const CostTerm& term : terms) {
@@ -65,8 +66,8 @@ std::string time_lines(const PlanReport& report) {
     return "time      not told: --machine FILE says what a node does, and moesaic doctor "
            "--measure FILE writes it there\n";
   }
-  std::string text =
-      cost_lines("prompt", report.time->prompt, report.time->prompt_tokens_per_second);
+  std::string text = cost_lines(report.time->is_training ? "step" : "prompt", report.time->prompt,
+                                report.time->prompt_tokens_per_second);
   if (!report.time->generation.terms.empty()) {
     text += cost_lines("generation", report.time->generation,
                        report.time->generation_tokens_per_second);

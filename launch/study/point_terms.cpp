@@ -17,8 +17,12 @@ bool is_prompt(const Options& options) {
   return options.job == StudyJob::prompt;
 }
 
+bool is_training(const Options& options) {
+  return options.job == StudyJob::sft;
+}
+
 std::int64_t tokens_of_sequence(const Options& options) {
-  return is_prompt(options) ? options.point_prompt : options.point_gen;
+  return options.job == StudyJob::generate ? options.point_gen : options.point_prompt;
 }
 
 /// Of the rank that has most.
@@ -26,8 +30,14 @@ std::int64_t sequences_of_rank(const PointPlan& point) {
   return (point.options.sequences + point.ranks.ranks - 1) / point.ranks.ranks;
 }
 
-/// Forward passes of a repetition.
+RankSamples samples_of_rank(const PointPlan& point) {
+  return rank_samples(point.options.sequences, point.options.point_prompt, point.ranks.ranks,
+                      point.options.batch_size);
+}
+
+/// Forward passes of a repetition, or, of fine-tuning, passes forward and back.
 double steps_of(const PointPlan& point) {
+  if (is_training(point.options)) return 2 * samples_of_rank(point).passes;
   if (is_shape_job(point.options.job)) {
     return static_cast<double>(shape_point(point.options, point.ranks.ranks).passes);
   }
@@ -41,24 +51,41 @@ double sum(const std::array<double, kNumPhases>& parts) {
   return std::accumulate(parts.begin(), parts.end(), 0.0);
 }
 
+double flops_of(const StepWork& work, Format format, bool is_transposed) {
+  double flops = 0;
+  for (const StepWork::Product& product : work.products) {
+    if (product.with.format != format || product.is_transposed != is_transposed) continue;
+    flops += 2 * product.times * product.rows * product.with.weights;
+  }
+  return flops;
+}
+
 }  // namespace
 
-PointTerms::PointTerms(const ModelConfig* config, const CostModel& model,
-                       std::vector<Format> formats)
-    : config_(config), model_(model), formats_(std::move(formats)) {
-  for (const Format format : formats_) {
+PointTerms::PointTerms(const PointModel& model, TermChoice choice)
+    : model_(model), choice_(std::move(choice)) {
+  const bool trains = choice_.trains;
+  for (const Format format : choice_.formats) {
     names_.push_back({fmt::format("products.{}", format_name(format)), "s/flop",
                       "products with weights of this format, by core"});
+    if (!trains) continue;
+    names_.push_back({fmt::format("products.{}.back", format_name(format)), "s/flop",
+                      "products with these weights transposed, by core"});
   }
   names_.push_back({"weights", "s/byte", "reads of weights, by core"});
   names_.push_back({"attention", "s/flop", "attention without its projections, by core"});
   names_.push_back({"rows", "s/byte", "norms, gates and sums between products, by core"});
   names_.push_back({"jobs", "s/job", "work handed to threads"});
+  if (trains) {
+    names_.push_back({"adapters", "s/flop", "adapters and their factors' gradients, by core"});
+    names_.push_back({"optimizer", "s/number", "numbers that are trained, by core"});
+  }
   names_.push_back({"node.messages", "s/message", "between ranks of a node"});
   names_.push_back({"node.bytes", "s/byte", "between ranks of a node, by node"});
   names_.push_back({"link.messages", "s/message", "between nodes"});
   names_.push_back({"link.bytes", "s/byte", "between nodes, by node"});
-  names_.push_back({"steps", "s/step", "what each forward pass takes besides"});
+  if (trains) names_.push_back({"sums", "s/byte", "gradients of common adapters, by rank"});
+  names_.push_back({"steps", "s/step", "what each pass takes besides"});
 }
 
 double PointTerms::tokens(const PointPlan& point) {
@@ -75,10 +102,13 @@ CostStep PointTerms::step(const PointPlan& point) const {
     const auto rows = static_cast<double>(shape_point(options, point.ranks.ranks).pass_tokens);
     return {.rows = rows, .logits_rows = 0};
   }
+  if (is_training(options)) {
+    return sample_pass(options, *model_.config, samples_of_rank(point), options.point_prompt);
+  }
   const double steps = steps_of(point);
   const std::int64_t sequences = sequences_of_rank(point);
   const std::int64_t tokens = tokens_of_sequence(options);
-  const MixerWork mixing = pass_work(*config_, options.precision,
+  const MixerWork mixing = pass_work(*model_.config, options.precision,
                                      {.sequences = sequences, .first = 0, .tokens = tokens});
   const bool prompt = is_prompt(options);
   return {.rows = static_cast<double>(sequences * tokens) / steps,
@@ -87,30 +117,41 @@ CostStep PointTerms::step(const PointPlan& point) const {
           .cache_bytes = prompt ? 0 : mixing.cache_bytes / steps};
 }
 
+StepWork PointTerms::work(const PointPlan& point, const ExpertPopularity& popularity) const {
+  const CostStep pass = step(point);
+  StepWork forward = estimate_step(model_.cost, point.ranks, pass, popularity).work;
+  if (!is_training(point.options)) return forward;
+  return training_work(
+      forward, pass,
+      training_of(point.options, *model_.adapters, point.ranks, samples_of_rank(point)));
+}
+
 std::vector<double> PointTerms::amounts(const PointPlan& point,
                                         const ExpertPopularity& popularity) const {
-  const StepWork work = estimate_step(model_, point.ranks, step(point), popularity).work;
-  const double steps = steps_of(point);
+  const StepWork work = this->work(point, popularity);
+  const double steps = is_training(point.options) ? 1 : steps_of(point);
   // Exchanges alone compute nothing.
   const bool computes = point.options.job != StudyJob::exchange;
   const double by_core = computes ? steps * point.core_share / point.ranks.threads : 0;
   std::vector<double> amounts;
-  for (const Format format : formats_) {
-    double flops = 0;
-    for (const StepWork::Product& product : work.products) {
-      if (product.with.format != format) continue;
-      flops += 2 * product.times * product.rows * product.with.weights;
-    }
-    amounts.push_back(by_core * flops);
+  for (const Format format : choice_.formats) {
+    amounts.push_back(by_core * flops_of(work, format, false));
+    if (choice_.trains) amounts.push_back(by_core * flops_of(work, format, true));
   }
   amounts.push_back(by_core * (work.weight_bytes() + work.cache_bytes));
   amounts.push_back(by_core * work.attention_flops);
   amounts.push_back(by_core * sum(work.row_bytes));
   amounts.push_back(computes ? steps * sum(work.jobs) : 0);
+  if (choice_.trains) {
+    amounts.push_back(by_core * work.adapter_flops);
+    amounts.push_back(by_core * work.trained_values);
+  }
   for (const double each :
-       {work.node_messages, work.node_bytes, work.link_messages, work.link_bytes, 1.0}) {
+       {work.node_messages, work.node_bytes, work.link_messages, work.link_bytes}) {
     amounts.push_back(steps * each);
   }
+  if (choice_.trains) amounts.push_back(work.sum_bytes);
+  amounts.push_back(steps_of(point));
   return amounts;
 }
 

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launch/options/options.h"
+#include "launch/plan/training_cost.h"
 #include "src/model/model_config.h"
 #include "src/parallel/expert_popularity.h"
 #include "src/parallel/step_cost.h"
@@ -17,6 +20,19 @@ struct TermName {
   std::string meaning;
 };
 
+/// What a point runs: a model as its weights are stored, or a layer of some shape.
+struct PointModel {
+  std::optional<ModelConfig> config;       // none of a shape
+  std::optional<AdapterNumbers> adapters;  // of fine-tuning
+  CostModel cost;
+};
+
+/// Which terms there are.
+struct TermChoice {
+  std::vector<Format> formats;  // whose products are terms of their own
+  bool trains = false;          // any point is of fine-tuning
+};
+
 /// Ranks of a point and what it does.
 struct PointPlan {
   CostRanks ranks;
@@ -28,22 +44,25 @@ struct PointPlan {
 /// attention by core, rows, jobs, messages and bytes of exchanges, steps.
 class PointTerms {
  public:
-  /// `formats`: those whose products are terms of their own. `config`: null of a shape. All must
-  /// outlive this.
-  PointTerms(const ModelConfig* config, const CostModel& model, std::vector<Format> formats);
+  /// `model` must outlive this.
+  PointTerms(const PointModel& model, TermChoice choice);
 
   [[nodiscard]] const std::vector<TermName>& names() const noexcept { return names_; }
   [[nodiscard]] std::vector<double> amounts(const PointPlan& point,
                                             const ExpertPopularity& popularity) const;
+  /// How many of the last names are of exchanges and sums between ranks; one more stands behind
+  /// them, of steps.
+  [[nodiscard]] std::size_t num_exchange_terms() const noexcept { return choice_.trains ? 5 : 4; }
   /// Tokens of a repetition.
   [[nodiscard]] static double tokens(const PointPlan& point);
 
  private:
   [[nodiscard]] CostStep step(const PointPlan& point) const;
+  /// Of a repetition of fine-tuning, of another job's step.
+  [[nodiscard]] StepWork work(const PointPlan& point, const ExpertPopularity& popularity) const;
 
-  const ModelConfig* config_;
-  const CostModel& model_;
-  std::vector<Format> formats_;
+  const PointModel& model_;
+  TermChoice choice_;
   std::vector<TermName> names_;
 };
 

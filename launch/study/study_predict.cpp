@@ -22,12 +22,6 @@
 namespace moesaic {
 namespace {
 
-/// A model as some points store it, or a layer of some shape.
-struct StudyModel {
-  std::optional<ModelConfig> config;  // none of a shape
-  CostModel cost;
-};
-
 /// The options of `study point` that a point had.
 Options options_of(const PointRecord& record) {
   std::vector<std::string> words = {"study", "point"};
@@ -44,15 +38,15 @@ class StudyModels {
     std::set<Format> formats;
     for (const StudyRow& row : rows) {
       if (!row.record.measurement) continue;
-      const StudyModel& model = model_of(options_of(row.record));
+      const PointModel& model = model_of(options_of(row.record));
       for (const Format format : formats_of(model.cost)) formats.insert(format);
+      choice_.trains = choice_.trains || model.adapters;
     }
-    formats_.assign(formats.begin(), formats.end());
+    choice_.formats.assign(formats.begin(), formats.end());
   }
 
   [[nodiscard]] PointTerms terms(const PointPlan& plan) {
-    const StudyModel& model = model_of(plan.options);
-    return {model.config ? &*model.config : nullptr, model.cost, formats_};
+    return {model_of(plan.options), choice_};
   }
   /// Experts that ranks share.
   [[nodiscard]] std::int64_t experts(const PointPlan& plan) {
@@ -80,10 +74,11 @@ class StudyModels {
   }
 
  private:
-  const StudyModel& model_of(const Options& options) {
+  const PointModel& model_of(const Options& options) {
     std::string key;
-    for (const char* name : {"model", "shape", "experts", "precision", "expert-format",
-                             "dense-format", "head-format"}) {
+    for (const char* name :
+         {"job", "lora", "lora-rank", "lora-targets", "model", "shape", "experts", "precision",
+          "expert-format", "dense-format", "head-format"}) {
       key += value_text(*find_option(name, Verb::study_point), options) + "\n";
     }
     const auto found = models_.find(key);
@@ -91,20 +86,25 @@ class StudyModels {
                                   : models_.emplace(key, make_model(options)).first->second;
   }
 
-  static StudyModel make_model(const Options& options) {
+  static PointModel make_model(const Options& options) {
     if (options.shape) {
       const ShapePoint point = shape_point(options, 1);
-      return {std::nullopt, make_cost_model(point.shape, point.layout, options.precision)};
+      return {std::nullopt, std::nullopt,
+              make_cost_model(point.shape, point.layout, options.precision)};
     }
     const OpenModel model = open_model(options);
     LoadOptions load;
     load.precision = options.precision;
     load.layouts = model.layouts;
-    return {model.config, make_cost_model(model, load, {})};
+    std::optional<AdapterNumbers> adapters;
+    if (options.job == StudyJob::sft) {
+      adapters = adapter_numbers(trained_adapters(options, model), model.config);
+    }
+    return {model.config, adapters, make_cost_model(model, load, {})};
   }
 
-  std::map<std::string, StudyModel> models_;
-  std::vector<Format> formats_;
+  std::map<std::string, PointModel> models_;
+  TermChoice choice_;
 };
 
 std::string number(double value) {
@@ -194,10 +194,11 @@ class StudyPredictor {
     Prediction result{.group = labels_[row], .ranks = ranks, .nodes = plan.ranks.nodes()};
     result.tokens_per_second = {tokens / seconds.value, tokens / seconds.high,
                                 tokens / seconds.low};
-    const std::size_t compute = names_.size() - kExchangeTerms - 1;
+    const std::size_t exchange = models_.terms(plan).num_exchange_terms();
+    const std::size_t compute = names_.size() - exchange - 1;
     result.compute_seconds = seconds_of(fit_, amounts, 0, compute);
-    result.exchange_seconds = seconds_of(fit_, amounts, compute, kExchangeTerms);
-    result.step_seconds = seconds_of(fit_, amounts, compute + kExchangeTerms, 1);
+    result.exchange_seconds = seconds_of(fit_, amounts, compute, exchange);
+    result.step_seconds = seconds_of(fit_, amounts, compute + exchange, 1);
     result.is_far = ranks > 4 * most_ranks(labels_[row]);
     return result;
   }
@@ -213,8 +214,6 @@ class StudyPredictor {
   }
 
  private:
-  static constexpr std::size_t kExchangeTerms = 4;
-
   [[nodiscard]] std::vector<FitPoint> points() {
     std::vector<FitPoint> points;
     for (const StudyRow& row : rows_) {
@@ -298,11 +297,6 @@ std::vector<Prediction> read_predictions(const std::string& out) {
 int run_study_predict(const Command& command) {
   const StudyConfig study = read_study(command.options.study_config);
   const std::vector<StudyRow> rows = read_results(study);
-  require(std::ranges::none_of(rows, [](const StudyRow& row) { return row.record.job == "sft"; }),
-          ErrorKind::usage,
-          "{}: there is no model yet of the time that job sft takes: study predict "
-          "takes prompt and generate",
-          study.path);
   StudyPredictor predictor(rows);
   const Log log(command.options.log_level, 0, 1);
   std::vector<Prediction> predictions;

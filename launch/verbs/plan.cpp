@@ -63,7 +63,7 @@ void add_time(PlanReport& report, const Options& options, const OpenModel& model
               const std::optional<MachineRates>& machine) {
   const auto popularity = ExpertPopularity::from_text(options.plan_routing);
   report.routing_source = popularity.source();
-  const JobPasses passes = job_passes(options, model.config, report.ranks, report.work);
+  const JobPasses passes = job_passes(options, model, report.ranks, report.work);
   const bool can_gain = report.ranks.nodes() > 1;
   const ModelPlacement placement =
       PlacementChoice(options.placement).place(model.config, report.ranks.sharers());

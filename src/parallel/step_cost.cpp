@@ -133,10 +133,18 @@ void add_traffic(const LayerLoad& load, double count, double tokens, ExpertTraff
   traffic.messages += load.far_messages / count;
 }
 
+/// What is done between products, `factor` times.
+void scale_rows(StepWork& work, double factor) {
+  for (std::size_t i = 0; i < kNumPhases; ++i) {
+    work.row_bytes[i] *= factor;
+    work.jobs[i] *= factor;
+  }
+}
+
 /// The term of some work of one format or kind.
 struct TermKey {
   std::string name;
-  Phase phase;
+  std::optional<Phase> phase;
 };
 
 CostTerm& term(StepCost& cost, const TermKey& key, std::string_view unit,
@@ -160,10 +168,12 @@ void add_products(StepCost& cost, const StepWork& work, const MachineRates& mach
     const auto curve = machine.products.find(format);
     require(curve != machine.products.end(), ErrorKind::usage, "{}: {} was not measured",
             machine.path, format_name(format));
-    const std::string name = fmt::format(
-        "{}.{}", kPhaseNames[static_cast<std::size_t>(product.phase)], format_name(format));
+    const std::string name =
+        fmt::format("{}.{}{}", kPhaseNames[static_cast<std::size_t>(product.phase)],
+                    format_name(format), product.is_transposed ? ".back" : "");
     CostTerm& part = term(cost, {name, product.phase}, "flop",
-                          fmt::format("{}: products.{}", machine.path, format_name(format)));
+                          fmt::format("{}: products.{}{}", machine.path, format_name(format),
+                                      product.is_transposed ? ", as fast transposed" : ""));
     part.quantity += 2 * product.times * product.rows * product.with.weights;
     part.seconds +=
         share * product.times * curve->second.seconds(product.rows, product.with.weights);
@@ -173,7 +183,7 @@ void add_products(StepCost& cost, const StepWork& work, const MachineRates& mach
 /// What is not a product: `quantity` at `rate` a second.
 struct PlainTerm {
   std::string name;
-  Phase phase;
+  std::optional<Phase> phase;
   double quantity;
   const char* unit;
   double seconds;
@@ -225,6 +235,39 @@ void add_exchange(StepCost& cost, const StepWork& work, const CostRanks& ranks,
   }
 }
 
+/// Adapters' products are small: they take as long as products of many rows with bf16 weights.
+double adapter_flop_seconds(const MachineRates& machine) {
+  const auto bf16 = machine.products.find(Format::bf16);
+  const ProductCurve& curve =
+      bf16 != machine.products.end() ? bf16->second : machine.products.begin()->second;
+  const double rows = curve.rows.back();
+  return curve.seconds(rows, 1) / (2 * rows);
+}
+
+void add_training(StepCost& cost, const StepWork& work, const CostRanks& ranks,
+                  const MachineRates& machine) {
+  // Read: master, gradient, both moments; written: all but the gradient, and a packed copy.
+  constexpr double kBytesOfValue = 4 + 8 + 8 + 4 + 8 + 2;
+  const double share = core_share(ranks, machine);
+  if (work.adapter_flops > 0) {
+    add_plain(cost, machine,
+              {"adapters", std::nullopt, work.adapter_flops, "flop",
+               share * work.adapter_flops * adapter_flop_seconds(machine), "products.bf16"});
+  }
+  add_plain(cost, machine,
+            {"optimizer", std::nullopt, work.trained_values, "number",
+             share * work.trained_values * kBytesOfValue / machine.row_bytes_per_second,
+             "row_bytes_per_second"});
+  if (work.sum_bytes <= 0) return;
+  const bool is_far = ranks.nodes() > 1;
+  const LinkRates& link = is_far ? need(machine.between, machine, "nodes")
+                                 : need(machine.inside, machine, "ranks of a node");
+  add_plain(cost, machine,
+            {"sums", Phase::wait, work.sum_bytes, "byte",
+             work.sum_bytes * ranks.on_node() / link_rate(link, ranks.on_node()),
+             is_far ? "between" : "inside"});
+}
+
 }  // namespace
 
 double StepWork::weight_bytes() const {
@@ -262,6 +305,34 @@ StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks, const
   return estimate;
 }
 
+StepWork training_work(const StepWork& forward, const CostStep& pass,
+                       const CostTraining& training) {
+  const double again = training.recomputes ? 1 : 0;
+  StepWork step = forward;
+  step.products.clear();
+  for (StepWork::Product product : forward.products) {
+    const double times = training.passes * product.times;
+    product.times = times * (product.phase == Phase::head ? 1 : 1 + again);
+    step.products.push_back(product);
+    product.times = times;
+    product.is_transposed = true;
+    step.products.push_back(product);
+  }
+  step.attention_flops *= training.passes * (1 + again + 2.5);
+  scale_rows(step, training.passes * (3 + again));  // back: as much read, twice as much written
+  for (double* sent :
+       {&step.node_messages, &step.link_messages, &step.node_bytes, &step.link_bytes}) {
+    *sent *= training.passes * (2 + again);
+  }
+  // Two forward, two for the gradient of the input, two for those of the factors.
+  step.adapter_flops =
+      training.passes * (6 + 2 * again) * pass.rows *
+      (training.row_factors + forward.rows_max_over_mean * training.choice_factors);
+  step.trained_values = training.values;
+  step.sum_bytes = training.sum_bytes;
+  return step;
+}
+
 double StepCost::seconds() const {
   return std::accumulate(terms.begin(), terms.end(), 0.0,
                          [](double sum, const CostTerm& part) { return sum + part.seconds; });
@@ -269,7 +340,9 @@ double StepCost::seconds() const {
 
 PhaseTimes StepCost::phases() const {
   PhaseTimes times;
-  for (const CostTerm& part : terms) times[part.phase] += part.seconds;
+  for (const CostTerm& part : terms) {
+    if (part.phase) times[*part.phase] += part.seconds;
+  }
   return times;
 }
 
@@ -302,6 +375,7 @@ StepCost step_cost(const StepWork& work, const CostRanks& ranks, const MachineRa
                work.jobs[i] * machine.job_seconds, "job_seconds"});
   }
   if (ranks.ranks > 1) add_exchange(cost, work, ranks, machine);
+  add_training(cost, work, ranks, machine);
   return cost;
 }
 

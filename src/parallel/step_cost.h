@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,6 +70,7 @@ struct StepWork {
     CostWeights with;
     double rows = 1;
     double times = 1;
+    bool is_transposed = false;  // for the gradients of a product's inputs
   };
   std::vector<Product> products{};
   double attention_flops = 0;
@@ -82,6 +84,11 @@ struct StepWork {
   double node_bytes = 0;          // of a node, from one of its ranks to another
   double link_bytes = 0;          // of a node, to others
   double rows_max_over_mean = 1;  // of the ranks' expert rows, mean over layers
+
+  // Of fine-tuning alone.
+  double adapter_flops = 0;   // of adapters' products, and of their factors' gradients
+  double trained_values = 0;  // numbers that the optimizer steps
+  double sum_bytes = 0;       // sent by a rank to sum gradients with others
 
   [[nodiscard]] double weight_bytes() const;  // read by all products
   [[nodiscard]] double flops() const;         // of all products
@@ -97,10 +104,24 @@ struct StepEstimate {
 [[nodiscard]] StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks,
                                          const CostStep& step, const ExpertPopularity& popularity);
 
+/// What a step of fine-tuning does besides passes forward; of a rank.
+struct CostTraining {
+  double passes = 1;          // forward, and as many back
+  bool recomputes = false;    // layers run again before their backward pass
+  double row_factors = 0;     // numbers of adapters' factors that a row meets, without experts'
+  double choice_factors = 0;  // and that its choices of experts meet
+  double values = 0;          // numbers that are trained
+  double sum_bytes = 0;       // sent to add gradients up with other ranks
+};
+/// The work of such a step whose passes forward are `forward`, of `pass`. Back go a transposed
+/// product for each product, five of attention's for its two, and rows and results once more.
+[[nodiscard]] StepWork training_work(const StepWork& forward, const CostStep& pass,
+                                     const CostTraining& training);
+
 /// A part of a step's time: `quantity` of `unit` at so many seconds each.
 struct CostTerm {
-  std::string name;  // "experts.int8", "attention", "link.bytes"
-  Phase phase = Phase::experts;
+  std::string name;                             // "experts.int8", "attention", "link.bytes"
+  std::optional<Phase> phase = Phase::experts;  // none: of adapters and their optimizer
   double quantity = 0;
   std::string_view unit;  // "flop", "byte", "message", "row", ...
   double seconds = 0;     // of all of it

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "base/json.h"
 #include "tests/launch/program.h"
@@ -230,6 +231,16 @@ TEST_F(Plan, Time_comes_from_what_doctor_measured) {
   });
   EXPECT_TRUE(has_link);
   EXPECT_NEAR(time.at("generation_tokens_per_second").as_double() * sum, 2 * 8, 1e-3);
+  const Json training = plan({"-m", kDemo, "--ranks", "2", "--ranks-per-node", "1", "-t", "1",
+                              "--machine", machine, "--job", "sft", "-c", "64"})
+                            .at("time");
+  std::set<std::string> terms;
+  training.at("terms").at("prompt").for_each(
+      [&](const std::string&, const Json& term) { terms.insert(term.at("name").as_string()); });
+  for (const char* term : {"experts.bf16.back", "adapters", "optimizer", "sums"}) {
+    EXPECT_TRUE(terms.contains(term)) << term;
+  }
+  EXPECT_GT(training.at("prompt_tokens_per_second").as_double(), 0);
   // Ranks of a node were not measured.
   const ProgramResult inside =
       run_moesaic({"plan", "-m", kDemo, "--ranks", "2", "--machine", machine});

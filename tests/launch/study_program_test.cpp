@@ -181,7 +181,7 @@ TEST_F(StudyProgram, MeasuresALayerWhoseExpertsGrowWithTheRanks) {
 
 TEST_F(StudyProgram, MeasuresStepsOfFineTuning) {
   describe(
-      "launcher = env STUDY_RANKS={ranks}\nranks = 1\nsequences = 3\nlora-rank = 2,4\n"
+      "launcher = env STUDY_RANKS={ranks}\nranks = 1\nsequences = 3\nlora-rank = 2,4,8\n"
       "lora-targets = experts\n");
   write_text(config_, [&] {
     std::string text = read_text(config_);
@@ -189,7 +189,7 @@ TEST_F(StudyProgram, MeasuresStepsOfFineTuning) {
   }());
   const ProgramResult result = run_moesaic(run());
   ASSERT_EQ(result.exit_code, 0) << result.text();
-  ASSERT_EQ(rows().size(), 2U);
+  ASSERT_EQ(rows().size(), 3U);
   for (const Json& line : rows()) {
     EXPECT_EQ(line.at("job").as_string(), "sft");
     EXPECT_EQ(line.at("tokens").as_int(), 3 * 16);
@@ -198,7 +198,18 @@ TEST_F(StudyProgram, MeasuresStepsOfFineTuning) {
   // Adapters of twice the rank take more memory, by the plan too.
   EXPECT_LT(rows()[0].at("node_planned_bytes").as_int(),
             rows()[1].at("node_planned_bytes").as_int());
-  expect_failure(run_moesaic({"study", "predict", config_}), 2, {"sft", "no model yet"});
+  const ProgramResult predicted = run_moesaic({"study", "predict", config_, "--ranks", "4"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.text();
+  const Json model = Json::read_file(out_ + "/model.json");
+  EXPECT_EQ(model.at("predictions").size(), 3);
+  std::set<std::string> terms;
+  model.at("terms").for_each(
+      [&](const std::string&, const Json& term) { terms.insert(term.at("name").as_string()); });
+  for (const char* term :
+       {"products.bf16", "products.bf16.back", "adapters", "optimizer", "sums"}) {
+    EXPECT_TRUE(terms.contains(term)) << term;
+  }
+  EXPECT_GE(model.at("leave_one_out").at("median").as_double(), 0);
   ASSERT_EQ(run_moesaic({"study", "report", config_}).exit_code, 0);
 }
 

@@ -188,6 +188,39 @@ TEST(StepCost, time_is_the_sum_of_terms_that_name_their_sources) {
   EXPECT_NEAR(term_seconds(crowded, "attention"), 4 * 1e-3, 1e-12);
 }
 
+TEST(StepCost, a_step_of_training_goes_back_too) {
+  const CostStep pass{.rows = 10};
+  const StepWork forward{.products = {{Phase::experts, {Format::int8, 3e6, 3e6}, 40, 10},
+                                      {Phase::head, {Format::bf16, 1e6, 2e6}, 10, 1}},
+                         .attention_flops = 1e9,
+                         .row_bytes = {1e6},
+                         .jobs = {100},
+                         .link_messages = 5,
+                         .link_bytes = 4e6,
+                         .rows_max_over_mean = 1.5};
+  const CostTraining training{
+      .passes = 3, .row_factors = 1000, .choice_factors = 200, .values = 5e5, .sum_bytes = 2e6};
+  const StepWork step = training_work(forward, pass, training);
+  EXPECT_DOUBLE_EQ(step.flops(), 3 * 2 * forward.flops());
+  EXPECT_DOUBLE_EQ(step.attention_flops, 3 * 3.5e9);
+  EXPECT_DOUBLE_EQ(step.link_bytes, 3 * 2 * 4e6);
+  EXPECT_DOUBLE_EQ(step.adapter_flops, 3 * 10 * 6 * (1000 + 1.5 * 200));
+  CostTraining again = training;
+  again.recomputes = true;
+  const StepWork recomputed = training_work(forward, pass, again);
+  const double head = 2 * 10 * 1e6;
+  EXPECT_DOUBLE_EQ(recomputed.flops(), 3 * (3 * forward.flops() - head));
+  EXPECT_DOUBLE_EQ(recomputed.link_messages, 3 * 3 * 5);
+
+  const CostRanks ranks{.ranks = 4, .ranks_per_node = 2, .threads = 2};
+  const StepCost cost = step_cost(step, ranks, test_machine());
+  EXPECT_DOUBLE_EQ(term_seconds(cost, "experts.int8"), term_seconds(cost, "experts.int8.back"));
+  EXPECT_NEAR(term_seconds(cost, "adapters"), 2 * step.adapter_flops * 4e-12 / (2 * 64), 1e-15);
+  EXPECT_NEAR(term_seconds(cost, "optimizer"), 2 * 5e5 * 34 / 1e10, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "sums"), 2 * 2e6 / 2e9, 1e-12);
+  EXPECT_LT(cost.phases()[Phase::experts], cost.seconds());
+}
+
 TEST(StepCost, what_was_not_measured_is_refused) {
   MachineRates machine = test_machine();
   machine.between.reset();

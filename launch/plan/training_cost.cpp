@@ -1,0 +1,72 @@
+#include "launch/plan/training_cost.h"
+
+#include <algorithm>
+
+#include "launch/plan/cost_model.h"
+#include "src/lora/adapter_targets.h"
+#include "src/model/model_adapters.h"
+
+namespace moesaic {
+
+std::vector<AdapterSpec> trained_adapters(const Options& options, const OpenModel& model) {
+  if (model.adapter) return model.adapter->specs();
+  std::vector<AdapterSpec> specs;
+  for (AdapterSite& site :
+       choose_sites(adapter_sites(model.files.names(model.config)), options.lora_targets)) {
+    specs.push_back({.site = std::move(site), .rank = options.lora_rank});
+  }
+  return specs;
+}
+
+AdapterNumbers adapter_numbers(const std::vector<AdapterSpec>& adapters,
+                               const ModelConfig& config) {
+  const auto topk = static_cast<double>(config.experts_per_token);
+  AdapterNumbers numbers;
+  for (const AdapterSpec& spec : adapters) {
+    const AdapterSite& site = spec.site;
+    const auto count = static_cast<double>(spec.rank * ((spec.shares_a ? 0 : site.in) + site.out));
+    if (site.expert < 0) {
+      numbers.common += count;
+    } else {
+      numbers.experts += count;
+      numbers.choices += count * topk / static_cast<double>(site.num_experts);
+    }
+  }
+  return numbers;
+}
+
+RankSamples rank_samples(std::int64_t samples, std::int64_t tokens, std::int64_t ranks,
+                         std::int64_t batch_size) {
+  const auto divided_up = [](std::int64_t value, std::int64_t by) { return (value + by - 1) / by; };
+  const std::int64_t own = std::max<std::int64_t>(1, divided_up(samples, ranks));
+  const std::int64_t at_once = std::max<std::int64_t>(1, batch_size / tokens);
+  const auto passes = static_cast<double>(divided_up(own, at_once));
+  return {
+      .samples = own, .passes = passes, .pass_rows = static_cast<double>(own * tokens) / passes};
+}
+
+CostStep sample_pass(const Options& options, const ModelConfig& config, const RankSamples& samples,
+                     std::int64_t tokens) {
+  const MixerWork mixing =
+      pass_work(config, options.precision, {.sequences = samples.samples, .tokens = tokens});
+  return {.rows = samples.pass_rows,
+          .logits_rows = samples.pass_rows,
+          .attention_flops = mixing.flops / samples.passes};
+}
+
+CostTraining training_of(const Options& options, const AdapterNumbers& adapters,
+                         const CostRanks& ranks, const RankSamples& samples) {
+  constexpr double kGradientBytes = 8;
+  const double own_experts = adapters.experts / ranks.sharers();
+  const double summed = adapters.common + (ranks.expert_replicas > 1 ? own_experts : 0);
+  // Each rank adds one slice for all and hands it on: there and back.
+  const double others = static_cast<double>(ranks.ranks - 1) / ranks.ranks;
+  return {.passes = samples.passes,
+          .recomputes = options.recompute == RecomputeChoice::always,
+          .row_factors = adapters.common,
+          .choice_factors = adapters.choices,
+          .values = adapters.common + own_experts,
+          .sum_bytes = 2 * others * kGradientBytes * summed};
+}
+
+}  // namespace moesaic
