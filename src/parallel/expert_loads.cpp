@@ -40,22 +40,32 @@ class Draw {
   void add_to(LayerLoad& load, double share) const {
     add_busiest(load, share);
     double most_near = 0;
-    double most_far = 0;
+    FarSums sums(static_cast<std::size_t>(num_nodes_));
     for (int node = 0; node < num_nodes_; ++node) {
       double near = 0;
-      double far = 0;
       for (int rank = first_rank(node); rank < first_rank(node + 1); ++rank) {
         near += add_near(load, share, rank);
-        far += add_far(load, share, rank);
+        add_far(load, share, rank, sums);
       }
       most_near = std::max(most_near, near);
-      most_far = std::max(most_far, far);
     }
     load.node_near_bytes += share * most_near;
-    load.node_far_bytes += share * most_far;
+    load.node_far_bytes += share * sums.busiest();
   }
 
  private:
+  /// Bytes between nodes: what each sends and takes.
+  struct FarSums {
+    explicit FarSums(std::size_t nodes)
+        : there_out(nodes), there_in(nodes), back_out(nodes), back_in(nodes) {}
+
+    [[nodiscard]] double busiest() const {
+      return std::max(std::ranges::max(there_out), std::ranges::max(there_in)) +
+             std::max(std::ranges::max(back_out), std::ranges::max(back_in));
+    }
+
+    std::vector<double> there_out, there_in, back_out, back_in;  // [nodes]
+  };
   /// What a rank sends to ranks of its own node.
   struct Near {
     double rows = 0;
@@ -127,9 +137,9 @@ class Draw {
     return there + back;
   }
 
-  /// Returns the bytes that `rank` sends to other nodes.
-  double add_far(LayerLoad& load, double share, int rank) const {
-    double sum = 0;
+  /// What `rank` sends to other nodes, of all and of each node.
+  void add_far(LayerLoad& load, double share, int rank, FarSums& sums) const {
+    const auto own = static_cast<std::size_t>(node_of(rank));
     for (int node = 0; node < num_nodes_; ++node) {
       if (node == node_of(rank)) continue;
       const Far& far = far_[far_index(rank, node)];
@@ -144,9 +154,12 @@ class Draw {
       load.combine_bytes += share * back;
       load.far_bytes += share * (there + back);
       load.far_messages += share * (pieces(there) + pieces(back)) / ranks_.sharers();
-      sum += there + back;
+      const auto other = static_cast<std::size_t>(node);
+      sums.there_out[own] += there;
+      sums.there_in[other] += there;
+      sums.back_out[own] += back;
+      sums.back_in[other] += back;
     }
-    return sum;
   }
 
   [[nodiscard]] double far_bytes(const FarMessageRows& rows, int node_ranks, double row_bytes,

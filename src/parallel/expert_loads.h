@@ -61,9 +61,10 @@ struct LayerLoad {
   double dispatch_bytes = 0;
   double combine_bytes = 0;
   double far_bytes = 0;
-  // Of the node that sends most.
-  double node_near_bytes = 0;  // between its ranks
-  double node_far_bytes = 0;   // to other nodes
+  double node_near_bytes = 0;  // between ranks of the node that has most
+  /// Of the node that sends or takes most of the rows, and of the one with most of the results: a
+  /// link sends and takes at the same time, and results wait for rows.
+  double node_far_bytes = 0;
   // Of a rank.
   double near_messages = 0;  // to ranks of its node
   double far_messages = 0;   // to other nodes

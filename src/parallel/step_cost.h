@@ -78,11 +78,11 @@ struct StepWork {
   std::array<double, kNumPhases> row_bytes{};  // moved between products: norms, gates, sums
   std::array<double, kNumPhases> jobs{};       // handed to the threads
 
-  // Exchanges of all layers, of the rank or node that sends most.
+  // Exchanges of all layers, of the rank or node that has most of them.
   double node_messages = 0;       // of a rank, to ranks of its node
   double link_messages = 0;       // of a rank, to other nodes
   double node_bytes = 0;          // of a node, from one of its ranks to another
-  double link_bytes = 0;          // of a node, to others
+  double link_bytes = 0;          // of a node, to or from others
   double rows_max_over_mean = 1;  // of the ranks' expert rows, mean over layers
 
   // Of fine-tuning alone.
