@@ -16,6 +16,7 @@
 #include "launch/options/option_help.h"
 #include "launch/options/option_table.h"
 #include "launch/options/split.h"
+#include "launch/study/smpi_export.h"
 #include "launch/study/study_export.h"
 #include "launch/study/study_predict.h"
 #include "launch/study/study_report.h"
@@ -78,6 +79,8 @@ int call_alone(const Command& command) {
       return run_study_predict(command);
     case Verb::study_export_extrap:
       return run_export_extrap(command);
+    case Verb::study_export_smpi:
+      return run_export_smpi(command);
     default:
       fail(ErrorKind::internal, "a verb that needs ranks");
   }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Ends with ctest's summary.
 # usage: tests/run.sh [--all]
-#   --all   also the slow checks: the whole suite by clang, and under AddressSanitizer and UBSan; kernels for all GPUs
+#   --all   also the slow checks: the whole suite by clang, and under AddressSanitizer and UBSan; kernels for all GPUs;
+#           studies beside SimGrid, where it is installed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -41,5 +42,12 @@ run() {  # preset, labels of the tests or nothing for all
 run tsan threads
 if ((all)); then export MOESAIC_TEST_KILLS=100; fi
 if ((all)); then run asan; else run asan foreign fuzz; fi
-if ((all)); then run clang; fi
+check() {  # a script that may be skipped, what it is told
+  echo "== $1"
+  "$@" || { local code=$?; ((code == 77)) || exit "$code"; }
+}
+if ((all)); then
+  run clang
+  check tests/launch/simgrid_check.sh "$PWD/build/clang/bin/moesaic"
+fi
 run dev

@@ -368,6 +368,8 @@ constexpr std::array kVerbs = {
             "what more ranks would give, by rates fitted to the points that are there"},
     VerbRow{Verb::study_export_extrap, "study export extrap", "CONFIG",
             "the points that are there as Extra-P reads them"},
+    VerbRow{Verb::study_export_smpi, "study export smpi", "CONFIG [--ranks LIST]",
+            "predicted passes as SimGrid's smpirun -replay reads them", kSmpiDetails},
     VerbRow{Verb::study_point, "study point", "-m DIR | --shape NAME",
             "measure one point, as study run has each measured", kPointDetails},
 };

@@ -57,7 +57,8 @@ constexpr std::uint32_t verb_bit(Verb verb) {
 /// Bits of the verbs that take the file of a study.
 inline constexpr std::uint32_t kStudyVerbs =
     verb_bit(Verb::study_run) | verb_bit(Verb::study_points) | verb_bit(Verb::study_report) |
-    verb_bit(Verb::study_predict) | verb_bit(Verb::study_export_extrap);
+    verb_bit(Verb::study_predict) | verb_bit(Verb::study_export_extrap) |
+    verb_bit(Verb::study_export_smpi);
 /// Bits of the verbs that start no MPI.
 inline constexpr std::uint32_t kVerbsWithoutRanks = kStudyVerbs | verb_bit(Verb::plan);
 

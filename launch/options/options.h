@@ -41,6 +41,7 @@ enum class Verb {
   study_report,
   study_predict,
   study_export_extrap,
+  study_export_smpi,
   study_point
 };
 

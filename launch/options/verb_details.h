@@ -98,6 +98,12 @@ whose values may be lists with commas; docs/scaling.md tells all. Each combinati
 of its own, whose result is one file in OUT/points. Run again, the same command goes on where it
 was, also after kill -9. The exit code is that of the first point that failed.
 )";
+inline constexpr std::string_view kSmpiDetails =
+    R"(
+For each group of points and each number of ranks a folder OUT/smpi/N-RANKS: a trace of one pass for
+every rank, a platform with the links of the fit, and run.sh, which replays them; told.json has what
+the fit tells of it. It needs OUT/model.json of moesaic study predict. Without --ranks: 64.
+)";
 inline constexpr std::string_view kPointDetails =
     R"(
 Prints one JSON object: time, phases, memory and balance of --repetitions runs. Runs in which others

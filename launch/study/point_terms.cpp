@@ -88,6 +88,15 @@ PointTerms::PointTerms(const PointModel& model, TermChoice choice)
   names_.push_back({"steps", "s/step", "what each pass takes besides"});
 }
 
+double PointTerms::passes(const PointPlan& point) {
+  return steps_of(point);
+}
+
+StepMessages PointTerms::messages(const PointPlan& point,
+                                  const ExpertPopularity& popularity) const {
+  return estimate_messages(model_.cost, point.ranks, step(point), popularity);
+}
+
 double PointTerms::tokens(const PointPlan& point) {
   if (is_shape_job(point.options.job)) {
     const std::int64_t tokens = shape_point(point.options, point.ranks.ranks).rank_tokens();

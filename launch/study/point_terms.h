@@ -53,6 +53,11 @@ class PointTerms {
   /// How many of the last names are of exchanges and sums between ranks; one more stands behind
   /// them, of steps.
   [[nodiscard]] std::size_t num_exchange_terms() const noexcept { return choice_.trains ? 5 : 4; }
+  /// Passes forward of a repetition.
+  [[nodiscard]] static double passes(const PointPlan& point);
+  /// What ranks send each other in one.
+  [[nodiscard]] StepMessages messages(const PointPlan& point,
+                                      const ExpertPopularity& popularity) const;
   /// Tokens of a repetition.
   [[nodiscard]] static double tokens(const PointPlan& point);
 

@@ -13,99 +13,11 @@
 #include "base/output_file.h"
 #include "base/small_file.h"
 #include "launch/bench/result_table.h"
-#include "launch/options/option_table.h"
-#include "launch/plan/cost_model.h"
-#include "launch/study/point_terms.h"
-#include "launch/study/shape_point.h"
+#include "launch/study/study_models.h"
 #include "launch/study/study_results.h"
 
 namespace moesaic {
 namespace {
-
-/// The options of `study point` that a point had.
-Options options_of(const PointRecord& record) {
-  std::vector<std::string> words = {"study", "point"};
-  for (const auto& [name, value] : record.options) {
-    if (!value.empty()) words.push_back(fmt::format("{}={}", name, value));
-  }
-  return parse_command(words, {}).options;
-}
-
-/// Points, and what they are made of.
-class StudyModels {
- public:
-  explicit StudyModels(const std::vector<StudyRow>& rows) {
-    std::set<Format> formats;
-    for (const StudyRow& row : rows) {
-      if (!row.record.measurement) continue;
-      const PointModel& model = model_of(options_of(row.record));
-      for (const Format format : formats_of(model.cost)) formats.insert(format);
-      choice_.trains = choice_.trains || model.adapters;
-    }
-    choice_.formats.assign(formats.begin(), formats.end());
-  }
-
-  [[nodiscard]] PointTerms terms(const PointPlan& plan) {
-    return {model_of(plan.options), choice_};
-  }
-  /// Experts that ranks share.
-  [[nodiscard]] std::int64_t experts(const PointPlan& plan) {
-    return model_of(plan.options).cost.num_experts;
-  }
-
-  /// Amounts of a measured point as it was, or on other `ranks`.
-  [[nodiscard]] PointPlan plan(const PointRecord& record, std::int64_t ranks) const {
-    const Measurement& m = *record.measurement;
-    PointPlan plan{.ranks = {}, .core_share = 1, .options = options_of(record)};
-    const std::int64_t on_node = std::max<std::int64_t>(1, m.ranks / m.nodes);
-    plan.ranks = {.ranks = static_cast<int>(ranks),
-                  .ranks_per_node = static_cast<int>(m.nodes > 1 ? on_node : ranks),
-                  .threads = static_cast<int>(std::max<std::int64_t>(1, m.threads / m.ranks)),
-                  .expert_replicas = static_cast<int>(m.replicas)};
-    if (ranks == m.ranks) {
-      plan.core_share = static_cast<double>(m.threads) / static_cast<double>(m.cores);
-    } else if (record.kind != "strong") {
-      plan.options.sequences = plan.options.sequences / m.ranks * ranks;
-      if (record.kind == "experts") {
-        plan.options.shape_experts = plan.options.shape_experts / m.ranks * ranks;
-      }
-    }
-    return plan;
-  }
-
- private:
-  const PointModel& model_of(const Options& options) {
-    std::string key;
-    for (const char* name :
-         {"job", "lora", "lora-rank", "lora-targets", "model", "shape", "experts", "precision",
-          "expert-format", "dense-format", "head-format"}) {
-      key += value_text(*find_option(name, Verb::study_point), options) + "\n";
-    }
-    const auto found = models_.find(key);
-    return found != models_.end() ? found->second
-                                  : models_.emplace(key, make_model(options)).first->second;
-  }
-
-  static PointModel make_model(const Options& options) {
-    if (options.shape) {
-      const ShapePoint point = shape_point(options, 1);
-      return {std::nullopt, std::nullopt,
-              make_cost_model(point.shape, point.layout, options.precision)};
-    }
-    const OpenModel model = open_model(options);
-    LoadOptions load;
-    load.precision = options.precision;
-    load.layouts = model.layouts;
-    std::optional<AdapterNumbers> adapters;
-    if (options.job == StudyJob::sft) {
-      adapters = adapter_numbers(trained_adapters(options, model), model.config);
-    }
-    return {model.config, adapters, make_cost_model(model, load, {})};
-  }
-
-  std::map<std::string, PointModel> models_;
-  TermChoice choice_;
-};
 
 std::string number(double value) {
   return fmt::format("{}", value);
@@ -159,20 +71,6 @@ double seconds_of(const StudyFit& fit, const std::vector<double>& amounts, std::
   return seconds;
 }
 
-/// The experts' popularity in a point: as its ranks counted, or even if it has no count.
-ExpertPopularity popularity_of(const PointRecord& record) {
-  const Measurement& m = *record.measurement;
-  std::vector<std::vector<double>> rows;
-  for (const std::vector<std::int64_t>& layer : m.expert_rows) {
-    rows.emplace_back(layer.begin(), layer.end());
-  }
-  if (record.kind == "experts") {
-    return ExpertPopularity::from_text(record.options.at("routing"));  // of any number of them
-  }
-  if (rows.empty()) return ExpertPopularity::even();
-  return ExpertPopularity::recorded(std::move(rows), m.experts_per_token, "point " + record.id);
-}
-
 /// A study with its fit.
 class StudyPredictor {
  public:
@@ -186,7 +84,7 @@ class StudyPredictor {
   /// experts.
   [[nodiscard]] std::optional<Prediction> predict(std::size_t row, std::int64_t ranks) {
     const PointRecord& record = rows_[row].record;
-    const PointPlan plan = models_.plan(record, ranks);
+    const PointPlan plan = StudyModels::plan(record, ranks);
     if (plan.ranks.sharers() > models_.experts(plan)) return std::nullopt;
     const std::vector<double> amounts = models_.terms(plan).amounts(plan, popularity_of(record));
     const WithInterval seconds = fit_.predict(amounts);
@@ -205,12 +103,7 @@ class StudyPredictor {
 
   /// The points that were measured, one a group.
   [[nodiscard]] std::vector<std::size_t> groups() const {
-    std::set<std::string> seen;
-    std::vector<std::size_t> result;
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      if (rows_[i].record.measurement && seen.insert(labels_[i]).second) result.push_back(i);
-    }
-    return result;
+    return largest_of_groups(rows_, labels_);
   }
 
  private:
@@ -219,7 +112,7 @@ class StudyPredictor {
     for (const StudyRow& row : rows_) {
       if (!row.record.measurement) continue;
       const Measurement& m = *row.record.measurement;
-      const PointPlan plan = models_.plan(row.record, m.ranks);
+      const PointPlan plan = StudyModels::plan(row.record, m.ranks);
       const PointTerms terms = models_.terms(plan);
       names_ = terms.names();
       points.push_back({.ranks = m.ranks,

@@ -53,6 +53,23 @@ class Draw {
     load.node_far_bytes += share * sums.busiest();
   }
 
+  /// What was drawn, as messages.
+  [[nodiscard]] LayerMessages messages() const {
+    LayerMessages result{.nodes = num_nodes_};
+    for (int rank = 0; rank < ranks_.sharers(); ++rank) {
+      double& pieces_of_rank = result.pieces.emplace_back(0);
+      for (int node = 0; node < num_nodes_; ++node) {
+        if (node == node_of(rank)) {
+          result.bytes.push_back(near_bytes(rank));
+          continue;
+        }
+        const LayerMessages::Bytes& bytes = result.bytes.emplace_back(far_bytes(rank, node));
+        pieces_of_rank += pieces(bytes.there) + pieces(bytes.back);
+      }
+    }
+    return result;
+  }
+
  private:
   /// Bytes between nodes: what each sends and takes.
   struct FarSums {
@@ -126,15 +143,27 @@ class Draw {
   /// Returns the bytes that `rank` copies to ranks of its node.
   double add_near(LayerLoad& load, double share, int rank) const {
     const Near& near = near_[static_cast<std::size_t>(rank)];
-    const double rows = near.rows * scale_;
-    const double results = near.results * scale_;
-    const double there = rows * static_cast<double>(wire_.row_bytes);
-    const double back = results * static_cast<double>(wire_.result_bytes);
-    load.rows += share * rows;
-    load.results += share * results;
+    const auto [there, back] = near_bytes(rank);
+    load.rows += share * near.rows * scale_;
+    load.results += share * near.results * scale_;
     load.dispatch_bytes += share * there;
     load.combine_bytes += share * back;
     return there + back;
+  }
+
+  [[nodiscard]] LayerMessages::Bytes near_bytes(int rank) const {
+    const Near& near = near_[static_cast<std::size_t>(rank)];
+    return {near.rows * scale_ * static_cast<double>(wire_.row_bytes),
+            near.results * scale_ * static_cast<double>(wire_.result_bytes)};
+  }
+
+  /// Of messages of `rank` to another node.
+  [[nodiscard]] LayerMessages::Bytes far_bytes(int rank, int node) const {
+    const Far& far = far_[far_index(rank, node)];
+    const int there_ranks = first_rank(node + 1) - first_rank(node);
+    return {message_bytes(far.rows, there_ranks, static_cast<double>(wire_.row_bytes),
+                          static_cast<double>(wire_.tag_bytes)),
+            message_bytes(far.results, there_ranks, static_cast<double>(wire_.result_bytes), 0)};
   }
 
   /// What `rank` sends to other nodes, of all and of each node.
@@ -143,11 +172,7 @@ class Draw {
     for (int node = 0; node < num_nodes_; ++node) {
       if (node == node_of(rank)) continue;
       const Far& far = far_[far_index(rank, node)];
-      const int there_ranks = first_rank(node + 1) - first_rank(node);
-      const double there = far_bytes(far.rows, there_ranks, static_cast<double>(wire_.row_bytes),
-                                     static_cast<double>(wire_.tag_bytes));
-      const double back =
-          far_bytes(far.results, there_ranks, static_cast<double>(wire_.result_bytes), 0);
+      const auto [there, back] = far_bytes(rank, node);
       load.rows += share * scale_ * far.rows.choices;
       load.results += share * scale_ * far.results.choices;
       load.dispatch_bytes += share * there;
@@ -162,8 +187,8 @@ class Draw {
     }
   }
 
-  [[nodiscard]] double far_bytes(const FarMessageRows& rows, int node_ranks, double row_bytes,
-                                 double tag_bytes) const {
+  [[nodiscard]] double message_bytes(const FarMessageRows& rows, int node_ranks, double row_bytes,
+                                     double tag_bytes) const {
     return far_message_bytes({rows.rows * scale_, rows.choices * scale_}, node_ranks, row_bytes,
                              tag_bytes);
   }
@@ -251,6 +276,17 @@ LayerLoad draw_load(const ExpertQuestion& question, const CostRanks& ranks,
     draw.add_to(load, 1 / static_cast<double>(draws));
   }
   return load;
+}
+
+LayerMessages draw_messages(const ExpertQuestion& question, const CostRanks& ranks,
+                            const std::vector<double>& rates, std::int64_t layer) {
+  const ExpertPlacement contiguous(question.experts, ranks.sharers());
+  Draw draw(question, ranks, question.placement ? *question.placement : contiguous);
+  ExpertDraw experts(rates, question.topk);
+  draw.run(experts, CounterRandom(kSeed).at(static_cast<std::uint64_t>(layer)).at(0));
+  LayerMessages messages = draw.messages();
+  messages.near_messages = near_messages(ranks);
+  return messages;
 }
 
 }  // namespace moesaic

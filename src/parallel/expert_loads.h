@@ -75,4 +75,24 @@ struct LayerLoad {
 [[nodiscard]] LayerLoad draw_load(const ExpertQuestion& question, const CostRanks& ranks,
                                   const std::vector<double>& rates, std::int64_t layer);
 
+/// The same of one draw of the tokens, rank by rank.
+struct LayerMessages {
+  struct Bytes {
+    double there = 0;  // rows for experts
+    double back = 0;   // their results
+  };
+  int nodes = 1;
+  /// [ranks][nodes] To the ranks of each node: one message, in pieces; inside a node copies.
+  std::vector<Bytes> bytes{};
+  std::vector<double> pieces{};  // [ranks] of all messages to other nodes, there and back
+  double near_messages = 0;      // of a rank, to ranks of its node
+
+  [[nodiscard]] const Bytes& of(int rank, int node) const {
+    return bytes[static_cast<std::size_t>(rank) * static_cast<std::size_t>(nodes) +
+                 static_cast<std::size_t>(node)];
+  }
+};
+[[nodiscard]] LayerMessages draw_messages(const ExpertQuestion& question, const CostRanks& ranks,
+                                          const std::vector<double>& rates, std::int64_t layer);
+
 }  // namespace moesaic

@@ -106,6 +106,16 @@ std::vector<LayerGroup> layer_groups(const CostModel& model) {
   return groups;
 }
 
+/// What the tokens of a step ask of the layers of `group`.
+ExpertQuestion question_of(const CostModel& model, const CostRanks& ranks, const CostStep& step,
+                           const LayerGroup& group) {
+  return {.experts = model.num_experts,
+          .topk = model.experts_per_token,
+          .tokens = std::max<std::int64_t>(1, std::llround(step.rows * ranks.sharers())),
+          .placement = model.placement ? &model.placement->of_layer(group.number) : nullptr,
+          .wire = model.wire};
+}
+
 /// Adds the work for the experts of the layers of `group`.
 void add_experts(const LayerGroup& group, const LayerLoad& load, StepWork& work) {
   for (const auto& [rows, times] : load.busiest) {
@@ -289,13 +299,8 @@ StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks, const
   StepEstimate estimate{.work = common_work(model, step), .traffic = {}};
   const std::vector<LayerGroup> groups = layer_groups(model);
   const auto count = static_cast<double>(groups.size());
-  ExpertQuestion question{
-      .experts = model.num_experts,
-      .topk = model.experts_per_token,
-      .tokens = std::max<std::int64_t>(1, std::llround(step.rows * ranks.sharers())),
-      .wire = model.wire};
   for (const LayerGroup& group : groups) {
-    if (model.placement) question.placement = &model.placement->of_layer(group.number);
+    const ExpertQuestion question = question_of(model, ranks, step, group);
     const LayerLoad load =
         draw_load(question, ranks, popularity.rates(group.layer, model.num_experts), group.layer);
     add_experts(group, load, estimate.work);
@@ -303,6 +308,18 @@ StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks, const
     estimate.work.rows_max_over_mean += (load.max_over_mean - 1) / count;
   }
   return estimate;
+}
+
+StepMessages estimate_messages(const CostModel& model, const CostRanks& ranks, const CostStep& step,
+                               const ExpertPopularity& popularity) {
+  StepMessages messages;
+  for (const LayerGroup& group : layer_groups(model)) {
+    messages.each = group.layers;
+    messages.layers.push_back(draw_messages(question_of(model, ranks, step, group), ranks,
+                                            popularity.rates(group.layer, model.num_experts),
+                                            group.layer));
+  }
+  return messages;
 }
 
 StepWork training_work(const StepWork& forward, const CostStep& pass,

@@ -104,6 +104,16 @@ struct StepEstimate {
 [[nodiscard]] StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks,
                                          const CostStep& step, const ExpertPopularity& popularity);
 
+/// The messages of some layers that stand for all.
+struct StepMessages {
+  std::vector<LayerMessages> layers;
+  double each = 1;  // layers of the model that one of them stands for
+};
+/// Those of which estimate_step() counts the bytes.
+[[nodiscard]] StepMessages estimate_messages(const CostModel& model, const CostRanks& ranks,
+                                             const CostStep& step,
+                                             const ExpertPopularity& popularity);
+
 /// What a step of fine-tuning does besides passes forward; of a rank.
 struct CostTraining {
   double passes = 1;          // forward, and as many back

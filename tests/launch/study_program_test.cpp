@@ -97,6 +97,33 @@ class StudyProgram : public testing::Test {
     EXPECT_TRUE(read_text(out_ + "/extrap.txt").starts_with("PARAMETER ranks\nPOINTS 1\n"));
   }
 
+  /// What is written for SimGrid: every message of a rank is awaited by another.
+  void expect_traces(int ranks) const {
+    const std::string number = std::to_string(ranks);
+    const ProgramResult result =
+        run_moesaic({"study", "export", "smpi", config_, "--ranks", number});
+    ASSERT_EQ(result.exit_code, 0) << result.text();
+    for (const std::string& folder : lines_of(result.out)) {
+      EXPECT_TRUE(folder.ends_with("-" + number)) << folder;
+      std::multiset<std::string> sent;
+      std::multiset<std::string> awaited;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const std::string name = std::to_string(rank);
+        for (const std::string& line : lines_of(read_text(folder + "/ranks/" + name))) {
+          const std::vector<std::string_view> words = split(line, ' ');
+          EXPECT_EQ(words[0], name);
+          const std::string rest = words.size() == 5 ? " " + std::string(words[4]) : "";
+          if (words[1] == "isend") sent.insert(name + ">" + std::string(words[2]) + rest);
+          if (words[1] == "irecv") awaited.insert(std::string(words[2]) + ">" + name + rest);
+        }
+      }
+      EXPECT_EQ(sent, awaited);
+      EXPECT_EQ(std::ssize(sent), 2 * ranks * (ranks - 1));  // there and back
+      EXPECT_EQ(lines_of(read_text(folder + "/hosts")).size(), static_cast<std::size_t>(ranks));
+      EXPECT_GE(Json::read_file(folder + "/told.json").at("seconds").as_double(), 0);
+    }
+  }
+
   const std::string kText = kData + "/demo-heldout.txt";
   TemporaryDirectory directory_;
   std::string config_ = directory_.path_of("study.ini");
@@ -176,6 +203,7 @@ TEST_F(StudyProgram, MeasuresALayerWhoseExpertsGrowWithTheRanks) {
   const ProgramResult predicted = run_moesaic({"study", "predict", config_, "--ranks", "4"});
   ASSERT_EQ(predicted.exit_code, 0) << predicted.text();
   EXPECT_EQ(Json::read_file(out_ + "/model.json").at("predictions").size(), 2);
+  expect_traces(4);
   ASSERT_EQ(run_moesaic({"study", "report", config_}).exit_code, 0);
 }
 

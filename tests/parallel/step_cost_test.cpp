@@ -116,6 +116,34 @@ TEST(StepCost, a_row_goes_once_to_each_other_node) {
   EXPECT_EQ(far_message_bytes({}, 1, 100, 12), 128);
 }
 
+TEST(StepCost, messages_are_those_whose_bytes_are_counted) {
+  const CostRanks ranks{.ranks = 8, .ranks_per_node = 2};
+  const CostStep step{.rows = 512};  // as many tokens as are drawn at once
+  const StepEstimate estimate = estimate_step(test_model(4), ranks, step, ExpertPopularity::even());
+  const StepMessages messages =
+      estimate_messages(test_model(4), ranks, step, ExpertPopularity::even());
+  ASSERT_EQ(messages.layers.size(), 4U);
+  EXPECT_EQ(messages.each, 1);
+  double far = 0;
+  double pieces = 0;
+  double there = 0;
+  for (const LayerMessages& layer : messages.layers) {
+    ASSERT_EQ(layer.nodes, 4);
+    for (int rank = 0; rank < 8; ++rank) {
+      pieces += layer.pieces[static_cast<std::size_t>(rank)] / 8;
+      for (int node = 0; node < 4; ++node) {
+        const LayerMessages::Bytes& bytes = layer.of(rank, node);
+        there += bytes.there;
+        if (node != rank / 2) far += bytes.there + bytes.back;
+      }
+    }
+  }
+  const double all = 4 * 512 * 8;  // tokens in layers
+  EXPECT_NEAR(far / all, estimate.traffic.inter_node_bytes, 1e-6 * far / all);
+  EXPECT_NEAR(there / all, estimate.traffic.dispatch_bytes, 1e-6 * there / all);
+  EXPECT_NEAR(pieces, estimate.work.link_messages, 1e-9 * pieces);
+}
+
 TEST(StepCost, the_busiest_rank_counts_and_not_the_mean) {
   // Experts of one token at the busiest of 2, 4 and 8 ranks: 128 over 8 (a table in the literature
   // has 5.1, 3.5 and 2.5).

@@ -1,0 +1,113 @@
+#include "launch/study/study_models.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "launch/options/option_table.h"
+#include "launch/plan/cost_model.h"
+#include "launch/study/shape_point.h"
+
+namespace moesaic {
+namespace {
+
+/// The options of `study point` that a point had.
+Options options_of(const PointRecord& record) {
+  std::vector<std::string> words = {"study", "point"};
+  for (const auto& [name, value] : record.options) {
+    if (!value.empty()) words.push_back(fmt::format("{}={}", name, value));
+  }
+  return parse_command(words, {}).options;
+}
+
+PointModel make_model(const Options& options) {
+  if (options.shape) {
+    const ShapePoint point = shape_point(options, 1);
+    return {std::nullopt, std::nullopt,
+            make_cost_model(point.shape, point.layout, options.precision)};
+  }
+  const OpenModel model = open_model(options);
+  LoadOptions load;
+  load.precision = options.precision;
+  load.layouts = model.layouts;
+  std::optional<AdapterNumbers> adapters;
+  if (options.job == StudyJob::sft) {
+    adapters = adapter_numbers(trained_adapters(options, model), model.config);
+  }
+  return {model.config, adapters, make_cost_model(model, load, {})};
+}
+
+}  // namespace
+
+StudyModels::StudyModels(const std::vector<StudyRow>& rows) {
+  std::set<Format> formats;
+  for (const StudyRow& row : rows) {
+    if (!row.record.measurement) continue;
+    const PointModel& model = model_of(options_of(row.record));
+    for (const Format format : formats_of(model.cost)) formats.insert(format);
+    choice_.trains = choice_.trains || model.adapters;
+  }
+  choice_.formats.assign(formats.begin(), formats.end());
+}
+
+PointPlan StudyModels::plan(const PointRecord& record, std::int64_t ranks) {
+  const Measurement& m = *record.measurement;
+  PointPlan plan{.ranks = {}, .core_share = 1, .options = options_of(record)};
+  const std::int64_t on_node = std::max<std::int64_t>(1, m.ranks / m.nodes);
+  plan.ranks = {.ranks = static_cast<int>(ranks),
+                .ranks_per_node = static_cast<int>(m.nodes > 1 ? on_node : ranks),
+                .threads = static_cast<int>(std::max<std::int64_t>(1, m.threads / m.ranks)),
+                .expert_replicas = static_cast<int>(m.replicas)};
+  if (ranks == m.ranks) {
+    plan.core_share = static_cast<double>(m.threads) / static_cast<double>(m.cores);
+  } else if (record.kind != "strong") {
+    plan.options.sequences = plan.options.sequences / m.ranks * ranks;
+    if (record.kind == "experts") {
+      plan.options.shape_experts = plan.options.shape_experts / m.ranks * ranks;
+    }
+  }
+  return plan;
+}
+
+const PointModel& StudyModels::model_of(const Options& options) {
+  std::string key;
+  for (const char* name : {"job", "lora", "lora-rank", "lora-targets", "model", "shape", "experts",
+                           "precision", "expert-format", "dense-format", "head-format"}) {
+    key += value_text(*find_option(name, Verb::study_point), options) + "\n";
+  }
+  const auto found = models_.find(key);
+  return found != models_.end() ? found->second
+                                : models_.emplace(key, make_model(options)).first->second;
+}
+
+ExpertPopularity popularity_of(const PointRecord& record) {
+  const Measurement& m = *record.measurement;
+  std::vector<std::vector<double>> rows;
+  for (const std::vector<std::int64_t>& layer : m.expert_rows) {
+    rows.emplace_back(layer.begin(), layer.end());
+  }
+  if (record.kind == "experts") {
+    return ExpertPopularity::from_text(record.options.at("routing"));  // of any number of them
+  }
+  if (rows.empty()) return ExpertPopularity::even();
+  return ExpertPopularity::recorded(std::move(rows), m.experts_per_token, "point " + record.id);
+}
+
+std::vector<std::size_t> largest_of_groups(const std::vector<StudyRow>& rows,
+                                           const std::vector<std::string>& labels) {
+  std::map<std::string, std::size_t> found;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].record.measurement) continue;
+    const auto [known, is_new] = found.try_emplace(labels[i], i);
+    const Measurement& largest = *rows[known->second].record.measurement;
+    if (rows[i].record.measurement->ranks > largest.ranks) known->second = i;
+  }
+  std::vector<std::size_t> places;
+  for (const auto& [label, place] : found) places.push_back(place);
+  std::ranges::sort(places);
+  return places;
+}
+
+}  // namespace moesaic
