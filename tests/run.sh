@@ -2,7 +2,7 @@
 # Installs what is missing, builds, and runs every test. Ends with ctest's summary.
 # usage: tests/run.sh [--all]
 #   --all   also the slow checks: the whole suite by clang, and under AddressSanitizer and UBSan; kernels for all GPUs;
-#           studies beside SimGrid, where it is installed
+#           studies beside SimGrid and in Chromium, where these are installed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -49,5 +49,6 @@ check() {  # a script that may be skipped, what it is told
 if ((all)); then
   run clang
   check tests/launch/simgrid_check.sh "$PWD/build/clang/bin/moesaic"
+  check tests/launch/report_check.sh "$PWD/build/clang/bin/moesaic" "$PWD/tests/data"
 fi
 run dev
