@@ -117,9 +117,9 @@ void MoeLayer::finish_plan(ChoiceBatch& choices, MoeWorkspace& work) {
 
 void MoeLayer::finish_plans(MoeWorkspace& work) {
   const PhaseScope scope(work.context.times, Phase::dispatch);
-  if (row_form(work) != RowForm::plain) decode_rows(work);
+  start_decoding(work);
+  DeferredChoices& left = work.deferral.left();
   if (work.defer > 0) {
-    DeferredChoices& left = work.deferral.left();
     for (ChoiceBatch* const choices :
          {static_cast<ChoiceBatch*>(&work), static_cast<ChoiceBatch*>(&left)}) {
       work.exchange.plan_sends(choices->routing, choices->plan);
@@ -127,6 +127,10 @@ void MoeLayer::finish_plans(MoeWorkspace& work) {
     finish_plan(left, work);
   }
   finish_plan(work, work);
+  if (!runs_as_rows_come(work)) {
+    decode_rows(work.plan.execute.output_sources, work);
+    if (work.defer > 0) decode_rows(left.plan.execute.output_sources, work);
+  }
   if (work.keep != nullptr) keep_received(work);
 }
 
@@ -203,10 +207,18 @@ void MoeLayer::send_results(ChoiceBatch& choices, TokenExchange::Outputs when,
   work.load.bytes_sent += std::ssize(choices.plan.execute.return_outputs) * bytes;
 }
 
-/// What is kept is kept of all rows, and they are decoded together; copies in a node are not faster
-/// in pieces.
-bool MoeLayer::runs_as_rows_come(const MoeWorkspace& work) const {
-  return work.keep == nullptr && row_form(work) == RowForm::plain && work.exchange.has_messages();
+/// What is kept is kept of all rows; copies in a node are not faster in pieces.
+bool MoeLayer::runs_as_rows_come(const MoeWorkspace& work) {
+  return work.keep == nullptr && work.exchange.has_messages();
+}
+
+/// The rows of these slots' outputs.
+void MoeLayer::decode_inputs(SlotRange slots, MoeWorkspace& work) const {
+  const PhaseScope scope(work.context.times, Phase::dispatch);
+  const ExecutePlan& plan = work.plan.execute;
+  const auto first = static_cast<std::size_t>(plan.slot_begin[slots.first]);
+  const auto end = static_cast<std::size_t>(plan.slot_begin[slots.first + slots.count]);
+  decode_rows(std::span(plan.output_sources).subspan(first, end - first), work);
 }
 
 void MoeLayer::compute_as_rows_come(MoeWorkspace& work) const {
@@ -219,6 +231,7 @@ void MoeLayer::compute_as_rows_come(MoeWorkspace& work) const {
     const auto slots =
         work.slots.next([&](std::int64_t source) { return work.dispatch.is_here(source); });
     if (slots) {
+      decode_inputs(*slots, work);
       compute_and_send(work, *slots, work);
     } else if (const auto slot = due.is_pending ? due.next_slot() : std::nullopt) {
       compute_and_send(due, *slot, work);
@@ -227,8 +240,13 @@ void MoeLayer::compute_as_rows_come(MoeWorkspace& work) const {
       work.dispatch.wait_for_more();
     }
   }
-  const PhaseScope scope(work.context.times, Phase::wait);
-  work.dispatch.wait();
+  {
+    const PhaseScope scope(work.context.times, Phase::wait);
+    work.dispatch.wait();
+  }
+  if (work.defer == 0) return;
+  const PhaseScope scope(work.context.times, Phase::dispatch);
+  decode_rows(work.deferral.left().plan.execute.output_sources, work);
 }
 
 void MoeLayer::execute(MoeWorkspace& work) {

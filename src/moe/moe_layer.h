@@ -83,8 +83,10 @@ struct MoeWorkspace : ChoiceBatch {
   TokenExchange exchange;
   PendingDispatch dispatch;
   SlotQueue slots;  // that wait for their rows
-  Buffer<std::byte>
-      decoded;  // [sources, bytes] rows as products take them, if they travel otherwise
+  // Rows as products take them, if they travel otherwise:
+  Buffer<std::byte> decoded;            // [sources, bytes]
+  std::vector<bool> is_decoded;         // [sources] those that are there
+  std::vector<std::int64_t> to_decode;  // scratch: sources
   bool has_executed = false;
   Deferral deferral;
   ExpertLoad load;
@@ -153,7 +155,8 @@ class MoeLayer {
   enum class RowForm { plain, codes, rounded };
   [[nodiscard]] RowForm row_form(const MoeWorkspace& work) const;
   void encode_rows(MatrixView<const float> x, MoeWorkspace& work) const;
-  void decode_rows(MoeWorkspace& work) const;
+  void start_decoding(MoeWorkspace& work) const;
+  void decode_rows(std::span<const std::int32_t> sources, MoeWorkspace& work) const;
   void count_choices(MoeWorkspace& work) const;
   void route(MatrixView<const float> x, MoeWorkspace& work) const;
   void keep_probabilities(MoeWorkspace& work) const;
@@ -166,7 +169,8 @@ class MoeLayer {
   void compute(ChoiceBatch& choices, SlotRange slots, MoeWorkspace& work) const;
   /// Some outputs of `choices`, which leave at once.
   void compute_and_send(ChoiceBatch& choices, SlotRange slots, MoeWorkspace& work) const;
-  [[nodiscard]] bool runs_as_rows_come(const MoeWorkspace& work) const;
+  [[nodiscard]] static bool runs_as_rows_come(const MoeWorkspace& work);
+  void decode_inputs(SlotRange slots, MoeWorkspace& work) const;
   void compute_as_rows_come(MoeWorkspace& work) const;
   void compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& work,
                              const std::function<bool()>& is_done) const;

@@ -41,12 +41,28 @@ void MoeLayer::encode_rows(MatrixView<const float> x, MoeWorkspace& work) const 
   });
 }
 
-void MoeLayer::decode_rows(MoeWorkspace& work) const {
+/// Room for the rows of all sources, none of which is there yet.
+void MoeLayer::start_decoding(MoeWorkspace& work) const {
+  if (row_form(work) == RowForm::plain) return;
   const std::int64_t sources = work.routing.num_tokens + work.dispatch.num_received();
+  work.decoded.reserve(sources * router_.hidden() * element_bytes(element_));
+  work.is_decoded.assign(static_cast<std::size_t>(sources), false);
+}
+
+/// Those of `sources` that are not decoded; their rows are here.
+void MoeLayer::decode_rows(std::span<const std::int32_t> sources, MoeWorkspace& work) const {
+  if (row_form(work) == RowForm::plain) return;
+  work.to_decode.clear();
+  for (const std::int32_t source : sources) {
+    const auto at = static_cast<std::size_t>(source);
+    if (work.is_decoded[at]) continue;
+    work.is_decoded[at] = true;
+    work.to_decode.push_back(source);
+  }
   const std::int64_t row_bytes = router_.hidden() * element_bytes(element_);
   const bool is_rounded = row_form(work) == RowForm::rounded;
-  work.decoded.reserve(sources * row_bytes);
-  compute_.pool->for_each(sources, kRowsPerTask, [&](std::int64_t source) {
+  compute_.pool->for_each(std::ssize(work.to_decode), kRowsPerTask, [&](std::int64_t i) {
+    const std::int64_t source = work.to_decode[static_cast<std::size_t>(i)];
     std::byte* const to = work.decoded.data() + source * row_bytes;
     const auto write = [&](std::int64_t first, std::span<const float> numbers) {
       write_numbers(numbers, to + first * element_bytes(element_));

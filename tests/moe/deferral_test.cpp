@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <tuple>
+#include <utility>
 
+#include "comm/forwarding_communicator.h"
 #include "comm/thread_communicator.h"
 #include "src/moe/moe_options.h"
 #include "tests/moe/small_layers.h"
@@ -99,6 +102,76 @@ TEST(MoeLayer, forms_of_the_wire_round_all_rows_and_results) {
       EXPECT_GT(std::sqrt(difference / norm), least);
       EXPECT_LT(std::sqrt(difference / norm), most);
     }
+  }
+}
+
+/// Rows that are here one by one: each time someone waits for more.
+class OneByOne final : public RowsUnderWay {
+ public:
+  OneByOne(PendingRows rows, std::int64_t& waits) : rows_(std::move(rows)), waits_(waits) {}
+
+  bool advance() override { return rows_.is_done(); }
+  const ReceivedRows& wait() override {
+    here_ = INT64_MAX;
+    return rows_.wait();
+  }
+  bool has_tags() override { return rows_.has_tags(); }
+  const ReceivedRows& wait_for_tags() override { return rows_.wait_for_tags(); }
+  [[nodiscard]] std::int64_t num_here(int peer) const override {
+    return std::min(here_, rows_.num_here(peer));
+  }
+  void wait_for_more() override {
+    (void)rows_.wait();
+    ++here_;
+    ++waits_;
+  }
+  void mark_ready(std::int64_t first, std::int64_t count) override {
+    rows_.mark_ready(first, count);
+  }
+  void release() noexcept override { rows_.reset(); }
+
+ private:
+  PendingRows rows_;
+  std::int64_t& waits_;
+  std::int64_t here_ = 0;
+};
+
+class SlowCommunicator final : public ForwardingCommunicator {
+ public:
+  using ForwardingCommunicator::ForwardingCommunicator;
+
+  [[nodiscard]] PendingRows exchange_rows(const RowSend& send,
+                                          std::span<const std::int64_t> expected) override {
+    PendingRows rows = base().exchange_rows(send, expected);
+    if (send.tag_bytes == 0) return rows;
+    return PendingRows(slow_.emplace_back(std::move(rows), waits));
+  }
+
+  std::int64_t waits = 0;  // for more rows
+
+ private:
+  std::deque<OneByOne> slow_;
+};
+
+TEST(MoeLayer, experts_run_as_rows_come_that_travel_as_codes) {
+  const std::array layers = {Model(Shape{}, 11), Model(Shape{}, 12)};
+  for (const std::int64_t defer : {0, 2}) {
+    const MoeOptions options{.defer = defer, .wire = WireForm::int8};
+    std::vector<std::vector<float>> expected;
+    run_thread_ranks(1, [&](Communicator& world) {
+      expected = run_layers(layers, world, {0, 60}, options);
+    });
+    const auto body = [&](Communicator& world) {
+      SlowCommunicator slow(world);
+      const Share own{world.rank() * 30, 30};
+      const auto results = run_layers(layers, slow, own, options);
+      EXPECT_GT(slow.waits, 0);
+      for (std::size_t l = 0; l < layers.size(); ++l) {
+        EXPECT_TRUE(std::equal(results[l].begin(), results[l].end(),
+                               expected[l].begin() + own.first * layers[0].shape.hidden));
+      }
+    };
+    run_thread_ranks(2, body, {.ranks_per_node = 1});
   }
 }
 
