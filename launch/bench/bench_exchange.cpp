@@ -38,6 +38,9 @@ class ExchangeBench {
 
  private:
   void run_case(const ExchangeCase& line);
+  [[nodiscard]] ExchangeSizes sizes(const ExchangeCase& line) const {
+    return ExchangeBed::sizes(line.shape, line.wire, runtime_->options().combine);
+  }
   [[nodiscard]] bool has_room(const ExchangeCase& line, const ExchangeLoads& loads) const;
   [[nodiscard]] ResultLine make_line(const ExchangeCase& line, const ExchangeLoads& loads,
                                      const ExchangeTimes& times) const;
@@ -101,18 +104,22 @@ void ExchangeBench::run_case(const ExchangeCase& line) {
   const ExpertPlacement placement(line.shape.experts, world_->size());
   const LayerRouting routing(line.kind, line.shape, line.tokens * world_->size(),
                              placement.num_local_experts(0));
-  const ExchangeLoads loads(routing, placement, nodes_);
+  const Combine combine = runtime_->options().combine;
+  const ExchangeLoads loads(routing, placement, nodes_, combine);
   if (!has_room(line, loads)) return;
-  const ExchangeTimes times = measure_exchange(
-      *runtime_, mpi_,
-      {.shape = line.shape, .placement = placement, .routing = routing, .wire = line.wire}, loads);
+  const ExchangeTimes times = measure_exchange(*runtime_, mpi_,
+                                               {.shape = line.shape,
+                                                .placement = placement,
+                                                .routing = routing,
+                                                .wire = line.wire,
+                                                .combine = combine},
+                                               loads);
   wrong_ += times.wrong;
   printer_.add({make_line(line, loads, times)});
 }
 
 bool ExchangeBench::has_room(const ExchangeCase& line, const ExchangeLoads& loads) const {
-  const std::int64_t wanted =
-      ExchangeBed::bytes_needed(ExchangeBed::sizes(line.shape, line.wire), loads, line.tokens);
+  const std::int64_t wanted = ExchangeBed::bytes_needed(sizes(line), loads, line.tokens);
   const std::vector<std::int64_t> rooms = gather_values(*world_, spare_memory(*runtime_) - wanted);
   const std::int64_t room = *std::ranges::min_element(rooms);
   if (room < 0) {
@@ -127,30 +134,34 @@ ResultLine ExchangeBench::make_line(const ExchangeCase& line, const ExchangeLoad
                                     const ExchangeTimes& times) const {
   const auto whole = [](std::int64_t value) { return fmt::format("{}", value); };
   const LayerShape& shape = line.shape;
-  const std::int64_t far_bytes = loads.far_bytes(ExchangeBed::sizes(shape, line.wire));
-  return {{"ranks", whole(world_->size())},
-          {"nodes", whole(runtime_->num_nodes())},
-          {"transport", world_->transport(), true},
-          {"experts", whole(shape.experts)},
-          {"hidden", whole(shape.hidden)},
-          {"topk", whole(shape.topk)},
-          {"wire", std::string(choice_name(line.wire)), true},
-          {"routing", std::string(routing_name(line.kind)), true},
-          {"tokens", whole(line.tokens)},
-          {"us", short_number(times.us)},
-          {"us_p99", short_number(times.us_p99)},
-          {"dispatch_us", short_number(times.dispatch_us)},
-          {"combine_us", short_number(times.combine_us)},
-          {"messages", whole(times.messages)},
-          {"bytes_near", whole(times.bytes_near)},
-          {"bytes_far", whole(times.bytes_far)},
-          {"bytes_far_expected", whole(far_bytes)},
-          {"dedup", short_number(loads.choices_of_row())},
-          {"memcpy_us", short_number(times.memcpy_us)},
-          {"alltoallv_us", short_number(times.alltoallv_us)},
-          {"stream_us", short_number(times.stream_us)},
-          {"pingpong_us", short_number(times.pingpong_us)},
-          {"wrong", whole(times.wrong)}};
+  const std::int64_t far_bytes = loads.far_bytes(sizes(line));
+  ResultLine cells = {{"ranks", whole(world_->size())},
+                      {"nodes", whole(runtime_->num_nodes())},
+                      {"transport", world_->transport(), true},
+                      {"experts", whole(shape.experts)},
+                      {"hidden", whole(shape.hidden)},
+                      {"topk", whole(shape.topk)},
+                      {"wire", std::string(choice_name(line.wire)), true},
+                      {"routing", std::string(routing_name(line.kind)), true},
+                      {"tokens", whole(line.tokens)},
+                      {"us", short_number(times.us)},
+                      {"us_p99", short_number(times.us_p99)},
+                      {"dispatch_us", short_number(times.dispatch_us)},
+                      {"combine_us", short_number(times.combine_us)},
+                      {"messages", whole(times.messages)},
+                      {"bytes_near", whole(times.bytes_near)},
+                      {"bytes_far", whole(times.bytes_far)},
+                      {"bytes_far_expected", whole(far_bytes)},
+                      {"dedup", short_number(loads.choices_of_row())},
+                      {"memcpy_us", short_number(times.memcpy_us)},
+                      {"alltoallv_us", short_number(times.alltoallv_us)},
+                      {"stream_us", short_number(times.stream_us)},
+                      {"pingpong_us", short_number(times.pingpong_us)},
+                      {"wrong", whole(times.wrong)}};
+  const Combine combine = runtime_->options().combine;
+  if (combine != Combine::ordered)
+    cells.push_back({"combine", std::string(choice_name(combine)), true});
+  return cells;
 }
 
 void ExchangeBench::end() {

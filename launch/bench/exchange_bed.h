@@ -30,6 +30,8 @@ class ExchangeBed {
     const LayerRouting& routing;  // of all ranks, each with as many tokens
     RowSource::Element element = RowSource::Element::bf16;  // of token rows that are not coded
     WireForm wire = WireForm::exact;
+    /// Fast: as many rows as then travel; nothing is added.
+    Combine combine = Combine::ordered;
   };
 
   /// Collective.
@@ -47,7 +49,7 @@ class ExchangeBed {
   [[nodiscard]] std::array<RowMatrix, 2> matrices() const;
 
   /// Bytes of what it moves, of token rows in bf16.
-  [[nodiscard]] static ExchangeSizes sizes(const LayerShape& shape, WireForm wire);
+  [[nodiscard]] static ExchangeSizes sizes(const LayerShape& shape, WireForm wire, Combine combine);
   /// Bytes that such a bed and its rivals take on the rank that needs the most.
   [[nodiscard]] static std::int64_t bytes_needed(const ExchangeSizes& sizes,
                                                  const ExchangeLoads& loads, std::int64_t tokens);

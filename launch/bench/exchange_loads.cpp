@@ -1,17 +1,19 @@
 #include "launch/bench/exchange_loads.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/format.h"
 
 namespace moesaic {
 
 ExchangeLoads::ExchangeLoads(const LayerRouting& routing, const ExpertPlacement& placement,
-                             std::span<const int> nodes)
+                             std::span<const int> nodes, Combine combine)
     : nodes_(nodes.begin(), nodes.end()),
       num_nodes_(1 + *std::ranges::max_element(nodes)),
       rows_(nodes.size() * nodes.size()),
       results_(rows_),
+      choices_(rows_),
       is_in_order_(rows_.size(), true),
       node_rows_(nodes.size() * static_cast<std::size_t>(num_nodes_)),
       node_results_(node_rows_) {
@@ -20,17 +22,22 @@ ExchangeLoads::ExchangeLoads(const LayerRouting& routing, const ExpertPlacement&
   std::vector<std::int64_t> last_of_rank(nodes.size(), -1);
   std::vector<std::int64_t> last_of_node(static_cast<std::size_t>(num_nodes_), -1);
   std::vector<ExpertId> last_expert(rows_.size(), ExpertId{0});
+  /// Whether it is the token's first there.
   const auto count = [](std::int64_t token, std::int64_t& last, std::int64_t& rows) {
-    rows += last == token ? 0 : 1;
-    last = token;
+    const bool is_first = std::exchange(last, token) != token;
+    rows += is_first ? 1 : 0;
+    return is_first;
   };
   for (std::int64_t token = 0; token < routing.num_tokens(); ++token) {
     const auto home = static_cast<int>(token / tokens);
     for (const ExpertId expert : routing.experts_of(token)) {
       const int rank = placement.rank_of(expert);
       const int node = node_of(rank);
-      count(token, last_of_rank[static_cast<std::size_t>(rank)], rows_[at_rank(home, rank)]);
+      const bool is_first =
+          count(token, last_of_rank[static_cast<std::size_t>(rank)], rows_[at_rank(home, rank)]);
       count(token, last_of_node[static_cast<std::size_t>(node)], node_rows_[at_node(home, node)]);
+      ++choices_[at_rank(home, rank)];
+      if (combine == Combine::fast && !is_first) continue;
       ++results_[at_rank(home, rank)];
       // Results lie by expert and are sent by token.
       if (expert < last_expert[at_rank(home, rank)]) is_in_order_[at_rank(home, rank)] = false;
@@ -47,7 +54,7 @@ double ExchangeLoads::choices_of_row() const {
     for (int rank = 0; rank < num_ranks(); ++rank) {
       if (rank == home) continue;
       sent += rows(home, rank);
-      choices += results(home, rank);
+      choices += choices_[at_rank(home, rank)];
     }
   }
   return static_cast<double>(choices) / static_cast<double>(sent);

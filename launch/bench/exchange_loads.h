@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launch/bench/layer_routing.h"
+#include "src/moe/combine.h"
 #include "src/parallel/expert_placement.h"
 
 namespace moesaic {
@@ -12,8 +13,8 @@ namespace moesaic {
 /// Bytes of what travels.
 struct ExchangeSizes {
   std::int64_t activations = 0;  // of a token's row
-  std::int64_t tag = 0;          // its experts' ids
-  std::int64_t result = 0;       // of one choice
+  std::int64_t tag = 0;          // its experts' ids, with Combine::fast their weights too
+  std::int64_t result = 0;       // of one choice, or of those of a rank added
 };
 
 /// What an exchange has to move, from the routing alone; the same on every rank.
@@ -21,12 +22,12 @@ class ExchangeLoads {
  public:
   /// `nodes` [ranks]: the node of each, from 0 on. Every rank has as many tokens of `routing`.
   ExchangeLoads(const LayerRouting& routing, const ExpertPlacement& placement,
-                std::span<const int> nodes);
+                std::span<const int> nodes, Combine combine = Combine::ordered);
 
   [[nodiscard]] int num_ranks() const noexcept { return static_cast<int>(nodes_.size()); }
   [[nodiscard]] int node_of(int rank) const { return nodes_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] int num_nodes() const noexcept { return num_nodes_; }
-  /// Tokens of `home` that have an expert at `rank`, and how many choices these are.
+  /// Tokens of `home` that have an expert at `rank`, and the results that come back for them.
   [[nodiscard]] std::int64_t rows(int home, int rank) const { return rows_[at_rank(home, rank)]; }
   [[nodiscard]] std::int64_t results(int home, int rank) const {
     return results_[at_rank(home, rank)];
@@ -42,8 +43,8 @@ class ExchangeLoads {
   /// Choices of other ranks' experts for each row that is sent for them; NaN if there is none.
   [[nodiscard]] double choices_of_row() const;
   /// Bytes between nodes there and back, as docs/comm.md counts them: a token's row once to each
-  /// other node that has an expert of it, a result for each choice there, and what says which rows
-  /// these are.
+  /// other node that has an expert of it, the results of its ranks, and what says which rows these
+  /// are.
   [[nodiscard]] std::int64_t far_bytes(const ExchangeSizes& sizes) const;
 
  private:
@@ -58,6 +59,7 @@ class ExchangeLoads {
   std::vector<int> nodes_;  // [ranks]
   int num_nodes_;
   std::vector<std::int64_t> rows_, results_;            // [ranks, ranks]
+  std::vector<std::int64_t> choices_;                   // [ranks, ranks]
   std::vector<bool> is_in_order_;                       // [ranks, ranks] results as they are sent
   std::vector<std::int64_t> node_rows_, node_results_;  // [ranks, nodes]
 };

@@ -201,6 +201,7 @@ ExpertGroup expert_group(const Runtime& runtime) {
   return {runtime.grid().experts(),
           {.defer = options.defer,
            .wire = options.wire,
+           .combine = options.combine,
            .int8_rows = can_gain,
            .half_batches = is_automatic && !can_gain ? HalfBatches::off : options.half_batches}};
 }

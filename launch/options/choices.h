@@ -35,6 +35,9 @@ template <>
 inline constexpr auto kChoices<WireForm> = std::to_array<NamedValue<WireForm>>(
     {{"exact", WireForm::exact}, {"bf16", WireForm::bf16}, {"int8", WireForm::int8}});
 template <>
+inline constexpr auto kChoices<Combine> =
+    std::to_array<NamedValue<Combine>>({{"ordered", Combine::ordered}, {"fast", Combine::fast}});
+template <>
 inline constexpr auto kChoices<HalfBatches> = std::to_array<NamedValue<HalfBatches>>(
     {{"auto", HalfBatches::automatic}, {"on", HalfBatches::on}, {"off", HalfBatches::off}});
 template <>

@@ -13,6 +13,7 @@ struct ExchangeOptions {
   std::int64_t defer = 0;
   WireForm wire = WireForm::exact;
   std::string wires = "exact";  // of bench exchange, with commas
+  Combine combine = Combine::ordered;
   HalfBatches half_batches = HalfBatches::automatic;
   std::string placement = "contiguous";    // or round_robin, or a file of record_load
   std::optional<std::string> record_load;  // where to write it

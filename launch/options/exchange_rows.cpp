@@ -30,6 +30,12 @@ constexpr std::array kRows = {
         "what rows and results of experts are rounded to, also where they do not travel: bf16: "
         "results; int8: both, with a scale for 128 values"},
     OptionRow{
+        "combine", '\0', "HOW", one_of<&O::combine>(), kExchange,
+        kRun | kPlan | verb_bit(Verb::bench_exchange),
+        "where the results of a token's experts are added: ordered: at home, one after the other; "
+        "fast: those of one rank there, so that one row comes back from it, not one for each "
+        "expert; approximate, and depends on the number of ranks and on --placement"},
+    OptionRow{
         "placement", '\0', "WHERE", &O::placement, kExchange, kRun | kPlan | verb_bit(Verb::chat),
         "which rank has which experts: contiguous slices; round_robin, dealt like cards; or a "
         "FILE of --record-load: in each layer the experts with most rows first, each to the "

@@ -49,11 +49,17 @@ WireSizes wire_sizes(const CostModel& model, Precision precision, const MoeOptio
   } else if (moe.wire == WireForm::int8) {
     numbers = WireCodec::bytes(moe.wire, model.hidden);
   }
-  const WireRows row(numbers, model.experts_per_token);
+  WireRows row(numbers, model.experts_per_token);
+  const bool adds_parts = moe.combine == Combine::fast;
+  if (adds_parts) {
+    row.have(WireRows::Extra::weights);
+    row.resize(0);
+  }
   const bool is_exact = moe.wire == WireForm::exact;
   return {.row_bytes = row.row_bytes(),
           .tag_bytes = row.words_bytes(),
-          .result_bytes = is_exact ? 4 * model.hidden : WireCodec::bytes(moe.wire, model.hidden)};
+          .result_bytes = is_exact ? 4 * model.hidden : WireCodec::bytes(moe.wire, model.hidden),
+          .adds_parts = adds_parts};
 }
 
 }  // namespace

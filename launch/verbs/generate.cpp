@@ -133,7 +133,7 @@ std::unique_ptr<ResultFile> open_result_file(const Runtime& runtime, const OpenM
     file = std::make_unique<ResultFile>(
         *runtime.options().out,
         run_identity(runtime.command(), are_there ? inputs_checksum(input) : input_name("-"),
-                     model.files.directory()));
+                     model.files.directory(), runtime.grid().experts().size()));
   });
   return file;
 }

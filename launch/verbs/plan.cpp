@@ -67,13 +67,15 @@ void add_time(PlanReport& report, const Options& options, const OpenModel& model
   const bool can_gain = report.ranks.nodes() > 1;
   const ModelPlacement placement =
       PlacementChoice(options.placement).place(model.config, report.ranks.sharers());
-  CostModel cost_model =
-      make_cost_model(model,
-                      {.precision = options.precision,
-                       .layouts = model.layouts,
-                       .stored = {.map = options.mmap},
-                       .progress = {}},
-                      {.defer = options.defer, .wire = options.wire, .int8_rows = can_gain});
+  CostModel cost_model = make_cost_model(model,
+                                         {.precision = options.precision,
+                                          .layouts = model.layouts,
+                                          .stored = {.map = options.mmap},
+                                          .progress = {}},
+                                         {.defer = options.defer,
+                                          .wire = options.wire,
+                                          .combine = options.combine,
+                                          .int8_rows = can_gain});
   cost_model.placement = &placement;
   const JobWork work = job_work(passes, cost_model, report.ranks, popularity);
   report.traffic = work.prompt.traffic;

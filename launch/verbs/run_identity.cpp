@@ -1,5 +1,7 @@
 #include "launch/verbs/run_identity.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -29,10 +31,16 @@ bool decides_texts(Verb verb, const OptionRow& row) {
          std::ranges::find(kOtherwise, row.name) == kOtherwise.end();
 }
 
-std::string options_json(const Command& command) {
+std::string options_json(const Command& command, int expert_ranks) {
+  const Options& options = command.options;
   JsonWriter out;
   for (const OptionRow& row : option_table()) {
-    if (decides_texts(*command.verb, row)) out.field(row.name, value_text(row, command.options));
+    if (!decides_texts(*command.verb, row)) continue;
+    std::string value = value_text(row, options);
+    if (row.name == "combine" && options.combine == Combine::fast) {
+      value += fmt::format(" on {} ranks, placed {}", expert_ranks, options.placement);
+    }
+    out.field(row.name, value);
   }
   return out.text();
 }
@@ -70,11 +78,11 @@ std::string inputs_checksum(const ScoreInput& input) {
 }
 
 RunIdentity run_identity(const Command& command, std::string inputs,
-                         const std::string& model_directory) {
+                         const std::string& model_directory, int expert_ranks) {
   const std::optional<std::string>& lora = command.options.lora;
   return {.inputs = std::move(inputs),
           .model = model_checksum(model_directory) + (lora ? "+" + model_checksum(*lora) : ""),
-          .options = options_json(command)};
+          .options = options_json(command, expert_ranks)};
 }
 
 }  // namespace moesaic

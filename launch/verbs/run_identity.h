@@ -10,10 +10,11 @@
 namespace moesaic {
 
 /// Of the inputs, of which this is the checksum, of a model's directory and of the options that
-/// decide results. Weights count with samples of their files. Throws Error{file} if the model
-/// cannot be read.
+/// decide results. Weights count with samples of their files. `expert_ranks`: that share the
+/// experts, for options that make results depend on it. Throws Error{file} if the model cannot be
+/// read.
 [[nodiscard]] RunIdentity run_identity(const Command& command, std::string inputs,
-                                       const std::string& model_directory);
+                                       const std::string& model_directory, int expert_ranks);
 
 /// Of prompts with their tokens.
 [[nodiscard]] std::string inputs_checksum(const TokenPrompts& input);

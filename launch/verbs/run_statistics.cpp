@@ -58,10 +58,10 @@ double imbalance(const Spread& rows) {
   return rows.mean > 0 ? rows.most / rows.mean : 1;
 }
 
-std::int64_t bytes_sent(const std::vector<RankStatistics>& ranks) {
-  std::int64_t bytes = 0;
-  for (const RankStatistics& rank : ranks) bytes += rank.load.bytes_sent;
-  return bytes;
+ExpertLoad load(const std::vector<RankStatistics>& ranks) {
+  ExpertLoad sum;
+  for (const RankStatistics& rank : ranks) sum += rank.load;
+  return sum;
 }
 
 RowCounters traffic(const std::vector<RankStatistics>& ranks) {
@@ -115,6 +115,10 @@ std::string exchange_lines(const std::vector<RankStatistics>& ranks) {
         "           {} between nodes, in {} messages; {} rows saved by sending them "
         "once a node\n",
         format_bytes(moved.bytes_far), moved.messages, moved.rows_saved);
+  }
+  if (const ExpertLoad all = load(ranks); all.results_saved > 0) {
+    text += fmt::format("           {} results, {}, saved by adding those of a rank there\n",
+                        all.results_saved, format_bytes(all.result_bytes_saved));
   }
   return text;
 }
@@ -194,6 +198,7 @@ std::string statistics_json(const RunStatistics& run, const Runtime& runtime) {
   const Spread rows = row_spread(run.ranks);
   const Spread peak = peak_spread(run.ranks);
   const RowCounters moved = traffic(run.ranks);
+  const ExpertLoad all = load(run.ranks);
   const Spread wait = phase_spread(run.ranks, static_cast<std::size_t>(Phase::wait));
   JsonWriter out;
   out.field("ranks", static_cast<int>(run.ranks.size()))
@@ -220,11 +225,13 @@ std::string statistics_json(const RunStatistics& run, const Runtime& runtime) {
       .field("expert_imbalance", imbalance(rows))
       .field("layer_imbalance", run.balance.placed)
       .field("layer_imbalance_contiguous", run.balance.contiguous)
-      .field("bytes_sent", bytes_sent(run.ranks))
+      .field("bytes_sent", all.bytes_sent)
       .field("bytes_near", moved.bytes_near)
       .field("bytes_far", moved.bytes_far)
       .field("messages", moved.messages)
       .field("rows_saved", moved.rows_saved)
+      .field("results_saved", all.results_saved)
+      .field("result_bytes_saved", all.result_bytes_saved)
       .field("wait_seconds_mean", wait.mean)
       .field("wait_seconds_max", wait.most)
       .field("peak_bytes_min", static_cast<std::int64_t>(peak.least))

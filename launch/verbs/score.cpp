@@ -35,7 +35,8 @@ void open_logprobs(const Runtime& runtime, const OpenModel& model, ScoreInput& i
                    std::optional<LogprobsFile>& file) {
   const Options& options = runtime.options();
   const RunIdentity identity =
-      run_identity(runtime.command(), inputs_checksum(input), model.files.directory());
+      run_identity(runtime.command(), inputs_checksum(input), model.files.directory(),
+                   runtime.grid().experts().size());
   const bool needs_all = options.logits_out.has_value();
   file.emplace(*options.logprobs_out, identity, input,
                needs_all ? LogprobsFile::Known::dropped : LogprobsFile::Known::kept);

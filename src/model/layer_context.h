@@ -34,7 +34,8 @@ struct LayerContext {
     float epsilon = 0;              // of RMSNorm
     float residual_multiplier = 1;  // of what a layer adds to the residual stream
     WireForm wire = WireForm::exact;
-    bool int8_rows = false;                     // as MoeOptions
+    bool int8_rows = false;  // as MoeOptions
+    Combine combine = Combine::ordered;
     std::optional<ModelPlacement> placement{};  // of experts; nothing: contiguous
     DeviceExpertsWorkspace* device = nullptr;   // as ExpertGroup
   };
@@ -61,7 +62,8 @@ struct LayerContext {
   }
 
   [[nodiscard]] MoeWorkspace workspace(Communicator& experts) {
-    return {{experts, placement, gemm, adapters.transposed(), times, config.wire, config.int8_rows},
+    return {{experts, placement, gemm, adapters.transposed(), times, config.wire, config.int8_rows,
+             config.combine},
             config.hidden * element_bytes(config.precision),
             config.experts_per_token};
   }

@@ -24,6 +24,7 @@ LayerContext::Setup context_setup(const ModelConfig& config, const ModelWeights&
           .residual_multiplier = static_cast<float>(config.residual_multiplier),
           .wire = experts.options.wire,
           .int8_rows = experts.options.int8_rows,
+          .combine = experts.options.combine,
           .placement = weights.placement,
           .device = experts.device};
 }

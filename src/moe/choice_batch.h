@@ -7,6 +7,7 @@
 #include "base/buffer.h"
 #include "src/moe/dispatch_plan.h"
 #include "src/moe/experts.h"
+#include "src/moe/part_queue.h"
 #include "src/moe/routing.h"
 #include "src/moe/token_exchange.h"
 
@@ -20,6 +21,8 @@ struct ChoiceBatch {
   Experts* experts = nullptr;                 // of their layer
   std::vector<const std::byte*> output_rows;  // [outputs] the row that each is computed from
   std::vector<std::uint64_t> output_keys;     // [outputs] and its key, with dropout
+  std::vector<float> output_weights;          // [outputs] its weight, with Combine::fast
+  PartQueue parts;                            // of outputs, with Combine::fast
   Buffer<float> outputs;                      // [outputs, hidden]
   Buffer<std::byte> coded;  // [outputs, bytes] the same in the form of the wire, if that is not f32
   PendingResults results;

@@ -76,6 +76,35 @@ class LocalChoices {
   int own_rank_;
 };
 
+void start_parts(bool wanted, ExecutePlan& plan) {
+  plan.part_outputs.clear();
+  plan.part_begin.assign(wanted ? 1 : 0, 0);
+  plan.output_parts.resize(wanted ? plan.output_sources.size() : 0);
+}
+
+/// Outputs come part by part.
+void add_to_part(std::int32_t output, bool is_first, ExecutePlan& plan) {
+  if (is_first) plan.part_begin.push_back(plan.part_begin.back());
+  ++plan.part_begin.back();
+  plan.part_outputs.push_back(output);
+  plan.output_parts[index(output)] = narrow<std::int32_t>(std::ssize(plan.part_begin) - 2);
+}
+
+/// Which choices have a result that goes home: all, or the first of each row that a rank gets.
+class ResultChoices {
+ public:
+  explicit ResultChoices(Combine combine) : all_(combine == Combine::ordered) {}
+
+  /// Of choices in the order of their sources.
+  [[nodiscard]] bool has(std::int64_t source) {
+    return std::exchange(last_, source) != source || all_;
+  }
+
+ private:
+  bool all_;
+  std::int64_t last_ = -1;
+};
+
 }  // namespace
 
 void DispatchPlanner::plan_sends(const Routing& routing, SendPlan& plan) {
@@ -84,6 +113,7 @@ void DispatchPlanner::plan_sends(const Routing& routing, SendPlan& plan) {
   plan.send_counts.assign(ranks, 0);
   plan.return_counts.assign(ranks, 0);
   plan.return_rows.assign(routing.experts.size(), -1);
+  const bool returns_all = combine_ == Combine::ordered;
 
   const auto for_each_remote = [&](auto&& call) {
     last_token_.assign(ranks, -1);
@@ -99,7 +129,7 @@ void DispatchPlanner::plan_sends(const Routing& routing, SendPlan& plan) {
   };
   for_each_remote([&](std::int64_t, std::int64_t, int rank, bool new_row) {
     plan.send_counts[index(rank)] += new_row ? 1 : 0;
-    ++plan.return_counts[index(rank)];
+    plan.return_counts[index(rank)] += new_row || returns_all ? 1 : 0;
   });
 
   next_.resize(ranks);
@@ -111,6 +141,7 @@ void DispatchPlanner::plan_sends(const Routing& routing, SendPlan& plan) {
   plan.send_tokens.resize(index(next_.back() + plan.send_counts.back()));
   for_each_remote([&](std::int64_t token, std::int64_t choice, int rank, bool new_row) {
     if (new_row) plan.send_tokens[index(next_[index(rank)]++)] = narrow<std::int32_t>(token);
+    if (!new_row && !returns_all) return;
     plan.return_rows[index(choice)] = narrow<std::int32_t>(returns_[index(rank)]++);
   });
 }
@@ -121,9 +152,10 @@ void DispatchPlanner::plan_execution(const Routing& own, const ReceivedChoices& 
   const LocalChoices choices(own, received, *placement_, own_rank_);
   plan.slot_begin.assign(index(placement_->num_local_experts(own_rank_) + 1), 0);
   plan.return_counts.assign(received.counts.size(), 0);
-  choices.for_each([&](const Origin& origin, Slot slot) {
+  choices.for_each([&, results = ResultChoices(combine_)](const Origin& origin, Slot slot) mutable {
     ++plan.slot_begin[index(slot) + 1];
-    if (origin.choice < 0) ++plan.return_counts[index(origin.peer)];
+    const bool has_result = results.has(origin.source);
+    if (origin.choice < 0 && has_result) ++plan.return_counts[index(origin.peer)];
   });
   std::partial_sum(plan.slot_begin.begin(), plan.slot_begin.end(), plan.slot_begin.begin());
 
@@ -132,11 +164,17 @@ void DispatchPlanner::plan_execution(const Routing& own, const ReceivedChoices& 
   plan.output_words.resize(plan.output_sources.size());
   plan.own_outputs.assign(own.experts.size(), -1);
   plan.return_outputs.clear();
-  choices.for_each([&](const Origin& origin, Slot slot) {
+  plan.results_saved = 0;
+  start_parts(combine_ == Combine::fast, plan);
+  choices.for_each([&, results = ResultChoices(combine_)](const Origin& origin, Slot slot) mutable {
     const auto output = narrow<std::int32_t>(next_[index(slot)]++);
     plan.output_sources[index(output)] = narrow<std::int32_t>(origin.source);
     plan.output_words[index(output)] = static_cast<std::int32_t>(origin.word);
-    if (origin.choice >= 0) {
+    const bool has_result = results.has(origin.source);
+    if (combine_ == Combine::fast) add_to_part(output, has_result, plan);
+    if (!has_result) {
+      plan.results_saved += origin.choice < 0 ? 1 : 0;
+    } else if (origin.choice >= 0) {
       plan.own_outputs[index(origin.choice)] = output;
     } else {
       plan.return_outputs.push_back(output);  // peers, rows and choices are walked in return order

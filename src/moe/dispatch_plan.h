@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "src/moe/combine.h"
 #include "src/moe/routing.h"
 
 namespace moesaic {
@@ -13,13 +14,15 @@ namespace moesaic {
 ///
 /// A token travels once to each other rank that owns one of its experts (a *row*). Results come
 /// back one row a choice: from each peer in the order of the rows sent to it, a token's choices in
-/// ascending expert id. Choices for this rank's own experts do not travel.
+/// ascending expert id. Choices for this rank's own experts do not travel. With Combine::fast one
+/// comes back for all choices of a row, and stands for the first of them.
 struct SendPlan {
   std::int64_t num_tokens = 0;            // of this rank
   std::vector<std::int32_t> send_tokens;  // the token of each row sent, by peer, ascending in each
   std::vector<std::int64_t> send_counts;  // [ranks] rows to each peer; own rank 0
   std::vector<std::int64_t> return_counts;  // [ranks] result rows from each peer; own rank 0
-  /// [choices] index among the result rows of all peers in rank order, or -1 for an own expert.
+  /// [choices] index among the result rows of all peers in rank order, or -1: an own expert's, or
+  /// added to that of an earlier choice.
   std::vector<std::int32_t> return_rows;
 };
 
@@ -28,13 +31,22 @@ struct SendPlan {
 /// *Sources* are numbered: own token t is source t; received row r is source num_tokens + r.
 /// *Outputs* are the products, ordered by slot; inside a slot by rank and then by row, own tokens
 /// at their rank's place.
+///
+/// With Combine::fast the outputs of one source are a *part*: their weighted sum takes the place of
+/// the first of them, and goes home for all.
 struct ExecutePlan {
   std::vector<std::int64_t> slot_begin;      // [local experts + 1] first output of each slot
   std::vector<std::int32_t> output_sources;  // [outputs] which source an output is computed from
   std::vector<std::int32_t> output_words;    // [outputs] which of its source's choices it is
-  std::vector<std::int32_t> own_outputs;     // [choices] output of an own token's choice, or -1
+  /// [choices] output of an own token's choice, or -1: another rank's, or added to an earlier one.
+  std::vector<std::int32_t> own_outputs;
   std::vector<std::int32_t> return_outputs;  // outputs to send back, by peer
   std::vector<std::int64_t> return_counts;   // [ranks] how many of them to each peer; own rank 0
+  // With Combine::fast, else empty:
+  std::vector<std::int32_t> part_outputs;  // [outputs] by part, in ascending expert id
+  std::vector<std::int64_t> part_begin;    // [parts + 1] first of each among them
+  std::vector<std::int32_t> output_parts;  // [outputs] the part of each
+  std::int64_t results_saved = 0;          // of other ranks' tokens, that are added to others
 
   [[nodiscard]] std::int64_t num_outputs() const noexcept {
     return static_cast<std::int64_t>(output_sources.size());
@@ -66,9 +78,10 @@ struct ReceivedChoices {
 /// Makes the plans of one rank. Plans are overwritten, so that their memory is used again.
 class DispatchPlanner {
  public:
-  /// `placement` must outlive this.
-  DispatchPlanner(const ExpertPlacement& placement, int own_rank)
-      : placement_(&placement), own_rank_(own_rank) {}
+  /// `placement` must outlive this. All ranks have the same `combine`.
+  DispatchPlanner(const ExpertPlacement& placement, int own_rank,
+                  Combine combine = Combine::ordered)
+      : placement_(&placement), own_rank_(own_rank), combine_(combine) {}
 
   /// Plans are of this placement from now on, which must outlive this.
   void place(const ExpertPlacement& placement) { placement_ = &placement; }
@@ -80,6 +93,7 @@ class DispatchPlanner {
  private:
   const ExpertPlacement* placement_;
   int own_rank_;
+  Combine combine_;
   // Scratch:
   std::vector<std::int64_t> next_;        // the next row of each peer, or output of each slot
   std::vector<std::int64_t> returns_;     // the next result row of each peer

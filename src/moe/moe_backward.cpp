@@ -121,7 +121,7 @@ void MoeLayer::end_backward(const MoeBackward& pass, MoeWorkspace& work) {
   {
     const PhaseScope scope(work.context.times, Phase::combine);
     const Results results{stash.routing, stash.plan, work.results};
-    sum_results(pass.part.dx, {&results, 1}, codec(work));
+    sum_results(pass.part.dx, {&results, 1}, work);
     const std::int64_t choices = stash.routing.num_tokens * stash.routing.topk;
     work.weight_gradients.resize(static_cast<std::size_t>(choices));
     for (std::int64_t choice = 0; choice < choices; ++choice) {

@@ -17,6 +17,24 @@ std::int64_t num_rows(const ChoiceBatch& choices) {
   return choices.plan.execute.num_outputs();
 }
 
+/// What experts' ranks need to know of these choices.
+void set_words(const Routing& routing, MoeWorkspace& work) {
+  work.rows.set_experts(routing);
+  if (work.adds_parts()) work.rows.set_extra_weights(routing);
+}
+
+/// The weights came with the rows.
+void weigh_outputs(ChoiceBatch& choices, const MoeWorkspace& work) {
+  const ExecutePlan& plan = choices.plan.execute;
+  choices.output_weights.clear();
+  for (std::size_t output = 0; output < plan.output_sources.size(); ++output) {
+    const std::byte* const words = work.dispatch.words(plan.output_sources[output]);
+    const std::int64_t word = choices.routing.first_word + plan.output_words[output];
+    choices.output_weights.push_back(work.rows.extra_weights_of(words)[word]);
+  }
+  choices.parts.start(plan);
+}
+
 }  // namespace
 
 void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
@@ -32,7 +50,9 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
   }
   {
     const PhaseScope scope(times, Phase::dispatch);
-    work.rows.have_keys(work.dropout.is_on());
+    const WireRows::Extra extra =
+        work.adds_parts() ? WireRows::Extra::weights : WireRows::Extra::none;
+    work.rows.have(work.dropout.is_on() ? WireRows::Extra::key : extra);
     if (row_form(work) == RowForm::plain) {
       write_activations(x, work.rows);
     } else {
@@ -69,9 +89,9 @@ PendingDispatch MoeLayer::send_rows(MoeWorkspace& work) const {
     if (defers) {
       std::swap(work.routing, deferral.all);
       split_routing(deferral.all, work.defer, work.routing, deferral.left().routing);
-      work.rows.set_experts(deferral.left().routing);
+      set_words(deferral.left().routing, work);
     }
-    work.rows.set_experts(work.routing);
+    set_words(work.routing, work);
   }
   const PhaseScope scope(work.context.times, Phase::wait);
   work.exchange.plan_sends(defers ? deferral.all : work.routing, plan);
@@ -103,6 +123,7 @@ void MoeLayer::finish_plan(ChoiceBatch& choices, MoeWorkspace& work) {
   work.exchange.finish_plan(choices.routing, work.dispatch, choices.plan);
   choices.output_rows.clear();
   choices.output_keys.clear();
+  if (work.adds_parts()) weigh_outputs(choices, work);
   const bool is_plain = row_form(work) == RowForm::plain;
   const std::int64_t decoded_bytes = router_.hidden() * element_bytes(element_);
   for (const std::int32_t source : choices.plan.execute.output_sources) {
@@ -162,8 +183,7 @@ void MoeLayer::compute_and_send(ChoiceBatch& choices, SlotRange slots, MoeWorksp
   const std::vector<std::int64_t>& begin = choices.plan.execute.slot_begin;
   const std::int64_t first = begin[slots.first];
   const std::int64_t count = begin[slots.first + slots.count] - first;
-  encode_results(choices, {first, count}, codec(work));
-  choices.results.mark_ready(first, count);
+  finish_outputs(choices, {first, count}, work);
 }
 
 void MoeLayer::compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& work,
@@ -176,18 +196,6 @@ void MoeLayer::compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& wo
   }
 }
 
-/// Rounds outputs to what travels; all are rounded, also those that stay.
-void MoeLayer::encode_results(ChoiceBatch& choices, const Rows& rows,
-                              const WireCodec& codec) const {
-  if (codec.is_exact()) return;
-  const std::int64_t hidden = router_.hidden();
-  const std::int64_t bytes = codec.bytes(hidden);
-  compute_.pool->for_each(rows.count, kTokensPerTask, [&](std::int64_t i) {
-    const std::int64_t row = rows.first + i;
-    codec.encode(choices.outputs.data() + row * hidden, hidden, choices.coded.data() + row * bytes);
-  });
-}
-
 void MoeLayer::send_results(ChoiceBatch& choices, TokenExchange::Outputs when,
                             MoeWorkspace& work) const {
   const std::int64_t rows = num_rows(choices);
@@ -198,13 +206,15 @@ void MoeLayer::send_results(ChoiceBatch& choices, TokenExchange::Outputs when,
     data = choices.coded.data();
   }
   const bool is_written = when == TokenExchange::Outputs::written;
-  if (is_written) encode_results(choices, {0, rows}, codec(work));
+  if (is_written) finish_outputs(choices, {0, rows}, work);
   const PhaseScope scope(work.context.times, Phase::wait);
   choices.results =
       work.exchange.combine({data, rows, bytes}, choices.plan,
                             work.label.at(&choices == &work ? "results" : "deferred"), when);
   work.load.rows += rows;
   work.load.bytes_sent += std::ssize(choices.plan.execute.return_outputs) * bytes;
+  work.load.results_saved += choices.plan.execute.results_saved;
+  work.load.result_bytes_saved += choices.plan.execute.results_saved * bytes;
 }
 
 /// What is kept is kept of all rows; copies in a node are not faster in pieces.
@@ -296,7 +306,7 @@ void MoeLayer::end(MatrixView<float> y, MoeWorkspace& work) {
   const PhaseScope scope(work.context.times, Phase::combine);
   const std::array<Results, 2> parts = {
       {{due.routing, due.plan, due.results}, {work.routing, work.plan, work.results}}};
-  sum_results(y, std::span(parts).subspan(due.is_pending ? 0 : 1), codec(work));
+  sum_results(y, std::span(parts).subspan(due.is_pending ? 0 : 1), work);
   work.results = {};
   work.deferral.next_layer();
   if (work.keep != nullptr) {
@@ -307,15 +317,19 @@ void MoeLayer::end(MatrixView<float> y, MoeWorkspace& work) {
 }
 
 void MoeLayer::sum_results(MatrixView<float> y, std::span<const Results> parts,
-                           const WireCodec& codec) const {
+                           const MoeWorkspace& work) const {
+  const WireCodec codec = this->codec(work);
+  const bool is_weighted = work.adds_parts();
   compute_.pool->for_each(y.rows(), kTokensPerTask, [&](std::int64_t token) {
     const std::span<float> sum = y.row(token);
     std::ranges::fill(sum, 0.0F);
     for (const auto& [routing, plan, home] : parts) {
       for (std::int64_t choice = token * routing.topk; choice < (token + 1) * routing.topk;
            ++choice) {
-        codec.add_scaled(home.row(plan, choice), routing.weights[static_cast<std::size_t>(choice)],
-                         sum);
+        const std::byte* const row = home.row(plan, choice);
+        if (row == nullptr) continue;
+        const float weight = routing.weights[static_cast<std::size_t>(choice)];
+        codec.add_scaled(row, is_weighted ? 1.0F : weight, sum);
       }
     }
   });

@@ -22,14 +22,18 @@ namespace moesaic {
 
 /// Rows of work that this rank's experts did.
 struct ExpertLoad {
-  std::int64_t rows = 0;        // outputs computed here
-  std::int64_t rows_sent = 0;   // token rows that left for other ranks
-  std::int64_t bytes_sent = 0;  // token rows and results that left for other ranks
+  std::int64_t rows = 0;                // outputs computed here
+  std::int64_t rows_sent = 0;           // token rows that left for other ranks
+  std::int64_t bytes_sent = 0;          // token rows and results that left for other ranks
+  std::int64_t results_saved = 0;       // that did not, since they were added to others here
+  std::int64_t result_bytes_saved = 0;  // of these
 
   ExpertLoad& operator+=(const ExpertLoad& more) noexcept {
     rows += more.rows;
     rows_sent += more.rows_sent;
     bytes_sent += more.bytes_sent;
+    results_saved += more.results_saved;
+    result_bytes_saved += more.result_bytes_saved;
     return *this;
   }
 };
@@ -43,6 +47,7 @@ struct MoeContext {
   PhaseTimes& times;
   WireForm wire = WireForm::exact;
   bool int8_rows = false;  // as MoeOptions
+  Combine combine = Combine::ordered;
 };
 
 /// One batch on its way through an MoE layer: its plan, rows and results. One after the other the
@@ -53,7 +58,7 @@ struct MoeWorkspace : ChoiceBatch {
   MoeWorkspace(const MoeContext& model, std::int64_t hidden_bytes, std::int64_t topk)
       : context(model),
         rows(hidden_bytes, topk),
-        exchange(model.experts, model.placement.of_layer(0)),
+        exchange(model.experts, model.placement.of_layer(0), model.combine),
         deferral(hidden_bytes, topk),
         gradient_rows(hidden_bytes, topk, true) {}
 
@@ -62,6 +67,9 @@ struct MoeWorkspace : ChoiceBatch {
     label.layer = static_cast<std::int32_t>(layer);
     if (layer >= 0) exchange.place(context.placement.of_layer(layer));
   }
+
+  /// Whether each rank adds its results of a token.
+  [[nodiscard]] bool adds_parts() const noexcept { return context.combine == Combine::fast; }
 
   /// Set before begin(), or null: what is kept for a backward pass, and where choices are counted.
   MoeStash* keep = nullptr;
@@ -107,7 +115,8 @@ struct MoeBackward {
 
 /// The expert-parallel MoE layer: route -> dispatch -> execute -> combine. A token's result is
 /// sum_k weight_k * expert_k(x), f32, in ascending expert id, whichever rank computed each part;
-/// what the layer before has deferred comes first.
+/// what the layer before has deferred comes first. With Combine::fast it is the sum of such sums
+/// over the experts of a rank, in ascending order of the lowest expert of each.
 ///
 /// It runs in halves, so that a rank can do other work while rows travel: the shared expert, or
 /// another batch in another workspace. Every rank makes the same calls in the same order.
@@ -178,9 +187,13 @@ class MoeLayer {
     std::int64_t first;
     std::int64_t count;
   };
+  void finish_outputs(ChoiceBatch& choices, const Rows& rows, const MoeWorkspace& work) const;
   void encode_results(ChoiceBatch& choices, const Rows& rows, const WireCodec& codec) const;
+  void sum_parts(ChoiceBatch& choices, std::span<const std::int32_t> parts,
+                 const WireCodec& codec) const;
   void send_results(ChoiceBatch& choices, TokenExchange::Outputs when, MoeWorkspace& work) const;
-  /// The unweighted results of some choices of each token.
+  /// The results of some choices of each token: unweighted, or with Combine::fast weighted and
+  /// added as far as they come from one rank.
   struct Results {
     const Routing& routing;
     const ExchangePlan& plan;
@@ -188,7 +201,7 @@ class MoeLayer {
   };
   /// Overwrites `y` with the sum of all parts, one after the other.
   void sum_results(MatrixView<float> y, std::span<const Results> parts,
-                   const WireCodec& codec) const;
+                   const MoeWorkspace& work) const;
 
   Router router_;
   std::unique_ptr<Experts> experts_;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "comm/communicator.h"
+#include "src/moe/combine.h"
 #include "src/moe/wire_form.h"
 
 namespace moesaic {
@@ -17,13 +18,16 @@ struct MoeOptions {
   /// both have experts. Approximate.
   std::int64_t defer = 0;
   WireForm wire = WireForm::exact;
+  Combine combine = Combine::ordered;
   /// Rows of experts that all take int8 travel as such. No bits change, and what it costs is paid
   /// back between nodes alone.
   bool int8_rows = false;
   HalfBatches half_batches = HalfBatches::off;
 
   /// Whether logits are what they are without options.
-  [[nodiscard]] bool is_exact() const noexcept { return defer == 0 && wire == WireForm::exact; }
+  [[nodiscard]] bool is_exact() const noexcept {
+    return defer == 0 && wire == WireForm::exact && combine == Combine::ordered;
+  }
 };
 
 struct DeviceExpertsWorkspace;

@@ -1,4 +1,4 @@
-// Rows of an MoE layer in the form in which they travel, and back.
+// Rows and results of an MoE layer in the form in which they travel, and back.
 
 #include <cstring>
 
@@ -70,6 +70,54 @@ void MoeLayer::decode_rows(std::span<const std::int32_t> sources, MoeWorkspace& 
     const std::byte* const from = work.dispatch.source(source);
     if (is_rounded) return codec(work).decode(from, router_.hidden(), write);
     codes_->decode(from, write);
+  });
+}
+
+/// Outputs become results, which leave if their exchange has been started.
+void MoeLayer::finish_outputs(ChoiceBatch& choices, const Rows& rows,
+                              const MoeWorkspace& work) const {
+  if (!work.adds_parts()) {
+    encode_results(choices, rows, codec(work));
+    return choices.results.mark_ready(rows.first, rows.count);
+  }
+  const std::span<const std::int32_t> parts = choices.parts.add(rows.first, rows.count);
+  sum_parts(choices, parts, codec(work));
+  for (const std::int32_t part : parts) {
+    for (const std::int32_t output : choices.parts.outputs_of(part)) {
+      choices.results.mark_ready(output, 1);
+    }
+  }
+}
+
+/// Each in the row of its first output, and rounded to what travels, also if it stays.
+void MoeLayer::sum_parts(ChoiceBatch& choices, std::span<const std::int32_t> parts,
+                         const WireCodec& codec) const {
+  const std::int64_t hidden = router_.hidden();
+  compute_.pool->for_each(std::ssize(parts), kRowsPerTask, [&](std::int64_t i) {
+    const auto outputs = choices.parts.outputs_of(parts[static_cast<std::size_t>(i)]);
+    const auto weight = [&](std::int32_t output) {
+      return choices.output_weights[static_cast<std::size_t>(output)];
+    };
+    const auto row = [&](std::int32_t output) { return choices.outputs.data() + output * hidden; };
+    float* const sum = row(outputs.front());
+    for (std::int64_t at = 0; at < hidden; ++at) sum[at] *= weight(outputs.front());
+    for (const std::int32_t output : outputs.subspan(1)) {
+      compute_.vector->add_scaled(row(output), weight(output), hidden, sum);
+    }
+    if (codec.is_exact()) return;
+    codec.encode(sum, hidden, choices.coded.data() + outputs.front() * codec.bytes(hidden));
+  });
+}
+
+/// Rounds outputs to what travels; all are rounded, also those that stay.
+void MoeLayer::encode_results(ChoiceBatch& choices, const Rows& rows,
+                              const WireCodec& codec) const {
+  if (codec.is_exact()) return;
+  const std::int64_t hidden = router_.hidden();
+  const std::int64_t bytes = codec.bytes(hidden);
+  compute_.pool->for_each(rows.count, kRowsPerTask, [&](std::int64_t i) {
+    const std::int64_t row = rows.first + i;
+    codec.encode(choices.outputs.data() + row * hidden, hidden, choices.coded.data() + row * bytes);
   });
 }
 

@@ -68,12 +68,14 @@ class PendingResults {
     if (pending_) pending_.mark_ready(first, count);
   }
   /// The unweighted result row of a choice, in the form in which it travelled, once wait() has
-  /// returned: valid as long as this object and the outputs.
+  /// returned: valid as long as this object and the outputs. With Combine::fast the weighted sum of
+  /// this choice and of others of the token, or null: it is added to that of an earlier choice.
   [[nodiscard]] const std::byte* row(const ExchangePlan& plan, std::int64_t choice) const {
     const auto c = static_cast<std::size_t>(choice);
     const std::int32_t row = plan.send.return_rows[c];
-    return row >= 0 ? returned_[static_cast<std::size_t>(row)]
-                    : outputs_.data() + plan.execute.own_outputs[c] * outputs_.stride();
+    if (row >= 0) return returned_[static_cast<std::size_t>(row)];
+    const std::int32_t own = plan.execute.own_outputs[c];
+    return own >= 0 ? outputs_.data() + own * outputs_.stride() : nullptr;
   }
   [[nodiscard]] const float* result(const ExchangePlan& plan, std::int64_t choice) const {
     return reinterpret_cast<const float*>(row(plan, choice));
@@ -89,9 +91,10 @@ class PendingResults {
 /// owner keeps. Each call that starts something is collective over the expert-parallel group.
 class TokenExchange {
  public:
-  /// Both must outlive this.
-  TokenExchange(Communicator& experts, const ExpertPlacement& placement)
-      : comm_(&experts), planner_(placement, experts.rank()) {}
+  /// Both must outlive this. `combine` is the same on all ranks.
+  TokenExchange(Communicator& experts, const ExpertPlacement& placement,
+                Combine combine = Combine::ordered)
+      : comm_(&experts), planner_(placement, experts.rank(), combine) {}
 
   /// Experts are placed so from now on; must outlive this.
   void place(const ExpertPlacement& placement) { planner_.place(placement); }
@@ -110,7 +113,7 @@ class TokenExchange {
   /// Whether outputs are there when they are sent, or come later (PendingResults::mark_ready).
   enum class Outputs { written, later };
   /// Sends the results `outputs` [outputs, any], rows of bytes or floats, home, a row for each
-  /// choice. Both stay until the results are not needed any more.
+  /// choice, or for each part. Both stay until the results are not needed any more.
   [[nodiscard]] PendingResults combine(MatrixView<const std::byte> outputs,
                                        const ExchangePlan& plan, const RowLabel& label,
                                        Outputs when = Outputs::written);

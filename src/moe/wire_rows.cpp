@@ -28,12 +28,22 @@ void WireRows::resize(std::int64_t num_tokens, std::int64_t hidden_bytes) {
   bytes_.reserve(num_tokens * stride_bytes_);
 }
 
+void WireRows::have(Extra extra) {
+  num_words_ = topk_;
+  if (extra == Extra::key) num_words_ += 2;
+  if (extra == Extra::weights) num_words_ += topk_;
+}
+
 void WireRows::set_experts(const Routing& routing) {
   set_words(routing, routing.experts.data());
 }
 
 void WireRows::set_weights(const Routing& routing) {
   set_words(routing, routing.weights.data());
+}
+
+void WireRows::set_extra_weights(const Routing& routing) {
+  set_words(routing, routing.weights.data(), topk_);
 }
 
 template <typename T>
@@ -55,9 +65,9 @@ std::uint64_t WireRows::key_of(const std::byte* words) const {
   return key;
 }
 
-void WireRows::set_words(const Routing& routing, const void* words) {
+void WireRows::set_words(const Routing& routing, const void* words, std::int64_t first) {
   const auto* from = static_cast<const std::byte*>(words);
-  const std::int64_t offset = words_offset_ + routing.first_word * kWordBytes;
+  const std::int64_t offset = words_offset_ + (first + routing.first_word) * kWordBytes;
   const auto bytes = static_cast<std::size_t>(routing.topk * kWordBytes);
   for (std::int64_t token = 0; token < routing.num_tokens; ++token, from += bytes) {
     std::memcpy(activations(token) + offset, from, bytes);

@@ -9,7 +9,7 @@
 namespace moesaic {
 
 /// This rank's token rows in the form that travels: the activations, then a 4-byte word for each of
-/// the token's choices: forward its expert's id, backward its routing weight, and perhaps marks. A
+/// the token's choices: forward its expert's id, backward its routing weight, and perhaps more. A
 /// row is written once and read where it lies, here or, after the exchange, at its experts.
 class WireRows {
  public:
@@ -19,11 +19,14 @@ class WireRows {
   /// Makes room for as many rows, of so many bytes of activations; their contents are lost.
   void resize(std::int64_t num_tokens, std::int64_t hidden_bytes);
   void resize(std::int64_t num_tokens) { resize(num_tokens, hidden_bytes_); }
-  /// Whether rows have a key from the next resize() on.
-  void have_keys(bool wanted) { num_words_ = topk_ + (wanted ? 2 : 0); }
+  /// What rows have behind their experts.
+  enum class Extra { none, key, weights };
+  /// From the next resize() on.
+  void have(Extra extra);
   /// From the routing's first word on, here and below.
   void set_experts(const Routing& routing);
   void set_weights(const Routing& routing);
+  void set_extra_weights(const Routing& routing);
   void set_mark(std::int64_t token, std::int32_t mark);
   void set_key(std::int64_t token, std::uint64_t key);
 
@@ -45,6 +48,10 @@ class WireRows {
     return experts_of(words)[topk_];
   }
   [[nodiscard]] std::uint64_t key_of(const std::byte* words) const;
+  /// [topk]
+  [[nodiscard]] const float* extra_weights_of(const std::byte* words) const {
+    return weights_of(words) + topk_;
+  }
   [[nodiscard]] std::int64_t words_bytes() const noexcept { return row_bytes_ - words_offset_; }
   [[nodiscard]] std::int64_t activation_bytes() const noexcept { return hidden_bytes_; }
   [[nodiscard]] std::int64_t row_bytes() const noexcept { return row_bytes_; }
@@ -53,7 +60,8 @@ class WireRows {
   [[nodiscard]] const std::byte* data() const noexcept { return bytes_.data(); }
 
  private:
-  void set_words(const Routing& routing, const void* words);
+  /// `first`: where those of all choices begin.
+  void set_words(const Routing& routing, const void* words, std::int64_t first = 0);
   template <typename T>
   void set_behind(std::int64_t token, T value);
 

@@ -111,8 +111,9 @@ class Draw {
       ++rows_[static_cast<std::size_t>(expert)];
       const int owner = placement_.rank_of(expert);
       if (owner == home) continue;
-      add_result(owner, home);
-      if (std::ranges::find(owners_, owner) != owners_.end()) continue;
+      const bool is_first = std::ranges::find(owners_, owner) == owners_.end();
+      if (is_first || !wire_.adds_parts) add_result(owner, home);
+      if (!is_first) continue;
       owners_.push_back(owner);
       add_row(home, owner);
     }

@@ -27,6 +27,7 @@ struct WireSizes {
   std::int64_t row_bytes = 0;     // of a token's row, with its tag
   std::int64_t tag_bytes = 0;     // of what says which experts are chosen
   std::int64_t result_bytes = 0;  // of one expert's result for it
+  bool adds_parts = false;        // a rank adds its experts' results for it, and sends one
 };
 
 /// Bytes of a message to a node of `node_ranks` ranks: a head, then rows, each once however many
@@ -55,7 +56,8 @@ struct LayerLoad {
   double max_over_mean = 1;  // of the ranks' rows
 
   // Of all ranks: rows to other ranks, once to each that has an expert of the token, and results
-  // back, one a choice; their bytes there and back, those between nodes among them.
+  // back, one a choice or, added, one a row; their bytes there and back, those between nodes among
+  // them.
   double rows = 0;
   double results = 0;
   double dispatch_bytes = 0;

@@ -79,6 +79,24 @@ TEST(BenchExchange, CountsBytesBetweenNodesByTheRouting) {
   EXPECT_EQ(lines[1].at("wire").as_string(), "bf16");
 }
 
+TEST(BenchExchange, AddedResultsAreOneARow) {
+  // As above, but 2 results, and rows that have weights too.
+  const std::vector<Json> lines =
+      lines_of_ranks(2, {"--tokens", "2", "--routing", "hot_rank", "--ranks-per-node", "1",
+                         "--wire", "exact,int8", "--combine", "fast", "--check-comm"});
+  ASSERT_EQ(lines.size(), 2U);
+  for (const Json& line : lines) {
+    expect_good(line, 2, 2);
+    EXPECT_EQ(line.at("combine").as_string(), "fast");
+    EXPECT_DOUBLE_EQ(line.at("dedup").as_double(), 3);
+  }
+  EXPECT_EQ(lines[0].at("bytes_far").as_int(), 3 * 128 + 192 + 2 * 72 * 2 + 2 * 72 * 4);
+  EXPECT_EQ(lines[1].at("bytes_far").as_int(), 3 * 128 + 192 + (2 + 2) * (72 + 4));
+  const std::vector<Json> on_nodes =
+      lines_of_ranks(4, {"--tokens", "9", "--ranks-per-node", "2", "--combine", "fast"});
+  for (const Json& line : on_nodes) expect_good(line, 4, 2);
+}
+
 TEST(BenchExchange, KeysAreThoseOfThePage) {
   const ProgramResult result =
       run_moesaic(bench_exchange({"--tokens", "3", "--routing", "even", "-o", "csv"}));

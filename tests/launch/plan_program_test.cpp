@@ -102,21 +102,26 @@ TEST_F(Plan, Bytes_that_move_are_those_that_runs_count) {
   const std::string routing = file("routing.json", R"({"experts_per_token": 2, "rows": [)"
                                                    R"([1,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0],)"
                                                    R"([1,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0]]})");
-  const auto rows_sent = [&](const std::string& placement) {
-    const Json seen = generate(2, 2, {"-m", path, "-n", "5", "-t", "1", "--placement", placement});
-    const Json traffic = plan({"-m", path, "--ranks", "2", "--routing", routing, "-n", "5",
-                               "--placement", placement})
-                             .at("traffic");
+  const auto rows_sent = [&](const std::string& placement, double results,
+                             const std::string& combine = "ordered") {
+    const Arguments how = {"-m", path, "-n", "5", "--placement", placement, "--combine", combine};
+    const Json seen = generate(2, 2, joined({"-t", "1"}, how));
+    const Json traffic = plan(joined({"--ranks", "2", "--routing", routing}, how)).at("traffic");
     const auto tokens = static_cast<double>(seen.at("prompt").at("tokens").as_int() +
                                             seen.at("generation").at("tokens").as_int());
     const double bytes =
         traffic.at("dispatch_bytes").as_double() + traffic.at("combine_bytes").as_double();
     EXPECT_NEAR(tokens * 2 * bytes, seen.at("bytes_sent").as_double(), 1);
-    EXPECT_EQ(traffic.at("results").as_double(), 1);
+    EXPECT_EQ(traffic.at("results").as_double(), results);
+    const double added = (1 - results) * tokens * 2;
+    EXPECT_EQ(static_cast<double>(seen.at("results_saved").as_int()), added);
+    EXPECT_EQ(static_cast<double>(seen.at("result_bytes_saved").as_int()), added * 128 * 4);
     return traffic.at("rows").as_double();
   };
-  EXPECT_EQ(rows_sent("contiguous"), 0.5);  // to rank 0, which has both
-  EXPECT_EQ(rows_sent(routing), 1);
+  EXPECT_EQ(rows_sent("contiguous", 1), 0.5);  // to rank 0, which has both
+  EXPECT_EQ(rows_sent("contiguous", 0.5, "fast"), 0.5);
+  EXPECT_EQ(rows_sent(routing, 1), 1);
+  EXPECT_EQ(rows_sent(routing, 1, "fast"), 1);
 }
 
 TEST_F(Plan, Ranks_hold_the_experts_that_are_placed_there) {

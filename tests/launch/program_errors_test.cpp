@@ -47,6 +47,7 @@ TEST(ProgramErrors, Usage) {
 TEST(ProgramErrors, MoreDeferredExpertsThanATokenHas) {
   expect_failure(run_ranks(2, generate_with({"--defer", "5"})), 2, {"defer is 5", "4", "top-k"});
   expect_failure(run_moesaic({"sft", "--defer", "1"}), 2, {"--defer"});
+  expect_failure(run_moesaic({"sft", "--combine", "fast"}), 2, {"--combine"});
 }
 
 TEST(ProgramErrors, UsageIsToldOnceByManyRanks) {

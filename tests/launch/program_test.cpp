@@ -177,6 +177,13 @@ TEST(Program, ScoreWritesTheSameLogitsForAnyLaunch) {
     EXPECT_TRUE(rounded == score(2, "w2-" + form, {"--wire", form, "--ranks-per-node", "1"}));
     EXPECT_TRUE(rounded == score(3, "w3-" + form, {"--wire", form, "-b", "31"}));
   }
+  const Arguments fast = {"--combine", "fast"};
+  const std::string added = score(3, "added", fast);
+  EXPECT_FALSE(one == added);
+  EXPECT_TRUE(added ==
+              score(3, "a-nodes",
+                    joined(fast, {"--ranks-per-node", "1", "-b", "31", "--half-batches", "on"})));
+  EXPECT_TRUE(one == score(1, "a-one", fast));
   EXPECT_TRUE(one == score(3, "halves", {"--half-batches", "on", "--check-comm"}));
   EXPECT_TRUE(one == score(2, "auto", {"--ranks-per-node", "1", "-b", "80"}));
   EXPECT_TRUE(deferred == score(2, "d-halves", {"--defer", "2", "--half-batches", "on"}));

@@ -1,5 +1,5 @@
 // Approximate options of MoE layers: choices that the next layer sums, rows and results that are
-// rounded.
+// rounded, results that are added where they are computed.
 
 #include "src/moe/deferral.h"
 
@@ -24,7 +24,8 @@ namespace {
 std::vector<std::vector<float>> run_layers(std::span<const Model> layers, Communicator& world,
                                            Share share, const MoeOptions& options) {
   Rank rank(layers, world, 2);
-  std::array<MoeWorkspace, 2> work = {rank.workspace(options.wire), rank.workspace(options.wire)};
+  std::array<MoeWorkspace, 2> work = {rank.workspace(options.wire, options.combine),
+                                      rank.workspace(options.wire, options.combine)};
   const std::int64_t early = share.count / 3;
   std::vector<std::vector<float>> results;
   for (std::size_t l = 0; l < layers.size(); ++l) {
@@ -103,6 +104,98 @@ TEST(MoeLayer, forms_of_the_wire_round_all_rows_and_results) {
       EXPECT_LT(std::sqrt(difference / norm), most);
     }
   }
+}
+
+/// The layer's sums, each by its own rank for its tokens; `first_only`: rank 0 has all tokens.
+std::vector<float> run_fast(std::span<const Model> layers, int ranks, int per_node,
+                            const MoeOptions& options, bool first_only = false) {
+  const std::int64_t hidden = layers[0].shape.hidden;
+  std::vector<float> all(static_cast<std::size_t>(60 * hidden));
+  run_thread_ranks(ranks,
+                   [&](Communicator& world) {
+                     const std::int64_t share = first_only ? 60 : 60 / ranks;
+                     const Share own{first_only ? 0 : world.rank() * share,
+                                     first_only && world.rank() > 0 ? 0 : share};
+                     const auto results = run_layers(layers, world, own, options);
+                     std::ranges::copy(results.back(), all.begin() + own.first * hidden);
+                   },
+                   {.ranks_per_node = per_node});
+  return all;
+}
+
+/// `model` where only the experts of one of `ranks` give anything.
+Model of_one_rank(const Model& model, int rank, int ranks) {
+  Model part = model;
+  const ExpertPlacement placement(model.shape.experts, ranks);
+  for (std::int64_t expert = 0; expert < model.shape.experts; ++expert) {
+    if (placement.rank_of(ExpertId{static_cast<std::int32_t>(expert)}) == rank) continue;
+    for (auto& row : part.down[static_cast<std::size_t>(expert)]) std::ranges::fill(row, 0.0F);
+  }
+  return part;
+}
+
+TEST(MoeLayer, ranks_add_their_results_first_where_that_is_wanted) {
+  const Model model(Shape{}, 11);
+  const MoeOptions fast{.combine = Combine::fast};
+  for (const int ranks : {1, 2, 3, 4}) {
+    std::vector<float> expected(static_cast<std::size_t>(60 * model.shape.hidden), 0.0F);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Model part = of_one_rank(model, rank, ranks);
+      const std::vector<float> its = run_fast({&part, 1}, 1, 0, {});
+      for (std::size_t i = 0; i < its.size(); ++i) expected[i] += its[i];
+    }
+    EXPECT_EQ(run_fast({&model, 1}, ranks, 0, fast), expected) << ranks;
+    EXPECT_EQ(run_fast({&model, 1}, ranks, 1, fast), expected) << ranks;
+    EXPECT_EQ(run_fast({&model, 1}, ranks, 2, fast), expected) << ranks;
+  }
+}
+
+TEST(MoeLayer, added_results_go_with_other_options) {
+  const std::array layers = {Model(Shape{}, 11), Model(Shape{}, 12)};
+  for (const WireForm wire : {WireForm::exact, WireForm::bf16, WireForm::int8}) {
+    for (const std::int64_t defer : {0, 2, 3}) {
+      const MoeOptions ordered{.defer = defer, .wire = wire};
+      MoeOptions fast = ordered;
+      fast.combine = Combine::fast;
+      const std::vector<float> exact = run_fast(layers, 1, 0, ordered);
+      const std::vector<float> sums = run_fast(layers, 3, 0, fast);
+      const double limit = wire == WireForm::exact ? 1e-5 : wire == WireForm::bf16 ? 4e-3 : 2e-2;
+      double difference = 0;
+      double norm = 0;
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        difference += std::pow(sums[i] - exact[i], 2);
+        norm += std::pow(exact[i], 2);
+      }
+      EXPECT_LT(std::sqrt(difference / norm), limit);
+      // Neither the nodes nor whose tokens they are matters.
+      EXPECT_EQ(run_fast(layers, 3, 1, fast), sums);
+      EXPECT_EQ(run_fast(layers, 3, 2, fast), sums);
+      EXPECT_EQ(run_fast(layers, 3, 0, fast, true), sums);
+      EXPECT_EQ(run_fast(layers, 3, 1, fast, true), sums);
+    }
+  }
+}
+
+TEST(MoeLayer, added_results_are_counted) {
+  const Model model(Shape{}, 11);
+  const auto load_with = [&](Combine combine) {
+    ExpertLoad all;
+    run_thread_ranks(2, [&](Communicator& world) {
+      Rank rank(model, world, 1);
+      MoeWorkspace work = rank.workspace(WireForm::exact, combine);
+      const std::vector<float> x = rank.inputs({0, world.rank() == 0 ? 60 : 0});
+      rank.begin(x, work);
+      (void)rank.end(x, work);
+      if (world.rank() == 1) all = work.load;
+    });
+    return all;
+  };
+  const ExpertLoad ordered = load_with(Combine::ordered);
+  const ExpertLoad fast = load_with(Combine::fast);
+  EXPECT_EQ(ordered.results_saved, 0);
+  EXPECT_GT(fast.results_saved, 0);
+  EXPECT_EQ(fast.result_bytes_saved, fast.results_saved * model.shape.hidden * 4);
+  EXPECT_EQ(fast.bytes_sent, ordered.bytes_sent - fast.result_bytes_saved);
 }
 
 /// Rows that are here one by one: each time someone waits for more.

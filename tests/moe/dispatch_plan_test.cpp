@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "src/moe/part_queue.h"
 
 namespace moesaic {
 namespace {
@@ -67,6 +68,39 @@ TEST(ExecutePlan, orders_outputs_by_slot_then_rank) {
   EXPECT_EQ(plan.own_outputs, (std::vector<std::int32_t>{0, 3, 4, -1}));
   EXPECT_EQ(plan.return_outputs, (std::vector<std::int32_t>{1, 2, 5}));
   EXPECT_EQ(plan.return_counts, (std::vector<std::int64_t>{0, 3}));
+}
+
+TEST(Plans, one_result_stands_for_all_choices_of_a_row) {
+  const ExpertPlacement placement(6, 3);
+  SendPlan send;
+  DispatchPlanner(placement, 0, Combine::fast)
+      .plan_sends(routing_of(3, {0, 2, 3, /**/ 1, 4, 5, /**/ 2, 3, 4}), send);
+  EXPECT_EQ(send.send_counts, (std::vector<std::int64_t>{0, 2, 2}));
+  EXPECT_EQ(send.return_counts, (std::vector<std::int64_t>{0, 2, 2}));
+  EXPECT_EQ(send.return_rows, (std::vector<std::int32_t>{-1, 0, -1, -1, 2, -1, 1, -1, 3}));
+
+  const ExpertPlacement halves(4, 2);
+  const Routing own = routing_of(2, {0, 1, /**/ 1, 3});
+  const std::vector<std::int32_t> received = {0, 2, /**/ 0, 1};
+  const std::vector<std::int64_t> counts = {0, 2};
+  ExecutePlan plan;
+  DispatchPlanner(halves, 0, Combine::fast)
+      .plan_execution(own, {.experts = received, .counts = counts}, plan);
+  EXPECT_EQ(plan.slot_begin, (std::vector<std::int64_t>{0, 3, 6}));
+  EXPECT_EQ(plan.own_outputs, (std::vector<std::int32_t>{0, -1, 4, -1}));
+  EXPECT_EQ(plan.return_outputs, (std::vector<std::int32_t>{1, 2}));
+  EXPECT_EQ(plan.return_counts, (std::vector<std::int64_t>{0, 2}));
+  EXPECT_EQ(plan.results_saved, 1);
+  EXPECT_EQ(plan.part_outputs, (std::vector<std::int32_t>{0, 3, /**/ 4, /**/ 1, /**/ 2, 5}));
+  EXPECT_EQ(plan.part_begin, (std::vector<std::int64_t>{0, 2, 3, 4, 6}));
+  EXPECT_EQ(plan.output_parts, (std::vector<std::int32_t>{0, 2, 3, 0, 1, 3}));
+
+  PartQueue parts;
+  parts.start(plan);
+  EXPECT_TRUE(std::ranges::equal(parts.add(0, 3), std::vector{2}));
+  EXPECT_TRUE(std::ranges::equal(parts.outputs_of(3), std::vector{2, 5}));
+  EXPECT_TRUE(std::ranges::equal(parts.add(4, 2), std::vector{1, 3}));
+  EXPECT_TRUE(std::ranges::equal(parts.add(3, 1), std::vector{0}));
 }
 
 TEST(ExecutePlan, refuses_an_expert_that_does_not_exist) {

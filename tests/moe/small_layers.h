@@ -83,8 +83,9 @@ class Rank {
     pool_.set_between_tasks([&world] { world.progress(); }, std::chrono::microseconds(0));
   }
 
-  [[nodiscard]] MoeWorkspace workspace(WireForm wire = WireForm::exact) {
-    return {{world_, placement_, gemm_, adapters_.transposed(), times_, wire},
+  [[nodiscard]] MoeWorkspace workspace(WireForm wire = WireForm::exact,
+                                       Combine combine = Combine::ordered) {
+    return {{world_, placement_, gemm_, adapters_.transposed(), times_, wire, false, combine},
             WireCodec::bytes(wire == WireForm::int8 ? wire : WireForm::exact, shape_.hidden),
             shape_.topk};
   }
