@@ -91,8 +91,16 @@ void JobPlan::count_adapters(Share& share) const {
   const std::vector<AdapterSpec> own = specs_of_rank(adapters_, share.held);
   share.adapter_bytes = AdapterSet::bytes(own, weight_format(options_.precision));
   for (const AdapterSpec& spec : own) {
-    share.adapter_values += spec.rank * ((spec.shares_a ? 0 : spec.site.in) + spec.site.out);
+    const std::int64_t values = spec.rank * ((spec.shares_a ? 0 : spec.site.in) + spec.site.out);
+    share.adapter_values += values;
+    if (spec.site.expert < 0) share.common_values += values;
   }
+}
+
+/// As GradientReduction sums them.
+std::int64_t JobPlan::summed_values(const CostRanks& ranks, const Share& share) {
+  if (ranks.ranks == 1) return 0;
+  return ranks.expert_replicas > 1 ? share.adapter_values : share.common_values;
 }
 
 Workload JobPlan::workload(const Options& options, const CostRanks& ranks,
@@ -114,6 +122,7 @@ Workload JobPlan::workload(const Options& options, const CostRanks& ranks,
                          .tokens = sample * options.global_batch_size,
                          .adapter_bytes = share.adapter_bytes,
                          .adapter_values = share.adapter_values,
+                         .summed_values = summed_values(ranks, share),
                          .expert_ranks = ranks.sharers(),
                          .dropout = options.lora_dropout},
                         options.recompute == RecomputeChoice::always);

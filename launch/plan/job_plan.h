@@ -58,11 +58,13 @@ class JobPlan {
     WeightBytes weights;
     std::int64_t adapter_bytes = 0;
     std::int64_t adapter_values = 0;
+    std::int64_t common_values = 0;  // of these, those that belong to no expert
   };
 
   [[nodiscard]] Share share(int sharers, int place) const;
   [[nodiscard]] int fullest(const CostRanks& ranks) const;  // the rank with most experts
   void count_adapters(Share& share) const;
+  [[nodiscard]] static std::int64_t summed_values(const CostRanks& ranks, const Share& share);
   [[nodiscard]] RankSharing sharing(const CostRanks& ranks, const Workload& work) const;
   [[nodiscard]] Workload workload(const Options& options, const CostRanks& ranks,
                                   const Share& share) const;

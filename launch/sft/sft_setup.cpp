@@ -113,12 +113,19 @@ std::unique_ptr<Trainer> SftSetup::trainer_on(SamplePass& pass) {
       train_options());
 }
 
+/// Of gradients, over ranks.
+std::int64_t SftSetup::summed_values() const {
+  if (runtime_.world().size() == 1) return 0;
+  return replicas_->size() > 1 ? std::ssize(adapters_.masters()) : adapters_.num_common_values();
+}
+
 EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
   const Options& options = runtime_.options();
   const SampleSizes sizes{.longest = std::max(data.train.longest(), data.held_out.longest()),
                           .tokens = data.train.tokens(),
                           .adapter_bytes = adapters_.bytes(),
                           .adapter_values = static_cast<std::int64_t>(adapters_.masters().size()),
+                          .summed_values = summed_values(),
                           .expert_ranks = runtime_.grid().experts().size(),
                           .dropout = dropout_};
   const Workload work = sft_workload(options, model.config, sizes, false);

@@ -163,13 +163,15 @@ struct Transformer::Impl {
     }
   }
 
-  void backward(KeptPass& kept, MatrixView<float> dx, AdapterGradients& adapters) {
+  void backward(KeptPass& kept, MatrixView<float> dx, AdapterGradients& adapters,
+                const LayerDone& layer_done) {
     begin(kept.batch);
     set_dropout({kept.dropout, kept.row_keys});
     for (std::size_t l = layers.size(); l-- > 0;) {
       take_stashes(kept, l);
       set_choices(kept, l);
       layers[l].backward({kept.batch, kept.samples, adapters, dx}, kept.layers[l]);
+      if (layer_done) layer_done(static_cast<std::int64_t>(l));
     }
     set_dropout({});
     context.moe.front().choices = nullptr;
@@ -282,8 +284,9 @@ LossHead& Transformer::loss_head() noexcept {
   return impl_->loss_head;
 }
 
-void Transformer::backward(KeptPass& kept, MatrixView<float> dx, AdapterGradients& adapters) {
-  impl_->backward(kept, dx, adapters);
+void Transformer::backward(KeptPass& kept, MatrixView<float> dx, AdapterGradients& adapters,
+                           const LayerDone& layer_done) {
+  impl_->backward(kept, dx, adapters, layer_done);
 }
 
 const ModelConfig& Transformer::config() const noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -51,8 +52,11 @@ class Transformer {
   /// Losses of what forward_kept() left, and the gradients of the rows that they are of.
   [[nodiscard]] LossHead& loss_head() noexcept;
   /// Goes back through all layers with the gradient `dx` [rows, hidden] by kept.out, which is used
-  /// up with `kept`; those of adapters are added. Collective over the experts' group.
-  void backward(KeptPass& kept, MatrixView<float> dx, AdapterGradients& adapters);
+  /// up with `kept`; those of adapters are added, and `layer_done` is told of each layer whose all
+  /// are. Collective over the experts' group.
+  using LayerDone = std::function<void(std::int64_t layer)>;
+  void backward(KeptPass& kept, MatrixView<float> dx, AdapterGradients& adapters,
+                const LayerDone& layer_done = {});
 
   [[nodiscard]] const ModelConfig& config() const noexcept;
   [[nodiscard]] Precision precision() const noexcept;

@@ -23,115 +23,166 @@ double sum_of_squares(std::span<const std::int64_t> sums) {
   return std::accumulate(lanes.begin(), lanes.end(), 0.0);
 }
 
-/// Sums over `ranks` what lies in `parts`, and nothing else: pieces of them travel together.
-void sum_parts(Communicator& ranks, std::span<const std::span<std::int64_t>> parts) {
-  if (parts.size() == 1) return ranks.sum(parts.front());
-  constexpr std::size_t kAtOnce = std::size_t{1} << 19;
-  std::vector<std::int64_t> values;
-  std::vector<std::span<std::int64_t>> pieces;  // that `values` are of
-  const auto sum = [&] {
-    ranks.sum(values);
-    auto from = values.cbegin();
-    for (const std::span<std::int64_t> piece : pieces) {
-      std::copy_n(from, piece.size(), piece.begin());
-      from += std::ssize(piece);
-    }
-    values.clear();
+/// Sums what lies in `parts`, and nothing else: pieces of them travel together.
+void start_sums(PendingSums& sums, std::span<const std::span<std::int64_t>> parts,
+                const RowLabel& label) {
+  std::vector<std::span<std::int64_t>> pieces;
+  std::int64_t room = PendingSums::kMostValues;
+  const auto start = [&] {
+    if (!pieces.empty()) (void)sums.start_sum(pieces, label);
     pieces.clear();
+    room = PendingSums::kMostValues;
   };
   for (const std::span<std::int64_t> part : parts) {
     for (std::size_t done = 0; done < part.size(); done += pieces.back().size()) {
-      if (values.size() == kAtOnce) sum();
-      const std::size_t count = std::min(part.size() - done, kAtOnce - values.size());
+      if (room == 0) start();
+      const std::size_t count = std::min(part.size() - done, static_cast<std::size_t>(room));
       pieces.push_back(part.subspan(done, count));
-      values.insert(values.end(), pieces.back().begin(), pieces.back().end());
+      room -= static_cast<std::int64_t>(count);
     }
   }
-  if (!values.empty()) sum();
+  start();
+}
+
+/// Adds an adapter's values, which stand behind those of the adapters before it: an A that adapters
+/// share once, what lies side by side as one part.
+void add_values(const AdapterPlace& place, AdapterGradients& gradients,
+                std::vector<std::span<std::int64_t>>& parts) {
+  for (const FactorPlace& factor : {place.a, place.b}) {
+    std::int64_t* const first = gradients.sums().data() + factor.first;
+    const auto size = static_cast<std::size_t>(factor.size());
+    if (parts.empty() || parts.back().data() + parts.back().size() < first) {
+      parts.emplace_back(first, size);
+    } else if (parts.back().data() + parts.back().size() == first) {
+      parts.back() = {parts.back().data(), parts.back().size() + size};
+    }
+  }
 }
 
 }  // namespace
 
 GradientReduction::GradientReduction(const AdapterSet& set, std::span<const AdapterSpec> all,
-                                     const TrainRanks& ranks)
-    : set_(set), all_(all), ranks_(ranks), counts_experts_(ranks.replicas.rank() == 0) {
+                                     const TrainRanks& ranks, ThreadPool& pool)
+    : set_(set),
+      all_(all),
+      ranks_(ranks),
+      pool_(pool),
+      counts_experts_(ranks.replicas.rank() == 0),
+      world_sums_(ranks.world),
+      replica_sums_(ranks.replicas) {
   std::unordered_map<std::string, std::int64_t> places;
   for (std::size_t i = 0; i < all.size(); ++i) {
     places[all[i].site.module] = static_cast<std::int64_t>(i);
+    layers_.resize(std::max(layers_.size(), static_cast<std::size_t>(all[i].site.layer) + 1));
   }
   for (std::int64_t i = 0; i < set.size(); ++i) {
     const auto found = places.find(set.spec(i).site.module);
     require(found != places.end(), ErrorKind::internal, "{} is not an adapter of the model",
             set.spec(i).site.module);
     places_.push_back(found->second);
+    Layer& layer = layers_[static_cast<std::size_t>(set.spec(i).site.layer)];
+    (i < set.num_common() ? layer.common : layer.experts).push_back(static_cast<std::int32_t>(i));
   }
+  begun_ = std::ssize(layers_);
 }
 
-std::int64_t GradientReduction::not_finite(const AdapterGradients& gradients) const {
-  if (const auto adapter = gradients.not_finite()) {
-    return places_[static_cast<std::size_t>(*adapter)];
-  }
-  // What all ranks add to must stay inside 64 bits.
+RowLabel GradientReduction::label(std::int64_t layer) const {
+  return RowLabel{.step = step_, .layer = static_cast<std::int32_t>(layer), .phase = {}}.at("sums");
+}
+
+/// Sums over ranks stay below 2^62 if those of each of them leave room for the others.
+void GradientReduction::find_too_large(std::span<const std::int32_t> adapters,
+                                       const AdapterGradients& gradients) {
   const std::int64_t limit = (std::int64_t{1} << 62) / ranks_.world.size();
-  for (std::int64_t i = 0; i < set_.size(); ++i) {
-    const AdapterPlace& place = set_.places()[static_cast<std::size_t>(i)];
-    for (const FactorPlace& factor : {place.a, place.b}) {
-      for (const std::int64_t sum : gradients.sums().subspan(
-               static_cast<std::size_t>(factor.first), static_cast<std::size_t>(factor.size()))) {
-        if (std::abs(sum) > limit) return places_[static_cast<std::size_t>(i)];
-      }
-    }
+  const auto is_too_large = [&](const FactorPlace& factor) {
+    const auto sums = gradients.sums().subspan(static_cast<std::size_t>(factor.first),
+                                               static_cast<std::size_t>(factor.size()));
+    return std::ranges::any_of(sums, [&](std::int64_t sum) { return std::abs(sum) > limit; });
+  };
+  std::vector<std::uint8_t> found(adapters.size());
+  pool_.for_each(std::ssize(adapters), 1, [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    const AdapterPlace& place = set_.places()[static_cast<std::size_t>(adapters[at])];
+    found[at] = is_too_large(place.a) || is_too_large(place.b) ? 1 : 0;
+  });
+  for (std::size_t i = 0; i < adapters.size(); ++i) {
+    if (found[i] == 0) continue;
+    too_large_ = too_large_ < 0 ? adapters[i] : std::min<std::int64_t>(too_large_, adapters[i]);
   }
-  return -1;
 }
 
-std::optional<std::string> GradientReduction::sum(AdapterGradients& gradients) const {
-  std::int64_t broken = not_finite(gradients);
-  ranks_.world.max({&broken, 1});
-  if (broken >= 0) return all_[static_cast<std::size_t>(broken)].site.module;
-  const auto common = static_cast<std::size_t>(set_.num_common_values());
-  if (ranks_.world.size() > 1) ranks_.world.sum(gradients.sums().first(common));
-  if (ranks_.replicas.size() > 1) sum_experts(gradients);
-  return std::nullopt;
+void GradientReduction::start(std::int64_t layer, AdapterGradients& gradients) {
+  while (begun_ > layer) start_layer(--begun_, gradients);
+}
+
+void GradientReduction::start_layer(std::int64_t layer, AdapterGradients& gradients) {
+  const auto& [common, experts] = layers_[static_cast<std::size_t>(layer)];
+  find_too_large(common, gradients);
+  find_too_large(experts, gradients);
+  if (ranks_.world.size() > 1) {
+    Values values;
+    for (const std::int32_t adapter : common) {
+      add_values(set_.places()[static_cast<std::size_t>(adapter)], gradients, values);
+    }
+    start_sums(world_sums_, values, label(layer));
+  }
+  if (ranks_.replicas.size() == 1) return;
+  if (!experts.empty()) start_touched(layer, gradients);
+  start_experts(gradients);
 }
 
 /// Of experts that nobody had a row for, all replicas have zeros already.
-void GradientReduction::sum_experts(AdapterGradients& gradients) const {
-  std::vector<std::int64_t> touched;  // [adapters of experts]
-  for (std::int64_t i = set_.num_common(); i < set_.size(); ++i) {
-    const auto adapter = static_cast<std::int32_t>(i);
+void GradientReduction::start_touched(std::int64_t layer, const AdapterGradients& gradients) {
+  TouchedExperts& touched = touched_.emplace_back();
+  touched.layer = layer;
+  for (const std::int32_t adapter : layers_[static_cast<std::size_t>(layer)].experts) {
     const bool is_touched =
         gradients.touched(adapter, Factor::a) || gradients.touched(adapter, Factor::b);
-    touched.push_back(is_touched ? 1 : 0);
+    touched.replicas.push_back(is_touched ? 1 : 0);
   }
-  ranks_.replicas.max(touched);
-  std::vector<std::span<std::int64_t>> parts;
-  std::int64_t end = 0;  // of the last part; an A that adapters share stands once
-  const auto add = [&](const FactorPlace& place) {
-    if (place.first < end) return;
-    const auto first = static_cast<std::size_t>(place.first);
-    const auto size = static_cast<std::size_t>(place.size());
-    if (place.first == end && !parts.empty()) {
-      parts.back() = {parts.back().data(), parts.back().size() + size};
-    } else {
-      parts.push_back(gradients.sums().subspan(first, size));
-    }
-    end = place.first + place.size();
-  };
-  for (std::size_t i = 0; i < touched.size(); ++i) {
-    if (touched[i] == 0) continue;
-    const AdapterPlace& place = set_.places()[i + static_cast<std::size_t>(set_.num_common())];
-    add(place.a);
-    add(place.b);
-  }
-  sum_parts(ranks_.replicas, parts);
+  const std::array<std::span<std::int64_t>, 1> parts = {touched.replicas};
+  touched.sum = replica_sums_.start_sum(parts, label(layer));
 }
 
-double GradientReduction::norm(const AdapterGradients& gradients, ThreadPool& pool) const {
+/// Of layers whose experts with rows are known.
+void GradientReduction::start_experts(AdapterGradients& gradients) {
+  while (!touched_.empty() && replica_sums_.is_done(touched_.front().sum)) {
+    const TouchedExperts touched = std::move(touched_.front());
+    touched_.pop_front();
+    const Layer& layer = layers_[static_cast<std::size_t>(touched.layer)];
+    Values values;
+    for (std::size_t i = 0; i < layer.experts.size(); ++i) {
+      if (touched.replicas[i] == 0) continue;
+      add_values(set_.places()[static_cast<std::size_t>(layer.experts[i])], gradients, values);
+    }
+    start_sums(replica_sums_, values, label(touched.layer));
+  }
+}
+
+std::optional<std::string> GradientReduction::sum(AdapterGradients& gradients) {
+  start(0, gradients);
+  while (!touched_.empty()) {
+    replica_sums_.finish();
+    start_experts(gradients);
+  }
+  world_sums_.finish();
+  replica_sums_.finish();
+  const std::optional<std::int32_t> not_finite = gradients.not_finite();
+  const std::int64_t own = not_finite ? *not_finite : too_large_;
+  std::int64_t broken = own < 0 ? -1 : places_[static_cast<std::size_t>(own)];
+  ranks_.world.max({&broken, 1});
+  ++step_;
+  begun_ = std::ssize(layers_);
+  too_large_ = -1;
+  if (broken >= 0) return all_[static_cast<std::size_t>(broken)].site.module;
+  return std::nullopt;
+}
+
+double GradientReduction::norm(const AdapterGradients& gradients) const {
   // One number a factor, at its place in the model, from one rank: sums of bit patterns with zeros
   // then gather them, and all ranks add them in one order.
   std::vector<std::int64_t> squares(all_.size() * 2);
-  pool.for_each(set_.size(), 1, [&](std::int64_t i) {
+  pool_.for_each(set_.size(), 1, [&](std::int64_t i) {
     const bool counts = i < set_.num_common() ? ranks_.world.rank() == 0 : counts_experts_;
     if (!counts) return;
     const AdapterPlace& place = set_.places()[static_cast<std::size_t>(i)];

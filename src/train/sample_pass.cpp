@@ -95,7 +95,8 @@ MicroBatch SamplePass::evaluate(std::span<const TrainSample> samples) {
   return batch;
 }
 
-void SamplePass::backward(MicroBatch batch, AdapterGradients& gradients) {
+void SamplePass::backward(MicroBatch batch, AdapterGradients& gradients,
+                          const Transformer::LayerDone& layer_done) {
   const std::int64_t hidden = transformer_.config().hidden_size;
   const std::int64_t rows = batch.kept.batch.rows();
   row_gradients_.reserve(rows * hidden);
@@ -105,7 +106,7 @@ void SamplePass::backward(MicroBatch batch, AdapterGradients& gradients) {
                 batch.gradients.data() + static_cast<std::int64_t>(i) * hidden,
                 static_cast<std::size_t>(hidden) * 4);
   }
-  transformer_.backward(batch.kept, row_gradients_.matrix(rows, hidden), gradients);
+  transformer_.backward(batch.kept, row_gradients_.matrix(rows, hidden), gradients, layer_done);
   spare_.push_back(std::move(batch.kept));
 }
 

@@ -38,8 +38,10 @@ class SamplePass {
   /// `dropout` has a key for each sample (dropout_sample_key). `choices`: as KeptPass has it.
   [[nodiscard]] MicroBatch forward(std::span<const TrainSample> samples,
                                    const Dropout& dropout = {}, ChosenExperts* choices = nullptr);
-  /// The gradients of the summed losses are added to `gradients`.
-  void backward(MicroBatch batch, AdapterGradients& gradients);
+  /// The gradients of the summed losses are added to `gradients`. `layer_done`: as the transformer
+  /// has it.
+  void backward(MicroBatch batch, AdapterGradients& gradients,
+                const Transformer::LayerDone& layer_done = {});
   /// The losses alone, without dropout; nothing is kept.
   [[nodiscard]] MicroBatch evaluate(std::span<const TrainSample> samples);
 

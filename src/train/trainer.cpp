@@ -97,7 +97,7 @@ struct Totals {
 Trainer::Trainer(const Parts& parts, const TrainOptions& options)
     : parts_(parts),
       options_(options),
-      reduction_(parts.adapters, parts.all, parts.ranks),
+      reduction_(parts.adapters, parts.all, parts.ranks, parts.pool),
       gradients_(parts.adapters.places()),
       moments_{std::vector<float>(parts.adapters.masters().size()),
                std::vector<float>(parts.adapters.masters().size()), 0} {}
@@ -111,7 +111,10 @@ SamplesSeen Trainer::run(const SampleSet& set, std::span<const std::int64_t> sam
   Totals totals;
   std::vector<TrainSample> batch;
   std::vector<std::uint64_t> keys;
-  for (const auto& places : plan[static_cast<std::size_t>(world.rank())].micro_batches) {
+  const auto& micro_batches = plan[static_cast<std::size_t>(world.rank())].micro_batches;
+  const Transformer::LayerDone start = [this](std::int64_t layer) { start_sums(layer); };
+  for (const auto& places : micro_batches) {
+    const bool is_last = &places == &micro_batches.back();
     batch.clear();
     keys.clear();
     for (const std::int64_t place : places) {
@@ -126,12 +129,30 @@ SamplesSeen Trainer::run(const SampleSet& set, std::span<const std::int64_t> sam
       return parts_.pass.forward(batch, {options_.dropout, keys});
     });
     totals.add(passed);
-    timed(times_.backward, [&] { parts_.pass.backward(std::move(passed), gradients_); });
+    timed(times_.backward, [&] {
+      parts_.pass.backward(std::move(passed), gradients_,
+                           is_last ? start : Transformer::LayerDone());
+    });
   }
   SamplesSeen seen = totals.over_ranks(world);
   seen.samples = std::ssize(samples);
   seen.tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   return seen;
+}
+
+/// While the last backward pass goes on.
+void Trainer::start_sums(std::int64_t layer) {
+  if (times_.exposed_sums == 0) sums_began_ = std::chrono::steady_clock::now();
+  timed(times_.exposed_sums, [&] { reduction_.start(layer, gradients_); });
+}
+
+std::optional<std::string> Trainer::finish_sums() {
+  if (times_.exposed_sums == 0) sums_began_ = std::chrono::steady_clock::now();
+  times_.backward -= times_.exposed_sums;
+  auto not_finite = timed(times_.exposed_sums, [&] { return reduction_.sum(gradients_); });
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - sums_began_;
+  times_.sums = parts_.ranks.world.size() > 1 ? since.count() : times_.exposed_sums;
+  return not_finite;
 }
 
 TrainStepResult Trainer::step(std::int64_t number, const SampleSet& set,
@@ -141,8 +162,7 @@ TrainStepResult Trainer::step(std::int64_t number, const SampleSet& set,
   TrainStepResult result;
   result.learning_rate = options_.rate.at(number);
   result.seen = run(set, samples, number);
-  result.not_finite = timed(times_.sums, [&] { return reduction_.sum(gradients_); });
-  times_.exposed_sums = times_.sums;
+  result.not_finite = finish_sums();
   if (!std::isfinite(result.seen.loss)) result.not_finite = "the loss";
   if (result.not_finite) {
     require(
@@ -155,7 +175,7 @@ TrainStepResult Trainer::step(std::int64_t number, const SampleSet& set,
   }
   gradient_scale_ = AdapterGradients::kUnit / static_cast<double>(result.seen.trained_tokens);
   timed(times_.optimizer, [&] {
-    result.grad_norm = reduction_.norm(gradients_, parts_.pool) * gradient_scale_;
+    result.grad_norm = reduction_.norm(gradients_) * gradient_scale_;
     update(result);
   });
   return result;

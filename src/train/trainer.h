@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -47,7 +48,7 @@ struct TrainStepResult {
 struct TrainTimes {
   double forward = 0;
   double backward = 0;
-  double sums = 0;          ///< of gradients over ranks
+  double sums = 0;          ///< of gradients over ranks, from the start of the first to the last
   double exposed_sums = 0;  ///< of these, those in which it did nothing else
   double optimizer = 0;
 };
@@ -85,6 +86,8 @@ class Trainer {
   /// `step`: its number; none: an evaluation.
   SamplesSeen run(const SampleSet& set, std::span<const std::int64_t> samples,
                   std::optional<std::int64_t> step);
+  void start_sums(std::int64_t layer);
+  std::optional<std::string> finish_sums();
   void update(const TrainStepResult& result);
 
   Parts parts_;
@@ -94,6 +97,7 @@ class Trainer {
   double gradient_scale_ = 0;
   Moments moments_;
   TrainTimes times_;
+  std::chrono::steady_clock::time_point sums_began_;
 };
 
 }  // namespace moesaic

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/pending_sums.h"
 #include "tests/comm/row_side.h"
 
 namespace moesaic::conformance {
@@ -85,6 +87,40 @@ void ordered_sums(Communicator& comm) {
     comm.sum(values);
     for (std::size_t i = 0; i < count; ++i) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(values[i]), std::bit_cast<std::uint32_t>(expected[i]));
+    }
+  }
+}
+
+void pending_sums(Communicator& comm) {
+  PendingSums sums(comm);
+  const auto value = [](std::int64_t number, std::int64_t i, int rank) {
+    return (number * 1000 + i) * (rank + 1) - (std::int64_t{1} << 40);
+  };
+  std::vector<Counts> values;
+  for (const std::size_t count : {1, 7, 0, 5000, 3, 300000, 11, 64, 1, 1, 2, 900}) {
+    const std::int64_t number = std::ssize(values);
+    Counts& own = values.emplace_back(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      own[i] = value(number, static_cast<std::int64_t>(i), comm.rank());
+    }
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::span<std::int64_t> all(values[i]);
+    const std::size_t half = all.size() / 2;
+    const std::array<std::span<std::int64_t>, 3> parts = {all.first(half), {}, all.subspan(half)};
+    ASSERT_EQ(sums.start_sum(parts, {}), static_cast<std::int64_t>(i) + 1);
+    if (i % 3 == 0) comm.barrier();  // another call
+    ASSERT_EQ(sums.is_done(static_cast<std::int64_t>(i) + 1), comm.size() == 1);
+    if (i == 8) sums.finish();
+  }
+  sums.finish();
+  for (std::int64_t number = 0; number < std::ssize(values); ++number) {
+    const Counts& own = values[static_cast<std::size_t>(number)];
+    ASSERT_TRUE(sums.is_done(number + 1));
+    for (std::int64_t i = 0; i < std::ssize(own); ++i) {
+      std::int64_t expected = 0;
+      for (int rank = 0; rank < comm.size(); ++rank) expected += value(number, i, rank);
+      ASSERT_EQ(own[static_cast<std::size_t>(i)], expected) << number << ", value " << i;
     }
   }
 }
@@ -164,6 +200,7 @@ void everything(Communicator& comm, int num_exchanges) {
   rows_leave_in_pieces(comm);
   rows_cross_once_a_node(comm);
   random_exchanges(comm, num_exchanges);
+  pending_sums(comm);
   if (comm.size() > 1) splits(comm);
   shared_memory(*comm.split_node());
   long_waits_cost_little(comm);

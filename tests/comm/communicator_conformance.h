@@ -27,6 +27,8 @@ void rows_leave_in_pieces(Communicator& comm);
 void rows_cross_once_a_node(Communicator& comm);
 /// With a random delay now and then.
 void random_exchanges(Communicator& comm, int num_exchanges);
+/// Sums of integers while other calls go on.
+void pending_sums(Communicator& comm);
 void splits(Communicator& comm);
 /// `comm` must share a node.
 void shared_memory(Communicator& comm);

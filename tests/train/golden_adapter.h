@@ -54,6 +54,7 @@ struct PassSetup {
   Precision precision = Precision::f32;
   Isa isa = supported_isas().back();
   int ranks = 1;
+  int ranks_per_node = 0;  // 0: all share one
   int expert_replicas = 1;
   int threads = 1;
   Recompute recompute = Recompute::never;

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <memory>
+#include <set>
 
+#include "comm/forwarding_communicator.h"
 #include "comm/thread_communicator.h"
 
 namespace moesaic {
@@ -31,45 +35,28 @@ std::vector<AdapterSpec> specs() {
   return specs;
 }
 
-/// A communicator that counts the values of sums.
-class CountingCommunicator final : public Communicator {
+/// A communicator that counts the bytes of the rows that its groups, and it, send to all.
+class CountingCommunicator final : public ForwardingCommunicator {
  public:
-  explicit CountingCommunicator(Communicator& base) : base_(base) {}
+  CountingCommunicator(Communicator& base, std::int64_t& bytes)
+      : ForwardingCommunicator(base), bytes_(bytes) {}
 
-  std::int64_t values = 0;
-
-  void sum(std::span<std::int64_t> of) override {
-    values += std::ssize(of);
-    base_.sum(of);
-  }
-  void sum(std::span<float> of) override { base_.sum(of); }
-  void max(std::span<std::int64_t> of) override { base_.max(of); }
-  [[nodiscard]] int rank() const noexcept override { return base_.rank(); }
-  [[nodiscard]] int size() const noexcept override { return base_.size(); }
-  [[nodiscard]] std::string transport() const override { return base_.transport(); }
-  [[nodiscard]] bool has_messages() const override { return base_.has_messages(); }
   std::unique_ptr<Communicator> split(int color, int key) override {
-    return base_.split(color, key);
-  }
-  std::unique_ptr<Communicator> split_node() override { return base_.split_node(); }
-  void barrier() override { base_.barrier(); }
-  void broadcast(std::span<std::byte> data, int root) override { base_.broadcast(data, root); }
-  void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) override {
-    base_.all_gather(send, recv);
+    std::unique_ptr<Communicator> group = base().split(color, key);
+    auto counting = std::make_unique<CountingCommunicator>(*group, bytes_);
+    counting->owned_ = std::move(group);
+    return counting;
   }
   [[nodiscard]] PendingRows exchange_rows(const RowSend& send,
                                           std::span<const std::int64_t> expected) override {
-    return base_.exchange_rows(send, expected);
-  }
-  [[nodiscard]] RowCounters row_counters() const override { return base_.row_counters(); }
-  void progress() override { base_.progress(); }
-  [[nodiscard]] RowLabel& place() noexcept override { return base_.place(); }
-  std::shared_ptr<SharedMemory> allocate_shared(std::int64_t bytes) override {
-    return base_.allocate_shared(bytes);
+    const std::set<std::int32_t> rows(send.rows.begin(), send.rows.end());
+    bytes_ += std::ssize(rows) * send.row_bytes;
+    return base().exchange_rows(send, expected);
   }
 
  private:
-  Communicator& base_;
+  std::int64_t& bytes_;
+  std::unique_ptr<Communicator> owned_;  // the base of a group
 };
 
 /// A gradient of all elements of a factor.
@@ -80,9 +67,15 @@ void add(AdapterGradients& gradients, std::int32_t adapter, Factor factor, float
   gradients.add(adapter, factor, {values.data(), form.rows, form.cols});
 }
 
+struct Summed {
+  std::vector<double> values;
+  std::int64_t replica_bytes = 0;  // that rank 0 sent to its replicas
+};
+
 /// Rank r adds r + 1 to both factors of the adapters of attention and of expert `experts[r]`.
-std::vector<double> summed(std::span<const std::int64_t> experts, std::int64_t expected_values) {
-  std::vector<double> result;
+/// `early`: the sums begin before all is asked for.
+Summed summed(std::span<const std::int64_t> experts, bool early) {
+  Summed result;
   run_thread_ranks(static_cast<int>(experts.size()), [&](Communicator& world) {
     const AdapterSet set(specs(), Format::f32);
     const std::vector<AdapterSpec> all = specs();
@@ -94,12 +87,17 @@ std::vector<double> summed(std::span<const std::int64_t> experts, std::int64_t e
         add(gradients, static_cast<std::int32_t>(adapter), factor, value);
       }
     }
-    CountingCommunicator replicas(world);
-    const GradientReduction reduction(set, all, {.world = world, .replicas = replicas});
+    std::int64_t replica_bytes = 0;
+    CountingCommunicator replicas(world, replica_bytes);
+    ThreadPool pool(1);
+    GradientReduction reduction(set, all, {.world = world, .replicas = replicas}, pool);
+    if (early) reduction.start(0, gradients);
     EXPECT_FALSE(reduction.sum(gradients).has_value());
-    EXPECT_EQ(replicas.values, expected_values);
     if (world.rank() != 0) return;
-    for (const std::int64_t sum : gradients.sums()) result.push_back(AdapterGradients::value(sum));
+    result.replica_bytes = replica_bytes;
+    for (const std::int64_t sum : gradients.sums()) {
+      result.values.push_back(AdapterGradients::value(sum));
+    }
   });
   return result;
 }
@@ -123,7 +121,13 @@ TEST(GradientReduction, experts_without_rows_do_not_travel) {
       const std::vector<double> values = expert_values(value);
       expected.insert(expected.end(), values.begin(), values.end());
     }
-    EXPECT_EQ(summed(experts, touched * kExpertValues), expected);
+    // Each of three ranks adds a third: of the values, and of what tells which experts these are.
+    const std::int64_t rows = (touched * kExpertValues + 2) / 3 * 3 + 2 * kExperts;
+    for (const bool early : {false, true}) {
+      const Summed seen = summed(experts, early);
+      EXPECT_EQ(seen.values, expected);
+      EXPECT_EQ(seen.replica_bytes, rows * 8);
+    }
   };
   expect(std::array<std::int64_t, 3>{1, 4, 1}, 2);
   expect(std::array<std::int64_t, 3>{2, 3, 4}, 3);

@@ -4,9 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
+#include <utility>
+#include <vector>
 
+#include "comm/forwarding_communicator.h"
 #include "comm/thread_communicator.h"
 #include "src/parallel/process_grid.h"
 #include "tests/support/temporary_directory.h"
@@ -89,7 +94,7 @@ class TrainingRank {
 
 Trained run(const GoldenAdapter& golden, const PassSetup& setup, std::int64_t steps) {
   Trained result;
-  run_thread_ranks(setup.ranks, [&](Communicator& world) {
+  const auto train = [&](Communicator& world) {
     TrainingRank rank(golden, setup, world);
     const SampleSet set = samples_of(golden);
     for (std::int64_t step = 0; step < steps; ++step) {
@@ -103,7 +108,8 @@ Trained run(const GoldenAdapter& golden, const PassSetup& setup, std::int64_t st
                               result.values.insert(result.values.end(), a.begin(), a.end());
                               result.values.insert(result.values.end(), b.begin(), b.end());
                             });
-  });
+  };
+  run_thread_ranks(setup.ranks, train, {.ranks_per_node = setup.ranks_per_node});
   return result;
 }
 
@@ -159,10 +165,55 @@ TEST(Trainer, TheBytesDoNotDependOnRanksReplicasThreadsMicroBatchesOrRecomputing
   expect_same(run(golden, setup({.ranks = 2}), 4), expected);
   expect_same(run(golden, setup({.ranks = 3}), 4), expected);
   expect_same(run(golden, setup({.ranks = 4, .threads = 2}), 4), expected);
+  expect_same(run(golden, setup({.ranks = 3, .ranks_per_node = 2, .samples_at_once = 1}), 4),
+              expected);
+  expect_same(run(golden, setup({.ranks = 4, .ranks_per_node = 1, .expert_replicas = 2}), 4),
+              expected);
   expect_same(run(golden, setup({.ranks = 2, .expert_replicas = 2}), 4), expected);
   expect_same(run(golden, setup({.ranks = 4, .expert_replicas = 2}), 4), expected);
   expect_same(run(golden, setup({.samples_at_once = 1}), 4), expected);
   expect_same(run(golden, setup({.ranks = 2, .recompute = Recompute::always}), 4), expected);
+}
+
+/// Tells of the exchanges of sums in groups that are made of it: in which layer the rank was.
+class WatchedCommunicator final : public ForwardingCommunicator {
+ public:
+  WatchedCommunicator(Communicator& base, std::vector<std::int32_t>& layers)
+      : ForwardingCommunicator(base), layers_(layers) {}
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    std::unique_ptr<Communicator> group = base().split(color, key);
+    auto watched = std::make_unique<WatchedCommunicator>(*group, layers_);
+    watched->owned_ = std::move(group);
+    return watched;
+  }
+  [[nodiscard]] PendingRows exchange_rows(const RowSend& send,
+                                          std::span<const std::int64_t> expected) override {
+    if (send.label == send.label.at("sums")) layers_.push_back(place().layer);
+    return base().exchange_rows(send, expected);
+  }
+
+ private:
+  std::vector<std::int32_t>& layers_;
+  std::unique_ptr<Communicator> owned_;  // the base of a group
+};
+
+TEST(Trainer, SumsBeginWhileTheBackwardPassGoesOn) {
+  const GoldenAdapter golden("qwen2_moe-rslora-idle");
+  for (const int replicas : {1, 2}) {
+    run_thread_ranks(2, [&](Communicator& world) {
+      std::vector<std::int32_t> layers;
+      WatchedCommunicator watched(world, layers);
+      TrainingRank rank(golden, {.ranks = 2, .expert_replicas = replicas, .samples_at_once = 1},
+                        watched);
+      const SampleSet set = samples_of(golden);
+      (void)rank.trainer().step(0, set, step_samples(0, set.size()));
+      const std::int32_t last = static_cast<std::int32_t>(golden.config().layers.size()) - 1;
+      EXPECT_EQ(std::ranges::count(layers, last), replicas) << "attention, and which experts";
+      EXPECT_GE(std::ranges::count(layers, 0), replicas);
+      EXPECT_GE(std::ranges::count(layers, -1), 2) << "what is left";
+    });
+  }
 }
 
 // Rows take the keys of their masks along to other ranks' experts.
