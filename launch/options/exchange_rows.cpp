@@ -36,7 +36,8 @@ constexpr std::array kRows = {
         "fast: those of one rank there, so that one row comes back from it, not one for each "
         "expert; approximate, and depends on the number of ranks and on --placement"},
     OptionRow{
-        "placement", '\0', "WHERE", &O::placement, kExchange, kRun | kPlan | verb_bit(Verb::chat),
+        "placement", '\0', "WHERE", &O::placement, kExchange,
+        kRun | kPlan | verb_bit(Verb::chat) | verb_bit(Verb::sft) | verb_bit(Verb::bench_sft),
         "which rank has which experts: contiguous slices; round_robin, dealt like cards; or a "
         "FILE of --record-load: in each layer the experts with most rows first, each to the "
         "rank that has fewest so far. The same bytes come out"},

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "launch/job/adapter_text.h"
 #include "launch/job/agreement.h"
+#include "launch/job/placement_choice.h"
 #include "launch/options/option_table.h"
 #include "launch/sft/sft_adapters.h"
 #include "src/checkpoint/mapped_file.h"
@@ -77,8 +78,7 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
       dropout_(choose_dropout(runtime.command(), lora_)),
       digest_(digest_of(runtime.options(), data, specs_, dropout_)),
       replicas_(runtime.world().split(runtime.grid().experts().rank(), runtime.world().rank())),
-      held_(ExpertPlacement(model.config.num_experts, runtime.grid().experts().size()),
-            runtime.grid().experts().rank()),
+      held_(place_experts(runtime, model.config), runtime.grid().experts().rank()),
       adapters_(specs_of_rank(specs_, held_),
                 runtime.precision() == Precision::f32 ? Format::f32 : Format::bf16),
       exchange_(adapters_, specs_, runtime.world(), replicas_->rank() == 0),

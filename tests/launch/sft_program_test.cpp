@@ -50,10 +50,15 @@ TEST(Sft, TheAdapterIsTheSameBytesOnAnyRanks) {
   const TemporaryDirectory directory;
   const std::string alone = directory.path_of("alone");
   expect_done(run_moesaic(sft(alone)));
-  const std::vector<std::pair<int, Arguments>> others = {{2, {}},
-                                                         {3, {"--batch-size", "64"}},
-                                                         {4, {"--expert-replicas", "2"}},
-                                                         {2, {"--recompute", "always"}}};
+  const std::string placed = directory.path_of("load.json");  // each layer in another way
+  const std::string other = "[9,8,7,6,5,4,3,2,1,1,1,1,1,1,1,1],[1,20,1,2,1,1,1,1,9,9,9,9,9,9,9,9]";
+  write_text(placed, "{\"experts_per_token\": 4, \"rows\": [" + other + "," + other +
+                         ",[1,1,1,1,1,1,1,1,2,2,2,2,2,2,2,2]]}");
+  const std::vector<std::pair<int, Arguments>> others = {
+      {2, {"--placement", placed}},
+      {3, {"--batch-size", "64", "--placement", "round_robin"}},
+      {4, {"--expert-replicas", "2", "--ranks-per-node", "1"}},
+      {2, {"--recompute", "always"}}};
   for (const auto& [ranks, more] : others) {
     const std::string out = directory.path_of("out" + std::to_string(ranks));
     expect_done(run_ranks(ranks, sft(out, joined(more, {"--overwrite"}))));
