@@ -5,7 +5,6 @@
 #include <map>
 #include <vector>
 
-#include "base/error.h"
 #include "kernels/weight_format.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/matrix_source.h"
@@ -37,6 +36,15 @@ std::vector<std::uint8_t> packed_nibbles(const std::vector<std::uint8_t>& codes)
     bytes.push_back(static_cast<std::uint8_t>(codes[i] | codes[i + 1] << 4));
   }
   return bytes;
+}
+
+/// Eight codes each.
+std::vector<std::uint32_t> packed_words(const std::vector<std::uint8_t>& codes) {
+  std::vector<std::uint32_t> words(codes.size() / 8);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    words[i / 8] |= std::uint32_t{codes[i]} << i % 8 * 4;
+  }
+  return words;
 }
 
 /// The scales of the first row of each block.
@@ -79,8 +87,14 @@ void add_quantized(const std::string& name, const Layout& layout, const Quantize
       out.add({name, DType::u8, {n, k / 2}}, packed_nibbles(rows.codes));
       out.add({name + "_scale", DType::f8_e4m3, groups}, rows.scale_codes);
       return out.add({name + "_scale_2", DType::f32, {1}}, std::vector{scale});
-    default:
-      fail(ErrorKind::internal, "no checkpoint of this format is written");
+    case Format::int4_group:
+      out.add({name + "_packed", DType::i32, {n, k / 8}}, packed_words(rows.codes));
+      return out.add({name + "_scale", DType::f32, groups}, rows.scales);
+    default: {
+      std::vector<float> values(static_cast<std::size_t>(n * k));
+      dequantize_rows(layout, rows, scale, values);
+      return out.add({name, DType::f32, {n, k}}, values);
+    }
   }
 }
 

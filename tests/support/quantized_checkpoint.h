@@ -10,7 +10,7 @@ namespace moesaic {
 
 /// Writes a copy of the checkpoint `directory` (one file, weights by expert) with those matrices
 /// quantised to `layout` whose names `chosen` accepts, as the tools that make such checkpoints
-/// store them. Not for int4 and int4_group.
+/// store them; for int4, which none does, the numbers that its codes are for, in f32.
 void quantize_checkpoint(const std::string& directory, const Layout& layout,
                          const std::function<bool(std::string_view name)>& chosen,
                          const std::string& out);

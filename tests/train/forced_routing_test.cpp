@@ -60,13 +60,21 @@ TEST(ForcedRouting, gradients_in_bf16_are_near_those_in_float32) {
 
 TEST(ForcedRouting, gradients_with_quantised_experts_are_near_those_in_float32_on_the_same_values) {
   const GoldenAdapter golden("qwen3_moe");
-  for (const std::string name : {"int8", "fp8_channel", "nvfp4", "mxfp4", "mxfp8"}) {
+  for (const std::string name :
+       {"int8", "int4", "int4_group", "int4_group128", "fp8_channel", "nvfp4", "mxfp4", "mxfp8"}) {
     const Layout layout = *layout_from_name(name);
     const test::TemporaryDirectory directory;
     const std::string model = directory.path_of("model");
     quantize_checkpoint(golden.model(), layout, is_expert_weight, model);
-    EXPECT_LE(distance_from_f32(golden, {.model = model}), is_integer(layout.format) ? 6e-2 : 2e-2)
-        << name;
+    PassSetup setup{.model = model};
+    if (layout.format == Format::int4) setup.layouts.experts = layout;  // of the numbers in f32
+    const double seen = distance_from_f32(golden, setup);
+    EXPECT_LE(seen, is_integer(layout.format) ? 6e-2 : 2e-2) << name;
+    if (name != "int4_group128") continue;
+    setup.int4_activations = Int4Activations::int8;
+    const double with_int8 = distance_from_f32(golden, setup);
+    EXPECT_GT(with_int8, seen) << "rows are rounded, too";
+    EXPECT_LE(with_int8, 6e-2);
   }
 }
 

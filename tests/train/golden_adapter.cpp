@@ -69,7 +69,7 @@ AdaptedRank::AdaptedRank(const GoldenAdapter& golden, const PassSetup& setup, Co
   const int rank = grid_.experts().rank();
   const HeldExperts own(placement, rank);
   const LoadOptions options{.precision = setup.precision,
-                            .layouts = {},
+                            .layouts = setup.layouts,
                             .stored = {},
                             .placement = &placement,
                             .expert_rank = rank,

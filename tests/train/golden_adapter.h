@@ -63,6 +63,7 @@ struct PassSetup {
   bool is_used = false;  // another pass has gone through it before
   // But for these:
   std::string model{};  // a directory with the same model in another format; empty: the golden's
+  WantedLayouts layouts{};
   Int4Activations int4_activations = Int4Activations::bf16;
   ChosenExperts* choices = nullptr;  // of one rank's one micro-batch: filled, or taken
 };
