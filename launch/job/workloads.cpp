@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "comm/pending_sums.h"
-
 namespace moesaic {
 namespace {
 
@@ -90,8 +88,7 @@ Workload sft_workload(const Options& options, const ModelConfig& config, const S
           .logits_rows = std::min<std::int64_t>(tokens, 512),
           .texts_tokens = sizes.tokens,
           .adapter_bytes = sizes.adapter_bytes,
-          .optimizer_bytes =
-              kOptimizerBytes * sizes.adapter_values + PendingSums::most_bytes(sizes.summed_values),
+          .optimizer_bytes = kOptimizerBytes * sizes.adapter_values + sizes.sum_bytes,
           .kept_bytes = tokens * (kept_token_bytes(config, recomputes, sizes.expert_ranks) +
                                   (sizes.dropout > 0 ? dropout_token_bytes(config) : 0))};
 }

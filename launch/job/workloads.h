@@ -49,7 +49,7 @@ struct SampleSizes {
   std::int64_t tokens = 0;          // of all
   std::int64_t adapter_bytes = 0;   // of this rank
   std::int64_t adapter_values = 0;  // numbers that are trained
-  std::int64_t summed_values = 0;   // those whose gradients are summed over ranks
+  std::int64_t sum_bytes = 0;       // that their sums over ranks take, under way
   int expert_ranks = 1;             // that share the experts
   double dropout = 0;
 };

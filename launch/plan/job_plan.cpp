@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/pending_sums.h"
 #include "launch/job/workloads.h"
 #include "launch/plan/training_cost.h"
 
@@ -98,9 +99,11 @@ void JobPlan::count_adapters(Share& share) const {
 }
 
 /// As GradientReduction sums them.
-std::int64_t JobPlan::summed_values(const CostRanks& ranks, const Share& share) {
+std::int64_t JobPlan::sum_bytes(const CostRanks& ranks, const Share& share) {
   if (ranks.ranks == 1) return 0;
-  return ranks.expert_replicas > 1 ? share.adapter_values : share.common_values;
+  const std::int64_t of_experts =
+      ranks.expert_replicas > 1 ? share.adapter_values - share.common_values : 0;
+  return PendingSums::most_bytes(share.common_values) + PendingSums::most_bytes(of_experts);
 }
 
 Workload JobPlan::workload(const Options& options, const CostRanks& ranks,
@@ -122,7 +125,7 @@ Workload JobPlan::workload(const Options& options, const CostRanks& ranks,
                          .tokens = sample * options.global_batch_size,
                          .adapter_bytes = share.adapter_bytes,
                          .adapter_values = share.adapter_values,
-                         .summed_values = summed_values(ranks, share),
+                         .sum_bytes = sum_bytes(ranks, share),
                          .expert_ranks = ranks.sharers(),
                          .dropout = options.lora_dropout},
                         options.recompute == RecomputeChoice::always);

@@ -64,7 +64,7 @@ class JobPlan {
   [[nodiscard]] Share share(int sharers, int place) const;
   [[nodiscard]] int fullest(const CostRanks& ranks) const;  // the rank with most experts
   void count_adapters(Share& share) const;
-  [[nodiscard]] static std::int64_t summed_values(const CostRanks& ranks, const Share& share);
+  [[nodiscard]] static std::int64_t sum_bytes(const CostRanks& ranks, const Share& share);
   [[nodiscard]] RankSharing sharing(const CostRanks& ranks, const Workload& work) const;
   [[nodiscard]] Workload workload(const Options& options, const CostRanks& ranks,
                                   const Share& share) const;

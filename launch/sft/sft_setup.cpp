@@ -113,10 +113,12 @@ std::unique_ptr<Trainer> SftSetup::trainer_on(SamplePass& pass) {
       train_options());
 }
 
-/// Of gradients, over ranks.
-std::int64_t SftSetup::summed_values() const {
+/// Of gradients over ranks, as GradientReduction sums them.
+std::int64_t SftSetup::sum_bytes() const {
   if (runtime_.world().size() == 1) return 0;
-  return replicas_->size() > 1 ? std::ssize(adapters_.masters()) : adapters_.num_common_values();
+  const std::int64_t common = adapters_.num_common_values();
+  const std::int64_t experts = replicas_->size() > 1 ? std::ssize(adapters_.masters()) - common : 0;
+  return PendingSums::most_bytes(common) + PendingSums::most_bytes(experts);
 }
 
 EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
@@ -125,7 +127,7 @@ EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
                           .tokens = data.train.tokens(),
                           .adapter_bytes = adapters_.bytes(),
                           .adapter_values = static_cast<std::int64_t>(adapters_.masters().size()),
-                          .summed_values = summed_values(),
+                          .sum_bytes = sum_bytes(),
                           .expert_ranks = runtime_.grid().experts().size(),
                           .dropout = dropout_};
   const Workload work = sft_workload(options, model.config, sizes, false);

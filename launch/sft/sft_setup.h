@@ -54,7 +54,7 @@ class SftSetup {
   [[nodiscard]] std::string end_text() const;
 
  private:
-  [[nodiscard]] std::int64_t summed_values() const;
+  [[nodiscard]] std::int64_t sum_bytes() const;
   [[nodiscard]] EngineWork engine_work(const OpenModel& model, const SftData& data);
   [[nodiscard]] AdapterDescription description() const;
   [[nodiscard]] bool recomputes() const;
