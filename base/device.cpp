@@ -78,8 +78,9 @@ Device::~Device() {
 }
 
 /// Ranks that are threads have a context each, or the same one; the current one is the thread's.
-void Device::make_current() const {
+CudaStream Device::make_current() const {
   driver_->check(driver_->context_set(context_), "cuCtxSetCurrent");
+  return stream_;
 }
 
 void Device::check(CudaResult result, std::string_view what) const {
@@ -220,6 +221,18 @@ void Device::wait_for_mark(double seconds, const std::function<void()>& meanwhil
     if (meanwhile) meanwhile();
     sched_yield();
   }
+}
+
+void make_room(DeviceBuffer& buffer, std::int64_t bytes, Device& device) {
+  if (bytes <= buffer.bytes()) return;
+  buffer = DeviceBuffer();
+  buffer = device.allocate(with_reserve(bytes));
+}
+
+void make_room(PinnedBuffer& buffer, std::int64_t bytes, Device& device) {
+  if (bytes <= buffer.bytes()) return;
+  buffer = PinnedBuffer();
+  buffer = device.allocate_pinned(with_reserve(bytes));
 }
 
 }  // namespace moesaic

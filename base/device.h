@@ -53,6 +53,9 @@ class Device {
 
   [[nodiscard]] const DeviceInfo& info() const noexcept { return info_; }
   [[nodiscard]] std::int64_t free_bytes() const;
+  /// Libraries that this thread calls use this GPU from now on; what they are to do in its order
+  /// goes where this says.
+  CudaStream make_current() const;
 
   [[nodiscard]] DeviceBuffer allocate(std::int64_t bytes);
   [[nodiscard]] PinnedBuffer allocate_pinned(std::int64_t bytes);
@@ -77,13 +80,12 @@ class Device {
   /// Whether all that stood before the last mark has happened. Never blocks.
   [[nodiscard]] bool reached_mark();
   /// Until it has; meanwhile other ranks get the core, and `meanwhile` is called again and again.
-  /// Throws Error{peer} after `seconds`.
+  /// Throws Error{peer} after `seconds`, and what `meanwhile` throws.
   void wait_for_mark(double seconds, const std::function<void()>& meanwhile = {});
 
  private:
   friend class DeviceBuffer;
   friend class PinnedBuffer;
-  void make_current() const;
   void check(CudaResult result, std::string_view what) const;
   [[nodiscard]] CudaModule module(std::string_view name);
   [[nodiscard]] CudaModule load_image(std::string_view name);
@@ -144,5 +146,14 @@ class PinnedBuffer {
   void* data_ = nullptr;
   std::int64_t bytes_ = 0;
 };
+
+/// What a buffer that has to grow takes for so many bytes: a quarter more.
+[[nodiscard]] constexpr std::int64_t with_reserve(std::int64_t bytes) noexcept {
+  return bytes + bytes / 4;
+}
+/// Makes room for at least so many bytes; contents are lost. Where a buffer grows nothing should be
+/// under way: memory is given back when all is done.
+void make_room(DeviceBuffer& buffer, std::int64_t bytes, Device& device);
+void make_room(PinnedBuffer& buffer, std::int64_t bytes, Device& device);
 
 }  // namespace moesaic

@@ -40,14 +40,6 @@ const std::uint8_t* panels_of(const PackedMatrix& matrix) {
   return reinterpret_cast<const std::uint8_t*>(matrix.panels);
 }
 
-/// Makes room for at least so many bytes; contents are lost.
-template <typename Buffer, typename Allocate>
-void reserve(Buffer& buffer, std::int64_t bytes, const Allocate& allocate) {
-  if (bytes <= buffer.bytes()) return;
-  buffer = Buffer();
-  buffer = allocate(bytes + bytes / 4);
-}
-
 }  // namespace
 
 bool has_device_kernels(const Layout& layout) noexcept {
@@ -140,9 +132,8 @@ void DeviceMlps::make_tiles(std::span<const DeviceRows> groups) {
     kind.num_tiles = std::ssize(tiles) - kind.first_tile;
   }
   const auto bytes = std::ssize(tiles) * static_cast<std::int64_t>(sizeof(cuda::MlpTile));
-  reserve(scratch_.host_tiles, bytes,
-          [&](std::int64_t size) { return device_.allocate_pinned(size); });
-  reserve(scratch_.tiles, bytes, [&](std::int64_t size) { return device_.allocate(size); });
+  moesaic::make_room(scratch_.host_tiles, bytes, device_);
+  moesaic::make_room(scratch_.tiles, bytes, device_);
   std::ranges::copy(tiles, reinterpret_cast<cuda::MlpTile*>(scratch_.host_tiles.data()));
   device_.upload(scratch_.tiles.address(), scratch_.host_tiles.data(), bytes);
 }
@@ -162,10 +153,16 @@ void DeviceMlps::launch(const Kind& kind, CudaFunction kernel, std::int64_t outp
   }
 }
 
+void DeviceMlps::make_room(std::int64_t num_rows) {
+  const std::int64_t tile_bytes = num_rows * static_cast<std::int64_t>(sizeof(cuda::MlpTile));
+  moesaic::make_room(scratch_.host_tiles, tile_bytes, device_);
+  moesaic::make_room(scratch_.tiles, tile_bytes, device_);
+  moesaic::make_room(scratch_.inner, num_rows * width_ * 2, device_);
+}
+
 void DeviceMlps::start(const Pass& pass, std::span<const DeviceRows> groups) {
+  moesaic::make_room(scratch_.inner, pass.num_rows * width_ * 2, device_);
   make_tiles(groups);
-  reserve(scratch_.inner, pass.num_rows * width_ * 2,
-          [&](std::int64_t size) { return device_.allocate(size); });
   const cuda::MlpArguments arguments = {
       .mlps = reinterpret_cast<const cuda::MlpMatrices*>(mlps_.address()),
       .tiles = reinterpret_cast<const cuda::MlpTile*>(scratch_.tiles.address()),

@@ -64,6 +64,8 @@ class DeviceMlps {
     std::int64_t num_rows = 0;
     CudaAddress y = 0;  // [rows, hidden] f32
   };
+  /// Of the scratch memory, for passes of so many rows: else it grows as passes do.
+  void make_room(std::int64_t num_rows);
   /// Asks for the pass; it has happened when the device's next mark is reached, and not before is
   /// the scratch memory free for another one. No two groups share a row.
   void start(const Pass& pass, std::span<const DeviceRows> groups);

@@ -93,6 +93,9 @@ LayerCopies::LayerCopies(const LayerShape& shape, const Layout& layout, std::int
                        .router = Router(gate, options, compute),
                        .layer = MoeLayer(Router(gate, options, compute), make_experts(own, place),
                                          element(), compute)});
+    if (place.device != nullptr && place.device->road != nullptr) {
+      copies_.back().layer.take_road(*place.device->road);
+    }
   }
 }
 

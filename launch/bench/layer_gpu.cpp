@@ -30,13 +30,18 @@ LayerGpu::LayerGpu(const Runtime& runtime) : runtime_(&runtime) {
   const std::string& which = runtime.options().gpu_experts;
   agree(runtime.world(), [&] { (void)layer_mask(which, 1); });
   has_gpu_.assign(static_cast<std::size_t>(runtime.grid().experts().size()), 0);
-  if (which == "none") return;
+  if (which == "none") {
+    tell_unused_nccl(runtime);
+    return;
+  }
   gpu_ = open_rank_device(runtime);
   has_gpu_ = gather_values(runtime.grid().experts(), static_cast<int>(gpu_.device != nullptr));
-  if (gpu_.device == nullptr) return;
-  work_ =
-      std::make_unique<DeviceExpertsWorkspace>(*gpu_.device, gpu_.kernels, runtime.grid().experts(),
-                                               static_cast<double>(runtime.options().timeout));
+  if (gpu_.device != nullptr) {
+    work_ = std::make_unique<DeviceExpertsWorkspace>(
+        *gpu_.device, gpu_.kernels, runtime.grid().experts(),
+        static_cast<double>(runtime.options().timeout));
+  }
+  road_ = std::make_unique<GpuRoad>(runtime, GpuRoad::Rank{gpu_, which == "all", work_.get()});
 }
 
 std::int64_t LayerGpu::num_experts(const LayerShape& shape) const {

@@ -6,6 +6,7 @@
 
 #include "launch/bench/bench_shapes.h"
 #include "launch/bench/layer_copies.h"
+#include "launch/job/gpu_road.h"
 #include "launch/job/rank_device.h"
 
 namespace moesaic {
@@ -27,7 +28,8 @@ class LayerGpu {
   const Runtime* runtime_;
   RankDevice gpu_;
   std::unique_ptr<DeviceExpertsWorkspace> work_;  // null: no experts are on this rank's GPU
-  std::vector<int> has_gpu_;                      // [ranks that share the experts]
+  std::unique_ptr<GpuRoad> road_;
+  std::vector<int> has_gpu_;  // [ranks that share the experts]
 };
 
 }  // namespace moesaic

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "src/model/kv_pool.h"
-#include "src/moe/device_experts.h"
+#include "src/moe/device_road.h"
 #include "src/moe/wire_rows.h"
 #include "src/parallel/expert_loads.h"
 
@@ -160,9 +160,13 @@ RuntimeBytes runtime_bytes() {
   return {.rank = now.anonymous, .node = now.file + now.shared};
 }
 
-std::int64_t expert_outputs(const ModelConfig& config, const Workload& work,
-                            const RankSharing& sharing) {
-  return std::llround(pass_rows(config, work, sharing).outputs);
+RoadRows road_rows(const ModelConfig& config, const Workload& work, const RankSharing& sharing) {
+  const PassRows rows = pass_rows(config, work, sharing);
+  return {.ranks = sharing.sharers,
+          .tokens = work.batch_tokens,
+          .topk = config.experts_per_token,
+          .outputs = std::llround(rows.outputs),
+          .received = std::llround(rows.received)};
 }
 
 RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights, const Workload& work,

@@ -13,6 +13,8 @@
 
 namespace moesaic {
 
+struct RoadRows;
+
 /// What takes memory on a node.
 enum class MemoryItem : std::size_t {
   expert,      ///< packed experts
@@ -97,9 +99,9 @@ struct RankMemory {
   MemoryItems own;
   MemoryItems shared;
 };
-/// Rows that the experts of the busiest rank work on in a pass, one a choice.
-[[nodiscard]] std::int64_t expert_outputs(const ModelConfig& config, const Workload& work,
-                                          const RankSharing& sharing);
+/// Rows of the busiest rank in a pass.
+[[nodiscard]] RoadRows road_rows(const ModelConfig& config, const Workload& work,
+                                 const RankSharing& sharing);
 [[nodiscard]] RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights,
                                    const Workload& work, const RankSharing& sharing);
 

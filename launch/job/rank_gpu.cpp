@@ -40,13 +40,19 @@ ExpertSizes sizes_of(const RankGpu::Model& model, const ExpertMask* mask) {
   return sizes;
 }
 
-/// Memory of a GPU for one pass of the largest layer.
-std::int64_t pass_bytes(const RankGpu::Model& model, std::int64_t rows) {
+/// Memory of a GPU for one pass of the largest layer, whichever way rows go.
+std::int64_t pass_bytes(const Runtime& runtime, const RankGpu::Model& model) {
+  const RankSharing sharing = share_ranks(runtime, model.config, model.work);
+  const bool may_connect = runtime.options().transport == Transport::nccl;
+  const RoadRows rows = road_rows(model.config, model.work, sharing);
   std::int64_t bytes = 0;
   for (const LayerConfig& layer : model.config.layers) {
     const FeedForwardSizes sizes = layer.feed_forward->sizes();
     if (sizes.experts == 0) continue;
-    bytes = std::max(bytes, device_pass_bytes(rows, model.config.hidden_size, sizes.expert_width));
+    const std::int64_t hidden = model.config.hidden_size;
+    bytes = std::max(bytes, device_pass_bytes(rows.outputs, hidden, sizes.expert_width));
+    if (sharing.sharers > 1 && !may_connect) continue;
+    bytes = std::max(bytes, device_road_bytes(rows, hidden, sizes.expert_width));
   }
   return bytes;
 }
@@ -88,16 +94,26 @@ RankGpu::RankGpu(const Runtime& runtime, const Model& model)
   gpu_ = open_rank_device(runtime);
   choose(runtime, model, wish);
   tell(runtime, model);
-  if (weight_bytes_ == 0) return;
-  const auto deadline = static_cast<double>(options.timeout);
-  weights_ = std::make_unique<DeviceWeights>(*gpu_.device, deadline);
-  workspace_ = std::make_unique<DeviceExpertsWorkspace>(*gpu_.device, gpu_.kernels,
-                                                        runtime.grid().experts(), deadline);
+  if (weight_bytes_ > 0) {
+    const auto deadline = static_cast<double>(options.timeout);
+    weights_ = std::make_unique<DeviceWeights>(*gpu_.device, deadline);
+    workspace_ = std::make_unique<DeviceExpertsWorkspace>(*gpu_.device, gpu_.kernels,
+                                                          runtime.grid().experts(), deadline);
+  }
+  road_ = std::make_unique<GpuRoad>(runtime, GpuRoad::Rank{gpu_, has_all(model), workspace_.get()});
+}
+
+bool RankGpu::has_all(const Model& model) const {
+  for (std::int64_t layer = 0; layer < mask_.num_layers(); ++layer) {
+    for (std::int64_t expert = 0; expert < mask_.num_experts(layer); ++expert) {
+      if (model.own.contains(layer, expert) && !mask_.contains(layer, expert)) return false;
+    }
+  }
+  return true;
 }
 
 void RankGpu::choose(const Runtime& runtime, const Model& model, const GpuWish& wish) {
-  const std::int64_t rows =
-      expert_outputs(model.config, model.work, share_ranks(runtime, model.config, model.work));
+  const std::int64_t pass = pass_bytes(runtime, model);
   ExpertSizes sizes;
   std::int64_t available = 0;
   agree(runtime.world(), [&] {
@@ -105,7 +121,6 @@ void RankGpu::choose(const Runtime& runtime, const Model& model, const GpuWish& 
     sizes = sizes_of(model, wish.mask ? &*wish.mask : nullptr);
     available = gpu_.available_bytes(runtime.options());
   });
-  const std::int64_t pass = pass_bytes(model, rows);
   std::int64_t fitting =
       gpu_.device == nullptr ? model.config.num_experts : largest_spread(sizes, available - pass);
   fitting = std::ranges::min(gather_values(runtime.world(), fitting));

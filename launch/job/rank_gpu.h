@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "launch/job/gpu_choice.h"
+#include "launch/job/gpu_road.h"
 #include "launch/job/rank_device.h"
 #include "launch/job/workloads.h"
 #include "src/model/device_weights.h"
@@ -31,9 +32,17 @@ class RankGpu {
   /// Null for a rank whose experts are all on the CPU.
   [[nodiscard]] DeviceWeights* weights() const noexcept { return weights_.get(); }
   [[nodiscard]] DeviceExpertsWorkspace* workspace() const noexcept { return workspace_.get(); }
+  /// Whether batches stay on GPUs from layer's begin to end; the same on all ranks.
+  [[nodiscard]] bool has_road() const noexcept {
+    return road_ != nullptr && road_->get() != nullptr;
+  }
+  /// Waits for what other ranks still have to do with this one's GPU; on the way out of an error
+  /// gives it up. Before memory of the GPU is given back.
+  void disconnect() noexcept { road_.reset(); }
 
  private:
   void choose(const Runtime& runtime, const Model& model, const GpuWish& wish);
+  [[nodiscard]] bool has_all(const Model& model) const;
   void tell(const Runtime& runtime, const Model& model) const;
 
   ExpertMask mask_;
@@ -41,6 +50,7 @@ class RankGpu {
   RankDevice gpu_;
   std::unique_ptr<DeviceWeights> weights_;
   std::unique_ptr<DeviceExpertsWorkspace> workspace_;
+  std::unique_ptr<GpuRoad> road_;
 };
 
 }  // namespace moesaic

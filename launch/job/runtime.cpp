@@ -93,6 +93,13 @@ void require_same_options(Communicator& world, const Command& command) {
   require_same(world, shared);
 }
 
+void require_experts_for_nccl(const Command& command) {
+  if (command.options.transport != Transport::nccl) return;
+  require(takes(*command.verb, *find_option("gpu-experts", command.verb)), ErrorKind::usage,
+          "--transport nccl is for experts on GPUs, which {} does not have",
+          verb_row(*command.verb).name);
+}
+
 /// Tells the user, once, why the job ends.
 void print_error(const Log& log, std::string_view message) {
   log.write(LogLevel::error, "{}", message);
@@ -175,6 +182,7 @@ int run_ranked(const MpiSession& mpi, std::span<const std::string> arguments,
       refuse_singletons(mpi.size());
       command = parse_command(arguments, moesaic_environment());
       require(command.verb.has_value(), ErrorKind::usage, "no verb; see moesaic --help");
+      require_experts_for_nccl(command);
     });
     require_same_options(*starters, command);
     Runtime runtime(mpi, command);

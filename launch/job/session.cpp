@@ -130,6 +130,7 @@ std::unique_ptr<RankGpu> choose_gpu(const Runtime& runtime, const OpenModel& mod
     agree(runtime.world(), [&] { require_plain_experts(model); });
     return std::make_unique<RankGpu>(runtime, planned);
   }
+  tell_unused_nccl(runtime);
   const int unused = device_images().empty() ? 0 : count_gpus();
   if (unused > 0) {
     runtime.log().once(LogLevel::info, "note: there {} here: --gpu-experts uses {}",
@@ -263,6 +264,7 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
     });
   }
   ExpertGroup group = expert_group(runtime);
+  if (gpu_ != nullptr && gpu_->has_road()) group.options.half_batches = HalfBatches::off;
   if (gpu_ != nullptr && gpu_->weights() != nullptr) {
     gpu_->weights()->finish();
     group.device = gpu_->workspace();
@@ -274,6 +276,8 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
   }
 }
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+  if (gpu_ != nullptr) gpu_->disconnect();
+}
 
 }  // namespace moesaic

@@ -50,8 +50,11 @@ inline constexpr auto kChoices<AdapterLayoutChoice> =
          {"transformers4", AdapterLayoutChoice::transformers4},
          {"transformers5", AdapterLayoutChoice::transformers5}});
 template <>
-inline constexpr auto kChoices<Transport> = std::to_array<NamedValue<Transport>>(
-    {{"auto", Transport::automatic}, {"mpi", Transport::mpi}, {"shm", Transport::shm}});
+inline constexpr auto kChoices<Transport> =
+    std::to_array<NamedValue<Transport>>({{"auto", Transport::automatic},
+                                          {"mpi", Transport::mpi},
+                                          {"shm", Transport::shm},
+                                          {"nccl", Transport::nccl}});
 template <>
 inline constexpr auto kChoices<Pinning> =
     std::to_array<NamedValue<Pinning>>({{"auto", Pinning::automatic}, {"off", Pinning::off}});

@@ -26,6 +26,14 @@ constexpr std::array kRows = {
     OptionRow{"expert-load", '\0', "FILE", &O::expert_load, kGpus, kRun,
               "how often experts are chosen, as generate and score record it, for --gpu-experts "
               "auto, which takes those of most rows first"},
+    OptionRow{.name = "nccl",
+              .value = "FILE",
+              .field = &O::nccl,
+              .group = kGpus,
+              .verbs = kRun | kLayer | verb_bit(Verb::doctor),
+              .help = "the library that --transport nccl takes, such as /opt/nccl/libnccl.so.2; by "
+                      "default the libnccl.so.2 that the system finds",
+              .may_differ = true},
 };
 
 }  // namespace

@@ -295,7 +295,9 @@ constexpr std::array kOptions = {
               "copies of all experts; ranks / N ranks share one", 1, 1e6},
     OptionRow{"transport", '\0', "KIND", one_of<&O::transport>(), kRanks,
               kEngine | kLayers | kDoctor,
-              "what moves rows inside a node; auto: shared memory, or MPI where that is refused"},
+              "what moves rows inside a node; auto: shared memory, or MPI where that is refused; "
+              "nccl: as auto, but where all experts are on GPUs, one GPU a rank, rows of all nodes "
+              "go from GPU to GPU"},
     OptionRow{"timeout", '\0', "SECONDS", &O::timeout, kRanks, kAll,
               "longest wait for a rank since its last progress before giving up", 1, 1e6},
     OptionRow{"check-comm", '\0', "", &O::check_comm, kRanks, kEngine | kLayers | kDoctor,

@@ -13,7 +13,7 @@ namespace moesaic {
 /// launch/options/choices.h.
 
 enum class Numerics { native, portable };
-enum class Transport { automatic, mpi, shm };
+enum class Transport { automatic, mpi, shm, nccl };
 enum class RoutingChoice { both, even, skewed, hot_rank };
 /// What `bench kernels --op` measures, for a matrix W [n, k].
 enum class ProductOp {

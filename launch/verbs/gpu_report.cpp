@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "kernels/cuda/mlp_products.h"
 #include "launch/bench/result_table.h"
+#include "launch/job/gpu_road.h"
 #include "launch/verbs/gpu_self_test.h"
 
 namespace moesaic {
@@ -57,6 +58,9 @@ GpuReport report_gpus(const Runtime& runtime) {
     report.absent = "the NVIDIA driver shows none";
     return report;
   }
+  const auto nccl = load_nccl(runtime.options(), report.nccl);
+  if (nccl != nullptr)
+    report.nccl = fmt::format("NCCL {} ({})", nccl->version_text(), nccl->path());
   report.own = runtime.grid().node().rank() % static_cast<int>(report.devices.size());
   if (report.toolkit.empty() || report.devices[static_cast<std::size_t>(report.own)].chip < 80) {
     return report;
@@ -82,7 +86,7 @@ std::string gpu_text(const GpuReport& report, const Runtime& runtime) {
                                                          fmt::join(chip_names(report.chips), ", "),
                                                          report.toolkit, kHowShown));
   if (!report.absent.empty()) return text + fmt::format("GPUs: none: {}\n", report.absent);
-  text += fmt::format("GPUs: driver for CUDA {}\n", report.driver);
+  text += fmt::format("GPUs: driver for CUDA {}; {}\n", report.driver, report.nccl);
   for (const DeviceInfo& device : report.devices) {
     const std::vector<int> ranks = ranks_with(runtime, report, device.index);
     text += fmt::format("GPU {}: {}, {}, {}, {} multiprocessors, sm_{} (bits of {}), {}\n",
@@ -117,6 +121,7 @@ std::string gpu_json(const GpuReport& report) {
       .field("shown", kHowShown)
       .field("absent", report.absent)
       .field("driver", report.driver)
+      .field("nccl", report.nccl)
       .raw_field("devices", fmt::format("[{}]", fmt::join(devices, ", ")))
       .field("own", report.own)
       .field("upload_gbs", report.upload_gbs)

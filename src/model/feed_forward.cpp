@@ -146,6 +146,8 @@ class MoeFeedForward : public FeedForward {
                make_experts(weights, context), activation_element(context.config.precision),
                context.compute),
         context_(context) {
+    const DeviceExpertsWorkspace* const device = context.config.device;
+    if (device != nullptr && device->road != nullptr) layer_.take_road(*device->road);
     const TakenRows taken = taken_rows(experts_of(weights), context);
     if (taken == TakenRows::any) return;
     layer_.take_int8({config.hidden,

@@ -10,19 +10,6 @@ namespace {
 
 constexpr std::int64_t kInputAlignment = 16;
 
-/// Buffers grow by a quarter more than they have to.
-constexpr std::int64_t with_reserve(std::int64_t bytes) {
-  return bytes + bytes / 4;
-}
-
-/// Makes room for at least so many bytes; contents are lost.
-template <typename Buffer, typename Allocate>
-void make_room(Buffer& buffer, std::int64_t bytes, const Allocate& allocate) {
-  if (bytes <= buffer.bytes()) return;
-  buffer = Buffer();
-  buffer = allocate(with_reserve(bytes));
-}
-
 std::vector<MlpWeights> weights_of(std::span<const AdaptedMlp> experts, const SlotMask& own) {
   std::vector<MlpWeights> weights;
   for (std::size_t slot = 0; slot < experts.size(); ++slot) {
@@ -35,17 +22,15 @@ std::vector<MlpWeights> weights_of(std::span<const AdaptedMlp> experts, const Sl
   return weights;
 }
 
-/// Says in which layer an error was.
-template <typename Call>
-void naming_place(const DeviceExpertsWorkspace& work, const Call& call) {
+}  // namespace
+
+void DeviceExpertsWorkspace::naming_place(const std::function<void()>& work) const {
   try {
-    call();
+    work();
   } catch (const Error& error) {
-    fail(error.kind(), "{}: {}", work.ranks.place().at("experts").text(), error.what());
+    fail(error.kind(), "{}: {}", ranks.place().at("experts").text(), error.what());
   }
 }
-
-}  // namespace
 
 std::int64_t device_pass_bytes(std::int64_t rows, std::int64_t hidden, std::int64_t width) {
   const std::int64_t row = 2 * hidden + 2 * width + 4 * hidden + 4;
@@ -96,11 +81,10 @@ void DeviceExperts::upload_inputs(const ExpertBatch& batch) {
   const std::int64_t indices_at = round_up(std::ssize(input_rows_) * row_bytes, kInputAlignment);
   const std::int64_t bytes = indices_at + num_rows() * 4;
   const std::int64_t result_bytes = num_rows() * mlps_.hidden() * 4;
-  make_room(work_->host_inputs, bytes, [&](auto size) { return device.allocate_pinned(size); });
-  make_room(work_->inputs, bytes, [&](auto size) { return device.allocate(size); });
-  make_room(work_->host_results, result_bytes,
-            [&](auto size) { return device.allocate_pinned(size); });
-  make_room(work_->results, result_bytes, [&](auto size) { return device.allocate(size); });
+  make_room(work_->host_inputs, bytes, device);
+  make_room(work_->inputs, bytes, device);
+  make_room(work_->host_results, result_bytes, device);
+  make_room(work_->results, result_bytes, device);
   std::byte* to = work_->host_inputs.data();
   for (const std::byte* const row : input_rows_) {
     std::memcpy(to, row, static_cast<std::size_t>(row_bytes));
@@ -121,12 +105,12 @@ void DeviceExperts::upload_inputs(const ExpertBatch& batch) {
 void DeviceExperts::start(const ExpertBatch& batch) {
   require(batch.keep == nullptr, ErrorKind::usage, "experts on a GPU cannot be trained");
   choose_rows(batch);
-  if (num_rows() > 0) naming_place(*work_, [&] { upload_inputs(batch); });
+  if (num_rows() > 0) work_->naming_place([&] { upload_inputs(batch); });
 }
 
 void DeviceExperts::finish() {
   if (parts_.empty()) return;
-  naming_place(*work_, [&] {
+  work_->naming_place([&] {
     work_->device.wait_for_mark(work_->deadline_seconds, [&] { work_->ranks.progress(); });
   });
   const std::int64_t hidden = mlps_.hidden();
@@ -138,6 +122,24 @@ void DeviceExperts::finish() {
     }
   }
   parts_.clear();
+}
+
+void DeviceExperts::make_room_there(std::int64_t num_rows) {
+  mlps_.make_room(num_rows);
+}
+
+void DeviceExperts::start_there(const DeviceMlps::Pass& pass,
+                                std::span<const std::int64_t> slot_begin) {
+  groups_.clear();
+  for (std::size_t slot = 0; slot + 1 < slot_begin.size(); ++slot) {
+    const std::int64_t count = slot_begin[slot + 1] - slot_begin[slot];
+    if (count > 0) groups_.push_back({mlps_of_slots_[slot], slot_begin[slot], count});
+  }
+  if (!groups_.empty()) mlps_.start(pass, groups_);
+}
+
+DeviceExperts* DeviceExperts::all_on_device() noexcept {
+  return std::ranges::find(mlps_of_slots_, -1) == mlps_of_slots_.end() ? this : nullptr;
 }
 
 void DeviceExperts::backward(const ExpertBackward& /*batch*/, AdapterGradients& /*gradients*/) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "src/moe/experts.h"
 
 namespace moesaic {
+
+class DeviceRoad;
 
 /// What the layers of a model share to run experts on this rank's GPU.
 struct DeviceExpertsWorkspace {
@@ -28,6 +31,11 @@ struct DeviceExpertsWorkspace {
   PinnedBuffer host_results;  // [rows, hidden] f32
   DeviceBuffer results;
   std::unordered_map<const std::byte*, std::int32_t> input_places;  // of rows by their address
+  /// Null, or how batches go where all experts are on GPUs: the same on all ranks.
+  DeviceRoad* road = nullptr;
+
+  /// Calls `work`; errors of it say in which layer they were.
+  void naming_place(const std::function<void()>& work) const;
 };
 
 /// Bytes of the GPU's memory for a pass of so many rows, each of an input of its own.
@@ -48,6 +56,12 @@ class DeviceExperts final : public Experts {
   /// Copies the rows and asks for all of it; waits for nothing.
   void start(const ExpertBatch& batch) override;
   void finish() override;
+  /// Of the GPU's memory, for so many rows of start_there().
+  void make_room_there(std::int64_t num_rows);
+  /// Asks for the products of a batch whose rows and results are in the GPU's memory: all experts
+  /// are there, slot s has rows [slot_begin[s], slot_begin[s + 1]) of the pass.
+  void start_there(const DeviceMlps::Pass& pass, std::span<const std::int64_t> slot_begin);
+  [[nodiscard]] DeviceExperts* all_on_device() noexcept override;
   /// Throws Error{usage}: gradients do not come from a GPU.
   void backward(const ExpertBackward& batch, AdapterGradients& gradients) override;
 

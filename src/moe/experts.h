@@ -10,6 +10,8 @@
 
 namespace moesaic {
 
+class DeviceExperts;
+
 /// [slots] which of a rank's experts of one layer are meant.
 using SlotMask = std::vector<bool>;
 
@@ -51,6 +53,8 @@ class Experts {
   virtual void finish() = 0;
   /// Gradients of a batch that was kept; those of adapters are added, sample by sample.
   virtual void backward(const ExpertBackward& batch, AdapterGradients& gradients) = 0;
+  /// Themselves, if all of them are on a GPU; else null.
+  [[nodiscard]] virtual DeviceExperts* all_on_device() noexcept { return nullptr; }
 };
 
 }  // namespace moesaic

@@ -48,6 +48,8 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
     }
     count_choices(work);
   }
+  work.has_executed = false;
+  if (road_ != nullptr) return begin_on_road(x, work);
   {
     const PhaseScope scope(times, Phase::dispatch);
     const WireRows::Extra extra =
@@ -61,7 +63,6 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
     write_keys(work);
   }
   work.dispatch = send_rows(work);
-  work.has_executed = false;
 }
 
 void MoeLayer::count_choices(MoeWorkspace& work) const {
@@ -260,6 +261,8 @@ void MoeLayer::compute_as_rows_come(MoeWorkspace& work) const {
 }
 
 void MoeLayer::execute(MoeWorkspace& work) {
+  work.has_executed = true;
+  if (road_ != nullptr) return execute_on_road(work);
   DeferredChoices& due = work.deferral.due();
   const bool as_rows_come = runs_as_rows_come(work);
   compute_while_waiting(due, work, [&] {
@@ -290,11 +293,11 @@ void MoeLayer::execute(MoeWorkspace& work) {
     if (const auto slots = due.remaining_slots()) compute_and_send(due, *slots, work);
   }
   if (work.defer > 0) send_results(work.deferral.left(), TokenExchange::Outputs::later, work);
-  work.has_executed = true;
 }
 
 void MoeLayer::end(MatrixView<float> y, MoeWorkspace& work) {
   if (!work.has_executed) execute(work);
+  if (road_ != nullptr) return end_on_road(y, work);
   DeferredChoices& due = work.deferral.due();
   compute_while_waiting(work.deferral.left(), work,
                         [&] { return work.results.is_done() && due.results.is_done(); });

@@ -20,6 +20,8 @@
 
 namespace moesaic {
 
+class DeviceRoad;
+
 /// Rows of work that this rank's experts did.
 struct ExpertLoad {
   std::int64_t rows = 0;                // outputs computed here
@@ -132,6 +134,10 @@ class MoeLayer {
   /// Says that products of all experts, also of other ranks, make the same codes of a row.
   void take_int8(const Int8Rows& rows) { codes_ = rows; }
 
+  /// Batches go this way, on all ranks; all experts are on GPUs. Then nothing is deferred, rounded
+  /// or kept for a backward pass, and one batch at a time is under way.
+  void take_road(DeviceRoad& road) { road_ = &road; }
+
   /// Sends the tokens of `x` [tokens, hidden], normed activations in f32, to their experts. `x` is
   /// not needed afterwards.
   void begin(MatrixView<const float> x, MoeWorkspace& work);
@@ -173,6 +179,9 @@ class MoeLayer {
   static void mark_samples(std::span<const SampleRange> samples, MoeWorkspace& work);
   void gather_backward(const MoeStash& stash, MoeWorkspace& work) const;
   [[nodiscard]] PendingDispatch send_rows(MoeWorkspace& work) const;
+  void begin_on_road(MatrixView<const float> x, MoeWorkspace& work) const;
+  void execute_on_road(MoeWorkspace& work) const;
+  void end_on_road(MatrixView<float> y, const MoeWorkspace& work) const;
   void finish_plans(MoeWorkspace& work);
   void finish_plan(ChoiceBatch& choices, MoeWorkspace& work);
   void compute(ChoiceBatch& choices, SlotRange slots, MoeWorkspace& work) const;
@@ -208,6 +217,7 @@ class MoeLayer {
   RowSource::Element element_;
   Compute compute_;
   std::optional<Int8Rows> codes_;
+  DeviceRoad* road_ = nullptr;  // null: over the memory of hosts
 };
 
 }  // namespace moesaic

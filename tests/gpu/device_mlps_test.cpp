@@ -5,25 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "base/error.h"
 #include "tests/gpu/fake_gpu.h"
+#include "tests/gpu/setting.h"
 
 namespace moesaic {
 namespace {
-
-/// Sets a variable of the fake driver while it lives.
-class Setting {
- public:
-  Setting(const char* name, const std::string& value) : name_(name) {
-    setenv(name, value.c_str(), 1);
-  }
-  ~Setting() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 class DeviceMlpsIn : public testing::TestWithParam<Layout> {};
 

@@ -9,8 +9,10 @@
 //   MOESAIC_FAKE_HANGS   1: work never ends; 2: work with kernels
 //   MOESAIC_FAKE_FAILS   not 0: kernels fail, as one that reads outside of memory
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "base/cuda_driver.h"
+#include "tests/gpu/fake_stream.h"
 #include "tests/gpu/ptx_machine/machine.h"
 
 using namespace moesaic;
@@ -25,9 +28,10 @@ using namespace moesaic;
 namespace moesaic {
 struct CudaContextTag {};
 struct CudaStreamTag {
-  std::vector<std::function<void()>> work;
-  std::string failure;  // sticky
+  std::deque<std::function<bool()>> work;  // false: not yet
+  std::string failure;                     // sticky
   bool has_kernels = false;
+  int waiting_for_others = 0;  // works of fake_cuda_ask that are not done
 };
 struct CudaEventTag {
   CudaStream stream = nullptr;
@@ -84,17 +88,52 @@ CudaResult drain(CudaStreamTag& stream) {
   return attempt([&] {
     if (!stream.failure.empty()) throw ptx::MachineError(stream.failure);
     try {
-      for (const auto& work : stream.work) work();
+      for (; !stream.work.empty(); stream.work.pop_front()) {
+        if (!stream.work.front()()) return kCudaNotReady;
+      }
     } catch (const ptx::MachineError& error) {
       stream.failure = error.what();
       throw;
     }
-    stream.work.clear();
     return kCudaSuccess;
   });
 }
 
+thread_local int waiting_for_others = 0;  // of all streams of a rank
+
+/// A real driver waits in such calls until the GPU is done, whatever the deadline of who calls.
+void warn_of_waits(const char* call) {
+  if (waiting_for_others == 0) return;
+  std::fprintf(stderr, "fake driver: %s would wait for other ranks\n", call);
+}
+
 }  // namespace
+
+namespace moesaic {
+
+void fake_cuda_ask(CudaStream stream, const std::function<bool()>& work) {
+  ++waiting_for_others;
+  ++stream->waiting_for_others;
+  stream->work.emplace_back([=] {
+    if (!work()) return false;
+    --waiting_for_others;
+    --stream->waiting_for_others;
+    return true;
+  });
+}
+void fake_cuda_give_up(CudaStream stream) {
+  waiting_for_others -= stream->waiting_for_others;
+  stream->waiting_for_others = 0;
+  stream->work.clear();
+}
+void fake_cuda_read(CudaAddress from, void* to, std::int64_t bytes) {
+  machine().memory.read(from, to, bytes);
+}
+void fake_cuda_write(CudaAddress to, const void* from, std::int64_t bytes) {
+  machine().memory.write(to, from, bytes);
+}
+
+}  // namespace moesaic
 
 extern "C" {
 
@@ -158,6 +197,7 @@ CudaResult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   return kCudaSuccess;
 }
 CudaResult cuMemAlloc_v2(CudaAddress* address, std::size_t bytes) {
+  warn_of_waits("cuMemAlloc");
   return attempt([&] {
     const auto size = static_cast<std::int64_t>(bytes);
     if (machine().memory.allocated_bytes() + size > machine().memory_bytes) return kCudaOutOfMemory;
@@ -166,6 +206,7 @@ CudaResult cuMemAlloc_v2(CudaAddress* address, std::size_t bytes) {
   });
 }
 CudaResult cuMemFree_v2(CudaAddress address) {
+  warn_of_waits("cuMemFree");
   return attempt([&] {
     machine().memory.release(address);
     return kCudaSuccess;
@@ -181,13 +222,17 @@ CudaResult cuMemFreeHost(void* data) {
 }
 CudaResult cuMemcpyHtoDAsync_v2(CudaAddress to, const void* from, std::size_t bytes,
                                 CudaStream stream) {
-  stream->work.emplace_back(
-      [=] { machine().memory.write(to, from, static_cast<std::int64_t>(bytes)); });
+  stream->work.emplace_back([=] {
+    machine().memory.write(to, from, static_cast<std::int64_t>(bytes));
+    return true;
+  });
   return kCudaSuccess;
 }
 CudaResult cuMemcpyDtoHAsync_v2(void* to, CudaAddress from, std::size_t bytes, CudaStream stream) {
-  stream->work.emplace_back(
-      [=] { machine().memory.read(from, to, static_cast<std::int64_t>(bytes)); });
+  stream->work.emplace_back([=] {
+    machine().memory.read(from, to, static_cast<std::int64_t>(bytes));
+    return true;
+  });
   return kCudaSuccess;
 }
 CudaResult cuStreamCreate(CudaStream* stream, unsigned) {
@@ -241,12 +286,13 @@ CudaResult cuLaunchKernel(CudaFunction function, unsigned grid_x, unsigned grid_
   const auto* const begin = static_cast<const std::byte*>(parameters[0]);
   stream->has_kernels = true;
   if (setting("MOESAIC_FAKE_FAILS", 0) != 0) {
-    stream->work.emplace_back([] { throw ptx::MachineError("read outside of memory"); });
+    stream->work.emplace_back([]() -> bool { throw ptx::MachineError("read outside of memory"); });
   }
   stream->work.emplace_back([=, copy = std::vector<std::byte>(begin, begin + bytes)] {
     function->module->machine.run(
         function->name, {.grid_x = grid_x, .grid_y = grid_y, .threads = threads}, copy,
         {machine().memory, static_cast<int>(setting("MOESAIC_FAKE_CHIP", 90))});
+    return true;
   });
   return kCudaSuccess;
 }

@@ -3,62 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <regex>
 
 #include "base/json.h"
-#include "tests/launch/program.h"
+#include "tests/launch/fake_gpus.h"
 
 namespace moesaic::test {
 namespace {
 
-/// Variables with which the program finds the fake driver.
-Variables on_fake_gpus(const Variables& more = {}) {
-  const char* const path = std::getenv("LD_LIBRARY_PATH");
-  Variables variables = {{"LD_LIBRARY_PATH", std::string(MOESAIC_FAKE_DRIVER_FOLDER) +
-                                                 (path != nullptr ? ":" + std::string(path) : "")}};
-  variables.insert(more.begin(), more.end());
-  return variables;
-}
-
-class GpuExperts : public testing::Test {
- protected:
-  GpuExperts() { write_text(text_, "And God said,"); }
-
-  [[nodiscard]] Arguments score(const Arguments& more) const {
-    return joined({"score", "-m", kDemo, "-f", text_, "--logits-out", logits_, "-t", "1"}, more);
-  }
-  /// The logits that a run has written, and what it told.
-  struct Run {
-    std::string logits;
-    std::string told;
-  };
-  [[nodiscard]] Run run(const Arguments& command, const Variables& variables = on_fake_gpus()) {
-    const ProgramResult result = run_program(command, variables);
-    EXPECT_EQ(result.exit_code, 0) << result.text();
-    return {result.exit_code == 0 ? read_text(logits_) : "", result.err};
-  }
-  [[nodiscard]] Run run_score(int ranks, const Arguments& more) {
-    return run(ranks_command(ranks, score(more)));
-  }
-  [[nodiscard]] std::string file(const std::string& name, const std::string& content) const {
-    write_text(directory_.path_of(name), content);
-    return directory_.path_of(name);
-  }
-
- private:
-  TemporaryDirectory directory_;
-  std::string text_ = directory_.path_of("text.txt");
-  std::string logits_ = directory_.path_of("logits");
-};
-
-bool has_line(const std::string& text, const std::string& pattern) {
-  return std::regex_search(text, std::regex(pattern));
-}
-
-Arguments portable(const std::string& format, const std::string& which) {
-  return {"--numerics", "portable", "--expert-format", format, "--gpu-experts", which};
-}
+using GpuExperts = FakeGpus;
 
 TEST_F(GpuExperts, give_the_bytes_of_the_cpu_for_any_mask_and_rank_count) {
   const std::string cpu = run_score(1, portable("nvfp4", "none")).logits;
@@ -201,12 +154,14 @@ TEST(GpuBench, measures_a_layer_with_some_experts_on_gpus) {
 }
 
 TEST(GpuDoctor, tells_what_there_is_and_tests_every_kernel) {
-  const ProgramResult result = run_program(ranks_command(2, {"doctor", "-t", "1"}),
-                                           on_fake_gpus({{"MOESAIC_FAKE_GPUS", "1"}}));
+  const ProgramResult result =
+      run_program(ranks_command(2, {"doctor", "-t", "1", "--nccl", MOESAIC_FAKE_NCCL}),
+                  on_fake_gpus({{"MOESAIC_FAKE_GPUS", "1"}}));
   EXPECT_EQ(result.exit_code, 0) << result.text();
   for (const std::string text :
        {"GPU kernels: for sm_80, sm_90, sm_120, by CUDA 13.",
-        "executed in software, not run on hardware", "GPUs: driver for CUDA 13.0\n",
+        "executed in software, not run on hardware",
+        "GPUs: driver for CUDA 13.0; NCCL 2.28.9 \\(.*fake_nccl/libnccl.so.*\\)\n",
         "GPU 0: PTX machine, GPU-00000000-0000-0000-0000-000000000000",
         "sm_90 \\(bits of sm_90 and later\\), shared by ranks 0, 1\n", "GPU 0: copies ",
         "kernel gpu/portable/int4_group +same bits as scalar\n",

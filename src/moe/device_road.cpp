@@ -1,0 +1,160 @@
+#include "src/moe/device_road.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kListAlignment = 16;
+constexpr std::int64_t kRowBytes = 2;     // of an element of rows
+constexpr std::int64_t kResultBytes = 4;  // and of results
+
+std::int64_t sum_of(std::span<const std::int64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+/// Where each choice's result is among [outputs, then results from other ranks].
+std::vector<std::int32_t> result_places(const ExchangePlan& plan) {
+  const auto outputs = narrow<std::int32_t>(plan.execute.num_outputs());
+  std::vector<std::int32_t> places;
+  for (std::size_t choice = 0; choice < plan.send.return_rows.size(); ++choice) {
+    const std::int32_t row = plan.send.return_rows[choice];
+    places.push_back(row >= 0 ? outputs + row : plan.execute.own_outputs[choice]);
+  }
+  return places;
+}
+
+}  // namespace
+
+std::int64_t device_road_bytes(const RoadRows& rows, std::int64_t hidden, std::int64_t width) {
+  const std::int64_t choices = rows.tokens * rows.topk;
+  const std::int64_t from_others = rows.ranks > 1 ? choices : 0;
+  const std::int64_t to_others = rows.ranks > 1 ? std::max(rows.outputs, rows.tokens) : 0;
+  const std::int64_t inner = width * kRowBytes + static_cast<std::int64_t>(sizeof(cuda::MlpTile));
+  const std::int64_t lists = 4 * (to_others * 2 + rows.outputs + choices * 2);
+  return with_reserve(
+      (rows.tokens + rows.received) * hidden * kRowBytes + rows.outputs * inner +
+      (rows.outputs + from_others + to_others + rows.tokens) * hidden * kResultBytes + lists);
+}
+
+DeviceRoad::DeviceRoad(DeviceExpertsWorkspace& work, NcclRanks* ranks)
+    : work_(work), ranks_(ranks), moves_(work.device) {}
+
+std::byte* DeviceRoad::rows(std::int64_t tokens, std::int64_t hidden) {
+  tokens_ = tokens;
+  hidden_ = hidden;
+  make_room(host_rows_, tokens * hidden * kRowBytes, work_.device);
+  return host_rows_.data();
+}
+
+/// Before anything of the batch is under way: what grows gives memory back, and that waits.
+void DeviceRoad::make_room_for(const ExchangePlan& plan) {
+  Device& device = work_.device;
+  const std::int64_t row_bytes = hidden_ * kRowBytes;
+  const std::int64_t result_bytes = hidden_ * kResultBytes;
+  const std::int64_t sources = tokens_ + sum_of(plan.recv_counts);
+  const std::int64_t results = plan.execute.num_outputs() + sum_of(plan.send.return_counts);
+  make_room(sources_, sources * row_bytes, device);
+  make_room(sent_,
+            std::max(std::ssize(plan.send.send_tokens) * row_bytes,
+                     std::ssize(plan.execute.return_outputs) * result_bytes),
+            device);
+  make_room(results_, results * result_bytes, device);
+  make_room(sums_, tokens_ * result_bytes, device);
+  make_room(host_sums_, tokens_ * result_bytes, device);
+}
+
+/// All lists go up in one copy.
+void DeviceRoad::upload_lists(const Routing& routing, const ExchangePlan& plan) {
+  const std::vector<std::int32_t> places = result_places(plan);
+  at_ = {};
+  const auto for_each_list = [&](const auto& call) {
+    call(at_.send_tokens, plan.send.send_tokens);
+    call(at_.output_sources, plan.execute.output_sources);
+    call(at_.return_outputs, plan.execute.return_outputs);
+    call(at_.places, places);
+    call(at_.weights, routing.weights);
+  };
+  for_each_list([&](std::int64_t& offset, const auto& list) {
+    offset = at_.end;
+    at_.end = round_up(at_.end + std::ssize(list) * 4, kListAlignment);
+  });
+  make_room(host_lists_, at_.end, work_.device);
+  make_room(lists_, at_.end, work_.device);
+  for_each_list([&](std::int64_t offset, const auto& list) {
+    std::ranges::copy(std::as_bytes(std::span(list)), host_lists_.data() + offset);
+  });
+  work_.device.upload(lists_.address(), host_lists_.data(), at_.end);
+}
+
+void DeviceRoad::move(const Moved& rows, std::int64_t row_bytes) {
+  if (ranks_ == nullptr) return;
+  moves_.gather({.from = rows.from,
+                 .to = sent_.address(),
+                 .rows = list(rows.chosen),
+                 .count = sum_of(rows.send_counts),
+                 .row_bytes = row_bytes});
+  ranks_->exchange({sent_.address(), rows.send_counts}, {rows.to, rows.recv_counts}, row_bytes);
+}
+
+/// Received rows come behind the own ones, and results of other ranks behind those made here.
+void DeviceRoad::start(const Routing& routing, const ExchangePlan& plan, DeviceExperts* experts) {
+  work_.naming_place([&] {
+    Device& device = work_.device;
+    const std::int64_t row_bytes = hidden_ * kRowBytes;
+    const std::int64_t result_bytes = hidden_ * kResultBytes;
+    const std::int64_t outputs = plan.execute.num_outputs();
+    make_room_for(plan);
+    if (experts != nullptr) experts->make_room_there(outputs);
+    upload_lists(routing, plan);
+    device.upload(sources_.address(), host_rows_.data(), tokens_ * row_bytes);
+    move({.from = sources_.address(),
+          .chosen = at_.send_tokens,
+          .send_counts = plan.send.send_counts,
+          .to = sources_.address() + static_cast<CudaAddress>(tokens_ * row_bytes),
+          .recv_counts = plan.recv_counts},
+         row_bytes);
+    if (experts != nullptr) {
+      experts->start_there({.x = sources_.address(),
+                            .row_indices = list(at_.output_sources),
+                            .num_rows = outputs,
+                            .y = results_.address()},
+                           plan.execute.slot_begin);
+    }
+    move({.from = results_.address(),
+          .chosen = at_.return_outputs,
+          .send_counts = plan.execute.return_counts,
+          .to = results_.address() + static_cast<CudaAddress>(outputs * result_bytes),
+          .recv_counts = plan.send.return_counts},
+         result_bytes);
+    sum_results(routing);
+    device.mark();
+  });
+}
+
+void DeviceRoad::sum_results(const Routing& routing) {
+  moves_.combine({.results = results_.address(),
+                  .places = list(at_.places),
+                  .weights = list(at_.weights),
+                  .y = sums_.address(),
+                  .tokens = tokens_,
+                  .topk = routing.topk,
+                  .hidden = hidden_});
+  work_.device.download(host_sums_.data(), sums_.address(), tokens_ * hidden_ * kResultBytes);
+}
+
+void DeviceRoad::finish(MatrixView<float> y) {
+  work_.naming_place([&] {
+    if (ranks_ != nullptr) return ranks_->wait_for_mark();
+    work_.device.wait_for_mark(work_.deadline_seconds, [&] { work_.ranks.progress(); });
+  });
+  const auto* const sums = reinterpret_cast<const float*>(host_sums_.data());
+  for (std::int64_t token = 0; token < tokens_; ++token) {
+    std::copy_n(sums + token * hidden_, hidden_, y.row(token).data());
+  }
+}
+
+}  // namespace moesaic

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/matrix_view.h"
+#include "comm/nccl_ranks.h"
+#include "kernels/cuda/row_moves.h"
+#include "src/moe/device_experts.h"
+#include "src/moe/dispatch_plan.h"
+#include "src/moe/routing.h"
+
+namespace moesaic {
+
+/// How a batch goes through layers whose experts are all on GPUs, one GPU a rank: its rows go up
+/// once, from GPU to GPU, through the experts; results go back to the GPUs of their tokens, which
+/// sum them up; the sums come down. The bits are those of the road through the host. One batch at a
+/// time is under way.
+class DeviceRoad {
+ public:
+  /// `ranks`: null where one rank has all experts. All must outlive this.
+  DeviceRoad(DeviceExpertsWorkspace& work, NcclRanks* ranks);
+
+  /// Memory for the rows [tokens, hidden] bf16 of a batch, to be written before start().
+  [[nodiscard]] std::byte* rows(std::int64_t tokens, std::int64_t hidden);
+  /// Asks for all of it. Waits for no row, but with several ranks until NCCL has taken the order.
+  /// `experts`: this rank's, null if it has none.
+  void start(const Routing& routing, const ExchangePlan& plan, DeviceExperts* experts);
+  /// Overwrites `y` [tokens, hidden] with the sums once they are here.
+  void finish(MatrixView<float> y);
+
+ private:
+  /// What the GPU needs to know of a batch: where each part lies in one upload, in bytes.
+  struct Lists {
+    std::int64_t send_tokens = 0;
+    std::int64_t output_sources = 0;
+    std::int64_t return_outputs = 0;
+    std::int64_t places = 0;
+    std::int64_t weights = 0;
+    std::int64_t end = 0;
+  };
+  /// Rows of device memory that go to other ranks, and where theirs come.
+  struct Moved {
+    CudaAddress from = 0;     // [any rows]
+    std::int64_t chosen = 0;  // which list says which of them, by peer
+    std::span<const std::int64_t> send_counts{};
+    CudaAddress to = 0;
+    std::span<const std::int64_t> recv_counts{};
+  };
+  void make_room_for(const ExchangePlan& plan);
+  void upload_lists(const Routing& routing, const ExchangePlan& plan);
+  void move(const Moved& rows, std::int64_t row_bytes);
+  void sum_results(const Routing& routing);
+  [[nodiscard]] CudaAddress list(std::int64_t offset) const {
+    return lists_.address() + static_cast<CudaAddress>(offset);
+  }
+
+  DeviceExpertsWorkspace& work_;
+  NcclRanks* ranks_;
+  DeviceRowMoves moves_;
+  // Of the batch that is under way:
+  std::int64_t tokens_ = 0;
+  std::int64_t hidden_ = 0;
+  Lists at_;
+  PinnedBuffer host_rows_;   // [tokens, hidden] bf16
+  PinnedBuffer host_lists_;  // as Lists says
+  PinnedBuffer host_sums_;   // [tokens, hidden] f32
+  DeviceBuffer lists_;
+  DeviceBuffer sources_;  // [sources, hidden] bf16: own rows, then received ones
+  DeviceBuffer sent_;     // rows and later results for other ranks, by peer
+  DeviceBuffer results_;  // [outputs + results from other ranks, hidden] f32
+  DeviceBuffer sums_;     // [tokens, hidden] f32
+};
+
+/// Rows of one rank in a pass on such a road.
+struct RoadRows {
+  int ranks = 1;
+  std::int64_t tokens = 0;    // of this rank
+  std::int64_t topk = 0;      // choices of each
+  std::int64_t outputs = 0;   // of its experts
+  std::int64_t received = 0;  // token rows from other ranks
+};
+/// Bytes of the GPU's memory for it.
+[[nodiscard]] std::int64_t device_road_bytes(const RoadRows& rows, std::int64_t hidden,
+                                             std::int64_t width);
+
+}  // namespace moesaic

@@ -1,0 +1,50 @@
+// The halves of an MoE layer whose batches stay on GPUs between going up and coming down: over the
+// host travel the words of rows alone, with which ranks plan.
+
+#include "src/moe/device_road.h"
+#include "src/moe/moe_layer.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kRoadRowsPerTask = 8;
+
+}  // namespace
+
+void MoeLayer::begin_on_road(MatrixView<const float> x, MoeWorkspace& work) const {
+  {
+    const PhaseScope scope(work.context.times, Phase::dispatch);
+    const std::int64_t row_bytes = x.cols() * element_bytes(element_);
+    std::byte* const rows = road_->rows(x.rows(), x.cols());
+    compute_.pool->for_each(x.rows(), kRoadRowsPerTask, [&](std::int64_t token) {
+      write_numbers(x.row(token), rows + token * row_bytes);
+    });
+    work.rows.resize(x.rows(), 0);
+  }
+  work.dispatch = send_rows(work);
+}
+
+void MoeLayer::execute_on_road(MoeWorkspace& work) const {
+  {
+    const PhaseScope scope(work.context.times, Phase::wait);
+    work.dispatch.wait();
+  }
+  {
+    const PhaseScope scope(work.context.times, Phase::dispatch);
+    work.exchange.finish_plan(work.routing, work.dispatch, work.plan);
+    work.dispatch = {};
+  }
+  const PhaseScope scope(work.context.times, Phase::experts);
+  road_->start(work.routing, work.plan, experts_->all_on_device());
+  work.load.rows += work.plan.execute.num_outputs();
+  work.load.bytes_sent +=
+      std::ssize(work.plan.send.send_tokens) * router_.hidden() * element_bytes(element_) +
+      std::ssize(work.plan.execute.return_outputs) * router_.hidden() * 4;
+}
+
+void MoeLayer::end_on_road(MatrixView<float> y, const MoeWorkspace& work) const {
+  const PhaseScope scope(work.context.times, Phase::experts);
+  road_->finish(y);
+}
+
+}  // namespace moesaic

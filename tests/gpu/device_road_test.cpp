@@ -1,0 +1,225 @@
+// Batches that stay on GPUs from layer's begin to end, ranks that are threads: the bytes of the
+// CPU, wherever experts and tokens are. GPUs and NCCL are those of software.
+
+#include "src/moe/device_road.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <random>
+
+#include "base/error.h"
+#include "comm/thread_communicator.h"
+#include "kernels/whole_product.h"
+#include "src/moe/cpu_experts.h"
+#include "src/moe/moe_layer.h"
+#include "tests/gpu/fake_gpu.h"
+#include "tests/gpu/setting.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::int64_t kExperts = 5;
+constexpr std::int64_t kHidden = 40;
+constexpr std::int64_t kWidth = 24;
+constexpr std::int64_t kTopk = 3;
+
+/// A matrix that is the same wherever it is made.
+OwnedMatrix draw_matrix(Format format, std::int64_t rows, std::int64_t depth, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 0.3F);
+  std::vector<float> values(static_cast<std::size_t>(rows * depth));
+  std::ranges::generate(values, [&] { return normal(random); });
+  return pack_matrix({.format = format}, values, rows, depth);
+}
+
+/// Rows of an input, some with results next to the smallest numbers, one with an infinity.
+std::vector<float> draw_inputs(std::int64_t first, std::int64_t count) {
+  std::vector<float> x;
+  for (std::int64_t token = first; token < first + count; ++token) {
+    std::mt19937 random(static_cast<unsigned>(100 + token));
+    std::normal_distribution<float> normal(0, token % 4 == 3 ? 5e-19F : 1.0F);
+    for (std::int64_t i = 0; i < kHidden; ++i) x.push_back(normal(random));
+    if (token == 6) x.back() = INFINITY;
+  }
+  return x;
+}
+
+enum class Where { cpu, gpus };
+
+/// Where experts are, and how long a rank waits for GPUs and NCCL.
+struct RoadBed {
+  Where where = Where::gpus;
+  double deadline_seconds = 120;
+};
+
+/// One rank's layer, on the CPU or on its GPU.
+class RoadRank {
+ public:
+  RoadRank(Communicator& world, const RoadBed& bed)
+      : world_(world),
+        deadline_seconds_(bed.deadline_seconds),
+        placement_(ExpertPlacement(kExperts, world.size())) {
+    std::vector<AdaptedMlp> experts;
+    for (const ExpertId expert : placement_.of_layer(0).experts_of(world.rank())) {
+      const auto seed = 3 * static_cast<unsigned>(expert);
+      experts.push_back({.weights = {.gate = expert_matrix(kWidth, kHidden, seed),
+                                     .up = expert_matrix(kWidth, kHidden, seed + 1),
+                                     .down = expert_matrix(kHidden, kWidth, seed + 2)}});
+    }
+    std::unique_ptr<Experts> own;
+    if (bed.where == Where::cpu) {
+      own = std::make_unique<CpuExperts>(experts, kElement, experts_work_);
+    } else {
+      own = put_on_gpu(std::move(experts));
+    }
+    memory_.push_back(draw_matrix(Format::f32, kExperts, kHidden, 1000));
+    layer_.emplace(Router(memory_.back().matrix, {.topk = kTopk}, compute_), std::move(own),
+                   kElement, compute_);
+    if (road_) layer_->take_road(*road_);
+  }
+
+  /// The layer's sums for tokens [first, first + count), all of whose choices are `choices` if
+  /// there are any.
+  std::vector<float> run(std::int64_t first, std::int64_t count,
+                         const std::vector<std::int32_t>& choices) {
+    MoeWorkspace work({world_, placement_, gemm_, adapters_.transposed(), times_}, 2 * kHidden,
+                      kTopk);
+    std::vector<float> y(static_cast<std::size_t>(count * kHidden), -1.0F);
+    for (const std::int64_t pass_tokens : {count / 2, count}) {  // buffers are used again, and grow
+      std::vector<ExpertId> given;
+      for (std::int64_t token = 0; token < pass_tokens; ++token) {
+        for (const std::int32_t choice : choices) given.push_back(ExpertId{choice});
+      }
+      work.choices = choices.empty() ? nullptr : &given;
+      const std::vector<float> x = draw_inputs(first, pass_tokens);
+      layer_->begin({x.data(), pass_tokens, kHidden}, work);
+      layer_->end({y.data(), pass_tokens, kHidden}, work);
+    }
+    return y;
+  }
+
+ private:
+  static constexpr auto kElement = RowSource::Element::bf16;
+
+  PackedMatrix expert_matrix(std::int64_t rows, std::int64_t depth, unsigned seed) {
+    memory_.push_back(draw_matrix(Format::bf16, rows, depth, seed));
+    return memory_.back().matrix;
+  }
+
+  std::unique_ptr<Experts> put_on_gpu(std::vector<AdaptedMlp> experts) {
+    device_ = std::make_unique<Device>(fake_driver(), 0, device_images());
+    for (AdaptedMlp& expert : experts) {
+      for (PackedMatrix* const matrix :
+           {&expert.weights.gate, &expert.weights.up, &expert.weights.down}) {
+        panels_.push_back(device_->allocate(matrix->bytes()));
+        device_->upload(panels_.back().address(), matrix->panels, matrix->bytes());
+        matrix->panels = reinterpret_cast<const std::byte*>(panels_.back().address());
+      }
+    }
+    work_.emplace(*device_, DeviceKernels::portable, world_, deadline_seconds_);
+    if (world_.size() > 1) {
+      std::string reason;
+      nccl_.emplace(NcclRanks::Setup{.library = NcclLibrary::load(reason, MOESAIC_FAKE_NCCL),
+                                     .ranks = world_,
+                                     .device = *device_,
+                                     .deadline_seconds = deadline_seconds_});
+    }
+    road_.emplace(*work_, nccl_ ? &*nccl_ : nullptr);
+    if (experts.empty()) return std::make_unique<CpuExperts>(experts, kElement, experts_work_);
+    return std::make_unique<DeviceExperts>(experts, SlotMask(experts.size(), true), *work_);
+  }
+
+  Communicator& world_;
+  double deadline_seconds_;
+  std::vector<OwnedMatrix> memory_;
+  ThreadPool pool_{1};
+  Compute compute_{.isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool_};
+  GroupedGemm gemm_{compute_};
+  AdapterProducts adapters_{compute_, gemm_};
+  MlpProducts mlps_{compute_, gemm_, adapters_};
+  CpuExpertsWorkspace experts_work_{mlps_};
+  ModelPlacement placement_;
+  PhaseTimes times_;
+  std::unique_ptr<Device> device_;
+  std::vector<DeviceBuffer> panels_;
+  std::optional<DeviceExpertsWorkspace> work_;
+  std::optional<DeviceRoad> road_;
+  std::optional<NcclRanks> nccl_;
+  std::optional<MoeLayer> layer_;
+};
+
+/// The layer's sums for `tokens` tokens, of which the last rank has most and the second none.
+std::vector<float> run_layer(int ranks, const RoadBed& bed, std::int64_t tokens,
+                             const std::vector<std::int32_t>& choices = {}) {
+  const test::TemporaryDirectory directory;
+  const Setting folder("MOESAIC_FAKE_NCCL_FOLDER", directory.path());
+  std::vector<float> all(static_cast<std::size_t>(tokens * kHidden));
+  run_thread_ranks(ranks, [&](Communicator& world) {
+    const std::int64_t small = world.size() == 1 ? 0 : tokens / 4;
+    const bool is_last = world.rank() == world.size() - 1;
+    const std::int64_t first = world.rank() == 0 ? 0 : small;
+    const std::int64_t count = is_last ? tokens - first : world.rank() == 0 ? small : 0;
+    RoadRank rank(world, bed);
+    std::ranges::copy(rank.run(first, count, choices), all.begin() + first * kHidden);
+  });
+  return all;
+}
+
+TEST(DeviceRoad, gives_the_bytes_of_the_cpu_on_any_number_of_ranks) {
+  const std::vector<float> wanted = run_layer(1, {Where::cpu}, 13);
+  EXPECT_GT(std::ranges::count_if(wanted, [](float y) { return y != 0 && std::isfinite(y); }), 400);
+  for (const int ranks : {1, 2, 3}) {
+    EXPECT_EQ(different(run_layer(ranks, {}, 13), wanted), 0U) << ranks << " ranks";
+  }
+}
+
+TEST(DeviceRoad, takes_all_tokens_to_the_experts_of_one_rank) {
+  for (const std::vector<std::int32_t>& choices :
+       {std::vector<std::int32_t>{0, 1, 2}, std::vector<std::int32_t>{2, 3, 4}}) {
+    const std::vector<float> wanted = run_layer(1, {Where::cpu}, 9, choices);
+    EXPECT_EQ(different(run_layer(2, {}, 9, choices), wanted), 0U);
+  }
+}
+
+TEST(DeviceRoad, has_room_for_ranks_without_tokens_or_experts) {
+  EXPECT_TRUE(run_layer(3, {}, 0).empty());
+  const std::vector<float> wanted =
+      run_layer(1, {Where::cpu}, 3);  // the first rank has none either
+  EXPECT_EQ(different(run_layer(3, {}, 3), wanted), 0U);
+}
+
+/// The message of the first rank that fails.
+std::string failure_of(const char* setting, double deadline_seconds) {
+  const Setting fails(setting, "1");
+  try {
+    (void)run_layer(2, {.deadline_seconds = deadline_seconds}, 9);
+  } catch (const Error& error) {
+    return error.kind() == ErrorKind::peer ? error.what() : "of another kind";
+  }
+  return "none";
+}
+
+TEST(DeviceRoad, ends_with_an_error_of_nccl) {
+  EXPECT_NE(failure_of("MOESAIC_FAKE_NCCL_FAILS", 5)
+                .find("experts: rank 1 of 2: NCCL 2.28.9: rows from GPU to GPU: remote process "
+                      "exited or there was a network error (as the fake NCCL says)"),
+            std::string::npos);
+}
+
+TEST(DeviceRoad, ends_at_the_deadline_of_a_rank_that_does_not_come) {
+  EXPECT_NE(failure_of("MOESAIC_FAKE_NCCL_ABSENT", 0.2)
+                .find("NCCL 2.28.9: ncclCommInitRankConfig has not ended within 0.2 s: is a rank "
+                      "missing?"),
+            std::string::npos);
+  const std::string silent = failure_of("MOESAIC_FAKE_NCCL_SILENT", 3);
+  EXPECT_NE(silent.find("experts: GPU 0 (PTX machine) has not finished "), std::string::npos)
+      << silent;
+  EXPECT_NE(silent.find("within 3 s"), std::string::npos) << silent;
+}
+
+}  // namespace
+}  // namespace moesaic

@@ -1,0 +1,115 @@
+// Rows that go from GPU to GPU, seen from outside: the driver and NCCL are those of tests/gpu.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/launch/fake_gpus.h"
+
+namespace moesaic::test {
+namespace {
+
+class Nccl : public FakeGpus {
+ protected:
+  /// With a GPU for each of up to three ranks.
+  [[nodiscard]] Variables over_nccl(const Variables& more = {}) const {
+    Variables variables = on_fake_gpus(more);
+    variables.insert({{"MOESAIC_FAKE_GPUS", "3"},
+                      {"MOESAIC_FAKE_NCCL_FOLDER", directory_.path()},
+                      {"MOESAIC_NCCL", MOESAIC_FAKE_NCCL}});
+    return variables;
+  }
+  [[nodiscard]] Run run_over_nccl(int ranks, const Arguments& more,
+                                  const Variables& variables = {}) {
+    return run(ranks_command(ranks, score(joined({"--transport", "nccl"}, more))),
+               over_nccl(variables));
+  }
+  [[nodiscard]] bool has_aborted(int rank) const {
+    return std::filesystem::exists(directory_.path_of("aborted." + std::to_string(rank)));
+  }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+TEST_F(Nccl, gives_the_bytes_of_the_cpu) {
+  const std::string cpu = run_score(1, portable("nvfp4", "none")).logits;
+  for (const int ranks : {2, 3}) {
+    const Run result = run_over_nccl(ranks, portable("nvfp4", "all"));
+    EXPECT_TRUE(result.logits == cpu) << ranks;
+    EXPECT_TRUE(has_line(result.told, "rows go from GPU to GPU by NCCL 2.28.9 \\(.*/libnccl.so"))
+        << result.told;
+    EXPECT_FALSE(has_line(result.told, "would wait for other ranks")) << result.told;
+  }
+  const Run alone = run_over_nccl(1, portable("nvfp4", "all"));
+  EXPECT_TRUE(alone.logits == cpu);
+  EXPECT_TRUE(has_line(alone.told, "each rank has all experts: no rows travel")) << alone.told;
+}
+
+TEST_F(Nccl, says_why_rows_go_through_hosts) {
+  const std::string cpu = run_score(1, portable("nvfp4", "none")).logits;
+  const auto check = [&](const std::string& why, const Arguments& more,
+                         const Variables& variables = {}, bool is_exact = true) {
+    const Run result = run_over_nccl(2, more, variables);
+    EXPECT_TRUE(
+        has_line(result.told, "--transport nccl: rows go through the memory of hosts: " + why))
+        << why << "\n"
+        << result.told;
+    EXPECT_EQ(result.logits == cpu, is_exact) << why;
+  };
+  const Arguments all = portable("nvfp4", "all");
+  check("no experts are on GPUs", portable("nvfp4", "none"));
+  check("rank 0: it has experts on the CPU", portable("nvfp4", "5"));
+  check("rank 0: it shares GPU 0 with 1 more", all, {{"MOESAIC_FAKE_GPUS", "1"}});
+  check("rank 0: no NCCL: /no/nccl.so", joined(all, {"--nccl", "/no/nccl.so"}));
+  check("rank 0: NCCL 2.10.3 \\(.*\\) is too old", all, {{"MOESAIC_FAKE_NCCL_VERSION", "21003"}});
+  check("rank 0: --half-batches on", joined(all, {"--half-batches", "on"}));
+  check("rank 0: --wire int8 rounds them", joined(all, {"--wire", "int8"}), {}, false);
+  expect_failure(run_moesaic({"bench", "exchange", "--transport", "nccl"}), 2,
+                 {"--transport nccl is for experts on GPUs, which bench exchange does not have"});
+}
+
+TEST_F(Nccl, that_fails_ends_the_job) {
+  const Arguments more = joined({"--transport", "nccl"}, portable("nvfp4", "all"));
+  const ProgramResult result =
+      run_program(ranks_command(2, score(more)), over_nccl({{"MOESAIC_FAKE_NCCL_FAILS", "1"}}));
+  expect_failure(result, 5,
+                 {"layer 0", "rank 1 of 2: NCCL 2.28.9: rows from GPU to GPU: remote process"});
+  EXPECT_TRUE(has_aborted(1));
+  EXPECT_FALSE(has_line(result.err, "would wait for other ranks")) << result.err;
+}
+
+TEST(NcclBench, measures_a_layer_whose_rows_go_from_gpu_to_gpu) {
+  const TemporaryDirectory directory;
+  const ProgramResult result = run_program(
+      ranks_command(2, {"bench",
+                        "layer",
+                        "--layer",
+                        "4,32,32,2",
+                        "--seconds",
+                        "0",
+                        "--footprint",
+                        "1M",
+                        "--formats",
+                        "nvfp4",
+                        "--tokens",
+                        "2",
+                        "--routing",
+                        "even",
+                        "-t",
+                        "1",
+                        "-o",
+                        "csv",
+                        "--gpu-experts",
+                        "all",
+                        "--nccl",
+                        MOESAIC_FAKE_NCCL,
+                        "--transport",
+                        "nccl"}),
+      on_fake_gpus({{"MOESAIC_FAKE_GPUS", "2"}, {"MOESAIC_FAKE_NCCL_FOLDER", directory.path()}}));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_TRUE(has_line(result.err, "rows go from GPU to GPU by NCCL")) << result.text();
+}
+
+}  // namespace
+}  // namespace moesaic::test
