@@ -49,6 +49,7 @@ bool has_device_kernels(const Layout& layout) noexcept {
 }
 
 std::string missing_on_device(const PackedMatrix& matrix) {
+  if (device_images().empty()) return "this program was built without kernels for GPUs";
   if (!has_device_kernels(matrix.layout)) {
     return fmt::format("GPUs have no kernels for {}", format_name(matrix.layout.format));
   }

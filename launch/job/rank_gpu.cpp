@@ -9,53 +9,11 @@
 #include "base/memory.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/job/gpu_memory.h"
 #include "launch/job/memory_check.h"
 
 namespace moesaic {
 namespace {
-
-/// Packed bytes of this rank's experts. Throws Error{usage} for those of `mask` (null: all) that
-/// GPUs cannot multiply.
-ExpertSizes sizes_of(const RankGpu::Model& model, const ExpertMask* mask) {
-  ExpertSizes sizes{.own = model.own, .bytes = {}};
-  for (const std::int64_t count : experts_of_layers(model.config)) {
-    sizes.bytes.emplace_back(static_cast<std::size_t>(count), 0);
-  }
-  std::vector<const PlannedWeight*> first(sizes.bytes.size());  // of each layer
-  model.weights.for_each_expert([&](const PlannedWeight& weight, std::int64_t bytes) {
-    const auto layer = static_cast<std::size_t>(weight.layer);
-    sizes.bytes[layer][static_cast<std::size_t>(weight.expert)] += bytes;
-    if (mask != nullptr && !mask->contains(weight.layer, weight.expert)) return;
-    const std::string missing = missing_on_device(*weight.matrix);
-    require(missing.empty(), ErrorKind::usage, "--gpu-experts: weight \"{}\": {}", weight.name,
-            missing);
-    if (first[layer] == nullptr) first[layer] = &weight;
-    const Layout& layout = first[layer]->matrix->layout;
-    require(layout == weight.matrix->layout, ErrorKind::usage,
-            "--gpu-experts: weights \"{}\" and \"{}\" are {} and {}: those of a layer that are on "
-            "a GPU are in one format",
-            first[layer]->name, weight.name, layout_name(layout),
-            layout_name(weight.matrix->layout));
-  });
-  return sizes;
-}
-
-/// Memory of a GPU for one pass of the largest layer, whichever way rows go.
-std::int64_t pass_bytes(const Runtime& runtime, const RankGpu::Model& model) {
-  const RankSharing sharing = share_ranks(runtime, model.config, model.work);
-  const bool may_connect = runtime.options().transport == Transport::nccl;
-  const RoadRows rows = road_rows(model.config, model.work, sharing);
-  std::int64_t bytes = 0;
-  for (const LayerConfig& layer : model.config.layers) {
-    const FeedForwardSizes sizes = layer.feed_forward->sizes();
-    if (sizes.experts == 0) continue;
-    const std::int64_t hidden = model.config.hidden_size;
-    bytes = std::max(bytes, device_pass_bytes(rows.outputs, hidden, sizes.expert_width));
-    if (sharing.sharers > 1 && !may_connect) continue;
-    bytes = std::max(bytes, device_road_bytes(rows, hidden, sizes.expert_width));
-  }
-  return bytes;
-}
 
 /// What a rank tells of its GPU. Travels as bytes.
 struct GpuLine {
@@ -113,34 +71,31 @@ bool RankGpu::has_all(const Model& model) const {
 }
 
 void RankGpu::choose(const Runtime& runtime, const Model& model, const GpuWish& wish) {
-  const std::int64_t pass = pass_bytes(runtime, model);
+  const Options& options = runtime.options();
+  const std::int64_t pass = gpu_pass_bytes(
+      model.config, model.work, share_ranks(runtime, model.config, model.work), options.transport);
   ExpertSizes sizes;
   std::int64_t available = 0;
   agree(runtime.world(), [&] {
     if (gpu_.device == nullptr) return;
-    sizes = sizes_of(model, wish.mask ? &*wish.mask : nullptr);
-    available = gpu_.available_bytes(runtime.options());
+    sizes = expert_sizes(model.config, model.weights, model.own, wish.mask ? &*wish.mask : nullptr);
+    available = gpu_.available_bytes(options);
   });
   std::int64_t fitting =
       gpu_.device == nullptr ? model.config.num_experts : largest_spread(sizes, available - pass);
   fitting = std::ranges::min(gather_values(runtime.world(), fitting));
   agree(runtime.world(), [&] {
     if (gpu_.device == nullptr) return;
-    const ExpertMask wanted = wish.mask ? *wish.mask : fill(sizes, wish.order, available - pass);
-    weight_bytes_ = bytes_of(wanted, sizes);
-    require(weight_bytes_ == 0 || weight_bytes_ + pass <= available, ErrorKind::resource,
-            "not enough memory on {}: --gpu-experts {} takes {} there (weights {}, rows {}), but "
-            "{} are available (--gpu-memory {}{}); at most --gpu-experts {} fits",
-            gpu_.text(), runtime.options().gpu_experts, format_bytes(weight_bytes_ + pass),
-            format_bytes(weight_bytes_), format_bytes(pass), format_bytes(available),
-            runtime.options().gpu_memory,
-            gpu_.num_sharers > 1 ? fmt::format(", shared by {} ranks", gpu_.num_sharers) : "",
-            fitting);
-    for (std::int64_t layer = 0; layer < wanted.num_layers(); ++layer) {
-      for (std::int64_t expert = 0; expert < wanted.num_experts(layer); ++expert) {
-        if (wanted.contains(layer, expert)) mask_.add(layer, expert);
-      }
-    }
+    mask_ = wish.mask ? *wish.mask : fill(sizes, wish.order, available - pass);
+    weight_bytes_ = bytes_of(mask_, sizes);
+    const std::string sharers =
+        gpu_.num_sharers > 1 ? fmt::format(", shared by {} ranks", gpu_.num_sharers) : "";
+    require_gpu_memory({.weights = weight_bytes_, .rows = pass},
+                       {.gpu = gpu_.text(),
+                        .bytes = available,
+                        .source = fmt::format("--gpu-memory {}{}", options.gpu_memory, sharers),
+                        .most_experts = fitting},
+                       options.gpu_experts);
   });
 }
 

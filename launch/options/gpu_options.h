@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "launch/options/option_values.h"
+
 namespace moesaic {
 
 /// Which experts are on GPUs.
@@ -12,6 +14,7 @@ struct GpuOptions {
   std::int64_t gpu_memory = 90;            // percent of a GPU's memory
   std::optional<std::string> expert_load;  // a file
   std::optional<std::string> nccl;         // a library; nothing: the one that the system finds
+  std::optional<ByteCount> gpu_bytes;      // of plan: what a GPU has
 };
 
 }  // namespace moesaic

@@ -11,19 +11,24 @@ constexpr std::uint32_t kRun = verb_bit(Verb::chat) | verb_bit(Verb::generate) |
                                verb_bit(Verb::score) | verb_bit(Verb::bench_model);
 
 constexpr std::uint32_t kLayer = verb_bit(Verb::bench_layer);
+constexpr std::uint32_t kPlan = verb_bit(Verb::plan);
 
 constexpr std::string_view kGpus = "GPUs";
 
 constexpr std::array kRows = {
     OptionRow{
-        "gpu-experts", '\0', "WHICH", &O::gpu_experts, kGpus, kRun | kLayer,
+        "gpu-experts", '\0', "WHICH", &O::gpu_experts, kGpus, kRun | kLayer | kPlan,
         "experts of each layer whose weights are in the memory of GPUs, and which run there: "
         "none; all; N of each layer, spread over the ranks; auto: as many as there is room "
         "for; FILE: JSON, {\"LAYER\": [expert, ...], ...}. Others, and those of ranks without "
         "a GPU, run on the CPU. bench layer takes none, all or N"},
     OptionRow{"gpu-memory", '\0', "PERCENT", &O::gpu_memory, kGpus, kRun,
               "of each GPU's memory that --gpu-experts may take", 1, 100},
-    OptionRow{"expert-load", '\0', "FILE", &O::expert_load, kGpus, kRun,
+    OptionRow{
+        "gpu-memory", '\0', "BYTES", &O::gpu_bytes, kGpus, kPlan,
+        "memory of a rank's GPU that experts and their rows may take, such as 72G; without it "
+        "what they take is told, and nothing refused"},
+    OptionRow{"expert-load", '\0', "FILE", &O::expert_load, kGpus, kRun | kPlan,
               "how often experts are chosen, as generate and score record it, for --gpu-experts "
               "auto, which takes those of most rows first"},
     OptionRow{.name = "nccl",

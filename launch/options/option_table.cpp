@@ -294,7 +294,7 @@ constexpr std::array kOptions = {
     OptionRow{"expert-replicas", '\0', "N", &O::expert_replicas, kRanks, kEngine | kLayer | kPlan,
               "copies of all experts; ranks / N ranks share one", 1, 1e6},
     OptionRow{"transport", '\0', "KIND", one_of<&O::transport>(), kRanks,
-              kEngine | kLayers | kDoctor,
+              kEngine | kLayers | kDoctor | kPlan,
               "what moves rows inside a node; auto: shared memory, or MPI where that is refused; "
               "nccl: as auto, but where all experts are on GPUs, one GPU a rank, rows of all nodes "
               "go from GPU to GPU"},

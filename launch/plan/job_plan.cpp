@@ -32,6 +32,15 @@ std::vector<AdapterSpec> adapters_of(const Options& options, const OpenModel& mo
   return model.adapter ? model.adapter->specs() : std::vector<AdapterSpec>();
 }
 
+/// What --gpu-experts says; sft takes none.
+GpuWish planned_gpus(const Options& options, const ModelConfig& config) {
+  require(options.plan_job != PlanJob::sft, ErrorKind::usage,
+          "--gpu-experts is for generate and score, not for --job sft");
+  require(options.gpu_experts != "auto" || options.gpu_bytes, ErrorKind::usage,
+          "--gpu-experts auto: --gpu-memory says how much memory a GPU has for them");
+  return read_gpu_wish(options, config);
+}
+
 /// Tokens of a text of the job, and how many of them it gives.
 TextSizes text_sizes(const Options& options, const ModelConfig& config, std::int64_t ranks) {
   const std::int64_t limit = context_limit(options, config);
@@ -56,27 +65,41 @@ JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBy
       ranks_(read_ranks(options, model.config)),
       placement_(options.placement),
       adapters_(adapters_of(options, model)) {
-  for (int place = 0; place < ranks_.sharers(); ++place) {
-    shares_.push_back(share(ranks_.sharers(), place));
-  }
+  if (options.gpu_experts != "none") gpu_wish_ = planned_gpus(options, model.config);
+  for (int place = 0; place < ranks_.sharers(); ++place) shares_.push_back(share(ranks_, place));
 }
 
-JobPlan::Share JobPlan::share(int sharers, int place) const {
-  const ModelPlacement placement = placement_.place(model_.config, sharers);
+JobPlan::Share JobPlan::share(const CostRanks& ranks, int place) const {
+  const ModelPlacement placement = placement_.place(model_.config, ranks.sharers());
   const LoadOptions load{.precision = options_.precision,
                          .layouts = model_.layouts,
                          .stored = {.map = options_.mmap},
                          .placement = &placement,
                          .expert_rank = place,
                          .progress = {}};
+  const ModelLoader loader(model_.files, model_.config, load);
   Share result{.held = HeldExperts(placement, place),
                .experts = placement.most_experts(place),
-               .weights = ModelLoader(model_.files, model_.config, load).bytes()};
+               .weights = loader.bytes()};
   if (placement_.is_contiguous()) {
     result.first_expert = placement.of_layer(0).experts_start_idx(place);
   }
   count_adapters(result);
+  if (gpu_wish_) put_on_gpu(ranks, load, result);
   return result;
+}
+
+/// Counts the weights again, with those of the experts that are to be on the rank's GPU there.
+void JobPlan::put_on_gpu(const CostRanks& ranks, LoadOptions load, Share& share) const {
+  const ExpertMask* const mask = gpu_wish_->mask ? &*gpu_wish_->mask : nullptr;
+  share.sizes =
+      expert_sizes(model_.config, ModelLoader(model_.files, model_.config, load), share.held, mask);
+  const std::int64_t rows = gpu_memory(options_, ranks, share).rows;
+  const ExpertMask chosen =
+      mask != nullptr ? *mask
+                      : fill(share.sizes, gpu_wish_->order, options_.gpu_bytes->bytes - rows);
+  load.on_device = &chosen;
+  share.weights = ModelLoader(model_.files, model_.config, load).bytes();
 }
 
 int JobPlan::fullest(const CostRanks& ranks) const {
@@ -162,10 +185,36 @@ RankMemory JobPlan::rank_memory(const Options& options, const CostRanks& ranks,
   return memory;
 }
 
+GpuMemory JobPlan::gpu_memory(const Options& options, const CostRanks& ranks,
+                              const Share& share) const {
+  if (!gpu_wish_) return {};
+  const Workload work = workload(options, ranks, share);
+  return {.weights = share.weights.device_bytes,
+          .rows = gpu_pass_bytes(model_.config, work, sharing(ranks, work), options.transport)};
+}
+
+bool JobPlan::gpu_suffices(const GpuMemory& gpu) const {
+  return !options_.gpu_bytes || gpu.weights == 0 || gpu.total() <= options_.gpu_bytes->bytes;
+}
+
+std::int64_t JobPlan::most_gpu_experts() const {
+  std::int64_t most = model_.config.num_experts;
+  for (const Share& share : shares_) {
+    const std::int64_t rows = gpu_memory(options_, ranks_, share).rows;
+    most = std::min(most, largest_spread(share.sizes, options_.gpu_bytes->bytes - rows));
+  }
+  return most;
+}
+
 JobMemory JobPlan::memory(const Options& options) const {
   JobMemory result;
   std::vector<RankMemory> places;
-  for (const Share& share : shares_) places.push_back(rank_memory(options, ranks_, share));
+  std::vector<GpuMemory> gpus;
+  for (const Share& share : shares_) {
+    places.push_back(rank_memory(options, ranks_, share));
+    gpus.push_back(gpu_memory(options, ranks_, share));
+  }
+  result.gpu = *std::ranges::max_element(gpus, {}, &GpuMemory::total);
   std::vector<MemoryPlan> nodes(static_cast<std::size_t>(ranks_.nodes()));
   for (int rank = 0; rank < ranks_.ranks; ++rank) {
     const auto place = static_cast<std::size_t>(rank % ranks_.sharers());
@@ -178,7 +227,8 @@ JobMemory JobPlan::memory(const Options& options) const {
     for (std::size_t i = 0; i < plan.expert_formats.size(); ++i) {
       plan.expert_formats[i] += share.weights.experts[i];
     }
-    result.ranks.push_back({rank, node, share.first_expert, share.experts, memory.own.total()});
+    result.ranks.push_back(
+        {rank, node, share.first_expert, share.experts, memory.own.total(), gpus[place]});
   }
   result.node = *std::ranges::max_element(nodes, {}, &MemoryPlan::total);
   return result;
@@ -191,7 +241,8 @@ std::int64_t JobPlan::largest(std::int64_t Options::*member, std::int64_t most,
   while (fits < most) {
     const std::int64_t middle = fits + (most - fits + 1) / 2;
     options.*member = middle;
-    const bool is_enough = memory(options).node.total() <= limit;
+    const JobMemory needed = memory(options);
+    const bool is_enough = needed.node.total() <= limit && gpu_suffices(needed.gpu);
     (is_enough ? fits : most) = is_enough ? middle : middle - 1;
   }
   return fits;
@@ -204,8 +255,10 @@ int JobPlan::fewest_nodes(std::int64_t limit) const {
     if (ranks.ranks % ranks.expert_replicas != 0) continue;
     if (ranks.sharers() > std::max<std::int64_t>(model_.config.num_experts, 1)) return 0;
     // All have as much as this one at most of the experts, and as much of the rest.
-    const RankMemory rank = rank_memory(options_, ranks, share(ranks.sharers(), fullest(ranks)));
-    if (ranks.on_node() * rank.own.total() + rank.shared.total() <= limit) return nodes;
+    const Share most = share(ranks, fullest(ranks));
+    const RankMemory rank = rank_memory(options_, ranks, most);
+    const bool is_enough = ranks.on_node() * rank.own.total() + rank.shared.total() <= limit;
+    if (is_enough && gpu_suffices(gpu_memory(options_, ranks, most))) return nodes;
   }
 }
 

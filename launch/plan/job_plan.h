@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/job/gpu_memory.h"
 #include "launch/job/memory_plan.h"
 #include "launch/job/placement_choice.h"
 #include "launch/job/session.h"
@@ -20,12 +21,14 @@ struct PlannedRank {
   std::optional<std::int64_t> first_expert{};  // where the others follow on it
   std::int64_t experts = 0;                    // of each layer
   std::int64_t bytes = 0;                      // its own, without what its node shares
+  GpuMemory gpu{};                             // of its GPU
 };
 
 /// The node of the planned job that needs most.
 struct JobMemory {
   MemoryPlan node;
   std::vector<PlannedRank> ranks;  // of all nodes
+  GpuMemory gpu;                   // of the GPU that is to hold most
 };
 
 /// The job of a command line, before it is started: what each of its ranks will hold, counted by
@@ -42,10 +45,12 @@ class JobPlan {
   [[nodiscard]] Workload workload(const Options& options) const;
   [[nodiscard]] JobMemory memory(const Options& options) const;
 
-  /// The largest value of `member` with which a node needs no more than `limit`, up to `most`; 0:
-  /// not even 1 will do.
+  /// The largest value of `member` with which a node needs no more than `limit`, and a GPU no more
+  /// than --gpu-memory, up to `most`; 0: not even 1 will do.
   [[nodiscard]] std::int64_t largest(std::int64_t Options::*member, std::int64_t most,
                                      std::int64_t limit) const;
+  /// The largest --gpu-experts that fits.
+  [[nodiscard]] std::int64_t most_gpu_experts() const;
   /// Nodes with as many ranks each that suffice; 0: there are none.
   [[nodiscard]] int fewest_nodes(std::int64_t limit) const;
 
@@ -56,12 +61,15 @@ class JobPlan {
     std::optional<std::int64_t> first_expert{};
     std::int64_t experts = 0;
     WeightBytes weights;
+    ExpertSizes sizes{};  // with experts on GPUs
     std::int64_t adapter_bytes = 0;
     std::int64_t adapter_values = 0;
     std::int64_t common_values = 0;  // of these, those that belong to no expert
   };
 
-  [[nodiscard]] Share share(int sharers, int place) const;
+  [[nodiscard]] Share share(const CostRanks& ranks, int place) const;
+  void put_on_gpu(const CostRanks& ranks, LoadOptions load, Share& share) const;
+  [[nodiscard]] bool gpu_suffices(const GpuMemory& gpu) const;
   [[nodiscard]] int fullest(const CostRanks& ranks) const;  // the rank with most experts
   void count_adapters(Share& share) const;
   [[nodiscard]] static std::int64_t sum_bytes(const CostRanks& ranks, const Share& share);
@@ -70,12 +78,15 @@ class JobPlan {
                                   const Share& share) const;
   [[nodiscard]] RankMemory rank_memory(const Options& options, const CostRanks& ranks,
                                        const Share& share) const;
+  [[nodiscard]] GpuMemory gpu_memory(const Options& options, const CostRanks& ranks,
+                                     const Share& share) const;
 
   const Options& options_;
   const OpenModel& model_;
   RuntimeBytes runtime_;
   CostRanks ranks_;
   PlacementChoice placement_;
+  std::optional<GpuWish> gpu_wish_;  // nothing: no experts on GPUs
   std::vector<AdapterSpec> adapters_;
   std::vector<Share> shares_;  // [ranks that share the experts]
   mutable std::map<std::pair<int, std::int64_t>, double> imbalance_;  // by sharers and tokens

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/json.h"
 #include "base/memory.h"
@@ -35,6 +36,16 @@ std::string placement_lines(const JobMemory& memory) {
   return text;
 }
 
+/// One GPU a rank.
+std::string gpu_line(const PlanReport& report) {
+  const GpuMemory& gpu = report.memory.gpu;
+  if (gpu.weights == 0) return "";
+  const std::string limit =
+      report.gpu_limit ? fmt::format(" of {} (--gpu-memory)", format_bytes(*report.gpu_limit)) : "";
+  return fmt::format("GPUs      {}{} on the fullest: {}\n", format_bytes(gpu.total()), limit,
+                     gpu_items_text(gpu));
+}
+
 std::string traffic_line(const PlanReport& report) {
   const ExpertTraffic& traffic = report.traffic;
   if (report.ranks.ranks == 1) return "";
@@ -62,6 +73,9 @@ std::string cost_lines(std::string_view what, const StepCost& cost, double token
 }
 
 std::string time_lines(const PlanReport& report) {
+  if (!report.time && report.memory.gpu.weights > 0) {
+    return "time      not told for experts on GPUs: what these do is not measured\n";
+  }
   if (!report.time) {
     return "time      not told: --machine FILE says what a node does, and moesaic doctor "
            "--measure FILE writes it there\n";
@@ -87,13 +101,24 @@ std::string items_json(const MemoryItems& items) {
   return out.text();
 }
 
+std::string gpu_json(const PlanReport& report) {
+  const GpuMemory& gpu = report.memory.gpu;
+  if (gpu.weights == 0) return "null";
+  JsonWriter out;
+  out.field("bytes", gpu.total()).field("expert", gpu.weights).field("rows", gpu.rows);
+  if (report.gpu_limit) out.field("limit_bytes", *report.gpu_limit);
+  return out.text();
+}
+
 std::string ranks_json(const std::vector<PlannedRank>& ranks) {
   std::vector<std::string> texts;
   for (const PlannedRank& rank : ranks) {
     JsonWriter text;
     text.field("rank", rank.rank).field("node", rank.node);
     if (rank.first_expert) text.field("experts_start_idx", *rank.first_expert);
-    texts.push_back(text.field("experts", rank.experts).field("bytes", rank.bytes).text());
+    text.field("experts", rank.experts).field("bytes", rank.bytes);
+    if (rank.gpu.weights > 0) text.field("gpu_bytes", rank.gpu.total());
+    texts.push_back(text.text());
   }
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }
@@ -197,7 +222,8 @@ std::string job_command(const Command& command, const CostRanks& ranks) {
     const OptionRow* const of_job = find_option(row.name, verb);
     if (!is_given || !takes(Verb::plan, row) || of_job == nullptr || !takes(verb, *of_job))
       continue;
-    if (row.name == "ranks-per-node" || row.name == "json") continue;  // of the plan alone
+    constexpr std::array kOfPlan = {"ranks-per-node", "gpu-memory", "json"};  // means another thing
+    if (std::ranges::find(kOfPlan, row.name) != kOfPlan.end()) continue;
     text += fmt::format(" --{}", row.name);
     if (!row.value.empty()) text += " " + shell_word(value_text(row, command.options));
   }
@@ -218,6 +244,7 @@ std::string plan_text(const PlanReport& report) {
   text += fmt::format("\nmemory    {} of {} ({}) on a node: {}\n", format_bytes(node.total()),
                       format_bytes(report.limit.available_bytes), report.limit.source,
                       items_text(node));
+  text += gpu_line(report);
   text += fmt::format("weights   counted from {}\n", report.weights_source);
   text += traffic_line(report) + time_lines(report);
   text += fmt::format("largest   {}, each with the others as they are\n", largest_text(report));
@@ -237,6 +264,7 @@ std::string plan_json(const PlanReport& report) {
       .field("per_node_bytes", report.memory.node.total())
       .field("limit_bytes", report.limit.available_bytes)
       .raw_field("items", items_json(report.memory.node.items))
+      .raw_field("gpu", gpu_json(report))
       .raw_field("ranks", ranks_json(report.memory.ranks))
       .raw_field("traffic", traffic_json(report.traffic))
       .raw_field("time", time_json(report.time))

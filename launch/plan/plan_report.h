@@ -18,13 +18,18 @@ struct PlanReport {
   std::int64_t largest_ctx_size = 0;
   std::int64_t largest_parallel = 0;  // 0: the job has no such option
   std::int64_t largest_batch_size = 0;
-  int fewest_nodes = 0;  // 0: no number of them suffices
+  std::optional<std::int64_t> gpu_limit{};  // bytes of a GPU, as --gpu-memory says
+  std::int64_t most_gpu_experts = 0;        // with it: the largest --gpu-experts that fits
+  int fewest_nodes = 0;                     // 0: no number of them suffices
   std::string command;
   std::string weights_source;
   std::string runtime_source;
   std::string routing_source;
 
-  [[nodiscard]] bool fits() const { return memory.node.total() <= limit.available_bytes; }
+  [[nodiscard]] bool fits() const {
+    return memory.node.total() <= limit.available_bytes &&
+           (!gpu_limit || memory.gpu.total() <= *gpu_limit);
+  }
 };
 
 [[nodiscard]] std::string plan_text(const PlanReport& report);

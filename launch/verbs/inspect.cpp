@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "kernels/cuda/mlp_products.h"
 #include "launch/job/agreement.h"
 #include "launch/verbs/inspect_report.h"
 #include "launch/verbs/verbs.h"
@@ -24,6 +25,8 @@ PackingSummary summarize_packing(const ModelFiles& files, const ModelConfig& con
     auto& bytes = weight.role == WeightRole::expert ? summary.experts : summary.others;
     bytes[layout_name(weight.packing.layout)] +=
         weight.stored != nullptr ? weight.stored->bytes : describe_packed(weight).bytes;
+    if (weight.role != WeightRole::expert || !summary.missing_on_gpus.empty()) continue;
+    summary.missing_on_gpus = missing_on_device({.layout = weight.packing.layout});
   }
   return summary;
 }

@@ -149,6 +149,21 @@ void print_inventory(const Inventory& inventory, const Line& line) {
   if (!inventory.ignored.empty()) line("of no use", names_text(inventory.ignored));
 }
 
+/// What --gpu-experts takes of all GPUs together: packed experts are there as they are on the host.
+std::int64_t gpu_expert_bytes(const PackingSummary& packing) {
+  std::int64_t bytes = 0;
+  for (const auto& [layout, count] : packing.experts) bytes += count;
+  return bytes;
+}
+
+std::string on_gpus_text(const InspectReport& report) {
+  const PackingSummary& packing = *report.packing;
+  if (!packing.missing_on_gpus.empty()) return "no experts: " + packing.missing_on_gpus;
+  const std::int64_t all = gpu_expert_bytes(packing);
+  return fmt::format("{} with --gpu-experts all, {} for each one a layer", format_bytes(all),
+                     format_bytes(all / std::max<std::int64_t>(report.config.num_experts, 1)));
+}
+
 }  // namespace
 
 void print_text(const InspectReport& report) {
@@ -180,6 +195,7 @@ void print_text(const InspectReport& report) {
                                                   : "by moesaic convert, to be used as they are");
   line("  experts", bytes_text(report.packing->experts));
   line("  others", bytes_text(report.packing->others));
+  if (report.config.num_experts > 0) line("  on GPUs", on_gpus_text(report));
 }
 
 void print_json(const InspectReport& report) {
@@ -217,6 +233,8 @@ void print_json(const InspectReport& report) {
   if (report.packing) {
     out.raw_field("packed_expert_bytes", bytes_json(report.packing->experts))
         .raw_field("packed_other_bytes", bytes_json(report.packing->others));
+    const bool may_be_there = report.packing->missing_on_gpus.empty();
+    out.field("gpu_expert_bytes", may_be_there ? gpu_expert_bytes(*report.packing) : 0);
   }
   fmt::print("{}\n", out.text());
 }

@@ -16,6 +16,7 @@ namespace moesaic {
 struct PackingSummary {
   std::map<std::string, std::int64_t> experts;
   std::map<std::string, std::int64_t> others;
+  std::string missing_on_gpus;  // why experts cannot be there; empty: they can
 };
 
 /// What is known of a model's directory.

@@ -79,7 +79,8 @@ void add_time(PlanReport& report, const Options& options, const OpenModel& model
   cost_model.placement = &placement;
   const JobWork work = job_work(passes, cost_model, report.ranks, popularity);
   report.traffic = work.prompt.traffic;
-  if (machine) report.time = time_job(passes, work, report.ranks, *machine);
+  const bool is_known = machine && options.gpu_experts == "none";
+  if (is_known) report.time = time_job(passes, work, report.ranks, *machine);
 }
 
 PlanReport make_report(const Command& command) {
@@ -109,6 +110,10 @@ PlanReport make_report(const Command& command) {
   report.largest_parallel = largest_parallel(job, options, limit);
   report.largest_batch_size = job.largest(&Options::batch_size, kMost, limit);
   report.fewest_nodes = job.fewest_nodes(limit);
+  if (options.gpu_bytes && options.gpu_experts != "none") {
+    report.gpu_limit = options.gpu_bytes->bytes;
+    report.most_gpu_experts = job.most_gpu_experts();
+  }
   add_time(report, options, model, machine);
   return report;
 }
@@ -119,6 +124,13 @@ void run_plan(const Command& command) {
   const PlanReport report = make_report(command);
   fmt::print("{}", command.options.json ? plan_json(report) + "\n" : plan_text(report));
   require_memory(report.memory.node, report.limit.available_bytes, report.limit.source);
+  if (!report.gpu_limit) return;
+  require_gpu_memory(report.memory.gpu,
+                     {.gpu = "a GPU",
+                      .bytes = *report.gpu_limit,
+                      .source = "--gpu-memory",
+                      .most_experts = report.most_gpu_experts},
+                     command.options.gpu_experts);
 }
 
 }  // namespace moesaic

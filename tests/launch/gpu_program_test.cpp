@@ -86,7 +86,7 @@ TEST_F(GpuExperts, that_do_not_fit_are_counted_before_anything_is_loaded) {
   expect_failure(
       refused, 4,
       {"not enough memory on GPU 0 (PTX machine, sm_90, portable): --gpu-experts all takes ",
-       " are available (--gpu-memory 90)", "; at most --gpu-experts "});
+       "most of it for experts", " are available (--gpu-memory 90)", "; at most --gpu-experts "});
   std::smatch found;
   ASSERT_TRUE(std::regex_search(refused.err, found, std::regex("at most --gpu-experts ([0-9]+)")));
   const int fitting = std::stoi(found[1]);
@@ -163,7 +163,8 @@ TEST(GpuDoctor, tells_what_there_is_and_tests_every_kernel) {
         "executed in software, not run on hardware",
         "GPUs: driver for CUDA 13.0; NCCL 2.28.9 \\(.*fake_nccl/libnccl.so.*\\)\n",
         "GPU 0: PTX machine, GPU-00000000-0000-0000-0000-000000000000",
-        "sm_90 \\(bits of sm_90 and later\\), shared by ranks 0, 1\n", "GPU 0: copies ",
+        "sm_90 \\(bits of sm_90 and later\\), shared by ranks 0, 1\n",
+        "GPU 0: copies ",
         "kernel gpu/portable/int4_group +same bits as scalar\n",
         "kernel gpu/mma/nvfp4 +relative error against scalar"}) {
     EXPECT_TRUE(has_line(result.out, text)) << text << "\n" << result.text();
@@ -173,6 +174,54 @@ TEST(GpuDoctor, tells_what_there_is_and_tests_every_kernel) {
   EXPECT_EQ(without.exit_code, 0) << without.text();
   EXPECT_EQ(Json::parse(without.out, "doctor").at("gpu").at("absent").as_string(),
             "the NVIDIA driver shows none");
+}
+
+/// What moesaic plan tells of the demo model in nvfp4 on two ranks.
+ProgramResult plan_with(const Arguments& more) {
+  return run_moesaic(
+      joined({"plan", "-m", kDemo, "--ranks", "2", "--expert-format", "nvfp4", "--json"}, more));
+}
+
+TEST(GpuPlan, counts_what_gpus_hold_and_hosts_do_not) {
+  const auto plan = [](const Arguments& more) {
+    const ProgramResult result = plan_with(more);
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    return Json::parse(result.out, "plan");
+  };
+  const Json cpu = plan({});
+  EXPECT_FALSE(cpu.contains("gpu"));
+  const std::int64_t experts = cpu.at("items").at("expert").as_int();  // of both ranks
+  const Json all = plan({"--gpu-experts", "all", "--gpu-memory", "1G"});
+  EXPECT_EQ(all.at("items").at("expert").as_int(), 0);
+  EXPECT_EQ(all.at("gpu").at("expert").as_int(), experts / 2);
+  EXPECT_EQ(all.at("gpu").at("bytes").as_int(), experts / 2 + all.at("gpu").at("rows").as_int());
+  EXPECT_EQ(all.at("gpu").at("limit_bytes").as_int(), 1 << 30);
+  const Json some = plan({"--gpu-experts", "4"});
+  EXPECT_EQ(some.at("gpu").at("expert").as_int(), experts / 2 / 4);
+  EXPECT_EQ(some.at("items").at("expert").as_int(), experts / 4 * 3);
+  EXPECT_GT(plan({"--gpu-experts", "all", "--transport", "nccl"}).at("gpu").at("rows").as_int(),
+            all.at("gpu").at("rows").as_int());
+  const std::int64_t rows = all.at("gpu").at("rows").as_int();
+  const Json filled =
+      plan({"--gpu-experts", "auto", "--gpu-memory", std::to_string(rows + experts / 4)});
+  EXPECT_EQ(filled.at("gpu").at("expert").as_int(), experts / 4);
+}
+
+TEST(GpuPlan, refuses_what_a_gpu_has_no_room_for) {
+  expect_failure(plan_with({"--gpu-experts", "all", "--gpu-memory", "300K", "--batch-size", "8"}),
+                 4,
+                 {"not enough memory on a GPU: --gpu-experts all takes ", "(experts ", ", rows ",
+                  "most of it for experts, but 300.0 KiB are available (--gpu-memory); at most "
+                  "--gpu-experts "});
+  expect_failure(plan_with({"--gpu-experts", "auto"}), 2, {"--gpu-memory says how much"});
+  expect_failure(plan_with({"--gpu-experts", "all", "--job", "sft"}), 2, {"not for --job sft"});
+}
+
+TEST(GpuInspect, tells_what_experts_take_of_gpus) {
+  const ProgramResult result = run_moesaic({"inspect", kDemo, "--json"});
+  const Json json = Json::parse(result.out, "inspect");
+  EXPECT_EQ(json.at("gpu_expert_bytes").as_int(),
+            json.at("packed_expert_bytes").at("bf16").as_int());
 }
 
 TEST_F(GpuExperts, name_the_kernels_and_the_layer_of_an_error) {

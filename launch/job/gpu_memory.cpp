@@ -1,0 +1,71 @@
+#include "launch/job/gpu_memory.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "kernels/cuda/mlp_products.h"
+#include "src/moe/device_road.h"
+
+namespace moesaic {
+
+std::string gpu_items_text(const GpuMemory& memory) {
+  return fmt::format("experts {}, rows {}", format_bytes(memory.weights),
+                     format_bytes(memory.rows));
+}
+
+ExpertSizes expert_sizes(const ModelConfig& config, const ModelLoader& weights,
+                         const HeldExperts& own, const ExpertMask* mask) {
+  ExpertSizes sizes{.own = own, .bytes = {}};
+  for (const std::int64_t count : experts_of_layers(config)) {
+    sizes.bytes.emplace_back(static_cast<std::size_t>(count), 0);
+  }
+  std::vector<const PlannedWeight*> first(sizes.bytes.size());  // of each layer
+  weights.for_each_expert([&](const PlannedWeight& weight, std::int64_t bytes) {
+    const auto layer = static_cast<std::size_t>(weight.layer);
+    sizes.bytes[layer][static_cast<std::size_t>(weight.expert)] += bytes;
+    if (mask != nullptr && !mask->contains(weight.layer, weight.expert)) return;
+    const std::string missing = missing_on_device(*weight.matrix);
+    require(missing.empty(), ErrorKind::usage, "--gpu-experts: weight \"{}\": {}", weight.name,
+            missing);
+    if (first[layer] == nullptr) first[layer] = &weight;
+    const Layout& layout = first[layer]->matrix->layout;
+    require(layout == weight.matrix->layout, ErrorKind::usage,
+            "--gpu-experts: weights \"{}\" and \"{}\" are {} and {}: those of a layer that are on "
+            "a GPU are in one format",
+            first[layer]->name, weight.name, layout_name(layout),
+            layout_name(weight.matrix->layout));
+  });
+  return sizes;
+}
+
+std::int64_t gpu_pass_bytes(const ModelConfig& config, const Workload& work,
+                            const RankSharing& sharing, Transport transport) {
+  const RoadRows rows = road_rows(config, work, sharing);
+  const bool may_stay = sharing.sharers == 1 || transport == Transport::nccl;
+  std::int64_t bytes = 0;
+  for (const LayerConfig& layer : config.layers) {
+    const FeedForwardSizes sizes = layer.feed_forward->sizes();
+    if (sizes.experts == 0) continue;
+    bytes =
+        std::max(bytes, device_pass_bytes(rows.outputs, config.hidden_size, sizes.expert_width));
+    if (!may_stay) continue;
+    bytes = std::max(bytes, device_road_bytes(rows, config.hidden_size, sizes.expert_width));
+  }
+  return bytes;
+}
+
+void require_gpu_memory(const GpuMemory& need, const GpuLimit& limit, std::string_view wanted) {
+  if (need.weights == 0 || need.total() <= limit.bytes) return;
+  fail(ErrorKind::resource,
+       "not enough memory on {}: --gpu-experts {} takes {} there ({}), most of it for {}, but {} "
+       "are "
+       "available ({}); at most --gpu-experts {} fits",
+       limit.gpu, wanted, format_bytes(need.total()), gpu_items_text(need),
+       need.weights >= need.rows ? "experts" : "rows (a smaller --batch-size helps)",
+       format_bytes(limit.bytes), limit.source, limit.most_experts);
+}
+
+}  // namespace moesaic
