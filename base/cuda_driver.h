@@ -22,7 +22,12 @@ inline constexpr CudaResult kCudaNoBinaryForGpu = 209;
 inline constexpr CudaResult kCudaNotReady = 600;
 
 /// CUdevice_attribute
-enum class CudaAttribute : int { multiprocessors = 16, compute_major = 75, compute_minor = 76 };
+enum class CudaAttribute : int {
+  multiprocessors = 16,
+  cache_bytes = 38,
+  compute_major = 75,
+  compute_minor = 76
+};
 
 struct CudaUuid {
   unsigned char bytes[16];

@@ -45,7 +45,8 @@ DeviceInfo describe(const CudaDriver& driver, int index) {
           .chip = attribute(CudaAttribute::compute_major) * 10 +
                   attribute(CudaAttribute::compute_minor),
           .multiprocessors = attribute(CudaAttribute::multiprocessors),
-          .memory_bytes = static_cast<std::int64_t>(memory)};
+          .memory_bytes = static_cast<std::int64_t>(memory),
+          .cache_bytes = attribute(CudaAttribute::cache_bytes)};
 }
 
 }  // namespace

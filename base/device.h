@@ -23,6 +23,7 @@ struct DeviceInfo {
   int chip = 0;  // 90 for sm_90
   int multiprocessors = 0;
   std::int64_t memory_bytes = 0;
+  std::int64_t cache_bytes = 0;  // of all multiprocessors together
 };
 
 /// Those that the driver shows, which obeys CUDA_VISIBLE_DEVICES.

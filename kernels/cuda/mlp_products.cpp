@@ -161,24 +161,33 @@ void DeviceMlps::make_room(std::int64_t num_rows) {
   moesaic::make_room(scratch_.inner, num_rows * width_ * 2, device_);
 }
 
+cuda::MlpArguments DeviceMlps::arguments_of(const Pass& pass, CudaAddress inner) const {
+  return {.mlps = reinterpret_cast<const cuda::MlpMatrices*>(mlps_.address()),
+          .tiles = reinterpret_cast<const cuda::MlpTile*>(scratch_.tiles.address()),
+          .row_indices = reinterpret_cast<const std::int32_t*>(pass.row_indices),
+          .x = reinterpret_cast<const std::uint16_t*>(pass.x),
+          .inner = reinterpret_cast<std::uint16_t*>(inner),
+          .y = reinterpret_cast<float*>(pass.y),
+          .hidden = narrow<std::int32_t>(hidden_),
+          .width = narrow<std::int32_t>(width_),
+          .limit = gating_.limit,
+          .alpha = gating_.alpha,
+          .offset = gating_.offset,
+          .form = form_,
+          .unused = 0};
+}
+
 void DeviceMlps::start(const Pass& pass, std::span<const DeviceRows> groups) {
   moesaic::make_room(scratch_.inner, pass.num_rows * width_ * 2, device_);
   make_tiles(groups);
-  const cuda::MlpArguments arguments = {
-      .mlps = reinterpret_cast<const cuda::MlpMatrices*>(mlps_.address()),
-      .tiles = reinterpret_cast<const cuda::MlpTile*>(scratch_.tiles.address()),
-      .row_indices = reinterpret_cast<const std::int32_t*>(pass.row_indices),
-      .x = reinterpret_cast<const std::uint16_t*>(pass.x),
-      .inner = reinterpret_cast<std::uint16_t*>(scratch_.inner.address()),
-      .y = reinterpret_cast<float*>(pass.y),
-      .hidden = narrow<std::int32_t>(hidden_),
-      .width = narrow<std::int32_t>(width_),
-      .limit = gating_.limit,
-      .alpha = gating_.alpha,
-      .offset = gating_.offset,
-      .form = form_,
-      .unused = 0};
+  const cuda::MlpArguments arguments = arguments_of(pass, scratch_.inner.address());
   for (const Kind& kind : kinds_) launch(kind, kind.gate_up, width_, arguments);
+  for (const Kind& kind : kinds_) launch(kind, kind.down, hidden_, arguments);
+}
+
+void DeviceMlps::start_down(const Pass& pass, std::span<const DeviceRows> groups) {
+  make_tiles(groups);
+  const cuda::MlpArguments arguments = arguments_of(pass, pass.x);
   for (const Kind& kind : kinds_) launch(kind, kind.down, hidden_, arguments);
 }
 

@@ -59,7 +59,7 @@ class DeviceMlps {
 
   /// Where a pass finds its rows and puts its results, in device memory.
   struct Pass {
-    CudaAddress x = 0;            // [inputs, hidden] bf16
+    CudaAddress x = 0;            // [inputs, hidden] bf16; of start_down() [rows, width]
     CudaAddress row_indices = 0;  // [rows] int32: the input of each row
     std::int64_t num_rows = 0;
     CudaAddress y = 0;  // [rows, hidden] f32
@@ -69,6 +69,8 @@ class DeviceMlps {
   /// Asks for the pass; it has happened when the device's next mark is reached, and not before is
   /// the scratch memory free for another one. No two groups share a row.
   void start(const Pass& pass, std::span<const DeviceRows> groups);
+  /// The second half of it alone, y = x down^T: one product for each group.
+  void start_down(const Pass& pass, std::span<const DeviceRows> groups);
 
   [[nodiscard]] std::int64_t hidden() const noexcept { return hidden_; }
 
@@ -86,6 +88,7 @@ class DeviceMlps {
   void add_kind(std::string_view module, const Kind& kind, const std::string& suffix);
   void make_tiles(std::span<const DeviceRows> groups);
   [[nodiscard]] const Kind& kind_for(std::int64_t rows) const;
+  [[nodiscard]] cuda::MlpArguments arguments_of(const Pass& pass, CudaAddress inner) const;
   void launch(const Kind& kind, CudaFunction kernel, std::int64_t outputs,
               const cuda::MlpArguments& arguments);
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/grouped_gemm.h"
 #include "launch/bench/bench_attention.h"
+#include "launch/bench/bench_device.h"
 #include "launch/bench/bench_memory.h"
 #include "launch/bench/bench_shapes.h"
 #include "launch/bench/bench_team.h"
@@ -265,6 +266,7 @@ void run_bench_kernels(Runtime& runtime) {
     require(runtime.world().size() == 1, ErrorKind::usage,
             "bench kernels measures one process; start it without mpirun");
   });
+  if (runtime.options().device == Processor::gpu) return run_bench_device(runtime);
   const ProductOp op = runtime.options().op;
   if (op == ProductOp::attention || op == ProductOp::attention_backward) {
     return run_bench_attention(runtime);

@@ -34,7 +34,7 @@ LayerGpu::LayerGpu(const Runtime& runtime) : runtime_(&runtime) {
     tell_unused_nccl(runtime);
     return;
   }
-  gpu_ = open_rank_device(runtime);
+  gpu_ = open_rank_device(runtime, "--gpu-experts " + which);
   has_gpu_ = gather_values(runtime.grid().experts(), static_cast<int>(gpu_.device != nullptr));
   if (gpu_.device != nullptr) {
     work_ = std::make_unique<DeviceExpertsWorkspace>(

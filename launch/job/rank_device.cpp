@@ -71,7 +71,7 @@ int count_gpus(const std::string& folder) noexcept {
   return error ? 0 : static_cast<int>(std::distance(begin(entries), end(entries)));
 }
 
-RankDevice open_rank_device(const Runtime& runtime) {
+RankDevice open_rank_device(const Runtime& runtime, std::string_view option) {
   const Options& options = runtime.options();
   RankDevice own;
   if (options.numerics == Numerics::portable) own.kernels = DeviceKernels::portable;
@@ -80,7 +80,7 @@ RankDevice open_rank_device(const Runtime& runtime) {
       gather_values(runtime.world(), static_cast<int>(own.device != nullptr));
   agree(runtime.world(), [&] {
     require(std::ranges::count(has_gpu, 0) < std::ssize(has_gpu), ErrorKind::resource,
-            "--gpu-experts {}: there is no GPU: {}", options.gpu_experts, own.reason);
+            "{}: there is no GPU: {}", option, own.reason);
   });
   if (own.kernels == DeviceKernels::mma) require_one_family(runtime, own);
   return own;

@@ -28,8 +28,8 @@ struct RankDevice {
 /// each. 0 without an NVIDIA driver.
 [[nodiscard]] int count_gpus(const std::string& folder = "/proc/driver/nvidia/gpus") noexcept;
 
-/// Opens it. Collective. Throws AgreedError on all ranks if none has one, and where tensor cores of
-/// different ranks would give different bits.
-[[nodiscard]] RankDevice open_rank_device(const Runtime& runtime);
+/// Opens it. Collective. Throws AgreedError on all ranks if none has one, with the option that
+/// wants it, and where tensor cores of different ranks would give different bits.
+[[nodiscard]] RankDevice open_rank_device(const Runtime& runtime, std::string_view option);
 
 }  // namespace moesaic

@@ -49,7 +49,7 @@ RankGpu::RankGpu(const Runtime& runtime, const Model& model)
   const Options& options = runtime.options();
   GpuWish wish;
   agree(runtime.world(), [&] { wish = read_gpu_wish(options, model.config); });
-  gpu_ = open_rank_device(runtime);
+  gpu_ = open_rank_device(runtime, "--gpu-experts " + options.gpu_experts);
   choose(runtime, model, wish);
   tell(runtime, model);
   if (weight_bytes_ > 0) {

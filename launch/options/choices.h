@@ -56,6 +56,9 @@ inline constexpr auto kChoices<Transport> =
                                           {"shm", Transport::shm},
                                           {"nccl", Transport::nccl}});
 template <>
+inline constexpr auto kChoices<Processor> =
+    std::to_array<NamedValue<Processor>>({{"cpu", Processor::cpu}, {"gpu", Processor::gpu}});
+template <>
 inline constexpr auto kChoices<Pinning> =
     std::to_array<NamedValue<Pinning>>({{"auto", Pinning::automatic}, {"off", Pinning::off}});
 template <>

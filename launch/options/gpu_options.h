@@ -15,6 +15,7 @@ struct GpuOptions {
   std::optional<std::string> expert_load;  // a file
   std::optional<std::string> nccl;         // a library; nothing: the one that the system finds
   std::optional<ByteCount> gpu_bytes;      // of plan: what a GPU has
+  Processor device = Processor::cpu;       // of bench kernels
 };
 
 }  // namespace moesaic

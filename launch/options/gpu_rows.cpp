@@ -31,6 +31,10 @@ constexpr std::array kRows = {
     OptionRow{"expert-load", '\0', "FILE", &O::expert_load, kGpus, kRun | kPlan,
               "how often experts are chosen, as generate and score record it, for --gpu-experts "
               "auto, which takes those of most rows first"},
+    OptionRow{
+        "device", '\0', "WHERE", one_of<&O::device>(), kGpus, verb_bit(Verb::bench_kernels),
+        "cpu; gpu: products of all matrices of --footprint in one launch, of which us is one's "
+        "share, in the formats that GPUs have kernels for"},
     OptionRow{.name = "nccl",
               .value = "FILE",
               .field = &O::nccl,

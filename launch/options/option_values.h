@@ -24,6 +24,8 @@ enum class ProductOp {
   attention_backward  ///< the gradients of queries, keys and values of whole samples
 };
 enum class Rival { none, onednn };
+/// Where `bench kernels` multiplies.
+enum class Processor { cpu, gpu };
 enum class ResultForm { md, csv, json, jsonl };
 
 /// Of one test of `bench model`: a million is more than any model was made for.

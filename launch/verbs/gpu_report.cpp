@@ -72,6 +72,7 @@ GpuReport report_gpus(const Runtime& runtime) {
     const CopyRates rates = measure_copies(device, deadline);
     report.upload_gbs = rates.upload_gbs;
     report.download_gbs = rates.download_gbs;
+    report.read_gbs = rates.read_gbs;
   } catch (const Error& error) {
     report.failure = error.what();
   }
@@ -98,8 +99,9 @@ std::string gpu_text(const GpuReport& report, const Runtime& runtime) {
                                           fmt::join(ranks, ", ")));
   }
   if (report.upload_gbs > 0) {
-    text += fmt::format("GPU {}: copies {} GB/s up, {} GB/s down\n", report.own,
-                        short_number(report.upload_gbs), short_number(report.download_gbs));
+    text += fmt::format("GPU {}: reads its memory with {} GB/s, copies {} GB/s up, {} GB/s down\n",
+                        report.own, short_number(report.read_gbs), short_number(report.upload_gbs),
+                        short_number(report.download_gbs));
   }
   return text;
 }
@@ -126,6 +128,7 @@ std::string gpu_json(const GpuReport& report) {
       .field("own", report.own)
       .field("upload_gbs", report.upload_gbs)
       .field("download_gbs", report.download_gbs)
+      .field("read_gbs", report.read_gbs)
       .text();
 }
 

@@ -22,6 +22,7 @@ struct GpuReport {
   std::string failure{};  // what the driver says is wrong with this rank's
   double upload_gbs = 0;  // copies of page-locked memory to this rank's, in 10^9 bytes a second
   double download_gbs = 0;
+  double read_gbs = 0;  // of its own memory
 };
 
 /// Looks at the GPUs and runs every kernel on this rank's, which must give what the CPU does. Not

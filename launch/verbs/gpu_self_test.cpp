@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "kernels/cuda/device_roofs.h"
 #include "kernels/cuda/mlp_products.h"
 #include "kernels/grouped_gemm.h"
 #include "kernels/whole_product.h"
@@ -166,7 +167,9 @@ CopyRates measure_copies(Device& device, double deadline_seconds) {
     }
     return best;
   };
-  CopyRates rates;
+  DeviceRoofs roofs(device, deadline_seconds);
+  roofs.measure_reads();
+  CopyRates rates{.read_gbs = roofs.bytes_per_second() / 1e9};
   rates.upload_gbs = rate([&] { device.upload(there.address(), from.data(), kCopyBytes); });
   rates.download_gbs = rate([&] { device.download(to.data(), there.address(), kCopyBytes); });
   require(std::memcmp(from.data(), to.data(), kCopyBytes) == 0, ErrorKind::resource,

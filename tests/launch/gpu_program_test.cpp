@@ -153,6 +153,34 @@ TEST(GpuBench, measures_a_layer_with_some_experts_on_gpus) {
   EXPECT_TRUE(lines[1].ends_with(",\"3\"")) << lines[1];
 }
 
+TEST(GpuBench, measures_products_of_every_format) {
+  const auto bench = [](const Arguments& more) {
+    return run_program(moesaic_command(joined(
+                           {"bench", "kernels", "--device", "gpu", "--shapes", "48x64", "--seconds",
+                            "0", "--footprint", "8K", "--rows", "1,9", "-o", "csv"},
+                           more)),
+                       on_fake_gpus());
+  };
+  const ProgramResult result = bench({"--formats", "nvfp4,bf16,int8"});
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  const std::vector<std::string> lines = lines_of(result.out);
+  ASSERT_EQ(lines.size(), 5U) << result.text();
+  EXPECT_TRUE(lines[0].starts_with("op,shape,format,isa,rows,threads,us,gops,weight_gbs,roof,"))
+      << lines[0];
+  EXPECT_TRUE(has_line(lines[2], "\"forward\",\"48x64\",\"nvfp4\",\"sm_90/mma\",\"9\",\"1\","))
+      << lines[2];
+  for (const std::string& line : {lines[1], lines[2], lines[3], lines[4]}) {
+    EXPECT_LT(std::stod(line.substr(line.rfind(',') + 2)), 1e-2) << line;  // error
+  }
+  EXPECT_TRUE(has_line(result.err, "48x64 in int8 is left out: GPUs have no kernels for int8"))
+      << result.err;
+  EXPECT_TRUE(has_line(result.err, "roofs of GPU 0 \\(PTX machine, sm_90, mma\\): reads .* GB/s"))
+      << result.err;
+  EXPECT_NE(bench({"--formats", "nvfp4", "--numerics", "portable"}).out.find("sm_90/portable"),
+            std::string::npos);
+  expect_failure(bench({"--op", "outer"}), 2, {"--device gpu has no products of --op outer"});
+}
+
 TEST(GpuDoctor, tells_what_there_is_and_tests_every_kernel) {
   const ProgramResult result =
       run_program(ranks_command(2, {"doctor", "-t", "1", "--nccl", MOESAIC_FAKE_NCCL}),
@@ -164,7 +192,7 @@ TEST(GpuDoctor, tells_what_there_is_and_tests_every_kernel) {
         "GPUs: driver for CUDA 13.0; NCCL 2.28.9 \\(.*fake_nccl/libnccl.so.*\\)\n",
         "GPU 0: PTX machine, GPU-00000000-0000-0000-0000-000000000000",
         "sm_90 \\(bits of sm_90 and later\\), shared by ranks 0, 1\n",
-        "GPU 0: copies ",
+        "GPU 0: reads its memory with [0-9.e+]+ GB/s, copies ",
         "kernel gpu/portable/int4_group +same bits as scalar\n",
         "kernel gpu/mma/nvfp4 +relative error against scalar"}) {
     EXPECT_TRUE(has_line(result.out, text)) << text << "\n" << result.text();

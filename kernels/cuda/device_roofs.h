@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/device.h"
+#include "kernels/cuda/mlp_products.h"
+
+namespace moesaic {
+
+/// Measures what a GPU reaches at most: reads of its memory, and products from registers. Keeps the
+/// best of all attempts, the time of launches included.
+class DeviceRoofs {
+ public:
+  /// Reads memory of its own: several times what the chip's cache holds, as far as a quarter of
+  /// what is free has room. `device` must outlive this. A GPU that does not answer for
+  /// `deadline_seconds` is an Error{peer}.
+  DeviceRoofs(Device& device, double deadline_seconds);
+
+  void measure_reads();
+  void measure_multiply(DeviceKernels kernels);
+
+  /// The best so far, of what was measured.
+  [[nodiscard]] double bytes_per_second() const noexcept { return bytes_; }
+  [[nodiscard]] double operations_per_second() const noexcept { return operations_; }
+
+ private:
+  /// Seconds of so many launches in a row.
+  double time_launches(CudaFunction kernel, int launches, std::int32_t repeats);
+
+  Device& device_;
+  double deadline_seconds_;
+  std::int64_t threads_;
+  DeviceBuffer data_;
+  DeviceBuffer out_;
+  double bytes_ = 0;
+  double operations_ = 0;
+};
+
+}  // namespace moesaic

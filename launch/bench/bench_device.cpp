@@ -1,0 +1,278 @@
+#include "launch/bench/bench_device.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "kernels/cuda/device_roofs.h"
+#include "launch/bench/bench_shapes.h"
+#include "launch/bench/bench_timing.h"
+#include "launch/bench/result_printer.h"
+#include "launch/bench/sample_rows.h"
+#include "launch/job/agreement.h"
+#include "launch/job/rank_device.h"
+#include "launch/options/choices.h"
+#include "src/model/weight_layout.h"
+
+namespace moesaic {
+namespace {
+
+constexpr double kSecondsOfDeviceGroup = 1;
+
+/// Matrices of one shape in the memory of a GPU, and rows for each: as the second half of gated
+/// MLPs, which is a product.
+class DeviceMatrices {
+ public:
+  struct Setup {
+    Device& device;
+    DeviceKernels kernels;
+    MatrixShape shape;
+    const SampleWeights& weights;
+    std::int64_t footprint;  // bytes for matrices, and as many for results
+    double deadline_seconds;
+  };
+  explicit DeviceMatrices(const Setup& setup)
+      : setup_(setup),
+        panels_(setup.device.allocate(copies() * matrix_bytes())),
+        mlps_({.device = setup.device, .scratch = scratch_, .kernels = setup.kernels}, upload()) {}
+
+  [[nodiscard]] std::int64_t matrix_bytes() const {
+    return setup_.weights.bytes(setup_.shape.columns);
+  }
+
+  /// Gets ready for so many rows a matrix.
+  void prepare(const SampleRows& rows, std::int64_t num_rows) {
+    const std::int64_t result_bytes = num_rows * setup_.shape.columns * 4;
+    num_rows_ = num_rows;
+    groups_ = std::clamp<std::int64_t>(setup_.footprint / result_bytes, 1, copies());
+    const std::int64_t bytes = num_rows * setup_.shape.depth * 2;
+    inputs_ = setup_.device.allocate(groups_ * bytes);
+    results_ = setup_.device.allocate(groups_ * result_bytes);
+    mlps_.make_room(groups_ * num_rows);
+    for (std::int64_t group = 0; group < groups_; ++group) {
+      setup_.device.upload(inputs_.address() + static_cast<CudaAddress>(group * bytes), rows.data(),
+                           bytes);
+    }
+    finish();
+  }
+  /// Seconds of one of the products, all of which are one launch. The next time they are those
+  /// of other matrices.
+  double run() {
+    std::vector<DeviceRows> groups;
+    for (std::int64_t group = 0; group < groups_; ++group) {
+      const auto matrix = static_cast<std::int32_t>((first_ + group) % copies());
+      groups.push_back({matrix, group * num_rows_, num_rows_});
+    }
+    first_ = (first_ + groups_) % copies();
+    return time_once([&] {
+             mlps_.start_down(
+                 {.x = inputs_.address(), .num_rows = groups_ * num_rows_, .y = results_.address()},
+                 groups);
+             finish();
+           }) /
+           static_cast<double>(groups_);
+  }
+  /// Of the last group's product.
+  [[nodiscard]] double error(const SampleRows& rows) {
+    const std::int64_t columns = setup_.shape.columns;
+    std::vector<float> y(static_cast<std::size_t>(num_rows_ * columns));
+    const std::int64_t bytes = std::ssize(y) * 4;
+    setup_.device.download(
+        y.data(), results_.address() + static_cast<CudaAddress>((groups_ - 1) * bytes), bytes);
+    finish();
+    return product_error(setup_.weights, rows, num_rows_, columns,
+                         [&](std::int64_t row, std::int64_t column) {
+                           return y[static_cast<std::size_t>(row * columns + column)];
+                         });
+  }
+
+ private:
+  [[nodiscard]] std::int64_t copies() const {
+    return std::max<std::int64_t>(1, setup_.footprint / matrix_bytes());
+  }
+  void finish() {
+    setup_.device.mark();
+    setup_.device.wait_for_mark(setup_.deadline_seconds);
+  }
+  std::vector<MlpWeights> upload() {
+    const PinnedBuffer host = setup_.device.allocate_pinned(matrix_bytes());
+    PackedMatrix down = setup_.weights.write_matrix(setup_.shape.columns, host.data());
+    PackedMatrix gate = down;  // which is not multiplied
+    std::swap(gate.rows, gate.depth);
+    std::vector<MlpWeights> mlps;
+    for (std::int64_t copy = 0; copy < copies(); ++copy) {
+      const CudaAddress at = panels_.address() + static_cast<CudaAddress>(copy * matrix_bytes());
+      setup_.device.upload(at, host.data(), matrix_bytes());
+      down.panels = reinterpret_cast<const std::byte*>(at);
+      mlps.push_back({.gate = gate, .up = gate, .down = down});
+    }
+    finish();
+    return mlps;
+  }
+
+  Setup setup_;
+  DeviceScratch scratch_;
+  DeviceBuffer panels_;
+  DeviceMlps mlps_;
+  std::int64_t num_rows_ = 0;
+  std::int64_t groups_ = 0;  // of a run
+  std::int64_t first_ = 0;   // matrix of the next run
+  DeviceBuffer inputs_;
+  DeviceBuffer results_;
+};
+
+/// A line before its roofs are known for good.
+struct DeviceMeasurement {
+  MatrixShape shape;
+  Layout layout;
+  std::int64_t rows = 0;
+  double seconds = 0;
+  std::int64_t matrix_bytes = 0;
+  double error = 0;
+};
+
+class DeviceBench {
+ public:
+  explicit DeviceBench(const Runtime& runtime);
+  void run();
+  void end() { printer_->end(); }
+  /// "roofs of GPU 0 (NVIDIA H100, sm_90, mma): reads 3210 GB/s, products 812000 GOP/s"
+  [[nodiscard]] std::string roof_line() const;
+
+ private:
+  void run_group(const MatrixShape& shape, const Layout& layout);
+  void measure_roofs();
+  [[nodiscard]] ResultLine make_line(const DeviceMeasurement& measured) const;
+  [[nodiscard]] BenchAmount amount() const;
+  [[nodiscard]] std::int64_t footprint() const;
+
+  const Runtime* runtime_;
+  std::vector<MatrixShape> shapes_;
+  std::vector<Layout> layouts_;
+  RankDevice gpu_;
+  double deadline_seconds_;
+  std::optional<DeviceRoofs> roofs_;
+  std::optional<ResultPrinter> printer_;
+};
+
+DeviceBench::DeviceBench(const Runtime& runtime)
+    : runtime_(&runtime),
+      shapes_(parse_shapes(runtime.options().shapes)),
+      layouts_(parse_formats(runtime.options().formats)),
+      gpu_(open_rank_device(runtime, "--device gpu")),
+      deadline_seconds_(static_cast<double>(runtime.options().timeout)) {
+  const Options& options = runtime.options();
+  require(options.op == ProductOp::forward && options.rival == Rival::none, ErrorKind::usage,
+          "--device gpu has no products of --op {} and no rivals", choice_name(options.op));
+  roofs_.emplace(*gpu_.device, deadline_seconds_);
+  printer_.emplace(runtime, amount());
+}
+
+BenchAmount DeviceBench::amount() const {
+  const std::int64_t groups = std::ssize(shapes_) * std::ssize(layouts_);
+  return {.lines = groups * std::ssize(runtime_->options().rows),
+          .seconds_of_line = 1.25 * runtime_->options().seconds,
+          .groups = groups,
+          .seconds_of_group = kSecondsOfDeviceGroup};
+}
+
+std::int64_t DeviceBench::footprint() const {
+  const std::int64_t room = gpu_.available_bytes(runtime_->options()) / 4;
+  return std::min(room, runtime_->options().footprint.bytes);
+}
+
+void DeviceBench::run() {
+  for (const MatrixShape& shape : shapes_) {
+    for (const Layout& layout : layouts_) {
+      std::string missing;
+      for (const std::int64_t depth : {shape.depth, shape.columns}) {
+        if (missing.empty())
+          missing = missing_on_device({.layout = layout, .rows = 1, .depth = depth});
+      }
+      if (missing.empty()) {
+        run_group(shape, layout);
+      } else {
+        runtime_->log().once(LogLevel::warning, "{} in {} is left out: {}", shape.name(),
+                             layout_name(layout), missing);
+      }
+    }
+  }
+}
+
+void DeviceBench::measure_roofs() {
+  roofs_->measure_reads();
+  roofs_->measure_multiply(gpu_.kernels);
+}
+
+void DeviceBench::run_group(const MatrixShape& shape, const Layout& layout) {
+  const Options& options = runtime_->options();
+  const SampleWeights weights(layout, shape.depth);
+  const SampleRows rows(RowSource::Element::bf16, *std::ranges::max_element(options.rows),
+                        shape.depth);
+  DeviceMatrices matrices({.device = *gpu_.device,
+                           .kernels = gpu_.kernels,
+                           .shape = shape,
+                           .weights = weights,
+                           .footprint = footprint(),
+                           .deadline_seconds = deadline_seconds_});
+  measure_roofs();
+  std::vector<DeviceMeasurement> all;
+  for (const std::int64_t num_rows : options.rows) {
+    if (runtime_->stop_wanted()) break;
+    matrices.prepare(rows, num_rows);
+    const std::vector<double> seconds = repeat(options.seconds, [&] { return matrices.run(); });
+    all.push_back({.shape = shape,
+                   .layout = layout,
+                   .rows = num_rows,
+                   .seconds = lower_quartile(seconds),
+                   .matrix_bytes = matrices.matrix_bytes(),
+                   .error = matrices.error(rows)});
+  }
+  measure_roofs();
+  std::vector<ResultLine> lines;
+  for (const DeviceMeasurement& measured : all) lines.push_back(make_line(measured));
+  printer_->add(lines);
+  runtime_->leave_if_stop_wanted();
+}
+
+ResultLine DeviceBench::make_line(const DeviceMeasurement& measured) const {
+  const auto [columns, depth] = measured.shape;
+  const double operations = 2.0 * static_cast<double>(measured.rows) *
+                            static_cast<double>(columns) * static_cast<double>(depth);
+  const auto bytes = static_cast<double>(measured.matrix_bytes);
+  const double compute = operations / roofs_->operations_per_second();
+  const double memory = bytes / roofs_->bytes_per_second();
+  const DeviceInfo& chip = gpu_.device->info();
+  const bool is_mma = gpu_.kernels == DeviceKernels::mma;
+  return {{"op", std::string(choice_name(ProductOp::forward)), true},
+          {"shape", measured.shape.name(), true},
+          {"format", layout_name(measured.layout), true},
+          {"isa", fmt::format("sm_{}/{}", chip.chip, is_mma ? "mma" : "portable"), true},
+          {"rows", fmt::format("{}", measured.rows)},
+          {"threads", fmt::format("{}", chip.multiprocessors)},
+          {"us", short_number(measured.seconds * 1e6)},
+          {"gops", short_number(operations / measured.seconds / 1e9)},
+          {"weight_gbs", short_number(bytes / measured.seconds / 1e9)},
+          {"roof", compute > memory ? "compute" : "memory", true},
+          {"roof_share", short_number(std::max(compute, memory) / measured.seconds)},
+          {"error", fmt::format("{:.2e}", measured.error)}};
+}
+
+std::string DeviceBench::roof_line() const {
+  return fmt::format("roofs of {}: reads {} GB/s, products {} GOP/s", gpu_.text(),
+                     short_number(roofs_->bytes_per_second() / 1e9),
+                     short_number(roofs_->operations_per_second() / 1e9));
+}
+
+}  // namespace
+
+void run_bench_device(Runtime& runtime) {
+  DeviceBench bench(runtime);
+  runtime.run_or_end_early("not all lines are there", [&] { bench.run(); });
+  bench.end();
+  runtime.log().once(LogLevel::info, "{}", bench.roof_line());
+}
+
+}  // namespace moesaic
