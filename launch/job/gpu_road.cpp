@@ -17,6 +17,7 @@ std::string hindering_option(const Options& options) {
     return fmt::format("--wire {} rounds them", choice_name(options.wire));
   }
   if (options.defer > 0) return fmt::format("--defer {} leaves some to later", options.defer);
+  if (options.combine == Combine::fast) return "--combine fast adds results before they go home";
   if (options.half_batches == HalfBatches::on) return "--half-batches on has two batches under way";
   return "";
 }

@@ -65,6 +65,7 @@ TEST_F(Nccl, says_why_rows_go_through_hosts) {
   check("rank 0: NCCL 2.10.3 \\(.*\\) is too old", all, {{"MOESAIC_FAKE_NCCL_VERSION", "21003"}});
   check("rank 0: --half-batches on", joined(all, {"--half-batches", "on"}));
   check("rank 0: --wire int8 rounds them", joined(all, {"--wire", "int8"}), {}, false);
+  check("rank 0: --combine fast adds results", joined(all, {"--combine", "fast"}), {}, false);
   expect_failure(run_moesaic({"bench", "exchange", "--transport", "nccl"}), 2,
                  {"--transport nccl is for experts on GPUs, which bench exchange does not have"});
 }
