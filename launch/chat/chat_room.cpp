@@ -77,33 +77,33 @@ void ChatRoom::take(const Message& message, const ChatSignals& signals) {
 }
 
 bool ChatRoom::obey(const ChatCommand& command) {
-  using Kind = ChatCommand::Kind;
+  using Wish = ChatCommand::Kind;
   switch (command.kind) {
-    case Kind::help:
+    case Wish::help:
       screen_.note(chat_help());
       break;
-    case Kind::reset:
+    case Wish::reset:
       dialogue_.conversation().clear();
       break;
-    case Kind::undo:
+    case Wish::undo:
       require(dialogue_.conversation().undo(), ErrorKind::usage, "nobody has asked anything yet");
       break;
-    case Kind::retry:
+    case Wish::retry:
       dialogue_.ask_again();
       return true;
-    case Kind::system:
+    case Wish::system:
       set_system(command.argument);
       break;
-    case Kind::save:
+    case Wish::save:
       save(command.argument);
       break;
-    case Kind::load:
+    case Wish::load:
       load(command.argument);
       break;
-    case Kind::stats:
+    case Wish::stats:
       tell_statistics();
       break;
-    case Kind::exit:
+    case Wish::exit:
       is_over_ = true;
       break;
   }

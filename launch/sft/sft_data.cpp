@@ -58,7 +58,7 @@ SampleSet subset(const SampleSet& set, const std::vector<std::int64_t>& samples)
 }
 
 /// Moves --eval-split of the training data over to the held-out data.
-void split(const Options& options, SftData& data) {
+void split_held_out(const Options& options, SftData& data) {
   if (options.eval_split == 0) return;
   require(!options.eval_data.has_value(), ErrorKind::usage,
           "--eval-data and --eval-split exclude each other");
@@ -96,7 +96,7 @@ SftData read_sft_data(const Runtime& runtime, const OpenModel& model) {
     data.train = std::move(read.samples);
     data.train_report = read.report;
     if (options.eval_data) data.held_out = read_file(options, model, *options.eval_data).samples;
-    split(options, data);
+    split_held_out(options, data);
   });
   share_samples(runtime.world(), data.train);
   share_samples(runtime.world(), data.held_out);

@@ -56,9 +56,10 @@ class ShapeJob : public PointJob {
   /// Of an exchange: its rows and results, on the rank that has most.
   [[nodiscard]] std::int64_t exchange_bytes() const {
     std::vector<int> nodes(static_cast<std::size_t>(placement_->num_ranks()));
-    return ExchangeBed::bytes_needed(ExchangeBed::sizes(point_.shape, WireForm::exact),
-                                     ExchangeLoads(*routing_, placement_->of_layer(0), nodes),
-                                     point_.pass_tokens);
+    return ExchangeBed::bytes_needed(
+        ExchangeBed::sizes(point_.shape, WireForm::exact, Combine::ordered),
+        ExchangeLoads(*routing_, placement_->of_layer(0), nodes, Combine::ordered),
+        point_.pass_tokens);
   }
   /// Collective.
   void check(const RankMemory& memory, const WeightBytes::ByFormat& experts = {}) {

@@ -114,7 +114,7 @@ std::string TextOutput::title(const RequestList::Place& place) const {
       place.samples == 1 ? "" : fmt::format(", sample {} of {}", place.sample + 1, place.samples);
   const std::string all =
       arrival_ == Arrival::before ? fmt::format(" of {}", input_.prompts.size()) : "";
-  return fmt::format("{}--- prompt {}{}{}", place.prompt + place.sample == 0 ? "" : "\n",
+  return fmt::format("{}--- prompt {}{}{}", place.prompt == 0 && place.sample == 0 ? "" : "\n",
                      place.prompt + 1, all, sample);
 }
 
