@@ -9,6 +9,7 @@
 #include "kernels/cuda/device_roofs.h"
 #include "launch/bench/bench_shapes.h"
 #include "launch/bench/bench_timing.h"
+#include "launch/bench/product_line.h"
 #include "launch/bench/result_printer.h"
 #include "launch/bench/sample_rows.h"
 #include "launch/job/agreement.h"
@@ -123,16 +124,6 @@ class DeviceMatrices {
   DeviceBuffer results_;
 };
 
-/// A line before its roofs are known for good.
-struct DeviceMeasurement {
-  MatrixShape shape;
-  Layout layout;
-  std::int64_t rows = 0;
-  double seconds = 0;
-  std::int64_t matrix_bytes = 0;
-  double error = 0;
-};
-
 class DeviceBench {
  public:
   explicit DeviceBench(const Runtime& runtime);
@@ -144,7 +135,7 @@ class DeviceBench {
  private:
   void run_group(const MatrixShape& shape, const Layout& layout);
   void measure_roofs();
-  [[nodiscard]] ResultLine make_line(const DeviceMeasurement& measured) const;
+  [[nodiscard]] ProductRoofs roofs() const;
   [[nodiscard]] BenchAmount amount() const;
   [[nodiscard]] std::int64_t footprint() const;
 
@@ -218,7 +209,7 @@ void DeviceBench::run_group(const MatrixShape& shape, const Layout& layout) {
                            .footprint = footprint(),
                            .deadline_seconds = deadline_seconds_});
   measure_roofs();
-  std::vector<DeviceMeasurement> all;
+  std::vector<ProductFigures> all;  // lines before their roofs are known for good
   for (const std::int64_t num_rows : options.rows) {
     if (runtime_->stop_wanted()) break;
     matrices.prepare(rows, num_rows);
@@ -232,32 +223,18 @@ void DeviceBench::run_group(const MatrixShape& shape, const Layout& layout) {
   }
   measure_roofs();
   std::vector<ResultLine> lines;
-  for (const DeviceMeasurement& measured : all) lines.push_back(make_line(measured));
+  for (const ProductFigures& measured : all) lines.push_back(product_line(measured, roofs()));
   printer_->add(lines);
   runtime_->leave_if_stop_wanted();
 }
 
-ResultLine DeviceBench::make_line(const DeviceMeasurement& measured) const {
-  const auto [columns, depth] = measured.shape;
-  const double operations = 2.0 * static_cast<double>(measured.rows) *
-                            static_cast<double>(columns) * static_cast<double>(depth);
-  const auto bytes = static_cast<double>(measured.matrix_bytes);
-  const double compute = operations / roofs_->operations_per_second();
-  const double memory = bytes / roofs_->bytes_per_second();
+ProductRoofs DeviceBench::roofs() const {
   const DeviceInfo& chip = gpu_.device->info();
   const bool is_mma = gpu_.kernels == DeviceKernels::mma;
-  return {{"op", std::string(choice_name(ProductOp::forward)), true},
-          {"shape", measured.shape.name(), true},
-          {"format", layout_name(measured.layout), true},
-          {"isa", fmt::format("sm_{}/{}", chip.chip, is_mma ? "mma" : "portable"), true},
-          {"rows", fmt::format("{}", measured.rows)},
-          {"threads", fmt::format("{}", chip.multiprocessors)},
-          {"us", short_number(measured.seconds * 1e6)},
-          {"gops", short_number(operations / measured.seconds / 1e9)},
-          {"weight_gbs", short_number(bytes / measured.seconds / 1e9)},
-          {"roof", compute > memory ? "compute" : "memory", true},
-          {"roof_share", short_number(std::max(compute, memory) / measured.seconds)},
-          {"error", fmt::format("{:.2e}", measured.error)}};
+  return {.isa = fmt::format("sm_{}/{}", chip.chip, is_mma ? "mma" : "portable"),
+          .threads = chip.multiprocessors,
+          .operations_per_second = roofs_->operations_per_second(),
+          .bytes_per_second = roofs_->bytes_per_second()};
 }
 
 std::string DeviceBench::roof_line() const {

@@ -13,6 +13,7 @@
 #include "launch/bench/bench_team.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/measured_product.h"
+#include "launch/bench/product_line.h"
 #include "launch/bench/result_printer.h"
 #include "launch/bench/rival_product.h"
 #include "launch/bench/roofs.h"
@@ -24,42 +25,6 @@
 
 namespace moesaic {
 namespace {
-
-/// One line of the table, before its last roofs are known.
-struct Measurement {
-  ProductOp op;
-  MatrixShape shape;
-  Layout layout;
-  std::string_view isa;
-  std::int64_t rows;
-  const Team* team;
-  const MultiplyLoop* loop;  // whose rate is the roof
-  double seconds;
-  std::int64_t matrix_bytes;
-  double error;
-};
-
-ResultLine make_line(const Measurement& measured) {
-  const auto [columns, depth] = measured.shape;
-  const double operations = 2.0 * static_cast<double>(measured.rows) *
-                            static_cast<double>(columns) * static_cast<double>(depth);
-  const auto bytes = static_cast<double>(measured.matrix_bytes);
-  const RoofGauge& gauge = measured.team->gauge;
-  const double compute = operations / gauge.operations_per_second(*measured.loop);
-  const double memory = bytes / gauge.bytes_per_second();
-  return {{"op", std::string(choice_name(measured.op)), true},
-          {"shape", measured.shape.name(), true},
-          {"format", layout_name(measured.layout), true},
-          {"isa", std::string(measured.isa), true},
-          {"rows", fmt::format("{}", measured.rows)},
-          {"threads", fmt::format("{}", measured.team->pool.size())},
-          {"us", short_number(measured.seconds * 1e6)},
-          {"gops", short_number(operations / measured.seconds / 1e9)},
-          {"weight_gbs", short_number(bytes / measured.seconds / 1e9)},
-          {"roof", compute > memory ? "compute" : "memory", true},
-          {"roof_share", short_number(std::max(compute, memory) / measured.seconds)},
-          {"error", fmt::format("{:.2e}", measured.error)}};
-}
 
 /// A product, under a name.
 struct Contender {
@@ -228,7 +193,7 @@ void KernelBench::run_rival(const ProductBed& bed, Team& team, RivalProduct& riv
 
 void KernelBench::measure(const ProductBed& bed, Team& team, const Contender& contender) {
   const Options& options = runtime_->options();
-  std::vector<Measurement> all;
+  std::vector<ProductFigures> all;  // lines before their roofs are known for good
   measure_roofs(*contender.loop, team);
   for (const std::int64_t num_rows : options.rows) {
     if (runtime_->stop_wanted()) break;
@@ -238,17 +203,19 @@ void KernelBench::measure(const ProductBed& bed, Team& team, const Contender& co
     all.push_back({.op = op_,
                    .shape = bed.shape,
                    .layout = bed.weights->layout(),
-                   .isa = contender.isa,
                    .rows = num_rows,
-                   .team = &team,
-                   .loop = contender.loop,
                    .seconds = lower_quartile(seconds),
                    .matrix_bytes = contender.product->matrix_bytes(),
                    .error = contender.product->error()});
   }
   measure_roofs(*contender.loop, team);
+  const ProductRoofs roofs{
+      .isa = std::string(contender.isa),
+      .threads = team.pool.size(),
+      .operations_per_second = team.gauge.operations_per_second(*contender.loop),
+      .bytes_per_second = team.gauge.bytes_per_second()};
   std::vector<ResultLine> lines;
-  for (const Measurement& measured : all) lines.push_back(make_line(measured));
+  for (const ProductFigures& measured : all) lines.push_back(product_line(measured, roofs));
   printer_->add(lines);
   runtime_->leave_if_stop_wanted();
 }

@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -151,7 +150,8 @@ RunStatistics gather_run(const Runtime& runtime, Engine& engine, const StepStati
           .generation = {counts.work.generation_rows, counts.generate_seconds},
           .shared_tokens = counts.work.shared_positions,
           .ranks = gather_statistics(runtime, engine.transformer()),
-          .balance = {}};
+          .balance = {},
+          .wall_seconds = counts.wall_seconds};
 }
 
 void tell(const Runtime& runtime, const RunStatistics& statistics) {
@@ -201,11 +201,8 @@ void run_texts(Runtime& runtime, const TextJob& job, const Workload& work) {
     arriving.emplace(runtime, ArrivingPrompts::Parts{model, input, requests, *output}, limit);
     feed = make_feed(*output, *arriving);
   }
-  const auto start = std::chrono::steady_clock::now();
   const bool complete = run_requests(steps, feed);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   RunStatistics statistics = gather_run(runtime, engine, steps.statistics());
-  statistics.wall_seconds = seconds.count();
   statistics.sampling = sampling_json(sampling.options);
   const ExpertLoads loads(runtime, engine);
   statistics.balance = loads.balance();

@@ -40,7 +40,7 @@ struct RunStatistics {
   std::vector<RankStatistics> ranks;
   std::string sampling{};  // JSON: how was sampled; empty: not told
   ExpertBalance balance;
-  double wall_seconds = 0;  // from the first request to the end of the last one; 0: not told
+  double wall_seconds = 0;  // of all steps (StepStatistics); 0: not told
 };
 
 /// The statistics of all ranks' engines. Collective.

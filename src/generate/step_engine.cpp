@@ -172,7 +172,9 @@ void StepEngine::take(const SequenceNews& news, std::span<const TokenLogprob> lo
 }
 
 void StepEngine::count(const PassWork& work, Clock::time_point start) {
+  if (statistics_.steps == 0) first_start_ = start;
   last_end_ = Clock::now();
+  statistics_.wall_seconds = std::chrono::duration<double>(last_end_ - first_start_).count();
   const double seconds = std::chrono::duration<double>(last_end_ - start).count();
   const double prompt_share = static_cast<double>(work.prompt_rows) /
                               static_cast<double>(work.prompt_rows + work.generation_rows);

@@ -47,6 +47,9 @@ struct StepStatistics {
   PassWork work;           // of all ranks; a first token counts to its prompt
   double prompt_seconds = 0;
   double generate_seconds = 0;
+  /// From the start of the first to the end of the last: more than the sum of both by the times
+  /// without open requests.
+  double wall_seconds = 0;
 };
 
 /// Runs requests, in steps that all ranks take together: a forward pass of each rank's sequences,
@@ -115,8 +118,9 @@ class StepEngine {
   std::unordered_map<RequestId, std::int64_t> logprobs_wanted_;  // of requests that want any
   StepResult result_;
   StepStatistics statistics_;
-  Clock::time_point last_end_;  // of the last step with a forward pass
-  bool goes_on_ = false;        // rank 0: it has left open requests
+  Clock::time_point first_start_;  // of the first step with a forward pass
+  Clock::time_point last_end_;     // of the last one
+  bool goes_on_ = false;           // rank 0: it has left open requests
 };
 
 }  // namespace moesaic

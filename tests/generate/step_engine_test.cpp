@@ -269,6 +269,7 @@ TEST(StepEngine, time_of_steps_is_shared_between_prompts_and_generation) {
     EXPECT_EQ(statistics.work.generation_rows, 5 * 29) << "the first token counts to the prompt";
     const double steps = statistics.prompt_seconds + statistics.generate_seconds;
     EXPECT_LE(steps, wall);
+    EXPECT_NEAR(steps, statistics.wall_seconds, 1e-9) << "a step begins where the last has ended";
     EXPECT_GT(statistics.prompt_seconds, 0);
     EXPECT_GT(statistics.generate_seconds, 0);
   });
