@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 namespace moesaic {
 namespace {
@@ -22,31 +23,28 @@ void for_each_mail(std::size_t total, std::size_t element_bytes, Body&& body) {
   } while (first < total);
 }
 
-template <typename T>
-const T* mail_as(const MemoryBoard& board, int peer) {
-  return reinterpret_cast<const T*>(board.mail_of(peer));
-}
-
 /// values[i] = op(...op(op(rank 0's, rank 1's), rank 2's)...), from the mails just posted.
-template <typename T, typename Op>
-void reduce_mails(const MemoryBoard& board, std::size_t first, std::span<T> values, Op op) {
-  std::memcpy(values.data(), mail_as<T>(board, 0) + first, values.size_bytes());
+template <typename Op>
+void reduce_mails(const MemoryBoard& board, std::size_t first, std::span<std::int64_t> values,
+                  Op op) {
+  const auto mail_of = [&](int peer) {
+    return reinterpret_cast<const std::int64_t*>(board.mail_of(peer)) + first;
+  };
+  std::memcpy(values.data(), mail_of(0), values.size_bytes());
   for (int peer = 1; peer < board.size(); ++peer) {
-    const T* theirs = mail_as<T>(board, peer) + first;
+    const std::int64_t* const theirs = mail_of(peer);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = op(values[i], theirs[i]);
   }
 }
 
-template <typename T, typename Op>
-void reduce(MemoryBoard& board, const char* call, std::span<T> values, Op op) {
-  for_each_mail(values.size(), sizeof(T), [&](std::size_t first, std::size_t count) {
-    const std::span<T> piece = values.subspan(first, count);
+template <typename Op>
+void reduce(MemoryBoard& board, const char* call, std::span<std::int64_t> values, Op op) {
+  for_each_mail(values.size(), sizeof(std::int64_t), [&](std::size_t first, std::size_t count) {
+    const std::span<std::int64_t> piece = values.subspan(first, count);
     board.post(std::as_bytes(piece), call);
     if (!piece.empty()) reduce_mails(board, 0, piece, op);
   });
 }
-
-constexpr auto kAdd = [](auto a, auto b) { return a + b; };
 
 }  // namespace
 
@@ -63,34 +61,28 @@ void BoardCollectives::broadcast(std::span<std::byte> data, int root) {
   });
 }
 
-void BoardCollectives::sum(std::span<float> values) {
-  if (board_.size() > 2 && values.size_bytes() >= kSliceFromBytes) return sum_in_slices(values);
-  reduce(board_, "sum", values, kAdd);
-}
-
 void BoardCollectives::sum(std::span<std::int64_t> values) {
   if (board_.size() > 2 && values.size_bytes() >= kSliceFromBytes) return sum_in_slices(values);
-  reduce(board_, "sum", values, kAdd);
+  reduce(board_, "sum", values, std::plus<>());
 }
 
 void BoardCollectives::max(std::span<std::int64_t> values) {
   reduce(board_, "max", values, [](auto a, auto b) { return std::max(a, b); });
 }
 
-template <typename T>
-void BoardCollectives::sum_in_slices(std::span<T> values) {
+void BoardCollectives::sum_in_slices(std::span<std::int64_t> values) {
   const auto ranks = static_cast<std::size_t>(board_.size());
   const auto self = static_cast<std::size_t>(board_.rank());
-  for_each_mail(values.size(), sizeof(T), [&](std::size_t first, std::size_t count) {
-    const std::span<T> piece = values.subspan(first, count);
+  for_each_mail(values.size(), sizeof(std::int64_t), [&](std::size_t first, std::size_t count) {
+    const std::span<std::int64_t> piece = values.subspan(first, count);
     const auto slice_begin = [&](std::size_t rank) { return count * rank / ranks; };
     board_.post(std::as_bytes(piece), "sum");
     const std::size_t begin = slice_begin(self);
-    const std::span<T> mine = piece.subspan(begin, slice_begin(self + 1) - begin);
-    if (!mine.empty()) reduce_mails(board_, begin, mine, kAdd);
+    const std::span<std::int64_t> mine = piece.subspan(begin, slice_begin(self + 1) - begin);
+    if (!mine.empty()) reduce_mails(board_, begin, mine, std::plus<>());
     board_.post(std::as_bytes(mine), "sum");
     for (std::size_t peer = 0; peer < ranks; ++peer) {
-      const std::size_t bytes = (slice_begin(peer + 1) - slice_begin(peer)) * sizeof(T);
+      const std::size_t bytes = (slice_begin(peer + 1) - slice_begin(peer)) * sizeof(std::int64_t);
       std::memcpy(piece.data() + slice_begin(peer), board_.mail_of(static_cast<int>(peer)), bytes);
     }
   });

@@ -13,14 +13,12 @@ class BoardCollectives final : public Collectives {
 
   void barrier() override;
   void broadcast(std::span<std::byte> data, int root) override;
-  void sum(std::span<float> values) override;
   void sum(std::span<std::int64_t> values) override;
   void max(std::span<std::int64_t> values) override;
   void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) override;
 
  private:
-  template <typename T>
-  void sum_in_slices(std::span<T> values);
+  void sum_in_slices(std::span<std::int64_t> values);
 
   MemoryBoard& board_;
 };

@@ -84,9 +84,7 @@ class Communicator {
   virtual void barrier() = 0;
   /// `data` of rank root reaches all; the same size everywhere.
   virtual void broadcast(std::span<std::byte> data, int root) = 0;
-  /// In place, element by element, added in rank order: the same bits on all ranks and in every
-  /// run.
-  virtual void sum(std::span<float> values) = 0;
+  /// In place, element by element.
   virtual void sum(std::span<std::int64_t> values) = 0;
   virtual void max(std::span<std::int64_t> values) = 0;
   /// recv[p * send.size() ...] becomes what rank p holds in `send`; the same size on every rank.

@@ -24,7 +24,6 @@ class ForwardingCommunicator : public Communicator {
   std::unique_ptr<Communicator> split_node() override { return base_->split_node(); }
   void barrier() override { base_->barrier(); }
   void broadcast(std::span<std::byte> data, int root) override { base_->broadcast(data, root); }
-  void sum(std::span<float> values) override { base_->sum(values); }
   void sum(std::span<std::int64_t> values) override { base_->sum(values); }
   void max(std::span<std::int64_t> values) override { base_->max(values); }
   void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) override {

@@ -2,18 +2,22 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "base/error.h"
-#include "comm/mpi_slice_sum.h"
 
 namespace moesaic {
 namespace {
 
-/// values[i] += theirs[i]
-void add(std::span<float> values, const float* theirs) {
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] += theirs[i];
+constexpr std::size_t kMaxPieceBytes = std::size_t{64} << 20;  // what one MPI call moves at most
+
+/// Calls body(piece) for pieces of `values` that one MPI call can move.
+template <typename T, typename Body>
+void for_each_mpi_piece(std::span<T> values, Body&& body) {
+  constexpr std::size_t kPiece = kMaxPieceBytes / sizeof(T);
+  for (std::size_t first = 0; first < values.size(); first += kPiece) {
+    body(values.subspan(first, std::min(kPiece, values.size() - first)));
+  }
 }
 
 }  // namespace
@@ -40,26 +44,6 @@ void MpiCollectives::broadcast(std::span<std::byte> data, int root) {
   });
 }
 
-void MpiCollectives::sum(std::span<float> values) {
-  for_each_mpi_piece(values, [&](std::span<float> piece) {
-    if (piece.size_bytes() < kSliceSumFromBytes) {
-      sum_gathered(piece);
-    } else {
-      add_in_slices(piece);
-    }
-  });
-}
-
-void MpiCollectives::sum_gathered(std::span<float> values) {
-  const auto ranks = static_cast<std::size_t>(comm_.size());
-  std::vector<float> gathered(values.size() * ranks);  // [ranks, values]
-  all_gather(std::as_bytes(values), std::as_writable_bytes(std::span(gathered)));
-  std::copy_n(gathered.begin(), values.size(), values.begin());
-  for (std::size_t peer = 1; peer < ranks; ++peer) {
-    add(values, gathered.data() + peer * values.size());
-  }
-}
-
 void MpiCollectives::reduce(std::span<std::int64_t> values, MPI_Op op, const char* call) {
   for_each_mpi_piece(values, [&](std::span<std::int64_t> piece) {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -71,15 +55,7 @@ void MpiCollectives::reduce(std::span<std::int64_t> values, MPI_Op op, const cha
 }
 
 void MpiCollectives::sum(std::span<std::int64_t> values) {
-  if (values.size_bytes() < kSliceSumFromBytes) return reduce(values, MPI_SUM, "sum");
-  for_each_mpi_piece(values, [&](std::span<std::int64_t> piece) { add_in_slices(piece); });
-}
-
-template <typename T>
-void MpiCollectives::add_in_slices(std::span<T> values) {
-  std::vector<int> all(static_cast<std::size_t>(comm_.size()));
-  std::iota(all.begin(), all.end(), 0);
-  sum_in_slices(comm_, policy_, {all, static_cast<std::size_t>(comm_.rank())}, values);
+  reduce(values, MPI_SUM, "sum");
 }
 
 void MpiCollectives::max(std::span<std::int64_t> values) {
@@ -98,7 +74,7 @@ void MpiCollectives::all_gather(std::span<const std::byte> send, std::span<std::
         "MPI_Iallgather");
     finish(request, "all_gather");
   };
-  const std::size_t piece_bytes = kMaxMpiPieceBytes / ranks;
+  const std::size_t piece_bytes = kMaxPieceBytes / ranks;
   if (send.size() <= piece_bytes) return gather(send, recv.data());
   std::vector<std::byte> gathered(piece_bytes * ranks);  // [ranks, piece]
   for (std::size_t first = 0; first < send.size(); first += piece_bytes) {

@@ -15,7 +15,6 @@
 #include "comm/mpi_collectives.h"
 #include "comm/mpi_groups.h"
 #include "comm/mpi_messages.h"
-#include "comm/node_collectives.h"
 #include "comm/node_map.h"
 #include "comm/segment_row_buffers.h"
 #include "comm/shared_segment.h"
@@ -136,9 +135,7 @@ class NodeGroup final : public RankGroup {
 
 std::unique_ptr<Collectives> NodeGroup::make_collectives() {
   if (is_one_node()) return std::make_unique<BoardCollectives>(board_);
-  const bool is_one_a_node = nodes_.map.nodes.size() == nodes_.map.places.size();
-  if (is_one_a_node) return std::make_unique<MpiCollectives>(*comm_, job_.policy);
-  return std::make_unique<NodeCollectives>(*comm_, nodes_.map, board_, job_.policy);
+  return std::make_unique<MpiCollectives>(*comm_, job_.policy);
 }
 
 std::unique_ptr<RowBuffers> NodeGroup::make_buffers() {

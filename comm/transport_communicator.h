@@ -47,7 +47,6 @@ class TransportCommunicator final : public Communicator {
   void broadcast(std::span<std::byte> data, int root) override {
     collectives().broadcast(data, root);
   }
-  void sum(std::span<float> values) override { collectives().sum(values); }
   void sum(std::span<std::int64_t> values) override { collectives().sum(values); }
   void max(std::span<std::int64_t> values) override { collectives().max(values); }
   void all_gather(std::span<const std::byte> send, std::span<std::byte> recv) override {

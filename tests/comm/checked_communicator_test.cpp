@@ -45,14 +45,14 @@ TEST(CheckedCommunicator, lets_right_calls_through) {
 
 TEST(CheckedCommunicator, names_the_ranks_whose_calls_differ) {
   EXPECT_EQ(error_of([](Communicator& comm) {
-              std::vector<float> values(5);
+              std::vector<std::int64_t> values(5);
               if (comm.rank() == 0) {
                 comm.sum(values);
               } else {
                 comm.barrier();
               }
             }),
-            "the ranks do not make the same call: rank 0: sum of floats bytes 20; rank 1: barrier");
+            "the ranks do not make the same call: rank 0: sum bytes 40; rank 1: barrier");
 }
 
 TEST(CheckedCommunicator, names_the_arguments_that_differ) {

@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <functional>
-#include <random>
 #include <thread>
 #include <vector>
 
@@ -25,17 +23,6 @@ std::vector<std::byte> row_of(int exchange, int rank, std::int64_t row, std::siz
   std::vector<std::byte> data(bytes);
   fill_row(exchange, rank, row, data);
   return data;
-}
-
-/// What rank `rank` brings to a sum: values of many magnitudes, so that the order shows.
-std::vector<float> summands(int rank, std::size_t count) {
-  std::mt19937 random(static_cast<unsigned>(rank));
-  std::vector<float> values(count);
-  for (float& value : values) {
-    const float mantissa = static_cast<float>(random() % 20001) - 10000.0f;
-    value = std::ldexp(mantissa, static_cast<int>(random() % 40) - 20);
-  }
-  return values;
 }
 
 }  // namespace
@@ -59,7 +46,7 @@ void collectives(Communicator& comm) {
       ASSERT_TRUE(std::equal(expected.begin(), expected.end(), theirs));
     }
   }
-  for (const std::size_t count : {1u, 3u, 20000u}) {
+  for (const std::size_t count : {0u, 1u, 7u, 511u, 513u, 40000u}) {
     Counts sums(count);
     Counts maxima(count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -72,21 +59,6 @@ void collectives(Communicator& comm) {
       ASSERT_EQ(sums[i], static_cast<std::int64_t>(i) * size * (size + 1) / 2 -
                              size * (std::int64_t{1} << 50));
       ASSERT_EQ(maxima[i], 0);
-    }
-  }
-}
-
-void ordered_sums(Communicator& comm) {
-  for (const std::size_t count : {0u, 1u, 7u, 1023u, 1025u, 40000u}) {
-    std::vector<float> expected = summands(0, count);
-    for (int rank = 1; rank < comm.size(); ++rank) {
-      const std::vector<float> theirs = summands(rank, count);
-      for (std::size_t i = 0; i < count; ++i) expected[i] += theirs[i];
-    }
-    std::vector<float> values = summands(comm.rank(), count);
-    comm.sum(values);
-    for (std::size_t i = 0; i < count; ++i) {
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(values[i]), std::bit_cast<std::uint32_t>(expected[i]));
     }
   }
 }
@@ -190,7 +162,6 @@ void long_waits_cost_little(Communicator& comm) {
 
 void everything(Communicator& comm, int num_exchanges) {
   collectives(comm);
-  ordered_sums(comm);
   row_patterns(comm);
   growing_rows(comm);
   exchanges_under_way(comm);

@@ -7,8 +7,6 @@
 namespace moesaic::conformance {
 
 void collectives(Communicator& comm);
-/// Sums of values whose result depends on the order of addition.
-void ordered_sums(Communicator& comm);
 /// Nothing at all, one sender, one receiver, repeated rows, odd row sizes, strides.
 void row_patterns(Communicator& comm);
 /// Exchanges that outgrow every buffer, small ones between them.
