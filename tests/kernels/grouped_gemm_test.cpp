@@ -7,83 +7,10 @@
 
 #include "base/error.h"
 #include "kernels/nvfp4_activations.h"
-#include "tests/kernels/gemm_case.h"
-#include "tests/kernels/gemm_models.h"
-#include "tests/kernels/runnable_kernels.h"
+#include "tests/kernels/grouped_gemm_case.h"
 
 namespace moesaic {
 namespace {
-
-constexpr std::int64_t kDepth = 70;    // not a whole number of steps
-constexpr std::int64_t kColumns = 40;  // not a whole number of panels
-constexpr std::int64_t kRows = 300;    // more than one task takes
-
-/// A matrix as plain numbers and packed.
-struct TestMatrix {
-  GemmCase values;
-  OwnedMatrix owned;
-
-  [[nodiscard]] const PackedMatrix& packed() const { return owned.matrix; }
-};
-
-TestMatrix make_matrix(const Layout& layout, unsigned seed, std::int64_t depth = kDepth,
-                       std::int64_t columns = kColumns) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0, 0.2F);
-  TestMatrix matrix{make_gemm_case(0, panel_count(columns), depth, [&] { return normal(random); }),
-                    {}};
-  matrix.owned = pack_matrix(
-      layout, std::span(matrix.values.w).first(static_cast<std::size_t>(columns * depth)), columns,
-      depth);
-  return matrix;
-}
-TestMatrix make_matrix(Format format, unsigned seed, std::int64_t depth = kDepth) {
-  return make_matrix(Layout{.format = format}, seed, depth);
-}
-
-class GroupedGemmTest : public testing::Test {
- protected:
-  void SetUp() override {
-    for (std::int64_t row = 0; row < kRows; ++row) {
-      rows_.push_back(reinterpret_cast<const std::byte*>(x_.data() + row * kDepth));
-    }
-  }
-
-  [[nodiscard]] RowSource input() const {
-    return {.rows = rows_.data(), .num_rows = kRows, .depth = kDepth};
-  }
-  [[nodiscard]] float product(std::int64_t row, const TestMatrix& matrix,
-                              std::int64_t column) const {
-    const std::size_t depth = kDepth;
-    return f32_product(
-        std::span(x_).subspan(static_cast<std::size_t>(row) * depth, depth),
-        std::span(matrix.values.w).subspan(static_cast<std::size_t>(column) * depth, depth));
-  }
-  /// [kRows, kColumns], -1 where nothing was written.
-  [[nodiscard]] std::vector<float> run(std::span<const GemmGroup> groups, int threads) const {
-    ThreadPool pool(threads);
-    GroupedGemm gemm(
-        {.isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool});
-    std::vector<float> out(static_cast<std::size_t>(kRows * kColumns), -1);
-    gemm.run(input(), groups,
-             {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = kColumns * 4});
-    return out;
-  }
-
-  [[nodiscard]] std::vector<float> run_mlp(std::span<const MlpGroup> groups, const Gating& gating,
-                                           int threads) const {
-    ThreadPool pool(threads);
-    GroupedGemm gemm(
-        {.isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool});
-    std::vector<float> out(static_cast<std::size_t>(kRows * kColumns), -1);
-    gemm.run_mlp(input(), groups, gating,
-                 {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = kColumns * 4});
-    return out;
-  }
-
-  std::vector<float> x_ = normal_numbers(kRows * kDepth, 1);
-  std::vector<const std::byte*> rows_;
-};
 
 TEST_F(GroupedGemmTest, each_group_meets_its_own_matrix_and_bias) {
   const TestMatrix first = make_matrix(Format::f32, 10);
@@ -133,37 +60,6 @@ TEST_F(GroupedGemmTest, groups_may_have_different_layouts) {
     }
   }
 }
-
-/// The MLPs of four groups, one of them empty, with every sort of bias.
-struct TestMlps {
-  explicit TestMlps(const Layout& layout) {
-    for (unsigned g = 0; g < 4; ++g) {
-      gates.push_back(make_matrix(layout, 100 + g, kDepth, kWidth));
-      ups.push_back(make_matrix(layout, 200 + g, kDepth, kWidth));
-      downs.push_back(make_matrix(layout, 300 + g, kWidth, kColumns));
-      gate_biases.push_back(normal_numbers(kWidth, 400 + g));
-      up_biases.push_back(normal_numbers(kWidth, 500 + g));
-      down_biases.push_back(normal_numbers(kColumns, 600 + g));
-    }
-    const std::int64_t rows[] = {3, 270, 0, 27};
-    std::int64_t first = 0;
-    for (std::size_t g = 0; g < 4; ++g) {
-      const bool biased = g % 2 == 1;
-      groups.push_back({.first_row = first,
-                        .num_rows = rows[g],
-                        .weights = {gates[g].packed(), ups[g].packed(), downs[g].packed()},
-                        .gate_epilogue = {.bias = biased ? gate_biases[g].data() : nullptr},
-                        .up_epilogue = {.bias = biased ? up_biases[g].data() : nullptr},
-                        .down_epilogue = {.bias = biased ? down_biases[g].data() : nullptr}});
-      first += rows[g];
-    }
-  }
-
-  static constexpr std::int64_t kWidth = 50;
-  std::vector<TestMatrix> gates, ups, downs;
-  std::vector<std::vector<float>> gate_biases, up_biases, down_biases;
-  std::vector<MlpGroup> groups;
-};
 
 TEST_F(GroupedGemmTest, mlps_follow_their_formula) {
   const TestMlps mlps(Layout{.format = Format::f32});
@@ -266,119 +162,6 @@ TEST_F(GroupedGemmTest, bf16_results_are_those_in_f32_rounded) {
   for (std::size_t i = 0; i < wide.size(); ++i) {
     ASSERT_EQ(out[i].bits, to_bfloat16(wide[i]).bits) << i;
   }
-}
-
-/// Rows of floats as a product's input.
-std::vector<const std::byte*> row_pointers(const std::vector<float>& values, std::int64_t width) {
-  std::vector<const std::byte*> rows;
-  for (std::int64_t row = 0; row < std::ssize(values) / width; ++row) {
-    rows.push_back(reinterpret_cast<const std::byte*>(values.data() + row * width));
-  }
-  return rows;
-}
-
-// W x + s B (A x), as an adapter of each group adds it: A x is a product of its own, B's results
-// are the addend.
-TEST_F(GroupedGemmTest, an_addend_is_added_behind_the_bias) {
-  constexpr std::int64_t kRank = 8;
-  const TestMatrix w = make_matrix(Layout{.format = Format::int4}, 40);
-  const TestMatrix a = make_matrix(Layout{.format = Format::bf16}, 41, kDepth, kRank);
-  const TestMatrix b = make_matrix(Layout{.format = Format::bf16}, 42, kRank, kColumns);
-  const std::vector<float> bias = normal_numbers(kColumns, 43);
-  ThreadPool pool(3);
-  const Isa isa = supported_isas().back();
-  GroupedGemm gemm({.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool});
-  const auto run_in = [&](std::span<const std::byte* const> rows, std::int64_t depth,
-                          std::vector<GemmGroup> groups) {
-    const std::int64_t columns = groups.front().weights.rows;
-    std::vector<float> out(static_cast<std::size_t>(kRows * columns), -1);
-    gemm.run({.rows = rows.data(), .num_rows = kRows, .depth = depth}, groups,
-             {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = columns * 4});
-    return out;
-  };
-  const std::vector<float> low =
-      run_in(rows_, kDepth, {{.num_rows = kRows, .weights = a.packed()}});
-  std::vector<float> addend =
-      run_in(row_pointers(low, kRank), kRank, {{.num_rows = kRows, .weights = b.packed()}});
-  for (float& value : addend) value *= 2;
-  const std::vector<float> plain =
-      run_in(rows_, kDepth,
-             {{.num_rows = kRows, .weights = w.packed(), .epilogue = {.bias = bias.data()}}});
-  std::vector<float> kept(addend.size(), -1);
-  const Epilogue epilogue{.bias = bias.data(),
-                          .addend = {addend.data(), kRows, kColumns},
-                          .keep = {kept.data(), kRows, kColumns}};
-  const std::vector<float> adapted = run_in(
-      rows_, kDepth,
-      {{.num_rows = 3, .weights = w.packed(), .epilogue = epilogue},
-       {.first_row = 3, .num_rows = kRows - 3, .weights = w.packed(), .epilogue = epilogue}});
-  for (std::size_t i = 0; i < adapted.size(); ++i) ASSERT_EQ(adapted[i], plain[i] + addend[i]) << i;
-  EXPECT_EQ(kept, adapted);
-}
-
-// What a backward pass needs of an MLP: gate and up as products of their own give them.
-TEST_F(GroupedGemmTest, gate_and_up_can_be_kept) {
-  const TestMlps mlps(Layout{.format = Format::bf16});
-  const std::vector<float> expected = run_mlp(mlps.groups, {.limit = 2}, 2);
-  std::vector<float> gate(static_cast<std::size_t>(kRows * TestMlps::kWidth), -1);
-  std::vector<float> up = gate;
-  std::vector<MlpGroup> groups = mlps.groups;
-  for (MlpGroup& group : groups) {
-    group.gate_epilogue.keep = {gate.data(), kRows, TestMlps::kWidth};
-    group.up_epilogue.keep = {up.data(), kRows, TestMlps::kWidth};
-  }
-  EXPECT_EQ(run_mlp(groups, {.limit = 2}, 2), expected) << "keeping changes nothing";
-  ThreadPool pool(1);
-  GroupedGemm gemm(
-      {.isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool});
-  for (const bool is_up : {false, true}) {
-    std::vector<GemmGroup> products;
-    for (const MlpGroup& group : mlps.groups) {
-      products.push_back({.first_row = group.first_row,
-                          .num_rows = group.num_rows,
-                          .weights = is_up ? group.weights.up : group.weights.gate,
-                          .epilogue = is_up ? group.up_epilogue : group.gate_epilogue});
-    }
-    std::vector<float> out(gate.size(), -1);
-    gemm.run(
-        input(), products,
-        {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = TestMlps::kWidth * 4});
-    EXPECT_EQ(out, is_up ? up : gate);
-  }
-}
-
-// Each of an MLP's three products adds what its adapter gives, down from kept gate and up.
-TEST_F(GroupedGemmTest, an_mlp_adds_to_each_of_its_products) {
-  const TestMlps mlps(Layout{.format = Format::f32});
-  const std::int64_t width = TestMlps::kWidth;
-  const std::vector<float> more_gate = normal_numbers(kRows * width, 50);
-  const std::vector<float> more_up = normal_numbers(kRows * width, 51);
-  const std::vector<float> more_down = normal_numbers(kRows * kColumns, 52);
-  std::vector<float> gate(more_gate.size());
-  std::vector<float> up(more_up.size());
-  std::vector<MlpGroup> groups = mlps.groups;
-  std::vector<GemmGroup> downs;
-  for (MlpGroup& group : groups) {
-    group.gate_epilogue.addend = {more_gate.data(), kRows, width};
-    group.up_epilogue.addend = {more_up.data(), kRows, width};
-    group.down_epilogue.addend = {more_down.data(), kRows, kColumns};
-    group.gate_epilogue.keep = {gate.data(), kRows, width};
-    group.up_epilogue.keep = {up.data(), kRows, width};
-    downs.push_back({.first_row = group.first_row,
-                     .num_rows = group.num_rows,
-                     .weights = group.weights.down,
-                     .epilogue = {.bias = group.down_epilogue.bias}});
-  }
-  const std::vector<float> out = run_mlp(groups, {}, 3);
-  find_vector_kernels(Isa::scalar).gate({}, up.data(), std::ssize(up), gate.data());
-  const std::vector<const std::byte*> inner = row_pointers(gate, width);
-  ThreadPool pool(1);
-  GroupedGemm gemm(
-      {.isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool});
-  std::vector<float> expected(out.size(), -1);
-  gemm.run({.rows = inner.data(), .num_rows = kRows, .depth = width}, downs,
-           {.data = reinterpret_cast<std::byte*>(expected.data()), .stride_bytes = kColumns * 4});
-  for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], expected[i] + more_down[i]) << i;
 }
 
 TEST_F(GroupedGemmTest, refuses_groups_that_do_not_fit) {

@@ -1,50 +1,11 @@
 #include "kernels/vector_kernels.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <bit>
-#include <limits>
 
-#include "tests/kernels/runnable_kernels.h"
+#include "tests/kernels/vector_kernels_case.h"
 
 namespace moesaic {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kHuge = std::numeric_limits<float>::max();
-constexpr double kEpsilon = 0x1p-24;  // half a unit in the last place of 1
-constexpr float kUnwritten = 12345;
-
-std::vector<std::int64_t> sizes() {
-  std::vector<std::int64_t> result = {1000, 1024, 4097};
-  for (std::int64_t n = 0; n <= 70; ++n) result.push_back(n);
-  return result;
-}
-
-/// Ordinary numbers with special ones strewn in.
-std::vector<float> special_numbers(std::int64_t count, unsigned seed) {
-  constexpr float kSpecial[] = {0.0F,   -0.0F,     kInf,       -kInf,     kNan,  kHuge,
-                                -kHuge, 0x1p-149F, -0x1p-130F, 0x1p-126F, 88.7F, 88.8F,
-                                -87.4F, -103.9F,   -104.1F,    1e-30F,    17.0F, -1.0F};
-  std::vector<float> numbers = normal_numbers(count, seed, 30);
-  for (std::size_t i = seed % 3; i < numbers.size(); i += 3) {
-    numbers[i] = kSpecial[(i + seed) % std::size(kSpecial)];
-  }
-  return numbers;
-}
-
-/// Error in units of the last place of the expected value's f32.
-double ulps(double actual, double expected) {
-  const double magnitude = std::max(std::abs(expected), 0x1p-126);
-  return std::abs(actual - expected) / std::ldexp(1.0, std::ilogb(magnitude) - 23);
-}
-
-class VectorKernelsTest : public testing::TestWithParam<const VectorKernels*> {
- protected:
-  const VectorKernels& kernels_ = *GetParam();
-};
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, VectorKernelsTest, testing::ValuesIn(runnable_vector_kernels()),
                          [](const auto& test) { return std::string(test.param->name); });
@@ -246,76 +207,6 @@ TEST_P(VectorKernelsTest, add_scaled_is_a_fused_multiply_add) {
     kernels_.add_scaled(x.data(), 0.3F, n, y.data());
     ASSERT_EQ(first_difference(y, expected), -1) << n;
   }
-}
-
-TEST_P(VectorKernelsTest, softmax_is_close_to_double) {
-  for (const std::int64_t n : sizes()) {
-    const auto x = normal_numbers(n, 6, 5);
-    auto y = x;
-    kernels_.softmax(y.data(), n);
-    double sum = 0;
-    const double max = n == 0 ? 0 : *std::max_element(x.begin(), x.end());
-    for (const float value : x) sum += std::exp(value - max);
-    // Rounding value - max costs up to half a unit of |value - max| in the exponent.
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      const double expected = std::exp(x[i] - max) / sum;
-      const double bound = kEpsilon * (static_cast<double>(n) / 16 + 12 + 2 * std::abs(x[i] - max));
-      ASSERT_NEAR(y[i], expected, expected * bound) << n << " " << i;
-    }
-  }
-}
-
-TEST_P(VectorKernelsTest, exp_is_close_to_double_down_to_subnormals) {
-  double worst = 0;
-  for (float x = -17.5F; x > -105.0F; x -= 0.00173F) {
-    float y[] = {0, x};  // the sum rounds to 1, so that y[1] becomes exp(x)
-    kernels_.softmax(y, 2);
-    ASSERT_EQ(y[0], 1.0F);
-    worst = std::max(worst, ulps(y[1], std::exp(static_cast<double>(x))));
-  }
-  EXPECT_LT(worst, 0.9);
-}
-
-TEST_P(VectorKernelsTest, softmax_of_special_values) {
-  std::vector<float> x = {-kInf, 1.0F, 1.0F, -kHuge};
-  kernels_.softmax(x.data(), 4);
-  EXPECT_EQ(first_difference(x, std::vector<float>{0.0F, 0.5F, 0.5F, 0.0F}), -1);
-  x = {kHuge, kHuge};
-  kernels_.softmax(x.data(), 2);
-  EXPECT_EQ(first_difference(x, std::vector<float>{0.5F, 0.5F}), -1);
-  for (const float poison : {kNan, kInf}) {
-    x = std::vector<float>(20, 1.0F);
-    x[3] = poison;
-    kernels_.softmax(x.data(), 20);
-    EXPECT_TRUE(std::isnan(x[3]));
-  }
-}
-
-TEST_P(VectorKernelsTest, log_sum_exp_is_close_to_double) {
-  for (const std::int64_t n : sizes()) {
-    if (n == 0) continue;
-    const auto x = normal_numbers(n, 8, 4);
-    const double max = *std::max_element(x.begin(), x.end());
-    double sum = 0;
-    for (const float value : x) sum += std::exp(value - max);
-    const double expected = max + std::log(sum);
-    const double bound = kEpsilon * (std::abs(expected) + static_cast<double>(n) / 16 + 16);
-    EXPECT_NEAR(kernels_.log_sum_exp(x.data(), n), expected, bound) << n;
-  }
-}
-
-TEST_P(VectorKernelsTest, log_sum_exp_of_special_values) {
-  const auto of = [&](std::vector<float> x) {
-    return kernels_.log_sum_exp(x.data(), static_cast<std::int64_t>(x.size()));
-  };
-  EXPECT_EQ(of({}), -kInf);
-  EXPECT_EQ(of({-kInf, -kInf}), -kInf);
-  EXPECT_EQ(of({kInf, 1.0F}), kInf);
-  EXPECT_TRUE(std::isnan(of({kNan, 1.0F, 2.0F})));
-  EXPECT_TRUE(std::isnan(of({2.0F, kInf, kNan})));
-  EXPECT_EQ(of({-123.25F}), -123.25F);
-  EXPECT_EQ(of({kHuge, kHuge}), kHuge);
-  EXPECT_FLOAT_EQ(of({0.0F, 0.0F}), std::log(2.0F));
 }
 
 // ---- memory ----

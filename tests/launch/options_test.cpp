@@ -2,22 +2,18 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "base/json.h"
 #include "launch/options/nearest_name.h"
 #include "launch/options/option_help.h"
 #include "launch/options/option_table.h"
-#include "src/model/weight_layout.h"
+#include "tests/launch/parsed_command.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace moesaic {
 namespace {
 
-Command parse(const std::vector<std::string>& arguments, const Environment& environment = {}) {
-  return parse_command(arguments, environment);
-}
+using test::parse;
 
 std::string usage_error(const std::vector<std::string>& arguments,
                         const Environment& environment = {}) {
@@ -114,68 +110,6 @@ TEST(Options, WhatIsOnlyAFlagIsNotHintedAtItself) {
             "\"config=run.ini\": config can only be given as the flag --config");
   EXPECT_EQ(usage_error({"generate", "help=1"}),
             "\"help=1\": help can only be given as the flag --help");
-}
-
-Command parse_file(const std::string& text) {
-  const test::TemporaryDirectory directory;
-  const std::string file = directory.path_of("run.ini");
-  test::write_text(file, text);
-  return parse({"generate", "--config", file});
-}
-
-/// What is said of a file, from "line" on.
-std::string file_error(const std::string& text) {
-  try {
-    (void)parse_file(text);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::usage);
-    const std::string message = error.what();
-    return message.substr(message.find("line"));
-  }
-  return "no error";
-}
-
-TEST(ConfigFile, ValuesAreTakenAsTheyAre) {
-  const auto prompt = [](const std::string& value) {
-    return *parse_file("prompt = " + value + "\n").options.prompt;
-  };
-  EXPECT_EQ(prompt("C# is a language"), "C# is a language");
-  EXPECT_EQ(prompt("C #is a comment"), "C");
-  EXPECT_EQ(prompt("\"C # is # a language\"  # and this a comment"), "C # is # a language");
-  EXPECT_EQ(prompt("\"a\\nb \\\" c \""), "a\nb \" c ");
-  EXPECT_EQ(prompt("it is \"quoted\""), "it is \"quoted\"");
-  EXPECT_EQ(parse_file("\xef\xbb\xbfpredict = 3\r\n").options.predict, 3);
-}
-
-TEST(ConfigFile, LinesThatAreWrongAreNamed) {
-  EXPECT_EQ(file_error("predict = 3\n\ntop-k\n"), "line 3: \"top-k\" is not name = value");
-  EXPECT_EQ(file_error("predict = 3\ntop-k = 2\ntop_k = 3\n"),
-            "line 3: top-k stands in line 2 already");
-  EXPECT_EQ(file_error("tpo-k = 3\n"), "line 1: unknown option \"tpo-k\"; did you mean top-k?");
-  EXPECT_EQ(file_error("prompt = \"a\n"), "line 1: the quotes do not end");
-  EXPECT_EQ(file_error("prompt = \"a\" b\n"), "line 1: \"b\" follows the quotes");
-  EXPECT_EQ(file_error("config = x\n"),
-            "line 1: config cannot stand in a file, only as the flag --config");
-  EXPECT_EQ(file_error("predict = x\n"), "line 1: predict: \"x\" is not a whole number");
-  EXPECT_EQ(file_error(std::string("predict = 3\0\n", 13)), "line 1: a NUL byte is no text");
-  EXPECT_NE(test::error_message([] {
-              (void)parse({"generate", "--config", "."});
-            }).find(".: not a regular file"),
-            std::string::npos);
-}
-
-TEST(ConfigFile, WhateverIsShownReadsBack) {
-  const std::vector<std::string> texts = {"a # b",       " a ", "\"quoted\"", "two\nlines",
-                                          "tab\tand \\", "#",   "plain text"};
-  for (const std::string& text : texts) {
-    const Command first = parse({"generate", "-m", text, "-p", text});
-    const Command second = parse_file(config_text(first));
-    EXPECT_EQ(second.options.prompt, text);
-    EXPECT_EQ(second.options.model, text);
-  }
-  const std::string path(60, 'x');
-  EXPECT_NE(config_text(parse({"generate", "-m", path})).find(path + " # command line"),
-            std::string::npos);
 }
 
 TEST(Options, OptionsOfOtherVerbsAreIgnoredInFileAndEnvironment) {
@@ -285,13 +219,6 @@ TEST(Options, FormatsHaveOtherSpellings) {
   EXPECT_TRUE(message.ends_with("did you mean nvfp4?")) << message;
 }
 
-TEST(OptionTable, ChoicesOfFormatsAreAllThereAre) {
-  const OptionRow& row = *find_option("expert-format", Verb::generate);
-  // f32 is what --precision fp32 is for; int4_group has three groups, fp8_block two sizes.
-  EXPECT_EQ(choices(row).size(), std::size_t{1 + kNumFormats - 1 + 2 + 1});
-  EXPECT_TRUE(choices(*find_option("predict", Verb::generate)).empty());
-}
-
 TEST(Options, NumbersOfBytesAreKeptAsTheyWereWritten) {
   const Command command = parse({"generate", "--memory-limit", "1.5G"});
   EXPECT_EQ(command.options.memory_limit->bytes, std::int64_t{3} << 29);
@@ -335,44 +262,6 @@ TEST(Options, UnknownVariableIsNoted) {
             "environment variable MOESAIC_TOPK is not an option; did you mean MOESAIC_TOP_K?");
 }
 
-TEST(Options, UnknownKeyInFileIsNamedWithFile) {
-  const test::TemporaryDirectory directory;
-  const std::string file = directory.path_of("run.ini");
-  test::write_text(file, "tepm = 1\n");
-  EXPECT_EQ(usage_error({"generate", "--config", file}),
-            file + " line 1: unknown option \"tepm\"; did you mean temp?");
-  EXPECT_NE(test::error_message([&] {
-              parse({"generate", "--config", file + "x"});
-            }).find(file),
-            std::string::npos);
-}
-
-TEST(OptionTable, NamesAndLettersAreUniqueInEachVerb) {
-  for (const OptionRow& row : option_table()) {
-    EXPECT_FALSE(row.help.empty()) << row.name;
-    EXPECT_NE(row.verbs, 0U) << row.name;
-    if (const auto* choice = std::get_if<ChoiceField>(&row.field)) {
-      Options options;
-      EXPECT_EQ(std::ranges::count(choice->names, choice->get(options)), 1) << row.name;
-      for (const std::string_view name : choice->names) {
-        EXPECT_TRUE(choice->set(options, name)) << row.name << " " << name;
-        EXPECT_EQ(choice->get(options), name) << row.name;
-      }
-      EXPECT_FALSE(choice->set(options, "f32")) << row.name;
-    }
-  }
-  for (const VerbRow& verb : verb_table()) {
-    std::set<std::string_view> names;
-    std::set<char> letters;
-    for (const OptionRow& row : option_table()) {
-      if (!takes(verb.verb, row)) continue;
-      EXPECT_TRUE(names.insert(row.name).second) << verb.name << " --" << row.name;
-      if (row.letter == '\0') continue;
-      EXPECT_TRUE(letters.insert(row.letter).second) << verb.name << " -" << row.letter;
-    }
-  }
-}
-
 TEST(Options, LettersBelongToTheirVerb) {
   EXPECT_EQ(parse({"generate", "-n", "7"}).options.predict, 7);
   EXPECT_EQ(parse({"bench", "model", "-n", "7", "-p", "9"}).options.n_gen,
@@ -404,38 +293,6 @@ TEST(Options, ListsAreCheckedItemByItem) {
   const Command command = parse({"bench", "kernels", "--rows", "3,1"});
   EXPECT_NE(config_text(command).find("rows = 3,1 "), std::string::npos);
   EXPECT_EQ(Json::parse(config_json(command), "config").at("rows").at(1).as_int(), 1);
-}
-
-TEST(OptionTable, HelpOfAVerbListsItsOptionsAndNoOthers) {
-  for (const VerbRow& verb : verb_table()) {
-    const std::string help = verb_help(verb.verb);
-    for (const OptionRow& row : option_table()) {
-      const bool listed = help.find(fmt::format("--{} ", row.name)) != std::string::npos ||
-                          help.find(fmt::format("--{}\n", row.name)) != std::string::npos;
-      EXPECT_EQ(listed, takes(verb.verb, *find_option(row.name, verb.verb)))
-          << verb.name << " " << row.name;
-    }
-  }
-  EXPECT_NE(verb_help(Verb::generate).find("(default: 128)"), std::string::npos);
-}
-
-TEST(OptionTable, HelpFitsIntoALine) {
-  for (const VerbRow& verb : verb_table()) {
-    const std::string help = verb_help(verb.verb);
-    for (std::size_t at = 0; at < help.size();) {
-      const std::size_t end = help.find('\n', at);
-      EXPECT_LE(end - at, 100U) << help.substr(at, end - at);
-      at = end + 1;
-    }
-  }
-}
-
-TEST(OptionTable, ConfigIsJson) {
-  const Json json = Json::parse(config_json(parse({"generate", "-p", "a \"b\""})), "config");
-  EXPECT_EQ(json.at("prompt").as_string(), "a \"b\"");
-  EXPECT_EQ(json.at("predict").as_int(), 128);
-  EXPECT_FALSE(json.at("json").as_bool());
-  EXPECT_FALSE(json.contains("file"));
 }
 
 TEST(NearestName, CountsSwappedNeighboursAsOneEdit) {

@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+
+#include "launch/options/option_help.h"
+#include "tests/launch/parsed_command.h"
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic {
+namespace {
+
+using test::parse;
+
+Command parse_file(const std::string& text) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.path_of("run.ini");
+  test::write_text(file, text);
+  return parse({"generate", "--config", file});
+}
+
+/// What is said of a file, from "line" on.
+std::string file_error(const std::string& text) {
+  try {
+    (void)parse_file(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    const std::string message = error.what();
+    return message.substr(message.find("line"));
+  }
+  return "no error";
+}
+
+TEST(ConfigFile, ValuesAreTakenAsTheyAre) {
+  const auto prompt = [](const std::string& value) {
+    return *parse_file("prompt = " + value + "\n").options.prompt;
+  };
+  EXPECT_EQ(prompt("C# is a language"), "C# is a language");
+  EXPECT_EQ(prompt("C #is a comment"), "C");
+  EXPECT_EQ(prompt("\"C # is # a language\"  # and this a comment"), "C # is # a language");
+  EXPECT_EQ(prompt("\"a\\nb \\\" c \""), "a\nb \" c ");
+  EXPECT_EQ(prompt("it is \"quoted\""), "it is \"quoted\"");
+  EXPECT_EQ(parse_file("\xef\xbb\xbfpredict = 3\r\n").options.predict, 3);
+}
+
+TEST(ConfigFile, LinesThatAreWrongAreNamed) {
+  EXPECT_EQ(file_error("predict = 3\n\ntop-k\n"), "line 3: \"top-k\" is not name = value");
+  EXPECT_EQ(file_error("predict = 3\ntop-k = 2\ntop_k = 3\n"),
+            "line 3: top-k stands in line 2 already");
+  EXPECT_EQ(file_error("tpo-k = 3\n"), "line 1: unknown option \"tpo-k\"; did you mean top-k?");
+  EXPECT_EQ(file_error("prompt = \"a\n"), "line 1: the quotes do not end");
+  EXPECT_EQ(file_error("prompt = \"a\" b\n"), "line 1: \"b\" follows the quotes");
+  EXPECT_EQ(file_error("config = x\n"),
+            "line 1: config cannot stand in a file, only as the flag --config");
+  EXPECT_EQ(file_error("predict = x\n"), "line 1: predict: \"x\" is not a whole number");
+  EXPECT_EQ(file_error(std::string("predict = 3\0\n", 13)), "line 1: a NUL byte is no text");
+  EXPECT_NE(test::error_message([] {
+              (void)parse({"generate", "--config", "."});
+            }).find(".: not a regular file"),
+            std::string::npos);
+}
+
+TEST(ConfigFile, WhateverIsShownReadsBack) {
+  const std::vector<std::string> texts = {"a # b",       " a ", "\"quoted\"", "two\nlines",
+                                          "tab\tand \\", "#",   "plain text"};
+  for (const std::string& text : texts) {
+    const Command first = parse({"generate", "-m", text, "-p", text});
+    const Command second = parse_file(config_text(first));
+    EXPECT_EQ(second.options.prompt, text);
+    EXPECT_EQ(second.options.model, text);
+  }
+  const std::string path(60, 'x');
+  EXPECT_NE(config_text(parse({"generate", "-m", path})).find(path + " # command line"),
+            std::string::npos);
+}
+
+TEST(ConfigFile, UnknownKeyIsNamedWithFile) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.path_of("run.ini");
+  test::write_text(file, "tepm = 1\n");
+  EXPECT_EQ(test::error_message(
+                [&] {
+                  (void)parse({"generate", "--config", file});
+                },
+                ErrorKind::usage),
+            file + " line 1: unknown option \"tepm\"; did you mean temp?");
+  EXPECT_NE(test::error_message([&] {
+              (void)parse({"generate", "--config", file + "x"});
+            }).find(file),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace moesaic

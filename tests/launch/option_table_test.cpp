@@ -1,0 +1,83 @@
+#include "launch/options/option_table.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/json.h"
+#include "launch/options/option_help.h"
+#include "src/model/weight_layout.h"
+#include "tests/launch/parsed_command.h"
+
+namespace moesaic {
+namespace {
+
+TEST(OptionTable, ChoicesOfFormatsAreAllThereAre) {
+  const OptionRow& row = *find_option("expert-format", Verb::generate);
+  // f32 is what --precision fp32 is for; int4_group has three groups, fp8_block two sizes.
+  EXPECT_EQ(choices(row).size(), std::size_t{1 + kNumFormats - 1 + 2 + 1});
+  EXPECT_TRUE(choices(*find_option("predict", Verb::generate)).empty());
+}
+
+TEST(OptionTable, NamesAndLettersAreUniqueInEachVerb) {
+  for (const OptionRow& row : option_table()) {
+    EXPECT_FALSE(row.help.empty()) << row.name;
+    EXPECT_NE(row.verbs, 0U) << row.name;
+    if (const auto* choice = std::get_if<ChoiceField>(&row.field)) {
+      Options options;
+      EXPECT_EQ(std::ranges::count(choice->names, choice->get(options)), 1) << row.name;
+      for (const std::string_view name : choice->names) {
+        EXPECT_TRUE(choice->set(options, name)) << row.name << " " << name;
+        EXPECT_EQ(choice->get(options), name) << row.name;
+      }
+      EXPECT_FALSE(choice->set(options, "f32")) << row.name;
+    }
+  }
+  for (const VerbRow& verb : verb_table()) {
+    std::set<std::string_view> names;
+    std::set<char> letters;
+    for (const OptionRow& row : option_table()) {
+      if (!takes(verb.verb, row)) continue;
+      EXPECT_TRUE(names.insert(row.name).second) << verb.name << " --" << row.name;
+      if (row.letter == '\0') continue;
+      EXPECT_TRUE(letters.insert(row.letter).second) << verb.name << " -" << row.letter;
+    }
+  }
+}
+
+TEST(OptionTable, HelpOfAVerbListsItsOptionsAndNoOthers) {
+  for (const VerbRow& verb : verb_table()) {
+    const std::string help = verb_help(verb.verb);
+    for (const OptionRow& row : option_table()) {
+      const bool listed = help.find(fmt::format("--{} ", row.name)) != std::string::npos ||
+                          help.find(fmt::format("--{}\n", row.name)) != std::string::npos;
+      EXPECT_EQ(listed, takes(verb.verb, *find_option(row.name, verb.verb)))
+          << verb.name << " " << row.name;
+    }
+  }
+  EXPECT_NE(verb_help(Verb::generate).find("(default: 128)"), std::string::npos);
+}
+
+TEST(OptionTable, HelpFitsIntoALine) {
+  for (const VerbRow& verb : verb_table()) {
+    const std::string help = verb_help(verb.verb);
+    for (std::size_t at = 0; at < help.size();) {
+      const std::size_t end = help.find('\n', at);
+      EXPECT_LE(end - at, 100U) << help.substr(at, end - at);
+      at = end + 1;
+    }
+  }
+}
+
+TEST(OptionTable, ConfigIsJson) {
+  const Json json = Json::parse(config_json(test::parse({"generate", "-p", "a \"b\""})), "config");
+  EXPECT_EQ(json.at("prompt").as_string(), "a \"b\"");
+  EXPECT_EQ(json.at("predict").as_int(), 128);
+  EXPECT_FALSE(json.at("json").as_bool());
+  EXPECT_FALSE(json.contains("file"));
+}
+
+}  // namespace
+}  // namespace moesaic
