@@ -15,6 +15,11 @@ namespace {
 
 constexpr std::array<std::string_view, kNumIsas> kNames = {"scalar", "avx2", "avx512",
                                                            "avx512_bf16", "amx"};
+constexpr Isa kBuilt[] = {
+#define MOESAIC_ISA(isa) Isa::isa,
+#include "kernel_table.inc"
+#undef MOESAIC_ISA
+};
 bool amx_is_assumed = false;
 
 bool cpu_has_amx() {
@@ -65,8 +70,8 @@ bool detect(Isa isa) {
 std::vector<Isa> detect_all() {
   __builtin_cpu_init();
   std::vector<Isa> isas;
-  for (int i = 0; i < kNumIsas; ++i) {
-    if (detect(static_cast<Isa>(i))) isas.push_back(static_cast<Isa>(i));
+  for (const Isa isa : kBuilt) {
+    if (detect(isa)) isas.push_back(isa);
   }
   return isas;
 }

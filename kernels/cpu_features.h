@@ -18,7 +18,8 @@ inline constexpr int kNumIsas = 5;
 [[nodiscard]] std::string_view isa_name(Isa isa) noexcept;
 [[nodiscard]] std::optional<Isa> isa_from_name(std::string_view name) noexcept;
 
-/// What this CPU and this kernel of the operating system can execute, in Isa order; scalar first.
+/// What this CPU and this kernel of the operating system can execute, of what kernels are built for
+/// (MOESAIC_ISAS); in Isa order, scalar first.
 [[nodiscard]] const std::vector<Isa>& supported_isas();
 [[nodiscard]] bool is_supported(Isa isa);
 

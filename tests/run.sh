@@ -20,21 +20,26 @@ tools/cuda.sh
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 
-options=(-DMOESAIC_JOIN_SOURCES=ON)  # a third of the time; --all finds what a source forgets to include
-((all)) && options=("-DMOESAIC_CUDA_CHIPS=80;86;89;90a;100a;103a;120a;121a" -DMOESAIC_THOROUGH=ON)
 run() {  # preset, labels of the tests or nothing for all
-  local preset=$1 targets=all
+  local preset=$1 targets=all isas="scalar;avx2;avx512;avx512_bf16;amx" options
   shift
   echo "== $preset $*"
   (($# > 0)) && targets=$(printf 'tests_%s ' "$@")
+  if ((all)); then
+    options=("-DMOESAIC_CUDA_CHIPS=80;86;89;90a;100a;103a;120a;121a" -DMOESAIC_THOROUGH=ON)
+  else
+    options=(-DMOESAIC_JOIN_SOURCES=ON)  # a third of the time; --all finds what a source forgets to include
+    [[ $preset == tsan ]] && isas="scalar;avx2"  # kernels know nothing of threads
+    [[ $preset == dev ]] && options+=("-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -DNDEBUG")  # nobody debugs it
+  fi
   mkdir -p build
-  cmake --preset "$preset" "${options[@]}" >build/configure.log
+  cmake --preset "$preset" "-DMOESAIC_ISAS=$isas" "${options[@]}" >build/configure.log
   grep -o "GPU parts.*" build/configure.log || true
   # shellcheck disable=SC2086
   cmake --build --preset "$preset" --target $targets -- --quiet
   local only=()
   (($# > 0)) && only=(-L "^($(IFS='|'; echo "$*"))\$")
-  ctest --preset "$preset" -j "$(nproc)" "${only[@]}"
+  ctest --preset "$preset" -j "$((2 * $(nproc)))" "${only[@]}"  # many of them wait
 }
 # clang builds the sanitizers and g++ the rest, so that both compilers build all libraries: ranks
 # that are threads under ThreadSanitizer, readers of foreign bytes under AddressSanitizer, 20 s of
