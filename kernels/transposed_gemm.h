@@ -13,6 +13,8 @@ struct TransposedProduct {
   std::span<const GemmGroup> groups;
 };
 
+class TransposedPlan;
+
 /// Products with transposed matrices, y[rows, k] = x[rows, n] W for W [n, k]: what the gradient of
 /// a product's input is. The packed panels of the forward product are decoded and transposed on the
 /// way, so that no second copy of the weights is kept. Sums run over n in the order that
@@ -41,8 +43,7 @@ class TransposedGemm {
                                         const PackedMatrix& projection) noexcept;
 
  private:
-  class Plan;
-  std::unique_ptr<Plan> plan_;
+  std::unique_ptr<TransposedPlan> plan_;
 };
 
 }  // namespace moesaic

@@ -134,6 +134,17 @@ TEST_P(TransposedGemmTest, results_go_where_the_input_has_their_k) {
   }
 }
 
+// An order, even that which they have, wants all of the depth at once.
+TEST_P(TransposedGemmTest, a_deep_product_in_pieces_has_the_bits_of_a_whole_one) {
+  Problem problem(GetParam(), 4100, 34);
+  const Isa isa = supported_isas().back();
+  const std::vector<float> in_pieces = problem.run(isa, 3);
+  std::vector<std::int32_t> order(34);
+  std::iota(order.begin(), order.end(), 0);
+  problem.weights.matrix.order = order.data();
+  EXPECT_EQ(first_difference(in_pieces, problem.run(isa, 3)), -1);
+}
+
 // As gradients of gate and up add up: the second product adds to what the first one has written.
 TEST_P(TransposedGemmTest, can_add_to_its_own_output) {
   Problem problem(GetParam(), 40, 70);

@@ -1,0 +1,298 @@
+#include "kernels/transposed_plan.h"
+
+#include <algorithm>
+
+#include "kernels/pack_float_rows.h"
+
+namespace moesaic {
+namespace {
+
+/// Rows of a slab: their packed form stays in the L2 cache.
+constexpr std::int64_t kSlabRows = 256;
+/// Rows of W of one piece of a deep product, as that with an output matrix: whole steps.
+constexpr std::int64_t kPieceDepth = 2048;
+/// Input rows that are scaled and packed by one job.
+constexpr std::int64_t kPackRows = 4 * kRowBlock;
+/// Transposed panels of one job, which stay in the L2 cache beside the rows.
+constexpr std::int64_t kPanelBytes = std::int64_t{1} << 19;
+/// About this many jobs a thread even out what neighbours on the machine take away.
+constexpr std::int64_t kJobsPerThread = 8;
+
+std::int64_t num_steps(const PackedMatrix& weights) {
+  return step_count(Format::bf16, weights.depth);
+}
+
+}  // namespace
+
+PackedMatrix TransposedPlan::Slab::part_of(const PackedMatrix& weights) const {
+  if (depth == 0) return weights;
+  PackedMatrix part = weights;
+  part.rows = depth;
+  part.panels = weights.panel(first_depth / kPanelColumns);
+  return part;
+}
+
+std::int64_t TransposedPlan::Slab::row_bytes(const GemmGroup& of) const {
+  return static_cast<std::int64_t>(kernel->packed_row_bytes(part_of(of.weights).rows));
+}
+
+std::int64_t TransposedPlan::Slab::bytes(const GemmGroup& of) const {
+  return round_up(num_rows * row_bytes(of), 64);
+}
+
+TransposedPlan::TransposedPlan(const Compute& compute)
+    : compute_(compute),
+      loops_(&find_transpose_loops(compute.isa)),
+      workers_(static_cast<std::size_t>(compute.pool->size())) {}
+
+void TransposedPlan::run(std::span<const TransposedProduct> products, const GemmOutput& output) {
+  slabs_.clear();
+  graph_.begin();
+  products_ = products;
+  output_ = &output;
+  for (std::size_t i = 0; i < products.front().groups.size(); ++i) add_group(i);
+  std::int64_t all_steps = 0;  // times slabs
+  for (const Slab& slab : slabs_) all_steps += num_steps(group_of(slab).weights);
+  for (std::size_t i = 0; i < slabs_.size(); ++i) {
+    if (i == 0) add_pack_jobs(i);
+    if (i + 1 < slabs_.size()) add_pack_jobs(i + 1);  // before it is waited for
+    add_multiply_jobs(i, all_steps / (kJobsPerThread * compute_.pool->size()));
+  }
+  graph_.run(*compute_.pool, *this);
+}
+
+/// Whether sums wait in the output while the next piece of the depth is packed: not where they
+/// would be rounded, or written over an addend, nor if all of the depth is wanted at once.
+bool TransposedPlan::takes_pieces(const GemmGroup& group) const {
+  return group.weights.rows > kPieceDepth && products_.size() == 1 &&
+         group.weights.order == nullptr && group.epilogue.addend.data() == nullptr &&
+         group.epilogue.low_rank.matrix.panels == nullptr &&
+         output_->element == RowSource::Element::f32;
+}
+
+/// All rows meet a piece before the next piece is read.
+void TransposedPlan::add_group(std::size_t index) {
+  const GemmGroup& group = products_.front().groups[index];
+  const bool is_f32 = group.weights.layout.format == Format::f32;
+  const GemmKernel& kernel = compute_.gemm(is_f32 ? Format::f32 : Format::bf16);
+  const std::int64_t slabs = (group.num_rows + kSlabRows - 1) / kSlabRows;
+  const auto add = [&](Slab piece) {
+    for (std::int64_t row = 0; row < group.num_rows; row += kSlabRows) {
+      piece.first_row = group.first_row + row;
+      piece.num_rows = std::min(kSlabRows, group.num_rows - row);
+      add_slab(piece, piece.resume ? std::ssize(slabs_) - slabs : -1);
+    }
+  };
+  if (!takes_pieces(group)) return add({.group = index, .kernel = &kernel});
+  for (std::int64_t first = 0; first < group.weights.rows; first += kPieceDepth) {
+    add({.group = index,
+         .kernel = &kernel,
+         .first_depth = first,
+         .depth = std::min(kPieceDepth, group.weights.rows - first),
+         .resume = first > 0});
+  }
+}
+
+void TransposedPlan::add_slab(const Slab& slab, std::ptrdiff_t continues) {
+  slabs_.push_back(slab);
+  std::int64_t bytes = 0;
+  for (const auto& [input, groups] : products_) bytes += slab.bytes(groups[slab.group]);
+  graph_.add_slab({.bytes = bytes, .continues = continues});
+}
+
+void TransposedPlan::add_pack_jobs(std::size_t slab) {
+  graph_.add_pack_jobs(slab, {slabs_[slab].num_rows, kPackRows});
+}
+
+void TransposedPlan::add_multiply_jobs(std::size_t slab, std::int64_t even_share) {
+  const PackedMatrix weights = slabs_[slab].part_of(group_of(slabs_[slab]).weights);
+  const std::int64_t most =
+      std::min(even_share, kPanelBytes / (2 * transposed_panel_bytes(weights)));
+  std::int64_t steps = kTransposedSteps;
+  while (steps > 1 && steps > most) steps /= 2;
+  graph_.add_multiply_jobs(slab, {num_steps(weights), steps});
+}
+
+void TransposedPlan::pack(const JobGraph::Job& job, int number) {
+  const Slab& slab = slabs_[job.slab];
+  Worker& worker = workers_[static_cast<std::size_t>(number)];
+  std::byte* place = graph_.place(job.slab);
+  for (const auto& [input, groups] : products_) {
+    const GemmGroup& group = groups[slab.group];
+    pack_rows({&input, &group, &slab, job.first, job.count}, place, worker);
+    place += slab.bytes(group);
+  }
+}
+
+/// `place`: of the slab's first row.
+void TransposedPlan::pack_rows(const PackedRows& rows, std::byte* place, Worker& worker) const {
+  const PackedMatrix weights = rows.slab->part_of(rows.group->weights);
+  const std::int64_t row_bytes = rows.slab->row_bytes(*rows.group);
+  const std::int64_t first_byte = rows.slab->first_depth * element_bytes(rows.input->element);
+  const bool scaled = has_row_scales(weights);
+  if (scaled) {
+    worker.scales.reserve(weights.rows);
+    worker.scaled.reserve(kRowBlock * weights.rows);
+    load_row_scales(weights, worker.scales.data());
+  }
+  const std::byte* starts[kRowBlock];
+  const std::byte* pointers[kRowBlock];
+  for (std::int64_t row = rows.first; row < rows.first + rows.count; row += kRowBlock) {
+    RowSource block = *rows.input;
+    block.depth = weights.rows;
+    block.num_rows = std::min(kRowBlock, rows.first + rows.count - row);
+    for (std::int64_t i = 0; i < block.num_rows; ++i) {
+      starts[i] = rows.input->rows[rows.slab->first_row + row + i] + first_byte;
+    }
+    block.rows = starts;
+    if (scaled) scale(block, worker, pointers);
+    rows.slab->kernel->pack_rows(block, place + row * row_bytes);
+  }
+  project(rows, place + rows.first * row_bytes, worker);
+}
+
+/// Makes the inner rows of the group's LowRank from those that have just been packed.
+void TransposedPlan::project(const PackedRows& rows, const std::byte* packed,
+                             Worker& worker) const {
+  const LowRank& low_rank = rows.group->epilogue.low_rank;
+  const PackedMatrix& matrix = low_rank.projection;
+  if (matrix.panels == nullptr) return;
+  const GemmKernel& kernel = *rows.slab->kernel;
+  const std::int64_t panels = panel_count(matrix.depth);
+  worker.panels.reserve(2 * kTransposedSteps * transposed_panel_bytes(matrix));
+  worker.results.reserve(rows.count * panels * kPanelColumns);
+  worker.scratch.reserve(kernel.scratch_bytes);
+  for (std::int64_t step = 0; step < num_steps(matrix); step += kTransposedSteps) {
+    const std::int64_t steps = std::min(kTransposedSteps, num_steps(matrix) - step);
+    transpose_steps({&kernel, loops_}, matrix, step, steps, worker.panels.data());
+    const PackedMatrix transposed{.layout = matrix.layout,
+                                  .rows = steps * kStepDepth,
+                                  .depth = matrix.rows,
+                                  .panels = worker.panels.data()};
+    kernel.tile({.packed_rows = packed,
+                 .num_rows = rows.count,
+                 .matrix = &transposed,
+                 .first_panel = 0,
+                 .num_panels = std::min(2 * steps, panels - 2 * step),
+                 .out = worker.results.data() + step * kStepDepth,
+                 .out_stride = panels * kPanelColumns,
+                 .scratch = worker.scratch.data()});
+  }
+  for (std::int64_t row = 0; row < rows.count; ++row) {
+    const float* const from = worker.results.data() + row * panels * kPanelColumns;
+    const std::span<float> to = low_rank.inner.row(rows.slab->first_row + rows.first + row);
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[i] * low_rank.scale;
+  }
+}
+
+/// A block of rows times the scales of W's rows.
+void TransposedPlan::scale(RowSource& block, Worker& worker, const std::byte** rows) const {
+  for (std::int64_t row = 0; row < block.num_rows; ++row) {
+    float* const to = worker.scaled.data() + row * block.depth;
+    loops_->scale_row(block, row, worker.scales.data(), to);
+    rows[row] = reinterpret_cast<const std::byte*>(to);
+  }
+  block.rows = rows;
+  block.element = RowSource::Element::f32;
+}
+
+float* TransposedPlan::result_row(const Slab& slab, std::int64_t row) const {
+  return reinterpret_cast<float*>(output_->data + (slab.first_row + row) * output_->stride_bytes);
+}
+
+void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number) {
+  const Slab& slab = slabs_[job.slab];
+  Worker& worker = workers_[static_cast<std::size_t>(number)];
+  const std::int64_t columns = job.count * kStepDepth;
+  const std::int64_t first = job.first * kStepDepth;
+  const std::int64_t count = std::min(columns, group_of(slab).weights.depth - first);
+  worker.results.reserve(kSlabRows * kTransposedSteps * kStepDepth);
+  float* const results = worker.results.data();
+  if (slab.resume) {
+    for (std::int64_t row = 0; row < slab.num_rows; ++row) {
+      std::copy_n(result_row(slab, row) + first, count, results + row * columns);
+    }
+  }
+  const std::byte* place = graph_.place(job.slab);
+  for (const auto& [input, groups] : products_) {
+    const GemmGroup& group = groups[slab.group];
+    const bool is_first = groups.data() == products_.front().groups.data();
+    multiply_by(slab.part_of(group.weights),
+                {slab.kernel, place, slab.num_rows, slab.resume || !is_first}, job, worker);
+    place += slab.bytes(group);
+  }
+  for (const auto& [input, groups] : products_) {
+    add_low_rank(groups[slab.group].epilogue.low_rank, slab, job, worker);
+  }
+  for (std::int64_t row = 0; row < slab.num_rows; ++row) {
+    store(slab, row, {first, count, results + row * columns});
+  }
+}
+
+/// The worker's results [rows, k of the job] = rows times a matrix.
+void TransposedPlan::multiply_by(const PackedMatrix& matrix, const Factor& factor,
+                                 const JobGraph::Job& job, Worker& worker) const {
+  worker.panels.reserve(2 * job.count * transposed_panel_bytes(matrix));
+  worker.scratch.reserve(factor.kernel->scratch_bytes);
+  transpose_steps({&compute_.gemm(matrix.layout.format), loops_}, matrix, job.first, job.count,
+                  worker.panels.data());
+  const PackedMatrix transposed{.layout = {.format = factor.kernel->format},
+                                .rows = job.count * kStepDepth,
+                                .depth = matrix.rows,
+                                .panels = worker.panels.data()};
+  factor.kernel->tile({.packed_rows = factor.rows,
+                       .num_rows = factor.num_rows,
+                       .matrix = &transposed,
+                       .first_panel = 0,
+                       .num_panels = 2 * job.count,
+                       .out = worker.results.data(),
+                       .out_stride = transposed.rows,
+                       .scratch = worker.scratch.data(),
+                       .resume = factor.resume});
+}
+
+void TransposedPlan::add_low_rank(const LowRank& low_rank, const Slab& slab,
+                                  const JobGraph::Job& job, Worker& worker) const {
+  if (low_rank.matrix.panels == nullptr) return;
+  const GemmKernel& kernel = compute_.gemm(low_rank.matrix.layout.format);
+  pack_float_rows(kernel, low_rank.inner.row_range(slab.first_row, slab.num_rows),
+                  worker.low_rank_rows);
+  multiply_by(low_rank.matrix, {&kernel, worker.low_rank_rows.data(), slab.num_rows, true}, job,
+              worker);
+}
+
+/// Each result goes where the input has its k.
+void TransposedPlan::store(const Slab& slab, std::int64_t row, const Results& results) const {
+  float* const floats = result_row(slab, row);
+  auto* const words = reinterpret_cast<BFloat16*>(floats);
+  const bool is_f32 = output_->element == RowSource::Element::f32;
+  add_to(slab, row, results);
+  const std::int32_t* const order = group_of(slab).weights.order;
+  if (order != nullptr) {
+    for (std::int64_t i = 0; i < results.count; ++i) {
+      const std::int32_t to = order[results.first + i];
+      is_f32 ? void(floats[to] = results.values[i])
+             : void(words[to] = to_bfloat16(results.values[i]));
+    }
+  } else if (is_f32) {
+    std::copy_n(results.values, results.count, floats + results.first);
+  } else {
+    compute_.vector->to_bf16(results.values, results.count, words + results.first);
+  }
+}
+
+/// Adds the addend of the group, if it has one.
+void TransposedPlan::add_to(const Slab& slab, std::int64_t row, const Results& results) const {
+  const GemmGroup& group = group_of(slab);
+  if (group.epilogue.addend.data() == nullptr) return;
+  const float* const addend = group.epilogue.addend.row(slab.first_row + row).data();
+  if (group.weights.order == nullptr) {
+    compute_.vector->add(addend + results.first, results.count, results.values);
+    return;
+  }
+  for (std::int64_t i = 0; i < results.count; ++i) {
+    results.values[i] += addend[group.weights.order[results.first + i]];
+  }
+}
+
+}  // namespace moesaic

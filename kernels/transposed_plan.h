@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "kernels/job_graph.h"
+#include "kernels/transposed_gemm.h"
+#include "kernels/transposed_panels.h"
+
+namespace moesaic {
+
+/// The jobs of transposed products, and what threads do in them. Keeps its memory between plans.
+class TransposedPlan final : private JobGraph::Work {
+ public:
+  explicit TransposedPlan(const Compute& compute);
+
+  /// As TransposedGemm::run(); the products fit each other and the output.
+  void run(std::span<const TransposedProduct> products, const GemmOutput& output);
+
+ private:
+  /// Rows [first_row, first_row + num_rows) of the inputs, all of one group; of a deep product a
+  /// piece of their depth.
+  struct Slab {
+    std::size_t group = 0;
+    const GemmKernel* kernel = nullptr;  // of the transposed panels
+    std::int64_t first_row = 0;
+    std::int64_t num_rows = 0;
+    std::int64_t first_depth = 0;
+    std::int64_t depth = 0;  // 0: all of it
+    bool resume = false;     // sums go on from what the piece before has left in the output
+
+    /// The rows of the group's matrix that it meets.
+    [[nodiscard]] PackedMatrix part_of(const PackedMatrix& weights) const;
+    /// Of a packed row of one input.
+    [[nodiscard]] std::int64_t row_bytes(const GemmGroup& of) const;
+    /// Of its packed rows of one input.
+    [[nodiscard]] std::int64_t bytes(const GemmGroup& of) const;
+  };
+
+  /// Memory of one thread.
+  struct Worker {
+    Buffer<std::byte> panels;   // transposed ones
+    Buffer<std::byte> scratch;  // of the kernel
+    Buffer<float> results;      // [rows, k of a job]
+    Buffer<float> scales;       // of W's rows
+    Buffer<float> scaled;       // [kRowBlock, n] input rows
+    Buffer<std::byte> low_rank_rows;
+  };
+
+  /// Rows [first, first + count) of a slab of one of the inputs.
+  struct PackedRows {
+    const RowSource* input;
+    const GemmGroup* group;
+    const Slab* slab;
+    std::int64_t first;
+    std::int64_t count;
+  };
+
+  /// Packed rows of a slab, and whether results go on from what is there.
+  struct Factor {
+    const GemmKernel* kernel;
+    const std::byte* rows;
+    std::int64_t num_rows;
+    bool resume;
+  };
+
+  /// Results of k = first .. first + count - 1.
+  struct Results {
+    std::int64_t first;
+    std::int64_t count;
+    float* values;
+  };
+
+  [[nodiscard]] const GemmGroup& group_of(const Slab& slab) const {
+    return products_.front().groups[slab.group];
+  }
+  [[nodiscard]] bool takes_pieces(const GemmGroup& group) const;
+  void add_group(std::size_t index);
+  void add_slab(const Slab& slab, std::ptrdiff_t continues);
+  void add_pack_jobs(std::size_t slab);
+  void add_multiply_jobs(std::size_t slab, std::int64_t even_share);
+  void pack(const JobGraph::Job& job, int number) override;
+  void pack_rows(const PackedRows& rows, std::byte* place, Worker& worker) const;
+  void project(const PackedRows& rows, const std::byte* packed, Worker& worker) const;
+  void scale(RowSource& block, Worker& worker, const std::byte** rows) const;
+  void multiply(const JobGraph::Job& job, std::int64_t index, int number) override;
+  void multiply_by(const PackedMatrix& matrix, const Factor& factor, const JobGraph::Job& job,
+                   Worker& worker) const;
+  void add_low_rank(const LowRank& low_rank, const Slab& slab, const JobGraph::Job& job,
+                    Worker& worker) const;
+  [[nodiscard]] float* result_row(const Slab& slab, std::int64_t row) const;
+  void store(const Slab& slab, std::int64_t row, const Results& results) const;
+  void add_to(const Slab& slab, std::int64_t row, const Results& results) const;
+
+  Compute compute_;
+  const TransposeLoops* loops_;
+  std::span<const TransposedProduct> products_;
+  const GemmOutput* output_ = nullptr;
+  std::vector<Slab> slabs_;  // as the graph has them
+  JobGraph graph_;
+  std::vector<Worker> workers_;
+};
+
+}  // namespace moesaic
