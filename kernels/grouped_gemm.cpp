@@ -74,11 +74,15 @@ std::int64_t slab_count(std::int64_t num_rows) {
   return (num_rows + GemmPlan::kSlabRows - 1) / GemmPlan::kSlabRows;
 }
 
-/// call(first_row, num_rows) for the slabs of a group.
+/// call(first_row, num_rows) for the slabs of a group, of nearly equal size: all panels are read,
+/// and decoded, once a slab.
 template <typename Group, typename Call>
 void for_each_slab(const Group& group, const Call& call) {
-  for (std::int64_t row = 0; row < group.num_rows; row += GemmPlan::kSlabRows) {
-    call(group.first_row + row, std::min(GemmPlan::kSlabRows, group.num_rows - row));
+  const std::int64_t slabs = slab_count(group.num_rows);
+  if (slabs == 0) return;
+  const std::int64_t most = round_up((group.num_rows + slabs - 1) / slabs, kRowBlock);
+  for (std::int64_t row = 0; row < group.num_rows; row += most) {
+    call(group.first_row + row, std::min(most, group.num_rows - row));
   }
 }
 
