@@ -30,12 +30,7 @@ auto is_apart(const Dropout& dropout) {
 LowRank low_rank(const Adapter* adapter, const PackedMatrix& weights,
                  const MatrixView<float>& inner, const Dropout& dropout) {
   if (adapter == nullptr) return {};
-  LowRank added{.inner = first_columns(inner, adapter->rank()), .matrix = adapter->b};
-  if (!is_apart(dropout)(weights, *adapter)) {
-    added.projection = adapter->a;
-    added.scale = adapter->scale;
-  }
-  return added;
+  return forward_terms(*adapter, inner, !is_apart(dropout)(weights, *adapter));
 }
 
 /// Whether gradients of gate and up are rounded to bf16 as they come.
@@ -44,12 +39,6 @@ bool are_rounded(std::span<const MlpRows> groups) {
     const MlpWeights& weights = group.mlp->weights;
     return TransposedGemm::rounds_rows(weights.gate) && TransposedGemm::rounds_rows(weights.up);
   });
-}
-
-/// Whether what passes through adapters goes along with the product dy W: not where the matrix has
-/// its inputs in an order of its own, nor with dropout.
-bool goes_along(const PackedMatrix& matrix, const Dropout& dropout) {
-  return matrix.order == nullptr && !dropout.is_on();
 }
 
 constexpr auto kIsAny = [](const PackedMatrix&, const Adapter&) { return true; };
@@ -186,11 +175,8 @@ void MlpProducts::make_back_groups(const Step& step, const MlpBackward& pass,
     const PackedMatrix& matrix = matrix_of(*mlp, step.part);
     products.push_back({.first_row = first, .num_rows = count, .weights = matrix});
     if (adapter == nullptr || !goes_along(matrix, pass.dropout)) continue;
-    LowRank& added = products.back().epilogue.low_rank;
-    added = {.inner = first_columns(inner, adapter->rank()), .matrix = adapter->a};
-    if (is_projected_apart(matrix, *adapter)) continue;
-    added.projection = adapter->b;
-    added.scale = adapter->scale;
+    products.back().epilogue.low_rank =
+        backward_terms(*adapter, inner, !is_projected_apart(matrix, *adapter));
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/packed_matrix.h"
 
@@ -15,8 +16,23 @@ struct Adapter {
   std::int64_t first_row = 0;  // queries, keys and values are rows of one joined matrix
   std::int32_t index = -1;     // in its AdapterSet: where its gradients go
   std::uint64_t key = 0;       // of its module, wherever it is: for DropoutMask
+  /// The adapters of rows of W that this one joins, in their order: A has theirs one below the
+  /// other, B [out, rank] theirs as blocks and zeros elsewhere. None: it is one by itself.
+  std::span<const Adapter> parts{};
 
   [[nodiscard]] std::int64_t rank() const noexcept { return a.rows; }
 };
+
+/// call(part, first): the adapters that a joined one consists of, or itself, and where its rows of
+/// A begin.
+template <typename Call>
+void for_each_part(const Adapter& adapter, const Call& call) {
+  if (adapter.parts.empty()) return call(adapter, std::int64_t{0});
+  std::int64_t first = 0;
+  for (const Adapter& part : adapter.parts) {
+    call(part, first);
+    first += part.rank();
+  }
+}
 
 }  // namespace moesaic

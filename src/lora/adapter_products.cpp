@@ -14,11 +14,6 @@ std::tuple<std::int64_t, std::int64_t, std::int64_t> form(const AdapterRows& row
   return {rows.adapter->rank(), rows.adapter->first_row, rows.adapter->b.rows};
 }
 
-/// The columns of an adapter.
-MatrixView<float> columns(const MatrixView<float>& matrix, const Adapter& adapter) {
-  return {matrix.data() + adapter.first_row, matrix.rows(), adapter.b.rows, matrix.stride()};
-}
-
 /// Rows of the groups times their adapter's scale and `gain`.
 void scale_rows(std::span<const AdapterRows> groups, const MatrixView<float>& matrix, float gain) {
   for (const auto& [first, count, adapter] : groups) {
@@ -42,10 +37,26 @@ void weigh_rows(std::span<const AdapterRows> groups, const float* weights,
 
 }  // namespace
 
-std::int64_t greatest_rank(std::span<const AdapterRows> groups) {
-  std::int64_t rank = 0;
-  for (const AdapterRows& group : groups) rank = std::max(rank, group.adapter->rank());
-  return rank;
+LowRank forward_terms(const Adapter& adapter, const MatrixView<float>& inner, bool projects) {
+  LowRank terms{.inner = first_columns(inner, adapter.rank()), .matrix = adapter.b};
+  if (projects) {
+    terms.projection = adapter.a;
+    terms.scale = adapter.scale;
+  }
+  return terms;
+}
+
+LowRank backward_terms(const Adapter& adapter, const MatrixView<float>& back, bool projects) {
+  LowRank terms{.inner = first_columns(back, adapter.rank()), .matrix = adapter.a};
+  if (projects) {
+    terms.projection = adapter.b;
+    terms.scale = adapter.scale;
+  }
+  return terms;
+}
+
+bool goes_along(const PackedMatrix& matrix, const Dropout& dropout) noexcept {
+  return matrix.order == nullptr && !dropout.is_on();
 }
 
 AdapterProducts::AdapterProducts(const Compute& compute, GroupedGemm& gemm)
@@ -149,37 +160,6 @@ void AdapterProducts::pass_back(MatrixView<const float> back, std::span<const Ad
   });
 }
 
-void AdapterProducts::add_forward(const RowSource& x, std::span<const AdapterRows> groups,
-                                  MatrixView<float> y, const Dropout& dropout) {
-  const std::int64_t rank = greatest_rank(groups);
-  inner_.reserve(x.num_rows * rank);
-  const MatrixView<float> inner = inner_.matrix(x.num_rows, rank);
-  project(x, groups, inner, dropout);
-  for_each_alike(groups, [&](Alike alike) {
-    const Adapter& adapter = *alike.front().adapter;
-    const MatrixView<float> to = columns(y, adapter);
-    gemm_.run(inner_rows_.of(first_columns(inner, adapter.rank())), products(alike, Factor::b, to),
-              output_of(to));
-  });
-}
-
-void AdapterProducts::add_backward(const AdapterBackward& pass, std::span<const AdapterRows> groups,
-                                   AdapterGradients& gradients) {
-  const std::int64_t rank = greatest_rank(groups);
-  inner_.reserve(pass.x.num_rows * rank);
-  back_.reserve(pass.x.num_rows * rank);
-  const AdapterGradientInput input{.x = pass.x,
-                                   .dy = pass.dy,
-                                   .inner = inner_.matrix(pass.x.num_rows, rank),
-                                   .back = back_.matrix(pass.x.num_rows, rank),
-                                   .samples = pass.samples,
-                                   .dropout = pass.dropout};
-  project(pass.x, groups, input.inner, pass.dropout);
-  project_back(pass.dy, groups, input.back, pass.dropout);
-  pass_back(input.back, groups, pass.dx, pass.dropout);
-  add_gradients(input, groups, gradients);
-}
-
 void AdapterProducts::add_gradients(const AdapterGradientInput& input,
                                     std::span<const AdapterRows> groups,
                                     AdapterGradients& gradients) {
@@ -191,13 +171,24 @@ void AdapterProducts::add_gradients(const AdapterGradientInput& input,
     const MatrixView<float> back = first_columns(input.back, adapter.rank());
     weigh_rows(alike, input.row_weights, inner);
     weigh_rows(alike, input.row_weights, back);
-    add_factor({.y = columns_.columns_of(input.dy, adapter.first_row, adapter.b.rows),
-                .x = inner_rows_.of(inner),
-                .format = format},
-               alike, Factor::b, gradients);
+    add_b(input, alike, gradients);
     add_factor(
         {.y = back_rows_.of(back), .x = left_of(input.x, alike, input.dropout), .format = format},
         alike, Factor::a, gradients);
+  });
+}
+
+/// Each part of a joined adapter has columns of its own.
+void AdapterProducts::add_b(const AdapterGradientInput& input, Alike groups,
+                            AdapterGradients& gradients) {
+  const Adapter& first_adapter = *groups.front().adapter;
+  for_each_part(first_adapter, [&](const Adapter& part, std::int64_t first) {
+    const AdapterRows rows{groups.front().first_row, groups.front().num_rows, &part};
+    const OuterInput factor{.y = columns_.columns_of(input.dy, part.first_row, part.b.rows),
+                            .x = inner_rows_.of(columns_of(input.inner, first, part.rank())),
+                            .format = part.a.layout.format};
+    add_factor(factor, first_adapter.parts.empty() ? groups : Alike(&rows, 1), Factor::b,
+               gradients);
   });
 }
 
@@ -210,8 +201,7 @@ void AdapterProducts::add_factor(const OuterInput& input, Alike groups, Factor f
     for (; sample != samples_.end() && sample->first_row < first + count; ++sample) {
       if (sample->num_rows == 0) continue;
       parts_.push_back(
-          {adapter->index,
-           {.first_row = sample->first_row, .num_rows = sample->num_rows, .result = {}}});
+          {adapter, {.first_row = sample->first_row, .num_rows = sample->num_rows, .result = {}}});
     }
   }
   const std::int64_t size = input.y.depth * input.x.depth;
@@ -235,10 +225,17 @@ void AdapterProducts::add_results(std::size_t first, std::size_t last, Factor fa
                                   AdapterGradients& gradients) const {
   compute_.pool->parallel_for(static_cast<std::int64_t>(last - first), [&](std::int64_t task, int) {
     const std::size_t begin = first + static_cast<std::size_t>(task);
-    const std::int32_t adapter = parts_[begin].adapter;
+    const Adapter* const adapter = parts_[begin].adapter;
     if (begin > first && parts_[begin - 1].adapter == adapter) return;  // of an earlier task
     for (std::size_t i = begin; i < last && parts_[i].adapter == adapter; ++i) {
-      gradients.add(adapter, factor, parts_[i].product.result);
+      const MatrixView<float>& result = parts_[i].product.result;
+      if (factor == Factor::b) {
+        gradients.add(adapter->index, factor, result);
+        continue;
+      }
+      for_each_part(*adapter, [&](const Adapter& part, std::int64_t row) {
+        gradients.add(part.index, factor, result.row_range(row, part.rank()));
+      });
     }
   });
 }

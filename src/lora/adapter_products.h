@@ -38,19 +38,16 @@ struct AdapterGradientInput {
   Dropout dropout{};                     // as in the forward pass
 };
 
-/// A backward pass through adapters.
-struct AdapterBackward {
-  RowSource x;                           // [rows, in] as in the forward pass
-  RowSource dy;                          // [rows, columns of the product]
-  MatrixView<float> dx;                  // [rows, in] added to
-  std::span<const SampleRange> samples;  // ascending, each within one group
-  Dropout dropout{};                     // as in the forward pass
-};
-
+/// Columns [first, first + count).
+template <typename T>
+[[nodiscard]] MatrixView<T> columns_of(const MatrixView<T>& matrix, std::int64_t first,
+                                       std::int64_t count) {
+  return {matrix.data() + first, matrix.rows(), count, matrix.stride()};
+}
 /// The first `count` columns.
 template <typename T>
 [[nodiscard]] MatrixView<T> first_columns(const MatrixView<T>& matrix, std::int64_t count) {
-  return {matrix.data(), matrix.rows(), count, matrix.stride()};
+  return columns_of(matrix, 0, count);
 }
 
 /// As what a product writes.
@@ -58,8 +55,16 @@ template <typename T>
   return {.data = reinterpret_cast<std::byte*>(matrix.data()), .stride_bytes = matrix.stride() * 4};
 }
 
-/// The greatest rank of some adapters.
-[[nodiscard]] std::int64_t greatest_rank(std::span<const AdapterRows> groups);
+/// What an adapter adds to a product: inner rows [rows, rank] times B. If `projects`, the product
+/// makes these rows itself.
+[[nodiscard]] LowRank forward_terms(const Adapter& adapter, const MatrixView<float>& inner,
+                                    bool projects);
+/// The same of a transposed product: rows of scale dy B times A.
+[[nodiscard]] LowRank backward_terms(const Adapter& adapter, const MatrixView<float>& back,
+                                     bool projects);
+/// Whether what passes through adapters goes along with the product dy W: not where the matrix has
+/// its inputs in an order of its own, nor with dropout.
+[[nodiscard]] bool goes_along(const PackedMatrix& matrix, const Dropout& dropout) noexcept;
 
 /// Products with adapters, and their gradients. No two groups of a call share a row; rows of no
 /// group are not touched. With dropout x A^T counts for scale / (1 - share) times what is left of
@@ -79,16 +84,9 @@ class AdapterProducts {
   void pass_back(MatrixView<const float> back, std::span<const AdapterRows> groups,
                  MatrixView<float> dx, const Dropout& dropout = {});
   /// The gradients of A and B: for each sample one chain over its rows (OuterGemm), which is added
-  /// to `gradients`.
+  /// to `gradients`. Of an adapter that joins others: those of its parts; not with dropout.
   void add_gradients(const AdapterGradientInput& input, std::span<const AdapterRows> groups,
                      AdapterGradients& gradients);
-
-  /// y += scale (x A^T) B^T, in the adapters' columns alone.
-  void add_forward(const RowSource& x, std::span<const AdapterRows> groups, MatrixView<float> y,
-                   const Dropout& dropout = {});
-  /// dx += scale (dy B) A, and the gradients of A and B.
-  void add_backward(const AdapterBackward& pass, std::span<const AdapterRows> groups,
-                    AdapterGradients& gradients);
 
   /// Shared by all that passes gradients back on this rank.
   [[nodiscard]] TransposedGemm& transposed() noexcept { return transposed_; }
@@ -99,6 +97,7 @@ class AdapterProducts {
   void for_each_alike(std::span<const AdapterRows> groups, const std::function<void(Alike)>& call);
   [[nodiscard]] std::span<const GemmGroup> products(Alike groups, Factor factor,
                                                     MatrixView<const float> addend = {});
+  void add_b(const AdapterGradientInput& input, Alike groups, AdapterGradients& gradients);
   template <typename Call>
   void for_each_mask(Alike groups, const Dropout& dropout, const Call& call);
   [[nodiscard]] RowSource left_of(const RowSource& x, Alike groups, const Dropout& dropout);
@@ -109,7 +108,7 @@ class AdapterProducts {
 
   /// A gradient of one sample.
   struct Part {
-    std::int32_t adapter;
+    const Adapter* adapter;
     OuterGroup product;
   };
 
@@ -122,8 +121,6 @@ class AdapterProducts {
   std::span<const SampleRange> samples_;  // of this backward pass
   std::vector<Part> parts_;
   std::vector<OuterGroup> outer_groups_;
-  Buffer<float> inner_;    // [rows, rank] scale x A^T
-  Buffer<float> back_;     // [rows, greatest rank] scale dy B
   Buffer<float> results_;  // of OuterGemm
   // With dropout:
   std::vector<std::pair<std::int64_t, const Adapter*>> masked_;  // rows of a call

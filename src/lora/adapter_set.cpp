@@ -36,6 +36,41 @@ std::int64_t packed_bytes(const AdapterSpec& spec, Format format) {
   return a + packed_bytes(format, spec.site.out, spec.rank);
 }
 
+/// Adapters of one joined matrix, which stand one after the other.
+struct JoinedSpecs {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::int64_t rank = 0;  // of all together
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+
+  [[nodiscard]] std::int64_t packed_bytes(Format format) const {
+    return moesaic::packed_bytes(format, rank, in) + moesaic::packed_bytes(format, out, rank);
+  }
+};
+
+std::vector<JoinedSpecs> find_joined(std::span<const AdapterSpec> specs) {
+  std::vector<JoinedSpecs> found;
+  const AdapterSpec* last = nullptr;  // of a joined matrix
+  for (const AdapterSpec& spec : specs) {
+    const AdapterSite& site = spec.site;
+    if (site.joined_rows == 0) {
+      last = nullptr;
+      continue;
+    }
+    const bool is_next = last != nullptr && last->site.layer == site.layer &&
+                         last->site.in == site.in && last->site.joined_rows == site.joined_rows &&
+                         last->site.first_row < site.first_row;
+    if (!is_next) {
+      found.push_back({.first = &spec - specs.data(), .in = site.in, .out = site.joined_rows});
+    }
+    ++found.back().count;
+    found.back().rank += spec.rank;
+    last = &spec;
+  }
+  return found;
+}
+
 template <typename Element>
 void pack_rows(MatrixView<const Element> rows, const PackedMatrix& packed) {
   auto* panel = const_cast<std::byte*>(packed.panels);
@@ -84,6 +119,7 @@ std::int64_t AdapterSet::bytes(std::span<const AdapterSpec> specs, Format format
   for (const AdapterSpec& spec : specs) {
     total += 4 * (a_values(spec) + b_values(spec)) + packed_bytes(spec, format);
   }
+  for (const JoinedSpecs& joined : find_joined(specs)) total += joined.packed_bytes(format);
   return total;
 }
 
@@ -103,6 +139,8 @@ void AdapterSet::place_masters() {
 void AdapterSet::place_packed(Format format) {
   std::int64_t total = 0;
   for (const AdapterSpec& spec : specs_) total += packed_bytes(spec, format);
+  const std::vector<JoinedSpecs> all_joined = find_joined(specs_);
+  for (const JoinedSpecs& joined : all_joined) total += joined.packed_bytes(format);
   panels_ = ByteBuffer(static_cast<std::size_t>(total));
   const std::byte* next = panels_.data();
   const auto place = [&](std::int64_t rows, std::int64_t depth) {
@@ -120,6 +158,25 @@ void AdapterSet::place_packed(Format format) {
                        .index = narrow<std::int32_t>(packed_.size()),
                        .key = checksum(spec.site.module)});
   }
+  for (const JoinedSpecs& joined : all_joined) {
+    const auto first = static_cast<std::size_t>(joined.first);
+    joined_.push_back(
+        {.a = place(joined.rank, joined.in),
+         .b = place(joined.out, joined.rank),
+         .scale = packed_[first].scale,
+         .parts = std::span(packed_).subspan(first, static_cast<std::size_t>(joined.count))});
+  }
+}
+
+const Adapter& AdapterSet::of_matrix(std::int64_t first, std::int64_t count) const {
+  const auto at = static_cast<std::size_t>(first);
+  if (count == 1 && specs_[at].site.joined_rows == 0) return packed_[at];
+  const Adapter* const begin = &packed_[at];
+  const auto found =
+      std::ranges::find(joined_, begin, [](const Adapter& joined) { return joined.parts.data(); });
+  require(found != joined_.end() && std::ssize(found->parts) == count, ErrorKind::internal,
+          "adapters {} to {} are not those of one matrix", first, first + count);
+  return *found;
 }
 
 AdapterFactors<float> AdapterSet::factors(std::int64_t index) {
@@ -136,14 +193,38 @@ std::int64_t AdapterSet::num_common_values() const noexcept {
 }
 
 void AdapterSet::pack(ThreadPool& pool) {
-  std::vector<std::vector<BFloat16>> scratch(static_cast<std::size_t>(pool.size()));
-  pool.parallel_for(size(), [&](std::int64_t index, int worker) {
-    std::vector<BFloat16>& rounded = scratch[static_cast<std::size_t>(worker)];
+  std::vector<Scratch> scratch(static_cast<std::size_t>(pool.size()));
+  pool.parallel_for(size() + std::ssize(joined_), [&](std::int64_t index, int worker) {
+    Scratch& own = scratch[static_cast<std::size_t>(worker)];
+    if (index >= size()) return pack_joined(joined_[static_cast<std::size_t>(index - size())], own);
+    std::vector<BFloat16>& rounded = own.rounded;
     const AdapterFactors<const float> its = std::as_const(*this).factors(index);
     const Adapter& packed = packed_[static_cast<std::size_t>(index)];
     if (!spec(index).shares_a) pack_factor(its.a, packed.a, rounded);
     pack_factor(its.b, packed.b, rounded);
   });
+}
+
+void AdapterSet::pack_joined(const Adapter& joined, Scratch& scratch) const {
+  std::vector<float>& values = scratch.joined;
+  const auto matrix_of = [&values](const PackedMatrix& packed) {
+    values.assign(static_cast<std::size_t>(packed.rows * packed.depth), 0.0F);
+    return MatrixView<float>(values.data(), packed.rows, packed.depth);
+  };
+  const MatrixView<float> a = matrix_of(joined.a);
+  for_each_part(joined, [&](const Adapter& part, std::int64_t first) {
+    const MatrixView<const float> its = factors(part.index).a;
+    std::copy_n(its.data(), its.rows() * its.cols(), a.row(first).data());
+  });
+  pack_factor(a, joined.a, scratch.rounded);
+  const MatrixView<float> b = matrix_of(joined.b);
+  for_each_part(joined, [&](const Adapter& part, std::int64_t first) {
+    const MatrixView<const float> its = factors(part.index).b;
+    for (std::int64_t row = 0; row < its.rows(); ++row) {
+      std::ranges::copy(its.row(row), b.row(part.first_row + row).data() + first);
+    }
+  });
+  pack_factor(b, joined.b, scratch.rounded);
 }
 
 void initialize(AdapterSet& set, std::uint64_t seed) {

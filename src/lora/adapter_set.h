@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/dtype.h"
 #include "base/matrix_view.h"
 #include "base/thread_pool.h"
 #include "kernels/format.h"
@@ -71,6 +72,9 @@ class AdapterSet {
   void pack(ThreadPool& pool);
   /// What products read, by index. Stays where it is.
   [[nodiscard]] std::span<const Adapter> packed() const noexcept { return packed_; }
+  /// The same of a matrix whose adapters are [first, first + count): one, or a joined one. Throws
+  /// Error{internal} if they are not all adapters of one matrix.
+  [[nodiscard]] const Adapter& of_matrix(std::int64_t first, std::int64_t count) const;
 
  private:
   template <typename Element>
@@ -81,12 +85,19 @@ class AdapterSet {
   }
   void place_masters();
   void place_packed(Format format);
+  /// Scratch memory of a thread that packs.
+  struct Scratch {
+    std::vector<float> joined;
+    std::vector<BFloat16> rounded;
+  };
+  void pack_joined(const Adapter& joined, Scratch& scratch) const;
 
   std::vector<AdapterSpec> specs_;
   std::int64_t num_common_ = 0;
   std::vector<AdapterPlace> places_;
   Buffer<float> masters_;
   std::vector<Adapter> packed_;
+  std::vector<Adapter> joined_;  // of joined matrices
   ByteBuffer panels_;
 };
 

@@ -34,6 +34,7 @@ struct AdapterSite {
   std::int64_t expert = -1;      ///< its global id
   std::int64_t num_experts = 0;  ///< of the layer, where it is an expert's
   std::int64_t first_row = 0;    ///< in the weight of the model that it is part of
+  std::int64_t joined_rows = 0;  ///< of that weight, if it joins matrices; else 0
   std::int64_t out = 0;
   std::int64_t in = 0;
   MlpPart part = MlpPart::none;

@@ -43,12 +43,15 @@ struct Shape {
   std::int64_t in = 0;
 };
 
-AdapterSite site(const std::string& module, std::int64_t first_row, const Shape& shape) {
-  return {.kind = AdapterKind::attention,
-          .module = module,
-          .first_row = first_row,
-          .out = shape.out,
-          .in = shape.in};
+AdapterSite site(const std::string& module, const Shape& shape) {
+  return {.kind = AdapterKind::attention, .module = module, .out = shape.out, .in = shape.in};
+}
+
+/// Of rows of a joined weight.
+AdapterSite site_in(std::int64_t joined_rows, std::int64_t first_row, AdapterSite part) {
+  part.first_row = first_row;
+  part.joined_rows = joined_rows;
+  return part;
 }
 
 }  // namespace
@@ -61,16 +64,16 @@ std::vector<NamedWeight> GqaKind::weights(const LayerTensors& tensors) const {
   const std::string v_name = "self_attn.v_proj";
   const std::string o_name = "self_attn.o_proj";
   std::vector<NamedWeight> weights(kKNorm + 1);
-  weights[kQkv] = {
-      .name = "qkv",
-      .parts = {tensors.matrix(q_name, q, config_.hidden),
-                tensors.matrix(k_name, kv, config_.hidden),
-                tensors.matrix(v_name, kv, config_.hidden)},
-      .sites = {site(q_name, 0, {q, config_.hidden}), site(k_name, q, {kv, config_.hidden}),
-                site(v_name, q + kv, {kv, config_.hidden})}};
+  weights[kQkv] = {.name = "qkv",
+                   .parts = {tensors.matrix(q_name, q, config_.hidden),
+                             tensors.matrix(k_name, kv, config_.hidden),
+                             tensors.matrix(v_name, kv, config_.hidden)},
+                   .sites = {site_in(q + 2 * kv, 0, site(q_name, {q, config_.hidden})),
+                             site_in(q + 2 * kv, q, site(k_name, {kv, config_.hidden})),
+                             site_in(q + 2 * kv, q + kv, site(v_name, {kv, config_.hidden}))}};
   weights[kO] = {.name = "o",
                  .parts = {tensors.matrix(o_name, config_.hidden, q)},
-                 .sites = {site(o_name, 0, {config_.hidden, q})}};
+                 .sites = {site(o_name, {config_.hidden, q})}};
   const auto vector = [](std::string name, std::vector<TensorSlice> parts) {
     return NamedWeight{
         .name = std::move(name), .parts = std::move(parts), .form = WeightForm::vector};

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/matrix_view.h"
+#include "src/lora/adapted_matrix.h"
 #include "src/lora/adapted_mlp.h"
 #include "src/model/stash.h"
 #include "src/model/weight_set.h"
@@ -16,7 +17,7 @@ class Linear {
  public:
   /// All must outlive this.
   Linear(GroupedGemm& gemm, AdapterProducts& adapters, MlpProducts& mlps)
-      : gemm_(gemm), adapters_(adapters), mlps_(mlps) {}
+      : adapters_(adapters), matrices_(gemm, adapters), mlps_(mlps) {}
 
   /// y [rows, n] = x [rows, k] weight^T + bias, and what adapters add; bias may be empty.
   void forward(const Weight& weight, std::span<const float> bias, MatrixView<const float> x,
@@ -43,8 +44,8 @@ class Linear {
                           const RowWeights& rows = {nullptr, nullptr});
 
  private:
-  GroupedGemm& gemm_;
   AdapterProducts& adapters_;
+  MatrixProducts matrices_;
   MlpProducts& mlps_;
   Dropout dropout_;
   MatrixRows x_rows_;

@@ -22,7 +22,7 @@ class Attachment {
     auto weight = weights.begin();
     for (const NamedWeight& name : names) {
       if (name.role == WeightRole::expert && !experts_.contains(layer, name.expert)) continue;
-      (weight++)->adapters = adapters_of(name);
+      (weight++)->adapter = adapter_of(name);
     }
   }
 
@@ -30,7 +30,7 @@ class Attachment {
 
  private:
   /// Adapters of one weight stand one after the other.
-  std::span<const Adapter> adapters_of(const NamedWeight& weight) {
+  const Adapter* adapter_of(const NamedWeight& weight) {
     std::int64_t first = -1;
     std::int64_t count = 0;
     for (const AdapterSite& site : weight.sites) {
@@ -41,8 +41,7 @@ class Attachment {
               "adapters of {} stand in another order than its rows", site.module);
     }
     attached_ += count;
-    if (count == 0) return {};
-    return set_.packed().subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+    return count == 0 ? nullptr : &set_.of_matrix(first, count);
   }
 
   const AdapterSet& set_;

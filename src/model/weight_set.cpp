@@ -6,14 +6,14 @@ namespace moesaic {
 namespace {
 
 const Adapter* adapter_of(const Weight& weight) {
-  if (weight.adapters.empty()) return nullptr;
-  const Adapter& adapter = weight.adapters.front();
-  require(weight.adapters.size() == 1 && adapter.b.rows == weight.matrix.rows &&
-              adapter.a.depth == weight.matrix.depth,
-          ErrorKind::internal, "{} adapters, the first {} x {}, for a matrix {} x {} of an MLP",
-          weight.adapters.size(), adapter.b.rows, adapter.a.depth, weight.matrix.rows,
+  const Adapter* const adapter = weight.adapter;
+  if (adapter == nullptr) return nullptr;
+  require(adapter->parts.empty() && adapter->b.rows == weight.matrix.rows &&
+              adapter->a.depth == weight.matrix.depth,
+          ErrorKind::internal, "an adapter {} x {} of {} parts for a matrix {} x {} of an MLP",
+          adapter->b.rows, adapter->a.depth, adapter->parts.size(), weight.matrix.rows,
           weight.matrix.depth);
-  return &adapter;
+  return adapter;
 }
 
 }  // namespace

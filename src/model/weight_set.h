@@ -11,8 +11,8 @@ namespace moesaic {
 struct Weight {
   PackedMatrix matrix{};
   std::span<const float> vector{};
-  /// What is added to products with the matrix: no two to the same rows.
-  std::span<const Adapter> adapters{};
+  /// What is added to products with the matrix, or null; of rows of a joined matrix: a joined one.
+  const Adapter* adapter = nullptr;
   bool on_device = false;  ///< the matrix's panels are in the memory of the rank's GPU
 };
 

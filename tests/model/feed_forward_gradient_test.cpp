@@ -224,7 +224,7 @@ class Rank {
     const auto weight = [&](const PackedMatrix& matrix, const Adapter* adapter) -> Weight {
       if (!is_there) return {};
       if (adapter == nullptr) return {matrix};
-      return {.matrix = matrix, .adapters = {adapter, 1}};
+      return {.matrix = matrix, .adapter = adapter};
     };
     weights_.push_back(weight(packed.weights.gate, packed.gate));
     weights_.push_back(weight(packed.weights.up, packed.up));

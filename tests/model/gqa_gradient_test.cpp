@@ -2,13 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include "base/dtype.h"
 #include "comm/thread_communicator.h"
 #include "kernels/formats/bf16.h"
 #include "kernels/formats/f32.h"
+#include "src/lora/adapter_set.h"
 #include "src/model/gqa_attention.h"
 #include "src/model/kv_pool.h"
 #include "src/model/model_config.h"
@@ -179,33 +182,39 @@ class GqaLayer {
     };
     set_[kQkv].matrix = keep_matrix(model.qkv, model.config.hidden);
     set_[kO].matrix = keep_matrix(model.o, model.config.q_width());
-    std::int64_t first = 0;
+    const std::int64_t joined = model.config.q_width() + 2 * model.config.kv_width();
+    std::vector<AdapterSpec> specs;
     for (const NaiveAdapter& adapter : model.adapters) {
-      const std::int64_t in = std::ssize(adapter.a) / adapter.rank;
-      auto& list = adapter.of_output ? o_adapters_ : qkv_adapters_;
-      list.push_back({.a = keep_matrix(adapter.a, in),
-                      .b = keep_matrix(adapter.b, adapter.rank),
-                      .scale = static_cast<float>(adapter.scale),
-                      .first_row = adapter.first_row,
-                      .index = static_cast<std::int32_t>(places_.size())});
-      places_.push_back({.a = {first, adapter.rank, in},
-                         .b = {first + adapter.rank * in, adapter.rows, adapter.rank}});
-      first += adapter.rank * (in + adapter.rows);
+      specs.push_back({.site = {.module = std::to_string(specs.size()),
+                                .first_row = adapter.first_row,
+                                .joined_rows = adapter.of_output ? 0 : joined,
+                                .out = adapter.rows,
+                                .in = std::ssize(adapter.a) / adapter.rank},
+                       .rank = adapter.rank,
+                       .scale = static_cast<float>(adapter.scale)});
     }
-    set_[kQkv].adapters = qkv_adapters_;
-    set_[kO].adapters = o_adapters_;
+    adapters_.emplace(specs, weight_format(precision));
+    for (std::int64_t i = 0; i < adapters_->size(); ++i) {
+      const NaiveAdapter& adapter = model.adapters[static_cast<std::size_t>(i)];
+      std::ranges::copy(as_floats(adapter.a), adapters_->factors(i).a.data());
+      std::ranges::copy(as_floats(adapter.b), adapters_->factors(i).b.data());
+    }
+    ThreadPool pool(1);
+    adapters_->pack(pool);
+    const auto parts = static_cast<std::int64_t>(std::ranges::count(
+        model.adapters, false, [](const NaiveAdapter& adapter) { return adapter.of_output; }));
+    set_[kQkv].adapter = &adapters_->of_matrix(0, parts);
+    set_[kO].adapter = &adapters_->of_matrix(parts, 1);
   }
 
   [[nodiscard]] const WeightSet& set() const { return set_; }
-  [[nodiscard]] const std::vector<AdapterPlace>& places() const { return places_; }
+  [[nodiscard]] const std::vector<AdapterPlace>& places() const { return adapters_->places(); }
 
  private:
   WeightSet set_;
   std::vector<std::unique_ptr<Floats>> vectors_;
   std::vector<std::unique_ptr<PackedWeight>> packed_;
-  std::vector<Adapter> qkv_adapters_;
-  std::vector<Adapter> o_adapters_;
-  std::vector<AdapterPlace> places_;
+  std::optional<AdapterSet> adapters_;
 };
 
 Result run_rank(const Problem& problem, const Run& run, Communicator& world) {

@@ -87,18 +87,24 @@ TEST(ModelAdapters, WeightsGetTheAdaptersOfTheirRowsOnTheRankThatHasThem) {
   for (std::size_t l = 0; l < weights.layers.size(); ++l) {
     const std::string layer = "model.layers." + std::to_string(l) + ".";
     const auto module = [&](const Adapter& adapter) { return set.spec(adapter.index).site.module; };
-    const std::span<const Adapter> qkv = weights.layers[l].mixer.front().adapters;
+    ASSERT_NE(weights.layers[l].mixer.front().adapter, nullptr);
+    const std::span<const Adapter> qkv = weights.layers[l].mixer.front().adapter->parts;
     ASSERT_EQ(qkv.size(), 2U);
     EXPECT_EQ(module(qkv[0]), layer + "self_attn.q_proj");
     EXPECT_EQ(module(qkv[1]), layer + "self_attn.v_proj");
     EXPECT_EQ(qkv[1].first_row, sites.by_module.at(layer + "self_attn.v_proj")->first_row);
-    for (const Weight& weight : weights.layers[l].mixer) attached += std::ssize(weight.adapters);
+    const WeightSet& mixer = weights.layers[l].mixer;
     const WeightSet& mlp = weights.layers[l].feed_forward;
-    for (const Weight& weight : mlp) attached += std::ssize(weight.adapters);
+    for (const WeightSet* const part : {&mixer, &mlp}) {
+      for (const Weight& weight : *part) {
+        if (weight.adapter == nullptr) continue;
+        for_each_part(*weight.adapter, [&](const Adapter&, std::int64_t) { ++attached; });
+      }
+    }
     if (sites.config.layers[l].feed_forward->sizes().experts == 0) continue;
-    EXPECT_TRUE(mlp[mlp.size() - 2].adapters.empty());
-    ASSERT_EQ(mlp.back().adapters.size(), 1U);
-    EXPECT_EQ(module(mlp.back().adapters[0]), layer + "mlp.experts.2.down_proj");
+    EXPECT_EQ(mlp[mlp.size() - 2].adapter, nullptr);
+    ASSERT_NE(mlp.back().adapter, nullptr);
+    EXPECT_EQ(module(*mlp.back().adapter), layer + "mlp.experts.2.down_proj");
   }
   EXPECT_EQ(attached, set.size());
 }
