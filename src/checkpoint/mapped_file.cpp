@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -31,18 +32,25 @@ class Descriptor {
   int value_;
 };
 
-/// The pages that contain any of the bytes (outer) or nothing but them (inner).
-enum class Pages { outer, inner };
+/// On a page that is read Linux maps those around it too that are in its cache: all of an aligned
+/// window of so many addresses, and (since 6.18) all of the block of so much of the file that the
+/// cache has in one piece; within the mapping.
+constexpr std::uintptr_t kWindow = std::uintptr_t{64} << 10;
+constexpr std::uintptr_t kBlock = std::uintptr_t{2} << 20;
 
-void advise(std::span<const std::byte> mapped, Pages pages, int advice) noexcept {
+/// Gives advice on the pages with addresses in [begin, end).
+void advise(std::uintptr_t begin, std::uintptr_t end, int advice) noexcept {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(mapped.data());
-  const auto end = begin + mapped.size();
-  const auto down = [&](std::uintptr_t address) { return address & ~(page - 1); };
-  const auto first = pages == Pages::outer ? down(begin) : down(begin + page - 1);
-  const auto last = pages == Pages::outer ? down(end + page - 1) : down(end);
-  if (first >= last) return;
-  (void)::madvise(reinterpret_cast<void*>(first), last - first, advice);
+  const std::uintptr_t first = begin & ~(page - 1);
+  if (first >= end) return;
+  (void)::madvise(reinterpret_cast<void*>(first), end - first, advice);
+}
+
+std::uintptr_t begin_of(std::span<const std::byte> bytes) {
+  return reinterpret_cast<std::uintptr_t>(bytes.data());
+}
+std::uintptr_t end_of(std::span<const std::byte> bytes) {
+  return begin_of(bytes) + bytes.size();
 }
 
 }  // namespace
@@ -102,11 +110,17 @@ void MappedFile::release_pages() const noexcept {
 }
 
 void prefetch(std::span<const std::byte> mapped) noexcept {
-  advise(mapped, Pages::outer, MADV_WILLNEED);
+  advise(begin_of(mapped), end_of(mapped), MADV_WILLNEED);
 }
 
 void release(std::span<const std::byte> mapped) noexcept {
-  advise(mapped, Pages::inner, MADV_DONTNEED);
+  const std::span<const std::byte> file = watched_around(mapped);
+  if (file.empty()) return;
+  const std::uintptr_t at = begin_of(file);
+  const std::uintptr_t begin = (begin_of(mapped) - at) / kBlock * kBlock;
+  const std::uintptr_t end = (end_of(mapped) - at + kBlock - 1) / kBlock * kBlock;
+  advise(at + begin - std::min(begin, kWindow), std::min(at + end + kWindow, end_of(file)),
+         MADV_DONTNEED);
 }
 
 std::shared_ptr<const std::byte> reserve_unread(std::size_t bytes) {

@@ -64,8 +64,9 @@ std::invoke_result_t<const Call&> reading(const Source& source, const Call& call
 /// Asks the system to start reading mapped bytes now. A hint: never fails.
 void prefetch(std::span<const std::byte> mapped) noexcept;
 
-/// Takes mapped bytes that have been used out of this process's resident memory; touching them
-/// again reads them again. A hint: never fails.
+/// Takes bytes of a MappedFile that have been used, and those that the system has mapped around
+/// them, out of this process's resident memory; touching them again maps them again. A hint: never
+/// fails.
 void release(std::span<const std::byte> mapped) noexcept;
 
 }  // namespace moesaic

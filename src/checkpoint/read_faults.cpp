@@ -26,6 +26,16 @@ class WatchedRanges {
     return *range;
   }
 
+  [[nodiscard]] std::span<const std::byte> find(std::uintptr_t address) const noexcept {
+    for (const WatchedRange* range = first_.load(); range != nullptr; range = range->next_) {
+      const std::size_t size = range->size_.load();
+      const std::uintptr_t begin = range->begin_.load();
+      if (address < begin || address - begin >= size) continue;
+      return {reinterpret_cast<const std::byte*>(begin), size};
+    }
+    return {};
+  }
+
   static void remove(WatchedRange& range) noexcept { range.size_.store(0); }
 
   /// Lets the range that has this address read as zeros from its page on; false if none has it. For
@@ -87,6 +97,10 @@ WatchedRange& watch(std::span<const std::byte> mapped) {
 
 void unwatch(WatchedRange& range) noexcept {
   WatchedRanges::remove(range);
+}
+
+std::span<const std::byte> watched_around(std::span<const std::byte> bytes) noexcept {
+  return ranges().find(reinterpret_cast<std::uintptr_t>(bytes.data()));
 }
 
 ReadFaultHandler::ReadFaultHandler() noexcept {

@@ -27,6 +27,8 @@ class WatchedRange {
 /// Watches `mapped`, which begins with a page, until unwatch().
 [[nodiscard]] WatchedRange& watch(std::span<const std::byte> mapped);
 void unwatch(WatchedRange& range) noexcept;
+/// All that is watched together with these bytes; nothing, if they are not.
+[[nodiscard]] std::span<const std::byte> watched_around(std::span<const std::byte> bytes) noexcept;
 
 /// While one lives, a read of a watched range that the system cannot do (another program has cut
 /// the file short, its disk or server fails) does not end the process by SIGBUS: from that page on

@@ -19,9 +19,6 @@ constexpr std::int64_t kAlignment = 256;
 constexpr std::int64_t kMapped = -1;
 /// Bytes that one job copies, unless a checksum needs all of an item.
 constexpr std::int64_t kCopyBytes = std::int64_t{8} << 20;
-/// The system maps pages around one that is read, which a job does not release: after so many bytes
-/// all are released.
-constexpr std::int64_t kReleaseBytes = std::int64_t{64} << 20;
 
 std::int64_t num_elements(const PlannedWeight& weight) {
   if (weight.stored != nullptr) return weight.stored->rows * weight.stored->depth;
@@ -70,6 +67,25 @@ std::int64_t describe(const PlannedWeight& weight) {
             .depth = packer.depth(),
             .scale = packer.scale()};
   return target.bytes() + std::ssize(std::as_bytes(packer.order()));
+}
+
+/// Most bytes of files that a job of the weight maps, and the scratch of the thread that runs it.
+std::int64_t job_bytes(const PlannedWeight& weight, const StoredWeights& stored) {
+  if (weight.stored != nullptr) {
+    return stored.verify ? weight.stored->bytes : std::min(weight.stored->bytes, kCopyBytes);
+  }
+  if (weight.matrix == nullptr) return 0;
+  const MatrixPacker packer(weight.packing, weight.parts);
+  const auto mapped = [&](std::int64_t first) {
+    std::int64_t bytes = 0;
+    packer.for_each_source(first, std::min(first + packer.panels_together(), packer.num_panels()),
+                           [&](std::span<const std::byte> source) { bytes += std::ssize(source); });
+    return bytes;
+  };
+  const std::int64_t last = (packer.num_panels() - 1) / packer.panels_together();
+  constexpr std::int64_t kScratch = sizeof(float) + 1;  // of a value of PackScratch, and its code
+  return std::max(mapped(0), mapped(last * packer.panels_together())) +
+         kPanelColumns * packer.depth() * kScratch;
 }
 
 }  // namespace
@@ -133,6 +149,7 @@ void WeightStore::add(PlannedWeight planned) {
                                                             : bytes_.rank_bytes;
     item.offset = std::exchange(total, total + round_up(item.bytes, kAlignment));
   }
+  if (has_target(weight)) bytes_.job_bytes = std::max(bytes_.job_bytes, job_bytes(weight, stored_));
   items_.push_back(std::move(item));
 }
 
@@ -307,12 +324,10 @@ void WeightStore::run_all(const std::vector<Job>& jobs, const Team& team, const 
       jobs[static_cast<std::size_t>(ahead)].for_each_source(files_, prefetch);
     }
     reading(files_, [&] { run(job, workers[static_cast<std::size_t>(worker)]); });
-    const std::int64_t before = read;
     job.for_each_source(files_, [&](std::span<const std::byte> source) {
       read += std::ssize(source);
       release(source);  // the mapping should not count as this rank's memory
     });
-    if (before / kReleaseBytes != read / kReleaseBytes) release_pages();
     done += job.bytes;
     if (worker != 0) return;
     team.work.advance(done, total);

@@ -27,6 +27,7 @@ struct WeightBytes {
   std::int64_t device_bytes = 0;     // memory of this rank's GPU
   std::int64_t mapped_bytes = 0;     // used where they lie in a converted directory
   std::int64_t embedding_bytes = 0;  // read where they lie on disk, row by row
+  std::int64_t job_bytes = 0;        // most that a thread that loads has mapped, and its scratch
   ByFormat experts{};                // this rank's
   ByFormat others{};                 // of the model
 };

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/memory.h"
 #include "src/checkpoint/read_faults.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
@@ -37,6 +38,21 @@ TEST(MappedFile, shows_the_bytes_also_after_a_move_and_a_release) {
   EXPECT_EQ(text_of(second), text);
   release(second.bytes().subspan(1, 90'000));
   EXPECT_EQ(text_of(second), text);
+}
+
+TEST(MappedFile, a_release_takes_the_pages_that_the_system_has_mapped_around) {
+  const TemporaryDirectory directory;
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  test::write_text(directory.path_of("a"), std::string(kBytes, 'x'));  // in the page cache
+  const MappedFile file(directory.path_of("a"));
+  const std::int64_t before = resident_bytes().file;
+  constexpr std::size_t kStep = std::size_t{64} << 10;
+  for (std::size_t at = 0; at < kBytes; at += kStep) {
+    const std::span<const std::byte> one = file.bytes().subspan(at + kStep / 2, 1);
+    EXPECT_EQ(one[0], std::byte{'x'});
+    release(one);
+  }
+  EXPECT_LT(resident_bytes().file - before, std::int64_t{kBytes} / 2);
 }
 
 TEST(MappedFile, an_empty_file_has_no_bytes) {
