@@ -45,7 +45,7 @@ run() {  # preset, labels of the tests or nothing for all
 # that are threads under ThreadSanitizer, readers of foreign bytes under AddressSanitizer, 20 s of
 # fuzzing each. The whole suite is last, so that its summary ends the run.
 run tsan threads
-if ((all)); then export MOESAIC_TEST_KILLS=100; fi
+if ((all)); then export MOESAIC_TEST_KILLS=100 MOESAIC_TEST_PLANS=all; fi
 if ((all)); then run asan; else run asan foreign fuzz; fi
 check() {  # a script that may be skipped, what it is told
   echo "== $1"

@@ -147,12 +147,13 @@ LayerShape parse_layer_shape(std::string_view text, std::int64_t experts) {
     shape = model->layer;
   } else {
     std::vector<std::int64_t> numbers;
-    for (const std::string_view item : split(text, 'x')) {
+    const char between = text.find('x') != std::string_view::npos ? 'x' : ',';
+    for (const std::string_view item : split(text, between)) {
       if (const auto number = parse_count(item)) numbers.push_back(*number);
     }
-    require(numbers.size() == 4 && std::ranges::count(text, 'x') == 3, ErrorKind::usage,
-            "--shape: \"{}\" is neither four numbers ExHxIxK (experts, hidden, intermediate, "
-            "experts a token), {}",
+    require(numbers.size() == 4 && std::ranges::count(text, between) == 3, ErrorKind::usage,
+            "--shape: \"{}\" is neither four numbers ExHxIxK or E,H,I,K (experts, hidden, "
+            "intermediate, experts a token), {}",
             text, or_model(text));
     shape = {numbers[0], numbers[1], numbers[2], numbers[3]};
   }

@@ -41,8 +41,8 @@ struct LayerShape {
 
 /// Of --layer: a model, or four numbers: experts, hidden, intermediate, experts a token.
 [[nodiscard]] std::vector<LayerShape> parse_layers(std::string_view list);
-/// Of --shape: a model, or the four numbers as 128x2048x768x8; `experts`, if not 0, in the place of
-/// the shape's.
+/// Of --shape: a model, or the four numbers as 128x2048x768x8 or 128,2048,768,8; `experts`, if not
+/// 0, in the place of the shape's.
 [[nodiscard]] LayerShape parse_layer_shape(std::string_view text, std::int64_t experts);
 
 }  // namespace moesaic

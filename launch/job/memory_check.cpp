@@ -64,11 +64,11 @@ RankSharing share_ranks(const Runtime& runtime, const ModelConfig& config, const
   std::int64_t tokens = work.batch_tokens;
   runtime.grid().experts().sum({&tokens, 1});
   const int nodes = (sharers + runtime.grid().node().size() - 1) / runtime.grid().node().size();
-  return {.sharers = sharers,
-          .nodes = nodes,
-          .all_tokens = tokens,
-          .threads = runtime.self().threads,
-          .max_over_mean = expected_max_over_mean(config, sharers, tokens)};
+  RankSharing sharing{
+      .sharers = sharers, .nodes = nodes, .all_tokens = tokens, .threads = runtime.self().threads};
+  expect_rows({config.num_experts, config.experts_per_token, config.num_moe_layers()},
+              ExpertPopularity::zipf(1), sharing);
+  return sharing;
 }
 
 MemoryLimit node_memory(const Options& options) {

@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "kernels/gemm_plan.h"
+#include "kernels/kernel_table.h"
 #include "src/model/kv_pool.h"
 #include "src/moe/device_road.h"
 #include "src/moe/wire_rows.h"
@@ -25,13 +27,13 @@ struct PassRows {
   double results = 0;   // from other ranks
 };
 
-PassRows pass_rows(const ModelConfig& config, const Workload& work, const RankSharing& sharing) {
-  PassRows rows{.tokens = static_cast<double>(work.batch_tokens)};
-  const auto topk = static_cast<double>(config.experts_per_token);
+PassRows pass_rows(const ExpertTokens& tokens, const RankSharing& sharing) {
+  PassRows rows{.tokens = static_cast<double>(tokens.tokens)};
+  const auto topk = static_cast<double>(tokens.topk);
   const auto sharers = static_cast<double>(sharing.sharers);
   const double elsewhere = (sharers - 1) / sharers;
   rows.outputs = static_cast<double>(sharing.all_tokens) * topk / sharers * sharing.max_over_mean;
-  const auto others = static_cast<double>(sharing.all_tokens - work.batch_tokens);
+  const auto others = static_cast<double>(sharing.all_tokens - tokens.tokens);
   rows.received = std::min(others, rows.outputs * elsewhere);
   rows.results = rows.tokens * topk * elsewhere;
   return rows;
@@ -61,20 +63,67 @@ std::int64_t deferred_bytes(const MemoryModel& model, const PassRows& rows) {
                       static_cast<double>(config.experts_per_token));
 }
 
-/// Receive buffers of an exchange there and one back; rows between nodes are packed besides.
-std::int64_t exchange_bytes(const MemoryModel& model, const PassRows& rows,
-                            const RankSharing& sharing) {
-  const ModelConfig& config = model.config;
-  if (sharing.sharers == 1 || config.num_experts == 0) return 0;
-  const WireRows wire(config.hidden_size * element_bytes(model.precision),
-                      config.experts_per_token);
-  const auto row = static_cast<double>(wire.row_bytes());
-  const auto result = static_cast<double>(4 * config.hidden_size);
-  const double received = rows.received * row + rows.results * result;
-  const double off_node = static_cast<double>(sharing.nodes - 1) / sharing.nodes;
-  const double sent_rows = rows.tokens * static_cast<double>(std::min<std::int64_t>(
-                                             config.experts_per_token, sharing.sharers - 1));
-  return std::llround(received + off_node * (sent_rows * row + rows.outputs * result));
+ExpertTokens expert_tokens(const ModelConfig& config, Precision precision, const Workload& work) {
+  return {.hidden = config.hidden_size,
+          .topk = config.experts_per_token,
+          .tokens = work.batch_tokens,
+          .precision = precision};
+}
+
+/// Of a ByteBuffer of so many bytes that are all used (base/buffer.h).
+std::int64_t resident_bytes_of(std::int64_t bytes) {
+  constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+  return bytes < 2 * kHugePage ? bytes : round_up(bytes, kHugePage);
+}
+
+/// Of a number of a row before products with weights in these formats, by this machine's best
+/// kernels: from 1 of int8 to 4 of f32.
+std::int64_t packed_bytes(const WeightBytes::ByFormat& formats, std::int64_t depth) {
+  std::int64_t most = 1;
+  for (const Format format : formats_in(formats)) {
+    const GemmKernel& kernel = find_gemm_kernel(supported_isas().back(), format);
+    const auto row = static_cast<std::int64_t>(kernel.packed_row_bytes(depth));
+    most = std::max(most, (row + depth / 2) / depth);
+  }
+  return most;
+}
+
+/// Of `mlps` MLPs of such rows, in slabs: before the last slab's outer product three wait in the
+/// ring with packed rows and inner activations, and two with these packed; beside them there is
+/// room for any one.
+std::int64_t ring_bytes(const MlpScratch& mlp, std::int64_t mlps) {
+  constexpr std::int64_t kInner = 3;
+  constexpr std::int64_t kOuter = 2;
+  constexpr std::int64_t kSlab = GemmPlan::kSlabRows;
+  const std::int64_t rows = std::min(mlp.rows, kSlab);
+  const std::int64_t inner = rows * (mlp.packed_bytes * mlp.hidden + 2 * mlp.width);
+  const std::int64_t outer = rows * mlp.packed_bytes * mlp.width;
+  const std::int64_t slabs = mlps * ((mlp.rows + kSlab - 1) / kSlab);
+  return resident_bytes_of(
+      std::min(slabs * (inner + outer), kInner * inner + kOuter * outer + std::max(inner, outer)));
+}
+
+/// Packed rows of products, which follow one another in the same memory, and what threads have at
+/// work.
+std::int64_t product_bytes(const ModelConfig& config, const WeightBytes& weights,
+                           const Workload& work, const RankSharing& sharing) {
+  constexpr std::int64_t kThreadBytes = std::int64_t{1} << 19;  // results of a job and scratch
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t own_experts = (config.num_experts + sharing.sharers - 1) / sharing.sharers;
+  std::int64_t most = 0;
+  for (const LayerConfig& layer : config.layers) {
+    const FeedForwardSizes sizes = layer.feed_forward->sizes();
+    const MlpScratch common{.hidden = hidden,
+                            .width = sizes.common_width,
+                            .rows = work.batch_tokens,
+                            .packed_bytes = packed_bytes(weights.others, hidden)};
+    const MlpScratch expert{.hidden = hidden,
+                            .width = sizes.expert_width,
+                            .rows = sizes.experts > 0 ? sharing.expert_rows : 0,
+                            .packed_bytes = packed_bytes(weights.experts, hidden)};
+    most = std::max({most, ring_bytes(common, 1), ring_bytes(expert, own_experts)});
+  }
+  return most + sharing.threads * kThreadBytes;
 }
 
 /// The part of the embedding that is in memory once so many tokens have been looked up: the system
@@ -86,11 +135,9 @@ std::int64_t embedding_bytes(std::int64_t bytes, std::int64_t tokens) {
   return std::min<std::int64_t>(bytes, std::llround(met * kMapped));
 }
 
-/// What threads that pack have in their hands, and pages of files not yet released.
-std::int64_t load_bytes(const RankSharing& sharing) {
-  constexpr std::int64_t kThreadBytes = std::int64_t{2} << 20;
-  constexpr std::int64_t kMappedBytes = std::int64_t{8} << 20;
-  return kMappedBytes + sharing.threads * kThreadBytes;
+/// What threads that pack have in their hands; the rest of the files they have released.
+std::int64_t load_bytes(const WeightBytes& weights, const RankSharing& sharing) {
+  return sharing.threads * weights.job_bytes;
 }
 
 /// Formats of more than four bits a weight.
@@ -125,8 +172,8 @@ std::string help_text(const MemoryPlan& plan) {
 }
 
 constexpr std::array<std::string_view, kNumMemoryItems> kItemTexts = {
-    "experts",  "other weights", "key-value cache", "activations", "exchange",
-    "adapters", "optimizer",     "the program",     "loading"};
+    "experts",  "other weights", "embedding", "key-value cache", "activations",
+    "exchange", "adapters",      "optimizer", "the program",     "loading"};
 
 }  // namespace
 
@@ -139,29 +186,54 @@ MemoryItems& MemoryItems::operator+=(const MemoryItems& other) noexcept {
   return *this;
 }
 
-double expected_max_over_mean(const ModelConfig& config, int sharers, std::int64_t all_tokens) {
-  if (sharers == 1 || config.num_experts == 0) return 1;
-  constexpr std::int64_t kLayers = 4;
-  const ExpertPopularity popularity = ExpertPopularity::zipf(1);
-  double most = 1;
-  for (std::int64_t layer = 0; layer < kLayers; ++layer) {
-    const LayerLoad load = draw_load({.experts = config.num_experts,
-                                      .topk = config.experts_per_token,
-                                      .tokens = std::max<std::int64_t>(all_tokens, 1)},
-                                     {.ranks = sharers, .ranks_per_node = sharers},
-                                     popularity.rates(layer, config.num_experts), layer);
-    most = std::max(most, load.max_over_mean);
+void expect_rows(const ExpertLayers& layers, const ExpertPopularity& popularity,
+                 RankSharing& sharing) {
+  if (layers.experts == 0) return;
+  constexpr std::int64_t kMostDrawn = 4;
+  for (std::int64_t layer = 0; layer < std::min(layers.layers, kMostDrawn); ++layer) {
+    const LayerLoad load = draw_load({.experts = layers.experts,
+                                      .topk = layers.topk,
+                                      .tokens = std::max<std::int64_t>(sharing.all_tokens, 1)},
+                                     {.ranks = sharing.sharers, .ranks_per_node = sharing.sharers},
+                                     popularity.rates(layer, layers.experts), layer);
+    sharing.max_over_mean = std::max(sharing.max_over_mean, load.max_over_mean);
+    if (load.busiest.empty()) continue;
+    sharing.expert_rows = std::max(sharing.expert_rows, load.busiest.rbegin()->first);
   }
-  return most;
+}
+
+std::int64_t mlp_scratch_bytes(const MlpScratch& mlp) {
+  constexpr std::int64_t kEnough = 6;  // to fill the ring
+  return ring_bytes(mlp, kEnough);
 }
 
 RuntimeBytes runtime_bytes() {
+  // Seen beside what a process has before it computes: heap and stacks, and pages of the program.
+  constexpr std::int64_t kRankLater = std::int64_t{3} << 19;
+  constexpr std::int64_t kNodeLater = std::int64_t{2} << 20;
   const ResidentBytes now = resident_bytes();
-  return {.rank = now.anonymous, .node = now.file + now.shared};
+  return {.rank = now.anonymous + kRankLater, .node = now.file + now.shared + kNodeLater};
+}
+
+std::int64_t expert_outputs(const ExpertTokens& tokens, const RankSharing& sharing) {
+  return std::llround(pass_rows(tokens, sharing).outputs);
+}
+
+std::int64_t exchange_bytes(const ExpertTokens& tokens, const RankSharing& sharing) {
+  if (sharing.sharers == 1 || tokens.topk == 0) return 0;
+  const PassRows rows = pass_rows(tokens, sharing);
+  const WireRows wire(tokens.hidden * element_bytes(tokens.precision), tokens.topk);
+  const auto row = static_cast<double>(wire.row_bytes());
+  const auto result = static_cast<double>(4 * tokens.hidden);
+  const double received = rows.received * row + rows.results * result;
+  const double off_node = static_cast<double>(sharing.nodes - 1) / sharing.nodes;
+  const double sent_rows =
+      rows.tokens * static_cast<double>(std::min<std::int64_t>(tokens.topk, sharing.sharers - 1));
+  return std::llround(received + off_node * (sent_rows * row + rows.outputs * result));
 }
 
 RoadRows road_rows(const ModelConfig& config, const Workload& work, const RankSharing& sharing) {
-  const PassRows rows = pass_rows(config, work, sharing);
+  const PassRows rows = pass_rows(expert_tokens(config, Precision::bf16, work), sharing);
   return {.ranks = sharing.sharers,
           .tokens = work.batch_tokens,
           .topk = config.experts_per_token,
@@ -171,26 +243,28 @@ RoadRows road_rows(const ModelConfig& config, const Workload& work, const RankSh
 
 RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights, const Workload& work,
                      const RankSharing& sharing) {
-  const PassRows rows = pass_rows(model.config, work, sharing);
+  const ExpertTokens tokens = expert_tokens(model.config, model.precision, work);
+  const PassRows rows = pass_rows(tokens, sharing);
   RankMemory memory;
   MemoryItems& own = memory.own;
-  own[MemoryItem::expert] = weights.rank_bytes;
+  own[MemoryItem::expert] = resident_bytes_of(weights.rank_bytes);
   own[MemoryItem::cache] =
       work.sequences * KvPool::sequence_bytes(model.config, model.precision, work.capacity);
-  own[MemoryItem::activation] =
-      activation_bytes(model.config, work, rows) + deferred_bytes(model, rows);
+  own[MemoryItem::activation] = activation_bytes(model.config, work, rows) +
+                                deferred_bytes(model, rows) +
+                                product_bytes(model.config, weights, work, sharing);
   if (weights.device_bytes > 0) {
     own[MemoryItem::activation] +=
         pinned_pass_bytes(std::llround(rows.outputs), model.config.hidden_size);
   }
-  own[MemoryItem::exchange] = exchange_bytes(model, rows, sharing);
+  own[MemoryItem::exchange] = exchange_bytes(tokens, sharing);
   own[MemoryItem::adapter] = work.adapter_bytes;
   own[MemoryItem::optimizer] = work.optimizer_bytes;
   const std::int64_t later = own.total() - own[MemoryItem::expert];
-  own[MemoryItem::load] = std::max<std::int64_t>(0, load_bytes(sharing) - later);
+  own[MemoryItem::load] = std::max<std::int64_t>(0, load_bytes(weights, sharing) - later);
   const std::int64_t looked_up = std::max(work.texts_tokens, work.batch_tokens);
-  memory.shared[MemoryItem::dense] =
-      weights.node_bytes + embedding_bytes(weights.embedding_bytes, looked_up);
+  memory.shared[MemoryItem::dense] = resident_bytes_of(weights.node_bytes);
+  memory.shared[MemoryItem::embedding] = embedding_bytes(weights.embedding_bytes, looked_up);
   return memory;
 }
 

@@ -10,6 +10,7 @@
 #include "launch/options/options.h"
 #include "src/model/model_config.h"
 #include "src/model/model_weights.h"
+#include "src/parallel/expert_popularity.h"
 
 namespace moesaic {
 
@@ -18,7 +19,8 @@ struct RoadRows;
 /// What takes memory on a node.
 enum class MemoryItem : std::size_t {
   expert,      ///< packed experts
-  dense,       ///< all other weights, and the rows of the embedding that are read
+  dense,       ///< all other weights
+  embedding,   ///< pages of its file with rows that are read, which the system can take back
   cache,       ///< keys and values, or states
   activation,  ///< of a forward pass, and what is kept of it for a backward pass
   exchange,    ///< rows of other ranks, and results from them
@@ -27,10 +29,10 @@ enum class MemoryItem : std::size_t {
   runtime,    ///< the program, its libraries, MPI, the tokenizer
   load        ///< what loading takes beyond what is used afterwards
 };
-inline constexpr std::size_t kNumMemoryItems = 9;
+inline constexpr std::size_t kNumMemoryItems = 10;
 inline constexpr std::array<std::string_view, kNumMemoryItems> kMemoryItemNames = {
-    "expert",  "dense",     "cache",   "activation", "exchange",
-    "adapter", "optimizer", "runtime", "load"};
+    "expert",   "dense",   "embedding", "cache",   "activation",
+    "exchange", "adapter", "optimizer", "runtime", "load"};
 
 /// Bytes of each.
 struct MemoryItems {
@@ -70,21 +72,37 @@ struct RankSharing {
   int nodes = 1;                // that these are on
   std::int64_t all_tokens = 1;  // of the sharers' forward passes together
   int threads = 1;              // of a rank
-  /// Of the sharer with most rows for its experts, in the worst case that is expected.
-  double max_over_mean = 1;
+  // In the worst case that is expected:
+  double max_over_mean = 1;      // of the sharer with most rows for its experts
+  std::int64_t expert_rows = 0;  // of the most popular expert
 };
 
-/// Rows of the busiest of `ranks` ranks over the mean where experts are as unevenly popular as must
-/// be expected: by Zipf's law.
-[[nodiscard]] double expected_max_over_mean(const ModelConfig& config, int sharers,
-                                            std::int64_t all_tokens);
+/// Layers whose tokens choose experts.
+struct ExpertLayers {
+  std::int64_t experts = 0;
+  std::int64_t topk = 0;
+  std::int64_t layers = 1;
+};
+/// Sets what is expected of `sharing` where experts are so popular: the most of some layers.
+void expect_rows(const ExpertLayers& layers, const ExpertPopularity& popularity,
+                 RankSharing& sharing);
 
-/// Memory of a process of this program without a model.
+/// Rows that go through MLPs at a time.
+struct MlpScratch {
+  std::int64_t hidden = 0;
+  std::int64_t width = 0;
+  std::int64_t rows = 0;          // of one MLP, at most
+  std::int64_t packed_bytes = 4;  // of a number of a row: f32 is the most that kernels pack to
+};
+/// What GroupedGemm::run_mlp keeps for them.
+[[nodiscard]] std::int64_t mlp_scratch_bytes(const MlpScratch& rows);
+
+/// Memory of a process of this program without a model, but for what it has once it computes.
 struct RuntimeBytes {
   std::int64_t rank = 0;  // its own
   std::int64_t node = 0;  // of the libraries and segments that all ranks of a node share
 };
-/// This process's, now.
+/// This process's.
 [[nodiscard]] RuntimeBytes runtime_bytes();
 
 /// A model and how it is run: what the memory of a rank follows from.
@@ -99,6 +117,18 @@ struct RankMemory {
   MemoryItems own;
   MemoryItems shared;
 };
+/// What a layer's experts take of a rank's tokens, which may choose experts of other ranks.
+struct ExpertTokens {
+  std::int64_t hidden = 0;
+  std::int64_t topk = 0;
+  std::int64_t tokens = 0;  // of the rank, in a pass
+  Precision precision = Precision::bf16;
+};
+/// Rows that the experts of the busiest rank get for them, one a choice.
+[[nodiscard]] std::int64_t expert_outputs(const ExpertTokens& tokens, const RankSharing& sharing);
+/// Receive buffers of an exchange there and one back; rows between nodes are packed besides.
+[[nodiscard]] std::int64_t exchange_bytes(const ExpertTokens& tokens, const RankSharing& sharing);
+
 /// Rows of the busiest rank in a pass.
 [[nodiscard]] RoadRows road_rows(const ModelConfig& config, const Workload& work,
                                  const RankSharing& sharing);

@@ -13,6 +13,12 @@ constexpr std::string_view kNodes = "Nodes";
 
 constexpr std::array kRows = {
     OptionRow{"job", '\0', "VERB", one_of<&O::plan_job>(), kJob, kPlan, "what is going to be run"},
+    OptionRow{"shape", '\0', "NAME", &O::shape, kJob, kPlan,
+              "one layer of experts in place of a model, as moesaic study point --job layer runs "
+              "it: deepseek-v3, qwen3-30b, mixtral, granite, or four numbers E,H,I,K (experts, "
+              "hidden, intermediate, experts a token)"},
+    OptionRow{"experts", '\0', "N", &O::shape_experts, kJob, kPlan,
+              "of --shape; 0: as many as it has", 0, 1 << 20},
     OptionRow{"prompt-tokens", '\0', "N", &O::prompt_tokens, kJob, kPlan,
               "of each text of generate, which --predict continues", 1, 1e12},
     OptionRow{"routing", '\0', "WHICH", &O::plan_routing, kJob, kPlan,

@@ -50,7 +50,8 @@ inline constexpr std::string_view kPlanDetails =
     R"(
 Reads the headers of the model alone; DIR may also be a directory with a config.json and no weights
 yet, or that file. Options are those of the verb that --job names; the memory is counted as that
-verb counts it when it starts. Ends with exit code 4 if a node has too little.
+verb counts it when it starts. --shape plans one layer of experts, of which nothing has to be there,
+over --batch-size tokens of each rank. Ends with exit code 4 if a node has too little.
 )";
 inline constexpr std::string_view kLayerDetails =
     R"(

@@ -10,22 +10,6 @@
 namespace moesaic {
 namespace {
 
-CostRanks read_ranks(const Options& options, const ModelConfig& config) {
-  const auto ranks = static_cast<int>(options.plan_ranks);
-  const auto on_node = static_cast<int>(options.ranks_per_node);
-  CostRanks result{.ranks = ranks,
-                   .ranks_per_node = on_node == 0 ? ranks : on_node,
-                   .threads = std::max(1, static_cast<int>(options.threads)),
-                   .expert_replicas = static_cast<int>(options.expert_replicas)};
-  require(ranks % result.expert_replicas == 0, ErrorKind::usage,
-          "--expert-replicas {} does not divide the {} ranks", result.expert_replicas, ranks);
-  require(config.num_experts == 0 || result.sharers() <= config.num_experts, ErrorKind::usage,
-          "{} ranks cannot share the {} experts of this model: take at most {} ranks, or more "
-          "--expert-replicas",
-          ranks, config.num_experts, config.num_experts * result.expert_replicas);
-  return result;
-}
-
 /// Those that the job will have: of --lora, or of sft the ones that it trains.
 std::vector<AdapterSpec> adapters_of(const Options& options, const OpenModel& model) {
   if (options.plan_job == PlanJob::sft) return trained_adapters(options, model);
@@ -41,11 +25,14 @@ GpuWish planned_gpus(const Options& options, const ModelConfig& config) {
   return read_gpu_wish(options, config);
 }
 
+/// Of Options::prompt_tokens: as many as the context has room for before --predict.
+constexpr std::int64_t kFillsContext = 0;
+
 /// Tokens of a text of the job, and how many of them it gives.
 TextSizes text_sizes(const Options& options, const ModelConfig& config, std::int64_t ranks) {
   const std::int64_t limit = context_limit(options, config);
   const std::int64_t asked = options.prompt_tokens + std::max<std::int64_t>(options.predict, 0);
-  const bool is_whole = options.ctx_size > 0 || options.predict < 0;
+  const bool is_whole = options.prompt_tokens == kFillsContext || options.predict < 0;
   const std::int64_t text = is_whole ? limit : asked;
   require(text <= limit, ErrorKind::usage,
           "--prompt-tokens {} and --predict {} are more than the context of {} tokens",
@@ -58,11 +45,19 @@ TextSizes text_sizes(const Options& options, const ModelConfig& config, std::int
 
 }  // namespace
 
+void choose_text_sizes(const Command& command, Options& options) {
+  const bool is_told = source_of(command, "prompt-tokens") != OptionSource::preset;
+  if (options.ctx_size > 0 && options.predict >= 0 && !is_told) {
+    options.prompt_tokens = kFillsContext;
+  }
+}
+
 JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBytes& runtime)
     : options_(options),
       model_(model),
       runtime_(runtime),
-      ranks_(read_ranks(options, model.config)),
+      popularity_(ExpertPopularity::from_text(options.plan_routing)),
+      ranks_(planned_ranks(options, model.config.num_experts)),
       placement_(options.placement),
       adapters_(adapters_of(options, model)) {
   if (options.gpu_experts != "none") gpu_wish_ = planned_gpus(options, model.config);
@@ -166,11 +161,14 @@ RankSharing JobPlan::sharing(const CostRanks& ranks, const Workload& work) const
                      .nodes = (ranks.sharers() + ranks.on_node() - 1) / ranks.on_node(),
                      .all_tokens = work.batch_tokens * ranks.sharers(),
                      .threads = ranks.threads};
-  const auto [known, is_new] = imbalance_.try_emplace({result.sharers, result.all_tokens});
+  const auto [known, is_new] = sharings_.try_emplace({result.sharers, result.all_tokens}, result);
   if (is_new) {
-    known->second = expected_max_over_mean(model_.config, result.sharers, result.all_tokens);
+    const ModelConfig& config = model_.config;
+    expect_rows({config.num_experts, config.experts_per_token, config.num_moe_layers()},
+                popularity_, known->second);
   }
-  result.max_over_mean = known->second;
+  result.max_over_mean = known->second.max_over_mean;
+  result.expert_rows = known->second.expert_rows;
   return result;
 }
 
@@ -207,59 +205,36 @@ std::int64_t JobPlan::most_gpu_experts() const {
 }
 
 JobMemory JobPlan::memory(const Options& options) const {
-  JobMemory result;
-  std::vector<RankMemory> places;
-  std::vector<GpuMemory> gpus;
+  std::vector<PlaceMemory> places;
   for (const Share& share : shares_) {
-    places.push_back(rank_memory(options, ranks_, share));
-    gpus.push_back(gpu_memory(options, ranks_, share));
+    places.push_back({.memory = rank_memory(options, ranks_, share),
+                      .first_expert = share.first_expert,
+                      .experts = share.experts,
+                      .expert_formats = share.weights.experts,
+                      .gpu = gpu_memory(options, ranks_, share)});
   }
-  result.gpu = *std::ranges::max_element(gpus, {}, &GpuMemory::total);
-  std::vector<MemoryPlan> nodes(static_cast<std::size_t>(ranks_.nodes()));
-  for (int rank = 0; rank < ranks_.ranks; ++rank) {
-    const auto place = static_cast<std::size_t>(rank % ranks_.sharers());
-    const int node = rank / ranks_.ranks_per_node;
-    MemoryPlan& plan = nodes[static_cast<std::size_t>(node)];
-    const RankMemory& memory = places[place];
-    if (plan.num_ranks++ == 0) plan.items = memory.shared;
-    plan.items += memory.own;
-    const Share& share = shares_[place];
-    for (std::size_t i = 0; i < plan.expert_formats.size(); ++i) {
-      plan.expert_formats[i] += share.weights.experts[i];
-    }
-    result.ranks.push_back(
-        {rank, node, share.first_expert, share.experts, memory.own.total(), gpus[place]});
-  }
-  result.node = *std::ranges::max_element(nodes, {}, &MemoryPlan::total);
-  return result;
+  return job_memory(ranks_, places);
 }
 
 std::int64_t JobPlan::largest(std::int64_t Options::*member, std::int64_t most,
                               std::int64_t limit) const {
   Options options = options_;
-  std::int64_t fits = 0;
-  while (fits < most) {
-    const std::int64_t middle = fits + (most - fits + 1) / 2;
-    options.*member = middle;
+  if (member == &Options::ctx_size && options.predict >= 0) options.prompt_tokens = kFillsContext;
+  return largest_value(most, [&](std::int64_t value) {
+    options.*member = value;
     const JobMemory needed = memory(options);
-    const bool is_enough = needed.node.total() <= limit && gpu_suffices(needed.gpu);
-    (is_enough ? fits : most) = is_enough ? middle : middle - 1;
-  }
-  return fits;
+    return needed.node.total() <= limit && gpu_suffices(needed.gpu);
+  });
 }
 
 int JobPlan::fewest_nodes(std::int64_t limit) const {
-  for (int nodes = 1;; ++nodes) {
-    CostRanks ranks = ranks_;
-    ranks.ranks = nodes * ranks_.ranks_per_node;
-    if (ranks.ranks % ranks.expert_replicas != 0) continue;
-    if (ranks.sharers() > std::max<std::int64_t>(model_.config.num_experts, 1)) return 0;
+  return moesaic::fewest_nodes(ranks_, model_.config.num_experts, [&](const CostRanks& ranks) {
     // All have as much as this one at most of the experts, and as much of the rest.
     const Share most = share(ranks, fullest(ranks));
     const RankMemory rank = rank_memory(options_, ranks, most);
-    const bool is_enough = ranks.on_node() * rank.own.total() + rank.shared.total() <= limit;
-    if (is_enough && gpu_suffices(gpu_memory(options_, ranks, most))) return nodes;
-  }
+    return ranks.on_node() * rank.own.total() + rank.shared.total() <= limit &&
+           gpu_suffices(gpu_memory(options_, ranks, most));
+  });
 }
 
 }  // namespace moesaic

@@ -4,32 +4,17 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "launch/job/gpu_memory.h"
-#include "launch/job/memory_plan.h"
 #include "launch/job/placement_choice.h"
 #include "launch/job/session.h"
-#include "src/parallel/expert_loads.h"
+#include "launch/plan/planned_nodes.h"
 
 namespace moesaic {
 
-/// What a rank of the planned job holds.
-struct PlannedRank {
-  int rank = 0;
-  int node = 0;
-  std::optional<std::int64_t> first_expert{};  // where the others follow on it
-  std::int64_t experts = 0;                    // of each layer
-  std::int64_t bytes = 0;                      // its own, without what its node shares
-  GpuMemory gpu{};                             // of its GPU
-};
-
-/// The node of the planned job that needs most.
-struct JobMemory {
-  MemoryPlan node;
-  std::vector<PlannedRank> ranks;  // of all nodes
-  GpuMemory gpu;                   // of the GPU that is to hold most
-};
+/// Where --ctx-size is given and --prompt-tokens is not, texts of generate fill it.
+void choose_text_sizes(const Command& command, Options& options);
 
 /// The job of a command line, before it is started: what each of its ranks will hold, counted by
 /// the code that will load it. Reads the model's headers alone.
@@ -46,7 +31,7 @@ class JobPlan {
   [[nodiscard]] JobMemory memory(const Options& options) const;
 
   /// The largest value of `member` with which a node needs no more than `limit`, and a GPU no more
-  /// than --gpu-memory, up to `most`; 0: not even 1 will do.
+  /// than --gpu-memory, up to `most`; 0: not even 1 will do. Texts fill such a context.
   [[nodiscard]] std::int64_t largest(std::int64_t Options::*member, std::int64_t most,
                                      std::int64_t limit) const;
   /// The largest --gpu-experts that fits.
@@ -84,12 +69,13 @@ class JobPlan {
   const Options& options_;
   const OpenModel& model_;
   RuntimeBytes runtime_;
+  ExpertPopularity popularity_;
   CostRanks ranks_;
   PlacementChoice placement_;
   std::optional<GpuWish> gpu_wish_;  // nothing: no experts on GPUs
   std::vector<AdapterSpec> adapters_;
   std::vector<Share> shares_;  // [ranks that share the experts]
-  mutable std::map<std::pair<int, std::int64_t>, double> imbalance_;  // by sharers and tokens
+  mutable std::map<std::pair<int, std::int64_t>, RankSharing> sharings_;  // by sharers and tokens
 };
 
 }  // namespace moesaic

@@ -46,7 +46,7 @@ JobPasses job_passes(const Options& options, const OpenModel& model, const CostR
   const std::int64_t text = work.capacity;
   const std::int64_t fresh = !generates            ? 0
                              : options.predict < 0 ? text - options.prompt_tokens
-                                                   : options.predict;
+                                                   : std::min(options.predict, text - 1);
   JobPasses passes{
       .prompt = text_pass(options, config, work, std::max<std::int64_t>(text - fresh, 1)),
       .generation = {},

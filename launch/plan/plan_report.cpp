@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "launch/bench/result_table.h"
 #include "launch/options/option_table.h"
+#include "launch/plan/shape_plan.h"
 
 namespace moesaic {
 namespace {
@@ -56,7 +57,7 @@ std::string traffic_line(const PlanReport& report) {
       traffic.messages);
 }
 
-/// `what`: a kind of pass, or "step" of fine-tuning.
+/// `what`: a kind of pass, "step" of fine-tuning, or "layer".
 std::string cost_lines(std::string_view what, const StepCost& cost, double tokens_per_second) {
   std::string text = fmt::format("{:<10} {} tokens/s; a {} takes {:.3g} ms, most of it {}\n", what,
                                  short_number(tokens_per_second), what == "step" ? "step" : "pass",
@@ -80,7 +81,8 @@ std::string time_lines(const PlanReport& report) {
     return "time      not told: --machine FILE says what a node does, and moesaic doctor "
            "--measure FILE writes it there\n";
   }
-  std::string text = cost_lines(report.time->is_training ? "step" : "prompt", report.time->prompt,
+  const std::string_view of_model = report.time->is_training ? "step" : "prompt";
+  std::string text = cost_lines(report.is_layer ? "layer" : of_model, report.time->prompt,
                                 report.time->prompt_tokens_per_second);
   if (!report.time->generation.terms.empty()) {
     text += cost_lines("generation", report.time->generation,
@@ -90,9 +92,10 @@ std::string time_lines(const PlanReport& report) {
 }
 
 std::string largest_text(const PlanReport& report) {
-  std::string text = fmt::format("--ctx-size {}", report.largest_ctx_size);
-  if (report.largest_parallel > 0) text += fmt::format(", --parallel {}", report.largest_parallel);
-  return text + fmt::format(", --batch-size {}", report.largest_batch_size);
+  std::string text;
+  if (report.largest_ctx_size > 0) text += fmt::format("--ctx-size {}, ", report.largest_ctx_size);
+  if (report.largest_parallel > 0) text += fmt::format("--parallel {}, ", report.largest_parallel);
+  return text + fmt::format("--batch-size {}", report.largest_batch_size);
 }
 
 std::string items_json(const MemoryItems& items) {
@@ -178,8 +181,7 @@ std::string time_json(const std::optional<JobTime>& time) {
 
 std::string sources_json(const PlanReport& report) {
   return JsonWriter()
-      .field("weights",
-             fmt::format("counted by the code that loads them, from {}", report.weights_source))
+      .field("weights", report.weights_source)
       .field("activation",
              "the buffers of a forward pass, for experts as popular as Zipf's law says")
       .field("runtime", report.runtime_source)
@@ -201,15 +203,16 @@ std::string shell_word(const std::string& text) {
   return word + "'";
 }
 
-Verb verb_of(PlanJob job) {
-  if (job == PlanJob::score) return Verb::score;
-  return job == PlanJob::sft ? Verb::sft : Verb::generate;
+Verb verb_of(const Options& options) {
+  if (options.shape) return Verb::study_point;
+  if (options.plan_job == PlanJob::score) return Verb::score;
+  return options.plan_job == PlanJob::sft ? Verb::sft : Verb::generate;
 }
 
 }  // namespace
 
 std::string job_command(const Command& command, const CostRanks& ranks) {
-  const Verb verb = verb_of(command.options.plan_job);
+  const Verb verb = verb_of(command.options);
   std::string text;
   if (ranks.ranks > 1) {
     text = fmt::format("mpirun -n {} --map-by ppr:{}:node --bind-to none ", ranks.ranks,
@@ -230,6 +233,7 @@ std::string job_command(const Command& command, const CostRanks& ranks) {
   if (const auto& limit = command.options.memory_limit) {
     text += " --memory-limit " + limit->text;
   }
+  if (verb == Verb::study_point) return text + shape_words(command.options);
   if (verb == Verb::sft) return text + " --data FILE -o OUTDIR";
   return text + " -f FILE";
 }
@@ -244,10 +248,15 @@ std::string plan_text(const PlanReport& report) {
   text += fmt::format("\nmemory    {} of {} ({}) on a node: {}\n", format_bytes(node.total()),
                       format_bytes(report.limit.available_bytes), report.limit.source,
                       items_text(node));
+  if (!report.is_layer) {
+    text += fmt::format("texts     {} a rank at a time, of up to {} tokens\n", report.sequences,
+                        report.sequence_tokens);
+  }
   text += gpu_line(report);
-  text += fmt::format("weights   counted from {}\n", report.weights_source);
+  text += fmt::format("weights   {}\n", report.weights_source);
   text += traffic_line(report) + time_lines(report);
-  text += fmt::format("largest   {}, each with the others as they are\n", largest_text(report));
+  text += fmt::format("largest   {}, {}\n", largest_text(report),
+                      report.is_layer ? "tokens of a rank" : "each with the others as they are");
   text += report.fewest_nodes == 0 ? "nodes     no number of them suffices\n"
                                    : fmt::format("nodes     {} at least, with as many ranks each\n",
                                                  report.fewest_nodes);
@@ -256,7 +265,7 @@ std::string plan_text(const PlanReport& report) {
 
 std::string plan_json(const PlanReport& report) {
   JsonWriter largest;
-  largest.field("ctx_size", report.largest_ctx_size);
+  if (!report.is_layer) largest.field("ctx_size", report.largest_ctx_size);
   if (report.largest_parallel > 0) largest.field("parallel", report.largest_parallel);
   largest.field("batch_size", report.largest_batch_size);
   return JsonWriter()
@@ -264,6 +273,8 @@ std::string plan_json(const PlanReport& report) {
       .field("per_node_bytes", report.memory.node.total())
       .field("limit_bytes", report.limit.available_bytes)
       .raw_field("items", items_json(report.memory.node.items))
+      .field("sequences", report.sequences)
+      .field("sequence_tokens", report.sequence_tokens)
       .raw_field("gpu", gpu_json(report))
       .raw_field("ranks", ranks_json(report.memory.ranks))
       .raw_field("traffic", traffic_json(report.traffic))

@@ -44,14 +44,25 @@ class ShapeJob : public PointJob {
   [[nodiscard]] const ModelPlacement& placement() const { return *placement_; }
   [[nodiscard]] const LayerRouting& routing() const { return *routing_; }
   [[nodiscard]] int rank() const { return runtime_.grid().experts().rank(); }
-  /// Rows of this rank's experts in a pass, one a choice.
-  [[nodiscard]] std::int64_t outputs() const {
+  /// With as many rows for this rank's experts as the tokens choose.
+  [[nodiscard]] RankSharing sharing() const {
     const std::vector<std::int64_t> rows = routing_->rows_of_experts();
     std::int64_t sum = 0;
+    std::int64_t most = 0;
     for (const ExpertId expert : placement_->of_layer(0).experts_of(rank())) {
       sum += rows[static_cast<std::size_t>(expert)];
+      most = std::max(most, rows[static_cast<std::size_t>(expert)]);
     }
-    return sum;
+    const int sharers = placement_->num_ranks();
+    const int on_node = runtime_.grid().node().size();
+    const std::int64_t all_tokens = point_.pass_tokens * sharers;
+    const double mean = static_cast<double>(all_tokens * point_.shape.topk) / sharers;
+    return {.sharers = sharers,
+            .nodes = (sharers + on_node - 1) / on_node,
+            .all_tokens = all_tokens,
+            .threads = runtime_.self().threads,
+            .max_over_mean = static_cast<double>(sum) / mean,
+            .expert_rows = most};
   }
   /// Of an exchange: its rows and results, on the rank that has most.
   [[nodiscard]] std::int64_t exchange_bytes() const {
@@ -81,12 +92,7 @@ class LayerJob final : public ShapeJob {
  public:
   explicit LayerJob(const Runtime& runtime) : ShapeJob(runtime) {
     const std::int64_t experts = placement().of_layer(0).num_local_experts(rank());
-    const LayerShape& shape = point().shape;
-    RankMemory memory;
-    memory.own[MemoryItem::expert] = layer_bytes(shape, point().layout, experts);
-    memory.own[MemoryItem::activation] = 4 * (2 * point().pass_tokens * shape.hidden +
-                                              outputs() * (shape.hidden + 3 * shape.intermediate));
-    memory.own[MemoryItem::exchange] = exchange_bytes();
+    const RankMemory memory = shape_memory(point(), experts, sharing());
     WeightBytes::ByFormat formats{};
     formats[static_cast<std::size_t>(point().layout.format)] = memory.own[MemoryItem::expert];
     check(memory, formats);

@@ -1,7 +1,9 @@
 #include "launch/study/shape_point.h"
 
 #include "base/error.h"
+#include "launch/bench/layer_copies.h"
 #include "launch/options/choices.h"
+#include "src/model/feed_forward.h"
 #include "src/parallel/expert_popularity.h"
 
 namespace moesaic {
@@ -28,6 +30,8 @@ void require_point(const Options& options) {
     (void)parse_layer_shape(*options.shape, options.shape_experts);
     return;
   }
+  require(options.shape || !options.model.empty(), ErrorKind::usage,
+          "no model: --model DIR says which, or --shape NAME with --job layer");
   require(!options.shape, ErrorKind::usage,
           "--job {} needs a model: --shape is for --job layer and --job exchange", job);
   require(options.shape_experts == 0, ErrorKind::usage,
@@ -42,6 +46,28 @@ ShapePoint shape_point(const Options& options, std::int64_t ranks) {
           .layout = options.expert_format.value_or(Layout{.format = Format::bf16}),
           .pass_tokens = divided_up(tokens, passes),
           .passes = passes};
+}
+
+RankMemory shape_memory(const ShapePoint& point, std::int64_t experts, const RankSharing& sharing) {
+  const LayerShape& shape = point.shape;
+  const ExpertTokens tokens{
+      .hidden = shape.hidden, .topk = shape.topk, .tokens = point.pass_tokens};
+  RankMemory memory;
+  memory.own[MemoryItem::expert] = layer_bytes(shape, point.layout, experts);
+  // Input and sums of tokens, and what a layer of a model has.
+  const MoeKind layer({.hidden = shape.hidden,
+                       .experts = shape.experts,
+                       .expert_width = shape.intermediate,
+                       .router = {.topk = shape.topk}});
+  memory.own[MemoryItem::activation] =
+      point.pass_tokens * (2 * 4 * shape.hidden + layer.row_bytes()) +
+      expert_outputs(tokens, sharing) * layer.expert_row_bytes() +
+      mlp_scratch_bytes({.hidden = shape.hidden,
+                         .width = shape.intermediate,
+                         .rows = sharing.expert_rows,
+                         .packed_bytes = is_integer(point.layout.format) ? 1 : 4});
+  memory.own[MemoryItem::exchange] = exchange_bytes(tokens, sharing);
+  return memory;
 }
 
 LayerRouting shape_routing(const Options& options, const ShapePoint& point, std::int64_t ranks) {

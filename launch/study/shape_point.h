@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "launch/bench/layer_routing.h"
+#include "launch/job/memory_plan.h"
 #include "launch/options/options.h"
 
 namespace moesaic {
@@ -26,6 +27,10 @@ void require_point(const Options& options);
 /// What such a point does on so many ranks: as many tokens as sequences have, shared out evenly,
 /// rounded up. Throws Error{usage}.
 [[nodiscard]] ShapePoint shape_point(const Options& options, std::int64_t ranks);
+
+/// What a rank with so many of its experts needs for it, without what the program has.
+[[nodiscard]] RankMemory shape_memory(const ShapePoint& point, std::int64_t experts,
+                                      const RankSharing& sharing);
 
 /// What the tokens of a pass choose, those of all `ranks` that share the experts.
 [[nodiscard]] LayerRouting shape_routing(const Options& options, const ShapePoint& point,

@@ -9,15 +9,17 @@
 #include "launch/plan/cost_model.h"
 #include "launch/plan/plan_report.h"
 #include "launch/plan/planned_model.h"
+#include "launch/plan/shape_plan.h"
 #include "launch/verbs/verbs.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace moesaic {
 namespace {
 
-/// What MPI takes besides, as seen with Open MPI 4.1: 2 to 4 MiB of a rank, 2 to 5 MiB of a node.
-constexpr std::int64_t kMpiRankBytes = std::int64_t{3} << 20;
-constexpr std::int64_t kMpiNodeBytes = std::int64_t{2} << 20;
+/// What MPI takes besides, as seen with Open MPI 4.1 and PMIx 4.2: 1.5 MiB of a rank; on a node
+/// 6 MiB, pages of their libraries and of the program's own start under them.
+constexpr std::int64_t kMpiRankBytes = std::int64_t{3} << 19;
+constexpr std::int64_t kMpiNodeBytes = std::int64_t{6} << 20;
 /// --parallel and --batch-size end there.
 constexpr std::int64_t kMost = 1'000'000;
 
@@ -58,13 +60,44 @@ std::int64_t share_of_cores(const Options& options, const std::optional<MachineR
   return std::max<std::int64_t>(1, cores / on_node);
 }
 
-/// The part of it that time is about.
-void add_time(PlanReport& report, const Options& options, const OpenModel& model,
-              const std::optional<MachineRates>& machine) {
-  const auto popularity = ExpertPopularity::from_text(options.plan_routing);
+/// What is planned with.
+struct PlanSetting {
+  Options options;  // with threads
+  std::optional<MachineRates> machine{};
+  RuntimeBytes runtime{};
+  MemoryLimit limit{};
+};
+
+PlanSetting read_setting(const Command& command) {
+  const Options& options = command.options;
+  PlanSetting setting{.options = options};
+  choose_text_sizes(command, setting.options);
+  if (options.machine) setting.machine = read_machine_rates(*options.machine);
+  if (options.threads == 0) setting.options.threads = share_of_cores(options, setting.machine);
+  setting.runtime = plan_runtime(setting.machine);
+  setting.limit = node_memory(options);
+  return setting;
+}
+
+std::string runtime_source(const PlanSetting& setting) {
+  return setting.machine ? setting.machine->path
+                         : "this program here, and for MPI 1.5 MiB of a rank and 6 MiB of a node";
+}
+
+/// The parts of it that traffic and time are about.
+void add_time(PlanReport& report, const PlanSetting& setting, const JobPasses& passes,
+              const CostModel& cost_model) {
+  const auto popularity = ExpertPopularity::from_text(setting.options.plan_routing);
   report.routing_source = popularity.source();
-  const JobPasses passes = job_passes(options, model, report.ranks, report.work);
-  const bool can_gain = report.ranks.nodes() > 1;
+  const JobWork work = job_work(passes, cost_model, report.ranks, popularity);
+  report.traffic = work.prompt.traffic;
+  const bool is_known = setting.machine && setting.options.gpu_experts == "none";
+  if (is_known) report.time = time_job(passes, work, report.ranks, *setting.machine);
+}
+
+void add_model_time(PlanReport& report, const PlanSetting& setting, const OpenModel& model,
+                    const Workload& work) {
+  const Options& options = setting.options;
   const ModelPlacement placement =
       PlacementChoice(options.placement).place(model.config, report.ranks.sharers());
   CostModel cost_model = make_cost_model(model,
@@ -75,36 +108,29 @@ void add_time(PlanReport& report, const Options& options, const OpenModel& model
                                          {.defer = options.defer,
                                           .wire = options.wire,
                                           .combine = options.combine,
-                                          .int8_rows = can_gain});
+                                          .int8_rows = report.ranks.nodes() > 1});
   cost_model.placement = &placement;
-  const JobWork work = job_work(passes, cost_model, report.ranks, popularity);
-  report.traffic = work.prompt.traffic;
-  const bool is_known = machine && options.gpu_experts == "none";
-  if (is_known) report.time = time_job(passes, work, report.ranks, *machine);
+  add_time(report, setting, job_passes(options, model, report.ranks, work), cost_model);
 }
 
-PlanReport make_report(const Command& command) {
-  Options options = command.options;
-  std::optional<MachineRates> machine;
-  if (options.machine) machine = read_machine_rates(*options.machine);
-  if (options.threads == 0) options.threads = share_of_cores(options, machine);
-  RuntimeBytes runtime = plan_runtime(machine);
+PlanReport plan_model(const Command& command, PlanSetting setting) {
+  const Options& options = setting.options;
+  const std::int64_t before = runtime_bytes().rank;
   const PlannedModel planned = open_planned_model(options);
   const OpenModel& model = planned.model;
-  runtime.node += tokenizer_bytes(model);  // of the one node that has rank 0
-  const JobPlan job(options, model, runtime);
+  setting.runtime.rank += std::max<std::int64_t>(0, runtime_bytes().rank - before);  // of headers
+  setting.runtime.node += tokenizer_bytes(model);  // of the one node that has rank 0
+  const JobPlan job(options, model, setting.runtime);
   PlanReport report;
   report.memory = job.memory(options);
-  report.limit = node_memory(options);
+  report.limit = setting.limit;
   report.ranks = job.ranks();
-  report.work = job.workload(options);
   report.command = job_command(command, job.ranks());
-  report.weights_source = planned.weights_source;
-  report.runtime_source =
-      machine ? machine->path
-              : "this program here, and for MPI 3 MiB of a rank and 2 MiB of a node";
+  report.weights_source =
+      fmt::format("counted by the code that loads them, from {}", planned.weights_source);
+  report.runtime_source = runtime_source(setting);
   if (!has_tokenizer(model)) report.runtime_source += "; without a tokenizer, which is not here";
-  const std::int64_t limit = report.limit.available_bytes;
+  const std::int64_t limit = setting.limit.available_bytes;
   report.largest_ctx_size =
       job.largest(&Options::ctx_size, model.config.max_position_embeddings, limit);
   report.largest_parallel = largest_parallel(job, options, limit);
@@ -114,8 +140,48 @@ PlanReport make_report(const Command& command) {
     report.gpu_limit = options.gpu_bytes->bytes;
     report.most_gpu_experts = job.most_gpu_experts();
   }
-  add_time(report, options, model, machine);
+  const Workload work = job.workload(options);
+  report.sequences = work.sequences;
+  report.sequence_tokens = work.capacity;
+  add_model_time(report, setting, model, work);
   return report;
+}
+
+PlanReport plan_shape(const Command& command, const PlanSetting& setting) {
+  refuse_options_of_models(command);
+  const ShapePlan plan(setting.options, setting.runtime);
+  const LayerShape& shape = plan.shape();
+  PlanReport report;
+  report.is_layer = true;
+  report.memory = plan.memory(setting.options.batch_size);
+  report.limit = setting.limit;
+  report.ranks = plan.ranks();
+  report.command = job_command(command, plan.ranks());
+  report.weights_source =
+      fmt::format("one layer: {} experts, {} of them a token, of {} x {} (hidden x intermediate)",
+                  shape.experts, shape.topk, shape.hidden, shape.intermediate);
+  report.runtime_source = runtime_source(setting);
+  const std::int64_t limit = setting.limit.available_bytes;
+  report.largest_batch_size = largest_value(
+      kMost, [&](std::int64_t tokens) { return plan.memory(tokens).node.total() <= limit; });
+  report.fewest_nodes = plan.fewest_nodes(limit);
+  add_time(report, setting, plan.passes(), plan.cost_model());
+  return report;
+}
+
+PlanReport make_report(const Command& command) {
+  const Options& options = command.options;
+  if (!options.shape) {
+    require(options.shape_experts == 0, ErrorKind::usage,
+            "--experts {} is for --shape: a model has the experts that it has",
+            options.shape_experts);
+    require(!options.model.empty(), ErrorKind::usage,
+            "no model: --model DIR says which, or --shape NAME one layer of experts");
+    return plan_model(command, read_setting(command));
+  }
+  require(options.model.empty(), ErrorKind::usage,
+          "--shape {} and --model {}: a plan has one of them", *options.shape, options.model);
+  return plan_shape(command, read_setting(command));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/small_file.h"
 #include "src/parallel/expert_record.h"
 
 namespace moesaic {
@@ -80,7 +81,13 @@ ExpertPopularity ExpertPopularity::recorded(std::vector<std::vector<double>> row
 ExpertPopularity ExpertPopularity::from_text(std::string_view text) {
   constexpr std::string_view kZipf = "zipf:";
   if (text == "even") return even();
-  if (!text.starts_with(kZipf)) return read_popularity(std::string(text));
+  if (!text.starts_with(kZipf)) {
+    require(
+        file_exists(std::string(text)), ErrorKind::file,
+        "routing \"{}\" is neither even nor zipf:S, such as zipf:0.5, and there is no such file",
+        text);
+    return read_popularity(std::string(text));
+  }
   const std::string_view number = text.substr(kZipf.size());
   double exponent = -1;
   const char* const end = number.data() + number.size();

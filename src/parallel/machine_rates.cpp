@@ -117,6 +117,9 @@ std::string MachineRates::text() const {
 
 MachineRates read_machine_rates(const std::string& path) {
   const Json file = Json::read_file(path, kMaxRatesBytes);
+  require(file.contains("moesaic_machine"), ErrorKind::file,
+          "{}: no field \"moesaic_machine\": moesaic doctor --measure FILE writes such files",
+          path);
   const Json version = file.at("moesaic_machine");
   require(version.as_int() == kVersion, ErrorKind::file, "{}: version {}; this program reads {}",
           version.where(), version.as_int(), kVersion);

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <filesystem>
+#include <fstream>
+#include <random>
 #include <vector>
 
 #include "tests/launch/program.h"
@@ -20,18 +22,46 @@ class Header {
     for (const std::int64_t size : shape) bytes *= size;
     text_ += fmt::format("{}\"{}\":{{\"dtype\":\"BF16\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
                          text_.empty() ? "" : ",", name, fmt::join(shape, ","), end_, end_ + bytes);
-    end_ += bytes;
+    const bool is_norm = name.find("layernorm") != std::string::npos;
+    const bool is_random = name.find("embed_tokens") != std::string::npos ||
+                           name.ends_with("gate.weight") || name.ends_with("router.layer.weight");
+    fills_.push_back(is_norm ? Fill::ones : is_random ? Fill::random : Fill::none);
+    ends_.push_back(end_ += bytes);
   }
   [[nodiscard]] std::string text() const { return "{" + text_ + "}"; }
   [[nodiscard]] std::int64_t data_bytes() const { return end_; }
+  /// Writes norms of 1, and random bf16 below 2^-6 in place of the embedding and the routers.
+  /// `file`: with room.
+  void write_numbers(std::fstream& file) const {
+    std::mt19937 random(1);
+    std::int64_t begin = end_of_header();
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
+      const std::int64_t end = end_of_header() + ends_[i];
+      const bool is_empty = fills_[i] == Fill::none;
+      std::string numbers(is_empty ? 0 : static_cast<std::size_t>(end - begin), '\0');
+      for (std::size_t at = 0; at < numbers.size(); at += 2) {
+        const auto bits = static_cast<unsigned>(random());
+        const unsigned number = fills_[i] == Fill::ones ? 0x3f80 : 0x3c00 | (bits & 0x80ff);
+        numbers[at] = static_cast<char>(number & 0xff);
+        numbers[at + 1] = static_cast<char>(number >> 8);
+      }
+      file.seekp(begin).write(numbers.data(), static_cast<std::streamsize>(numbers.size()));
+      begin = end;
+    }
+  }
 
  private:
+  enum class Fill { none, ones, random };
+  [[nodiscard]] std::int64_t end_of_header() const { return 8 + std::ssize(text()); }
+
   std::string text_;
   std::int64_t end_ = 0;
+  std::vector<std::int64_t> ends_;
+  std::vector<Fill> fills_;
 };
 
 void add_experts(Header& header, const SparseModel& model, const std::string& layer) {
-  const auto [family, layers, hidden, experts, width, topk, vocab] = model;
+  const auto [family, layers, hidden, experts, width, topk, vocab, routes] = model;
   if (family == "granitemoe") {
     header.add(layer + "block_sparse_moe.router.layer.weight", {experts, hidden});
     header.add(layer + "block_sparse_moe.input_linear.weight", {experts, 2 * width, hidden});
@@ -105,6 +135,9 @@ void write_sparse_model(const std::string& directory, const SparseModel& model) 
   const std::string path = directory + "/model.safetensors";
   write_text(path, length + text);
   fs::resize_file(path, 8 + text.size() + static_cast<std::size_t>(header.data_bytes()));
+  if (!model.routes) return;
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  header.write_numbers(file);
 }
 
 }  // namespace moesaic::test

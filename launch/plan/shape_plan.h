@@ -1,0 +1,44 @@
+#pragma once
+
+#include "launch/plan/job_time.h"
+#include "launch/plan/planned_nodes.h"
+#include "launch/study/shape_point.h"
+#include "src/parallel/expert_popularity.h"
+
+namespace moesaic {
+
+/// Throws Error{usage} for an option of the command line that --shape leaves without a meaning.
+void refuse_options_of_models(const Command& command);
+
+/// One layer of --shape on the ranks of a command line, before it is started. No file is read.
+class ShapePlan {
+ public:
+  /// `options` must outlive this. Throws Error{usage} for a shape that is none, and for ranks that
+  /// cannot share its experts.
+  ShapePlan(const Options& options, const RuntimeBytes& runtime);
+
+  [[nodiscard]] const LayerShape& shape() const noexcept { return point_.shape; }
+  [[nodiscard]] const CostRanks& ranks() const noexcept { return ranks_; }
+  /// Of passes over so many tokens of each rank.
+  [[nodiscard]] JobMemory memory(std::int64_t batch_tokens) const;
+  /// Nodes with as many ranks each that suffice; 0: there are none.
+  [[nodiscard]] int fewest_nodes(std::int64_t limit) const;
+  [[nodiscard]] CostModel cost_model() const;
+  [[nodiscard]] JobPasses passes() const;
+
+ private:
+  [[nodiscard]] std::vector<PlaceMemory> places(const CostRanks& ranks,
+                                                std::int64_t batch_tokens) const;
+  [[nodiscard]] RankSharing sharing(const CostRanks& ranks, std::int64_t batch_tokens) const;
+
+  const Options& options_;
+  RuntimeBytes runtime_;
+  ExpertPopularity popularity_;
+  ShapePoint point_;
+  CostRanks ranks_;
+};
+
+/// The words of `moesaic study point` that such a pass is, behind the options that both verbs take.
+[[nodiscard]] std::string shape_words(const Options& options);
+
+}  // namespace moesaic
