@@ -115,9 +115,9 @@ std::string overall_help() {
 
 std::string verb_help(Verb verb) {
   const VerbRow& about = verb_row(verb);
-  std::string text =
-      fmt::format("usage: [mpirun -n RANKS] moesaic {} {}{}[OPTIONS] [name=value ...]\n{}\n",
-                  about.name, about.arguments, about.arguments.empty() ? "" : " ", about.help);
+  std::string text = fmt::format("usage: {}moesaic {} {}{}[OPTIONS] [name=value ...]\n{}\n",
+                                 runs_alone(verb) ? "" : "[mpirun -n RANKS] ", about.name,
+                                 about.arguments, about.arguments.empty() ? "" : " ", about.help);
   text += about.details;
   std::string_view group;
   for (const OptionRow& row : option_table()) {

@@ -347,7 +347,7 @@ constexpr std::array kVerbs = {
     VerbRow{Verb::inspect, "inspect", "DIR", "what a checkpoint holds"},
     VerbRow{Verb::convert, "convert", "-m DIR -o OUTDIR",
             "pack a model once, to load it quickly; or merge an adapter"},
-    VerbRow{Verb::plan, "plan", "-m DIR | --shape NAME --ranks N [--job VERB]",
+    VerbRow{Verb::plan, "plan", "-m DIR|--shape NAME --ranks N",
             "what a job would take on nodes, before it is started; starts no MPI", kPlanDetails},
     VerbRow{Verb::doctor, "doctor", "", "what this machine, this MPI and this launch give"},
     VerbRow{Verb::bench_model, "bench model", "-m DIR",

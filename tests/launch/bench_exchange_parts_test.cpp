@@ -131,8 +131,9 @@ TEST(ShapeLayer, GivesTheSameOnAnyNumberOfRanks) {
 
 TEST(LayerShape, IsAModelOrFourNumbers) {
   EXPECT_EQ(parse_layer_shape("12x40x8x3", 0), kLayer);
+  EXPECT_EQ(parse_layer_shape("12,40,8,3", 0), kLayer);
   EXPECT_EQ(parse_layer_shape("granite", 64).experts, 64);
-  for (const char* text : {"12x40x8", "12x40x8x3x", "12x40x8x0", "12,40,8,3", "4x40x8x5"}) {
+  for (const char* text : {"12x40x8", "12x40x8x3x", "12x40x8x0", "12,40x8,3", "4x40x8x5"}) {
     EXPECT_NE(test::error_message([&] { (void)parse_layer_shape(text, 0); }, ErrorKind::usage)
                   .find("--shape"),
               std::string::npos)
