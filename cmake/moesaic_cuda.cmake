@@ -5,6 +5,7 @@ option(MOESAIC_CUDA "Build kernels for NVIDIA GPUs where a CUDA 13 compiler is f
 set(MOESAIC_CUDA_CHIPS "80;90a;120a" CACHE STRING
     "Chips to make code for, one or more a family; any other from sm_80 on compiles the PTX when it starts")
 set(MOESAIC_CUDA_PTX_CHIP 80)
+set(MOESAIC_CUDA_SCALED_PTX_CHIP 120f)  # of block_scaled/, whose instructions sm_120 and sm_121 alone have
 
 set(MOESAIC_NVCC "")
 set(MOESAIC_CUDA_VERSION "")
@@ -42,15 +43,22 @@ function(moesaic_device_images output)
   if(MOESAIC_NVCC)
     foreach(source IN LISTS ARGN)
       string(REGEX REPLACE "^cuda/(.*)\\.cu$" "\\1" module ${source})
+      set(ptx_chip ${MOESAIC_CUDA_PTX_CHIP})
+      set(chips ${MOESAIC_CUDA_CHIPS})
+      if(module MATCHES "^block_scaled/")
+        set(ptx_chip ${MOESAIC_CUDA_SCALED_PTX_CHIP})
+        list(FILTER chips INCLUDE REGEX "^12[01][af]$")
+      endif()
+      string(REGEX REPLACE "[af]$" "" ptx_number ${ptx_chip})
       set(ptx ${folder}/${module}.ptx)
       get_filename_component(place ${ptx} DIRECTORY)
       file(MAKE_DIRECTORY ${place})
       add_custom_command(OUTPUT ${ptx}
         COMMAND ${MOESAIC_NVCC} -std=c++20 -O3 -fmad=false -Werror all-warnings -I ${PROJECT_SOURCE_DIR}
-                -arch=compute_${MOESAIC_CUDA_PTX_CHIP} -ptx -MD -MF ${ptx}.d -o ${ptx} ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+                -arch=compute_${ptx_chip} -ptx -MD -MF ${ptx}.d -o ${ptx} ${CMAKE_CURRENT_SOURCE_DIR}/${source}
         DEPENDS ${source} DEPFILE ${ptx}.d COMMENT "PTX of ${module}" VERBATIM)
-      add_image(${module} ${MOESAIC_CUDA_PTX_CHIP} true ${ptx})
-      foreach(chip IN LISTS MOESAIC_CUDA_CHIPS)
+      add_image(${module} ${ptx_number} true ${ptx})
+      foreach(chip IN LISTS chips)
         string(REGEX REPLACE "[af]$" "" number ${chip})
         set(cubin ${folder}/${module}.sm_${chip}.cubin)
         add_custom_command(OUTPUT ${cubin}

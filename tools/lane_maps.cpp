@@ -1,30 +1,51 @@
 // Writes which element of its operands each value of each lane is, for the mma instructions that
-// kernels use, as CUTLASS's CuTe describes them: "A lane value row k", "B lane value column k",
-// "C lane value row column". Made and compared by tools/lane_maps.sh.
+// kernels use, as CUTLASS's CuTe describes them. Made and compared by tools/lane_maps.sh.
+// usage: lane_maps bf16     "A lane value row k", "B lane value column k", "C lane value row
+// column"
+//        lane_maps nvfp4    the same with registers of 8 k, "A lane register row first_k"; and "a
+//        lane 0
+//                           row 0", "b lane 0 column 0": whose scales a lane has
 
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <cute/atom/mma_atom.hpp>
+#include <cute/atom/mma_traits_sm120.hpp>
 #include <cute/atom/mma_traits_sm80.hpp>
 #include <cute/tensor.hpp>
 
 namespace {
 
-/// A layout (lane, value) -> index counts rows first.
+/// A layout (lane, value) -> index counts rows first. `width` values that follow each other in k
+/// are one register.
 template <typename Layout>
-void write(char operand, const Layout& layout, int rows) {
+void write(char operand, const Layout& layout, int rows, int width = 1) {
   for (int lane = 0; lane < 32; ++lane) {
-    for (int value = 0; value < static_cast<int>(cute::size<1>(layout)); ++value) {
+    for (int value = 0; value < static_cast<int>(cute::size<1>(layout)); value += width) {
       const int index = static_cast<int>(layout(lane, value));
-      std::printf("%c %d %d %d %d\n", operand, lane, value, index % rows, index / rows);
+      for (int i = 1; i < width; ++i) {
+        if (static_cast<int>(layout(lane, value + i)) != index + i * rows) std::abort();
+      }
+      std::printf("%c %d %d %d %d\n", operand, lane, value / width, index % rows, index / rows);
     }
   }
 }
 
 }  // namespace
 
-int main() {
-  using Traits = cute::MMA_Traits<cute::SM80_16x8x16_F32BF16BF16F32_TN>;
-  write('A', Traits::ALayout{}, 16);
-  write('B', Traits::BLayout{}, 8);
+int main(int, char** argv) {
+  if (std::strcmp(argv[1], "bf16") == 0) {
+    using Traits = cute::MMA_Traits<cute::SM80_16x8x16_F32BF16BF16F32_TN>;
+    write('A', Traits::ALayout{}, 16);
+    write('B', Traits::BLayout{}, 8);
+    write('C', Traits::CLayout{}, 16);
+    return 0;
+  }
+  using Traits = cute::MMA_Traits<cute::SM120::BLOCKSCALED::SM120_16x8x64_TN_VS<
+      cute::float_e2m1_t, cute::float_e2m1_t, float, cute::float_ue4m3_t, 16>>;
+  write('A', Traits::ALayout{}, 16, 8);
+  write('B', Traits::BLayout{}, 8, 8);
   write('C', Traits::CLayout{}, 16);
+  write('a', Traits::SFALayout{}, 16, 64);
+  write('b', Traits::SFBLayout{}, 8, 64);
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/data/gpu/mma_sums.txt: what tensor cores give for one mma of bf16, as MMA-Sim says.
+"""Makes tests/data/gpu/mma_sums.txt and nvfp4_sums.txt: what tensor cores give for one mma, as MMA-Sim says.
 
 MMA-Sim (https://github.com/microsoft/MMA-Sim, tried at c785138) was compared with the chips by its authors. A line is
-the chip, and in hex the bits of a [16][16], b [8][16] (bf16), c and the sums [16][8] (f32). Needs PyTorch.
+the chip, and in hex the bits of a [16][16], b [8][16] (bf16), c and the sums [16][8] (f32); of nvfp4 the codes of a
+[16][8] and b [8][8], eight a word, their scales [16][4] and [8][4], c and the sums. Needs PyTorch.
 
 usage: tools/make_mma_sums.py MMA_SIM_DIRECTORY
 """
@@ -12,7 +13,7 @@ import struct
 import sys
 from pathlib import Path
 
-OUT = Path(__file__).resolve().parent.parent / "tests" / "data" / "gpu" / "mma_sums.txt"
+OUT = Path(__file__).resolve().parent.parent / "tests" / "data" / "gpu"
 ARCHITECTURES = {80: "Ampere", 90: "Hopper", 120: "RTX Blackwell"}
 
 
@@ -48,6 +49,52 @@ def draw_f32(kind: str) -> int:
     return draw_bf16(kind if kind != "special" else "any") << 16 | random.getrandbits(16)
 
 
+def draw_scale(kind: str) -> int:
+    """An e4m3 scale: of about one size, of any size, small with zeros, or NaN now and then."""
+    if kind == "near":
+        return random.randint(0x30, 0x48)
+    if kind == "small":
+        return random.choice([0, 0, 1, 7, 8, random.randint(0, 0x7E)])
+    if kind == "special" and random.random() < 0.01:
+        return 0x7F
+    return random.randint(0, 0x7E)
+
+
+def draw_addend(kind: str) -> int:
+    """Not an infinity, which MMA-Sim does not take here."""
+    if kind == "special" and random.random() < 0.02:
+        return 0x7FC00000
+    if random.random() < 0.1:
+        return random.choice([0, 0x80000000, 1, 0x807FFFFF])
+    exponent = {"near": (127, 137), "any": (90, 160), "small": (1, 127), "special": (110, 150)}[kind]
+    return random.getrandbits(1) << 31 | random.randint(*exponent) << 23 | random.getrandbits(23)
+
+
+def nvfp4_lines() -> list:
+    import torch
+    from mmasim.simulator.nv_ptx import mma_block_scale
+
+    random.seed(5)
+    multiply = mma_block_scale("RTX Blackwell", "m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3")
+    lines = []
+    for kind in ("near", "any", "small", "special"):
+        codes = [[random.getrandbits(32) for _ in range(8)] for _ in range(24)]
+        scales = [[draw_scale(kind) for _ in range(4)] for _ in range(24)]
+        c = [[draw_addend(kind) for _ in range(8)] for _ in range(16)]
+        packed = [[word >> 8 * i & 255 for word in row for i in range(4)] for row in codes]
+        left = torch.tensor(packed[:16], dtype=torch.uint8).view(multiply.a_type)
+        right = torch.tensor([list(k) for k in zip(*packed[16:])], dtype=torch.uint8).view(multiply.b_type)
+        left_scales = torch.tensor(scales[:16], dtype=torch.uint8).view(multiply.s_type)
+        right_scales = torch.tensor([list(k) for k in zip(*scales[16:])], dtype=torch.uint8).view(multiply.s_type)
+        addend = torch.tensor([[f32_value(x) for x in row] for row in c], dtype=torch.float32)
+        sums = multiply(left, right, addend, left_scales, right_scales)
+        words = [f"{x:08x}" for row in codes for x in row] + [f"{x:02x}" for row in scales for x in row]
+        words += [f"{x:08x}" for row in c for x in row]
+        words += [f"{f32_bits(sums[m, n].item()):08x}" for m in range(16) for n in range(8)]
+        lines.append(" ".join(words))
+    return lines
+
+
 def main() -> None:
     sys.path.insert(0, sys.argv[1])
     import torch
@@ -67,7 +114,8 @@ def main() -> None:
             words = [f"{x:04x}" for row in a + b for x in row] + [f"{x:08x}" for row in c for x in row]
             words += [f"{f32_bits(sums[m, n].item()):08x}" for m in range(16) for n in range(8)]
             lines.append(" ".join([str(chip)] + words))
-    OUT.write_text("\n".join(lines) + "\n")
+    (OUT / "mma_sums.txt").write_text("\n".join(lines) + "\n")
+    (OUT / "nvfp4_sums.txt").write_text("\n".join(nvfp4_lines()) + "\n")
 
 
 if __name__ == "__main__":

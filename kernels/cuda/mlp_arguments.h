@@ -38,7 +38,9 @@ struct MlpArguments {
   const std::uint16_t* x;           // [inputs, hidden] bf16
   std::uint16_t* inner;             // [rows, width] bf16: the gated activations
   float* y;                         // [rows, hidden]
-  std::int32_t hidden;              // a multiple of 8, as is width
+  // block_scaled: what gate_up reads at x, and down at inner, are records (nvfp4_rows.h), and these
+  const float* row_scales;  // [inputs] or [rows] those of the rows
+  std::int32_t hidden;      // a multiple of 8, as is width
   std::int32_t width;
   float limit;  // Gating (kernels/vector_kernels.h)
   float alpha;
@@ -51,10 +53,10 @@ struct MlpArguments {
 inline constexpr int kPortableWarps = 4;
 inline constexpr int kPortableRows = 8;  // of a tile, at most
 
-/// Warps that share a panel in the mma kernels: warp w has the steps s with s % 4 == w.
+/// Warps that share a panel on tensor cores: warp w has the steps s with s % 4 == w.
 inline constexpr int kMmaSplits = 4;
 
-/// One of the mma kernels: "gate_up_<rows>" and "down_<rows>".
+/// One of the kernels of tensor cores: "gate_up_<rows>" and "down_<rows>".
 struct MmaShape {
   int rows;    // of a tile, at most: a multiple of 8
   int panels;  // of a block

@@ -13,8 +13,9 @@ namespace {
 constexpr std::int64_t kMostTilesOfLaunch = 65535;  // blocks in y
 constexpr double kUploadSeconds = 60;
 
-std::string module_name(DeviceKernels kernels, const Layout& layout) {
-  return fmt::format("{}/{}", kernels == DeviceKernels::mma ? "mma" : "portable",
+std::string module_name(DeviceKernels kernels, const Layout& layout,
+                        Nvfp4Activations activations = Nvfp4Activations::bf16) {
+  return fmt::format("{}/{}", kernels_name(kernels, activations, layout.format),
                      format_name(layout.format));
 }
 
@@ -42,6 +43,13 @@ const std::uint8_t* panels_of(const PackedMatrix& matrix) {
 
 }  // namespace
 
+std::string_view kernels_name(DeviceKernels kernels, Nvfp4Activations activations,
+                              Format format) noexcept {
+  if (kernels == DeviceKernels::portable) return "portable";
+  const bool is_scaled = format == Format::nvfp4 && activations == Nvfp4Activations::nvfp4;
+  return is_scaled ? "block_scaled" : "mma";
+}
+
 bool has_device_kernels(const Layout& layout) noexcept {
   return std::ranges::any_of(device_images(), [&](const DeviceImage& image) {
     return image.module == module_name(DeviceKernels::portable, layout);
@@ -59,6 +67,21 @@ std::string missing_on_device(const PackedMatrix& matrix) {
   return "";
 }
 
+std::string missing_on_chip(const DeviceInfo& device, const Layout& layout, DeviceKernels kernels,
+                            Nvfp4Activations activations) {
+  const bool is_known = device.chip == 120 || device.chip == 121;
+  if (is_known || kernels_name(kernels, activations, layout.format) != "block_scaled") return "";
+  return fmt::format(
+      "GPU {} ({:.40}, sm_{}) does not multiply activations in nvfp4, sm_120 and sm_121 do; with "
+      "--numerics portable every GPU rounds them to it",
+      device.index, device.name, device.chip);
+}
+
+std::int64_t rounded_row_bytes(std::int64_t depth) noexcept {
+  constexpr std::int64_t kScaleBytes = 4;
+  return std::max(2 * depth, row_record_bytes(depth) + kScaleBytes);
+}
+
 DeviceMlps::DeviceMlps(const Setup& setup, std::span<const MlpWeights> mlps)
     : device_(setup.device),
       gating_(setup.gating),
@@ -67,22 +90,12 @@ DeviceMlps::DeviceMlps(const Setup& setup, std::span<const MlpWeights> mlps)
       width_(mlps.front().gate.rows),
       scratch_(setup.scratch) {
   for (const MlpWeights& mlp : mlps) check_mlp(mlp, mlps.front());
-  const std::string module = module_name(setup.kernels, mlps.front().gate.layout);
-  if (setup.kernels == DeviceKernels::mma) {
-    for (const cuda::MmaShape& shape : cuda::kMmaShapes) {
-      add_kind(module,
-               {.rows = shape.rows,
-                .panels = shape.panels,
-                .threads = static_cast<unsigned>(shape.panels * cuda::kMmaSplits * 32)},
-               fmt::format("_{}", shape.rows));
-    }
-  } else {
-    add_kind(module,
-             {.rows = cuda::kPortableRows,
-              .panels = cuda::kPortableWarps,
-              .threads = cuda::kPortableWarps * 32},
-             "");
+  const Layout& layout = mlps.front().gate.layout;
+  if (layout.format == Format::nvfp4 && setup.nvfp4_activations == Nvfp4Activations::nvfp4) {
+    rounding_.emplace(device_);
+    reads_records_ = setup.kernels == DeviceKernels::mma;
   }
+  add_kinds(setup.kernels, module_name(setup.kernels, layout, setup.nvfp4_activations));
   PinnedBuffer host = device_.allocate_pinned(std::ssize(mlps) *
                                               static_cast<std::int64_t>(sizeof(cuda::MlpMatrices)));
   mlps_ = device_.allocate(host.bytes());
@@ -99,6 +112,23 @@ DeviceMlps::DeviceMlps(const Setup& setup, std::span<const MlpWeights> mlps)
   device_.upload(mlps_.address(), host.data(), host.bytes());
   device_.mark();
   device_.wait_for_mark(kUploadSeconds);
+}
+
+void DeviceMlps::add_kinds(DeviceKernels kernels, const std::string& module) {
+  if (kernels == DeviceKernels::portable) {
+    return add_kind(module,
+                    {.rows = cuda::kPortableRows,
+                     .panels = cuda::kPortableWarps,
+                     .threads = cuda::kPortableWarps * 32},
+                    "");
+  }
+  for (const cuda::MmaShape& shape : cuda::kMmaShapes) {
+    add_kind(module,
+             {.rows = shape.rows,
+              .panels = shape.panels,
+              .threads = static_cast<unsigned>(shape.panels * cuda::kMmaSplits * 32)},
+             fmt::format("_{}", shape.rows));
+  }
 }
 
 void DeviceMlps::add_kind(std::string_view module, const Kind& kind, const std::string& suffix) {
@@ -154,20 +184,41 @@ void DeviceMlps::launch(const Kind& kind, CudaFunction kernel, std::int64_t outp
   }
 }
 
-void DeviceMlps::make_room(std::int64_t num_rows) {
+void DeviceMlps::make_room(std::int64_t num_rows, std::int64_t num_inputs) {
   const std::int64_t tile_bytes = num_rows * static_cast<std::int64_t>(sizeof(cuda::MlpTile));
   moesaic::make_room(scratch_.host_tiles, tile_bytes, device_);
   moesaic::make_room(scratch_.tiles, tile_bytes, device_);
   moesaic::make_room(scratch_.inner, num_rows * width_ * 2, device_);
+  if (!rounding_) return;
+  moesaic::make_room(
+      scratch_.rounded,
+      std::max(num_inputs * rounded_row_bytes(hidden_), num_rows * rounded_row_bytes(width_)),
+      device_);
 }
 
-cuda::MlpArguments DeviceMlps::arguments_of(const Pass& pass, CudaAddress inner) const {
+/// Of activations in nvfp4 the scratch memory gets what kernels read; others they read as they are.
+DeviceMlps::ReadRows DeviceMlps::read_rows(CudaAddress rows, std::int64_t count,
+                                           std::int64_t depth) {
+  if (!rounding_) return {.rows = rows};
+  const CudaAddress to = scratch_.rounded.address();
+  const DeviceRowRounding::Rows from = {.from = rows, .count = count, .depth = depth};
+  if (!reads_records_) {
+    rounding_->round(from, to);
+    return {.rows = to};
+  }
+  const CudaAddress scales = to + static_cast<CudaAddress>(count * row_record_bytes(depth));
+  rounding_->quantize(from, to, scales);
+  return {.rows = to, .scales = scales};
+}
+
+cuda::MlpArguments DeviceMlps::arguments_of(const Pass& pass) const {
   return {.mlps = reinterpret_cast<const cuda::MlpMatrices*>(mlps_.address()),
           .tiles = reinterpret_cast<const cuda::MlpTile*>(scratch_.tiles.address()),
           .row_indices = reinterpret_cast<const std::int32_t*>(pass.row_indices),
-          .x = reinterpret_cast<const std::uint16_t*>(pass.x),
-          .inner = reinterpret_cast<std::uint16_t*>(inner),
+          .x = nullptr,
+          .inner = nullptr,
           .y = reinterpret_cast<float*>(pass.y),
+          .row_scales = nullptr,
           .hidden = narrow<std::int32_t>(hidden_),
           .width = narrow<std::int32_t>(width_),
           .limit = gating_.limit,
@@ -178,16 +229,30 @@ cuda::MlpArguments DeviceMlps::arguments_of(const Pass& pass, CudaAddress inner)
 }
 
 void DeviceMlps::start(const Pass& pass, std::span<const DeviceRows> groups) {
-  moesaic::make_room(scratch_.inner, pass.num_rows * width_ * 2, device_);
+  make_room(pass.num_rows, pass.num_inputs);
   make_tiles(groups);
-  const cuda::MlpArguments arguments = arguments_of(pass, scratch_.inner.address());
+  const ReadRows x = read_rows(pass.x, pass.num_inputs, hidden_);
+  cuda::MlpArguments arguments = arguments_of(pass);
+  arguments.x = reinterpret_cast<const std::uint16_t*>(x.rows);
+  arguments.row_scales = reinterpret_cast<const float*>(x.scales);
+  arguments.inner = reinterpret_cast<std::uint16_t*>(scratch_.inner.address());
   for (const Kind& kind : kinds_) launch(kind, kind.gate_up, width_, arguments);
-  for (const Kind& kind : kinds_) launch(kind, kind.down, hidden_, arguments);
+  launch_down(arguments, scratch_.inner.address(), pass.num_rows);
 }
 
 void DeviceMlps::start_down(const Pass& pass, std::span<const DeviceRows> groups) {
   make_tiles(groups);
-  const cuda::MlpArguments arguments = arguments_of(pass, pass.x);
+  if (rounding_) {
+    moesaic::make_room(scratch_.rounded, pass.num_rows * rounded_row_bytes(width_), device_);
+  }
+  launch_down(arguments_of(pass), pass.x, pass.num_rows);
+}
+
+void DeviceMlps::launch_down(cuda::MlpArguments arguments, CudaAddress inner,
+                             std::int64_t num_rows) {
+  const ReadRows rows = read_rows(inner, num_rows, width_);
+  arguments.inner = reinterpret_cast<std::uint16_t*>(rows.rows);
+  arguments.row_scales = reinterpret_cast<const float*>(rows.scales);
   for (const Kind& kind : kinds_) launch(kind, kind.down, hidden_, arguments);
 }
 

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/device.h"
 #include "kernels/cuda/mlp_arguments.h"
+#include "kernels/cuda/row_rounding.h"
+#include "kernels/grouped_gemm.h"
 #include "kernels/mlp_weights.h"
 #include "kernels/vector_kernels.h"
 
@@ -25,6 +28,10 @@ enum class DeviceKernels {
   mma        ///< tensor cores: bits of their own (docs/numerics.md)
 };
 
+/// "portable", "mma" or, where both factors are in nvfp4, "block_scaled".
+[[nodiscard]] std::string_view kernels_name(DeviceKernels kernels, Nvfp4Activations activations,
+                                            Format format = Format::nvfp4) noexcept;
+
 /// Rows [first_row, first_row + num_rows) of the results, and the MLP they go through.
 struct DeviceRows {
   std::int32_t mlp = 0;
@@ -37,11 +44,20 @@ struct DeviceScratch {
   PinnedBuffer host_tiles;  // MlpTile
   DeviceBuffer tiles;
   DeviceBuffer inner;
+  DeviceBuffer rounded;  // of x, then of inner: activations in nvfp4
 };
+/// Bytes of `rounded` for a row of so many elements, whichever kernels read it.
+[[nodiscard]] std::int64_t rounded_row_bytes(std::int64_t depth) noexcept;
 
 /// What a matrix needs to be multiplied on a GPU; empty if it has all, else what is missing:
 /// "GPUs have no kernels for int8".
 [[nodiscard]] std::string missing_on_device(const PackedMatrix& matrix);
+
+/// Why a GPU cannot multiply matrices in this layout by such activations; empty if it can. Tensor
+/// cores of sm_120 and sm_121 take both in nvfp4; portable kernels take activations that are
+/// rounded to it on any chip.
+[[nodiscard]] std::string missing_on_chip(const DeviceInfo& device, const Layout& layout,
+                                          DeviceKernels kernels, Nvfp4Activations activations);
 
 /// Gated MLPs of one size and layout on a GPU: down(gating(gate(x), up(x))), rows in bf16, results
 /// in f32, gated activations rounded to bf16 between.
@@ -52,6 +68,8 @@ class DeviceMlps {
     DeviceScratch& scratch;  // outlives this
     DeviceKernels kernels = DeviceKernels::mma;
     Gating gating{};
+    /// Of matrices in nvfp4: x and the gated activations are rounded on the GPU.
+    Nvfp4Activations nvfp4_activations = Nvfp4Activations::bf16;
   };
   /// `mlps`: their panels are addresses of the device's memory, which stay; at least one. Throws
   /// Error{usage} for matrices that there are no kernels for.
@@ -59,13 +77,14 @@ class DeviceMlps {
 
   /// Where a pass finds its rows and puts its results, in device memory.
   struct Pass {
-    CudaAddress x = 0;            // [inputs, hidden] bf16; of start_down() [rows, width]
+    CudaAddress x = 0;  // [inputs, hidden] bf16; of start_down() [rows, width]
+    std::int64_t num_inputs = 0;
     CudaAddress row_indices = 0;  // [rows] int32: the input of each row
     std::int64_t num_rows = 0;
     CudaAddress y = 0;  // [rows, hidden] f32
   };
   /// Of the scratch memory, for passes of so many rows: else it grows as passes do.
-  void make_room(std::int64_t num_rows);
+  void make_room(std::int64_t num_rows, std::int64_t num_inputs);
   /// Asks for the pass; it has happened when the device's next mark is reached, and not before is
   /// the scratch memory free for another one. No two groups share a row.
   void start(const Pass& pass, std::span<const DeviceRows> groups);
@@ -85,10 +104,18 @@ class DeviceMlps {
     std::int64_t first_tile = 0;
     std::int64_t num_tiles = 0;
   };
+  /// What kernels read in the place of rows.
+  struct ReadRows {
+    CudaAddress rows = 0;
+    CudaAddress scales = 0;  // of records
+  };
+  void add_kinds(DeviceKernels kernels, const std::string& module);
   void add_kind(std::string_view module, const Kind& kind, const std::string& suffix);
   void make_tiles(std::span<const DeviceRows> groups);
   [[nodiscard]] const Kind& kind_for(std::int64_t rows) const;
-  [[nodiscard]] cuda::MlpArguments arguments_of(const Pass& pass, CudaAddress inner) const;
+  [[nodiscard]] ReadRows read_rows(CudaAddress rows, std::int64_t count, std::int64_t depth);
+  void launch_down(cuda::MlpArguments arguments, CudaAddress inner, std::int64_t num_rows);
+  [[nodiscard]] cuda::MlpArguments arguments_of(const Pass& pass) const;
   void launch(const Kind& kind, CudaFunction kernel, std::int64_t outputs,
               const cuda::MlpArguments& arguments);
 
@@ -100,6 +127,8 @@ class DeviceMlps {
   std::vector<Kind> kinds_;  // by ascending rows
   DeviceBuffer mlps_;        // MlpMatrices
   DeviceScratch& scratch_;
+  bool reads_records_ = false;
+  std::optional<DeviceRowRounding> rounding_;  // of activations in nvfp4
 };
 
 }  // namespace moesaic

@@ -51,7 +51,7 @@ class DeviceMatrices {
     const std::int64_t bytes = num_rows * setup_.shape.depth * 2;
     inputs_ = setup_.device.allocate(groups_ * bytes);
     results_ = setup_.device.allocate(groups_ * result_bytes);
-    mlps_.make_room(groups_ * num_rows);
+    mlps_.make_room(groups_ * num_rows, 0);
     for (std::int64_t group = 0; group < groups_; ++group) {
       setup_.device.upload(inputs_.address() + static_cast<CudaAddress>(group * bytes), rows.data(),
                            bytes);

@@ -35,11 +35,16 @@ LayerGpu::LayerGpu(const Runtime& runtime) : runtime_(&runtime) {
     return;
   }
   gpu_ = open_rank_device(runtime, "--gpu-experts " + which);
+  agree(runtime.world(), [&] {
+    if (gpu_.device == nullptr) return;
+    require_activations(gpu_, {.format = Format::nvfp4});
+  });
   has_gpu_ = gather_values(runtime.grid().experts(), static_cast<int>(gpu_.device != nullptr));
   if (gpu_.device != nullptr) {
     work_ = std::make_unique<DeviceExpertsWorkspace>(
         *gpu_.device, gpu_.kernels, runtime.grid().experts(),
         static_cast<double>(runtime.options().timeout));
+    work_->nvfp4_activations = gpu_.nvfp4_activations;
   }
   road_ = std::make_unique<GpuRoad>(runtime, GpuRoad::Rank{gpu_, which == "all", work_.get()});
 }

@@ -42,17 +42,18 @@ ExpertSizes expert_sizes(const ModelConfig& config, const ModelLoader& weights,
 }
 
 std::int64_t gpu_pass_bytes(const ModelConfig& config, const Workload& work,
-                            const RankSharing& sharing, Transport transport) {
+                            const RankSharing& sharing, const Options& options) {
   const RoadRows rows = road_rows(config, work, sharing);
-  const bool may_stay = sharing.sharers == 1 || transport == Transport::nccl;
+  const bool may_stay = sharing.sharers == 1 || options.transport == Transport::nccl;
   std::int64_t bytes = 0;
   for (const LayerConfig& layer : config.layers) {
     const FeedForwardSizes sizes = layer.feed_forward->sizes();
     if (sizes.experts == 0) continue;
-    bytes =
-        std::max(bytes, device_pass_bytes(rows.outputs, config.hidden_size, sizes.expert_width));
-    if (!may_stay) continue;
-    bytes = std::max(bytes, device_road_bytes(rows, config.hidden_size, sizes.expert_width));
+    const DevicePassShape expert = {.hidden = config.hidden_size,
+                                    .width = sizes.expert_width,
+                                    .activations = options.nvfp4_activations};
+    bytes = std::max(bytes, device_pass_bytes(rows.outputs, expert));
+    if (may_stay) bytes = std::max(bytes, device_road_bytes(rows, expert));
   }
   return bytes;
 }

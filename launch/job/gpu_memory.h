@@ -6,7 +6,7 @@
 
 #include "launch/job/gpu_choice.h"
 #include "launch/job/memory_plan.h"
-#include "launch/options/option_values.h"
+#include "launch/options/options.h"
 #include "src/model/model_weights.h"
 
 namespace moesaic {
@@ -28,7 +28,7 @@ struct GpuMemory {
 
 /// For one pass of the largest layer, whichever way rows go.
 [[nodiscard]] std::int64_t gpu_pass_bytes(const ModelConfig& config, const Workload& work,
-                                          const RankSharing& sharing, Transport transport);
+                                          const RankSharing& sharing, const Options& options);
 
 /// A GPU that is asked for too much.
 struct GpuLimit {

@@ -62,7 +62,7 @@ std::int64_t RankDevice::available_bytes(const Options& options) const {
 std::string RankDevice::text(std::string_view more) const {
   const DeviceInfo& info = device->info();
   return fmt::format("GPU {} ({:.40}, sm_{}, {}{})", info.index, info.name, info.chip,
-                     kernels == DeviceKernels::mma ? "mma" : "portable", more);
+                     kernels_name(kernels, nvfp4_activations), more);
 }
 
 int count_gpus(const std::string& folder) noexcept {
@@ -75,6 +75,7 @@ RankDevice open_rank_device(const Runtime& runtime, std::string_view option) {
   const Options& options = runtime.options();
   RankDevice own;
   if (options.numerics == Numerics::portable) own.kernels = DeviceKernels::portable;
+  own.nvfp4_activations = options.nvfp4_activations;
   agree(runtime.world(), [&] { open_own(runtime, own); });
   const std::vector<int> has_gpu =
       gather_values(runtime.world(), static_cast<int>(own.device != nullptr));
@@ -84,6 +85,12 @@ RankDevice open_rank_device(const Runtime& runtime, std::string_view option) {
   });
   if (own.kernels == DeviceKernels::mma) require_one_family(runtime, own);
   return own;
+}
+
+void require_activations(const RankDevice& gpu, const Layout& weights) {
+  const std::string missing =
+      missing_on_chip(gpu.device->info(), weights, gpu.kernels, gpu.nvfp4_activations);
+  require(missing.empty(), ErrorKind::usage, "--nvfp4-activations nvfp4: {}", missing);
 }
 
 }  // namespace moesaic

@@ -17,6 +17,7 @@ struct RankDevice {
   int num_visible = 0;               // GPUs that the driver shows on this node
   int num_sharers = 1;               // ranks of this node that have this one
   DeviceKernels kernels = DeviceKernels::mma;
+  Nvfp4Activations nvfp4_activations = Nvfp4Activations::bf16;
 
   /// Bytes that --gpu-memory leaves this rank now.
   [[nodiscard]] std::int64_t available_bytes(const Options& options) const;
@@ -31,5 +32,9 @@ struct RankDevice {
 /// Opens it. Collective. Throws AgreedError on all ranks if none has one, with the option that
 /// wants it, and where tensor cores of different ranks would give different bits.
 [[nodiscard]] RankDevice open_rank_device(const Runtime& runtime, std::string_view option);
+
+/// Throws Error{usage} if tensor cores of `gpu`, which is there, are to multiply weights in this
+/// layout by activations that they do not take.
+void require_activations(const RankDevice& gpu, const Layout& weights);
 
 }  // namespace moesaic

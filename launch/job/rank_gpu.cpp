@@ -50,6 +50,7 @@ RankGpu::RankGpu(const Runtime& runtime, const Model& model)
   GpuWish wish;
   agree(runtime.world(), [&] { wish = read_gpu_wish(options, model.config); });
   gpu_ = open_rank_device(runtime, "--gpu-experts " + options.gpu_experts);
+  agree(runtime.world(), [&] { settle_activations(model); });
   choose(runtime, model, wish);
   tell(runtime, model);
   if (weight_bytes_ > 0) {
@@ -57,6 +58,7 @@ RankGpu::RankGpu(const Runtime& runtime, const Model& model)
     weights_ = std::make_unique<DeviceWeights>(*gpu_.device, deadline);
     workspace_ = std::make_unique<DeviceExpertsWorkspace>(*gpu_.device, gpu_.kernels,
                                                           runtime.grid().experts(), deadline);
+    workspace_->nvfp4_activations = gpu_.nvfp4_activations;
   }
   road_ = std::make_unique<GpuRoad>(runtime, GpuRoad::Rank{gpu_, has_all(model), workspace_.get()});
 }
@@ -70,10 +72,21 @@ bool RankGpu::has_all(const Model& model) const {
   return true;
 }
 
+/// Activations are in nvfp4 where experts are. Throws Error{usage} for a GPU that cannot take them.
+void RankGpu::settle_activations(const Model& model) {
+  bool has_nvfp4 = false;
+  model.weights.for_each_expert([&](const PlannedWeight& weight, std::int64_t) {
+    const Layout& layout = weight.matrix->layout;
+    has_nvfp4 = has_nvfp4 || layout.format == Format::nvfp4;
+    if (gpu_.device != nullptr) require_activations(gpu_, layout);
+  });
+  if (!has_nvfp4) gpu_.nvfp4_activations = Nvfp4Activations::bf16;
+}
+
 void RankGpu::choose(const Runtime& runtime, const Model& model, const GpuWish& wish) {
   const Options& options = runtime.options();
-  const std::int64_t pass = gpu_pass_bytes(
-      model.config, model.work, share_ranks(runtime, model.config, model.work), options.transport);
+  const std::int64_t pass = gpu_pass_bytes(model.config, model.work,
+                                           share_ranks(runtime, model.config, model.work), options);
   ExpertSizes sizes;
   std::int64_t available = 0;
   agree(runtime.world(), [&] {

@@ -41,6 +41,7 @@ class RankGpu {
   void disconnect() noexcept { road_.reset(); }
 
  private:
+  void settle_activations(const Model& model);
   void choose(const Runtime& runtime, const Model& model, const GpuWish& wish);
   [[nodiscard]] bool has_all(const Model& model) const;
   void tell(const Runtime& runtime, const Model& model) const;

@@ -83,9 +83,11 @@ constexpr std::array kOptions = {
     OptionRow{"head-format", '\0', "NAME", a_layout<&O::head_format>(), kModel,
               kEngine | kConvert | kPlan,
               "the same for the output matrix, which is the most sensitive to rounding"},
-    OptionRow{"nvfp4-activations", '\0', "TYPE", one_of<&O::nvfp4_activations>(), kModel, kEngine,
-              "what activations are rounded to before they meet weights in nvfp4; nvfp4: as GPUs "
-              "compute (W4A4), for comparisons with them"},
+    OptionRow{"nvfp4-activations", '\0', "TYPE", one_of<&O::nvfp4_activations>(), kModel,
+              kEngine | kLayer | kPlan,
+              "what activations are rounded to before they meet weights in nvfp4; nvfp4: W4A4, "
+              "which tensor cores of sm_120 and sm_121 multiply as it is; CPUs, and GPUs with "
+              "portable numerics, multiply the same numbers in bf16"},
     OptionRow{
         "int4-activations", '\0', "TYPE", one_of<&O::int4_activations>(), kModel, kEngine | kParts,
         "what activations are rounded to before they meet weights in int4_group128; int8: with "

@@ -188,7 +188,7 @@ GpuMemory JobPlan::gpu_memory(const Options& options, const CostRanks& ranks,
   if (!gpu_wish_) return {};
   const Workload work = workload(options, ranks, share);
   return {.weights = share.weights.device_bytes,
-          .rows = gpu_pass_bytes(model_.config, work, sharing(ranks, work), options.transport)};
+          .rows = gpu_pass_bytes(model_.config, work, sharing(ranks, work), options)};
 }
 
 bool JobPlan::gpu_suffices(const GpuMemory& gpu) const {

@@ -25,6 +25,7 @@ constexpr std::int64_t kTestHidden = 72;
 constexpr std::int64_t kTestWidth = 40;
 constexpr std::int64_t kMlpRows = 11;
 constexpr double kMmaError = 1e-3;
+constexpr double kScaledError = 0.05;  // a rounding of gated activations to 4 bits may turn over
 constexpr std::int64_t kCopyBytes = std::int64_t{32} << 20;
 
 std::vector<float> draw_weights(std::int64_t count, unsigned seed) {
@@ -47,9 +48,8 @@ struct SmallMlp {
   }
 
   [[nodiscard]] MlpWeights weights() const { return {gate.matrix, up.matrix, down.matrix}; }
-  [[nodiscard]] std::vector<float> run_on_cpu() const;
-  [[nodiscard]] std::vector<float> run_on(Device& device, DeviceKernels kernels,
-                                          double deadline) const;
+  [[nodiscard]] std::vector<float> run_on_cpu(Nvfp4Activations activations) const;
+  [[nodiscard]] std::vector<float> run_on(const DeviceMlps::Setup& setup, double deadline) const;
 
   OwnedMatrix gate;
   OwnedMatrix up;
@@ -57,10 +57,12 @@ struct SmallMlp {
   std::vector<BFloat16> x;  // [rows, hidden]
 };
 
-std::vector<float> SmallMlp::run_on_cpu() const {
+std::vector<float> SmallMlp::run_on_cpu(Nvfp4Activations activations) const {
   ThreadPool pool(1);
-  GroupedGemm gemm(
-      {.isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool});
+  GroupedGemm gemm({.isa = Isa::scalar,
+                    .vector = &find_vector_kernels(Isa::scalar),
+                    .pool = &pool,
+                    .nvfp4_activations = activations});
   std::vector<const std::byte*> rows;
   for (std::int64_t row = 0; row < kMlpRows; ++row) {
     rows.push_back(reinterpret_cast<const std::byte*>(x.data() + row * kTestHidden));
@@ -83,15 +85,15 @@ DeviceBuffer put(Device& device, const void* data, std::int64_t bytes) {
   return buffer;
 }
 
-std::vector<float> SmallMlp::run_on(Device& device, DeviceKernels kernels, double deadline) const {
+std::vector<float> SmallMlp::run_on(const DeviceMlps::Setup& setup, double deadline) const {
+  Device& device = setup.device;
   MlpWeights on_device = weights();
   std::vector<DeviceBuffer> panels;
   for (PackedMatrix* const matrix : {&on_device.gate, &on_device.up, &on_device.down}) {
     panels.push_back(put(device, matrix->panels, matrix->bytes()));
     matrix->panels = reinterpret_cast<const std::byte*>(panels.back().address());
   }
-  DeviceScratch scratch;
-  DeviceMlps mlps({.device = device, .scratch = scratch, .kernels = kernels}, {&on_device, 1});
+  DeviceMlps mlps(setup, {&on_device, 1});
   std::vector<std::int32_t> indices(kMlpRows);
   std::iota(indices.begin(), indices.end(), 0);
   const DeviceBuffer inputs = put(device, x.data(), std::ssize(x) * 2);
@@ -100,6 +102,7 @@ std::vector<float> SmallMlp::run_on(Device& device, DeviceKernels kernels, doubl
   std::vector<float> results(static_cast<std::size_t>(kMlpRows * kTestHidden));
   const DeviceRows rows{.mlp = 0, .first_row = 0, .num_rows = kMlpRows};
   mlps.start({.x = inputs.address(),
+              .num_inputs = kMlpRows,
               .row_indices = places.address(),
               .num_rows = kMlpRows,
               .y = y.address()},
@@ -129,18 +132,32 @@ constexpr std::array kLayouts = {Layout{.format = Format::bf16}, Layout{.format 
 
 std::vector<KernelTest> test_gpu_kernels(Device& device, double deadline_seconds) {
   std::vector<KernelTest> tests;
-  for (const Layout& layout : kLayouts) {
+  DeviceScratch scratch;
+  const auto test = [&](const Layout& layout, DeviceKernels kernels, Nvfp4Activations activations) {
     const SmallMlp mlp(layout);
-    const std::vector<float> truth = mlp.run_on_cpu();
-    for (const DeviceKernels kernels : {DeviceKernels::portable, DeviceKernels::mma}) {
-      const std::vector<float> out = mlp.run_on(device, kernels, deadline_seconds);
-      const bool is_portable = kernels == DeviceKernels::portable;
-      tests.push_back(
-          {.kernel = fmt::format("gpu/{}/{}", is_portable ? "portable" : "mma",
-                                 format_name(layout.format)),
-           .same_bits = std::memcmp(truth.data(), out.data(), out.size() * sizeof(float)) == 0,
-           .relative_error = relative_distance(out, truth),
-           .allowed_error = is_portable ? 0 : kMmaError});
+    const std::vector<float> truth = mlp.run_on_cpu(activations);
+    const std::vector<float> out = mlp.run_on({.device = device,
+                                               .scratch = scratch,
+                                               .kernels = kernels,
+                                               .nvfp4_activations = activations},
+                                              deadline_seconds);
+    const bool is_scaled = activations == Nvfp4Activations::nvfp4;
+    const bool is_portable = kernels == DeviceKernels::portable;
+    tests.push_back(
+        {.kernel = fmt::format("gpu/{}/{}{}", kernels_name(kernels, activations, layout.format),
+                               format_name(layout.format), is_scaled ? " (W4A4)" : ""),
+         .same_bits = std::memcmp(truth.data(), out.data(), out.size() * sizeof(float)) == 0,
+         .relative_error = relative_distance(out, truth),
+         .allowed_error = is_portable ? 0
+                          : is_scaled ? kScaledError
+                                      : kMmaError});
+  };
+  for (const DeviceKernels kernels : {DeviceKernels::portable, DeviceKernels::mma}) {
+    for (const Layout& layout : kLayouts) test(layout, kernels, Nvfp4Activations::bf16);
+    constexpr Layout kNvfp4 = {.format = Format::nvfp4};
+    constexpr auto kRounded = Nvfp4Activations::nvfp4;
+    if (missing_on_chip(device.info(), kNvfp4, kernels, kRounded).empty()) {
+      test(kNvfp4, kernels, kRounded);
     }
   }
   return tests;

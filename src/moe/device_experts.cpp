@@ -32,9 +32,15 @@ void DeviceExpertsWorkspace::naming_place(const std::function<void()>& work) con
   }
 }
 
-std::int64_t device_pass_bytes(std::int64_t rows, std::int64_t hidden, std::int64_t width) {
-  const std::int64_t row = 2 * hidden + 2 * width + 4 * hidden + 4;
-  return with_reserve(rows * (row + static_cast<std::int64_t>(sizeof(cuda::MlpTile))));
+std::int64_t DevicePassShape::rounded_bytes(std::int64_t inputs, std::int64_t rows) const noexcept {
+  if (activations == Nvfp4Activations::bf16) return 0;
+  return std::max(inputs * rounded_row_bytes(hidden), rows * rounded_row_bytes(width));
+}
+
+std::int64_t device_pass_bytes(std::int64_t rows, const DevicePassShape& expert) {
+  const std::int64_t row = 2 * expert.hidden + 2 * expert.width + 4 * expert.hidden + 4;
+  return with_reserve(rows * (row + static_cast<std::int64_t>(sizeof(cuda::MlpTile))) +
+                      expert.rounded_bytes(rows, rows));
 }
 
 std::int64_t pinned_pass_bytes(std::int64_t rows, std::int64_t hidden) {
@@ -44,7 +50,10 @@ std::int64_t pinned_pass_bytes(std::int64_t rows, std::int64_t hidden) {
 DeviceExperts::DeviceExperts(std::span<const AdaptedMlp> experts, const SlotMask& own,
                              DeviceExpertsWorkspace& work)
     : work_(&work),
-      mlps_({.device = work.device, .scratch = work.scratch, .kernels = work.kernels},
+      mlps_({.device = work.device,
+             .scratch = work.scratch,
+             .kernels = work.kernels,
+             .nvfp4_activations = work.nvfp4_activations},
             weights_of(experts, own)) {
   std::int32_t next = 0;
   for (const bool is_own : own) mlps_of_slots_.push_back(is_own ? next++ : -1);
@@ -93,6 +102,7 @@ void DeviceExperts::upload_inputs(const ExpertBatch& batch) {
   std::memcpy(work_->host_inputs.data() + indices_at, row_inputs_.data(), row_inputs_.size() * 4);
   device.upload(work_->inputs.address(), work_->host_inputs.data(), bytes);
   mlps_.start({.x = work_->inputs.address(),
+               .num_inputs = std::ssize(input_rows_),
                .row_indices = work_->inputs.address() + static_cast<CudaAddress>(indices_at),
                .num_rows = num_rows(),
                .y = work_->results.address()},
@@ -124,8 +134,8 @@ void DeviceExperts::finish() {
   parts_.clear();
 }
 
-void DeviceExperts::make_room_there(std::int64_t num_rows) {
-  mlps_.make_room(num_rows);
+void DeviceExperts::make_room_there(std::int64_t num_rows, std::int64_t num_inputs) {
+  mlps_.make_room(num_rows, num_inputs);
 }
 
 void DeviceExperts::start_there(const DeviceMlps::Pass& pass,

@@ -22,6 +22,7 @@ struct DeviceExpertsWorkspace {
 
   Device& device;
   DeviceKernels kernels;
+  Nvfp4Activations nvfp4_activations = Nvfp4Activations::bf16;  // of experts in nvfp4
   Communicator& ranks;  // whose rows go on while this rank waits for its GPU
   double deadline_seconds;
   // Of the pass that is under way, at most one:
@@ -38,9 +39,17 @@ struct DeviceExpertsWorkspace {
   void naming_place(const std::function<void()>& work) const;
 };
 
+/// The experts of a pass, as far as its memory goes.
+struct DevicePassShape {
+  std::int64_t hidden = 0;
+  std::int64_t width = 0;
+  Nvfp4Activations activations = Nvfp4Activations::bf16;
+
+  /// Of activations in nvfp4.
+  [[nodiscard]] std::int64_t rounded_bytes(std::int64_t inputs, std::int64_t rows) const noexcept;
+};
 /// Bytes of the GPU's memory for a pass of so many rows, each of an input of its own.
-[[nodiscard]] std::int64_t device_pass_bytes(std::int64_t rows, std::int64_t hidden,
-                                             std::int64_t width);
+[[nodiscard]] std::int64_t device_pass_bytes(std::int64_t rows, const DevicePassShape& expert);
 /// And of the host's, page-locked.
 [[nodiscard]] std::int64_t pinned_pass_bytes(std::int64_t rows, std::int64_t hidden);
 
@@ -56,8 +65,8 @@ class DeviceExperts final : public Experts {
   /// Copies the rows and asks for all of it; waits for nothing.
   void start(const ExpertBatch& batch) override;
   void finish() override;
-  /// Of the GPU's memory, for so many rows of start_there().
-  void make_room_there(std::int64_t num_rows);
+  /// Of the GPU's memory, for so many rows of start_there() and their inputs.
+  void make_room_there(std::int64_t num_rows, std::int64_t num_inputs);
   /// Asks for the products of a batch whose rows and results are in the GPU's memory: all experts
   /// are there, slot s has rows [slot_begin[s], slot_begin[s + 1]) of the pass.
   void start_there(const DeviceMlps::Pass& pass, std::span<const std::int64_t> slot_begin);

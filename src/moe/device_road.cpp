@@ -29,15 +29,19 @@ std::vector<std::int32_t> result_places(const ExchangePlan& plan) {
 
 }  // namespace
 
-std::int64_t device_road_bytes(const RoadRows& rows, std::int64_t hidden, std::int64_t width) {
+std::int64_t device_road_bytes(const RoadRows& rows, const DevicePassShape& expert) {
+  const std::int64_t hidden = expert.hidden;
   const std::int64_t choices = rows.tokens * rows.topk;
   const std::int64_t from_others = rows.ranks > 1 ? choices : 0;
   const std::int64_t to_others = rows.ranks > 1 ? std::max(rows.outputs, rows.tokens) : 0;
-  const std::int64_t inner = width * kRowBytes + static_cast<std::int64_t>(sizeof(cuda::MlpTile));
+  const std::int64_t inner =
+      expert.width * kRowBytes + static_cast<std::int64_t>(sizeof(cuda::MlpTile));
   const std::int64_t lists = 4 * (to_others * 2 + rows.outputs + choices * 2);
-  return with_reserve(
-      (rows.tokens + rows.received) * hidden * kRowBytes + rows.outputs * inner +
-      (rows.outputs + from_others + to_others + rows.tokens) * hidden * kResultBytes + lists);
+  const std::int64_t sources = rows.tokens + rows.received;
+  return with_reserve(sources * hidden * kRowBytes + rows.outputs * inner +
+                      (rows.outputs + from_others + to_others + rows.tokens) * hidden *
+                          kResultBytes +
+                      lists + expert.rounded_bytes(sources, rows.outputs));
 }
 
 DeviceRoad::DeviceRoad(DeviceExpertsWorkspace& work, NcclRanks* ranks)
@@ -107,8 +111,9 @@ void DeviceRoad::start(const Routing& routing, const ExchangePlan& plan, DeviceE
     const std::int64_t row_bytes = hidden_ * kRowBytes;
     const std::int64_t result_bytes = hidden_ * kResultBytes;
     const std::int64_t outputs = plan.execute.num_outputs();
+    const std::int64_t sources = tokens_ + sum_of(plan.recv_counts);
     make_room_for(plan);
-    if (experts != nullptr) experts->make_room_there(outputs);
+    if (experts != nullptr) experts->make_room_there(outputs, sources);
     upload_lists(routing, plan);
     device.upload(sources_.address(), host_rows_.data(), tokens_ * row_bytes);
     move({.from = sources_.address(),
@@ -119,6 +124,7 @@ void DeviceRoad::start(const Routing& routing, const ExchangePlan& plan, DeviceE
          row_bytes);
     if (experts != nullptr) {
       experts->start_there({.x = sources_.address(),
+                            .num_inputs = sources,
                             .row_indices = list(at_.output_sources),
                             .num_rows = outputs,
                             .y = results_.address()},

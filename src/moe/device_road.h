@@ -81,7 +81,6 @@ struct RoadRows {
   std::int64_t received = 0;  // token rows from other ranks
 };
 /// Bytes of the GPU's memory for it.
-[[nodiscard]] std::int64_t device_road_bytes(const RoadRows& rows, std::int64_t hidden,
-                                             std::int64_t width);
+[[nodiscard]] std::int64_t device_road_bytes(const RoadRows& rows, const DevicePassShape& expert);
 
 }  // namespace moesaic

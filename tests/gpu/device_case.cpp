@@ -4,11 +4,13 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include "base/thread_pool.h"
 #include "kernels/formats/bf16.h"
 #include "kernels/formats/elements.h"
+#include "kernels/formats/nvfp4.h"
 #include "kernels/grouped_gemm.h"
 #include "kernels/weight_format.h"
 #include "tests/gpu/ptx_machine/tensor_core.h"
@@ -96,6 +98,55 @@ std::vector<float> mma_row(const PackedMatrix& matrix, const BFloat16* x, int ch
   return y;
 }
 
+constexpr std::int64_t kScaledStep = 64;
+
+/// One column of nvfp4 weights in the form of quantize_row().
+Nvfp4Row column_of(const PackedMatrix& matrix, std::int64_t column) {
+  const std::byte* const panel = matrix.panel(column / kPanelColumns);
+  const std::byte* const scales = panel + nvfp4_format::scales_offset(matrix.depth);
+  const std::int64_t steps = step_count(Format::nvfp4, matrix.depth);
+  Nvfp4Row taken;
+  for (std::int64_t k = 0; k < round_up(matrix.depth, kScaledStep); ++k) {
+    const std::int64_t step = k / kStepDepth;
+    const bool is_there = step < steps;
+    const float value = !is_there ? 0
+                                  : e2m1_body::element(panel + step * e2m1_body::kStepBytes,
+                                                       column % kPanelColumns, k % kStepDepth);
+    taken.codes.push_back(nearest_e2m1(value));
+    if (k % nvfp4_format::kGroup != 0) continue;
+    const std::int64_t group = k / nvfp4_format::kGroup;
+    taken.scales.push_back(!is_there ? std::uint8_t{0}
+                                     : std::to_integer<std::uint8_t>(
+                                           scales[group * kPanelColumns + column % kPanelColumns]));
+  }
+  return taken;
+}
+
+/// The sum of one column: four warps, each with every fourth step of 64 k.
+float scaled_column(const Nvfp4Row& weights, const Nvfp4Row& x) {
+  float splits[4] = {};
+  const auto operand = [](const Nvfp4Row& row, std::size_t step) {
+    ptx::ScaledMatrix<1> taken;
+    std::copy_n(row.codes.data() + step * 64, 64, taken.codes[0]);
+    std::copy_n(row.scales.data() + step * 4, 4, taken.scales[0]);
+    return taken;
+  };
+  for (std::size_t step = 0; step < x.codes.size() / 64; ++step) {
+    float& sum = splits[step % 4];
+    sum = ptx::scaled_sum(operand(weights, step), operand(x, step), sum);
+  }
+  return ((splits[0] + splits[1]) + splits[2]) + splits[3];
+}
+
+std::vector<float> scaled_row(const PackedMatrix& matrix, std::span<const BFloat16> x) {
+  const Nvfp4Row row = quantize_row(x);
+  std::vector<float> y;
+  for (std::int64_t column = 0; column < matrix.rows; ++column) {
+    y.push_back(scaled_column(column_of(matrix, column), row) * matrix.scale * row.power);
+  }
+  return y;
+}
+
 template <typename T>
 DeviceBuffer upload(Device& device, std::span<const T> from) {
   DeviceBuffer buffer = device.allocate(static_cast<std::int64_t>(from.size_bytes()));
@@ -113,6 +164,7 @@ DeviceCase::DeviceCase(const Shape& wanted) : shape(wanted) {
     const float scale = i / shape.hidden % 4 == 3 ? kTiny : 1;
     x.push_back(to_bfloat16(draw_number(random, shape.x_scale * scale)));
   }
+  if (shape.activations == Nvfp4Activations::nvfp4) make_special_rows();
   for (std::size_t mlp = 0; mlp < shape.rows.size(); ++mlp) {
     mlps.push_back({.gate = make_matrix(shape.width, shape.hidden, 3 * mlp),
                     .up = make_matrix(shape.width, shape.hidden, 3 * mlp + 1),
@@ -123,6 +175,21 @@ DeviceCase::DeviceCase(const Shape& wanted) : shape(wanted) {
     }
     num_rows += shape.rows[mlp];
   }
+}
+
+/// Rows that rounding to nvfp4 treats in ways of their own: zeros, what counts as zeros, a value
+/// that is not finite, groups that are far apart.
+void DeviceCase::make_special_rows() {
+  const auto row = [&](std::int64_t index) {
+    const std::int64_t inputs = std::ssize(x) / shape.hidden;
+    return std::span(x).subspan(static_cast<std::size_t>(index % inputs * shape.hidden),
+                                static_cast<std::size_t>(shape.hidden));
+  };
+  if (std::ssize(x) / shape.hidden < 8) return;
+  std::ranges::fill(row(4), to_bfloat16(-0.0F));
+  for (BFloat16& value : row(5)) value = to_bfloat16(to_float(value) * 0x1p-110F);
+  row(6)[9] = to_bfloat16(std::numeric_limits<float>::infinity());
+  row(8)[17] = to_bfloat16(0x1p20F);
 }
 
 PackedMatrix DeviceCase::make_matrix(std::int64_t rows, std::int64_t depth, std::uint64_t seed) {
@@ -148,8 +215,10 @@ PackedMatrix DeviceCase::make_matrix(std::int64_t rows, std::int64_t depth, std:
 
 std::vector<float> DeviceCase::cpu_results() const {
   ThreadPool pool(1);
-  GroupedGemm gemm(
-      {.isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool});
+  GroupedGemm gemm({.isa = Isa::scalar,
+                    .vector = &find_vector_kernels(Isa::scalar),
+                    .pool = &pool,
+                    .nvfp4_activations = shape.activations});
   std::vector<const std::byte*> rows;
   for (const std::int32_t index : row_indices) {
     rows.push_back(reinterpret_cast<const std::byte*>(x.data() + index * shape.hidden));
@@ -172,17 +241,22 @@ std::vector<float> DeviceCase::cpu_results() const {
 }
 
 std::vector<float> DeviceCase::mma_results(int chip) const {
+  const auto product = [&](const PackedMatrix& matrix, std::span<const BFloat16> input) {
+    return shape.activations == Nvfp4Activations::nvfp4 ? scaled_row(matrix, input)
+                                                        : mma_row(matrix, input.data(), chip);
+  };
   std::vector<float> y;
   std::size_t row = 0;
   for (std::size_t mlp = 0; mlp < mlps.size(); ++mlp) {
     for (std::int64_t i = 0; i < shape.rows[mlp]; ++i, ++row) {
-      const BFloat16* const input = x.data() + row_indices[row] * shape.hidden;
-      std::vector<float> gate = mma_row(mlps[mlp].gate, input, chip);
-      const std::vector<float> up = mma_row(mlps[mlp].up, input, chip);
+      const std::span<const BFloat16> input(x.data() + row_indices[row] * shape.hidden,
+                                            static_cast<std::size_t>(shape.hidden));
+      std::vector<float> gate = product(mlps[mlp].gate, input);
+      const std::vector<float> up = product(mlps[mlp].up, input);
       find_vector_kernels(Isa::scalar).gate(shape.gating, up.data(), shape.width, gate.data());
       std::vector<BFloat16> inner;
       for (const float value : gate) inner.push_back(to_bfloat16(value));
-      for (const float value : mma_row(mlps[mlp].down, inner.data(), chip)) y.push_back(value);
+      for (const float value : product(mlps[mlp].down, inner)) y.push_back(value);
     }
   }
   return y;
@@ -199,7 +273,7 @@ std::vector<float> DeviceCase::results_on(Device& device, DeviceKernels kernels)
     }
   }
   DeviceScratch scratch;
-  DeviceMlps products({device, scratch, kernels, shape.gating}, on_device);
+  DeviceMlps products({device, scratch, kernels, shape.gating, shape.activations}, on_device);
   std::vector<DeviceRows> groups;
   std::int64_t first = 0;
   for (std::size_t mlp = 0; mlp < mlps.size(); ++mlp) {
@@ -210,11 +284,43 @@ std::vector<float> DeviceCase::results_on(Device& device, DeviceKernels kernels)
   const DeviceBuffer indices = upload<std::int32_t>(device, row_indices);
   const DeviceBuffer y = device.allocate(num_rows * shape.hidden * 4);
   std::vector<float> results(static_cast<std::size_t>(num_rows * shape.hidden));
-  products.start({inputs.address(), indices.address(), num_rows, y.address()}, groups);
+  products.start(
+      {inputs.address(), std::ssize(x) / shape.hidden, indices.address(), num_rows, y.address()},
+      groups);
   device.download(results.data(), y.address(), y.bytes());
   device.mark();
   device.wait_for_mark(kSeconds);
   return results;
+}
+
+Nvfp4Row quantize_row(std::span<const BFloat16> row) {
+  float amax = 0;
+  bool is_finite = true;
+  for (const BFloat16 value : row) {
+    is_finite = is_finite && std::isfinite(to_float(value));
+    amax = std::max(amax, std::fabs(to_float(value)));
+  }
+  const auto depth = static_cast<std::size_t>(round_up(std::ssize(row), kScaledStep));
+  Nvfp4Row taken{.codes = std::vector<std::uint8_t>(depth),
+                 .scales = std::vector<std::uint8_t>(depth / 16)};
+  if (!is_finite) taken.power = std::numeric_limits<float>::quiet_NaN();
+  if (!is_finite || amax < 0x1p-100F) return taken;
+  const double least = amax / (kLargestE2m1 * kLargestE4m3);
+  taken.power = static_cast<float>(std::exp2(std::ceil(std::log2(least))));
+  for (std::size_t first = 0; first < row.size(); first += 16) {
+    const std::span<const BFloat16> group =
+        row.subspan(first, std::min<std::size_t>(16, row.size() - first));
+    float largest = 0;
+    for (const BFloat16 value : group) largest = std::max(largest, std::fabs(to_float(value)));
+    std::uint8_t& scale = taken.scales[first / 16];
+    scale = nearest_e4m3(largest / (kLargestE2m1 * taken.power));
+    if (scale == 0) continue;
+    const float inverse = 1 / (e4m3_to_float(scale) * taken.power);
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      taken.codes[first + i] = nearest_e2m1(to_float(group[i]) * inverse);
+    }
+  }
+  return taken;
 }
 
 std::vector<Layout> device_layouts() {
@@ -234,11 +340,14 @@ std::string layout_text(const Layout& layout) {
   return text + (layout.wide_scales ? "wide" : "");
 }
 
-std::vector<DeviceCase::Shape> device_shapes(const Layout& layout) {
+std::vector<DeviceCase::Shape> device_shapes(const Layout& layout, Nvfp4Activations activations) {
   const float x_scale = layout.format == Format::mxfp4 ? 0x1p-100F : 1;  // for the largest scales
   const auto shape = [&](std::int64_t hidden, std::int64_t width, std::vector<std::int64_t> rows) {
-    return DeviceCase::Shape{
-        .layout = layout, .hidden = hidden, .width = width, .rows = std::move(rows)};
+    return DeviceCase::Shape{.layout = layout,
+                             .hidden = hidden,
+                             .width = width,
+                             .rows = std::move(rows),
+                             .activations = activations};
   };
   std::vector<DeviceCase::Shape> all = {shape(80, 48, {0, 1, 7, 8, 9, 17, 33, 129}),
                                         shape(1096, 16, {2, 0, 35}), shape(32, 136, {1}),

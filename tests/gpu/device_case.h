@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct DeviceCase {
     std::vector<std::int64_t> rows{};  // of each MLP
     Gating gating{};
     float x_scale = 1;
+    Nvfp4Activations activations = Nvfp4Activations::bf16;
   };
   explicit DeviceCase(const Shape& shape);
 
@@ -37,10 +39,20 @@ struct DeviceCase {
   [[nodiscard]] std::vector<float> results_on(Device& device, DeviceKernels kernels) const;
 
  private:
+  void make_special_rows();
   PackedMatrix make_matrix(std::int64_t rows, std::int64_t depth, std::uint64_t seed);
 
   std::vector<OwnedMatrix> memory_;
 };
+
+/// A row of activations in nvfp4: element k counts e2m1 codes[k] * e4m3 scales[k / 16] * power.
+struct Nvfp4Row {
+  std::vector<std::uint8_t> codes;   // [depth, a multiple of 64], zero beyond the row
+  std::vector<std::uint8_t> scales;  // [depth / 16]
+  float power = 1;                   // NaN for a row with a value that is not finite
+};
+/// As kernels/nvfp4_activations.h says, by the library of codes.
+[[nodiscard]] Nvfp4Row quantize_row(std::span<const BFloat16> row);
 
 /// The layouts that GPUs have kernels for: each format, with groups and scales of every kind.
 [[nodiscard]] std::vector<Layout> device_layouts();
@@ -48,7 +60,8 @@ struct DeviceCase {
 [[nodiscard]] std::string layout_text(const Layout& layout);
 /// Odd numbers of panels and steps; depths of more than one chunk of every kernel; every form of
 /// gating; a single MLP with one row; 0 to 129 rows.
-[[nodiscard]] std::vector<DeviceCase::Shape> device_shapes(const Layout& layout);
+[[nodiscard]] std::vector<DeviceCase::Shape> device_shapes(
+    const Layout& layout, Nvfp4Activations activations = Nvfp4Activations::bf16);
 
 /// How many results differ in their bits; NaNs are all the same.
 [[nodiscard]] std::size_t different(const std::vector<float>& a, const std::vector<float>& b);

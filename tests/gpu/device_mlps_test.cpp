@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "kernels/formats/elements.h"
+#include "kernels/nvfp4_activations.h"
 #include "tests/gpu/fake_gpu.h"
 #include "tests/gpu/setting.h"
 
@@ -44,6 +46,54 @@ TEST_P(DeviceMlpsIn, mma_give_the_bytes_of_plain_loops) {
 INSTANTIATE_TEST_SUITE_P(, DeviceMlpsIn, testing::ValuesIn(device_layouts()),
                          [](const auto& layout) { return layout_text(layout.param); });
 
+TEST(DeviceMlpsOfRoundedRows, portable_give_the_bytes_of_the_cpu) {
+  for (const DeviceCase::Shape& shape :
+       device_shapes({.format = Format::nvfp4}, Nvfp4Activations::nvfp4)) {
+    const DeviceCase mlps(shape);
+    const std::vector<float> wanted = mlps.cpu_results();
+    EXPECT_EQ(different(fake_results(mlps, DeviceKernels::portable, device_images()), wanted), 0U)
+        << shape.hidden << " x " << shape.width;
+    EXPECT_GT(std::ranges::count_if(wanted, [](float y) { return std::isfinite(y) && y != 0; }),
+              std::ssize(wanted) / 2);
+  }
+}
+
+TEST(DeviceMlpsOfRoundedRows, block_scaled_give_the_bytes_of_plain_loops) {
+  for (const int chip : {120, 121}) {
+    const Setting setting("MOESAIC_FAKE_CHIP", std::to_string(chip));
+    for (const DeviceCase::Shape& shape :
+         device_shapes({.format = Format::nvfp4}, Nvfp4Activations::nvfp4)) {
+      const DeviceCase mlps(shape);
+      EXPECT_EQ(different(fake_results(mlps, DeviceKernels::mma, device_images()),
+                          mlps.mma_results(chip)),
+                0U)
+          << shape.hidden << " x " << shape.width << ", sm_" << chip;
+    }
+  }
+}
+
+/// What the plain loops take for a row in nvfp4 is what the CPU makes of it.
+TEST(DeviceMlpsOfRoundedRows, are_those_of_the_cpu) {
+  const DeviceCase mlps(device_shapes({.format = Format::nvfp4}, Nvfp4Activations::nvfp4).front());
+  const auto hidden = static_cast<std::size_t>(mlps.shape.hidden);
+  for (std::size_t first = 0; first < mlps.x.size(); first += hidden) {
+    const std::span<const BFloat16> row = std::span(mlps.x).subspan(first, hidden);
+    std::vector<float> rounded;
+    for (const BFloat16 value : row) rounded.push_back(to_float(value));
+    round_to_nvfp4(rounded);
+    const Nvfp4Row taken = quantize_row(row);
+    std::vector<float> values;
+    for (std::size_t k = 0; k < hidden; ++k) {
+      values.push_back(e2m1_to_float(taken.codes[k]) * e4m3_to_float(taken.scales[k / 16]) *
+                       taken.power);
+    }
+    for (std::size_t k = 0; k < hidden; ++k) {
+      EXPECT_TRUE(values[k] == rounded[k] || (std::isnan(values[k]) && std::isnan(rounded[k])))
+          << "row " << first / hidden << ", k " << k;
+    }
+  }
+}
+
 std::string message_of(const std::function<void()>& call) {
   try {
     call();
@@ -66,6 +116,13 @@ TEST(Device, says_what_it_lacks) {
               "GPU 0 (PTX machine, sm_75) can have no kernels mma/nvfp4: they are made for sm_80 "
               "and later");
   }
+  DeviceCase::Shape rounded = kSmall;
+  rounded.activations = Nvfp4Activations::nvfp4;
+  EXPECT_EQ(message_of([&] {
+              (void)fake_results(DeviceCase(rounded), DeviceKernels::mma, device_images());
+            }),
+            "GPU 0 (PTX machine, sm_90) can have no kernels block_scaled/nvfp4: none were built "
+            "for it");
   std::string reason;
   EXPECT_EQ(CudaDriver::load(reason, "/no/libcuda.so.1"), nullptr);
   EXPECT_EQ(reason.find("no NVIDIA driver: /no/libcuda.so.1"), 0U) << reason;

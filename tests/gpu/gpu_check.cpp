@@ -58,8 +58,9 @@ struct Report {
 };
 
 std::string shape_text(const DeviceCase::Shape& shape) {
-  return fmt::format("hidden {}, width {}, rows {}", shape.hidden, shape.width,
-                     fmt::join(shape.rows, " "));
+  return fmt::format("hidden {}, width {}, rows {}{}", shape.hidden, shape.width,
+                     fmt::join(shape.rows, " "),
+                     shape.activations == Nvfp4Activations::nvfp4 ? ", in nvfp4" : "");
 }
 
 /// The first results that differ, with the bits of both.
@@ -86,33 +87,37 @@ void check_case(Device& device, DeviceKernels kernels, const DeviceCase& mlps, R
   const std::vector<float> got = mlps.results_on(device, kernels);
   const auto count = static_cast<std::int64_t>(different(got, wanted));
   report.mismatches += count;
+  const DeviceCase::Shape& shape = mlps.shape;
   const std::string name =
-      fmt::format("{}/{}", is_mma ? "mma" : "portable", layout_text(mlps.shape.layout));
+      fmt::format("{}/{}", kernels_name(kernels, shape.activations, shape.layout.format),
+                  layout_text(shape.layout));
   report.lines.push_back(
       JsonWriter()
           .field("kernels", name)
-          .field("case", shape_text(mlps.shape))
+          .field("case", shape_text(shape))
           .field("results", static_cast<std::int64_t>(wanted.size()))
           .field("different", count)
-          .raw_field(
-              "first",
-              fmt::format("[{}]", fmt::join(mismatches(got, wanted, mlps.shape.hidden), ", ")))
+          .raw_field("first",
+                     fmt::format("[{}]", fmt::join(mismatches(got, wanted, shape.hidden), ", ")))
           .text());
   report.markdown.push_back(
-      fmt::format("| {} | {} | {} | {} |", name, shape_text(mlps.shape), wanted.size(), count));
-  fmt::print("{:<28} {:<48} {} of {} differ\n", name, shape_text(mlps.shape), count, wanted.size());
+      fmt::format("| {} | {} | {} | {} |", name, shape_text(shape), wanted.size(), count));
+  fmt::print("{:<28} {:<48} {} of {} differ\n", name, shape_text(shape), count, wanted.size());
 }
 
 Report check(Device& device) {
   Report report{.header = "| kernels | case | results | different |\n|---|---|---|---|\n"};
-  for (const Layout& layout : device_layouts()) {
-    for (const DeviceCase::Shape& shape : device_shapes(layout)) {
+  const auto check_shapes = [&](const Layout& layout, Nvfp4Activations activations) {
+    for (const DeviceCase::Shape& shape : device_shapes(layout, activations)) {
       const DeviceCase mlps(shape);
       for (const DeviceKernels kernels : {DeviceKernels::portable, DeviceKernels::mma}) {
+        if (!missing_on_chip(device.info(), layout, kernels, activations).empty()) continue;
         check_case(device, kernels, mlps, report);
       }
     }
-  }
+  };
+  for (const Layout& layout : device_layouts()) check_shapes(layout, Nvfp4Activations::bf16);
+  check_shapes({.format = Format::nvfp4}, Nvfp4Activations::nvfp4);
   return report;
 }
 

@@ -31,10 +31,15 @@ std::vector<std::byte> random_bytes(std::int64_t count) {
 /// A layer's experts in device memory, and rows for them.
 class TimedLayer {
  public:
-  TimedLayer(Device& device, const Layout& layout, DeviceKernels kernels)
+  TimedLayer(Device& device, const Layout& layout, DeviceKernels kernels,
+             Nvfp4Activations activations)
       : device_(device),
         panels_(upload_experts(device, layout)),
-        mlps_({.device = device, .scratch = scratch_, .kernels = kernels}, weights(layout)),
+        mlps_({.device = device,
+               .scratch = scratch_,
+               .kernels = kernels,
+               .nvfp4_activations = activations},
+              weights(layout)),
         inputs_(device.allocate(kMostTokens * kHidden * 2)),
         indices_(device.allocate(kMostTokens * kChoices * 4)),
         results_(device.allocate(kMostTokens * kChoices * kHidden * 4)) {
@@ -107,6 +112,7 @@ class TimedLayer {
     finish();
     const auto start = std::chrono::steady_clock::now();
     mlps_.start({.x = inputs_.address(),
+                 .num_inputs = tokens,
                  .row_indices = indices_.address(),
                  .num_rows = rows,
                  .y = results_.address()},
@@ -129,28 +135,35 @@ class TimedLayer {
 
 std::vector<KernelTime> time_kernels(Device& device) {
   std::vector<KernelTime> times;
+  const auto time = [&](const Layout& layout, DeviceKernels kernels, Nvfp4Activations activations) {
+    TimedLayer layer(device, layout, kernels, activations);
+    for (const std::int64_t tokens : {1, 8, 64, 512, 4096}) {
+      if (kernels == DeviceKernels::portable && tokens > 64) continue;
+      const std::int64_t rows = tokens * kChoices;
+      const auto weights = static_cast<double>(
+          std::min(kExperts, rows) * (2 * panel_count(kWidth) * panel_bytes(layout, kHidden) +
+                                      panel_count(kHidden) * panel_bytes(layout, kWidth)));
+      times.push_back(
+          {.kernels = fmt::format("{}/{}", kernels_name(kernels, activations, layout.format),
+                                  format_name(layout.format)),
+           .tokens = tokens,
+           .seconds = layer.median_seconds(tokens),
+           .bytes = weights,
+           .operations = static_cast<double>(rows) * 6 * static_cast<double>(kHidden * kWidth)});
+    }
+  };
   for (const Layout& layout :
        {Layout{.format = Format::nvfp4}, Layout{.format = Format::mxfp4},
         Layout{.format = Format::bf16}, Layout{.format = Format::fp8_block, .group = 128},
         Layout{.format = Format::int4_group, .group = 128}}) {
     for (const DeviceKernels kernels : {DeviceKernels::mma, DeviceKernels::portable}) {
-      const bool is_mma = kernels == DeviceKernels::mma;
-      TimedLayer layer(device, layout, kernels);
-      for (const std::int64_t tokens : {1, 8, 64, 512, 4096}) {
-        if (!is_mma && tokens > 64) continue;
-        const std::int64_t rows = tokens * kChoices;
-        const auto weights = static_cast<double>(
-            std::min(kExperts, rows) * (2 * panel_count(kWidth) * panel_bytes(layout, kHidden) +
-                                        panel_count(kHidden) * panel_bytes(layout, kWidth)));
-        times.push_back(
-            {.kernels =
-                 fmt::format("{}/{}", is_mma ? "mma" : "portable", format_name(layout.format)),
-             .tokens = tokens,
-             .seconds = layer.median_seconds(tokens),
-             .bytes = weights,
-             .operations = static_cast<double>(rows) * 6 * static_cast<double>(kHidden * kWidth)});
-      }
+      time(layout, kernels, Nvfp4Activations::bf16);
     }
+  }
+  constexpr Layout kNvfp4 = {.format = Format::nvfp4};
+  constexpr auto kRounded = Nvfp4Activations::nvfp4;
+  if (missing_on_chip(device.info(), kNvfp4, DeviceKernels::mma, kRounded).empty()) {
+    time(kNvfp4, DeviceKernels::mma, kRounded);
   }
   return times;
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "tests/gpu/fake_gpu.h"
+#include "tests/gpu/setting.h"
 
 namespace moesaic {
 namespace {
@@ -50,28 +51,35 @@ std::string with_mistake(std::string text, const Mistake& mistake) {
   return text;
 }
 
-class PlantedMistakes : public testing::Test {
- protected:
-  void expect_caught(DeviceKernels kernels, const Mistake& mistake) {
-    const bool is_mma = kernels == DeviceKernels::mma;
-    const std::string module = is_mma ? "mma/nvfp4" : "portable/nvfp4";
-    const std::string text = with_mistake(text_of(module), mistake);
-    const std::array<DeviceImage, 1> images = {
-        {{.module = module, .chip = 80, .is_ptx = true, .bytes = text.c_str()}}};
-    try {
-      const std::vector<float> results = fake_results(mlps_, kernels, images);
-      EXPECT_GT(different(results, is_mma ? mma_ : cpu_), 0U)
-          << mistake.from << " -> " << mistake.to << " was not noticed";
-    } catch (const Error&) {  // noticed
-    }
-  }
+/// What kernels of tensor cores, or portable ones, have to give.
+struct Wanted {
+  explicit Wanted(const DeviceCase::Shape& shape) : mlps(shape) {}
 
-  DeviceCase mlps_{kShape};
-  std::vector<float> cpu_ = mlps_.cpu_results();
-  std::vector<float> mma_ = mlps_.mma_results(90);
+  DeviceCase mlps;
+  std::vector<float> cpu = mlps.cpu_results();
+  std::vector<float> mma = mlps.mma_results(90);
 };
 
-TEST_F(PlantedMistakes, in_portable_kernels_are_caught) {
+/// With a mistake in the module `name`, "mma/nvfp4"; all others are as they are.
+void expect_caught(const Wanted& wanted, std::string_view name, const Mistake& mistake) {
+  const std::string text = with_mistake(text_of(name), mistake);
+  std::vector<DeviceImage> images(device_images().begin(), device_images().end());
+  for (DeviceImage& image : images) {
+    if (image.module == name && image.is_ptx) image.bytes = text.c_str();
+  }
+  const bool is_portable = name.starts_with("portable");
+  try {
+    const std::vector<float> results = fake_results(
+        wanted.mlps, is_portable ? DeviceKernels::portable : DeviceKernels::mma, images);
+    EXPECT_GT(different(results, is_portable ? wanted.cpu : wanted.mma), 0U)
+        << name << ": " << mistake.from << " -> " << mistake.to << " was not noticed, "
+        << mistake.kernel << " " << mistake.occurrence;
+  } catch (const Error&) {  // noticed
+  }
+}
+
+TEST(PlantedMistakes, in_portable_kernels_are_caught) {
+  const Wanted wanted(kShape);
   for (const Mistake& mistake : {Mistake{"bar.sync \t0;", "", "gate_up", 1},
                                  {"bar.sync \t0;", "", "gate_up", 2},
                                  {"setp.ge.s32", "setp.gt.s32"},
@@ -86,11 +94,12 @@ TEST_F(PlantedMistakes, in_portable_kernels_are_caught) {
                                  {"st.global.f32", "st.shared.f32"},
                                  {"setp.gt.f32", "setp.lt.f32"},
                                  {"fma.rn.bf16x2", "or.b32"}}) {
-    expect_caught(DeviceKernels::portable, mistake);
+    expect_caught(wanted, "portable/nvfp4", mistake);
   }
 }
 
-TEST_F(PlantedMistakes, in_mma_kernels_are_caught) {
+TEST(PlantedMistakes, in_mma_kernels_are_caught) {
+  const Wanted wanted(kShape);
   for (const Mistake& mistake : {Mistake{"bar.sync \t0;", "", "gate_up_128", 1},
                                  {"bar.sync \t0;", "", "gate_up_8", 2},
                                  {"bar.sync \t0;", "", "gate_up_8", 3},
@@ -103,7 +112,41 @@ TEST_F(PlantedMistakes, in_mma_kernels_are_caught) {
                                  {"mul.rn.f32", "mul.rn.ftz.f32"},
                                  {"xor.b32", "or.b32"},
                                  {"ld.shared.v2.f32", "ld.global.v2.f32"}}) {
-    expect_caught(DeviceKernels::mma, mistake);
+    expect_caught(wanted, "mma/nvfp4", mistake);
+  }
+}
+
+TEST(PlantedMistakes, in_kernels_of_activations_in_nvfp4_are_caught) {
+  const Setting setting("MOESAIC_FAKE_CHIP", "120");
+  DeviceCase::Shape shape = kShape;
+  shape.hidden = 1304;  // several chunks, of the last one steps for every warp
+  shape.activations = Nvfp4Activations::nvfp4;
+  const Wanted wanted(shape);
+  EXPECT_EQ(different(fake_results(wanted.mlps, DeviceKernels::mma, device_images()), wanted.mma),
+            0U);
+  for (const Mistake& mistake : {Mistake{"bar.sync \t0;", "", "gate_up_128", 1},
+                                 {"bar.sync \t0;", "", "gate_up_128", 2},
+                                 {"bar.sync \t0;", "", "gate_up_128", 3},
+                                 {"bar.sync \t0;", "", "gate_up_8", 1},
+                                 {"bar.sync \t0;", "", "gate_up_8", 2},
+                                 {"bar.sync \t0;", "", "gate_up_8", 3},
+                                 {"bar.sync \t0;", "", "gate_up_8", 4},
+                                 {"bar.sync \t0;", "", "gate_up_8", 7},
+                                 {"cp.async.wait_group 0;", ""},
+                                 {"setp.ge.s32", "setp.gt.s32"},
+                                 {"{0, 0}", "{0, 1}"},
+                                 {"add.rn.f32", "sub.rn.f32"},
+                                 {"xor.b32", "or.b32"},
+                                 {"e2m1.e2m1", "e2m1.e3m2"}}) {
+    expect_caught(wanted, "block_scaled/nvfp4", mistake);
+  }
+  for (const Mistake& mistake : {Mistake{"bar.sync \t0;", "", "quantize_rows", 1},
+                                 {"shfl.sync.bfly.b32 \t", "shfl.sync.idx.b32 \t"},
+                                 {"max.u32", "min.u32"},
+                                 {"div.rn.f32", "mul.rn.f32"},
+                                 {"st.global.u8", "st.global.u16"},
+                                 {"add.rn.f32", "sub.rn.f32"}}) {
+    expect_caught(wanted, "rows/nvfp4", mistake);
   }
 }
 

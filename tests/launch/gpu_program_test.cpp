@@ -76,6 +76,26 @@ TEST_F(GpuExperts, on_tensor_cores_give_the_same_bytes_on_any_number_of_ranks) {
   EXPECT_TRUE(run_score(2, joined(native, {"--batch-size", "2"})).logits == one.logits);
 }
 
+TEST_F(GpuExperts, take_activations_in_nvfp4) {
+  const Arguments rounded = {"--nvfp4-activations", "nvfp4"};
+  const std::string cpu = run_score(1, joined(portable("nvfp4", "none"), rounded)).logits;
+  EXPECT_FALSE(run_score(1, portable("nvfp4", "none")).logits == cpu);
+  EXPECT_TRUE(run_score(1, joined(portable("nvfp4", "all"), rounded)).logits == cpu);
+  EXPECT_TRUE(run_score(2, joined(portable("nvfp4", "5"), rounded)).logits == cpu);
+}
+
+TEST_F(GpuExperts, multiply_activations_in_nvfp4_as_they_are) {
+  const Variables blackwell = on_fake_gpus({{"MOESAIC_FAKE_CHIP", "120"}});
+  const Arguments native = {"--isa",         "scalar", "--expert-format",     "nvfp4",
+                            "--gpu-experts", "all",    "--nvfp4-activations", "nvfp4"};
+  const Run one = run(moesaic_command(score(native)), blackwell);
+  EXPECT_TRUE(has_line(one.told,
+                       "16 of 16 experts a layer on GPU 0 \\(PTX machine, sm_120, block_scaled, "))
+      << one.told;
+  const Run two = run(ranks_command(2, score(joined(native, {"--batch-size", "2"}))), blackwell);
+  EXPECT_TRUE(two.logits == one.logits);
+}
+
 /// Of the smallest memory that has room for so many experts a layer.
 TEST_F(GpuExperts, that_do_not_fit_are_counted_before_anything_is_loaded) {
   const Variables small = on_fake_gpus({{"MOESAIC_FAKE_BYTES", "1000000"}});
@@ -123,8 +143,10 @@ TEST_F(GpuExperts, that_cannot_be_say_why) {
   expect_failure(fails({"--gpu-experts", file("twice.json", R"({"1": [2, 2]})")}), 3,
                  {"twice.json", "expert 2 of layer 1 stands twice"});
   expect_failure(fails({"--gpu-experts", "no.json"}), 3, {"no.json"});
-  expect_failure(fails({"--gpu-experts", "1", "--nvfp4-activations", "nvfp4"}), 2,
-                 {"--nvfp4-activations"});
+  expect_failure(
+      fails({"--gpu-experts", "1", "--nvfp4-activations", "nvfp4", "--expert-format", "nvfp4"}), 2,
+      {"--nvfp4-activations nvfp4: GPU 0 (PTX machine, sm_90) does not multiply "
+       "activations in nvfp4, sm_120 and sm_121 do; with --numerics portable"});
   expect_failure(run_moesaic({"sft", "-m", kDemo, "--gpu-experts", "all"}), 2, {"--gpu-experts"});
 }
 
@@ -194,6 +216,7 @@ TEST(GpuDoctor, tells_what_there_is_and_tests_every_kernel) {
         "sm_90 \\(bits of sm_90 and later\\), shared by ranks 0, 1\n",
         "GPU 0: reads its memory with [0-9.e+]+ GB/s, copies ",
         "kernel gpu/portable/int4_group +same bits as scalar\n",
+        "kernel gpu/portable/nvfp4 \\(W4A4\\) +same bits as scalar\n",
         "kernel gpu/mma/nvfp4 +relative error against scalar"}) {
     EXPECT_TRUE(has_line(result.out, text)) << text << "\n" << result.text();
   }

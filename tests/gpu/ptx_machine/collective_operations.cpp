@@ -1,5 +1,7 @@
 #include "tests/gpu/ptx_machine/collective_operations.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -25,6 +27,40 @@ void exchange_lanes(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   }
 }
 
+namespace {
+
+/// The lanes' places of the sums [16][8] of an mma; those of lane's register r are in slot first +
+/// r.
+template <typename Call>
+void for_each_sum(Warp& warp, const Instruction& in, std::size_t first, const Call& call) {
+  for (std::size_t lane = 0; lane < kWarpLanes; ++lane) {
+    for (std::size_t r = 0; r < 4; ++r) {
+      call(lane / 4 + r / 2 * 8, 2 * (lane % 4) + r % 2, warp.slot(in.slots[first + r])[lane]);
+    }
+  }
+}
+
+void load_sums(Warp& warp, const Instruction& in, std::size_t first, float (*c)[8]) {
+  for_each_sum(warp, in, first, [&](std::size_t row, std::size_t column, std::uint64_t bits) {
+    c[row][column] = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+  });
+}
+
+/// To the first operand.
+void store_sums(Warp& warp, const Instruction& in, const float (*c)[8]) {
+  for_each_sum(warp, in, 0, [&](std::size_t row, std::size_t column, std::uint64_t& bits) {
+    bits = std::bit_cast<std::uint32_t>(c[row][column]);
+  });
+  if (warp.block().counters != nullptr) ++warp.block().counters->mma;
+}
+
+/// Eight codes of 4 bits, the lowest first.
+void unpack_codes(std::uint64_t word, std::uint8_t* to) {
+  for (int i = 0; i < 8; ++i) to[i] = static_cast<std::uint8_t>(word >> (4 * i) & 15);
+}
+
+}  // namespace
+
 void multiply_bf16(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   warp.require_all(lanes);
   std::uint16_t a[16][16];
@@ -44,19 +80,45 @@ void multiply_bf16(Warp& warp, const Instruction& in, std::uint32_t lanes) {
         b[g][2 * t + i + r * 8] = half(warp.slot(in.slots[8 + r])[lane], i);
       }
     }
-    for (std::size_t r = 0; r < 4; ++r) {
-      c[g + r / 2 * 8][2 * t + r % 2] =
-          std::bit_cast<float>(static_cast<std::uint32_t>(warp.slot(in.slots[10 + r])[lane]));
-    }
   }
-  mma_16x8x16(warp.block().family, a, b, c);
+  load_sums(warp, in, 10, c);
+  mma_16x8x16(family_of(warp.block().chip), a, b, c);
+  store_sums(warp, in, c);
+}
+
+void multiply_nvfp4(Warp& warp, const Instruction& in, std::uint32_t lanes) {
+  warp.require_all(lanes);
+  const int chip = warp.block().chip;
+  if (chip != 120 && chip != 121) {
+    throw MachineError(fmt::format("sm_{} has no block scales", chip));
+  }
+  // Which byte of the scales, and which lanes of four: the first.
+  for (const std::size_t selector : {15U, 16U, 18U, 19U}) {
+    if (*warp.slot(in.slots[selector]) != 0) throw MachineError("scales of other lanes");
+  }
+  ScaledMatrix<16> a;
+  ScaledMatrix<8> b;
+  float c[16][8];
   for (std::size_t lane = 0; lane < kWarpLanes; ++lane) {
+    const std::size_t g = lane / 4;
+    const std::size_t t = lane % 4;
     for (std::size_t r = 0; r < 4; ++r) {
-      warp.slot(in.slots[r])[lane] =
-          std::bit_cast<std::uint32_t>(c[lane / 4 + r / 2 * 8][2 * (lane % 4) + r % 2]);
+      unpack_codes(warp.slot(in.slots[4 + r])[lane], a.codes[g + r % 2 * 8] + 8 * t + r / 2 * 32);
+    }
+    for (std::size_t r = 0; r < 2; ++r) {
+      unpack_codes(warp.slot(in.slots[8 + r])[lane], b.codes[g] + 8 * t + r * 32);
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+      const auto scale = [&](std::size_t operand) {
+        return static_cast<std::uint8_t>(warp.slot(in.slots[operand])[lane] >> (8 * i));
+      };
+      if (t < 2) a.scales[g + t * 8][i] = scale(14);
+      if (t == 0) b.scales[g][i] = scale(17);
     }
   }
-  if (warp.block().counters != nullptr) ++warp.block().counters->mma;
+  load_sums(warp, in, 10, c);
+  mma_16x8x64(a, b, c);
+  store_sums(warp, in, c);
 }
 
 }  // namespace moesaic::ptx

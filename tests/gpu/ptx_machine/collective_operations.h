@@ -12,5 +12,7 @@ namespace moesaic::ptx {
 void exchange_lanes(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
 /// mma.sync m16n8k16 of bf16.
 void multiply_bf16(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
+/// mma.sync m16n8k64 of e2m1 with an e4m3 scale for 16 k, on sm_120 and sm_121.
+void multiply_nvfp4(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
 
 }  // namespace moesaic::ptx

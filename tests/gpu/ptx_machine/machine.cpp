@@ -63,7 +63,7 @@ void Machine::run(const std::string& kernel, const Launch& launch,
                      .launch = &launch,
                      .parameters = parameters,
                      .memory = &target.memory,
-                     .family = family_of(target.chip),
+                     .chip = target.chip,
                      .counters = target.counters};
     Warps warps;
     for (unsigned i = 0; i < launch.threads / kWarpLanes; ++i) {

@@ -70,6 +70,16 @@ constexpr Operation kTwo = {each_lane<In, Function, 2>, 3};
 template <typename In, auto Function>
 constexpr Operation kThree = {each_lane<In, Function, 3>, 4};
 
+/// The low and the high half of a register.
+void take_halves(Warp& warp, const Instruction& in, std::uint32_t lanes) {
+  for (int lane = 0; lane < kWarpLanes; ++lane) {
+    if ((lanes >> lane & 1) == 0) continue;
+    const std::uint64_t whole = warp.slot(in.slots[2])[lane];
+    warp.slot(in.slots[0])[lane] = whole & 0xffff;
+    warp.slot(in.slots[1])[lane] = whole >> 16 & 0xffff;
+  }
+}
+
 using U16 = std::uint16_t;
 using U32 = std::uint32_t;
 using S32 = std::int32_t;
@@ -91,7 +101,9 @@ constexpr auto kLess = [](auto a, auto b) { return a < b; };
 constexpr auto kLessOrEqual = [](auto a, auto b) { return a <= b; };
 constexpr auto kGreater = [](auto a, auto b) { return a > b; };
 constexpr auto kGreaterOrEqual = [](auto a, auto b) { return a >= b; };
+constexpr auto kNotGreater = [](float a, float b) { return !(a > b); };
 constexpr auto kUnordered = [](float a, float b) { return std::isnan(a) || std::isnan(b); };
+constexpr auto kOrdered = [](float a, float b) { return !std::isnan(a) && !std::isnan(b); };
 constexpr auto kMin = [](auto a, auto b) { return b < a ? b : a; };
 constexpr auto kMax = [](auto a, auto b) { return a < b ? b : a; };
 
@@ -118,7 +130,8 @@ constexpr auto kMultiplyWide = [](U64 a, U64 b) {
   return static_cast<U64>(product);
 };
 
-constexpr auto kMultiplyAdd = [](U32 a, U32 b, U32 c) { return a * b + c; };
+constexpr auto kMultiplyHigh = [](U16 a, U16 b) { return static_cast<U16>(U32{a} * b >> 16); };
+constexpr auto kMultiplyAdd = [](auto a, auto b, auto c) { return a * b + c; };
 constexpr auto kPermute = [](U32 a, U32 b, U32 select) {
   const U64 bytes = a | U64{b} << 32;
   U32 result = 0;
@@ -203,6 +216,7 @@ const std::unordered_map<std::string, Operation>& operations() {
       {"mov.b16", kOne<U16, kSame>},
       {"mov.u16", kOne<U16, kSame>},
       {"mov.pred", kOne<U64, kSame>},
+      {"mov.b32 {}", {take_halves, 3}},
       {"cvta.to.global.u64", kOne<U64, kSame>},
       {"cvta.global.u64", kOne<U64, kSame>},
       {"cvta.shared.u64", kOne<U64, kInWindow>},
@@ -210,8 +224,10 @@ const std::unordered_map<std::string, Operation>& operations() {
 
       {"add.s32", kTwo<U32, kAdd>},
       {"add.u32", kTwo<U32, kAdd>},
+      {"add.s16", kTwo<U16, kAdd>},
       {"add.s64", kTwo<U64, kAdd>},
       {"add.u64", kTwo<U64, kAdd>},
+      {"sub.s16", kTwo<U16, kSubtract>},
       {"sub.s32", kTwo<U32, kSubtract>},
       {"sub.s64", kTwo<U64, kSubtract>},
       {"neg.s32", kOne<U32, kMinus>},
@@ -220,7 +236,10 @@ const std::unordered_map<std::string, Operation>& operations() {
       {"mul.wide.s32", kTwo<U64, kMultiplyWide<S32>>},
       {"mul.wide.u32", kTwo<U64, kMultiplyWide<U32>>},
       {"mul.wide.u16", kTwo<U64, kMultiplyWide<U16>>},
+      {"mul.lo.s16", kTwo<U16, kMultiply>},
+      {"mul.hi.u16", kTwo<U16, kMultiplyHigh>},
       {"mad.lo.s32", kThree<U32, kMultiplyAdd>},
+      {"mad.lo.s64", kThree<U64, kMultiplyAdd>},
       {"min.s32", kTwo<S32, kMin>},
       {"max.s32", kTwo<S32, kMax>},
       {"min.u32", kTwo<U32, kMin>},
@@ -268,6 +287,10 @@ const std::unordered_map<std::string, Operation>& operations() {
       {"setp.eq.s64", kTwo<S64, kEqual>},
       {"setp.lt.f32", kTwo<float, kLess>},
       {"setp.gt.f32", kTwo<float, kGreater>},
+      {"setp.eq.f32", kTwo<float, kEqual>},
+      {"setp.neu.f32", kTwo<float, kUnequal>},
+      {"setp.leu.f32", kTwo<float, kNotGreater>},
+      {"setp.num.f32", kTwo<float, kOrdered>},
       {"setp.nan.f32", kTwo<float, kUnordered>},
 
       {"cvt.s64.s32", kOne<S32, kConvert<S64>>},
@@ -295,6 +318,9 @@ const std::unordered_map<std::string, Operation>& operations() {
 
       {"shfl.sync.bfly.b32", {exchange_lanes, 6}},
       {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", {multiply_bf16, 14}},
+      {"mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1."
+       "f32.ue4m3",
+       {multiply_nvfp4, 20}},
       {"cp.async.cg.shared.global", {begin_copy, 3}},
       {"cp.async.commit_group", {close_copies, 0}},
       {"cp.async.wait_group", {wait_for_copies, 1}}};

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <set>
 #include <string_view>
 
 namespace moesaic::ptx {
@@ -60,14 +61,15 @@ class KernelParser {
     kernel_.parameter_bytes += bytes;
   }
 
+  void label(std::string_view name) {
+    labels_[std::string(trimmed(name))] = static_cast<int>(kernel_.code.size());
+  }
+
   void statement(std::string_view text, int line) {
     text = trimmed(text);
-    for (auto colon = text.find(':'); !text.empty() && text[0] == '$'; colon = text.find(':')) {
-      labels_[std::string(text.substr(0, colon))] = static_cast<int>(kernel_.code.size());
-      text = trimmed(text.substr(colon + 1));
-    }
     if (text.empty()) return;
-    if (text.starts_with(".reg") || text.starts_with(".pragma") || text.starts_with(".loc")) return;
+    if (text.starts_with(".reg")) return add_registers(text);
+    if (text.starts_with(".pragma") || text.starts_with(".loc")) return;
     if (text.starts_with(".shared")) return add_shared(text);
     Instruction in;
     in.line = line;
@@ -76,6 +78,7 @@ class KernelParser {
       in.guard = slot(take_word(text).substr(in.guard_negated ? 2 : 1));
     }
     in.text = std::string(take_word(text));
+    if (in.text.starts_with("mov") && text.starts_with('{')) in.text += " {}";  // to several
     while (!text.empty()) add_operand(in, text);
     if (!set_operation(in)) throw MachineError(fmt::format("unknown instruction {}", in.text));
     kernel_.code.push_back(std::move(in));
@@ -98,6 +101,12 @@ class KernelParser {
     kernel_.shared_bytes += bytes;
   }
 
+  /// ".reg .b16 tmp": those whose names do not begin with %.
+  void add_registers(std::string_view text) {
+    const std::string_view name = trimmed(text.substr(text.find_last_of(" \t")));
+    if (name[0] != '%') plain_registers_.insert(std::string(name));
+  }
+
   std::int32_t slot(std::string_view name) {
     const auto [at, is_new] = slots_.try_emplace(std::string(name), kernel_.num_slots);
     if (is_new) ++kernel_.num_slots;
@@ -117,7 +126,7 @@ class KernelParser {
 
   /// A register, a constant, or a name, without brackets.
   void add_value(Instruction& in, std::string_view word) {
-    if (word[0] == '%') {
+    if (word[0] == '%' || plain_registers_.contains(std::string(word))) {
       const auto bar = word.find('|');
       push(in, slot(word.substr(0, bar)));
       if (bar != std::string_view::npos) push(in, slot(word.substr(bar + 1)));
@@ -164,6 +173,7 @@ class KernelParser {
   std::map<std::string, std::int32_t> slots_;
   std::map<std::string, std::uint64_t> variables_;
   std::map<std::string, int> labels_;
+  std::set<std::string> plain_registers_;
 };
 
 std::string without_comments(const std::string& text) {
@@ -190,10 +200,15 @@ class Reader {
     at_ = found + 1;
     return true;
   }
+  /// Whether the next mark is this one.
+  [[nodiscard]] bool is_next(char mark) const {
+    const auto found = text_.find_first_not_of(" \t\r\n", at_);
+    return found != std::string::npos && text_[found] == mark;
+  }
   /// Whether the next mark is a brace; it is passed.
   bool pass_brace(char brace) {
+    if (!is_next(brace)) return false;
     const auto found = text_.find_first_not_of(" \t\r\n", at_);
-    if (found == std::string::npos || text_[found] != brace) return false;
     for (; at_ <= found; ++at_) line_ += text_[at_] == '\n' ? 1 : 0;
     return true;
   }
@@ -231,6 +246,8 @@ Kernel parse_kernel(Reader& reader) {
       ++depth;
     } else if (reader.pass_brace('}')) {
       --depth;
+    } else if (reader.is_next('$') && reader.until(':', part)) {
+      parser.label(part);
     } else if (reader.until(';', part)) {
       parser.statement(part, reader.line());
     } else {

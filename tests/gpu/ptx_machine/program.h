@@ -26,7 +26,7 @@ enum class Space { generic, global, shared, parameter };
 struct Instruction {
   Execute execute = nullptr;
   Control control = Control::next;
-  std::array<std::int32_t, 16>
+  std::array<std::int32_t, 20>
       slots{};  // operands in their order, vectors and addresses among them
   int num_slots = 0;
   std::array<std::int64_t, 2> offsets{};  // of addresses, in their order

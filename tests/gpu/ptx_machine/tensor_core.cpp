@@ -85,6 +85,58 @@ float sum_of(Family family, const Term* a, const Term* b, float c) {
   return fused_sum({a + 8, b + 8, 8}, fused_sum({a, b, 8}, c, 24), 24);
 }
 
+/// An e4m3 scale, 3 fractional bits; zero counts as 2^-126.
+Term scale_term(std::uint8_t code) {
+  const std::int32_t field = code >> 3 & 15;
+  const std::int32_t significand = (code & 7) | (field == 0 ? 0 : 8);
+  return {significand, significand == 0 ? -126 : std::max(field, 1) - 7};
+}
+
+/// The exact sum of 16 products, 2 fractional bits.
+std::int64_t group_sum(const std::uint8_t* a, const std::uint8_t* b) {
+  constexpr std::int32_t kTwice[8] = {0, 1, 2, 3, 4, 6, 8, 12};
+  std::int64_t sum = 0;
+  for (int k = 0; k < 16; ++k) {
+    const std::int32_t product = kTwice[a[k] & 7] * kTwice[b[k] & 7];
+    sum += ((a[k] ^ b[k]) & 8) != 0 ? -product : product;
+  }
+  return sum;
+}
+
+bool is_nan_scale(std::uint8_t code) {
+  return (code & 0x7f) == 0x7f;
+}
+
+/// Of one row and one column.
+float scaled_row_sum(const std::uint8_t* a, const std::uint8_t* a_scales, const std::uint8_t* b,
+                     const std::uint8_t* b_scales, float c) {
+  constexpr int kFractionBits = 35;
+  constexpr int kGroups = 4;
+  if (std::isnan(c) || std::any_of(a_scales, a_scales + kGroups, is_nan_scale) ||
+      std::any_of(b_scales, b_scales + kGroups, is_nan_scale)) {
+    return std::bit_cast<float>(0x7fffffffU);
+  }
+  if (std::isinf(c)) return c;
+  const Term addend = term_of(std::bit_cast<std::uint32_t>(c));
+  std::int32_t top = addend.exponent;
+  Term left[kGroups];
+  Term right[kGroups];
+  for (int i = 0; i < kGroups; ++i) {
+    left[i] = scale_term(a_scales[i]);
+    right[i] = scale_term(b_scales[i]);
+    top = std::max(top, left[i].exponent + right[i].exponent);
+  }
+  std::int64_t sum =
+      aligned(std::int64_t{addend.significand} << (kFractionBits - 23), top - addend.exponent);
+  for (int i = 0; i < kGroups; ++i) {
+    const std::int64_t significand = group_sum(a + 16 * i, b + 16 * i) * left[i].significand *
+                                     right[i].significand;  // 2 + 3 + 3 fractional bits
+    sum += aligned(significand * (std::int64_t{1} << (kFractionBits - 8)),
+                   top - left[i].exponent - right[i].exponent);
+  }
+  return to_float(std::ldexp(static_cast<double>(sum), top - kFractionBits));
+}
+
 /// Rows of an operand.
 template <int Rows>
 struct Matrix {
@@ -112,6 +164,19 @@ void mma_16x8x16(Family family, const std::uint16_t (*a)[16], const std::uint16_
       } else {
         sum = special_sum(a[row], b[column], sum);
       }
+    }
+  }
+}
+
+float scaled_sum(const ScaledMatrix<1>& a, const ScaledMatrix<1>& b, float c) {
+  return scaled_row_sum(a.codes[0], a.scales[0], b.codes[0], b.scales[0], c);
+}
+
+void mma_16x8x64(const ScaledMatrix<16>& a, const ScaledMatrix<8>& b, float (*c)[8]) {
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 8; ++column) {
+      c[row][column] = scaled_row_sum(a.codes[row], a.scales[row], b.codes[column],
+                                      b.scales[column], c[row][column]);
     }
   }
 }

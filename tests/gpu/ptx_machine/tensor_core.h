@@ -26,4 +26,19 @@ enum class Family {
 void mma_16x8x16(Family family, const std::uint16_t (*a)[16], const std::uint16_t (*b)[16],
                  float (*c)[8]);
 
+/// Rows of an operand in nvfp4: e2m1 codes, and for 16 k an e4m3 scale whose sign does not count.
+template <int Rows>
+struct ScaledMatrix {
+  std::uint8_t codes[Rows][64];
+  std::uint8_t scales[Rows][4];
+};
+
+/// c + the products of 64 pairs of such numbers. The sum of 16 products and its scales'
+/// significands are exact, its exponent that of both scales; these four and c are one fused sum
+/// with 35 fractional bits.
+[[nodiscard]] float scaled_sum(const ScaledMatrix<1>& a, const ScaledMatrix<1>& b, float c);
+
+/// The 16 x 8 sums of one mma; c in and out.
+void mma_16x8x64(const ScaledMatrix<16>& a, const ScaledMatrix<8>& b, float (*c)[8]);
+
 }  // namespace moesaic::ptx

@@ -21,7 +21,7 @@ struct BlockState {
   const Launch* launch = nullptr;
   std::span<const std::byte> parameters{};
   DeviceMemory* memory = nullptr;
-  Family family = Family::hopper;
+  int chip = 0;  // 90 for sm_90
   Counters* counters = nullptr;
   SharedMemory shared{};
 };

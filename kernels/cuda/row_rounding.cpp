@@ -1,0 +1,51 @@
+#include "kernels/cuda/row_rounding.h"
+
+#include "base/error.h"
+#include "kernels/cuda/nvfp4_rows.h"
+#include "kernels/cuda/row_arguments.h"
+
+namespace moesaic {
+namespace {
+
+constexpr std::string_view kRoundingModule = "rows/nvfp4";
+
+cuda::RoundArguments arguments_of(const DeviceRowRounding::Rows& rows) {
+  return {.from = reinterpret_cast<const std::uint16_t*>(rows.from),
+          .rounded = nullptr,
+          .records = nullptr,
+          .row_scales = nullptr,
+          .depth = narrow<std::int32_t>(rows.depth),
+          .row_records = narrow<std::int32_t>(row_record_bytes(rows.depth) / cuda::kRecordBytes)};
+}
+
+Device::Launch a_block_for_each(std::int64_t rows) {
+  return {.grid_x = narrow<unsigned>(rows), .threads = cuda::kRowThreads};
+}
+
+}  // namespace
+
+std::int64_t row_record_bytes(std::int64_t depth) noexcept {
+  return (depth + cuda::kRecordDepth - 1) / cuda::kRecordDepth * cuda::kRecordBytes;
+}
+
+DeviceRowRounding::DeviceRowRounding(Device& device)
+    : device_(device),
+      round_(device.kernel(kRoundingModule, "round_rows")),
+      quantize_(device.kernel(kRoundingModule, "quantize_rows")) {}
+
+void DeviceRowRounding::round(const Rows& rows, CudaAddress to) {
+  if (rows.count == 0) return;
+  cuda::RoundArguments arguments = arguments_of(rows);
+  arguments.rounded = reinterpret_cast<std::uint16_t*>(to);
+  device_.launch(round_, a_block_for_each(rows.count), &arguments);
+}
+
+void DeviceRowRounding::quantize(const Rows& rows, CudaAddress records, CudaAddress scales) {
+  if (rows.count == 0) return;
+  cuda::RoundArguments arguments = arguments_of(rows);
+  arguments.records = reinterpret_cast<std::uint8_t*>(records);
+  arguments.row_scales = reinterpret_cast<float*>(scales);
+  device_.launch(quantize_, a_block_for_each(rows.count), &arguments);
+}
+
+}  // namespace moesaic
