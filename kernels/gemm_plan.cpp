@@ -132,7 +132,8 @@ void GemmPlan::gather(const RowSource& block, const std::int32_t* order, Worker&
 }
 
 /// Rows of a block rounded to nvfp4, as floats.
-void GemmPlan::round_block(RowSource& block, Worker& worker, const std::byte** rows) {
+void GemmPlan::round_block(RowSource& block, float input_scale, Worker& worker,
+                           const std::byte** rows) {
   worker.rounded.resize(static_cast<std::size_t>(kRowBlock * block.depth));
   for (std::int64_t row = 0; row < block.num_rows; ++row) {
     const std::span<float> to = std::span(worker.rounded)
@@ -145,7 +146,7 @@ void GemmPlan::round_block(RowSource& block, Worker& worker, const std::byte** r
       std::transform(from, from + block.depth, to.begin(),
                      [](BFloat16 value) { return to_float(value); });
     }
-    round_to_nvfp4(to);
+    round_to_nvfp4(to, input_scale);
     rows[row] = reinterpret_cast<const std::byte*>(to.data());
   }
   block.rows = rows;
@@ -168,7 +169,7 @@ void GemmPlan::pack(const JobGraph::Job& job, int worker) {
     }
     if (product.weights.layout.format == Format::nvfp4 &&
         compute_.nvfp4_activations == Nvfp4Activations::nvfp4) {
-      round_block(block, own, changed);
+      round_block(block, product.weights.input_scale, own, changed);
     }
     product.kernel->pack_rows(block, graph_.place(job.slab) + row * row_bytes);
   }

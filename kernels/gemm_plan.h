@@ -79,7 +79,8 @@ class GemmPlan final : private JobGraph::Work {
 
   static void gather(const RowSource& block, const std::int32_t* order, Worker& worker,
                      const std::byte** rows);
-  static void round_block(RowSource& block, Worker& worker, const std::byte** rows);
+  static void round_block(RowSource& block, float input_scale, Worker& worker,
+                          const std::byte** rows);
   void prefetch_weights(std::int64_t index) const;
   std::size_t add(const Slab& slab);
   [[nodiscard]] GemmOutput inner_results(std::size_t slab) const;

@@ -30,7 +30,7 @@ float round_to_e2m1(float value) {
   return std::copysign(std::min(rounded, kLargestE2m1), value);
 }
 
-[[gnu::noinline]] void round_row(std::span<float> row) {
+[[gnu::noinline]] void round_row(std::span<float> row, float input_scale) {
   const float amax = largest_magnitude(row);
   if (!(amax <= std::numeric_limits<float>::max())) {
     std::ranges::fill(row, std::numeric_limits<float>::quiet_NaN());
@@ -40,21 +40,25 @@ float round_to_e2m1(float value) {
     std::ranges::fill(row, 0.0F);
     return;
   }
-  const float row_scale = power_above(amax / (kLargestE2m1 * kLargestE4m3));
+  const bool is_given = input_scale != 0;
+  const float row_scale =
+      is_given ? input_scale : power_above(amax / (kLargestE2m1 * kLargestE4m3));
   for (std::size_t first = 0; first < row.size(); first += kGroup) {
     const std::span<float> group = row.subspan(first, std::min(kGroup, row.size() - first));
     const std::uint8_t code = nearest_e4m3(largest_magnitude(group) / (kLargestE2m1 * row_scale));
-    const float scale = e4m3_to_float(code) * row_scale;
+    const float group_scale = e4m3_to_float(code);
+    const float scale = group_scale * row_scale;
     const float inverse = scale == 0 ? 0 : 1 / scale;
-    for (float& value : group) value = round_to_e2m1(value * inverse) * scale;
+    const float unit = is_given ? group_scale : scale;
+    for (float& value : group) value = round_to_e2m1(value * inverse) * unit;
   }
 }
 
 }  // namespace
 
-void round_to_nvfp4(std::span<float> row) {
+void round_to_nvfp4(std::span<float> row, float input_scale) {
   const TileEnvironment environment;  // nearest-even whatever the caller's settings are
-  round_row(row);
+  round_row(row, input_scale);
 }
 
 }  // namespace moesaic

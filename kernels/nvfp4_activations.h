@@ -13,6 +13,10 @@ namespace moesaic {
 /// g is a power of two, so that the results are exact in bf16 and the products of W4A16 kernels on
 /// them are those of W4A4. (GPU engines take a calibrated g of the whole tensor, or a float one per
 /// token; the error is the same.) A row with an infinity or a NaN becomes NaN.
-void round_to_nvfp4(std::span<float> row);
+///
+/// With a calibrated scale, not 0, g is that, of whatever value; results are without it, and so
+/// exact in bf16 too: the matrix's own scale has it (PackedMatrix::input_scale). Magnitudes that
+/// are too large become the largest.
+void round_to_nvfp4(std::span<float> row, float input_scale = 0);
 
 }  // namespace moesaic

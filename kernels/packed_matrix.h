@@ -21,6 +21,9 @@ struct PackedMatrix {
   /// [depth] or null: packed k j meets input element order[j] (GPTQ with act-order, packed in the
   /// order of its groups).
   const std::int32_t* order = nullptr;
+  /// Not 0: activations that are rounded to nvfp4 for this matrix take this scale in the place of
+  /// one of their own row, and `scale` has been multiplied by it.
+  float input_scale = 0;
 
   [[nodiscard]] std::int64_t num_panels() const noexcept { return panel_count(rows); }
   [[nodiscard]] std::int64_t panel_stride() const noexcept { return panel_bytes(layout, depth); }

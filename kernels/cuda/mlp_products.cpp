@@ -21,7 +21,8 @@ std::string module_name(DeviceKernels kernels, const Layout& layout,
 
 void check_mlp(const MlpWeights& mlp, const MlpWeights& first) {
   const auto same = [](const PackedMatrix& a, const PackedMatrix& b) {
-    return a.layout == b.layout && a.rows == b.rows && a.depth == b.depth && a.order == nullptr;
+    return a.layout == b.layout && a.rows == b.rows && a.depth == b.depth && a.order == nullptr &&
+           a.input_scale == b.input_scale;
   };
   require(same(mlp.gate, first.gate) && same(mlp.up, first.gate) && same(mlp.down, first.down) &&
               mlp.down.layout == first.gate.layout,
@@ -88,6 +89,8 @@ DeviceMlps::DeviceMlps(const Setup& setup, std::span<const MlpWeights> mlps)
       form_(form_of(mlps.front().gate.layout)),
       hidden_(mlps.front().gate.depth),
       width_(mlps.front().gate.rows),
+      x_scale_(mlps.front().gate.input_scale),
+      inner_scale_(mlps.front().down.input_scale),
       scratch_(setup.scratch) {
   for (const MlpWeights& mlp : mlps) check_mlp(mlp, mlps.front());
   const Layout& layout = mlps.front().gate.layout;
@@ -197,17 +200,16 @@ void DeviceMlps::make_room(std::int64_t num_rows, std::int64_t num_inputs) {
 }
 
 /// Of activations in nvfp4 the scratch memory gets what kernels read; others they read as they are.
-DeviceMlps::ReadRows DeviceMlps::read_rows(CudaAddress rows, std::int64_t count,
-                                           std::int64_t depth) {
-  if (!rounding_) return {.rows = rows};
+DeviceMlps::ReadRows DeviceMlps::read_rows(const DeviceRowRounding::Rows& rows) {
+  if (!rounding_) return {.rows = rows.from};
   const CudaAddress to = scratch_.rounded.address();
-  const DeviceRowRounding::Rows from = {.from = rows, .count = count, .depth = depth};
   if (!reads_records_) {
-    rounding_->round(from, to);
+    rounding_->round(rows, to);
     return {.rows = to};
   }
-  const CudaAddress scales = to + static_cast<CudaAddress>(count * row_record_bytes(depth));
-  rounding_->quantize(from, to, scales);
+  const CudaAddress scales =
+      to + static_cast<CudaAddress>(rows.count * row_record_bytes(rows.depth));
+  rounding_->quantize(rows, to, scales);
   return {.rows = to, .scales = scales};
 }
 
@@ -231,7 +233,7 @@ cuda::MlpArguments DeviceMlps::arguments_of(const Pass& pass) const {
 void DeviceMlps::start(const Pass& pass, std::span<const DeviceRows> groups) {
   make_room(pass.num_rows, pass.num_inputs);
   make_tiles(groups);
-  const ReadRows x = read_rows(pass.x, pass.num_inputs, hidden_);
+  const ReadRows x = read_rows({pass.x, pass.num_inputs, hidden_, x_scale_});
   cuda::MlpArguments arguments = arguments_of(pass);
   arguments.x = reinterpret_cast<const std::uint16_t*>(x.rows);
   arguments.row_scales = reinterpret_cast<const float*>(x.scales);
@@ -250,7 +252,7 @@ void DeviceMlps::start_down(const Pass& pass, std::span<const DeviceRows> groups
 
 void DeviceMlps::launch_down(cuda::MlpArguments arguments, CudaAddress inner,
                              std::int64_t num_rows) {
-  const ReadRows rows = read_rows(inner, num_rows, width_);
+  const ReadRows rows = read_rows({inner, num_rows, width_, inner_scale_});
   arguments.inner = reinterpret_cast<std::uint16_t*>(rows.rows);
   arguments.row_scales = reinterpret_cast<const float*>(rows.scales);
   for (const Kind& kind : kinds_) launch(kind, kind.down, hidden_, arguments);

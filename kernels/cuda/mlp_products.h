@@ -113,7 +113,7 @@ class DeviceMlps {
   void add_kind(std::string_view module, const Kind& kind, const std::string& suffix);
   void make_tiles(std::span<const DeviceRows> groups);
   [[nodiscard]] const Kind& kind_for(std::int64_t rows) const;
-  [[nodiscard]] ReadRows read_rows(CudaAddress rows, std::int64_t count, std::int64_t depth);
+  [[nodiscard]] ReadRows read_rows(const DeviceRowRounding::Rows& rows);
   void launch_down(cuda::MlpArguments arguments, CudaAddress inner, std::int64_t num_rows);
   [[nodiscard]] cuda::MlpArguments arguments_of(const Pass& pass) const;
   void launch(const Kind& kind, CudaFunction kernel, std::int64_t outputs,
@@ -124,6 +124,8 @@ class DeviceMlps {
   cuda::PanelForm form_;
   std::int64_t hidden_;
   std::int64_t width_;
+  float x_scale_;  // PackedMatrix::input_scale
+  float inner_scale_;
   std::vector<Kind> kinds_;  // by ascending rows
   DeviceBuffer mlps_;        // MlpMatrices
   DeviceScratch& scratch_;

@@ -27,6 +27,8 @@ struct RoundArguments {
   float* row_scales;          // of quantize: [grid.x] powers of two
   std::int32_t depth;         // a multiple of 8
   std::int32_t row_records;
+  float input_scale;  // not 0: in the place of a row's own, and left out of what it becomes
+  std::int32_t unused;
 };
 
 }  // namespace moesaic::cuda

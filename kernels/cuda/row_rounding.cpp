@@ -15,7 +15,9 @@ cuda::RoundArguments arguments_of(const DeviceRowRounding::Rows& rows) {
           .records = nullptr,
           .row_scales = nullptr,
           .depth = narrow<std::int32_t>(rows.depth),
-          .row_records = narrow<std::int32_t>(row_record_bytes(rows.depth) / cuda::kRecordBytes)};
+          .row_records = narrow<std::int32_t>(row_record_bytes(rows.depth) / cuda::kRecordBytes),
+          .input_scale = rows.input_scale,
+          .unused = 0};
 }
 
 Device::Launch a_block_for_each(std::int64_t rows) {

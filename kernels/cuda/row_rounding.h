@@ -20,6 +20,7 @@ class DeviceRowRounding {
     CudaAddress from = 0;  // [count, depth] bf16
     std::int64_t count = 0;
     std::int64_t depth = 0;  // a multiple of 8
+    float input_scale = 0;   // as round_to_nvfp4 has it
   };
   /// Rows become bf16 numbers, which hold them exactly; `to` may be where they are.
   void round(const Rows& rows, CudaAddress to);

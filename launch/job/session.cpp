@@ -113,21 +113,30 @@ void tell_without_effect(const Runtime& runtime, const ModelWeights& weights) {
        "nvfp4-activations nvfp4", "nvfp4");
 }
 
-void require_plain_experts(const OpenModel& model) {
+void require_plain_experts(const OpenModel& model, std::string_view option) {
   if (!model.adapter) return;
   for (const AdapterSpec& spec : model.adapter->specs()) {
     require(spec.site.kind != AdapterKind::experts, ErrorKind::usage,
-            "--gpu-experts: the adapter of --lora has parts for experts (\"{}\"), which those on "
-            "a GPU do not take; moesaic convert --merge adds them to the weights",
-            spec.site.module);
+            "{}: the adapter of --lora has parts for experts (\"{}\"), which do not go with it; "
+            "moesaic convert --merge adds them to the weights",
+            option, spec.site.module);
   }
+}
+
+/// What --activation-scales asks for.
+InputScales wanted_input_scales(const Options& options, const OpenModel& model) {
+  if (options.activation_scales == ActivationScales::runtime) return InputScales::none;
+  require(options.nvfp4_activations == Nvfp4Activations::nvfp4, ErrorKind::usage,
+          "--activation-scales checkpoint is for --nvfp4-activations nvfp4");
+  require_plain_experts(model, "--activation-scales checkpoint");
+  return InputScales::largest;
 }
 
 /// What --gpu-experts asks for; null: no experts on GPUs. Collective.
 std::unique_ptr<RankGpu> choose_gpu(const Runtime& runtime, const OpenModel& model,
                                     const RankGpu::Model& planned) {
   if (runtime.options().gpu_experts != "none") {
-    agree(runtime.world(), [&] { require_plain_experts(model); });
+    agree(runtime.world(), [&] { require_plain_experts(model, "--gpu-experts"); });
     return std::make_unique<RankGpu>(runtime, planned);
   }
   tell_unused_nccl(runtime);
@@ -228,7 +237,10 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
       .waiting = waiting_notice(runtime.log(), "loading")};
 
   std::optional<ModelLoader> loader;
-  agree(runtime.world(), [&] { loader.emplace(model.files, model.config, options); });
+  agree(runtime.world(), [&] {
+    options.input_scales = wanted_input_scales(runtime.options(), model);
+    loader.emplace(model.files, model.config, options);
+  });
   const HeldExperts experts(placement_, options.expert_rank);
   gpu_ = choose_gpu(runtime, model, {model.config, *loader, experts, work.work});
   if (gpu_ != nullptr) {

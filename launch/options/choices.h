@@ -29,6 +29,9 @@ template <>
 inline constexpr auto kChoices<Nvfp4Activations> = std::to_array<NamedValue<Nvfp4Activations>>(
     {{"bf16", Nvfp4Activations::bf16}, {"nvfp4", Nvfp4Activations::nvfp4}});
 template <>
+inline constexpr auto kChoices<ActivationScales> = std::to_array<NamedValue<ActivationScales>>(
+    {{"runtime", ActivationScales::runtime}, {"checkpoint", ActivationScales::checkpoint}});
+template <>
 inline constexpr auto kChoices<Int4Activations> = std::to_array<NamedValue<Int4Activations>>(
     {{"bf16", Int4Activations::bf16}, {"int8", Int4Activations::int8}});
 template <>

@@ -88,6 +88,10 @@ constexpr std::array kOptions = {
               "what activations are rounded to before they meet weights in nvfp4; nvfp4: W4A4, "
               "which tensor cores of sm_120 and sm_121 multiply as it is; CPUs, and GPUs with "
               "portable numerics, multiply the same numbers in bf16"},
+    OptionRow{"activation-scales", '\0', "WHENCE", one_of<&O::activation_scales>(), kModel,
+              kEngine & ~(kSft | kBenchSft),
+              "of activations in nvfp4 that meet experts. runtime: each token has its own; "
+              "checkpoint: its input_scale, the largest of all experts of a layer"},
     OptionRow{
         "int4-activations", '\0', "TYPE", one_of<&O::int4_activations>(), kModel, kEngine | kParts,
         "what activations are rounded to before they meet weights in int4_group128; int8: with "

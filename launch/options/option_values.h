@@ -13,6 +13,11 @@ namespace moesaic {
 /// launch/options/choices.h.
 
 enum class Numerics { native, portable };
+/// Where the scales of activations in nvfp4 come from.
+enum class ActivationScales {
+  runtime,    ///< each token has its own
+  checkpoint  ///< found when the checkpoint was made; one for all experts of a layer
+};
 enum class Transport { automatic, mpi, shm, nccl };
 enum class RoutingChoice { both, even, skewed, hot_rank };
 /// What `bench kernels --op` measures, for a matrix W [n, k].

@@ -65,6 +65,7 @@ struct Options : SftOptions, ExchangeOptions, GpuOptions, PlanOptions, StudyOpti
   std::optional<Layout> dense_format;
   std::optional<Layout> head_format;
   Nvfp4Activations nvfp4_activations = Nvfp4Activations::bf16;
+  ActivationScales activation_scales = ActivationScales::runtime;
   Int4Activations int4_activations = Int4Activations::bf16;
   Numerics numerics = Numerics::native;
   std::int64_t ctx_size = 0;

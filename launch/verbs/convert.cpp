@@ -43,7 +43,8 @@ std::unique_ptr<Source> plan_all(const OpenModel& model) {
           model.files.directory());
   auto source = std::make_unique<Source>();
   source->weights.files = model.files;
-  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, model.layouts)};
+  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, model.layouts),
+                              .input_scales = InputScales::own};
   source->plan = plan_weights(model.files, model.config, request, source->weights);
   return source;
 }

@@ -18,8 +18,8 @@ constexpr std::array<Codes, 3> kCodes = {{
     {"blocks", "scales"},               // gpt-oss
 }};
 
-/// Everything else that belongs to a quantised matrix. The last row concerns activations and is not
-/// read: inputs are not quantised with scales that were found in advance.
+/// Everything else that belongs to a quantised matrix. The last ones concern activations; of these
+/// input_scale and input_global_scale are read where they are asked for.
 constexpr std::array<std::string_view, 17> kCompanions = {"scales",
                                                           "qzeros",
                                                           "g_idx",

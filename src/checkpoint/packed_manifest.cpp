@@ -33,6 +33,7 @@ std::string entry_text(const PackedEntry& entry) {
         .field("wide_scales", entry.layout.wide_scales)
         .field("scale", double{entry.scale})
         .field("order", entry.has_order);
+    if (entry.input_scale != 0) out.field("input_scale", double{entry.input_scale});
   }
   return out.field("shard", entry.shard)
       .field("offset", entry.offset)
@@ -139,6 +140,7 @@ PackedEntry read_entry(const Json& object, const std::vector<PackedFile>& shards
     entry.layout = read_layout(object);
     entry.scale = read_scale(object.at("scale"));
     entry.has_order = object.at("order").as_bool();
+    if (const auto scale = object.find("input_scale")) entry.input_scale = read_scale(*scale);
   }
   entry.shard = number(object, "shard", 0, std::ssize(shards) - 1);
   const PackedFile& shard = shards[static_cast<std::size_t>(entry.shard)];

@@ -29,7 +29,8 @@ struct PackedEntry {
   std::int64_t depth = 0;
   std::optional<DType> plain;  // bf16 or f32 rows; else packed as follows
   Layout layout{};
-  float scale = 1;  // PackedMatrix::scale
+  float scale = 1;        // PackedMatrix::scale
+  float input_scale = 0;  // of activations in nvfp4, as the checkpoint had it; 0: it had none
   bool has_order = false;
 
   std::int64_t shard = 0;   // index

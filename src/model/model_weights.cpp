@@ -15,7 +15,8 @@ ModelLoader::ModelLoader(const ModelFiles& files, const ModelConfig& config,
   weights_->placement = *options.placement;
   const WeightRequest request{.layouts = LayoutChoice(options.precision, options.layouts),
                               .experts = HeldExperts(*options.placement, options.expert_rank),
-                              .on_device = options.on_device};
+                              .on_device = options.on_device,
+                              .input_scales = options.input_scales};
   WeightPlan plan = plan_weights(weights_->files, config, request, *weights_);
   weights_->notes = std::move(plan.notes);
   store_ = std::make_unique<WeightStore>(weights_->files, std::move(plan.weights), options.stored);

@@ -51,6 +51,7 @@ PackedEntry describe_packed(const PlannedWeight& weight) {
     entry.depth = packer.depth();
     entry.layout = weight.packing.layout;
     entry.has_order = !packer.order().empty();
+    entry.input_scale = weight.input_scale;
   } else if (weight.vector != nullptr) {
     entry.rows = 1;
     for (const MatrixSource& part : weight.parts) entry.depth += part.rows() * part.cols();

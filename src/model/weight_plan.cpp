@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <utility>
 
 #include "base/error.h"
+#include "src/checkpoint/codecs/codecs.h"
+#include "src/checkpoint/companion_names.h"
 #include "src/checkpoint/mapped_file.h"
 #include "src/model/model_weights.h"
 
@@ -68,6 +72,7 @@ class Planner {
       if (is_wanted) wanted.push_back(&weight);
     }
     targets.resize(wanted.size());  // once: the plan points into it
+    const auto first_planned = std::ssize(plan_.weights);
     for (std::size_t first = 0; first < wanted.size();) {
       std::size_t end = first + 1;
       while (end < wanted.size() && wanted[end]->joins_previous) ++end;
@@ -76,6 +81,73 @@ class Planner {
       if (group.front()->role == WeightRole::expert) set_expert(group, &targets[first]);
       first = end;
     }
+    if (request_.input_scales != InputScales::none) {
+      set_input_scales(names, std::span(plan_.weights).subspan(narrow<std::size_t>(first_planned)));
+    }
+  }
+
+  static bool is_down(const std::string& name) { return name.ends_with(".down"); }
+
+  /// The scales of activations that meet the layer's experts in nvfp4, of which `planned` has some;
+  /// `all` are those of every rank.
+  void set_input_scales(const std::vector<NamedWeight>& all, std::span<PlannedWeight> planned) {
+    const auto takes_one = [](const PlannedWeight& weight) {
+      return weight.expert >= 0 && weight.packing.layout.format == Format::nvfp4;
+    };
+    if (std::ranges::none_of(planned, takes_one)) return;
+    for (const PlannedWeight& weight : planned) {
+      const bool is_stored = weight.stored != nullptr || weight.packing.keeps_codes;
+      if (!takes_one(weight) || is_stored) continue;
+      if (request_.input_scales == InputScales::own) return;
+      fail(ErrorKind::usage,
+           "--activation-scales checkpoint: weight \"{}\" becomes nvfp4 when it is loaded, for "
+           "which the checkpoint has no scales of activations",
+           weight.name);
+    }
+    std::map<std::string, float> own;
+    std::array<float, 2> largest{};  // of gate and up, and of down
+    for (const NamedWeight& weight : all) {
+      if (weight.role != WeightRole::expert || weight.parts.empty()) continue;
+      const float scale = input_scale(weight);
+      own[layer_ + weight.name] = scale;
+      float& most = largest[is_down(weight.name) ? 1 : 0];
+      most = std::max(most, scale);
+    }
+    for (PlannedWeight& weight : planned) {
+      if (!takes_one(weight)) continue;
+      const bool is_own = request_.input_scales == InputScales::own;
+      weight.input_scale = is_own ? own.at(weight.name) : largest[is_down(weight.name) ? 1 : 0];
+    }
+  }
+
+  /// Of one matrix; 0 if there is none, which is an error where scales are needed.
+  [[nodiscard]] float input_scale(const NamedWeight& weight) const {
+    const bool is_needed = request_.input_scales == InputScales::largest;
+    const TensorSlice& slice = weight.parts.front();
+    const auto refuse = [&](std::string_view what) {
+      fail(ErrorKind::file, "expert {} of layer {}: {}; --activation-scales runtime needs none",
+           weight.expert, layer_index_, what);
+    };
+    if (files_.packed() != nullptr) {
+      const PackedEntry& entry = files_.packed()->at(layer_ + weight.name);
+      if (is_needed && !(entry.input_scale > 0)) {
+        refuse(fmt::format("{}: weight \"{}\" has no scale of activations (input_scale)",
+                           files_.path_of(kManifestFile), entry.name));
+      }
+      return entry.input_scale;
+    }
+    std::string missing;
+    try {
+      const auto scale = find_input_scale(StoredMatrix(*files_.checkpoint(), slice));
+      if (scale) return *scale;
+      missing = fmt::format("{}: no tensor \"{}\"", files_.directory(),
+                            companion_names(slice.tensor, "input_scale").front());
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::file) throw;
+      missing = error.what();
+    }
+    if (is_needed) refuse(missing);
+    return 0;
   }
 
   /// Of the weights that were planned last.

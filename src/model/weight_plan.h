@@ -36,6 +36,8 @@ struct PlannedWeight {
   std::vector<MatrixSource> parts;
   const PackedEntry* stored = nullptr;
 
+  float input_scale = 0;  // as InputScales says, of an expert in nvfp4; 0: none
+
   // What becomes of it: a packed matrix, or f32 in the order of the parts; or nothing, as of the
   // embedding, which is read where it lies.
   Packing packing{};
@@ -43,11 +45,20 @@ struct PlannedWeight {
   std::span<const float>* vector = nullptr;
 };
 
+/// What is taken of the scales that a checkpoint has for activations in nvfp4 which meet its
+/// experts (input_scale).
+enum class InputScales {
+  none,
+  own,     ///< each matrix's, 0 where there is none that can be used
+  largest  ///< the largest of all experts of the layer, of gate and up, and of down
+};
+
 /// What of the model is wanted, and how.
 struct WeightRequest {
   LayoutChoice layouts;
   HeldExperts experts{};                  ///< by default all
   const ExpertMask* on_device = nullptr;  ///< experts for this rank's GPU; null: none
+  InputScales input_scales = InputScales::none;
 };
 
 struct WeightPlan {

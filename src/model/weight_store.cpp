@@ -48,6 +48,12 @@ std::int64_t bytes_on_disk(const PlannedWeight& weight) {
   return bytes;
 }
 
+void take_input_scale(const PlannedWeight& weight, PackedMatrix& matrix) {
+  if (weight.input_scale == 0) return;
+  matrix.input_scale = weight.input_scale;
+  matrix.scale *= weight.input_scale;
+}
+
 /// Fills in all of a matrix that is known before its bytes are; returns how many bytes a weight
 /// has.
 std::int64_t describe(const PlannedWeight& weight) {
@@ -59,6 +65,7 @@ std::int64_t describe(const PlannedWeight& weight) {
   if (const PackedEntry* entry = weight.stored) {
     target = {
         .layout = entry->layout, .rows = entry->rows, .depth = entry->depth, .scale = entry->scale};
+    take_input_scale(weight, target);
     return entry->bytes;
   }
   const MatrixPacker packer(weight.packing, weight.parts);
@@ -66,6 +73,7 @@ std::int64_t describe(const PlannedWeight& weight) {
             .rows = packer.rows(),
             .depth = packer.depth(),
             .scale = packer.scale()};
+  take_input_scale(weight, target);
   return target.bytes() + std::ssize(std::as_bytes(packer.order()));
 }
 
@@ -239,7 +247,10 @@ void WeightStore::pack(const Job& job, Worker& worker) const {
     worker.device->write(matrix.panel(job.first), {panels, static_cast<std::size_t>(job.bytes)});
   }
   if (job.first > 0) return;
-  if (finds_scale(job.weight())) matrix.scale = packer.scale();
+  if (finds_scale(job.weight())) {
+    matrix.scale = packer.scale();
+    take_input_scale(job.weight(), matrix);
+  }
   const auto order = std::as_bytes(packer.order());
   std::ranges::copy(order, const_cast<std::byte*>(matrix.panels) + matrix.bytes());
 }

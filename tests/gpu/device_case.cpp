@@ -139,7 +139,7 @@ float scaled_column(const Nvfp4Row& weights, const Nvfp4Row& x) {
 }
 
 std::vector<float> scaled_row(const PackedMatrix& matrix, std::span<const BFloat16> x) {
-  const Nvfp4Row row = quantize_row(x);
+  const Nvfp4Row row = quantize_row(x, matrix.input_scale);
   std::vector<float> y;
   for (std::int64_t column = 0; column < matrix.rows; ++column) {
     y.push_back(scaled_column(column_of(matrix, column), row) * matrix.scale * row.power);
@@ -210,6 +210,8 @@ PackedMatrix DeviceCase::make_matrix(std::int64_t rows, std::int64_t depth, std:
   matrix.panels = memory_.back().panels.data();
   matrix.scale =
       shape.layout.format == Format::nvfp4 ? 0.003F + 0.001F * static_cast<float>(seed % 3) : 1;
+  if (shape.input_scale != 0) matrix.scale *= shape.input_scale;
+  matrix.input_scale = shape.input_scale;
   return matrix;
 }
 
@@ -293,7 +295,7 @@ std::vector<float> DeviceCase::results_on(Device& device, DeviceKernels kernels)
   return results;
 }
 
-Nvfp4Row quantize_row(std::span<const BFloat16> row) {
+Nvfp4Row quantize_row(std::span<const BFloat16> row, float input_scale) {
   float amax = 0;
   bool is_finite = true;
   for (const BFloat16 value : row) {
@@ -306,16 +308,18 @@ Nvfp4Row quantize_row(std::span<const BFloat16> row) {
   if (!is_finite) taken.power = std::numeric_limits<float>::quiet_NaN();
   if (!is_finite || amax < 0x1p-100F) return taken;
   const double least = amax / (kLargestE2m1 * kLargestE4m3);
-  taken.power = static_cast<float>(std::exp2(std::ceil(std::log2(least))));
+  const auto power = static_cast<float>(std::exp2(std::ceil(std::log2(least))));
+  const float row_scale = input_scale != 0 ? input_scale : power;
+  if (input_scale == 0) taken.power = power;
   for (std::size_t first = 0; first < row.size(); first += 16) {
     const std::span<const BFloat16> group =
         row.subspan(first, std::min<std::size_t>(16, row.size() - first));
     float largest = 0;
     for (const BFloat16 value : group) largest = std::max(largest, std::fabs(to_float(value)));
     std::uint8_t& scale = taken.scales[first / 16];
-    scale = nearest_e4m3(largest / (kLargestE2m1 * taken.power));
+    scale = nearest_e4m3(largest / (kLargestE2m1 * row_scale));
     if (scale == 0) continue;
-    const float inverse = 1 / (e4m3_to_float(scale) * taken.power);
+    const float inverse = 1 / (e4m3_to_float(scale) * row_scale);
     for (std::size_t i = 0; i < group.size(); ++i) {
       taken.codes[first + i] = nearest_e2m1(to_float(group[i]) * inverse);
     }
@@ -340,14 +344,16 @@ std::string layout_text(const Layout& layout) {
   return text + (layout.wide_scales ? "wide" : "");
 }
 
-std::vector<DeviceCase::Shape> device_shapes(const Layout& layout, Nvfp4Activations activations) {
+std::vector<DeviceCase::Shape> device_shapes(const Layout& layout, Nvfp4Activations activations,
+                                             float input_scale) {
   const float x_scale = layout.format == Format::mxfp4 ? 0x1p-100F : 1;  // for the largest scales
   const auto shape = [&](std::int64_t hidden, std::int64_t width, std::vector<std::int64_t> rows) {
     return DeviceCase::Shape{.layout = layout,
                              .hidden = hidden,
                              .width = width,
                              .rows = std::move(rows),
-                             .activations = activations};
+                             .activations = activations,
+                             .input_scale = input_scale};
   };
   std::vector<DeviceCase::Shape> all = {shape(80, 48, {0, 1, 7, 8, 9, 17, 33, 129}),
                                         shape(1096, 16, {2, 0, 35}), shape(32, 136, {1}),

@@ -22,6 +22,7 @@ struct DeviceCase {
     Gating gating{};
     float x_scale = 1;
     Nvfp4Activations activations = Nvfp4Activations::bf16;
+    float input_scale = 0;  // of the matrices
   };
   explicit DeviceCase(const Shape& shape);
 
@@ -52,7 +53,7 @@ struct Nvfp4Row {
   float power = 1;                   // NaN for a row with a value that is not finite
 };
 /// As kernels/nvfp4_activations.h says, by the library of codes.
-[[nodiscard]] Nvfp4Row quantize_row(std::span<const BFloat16> row);
+[[nodiscard]] Nvfp4Row quantize_row(std::span<const BFloat16> row, float input_scale = 0);
 
 /// The layouts that GPUs have kernels for: each format, with groups and scales of every kind.
 [[nodiscard]] std::vector<Layout> device_layouts();
@@ -61,7 +62,8 @@ struct Nvfp4Row {
 /// Odd numbers of panels and steps; depths of more than one chunk of every kernel; every form of
 /// gating; a single MLP with one row; 0 to 129 rows.
 [[nodiscard]] std::vector<DeviceCase::Shape> device_shapes(
-    const Layout& layout, Nvfp4Activations activations = Nvfp4Activations::bf16);
+    const Layout& layout, Nvfp4Activations activations = Nvfp4Activations::bf16,
+    float input_scale = 0);
 
 /// How many results differ in their bits; NaNs are all the same.
 [[nodiscard]] std::size_t different(const std::vector<float>& a, const std::vector<float>& b);

@@ -46,9 +46,16 @@ TEST_P(DeviceMlpsIn, mma_give_the_bytes_of_plain_loops) {
 INSTANTIATE_TEST_SUITE_P(, DeviceMlpsIn, testing::ValuesIn(device_layouts()),
                          [](const auto& layout) { return layout_text(layout.param); });
 
-TEST(DeviceMlpsOfRoundedRows, portable_give_the_bytes_of_the_cpu) {
-  for (const DeviceCase::Shape& shape :
-       device_shapes({.format = Format::nvfp4}, Nvfp4Activations::nvfp4)) {
+/// Of rows rounded with scales of their own, and with one that is given.
+class DeviceMlpsOfRoundedRows : public testing::TestWithParam<float> {
+ protected:
+  static std::vector<DeviceCase::Shape> shapes() {
+    return device_shapes({.format = Format::nvfp4}, Nvfp4Activations::nvfp4, GetParam());
+  }
+};
+
+TEST_P(DeviceMlpsOfRoundedRows, portable_give_the_bytes_of_the_cpu) {
+  for (const DeviceCase::Shape& shape : shapes()) {
     const DeviceCase mlps(shape);
     const std::vector<float> wanted = mlps.cpu_results();
     EXPECT_EQ(different(fake_results(mlps, DeviceKernels::portable, device_images()), wanted), 0U)
@@ -58,11 +65,10 @@ TEST(DeviceMlpsOfRoundedRows, portable_give_the_bytes_of_the_cpu) {
   }
 }
 
-TEST(DeviceMlpsOfRoundedRows, block_scaled_give_the_bytes_of_plain_loops) {
+TEST_P(DeviceMlpsOfRoundedRows, block_scaled_give_the_bytes_of_plain_loops) {
   for (const int chip : {120, 121}) {
     const Setting setting("MOESAIC_FAKE_CHIP", std::to_string(chip));
-    for (const DeviceCase::Shape& shape :
-         device_shapes({.format = Format::nvfp4}, Nvfp4Activations::nvfp4)) {
+    for (const DeviceCase::Shape& shape : shapes()) {
       const DeviceCase mlps(shape);
       EXPECT_EQ(different(fake_results(mlps, DeviceKernels::mma, device_images()),
                           mlps.mma_results(chip)),
@@ -73,15 +79,15 @@ TEST(DeviceMlpsOfRoundedRows, block_scaled_give_the_bytes_of_plain_loops) {
 }
 
 /// What the plain loops take for a row in nvfp4 is what the CPU makes of it.
-TEST(DeviceMlpsOfRoundedRows, are_those_of_the_cpu) {
-  const DeviceCase mlps(device_shapes({.format = Format::nvfp4}, Nvfp4Activations::nvfp4).front());
+TEST_P(DeviceMlpsOfRoundedRows, are_those_of_the_cpu) {
+  const DeviceCase mlps(shapes().front());
   const auto hidden = static_cast<std::size_t>(mlps.shape.hidden);
   for (std::size_t first = 0; first < mlps.x.size(); first += hidden) {
     const std::span<const BFloat16> row = std::span(mlps.x).subspan(first, hidden);
     std::vector<float> rounded;
     for (const BFloat16 value : row) rounded.push_back(to_float(value));
-    round_to_nvfp4(rounded);
-    const Nvfp4Row taken = quantize_row(row);
+    round_to_nvfp4(rounded, GetParam());
+    const Nvfp4Row taken = quantize_row(row, GetParam());
     std::vector<float> values;
     for (std::size_t k = 0; k < hidden; ++k) {
       values.push_back(e2m1_to_float(taken.codes[k]) * e4m3_to_float(taken.scales[k / 16]) *
@@ -93,6 +99,8 @@ TEST(DeviceMlpsOfRoundedRows, are_those_of_the_cpu) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Scales, DeviceMlpsOfRoundedRows, testing::Values(0.0F, 0.0123F));
 
 std::string message_of(const std::function<void()>& call) {
   try {

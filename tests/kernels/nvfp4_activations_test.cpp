@@ -13,12 +13,15 @@
 namespace moesaic {
 namespace {
 
-/// The definition, element by element, by the library of codes.
-std::vector<float> reference(const std::vector<float>& row) {
+/// The definition, element by element, by the library of codes; with `given` in the place of g, and
+/// without it in the results.
+std::vector<float> reference(const std::vector<float>& row, float given = 0) {
   float amax = 0;
   for (const float value : row) amax = std::max(amax, std::fabs(value));
   const auto g =
-      static_cast<float>(std::exp2(std::ceil(std::log2(static_cast<double>(amax) / 2688))));
+      given != 0
+          ? given
+          : static_cast<float>(std::exp2(std::ceil(std::log2(static_cast<double>(amax) / 2688))));
   std::vector<float> result(row.size());
   for (std::size_t first = 0; first < row.size(); first += 16) {
     const std::size_t end = std::min(row.size(), first + 16);
@@ -27,7 +30,7 @@ std::vector<float> reference(const std::vector<float>& row) {
     const float s = e4m3_to_float(nearest_e4m3(largest / (6 * g)));
     for (std::size_t i = first; i < end; ++i) {
       const float inverse = s == 0 ? 0 : 1 / (s * g);
-      result[i] = e2m1_to_float(nearest_e2m1(row[i] * inverse)) * s * g;
+      result[i] = e2m1_to_float(nearest_e2m1(row[i] * inverse)) * s * (given != 0 ? 1 : g);
     }
   }
   return result;
@@ -41,6 +44,18 @@ TEST(Nvfp4Activations, follow_their_definition) {
       round_to_nvfp4(row);
       EXPECT_EQ(row, expected) << n << " of size " << size;
     }
+  }
+}
+
+TEST(Nvfp4Activations, take_a_scale_that_is_given) {
+  for (const float scale : {0.0007F, 0.31F, 1e-5F}) {
+    std::vector<float> row = normal_numbers(100, 9);
+    row[3] = 1e4F;  // above what small scales can hold: the largest magnitude
+    row[5] = -1e-9F;
+    const std::vector<float> expected = reference(row, scale);
+    round_to_nvfp4(row, scale);
+    EXPECT_EQ(row, expected) << scale;
+    for (const float value : row) EXPECT_EQ(to_float(to_bfloat16(value)), value);
   }
 }
 

@@ -10,7 +10,8 @@ void convert_model(const std::string& directory, const WantedLayouts& layouts,
   const ModelFiles files = ModelFiles::open(directory);
   const ModelConfig config = read_model_config(directory);
   ModelWeights target;
-  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, layouts)};
+  const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, layouts),
+                              .input_scales = InputScales::own};
   const WeightPlan plan = plan_weights(files, config, request, target);
   PackedManifest manifest = describe_packed(plan.weights);
   PackedOutput output(out, false);

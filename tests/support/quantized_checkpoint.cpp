@@ -28,6 +28,15 @@ struct Tensors {
     specs.push_back(spec);
     data[spec.name].assign(bytes.begin(), bytes.end());
   }
+  void copy(const TensorView& tensor) {
+    specs.push_back({tensor.name, tensor.dtype, tensor.shape});
+    data[tensor.name].assign(tensor.bytes.begin(), tensor.bytes.end());
+  }
+  void write(const std::string& directory) const {
+    SafetensorsWriter writer(directory + "/model.safetensors", specs);
+    for (const auto& [name, bytes] : data) writer.write(name, 0, bytes);
+    writer.finish();
+  }
 };
 
 std::vector<std::uint8_t> packed_nibbles(const std::vector<std::uint8_t>& codes) {
@@ -145,13 +154,22 @@ void quantize_checkpoint(const std::string& directory, const Layout& layout,
     if (chosen(tensor->name)) {
       quantize(*tensor, layout, tensors);
     } else {
-      tensors.specs.push_back({tensor->name, tensor->dtype, tensor->shape});
-      tensors.data[tensor->name].assign(tensor->bytes.begin(), tensor->bytes.end());
+      tensors.copy(*tensor);
     }
   }
-  SafetensorsWriter writer(out + "/model.safetensors", tensors.specs);
-  for (const auto& [name, bytes] : tensors.data) writer.write(name, 0, bytes);
-  writer.finish();
+  tensors.write(out);
+}
+
+void add_scalars(const std::string& directory, const std::map<std::string, float>& scalars) {
+  Tensors tensors;
+  const Checkpoint checkpoint = Checkpoint::open(directory);
+  for (const TensorView* tensor : checkpoint.tensors()) {
+    if (!scalars.contains(tensor->name)) tensors.copy(*tensor);
+  }
+  for (const auto& [name, value] : scalars) {
+    tensors.add({name, DType::f32, {}}, std::vector{value});
+  }
+  tensors.write(directory);
 }
 
 }  // namespace moesaic

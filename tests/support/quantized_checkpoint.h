@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,9 @@ namespace moesaic {
 void quantize_checkpoint(const std::string& directory, const Layout& layout,
                          const std::function<bool(std::string_view name)>& chosen,
                          const std::string& out);
+
+/// Adds tensors of one f32 to such a copy.
+void add_scalars(const std::string& directory, const std::map<std::string, float>& scalars);
 
 /// Matrices of routed experts.
 [[nodiscard]] bool is_expert_weight(std::string_view name);

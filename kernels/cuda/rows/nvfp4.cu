@@ -82,14 +82,16 @@ struct Sixteen {
 /// The scale of sixteen elements, and what makes codes of them.
 struct GroupScale {
   std::uint32_t code;
-  float scale;  // times the row's
-  float inverse;
+  float scale;    // times the row's
+  float inverse;  // of that
+  float unit;     // of the results
 
-  __device__ __forceinline__ GroupScale(std::uint32_t largest, float row_scale)
+  __device__ __forceinline__ GroupScale(std::uint32_t largest, float row_scale, bool is_given)
       : code(nearest_code<4, 3>(
             __fdiv_rn(__uint_as_float(largest), __fmul_rn(kLargestE2m1, row_scale)), kLargestE4m3)),
         scale(__fmul_rn(e4m3_value(code), row_scale)),
-        inverse(code == 0 ? 0.0F : __fdiv_rn(1.0F, scale)) {}
+        inverse(code == 0 ? 0.0F : __fdiv_rn(1.0F, scale)),
+        unit(is_given ? e4m3_value(code) : scale) {}
 
   /// The e2m1 code of an element, with its sign.
   [[nodiscard]] __device__ __forceinline__ std::uint32_t encode(float value) const {
@@ -99,14 +101,14 @@ struct GroupScale {
   }
   /// What the element becomes.
   [[nodiscard]] __device__ __forceinline__ float round(float value) const {
-    return __fmul_rn(e2m1_value(encode(value)), scale);
+    return __fmul_rn(e2m1_value(encode(value)), unit);
   }
 };
 
 using WarpMaxima = std::uint32_t[kRowThreads / 32];
 
-/// The power of two of a row; 0 for one that counts as zeros, NaN if a value is not finite. All
-/// threads of the block, which share `of_warps`.
+/// The scale of a row, a power of two if none is given; 0 for one that counts as zeros, NaN if a
+/// value is not finite. All threads of the block, which share `of_warps`.
 __device__ __forceinline__ float scale_of_row(const RoundArguments& arguments,
                                               const std::uint16_t* row, WarpMaxima& of_warps) {
   const int depth = arguments.depth;
@@ -127,6 +129,7 @@ __device__ __forceinline__ float scale_of_row(const RoundArguments& arguments,
   if (most >= kInfinity) return __uint_as_float(0x7fc00000U);
   const float amax = __uint_as_float(most);
   if (amax < 0x1p-100F) return 0;
+  if (arguments.input_scale != 0) return arguments.input_scale;
   return power_above(__fdiv_rn(amax, kLargestE2m1 * kLargestE4m3));
 }
 
@@ -138,13 +141,14 @@ extern "C" __global__ void __launch_bounds__(128, 1)
     round_rows(const moesaic::cuda::RoundArguments arguments) {
   using namespace moesaic::cuda;
   const int depth = arguments.depth;
+  const bool is_given = arguments.input_scale != 0;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * depth;
   __shared__ WarpMaxima of_warps;
   const float row_scale = scale_of_row(arguments, arguments.from + first, of_warps);
   for (int k = static_cast<int>(threadIdx.x) * 16; k < depth; k += kRowThreads * 16) {
     Sixteen group;
     group.load(arguments.from + first, k, depth);
-    const GroupScale scale(group.largest(), row_scale);
+    const GroupScale scale(group.largest(), row_scale, is_given);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const float low = scale.round(group.value(2 * i));
@@ -161,6 +165,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
     quantize_rows(const moesaic::cuda::RoundArguments arguments) {
   using namespace moesaic::cuda;
   const int depth = arguments.depth;
+  const bool is_given = arguments.input_scale != 0;
   const int records = arguments.row_records;
   const std::uint16_t* const row = arguments.from + static_cast<std::int64_t>(blockIdx.x) * depth;
   std::uint8_t* const out =
@@ -174,7 +179,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
     std::uint32_t code = 0;
     if (row_scale > 0) {
       group.load(row, k, depth);
-      const GroupScale scale(group.largest(), row_scale);
+      const GroupScale scale(group.largest(), row_scale, is_given);
       code = scale.code;
 #pragma unroll
       for (int i = 0; i < 16; ++i) {
@@ -190,5 +195,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
     codes[2] = words[1];
     record[kRecordCodeBytes + k % kRecordDepth / 16] = static_cast<std::uint8_t>(code);
   }
-  if (threadIdx.x == 0) arguments.row_scales[blockIdx.x] = row_scale == 0 ? 1.0F : row_scale;
+  if (threadIdx.x != 0) return;
+  const bool is_one = row_scale == 0 || (is_given && row_scale == arguments.input_scale);
+  arguments.row_scales[blockIdx.x] = is_one ? 1.0F : row_scale;
 }

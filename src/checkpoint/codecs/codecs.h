@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "src/checkpoint/codecs/matrix_codec.h"
 #include "src/checkpoint/codecs/stored_matrix.h"
@@ -25,6 +26,10 @@ using CodecPtr = std::shared_ptr<const MatrixCodec>;
 /// nvfp4: scales e4m3 [N, K/16], or [N, K/32] of W4A8_NVFP4, which count for two groups each.
 [[nodiscard]] CodecPtr make_nvfp4_codec(const StoredMatrix& matrix, const StoredTensor& codes,
                                         const StoredTensor& scales);
+/// The scale of activations that meet such a matrix, where the checkpoint has one: input_scale, by
+/// which their codes are multiplied (ModelOpt), or input_global_scale, which is its inverse
+/// (compressed-tensors). Throws Error{file} for one that is no positive number.
+[[nodiscard]] std::optional<float> find_input_scale(const StoredMatrix& matrix);
 /// mxfp4: scales e8m0 [N, K/32].
 [[nodiscard]] CodecPtr make_mxfp4_codec(const StoredMatrix& matrix, const StoredTensor& codes,
                                         const StoredTensor& scales);

@@ -97,7 +97,24 @@ MatrixScale find_matrix_scale(const StoredMatrix& matrix) {
   return scale;
 }
 
+/// Beyond them neither a scale of 2^-9 times this one is a normal number nor one of 448 finite.
+constexpr float kLeastInputScale = 0x1p-100F;
+constexpr float kMostInputScale = 0x1p100F;
+
 }  // namespace
+
+std::optional<float> find_input_scale(const StoredMatrix& matrix) {
+  const auto tensor = matrix.find({"input_scale", "input_global_scale"});
+  if (!tensor) return std::nullopt;
+  if (!is_float_scale(tensor->dtype())) tensor->refuse("should be F32");
+  const ScaleTensor values(*tensor, 1, tensor->num_elements());
+  const float value = values.at(0, scalar_index(matrix, *tensor));
+  const float scale = matrix.find("input_scale") ? value : 1 / value;
+  if (!(scale >= kLeastInputScale && scale <= kMostInputScale)) {
+    tensor->refuse(fmt::format("holds {}, which is no scale of activations", value));
+  }
+  return scale;
+}
 
 CodecPtr make_nvfp4_codec(const StoredMatrix& matrix, const StoredTensor& codes,
                           const StoredTensor& scales) {
