@@ -1,7 +1,7 @@
 // Kernels on a GPU that is there: their bytes against what software says, or how fast they are. A
 // program of its own, without MPI, that can be taken to such a machine (tests/gpu/run.sh --pack).
 //
-// usage: gpu_check [check|bench] [--driver LIBRARY] [--report PREFIX]
+// usage: gpu_check [check|bench] [--driver LIBRARY] [--nccl LIBRARY] [--report PREFIX]
 //   PREFIX.json and PREFIX.md are written. Exit codes: 0 all is as it should be; 1 a mismatch; 4 no
 //   GPU, or an error of one.
 
@@ -15,8 +15,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "kernels/cuda/device_roofs.h"
 #include "tests/gpu/device_case.h"
 #include "tests/gpu/kernel_times.h"
+#include "tests/gpu/row_checks.h"
 
 namespace moesaic {
 namespace {
@@ -24,10 +26,12 @@ namespace {
 constexpr int kExitMismatch = 1;
 constexpr int kExitNoGpu = 4;
 constexpr std::size_t kMostShown = 8;  // mismatches of a case
+constexpr double kRoofSeconds = 60;    // until a GPU counts as lost
 
 struct Arguments {
   bool bench = false;
   std::string driver = "libcuda.so.1";
+  std::string nccl = "libnccl.so.2";
   std::string report = "gpu-report";
 };
 
@@ -39,10 +43,13 @@ Arguments parse(const std::vector<std::string>& words) {
       arguments.bench = words[i] == "bench";
     } else if (words[i] == "--driver" && has_value) {
       arguments.driver = words[++i];
+    } else if (words[i] == "--nccl" && has_value) {
+      arguments.nccl = words[++i];
     } else if (words[i] == "--report" && has_value) {
       arguments.report = words[++i];
     } else {
-      fail(ErrorKind::usage, "gpu_check [check|bench] [--driver LIBRARY] [--report PREFIX], not {}",
+      fail(ErrorKind::usage,
+           "gpu_check [check|bench] [--driver LIBRARY] [--nccl LIBRARY] [--report PREFIX], not {}",
            words[i]);
     }
   }
@@ -64,66 +71,105 @@ std::string shape_text(const DeviceCase::Shape& shape) {
 }
 
 /// The first results that differ, with the bits of both.
-std::vector<std::string> mismatches(const std::vector<float>& got, const std::vector<float>& wanted,
-                                    std::int64_t hidden) {
+std::vector<std::string> mismatches(const RowCheck& check) {
   std::vector<std::string> shown;
-  for (std::size_t i = 0; i < wanted.size() && shown.size() < kMostShown; ++i) {
-    if (different({got[i]}, {wanted[i]}) == 0) continue;
+  for (std::size_t i = 0; i < check.wanted.size() && shown.size() < kMostShown; ++i) {
+    const float got = check.got[i];
+    const float wanted = check.wanted[i];
+    if (different({got}, {wanted}) == 0) continue;
     shown.push_back(
         JsonWriter()
-            .field("row", static_cast<std::int64_t>(i) / hidden)
-            .field("column", static_cast<std::int64_t>(i) % hidden)
-            .field("got", fmt::format("{:08x}", std::bit_cast<std::uint32_t>(got[i])))
-            .field("wanted", fmt::format("{:08x}", std::bit_cast<std::uint32_t>(wanted[i])))
+            .field("row", static_cast<std::int64_t>(i) / check.columns)
+            .field("column", static_cast<std::int64_t>(i) % check.columns)
+            .field("got", fmt::format("{:08x}", std::bit_cast<std::uint32_t>(got)))
+            .field("wanted", fmt::format("{:08x}", std::bit_cast<std::uint32_t>(wanted)))
             .text());
   }
   return shown;
 }
 
-void check_case(Device& device, DeviceKernels kernels, const DeviceCase& mlps, Report& report) {
-  const bool is_mma = kernels == DeviceKernels::mma;
-  const std::vector<float> wanted =
-      is_mma ? mlps.mma_results(device.info().chip) : mlps.cpu_results();
-  const std::vector<float> got = mlps.results_on(device, kernels);
-  const auto count = static_cast<std::int64_t>(different(got, wanted));
+void add_check(const RowCheck& check, Report& report) {
+  const auto count = static_cast<std::int64_t>(different(check.got, check.wanted));
   report.mismatches += count;
-  const DeviceCase::Shape& shape = mlps.shape;
-  const std::string name =
-      fmt::format("{}/{}", kernels_name(kernels, shape.activations, shape.layout.format),
-                  layout_text(shape.layout));
   report.lines.push_back(
       JsonWriter()
-          .field("kernels", name)
-          .field("case", shape_text(shape))
-          .field("results", static_cast<std::int64_t>(wanted.size()))
+          .field("kernels", check.kernels)
+          .field("case", check.what)
+          .field("results", std::ssize(check.wanted))
           .field("different", count)
-          .raw_field("first",
-                     fmt::format("[{}]", fmt::join(mismatches(got, wanted, shape.hidden), ", ")))
+          .raw_field("first", fmt::format("[{}]", fmt::join(mismatches(check), ", ")))
           .text());
   report.markdown.push_back(
-      fmt::format("| {} | {} | {} | {} |", name, shape_text(shape), wanted.size(), count));
-  fmt::print("{:<28} {:<48} {} of {} differ\n", name, shape_text(shape), count, wanted.size());
+      fmt::format("| {} | {} | {} | {} |", check.kernels, check.what, check.wanted.size(), count));
+  fmt::print("{:<28} {:<48} {} of {} differ\n", check.kernels, check.what, count,
+             check.wanted.size());
 }
 
-Report check(Device& device) {
-  Report report{.header = "| kernels | case | results | different |\n|---|---|---|---|\n"};
-  const auto check_shapes = [&](const Layout& layout, Nvfp4Activations activations) {
-    for (const DeviceCase::Shape& shape : device_shapes(layout, activations)) {
-      const DeviceCase mlps(shape);
-      for (const DeviceKernels kernels : {DeviceKernels::portable, DeviceKernels::mma}) {
-        if (!missing_on_chip(device.info(), layout, kernels, activations).empty()) continue;
-        check_case(device, kernels, mlps, report);
-      }
+void check_mlps(Device& device, const Layout& layout, Nvfp4Activations activations,
+                Report& report) {
+  for (const DeviceCase::Shape& shape : device_shapes(layout, activations)) {
+    const DeviceCase mlps(shape);
+    for (const DeviceKernels kernels : {DeviceKernels::portable, DeviceKernels::mma}) {
+      if (!missing_on_chip(device.info(), layout, kernels, activations).empty()) continue;
+      const bool is_mma = kernels == DeviceKernels::mma;
+      add_check({.kernels = fmt::format("{}/{}", kernels_name(kernels, activations, layout.format),
+                                        layout_text(layout)),
+                 .what = shape_text(shape),
+                 .got = mlps.results_on(device, kernels),
+                 .wanted = is_mma ? mlps.mma_results(device.info().chip) : mlps.cpu_results(),
+                 .columns = shape.hidden},
+                report);
     }
-  };
-  for (const Layout& layout : device_layouts()) check_shapes(layout, Nvfp4Activations::bf16);
-  check_shapes({.format = Format::nvfp4}, Nvfp4Activations::nvfp4);
+  }
+}
+
+/// Rows from GPU to GPU, if there is an NCCL.
+void check_exchange(const std::shared_ptr<const CudaDriver>& driver, const std::string& name,
+                    Report& report) {
+  std::string reason;
+  const auto library = NcclLibrary::load(reason, name);
+  if (library != nullptr) return add_check(check_nccl(driver, library), report);
+  fmt::print("no rows from GPU to GPU: {}\n", reason);
+  report.markdown.push_back(fmt::format("| nccl | {} | 0 | 0 |", reason));
+}
+
+Report check(const std::shared_ptr<const CudaDriver>& driver, Device& device,
+             const std::string& nccl) {
+  Report report{.header = "| kernels | case | results | different |\n|---|---|---|---|\n"};
+  for (const RowCheck& rows : check_rows(device)) add_check(rows, report);
+  check_exchange(driver, nccl, report);
+  for (const Layout& layout : device_layouts()) {
+    check_mlps(device, layout, Nvfp4Activations::bf16, report);
+  }
+  check_mlps(device, {.format = Format::nvfp4}, Nvfp4Activations::nvfp4, report);
   return report;
+}
+
+/// What the GPU reaches at most, beside which the kernels stand.
+void add_roofs(Device& device, Report& report) {
+  DeviceRoofs roofs(device, kRoofSeconds);
+  roofs.measure_reads();
+  report.lines.push_back(JsonWriter()
+                             .field("roof", "reads")
+                             .field("weight_gbs", roofs.bytes_per_second() / 1e9)
+                             .text());
+  report.markdown.push_back(
+      fmt::format("| roofs/reads | | | {:.0f} | |", roofs.bytes_per_second() / 1e9));
+  for (const DeviceKernels kernels : {DeviceKernels::mma, DeviceKernels::portable}) {
+    DeviceRoofs products(device, kRoofSeconds);
+    products.measure_multiply(kernels);
+    const std::string_view name = kernels_name(kernels, Nvfp4Activations::bf16);
+    const double tflops = products.operations_per_second() / 1e12;
+    report.lines.push_back(JsonWriter().field("roof", name).field("tflops", tflops).text());
+    report.markdown.push_back(fmt::format("| roofs/{} | | | | {:.1f} |", name, tflops));
+  }
+  for (const std::string& row : report.markdown) fmt::print("{}\n", row);
 }
 
 Report bench(Device& device) {
   Report report{.header =
                     "| kernels | tokens | us | weights GB/s | TFLOP/s |\n|---|---|---|---|---|\n"};
+  add_roofs(device, report);
   for (const KernelTime& time : time_kernels(device)) {
     report.lines.push_back(JsonWriter()
                                .field("kernels", time.kernels)
@@ -171,7 +217,7 @@ int run(const std::vector<std::string>& words) {
     return kExitNoGpu;
   }
   Device device(driver, 0, device_images());
-  const Report report = arguments.bench ? bench(device) : check(device);
+  const Report report = arguments.bench ? bench(device) : check(driver, device, arguments.nccl);
   write(arguments, device, *driver, report);
   fmt::print("{}: {}\n", device.info().name,
              report.mismatches == 0 ? "nothing differs"

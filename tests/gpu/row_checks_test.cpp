@@ -1,0 +1,37 @@
+// What run.sh checks on a machine with GPUs, on those that are executed in software.
+
+#include "tests/gpu/row_checks.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/gpu/fake_gpu.h"
+#include "tests/gpu/setting.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic {
+namespace {
+
+TEST(RowChecks, find_nothing_in_the_kernels_as_they_are) {
+  Device device(fake_driver(), 0, device_images());
+  for (const RowCheck& check : check_rows(device)) {
+    EXPECT_EQ(different(check.got, check.wanted), 0U) << check.kernels;
+    EXPECT_FALSE(check.wanted.empty()) << check.kernels;
+  }
+}
+
+TEST(RowChecks, find_nothing_in_rows_between_gpus) {
+  std::string reason;
+  const auto library = NcclLibrary::load(reason, MOESAIC_FAKE_NCCL);
+  ASSERT_NE(library, nullptr) << reason;
+  for (const int gpus : {1, 3}) {
+    const test::TemporaryDirectory folder;
+    const Setting where("MOESAIC_FAKE_NCCL_FOLDER", folder.path());
+    const Setting count("MOESAIC_FAKE_GPUS", std::to_string(gpus));
+    const RowCheck check = check_nccl(fake_driver(), library);
+    EXPECT_EQ(different(check.got, check.wanted), 0U) << gpus;
+    EXPECT_EQ(check.wanted.empty(), gpus == 1);
+  }
+}
+
+}  // namespace
+}  // namespace moesaic
