@@ -13,8 +13,8 @@ struct ForeignFlag {
 
 constexpr std::string_view kTemperature = "it is --temp here";
 constexpr std::string_view kPredict = "it is -n or --predict here";
-constexpr std::string_view kNoGpu =
-    "leave it out: there are no GPUs to give layers to, ranks share the experts";
+constexpr std::string_view kLayersOnGpu =
+    "whole layers are not given to GPUs; --gpu-experts all, or N of each layer, are";
 constexpr std::string_view kChat =
     "moesaic chat holds a conversation, moesaic generate --chat answers one turn";
 constexpr std::string_view kContext = "it is -c or --ctx-size here";
@@ -36,12 +36,26 @@ constexpr auto kForeignFlags = std::to_array<ForeignFlag>({
     {"-cnv", kChat},
     {"--conversation", kChat},
     {"--interactive", kChat},
-    {"-ngl", kNoGpu},
-    {"--gpu-layers", kNoGpu},
-    {"--n-gpu-layers", kNoGpu},
+    {"-ngl", kLayersOnGpu},
+    {"--gpu-layers", kLayersOnGpu},
+    {"--n-gpu-layers", kLayersOnGpu},
     {"--tensor-parallel-size", "mpirun -n N gives the number of ranks"},
     {"-hf", kDownload},
     {"--hf-repo", kDownload},
+    {"--learning-rate", "it is --lr here"},
+    {"--lr-scheduler-type", "it is --schedule here"},
+    {"--num-train-epochs", "it is --epochs here"},
+    {"--max-grad-norm", "it is --clip here"},
+    {"--lora-r", "it is --lora-rank here"},
+    {"--lora-target-modules", "it is --lora-targets here"},
+    {"--max-seq-length", kContext},
+    {"--per-device-train-batch-size",
+     "--global-batch-size counts the samples of a step on all ranks"},
+    {"--gradient-accumulation-steps",
+     "--global-batch-size counts the samples of a step on all ranks"},
+    {"--train-file", "it is --data here"},
+    {"--output-dir", "it is -o or --output here"},
+    {"--model-name-or-path", "it is -m or --model here"},
 });
 
 }  // namespace

@@ -165,7 +165,9 @@ TEST(Options, FlagsOfOtherEnginesGetAHint) {
   EXPECT_EQ(usage_error({"generate", "--max_tokens", "5"}),
             "unknown option --max_tokens; it is -n or --predict here");
   EXPECT_NE(usage_error({"generate", "-cnv"}).find("moesaic chat"), std::string::npos);
-  EXPECT_NE(usage_error({"generate", "-ngl", "99"}).find("no GPUs"), std::string::npos);
+  EXPECT_NE(usage_error({"generate", "-ngl", "99"}).find("--gpu-experts"), std::string::npos);
+  EXPECT_EQ(usage_error({"sft", "--learning_rate", "1e-4"}),
+            "unknown option --learning_rate; it is --lr here");
   EXPECT_NE(usage_error({"generate", "--n", "3"}).find("--num-return"), std::string::npos);
   EXPECT_EQ(parse({"generate", "-p", "-temp"}).options.prompt, "-temp");
   EXPECT_EQ(parse({"generate", "-c4096", "-n5"}).options.ctx_size, 4096);
