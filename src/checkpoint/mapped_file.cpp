@@ -36,7 +36,7 @@ class Descriptor {
 /// window of so many addresses, and (since 6.18) all of the block of so much of the file that the
 /// cache has in one piece; within the mapping.
 constexpr std::uintptr_t kWindow = std::uintptr_t{64} << 10;
-constexpr std::uintptr_t kBlock = std::uintptr_t{2} << 20;
+constexpr std::uintptr_t kMappedBlock = std::uintptr_t{2} << 20;
 
 /// Gives advice on the pages with addresses in [begin, end).
 void advise(std::uintptr_t begin, std::uintptr_t end, int advice) noexcept {
@@ -117,8 +117,8 @@ void release(std::span<const std::byte> mapped) noexcept {
   const std::span<const std::byte> file = watched_around(mapped);
   if (file.empty()) return;
   const std::uintptr_t at = begin_of(file);
-  const std::uintptr_t begin = (begin_of(mapped) - at) / kBlock * kBlock;
-  const std::uintptr_t end = (end_of(mapped) - at + kBlock - 1) / kBlock * kBlock;
+  const std::uintptr_t begin = (begin_of(mapped) - at) / kMappedBlock * kMappedBlock;
+  const std::uintptr_t end = (end_of(mapped) - at + kMappedBlock - 1) / kMappedBlock * kMappedBlock;
   advise(at + begin - std::min(begin, kWindow), std::min(at + end + kWindow, end_of(file)),
          MADV_DONTNEED);
 }
