@@ -20,6 +20,11 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
   return memory;
 }
 
+/// Not inlined, so that g++ does not take free() for a wrong way to give back what `new` gave.
+[[gnu::noinline]] void release(void* memory) noexcept {
+  std::free(memory);
+}
+
 }  // namespace
 
 void* operator new(std::size_t bytes) {
@@ -29,16 +34,16 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* memory) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 
 namespace moesaic {
