@@ -89,7 +89,7 @@ TEST(Convert, of_another_kind_starts_anew) {
 
 TEST(SlowRank, IsNamedWhenItReadsNoMore) {
   const ProgramResult result = run_with_slow_rank(
-      generate_with(kPatience), {{"MOESAIC_READ_MS", "40"}, {"MOESAIC_LAST_READ", "40"}});
+      generate_with(kPatience), {{"MOESAIC_READ_MS", "40"}, {"MOESAIC_LAST_READ", "100"}});
   expect_failure(result, 5,
                  {"[rank 0/2", "error: all wait for rank 1 (", "\n  rank 0 (",
                   "): loading: ", "\n  still loading when last heard of: rank 1 ("});
