@@ -14,7 +14,7 @@ struct ForeignFlag {
 constexpr std::string_view kTemperature = "it is --temp here";
 constexpr std::string_view kPredict = "it is -n or --predict here";
 constexpr std::string_view kLayersOnGpu =
-    "whole layers are not given to GPUs; --gpu-experts all, or N of each layer, are";
+    "experts go to GPUs, whole layers do not: --gpu-experts all, or N of each layer";
 constexpr std::string_view kChat =
     "moesaic chat holds a conversation, moesaic generate --chat answers one turn";
 constexpr std::string_view kContext = "it is -c or --ctx-size here";
