@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "launch/job/largest_value.h"
 #include "launch/job/placement_choice.h"
 #include "src/parallel/expert_record.h"
 
@@ -17,18 +18,6 @@ std::vector<std::int64_t> layer_experts(const ExpertSizes& sizes) {
   std::vector<std::int64_t> experts;
   for (const auto& layer : sizes.bytes) experts.push_back(std::ssize(layer));
   return experts;
-}
-
-/// The largest number up to `most` for which fits(number) holds, as it does for all below.
-template <typename Fits>
-std::int64_t largest_fitting(std::int64_t most, const Fits& fits) {
-  std::int64_t least = 0;
-  while (least < most) {
-    const std::int64_t middle = least + (most - least + 1) / 2;
-    const bool is_enough = fits(middle);
-    (is_enough ? least : most) = is_enough ? middle : middle - 1;
-  }
-  return least;
 }
 
 std::int64_t most_experts(const ExpertSizes& sizes) {
@@ -134,7 +123,7 @@ ExpertMask fill(const ExpertSizes& sizes, const std::vector<std::vector<std::int
     }
     return mask;
   };
-  return first(largest_fitting(most_experts(sizes), [&](std::int64_t count) {
+  return first(largest_value(most_experts(sizes), [&](std::int64_t count) {
     return bytes_of(first(count), sizes) <= bytes;
   }));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launch/job/gpu_memory.h"
+#include "launch/job/largest_value.h"
 #include "launch/job/memory_plan.h"
 #include "launch/options/options.h"
 #include "src/parallel/expert_loads.h"
@@ -43,18 +44,6 @@ struct PlaceMemory {
 };
 /// `places`: by a rank's place among those that share the experts.
 [[nodiscard]] JobMemory job_memory(const CostRanks& ranks, const std::vector<PlaceMemory>& places);
-
-/// The largest value up to `most` that `fits`, if all smaller ones do; 0: not even 1.
-template <typename Fits>
-[[nodiscard]] std::int64_t largest_value(std::int64_t most, const Fits& fits) {
-  std::int64_t largest = 0;
-  while (largest < most) {
-    const std::int64_t middle = largest + (most - largest + 1) / 2;
-    const bool is_enough = fits(middle);
-    (is_enough ? largest : most) = is_enough ? middle : middle - 1;
-  }
-  return largest;
-}
 
 /// The fewest nodes, with as many ranks each as `ranks` has, whose ranks `fit`; 0: none.
 template <typename Fit>

@@ -35,24 +35,25 @@ void weigh_rows(std::span<const AdapterRows> groups, const float* weights,
   }
 }
 
-}  // namespace
-
-LowRank forward_terms(const Adapter& adapter, const MatrixView<float>& inner, bool projects) {
-  LowRank terms{.inner = first_columns(inner, adapter.rank()), .matrix = adapter.b};
-  if (projects) {
-    terms.projection = adapter.a;
+/// Inner rows times `matrix`; the product makes them itself if there is a `projection`.
+LowRank terms(const Adapter& adapter, const MatrixView<float>& inner, const PackedMatrix& matrix,
+              const PackedMatrix* projection) {
+  LowRank terms{.inner = first_columns(inner, adapter.rank()), .matrix = matrix};
+  if (projection != nullptr) {
+    terms.projection = *projection;
     terms.scale = adapter.scale;
   }
   return terms;
 }
 
+}  // namespace
+
+LowRank forward_terms(const Adapter& adapter, const MatrixView<float>& inner, bool projects) {
+  return terms(adapter, inner, adapter.b, projects ? &adapter.a : nullptr);
+}
+
 LowRank backward_terms(const Adapter& adapter, const MatrixView<float>& back, bool projects) {
-  LowRank terms{.inner = first_columns(back, adapter.rank()), .matrix = adapter.a};
-  if (projects) {
-    terms.projection = adapter.b;
-    terms.scale = adapter.scale;
-  }
-  return terms;
+  return terms(adapter, back, adapter.a, projects ? &adapter.b : nullptr);
 }
 
 bool goes_along(const PackedMatrix& matrix, const Dropout& dropout) noexcept {

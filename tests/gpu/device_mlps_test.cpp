@@ -15,10 +15,9 @@
 namespace moesaic {
 namespace {
 
-class DeviceMlpsIn : public testing::TestWithParam<Layout> {};
-
-TEST_P(DeviceMlpsIn, portable_give_the_bytes_of_the_cpu) {
-  for (const DeviceCase::Shape& shape : device_shapes(GetParam())) {
+/// Of portable kernels, most results being numbers that differ from 0.
+void expect_bytes_of_the_cpu(const std::vector<DeviceCase::Shape>& shapes) {
+  for (const DeviceCase::Shape& shape : shapes) {
     const DeviceCase mlps(shape);
     const std::vector<float> wanted = mlps.cpu_results();
     EXPECT_EQ(different(fake_results(mlps, DeviceKernels::portable, device_images()), wanted), 0U)
@@ -26,6 +25,12 @@ TEST_P(DeviceMlpsIn, portable_give_the_bytes_of_the_cpu) {
     EXPECT_GT(std::ranges::count_if(wanted, [](float y) { return std::isfinite(y) && y != 0; }),
               std::ssize(wanted) / 2);
   }
+}
+
+class DeviceMlpsIn : public testing::TestWithParam<Layout> {};
+
+TEST_P(DeviceMlpsIn, portable_give_the_bytes_of_the_cpu) {
+  expect_bytes_of_the_cpu(device_shapes(GetParam()));
 }
 
 TEST_P(DeviceMlpsIn, mma_give_the_bytes_of_plain_loops) {
@@ -55,14 +60,7 @@ class DeviceMlpsOfRoundedRows : public testing::TestWithParam<float> {
 };
 
 TEST_P(DeviceMlpsOfRoundedRows, portable_give_the_bytes_of_the_cpu) {
-  for (const DeviceCase::Shape& shape : shapes()) {
-    const DeviceCase mlps(shape);
-    const std::vector<float> wanted = mlps.cpu_results();
-    EXPECT_EQ(different(fake_results(mlps, DeviceKernels::portable, device_images()), wanted), 0U)
-        << shape.hidden << " x " << shape.width;
-    EXPECT_GT(std::ranges::count_if(wanted, [](float y) { return std::isfinite(y) && y != 0; }),
-              std::ssize(wanted) / 2);
-  }
+  expect_bytes_of_the_cpu(shapes());
 }
 
 TEST_P(DeviceMlpsOfRoundedRows, block_scaled_give_the_bytes_of_plain_loops) {
