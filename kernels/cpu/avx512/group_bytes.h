@@ -26,15 +26,15 @@ ByteGroup pack_byte_group(const Element* source, std::int64_t left, std::byte* o
   const __m512 inverse = _mm512_set1_ps(token.inverse);
   // Infinity times 0 would be the code of NaN; such groups have codes 0.
   const bool zeros = token.inverse == 0;
-  const __m128i order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i order =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
   __m512i sums = _mm512_setzero_si512();
   for (std::int64_t k = 0; k < kByteGroupDepth; k += 64, out += tile_stride) {
-    for (std::int64_t i = 0; i < 64; i += 16) {
-      const __m128i codes =
-          zeros ? _mm_setzero_si128() : quantize_16(source + k + i, left - k - i, inverse);
-      _mm_store_si128(reinterpret_cast<__m128i*>(out + i), _mm_shuffle_epi8(codes, order));
-    }
-    sums = _mm512_dpbusd_epi32(sums, _mm512_set1_epi8(1), _mm512_load_si512(out));
+    const __m512i codes =
+        zeros ? _mm512_setzero_si512() : quantize_64(source + k, left - k, inverse);
+    const __m512i ordered = _mm512_shuffle_epi8(codes, order);
+    _mm512_store_si512(out, ordered);
+    sums = _mm512_dpbusd_epi32(sums, _mm512_set1_epi8(1), ordered);
   }
   return {.scale = token.scale, .sum = _mm512_reduce_add_epi32(sums)};
 }

@@ -19,8 +19,7 @@ inline __mmask16 lanes_left(std::int64_t left) {
   return static_cast<__mmask16>(left >= 16 ? 0xffff : left > 0 ? (1 << left) - 1 : 0);
 }
 
-template <typename Element>
-TokenScale find_token_scale(const Element* source, std::int64_t depth) {
+inline TokenScale find_token_scale(const float* source, std::int64_t depth) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   __m512i largest = _mm512_setzero_si512();
   for (std::int64_t k = 0; k < depth; k += 16) {
@@ -30,13 +29,41 @@ TokenScale find_token_scale(const Element* source, std::int64_t depth) {
   return token_scale(_mm512_reduce_max_epu32(largest));
 }
 
-/// The codes of 16 elements, of which `left` are there; the others become 0.
+inline TokenScale find_token_scale(const BFloat16* source, std::int64_t depth) {
+  const __m512i magnitude = _mm512_set1_epi16(0x7fff);
+  __m512i largest = _mm512_setzero_si512();
+  for (std::int64_t k = 0; k < depth; k += 32) {
+    const std::int64_t left = depth - k;
+    const auto mask = static_cast<__mmask32>(left >= 32 ? ~0U : (1U << left) - 1);
+    const __m512i words = _mm512_maskz_loadu_epi16(mask, source + k);
+    largest = _mm512_max_epu16(largest, _mm512_and_si512(words, magnitude));
+  }
+  const __m512i odd = _mm512_and_si512(largest, _mm512_set1_epi32(static_cast<int>(0xffff0000U)));
+  return token_scale(
+      _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_slli_epi32(largest, 16), odd)));
+}
+
+/// The codes of 16 elements as int32; elements that the mask lacks become 0.
 template <typename Element>
-__m128i quantize_16(const Element* source, std::int64_t left, __m512 inverse) {
-  const __m512 values = _mm512_castsi512_ps(load_bits(source, lanes_left(left)));
-  const __m512i codes = _mm512_cvt_roundps_epi32(_mm512_mul_ps(values, inverse),
-                                                 _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  return _mm512_cvtsepi32_epi8(codes);
+__m512i codes_of(const Element* source, __mmask16 mask, __m512 inverse) {
+  const __m512 values = _mm512_castsi512_ps(load_bits(source, mask));
+  return _mm512_cvt_roundps_epi32(_mm512_mul_ps(values, inverse),
+                                  _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+/// The codes of 64 elements, of which `left` are there; the others become 0.
+template <typename Element>
+__m512i quantize_64(const Element* source, std::int64_t left, __m512 inverse) {
+  __m512i codes[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    codes[i] = codes_of(source + 16 * i, lanes_left(left - 16 * i), inverse);
+  }
+  // Packing works in lanes of 128 bits: dword 4 l + i has codes 4 l to 4 l + 3 of codes[i].
+  const __m512i packed = _mm512_packs_epi16(_mm512_packs_epi32(codes[0], codes[1]),
+                                            _mm512_packs_epi32(codes[2], codes[3]));
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return _mm512_permutexvar_epi32(order, packed);
 }
 
 /// Codes + 128 of one row, 64 bytes a step, `step_stride` bytes apart. Returns the row's scale.
@@ -48,12 +75,9 @@ float pack_byte_row(const Element* source, std::int64_t depth, std::byte* out,
   // Infinity times 0 would be the code of NaN; such rows have codes 0.
   const bool zeros = token.inverse == 0;
   for (std::int64_t k = 0; k < round_up(depth, kIntStepDepth); k += 64, out += step_stride) {
-    for (std::int64_t i = 0; i < 64; i += 16) {
-      const __m128i codes =
-          zeros ? _mm_setzero_si128() : quantize_16(source + k + i, depth - k - i, inverse);
-      _mm_store_si128(reinterpret_cast<__m128i*>(out + i),
-                      _mm_xor_si128(codes, _mm_set1_epi8(static_cast<char>(0x80))));
-    }
+    const __m512i codes =
+        zeros ? _mm512_setzero_si512() : quantize_64(source + k, depth - k, inverse);
+    _mm512_store_si512(out, _mm512_xor_si512(codes, _mm512_set1_epi8(static_cast<char>(0x80))));
   }
   return token.scale;
 }
