@@ -15,7 +15,7 @@ namespace moesaic {
 class GemmPlan final : private JobGraph::Work {
  public:
   /// Rows of one slab: their packed form and a few panels stay in a core's L2 cache together.
-  static constexpr std::int64_t kSlabRows = 240;
+  static constexpr std::int64_t kSlabRows = 256;
 
   /// One product of a group: what its slabs have in common.
   struct Product {

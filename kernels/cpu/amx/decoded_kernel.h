@@ -18,25 +18,49 @@ inline void expand_row(const std::byte* row, std::int64_t depth, std::byte* out)
   }
 }
 
+/// Multiplies sums by the scales of their columns.
+class ScaleFinish {
+ public:
+  explicit ScaleFinish(const TileArgs& args) : args_(args) {}
+
+  void operator()(std::int64_t first_row, std::int64_t rows, std::int64_t panel,
+                  std::int64_t panels) const {
+    TileArgs part = args_;
+    part.num_rows = rows;
+    part.first_panel += panel;
+    part.num_panels = panels;
+    part.out += first_row * part.out_stride + panel * kPanelColumns;
+    scale_columns(part);
+  }
+
+ private:
+  const TileArgs& args_;
+};
+
 MOESAIC_END_TARGET
 
-/// Room for a row as floats.
-constexpr std::int64_t kRowScratchBytes = std::int64_t{256} << 10;
-
-/// One row has its products by AVX-512 in the order of the tiles, with the same bits: decoding into
-/// registers is faster than into tiles.
+/// The product of one row by AVX-512 in the order of the tiles, with the same bits: where a decoder
+/// has floats, decoding into registers is faster than into tiles. False where it is not.
 template <typename Decoder>
-[[gnu::noinline]] void tile_product(const TileArgs& args) noexcept {
-  const std::int64_t depth = args.matrix->depth;
-  if (args.num_rows == 1 && float_row_bytes(depth) <= std::size_t{kRowScratchBytes}) {
+bool multiply_one_row(const TileArgs& args) {
+  if constexpr (HasFloats<Decoder>) {
+    const std::int64_t depth = args.matrix->depth;
+    if (args.num_rows > 1 || float_row_bytes(depth) > std::size_t{kPairRingBytes}) return false;
     TileArgs row = args;
     expand_row(args.packed_rows, depth, args.scratch);
     row.packed_rows = args.scratch;
     run_fused<Decoder, FmaRows, 1>(row);
-  } else {
-    run_decoded_tiles<Bf16Product, Decoder>(args, bf16_tile_row_bytes(depth));
+    scale_columns(args);
+    return true;
   }
-  scale_columns(args);
+  return false;
+}
+
+template <typename Decoder>
+[[gnu::noinline]] void tile_product(const TileArgs& args) noexcept {
+  if (multiply_one_row<Decoder>(args)) return;
+  run_decoded_tiles<Bf16Product, ScaleFinish, Decoder>(args,
+                                                       bf16_tile_row_bytes(args.matrix->depth));
 }
 
 template <typename Decoder>
@@ -54,7 +78,7 @@ constexpr GemmKernel amx_decoded_kernel(Format format, const char* name) {
           .name = name,
           .packed_row_bytes = bf16_tile_row_bytes,
           .pack_rows = pack_bf16_tiles,
-          .scratch_bytes = std::max(kRingBytes, kRowScratchBytes),
+          .scratch_bytes = kPairRingBytes,
           .tile = decoded_tile<Decoder>,
           .decode = decode_steps<Decoder>};
 }

@@ -8,29 +8,69 @@
 #include "kernels/cpu/avx512/decoded.h"
 
 // Products of weights that are decoded: three steps ahead of the tiles that they are multiplied
-// with, between their products, into a ring that stays in the L1 cache. Internal to each kernel.
+// with, between their products. A pair of panels is decoded once, while its first rows are
+// multiplied. If there are no others, it goes through a ring that stays in the L1 cache; others
+// find it in the L2 cache. Internal to each kernel.
 
 namespace moesaic {
 namespace {
 
-/// Steps of two panels in the ring: those that are decoded, and the one that is being written.
-constexpr std::int64_t kRingSteps = 4;
-constexpr std::int64_t kRingBytes = kRingSteps * 2 * kTileBytes;
+/// Steps by which decoding is ahead, and the one that is being written.
+constexpr std::int64_t kAheadSteps = 3;
+constexpr std::int64_t kRingSteps = kAheadSteps + 1;
+/// Most steps of a pair that other rows find decoded.
+constexpr std::int64_t kPairSteps = 96;
+constexpr std::int64_t kPairStepBytes = 2 * kTileBytes;
+constexpr std::int64_t kPairRingBytes = (kPairSteps + kRingSteps) * kPairStepBytes;
 
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
-/// Weights for multiply_tiles: of all parts in turn. Decoding does not stop between them.
+/// Where in a ring of steps of two panels something stands.
+class RingPlace {
+ public:
+  RingPlace(std::byte* ring, std::int64_t bytes) : ring_(ring), bytes_(bytes) {}
+
+  [[gnu::always_inline]] std::byte* tile(std::size_t p) const {
+    return ring_ + at_ + p * kTileBytes;
+  }
+  [[gnu::always_inline]] void advance() {
+    at_ += kPairStepBytes;
+    if (at_ == bytes_) at_ = 0;
+  }
+
+ private:
+  std::byte* ring_;
+  std::int64_t bytes_;
+  std::int64_t at_ = 0;
+};
+
+/// Weights for multiply_tiles: of a pair that has been decoded.
+struct ReadyWeights {
+  RingPlace place;
+
+  [[nodiscard]] const ReadyWeights& cursor() const { return *this; }
+  [[nodiscard]] static std::int64_t begin_run(std::int64_t steps) { return steps; }
+  static void end_run(const ReadyWeights& /*cursor*/, std::int64_t /*run*/) {}
+
+  [[gnu::always_inline]] const std::byte* tile(std::size_t p) const { return place.tile(p); }
+  template <int P>
+  [[gnu::always_inline]] void meanwhile() const {}
+  [[gnu::always_inline]] void end_step() { place.advance(); }
+};
+
+/// Weights for multiply_tiles: of all pairs in turn. Decoding does not stop between them.
 template <typename Decoder>
 class DecodedWeights {
  public:
-  DecodedWeights(const TileArgs& args, const PartOrder& order)
+  DecodedWeights(const TileArgs& args, const PartOrder& order, std::int64_t ring_bytes)
       : matrix_(args.matrix),
         first_panel_(args.first_panel),
         order_(order),
         part_(order.part()),
-        cursor_(decoders(), args.scratch) {
-    enter_part();
-    for (std::int64_t left = kRingSteps - 1; left > 0;) {
+        cursor_(decoders(), args.scratch, ring_bytes) {
+    enter_pair();
+    const RingPlace start = cursor_.read_;
+    for (std::int64_t left = kAheadSteps; left > 0;) {
       const std::int64_t run = begin_run(left);
       for (std::int64_t i = 0; i < run; ++i) {
         cursor_.template meanwhile<0>();
@@ -40,18 +80,17 @@ class DecodedWeights {
       end_run(cursor_, run);
       left -= run;
     }
+    cursor_.read_ = start;
   }
 
   /// Where decoding stands: a step of a pair.
   class Cursor {
    public:
-    Cursor(const std::array<Decoder, 2>& decoders, std::byte* ring)
-        : decoders_(decoders), ring_(ring) {}
+    Cursor(const std::array<Decoder, 2>& decoders, std::byte* ring, std::int64_t bytes)
+        : decoders_(decoders), read_(ring, bytes), write_(ring, bytes) {}
 
     /// Of the step that is to be multiplied.
-    [[gnu::always_inline]] const std::byte* tile(std::size_t p) const {
-      return ring_ + ((write_ + 2 * kTileBytes) % kRingBytes + p * kTileBytes);
-    }
+    [[gnu::always_inline]] const std::byte* tile(std::size_t p) const { return read_.tile(p); }
     /// Decodes panel P.
     template <int P>
     [[gnu::always_inline]] void meanwhile() {
@@ -60,10 +99,11 @@ class DecodedWeights {
         prefetch_lines(ahead_ + P * stride_, Decoder::kStepBytes / 64);
         prefetch_scales(decoder, step_, 2 * stride_);
       }
-      if (P < panels_) store_step(decoder, step_, ring_ + (write_ + P * kTileBytes));
+      if (P < panels_) store_step(decoder, step_, write_.tile(P));
     }
     [[gnu::always_inline]] void end_step() {
-      write_ = (write_ + 2 * kTileBytes) % kRingBytes;
+      read_.advance();
+      write_.advance();
       ahead_ += Decoder::kStepBytes;
       ++step_;
     }
@@ -71,8 +111,8 @@ class DecodedWeights {
    private:
     friend DecodedWeights;
     std::array<Decoder, 2> decoders_;
-    std::byte* ring_;
-    std::size_t write_ = 0;  // where in the ring the next step is written
+    RingPlace read_;
+    RingPlace write_;
     std::int64_t step_ = 0;
     int panels_ = 0;
     bool asks_ = false;
@@ -81,6 +121,8 @@ class DecodedWeights {
   };
 
   [[nodiscard]] const Cursor& cursor() const { return cursor_; }
+  /// Where the pair that is to be multiplied starts.
+  [[nodiscard]] const RingPlace& place() const { return cursor_.read_; }
   /// How many of `steps` steps there are until something changes but the cursor.
   [[nodiscard]] std::int64_t begin_run(std::int64_t steps) const {
     return std::min(steps, (cursor_.step_ < turn_ ? turn_ : end_) - cursor_.step_);
@@ -93,8 +135,8 @@ class DecodedWeights {
     }
     if (cursor_.step_ == turn_) ask_for_next();
     if (cursor_.step_ < end_) return;
-    order_.advance();
-    enter_part();
+    order_.next_panels();
+    enter_pair();
   }
 
  private:
@@ -103,7 +145,7 @@ class DecodedWeights {
     return {Decoder(*matrix_, panel()), Decoder(*matrix_, panel() + part_.panels - 1)};
   }
 
-  void enter_part() {
+  void enter_pair() {
     if (order_.at_end()) {
       cursor_.panels_ = 0;
       cursor_.asks_ = false;
@@ -115,7 +157,7 @@ class DecodedWeights {
     cursor_.step_ = part_.first_step;
     cursor_.panels_ = static_cast<int>(part_.panels);
     cursor_.stride_ = matrix_->panel_stride();
-    cursor_.asks_ = part_.first_rows;  // later ones find the codes in the L2 cache
+    cursor_.asks_ = true;
     const std::int64_t ahead = std::min(part_.steps, kPrefetchBytes / Decoder::kStepBytes);
     end_ = part_.first_step + part_.steps;
     turn_ = end_ - ahead;
@@ -145,12 +187,24 @@ class DecodedWeights {
   Cursor cursor_;
 };
 
-template <typename Product, typename Decoder>
+template <typename Product, typename Finish, typename Decoder>
 void run_decoded_tiles(const TileArgs& args, std::size_t row_bytes) {
-  TileRows<Product> product(args, row_bytes);
-  PartOrder order(args);
-  DecodedWeights<Decoder> weights(args, order);
-  for (; !order.at_end(); order.advance()) product.run(order.part(), weights);
+  TileRows<Product, Finish> product(args, row_bytes);
+  PartOrder order(args, kPairSteps);
+  const bool one_block = order.num_blocks() == 1;
+  const std::int64_t ring_steps = one_block ? kRingSteps : order.most_steps() + kRingSteps;
+  DecodedWeights<Decoder> weights(args, order, ring_steps * kPairStepBytes);
+  RingPlace pair = weights.place();
+  for (; !order.at_end(); order.advance()) {
+    const Part part = order.part();
+    if (part.first_rows) {
+      pair = weights.place();
+      product.run(part, weights);
+    } else {
+      ReadyWeights ready{pair};
+      product.run(part, ready);
+    }
+  }
 }
 
 MOESAIC_END_TARGET

@@ -9,10 +9,13 @@ namespace moesaic {
 namespace {
 
 [[gnu::noinline]] void product(const TileArgs& args) noexcept {
-  if (!run_fused<Int4Decoder, ByteRows, 1>(args)) {
-    run_decoded_tiles<ByteProduct, Int4Decoder>(args, byte_tile_row_bytes(args.matrix->depth));
+  if (run_fused<Int4Decoder, ByteRows, 1>(args)) {
+    ByteFinish finish(args);
+    finish(0, 1, 0, args.num_panels);
+  } else {
+    run_decoded_tiles<ByteProduct, ByteFinish, Int4Decoder>(
+        args, byte_tile_row_bytes(args.matrix->depth));
   }
-  finish_tiles(args);
 }
 
 void tile(const TileArgs& args) noexcept {
@@ -30,7 +33,7 @@ constinit const GemmKernel amx_int4_kernel{
     .name = "amx/int4",
     .packed_row_bytes = byte_tile_row_bytes,
     .pack_rows = pack_byte_tiles,
-    .scratch_bytes = kRingBytes,
+    .scratch_bytes = kPairRingBytes,
     .tile = tile,
     .decode = decode_steps<Int4Decoder>,
 };

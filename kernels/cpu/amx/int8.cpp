@@ -8,8 +8,7 @@ namespace moesaic {
 namespace {
 
 [[gnu::noinline]] void product(const TileArgs& args) noexcept {
-  run_raw_tiles<ByteProduct>(args, byte_tile_row_bytes(args.matrix->depth));
-  finish_tiles(args);
+  run_raw_tiles<ByteProduct, ByteFinish>(args, byte_tile_row_bytes(args.matrix->depth));
 }
 
 void tile(const TileArgs& args) noexcept {

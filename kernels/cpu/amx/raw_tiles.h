@@ -37,12 +37,12 @@ struct RawWeights {
 
 /// A pair of panels is read from memory while its first rows are multiplied, being asked for
 /// shortly before; or, if there are more rows, while those are multiplied by the pair before.
-template <typename Product>
+template <typename Product, typename Finish>
 void run_raw_tiles(const TileArgs& args, std::size_t row_bytes) {
   constexpr std::int64_t kAheadSteps = 2;
   constexpr std::int64_t kLines = kTileBytes / 64;
   const PackedMatrix& matrix = *args.matrix;
-  TileRows<Product> product(args, row_bytes);
+  TileRows<Product, Finish> product(args, row_bytes);
   const auto at = [&](const Part& part) {
     return matrix.panel(args.first_panel + part.panel) + part.first_step * kTileBytes;
   };

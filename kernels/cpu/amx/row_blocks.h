@@ -20,20 +20,21 @@ struct RowTiles {
   bool three;
 };
 
-/// The row tiles of a product in turn: as many triples as there are, then pairs.
+/// The row tiles of a product in turn: as many triples as there are, then pairs; two pairs rather
+/// than a triple and a tile that is alone.
 class RowTilesOf {
  public:
-  explicit RowTilesOf(std::int64_t num_rows) : num_rows_(num_rows) {}
-
-  [[nodiscard]] std::int64_t count() const {
-    const std::int64_t whole = num_rows_ / kRowBlock;
-    const std::int64_t left = (num_rows_ + kRowBlock - 1) / kRowBlock - 3 * (whole / 3);
-    return whole / 3 + (left + 1) / 2;
+  explicit RowTilesOf(std::int64_t num_rows)
+      : num_rows_(num_rows),
+        tiles_((num_rows + kRowBlock - 1) / kRowBlock),
+        triples_(num_rows / kRowBlock / 3) {
+    if (tiles_ % 3 == 1 && triples_ > 0) --triples_;
   }
+
+  [[nodiscard]] std::int64_t count() const { return triples_ + (tiles_ - 3 * triples_ + 1) / 2; }
   [[nodiscard]] RowTiles at(std::int64_t index) const {
-    const std::int64_t triples = num_rows_ / kRowBlock / 3;
-    if (index < triples) return {.first = 3 * index, .rows0 = 16, .rows1 = 16, .three = true};
-    const std::int64_t first = 3 * triples + 2 * (index - triples);
+    if (index < triples_) return {.first = 3 * index, .rows0 = 16, .rows1 = 16, .three = true};
+    const std::int64_t first = 3 * triples_ + 2 * (index - triples_);
     return {.first = first, .rows0 = rows(first), .rows1 = rows(first + 1), .three = false};
   }
 
@@ -43,6 +44,8 @@ class RowTilesOf {
   }
 
   std::int64_t num_rows_;
+  std::int64_t tiles_;
+  std::int64_t triples_;
 };
 
 /// Some tiles of rows, over some steps, times a pair of panels (the last may be alone).
@@ -59,16 +62,19 @@ struct Part {
 /// cache; in each the pairs of panels; for each pair the tiles of rows.
 class PartOrder {
  public:
-  explicit PartOrder(const TileArgs& args)
+  explicit PartOrder(const TileArgs& args, std::int64_t most_steps = 1 << 30)
       : rows_(args.num_rows),
         num_panels_(args.num_panels),
         steps_(step_count(args.matrix->layout.format, args.matrix->depth)) {
-    const std::int64_t most = std::max(kLeastSteps, kRowBytes / (64 * args.num_rows));
+    const std::int64_t most =
+        std::min(most_steps, std::max(kLeastSteps, kRowBytes / (64 * args.num_rows)));
     const std::int64_t ranges = (steps_ + most - 1) / most;
     range_ = (steps_ + ranges - 1) / ranges;
   }
 
   [[nodiscard]] std::int64_t num_blocks() const { return rows_.count(); }
+  /// Steps of the longest range.
+  [[nodiscard]] std::int64_t most_steps() const { return range_; }
   [[nodiscard]] bool at_end() const { return first_step_ >= steps_; }
   [[nodiscard]] Part part() const {
     return {.rows = rows_.at(block_),
@@ -108,12 +114,16 @@ class PartOrder {
 
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
-/// The packed rows of a product, and what all its blocks have in common.
-template <typename Product>
+/// The packed rows of a product, and what all its blocks have in common. `Finish` is made from the
+/// TileArgs; called with (first row, rows, panel, panels), it turns their finished sums into
+/// results, while they are in the L1 cache.
+template <typename Product, typename Finish>
 class TileRows {
  public:
   TileRows(const TileArgs& args, std::size_t row_bytes)
-      : rows_(args.packed_rows),
+      : finish_(args),
+        last_step_(step_count(args.matrix->layout.format, args.matrix->depth)),
+        rows_(args.packed_rows),
         block_bytes_(row_bytes * kRowBlock),
         out_(reinterpret_cast<std::byte*>(args.out)),
         out_stride_(static_cast<std::size_t>(args.out_stride) * sizeof(float)),
@@ -137,6 +147,10 @@ class TileRows {
       part.panels == 2 ? multiply_tiles<Product, 1, 2>(block, before, weights)
                        : multiply_tiles<Product, 1, 1>(block, before, weights);
     }
+    if (part.first_step + part.steps < last_step_) return;
+    const RowTiles& tiles = part.rows;
+    finish_(tiles.first * kRowBlock, tiles.rows0 + tiles.rows1 + (tiles.three ? kRowBlock : 0),
+            part.panel, part.panels);
   }
 
  private:
@@ -165,6 +179,8 @@ class TileRows {
     rows1_ = rows1;
   }
 
+  Finish finish_;
+  std::int64_t last_step_;
   const std::byte* rows_;
   std::size_t block_bytes_;
   std::byte* out_;
