@@ -224,9 +224,23 @@ void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number
   for (const auto& [input, groups] : products_) {
     add_low_rank(groups[slab.group].epilogue.low_rank, slab, job, worker);
   }
+  if (can_stream(slab, first, count)) {
+    loops_->stream_rows({results, slab.num_rows, count, columns}, result_row(slab, 0) + first,
+                        output_->stride_bytes / element_bytes(output_->element));
+    return;
+  }
   for (std::int64_t row = 0; row < slab.num_rows; ++row) {
     store(slab, row, {first, count, results + row * columns});
   }
+}
+
+/// Whether results are whole cache lines that go out as they are and are not read again soon.
+bool TransposedPlan::can_stream(const Slab& slab, std::int64_t first, std::int64_t count) const {
+  const GemmGroup& group = group_of(slab);
+  const auto address = reinterpret_cast<std::uintptr_t>(result_row(slab, 0) + first);
+  return output_->element == RowSource::Element::f32 && slab.depth == 0 &&
+         group.weights.order == nullptr && group.epilogue.addend.data() == nullptr &&
+         address % 64 == 0 && output_->stride_bytes % 64 == 0 && count % kPanelColumns == 0;
 }
 
 /// The worker's results [rows, k of the job] = rows times a matrix.
