@@ -9,8 +9,11 @@
 
 namespace moesaic {
 
-/// Query rows that share one pass over keys and values: calls of fewer rows read them more often.
+/// Query rows that share one pass over keys and values.
 inline constexpr std::int64_t kAttentionRows = 64;
+/// Rows of a call whose passes meet a segment one after the other, while it is in the L2 cache:
+/// calls of fewer rows read keys and values from memory more often.
+inline constexpr std::int64_t kRowsPerSegment = 4 * kAttentionRows;
 
 /// A row's keys are cut into segments of this many positions, counted from position 0. Each has a
 /// softmax of its own; they are merged in ascending order (docs/numerics.md). So they can be

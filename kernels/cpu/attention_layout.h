@@ -26,7 +26,7 @@ inline constexpr std::int64_t kScoreStride = kScoreRowBytes / 4;
 /// Bytes a row of a strip's weights in bf16.
 inline constexpr std::size_t kWeightRowBytes = packed_row_stride(kKeysPerStrip * 2);
 
-/// What a pass of kAttentionRows rows over a bf16 cache needs; offsets in bytes.
+/// What kRowsPerSegment rows over a bf16 cache need, kAttentionRows at a time; offsets in bytes.
 struct TileOrderScratch {
   constexpr TileOrderScratch(std::int64_t head_dim, std::int64_t value_dim)
       : queries(0),
@@ -34,7 +34,7 @@ struct TileOrderScratch {
         weights(scores + kRows * kScoreRowBytes),
         sums(weights + kRows * kWeightRowBytes),
         states(sums + kRows * static_cast<std::size_t>(state_floats(value_dim)) * 4),
-        values(2 * states - sums),
+        values(states + static_cast<std::size_t>(kRowsPerSegment * state_floats(value_dim)) * 4),
         end(values + static_cast<std::size_t>(kKeysPerBlock * padded_value_dim(value_dim)) * 2) {}
 
   [[nodiscard]] constexpr std::int64_t bytes() const { return static_cast<std::int64_t>(end); }
@@ -44,16 +44,17 @@ struct TileOrderScratch {
   std::size_t scores;
   std::size_t weights;
   std::size_t sums;    // of the segment under way, [rows, state_floats]
-  std::size_t states;  // of the segments before, [rows, state_floats]
+  std::size_t states;  // of the segments before, [kRowsPerSegment, state_floats]
   std::size_t values;  // one block
   std::size_t end;
 };
 
-/// The rows of a call from `first` on, at most kAttentionRows of them.
-[[nodiscard]] inline AttentionArgs rows_of(const AttentionArgs& args, std::int64_t first) {
+/// The rows of a call from `first` on, at most `most` of them.
+[[nodiscard]] inline AttentionArgs rows_of(const AttentionArgs& args, std::int64_t first,
+                                           std::int64_t most = kAttentionRows) {
   AttentionArgs part = args;
   const std::int64_t left = args.num_rows - first;
-  part.num_rows = left < kAttentionRows ? left : kAttentionRows;
+  part.num_rows = left < most ? left : most;
   part.queries += first * args.query_stride;
   part.first_keys += first;
   part.end_keys += first;

@@ -24,7 +24,9 @@ struct ValueRun {
 
 /// The runs of a strip, or some of them; ascending.
 struct ValueRuns {
-  ValueRun run[kKeysPerStrip / kKeysPerBlock];
+  static constexpr std::size_t kMost = kKeysPerStrip / kKeysPerBlock;
+
+  ValueRun run[kMost];
   int count = 0;
 };
 

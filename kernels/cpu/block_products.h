@@ -37,8 +37,6 @@ struct FloatWeights {
 
 template <typename Rows, const BlockTable& kTable>
 struct BlockProducts {
-  static constexpr std::int64_t kRowsTogether = kAttentionRows;
-
   static void begin(const AttentionArgs& /*args*/) {}
   static void begin_gradient() {}
   static void end() {}
@@ -58,19 +56,17 @@ struct BlockProducts {
     }
   }
 
-  template <typename Meanwhile>
-  static void multiply_queries(const Pass& pass, RowSpan rows, const PanelRun& run,
-                               Meanwhile& /*meanwhile*/) {
+  static void multiply_queries(const Pass& pass, const PanelRun& run) {
     const std::size_t row_bytes = Rows::row_bytes(pass.args.head_dim);
-    run_blocks({.rows = pass.queries + static_cast<std::size_t>(rows.first) * row_bytes,
+    run_blocks({.rows = pass.queries,
                 .row_bytes = row_bytes,
                 .panels = run.panels,
                 .panel_stride = static_cast<std::size_t>(run.steps) * kTileBytes,
                 .steps = run.steps,
                 .resume = false,
-                .out = pass.scores + rows.first * kScoreStride + run.first_key,
+                .out = pass.scores + run.first_key,
                 .out_stride = kScoreStride},
-               rows.end - rows.first, run.count, kTable);
+               pass.args.num_rows, run.count, kTable);
   }
 
   static auto weight_row(const Pass& pass, std::int64_t row) { return Rows::weight_row(pass, row); }
@@ -94,28 +90,27 @@ struct BlockProducts {
                product.num_rows, product.num_panels, kTable);
   }
 
-  template <typename Meanwhile>
-  static void add_values(const Pass& pass, RowSpan rows, const ValueRuns& runs,
-                         Meanwhile& /*meanwhile*/) {
-    for (int i = 0; i < runs.count; ++i) add_run(pass, rows, runs.run[i]);
+  static void add_values(const Pass& pass, const ValueRuns& runs) {
+    for (int i = 0; i < runs.count; ++i) add_run(pass, 0, pass.args.num_rows, runs.run[i]);
   }
   static void add_values_of_row(const Pass& pass, std::int64_t row, const ValueRun& run) {
-    add_run(pass, {row, row + 1}, run);
+    add_run(pass, row, 1, run);
   }
 
  private:
-  static void add_run(const Pass& pass, RowSpan rows, const ValueRun& run) {
+  static void add_run(const Pass& pass, std::int64_t row, std::int64_t num_rows,
+                      const ValueRun& run) {
     const std::int64_t key = run.strip_key + run.keys.first;
-    run_blocks({.rows = Rows::weights(pass, rows.first) +
+    run_blocks({.rows = Rows::weights(pass, row) +
                         static_cast<std::size_t>(key) * sizeof(typename Rows::Element),
                 .row_bytes = Rows::kWeightStride,
                 .panels = run.block + run.keys.first / kStepDepth * kTileBytes,
                 .panel_stride = kValuePanelBytes,
                 .steps = (run.keys.end - run.keys.first) / kStepDepth,
                 .resume = true,
-                .out = pass.sums + rows.first * pass.stride,
+                .out = pass.sums + row * pass.stride,
                 .out_stride = pass.stride},
-               rows.end - rows.first, pass.padded_dim / kPanelColumns, kTable);
+               num_rows, pass.padded_dim / kPanelColumns, kTable);
   }
 };
 

@@ -56,7 +56,7 @@ inline Lanes power_of_two(Lanes x) {
   constexpr float kRound = 0x1.8p23F;  // adding it leaves an integer in the low bits
   x = max(broadcast(-125.0F), x);
   const Lanes n = x + broadcast(kRound);
-  const Lanes r = x - (n - broadcast(kRound));
+  const Lanes r = minus_nearest(x);
   Lanes p = broadcast(0x1.3a02ccp-7F);
   p = fma(p, r, broadcast(0x1.c9fc46p-5F));
   p = fma(p, r, broadcast(0x1.ec0378p-3F));

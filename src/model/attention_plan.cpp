@@ -21,11 +21,21 @@ Segments segments_of(const AttentionRows& rows, const AttentionSpan& sequence,
   return {lowest / kKeysPerSegment, (position + rows.count - 1) / kKeysPerSegment + 1};
 }
 
+/// Rows of a task: whole passes of the kernel, as many as leave all threads enough tasks.
+std::int64_t task_rows(std::span<const AttentionSpan> sequences, const AttentionShape& shape,
+                       int threads) {
+  std::int64_t tokens = 0;
+  for (const AttentionSpan& sequence : sequences) tokens += sequence.num_tokens;
+  const std::int64_t share = tokens * shape.group * shape.kv_heads / (kTasksPerThread * threads);
+  return std::clamp(share / kAttentionRows * kAttentionRows, kAttentionRows, kAttentionTaskRows);
+}
+
 }  // namespace
 
 void AttentionPlan::cut(std::span<const AttentionSpan> sequences, const AttentionShape& shape,
                         int threads) {
-  const std::int64_t tokens_per_task = std::max<std::int64_t>(1, kAttentionTaskRows / shape.group);
+  const std::int64_t tokens_per_task =
+      std::max<std::int64_t>(1, task_rows(sequences, shape, threads) / shape.group);
   tasks_.clear();
   joins_.clear();
   state_floats_ = 0;

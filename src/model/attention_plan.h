@@ -10,8 +10,8 @@
 
 namespace moesaic {
 
-/// Query rows of one task: they share every load of keys and values.
-inline constexpr std::int64_t kAttentionTaskRows = 64;
+/// Query rows of one task at most: they share every load of keys and values from memory.
+inline constexpr std::int64_t kAttentionTaskRows = kRowsPerSegment;
 
 /// What of a layer's attention decides how it is cut.
 struct AttentionShape {

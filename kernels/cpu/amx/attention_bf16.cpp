@@ -2,13 +2,13 @@
 #include "kernels/cpu/avx512/lanes.h"
 
 #include <algorithm>
+#include <span>
 
 #include "kernels/cpu/amx/tile_block.h"
 #include "kernels/cpu/avx512/bf16_weights.h"
 
-// Attention by TDPBF16PS. Queries and weights are packed as tiles: [tile of 16
-// rows][step][16 rows] [64 bytes]; rows that a tile lacks are garbage, and so
-// are their results.
+// Attention by TDPBF16PS. Queries are packed as tiles: [tile of 16 rows][step][16 rows][64 bytes];
+// rows that a tile lacks are garbage, and so are their results.
 
 namespace moesaic {
 
@@ -18,11 +18,11 @@ MOESAIC_BEGIN_LANES
 namespace {
 
 constexpr std::int64_t kTileRowCount = 16;
-constexpr std::int64_t kStripSteps = kKeysPerStrip / kStepDepth;
+/// The weights of 32 keys take the place of the first 16 of their scores, which leaves the L1 cache
+/// to keys and values.
+constexpr std::int64_t kWeightStepBytes = kStepDepth * sizeof(float);
 
 struct TileProducts {
-  static constexpr std::int64_t kRowsTogether = 2 * kTileRowCount;
-
   static void begin(const AttentionArgs& args) { set_rows(args.num_rows); }
   static void begin_gradient() { set_rows(kTileRowCount); }
   static void end() { release_tiles(); }
@@ -41,50 +41,49 @@ struct TileProducts {
     }
   }
 
-  template <typename Meanwhile>
-  static void multiply_queries(const Pass& pass, RowSpan rows, const PanelRun& run,
-                               Meanwhile& meanwhile) {
+  static void multiply_queries(const Pass& pass, const PanelRun& run) {
     const std::int64_t together = panels_together(pass);
+    const std::int64_t num_rows = pass.args.num_rows;
     for (std::int64_t panel = 0; panel < run.count; panel += together) {
-      for (std::int64_t row = rows.first; row < rows.end; row += 2 * kTileRowCount) {
-        const std::byte* const packed = line(pass.queries, run.steps, row);
+      for (std::int64_t row = 0; row < num_rows; row += 2 * kTileRowCount) {
         const TileBlock block{
-            .rows = {packed, packed + run.steps * kTileBytes, nullptr},
-            .row_step = {kTileBytes, kTileBytes, 0},
-            .panels = run.panels + panel * run.steps * kTileBytes,
+            .row_tile_stride = static_cast<std::size_t>(run.steps) * kTileBytes,
+            .row_stride = 64,
+            .row_step = kTileBytes,
             .panel_stride = static_cast<std::size_t>(run.steps) * kTileBytes,
-            .steps = run.steps,
-            .prefetch_steps = row == 0 ? 2 : 0,
+            .prefetch_steps = prefetch_steps(pass),
             .out = reinterpret_cast<std::byte*>(pass.scores + row * kScoreStride + run.first_key +
                                                 panel * kPanelColumns),
             .out_stride = kScoreRowBytes};
-        multiply(block, {rows.end - row > kTileRowCount, std::min(together, run.count - panel) > 1},
-                 {Before::zero, After::store}, meanwhile);
+        const TileRun tiles{.rows = line(pass.queries, run.steps, row),
+                            .panels = run.panels + panel * run.steps * kTileBytes,
+                            .steps = run.steps};
+        multiply(block, {num_rows - row > kTileRowCount, std::min(together, run.count - panel) > 1},
+                 {&tiles, 1}, Before::zero);
       }
     }
   }
 
-  static Bf16WeightRow<kTileBytes> weight_row(const Pass& pass, std::int64_t row) {
-    return {line(pass.weights, kStripSteps, row)};
+  static Bf16WeightRow<kWeightStepBytes> weight_row(const Pass& pass, std::int64_t row) {
+    return {weights_of(pass, row)};
   }
 
-  template <typename Meanwhile>
-  static void add_values(const Pass& pass, RowSpan rows, const ValueRuns& runs,
-                         Meanwhile& meanwhile) {
+  static void add_values(const Pass& pass, const ValueRuns& runs) {
+    if (runs.count == 0) return;
+    const std::int64_t num_rows = pass.args.num_rows;
     const std::int64_t together = panels_together(pass);
     for (std::int64_t panel = 0; panel < pass.padded_dim / kPanelColumns; panel += together) {
-      for (std::int64_t row = rows.first; row < rows.end; row += 2 * kTileRowCount) {
-        add_tiles(pass, {row, rows.end - row > kTileRowCount, panel}, runs, meanwhile);
+      for (std::int64_t row = 0; row < num_rows; row += 2 * kTileRowCount) {
+        add_tiles(pass, {row, num_rows - row > kTileRowCount, panel}, runs);
       }
     }
   }
 
   static void add_values_of_row(const Pass& pass, std::int64_t row, const ValueRun& run) {
-    const auto nothing = [] {};
     set_rows(1);
     const std::int64_t together = panels_together(pass);
     for (std::int64_t panel = 0; panel < pass.padded_dim / kPanelColumns; panel += together) {
-      add_tiles(pass, {row, false, panel}, {{run}, 1}, nothing);
+      add_tiles(pass, {row, false, panel}, {{run}, 1});
     }
     set_rows(pass.args.num_rows);
   }
@@ -95,25 +94,25 @@ struct TileProducts {
   }
 
   static void multiply_rows(const GradientProduct& product) {
-    auto nothing = [] {};
     const std::int64_t end = product.first_row + product.num_rows;
     for (std::int64_t panel = 0; panel < product.num_panels; panel += 2) {
       for (std::int64_t row = product.first_row; row < end; row += 2 * kTileRowCount) {
-        const std::byte* const packed =
-            line(product.rows, product.row_steps, row) + product.first_step * kTileBytes;
         const TileBlock block{
-            .rows = {packed, packed + product.row_steps * kTileBytes, nullptr},
-            .row_step = {kTileBytes, kTileBytes, 0},
-            .panels = product.panels + static_cast<std::size_t>(panel) * product.panel_stride,
+            .row_tile_stride = static_cast<std::size_t>(product.row_steps) * kTileBytes,
+            .row_stride = 64,
+            .row_step = kTileBytes,
             .panel_stride = product.panel_stride,
-            .steps = product.steps,
             .prefetch_steps = 0,
             .out = reinterpret_cast<std::byte*>(product.out +
                                                 (row - product.first_row) * product.out_stride +
                                                 panel * kPanelColumns),
             .out_stride = static_cast<std::size_t>(product.out_stride) * sizeof(float)};
-        multiply(block, {end - row > kTileRowCount, product.num_panels - panel > 1},
-                 {product.resume ? Before::load : Before::zero, After::store}, nothing);
+        const TileRun tiles{
+            .rows = line(product.rows, product.row_steps, row) + product.first_step * kTileBytes,
+            .panels = product.panels + static_cast<std::size_t>(panel) * product.panel_stride,
+            .steps = product.steps};
+        multiply(block, {end - row > kTileRowCount, product.num_panels - panel > 1}, {&tiles, 1},
+                 product.resume ? Before::load : Before::zero);
       }
     }
   }
@@ -122,6 +121,9 @@ struct TileProducts {
   /// Few rows read panels one after the other, as one stream.
   static std::int64_t panels_together(const Pass& pass) {
     return pass.args.num_rows > kFewRows ? 2 : 1;
+  }
+  static std::int64_t prefetch_steps(const Pass& pass) {
+    return pass.args.num_rows > kFewRows ? 0 : 2;
   }
   struct Shape {
     bool two_tiles;
@@ -139,6 +141,9 @@ struct TileProducts {
     const int count = static_cast<int>(rows < kTileRowCount ? rows : kTileRowCount);
     configure(count, count);
   }
+  static std::byte* weights_of(const Pass& pass, std::int64_t row) {
+    return reinterpret_cast<std::byte*>(pass.scores + row * kScoreStride);
+  }
   static std::int64_t query_steps(const Pass& pass) {
     return round_up(pass.args.head_dim, kStepDepth) / kStepDepth;
   }
@@ -151,48 +156,40 @@ struct TileProducts {
     return reinterpret_cast<BFloat16*>(first_step + k / kStepDepth * kTileBytes) + k % kStepDepth;
   }
 
-  struct Sums {
-    Before before;
-    After after;
-  };
-
-  template <typename Meanwhile>
-  static void multiply(const TileBlock& block, Shape shape, Sums sums, Meanwhile& meanwhile) {
-    const auto [before, after] = sums;
+  static void multiply(const TileBlock& block, Shape shape, std::span<const TileRun> runs,
+                       Before before) {
     if (shape.two_tiles) {
-      shape.two_panels ? run_tile_block<Bf16Product, 2, 2>(block, before, after, meanwhile)
-                       : run_tile_block<Bf16Product, 2, 1>(block, before, after, meanwhile);
+      shape.two_panels ? run_tile_block<Bf16Product, 2, 2>(block, runs, before)
+                       : run_tile_block<Bf16Product, 2, 1>(block, runs, before);
     } else {
-      shape.two_panels ? run_tile_block<Bf16Product, 1, 2>(block, before, after, meanwhile)
-                       : run_tile_block<Bf16Product, 1, 1>(block, before, after, meanwhile);
+      shape.two_panels ? run_tile_block<Bf16Product, 1, 2>(block, runs, before)
+                       : run_tile_block<Bf16Product, 1, 1>(block, runs, before);
     }
   }
 
   /// Sums stay in their tiles from run to run.
-  template <typename Meanwhile>
-  static void add_tiles(const Pass& pass, const Place& at, const ValueRuns& runs,
-                        Meanwhile& meanwhile) {
+  static void add_tiles(const Pass& pass, const Place& at, const ValueRuns& runs) {
     const std::int64_t panels =
         std::min(panels_together(pass), pass.padded_dim / kPanelColumns - at.panel);
+    TileRun tiles[ValueRuns::kMost];
     for (int i = 0; i < runs.count; ++i) {
       const ValueRun& run = runs.run[i];
       const std::int64_t step = (run.strip_key + run.keys.first) / kStepDepth;
-      const std::byte* const weights = line(pass.weights, kStripSteps, at.row) + step * kTileBytes;
-      const TileBlock block{.rows = {weights, weights + kStripSteps * kTileBytes, nullptr},
-                            .row_step = {kTileBytes, kTileBytes, 0},
-                            .panels = run.block + at.panel * kValuePanelBytes +
-                                      run.keys.first / kStepDepth * kTileBytes,
-                            .panel_stride = kValuePanelBytes,
-                            .steps = (run.keys.end - run.keys.first) / kStepDepth,
-                            .prefetch_steps = panels_together(pass) == 1 ? 2 : 0,
-                            .out = reinterpret_cast<std::byte*>(pass.sums + at.row * pass.stride +
-                                                                at.panel * kPanelColumns),
-                            .out_stride = static_cast<std::size_t>(pass.stride) * sizeof(float)};
-      multiply(
-          block, {at.two_tiles, panels > 1},
-          {i == 0 ? Before::load : Before::keep, i + 1 == runs.count ? After::store : After::keep},
-          meanwhile);
+      tiles[i] = {.rows = weights_of(pass, at.row) + step * kWeightStepBytes,
+                  .panels = run.block + at.panel * kValuePanelBytes +
+                            run.keys.first / kStepDepth * kTileBytes,
+                  .steps = (run.keys.end - run.keys.first) / kStepDepth};
     }
+    const TileBlock block{.row_tile_stride = kTileRowCount * kScoreRowBytes,
+                          .row_stride = kScoreRowBytes,
+                          .row_step = kWeightStepBytes,
+                          .panel_stride = kValuePanelBytes,
+                          .prefetch_steps = prefetch_steps(pass),
+                          .out = reinterpret_cast<std::byte*>(pass.sums + at.row * pass.stride +
+                                                              at.panel * kPanelColumns),
+                          .out_stride = static_cast<std::size_t>(pass.stride) * sizeof(float)};
+    multiply(block, {at.two_tiles, panels > 1}, {tiles, static_cast<std::size_t>(runs.count)},
+             Before::load);
   }
 };
 

@@ -141,6 +141,10 @@ inline __m256 power_of_two(__m256i exponent) {
   return _mm256_castsi256_ps(
       _mm256_slli_epi32(_mm256_add_epi32(exponent, _mm256_set1_epi32(127)), 23));
 }
+inline Lanes minus_nearest(Lanes a) {
+  const Lanes round = broadcast(0x1.8p23F);
+  return a - ((a + round) - round);
+}
 /// In two factors, since 2^n itself may leave the range of f32: the first product is exact.
 inline __m256 scale_by_power(__m256 a, __m256 n) {
   const __m256i power = _mm256_cvtps_epi32(n);

@@ -98,6 +98,9 @@ inline Lanes max(Lanes a, Lanes b) {
 inline Lanes min(Lanes a, Lanes b) {
   return {_mm512_min_ps(a.v, b.v)};
 }
+inline Lanes minus_nearest(Lanes a) {
+  return {_mm512_reduce_ps(a.v, _MM_FROUND_TO_NEAREST_INT)};
+}
 inline Lanes scale_by_power(Lanes a, Lanes n) {
   return {_mm512_scalef_ps(a.v, n.v)};
 }

@@ -96,6 +96,11 @@ inline Lanes max(Lanes a, Lanes b) {
 inline Lanes min(Lanes a, Lanes b) {
   return each_lane([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
 }
+/// a less the nearest integer, the even one of two; |a| < 2^22, or NaN.
+inline Lanes minus_nearest(Lanes a) {
+  constexpr float kRound = 0x1.8p23F;  // adding it leaves an integer in the low bits
+  return a - ((a + broadcast(kRound)) - broadcast(kRound));
+}
 /// a * 2^n, rounded once; n is an integer in [-200, 200], or anything where a is NaN.
 inline Lanes scale_by_power(Lanes a, Lanes n) {
   return each_lane([&](int i) {
