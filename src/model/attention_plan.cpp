@@ -26,7 +26,8 @@ std::int64_t task_rows(std::span<const AttentionSpan> sequences, const Attention
                        int threads) {
   std::int64_t tokens = 0;
   for (const AttentionSpan& sequence : sequences) tokens += sequence.num_tokens;
-  const std::int64_t share = tokens * shape.group * shape.kv_heads / (kTasksPerThread * threads);
+  const std::int64_t tasks = threads > 1 ? kTasksPerThread * threads : 1;
+  const std::int64_t share = tokens * shape.group * shape.kv_heads / tasks;
   return std::clamp(share / kAttentionRows * kAttentionRows, kAttentionRows, kAttentionTaskRows);
 }
 
