@@ -88,9 +88,8 @@ template <typename Product, int RowTiles, int Panels>
 /// One or two row tiles by one or two panels, over the steps of all runs. Their loads hide behind
 /// the products of the other tiles.
 template <typename Product, int RowTiles, int Panels>
-void run_tile_block(const TileBlock& to, std::span<const TileRun> runs, Before before) {
+void run_tile_block(const TileBlock& block, std::span<const TileRun> runs, Before before) {
   static_assert(RowTiles <= 2 && Panels <= 2);
-  const TileBlock block = to;
   begin_sum<0>(before, tile_at(block, 0, 0), block.out_stride);
   if constexpr (Panels == 2) begin_sum<1>(before, tile_at(block, 0, 1), block.out_stride);
   if constexpr (RowTiles == 2) begin_sum<2>(before, tile_at(block, 1, 0), block.out_stride);
