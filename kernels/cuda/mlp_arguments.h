@@ -18,7 +18,8 @@ struct MlpMatrices {
   float unused;
 };
 
-/// Rows [first_row, first_row + num_rows) of the results, which one block computes with one MLP.
+/// Rows [first_row, first_row + num_rows) of the results, which one block computes with one MLP;
+/// without rows it stands in a list that is longer than there are tiles.
 struct MlpTile {
   std::int32_t mlp;
   std::int32_t first_row;

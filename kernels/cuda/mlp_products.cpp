@@ -136,34 +136,18 @@ void DeviceMlps::add_kinds(DeviceKernels kernels, const std::string& module) {
 
 void DeviceMlps::add_kind(std::string_view module, const Kind& kind, const std::string& suffix) {
   kinds_.push_back(kind);
+  sizes_.push_back(kind.rows);
   kinds_.back().gate_up = device_.kernel(module, "gate_up" + suffix);
   kinds_.back().down = device_.kernel(module, "down" + suffix);
 }
 
-/// The smallest that takes all rows, or the largest: bits do not depend on it.
-const DeviceMlps::Kind& DeviceMlps::kind_for(std::int64_t rows) const {
-  for (const Kind& kind : kinds_) {
-    if (rows <= kind.rows) return kind;
-  }
-  return kinds_.back();
-}
-
 void DeviceMlps::make_tiles(std::span<const DeviceRows> groups) {
   std::vector<cuda::MlpTile> tiles;
-  for (Kind& kind : kinds_) {
-    kind.first_tile = std::ssize(tiles);
-    for (const DeviceRows& group : groups) {
-      for (std::int64_t row = 0; row < group.num_rows;) {
-        const Kind& own = kind_for(group.num_rows - row);
-        const std::int64_t count = std::min<std::int64_t>(own.rows, group.num_rows - row);
-        if (&own == &kind) {
-          tiles.push_back({group.mlp, narrow<std::int32_t>(group.first_row + row),
-                           narrow<std::int32_t>(count)});
-        }
-        row += count;
-      }
-    }
-    kind.num_tiles = std::ssize(tiles) - kind.first_tile;
+  for (std::size_t i = 0; i < kinds_.size(); ++i) {
+    const std::vector<cuda::MlpTile> own = tiles_of_kind(sizes_, i, groups);
+    kinds_[i].first_tile = std::ssize(tiles);
+    kinds_[i].num_tiles = std::ssize(own);
+    tiles.insert(tiles.end(), own.begin(), own.end());
   }
   const auto bytes = std::ssize(tiles) * static_cast<std::int64_t>(sizeof(cuda::MlpTile));
   moesaic::make_room(scratch_.host_tiles, bytes, device_);

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "base/device.h"
+#include "kernels/cuda/choice_plan.h"
 #include "kernels/cuda/mlp_arguments.h"
+#include "kernels/cuda/mlp_tiles.h"
 #include "kernels/cuda/row_rounding.h"
 #include "kernels/grouped_gemm.h"
 #include "kernels/mlp_weights.h"
@@ -31,13 +33,6 @@ enum class DeviceKernels {
 /// "portable", "mma" or, where both factors are in nvfp4, "block_scaled".
 [[nodiscard]] std::string_view kernels_name(DeviceKernels kernels, Nvfp4Activations activations,
                                             Format format = Format::nvfp4) noexcept;
-
-/// Rows [first_row, first_row + num_rows) of the results, and the MLP they go through.
-struct DeviceRows {
-  std::int32_t mlp = 0;
-  std::int64_t first_row = 0;
-  std::int64_t num_rows = 0;
-};
 
 /// Memory of passes, which objects that run one after the other on one GPU share.
 struct DeviceScratch {
@@ -112,7 +107,6 @@ class DeviceMlps {
   void add_kinds(DeviceKernels kernels, const std::string& module);
   void add_kind(std::string_view module, const Kind& kind, const std::string& suffix);
   void make_tiles(std::span<const DeviceRows> groups);
-  [[nodiscard]] const Kind& kind_for(std::int64_t rows) const;
   [[nodiscard]] ReadRows read_rows(const DeviceRowRounding::Rows& rows);
   void launch_down(cuda::MlpArguments arguments, CudaAddress inner, std::int64_t num_rows);
   [[nodiscard]] cuda::MlpArguments arguments_of(const Pass& pass) const;
@@ -127,6 +121,7 @@ class DeviceMlps {
   float x_scale_;  // PackedMatrix::input_scale
   float inner_scale_;
   std::vector<Kind> kinds_;  // by ascending rows
+  std::vector<int> sizes_;   // the rows of each
   DeviceBuffer mlps_;        // MlpMatrices
   DeviceScratch& scratch_;
   bool reads_records_ = false;

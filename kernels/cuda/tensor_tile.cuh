@@ -143,6 +143,7 @@ __device__ __forceinline__ void multiply_tile(const MatrixPlace<Matrices>& place
 template <typename Tile>
 __device__ __forceinline__ void multiply_gate_up(const MlpArguments& arguments) {
   const MlpTile tile = arguments.tiles[blockIdx.y];
+  if (tile.num_rows == 0) return;
   const MlpMatrices& mlp = arguments.mlps[tile.mlp];
   const auto index_of = [&](int row) {
     return static_cast<std::int64_t>(arguments.row_indices[tile.first_row + row]);
@@ -161,6 +162,7 @@ __device__ __forceinline__ void multiply_gate_up(const MlpArguments& arguments) 
 template <typename Tile>
 __device__ __forceinline__ void multiply_down(const MlpArguments& arguments) {
   const MlpTile tile = arguments.tiles[blockIdx.y];
+  if (tile.num_rows == 0) return;
   const MlpMatrices& mlp = arguments.mlps[tile.mlp];
   const auto index_of = [&](int row) { return static_cast<std::int64_t>(tile.first_row + row); };
   const auto store = [&](int row, int column, const float(&sums)[1]) {

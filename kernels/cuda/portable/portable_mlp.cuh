@@ -113,6 +113,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
     gate_up(const moesaic::cuda::MlpArguments arguments) {
   using namespace moesaic::cuda;
   const MlpTile tile = arguments.tiles[blockIdx.y];
+  if (tile.num_rows == 0) return;
   const MlpMatrices& mlp = arguments.mlps[tile.mlp];
   const auto row_at = [&](int row) {
     return arguments.x + static_cast<std::int64_t>(arguments.row_indices[tile.first_row + row]) *
@@ -140,6 +141,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
     down(const moesaic::cuda::MlpArguments arguments) {
   using namespace moesaic::cuda;
   const MlpTile tile = arguments.tiles[blockIdx.y];
+  if (tile.num_rows == 0) return;
   const MlpMatrices& mlp = arguments.mlps[tile.mlp];
   const auto row_at = [&](int row) {
     return arguments.inner + static_cast<std::int64_t>(tile.first_row + row) * arguments.width;

@@ -10,21 +10,66 @@
 
 namespace moesaic::ptx {
 
-void exchange_lanes(Warp& warp, const Instruction& in, std::uint32_t lanes) {
-  // "%r1|%p1, %r2, 16, 31, -1"
+namespace {
+
+/// "%r1|%p1, %r2, 16, 31, -1": lane i gets what lane from(i, number) has, or its own.
+template <typename From>
+void exchange(Warp& warp, const Instruction& in, std::uint32_t lanes, std::uint64_t clamp,
+              const From& from) {
   const std::uint64_t* const values = warp.slot(in.slots[2]);
-  const std::uint64_t distance = *warp.slot(in.slots[3]);
-  if (*warp.slot(in.slots[4]) != 31 ||
+  const auto number = static_cast<int>(*warp.slot(in.slots[3]));
+  if (*warp.slot(in.slots[4]) != clamp ||
       static_cast<std::uint32_t>(*warp.slot(in.slots[5])) != 0xffffffff) {
     throw MachineError("an exchange of fewer than 32 lanes is not known");
   }
   warp.require_all(lanes);
   std::array<std::uint64_t, kWarpLanes> before;
   std::copy_n(values, kWarpLanes, before.begin());
-  for (std::size_t lane = 0; lane < kWarpLanes; ++lane) {
-    warp.slot(in.slots[0])[lane] = before[lane ^ distance];
-    warp.slot(in.slots[1])[lane] = 1;
+  for (int lane = 0; lane < kWarpLanes; ++lane) {
+    const int other = from(lane, number);
+    const bool is_there = other >= 0 && other < kWarpLanes;
+    warp.slot(in.slots[0])[lane] = before[static_cast<std::size_t>(is_there ? other : lane)];
+    warp.slot(in.slots[1])[lane] = is_there ? 1 : 0;
   }
+}
+
+}  // namespace
+
+void exchange_lanes(Warp& warp, const Instruction& in, std::uint32_t lanes) {
+  exchange(warp, in, lanes, 31, [](int lane, int distance) { return lane ^ distance; });
+}
+
+void exchange_up(Warp& warp, const Instruction& in, std::uint32_t lanes) {
+  exchange(warp, in, lanes, 0, [](int lane, int distance) { return lane - distance; });
+}
+
+void spread_lane(Warp& warp, const Instruction& in, std::uint32_t lanes) {
+  exchange(warp, in, lanes, 31, [](int, int source) { return source % kWarpLanes; });
+}
+
+void match_lanes(Warp& warp, const Instruction& in, std::uint32_t lanes) {
+  // "%r1, %r2, -1"
+  meet_lanes(warp, in, lanes);
+  std::array<std::uint32_t, kWarpLanes> values;
+  for (std::size_t lane = 0; lane < kWarpLanes; ++lane) {
+    values[lane] = static_cast<std::uint32_t>(warp.slot(in.slots[1])[lane]);
+  }
+  for (std::size_t lane = 0; lane < kWarpLanes; ++lane) {
+    std::uint32_t same = 0;
+    for (std::size_t other = 0; other < kWarpLanes; ++other) {
+      same |= static_cast<std::uint32_t>(values[other] == values[lane]) << other;
+    }
+    warp.slot(in.slots[0])[lane] = same;
+  }
+}
+
+void meet_lanes(Warp& warp, const Instruction& in, std::uint32_t lanes) {
+  // The mask stands last.
+  if (static_cast<std::uint32_t>(
+          *warp.slot(in.slots[static_cast<std::size_t>(in.num_slots - 1)])) != 0xffffffff) {
+    throw MachineError("a meeting of fewer than 32 lanes is not known");
+  }
+  warp.require_all(lanes);
 }
 
 namespace {

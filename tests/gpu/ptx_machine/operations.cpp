@@ -120,6 +120,9 @@ constexpr auto kShiftRight = [](T a, T b) {
   return static_cast<T>(a >> places);
 };
 
+constexpr auto kCountOnes = [](U32 a) { return static_cast<U32>(std::popcount(a)); };
+constexpr auto kCountZeros = [](U32 a) { return static_cast<U32>(std::countl_zero(a)); };
+
 template <typename T>
 using Wide =
     std::conditional_t<sizeof(T) == 2, U32, std::conditional_t<std::is_signed_v<T>, S64, U64>>;
@@ -263,6 +266,8 @@ const std::unordered_map<std::string, Operation>& operations() {
       {"shr.u16", kTwo<U16, kShiftRight<U16>>},
       {"shr.u64", kTwo<U64, kShiftRight<U64>>},
       {"prmt.b32", kThree<U32, kPermute>},
+      {"popc.b32", kOne<U32, kCountOnes>},
+      {"clz.b32", kOne<U32, kCountZeros>},
       {"selp.b32", kThree<U64, kSelect<U32>>},
       {"selp.f32", kThree<U64, kSelect<U32>>},
       {"selp.u32", kThree<U64, kSelect<U32>>},
@@ -317,6 +322,10 @@ const std::unordered_map<std::string, Operation>& operations() {
       {"fma.rn.bf16x2", kThree<U32, kPairFma>},
 
       {"shfl.sync.bfly.b32", {exchange_lanes, 6}},
+      {"shfl.sync.up.b32", {exchange_up, 6}},
+      {"shfl.sync.idx.b32", {spread_lane, 6}},
+      {"match.any.sync.b32", {match_lanes, 3}},
+      {"bar.warp.sync", {meet_lanes, 1}},
       {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", {multiply_bf16, 14}},
       {"mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1."
        "f32.ue4m3",
