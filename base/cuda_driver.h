@@ -38,6 +38,11 @@ using CudaStream = struct CudaStreamTag*;
 using CudaEvent = struct CudaEventTag*;
 using CudaModule = struct CudaModuleTag*;
 using CudaFunction = struct CudaFunctionTag*;
+using CudaGraph = struct CudaGraphTag*;
+using CudaGraphExec = struct CudaGraphExecTag*;
+
+/// CUstreamCaptureMode: whose calls are refused that would wait while a stream is captured.
+enum class CudaCaptureMode : int { thread_local_calls = 1 };
 
 /// Member, symbol and type of every function.
 #define MOESAIC_CUDA_FUNCTIONS(X)                                                                  \
@@ -70,6 +75,13 @@ using CudaFunction = struct CudaFunctionTag*;
   X(module_load, "cuModuleLoadData", CudaResult(CudaModule*, const void*))                         \
   X(module_unload, "cuModuleUnload", CudaResult(CudaModule))                                       \
   X(module_function, "cuModuleGetFunction", CudaResult(CudaFunction*, CudaModule, const char*))    \
+  X(begin_capture, "cuStreamBeginCapture_v2", CudaResult(CudaStream, CudaCaptureMode))             \
+  X(end_capture, "cuStreamEndCapture", CudaResult(CudaStream, CudaGraph*))                         \
+  X(graph_instantiate, "cuGraphInstantiateWithFlags",                                              \
+    CudaResult(CudaGraphExec*, CudaGraph, unsigned long long))                                     \
+  X(graph_launch, "cuGraphLaunch", CudaResult(CudaGraphExec, CudaStream))                          \
+  X(graph_destroy, "cuGraphDestroy", CudaResult(CudaGraph))                                        \
+  X(graph_exec_destroy, "cuGraphExecDestroy", CudaResult(CudaGraphExec))                           \
   X(launch, "cuLaunchKernel",                                                                      \
     CudaResult(CudaFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
                CudaStream, void**, void**))

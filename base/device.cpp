@@ -191,10 +191,52 @@ std::string Device::pending_text() const {
 void Device::launch(CudaFunction kernel, const Launch& shape, void* parameters) {
   make_current();
   std::array<void*, 1> arguments = {parameters};
-  if (std::ranges::find(pending_, kernel) == pending_.end()) pending_.push_back(kernel);
+  add_pending(kernel);
   check(driver_->launch(kernel, shape.grid_x, shape.grid_y, 1, shape.threads, 1, 1, 0, stream_,
                         arguments.data(), nullptr),
         fmt::format("cuLaunchKernel of {}", kernel_names_.at(kernel)));
+}
+
+void Device::add_pending(CudaFunction kernel) {
+  if (std::ranges::find(pending_, kernel) == pending_.end()) pending_.push_back(kernel);
+}
+
+DeviceGraph Device::capture(const std::function<void()>& work) {
+  make_current();
+  check(driver_->begin_capture(stream_, CudaCaptureMode::thread_local_calls),
+        "cuStreamBeginCapture");
+  DeviceGraph graph;
+  graph.device_ = this;
+  graph.kernels_.swap(pending_);
+  CudaGraph captured = nullptr;
+  const auto end = [&] {
+    graph.kernels_.swap(pending_);
+    return driver_->end_capture(stream_, &captured);
+  };
+  try {
+    work();
+  } catch (...) {
+    if (end() == kCudaSuccess) driver_->graph_destroy(captured);
+    throw;
+  }
+  check(end(), "cuStreamEndCapture");
+  const CudaResult result = driver_->graph_instantiate(&graph.exec_, captured, 0);
+  driver_->graph_destroy(captured);
+  check(result, "cuGraphInstantiate");
+  return graph;
+}
+
+void Device::launch(const DeviceGraph& graph) {
+  make_current();
+  for (const CudaFunction kernel : graph.kernels_) add_pending(kernel);
+  check(driver_->graph_launch(graph.exec_, stream_),
+        fmt::format("cuGraphLaunch of {} kernels", graph.kernels_.size()));
+}
+
+DeviceGraph::~DeviceGraph() {
+  if (exec_ == nullptr) return;
+  device_->driver_->context_set(device_->context_);
+  device_->driver_->graph_exec_destroy(exec_);
 }
 
 void Device::mark() {

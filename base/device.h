@@ -40,6 +40,8 @@ struct DeviceImage {
 /// Device memory or page-locked memory of the host; freed with this.
 class DeviceBuffer;
 class PinnedBuffer;
+/// Work that was asked for once and can be launched again and again; freed with this.
+class DeviceGraph;
 
 /// One GPU and one order of work on it: copies and launches happen one after the other, while the
 /// host goes on. The only door to a GPU. Used by one thread at a time. Throws Error{resource} for
@@ -76,6 +78,14 @@ class Device {
   /// `parameters`: the kernel's one parameter; copied.
   void launch(CudaFunction kernel, const Launch& shape, void* parameters);
 
+  /// What `work` asks for, copies and launches, which do not happen now: the graph has their
+  /// addresses, shapes and parameters, and of memory what is there when it runs. Whatever takes or
+  /// gives back memory, loads a module or waits fails inside, as do copies of memory that is not
+  /// page-locked.
+  [[nodiscard]] DeviceGraph capture(const std::function<void()>& work);
+  /// Asks for all of it at once.
+  void launch(const DeviceGraph& graph);
+
   /// Marks what has been asked for so far.
   void mark();
   /// Whether all that stood before the last mark has happened. Never blocks.
@@ -87,6 +97,8 @@ class Device {
  private:
   friend class DeviceBuffer;
   friend class PinnedBuffer;
+  friend class DeviceGraph;
+  void add_pending(CudaFunction kernel);
   void check(CudaResult result, std::string_view what) const;
   [[nodiscard]] CudaModule module(std::string_view name);
   [[nodiscard]] CudaModule load_image(std::string_view name);
@@ -146,6 +158,25 @@ class PinnedBuffer {
   Device* device_ = nullptr;
   void* data_ = nullptr;
   std::int64_t bytes_ = 0;
+};
+
+class DeviceGraph {
+ public:
+  DeviceGraph() = default;
+  DeviceGraph(DeviceGraph&& other) noexcept { *this = std::move(other); }
+  DeviceGraph& operator=(DeviceGraph&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(exec_, other.exec_);
+    std::swap(kernels_, other.kernels_);
+    return *this;
+  }
+  ~DeviceGraph();
+
+ private:
+  friend class Device;
+  Device* device_ = nullptr;
+  CudaGraphExec exec_ = nullptr;
+  std::vector<CudaFunction> kernels_;  // that it launches
 };
 
 /// What a buffer that has to grow takes for so many bytes: a quarter more.

@@ -3,6 +3,10 @@
 // memory that is changed or read too early is noticed. It takes PTX alone: code of a chip is
 // refused as a driver refuses that of another one.
 //
+// While a stream is captured its thread may not take or give back memory, wait or load a module,
+// nor copy memory of the host that is not page-locked, as with NVIDIA's: such a call ends the
+// capture.
+//
 //   MOESAIC_FAKE_GPUS    how many there are (1)
 //   MOESAIC_FAKE_CHIP    what they are (90: sm_90)
 //   MOESAIC_FAKE_BYTES   their memory (1 GiB)
@@ -14,6 +18,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,14 +32,22 @@ using namespace moesaic;
 
 namespace moesaic {
 struct CudaContextTag {};
+/// What a stream was asked for while it was captured.
+struct CudaGraphTag {
+  std::vector<std::function<bool()>> work;
+  bool is_broken = false;
+};
+struct CudaGraphExecTag : CudaGraphTag {};
 struct CudaStreamTag {
   std::deque<std::function<bool()>> work;  // false: not yet
+  std::unique_ptr<CudaGraphTag> capture;   // null: work is to be done
   std::string failure;                     // sticky
   bool has_kernels = false;
   int waiting_for_others = 0;  // works of fake_cuda_ask that are not done
 };
 struct CudaEventTag {
   CudaStream stream = nullptr;
+  bool is_captured = false;
 };
 struct CudaModuleTag {
   explicit CudaModuleTag(const std::string& text) : machine(text) {}
@@ -52,6 +65,9 @@ namespace {
 constexpr CudaResult kInvalidValue = 1;
 constexpr CudaResult kNotFound = 500;
 constexpr CudaResult kLaunchFailed = 719;
+constexpr CudaResult kCaptureUnsupported = 900;
+constexpr CudaResult kCaptureInvalidated = 901;
+constexpr CudaResult kCapturedEvent = 907;
 
 long long setting(const char* name, long long otherwise) {
   const char* const text = std::getenv(name);
@@ -63,6 +79,7 @@ struct Machine {
   std::mutex mutex;
   CudaContextTag context;
   ptx::DeviceMemory memory;
+  std::map<const std::byte*, std::size_t> pinned;  // page-locked memory and its bytes
   std::string last_failure;
   long long memory_bytes = setting("MOESAIC_FAKE_BYTES", 1LL << 30);
 };
@@ -107,6 +124,42 @@ void warn_of_waits(const char* call) {
   std::fprintf(stderr, "fake driver: %s would wait for other ranks\n", call);
 }
 
+thread_local CudaStream captured_stream = nullptr;  // of this thread
+
+/// Whether a call is not permitted now.
+bool breaks_capture() {
+  if (captured_stream == nullptr) return false;
+  captured_stream->capture->is_broken = true;
+  return true;
+}
+
+bool is_pinned(const void* data, std::size_t bytes) {
+  const std::scoped_lock lock(machine().mutex);
+  const auto* const first = static_cast<const std::byte*>(data);
+  const auto after = machine().pinned.upper_bound(first);
+  if (after == machine().pinned.begin()) return false;
+  return first + bytes <= std::prev(after)->first + std::prev(after)->second;
+}
+
+void ask(CudaStream stream, std::function<bool()> work) {
+  if (stream->capture != nullptr) {
+    stream->capture->work.push_back(std::move(work));
+  } else {
+    stream->work.push_back(std::move(work));
+  }
+}
+
+/// A copy that the host has a part in.
+CudaResult ask_copy(CudaStream stream, const void* host, std::size_t bytes,
+                    std::function<bool()> work) {
+  if (stream->capture != nullptr && !is_pinned(host, bytes)) {
+    stream->capture->is_broken = true;
+    return kCaptureUnsupported;
+  }
+  ask(stream, std::move(work));
+  return kCudaSuccess;
+}
+
 }  // namespace
 
 namespace moesaic {
@@ -145,7 +198,11 @@ CudaResult cuDriverGetVersion(int* version) {
   return kCudaSuccess;
 }
 CudaResult cuGetErrorName(CudaResult result, const char** name) {
-  *name = result == kLaunchFailed ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_UNKNOWN";
+  *name = result == kLaunchFailed         ? "CUDA_ERROR_LAUNCH_FAILED"
+          : result == kCaptureUnsupported ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
+          : result == kCaptureInvalidated ? "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
+          : result == kCapturedEvent      ? "CUDA_ERROR_CAPTURED_EVENT"
+                                          : "CUDA_ERROR_UNKNOWN";
   return kCudaSuccess;
 }
 CudaResult cuGetErrorString(CudaResult result, const char** text) {
@@ -197,6 +254,7 @@ CudaResult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   return kCudaSuccess;
 }
 CudaResult cuMemAlloc_v2(CudaAddress* address, std::size_t bytes) {
+  if (breaks_capture()) return kCaptureUnsupported;
   warn_of_waits("cuMemAlloc");
   return attempt([&] {
     const auto size = static_cast<std::int64_t>(bytes);
@@ -206,6 +264,7 @@ CudaResult cuMemAlloc_v2(CudaAddress* address, std::size_t bytes) {
   });
 }
 CudaResult cuMemFree_v2(CudaAddress address) {
+  if (breaks_capture()) return kCaptureUnsupported;
   warn_of_waits("cuMemFree");
   return attempt([&] {
     machine().memory.release(address);
@@ -213,27 +272,31 @@ CudaResult cuMemFree_v2(CudaAddress address) {
   });
 }
 CudaResult cuMemAllocHost_v2(void** data, std::size_t bytes) {
+  if (breaks_capture()) return kCaptureUnsupported;
   *data = std::malloc(bytes);
+  const std::scoped_lock lock(machine().mutex);
+  if (*data != nullptr) machine().pinned[static_cast<const std::byte*>(*data)] = bytes;
   return *data != nullptr ? kCudaSuccess : kCudaOutOfMemory;
 }
 CudaResult cuMemFreeHost(void* data) {
+  if (breaks_capture()) return kCaptureUnsupported;
+  const std::scoped_lock lock(machine().mutex);
+  machine().pinned.erase(static_cast<const std::byte*>(data));
   std::free(data);
   return kCudaSuccess;
 }
 CudaResult cuMemcpyHtoDAsync_v2(CudaAddress to, const void* from, std::size_t bytes,
                                 CudaStream stream) {
-  stream->work.emplace_back([=] {
+  return ask_copy(stream, from, bytes, [=] {
     machine().memory.write(to, from, static_cast<std::int64_t>(bytes));
     return true;
   });
-  return kCudaSuccess;
 }
 CudaResult cuMemcpyDtoHAsync_v2(void* to, CudaAddress from, std::size_t bytes, CudaStream stream) {
-  stream->work.emplace_back([=] {
+  return ask_copy(stream, to, bytes, [=] {
     machine().memory.read(from, to, static_cast<std::int64_t>(bytes));
     return true;
   });
-  return kCudaSuccess;
 }
 CudaResult cuStreamCreate(CudaStream* stream, unsigned) {
   *stream = new CudaStreamTag;
@@ -253,14 +316,50 @@ CudaResult cuEventDestroy_v2(CudaEvent event) {
 }
 CudaResult cuEventRecord(CudaEvent event, CudaStream stream) {
   event->stream = stream;
+  event->is_captured = stream->capture != nullptr;
   return kCudaSuccess;
 }
 CudaResult cuEventQuery(CudaEvent event) {
+  if (breaks_capture()) return kCaptureUnsupported;
+  if (event->is_captured) return kCapturedEvent;
   const long long hangs = setting("MOESAIC_FAKE_HANGS", 0);
   if (hangs == 1 || (hangs == 2 && event->stream->has_kernels)) return kCudaNotReady;
   return drain(*event->stream);
 }
+CudaResult cuStreamBeginCapture_v2(CudaStream stream, CudaCaptureMode) {
+  if (stream->capture != nullptr || captured_stream != nullptr) return kInvalidValue;
+  stream->capture = std::make_unique<CudaGraphTag>();
+  captured_stream = stream;
+  return kCudaSuccess;
+}
+CudaResult cuStreamEndCapture(CudaStream stream, CudaGraph* graph) {
+  if (stream->capture == nullptr) return kInvalidValue;
+  captured_stream = nullptr;
+  const std::unique_ptr<CudaGraphTag> capture = std::move(stream->capture);
+  *graph = capture->is_broken ? nullptr : new CudaGraphTag(*capture);
+  return capture->is_broken ? kCaptureInvalidated : kCudaSuccess;
+}
+CudaResult cuGraphInstantiateWithFlags(CudaGraphExec* exec, CudaGraph graph, unsigned long long) {
+  if (breaks_capture()) return kCaptureUnsupported;
+  *exec = new CudaGraphExecTag{*graph};
+  return kCudaSuccess;
+}
+CudaResult cuGraphLaunch(CudaGraphExec exec, CudaStream stream) {
+  if (stream->capture != nullptr) return kCaptureUnsupported;
+  stream->work.insert(stream->work.end(), exec->work.begin(), exec->work.end());
+  stream->has_kernels = true;
+  return kCudaSuccess;
+}
+CudaResult cuGraphDestroy(CudaGraph graph) {
+  delete graph;
+  return kCudaSuccess;
+}
+CudaResult cuGraphExecDestroy(CudaGraphExec exec) {
+  delete exec;
+  return kCudaSuccess;
+}
 CudaResult cuModuleLoadData(CudaModule* module, const void* image) {
+  if (breaks_capture()) return kCaptureUnsupported;
   const auto* const text = static_cast<const char*>(image);
   if (std::memcmp(text, "\177ELF", 4) == 0) return kCudaNoBinaryForGpu;
   return attempt([&] {
@@ -286,9 +385,9 @@ CudaResult cuLaunchKernel(CudaFunction function, unsigned grid_x, unsigned grid_
   const auto* const begin = static_cast<const std::byte*>(parameters[0]);
   stream->has_kernels = true;
   if (setting("MOESAIC_FAKE_FAILS", 0) != 0) {
-    stream->work.emplace_back([]() -> bool { throw ptx::MachineError("read outside of memory"); });
+    ask(stream, []() -> bool { throw ptx::MachineError("read outside of memory"); });
   }
-  stream->work.emplace_back([=, copy = std::vector<std::byte>(begin, begin + bytes)] {
+  ask(stream, [=, copy = std::vector<std::byte>(begin, begin + bytes)] {
     function->module->machine.run(
         function->name, {.grid_x = grid_x, .grid_y = grid_y, .threads = threads}, copy,
         {machine().memory, static_cast<int>(setting("MOESAIC_FAKE_CHIP", 90))});
