@@ -183,18 +183,18 @@ void DeviceMlps::make_room(std::int64_t num_rows, std::int64_t num_inputs) {
       device_);
 }
 
-/// Of activations in nvfp4 the scratch memory gets what kernels read; others they read as they are.
-DeviceMlps::ReadRows DeviceMlps::read_rows(const DeviceRowRounding::Rows& rows) {
+/// Of activations in nvfp4 other memory gets what kernels read; others they read as they are.
+DeviceMlps::ReadRows DeviceMlps::read_rows(const DeviceRowRounding::Rows& rows,
+                                           CudaAddress rounded) {
   if (!rounding_) return {.rows = rows.from};
-  const CudaAddress to = scratch_.rounded.address();
   if (!reads_records_) {
-    rounding_->round(rows, to);
-    return {.rows = to};
+    rounding_->round(rows, rounded);
+    return {.rows = rounded};
   }
   const CudaAddress scales =
-      to + static_cast<CudaAddress>(rows.count * row_record_bytes(rows.depth));
-  rounding_->quantize(rows, to, scales);
-  return {.rows = to, .scales = scales};
+      rounded + static_cast<CudaAddress>(rows.count * row_record_bytes(rows.depth));
+  rounding_->quantize(rows, rounded, scales);
+  return {.rows = rounded, .scales = scales};
 }
 
 cuda::MlpArguments DeviceMlps::arguments_of(const Pass& pass) const {
@@ -217,13 +217,12 @@ cuda::MlpArguments DeviceMlps::arguments_of(const Pass& pass) const {
 void DeviceMlps::start(const Pass& pass, std::span<const DeviceRows> groups) {
   make_room(pass.num_rows, pass.num_inputs);
   make_tiles(groups);
-  const ReadRows x = read_rows({pass.x, pass.num_inputs, hidden_, x_scale_});
   cuda::MlpArguments arguments = arguments_of(pass);
-  arguments.x = reinterpret_cast<const std::uint16_t*>(x.rows);
-  arguments.row_scales = reinterpret_cast<const float*>(x.scales);
-  arguments.inner = reinterpret_cast<std::uint16_t*>(scratch_.inner.address());
-  for (const Kind& kind : kinds_) launch(kind, kind.gate_up, width_, arguments);
-  launch_down(arguments, scratch_.inner.address(), pass.num_rows);
+  const CudaAddress inner = scratch_.inner.address();
+  const CudaAddress rounded = scratch_.rounded.address();
+  arguments.inner = reinterpret_cast<std::uint16_t*>(inner);
+  launch_gate_up(arguments, {pass.x, pass.num_inputs, hidden_, x_scale_}, rounded);
+  launch_down(arguments, {inner, pass.num_rows, width_, inner_scale_}, rounded);
 }
 
 void DeviceMlps::start_down(const Pass& pass, std::span<const DeviceRows> groups) {
@@ -231,12 +230,38 @@ void DeviceMlps::start_down(const Pass& pass, std::span<const DeviceRows> groups
   if (rounding_) {
     moesaic::make_room(scratch_.rounded, pass.num_rows * rounded_row_bytes(width_), device_);
   }
-  launch_down(arguments_of(pass), pass.x, pass.num_rows);
+  cuda::MlpArguments arguments = arguments_of(pass);
+  launch_down(arguments, {pass.x, pass.num_rows, width_, inner_scale_}, scratch_.rounded.address());
 }
 
-void DeviceMlps::launch_down(cuda::MlpArguments arguments, CudaAddress inner,
-                             std::int64_t num_rows) {
-  const ReadRows rows = read_rows({inner, num_rows, width_, inner_scale_});
+void DeviceMlps::start(const Planned& planned) {
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < kinds_.size(); ++i) {
+    kinds_[i].first_tile = first;
+    kinds_[i].num_tiles = planned.kinds.most[i];
+    first += planned.kinds.most[i];
+  }
+  const Pass& pass = planned.pass;
+  cuda::MlpArguments arguments = arguments_of(pass);
+  arguments.tiles = reinterpret_cast<const cuda::MlpTile*>(planned.tiles);
+  arguments.inner = reinterpret_cast<std::uint16_t*>(planned.inner);
+  launch_gate_up(arguments, {pass.x, pass.num_inputs, hidden_, x_scale_, planned.num_inputs},
+                 planned.rounded);
+  launch_down(arguments, {planned.inner, pass.num_rows, width_, inner_scale_, planned.num_rows},
+              planned.rounded);
+}
+
+void DeviceMlps::launch_gate_up(cuda::MlpArguments& arguments, const DeviceRowRounding::Rows& x,
+                                CudaAddress rounded) {
+  const ReadRows rows = read_rows(x, rounded);
+  arguments.x = reinterpret_cast<const std::uint16_t*>(rows.rows);
+  arguments.row_scales = reinterpret_cast<const float*>(rows.scales);
+  for (const Kind& kind : kinds_) launch(kind, kind.gate_up, width_, arguments);
+}
+
+void DeviceMlps::launch_down(cuda::MlpArguments& arguments, const DeviceRowRounding::Rows& inner,
+                             CudaAddress rounded) {
+  const ReadRows rows = read_rows(inner, rounded);
   arguments.inner = reinterpret_cast<std::uint16_t*>(rows.rows);
   arguments.row_scales = reinterpret_cast<const float*>(rows.scales);
   for (const Kind& kind : kinds_) launch(kind, kind.down, hidden_, arguments);

@@ -86,7 +86,24 @@ class DeviceMlps {
   /// The second half of it alone, y = x down^T: one product for each group.
   void start_down(const Pass& pass, std::span<const DeviceRows> groups);
 
+  /// A pass that the GPU has planned itself (choice_plan.h), in memory that stays where it is: of
+  /// its inputs and rows as many are there as can become.
+  struct Planned {
+    Pass pass;
+    cuda::TileKinds kinds{};
+    CudaAddress tiles = 0;       // as `kinds` says
+    CudaAddress num_inputs = 0;  // int32: those that there are
+    CudaAddress num_rows = 0;
+    CudaAddress inner = 0;    // [rows, width] bf16
+    CudaAddress rounded = 0;  // of activations in nvfp4, as DeviceScratch has it
+  };
+  /// Asks for it, with launches that are the same for any plan.
+  void start(const Planned& planned);
+
   [[nodiscard]] std::int64_t hidden() const noexcept { return hidden_; }
+  [[nodiscard]] std::int64_t width() const noexcept { return width_; }
+  /// Of tiles, for which to plan (mlp_tiles.h).
+  [[nodiscard]] std::span<const int> tile_sizes() const noexcept { return sizes_; }
 
  private:
   /// Tiles of the kernels that take up to `rows` rows.
@@ -107,8 +124,12 @@ class DeviceMlps {
   void add_kinds(DeviceKernels kernels, const std::string& module);
   void add_kind(std::string_view module, const Kind& kind, const std::string& suffix);
   void make_tiles(std::span<const DeviceRows> groups);
-  [[nodiscard]] ReadRows read_rows(const DeviceRowRounding::Rows& rows);
-  void launch_down(cuda::MlpArguments arguments, CudaAddress inner, std::int64_t num_rows);
+  /// `rounded`: memory for what they become.
+  [[nodiscard]] ReadRows read_rows(const DeviceRowRounding::Rows& rows, CudaAddress rounded);
+  void launch_gate_up(cuda::MlpArguments& arguments, const DeviceRowRounding::Rows& x,
+                      CudaAddress rounded);
+  void launch_down(cuda::MlpArguments& arguments, const DeviceRowRounding::Rows& inner,
+                   CudaAddress rounded);
   [[nodiscard]] cuda::MlpArguments arguments_of(const Pass& pass) const;
   void launch(const Kind& kind, CudaFunction kernel, std::int64_t outputs,
               const cuda::MlpArguments& arguments);

@@ -25,6 +25,7 @@ struct RoundArguments {
   std::uint16_t* rounded;     // of round: [grid.x, depth] bf16, exact; may be `from`
   std::uint8_t* records;      // of quantize: [grid.x, row_records]
   float* row_scales;          // of quantize: [grid.x] powers of two
+  const std::int32_t* count;  // null, or [1] how many rows there are, not more than grid.x
   std::int32_t depth;         // a multiple of 8
   std::int32_t row_records;
   float input_scale;  // not 0: in the place of a row's own, and left out of what it becomes

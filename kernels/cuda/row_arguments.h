@@ -18,7 +18,7 @@ struct GatherArguments {
   std::int32_t unused;
 };
 
-/// y[t] = sum of weights[t][c] * results[places[t][c]], by ascending c.
+/// y[t] = sum of weights[t][c] * results[places[t][c]], by ascending c; places below 0 are none.
 struct CombineArguments {
   const float* results;        // [any, hidden]
   const std::int32_t* places;  // [grid.x, topk]

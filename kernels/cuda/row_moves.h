@@ -33,7 +33,7 @@ class DeviceRowMoves {
     std::int64_t hidden = 0;  // a multiple of 4
   };
   /// y[t] = sum of weights[t][c] * results[places[t][c]], by ascending c: to the bits of
-  /// add_scaled.
+  /// add_scaled. Places below 0 are none.
   void combine(const Sum& what);
 
  private:

@@ -14,6 +14,7 @@ cuda::RoundArguments arguments_of(const DeviceRowRounding::Rows& rows) {
           .rounded = nullptr,
           .records = nullptr,
           .row_scales = nullptr,
+          .count = reinterpret_cast<const std::int32_t*>(rows.there),
           .depth = narrow<std::int32_t>(rows.depth),
           .row_records = narrow<std::int32_t>(row_record_bytes(rows.depth) / cuda::kRecordBytes),
           .input_scale = rows.input_scale,

@@ -21,6 +21,7 @@ class DeviceRowRounding {
     std::int64_t count = 0;
     std::int64_t depth = 0;  // a multiple of 8
     float input_scale = 0;   // as round_to_nvfp4 has it
+    CudaAddress there = 0;   // 0, or int32: how many of them there are; others are left alone
   };
   /// Rows become bf16 numbers, which hold them exactly; `to` may be where they are.
   void round(const Rows& rows, CudaAddress to);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/job/gpu_graphs.h"
 #include "src/moe/expert_mask.h"
 
 namespace moesaic {
@@ -31,6 +32,7 @@ LayerGpu::LayerGpu(const Runtime& runtime) : runtime_(&runtime) {
   agree(runtime.world(), [&] { (void)layer_mask(which, 1); });
   has_gpu_.assign(static_cast<std::size_t>(runtime.grid().experts().size()), 0);
   if (which == "none") {
+    agree(runtime.world(), [&] { require_graph_use(runtime.options()); });
     tell_unused_nccl(runtime);
     return;
   }
@@ -47,6 +49,7 @@ LayerGpu::LayerGpu(const Runtime& runtime) : runtime_(&runtime) {
     work_->nvfp4_activations = gpu_.nvfp4_activations;
   }
   road_ = std::make_unique<GpuRoad>(runtime, GpuRoad::Rank{gpu_, which == "all", work_.get()});
+  if (runtime.options().gpu_graph == GpuGraph::on) tell_graphs(runtime, road_->get() != nullptr);
 }
 
 std::int64_t LayerGpu::num_experts(const LayerShape& shape) const {
@@ -70,7 +73,7 @@ std::string LayerGpu::missing(const LayerShape& shape, const Layout& layout) con
   return "";
 }
 
-LayerPlace LayerGpu::place(const LayerShape& shape, std::span<std::byte> memory) const {
+LayerPlace LayerGpu::place(const LayerShape& shape, std::span<std::byte> memory) {
   if (work_ == nullptr) return {.memory = memory};
   const Communicator& experts = runtime_->grid().experts();
   const ExpertPlacement placement(shape.experts, experts.size());
@@ -79,6 +82,15 @@ LayerPlace LayerGpu::place(const LayerShape& shape, std::span<std::byte> memory)
   for (const ExpertId expert : placement.experts_of(experts.rank())) {
     place.on_device.push_back(mask.contains(0, static_cast<std::int64_t>(expert)));
   }
+  if (runtime_->options().gpu_graph == GpuGraph::off) return place;
+  graphs_.reset();
+  graphs_ = std::make_unique<DeviceGraphMemory>(
+      *gpu_.device, DeviceGraphShape{.expert = {.hidden = shape.hidden,
+                                                .width = shape.intermediate,
+                                                .activations = gpu_.nvfp4_activations},
+                                     .topk = shape.topk,
+                                     .experts = std::ranges::count(place.on_device, true)});
+  work_->graphs = graphs_.get();
   return place;
 }
 

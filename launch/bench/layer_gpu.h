@@ -22,11 +22,13 @@ class LayerGpu {
   /// Why a layer cannot have experts on a GPU; empty if it can, or if it is to have none.
   [[nodiscard]] std::string missing(const LayerShape& shape, const Layout& layout) const;
   /// Where this rank's weights go; `memory` is the host's.
-  [[nodiscard]] LayerPlace place(const LayerShape& shape, std::span<std::byte> memory) const;
+  /// Graphs are of the last shape: no layer of another one runs from then on.
+  [[nodiscard]] LayerPlace place(const LayerShape& shape, std::span<std::byte> memory);
 
  private:
   const Runtime* runtime_;
   RankDevice gpu_;
+  std::unique_ptr<DeviceGraphMemory> graphs_;
   std::unique_ptr<DeviceExpertsWorkspace> work_;  // null: no experts are on this rank's GPU
   std::unique_ptr<GpuRoad> road_;
   std::vector<int> has_gpu_;  // [ranks that share the experts]

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "kernels/cuda/mlp_products.h"
+#include "launch/job/gpu_graphs.h"
 #include "src/moe/device_road.h"
 
 namespace moesaic {
@@ -55,7 +56,8 @@ std::int64_t gpu_pass_bytes(const ModelConfig& config, const Workload& work,
     bytes = std::max(bytes, device_pass_bytes(rows.outputs, expert));
     if (may_stay) bytes = std::max(bytes, device_road_bytes(rows, expert));
   }
-  return bytes;
+  if (options.gpu_graph == GpuGraph::off) return bytes;
+  return bytes + graph_shape(config, config.num_experts, options.nvfp4_activations).device_bytes();
 }
 
 void require_gpu_memory(const GpuMemory& need, const GpuLimit& limit, std::string_view wanted) {

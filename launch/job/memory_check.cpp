@@ -1,4 +1,5 @@
 #include "launch/job/memory_check.h"
+#include "launch/job/gpu_graphs.h"
 
 #include <fmt/core.h>
 
@@ -51,9 +52,11 @@ MemoryPlan plan_node(const Runtime& runtime, RankMemory rank, const RuntimeBytes
 /// The same of a model. Collective over the world.
 MemoryPlan plan_node(const Runtime& runtime, const LoadedModel& model, const Workload& work) {
   const ModelConfig& config = model.config;
-  const RankMemory rank = plan_rank(
-      {.config = config, .precision = runtime.precision(), .deferred = runtime.options().defer},
-      model.weights, work, share_ranks(runtime, config, work));
+  const RankMemory rank = plan_rank({.config = config,
+                                     .precision = runtime.precision(),
+                                     .deferred = runtime.options().defer,
+                                     .graph_bytes = pinned_graph_bytes(runtime.options(), config)},
+                                    model.weights, work, share_ranks(runtime, config, work));
   return plan_node(runtime, rank, model.running, model.weights.experts);
 }
 

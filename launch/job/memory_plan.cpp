@@ -255,7 +255,7 @@ RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights, const
                                 product_bytes(model.config, weights, work, sharing);
   if (weights.device_bytes > 0) {
     own[MemoryItem::activation] +=
-        pinned_pass_bytes(std::llround(rows.outputs), model.config.hidden_size);
+        pinned_pass_bytes(std::llround(rows.outputs), model.config.hidden_size) + model.graph_bytes;
   }
   own[MemoryItem::exchange] = exchange_bytes(tokens, sharing);
   own[MemoryItem::adapter] = work.adapter_bytes;

@@ -109,7 +109,8 @@ struct RuntimeBytes {
 struct MemoryModel {
   const ModelConfig& config;
   Precision precision = Precision::bf16;
-  std::int64_t deferred = 0;  // choices of a token that are pending besides a layer's own
+  std::int64_t deferred = 0;     // choices of a token that are pending besides a layer's own
+  std::int64_t graph_bytes = 0;  // page-locked, of ranks with experts on a GPU
 };
 
 /// What one rank needs for itself, and what the ranks of a node need once.

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/job/gpu_graphs.h"
 #include "launch/job/gpu_memory.h"
 #include "launch/job/memory_check.h"
 
@@ -60,7 +61,27 @@ RankGpu::RankGpu(const Runtime& runtime, const Model& model)
                                                           runtime.grid().experts(), deadline);
     workspace_->nvfp4_activations = gpu_.nvfp4_activations;
   }
+  if (options.gpu_graph == GpuGraph::on) make_graphs(runtime, model);
   road_ = std::make_unique<GpuRoad>(runtime, GpuRoad::Rank{gpu_, has_all(model), workspace_.get()});
+  if (options.gpu_graph == GpuGraph::on) tell_graphs(runtime, has_road());
+}
+
+void RankGpu::make_graphs(const Runtime& runtime, const Model& model) {
+  std::int64_t most = 0;
+  for (std::int64_t layer = 0; layer < mask_.num_layers(); ++layer) {
+    std::int64_t count = 0;
+    for (std::int64_t expert = 0; expert < mask_.num_experts(layer); ++expert) {
+      const bool is_here = model.own.contains(layer, expert) && mask_.contains(layer, expert);
+      count += is_here ? 1 : 0;
+    }
+    most = std::max(most, count);
+  }
+  agree(runtime.world(), [&] {
+    if (workspace_ == nullptr) return;
+    graphs_ = std::make_unique<DeviceGraphMemory>(
+        *gpu_.device, graph_shape(model.config, most, gpu_.nvfp4_activations));
+    workspace_->graphs = graphs_.get();
+  });
 }
 
 bool RankGpu::has_all(const Model& model) const {

@@ -42,6 +42,7 @@ class RankGpu {
 
  private:
   void settle_activations(const Model& model);
+  void make_graphs(const Runtime& runtime, const Model& model);
   void choose(const Runtime& runtime, const Model& model, const GpuWish& wish);
   [[nodiscard]] bool has_all(const Model& model) const;
   void tell(const Runtime& runtime, const Model& model) const;
@@ -50,6 +51,7 @@ class RankGpu {
   std::int64_t weight_bytes_ = 0;
   RankDevice gpu_;
   std::unique_ptr<DeviceWeights> weights_;
+  std::unique_ptr<DeviceGraphMemory> graphs_;
   std::unique_ptr<DeviceExpertsWorkspace> workspace_;
   std::unique_ptr<GpuRoad> road_;
 };

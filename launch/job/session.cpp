@@ -1,4 +1,5 @@
 #include "launch/job/session.h"
+#include "launch/job/gpu_graphs.h"
 
 #include <fmt/core.h>
 
@@ -139,6 +140,7 @@ std::unique_ptr<RankGpu> choose_gpu(const Runtime& runtime, const OpenModel& mod
     agree(runtime.world(), [&] { require_plain_experts(model, "--gpu-experts"); });
     return std::make_unique<RankGpu>(runtime, planned);
   }
+  agree(runtime.world(), [&] { require_graph_use(runtime.options()); });
   tell_unused_nccl(runtime);
   const int unused = device_images().empty() ? 0 : count_gpus();
   if (unused > 0) {

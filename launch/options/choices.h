@@ -62,6 +62,9 @@ template <>
 inline constexpr auto kChoices<Processor> =
     std::to_array<NamedValue<Processor>>({{"cpu", Processor::cpu}, {"gpu", Processor::gpu}});
 template <>
+inline constexpr auto kChoices<GpuGraph> =
+    std::to_array<NamedValue<GpuGraph>>({{"off", GpuGraph::off}, {"on", GpuGraph::on}});
+template <>
 inline constexpr auto kChoices<Pinning> =
     std::to_array<NamedValue<Pinning>>({{"auto", Pinning::automatic}, {"off", Pinning::off}});
 template <>

@@ -28,6 +28,10 @@ constexpr std::array kRows = {
         "gpu-memory", '\0', "BYTES", &O::gpu_bytes, kGpus, kPlan,
         "memory of a rank's GPU that experts and their rows may take, such as 72G; without it "
         "what they take is told, and nothing refused"},
+    OptionRow{
+        "gpu-graph", '\0', "WHEN", one_of<&O::gpu_graph>(), kGpus, kRun | kLayer | kPlan,
+        "on: batches of up to 256 rows are planned on the GPU and launched as one graph, for "
+        "less work of the host in each layer; the same bits. Executed in software alone so far"},
     OptionRow{"expert-load", '\0', "FILE", &O::expert_load, kGpus, kRun | kPlan,
               "how often experts are chosen, as generate and score record it, for --gpu-experts "
               "auto, which takes those of most rows first"},

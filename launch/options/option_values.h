@@ -31,6 +31,8 @@ enum class ProductOp {
 enum class Rival { none, onednn };
 /// Where `bench kernels` multiplies.
 enum class Processor { cpu, gpu };
+/// Whether GPUs plan small batches themselves, each launched as one graph.
+enum class GpuGraph { off, on };
 enum class ResultForm { md, csv, json, jsonl };
 
 /// Of one test of `bench model`: a million is more than any model was made for.

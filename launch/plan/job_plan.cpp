@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "comm/pending_sums.h"
+#include "launch/job/gpu_graphs.h"
 #include "launch/job/workloads.h"
 #include "launch/plan/training_cost.h"
 
@@ -60,6 +61,7 @@ JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBy
       ranks_(planned_ranks(options, model.config.num_experts)),
       placement_(options.placement),
       adapters_(adapters_of(options, model)) {
+  require_graph_use(options);
   if (options.gpu_experts != "none") gpu_wish_ = planned_gpus(options, model.config);
   for (int place = 0; place < ranks_.sharers(); ++place) shares_.push_back(share(ranks_, place));
 }
@@ -175,9 +177,11 @@ RankSharing JobPlan::sharing(const CostRanks& ranks, const Workload& work) const
 RankMemory JobPlan::rank_memory(const Options& options, const CostRanks& ranks,
                                 const Share& share) const {
   const Workload work = workload(options, ranks, share);
-  RankMemory memory = plan_rank(
-      {.config = model_.config, .precision = options.precision, .deferred = options.defer},
-      share.weights, work, sharing(ranks, work));
+  RankMemory memory = plan_rank({.config = model_.config,
+                                 .precision = options.precision,
+                                 .deferred = options.defer,
+                                 .graph_bytes = pinned_graph_bytes(options, model_.config)},
+                                share.weights, work, sharing(ranks, work));
   memory.own[MemoryItem::runtime] = runtime_.rank;
   memory.shared[MemoryItem::runtime] = runtime_.node;
   return memory;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 namespace {
@@ -32,21 +33,6 @@ void DeviceExpertsWorkspace::naming_place(const std::function<void()>& work) con
   }
 }
 
-std::int64_t DevicePassShape::rounded_bytes(std::int64_t inputs, std::int64_t rows) const noexcept {
-  if (activations == Nvfp4Activations::bf16) return 0;
-  return std::max(inputs * rounded_row_bytes(hidden), rows * rounded_row_bytes(width));
-}
-
-std::int64_t device_pass_bytes(std::int64_t rows, const DevicePassShape& expert) {
-  const std::int64_t row = 2 * expert.hidden + 2 * expert.width + 4 * expert.hidden + 4;
-  return with_reserve(rows * (row + static_cast<std::int64_t>(sizeof(cuda::MlpTile))) +
-                      expert.rounded_bytes(rows, rows));
-}
-
-std::int64_t pinned_pass_bytes(std::int64_t rows, std::int64_t hidden) {
-  return with_reserve(rows * (2 * hidden + 4 * hidden + 4));
-}
-
 DeviceExperts::DeviceExperts(std::span<const AdaptedMlp> experts, const SlotMask& own,
                              DeviceExpertsWorkspace& work)
     : work_(&work),
@@ -59,22 +45,30 @@ DeviceExperts::DeviceExperts(std::span<const AdaptedMlp> experts, const SlotMask
   for (const bool is_own : own) mlps_of_slots_.push_back(is_own ? next++ : -1);
 }
 
-/// The rows that this GPU's experts get, and of them those that are different.
-void DeviceExperts::choose_rows(const ExpertBatch& batch) {
+/// Which outputs of the batch are of this GPU's experts.
+void DeviceExperts::make_parts(const ExpertBatch& batch) {
   groups_.clear();
   parts_.clear();
-  row_inputs_.clear();
-  input_rows_.clear();
-  work_->input_places.clear();
+  std::int64_t row = 0;
   for (std::size_t slot = 0; slot + 1 < batch.slot_begin.size(); ++slot) {
     const std::int32_t mlp = mlps_of_slots_[batch.first_slot + slot];
     const std::int64_t first = batch.slot_begin[slot] - batch.slot_begin.front();
     const std::int64_t count = batch.slot_begin[slot + 1] - batch.slot_begin[slot];
     if (mlp < 0 || count == 0) continue;
-    groups_.push_back({mlp, num_rows(), count});
-    parts_.push_back({num_rows(), first, count});
-    for (const std::byte* const row :
-         batch.rows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count))) {
+    groups_.push_back({mlp, row, count});
+    parts_.push_back({row, first, count});
+    row += count;
+  }
+}
+
+/// Their rows, and of these the ones that are different.
+void DeviceExperts::choose_rows(const ExpertBatch& batch) {
+  row_inputs_.clear();
+  input_rows_.clear();
+  work_->input_places.clear();
+  for (const Part& part : parts_) {
+    for (const std::byte* const row : batch.rows.subspan(
+             static_cast<std::size_t>(part.first_output), static_cast<std::size_t>(part.count))) {
       const auto [place, is_new] =
           work_->input_places.try_emplace(row, narrow<std::int32_t>(input_rows_.size()));
       if (is_new) input_rows_.push_back(row);
@@ -107,15 +101,67 @@ void DeviceExperts::upload_inputs(const ExpertBatch& batch) {
                .num_rows = num_rows(),
                .y = work_->results.address()},
               groups_);
-  device.download(work_->host_results.data(), work_->results.address(), result_bytes);
-  device.mark();
+  take_results(batch, work_->results.address(), num_rows());
+}
+
+void DeviceExperts::take_results(const ExpertBatch& batch, CudaAddress results, std::int64_t rows) {
+  const std::int64_t bytes = rows * mlps_.hidden() * 4;
+  work_->device.download(work_->host_results.data(), results, bytes);
+  work_->device.mark();
   outputs_ = batch.outputs;
+}
+
+/// Those for experts here. False: more than a graph takes, or none.
+bool DeviceExperts::choose_inputs(const BatchChoices& choices) {
+  own_inputs_.clear();
+  const auto topk = static_cast<std::size_t>(choices.topk);
+  for (std::size_t input = 0; input < choices.rows.size(); ++input) {
+    const auto experts = std::span(choices.experts).subspan(input * topk, topk);
+    const bool is_own = std::ranges::any_of(experts, [&](std::int32_t expert) {
+      return mlps_of_experts_[static_cast<std::size_t>(expert)] >= 0;
+    });
+    if (is_own) own_inputs_.push_back(static_cast<std::int64_t>(input));
+  }
+  return work_->graphs->takes(std::ssize(own_inputs_), choices.topk);
+}
+
+/// The GPU finds the rows of its experts; which results they have is known here too.
+void DeviceExperts::launch_graph(const ExpertBatch& batch) {
+  DeviceGraphMemory& memory = *work_->graphs;
+  const BatchChoices& choices = *batch.choices;
+  const std::int64_t inputs = std::ssize(own_inputs_);
+  const DeviceGraphMemory::Inputs at =
+      memory.inputs_of(DeviceGraphMemory::budget_of(inputs), choices.topk);
+  std::byte* const host = memory.host_inputs.data();
+  const std::int64_t row_bytes = mlps_.hidden() * 2;
+  const std::int64_t id_bytes = choices.topk * 4;
+  for (std::int64_t i = 0; i < inputs; ++i) {
+    const auto input = static_cast<std::size_t>(own_inputs_[static_cast<std::size_t>(i)]);
+    std::memcpy(host + i * row_bytes, choices.rows[input], static_cast<std::size_t>(row_bytes));
+    std::memcpy(host + at.experts + i * id_bytes,
+                choices.experts.data() + static_cast<std::int64_t>(input) * choices.topk,
+                static_cast<std::size_t>(id_bytes));
+  }
+  const auto count = narrow<std::int32_t>(inputs);
+  std::memcpy(host + at.count, &count, sizeof(count));
+  const std::int64_t rows = parts_.back().first_row + parts_.back().count;
+  make_room(work_->host_results, rows * mlps_.hidden() * 4, work_->device);
+  graphs_->launch({.inputs = inputs, .topk = choices.topk, .results = GraphResults::rows});
+  take_results(batch, memory.results.address(), rows);
 }
 
 void DeviceExperts::start(const ExpertBatch& batch) {
   require(batch.keep == nullptr, ErrorKind::usage, "experts on a GPU cannot be trained");
-  choose_rows(batch);
-  if (num_rows() > 0) work_->naming_place([&] { upload_inputs(batch); });
+  make_parts(batch);
+  if (parts_.empty()) return;
+  work_->naming_place([&] {
+    if (batch.choices != nullptr && graphs_ && choose_inputs(*batch.choices)) {
+      launch_graph(batch);
+    } else {
+      choose_rows(batch);
+      upload_inputs(batch);
+    }
+  });
 }
 
 void DeviceExperts::finish() {
@@ -146,6 +192,20 @@ void DeviceExperts::start_there(const DeviceMlps::Pass& pass,
     if (count > 0) groups_.push_back({mlps_of_slots_[slot], slot_begin[slot], count});
   }
   if (!groups_.empty()) mlps_.start(pass, groups_);
+}
+
+void DeviceExperts::start_sums(std::int64_t num_inputs, std::int64_t topk) {
+  graphs_->launch({.inputs = num_inputs, .topk = topk, .results = GraphResults::sums});
+}
+
+void DeviceExperts::tell_placement(const ExpertPlacement& placement, int own_rank) {
+  if (work_->graphs == nullptr || graphs_) return;
+  mlps_of_experts_.assign(static_cast<std::size_t>(placement.num_experts()), -1);
+  const std::span<const ExpertId> own = placement.experts_of(own_rank);
+  for (std::size_t slot = 0; slot < own.size(); ++slot) {
+    mlps_of_experts_[static_cast<std::size_t>(own[slot])] = mlps_of_slots_[slot];
+  }
+  work_->naming_place([&] { graphs_.emplace(*work_->graphs, mlps_, mlps_of_experts_); });
 }
 
 DeviceExperts* DeviceExperts::all_on_device() noexcept {

@@ -2,12 +2,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "kernels/cuda/mlp_products.h"
+#include "src/moe/device_graphs.h"
+#include "src/moe/device_pass.h"
 #include "src/moe/experts.h"
 
 namespace moesaic {
@@ -34,24 +37,12 @@ struct DeviceExpertsWorkspace {
   std::unordered_map<const std::byte*, std::int32_t> input_places;  // of rows by their address
   /// Null, or how batches go where all experts are on GPUs: the same on all ranks.
   DeviceRoad* road = nullptr;
+  /// Null, or what graphs of small batches go through.
+  DeviceGraphMemory* graphs = nullptr;
 
   /// Calls `work`; errors of it say in which layer they were.
   void naming_place(const std::function<void()>& work) const;
 };
-
-/// The experts of a pass, as far as its memory goes.
-struct DevicePassShape {
-  std::int64_t hidden = 0;
-  std::int64_t width = 0;
-  Nvfp4Activations activations = Nvfp4Activations::bf16;
-
-  /// Of activations in nvfp4.
-  [[nodiscard]] std::int64_t rounded_bytes(std::int64_t inputs, std::int64_t rows) const noexcept;
-};
-/// Bytes of the GPU's memory for a pass of so many rows, each of an input of its own.
-[[nodiscard]] std::int64_t device_pass_bytes(std::int64_t rows, const DevicePassShape& expert);
-/// And of the host's, page-locked.
-[[nodiscard]] std::int64_t pinned_pass_bytes(std::int64_t rows, std::int64_t hidden);
 
 /// Experts in the memory of this rank's GPU. A token's row is copied there once, whatever number of
 /// them it is for.
@@ -70,6 +61,10 @@ class DeviceExperts final : public Experts {
   /// Asks for the products of a batch whose rows and results are in the GPU's memory: all experts
   /// are there, slot s has rows [slot_begin[s], slot_begin[s + 1]) of the pass.
   void start_there(const DeviceMlps::Pass& pass, std::span<const std::int64_t> slot_begin);
+  /// Asks for the sums of the batch that stands in the graphs' memory; all experts are on this GPU.
+  void start_sums(std::int64_t num_inputs, std::int64_t topk);
+  [[nodiscard]] bool plan() const noexcept override { return work_->graphs != nullptr; }
+  void tell_placement(const ExpertPlacement& placement, int own_rank) override;
   [[nodiscard]] DeviceExperts* all_on_device() noexcept override;
   /// Throws Error{usage}: gradients do not come from a GPU.
   void backward(const ExpertBackward& batch, AdapterGradients& gradients) override;
@@ -81,18 +76,25 @@ class DeviceExperts final : public Experts {
     std::int64_t first_output;
     std::int64_t count;
   };
+  void make_parts(const ExpertBatch& batch);
   void choose_rows(const ExpertBatch& batch);
+  [[nodiscard]] bool choose_inputs(const BatchChoices& choices);
+  void launch_graph(const ExpertBatch& batch);
+  void take_results(const ExpertBatch& batch, CudaAddress results, std::int64_t rows);
   void upload_inputs(const ExpertBatch& batch);
   [[nodiscard]] std::int64_t num_rows() const { return std::ssize(row_inputs_); }
 
   DeviceExpertsWorkspace* work_;
   std::vector<std::int32_t> mlps_of_slots_;  // [slots] -1: not here
   DeviceMlps mlps_;
+  std::vector<std::int32_t> mlps_of_experts_;  // [experts of the model] -1: not here
+  std::optional<ExpertGraphs> graphs_;
   // Of the batch that is under way:
   std::vector<DeviceRows> groups_;
   std::vector<Part> parts_;
   std::vector<std::int32_t> row_inputs_;      // [rows]
   std::vector<const std::byte*> input_rows_;  // [inputs]
+  std::vector<std::int64_t> own_inputs_;      // of BatchChoices, those with choices of experts here
   MatrixView<float> outputs_;
 };
 

@@ -1,6 +1,7 @@
 #include "src/moe/device_road.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "base/error.h"
@@ -50,6 +51,7 @@ DeviceRoad::DeviceRoad(DeviceExpertsWorkspace& work, NcclRanks* ranks)
 std::byte* DeviceRoad::rows(std::int64_t tokens, std::int64_t hidden) {
   tokens_ = tokens;
   hidden_ = hidden;
+  if (plans(tokens)) return work_.graphs->host_inputs.data();
   make_room(host_rows_, tokens * hidden * kRowBytes, work_.device);
   return host_rows_.data();
 }
@@ -141,6 +143,21 @@ void DeviceRoad::start(const Routing& routing, const ExchangePlan& plan, DeviceE
   });
 }
 
+/// The rows are there already.
+void DeviceRoad::start(const Routing& routing, DeviceExperts& experts) {
+  const DeviceGraphMemory::Inputs at =
+      work_.graphs->inputs_of(DeviceGraphMemory::budget_of(routing.num_tokens), routing.topk);
+  std::byte* const host = work_.graphs->host_inputs.data();
+  const auto count = narrow<std::int32_t>(routing.num_tokens);
+  std::memcpy(host + at.count, &count, sizeof(count));
+  std::ranges::copy(std::as_bytes(std::span(routing.experts)), host + at.experts);
+  std::ranges::copy(std::as_bytes(std::span(routing.weights)), host + at.weights);
+  work_.naming_place([&] {
+    experts.start_sums(routing.num_tokens, routing.topk);
+    work_.device.mark();
+  });
+}
+
 void DeviceRoad::sum_results(const Routing& routing) {
   moves_.combine({.results = results_.address(),
                   .places = list(at_.places),
@@ -157,7 +174,8 @@ void DeviceRoad::finish(MatrixView<float> y) {
     if (ranks_ != nullptr) return ranks_->wait_for_mark();
     work_.device.wait_for_mark(work_.deadline_seconds, [&] { work_.ranks.progress(); });
   });
-  const auto* const sums = reinterpret_cast<const float*>(host_sums_.data());
+  const PinnedBuffer& host = plans(tokens_) ? work_.graphs->host_sums : host_sums_;
+  const auto* const sums = reinterpret_cast<const float*>(host.data());
   for (std::int64_t token = 0; token < tokens_; ++token) {
     std::copy_n(sums + token * hidden_, hidden_, y.row(token).data());
   }

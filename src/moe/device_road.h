@@ -26,6 +26,14 @@ class DeviceRoad {
   /// Asks for all of it. Waits for no row, but with several ranks until NCCL has taken the order.
   /// `experts`: this rank's, null if it has none.
   void start(const Routing& routing, const ExchangePlan& plan, DeviceExperts* experts);
+  /// Whether a batch of so many tokens goes through graphs, with which the GPU plans it: one rank
+  /// has all experts, and there are not more tokens than graphs take.
+  [[nodiscard]] bool plans(std::int64_t tokens) const noexcept {
+    return ranks_ == nullptr && work_.graphs != nullptr && tokens > 0 &&
+           tokens <= DeviceGraphMemory::kMostInputs;
+  }
+  /// Of such a batch: asks for all of it.
+  void start(const Routing& routing, DeviceExperts& experts);
   /// Overwrites `y` [tokens, hidden] with the sums once they are here.
   void finish(MatrixView<float> y);
 

@@ -11,9 +11,18 @@
 namespace moesaic {
 
 class DeviceExperts;
+class ExpertPlacement;
 
 /// [slots] which of a rank's experts of one layer are meant.
 using SlotMask = std::vector<bool>;
+
+/// A batch as its inputs have chosen, whichever ranks the experts are of; inputs are in the order
+/// of ranks, own tokens at their rank's place, and of rows.
+struct BatchChoices {
+  std::int64_t topk = 0;
+  std::vector<const std::byte*> rows;  // [inputs]
+  std::vector<std::int32_t> experts;   // [inputs, topk] ids in the model, ascending
+};
 
 /// What a rank's experts of one layer, or some of them, have to do. All of it stays until finish().
 struct ExpertBatch {
@@ -27,6 +36,8 @@ struct ExpertBatch {
   MatrixView<float> outputs;
   MlpStash* keep = nullptr;  // gets what backward() needs
   Dropout dropout{};         // of the rows
+  /// Null, or of what the rows come, if they are all of the batch: for experts that plan().
+  const BatchChoices* choices = nullptr;
 };
 
 /// What goes back through a rank's experts.
@@ -53,6 +64,10 @@ class Experts {
   virtual void finish() = 0;
   /// Gradients of a batch that was kept; those of adapters are added, sample by sample.
   virtual void backward(const ExpertBackward& batch, AdapterGradients& gradients) = 0;
+  /// Whether some of them find their rows themselves, from what inputs chose; before a batch they
+  /// are told, then, where the layer's experts are, which stays so.
+  [[nodiscard]] virtual bool plan() const noexcept { return false; }
+  virtual void tell_placement(const ExpertPlacement& /*placement*/, int /*own_rank*/) {}
   /// Themselves, if all of them are on a GPU; else null.
   [[nodiscard]] virtual DeviceExperts* all_on_device() noexcept { return nullptr; }
 };

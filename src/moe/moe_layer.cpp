@@ -48,6 +48,7 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
     }
     count_choices(work);
   }
+  if (experts_->plan()) tell_placement(work);
   work.has_executed = false;
   if (road_ != nullptr) return begin_on_road(x, work);
   {
@@ -120,16 +121,48 @@ void MoeLayer::keep_received(MoeWorkspace& work) {
   }
 }
 
+void MoeLayer::tell_placement(const MoeWorkspace& work) const {
+  const std::int64_t layer = std::max(work.label.layer, 0);
+  experts_->tell_placement(work.context.placement.of_layer(layer), work.context.experts.rank());
+}
+
+/// With the rows of finish_plan().
+void MoeLayer::list_inputs(ChoiceBatch& choices, MoeWorkspace& work) const {
+  const Routing& routing = choices.routing;
+  BatchChoices& inputs = choices.inputs;
+  inputs.topk = routing.topk;
+  inputs.rows.clear();
+  inputs.experts.clear();
+  const auto add = [&](std::int64_t source) {
+    inputs.rows.push_back(row_of_source(source, work));
+    const std::int32_t* const words =
+        WireRows::experts_of(work.dispatch.words(source)) + routing.first_word;
+    inputs.experts.insert(inputs.experts.end(), words, words + routing.topk);
+  };
+  std::int64_t received = routing.num_tokens;
+  for (int peer = 0; peer < work.context.experts.size(); ++peer) {
+    if (peer == work.context.experts.rank()) {
+      for (std::int64_t token = 0; token < routing.num_tokens; ++token) add(token);
+      continue;
+    }
+    const std::int64_t end = received + work.dispatch.counts()[static_cast<std::size_t>(peer)];
+    for (; received < end; ++received) add(received);
+  }
+}
+
+const std::byte* MoeLayer::row_of_source(std::int64_t source, const MoeWorkspace& work) const {
+  if (row_form(work) == RowForm::plain) return work.dispatch.source(source);
+  return work.decoded.data() + source * router_.hidden() * element_bytes(element_);
+}
+
 void MoeLayer::finish_plan(ChoiceBatch& choices, MoeWorkspace& work) {
   work.exchange.finish_plan(choices.routing, work.dispatch, choices.plan);
   choices.output_rows.clear();
   choices.output_keys.clear();
   if (work.adds_parts()) weigh_outputs(choices, work);
-  const bool is_plain = row_form(work) == RowForm::plain;
-  const std::int64_t decoded_bytes = router_.hidden() * element_bytes(element_);
+  if (experts_->plan()) list_inputs(choices, work);
   for (const std::int32_t source : choices.plan.execute.output_sources) {
-    choices.output_rows.push_back(is_plain ? work.dispatch.source(source)
-                                           : work.decoded.data() + source * decoded_bytes);
+    choices.output_rows.push_back(row_of_source(source, work));
     if (!work.dropout.is_on()) continue;
     choices.output_keys.push_back(work.rows.key_of(work.dispatch.words(source)));
   }
@@ -170,12 +203,15 @@ void MoeLayer::compute(ChoiceBatch& choices, SlotRange slots, MoeWorkspace& work
   };
   Dropout dropout;
   if (work.dropout.is_on()) dropout = {work.dropout.share, its(choices.output_keys)};
+  const bool is_whole =
+      choices.experts->plan() && begin.size() == choices.plan.execute.slot_begin.size();
   choices.experts->start({.first_slot = slots.first,
                           .rows = its(choices.output_rows),
                           .slot_begin = begin,
                           .outputs = outputs,
                           .keep = work.keep != nullptr ? &work.keep->experts : nullptr,
-                          .dropout = dropout});
+                          .dropout = dropout,
+                          .choices = is_whole ? &choices.inputs : nullptr});
   choices.experts->finish();
 }
 

@@ -184,6 +184,10 @@ class MoeLayer {
   void end_on_road(MatrixView<float> y, const MoeWorkspace& work) const;
   void finish_plans(MoeWorkspace& work);
   void finish_plan(ChoiceBatch& choices, MoeWorkspace& work);
+  void list_inputs(ChoiceBatch& choices, MoeWorkspace& work) const;
+  void tell_placement(const MoeWorkspace& work) const;
+  /// As products take it.
+  [[nodiscard]] const std::byte* row_of_source(std::int64_t source, const MoeWorkspace& work) const;
   void compute(ChoiceBatch& choices, SlotRange slots, MoeWorkspace& work) const;
   /// Some outputs of `choices`, which leave at once.
   void compute_and_send(ChoiceBatch& choices, SlotRange slots, MoeWorkspace& work) const;

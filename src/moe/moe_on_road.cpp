@@ -31,10 +31,17 @@ void MoeLayer::execute_on_road(MoeWorkspace& work) const {
   }
   {
     const PhaseScope scope(work.context.times, Phase::dispatch);
-    work.exchange.finish_plan(work.routing, work.dispatch, work.plan);
+    if (!road_->plans(work.routing.num_tokens)) {
+      work.exchange.finish_plan(work.routing, work.dispatch, work.plan);
+    }
     work.dispatch = {};
   }
   const PhaseScope scope(work.context.times, Phase::experts);
+  if (road_->plans(work.routing.num_tokens)) {
+    road_->start(work.routing, *experts_->all_on_device());
+    work.load.rows += std::ssize(work.routing.experts);
+    return;
+  }
   road_->start(work.routing, work.plan, experts_->all_on_device());
   work.load.rows += work.plan.execute.num_outputs();
   work.load.bytes_sent +=

@@ -22,6 +22,11 @@ class SplitExperts final : public Experts {
     second_->finish();
     first_->finish();
   }
+  [[nodiscard]] bool plan() const noexcept override { return first_->plan() || second_->plan(); }
+  void tell_placement(const ExpertPlacement& placement, int own_rank) override {
+    first_->tell_placement(placement, own_rank);
+    second_->tell_placement(placement, own_rank);
+  }
   /// Throws Error{usage}: what is kept for it is kept of all experts together.
   void backward(const ExpertBackward& batch, AdapterGradients& gradients) override;
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <optional>
 #include <random>
@@ -15,6 +16,7 @@
 #include "kernels/whole_product.h"
 #include "src/moe/cpu_experts.h"
 #include "src/moe/moe_layer.h"
+#include "src/moe/split_experts.h"
 #include "tests/gpu/fake_gpu.h"
 #include "tests/gpu/setting.h"
 #include "tests/support/temporary_directory.h"
@@ -54,6 +56,10 @@ enum class Where { cpu, gpus };
 struct RoadBed {
   Where where = Where::gpus;
   double deadline_seconds = 120;
+  bool has_road = true;  // else rows go through the memory of hosts, where some experts are too
+  bool has_graphs = false;
+  DeviceKernels kernels = DeviceKernels::portable;
+  std::atomic<std::int64_t>* graph_batches = nullptr;  // counts those that went through graphs
 };
 
 /// One rank's layer, on the CPU or on its GPU.
@@ -74,7 +80,7 @@ class RoadRank {
     if (bed.where == Where::cpu) {
       own = std::make_unique<CpuExperts>(experts, kElement, experts_work_);
     } else {
-      own = put_on_gpu(std::move(experts));
+      own = put_on_gpu(experts, bed);
     }
     memory_.push_back(draw_matrix(Format::f32, kExperts, kHidden, 1000));
     layer_.emplace(Router(memory_.back().matrix, {.topk = kTopk}, compute_), std::move(own),
@@ -89,7 +95,8 @@ class RoadRank {
     MoeWorkspace work({world_, placement_, gemm_, adapters_.transposed(), times_}, 2 * kHidden,
                       kTopk);
     std::vector<float> y(static_cast<std::size_t>(count * kHidden), -1.0F);
-    for (const std::int64_t pass_tokens : {count / 2, count}) {  // buffers are used again, and grow
+    for (const std::int64_t pass_tokens :
+         {count / 2, count, count}) {  // buffers are used again, and grow
       std::vector<ExpertId> given;
       for (std::int64_t token = 0; token < pass_tokens; ++token) {
         for (const std::int32_t choice : choices) given.push_back(ExpertId{choice});
@@ -102,6 +109,8 @@ class RoadRank {
     return y;
   }
 
+  [[nodiscard]] std::int64_t graph_batches() const { return graphs_ ? graphs_->num_batches : 0; }
+
  private:
   static constexpr auto kElement = RowSource::Element::bf16;
 
@@ -110,9 +119,13 @@ class RoadRank {
     return memory_.back().matrix;
   }
 
-  std::unique_ptr<Experts> put_on_gpu(std::vector<AdaptedMlp> experts) {
+  std::unique_ptr<Experts> put_on_gpu(const std::vector<AdaptedMlp>& all, const RoadBed& bed) {
     device_ = std::make_unique<Device>(fake_driver(), 0, device_images());
+    SlotMask on_gpu;
+    std::vector<AdaptedMlp> experts = all;
     for (AdaptedMlp& expert : experts) {
+      on_gpu.push_back(bed.has_road || on_gpu.size() % 2 == 0);
+      if (!on_gpu.back()) continue;
       for (PackedMatrix* const matrix :
            {&expert.weights.gate, &expert.weights.up, &expert.weights.down}) {
         panels_.push_back(device_->allocate(matrix->bytes()));
@@ -120,17 +133,27 @@ class RoadRank {
         matrix->panels = reinterpret_cast<const std::byte*>(panels_.back().address());
       }
     }
-    work_.emplace(*device_, DeviceKernels::portable, world_, deadline_seconds_);
-    if (world_.size() > 1) {
+    work_.emplace(*device_, bed.kernels, world_, deadline_seconds_);
+    if (bed.has_graphs) {
+      graphs_.emplace(*device_, DeviceGraphShape{.expert = {.hidden = kHidden, .width = kWidth},
+                                                 .topk = kTopk,
+                                                 .experts = std::ranges::count(on_gpu, true)});
+      work_->graphs = &*graphs_;
+    }
+    if (bed.has_road && world_.size() > 1) {
       std::string reason;
       nccl_.emplace(NcclRanks::Setup{.library = NcclLibrary::load(reason, MOESAIC_FAKE_NCCL),
                                      .ranks = world_,
                                      .device = *device_,
                                      .deadline_seconds = deadline_seconds_});
     }
-    road_.emplace(*work_, nccl_ ? &*nccl_ : nullptr);
+    if (bed.has_road) road_.emplace(*work_, nccl_ ? &*nccl_ : nullptr);
     if (experts.empty()) return std::make_unique<CpuExperts>(experts, kElement, experts_work_);
-    return std::make_unique<DeviceExperts>(experts, SlotMask(experts.size(), true), *work_);
+    auto device = std::make_unique<DeviceExperts>(experts, on_gpu, *work_);
+    if (bed.has_road) return device;
+    on_gpu.flip();
+    return std::make_unique<SplitExperts>(
+        std::move(device), std::make_unique<CpuExperts>(all, kElement, experts_work_, on_gpu));
   }
 
   Communicator& world_;
@@ -147,6 +170,7 @@ class RoadRank {
   std::unique_ptr<Device> device_;
   std::vector<DeviceBuffer> panels_;
   std::optional<DeviceExpertsWorkspace> work_;
+  std::optional<DeviceGraphMemory> graphs_;
   std::optional<DeviceRoad> road_;
   std::optional<NcclRanks> nccl_;
   std::optional<MoeLayer> layer_;
@@ -165,6 +189,7 @@ std::vector<float> run_layer(int ranks, const RoadBed& bed, std::int64_t tokens,
     const std::int64_t count = is_last ? tokens - first : world.rank() == 0 ? small : 0;
     RoadRank rank(world, bed);
     std::ranges::copy(rank.run(first, count, choices), all.begin() + first * kHidden);
+    if (bed.graph_batches != nullptr) *bed.graph_batches += rank.graph_batches();
   });
   return all;
 }
@@ -190,6 +215,59 @@ TEST(DeviceRoad, has_room_for_ranks_without_tokens_or_experts) {
   const std::vector<float> wanted =
       run_layer(1, {Where::cpu}, 3);  // the first rank has none either
   EXPECT_EQ(different(run_layer(3, {}, 3), wanted), 0U);
+}
+
+/// Sums of the layer with graphs, of whose three passes on each rank so many went through them, on
+/// all ranks together.
+std::vector<float> run_with_graphs(int ranks, RoadBed bed, std::int64_t tokens,
+                                   std::int64_t batches,
+                                   const std::vector<std::int32_t>& choices = {}) {
+  std::atomic<std::int64_t> count = 0;
+  bed.has_graphs = true;
+  bed.graph_batches = &count;
+  std::vector<float> sums = run_layer(ranks, bed, tokens, choices);
+  EXPECT_EQ(count, batches) << tokens << " tokens, " << ranks << " ranks";
+  return sums;
+}
+
+TEST(DeviceRoad, through_graphs_gives_the_same_bytes) {
+  for (const auto& [tokens, batches] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {1, 2}, {2, 3}, {13, 3}, {64, 3}, {300, 1}}) {
+    const std::vector<float> wanted = run_layer(1, {Where::cpu}, tokens);
+    EXPECT_EQ(different(run_with_graphs(1, {}, tokens, batches), wanted), 0U) << tokens;
+  }
+  const std::vector<float> wanted = run_layer(1, {Where::cpu}, 13);
+  EXPECT_EQ(different(run_with_graphs(2, {}, 13, 0), wanted), 0U);  // NCCL moves rows
+  const std::vector<std::int32_t> hot = {0, 1, 2};
+  EXPECT_EQ(different(run_with_graphs(1, {}, 9, 3, hot), run_layer(1, {Where::cpu}, 9, hot)), 0U);
+}
+
+TEST(DeviceRoad, with_experts_of_the_cpu_goes_through_graphs_too) {
+  const RoadBed hosts = {.has_road = false};
+  for (const std::int64_t tokens : {13, 40}) {
+    const std::vector<float> wanted = run_layer(1, {Where::cpu}, tokens);
+    for (const int ranks : {1, 2, 3}) {
+      EXPECT_EQ(different(run_with_graphs(ranks, hosts, tokens, 3 * ranks), wanted), 0U)
+          << tokens << " tokens, " << ranks << " ranks";
+    }
+  }
+  // Experts 0 and 1 are the first rank's: 0, and 2 and 4 of the second, are on GPUs.
+  for (const auto& [choices, batches] :
+       std::vector<std::pair<std::vector<std::int32_t>, std::int64_t>>{{{0, 1, 2}, 6},
+                                                                       {{1, 3, 4}, 3}}) {
+    EXPECT_EQ(different(run_with_graphs(2, hosts, 9, batches, choices),
+                        run_layer(1, {Where::cpu}, 9, choices)),
+              0U);
+  }
+}
+
+TEST(DeviceRoad, through_graphs_has_the_bits_of_tensor_cores) {
+  for (const std::int64_t tokens : {2, 45}) {
+    for (const bool has_road : {true, false}) {
+      const RoadBed bed = {.has_road = has_road, .kernels = DeviceKernels::mma};
+      EXPECT_EQ(different(run_with_graphs(1, bed, tokens, 3), run_layer(1, bed, tokens)), 0U);
+    }
+  }
 }
 
 /// The message of the first rank that fails.

@@ -105,6 +105,10 @@ struct GroupScale {
   }
 };
 
+__device__ __forceinline__ bool is_beyond_rows(const RoundArguments& arguments) {
+  return arguments.count != nullptr && static_cast<int>(blockIdx.x) >= *arguments.count;
+}
+
 using WarpMaxima = std::uint32_t[kRowThreads / 32];
 
 /// The scale of a row, a power of two if none is given; 0 for one that counts as zeros, NaN if a
@@ -140,6 +144,7 @@ __device__ __forceinline__ float scale_of_row(const RoundArguments& arguments,
 extern "C" __global__ void __launch_bounds__(128, 1)
     round_rows(const moesaic::cuda::RoundArguments arguments) {
   using namespace moesaic::cuda;
+  if (is_beyond_rows(arguments)) return;
   const int depth = arguments.depth;
   const bool is_given = arguments.input_scale != 0;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * depth;
@@ -164,6 +169,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
 extern "C" __global__ void __launch_bounds__(128, 1)
     quantize_rows(const moesaic::cuda::RoundArguments arguments) {
   using namespace moesaic::cuda;
+  if (is_beyond_rows(arguments)) return;
   const int depth = arguments.depth;
   const bool is_given = arguments.input_scale != 0;
   const int records = arguments.row_records;

@@ -14,7 +14,8 @@ extern "C" __global__ void __launch_bounds__(128, 1)
   }
 }
 
-/// The sums of kernels/vector_kernels.h's add_scaled, from zero: the same bits.
+/// The sums of kernels/vector_kernels.h's add_scaled, from zero: the same bits. Choices without a
+/// place count nothing.
 extern "C" __global__ void __launch_bounds__(128, 1)
     combine(const moesaic::cuda::CombineArguments arguments) {
   const int fours = arguments.hidden / 4;
@@ -25,6 +26,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
   for (int i = static_cast<int>(threadIdx.x); i < fours; i += moesaic::cuda::kRowThreads) {
     float4 sum = {0, 0, 0, 0};
     for (int c = 0; c < arguments.topk; ++c) {
+      if (places[c] < 0) continue;
       const float weight = weights[c];
       const float4 x = reinterpret_cast<const float4*>(
           arguments.results)[static_cast<std::int64_t>(places[c]) * fours + i];

@@ -1,0 +1,44 @@
+#include "launch/job/gpu_graphs.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace moesaic {
+
+void require_graph_use(const Options& options) {
+  require(options.gpu_graph == GpuGraph::off || options.gpu_experts != "none", ErrorKind::usage,
+          "--gpu-graph on is for experts on GPUs: --gpu-experts says which");
+}
+
+DeviceGraphShape graph_shape(const ModelConfig& config, std::int64_t experts,
+                             Nvfp4Activations activations) {
+  DeviceGraphShape shape{
+      .expert = {.hidden = config.hidden_size, .width = 0, .activations = activations},
+      .topk = config.experts_per_token,
+      .experts = experts};
+  for (const LayerConfig& layer : config.layers) {
+    const FeedForwardSizes sizes = layer.feed_forward->sizes();
+    if (sizes.experts > 0) shape.expert.width = std::max(shape.expert.width, sizes.expert_width);
+  }
+  return shape;
+}
+
+std::int64_t pinned_graph_bytes(const Options& options, const ModelConfig& config) {
+  if (options.gpu_graph == GpuGraph::off) return 0;
+  return graph_shape(config, config.num_experts, options.nvfp4_activations).pinned_bytes();
+}
+
+void tell_graphs(const Runtime& runtime, bool has_road) {
+  const Communicator& experts = runtime.grid().experts();
+  if (experts.size() > 1 && (has_road || experts.has_messages())) {
+    runtime.log().once(LogLevel::warning, "--gpu-graph on: no graphs: {}",
+                       has_road ? "hosts plan for rows that NCCL moves"
+                                : "between nodes experts run as their rows come");
+    return;
+  }
+  runtime.log().once(LogLevel::info, "batches of up to {} rows are planned on GPUs, each one graph",
+                     DeviceGraphMemory::kMostInputs);
+}
+
+}  // namespace moesaic
