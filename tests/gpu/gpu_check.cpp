@@ -18,6 +18,7 @@
 #include "kernels/cuda/device_roofs.h"
 #include "tests/gpu/device_case.h"
 #include "tests/gpu/kernel_times.h"
+#include "tests/gpu/plan_checks.h"
 #include "tests/gpu/row_checks.h"
 
 namespace moesaic {
@@ -137,6 +138,7 @@ Report check(const std::shared_ptr<const CudaDriver>& driver, Device& device,
              const std::string& nccl) {
   Report report{.header = "| kernels | case | results | different |\n|---|---|---|---|\n"};
   for (const RowCheck& rows : check_rows(device)) add_check(rows, report);
+  for (const RowCheck& plan : check_plans(device)) add_check(plan, report);
   check_exchange(driver, nccl, report);
   for (const Layout& layout : device_layouts()) {
     check_mlps(device, layout, Nvfp4Activations::bf16, report);

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/gpu/fake_gpu.h"
+#include "tests/gpu/plan_checks.h"
 #include "tests/gpu/setting.h"
 #include "tests/support/temporary_directory.h"
 
@@ -16,6 +19,14 @@ TEST(RowChecks, find_nothing_in_the_kernels_as_they_are) {
   for (const RowCheck& check : check_rows(device)) {
     EXPECT_EQ(different(check.got, check.wanted), 0U) << check.kernels;
     EXPECT_FALSE(check.wanted.empty()) << check.kernels;
+  }
+}
+
+TEST(RowChecks, find_nothing_in_plans_and_graphs) {
+  Device device(fake_driver(), 0, device_images());
+  for (const RowCheck& check : check_plans(device)) {
+    EXPECT_EQ(different(check.got, check.wanted), 0U) << check.kernels << " " << check.what;
+    EXPECT_GT(std::ranges::count_if(check.wanted, [](float value) { return value != 0; }), 100);
   }
 }
 
