@@ -145,7 +145,9 @@ void DeviceExperts::launch_graph(const ExpertBatch& batch) {
   const auto count = narrow<std::int32_t>(inputs);
   std::memcpy(host + at.count, &count, sizeof(count));
   const std::int64_t rows = parts_.back().first_row + parts_.back().count;
-  make_room(work_->host_results, rows * mlps_.hidden() * 4, work_->device);
+  make_room(work_->host_results,  // for any batch of this graph: it grows no more
+            DeviceGraphMemory::budget_of(inputs) * choices.topk * mlps_.hidden() * 4,
+            work_->device);
   graphs_->launch({.inputs = inputs, .topk = choices.topk, .results = GraphResults::rows});
   take_results(batch, memory.results.address(), rows);
 }

@@ -41,7 +41,8 @@ std::int64_t DeviceGraphShape::device_bytes() const {
 }
 
 std::int64_t DeviceGraphShape::pinned_bytes() const {
-  return input_bytes(*this) + sum_bytes(*this);
+  return input_bytes(*this) + sum_bytes(*this) +
+         with_reserve(room_of(*this).rows() * expert.hidden * 4);
 }
 
 std::int64_t DeviceGraphMemory::budget_of(std::int64_t inputs) noexcept {

@@ -19,7 +19,7 @@ struct DeviceGraphShape {
   std::int64_t topk = 0;     // experts of a token
   std::int64_t experts = 0;  // of a layer, on one GPU
 
-  /// Of the GPU's memory, and page-locked of the host's.
+  /// Of the GPU's memory, and page-locked of the host's, results that come down included.
   [[nodiscard]] std::int64_t device_bytes() const;
   [[nodiscard]] std::int64_t pinned_bytes() const;
 };
@@ -60,9 +60,9 @@ struct DeviceGraphMemory {
   DeviceBuffer tiles;
   DeviceBuffer inner;
   DeviceBuffer rounded;
-  DeviceBuffer results;    // [rows, hidden] f32
-  DeviceBuffer sums;       // [inputs, hidden] f32
-  PinnedBuffer host_sums;  // the same
+  DeviceBuffer results;          // [rows, hidden] f32
+  DeviceBuffer sums;             // [inputs, hidden] f32
+  PinnedBuffer host_sums;        // the same
   std::int64_t num_batches = 0;  // that have gone through so far
 };
 
