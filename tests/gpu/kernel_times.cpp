@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <random>
 
 #include "base/dtype.h"
+#include "kernels/cuda/choice_plan.h"
 #include "kernels/cuda/mlp_products.h"
 
 namespace moesaic {
@@ -45,13 +47,21 @@ class TimedLayer {
         results_(device.allocate(kMostTokens * kChoices * kHidden * 4)) {
     const std::vector<std::byte> x = random_bytes(inputs_.bytes());
     device.upload(inputs_.address(), x.data(), inputs_.bytes());
+    std::vector<std::int32_t> own(kExperts);
+    std::iota(own.begin(), own.end(), 0);
+    device.upload(mlps_of_experts_.address(), own.data(), mlps_of_experts_.bytes());
     finish();
   }
 
-  /// The median of some passes, each with the experts after those of the one before.
-  [[nodiscard]] double median_seconds(std::int64_t tokens) {
+  /// The median of some passes, each with the experts after those of the one before: planned by the
+  /// host, or by the GPU in a graph.
+  [[nodiscard]] double median_seconds(std::int64_t tokens, bool is_graph = false) {
+    DeviceGraph graph;
+    if (is_graph) graph = capture(tokens);
     std::vector<double> times;
-    for (int repeat = 0; repeat < kRepeats; ++repeat) times.push_back(pass_seconds(tokens));
+    for (int repeat = 0; repeat < kRepeats; ++repeat) {
+      times.push_back(is_graph ? graph_seconds(graph, tokens) : pass_seconds(tokens));
+    }
     std::ranges::nth_element(times, times.begin() + kRepeats / 2);
     return times[kRepeats / 2];
   }
@@ -121,6 +131,50 @@ class TimedLayer {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
+  /// A pass whose choices are those of host_choices_ when it runs.
+  DeviceGraph capture(std::int64_t tokens) {
+    const PlanRoom room = {.inputs = tokens, .topk = kChoices, .mlps = kExperts};
+    const cuda::TileKinds kinds = tile_kinds(mlps_.tile_sizes(), room);
+    const CudaAddress count = choices_.address() + static_cast<CudaAddress>(room.rows() * 4);
+    tiles_ = device_.allocate(num_tiles(kinds) * static_cast<std::int64_t>(sizeof(cuda::MlpTile)));
+    return device_.capture([&] {
+      device_.upload(choices_.address(), host_choices_.data(), (room.rows() + 1) * 4);
+      plan_.make({.num_inputs = count,
+                  .experts = choices_.address(),
+                  .mlps_of_experts = mlps_of_experts_.address(),
+                  .num_experts = kExperts,
+                  .row_indices = indices_.address(),
+                  .places = places_.address(),
+                  .first_rows = first_rows_.address(),
+                  .tiles = tiles_.address(),
+                  .room = room,
+                  .kinds = kinds});
+      mlps_.start({.pass = {.x = inputs_.address(),
+                            .num_inputs = tokens,
+                            .row_indices = indices_.address(),
+                            .num_rows = room.rows(),
+                            .y = results_.address()},
+                   .kinds = kinds,
+                   .tiles = tiles_.address(),
+                   .inner = inner_.address()});
+    });
+  }
+
+  /// As pass_seconds() routes.
+  double graph_seconds(const DeviceGraph& graph, std::int64_t tokens) {
+    const std::int64_t rows = tokens * kChoices;
+    const auto start = std::chrono::steady_clock::now();
+    auto* const choices = reinterpret_cast<std::int32_t*>(host_choices_.data());
+    for (std::int64_t choice = 0; choice < rows; ++choice) {
+      choices[choice] = static_cast<std::int32_t>((first_expert_ + choice) % kExperts);
+    }
+    choices[rows] = static_cast<std::int32_t>(tokens);
+    first_expert_ += std::min(kExperts, rows);
+    device_.launch(graph);
+    finish();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
   Device& device_;
   DeviceScratch scratch_;
   DeviceBuffer panels_;
@@ -129,6 +183,16 @@ class TimedLayer {
   DeviceBuffer indices_;
   DeviceBuffer results_;
   std::int64_t first_expert_ = 0;
+  // Of graphs:
+  static constexpr std::int64_t kMostChoices = cuda::kMostPlannedInputs * kChoices;
+  DeviceChoicePlan plan_{device_};
+  PinnedBuffer host_choices_ = device_.allocate_pinned((kMostChoices + 1) * 4);
+  DeviceBuffer choices_ = device_.allocate(host_choices_.bytes());
+  DeviceBuffer mlps_of_experts_ = device_.allocate(kExperts * 4);
+  DeviceBuffer places_ = device_.allocate(kMostChoices * 4);
+  DeviceBuffer first_rows_ = device_.allocate((kExperts + 1) * 4);
+  DeviceBuffer tiles_;
+  DeviceBuffer inner_ = device_.allocate(kMostChoices * kWidth * 2);
 };
 
 }  // namespace
@@ -137,6 +201,9 @@ std::vector<KernelTime> time_kernels(Device& device) {
   std::vector<KernelTime> times;
   const auto time = [&](const Layout& layout, DeviceKernels kernels, Nvfp4Activations activations) {
     TimedLayer layer(device, layout, kernels, activations);
+    const std::string name = fmt::format("{}/{}", kernels_name(kernels, activations, layout.format),
+                                         format_name(layout.format));
+    const bool has_graphs = activations == Nvfp4Activations::bf16;
     for (const std::int64_t tokens : {1, 8, 64, 512, 4096}) {
       if (kernels == DeviceKernels::portable && tokens > 64) continue;
       const std::int64_t rows = tokens * kChoices;
@@ -144,12 +211,15 @@ std::vector<KernelTime> time_kernels(Device& device) {
           std::min(kExperts, rows) * (2 * panel_count(kWidth) * panel_bytes(layout, kHidden) +
                                       panel_count(kHidden) * panel_bytes(layout, kWidth)));
       times.push_back(
-          {.kernels = fmt::format("{}/{}", kernels_name(kernels, activations, layout.format),
-                                  format_name(layout.format)),
+          {.kernels = name,
            .tokens = tokens,
            .seconds = layer.median_seconds(tokens),
            .bytes = weights,
            .operations = static_cast<double>(rows) * 6 * static_cast<double>(kHidden * kWidth)});
+      if (!has_graphs || tokens > cuda::kMostPlannedInputs) continue;
+      times.push_back(times.back());
+      times.back().kernels = "graph of " + name;
+      times.back().seconds = layer.median_seconds(tokens, true);
     }
   };
   for (const Layout& layout :

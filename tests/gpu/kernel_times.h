@@ -9,9 +9,10 @@
 namespace moesaic {
 
 /// One pass through the experts of a layer of Qwen3-30B-A3B with even routing: 128 of 768 x 2048, 8
-/// for each token, weights cold in the GPU's memory, launches included.
+/// for each token, weights cold in the GPU's memory, launches included; of graphs also the choices'
+/// way up and the plan, which the host has made before elsewhere.
 struct KernelTime {
-  std::string kernels{};  // "mma/nvfp4"
+  std::string kernels{};  // "mma/nvfp4", "graph of mma/nvfp4"
   std::int64_t tokens = 0;
   double seconds = 0;     // the median
   double bytes = 0;       // of the weights of the experts that have rows
