@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
 
 #include "base/error.h"
 #include "kernels/cuda/mlp_products.h"
 #include "src/moe/dispatch_plan.h"
 #include "src/moe/experts.h"
 #include "tests/gpu/fake_gpu.h"
+#include "tests/gpu/ptx_machine/device_memory.h"
+#include "tests/gpu/ptx_machine/machine.h"
 
 namespace moesaic {
 namespace {
@@ -272,6 +275,36 @@ TEST(ChoicePlan, cuts_any_number_of_rows_as_the_host_does) {
   expect_plan_of_host(batch_with_rows({256, 128, 127, 40, 161, 160, 32, 31}));
   expect_plan_of_host(batch_with_rows({0, 0, 0, 256, 0, 0, 0, 0}));  // one for all
   expect_plan_of_host(batch_with_rows({256, 256, 256, 256, 256, 256, 256, 256}));
+}
+
+/// Kernels of experts leave a tile without rows at once: they read no more than it.
+TEST(ChoicePlan, has_tiles_without_rows_that_cost_nothing) {
+  int num_kernels = 0;
+  for (const DeviceImage& image : device_images()) {
+    const bool is_scaled = image.module.starts_with("block_scaled/");
+    const bool is_mma = is_scaled || image.module.starts_with("mma/");
+    if (!image.is_ptx || (!is_mma && !image.module.starts_with("portable/"))) continue;
+    const ptx::Machine machine(image.bytes);
+    for (const std::string name : {"gate_up", "down"}) {
+      for (const std::string suffix : {"", "_8", "_32", "_128"}) {
+        if (!machine.has(name + suffix)) continue;
+        ptx::DeviceMemory memory;
+        const cuda::MlpTile none = {0, 0, 0};
+        cuda::MlpArguments arguments{};
+        const std::uint64_t at = memory.allocate(sizeof(none));
+        memory.write(at, &none, sizeof(none));
+        arguments.tiles = reinterpret_cast<const cuda::MlpTile*>(at);
+        arguments.hidden = 64;
+        arguments.width = 64;
+        EXPECT_NO_THROW(
+            machine.run(name + suffix, {.threads = machine.kernel(name + suffix).max_threads},
+                        std::as_bytes(std::span(&arguments, 1)), {memory, is_scaled ? 120 : 90}))
+            << image.module << " " << name << suffix;
+        ++num_kernels;
+      }
+    }
+  }
+  EXPECT_GE(num_kernels, 5 * 2 + 5 * 6);  // five formats
 }
 
 /// Whether a change of the kernel's PTX, wherever it has `from`, is noticed.

@@ -81,6 +81,24 @@ $both:
   EXPECT_EQ(results[41], 1040U);
 }
 
+/// What a body that changes %r5 leaves there, of 64 threads.
+std::vector<std::uint32_t> left_in_r5(const std::string& body) {
+  std::vector<std::uint32_t> results;
+  EXPECT_EQ(error_of(body + "\nst.global.u32 [%rd3], %r5;", {}, &results), "");
+  return results;
+}
+
+TEST(PtxMachine, exchanges_and_counts) {
+  EXPECT_EQ(left_in_r5("shfl.sync.up.b32 %r5|%p1, %r1, 3, 0, -1;")[34], 34U);
+  EXPECT_EQ(left_in_r5("shfl.sync.up.b32 %r5|%p1, %r1, 3, 0, -1;")[35], 32U);
+  EXPECT_EQ(left_in_r5("shfl.sync.idx.b32 %r5|%p1, %r1, 31, 31, -1;")[7], 31U);
+  EXPECT_EQ(left_in_r5("shfl.sync.idx.b32 %r5|%p1, %r1, 31, 31, -1;")[40], 63U);
+  EXPECT_EQ(left_in_r5("and.b32 %r6, %r1, 3; match.any.sync.b32 %r5, %r6, -1;")[33], 0x22222222U);
+  EXPECT_EQ(left_in_r5("popc.b32 %r5, %r1;")[63], 6U);
+  EXPECT_EQ(left_in_r5("clz.b32 %r5, %r1;")[0], 32U);
+  EXPECT_EQ(left_in_r5("clz.b32 %r5, %r1;")[17], 27U);
+}
+
 void expect_error(const std::string& body, const std::string& part, const Run& run = {}) {
   const std::string error = error_of(body, run);
   EXPECT_NE(error.find(part), std::string::npos) << part << "\n" << error;
@@ -128,6 +146,11 @@ TEST(PtxMachine, wants_all_lanes_and_warps_together) {
                "wait at a barrier");
   expect_error("setp.lt.u32 %p1, %r1, 31; @%p1 shfl.sync.bfly.b32 %r6|%p2, %r5, 1, 31, -1;",
                "only 31 of 32 lanes");
+  for (const std::string call : {"match.any.sync.b32 %r6, %r5, -1;", "bar.warp.sync -1;",
+                                 "shfl.sync.up.b32 %r6|%p2, %r5, 1, 0, -1;"}) {
+    expect_error("setp.lt.u32 %p1, %r1, 31; @%p1 " + call, "only 31 of 32 lanes");
+  }
+  expect_error("bar.warp.sync 65535;", "fewer than 32 lanes");
   expect_error("", "blocks of 256 threads; it was made for 128", {.threads = 256});
 }
 
