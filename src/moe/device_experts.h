@@ -63,7 +63,7 @@ class DeviceExperts final : public Experts {
   void start_there(const DeviceMlps::Pass& pass, std::span<const std::int64_t> slot_begin);
   /// Asks for the sums of the batch that stands in the graphs' memory; all experts are on this GPU.
   void start_sums(std::int64_t num_inputs, std::int64_t topk);
-  [[nodiscard]] bool plan() const noexcept override { return work_->graphs != nullptr; }
+  [[nodiscard]] bool plans_itself() const noexcept override { return work_->graphs != nullptr; }
   void tell_placement(const ExpertPlacement& placement, int own_rank) override;
   [[nodiscard]] DeviceExperts* all_on_device() noexcept override;
   /// Throws Error{usage}: gradients do not come from a GPU.

@@ -36,7 +36,7 @@ struct ExpertBatch {
   MatrixView<float> outputs;
   MlpStash* keep = nullptr;  // gets what backward() needs
   Dropout dropout{};         // of the rows
-  /// Null, or of what the rows come, if they are all of the batch: for experts that plan().
+  /// Null, or where the rows come from, if they are all of the batch: for who plans_itself().
   const BatchChoices* choices = nullptr;
 };
 
@@ -64,9 +64,9 @@ class Experts {
   virtual void finish() = 0;
   /// Gradients of a batch that was kept; those of adapters are added, sample by sample.
   virtual void backward(const ExpertBackward& batch, AdapterGradients& gradients) = 0;
-  /// Whether some of them find their rows themselves, from what inputs chose; before a batch they
-  /// are told, then, where the layer's experts are, which stays so.
-  [[nodiscard]] virtual bool plan() const noexcept { return false; }
+  /// Whether it finds the rows of its experts itself, from what inputs chose. Then it is told,
+  /// before a batch, where the layer's experts are, which stays so.
+  [[nodiscard]] virtual bool plans_itself() const noexcept { return false; }
   virtual void tell_placement(const ExpertPlacement& /*placement*/, int /*own_rank*/) {}
   /// Themselves, if all of them are on a GPU; else null.
   [[nodiscard]] virtual DeviceExperts* all_on_device() noexcept { return nullptr; }

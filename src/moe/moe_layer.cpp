@@ -48,7 +48,7 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
     }
     count_choices(work);
   }
-  if (experts_->plan()) tell_placement(work);
+  if (experts_->plans_itself()) tell_placement(work);
   work.has_executed = false;
   if (road_ != nullptr) return begin_on_road(x, work);
   {
@@ -160,7 +160,7 @@ void MoeLayer::finish_plan(ChoiceBatch& choices, MoeWorkspace& work) {
   choices.output_rows.clear();
   choices.output_keys.clear();
   if (work.adds_parts()) weigh_outputs(choices, work);
-  if (experts_->plan()) list_inputs(choices, work);
+  if (experts_->plans_itself()) list_inputs(choices, work);
   for (const std::int32_t source : choices.plan.execute.output_sources) {
     choices.output_rows.push_back(row_of_source(source, work));
     if (!work.dropout.is_on()) continue;
@@ -204,7 +204,7 @@ void MoeLayer::compute(ChoiceBatch& choices, SlotRange slots, MoeWorkspace& work
   Dropout dropout;
   if (work.dropout.is_on()) dropout = {work.dropout.share, its(choices.output_keys)};
   const bool is_whole =
-      choices.experts->plan() && begin.size() == choices.plan.execute.slot_begin.size();
+      choices.experts->plans_itself() && begin.size() == choices.plan.execute.slot_begin.size();
   choices.experts->start({.first_slot = slots.first,
                           .rows = its(choices.output_rows),
                           .slot_begin = begin,

@@ -22,7 +22,9 @@ class SplitExperts final : public Experts {
     second_->finish();
     first_->finish();
   }
-  [[nodiscard]] bool plan() const noexcept override { return first_->plan() || second_->plan(); }
+  [[nodiscard]] bool plans_itself() const noexcept override {
+    return first_->plans_itself() || second_->plans_itself();
+  }
   void tell_placement(const ExpertPlacement& placement, int own_rank) override {
     first_->tell_placement(placement, own_rank);
     second_->tell_placement(placement, own_rank);

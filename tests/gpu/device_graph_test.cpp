@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "kernels/cuda/mlp_products.h"
 #include "kernels/cuda/row_moves.h"
+#include "src/moe/device_graphs.h"
 #include "tests/gpu/fake_gpu.h"
 
 namespace moesaic {
@@ -131,6 +132,28 @@ TEST_F(DeviceGraphs, refuse_what_waits) {
   ask_for_rows();
   wait();
   EXPECT_EQ(rows(), "cac");
+}
+
+/// What is counted before it is taken is what is taken.
+TEST_F(DeviceGraphs, take_the_memory_that_was_counted) {
+  for (const Nvfp4Activations activations : {Nvfp4Activations::bf16, Nvfp4Activations::nvfp4}) {
+    const DeviceGraphShape shape = {
+        .expert = {.hidden = 64, .width = 48, .activations = activations}, .topk = 3, .experts = 9};
+    const std::int64_t before = device_.free_bytes();
+    const DeviceGraphMemory memory(device_, shape);
+    EXPECT_EQ(before - device_.free_bytes(), shape.device_bytes());
+    EXPECT_GE(shape.pinned_bytes(), memory.host_inputs.bytes() + memory.host_sums.bytes());
+    EXPECT_GE(memory.inputs.bytes(), memory.inputs_of(DeviceGraphMemory::kMostInputs, 3).end);
+    for (const std::vector<int>& sizes : {std::vector<int>{8}, std::vector<int>{8, 32, 128}}) {
+      for (std::int64_t inputs = 1; inputs <= DeviceGraphMemory::kMostInputs; inputs *= 2) {
+        const cuda::TileKinds kinds = tile_kinds(sizes, {.inputs = inputs, .topk = 3, .mlps = 9});
+        EXPECT_LE(num_tiles(kinds) * static_cast<std::int64_t>(sizeof(cuda::MlpTile)),
+                  memory.tiles.bytes())
+            << inputs;
+      }
+    }
+  }
+  EXPECT_THROW(DeviceGraphMemory(device_, {.expert = {}, .topk = 1, .experts = 513}), Error);
 }
 
 TEST_F(DeviceGraphs, name_their_kernels_in_errors) {
