@@ -24,7 +24,7 @@ void pack_plain_panel(Format format, std::span<const float> values, std::int64_t
   }
   for (std::int64_t row = 0; row < count; ++row) {
     floats.push_back(values.data() + row * depth);
-    words.push_back(rounded.data() + row * depth);
+    if (format == Format::bf16) words.push_back(rounded.data() + row * depth);
   }
   if (format == Format::bf16) {
     bf16_format::pack_panel(words, depth, reinterpret_cast<BFloat16*>(panel));
