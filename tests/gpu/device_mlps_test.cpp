@@ -132,6 +132,8 @@ TEST(Device, says_what_it_lacks) {
   std::string reason;
   EXPECT_EQ(CudaDriver::load(reason, "/no/libcuda.so.1"), nullptr);
   EXPECT_EQ(reason.find("no NVIDIA driver: /no/libcuda.so.1"), 0U) << reason;
+  EXPECT_EQ(CudaDriver::load(reason, "libm.so.6"), nullptr);
+  EXPECT_EQ(reason, "the NVIDIA driver is too old: it has no cuInit");
   const Setting setting("MOESAIC_FAKE_VERSION", "12040");
   EXPECT_EQ(CudaDriver::load(reason, MOESAIC_FAKE_DRIVER), nullptr);
   EXPECT_EQ(reason, "the NVIDIA driver is too old: it has CUDA 12.4, 13.0 is needed");
