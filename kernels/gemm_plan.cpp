@@ -4,8 +4,10 @@
 #include <cstring>
 
 #include "kernels/cpu/prefetch.h"
+#include "kernels/cpu/transpose_loops.h"
 #include "kernels/nvfp4_activations.h"
 #include "kernels/pack_float_rows.h"
+#include "kernels/streamed_results.h"
 
 namespace moesaic {
 namespace {
@@ -28,6 +30,7 @@ void GemmPlan::begin(std::size_t num_products) {
   products_.clear();
   products_.reserve(num_products);
   slabs_.clear();
+  output_bytes_ = 0;
   graph_.begin();
 }
 
@@ -46,6 +49,9 @@ std::size_t GemmPlan::add(const Slab& slab) {
   slabs_.push_back(slab);
   Slab& added = slabs_.back();
   added.product = products_.size() - 1;
+  if (!slab.is_inner) {
+    output_bytes_ += slab.num_rows * product.weights.rows * element_bytes(product.output.element);
+  }
   added.packed_bytes =
       added.num_rows *
       static_cast<std::int64_t>(product.kernel->packed_row_bytes(product.weights.depth));
@@ -273,6 +279,8 @@ void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
   } else {
     output.data += slab.first_row * output.stride_bytes;
   }
+  const bool streams = !slab.is_inner && output_bytes_ >= kCachedBytes &&
+                       are_whole_lines(output, first_column, columns);
   for (std::int64_t row = 0; row < slab.num_rows; ++row) {
     float* const values = worker.results.data() + row * stride;
     const std::int64_t input_row = slab.first_row + row;
@@ -282,6 +290,7 @@ void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
       apply(product.up_epilogue, {input_row, first_column, columns, up});
       vector.gate(gating_, up, columns, values);
     }
+    if (streams) continue;
     std::byte* const out = output.data + row * output.stride_bytes;
     if (output.element == RowSource::Element::bf16) {
       vector.to_bf16(values, columns, reinterpret_cast<BFloat16*>(out) + first_column);
@@ -289,6 +298,11 @@ void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
       std::copy_n(values, columns, reinterpret_cast<float*>(out) + first_column);
     }
   }
+  if (!streams) return;
+  find_transpose_loops(compute_.isa)
+      .stream_rows({worker.results.data(), slab.num_rows, columns, stride},
+                   reinterpret_cast<float*>(output.data) + first_column,
+                   output.stride_bytes / element_bytes(output.element));
 }
 
 }  // namespace moesaic

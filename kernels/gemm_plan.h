@@ -97,7 +97,8 @@ class GemmPlan final : private JobGraph::Work {
   Compute compute_;
   Gating gating_;
   std::vector<Product> products_;
-  std::vector<Slab> slabs_;  // as the graph has them
+  std::vector<Slab> slabs_;        // as the graph has them
+  std::int64_t output_bytes_ = 0;  // of results that no slab keeps
   JobGraph graph_;
   std::vector<Worker> workers_;
 };

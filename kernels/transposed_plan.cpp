@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/pack_float_rows.h"
+#include "kernels/streamed_results.h"
 
 namespace moesaic {
 namespace {
@@ -50,6 +51,7 @@ void TransposedPlan::run(std::span<const TransposedProduct> products, const Gemm
   graph_.begin();
   products_ = products;
   output_ = &output;
+  output_bytes_ = 0;
   for (std::size_t i = 0; i < products.front().groups.size(); ++i) add_group(i);
   std::int64_t all_steps = 0;  // times slabs
   for (const Slab& slab : slabs_) all_steps += num_steps(group_of(slab).weights);
@@ -75,6 +77,7 @@ void TransposedPlan::add_group(std::size_t index) {
   const GemmGroup& group = products_.front().groups[index];
   const bool is_f32 = group.weights.layout.format == Format::f32;
   const GemmKernel& kernel = compute_.gemm(is_f32 ? Format::f32 : Format::bf16);
+  output_bytes_ += group.num_rows * group.weights.depth * element_bytes(output_->element);
   const std::int64_t slabs = (group.num_rows + kSlabRows - 1) / kSlabRows;
   const auto add = [&](Slab piece) {
     for (std::int64_t row = 0; row < group.num_rows; row += kSlabRows) {
@@ -234,13 +237,11 @@ void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number
   }
 }
 
-/// Whether results are whole cache lines that go out as they are and are not read again soon.
+/// Whether results go out as they are, and are not read again soon.
 bool TransposedPlan::can_stream(const Slab& slab, std::int64_t first, std::int64_t count) const {
   const GemmGroup& group = group_of(slab);
-  const auto address = reinterpret_cast<std::uintptr_t>(result_row(slab, 0) + first);
-  return output_->element == RowSource::Element::f32 && slab.depth == 0 &&
-         group.weights.order == nullptr && group.epilogue.addend.data() == nullptr &&
-         address % 64 == 0 && output_->stride_bytes % 64 == 0 && count % kPanelColumns == 0;
+  return output_bytes_ >= kCachedBytes && slab.depth == 0 && group.weights.order == nullptr &&
+         group.epilogue.addend.data() == nullptr && are_whole_lines(*output_, first, count);
 }
 
 /// The worker's results [rows, k of the job] = rows times a matrix.

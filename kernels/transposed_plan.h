@@ -100,7 +100,8 @@ class TransposedPlan final : private JobGraph::Work {
   const TransposeLoops* loops_;
   std::span<const TransposedProduct> products_;
   const GemmOutput* output_ = nullptr;
-  std::vector<Slab> slabs_;  // as the graph has them
+  std::int64_t output_bytes_ = 0;  // of all results
+  std::vector<Slab> slabs_;        // as the graph has them
   JobGraph graph_;
   std::vector<Worker> workers_;
 };

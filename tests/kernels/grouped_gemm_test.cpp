@@ -98,6 +98,36 @@ TEST_F(GroupedGemmTest, mlps_give_the_same_bits_with_any_number_of_threads) {
   }
 }
 
+/// 4.7 MiB of results, which go past the caches where their rows are whole cache lines.
+TEST_F(GroupedGemmTest, results_that_no_cache_holds_are_those_of_fewer_rows) {
+  constexpr std::int64_t kMany = 4096;
+  const TestMatrix weights = make_matrix(Layout{.format = Format::bf16}, 14, kDepth, kMany);
+  for (const VectorKernels* const vector : runnable_vector_kernels()) {
+    ThreadPool pool(2);
+    GroupedGemm gemm({.isa = vector->isa, .vector = vector, .pool = &pool});
+    const auto rows_from = [&](std::int64_t first, std::int64_t count, std::int64_t stride) {
+      Buffer<float> out;
+      out.reserve(count * stride);
+      RowSource rows = input();
+      rows.rows += first;
+      rows.num_rows = count;
+      const GemmGroup group{.num_rows = count, .weights = weights.packed()};
+      gemm.run(rows, {&group, 1},
+               {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = stride * 4});
+      return out;
+    };
+    const Buffer<float> few = rows_from(200, 100, kMany);
+    for (const std::int64_t stride : {kMany, kMany + 16, kMany + 1}) {
+      const Buffer<float> all = rows_from(0, kRows, stride);
+      for (std::int64_t row = 0; row < 100; ++row) {
+        const float* const expected = few.data() + row * kMany;
+        ASSERT_TRUE(std::equal(expected, expected + kMany, all.data() + (200 + row) * stride))
+            << isa_name(vector->isa) << ", row " << 200 + row << ", stride " << stride;
+      }
+    }
+  }
+}
+
 TEST_F(GroupedGemmTest, groups_without_rows_write_nothing) {
   TestMlps mlps(Layout{.format = Format::bf16});
   for (MlpGroup& group : mlps.groups) group.num_rows = 0;
