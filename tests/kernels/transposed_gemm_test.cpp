@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -187,6 +188,36 @@ TEST_P(TransposedGemmTest, rows_of_several_slabs_do_not_depend_on_each_other) {
     for (std::size_t i = 0; i < out.size(); ++i) {
       ASSERT_EQ(out[i].bits, to_bfloat16(few[i % (kGradientRows * 300)]).bits)
           << isa_name(isa) << " " << i;
+    }
+  }
+}
+
+/// 4.7 MiB of results, which go past the caches where their rows are whole cache lines.
+TEST(TransposedGemm, results_that_no_cache_holds_are_those_of_fewer_rows) {
+  constexpr std::int64_t kWide = 4096;
+  const Problem problem({.format = Format::bf16}, 20, kWide);
+  std::vector<const std::byte*> rows;
+  for (std::size_t i = 0; i < 300; ++i) rows.push_back(problem.rows[i * i % kGradientRows]);
+  for (const Isa isa : supported_isas()) {
+    ThreadPool pool(2);
+    TransposedGemm gemm({.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool});
+    const auto rows_from = [&](std::size_t first, std::int64_t stride) {
+      const auto count = static_cast<std::int64_t>(rows.size() - first);
+      Buffer<float> out;
+      out.reserve(count * stride);
+      const GemmGroup group{.num_rows = count, .weights = problem.weights.matrix};
+      gemm.run({.rows = rows.data() + first, .num_rows = count, .depth = 20}, {&group, 1},
+               {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = stride * 4});
+      return out;
+    };
+    const Buffer<float> few = rows_from(200, kWide);
+    for (const std::int64_t stride : {kWide, kWide + 16, kWide + 1}) {
+      const Buffer<float> all = rows_from(0, stride);
+      for (std::int64_t row = 0; row < 100; ++row) {
+        const float* const expected = few.data() + row * kWide;
+        ASSERT_TRUE(std::equal(expected, expected + kWide, all.data() + (200 + row) * stride))
+            << isa_name(isa) << ", row " << 200 + row << ", stride " << stride;
+      }
     }
   }
 }
