@@ -132,12 +132,10 @@ inline void attend_rows(const AttentionArgs& args) {
   const TileOrderScratch at(args.head_dim, args.value_dim);
   float* const states =
       args.states != nullptr ? args.states : reinterpret_cast<float*>(args.scratch + at.states);
-  KeyRange all{args.first_keys[0], args.end_keys[0]};
   for (std::int64_t row = 0; row < args.num_rows; ++row) {
     total_of(states + row * stride, padded_value_dim(args.value_dim)) = 0;
-    if (args.first_keys[row] < all.first) all.first = args.first_keys[row];
-    if (args.end_keys[row] > all.end) all.end = args.end_keys[row];
   }
+  const KeyRange all = keys_of_all(args);
   const std::int64_t first_segment = all.first / kKeysPerSegment * kKeysPerSegment;
   for (std::int64_t key = first_segment; key < all.end; key += kKeysPerSegment) {
     for (std::int64_t row = 0; row < args.num_rows; row += kAttentionRows) {

@@ -75,6 +75,15 @@ struct KeyRange {
 [[nodiscard]] constexpr KeyRange intersect(KeyRange a, KeyRange b) {
   return {a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
 }
+/// From the lowest key that a row of the call sees to the highest.
+[[nodiscard]] inline KeyRange keys_of_all(const AttentionArgs& args) {
+  KeyRange all{args.first_keys[0], args.end_keys[0]};
+  for (std::int64_t row = 1; row < args.num_rows; ++row) {
+    if (args.first_keys[row] < all.first) all.first = args.first_keys[row];
+    if (args.end_keys[row] > all.end) all.end = args.end_keys[row];
+  }
+  return all;
+}
 /// The part of `range` in [origin, origin + count), counted from `origin`.
 [[nodiscard]] constexpr KeyRange within(KeyRange range, std::int64_t origin, std::int64_t count) {
   return intersect({range.first - origin, range.end - origin}, {0, count});

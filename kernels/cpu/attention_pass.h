@@ -29,7 +29,7 @@ struct Pass {
       : args(call),
         padded_dim(padded_value_dim(call.value_dim)),
         stride(state_floats(call.value_dim)),
-        all({call.first_keys[0], call.end_keys[0]}),
+        all(keys_of_all(call)),
         common(all) {
     const TileOrderScratch at(call.head_dim, call.value_dim);
     queries = call.scratch + at.queries;
@@ -38,9 +38,7 @@ struct Pass {
     sums = reinterpret_cast<float*>(call.scratch + at.sums);
     states = segments_before;
     spare_values = call.scratch + at.values;
-    for (std::int64_t row = 1; row < call.num_rows; ++row) {
-      if (call.first_keys[row] < all.first) all.first = call.first_keys[row];
-      if (call.end_keys[row] > all.end) all.end = call.end_keys[row];
+    for (std::int64_t row = 0; row < call.num_rows; ++row) {
       common = intersect(common, {call.first_keys[row], call.end_keys[row]});
     }
   }

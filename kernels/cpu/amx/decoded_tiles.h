@@ -192,7 +192,7 @@ void run_decoded_tiles(const TileArgs& args, std::size_t row_bytes) {
   TileRows<Product, Finish> product(args, row_bytes);
   PartOrder order(args, kPairSteps);
   const bool one_block = order.num_blocks() == 1;
-  const std::int64_t ring_steps = one_block ? kRingSteps : order.most_steps() + kRingSteps;
+  const std::int64_t ring_steps = one_block ? kRingSteps : order.range_steps() + kRingSteps;
   DecodedWeights<Decoder> weights(args, order, ring_steps * kPairStepBytes);
   RingPlace pair = weights.place();
   for (; !order.at_end(); order.advance()) {

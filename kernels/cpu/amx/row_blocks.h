@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 
 #include "kernels/cpu/amx/step_blocks.h"
 #include "kernels/gemm_kernel.h"
@@ -18,6 +19,8 @@ struct RowTiles {
   int rows0;           // of the first tile
   int rows1;           // of the second, or 0
   bool three;
+
+  [[nodiscard]] int num_rows() const { return rows0 + rows1 + (three ? 16 : 0); }
 };
 
 /// The row tiles of a product in turn: as many triples as there are, then pairs; two pairs rather
@@ -62,7 +65,9 @@ struct Part {
 /// cache; in each the pairs of panels; for each pair the tiles of rows.
 class PartOrder {
  public:
-  explicit PartOrder(const TileArgs& args, std::int64_t most_steps = 1 << 30)
+  /// `most_steps`: of a range.
+  explicit PartOrder(const TileArgs& args,
+                     std::int64_t most_steps = std::numeric_limits<std::int64_t>::max())
       : rows_(args.num_rows),
         num_panels_(args.num_panels),
         steps_(step_count(args.matrix->layout.format, args.matrix->depth)) {
@@ -73,8 +78,8 @@ class PartOrder {
   }
 
   [[nodiscard]] std::int64_t num_blocks() const { return rows_.count(); }
-  /// Steps of the longest range.
-  [[nodiscard]] std::int64_t most_steps() const { return range_; }
+  /// Steps of a range, but for the last, which may have fewer.
+  [[nodiscard]] std::int64_t range_steps() const { return range_; }
   [[nodiscard]] bool at_end() const { return first_step_ >= steps_; }
   [[nodiscard]] Part part() const {
     return {.rows = rows_.at(block_),
@@ -148,9 +153,7 @@ class TileRows {
                        : multiply_tiles<Product, 1, 1>(block, before, weights);
     }
     if (part.first_step + part.steps < last_step_) return;
-    const RowTiles& tiles = part.rows;
-    finish_(tiles.first * kRowBlock, tiles.rows0 + tiles.rows1 + (tiles.three ? kRowBlock : 0),
-            part.panel, part.panels);
+    finish_(part.rows.first * kRowBlock, part.rows.num_rows(), part.panel, part.panels);
   }
 
  private:
