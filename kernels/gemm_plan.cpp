@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "kernels/cpu/prefetch.h"
-#include "kernels/cpu/transpose_loops.h"
 #include "kernels/nvfp4_activations.h"
 #include "kernels/pack_float_rows.h"
 #include "kernels/streamed_results.h"
@@ -24,7 +23,9 @@ constexpr std::int64_t kJobsPerThread = 8;
 }  // namespace
 
 GemmPlan::GemmPlan(const Compute& compute)
-    : compute_(compute), workers_(static_cast<std::size_t>(compute.pool->size())) {}
+    : compute_(compute),
+      loops_(&find_transpose_loops(compute.isa)),
+      workers_(static_cast<std::size_t>(compute.pool->size())) {}
 
 void GemmPlan::begin(std::size_t num_products) {
   products_.clear();
@@ -279,8 +280,11 @@ void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
   } else {
     output.data += slab.first_row * output.stride_bytes;
   }
-  const bool streams = !slab.is_inner && output_bytes_ >= kCachedBytes &&
-                       are_whole_lines(output, first_column, columns);
+  const bool is_f32 = output.element == RowSource::Element::f32;
+  auto* const floats = reinterpret_cast<float*>(output.data) + first_column;
+  const std::int64_t float_stride = output.stride_bytes / 4;
+  const bool streams = is_f32 && !slab.is_inner && output_bytes_ >= kCachedBytes &&
+                       are_whole_lines(floats, float_stride, columns);
   for (std::int64_t row = 0; row < slab.num_rows; ++row) {
     float* const values = worker.results.data() + row * stride;
     const std::int64_t input_row = slab.first_row + row;
@@ -291,18 +295,16 @@ void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
       vector.gate(gating_, up, columns, values);
     }
     if (streams) continue;
-    std::byte* const out = output.data + row * output.stride_bytes;
-    if (output.element == RowSource::Element::bf16) {
-      vector.to_bf16(values, columns, reinterpret_cast<BFloat16*>(out) + first_column);
+    if (is_f32) {
+      std::copy_n(values, columns, floats + row * float_stride);
     } else {
-      std::copy_n(values, columns, reinterpret_cast<float*>(out) + first_column);
+      std::byte* const out = output.data + row * output.stride_bytes;
+      vector.to_bf16(values, columns, reinterpret_cast<BFloat16*>(out) + first_column);
     }
   }
   if (!streams) return;
-  find_transpose_loops(compute_.isa)
-      .stream_rows({worker.results.data(), slab.num_rows, columns, stride},
-                   reinterpret_cast<float*>(output.data) + first_column,
-                   output.stride_bytes / element_bytes(output.element));
+  loops_->stream_rows({worker.results.data(), slab.num_rows, columns, stride}, floats,
+                      float_stride);
 }
 
 }  // namespace moesaic

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "kernels/cpu/transpose_loops.h"
 #include "kernels/grouped_gemm.h"
 #include "kernels/job_graph.h"
 
@@ -95,6 +96,7 @@ class GemmPlan final : private JobGraph::Work {
   void apply(const Epilogue& epilogue, const Results& results) const;
 
   Compute compute_;
+  const TransposeLoops* loops_;
   Gating gating_;
   std::vector<Product> products_;
   std::vector<Slab> slabs_;        // as the graph has them

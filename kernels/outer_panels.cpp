@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/prefetch.h"
+#include "kernels/streamed_results.h"
 
 namespace moesaic {
 namespace {
@@ -76,11 +77,6 @@ void load_columns(const TransposeLoops& loops, const RowSource& rows, std::int64
   }
 }
 
-bool ResultBlock::has_whole_lines() const noexcept {
-  return reinterpret_cast<std::uintptr_t>(result.data()) % 64 == 0 &&
-         result.stride() % kPanelColumns == 0 && num_columns % kPanelColumns == 0;
-}
-
 MatrixView<float> ResultBlock::turned_part() const {
   return {result.data() + first_column * result.stride() + first_row, num_columns, num_rows,
           result.stride()};
@@ -100,7 +96,7 @@ void ResultBlock::store(const TransposeLoops& loops, const float* values,
                         std::int64_t stride) const {
   if (turned) {
     transpose_floats(loops, {values, num_rows, num_columns, stride}, turned_part());
-  } else if (has_whole_lines()) {
+  } else if (are_whole_lines(start(), result.stride(), num_columns)) {
     loops.stream_rows({values, num_rows, num_columns, stride}, start(), result.stride());
   } else {
     for (std::int64_t row = 0; row < num_rows; ++row) {

@@ -47,8 +47,6 @@ struct ResultBlock {
   }
   /// The block as the result has it, which is the transposed product.
   [[nodiscard]] MatrixView<float> turned_part() const;
-  /// Whether its rows are whole lines of the result.
-  [[nodiscard]] bool has_whole_lines() const noexcept;
 };
 
 }  // namespace moesaic

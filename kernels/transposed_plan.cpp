@@ -227,9 +227,10 @@ void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number
   for (const auto& [input, groups] : products_) {
     add_low_rank(groups[slab.group].epilogue.low_rank, slab, job, worker);
   }
-  if (can_stream(slab, first, count)) {
-    loops_->stream_rows({results, slab.num_rows, count, columns}, result_row(slab, 0) + first,
-                        output_->stride_bytes / element_bytes(output_->element));
+  float* const out = result_row(slab, 0) + first;
+  const std::int64_t stride = output_->stride_bytes / 4;
+  if (can_stream(slab) && are_whole_lines(out, stride, count)) {
+    loops_->stream_rows({results, slab.num_rows, count, columns}, out, stride);
     return;
   }
   for (std::int64_t row = 0; row < slab.num_rows; ++row) {
@@ -237,11 +238,12 @@ void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number
   }
 }
 
-/// Whether results go out as they are, and are not read again soon.
-bool TransposedPlan::can_stream(const Slab& slab, std::int64_t first, std::int64_t count) const {
+/// Whether results go out as the floats that they are, and are not read again soon.
+bool TransposedPlan::can_stream(const Slab& slab) const {
   const GemmGroup& group = group_of(slab);
-  return output_bytes_ >= kCachedBytes && slab.depth == 0 && group.weights.order == nullptr &&
-         group.epilogue.addend.data() == nullptr && are_whole_lines(*output_, first, count);
+  return output_->element == RowSource::Element::f32 && output_bytes_ >= kCachedBytes &&
+         slab.depth == 0 && group.weights.order == nullptr &&
+         group.epilogue.addend.data() == nullptr;
 }
 
 /// The worker's results [rows, k of the job] = rows times a matrix.

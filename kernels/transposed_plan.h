@@ -92,7 +92,7 @@ class TransposedPlan final : private JobGraph::Work {
   void add_low_rank(const LowRank& low_rank, const Slab& slab, const JobGraph::Job& job,
                     Worker& worker) const;
   [[nodiscard]] float* result_row(const Slab& slab, std::int64_t row) const;
-  [[nodiscard]] bool can_stream(const Slab& slab, std::int64_t first, std::int64_t count) const;
+  [[nodiscard]] bool can_stream(const Slab& slab) const;
   void store(const Slab& slab, std::int64_t row, const Results& results) const;
   void add_to(const Slab& slab, std::int64_t row, const Results& results) const;
 
