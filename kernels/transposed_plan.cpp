@@ -14,13 +14,26 @@ constexpr std::int64_t kSlabRows = 256;
 constexpr std::int64_t kPieceDepth = 2048;
 /// Input rows that are scaled and packed by one job.
 constexpr std::int64_t kPackRows = 4 * kRowBlock;
-/// Transposed panels of one job, which stay in the L2 cache beside the rows.
+/// Transposed panels of one job, at most.
 constexpr std::int64_t kPanelBytes = std::int64_t{1} << 19;
+/// Between rows of results, so that those of a tile do not meet in a few sets of the L1 cache.
+constexpr std::int64_t kResultGap = kPanelColumns;
 /// About this many jobs a thread even out what neighbours on the machine take away.
 constexpr std::int64_t kJobsPerThread = 8;
 
 std::int64_t num_steps(const PackedMatrix& weights) {
   return step_count(Format::bf16, weights.depth);
+}
+
+/// Steps that are transposed together, so few that their panels are still in the L1 or L2 cache
+/// when the first rows meet them. Integers are decoded two steps at a time.
+std::int64_t steps_at_once(const PackedMatrix& weights) {
+  return is_integer(weights.layout.format) ? 2 : 1;
+}
+
+/// From row to row of a job's results.
+std::int64_t result_stride(const JobGraph::Job& job) {
+  return job.count * kStepDepth + kResultGap;
 }
 
 }  // namespace
@@ -206,14 +219,14 @@ float* TransposedPlan::result_row(const Slab& slab, std::int64_t row) const {
 void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number) {
   const Slab& slab = slabs_[job.slab];
   Worker& worker = workers_[static_cast<std::size_t>(number)];
-  const std::int64_t columns = job.count * kStepDepth;
   const std::int64_t first = job.first * kStepDepth;
-  const std::int64_t count = std::min(columns, group_of(slab).weights.depth - first);
-  worker.results.reserve(kSlabRows * kTransposedSteps * kStepDepth);
+  const std::int64_t count = std::min(job.count * kStepDepth, group_of(slab).weights.depth - first);
+  const std::int64_t from_row_to_row = result_stride(job);
+  worker.results.reserve(kSlabRows * (kTransposedSteps * kStepDepth + kResultGap));
   float* const results = worker.results.data();
   if (slab.resume) {
     for (std::int64_t row = 0; row < slab.num_rows; ++row) {
-      std::copy_n(result_row(slab, row) + first, count, results + row * columns);
+      std::copy_n(result_row(slab, row) + first, count, results + row * from_row_to_row);
     }
   }
   const std::byte* place = graph_.place(job.slab);
@@ -230,11 +243,11 @@ void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number
   float* const out = result_row(slab, 0) + first;
   const std::int64_t stride = output_->stride_bytes / 4;
   if (can_stream(slab) && are_whole_lines(out, stride, count)) {
-    loops_->stream_rows({results, slab.num_rows, count, columns}, out, stride);
+    loops_->stream_rows({results, slab.num_rows, count, from_row_to_row}, out, stride);
     return;
   }
   for (std::int64_t row = 0; row < slab.num_rows; ++row) {
-    store(slab, row, {first, count, results + row * columns});
+    store(slab, row, {first, count, results + row * from_row_to_row});
   }
 }
 
@@ -249,23 +262,26 @@ bool TransposedPlan::can_stream(const Slab& slab) const {
 /// The worker's results [rows, k of the job] = rows times a matrix.
 void TransposedPlan::multiply_by(const PackedMatrix& matrix, const Factor& factor,
                                  const JobGraph::Job& job, Worker& worker) const {
-  worker.panels.reserve(2 * job.count * transposed_panel_bytes(matrix));
+  const PanelTurner turner{&compute_.gemm(matrix.layout.format), loops_};
+  worker.panels.reserve(2 * steps_at_once(matrix) * transposed_panel_bytes(matrix));
   worker.scratch.reserve(factor.kernel->scratch_bytes);
-  transpose_steps({&compute_.gemm(matrix.layout.format), loops_}, matrix, job.first, job.count,
-                  worker.panels.data());
-  const PackedMatrix transposed{.layout = {.format = factor.kernel->format},
-                                .rows = job.count * kStepDepth,
-                                .depth = matrix.rows,
-                                .panels = worker.panels.data()};
-  factor.kernel->tile({.packed_rows = factor.rows,
-                       .num_rows = factor.num_rows,
-                       .matrix = &transposed,
-                       .first_panel = 0,
-                       .num_panels = 2 * job.count,
-                       .out = worker.results.data(),
-                       .out_stride = transposed.rows,
-                       .scratch = worker.scratch.data(),
-                       .resume = factor.resume});
+  for (std::int64_t step = 0; step < job.count; step += steps_at_once(matrix)) {
+    const std::int64_t steps = std::min(steps_at_once(matrix), job.count - step);
+    transpose_steps(turner, matrix, job.first + step, steps, worker.panels.data());
+    const PackedMatrix transposed{.layout = {.format = factor.kernel->format},
+                                  .rows = steps * kStepDepth,
+                                  .depth = matrix.rows,
+                                  .panels = worker.panels.data()};
+    factor.kernel->tile({.packed_rows = factor.rows,
+                         .num_rows = factor.num_rows,
+                         .matrix = &transposed,
+                         .first_panel = 0,
+                         .num_panels = 2 * steps,
+                         .out = worker.results.data() + step * kStepDepth,
+                         .out_stride = result_stride(job),
+                         .scratch = worker.scratch.data(),
+                         .resume = factor.resume});
+  }
 }
 
 void TransposedPlan::add_low_rank(const LowRank& low_rank, const Slab& slab,
