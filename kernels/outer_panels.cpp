@@ -20,6 +20,16 @@ void prefetch_block(const RowSource& source, const BlockStart& at, std::int64_t 
   }
 }
 
+/// As TransposeLoops::bf16_blocks(), of f32 panels.
+void load_blocks(const TransposeLoops& loops, const RowSource& rows, const BlockStart& at,
+                 std::byte* low, std::byte* high) {
+  for (const std::int64_t half : {0, 16}) {
+    const std::int64_t row = at.row + half;
+    loops.load_block(rows, {row, at.column}, low + half * 64);
+    if (high != nullptr) loops.load_block(rows, {row, at.column + kPanelColumns}, high + half * 64);
+  }
+}
+
 /// to = from^T, in blocks of 16 by 16.
 void transpose_floats(const TransposeLoops& loops, const MatrixView<const float>& from,
                       const MatrixView<float>& to) {
@@ -45,20 +55,22 @@ void transpose_floats(const TransposeLoops& loops, const MatrixView<const float>
 
 void pack_row_panels(const TransposeLoops& loops, const RowSource& rows, const StepSpan& steps,
                      const PackedMatrix& matrix, std::byte* out) noexcept {
+  constexpr std::int64_t kAhead = 4;  // pairs of panels
+  constexpr std::int64_t kPair = 2 * kPanelColumns;
   const bool is_f32 = matrix.layout.format == Format::f32;
   const std::int64_t bytes = is_f32 ? 2 * kTileBytes : kTileBytes;  // of a step
   const std::int64_t stride = matrix.panel_stride();
+  const std::int64_t panels = matrix.num_panels();
+  const std::int64_t pairs = (panels + 1) / 2;
   for (std::int64_t step = steps.first; step < steps.first + steps.count; ++step) {
-    for (std::int64_t panel = 0; panel < matrix.num_panels(); ++panel) {
-      const BlockStart at{step * kStepDepth, panel * kPanelColumns};
-      prefetch_block(rows, {at.row, at.column + 8 * kPanelColumns}, kStepDepth, kPanelColumns);
-      std::byte* const to = out + panel * stride + step * bytes;
-      if (is_f32) {
-        loops.load_block(rows, at, to);
-        loops.load_block(rows, {at.row + 16, at.column}, to + kTileBytes);
-      } else {
-        loops.bf16_block(rows, at, to);
-      }
+    for (std::int64_t pair = 0; pair < pairs; ++pair) {
+      const std::int64_t ahead = pair + kAhead;  // behind the last one the next rows begin
+      prefetch_block(rows, {(step + ahead / pairs) * kStepDepth, ahead % pairs * kPair}, kStepDepth,
+                     kPair);
+      const BlockStart at{step * kStepDepth, pair * kPair};
+      std::byte* const low = out + 2 * pair * stride + step * bytes;
+      std::byte* const high = 2 * pair + 1 < panels ? low + stride : nullptr;
+      is_f32 ? load_blocks(loops, rows, at, low, high) : loops.bf16_blocks(rows, at, low, high);
     }
   }
 }

@@ -144,6 +144,12 @@ inline void bf16_block(const RowSource& source, const BlockStart& at, std::byte*
                                             : bf16_block_of<BFloat16>(source, at, lines);
 }
 
+inline void bf16_blocks(const RowSource& source, const BlockStart& at, std::byte* low,
+                        std::byte* high) noexcept {
+  bf16_block(source, at, low);
+  if (high != nullptr) bf16_block(source, {at.row, at.column + 16}, high);
+}
+
 inline void stream_rows(const MatrixView<const float>& from, float* to,
                         std::int64_t to_stride) noexcept {
   for (std::int64_t row = 0; row < from.rows(); ++row, to += to_stride) {
@@ -184,7 +190,7 @@ constinit const TransposeLoops avx2_transpose_loops{
     .widen_int8 = widen_int8,
     .f32_lines = f32_lines,
     .load_block = load_block,
-    .bf16_block = bf16_block,
+    .bf16_blocks = bf16_blocks,
     .stream_rows = stream_rows,
     .scale_row = scale_row,
     .narrow_product = narrow_product,

@@ -114,17 +114,36 @@ void load_block_of(const RowSource& source, const BlockStart& at, std::byte* lin
   }
 }
 
-template <typename Element>
-void bf16_block_of(const RowSource& source, const BlockStart& at, std::byte* lines) {
+/// 32 rows by 16 columns of floats, as a step of a panel.
+inline void round_block(const RowSource& source, const BlockStart& at, std::byte* lines) {
   const __mmask16 mask = first_lanes(source.depth - at.column);
   for (std::int64_t row = 0; row < 32; row += 2, lines += 64) {
-    __m512i even = row_bits<Element>(source, at.row + row, at.column, mask);
-    __m512i odd = row_bits<Element>(source, at.row + row + 1, at.column, mask);
-    if constexpr (sizeof(Element) == 4) {
-      even = round_bits(even);
-      odd = round_bits(odd);
-    }
+    const __m512i even = round_bits(row_bits<float>(source, at.row + row, at.column, mask));
+    const __m512i odd = round_bits(row_bits<float>(source, at.row + row + 1, at.column, mask));
     _mm512_store_si512(lines, _mm512_or_si512(_mm512_srli_epi32(even, 16), odd));
+  }
+}
+
+inline __m512i row_words(const RowSource& source, const BlockStart& at, __mmask32 mask) {
+  if (at.row >= source.num_rows) return _mm512_setzero_si512();
+  return _mm512_maskz_loadu_epi16(
+      mask, reinterpret_cast<const BFloat16*>(source.rows[at.row]) + at.column);
+}
+
+/// Words of two rows in pairs, in each half of the columns.
+inline void interleave_rows(const RowSource& source, const BlockStart& at, std::byte* low,
+                            std::byte* high) {
+  const std::int64_t left = source.depth - at.column;
+  const __mmask32 mask = left >= 32 ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
+  const __m512i half = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40,
+                                        8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  const __m512i other = _mm512_add_epi16(half, _mm512_set1_epi16(16));
+  for (std::int64_t row = 0; row < 32; row += 2) {
+    const __m512i even = row_words(source, {at.row + row, at.column}, mask);
+    const __m512i odd = row_words(source, {at.row + row + 1, at.column}, mask);
+    _mm512_store_si512(low + row * 32, _mm512_permutex2var_epi16(even, half, odd));
+    if (high == nullptr) continue;
+    _mm512_store_si512(high + row * 32, _mm512_permutex2var_epi16(even, other, odd));
   }
 }
 
@@ -133,9 +152,11 @@ inline void load_block(const RowSource& source, const BlockStart& at, std::byte*
                                             : load_block_of<BFloat16>(source, at, lines);
 }
 
-inline void bf16_block(const RowSource& source, const BlockStart& at, std::byte* lines) noexcept {
-  source.element == RowSource::Element::f32 ? bf16_block_of<float>(source, at, lines)
-                                            : bf16_block_of<BFloat16>(source, at, lines);
+inline void bf16_blocks(const RowSource& source, const BlockStart& at, std::byte* low,
+                        std::byte* high) noexcept {
+  if (source.element == RowSource::Element::bf16) return interleave_rows(source, at, low, high);
+  round_block(source, at, low);
+  if (high != nullptr) round_block(source, {at.row, at.column + 16}, high);
 }
 
 inline void stream_rows(const MatrixView<const float>& from, float* to,
@@ -178,7 +199,7 @@ constinit const TransposeLoops avx512_transpose_loops{
     .widen_int8 = widen_int8,
     .f32_lines = f32_lines,
     .load_block = load_block,
-    .bf16_block = bf16_block,
+    .bf16_blocks = bf16_blocks,
     .stream_rows = stream_rows,
     .scale_row = scale_row,
     .narrow_product = narrow_product,

@@ -17,7 +17,7 @@ constexpr TransposeLoops kScalar{
     .widen_int8 = scalar::widen_int8,
     .f32_lines = scalar::f32_lines,
     .load_block = scalar::load_block,
-    .bf16_block = scalar::bf16_block,
+    .bf16_blocks = scalar::bf16_blocks,
     .stream_rows = scalar::stream_rows,
     .scale_row = scalar::scale_row,
     .narrow_product = narrow_product,

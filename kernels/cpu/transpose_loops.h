@@ -50,8 +50,11 @@ struct TransposeLoops {
   /// 16 rows from `at` on by 16 columns, as 16 lines of floats; what lies beyond the source is
   /// zero.
   void (*load_block)(const RowSource& source, const BlockStart& at, std::byte* lines) noexcept;
-  /// 32 rows by 16 columns, as a step of a bf16 panel whose depth are the rows.
-  void (*bf16_block)(const RowSource& source, const BlockStart& at, std::byte* lines) noexcept;
+  /// 32 rows by 32 columns, as a step of each of two bf16 panels whose depth are the rows: the
+  /// first 16 columns at `low`, the others at `high`, which may be null. What lies beyond the
+  /// source is zero.
+  void (*bf16_blocks)(const RowSource& source, const BlockStart& at, std::byte* low,
+                      std::byte* high) noexcept;
   /// Copies rows of whole lines to where nobody reads them soon: past the caches. `to` and
   /// to_stride (elements) are whole lines too.
   void (*stream_rows)(const MatrixView<const float>& from, float* to,

@@ -64,6 +64,12 @@ inline void bf16_block(const RowSource& source, const BlockStart& at, std::byte*
   }
 }
 
+inline void bf16_blocks(const RowSource& source, const BlockStart& at, std::byte* low,
+                        std::byte* high) noexcept {
+  bf16_block(source, at, low);
+  if (high != nullptr) bf16_block(source, {at.row, at.column + kPanelColumns}, high);
+}
+
 inline void stream_rows(const MatrixView<const float>& from, float* to,
                         std::int64_t to_stride) noexcept {
   for (std::int64_t row = 0; row < from.rows(); ++row, to += to_stride) {
