@@ -55,6 +55,9 @@ struct VectorKernels {
   void (*gate)(const Gating& gating, const float* up, std::int64_t n, float* gate) noexcept;
   /// Goes back through gate(). Returns the sum of gradients times gated activations.
   float (*gate_gradient)(const Gating& gating, const GatedRow& row, std::int64_t n) noexcept;
+  /// The same, but what the row becomes is rounded as to_bf16() does: bf16 from where the floats
+  /// begin.
+  float (*gate_gradient_bf16)(const Gating& gating, const GatedRow& row, std::int64_t n) noexcept;
   /// y[i] += x[i].
   void (*add)(const float* x, std::int64_t n, float* y) noexcept;
   /// y[i] = fma(scale, x[i], y[i]).

@@ -71,6 +71,14 @@ void gate_activations(const Gating& gating, const float* up, std::int64_t n, flo
   });
 }
 
+/// From element i on, where a row of floats becomes one of other elements, no longer ones.
+template <typename Element, typename Part>
+inline void store_as(float* row, std::int64_t i, Lanes value, Part part) {
+  store(reinterpret_cast<Element*>(row) + i, value, part);
+}
+
+/// `Element`: of what the row becomes.
+template <typename Element>
 float gate_gradient(const Gating& gating, const GatedRow& row, std::int64_t n) noexcept {
   const Lanes limit = broadcast(gating.limit);
   const Lanes least = broadcast(-gating.limit);
@@ -90,9 +98,9 @@ float gate_gradient(const Gating& gating, const GatedRow& row, std::int64_t n) n
     const Lanes dg = d * (factor * slope);
     const Lanes du = d * (g * sigmoid);
     const Lanes inner = (g * sigmoid) * factor;
-    store(row.gate + i, select(less(g, gate), zero, dg), part);
-    store(row.up + i, select(less(u, up), zero, select(less(up, u), zero, du)), part);
-    store(row.inner + i, inner, part);
+    store_as<Element>(row.gate, i, select(less(g, gate), zero, dg), part);
+    store_as<Element>(row.up, i, select(less(u, up), zero, select(less(up, u), zero, du)), part);
+    store_as<Element>(row.inner, i, inner, part);
     sum = fma(d, inner, sum);
   });
   return sum_lanes(sum);
@@ -141,7 +149,8 @@ constexpr VectorKernels make_vector_kernels(Isa isa, const char* name) {
           .rms_norm_gradient = rms_norm_gradient,
           .to_bf16 = to_bf16,
           .gate = gate_activations,
-          .gate_gradient = gate_gradient,
+          .gate_gradient = gate_gradient<float>,
+          .gate_gradient_bf16 = gate_gradient<BFloat16>,
           .add = add,
           .add_scaled = add_scaled,
           .softmax = softmax,

@@ -203,36 +203,17 @@ void MlpProducts::pass_back(std::span<const Step> steps, const MlpBackward& pass
 void MlpProducts::pass_back_gating(const MlpBackward& pass, MatrixView<float> inner) {
   const MatrixView<float> gate = pass.stash.gate_rows();
   const MatrixView<float> up = pass.stash.up_rows();
-  const bool rounds = are_rounded(pass.groups);
-  gated_.resize(static_cast<std::size_t>(compute_.pool->size()));
-  for (Buffer<float>& rows : gated_) rows.reserve(3 * inner.cols());
+  const VectorKernels& vector = *compute_.vector;
+  const auto gradient = are_rounded(pass.groups) ? vector.gate_gradient_bf16 : vector.gate_gradient;
   const std::int64_t tasks = (inner.rows() + kRowsPerTask - 1) / kRowsPerTask;
-  compute_.pool->parallel_for(tasks, [&](std::int64_t task, int worker) {
+  compute_.pool->parallel_for(tasks, [&](std::int64_t task, int) {
     const std::int64_t end = std::min(inner.rows(), (task + 1) * kRowsPerTask);
     for (std::int64_t row = task * kRowsPerTask; row < end; ++row) {
       const GatedRow its{gate.row(row).data(), up.row(row).data(), inner.row(row).data()};
-      const float product =
-          rounds ? gate_rounded(its, inner.cols(), gated_[static_cast<std::size_t>(worker)].data())
-                 : compute_.vector->gate_gradient({}, its, inner.cols());
+      const float product = gradient({}, its, inner.cols());
       if (pass.weight_gradients != nullptr) pass.weight_gradients[row] = product;
     }
   });
-}
-
-/// Of one row, into bf16 where it lies; `scratch` [3, width].
-float MlpProducts::gate_rounded(const GatedRow& row, std::int64_t width, float* scratch) const {
-  const std::array<float*, 3> parts = {row.gate, row.up, row.inner};
-  std::array<float*, 3> copies{};
-  for (std::size_t i = 0; i < parts.size(); ++i, scratch += width) {
-    copies[i] = scratch;
-    std::copy_n(parts[i], width, scratch);
-  }
-  const float product =
-      compute_.vector->gate_gradient({}, {copies[0], copies[1], copies[2]}, width);
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    compute_.vector->to_bf16(copies[i], width, reinterpret_cast<BFloat16*>(parts[i]));
-  }
-  return product;
 }
 
 void MlpProducts::add_gradients(const Step& step, const MlpBackward& pass,

@@ -106,7 +106,6 @@ class MlpProducts {
                         std::vector<GemmGroup>& products);
   void pass_back(std::span<const Step> steps, const MlpBackward& pass, MatrixView<float> dx);
   void pass_back_gating(const MlpBackward& pass, MatrixView<float> inner);
-  float gate_rounded(const GatedRow& row, std::int64_t width, float* scratch) const;
   void add_gradients(const Step& step, const MlpBackward& pass, AdapterGradients& gradients);
   [[nodiscard]] MatrixView<float> back(MlpMatrix part, std::int64_t rows) const {
     return back_[static_cast<std::size_t>(part)].matrix(rows, rank_);
@@ -123,7 +122,6 @@ class MlpProducts {
   Buffer<std::byte> activations_;  // [rows, width] gated, as the down projection reads them
   Buffer<float> inner_;            // [rows, width] gradients of the gated activations, then these
   std::array<Buffer<float>, 3> back_;  // [rows, greatest rank] scale dy B
-  std::vector<Buffer<float>> gated_;   // [workers] a row's gate, up and gated activations
   std::int64_t rank_ = 0;              // the greatest of the pass
   std::vector<const std::byte*> activation_rows_;
   MatrixRows inner_rows_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "tests/kernels/runnable_kernels.h"
@@ -78,6 +79,26 @@ TEST(GateGradient, has_the_same_bits_everywhere) {
         EXPECT_EQ(rows.gate, scalar.gate) << kernels->name;
         EXPECT_EQ(rows.up, scalar.up) << kernels->name;
         EXPECT_EQ(rows.inner, scalar.inner) << kernels->name;
+      }
+    }
+  }
+}
+
+TEST(GateGradient, rounds_where_the_floats_were) {
+  for (const VectorKernels* kernels : runnable_vector_kernels()) {
+    for (const std::int64_t n : {1, 16, 17, 100}) {
+      Rows floats(n);
+      const float product = floats.run(*kernels, kClamped);
+      Rows rounded(n);
+      const float same = kernels->gate_gradient_bf16(
+          kClamped,
+          {.gate = rounded.gate.data(), .up = rounded.up.data(), .inner = rounded.inner.data()}, n);
+      EXPECT_EQ(same, product) << kernels->name;
+      for (const auto part : {&Rows::gate, &Rows::up, &Rows::inner}) {
+        std::vector<BFloat16> expected(static_cast<std::size_t>(n));
+        kernels->to_bf16((floats.*part).data(), n, expected.data());
+        EXPECT_EQ(std::memcmp((rounded.*part).data(), expected.data(), expected.size() * 2), 0)
+            << kernels->name << " " << n;
       }
     }
   }
