@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "kernels/cpu_features.h"
+#include "kernels/gradient_kernels.h"
 
 namespace moesaic {
 
@@ -66,6 +67,7 @@ struct VectorKernels {
   void (*softmax)(float* x, std::int64_t n) noexcept;
   /// log(sum_i exp(x[i])), for losses.
   float (*log_sum_exp)(const float* x, std::int64_t n) noexcept;
+  GradientKernels gradients;
 };
 
 }  // namespace moesaic

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cpu/gradient_functions.h"
 #include "kernels/cpu/natural_log.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/vector_kernels.h"
@@ -154,7 +155,8 @@ constexpr VectorKernels make_vector_kernels(Isa isa, const char* name) {
           .add = add,
           .add_scaled = add_scaled,
           .softmax = softmax,
-          .log_sum_exp = log_sum_exp};
+          .log_sum_exp = log_sum_exp,
+          .gradients = make_gradient_kernels()};
 }
 
 }  // namespace

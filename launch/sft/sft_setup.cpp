@@ -109,7 +109,7 @@ std::unique_ptr<Trainer> SftSetup::trainer_on(SamplePass& pass) {
                      .adapters = adapters_,
                      .all = specs_,
                      .ranks = {.world = runtime_.world(), .replicas = *replicas_},
-                     .pool = *runtime_.compute().pool},
+                     .compute = runtime_.compute()},
       train_options());
 }
 

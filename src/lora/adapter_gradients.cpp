@@ -1,7 +1,6 @@
 #include "src/lora/adapter_gradients.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 
@@ -16,28 +15,14 @@ std::int64_t elements(std::span<const AdapterPlace> places) {
   return count;
 }
 
-/// Adds `values`, rounded to the nearest unit (halves away from zero). False: something is not
-/// finite.
-bool add_rounded(std::span<const float> values, std::int64_t* sums) {
-  bool finite = true;
-  std::uint64_t overflow = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const bool fits = std::abs(values[i]) < AdapterGradients::kLimit;
-    finite &= fits;
-    const double units = static_cast<double>(fits ? values[i] : 0.0F) / AdapterGradients::kUnit;
-    const auto rounded = static_cast<std::int64_t>(units + std::copysign(0.5, units));
-    const auto before = static_cast<std::uint64_t>(sums[i]);
-    const std::uint64_t after = before + static_cast<std::uint64_t>(rounded);
-    overflow |= (before ^ after) & (static_cast<std::uint64_t>(rounded) ^ after);
-    sums[i] = static_cast<std::int64_t>(after);
-  }
-  return finite && overflow >> 63 == 0;
-}
+/// Sums that one task clears.
+constexpr std::int64_t kCleared = std::int64_t{1} << 18;
 
 }  // namespace
 
-AdapterGradients::AdapterGradients(std::vector<AdapterPlace> places)
+AdapterGradients::AdapterGradients(std::vector<AdapterPlace> places, const VectorKernels& vector)
     : places_(std::move(places)),
+      kernels_(&vector.gradients),
       sums_(elements(places_)),
       states_(2 * places_.size(), kUntouched) {}
 
@@ -58,9 +43,11 @@ void AdapterGradients::add(std::int32_t adapter, Factor factor,
           of_one_sample.cols(), to.rows, to.cols);
   State& state = states_[state_index(adapter, factor)];
   if (state == kUntouched) state = kTouched;
+  constexpr FixedPoint kForm{.per_one = 1 / kUnit, .limit = kLimit};
   for (std::int64_t row = 0; row < to.rows; ++row) {
     std::int64_t* const sums = sums_.data() + to.first + row * to.cols;
-    if (!add_rounded(of_one_sample.row(row), sums)) state = kNotFinite;
+    const std::span<const float> values = of_one_sample.row(row);
+    if (!kernels_->add_fixed(kForm, values.data(), to.cols, sums)) state = kNotFinite;
   }
 }
 
@@ -74,10 +61,22 @@ std::optional<std::int32_t> AdapterGradients::not_finite() const {
   return static_cast<std::int32_t>((found - states_.begin()) / 2);
 }
 
-void AdapterGradients::clear() {
+void AdapterGradients::clear(ThreadPool& pool) {
   // Sums over ranks reach factors too that nothing was added to here.
-  std::ranges::fill(sums_.span(), std::int64_t{0});
+  const std::int64_t count = sums_.size();
+  pool.for_each((count + kCleared - 1) / kCleared, 1, [&](std::int64_t piece) {
+    const std::int64_t first = piece * kCleared;
+    std::fill_n(sums_.data() + first, std::min(kCleared, count - first), std::int64_t{0});
+  });
   std::ranges::fill(states_, kUntouched);
+}
+
+bool AdapterGradients::any_beyond(const FactorPlace& factor, std::int64_t limit) const {
+  return kernels_->any_beyond(sums_.data() + factor.first, factor.size(), limit);
+}
+
+double AdapterGradients::sum_of_squares(const FactorPlace& factor) const {
+  return kernels_->sum_of_squares(sums_.data() + factor.first, factor.size());
 }
 
 }  // namespace moesaic

@@ -7,6 +7,8 @@
 
 #include "base/buffer.h"
 #include "base/matrix_view.h"
+#include "base/thread_pool.h"
+#include "kernels/vector_kernels.h"
 
 namespace moesaic {
 
@@ -39,7 +41,7 @@ class AdapterGradients {
   /// sum that leaves the 64 bits, from twice this on.
   static constexpr float kLimit = 0x1p18F;
 
-  explicit AdapterGradients(std::vector<AdapterPlace> places);
+  AdapterGradients(std::vector<AdapterPlace> places, const VectorKernels& vector);
 
   /// Adds what one sample gives, in the form of the factor. Threads may add to different factors at
   /// the same time.
@@ -53,7 +55,12 @@ class AdapterGradients {
   [[nodiscard]] bool touched(std::int32_t adapter, Factor factor) const;
   /// The first adapter with a sum that is not finite.
   [[nodiscard]] std::optional<std::int32_t> not_finite() const;
-  void clear();
+  void clear(ThreadPool& pool);
+
+  /// Whether a sum of the factor is greater than `limit`, with either sign.
+  [[nodiscard]] bool any_beyond(const FactorPlace& factor, std::int64_t limit) const;
+  /// Of the factor's sums, in units: GradientKernels says in which order.
+  [[nodiscard]] double sum_of_squares(const FactorPlace& factor) const;
 
   [[nodiscard]] static double value(std::int64_t sum) noexcept {
     return static_cast<double>(sum) * kUnit;
@@ -66,6 +73,7 @@ class AdapterGradients {
   [[nodiscard]] static std::size_t state_index(std::int32_t adapter, Factor factor);
 
   std::vector<AdapterPlace> places_;
+  const GradientKernels* kernels_;
   Buffer<std::int64_t> sums_;
   std::vector<State> states_;  // [adapters * 2]
 };

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/thread_pool.h"
+#include "kernels/grouped_gemm.h"
 
 namespace moesaic {
 
@@ -32,6 +32,6 @@ struct AdamStep {
 /// One step of AdamW in f32, in the order of torch.optim.AdamW (Loshchilov and Hutter, decoupled
 /// weight decay): the same bits on every machine. `sums` [parameters]: AdapterGradients.
 void adam_step(const AdamOptions& options, const AdamStep& step, std::span<const std::int64_t> sums,
-               const AdamState& state, ThreadPool& pool);
+               const AdamState& state, const Compute& compute);
 
 }  // namespace moesaic

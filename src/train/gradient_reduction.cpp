@@ -13,16 +13,6 @@
 namespace moesaic {
 namespace {
 
-/// Squares of a factor's sums: element i in lane i % 16, then the lanes in their order.
-double sum_of_squares(std::span<const std::int64_t> sums) {
-  std::array<double, 16> lanes{};
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    const auto value = static_cast<double>(sums[i]);
-    lanes[i % lanes.size()] += value * value;
-  }
-  return std::accumulate(lanes.begin(), lanes.end(), 0.0);
-}
-
 /// Sums what lies in `parts`, and nothing else: pieces of them travel together.
 void start_sums(PendingSums& sums, std::span<const std::span<std::int64_t>> parts,
                 const RowLabel& label) {
@@ -94,16 +84,13 @@ RowLabel GradientReduction::label(std::int64_t layer) const {
 void GradientReduction::find_too_large(std::span<const std::int32_t> adapters,
                                        const AdapterGradients& gradients) {
   const std::int64_t limit = (std::int64_t{1} << 62) / ranks_.world.size();
-  const auto is_too_large = [&](const FactorPlace& factor) {
-    const auto sums = gradients.sums().subspan(static_cast<std::size_t>(factor.first),
-                                               static_cast<std::size_t>(factor.size()));
-    return std::ranges::any_of(sums, [&](std::int64_t sum) { return std::abs(sum) > limit; });
-  };
   std::vector<std::uint8_t> found(adapters.size());
   pool_.for_each(std::ssize(adapters), 1, [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
     const AdapterPlace& place = set_.places()[static_cast<std::size_t>(adapters[at])];
-    found[at] = is_too_large(place.a) || is_too_large(place.b) ? 1 : 0;
+    const bool is_too_large =
+        gradients.any_beyond(place.a, limit) || gradients.any_beyond(place.b, limit);
+    found[at] = is_too_large ? 1 : 0;
   });
   for (std::size_t i = 0; i < adapters.size(); ++i) {
     if (found[i] == 0) continue;
@@ -187,14 +174,10 @@ double GradientReduction::norm(const AdapterGradients& gradients) const {
     if (!counts) return;
     const AdapterPlace& place = set_.places()[static_cast<std::size_t>(i)];
     const auto at = static_cast<std::size_t>(places_[static_cast<std::size_t>(i)] * 2);
-    const auto sums_of = [&](const FactorPlace& factor) {
-      return gradients.sums().subspan(static_cast<std::size_t>(factor.first),
-                                      static_cast<std::size_t>(factor.size()));
-    };
     if (!set_.spec(i).shares_a) {
-      squares[at] = std::bit_cast<std::int64_t>(sum_of_squares(sums_of(place.a)));
+      squares[at] = std::bit_cast<std::int64_t>(gradients.sum_of_squares(place.a));
     }
-    squares[at + 1] = std::bit_cast<std::int64_t>(sum_of_squares(sums_of(place.b)));
+    squares[at + 1] = std::bit_cast<std::int64_t>(gradients.sum_of_squares(place.b));
   });
   ranks_.world.sum(squares);
   double total = 0;

@@ -97,8 +97,8 @@ struct Totals {
 Trainer::Trainer(const Parts& parts, const TrainOptions& options)
     : parts_(parts),
       options_(options),
-      reduction_(parts.adapters, parts.all, parts.ranks, parts.pool),
-      gradients_(parts.adapters.places()),
+      reduction_(parts.adapters, parts.all, parts.ranks, *parts.compute.pool),
+      gradients_(parts.adapters.places(), *parts.compute.vector),
       moments_{std::vector<float>(parts.adapters.masters().size()),
                std::vector<float>(parts.adapters.masters().size()), 0} {}
 
@@ -158,7 +158,7 @@ std::optional<std::string> Trainer::finish_sums() {
 TrainStepResult Trainer::step(std::int64_t number, const SampleSet& set,
                               std::span<const std::int64_t> samples) {
   times_ = {};
-  timed(times_.optimizer, [&] { gradients_.clear(); });
+  timed(times_.optimizer, [&] { gradients_.clear(*parts_.compute.pool); });
   TrainStepResult result;
   result.learning_rate = options_.rate.at(number);
   result.seen = run(set, samples, number);
@@ -190,8 +190,8 @@ void Trainer::update(const TrainStepResult& result) {
              .learning_rate = result.learning_rate,
              .scale = gradient_scale_ * shrink},
             std::as_const(gradients_).sums(),
-            {parts_.adapters.masters(), moments_.first, moments_.second}, parts_.pool);
-  parts_.adapters.pack(parts_.pool);
+            {parts_.adapters.masters(), moments_.first, moments_.second}, parts_.compute);
+  parts_.adapters.pack(*parts_.compute.pool);
 }
 
 SamplesSeen Trainer::evaluate(const SampleSet& set) {

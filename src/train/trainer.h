@@ -62,7 +62,7 @@ class Trainer {
     AdapterSet& adapters;
     std::span<const AdapterSpec> all;  // of the model; `adapters` holds this rank's
     TrainRanks ranks;
-    ThreadPool& pool;
+    Compute compute;
   };
   /// What the parts refer to must outlive this.
   Trainer(const Parts& parts, const TrainOptions& options);

@@ -109,7 +109,7 @@ JoinedResults run_products(JoinedCase& joined) {
   const Dropout dropout{joined.way.dropout, joined.keys};
   const std::array<SampleRange, 2> samples = {{{0, 9}, {9, 14}}};
   JoinedResults results;
-  results.gradients.emplace(joined.set->places());
+  results.gradients.emplace(joined.set->places(), *compute.vector);
   products.forward({.x = x_source,
                     .weights = weights,
                     .adapter = &adapter,

@@ -100,10 +100,11 @@ class Products {
     const std::vector<float> x = case_.x.floats();
     const std::vector<float> dy = case_.dy.floats();
     const std::vector<float> weights = case_.weights.floats();
-    Results results{.y = x,
-                    .dx = x,
-                    .weight_gradients = weights,
-                    .gradients = AdapterGradients(packed_.places())};
+    Results results{
+        .y = x,
+        .dx = x,
+        .weight_gradients = weights,
+        .gradients = AdapterGradients(packed_.places(), find_vector_kernels(Isa::scalar))};
     std::vector<MlpRows> groups;
     for (std::size_t m = 0; m < mlps_.size(); ++m) {
       groups.push_back({Case::kStarts[m], Case::kStarts[m + 1] - Case::kStarts[m], &mlps_[m]});

@@ -6,6 +6,8 @@
 #include <limits>
 #include <random>
 
+#include "kernels/kernel_table.h"
+
 namespace moesaic {
 namespace {
 
@@ -31,8 +33,8 @@ TEST(AdapterGradients, sums_have_the_same_bits_in_any_order) {
       exact[i] += sample[i];
     }
   }
-  AdapterGradients forward(shared_places());
-  AdapterGradients backward(shared_places());
+  AdapterGradients forward(shared_places(), find_vector_kernels(supported_isas().back()));
+  AdapterGradients backward(shared_places(), find_vector_kernels(supported_isas().back()));
   for (const auto& sample : samples) forward.add(0, Factor::a, matrix(sample, 3));
   std::ranges::reverse(samples);
   for (const auto& sample : samples) backward.add(0, Factor::a, matrix(sample, 3));
@@ -44,7 +46,7 @@ TEST(AdapterGradients, sums_have_the_same_bits_in_any_order) {
 }
 
 TEST(AdapterGradients, rounds_to_the_nearest_unit) {
-  AdapterGradients gradients(shared_places());
+  AdapterGradients gradients(shared_places(), find_vector_kernels(supported_isas().back()));
   const auto unit = static_cast<float>(AdapterGradients::kUnit);
   const std::vector<float> values = {0.49F * unit,  0.5F * unit, -0.5F * unit,
                                      -0.49F * unit, 1.0F,        -AdapterGradients::kLimit / 2};
@@ -55,7 +57,8 @@ TEST(AdapterGradients, rounds_to_the_nearest_unit) {
 }
 
 TEST(AdapterGradients, adapters_with_one_A_add_to_the_same_sums) {
-  AdapterGradients gradients(shared_places());
+  ThreadPool pool(2);
+  AdapterGradients gradients(shared_places(), find_vector_kernels(supported_isas().back()));
   EXPECT_EQ(gradients.sums().size(), 22U);
   const std::vector<float> a = {1, 2, 3, 4, 5, 6};
   const std::vector<float> b = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -67,24 +70,25 @@ TEST(AdapterGradients, adapters_with_one_A_add_to_the_same_sums) {
   EXPECT_EQ(AdapterGradients::value(gradients.sums()[21]), 8);
   EXPECT_FALSE(gradients.touched(0, Factor::b));
   EXPECT_TRUE(gradients.touched(1, Factor::b));
-  gradients.clear();
+  gradients.clear(pool);
   EXPECT_FALSE(gradients.touched(1, Factor::b));
   EXPECT_TRUE(std::ranges::all_of(gradients.sums(), [](std::int64_t sum) { return sum == 0; }));
 }
 
 TEST(AdapterGradients, says_what_is_not_finite) {
-  AdapterGradients gradients(shared_places());
+  ThreadPool pool(2);
+  AdapterGradients gradients(shared_places(), find_vector_kernels(supported_isas().back()));
   std::vector<float> b(8, 1.0F);
   gradients.add(0, Factor::b, matrix(b, 2));
   EXPECT_FALSE(gradients.not_finite());
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
                           -std::numeric_limits<float>::infinity(), AdapterGradients::kLimit}) {
-    gradients.clear();
+    gradients.clear(pool);
     b[3] = bad;
     gradients.add(1, Factor::b, matrix(b, 2));
     EXPECT_EQ(gradients.not_finite(), 1);
   }
-  gradients.clear();
+  gradients.clear(pool);
   EXPECT_FALSE(gradients.not_finite());
   b[3] = 0.75F * AdapterGradients::kLimit;  // and a sum that grows too large
   gradients.add(0, Factor::b, matrix(b, 2));

@@ -150,7 +150,7 @@ class Rank {
          .experts_per_token = layer_.config.router.topk},
         world_);
     const auto part = layer_.kind()->make_layer(weights_, context);
-    AdapterGradients gradients(packed_.places());
+    AdapterGradients gradients(packed_.places(), find_vector_kernels(isa));
     RouterStatistics statistics;
     context.moe.front().statistics = &statistics;
     std::vector<Pass> passes;

@@ -261,7 +261,7 @@ Result run_rank(const Problem& problem, const Run& run, Communicator& world) {
   const std::unique_ptr<Stash> stash = mixer->make_stash();
   mixer->forward(at, batch, {.x = matrix(x), .y = matrix(result.y)});
   mixer->forward(at, batch, {.x = matrix(x), .y = matrix(result.y_kept), .keep = stash.get()});
-  AdapterGradients gradients(layer.places());
+  AdapterGradients gradients(layer.places(), find_vector_kernels(Isa::scalar));
   mixer->backward(at, batch, *stash,
                   {.x = matrix(x),
                    .dy = matrix(dy),

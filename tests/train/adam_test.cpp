@@ -23,7 +23,8 @@ struct Trained {
     ThreadPool pool(2);
     adam_step({.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
               {.number = number, .learning_rate = 0.01, .scale = scale}, sums,
-              {parameters, first, second}, pool);
+              {parameters, first, second},
+              {.vector = &find_vector_kernels(Isa::scalar), .pool = &pool});
   }
 };
 

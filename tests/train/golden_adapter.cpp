@@ -98,11 +98,12 @@ namespace {
 PassResults run_rank(AdaptedRank& rank, std::span<const TrainSample> own, const PassSetup& setup,
                      std::size_t rounds) {
   SamplePass pass(rank.transformer(), setup.recompute);
-  AdapterGradients gradients(rank.adapters().places());
+  AdapterGradients gradients(rank.adapters().places(), find_vector_kernels(setup.isa));
   if (setup.is_used) {
     pass.backward(pass.forward(own.first(std::min<std::size_t>(1, own.size()))), gradients);
     (void)pass.evaluate(own);
-    gradients.clear();
+    ThreadPool pool(setup.threads);
+    gradients.clear(pool);
   }
   std::vector<MicroBatch> batches;
   for (std::size_t round = 0; round < rounds; ++round) {

@@ -79,7 +79,7 @@ Summed summed(std::span<const std::int64_t> experts, bool early) {
   run_thread_ranks(static_cast<int>(experts.size()), [&](Communicator& world) {
     const AdapterSet set(specs(), Format::f32);
     const std::vector<AdapterSpec> all = specs();
-    AdapterGradients gradients(set.places());
+    AdapterGradients gradients(set.places(), find_vector_kernels(Isa::scalar));
     const auto value = static_cast<float>(world.rank() + 1);
     const std::int64_t expert = experts[static_cast<std::size_t>(world.rank())];
     for (const std::int64_t adapter : {std::int64_t{0}, 1 + 2 * expert, 2 + 2 * expert}) {

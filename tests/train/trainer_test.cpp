@@ -64,7 +64,7 @@ class TrainingRank {
                   .adapters = rank_.adapters(),
                   .all = all_,
                   .ranks = {.world = world, .replicas = *replicas_},
-                  .pool = pool_},
+                  .compute = {.vector = &find_vector_kernels(Isa::scalar), .pool = &pool_}},
                  options(setup)) {}
 
   [[nodiscard]] Trainer& trainer() { return trainer_; }
