@@ -255,14 +255,29 @@ void GemmPlan::add_low_rank(const LowRank& low_rank, const JobGraph::Job& job, f
 }
 
 void GemmPlan::apply(const Epilogue& epilogue, const Results& results) const {
-  const auto [row, first, columns, values] = results;
+  const auto& [first_row, first, values] = results;
   const VectorKernels& vector = *compute_.vector;
-  if (epilogue.bias != nullptr) vector.add(epilogue.bias + first, columns, values);
-  if (epilogue.addend.data() != nullptr) {
-    vector.add(epilogue.addend.row(row).data() + first, columns, values);
+  const bool is_added = epilogue.bias != nullptr || epilogue.addend.data() != nullptr;
+  for (std::int64_t row = 0; is_added && row < values.rows(); ++row) {
+    float* const sums = values.row(row).data();
+    if (epilogue.bias != nullptr) vector.add(epilogue.bias + first, values.cols(), sums);
+    if (epilogue.addend.data() != nullptr) {
+      vector.add(epilogue.addend.row(first_row + row).data() + first, values.cols(), sums);
+    }
   }
-  if (epilogue.keep.data() != nullptr) {
-    std::copy_n(values, columns, epilogue.keep.row(row).data() + first);
+  if (epilogue.keep.data() != nullptr) keep(epilogue.keep, results);
+}
+
+/// What a backward pass reads, after the other layers: past the caches, if there is much of it.
+void GemmPlan::keep(const MatrixView<float>& kept, const Results& results) const {
+  const auto& [first_row, first, values] = results;
+  float* const to = kept.row(first_row).data() + first;
+  if (4 * kept.rows() * kept.cols() >= kCachedBytes &&
+      are_whole_lines(to, kept.stride(), values.cols())) {
+    return loops_->stream_rows(values, to, kept.stride());
+  }
+  for (std::int64_t row = 0; row < values.rows(); ++row) {
+    std::ranges::copy(values.row(row), to + row * kept.stride());
   }
 }
 
@@ -285,14 +300,17 @@ void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
   const std::int64_t float_stride = output.stride_bytes / 4;
   const bool streams = is_f32 && !slab.is_inner && output_bytes_ >= kCachedBytes &&
                        are_whole_lines(floats, float_stride, columns);
+  const MatrixView<float> results(worker.results.data(), slab.num_rows, columns, stride);
+  const MatrixView<float> up(results.data() + slab.num_rows * stride, slab.num_rows, columns,
+                             stride);
+  apply(product.epilogue, {slab.first_row, first_column, results});
+  if (product.up.panels != nullptr) {
+    apply(product.up_epilogue, {slab.first_row, first_column, up});
+  }
   for (std::int64_t row = 0; row < slab.num_rows; ++row) {
-    float* const values = worker.results.data() + row * stride;
-    const std::int64_t input_row = slab.first_row + row;
-    apply(product.epilogue, {input_row, first_column, columns, values});
+    float* const values = results.row(row).data();
     if (product.up.panels != nullptr) {
-      float* const up = values + slab.num_rows * stride;
-      apply(product.up_epilogue, {input_row, first_column, columns, up});
-      vector.gate(gating_, up, columns, values);
+      vector.gate(gating_, up.row(row).data(), columns, values);
     }
     if (streams) continue;
     if (is_f32) {
@@ -303,8 +321,7 @@ void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
     }
   }
   if (!streams) return;
-  loops_->stream_rows({worker.results.data(), slab.num_rows, columns, stride}, floats,
-                      float_stride);
+  loops_->stream_rows(results, floats, float_stride);
 }
 
 }  // namespace moesaic

@@ -61,12 +61,11 @@ class GemmPlan final : private JobGraph::Work {
     RowSource::Element element = RowSource::Element::f32;  // of results that stay with the slab
   };
 
-  /// Results of one row of the input.
+  /// Results of a job: of all rows of its slab, for some columns of the product.
   struct Results {
-    std::int64_t row;
+    std::int64_t first_row;  // of the input
     std::int64_t first_column;
-    std::int64_t columns;
-    float* values;
+    MatrixView<float> values;
   };
 
   /// Memory of one thread.
@@ -94,6 +93,7 @@ class GemmPlan final : private JobGraph::Work {
                     Worker& worker) const;
   void finish(const JobGraph::Job& job, Worker& worker) const;
   void apply(const Epilogue& epilogue, const Results& results) const;
+  void keep(const MatrixView<float>& kept, const Results& results) const;
 
   Compute compute_;
   const TransposeLoops* loops_;

@@ -94,35 +94,37 @@ TEST(GradientKernels, squares_have_the_same_bits_everywhere) {
   }
 }
 
+constexpr AdamUpdate kUpdate{.decay = 0.999F,
+                             .first_share = 0.1F,
+                             .second_kept = 0.95F,
+                             .second_share = 0.05F,
+                             .second_root = 0.3F,
+                             .epsilon = 1e-8F,
+                             .step_size = -0.01F,
+                             .scale = 0x1p-46};
+
+struct Parameters {
+  explicit Parameters(std::int64_t n)
+      : sums(whole_numbers(n, 48)),
+        parameters(normal_numbers(n, 2, 1)),
+        first(normal_numbers(n, 3, 1)),
+        second(normal_numbers(n, 4, 1)) {
+    for (float& value : second) value = std::abs(value);
+  }
+  void run(const GradientKernels& kernels) {
+    kernels.adam(kUpdate, {sums.data(), parameters.data(), first.data(), second.data()},
+                 std::ssize(sums));
+  }
+  std::vector<std::int64_t> sums;
+  std::vector<float> parameters, first, second;
+};
+
 TEST(GradientKernels, adam_has_the_same_bits_everywhere) {
-  constexpr AdamUpdate kUpdate{.decay = 0.999F,
-                               .first_share = 0.1F,
-                               .second_kept = 0.95F,
-                               .second_share = 0.05F,
-                               .second_root = 0.3F,
-                               .epsilon = 1e-8F,
-                               .step_size = -0.01F,
-                               .scale = 0x1p-46};
-  struct Rows {
-    explicit Rows(std::int64_t n)
-        : sums(whole_numbers(n, 48)),
-          parameters(normal_numbers(n, 2, 1)),
-          first(normal_numbers(n, 3, 1)),
-          second(normal_numbers(n, 4, 1)) {
-      for (float& value : second) value = std::abs(value);
-    }
-    void run(const GradientKernels& kernels) {
-      kernels.adam(kUpdate, {sums.data(), parameters.data(), first.data(), second.data()},
-                   std::ssize(sums));
-    }
-    std::vector<std::int64_t> sums;
-    std::vector<float> parameters, first, second;
-  };
   for (const std::int64_t n : kCounts) {
-    Rows expected(n);
+    Parameters expected(n);
     expected.run(scalar_kernels());
     for (const VectorKernels* kernels : runnable_vector_kernels()) {
-      Rows rows(n);
+      Parameters rows(n);
       rows.run(kernels->gradients);
       EXPECT_EQ(rows.parameters, expected.parameters) << kernels->name;
       EXPECT_EQ(rows.first, expected.first) << kernels->name;
