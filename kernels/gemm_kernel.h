@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/cpu/step_decoder.h"
 #include "kernels/cpu_features.h"
@@ -25,6 +26,16 @@ struct RowSource {
 /// Rows that pack_rows takes at a time: one AMX tile.
 inline constexpr std::int64_t kRowBlock = 16;
 
+/// Terms with which the sums of a product go on: those of another one, of the same kernel, whose
+/// matrix has as many panels.
+struct TileTerms {
+  const std::byte* packed_rows;
+  const PackedMatrix* matrix;
+};
+
+/// Of one product, at most.
+inline constexpr std::size_t kMostTileTerms = 2;
+
 /// One product: out[num_rows, num_panels * 16] = rows x panels^T over the whole depth, f32, times
 /// all scales; or, with `resume`, of formats without scales, sums that go on from what `out` has: a
 /// depth in pieces of whole steps gives the same bits as all of it at once.
@@ -35,10 +46,11 @@ struct TileArgs {
   const PackedMatrix* matrix = nullptr;
   std::int64_t first_panel = 0;
   std::int64_t num_panels = 0;
-  float* out = nullptr;          // 64-byte aligned
-  std::int64_t out_stride = 0;   // elements, a multiple of 16, >= num_panels * 16
-  std::byte* scratch = nullptr;  // the kernel's scratch_bytes, 64-byte aligned
-  bool resume = false;           // f32 and bf16 alone
+  float* out = nullptr;                // 64-byte aligned
+  std::int64_t out_stride = 0;         // elements, a multiple of 16, >= num_panels * 16
+  std::byte* scratch = nullptr;        // the kernel's scratch_bytes, 64-byte aligned
+  bool resume = false;                 // f32 and bf16 alone
+  std::span<const TileTerms> terms{};  // added in turn; of kernels that take_terms
 };
 
 /// What activations become before they meet weights in int4_group with groups of 128.
@@ -69,6 +81,8 @@ struct GemmKernel {
   std::int64_t scratch_bytes;
   /// Any num_rows >= 0 and num_panels >= 0.
   void (*tile)(const TileArgs& args) noexcept;
+  /// Whether TileArgs::terms are added before sums leave the core.
+  bool takes_terms = false;
   /// Weights as raw lines; null for f32, and where another kernel of the format has it.
   DecodeSteps decode;
 };

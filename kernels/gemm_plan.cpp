@@ -225,33 +225,35 @@ void GemmPlan::multiply(const JobGraph::Job& job, std::int64_t index, int worker
                 .out = own.results.data(),
                 .out_stride = stride,
                 .scratch = own.scratch.data()};
-  product.kernel->tile(args);
-  add_low_rank(product.epilogue.low_rank, job, args.out, own);
+  multiply_by(args, product.epilogue.low_rank, slab, own);
   if (product.up.panels != nullptr) {
     args.matrix = &product.up;
     args.out += slab.num_rows * stride;
-    product.kernel->tile(args);
-    add_low_rank(product.up_epilogue.low_rank, job, args.out, own);
+    multiply_by(args, product.up_epilogue.low_rank, slab, own);
   }
   finish(job, own);
 }
 
-void GemmPlan::add_low_rank(const LowRank& low_rank, const JobGraph::Job& job, float* results,
-                            Worker& worker) const {
-  if (low_rank.matrix.panels == nullptr) return;
-  const Slab& slab = slabs_[job.slab];
-  const GemmKernel& kernel = compute_.gemm(low_rank.matrix.layout.format);
-  pack_float_rows(kernel, low_rank.inner.row_range(slab.first_row, slab.num_rows), worker.low_rank);
-  worker.scratch.reserve(kernel.scratch_bytes);
-  kernel.tile({.packed_rows = worker.low_rank.data(),
-               .num_rows = slab.num_rows,
-               .matrix = &low_rank.matrix,
-               .first_panel = job.first,
-               .num_panels = job.count,
-               .out = results,
-               .out_stride = job.count * kPanelColumns,
-               .scratch = worker.scratch.data(),
-               .resume = true});
+/// A slab's rows times panels of a matrix, and what an adapter adds.
+void GemmPlan::multiply_by(TileArgs args, const LowRank& low_rank, const Slab& slab,
+                           Worker& worker) const {
+  const GemmKernel& kernel = *products_[slab.product].kernel;
+  if (low_rank.matrix.panels == nullptr) return kernel.tile(args);
+  const GemmKernel& of_terms = compute_.gemm(low_rank.matrix.layout.format);
+  pack_float_rows(of_terms, low_rank.inner.row_range(slab.first_row, slab.num_rows),
+                  worker.low_rank);
+  const TileTerms terms{worker.low_rank.data(), &low_rank.matrix};
+  if (kernel.takes_terms && &kernel == &of_terms) {
+    args.terms = {&terms, 1};
+    return kernel.tile(args);
+  }
+  kernel.tile(args);
+  worker.scratch.reserve(of_terms.scratch_bytes);
+  args.packed_rows = terms.packed_rows;
+  args.matrix = terms.matrix;
+  args.scratch = worker.scratch.data();
+  args.resume = true;
+  of_terms.tile(args);
 }
 
 void GemmPlan::apply(const Epilogue& epilogue, const Results& results) const {

@@ -89,8 +89,7 @@ class GemmPlan final : private JobGraph::Work {
   void pack(const JobGraph::Job& job, int worker) override;
   void project(const LowRank& low_rank, const JobGraph::Job& job, Worker& worker) const;
   void multiply(const JobGraph::Job& job, std::int64_t index, int worker) override;
-  void add_low_rank(const LowRank& low_rank, const JobGraph::Job& job, float* results,
-                    Worker& worker) const;
+  void multiply_by(TileArgs args, const LowRank& low_rank, const Slab& slab, Worker& worker) const;
   void finish(const JobGraph::Job& job, Worker& worker) const;
   void apply(const Epilogue& epilogue, const Results& results) const;
   void keep(const MatrixView<float>& kept, const Results& results) const;

@@ -229,16 +229,34 @@ void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number
       std::copy_n(result_row(slab, row) + first, count, results + row * from_row_to_row);
     }
   }
+  const std::span<Terms> terms = pack_terms(slab, worker);
+  const bool takes_terms = slab.kernel->takes_terms && terms.size() <= kMostTileTerms &&
+                           std::ranges::all_of(terms, [&](const Terms& of) {
+                             return of.matrix->layout.format == slab.kernel->format;
+                           });
   const std::byte* place = graph_.place(job.slab);
-  for (const auto& [input, groups] : products_) {
-    const GemmGroup& group = groups[slab.group];
-    const bool is_first = groups.data() == products_.front().groups.data();
+  for (const TransposedProduct& product : products_) {
+    const GemmGroup& group = product.groups[slab.group];
+    const bool is_last = &product == &products_.back();
     multiply_by(slab.part_of(group.weights),
-                {slab.kernel, place, slab.num_rows, slab.resume || !is_first}, job, worker);
+                {.kernel = slab.kernel,
+                 .rows = place,
+                 .num_rows = slab.num_rows,
+                 .resume = slab.resume || &product != &products_.front(),
+                 .terms = is_last && takes_terms ? terms : std::span<Terms>()},
+                job, worker);
     place += slab.bytes(group);
   }
-  for (const auto& [input, groups] : products_) {
-    add_low_rank(groups[slab.group].epilogue.low_rank, slab, job, worker);
+  if (!takes_terms) {
+    for (const Terms& of : terms) {
+      multiply_by(*of.matrix,
+                  {.kernel = &compute_.gemm(of.matrix->layout.format),
+                   .rows = of.rows.data(),
+                   .num_rows = slab.num_rows,
+                   .resume = true,
+                   .terms = {}},
+                  job, worker);
+    }
   }
   float* const out = result_row(slab, 0) + first;
   const std::int64_t stride = output_->stride_bytes / 4;
@@ -262,36 +280,60 @@ bool TransposedPlan::can_stream(const Slab& slab) const {
 /// The worker's results [rows, k of the job] = rows times a matrix.
 void TransposedPlan::multiply_by(const PackedMatrix& matrix, const Factor& factor,
                                  const JobGraph::Job& job, Worker& worker) const {
-  const PanelTurner turner{&compute_.gemm(matrix.layout.format), loops_};
-  worker.panels.reserve(2 * steps_at_once(matrix) * transposed_panel_bytes(matrix));
+  const std::int64_t at_once = steps_at_once(matrix);
   worker.scratch.reserve(factor.kernel->scratch_bytes);
-  for (std::int64_t step = 0; step < job.count; step += steps_at_once(matrix)) {
-    const std::int64_t steps = std::min(steps_at_once(matrix), job.count - step);
-    transpose_steps(turner, matrix, job.first + step, steps, worker.panels.data());
-    const PackedMatrix transposed{.layout = {.format = factor.kernel->format},
-                                  .rows = steps * kStepDepth,
-                                  .depth = matrix.rows,
-                                  .panels = worker.panels.data()};
+  worker.matrices.resize(factor.terms.size());
+  worker.tile_terms.clear();
+  for (std::size_t i = 0; i < factor.terms.size(); ++i) {
+    worker.tile_terms.push_back({factor.terms[i].rows.data(), &worker.matrices[i]});
+  }
+  for (std::int64_t step = 0; step < job.count; step += at_once) {
+    const std::int64_t first = job.first + step;
+    const std::int64_t count = std::min(at_once, job.count - step);
+    const PackedMatrix transposed = transpose(matrix, first, count, worker.panels);
+    for (std::size_t i = 0; i < factor.terms.size(); ++i) {
+      worker.matrices[i] = transpose(*factor.terms[i].matrix, first, count, factor.terms[i].panels);
+    }
     factor.kernel->tile({.packed_rows = factor.rows,
                          .num_rows = factor.num_rows,
                          .matrix = &transposed,
                          .first_panel = 0,
-                         .num_panels = 2 * steps,
+                         .num_panels = 2 * count,
                          .out = worker.results.data() + step * kStepDepth,
                          .out_stride = result_stride(job),
                          .scratch = worker.scratch.data(),
-                         .resume = factor.resume});
+                         .resume = factor.resume,
+                         .terms = worker.tile_terms});
   }
 }
 
-void TransposedPlan::add_low_rank(const LowRank& low_rank, const Slab& slab,
-                                  const JobGraph::Job& job, Worker& worker) const {
-  if (low_rank.matrix.panels == nullptr) return;
-  const GemmKernel& kernel = compute_.gemm(low_rank.matrix.layout.format);
-  pack_float_rows(kernel, low_rank.inner.row_range(slab.first_row, slab.num_rows),
-                  worker.low_rank_rows);
-  multiply_by(low_rank.matrix, {&kernel, worker.low_rank_rows.data(), slab.num_rows, true}, job,
-              worker);
+/// Some steps of a matrix as one of as many rows, whose panels are in `panels`.
+PackedMatrix TransposedPlan::transpose(const PackedMatrix& matrix, std::int64_t first,
+                                       std::int64_t count, Buffer<std::byte>& panels) const {
+  panels.reserve(2 * count * transposed_panel_bytes(matrix));
+  transpose_steps({&compute_.gemm(matrix.layout.format), loops_}, matrix, first, count,
+                  panels.data());
+  const bool is_f32 = matrix.layout.format == Format::f32;
+  return {.layout = {.format = is_f32 ? Format::f32 : Format::bf16},
+          .rows = count * kStepDepth,
+          .depth = matrix.rows,
+          .panels = panels.data()};
+}
+
+/// Of all products whose adapters go along, in their order.
+std::span<TransposedPlan::Terms> TransposedPlan::pack_terms(const Slab& slab,
+                                                            Worker& worker) const {
+  worker.terms.resize(std::max(worker.terms.size(), products_.size()));
+  std::size_t count = 0;
+  for (const auto& [input, groups] : products_) {
+    const LowRank& low_rank = groups[slab.group].epilogue.low_rank;
+    if (low_rank.matrix.panels == nullptr) continue;
+    Terms& terms = worker.terms[count++];
+    terms.matrix = &low_rank.matrix;
+    pack_float_rows(compute_.gemm(low_rank.matrix.layout.format),
+                    low_rank.inner.row_range(slab.first_row, slab.num_rows), terms.rows);
+  }
+  return std::span(worker.terms).first(count);
 }
 
 /// Each result goes where the input has its k.

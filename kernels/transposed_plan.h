@@ -40,14 +40,23 @@ class TransposedPlan final : private JobGraph::Work {
     [[nodiscard]] std::int64_t bytes(const GemmGroup& of) const;
   };
 
+  /// What an adapter adds to a slab's results.
+  struct Terms {
+    const PackedMatrix* matrix = nullptr;
+    Buffer<std::byte> rows;    // packed
+    Buffer<std::byte> panels;  // transposed ones
+  };
+
   /// Memory of one thread.
   struct Worker {
-    Buffer<std::byte> panels;   // transposed ones
-    Buffer<std::byte> scratch;  // of the kernel
-    Buffer<float> results;      // [rows, k of a job]
-    Buffer<float> scales;       // of W's rows
-    Buffer<float> scaled;       // [kRowBlock, n] input rows
-    Buffer<std::byte> low_rank_rows;
+    Buffer<std::byte> panels;            // transposed ones
+    Buffer<std::byte> scratch;           // of the kernel
+    Buffer<float> results;               // [rows, k of a job]
+    Buffer<float> scales;                // of W's rows
+    Buffer<float> scaled;                // [kRowBlock, n] input rows
+    std::vector<Terms> terms;            // [products]
+    std::vector<PackedMatrix> matrices;  // transposed ones of terms
+    std::vector<TileTerms> tile_terms;
   };
 
   /// Rows [first, first + count) of a slab of one of the inputs.
@@ -59,12 +68,14 @@ class TransposedPlan final : private JobGraph::Work {
     std::int64_t count;
   };
 
-  /// Packed rows of a slab, and whether results go on from what is there.
+  /// Packed rows of a slab, whether results go on from what is there, and terms for a kernel that
+  /// takes some.
   struct Factor {
     const GemmKernel* kernel;
     const std::byte* rows;
     std::int64_t num_rows;
     bool resume;
+    std::span<Terms> terms;
   };
 
   /// Results of k = first .. first + count - 1.
@@ -89,8 +100,9 @@ class TransposedPlan final : private JobGraph::Work {
   void multiply(const JobGraph::Job& job, std::int64_t index, int number) override;
   void multiply_by(const PackedMatrix& matrix, const Factor& factor, const JobGraph::Job& job,
                    Worker& worker) const;
-  void add_low_rank(const LowRank& low_rank, const Slab& slab, const JobGraph::Job& job,
-                    Worker& worker) const;
+  [[nodiscard]] PackedMatrix transpose(const PackedMatrix& matrix, std::int64_t first,
+                                       std::int64_t count, Buffer<std::byte>& panels) const;
+  [[nodiscard]] std::span<Terms> pack_terms(const Slab& slab, Worker& worker) const;
   [[nodiscard]] float* result_row(const Slab& slab, std::int64_t row) const;
   [[nodiscard]] bool can_stream(const Slab& slab) const;
   void store(const Slab& slab, std::int64_t row, const Results& results) const;

@@ -30,6 +30,7 @@ constinit const GemmKernel amx_bf16_kernel{
     .pack_rows = pack_bf16_tiles,
     .scratch_bytes = 0,
     .tile = tile,
+    .takes_terms = true,
     .decode = copy_steps,
 };
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <limits>
 
 #include "kernels/cpu/amx/step_blocks.h"
@@ -127,6 +129,7 @@ class TileRows {
  public:
   TileRows(const TileArgs& args, std::size_t row_bytes)
       : finish_(args),
+        args_(args),
         last_step_(step_count(args.matrix->layout.format, args.matrix->depth)),
         rows_(args.packed_rows),
         block_bytes_(row_bytes * kRowBlock),
@@ -139,7 +142,10 @@ class TileRows {
 
   template <typename Weights>
   void run(const Part& part, Weights& weights) {
-    const StepBlock block = block_of(part);
+    const bool is_last = part.first_step + part.steps == last_step_;
+    StepBlock block = block_of(part);
+    std::array<MoreSteps, kMostTileTerms> more;
+    if (is_last) block.more = more_of(part, block, more);
     const Before before = resume_ || part.first_step > 0 ? Before::load : Before::zero;
     set_rows(part.rows.rows0, part.rows.rows1);
     if (part.rows.three) {
@@ -152,11 +158,29 @@ class TileRows {
       part.panels == 2 ? multiply_tiles<Product, 1, 2>(block, before, weights)
                        : multiply_tiles<Product, 1, 1>(block, before, weights);
     }
-    if (part.first_step + part.steps < last_step_) return;
+    if (!is_last) return;
     finish_(part.rows.first * kRowBlock, part.rows.num_rows(), part.panel, part.panels);
   }
 
  private:
+  /// The steps of the terms, for the tiles and panels of a part.
+  std::span<const MoreSteps> more_of(const Part& part, const StepBlock& block,
+                                     std::array<MoreSteps, kMostTileTerms>& more) const {
+    assert(args_.terms.size() <= kMostTileTerms);
+    for (std::size_t i = 0; i < args_.terms.size(); ++i) {
+      const auto& [rows, matrix] = args_.terms[i];
+      const std::int64_t steps = step_count(matrix->layout.format, matrix->depth);
+      more[i] = {.rows = {},
+                 .weights = matrix->panel(args_.first_panel + part.panel),
+                 .stride = static_cast<std::size_t>(matrix->panel_stride()),
+                 .steps = steps};
+      for (std::int64_t tile = 0; tile < 3 && block.rows[tile] != nullptr; ++tile) {
+        more[i].rows[tile] = rows + (part.rows.first + tile) * steps * kTileBytes;
+      }
+    }
+    return std::span(more).first(args_.terms.size());
+  }
+
   [[nodiscard]] StepBlock block_of(const Part& part) const {
     const RowTiles& tiles = part.rows;
     StepBlock block{.rows = {},
@@ -183,6 +207,7 @@ class TileRows {
   }
 
   Finish finish_;
+  const TileArgs& args_;
   std::int64_t last_step_;
   const std::byte* rows_;
   std::size_t block_bytes_;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/cpu/amx/tile_block.h"
 #include "kernels/cpu/avx512/target.h"
@@ -9,6 +10,23 @@
 
 namespace moesaic {
 namespace {
+
+/// More steps of a block, of other rows by panels that lie in memory.
+struct MoreSteps {
+  const std::byte* rows[3];  // each tile of rows, at the first step
+  const std::byte* weights;  // of the first panel
+  std::size_t stride;        // from panel to panel
+  std::int64_t steps;
+
+  // A cursor for multiply_tiles.
+  [[nodiscard]] const MoreSteps& cursor() const { return *this; }
+  [[nodiscard]] static std::int64_t begin_run(std::int64_t run) { return run; }
+  static void end_run(const MoreSteps& /*cursor*/, std::int64_t /*run*/) {}
+  [[gnu::always_inline]] const std::byte* tile(std::size_t p) const { return weights + p * stride; }
+  template <int P>
+  [[gnu::always_inline]] void meanwhile() const {}
+  [[gnu::always_inline]] void end_step() { weights += kTileBytes; }
+};
 
 /// Up to three tiles of rows that are multiplied, over some steps, by one or two panels that a
 /// cursor leads through: a TileBlock whose weights need not lie in memory as they are stored.
@@ -18,6 +36,7 @@ struct StepBlock {
   std::int64_t steps;
   std::byte* out;
   std::size_t out_stride;
+  std::span<const MoreSteps> more{};  // with which the sums go on
 };
 
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
@@ -94,6 +113,11 @@ void multiply_tiles(const StepBlock& block, Before before, Weights& weights) {
     rows0 += block.row_step[0];
   };
   for_each_step(weights, block.steps, step);
+  for (const MoreSteps& more : block.more) {
+    rows0 = more.rows[0];
+    rows1 = more.rows[1];
+    for_each_step(more, more.steps, step);
+  }
   end_sums<0, Panels>(block);
   if constexpr (RowTiles == 2) end_sums<1, Panels>(block);
 }
@@ -133,6 +157,12 @@ void multiply_three_tiles(const StepBlock& block, Before before, Weights& weight
     rows2 += kTileBytes;
   };
   for_each_step(weights, block.steps, step);
+  for (const MoreSteps& more : block.more) {
+    rows0 = more.rows[0];
+    rows1 = more.rows[1];
+    rows2 = more.rows[2];
+    for_each_step(more, more.steps, step);
+  }
   end_sums<0, Panels>(block);
   end_sums<1, Panels>(block);
   end_sums<2, Panels>(block);
