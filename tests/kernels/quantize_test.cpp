@@ -162,8 +162,8 @@ TEST(Quantise, int8_rounds_multiples_of_amax_by_127) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float scale = amax(std::span(values).subspan(i / 130 * 130, 130)) / 127;
     ASSERT_EQ(quantized.rows.scales[i / 130], scale);
-    const auto code = static_cast<int>(std::nearbyint(values[i] / scale));
-    ASSERT_EQ(quantized.integer(i), scale == 0 ? 0 : code);
+    const int code = scale == 0 ? 0 : static_cast<int>(std::nearbyint(values[i] / scale));
+    ASSERT_EQ(quantized.integer(i), code);
   }
 }
 
