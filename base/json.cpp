@@ -116,6 +116,19 @@ class StructureCheck final : public nlohmann::json_sax<Value> {
   std::vector<std::unordered_set<std::string>> keys_;  ///< of the open objects, empty for arrays
 };
 
+/// What the library says, "[json.exception.KIND.NUMBER] text": the text. It counts lines from the
+/// beginning of what it was given; of a single line, which `name` may place in a file of many, it
+/// is left out.
+std::string why_invalid(std::string_view text, std::string_view what) {
+  what.remove_prefix(what.starts_with('[') ? std::min(what.find(' ') + 1, what.size()) : 0);
+  std::string why(what);
+  constexpr std::string_view kFirstLine = "at line 1, column";
+  const std::size_t at = why.find(kFirstLine);
+  const bool is_one_line = text.find('\n') == std::string_view::npos;
+  if (is_one_line && at != std::string::npos) why.replace(at, kFirstLine.size(), "at column");
+  return why;
+}
+
 [[noreturn]] void wrong_type(const Json& json, const Value& value, std::string_view wanted) {
   std::string found = value.dump(-1, ' ', false, Value::error_handler_t::replace);
   if (found.size() > 60) found = found.substr(0, 57) + "...";
@@ -135,9 +148,7 @@ Json Json::parse(std::string_view text, std::string document) {
   } catch (const Value::exception& error) {
     const std::string_view other = mistaken_for(text);
     require(other.empty(), ErrorKind::file, "{}: {}", parsed->name, other);
-    std::string_view why = error.what();  // "[json.exception.KIND.NUMBER] text"
-    why.remove_prefix(why.starts_with('[') ? std::min(why.find(' ') + 1, why.size()) : 0);
-    fail(ErrorKind::file, "{}: not valid JSON: {}", parsed->name, why);
+    fail(ErrorKind::file, "{}: not valid JSON: {}", parsed->name, why_invalid(text, error.what()));
   }
   const void* root = &parsed->root;
   return {std::move(parsed), root, ""};

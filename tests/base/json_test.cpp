@@ -51,6 +51,18 @@ TEST(Json, refuses_duplicates_and_broken_text) {
   EXPECT_NO_THROW((void)Json::parse(R"({"a": {"x": 1}, "b": {"x": 1}})", "f"));
 }
 
+TEST(Json, places_of_an_error_are_told_once) {
+  const auto message = [](std::string_view text) {
+    return json_error([&] { (void)Json::parse(text, "many.jsonl line 14"); });
+  };
+  EXPECT_TRUE(
+      message("not").starts_with("many.jsonl line 14: not valid JSON: parse error at "
+                                 "column 2: "))
+      << message("not");
+  EXPECT_NE(message("{\n  \"a\": }\n").find("at line 2, column 8: "), std::string::npos)
+      << message("{\n  \"a\": }\n");
+}
+
 TEST(Json, members_keep_the_order_of_the_document) {
   for (const int count : {3, 15, 16, 17, 100}) {
     std::string text;
