@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -26,13 +27,34 @@ std::string no_room_advice(int file) {
   return room + "; make room and give the same command again, or write to another disk";
 }
 
+/// Where replace_file writes first; others may replace the file at the same time.
+std::string part_of(const std::string& path) {
+  return fmt::format("{}.part-{}", path, ::getpid());
+}
+
+/// rename() would take a pipe or a device away, /dev/null too, and says of a directory that it is
+/// busy.
+void require_file_or_nothing(const std::string& path) {
+  struct stat status {};
+  const bool is_other = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
+  require(!is_other, ErrorKind::resource, "{}: cannot be written: {}", path,
+          S_ISDIR(status.st_mode) ? "it is a directory" : "not a regular file");
+}
+
 }  // namespace
 
 OutputFile::OutputFile(const std::string& path, Mode mode, std::string shown)
     : shown_(std::move(shown)) {
   const int flags = mode == Mode::create ? O_CREAT | O_TRUNC : mode == Mode::kept ? O_CREAT : 0;
-  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
-  if (descriptor_ < 0) refused("cannot be written");
+  // Without a reader a pipe would be waited for.
+  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | flags, 0666);
+  if (descriptor_ < 0 && errno != ENXIO) refused("cannot be written");
+  struct stat status {};
+  const bool is_known = descriptor_ >= 0 && ::fstat(descriptor_, &status) == 0;
+  const bool has_places = is_known && ::lseek(descriptor_, 0, SEEK_CUR) == 0;
+  if (has_places && (mode != Mode::kept || S_ISREG(status.st_mode))) return;
+  if (descriptor_ >= 0) ::close(descriptor_);
+  fail(ErrorKind::resource, "{}: cannot be written: not a regular file", shown_);
 }
 
 OutputFile::~OutputFile() {
@@ -87,7 +109,8 @@ void OutputFile::refused(std::string_view what) const {
 }
 
 void replace_file(const std::string& path, std::string_view text) {
-  const std::string part = fmt::format("{}.part-{}", path, ::getpid());  // others may write it too
+  require_file_or_nothing(path);
+  const std::string part = part_of(path);
   OutputFile file(part, OutputFile::Mode::create, path);
   try {
     file.write_at(0, std::as_bytes(std::span(text)));
@@ -99,6 +122,13 @@ void replace_file(const std::string& path, std::string_view text) {
     throw;
   }
   sync_directory(std::filesystem::path(path).parent_path().string());
+}
+
+void require_replaceable(const std::string& path) {
+  require_file_or_nothing(path);
+  const std::string part = part_of(path);
+  const OutputFile file(part, OutputFile::Mode::create, path);
+  (void)std::remove(part.c_str());
 }
 
 void sync_directory(const std::string& path) noexcept {

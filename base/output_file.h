@@ -19,7 +19,8 @@ class OutputFile {
 
   OutputFile() = default;
   /// `shown` stands in messages instead of `path`. Throws Error{resource} naming it if the file
-  /// cannot be opened.
+  /// cannot be opened, and for a pipe or a terminal, which have no places; a file that is kept is a
+  /// regular one.
   OutputFile(const std::string& path, Mode mode, std::string shown);
   OutputFile(const std::string& path, Mode mode) : OutputFile(path, mode, path) {}
   ~OutputFile();
@@ -48,8 +49,12 @@ class OutputFile {
 };
 
 /// Puts `text` in the place of the file `path`, if there is one: whoever opens it finds the old
-/// text or the new one whole, also after a crash. Throws Error{resource} naming it.
+/// text or the new one whole, also after a crash. Throws Error{resource} naming it, also where it
+/// is no regular file.
 void replace_file(const std::string& path, std::string_view text);
+
+/// Throws what replace_file would, and changes nothing: for what is written after hours of work.
+void require_replaceable(const std::string& path);
 
 /// Makes changes of names in a directory last. A hint: never fails.
 void sync_directory(const std::string& path) noexcept;

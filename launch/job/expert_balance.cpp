@@ -6,6 +6,13 @@
 
 namespace moesaic {
 
+void require_recordable(const Runtime& runtime) {
+  agree(runtime.world(), [&] {
+    const std::optional<std::string>& path = runtime.options().record_load;
+    if (path && runtime.is_first()) require_replaceable(*path);
+  });
+}
+
 ExpertLoads::ExpertLoads(const Runtime& runtime, Engine& engine)
     : runtime_(runtime),
       config_(engine.transformer().config()),

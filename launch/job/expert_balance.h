@@ -5,6 +5,10 @@
 
 namespace moesaic {
 
+/// Throws Error{resource} if --record-load names what cannot be written, before hours of work.
+/// Collective.
+void require_recordable(const Runtime& runtime);
+
 /// Rows for the experts of the rank that has most, by the mean of all ranks, mean over layers.
 struct ExpertBalance {
   double contiguous = 1;  // as it would be in contiguous slices

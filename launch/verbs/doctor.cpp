@@ -185,15 +185,17 @@ void write_machine(const Runtime& runtime) {
   const MachineRates machine = measure_machine(runtime);
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
-    const std::string text = machine.text() + "\n";
-    const OutputFile file(path, OutputFile::Mode::create);
-    file.write_at(0, std::as_bytes(std::span(text)));
+    replace_file(path, machine.text() + "\n");
   });
 }
 
 }  // namespace
 
 void run_doctor(Runtime& runtime) {
+  agree(runtime.world(), [&] {
+    const std::optional<std::string>& path = runtime.options().measure;
+    if (path && runtime.is_first()) require_replaceable(*path);
+  });
   Findings found;
   found.exchange = test_exchange(runtime.world(), kTestRows, kTestRowBytes);
   found.pairs = measure_host_pairs(runtime);

@@ -4,7 +4,9 @@
 #include <memory>
 #include <optional>
 
+#include "base/error.h"
 #include "launch/job/agreement.h"
+#include "launch/job/expert_balance.h"
 #include "launch/job/session.h"
 #include "launch/verbs/arriving_prompts.h"
 #include "launch/verbs/requests.h"
@@ -128,6 +130,8 @@ std::unique_ptr<ResultFile> open_result_file(const Runtime& runtime, const OpenM
   std::unique_ptr<ResultFile> file;
   agree(runtime.world(), [&] {
     if (!runtime.is_first() || !runtime.options().out) return;
+    require(*runtime.options().out != "-", ErrorKind::usage,
+            "--out -: a file has to be named; on the standard output --json prints the same lines");
     const bool are_there = arrival_of(runtime.options()) == Arrival::before;
     file = std::make_unique<ResultFile>(
         *runtime.options().out,
@@ -219,6 +223,7 @@ void run_generate(Runtime& runtime) {
   const Options& options = runtime.options();
   const Arrival arrival = arrival_of(options);
   const OpenModel model = open_model(runtime);
+  require_recordable(runtime);
   TokenPrompts input = encode_prompts(runtime, model, bad_prompts(options), [&] {
     require_one_input(options);
     return arrival == Arrival::before ? read_prompts(options, bad_prompts(options))

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "launch/job/agreement.h"
+#include "launch/job/expert_balance.h"
 #include "launch/job/session.h"
 #include "launch/verbs/run_identity.h"
 #include "launch/verbs/run_statistics.h"
@@ -65,6 +66,7 @@ void require_undamaged(const ScoreInput& input, const std::optional<ScoreDamage>
 void run_score(Runtime& runtime) {
   const Options& options = runtime.options();
   const OpenModel model = open_model(runtime);
+  require_recordable(runtime);
   ScoreInput input = read_score_input(runtime, model);
   std::optional<LogitsFile> logits;
   std::optional<LogprobsFile> logprobs;

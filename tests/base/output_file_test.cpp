@@ -1,6 +1,7 @@
 #include "base/output_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -42,6 +43,40 @@ TEST(OutputFile, RefusalsNameTheFile) {
   OutputFile file(path, Mode::create);
   EXPECT_NE(message([&] { file.reserve(std::int64_t{1} << 62); }).find("cannot reserve"),
             std::string::npos);
+}
+
+/// Without a reader, to open it would wait; with one, it has no places to write at.
+TEST(OutputFile, APipeIsRefusedAndNotWaitedFor) {
+  const test::TemporaryDirectory directory;
+  const std::string pipe = directory.path_of("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const Mode mode : {Mode::create, Mode::existing, Mode::kept}) {
+    EXPECT_EQ(test::error_message([&] { OutputFile(pipe, mode); }, ErrorKind::resource),
+              pipe + ": cannot be written: not a regular file");
+  }
+  EXPECT_NO_THROW(OutputFile("/dev/null", Mode::create));
+  EXPECT_THROW(OutputFile("/dev/null", Mode::kept), Error) << "what it has cannot be read again";
+}
+
+TEST(OutputFile, WhetherAFileCanBeReplacedIsKnownBefore) {
+  const test::TemporaryDirectory directory;
+  const auto message = [&](const std::string& path) {
+    return test::error_message([&] { require_replaceable(path); }, ErrorKind::resource);
+  };
+  const std::string path = directory.path_of("file");
+  require_replaceable(path);
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path())) << "nothing is left behind";
+  replace_file(path, "text");
+  require_replaceable(path);
+  EXPECT_EQ(test::read_text(path), "text");
+  EXPECT_EQ(message(path + "/x"), path + "/x: cannot be written: Not a directory");
+  const std::string folder = directory.path();
+  EXPECT_EQ(message(folder), folder + ": cannot be written: it is a directory");
+  const std::string pipe = directory.path_of("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(message(pipe), pipe + ": cannot be written: not a regular file");
+  EXPECT_THROW(replace_file(pipe, "text"), Error);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe)) << "a pipe or a device is not replaced by a file";
 }
 
 }  // namespace

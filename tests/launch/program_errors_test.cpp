@@ -1,6 +1,7 @@
 // What the program says, once on any number of ranks, where it cannot do what it is asked to.
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -128,6 +129,31 @@ TEST(ProgramErrors, LogitsFileCannotBeWritten) {
   const ProgramResult result = run_ranks(
       2, {"score", "-m", kDemo, "-f", kData + "/demo-prompts.txt", "--logits-out", "/nope/x"});
   expect_failure(result, 4, {"/nope/x"});
+}
+
+/// What is written when all is done is tried before.
+TEST(ProgramErrors, OutputsThatCannotBeWrittenAreRefusedBeforeTheWork) {
+  const TemporaryDirectory directory;
+  const std::string pipe = directory.path_of("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string text = kData + "/demo-prompts.txt";
+  for (const auto& [path, why] : {std::pair<std::string, std::string>("/nope/x", "No such file"),
+                                  {directory.path(), "it is a directory"},
+                                  {pipe, "not a regular file"}}) {
+    const Arguments record = {"--record-load", path};
+    for (const ProgramResult& result :
+         {run_ranks(2, generate_with(record)),
+          run_moesaic(joined({"score", "-m", kDemo, "-f", text}, record)),
+          run_moesaic({"doctor", "--measure", path})}) {
+      expect_failure(result, 4, {path, why});
+      EXPECT_EQ(result.out, "");
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  const Arguments score = {"score", "-m", kDemo, "-f", text, "--logprobs-out"};
+  expect_failure(run_moesaic(joined(score, {pipe})), 4, {pipe, "not a regular file"});
+  expect_failure(run_moesaic(generate_with({"--out", pipe})), 4, {pipe, "not a regular file"});
+  expect_failure(run_moesaic(generate_with({"--out", "-"})), 2, {"--out -", "--json"});
 }
 
 TEST(ProgramErrors, StandardOutputCannotBeWritten) {
