@@ -138,8 +138,7 @@ std::string config_text(const Command& command) {
     for (const std::string& value : values_of(row, command.options)) {
       text += fmt::format(
           "{:<39} # {}\n",
-          fmt::format("{}{} = {}", value.empty() ? "# " : "", row.name, config_value(value)),
-          source);
+          fmt::format("{}{} = {}", is_read ? "" : "# ", row.name, config_value(value)), source);
     }
   }
   return text;
@@ -155,3 +154,5 @@ std::string config_json(const Command& command) {
 }
 
 }  // namespace moesaic
+      // A file names no other file.
+      const bool is_read = !value.empty() && row.name != "config";

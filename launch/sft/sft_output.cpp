@@ -1,10 +1,14 @@
 #include "launch/sft/sft_output.h"
 
+#include <fmt/core.h>
+
 #include <filesystem>
-#include <fstream>
+#include <vector>
 
 #include "base/error.h"
+#include "base/output_file.h"
 #include "launch/options/option_help.h"
+#include "launch/options/option_table.h"
 
 namespace moesaic {
 namespace {
@@ -13,35 +17,56 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kOptionsFile = "options.ini";
 
-void write_options(const Command& command, const fs::path& path) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << config_text(command);
-  file.close();
-  require(!file.fail(), ErrorKind::resource, "cannot write {}", path.string());
+fs::path options_path(const Options& options) {
+  return fs::path(options.output_dir) / kOptionsFile;
+}
+
+bool is_filled(const std::string& directory) {
+  std::error_code error;
+  return fs::exists(directory, error) && !fs::is_empty(directory, error);
 }
 
 }  // namespace
 
-void prepare_output(const Command& command) {
-  const Options& options = command.options;
+void check_output(const Options& options) {
   require(!options.output_dir.empty(), ErrorKind::usage,
           "no directory for the adapter: --output OUTDIR says which");
-  const fs::path directory(options.output_dir);
-  const fs::path marker = directory / kOptionsFile;
+  if (!is_filled(options.output_dir)) return;
+  require(fs::exists(options_path(options)), ErrorKind::usage,
+          "{} is there and was not made by moesaic sft: take another --output", options.output_dir);
+  require(options.resume || options.overwrite, ErrorKind::usage,
+          "{} is there: --resume goes on with it, --overwrite replaces it", options.output_dir);
+}
+
+void prepare_output(const Options& options) {
+  check_output(options);
   std::error_code error;
-  const bool is_there = fs::exists(directory, error) && !fs::is_empty(directory, error);
-  if (is_there) {
-    require(fs::exists(marker), ErrorKind::usage,
-            "{} is there and was not made by moesaic sft: take another --output",
-            options.output_dir);
-    require(options.resume || options.overwrite, ErrorKind::usage,
-            "{} is there: --resume goes on with it, --overwrite replaces it", options.output_dir);
-    if (!options.resume) fs::remove_all(directory, error);
-  }
-  fs::create_directories(directory, error);
+  if (is_filled(options.output_dir) && !options.resume) fs::remove_all(options.output_dir, error);
+  fs::create_directories(options.output_dir, error);
   require(!error, ErrorKind::resource, "{}: cannot be made: {}", options.output_dir,
           error.message());
-  write_options(command, marker);
+}
+
+void write_options(const Command& command) {
+  replace_file(options_path(command.options).string(), config_text(command));
+}
+
+std::string changed_options(const Command& command, std::span<const std::string_view> names) {
+  std::string text;
+  try {
+    const Command before = parse_command(
+        std::vector<std::string>{"sft", "--config", options_path(command.options).string()}, {});
+    for (const std::string_view name : names) {
+      const OptionRow& row = *find_option(name, Verb::sft);
+      const std::string was = value_text(row, before.options);
+      const std::string is = value_text(row, command.options);
+      if (was == is) continue;
+      text += fmt::format("{}--{} {}, not {}", text.empty() ? "" : "; ", name,
+                          was.empty() ? "\"\"" : was, is.empty() ? "\"\"" : is);
+    }
+  } catch (const Error&) {  // it is gone, or of another version: then nobody knows
+  }
+  return text;
 }
 
 }  // namespace moesaic

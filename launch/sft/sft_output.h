@@ -1,15 +1,29 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "launch/options/options.h"
 
 namespace moesaic {
 
+/// Throws Error{usage} if OUTDIR is not named, is none of `moesaic sft`, or is there and neither
+/// --resume nor --overwrite is. For rank 0, before anything is loaded.
+void check_output(const Options& options);
+
 /// Makes OUTDIR ready on rank 0: a new directory, an old one that is gone on with (--resume), or
-/// one that --overwrite empties. It holds the options of the run, options.ini. Throws Error{usage}
-/// if it is there and neither was asked for, or if it is none of `moesaic sft`; Error{resource} if
-/// it cannot be made.
-void prepare_output(const Command& command);
+/// one that --overwrite empties. Throws what check_output does; Error{resource} if it cannot be
+/// made.
+void prepare_output(const Options& options);
+
+/// OUTDIR/options.ini, which --config reads: the options of the run, which has begun or gone on.
+/// Throws Error{resource} naming it.
+void write_options(const Command& command);
+
+/// Those of `names` that had other values when OUTDIR/options.ini was written: "--lr 0.1, not 0.2;
+/// --seed 1, not 2", the former first. Empty if there is none, or the file is not there.
+[[nodiscard]] std::string changed_options(const Command& command,
+                                          std::span<const std::string_view> names);
 
 }  // namespace moesaic

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/memory.h"
+#include "base/output_file.h"
 #include "launch/job/agreement.h"
 #include "launch/sft/metrics.h"
 #include "launch/sft/sft_output.h"
@@ -77,7 +78,8 @@ void SftRun::go_on() {
   std::int64_t newest = -1;
   agree(runtime_.world(), [&] {
     if (!runtime_.is_first()) return;
-    prepare_output(runtime_.command());
+    prepare_output(options());
+    if (options().grad_out) require_replaceable(*options().grad_out);
     if (options().resume) newest = setup_.checkpoints().newest().value_or(-1);
   });
   runtime_.world().max({&newest, 1});
@@ -92,6 +94,7 @@ void SftRun::begin() {
   first_ = done_;
   agree(runtime_.world(), [&] {
     if (!runtime_.is_first()) return;
+    write_options(runtime_.command());
     metrics_.emplace(options().output_dir, done_);
     metrics_->write(setup_.start_line(data_, done_, total_steps_));
   });
@@ -203,6 +206,9 @@ void SftRun::run() {
 }  // namespace
 
 void train(Runtime& runtime, const OpenModel& model, const SftData& data) {
+  agree(runtime.world(), [&] {
+    if (runtime.is_first()) check_output(runtime.options());
+  });
   SftRun(runtime, model, data).run();
 }
 

@@ -16,6 +16,7 @@
 #include "launch/job/placement_choice.h"
 #include "launch/options/option_table.h"
 #include "launch/sft/sft_adapters.h"
+#include "launch/sft/sft_output.h"
 #include "src/checkpoint/mapped_file.h"
 #include "src/lora/adapter_writer.h"
 #include "src/model/model_adapters.h"
@@ -23,32 +24,39 @@
 namespace moesaic {
 namespace {
 
+/// Options that decide the bytes of the result, whatever else does.
+constexpr auto kDeciding = std::to_array<std::string_view>({"precision",
+                                                            "expert-format",
+                                                            "dense-format",
+                                                            "head-format",
+                                                            "int4-activations",
+                                                            "seed",
+                                                            "no-shuffle",
+                                                            "lr",
+                                                            "schedule",
+                                                            "beta1",
+                                                            "warmup-steps",
+                                                            "beta2",
+                                                            "adam-eps",
+                                                            "weight-decay",
+                                                            "clip",
+                                                            "epochs",
+                                                            "max-steps",
+                                                            "global-batch-size",
+                                                            "nvfp4-activations",
+                                                            "numerics",
+                                                            "on-nonfinite"});
+
+/// Those that do through the samples and the adapters that they choose.
+constexpr auto kChoosing = std::to_array<std::string_view>(
+    {"model", "data", "data-format", "eval-split", "train-on", "too-long", "ctx-size",
+     "chat-template", "lora", "lora-rank", "lora-alpha", "rslora", "lora-dropout", "lora-targets"});
+
 /// Of all that decides the bytes of the result, and of nothing else.
 std::string digest_of(const Options& options, const SftData& data,
                       std::span<const AdapterSpec> specs, double dropout) {
-  constexpr std::array kDeciding = {"precision",
-                                    "expert-format",
-                                    "dense-format",
-                                    "head-format",
-                                    "int4-activations",
-                                    "seed",
-                                    "no-shuffle",
-                                    "lr",
-                                    "schedule",
-                                    "beta1",
-                                    "warmup-steps",
-                                    "beta2",
-                                    "adam-eps",
-                                    "weight-decay",
-                                    "clip",
-                                    "epochs",
-                                    "max-steps",
-                                    "global-batch-size",
-                                    "nvfp4-activations",
-                                    "numerics",
-                                    "on-nonfinite"};
   std::string text = checksum_text(data.train.fingerprint());
-  for (const char* name : kDeciding) {
+  for (const std::string_view name : kDeciding) {
     text += fmt::format("{}={}\n", name, value_text(*find_option(name, Verb::sft), options));
   }
   if (dropout > 0) text += fmt::format("lora-dropout={}\n", dropout);
@@ -60,6 +68,17 @@ std::string digest_of(const Options& options, const SftData& data,
     text += checksum_text(checksum(MappedFile((folder / kAdapterTensorsFile).string()).bytes()));
   }
   return checksum_text(checksum(text));
+}
+
+/// Why a checkpoint of OUTDIR does not fit: "was made with --lr 0.1, not 0.2".
+std::string other_run(const Command& command) {
+  for (const std::span<const std::string_view> names :
+       {std::span<const std::string_view>(kDeciding),
+        std::span<const std::string_view>(kChoosing)}) {
+    const std::string changed = changed_options(command, names);
+    if (!changed.empty()) return "was made with " + changed;
+  }
+  return "was made from another model, other data or another adapter";
 }
 
 }  // namespace
@@ -161,9 +180,8 @@ std::int64_t SftSetup::load_checkpoint(std::int64_t steps) {
   const TrainProgress progress =
       checkpoints_.load(steps, exchange_, adapters_.masters(), trainer_->moments());
   agree(runtime_.world(), [&] {
-    require(progress.digest == digest_, ErrorKind::usage,
-            "{} was made from another model, other data or other options: --overwrite begins anew",
-            checkpoints_.path(steps));
+    require(progress.digest == digest_, ErrorKind::usage, "{}: {}; --overwrite begins anew",
+            checkpoints_.path(steps), other_run(runtime_.command()));
   });
   adapters_.pack(*runtime_.compute().pool);
   return progress.steps;

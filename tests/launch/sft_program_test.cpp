@@ -122,7 +122,8 @@ TEST(Sft, DropoutLeavesTheSameOutOnAnyRanksAndAfterAStop) {
     program.send(SIGKILL);
     (void)program.wait();
   }
-  expect_failure(run_moesaic(sft(parts, {"--resume"})), 2, {"other options"});
+  expect_failure(run_moesaic(sft(parts, {"--resume"})), 2,
+                 {parts, "made with --lora-dropout 0.25, not 0;", "--overwrite"});
   expect_done(run_ranks(3, sft(parts, resumed)));
   EXPECT_EQ(adapter(parts), adapter(whole));
   const Json config = Json::parse(read_text(parts + "/adapter_config.json"), "adapter_config.json");
@@ -170,7 +171,15 @@ TEST(Sft, WhatIsThereIsNotLost) {
   const std::string out = directory.path_of("out");
   expect_done(run_moesaic(sft(out)));
   expect_failure(run_moesaic(sft(out)), 2, {out, "--resume", "--overwrite"});
-  expect_failure(run_moesaic(sft(out, {"--resume", "--lr", "0.001"})), 2, {"other options"});
+  const std::string options = read_text(out + "/options.ini");
+  const ProgramResult other =
+      run_moesaic(sft(out, {"--resume", "--lr", "0.001", "--max-steps", "9"}));
+  expect_failure(other, 2, {"made with --lr 0.003, not 0.001; --max-steps 6, not 9;"});
+  EXPECT_EQ(read_text(out + "/options.ini"), options) << "still those of the run";
+  const std::string data = directory.path_of("data.jsonl");
+  write_text(data, "{\"text\": \"In the beginning\"}\n");
+  expect_failure(run_moesaic(sft(out, {"--resume"}, data)), 2,
+                 {"made with --data " + kConversations});
   const std::string foreign = directory.path_of("foreign");
   std::filesystem::create_directory(foreign);
   write_text(foreign + "/thesis.txt", "years of work");
@@ -190,6 +199,20 @@ TEST(Sft, WrongRequestsAreRefusedBeforeAnythingIsWritten) {
   expect_failure(run_moesaic(sft(out, {"--ctx-size", "20"})), 3, {"line 1", "--too-long"});
   expect_failure(run_moesaic(sft(out, {"--eval-split", "500"})), 2, {"--eval-split"});
   EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST(Sft, TheOptionsOfARunThatHadAFileAreAFile) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("run.ini");
+  const std::string out = directory.path_of("out");
+  write_text(file, "weight-decay = 0.01\n");
+  expect_done(run_moesaic(sft(out, {"--config", file, "--max-steps", "2"})));
+  const std::string first = adapter(out);
+  const std::string options = directory.path_of("options.ini");
+  std::filesystem::copy_file(out + "/options.ini", options);
+  expect_done(run_moesaic({"sft", "--config", options, "--overwrite"}));
+  EXPECT_EQ(adapter(out), first);
+  expect_done(run_moesaic({"sft", "--config", out + "/options.ini", "--resume"}));
 }
 
 TEST(Sft, SamplesAreShownAndWritten) {
