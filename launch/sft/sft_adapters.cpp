@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "launch/job/agreement.h"
+#include "launch/options/option_table.h"
 #include "src/lora/adapter_targets.h"
 #include "src/model/model_adapters.h"
 
@@ -13,6 +14,8 @@ namespace moesaic {
 namespace {
 
 std::vector<AdapterSpec> new_adapters(const Options& options, std::span<const AdapterSite> sites) {
+  require(options.lora_alpha > 0, ErrorKind::usage,
+          "--lora-alpha 0: adapters would add nothing, whatever is trained");
   std::vector<AdapterSpec> specs;
   for (AdapterSite& site : choose_sites(sites, options.lora_targets)) {
     specs.push_back(
@@ -39,7 +42,9 @@ void require_agreement(const Command& command, const AdapterFiles& lora,
   const Options& options = command.options;
   const auto check = [&](std::string_view option, const auto& agrees) {
     require(source_of(command, option) == OptionSource::preset || agrees(), ErrorKind::usage,
-            "--{} is not what the adapter of --lora has, with which the run goes on", option);
+            "--{} {} is not what the adapter of --lora has, with which the run goes on; leave it "
+            "out",
+            option, value_text(*find_option(option, Verb::sft), options));
   };
   const auto all = [&](const auto& agrees) {
     return [&lora, agrees] { return std::ranges::all_of(lora.specs(), agrees); };

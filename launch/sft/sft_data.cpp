@@ -1,5 +1,6 @@
 #include "launch/sft/sft_data.h"
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -62,6 +63,9 @@ void split_held_out(const Options& options, SftData& data) {
   if (options.eval_split == 0) return;
   require(!options.eval_data.has_value(), ErrorKind::usage,
           "--eval-data and --eval-split exclude each other");
+  require(options.eval_split < 1 || options.eval_split == std::floor(options.eval_split),
+          ErrorKind::usage, "--eval-split {}: neither a share below 1 nor a whole number",
+          options.eval_split);
   const auto all = static_cast<double>(data.train.size());
   const auto count = static_cast<std::int64_t>(options.eval_split < 1 ? options.eval_split * all
                                                                       : options.eval_split);

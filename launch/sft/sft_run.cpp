@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/output_file.h"
 #include "launch/job/agreement.h"
@@ -53,6 +54,7 @@ class SftRun {
   [[nodiscard]] bool is_due(std::int64_t steps, std::int64_t every) const {
     return every > 0 && steps % every == 0;
   }
+  void warn() const;
   void begin();
   void go_on();
   void step(std::int64_t number);
@@ -89,7 +91,23 @@ void SftRun::go_on() {
   runtime_.log().once(LogLevel::info, "going on after step {}", done_);
 }
 
+/// Of options that will not do what they are for.
+void SftRun::warn() const {
+  if (options().warmup_steps >= total_steps_) {
+    runtime_.log().once(LogLevel::warning,
+                        "--warmup-steps {}: the run ends after step {}, so that the learning rate "
+                        "never is {}",
+                        options().warmup_steps, total_steps_, options().lr);
+  }
+  if (options().eval_every > 0 && data_.held_out.size() == 0) {
+    runtime_.log().once(LogLevel::warning,
+                        "--eval-every has no effect: no data are held out (--eval-data, "
+                        "--eval-split)");
+  }
+}
+
 void SftRun::begin() {
+  warn();
   go_on();
   first_ = done_;
   agree(runtime_.world(), [&] {
@@ -207,7 +225,10 @@ void SftRun::run() {
 
 void train(Runtime& runtime, const OpenModel& model, const SftData& data) {
   agree(runtime.world(), [&] {
-    if (runtime.is_first()) check_output(runtime.options());
+    const Options& options = runtime.options();
+    require(options.max_steps > 0 || options.epochs > 0, ErrorKind::usage,
+            "--epochs 0 trains nothing, and no --max-steps says how much else");
+    if (runtime.is_first()) check_output(options);
   });
   SftRun(runtime, model, data).run();
 }

@@ -198,7 +198,20 @@ TEST(Sft, WrongRequestsAreRefusedBeforeAnythingIsWritten) {
   expect_failure(run_moesaic(sft(out, {"--lora-targets", "shared"})), 2, {"shared"});
   expect_failure(run_moesaic(sft(out, {"--ctx-size", "20"})), 3, {"line 1", "--too-long"});
   expect_failure(run_moesaic(sft(out, {"--eval-split", "500"})), 2, {"--eval-split"});
+  expect_failure(run_moesaic(sft(out, {"--eval-split", "1.5"})), 2, {"--eval-split 1.5"});
+  expect_failure(run_moesaic(sft(out, {"--lora-alpha", "0"})), 2, {"--lora-alpha 0"});
+  expect_failure(run_ranks(2, sft(out, {"--epochs", "0", "--max-steps", "0"})), 2, {"--epochs 0"});
   EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST(Sft, OptionsWithoutEffectAreToldOf) {
+  const TemporaryDirectory directory;
+  const ProgramResult result = run_moesaic(sft(
+      directory.path_of("out"), {"--eval-every", "2", "--warmup-steps", "2", "--max-steps", "2"}));
+  expect_done(result);
+  EXPECT_NE(result.err.find("--warmup-steps 2: the run ends after step 2"), std::string::npos)
+      << result.text();
+  EXPECT_NE(result.err.find("--eval-every has no effect"), std::string::npos) << result.text();
 }
 
 TEST(Sft, TheOptionsOfARunThatHadAFileAreAFile) {
