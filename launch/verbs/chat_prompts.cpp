@@ -39,7 +39,7 @@ std::vector<ChatPrompt> read_chat_prompts(const Options& options) {
       const std::string where = fmt::format("{} line {}", name, number);
       all.push_back({read_chat(Json::parse(line, where)), where});
     }
-    require(!all.empty(), ErrorKind::usage, "{} holds no conversation: it is empty", name);
+    require(!all.empty(), ErrorKind::file, "{} holds no conversation: it is empty", name);
   }
   for (ChatPrompt& prompt : all) add_variables(prompt.chat, variables);
   return all;

@@ -171,7 +171,7 @@ void end_arrival(const Runtime& runtime, const TokenPrompts& input) {
   warn_of_bad_prompts(runtime.log(), input.prompts);
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
-    require(!input.prompts.empty(), ErrorKind::usage, "{} holds no prompt: it is empty",
+    require(!input.prompts.empty(), ErrorKind::file, "{} holds no prompt: it is empty",
             input_name("-"));
     require_a_good_one(input.prompts);
   });

@@ -106,8 +106,13 @@ std::string read_file_bytes(const std::string& path) {
 
 std::string read_utf8_file(const std::string& path) {
   std::string text = read_file_bytes(path);
-  require(is_valid_utf8(text), ErrorKind::file, "the text of {} is not UTF-8", input_name(path));
-  return text;
+  if (is_valid_utf8(text)) return text;
+  std::string_view left = text;
+  std::int64_t number = 1;
+  for (; is_valid_utf8(left.substr(0, left.find('\n'))); ++number) {
+    left.remove_prefix(left.find('\n') + 1);
+  }
+  fail(ErrorKind::file, "{} line {} is not UTF-8", input_name(path), number);
 }
 
 std::optional<Prompt> PromptLines::parse(std::string_view line) {
@@ -152,7 +157,7 @@ std::vector<Prompt> read_prompts(const Options& options, BadPrompts bad) {
   if (options.whole_file) return {whole_file(*options.file)};
   const std::string name = input_name(*options.file);
   std::vector<Prompt> prompts = parse_prompts(read_file_bytes(*options.file), name);
-  require(!prompts.empty(), ErrorKind::usage, "{} holds no prompt: it is empty", name);
+  require(!prompts.empty(), ErrorKind::file, "{} holds no prompt: it is empty", name);
   for (const Prompt& prompt : prompts) {
     if (prompt.error && bad == BadPrompts::refuse) throw *prompt.error;
   }

@@ -98,7 +98,7 @@ class Reader {
 
   void add_text(ScoreLabel label, std::vector<std::int32_t> tokens) {
     const auto length = std::ssize(tokens);
-    require(length >= 2, ErrorKind::usage, "{} has {} token{}, and so nothing to predict",
+    require(length >= 2, ErrorKind::file, "{} has {} token{}, and so nothing to predict",
             label.where, length, length == 1 ? "" : "s");
     if (options_.no_window) require_context(limit_, length, 0, label.where);
     std::vector<ScoreWindow> windows = cut_windows(length, limit_.tokens, stride_);
@@ -127,9 +127,9 @@ class Reader {
       first = std::ssize(tokenizer_.encode(trimmed));
     }
     const auto length = std::ssize(tokens);
-    require(first >= 1, ErrorKind::usage, "{}: the context has no tokens to predict from",
+    require(first >= 1, ErrorKind::file, "{}: the context has no tokens to predict from",
             label.where);
-    require(first < length, ErrorKind::usage, "{}: the continuation has no tokens", label.where);
+    require(first < length, ErrorKind::file, "{}: the continuation has no tokens", label.where);
     add(std::move(label), {.tokens = std::move(tokens), .windows = {pair_window(length, first)}});
     check_pair();
   }

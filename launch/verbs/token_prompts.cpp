@@ -17,7 +17,6 @@ void require_known(const Tokenizer& tokenizer, std::int32_t token, std::int64_t 
 
 void check_tokens(const Prompt& prompt, std::span<const std::int32_t> tokens,
                   const Tokenizer& tokenizer, std::int64_t vocab_size) {
-  require(!tokens.empty(), ErrorKind::usage, "the text of {} has no tokens", prompt.where);
   for (const std::int32_t token : tokens) {
     require(token < vocab_size || !prompt.fields().prompt_tokens, ErrorKind::file,
             "{}: prompt: token id {} is outside the model's vocabulary of {}", prompt.where, token,
@@ -30,9 +29,9 @@ void check_tokens(const Prompt& prompt, std::span<const std::int32_t> tokens,
 
 std::vector<std::int32_t> encode_text(const Tokenizer& tokenizer, const ModelConfig& config,
                                       std::string_view text, const std::string& where) {
-  require(!text.empty(), ErrorKind::usage, "the text of {} is empty", where);
+  require(!text.empty(), ErrorKind::file, "the text of {} is empty", where);
   std::vector<std::int32_t> tokens = tokenizer.encode(text);
-  require(!tokens.empty(), ErrorKind::usage, "the text of {} has no tokens", where);
+  require(!tokens.empty(), ErrorKind::file, "the text of {} has no tokens", where);
   for (const std::int32_t token : tokens) require_known(tokenizer, token, config.vocab_size);
   return tokens;
 }
@@ -53,10 +52,11 @@ std::vector<std::int32_t> encode_prompt(Prompt& prompt, const TokenPrompts& inpu
   if (prompt.error) return tokens;
   try_prompt(prompt, bad, [&] {
     const bool is_text = !prompt.fields().prompt_tokens && !prompt.fields().conversation;
-    require(!is_text || !prompt.text.empty(), ErrorKind::usage, "the text of {} is empty",
-            prompt.where);
+    const ErrorKind kind = options.prompt ? ErrorKind::usage : ErrorKind::file;
+    require(!is_text || !prompt.text.empty(), kind, "the text of {} is empty", prompt.where);
     if (input.chat_template) apply_chat(prompt, *input.chat_template, options);
     tokens = encode_prompt(prompt, *input.tokenizer, !prompt.is_chat);
+    require(!tokens.empty(), kind, "the text of {} has no tokens", prompt.where);
     check_tokens(prompt, tokens, *input.tokenizer, vocab_size);
   });
   return tokens;

@@ -134,7 +134,7 @@ TEST(ArrivingPrompts, BadOnesAreToldOrEndTheRun) {
   expect_failure(run_with_input(generate_lines(2, {"--strict"}), line_number(0) + bad), 2,
                  {"line 2", "exceed the context"});
   expect_failure(run_with_input(generate_lines(1), bad), 2, {"line 1", "exceed the context"});
-  expect_failure(run_with_input(generate_lines(1), ""), 2, {"the standard input holds no prompt"});
+  expect_failure(run_with_input(generate_lines(1), ""), 3, {"the standard input holds no prompt"});
   expect_failure(run_with_input(generate_lines(1), std::string("a\0b\n", 4)), 3, {"NUL"});
 }
 

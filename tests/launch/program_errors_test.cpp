@@ -64,10 +64,10 @@ TEST(ProgramErrors, PromptEmptyOrNotUtf8) {
   const std::string file = directory.path_of("prompts");
   for (const std::string verb : {"generate", "score"}) {
     write_text(file, "");
-    expect_failure(run_ranks(2, {verb, "-m", kDemo, "-f", file}), 2, {"empty"});
+    expect_failure(run_ranks(2, {verb, "-m", kDemo, "-f", file}), 3, {"empty"});
     write_text(file, "good\nbad \xc3\x28\n");
   }
-  expect_failure(run_moesaic({"score", "-m", kDemo, "-f", file}), 3, {file, "not UTF-8"});
+  expect_failure(run_moesaic({"score", "-m", kDemo, "-f", file}), 3, {file, "line 2 is not UTF-8"});
   expect_failure(run_moesaic({"generate", "-m", kDemo, "-f", file, "--strict"}), 3,
                  {file, "line 2 is not UTF-8"});
   write_text(file, "{\"text\": \"one\"}\n");
@@ -81,7 +81,13 @@ TEST(ProgramErrors, TextTooShortToScore) {
   const TemporaryDirectory directory;
   const std::string file = directory.path_of("text");
   write_text(file, "a");
-  expect_failure(run_ranks(2, {"score", "-m", kDemo, "-f", file}), 2, {"1 token"});
+  expect_failure(run_ranks(2, {"score", "-m", kDemo, "-f", file}), 3, {"1 token"});
+  for (const auto& [line, text] :
+       {std::pair(R"({"context": "In", "continuation": ""})", "the continuation has no tokens"),
+        {R"({"context": "", "continuation": "In"})", "the context has no tokens"}}) {
+    write_text(file, line);
+    expect_failure(run_moesaic({"score", "-m", kDemo, "-f", file}), 3, {"line 1", text});
+  }
 }
 
 TEST(ProgramErrors, ContextExceeded) {

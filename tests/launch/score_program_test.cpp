@@ -174,11 +174,11 @@ TEST(Score, WrongInputIsNamed) {
   refuse("{\"text\": \"a b\", \"max_tokens\": 3}", 3, {"max_tokens"});
   refuse("{\"text\": \"a b\", \"context\": \"a\"}", 3, {"excludes"});
   refuse("{\"context\": \"a\"}", 3, {"continuation"});
-  refuse("{\"context\": \"\", \"continuation\": \"a\"}", 2, {"context has no tokens"});
-  refuse("{\"context\": \"a\", \"continuation\": \"\"}", 2, {"continuation has no tokens"});
+  refuse("{\"context\": \"\", \"continuation\": \"a\"}", 3, {"context has no tokens"});
+  refuse("{\"context\": \"a\", \"continuation\": \"\"}", 3, {"continuation has no tokens"});
   refuse("{\"context\": [1], \"continuation\": \"a\"}", 3, {"both"});
   refuse("{\"text\": [1, 2048]}", 3, {"2048"});
-  refuse("{\"text\": [1]}", 2, {"1 token", "nothing to predict"});
+  refuse("{\"text\": [1]}", 3, {"1 token", "nothing to predict"});
   refuse("{\"context\": [1], \"continuation\": [2, 3, 4, 5, 6]}", 2, {"continuation", "5"},
          {"-c", "4"});
   refuse("nonsense", 3, {});
