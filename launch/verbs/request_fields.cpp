@@ -19,6 +19,7 @@ constexpr std::int64_t kLineVersion = 1;
 constexpr std::int64_t kMostSamples = 100'000;
 constexpr double kMostBias = 1e9;
 constexpr std::int64_t kMostOfAnything = 1'000'000'000'000;  // as of options
+constexpr std::int64_t kMostLogprobs = 1000;                 // as of --logprobs
 
 std::int64_t whole_number(const Json& value, std::int64_t least,
                           std::int64_t most = kMostOfAnything) {
@@ -44,21 +45,23 @@ void read_prompt(const Json& value, RequestFields& fields) {
   value.for_each([&](const std::string&, const Json& id) { tokens.push_back(token_id(id)); });
 }
 
-void read_id(const Json& value, RequestFields& fields) {
-  fields.id =
-      value.is_integer() ? fmt::format("{}", value.as_int()) : json_quote(value.as_string());
+void read_version(const Json& value, RequestFields&) {
+  const std::int64_t version = value.as_int();
+  require(version == kLineVersion, ErrorKind::file, "{}: {}; this program reads version {}",
+          value.where(), version, kLineVersion);
 }
 
 void read_stop(const Json& value, RequestFields& fields) {
   auto& strings = fields.stop.emplace();
-  if (value.is_string()) {
-    strings.push_back(value.as_string());
-    return;
-  }
+  const auto add = [&](const Json& text) {
+    strings.push_back(text.as_string());
+    require(!strings.back().empty(), ErrorKind::file, "{}: an empty text would end every text",
+            text.where());
+  };
+  if (value.is_string()) return add(value);
   require(value.is_array(), ErrorKind::file, "{}: neither a text nor a list of texts",
           value.where());
-  value.for_each(
-      [&](const std::string&, const Json& text) { strings.push_back(text.as_string()); });
+  value.for_each([&](const std::string&, const Json& text) { add(text); });
 }
 
 void read_logit_bias(const Json& value, RequestFields& fields) {
@@ -102,7 +105,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"messages", [](const Json&, RequestFields&) {}},  // of the whole line: parse_request_fields
     {"tools", [](const Json&, RequestFields&) {}},
     {"chat_template_kwargs", [](const Json&, RequestFields&) {}},
-    {"id", read_id},
+    {"id", [](const Json& value, RequestFields& f) { f.id = id_text(value); }},
     {"max_tokens", read_whole_number<&F::max_tokens, -1>},
     {"temperature", read_number<&F::temperature>},
     {"top_k", read_whole_number<&F::top_k, -1>},
@@ -111,15 +114,14 @@ constexpr auto kFields = std::to_array<Field>({
     {"seed", read_whole_number<&F::seed, -1, std::numeric_limits<std::int64_t>::max()>},
     {"n", read_whole_number<&F::n, 1, kMostSamples>},
     {"stop", read_stop},
-    {"logprobs", read_whole_number<&F::logprobs, 0>},
+    {"logprobs", read_whole_number<&F::logprobs, 0, kMostLogprobs>},
     {"repetition_penalty", read_number<&F::repetition_penalty>},
     {"frequency_penalty", read_number<&F::frequency_penalty>},
     {"presence_penalty", read_number<&F::presence_penalty>},
     {"repeat_last_n", read_whole_number<&F::repeat_last_n, -1>},
     {"logit_bias", read_logit_bias},
     {"ignore_eos", [](const Json& value, RequestFields& f) { f.ignore_eos = value.as_bool(); }},
-    {"version", [](const Json& value,
-                   RequestFields&) { (void)whole_number(value, kLineVersion, kLineVersion); }},
+    {"version", read_version},
 });
 
 void refuse_unknown(const Json& line, const std::string& name) {
@@ -131,6 +133,12 @@ void refuse_unknown(const Json& line, const std::string& name) {
 }
 
 }  // namespace
+
+std::string id_text(const Json& value) {
+  require(value.is_integer() || value.is_string(), ErrorKind::file,
+          "{}: neither a text nor a whole number", value.where());
+  return value.is_integer() ? fmt::format("{}", value.as_int()) : json_quote(value.as_string());
+}
 
 RequestFields parse_request_fields(const Json& line) {
   require(line.is_object(), ErrorKind::file, "{}: no JSON object", line.where());

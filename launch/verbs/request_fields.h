@@ -34,6 +34,9 @@ struct RequestFields {
   std::optional<bool> ignore_eos{};
 };
 
+/// The `id` of a line, a string or a whole number, as JSON text. Throws Error{file} for another.
+[[nodiscard]] std::string id_text(const Json& value);
+
 /// `line` is an object. Throws Error{file} that names the line and the field: one that is unknown,
 /// of another type or out of range, or no or several of prompt and messages.
 [[nodiscard]] RequestFields parse_request_fields(const Json& line);

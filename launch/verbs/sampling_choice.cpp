@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -146,6 +147,8 @@ SamplingChoice choose_sampling(const Command& command, const GenerationDefaults&
     choice.options.logit_bias.push_back(parse_logit_bias(bias));
   }
   check_sampling(choice.options, vocab_size);
+  require(std::ranges::find(command.options.stop, "") == command.options.stop.end(),
+          ErrorKind::usage, "--stop \"\": an empty text would end every text");
   choice.text = chooser.text();
   return choice;
 }

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "launch/job/agreement.h"
 #include "launch/verbs/prompts.h"
+#include "launch/verbs/request_fields.h"
 #include "launch/verbs/token_prompts.h"
 
 namespace moesaic {
@@ -67,9 +68,7 @@ class Reader {
     ScoreLabel label{.where = where, .id = "", .is_pair = !object.contains("text")};
     require(label.is_pair || !(object.contains("context") || object.contains("continuation")),
             ErrorKind::file, "{}: text excludes context and continuation", where);
-    if (const auto id = object.find("id")) {
-      label.id = id->is_integer() ? fmt::format("{}", id->as_int()) : json_quote(id->as_string());
-    }
+    if (const auto id = object.find("id")) label.id = id_text(*id);
     if (label.is_pair) {
       add_pair(std::move(label), object.at("context"), object.at("continuation"));
     } else {

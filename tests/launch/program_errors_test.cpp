@@ -84,7 +84,8 @@ TEST(ProgramErrors, TextTooShortToScore) {
   expect_failure(run_ranks(2, {"score", "-m", kDemo, "-f", file}), 3, {"1 token"});
   for (const auto& [line, text] :
        {std::pair(R"({"context": "In", "continuation": ""})", "the continuation has no tokens"),
-        {R"({"context": "", "continuation": "In"})", "the context has no tokens"}}) {
+        {R"({"context": "", "continuation": "In"})", "the context has no tokens"},
+        {R"({"id": 1.5, "text": "In the"})", "id: neither a text nor a whole number"}}) {
     write_text(file, line);
     expect_failure(run_moesaic({"score", "-m", kDemo, "-f", file}), 3, {"line 1", text});
   }
