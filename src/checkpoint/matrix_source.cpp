@@ -100,10 +100,11 @@ MatrixSource::MatrixSource(const Checkpoint& checkpoint, const TensorSlice& slic
 }
 
 MatrixSource::MatrixSource(const TensorView& plain)
-    : rows_(plain.shape.at(0)),
-      cols_(plain.shape.at(1)),
-      dtype_(plain.dtype),
-      bytes_(plain.bytes) {}
+    : rows_(plain.shape.at(0)), cols_(plain.shape.at(1)), dtype_(plain.dtype), bytes_(plain.bytes) {
+  const bool is_read = dtype_ == DType::f32 || dtype_ == DType::bf16 || dtype_ == DType::f16;
+  require(is_read, ErrorKind::file, "{}: tensor \"{}\" is {}, not F32, BF16 or F16", plain.file,
+          plain.name, dtype_name(dtype_));
+}
 
 Layout MatrixSource::layout() const noexcept {
   if (codec_ != nullptr) return codec_->layout();

@@ -26,7 +26,7 @@ class MatrixSource {
   /// Throws Error{file} naming file, tensor, what was expected and what was found, if a tensor is
   /// missing, has another shape, or is of a dtype that is not read.
   MatrixSource(const Checkpoint& checkpoint, const TensorSlice& slice);
-  /// A whole tensor [rows, cols] of bf16, f16 or f32.
+  /// A whole tensor [rows, cols] of bf16, f16 or f32; throws Error{file} for another dtype.
   explicit MatrixSource(const TensorView& plain);
 
   [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }

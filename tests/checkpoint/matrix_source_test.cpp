@@ -124,6 +124,16 @@ TEST(MatrixSource, reads_at_any_alignment) {
   EXPECT_EQ(row_as_bf16(source, 0), (std::vector<std::uint16_t>{0x3f40, 0xc0a0}));
 }
 
+TEST(MatrixSource, a_tensor_of_other_numbers_is_refused_and_not_read_as_bf16) {
+  const std::vector<std::byte> bytes(8 * 6);
+  for (const DType dtype : {DType::f64, DType::i32, DType::i8, DType::f8_e4m3, DType::boolean}) {
+    const auto size = static_cast<std::size_t>(6 * dtype_bytes(dtype));
+    const TensorView tensor{"w", dtype, {2, 3}, std::span(bytes).first(size), "file"};
+    EXPECT_EQ(error_message([&] { (void)MatrixSource(tensor); }, ErrorKind::file),
+              "file: tensor \"w\" is " + std::string(dtype_name(dtype)) + ", not F32, BF16 or F16");
+  }
+}
+
 TEST(MatrixSource, names_tensor_shape_and_dtype_that_do_not_fit) {
   const TemporaryDirectory directory;
   const std::string file = directory.path_of("model.safetensors");
