@@ -46,6 +46,10 @@ std::string unfinished_advice(const std::string& directory) {
 
 /// What a directory without safetensors holds instead, and what to do about it.
 std::string advice(const std::string& directory) {
+  if (file_exists(directory + "/adapter_config.json")) {
+    return fmt::format("; it is an adapter: --lora {} adds it to the --model that it is of",
+                       directory);
+  }
   if (const auto name = first_file_ending(directory, ".safetensors")) {
     return fmt::format("; {} is there, but shards need their index: copy {} too", *name,
                        kIndexFile);

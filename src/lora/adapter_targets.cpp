@@ -48,6 +48,23 @@ Regex whole_name(const std::string& expression) {
   }
 }
 
+/// PEFT's target_modules are ends of names, "q_proj,v_proj": what they are here. Empty if a word is
+/// the end of no module's name.
+std::string advice_on_ends(std::span<const AdapterSite> sites, std::string_view targets) {
+  std::string ends;
+  for (std::string_view left = targets; !left.empty();) {
+    const std::string_view word = left.substr(0, left.find(','));
+    left.remove_prefix(std::min(word.size() + 1, left.size()));
+    const std::string end = fmt::format(".{}", word);
+    const bool is_end = !word.empty() && std::ranges::any_of(sites, [&](const AdapterSite& site) {
+      return site.module.ends_with(end);
+    });
+    if (!is_end) return "";
+    ends += fmt::format("{}{}", ends.empty() ? "" : "|", word);
+  }
+  return ends.empty() ? "" : fmt::format("; '.*\\.({})' are all modules of such names", ends);
+}
+
 }  // namespace
 
 std::vector<AdapterSite> choose_sites(std::span<const AdapterSite> sites,
@@ -64,11 +81,13 @@ std::vector<AdapterSite> choose_sites(std::span<const AdapterSite> sites,
   std::ranges::copy_if(sites, std::back_inserter(chosen), [&](const AdapterSite& site) {
     return !expression.find_all(site.module).empty();
   });
-  require(!chosen.empty(), ErrorKind::usage,
-          "LoRA target \"{}\" is no list of {}, and as a regular expression it matches no module, "
-          "such as {}",
-          targets, fmt::join(kAdapterKindNames, ", "),
-          sites.empty() ? "(this model has none)" : sites.front().module);
+  require(
+      !chosen.empty(), ErrorKind::usage,
+      "LoRA targets \"{}\": neither kinds ({}, with commas) nor a regular expression that a whole "
+      "name of a module matches, such as {}{}",
+      targets, fmt::join(kAdapterKindNames, ", "),
+      sites.empty() ? "(this model has none)" : sites.front().module,
+      advice_on_ends(sites, targets));
   return chosen;
 }
 

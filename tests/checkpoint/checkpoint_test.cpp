@@ -144,6 +144,9 @@ TEST(Checkpoint, says_what_to_do_with_other_formats) {
   EXPECT_NE(open_error(path).find("; model-00001-of-00002.safetensors is there, but shards need "
                                   "their index: copy model.safetensors.index.json too"),
             std::string::npos);
+  write_text(path + "/adapter_config.json", "{}");
+  EXPECT_NE(open_error(path).find("; it is an adapter: --lora " + path + " adds it"),
+            std::string::npos);
 }
 
 }  // namespace

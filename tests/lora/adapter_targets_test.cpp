@@ -45,6 +45,11 @@ TEST(AdapterTargets, ExpressionsMatchWholeNames) {
 TEST(AdapterTargets, WhatMatchesNothingIsRefused) {
   EXPECT_NE(refusal("attention,shared").find("\"shared\""), std::string::npos);
   EXPECT_NE(refusal("q_proj").find("model.layers.0.self_attn.q_proj"), std::string::npos);
+  EXPECT_NE(refusal("q_proj").find(R"('.*\.(q_proj)')"), std::string::npos) << refusal("q_proj");
+  EXPECT_NE(refusal("q_proj,gate_proj").find(R"('.*\.(q_proj|gate_proj)')"), std::string::npos)
+      << refusal("q_proj,gate_proj");
+  EXPECT_EQ(chosen(R"(.*\.(q_proj|gate_proj))"), 4U) << "what the message says is true";
+  EXPECT_EQ(refusal("q_proj,lm_head").find("'.*"), std::string::npos);
   EXPECT_NE(refusal("attention,experst").find("attention, experts, shared, dense"),
             std::string::npos);
   EXPECT_NE(refusal("(q_proj").find("regular expression"), std::string::npos);
