@@ -209,10 +209,22 @@ Verb verb_of(const Options& options) {
   return options.plan_job == PlanJob::sft ? Verb::sft : Verb::generate;
 }
 
+/// `options` as the job has them: of a model whose configuration alone is there, the directory that
+/// will hold the weights.
+Options options_of_job(Options options) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_regular_file(options.model, error)) return options;
+  const fs::path directory = fs::path(options.model).parent_path();
+  options.model = directory.empty() ? "." : directory.string();
+  return options;
+}
+
 }  // namespace
 
 std::string job_command(const Command& command, const CostRanks& ranks) {
   const Verb verb = verb_of(command.options);
+  const Options options = options_of_job(command.options);
   std::string text;
   if (ranks.ranks > 1) {
     text = fmt::format("mpirun -n {} --map-by ppr:{}:node --bind-to none ", ranks.ranks,
@@ -228,7 +240,7 @@ std::string job_command(const Command& command, const CostRanks& ranks) {
     constexpr std::array kOfPlan = {"ranks-per-node", "gpu-memory", "json"};  // means another thing
     if (std::ranges::find(kOfPlan, row.name) != kOfPlan.end()) continue;
     text += fmt::format(" --{}", row.name);
-    if (!row.value.empty()) text += " " + shell_word(value_text(row, command.options));
+    if (!row.value.empty()) text += " " + shell_word(value_text(row, options));
   }
   if (const auto& limit = command.options.memory_limit) {
     text += " --memory-limit " + limit->text;

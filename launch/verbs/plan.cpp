@@ -118,6 +118,8 @@ PlanReport plan_model(const Command& command, PlanSetting setting) {
   const std::int64_t before = runtime_bytes().rank;
   const PlannedModel planned = open_planned_model(options);
   const OpenModel& model = planned.model;
+  check_moe_options({.defer = options.defer, .wire = options.wire, .combine = options.combine},
+                    model.config);
   setting.runtime.rank += std::max<std::int64_t>(0, runtime_bytes().rank - before);  // of headers
   setting.runtime.node += tokenizer_bytes(model);  // of the one node that has rank 0
   const JobPlan job(options, model, setting.runtime);

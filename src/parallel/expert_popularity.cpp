@@ -33,13 +33,15 @@ std::vector<std::size_t> shuffled(std::int64_t experts, std::int64_t layer) {
 }
 
 /// Rates of clocks that ring within a unit of time as often as a token of `topk` choices chose the
-/// experts: 1 - exp(-rate).
+/// experts: 1 - exp(-rate). `where` names the layer.
 std::vector<double> rates_of(const std::vector<double>& rows, std::int64_t topk,
-                             const std::string& source) {
+                             const std::string& where) {
   const double sum = std::reduce(rows.begin(), rows.end());
-  const bool are_counts = std::ranges::all_of(rows, [](double count) { return count >= 0; });
-  require(are_counts && sum > 0 && std::isfinite(sum), ErrorKind::usage,
-          "{}: rows of experts are numbers from 0 on, not all 0", source);
+  const auto wrong = std::ranges::find_if(rows, [](double count) { return !(count >= 0); });
+  require(wrong == rows.end(), ErrorKind::file, "{}, expert {}: {} is no number of rows", where,
+          wrong - rows.begin(), wrong == rows.end() ? 0 : *wrong);
+  require(sum > 0 && std::isfinite(sum), ErrorKind::file,
+          "{}: the rows of its experts add up to {}", where, sum);
   std::vector<double> rates;
   for (const double count : rows) {
     const double chosen = std::min(kMostChosen, static_cast<double>(topk) * count / sum);
@@ -66,14 +68,15 @@ ExpertPopularity ExpertPopularity::zipf(double exponent) {
 ExpertPopularity ExpertPopularity::recorded(std::vector<std::vector<double>> rows,
                                             std::int64_t topk, std::string source) {
   ExpertPopularity result(0, std::move(source));
-  require(!rows.empty(), ErrorKind::usage, "{}: there are no layers", result.source_);
+  require(!rows.empty(), ErrorKind::file, "{}: there are no layers", result.source_);
   for (const std::vector<double>& layer : rows) {
-    require(!layer.empty() && layer.size() == rows.front().size(), ErrorKind::usage,
+    require(!layer.empty() && layer.size() == rows.front().size(), ErrorKind::file,
             "{}: a layer has {} experts, the first has {}", result.source_, layer.size(),
             rows.front().size());
-    require(topk >= 1 && topk <= std::ssize(layer), ErrorKind::usage,
+    require(topk >= 1 && topk <= std::ssize(layer), ErrorKind::file,
             "{}: experts_per_token is {}, of {} experts", result.source_, topk, layer.size());
-    result.rates_.push_back(rates_of(layer, topk, result.source_));
+    const std::string where = fmt::format("{}: layer {}", result.source_, result.rates_.size());
+    result.rates_.push_back(rates_of(layer, topk, where));
   }
   return result;
 }
@@ -106,7 +109,7 @@ std::vector<double> ExpertPopularity::rates(std::int64_t layer, std::int64_t exp
     }
     return rates;
   }
-  require(layer < std::ssize(rates_) && experts == std::ssize(rates_.front()), ErrorKind::usage,
+  require(layer < std::ssize(rates_) && experts == std::ssize(rates_.front()), ErrorKind::file,
           "{}: recorded of {} layers with {} experts; the model has {} experts and a layer {}",
           source_, rates_.size(), rates_.front().size(), experts, layer);
   return rates_[static_cast<std::size_t>(layer)];

@@ -20,7 +20,7 @@ class ExpertPopularity {
   /// n^-exponent says. Which they are is another matter in each layer.
   [[nodiscard]] static ExpertPopularity zipf(double exponent);
   /// `rows` [layers][experts]: how many tokens chose each expert, as counted in a run in which each
-  /// token chose `topk`. `source` says in messages where that comes from. Throws Error{usage} for
+  /// token chose `topk`. `source` says in messages where that comes from. Throws Error{file} for
   /// layers of different lengths, numbers below zero, and layers without a row.
   [[nodiscard]] static ExpertPopularity recorded(std::vector<std::vector<double>> rows,
                                                  std::int64_t topk, std::string source);
@@ -29,7 +29,7 @@ class ExpertPopularity {
   [[nodiscard]] static ExpertPopularity from_text(std::string_view text);
 
   /// Rates [experts] of `layer` (0, 1, ... of those with experts): a token's experts are the
-  /// first that exponentially distributed clocks of these rates let ring. Throws Error{usage} if
+  /// first that exponentially distributed clocks of these rates let ring. Throws Error{file} if
   /// the recorded layers or experts are others.
   [[nodiscard]] std::vector<double> rates(std::int64_t layer, std::int64_t experts) const;
   [[nodiscard]] const std::string& source() const noexcept { return source_; }

@@ -197,6 +197,8 @@ TEST_F(Plan, A_config_without_weights_counts_what_the_weights_would) {
         EXPECT_EQ(planned.at("items").at(item).as_int(), expected.at(item).as_int())
             << with_weights << " " << item;
       }
+      EXPECT_NE(planned.at("command").as_string().find("--model " + empty + " "), std::string::npos)
+          << "the directory that will hold the weights: " << planned.at("command").as_string();
       EXPECT_NE(planned.at("sources").at("weights").as_string().find(config + " alone"),
                 std::string::npos);
     }
@@ -208,6 +210,19 @@ TEST_F(Plan, A_config_without_weights_counts_what_the_weights_would) {
                              "--ctx-size", "64", "-n", "8", "--prompt-tokens", "8"});
   EXPECT_GT(counted.at("items").at("expert").as_int(), 0);
   expect_failure(run_moesaic({"plan", "-m", directory_.path_of("none")}), 3, {"none"});
+  expect_failure(run_moesaic({"plan", "-m", kDemo, "--defer", "5"}), 2, {"defer is 5", "top-k"});
+}
+
+TEST_F(Plan, A_file_of_routing_that_does_not_fit_is_a_bad_file) {
+  const std::string file = directory_.path_of("load.json");
+  const std::string layer = "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]";
+  const std::string zeros = "[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]";
+  for (const auto& [rows, text] :
+       {std::pair("[" + layer + "," + zeros + "]", file + ": layer 1: the rows of its experts"),
+        {"[" + layer + "]", file + ": recorded of 1 layers with 16 experts"}}) {
+    write_text(file, "{\"experts_per_token\": 4, \"rows\": " + rows + "}");
+    expect_failure(run_moesaic({"plan", "-m", kDemo, "--routing", file}), 3, {text});
+  }
 }
 
 TEST_F(Plan, A_layer_of_a_shape_needs_no_model_and_takes_what_its_point_takes) {
