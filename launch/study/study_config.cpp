@@ -79,13 +79,23 @@ StudyKind read_kind(const std::string& text, const std::string& where) {
   fail(ErrorKind::usage, "{}: kind: \"{}\" is not one of {}", where, text, fmt::join(names, ", "));
 }
 
+/// A command has to be told how many ranks to start.
+std::string read_launcher(const std::string& text, const std::string& where) {
+  const bool is_known = text == "auto" || text == "mpirun" || text == "srun";
+  require(is_known || text.find("{ranks}") != std::string::npos, ErrorKind::usage,
+          "{}: launcher: \"{}\" is not auto, mpirun or srun, and has no {{ranks}}, where a command "
+          "takes their number",
+          where, text);
+  return text;
+}
+
 void read_entry(const ConfigEntry& entry, const std::string& where, StudyConfig& study) {
   if (entry.name == "kind") {
     study.kind = read_kind(entry.value, where);
   } else if (entry.name == "out") {
     study.out = entry.value;
   } else if (entry.name == "launcher") {
-    study.launcher = entry.value;
+    study.launcher = read_launcher(entry.value, where);
   } else if (entry.name == "baseline") {
     study.baseline = read_count(entry.value, where, entry.name);
   } else {
@@ -120,6 +130,11 @@ void check(const StudyConfig& study) {
           "{}: no text = FILE says what points read; text = random takes random tokens, which "
           "choose other experts than texts do",
           study.path);
+  const auto ranks = std::ranges::find(study.axes, "ranks", &StudyAxis::name);
+  require(
+      !study.baseline || std::ranges::count(ranks->values, fmt::format("{}", *study.baseline)) > 0,
+      ErrorKind::usage, "{}: baseline = {}, but no point has so many ranks: ranks = {}", study.path,
+      study.baseline.value_or(0), fmt::join(ranks->values, ","));
   const bool names_link = study.launcher.find("{link}") != std::string::npos;
   require(!names_link || has("link"), ErrorKind::usage,
           "{}: launcher has {{link}}, but there is no link = NAME", study.path);

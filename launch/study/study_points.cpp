@@ -97,6 +97,15 @@ class PointMaker {
     }
   }
 
+  /// What contradicts itself names the file.
+  void check_point(const Options& options) const {
+    try {
+      require_point(options);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{}: {}", study_.path, error.what()));
+    }
+  }
+
   [[nodiscard]] Command understand(const std::vector<std::string>& words) const {
     std::vector<std::string> arguments = {"study", "point"};
     arguments.insert(arguments.end(), words.begin(), words.end());
@@ -113,7 +122,7 @@ class PointMaker {
   void finish(StudyPoint& point) {
     point.command = understand(point.words);
     const Options& options = point.command.options;
-    require_point(options);
+    check_point(options);
     const bool is_told = source_of(point.command, "sequences") != OptionSource::preset;
     const bool is_strong = study_.kind == StudyKind::strong;
     if (!is_strong || !is_told) {

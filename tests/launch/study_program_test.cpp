@@ -327,7 +327,9 @@ TEST_F(StudyProgram, ErrorsNameTheLineAndWhatIsWrong) {
   fails("ranks = 1\nbatch-size = 4,\n", {"line 11", "empty"});
   fails("ranks = 1\nbatch-size = 0\n", {"line 11", "0 is less than 1"});
   fails("ranks = 1\nkind = strong\n", {"line 11", "kind", "twice"});
-  fails("ranks = 1\nlauncher = ssh\n", {"launcher", "{ranks}"});
+  fails("ranks = 1\nlauncher = ssh\n", {"study.ini line 11", "launcher", "{ranks}"});
+  expect_failure(run_moesaic({"study", "points", config_}), 2, {"line 11", "launcher"});
+  fails("ranks = 1,2\nbaseline = 3\n", {"study.ini: baseline = 3", "ranks = 1,2"});
   fails("ranks = 1\nlauncher = no-such-program {ranks}\n", {"no-such-program", "PATH"});
   fails("", {"no ranks"});
   fails("ranks = 1\nshape = granite\n", {"model = DIR and shape = NAME"});
@@ -343,6 +345,8 @@ TEST_F(StudyProgram, ErrorsNameTheLineAndWhatIsWrong) {
   }
   write_text(config_, "ranks = 1\nout = x\nmodel = " + kDemo + "\n");
   expect_failure(run_moesaic(run()), 2, {"text", "random"});
+  write_text(config_, "ranks = 1\nout = x\nmodel = " + kDemo + "\ntext = random\njob = layer\n");
+  expect_failure(run_moesaic(run()), 2, {"study.ini: ", "--shape"});
   expect_failure(run_moesaic({"study", "run"}), 2, {"which study?"});
   expect_failure(run_moesaic({"study", "run", out_ + ".ini"}), 3, {out_ + ".ini"});
   expect_failure(run_moesaic({"study"}), 2, {"study run"});
