@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,6 +40,10 @@ std::string answer_without_ranks(int argc, char** argv) {
     return argument == "--help" || argument == "-h" || argument == "--version";
   };
   if (std::none_of(arguments.begin(), arguments.end(), asks)) return "";
+  const auto first_flag =
+      std::ranges::find_if(arguments, [](const std::string& word) { return word[0] == '-'; });
+  const std::string group = fmt::format("{}", fmt::join(arguments.begin(), first_flag, " "));
+  if (std::string help = group_help(group); !help.empty()) return help;
   const Command command = parse_command(arguments, {});
   if (command.options.version) return version_text();
   if (!command.options.help) return "";

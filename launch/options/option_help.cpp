@@ -94,16 +94,39 @@ std::string json_value(const OptionRow& row, const Options& options) {
       row.field);
 }
 
+/// How a verb is used: "score -m DIR -f FILE".
+std::string usage_of(const VerbRow& row) {
+  return fmt::format("{}{}{}", row.name, row.arguments.empty() ? "" : " ", row.arguments);
+}
+
+/// A line for each verb whose name begins with `first`.
+std::string verb_lines(std::string_view first) {
+  std::size_t width = 0;
+  for (const VerbRow& row : verb_table()) width = std::max(width, usage_of(row).size());
+  std::string text;
+  for (const VerbRow& row : verb_table()) {
+    if (!row.name.starts_with(first)) continue;
+    text += fmt::format("  {:<{}}  {}\n", usage_of(row), width, row.help);
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string group_help(std::string_view group) {
+  const std::string lines = verb_lines(fmt::format("{} ", group));
+  if (lines.empty()) return "";
+  return fmt::format(
+      "usage: moesaic {} WHAT [OPTIONS] [name=value ...]\n\n{}\nmoesaic {} WHAT --help lists the "
+      "options.\n",
+      group, lines, group);
+}
 
 std::string overall_help() {
   std::string text =
       "moesaic runs Mixture-of-Experts language models across MPI ranks.\n\n"
       "usage: [mpirun -n RANKS] moesaic VERB [OPTIONS] [name=value ...]\n\n";
-  for (const VerbRow& row : verb_table()) {
-    text += fmt::format("  {:<13}{:<32}{}\n", row.name, row.arguments, row.help);
-  }
-  return text +
+  return text + verb_lines("") +
          "\nmoesaic VERB --help lists the options of a verb. Besides --top-k 5, top-k=5 can be "
          "written, or\nMOESAIC_TOP_K=5 in the environment, or top-k = 5 in a file that --config "
          "names; the command line\nbeats the environment, which beats the file. moesaic --version "
@@ -136,6 +159,8 @@ std::string config_text(const Command& command) {
     if (row.flag_only || (command.verb && !takes(*command.verb, row))) continue;
     const std::string_view source = kSourceNames[static_cast<std::size_t>(command.sources[i])];
     for (const std::string& value : values_of(row, command.options)) {
+      // A file names no other file.
+      const bool is_read = !value.empty() && row.name != "config";
       text += fmt::format(
           "{:<39} # {}\n",
           fmt::format("{}{} = {}", is_read ? "" : "# ", row.name, config_value(value)), source);
@@ -154,5 +179,3 @@ std::string config_json(const Command& command) {
 }
 
 }  // namespace moesaic
-      // A file names no other file.
-      const bool is_read = !value.empty() && row.name != "config";

@@ -304,7 +304,7 @@ constexpr std::array kOptions = {
     OptionRow{"ranks-per-node", '\0', "N", &O::ranks_per_node, kRanks, kEngine | kLayers | kDoctor,
               "pretend that every N ranks are a node of their own; 0: ask the system", 0, 1e6},
 
-    OptionRow{"json", '\0', "", &O::json, kProgram, kAll | kPlan,
+    OptionRow{"json", '\0', "", &O::json, kProgram, (kAll & ~(kChat | kSft)) | kPlan,
               "machine-readable lines on the standard output"},
     may_differ({"out", '\0', "FILE", &O::out, kProgram, kGenerate,
                 "write the texts to FILE, JSONL, each as soon as it is finished. If FILE is there "

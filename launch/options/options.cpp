@@ -193,6 +193,15 @@ std::vector<std::string> without_aliases(std::span<const std::string> arguments,
   return result;
 }
 
+/// A letter that stands for an option with another verb.
+void refuse_letter(std::string_view flag, std::optional<Verb> verb) {
+  if (!verb || flag.size() != 2 || flag[1] == '-') return;
+  for (const OptionRow& row : option_table()) {
+    require(row.letter != flag[1], ErrorKind::usage, "{} (--{}) is no option of moesaic {}", flag,
+            row.name, verb_row(*verb).name);
+  }
+}
+
 /// Splits the command line into (name, value) pairs; words that are no flag get the name kWords.
 std::vector<po::option> parse_flags(std::span<const std::string> arguments,
                                     std::optional<Verb> verb) {
@@ -212,6 +221,7 @@ std::vector<po::option> parse_flags(std::span<const std::string> arguments,
     const std::string name = option.substr(0, option.find('='));
     const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
     refuse_foreign(name);
+    refuse_letter(name, verb);
     fail(ErrorKind::usage, "unknown option {}{}", name,
          did_you_mean(bare, option_names(verb), "--"));
   } catch (const po::error& error) {

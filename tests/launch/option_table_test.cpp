@@ -60,6 +60,27 @@ TEST(OptionTable, HelpOfAVerbListsItsOptionsAndNoOthers) {
   EXPECT_NE(verb_help(Verb::generate).find("(default: 128)"), std::string::npos);
 }
 
+TEST(OptionTable, OverallHelpHasALineForEachVerb) {
+  const std::string help = overall_help();
+  for (const VerbRow& verb : verb_table()) {
+    const std::string usage =
+        fmt::format("\n  {}{}{} ", verb.name, verb.arguments.empty() ? "" : " ", verb.arguments);
+    EXPECT_NE(help.find(usage), std::string::npos) << usage << help;
+  }
+}
+
+TEST(OptionTable, HelpOfAGroupListsItsVerbs) {
+  const std::string help = group_help("study");
+  for (const VerbRow& verb : verb_table()) {
+    const bool listed = help.find(fmt::format("\n  {} ", verb.name)) != std::string::npos;
+    EXPECT_EQ(listed, verb.name.starts_with("study ")) << verb.name;
+  }
+  EXPECT_NE(group_help("study export").find("study export smpi"), std::string::npos);
+  EXPECT_EQ(group_help("generate"), "");
+  EXPECT_EQ(group_help("stud"), "");
+  EXPECT_EQ(group_help(""), "");
+}
+
 TEST(OptionTable, HelpFitsIntoALine) {
   for (const VerbRow& verb : verb_table()) {
     const std::string help = verb_help(verb.verb);

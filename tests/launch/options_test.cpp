@@ -125,6 +125,10 @@ TEST(Options, UnknownFlagIsNamedWithTheNearest) {
   EXPECT_EQ(usage_error({"generate", "--tpo-k", "3"}),
             "unknown option --tpo-k; did you mean --top-k?");
   EXPECT_EQ(usage_error({"generate", "--zzzzzzzz"}), "unknown option --zzzzzzzz");
+  for (const char* verb : {"chat", "sft"}) {  // these print nothing that a program reads
+    EXPECT_EQ(usage_error({verb, "--json"}), std::string("--json is no option of moesaic ") + verb);
+  }
+  EXPECT_EQ(usage_error({"sft", "-n", "3"}), "-n (--predict) is no option of moesaic sft");
   EXPECT_EQ(usage_error({"generate", "tempp=1"}),
             "unknown option \"tempp\" in \"tempp=1\"; did you mean temp?");
 }

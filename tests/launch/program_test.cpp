@@ -21,6 +21,12 @@ TEST(Program, HelpAndVersionNeedNothing) {
   const ProgramResult help = run_moesaic({"--help"});
   EXPECT_EQ(help.exit_code, 0) << help.text();
   EXPECT_NE(help.out.find("bench model"), std::string::npos);
+  for (const Arguments& group : std::vector<Arguments>{{"bench", "--help"}, {"help", "bench"}}) {
+    const ProgramResult verbs = run_moesaic(group);
+    EXPECT_EQ(verbs.exit_code, 0) << verbs.text();
+    EXPECT_NE(verbs.out.find("bench exchange"), std::string::npos) << verbs.text();
+    EXPECT_EQ(verbs.out.find("generate"), std::string::npos) << verbs.text();
+  }
   const ProgramResult verb = run_moesaic({"generate", "--help"});
   EXPECT_EQ(verb.exit_code, 0);
   EXPECT_NE(verb.out.find("-n, --predict N"), std::string::npos) << verb.text();
