@@ -98,6 +98,18 @@ TEST(Sampler, min_p_keeps_what_is_likely_beside_the_likeliest) {
   EXPECT_EQ(kept(0.3, 0.66), 1U) << "top-p is of what min-p leaves: 2/3 and 1/3";
 }
 
+TEST(Sampler, min_p_keeps_equals_and_drops_what_is_just_less_likely) {
+  const auto kept = [](const std::vector<float>& logits, double min_p, double top_p) {
+    return draw({.temperature = 1, .top_k = 0, .top_p = top_p, .min_p = min_p}, logits, 2000)
+        .size();
+  };
+  EXPECT_EQ(kept({1, 0, 1}, 1, 1), 2U);
+  // 4 : 2.002 : 1.998, so that the last one is less than half as likely as the first.
+  const std::vector<float> near = {std::log(4.0F), std::log(2.002F), std::log(1.998F)};
+  EXPECT_EQ(kept(near, 0.5, 1), 2U);
+  EXPECT_EQ(kept(near, 0.5, 0.6), 1U) << "top-p is of the two that are left: 0.666 and 0.334";
+}
+
 /// The token that `random` falls on among the whole vocabulary, sorted.
 std::int32_t plain_draw(const std::vector<float>& logits, double top_p, double random) {
   std::vector<std::size_t> ids(logits.size());
