@@ -1,5 +1,7 @@
 #include "launch/sft/metrics.h"
 
+#include <fmt/core.h>
+
 #include <filesystem>
 #include <utility>
 
@@ -63,9 +65,11 @@ void MetricsFile::take_old_lines(std::int64_t first_step) {
   std::ifstream old(metrics_path(directory_), std::ios::binary);
   if (!old.is_open()) return;
   std::string kept;
+  std::int64_t number = 0;
   for (std::string text; std::getline(old, text);) {
     if (old.eof()) break;  // cut short
-    const Json line = Json::parse(text, metrics_path(directory_));
+    const Json line =
+        Json::parse(text, fmt::format("{} line {}", metrics_path(directory_), ++number));
     if (step_of(line) > first_step) continue;
     kept += text + "\n";
     const std::string event = line.at("event").as_string();

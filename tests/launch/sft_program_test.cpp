@@ -180,6 +180,8 @@ TEST(Sft, WhatIsThereIsNotLost) {
   write_text(data, "{\"text\": \"In the beginning\"}\n");
   expect_failure(run_moesaic(sft(out, {"--resume"}, data)), 2,
                  {"made with --data " + kConversations});
+  write_text(out + "/metrics.jsonl", "{\"event\": \"start\", \"step\": 0}\nnot JSON\n");
+  expect_failure(run_moesaic(sft(out, {"--resume"})), 3, {"metrics.jsonl line 2: not valid JSON"});
   const std::string foreign = directory.path_of("foreign");
   std::filesystem::create_directory(foreign);
   write_text(foreign + "/thesis.txt", "years of work");
