@@ -4,138 +4,139 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <ctime>
-#include <functional>
+#include <utility>
 
 #include "base/topology.h"
 #include "kernels/kernel_table.h"
+#include "kernels/roof.h"
 #include "launch/bench/attention_bed.h"
 #include "launch/bench/bench_memory.h"
-#include "launch/bench/bench_timing.h"
 #include "launch/bench/link_measure.h"
-#include "launch/bench/measured_product.h"
-#include "launch/bench/roofs.h"
+#include "launch/bench/product_measure.h"
+#include "launch/bench/row_measure.h"
+#include "launch/bench/together.h"
 #include "launch/job/gather.h"
 #include "launch/job/memory_check.h"
-#include "src/model/weight_layout.h"
 
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kMostRows = 1024;
-/// That of a rank's weights that rotate; no cache is to hold a node's.
-constexpr std::int64_t kColdBytes = std::int64_t{256} << 20;
-/// Experts' gate of Qwen3-30B-A3B, and its attention.
-constexpr MatrixShape kShape{.columns = 768, .depth = 2048};
-constexpr AttentionForm kAttention{.heads = 32, .kv_heads = 4, .head_dim = 128};
+/// Of a rank, that its weights rotate over: no cache is to hold a node's.
+constexpr std::int64_t kColdBytes = std::int64_t{1} << 30;
+/// What is measured needs some all the same.
+constexpr std::int64_t kLeastBytes = std::int64_t{32} << 20;
+/// Of a thread, that its core's own cache holds.
+constexpr std::int64_t kCachedBytesOfThread = std::int64_t{1} << 20;
+/// Of small models, of Granite and of Qwen3-30B-A3B.
+constexpr std::array<AttentionForm, 3> kAttentions = {
+    {{.heads = 16, .kv_heads = 4, .head_dim = 32},
+     {.heads = 16, .kv_heads = 8, .head_dim = 64},
+     {.heads = 32, .kv_heads = 4, .head_dim = 128}}};
 constexpr std::int64_t kKeys = 2048;
 constexpr std::int64_t kAttentionRowsMeasured = 512;
-
-/// All ranks at the same work, which is repeated: what a quarter of the times do not exceed, of the
-/// slowest rank.
-class Together {
- public:
-  Together(Communicator& world, double budget) : world_(world), budget_(budget) {}
-
-  [[nodiscard]] double seconds(const std::function<void()>& work) const {
-    std::vector<double> samples;
-    (void)time_together(world_, work);  // warms up
-    for (double sum = 0; sum < budget_ || samples.size() < 3; sum += samples.back()) {
-      samples.push_back(time_together(world_, work));  // the same on all ranks
-    }
-    return lower_quartile(std::move(samples));
-  }
-
- private:
-  Communicator& world_;
-  double budget_;  // seconds
-};
 
 class Measurement {
  public:
   explicit Measurement(const Runtime& runtime)
       : runtime_(runtime),
-        together_(runtime.world(), runtime.options().seconds),
+        together_(runtime.world(), runtime.options().seconds / 2),
         on_node_(static_cast<double>(runtime.grid().node().size())),
-        memory_(std::min(kColdBytes, cold_bytes(runtime))) {}
+        memory_(std::clamp(cold_bytes(runtime), kLeastBytes, kColdBytes)),
+        cached_(kCachedBytesOfThread * runtime.compute().pool->size()) {}
 
   MachineRates run() {
     MachineRates machine;
+    ProductMeasure products(runtime_, together_, memory_.span(), cached_.span());
+    machine.calls = products.measure_calls();
+    machine.calls.job_seconds = measure_jobs();
+    const RateCurve gates{.sizes = {1}, .values = {products.measure_gates()}};
     for (int i = 0; i < kNumFormats; ++i) {
       const auto format = static_cast<Format>(i);
-      machine.products.emplace(format, measure_products(format));
+      machine.products.emplace(format, products.products(format));
     }
-    machine.attention_flops_per_second = measure_attention();
-    measure_rows(machine);
+    measure_attention(machine);
+    measure_reads(machine);
+    machine.row_ops =
+        measure_row_ops(runtime_, together_, memory_.span(), machine.calls.job_seconds);
+    machine.row_ops[static_cast<std::size_t>(RowOp::gate)] = gates;
+    machine.row_ops[static_cast<std::size_t>(RowOp::attend)] = measure_short_attention(machine);
+    machine.routing = measure_routing(runtime_, together_, machine.of(RowOp::round));
     measure_ranks(machine);
-    machine.read_bytes_per_second =
-        measure_roofs(runtime_, *runtime_.compute().pool, {{Format::bf16, 1.0}}).bytes_per_second /
-        runtime_.num_nodes();
     return machine;
   }
 
  private:
-  /// Products of all ranks of a node, each with its own weights: in that time a node is through as
-  /// many as it has ranks.
-  ProductCurve measure_products(Format format) {
-    const Layout layout = *layout_from_name(format_name(format));
-    const auto element = format == Format::f32 ? RowSource::Element::f32 : RowSource::Element::bf16;
-    const Compute compute = runtime_.compute();
-    const SampleWeights weights(layout, kShape.depth);
-    const SampleRows inputs(element, kMostRows, kShape.depth);
-    ColdMatrices matrices(weights, kShape.columns, memory_.span(), *compute.pool);
-    const ProductBed bed{kShape, &weights, &inputs, &inputs, &matrices, memory_.span()};
-    const auto product = make_product(ProductOp::forward, bed, compute);
-    ProductCurve curve;
-    for (std::int64_t rows = 1; rows <= kMostRows; rows *= 2) {
-      product->prepare(rows);
-      const double seconds = together_.seconds([&] { product->run(); });
-      curve.rows.push_back(static_cast<double>(rows));
-      curve.seconds_per_weight.push_back(seconds / on_node_ /
-                                         static_cast<double>(kShape.columns * kShape.depth));
-    }
-    return curve;
-  }
-
-  double measure_attention() {
-    AttentionBed bed(kAttention, AttentionKind::bf16, kKeys, memory_.span());
+  void measure_attention(MachineRates& machine) {
     const Compute compute = runtime_.compute();
     const AttentionKernel& kernel = find_attention_kernel(compute.isa, AttentionKind::bf16);
-    const double seconds =
-        together_.seconds([&] { bed.run(kernel, kAttentionRowsMeasured, *compute.pool); });
-    return on_node_ * bed.operations(kAttentionRowsMeasured) / seconds;
+    for (const AttentionForm& form : kAttentions) {
+      AttentionBed bed(form, AttentionKind::bf16, kKeys, memory_.span());
+      const double seconds =
+          together_.seconds([&] { bed.run(kernel, kAttentionRowsMeasured, *compute.pool); });
+      machine.attention_flops_per_second.sizes.push_back(static_cast<double>(form.head_dim));
+      machine.attention_flops_per_second.values.push_back(
+          on_node_ * bed.operations(kAttentionRowsMeasured) / seconds);
+    }
   }
 
-  /// Rows that are read and written again, as norms and sums do, and calls that do nothing.
-  void measure_rows(MachineRates& machine) {
-    constexpr std::int64_t kRows = 512;
+  /// What attention takes a number of a query besides operations: a few tokens see each other.
+  [[nodiscard]] RateCurve measure_short_attention(const MachineRates& machine) {
+    constexpr AttentionForm kForm = kAttentions[1];
     const Compute compute = runtime_.compute();
-    const Buffer<float> x(kRows * kShape.depth);
-    const Buffer<float> y(kRows * kShape.depth);
-    const double seconds = together_.seconds([&] {
-      compute.pool->for_each(kRows, 8, [&](std::int64_t row) {
-        compute.vector->add_scaled(x.data() + row * kShape.depth, 0.5F, kShape.depth,
-                                   y.data() + row * kShape.depth);
-      });
-    });
-    constexpr auto kBytes =
-        static_cast<double>(3 * 4 * kRows * kShape.depth);  // two read, one written
-    machine.row_bytes_per_second = on_node_ * kBytes / seconds;
+    const AttentionKernel& kernel = find_attention_kernel(compute.isa, AttentionKind::bf16);
+    AttentionBed bed(kForm, AttentionKind::bf16, kKeysPerBlock, memory_.span());
+    const double seconds =
+        together_.seconds([&] { bed.run(kernel, kKeysPerBlock, *compute.pool); });
+    // All rows of a pass see all keys of a block, or leave them out.
+    constexpr auto kNumbers = static_cast<double>(kKeysPerBlock * kForm.heads * kForm.head_dim);
+    const double products = 4 * kNumbers * static_cast<double>(kKeysPerBlock) /
+                            machine.attention_flops_per_second.at(kForm.head_dim);
+    return {
+        .sizes = {kNumbers},
+        .values = {std::max(seconds / on_node_ / 10, seconds / on_node_ - products) / kNumbers}};
+  }
+
+  /// More and more of the memory, from what the nearest caches hold to all of it.
+  void measure_reads(MachineRates& machine) {
+    constexpr std::int64_t kStep = 4;
+    constexpr std::int64_t kReadAtOnce = std::int64_t{16} << 20;
+    ThreadPool& pool = *runtime_.compute().pool;
+    std::int64_t at = 0;
+    for (std::int64_t bytes = cached_.size();; bytes = std::min(kStep * bytes, memory_.size())) {
+      // A part of them in a sample, the next one in the next.
+      const std::int64_t part = std::min(bytes, kReadAtOnce * pool.size());
+      const auto times = static_cast<int>(std::max<std::int64_t>(1, kReadAtOnce / part));
+      const auto read = [&](const Prefetch& prefetch) {
+        return together_.seconds(
+            [&] {
+              at = at + 2 * part <= bytes ? at + part : 0;
+              run_reads(std::as_const(memory_).span().subspan(static_cast<std::size_t>(at),
+                                                              static_cast<std::size_t>(part)),
+                        prefetch, pool);
+            },
+            times);
+      };
+      const double seconds = std::min(read({}), read({.bytes_ahead = 2048}));
+      machine.read_bytes_per_second.sizes.push_back(static_cast<double>(bytes));
+      machine.read_bytes_per_second.values.push_back(on_node_ * static_cast<double>(part) /
+                                                     seconds);
+      if (bytes == memory_.size()) return;
+    }
+  }
+
+  double measure_jobs() const {
     constexpr int kCalls = 100;
-    machine.job_seconds = together_.seconds([&] {
-      for (int call = 0; call < kCalls; ++call) {
-        compute.pool->for_each(compute.pool->size(), 1, [](std::int64_t) {});
-      }
-    }) / kCalls;
+    ThreadPool& pool = *runtime_.compute().pool;
+    return together_.seconds([&] { pool.for_each(pool.size(), 1, [](std::int64_t) {}); }, kCalls);
   }
 
   void measure_ranks(MachineRates& machine) {
     Communicator& world = runtime_.world();
     constexpr int kBarriers = 100;
-    machine.barrier_seconds = together_.seconds([&] {
-      for (int i = 0; i < kBarriers; ++i) world.barrier();
-    }) / kBarriers;
+    machine.barrier_seconds = together_.seconds([&] { world.barrier(); }, kBarriers);
     std::vector<int> nodes;
     for (const RankInfo& rank : runtime_.ranks()) nodes.push_back(rank.node);
     machine.inside = measure_link(world, nodes, true);
@@ -146,6 +147,7 @@ class Measurement {
   Together together_;
   double on_node_;
   Buffer<std::byte> memory_;
+  Buffer<std::byte> cached_;
 };
 
 /// Threads at work on a node, but no more than it has cores.

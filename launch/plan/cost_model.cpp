@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/attention_blocks.h"
 #include "launch/bench/layer_copies.h"
 #include "launch/job/model_facts.h"
 #include "src/moe/int8_rows.h"
@@ -11,26 +12,68 @@
 namespace moesaic {
 namespace {
 
-void add(std::vector<CostWeights>& sum, const PackedMatrix& matrix) {
+/// A product with this matrix.
+void add(std::vector<CostWeights>& products, const PackedMatrix& matrix) {
   if (matrix.rows == 0) return;
-  const Format format = matrix.layout.format;
-  auto found = std::ranges::find(sum, format, &CostWeights::format);
-  if (found == sum.end()) found = sum.insert(found, CostWeights{.format = format});
-  found->weights += static_cast<double>(matrix.rows * matrix.depth);
-  found->bytes += static_cast<double>(matrix.bytes());
+  const auto outputs = static_cast<double>(matrix.rows);
+  const auto inputs = static_cast<double>(matrix.depth);
+  products.push_back({.format = matrix.layout.format,
+                      .weights = outputs * inputs,
+                      .bytes = static_cast<double>(matrix.bytes()),
+                      .columns = outputs,
+                      .packed = inputs,
+                      .results = outputs});
+}
+
+/// A gated MLP; gate, up and down stand in `weights` from `first` on.
+void add_mlp(std::vector<CostWeights>& products, const WeightSet& weights, std::size_t first) {
+  const PackedMatrix& gate = weights[first].matrix;
+  const PackedMatrix& down = weights[first + 2].matrix;
+  if (gate.rows == 0) return;
+  const auto hidden = static_cast<double>(gate.depth);
+  const auto width = static_cast<double>(gate.rows);
+  const bool is_alike = down.layout.format == gate.layout.format;
+  products.push_back({.format = gate.layout.format,
+                      .weights = (is_alike ? 3 : 2) * hidden * width,
+                      .bytes = 2 * static_cast<double>(gate.bytes()),
+                      .columns = 2 * width,
+                      .packed = hidden,
+                      .results = 0,
+                      .gated = width});
+  CostWeights* last = &products.back();
+  if (!is_alike) {
+    last = &products.emplace_back(
+        CostWeights{.format = down.layout.format, .weights = hidden * width});
+  }
+  last->bytes += static_cast<double>(down.bytes());
+  last->columns += hidden;
+  last->packed += width;
+  last->results += hidden;
 }
 
 /// `names` in the order of `weights`: of all experts.
 void add_feed_forward(CostLayer& layer, const std::vector<NamedWeight>& names,
                       const WeightSet& weights) {
-  for (std::size_t i = 0; i < names.size(); ++i) {
+  for (std::size_t i = 0; i < names.size();) {
     const NamedWeight& name = names[i];
-    if (name.role == WeightRole::expert) {
-      if (name.expert == 0) add(layer.expert, weights[i].matrix);
+    if (i + 2 < names.size() && names[i + 1].joins_previous) {
+      if (name.role != WeightRole::expert) add_mlp(layer.common, weights, i);
+      if (name.role == WeightRole::expert && name.expert == 0) add_mlp(layer.expert, weights, i);
+      i += 3;
     } else {
       add(name.form == WeightForm::f32_matrix ? layer.router : layer.common, weights[i].matrix);
+      ++i;
     }
   }
+}
+
+void add_mixer(CostLayer& layer, const MixerKind& kind, const WeightSet& weights) {
+  for (const Weight& weight : weights) add(layer.mixer, weight.matrix);
+  const TokenNumbers row = kind.token_numbers();
+  layer.heads = static_cast<double>(row.heads);
+  layer.rotated = static_cast<double>(row.rotated);
+  layer.normed = static_cast<double>(row.normed);
+  layer.stored = static_cast<double>(row.stored);
 }
 
 /// Whether the experts of all layers compute with int8 rows.
@@ -75,10 +118,16 @@ CostModel make_cost_model(const OpenModel& model, const LoadOptions& load, const
   const ModelNames names = model.files.names(config);
   CostModel result{.hidden = config.hidden_size,
                    .num_experts = config.num_experts,
-                   .experts_per_token = config.experts_per_token};
+                   .experts_per_token = config.experts_per_token,
+                   .vocabulary = config.vocab_size,
+                   .scales_logits = config.logits_scaling != 1,
+                   .rounds_rows = load.precision == Precision::bf16};
   for (std::size_t l = 0; l < weights.layers.size(); ++l) {
     CostLayer& layer = result.layers.emplace_back();
-    for (const Weight& weight : weights.layers[l].mixer) add(layer.mixer, weight.matrix);
+    const MixerKind& kind = *config.layers[l].mixer;
+    if (const std::int64_t width = kind.token_numbers().head_dim; width > 0)
+      result.head_dim = width;
+    add_mixer(layer, kind, weights.layers[l].mixer);
     add_feed_forward(layer, names.layers[l].feed_forward, weights.layers[l].feed_forward);
   }
   add(result.head, weights.lm_head);
@@ -87,24 +136,55 @@ CostModel make_cost_model(const OpenModel& model, const LoadOptions& load, const
 }
 
 CostModel make_cost_model(const LayerShape& shape, const Layout& layout, Precision precision) {
-  const auto router = static_cast<double>(shape.experts * shape.hidden);
+  const auto experts = static_cast<double>(shape.experts);
+  const auto hidden = static_cast<double>(shape.hidden);
+  const auto width = static_cast<double>(shape.intermediate);
   CostLayer layer;
-  layer.router = {{Format::f32, router, 4 * router}};
-  layer.expert = {{layout.format, static_cast<double>(3 * shape.hidden * shape.intermediate),
-                   static_cast<double>(layer_bytes(shape, layout, 1))}};
+  layer.router = {{.format = Format::f32,
+                   .weights = experts * hidden,
+                   .bytes = 4 * experts * hidden,
+                   .columns = experts,
+                   .packed = hidden,
+                   .results = experts}};
+  layer.expert = {{.format = layout.format,
+                   .weights = 3 * hidden * width,
+                   .bytes = static_cast<double>(layer_bytes(shape, layout, 1)),
+                   .columns = hidden + 2 * width,
+                   .packed = hidden + width,
+                   .results = hidden,
+                   .gated = width}};
   CostModel result{.hidden = shape.hidden,
                    .num_experts = shape.experts,
                    .experts_per_token = shape.topk,
+                   .rounds_rows = layout.format != Format::f32,
                    .layers = {std::move(layer)}};
   result.wire = wire_sizes(result, precision, {});
   return result;
 }
 
+namespace {
+
+/// Of a token: rows of a pass over keys see as many as the last of them, in whole blocks.
+double left_out_flops(const ModelConfig& config, std::int64_t at_once) {
+  double flops = 0;
+  for (const LayerConfig& layer : config.layers) {
+    const TokenNumbers numbers = layer.mixer->token_numbers();
+    const auto keys = std::min(at_once, numbers.together) + kKeysPerBlock;
+    flops += 4 * static_cast<double>(numbers.heads) * static_cast<double>(keys) / 2;
+  }
+  return flops;
+}
+
+}  // namespace
+
 MixerWork pass_work(const ModelConfig& config, Precision precision, const PassTokens& pass) {
   const MixerWork before = mixer_work(config, precision, pass.first);
   const MixerWork after = mixer_work(config, precision, pass.first + pass.tokens);
   const auto sequences = static_cast<double>(pass.sequences);
-  return {.flops = sequences * (after.flops - before.flops),
+  const double left_out =
+      pass.at_once > 1 ? static_cast<double>(pass.tokens) * left_out_flops(config, pass.at_once)
+                       : 0;
+  return {.flops = sequences * (after.flops - before.flops + left_out),
           .cache_bytes = sequences * (after.cache_bytes - before.cache_bytes)};
 }
 

@@ -21,9 +21,10 @@ struct PassTokens {
   std::int64_t sequences = 1;
   std::int64_t first = 0;
   std::int64_t tokens = 1;
+  std::int64_t at_once = 1;  // of a sequence's tokens
 };
-/// What its attention takes, all layers: CostStep's attention_flops, and cache_bytes read if every
-/// token has a pass of its own.
+/// What its attention takes, all layers: CostStep's attention_flops, also for keys that kernels
+/// multiply and then leave out, and cache_bytes read if every token has a pass of its own.
 [[nodiscard]] MixerWork pass_work(const ModelConfig& config, Precision precision,
                                   const PassTokens& pass);
 

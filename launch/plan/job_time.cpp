@@ -14,8 +14,10 @@ JobPass text_pass(const Options& options, const ModelConfig& config, const Workl
                   std::int64_t tokens_of_text) {
   const auto all = static_cast<double>(work.sequences * tokens_of_text);
   const double passes = std::ceil(all / static_cast<double>(work.batch_tokens));
-  const MixerWork mixing =
-      pass_work(config, options.precision, {.sequences = work.sequences, .tokens = tokens_of_text});
+  const MixerWork mixing = pass_work(config, options.precision,
+                                     {.sequences = work.sequences,
+                                      .tokens = tokens_of_text,
+                                      .at_once = std::min(tokens_of_text, work.batch_tokens)});
   // A pass of many rows reads the cache once for all of them, not for each.
   return {.step = {.rows = all / passes,
                    .logits_rows = static_cast<double>(work.logits_rows),
@@ -60,6 +62,7 @@ JobPasses job_passes(const Options& options, const OpenModel& model, const CostR
   const auto steps = static_cast<double>(fresh);
   passes.generation = JobPass{.step = {.rows = sequences,
                                        .logits_rows = sequences,
+                                       .sampled_rows = sequences,
                                        .attention_flops = mixing.flops / steps,
                                        .cache_bytes = mixing.cache_bytes / steps},
                               .tokens = sequences * ranks.ranks};

@@ -48,7 +48,8 @@ RankSamples rank_samples(std::int64_t samples, std::int64_t tokens, std::int64_t
 CostStep sample_pass(const Options& options, const ModelConfig& config, const RankSamples& samples,
                      std::int64_t tokens) {
   const MixerWork mixing =
-      pass_work(config, options.precision, {.sequences = samples.samples, .tokens = tokens});
+      pass_work(config, options.precision,
+                {.sequences = samples.samples, .tokens = tokens, .at_once = tokens});
   return {.rows = samples.pass_rows,
           .logits_rows = samples.pass_rows,
           .attention_flops = mixing.flops / samples.passes};

@@ -117,9 +117,13 @@ CostStep PointTerms::step(const PointPlan& point) const {
   const double steps = steps_of(point);
   const std::int64_t sequences = sequences_of_rank(point);
   const std::int64_t tokens = tokens_of_sequence(options);
-  const MixerWork mixing = pass_work(*model_.config, options.precision,
-                                     {.sequences = sequences, .first = 0, .tokens = tokens});
   const bool prompt = is_prompt(options);
+  const MixerWork mixing =
+      pass_work(*model_.config, options.precision,
+                {.sequences = sequences,
+                 .first = 0,
+                 .tokens = tokens,
+                 .at_once = prompt ? std::min(tokens, options.batch_size) : 1});
   return {.rows = static_cast<double>(sequences * tokens) / steps,
           .logits_rows = static_cast<double>(sequences) / (prompt ? steps : 1),
           .attention_flops = mixing.flops / steps,
@@ -149,8 +153,8 @@ std::vector<double> PointTerms::amounts(const PointPlan& point,
   }
   amounts.push_back(by_core * (work.weight_bytes() + work.cache_bytes));
   amounts.push_back(by_core * work.attention_flops);
-  amounts.push_back(by_core * sum(work.row_bytes));
-  amounts.push_back(computes ? steps * sum(work.jobs) : 0);
+  amounts.push_back(by_core * work.row_bytes());
+  amounts.push_back(computes ? steps * (sum(work.jobs) + sum(work.calls)) : 0);
   if (choice_.trains) {
     amounts.push_back(by_core * work.adapter_flops);
     amounts.push_back(by_core * work.trained_values);

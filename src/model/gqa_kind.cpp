@@ -108,6 +108,17 @@ MixerWork GqaKind::work(Precision precision, std::int64_t tokens) const {
               2.0 * static_cast<double>(config_.kv_width() * element_bytes(precision)) * keys};
 }
 
+TokenNumbers GqaKind::token_numbers() const {
+  const std::int64_t rotated = config_.q_width() + config_.kv_width();
+  return {.head_dim = config_.head_dim,
+          .heads = config_.q_width(),
+          .rotated = rotated,
+          .normed = config_.qk_norm == QkNorm::none ? 0 : rotated,
+          .stored = 2 * config_.kv_width(),
+          .together =
+              std::max<std::int64_t>(1, kAttentionRows * config_.num_kv_heads / config_.num_heads)};
+}
+
 std::int64_t GqaKind::row_bytes() const {
   return 4 * (2 * config_.q_width() + 4 * config_.kv_width());
 }

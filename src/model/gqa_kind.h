@@ -51,6 +51,7 @@ class GqaKind : public MixerKind {
   [[nodiscard]] std::vector<NamedWeight> weights(const LayerTensors& tensors) const override;
   [[nodiscard]] CacheNeeds cache(Precision precision) const override;
   [[nodiscard]] MixerWork work(Precision precision, std::int64_t tokens) const override;
+  [[nodiscard]] TokenNumbers token_numbers() const override;
   [[nodiscard]] std::int64_t row_bytes() const override;
   [[nodiscard]] std::int64_t kept_bytes() const override;
   [[nodiscard]] std::int64_t backward_bytes() const override;

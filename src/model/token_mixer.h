@@ -55,6 +55,16 @@ struct MixerWork {
   double cache_bytes = 0;  // read, with one token a forward pass
 };
 
+/// Numbers of a token that a mixer works on between its products with weights.
+struct TokenNumbers {
+  std::int64_t head_dim = 0;  // of attention
+  std::int64_t heads = 0;     // queries: they go to attention and come back
+  std::int64_t rotated = 0;   // queries and keys
+  std::int64_t normed = 0;    // the same, if they have norms of their own
+  std::int64_t stored = 0;    // keys and values
+  std::int64_t together = 1;  // tokens of a text whose attention is one pass over keys
+};
+
 /// What `moesaic inspect` says.
 struct MixerText {
   std::string label;      // "heads"
@@ -71,6 +81,7 @@ class MixerKind {
   [[nodiscard]] virtual std::vector<NamedWeight> weights(const LayerTensors& tensors) const = 0;
   [[nodiscard]] virtual CacheNeeds cache(Precision precision) const = 0;
   [[nodiscard]] virtual MixerWork work(Precision precision, std::int64_t tokens) const = 0;
+  [[nodiscard]] virtual TokenNumbers token_numbers() const { return {}; }
   /// Working memory of a forward pass, a token.
   [[nodiscard]] virtual std::int64_t row_bytes() const = 0;
   /// What a backward pass needs of the forward pass besides the layer's input, a token.

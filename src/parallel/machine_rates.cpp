@@ -12,7 +12,8 @@ namespace moesaic {
 namespace {
 
 constexpr std::int64_t kMaxRatesBytes = std::int64_t{1} << 20;
-constexpr std::int64_t kVersion = 1;
+/// 2: what products take is told apart, and work on rows by what is done.
+constexpr std::int64_t kVersion = 2;
 
 std::string numbers_json(const std::vector<double>& numbers) {
   return fmt::format("[{:.6g}]", fmt::join(numbers, ", "));
@@ -45,14 +46,49 @@ std::vector<double> read_numbers(const Json& list) {
   return numbers;
 }
 
-ProductCurve read_curve(const Json& json) {
-  ProductCurve curve{.rows = read_numbers(json.at("rows")),
-                     .seconds_per_weight = read_numbers(json.at("seconds_per_weight"))};
-  require(
-      !curve.rows.empty() && curve.rows.size() == curve.seconds_per_weight.size() &&
-          std::ranges::adjacent_find(curve.rows, std::ranges::greater_equal()) == curve.rows.end(),
-      ErrorKind::file, "{}: rows ascend, and each has its seconds_per_weight", json.where());
+bool ascend(const std::vector<double>& sizes) {
+  return std::ranges::adjacent_find(sizes, std::ranges::greater_equal()) == sizes.end();
+}
+
+/// {SIZES: [...], VALUES: [...]}
+RateCurve read_rates(const Json& json, std::string_view sizes, std::string_view values) {
+  RateCurve curve{.sizes = read_numbers(json.at(sizes)), .values = read_numbers(json.at(values))};
+  require(!curve.sizes.empty() && curve.sizes.size() == curve.values.size() && ascend(curve.sizes),
+          ErrorKind::file, "{}: {} ascend, and each has its {}", json.where(), sizes, values);
   return curve;
+}
+
+std::string rates_json(const RateCurve& curve, std::string_view sizes, std::string_view values) {
+  return JsonWriter()
+      .raw_field(sizes, numbers_json(curve.sizes))
+      .raw_field(values, numbers_json(curve.values))
+      .text();
+}
+
+ProductCurve read_curve(const Json& json) {
+  RateCurve cold = read_rates(json, "rows", "seconds_per_weight");
+  return {.rows = std::move(cold.sizes),
+          .seconds_per_weight = std::move(cold.values),
+          .cached_seconds_per_weight = read_rates(json.at("cached"), "rows", "seconds_per_weight"),
+          .column_seconds = rate(json, "column_seconds"),
+          .pack_f32_seconds = rate(json, "pack_f32_seconds"),
+          .pack_bf16_seconds = rate(json, "pack_bf16_seconds"),
+          .result_seconds = rate(json, "result_seconds"),
+          .streamed_result_seconds = rate(json, "streamed_result_seconds")};
+}
+
+std::string curve_json(const ProductCurve& curve) {
+  return JsonWriter()
+      .raw_field("rows", numbers_json(curve.rows))
+      .raw_field("seconds_per_weight", numbers_json(curve.seconds_per_weight))
+      .raw_field("cached",
+                 rates_json(curve.cached_seconds_per_weight, "rows", "seconds_per_weight"))
+      .field("column_seconds", curve.column_seconds)
+      .field("pack_f32_seconds", curve.pack_f32_seconds)
+      .field("pack_bf16_seconds", curve.pack_bf16_seconds)
+      .field("result_seconds", curve.result_seconds)
+      .field("streamed_result_seconds", curve.streamed_result_seconds)
+      .text();
 }
 
 std::optional<LinkRates> read_link(const Json& file, std::string_view key) {
@@ -74,27 +110,89 @@ std::map<Format, ProductCurve> read_products(const Json& json) {
   return products;
 }
 
+std::string row_ops_json(const MachineRates& machine) {
+  JsonWriter ops;
+  for (std::size_t op = 0; op < kNumRowOps; ++op) {
+    ops.raw_field(kRowOpNames[op],
+                  rates_json(machine.row_ops[op], "numbers", "seconds_per_number"));
+  }
+  return ops.text();
+}
+
+std::string routing_json(const RoutingRates& routing) {
+  return JsonWriter()
+      .field("score_seconds", routing.score_seconds)
+      .field("choice_seconds", routing.choice_seconds)
+      .field("plan_seconds", routing.plan_seconds)
+      .text();
+}
+
+std::string calls_json(const CallRates& calls) {
+  return JsonWriter()
+      .field("job_seconds", calls.job_seconds)
+      .field("product_seconds", calls.product_seconds)
+      .field("group_seconds", calls.group_seconds)
+      .text();
+}
+
+void read_work(const Json& file, MachineRates& machine) {
+  machine.attention_flops_per_second =
+      read_rates(file.at("attention"), "head_dim", "flops_per_second");
+  machine.read_bytes_per_second = read_rates(file.at("reads"), "bytes", "bytes_per_second");
+  const Json ops = file.at("row_ops");
+  for (std::size_t op = 0; op < kNumRowOps; ++op) {
+    machine.row_ops[op] = read_rates(ops.at(kRowOpNames[op]), "numbers", "seconds_per_number");
+  }
+  const Json routing = file.at("routing");
+  machine.routing = {.score_seconds = rate(routing, "score_seconds"),
+                     .choice_seconds = rate(routing, "choice_seconds"),
+                     .plan_seconds = rate(routing, "plan_seconds")};
+  const Json calls = file.at("calls");
+  machine.calls = {.job_seconds = rate(calls, "job_seconds"),
+                   .product_seconds = rate(calls, "product_seconds"),
+                   .group_seconds = rate(calls, "group_seconds")};
+}
+
+/// Where a number of rows lies among those that were measured.
+double interpolate(const std::vector<double>& sizes, const std::vector<double>& values,
+                   double size) {
+  const auto above = std::ranges::lower_bound(sizes, size);
+  if (above == sizes.begin()) return values.front();
+  if (above == sizes.end()) return values.back();
+  const auto right = static_cast<std::size_t>(above - sizes.begin());
+  const std::size_t left = right - 1;
+  const double share = (size - sizes[left]) / (sizes[right] - sizes[left]);
+  return values[left] + share * (values[right] - values[left]);
+}
+
 }  // namespace
 
-double ProductCurve::seconds(double num_rows, double weights) const {
-  const auto above = std::ranges::lower_bound(rows, num_rows);
-  if (above == rows.begin()) return seconds_per_weight.front() * weights;
-  if (above == rows.end()) return seconds_per_weight.back() * weights * num_rows / rows.back();
-  const auto right = static_cast<std::size_t>(above - rows.begin());
-  const std::size_t left = right - 1;
-  const double share = (num_rows - rows[left]) / (rows[right] - rows[left]);
-  return weights * (seconds_per_weight[left] +
-                    share * (seconds_per_weight[right] - seconds_per_weight[left]));
+double RateCurve::at(double size) const {
+  return interpolate(sizes, values, size);
+}
+
+double ProductCurve::seconds(double num_rows, double weights, double coldness) const {
+  const double beyond = std::max(1.0, num_rows / rows.back());
+  const double cold = interpolate(rows, seconds_per_weight, num_rows) * beyond;
+  // What reads from memory cost is no more for more rows than were measured.
+  const double like = std::min(num_rows, cached_seconds_per_weight.sizes.back());
+  const double saved =
+      interpolate(rows, seconds_per_weight, like) - cached_seconds_per_weight.at(like);
+  return weights * (cold - (1 - coldness) * std::max(0.0, saved));
+}
+
+double MachineRates::coldness(double bytes) const {
+  const double nearest = 1 / read_bytes_per_second.values.front();
+  const double farthest = 1 / memory_bytes_per_second();
+  if (farthest <= nearest) return 1;
+  const double share = (1 / read_bytes_per_second.at(bytes) - nearest) / (farthest - nearest);
+  return std::clamp(share, 0.0, 1.0);
 }
 
 std::string MachineRates::text() const {
   JsonWriter curves;
   for (const auto& [format, curve] : products) {
-    curves.raw_field(format_name(format),
-                     JsonWriter()
-                         .raw_field("rows", numbers_json(curve.rows))
-                         .raw_field("seconds_per_weight", numbers_json(curve.seconds_per_weight))
-                         .text());
+    curves.raw_field(format_name(format), curve_json(curve));
   }
   return JsonWriter()
       .field("moesaic_machine", kVersion)
@@ -103,10 +201,12 @@ std::string MachineRates::text() const {
       .field("isa", isa)
       .field("cores", cores)
       .raw_field("products", curves.text())
-      .field("attention_flops_per_second", attention_flops_per_second)
-      .field("read_bytes_per_second", read_bytes_per_second)
-      .field("row_bytes_per_second", row_bytes_per_second)
-      .field("job_seconds", job_seconds)
+      .raw_field("attention",
+                 rates_json(attention_flops_per_second, "head_dim", "flops_per_second"))
+      .raw_field("reads", rates_json(read_bytes_per_second, "bytes", "bytes_per_second"))
+      .raw_field("row_ops", row_ops_json(*this))
+      .raw_field("routing", routing_json(routing))
+      .raw_field("calls", calls_json(calls))
       .field("barrier_seconds", barrier_seconds)
       .raw_field("inside", link_json(inside))
       .raw_field("between", link_json(between))
@@ -121,7 +221,8 @@ MachineRates read_machine_rates(const std::string& path) {
           "{}: no field \"moesaic_machine\": moesaic doctor --measure FILE writes such files",
           path);
   const Json version = file.at("moesaic_machine");
-  require(version.as_int() == kVersion, ErrorKind::file, "{}: version {}; this program reads {}",
+  require(version.as_int() == kVersion, ErrorKind::file,
+          "{}: version {}; this program reads {}: measure again with moesaic doctor --measure",
           version.where(), version.as_int(), kVersion);
   MachineRates machine;
   machine.measured = file.at("measured").as_string();
@@ -129,10 +230,7 @@ MachineRates read_machine_rates(const std::string& path) {
   machine.isa = file.at("isa").as_string();
   machine.cores = static_cast<int>(rate(file, "cores"));
   machine.products = read_products(file.at("products"));
-  machine.attention_flops_per_second = rate(file, "attention_flops_per_second");
-  machine.read_bytes_per_second = rate(file, "read_bytes_per_second");
-  machine.row_bytes_per_second = rate(file, "row_bytes_per_second");
-  machine.job_seconds = rate(file, "job_seconds");
+  read_work(file, machine);
   machine.barrier_seconds = file.at("barrier_seconds").as_double();
   machine.inside = read_link(file, "inside");
   machine.between = read_link(file, "between");

@@ -29,22 +29,37 @@ CostModel test_model(int layers) {
 }
 
 MachineRates test_machine() {
-  const ProductCurve curve{.rows = {1, 16, 64}, .seconds_per_weight = {1e-12, 1e-12, 4e-12}};
-  return {.path = "machine.json",
-          .measured = "in a test",
-          .cpu = "a CPU",
-          .isa = "amx",
-          .cores = 4,
-          .products = {{Format::bf16, curve}, {Format::int8, curve}, {Format::f32, curve}},
-          .attention_flops_per_second = 1e12,
-          .read_bytes_per_second = 1e11,
-          .row_bytes_per_second = 1e10,
-          .job_seconds = 1e-6,
-          .barrier_seconds = 1e-6,
-          .inside = LinkRates{1e-6, 5e9, 1e10},
-          .between = LinkRates{1e-5, 1e9, 2e9},
-          .rank_bytes = 4 << 20,
-          .node_bytes = 18 << 20};
+  const ProductCurve curve{
+      .rows = {1, 16, 64},
+      .seconds_per_weight = {1e-12, 1e-12, 4e-12},
+      .cached_seconds_per_weight = {.sizes = {1, 16}, .values = {0.25e-12, 0.5e-12}},
+      .column_seconds = 1e-9,
+      .pack_f32_seconds = 4e-10,
+      .pack_bf16_seconds = 2e-10,
+      .result_seconds = 5e-10,
+      .streamed_result_seconds = 1e-9};
+  MachineRates machine{
+      .path = "machine.json",
+      .measured = "in a test",
+      .cpu = "a CPU",
+      .isa = "amx",
+      .cores = 4,
+      .products = {{Format::bf16, curve}, {Format::int8, curve}, {Format::f32, curve}},
+      .attention_flops_per_second = {.sizes = {64, 128}, .values = {0.5e12, 1e12}},
+      .read_bytes_per_second = {.sizes = {1e6, 1e9}, .values = {4e11, 1e11}},
+      .row_ops = {},
+      .routing = {.score_seconds = 1e-9, .choice_seconds = 2e-9, .plan_seconds = 3e-9},
+      .calls = {.job_seconds = 1e-6, .product_seconds = 2e-6, .group_seconds = 3e-6},
+      .barrier_seconds = 1e-6,
+      .inside = LinkRates{1e-6, 5e9, 1e10},
+      .between = LinkRates{1e-5, 1e9, 2e9},
+      .rank_bytes = 4 << 20,
+      .node_bytes = 18 << 20};
+  for (std::size_t op = 0; op < kNumRowOps; ++op) {
+    const auto number = static_cast<double>(op + 1);
+    machine.row_ops[op] = {.sizes = {1e4, 1e6}, .values = {number * 1e-10, number * 3e-10}};
+  }
+  return machine;
 }
 
 double experts_met(const StepWork& work) {
@@ -180,23 +195,50 @@ TEST(StepCost, drawn_tokens_choose_as_often_as_was_recorded) {
 
 TEST(StepCost, time_is_the_sum_of_terms_that_name_their_sources) {
   const CostRanks ranks{.ranks = 4, .ranks_per_node = 2, .threads = 2};
-  const StepWork work{.products = {{Phase::experts, {Format::int8, 3e6, 3e6}, 40, 10},
-                                   {Phase::attention, {Format::bf16, 1e6, 2e6}, 1, 2}},
-                      .attention_flops = 1e9,
-                      .cache_bytes = 1e6,
-                      .row_bytes = {1e6},
-                      .jobs = {100},
-                      .node_messages = 3,
-                      .link_messages = 5,
-                      .node_bytes = 1e6,
-                      .link_bytes = 4e6};
+  const CostWeights expert{Format::int8, 3e6, 3e6, 4000, 2000, 1000, 500};
+  const StepWork work{
+      .products = {{.phase = Phase::experts,
+                    .with = expert,
+                    .rows = 40,
+                    .times = 10,
+                    .is_rounded = true,
+                    .is_streamed = true},
+                   {.phase = Phase::attention,
+                    .with = {Format::bf16, 1e6, 2e6, 0, 100, 50},
+                    .rows = 1,
+                    .times = 2}},
+      .rows = {{Phase::combine, RowOp::sum, 1e6, 2}, {Phase::combine, RowOp::sum, 1e4, 1}},
+      .attention_flops = 1e9,
+      .head_dim = 128,
+      .cache_bytes = 1e6,
+      .held_bytes = 1e9,
+      .scores = 1e4,
+      .choices = 1e3,
+      .planned = 1e3,
+      .jobs = {100},
+      .calls = {10},
+      .groups = {1},
+      .node_messages = 3,
+      .link_messages = 5,
+      .node_bytes = 1e6,
+      .link_bytes = 4e6};
   const StepCost cost = step_cost(work, ranks, test_machine());
   // Two ranks of a node have two threads each: all four cores, half a node for each.
-  EXPECT_NEAR(term_seconds(cost, "experts.int8"), 2 * 10 * 3e6 * 2.5e-12, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "experts.int8"), 2 * 10 * (3e6 * 2.5e-12 + 4000 * 1e-9), 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "experts.pack"), 2 * 400 * 2000 * 2e-10, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "experts.results"), 2 * 400 * 1000 * 1e-9, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "experts.gates"), 2 * 400 * 500 * 12e-10, 1e-12);
   EXPECT_NEAR(term_seconds(cost, "attention.bf16"), 2 * 2 * 1e6 * 1e-12, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "attention.pack"), 2 * 2 * 100 * 4e-10, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "attention.results"), 2 * 2 * 50 * 5e-10, 1e-12);
   EXPECT_NEAR(term_seconds(cost, "attention"), 2 * 1e-3, 1e-12);
-  EXPECT_NEAR(term_seconds(cost, "attention.rows"), 2 * 1e-4, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "combine.sum"), 2 * (2e6 * 33e-10 + 1e4 * 11e-10), 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "route.scores"), 2 * 1e-5, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "route.choices"), 2 * 2e-6, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "dispatch.plan"), 3e-6, 1e-12);
   EXPECT_NEAR(term_seconds(cost, "attention.jobs"), 1e-4, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "attention.calls"), 2e-5, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "attention.groups"), 3e-6, 1e-12);
   EXPECT_NEAR(term_seconds(cost, "node.messages"), 3e-6, 1e-12);
   EXPECT_NEAR(term_seconds(cost, "link.messages"), 5e-5, 1e-12);
   EXPECT_NEAR(term_seconds(cost, "node.bytes"), 1e-4, 1e-12);
@@ -208,20 +250,69 @@ TEST(StepCost, time_is_the_sum_of_terms_that_name_their_sources) {
   }
   EXPECT_DOUBLE_EQ(cost.seconds(), sum);
   PhaseTimes phases = cost.phases();
-  EXPECT_DOUBLE_EQ(phases[Phase::experts], term_seconds(cost, "experts.int8"));
-  EXPECT_EQ(cost.bound(), "attention");
+  EXPECT_DOUBLE_EQ(phases[Phase::experts],
+                   term_seconds(cost, "experts.int8") + term_seconds(cost, "experts.pack") +
+                       term_seconds(cost, "experts.results") + term_seconds(cost, "experts.gates"));
+  EXPECT_EQ(cost.bound(), "combine.sum");
   // More threads than cores share these.
   const StepCost crowded =
       step_cost(work, {.ranks = 4, .ranks_per_node = 4, .threads = 2}, test_machine());
   EXPECT_NEAR(term_seconds(crowded, "attention"), 4 * 1e-3, 1e-12);
+  // Half as wide heads; weights that a cache holds.
+  StepWork small = work;
+  small.head_dim = 64;
+  small.held_bytes = 1e5;
+  const StepCost near = step_cost(small, ranks, test_machine());
+  EXPECT_NEAR(term_seconds(near, "attention"), 2 * 2e-3, 1e-12);
+  EXPECT_NEAR(term_seconds(near, "attention.bf16"), 2 * 2 * 1e6 * 0.25e-12, 1e-12);
+  EXPECT_NEAR(term_seconds(near, "experts.int8"),
+              2 * 10 * (3e6 * (2.5e-12 - 0.5e-12) + 4000 * 1e-9), 1e-12);
+}
+
+TEST(StepCost, all_that_is_done_with_a_row_is_counted) {
+  CostModel model = test_model(3);
+  CostLayer& layer = model.layers.front();
+  layer.heads = 600;
+  layer.rotated = 700;
+  layer.normed = 700;
+  layer.stored = 200;
+  model.vocabulary = 5000;
+  const StepWork work = estimate_step(model, {}, {.rows = 10, .logits_rows = 2, .sampled_rows = 1},
+                                      ExpertPopularity::even())
+                            .work;
+  const auto numbers = [&](Phase phase, RowOp op) {
+    double sum = 0;
+    for (const StepWork::Rows& rows : work.rows) {
+      if (rows.phase == phase && rows.op == op) sum += rows.times * rows.numbers;
+    }
+    return sum;
+  };
+  EXPECT_EQ(numbers(Phase::attention, RowOp::norm), 3 * 2 * 10 * 1000);
+  EXPECT_EQ(numbers(Phase::attention, RowOp::head_norm), 10 * 700);
+  EXPECT_EQ(numbers(Phase::attention, RowOp::angle), 10 * 64);
+  EXPECT_EQ(numbers(Phase::attention, RowOp::attend), 10 * 600);
+  EXPECT_EQ(numbers(Phase::attention, RowOp::rotate), 10 * 700);
+  EXPECT_EQ(numbers(Phase::attention, RowOp::store), 10 * 200);
+  EXPECT_EQ(numbers(Phase::attention, RowOp::copy), 2 * 10 * 600 + 10 * 1000);  // the embedding too
+  EXPECT_EQ(numbers(Phase::dispatch, RowOp::round), 3 * 10 * 1000);
+  EXPECT_EQ(numbers(Phase::combine, RowOp::sum), 3 * 10 * 8 * 1000);
+  EXPECT_EQ(numbers(Phase::head, RowOp::norm), 2 * 1000);
+  EXPECT_EQ(numbers(Phase::head, RowOp::sample), 5000);
+  EXPECT_EQ(numbers(Phase::head, RowOp::add), 0);
+  EXPECT_EQ(work.scores, 3 * 10 * 128);
+  EXPECT_EQ(work.choices, 3 * 10 * 8);
+  EXPECT_NEAR(work.planned, 3 * 10 * 8, 1e-9);
+  EXPECT_NEAR(work.groups[static_cast<std::size_t>(Phase::experts)], experts_met(work), 1e-9);
+  EXPECT_DOUBLE_EQ(work.held_bytes, 3 * (2e6 + 4e4 + 128 * 3e6) + 1e7);
 }
 
 TEST(StepCost, a_step_of_training_goes_back_too) {
   const CostStep pass{.rows = 10};
   const StepWork forward{.products = {{Phase::experts, {Format::int8, 3e6, 3e6}, 40, 10},
                                       {Phase::head, {Format::bf16, 1e6, 2e6}, 10, 1}},
+                         .rows = {{Phase::attention, RowOp::norm, 1e6, 2}},
                          .attention_flops = 1e9,
-                         .row_bytes = {1e6},
+                         .held_bytes = 1e9,
                          .jobs = {100},
                          .link_messages = 5,
                          .link_bytes = 4e6,
@@ -232,6 +323,8 @@ TEST(StepCost, a_step_of_training_goes_back_too) {
   EXPECT_DOUBLE_EQ(step.flops(), 3 * 2 * forward.flops());
   EXPECT_DOUBLE_EQ(step.attention_flops, 3 * 3.5e9);
   EXPECT_DOUBLE_EQ(step.link_bytes, 3 * 2 * 4e6);
+  EXPECT_DOUBLE_EQ(step.row_bytes(), 3 * 3 * forward.row_bytes());
+  EXPECT_DOUBLE_EQ(step.jobs.front(), 3 * 3 * 100);
   EXPECT_DOUBLE_EQ(step.adapter_flops, 3 * 10 * 6 * (1000 + 1.5 * 200));
   CostTraining again = training;
   again.recomputes = true;
@@ -244,7 +337,7 @@ TEST(StepCost, a_step_of_training_goes_back_too) {
   const StepCost cost = step_cost(step, ranks, test_machine());
   EXPECT_DOUBLE_EQ(term_seconds(cost, "experts.int8"), term_seconds(cost, "experts.int8.back"));
   EXPECT_NEAR(term_seconds(cost, "adapters"), 2 * step.adapter_flops * 4e-12 / (2 * 64), 1e-15);
-  EXPECT_NEAR(term_seconds(cost, "optimizer"), 2 * 5e5 * 34 / 1e10, 1e-12);
+  EXPECT_NEAR(term_seconds(cost, "optimizer"), 2 * 5e5 * 34 / (12 / 9e-10), 1e-12);
   EXPECT_NEAR(term_seconds(cost, "sums"), 2 * 2e6 / 2e9, 1e-12);
   EXPECT_LT(cost.phases()[Phase::experts], cost.seconds());
 }
@@ -266,12 +359,22 @@ TEST(StepCost, what_was_not_measured_is_refused) {
 }
 
 TEST(ProductCurve, goes_through_what_was_measured) {
-  const ProductCurve curve{.rows = {1, 16, 64}, .seconds_per_weight = {1, 2, 8}};
+  const ProductCurve curve{.rows = {1, 16, 64},
+                           .seconds_per_weight = {1, 2, 8},
+                           .cached_seconds_per_weight = {.sizes = {1, 16}, .values = {0.25, 1.5}}};
   EXPECT_EQ(curve.seconds(0.5, 10), 10);
   EXPECT_EQ(curve.seconds(1, 10), 10);
   EXPECT_EQ(curve.seconds(16, 10), 20);
   EXPECT_EQ(curve.seconds(40, 10), 50);
   EXPECT_EQ(curve.seconds(128, 10), 160);
+  // Weights in a cache, or half of what it takes to read them; of more rows the same is saved.
+  EXPECT_DOUBLE_EQ(curve.seconds(1, 10, 0), 2.5);
+  EXPECT_DOUBLE_EQ(curve.seconds(1, 10, 0.5), 6.25);
+  EXPECT_DOUBLE_EQ(curve.seconds(64, 10, 0), 75);
+  const MachineRates machine = test_machine();
+  EXPECT_EQ(machine.coldness(1e5), 0);
+  EXPECT_EQ(machine.coldness(1e10), 1);
+  EXPECT_GT(machine.coldness(5e8), machine.coldness(5e7));
 }
 
 class MachineFile : public ::testing::Test {
@@ -300,13 +403,18 @@ TEST_F(MachineFile, refuses_what_it_cannot_hold) {
     write(text);
     return error_message([&] { (void)read_machine_rates(path_); }, ErrorKind::file);
   };
-  EXPECT_EQ(refusal("\"moesaic_machine\": 1", "\"moesaic_machine\": 7"),
-            path_ + ": moesaic_machine: version 7; this program reads 1");
+  EXPECT_EQ(refusal("\"moesaic_machine\": 2", "\"moesaic_machine\": 1"),
+            path_ +
+                ": moesaic_machine: version 1; this program reads 2: measure again with moesaic "
+                "doctor --measure");
   EXPECT_EQ(refusal("\"cores\": 4", "\"cores\": 0"), path_ + ": cores: 0 is no rate");
   EXPECT_EQ(refusal("\"int8\"", "\"int9\""),
             path_ + ": products.int9: there is no format \"int9\"");
   EXPECT_EQ(refusal("[1, 16, 64]", "[1, 64, 16]"),
             path_ + ": products.f32: rows ascend, and each has its seconds_per_weight");
+  EXPECT_EQ(refusal("\"result_seconds\"", "\"results\""),
+            path_ + ": products.f32: field \"result_seconds\" is missing");
+  EXPECT_EQ(refusal("\"rotate\"", "\"turn\""), path_ + ": row_ops: field \"rotate\" is missing");
 }
 
 TEST_F(MachineFile, popularity_is_read_from_the_rows_of_experts) {
