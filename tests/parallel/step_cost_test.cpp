@@ -6,13 +6,14 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "tests/parallel/test_machine.h"
 #include "tests/support/checkpoint_files.h"
-#include "tests/support/temporary_directory.h"
 
 namespace moesaic {
 namespace {
 
 using test::error_message;
+using test::test_machine;
 
 /// 128 experts, 8 a token, as Qwen3-30B-A3B has them; weights are round numbers.
 CostModel test_model(int layers) {
@@ -26,40 +27,6 @@ CostModel test_model(int layers) {
           .wire = {.row_bytes = 2032, .tag_bytes = 32, .result_bytes = 4000},
           .layers = std::vector(static_cast<std::size_t>(layers), layer),
           .head = {{Format::bf16, 5e6, 1e7}}};
-}
-
-MachineRates test_machine() {
-  const ProductCurve curve{
-      .rows = {1, 16, 64},
-      .seconds_per_weight = {1e-12, 1e-12, 4e-12},
-      .cached_seconds_per_weight = {.sizes = {1, 16}, .values = {0.25e-12, 0.5e-12}},
-      .column_seconds = 1e-9,
-      .pack_f32_seconds = 4e-10,
-      .pack_bf16_seconds = 2e-10,
-      .result_seconds = 5e-10,
-      .streamed_result_seconds = 1e-9};
-  MachineRates machine{
-      .path = "machine.json",
-      .measured = "in a test",
-      .cpu = "a CPU",
-      .isa = "amx",
-      .cores = 4,
-      .products = {{Format::bf16, curve}, {Format::int8, curve}, {Format::f32, curve}},
-      .attention_flops_per_second = {.sizes = {64, 128}, .values = {0.5e12, 1e12}},
-      .read_bytes_per_second = {.sizes = {1e6, 1e9}, .values = {4e11, 1e11}},
-      .row_ops = {},
-      .routing = {.score_seconds = 1e-9, .choice_seconds = 2e-9, .plan_seconds = 3e-9},
-      .calls = {.job_seconds = 1e-6, .product_seconds = 2e-6, .group_seconds = 3e-6},
-      .barrier_seconds = 1e-6,
-      .inside = LinkRates{1e-6, 5e9, 1e10},
-      .between = LinkRates{1e-5, 1e9, 2e9},
-      .rank_bytes = 4 << 20,
-      .node_bytes = 18 << 20};
-  for (std::size_t op = 0; op < kNumRowOps; ++op) {
-    const auto number = static_cast<double>(op + 1);
-    machine.row_ops[op] = {.sizes = {1e4, 1e6}, .values = {number * 1e-10, number * 3e-10}};
-  }
-  return machine;
 }
 
 double experts_met(const StepWork& work) {
@@ -356,87 +323,6 @@ TEST(StepCost, what_was_not_measured_is_refused) {
             "machine.json: mxfp8 was not measured");
   EXPECT_THROW((void)estimate_step(test_model(1), {.ranks = 200}, {}, ExpertPopularity::even()),
                Error);
-}
-
-TEST(ProductCurve, goes_through_what_was_measured) {
-  const ProductCurve curve{.rows = {1, 16, 64},
-                           .seconds_per_weight = {1, 2, 8},
-                           .cached_seconds_per_weight = {.sizes = {1, 16}, .values = {0.25, 1.5}}};
-  EXPECT_EQ(curve.seconds(0.5, 10), 10);
-  EXPECT_EQ(curve.seconds(1, 10), 10);
-  EXPECT_EQ(curve.seconds(16, 10), 20);
-  EXPECT_EQ(curve.seconds(40, 10), 50);
-  EXPECT_EQ(curve.seconds(128, 10), 160);
-  // Weights in a cache, or half of what it takes to read them; of more rows the same is saved.
-  EXPECT_DOUBLE_EQ(curve.seconds(1, 10, 0), 2.5);
-  EXPECT_DOUBLE_EQ(curve.seconds(1, 10, 0.5), 6.25);
-  EXPECT_DOUBLE_EQ(curve.seconds(64, 10, 0), 75);
-  const MachineRates machine = test_machine();
-  EXPECT_EQ(machine.coldness(1e5), 0);
-  EXPECT_EQ(machine.coldness(1e10), 1);
-  EXPECT_GT(machine.coldness(5e8), machine.coldness(5e7));
-}
-
-class MachineFile : public ::testing::Test {
- protected:
-  void write(const std::string& text) const { test::write_text(path_, text); }
-
-  test::TemporaryDirectory directory_;
-  std::string path_ = directory_.path_of("machine.json");
-};
-
-TEST_F(MachineFile, is_read_as_it_was_written) {
-  const std::string text = test_machine().text();
-  write(text);
-  MachineRates machine = read_machine_rates(path_);
-  EXPECT_EQ(machine.path, path_);
-  EXPECT_EQ(machine.text(), text);
-  EXPECT_EQ(machine.between->all_ranks_bytes_per_second, 2e9);
-  EXPECT_EQ(machine.products.at(Format::int8).seconds_per_weight[2], 4e-12);
-}
-
-TEST_F(MachineFile, refuses_what_it_cannot_hold) {
-  const std::string good = test_machine().text();
-  const auto refusal = [&](const std::string& from, const std::string& to) {
-    std::string text = good;
-    text.replace(text.find(from), from.size(), to);
-    write(text);
-    return error_message([&] { (void)read_machine_rates(path_); }, ErrorKind::file);
-  };
-  EXPECT_EQ(refusal("\"moesaic_machine\": 2", "\"moesaic_machine\": 1"),
-            path_ +
-                ": moesaic_machine: version 1; this program reads 2: measure again with moesaic "
-                "doctor --measure");
-  EXPECT_EQ(refusal("\"cores\": 4", "\"cores\": 0"), path_ + ": cores: 0 is no rate");
-  EXPECT_EQ(refusal("\"int8\"", "\"int9\""),
-            path_ + ": products.int9: there is no format \"int9\"");
-  EXPECT_EQ(refusal("[1, 16, 64]", "[1, 64, 16]"),
-            path_ + ": products.f32: rows ascend, and each has its seconds_per_weight");
-  EXPECT_EQ(refusal("\"result_seconds\"", "\"results\""),
-            path_ + ": products.f32: field \"result_seconds\" is missing");
-  EXPECT_EQ(refusal("\"rotate\"", "\"turn\""), path_ + ": row_ops: field \"rotate\" is missing");
-}
-
-TEST_F(MachineFile, popularity_is_read_from_the_rows_of_experts) {
-  write(R"({"experts_per_token": 1, "rows": [[1, 3], [2, 2]]})");
-  const auto popularity = ExpertPopularity::from_text(path_);
-  EXPECT_EQ(popularity.source(), path_);
-  const std::vector<double> rates = popularity.rates(0, 2);
-  EXPECT_NEAR(1 - std::exp(-rates[1]), 0.75, 1e-9);
-  EXPECT_THROW((void)popularity.rates(2, 2), Error);
-  EXPECT_THROW((void)popularity.rates(0, 3), Error);
-  for (const char* bad :
-       {R"({"experts_per_token": 1, "rows": []})",
-        R"({"experts_per_token": 1, "rows": [[1, 3], [2]]})",
-        R"({"experts_per_token": 3, "rows": [[1, 3]]})",
-        R"({"experts_per_token": 1, "rows": [[0, 0]]})",
-        R"({"experts_per_token": 1, "rows": [[-1, 3]]})", R"({"experts_per_token": 1})"}) {
-    write(bad);
-    EXPECT_THROW((void)ExpertPopularity::from_text(path_), Error) << bad;
-  }
-  EXPECT_THROW((void)ExpertPopularity::from_text("zipf:x"), Error);
-  EXPECT_THROW((void)ExpertPopularity::from_text(path_ + ".missing"), Error);
-  EXPECT_EQ(ExpertPopularity::from_text("zipf:1").rates(0, 4).size(), 4U);
 }
 
 }  // namespace
