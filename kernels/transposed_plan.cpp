@@ -25,10 +25,11 @@ std::int64_t num_steps(const PackedMatrix& weights) {
   return step_count(Format::bf16, weights.depth);
 }
 
-/// Steps that are transposed together, so few that their panels are still in the L1 or L2 cache
-/// when the first rows meet them. Integers are decoded two steps at a time.
+/// Steps that are transposed together: so few that their panels are still near when the first rows
+/// meet them. A decoder takes a while to start.
 std::int64_t steps_at_once(const PackedMatrix& weights) {
-  return is_integer(weights.layout.format) ? 2 : 1;
+  const Format format = weights.layout.format;
+  return format == Format::bf16 || format == Format::f32 ? 1 : 4;
 }
 
 /// From row to row of a job's results.
