@@ -36,6 +36,15 @@ double rate(const Json& object, std::string_view key) {
   return number;
 }
 
+/// A number that may be 0: what is added.
+double amount(const Json& object, std::string_view key) {
+  const Json value = object.at(key);
+  const double number = value.as_double();
+  require(number >= 0 && number < 1e15, ErrorKind::file, "{}: {} is no amount", value.where(),
+          number);
+  return number;
+}
+
 std::vector<double> read_numbers(const Json& list) {
   std::vector<double> numbers;
   list.for_each([&](const std::string&, const Json& value) {
@@ -231,11 +240,11 @@ MachineRates read_machine_rates(const std::string& path) {
   machine.cores = static_cast<int>(rate(file, "cores"));
   machine.products = read_products(file.at("products"));
   read_work(file, machine);
-  machine.barrier_seconds = file.at("barrier_seconds").as_double();
+  machine.barrier_seconds = amount(file, "barrier_seconds");
   machine.inside = read_link(file, "inside");
   machine.between = read_link(file, "between");
-  machine.rank_bytes = file.at("rank_bytes").as_int();
-  machine.node_bytes = file.at("node_bytes").as_int();
+  machine.rank_bytes = static_cast<std::int64_t>(amount(file, "rank_bytes"));
+  machine.node_bytes = static_cast<std::int64_t>(amount(file, "node_bytes"));
   machine.path = path;
   return machine;
 }

@@ -66,6 +66,8 @@ TEST_F(MachineFile, refuses_what_it_cannot_hold) {
                 ": moesaic_machine: version 1; this program reads 2: measure again with moesaic "
                 "doctor --measure");
   EXPECT_EQ(refusal("\"cores\": 4", "\"cores\": 0"), path_ + ": cores: 0 is no rate");
+  EXPECT_EQ(refusal("\"rank_bytes\": 4194304", "\"rank_bytes\": -1"),
+            path_ + ": rank_bytes: -1 is no amount");
   EXPECT_EQ(refusal("\"int8\"", "\"int9\""),
             path_ + ": products.int9: there is no format \"int9\"");
   EXPECT_EQ(refusal("[1, 16, 64]", "[1, 64, 16]"),
