@@ -14,7 +14,7 @@ constexpr std::int64_t kSlabRows = 256;
 constexpr std::int64_t kPieceDepth = 2048;
 /// Input rows that are scaled and packed by one job.
 constexpr std::int64_t kPackRows = 4 * kRowBlock;
-/// Transposed panels of one job, at most.
+/// Of all panels that one job makes, a few at a time.
 constexpr std::int64_t kPanelBytes = std::int64_t{1} << 19;
 /// Between rows of results, so that those of a tile do not meet in a few sets of the L1 cache.
 constexpr std::int64_t kResultGap = kPanelColumns;
