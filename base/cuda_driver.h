@@ -66,6 +66,7 @@ enum class CudaCaptureMode : int { thread_local_calls = 1 };
   X(release_host, "cuMemFreeHost", CudaResult(void*))                                              \
   X(upload, "cuMemcpyHtoDAsync_v2", CudaResult(CudaAddress, const void*, std::size_t, CudaStream)) \
   X(download, "cuMemcpyDtoHAsync_v2", CudaResult(void*, CudaAddress, std::size_t, CudaStream))     \
+  X(copy, "cuMemcpyDtoDAsync_v2", CudaResult(CudaAddress, CudaAddress, std::size_t, CudaStream))   \
   X(stream_create, "cuStreamCreate", CudaResult(CudaStream*, unsigned))                            \
   X(stream_destroy, "cuStreamDestroy_v2", CudaResult(CudaStream))                                  \
   X(event_create, "cuEventCreate", CudaResult(CudaEvent*, unsigned))                               \

@@ -146,6 +146,12 @@ void Device::download(void* to, CudaAddress from, std::int64_t bytes) {
   check(driver_->download(to, from, static_cast<std::size_t>(bytes), stream_), "cuMemcpyDtoHAsync");
 }
 
+void Device::copy(CudaAddress to, CudaAddress from, std::int64_t bytes) {
+  if (bytes == 0) return;
+  make_current();
+  check(driver_->copy(to, from, static_cast<std::size_t>(bytes), stream_), "cuMemcpyDtoDAsync");
+}
+
 /// The chip's own code, or else PTX: that is what a driver gets for a chip which came later, and
 /// one that does not take the code.
 CudaModule Device::load_image(std::string_view name) {
@@ -184,21 +190,27 @@ CudaFunction Device::kernel(std::string_view module_name, const std::string& nam
 std::string Device::pending_text() const {
   if (pending_.empty()) return "a copy";
   std::vector<std::string_view> names;
-  for (const CudaFunction kernel : pending_) names.push_back(kernel_names_.at(kernel));
+  for (const std::string* const name : pending_) names.push_back(*name);
   return fmt::format("{} {}", names.size() == 1 ? "kernel" : "kernels", fmt::join(names, ", "));
 }
 
 void Device::launch(CudaFunction kernel, const Launch& shape, void* parameters) {
   make_current();
   std::array<void*, 1> arguments = {parameters};
-  add_pending(kernel);
+  add_pending(kernel_names_.at(kernel));
   check(driver_->launch(kernel, shape.grid_x, shape.grid_y, 1, shape.threads, 1, 1, 0, stream_,
                         arguments.data(), nullptr),
         fmt::format("cuLaunchKernel of {}", kernel_names_.at(kernel)));
 }
 
-void Device::add_pending(CudaFunction kernel) {
-  if (std::ranges::find(pending_, kernel) == pending_.end()) pending_.push_back(kernel);
+void Device::launch(const std::string& name, const std::function<void(CudaStream)>& ask) {
+  const CudaStream stream = make_current();
+  add_pending(*library_names_.insert(name).first);
+  ask(stream);
+}
+
+void Device::add_pending(const std::string& name) {
+  if (std::ranges::find(pending_, &name) == pending_.end()) pending_.push_back(&name);
 }
 
 DeviceGraph Device::capture(const std::function<void()>& work) {
@@ -228,7 +240,7 @@ DeviceGraph Device::capture(const std::function<void()>& work) {
 
 void Device::launch(const DeviceGraph& graph) {
   make_current();
-  for (const CudaFunction kernel : graph.kernels_) add_pending(kernel);
+  for (const std::string* const name : graph.kernels_) add_pending(*name);
   check(driver_->graph_launch(graph.exec_, stream_),
         fmt::format("cuGraphLaunch of {} kernels", graph.kernels_.size()));
 }

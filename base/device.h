@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -66,6 +67,8 @@ class Device {
   /// Host memory stays as it is until the copy has happened; it should be page-locked.
   void upload(CudaAddress to, const void* from, std::int64_t bytes);
   void download(void* to, CudaAddress from, std::int64_t bytes);
+  /// From one place of the GPU's memory to another.
+  void copy(CudaAddress to, CudaAddress from, std::int64_t bytes);
 
   /// Throws Error{resource} for a module that has no image for this chip.
   [[nodiscard]] CudaFunction kernel(std::string_view module, const std::string& name);
@@ -77,6 +80,9 @@ class Device {
   };
   /// `parameters`: the kernel's one parameter; copied.
   void launch(CudaFunction kernel, const Launch& shape, void* parameters);
+  /// Kernels of a library, for which `ask` asks in the order that it is given; errors call them
+  /// `name`.
+  void launch(const std::string& name, const std::function<void(CudaStream)>& ask);
 
   /// What `work` asks for, copies and launches, which do not happen now: the graph has their
   /// addresses, shapes and parameters, and of memory what is there when it runs. Whatever takes or
@@ -98,7 +104,7 @@ class Device {
   friend class DeviceBuffer;
   friend class PinnedBuffer;
   friend class DeviceGraph;
-  void add_pending(CudaFunction kernel);
+  void add_pending(const std::string& name);
   void check(CudaResult result, std::string_view what) const;
   [[nodiscard]] CudaModule module(std::string_view name);
   [[nodiscard]] CudaModule load_image(std::string_view name);
@@ -113,7 +119,8 @@ class Device {
   CudaEvent event_ = nullptr;
   std::map<std::string, CudaModule, std::less<>> modules_;
   std::map<CudaFunction, std::string> kernel_names_;  // "gate_up of portable/nvfp4"
-  std::vector<CudaFunction> pending_;                 // launched since a mark was reached
+  std::set<std::string> library_names_;               // of kernels of libraries
+  std::vector<const std::string*> pending_;           // launched since a mark was reached
 };
 
 class DeviceBuffer {
@@ -176,7 +183,7 @@ class DeviceGraph {
   friend class Device;
   Device* device_ = nullptr;
   CudaGraphExec exec_ = nullptr;
-  std::vector<CudaFunction> kernels_;  // that it launches
+  std::vector<const std::string*> kernels_;  // that it launches
 };
 
 /// What a buffer that has to grow takes for so many bytes: a quarter more.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "kernels/cuda/device_operations.cuh"
-#include "kernels/cuda/mlp_arguments.h"
 
 // kernels/cpu/vector_functions.h's gate_activations, to the same bits: the same operations in the
 // same order, subnormal numbers kept.
@@ -42,8 +41,9 @@ __device__ __forceinline__ float exponential(float x) {
   return scale_by_power(p, n);
 }
 
-/// The gated activation of gate and up.
-__device__ __forceinline__ float gated(const MlpArguments& arguments, float gate, float up) {
+/// The gated activation of gate and up, as `arguments` of a kernel say: limit, alpha, offset.
+template <typename Arguments>
+__device__ __forceinline__ float gated(const Arguments& arguments, float gate, float up) {
   const float g = min_of(arguments.limit, gate);
   const float u = max_of(-arguments.limit, min_of(arguments.limit, up));
   const float inverse =

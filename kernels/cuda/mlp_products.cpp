@@ -38,6 +38,20 @@ cuda::PanelForm form_of(const Layout& layout) {
   return {.group_shift = shift, .wide_scales = layout.wide_scales ? 1 : 0};
 }
 
+bool has_grouped_products(const DeviceInfo& device) {
+  return std::ranges::find(cuda::kGroupedChips, device.chip) != std::end(cuda::kGroupedChips);
+}
+
+std::string missing_for_cutlass(const DeviceInfo& device, const Layout& layout,
+                                Nvfp4Activations activations) {
+  const std::string missing = missing_for_groups({.layout = layout});
+  if (!missing.empty()) return missing;
+  if (activations != Nvfp4Activations::nvfp4) return "it multiplies activations in nvfp4 alone";
+  if (has_grouped_products(device)) return "";
+  return fmt::format("it is for sm_100 and sm_103, GPU {} ({:.40}) is sm_{}", device.index,
+                     device.name, device.chip);
+}
+
 const std::uint8_t* panels_of(const PackedMatrix& matrix) {
   return reinterpret_cast<const std::uint8_t*>(matrix.panels);
 }
@@ -47,6 +61,7 @@ const std::uint8_t* panels_of(const PackedMatrix& matrix) {
 std::string_view kernels_name(DeviceKernels kernels, Nvfp4Activations activations,
                               Format format) noexcept {
   if (kernels == DeviceKernels::portable) return "portable";
+  if (kernels == DeviceKernels::cutlass) return "cutlass";
   const bool is_scaled = format == Format::nvfp4 && activations == Nvfp4Activations::nvfp4;
   return is_scaled ? "block_scaled" : "mma";
 }
@@ -70,12 +85,14 @@ std::string missing_on_device(const PackedMatrix& matrix) {
 
 std::string missing_on_chip(const DeviceInfo& device, const Layout& layout, DeviceKernels kernels,
                             Nvfp4Activations activations) {
+  if (kernels == DeviceKernels::cutlass) return missing_for_cutlass(device, layout, activations);
   const bool is_known = device.chip == 120 || device.chip == 121;
   if (is_known || kernels_name(kernels, activations, layout.format) != "block_scaled") return "";
   return fmt::format(
-      "GPU {} ({:.40}, sm_{}) does not multiply activations in nvfp4, sm_120 and sm_121 do; with "
+      "GPU {} ({:.40}, sm_{}) does not multiply activations in nvfp4, sm_120 and sm_121 do{}; with "
       "--numerics portable every GPU rounds them to it",
-      device.index, device.name, device.chip);
+      device.index, device.name, device.chip,
+      has_grouped_products(device) ? ", and this one with --gpu-kernel cutlass" : "");
 }
 
 std::int64_t rounded_row_bytes(std::int64_t depth) noexcept {
@@ -93,12 +110,20 @@ DeviceMlps::DeviceMlps(const Setup& setup, std::span<const MlpWeights> mlps)
       inner_scale_(mlps.front().down.input_scale),
       scratch_(setup.scratch) {
   for (const MlpWeights& mlp : mlps) check_mlp(mlp, mlps.front());
+  upload(mlps);
+  if (setup.kernels == DeviceKernels::cutlass) {
+    use_library(setup, mlps);
+    return;
+  }
   const Layout& layout = mlps.front().gate.layout;
   if (layout.format == Format::nvfp4 && setup.nvfp4_activations == Nvfp4Activations::nvfp4) {
     rounding_.emplace(device_);
     reads_records_ = setup.kernels == DeviceKernels::mma;
   }
   add_kinds(setup.kernels, module_name(setup.kernels, layout, setup.nvfp4_activations));
+}
+
+void DeviceMlps::upload(std::span<const MlpWeights> mlps) {
   PinnedBuffer host = device_.allocate_pinned(std::ssize(mlps) *
                                               static_cast<std::int64_t>(sizeof(cuda::MlpMatrices)));
   mlps_ = device_.allocate(host.bytes());
@@ -115,6 +140,24 @@ DeviceMlps::DeviceMlps(const Setup& setup, std::span<const MlpWeights> mlps)
   device_.upload(mlps_.address(), host.data(), host.bytes());
   device_.mark();
   device_.wait_for_mark(kUploadSeconds);
+}
+
+/// A group of rows is a tile.
+void DeviceMlps::use_library(const Setup& setup, std::span<const MlpWeights> mlps) {
+  require(setup.library != nullptr && setup.nvfp4_activations == Nvfp4Activations::nvfp4,
+          ErrorKind::internal, "the library of grouped products takes activations in nvfp4");
+  arrange_for_groups(device_, mlps);
+  sizes_.push_back(cuda::kMostGroupRows);
+  kinds_.push_back({.rows = cuda::kMostGroupRows});
+  grouped_.emplace(GroupedMlps::Setup{.device = device_,
+                                      .library = *setup.library,
+                                      .gating = gating_,
+                                      .hidden = hidden_,
+                                      .width = width_,
+                                      .x_scale = x_scale_,
+                                      .inner_scale = inner_scale_,
+                                      .mlps = mlps_.address(),
+                                      .num_mlps = std::ssize(mlps)});
 }
 
 void DeviceMlps::add_kinds(DeviceKernels kernels, const std::string& module) {
@@ -176,6 +219,7 @@ void DeviceMlps::make_room(std::int64_t num_rows, std::int64_t num_inputs) {
   moesaic::make_room(scratch_.host_tiles, tile_bytes, device_);
   moesaic::make_room(scratch_.tiles, tile_bytes, device_);
   moesaic::make_room(scratch_.inner, num_rows * width_ * 2, device_);
+  if (grouped_) moesaic::make_room(scratch_.rounded, grouped_->room(num_rows).bytes(), device_);
   if (!rounding_) return;
   moesaic::make_room(
       scratch_.rounded,
@@ -214,9 +258,22 @@ cuda::MlpArguments DeviceMlps::arguments_of(const Pass& pass) const {
           .unused = 0};
 }
 
+GroupedMlps::Pass DeviceMlps::grouped_pass(const Pass& pass) const {
+  return {.x = pass.x,
+          .row_indices = pass.row_indices,
+          .num_rows = pass.num_rows,
+          .there = 0,
+          .tiles = scratch_.tiles.address(),
+          .num_groups = kinds_.front().num_tiles,
+          .inner = scratch_.inner.address(),
+          .memory = scratch_.rounded.address(),
+          .y = pass.y};
+}
+
 void DeviceMlps::start(const Pass& pass, std::span<const DeviceRows> groups) {
   make_room(pass.num_rows, pass.num_inputs);
   make_tiles(groups);
+  if (grouped_) return grouped_->start(grouped_pass(pass));
   cuda::MlpArguments arguments = arguments_of(pass);
   const CudaAddress inner = scratch_.inner.address();
   const CudaAddress rounded = scratch_.rounded.address();
@@ -227,6 +284,10 @@ void DeviceMlps::start(const Pass& pass, std::span<const DeviceRows> groups) {
 
 void DeviceMlps::start_down(const Pass& pass, std::span<const DeviceRows> groups) {
   make_tiles(groups);
+  if (grouped_) {
+    moesaic::make_room(scratch_.rounded, grouped_->room(pass.num_rows).bytes(), device_);
+    return grouped_->start_down(grouped_pass(pass));
+  }
   if (rounding_) {
     moesaic::make_room(scratch_.rounded, pass.num_rows * rounded_row_bytes(width_), device_);
   }
@@ -242,6 +303,14 @@ void DeviceMlps::start(const Planned& planned) {
     first += planned.kinds.most[i];
   }
   const Pass& pass = planned.pass;
+  if (grouped_) {
+    GroupedMlps::Pass grouped = grouped_pass(pass);
+    grouped.there = planned.num_rows;
+    grouped.tiles = planned.tiles;
+    grouped.inner = planned.inner;
+    grouped.memory = planned.rounded;
+    return grouped_->start(grouped);
+  }
   cuda::MlpArguments arguments = arguments_of(pass);
   arguments.tiles = reinterpret_cast<const cuda::MlpTile*>(planned.tiles);
   arguments.inner = reinterpret_cast<std::uint16_t*>(planned.inner);

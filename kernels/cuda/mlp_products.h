@@ -8,6 +8,7 @@
 
 #include "base/device.h"
 #include "kernels/cuda/choice_plan.h"
+#include "kernels/cuda/grouped_mlps.h"
 #include "kernels/cuda/mlp_arguments.h"
 #include "kernels/cuda/mlp_tiles.h"
 #include "kernels/cuda/row_rounding.h"
@@ -27,10 +28,11 @@ namespace moesaic {
 /// Which kernels multiply on a GPU.
 enum class DeviceKernels {
   portable,  ///< the tile order, on CUDA cores: the bytes of every CPU
-  mma        ///< tensor cores: bits of their own (docs/numerics.md)
+  mma,       ///< tensor cores: bits of their own (docs/numerics.md)
+  cutlass    ///< of sm_100 and sm_103, by a library: rows and weights in nvfp4, bits of their own
 };
 
-/// "portable", "mma" or, where both factors are in nvfp4, "block_scaled".
+/// "portable", "mma" or, where both factors are in nvfp4, "block_scaled"; "cutlass".
 [[nodiscard]] std::string_view kernels_name(DeviceKernels kernels, Nvfp4Activations activations,
                                             Format format = Format::nvfp4) noexcept;
 
@@ -39,7 +41,7 @@ struct DeviceScratch {
   PinnedBuffer host_tiles;  // MlpTile
   DeviceBuffer tiles;
   DeviceBuffer inner;
-  DeviceBuffer rounded;  // of x, then of inner: activations in nvfp4
+  DeviceBuffer rounded;  // of x, then of inner: activations in nvfp4; of cutlass all that it needs
 };
 /// Bytes of `rounded` for a row of so many elements, whichever kernels read it.
 [[nodiscard]] std::int64_t rounded_row_bytes(std::int64_t depth) noexcept;
@@ -49,8 +51,8 @@ struct DeviceScratch {
 [[nodiscard]] std::string missing_on_device(const PackedMatrix& matrix);
 
 /// Why a GPU cannot multiply matrices in this layout by such activations; empty if it can. Tensor
-/// cores of sm_120 and sm_121 take both in nvfp4; portable kernels take activations that are
-/// rounded to it on any chip.
+/// cores of sm_120 and sm_121 take both in nvfp4, by cutlass those of sm_100 and sm_103; portable
+/// kernels take activations that are rounded to it on any chip.
 [[nodiscard]] std::string missing_on_chip(const DeviceInfo& device, const Layout& layout,
                                           DeviceKernels kernels, Nvfp4Activations activations);
 
@@ -65,9 +67,11 @@ class DeviceMlps {
     Gating gating{};
     /// Of matrices in nvfp4: x and the gated activations are rounded on the GPU.
     Nvfp4Activations nvfp4_activations = Nvfp4Activations::bf16;
+    const GroupedLibrary* library = nullptr;  // of cutlass, which takes activations in nvfp4 alone
   };
-  /// `mlps`: their panels are addresses of the device's memory, which stay; at least one. Throws
-  /// Error{usage} for matrices that there are no kernels for.
+  /// `mlps`: their panels are addresses of the device's memory, which stay; at least one. For
+  /// cutlass what is there is put in an order of its own, so that it serves nothing else from then
+  /// on. Throws Error{usage} for matrices that there are no kernels for.
   DeviceMlps(const Setup& setup, std::span<const MlpWeights> mlps);
 
   /// Where a pass finds its rows and puts its results, in device memory.
@@ -95,7 +99,7 @@ class DeviceMlps {
     CudaAddress num_inputs = 0;  // int32: those that there are
     CudaAddress num_rows = 0;
     CudaAddress inner = 0;    // [rows, width] bf16
-    CudaAddress rounded = 0;  // of activations in nvfp4, as DeviceScratch has it
+    CudaAddress rounded = 0;  // as DeviceScratch has it
   };
   /// Asks for it, with launches that are the same for any plan.
   void start(const Planned& planned);
@@ -121,6 +125,8 @@ class DeviceMlps {
     CudaAddress rows = 0;
     CudaAddress scales = 0;  // of records
   };
+  void upload(std::span<const MlpWeights> mlps);
+  void use_library(const Setup& setup, std::span<const MlpWeights> mlps);
   void add_kinds(DeviceKernels kernels, const std::string& module);
   void add_kind(std::string_view module, const Kind& kind, const std::string& suffix);
   void make_tiles(std::span<const DeviceRows> groups);
@@ -130,6 +136,7 @@ class DeviceMlps {
                       CudaAddress rounded);
   void launch_down(cuda::MlpArguments& arguments, const DeviceRowRounding::Rows& inner,
                    CudaAddress rounded);
+  [[nodiscard]] GroupedMlps::Pass grouped_pass(const Pass& pass) const;
   [[nodiscard]] cuda::MlpArguments arguments_of(const Pass& pass) const;
   void launch(const Kind& kind, CudaFunction kernel, std::int64_t outputs,
               const cuda::MlpArguments& arguments);
@@ -147,6 +154,7 @@ class DeviceMlps {
   DeviceScratch& scratch_;
   bool reads_records_ = false;
   std::optional<DeviceRowRounding> rounding_;  // of activations in nvfp4
+  std::optional<GroupedMlps> grouped_;         // then there is none of these
 };
 
 }  // namespace moesaic

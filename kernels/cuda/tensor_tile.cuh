@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/gating.cuh"
+#include "kernels/cuda/mlp_arguments.h"
 
 // What the products of tensor cores have in common. An mma has 16 columns of a panel and 8 rows.
 // Four warps share a panel and take its steps in turn; their sums are added in the order of the

@@ -39,7 +39,8 @@ DeviceExperts::DeviceExperts(std::span<const AdaptedMlp> experts, const SlotMask
       mlps_({.device = work.device,
              .scratch = work.scratch,
              .kernels = work.kernels,
-             .nvfp4_activations = work.nvfp4_activations},
+             .nvfp4_activations = work.nvfp4_activations,
+             .library = work.library},
             weights_of(experts, own)) {
   std::int32_t next = 0;
   for (const bool is_own : own) mlps_of_slots_.push_back(is_own ? next++ : -1);

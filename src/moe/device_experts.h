@@ -26,7 +26,8 @@ struct DeviceExpertsWorkspace {
   Device& device;
   DeviceKernels kernels;
   Nvfp4Activations nvfp4_activations = Nvfp4Activations::bf16;  // of experts in nvfp4
-  Communicator& ranks;  // whose rows go on while this rank waits for its GPU
+  const GroupedLibrary* library = nullptr;  // of DeviceKernels::cutlass; outlives this
+  Communicator& ranks;                      // whose rows go on while this rank waits for its GPU
   double deadline_seconds;
   // Of the pass that is under way, at most one:
   DeviceScratch scratch;

@@ -8,6 +8,10 @@
 namespace moesaic {
 
 std::int64_t DevicePassShape::rounded_bytes(std::int64_t inputs, std::int64_t rows) const noexcept {
+  if (grouped_experts > 0) {
+    return GroupedRoom{.rows = rows, .mlps = grouped_experts, .hidden = hidden, .width = width}
+        .bytes();
+  }
   if (activations == Nvfp4Activations::bf16) return 0;
   return std::max(inputs * rounded_row_bytes(hidden), rows * rounded_row_bytes(width));
 }

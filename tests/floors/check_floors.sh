@@ -29,6 +29,7 @@ BEGIN {
   confine("^hwloc[.]h$", "^base/topology[.]cpp$")
   confine("^nccl[.]h$", "^comm/nccl_")
   confine("^cuda", "[.]cuh?$|^base/cuda_")
+  confine("^(cutlass|cute)/", "^kernels/cuda/cutlass/")
   confine("^pcre2[.]h$", "^src/tokenizer/")
   confine("^utf8proc[.]h$", "^src/(tokenizer|jinja)/")
   confine("^Eigen/", "^launch/study/nonnegative_fit[.]cpp$")

@@ -122,8 +122,8 @@ Nvfp4Row column_of(const PackedMatrix& matrix, std::int64_t column) {
   return taken;
 }
 
-/// The sum of one column: four warps, each with every fourth step of 64 k.
-float scaled_column(const Nvfp4Row& weights, const Nvfp4Row& x) {
+/// The sum of one column: so many warps, each with every so-many-th step of 64 k.
+float scaled_column(const Nvfp4Row& weights, const Nvfp4Row& x, std::size_t warps) {
   float splits[4] = {};
   const auto operand = [](const Nvfp4Row& row, std::size_t step) {
     ptx::ScaledMatrix<1> taken;
@@ -132,17 +132,18 @@ float scaled_column(const Nvfp4Row& weights, const Nvfp4Row& x) {
     return taken;
   };
   for (std::size_t step = 0; step < x.codes.size() / 64; ++step) {
-    float& sum = splits[step % 4];
+    float& sum = splits[step % warps];
     sum = ptx::scaled_sum(operand(weights, step), operand(x, step), sum);
   }
   return ((splits[0] + splits[1]) + splits[2]) + splits[3];
 }
 
-std::vector<float> scaled_row(const PackedMatrix& matrix, std::span<const BFloat16> x) {
+std::vector<float> scaled_row(const PackedMatrix& matrix, std::span<const BFloat16> x, int chip) {
   const Nvfp4Row row = quantize_row(x, matrix.input_scale);
   std::vector<float> y;
   for (std::int64_t column = 0; column < matrix.rows; ++column) {
-    y.push_back(scaled_column(column_of(matrix, column), row) * matrix.scale * row.power);
+    const float sum = scaled_column(column_of(matrix, column), row, chip < 120 ? 1 : 4);
+    y.push_back(sum * matrix.scale * row.power);
   }
   return y;
 }
@@ -244,7 +245,7 @@ std::vector<float> DeviceCase::cpu_results() const {
 
 std::vector<float> DeviceCase::mma_results(int chip) const {
   const auto product = [&](const PackedMatrix& matrix, std::span<const BFloat16> input) {
-    return shape.activations == Nvfp4Activations::nvfp4 ? scaled_row(matrix, input)
+    return shape.activations == Nvfp4Activations::nvfp4 ? scaled_row(matrix, input, chip)
                                                         : mma_row(matrix, input.data(), chip);
   };
   std::vector<float> y;
@@ -264,7 +265,8 @@ std::vector<float> DeviceCase::mma_results(int chip) const {
   return y;
 }
 
-std::vector<float> DeviceCase::results_on(Device& device, DeviceKernels kernels) const {
+std::vector<float> DeviceCase::results_on(Device& device, DeviceKernels kernels,
+                                          const GroupedLibrary* library) const {
   std::vector<DeviceBuffer> panels;
   std::vector<MlpWeights> on_device = mlps;
   for (MlpWeights& mlp : on_device) {
@@ -275,7 +277,8 @@ std::vector<float> DeviceCase::results_on(Device& device, DeviceKernels kernels)
     }
   }
   DeviceScratch scratch;
-  DeviceMlps products({device, scratch, kernels, shape.gating, shape.activations}, on_device);
+  DeviceMlps products({device, scratch, kernels, shape.gating, shape.activations, library},
+                      on_device);
   std::vector<DeviceRows> groups;
   std::int64_t first = 0;
   for (std::size_t mlp = 0; mlp < mlps.size(); ++mlp) {

@@ -34,10 +34,12 @@ struct DeviceCase {
 
   /// By the scalar CPU kernel: the tile order.
   [[nodiscard]] std::vector<float> cpu_results() const;
-  /// By plain loops that know no lanes: the sums of tensor cores of a chip (docs/numerics.md).
+  /// By plain loops that know no lanes: the sums of tensor cores of a chip (docs/numerics.md), of
+  /// activations in nvfp4 before sm_120 those of the library of grouped products.
   [[nodiscard]] std::vector<float> mma_results(int chip) const;
   /// By the kernels of a GPU.
-  [[nodiscard]] std::vector<float> results_on(Device& device, DeviceKernels kernels) const;
+  [[nodiscard]] std::vector<float> results_on(Device& device, DeviceKernels kernels,
+                                              const GroupedLibrary* library = nullptr) const;
 
  private:
   void make_special_rows();

@@ -25,40 +25,10 @@
 #include <vector>
 
 #include "base/cuda_driver.h"
+#include "tests/gpu/fake_objects.h"
 #include "tests/gpu/fake_stream.h"
-#include "tests/gpu/ptx_machine/machine.h"
 
 using namespace moesaic;
-
-namespace moesaic {
-struct CudaContextTag {};
-/// What a stream was asked for while it was captured.
-struct CudaGraphTag {
-  std::vector<std::function<bool()>> work;
-  bool is_broken = false;
-};
-struct CudaGraphExecTag : CudaGraphTag {};
-struct CudaStreamTag {
-  std::deque<std::function<bool()>> work;  // false: not yet
-  std::unique_ptr<CudaGraphTag> capture;   // null: work is to be done
-  std::string failure;                     // sticky
-  bool has_kernels = false;
-  int waiting_for_others = 0;  // works of fake_cuda_ask that are not done
-};
-struct CudaEventTag {
-  CudaStream stream = nullptr;
-  bool is_captured = false;
-};
-struct CudaModuleTag {
-  explicit CudaModuleTag(const std::string& text) : machine(text) {}
-  ptx::Machine machine;
-  std::vector<std::unique_ptr<struct CudaFunctionTag>> functions;
-};
-struct CudaFunctionTag {
-  const CudaModuleTag* module;
-  std::string name;
-};
-}  // namespace moesaic
 
 namespace {
 
@@ -171,6 +141,13 @@ void fake_cuda_ask(CudaStream stream, const std::function<bool()>& work) {
     if (!work()) return false;
     --waiting_for_others;
     --stream->waiting_for_others;
+    return true;
+  });
+}
+void fake_cuda_launch(CudaStream stream, const std::function<void()>& work) {
+  stream->has_kernels = true;
+  ask(stream, [=] {
+    work();
     return true;
   });
 }
@@ -297,6 +274,16 @@ CudaResult cuMemcpyDtoHAsync_v2(void* to, CudaAddress from, std::size_t bytes, C
     machine().memory.read(from, to, static_cast<std::int64_t>(bytes));
     return true;
   });
+}
+CudaResult cuMemcpyDtoDAsync_v2(CudaAddress to, CudaAddress from, std::size_t bytes,
+                                CudaStream stream) {
+  ask(stream, [=] {
+    std::vector<std::byte> copy(bytes);
+    machine().memory.read(from, copy.data(), static_cast<std::int64_t>(bytes));
+    machine().memory.write(to, copy.data(), static_cast<std::int64_t>(bytes));
+    return true;
+  });
+  return kCudaSuccess;
 }
 CudaResult cuStreamCreate(CudaStream* stream, unsigned) {
   *stream = new CudaStreamTag;

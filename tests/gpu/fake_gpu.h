@@ -15,4 +15,7 @@ namespace moesaic {
 [[nodiscard]] std::vector<float> fake_results(const DeviceCase& mlps, DeviceKernels kernels,
                                               std::span<const DeviceImage> images);
 
+/// The library of grouped products that is executed in software too (fake_cutlass.cpp).
+[[nodiscard]] std::shared_ptr<const GroupedLibrary> fake_library();
+
 }  // namespace moesaic

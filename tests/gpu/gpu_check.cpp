@@ -1,7 +1,8 @@
 // Kernels on a GPU that is there: their bytes against what software says, or how fast they are. A
 // program of its own, without MPI, that can be taken to such a machine (tests/gpu/run.sh --pack).
 //
-// usage: gpu_check [check|bench] [--driver LIBRARY] [--nccl LIBRARY] [--report PREFIX]
+// usage: gpu_check [check|bench] [--driver LIBRARY] [--nccl LIBRARY] [--cutlass LIBRARY]
+//                  [--report PREFIX]
 //   PREFIX.json and PREFIX.md are written. Exit codes: 0 all is as it should be; 1 a mismatch; 4 no
 //   GPU, or an error of one.
 
@@ -17,6 +18,7 @@
 #include "base/json.h"
 #include "kernels/cuda/device_roofs.h"
 #include "tests/gpu/device_case.h"
+#include "tests/gpu/grouped_shapes.h"
 #include "tests/gpu/kernel_times.h"
 #include "tests/gpu/plan_checks.h"
 #include "tests/gpu/row_checks.h"
@@ -33,6 +35,7 @@ struct Arguments {
   bool bench = false;
   std::string driver = "libcuda.so.1";
   std::string nccl = "libnccl.so.2";
+  std::string cutlass = GroupedLibrary::usual_file();
   std::string report = "gpu-report";
 };
 
@@ -46,11 +49,14 @@ Arguments parse(const std::vector<std::string>& words) {
       arguments.driver = words[++i];
     } else if (words[i] == "--nccl" && has_value) {
       arguments.nccl = words[++i];
+    } else if (words[i] == "--cutlass" && has_value) {
+      arguments.cutlass = words[++i];
     } else if (words[i] == "--report" && has_value) {
       arguments.report = words[++i];
     } else {
       fail(ErrorKind::usage,
-           "gpu_check [check|bench] [--driver LIBRARY] [--nccl LIBRARY] [--report PREFIX], not {}",
+           "gpu_check [check|bench] [--driver LIBRARY] [--nccl LIBRARY] [--cutlass LIBRARY] "
+           "[--report PREFIX], not {}",
            words[i]);
     }
   }
@@ -134,16 +140,40 @@ void check_exchange(const std::shared_ptr<const CudaDriver>& driver, const std::
   report.markdown.push_back(fmt::format("| nccl | {} | 0 | 0 |", reason));
 }
 
+/// Grouped products, if the chip has them and there is the library.
+void check_groups(Device& device, const std::string& file, Report& report) {
+  constexpr Layout kNvfp4 = {.format = Format::nvfp4};
+  std::string reason =
+      missing_on_chip(device.info(), kNvfp4, DeviceKernels::cutlass, Nvfp4Activations::nvfp4);
+  const auto library = reason.empty() ? GroupedLibrary::load(reason, file) : nullptr;
+  if (library == nullptr) {
+    fmt::print("no products by cutlass: {}\n", reason);
+    report.markdown.push_back(fmt::format("| cutlass | {} | 0 | 0 |", reason));
+    return;
+  }
+  for (const RowCheck& plan : check_plans(device, library.get())) add_check(plan, report);
+  for (const DeviceCase::Shape& shape : grouped_shapes()) {
+    const DeviceCase mlps(shape);
+    add_check({.kernels = "cutlass/nvfp4",
+               .what = shape_text(shape),
+               .got = mlps.results_on(device, DeviceKernels::cutlass, library.get()),
+               .wanted = mlps.mma_results(device.info().chip),
+               .columns = shape.hidden},
+              report);
+  }
+}
+
 Report check(const std::shared_ptr<const CudaDriver>& driver, Device& device,
-             const std::string& nccl) {
+             const Arguments& arguments) {
   Report report{.header = "| kernels | case | results | different |\n|---|---|---|---|\n"};
   for (const RowCheck& rows : check_rows(device)) add_check(rows, report);
   for (const RowCheck& plan : check_plans(device)) add_check(plan, report);
-  check_exchange(driver, nccl, report);
+  check_exchange(driver, arguments.nccl, report);
   for (const Layout& layout : device_layouts()) {
     check_mlps(device, layout, Nvfp4Activations::bf16, report);
   }
   check_mlps(device, {.format = Format::nvfp4}, Nvfp4Activations::nvfp4, report);
+  check_groups(device, arguments.cutlass, report);
   return report;
 }
 
@@ -219,7 +249,7 @@ int run(const std::vector<std::string>& words) {
     return kExitNoGpu;
   }
   Device device(driver, 0, device_images());
-  const Report report = arguments.bench ? bench(device) : check(driver, device, arguments.nccl);
+  const Report report = arguments.bench ? bench(device) : check(driver, device, arguments);
   write(arguments, device, *driver, report);
   fmt::print("{}: {}\n", device.info().name,
              report.mismatches == 0 ? "nothing differs"

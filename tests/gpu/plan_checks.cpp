@@ -61,12 +61,14 @@ struct HostPlan {
 /// Experts, and a graph that plans and runs batches of up to kBudget inputs.
 class PlannedPass {
  public:
-  PlannedPass(Device& device, DeviceKernels kernels)
+  PlannedPass(Device& device, DeviceKernels kernels, const GroupedLibrary* library)
       : device_(device),
+        is_grouped_(library != nullptr),
         mlps_({.layout = {.format = Format::nvfp4},
-               .hidden = kHidden,
-               .width = 48,
-               .rows = {kBudget, 1, 1, 1, 1, 1}}),
+               .hidden = hidden_,
+               .width = width_,
+               .rows = {kBudget, 1, 1, 1, 1, 1},
+               .activations = activations_}),
         plan_(device) {
     std::vector<MlpWeights> weights = mlps_.mlps;
     for (MlpWeights& mlp : weights) {
@@ -76,7 +78,11 @@ class PlannedPass {
         matrix->panels = reinterpret_cast<const std::byte*>(panels_.back().address());
       }
     }
-    products_.emplace(DeviceMlps::Setup{.device = device, .scratch = scratch_, .kernels = kernels},
+    products_.emplace(DeviceMlps::Setup{.device = device,
+                                        .scratch = scratch_,
+                                        .kernels = kernels,
+                                        .nvfp4_activations = activations_,
+                                        .library = library},
                       weights);
     device.upload(x_.address(), mlps_.x.data(), x_.bytes());
     std::vector<std::int32_t> mlps;
@@ -110,13 +116,14 @@ class PlannedPass {
       }
     }
     add(tiles, get<std::int32_t>(tiles_, std::ssize(tiles)), plan);
-    const std::vector<float> by_graph = get<float>(results_, num_rows * kHidden);
+    const std::vector<float> by_graph = get<float>(results_, num_rows * hidden_);
     results.wanted.insert(results.wanted.end(), by_host.begin(), by_host.end());
     results.got.insert(results.got.end(), by_graph.begin(), by_graph.end());
   }
 
+  [[nodiscard]] std::int64_t columns() const noexcept { return hidden_; }
+
  private:
-  static constexpr std::int64_t kHidden = 80;
   static constexpr std::int64_t kChoicesAt = 16;  // behind the number of inputs
   static constexpr PlanRoom kRoom = {.inputs = kBudget, .topk = kPlanTopk, .mlps = kHere};
 
@@ -142,16 +149,17 @@ class PlannedPass {
                       .tiles = tiles_.address(),
                       .num_inputs = inputs_.address(),
                       .num_rows = first_rows_.address() + CudaAddress{kHere * 4},
-                      .inner = inner_.address()});
+                      .inner = inner_.address(),
+                      .rounded = rounded_.address()});
   }
   std::vector<float> results_of_host(const HostPlan& plan) {
     const auto num_rows = std::ssize(plan.rows);
     const DeviceBuffer indices = device_.allocate(num_rows * 4);
-    const DeviceBuffer y = device_.allocate(num_rows * kHidden * 4);
+    const DeviceBuffer y = device_.allocate(num_rows * hidden_ * 4);
     device_.upload(indices.address(), plan.rows.data(), indices.bytes());
     products_->start({x_.address(), kBudget, indices.address(), num_rows, y.address()},
                      plan.groups);
-    return get<float>(y, num_rows * kHidden);
+    return get<float>(y, num_rows * hidden_);
   }
   template <typename T>
   std::vector<T> get(const DeviceBuffer& from, std::int64_t count) {
@@ -171,6 +179,10 @@ class PlannedPass {
   }
 
   Device& device_;
+  bool is_grouped_;
+  std::int64_t hidden_ = is_grouped_ ? 128 : 80;
+  std::int64_t width_ = is_grouped_ ? 128 : 48;
+  Nvfp4Activations activations_ = is_grouped_ ? Nvfp4Activations::nvfp4 : Nvfp4Activations::bf16;
   DeviceCase mlps_;
   DeviceChoicePlan plan_;
   DeviceScratch scratch_;
@@ -179,27 +191,32 @@ class PlannedPass {
   cuda::TileKinds kinds_{};
   PinnedBuffer host_ = device_.allocate_pinned(kChoicesAt + kRoom.rows() * 4);
   DeviceBuffer inputs_ = device_.allocate(host_.bytes());
-  DeviceBuffer x_ = device_.allocate(kBudget * kHidden * 2);
+  DeviceBuffer x_ = device_.allocate(kBudget * hidden_ * 2);
   DeviceBuffer mlps_of_experts_ = device_.allocate(kAllExperts * 4);
   DeviceBuffer rows_ = device_.allocate(kRoom.rows() * 4);
   DeviceBuffer places_ = device_.allocate(kRoom.rows() * 4);
   DeviceBuffer first_rows_ = device_.allocate((kHere + 1) * 4);
   DeviceBuffer tiles_;
-  DeviceBuffer inner_ = device_.allocate(kRoom.rows() * 48 * 2);
-  DeviceBuffer results_ = device_.allocate(kRoom.rows() * kHidden * 4);
+  DeviceBuffer inner_ = device_.allocate(kRoom.rows() * width_ * 2);
+  GroupedRoom room_{.rows = kRoom.rows(), .mlps = kHere, .hidden = hidden_, .width = width_};
+  DeviceBuffer rounded_ = device_.allocate(is_grouped_ ? room_.bytes() : 0);
+  DeviceBuffer results_ = device_.allocate(kRoom.rows() * hidden_ * 4);
   DeviceGraph graph_;
 };
 
 }  // namespace
 
-std::vector<RowCheck> check_plans(Device& device) {
+std::vector<RowCheck> check_plans(Device& device, const GroupedLibrary* library) {
   std::vector<RowCheck> checks;
-  for (const DeviceKernels kernels : {DeviceKernels::portable, DeviceKernels::mma}) {
+  std::vector<DeviceKernels> all = {DeviceKernels::portable, DeviceKernels::mma};
+  if (library != nullptr) all = {DeviceKernels::cutlass};
+  for (const DeviceKernels kernels : all) {
     const std::string_view name = kernels_name(kernels, Nvfp4Activations::bf16);
-    PlannedPass pass(device, kernels);
+    PlannedPass pass(device, kernels, library);
     RowCheck plan{.kernels = "rows/plan", .what = fmt::format("for tiles of {}", name)};
-    RowCheck results{
-        .kernels = fmt::format("graph/{}", name), .what = "1 to 256 inputs", .columns = 80};
+    RowCheck results{.kernels = fmt::format("graph/{}", name),
+                     .what = "1 to 256 inputs",
+                     .columns = pass.columns()};
     for (const std::int64_t inputs : {1, 256, 33, 200}) {
       pass.check(draw_choices(inputs, static_cast<unsigned>(inputs)), plan, results);
     }

@@ -53,12 +53,18 @@ std::string with_mistake(std::string text, const Mistake& mistake) {
 
 /// What kernels of tensor cores, or portable ones, have to give.
 struct Wanted {
-  explicit Wanted(const DeviceCase::Shape& shape) : mlps(shape) {}
+  explicit Wanted(const DeviceCase::Shape& shape, int chip = 90)
+      : mlps(shape), cpu(mlps.cpu_results()), mma(mlps.mma_results(chip)) {}
 
   DeviceCase mlps;
-  std::vector<float> cpu = mlps.cpu_results();
-  std::vector<float> mma = mlps.mma_results(90);
+  std::vector<float> cpu;
+  std::vector<float> mma;
 };
+
+DeviceKernels kernels_of(std::string_view module) {
+  if (module.starts_with("portable")) return DeviceKernels::portable;
+  return module.starts_with("grouped") ? DeviceKernels::cutlass : DeviceKernels::mma;
+}
 
 /// With a mistake in the module `name`, "mma/nvfp4"; all others are as they are.
 void expect_caught(const Wanted& wanted, std::string_view name, const Mistake& mistake) {
@@ -67,11 +73,10 @@ void expect_caught(const Wanted& wanted, std::string_view name, const Mistake& m
   for (DeviceImage& image : images) {
     if (image.module == name && image.is_ptx) image.bytes = text.c_str();
   }
-  const bool is_portable = name.starts_with("portable");
+  const DeviceKernels kernels = kernels_of(name);
   try {
-    const std::vector<float> results = fake_results(
-        wanted.mlps, is_portable ? DeviceKernels::portable : DeviceKernels::mma, images);
-    EXPECT_GT(different(results, is_portable ? wanted.cpu : wanted.mma), 0U)
+    const std::vector<float> results = fake_results(wanted.mlps, kernels, images);
+    EXPECT_GT(different(results, kernels == DeviceKernels::portable ? wanted.cpu : wanted.mma), 0U)
         << name << ": " << mistake.from << " -> " << mistake.to << " was not noticed, "
         << mistake.kernel << " " << mistake.occurrence;
   } catch (const Error&) {  // noticed
@@ -121,7 +126,7 @@ TEST(PlantedMistakes, in_kernels_of_activations_in_nvfp4_are_caught) {
   DeviceCase::Shape shape = kShape;
   shape.hidden = 1304;  // several chunks, of the last one steps for every warp
   shape.activations = Nvfp4Activations::nvfp4;
-  const Wanted wanted(shape);
+  const Wanted wanted(shape, 120);
   EXPECT_EQ(different(fake_results(wanted.mlps, DeviceKernels::mma, device_images()), wanted.mma),
             0U);
   for (const Mistake& mistake : {Mistake{"bar.sync \t0;", "", "gate_up_128", 1},
@@ -147,6 +152,34 @@ TEST(PlantedMistakes, in_kernels_of_activations_in_nvfp4_are_caught) {
                                  {"st.global.u8", "st.global.u16"},
                                  {"add.rn.f32", "sub.rn.f32"}}) {
     expect_caught(wanted, "rows/nvfp4", mistake);
+  }
+}
+
+TEST(PlantedMistakes, in_kernels_around_grouped_products_are_caught) {
+  const Setting setting("MOESAIC_FAKE_CHIP", "100");
+  DeviceCase::Shape shape = kShape;
+  shape.hidden = 256;
+  shape.width = 128;
+  shape.rows = {5, 129, 0, 1, 3};
+  shape.activations = Nvfp4Activations::nvfp4;
+  const Wanted wanted(shape, 100);
+  EXPECT_EQ(
+      different(fake_results(wanted.mlps, DeviceKernels::cutlass, device_images()), wanted.mma),
+      0U);
+  for (const Mistake& mistake : {Mistake{"bar.sync \t0;", "", "place_groups", 1},
+                                 {"shfl.sync.bfly.b32 \t", "shfl.sync.idx.b32 \t"},
+                                 {"127;", "126;", "place_groups", 1},
+                                 {"bar.sync \t0;", "", "quantize_groups", 1},
+                                 {"max.u32", "min.u32"},
+                                 {"st.global.u8", "st.global.u16"},
+                                 {"div.rn.f32", "mul.rn.f32"},
+                                 {"add.rn.f32", "sub.rn.f32", "gate_groups"},
+                                 {"mul.rn.f32", "add.rn.f32", "scale_groups", 1},
+                                 {"mul.rn.f32", "add.rn.f32", "scale_groups", 8},
+                                 {"xor.b32", "or.b32", "arrange_matrix"},
+                                 {"bfi.b32", "prmt.b32", "arrange_matrix", 1},
+                                 {"st.global.v4.u32", "st.global.v2.u32", "arrange_matrix", 1}}) {
+    expect_caught(wanted, "grouped/nvfp4", mistake);
   }
 }
 

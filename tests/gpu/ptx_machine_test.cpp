@@ -97,6 +97,8 @@ TEST(PtxMachine, exchanges_and_counts) {
   EXPECT_EQ(left_in_r5("popc.b32 %r5, %r1;")[63], 6U);
   EXPECT_EQ(left_in_r5("clz.b32 %r5, %r1;")[0], 32U);
   EXPECT_EQ(left_in_r5("clz.b32 %r5, %r1;")[17], 27U);
+  EXPECT_EQ(left_in_r5("mov.u32 %r6, -1; bfi.b32 %r5, %r1, %r6, 4, 8;")[5], 0xfffff05fU);
+  EXPECT_EQ(left_in_r5("mov.u32 %r6, 7; bfi.b32 %r5, %r1, %r6, 30, 8;")[5], 0x40000007U);
 }
 
 void expect_error(const std::string& body, const std::string& part, const Run& run = {}) {

@@ -22,12 +22,22 @@ TEST(RowChecks, find_nothing_in_the_kernels_as_they_are) {
   }
 }
 
-TEST(RowChecks, find_nothing_in_plans_and_graphs) {
+/// Most of what they compare being something.
+void expect_right_plans(const GroupedLibrary* library) {
   Device device(fake_driver(), 0, device_images());
-  for (const RowCheck& check : check_plans(device)) {
+  for (const RowCheck& check : check_plans(device, library)) {
     EXPECT_EQ(different(check.got, check.wanted), 0U) << check.kernels << " " << check.what;
     EXPECT_GT(std::ranges::count_if(check.wanted, [](float value) { return value != 0; }), 100);
   }
+}
+
+TEST(RowChecks, find_nothing_in_plans_and_graphs) {
+  expect_right_plans(nullptr);
+}
+
+TEST(RowChecks, find_nothing_in_plans_and_graphs_of_grouped_products) {
+  const Setting chip("MOESAIC_FAKE_CHIP", "100");
+  expect_right_plans(fake_library().get());
 }
 
 TEST(RowChecks, find_nothing_in_rows_between_gpus) {

@@ -2,7 +2,7 @@
 # What is to be done on a machine with a GPU: the bytes of every kernel, and of rows that NCCL moves between
 # its GPUs, against what software says, the same under compute-sanitizer, how fast they are; and the program
 # with experts on the GPU against the CPU.
-# usage: tests/gpu/run.sh [check|sanitize|bench] [--driver LIBRARY] [--nccl LIBRARY] [--report PREFIX]
+# usage: tests/gpu/run.sh [check|sanitize|bench] [--driver LIBRARY] [--nccl LIBRARY] [--cutlass LIBRARY] [--report PREFIX]
 #        tests/gpu/run.sh --pack FILE [--program GPU_CHECK]
 #   check (default), sanitize, bench   build what is needed, if it is not there, and run it on GPU 0; PREFIX.json
 #                and PREFIX.md (default: gpu-report) say what was found
@@ -15,7 +15,7 @@ part=check pack="" program="" options=()
 while (($# > 0)); do
   case $1 in
     check|sanitize|bench) part=$1 ;;
-    --driver|--nccl|--report) options+=("$1" "${2:?$1 needs a value}"); shift ;;
+    --driver|--nccl|--cutlass|--report) options+=("$1" "${2:?$1 needs a value}"); shift ;;
     --pack) pack=${2:?--pack needs a file}; shift ;;
     --program) program=${2:?--program needs a path}; shift ;;
     *) sed -n '5,6p' "$0" >&2; exit 2 ;;

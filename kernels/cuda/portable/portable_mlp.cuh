@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/gating.cuh"
+#include "kernels/cuda/mlp_arguments.h"
 
 // Products in the tile order (docs/numerics.md) on CUDA cores: the bytes of every CPU. A warp has a
 // panel and up to 8 rows; lane 16 h + c has column c, and of the steps of 32 k, which are

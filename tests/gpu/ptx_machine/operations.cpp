@@ -80,6 +80,23 @@ void take_halves(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   }
 }
 
+/// Some low bits of a in the place of those of b from a position on.
+void insert_bits(Warp& warp, const Instruction& in, std::uint32_t lanes) {
+  for (int lane = 0; lane < kWarpLanes; ++lane) {
+    if ((lanes >> lane & 1) == 0) continue;
+    const auto source = [&](int slot) {
+      return static_cast<std::uint32_t>(warp.slot(in.slots[slot])[lane]);
+    };
+    const std::uint32_t position = source(3) & 0xff;
+    const std::uint32_t length = source(4) & 0xff;
+    const std::uint64_t mask = ((std::uint64_t{1} << std::min(length, 32U)) - 1) << position;
+    const std::uint64_t inserted = position < 32 ? std::uint64_t{source(1)} << position : 0;
+    const auto bits = static_cast<std::uint32_t>(position < 32 ? mask : 0);
+    warp.slot(in.slots[0])[lane] =
+        (source(2) & ~bits) | (static_cast<std::uint32_t>(inserted) & bits);
+  }
+}
+
 using U16 = std::uint16_t;
 using U32 = std::uint32_t;
 using S32 = std::int32_t;
@@ -265,6 +282,8 @@ const std::unordered_map<std::string, Operation>& operations() {
       {"shr.s32", kTwo<S32, kShiftRight<S32>>},
       {"shr.u16", kTwo<U16, kShiftRight<U16>>},
       {"shr.u64", kTwo<U64, kShiftRight<U64>>},
+      {"shr.s64", kTwo<S64, kShiftRight<S64>>},
+      {"bfi.b32", {insert_bits, 5}},
       {"prmt.b32", kThree<U32, kPermute>},
       {"popc.b32", kOne<U32, kCountOnes>},
       {"clz.b32", kOne<U32, kCountZeros>},

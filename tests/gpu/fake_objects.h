@@ -1,0 +1,42 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/cuda_driver.h"
+#include "tests/gpu/ptx_machine/machine.h"
+
+// What the handles of the fake driver point to.
+
+namespace moesaic {
+struct CudaContextTag {};
+/// What a stream was asked for while it was captured.
+struct CudaGraphTag {
+  std::vector<std::function<bool()>> work;
+  bool is_broken = false;
+};
+struct CudaGraphExecTag : CudaGraphTag {};
+struct CudaStreamTag {
+  std::deque<std::function<bool()>> work;  // false: not yet
+  std::unique_ptr<CudaGraphTag> capture;   // null: work is to be done
+  std::string failure;                     // sticky
+  bool has_kernels = false;
+  int waiting_for_others = 0;  // works of fake_cuda_ask that are not done
+};
+struct CudaEventTag {
+  CudaStream stream = nullptr;
+  bool is_captured = false;
+};
+struct CudaModuleTag {
+  explicit CudaModuleTag(const std::string& text) : machine(text) {}
+  ptx::Machine machine;
+  std::vector<std::unique_ptr<struct CudaFunctionTag>> functions;
+};
+struct CudaFunctionTag {
+  const CudaModuleTag* module;
+  std::string name;
+};
+}  // namespace moesaic
