@@ -7,6 +7,8 @@ set(MOESAIC_CUDA_CHIPS "80;90a;120a" CACHE STRING
 set(MOESAIC_CUDA_PTX_CHIP 80)
 set(MOESAIC_CUDA_SCALED_PTX_CHIP 120f)  # of block_scaled/, whose instructions sm_120 and sm_121 alone have
 
+option(MOESAIC_CUTLASS "Build libmoesaic_cutlass.so for --gpu-kernel cutlass (after tools/cutlass.sh; 2 minutes, 7 GB of memory)" OFF)
+
 set(MOESAIC_NVCC "")
 set(MOESAIC_CUDA_VERSION "")
 if(MOESAIC_CUDA)
@@ -25,6 +27,27 @@ if(MOESAIC_CUDA)
     message(STATUS "GPU parts not built: no CUDA 13 compiler (tools/cuda.sh installs one)")
   endif()
 endif()
+
+# libmoesaic_cutlass.so, which the program loads while it runs: CUTLASS's kernels for sm_100a and sm_103a with the
+# CUDA runtime that its host code wants. One source at a time; machine code stays beside it for the test that reads it.
+function(moesaic_cutlass_library source)
+  set(cutlass ${PROJECT_SOURCE_DIR}/build/cutlass)
+  if(NOT MOESAIC_NVCC OR NOT EXISTS ${cutlass}/include/cutlass/cutlass.h)
+    message(FATAL_ERROR "MOESAIC_CUTLASS=ON wants a CUDA 13 compiler and CUTLASS's headers: tools/cuda.sh and tools/cutlass.sh install them")
+  endif()
+  set_property(GLOBAL APPEND PROPERTY JOB_POOLS moesaic_cutlass=1)
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/cutlass)
+  file(MAKE_DIRECTORY ${folder}/code)
+  add_custom_command(OUTPUT ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/libmoesaic_cutlass.so
+    COMMAND ${MOESAIC_NVCC} -std=c++17 -O3 -DNDEBUG --expt-relaxed-constexpr -isystem ${cutlass}/include -isystem ${cutlass}/cccl
+            -I ${PROJECT_SOURCE_DIR} -gencode arch=compute_100a,code=sm_100a -gencode arch=compute_103a,code=sm_103a
+            -Werror all-warnings -Xptxas --warn-on-spills -shared -cudart static -Xcompiler -fPIC,-fvisibility=hidden -Xlinker --exclude-libs=ALL
+            -keep -keep-dir ${folder}/code -MD -MF ${folder}/library.d
+            -o ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/libmoesaic_cutlass.so ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+    DEPENDS ${source} DEPFILE ${folder}/library.d JOB_POOL moesaic_cutlass COMMENT "CUTLASS's kernels" VERBATIM)
+  add_custom_target(moesaic_cutlass ALL DEPENDS ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/libmoesaic_cutlass.so)
+  install(FILES ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/libmoesaic_cutlass.so DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
 
 # Compiles the .cu files (relative to the current folder) and writes a source file that has them all as
 # the table `device_images()`; without a compiler an empty one.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Ends with ctest's summary.
 # usage: tests/run.sh [--all]
-#   --all   also the slow checks: the whole suite by clang, and under AddressSanitizer and UBSan; kernels for all GPUs;
-#           studies beside SimGrid and in Chromium, where these are installed
+#   --all   also the slow checks: the whole suite by clang, and under AddressSanitizer and UBSan; kernels for all GPUs, those of
+#           CUTLASS too (7 GB of memory); studies beside SimGrid and in Chromium, where these are installed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,6 +16,7 @@ done
 
 tools/packages.sh --tests
 tools/cuda.sh
+if ((all)); then tools/cutlass.sh; fi
 # mpirun in containers: as root, with more ranks than cores, yielding while it waits.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
@@ -27,8 +28,9 @@ run() {  # preset, labels of the tests or nothing for all
   (($# > 0)) && targets=$(printf 'tests_%s ' "$@")
   if ((all)); then
     options=("-DMOESAIC_CUDA_CHIPS=80;86;89;90a;100a;103a;120a;121a" -DMOESAIC_THOROUGH=ON)
+    [[ $preset == dev ]] && options+=(-DMOESAIC_CUTLASS=ON)
   else
-    options=(-DMOESAIC_JOIN_SOURCES=ON)  # a third of the time; --all finds what a source forgets to include
+    options=(-DMOESAIC_JOIN_SOURCES=ON -DMOESAIC_CUTLASS=OFF)  # a third of the time; --all finds what a source forgets to include
     [[ $preset == tsan ]] && isas="scalar;avx2"  # kernels know nothing of threads
     [[ $preset == dev ]] && options+=("-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -DNDEBUG")  # nobody debugs it
   fi

@@ -168,7 +168,7 @@ TEST(PlantedMistakes, in_kernels_around_grouped_products_are_caught) {
       0U);
   for (const Mistake& mistake : {Mistake{"bar.sync \t0;", "", "place_groups", 1},
                                  {"shfl.sync.bfly.b32 \t", "shfl.sync.idx.b32 \t"},
-                                 {"127;", "126;", "place_groups", 1},
+                                 {"127;", "126;", "place_groups"},
                                  {"bar.sync \t0;", "", "quantize_groups", 1},
                                  {"max.u32", "min.u32"},
                                  {"st.global.u8", "st.global.u16"},
