@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/job/gpu_choice.h"
 #include "launch/job/gpu_graphs.h"
 #include "src/moe/expert_mask.h"
 
@@ -29,7 +30,10 @@ ExpertMask layer_mask(const std::string& which, std::int64_t experts) {
 
 LayerGpu::LayerGpu(const Runtime& runtime) : runtime_(&runtime) {
   const std::string& which = runtime.options().gpu_experts;
-  agree(runtime.world(), [&] { (void)layer_mask(which, 1); });
+  agree(runtime.world(), [&] {
+    (void)layer_mask(which, 1);
+    require_kernel_use(runtime.options());
+  });
   has_gpu_.assign(static_cast<std::size_t>(runtime.grid().experts().size()), 0);
   if (which == "none") {
     agree(runtime.world(), [&] { require_graph_use(runtime.options()); });
@@ -47,6 +51,7 @@ LayerGpu::LayerGpu(const Runtime& runtime) : runtime_(&runtime) {
         *gpu_.device, gpu_.kernels, runtime.grid().experts(),
         static_cast<double>(runtime.options().timeout));
     work_->nvfp4_activations = gpu_.nvfp4_activations;
+    work_->library = gpu_.library.get();
   }
   road_ = std::make_unique<GpuRoad>(runtime, GpuRoad::Rank{gpu_, which == "all", work_.get()});
   if (runtime.options().gpu_graph == GpuGraph::on) tell_graphs(runtime, road_->get() != nullptr);
@@ -66,11 +71,15 @@ std::int64_t LayerGpu::num_experts(const LayerShape& shape) const {
 
 std::string LayerGpu::missing(const LayerShape& shape, const Layout& layout) const {
   if (num_experts(shape) == 0) return "";
-  for (const std::int64_t depth : {shape.hidden, shape.intermediate}) {
-    const std::string text = missing_on_device({.layout = layout, .rows = 1, .depth = depth});
+  const PackedMatrix gate = {.layout = layout, .rows = shape.intermediate, .depth = shape.hidden};
+  const PackedMatrix down = {.layout = layout, .rows = shape.hidden, .depth = shape.intermediate};
+  for (const PackedMatrix& matrix : {gate, down}) {
+    const std::string text = missing_on_device(matrix);
     if (!text.empty()) return text;
   }
-  return "";
+  const bool is_grouped = runtime_->options().gpu_kernel == GpuKernel::cutlass;
+  const std::string text = is_grouped ? missing_for_groups(gate) : "";
+  return text.empty() ? text : "--gpu-kernel cutlass: " + text;
 }
 
 LayerPlace LayerGpu::place(const LayerShape& shape, std::span<std::byte> memory) {
@@ -87,7 +96,9 @@ LayerPlace LayerGpu::place(const LayerShape& shape, std::span<std::byte> memory)
   graphs_ = std::make_unique<DeviceGraphMemory>(
       *gpu_.device, DeviceGraphShape{.expert = {.hidden = shape.hidden,
                                                 .width = shape.intermediate,
-                                                .activations = gpu_.nvfp4_activations},
+                                                .activations = gpu_.nvfp4_activations,
+                                                .grouped_experts = grouped_experts(
+                                                    runtime_->options(), shape.experts)},
                                      .topk = shape.topk,
                                      .experts = std::ranges::count(place.on_device, true)});
   work_->graphs = graphs_.get();

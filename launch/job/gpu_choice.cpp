@@ -84,8 +84,24 @@ GpuWish read_gpu_wish(const Options& options, const ModelConfig& config) {
   require(is_auto || !options.expert_load, ErrorKind::usage,
           "--expert-load is for --gpu-experts auto");
   const std::vector<std::int64_t> experts = experts_of_layers(config);
-  if (is_auto) return {.order = read_order(options.expert_load, config)};
-  return {.mask = read_mask(options.gpu_experts, experts)};
+  GpuWish wish{.kernel = options.gpu_kernel};
+  if (is_auto) {
+    wish.order = read_order(options.expert_load, config);
+  } else {
+    wish.mask = read_mask(options.gpu_experts, experts);
+  }
+  return wish;
+}
+
+void require_kernel_use(const Options& options) {
+  if (options.gpu_kernel == GpuKernel::mma) return;
+  require(options.gpu_experts != "none", ErrorKind::usage,
+          "--gpu-kernel cutlass is for experts on GPUs: --gpu-experts says which");
+  require(options.numerics == Numerics::native, ErrorKind::usage,
+          "--gpu-kernel cutlass has bits of its own, which --numerics portable rules out");
+  require(options.nvfp4_activations == Nvfp4Activations::nvfp4, ErrorKind::usage,
+          "--gpu-kernel cutlass multiplies activations in nvfp4: it wants --nvfp4-activations "
+          "nvfp4");
 }
 
 std::int64_t bytes_of(const ExpertMask& mask, const ExpertSizes& sizes) {

@@ -17,7 +17,11 @@ struct GpuWish {
   std::optional<ExpertMask> mask{};  // of all ranks; nothing: auto
   std::vector<std::vector<std::int64_t>>
       order{};  // auto: [layers] ids, the first to be taken first
+  GpuKernel kernel = GpuKernel::mma;
 };
+
+/// Throws Error{usage} for --gpu-kernel cutlass where other options leave it nothing to do.
+void require_kernel_use(const Options& options);
 
 /// [layers] experts of each layer.
 [[nodiscard]] std::vector<std::int64_t> experts_of_layers(const ModelConfig& config);

@@ -11,12 +11,18 @@ void require_graph_use(const Options& options) {
           "--gpu-graph on is for experts on GPUs: --gpu-experts says which");
 }
 
+std::int64_t grouped_experts(const Options& options, std::int64_t experts) noexcept {
+  return options.gpu_kernel == GpuKernel::cutlass ? experts : 0;
+}
+
 DeviceGraphShape graph_shape(const ModelConfig& config, std::int64_t experts,
-                             Nvfp4Activations activations) {
-  DeviceGraphShape shape{
-      .expert = {.hidden = config.hidden_size, .width = 0, .activations = activations},
-      .topk = config.experts_per_token,
-      .experts = experts};
+                             const Options& options) {
+  DeviceGraphShape shape{.expert = {.hidden = config.hidden_size,
+                                    .width = 0,
+                                    .activations = options.nvfp4_activations,
+                                    .grouped_experts = grouped_experts(options, experts)},
+                         .topk = config.experts_per_token,
+                         .experts = experts};
   for (const LayerConfig& layer : config.layers) {
     const FeedForwardSizes sizes = layer.feed_forward->sizes();
     if (sizes.experts > 0) shape.expert.width = std::max(shape.expert.width, sizes.expert_width);
@@ -26,7 +32,7 @@ DeviceGraphShape graph_shape(const ModelConfig& config, std::int64_t experts,
 
 std::int64_t pinned_graph_bytes(const Options& options, const ModelConfig& config) {
   if (options.gpu_graph == GpuGraph::off) return 0;
-  return graph_shape(config, config.num_experts, options.nvfp4_activations).pinned_bytes();
+  return graph_shape(config, config.num_experts, options).pinned_bytes();
 }
 
 void tell_graphs(const Runtime& runtime, bool has_road) {

@@ -17,8 +17,23 @@ std::string gpu_items_text(const GpuMemory& memory) {
                      format_bytes(memory.rows));
 }
 
+namespace {
+
+void require_kernels(const PlannedWeight& weight, GpuKernel kernel) {
+  const auto check = [&](std::string_view option, const std::string& missing) {
+    require(missing.empty(), ErrorKind::usage, "{}: weight \"{}\": {}", option, weight.name,
+            missing);
+  };
+  check("--gpu-experts", missing_on_device(*weight.matrix));
+  if (kernel == GpuKernel::cutlass) {
+    check("--gpu-kernel cutlass", missing_for_groups(*weight.matrix));
+  }
+}
+
+}  // namespace
+
 ExpertSizes expert_sizes(const ModelConfig& config, const ModelLoader& weights,
-                         const HeldExperts& own, const ExpertMask* mask) {
+                         const HeldExperts& own, const GpuWish& wish) {
   ExpertSizes sizes{.own = own, .bytes = {}};
   for (const std::int64_t count : experts_of_layers(config)) {
     sizes.bytes.emplace_back(static_cast<std::size_t>(count), 0);
@@ -27,10 +42,8 @@ ExpertSizes expert_sizes(const ModelConfig& config, const ModelLoader& weights,
   weights.for_each_expert([&](const PlannedWeight& weight, std::int64_t bytes) {
     const auto layer = static_cast<std::size_t>(weight.layer);
     sizes.bytes[layer][static_cast<std::size_t>(weight.expert)] += bytes;
-    if (mask != nullptr && !mask->contains(weight.layer, weight.expert)) return;
-    const std::string missing = missing_on_device(*weight.matrix);
-    require(missing.empty(), ErrorKind::usage, "--gpu-experts: weight \"{}\": {}", weight.name,
-            missing);
+    if (wish.mask && !wish.mask->contains(weight.layer, weight.expert)) return;
+    require_kernels(weight, wish.kernel);
     if (first[layer] == nullptr) first[layer] = &weight;
     const Layout& layout = first[layer]->matrix->layout;
     require(layout == weight.matrix->layout, ErrorKind::usage,
@@ -52,12 +65,13 @@ std::int64_t gpu_pass_bytes(const ModelConfig& config, const Workload& work,
     if (sizes.experts == 0) continue;
     const DevicePassShape expert = {.hidden = config.hidden_size,
                                     .width = sizes.expert_width,
-                                    .activations = options.nvfp4_activations};
+                                    .activations = options.nvfp4_activations,
+                                    .grouped_experts = grouped_experts(options, sizes.experts)};
     bytes = std::max(bytes, device_pass_bytes(rows.outputs, expert));
     if (may_stay) bytes = std::max(bytes, device_road_bytes(rows, expert));
   }
   if (options.gpu_graph == GpuGraph::off) return bytes;
-  return bytes + graph_shape(config, config.num_experts, options.nvfp4_activations).device_bytes();
+  return bytes + graph_shape(config, config.num_experts, options).device_bytes();
 }
 
 void require_gpu_memory(const GpuMemory& need, const GpuLimit& limit, std::string_view wanted) {

@@ -21,10 +21,10 @@ struct GpuMemory {
 /// "experts 14.2 GiB, rows 310 MiB"
 [[nodiscard]] std::string gpu_items_text(const GpuMemory& memory);
 
-/// Packed bytes of a rank's experts `own`. Throws Error{usage} for those of `mask` (null: all) that
-/// GPUs cannot multiply.
+/// Packed bytes of a rank's experts `own`. Throws Error{usage} for those of the wish's mask (auto:
+/// all) that GPUs cannot multiply as it says.
 [[nodiscard]] ExpertSizes expert_sizes(const ModelConfig& config, const ModelLoader& weights,
-                                       const HeldExperts& own, const ExpertMask* mask);
+                                       const HeldExperts& own, const GpuWish& wish);
 
 /// For one pass of the largest layer, whichever way rows go.
 [[nodiscard]] std::int64_t gpu_pass_bytes(const ModelConfig& config, const Workload& work,

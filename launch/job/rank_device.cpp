@@ -17,6 +17,17 @@ namespace {
 /// From this chip on tensor cores have the bits of the later family.
 constexpr int kLaterChips = 90;
 
+std::shared_ptr<const GroupedLibrary> load_library(const Options& options) {
+  std::string reason;
+  auto library =
+      GroupedLibrary::load(reason, options.cutlass.value_or(GroupedLibrary::usual_file()));
+  require(library != nullptr, ErrorKind::usage,
+          "--gpu-kernel cutlass: {} (built with tools/cutlass.sh and cmake -DMOESAIC_CUTLASS=ON, "
+          "docs/gpu.md)",
+          reason);
+  return library;
+}
+
 void open_own(const Runtime& runtime, RankDevice& own) {
   if (device_images().empty()) {
     own.reason = "this program was built without kernels for GPUs (docs/gpu.md)";
@@ -33,6 +44,7 @@ void open_own(const Runtime& runtime, RankDevice& own) {
   const int index = node.rank() % own.num_visible;
   own.num_sharers = (node.size() - index + own.num_visible - 1) / own.num_visible;
   own.device = std::make_unique<Device>(driver, index, device_images());
+  if (own.kernels == DeviceKernels::cutlass) own.library = load_library(runtime.options());
 }
 
 /// Tensor cores of different families sum in different orders.
@@ -74,6 +86,7 @@ int count_gpus(const std::string& folder) noexcept {
 RankDevice open_rank_device(const Runtime& runtime, std::string_view option) {
   const Options& options = runtime.options();
   RankDevice own;
+  if (options.gpu_kernel == GpuKernel::cutlass) own.kernels = DeviceKernels::cutlass;
   if (options.numerics == Numerics::portable) own.kernels = DeviceKernels::portable;
   own.nvfp4_activations = options.nvfp4_activations;
   agree(runtime.world(), [&] { open_own(runtime, own); });
@@ -83,14 +96,17 @@ RankDevice open_rank_device(const Runtime& runtime, std::string_view option) {
     require(std::ranges::count(has_gpu, 0) < std::ssize(has_gpu), ErrorKind::resource,
             "{}: there is no GPU: {}", option, own.reason);
   });
-  if (own.kernels == DeviceKernels::mma) require_one_family(runtime, own);
+  if (own.kernels != DeviceKernels::portable) require_one_family(runtime, own);
   return own;
 }
 
 void require_activations(const RankDevice& gpu, const Layout& weights) {
   const std::string missing =
       missing_on_chip(gpu.device->info(), weights, gpu.kernels, gpu.nvfp4_activations);
-  require(missing.empty(), ErrorKind::usage, "--nvfp4-activations nvfp4: {}", missing);
+  require(
+      missing.empty(), ErrorKind::usage, "{}: {}",
+      gpu.kernels == DeviceKernels::cutlass ? "--gpu-kernel cutlass" : "--nvfp4-activations nvfp4",
+      missing);
 }
 
 }  // namespace moesaic

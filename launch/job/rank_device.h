@@ -17,6 +17,7 @@ struct RankDevice {
   int num_visible = 0;               // GPUs that the driver shows on this node
   int num_sharers = 1;               // ranks of this node that have this one
   DeviceKernels kernels = DeviceKernels::mma;
+  std::shared_ptr<const GroupedLibrary> library{};  // of cutlass, where there is a device
   Nvfp4Activations nvfp4_activations = Nvfp4Activations::bf16;
 
   /// Bytes that --gpu-memory leaves this rank now.
@@ -29,8 +30,9 @@ struct RankDevice {
 /// each. 0 without an NVIDIA driver.
 [[nodiscard]] int count_gpus(const std::string& folder = "/proc/driver/nvidia/gpus") noexcept;
 
-/// Opens it. Collective. Throws AgreedError on all ranks if none has one, with the option that
-/// wants it, and where tensor cores of different ranks would give different bits.
+/// Opens it, with the library of --gpu-kernel cutlass. Collective. Throws AgreedError on all ranks
+/// if none has one, with the option that wants it, if there is no such library, and where tensor
+/// cores of different ranks would give different bits.
 [[nodiscard]] RankDevice open_rank_device(const Runtime& runtime, std::string_view option);
 
 /// Throws Error{usage} if tensor cores of `gpu`, which is there, are to multiply weights in this

@@ -60,6 +60,7 @@ RankGpu::RankGpu(const Runtime& runtime, const Model& model)
     workspace_ = std::make_unique<DeviceExpertsWorkspace>(*gpu_.device, gpu_.kernels,
                                                           runtime.grid().experts(), deadline);
     workspace_->nvfp4_activations = gpu_.nvfp4_activations;
+    workspace_->library = gpu_.library.get();
   }
   if (options.gpu_graph == GpuGraph::on) make_graphs(runtime, model);
   road_ = std::make_unique<GpuRoad>(runtime, GpuRoad::Rank{gpu_, has_all(model), workspace_.get()});
@@ -78,8 +79,9 @@ void RankGpu::make_graphs(const Runtime& runtime, const Model& model) {
   }
   agree(runtime.world(), [&] {
     if (workspace_ == nullptr) return;
-    graphs_ = std::make_unique<DeviceGraphMemory>(
-        *gpu_.device, graph_shape(model.config, most, gpu_.nvfp4_activations));
+    DeviceGraphShape shape = graph_shape(model.config, most, runtime.options());
+    shape.expert.activations = gpu_.nvfp4_activations;
+    graphs_ = std::make_unique<DeviceGraphMemory>(*gpu_.device, shape);
     workspace_->graphs = graphs_.get();
   });
 }
@@ -112,7 +114,7 @@ void RankGpu::choose(const Runtime& runtime, const Model& model, const GpuWish& 
   std::int64_t available = 0;
   agree(runtime.world(), [&] {
     if (gpu_.device == nullptr) return;
-    sizes = expert_sizes(model.config, model.weights, model.own, wish.mask ? &*wish.mask : nullptr);
+    sizes = expert_sizes(model.config, model.weights, model.own, wish);
     available = gpu_.available_bytes(options);
   });
   std::int64_t fitting =

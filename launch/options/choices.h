@@ -65,6 +65,9 @@ template <>
 inline constexpr auto kChoices<GpuGraph> =
     std::to_array<NamedValue<GpuGraph>>({{"off", GpuGraph::off}, {"on", GpuGraph::on}});
 template <>
+inline constexpr auto kChoices<GpuKernel> = std::to_array<NamedValue<GpuKernel>>(
+    {{"mma", GpuKernel::mma}, {"cutlass", GpuKernel::cutlass}});
+template <>
 inline constexpr auto kChoices<Pinning> =
     std::to_array<NamedValue<Pinning>>({{"auto", Pinning::automatic}, {"off", Pinning::off}});
 template <>

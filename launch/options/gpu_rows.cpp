@@ -32,6 +32,19 @@ constexpr std::array kRows = {
         "gpu-graph", '\0', "WHEN", one_of<&O::gpu_graph>(), kGpus, kRun | kLayer | kPlan,
         "on: batches of up to 256 rows are planned on the GPU and launched as one graph, for "
         "less work of the host in each layer; the same bits. Executed in software alone so far"},
+    OptionRow{"gpu-kernel", '\0', "KIND", one_of<&O::gpu_kernel>(), kGpus, kRun | kLayer | kPlan,
+              "what multiplies on tensor cores. mma: kernels for every chip and format; cutlass: "
+              "CUTLASS's, on sm_100 and sm_103, for --nvfp4-activations nvfp4 and weights in nvfp4 "
+              "whose sizes are multiples of 128; a library that the ordinary build does not make, "
+              "and that has been compiled only, not run"},
+    OptionRow{.name = "cutlass",
+              .value = "FILE",
+              .field = &O::cutlass,
+              .group = kGpus,
+              .verbs = kRun | kLayer,
+              .help = "the library that --gpu-kernel cutlass takes; by default the "
+                      "libmoesaic_cutlass.so beside the program, or that the system finds",
+              .may_differ = true},
     OptionRow{"expert-load", '\0', "FILE", &O::expert_load, kGpus, kRun | kPlan,
               "how often experts are chosen, as generate and score record it, for --gpu-experts "
               "auto, which takes those of most rows first"},

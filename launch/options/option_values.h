@@ -33,6 +33,11 @@ enum class Rival { none, onednn };
 enum class Processor { cpu, gpu };
 /// Whether GPUs plan small batches themselves, each launched as one graph.
 enum class GpuGraph { off, on };
+/// What multiplies on a GPU's tensor cores, where numerics are native.
+enum class GpuKernel {
+  mma,     ///< our own kernels
+  cutlass  ///< the library of grouped products, where rows and weights are in nvfp4
+};
 enum class ResultForm { md, csv, json, jsonl };
 
 /// Of one test of `bench model`: a million is more than any model was made for.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "comm/pending_sums.h"
+#include "launch/job/gpu_choice.h"
 #include "launch/job/gpu_graphs.h"
 #include "launch/job/workloads.h"
 #include "launch/plan/training_cost.h"
@@ -62,6 +63,7 @@ JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBy
       placement_(options.placement),
       adapters_(adapters_of(options, model)) {
   require_graph_use(options);
+  require_kernel_use(options);
   if (options.gpu_experts != "none") gpu_wish_ = planned_gpus(options, model.config);
   for (int place = 0; place < ranks_.sharers(); ++place) shares_.push_back(share(ranks_, place));
 }
@@ -89,8 +91,8 @@ JobPlan::Share JobPlan::share(const CostRanks& ranks, int place) const {
 /// Counts the weights again, with those of the experts that are to be on the rank's GPU there.
 void JobPlan::put_on_gpu(const CostRanks& ranks, LoadOptions load, Share& share) const {
   const ExpertMask* const mask = gpu_wish_->mask ? &*gpu_wish_->mask : nullptr;
-  share.sizes =
-      expert_sizes(model_.config, ModelLoader(model_.files, model_.config, load), share.held, mask);
+  share.sizes = expert_sizes(model_.config, ModelLoader(model_.files, model_.config, load),
+                             share.held, *gpu_wish_);
   const std::int64_t rows = gpu_memory(options_, ranks, share).rows;
   const ExpertMask chosen =
       mask != nullptr ? *mask

@@ -17,13 +17,15 @@ namespace {
 /// The header of the file, tensor by tensor.
 class Header {
  public:
+  explicit Header(bool computes) : computes_(computes) {}
+
   void add(const std::string& name, const std::vector<std::int64_t>& shape) {
     std::int64_t bytes = 2;
     for (const std::int64_t size : shape) bytes *= size;
     text_ += fmt::format("{}\"{}\":{{\"dtype\":\"BF16\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
                          text_.empty() ? "" : ",", name, fmt::join(shape, ","), end_, end_ + bytes);
-    const bool is_norm = name.find("layernorm") != std::string::npos;
-    const bool is_random = name.find("embed_tokens") != std::string::npos ||
+    const bool is_norm = name.find(computes_ ? "norm" : "layernorm") != std::string::npos;
+    const bool is_random = computes_ || name.find("embed_tokens") != std::string::npos ||
                            name.ends_with("gate.weight") || name.ends_with("router.layer.weight");
     fills_.push_back(is_norm ? Fill::ones : is_random ? Fill::random : Fill::none);
     ends_.push_back(end_ += bytes);
@@ -54,6 +56,7 @@ class Header {
   enum class Fill { none, ones, random };
   [[nodiscard]] std::int64_t end_of_header() const { return 8 + std::ssize(text()); }
 
+  bool computes_;
   std::string text_;
   std::int64_t end_ = 0;
   std::vector<std::int64_t> ends_;
@@ -61,7 +64,7 @@ class Header {
 };
 
 void add_experts(Header& header, const SparseModel& model, const std::string& layer) {
-  const auto [family, layers, hidden, experts, width, topk, vocab, routes] = model;
+  const auto [family, layers, hidden, experts, width, topk, vocab, routes, computes] = model;
   if (family == "granitemoe") {
     header.add(layer + "block_sparse_moe.router.layer.weight", {experts, hidden});
     header.add(layer + "block_sparse_moe.input_linear.weight", {experts, 2 * width, hidden});
@@ -83,7 +86,7 @@ void add_experts(Header& header, const SparseModel& model, const std::string& la
 }
 
 Header make_header(const SparseModel& model) {
-  Header header;
+  Header header(model.computes);
   const std::int64_t hidden = model.hidden;
   header.add("model.embed_tokens.weight", {model.vocab, hidden});
   header.add("model.norm.weight", {hidden});
@@ -135,7 +138,7 @@ void write_sparse_model(const std::string& directory, const SparseModel& model) 
   const std::string path = directory + "/model.safetensors";
   write_text(path, length + text);
   fs::resize_file(path, 8 + text.size() + static_cast<std::size_t>(header.data_bytes()));
-  if (!model.routes) return;
+  if (!model.routes && !model.computes) return;
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   header.write_numbers(file);
 }
