@@ -44,6 +44,7 @@ function(moesaic_cutlass_library source)
             -Werror all-warnings -Xptxas --warn-on-spills -shared -cudart static -Xcompiler -fPIC,-fvisibility=hidden -Xlinker --exclude-libs=ALL
             -keep -keep-dir ${folder}/code -MD -MF ${folder}/library.d
             -o ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/libmoesaic_cutlass.so ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+    COMMAND find ${folder}/code -type f ! -name "*.ptx" ! -name "*.cubin" -delete
     DEPENDS ${source} DEPFILE ${folder}/library.d JOB_POOL moesaic_cutlass COMMENT "CUTLASS's kernels" VERBATIM)
   add_custom_target(moesaic_cutlass ALL DEPENDS ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/libmoesaic_cutlass.so)
   install(FILES ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/libmoesaic_cutlass.so DESTINATION ${CMAKE_INSTALL_LIBDIR})

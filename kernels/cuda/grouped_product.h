@@ -13,7 +13,7 @@ namespace moesaic::cuda {
 /// Of this file: the library has to be made from the same.
 inline constexpr int kGroupedInterface = 1;
 
-/// The first GPU chips that it has code for: sm_100 and sm_103.
+/// What it has code for: sm_100 and sm_103.
 inline constexpr int kGroupedChips[] = {100, 103};
 
 /// d = a b^T for each group, of exact products and scales, in f32: for each 64 k, ascending, one

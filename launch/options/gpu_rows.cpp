@@ -32,11 +32,12 @@ constexpr std::array kRows = {
         "gpu-graph", '\0', "WHEN", one_of<&O::gpu_graph>(), kGpus, kRun | kLayer | kPlan,
         "on: batches of up to 256 rows are planned on the GPU and launched as one graph, for "
         "less work of the host in each layer; the same bits. Executed in software alone so far"},
-    OptionRow{"gpu-kernel", '\0', "KIND", one_of<&O::gpu_kernel>(), kGpus, kRun | kLayer | kPlan,
-              "what multiplies on tensor cores. mma: kernels for every chip and format; cutlass: "
-              "CUTLASS's, on sm_100 and sm_103, for --nvfp4-activations nvfp4 and weights in nvfp4 "
-              "whose sizes are multiples of 128; a library that the ordinary build does not make, "
-              "and that has been compiled only, not run"},
+    OptionRow{
+        "gpu-kernel", '\0', "KIND", one_of<&O::gpu_kernel>(), kGpus, kRun | kLayer | kPlan,
+        "what multiplies on tensor cores. mma: kernels for every chip and format; cutlass: "
+        "CUTLASS's, on sm_100 and sm_103, for --nvfp4-activations nvfp4 and weights in nvfp4 "
+        "whose sizes are multiples of 128: a library of its own (docs/gpu.md), which has been "
+        "compiled and not been run so far"},
     OptionRow{.name = "cutlass",
               .value = "FILE",
               .field = &O::cutlass,
