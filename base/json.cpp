@@ -254,6 +254,13 @@ std::int64_t Json::as_int() const {
   wrong_type(*this, value, "an integer");
 }
 
+std::int64_t Json::as_int(std::int64_t least, std::int64_t most) const {
+  const std::int64_t number = as_int();
+  require(number >= least && number <= most, ErrorKind::file, "{}: {} is not from {} to {}",
+          where(), number, least, most);
+  return number;
+}
+
 double Json::as_double() const {
   const Value& value = value_of(value_);
   if (!value.is_number()) wrong_type(*this, value, "a number");

@@ -44,6 +44,8 @@ class Json {
   /// Avoids the copy of as_string; valid as long as the document lives.
   [[nodiscard]] std::string_view as_string_view() const;
   [[nodiscard]] std::int64_t as_int() const;
+  /// One from `least` to `most`.
+  [[nodiscard]] std::int64_t as_int(std::int64_t least, std::int64_t most) const;
   [[nodiscard]] double as_double() const;
   [[nodiscard]] bool as_bool() const;
 

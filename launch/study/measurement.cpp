@@ -3,19 +3,29 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
 
+#include "base/error.h"
 #include "launch/bench/bench_table.h"
+#include "launch/study/study_config.h"
 
 namespace moesaic {
 namespace {
 
-std::string phases_json(const std::vector<PhaseMeasurement>& phases) {
+/// Of all ranks; and cores.
+constexpr std::int64_t kMostThreads = std::int64_t{1} << 30;
+/// Of what else is counted, but bytes.
+constexpr std::int64_t kMostCounted = std::int64_t{1} << 40;
+constexpr std::int64_t kMostBytesMoved = std::int64_t{1} << 62;
+
+std::string phases_json(const Measurement& m) {
   JsonWriter out;
-  for (const PhaseMeasurement& phase : phases) {
-    out.raw_field(phase.name,
-                  JsonWriter().field("mean_s", phase.mean).field("max_s", phase.most).text());
+  for (std::size_t i = 0; i < kNumPhases; ++i) {
+    const auto& [mean, most] = m.phases[i];
+    out.raw_field(kPhaseNames[i], JsonWriter().field("mean_s", mean).field("max_s", most).text());
   }
   return out.text();
 }
@@ -28,12 +38,32 @@ std::string rows_json(const ExpertRows& rows) {
   return "[" + text + "]";
 }
 
-ExpertRows parse_rows(const Json& json) {
+/// A time or a share.
+double not_negative(const Json& value) {
+  const double number = value.as_double();
+  require(number >= 0, ErrorKind::file, "{}: {} is below 0", value.where(), number);
+  return number;
+}
+
+/// A time that is divided by.
+double positive(const Json& value) {
+  const double number = value.as_double();
+  require(number > 0, ErrorKind::file, "{}: {} is not above 0", value.where(), number);
+  return number;
+}
+
+/// Of so many experts in each of at most `layers` layers.
+ExpertRows parse_rows(const Json& json, std::int64_t layers, std::int64_t experts) {
   ExpertRows rows;
+  require(json.size() <= layers, ErrorKind::file, "{}: {} layers, expected {} at most",
+          json.where(), json.size(), layers);
   json.for_each([&](const std::string&, const Json& layer) {
-    std::vector<std::int64_t>& experts = rows.emplace_back();
-    layer.for_each(
-        [&](const std::string&, const Json& count) { experts.push_back(count.as_int()); });
+    require(layer.size() == experts, ErrorKind::file, "{}: rows of {} experts, expected {}",
+            layer.where(), layer.size(), experts);
+    std::vector<std::int64_t>& of_layer = rows.emplace_back();
+    layer.for_each([&](const std::string&, const Json& number) {
+      of_layer.push_back(number.as_int(0, kMostCounted));
+    });
   });
   return rows;
 }
@@ -57,50 +87,70 @@ Provenance parse_provenance(const Json& json) {
           .governor = json.at("governor").as_string()};
 }
 
-void parse_work(const Json& json, Measurement& m) {
-  m.ranks = json.at("ranks").as_int();
-  m.nodes = json.at("nodes").as_int();
-  m.threads = json.at("threads").as_int();
-  m.cores = json.at("cores").as_int();
+void parse_ranks(const Json& json, Measurement& m) {
+  m.ranks = json.at("ranks").as_int(1, kMostStudyRanks);
+  m.nodes = json.at("nodes").as_int(1, m.ranks);
+  m.threads = json.at("threads").as_int(1, kMostThreads);
+  m.cores = json.at("cores").as_int(1, kMostThreads);
   m.is_oversubscribed = json.at("oversubscribed").as_bool();
-  m.experts = json.at("experts").as_int();
-  m.experts_per_token = json.at("experts_per_token").as_int();
-  m.layers = json.at("layers").as_int();
-  m.hidden = json.at("hidden").as_int();
+  const Json replicas = json.at("replicas");
+  m.replicas = replicas.as_int(1, m.ranks);
+  require(m.ranks % m.replicas == 0, ErrorKind::file, "{}: {} does not divide the {} ranks",
+          replicas.where(), m.replicas, m.ranks);
+}
+
+void parse_work(const Json& json, Measurement& m) {
+  m.experts = json.at("experts").as_int(1, kMostCounted);
+  m.experts_per_token = json.at("experts_per_token").as_int(1, m.experts);
+  m.layers = json.at("layers").as_int(1, kMostCounted);
+  m.hidden = json.at("hidden").as_int(1, kMostCounted);
   if (const auto format = json.find("expert_format")) m.expert_format = format->as_string();
-  m.replicas = json.at("replicas").as_int();
-  m.sequences = json.at("sequences").as_int();
-  m.tokens = json.at("tokens").as_int();
+  m.sequences = json.at("sequences").as_int(1, kMostCounted);
+  m.tokens = json.at("tokens").as_int(1, kMostCounted);
   m.routing = json.at("routing").as_string();
   m.transport = json.at("transport").as_string();
 }
 
+/// All of kPhaseNames and no other.
+void parse_phases(const Json& json, Measurement& m) {
+  json.for_each([&](const std::string& name, const Json& phase) {
+    require(std::ranges::find(kPhaseNames, name) != kPhaseNames.end(), ErrorKind::file,
+            "{}: there is no phase \"{}\"", phase.where(), name);
+  });
+  for (std::size_t i = 0; i < kNumPhases; ++i) {
+    const Json phase = json.at(kPhaseNames[i]);
+    m.phases[i] = {.mean = not_negative(phase.at("mean_s")),
+                   .most = not_negative(phase.at("max_s"))};
+  }
+}
+
 void parse_times(const Json& json, Measurement& m) {
-  json.at("samples_s").for_each([&](const std::string&, const Json& value) {
-    m.samples.push_back(value.as_double());
-  });
-  m.seconds = json.at("seconds").as_double();
-  m.ci95 = json.at("ci95_s").as_double();
-  m.cpu_seconds = json.at("cpu_seconds").as_double();
-  m.disturbed = json.at("disturbed").as_int();
-  json.at("phases").for_each([&](const std::string& name, const Json& phase) {
-    m.phases.push_back({name, phase.at("mean_s").as_double(), phase.at("max_s").as_double()});
-  });
-  m.late_seconds = json.at("late_s").as_double();
-  m.transfer_seconds = json.at("transfer_s").as_double();
-  m.exposed_share = json.at("exposed_share").as_double();
-  m.load_seconds = json.at("load_seconds").as_double();
-  if (const auto share = json.find("roof_share")) m.roof_share = share->as_double();
+  const Json samples = json.at("samples_s");
+  require(samples.size() > 0, ErrorKind::file, "{}: expected a time of each repetition, found none",
+          samples.where());
+  samples.for_each(
+      [&](const std::string&, const Json& value) { m.samples.push_back(positive(value)); });
+  m.seconds = positive(json.at("seconds"));
+  m.ci95 = not_negative(json.at("ci95_s"));
+  m.cpu_seconds = not_negative(json.at("cpu_seconds"));
+  m.disturbed = json.at("disturbed").as_int(0, kMostCounted);
+  parse_phases(json.at("phases"), m);
+  m.late_seconds = not_negative(json.at("late_s"));
+  m.transfer_seconds = not_negative(json.at("transfer_s"));
+  m.exposed_share = not_negative(json.at("exposed_share"));
+  m.load_seconds = not_negative(json.at("load_seconds"));
+  if (const auto share = json.find("roof_share")) m.roof_share = not_negative(*share);
 }
 
 void parse_amounts(const Json& json, Measurement& m) {
-  m.rows_max_over_mean = json.at("rows_max_over_mean").as_double();
-  m.intra_bytes = json.at("intra_bytes").as_int();
-  m.inter_bytes = json.at("inter_bytes").as_int();
-  m.messages = json.at("messages").as_int();
-  m.node_peak_bytes = json.at("node_peak_bytes").as_int();
-  m.node_planned_bytes = json.at("node_planned_bytes").as_int();
-  if (const auto rows = json.find("expert_rows")) m.expert_rows = parse_rows(*rows);
+  m.rows_max_over_mean = not_negative(json.at("rows_max_over_mean"));
+  m.intra_bytes = json.at("intra_bytes").as_int(0, kMostBytesMoved);
+  m.inter_bytes = json.at("inter_bytes").as_int(0, kMostBytesMoved);
+  m.messages = json.at("messages").as_int(0, kMostCounted);
+  m.node_peak_bytes = json.at("node_peak_bytes").as_int(0, kMostBytesMoved);
+  m.node_planned_bytes = json.at("node_planned_bytes").as_int(0, kMostBytesMoved);
+  if (const auto rows = json.find("expert_rows"))
+    m.expert_rows = parse_rows(*rows, m.layers, m.experts);
 }
 
 }  // namespace
@@ -132,7 +182,7 @@ void add_measurement(const Measurement& m, JsonWriter& out) {
       .field("ci95_s", m.ci95)
       .field("tokens_per_second", m.tokens_per_second())
       .field("cpu_seconds", m.cpu_seconds)
-      .raw_field("phases", phases_json(m.phases))
+      .raw_field("phases", phases_json(m))
       .field("late_s", m.late_seconds)
       .field("transfer_s", m.transfer_seconds)
       .field("exposed_share", m.exposed_share)
@@ -172,6 +222,7 @@ std::string measurement_json(const Measurement& m) {
 
 Measurement parse_measurement(const Json& json) {
   Measurement m;
+  parse_ranks(json, m);
   parse_work(json, m);
   parse_times(json, m);
   parse_amounts(json, m);

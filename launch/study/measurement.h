@@ -1,18 +1,19 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "base/phase_times.h"
 #include "src/parallel/expert_record.h"
 
 namespace moesaic {
 
 /// Seconds of one phase in one repetition: the mean over the ranks, and of the rank with the most.
 struct PhaseMeasurement {
-  std::string name{};
   double mean = 0;
   double most = 0;
 };
@@ -56,8 +57,8 @@ struct Measurement {
   double seconds = 0;             // their mean
   double ci95 = 0;                // of the mean, this much to both sides
   double cpu_seconds = 0;
-  std::int64_t disturbed = 0;  // repetitions that were thrown away
-  std::vector<PhaseMeasurement> phases{};
+  std::int64_t disturbed = 0;                         // repetitions that were thrown away
+  std::array<PhaseMeasurement, kNumPhases> phases{};  // as kPhaseNames
 
   // Of runs with a barrier before each exchange; means over the ranks.
   double late_seconds = 0;      // waiting for slower ranks
@@ -87,7 +88,8 @@ void add_measurement(const Measurement& measurement, JsonWriter& out);
 void add_provenance(const Provenance& provenance, JsonWriter& out);
 /// All of it, one line of JSON.
 [[nodiscard]] std::string measurement_json(const Measurement& measurement);
-/// Inverse. Throws Error{file} naming the field that is missing or not what it should be.
+/// Inverse. Throws Error{file} naming the field that is missing or not what it should be: counts of
+/// nothing, experts or replicas that ranks cannot have, other phases than kPhaseNames, no sample.
 [[nodiscard]] Measurement parse_measurement(const Json& json);
 
 /// Mean of the samples, and the half width of its 95 % interval by Student's t; 0 for one sample.

@@ -22,7 +22,7 @@ PointRecord parse_record(const Json& json) {
                      .kind = json.at("kind").as_string(),
                      .job = json.at("job").as_string(),
                      .link = json.at("link").as_string(),
-                     .ranks = json.at("ranks").as_int()};
+                     .ranks = json.at("ranks").as_int(1, kMostStudyRanks)};
   json.at("options").for_each([&](const std::string& name, const Json& value) {
     record.options[name] = value.as_string();
   });
@@ -35,7 +35,7 @@ PointRecord parse_record(const Json& json) {
   record.launch.job_id = launch.at("job_id").as_string();
   record.launch.array_id = launch.at("array_id").as_string();
   if (const auto error = json.find("error")) {
-    record.error = PointError{static_cast<int>(error->at("exit_code").as_int()),
+    record.error = PointError{static_cast<int>(error->at("exit_code").as_int(1, 255)),
                               error->at("last_words").as_string()};
   } else {
     record.measurement = parse_measurement(json.at("measurement"));

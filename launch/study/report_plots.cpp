@@ -228,16 +228,14 @@ void add_predictions(const RankPlots& ranks, const std::vector<Prediction>& pred
 void add_phases(const std::vector<StudyRow>& rows, std::vector<ReportPlot>& plots) {
   BarPlot plot{
       .title = "phases of a repetition, mean of the ranks", .y = "ms", .bars = {}, .parts = {}};
+  for (const std::string_view phase : kPhaseNames) plot.parts.push_back({std::string(phase), {}});
+  plot.parts.push_back({"between", {}});
   std::int64_t number = 0;
   for (const StudyRow& row : rows) {
     ++number;
     if (!row.record.measurement) continue;
     const Measurement& m = *row.record.measurement;
     plot.bars.push_back(fmt::format("{}", number));
-    if (plot.parts.empty()) {
-      for (const PhaseMeasurement& phase : m.phases) plot.parts.push_back({phase.name, {}});
-      plot.parts.push_back({"between", {}});
-    }
     double rest = m.seconds;
     for (std::size_t i = 0; i < m.phases.size(); ++i) {
       plot.parts[i].values.push_back(1e3 * m.phases[i].mean);

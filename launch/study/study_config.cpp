@@ -61,12 +61,12 @@ StudyAxis read_axis(const ConfigEntry& entry, const std::string& where) {
 }
 
 std::int64_t read_count(const std::string& text, const std::string& where, std::string_view name) {
-  constexpr std::int64_t kMost = 1 << 20;
   std::int64_t value = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  require(error == std::errc() && stop == end && value >= 1 && value <= kMost, ErrorKind::usage,
-          "{}: {}: \"{}\" is not a number from 1 to {}", where, name, text, kMost);
+  require(error == std::errc() && stop == end && value >= 1 && value <= kMostStudyRanks,
+          ErrorKind::usage, "{}: {}: \"{}\" is not a number from 1 to {}", where, name, text,
+          kMostStudyRanks);
   return value;
 }
 

@@ -7,6 +7,9 @@
 
 namespace moesaic {
 
+/// That a point has.
+inline constexpr std::int64_t kMostStudyRanks = std::int64_t{1} << 20;
+
 /// What is kept or grown while the number of ranks grows, or what else is compared.
 enum class StudyKind {
   strong,   ///< the work is the same for all

@@ -58,10 +58,9 @@ std::string extrap_text(const std::vector<StudyRow>& rows) {
     text += fmt::format("\nREGION {}\n", label);
     add("seconds", points, [](const Measurement& m) { return m.samples; });
     add("cpu_seconds", points, [](const Measurement& m) { return std::vector{m.cpu_seconds}; });
-    const std::vector<PhaseMeasurement>& phases = points.begin()->second->phases;
-    for (std::size_t i = 0; i < phases.size(); ++i) {
-      add(phases[i].name + "_seconds", points,
-          [&](const Measurement& m) { return std::vector{m.phases.at(i).mean}; });
+    for (std::size_t i = 0; i < kNumPhases; ++i) {
+      add(fmt::format("{}_seconds", kPhaseNames[i]), points,
+          [&](const Measurement& m) { return std::vector{m.phases[i].mean}; });
     }
   }
   return text;

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/error.h"
 #include "launch/options/option_table.h"
 #include "launch/plan/cost_model.h"
 #include "launch/study/shape_point.h"
@@ -89,7 +90,10 @@ ExpertPopularity popularity_of(const PointRecord& record) {
     rows.emplace_back(layer.begin(), layer.end());
   }
   if (record.kind == "experts") {
-    return ExpertPopularity::from_text(record.options.at("routing"));  // of any number of them
+    const auto routing = record.options.find("routing");
+    require(routing != record.options.end(), ErrorKind::file,
+            "point {}: its options do not say how tokens chose experts (routing)", record.id);
+    return ExpertPopularity::from_text(routing->second);  // of any number of them
   }
   if (rows.empty()) return ExpertPopularity::even();
   return ExpertPopularity::recorded(std::move(rows), m.experts_per_token, "point " + record.id);

@@ -175,12 +175,11 @@ class PointRun {
     }
     const std::vector<PhaseTimes> all = gather_values(runtime_.world(), mean);
     for (std::size_t i = 0; i < kNumPhases; ++i) {
-      PhaseMeasurement phase{.name = std::string(kPhaseNames[i])};
+      PhaseMeasurement& phase = result.phases[i];
       for (const PhaseTimes& rank : all) {
         phase.mean += rank.seconds[i] / static_cast<double>(all.size());
         phase.most = std::max(phase.most, rank.seconds[i]);
       }
-      result.phases.push_back(phase);
     }
     const PhaseMeasurement& wait = result.phases[static_cast<std::size_t>(Phase::wait)];
     result.exposed_share = wait.mean / result.seconds;

@@ -21,17 +21,8 @@ constexpr double kMostBias = 1e9;
 constexpr std::int64_t kMostOfAnything = 1'000'000'000'000;  // as of options
 constexpr std::int64_t kMostLogprobs = 1000;                 // as of --logprobs
 
-std::int64_t whole_number(const Json& value, std::int64_t least,
-                          std::int64_t most = kMostOfAnything) {
-  const std::int64_t number = value.as_int();
-  require(number >= least && number <= most, ErrorKind::file, "{}: {} is not from {} to {}",
-          value.where(), number, least, most);
-  return number;
-}
-
 std::int32_t token_id(const Json& value) {
-  return static_cast<std::int32_t>(
-      whole_number(value, 0, std::numeric_limits<std::int32_t>::max()));
+  return static_cast<std::int32_t>(value.as_int(0, std::numeric_limits<std::int32_t>::max()));
 }
 
 void read_prompt(const Json& value, RequestFields& fields) {
@@ -95,7 +86,7 @@ void read_number(const Json& value, RequestFields& fields) {
 template <std::optional<std::int64_t> RequestFields::*kMember, std::int64_t kLeast,
           std::int64_t kMost = kMostOfAnything>
 void read_whole_number(const Json& value, RequestFields& fields) {
-  fields.*kMember = whole_number(value, kLeast, kMost);
+  fields.*kMember = value.as_int(kLeast, kMost);
 }
 
 using F = RequestFields;

@@ -42,6 +42,14 @@ TEST(Json, whole_floats_are_integers_and_large_values_are_not) {
   EXPECT_NE(json_error([&] { (void)json.at("c").as_int(); }), "no error");
 }
 
+TEST(Json, integers_stay_within_their_range) {
+  const Json json = Json::parse(R"({"a": 1, "b": 7})", "f");
+  EXPECT_EQ(json.at("a").as_int(1, 7), 1);
+  EXPECT_EQ(json.at("b").as_int(1, 7), 7);
+  EXPECT_EQ(json_error([&] { (void)json.at("a").as_int(2, 7); }), "f: a: 1 is not from 2 to 7");
+  EXPECT_EQ(json_error([&] { (void)json.at("b").as_int(2, 6); }), "f: b: 7 is not from 2 to 6");
+}
+
 TEST(Json, refuses_duplicates_and_broken_text) {
   EXPECT_NE(json_error([] { (void)Json::parse(R"({"a": 1, "a": 2})", "f"); }).find("twice"),
             std::string::npos);

@@ -18,6 +18,7 @@
 #include "launch/study/study_report.h"
 #include "launch/study/study_results.h"
 #include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
 
 namespace moesaic {
 namespace {
@@ -105,7 +106,11 @@ PointRecord measured(std::int64_t ranks, double seconds, const std::string& batc
   m.tokens = 1000;
   m.samples = {seconds, seconds};
   m.seconds = seconds;
-  m.phases = {{"experts", seconds / 2, seconds / 2}, {"wait", seconds / 4, seconds / 3}};
+  m.phases[static_cast<std::size_t>(Phase::experts)] = {seconds / 2, seconds / 2};
+  m.phases[static_cast<std::size_t>(Phase::wait)] = {seconds / 4, seconds / 3};
+  m.experts = m.layers = 2;
+  m.experts_per_token = 1;
+  m.hidden = m.sequences = 4;
   m.expert_format = "<b>";
   record.measurement = m;
   return record;
@@ -145,6 +150,73 @@ TEST(PointRecord, ComesBackFromItsText) {
       parse_measurement(Json::parse(measurement_json(*record.measurement), "a test"));
   EXPECT_EQ(measurement_json(again), measurement_json(*record.measurement));
   EXPECT_EQ(again.expert_rows, record.measurement->expert_rows);
+}
+
+/// A point's file with one field replaced, and what is said of it.
+class PointFile : public testing::Test {
+ protected:
+  PointFile() {
+    PointRecord record = study()[1].record;  // of 4 ranks
+    record.measurement->expert_rows = {{1, 2}, {30, 0}};
+    good_ = point_record_json(record);
+  }
+
+  [[nodiscard]] PointRecord read(const std::string& text) const {
+    test::write_text(path_, text);
+    return read_point_record(path_);
+  }
+  /// Of the measurement: "name": value.
+  [[nodiscard]] std::string field(const std::string& name) const {
+    const std::size_t at = good_.find("\"" + name + "\": ", measurement());
+    return good_.substr(at, good_.find(", ", at) - at);
+  }
+  void expect_refusal(const std::string& from, const std::string& to, const std::string& told) {
+    std::string text = good_;
+    const std::size_t at = text.find(from, measurement());
+    ASSERT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+    const std::string error = test::error_message([&] { (void)read(text); }, ErrorKind::file);
+    EXPECT_TRUE(error.starts_with(path_ + ": measurement." + told)) << to << ": " << error;
+    EXPECT_NE(error.find("study run measures the point again"), std::string::npos) << error;
+  }
+
+  std::string good_;
+
+ private:
+  [[nodiscard]] std::size_t measurement() const { return good_.find("\"measurement\""); }
+
+  test::TemporaryDirectory directory_;
+  std::string path_ = directory_.path_of("point.json");
+};
+
+TEST_F(PointFile, IsReadAsItWasWritten) {
+  EXPECT_EQ(point_record_json(read(good_)), good_);
+}
+
+TEST_F(PointFile, IsRefusedWithNumbersThatNoRunHas) {
+  for (const std::string count : {"ranks", "nodes", "threads", "cores", "replicas", "experts",
+                                  "experts_per_token", "layers", "hidden", "sequences", "tokens"}) {
+    expect_refusal(field(count), "\"" + count + "\": 0", count + ": 0 is not from 1 to ");
+  }
+  expect_refusal(field("ranks"), "\"ranks\": 4000000000", "ranks: 4000000000 is not from 1 to ");
+  expect_refusal(field("nodes"), "\"nodes\": 5", "nodes: 5 is not from 1 to 4");
+  expect_refusal(field("replicas"), "\"replicas\": 3", "replicas: 3 does not divide the 4 ranks");
+  expect_refusal(field("experts_per_token"), "\"experts_per_token\": 3",
+                 "experts_per_token: 3 is not from 1 to 2");
+  expect_refusal(field("seconds"), "\"seconds\": 0", "seconds: 0 is not above 0");
+  expect_refusal(field("late_s"), "\"late_s\": -1", "late_s: -1 is below 0");
+  expect_refusal(field("intra_bytes"), "\"intra_bytes\": -1", "intra_bytes: -1 is not from 0 to ");
+}
+
+TEST_F(PointFile, IsRefusedWithOtherSamplesPhasesOrLayers) {
+  expect_refusal("[5,5]", "[]", "samples_s: expected a time of each repetition");
+  expect_refusal("[5,5]", "[5,0]", "samples_s[1]: 0 is not above 0");
+  expect_refusal("\"wait\"", "\"sleep\"", "phases.sleep: there is no phase \"sleep\"");
+  expect_refusal("\"wait\": {\"mean_s\": 1.25, \"max_s\": 1.6666666666666667}, ", "",
+                 "phases: field \"wait\" is missing");
+  expect_refusal("[1,2]", "[]", "expert_rows[0]: rows of 0 experts, expected 2");
+  expect_refusal("[1,2]", "[1,-2]", "expert_rows[0][1]: -2 is not from 0 to ");
+  expect_refusal("[1,2]", "[1,2],[1,2]", "expert_rows: 3 layers, expected 2 at most");
 }
 
 TEST(Report, ShowsEveryPointAndAsksForNothing) {
