@@ -42,13 +42,25 @@ std::string file_text(const std::string& path) {
 }
 
 /// What rank 0 has measured: its last line that is an object. Launchers may add lines of their own.
+/// Throws Error{file} if there is none, or another object.
 Measurement parse_output(const std::string& path) {
   const std::string text = file_text(path);
   std::string_view found;
   for (const std::string_view line : split(text, '\n')) {
     if (line.starts_with('{')) found = line;
   }
+  require(!found.empty(), ErrorKind::file,
+          "{}: no line with a measurement, though the launcher ended with code 0", path);
   return parse_measurement(Json::parse(found, path));
+}
+
+/// A point whose ranks ended as if all were well.
+void take_output(const std::string& path, PointRecord& record) {
+  try {
+    record.measurement = parse_output(path);
+  } catch (const Error& error) {
+    record.error = PointError{exit_code(error.kind()), error.what()};
+  }
 }
 
 /// Goes through the points of a study.
@@ -132,7 +144,7 @@ class StudyRun {
                                interruption_);
     record.launch.end = utc_now();
     if (code == 0) {
-      record.measurement = parse_output(place_.output(point.id));
+      take_output(place_.output(point.id), record);
     } else {
       record.error = PointError{code, last_words(file_text(place_.log(point.id)))};
     }

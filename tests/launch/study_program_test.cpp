@@ -303,6 +303,32 @@ TEST_F(StudyProgram, KeepsWhatAFailedPointSaidAndRunsItAgainWhenAsked) {
   EXPECT_EQ(file_number(other), good);
 }
 
+TEST_F(StudyProgram, APointWhoseLauncherSaysNothingFailsAndTheOthersGoOn) {
+  const std::string launcher = directory_.path_of("launcher.sh");
+  write_text(launcher,
+             "ranks=$1; shift\n"
+             "case $ranks in\n"
+             "  1) echo {};;\n"
+             "  2) echo starting 2 ranks;;\n"
+             "  *) exec \"$@\";;\n"
+             "esac\n");
+  describe("launcher = sh " + launcher + " {ranks}\nranks = 1,2,3\n");
+  const ProgramResult result = run_moesaic(run());
+  EXPECT_EQ(result.exit_code, 3) << result.text();
+  EXPECT_NE(result.err.find("3 of 3 points, 2 of them failed"), std::string::npos) << result.text();
+  ASSERT_EQ(rows().size(), 3U);
+  for (const auto& [row, words] :
+       {std::pair(0, "field \"ranks\" is missing"), {1, "no line with a measurement"}}) {
+    const Json line = rows()[static_cast<std::size_t>(row)];
+    EXPECT_EQ(line.at("status").as_string(), "failed");
+    EXPECT_EQ(line.at("error").at("exit_code").as_int(), 3);
+    const std::string told = line.at("error").at("last_words").as_string();
+    EXPECT_NE(told.find(words), std::string::npos) << told;
+    EXPECT_NE(told.find(line.at("point").as_string() + ".out"), std::string::npos) << told;
+  }
+  EXPECT_EQ(rows()[2].at("status").as_string(), "measured");
+}
+
 TEST_F(StudyProgram, MarksThreadsThatShareCores) {
   describe("launcher = env STUDY_RANKS={ranks}\nranks = 1\nthreads = 300\n");
   write_text(config_, [&] {  // the value given last would be refused as a second one
