@@ -82,11 +82,11 @@ class SmpiExport {
   }
 
  private:
-  /// False if so many ranks cannot share the experts.
+  /// False if so many ranks cannot do it.
   bool write(const PointRecord& record, const std::string& name, std::int64_t ranks) {
     const PointPlan plan = StudyModels::plan(record, ranks);
-    if (plan.ranks.sharers() > models_.experts(plan)) {
-      log_.once(LogLevel::warning, "{} ranks cannot share the experts: left out", ranks);
+    if (const std::string obstacle = models_.obstacle(plan); !obstacle.empty()) {
+      log_.once(LogLevel::warning, "{}: left out", obstacle);
       return false;
     }
     const fs::path folder = out_ / name;

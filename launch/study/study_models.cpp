@@ -72,6 +72,19 @@ PointPlan StudyModels::plan(const PointRecord& record, std::int64_t ranks) {
   return plan;
 }
 
+std::string StudyModels::obstacle(const PointPlan& plan) {
+  const int ranks = plan.ranks.ranks;
+  const int replicas = plan.ranks.expert_replicas;
+  if (ranks % replicas != 0) {
+    return fmt::format("{} ranks cannot have {} copies of the experts (expert-replicas)", ranks,
+                       replicas);
+  }
+  const std::int64_t experts = model_of(plan.options).cost.num_experts;
+  if (plan.ranks.sharers() <= experts) return "";
+  return fmt::format("{} ranks cannot share {} of {} experts", ranks,
+                     replicas == 1 ? "one copy" : fmt::format("{} copies", replicas), experts);
+}
+
 const PointModel& StudyModels::model_of(const Options& options) {
   std::string key;
   for (const char* name : {"job", "lora", "lora-rank", "lora-targets", "model", "shape", "experts",

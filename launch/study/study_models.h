@@ -18,10 +18,8 @@ class StudyModels {
   [[nodiscard]] PointTerms terms(const PointPlan& plan) {
     return {model_of(plan.options), choice_};
   }
-  /// Experts that ranks share.
-  [[nodiscard]] std::int64_t experts(const PointPlan& plan) {
-    return model_of(plan.options).cost.num_experts;
-  }
+  /// Why there can be no such point: "7 ranks cannot ...". Empty if there can.
+  [[nodiscard]] std::string obstacle(const PointPlan& plan);
   /// A measured point as it was, or as it would be on other `ranks`.
   [[nodiscard]] static PointPlan plan(const PointRecord& record, std::int64_t ranks);
 

@@ -80,12 +80,15 @@ class StudyPredictor {
   [[nodiscard]] const StudyFit& fit() const noexcept { return fit_; }
   [[nodiscard]] const std::vector<TermName>& names() const noexcept { return names_; }
 
-  /// Of the group of the point `row`, on so many ranks; nothing where they cannot share the
-  /// experts.
-  [[nodiscard]] std::optional<Prediction> predict(std::size_t row, std::int64_t ranks) {
+  /// Why so many ranks cannot do what the group of the point `row` does; empty if they can.
+  [[nodiscard]] std::string obstacle(std::size_t row, std::int64_t ranks) {
+    return models_.obstacle(StudyModels::plan(rows_[row].record, ranks));
+  }
+
+  /// Of the group of the point `row`, on so many ranks, which can do it.
+  [[nodiscard]] Prediction predict(std::size_t row, std::int64_t ranks) {
     const PointRecord& record = rows_[row].record;
     const PointPlan plan = StudyModels::plan(record, ranks);
-    if (plan.ranks.sharers() > models_.experts(plan)) return std::nullopt;
     const std::vector<double> amounts = models_.terms(plan).amounts(plan, popularity_of(record));
     const WithInterval seconds = fit_.predict(amounts);
     const double tokens = PointTerms::tokens(plan);
@@ -195,11 +198,11 @@ int run_study_predict(const Command& command) {
   std::vector<Prediction> predictions;
   for (const std::size_t row : predictor.groups()) {
     for (const std::int64_t ranks : command.options.predict_ranks) {
-      const auto prediction = predictor.predict(row, ranks);
-      if (prediction) {
-        predictions.push_back(*prediction);
+      const std::string obstacle = predictor.obstacle(row, ranks);
+      if (obstacle.empty()) {
+        predictions.push_back(predictor.predict(row, ranks));
       } else {
-        log.once(LogLevel::warning, "{} ranks cannot share the experts: left out", ranks);
+        log.once(LogLevel::warning, "{}: left out", obstacle);
       }
     }
   }

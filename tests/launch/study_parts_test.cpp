@@ -15,6 +15,7 @@
 #include "launch/study/nonnegative_fit.h"
 #include "launch/study/point_launcher.h"
 #include "launch/study/study_fit.h"
+#include "launch/study/study_models.h"
 #include "launch/study/study_report.h"
 #include "launch/study/study_results.h"
 #include "tests/support/checkpoint_files.h"
@@ -333,6 +334,23 @@ TEST(Report, DrawsPredictionsDashed) {
   EXPECT_EQ(plots.back().name, "prediction");
   EXPECT_EQ(count(plots.back().svg, "<polyline"), 3);
   EXPECT_EQ(report_plots(rows).size() + 1, plots.size());
+}
+
+TEST(StudyModels, RanksShareWholeCopiesOfTheExperts) {
+  PointRecord record = measured(4, 5, "32");
+  record.job = "layer";
+  record.options["job"] = "layer";
+  record.options["shape"] = "8x32x16x2";
+  record.measurement->replicas = 2;
+  StudyModels models(compare_points({record}, std::nullopt));
+  const auto obstacle = [&](std::int64_t ranks) {
+    return models.obstacle(StudyModels::plan(record, ranks));
+  };
+  EXPECT_EQ(obstacle(2), "");
+  EXPECT_EQ(obstacle(16), "");
+  EXPECT_EQ(obstacle(1), "1 ranks cannot have 2 copies of the experts (expert-replicas)");
+  EXPECT_EQ(obstacle(7), "7 ranks cannot have 2 copies of the experts (expert-replicas)");
+  EXPECT_EQ(obstacle(18), "18 ranks cannot share 2 copies of 8 experts");
 }
 
 TEST(PlotScale, MarksAreRound) {
