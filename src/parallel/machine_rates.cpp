@@ -14,6 +14,8 @@ namespace {
 constexpr std::int64_t kMaxRatesBytes = std::int64_t{1} << 20;
 /// 2: what products take is told apart, and work on rows by what is done.
 constexpr std::int64_t kVersion = 2;
+/// Of a node.
+constexpr std::int64_t kMostCores = std::int64_t{1} << 20;
 
 std::string numbers_json(const std::vector<double>& numbers) {
   return fmt::format("[{:.6g}]", fmt::join(numbers, ", "));
@@ -237,7 +239,7 @@ MachineRates read_machine_rates(const std::string& path) {
   machine.measured = file.at("measured").as_string();
   machine.cpu = file.at("cpu").as_string();
   machine.isa = file.at("isa").as_string();
-  machine.cores = static_cast<int>(rate(file, "cores"));
+  machine.cores = static_cast<int>(file.at("cores").as_int(1, kMostCores));
   machine.products = read_products(file.at("products"));
   read_work(file, machine);
   machine.barrier_seconds = amount(file, "barrier_seconds");

@@ -65,7 +65,11 @@ TEST_F(MachineFile, refuses_what_it_cannot_hold) {
             path_ +
                 ": moesaic_machine: version 1; this program reads 2: measure again with moesaic "
                 "doctor --measure");
-  EXPECT_EQ(refusal("\"cores\": 4", "\"cores\": 0"), path_ + ": cores: 0 is no rate");
+  EXPECT_EQ(refusal("\"cores\": 4", "\"cores\": 0"), path_ + ": cores: 0 is not from 1 to 1048576");
+  EXPECT_EQ(refusal("\"cores\": 4", "\"cores\": 3000000000"),
+            path_ + ": cores: 3000000000 is not from 1 to 1048576");
+  EXPECT_EQ(refusal("\"cores\": 4", "\"cores\": 2.5"),
+            path_ + ": cores: expected an integer, found number 2.5");
   EXPECT_EQ(refusal("\"rank_bytes\": 4194304", "\"rank_bytes\": -1"),
             path_ + ": rank_bytes: -1 is no amount");
   EXPECT_EQ(refusal("\"int8\"", "\"int9\""),
