@@ -1,8 +1,11 @@
 #include "launch/plan/job_plan.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "comm/pending_sums.h"
 #include "launch/job/gpu_choice.h"
 #include "launch/job/gpu_graphs.h"
@@ -222,9 +225,25 @@ JobMemory JobPlan::memory(const Options& options) const {
   return job_memory(ranks_, places);
 }
 
+PlannedRecompute JobPlan::recompute(std::int64_t limit) const {
+  if (options_.recompute == RecomputeChoice::always) return {true, "--recompute always"};
+  if (options_.recompute == RecomputeChoice::never) return {false, "--recompute never"};
+  const std::int64_t kept = memory(options_).node.total();
+  return {kept > limit,
+          fmt::format("a node needs {} to keep what layers compute (--recompute auto)",
+                      format_bytes(kept))};
+}
+
+/// Of --recompute auto what it falls back to: whether anything fits is whether that does.
+Options JobPlan::with_least_memory() const {
+  Options options = options_;
+  if (options.recompute == RecomputeChoice::automatic) options.recompute = RecomputeChoice::always;
+  return options;
+}
+
 std::int64_t JobPlan::largest(std::int64_t Options::*member, std::int64_t most,
                               std::int64_t limit) const {
-  Options options = options_;
+  Options options = with_least_memory();
   if (member == &Options::ctx_size && options.predict >= 0) options.prompt_tokens = kFillsContext;
   return largest_value(most, [&](std::int64_t value) {
     options.*member = value;
@@ -234,12 +253,13 @@ std::int64_t JobPlan::largest(std::int64_t Options::*member, std::int64_t most,
 }
 
 int JobPlan::fewest_nodes(std::int64_t limit) const {
+  const Options options = with_least_memory();
   return moesaic::fewest_nodes(ranks_, model_.config.num_experts, [&](const CostRanks& ranks) {
     // All have as much as this one at most of the experts, and as much of the rest.
     const Share most = share(ranks, fullest(ranks));
-    const RankMemory rank = rank_memory(options_, ranks, most);
+    const RankMemory rank = rank_memory(options, ranks, most);
     return ranks.on_node() * rank.own.total() + rank.shared.total() <= limit &&
-           gpu_suffices(gpu_memory(options_, ranks, most));
+           gpu_suffices(gpu_memory(options, ranks, most));
   });
 }
 

@@ -16,6 +16,12 @@ namespace moesaic {
 /// Where --ctx-size is given and --prompt-tokens is not, texts of generate fill it.
 void choose_text_sizes(const Command& command, Options& options);
 
+/// Whether a step of sft computes layers again for its backward pass, and why.
+struct PlannedRecompute {
+  bool is_done = false;
+  std::string reason;
+};
+
 /// The job of a command line, before it is started: what each of its ranks will hold, counted by
 /// the code that will load it. Reads the model's headers alone.
 class JobPlan {
@@ -25,13 +31,17 @@ class JobPlan {
   JobPlan(const Options& options, const OpenModel& model, const RuntimeBytes& runtime);
 
   [[nodiscard]] const CostRanks& ranks() const noexcept { return ranks_; }
+  /// Of sft on nodes of `limit` bytes: --recompute auto does it where a node needs more without.
+  [[nodiscard]] PlannedRecompute recompute(std::int64_t limit) const;
   /// Of a rank, as `options` say, which may be others than those of the constructor in what
-  /// decides the work: --ctx-size, --parallel, --batch-size.
+  /// decides the work: --ctx-size, --parallel, --batch-size, --recompute, whose auto is to keep
+  /// what layers compute.
   [[nodiscard]] Workload workload(const Options& options) const;
   [[nodiscard]] JobMemory memory(const Options& options) const;
 
   /// The largest value of `member` with which a node needs no more than `limit`, and a GPU no more
-  /// than --gpu-memory, up to `most`; 0: not even 1 will do. Texts fill such a context.
+  /// than --gpu-memory, up to `most`; 0: not even 1 will do. Texts fill such a context; --recompute
+  /// auto does it.
   [[nodiscard]] std::int64_t largest(std::int64_t Options::*member, std::int64_t most,
                                      std::int64_t limit) const;
   /// The largest --gpu-experts that fits.
@@ -57,6 +67,7 @@ class JobPlan {
   [[nodiscard]] bool gpu_suffices(const GpuMemory& gpu) const;
   [[nodiscard]] int fullest(const CostRanks& ranks) const;  // the rank with most experts
   void count_adapters(Share& share) const;
+  [[nodiscard]] Options with_least_memory() const;
   [[nodiscard]] static std::int64_t sum_bytes(const CostRanks& ranks, const Share& share);
   [[nodiscard]] RankSharing sharing(const CostRanks& ranks, const Workload& work) const;
   [[nodiscard]] Workload workload(const Options& options, const CostRanks& ranks,

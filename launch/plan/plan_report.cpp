@@ -47,6 +47,14 @@ std::string gpu_line(const PlanReport& report) {
                      gpu_items_text(gpu));
 }
 
+std::string recompute_line(const std::optional<PlannedRecompute>& recompute) {
+  if (!recompute) return "";
+  return fmt::format("recompute {}: {}\n",
+                     recompute->is_done ? "layers run again before their backward pass"
+                                        : "what layers compute is kept",
+                     recompute->reason);
+}
+
 std::string traffic_line(const PlanReport& report) {
   const ExpertTraffic& traffic = report.traffic;
   if (report.ranks.ranks == 1) return "";
@@ -180,8 +188,9 @@ std::string time_json(const std::optional<JobTime>& time) {
 }
 
 std::string sources_json(const PlanReport& report) {
-  return JsonWriter()
-      .field("weights", report.weights_source)
+  JsonWriter out;
+  if (report.recompute) out.field("recompute", report.recompute->reason);
+  return out.field("weights", report.weights_source)
       .field("activation",
              "the buffers of a forward pass, for experts as popular as Zipf's law says")
       .field("runtime", report.runtime_source)
@@ -264,6 +273,7 @@ std::string plan_text(const PlanReport& report) {
     text += fmt::format("texts     {} a rank at a time, of up to {} tokens\n", report.sequences,
                         report.sequence_tokens);
   }
+  text += recompute_line(report.recompute);
   text += gpu_line(report);
   text += fmt::format("weights   {}\n", report.weights_source);
   text += traffic_line(report) + time_lines(report);
@@ -280,14 +290,15 @@ std::string plan_json(const PlanReport& report) {
   if (!report.is_layer) largest.field("ctx_size", report.largest_ctx_size);
   if (report.largest_parallel > 0) largest.field("parallel", report.largest_parallel);
   largest.field("batch_size", report.largest_batch_size);
-  return JsonWriter()
-      .field("fits", report.fits())
+  JsonWriter out;
+  out.field("fits", report.fits())
       .field("per_node_bytes", report.memory.node.total())
       .field("limit_bytes", report.limit.available_bytes)
       .raw_field("items", items_json(report.memory.node.items))
       .field("sequences", report.sequences)
-      .field("sequence_tokens", report.sequence_tokens)
-      .raw_field("gpu", gpu_json(report))
+      .field("sequence_tokens", report.sequence_tokens);
+  if (report.recompute) out.field("recompute", report.recompute->is_done);
+  return out.raw_field("gpu", gpu_json(report))
       .raw_field("ranks", ranks_json(report.memory.ranks))
       .raw_field("traffic", traffic_json(report.traffic))
       .raw_field("time", time_json(report.time))

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "launch/plan/job_plan.h"
 #include "launch/plan/job_time.h"
 
 namespace moesaic {
@@ -12,13 +13,14 @@ struct PlanReport {
   JobMemory memory;
   MemoryLimit limit;
   CostRanks ranks;
-  bool is_layer = false;              // of --shape, without a model
-  std::int64_t sequences = 0;         // that a rank has under way at a time
-  std::int64_t sequence_tokens = 0;   // of each, at most
-  ExpertTraffic traffic;              // of a pass over prompts
-  std::optional<JobTime> time;        // with a machine
-  std::int64_t largest_ctx_size = 0;  // 0: as the next
-  std::int64_t largest_parallel = 0;  // 0: the job has no such option
+  bool is_layer = false;                        // of --shape, without a model
+  std::int64_t sequences = 0;                   // that a rank has under way at a time
+  std::int64_t sequence_tokens = 0;             // of each, at most
+  std::optional<PlannedRecompute> recompute{};  // of sft
+  ExpertTraffic traffic;                        // of a pass over prompts
+  std::optional<JobTime> time;                  // with a machine
+  std::int64_t largest_ctx_size = 0;            // 0: as the next
+  std::int64_t largest_parallel = 0;            // 0: the job has no such option
   std::int64_t largest_batch_size = 0;
   std::optional<std::int64_t> gpu_limit{};  // bytes of a GPU, as --gpu-memory says
   std::int64_t most_gpu_experts = 0;        // with it: the largest --gpu-experts that fits

@@ -113,8 +113,22 @@ void add_model_time(PlanReport& report, const PlanSetting& setting, const OpenMo
   add_time(report, setting, job_passes(options, model, report.ranks, work), cost_model);
 }
 
+/// What would fit.
+void add_largest(PlanReport& report, const JobPlan& job, const Options& options,
+                 const ModelConfig& config) {
+  const std::int64_t limit = report.limit.available_bytes;
+  report.largest_ctx_size = job.largest(&Options::ctx_size, config.max_position_embeddings, limit);
+  report.largest_parallel = largest_parallel(job, options, limit);
+  report.largest_batch_size = job.largest(&Options::batch_size, kMost, limit);
+  report.fewest_nodes = job.fewest_nodes(limit);
+  if (options.gpu_bytes && options.gpu_experts != "none") {
+    report.gpu_limit = options.gpu_bytes->bytes;
+    report.most_gpu_experts = job.most_gpu_experts();
+  }
+}
+
 PlanReport plan_model(const Command& command, PlanSetting setting) {
-  const Options& options = setting.options;
+  const Options options = setting.options;
   const std::int64_t before = runtime_bytes().rank;
   const PlannedModel planned = open_planned_model(options);
   const OpenModel& model = planned.model;
@@ -124,25 +138,20 @@ PlanReport plan_model(const Command& command, PlanSetting setting) {
   setting.runtime.node += tokenizer_bytes(model);  // of the one node that has rank 0
   const JobPlan job(options, model, setting.runtime);
   PlanReport report;
-  report.memory = job.memory(options);
   report.limit = setting.limit;
+  if (options.plan_job == PlanJob::sft) {
+    report.recompute = job.recompute(report.limit.available_bytes);
+    if (report.recompute->is_done) setting.options.recompute = RecomputeChoice::always;
+  }
+  report.memory = job.memory(setting.options);
   report.ranks = job.ranks();
   report.command = job_command(command, job.ranks());
   report.weights_source =
       fmt::format("counted by the code that loads them, from {}", planned.weights_source);
   report.runtime_source = runtime_source(setting);
   if (!has_tokenizer(model)) report.runtime_source += "; without a tokenizer, which is not here";
-  const std::int64_t limit = setting.limit.available_bytes;
-  report.largest_ctx_size =
-      job.largest(&Options::ctx_size, model.config.max_position_embeddings, limit);
-  report.largest_parallel = largest_parallel(job, options, limit);
-  report.largest_batch_size = job.largest(&Options::batch_size, kMost, limit);
-  report.fewest_nodes = job.fewest_nodes(limit);
-  if (options.gpu_bytes && options.gpu_experts != "none") {
-    report.gpu_limit = options.gpu_bytes->bytes;
-    report.most_gpu_experts = job.most_gpu_experts();
-  }
-  const Workload work = job.workload(options);
+  add_largest(report, job, options, model.config);
+  const Workload work = job.workload(setting.options);
   report.sequences = work.sequences;
   report.sequence_tokens = work.capacity;
   add_model_time(report, setting, model, work);
