@@ -10,6 +10,7 @@
 #include "launch/plan/plan_report.h"
 #include "launch/plan/planned_model.h"
 #include "launch/plan/shape_plan.h"
+#include "launch/sft/sft_adapters.h"
 #include "launch/verbs/verbs.h"
 #include "src/tokenizer/tokenizer.h"
 
@@ -128,10 +129,14 @@ void add_largest(PlanReport& report, const JobPlan& job, const Options& options,
 }
 
 PlanReport plan_model(const Command& command, PlanSetting setting) {
-  const Options options = setting.options;
   const std::int64_t before = runtime_bytes().rank;
-  const PlannedModel planned = open_planned_model(options);
+  const PlannedModel planned = open_planned_model(setting.options);
   const OpenModel& model = planned.model;
+  if (setting.options.plan_job == PlanJob::sft) {
+    setting.options.lora_dropout =
+        choose_dropout(command, model.adapter ? &*model.adapter : nullptr);
+  }
+  const Options options = setting.options;
   check_moe_options({.defer = options.defer, .wire = options.wire, .combine = options.combine},
                     model.config);
   setting.runtime.rank += std::max<std::int64_t>(0, runtime_bytes().rank - before);  // of headers

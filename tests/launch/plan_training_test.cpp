@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/json.h"
 #include "tests/launch/program.h"
 #include "tests/parallel/test_machine.h"
@@ -14,13 +16,13 @@ class PlannedTraining : public ::testing::Test {
  protected:
   PlannedTraining() { write_text(machine_, test_machine().text()); }
 
-  [[nodiscard]] ProgramResult run(const Arguments& more) const {
+  [[nodiscard]] ProgramResult run(const std::string& model, const Arguments& more) const {
     return run_moesaic(joined(
-        {"plan", "-m", kDemo, "--job", "sft", "-c", "2048", "-b", "4096", "--machine", machine_},
+        {"plan", "-m", model, "--job", "sft", "-c", "2048", "-b", "4096", "--machine", machine_},
         more));
   }
-  [[nodiscard]] Json plan(const Arguments& more) const {
-    const ProgramResult result = run(joined({"--json"}, more));
+  [[nodiscard]] Json plan(const std::string& model, const Arguments& more) const {
+    const ProgramResult result = run(model, joined({"--json"}, more));
     EXPECT_EQ(result.exit_code, 0) << result.text();
     return Json::parse(result.out, "output");
   }
@@ -39,19 +41,19 @@ double tokens_per_second(const Json& planned) {
 }
 
 TEST_F(PlannedTraining, that_does_not_fit_is_what_it_falls_back_to) {
-  const Json never = plan({"--recompute", "never", "--memory", "8G"});
-  const Json always = plan({"--recompute", "always", "--memory", "8G"});
+  const Json never = plan(kDemo, {"--recompute", "never", "--memory", "8G"});
+  const Json always = plan(kDemo, {"--recompute", "always", "--memory", "8G"});
   const std::int64_t most = never.at("per_node_bytes").as_int();
   const std::int64_t least = always.at("per_node_bytes").as_int();
   ASSERT_GT(most, least + (std::int64_t{8} << 20));
   // With memory enough it keeps what layers compute, with less it does not.
-  const Json wide = plan({"--memory", "8G"});
+  const Json wide = plan(kDemo, {"--memory", "8G"});
   EXPECT_EQ(activation_bytes(wide), activation_bytes(never));
   EXPECT_EQ(tokens_per_second(wide), tokens_per_second(never));
   EXPECT_FALSE(wide.at("recompute").as_bool());
   const std::string between = fmt::format("{}", (most + least) / 2);
-  EXPECT_EQ(run({"--recompute", "never", "--memory", between}).exit_code, 4);
-  const Json narrow = plan({"--memory", between});
+  EXPECT_EQ(run(kDemo, {"--recompute", "never", "--memory", between}).exit_code, 4);
+  const Json narrow = plan(kDemo, {"--memory", between});
   EXPECT_EQ(activation_bytes(narrow), activation_bytes(always));
   EXPECT_EQ(tokens_per_second(narrow), tokens_per_second(always));
   EXPECT_LT(tokens_per_second(narrow), tokens_per_second(wide));
@@ -60,10 +62,37 @@ TEST_F(PlannedTraining, that_does_not_fit_is_what_it_falls_back_to) {
             std::string::npos);
   EXPECT_GE(narrow.at("largest").at("batch_size").as_int(), 4096);
   EXPECT_EQ(narrow.at("fewest_nodes").as_int(), 1);
-  const ProgramResult text = run({"--memory", between});
+  const ProgramResult text = run(kDemo, {"--memory", between});
   EXPECT_NE(text.out.find("recompute layers run again before their backward pass: a node needs "),
             std::string::npos)
       << text.text();
+}
+
+TEST_F(PlannedTraining, that_goes_on_from_an_adapter_has_its_dropout) {
+  const std::string model = kData + "/models/qwen3_moe-v4";
+  const std::string adapter = directory_.path_of("adapter");
+  std::filesystem::copy(kData + "/adapters/qwen3_moe", adapter);
+  const std::string config = adapter + "/adapter_config.json";
+  const std::string text = read_text(config);
+  const std::string none = "\"lora_dropout\": 0.0";
+  ASSERT_NE(text.find(none), std::string::npos);
+  const auto write_dropout = [&](const std::string& value) {
+    std::string changed = text;
+    changed.replace(text.find(none), none.size(), "\"lora_dropout\": " + value);
+    write_text(config, changed);
+  };
+  const auto bytes = [&](const Arguments& more) {
+    return activation_bytes(plan(model, joined({"--lora", adapter, "--memory", "8G"}, more)));
+  };
+  const std::int64_t without = bytes({});
+  const std::int64_t with = bytes({"--lora-dropout", "0.1"});
+  EXPECT_GT(with, without);
+  write_dropout("0.1");
+  EXPECT_EQ(bytes({}), with);
+  EXPECT_EQ(bytes({"--lora-dropout", "0"}), without);
+  write_dropout("1.5");
+  expect_failure(run(model, {"--lora", adapter}), 3,
+                 {config, "lora_dropout is 1.5", "--lora-dropout 0"});
 }
 
 }  // namespace
