@@ -62,13 +62,21 @@ MemoryPlan plan_node(const Runtime& runtime, const LoadedModel& model, const Wor
 
 }  // namespace
 
+CostRanks job_ranks(const Runtime& runtime) {
+  return {.ranks = runtime.world().size(),
+          .ranks_per_node = runtime.grid().node().size(),
+          .threads = runtime.self().threads,
+          .expert_replicas = runtime.grid().expert_replicas()};
+}
+
 RankSharing share_ranks(const Runtime& runtime, const ModelConfig& config, const Workload& work) {
-  const int sharers = runtime.grid().experts().size();
   std::int64_t tokens = work.batch_tokens;
   runtime.grid().experts().sum({&tokens, 1});
-  const int nodes = (sharers + runtime.grid().node().size() - 1) / runtime.grid().node().size();
-  RankSharing sharing{
-      .sharers = sharers, .nodes = nodes, .all_tokens = tokens, .threads = runtime.self().threads};
+  const CostRanks ranks = job_ranks(runtime);
+  RankSharing sharing{.sharers = ranks.sharers(),
+                      .nodes = ranks.sharer_nodes(),
+                      .all_tokens = tokens,
+                      .threads = ranks.threads};
   expect_rows({config.num_experts, config.experts_per_token, config.num_moe_layers()},
               ExpertPopularity::zipf(1), sharing);
   return sharing;

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "launch/job/memory_plan.h"
 #include "launch/job/runtime.h"
+#include "src/parallel/expert_loads.h"
 
 namespace moesaic {
 
@@ -23,6 +24,9 @@ struct FittingMemory {
   std::int64_t capacity = 0;
   std::int64_t node_bytes = 0;  ///< that the ranks of this node need together
 };
+
+/// All ranks, as a plan has them.
+[[nodiscard]] CostRanks job_ranks(const Runtime& runtime);
 
 /// The ranks among which tokens of `work` go to and fro. Collective over the world.
 [[nodiscard]] RankSharing share_ranks(const Runtime& runtime, const ModelConfig& config,

@@ -165,7 +165,7 @@ Workload JobPlan::workload(const Options& options) const {
 
 RankSharing JobPlan::sharing(const CostRanks& ranks, const Workload& work) const {
   RankSharing result{.sharers = ranks.sharers(),
-                     .nodes = (ranks.sharers() + ranks.on_node() - 1) / ranks.on_node(),
+                     .nodes = ranks.sharer_nodes(),
                      .all_tokens = work.batch_tokens * ranks.sharers(),
                      .threads = ranks.threads};
   const auto [known, is_new] = sharings_.try_emplace({result.sharers, result.all_tokens}, result);

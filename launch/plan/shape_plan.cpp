@@ -45,7 +45,7 @@ ShapePlan::ShapePlan(const Options& options, const RuntimeBytes& runtime)
 
 RankSharing ShapePlan::sharing(const CostRanks& ranks, std::int64_t batch_tokens) const {
   RankSharing result{.sharers = ranks.sharers(),
-                     .nodes = (ranks.sharers() + ranks.on_node() - 1) / ranks.on_node(),
+                     .nodes = ranks.sharer_nodes(),
                      .all_tokens = batch_tokens * ranks.sharers(),
                      .threads = ranks.threads};
   expect_rows({point_.shape.experts, point_.shape.topk}, popularity_, result);

@@ -53,14 +53,12 @@ class ShapeJob : public PointJob {
       sum += rows[static_cast<std::size_t>(expert)];
       most = std::max(most, rows[static_cast<std::size_t>(expert)]);
     }
-    const int sharers = placement_->num_ranks();
-    const int on_node = runtime_.grid().node().size();
-    const std::int64_t all_tokens = point_.pass_tokens * sharers;
-    const double mean = static_cast<double>(all_tokens * point_.shape.topk) / sharers;
-    return {.sharers = sharers,
-            .nodes = (sharers + on_node - 1) / on_node,
-            .all_tokens = all_tokens,
-            .threads = runtime_.self().threads,
+    const CostRanks ranks = job_ranks(runtime_);
+    const auto mean = static_cast<double>(point_.pass_tokens * point_.shape.topk);
+    return {.sharers = ranks.sharers(),
+            .nodes = ranks.sharer_nodes(),
+            .all_tokens = point_.pass_tokens * ranks.sharers(),
+            .threads = ranks.threads,
             .max_over_mean = static_cast<double>(sum) / mean,
             .expert_rows = most};
   }

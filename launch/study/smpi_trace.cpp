@@ -66,10 +66,6 @@ class TraceWriter {
   std::string text_;
 };
 
-int num_nodes(const CostRanks& ranks) {
-  return (ranks.sharers() + ranks.ranks_per_node - 1) / ranks.ranks_per_node;
-}
-
 }  // namespace
 
 std::string smpi_trace(const SmpiPass& pass, const SmpiRates& rates, int rank) {
@@ -95,7 +91,7 @@ std::string smpi_platform(const CostRanks& ranks, const SmpiRates& rates) {
       "           bw=\"{:.6g}Bps\" lat=\"0s\" sharing_policy=\"SPLITDUPLEX\"\n"
       "           loopback_bw=\"{:.6g}Bps\" loopback_lat=\"0s\"/>\n"
       "</platform>\n",
-      num_nodes(ranks) - 1, ranks.on_node(), bytes_per_second(rates.far_byte),
+      ranks.sharer_nodes() - 1, ranks.on_node(), bytes_per_second(rates.far_byte),
       bytes_per_second(rates.near_byte));
 }
 

@@ -24,7 +24,7 @@ class Draw {
         tokens_(std::min(question.tokens, kMostTokens)),
         scale_(static_cast<double>(question.tokens) / static_cast<double>(tokens_)),
         wire_(question.wire),
-        num_nodes_((ranks.sharers() + ranks.ranks_per_node - 1) / ranks.ranks_per_node),
+        num_nodes_(ranks.sharer_nodes()),
         rows_(static_cast<std::size_t>(question.experts)),
         near_(static_cast<std::size_t>(ranks.sharers())),
         far_(near_.size() * static_cast<std::size_t>(num_nodes_)) {}

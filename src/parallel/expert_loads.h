@@ -20,6 +20,10 @@ struct CostRanks {
   [[nodiscard]] int on_node() const { return ranks < ranks_per_node ? ranks : ranks_per_node; }
   /// That share one copy of the experts.
   [[nodiscard]] int sharers() const { return ranks / expert_replicas; }
+  /// That these are on.
+  [[nodiscard]] int sharer_nodes() const {
+    return (sharers() + ranks_per_node - 1) / ranks_per_node;
+  }
 };
 
 /// Bytes of what travels.

@@ -29,6 +29,16 @@ CostModel test_model(int layers) {
           .head = {{Format::bf16, 5e6, 1e7}}};
 }
 
+TEST(CostRanks, those_that_share_the_experts_are_on_some_of_the_nodes) {
+  const CostRanks ranks{.ranks = 10, .ranks_per_node = 3, .expert_replicas = 2};
+  EXPECT_EQ(ranks.nodes(), 4);
+  EXPECT_EQ(ranks.sharers(), 5);
+  EXPECT_EQ(ranks.sharer_nodes(), 2);
+  const CostRanks few{.ranks = 2, .ranks_per_node = 4};
+  EXPECT_EQ(few.on_node(), 2);
+  EXPECT_EQ(few.sharer_nodes(), 1);
+}
+
 double experts_met(const StepWork& work) {
   double met = 0;
   for (const StepWork::Product& product : work.products) {
