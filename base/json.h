@@ -87,4 +87,15 @@ class JsonWriter {
 /// `value` as a JSON string with its quotes.
 [[nodiscard]] std::string json_quote(std::string_view value);
 
+/// ["a", "b"]: a JSON list of the strings of `values`.
+template <typename Strings>
+[[nodiscard]] std::string json_strings(const Strings& values) {
+  std::string text;
+  for (const std::string_view value : values) {
+    if (!text.empty()) text += ", ";
+    text += json_quote(value);
+  }
+  return "[" + text + "]";
+}
+
 }  // namespace moesaic

@@ -67,12 +67,6 @@ std::vector<std::string> values_of(const OptionRow& row, const Options& options)
   return options.**strings;
 }
 
-std::string json_strings(const std::vector<std::string>& values) {
-  std::string text;
-  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + json_quote(value);
-  return "[" + text + "]";
-}
-
 /// The row's value: numbers, lists of them and booleans as they are, anything else as a string.
 std::string json_value(const OptionRow& row, const Options& options) {
   const std::string text = value_text(row, options);

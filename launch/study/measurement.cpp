@@ -155,12 +155,6 @@ void parse_amounts(const Json& json, Measurement& m) {
 
 }  // namespace
 
-std::string strings_json(const std::vector<std::string>& values) {
-  std::string text;
-  for (const std::string& value : values) text += (text.empty() ? "" : ",") + json_quote(value);
-  return "[" + text + "]";
-}
-
 void add_measurement(const Measurement& m, JsonWriter& out) {
   out.field("ranks", m.ranks)
       .field("nodes", m.nodes)
@@ -205,8 +199,8 @@ void add_provenance(const Provenance& from, JsonWriter& out) {
       .field("mpi", from.mpi)
       .field("isa", from.isa)
       .field("cpu", from.cpu)
-      .raw_field("hosts", strings_json(from.hosts))
-      .raw_field("cpusets", strings_json(from.cpusets))
+      .raw_field("hosts", json_strings(from.hosts))
+      .raw_field("cpusets", json_strings(from.cpusets))
       .field("governor", from.governor);
 }
 

@@ -81,8 +81,6 @@ struct Measurement {
   }
 };
 
-/// ["a", "b"]
-[[nodiscard]] std::string strings_json(const std::vector<std::string>& values);
 /// Members of a JSON object, without the rows of each expert and the provenance.
 void add_measurement(const Measurement& measurement, JsonWriter& out);
 void add_provenance(const Provenance& provenance, JsonWriter& out);

@@ -59,7 +59,7 @@ std::string point_record_json(const PointRecord& record) {
       .field("ranks", record.ranks)
       .raw_field("options", options_json(record.options))
       .raw_field("launch", JsonWriter()
-                               .raw_field("argv", strings_json(launch.argv))
+                               .raw_field("argv", json_strings(launch.argv))
                                .field("start", launch.start)
                                .field("end", launch.end)
                                .field("job_id", launch.job_id)

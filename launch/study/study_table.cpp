@@ -48,7 +48,7 @@ std::string provenance_json(const PointRecord& record) {
   if (record.measurement) add_provenance(record.measurement->provenance, out);
   return out.field("job_id", launch.job_id)
       .field("array_id", launch.array_id)
-      .raw_field("argv", strings_json(launch.argv))
+      .raw_field("argv", json_strings(launch.argv))
       .raw_field("options", options_json(record.options))
       .field("start", launch.start)
       .field("end", launch.end)

@@ -55,12 +55,12 @@ void ConversionRecord::add() {
   std::vector<std::string> checksums;
   std::vector<double> scales;  // so that the bits come back
   for (const PackedEntry* entry : entries_of(manifest_, whole_)) {
-    checksums.push_back(json_quote(checksum_text(entry->checksum)));
+    checksums.push_back(checksum_text(entry->checksum));
     scales.push_back(double{entry->scale});
   }
   file_.append(JsonWriter()
                    .field("shard", whole_)
-                   .raw_field("checksums", fmt::format("[{}]", fmt::join(checksums, ", ")))
+                   .raw_field("checksums", json_strings(checksums))
                    .raw_field("scales", fmt::format("[{}]", fmt::join(scales, ", ")))
                    .text() +
                "\n");

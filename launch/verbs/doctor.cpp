@@ -105,8 +105,6 @@ void print_text(const Runtime& runtime, const Findings& found) {
 }
 
 std::string rank_json(const RankInfo& rank) {
-  std::vector<std::string> isas;
-  for (const std::string_view name : isas_of(rank)) isas.push_back(json_quote(name));
   return JsonWriter()
       .field("host", rank.host_name())
       .field("node", rank.node)
@@ -115,7 +113,7 @@ std::string rank_json(const RankInfo& rank) {
       .field("numa_nodes", rank.numa_nodes)
       .field("threads", rank.threads)
       .field("cpus", rank.cpus())
-      .raw_field("isas", fmt::format("[{}]", fmt::join(isas, ", ")))
+      .raw_field("isas", json_strings(isas_of(rank)))
       .text();
 }
 
@@ -147,8 +145,6 @@ std::string pairs_json(std::span<const HostPair> pairs) {
 void print_json(const Runtime& runtime, const Findings& found) {
   std::vector<std::string> ranks;
   for (const RankInfo& rank : runtime.ranks()) ranks.push_back(rank_json(rank));
-  std::vector<std::string> warnings;
-  for (const std::string& warning : found.warnings) warnings.push_back(json_quote(warning));
   JsonWriter kernels;
   for (const KernelTest& test : found.kernels) {
     kernels.raw_field(test.kernel, JsonWriter()
@@ -166,7 +162,7 @@ void print_json(const Runtime& runtime, const Findings& found) {
                          .field("memory_bytes", found.memory.available_bytes)
                          .field("memory_source", found.memory.source)
                          .raw_field("ranks", fmt::format("[{}]", fmt::join(ranks, ", ")))
-                         .raw_field("warnings", fmt::format("[{}]", fmt::join(warnings, ", ")))
+                         .raw_field("warnings", json_strings(found.warnings))
                          .raw_field("machine", facts_json(found.facts))
                          .raw_field("hosts", pairs_json(found.pairs))
                          .field("exchange_bytes", found.exchange.bytes_per_rank)

@@ -64,12 +64,6 @@ std::string bytes_json(const std::map<Key, std::int64_t>& bytes) {
   return out.text();
 }
 
-std::string names_json(const std::vector<std::string>& names) {
-  std::vector<std::string> quoted;
-  for (const std::string& name : names) quoted.push_back(json_quote(name));
-  return fmt::format("[{}]", fmt::join(quoted, ", "));
-}
-
 std::string names_text(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 10;
   if (names.empty()) return "none";
@@ -225,9 +219,9 @@ void print_json(const InspectReport& report) {
   if (report.inventory) {
     out.raw_field("expert_bytes", bytes_json(report.inventory->expert_bytes))
         .raw_field("non_expert_bytes", bytes_json(report.inventory->non_expert_bytes))
-        .raw_field("missing", names_json(report.inventory->missing))
-        .raw_field("unknown", names_json(report.inventory->unknown))
-        .raw_field("ignored", names_json(report.inventory->ignored));
+        .raw_field("missing", json_strings(report.inventory->missing))
+        .raw_field("unknown", json_strings(report.inventory->unknown))
+        .raw_field("ignored", json_strings(report.inventory->ignored));
   }
   if (report.adapter) out.raw_field("adapter", adapter_json(*report.adapter));
   if (report.packing) {

@@ -68,12 +68,6 @@ std::string float_text(double value) {
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
-std::string quoted_list(const std::set<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + json_quote(word);
-  return "[" + text + "]";
-}
-
 /// Names of the targets of one sort that sites have in a layout, each once.
 std::vector<std::string> target_names(std::span<const AdapterSite> sites, AdapterLayout layout,
                                       bool parameters) {
@@ -139,7 +133,7 @@ void add_targets(Fields& fields, const AdapterDescription& description,
   const std::int64_t rank = most_common(ranks);
   const double alpha = most_common(alphas);
   const auto targets = [&](bool parameters) {
-    return quoted_list(endings_of(target_names(chosen, description.layout, parameters),
+    return json_strings(endings_of(target_names(chosen, description.layout, parameters),
                                   target_names(sites, description.layout, parameters),
                                   parameters ? 2 : 1));
   };

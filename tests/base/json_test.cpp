@@ -106,6 +106,11 @@ TEST(Json, refuses_absurd_nesting) {
   EXPECT_NO_THROW((void)Json::parse(std::string(200, '[') + std::string(200, ']'), "f"));
 }
 
+TEST(JsonStrings, are_a_list) {
+  EXPECT_EQ(json_strings(std::vector<std::string>{"a\"", "", "b"}), R"(["a\"", "", "b"])");
+  EXPECT_EQ(json_strings(std::vector<std::string_view>()), "[]");
+}
+
 TEST(JsonWriter, quotes_and_escapes) {
   JsonWriter writer;
   writer.field("text", "a\"b\n").field("n", 3).field("x", 0.5).field("t", true);
