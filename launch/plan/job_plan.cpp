@@ -117,9 +117,8 @@ void JobPlan::count_adapters(Share& share) const {
   const std::vector<AdapterSpec> own = specs_of_rank(adapters_, share.held);
   share.adapter_bytes = AdapterSet::bytes(own, weight_format(options_.precision));
   for (const AdapterSpec& spec : own) {
-    const std::int64_t values = spec.rank * ((spec.shares_a ? 0 : spec.site.in) + spec.site.out);
-    share.adapter_values += values;
-    if (spec.site.expert < 0) share.common_values += values;
+    share.adapter_values += spec.num_values();
+    if (spec.site.expert < 0) share.common_values += spec.num_values();
   }
 }
 

@@ -24,7 +24,7 @@ AdapterNumbers adapter_numbers(const std::vector<AdapterSpec>& adapters,
   AdapterNumbers numbers;
   for (const AdapterSpec& spec : adapters) {
     const AdapterSite& site = spec.site;
-    const auto count = static_cast<double>(spec.rank * ((spec.shares_a ? 0 : site.in) + site.out));
+    const auto count = static_cast<double>(spec.num_values());
     if (site.expert < 0) {
       numbers.common += count;
     } else {

@@ -26,20 +26,14 @@ AdapterExchange::AdapterExchange(const AdapterSet& set, std::span<const AdapterS
   }
 }
 
-std::int64_t AdapterExchange::a_values(std::int64_t index) const {
-  const AdapterSpec& spec = all_[static_cast<std::size_t>(index)];
-  return spec.shares_a ? 0 : spec.rank * spec.site.in;
-}
-
-std::int64_t AdapterExchange::b_values(std::int64_t index) const {
-  const AdapterSpec& spec = all_[static_cast<std::size_t>(index)];
-  return spec.site.out * spec.rank;
+const AdapterSpec& AdapterExchange::spec(std::int64_t index) const {
+  return all_[static_cast<std::size_t>(index)];
 }
 
 std::vector<AdapterExchange::Piece> AdapterExchange::pieces() const {
   std::vector<Piece> pieces;
   for (std::int64_t i = 0; i < std::ssize(all_); ++i) {
-    const std::int64_t values = a_values(i) + b_values(i);
+    const std::int64_t values = spec(i).num_values();
     if (pieces.empty() || pieces.back().values + values > kPieceValues) {
       pieces.push_back({.first = i, .end = i});
     }
@@ -57,10 +51,10 @@ void AdapterExchange::for_each_held(const Piece& piece, const Visit& visit) cons
     const std::int64_t here = held_[static_cast<std::size_t>(i)];
     if (here >= 0) {
       const AdapterPlace& place = set_.places()[static_cast<std::size_t>(here)];
-      if (a_values(i) > 0) visit(here, offset, place.a);
-      visit(here, offset + a_values(i), place.b);
+      if (spec(i).a_values() > 0) visit(here, offset, place.a);
+      visit(here, offset + spec(i).a_values(), place.b);
     }
-    offset += a_values(i) + b_values(i);
+    offset += spec(i).num_values();
   }
 }
 
@@ -85,8 +79,8 @@ void AdapterExchange::collect(std::span<const float> values, const Take& take) c
     const std::span<const float> all(collected);
     std::size_t offset = 0;
     for (std::int64_t i = piece.first; i < piece.end; ++i) {
-      const auto a = static_cast<std::size_t>(a_values(i));
-      const auto b = static_cast<std::size_t>(b_values(i));
+      const auto a = static_cast<std::size_t>(spec(i).a_values());
+      const auto b = static_cast<std::size_t>(spec(i).b_values());
       take(i, all.subspan(offset, a), all.subspan(offset + a, b));
       offset += a + b;
     }
@@ -100,8 +94,8 @@ void AdapterExchange::distribute(std::span<float> values, const Give& give) cons
     if (world_.rank() == 0) {
       std::size_t offset = 0;
       for (std::int64_t i = piece.first; i < piece.end; ++i) {
-        const auto a = static_cast<std::size_t>(a_values(i));
-        const auto b = static_cast<std::size_t>(b_values(i));
+        const auto a = static_cast<std::size_t>(spec(i).a_values());
+        const auto b = static_cast<std::size_t>(spec(i).b_values());
         give(i, std::span(piece_values).subspan(offset, a),
              std::span(piece_values).subspan(offset + a, b));
         offset += a + b;

@@ -43,8 +43,7 @@ class AdapterExchange {
     std::int64_t values = 0;
   };
   [[nodiscard]] std::vector<Piece> pieces() const;
-  [[nodiscard]] std::int64_t a_values(std::int64_t index) const;
-  [[nodiscard]] std::int64_t b_values(std::int64_t index) const;
+  [[nodiscard]] const AdapterSpec& spec(std::int64_t index) const;  // of all_
   template <typename Visit>
   void for_each_held(const Piece& piece, const Visit& visit) const;
 

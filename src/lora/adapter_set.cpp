@@ -18,14 +18,6 @@ namespace {
 /// Packed factors start on cache lines.
 constexpr std::int64_t kAlignment = 64;
 
-std::int64_t a_values(const AdapterSpec& spec) {
-  return spec.shares_a ? 0 : spec.rank * spec.site.in;
-}
-
-std::int64_t b_values(const AdapterSpec& spec) {
-  return spec.site.out * spec.rank;
-}
-
 std::int64_t packed_bytes(Format format, std::int64_t rows, std::int64_t depth) {
   return round_up(panel_count(rows) * panel_bytes({.format = format}, depth), kAlignment);
 }
@@ -117,7 +109,7 @@ AdapterSet::AdapterSet(std::vector<AdapterSpec> specs, Format format) : specs_(s
 std::int64_t AdapterSet::bytes(std::span<const AdapterSpec> specs, Format format) {
   std::int64_t total = 0;
   for (const AdapterSpec& spec : specs) {
-    total += 4 * (a_values(spec) + b_values(spec)) + packed_bytes(spec, format);
+    total += 4 * spec.num_values() + packed_bytes(spec, format);
   }
   for (const JoinedSpecs& joined : find_joined(specs)) total += joined.packed_bytes(format);
   return total;
@@ -246,7 +238,7 @@ std::array<std::int64_t, kAdapterKindNames.size()> trainable_numbers(
     std::span<const AdapterSpec> specs) {
   std::array<std::int64_t, kAdapterKindNames.size()> numbers{};
   for (const AdapterSpec& spec : specs) {
-    numbers[static_cast<std::size_t>(spec.site.kind)] += a_values(spec) + b_values(spec);
+    numbers[static_cast<std::size_t>(spec.site.kind)] += spec.num_values();
   }
   return numbers;
 }

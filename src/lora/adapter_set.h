@@ -25,6 +25,11 @@ struct AdapterSpec {
   float scale = 0;  ///< adapter_scale(alpha, rank, ...)
   /// The factor A is that of the adapter before it: a gate's, of the same MLP.
   bool shares_a = false;
+
+  /// Numbers of the factors that are its own.
+  [[nodiscard]] std::int64_t a_values() const noexcept { return shares_a ? 0 : rank * site.in; }
+  [[nodiscard]] std::int64_t b_values() const noexcept { return rank * site.out; }
+  [[nodiscard]] std::int64_t num_values() const noexcept { return a_values() + b_values(); }
 };
 
 /// lora_alpha / rank, or lora_alpha / sqrt(rank) of a rank-stabilised adapter.

@@ -30,9 +30,7 @@ constexpr std::array<std::string_view, 3> kParts = {"value", "first", "second"};
 
 std::int64_t count_values(std::span<const AdapterSpec> all) {
   std::int64_t count = 0;
-  for (const AdapterSpec& spec : all) {
-    count += spec.rank * (spec.site.out + (spec.shares_a ? 0 : spec.site.in));
-  }
+  for (const AdapterSpec& spec : all) count += spec.num_values();
   return count;
 }
 
