@@ -11,6 +11,9 @@ inline constexpr std::int64_t kMaxConfigBytes = std::int64_t{16} << 20;
 /// Files that list tokens or tensors: those of the largest models have a quarter of it.
 inline constexpr std::int64_t kMaxListBytes = std::int64_t{128} << 20;
 
+/// What may stand at the beginning of a text in UTF-8, and is no part of it.
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 /// Whether there is something of this name. Throws Error{file} naming it where the system does not
 /// tell: in a directory that may not be searched, behind links that lead in a circle.
 [[nodiscard]] bool file_exists(const std::string& path);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/small_file.h"
 
 namespace moesaic {
 namespace {
@@ -46,7 +47,6 @@ std::string quoted_value(std::string_view text, const std::string& where) {
 }  // namespace
 
 std::vector<ConfigEntry> parse_config(std::string_view text, const std::string& path) {
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<ConfigEntry> entries;
   for (std::int64_t number = 1; !text.empty(); ++number) {

@@ -11,18 +11,19 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/small_file.h"
 #include "src/tokenizer/utf8.h"
 
 namespace moesaic {
 namespace {
 
 /// The id of a line that is wrong in something else, if it has one.
-std::shared_ptr<const RequestFields> id_of(std::string_view line) {
+std::shared_ptr<const RequestFields> id_of(const Json& line) {
   try {
-    const auto id = Json::parse(line, "").find("id");
+    const auto id = line.find("id");
     if (!id) return nullptr;
     RequestFields fields;
-    fields.id = id->is_integer() ? fmt::format("{}", id->as_int()) : json_quote(id->as_string());
+    fields.id = id_text(*id);
     return std::make_shared<const RequestFields>(std::move(fields));
   } catch (const Error&) {
     return nullptr;
@@ -30,8 +31,9 @@ std::shared_ptr<const RequestFields> id_of(std::string_view line) {
 }
 
 void parse_json_line(std::string_view line, Prompt& prompt) {
-  prompt.said = id_of(line);
-  RequestFields fields = parse_request_fields(Json::parse(line, prompt.where));
+  const Json json = Json::parse(line, prompt.where);
+  prompt.said = id_of(json);
+  RequestFields fields = parse_request_fields(json);
   if (fields.prompt) prompt.text = std::exchange(*fields.prompt, "");
   prompt.said = std::make_shared<const RequestFields>(std::move(fields));
 }
@@ -100,7 +102,7 @@ std::string read_file_bytes(const std::string& path) {
     require(stream.is_open(), ErrorKind::file, "cannot read the file {}", path);
     text = read_text(stream, path);
   }
-  if (text.starts_with(kBom)) text.erase(0, kBom.size());
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   return text;
 }
 

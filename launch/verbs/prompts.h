@@ -68,9 +68,6 @@ class PromptLines {
 /// `path` in messages: "-" is the standard input.
 [[nodiscard]] std::string input_name(const std::string& path);
 
-/// What may stand at the beginning of a text, and is no part of it.
-inline constexpr std::string_view kBom = "\xEF\xBB\xBF";
-
 /// The bytes of a file, or of the standard input for "-", without a byte order mark. Throws
 /// Error{file} if it cannot be read.
 [[nodiscard]] std::string read_file_bytes(const std::string& path);

@@ -35,9 +35,7 @@ class Reader {
 
   void read(const std::string& path) {
     const std::string name = input_name(path);
-    const std::string all = read_utf8_file(path);
-    std::string_view text = all;
-    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+    const std::string text = read_utf8_file(path);
     const std::size_t first = text.find_first_not_of(kSpaces);
     if (first != std::string_view::npos && text[first] == '{') {
       read_lines(text, name);

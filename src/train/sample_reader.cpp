@@ -1,6 +1,7 @@
 #include "src/train/sample_reader.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 
@@ -8,12 +9,6 @@ namespace moesaic {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-std::string_view without_mark(std::string_view text) {
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  return text;
-}
 
 bool is_list(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kBlanks);
@@ -23,7 +18,6 @@ bool is_list(std::string_view text) {
 /// Calls for every object of the file until `call` says that it is enough.
 template <typename Call>
 void for_each_line(std::string_view text, const std::string& file, Call&& call) {
-  text = without_mark(text);
   if (is_list(text)) {
     const Json list = Json::parse(text, file);
     for (std::int64_t i = 0; i < list.size(); ++i) {
@@ -44,10 +38,8 @@ class Reader {
   Reader(const SampleTools& tools, const ReadOptions& options) : tools_(tools), options_(options) {}
 
   void add(const Json& line) {
-    if (read_.report.samples++ == 0) {
-      read_.report.format = options_.format ? *options_.format : detect_sample_format(line);
-    }
-    MadeSample sample = make_sample(line, read_.report.format, tools_);
+    ++read_.report.samples;
+    MadeSample sample = make_sample(line, options_.format, tools_);
     if (!fit(sample, line)) return;
     const TrainSample view{sample.tokens, sample.labels};
     if (view.trained_tokens() == 0) {

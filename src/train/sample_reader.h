@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,14 +10,13 @@
 namespace moesaic {
 
 struct ReadOptions {
-  std::optional<SampleFormat> format{};  ///< nothing: that of the first line
-  std::int64_t context = 0;              ///< most tokens of a sample
+  SampleFormat format = SampleFormat::text;
+  std::int64_t context = 0;  ///< most tokens of a sample
   TooLong too_long = TooLong::error;
 };
 
 /// What became of the lines of a file.
 struct ReadReport {
-  SampleFormat format = SampleFormat::text;
   std::int64_t samples = 0;
   std::int64_t cut = 0;
   std::int64_t dropped_long = 0;
@@ -30,9 +28,9 @@ struct ReadSamples {
   ReadReport report;
 };
 
-/// The samples of a file: a JSON object a line, or one JSON list of objects. Lines without text are
-/// skipped; only \n ends a line. `file` stands in messages. Throws Error{file} naming file, line
-/// and what is wrong, also if no sample is left.
+/// The samples of a file, without a byte order mark: a JSON object a line, or one JSON list of
+/// objects. Lines without text are skipped; only \n ends a line. `file` stands in messages. Throws
+/// Error{file} naming file, line and what is wrong, also if no sample is left.
 [[nodiscard]] ReadSamples read_samples(std::string_view text, const std::string& file,
                                        const SampleTools& tools, const ReadOptions& options);
 

@@ -241,6 +241,7 @@ TEST(Sft, SamplesAreShownAndWritten) {
   EXPECT_EQ(lines_of(read_text(samples)).size(), 85U);
   const std::string from_text = directory.path_of("from_text");
   const std::string from_tokens = directory.path_of("from_tokens");
+  write_text(samples, "\xEF\xBB\xBF" + read_text(samples));  // which is no part of the first line
   expect_done(run_moesaic(sft(from_text, {"--max-steps", "2"})));
   expect_done(run_moesaic(sft(from_tokens, {"--max-steps", "2"}, samples)));
   EXPECT_EQ(adapter(from_tokens), adapter(from_text));

@@ -25,9 +25,14 @@ SampleTools tools() {
   return tools;
 }
 
-ReadSamples read(const std::string& text, const SampleTools& with = tools(),
-                 const ReadOptions& options = {.context = 1000}) {
-  return read_samples(text, "data.jsonl", with, options);
+struct Result : ReadSamples {
+  SampleFormat format;  // that the first line has
+};
+
+Result read(const std::string& text, const SampleTools& with = tools(),
+            ReadOptions options = {.context = 1000}) {
+  options.format = detect_file_format(text, "data.jsonl");
+  return {read_samples(text, "data.jsonl", with, options), options.format};
 }
 
 /// The text of the tokens that are trained; "|" between those that do not follow each other.
@@ -58,11 +63,11 @@ std::string error_of(const std::string& text, const SampleTools& with = tools(),
 }
 
 TEST(SampleReader, TokensAreTakenAsTheyAre) {
-  const ReadSamples result = read(
+  const Result result = read(
       "{\"input_ids\": [5, 6, 7], \"labels\": [-100, 6, 7]}\n\n"
       "{\"input_ids\": [9, 8], \"labels\": [9, 8], \"attention_mask\": [1, 1]}");
   ASSERT_EQ(result.samples.size(), 2);
-  EXPECT_EQ(result.report.format, SampleFormat::tokens);
+  EXPECT_EQ(result.format, SampleFormat::tokens);
   EXPECT_EQ(result.samples[0].labels[0], kNotTrained);
   EXPECT_EQ(result.samples[0].trained_tokens(), 2);
   EXPECT_EQ(result.samples[1].trained_tokens(), 1) << "nothing predicts the first token";
@@ -71,17 +76,17 @@ TEST(SampleReader, TokensAreTakenAsTheyAre) {
 }
 
 TEST(SampleReader, OfConversationsTheAssistantIsTrained) {
-  const ReadSamples result = read(
+  const Result result = read(
       R"({"messages": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"},)"
       R"( {"role": "user", "content": "three"}, {"role": "assistant", "content": "four"}]})");
-  EXPECT_EQ(result.report.format, SampleFormat::messages);
+  EXPECT_EQ(result.format, SampleFormat::messages);
   EXPECT_EQ(trained_text(result.samples[0]), "two\n|four\n|");
 }
 
 TEST(SampleReader, TheLastTurnAloneOnRequest) {
   SampleTools with = tools();
   with.train_on = TrainOn::last;
-  const ReadSamples result = read(
+  const Result result = read(
       R"({"messages": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"},)"
       R"( {"role": "user", "content": "three"}, {"role": "assistant", "content": "four"}]})",
       with);
@@ -89,29 +94,28 @@ TEST(SampleReader, TheLastTurnAloneOnRequest) {
 }
 
 TEST(SampleReader, AlpacaAndShareGptAreConversations) {
-  const ReadSamples alpaca =
+  const Result alpaca =
       read(R"([{"instruction": "add", "input": "1 2", "output": "3", "system": "be brief",)"
            R"( "history": [["hi", "hello"]]}])");
-  EXPECT_EQ(alpaca.report.format, SampleFormat::alpaca);
+  EXPECT_EQ(alpaca.format, SampleFormat::alpaca);
   EXPECT_EQ(trained_text(alpaca.samples[0]), "hello\n|3\n|");
   const SampleTools with = tools();
   EXPECT_EQ(with.tokenizer->decode(alpaca.samples[0].tokens, false),
             "<system>be brief\n<user>hi\n<assistant>hello\n<user>add\n1 2\n<assistant>3\n");
 
-  const ReadSamples sharegpt = read(
+  const Result sharegpt = read(
       R"({"conversations": [{"from": "human", "value": "look"}, {"from": "gpt", "value": "so"},)"
       R"( {"from": "observation", "value": "5"}, {"from": "gpt", "value": "five"}]})");
-  EXPECT_EQ(sharegpt.report.format, SampleFormat::sharegpt);
+  EXPECT_EQ(sharegpt.format, SampleFormat::sharegpt);
   EXPECT_EQ(with.tokenizer->decode(sharegpt.samples[0].tokens, false),
             "<user>look\n<assistant>so\n<tool>5\n<assistant>five\n");
   EXPECT_EQ(trained_text(sharegpt.samples[0]), "so\n|five\n|");
 }
 
 TEST(SampleReader, CompletionsEndWithTheEndToken) {
-  const ReadSamples result =
-      read(R"({"prompt": "In the beginning", "completion": " was the word"})");
+  const Result result = read(R"({"prompt": "In the beginning", "completion": " was the word"})");
   const TrainSample sample = result.samples[0];
-  EXPECT_EQ(result.report.format, SampleFormat::completion);
+  EXPECT_EQ(result.format, SampleFormat::completion);
   EXPECT_EQ(sample.tokens.back(), kEnd);
   EXPECT_EQ(sample.labels.back(), kEnd);
   EXPECT_EQ(sample.labels.front(), kNotTrained);
@@ -119,7 +123,7 @@ TEST(SampleReader, CompletionsEndWithTheEndToken) {
 }
 
 TEST(SampleReader, TextsAreTrainedWhole) {
-  const ReadSamples result = read("{\"text\": \"In the beginning\u2028was\"}\n");
+  const Result result = read("{\"text\": \"In the beginning\u2028was\"}\n");
   EXPECT_EQ(result.samples.size(), 1) << "U+2028 ends no line";
   EXPECT_EQ(result.samples.trained_tokens(), result.samples.tokens() - 1);
   EXPECT_EQ(result.samples[0].tokens.back(), kEnd);
@@ -140,7 +144,7 @@ TEST(SampleReader, LongSamplesAreRefusedCutOrDropped) {
 }
 
 TEST(SampleReader, SamplesWithoutTrainedTokensAreDroppedAndCounted) {
-  const ReadSamples result = read(
+  const Result result = read(
       "{\"input_ids\": [1, 2], \"labels\": [1, -100]}\n"
       "{\"input_ids\": [1, 2], \"labels\": [-100, 2]}\n");
   EXPECT_EQ(result.report.dropped_untrained, 1);
