@@ -34,13 +34,13 @@ struct WireSizes {
   bool adds_parts = false;        // a rank adds its experts' results for it, and sends one
 };
 
-/// Bytes of a message to a node of `node_ranks` ranks: a head, then rows, each once however many
-/// ranks there want it; `choices` counts it for each of them (docs/comm.md). 0 rows are a message
-/// too.
+/// What a message to another node carries: rows, each once however many ranks there want it.
 struct FarMessageRows {
   double rows = 0;
-  double choices = 0;
+  double choices = 0;  // rows, counted for each of these ranks
 };
+/// Bytes of such a message to a node of `node_ranks` ranks: a head, then the rows (docs/comm.md). 0
+/// rows are a message too.
 [[nodiscard]] double far_message_bytes(const FarMessageRows& rows, int node_ranks, double row_bytes,
                                        double tag_bytes);
 

@@ -25,7 +25,8 @@ class ExpertPopularity {
   [[nodiscard]] static ExpertPopularity recorded(std::vector<std::vector<double>> rows,
                                                  std::int64_t topk, std::string source);
   /// "even", "zipf:S", or a file: JSON with "experts_per_token" and "rows" [layers][experts].
-  /// Throws Error{usage} for another text, Error{file} for what such a file cannot hold.
+  /// Throws Error{usage} for another S than 0 to 10, Error{file} for another text that is no file,
+  /// and for what such a file cannot hold.
   [[nodiscard]] static ExpertPopularity from_text(std::string_view text);
 
   /// Rates [experts] of `layer` (0, 1, ... of those with experts): a token's experts are the

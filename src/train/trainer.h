@@ -68,7 +68,7 @@ class Trainer {
   Trainer(const Parts& parts, const TrainOptions& options);
 
   /// Step `number`, from 0, over `samples` of `set`, which is the same on all ranks. Throws
-  /// Error{internal} naming step and module if a loss or gradient is not finite and such steps are
+  /// Error{file} naming step and module if a loss or gradient is not finite and such steps are
   /// not to be skipped.
   TrainStepResult step(std::int64_t number, const SampleSet& set,
                        std::span<const std::int64_t> samples);
