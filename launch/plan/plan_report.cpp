@@ -101,9 +101,22 @@ std::string time_lines(const PlanReport& report) {
 
 std::string largest_text(const PlanReport& report) {
   std::string text;
-  if (report.largest_ctx_size > 0) text += fmt::format("--ctx-size {}, ", report.largest_ctx_size);
-  if (report.largest_parallel > 0) text += fmt::format("--parallel {}, ", report.largest_parallel);
-  return text + fmt::format("--batch-size {}", report.largest_batch_size);
+  const auto add = [&](std::string_view option, const std::optional<std::int64_t>& value) {
+    if (!value) return;
+    const std::string number = *value > 0 ? fmt::format("{}", *value) : "none";
+    text += fmt::format("{}--{} {}", text.empty() ? "" : ", ", option, number);
+  };
+  add("ctx-size", report.largest_ctx_size);
+  add("parallel", report.largest_parallel);
+  add("batch-size", report.largest_batch_size);
+  return text;
+}
+
+std::string largest_json(const PlanReport& report) {
+  JsonWriter out;
+  if (report.largest_ctx_size) out.field("ctx_size", *report.largest_ctx_size);
+  if (report.largest_parallel) out.field("parallel", *report.largest_parallel);
+  return out.field("batch_size", report.largest_batch_size).text();
 }
 
 std::string items_json(const MemoryItems& items) {
@@ -286,10 +299,6 @@ std::string plan_text(const PlanReport& report) {
 }
 
 std::string plan_json(const PlanReport& report) {
-  JsonWriter largest;
-  if (!report.is_layer) largest.field("ctx_size", report.largest_ctx_size);
-  if (report.largest_parallel > 0) largest.field("parallel", report.largest_parallel);
-  largest.field("batch_size", report.largest_batch_size);
   JsonWriter out;
   out.field("fits", report.fits())
       .field("per_node_bytes", report.memory.node.total())
@@ -302,7 +311,7 @@ std::string plan_json(const PlanReport& report) {
       .raw_field("ranks", ranks_json(report.memory.ranks))
       .raw_field("traffic", traffic_json(report.traffic))
       .raw_field("time", time_json(report.time))
-      .raw_field("largest", largest.text())
+      .raw_field("largest", largest_json(report))
       .field("fewest_nodes", report.fewest_nodes)
       .field("command", report.command)
       .raw_field("sources", sources_json(report))

@@ -19,8 +19,9 @@ struct PlanReport {
   std::optional<PlannedRecompute> recompute{};  // of sft
   ExpertTraffic traffic;                        // of a pass over prompts
   std::optional<JobTime> time;                  // with a machine
-  std::int64_t largest_ctx_size = 0;            // 0: as the next
-  std::int64_t largest_parallel = 0;            // 0: the job has no such option
+  // That fit; 0: not even 1 does, nothing: the job has no such option.
+  std::optional<std::int64_t> largest_ctx_size{};
+  std::optional<std::int64_t> largest_parallel{};
   std::int64_t largest_batch_size = 0;
   std::optional<std::int64_t> gpu_limit{};  // bytes of a GPU, as --gpu-memory says
   std::int64_t most_gpu_experts = 0;        // with it: the largest --gpu-experts that fits

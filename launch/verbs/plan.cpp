@@ -46,11 +46,6 @@ std::int64_t tokenizer_bytes(const OpenModel& model) {
   return std::max<std::int64_t>(0, runtime_bytes().rank - before);
 }
 
-std::int64_t largest_parallel(const JobPlan& job, const Options& options, std::int64_t limit) {
-  if (options.plan_job != PlanJob::generate) return 0;
-  return job.largest(&Options::parallel, kMost, limit);
-}
-
 /// Threads that --threads 0 means: a rank's share of the cores of a node, which are those of this
 /// machine where no other is told of.
 std::int64_t share_of_cores(const Options& options, const std::optional<MachineRates>& machine) {
@@ -119,7 +114,9 @@ void add_largest(PlanReport& report, const JobPlan& job, const Options& options,
                  const ModelConfig& config) {
   const std::int64_t limit = report.limit.available_bytes;
   report.largest_ctx_size = job.largest(&Options::ctx_size, config.max_position_embeddings, limit);
-  report.largest_parallel = largest_parallel(job, options, limit);
+  if (options.plan_job == PlanJob::generate) {
+    report.largest_parallel = job.largest(&Options::parallel, kMost, limit);
+  }
   report.largest_batch_size = job.largest(&Options::batch_size, kMost, limit);
   report.fewest_nodes = job.fewest_nodes(limit);
   if (options.gpu_bytes && options.gpu_experts != "none") {

@@ -286,6 +286,20 @@ TEST_F(Plan, What_does_not_fit_is_refused_with_what_would_help) {
   EXPECT_EQ(many.exit_code, 2) << many.text();
 }
 
+TEST_F(Plan, Options_that_nothing_fits_for_are_told_from_those_that_a_job_lacks) {
+  const Arguments options = {"plan", "-m", kDemo, "--memory", "4M"};
+  const ProgramResult text = run_moesaic(options);
+  EXPECT_NE(text.out.find("largest   --ctx-size none, --parallel none, --batch-size none, "),
+            std::string::npos)
+      << text.text();
+  const Json largest = last_line(run_moesaic(joined(options, {"--json"}))).at("largest");
+  for (const char* option : {"ctx_size", "parallel", "batch_size"}) {
+    EXPECT_EQ(largest.at(option).as_int(), 0) << option;
+  }
+  const ProgramResult score = run_moesaic(joined(options, {"--json", "--job", "score"}));
+  EXPECT_FALSE(last_line(score).at("largest").contains("parallel"));
+}
+
 TEST_F(Plan, The_largest_values_fit_and_larger_ones_do_not) {
   // Of a machine file: what a process takes without a model differs from one to the next.
   const std::string machine = file("machine.json", test_machine().text());
