@@ -46,7 +46,6 @@ ModelFacts facts_of(const OpenModel& model) {
 }
 
 double chosen_share(const ModelConfig& config) {
-  if (config.num_experts == 0) return 0;
   return static_cast<double>(config.experts_per_token) / static_cast<double>(config.num_experts);
 }
 

@@ -79,7 +79,6 @@ std::vector<std::int64_t> experts_of_layers(const ModelConfig& config) {
 GpuWish read_gpu_wish(const Options& options, const ModelConfig& config) {
   require(options.int4_activations == Int4Activations::bf16, ErrorKind::usage,
           "--gpu-experts does not go with --int4-activations int8: GPUs take bf16 rows");
-  require(config.num_experts > 0, ErrorKind::usage, "--gpu-experts: this model has no experts");
   const bool is_auto = options.gpu_experts == "auto";
   require(is_auto || !options.expert_load, ErrorKind::usage,
           "--expert-load is for --gpu-experts auto");

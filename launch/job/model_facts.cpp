@@ -15,9 +15,7 @@ ModelFacts count_parameters(const ModelConfig& config, const ModelNames& names) 
   const std::int64_t embedding = names.embedding.rows * names.embedding.cols;
   const std::int64_t dense = facts.total_parameters - facts.expert_parameters;
   const std::int64_t chosen =
-      config.num_experts > 0
-          ? facts.expert_parameters / config.num_experts * config.experts_per_token
-          : 0;
+      facts.expert_parameters / config.num_experts * config.experts_per_token;
   facts.active_parameters = dense + chosen;
   facts.multiplied_parameters = facts.active_parameters - (tied ? 0 : embedding);
   return facts;

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <array>
 
 #include "base/checksum.h"
@@ -29,9 +28,8 @@ PlacementChoice::PlacementChoice(const std::string& placement)
 
 ModelPlacement PlacementChoice::place(const ModelConfig& config, int num_ranks) const {
   if (record_) return place_by_record(*record_, experts_of(config), num_ranks);
-  const std::int64_t experts = std::max<std::int64_t>(config.num_experts, 1);
-  return ModelPlacement(round_robin_ ? ExpertPlacement::round_robin(experts, num_ranks)
-                                     : ExpertPlacement(experts, num_ranks));
+  return ModelPlacement(round_robin_ ? ExpertPlacement::round_robin(config.num_experts, num_ranks)
+                                     : ExpertPlacement(config.num_experts, num_ranks));
 }
 
 std::uint64_t PlacementChoice::fingerprint() const {

@@ -109,7 +109,7 @@ WireSizes wire_sizes(const CostModel& model, Precision precision, const MoeOptio
 
 CostModel make_cost_model(const OpenModel& model, const LoadOptions& load, const MoeOptions& moe) {
   const ModelConfig& config = model.config;
-  const ModelPlacement all(ExpertPlacement(std::max<std::int64_t>(config.num_experts, 1), 1));
+  const ModelPlacement all(ExpertPlacement(config.num_experts, 1));
   LoadOptions whole = load;
   whole.placement = &all;
   whole.expert_rank = 0;

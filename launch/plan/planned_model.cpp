@@ -32,7 +32,7 @@ std::optional<std::string> lone_config(const std::string& path) {
 DType dtype_of(const Json& config) {
   for (const std::string_view field : {"dtype", "torch_dtype"}) {
     const auto found = config.find(field);
-    if (!found || found->is_null()) continue;
+    if (!found) continue;
     const std::string name = found->as_string();
     if (name == "bfloat16") return DType::bf16;
     if (name == "float16") return DType::f16;
@@ -47,7 +47,7 @@ DType dtype_of(const Json& config) {
 void require_known_layouts(const Json& config, const Options& options) {
   for (const std::string_view field : {"quantization_config", "compression_config"}) {
     const auto found = config.find(field);
-    if (!found || found->is_null()) continue;
+    if (!found) continue;
     require(options.expert_format && options.dense_format, ErrorKind::usage,
             "{}: the weights are quantised, and are not here: --expert-format and --dense-format "
             "say as what to count them",

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -52,7 +51,7 @@ template <typename Fit>
     CostRanks more = ranks;
     more.ranks = nodes * ranks.ranks_per_node;
     if (more.ranks % more.expert_replicas != 0) continue;
-    if (more.sharers() > std::max<std::int64_t>(num_experts, 1)) return 0;
+    if (more.sharers() > num_experts) return 0;
     if (fit(more)) return nodes;
   }
 }

@@ -155,7 +155,7 @@ std::string on_gpus_text(const InspectReport& report) {
   if (!packing.missing_on_gpus.empty()) return "no experts: " + packing.missing_on_gpus;
   const std::int64_t all = gpu_expert_bytes(packing);
   return fmt::format("{} with --gpu-experts all, {} for each one a layer", format_bytes(all),
-                     format_bytes(all / std::max<std::int64_t>(report.config.num_experts, 1)));
+                     format_bytes(all / report.config.num_experts));
 }
 
 }  // namespace
@@ -189,7 +189,7 @@ void print_text(const InspectReport& report) {
                                                   : "by moesaic convert, to be used as they are");
   line("  experts", bytes_text(report.packing->experts));
   line("  others", bytes_text(report.packing->others));
-  if (report.config.num_experts > 0) line("  on GPUs", on_gpus_text(report));
+  line("  on GPUs", on_gpus_text(report));
 }
 
 void print_json(const InspectReport& report) {

@@ -22,9 +22,6 @@ class PeftConfig {
 
   [[nodiscard]] bool rank_stabilised() const noexcept { return rank_stabilised_; }
   [[nodiscard]] double dropout() const noexcept { return dropout_; }
-  /// The values for modules that no pattern is for.
-  [[nodiscard]] std::int64_t rank() const noexcept { return rank_; }
-  [[nodiscard]] double alpha() const noexcept { return alpha_; }
   /// Name of the model that it was trained on; may be empty.
   [[nodiscard]] const std::string& base_model() const noexcept { return base_model_; }
 
@@ -46,8 +43,10 @@ class PeftConfig {
   void read_targets(const Json& json);
   [[nodiscard]] bool hits_parameter(const std::string& name) const;
 
+  // Of modules that no pattern is for.
   std::int64_t rank_ = 0;
   double alpha_ = 0;
+
   bool rank_stabilised_ = false;
   double dropout_ = 0;
   std::string base_model_;

@@ -32,7 +32,7 @@ struct ModelConfig {
   std::string dtype;                 ///< as config.json says, such as "bfloat16"; may be empty
 
   std::vector<LayerConfig> layers;
-  /// Of the layers that have experts, which are alike.
+  /// Of the layers that have experts, which are alike; each at least 1 once a file is read.
   std::int64_t num_experts = 0;
   std::int64_t experts_per_token = 0;
 
