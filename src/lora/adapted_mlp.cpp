@@ -7,14 +7,14 @@ namespace {
 
 constexpr std::int64_t kRowsPerTask = 8;
 
-const Adapter* adapter_of(const AdaptedMlp& mlp, MlpMatrix part) {
-  if (part == MlpMatrix::gate) return mlp.gate;
-  return part == MlpMatrix::up ? mlp.up : mlp.down;
+const Adapter* adapter_of(const AdaptedMlp& mlp, MlpPart part) {
+  if (part == MlpPart::gate) return mlp.gate;
+  return part == MlpPart::up ? mlp.up : mlp.down;
 }
 
-const PackedMatrix& matrix_of(const AdaptedMlp& mlp, MlpMatrix part) {
-  if (part == MlpMatrix::gate) return mlp.weights.gate;
-  return part == MlpMatrix::up ? mlp.weights.up : mlp.weights.down;
+const PackedMatrix& matrix_of(const AdaptedMlp& mlp, MlpPart part) {
+  if (part == MlpPart::gate) return mlp.weights.gate;
+  return part == MlpPart::up ? mlp.weights.up : mlp.weights.down;
 }
 
 /// Whether inner rows are made before the product with `weights`, not by it: all with dropout, of
@@ -76,7 +76,7 @@ std::int64_t MlpStash::bytes() const noexcept {
 
 /// The groups whose MLP has this adapter, if wanted(matrix, adapter).
 template <typename Wanted>
-std::span<const AdapterRows> MlpProducts::adapted(std::span<const MlpRows> groups, MlpMatrix part,
+std::span<const AdapterRows> MlpProducts::adapted(std::span<const MlpRows> groups, MlpPart part,
                                                   const Wanted& wanted) {
   adapter_rows_.clear();
   for (const auto& [first, count, mlp] : groups) {
@@ -89,7 +89,7 @@ std::span<const AdapterRows> MlpProducts::adapted(std::span<const MlpRows> group
 }
 
 void MlpProducts::make_groups(const MlpForward& pass, const MlpStash& inner) {
-  for (const MlpMatrix part : {MlpMatrix::gate, MlpMatrix::up}) {
+  for (const MlpPart part : {MlpPart::gate, MlpPart::up}) {
     adapters_.project(pass.x, adapted(pass.groups, part, is_apart(pass.dropout)), inner.inner(part),
                       pass.dropout);
   }
@@ -98,12 +98,12 @@ void MlpProducts::make_groups(const MlpForward& pass, const MlpStash& inner) {
     mlp_groups_.push_back({.first_row = first, .num_rows = count, .weights = mlp->weights});
     MlpGroup& group = mlp_groups_.back();
     const MlpWeights& weights = mlp->weights;
-    const auto added = [&](const Adapter* adapter, const PackedMatrix& matrix, MlpMatrix part) {
+    const auto added = [&](const Adapter* adapter, const PackedMatrix& matrix, MlpPart part) {
       return low_rank(adapter, matrix, inner.inner(part), pass.dropout);
     };
-    group.gate_epilogue.low_rank = added(mlp->gate, weights.gate, MlpMatrix::gate);
-    group.up_epilogue.low_rank = added(mlp->up, weights.up, MlpMatrix::up);
-    group.down_epilogue.low_rank = added(mlp->down, weights.down, MlpMatrix::down);
+    group.gate_epilogue.low_rank = added(mlp->gate, weights.gate, MlpPart::gate);
+    group.up_epilogue.low_rank = added(mlp->up, weights.up, MlpPart::up);
+    group.down_epilogue.low_rank = added(mlp->down, weights.down, MlpPart::down);
     if (pass.keep != nullptr) {
       group.gate_epilogue.keep = pass.keep->gate_rows();
       group.up_epilogue.keep = pass.keep->up_rows();
@@ -119,15 +119,15 @@ void MlpProducts::forward(const MlpForward& pass) {
   }
   stash.resize_inner(pass.x.num_rows, greatest_rank(pass.groups));
   make_groups(pass, stash);
-  const MatrixView<float> down = stash.inner(MlpMatrix::down);
+  const MatrixView<float> down = stash.inner(MlpPart::down);
   if (pass.y.cols() == 0) {
     const RowSource rows = run_gated(pass);
-    adapters_.project(rows, adapted(pass.groups, MlpMatrix::down, kIsAny), down, pass.dropout);
-  } else if (adapted(pass.groups, MlpMatrix::down, is_apart(pass.dropout)).empty()) {
+    adapters_.project(rows, adapted(pass.groups, MlpPart::down, kIsAny), down, pass.dropout);
+  } else if (adapted(pass.groups, MlpPart::down, is_apart(pass.dropout)).empty()) {
     gemm_.run_mlp(pass.x, mlp_groups_, {}, output_of(pass.y));
   } else {
     const RowSource rows = run_gated(pass);
-    adapters_.project(rows, adapted(pass.groups, MlpMatrix::down, is_apart(pass.dropout)), down,
+    adapters_.project(rows, adapted(pass.groups, MlpPart::down, is_apart(pass.dropout)), down,
                       pass.dropout);
     gemm_groups_.clear();
     for (const auto& [first, count, mlp] : pass.groups) {
@@ -239,14 +239,14 @@ void MlpProducts::backward(const MlpBackward& pass, AdapterGradients& gradients)
                                                             const MatrixView<float>& matrix) {
     return rounded ? rows_in.of_rounded(matrix) : rows_in.of(matrix);
   };
-  const Step down{.part = MlpMatrix::down, .x = rows_of(inner_rows_, inner), .dy = pass.dy};
+  const Step down{.part = MlpPart::down, .x = rows_of(inner_rows_, inner), .dy = pass.dy};
   pass_back({&down, 1}, pass, inner);
   pass_back_gating(pass, inner);
   add_gradients(down, pass, gradients);
 
   const std::array<Step, 2> steps = {
-      Step{MlpMatrix::gate, pass.x, rows_of(gate_rows_, pass.stash.gate_rows())},
-      Step{MlpMatrix::up, pass.x, rows_of(up_rows_, pass.stash.up_rows())}};
+      Step{MlpPart::gate, pass.x, rows_of(gate_rows_, pass.stash.gate_rows())},
+      Step{MlpPart::up, pass.x, rows_of(up_rows_, pass.stash.up_rows())}};
   pass_back(steps, pass, pass.dx);
   for (const Step& step : steps) add_gradients(step, pass, gradients);
 }

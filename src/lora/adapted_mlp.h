@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "kernels/mlp_weights.h"
 #include "src/lora/adapter_products.h"
+#include "src/lora/adapter_site.h"
 
 namespace moesaic {
 
@@ -23,9 +24,6 @@ struct MlpRows {
   const AdaptedMlp* mlp = nullptr;
 };
 
-/// The matrices of an MLP.
-enum class MlpMatrix : std::size_t { gate, up, down };
-
 /// What a backward pass needs of the forward pass besides its input.
 class MlpStash {
  public:
@@ -38,7 +36,7 @@ class MlpStash {
   [[nodiscard]] MatrixView<float> gate_rows() const { return gate_.matrix(rows_, width_); }
   [[nodiscard]] MatrixView<float> up_rows() const { return up_.matrix(rows_, width_); }
   /// [rows, greatest rank] scale x A^T of the part's adapters.
-  [[nodiscard]] MatrixView<float> inner(MlpMatrix part) const {
+  [[nodiscard]] MatrixView<float> inner(MlpPart part) const {
     return inner_[static_cast<std::size_t>(part)].matrix(inner_rows_, rank_);
   }
   [[nodiscard]] std::int64_t bytes() const noexcept;
@@ -92,14 +90,14 @@ class MlpProducts {
  private:
   /// What goes back through one matrix and its adapters.
   struct Step {
-    MlpMatrix part;
+    MlpPart part;
     RowSource x;  // as in the forward pass
     RowSource dy;
   };
 
   template <typename Wanted>
-  [[nodiscard]] std::span<const AdapterRows> adapted(std::span<const MlpRows> groups,
-                                                     MlpMatrix part, const Wanted& wanted);
+  [[nodiscard]] std::span<const AdapterRows> adapted(std::span<const MlpRows> groups, MlpPart part,
+                                                     const Wanted& wanted);
   void make_groups(const MlpForward& pass, const MlpStash& inner);
   [[nodiscard]] RowSource run_gated(const MlpForward& pass);
   void make_back_groups(const Step& step, const MlpBackward& pass,
@@ -107,7 +105,7 @@ class MlpProducts {
   void pass_back(std::span<const Step> steps, const MlpBackward& pass, MatrixView<float> dx);
   void pass_back_gating(const MlpBackward& pass, MatrixView<float> inner);
   void add_gradients(const Step& step, const MlpBackward& pass, AdapterGradients& gradients);
-  [[nodiscard]] MatrixView<float> back(MlpMatrix part, std::int64_t rows) const {
+  [[nodiscard]] MatrixView<float> back(MlpPart part, std::int64_t rows) const {
     return back_[static_cast<std::size_t>(part)].matrix(rows, rank_);
   }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,7 +23,8 @@ inline constexpr std::array<std::string_view, 4> kAdapterKindNames = {"attention
   return kAdapterKindNames[static_cast<std::size_t>(kind)];
 }
 
-enum class MlpPart { none, gate, up, down };
+/// The matrices of a gated MLP.
+enum class MlpPart : std::size_t { gate, up, down };
 
 /// A matrix [out, in] that can have an adapter. Each kind of layer names its own.
 struct AdapterSite {
@@ -37,7 +40,7 @@ struct AdapterSite {
   std::int64_t joined_rows = 0;  ///< of that weight, if it joins matrices; else 0
   std::int64_t out = 0;
   std::int64_t in = 0;
-  MlpPart part = MlpPart::none;
+  std::optional<MlpPart> part{};  ///< nothing: it is of no MLP
   /// Modules that hold the matrices of all experts of the layer in one: of transformers 4
   /// ("...block_sparse_moe.input_linear"), empty where each expert has modules; of transformers 5
   /// ("model.layers.3.mlp.experts"). Empty but for experts.

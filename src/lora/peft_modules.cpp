@@ -45,7 +45,7 @@ PeftTarget peft_target(const AdapterSite& site, AdapterLayout layout) {
   if (layout == AdapterLayout::transformers4 && !site.fused4.empty()) {
     return {true, true, site.fused4 + ".weight"};
   }
-  if (layout == AdapterLayout::transformers5 && site.part != MlpPart::none) {
+  if (layout == AdapterLayout::transformers5 && site.part) {
     return {false, true, site.module + ".weight"};
   }
   return {false, false, site.module};
@@ -70,7 +70,7 @@ std::vector<PeftModule> peft_modules(std::span<const AdapterSite> sites, Adapter
     modules[found->second].members.push_back(
         {.adapter = static_cast<std::int64_t>(i),
          .expert = target.joins_experts ? site.expert : 0,
-         .part = target.joins_experts ? site.part : MlpPart::none,
+         .part = target.joins_experts ? site.part : std::nullopt,
          .first_out = target.joins_experts && site.part == MlpPart::up ? site.out : 0});
   }
   return modules;

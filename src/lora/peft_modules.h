@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,10 +22,10 @@ inline constexpr std::array<std::string_view, 2> kAdapterLayoutNames = {"transfo
 
 /// What an adapter file has for one adapter of the model.
 struct PeftMember {
-  std::int64_t adapter = 0;  // its place among those given
-  std::int64_t expert = 0;   // in a joined module
-  MlpPart part = MlpPart::none;
-  std::int64_t first_out = 0;  // up stands below gate
+  std::int64_t adapter = 0;       // its place among those given
+  std::int64_t expert = 0;        // in a joined module
+  std::optional<MlpPart> part{};  // in a joined module
+  std::int64_t first_out = 0;     // up stands below gate
 };
 
 /// A module of an adapter file, which has a factor A and a factor B. One that joins experts has
