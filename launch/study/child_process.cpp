@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 
@@ -36,24 +37,61 @@ class Redirection {
   ~Redirection() { ::close(opened_); }
   Redirection(const Redirection&) = delete;
   Redirection& operator=(const Redirection&) = delete;
-  void apply() const {
-    if (::dup2(opened_, descriptor_) < 0) ::_exit(kNotStarted);
-  }
+  /// False: errno says why.
+  [[nodiscard]] bool apply() const { return ::dup2(opened_, descriptor_) >= 0; }
 
  private:
   int opened_;
   int descriptor_;
 };
 
+/// Tells the parent why a child could not become a program: nothing once it has.
+class StartReport {
+ public:
+  StartReport() {
+    require(::pipe2(ends_.data(), O_CLOEXEC) == 0, ErrorKind::resource,
+            "no program can be started: {}", std::strerror(errno));
+  }
+  ~StartReport() {
+    for (const int end : ends_) close(end);
+  }
+  StartReport(const StartReport&) = delete;
+  StartReport& operator=(const StartReport&) = delete;
+
+  /// The child's.
+  [[noreturn]] void fail(int error) const {
+    (void)!::write(ends_[1], &error, sizeof error);
+    ::_exit(kNotStarted);
+  }
+  /// The parent's: waits for the start. 0, or what fail() was told.
+  [[nodiscard]] int wait() {
+    close(std::exchange(ends_[1], -1));
+    int error = 0;
+    ssize_t count = 0;
+    do {
+      count = ::read(ends_[0], &error, sizeof error);
+    } while (count < 0 && errno == EINTR);
+    return count == sizeof error ? error : 0;
+  }
+
+ private:
+  static void close(int end) {
+    if (end >= 0) ::close(end);
+  }
+  std::array<int, 2> ends_{-1, -1};  // to read from, to write to
+};
+
 /// The child's part: never returns.
 [[noreturn]] void become(std::span<const Redirection* const> files, char* const* arguments,
-                         pid_t parent) {
+                         pid_t parent, const StartReport& report) {
   ::setpgid(0, 0);  // Ctrl-C is for the parent, which ends the child in order
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(kNotStarted);
-  for (const Redirection* file : files) file->apply();
+  for (const Redirection* file : files) {
+    if (!file->apply()) report.fail(errno);
+  }
   ::execvp(arguments[0], arguments);
-  ::_exit(kNotStarted);
+  report.fail(errno);
 }
 
 int exit_code_of(int status) {
@@ -89,14 +127,16 @@ int run_child(const ChildProgram& program, Interruption& interruption) {
   const Redirection output(program.output, kNewFile, STDOUT_FILENO);
   const Redirection errors(program.errors, kNewFile, STDERR_FILENO);
   const std::array<const Redirection*, 3> files = {&input, &output, &errors};
+  StartReport report;
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   require(child >= 0, ErrorKind::resource, "no process can be started: {}", std::strerror(errno));
-  if (child == 0) become(files, arguments.data(), parent);
+  if (child == 0) become(files, arguments.data(), parent, report);
+  const int error = report.wait();
   while (true) {
     if (const std::optional<int> code = ended(child)) {
-      require(*code != kNotStarted, ErrorKind::usage, "cannot start {}: it is not in PATH",
-              program.arguments.front());
+      require(error == 0, ErrorKind::usage, "cannot start {}: {}", program.arguments.front(),
+              error == ENOENT ? "it is not in PATH" : std::strerror(error));
       return *code;
     }
     if (interruption.wanted()) {

@@ -8,6 +8,7 @@
 #include "base/interruption.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "base/small_file.h"
 #include "launch/study/child_process.h"
 #include "launch/study/study_results.h"
 
@@ -16,18 +17,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The picture beside the .svg file; false without the program that makes it.
-bool write_png(const fs::path& svg, Interruption& interruption) {
-  fs::path png = svg;
-  png.replace_extension(".png");
+/// The picture beside the .svg file. Returns why there is none; empty: it is there.
+std::string write_png(const fs::path& svg, Interruption& interruption) {
+  const auto beside = [&](const char* extension) {
+    return fs::path(svg).replace_extension(extension).string();
+  };
+  std::string failure;
   try {
-    return run_child({.arguments = {"rsvg-convert", "-o", png.string(), svg.string()},
-                      .output = "/dev/null",
-                      .errors = "/dev/null"},
-                     interruption) == 0;
-  } catch (const Error&) {
-    return false;
+    const int code = run_child({.arguments = {"rsvg-convert", "-o", beside(".png"), svg.string()},
+                                .output = "/dev/null",
+                                .errors = beside(".log")},
+                               interruption);
+    if (code != 0) {
+      const std::string words = last_words(read_file(beside(".log"), kMaxConfigBytes));
+      failure = fmt::format("rsvg-convert ended with code {}: {}", code, words);
+    }
+  } catch (const Error& error) {
+    failure = error.what();
   }
+  std::error_code ignored;
+  fs::remove(beside(".log"), ignored);
+  if (!failure.empty()) fs::remove(beside(".png"), ignored);  // half of one, or of another report
+  return failure;
 }
 
 }  // namespace
@@ -47,17 +58,19 @@ int run_study_report(const Command& command) {
   require(!error, ErrorKind::resource, "{}: cannot be made: {}", (out / "plots").string(),
           error.message());
   Interruption interruption({});
-  bool has_png = true;
+  std::string failure;
+  std::size_t pictures = 0;
   for (const ReportPlot& plot : plots) {
     const fs::path svg = out / "plots" / (plot.name + ".svg");
     replace_file(svg.string(), plot.svg);
-    has_png = has_png && write_png(svg, interruption);
+    if (failure.empty()) failure = write_png(svg, interruption);
+    if (failure.empty()) ++pictures;
   }
   replace_file((out / "points.csv").string(), points_csv(rows, options));
   replace_file((out / "report.html").string(), report_html(rows, plots, options));
   const Log log(command.options.log_level, 0, 1);
   log.once(LogLevel::info, "{} points, {} plots{}", rows.size(), plots.size(),
-           has_png ? "" : "; no .png: rsvg-convert is not installed");
+           failure.empty() ? "" : fmt::format(", {} of them as .png: {}", pictures, failure));
   fmt::print("{}\n", (out / "report.html").string());
   return 0;
 }

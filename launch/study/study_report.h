@@ -26,7 +26,7 @@ struct ReportOptions {
                                      const ReportOptions& options);
 
 /// `moesaic study report`: writes OUT/report.html, OUT/points.csv and OUT/plots/*.svg, and .png
-/// where rsvg-convert is installed. Returns the exit code.
+/// where rsvg-convert makes them. Returns the exit code.
 int run_study_report(const Command& command);
 
 }  // namespace moesaic

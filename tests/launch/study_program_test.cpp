@@ -1,8 +1,7 @@
-// moesaic study: points that are run, killed, resumed, and fail.
+// moesaic study: points that are run, killed and resumed, and what is made of them.
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/stat.h>
 
 #include <chrono>
 #include <filesystem>
@@ -12,9 +11,8 @@
 
 #include "base/json.h"
 #include "launch/options/split.h"
-#include "tests/launch/broken_models.h"
 #include "tests/launch/program.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/launch/study_program.h"
 
 namespace moesaic::test {
 namespace {
@@ -31,47 +29,8 @@ constexpr std::string_view kKeys =
     "speedup "
     "efficiency core_efficiency status provenance";
 
-ino_t file_number(const std::string& path) {
-  struct stat status {};
-  return stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
-}
-
-class StudyProgram : public testing::Test {
+class StudyResults : public StudyProgram {
  protected:
-  /// Writes the study's file: lines that all share, and `more`.
-  void describe(const std::string& more) const {
-    write_text(config_, "kind = weak\njob = prompt\nmodel = " + kDemo + "\ntext = " + kText +
-                            "\nout = " + out_ +
-                            "\nthreads = 1\nrepetitions = 2\nn-prompt = 16\nno-roofs = true\n" +
-                            more);
-  }
-  /// Eighteen points that start quickly: one process for each, however many ranks it is to have.
-  void describe_quick() const {
-    describe(
-        "launcher = env STUDY_RANKS={ranks}\nranks = 1,2,3\nbatch-size = 4,8,16\n"
-        "expert-format = bf16,int8\n");
-  }
-  [[nodiscard]] Arguments run(const Arguments& more = {}) const {
-    return joined({"study", "run", config_}, more);
-  }
-  [[nodiscard]] std::vector<Json> rows() const {
-    std::vector<Json> rows;
-    for (const std::string& line : lines_of(read_text(out_ + "/study.jsonl"))) {
-      rows.push_back(Json::parse(line, "study.jsonl"));
-    }
-    return rows;
-  }
-  /// The complete points, by the names of their files.
-  [[nodiscard]] std::map<std::string, std::string> points() const {
-    std::map<std::string, std::string> found;
-    if (!fs::exists(out_ + "/points")) return found;
-    for (const auto& entry : fs::directory_iterator(out_ + "/points")) {
-      if (entry.path().extension() != ".json") continue;
-      found[entry.path().filename().string()] = read_text(entry.path().string());
-    }
-    return found;
-  }
-
   /// What the other verbs make of the points of describe_quick().
   void expect_results_of_eighteen() const {
     const ProgramResult predicted = run_moesaic({"study", "predict", config_, "--ranks", "8,64"});
@@ -123,14 +82,9 @@ class StudyProgram : public testing::Test {
       EXPECT_GE(Json::read_file(folder + "/told.json").at("seconds").as_double(), 0);
     }
   }
-
-  const std::string kText = kData + "/demo-heldout.txt";
-  TemporaryDirectory directory_;
-  std::string config_ = directory_.path_of("study.ini");
-  std::string out_ = directory_.path_of("out");
 };
 
-TEST_F(StudyProgram, MeasuresRanksOfTwoPretendedNodes) {
+TEST_F(StudyResults, MeasuresRanksOfTwoPretendedNodes) {
   describe("ranks = 1,2\nranks-per-node = 1\nbatch-size = 8\n");
   const ProgramResult result = run_moesaic(run());
   ASSERT_EQ(result.exit_code, 0) << result.text();
@@ -172,7 +126,7 @@ TEST_F(StudyProgram, MeasuresRanksOfTwoPretendedNodes) {
   EXPECT_EQ(lines[1].at("provenance").at("hosts").size(), 2);
 }
 
-TEST_F(StudyProgram, MeasuresALayerWhoseExpertsGrowWithTheRanks) {
+TEST_F(StudyResults, MeasuresALayerWhoseExpertsGrowWithTheRanks) {
   write_text(
       config_,
       "kind = experts\njob = layer,exchange\nshape = 8x32x16x2\nrouting = even\nout = " + out_ +
@@ -207,7 +161,7 @@ TEST_F(StudyProgram, MeasuresALayerWhoseExpertsGrowWithTheRanks) {
   ASSERT_EQ(run_moesaic({"study", "report", config_}).exit_code, 0);
 }
 
-TEST_F(StudyProgram, MeasuresStepsOfFineTuning) {
+TEST_F(StudyResults, MeasuresStepsOfFineTuning) {
   describe(
       "launcher = env STUDY_RANKS={ranks}\nranks = 1\nsequences = 3\nlora-rank = 2,4,8\n"
       "lora-targets = experts\n");
@@ -241,7 +195,7 @@ TEST_F(StudyProgram, MeasuresStepsOfFineTuning) {
   ASSERT_EQ(run_moesaic({"study", "report", config_}).exit_code, 0);
 }
 
-TEST_F(StudyProgram, GivesTheSamePointsHoweverOftenItIsKilled) {
+TEST_F(StudyResults, GivesTheSamePointsHoweverOftenItIsKilled) {
   describe_quick();
   std::mt19937 random(7);
   std::map<std::string, std::string> before;
@@ -267,7 +221,7 @@ TEST_F(StudyProgram, GivesTheSamePointsHoweverOftenItIsKilled) {
   expect_results_of_eighteen();
 }
 
-TEST_F(StudyProgram, RunsOnePointATaskAndToldToStopGoesOnLater) {
+TEST_F(StudyResults, RunsOnePointATaskAndToldToStopGoesOnLater) {
   describe_quick();
   EXPECT_EQ(run_moesaic({"study", "points", config_}).out, "18\n");
   ASSERT_EQ(run_moesaic(run({"--point", "18"})).exit_code, 0);
@@ -280,107 +234,6 @@ TEST_F(StudyProgram, RunsOnePointATaskAndToldToStopGoesOnLater) {
   EXPECT_EQ(stopped.exit_code, 6) << stopped.text();
   EXPECT_LT(points().size(), 18U);
   EXPECT_EQ(rows().size(), points().size());
-}
-
-TEST_F(StudyProgram, KeepsWhatAFailedPointSaidAndRunsItAgainWhenAsked) {
-  describe("launcher = env STUDY_RANKS={ranks}\nranks = 1\nmemory-limit = 8G,1M\n");
-  const ProgramResult result = run_moesaic(run());
-  EXPECT_EQ(result.exit_code, 4) << result.text();
-  ASSERT_EQ(rows().size(), 2U);
-  const Json failed = rows()[1];
-  EXPECT_EQ(failed.at("status").as_string(), "failed");
-  EXPECT_EQ(failed.at("error").at("exit_code").as_int(), 4);
-  EXPECT_NE(failed.at("error").at("last_words").as_string().find("not enough memory"),
-            std::string::npos);
-  const std::string file = out_ + "/points/" + failed.at("point").as_string() + ".json";
-  const std::string other = out_ + "/points/" + rows()[0].at("point").as_string() + ".json";
-  const auto first = file_number(file);
-  const auto good = file_number(other);
-  EXPECT_EQ(run_moesaic(run()).exit_code, 4);
-  EXPECT_EQ(file_number(file), first);
-  EXPECT_EQ(run_moesaic(run({"--retry"})).exit_code, 4);
-  EXPECT_NE(file_number(file), first);
-  EXPECT_EQ(file_number(other), good);
-}
-
-TEST_F(StudyProgram, APointWhoseLauncherSaysNothingFailsAndTheOthersGoOn) {
-  const std::string launcher = directory_.path_of("launcher.sh");
-  write_text(launcher,
-             "ranks=$1; shift\n"
-             "case $ranks in\n"
-             "  1) echo {};;\n"
-             "  2) echo starting 2 ranks;;\n"
-             "  *) exec \"$@\";;\n"
-             "esac\n");
-  describe("launcher = sh " + launcher + " {ranks}\nranks = 1,2,3\n");
-  const ProgramResult result = run_moesaic(run());
-  EXPECT_EQ(result.exit_code, 3) << result.text();
-  EXPECT_NE(result.err.find("3 of 3 points, 2 of them failed"), std::string::npos) << result.text();
-  ASSERT_EQ(rows().size(), 3U);
-  for (const auto& [row, words] :
-       {std::pair(0, "field \"ranks\" is missing"), {1, "no line with a measurement"}}) {
-    const Json line = rows()[static_cast<std::size_t>(row)];
-    EXPECT_EQ(line.at("status").as_string(), "failed");
-    EXPECT_EQ(line.at("error").at("exit_code").as_int(), 3);
-    const std::string told = line.at("error").at("last_words").as_string();
-    EXPECT_NE(told.find(words), std::string::npos) << told;
-    EXPECT_NE(told.find(line.at("point").as_string() + ".out"), std::string::npos) << told;
-  }
-  EXPECT_EQ(rows()[2].at("status").as_string(), "measured");
-}
-
-TEST_F(StudyProgram, MarksThreadsThatShareCores) {
-  describe("launcher = env STUDY_RANKS={ranks}\nranks = 1\nthreads = 300\n");
-  write_text(config_, [&] {  // the value given last would be refused as a second one
-    std::string text = read_text(config_);
-    return text.erase(text.find("threads = 1\n"), 12);
-  }());
-  ASSERT_EQ(run_moesaic(run()).exit_code, 0);
-  const Json line = rows()[0];
-  EXPECT_TRUE(line.at("oversubscribed").as_bool());
-  EXPECT_LT(line.at("cores").as_int(), 300);
-  EXPECT_FALSE(line.find("speedup"));
-}
-
-TEST_F(StudyProgram, ErrorsNameTheLineAndWhatIsWrong) {
-  const auto fails = [&](const std::string& lines, const std::vector<std::string>& texts) {
-    describe(lines);
-    expect_failure(run_moesaic(run()), 2, texts);
-  };
-  fails("ranks = 1,x\n", {"study.ini line 10", "ranks", "\"x\""});
-  fails("ranks = 1,1\n", {"line 10", "1 twice"});
-  fails("ranks = 1\nbach-size = 4\n", {"line 11", "bach-size", "did you mean batch-size?"});
-  fails("ranks = 1\nbatch-size = 4,\n", {"line 11", "empty"});
-  fails("ranks = 1\nbatch-size = 0\n", {"line 11", "0 is less than 1"});
-  fails("ranks = 1\nkind = strong\n", {"line 11", "kind", "twice"});
-  fails("ranks = 1\nlauncher = ssh\n", {"study.ini line 11", "launcher", "{ranks}"});
-  expect_failure(run_moesaic({"study", "points", config_}), 2, {"line 11", "launcher"});
-  fails("ranks = 1,2\nbaseline = 3\n", {"study.ini: baseline = 3", "ranks = 1,2"});
-  fails("ranks = 1\nlauncher = no-such-program {ranks}\n", {"no-such-program", "PATH"});
-  fails("", {"no ranks"});
-  fails("ranks = 1\nshape = granite\n", {"model = DIR and shape = NAME"});
-  fails("ranks = 1\nexperts = 4\n", {"--experts 4", "--shape"});
-  const std::string shape = "ranks = 1\nout = x\nlauncher = env STUDY_RANKS={ranks}\n";
-  for (const auto& [lines, text] : {std::pair("shape = granite\n", "--job prompt needs a model"),
-                                    {"shape = granit\njob = layer\n", "did you mean granite?"},
-                                    {"shape = 8x32x16\njob = layer\n", "8x32x16"},
-                                    {"kind = experts\nmodel = x\ntext = y\n", "needs a shape"},
-                                    {"job = layer\n", "no model = DIR and no shape"}}) {
-    write_text(config_, shape + lines);
-    expect_failure(run_moesaic(run()), 2, {text});
-  }
-  write_text(config_, "ranks = 1\nout = x\nmodel = " + kDemo + "\n");
-  expect_failure(run_moesaic(run()), 2, {"text", "random"});
-  write_text(config_, "ranks = 1\nout = x\nmodel = " + kDemo + "\ntext = random\njob = layer\n");
-  expect_failure(run_moesaic(run()), 2, {"study.ini: ", "--shape"});
-  expect_failure(run_moesaic({"study", "run"}), 2, {"which study?"});
-  expect_failure(run_moesaic({"study", "run", out_ + ".ini"}), 3, {out_ + ".ini"});
-  expect_failure(run_moesaic({"study"}), 2, {"study run"});
-  describe("ranks = 1\nlauncher = env STUDY_RANKS={ranks}\n");
-  ASSERT_EQ(run_moesaic(run()).exit_code, 0);
-  const auto [name, text] = *points().begin();
-  write_text(out_ + "/points/" + name, text.substr(0, text.size() / 2));
-  expect_failure(run_moesaic(run()), 3, {name, "study run measures the point again"});
 }
 
 }  // namespace

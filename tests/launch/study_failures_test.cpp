@@ -1,0 +1,155 @@
+// moesaic study: what is said of points, files and programs that fail.
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "base/json.h"
+#include "tests/launch/program.h"
+#include "tests/launch/study_program.h"
+
+namespace moesaic::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+ino_t file_number(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
+}
+
+class StudyFailures : public StudyProgram {
+ protected:
+  /// A report of a program for pictures that is missing, that fails, and that may not be run.
+  void expect_pictures() const {
+    const std::string program = directory_.path_of("rsvg-convert");
+    const auto told = [&] {
+      const ProgramResult result =
+          run_moesaic({"study", "report", config_}, {{"PATH", directory_.path()}});
+      EXPECT_EQ(result.exit_code, 0) << result.text();
+      for (const auto& entry : fs::directory_iterator(out_ + "/plots")) {
+        EXPECT_EQ(entry.path().extension(), ".svg") << entry.path();
+      }
+      return result.err;
+    };
+    const auto expect_told = [&](const std::string& words) {
+      const std::string err = told();
+      EXPECT_NE(err.find(" plots, 0 of them as .png: " + words), std::string::npos) << err;
+    };
+    expect_told("cannot start rsvg-convert: it is not in PATH");
+    write_text(program, "#!/bin/sh\necho half > $2\necho the disk is full >&2\nexit 3\n");
+    fs::permissions(program, fs::perms::owner_all);
+    expect_told("rsvg-convert ended with code 3: the disk is full");
+    fs::permissions(program, fs::perms::owner_read);
+    expect_told("cannot start rsvg-convert: Permission denied");
+  }
+};
+
+TEST_F(StudyFailures, KeepsWhatAFailedPointSaidAndRunsItAgainWhenAsked) {
+  describe("launcher = env STUDY_RANKS={ranks}\nranks = 1\nmemory-limit = 8G,1M\n");
+  const ProgramResult result = run_moesaic(run());
+  EXPECT_EQ(result.exit_code, 4) << result.text();
+  ASSERT_EQ(rows().size(), 2U);
+  const Json failed = rows()[1];
+  EXPECT_EQ(failed.at("status").as_string(), "failed");
+  EXPECT_EQ(failed.at("error").at("exit_code").as_int(), 4);
+  EXPECT_NE(failed.at("error").at("last_words").as_string().find("not enough memory"),
+            std::string::npos);
+  const std::string file = out_ + "/points/" + failed.at("point").as_string() + ".json";
+  const std::string other = out_ + "/points/" + rows()[0].at("point").as_string() + ".json";
+  const auto first = file_number(file);
+  const auto good = file_number(other);
+  EXPECT_EQ(run_moesaic(run()).exit_code, 4);
+  EXPECT_EQ(file_number(file), first);
+  EXPECT_EQ(run_moesaic(run({"--retry"})).exit_code, 4);
+  EXPECT_NE(file_number(file), first);
+  EXPECT_EQ(file_number(other), good);
+}
+
+TEST_F(StudyFailures, APointWhoseLauncherSaysNothingFailsAndTheOthersGoOn) {
+  const std::string launcher = directory_.path_of("launcher.sh");
+  write_text(launcher,
+             "ranks=$1; shift\n"
+             "case $ranks in\n"
+             "  1) echo {};;\n"
+             "  2) echo starting 2 ranks;;\n"
+             "  3) echo 3 ranks are too many >&2; exit 127;;\n"
+             "  *) exec \"$@\";;\n"
+             "esac\n");
+  describe("launcher = sh " + launcher + " {ranks}\nranks = 1,2,3,4\n");
+  const ProgramResult result = run_moesaic(run());
+  EXPECT_EQ(result.exit_code, 3) << result.text();
+  EXPECT_NE(result.err.find("4 of 4 points, 3 of them failed"), std::string::npos) << result.text();
+  ASSERT_EQ(rows().size(), 4U);
+  for (const auto& [row, words] :
+       {std::pair(0, "field \"ranks\" is missing"), {1, "no line with a measurement"}}) {
+    const Json line = rows()[static_cast<std::size_t>(row)];
+    EXPECT_EQ(line.at("status").as_string(), "failed");
+    EXPECT_EQ(line.at("error").at("exit_code").as_int(), 3);
+    const std::string told = line.at("error").at("last_words").as_string();
+    EXPECT_NE(told.find(words), std::string::npos) << told;
+    EXPECT_NE(told.find(line.at("point").as_string() + ".out"), std::string::npos) << told;
+  }
+  EXPECT_EQ(rows()[2].at("error").at("exit_code").as_int(), 127);
+  EXPECT_EQ(rows()[2].at("error").at("last_words").as_string(), "3 ranks are too many");
+  EXPECT_EQ(rows()[3].at("status").as_string(), "measured");
+}
+
+TEST_F(StudyFailures, MarksThreadsThatShareCores) {
+  describe("launcher = env STUDY_RANKS={ranks}\nranks = 1\nthreads = 300\n");
+  write_text(config_, [&] {  // the value given last would be refused as a second one
+    std::string text = read_text(config_);
+    return text.erase(text.find("threads = 1\n"), 12);
+  }());
+  ASSERT_EQ(run_moesaic(run()).exit_code, 0);
+  const Json line = rows()[0];
+  EXPECT_TRUE(line.at("oversubscribed").as_bool());
+  EXPECT_LT(line.at("cores").as_int(), 300);
+  EXPECT_FALSE(line.find("speedup"));
+  expect_pictures();
+}
+
+TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
+  const auto fails = [&](const std::string& lines, const std::vector<std::string>& texts) {
+    describe(lines);
+    expect_failure(run_moesaic(run()), 2, texts);
+  };
+  fails("ranks = 1,x\n", {"study.ini line 10", "ranks", "\"x\""});
+  fails("ranks = 1,1\n", {"line 10", "1 twice"});
+  fails("ranks = 1\nbach-size = 4\n", {"line 11", "bach-size", "did you mean batch-size?"});
+  fails("ranks = 1\nbatch-size = 4,\n", {"line 11", "empty"});
+  fails("ranks = 1\nbatch-size = 0\n", {"line 11", "0 is less than 1"});
+  fails("ranks = 1\nkind = strong\n", {"line 11", "kind", "twice"});
+  fails("ranks = 1\nlauncher = ssh\n", {"study.ini line 11", "launcher", "{ranks}"});
+  expect_failure(run_moesaic({"study", "points", config_}), 2, {"line 11", "launcher"});
+  fails("ranks = 1,2\nbaseline = 3\n", {"study.ini: baseline = 3", "ranks = 1,2"});
+  fails("ranks = 1\nlauncher = no-such-program {ranks}\n", {"no-such-program", "PATH"});
+  fails("", {"no ranks"});
+  fails("ranks = 1\nshape = granite\n", {"model = DIR and shape = NAME"});
+  fails("ranks = 1\nexperts = 4\n", {"--experts 4", "--shape"});
+  const std::string shape = "ranks = 1\nout = x\nlauncher = env STUDY_RANKS={ranks}\n";
+  for (const auto& [lines, text] : {std::pair("shape = granite\n", "--job prompt needs a model"),
+                                    {"shape = granit\njob = layer\n", "did you mean granite?"},
+                                    {"shape = 8x32x16\njob = layer\n", "8x32x16"},
+                                    {"kind = experts\nmodel = x\ntext = y\n", "needs a shape"},
+                                    {"job = layer\n", "no model = DIR and no shape"}}) {
+    write_text(config_, shape + lines);
+    expect_failure(run_moesaic(run()), 2, {text});
+  }
+  write_text(config_, "ranks = 1\nout = x\nmodel = " + kDemo + "\n");
+  expect_failure(run_moesaic(run()), 2, {"text", "random"});
+  write_text(config_, "ranks = 1\nout = x\nmodel = " + kDemo + "\ntext = random\njob = layer\n");
+  expect_failure(run_moesaic(run()), 2, {"study.ini: ", "--shape"});
+  expect_failure(run_moesaic({"study", "run"}), 2, {"which study?"});
+  expect_failure(run_moesaic({"study", "run", out_ + ".ini"}), 3, {out_ + ".ini"});
+  expect_failure(run_moesaic({"study"}), 2, {"study run"});
+  describe("ranks = 1\nlauncher = env STUDY_RANKS={ranks}\n");
+  ASSERT_EQ(run_moesaic(run()).exit_code, 0);
+  const auto [name, text] = *points().begin();
+  write_text(out_ + "/points/" + name, text.substr(0, text.size() / 2));
+  expect_failure(run_moesaic(run()), 3, {name, "study run measures the point again"});
+}
+
+}  // namespace
+}  // namespace moesaic::test
