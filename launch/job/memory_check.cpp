@@ -46,6 +46,7 @@ MemoryPlan plan_node(const Runtime& runtime, RankMemory rank, const RuntimeBytes
   node.sum(std::span<std::int64_t>(plan.expert_formats));
   plan.items += rank.shared;
   plan.num_ranks = node.size();
+  plan.keeps_layers = rank.keeps_layers;
   return plan;
 }
 

@@ -158,9 +158,7 @@ std::string help_text(const MemoryPlan& plan) {
   if (is_large(MemoryItem::cache)) {
     help += "shorter sequences (--predict, --ctx-size), fewer at a time (--parallel), ";
   }
-  if (plan.items[MemoryItem::optimizer] > 0 && is_large(MemoryItem::activation)) {
-    help += "--recompute always, ";
-  }
+  if (plan.keeps_layers && is_large(MemoryItem::activation)) help += "--recompute always, ";
   if (is_large(MemoryItem::activation) || is_large(MemoryItem::exchange)) {
     help += "a smaller --batch-size, ";
   }
@@ -245,7 +243,7 @@ RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights, const
                      const RankSharing& sharing) {
   const ExpertTokens tokens = expert_tokens(model.config, model.precision, work);
   const PassRows rows = pass_rows(tokens, sharing);
-  RankMemory memory;
+  RankMemory memory{.keeps_layers = work.keeps_layers};
   MemoryItems& own = memory.own;
   own[MemoryItem::expert] = resident_bytes_of(weights.rank_bytes);
   own[MemoryItem::cache] =

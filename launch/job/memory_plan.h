@@ -64,6 +64,7 @@ struct Workload {
   std::int64_t adapter_bytes = 0;    // adapters, packed and not
   std::int64_t optimizer_bytes = 0;  // gradients, moments
   std::int64_t kept_bytes = 0;       // what a backward pass needs of the forward pass
+  bool keeps_layers = false;         // all that layers computed is among it
 };
 
 /// Ranks among which tokens go to and fro.
@@ -115,8 +116,9 @@ struct MemoryModel {
 
 /// What one rank needs for itself, and what the ranks of a node need once.
 struct RankMemory {
-  MemoryItems own;
-  MemoryItems shared;
+  MemoryItems own{};
+  MemoryItems shared{};
+  bool keeps_layers = false;  // as Workload has it
 };
 /// What a layer's experts take of a rank's tokens, which may choose experts of other ranks.
 struct ExpertTokens {
@@ -141,6 +143,7 @@ struct MemoryPlan {
   MemoryItems items{};                     // of all ranks of the node
   WeightBytes::ByFormat expert_formats{};  // of their packed experts, mapped ones too
   std::int64_t num_ranks = 0;
+  bool keeps_layers = false;  // as Workload has it
 
   [[nodiscard]] std::int64_t total() const noexcept { return items.total(); }
 };

@@ -90,7 +90,8 @@ Workload sft_workload(const Options& options, const ModelConfig& config, const S
           .adapter_bytes = sizes.adapter_bytes,
           .optimizer_bytes = kOptimizerBytes * sizes.adapter_values + sizes.sum_bytes,
           .kept_bytes = tokens * (kept_token_bytes(config, recomputes, sizes.expert_ranks) +
-                                  (sizes.dropout > 0 ? dropout_token_bytes(config) : 0))};
+                                  (sizes.dropout > 0 ? dropout_token_bytes(config) : 0)),
+          .keeps_layers = !recomputes};
 }
 
 }  // namespace moesaic

@@ -31,6 +31,7 @@ JobMemory job_memory(const CostRanks& ranks, const std::vector<PlaceMemory>& pla
     MemoryPlan& plan = nodes[static_cast<std::size_t>(node)];
     if (plan.num_ranks++ == 0) plan.items = place.memory.shared;
     plan.items += place.memory.own;
+    plan.keeps_layers = place.memory.keeps_layers;
     for (std::size_t i = 0; i < plan.expert_formats.size(); ++i) {
       plan.expert_formats[i] += place.expert_formats[i];
     }

@@ -204,9 +204,14 @@ TEST(Memory, ShortageSaysWhatIsNeededAndWhatHelps) {
   plan.items[MemoryItem::activation] = 8 << 20;
   const std::string training =
       error_message([&] { require_memory(plan, 8 << 20, "test"); }, ErrorKind::resource);
-  for (const char* part : {"optimizer 8.00 MiB", "--recompute always", "--lora-rank"}) {
+  for (const char* part : {"optimizer 8.00 MiB", "--batch-size", "--lora-rank"}) {
     EXPECT_NE(training.find(part), std::string::npos) << training;
   }
+  EXPECT_EQ(training.find("--recompute"), std::string::npos) << "no layer is kept: " << training;
+  plan.keeps_layers = true;
+  const std::string keeping =
+      error_message([&] { require_memory(plan, 8 << 20, "test"); }, ErrorKind::resource);
+  EXPECT_NE(keeping.find("--recompute always"), std::string::npos) << keeping;
 }
 
 TEST(Memory, ShortageNamesTheFormatOfExperts) {

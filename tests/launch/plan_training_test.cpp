@@ -52,7 +52,11 @@ TEST_F(PlannedTraining, that_does_not_fit_is_what_it_falls_back_to) {
   EXPECT_EQ(tokens_per_second(wide), tokens_per_second(never));
   EXPECT_FALSE(wide.at("recompute").as_bool());
   const std::string between = fmt::format("{}", (most + least) / 2);
-  EXPECT_EQ(run(kDemo, {"--recompute", "never", "--memory", between}).exit_code, 4);
+  expect_failure(run(kDemo, {"--recompute", "never", "--memory", between}), 4,
+                 {"what would help: --recompute always"});
+  const ProgramResult neither = run(kDemo, {"--memory", fmt::format("{}", least / 2)});
+  EXPECT_EQ(neither.exit_code, 4) << neither.text();
+  EXPECT_EQ(neither.err.find("--recompute"), std::string::npos) << neither.text();
   const Json narrow = plan(kDemo, {"--memory", between});
   EXPECT_EQ(activation_bytes(narrow), activation_bytes(always));
   EXPECT_EQ(tokens_per_second(narrow), tokens_per_second(always));
