@@ -134,8 +134,8 @@ void add_targets(Fields& fields, const AdapterDescription& description,
   const double alpha = most_common(alphas);
   const auto targets = [&](bool parameters) {
     return json_strings(endings_of(target_names(chosen, description.layout, parameters),
-                                  target_names(sites, description.layout, parameters),
-                                  parameters ? 2 : 1));
+                                   target_names(sites, description.layout, parameters),
+                                   parameters ? 2 : 1));
   };
   fields.insert(
       fields.end(),
