@@ -37,8 +37,7 @@ void refuse_options_of_models(const Command& command) {
 }
 
 ShapePlan::ShapePlan(const Options& options, const RuntimeBytes& runtime)
-    : options_(options),
-      runtime_(runtime),
+    : runtime_(runtime),
       popularity_(ExpertPopularity::from_text(options.plan_routing)),
       point_(planned_point(options)),
       ranks_(planned_ranks(options, point_.shape.experts)) {}

@@ -13,8 +13,7 @@ void refuse_options_of_models(const Command& command);
 /// One layer of --shape on the ranks of a command line, before it is started. No file is read.
 class ShapePlan {
  public:
-  /// `options` must outlive this. Throws Error{usage} for a shape that is none, and for ranks that
-  /// cannot share its experts.
+  /// Throws Error{usage} for a shape that is none, and for ranks that cannot share its experts.
   ShapePlan(const Options& options, const RuntimeBytes& runtime);
 
   [[nodiscard]] const LayerShape& shape() const noexcept { return point_.shape; }
@@ -31,7 +30,6 @@ class ShapePlan {
                                                 std::int64_t batch_tokens) const;
   [[nodiscard]] RankSharing sharing(const CostRanks& ranks, std::int64_t batch_tokens) const;
 
-  const Options& options_;
   RuntimeBytes runtime_;
   ExpertPopularity popularity_;
   ShapePoint point_;
