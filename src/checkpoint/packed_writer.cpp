@@ -54,7 +54,7 @@ bool is_converted(const std::string& directory) {
          second.find(kManifestKind) != std::string::npos;
 }
 
-void require_replaceable(const std::string& directory, bool overwrite) {
+void require_free_or_converted(const std::string& directory, bool overwrite) {
   std::error_code error;
   const fs::file_status status = fs::status(directory, error);
   if (!fs::exists(status)) return;
@@ -89,12 +89,13 @@ std::string part_directory(const std::string& directory) {
 
 PackedOutput::PackedOutput(const std::string& directory, bool overwrite, Found found)
     : directory_(plain_path(directory)), part_(part_directory(directory)), overwrite_(overwrite) {
-  require_replaceable(directory_, overwrite_);
-  take_part_directory();
+  require_free_or_converted(directory_, overwrite_);
+  const bool is_new = take_part_directory();
   if (found == Found::dropped) clear_part_directory({});
+  spares_found_ = found == Found::kept && !is_new;
 }
 
-void PackedOutput::take_part_directory() {
+bool PackedOutput::take_part_directory() {
   std::error_code error;
   const bool is_new = fs::create_directory(part_, error);
   require(is_new || (!error && file_exists(in(part_, kLockFile))), ErrorKind::resource,
@@ -106,6 +107,7 @@ void PackedOutput::take_part_directory() {
   require(!in_use, ErrorKind::usage, "{}: another process is converting to {}", part_, directory_);
   require(lock_ >= 0, ErrorKind::resource, "{}: cannot be written: {}", part_,
           std::strerror(errno));
+  return is_new;
 }
 
 void PackedOutput::clear_part_directory(const std::set<std::string>& stays) const {
@@ -116,18 +118,22 @@ void PackedOutput::clear_part_directory(const std::set<std::string>& stays) cons
 }
 
 PackedOutput::~PackedOutput() {
+  if (!published_ && !spares_found_) leave_kept();
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void PackedOutput::leave_kept() const noexcept {
   std::error_code error;
-  if (!published_ && kept_.empty()) {
+  if (kept_.empty()) {
     fs::remove_all(part_, error);
-  } else if (!published_) {
+    return;
+  }
+  try {
     std::set<std::string> stays = kept_;
     stays.emplace(kRecordFile);
-    try {
-      clear_part_directory(stays);
-    } catch (const fs::filesystem_error&) {  // then more is left than need be
-    }
+    clear_part_directory(stays);
+  } catch (const std::exception&) {  // then more is left than need be
   }
-  if (lock_ >= 0) ::close(lock_);
 }
 
 std::string PackedOutput::record_path() const {
@@ -156,7 +162,8 @@ void PackedOutput::copy_files(const std::string& model_directory, PackedManifest
   }
 }
 
-void PackedOutput::make_shards(const PackedManifest& manifest) const {
+void PackedOutput::make_shards(const PackedManifest& manifest) {
+  spares_found_ = false;
   std::set<std::string> stays = kept_;
   stays.emplace(kRecordFile);
   for (const PackedFile& copy : manifest.copies) stays.insert(copy.name);

@@ -17,7 +17,11 @@ namespace moesaic {
 /// kept. What a killed process left under that name is taken away by the next, or goes on.
 class PackedOutput {
  public:
-  enum class Found { dropped, kept };  ///< what becomes of shards that are there
+  /// What becomes of a stopped conversion that is there.
+  enum class Found {
+    dropped,  ///< it is taken away at once
+    kept      ///< all of it stays until make_shards(), also if this one fails before
+  };
 
   /// Throws Error{usage} if `directory` is there and not empty, unless it was made by a conversion
   /// and is to be overwritten, or if another process is just writing it; Error{resource} if it
@@ -36,23 +40,28 @@ class PackedOutput {
   [[nodiscard]] bool has_shard(const PackedFile& shard) const;
   /// The shard stays for the next conversion, with the record, if this one comes to no end.
   void keep(const PackedFile& shard) { kept_.insert(shard.name); }
-  /// Makes the shards that are not kept, with all their space; other files are taken away.
-  void make_shards(const PackedManifest& manifest) const;
+  /// Makes the shards that are not kept, with all their space. What was found and is not kept is
+  /// taken away now.
+  void make_shards(const PackedManifest& manifest);
   /// Writes the manifest and makes the directory appear under its name.
   void publish(const PackedManifest& manifest);
   /// The same for a directory without a manifest: of another kind, that holds what it should.
   void publish();
 
  private:
-  void take_part_directory();
+  /// Whether it was not there.
+  bool take_part_directory();
   /// Takes away all but the lock, and of the rest what `stays`.
   void clear_part_directory(const std::set<std::string>& stays) const;
+  /// Takes away all but what is kept.
+  void leave_kept() const noexcept;
 
   std::string directory_;
   std::string part_;
   bool overwrite_;
   int lock_ = -1;  // held as long as the process lives
   bool published_ = false;
+  bool spares_found_ = false;  // nobody has said yet what is kept of what was found
   std::set<std::string> kept_;  // names of shards
 };
 

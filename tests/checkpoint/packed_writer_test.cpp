@@ -88,9 +88,11 @@ TEST(PackedWriter, AnAbandonedConversionLeavesNothing) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
   {
-    const PackedOutput output(out, false);
+    PackedOutput output(out, false);
     output.make_shards(one_vector());
   }
+  EXPECT_EQ(num_files(directory.path()), 0);
+  { const PackedOutput nothing_found(out, false, PackedOutput::Found::kept); }
   EXPECT_EQ(num_files(directory.path()), 0);
 }
 
@@ -110,6 +112,11 @@ TEST(PackedWriter, ShardsThatAreToBeKeptStayForTheNextConversion) {
   }
   EXPECT_EQ(num_files(out + ".part"), 3) << "a lock, the record and a shard";
   {
+    const PackedOutput output(out, false, PackedOutput::Found::kept);
+    write_text(out + ".part/stray", "");
+  }
+  EXPECT_EQ(num_files(out + ".part"), 4) << "one that ends before it says what it keeps";
+  {
     PackedOutput output(out, false, PackedOutput::Found::kept);
     EXPECT_FALSE(output.has_shard(manifest.shards[0]));
     EXPECT_TRUE(output.has_shard(manifest.shards[1]));
@@ -128,7 +135,7 @@ TEST(PackedWriter, AKilledConversionLeavesNoDirectoryOfThatNameAndTheNextTakesOv
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    const PackedOutput output(out, false);
+    PackedOutput output(out, false);
     output.make_shards(one_vector());
     kill(getpid(), SIGKILL);
   }

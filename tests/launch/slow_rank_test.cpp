@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "tests/launch/broken_models.h"
 #include "tests/launch/program.h"
 #include "tests/support/temporary_directory.h"
 
@@ -70,6 +71,28 @@ TEST(Convert, goes_on_after_the_shards_that_are_whole_when_it_was_killed) {
   EXPECT_NE(rest.err.find("shards are there from an earlier conversion"), std::string::npos);
   EXPECT_TRUE(contents(out) == contents(whole));
   EXPECT_EQ(num_files(directory.path()), 2);
+}
+
+TEST(Convert, keeps_whole_shards_when_it_fails_before_it_goes_on) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  const std::string out = directory.path_of("out");
+  const Arguments command =
+      moesaic_command(joined({"convert", "-m", model, "-o", out}, kSmallShards));
+  const ProgramResult killed = run_program(
+      joined({"env", "LD_PRELOAD=" MOESAIC_SLOW_READS, "MOESAIC_KILLING_READ=60"}, command));
+  EXPECT_EQ(killed.exit_code, 137) << killed.text();
+  const auto records = lines_of(read_text(out + ".part/conversion.jsonl"));
+  ASSERT_GT(records.size(), 1U) << "or the test shows nothing";
+  std::filesystem::create_directory(model + "/LICENSE");  // a file would be copied
+  expect_failure(run_program(command), 3, {"LICENSE", "not a regular file"});
+  std::filesystem::remove(model + "/LICENSE");
+  const ProgramResult rest = run_program(command);
+  EXPECT_EQ(rest.exit_code, 0) << rest.text();
+  EXPECT_NE(rest.err.find(std::to_string(records.size() - 1) + " of "), std::string::npos)
+      << rest.text();
+  EXPECT_NE(rest.err.find("shards are there from an earlier conversion"), std::string::npos);
 }
 
 TEST(Convert, of_another_kind_starts_anew) {
