@@ -68,17 +68,30 @@ void require_free_or_converted(const std::string& directory, bool overwrite) {
           "{}: was not made by moesaic convert, and so is not replaced", directory);
 }
 
-/// Gives `part` the name of `directory`, and what had that name before the name of `part`.
-void swap_names(const std::string& part, const std::string& directory) {
+/// Takes away what an earlier version of a directory has been renamed to.
+void remove_converted(const std::string& directory) {
+  std::error_code error;
+  if (is_converted(directory)) fs::remove_all(directory, error);
+}
+
+/// The name that what was there has for a moment, on a file system that cannot exchange names.
+std::string old_directory(const std::string& part) {
+  return part + ".old";
+}
+
+/// Gives `part` the name of `directory`, which is there, and returns what that is called now.
+std::string swap_names(const std::string& part, const std::string& directory) {
   if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, directory.c_str(), RENAME_EXCHANGE) == 0) {
-    return;
+    return part;
   }
-  const std::string old = part + ".old";  // a file system without that: not at once
-  const bool replaced = std::rename(directory.c_str(), old.c_str()) == 0 &&
-                        std::rename(part.c_str(), directory.c_str()) == 0 &&
-                        std::rename(old.c_str(), part.c_str()) == 0;
-  require(replaced, ErrorKind::resource, "{}: cannot be replaced by {}: {}", directory, part,
-          std::strerror(errno));
+  const std::string old = old_directory(part);  // not at once
+  remove_converted(old);                        // of a process that was killed just here
+  const bool moved = std::rename(directory.c_str(), old.c_str()) == 0;
+  if (moved && std::rename(part.c_str(), directory.c_str()) == 0) return old;
+  const int reason = errno;
+  if (moved) (void)std::rename(old.c_str(), directory.c_str());
+  fail(ErrorKind::resource, "{}: cannot be replaced by {}: {}", directory, part,
+       std::strerror(reason));
 }
 
 }  // namespace
@@ -98,8 +111,10 @@ PackedOutput::PackedOutput(const std::string& directory, bool overwrite, Found f
 bool PackedOutput::take_part_directory() {
   std::error_code error;
   const bool is_new = fs::create_directory(part_, error);
-  require(is_new || (!error && file_exists(in(part_, kLockFile))), ErrorKind::resource,
-          "{}: cannot be made: {}", part_,
+  // One that was killed just after it had replaced a directory has left that here.
+  const bool is_ours =
+      !error && (file_exists(in(part_, kLockFile)) || (overwrite_ && is_converted(part_)));
+  require(is_new || is_ours, ErrorKind::resource, "{}: cannot be made: {}", part_,
           error ? error.message() : "it is there, and not from a conversion");
   lock_ = ::open(in(part_, kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   const bool in_use = lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -183,17 +198,26 @@ void PackedOutput::publish(const PackedManifest& manifest) {
 }
 
 void PackedOutput::publish() {
-  fs::remove(in(part_, kLockFile));
-  fs::remove(in(part_, kRecordFile));
   sync_directory(part_);
-  if (std::rename(part_.c_str(), directory_.c_str()) != 0) {
-    require_replaceable(directory_, overwrite_);
-    swap_names(part_, directory_);
-    std::error_code error;
-    fs::remove_all(part_, error);
-  }
+  const std::string replaced = take_name();
   published_ = true;
   sync_directory(fs::absolute(directory_).parent_path().string());
+  // Only now: without its name, the next conversion needs both.
+  std::error_code error;
+  fs::remove(in(directory_, kRecordFile), error);
+  fs::remove(in(directory_, kLockFile), error);
+  if (!replaced.empty()) fs::remove_all(replaced, error);
+  remove_converted(old_directory(part_));
+}
+
+std::string PackedOutput::take_name() const {
+  if (std::rename(part_.c_str(), directory_.c_str()) == 0) return "";
+  const int reason = errno;
+  require_free_or_converted(directory_, overwrite_);
+  std::error_code error;
+  require(fs::exists(fs::symlink_status(directory_, error)), ErrorKind::resource,
+          "{}: cannot get the name {}: {}", part_, directory_, std::strerror(reason));
+  return swap_names(part_, directory_);
 }
 
 ShardWriter::ShardWriter(const std::string& directory, const PackedManifest& manifest) {

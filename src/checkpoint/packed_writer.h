@@ -43,7 +43,8 @@ class PackedOutput {
   /// Makes the shards that are not kept, with all their space. What was found and is not kept is
   /// taken away now.
   void make_shards(const PackedManifest& manifest);
-  /// Writes the manifest and makes the directory appear under its name.
+  /// Writes the manifest and makes the directory appear under its name. Throws Error{usage} if
+  /// something else has got that name meanwhile: what is kept stays then too.
   void publish(const PackedManifest& manifest);
   /// The same for a directory without a manifest: of another kind, that holds what it should.
   void publish();
@@ -53,6 +54,8 @@ class PackedOutput {
   bool take_part_directory();
   /// Takes away all but the lock, and of the rest what `stays`.
   void clear_part_directory(const std::set<std::string>& stays) const;
+  /// Gives the directory its own name, and returns what another one of that name is called now.
+  [[nodiscard]] std::string take_name() const;
   /// Takes away all but what is kept.
   void leave_kept() const noexcept;
 
@@ -61,7 +64,7 @@ class PackedOutput {
   bool overwrite_;
   int lock_ = -1;  // held as long as the process lives
   bool published_ = false;
-  bool spares_found_ = false;  // nobody has said yet what is kept of what was found
+  bool spares_found_ = false;   // nobody has said yet what is kept of what was found
   std::set<std::string> kept_;  // names of shards
 };
 

@@ -1,15 +1,45 @@
 #include "src/checkpoint/packed_writer.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <filesystem>
+#include <string_view>
 
 #include "base/checksum.h"
 #include "src/checkpoint/packed_directory.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
+
+namespace {
+
+/// How this program's system changes names.
+bool can_exchange_names = true;
+bool can_name_directories = true;
+
+}  // namespace
+
+extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+                         unsigned flags) noexcept {
+  if ((flags & RENAME_EXCHANGE) != 0 && !can_exchange_names) {
+    errno = EINVAL;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+}
+
+extern "C" int rename(const char* from, const char* to) noexcept {
+  if (std::string_view(from).ends_with(".part") && !can_name_directories) {
+    errno = EIO;
+    return -1;
+  }
+  return ::renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
 
 namespace moesaic {
 namespace {
@@ -183,6 +213,78 @@ TEST(PackedWriter, WhatIsThereIsReplacedOnlyIfAskedAndOurs) {
   EXPECT_NE(error_message([&] { PackedOutput(directory.path_of("file"), true); }, ErrorKind::usage)
                 .find("no directory"),
             std::string::npos);
+}
+
+TEST(PackedWriter, AWholeConversionThatCannotHaveItsNameStays) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const PackedManifest manifest = one_vector();
+  {
+    PackedOutput output(out, false);
+    output.make_shards(manifest);
+    write_text(output.record_path(), "a record");
+    output.keep(manifest.shards[0]);
+    fs::create_directory(out);
+    write_text(out + "/letter.txt", "dear");
+    EXPECT_NE(
+        error_message([&] { output.publish(manifest); }, ErrorKind::usage).find("--overwrite"),
+        std::string::npos);
+  }
+  EXPECT_EQ(num_files(out), 1);
+  EXPECT_EQ(num_files(out + ".part"), 3) << "a lock, the record and a shard";
+  fs::remove_all(out);
+  PackedOutput output(out, false, PackedOutput::Found::kept);
+  EXPECT_EQ(test::read_text(output.record_path()), "a record");
+  EXPECT_TRUE(output.has_shard(manifest.shards[0]));
+  output.keep(manifest.shards[0]);
+  output.make_shards(manifest);
+  output.publish(manifest);
+  EXPECT_EQ(num_files(out), 2) << "a shard and the manifest";
+  EXPECT_EQ(num_files(directory.path()), 1);
+}
+
+TEST(PackedWriter, WhatAKilledOneHasReplacedIsTakenAway) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  convert(out, 1.0F);
+  convert(out + ".part", 2.0F);
+  convert(out, 3.0F, true);
+  EXPECT_EQ(first_value(out), 3.0F);
+  EXPECT_EQ(num_files(directory.path()), 1);
+  convert(out + ".part", 2.0F);
+  fs::remove_all(out);
+  EXPECT_NE(
+      error_message([&] { convert(out, 4.0F); }, ErrorKind::resource).find("not from a conversion"),
+      std::string::npos);
+  EXPECT_EQ(first_value(out + ".part"), 2.0F) << "nobody has said that it may be replaced";
+}
+
+/// Network file systems.
+TEST(PackedWriter, ADirectoryIsReplacedWhereNamesCannotBeExchanged) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  convert(out, 1.0F);
+  can_exchange_names = false;
+  convert(out, 2.0F, true);
+  EXPECT_EQ(first_value(out), 2.0F);
+  EXPECT_EQ(num_files(directory.path()), 1);
+
+  convert(out + ".part.old", 1.0F);  // a process was killed before it took it away
+  convert(out, 3.0F, true);
+  EXPECT_EQ(first_value(out), 3.0F);
+  EXPECT_EQ(num_files(directory.path()), 1);
+
+  can_name_directories = false;
+  EXPECT_NE(error_message([&] { convert(out, 4.0F, true); }, ErrorKind::resource)
+                .find("out: cannot be replaced by"),
+            std::string::npos);
+  EXPECT_EQ(first_value(out), 3.0F) << "it has its name again";
+  EXPECT_EQ(num_files(directory.path()), 1);
+  EXPECT_NE(error_message([&] { convert(directory.path_of("new"), 4.0F); }, ErrorKind::resource)
+                .find("new.part: cannot get the name"),
+            std::string::npos);
+  can_name_directories = true;
+  can_exchange_names = true;
 }
 
 TEST(PackedWriter, WhatStandsInTheWayIsNotTouched) {
