@@ -5,6 +5,7 @@
 #include <fstream>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -30,8 +31,13 @@ RecordFile::RecordFile(std::string path, const RecordKind& kind, const RunIdenti
                        const std::function<void(const Json& record)>& read, Others others)
     : path_(std::move(path)), kind_(kind), file_(path_, OutputFile::Mode::kept) {
   require(file_.lock(), ErrorKind::usage, "{}: another process is writing to it", path_);
+  std::ifstream stream(path_, std::ios::binary);
+  require(stream.is_open(), ErrorKind::file, "cannot read the file {}", path_);
+  stream.exceptions(std::ios::badbit);  // what cannot be read is not the end of the file
   try {
-    read_records(identity, read);
+    read_records(stream, identity, read);
+  } catch (const std::ios::failure& failure) {
+    fail(ErrorKind::file, "{}: cannot be read: {}", path_, failure.code().message());
   } catch (const Error&) {
     if (others == Others::refused) throw;
     end_ = 0;
@@ -52,10 +58,8 @@ void RecordFile::clear() {
   end_ = begin_;
 }
 
-void RecordFile::read_records(const RunIdentity& identity,
+void RecordFile::read_records(std::istream& stream, const RunIdentity& identity,
                               const std::function<void(const Json& record)>& read) {
-  std::ifstream stream(path_, std::ios::binary);
-  require(stream.is_open(), ErrorKind::file, "cannot read the file {}", path_);
   std::string line;
   // A line that the end of the file ends is cut short.
   for (std::int64_t number = 1; std::getline(stream, line) && !stream.eof(); ++number) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 
@@ -34,8 +35,9 @@ class RecordFile {
 
   /// Makes the file, or shows `read` the records that are in it. Throws Error{usage} if it is no
   /// file of such records, is of another identity (the message says in what), or is being written;
-  /// Error{file} for a line that is not JSON; Error{resource} if it cannot be written. Where others
-  /// are replaced, the first two are not thrown: `read` may have been shown records in vain then.
+  /// Error{file} for a line that is not JSON, and if it cannot be read: nothing of it is changed
+  /// then; Error{resource} if it cannot be written. A file of another run that is replaced is no
+  /// error, nor is one with other lines: `read` may have been shown records in vain then.
   RecordFile(std::string path, const RecordKind& kind, const RunIdentity& identity,
              const std::function<void(const Json& record)>& read, Others others = Others::refused);
 
@@ -49,7 +51,7 @@ class RecordFile {
   [[nodiscard]] bool has_records() const noexcept { return end_ > begin_; }
 
  private:
-  void read_records(const RunIdentity& identity,
+  void read_records(std::istream& stream, const RunIdentity& identity,
                     const std::function<void(const Json& record)>& read);
   [[nodiscard]] std::string header_of(const RunIdentity& identity) const;
   void check_header(std::string_view line, const RunIdentity& identity) const;

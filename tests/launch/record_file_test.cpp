@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "launch/verbs/record_file.h"
+#include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace moesaic::test {
@@ -43,6 +45,21 @@ TEST(ResultFile, EveryCutOfAFileIsMended) {
   }
   write_text(path, whole + "zero\n");
   EXPECT_THROW(ResultFile(path, identity), Error);
+}
+
+/// The memory of this process is such a file: nothing is at its beginning.
+TEST(RecordFile, WhatCannotBeReadIsNotCutOff) {
+  const RunIdentity identity{.inputs = "a", .model = "b", .options = "{}"};
+  for (const auto others : {RecordFile::Others::refused, RecordFile::Others::replaced}) {
+    const std::string message = error_message(
+        [&] {
+          RecordFile(
+              "/proc/self/mem", {.records = "results", .inputs = "prompts", .option = "--out"},
+              identity, [](const Json&) {}, others);
+        },
+        ErrorKind::file);
+    EXPECT_EQ(message, "/proc/self/mem: cannot be read: Input/output error");
+  }
 }
 
 }  // namespace
