@@ -1,5 +1,9 @@
 #include "base/error.h"
 
+#include <exception>
+#include <new>
+#include <system_error>
+
 namespace moesaic {
 namespace {
 
@@ -33,6 +37,22 @@ std::string without_controls(std::string_view text) {
     }
   }
   return result;
+}
+
+Error current_error() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return {ErrorKind::resource, "the system has no more memory"};
+  } catch (const std::system_error& error) {  // as fmt::print, where the disk is full
+    return {ErrorKind::resource, error.what()};
+  } catch (const std::exception& error) {
+    return {ErrorKind::internal, fmt::format("unexpected: {}", error.what())};
+  } catch (...) {
+    return {ErrorKind::internal, "unexpected: an exception of unknown type"};
+  }
 }
 
 }  // namespace moesaic

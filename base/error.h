@@ -36,6 +36,10 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
+/// The exception that is being handled, as an Error, whatever it is: what the system refuses is of
+/// kind resource, what nobody expects of kind internal.
+[[nodiscard]] Error current_error();
+
 /// A format string, and the line of our sources that it stands in.
 template <typename... Args>
 struct LocatedText {

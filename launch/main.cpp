@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "launch/job/agreement.h"
+#include "base/log.h"
+#include "launch/job/failure.h"
 #include "launch/job/runtime.h"
 #include "launch/options/option_help.h"
 #include "launch/options/option_table.h"
@@ -97,7 +98,7 @@ int run_alone(const Command& command) {
   require(size == nullptr || std::string_view(size) == "1", ErrorKind::usage,
           "moesaic {} is one process, no ranks: run it without mpirun",
           verb_row(*command.verb).name);
-  for (const std::string& note : command.notes) fmt::print(stderr, "warning: {}\n", note);
+  for (const std::string& note : command.notes) Log().write(LogLevel::warning, "{}", note);
   int code = 0;
   if (command.options.show_config) {
     fmt::print("{}", config_text(command));
@@ -170,9 +171,10 @@ int main(int argc, char** argv) {
       return argc == 1 ? 2 : 0;
     }
     if (const auto command = command_without_ranks(argc, argv)) return run_alone(*command);
-  } catch (const Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return exit_code(error.kind());
+  } catch (...) {
+    const Failure failure = describe_current_exception();
+    Log().write(failure.level, "{}", failure.message);
+    return failure.code;
   }
   return run_job(argc, argv, run_verb);
 }

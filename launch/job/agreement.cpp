@@ -1,9 +1,7 @@
 #include "launch/job/agreement.h"
 
 #include <algorithm>
-#include <new>
 #include <optional>
-#include <system_error>
 #include <vector>
 
 #include "base/interruption.h"
@@ -29,16 +27,10 @@ Outcome call(const std::function<void()>& body) {
   Outcome outcome;
   try {
     body();
-  } catch (const Error& error) {
-    return Outcome(error);
   } catch (const Interrupted&) {
     outcome.state = kInterrupted;
-  } catch (const std::bad_alloc&) {
-    return Outcome(Error(ErrorKind::resource, "the system has no more memory"));
-  } catch (const std::system_error& error) {  // as fmt::print, where the disk is full
-    return Outcome(Error(ErrorKind::resource, error.what()));
-  } catch (const std::exception& error) {
-    return Outcome(Error(ErrorKind::internal, error.what()));
+  } catch (...) {
+    return Outcome(current_error());
   }
   return outcome;
 }

@@ -11,16 +11,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <new>
 #include <system_error>
 #include <thread>
 
 #include "base/checksum.h"
 #include "base/error.h"
 #include "comm/checked_communicator.h"
-#include "comm/roll_call.h"
 #include "comm/shared_memory_communicator.h"
 #include "launch/job/agreement.h"
+#include "launch/job/failure.h"
 #include "launch/job/gather.h"
 #include "launch/job/program_version.h"
 #include "launch/job/start_check.h"
@@ -119,41 +118,6 @@ InterruptionOptions interruption_options(const Command& command, bool is_first,
   }
   if (is_first) result.stop_file = stop_file(command);
   return result;
-}
-
-struct Failure {
-  int code = 1;
-  std::string message;
-  std::chrono::milliseconds silence{};  // before it is told: another rank may know more
-  std::chrono::milliseconds grace{};    // after that: the launcher knows, and has a code for it
-  LogLevel level = LogLevel::error;
-};
-
-/// Longer than a launcher takes to end the job after it has lost a rank.
-constexpr auto kLauncherPatience = std::chrono::seconds(3);
-
-Failure describe_current_exception() {
-  try {
-    throw;
-  } catch (const LostRank& lost) {
-    return {exit_code(lost.kind()), lost.what(),
-            lost.speaks() ? std::chrono::seconds(0) : kLauncherPatience,
-            lost.has_ended() ? kLauncherPatience : std::chrono::seconds(0)};
-  } catch (const Error& error) {
-    const std::string bug = error.kind() == ErrorKind::internal ? "internal error: " : "";
-    const bool is_echo = error.kind() == ErrorKind::peer;  // of another rank's failure, probably
-    return {exit_code(error.kind()), bug + error.what(), std::chrono::seconds(is_echo ? 1 : 0)};
-  } catch (const Interrupted& interrupted) {
-    return {kInterruptedCode, interrupted.what(), {}, {}, LogLevel::warning};
-  } catch (const std::bad_alloc&) {
-    return {exit_code(ErrorKind::resource), "the system has no more memory"};
-  } catch (const std::system_error& error) {  // as fmt::print, where the disk is full
-    return {exit_code(ErrorKind::resource), error.what()};
-  } catch (const std::exception& error) {
-    return {1, fmt::format("unexpected: {}", error.what())};
-  } catch (...) {
-    return {1, "unexpected: an exception of unknown type"};
-  }
 }
 
 /// Ends the job because of the exception being handled. Ranks that fail at the same time speak one

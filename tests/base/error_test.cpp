@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <functional>
+#include <new>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace moesaic {
 namespace {
@@ -47,6 +51,24 @@ TEST(Error, IsOneLineWhateverItQuotes) {
 TEST(Error, MayHaveLinesOfItsOwn) {
   EXPECT_EQ(message_of([] { fail(ErrorKind::peer, "all wait\n  rank {}\nend\n", 1); }),
             "all wait\n  rank 1\\nend\\n");
+}
+
+TEST(Error, EveryExceptionIsOne) {
+  const auto as_error = [](const auto& exception) {
+    try {
+      throw exception;
+    } catch (...) {
+      return current_error();
+    }
+  };
+  EXPECT_EQ(as_error(Error(ErrorKind::file, "x is missing")).kind(), ErrorKind::file);
+  EXPECT_EQ(as_error(std::bad_alloc()).kind(), ErrorKind::resource);
+  const std::system_error full(ENOSPC, std::generic_category(), "x");
+  EXPECT_EQ(as_error(full).kind(), ErrorKind::resource);
+  EXPECT_STREQ(as_error(full).what(), "x: No space left on device");
+  EXPECT_EQ(as_error(std::out_of_range("x")).kind(), ErrorKind::internal);
+  EXPECT_STREQ(as_error(std::out_of_range("x")).what(), "unexpected: x");
+  EXPECT_EQ(as_error(3).kind(), ErrorKind::internal);
 }
 
 TEST(Narrow, KeepsValuesThatFit) {

@@ -172,11 +172,14 @@ TEST(ProgramErrors, StandardOutputCannotBeWritten) {
         run_program({"/bin/sh", "-c", program + " " + arguments + " > /dev/full"});
     expect_failure(result, 4, {"standard output"});
   }
-  // More than a buffer holds, so that it fails on the way and not at the end.
-  const ProgramResult result = run_program({"/bin/sh", "-c",
-                                            program + " tokenize -m " + kDemo + " -f " + kData +
-                                                "/demo-heldout.txt" + " --json > /dev/full"});
-  expect_failure(result, 4, {""});
+  // More than a buffer holds, so that it fails on the way and not at the end; without ranks, too.
+  for (const std::string& arguments :
+       {"tokenize -m " + kDemo + " -f " + kData + "/demo-heldout.txt --json",
+        "plan -m " + kDemo + " --ranks 64 --expert-replicas 4 --json"}) {
+    const ProgramResult result =
+        run_program({"/bin/sh", "-c", program + " " + arguments + " > /dev/full"});
+    expect_failure(result, 4, {"No space left on device"});
+  }
 }
 
 /// A shell that limits itself and becomes moesaic with these arguments.
