@@ -136,11 +136,14 @@ int end_job(const MpiSession& mpi, const Log& log) {
   return failure.code;
 }
 
-int run_ranked(const MpiSession& mpi, std::span<const std::string> arguments,
+int run_ranked(const MpiSession& mpi, int argc, char** argv,
                const std::function<void(Runtime&)>& verb) {
-  Log log(LogLevel::info, mpi.rank(), mpi.size());
-  const std::unique_ptr<Communicator> starters = make_mpi_communicator(mpi);
+  Log log;
+  std::unique_ptr<Communicator> starters;  // all ranks free it together, also after an AgreedError
   try {
+    log = Log(LogLevel::info, mpi.rank(), mpi.size());
+    starters = make_mpi_communicator(mpi);
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
     Command command;
     agree(*starters, [&] {
       refuse_singletons(mpi.size());
@@ -277,12 +280,13 @@ int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb) {
   try {
     require_room_to_start();
     mpi = std::make_unique<MpiSession>(&argc, &argv);
-  } catch (const Error& error) {
-    print_error(Log(), error.what());
-    return exit_code(error.kind());
+  } catch (...) {
+    const Failure failure = describe_current_exception();
+    print_error(Log(), failure.message);
+    return failure.code;
   }
   const ReadFaultHandler faults;  // after MPI has set its own
-  const int code = run_ranked(*mpi, std::vector<std::string>(argv + 1, argv + argc), verb);
+  const int code = run_ranked(*mpi, argc, argv, verb);
   // The first process that is gone with a code may make the launcher end those that are about to go
   // with the same.
   if (code != 0) std::signal(SIGTERM, SIG_IGN);
