@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <numeric>
 #include <thread>
 
@@ -107,10 +108,13 @@ int MpiSession::size() const {
 
 void MpiSession::abort(int exit_code) const noexcept {
   // MPI_Abort asks a daemon, which may be cut off from the rest of the job, and answers never then.
-  std::thread([exit_code] {
-    std::this_thread::sleep_for(std::chrono::seconds(3));
-    std::_Exit(exit_code);
-  }).detach();
+  try {
+    std::thread([exit_code] {
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+      std::_Exit(exit_code);
+    }).detach();
+  } catch (const std::exception&) {  // no more threads, or memory: then without a watch
+  }
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);  // MPI_Abort may return
 }
