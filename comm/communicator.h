@@ -78,7 +78,8 @@ class Communicator {
 
   /// The ranks that give the same color (>= 0), ordered by key, then by rank.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
-  /// The ranks of this group that share this node's memory.
+  /// The ranks of this group that share this node's memory; this one alone where the system does
+  /// not let them.
   virtual std::unique_ptr<Communicator> split_node() = 0;
 
   virtual void barrier() = 0;

@@ -49,7 +49,7 @@ class MpiGroup final : public RankGroup {
   }
   std::unique_ptr<Communicator> split_node(Communicator& self) override {
     self.barrier();
-    return make_mpi_communicator(mpi_split_node(*comm_, job_), job_);
+    return sharing_memory(make_mpi_communicator(mpi_split_node(*comm_, job_), job_));
   }
   std::shared_ptr<SharedMemory> allocate_shared(Communicator& self, std::int64_t bytes) override {
     return allocate_shared_segment(self, bytes);

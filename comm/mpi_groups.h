@@ -21,7 +21,8 @@ struct MpiJob {
 [[nodiscard]] MpiJob mpi_job(const MpiHandle& world, const CommOptions& options);
 /// The ranks of `comm` that give the same color, ordered by key. Collective.
 [[nodiscard]] std::unique_ptr<MpiHandle> mpi_split(const MpiHandle& comm, int color, int key);
-/// The ranks of `comm` that share this rank's node, real or pretended. Collective.
+/// The ranks of `comm` that run on this rank's node, real or pretended; whether they can see memory
+/// together, sharing_memory() finds out. Collective.
 [[nodiscard]] std::unique_ptr<MpiHandle> mpi_split_node(const MpiHandle& comm, const MpiJob& job);
 
 /// `comm` as a Communicator of the transport "mpi".

@@ -1,9 +1,8 @@
 #include "comm/shared_memory_communicator.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <string_view>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -51,20 +50,11 @@ std::shared_ptr<std::byte> share_board(Communicator& node, int group_size) {
 void require_shared_memory(const MpiHandle& world, const MpiJob& job) {
   const auto all = make_mpi_communicator(mpi_split(world, 0, 0), job);
   const auto node = make_mpi_communicator(mpi_split_node(world, job), job);
-  std::array<char, 256> reason{};
-  std::int64_t first_failed = 0;  // counted from the end, so that max finds it
-  try {
+  const std::string refusal = first_refusal(*all, [&] {
     if (node->size() > 1) (void)share_segment(*node, 1, SharedSegment::Home::anonymous);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::resource) throw;
-    std::string_view(error.what()).copy(reason.data(), reason.size() - 1);
-    first_failed = all->size() - all->rank();
-  }
-  all->max(std::span(&first_failed, 1));
-  if (first_failed == 0) return;
-  all->broadcast(std::as_writable_bytes(std::span(reason)),
-                 all->size() - static_cast<int>(first_failed));
-  fail(ErrorKind::resource, "ranks of one node cannot map each other's memory: {}", reason.data());
+  });
+  require(refusal.empty(), ErrorKind::resource,
+          "ranks of one node cannot map each other's memory: {}", refusal);
 }
 
 Nodes find_nodes(const MpiHandle& comm, const MpiJob& job) {
@@ -109,7 +99,7 @@ class NodeGroup final : public RankGroup {
   }
   std::unique_ptr<Communicator> split_node(Communicator& self) override {
     self.barrier();
-    return make_communicator(mpi_split_node(*comm_, job_), job_);
+    return sharing_memory(make_communicator(mpi_split_node(*comm_, job_), job_));
   }
   std::shared_ptr<SharedMemory> allocate_shared(Communicator& self, std::int64_t bytes) override {
     return allocate_shared_segment(self, bytes);

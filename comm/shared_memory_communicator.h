@@ -12,8 +12,7 @@ namespace moesaic {
 /// to where the receiver reads them, and, if they are all on one node, meet in shared memory for
 /// the collective calls as well; everything else goes over MPI. Where processes may not map each
 /// other's memory, all goes over MPI, or, if the options say so, Error{resource} is thrown on all
-/// ranks. Collective. The session must outlive it and what is split
-/// from it.
+/// ranks. Collective. The session must outlive it and what is split from it.
 [[nodiscard]] std::unique_ptr<Communicator> make_shared_memory_communicator(
     const MpiSession& session, const CommOptions& options = {});
 

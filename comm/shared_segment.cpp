@@ -6,8 +6,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/buffer.h"
@@ -140,37 +142,39 @@ class SegmentMemory final : public SharedMemory {
   SharedSegment segment_;
 };
 
-/// Runs `attempt` here and tells whether it went well on all ranks; this rank's error is kept.
-template <typename Attempt>
-bool all_succeed(Communicator& node, std::string& error, Attempt&& attempt) {
-  std::int64_t failed = 0;
+}  // namespace
+
+std::string first_refusal(Communicator& ranks, const std::function<void()>& attempt) {
+  std::array<char, 256> reason{};
+  std::int64_t first = 0;  // counted from the end, so that max finds it
   try {
     attempt();
-  } catch (const Error& caught) {
-    error = caught.what();
-    failed = 1;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::resource) throw;
+    std::string_view(error.what()).copy(reason.data(), reason.size() - 1);
+    first = ranks.size() - ranks.rank();
   }
-  node.max(std::span(&failed, 1));
-  return failed == 0;
+  ranks.max(std::span(&first, 1));
+  if (first == 0) return "";
+  ranks.broadcast(std::as_writable_bytes(std::span(reason)),
+                  ranks.size() - static_cast<int>(first));
+  return reason.data();
 }
-
-}  // namespace
 
 SharedSegment share_segment(Communicator& node, std::int64_t bytes, SharedSegment::Home home) {
   SharedSegment segment;
-  std::string error = "shared memory: failed on another rank";
-  bool shared = all_succeed(node, error, [&] {
+  std::string refusal = first_refusal(node, [&] {
     if (node.rank() == 0) segment = SharedSegment::create(home, bytes);
   });
-  if (shared) {
+  if (refusal.empty()) {
     SharedSegment::Name name = segment.name();
     node.broadcast(std::as_writable_bytes(std::span(&name, 1)), 0);
-    shared = all_succeed(node, error, [&] {
+    refusal = first_refusal(node, [&] {
       if (node.rank() != 0) segment = SharedSegment::open(name);
     });
   }
   segment.unlink();
-  require(shared, ErrorKind::resource, "{}", error);
+  require(refusal.empty(), ErrorKind::resource, "{}", refusal);
   return segment;
 }
 
@@ -191,6 +195,16 @@ std::shared_ptr<SharedMemory> allocate_shared_segment(Communicator& node, std::i
     if (error.kind() != ErrorKind::resource) throw;
     fail(ErrorKind::resource, "{}; then, in {}: {}", first_reason, kDevShm, error.what());
   }
+}
+
+std::unique_ptr<Communicator> sharing_memory(std::unique_ptr<Communicator> node) {
+  try {
+    (void)allocate_shared_segment(*node, 1);
+    return node;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::resource) throw;
+  }
+  return node->split(node->rank(), 0);
 }
 
 }  // namespace moesaic

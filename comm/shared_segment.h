@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -58,12 +59,18 @@ class SharedSegment {
   bool is_linked_ = false;  // only ever by its maker
 };
 
+/// Runs `attempt` on every rank and returns, on all of them, the message of the Error{resource} of
+/// the first one that throws one; nothing if none does. Collective.
+[[nodiscard]] std::string first_refusal(Communicator& ranks, const std::function<void()>& attempt);
+
 /// A segment of `bytes` made by rank 0 of `node`, mapped by all its ranks, and unlinked.
-/// Collective; throws Error{resource} on all ranks if it fails on one.
+/// Collective; throws Error{resource} on all ranks if it fails on one, with the reason of that one.
 [[nodiscard]] SharedSegment share_segment(Communicator& node, std::int64_t bytes,
                                           SharedSegment::Home home);
 /// The same in the first home that works.
 [[nodiscard]] std::shared_ptr<SharedMemory> allocate_shared_segment(Communicator& node,
                                                                     std::int64_t bytes);
+/// `node` if its ranks can see memory together, else this rank alone. Collective.
+[[nodiscard]] std::unique_ptr<Communicator> sharing_memory(std::unique_ptr<Communicator> node);
 
 }  // namespace moesaic

@@ -81,6 +81,12 @@ TEST(SharedMemoryCommunicator, goes_over_mpi_or_refuses_where_no_memory_can_be_s
   if (mpi_test_session().size() == 1) return;
   const auto comm = make_shared_memory_communicator(mpi_test_session(), {.timeout = 60s});
   EXPECT_EQ(comm->transport(), "mpi");
+  const auto with_mpi = make_mpi_communicator(mpi_test_session(), {.timeout = 60s});
+  for (Communicator* ranks : {comm.get(), with_mpi.get()}) {
+    const auto node = ranks->split_node();
+    EXPECT_EQ(node->size(), 1) << "weights are shared with nobody";
+    conformance::shared_memory(*node);
+  }
   try {
     (void)make_shared_memory_communicator(mpi_test_session(),
                                           {.timeout = 60s, .require_shared_memory = true});

@@ -72,6 +72,24 @@ TEST_P(Homes, a_failure_is_an_error_on_all_ranks) {
   });
 }
 
+TEST(SharedSegment, every_rank_knows_why_one_failed) {
+  run_thread_ranks(3, [](Communicator& comm) {
+    const std::string refusal = first_refusal(comm, [&] {
+      require(comm.rank() == 0, ErrorKind::resource, "rank {} cannot", comm.rank());
+    });
+    EXPECT_EQ(refusal, "rank 1 cannot");
+    EXPECT_EQ(first_refusal(comm, [] {}), "");
+    try {
+      (void)share_segment(comm, std::int64_t{1} << 60, Home::anonymous);  // rank 0 alone makes it
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("1024.0 PiB needed"), std::string::npos)
+          << error.what();
+    }
+    comm.barrier();
+  });
+}
+
 TEST(SharedSegment, both_reasons_are_told_if_neither_home_has_room) {
   run_thread_ranks(2, [](Communicator& comm) {
     try {
