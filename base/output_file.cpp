@@ -72,7 +72,10 @@ OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
 
 void OutputFile::reserve(std::int64_t bytes) {
   if (bytes == 0) return;
-  int status = ::fallocate(descriptor_, 0, 0, bytes);
+  int status = 0;
+  do {  // a signal may end it, whose handler has been called then
+    status = ::fallocate(descriptor_, 0, 0, bytes);
+  } while (status != 0 && errno == EINTR);
   const bool unsupported = status != 0 && (errno == EOPNOTSUPP || errno == ENOSYS);
   if (unsupported) status = ::ftruncate(descriptor_, bytes);
   if (status != 0) refused(fmt::format("cannot reserve {} bytes", bytes));

@@ -62,6 +62,15 @@ int create_file(SharedSegment::Name& name) {
   return file;
 }
 
+/// Makes the file so long, and takes the space where it may be short; false sets errno.
+bool resize(int file, SharedSegment::Home home, std::int64_t bytes) {
+  if (home != SharedSegment::Home::dev_shm || bytes == 0) return ftruncate(file, bytes) == 0;
+  do {  // a signal may end it, whose handler has been called then
+    errno = posix_fallocate(file, 0, bytes);
+  } while (errno == EINTR);
+  return errno == 0;
+}
+
 }  // namespace
 
 SharedSegment SharedSegment::create(Home home, std::int64_t bytes) {
@@ -71,10 +80,7 @@ SharedSegment SharedSegment::create(Home home, std::int64_t bytes) {
   const int file = create_file(name);
   if (file < 0) fail_with_errno("cannot create " + path_of(name));
   SharedSegment segment(name, file, true);
-  const int refused =
-      home == Home::dev_shm && bytes > 0 ? posix_fallocate(file, 0, bytes) : ftruncate(file, bytes);
-  if (refused > 0) errno = refused;
-  if (refused != 0) fail_with_errno("no room for " + format_bytes(bytes));
+  if (!resize(file, home, bytes)) fail_with_errno("no room for " + format_bytes(bytes));
   segment.name_.inode = inode_of(file);
   segment.map();
   return segment;

@@ -1,13 +1,32 @@
 #include "base/output_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
 
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
+
+namespace {
+
+int interrupted_calls = 0;  // of the next ones that reserve space
+
+}  // namespace
+
+extern "C" int fallocate(int file, int mode, off_t offset, off_t bytes) {
+  if (interrupted_calls > 0) {
+    --interrupted_calls;
+    errno = EINTR;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fallocate, file, mode, offset, bytes));
+}
 
 namespace moesaic {
 namespace {
@@ -29,6 +48,15 @@ TEST(OutputFile, HasItsSizeAtOnceAndBytesWhereTheyWereWritten) {
   first.write_at(0, to_write("abc"));
   first.sync();
   EXPECT_EQ(test::read_text(path), std::string("abc\0\0\0\0xyz", 10));
+}
+
+TEST(OutputFile, ASignalDoesNotEndAReservation) {
+  const test::TemporaryDirectory directory;
+  OutputFile file(directory.path_of("file"), Mode::create);
+  interrupted_calls = 3;
+  file.reserve(10);
+  EXPECT_EQ(interrupted_calls, 0) << "or the test shows nothing";
+  EXPECT_EQ(std::filesystem::file_size(directory.path_of("file")), 10U);
 }
 
 TEST(OutputFile, RefusalsNameTheFile) {
