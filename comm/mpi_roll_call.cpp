@@ -62,7 +62,7 @@ MpiRollCall::MpiRollCall(std::unique_ptr<MpiHandle> ranks)
 void MpiRollCall::tell_leaving() noexcept {
   try {
     tell(leaving_report());
-  } catch (const Error&) {  // the others wait until their launcher ends them
+  } catch (const std::exception&) {  // the others wait until their launcher ends them
   }
 }
 
@@ -70,7 +70,19 @@ MpiRollCall::~MpiRollCall() {
   // A rank that fails by itself says why; the others are not to blame it for ending. Nobody may
   // take these messages: they must not be sent where the job goes on.
   if (std::uncaught_exceptions() > exceptions_) tell_leaving();
+  for (Told& told : told_) told.let_go();
   for (const Neighbour& neighbour : neighbours_) close(neighbour.process);
+}
+
+void MpiRollCall::Told::let_go() noexcept {
+  int done = 0;
+  const int code =
+      MPI_Testall(static_cast<int>(sends.size()), sends.data(), &done, MPI_STATUSES_IGNORE);
+  if (code == MPI_SUCCESS && done != 0) return;
+  for (MPI_Request& send : sends) {
+    if (send != MPI_REQUEST_NULL) MPI_Request_free(&send);
+  }
+  (void)report.release();  // MPI may read it as long as the process lives
 }
 
 void MpiRollCall::find_neighbours(const MpiHandle& machine) {
@@ -87,14 +99,14 @@ void MpiRollCall::find_neighbours(const MpiHandle& machine) {
 }
 
 void MpiRollCall::tell(const RankReport& own) {
-  const RankReport& report = *told_.emplace_back(std::make_unique<RankReport>(own));
+  Told& told = told_.emplace_back();
+  told.report = std::make_unique<RankReport>(own);
   for (int peer = 0; peer < ranks_->size(); ++peer) {
     if (peer == ranks_->rank()) continue;
-    MPI_Request request = MPI_REQUEST_NULL;
-    check_mpi(
-        MPI_Isend(&report, sizeof report, MPI_BYTE, peer, kRollCallTag, ranks_->get(), &request),
-        "MPI_Isend");
-    MPI_Request_free(&request);
+    MPI_Request& request = told.sends.emplace_back(MPI_REQUEST_NULL);
+    check_mpi(MPI_Isend(told.report.get(), sizeof own, MPI_BYTE, peer, kRollCallTag, ranks_->get(),
+                        &request),
+              "MPI_Isend");
   }
 }
 
@@ -109,6 +121,7 @@ void MpiRollCall::listen(std::span<RankReport> reports) {
     check_mpi(MPI_Recv(&report, sizeof report, MPI_BYTE, status.MPI_SOURCE, kRollCallTag,
                        ranks_->get(), MPI_STATUS_IGNORE),
               "MPI_Recv");
+    report.waiting.back() = '\0';
   }
 }
 

@@ -22,6 +22,13 @@ class MpiRollCall final : public RollCall {
     int rank = 0;
     int process = -1;
   };
+  /// What has been sent to the other ranks.
+  struct Told {
+    std::unique_ptr<RankReport> report{};
+    std::vector<MPI_Request> sends{};
+    /// Frees what MPI does not need any more.
+    void let_go() noexcept;
+  };
   explicit MpiRollCall(std::unique_ptr<MpiHandle> ranks);
   void tell_leaving() noexcept;
   void find_neighbours(const MpiHandle& machine);
@@ -32,7 +39,7 @@ class MpiRollCall final : public RollCall {
   std::unique_ptr<MpiHandle> ranks_;
   int exceptions_;  // in flight when this was made
   std::vector<Neighbour> neighbours_;
-  std::vector<std::unique_ptr<RankReport>> told_;  // which MPI may still be sending
+  std::vector<Told> told_;
 };
 
 }  // namespace moesaic
