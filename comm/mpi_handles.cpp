@@ -90,22 +90,12 @@ void MpiRequests::add(MPI_Request request) {
   add(request, {.kind = Kind::collective, .peer = -1, .bytes = 0});
 }
 
-void MpiRequests::receive(int peer, int tag, std::span<std::byte> data) {
-  for_each_part(data, [&](std::span<std::byte> part) {
-    const int bytes = narrow<int>(part.size());
-    MPI_Request request = MPI_REQUEST_NULL;
-    check_mpi(MPI_Irecv(part.data(), bytes, MPI_BYTE, peer, tag, comm_->get(), &request),
-              "MPI_Irecv");
-    add(request, {.kind = Kind::receive, .peer = peer, .bytes = bytes});
-  });
-}
-
-std::size_t MpiRequests::receive_at_most(int peer, int tag, std::span<std::byte> room) {
+std::size_t MpiRequests::receive(int peer, int tag, std::span<std::byte> room) {
   const int bytes = narrow<int>(room.size());
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Irecv(room.data(), bytes, MPI_BYTE, peer, tag, comm_->get(), &request),
             "MPI_Irecv");
-  add(request, {.kind = Kind::receive, .peer = peer, .bytes = bytes, .exact = false});
+  add(request, {.kind = Kind::receive, .peer = peer, .bytes = bytes});
   return requests_.size() - 1;
 }
 
@@ -124,10 +114,9 @@ void MpiRequests::check_received(Info& info, const MPI_Status& status) const {
   int bytes = 0;
   check_mpi(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
   info.received_bytes = bytes;
-  const bool too_long = status.MPI_ERROR == MPI_ERR_TRUNCATE;
-  require(!too_long && (!info.exact || bytes == info.bytes), ErrorKind::peer,
-          "rank {} of {}: {} bytes were expected of rank {}, which sent {}", comm_->rank(),
-          comm_->size(), info.bytes, info.peer, too_long ? "more" : std::to_string(bytes));
+  require(status.MPI_ERROR != MPI_ERR_TRUNCATE, ErrorKind::peer,
+          "rank {} of {}: at most {} bytes were expected of rank {}, which sent more",
+          comm_->rank(), comm_->size(), info.bytes, info.peer);
 }
 
 bool MpiRequests::progress() {
@@ -147,21 +136,6 @@ bool MpiRequests::progress() {
   return std::ranges::all_of(requests_, [](MPI_Request r) { return r == MPI_REQUEST_NULL; });
 }
 
-std::string MpiRequests::missing() const {
-  RankList senders;
-  bool collective = false;
-  for (std::size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i] == MPI_REQUEST_NULL) continue;
-    if (infos_[i].kind == Kind::receive) senders.add(infos_[i].peer);
-    collective = collective || infos_[i].kind == Kind::collective;
-  }
-  if (collective) return "all ranks to join";
-  std::string text = unsent();
-  if (!text.empty() && !senders.empty()) text += " and ";
-  if (!senders.empty()) text += "the data of rank " + senders.text();
-  return text;
-}
-
 std::string MpiRequests::unsent() const {
   RankList receivers;
   int last = -1;  // a peer may get several messages
@@ -177,8 +151,8 @@ void MpiRequests::wait(const WaitPolicy& policy, const char* call) {
   wait_or_fail(
       policy, [&] { return progress(); },
       [&] {
-        return fmt::format("rank {} of {}: {}: waiting for {}", comm_->rank(), comm_->size(), call,
-                           missing());
+        return fmt::format("rank {} of {}: {}: waiting for all ranks to join", comm_->rank(),
+                           comm_->size(), call);
       });
 }
 

@@ -51,9 +51,8 @@ class MpiRequests {
     requests_.clear();
     infos_.clear();
   }
-  void receive(int peer, int tag, std::span<std::byte> data);
   /// A message of any length that fits `room`, itself in one part; returns its number.
-  std::size_t receive_at_most(int peer, int tag, std::span<std::byte> room);
+  std::size_t receive(int peer, int tag, std::span<std::byte> room);
   /// Of such a message: its length, or -1 as long as it has not come.
   [[nodiscard]] std::int64_t received_bytes(std::size_t number) const {
     return infos_[number].received_bytes;
@@ -62,14 +61,13 @@ class MpiRequests {
   /// Takes over the request of a collective operation.
   void add(MPI_Request request);
 
-  /// Lets MPI work; returns whether all is done. Throws Error{peer} if a message has not the
-  /// expected size.
+  /// Lets MPI work; returns whether all is done. Throws Error{peer} if a message is longer than its
+  /// room.
   bool progress();
-  /// What is missing: "the data of rank 0 and 2", "rank 1 to receive".
-  [[nodiscard]] std::string missing() const;
-  /// The latter alone, or nothing.
+  /// Who has not taken what was sent: "rank 1 and 3 to receive"; nothing if all have.
   [[nodiscard]] std::string unsent() const;
-  /// Returns when all is done, or throws Error{peer} at the deadline; `call` is for the message.
+  /// Returns when all is done, or throws Error{peer} at the deadline; `call` is for the message. Of
+  /// collective operations.
   void wait(const WaitPolicy& policy, const char* call);
 
  private:
@@ -78,7 +76,6 @@ class MpiRequests {
     Kind kind;
     int peer;
     int bytes;
-    bool exact = true;
     int received_bytes = -1;
   };
   void add(MPI_Request request, Info info);
