@@ -11,7 +11,7 @@
 namespace moesaic {
 
 /// What went wrong, as far as a caller can act on it. The program's exit codes follow from it
-/// (launch/main.cpp).
+/// (exit_code in launch/job/agreement.h).
 enum class ErrorKind {
   usage,     ///< the request itself is wrong: a flag, a prompt, a rank count
   file,      ///< a file or directory is missing, truncated, or not what it should be

@@ -19,8 +19,6 @@ class Log {
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] bool enabled(LogLevel level) const noexcept { return level <= level_; }
-  /// "[rank 1/4 host] ", or nothing for a single rank.
-  [[nodiscard]] const std::string& prefix() const noexcept { return prefix_; }
 
   /// A line from this rank, whichever it is.
   template <typename... Args>
@@ -40,7 +38,7 @@ class Log {
 
   LogLevel level_ = LogLevel::info;
   int rank_ = 0;
-  std::string prefix_;
+  std::string prefix_;  // "[rank 1/4 host] ", or nothing for a single rank
 };
 
 /// This machine's name.

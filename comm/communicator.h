@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -59,6 +60,9 @@ class SharedMemory {
   virtual ~SharedMemory() = default;
   [[nodiscard]] virtual std::span<std::byte> bytes() const noexcept = 0;
 };
+
+/// How often a rank that computes is to call Communicator::progress.
+inline constexpr std::chrono::microseconds kProgressEvery(150);
 
 /// A group of ranks. Every call but those that say otherwise is collective: all ranks of the group
 /// make it, in the same order, and each of them makes it even if it has nothing to send.

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "kernels/gemm_plan.h"
 #include "kernels/kernel_table.h"
+#include "launch/job/largest_value.h"
 #include "src/model/kv_pool.h"
 #include "src/moe/device_road.h"
 #include "src/moe/wire_rows.h"
@@ -279,15 +280,9 @@ void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::s
 
 std::int64_t positions_in(const ModelConfig& config, Precision precision, const Workload& work,
                           std::int64_t cache_bytes) {
-  std::int64_t fits = 0;
-  std::int64_t most = work.capacity;
-  while (fits < most) {
-    const std::int64_t middle = fits + (most - fits + 1) / 2;
-    const bool is_enough =
-        work.sequences * KvPool::sequence_bytes(config, precision, middle) <= cache_bytes;
-    (is_enough ? fits : most) = is_enough ? middle : middle - 1;
-  }
-  return fits;
+  return largest_value(work.capacity, [&](std::int64_t positions) {
+    return work.sequences * KvPool::sequence_bytes(config, precision, positions) <= cache_bytes;
+  });
 }
 
 std::string items_text(const MemoryPlan& plan) {

@@ -29,9 +29,6 @@
 namespace moesaic {
 namespace {
 
-/// How often rows that are under way are looked after while a rank computes.
-constexpr std::chrono::microseconds kProgressEvery(150);
-
 /// The file of a rank in --trace-dir; the directory is made if it is not there.
 std::string trace_file(const MpiSession& mpi, const Options& options) {
   if (!options.trace_dir) return "";

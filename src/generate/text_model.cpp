@@ -1,7 +1,6 @@
 #include "src/generate/text_model.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <string_view>
 
@@ -44,9 +43,6 @@ WantedLayouts wanted_layouts(const TextModelOptions& options) {
           .dense = wanted_layout(options, options.dense_format),
           .head = wanted_layout(options, options.head_format)};
 }
-
-/// How often rows that are under way are looked after while a rank computes.
-constexpr std::chrono::microseconds kProgressEvery(150);
 
 }  // namespace
 
