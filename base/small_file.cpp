@@ -1,6 +1,5 @@
 #include "base/small_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,29 +8,12 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "base/error.h"
+#include "base/open_file.h"
 
 namespace moesaic {
 namespace {
-
-/// An open file, closed at the end of its scope.
-class OpenFile {
- public:
-  explicit OpenFile(const std::string& path)
-      : value_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    require(value_ >= 0, ErrorKind::file, "{}: {}", path,
-            errno == ENOENT ? "no such file" : std::strerror(errno));
-  }
-  ~OpenFile() { ::close(value_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  [[nodiscard]] int value() const noexcept { return value_; }
-
- private:
-  int value_;
-};
 
 /// Files begin with `first`; letters of any case, after white space, if it is a `text`.
 struct Kind {
@@ -81,15 +63,11 @@ bool file_exists(const std::string& path) {
 
 std::string read_file(const std::string& path, std::int64_t max_bytes) {
   const OpenFile file(path);
-  struct stat status = {};
-  const bool known = ::fstat(file.value(), &status) == 0;
-  require(known, ErrorKind::file, "{}: {}", path, std::strerror(errno));
-  require(S_ISREG(status.st_mode), ErrorKind::file, "{}: not a regular file", path);
-  require(status.st_size <= max_bytes, ErrorKind::file, "{}: {} bytes, at most {} are accepted",
-          path, status.st_size, max_bytes);
-  std::string text(static_cast<std::size_t>(status.st_size), '\0');
+  require(file.size_bytes() <= max_bytes, ErrorKind::file, "{}: {} bytes, at most {} are accepted",
+          path, file.size_bytes(), max_bytes);
+  std::string text(static_cast<std::size_t>(file.size_bytes()), '\0');
   for (std::size_t done = 0; done < text.size();) {
-    const ssize_t count = ::read(file.value(), text.data() + done, text.size() - done);
+    const ssize_t count = ::read(file.descriptor(), text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
     require(count >= 0, ErrorKind::file, "{}: cannot be read: {}", path, std::strerror(errno));
     require(count > 0, ErrorKind::file, "{}: cut short by another program while it was read", path);

@@ -1,6 +1,5 @@
 #include "src/checkpoint/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,25 +11,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/open_file.h"
 #include "src/checkpoint/read_faults.h"
 
 namespace moesaic {
 namespace {
-
-/// Closes a descriptor at the end of its scope.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int value() const noexcept { return value_; }
-
- private:
-  int value_;
-};
 
 /// On a page that is read Linux maps those around it too that are in its cache: all of an aligned
 /// window of so many addresses, and (since 6.18) all of the block of so much of the file that the
@@ -56,16 +41,10 @@ std::uintptr_t end_of(std::span<const std::byte> bytes) {
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  require(file.value() >= 0, ErrorKind::file, "{}: {}", path,
-          errno == ENOENT ? "no such file" : std::strerror(errno));
-  struct stat status = {};
-  const bool known = ::fstat(file.value(), &status) == 0;
-  require(known, ErrorKind::file, "{}: {}", path, std::strerror(errno));
-  require(S_ISREG(status.st_mode), ErrorKind::file, "{}: not a regular file", path);
-  const auto size = static_cast<std::size_t>(status.st_size);
+  const OpenFile file(path);
+  const auto size = static_cast<std::size_t>(file.size_bytes());
   if (size == 0) return;
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.value(), 0);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   require(data != MAP_FAILED, ErrorKind::resource, "{}: cannot be mapped into memory: {}", path,
           std::strerror(errno));
   bytes_ = {static_cast<const std::byte*>(data), size};
