@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
@@ -25,11 +24,6 @@ std::string no_room_advice(int file) {
   const std::string room =
       is_known ? fmt::format(" ({} bytes are free)", status.f_bavail * status.f_frsize) : "";
   return room + "; make room and give the same command again, or write to another disk";
-}
-
-/// Where replace_file writes first; others may replace the file at the same time.
-std::string part_of(const std::string& path) {
-  return fmt::format("{}.part-{}", path, ::getpid());
 }
 
 /// rename() would take a pipe or a device away, /dev/null too, and says of a directory that it is
@@ -111,27 +105,32 @@ void OutputFile::refused(std::string_view what) const {
   fail(ErrorKind::resource, "{}: {}: {}{}", shown_, what, std::strerror(reason), advice);
 }
 
-void replace_file(const std::string& path, std::string_view text) {
+ReplacingFile::ReplacingFile(const std::string& path)
+    : path_(path), part_(fmt::format("{}.part-{}", path, ::getpid())) {  // others may write it too
   require_file_or_nothing(path);
-  const std::string part = part_of(path);
-  OutputFile file(part, OutputFile::Mode::create, path);
-  try {
-    file.write_at(0, std::as_bytes(std::span(text)));
-    file.sync();
-    const bool renamed = std::rename(part.c_str(), path.c_str()) == 0;
-    require(renamed, ErrorKind::resource, "{}: cannot be written: {}", path, std::strerror(errno));
-  } catch (const Error&) {
-    (void)std::remove(part.c_str());
-    throw;
-  }
-  sync_directory(std::filesystem::path(path).parent_path().string());
+  file_ = OutputFile(part_, OutputFile::Mode::create, path);
+}
+
+ReplacingFile::~ReplacingFile() {
+  if (!published_) (void)std::remove(part_.c_str());
+}
+
+void ReplacingFile::publish() {
+  file_.sync();
+  published_ = std::rename(part_.c_str(), path_.c_str()) == 0;
+  require(published_, ErrorKind::resource, "{}: cannot be written: {}", path_,
+          std::strerror(errno));
+  sync_name(path_);
+}
+
+void replace_file(const std::string& path, std::string_view text) {
+  ReplacingFile file(path);
+  file.file().write_at(0, std::as_bytes(std::span(text)));
+  file.publish();
 }
 
 void require_replaceable(const std::string& path) {
-  require_file_or_nothing(path);
-  const std::string part = part_of(path);
-  const OutputFile file(part, OutputFile::Mode::create, path);
-  (void)std::remove(part.c_str());
+  const ReplacingFile file(path);
 }
 
 void sync_directory(const std::string& path) noexcept {
@@ -139,6 +138,11 @@ void sync_directory(const std::string& path) noexcept {
   if (directory < 0) return;
   (void)::fsync(directory);
   ::close(directory);
+}
+
+void sync_name(const std::string& path) noexcept {
+  const std::size_t slash = path.rfind('/');
+  sync_directory(slash == std::string::npos ? "." : path.substr(0, slash + 1));
 }
 
 }  // namespace moesaic

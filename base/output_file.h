@@ -48,9 +48,29 @@ class OutputFile {
   int descriptor_ = -1;
 };
 
-/// Puts `text` in the place of the file `path`, if there is one: whoever opens it finds the old
-/// text or the new one whole, also after a crash. Throws Error{resource} naming it, also where it
-/// is no regular file.
+/// A file that is written beside `path` and takes that name in publish(): whoever opens it finds
+/// the old file, if there was one, or the new one whole, also after a crash. One that is destroyed
+/// before leaves nothing behind.
+class ReplacingFile {
+ public:
+  /// Throws Error{resource} naming `path`, as all that follows, if it cannot be written, also where
+  /// it is no regular file.
+  explicit ReplacingFile(const std::string& path);
+  ~ReplacingFile();
+  ReplacingFile(const ReplacingFile&) = delete;
+  ReplacingFile& operator=(const ReplacingFile&) = delete;
+
+  [[nodiscard]] OutputFile& file() noexcept { return file_; }
+  void publish();
+
+ private:
+  std::string path_;
+  std::string part_;
+  OutputFile file_;
+  bool published_ = false;
+};
+
+/// Puts `text` in the place of the file `path`, as a ReplacingFile.
 void replace_file(const std::string& path, std::string_view text);
 
 /// Throws what replace_file would, and changes nothing: for what is written after hours of work.
@@ -58,5 +78,7 @@ void require_replaceable(const std::string& path);
 
 /// Makes changes of names in a directory last. A hint: never fails.
 void sync_directory(const std::string& path) noexcept;
+/// The same for the directory that this name stands in.
+void sync_name(const std::string& path) noexcept;
 
 }  // namespace moesaic

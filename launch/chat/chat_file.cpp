@@ -1,9 +1,6 @@
 #include "launch/chat/chat_file.h"
 
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
@@ -26,14 +23,7 @@ void save_conversation(const Conversation& conversation, const std::string& path
   std::error_code ignored;
   require(may_replace || !std::filesystem::exists(path, ignored), ErrorKind::usage,
           "{} is there already, and not from this conversation: it stays as it is", path);
-  const std::string text = conversation.json() + "\n";
-  const std::string part = path + ".part";
-  {
-    const OutputFile file(part, OutputFile::Mode::create, path);
-    file.write_at(0, std::as_bytes(std::span(text)));
-  }
-  const bool renamed = std::rename(part.c_str(), path.c_str()) == 0;
-  require(renamed, ErrorKind::resource, "{}: cannot be written: {}", path, std::strerror(errno));
+  replace_file(path, conversation.json() + "\n");
 }
 
 }  // namespace moesaic

@@ -201,7 +201,7 @@ void PackedOutput::publish() {
   sync_directory(part_);
   const std::string replaced = take_name();
   published_ = true;
-  sync_directory(fs::absolute(directory_).parent_path().string());
+  sync_name(directory_);
   // Only now: without its name, the next conversion needs both.
   std::error_code error;
   fs::remove(in(directory_, kRecordFile), error);

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
@@ -26,53 +24,6 @@ std::int64_t bytes_of(const TensorSpec& spec) {
 
 }  // namespace
 
-/// A file beside `path` that takes its name in publish() and is deleted otherwise.
-class SafetensorsWriter::TemporaryFile {
- public:
-  TemporaryFile(const std::string& path, std::int64_t size_bytes)
-      : path_(path), temporary_path_(fmt::format("{}.{}.part", path, ::getpid())) {
-    std::error_code error;
-    const auto present = std::filesystem::status(path, error);
-    require(!std::filesystem::is_directory(present), ErrorKind::resource,
-            "{}: cannot be written: it is a directory", path);
-    // rename() would put a file in the place of a device such as /dev/null.
-    require(!std::filesystem::exists(present) || std::filesystem::is_regular_file(present),
-            ErrorKind::resource, "{}: cannot be written: it is no regular file", path);
-    file_ = OutputFile(temporary_path_, OutputFile::Mode::create, path);
-    try {
-      file_.reserve(size_bytes);
-    } catch (...) {
-      discard();
-      throw;
-    }
-  }
-  ~TemporaryFile() {
-    if (!published_) discard();
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  void write_at(std::int64_t offset, std::span<const std::byte> bytes) {
-    file_.write_at(offset, bytes);
-  }
-
-  void publish() {
-    file_.sync();
-    std::error_code error;
-    std::filesystem::rename(temporary_path_, path_, error);
-    require(!error, ErrorKind::resource, "{}: cannot take its name: {}", path_, error.message());
-    published_ = true;
-  }
-
- private:
-  void discard() const noexcept { ::unlink(temporary_path_.c_str()); }
-
-  std::string path_;
-  std::string temporary_path_;
-  OutputFile file_;
-  bool published_ = false;
-};
-
 SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<TensorSpec> tensors)
     : path_(std::move(path)) {
   lay_out(std::move(tensors));
@@ -83,8 +34,9 @@ SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<TensorSpec> t
     place.begin_byte += header_bytes;
     file_bytes += place.size_bytes;
   }
-  file_ = std::make_unique<TemporaryFile>(path_, file_bytes);
-  file_->write_at(0, std::as_bytes(std::span(header)));
+  file_ = std::make_unique<ReplacingFile>(path_);
+  file_->file().reserve(file_bytes);
+  file_->file().write_at(0, std::as_bytes(std::span(header)));
 }
 
 SafetensorsWriter::~SafetensorsWriter() = default;
@@ -138,7 +90,7 @@ void SafetensorsWriter::write(std::string_view tensor, std::int64_t byte_offset,
       byte_offset >= 0 && count <= place->size_bytes && byte_offset <= place->size_bytes - count,
       ErrorKind::internal, "{}: {} bytes at byte {} do not fit tensor \"{}\" of {} bytes", path_,
       count, byte_offset, tensor, place->size_bytes);
-  file_->write_at(place->begin_byte + byte_offset, bytes);
+  file_->file().write_at(place->begin_byte + byte_offset, bytes);
   place->written_bytes += count;
 }
 

@@ -13,6 +13,8 @@
 
 namespace moesaic {
 
+class ReplacingFile;
+
 /// What a tensor of a file to be written will be.
 struct TensorSpec {
   std::string name;
@@ -42,7 +44,6 @@ class SafetensorsWriter {
   void finish();
 
  private:
-  class TemporaryFile;
   struct Place {
     TensorSpec spec;
     std::int64_t begin_byte = 0;  ///< in the file
@@ -55,7 +56,7 @@ class SafetensorsWriter {
   std::string path_;
   std::vector<Place> places_;  ///< in the order of the data
   std::unordered_map<std::string, std::size_t> by_name_;
-  std::unique_ptr<TemporaryFile> file_;
+  std::unique_ptr<ReplacingFile> file_;
 };
 
 }  // namespace moesaic

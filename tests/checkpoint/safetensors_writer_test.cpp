@@ -106,7 +106,7 @@ TEST(SafetensorsWriter, names_the_path_where_it_cannot_write) {
   const std::string pipe = directory.path_of("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(error_message([&] { SafetensorsWriter writer(pipe, {}); }, ErrorKind::resource),
-            pipe + ": cannot be written: it is no regular file");
+            pipe + ": cannot be written: not a regular file");
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
 
