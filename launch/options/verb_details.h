@@ -49,9 +49,10 @@ products of its gradients, error the three gradients against fp64 on numbers as 
 inline constexpr std::string_view kPlanDetails =
     R"(
 Reads the headers of the model alone; DIR may also be a directory with a config.json and no weights
-yet, or that file. Options are those of the verb that --job names; the memory is counted as that
-verb counts it when it starts. --shape plans one layer of experts, of which nothing has to be there,
-over --batch-size tokens of each rank. Ends with exit code 4 if a node has too little.
+yet, or that file. Besides its own it takes those options of the verb that --job names which change
+memory, bytes or time; leave out others. The memory is counted as that verb counts it when it
+starts. --shape plans one layer of experts, of which nothing has to be there, over --batch-size
+tokens of each rank. Ends with exit code 4 if a node has too little.
 )";
 inline constexpr std::string_view kLayerDetails =
     R"(
@@ -106,7 +107,7 @@ inline constexpr std::string_view kSmpiDetails =
     R"(
 For each group of points and each number of ranks a folder OUT/smpi/N-RANKS: a trace of one pass for
 every rank, a platform with the links of the fit, and run.sh, which replays them; told.json has what
-the fit tells of it. It needs OUT/model.json of moesaic study predict. Without --ranks: 64.
+the fit tells of it. It needs OUT/model.json of moesaic study predict.
 )";
 inline constexpr std::string_view kPointDetails =
     R"(

@@ -204,8 +204,7 @@ std::string sources_json(const PlanReport& report) {
   JsonWriter out;
   if (report.recompute) out.field("recompute", report.recompute->reason);
   return out.field("weights", report.weights_source)
-      .field("activation",
-             "the buffers of a forward pass, for experts as popular as Zipf's law says")
+      .field("activation", "the buffers of a forward pass, for experts as popular as routing says")
       .field("runtime", report.runtime_source)
       .field("limit", report.limit.source)
       .field("routing", report.routing_source)
