@@ -17,6 +17,8 @@ struct StudyOptions {
   bool retry = false;
   std::int64_t study_point = 0;  // counted from 1; 0: all
   std::vector<std::int64_t> predict_ranks = {64, 256, 1024};
+  /// Every rank sends to every node: thousands of ranks are minutes of simulation, and files of GB.
+  std::vector<std::int64_t> smpi_ranks = {64};
   double price_per_node_hour = 0;  // in any money; 0: not told
 
   // One point.

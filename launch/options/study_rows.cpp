@@ -23,9 +23,10 @@ constexpr std::array kRows = {
     OptionRow{"point", '\0', "N", &O::study_point, kStudy, kRun,
               "only the N-th point, counted from 1, as a task of a job array; 0: all", 0, kMany},
 
-    OptionRow{"ranks", '\0', "LIST", &O::predict_ranks, kStudy,
-              verb_bit(Verb::study_predict) | verb_bit(Verb::study_export_smpi),
+    OptionRow{"ranks", '\0', "LIST", &O::predict_ranks, kStudy, verb_bit(Verb::study_predict),
               "to predict, with commas", 1, 1e6},
+    OptionRow{"ranks", '\0', "LIST", &O::smpi_ranks, kStudy, verb_bit(Verb::study_export_smpi),
+              "to write traces of, with commas", 1, 1e6},
     OptionRow{"price-per-node-hour", '\0', "X", &O::price_per_node_hour, kStudy, kReport,
               "also tell what a million tokens cost, in the same money", 0, kMany},
 

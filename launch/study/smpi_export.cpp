@@ -21,9 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Every rank sends to every node: thousands of ranks are minutes of simulation, and files of GB.
-constexpr std::int64_t kUsualRanks = 64;
-
 /// Rates of terms by their names, as study predict fitted them.
 using Rates = std::map<std::string, double>;
 
@@ -165,10 +162,7 @@ class SmpiExport {
 int run_export_smpi(const Command& command) {
   const StudyConfig study = read_study(command.options.study_config);
   const std::vector<StudyRow> rows = read_results(study);
-  const bool is_told = source_of(command, "ranks") != OptionSource::preset;
-  const std::vector<std::int64_t> numbers =
-      is_told ? command.options.predict_ranks : std::vector<std::int64_t>{kUsualRanks};
-  const int written = SmpiExport(command, study, rows).write(numbers);
+  const int written = SmpiExport(command, study, rows).write(command.options.smpi_ranks);
   require(written > 0, ErrorKind::usage, "{}: there is nothing to export", study.path);
   return 0;
 }
