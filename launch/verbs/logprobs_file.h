@@ -9,7 +9,7 @@
 
 namespace moesaic {
 
-/// The file of --logprobs-out (docs/formats.md): a record a token, in their order: document,
+/// The file of --logprobs-out (docs/json.md): a record a token, in their order: document,
 /// position, id, piece, logprob, rank. Tokens that are not predicted have null; a context has no
 /// records.
 class LogprobsFile {

@@ -25,7 +25,7 @@ struct RecordKind {
   std::string_view option;   // that names the file: "--out"
 };
 
-/// A file of JSON objects, one a line (docs/formats.md): the first tells the identity of the run,
+/// A file of JSON objects, one a line (docs/json.md): the first tells the identity of the run,
 /// each other one is a record. Lines are written at once and whole; what a run that was killed has
 /// left of its last line is dropped by the next, which goes on from there. For one process at a
 /// time.

@@ -10,7 +10,7 @@
 
 namespace moesaic {
 
-/// What one line of a JSONL file says of its request (docs/formats.md); the rest comes from the
+/// What one line of a JSONL file says of its request (docs/json.md); the rest comes from the
 /// options.
 struct RequestFields {
   std::optional<std::string> prompt{};                       // a text

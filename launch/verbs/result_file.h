@@ -12,7 +12,7 @@
 
 namespace moesaic {
 
-/// The file of --out (docs/formats.md): a record a result.
+/// The file of --out (docs/json.md): a record a result.
 class ResultFile {
  public:
   /// As RecordFile. Throws Error{file} also for a record that is no result.

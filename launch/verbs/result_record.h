@@ -17,7 +17,7 @@ struct ResultPlace {
   std::int64_t prompt_tokens = 0;
 };
 
-/// A line of results without its end (docs/formats.md has the fields).
+/// A line of results without its end (docs/json.md has the fields).
 [[nodiscard]] std::string result_record(const ResultPlace& place, const Finished& finished,
                                         const Tokenizer& tokenizer);
 
