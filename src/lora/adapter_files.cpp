@@ -88,7 +88,8 @@ AdapterFiles AdapterFiles::open(const std::string& directory, std::span<const Ad
   const Json config = Json::read_file((folder / kAdapterConfigFile).string());
   auto file = std::make_shared<const SafetensorsFile>(
       SafetensorsFile::open((folder / kAdapterTensorsFile).string()));
-  AdapterFiles files = parse(config, file->tensors(), sites, directory);
+  AdapterFiles files =
+      reading(*file, [&] { return parse(config, file->tensors(), sites, directory); });
   files.file_ = std::move(file);
   return files;
 }
@@ -200,6 +201,11 @@ void AdapterFiles::make_specs(std::span<const AdapterSite> targeted) {
 }
 
 void AdapterFiles::read(AdapterSet& set) const {
+  if (!file_) return read_values(set);
+  reading(*file_, [&] { read_values(set); });
+}
+
+void AdapterFiles::read_values(AdapterSet& set) const {
   std::unordered_map<std::string_view, std::size_t> by_module;
   for (std::size_t i = 0; i < specs_.size(); ++i) by_module.emplace(specs_[i].site.module, i);
   std::vector<std::vector<Use>> uses(modules_.size());

@@ -34,7 +34,7 @@ class AdapterFiles {
   [[nodiscard]] std::int64_t bytes() const noexcept;
 
   /// Fills in a set of some of specs(). Throws Error{file} naming the key for a value that is not
-  /// finite.
+  /// finite, and the file if it was cut short meanwhile.
   void read(AdapterSet& set) const;
 
  private:
@@ -61,6 +61,7 @@ class AdapterFiles {
   void find_tensors();
   void find_blocks();
   void make_specs(std::span<const AdapterSite> targeted);
+  void read_values(AdapterSet& set) const;
   void read_a(const Module& module, std::span<const Use> uses) const;
   void read_b(const Module& module, std::span<const Use> uses) const;
 

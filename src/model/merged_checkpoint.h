@@ -32,7 +32,7 @@ class MergedCheckpoint {
   /// Called now and then with the bytes of the shard that are written.
   using Watch = std::function<void(std::int64_t done_bytes)>;
   /// Writes a shard into `directory`. Throws Error{resource} when the disk refuses, Error{file} for
-  /// scales that are no numbers.
+  /// scales that are no numbers, and for a file of the checkpoint that was cut short meanwhile.
   void write_shard(std::int64_t shard, const std::string& directory, ThreadPool& pool,
                    const Watch& watch) const;
   /// Writes config.json, without what it says of quantisation, and the index of several shards.
@@ -59,10 +59,12 @@ class MergedCheckpoint {
     ThreadPool& pool;
     const Watch& watch;
     std::int64_t done_bytes = 0;
+    std::vector<std::byte> copied{};
     std::vector<float> rows{};
     std::vector<BFloat16> rounded{};
   };
   void write_tensor(const Tensor& tensor, Output& output) const;
+  static void copy_tensor(const Tensor& tensor, Output& output);
   void write_rows(const TensorSpec& tensor, const Piece& piece, std::int64_t first,
                   Output& output) const;
   void merge_row(const Piece& piece, std::int64_t row, std::span<float> values) const;

@@ -1,6 +1,6 @@
 // Preloaded into a program: when it first gives the system advice about what it has mapped of
 // MOESAIC_CUT_FILE, that file is cut to MOESAIC_CUT_BYTES, as by a program that writes it anew
-// (tests/launch/cut_file_test.cpp).
+// (tests/launch/cut_file_test.cpp). With MOESAIC_CUT_MAPPED as soon as it has mapped it.
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -30,6 +30,11 @@ bool is_of_file(const void* address) {
   return false;
 }
 
+void cut() {
+  const char* left = std::getenv("MOESAIC_CUT_BYTES");
+  (void)!::truncate(std::getenv("MOESAIC_CUT_FILE"), left == nullptr ? 0 : std::atol(left));
+}
+
 bool is_wanted(int file) {
   const char* path = std::getenv("MOESAIC_CUT_FILE");
   struct stat wanted = {};
@@ -48,14 +53,12 @@ extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flag
     Mapping& mapping = mappings[mapped++ % mappings.size()];
     mapping.begin = reinterpret_cast<std::uintptr_t>(data);
     mapping.size = bytes;
+    if (std::getenv("MOESAIC_CUT_MAPPED") != nullptr) cut();
   }
   return data;
 }
 
 extern "C" int madvise(void* address, std::size_t bytes, int advice) noexcept {
-  if (is_of_file(address)) {
-    const char* left = std::getenv("MOESAIC_CUT_BYTES");
-    (void)!::truncate(std::getenv("MOESAIC_CUT_FILE"), left == nullptr ? 0 : std::atol(left));
-  }
+  if (is_of_file(address)) cut();
   return static_cast<int>(::syscall(SYS_madvise, address, bytes, advice));
 }

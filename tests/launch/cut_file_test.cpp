@@ -19,6 +19,14 @@ Variables cutting(const std::string& file, std::int64_t left) {
           {"MOESAIC_CUT_BYTES", std::to_string(left)}};
 }
 
+/// Of one that is cut to half as soon as it is mapped, which leaves its header.
+Variables halving(const std::string& file) {
+  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(file));
+  Variables variables = cutting(file, bytes / 2);
+  variables["MOESAIC_CUT_MAPPED"] = "1";
+  return variables;
+}
+
 void expect_cut(const ProgramResult& result, const std::string& file) {
   expect_failure(result, 3, {file + ": cut short by another program while it was read: "});
   EXPECT_EQ(result.err.find("Bus error"), std::string::npos) << result.text();
@@ -70,6 +78,30 @@ TEST_F(CutFile, WhileAnAdapterIsTrained) {
                          cutting(shard, bytes / 2)),
              shard);
   EXPECT_FALSE(std::filesystem::exists(out + "/adapter_model.safetensors"));
+}
+
+TEST_F(CutFile, AnAdapterOrAStateWhileItIsRead) {
+  const std::string out = directory.path_of("out");
+  const Arguments sft = {"sft", "-m", model,         "--data", kData + "/demo-sft.jsonl",
+                         "-o",  out,  "--max-steps", "1"};
+  const std::string state = out + "/checkpoint-1/state.safetensors";
+  const std::string adapter = out + "/adapter_model.safetensors";
+  ASSERT_EQ(run_moesaic(sft).exit_code, 0);
+  expect_cut(run_ranks(2, joined(sft, {"--resume"}), halving(state)), state);
+  expect_cut(run_moesaic(joined(generate(model), {"--lora", out}), halving(adapter)), adapter);
+}
+
+TEST_F(CutFile, WhileAnAdapterIsMergedIntoIt) {
+  const std::string out = directory.path_of("out");
+  const std::string merged = directory.path_of("merged");
+  ASSERT_EQ(run_moesaic({"sft", "-m", model, "--data", kData + "/demo-sft.jsonl", "-o", out,
+                         "--max-steps", "1", "--lora-targets", "attention"})
+                .exit_code,
+            0);
+  expect_cut(run_moesaic({"convert", "-m", model, "--lora", out, "--merge", "-o", merged},
+                         halving(weights)),
+             weights);
+  EXPECT_FALSE(std::filesystem::exists(merged));
 }
 
 TEST_F(CutFile, WhileItIsConverted) {
