@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -41,9 +43,17 @@ void copy_text(std::string_view text, std::array<char, size>& out) {
   std::copy_n(text.begin(), length, out.begin());
 }
 
+/// Of the running system; the host's name where it does not tell.
+std::string machine_name() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  return std::getline(file, id) ? id : std::string(host_name());
+}
+
 RankInfo describe_self(const Topology& topology, std::int64_t threads) {
   RankInfo info;
   copy_text(host_name(), info.host);
+  copy_text(machine_name(), info.machine);
   copy_text(topology.cpuset, info.cpuset);
   info.cores = topology.usable_cores;
   info.machine_cores = topology.machine_cores;
@@ -101,7 +111,7 @@ CoreUse core_use(std::span<const RankInfo> ranks) {
     std::int64_t threads = 0;  // on the cores of this rank
     for (const RankInfo& other : ranks) {
       const bool share =
-          rank.host_name() == other.host_name() && cpusets_overlap(rank.cpus(), other.cpus());
+          rank.machine == other.machine && cpusets_overlap(rank.cpus(), other.cpus());
       if (share) threads += other.threads;
     }
     use.threads += rank.threads;

@@ -17,6 +17,7 @@ namespace moesaic {
 /// What one rank tells the others about itself when the job starts. Travels as bytes.
 struct RankInfo {
   std::array<char, 64> host{};
+  std::array<char, 64> machine{};  // alike for all hosts of one system: containers, namespaces
   std::array<char, 256> cpuset{};  // usable hardware threads, such as "0-3,8"; cut if longer
   std::int32_t node = 0;           // index of its node, in order of the nodes' lowest ranks
   std::int32_t cores = 1;          // physical cores it may use
@@ -52,7 +53,7 @@ struct CoreUse {
   std::int64_t cores = 0;          // no more than threads
   bool is_oversubscribed = false;  // somewhere more threads than cores
 };
-/// By hosts, whatever nodes the ranks pretend to be on.
+/// By machines, whatever hosts and nodes the ranks pretend to be on.
 [[nodiscard]] CoreUse core_use(std::span<const RankInfo> ranks);
 
 /// What is odd about this launch, a line each: ranks that share cores, a rank bound to one core of

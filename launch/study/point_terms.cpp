@@ -82,10 +82,16 @@ PointTerms::PointTerms(const PointModel& model, TermChoice choice)
   }
   names_.push_back({"node.messages", "s/message", "between ranks of a node"});
   names_.push_back({"node.bytes", "s/byte", "between ranks of a node, by node"});
-  names_.push_back({"link.messages", "s/message", "between nodes"});
-  names_.push_back({"link.bytes", "s/byte", "between nodes, by node"});
+  for (const std::string& link : choice_.links) {
+    names_.push_back({link_term(link) + ".messages", "s/message", "between nodes"});
+    names_.push_back({link_term(link) + ".bytes", "s/byte", "between nodes, by node"});
+  }
   if (trains) names_.push_back({"sums", "s/byte", "gradients of common adapters, by rank"});
   names_.push_back({"steps", "s/step", "what each pass takes besides"});
+}
+
+std::string PointTerms::link_term(const std::string& link) const {
+  return choice_.links.size() > 1 ? "link." + link : "link";
 }
 
 double PointTerms::passes(const PointPlan& point) {
@@ -159,9 +165,12 @@ std::vector<double> PointTerms::amounts(const PointPlan& point,
     amounts.push_back(by_core * work.adapter_flops);
     amounts.push_back(by_core * work.trained_values);
   }
-  for (const double each :
-       {work.node_messages, work.node_bytes, work.link_messages, work.link_bytes}) {
-    amounts.push_back(steps * each);
+  amounts.push_back(steps * work.node_messages);
+  amounts.push_back(steps * work.node_bytes);
+  for (const std::string& link : choice_.links) {
+    const double times = link == point.link ? steps : 0;
+    amounts.push_back(times * work.link_messages);
+    amounts.push_back(times * work.link_bytes);
   }
   if (choice_.trains) amounts.push_back(work.sum_bytes);
   amounts.push_back(steps_of(point));

@@ -31,6 +31,8 @@ struct PointModel {
 struct TermChoice {
   std::vector<Format> formats;  // whose products are terms of their own
   bool trains = false;          // any point is of fine-tuning
+  /// Links between nodes that points name: what each takes is a term of its own.
+  std::vector<std::string> links = {""};
 };
 
 /// Ranks of a point and what it does.
@@ -38,6 +40,7 @@ struct PointPlan {
   CostRanks ranks;
   double core_share = 1;  // threads by cores, at least 1
   Options options;        // of `study point`
+  std::string link;       // between nodes, one of TermChoice's
 };
 
 /// Amounts of a repetition of a point, as src/parallel/step_cost.h counts its work: products and
@@ -52,7 +55,11 @@ class PointTerms {
                                             const ExpertPopularity& popularity) const;
   /// How many of the last names are of exchanges and sums between ranks; one more stands behind
   /// them, of steps.
-  [[nodiscard]] std::size_t num_exchange_terms() const noexcept { return choice_.trains ? 5 : 4; }
+  [[nodiscard]] std::size_t num_exchange_terms() const noexcept {
+    return 2 + 2 * choice_.links.size() + (choice_.trains ? 1 : 0);
+  }
+  /// What the names of a link's terms begin with, before .messages and .bytes.
+  [[nodiscard]] std::string link_term(const std::string& link) const;
   /// Passes forward of a repetition.
   [[nodiscard]] static double passes(const PointPlan& point);
   /// What ranks send each other in one.

@@ -43,11 +43,12 @@ double rate(const Rates& rates, const std::string& name) {
   return found->second;
 }
 
-SmpiRates smpi_rates(const Rates& rates) {
+/// `link`: what its terms begin with.
+SmpiRates smpi_rates(const Rates& rates, const std::string& link) {
   return {.near_message = rate(rates, "node.messages"),
           .near_byte = rate(rates, "node.bytes"),
-          .far_message = rate(rates, "link.messages"),
-          .far_byte = rate(rates, "link.bytes")};
+          .far_message = rate(rates, link + ".messages"),
+          .far_byte = rate(rates, link + ".bytes")};
 }
 
 /// Writes the folders of a study.
@@ -99,7 +100,7 @@ class SmpiExport {
         .ranks = plan.ranks,
         .messages = told.messages,
         .layer_seconds = told.compute_seconds / static_cast<double>(told.messages.layers.size())};
-    const SmpiRates rates = smpi_rates(rates_);
+    const SmpiRates rates = smpi_rates(rates_, models_.terms(plan).link_term(plan.link));
     std::string list;
     for (int rank = 0; rank < plan.ranks.sharers(); ++rank) {
       put(fmt::format("ranks/{}", rank), smpi_trace(pass, rates, rank));

@@ -44,18 +44,21 @@ PointModel make_model(const Options& options) {
 
 StudyModels::StudyModels(const std::vector<StudyRow>& rows) {
   std::set<Format> formats;
+  std::set<std::string> links;
   for (const StudyRow& row : rows) {
     if (!row.record.measurement) continue;
     const PointModel& model = model_of(options_of(row.record));
     for (const Format format : formats_of(model.cost)) formats.insert(format);
     choice_.trains = choice_.trains || model.adapters;
+    links.insert(row.record.link);
   }
+  choice_.links.assign(links.begin(), links.end());
   choice_.formats.assign(formats.begin(), formats.end());
 }
 
 PointPlan StudyModels::plan(const PointRecord& record, std::int64_t ranks) {
   const Measurement& m = *record.measurement;
-  PointPlan plan{.ranks = {}, .core_share = 1, .options = options_of(record)};
+  PointPlan plan{.ranks = {}, .core_share = 1, .options = options_of(record), .link = record.link};
   const std::int64_t on_node = std::max<std::int64_t>(1, m.ranks / m.nodes);
   plan.ranks = {.ranks = static_cast<int>(ranks),
                 .ranks_per_node = static_cast<int>(m.nodes > 1 ? on_node : ranks),

@@ -60,9 +60,9 @@ TEST(PointCommand, IsOfTheLauncher) {
             (Words{"hosts", "1G", "2x2", "-n", "4", "/bin/moesaic", "study", "point", "model=M"}));
 }
 
-RankInfo rank_on(std::string_view host, std::string_view cpus, int cores, int threads) {
+RankInfo rank_on(std::string_view machine, std::string_view cpus, int cores, int threads) {
   RankInfo rank;
-  host.copy(rank.host.data(), rank.host.size() - 1);
+  machine.copy(rank.machine.data(), rank.machine.size() - 1);
   cpus.copy(rank.cpuset.data(), rank.cpuset.size() - 1);
   rank.cores = cores;
   rank.threads = threads;
@@ -80,6 +80,14 @@ TEST(CoreUse, CountsCoresThatRanksShareOnce) {
                              rank_on("a", "0-1", 2, 1), rank_on("a", "0-1", 2, 1)};
   EXPECT_EQ(core_use(shared).cores, 2);
   EXPECT_TRUE(core_use(shared).is_oversubscribed);
+}
+
+TEST(CoreUse, CountsCoresOfHostsThatAreOneMachineOnce) {
+  std::array ranks = {rank_on("a", "0-1", 2, 2), rank_on("a", "0-1", 2, 2)};
+  ranks[0].host[0] = '1';
+  ranks[1].host[0] = '2';
+  EXPECT_EQ(core_use(ranks).cores, 2);
+  EXPECT_TRUE(core_use(ranks).is_oversubscribed);
 }
 
 TEST(CpuTicks, AreThoseOfAllCpus) {

@@ -161,6 +161,27 @@ TEST_F(StudyResults, MeasuresALayerWhoseExpertsGrowWithTheRanks) {
   ASSERT_EQ(run_moesaic({"study", "report", config_}).exit_code, 0);
 }
 
+TEST_F(StudyResults, FitsEachLinkByItself) {
+  write_text(config_,
+             "kind = weak\njob = exchange\nshape = 8x32x16x2\nrouting = even\nout = " + out_ +
+                 "\nlauncher = env STUDY_LINK={link} mpirun --oversubscribe --bind-to none -n "
+                 "{ranks}\nlink = slow,fast\nranks = 1,2\nranks-per-node = 1\nthreads = 1\n"
+                 "repetitions = 2\nn-prompt = 24\nno-roofs = true\n");
+  const ProgramResult result = run_moesaic(run());
+  ASSERT_EQ(result.exit_code, 0) << result.text();
+  ASSERT_EQ(run_moesaic({"study", "predict", config_, "--ranks", "4"}).exit_code, 0);
+  std::set<std::string> terms;
+  Json::read_file(out_ + "/model.json")
+      .at("terms")
+      .for_each(
+          [&](const std::string&, const Json& term) { terms.insert(term.at("name").as_string()); });
+  for (const char* term : {"link.slow.messages", "link.slow.bytes", "link.fast.bytes"}) {
+    EXPECT_TRUE(terms.contains(term)) << term;
+  }
+  EXPECT_FALSE(terms.contains("link.bytes"));
+  expect_traces(4);
+}
+
 TEST_F(StudyResults, MeasuresStepsOfFineTuning) {
   describe(
       "launcher = env STUDY_RANKS={ranks}\nranks = 1\nsequences = 3\nlora-rank = 2,4,8\n"
