@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/output_file.h"
 
 namespace moesaic {
 namespace {
@@ -78,7 +79,8 @@ void MetricsFile::take_old_lines(std::int64_t first_step) {
     if (event == "step") curves_.train.push_back({step_of(line), loss->as_double()});
     if (event == "eval") curves_.held_out.push_back({step_of(line), loss->as_double()});
   }
-  std::ofstream(metrics_path(directory_), std::ios::binary | std::ios::trunc) << kept;
+  old.close();
+  replace_file(metrics_path(directory_), kept);
 }
 
 void MetricsFile::write(const std::string& line) {

@@ -62,6 +62,7 @@ class SftRun {
   void save(std::int64_t steps);
   void end(std::int64_t steps, std::string_view reason);
   void show(const StepMetrics& metrics) const;
+  void warn_of_gradients(std::string_view why) const;
 
   Runtime& runtime_;
   const SftData& data_;
@@ -86,9 +87,15 @@ void SftRun::go_on() {
   });
   runtime_.world().max({&newest, 1});
   if (newest < 0) return;
-  done_ = setup_.load_checkpoint(newest);
-  saved_ = done_;
+  setup_.load_checkpoint(newest);
+  done_ = newest;
+  saved_ = newest;
   runtime_.log().once(LogLevel::info, "going on after step {}", done_);
+}
+
+void SftRun::warn_of_gradients(std::string_view why) const {
+  runtime_.log().once(LogLevel::warning, "--grad-out {}: nothing is written, as {}",
+                      *options().grad_out, why);
 }
 
 /// Of options that will not do what they are for.
@@ -110,6 +117,7 @@ void SftRun::begin() {
   warn();
   go_on();
   first_ = done_;
+  if (done_ > 0 && options().grad_out) warn_of_gradients("the first step is done");
   agree(runtime_.world(), [&] {
     if (!runtime_.is_first()) return;
     write_options(runtime_.command());
@@ -127,7 +135,9 @@ void SftRun::step(std::int64_t number) {
   const double wait_before = setup_.phase_times()[Phase::wait];
   const TrainStepResult result = setup_.trainer().step(number, data_.train, samples);
   done_ = number + 1;
-  if (number == 0 && options().grad_out) setup_.write_gradients(*options().grad_out);
+  if (number == 0 && options().grad_out && !result.not_finite) {
+    setup_.write_gradients(*options().grad_out);
+  }
   const SamplesSeen& seen = result.seen;
   const StepMetrics metrics{
       .step = done_,
@@ -146,6 +156,7 @@ void SftRun::step(std::int64_t number) {
   if (result.not_finite) {
     runtime_.log().once(LogLevel::warning, "step {} is left out: {} is not finite", done_,
                         *result.not_finite);
+    if (number == 0 && options().grad_out) warn_of_gradients("the first step is left out");
   }
   if (metrics_) metrics_->add(metrics);
   show(metrics);

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "launch/job/adapter_text.h"
 #include "launch/job/agreement.h"
+#include "launch/job/model_checksum.h"
 #include "launch/job/placement_choice.h"
 #include "launch/options/option_table.h"
 #include "launch/sft/sft_adapters.h"
@@ -53,9 +54,10 @@ constexpr auto kChoosing = std::to_array<std::string_view>(
      "chat-template", "lora", "lora-rank", "lora-alpha", "rslora", "lora-dropout", "lora-targets"});
 
 /// Of all that decides the bytes of the result, and of nothing else.
-std::string digest_of(const Options& options, const SftData& data,
+std::string digest_of(const Options& options, const OpenModel& model, const SftData& data,
                       std::span<const AdapterSpec> specs, double dropout) {
-  std::string text = checksum_text(data.train.fingerprint());
+  std::string text =
+      model_checksum(model.files.directory()) + checksum_text(data.train.fingerprint());
   for (const std::string_view name : kDeciding) {
     text += fmt::format("{}={}\n", name, value_text(*find_option(name, Verb::sft), options));
   }
@@ -95,7 +97,8 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
       sites_(find_adapter_sites(runtime, model)),
       specs_(choose_adapters(runtime, model, sites_)),
       dropout_(choose_dropout(runtime.command(), lora_)),
-      digest_(digest_of(runtime.options(), data, specs_, dropout_)),
+      digest_(runtime.is_first() ? digest_of(runtime.options(), model, data, specs_, dropout_)
+                                 : ""),
       replicas_(runtime.world().split(runtime.grid().experts().rank(), runtime.world().rank())),
       held_(place_experts(runtime, model.config), runtime.grid().experts().rank()),
       adapters_(specs_of_rank(specs_, held_),
@@ -176,22 +179,28 @@ TrainOptions SftSetup::train_options() const {
           .seed = static_cast<std::uint64_t>(options.seed)};
 }
 
-std::int64_t SftSetup::load_checkpoint(std::int64_t steps) {
-  const TrainProgress progress =
-      checkpoints_.load(steps, exchange_, adapters_.masters(), trainer_->moments());
+void SftSetup::load_checkpoint(std::int64_t steps) {
+  std::int64_t updates = 0;
   agree(runtime_.world(), [&] {
+    if (!runtime_.is_first()) return;
+    const TrainProgress progress = checkpoints_.progress(steps);
     require(progress.digest == digest_, ErrorKind::usage, "{}: {}; --overwrite begins anew",
             checkpoints_.path(steps), other_run(runtime_.command()));
+    updates = progress.updates;
   });
+  runtime_.world().max({&updates, 1});
+  trainer_->set_updates(updates);
+  checkpoints_.load(steps, exchange_, train_state());
   adapters_.pack(*runtime_.compute().pool);
-  return progress.steps;
 }
 
 void SftSetup::save_checkpoint(std::int64_t steps) {
-  checkpoints_.save({.progress = {.steps = steps, .digest = digest_},
-                     .masters = adapters_.masters(),
-                     .moments = trainer_->moments()},
-                    exchange_, runtime_.options().keep);
+  checkpoints_.save({.steps = steps, .updates = trainer_->updates(), .digest = digest_},
+                    train_state(), exchange_, runtime_.options().keep);
+}
+
+TrainCheckpoints::State SftSetup::train_state() {
+  return {.masters = adapters_.masters(), .moments = trainer_->moments()};
 }
 
 AdapterDescription SftSetup::description() const {

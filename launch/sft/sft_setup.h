@@ -35,9 +35,9 @@ class SftSetup {
   /// Of this rank, so far.
   [[nodiscard]] PhaseTimes phase_times() { return engine_.transformer().times(); }
 
-  /// The steps of the checkpoint, which becomes the state. Throws Error{usage} if it is of another
+  /// The checkpoint after `steps` becomes the state. Throws Error{usage} if it is of another
   /// model, other data or other options. Collective.
-  std::int64_t load_checkpoint(std::int64_t steps);
+  void load_checkpoint(std::int64_t steps);
   /// The state after `steps`. Collective.
   void save_checkpoint(std::int64_t steps);
   /// The adapter as PEFT reads it. Collective.
@@ -58,6 +58,7 @@ class SftSetup {
   [[nodiscard]] EngineWork engine_work(const OpenModel& model, const SftData& data);
   [[nodiscard]] AdapterDescription description() const;
   [[nodiscard]] bool recomputes() const;
+  [[nodiscard]] TrainCheckpoints::State train_state();
   [[nodiscard]] TrainOptions train_options() const;
 
   const Runtime& runtime_;
@@ -65,7 +66,7 @@ class SftSetup {
   std::vector<AdapterSite> sites_;  // of the model
   std::vector<AdapterSpec> specs_;  // of the model, common ones first
   double dropout_;
-  std::string digest_;
+  std::string digest_;  // of rank 0
   std::unique_ptr<Communicator> replicas_;
   HeldExperts held_;
   AdapterSet adapters_;

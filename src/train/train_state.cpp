@@ -59,6 +59,7 @@ class StateReader {
     std::ranges::copy(bytes, std::as_writable_bytes(values).begin());
     tensors_[part] = tensors_[part].subspan(bytes.size());
   }
+  void require_read() const { file_.require_read(); }
 
  private:
   SafetensorsFile file_;
@@ -103,10 +104,10 @@ void TrainCheckpoints::write_values(const std::string& folder, const State& stat
   if (writer) writer->finish();
 }
 
-void TrainCheckpoints::save(const State& state, const AdapterExchange& exchange,
-                            std::int64_t keep) const {
+void TrainCheckpoints::save(const TrainProgress& progress, const State& state,
+                            const AdapterExchange& exchange, std::int64_t keep) const {
   const bool writes = exchange.is_first();
-  const std::string place = path(state.progress.steps);
+  const std::string place = path(progress.steps);
   const std::string part = place + ".part";
   if (writes) {
     fs::remove_all(part);
@@ -119,9 +120,9 @@ void TrainCheckpoints::save(const State& state, const AdapterExchange& exchange,
   write_text(part + "/" + std::string(kStateFile), JsonWriter()
                                                            .field("format", kFormat)
                                                            .field("version", kVersion)
-                                                           .field("steps", state.progress.steps)
-                                                           .field("updates", state.moments.updates)
-                                                           .field("digest", state.progress.digest)
+                                                           .field("steps", progress.steps)
+                                                           .field("updates", progress.updates)
+                                                           .field("digest", progress.digest)
                                                            .text() +
                                                        "\n");
   sync_directory(part);
@@ -163,28 +164,36 @@ void TrainCheckpoints::remove_all_but(std::int64_t keep) const {
   }
 }
 
-TrainProgress TrainCheckpoints::load(std::int64_t steps, const AdapterExchange& exchange,
-                                     std::span<float> masters, Moments& moments) const {
-  // State files are small: every rank reads them, the values come from rank 0.
+TrainProgress TrainCheckpoints::progress(std::int64_t steps) const {
   const Json state = Json::read_file(path(steps) + "/" + std::string(kStateFile));
   require(
       state.at("format").as_string_view() == kFormat && state.at("version").as_int() == kVersion,
       ErrorKind::file, "{}: not a state of moesaic sft, version {}", state.where(), kVersion);
-  const TrainProgress progress{.steps = state.at("steps").as_int(),
-                               .digest = state.at("digest").as_string()};
-  moments.updates = state.at("updates").as_int();
+  TrainProgress progress{.steps = state.at("steps").as_int(),
+                         .updates = state.at("updates").as_int(),
+                         .digest = state.at("digest").as_string()};
+  require(progress.steps == steps, ErrorKind::file, "{}: steps is {}, not {}", state.where(),
+          progress.steps, steps);
+  require(progress.updates >= 0 && progress.updates <= steps, ErrorKind::file,
+          "{}: updates is {}, of {} steps", state.where(), progress.updates, steps);
+  return progress;
+}
+
+void TrainCheckpoints::load(std::int64_t steps, const AdapterExchange& exchange,
+                            const State& state) const {
   std::optional<StateReader> reader;
   if (exchange.is_first()) {
     reader.emplace(path(steps) + "/" + std::string(kValuesFile), count_values(all_));
   }
-  const std::array<std::span<float>, 3> parts = {masters, moments.first, moments.second};
+  const std::array<std::span<float>, 3> parts = {state.masters, state.moments.first,
+                                                 state.moments.second};
   for (std::size_t part = 0; part < parts.size(); ++part) {
     exchange.distribute(parts[part], [&](std::int64_t, std::span<float> a, std::span<float> b) {
       reader->read(part, a);
       reader->read(part, b);
     });
   }
-  return progress;
+  if (reader) reader->require_read();
 }
 
 }  // namespace moesaic

@@ -14,13 +14,13 @@ namespace moesaic {
 struct Moments {
   std::vector<float> first;
   std::vector<float> second;
-  std::int64_t updates = 0;  ///< steps that were not left out
 };
 
 /// How far a run has come.
 struct TrainProgress {
-  std::int64_t steps = 0;  ///< done
-  std::string digest;      ///< of all that decides the results: data, model, options
+  std::int64_t steps = 0;    ///< done
+  std::int64_t updates = 0;  ///< of them, those that were not left out
+  std::string digest;        ///< of all that decides the results: data, model, options
 };
 
 /// Checkpoints of a run, directories OUT/checkpoint-N after N steps. One is written beside its
@@ -32,7 +32,6 @@ class TrainCheckpoints {
       : directory_(std::move(directory)), all_(all) {}
 
   struct State {
-    TrainProgress progress;
     std::span<float> masters;
     Moments& moments;
   };
@@ -40,13 +39,16 @@ class TrainCheckpoints {
   [[nodiscard]] std::int64_t bytes() const;
   /// Writes one on rank 0, then removes all but the newest `keep`. Collective. Throws
   /// Error{resource} when the disk refuses.
-  void save(const State& state, const AdapterExchange& exchange, std::int64_t keep) const;
+  void save(const TrainProgress& progress, const State& state, const AdapterExchange& exchange,
+            std::int64_t keep) const;
   /// Steps of the newest one that is whole; nothing if there is none. For rank 0.
   [[nodiscard]] std::optional<std::int64_t> newest() const;
-  /// The state of a checkpoint, on all ranks. Collective. Throws Error{file} on rank 0 for one that
-  /// is broken or of other adapters.
-  [[nodiscard]] TrainProgress load(std::int64_t steps, const AdapterExchange& exchange,
-                                   std::span<float> masters, Moments& moments) const;
+  /// What the checkpoint after `steps` says of its run. For rank 0. Throws Error{file} for one that
+  /// is broken.
+  [[nodiscard]] TrainProgress progress(std::int64_t steps) const;
+  /// Overwrites `state` with that of the checkpoint, whose files only rank 0 reads. Collective.
+  /// Throws Error{file} on rank 0 for one that is broken or of other adapters.
+  void load(std::int64_t steps, const AdapterExchange& exchange, const State& state) const;
   [[nodiscard]] std::string path(std::int64_t steps) const;
 
  private:

@@ -10,20 +10,10 @@
 
 #include "base/error.h"
 #include "src/train/batch_plan.h"
+#include "src/train/loss_sum.h"
 
 namespace moesaic {
 namespace {
-
-/// Losses of samples are added as multiples of this, so that their sum does not depend on the
-/// order.
-constexpr double kLossUnit = 0x1p-36;
-constexpr double kLargestLoss = 0x1p26;  // of a sample
-constexpr std::int64_t kNotFinite = std::numeric_limits<std::int64_t>::max();
-
-std::int64_t fixed(double loss) {
-  if (!(std::abs(loss) < kLargestLoss)) return kNotFinite;
-  return std::llround(loss / kLossUnit);
-}
 
 /// Calls `work` and adds what it takes.
 template <typename Work>
@@ -40,7 +30,7 @@ auto timed(double& seconds, Work&& work) {
 
 /// What one rank's samples add up to, for sums over ranks.
 struct Totals {
-  std::int64_t loss = 0;
+  LossSum loss;
   std::int64_t trained_tokens = 0;
   std::int64_t broken = 0;  // losses that are not finite
   std::int64_t expert_rows = 0;
@@ -49,12 +39,7 @@ struct Totals {
 
   void add(const MicroBatch& batch) {
     for (const double loss_of_sample : batch.losses) {
-      const std::int64_t value = fixed(loss_of_sample);
-      if (value == kNotFinite) {
-        ++broken;
-      } else {
-        loss += value;
-      }
+      if (!loss.add(loss_of_sample)) ++broken;
     }
     trained_tokens += batch.trained_tokens;
     expert_rows += batch.expert_rows;
@@ -71,7 +56,8 @@ struct Totals {
     std::array<std::int64_t, 2> most = {expert_rows, std::ssize(routers.chosen)};
     world.max(most);
     routers.resize(most[1]);
-    std::vector<std::int64_t> sums = {loss, trained_tokens, broken, expert_rows, router_rows};
+    std::vector<std::int64_t> sums = {loss.high, loss.low,    trained_tokens,
+                                      broken,    expert_rows, router_rows};
     const std::ptrdiff_t head = std::ssize(sums);
     sums.insert(sums.end(), routers.chosen.begin(), routers.chosen.end());
     sums.insert(sums.end(), routers.probability.begin(), routers.probability.end());
@@ -80,13 +66,13 @@ struct Totals {
     std::copy_n(sums.end() - std::ssize(routers.probability), routers.probability.size(),
                 routers.probability.begin());
 
-    SamplesSeen seen{.trained_tokens = sums[1], .balance_loss = balance_loss(routers, sums[4])};
-    seen.loss = sums[2] > 0 ? std::numeric_limits<double>::quiet_NaN()
-                            : static_cast<double>(sums[0]) * kLossUnit /
-                                  static_cast<double>(std::max<std::int64_t>(sums[1], 1));
-    if (sums[3] > 0) {
+    SamplesSeen seen{.trained_tokens = sums[2], .balance_loss = balance_loss(routers, sums[5])};
+    seen.loss = sums[3] > 0 ? std::numeric_limits<double>::quiet_NaN()
+                            : LossSum{sums[0], sums[1]}.value() /
+                                  static_cast<double>(std::max<std::int64_t>(sums[2], 1));
+    if (sums[4] > 0) {
       seen.load_max_over_mean =
-          static_cast<double>(most[0]) * world.size() / static_cast<double>(sums[3]);
+          static_cast<double>(most[0]) * world.size() / static_cast<double>(sums[4]);
     }
     return seen;
   }
@@ -100,7 +86,7 @@ Trainer::Trainer(const Parts& parts, const TrainOptions& options)
       reduction_(parts.adapters, parts.all, parts.ranks, *parts.compute.pool),
       gradients_(parts.adapters.places(), *parts.compute.vector),
       moments_{std::vector<float>(parts.adapters.masters().size()),
-               std::vector<float>(parts.adapters.masters().size()), 0} {}
+               std::vector<float>(parts.adapters.masters().size())} {}
 
 SamplesSeen Trainer::run(const SampleSet& set, std::span<const std::int64_t> samples,
                          std::optional<std::int64_t> step) {
@@ -186,7 +172,7 @@ void Trainer::update(const TrainStepResult& result) {
   const double shrink =
       options_.clip > 0 ? std::min(1.0, options_.clip / (result.grad_norm + 1e-6)) : 1.0;
   adam_step(options_.adam,
-            {.number = ++moments_.updates,
+            {.number = ++updates_,
              .learning_rate = result.learning_rate,
              .scale = gradient_scale_ * shrink},
             std::as_const(gradients_).sums(),

@@ -68,8 +68,8 @@ class Trainer {
   Trainer(const Parts& parts, const TrainOptions& options);
 
   /// Step `number`, from 0, over `samples` of `set`, which is the same on all ranks. Throws
-  /// Error{file} naming step and module if a loss or gradient is not finite and such steps are
-  /// not to be skipped.
+  /// Error{file} naming step and module if a loss or gradient is not finite and such steps are not
+  /// to be skipped.
   TrainStepResult step(std::int64_t number, const SampleSet& set,
                        std::span<const std::int64_t> samples);
   /// The loss of all samples of `set`.
@@ -81,6 +81,9 @@ class Trainer {
   /// Of the last step.
   [[nodiscard]] const TrainTimes& times() const noexcept { return times_; }
   [[nodiscard]] Moments& moments() noexcept { return moments_; }
+  /// Steps that were not left out, which AdamW counts.
+  [[nodiscard]] std::int64_t updates() const noexcept { return updates_; }
+  void set_updates(std::int64_t updates) noexcept { updates_ = updates; }
 
  private:
   /// `step`: its number; none: an evaluation.
@@ -96,6 +99,7 @@ class Trainer {
   AdapterGradients gradients_;
   double gradient_scale_ = 0;
   Moments moments_;
+  std::int64_t updates_ = 0;
   TrainTimes times_;
   std::chrono::steady_clock::time_point sums_began_;
 };

@@ -7,10 +7,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 
 #include "base/json.h"
+#include "tests/launch/broken_models.h"
 #include "tests/launch/program.h"
 #include "tests/support/temporary_directory.h"
 
@@ -190,6 +192,22 @@ TEST(Sft, WhatIsThereIsNotLost) {
   EXPECT_TRUE(std::filesystem::exists(foreign + "/thesis.txt"));
 }
 
+TEST(Sft, ARunGoesOnWithItsOwnModelAlone) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  const Arguments run = sft(out, {"-m", model, "--max-steps", "2"});
+  expect_done(run_moesaic(run));
+  std::fstream weights(model + "/model.safetensors",
+                       std::ios::binary | std::ios::in | std::ios::out);
+  weights.seekp(400'000);
+  weights.put('');
+  weights.close();
+  expect_failure(run_ranks(2, joined(run, {"--resume"})), 2,
+                 {out + "/checkpoint-2: was made from another model", "--overwrite"});
+}
+
 TEST(Sft, WrongRequestsAreRefusedBeforeAnythingIsWritten) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
@@ -255,6 +273,24 @@ TEST(Sft, LossesThatAreNoNumbersStopARunOrAreLeftOut) {
   expect_failure(stopped, 3, {"step", "is not finite", "--on-nonfinite"});
   expect_done(run_ranks(2, sft(out, joined(wild, {"--overwrite", "--on-nonfinite", "skip"}))));
   EXPECT_TRUE(events(out, "step").back().contains("skipped"));
+}
+
+TEST(Sft, GradientsThatAreNotThereAreToldOf) {
+  const TemporaryDirectory directory;
+  const std::string gradients = directory.path_of("gradients.safetensors");
+  const Arguments wild = {"--lora-alpha",   "1000000", "--lora-rank", "1",      "--max-steps", "1",
+                          "--on-nonfinite", "skip",    "--grad-out",  gradients};
+  const Arguments run = sft(directory.path_of("out"), wild);
+  const ProgramResult skipped = run_ranks(2, run);
+  expect_done(skipped);
+  EXPECT_NE(skipped.err.find("nothing is written, as the first step is left out"),
+            std::string::npos)
+      << skipped.text();
+  const ProgramResult done = run_moesaic(joined(run, {"--resume"}));
+  expect_done(done);
+  EXPECT_NE(done.err.find("nothing is written, as the first step is done"), std::string::npos)
+      << done.text();
+  EXPECT_FALSE(std::filesystem::exists(gradients));
 }
 
 }  // namespace

@@ -258,20 +258,21 @@ std::vector<float> continue_run(const GoldenAdapter& golden, int ranks, std::int
   run_thread_ranks(ranks, [&](Communicator& world) {
     TrainingRank rank(golden, {.precision = Precision::bf16, .ranks = ranks}, world);
     const TrainCheckpoints checkpoints(directory, rank.all());
+    const TrainCheckpoints::State state{.masters = rank.adapters().masters(),
+                                        .moments = rank.trainer().moments()};
     if (first > 0) {
-      const TrainProgress progress = checkpoints.load(
-          first, rank.exchange(), rank.adapters().masters(), rank.trainer().moments());
-      EXPECT_EQ(progress.steps, first);
+      const TrainProgress progress = checkpoints.progress(first);
+      EXPECT_EQ(progress.updates, first);
       EXPECT_EQ(progress.digest, "digest");
+      rank.trainer().set_updates(progress.updates);
+      checkpoints.load(first, rank.exchange(), state);
       rank.adapters().pack(rank.pool());
     }
     const SampleSet set = samples_of(golden);
     for (std::int64_t step = first; step < end; ++step) {
       (void)rank.trainer().step(step, set, step_samples(step, set.size()));
     }
-    checkpoints.save({.progress = {.steps = end, .digest = "digest"},
-                      .masters = rank.adapters().masters(),
-                      .moments = rank.trainer().moments()},
+    checkpoints.save({.steps = end, .updates = rank.trainer().updates(), .digest = "digest"}, state,
                      rank.exchange(), 2);
     rank.exchange().collect(rank.adapters().masters(),
                             [&](std::int64_t, std::span<const float> a, std::span<const float> b) {
