@@ -56,6 +56,7 @@ check() {  # a script that may be skipped, what it is told
 if ((all)); then
   run clang
   check tests/launch/simgrid_check.sh "$PWD/build/clang/bin/moesaic"
+  check tests/launch/simgrid_check.sh "$PWD/build/clang/bin/moesaic" 256 4
   check tests/launch/report_check.sh "$PWD/build/clang/bin/moesaic" "$PWD/tests/data"
 fi
 run dev
