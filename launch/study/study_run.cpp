@@ -117,7 +117,7 @@ class StudyRun {
     const PointRecord record = measure(point);
     claim->complete(point_record_json(record) + "\n");
     remove_traces(point, record);
-    tell(point, outcome(record));
+    tell(point, outcome(record), record.error ? LogLevel::warning : LogLevel::info);
     return record.error ? record.error->exit_code : 0;
   }
 
@@ -171,8 +171,9 @@ class StudyRun {
                        m.disturbed > 0 ? fmt::format(", disturbed {} x", m.disturbed) : "");
   }
 
-  void tell(const StudyPoint& point, const std::string& what) const {
-    log_.once(LogLevel::info, "[{}/{}] {}{}{}", point.number, points_.size(), point.label,
+  void tell(const StudyPoint& point, const std::string& what,
+            LogLevel level = LogLevel::info) const {
+    log_.once(level, "[{}/{}] {}{}{}", point.number, points_.size(), point.label,
               point.label.empty() ? "" : ": ", what);
   }
 
@@ -183,7 +184,8 @@ class StudyRun {
     const auto failed = std::ranges::count_if(
         rows, [](const StudyRow& row) { return row.record.error.has_value(); });
     log_.once(
-        LogLevel::info, "{}: {} of {} points{}", study_.out, rows.size(), points_.size(),
+        failed > 0 ? LogLevel::warning : LogLevel::info, "{}: {} of {} points{}", study_.out,
+        rows.size(), points_.size(),
         failed > 0 ? fmt::format(", {} of them failed; --retry runs these again", failed) : "");
   }
 
