@@ -57,7 +57,7 @@ std::vector<std::string> advice(std::span<const RankInfo> ranks) {
     if (!is_first || rank.threads == 1 || sharers >= rank.numa_nodes) continue;
     lines.push_back(fmt::format(
         "{}: rank {} runs {} threads on {} NUMA nodes: a rank for each is faster, as by "
-        "mpirun --map-by ppr:1:numa --bind-to numa or srun --ntasks-per-node={}",
+        "mpirun -n RANKS --map-by ppr:1:numa --bind-to numa or srun --ntasks-per-node={}",
         rank.host_name(), r, rank.threads, rank.numa_nodes, rank.numa_nodes));
   }
   const int tasks = environment_number("SLURM_NTASKS");
