@@ -33,7 +33,7 @@ void PointClaim::complete(const std::string& text) {
   output_.sync();
   require(std::rename(part_.c_str(), file_.c_str()) == 0, ErrorKind::resource,
           "{}: cannot be written: {}", file_, std::strerror(errno));
-  sync_directory(std::filesystem::path(file_).parent_path().string());
+  sync_name(file_);
 }
 
 }  // namespace moesaic

@@ -26,19 +26,6 @@ std::vector<TensorSpec> tensor_specs(const std::vector<WrittenModule>& modules) 
   return specs;
 }
 
-/// The file takes its name when all of it is on the disk.
-void write_text(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  {
-    OutputFile file(part, OutputFile::Mode::create, path);
-    file.write_at(0, std::as_bytes(std::span(text)));
-    file.sync();
-  }
-  std::error_code error;
-  std::filesystem::rename(part, path, error);
-  require(!error, ErrorKind::resource, "{}: cannot take its name: {}", path, error.message());
-}
-
 }  // namespace
 
 AdapterWriter::AdapterWriter(const std::string& path, std::span<const AdapterSpec> adapters,
@@ -112,8 +99,7 @@ class AdapterOutput {
   [[nodiscard]] AdapterWriter& tensors() noexcept { return writer_; }
   void finish() {
     writer_.finish();
-    write_text((folder_ / kAdapterConfigFile).string(), config_);
-    sync_directory(folder_.string());
+    replace_file((folder_ / kAdapterConfigFile).string(), config_);
   }
 
  private:

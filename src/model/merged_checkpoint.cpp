@@ -56,9 +56,7 @@ std::string json_text(const Json& value, const std::string& indent, std::string_
 }
 
 void write_file(const std::string& directory, std::string_view name, const std::string& text) {
-  OutputFile file((std::filesystem::path(directory) / name).string(), OutputFile::Mode::create);
-  file.write_at(0, std::as_bytes(std::span(text)));
-  file.sync();
+  replace_file((std::filesystem::path(directory) / name).string(), text);
 }
 
 }  // namespace

@@ -34,12 +34,6 @@ std::int64_t count_values(std::span<const AdapterSpec> all) {
   return count;
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  OutputFile file(path, OutputFile::Mode::create);
-  file.write_at(0, std::as_bytes(std::span(text)));
-  file.sync();
-}
-
 /// Reads the tensors of a state from front to back.
 class StateReader {
  public:
@@ -117,15 +111,14 @@ void TrainCheckpoints::save(const TrainProgress& progress, const State& state,
   }
   write_values(part, state, exchange);
   if (!writes) return;
-  write_text(part + "/" + std::string(kStateFile), JsonWriter()
-                                                           .field("format", kFormat)
-                                                           .field("version", kVersion)
-                                                           .field("steps", progress.steps)
-                                                           .field("updates", progress.updates)
-                                                           .field("digest", progress.digest)
-                                                           .text() +
-                                                       "\n");
-  sync_directory(part);
+  replace_file(part + "/" + std::string(kStateFile), JsonWriter()
+                                                             .field("format", kFormat)
+                                                             .field("version", kVersion)
+                                                             .field("steps", progress.steps)
+                                                             .field("updates", progress.updates)
+                                                             .field("digest", progress.digest)
+                                                             .text() +
+                                                         "\n");
   fs::remove_all(place);
   std::error_code error;
   fs::rename(part, place, error);
