@@ -12,6 +12,11 @@ inline constexpr float kLargestE2m1 = 6;
 inline constexpr float kLargestE4m3 = 448;
 inline constexpr std::uint32_t kInfinity = 0x7f800000;
 
+/// Whether this block has no row, where only the GPU knows how many there are; null: all have one.
+__device__ __forceinline__ bool is_beyond(const std::int32_t* count) {
+  return count != nullptr && static_cast<int>(blockIdx.x) >= *count;
+}
+
 /// kernels/formats/elements.h: the nearest code, even ones at ties, of a magnitude that is a
 /// number.
 template <int ExponentBits, int MantissaBits>

@@ -57,11 +57,6 @@ __device__ __forceinline__ void list(const GroupLists& lists, int group, const G
   lists.d[group] = operands.d;
 }
 
-template <typename Arguments>
-__device__ __forceinline__ bool is_beyond_groups(const Arguments& arguments) {
-  return arguments.count != nullptr && static_cast<int>(blockIdx.x) >= *arguments.count;
-}
-
 }  // namespace
 }  // namespace moesaic::cuda
 
@@ -97,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
 extern "C" __global__ void __launch_bounds__(128, 1)
     quantize_groups(const moesaic::cuda::GroupRowArguments arguments) {
   using namespace moesaic::cuda;
-  if (is_beyond_groups(arguments)) return;
+  if (is_beyond(arguments.count)) return;
   const int depth = arguments.depth;
   const std::int64_t row = blockIdx.x;
   const std::int64_t input =
@@ -132,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
 extern "C" __global__ void __launch_bounds__(128, 1)
     gate_groups(const moesaic::cuda::GroupSumArguments arguments) {
   using namespace moesaic::cuda;
-  if (is_beyond_groups(arguments)) return;
+  if (is_beyond(arguments.count)) return;
   const std::int64_t row = blockIdx.x;
   const int width = arguments.width;
   const MlpMatrices& mlp = arguments.mlps[arguments.places[blockIdx.x].mlp];
@@ -156,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
 extern "C" __global__ void __launch_bounds__(128, 1)
     scale_groups(const moesaic::cuda::GroupSumArguments arguments) {
   using namespace moesaic::cuda;
-  if (is_beyond_groups(arguments)) return;
+  if (is_beyond(arguments.count)) return;
   const float scale = arguments.mlps[arguments.places[blockIdx.x].mlp].down_scale;
   const float power = arguments.row_scales[blockIdx.x];
   float* const sums = arguments.sums + static_cast<std::int64_t>(blockIdx.x) * arguments.width;

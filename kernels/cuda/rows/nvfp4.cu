@@ -3,21 +3,11 @@
 
 // Rows of activations in nvfp4, a block each: as bf16, and as records.
 
-namespace moesaic::cuda {
-namespace {
-
-__device__ __forceinline__ bool is_beyond_rows(const RoundArguments& arguments) {
-  return arguments.count != nullptr && static_cast<int>(blockIdx.x) >= *arguments.count;
-}
-
-}  // namespace
-}  // namespace moesaic::cuda
-
 /// Rows as bf16, which holds them exactly.
 extern "C" __global__ void __launch_bounds__(128, 1)
     round_rows(const moesaic::cuda::RoundArguments arguments) {
   using namespace moesaic::cuda;
-  if (is_beyond_rows(arguments)) return;
+  if (is_beyond(arguments.count)) return;
   const int depth = arguments.depth;
   const bool is_given = arguments.input_scale != 0;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * depth;
@@ -43,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(128, 1)
 extern "C" __global__ void __launch_bounds__(128, 1)
     quantize_rows(const moesaic::cuda::RoundArguments arguments) {
   using namespace moesaic::cuda;
-  if (is_beyond_rows(arguments)) return;
+  if (is_beyond(arguments.count)) return;
   const int depth = arguments.depth;
   const bool is_given = arguments.input_scale != 0;
   const int records = arguments.row_records;
