@@ -23,18 +23,8 @@ score() {  # NAME STARTER... -- OPTION...: writes NAME.bytes, and NAME.statistic
   grep -oE '"(ranks|nodes)": [0-9]+' "$out.json" | tr '\n' ' ' >"$out.statistics"
 }
 
-failures=0
-check() {  # WHAT COMMAND...
-  local what=$1
-  shift
-  if "$@"; then
-    echo "$what: as expected"
-  else
-    echo "$what: FAILED: $*"
-    tail -n 5 "$work"/*.err
-    failures=$((failures + 1))
-  fi
-}
+# shellcheck source=tests/cluster/checks.sh
+source "$(dirname "$0")/checks.sh"
 
 score one -- || { cat "$work/one.err"; exit 1; }
 for transport in auto mpi; do

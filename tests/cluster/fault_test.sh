@@ -32,18 +32,8 @@ all_gone() { [[ -z $(processes) ]]; }
 has_ended() { ! kill -0 "$job" 2>/dev/null; }
 is_at_work_or_over() { has_ended || (($(wc -l <"$work/out") > 3)); }
 
-failures=0
-check() {  # WHAT COMMAND...
-  local what=$1
-  shift
-  if "$@"; then
-    echo "$what: as expected"
-  else
-    echo "$what: FAILED: $*"
-    cat "$work/err"
-    failures=$((failures + 1))
-  fi
-}
+# shellcheck source=tests/cluster/checks.sh
+source "$(dirname "$0")/checks.sh"
 says() { grep -qE -- "$1" "$work/err"; }
 is_silent_about() { ! says "$1"; }
 

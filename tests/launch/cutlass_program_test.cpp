@@ -181,33 +181,11 @@ TEST_F(CutlassExperts, are_counted_before_there_is_a_gpu) {
 }
 
 TEST(CutlassBench, measures_layers_that_it_can_multiply) {
-  const ProgramResult result = run_program(moesaic_command({"bench",
-                                                            "layer",
-                                                            "--layer",
-                                                            "4,128,128,2",
-                                                            "--seconds",
-                                                            "0",
-                                                            "--footprint",
-                                                            "1M",
-                                                            "--formats",
-                                                            "nvfp4,mxfp4",
-                                                            "--tokens",
-                                                            "2",
-                                                            "--routing",
-                                                            "even",
-                                                            "-t",
-                                                            "1",
-                                                            "-o",
-                                                            "csv",
-                                                            "--gpu-experts",
-                                                            "3",
-                                                            "--nvfp4-activations",
-                                                            "nvfp4",
-                                                            "--gpu-kernel",
-                                                            "cutlass",
-                                                            "--cutlass",
-                                                            MOESAIC_FAKE_CUTLASS}),
-                                           on_fake_gpus({{"MOESAIC_FAKE_CHIP", "100"}}));
+  const ProgramResult result = run_program(
+      moesaic_command(layer_bench("4,128,128,2", "nvfp4,mxfp4", "2",
+                                  {"--gpu-experts", "3", "--nvfp4-activations", "nvfp4",
+                                   "--gpu-kernel", "cutlass", "--cutlass", MOESAIC_FAKE_CUTLASS})),
+      on_fake_gpus({{"MOESAIC_FAKE_CHIP", "100"}}));
   EXPECT_EQ(result.exit_code, 0) << result.text();
   EXPECT_NE(result.err.find("in mxfp4 is left out: --gpu-kernel cutlass: it multiplies matrices in "
                             "nvfp4 alone, not in mxfp4"),

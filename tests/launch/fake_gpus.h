@@ -27,6 +27,15 @@ inline Arguments portable(const std::string& format, const std::string& which) {
   return {"--numerics", "portable", "--expert-format", format, "--gpu-experts", which};
 }
 
+/// A short `bench layer`; `layer`, `formats` and `tokens` as its options.
+inline Arguments layer_bench(const std::string& layer, const std::string& formats,
+                             const std::string& tokens, const Arguments& more) {
+  return joined(
+      {"bench", "layer", "--layer", layer, "--formats", formats, "--tokens", tokens, "--seconds",
+       "0", "--footprint", "1M", "--routing", "even", "-t", "1", "-o", "csv"},
+      more);
+}
+
 /// Logits of the demo model with experts on such GPUs.
 class FakeGpus : public testing::Test {
  protected:

@@ -97,29 +97,10 @@ TEST(GpuGraphPlan, counts_the_memory_of_graphs) {
 }
 
 TEST(GpuGraphBench, measures_a_layer) {
-  const ProgramResult result = run_program(moesaic_command({"bench",
-                                                            "layer",
-                                                            "--layer",
-                                                            "4,32,32,2,8,64,32,3",
-                                                            "--seconds",
-                                                            "0",
-                                                            "--footprint",
-                                                            "1M",
-                                                            "--formats",
-                                                            "nvfp4",
-                                                            "--tokens",
-                                                            "2,5",
-                                                            "--routing",
-                                                            "even",
-                                                            "-t",
-                                                            "1",
-                                                            "-o",
-                                                            "csv",
-                                                            "--gpu-experts",
-                                                            "all",
-                                                            "--gpu-graph",
-                                                            "on"}),
-                                           on_fake_gpus());
+  const ProgramResult result =
+      run_program(moesaic_command(layer_bench("4,32,32,2,8,64,32,3", "nvfp4", "2,5",
+                                              {"--gpu-experts", "all", "--gpu-graph", "on"})),
+                  on_fake_gpus());
   EXPECT_EQ(result.exit_code, 0) << result.text();
   EXPECT_EQ(lines_of(result.out).size(), 5U) << result.text();
 }

@@ -183,10 +183,7 @@ TEST(GpuTexts, do_not_go_on_with_other_experts_on_gpus) {
 
 TEST(GpuBench, measures_a_layer_with_some_experts_on_gpus) {
   const ProgramResult result = run_program(
-      moesaic_command({"bench",    "layer",       "--layer",   "4,32,32,2",     "--seconds",
-                       "0",        "--footprint", "1M",        "--formats",     "nvfp4,int8",
-                       "--tokens", "2",           "--routing", "even",          "-t",
-                       "1",        "-o",          "csv",       "--gpu-experts", "3"}),
+      moesaic_command(layer_bench("4,32,32,2", "nvfp4,int8", "2", {"--gpu-experts", "3"})),
       on_fake_gpus());
   EXPECT_EQ(result.exit_code, 0) << result.text();
   EXPECT_NE(result.err.find("in int8 is left out: GPUs have no kernels for int8"),

@@ -83,30 +83,9 @@ TEST_F(Nccl, that_fails_ends_the_job) {
 TEST(NcclBench, measures_a_layer_whose_rows_go_from_gpu_to_gpu) {
   const TemporaryDirectory directory;
   const ProgramResult result = run_program(
-      ranks_command(2, {"bench",
-                        "layer",
-                        "--layer",
-                        "4,32,32,2",
-                        "--seconds",
-                        "0",
-                        "--footprint",
-                        "1M",
-                        "--formats",
-                        "nvfp4",
-                        "--tokens",
-                        "2",
-                        "--routing",
-                        "even",
-                        "-t",
-                        "1",
-                        "-o",
-                        "csv",
-                        "--gpu-experts",
-                        "all",
-                        "--nccl",
-                        MOESAIC_FAKE_NCCL,
-                        "--transport",
-                        "nccl"}),
+      ranks_command(2, layer_bench("4,32,32,2", "nvfp4", "2",
+                                   {"--gpu-experts", "all", "--nccl", MOESAIC_FAKE_NCCL,
+                                    "--transport", "nccl"})),
       on_fake_gpus({{"MOESAIC_FAKE_GPUS", "2"}, {"MOESAIC_FAKE_NCCL_FOLDER", directory.path()}}));
   EXPECT_EQ(result.exit_code, 0) << result.text();
   EXPECT_TRUE(has_line(result.err, "rows go from GPU to GPU by NCCL")) << result.text();

@@ -16,15 +16,8 @@ cd "$work"
 model=$data/demo-model
 unset OMPI_MCA_plm_rsh_agent OMPI_MCA_plm_rsh_no_tree_spawn # Slurm starts MPI's daemons
 
-failures=0
-check() { # WHAT COMMAND...
-  local what=$1
-  shift
-  if "$@"; then echo "$what: as expected"; else
-    echo "$what: FAILED: $*"
-    failures=$((failures + 1))
-  fi
-}
+# shellcheck source=tests/cluster/checks.sh
+source "$here/../checks.sh"
 
 # submit TEMPLATE WORDS... with the variables and sbatch's options in $with; prints the job
 with=()
