@@ -11,8 +11,11 @@
 namespace moesaic {
 namespace {
 
-/// Panels of one job, when there is enough work to share out.
-constexpr std::int64_t kMaxJobPanels = 8;
+/// Panels of one job, when there is enough work to share out: few rows wait for memory, which a
+/// core reads faster the longer the stretch. More rows have fewer panels, so that results stay
+/// near.
+constexpr std::int64_t kMaxJobPanels = 64;
+constexpr std::int64_t kMaxJobRowPanels = 8 * GemmPlan::kSlabRows;
 /// Packed bytes below which a further split costs more than it balances.
 constexpr std::int64_t kMinJobBytes = std::int64_t{64} << 10;
 /// Rows that one job packs.
@@ -82,9 +85,12 @@ void GemmPlan::add_pack_jobs(std::size_t slab) {
   graph_.add_pack_jobs(slab, {slabs_[slab].num_rows, kPackRows});
 }
 
-void GemmPlan::add_multiply_jobs(std::size_t slab) {
-  const Product& product = products_[slabs_[slab].product];
-  graph_.add_multiply_jobs(slab, {product.weights.num_panels(), product.job_panels});
+void GemmPlan::add_multiply_jobs(std::size_t index) {
+  const Slab& slab = slabs_[index];
+  const Product& product = products_[slab.product];
+  const std::int64_t most = kMaxJobRowPanels / slab.num_rows / 2 * 2;
+  graph_.add_multiply_jobs(index,
+                           {product.weights.num_panels(), std::min(product.job_panels, most)});
 }
 
 /// Asks for the first weights of a job that this thread is likely to do next.
@@ -215,7 +221,7 @@ void GemmPlan::multiply(const JobGraph::Job& job, std::int64_t index, int worker
   const Product& product = products_[slab.product];
   Worker& own = workers_[static_cast<std::size_t>(worker)];
   const std::int64_t stride = job.count * kPanelColumns;
-  own.results.reserve(2 * kSlabRows * kMaxJobPanels * kPanelColumns);
+  own.results.reserve(2 * kMaxJobRowPanels * kPanelColumns);
   own.scratch.reserve(product.kernel->scratch_bytes);
   TileArgs args{.packed_rows = graph_.place(job.slab),
                 .num_rows = slab.num_rows,

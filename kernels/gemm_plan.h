@@ -27,7 +27,7 @@ class GemmPlan final : private JobGraph::Work {
     Epilogue epilogue{};
     Epilogue up_epilogue{};
     const GemmKernel* kernel = nullptr;  // set by add_product, as the next
-    std::int64_t job_panels = 0;
+    std::int64_t job_panels = 0;         // at most
   };
 
   explicit GemmPlan(const Compute& compute);
