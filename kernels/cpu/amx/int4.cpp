@@ -8,8 +8,14 @@
 namespace moesaic {
 namespace {
 
+/// Codes are asked for earlier than on CPUs without tiles, whose own prefetching must not be
+/// overtaken (kernels/cpu/avx512/byte_rows.h).
+struct EarlyByteRows : ByteRows {
+  static constexpr std::int64_t ahead_bytes(std::size_t /*num_rows*/) { return 4096; }
+};
+
 [[gnu::noinline]] void product(const TileArgs& args) noexcept {
-  if (run_fused<Int4Decoder, ByteRows, 1>(args)) {
+  if (run_fused<Int4Decoder, EarlyByteRows, 1>(args)) {
     ByteFinish finish(args);
     finish(0, 1, 0, args.num_panels);
   } else {

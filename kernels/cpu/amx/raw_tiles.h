@@ -19,6 +19,8 @@ struct RawWeights {
   std::size_t stride;        // from panel to panel
   const std::byte* ahead;    // what is asked for
   std::int64_t lines;        // of it a step and panel
+  std::int64_t turn = 0;     // steps until it goes on elsewhere; 0: never
+  std::ptrdiff_t jump = 0;   // where to
 
   [[nodiscard]] const RawWeights& cursor() const { return *this; }
   [[nodiscard]] static std::int64_t begin_run(std::int64_t steps) { return steps; }
@@ -32,6 +34,7 @@ struct RawWeights {
   [[gnu::always_inline]] void end_step() {
     weights += kTileBytes;
     ahead += 64 * lines;
+    if (--turn == 0) ahead += jump;
   }
 };
 
@@ -57,6 +60,12 @@ void run_raw_tiles(const TileArgs& args, std::size_t row_bytes) {
                        .ahead = at(part) + kAheadSteps * kTileBytes,
                        .lines = kLines};
     if (part.first_rows) block = 0;
+    if (blocks == 1) {
+      PartOrder next = order;
+      next.next_panels();
+      weights.turn = std::max<std::int64_t>(part.steps - kAheadSteps, 0);
+      if (!next.at_end()) weights.jump = at(next.part()) - (at(part) + part.steps * kTileBytes);
+    }
     if (blocks > 1 && (asked || block > 0)) {
       PartOrder next = order;
       next.next_panels();
