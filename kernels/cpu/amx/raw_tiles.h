@@ -19,8 +19,8 @@ struct RawWeights {
   std::size_t stride;        // from panel to panel
   const std::byte* ahead;    // what is asked for
   std::int64_t lines;        // of it a step and panel
-  std::int64_t turn = 0;     // steps until it goes on elsewhere; 0: never
-  std::ptrdiff_t jump = 0;   // where to
+  std::int64_t turn = 0;     // steps until `ahead` moves by `jump` bytes; 0: never
+  std::ptrdiff_t jump = 0;
 
   [[nodiscard]] const RawWeights& cursor() const { return *this; }
   [[nodiscard]] static std::int64_t begin_run(std::int64_t steps) { return steps; }
@@ -60,15 +60,13 @@ void run_raw_tiles(const TileArgs& args, std::size_t row_bytes) {
                        .ahead = at(part) + kAheadSteps * kTileBytes,
                        .lines = kLines};
     if (part.first_rows) block = 0;
-    if (blocks == 1) {
-      PartOrder next = order;
-      next.next_panels();
+    PartOrder next = order;
+    next.next_panels();
+    if (blocks == 1 && !next.at_end()) {
       weights.turn = std::max<std::int64_t>(part.steps - kAheadSteps, 0);
-      if (!next.at_end()) weights.jump = at(next.part()) - (at(part) + part.steps * kTileBytes);
+      weights.jump = at(next.part()) - (at(part) + part.steps * kTileBytes);
     }
     if (blocks > 1 && (asked || block > 0)) {
-      PartOrder next = order;
-      next.next_panels();
       const std::int64_t begin = asked ? block : block - 1;
       const std::int64_t count = asked ? blocks : blocks - 1;
       const std::int64_t first = kLines * begin / count;
