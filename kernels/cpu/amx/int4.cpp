@@ -8,8 +8,7 @@
 namespace moesaic {
 namespace {
 
-/// Codes are asked for earlier than on CPUs without tiles, whose own prefetching must not be
-/// overtaken (kernels/cpu/avx512/byte_rows.h).
+/// One row asks for its codes earlier than ByteRows, whose distance is that of CPUs without tiles.
 struct EarlyByteRows : ByteRows {
   static constexpr std::int64_t ahead_bytes(std::size_t /*num_rows*/) { return 4096; }
 };
