@@ -113,7 +113,7 @@ class Drawing {
       path += fmt::format("{}{:.1f},{:.1f}", path.empty() ? "" : " ", x, y);
       if (has_bar(point) && (!plot_.y.is_logarithmic || point.low > 0)) {
         marks += fmt::format("<path stroke=\"{}\" d=\"M{:.1f} {:.1f}V{:.1f}\"/>\n", curve.colour, x,
-                             y_->pixel(point.low), y_->pixel(point.high));
+                             y_->pixel(point.low), std::max(y_->pixel(point.high), frame_.top));
       }
       if (!curve.has_marks) continue;
       marks +=

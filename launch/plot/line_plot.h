@@ -10,8 +10,8 @@ namespace moesaic {
 struct PlotPoint {
   double x = 0;
   double y = 0;
-  double low = 0;  // of its error bar; both 0: none
-  double high = 0;
+  double low = 0;   // of its error bar; both 0: none
+  double high = 0;  // infinite: the bar leaves the picture
   bool is_hollow = false;
 };
 

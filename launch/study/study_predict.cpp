@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -141,13 +142,19 @@ class StudyPredictor {
   StudyFit fit_;
 };
 
+/// JSON has no infinity: it is written as null.
+double number_or_infinity(const Json& object, std::string_view key) {
+  const auto found = object.find(key);
+  return found ? found->as_double() : std::numeric_limits<double>::infinity();
+}
+
 Prediction parse_prediction(const Json& json) {
   const Json phases = json.at("phases");
   return {.group = json.at("group").as_string(),
           .ranks = json.at("ranks").as_int(),
           .nodes = json.at("nodes").as_int(),
-          .tokens_per_second = {json.at("tokens_per_second").as_double(),
-                                json.at("low").as_double(), json.at("high").as_double()},
+          .tokens_per_second = {number_or_infinity(json, "tokens_per_second"),
+                                number_or_infinity(json, "low"), number_or_infinity(json, "high")},
           .compute_seconds = phases.at("compute_s").as_double(),
           .exchange_seconds = phases.at("exchange_s").as_double(),
           .step_seconds = phases.at("steps_s").as_double(),

@@ -15,8 +15,8 @@ struct Prediction {
   std::string group;  // as group_labels() has it
   std::int64_t ranks = 1;
   std::int64_t nodes = 1;
-  WithInterval tokens_per_second{};
-  double compute_seconds = 0;  // of a repetition
+  WithInterval tokens_per_second{};  // infinite where points do not tell the time from 0
+  double compute_seconds = 0;        // of a repetition
   double exchange_seconds = 0;
   double step_seconds = 0;  // what each forward pass takes besides
   bool is_far = false;      // more than 4 times the ranks that were measured

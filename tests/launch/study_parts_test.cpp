@@ -8,31 +8,24 @@
 #include <string>
 
 #include "launch/job/rank_info.h"
-#include "launch/plot/bar_plot.h"
-#include "launch/plot/line_plot.h"
-#include "launch/plot/svg_frame.h"
 #include "launch/study/disturbance.h"
 #include "launch/study/nonnegative_fit.h"
 #include "launch/study/point_launcher.h"
 #include "launch/study/study_fit.h"
 #include "launch/study/study_models.h"
+#include "launch/study/study_predict.h"
 #include "launch/study/study_report.h"
 #include "launch/study/study_results.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/text.h"
 
 namespace moesaic {
 namespace {
 
-using Words = std::vector<std::string>;
+using test::count;
 
-std::int64_t count(const std::string& text, const std::string& part) {
-  std::int64_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++found;
-  }
-  return found;
-}
+using Words = std::vector<std::string>;
 
 TEST(MeanInterval, IsThatOfStudent) {
   EXPECT_EQ(mean_interval({3}).half_width, 0);
@@ -361,26 +354,17 @@ TEST(StudyModels, RanksShareWholeCopiesOfTheExperts) {
   EXPECT_EQ(obstacle(18), "18 ranks cannot share 2 copies of 8 experts");
 }
 
-TEST(PlotScale, MarksAreRound) {
-  const PlotScale ranks({1, 64, 0, 600}, true);
-  EXPECT_EQ(ranks.marks(8), (std::vector<double>{1, 2, 4, 8, 16, 32, 64}));
-  EXPECT_EQ(ranks.pixel(8), 300);
-  const PlotScale share({0, 1, 100, 0}, false);
-  EXPECT_EQ(share.marks(5).size(), 6U);
-  EXPECT_EQ(share.pixel(0.25), 75);
-  EXPECT_EQ(mark_text(16384), "16384");
-  EXPECT_EQ(mark_text(-0.0), "0");
-  EXPECT_EQ(mark_text(0.2), "0.2");
-}
-
-TEST(LinePlot, LeavesOutWhatALogarithmDoesNotHave) {
-  LinePlot plot{.y = {.name = "y", .is_logarithmic = true}};
-  plot.curves.push_back({.has_marks = true, .points = {{1, 0}, {2, 4}, {3, std::nan("")}, {4, 8}}});
-  const std::string svg = plot_svg(plot);
-  EXPECT_EQ(count(svg, "<circle"), 2);
-  EXPECT_EQ(count(svg, "nan") + count(svg, "inf"), 0);
-  EXPECT_EQ(count(plot_svg(LinePlot{}), "nan"), 0);
-  EXPECT_EQ(count(plot_svg(HeatMap{}), "nan"), 0);
+TEST(StudyPredict, TellsNoEndOfARateWhoseTimeMayBeNone) {
+  const test::TemporaryDirectory out;
+  test::write_text(
+      out.path_of("model.json"),
+      R"({"predictions":[{"group":"","ranks":4,"nodes":2,"tokens_per_second":5.5,"low":2,)"
+      R"("high":null,"far":false,"phases":{"compute_s":0,"exchange_s":1,"steps_s":0}}]})");
+  const std::vector<Prediction> predictions = read_predictions(out.path());
+  ASSERT_EQ(predictions.size(), 1U);
+  EXPECT_EQ(predictions[0].tokens_per_second.low, 2);
+  EXPECT_EQ(predictions[0].tokens_per_second.value, 5.5);
+  EXPECT_TRUE(std::isinf(predictions[0].tokens_per_second.high));
 }
 
 }  // namespace

@@ -158,7 +158,8 @@ TEST_F(StudyResults, MeasuresALayerWhoseExpertsGrowWithTheRanks) {
   ASSERT_EQ(predicted.exit_code, 0) << predicted.text();
   EXPECT_EQ(Json::read_file(out_ + "/model.json").at("predictions").size(), 2);
   expect_traces(4);
-  ASSERT_EQ(run_moesaic({"study", "report", config_}).exit_code, 0);
+  const ProgramResult reported = run_moesaic({"study", "report", config_});
+  ASSERT_EQ(reported.exit_code, 0) << reported.text();
 }
 
 TEST_F(StudyResults, FitsEachLinkByItself) {
@@ -213,7 +214,8 @@ TEST_F(StudyResults, MeasuresStepsOfFineTuning) {
     EXPECT_TRUE(terms.contains(term)) << term;
   }
   EXPECT_GE(model.at("leave_one_out").at("median").as_double(), 0);
-  ASSERT_EQ(run_moesaic({"study", "report", config_}).exit_code, 0);
+  const ProgramResult reported = run_moesaic({"study", "report", config_});
+  ASSERT_EQ(reported.exit_code, 0) << reported.text();
 }
 
 TEST_F(StudyResults, GivesTheSamePointsHoweverOftenItIsKilled) {
