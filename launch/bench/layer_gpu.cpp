@@ -32,7 +32,7 @@ LayerGpu::LayerGpu(const Runtime& runtime) : runtime_(&runtime) {
   const std::string& which = runtime.options().gpu_experts;
   agree(runtime.world(), [&] {
     (void)layer_mask(which, 1);
-    require_kernel_use(runtime.options());
+    require_gpu_options(runtime.options());
   });
   has_gpu_.assign(static_cast<std::size_t>(runtime.grid().experts().size()), 0);
   if (which == "none") {

@@ -80,8 +80,6 @@ GpuWish read_gpu_wish(const Options& options, const ModelConfig& config) {
   require(options.int4_activations == Int4Activations::bf16, ErrorKind::usage,
           "--gpu-experts does not go with --int4-activations int8: GPUs take bf16 rows");
   const bool is_auto = options.gpu_experts == "auto";
-  require(is_auto || !options.expert_load, ErrorKind::usage,
-          "--expert-load is for --gpu-experts auto");
   const std::vector<std::int64_t> experts = experts_of_layers(config);
   GpuWish wish{.kernel = options.gpu_kernel};
   if (is_auto) {
@@ -92,7 +90,9 @@ GpuWish read_gpu_wish(const Options& options, const ModelConfig& config) {
   return wish;
 }
 
-void require_kernel_use(const Options& options) {
+void require_gpu_options(const Options& options) {
+  require(!options.expert_load || options.gpu_experts == "auto", ErrorKind::usage,
+          "--expert-load is for --gpu-experts auto");
   if (options.gpu_kernel == GpuKernel::mma) return;
   require(options.gpu_experts != "none", ErrorKind::usage,
           "--gpu-kernel cutlass is for experts on GPUs: --gpu-experts says which");

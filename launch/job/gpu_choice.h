@@ -20,8 +20,8 @@ struct GpuWish {
   GpuKernel kernel = GpuKernel::mma;
 };
 
-/// Throws Error{usage} for --gpu-kernel cutlass where other options leave it nothing to do.
-void require_kernel_use(const Options& options);
+/// Throws Error{usage} for options of GPUs that others leave nothing to do.
+void require_gpu_options(const Options& options);
 
 /// [layers] experts of each layer.
 [[nodiscard]] std::vector<std::int64_t> experts_of_layers(const ModelConfig& config);

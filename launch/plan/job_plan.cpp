@@ -66,7 +66,7 @@ JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBy
       placement_(options.placement),
       adapters_(adapters_of(options, model)) {
   require_graph_use(options);
-  require_kernel_use(options);
+  require_gpu_options(options);
   if (options.gpu_experts != "none") gpu_wish_ = planned_gpus(options, model.config);
   for (int place = 0; place < ranks_.sharers(); ++place) shares_.push_back(share(ranks_, place));
 }

@@ -69,7 +69,7 @@ TEST(GpuChoice, takes_first_what_is_chosen_most) {
   EXPECT_EQ(wish.order[4][0], 5);
   EXPECT_EQ(wish.order[4][1], 0);
   options.gpu_experts = "3";
-  EXPECT_THROW((void)read_gpu_wish(options, config), Error);
+  EXPECT_THROW(require_gpu_options(options), Error);
 }
 
 }  // namespace

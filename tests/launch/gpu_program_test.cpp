@@ -160,6 +160,8 @@ TEST_F(GpuExperts, that_cannot_be_say_why) {
   expect_failure(fails({"--precision", "fp32", "--gpu-experts", "1"}), 2,
                  {"GPUs have no kernels for f32"});
   expect_failure(fails({"--gpu-experts", "17"}), 2, {"17", "has 16 experts"});
+  expect_failure(fails({"--expert-load", "load.json"}), 2,
+                 {"--expert-load is for --gpu-experts auto"});
   expect_failure(fails({"--gpu-experts", file("layer.json", R"({"5": [0]})")}), 3,
                  {"layer.json", "no layer \"5\": the model has layers 0 to 4"});
   expect_failure(fails({"--gpu-experts", file("twice.json", R"({"1": [2, 2]})")}), 3,
