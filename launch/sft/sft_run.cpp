@@ -57,6 +57,7 @@ class SftRun {
   void warn() const;
   void begin();
   void go_on();
+  void train();
   void step(std::int64_t number);
   void evaluate(std::int64_t steps);
   void save(std::int64_t steps);
@@ -215,6 +216,18 @@ void SftRun::end(std::int64_t steps, std::string_view reason) {
 
 void SftRun::run() {
   begin();
+  try {
+    train();
+  } catch (...) {
+    if (saved_ > 0) {
+      runtime_.log().once(LogLevel::warning, "step {} is saved in {}; --resume goes on after it",
+                          saved_, options().output_dir);
+    }
+    throw;
+  }
+}
+
+void SftRun::train() {
   while (done_ < total_steps_) {
     std::int64_t stops = runtime_.interruption().wanted() ? 1 : 0;
     runtime_.world().max({&stops, 1});

@@ -44,6 +44,25 @@ TEST_F(FullDisk, TheFileThatIsWrittenIsNamed) {
   }
 }
 
+TEST_F(FullDisk, AFineTuningTellsWhatIsSaved) {
+  const Arguments training = {"sft",
+                              "-m",
+                              kDemo,
+                              "--data",
+                              kData + "/demo-sft.jsonl",
+                              "-o",
+                              disk_ + "/out",
+                              "--max-steps",
+                              "2",
+                              "--save-every",
+                              "1",
+                              "--lora-rank",
+                              "2"};
+  expect_failure(run_program(with_small_disk("2600k", disk_, moesaic_command(training))), 4,
+                 {"step 1 is saved in " + disk_ + "/out; --resume goes on after it", "checkpoint-2",
+                  "No space left on device ("});
+}
+
 TEST_F(FullDisk, ThatOfTemporaryFilesIsNamedBeforeMpiStarts) {
   const ProgramResult result = run_program(
       with_small_disk("64k", disk_, moesaic_command(generate_with({}))), {{"TMPDIR", disk_}});
