@@ -43,7 +43,8 @@ class StudyResults : public StudyProgram {
     const Json first = model.at("predictions").at(0);
     EXPECT_EQ(first.at("ranks").as_int(), 8);
     EXPECT_LE(first.at("low").as_double(), first.at("tokens_per_second").as_double());
-    EXPECT_GE(first.at("high").as_double(), first.at("tokens_per_second").as_double());
+    const auto high = first.find("high");  // null: the points do not tell
+    EXPECT_TRUE(!high || high->as_double() >= first.at("tokens_per_second").as_double());
 
     const ProgramResult report = run_moesaic({"study", "report", config_});
     ASSERT_EQ(report.exit_code, 0) << report.text();
