@@ -1,6 +1,7 @@
 #include "base/interruption.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <array>
 #include <filesystem>
@@ -84,6 +85,7 @@ TEST(SignalWatch, TheNewestWatchHears) {
 }
 
 TEST(Interruption, ASignalAsksToStop) {
+  signal(SIGINT, SIG_DFL);  // shells have it ignored in what they start in the background
   Interruption interruption({});
   EXPECT_FALSE(interruption.wanted());
   interruption.leave_if_wanted("while nothing happened");

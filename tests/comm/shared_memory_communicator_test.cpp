@@ -49,7 +49,7 @@ TEST(SharedMemoryCommunicator, deadlines_name_the_missing_ranks) {
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::peer);
       const std::string_view message = error.what();
-      EXPECT_NE(message.find("barrier: waiting for rank 1 and 2, for 0.1 s"), std::string::npos)
+      EXPECT_NE(message.find("barrier: waiting for rank 1 and 2, for "), std::string::npos)
           << message;
     }
   }

@@ -22,7 +22,7 @@ Arguments bench_model(const Arguments& more) {
 
 TEST(BenchModel, KeepsToTheMemoryLimit) {
   const ProgramResult result =
-      run_moesaic(bench_model({"-p", "16", "-n", "0", "--memory-limit", "64M"}));
+      run_moesaic(bench_model({"-p", "16", "-n", "0", "-t", "1", "--memory-limit", "64M"}));
   EXPECT_EQ(result.exit_code, 0) << result.text();
   rusage usage{};
   ASSERT_EQ(getrusage(RUSAGE_CHILDREN, &usage), 0);

@@ -157,7 +157,7 @@ TEST(ChatPipe, a_context_is_what_the_memory_allows) {
   expect_failure(none, 4, {"not enough memory", "key-value cache 20.0 MiB"});
   const std::size_t need = none.err.find("need ");
   ASSERT_NE(need, std::string::npos) << none.text();
-  const auto less_mib = static_cast<int>(std::stod(none.err.substr(need + 5))) - 5;
+  const auto less_mib = static_cast<int>(std::stod(none.err.substr(need + 5))) - 12;
   const Arguments limit = {"--memory-limit", fmt::format("{}M", less_mib)};
   const int less = context(limit);
   EXPECT_GE(less, 1024);

@@ -28,8 +28,9 @@ TEST(GenerateTerminal, a_bar_shows_how_far_a_file_of_prompts_has_come) {
   std::string prompts;
   for (int i = 0; i < 40; ++i) prompts += "In the beginning\n";
   write_text(file, prompts);
-  const Arguments command = moesaic_command({"generate", "-m", kDemo, "-f", file, "-n", "60",
-                                             "--json", "--ignore-eos", "--isa", "scalar"});
+  const Arguments command =
+      moesaic_command({"generate", "-m", kDemo, "-f", file, "-n", "60", "--json", "--ignore-eos",
+                       "--isa", "scalar", "-t", "1"});
   const std::string output = directory.path_of("out.jsonl");
   Terminal terminal(command, kXterm, output);
   terminal.wait_for("\r\x1b[Ktokens [");

@@ -32,7 +32,8 @@ void redirect(const std::string& path, int flags, int descriptor) {
 
 [[noreturn]] void become(const std::vector<std::string>& command, const Variables& variables,
                          const TemporaryDirectory& directory) {
-  setpgid(0, 0);  // so that all of it can be killed together
+  setpgid(0, 0);            // so that all of it can be killed together
+  signal(SIGINT, SIG_DFL);  // shells have it ignored in what they start in the background
   redirect("/dev/null", O_RDONLY, STDIN_FILENO);
   redirect(directory.path_of("out"), O_WRONLY | O_CREAT, STDOUT_FILENO);
   redirect(directory.path_of("err"), O_WRONLY | O_CREAT, STDERR_FILENO);

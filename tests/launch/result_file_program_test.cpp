@@ -30,8 +30,9 @@ class ResultFileProgram : public testing::Test {
   }
 
   [[nodiscard]] Arguments generate_to(const std::string& out, const Arguments& more = {}) const {
-    return joined({"generate", "-m", kDemo, "-f", prompts_, "-n", "24", "-s", "5", "--out", out},
-                  more);
+    return joined(
+        {"generate", "-m", kDemo, "-f", prompts_, "-n", "24", "-s", "5", "-t", "1", "--out", out},
+        more);
   }
   [[nodiscard]] Arguments generate(const Arguments& more = {}) const {
     return generate_to(out_, more);

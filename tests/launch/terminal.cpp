@@ -33,6 +33,7 @@ using Clock = std::chrono::steady_clock;
     const int file = open(output_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (file < 0 || dup2(file, STDOUT_FILENO) < 0) _exit(126);
   }
+  signal(SIGINT, SIG_DFL);  // shells have it ignored in what they start in the background
   std::vector<char*> arguments;
   for (const std::string& argument : command) {
     arguments.push_back(const_cast<char*>(argument.c_str()));

@@ -24,7 +24,7 @@ grep -q "not a checkpoint" "$work/err"
 # The manual page, the completion, and what the README points to.
 man_page=$work/prefix/share/man/man1/moesaic.1
 grep -q 'expert\\-format' "$man_page"
-if command -v man >/dev/null; then man --warnings -l "$man_page" 2>&1 >/dev/null | { ! grep .; }; fi
+if command -v man >/dev/null; then LC_ALL=C.UTF-8 man --warnings -l "$man_page" 2>&1 >/dev/null | { ! grep .; }; fi
 completion=$work/prefix/share/bash-completion/completions/moesaic
 complete_words() { # the words of a command line; prints what the last could become
   bash -c 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _moesaic; echo "${COMPREPLY[@]}"' \
