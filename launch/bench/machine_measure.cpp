@@ -105,7 +105,8 @@ class Measurement {
     constexpr std::int64_t kReadAtOnce = std::int64_t{16} << 20;
     ThreadPool& pool = *runtime_.compute().pool;
     std::int64_t at = 0;
-    for (std::int64_t bytes = cached_.size();; bytes = std::min(kStep * bytes, memory_.size())) {
+    for (std::int64_t bytes = std::min(cached_.size(), memory_.size());;
+         bytes = std::min(kStep * bytes, memory_.size())) {
       // A part of them in a sample, the next one in the next.
       const std::int64_t part = std::min(bytes, kReadAtOnce * pool.size());
       const auto times = static_cast<int>(std::max<std::int64_t>(1, kReadAtOnce / part));
