@@ -1,7 +1,11 @@
 #include "launch/sft/sft_output.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <vector>
 
@@ -38,13 +42,24 @@ void check_output(const Options& options) {
           "{} is there: --resume goes on with it, --overwrite replaces it", options.output_dir);
 }
 
-void prepare_output(const Options& options) {
+OutputDirectory::OutputDirectory(const Options& options) {
+  const std::string& path = options.output_dir;
   check_output(options);
   std::error_code error;
-  if (is_filled(options.output_dir) && !options.resume) fs::remove_all(options.output_dir, error);
-  fs::create_directories(options.output_dir, error);
-  require(!error, ErrorKind::resource, "{}: cannot be made: {}", options.output_dir,
-          error.message());
+  fs::create_directories(path, error);
+  require(!error, ErrorKind::resource, "{}: cannot be made: {}", path, error.message());
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  // File systems that cannot lock a directory say so.
+  const bool is_taken =
+      descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (is_taken) ::close(descriptor_);
+  require(!is_taken, ErrorKind::usage, "{}: another process is training into it", path);
+  if (options.resume) return;
+  for (const auto& entry : fs::directory_iterator(path, error)) fs::remove_all(entry, error);
+}
+
+OutputDirectory::~OutputDirectory() {
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void write_options(const Command& command) {

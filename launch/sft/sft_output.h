@@ -12,10 +12,20 @@ namespace moesaic {
 /// --resume nor --overwrite is. For rank 0, before anything is loaded.
 void check_output(const Options& options);
 
-/// Makes OUTDIR ready on rank 0: a new directory, an old one that is gone on with (--resume), or
-/// one that --overwrite empties. Throws what check_output does; Error{resource} if it cannot be
-/// made.
-void prepare_output(const Options& options);
+/// OUTDIR of rank 0: a new directory, an old one that is gone on with (--resume), or one that
+/// --overwrite empties. As long as this lives, no other process trains into it.
+class OutputDirectory {
+ public:
+  /// Throws what check_output does; Error{usage} if another process trains into it;
+  /// Error{resource} if it cannot be made.
+  explicit OutputDirectory(const Options& options);
+  ~OutputDirectory();
+  OutputDirectory(const OutputDirectory&) = delete;
+  OutputDirectory& operator=(const OutputDirectory&) = delete;
+
+ private:
+  int descriptor_ = -1;  // locked
+};
 
 /// OUTDIR/options.ini, which --config reads: the options of the run, which has begun or gone on.
 /// Throws Error{resource} naming it.

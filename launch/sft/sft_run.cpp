@@ -70,11 +70,12 @@ class SftRun {
   SftSetup setup_;
   SampleOrder order_;
   std::int64_t total_steps_;
-  std::optional<MetricsFile> metrics_;  // rank 0
-  std::int64_t done_ = 0;               // steps
-  std::int64_t first_ = 0;              // step of this run
-  std::int64_t saved_ = -1;             // steps of the last checkpoint
-  std::int64_t evaluated_ = -1;         // steps at the last evaluation
+  std::optional<OutputDirectory> output_;  // rank 0
+  std::optional<MetricsFile> metrics_;     // rank 0
+  std::int64_t done_ = 0;                  // steps
+  std::int64_t first_ = 0;                 // step of this run
+  std::int64_t saved_ = -1;                // steps of the last checkpoint
+  std::int64_t evaluated_ = -1;            // steps at the last evaluation
   Clock::time_point start_ = Clock::now();
 };
 
@@ -82,7 +83,7 @@ void SftRun::go_on() {
   std::int64_t newest = -1;
   agree(runtime_.world(), [&] {
     if (!runtime_.is_first()) return;
-    prepare_output(options());
+    output_.emplace(options());
     if (options().grad_out) require_replaceable(*options().grad_out);
     if (options().resume) newest = setup_.checkpoints().newest().value_or(-1);
   });

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -89,23 +90,43 @@ TEST(Sft, ARunThatWasStoppedGoesOnToTheSameBytes) {
   const TemporaryDirectory directory;
   const std::string whole = directory.path_of("whole");
   const std::string parts = directory.path_of("parts");
-  expect_done(run_moesaic(sft(whole)));
+  const auto long_sft = [](const std::string& out, const Arguments& more = {}) {
+    Arguments arguments = sft(out, more);
+    *std::ranges::find(arguments, "6") = "20";  // steps: nobody is through when he is to stop
+    return arguments;
+  };
+  expect_done(run_moesaic(long_sft(whole)));
   const auto steps_done = [&] {
     return std::filesystem::exists(parts + "/metrics.jsonl") ? events(parts, "step").size() : 0;
   };
   {
-    RunningProgram program(ranks_command(2, sft(parts, {"--save-every", "1"})));
+    RunningProgram program(ranks_command(2, long_sft(parts, {"--save-every", "1"})));
     ASSERT_TRUE(program.wait_until([&] { return steps_done() >= 2; }));
     program.send(SIGKILL);
     (void)program.wait();
+    wait_until_nobody_writes(parts);
   }
   write_text(parts + "/stop", "");
-  const ProgramResult stopped = run_ranks(3, sft(parts, {"--resume", "--save-every", "1"}));
+  const ProgramResult stopped = run_ranks(3, long_sft(parts, {"--resume", "--save-every", "1"}));
   EXPECT_EQ(stopped.exit_code, 6) << stopped.text();
   EXPECT_FALSE(std::filesystem::exists(parts + "/stop"));
-  expect_done(run_moesaic(sft(parts, {"--resume"})));
+  expect_done(run_moesaic(long_sft(parts, {"--resume"})));
   EXPECT_EQ(adapter(parts), adapter(whole));
-  EXPECT_EQ(events(parts, "step").size(), 6U);
+  EXPECT_EQ(events(parts, "step").size(), 20U);
+}
+
+TEST(Sft, TwoRunsDoNotTrainIntoOneDirectory) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  Arguments endless = sft(out);
+  *std::ranges::find(endless, "6") = "100000";
+  RunningProgram program(moesaic_command(endless));
+  ASSERT_TRUE(program.wait_until([&] { return std::filesystem::exists(out + "/metrics.jsonl"); }));
+  for (const char* how : {"--resume", "--overwrite"}) {
+    expect_failure(run_moesaic(joined(endless, {how})), 2,
+                   {out, "another process is training into it"});
+  }
+  EXPECT_TRUE(std::filesystem::exists(out + "/metrics.jsonl"));
 }
 
 TEST(Sft, DropoutLeavesTheSameOutOnAnyRanksAndAfterAStop) {
@@ -123,6 +144,7 @@ TEST(Sft, DropoutLeavesTheSameOutOnAnyRanksAndAfterAStop) {
     ASSERT_TRUE(program.wait_until([&] { return steps_done() >= 2; }));
     program.send(SIGKILL);
     (void)program.wait();
+    wait_until_nobody_writes(parts);
   }
   expect_failure(run_moesaic(sft(parts, {"--resume"})), 2,
                  {parts, "made with --lora-dropout 0.25, not 0;", "--overwrite"});
