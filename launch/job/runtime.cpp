@@ -259,7 +259,10 @@ void Runtime::leave_if_stop_wanted() const {
 void Runtime::end_early(std::string_view what_is_there) {
   const std::string& reason = interruption().reason();
   log_.once(LogLevel::warning, "interrupted ({}): {}",
-            reason.empty() ? "another rank was asked to stop" : reason, what_is_there);
+            !reason.empty()      ? reason
+            : options().max_time ? "another rank was asked to stop, or its time is over"
+                                 : "another rank was asked to stop",
+            what_is_there);
   interruption().remove_stop_file();
   ends_early_ = true;
 }
