@@ -13,7 +13,7 @@ namespace moesaic {
 namespace {
 
 std::string metrics_path(const std::string& directory) {
-  return directory + "/metrics.jsonl";
+  return fmt::format("{}/{}", directory, kMetricsFile);
 }
 
 /// The step that a line is of; 0 for those that have none.
@@ -55,14 +55,14 @@ std::string metrics_line(const EvalMetrics& eval) {
       .text();
 }
 
-MetricsFile::MetricsFile(std::string directory, std::int64_t first_step)
+MetricsFile::MetricsFile(std::string directory, std::int64_t last_step)
     : directory_(std::move(directory)) {
-  take_old_lines(first_step);
+  take_old_lines(last_step);
   file_.open(metrics_path(directory_), std::ios::binary | std::ios::app);
   require(file_.is_open(), ErrorKind::resource, "cannot write {}", metrics_path(directory_));
 }
 
-void MetricsFile::take_old_lines(std::int64_t first_step) {
+void MetricsFile::take_old_lines(std::int64_t last_step) {
   std::ifstream old(metrics_path(directory_), std::ios::binary);
   if (!old.is_open()) return;
   std::string kept;
@@ -71,7 +71,7 @@ void MetricsFile::take_old_lines(std::int64_t first_step) {
     if (old.eof()) break;  // cut short
     const Json line =
         Json::parse(text, fmt::format("{} line {}", metrics_path(directory_), ++number));
-    if (step_of(line) > first_step) continue;
+    if (last_step < 0 || step_of(line) > last_step) continue;
     kept += text + "\n";
     const std::string event = line.at("event").as_string();
     const auto loss = line.find("loss");
@@ -81,6 +81,10 @@ void MetricsFile::take_old_lines(std::int64_t first_step) {
   }
   old.close();
   replace_file(metrics_path(directory_), kept);
+}
+
+std::int64_t MetricsFile::last_evaluation() const {
+  return curves_.held_out.empty() ? -1 : static_cast<std::int64_t>(curves_.held_out.back().step);
 }
 
 void MetricsFile::write(const std::string& line) {
@@ -99,7 +103,7 @@ void MetricsFile::add(const EvalMetrics& eval) {
 }
 
 void MetricsFile::write_plot() const {
-  const std::string path = directory_ + "/loss.svg";
+  const std::string path = fmt::format("{}/{}", directory_, kLossPlotFile);
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << loss_svg(curves_);
   file.close();

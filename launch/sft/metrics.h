@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launch/sft/loss_plot.h"
@@ -36,12 +37,18 @@ struct EvalMetrics {
 [[nodiscard]] std::string metrics_line(const StepMetrics& step);
 [[nodiscard]] std::string metrics_line(const EvalMetrics& eval);
 
+inline constexpr std::string_view kMetricsFile = "metrics.jsonl";
+inline constexpr std::string_view kLossPlotFile = "loss.svg";
+
 /// OUT/metrics.jsonl and OUT/loss.svg: a line an event, written when it happens.
 class MetricsFile {
  public:
-  /// Goes on behind what is there, but for lines of steps after `first_step`, which will happen
-  /// again. Throws Error{resource} if it cannot be written.
-  MetricsFile(std::string directory, std::int64_t first_step);
+  /// Goes on behind what is there, but for lines of steps after `last_step`, which will happen
+  /// again; negative: all will. Throws Error{resource} if it cannot be written.
+  MetricsFile(std::string directory, std::int64_t last_step);
+
+  /// The step of the last evaluation there; -1 if there is none.
+  [[nodiscard]] std::int64_t last_evaluation() const;
 
   /// A JSON object. Throws Error{resource} when the disk refuses.
   void write(const std::string& line);
@@ -51,7 +58,7 @@ class MetricsFile {
   void write_plot() const;
 
  private:
-  void take_old_lines(std::int64_t first_step);
+  void take_old_lines(std::int64_t last_step);
 
   std::string directory_;
   std::ofstream file_;

@@ -123,9 +123,11 @@ void SftRun::begin() {
   agree(runtime_.world(), [&] {
     if (!runtime_.is_first()) return;
     write_options(runtime_.command());
-    metrics_.emplace(options().output_dir, done_);
+    metrics_.emplace(options().output_dir, saved_);
     metrics_->write(setup_.start_line(data_, done_, total_steps_));
+    evaluated_ = metrics_->last_evaluation();
   });
+  runtime_.world().max({&evaluated_, 1});
   runtime_.log().once(LogLevel::info, "{}", setup_.text(data_, total_steps_));
   if (done_ == 0) evaluate(0);
   start_ = Clock::now();
