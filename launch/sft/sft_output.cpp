@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <vector>
@@ -13,6 +14,9 @@
 #include "base/output_file.h"
 #include "launch/options/option_help.h"
 #include "launch/options/option_table.h"
+#include "launch/sft/metrics.h"
+#include "src/lora/adapter_files.h"
+#include "src/train/train_state.h"
 
 namespace moesaic {
 namespace {
@@ -30,6 +34,20 @@ bool is_filled(const std::string& directory) {
   return fs::exists(directory, error) && !fs::is_empty(directory, error);
 }
 
+bool is_within(const std::string& path, const std::string& directory) {
+  std::error_code error;
+  const fs::path inner = fs::weakly_canonical(path, error);
+  const fs::path outer = fs::weakly_canonical(directory, error);
+  return std::ranges::mismatch(outer, inner).in1 == outer.end();
+}
+
+/// Whether a file or directory of OUTDIR with this name is one that a run makes.
+bool is_made_here(const std::string& name) {
+  return name == kOptionsFile || name == kMetricsFile || name == kLossPlotFile ||
+         name == kAdapterConfigFile || name == kAdapterTensorsFile ||
+         name.starts_with(kCheckpointPrefix);
+}
+
 }  // namespace
 
 void check_output(const Options& options) {
@@ -40,25 +58,35 @@ void check_output(const Options& options) {
           "{} is there and was not made by moesaic sft: take another --output", options.output_dir);
   require(options.resume || options.overwrite, ErrorKind::usage,
           "{} is there: --resume goes on with it, --overwrite replaces it", options.output_dir);
+  require(!options.lora || !is_within(*options.lora, options.output_dir), ErrorKind::usage,
+          "--lora {} would be overwritten: take another --output", *options.lora);
 }
 
-OutputDirectory::OutputDirectory(const Options& options) {
-  const std::string& path = options.output_dir;
+OutputDirectory::OutputDirectory(const Options& options) : path_(options.output_dir) {
   check_output(options);
   std::error_code error;
-  fs::create_directories(path, error);
-  require(!error, ErrorKind::resource, "{}: cannot be made: {}", path, error.message());
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  is_unused_ = fs::create_directories(path_, error);
+  require(!error, ErrorKind::resource, "{}: cannot be made: {}", path_, error.message());
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // File systems that cannot lock a directory say so.
   const bool is_taken =
       descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   if (is_taken) ::close(descriptor_);
-  require(!is_taken, ErrorKind::usage, "{}: another process is training into it", path);
+  require(!is_taken, ErrorKind::usage, "{}: another process is training into it", path_);
+  require_replaceable(options_path(options).string());  // or nothing could be written
+}
+
+void OutputDirectory::begin(const Options& options) {
+  is_unused_ = false;
   if (options.resume) return;
-  for (const auto& entry : fs::directory_iterator(path, error)) fs::remove_all(entry, error);
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path_, error)) {
+    if (is_made_here(entry.path().filename().string())) fs::remove_all(entry, error);
+  }
 }
 
 OutputDirectory::~OutputDirectory() {
+  if (is_unused_) ::rmdir(path_.c_str());
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 

@@ -8,23 +8,27 @@
 
 namespace moesaic {
 
-/// Throws Error{usage} if OUTDIR is not named, is none of `moesaic sft`, or is there and neither
-/// --resume nor --overwrite is. For rank 0, before anything is loaded.
+/// Throws Error{usage} if OUTDIR is not named, is none of `moesaic sft`, is there and neither
+/// --resume nor --overwrite is, or is where --lora reads. For rank 0, before anything is loaded.
 void check_output(const Options& options);
 
-/// OUTDIR of rank 0: a new directory, an old one that is gone on with (--resume), or one that
-/// --overwrite empties. As long as this lives, no other process trains into it.
+/// OUTDIR of rank 0, new or old. As long as this lives, no other process trains into it. A new one
+/// in which nothing has begun is not left behind.
 class OutputDirectory {
  public:
   /// Throws what check_output does; Error{usage} if another process trains into it;
   /// Error{resource} if it cannot be made.
   explicit OutputDirectory(const Options& options);
   ~OutputDirectory();
+  /// Without --resume: what an earlier run made there is removed, and nothing else.
+  void begin(const Options& options);
   OutputDirectory(const OutputDirectory&) = delete;
   OutputDirectory& operator=(const OutputDirectory&) = delete;
 
  private:
-  int descriptor_ = -1;  // locked
+  std::string path_;
+  int descriptor_ = -1;    // locked
+  bool is_unused_ = true;  // and new
 };
 
 /// OUTDIR/options.ini, which --config reads: the options of the run, which has begun or gone on.

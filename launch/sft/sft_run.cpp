@@ -35,12 +35,24 @@ std::string duration_text(double seconds) {
   return fmt::format("{} s", whole);
 }
 
+/// The place of the results, tried before anything is loaded; null but on rank 0. Collective.
+std::unique_ptr<OutputDirectory> open_output(const Runtime& runtime) {
+  std::unique_ptr<OutputDirectory> output;
+  agree(runtime.world(), [&] {
+    if (!runtime.is_first()) return;
+    output = std::make_unique<OutputDirectory>(runtime.options());
+    if (runtime.options().grad_out) require_replaceable(*runtime.options().grad_out);
+  });
+  return output;
+}
+
 /// One run, from its first step or that of its checkpoint.
 class SftRun {
  public:
   SftRun(Runtime& runtime, const OpenModel& model, const SftData& data)
       : runtime_(runtime),
         data_(data),
+        output_(open_output(runtime)),
         setup_(runtime, model, data),
         order_({.samples = data.train.size(),
                 .batch = options().global_batch_size,
@@ -67,15 +79,15 @@ class SftRun {
 
   Runtime& runtime_;
   const SftData& data_;
+  std::unique_ptr<OutputDirectory> output_;  // rank 0
   SftSetup setup_;
   SampleOrder order_;
   std::int64_t total_steps_;
-  std::optional<OutputDirectory> output_;  // rank 0
-  std::optional<MetricsFile> metrics_;     // rank 0
-  std::int64_t done_ = 0;                  // steps
-  std::int64_t first_ = 0;                 // step of this run
-  std::int64_t saved_ = -1;                // steps of the last checkpoint
-  std::int64_t evaluated_ = -1;            // steps at the last evaluation
+  std::optional<MetricsFile> metrics_;  // rank 0
+  std::int64_t done_ = 0;               // steps
+  std::int64_t first_ = 0;              // step of this run
+  std::int64_t saved_ = -1;             // steps of the last checkpoint
+  std::int64_t evaluated_ = -1;         // steps at the last evaluation
   Clock::time_point start_ = Clock::now();
 };
 
@@ -83,8 +95,7 @@ void SftRun::go_on() {
   std::int64_t newest = -1;
   agree(runtime_.world(), [&] {
     if (!runtime_.is_first()) return;
-    output_.emplace(options());
-    if (options().grad_out) require_replaceable(*options().grad_out);
+    output_->begin(options());
     if (options().resume) newest = setup_.checkpoints().newest().value_or(-1);
   });
   runtime_.world().max({&newest, 1});
@@ -222,10 +233,11 @@ void SftRun::run() {
   try {
     train();
   } catch (...) {
-    if (saved_ > 0) {
-      runtime_.log().once(LogLevel::warning, "step {} is saved in {}; --resume goes on after it",
-                          saved_, options().output_dir);
-    }
+    const std::string& out = options().output_dir;
+    runtime_.log().once(
+        LogLevel::warning, "{}",
+        saved_ > 0 ? fmt::format("step {} is saved in {}; --resume goes on after it", saved_, out)
+                   : fmt::format("no step is saved in {} yet; --resume begins there again", out));
     throw;
   }
 }

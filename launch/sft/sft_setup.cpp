@@ -184,8 +184,9 @@ void SftSetup::load_checkpoint(std::int64_t steps) {
   agree(runtime_.world(), [&] {
     if (!runtime_.is_first()) return;
     const TrainProgress progress = checkpoints_.progress(steps);
-    require(progress.digest == digest_, ErrorKind::usage, "{}: {}; --overwrite begins anew",
-            checkpoints_.path(steps), other_run(runtime_.command()));
+    require(progress.digest == digest_, ErrorKind::usage,
+            "{}: {}; --overwrite without --resume begins anew", checkpoints_.path(steps),
+            other_run(runtime_.command()));
     updates = progress.updates;
   });
   runtime_.world().max({&updates, 1});

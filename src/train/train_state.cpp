@@ -19,7 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kStateFile = "state.json";
 constexpr std::string_view kValuesFile = "state.safetensors";
 constexpr std::string_view kFormat = "moesaic-sft";
@@ -63,7 +62,7 @@ class StateReader {
 }  // namespace
 
 std::string TrainCheckpoints::path(std::int64_t steps) const {
-  return fmt::format("{}/{}{}", directory_, kPrefix, steps);
+  return fmt::format("{}/{}{}", directory_, kCheckpointPrefix, steps);
 }
 
 std::int64_t TrainCheckpoints::bytes() const {
@@ -133,10 +132,10 @@ std::vector<std::int64_t> TrainCheckpoints::steps_there() const {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory_, error)) {
     const std::string name = entry.path().filename();
-    if (!name.starts_with(kPrefix) || !fs::exists(entry.path() / kStateFile)) continue;
+    if (!name.starts_with(kCheckpointPrefix) || !fs::exists(entry.path() / kStateFile)) continue;
     std::int64_t number = 0;
     const char* const end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, number);
+    const auto parsed = std::from_chars(name.data() + kCheckpointPrefix.size(), end, number);
     if (parsed.ec == std::errc() && parsed.ptr == end) steps.push_back(number);
   }
   std::ranges::sort(steps);

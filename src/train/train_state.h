@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/lora/adapter_exchange.h"
@@ -22,6 +23,8 @@ struct TrainProgress {
   std::int64_t updates = 0;  ///< of them, those that were not left out
   std::string digest;        ///< of all that decides the results: data, model, options
 };
+
+inline constexpr std::string_view kCheckpointPrefix = "checkpoint-";
 
 /// Checkpoints of a run, directories OUT/checkpoint-N after N steps. One is written beside its
 /// place and takes its name when all of it is on the disk, so that what has the name is whole. They

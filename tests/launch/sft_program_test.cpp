@@ -129,6 +129,57 @@ TEST(Sft, TwoRunsDoNotTrainIntoOneDirectory) {
   EXPECT_TRUE(std::filesystem::exists(out + "/metrics.jsonl"));
 }
 
+TEST(Sft, WhatIsEvaluatedStandsOnceHoweverOftenARunGoesOn) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const Arguments more = {"--eval-split", "4", "--eval-every", "3", "--resume"};
+  Arguments endless = sft(out, more);
+  *std::ranges::find(endless, "6") = "100000";
+  {
+    RunningProgram program(moesaic_command(endless));  // ends before anything is saved
+    ASSERT_TRUE(program.wait_until([&] {
+      return std::filesystem::exists(out + "/metrics.jsonl") && !events(out, "eval").empty();
+    }));
+    program.send(SIGKILL);
+    (void)program.wait();
+  }
+  for (int run = 0; run < 2; ++run) {
+    expect_done(run_moesaic(sft(out, more)));
+    std::vector<std::int64_t> steps;
+    for (const Json& eval : events(out, "eval")) steps.push_back(eval.at("step").as_int());
+    EXPECT_EQ(steps, (std::vector<std::int64_t>{0, 3, 6})) << run;
+    EXPECT_EQ(events(out, "step").size(), 6U);
+  }
+}
+
+TEST(Sft, OverwritesNothingThatItDidNotMakeOrReads) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(sft(out)));
+  const std::string data = out + "/own.jsonl";
+  std::filesystem::copy(kConversations, data);
+  expect_failure(run_moesaic(sft(out, {"--overwrite", "--lora", out})), 2,
+                 {"--lora " + out + " would be overwritten"});
+  const std::string before = adapter(out);
+  expect_done(run_moesaic(sft(out, {"--overwrite"}, data)));
+  EXPECT_EQ(adapter(out), before);
+  EXPECT_EQ(read_text(data), read_text(kConversations));
+}
+
+TEST(Sft, APlaceThatCannotBeMadeIsToldBeforeTheModelIsLoaded) {
+  const TemporaryDirectory directory;
+  write_text(directory.path_of("file"), "");
+  for (const Arguments& arguments :
+       {sft(directory.path_of("file/out")),
+        sft(directory.path_of("out"), {"--grad-out", directory.path_of("none/gradients")})}) {
+    Arguments telling = arguments;
+    *std::ranges::find(telling, "warning") = "info";
+    const ProgramResult result = run_moesaic(telling);
+    expect_failure(result, 4, {directory.path()});
+    EXPECT_EQ(result.err.find("weights: "), std::string::npos) << result.err;
+  }
+}
+
 TEST(Sft, DropoutLeavesTheSameOutOnAnyRanksAndAfterAStop) {
   const TemporaryDirectory directory;
   const std::string whole = directory.path_of("whole");
