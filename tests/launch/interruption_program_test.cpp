@@ -73,7 +73,7 @@ TEST(Interruption, RanksEndTogetherWhenTheLauncherPassesTheSignalOn) {
 TEST(Interruption, RanksEndTogetherWhenTheLauncherIsInterrupted) {
   const TemporaryDirectory directory;
   Arguments command = ranks_command(2, long_generate(many_prompts(directory)));
-  command.insert(command.begin() + 1, {"--mca", "odls_base_sigkill_timeout", "120"});
+  command.insert(command.begin() + 1, {"--mca", "odls_base_sigkill_timeout", "10"});
   RunningProgram program(joined(command, {"-n", "1900", "--ignore-eos", "--parallel", "64"}));
   ASSERT_TRUE(
       program.wait_until([&] { return program.err().find("weights: ") != std::string::npos; }));
