@@ -46,7 +46,7 @@ class ChatTerminal : public testing::Test {
 };
 
 TEST_F(ChatTerminal, an_answer_is_seen_while_it_comes_and_ctrl_c_stops_it_alone) {
-  const auto terminal = start({"--ignore-eos"});
+  const auto terminal = start({"--ignore-eos", "--isa", "scalar"});
   terminal->type("And what said the king?\n");
   terminal->wait_for("king?\r\n");
   terminal->wait_for_bytes(40);  // of 2000 tokens
@@ -166,7 +166,7 @@ TEST_F(ChatTerminal, a_file_gets_the_answers_alone) {
 }
 
 TEST_F(ChatTerminal, a_signal_ends_it_with_exit_code_6_in_an_answer_and_at_the_prompt) {
-  const auto terminal = start({"--ignore-eos"});
+  const auto terminal = start({"--ignore-eos", "--isa", "scalar"});
   terminal->type("Who?\n");
   terminal->wait_for("Who?\r\n");
   terminal->wait_for_bytes(20);

@@ -12,7 +12,7 @@ const Variables kXterm = {{"TERM", "xterm"}};
 
 TEST(GenerateTerminal, a_text_is_seen_while_it_comes_and_ctrl_c_ends_it) {
   Terminal terminal(moesaic_command({"generate", "-m", kDemo, "-p", "In the beginning", "-n", "-1",
-                                     "--ignore-eos", "--temp", "0"}),
+                                     "--ignore-eos", "--temp", "0", "--isa", "scalar"}),
                     kXterm);
   terminal.wait_for("In the beginning");
   terminal.wait_for_bytes(40);  // of 2000 tokens

@@ -81,17 +81,6 @@ TEST(ProgramErrors, RanksWithDifferentOptionsAreRefused) {
   EXPECT_EQ(threads.exit_code, 0) << threads.text();
 }
 
-TEST(ProgramErrors, OneRankWithoutMemoryEndsAll) {
-  const Arguments bench = {"bench", "model", "-m", kDemo, "-r", "1"};
-  Arguments command = {MOESAIC_MPIRUN, "-n", "1", MOESAIC_PROGRAM};
-  command.insert(command.end(), bench.begin(), bench.end());
-  // The second rank may not map the memory that it measures the speed of reading with.
-  command.insert(command.end(), {":", "-n", "1", "prlimit", "--as=600000000", MOESAIC_PROGRAM});
-  command.insert(command.end(), bench.begin(), bench.end());
-  const ProgramResult result = run_program(command);
-  expect_failure(result, 4, {"[rank 1/2"});
-}
-
 TEST(ProgramErrors, RankThatDoesNotComeIsNamed) {
   const TemporaryDirectory directory;
   const std::string pipe = directory.path_of("pipe");  // nobody writes: rank 0 waits for ever
