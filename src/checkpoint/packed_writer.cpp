@@ -29,6 +29,10 @@ constexpr std::string_view kLockFile = "conversion.lock";
 /// What is whole, of a conversion that goes on.
 constexpr std::string_view kRecordFile = "conversion.jsonl";
 
+/// What is in the place of a manifest where a conversion writes a directory of another kind.
+constexpr std::string_view kMarkFile = "moesaic_conversion.json";
+constexpr std::string_view kMark = "{\"kind\": \"made by moesaic convert\"}\n";
+
 constexpr std::array<std::string_view, 13> kCopiedFiles = {
     "config.json",     "generation_config.json",  "tokenizer.json",     "tokenizer_config.json",
     "tokenizer.model", "special_tokens_map.json", "added_tokens.json",  "vocab.json",
@@ -45,8 +49,15 @@ std::string in(const std::string& directory, std::string_view file) {
   return (fs::path(directory) / file).string();
 }
 
+bool has_mark(const std::string& directory) {
+  std::ifstream stream(in(directory, kMarkFile));
+  std::string first;
+  return std::getline(stream, first) && first + "\n" == kMark;
+}
+
 /// Whether a conversion, of whatever version, wrote the directory.
 bool is_converted(const std::string& directory) {
+  if (has_mark(directory)) return true;
   std::ifstream stream(in(directory, kManifestFile));
   std::string first;
   std::string second;
@@ -66,6 +77,12 @@ void require_free_or_converted(const std::string& directory, bool overwrite) {
           directory);
   require(is_converted(directory), ErrorKind::usage,
           "{}: was not made by moesaic convert, and so is not replaced", directory);
+}
+
+void write_whole(const std::string& path, std::string_view text) {
+  OutputFile file(path, OutputFile::Mode::create);
+  file.write_at(0, std::as_bytes(std::span(text)));
+  file.sync();
 }
 
 /// Takes away what an earlier version of a directory has been renamed to.
@@ -190,14 +207,16 @@ void PackedOutput::make_shards(const PackedManifest& manifest) {
 }
 
 void PackedOutput::publish(const PackedManifest& manifest) {
-  const std::string text = manifest_text(manifest);
-  OutputFile file(in(part_, kManifestFile), OutputFile::Mode::create);
-  file.write_at(0, std::as_bytes(std::span(text)));
-  file.sync();
-  publish();
+  write_whole(in(part_, kManifestFile), manifest_text(manifest));
+  take_own_name();
 }
 
 void PackedOutput::publish() {
+  write_whole(in(part_, kMarkFile), kMark);
+  take_own_name();
+}
+
+void PackedOutput::take_own_name() {
   sync_directory(part_);
   const std::string replaced = take_name();
   published_ = true;

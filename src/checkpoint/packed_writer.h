@@ -46,7 +46,8 @@ class PackedOutput {
   /// Writes the manifest and makes the directory appear under its name. Throws Error{usage} if
   /// something else has got that name meanwhile: what is kept stays then too.
   void publish(const PackedManifest& manifest);
-  /// The same for a directory without a manifest: of another kind, that holds what it should.
+  /// The same for a directory of another kind, that holds what it should: moesaic_conversion.json
+  /// in it tells who made it, where there is no manifest.
   void publish();
 
  private:
@@ -54,6 +55,8 @@ class PackedOutput {
   bool take_part_directory();
   /// Takes away all but the lock, and of the rest what `stays`.
   void clear_part_directory(const std::set<std::string>& stays) const;
+  /// Makes the directory, which is whole, appear under its name.
+  void take_own_name();
   /// Gives the directory its own name, and returns what another one of that name is called now.
   [[nodiscard]] std::string take_name() const;
   /// Takes away all but what is kept.

@@ -80,8 +80,35 @@ TEST_F(AdapterProgram, MergedCheckpointsAreTheSameOnAnyRanks) {
   EXPECT_EQ(run_moesaic({"inspect", one}).exit_code, 0);
   EXPECT_FALSE(score(2, one, {}) == score(1, kModel, {}));
   expect_failure(convert(1, one, {"--lora", kAdapter, "--merge"}), 2, {one, "not empty"});
-  expect_failure(convert(1, one, {"--lora", kAdapter, "--merge", "--overwrite"}), 2,
-                 {one, "not made by moesaic convert"});
+}
+
+TEST_F(AdapterProgram, WhatConversionsMadeIsReplacedOnRequestAndNothingElse) {
+  const std::string out = directory_.path_of("out");
+  const Arguments merge = {"--lora", kAdapter, "--merge"};
+  const Arguments lay_out = {"--lora", kAdapter, "--adapter-layout", "transformers5"};
+  const Arguments overwrite = {"--overwrite"};
+  ASSERT_EQ(convert(1, out, merge).exit_code, 0);
+  const auto merged = contents(out);
+  for (const Arguments& next : {merge, lay_out, lay_out, Arguments{}, merge}) {
+    expect_failure(convert(1, out, next), 2, {out, "--overwrite"});
+    const ProgramResult result = convert(2, out, joined(next, overwrite));
+    ASSERT_EQ(result.exit_code, 0) << result.text();
+  }
+  EXPECT_TRUE(contents(out) == merged) << "nothing is left of what was there between";
+  EXPECT_FALSE(std::filesystem::exists(out + ".part"));
+
+  const std::string foreign = directory_.path_of("foreign");  // as PEFT and transformers write
+  std::filesystem::create_directories(foreign);
+  for (const std::string name : {"adapter_config.json", "adapter_model.safetensors"}) {
+    write_text(foreign + "/" + name, read_text(kAdapter + "/" + name));
+  }
+  write_text(foreign + "/config.json", read_text(kModel + "/config.json"));
+  const auto before = contents(foreign);
+  for (const Arguments& next : {merge, lay_out}) {
+    expect_failure(convert(1, foreign, joined(next, overwrite)), 2,
+                   {foreign, "not made by moesaic convert"});
+  }
+  EXPECT_TRUE(contents(foreign) == before);
 }
 
 TEST_F(AdapterProgram, InspectTellsWhatAnAdapterHas) {
