@@ -56,6 +56,8 @@ Chat read_alpaca(const Json& line) {
   Turns turns;
   turns.add_system(line);
   if (const auto history = line.find("history")) {
+    require(history->is_array(), ErrorKind::file,
+            "{}: expected a list of pairs of a user's and an assistant's text", history->where());
     history->for_each([&](const std::string&, const Json& pair) {
       require(pair.is_array() && pair.size() == 2, ErrorKind::file,
               "{}: expected a pair of a user's and an assistant's text", pair.where());

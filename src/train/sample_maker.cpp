@@ -1,6 +1,7 @@
 #include "src/train/sample_maker.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "src/chat/assistant_mask.h"
@@ -31,6 +32,9 @@ MadeSample sample_of_tokens(const Json& line, const SampleTools& tools) {
           "{}: {} labels for {} input_ids", labels.where(), sample.labels.size(),
           sample.tokens.size());
   if (const auto mask = line.find("attention_mask")) {
+    require(mask->is_array(), ErrorKind::file, "{}: expected a list of ones", mask->where());
+    require(std::cmp_equal(mask->size(), sample.tokens.size()), ErrorKind::file,
+            "{}: {} values for {} input_ids", mask->where(), mask->size(), sample.tokens.size());
     mask->for_each([](const std::string&, const Json& value) {
       require(value.as_int() == 1, ErrorKind::file,
               "{}: a sample has no padding; leave padded tokens out", value.where());

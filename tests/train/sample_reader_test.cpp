@@ -163,6 +163,13 @@ TEST(SampleReader, ErrorsNameLineMemberAndValue) {
       {"{\"input_ids\": [1, 2], \"labels\": [1]}", "1 labels for 2 input_ids"},
       {"{\"input_ids\": [1, 2], \"labels\": [1, 2], \"attention_mask\": [0, 1]}",
        "attention_mask[0]"},
+      {"{\"input_ids\": [1, 2], \"labels\": [1, 2]}\n"
+       "{\"input_ids\": [1, 2, 3], \"labels\": [1, 2, 3], \"attention_mask\": [1]}",
+       "data.jsonl line 2: attention_mask: 1 values for 3 input_ids"},
+      {"{\"input_ids\": [1, 2], \"labels\": [1, 2], \"attention_mask\": {\"x\": 1, \"y\": 1}}",
+       "data.jsonl line 1: attention_mask: expected a list of ones"},
+      {R"({"instruction": "c", "output": "d", "history": {"a": ["x", "y"]}})",
+       "data.jsonl line 1: history: expected a list of pairs"},
       {"{\"input_ids\": [1, 2], \"labels\": [1, 2]}\n{\"input_ids\": [], \"labels\": []}",
        "data.jsonl line 2: the sample has no tokens"},
       {"{\"conversations\": [{\"from\": \"dog\", \"value\": \"x\"}]}",
