@@ -66,9 +66,9 @@ void split_held_out(const Options& options, SftData& data) {
   require(options.eval_split < 1 || options.eval_split == std::floor(options.eval_split),
           ErrorKind::usage, "--eval-split {}: neither a share below 1 nor a whole number",
           options.eval_split);
-  const auto all = static_cast<double>(data.train.size());
-  const auto count = static_cast<std::int64_t>(options.eval_split < 1 ? options.eval_split * all
-                                                                      : options.eval_split);
+  const std::int64_t count = options.eval_split < 1
+                                 ? count_of_share(options.eval_split, data.train.size())
+                                 : static_cast<std::int64_t>(options.eval_split);
   require(
       count >= 1 && count < data.train.size(), ErrorKind::usage,
       "--eval-split {}: {} of {} samples would be held out; at least one must be, and one must be "

@@ -1,7 +1,9 @@
 #include "src/train/sample_order.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -50,6 +52,15 @@ std::vector<std::int64_t> SampleOrder::step(std::int64_t step) {
   const std::int64_t begin = step % steps_per_epoch() * options_.batch;
   const std::int64_t end = std::min(begin + options_.batch, options_.samples);
   return {order_.begin() + begin, order_.begin() + end};
+}
+
+std::int64_t count_of_share(double share, std::int64_t samples) {
+  // The share and the product are each off by up to half a unit in the last place.
+  constexpr double kRelativeError = 2 * std::numeric_limits<double>::epsilon();
+  const double product = share * static_cast<double>(samples);
+  const double whole = std::round(product);
+  const bool is_whole = std::abs(product - whole) <= kRelativeError * whole;
+  return static_cast<std::int64_t>(is_whole ? whole : std::floor(product));
 }
 
 HeldOut hold_out(std::int64_t samples, std::int64_t count, std::uint64_t seed) {

@@ -59,5 +59,20 @@ TEST(SampleOrder, HeldOutSamplesAreNotTrained) {
   EXPECT_NE(hold_out(20, 6, 2).held_out, split.held_out);
 }
 
+TEST(SampleOrder, AShareIsThatOfTheDecimalNumber) {
+  EXPECT_EQ(count_of_share(0.29, 100), 29);
+  EXPECT_EQ(count_of_share(0.57, 100), 57);
+  EXPECT_EQ(count_of_share(0.58, 100), 58);
+  EXPECT_EQ(count_of_share(0.1, 85), 8) << "rounded down";
+  EXPECT_EQ(count_of_share(0.999999, 1000), 999);
+  EXPECT_EQ(count_of_share(0.001, 999), 0);
+  for (std::int64_t samples : {100, 200, 7'000, 123'456'700}) {
+    for (int percent = 0; percent < 100; ++percent) {
+      EXPECT_EQ(count_of_share(percent / 100.0, samples), samples / 100 * percent)
+          << percent << " % of " << samples;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace moesaic
