@@ -58,6 +58,11 @@ std::optional<std::vector<Span>> assistant_spans(const ChatTemplate& chat_templa
   return spans;
 }
 
+bool assistant_speaks_first(const Chat& chat) {
+  const auto& messages = chat.messages.sequence()->items;
+  return !messages.empty() && is_assistant(messages.front());
+}
+
 std::vector<bool> mask_of(const EncodedText& tokens, const std::vector<Span>& spans) {
   std::vector<bool> mask;
   mask.reserve(tokens.spans.size());

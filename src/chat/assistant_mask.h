@@ -17,6 +17,10 @@ namespace moesaic {
                                                                const Chat& chat,
                                                                const jinja::Rendered& whole);
 
+/// Whether the first message is an assistant's: without generation blocks, nothing tells then what
+/// he said.
+[[nodiscard]] bool assistant_speaks_first(const Chat& chat);
+
 /// For each token whether it holds a byte of one of the spans, which ascend.
 [[nodiscard]] std::vector<bool> mask_of(const EncodedText& tokens, const std::vector<Span>& spans);
 

@@ -96,15 +96,22 @@ WrittenChat write_chat(const Json& line, const Chat& chat, const ChatTemplate& c
   }
 }
 
+/// Why a template without generation blocks does not tell what the assistant said.
+std::string_view untold_reason(const Chat& chat) {
+  if (assistant_speaks_first(chat)) {
+    return "an assistant speaks first, and the chat template has no generation blocks";
+  }
+  return "the chat template has no generation blocks, and writes earlier turns in another way when "
+         "later ones follow, or refuses a conversation that ends with them";
+}
+
 MadeSample sample_of_conversation(const Json& line, SampleFormat format, const SampleTools& tools) {
   const Chat chat = read_conversation(line, format);
   auto [rendered, spans] = write_chat(line, chat, *tools.chat_template);
-  require(
-      spans.has_value(), ErrorKind::file,
-      "{}: what the assistant said cannot be told: the chat template has no generation blocks "
-      "and writes earlier turns in another way when later ones follow; give the line as input_ids "
-      "and labels, or a template with generation blocks (--chat-template FILE)",
-      line.where());
+  require(spans.has_value(), ErrorKind::file,
+          "{}: what the assistant said cannot be told: {}; give the line as input_ids and labels, "
+          "or a template with generation blocks (--chat-template FILE)",
+          line.where(), untold_reason(chat));
   if (tools.train_on == TrainOn::last && spans->size() > 1) {
     spans->erase(spans->begin(), spans->end() - 1);
   }

@@ -212,6 +212,21 @@ TEST(SampleReader, ConversationsWhoseTrainedPartCannotBeToldAreRefused) {
       R"( {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]})",
       with);
   EXPECT_NE(error.find("what the assistant said cannot be told"), std::string::npos) << error;
+  EXPECT_NE(error.find("writes earlier turns in another way"), std::string::npos) << error;
+}
+
+TEST(SampleReader, AnAssistantWhoSpeaksFirstIsTheReasonThatIsTold) {
+  const std::string good = R"({"messages": [{"role": "user", "content": "a"}, )"
+                           R"({"role": "assistant", "content": "b"}]})";
+  const std::string greets = R"({"messages": [{"role": "assistant", "content": "Hello"}, )"
+                             R"({"role": "user", "content": "a"}, )"
+                             R"({"role": "assistant", "content": "b"}]})";
+  const std::string error = error_of(good + "\n" + greets);
+  EXPECT_NE(error.find("data.jsonl line 2: what the assistant said cannot be told: an assistant "
+                       "speaks first, and the chat template has no generation blocks"),
+            std::string::npos)
+      << error;
+  EXPECT_EQ(error.find("in another way"), std::string::npos) << error;
 }
 
 }  // namespace
