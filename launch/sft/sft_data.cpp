@@ -1,5 +1,7 @@
 #include "launch/sft/sft_data.h"
 
+#include <fmt/core.h>
+
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -76,6 +78,7 @@ void split_held_out(const Options& options, SftData& data) {
       options.eval_split, count, data.train.size());
   const HeldOut parts =
       hold_out(data.train.size(), count, static_cast<std::uint64_t>(options.seed));
+  if (!is_training(options)) return;
   data.held_out = subset(data.train, parts.held_out);
   data.train = subset(data.train, parts.trained);
 }
@@ -90,6 +93,21 @@ void share_samples(Communicator& world, SampleSet& set) {
   set = SampleSet::of(std::move(parts));
 }
 
+bool is_training(const Options& options) {
+  return options.show_sample == 0 && !options.samples_out;
+}
+
+std::string samples_text(const SampleSet& samples, const ReadReport& report) {
+  std::string text = fmt::format("{} samples, {} tokens, {} of them trained", samples.size(),
+                                 samples.tokens(), samples.trained_tokens());
+  if (report.cut > 0) text += fmt::format("; {} cut", report.cut);
+  if (report.dropped_long > 0) text += fmt::format("; {} too long", report.dropped_long);
+  if (report.dropped_untrained > 0) {
+    text += fmt::format("; {} without a trained token left out", report.dropped_untrained);
+  }
+  return text;
+}
+
 SftData read_sft_data(const Runtime& runtime, const OpenModel& model) {
   const Options& options = runtime.options();
   SftData data;
@@ -99,11 +117,19 @@ SftData read_sft_data(const Runtime& runtime, const OpenModel& model) {
     ReadSamples read = read_file(options, model, *options.data);
     data.train = std::move(read.samples);
     data.train_report = read.report;
-    if (options.eval_data) data.held_out = read_file(options, model, *options.eval_data).samples;
+    if (options.eval_data) {
+      ReadSamples held_out = read_file(options, model, *options.eval_data);
+      data.held_out = std::move(held_out.samples);
+      data.held_out_report = held_out.report;
+    }
     split_held_out(options, data);
   });
   share_samples(runtime.world(), data.train);
   share_samples(runtime.world(), data.held_out);
+  if (data.held_out.size() > 0) {
+    runtime.log().once(LogLevel::info, "held out: {}",
+                       samples_text(data.held_out, data.held_out_report));
+  }
   return data;
 }
 

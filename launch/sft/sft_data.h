@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
@@ -12,12 +13,20 @@ namespace moesaic {
 /// The samples of a run, the same on all ranks.
 struct SftData {
   SampleSet train;
-  SampleSet held_out;  // perhaps none
-  ReadReport train_report;
+  SampleSet held_out;          // perhaps none
+  ReadReport train_report;     // of rank 0, for all of --data
+  ReadReport held_out_report;  // of rank 0, for --eval-data
 };
 
-/// Reads --data and --eval-data on rank 0, holds --eval-split of the first out, and shares them.
-/// Throws AgreedError on all ranks for what is wrong with them. Collective.
+/// Whether there is a run: samples are not just shown or written.
+[[nodiscard]] bool is_training(const Options& options);
+
+/// "12 samples, 345 tokens, 67 of them trained; 1 too long", and what else became of lines.
+[[nodiscard]] std::string samples_text(const SampleSet& samples, const ReadReport& report);
+
+/// Reads --data and --eval-data on rank 0, holds --eval-split of the first out if there is to be
+/// a run, shares them, and tells what is held out. Throws AgreedError on all ranks for what is
+/// wrong with them. Collective.
 [[nodiscard]] SftData read_sft_data(const Runtime& runtime, const OpenModel& model);
 
 /// What rank 0 has in `set` reaches all ranks. Collective.

@@ -8,7 +8,8 @@ void run_sft(Runtime& runtime) {
   const Options& options = runtime.options();
   const OpenModel model = open_model(runtime);
   const SftData data = read_sft_data(runtime, model);
-  if (options.show_sample == 0 && !options.samples_out) return train(runtime, model, data);
+  if (is_training(options)) return train(runtime, model, data);
+  runtime.log().once(LogLevel::info, "{}", samples_text(data.train, data.train_report));
   if (!runtime.is_first()) return;
   if (options.show_sample > 0) {
     show_samples(options, Tokenizer::from_directory(model.files.directory()), data.train);

@@ -1,6 +1,7 @@
 // moesaic sft, seen from outside: the same adapter on any ranks, after any interruption, and
 // refusals.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -336,6 +337,51 @@ TEST(Sft, SamplesAreShownAndWritten) {
   expect_done(run_moesaic(sft(from_text, {"--max-steps", "2"})));
   expect_done(run_moesaic(sft(from_tokens, {"--max-steps", "2"}, samples)));
   EXPECT_EQ(adapter(from_tokens), adapter(from_text));
+}
+
+TEST(Sft, SamplesAreWrittenInTheOrderOfTheFileAlsoThoseToHoldOut) {
+  const TemporaryDirectory directory;
+  const std::string data = directory.path_of("data.jsonl");
+  const std::string samples = directory.path_of("samples.jsonl");
+  std::string lines;
+  for (int i = 0; i < 12; ++i) {
+    const std::string ids = fmt::format("[{}, {}]", 10 + i, 30 + i);
+    lines += fmt::format("{{\"input_ids\": {}, \"labels\": {}}}\n", ids, ids);
+  }
+  const std::string untrained = "{\"input_ids\": [1, 2], \"labels\": [1, -100]}\n";
+  write_text(data, untrained + lines);
+  const ProgramResult result = run_ranks(
+      2, sft("", {"--eval-split", "0.25", "--samples-out", samples, "--log-level", "info"}, data));
+  expect_done(result);
+  EXPECT_EQ(read_text(samples), lines);
+  EXPECT_NE(result.err.find("12 samples, 24 tokens, 12 of them trained; "
+                            "1 without a trained token left out"),
+            std::string::npos)
+      << result.text();
+}
+
+TEST(Sft, HeldOutSamplesThatAreLeftOutAreCounted) {
+  const TemporaryDirectory directory;
+  const std::string held_out = directory.path_of("held_out.jsonl");
+  const std::string good = "{\"input_ids\": [1, 2, 3], \"labels\": [1, 2, 3]}\n";
+  write_text(held_out, good + "{\"input_ids\": [1, 2], \"labels\": [1, -100]}\n" + good +
+                           "{\"input_ids\": [1, 2, 3, 4], \"labels\": [1, 2, 3, 4]}\n");
+  const std::string data = directory.path_of("data.jsonl");
+  write_text(data, good + good + good + good);
+  const Arguments brief = {"--ctx-size",  "3", "--too-long",  "drop",
+                           "--max-steps", "1", "--log-level", "info"};
+  const ProgramResult other =
+      run_ranks(2, sft(directory.path_of("other"), joined(brief, {"--eval-data", held_out}), data));
+  expect_done(other);
+  EXPECT_NE(other.err.find("held out: 2 samples, 6 tokens, 4 of them trained; 1 too long; "
+                           "1 without a trained token left out"),
+            std::string::npos)
+      << other.text();
+  const ProgramResult split =
+      run_moesaic(sft(directory.path_of("split"), joined(brief, {"--eval-split", "0.5"}), data));
+  expect_done(split);
+  EXPECT_NE(split.err.find("held out: 2 samples, 6 tokens, 4 of them trained\n"), std::string::npos)
+      << split.text();
 }
 
 TEST(Sft, LossesThatAreNoNumbersStopARunOrAreLeftOut) {
