@@ -63,11 +63,6 @@ SampleSet subset(const SampleSet& set, const std::vector<std::int64_t>& samples)
 /// Moves --eval-split of the training data over to the held-out data.
 void split_held_out(const Options& options, SftData& data) {
   if (options.eval_split == 0) return;
-  require(!options.eval_data.has_value(), ErrorKind::usage,
-          "--eval-data and --eval-split exclude each other");
-  require(options.eval_split < 1 || options.eval_split == std::floor(options.eval_split),
-          ErrorKind::usage, "--eval-split {}: neither a share below 1 nor a whole number",
-          options.eval_split);
   const std::int64_t count = options.eval_split < 1
                                  ? count_of_share(options.eval_split, data.train.size())
                                  : static_cast<std::int64_t>(options.eval_split);
@@ -97,6 +92,18 @@ bool is_training(const Options& options) {
   return options.show_sample == 0 && !options.samples_out;
 }
 
+void check_data_options(const Options& options) {
+  require(options.data.has_value(), ErrorKind::usage, "no data: --data FILE says which");
+  require(options.data != "-" || options.eval_data != "-", ErrorKind::usage,
+          "--data - and --eval-data -: only one of them can be the standard input");
+  if (options.eval_split == 0) return;
+  require(!options.eval_data.has_value(), ErrorKind::usage,
+          "--eval-data and --eval-split exclude each other");
+  require(options.eval_split < 1 || options.eval_split == std::floor(options.eval_split),
+          ErrorKind::usage, "--eval-split {}: neither a share below 1 nor a whole number",
+          options.eval_split);
+}
+
 std::string samples_text(const SampleSet& samples, const ReadReport& report) {
   std::string text = fmt::format("{} samples, {} tokens, {} of them trained", samples.size(),
                                  samples.tokens(), samples.trained_tokens());
@@ -113,7 +120,6 @@ SftData read_sft_data(const Runtime& runtime, const OpenModel& model) {
   SftData data;
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
-    require(options.data.has_value(), ErrorKind::usage, "no data: --data FILE says which");
     ReadSamples read = read_file(options, model, *options.data);
     data.train = std::move(read.samples);
     data.train_report = read.report;

@@ -21,6 +21,9 @@ struct SftData {
 /// Whether there is a run: samples are not just shown or written.
 [[nodiscard]] bool is_training(const Options& options);
 
+/// Throws Error{usage} for options of data that do not go together, before anything is read.
+void check_data_options(const Options& options);
+
 /// "12 samples, 345 tokens, 67 of them trained; 1 too long", and what else became of lines.
 [[nodiscard]] std::string samples_text(const SampleSet& samples, const ReadReport& report);
 

@@ -1,3 +1,4 @@
+#include "launch/job/agreement.h"
 #include "launch/sft/sft_run.h"
 #include "launch/verbs/verbs.h"
 #include "src/tokenizer/tokenizer.h"
@@ -6,6 +7,7 @@ namespace moesaic {
 
 void run_sft(Runtime& runtime) {
   const Options& options = runtime.options();
+  agree(runtime.world(), [&] { check_data_options(options); });
   const OpenModel model = open_model(runtime);
   const SftData data = read_sft_data(runtime, model);
   if (is_training(options)) return train(runtime, model, data);

@@ -293,6 +293,10 @@ TEST(Sft, WrongRequestsAreRefusedBeforeAnythingIsWritten) {
   expect_failure(run_moesaic(sft(out, {"--ctx-size", "20"})), 3, {"line 1", "--too-long"});
   expect_failure(run_moesaic(sft(out, {"--eval-split", "500"})), 2, {"--eval-split"});
   expect_failure(run_moesaic(sft(out, {"--eval-split", "1.5"})), 2, {"--eval-split 1.5"});
+  expect_failure(run_ranks(2, sft(out, {"--eval-data", "-"}, "-")), 2,
+                 {"--data - and --eval-data -", "only one of them"});
+  expect_failure(run_moesaic(sft(out, {"--eval-data", data, "--eval-split", "3"})), 2,
+                 {"--eval-data and --eval-split"});
   expect_failure(run_moesaic(sft(out, {"--lora-alpha", "0"})), 2, {"--lora-alpha 0"});
   expect_failure(run_ranks(2, sft(out, {"--epochs", "0", "--max-steps", "0"})), 2, {"--epochs 0"});
   EXPECT_FALSE(std::filesystem::exists(out));
