@@ -267,17 +267,10 @@ std::string SftSetup::start_line(const SftData& data, std::int64_t done,
 }
 
 std::string SftSetup::text(const SftData& data, std::int64_t total_steps) const {
-  const ReadReport& report = data.train_report;
-  std::string text = fmt::format("{} samples, {} tokens, {} of them trained", data.train.size(),
-                                 data.train.tokens(), data.train.trained_tokens());
-  if (report.cut > 0) text += fmt::format("; {} cut", report.cut);
-  if (report.dropped_long > 0) text += fmt::format("; {} too long", report.dropped_long);
-  if (report.dropped_untrained > 0) {
-    text += fmt::format("; {} without a trained token left out", report.dropped_untrained);
-  }
   return fmt::format(
       "{}\nnumbers to train {}; router frozen, balance loss reported only; {} steps of {} samples",
-      text, trainable_text(specs_), total_steps, runtime_.options().global_batch_size);
+      samples_text(data.train, data.train_report), trainable_text(specs_), total_steps,
+      runtime_.options().global_batch_size);
 }
 
 }  // namespace moesaic
