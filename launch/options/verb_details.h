@@ -50,7 +50,7 @@ inline constexpr std::string_view kPlanDetails =
     R"(
 Reads the headers of the model alone; DIR may also be a directory with a config.json and no weights
 yet, or that file. Besides its own it takes those options of the verb that --job names which change
-memory, bytes or time; leave out others. The memory is counted as that verb counts it when it
+memory, bytes or time; it refuses others. The memory is counted as that verb counts it when it
 starts. --shape plans one layer of experts, of which nothing has to be there, over --batch-size
 tokens of each rank. Ends with exit code 4 if a node has too little.
 )";

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "launch/bench/result_table.h"
 #include "launch/options/option_table.h"
+#include "launch/plan/planned_verb.h"
 #include "launch/plan/shape_plan.h"
 
 namespace moesaic {
@@ -224,12 +225,6 @@ std::string shell_word(const std::string& text) {
   return word + "'";
 }
 
-Verb verb_of(const Options& options) {
-  if (options.shape) return Verb::study_point;
-  if (options.plan_job == PlanJob::score) return Verb::score;
-  return options.plan_job == PlanJob::sft ? Verb::sft : Verb::generate;
-}
-
 /// `options` as the job has them: of a model whose configuration alone is there, the directory that
 /// will hold the weights.
 Options options_of_job(Options options) {
@@ -244,7 +239,7 @@ Options options_of_job(Options options) {
 }  // namespace
 
 std::string job_command(const Command& command, const CostRanks& ranks) {
-  const Verb verb = verb_of(command.options);
+  const Verb verb = planned_verb(command.options);
   const Options options = options_of_job(command.options);
   std::string text;
   if (ranks.ranks > 1) {

@@ -2,11 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <array>
-
-#include "base/error.h"
-#include "launch/options/option_table.h"
 #include "launch/plan/cost_model.h"
 
 namespace moesaic {
@@ -20,21 +15,6 @@ ShapePoint planned_point(const Options& options) {
 }
 
 }  // namespace
-
-void refuse_options_of_models(const Command& command) {
-  constexpr std::array kOfShapes = {"shape",      "experts",         "expert-format", "routing",
-                                    "ranks",      "ranks-per-node",  "memory",        "machine",
-                                    "batch-size", "expert-replicas", "transport",     "json",
-                                    "threads",    "config",          "log-level"};
-  for (std::size_t i = 0; i < option_table().size(); ++i) {
-    const OptionRow& row = option_table()[i];
-    const bool is_given = command.sources[i] == OptionSource::command_line;
-    if (!is_given || !takes(Verb::plan, row)) continue;
-    require(std::ranges::find(kOfShapes, row.name) != kOfShapes.end(), ErrorKind::usage,
-            "--{} is for a model, and --shape {} is one layer of experts in place of it", row.name,
-            *command.options.shape);
-  }
-}
 
 ShapePlan::ShapePlan(const Options& options, const RuntimeBytes& runtime)
     : runtime_(runtime),

@@ -7,9 +7,6 @@
 
 namespace moesaic {
 
-/// Throws Error{usage} for an option of the command line that --shape leaves without a meaning.
-void refuse_options_of_models(const Command& command);
-
 /// One layer of --shape on the ranks of a command line, before it is started. No file is read.
 class ShapePlan {
  public:

@@ -9,6 +9,7 @@
 #include "launch/plan/cost_model.h"
 #include "launch/plan/plan_report.h"
 #include "launch/plan/planned_model.h"
+#include "launch/plan/planned_verb.h"
 #include "launch/plan/shape_plan.h"
 #include "launch/sft/sft_adapters.h"
 #include "launch/verbs/verbs.h"
@@ -161,7 +162,6 @@ PlanReport plan_model(const Command& command, PlanSetting setting) {
 }
 
 PlanReport plan_shape(const Command& command, const PlanSetting& setting) {
-  refuse_options_of_models(command);
   const ShapePlan plan(setting.options, setting.runtime);
   const LayerShape& shape = plan.shape();
   PlanReport report;
@@ -190,10 +190,12 @@ PlanReport make_report(const Command& command) {
             options.shape_experts);
     require(!options.model.empty(), ErrorKind::usage,
             "no model: --model DIR says which, or --shape NAME one layer of experts");
+    refuse_options_of_others(command);
     return plan_model(command, read_setting(command));
   }
   require(options.model.empty(), ErrorKind::usage,
           "--shape {} and --model {}: a plan has one of them", *options.shape, options.model);
+  refuse_options_of_others(command);
   return plan_shape(command, read_setting(command));
 }
 

@@ -286,7 +286,8 @@ TEST(GpuPlan, refuses_what_a_gpu_has_no_room_for) {
                   "most of it for experts, but 300.0 KiB are available (--gpu-memory); at most "
                   "--gpu-experts "});
   expect_failure(plan_with({"--gpu-experts", "auto"}), 2, {"--gpu-memory says how much"});
-  expect_failure(plan_with({"--gpu-experts", "all", "--job", "sft"}), 2, {"not for --job sft"});
+  expect_failure(plan_with({"--gpu-experts", "all", "--job", "sft"}), 2,
+                 {"--gpu-experts is no option of moesaic sft"});
 }
 
 TEST(GpuInspect, tells_what_experts_take_of_gpus) {
