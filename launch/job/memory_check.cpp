@@ -33,6 +33,10 @@ struct LoadedModel {
   RuntimeBytes running = runtime_bytes();
 };
 
+Verb verb_of(const Runtime& runtime) {
+  return *runtime.command().verb;
+}
+
 /// What the ranks of this node need together if this one needs `rank`, and the program `running`.
 /// Collective over the node.
 MemoryPlan plan_node(const Runtime& runtime, RankMemory rank, const RuntimeBytes& running,
@@ -111,7 +115,7 @@ FittingMemory check_memory(const Runtime& runtime, const ModelConfig& config,
     fitting.capacity = std::min(work.capacity, *std::ranges::min_element(all));
     plan = plan_node(runtime, model, fitting);
   }
-  agree(runtime.world(), [&] { require_memory(plan, limit.available_bytes, limit.source); });
+  agree(runtime.world(), [&] { require_memory(plan, limit, verb_of(runtime)); });
   return {.capacity = fitting.capacity, .node_bytes = plan.total()};
 }
 
@@ -119,7 +123,7 @@ std::int64_t check_rank_memory(const Runtime& runtime, RankMemory rank,
                                const WeightBytes::ByFormat& experts) {
   const MemoryPlan plan = plan_node(runtime, rank, runtime_bytes(), experts);
   const MemoryLimit limit = node_limit(runtime, plan);
-  agree(runtime.world(), [&] { require_memory(plan, limit.available_bytes, limit.source); });
+  agree(runtime.world(), [&] { require_memory(plan, limit, verb_of(runtime)); });
   return plan.total();
 }
 

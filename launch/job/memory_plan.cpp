@@ -12,6 +12,7 @@
 #include "kernels/gemm_plan.h"
 #include "kernels/kernel_table.h"
 #include "launch/job/largest_value.h"
+#include "launch/options/option_table.h"
 #include "src/model/kv_pool.h"
 #include "src/moe/device_road.h"
 #include "src/moe/wire_rows.h"
@@ -150,24 +151,56 @@ bool could_be_smaller(const MemoryPlan& plan) {
       formats, [&](Format format) { return std::ranges::find(kSmall, format) == kSmall.end(); });
 }
 
-std::string help_text(const MemoryPlan& plan) {
+/// What would help, of which only what options of `verb` can do is said.
+class Help {
+ public:
+  explicit Help(Verb verb) : verb_(verb) {}
+
+  /// "words (--a, --b), ".
+  void add(std::string_view words, std::initializer_list<std::string_view> names) {
+    std::vector<std::string> options;
+    for (const std::string_view name : names) {
+      if (has(name)) options.push_back(fmt::format("--{}", name));
+    }
+    if (!options.empty()) text_ += fmt::format("{} ({}), ", words, fmt::join(options, ", "));
+  }
+  /// `words` have the option in them.
+  void add_if(std::string_view option, std::string_view words) {
+    if (has(option)) text_ += fmt::format("{}, ", words);
+  }
+  void add(std::string_view words) { text_ += words; }
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
+
+ private:
+  [[nodiscard]] bool has(std::string_view option) const {
+    return takes(verb_, *find_option(option, verb_));
+  }
+  Verb verb_;
+  std::string text_;
+};
+
+std::string help_text(const MemoryPlan& plan, Verb verb) {
   const auto is_large = [&](MemoryItem item) { return plan.items[item] > plan.total() / 10; };
-  std::string help;
+  Help help(verb);
   if (is_large(MemoryItem::expert) && could_be_smaller(plan)) {
-    help += "experts of 4 bits (--expert-format), ";
+    help.add("experts of 4 bits", {"expert-format"});
   }
   if (is_large(MemoryItem::cache)) {
-    help += "shorter sequences (--predict, --ctx-size), fewer at a time (--parallel), ";
+    help.add("shorter sequences", {"predict", "ctx-size", "n-prompt", "n-gen", "prompt-gen"});
+    help.add("fewer at a time", {"parallel", "sequences"});
   }
-  if (plan.keeps_layers && is_large(MemoryItem::activation)) help += "--recompute always, ";
+  if (plan.keeps_layers && is_large(MemoryItem::activation)) {
+    help.add_if("recompute", "--recompute always");
+  }
   if (is_large(MemoryItem::activation) || is_large(MemoryItem::exchange)) {
-    help += "a smaller --batch-size, ";
+    help.add_if("batch-size", "a smaller --batch-size");
   }
   if (is_large(MemoryItem::adapter) || is_large(MemoryItem::optimizer)) {
-    help += "fewer --lora-targets, a smaller --lora-rank, ";
+    help.add_if("lora-targets", "fewer --lora-targets");
+    help.add_if("lora-rank", "a smaller --lora-rank");
   }
-  if (plan.num_ranks > 1 && is_large(MemoryItem::runtime)) help += "fewer ranks a node, ";
-  return help + "more nodes, or a larger limit";
+  if (plan.num_ranks > 1 && is_large(MemoryItem::runtime)) help.add("fewer ranks a node, ");
+  return help.text() + "more nodes, or a larger limit";
 }
 
 constexpr std::array<std::string_view, kNumMemoryItems> kItemTexts = {
@@ -267,15 +300,15 @@ RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights, const
   return memory;
 }
 
-void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::string_view source) {
-  if (plan.total() <= available_bytes) return;
+void require_memory(const MemoryPlan& plan, const MemoryLimit& limit, Verb verb) {
+  if (plan.total() <= limit.available_bytes) return;
   fail(ErrorKind::resource,
        "not enough memory: {} {} need {} ({}), most of it for {}, but {} are available ({}); what "
        "would help: {}",
        plan.num_ranks, plan.num_ranks == 1 ? "rank would" : "ranks of this node would",
        format_bytes(plan.total()), items_text(plan),
-       kItemTexts[static_cast<std::size_t>(plan.items.largest())], format_bytes(available_bytes),
-       source, help_text(plan));
+       kItemTexts[static_cast<std::size_t>(plan.items.largest())],
+       format_bytes(limit.available_bytes), limit.source, help_text(plan, verb));
 }
 
 std::int64_t positions_in(const ModelConfig& config, Precision precision, const Workload& work,

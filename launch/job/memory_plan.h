@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/memory.h"
 #include "launch/options/options.h"
 #include "src/model/model_config.h"
 #include "src/model/model_weights.h"
@@ -149,8 +150,8 @@ struct MemoryPlan {
 };
 
 /// Throws Error{resource} that says what is needed, the largest item, what there is and what would
-/// help, if `plan` does not fit into `available_bytes`, which `source` sets.
-void require_memory(const MemoryPlan& plan, std::int64_t available_bytes, std::string_view source);
+/// help a job of `verb`, by its options, if `plan` does not fit into `limit`.
+void require_memory(const MemoryPlan& plan, const MemoryLimit& limit, Verb verb);
 
 /// The most positions up to `work.capacity` for whose cache so many bytes suffice.
 [[nodiscard]] std::int64_t positions_in(const ModelConfig& config, Precision precision,

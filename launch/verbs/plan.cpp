@@ -204,7 +204,7 @@ PlanReport make_report(const Command& command) {
 void run_plan(const Command& command) {
   const PlanReport report = make_report(command);
   fmt::print("{}", command.options.json ? plan_json(report) + "\n" : plan_text(report));
-  require_memory(report.memory.node, report.limit.available_bytes, report.limit.source);
+  require_memory(report.memory.node, report.limit, planned_verb(command.options));
   if (!report.gpu_limit) return;
   require_gpu_memory(report.memory.gpu,
                      {.gpu = "a GPU",

@@ -190,9 +190,12 @@ TEST(Memory, ShortageSaysWhatIsNeededAndWhatHelps) {
   plan.items[MemoryItem::dense] = 1 << 20;
   plan.items[MemoryItem::cache] = 5 << 20;
   plan.items[MemoryItem::activation] = 1 << 10;
-  require_memory(plan, 13 << 20, "test");
-  const std::string message =
-      error_message([&] { require_memory(plan, 8 << 20, "memory.max"); }, ErrorKind::resource);
+  require_memory(plan, {13 << 20, "test"}, Verb::generate);
+  const std::string message = error_message(
+      [&] {
+        require_memory(plan, {8 << 20, "memory.max"}, Verb::generate);
+      },
+      ErrorKind::resource);
   for (const char* part : {"12.0 MiB", "most of it for experts", "8.00 MiB", "memory.max",
                            "--parallel", "key-value cache 5.00 MiB"}) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
@@ -202,16 +205,47 @@ TEST(Memory, ShortageSaysWhatIsNeededAndWhatHelps) {
   }
   plan.items[MemoryItem::optimizer] = 8 << 20;
   plan.items[MemoryItem::activation] = 8 << 20;
-  const std::string training =
-      error_message([&] { require_memory(plan, 8 << 20, "test"); }, ErrorKind::resource);
+  const std::string training = error_message(
+      [&] {
+        require_memory(plan, {8 << 20, "test"}, Verb::sft);
+      },
+      ErrorKind::resource);
   for (const char* part : {"optimizer 8.00 MiB", "--batch-size", "--lora-rank"}) {
     EXPECT_NE(training.find(part), std::string::npos) << training;
   }
   EXPECT_EQ(training.find("--recompute"), std::string::npos) << "no layer is kept: " << training;
   plan.keeps_layers = true;
-  const std::string keeping =
-      error_message([&] { require_memory(plan, 8 << 20, "test"); }, ErrorKind::resource);
+  const std::string keeping = error_message(
+      [&] {
+        require_memory(plan, {8 << 20, "test"}, Verb::sft);
+      },
+      ErrorKind::resource);
   EXPECT_NE(keeping.find("--recompute always"), std::string::npos) << keeping;
+}
+
+TEST(Memory, ShortageAdvisesOptionsOfTheVerbAlone) {
+  MemoryPlan plan{.num_ranks = 1};
+  plan.items[MemoryItem::cache] = 6 << 20;
+  plan.items[MemoryItem::adapter] = 6 << 20;
+  const auto message = [&](Verb verb) {
+    return error_message(
+        [&] {
+          require_memory(plan, {5 << 20, "test"}, verb);
+        },
+        ErrorKind::resource);
+  };
+  const auto expect_help = [&](Verb verb, const std::string& help) {
+    EXPECT_TRUE(
+        message(verb).ends_with("what would help: " + help + "more nodes, or a larger limit"))
+        << message(verb);
+  };
+  expect_help(Verb::score, "shorter sequences (--ctx-size), ");
+  expect_help(Verb::chat, "shorter sequences (--predict, --ctx-size), ");
+  expect_help(Verb::generate,
+              "shorter sequences (--predict, --ctx-size), fewer at a time (--parallel), ");
+  expect_help(Verb::bench_model, "shorter sequences (--n-prompt, --n-gen, --prompt-gen), ");
+  expect_help(Verb::sft,
+              "shorter sequences (--ctx-size), fewer --lora-targets, a smaller --lora-rank, ");
 }
 
 TEST(Memory, ShortageNamesTheFormatOfExperts) {
@@ -223,7 +257,11 @@ TEST(Memory, ShortageNamesTheFormatOfExperts) {
     for (const auto& [format, bytes] : formats) {
       plan.expert_formats[static_cast<std::size_t>(format)] = bytes;
     }
-    return error_message([&] { require_memory(plan, 5 << 20, "test"); }, ErrorKind::resource);
+    return error_message(
+        [&] {
+          require_memory(plan, {5 << 20, "test"}, Verb::generate);
+        },
+        ErrorKind::resource);
   };
   const std::string mixed = message({{Format::int8, 1 << 20}, {Format::bf16, 5 << 20}});
   EXPECT_NE(mixed.find("experts 6.00 MiB in bf16 and int8,"), std::string::npos) << mixed;

@@ -265,24 +265,6 @@ TEST_F(Plan, What_a_shape_leaves_without_a_meaning_is_refused) {
   refuses({"--ranks", "4"}, {"--model", "--shape"});
 }
 
-TEST_F(Plan, Options_of_another_job_are_refused) {
-  const auto refused = [&](const std::string& job, const Arguments& option) {
-    expect_failure(run_moesaic(joined({"plan", "-m", kDemo, "--job", job, "--json"}, option)), 2,
-                   {option.front() + " is no option of moesaic " + job + " (--job " + job + ")"});
-  };
-  refused("score", {"--parallel", "3"});
-  refused("score", {"--predict", "3"});
-  refused("score", {"--recompute", "always"});
-  refused("sft", {"--predict", "3"});
-  refused("sft", {"--gpu-memory", "1G"});
-  refused("generate", {"--lora-rank", "3"});
-  refused("generate", {"--global-batch-size", "8"});
-  for (const std::string job : {"generate", "score", "sft"}) {
-    plan({"-m", kDemo, "--job", job, "--ctx-size", "64", "--ranks", "2", "--memory", "64G",
-          "--ranks-per-node", "1", "--routing", "even", "-t", "1", "--log-level", "info"});
-  }
-}
-
 TEST_F(Plan, Files_that_are_others_are_told_with_what_was_expected) {
   const std::string other = file("other.json", R"({"x": 1})");
   expect_failure(run_moesaic({"plan", "-m", kDemo, "--machine", other}), 3,
