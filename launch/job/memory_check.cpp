@@ -87,9 +87,9 @@ RankSharing share_ranks(const Runtime& runtime, const ModelConfig& config, const
   return sharing;
 }
 
-MemoryLimit node_memory(const Options& options) {
+MemoryLimit node_memory(const Options& options, std::string_view option) {
   if (!options.memory_limit) return memory_limit();
-  return {options.memory_limit->bytes, "--memory-limit"};
+  return {options.memory_limit->bytes, std::string(option)};
 }
 
 std::int64_t spare_memory(const Runtime& runtime) {

@@ -10,8 +10,10 @@
 
 namespace moesaic {
 
-/// Memory of this node that may be used: --memory-limit, or else what system and cgroup leave.
-[[nodiscard]] MemoryLimit node_memory(const Options& options);
+/// Memory of this node that may be used: --memory-limit, which a verb may call otherwise, or else
+/// what system and cgroup leave.
+[[nodiscard]] MemoryLimit node_memory(const Options& options,
+                                      std::string_view option = "--memory-limit");
 
 /// Bytes that this rank may take beside what it has: its share of what --memory-limit allows on
 /// this node, and of what system and cgroup leave.

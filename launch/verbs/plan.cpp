@@ -72,7 +72,7 @@ PlanSetting read_setting(const Command& command) {
   if (options.machine) setting.machine = read_machine_rates(*options.machine);
   if (options.threads == 0) setting.options.threads = share_of_cores(options, setting.machine);
   setting.runtime = plan_runtime(setting.machine);
-  setting.limit = node_memory(options);
+  setting.limit = node_memory(options, "--memory");
   return setting;
 }
 

@@ -279,6 +279,8 @@ TEST_F(Plan, What_does_not_fit_is_refused_with_what_would_help) {
   EXPECT_EQ(text.exit_code, 4) << text.text();
   EXPECT_NE(text.err.find("most of it for the program"), std::string::npos) << text.text();
   EXPECT_NE(text.err.find("fewer ranks a node"), std::string::npos) << text.text();
+  EXPECT_NE(text.err.find("40.0 MiB are available (--memory);"), std::string::npos) << text.text();
+  EXPECT_NE(text.out.find("of 40.0 MiB (--memory) on a node"), std::string::npos) << text.text();
   const ProgramResult json = run_moesaic(joined(options, {"--json"}));
   EXPECT_EQ(json.exit_code, 4) << json.text();
   EXPECT_FALSE(last_line(json).at("fits").as_bool());
