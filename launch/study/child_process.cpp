@@ -1,6 +1,7 @@
 #include "launch/study/child_process.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -106,6 +107,12 @@ std::optional<int> ended(pid_t child) {
   return done == child ? std::optional(exit_code_of(status)) : std::nullopt;
 }
 
+std::string start_error(const std::string& program, int error) {
+  const bool is_path = program.find('/') != std::string::npos;
+  return fmt::format("cannot start {}: {}", program,
+                     error == ENOENT && !is_path ? "it is not in PATH" : std::strerror(error));
+}
+
 void end(pid_t child) {
   ::kill(child, SIGTERM);
   const Clock::time_point last = Clock::now() + kGrace;
@@ -135,8 +142,9 @@ int run_child(const ChildProgram& program, Interruption& interruption) {
   const int error = report.wait();
   while (true) {
     if (const std::optional<int> code = ended(child)) {
-      require(error == 0, ErrorKind::usage, "cannot start {}: {}", program.arguments.front(),
-              error == ENOENT ? "it is not in PATH" : std::strerror(error));
+      if (error != 0) {
+        throw Error(ErrorKind::usage, start_error(program.arguments.front(), error));
+      }
       return *code;
     }
     if (interruption.wanted()) {

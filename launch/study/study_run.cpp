@@ -138,10 +138,7 @@ class StudyRun {
                      .end = "",
                      .job_id = variable("SLURM_JOB_ID"),
                      .array_id = array_id()};
-    const int code = run_child({.arguments = record.launch.argv,
-                                .output = place_.output(point.id),
-                                .errors = place_.log(point.id)},
-                               interruption_);
+    const int code = launch(point, record.launch.argv);
     record.launch.end = utc_now();
     if (code == 0) {
       take_output(place_.output(point.id), record);
@@ -149,6 +146,18 @@ class StudyRun {
       record.error = PointError{code, last_words(file_text(place_.log(point.id)))};
     }
     return record;
+  }
+
+  /// The exit code of the launcher.
+  [[nodiscard]] int launch(const StudyPoint& point, const std::vector<std::string>& command) {
+    try {
+      return run_child(
+          {.arguments = command, .output = place_.output(point.id), .errors = place_.log(point.id)},
+          interruption_);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;
+      fail(ErrorKind::usage, "{}: launcher = {}: {}", study_.path, study_.launcher, error.what());
+    }
   }
 
   /// What was printed stays for points that failed.

@@ -130,7 +130,10 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   fails("ranks = 1\nlauncher = ssh\n", {"study.ini line 11", "launcher", "{ranks}"});
   expect_failure(run_moesaic({"study", "points", config_}), 2, {"line 11", "launcher"});
   fails("ranks = 1,2\nbaseline = 3\n", {"study.ini: baseline = 3", "ranks = 1,2"});
-  fails("ranks = 1\nlauncher = no-such-program {ranks}\n", {"no-such-program", "PATH"});
+  fails("ranks = 1\nlauncher = no-such-program {ranks}\n",
+        {"study.ini: launcher = no-such-program {ranks}: ", "no-such-program: it is not in PATH"});
+  fails("ranks = 1\nlauncher = /no/such/program {ranks}\n",
+        {"study.ini: launcher = ", "cannot start /no/such/program: No such file or directory"});
   fails("", {"no ranks"});
   fails("ranks = 1\nshape = granite\n", {"model = DIR and shape = NAME"});
   fails("ranks = 1\nexperts = 4\n", {"--experts 4", "--shape"});
