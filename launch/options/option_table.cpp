@@ -247,10 +247,11 @@ constexpr std::array kOptions = {
               "even: every expert gets as many rows as the others; skewed: by Zipf's law, the n-th "
               "most popular is chosen 1/n as often as the first; both: one after the other; "
               "hot_rank: all that can be are of rank 0"},
-    OptionRow{"seconds", '\0', "S", &O::seconds, kBenchmark, kTables | kDoctor,
-              "for the runs of one line; half of it for those of one figure of --measure; there "
-              "are at least two",
-              0, 3600},
+    OptionRow{"seconds", '\0', "S", &O::seconds, kBenchmark, kTables,
+              "for the runs of one line; there are at least two", 0, 3600},
+    OptionRow{"seconds", '\0', "S", &O::seconds, kBenchmark, kDoctor,
+              "half of it is for the runs of one figure of --measure; there are at least two", 0,
+              3600},
     OptionRow{"footprint", '\0', "BYTES", &O::footprint, kBenchmark, kParts | kDoctor,
               "memory of a rank that weights rotate over, to be read from memory and not from a "
               "cache; at most a third of what is available"},

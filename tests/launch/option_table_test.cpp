@@ -58,6 +58,9 @@ TEST(OptionTable, HelpOfAVerbListsItsOptionsAndNoOthers) {
     }
   }
   EXPECT_NE(verb_help(Verb::generate).find("(default: 128)"), std::string::npos);
+  for (const Verb verb : {Verb::bench_kernels, Verb::bench_layer, Verb::bench_exchange}) {
+    EXPECT_EQ(verb_help(verb).find("--measure"), std::string::npos) << verb_row(verb).name;
+  }
 }
 
 TEST(OptionTable, OverallHelpHasALineForEachVerb) {
