@@ -201,14 +201,40 @@ std::string time_json(const std::optional<JobTime>& time) {
       .text();
 }
 
+/// Where bytes of an item come from that weights or the runtime do not tell.
+struct ItemSource {
+  MemoryItem item;
+  std::string_view source;
+};
+constexpr std::array kItemSources = {
+    ItemSource{MemoryItem::embedding,
+               "pages of its file that tokens of the job touch, if each is any of the vocabulary"},
+    ItemSource{MemoryItem::cache, "pages and states of sequences of sequence_tokens"},
+    ItemSource{MemoryItem::activation,
+               "the buffers of a forward pass, for experts as popular as routing says"},
+    ItemSource{MemoryItem::exchange,
+               "rows and results of other ranks in a pass, for experts as popular as routing says"},
+    ItemSource{MemoryItem::adapter, "counted by the code that makes adapters"},
+    ItemSource{MemoryItem::optimizer,
+               "gradients and moments of what is trained, and sums over ranks under way"},
+    ItemSource{MemoryItem::load, "what each thread has of files while it packs"}};
+
 std::string sources_json(const PlanReport& report) {
   JsonWriter out;
+  out.field("threads", report.threads_source);
   if (report.recompute) out.field("recompute", report.recompute->reason);
-  return out.field("weights", report.weights_source)
-      .field("activation", "the buffers of a forward pass, for experts as popular as routing says")
-      .field("runtime", report.runtime_source)
+  out.field("weights", report.weights_source);
+  for (const auto& [item, source] : kItemSources) {
+    if (report.memory.node.items[item] == 0) continue;
+    out.field(kMemoryItemNames[static_cast<std::size_t>(item)], source);
+  }
+  out.field("runtime", report.runtime_source)
       .field("limit", report.limit.source)
       .field("routing", report.routing_source)
+      .field("traffic", "expected of tokens that choose experts as routing says");
+  if (report.time) out.field("time", "each of its terms has a source");
+  return out.field("largest", "the largest for which the same count stays within the limits")
+      .field("fewest_nodes", "the fewest for which the same count stays within the limits")
       .text();
 }
 
@@ -298,6 +324,8 @@ std::string plan_json(const PlanReport& report) {
       .field("per_node_bytes", report.memory.node.total())
       .field("limit_bytes", report.limit.available_bytes)
       .raw_field("items", items_json(report.memory.node.items))
+      .field("nodes", report.ranks.nodes())
+      .field("threads", report.ranks.threads)
       .field("sequences", report.sequences)
       .field("sequence_tokens", report.sequence_tokens);
   if (report.recompute) out.field("recompute", report.recompute->is_done);

@@ -29,6 +29,7 @@ struct PlanReport {
   std::string command;
   std::string weights_source;
   std::string runtime_source;
+  std::string threads_source;
   std::string routing_source;
 
   [[nodiscard]] bool fits() const {

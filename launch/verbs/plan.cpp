@@ -76,6 +76,13 @@ PlanSetting read_setting(const Command& command) {
   return setting;
 }
 
+/// `options`: as they were given.
+std::string threads_source(const Options& options, const PlanSetting& setting) {
+  if (options.threads != 0) return "--threads";
+  return fmt::format("a rank's share of the cores of {}",
+                     setting.machine ? setting.machine->path : "this machine");
+}
+
 std::string runtime_source(const PlanSetting& setting) {
   return setting.machine ? setting.machine->path
                          : "this program here, and for MPI 1.5 MiB of a rank and 6 MiB of a node";
@@ -152,6 +159,7 @@ PlanReport plan_model(const Command& command, PlanSetting setting) {
   report.weights_source =
       fmt::format("counted by the code that loads them, from {}", planned.weights_source);
   report.runtime_source = runtime_source(setting);
+  report.threads_source = threads_source(command.options, setting);
   if (!has_tokenizer(model)) report.runtime_source += "; without a tokenizer, which is not here";
   add_largest(report, job, options, model.config);
   const Workload work = job.workload(setting.options);
@@ -174,6 +182,7 @@ PlanReport plan_shape(const Command& command, const PlanSetting& setting) {
       fmt::format("one layer: {} experts, {} of them a token, of {} x {} (hidden x intermediate)",
                   shape.experts, shape.topk, shape.hidden, shape.intermediate);
   report.runtime_source = runtime_source(setting);
+  report.threads_source = threads_source(command.options, setting);
   const std::int64_t limit = setting.limit.available_bytes;
   report.largest_batch_size = largest_value(
       kMost, [&](std::int64_t tokens) { return plan.memory(tokens).node.total() <= limit; });

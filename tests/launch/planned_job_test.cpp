@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "tests/launch/program.h"
+#include "tests/parallel/test_machine.h"
 
 namespace moesaic::test {
 namespace {
@@ -30,6 +31,28 @@ TEST(PlannedJob, Options_of_another_job_are_refused) {
     planned({"-m", kDemo, "--job", job, "--ctx-size", "64", "--ranks", "2", "--memory", "64G",
              "--ranks-per-node", "1", "--routing", "even", "-t", "1", "--log-level", "info"});
   }
+}
+
+TEST(PlannedJob, Figures_of_json_have_sources) {
+  const Arguments job = {"-m", kDemo, "--ranks", "4", "--ranks-per-node", "2", "--job", "sft"};
+  const Json told = planned(joined(job, {"-c", "64", "-t", "3"}));
+  EXPECT_EQ(told.at("nodes").as_int(), 2);
+  EXPECT_EQ(told.at("threads").as_int(), 3);
+  const Json sources = told.at("sources");
+  EXPECT_EQ(sources.at("threads").as_string(), "--threads");
+  told.at("items").for_each([&](const std::string& item, const Json& bytes) {
+    const bool is_weight = item == "expert" || item == "dense";
+    EXPECT_EQ(sources.contains(is_weight ? "weights" : item), bytes.as_int() > 0) << item;
+  });
+  for (const char* figure : {"limit", "traffic", "largest", "fewest_nodes", "recompute"}) {
+    EXPECT_TRUE(sources.contains(figure)) << figure;
+  }
+  const TemporaryDirectory directory;
+  const std::string machine = directory.path_of("machine.json");
+  write_text(machine, test_machine().text());
+  const Json shared = planned(joined(job, {"-c", "64", "--machine", machine}));
+  EXPECT_TRUE(shared.at("sources").at("threads").as_string().ends_with("machine.json"));
+  EXPECT_TRUE(shared.at("sources").contains("time"));
 }
 
 TEST(PlannedJob, What_would_help_are_options_of_the_planned_job) {
