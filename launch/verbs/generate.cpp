@@ -90,7 +90,6 @@ RequestList::Demand list_requests(const Runtime& runtime, const ModelConfig& con
       add_request(limit, bad_prompts(options), input.prompts[i], std::move(input.tokens[i]),
                   requests);
     }
-    require_a_good_one(input.prompts);
   });
   input.tokens.clear();
   RequestList::Demand demand = requests.demand();
@@ -177,6 +176,15 @@ void end_arrival(const Runtime& runtime, const TokenPrompts& input) {
   });
 }
 
+/// All texts are there already, or no prompt can be run, which is an error: their results are there
+/// as well.
+void end_without_a_run(const Runtime& runtime, const TokenPrompts& input,
+                       std::optional<TextOutput>& output) {
+  const std::string finished = output ? output->end() : "";
+  agree(runtime.world(), [&] { require_a_good_one(input.prompts); });
+  runtime.log().once(LogLevel::info, "nothing is left to do: {}", finished);
+}
+
 /// What is to be run.
 struct TextJob {
   const OpenModel& model;
@@ -244,7 +252,7 @@ void run_generate(Runtime& runtime) {
   std::optional<TextOutput> output;
   if (runtime.is_first()) output.emplace(runtime, input, requests, file.get(), arrival);
   if (arrival == Arrival::before && !any_left(runtime.world(), output)) {
-    runtime.log().once(LogLevel::info, "nothing is left to do: {}", output ? output->end() : "");
+    end_without_a_run(runtime, input, output);
     return;
   }
   announce(runtime);

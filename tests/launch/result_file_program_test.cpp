@@ -180,6 +180,30 @@ TEST(BadPrompts, AreTheirOwnRecordsAndDoNotStopTheRest) {
   EXPECT_NE(text.out.find("--- prompt 2 of 2\nthree"), std::string::npos) << text.text();
 }
 
+TEST(BadPrompts, HaveTheirRecordsEvenIfNoneCanBeRun) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("bad.jsonl");
+  write_text(file, "{\"prompt\": \"\", \"id\": 1}\n{\"prompt\": \"a\", \"id\": 2, \"n\": 0}\n");
+  const Arguments arguments = {"generate", "-m", kDemo, "-f", file, "-n", "3"};
+  for (const int ranks : {1, 2}) {
+    const ProgramResult result = run_ranks(ranks, joined(arguments, {"--json"}));
+    EXPECT_EQ(result.exit_code, 3) << result.text();
+    EXPECT_EQ(result.error_lines(), 1) << result.err;
+    const std::vector<std::string> lines = lines_of(result.out);
+    ASSERT_EQ(lines.size(), 2U) << result.text();
+    for (const std::int64_t index : {0, 1}) {
+      const Json record = Json::parse(lines[static_cast<std::size_t>(index)], "record");
+      EXPECT_EQ(record.at("id").as_int(), index + 1);
+      EXPECT_TRUE(record.contains("error")) << result.out;
+    }
+  }
+  const std::string out = directory.path_of("out.jsonl");
+  for (const char* time : {"first", "again"}) {
+    EXPECT_EQ(run_moesaic(joined(arguments, {"--out", out})).exit_code, 3) << time;
+    EXPECT_EQ(lines_of(read_text(out)).size(), 3U) << time;
+  }
+}
+
 TEST(Prompts, AWholeFileMayBeOne) {
   const TemporaryDirectory directory;
   const std::string file = directory.path_of("prompt.txt");
