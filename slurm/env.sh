@@ -21,7 +21,9 @@ export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
 export OMPI_MCA_mpi_yield_when_idle=1
 # mpirun waits for ever for a node that it cannot reach, unless it looks whether it is there.
 export OMPI_MCA_oob_tcp_keepalive_time=3 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=3
-# site: seconds that mpirun gives ranks to end after SIGTERM; less than Slurm's KillWait
+# site: seconds that mpirun waits before it passes SIGTERM on, a second signal to ranks that have
+# one from Slurm, and as many before it kills them; less than Slurm's KillWait. So long, twice, it
+# also waits when ranks have ended with a code other than 0.
 export OMPI_MCA_odls_base_sigkill_timeout=20
 
 # Ends the job before a rank is started.
