@@ -5,50 +5,17 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <thread>
 
-#include "base/json.h"
 #include "tests/launch/broken_models.h"
-#include "tests/launch/program.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/launch/sft_program.h"
 
 namespace moesaic::test {
 namespace {
-
-const std::string kConversations = kData + "/demo-sft.jsonl";
-
-/// A short run of the demo model into `out`.
-Arguments sft(const std::string& out, const Arguments& more = {},
-              const std::string& data = kConversations) {
-  return joined(
-      {"sft", "-m", kDemo, "--data", data, "-o", out, "--lr", "0.003", "--lora-rank", "4",
-       "--global-batch-size", "4", "--max-steps", "6", "--threads", "1", "--log-level", "warning"},
-      more);
-}
-
-void expect_done(const ProgramResult& result) {
-  ASSERT_EQ(result.exit_code, 0) << result.text();
-}
-
-std::string adapter(const std::string& out) {
-  return read_text(out + "/adapter_model.safetensors");
-}
-
-/// The lines of metrics.jsonl of one kind.
-std::vector<Json> events(const std::string& out, std::string_view kind) {
-  std::vector<Json> found;
-  for (const std::string& text : lines_of(read_text(out + "/metrics.jsonl"))) {
-    const Json line = Json::parse(text, "metrics.jsonl");
-    if (line.at("event").as_string_view() == kind) found.push_back(line);
-  }
-  return found;
-}
 
 TEST(Sft, TheAdapterIsTheSameBytesOnAnyRanks) {
   const TemporaryDirectory directory;
@@ -92,9 +59,7 @@ TEST(Sft, ARunThatWasStoppedGoesOnToTheSameBytes) {
   const std::string whole = directory.path_of("whole");
   const std::string parts = directory.path_of("parts");
   const auto long_sft = [](const std::string& out, const Arguments& more = {}) {
-    Arguments arguments = sft(out, more);
-    *std::ranges::find(arguments, "6") = "20";  // steps: nobody is through when he is to stop
-    return arguments;
+    return with_steps("20", sft(out, more));  // nobody is through when he is to stop
   };
   expect_done(run_moesaic(long_sft(whole)));
   const auto steps_done = [&] {
@@ -114,71 +79,6 @@ TEST(Sft, ARunThatWasStoppedGoesOnToTheSameBytes) {
   expect_done(run_moesaic(long_sft(parts, {"--resume"})));
   EXPECT_EQ(adapter(parts), adapter(whole));
   EXPECT_EQ(events(parts, "step").size(), 20U);
-}
-
-TEST(Sft, TwoRunsDoNotTrainIntoOneDirectory) {
-  const TemporaryDirectory directory;
-  const std::string out = directory.path_of("out");
-  Arguments endless = sft(out);
-  *std::ranges::find(endless, "6") = "100000";
-  RunningProgram program(moesaic_command(endless));
-  ASSERT_TRUE(program.wait_until([&] { return std::filesystem::exists(out + "/metrics.jsonl"); }));
-  for (const char* how : {"--resume", "--overwrite"}) {
-    expect_failure(run_moesaic(joined(endless, {how})), 2,
-                   {out, "another process is training into it"});
-  }
-  EXPECT_TRUE(std::filesystem::exists(out + "/metrics.jsonl"));
-}
-
-TEST(Sft, WhatIsEvaluatedStandsOnceHoweverOftenARunGoesOn) {
-  const TemporaryDirectory directory;
-  const std::string out = directory.path_of("out");
-  const Arguments more = {"--eval-split", "4", "--eval-every", "3", "--resume"};
-  Arguments endless = sft(out, more);
-  *std::ranges::find(endless, "6") = "100000";
-  {
-    RunningProgram program(moesaic_command(endless));  // ends before anything is saved
-    ASSERT_TRUE(program.wait_until([&] {
-      return std::filesystem::exists(out + "/metrics.jsonl") && !events(out, "eval").empty();
-    }));
-    program.send(SIGKILL);
-    (void)program.wait();
-  }
-  for (int run = 0; run < 2; ++run) {
-    expect_done(run_moesaic(sft(out, more)));
-    std::vector<std::int64_t> steps;
-    for (const Json& eval : events(out, "eval")) steps.push_back(eval.at("step").as_int());
-    EXPECT_EQ(steps, (std::vector<std::int64_t>{0, 3, 6})) << run;
-    EXPECT_EQ(events(out, "step").size(), 6U);
-  }
-}
-
-TEST(Sft, OverwritesNothingThatItDidNotMakeOrReads) {
-  const TemporaryDirectory directory;
-  const std::string out = directory.path_of("out");
-  expect_done(run_moesaic(sft(out)));
-  const std::string data = out + "/own.jsonl";
-  std::filesystem::copy(kConversations, data);
-  expect_failure(run_moesaic(sft(out, {"--overwrite", "--lora", out})), 2,
-                 {"--lora " + out + " would be overwritten"});
-  const std::string before = adapter(out);
-  expect_done(run_moesaic(sft(out, {"--overwrite"}, data)));
-  EXPECT_EQ(adapter(out), before);
-  EXPECT_EQ(read_text(data), read_text(kConversations));
-}
-
-TEST(Sft, APlaceThatCannotBeMadeIsToldBeforeTheModelIsLoaded) {
-  const TemporaryDirectory directory;
-  write_text(directory.path_of("file"), "");
-  for (const Arguments& arguments :
-       {sft(directory.path_of("file/out")),
-        sft(directory.path_of("out"), {"--grad-out", directory.path_of("none/gradients")})}) {
-    Arguments telling = arguments;
-    *std::ranges::find(telling, "warning") = "info";
-    const ProgramResult result = run_moesaic(telling);
-    expect_failure(result, 4, {directory.path()});
-    EXPECT_EQ(result.err.find("weights: "), std::string::npos) << result.err;
-  }
 }
 
 TEST(Sft, DropoutLeavesTheSameOutOnAnyRanksAndAfterAStop) {
@@ -242,46 +142,6 @@ TEST(Sft, ARunThatIsKilledAtAnyMomentsGoesOnToTheSameBytes) {
   EXPECT_EQ(adapter(parts), adapter(whole));
 }
 
-TEST(Sft, WhatIsThereIsNotLost) {
-  const TemporaryDirectory directory;
-  const std::string out = directory.path_of("out");
-  expect_done(run_moesaic(sft(out)));
-  expect_failure(run_moesaic(sft(out)), 2, {out, "--resume", "--overwrite"});
-  const std::string options = read_text(out + "/options.ini");
-  const ProgramResult other =
-      run_moesaic(sft(out, {"--resume", "--lr", "0.001", "--max-steps", "9"}));
-  expect_failure(other, 2, {"made with --lr 0.003, not 0.001; --max-steps 6, not 9;"});
-  EXPECT_EQ(read_text(out + "/options.ini"), options) << "still those of the run";
-  const std::string data = directory.path_of("data.jsonl");
-  write_text(data, "{\"text\": \"In the beginning\"}\n");
-  expect_failure(run_moesaic(sft(out, {"--resume"}, data)), 2,
-                 {"made with --data " + kConversations});
-  write_text(out + "/metrics.jsonl", "{\"event\": \"start\", \"step\": 0}\nnot JSON\n");
-  expect_failure(run_moesaic(sft(out, {"--resume"})), 3, {"metrics.jsonl line 2: not valid JSON"});
-  const std::string foreign = directory.path_of("foreign");
-  std::filesystem::create_directory(foreign);
-  write_text(foreign + "/thesis.txt", "years of work");
-  expect_failure(run_moesaic(sft(foreign, {"--overwrite"})), 2,
-                 {foreign, "not made by moesaic sft"});
-  EXPECT_TRUE(std::filesystem::exists(foreign + "/thesis.txt"));
-}
-
-TEST(Sft, ARunGoesOnWithItsOwnModelAlone) {
-  const TemporaryDirectory directory;
-  const std::string out = directory.path_of("out");
-  const std::string model = directory.path_of("model");
-  copy_model("demo-model", model);
-  const Arguments run = sft(out, {"-m", model, "--max-steps", "2"});
-  expect_done(run_moesaic(run));
-  std::fstream weights(model + "/model.safetensors",
-                       std::ios::binary | std::ios::in | std::ios::out);
-  weights.seekp(400'000);
-  weights.put('');
-  weights.close();
-  expect_failure(run_ranks(2, joined(run, {"--resume"})), 2,
-                 {out + "/checkpoint-2: was made from another model", "--overwrite"});
-}
-
 TEST(Sft, WrongRequestsAreRefusedBeforeAnythingIsWritten) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
@@ -310,20 +170,6 @@ TEST(Sft, OptionsWithoutEffectAreToldOf) {
   EXPECT_NE(result.err.find("--warmup-steps 2: the run ends after step 2"), std::string::npos)
       << result.text();
   EXPECT_NE(result.err.find("--eval-every has no effect"), std::string::npos) << result.text();
-}
-
-TEST(Sft, TheOptionsOfARunThatHadAFileAreAFile) {
-  const TemporaryDirectory directory;
-  const std::string file = directory.path_of("run.ini");
-  const std::string out = directory.path_of("out");
-  write_text(file, "weight-decay = 0.01\n");
-  expect_done(run_moesaic(sft(out, {"--config", file, "--max-steps", "2"})));
-  const std::string first = adapter(out);
-  const std::string options = directory.path_of("options.ini");
-  std::filesystem::copy_file(out + "/options.ini", options);
-  expect_done(run_moesaic({"sft", "--config", options, "--overwrite"}));
-  EXPECT_EQ(adapter(out), first);
-  expect_done(run_moesaic({"sft", "--config", out + "/options.ini", "--resume"}));
 }
 
 TEST(Sft, SamplesAreShownAndWritten) {

@@ -1,0 +1,133 @@
+// The output directory of moesaic sft: what is there is not lost, what goes on goes on rightly.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/launch/broken_models.h"
+#include "tests/launch/sft_program.h"
+
+namespace moesaic::test {
+namespace {
+
+TEST(Sft, TwoRunsDoNotTrainIntoOneDirectory) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const Arguments endless = with_steps("100000", sft(out));
+  RunningProgram program(moesaic_command(endless));
+  ASSERT_TRUE(program.wait_until([&] { return std::filesystem::exists(out + "/metrics.jsonl"); }));
+  for (const char* how : {"--resume", "--overwrite"}) {
+    expect_failure(run_moesaic(joined(endless, {how})), 2,
+                   {out, "another process is training into it"});
+  }
+  EXPECT_TRUE(std::filesystem::exists(out + "/metrics.jsonl"));
+}
+
+TEST(Sft, WhatIsEvaluatedStandsOnceHoweverOftenARunGoesOn) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const Arguments more = {"--eval-split", "4", "--eval-every", "3", "--resume"};
+  const Arguments endless = with_steps("100000", sft(out, more));
+  {
+    RunningProgram program(moesaic_command(endless));  // ends before anything is saved
+    ASSERT_TRUE(program.wait_until([&] {
+      return std::filesystem::exists(out + "/metrics.jsonl") && !events(out, "eval").empty();
+    }));
+    program.send(SIGKILL);
+    (void)program.wait();
+  }
+  for (int run = 0; run < 2; ++run) {
+    expect_done(run_moesaic(sft(out, more)));
+    std::vector<std::int64_t> steps;
+    for (const Json& eval : events(out, "eval")) steps.push_back(eval.at("step").as_int());
+    EXPECT_EQ(steps, (std::vector<std::int64_t>{0, 3, 6})) << run;
+    EXPECT_EQ(events(out, "step").size(), 6U);
+  }
+}
+
+TEST(Sft, OverwritesNothingThatItDidNotMakeOrReads) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(sft(out)));
+  const std::string data = out + "/own.jsonl";
+  std::filesystem::copy(kConversations, data);
+  expect_failure(run_moesaic(sft(out, {"--overwrite", "--lora", out})), 2,
+                 {"--lora " + out + " would be overwritten"});
+  const std::string before = adapter(out);
+  expect_done(run_moesaic(sft(out, {"--overwrite"}, data)));
+  EXPECT_EQ(adapter(out), before);
+  EXPECT_EQ(read_text(data), read_text(kConversations));
+}
+
+TEST(Sft, APlaceThatCannotBeMadeIsToldBeforeTheModelIsLoaded) {
+  const TemporaryDirectory directory;
+  write_text(directory.path_of("file"), "");
+  for (const Arguments& arguments :
+       {sft(directory.path_of("file/out")),
+        sft(directory.path_of("out"), {"--grad-out", directory.path_of("none/gradients")})}) {
+    Arguments telling = arguments;
+    *std::ranges::find(telling, "warning") = "info";
+    const ProgramResult result = run_moesaic(telling);
+    expect_failure(result, 4, {directory.path()});
+    EXPECT_EQ(result.err.find("weights: "), std::string::npos) << result.err;
+  }
+}
+
+TEST(Sft, WhatIsThereIsNotLost) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(sft(out)));
+  expect_failure(run_moesaic(sft(out)), 2, {out, "--resume", "--overwrite"});
+  const std::string options = read_text(out + "/options.ini");
+  const ProgramResult other =
+      run_moesaic(sft(out, {"--resume", "--lr", "0.001", "--max-steps", "9"}));
+  expect_failure(other, 2, {"made with --lr 0.003, not 0.001; --max-steps 6, not 9;"});
+  EXPECT_EQ(read_text(out + "/options.ini"), options) << "still those of the run";
+  const std::string data = directory.path_of("data.jsonl");
+  write_text(data, "{\"text\": \"In the beginning\"}\n");
+  expect_failure(run_moesaic(sft(out, {"--resume"}, data)), 2,
+                 {"made with --data " + kConversations});
+  write_text(out + "/metrics.jsonl", "{\"event\": \"start\", \"step\": 0}\nnot JSON\n");
+  expect_failure(run_moesaic(sft(out, {"--resume"})), 3, {"metrics.jsonl line 2: not valid JSON"});
+  const std::string foreign = directory.path_of("foreign");
+  std::filesystem::create_directory(foreign);
+  write_text(foreign + "/thesis.txt", "years of work");
+  expect_failure(run_moesaic(sft(foreign, {"--overwrite"})), 2,
+                 {foreign, "not made by moesaic sft"});
+  EXPECT_TRUE(std::filesystem::exists(foreign + "/thesis.txt"));
+}
+
+TEST(Sft, ARunGoesOnWithItsOwnModelAlone) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  const Arguments run = sft(out, {"-m", model, "--max-steps", "2"});
+  expect_done(run_moesaic(run));
+  std::fstream weights(model + "/model.safetensors",
+                       std::ios::binary | std::ios::in | std::ios::out);
+  weights.seekp(400'000);
+  weights.put('');
+  weights.close();
+  expect_failure(run_ranks(2, joined(run, {"--resume"})), 2,
+                 {out + "/checkpoint-2: was made from another model", "--overwrite"});
+}
+
+TEST(Sft, TheOptionsOfARunThatHadAFileAreAFile) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("run.ini");
+  const std::string out = directory.path_of("out");
+  write_text(file, "weight-decay = 0.01\n");
+  expect_done(run_moesaic(sft(out, {"--config", file, "--max-steps", "2"})));
+  const std::string first = adapter(out);
+  const std::string options = directory.path_of("options.ini");
+  std::filesystem::copy_file(out + "/options.ini", options);
+  expect_done(run_moesaic({"sft", "--config", options, "--overwrite"}));
+  EXPECT_EQ(adapter(out), first);
+  expect_done(run_moesaic({"sft", "--config", out + "/options.ini", "--resume"}));
+}
+
+}  // namespace
+}  // namespace moesaic::test
