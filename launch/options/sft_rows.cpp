@@ -68,7 +68,8 @@ constexpr std::array kRows = {
               "print the first N samples, trained parts between >> and <<, and train nothing", 0,
               kMany},
     file_row("samples-out", &O::samples_out, kData,
-             "write all samples as lines of input_ids and labels, and train nothing"),
+             "write all samples of --data as lines of input_ids and labels, and train "
+             "nothing"),
 
     OptionRow{"output", 'o', "OUTDIR", &O::output_dir, kAdapter, kSft,
               "directory of the adapter, its checkpoints and metrics"},

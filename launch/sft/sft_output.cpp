@@ -41,8 +41,10 @@ bool is_within(const std::string& path, const std::string& directory) {
   return std::ranges::mismatch(outer, inner).in1 == outer.end();
 }
 
-/// Whether a file or directory of OUTDIR with this name is one that a run makes.
-bool is_made_here(const std::string& name) {
+/// Whether a file or directory of OUTDIR with this name is one that a run makes, or a part of one
+/// that was killed.
+bool is_of_a_run(const std::string& file) {
+  const std::string name = file.substr(0, file.find(".part"));
   return name == kOptionsFile || name == kMetricsFile || name == kLossPlotFile ||
          name == kAdapterConfigFile || name == kAdapterTensorsFile ||
          name.starts_with(kCheckpointPrefix);
@@ -81,7 +83,7 @@ void OutputDirectory::begin(const Options& options) {
   if (options.resume) return;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path_, error)) {
-    if (is_made_here(entry.path().filename().string())) fs::remove_all(entry, error);
+    if (is_of_a_run(entry.path().filename().string())) fs::remove_all(entry, error);
   }
 }
 

@@ -53,10 +53,12 @@ TEST(Sft, OverwritesNothingThatItDidNotMakeOrReads) {
   expect_done(run_moesaic(sft(out)));
   const std::string data = out + "/own.jsonl";
   std::filesystem::copy(kConversations, data);
-  expect_failure(run_moesaic(sft(out, {"--overwrite", "--lora", out})), 2,
+  expect_failure(run_moesaic(sft(out + "/", {"--overwrite", "--lora", out})), 2,
                  {"--lora " + out + " would be overwritten"});
   const std::string before = adapter(out);
+  write_text(out + "/adapter_model.safetensors.part-1", "of one that was killed");
   expect_done(run_moesaic(sft(out, {"--overwrite"}, data)));
+  EXPECT_FALSE(std::filesystem::exists(out + "/adapter_model.safetensors.part-1"));
   EXPECT_EQ(adapter(out), before);
   EXPECT_EQ(read_text(data), read_text(kConversations));
 }
