@@ -247,6 +247,11 @@ void require_first(const Command& command, const OptionRow& row, std::string_vie
           row.name);
 }
 
+void require_option_of_verb(const Command& command, const OptionRow& row, std::string_view name) {
+  require(!command.verb || takes(*command.verb, row), ErrorKind::usage,
+          "{} is no option of moesaic {}", name, command.verb ? verb_row(*command.verb).name : "");
+}
+
 /// The option that a bare word after the verb sets; empty if there is none.
 std::string_view name_of_words(std::optional<Verb> verb) {
   if (verb == Verb::inspect) return "model";
@@ -269,6 +274,7 @@ void apply_word(Command& command, const std::string& word) {
   const OptionRow* row = find_option(name, command.verb);
   require(row != nullptr, ErrorKind::usage, "unknown option \"{}\" in \"{}\"{}", name, word,
           did_you_mean(name, option_names(command.verb)));
+  require_option_of_verb(command, *row, name);
   require(!is_only_a_flag(*row), ErrorKind::usage, "\"{}\": {} can only be given as the flag --{}",
           word, name, row->name);
   set_option(command, *row, {word.substr(equals + 1), name}, OptionSource::command_line);
@@ -282,9 +288,7 @@ void apply_flags(Command& command, const std::vector<po::option>& flags) {
       continue;
     }
     const OptionRow& row = *find_option(flag.string_key, command.verb);
-    require(!command.verb || takes(*command.verb, row), ErrorKind::usage,
-            "--{} is no option of moesaic {}", row.name,
-            command.verb ? verb_row(*command.verb).name : "");
+    require_option_of_verb(command, row, fmt::format("--{}", row.name));
     // Boost gives a switch the word that follows, too; only what stands after '=' is its value.
     const bool took_word = row.value.empty() && flag.original_tokens.size() > 1;
     const std::string text = flag.value.empty() || took_word ? "true" : flag.value.front();
