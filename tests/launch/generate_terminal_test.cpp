@@ -19,7 +19,8 @@ TEST(GenerateTerminal, a_text_is_seen_while_it_comes_and_ctrl_c_ends_it) {
   terminal.type("\x03");
   EXPECT_EQ(terminal.wait_for_end(), 6) << terminal.shown();
   EXPECT_NE(terminal.shown().find("interrupted (SIGINT)"), std::string::npos);
-  EXPECT_EQ(terminal.shown().find('\x1b'), std::string::npos) << "no colours, and no bar";
+  const std::size_t text = terminal.shown().find("In the beginning");  // loading may have a bar
+  EXPECT_EQ(terminal.shown().find('\x1b', text), std::string::npos) << "no colours, and no bar";
 }
 
 TEST(GenerateTerminal, a_bar_shows_how_far_a_file_of_prompts_has_come) {
