@@ -51,6 +51,7 @@ class ExchangeBench {
   std::vector<WireForm> wires_;
   std::vector<RoutingKind> routings_;
   std::vector<int> nodes_;  // [ranks]
+  std::unique_ptr<ExpertNodes> expert_nodes_;
   MpiRivals mpi_;
   ResultPrinter printer_;
   std::int64_t wrong_ = 0;  // bytes
@@ -84,6 +85,9 @@ ExchangeBench::ExchangeBench(const Runtime& runtime, std::vector<LayerShape> lay
       routings_(routing_kinds(runtime.options().routing)),
       printer_(runtime, exchange_amount(runtime, std::ssize(layers_))) {
   for (const RankInfo& rank : runtime.ranks()) nodes_.push_back(rank.node);
+  if (runtime.options().combine == Combine::fast && world_->has_messages()) {
+    expert_nodes_ = std::make_unique<ExpertNodes>(*world_);
+  }
 }
 
 void ExchangeBench::run() {
@@ -112,7 +116,8 @@ void ExchangeBench::run_case(const ExchangeCase& line) {
                                                 .placement = placement,
                                                 .routing = routing,
                                                 .wire = line.wire,
-                                                .combine = combine},
+                                                .combine = combine,
+                                                .nodes = expert_nodes_.get()},
                                                loads);
   wrong_ += times.wrong;
   printer_.add({make_line(line, loads, times)});

@@ -40,6 +40,7 @@ std::int64_t count_different(const void* found, const void* wanted, std::size_t 
 
 ExchangeBed::ExchangeBed(Communicator& experts, const Case& what)
     : case_(what),
+      experts_(experts),
       rank_(experts.rank()),
       hidden_(what.shape.hidden),
       rows_(what.wire == WireForm::int8 ? WireCodec::bytes(what.wire, hidden_)
@@ -47,7 +48,7 @@ ExchangeBed::ExchangeBed(Communicator& experts, const Case& what)
             what.shape.topk),
       codec_(what.wire, find_vector_kernels(Isa::scalar)),
       result_bytes_(codec_.bytes(hidden_)),
-      exchange_(experts, what.placement, what.combine) {
+      exchange_(experts, what.placement, what.combine, what.nodes) {
   const LayerRouting& routing = what.routing;
   const std::int64_t topk = what.shape.topk;
   const std::int64_t tokens = routing.num_tokens() / experts.size();
@@ -70,6 +71,7 @@ ExchangeBed::ExchangeBed(Communicator& experts, const Case& what)
   rows_.set_experts(own_);
   if (has_weights) rows_.set_extra_weights(own_);
   outputs_ = Buffer<std::byte>(num_outputs_ * result_bytes_);
+  if (what.nodes != nullptr) node_outputs_ = Buffer<float>(num_outputs_ * hidden_);
   (void)exchange();  // its plan tells which output is which
   require(plan_.execute.num_outputs() == num_outputs_, ErrorKind::internal,
           "{} rows were planned for the experts of rank {}, whose tokens chose {}",
@@ -122,8 +124,12 @@ void ExchangeBed::prepare() {
   for (std::size_t slot = 0; slot < experts.size(); ++slot) {
     for (auto o = plan_.execute.slot_begin[slot]; o < plan_.execute.slot_begin[slot + 1]; ++o) {
       const std::int32_t source = plan_.execute.output_sources[static_cast<std::size_t>(o)];
-      write_result(seed(token_of_source(source), static_cast<std::int32_t>(experts[slot])),
-                   outputs().row(o).data());
+      const std::uint32_t contents =
+          seed(token_of_source(source), static_cast<std::int32_t>(experts[slot]));
+      write_result(contents, outputs().row(o).data());
+      if (case_.nodes != nullptr) {
+        write(contents, {node_outputs_.data() + o * hidden_, static_cast<std::size_t>(hidden_)});
+      }
     }
   }
 }
@@ -131,6 +137,7 @@ void ExchangeBed::prepare() {
 ExchangeBed::Times ExchangeBed::exchange() {
   dispatch_ = {};
   results_ = {};
+  node_sums_.end();
   const RowLabel label{.step = run_, .layer = 0, .phase = {}};
   Times times;
   times.dispatch = time_once([&] {
@@ -140,6 +147,7 @@ ExchangeBed::Times ExchangeBed::exchange() {
     exchange_.finish_plan(own_, dispatch_, plan_);
   });
   times.combine = time_once([&] {
+    if (case_.nodes != nullptr) send_node_parts(label.at("node sums"));
     results_ =
         exchange_.combine(MatrixView<const std::byte>(outputs()), plan_, label.at("results"));
     results_.wait();
@@ -147,10 +155,26 @@ ExchangeBed::Times ExchangeBed::exchange() {
   return times;
 }
 
+/// Results leave for other nodes when the parts of this one are together.
+void ExchangeBed::send_node_parts(const RowLabel& label) {
+  node_sums_.plan(plan_.execute, case_.nodes->ranks().rank());
+  node_sums_.start(case_.nodes->ranks(), node_outputs_.matrix(num_outputs_, hidden_), plan_.execute,
+                   label);
+  node_sums_.mark_ready(0, num_outputs_);
+  node_sums_.wait();
+}
+
+RowCounters ExchangeBed::moved() const {
+  RowCounters counters = experts_.row_counters();
+  if (case_.nodes != nullptr) counters += case_.nodes->ranks().row_counters();
+  return counters;
+}
+
 std::int64_t ExchangeBed::count_wrong() {
-  const std::int64_t wrong = wrong_rows() + wrong_results();
+  const std::int64_t wrong = wrong_rows() + wrong_results() + wrong_node_parts();
   dispatch_ = {};
   results_ = {};
+  node_sums_.end();
   return wrong;
 }
 
@@ -170,16 +194,51 @@ std::int64_t ExchangeBed::wrong_rows() {
   return wrong;
 }
 
+/// The expert whose result comes for all that is added to it.
+std::int32_t ExchangeBed::expert_of_result(std::int64_t choice) const {
+  const TokenChoices token{rank_, own_.experts_of(choice / own_.topk)};
+  const ExpertId expert = token.experts[static_cast<std::size_t>(choice % own_.topk)];
+  if (case_.nodes == nullptr) return static_cast<std::int32_t>(expert);
+  const NodeMap& map = case_.nodes->map();
+  const std::size_t node = map.place_of(case_.placement.rank_of(expert)).node;
+  return first_expert(token.experts, adding_rank(token, case_.placement, map, node));
+}
+
+/// Of a token's experts the first that `rank` has.
+std::int32_t ExchangeBed::first_expert(std::span<const ExpertId> experts, int rank) const {
+  return static_cast<std::int32_t>(*std::ranges::find(
+      experts, rank, [&](ExpertId expert) { return case_.placement.rank_of(expert); }));
+}
+
 std::int64_t ExchangeBed::wrong_results() {
   std::vector<std::byte> wanted(static_cast<std::size_t>(result_bytes_));
   std::int64_t wrong = 0;
   for (std::int64_t choice = 0; choice < std::ssize(own_.experts); ++choice) {
-    const ExpertId expert = own_.experts[static_cast<std::size_t>(choice)];
     const std::byte* const found = results_.row(plan_, choice);
-    if (found == nullptr) continue;  // added to that of an earlier choice
-    write_result(seed(token_of_source(choice / own_.topk), static_cast<std::int32_t>(expert)),
-                 wanted.data());
+    if (found == nullptr) continue;  // added to that of another choice
+    const std::int32_t expert = expert_of_result(choice);
+    write_result(seed(token_of_source(choice / own_.topk), expert), wanted.data());
     wrong += count_different(found, wanted.data(), wanted.size());
+  }
+  return wrong;
+}
+
+std::int64_t ExchangeBed::wrong_node_parts() {
+  std::vector<float> wanted(static_cast<std::size_t>(hidden_));
+  const ExecutePlan::NodeParts& parts = plan_.execute.node_parts;
+  std::int64_t wrong = 0;
+  std::size_t row = 0;
+  for (std::size_t peer = 0; peer < parts.recv_counts.size(); ++peer) {
+    const NodeMap& map = case_.nodes->map();
+    const int rank = map.ranks_of(map.place_of(rank_).node)[peer];
+    for (const std::size_t end = row + static_cast<std::size_t>(parts.recv_counts[peer]); row < end;
+         ++row) {
+      const auto output = static_cast<std::size_t>(parts.recv_outputs[row]);
+      const std::int64_t token = token_of_source(plan_.execute.output_sources[output]);
+      write(seed(token, first_expert(case_.routing.experts_of(token), rank)), wanted);
+      wrong +=
+          count_different(node_sums_.received()[row], wanted.data(), wanted.size() * sizeof(float));
+    }
   }
   return wrong;
 }
@@ -199,7 +258,8 @@ ExchangeSizes ExchangeBed::sizes(const LayerShape& shape, WireForm wire, Combine
   const bool is_coded = wire == WireForm::int8;
   return {.activations = is_coded ? WireCodec::bytes(wire, shape.hidden) : shape.hidden * 2,
           .tag = shape.topk * (combine == Combine::fast ? 8 : 4),
-          .result = WireCodec::bytes(wire, shape.hidden)};
+          .result = WireCodec::bytes(wire, shape.hidden),
+          .part = combine == Combine::fast ? shape.hidden * std::int64_t{sizeof(float)} : 0};
 }
 
 std::int64_t ExchangeBed::bytes_needed(const ExchangeSizes& sizes, const ExchangeLoads& loads,
@@ -209,11 +269,14 @@ std::int64_t ExchangeBed::bytes_needed(const ExchangeSizes& sizes, const Exchang
   for (int rank = 0; rank < loads.num_ranks(); ++rank) {
     std::int64_t rows = tokens;  // own ones, and packed or received ones
     std::int64_t results = 0;
+    std::int64_t parts = 0;
     for (int peer = 0; peer < loads.num_ranks(); ++peer) {
       rows += loads.rows(rank, peer) + 2 * loads.rows(peer, rank);
-      results += 2 * loads.results(peer, rank) + 2 * loads.results(rank, peer);
+      results +=
+          loads.choices(peer, rank) + loads.results(peer, rank) + 2 * loads.results(rank, peer);
+      parts += loads.choices(peer, rank) + 2 * loads.rows(peer, rank);
     }
-    most = std::max(most, rows * row_bytes + results * sizes.result);
+    most = std::max(most, rows * row_bytes + results * sizes.result + parts * sizes.part);
   }
   return most;
 }

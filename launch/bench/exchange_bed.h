@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "kernels/gemm_kernel.h"
 #include "launch/bench/exchange_rivals.h"
+#include "src/moe/node_sums.h"
 #include "src/moe/token_exchange.h"
 #include "src/moe/wire_form.h"
 
@@ -32,6 +33,7 @@ class ExchangeBed {
     WireForm wire = WireForm::exact;
     /// Fast: as many rows as then travel; nothing is added.
     Combine combine = Combine::ordered;
+    const ExpertNodes* nodes = nullptr;  // whose ranks would add theirs, or null
   };
 
   /// Collective.
@@ -45,6 +47,8 @@ class ExchangeBed {
   /// own ones too.
   [[nodiscard]] std::int64_t count_wrong();
 
+  /// What its exchanges have moved so far.
+  [[nodiscard]] RowCounters moved() const;
   /// What travels: rows of this rank's tokens, results of its experts.
   [[nodiscard]] std::array<RowMatrix, 2> matrices() const;
 
@@ -63,9 +67,14 @@ class ExchangeBed {
   [[nodiscard]] std::int64_t token_of_source(std::int64_t source) const;
   [[nodiscard]] std::uint32_t seed(std::int64_t token, std::int32_t expert) const;
   [[nodiscard]] std::int64_t wrong_rows();
+  [[nodiscard]] std::int32_t first_expert(std::span<const ExpertId> experts, int rank) const;
+  [[nodiscard]] std::int32_t expert_of_result(std::int64_t choice) const;
   [[nodiscard]] std::int64_t wrong_results();
+  [[nodiscard]] std::int64_t wrong_node_parts();
+  void send_node_parts(const RowLabel& label);
 
   Case case_;
+  Communicator& experts_;
   int rank_;
   std::int64_t hidden_;
   Routing own_;
@@ -74,11 +83,13 @@ class ExchangeBed {
   WireRows rows_;
   WireCodec codec_;
   std::int64_t result_bytes_;
-  Buffer<std::byte> outputs_;  // [outputs, result_bytes_]
+  Buffer<std::byte> outputs_;   // [outputs, result_bytes_]
+  Buffer<float> node_outputs_;  // [outputs, hidden] the same in f32, where parts travel in a node
   std::int64_t num_outputs_ = 0;
   TokenExchange exchange_;
   ExchangePlan plan_;
   PendingDispatch dispatch_;
+  NodeSums node_sums_;
   PendingResults results_;
 };
 

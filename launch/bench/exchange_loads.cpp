@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/format.h"
+#include "src/parallel/expert_nodes.h"
 
 namespace moesaic {
 
@@ -28,6 +29,12 @@ ExchangeLoads::ExchangeLoads(const LayerRouting& routing, const ExpertPlacement&
     rows += is_first ? 1 : 0;
     return is_first;
   };
+  const NodeMap map(nodes);
+  const auto returns = [&](std::int64_t token, int home, int rank) {
+    const auto node = static_cast<std::size_t>(map.place_of(rank).node);
+    return num_nodes_ == 1 ||
+           adding_rank({home, routing.experts_of(token)}, placement, map, node) == rank;
+  };
   for (std::int64_t token = 0; token < routing.num_tokens(); ++token) {
     const auto home = static_cast<int>(token / tokens);
     for (const ExpertId expert : routing.experts_of(token)) {
@@ -37,7 +44,7 @@ ExchangeLoads::ExchangeLoads(const LayerRouting& routing, const ExpertPlacement&
           count(token, last_of_rank[static_cast<std::size_t>(rank)], rows_[at_rank(home, rank)]);
       count(token, last_of_node[static_cast<std::size_t>(node)], node_rows_[at_node(home, node)]);
       ++choices_[at_rank(home, rank)];
-      if (combine == Combine::fast && !is_first) continue;
+      if (combine == Combine::fast && !(is_first && returns(token, home, rank))) continue;
       ++results_[at_rank(home, rank)];
       // Results lie by expert and are sent by token.
       if (expert < last_expert[at_rank(home, rank)]) is_in_order_[at_rank(home, rank)] = false;

@@ -14,13 +14,15 @@ namespace moesaic {
 struct ExchangeSizes {
   std::int64_t activations = 0;  // of a token's row
   std::int64_t tag = 0;          // its experts' ids, with Combine::fast their weights too
-  std::int64_t result = 0;       // of one choice, or of those of a rank added
+  std::int64_t result = 0;       // of one choice, or of those of a rank or node added
+  std::int64_t part = 0;         // in f32, in the node whose ranks add theirs, else 0
 };
 
 /// What an exchange has to move, from the routing alone; the same on every rank.
 class ExchangeLoads {
  public:
   /// `nodes` [ranks]: the node of each, from 0 on. Every rank has as many tokens of `routing`.
+  /// With Combine::fast and several nodes ranks of a node add theirs.
   ExchangeLoads(const LayerRouting& routing, const ExpertPlacement& placement,
                 std::span<const int> nodes, Combine combine = Combine::ordered);
 
@@ -32,7 +34,11 @@ class ExchangeLoads {
   [[nodiscard]] std::int64_t results(int home, int rank) const {
     return results_[at_rank(home, rank)];
   }
-  /// The same of all experts of a node: a token counts once.
+  /// Choices of tokens of `home` for experts at `rank`.
+  [[nodiscard]] std::int64_t choices(int home, int rank) const {
+    return choices_[at_rank(home, rank)];
+  }
+  /// Rows and results of all experts of a node: a token counts once.
   [[nodiscard]] std::int64_t rows_of_node(int home, int node) const {
     return node_rows_[at_node(home, node)];
   }

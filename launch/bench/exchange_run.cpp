@@ -89,12 +89,9 @@ Turn ExchangeRun::take_turn() {
   turn[kTurn] = time_once([&] {
     bed_.prepare();
     world_.barrier();
-    const RowCounters before = world_.row_counters();
+    const RowCounters before = bed_.moved();
     const ExchangeBed::Times times = bed_.exchange();
-    const RowCounters after = world_.row_counters();
-    moved_ = {.bytes_near = after.bytes_near - before.bytes_near,
-              .bytes_far = after.bytes_far - before.bytes_far,
-              .messages = after.messages - before.messages};
+    moved_ = bed_.moved().since(before);
     turn[kDispatch] = times.dispatch;
     turn[kCombine] = times.combine;
     turn[kExchange] = times.dispatch + times.combine;

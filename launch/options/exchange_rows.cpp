@@ -33,8 +33,8 @@ constexpr std::array kRows = {
         "combine", '\0', "HOW", one_of<&O::combine>(), kExchange,
         kRun | kPlan | verb_bit(Verb::bench_exchange),
         "where the results of a token's experts are added: ordered: at home, one after the other; "
-        "fast: those of one rank there, so that one row comes back from it, not one for each "
-        "expert; approximate, and depends on the number of ranks and on --placement"},
+        "fast: those of one rank there, then those of a node, so that one row comes back from it, "
+        "not one for each expert; approximate, and depends on ranks, nodes and --placement"},
     OptionRow{
         "placement", '\0', "WHERE", &O::placement, kExchange,
         kRun | kPlan | verb_bit(Verb::chat) | verb_bit(Verb::sft) | verb_bit(Verb::bench_sft),

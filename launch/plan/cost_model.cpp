@@ -102,7 +102,7 @@ WireSizes wire_sizes(const CostModel& model, Precision precision, const MoeOptio
   return {.row_bytes = row.row_bytes(),
           .tag_bytes = row.words_bytes(),
           .result_bytes = is_exact ? 4 * model.hidden : WireCodec::bytes(moe.wire, model.hidden),
-          .adds_parts = adds_parts};
+          .part_bytes = adds_parts ? 4 * model.hidden : 0};
 }
 
 }  // namespace

@@ -134,8 +134,8 @@ std::unique_ptr<ResultFile> open_result_file(const Runtime& runtime, const OpenM
     const bool are_there = arrival_of(runtime.options()) == Arrival::before;
     file = std::make_unique<ResultFile>(
         *runtime.options().out,
-        run_identity(runtime.command(), are_there ? inputs_checksum(input) : input_name("-"),
-                     model.files.directory(), runtime.grid().experts().size()));
+        run_identity(runtime, are_there ? inputs_checksum(input) : input_name("-"),
+                     model.files.directory()));
   });
   return file;
 }

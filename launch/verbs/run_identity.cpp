@@ -31,14 +31,23 @@ bool decides_texts(Verb verb, const OptionRow& row) {
          std::ranges::find(kOtherwise, row.name) == kOtherwise.end();
 }
 
-std::string options_json(const Command& command, int expert_ranks) {
+/// Of the ranks that share the experts: "0,0,1,1".
+std::string expert_nodes(const Runtime& runtime) {
+  const auto sharers = static_cast<std::size_t>(runtime.grid().experts().size());
+  std::vector<int> nodes;
+  for (const RankInfo& rank : runtime.ranks().first(sharers)) nodes.push_back(rank.node);
+  return fmt::format("{}", fmt::join(nodes, ","));
+}
+
+std::string options_json(const Runtime& runtime) {
+  const Command& command = runtime.command();
   const Options& options = command.options;
   JsonWriter out;
   for (const OptionRow& row : option_table()) {
     if (!decides_texts(*command.verb, row)) continue;
     std::string value = value_text(row, options);
     if (row.name == "combine" && options.combine == Combine::fast) {
-      value += fmt::format(" on {} ranks, placed {}", expert_ranks, options.placement);
+      value += fmt::format(" on nodes {}, placed {}", expert_nodes(runtime), options.placement);
     }
     out.field(row.name, value);
   }
@@ -77,12 +86,12 @@ std::string inputs_checksum(const ScoreInput& input) {
   return checksum_text(sum.value());
 }
 
-RunIdentity run_identity(const Command& command, std::string inputs,
-                         const std::string& model_directory, int expert_ranks) {
-  const std::optional<std::string>& lora = command.options.lora;
+RunIdentity run_identity(const Runtime& runtime, std::string inputs,
+                         const std::string& model_directory) {
+  const std::optional<std::string>& lora = runtime.options().lora;
   return {.inputs = std::move(inputs),
           .model = model_checksum(model_directory) + (lora ? "+" + model_checksum(*lora) : ""),
-          .options = options_json(command, expert_ranks)};
+          .options = options_json(runtime)};
 }
 
 }  // namespace moesaic

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "launch/options/options.h"
+#include "launch/job/runtime.h"
 #include "launch/verbs/record_file.h"
 #include "launch/verbs/score_input.h"
 #include "launch/verbs/token_prompts.h"
@@ -10,11 +10,10 @@
 namespace moesaic {
 
 /// Of the inputs, of which this is the checksum, of a model's directory and of the options that
-/// decide results. Weights count with samples of their files. `expert_ranks`: that share the
-/// experts, for options that make results depend on it. Throws Error{file} if the model cannot be
-/// read.
-[[nodiscard]] RunIdentity run_identity(const Command& command, std::string inputs,
-                                       const std::string& model_directory, int expert_ranks);
+/// decide results, of which some depend on which ranks share the experts, and on their nodes.
+/// Weights count with samples of their files. Throws Error{file} if the model cannot be read.
+[[nodiscard]] RunIdentity run_identity(const Runtime& runtime, std::string inputs,
+                                       const std::string& model_directory);
 
 /// Of prompts with their tokens.
 [[nodiscard]] std::string inputs_checksum(const TokenPrompts& input);

@@ -36,8 +36,7 @@ void open_logprobs(const Runtime& runtime, const OpenModel& model, ScoreInput& i
                    std::optional<LogprobsFile>& file) {
   const Options& options = runtime.options();
   const RunIdentity identity =
-      run_identity(runtime.command(), inputs_checksum(input), model.files.directory(),
-                   runtime.grid().experts().size());
+      run_identity(runtime, inputs_checksum(input), model.files.directory());
   const bool needs_all = options.logits_out.has_value();
   file.emplace(*options.logprobs_out, identity, input,
                needs_all ? LogprobsFile::Known::dropped : LogprobsFile::Known::kept);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 
 #include "base/buffer.h"
@@ -49,6 +50,9 @@ struct LayerContext {
         adapters(compute, gemm),
         mlps(compute, gemm, adapters),
         linear(gemm, adapters, mlps),
+        nodes(setup.combine == Combine::fast && experts.has_messages()
+                  ? std::make_unique<ExpertNodes>(experts)
+                  : nullptr),
         placement(setup.placement.value_or(ModelPlacement(
             ExpertPlacement(std::max<std::int64_t>(setup.num_experts, 1), experts.size())))),
         moe{workspace(experts), workspace(experts)},
@@ -63,7 +67,7 @@ struct LayerContext {
 
   [[nodiscard]] MoeWorkspace workspace(Communicator& experts) {
     return {{experts, placement, gemm, adapters.transposed(), times, config.wire, config.int8_rows,
-             config.combine},
+             config.combine, nodes.get()},
             config.hidden * element_bytes(config.precision),
             config.experts_per_token};
   }
@@ -81,6 +85,7 @@ struct LayerContext {
   AdapterProducts adapters;
   MlpProducts mlps;
   Linear linear;
+  std::unique_ptr<ExpertNodes> nodes;  // whose ranks add their results
   ModelPlacement placement;
   PhaseTimes times;
   // Of a batch, or of two half-batches in turn:

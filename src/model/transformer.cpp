@@ -247,6 +247,14 @@ struct Transformer::Impl {
     return out;
   }
 
+  /// Of rows, since the model was made.
+  [[nodiscard]] RowCounters moved() const {
+    const MoeContext& moe = context.moe.front().context;
+    RowCounters counters = moe.experts.row_counters();
+    if (moe.nodes != nullptr) counters += moe.nodes->ranks().row_counters();
+    return counters;
+  }
+
   const ModelConfig& config;
   const ModelWeights& weights;
   MoeOptions options;
@@ -316,7 +324,7 @@ std::int64_t Transformer::computed_positions() const noexcept {
 }
 
 RowCounters Transformer::traffic() const {
-  return impl_->context.moe.front().context.experts.row_counters().since(impl_->traffic_before);
+  return impl_->moved().since(impl_->traffic_before);
 }
 
 ExpertRows Transformer::expert_rows() const {
@@ -333,7 +341,7 @@ ExpertRows Transformer::expert_rows() const {
 }
 
 void Transformer::reset_statistics() {
-  impl_->traffic_before = impl_->context.moe.front().context.experts.row_counters();
+  impl_->traffic_before = impl_->moved();
   impl_->computed_positions = 0;
   impl_->context.times = {};
   for (MoeWorkspace& work : impl_->context.moe) {

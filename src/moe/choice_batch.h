@@ -7,6 +7,7 @@
 #include "base/buffer.h"
 #include "src/moe/dispatch_plan.h"
 #include "src/moe/experts.h"
+#include "src/moe/node_sums.h"
 #include "src/moe/part_queue.h"
 #include "src/moe/routing.h"
 #include "src/moe/token_exchange.h"
@@ -24,6 +25,7 @@ struct ChoiceBatch {
   std::vector<std::uint64_t> output_keys;     // [outputs] and its key, with dropout
   std::vector<float> output_weights;          // [outputs] its weight, with Combine::fast
   PartQueue parts;                            // of outputs, with Combine::fast
+  NodeSums node_sums;                         // of parts, where ranks of a node add theirs
   Buffer<float> outputs;                      // [outputs, hidden]
   Buffer<std::byte> coded;  // [outputs, bytes] the same in the form of the wire, if that is not f32
   PendingResults results;

@@ -33,6 +33,8 @@ void weigh_outputs(ChoiceBatch& choices, const MoeWorkspace& work) {
     choices.output_weights.push_back(work.rows.extra_weights_of(words)[word]);
   }
   choices.parts.start(plan);
+  if (work.context.nodes == nullptr) return;
+  choices.node_sums.plan(plan, work.context.nodes->ranks().rank());
 }
 
 }  // namespace
@@ -245,6 +247,13 @@ void MoeLayer::send_results(ChoiceBatch& choices, TokenExchange::Outputs when,
   const bool is_written = when == TokenExchange::Outputs::written;
   if (is_written) finish_outputs(choices, {0, rows}, work);
   const PhaseScope scope(work.context.times, Phase::wait);
+  if (const ExpertNodes* const nodes = work.context.nodes; nodes != nullptr) {
+    const std::int64_t hidden = router_.hidden();
+    choices.node_sums.start(nodes->ranks(), {choices.outputs.data(), rows, hidden},
+                            choices.plan.execute, work.label.at("node sums"));
+    work.load.bytes_sent += std::ssize(choices.plan.execute.node_parts.send_outputs) * hidden *
+                            std::int64_t{sizeof(float)};
+  }
   choices.results =
       work.exchange.combine({data, rows, bytes}, choices.plan,
                             work.label.at(&choices == &work ? "results" : "deferred"), when);
@@ -287,6 +296,8 @@ void MoeLayer::compute_as_rows_come(MoeWorkspace& work) const {
       work.dispatch.wait_for_more();
     }
   }
+  compute_while_waiting(due, work, [&] { return work.node_sums.is_done(); });
+  add_node_parts(work, work);
   {
     const PhaseScope scope(work.context.times, Phase::wait);
     work.dispatch.wait();
@@ -327,6 +338,7 @@ void MoeLayer::execute(MoeWorkspace& work) {
   if (!as_rows_come && !work.keeps_alone) send_results(work, TokenExchange::Outputs::written, work);
   if (due.is_pending) {
     if (const auto slots = due.remaining_slots()) compute_and_send(due, *slots, work);
+    add_node_parts(due, work);
   }
   if (work.defer > 0) send_results(work.deferral.left(), TokenExchange::Outputs::later, work);
 }

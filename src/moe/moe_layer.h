@@ -27,7 +27,7 @@ struct ExpertLoad {
   std::int64_t rows = 0;                // outputs computed here
   std::int64_t rows_sent = 0;           // token rows that left for other ranks
   std::int64_t bytes_sent = 0;          // token rows and results that left for other ranks
-  std::int64_t results_saved = 0;       // that did not, since they were added to others here
+  std::int64_t results_saved = 0;       // that did not go home: added to others in this node
   std::int64_t result_bytes_saved = 0;  // of these
 
   ExpertLoad& operator+=(const ExpertLoad& more) noexcept {
@@ -50,6 +50,7 @@ struct MoeContext {
   WireForm wire = WireForm::exact;
   bool int8_rows = false;  // as MoeOptions
   Combine combine = Combine::ordered;
+  const ExpertNodes* nodes = nullptr;  // whose ranks add theirs, with Combine::fast, or null
 };
 
 /// One batch on its way through an MoE layer: its plan, rows and results. One after the other the
@@ -60,7 +61,7 @@ struct MoeWorkspace : ChoiceBatch {
   MoeWorkspace(const MoeContext& model, std::int64_t hidden_bytes, std::int64_t topk)
       : context(model),
         rows(hidden_bytes, topk),
-        exchange(model.experts, model.placement.of_layer(0), model.combine),
+        exchange(model.experts, model.placement.of_layer(0), model.combine, model.nodes),
         deferral(hidden_bytes, topk),
         gradient_rows(hidden_bytes, topk, true) {}
 
@@ -118,7 +119,8 @@ struct MoeBackward {
 /// The expert-parallel MoE layer: route -> dispatch -> execute -> combine. A token's result is
 /// sum_k weight_k * expert_k(x), f32, in ascending expert id, whichever rank computed each part;
 /// what the layer before has deferred comes first. With Combine::fast it is the sum of such sums
-/// over the experts of a rank, in ascending order of the lowest expert of each.
+/// over the experts of a rank, with several nodes of sums of these over the ranks of a node, in
+/// ascending order of the lowest expert of each.
 ///
 /// It runs in halves, so that a rank can do other work while rows travel: the shared expert, or
 /// another batch in another workspace. Every rank makes the same calls in the same order.
@@ -204,9 +206,10 @@ class MoeLayer {
   void encode_results(ChoiceBatch& choices, const Rows& rows, const WireCodec& codec) const;
   void sum_parts(ChoiceBatch& choices, std::span<const std::int32_t> parts,
                  const WireCodec& codec) const;
+  void add_node_parts(ChoiceBatch& choices, const MoeWorkspace& work) const;
   void send_results(ChoiceBatch& choices, TokenExchange::Outputs when, MoeWorkspace& work) const;
   /// The results of some choices of each token: unweighted, or with Combine::fast weighted and
-  /// added as far as they come from one rank.
+  /// added as far as they come from one rank or one node.
   struct Results {
     const Routing& routing;
     const ExchangePlan& plan;

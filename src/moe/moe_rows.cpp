@@ -83,7 +83,39 @@ void MoeLayer::finish_outputs(ChoiceBatch& choices, const Rows& rows,
   const std::span<const std::int32_t> parts = choices.parts.add(rows.first, rows.count);
   sum_parts(choices, parts, codec(work));
   for (const std::int32_t part : parts) {
-    for (const std::int32_t output : choices.parts.outputs_of(part)) {
+    const auto outputs = choices.parts.outputs_of(part);
+    const bool is_whole = !choices.node_sums.awaits(outputs.front());
+    for (const std::int32_t output : outputs) {
+      choices.node_sums.mark_ready(output, 1);
+      if (is_whole) choices.results.mark_ready(output, 1);
+    }
+  }
+}
+
+/// What ranks of this node send to this one, when all of it is here.
+void MoeLayer::add_node_parts(ChoiceBatch& choices, const MoeWorkspace& work) const {
+  if (work.context.nodes == nullptr) return;
+  NodeSums& sums = choices.node_sums;
+  {
+    const PhaseScope scope(work.context.times, Phase::wait);
+    sums.wait();
+  }
+  const PhaseScope scope(work.context.times, Phase::combine);
+  const WireCodec codec = this->codec(work);
+  const std::int64_t hidden = router_.hidden();
+  compute_.pool->for_each(std::ssize(sums.outputs()), kRowsPerTask, [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::int32_t output = sums.outputs()[at];
+    float* const sum = choices.outputs.data() + output * hidden;
+    sums.add(at, {sum, static_cast<std::size_t>(hidden)});
+    if (codec.is_exact()) return;
+    codec.encode(sum, hidden, choices.coded.data() + output * codec.bytes(hidden));
+  });
+  sums.end();
+  for (const std::int32_t first : sums.outputs()) {
+    const std::vector<std::int32_t>& parts = choices.plan.execute.output_parts;
+    for (const std::int32_t output :
+         choices.parts.outputs_of(parts[static_cast<std::size_t>(first)])) {
       choices.results.mark_ready(output, 1);
     }
   }
@@ -104,7 +136,7 @@ void MoeLayer::sum_parts(ChoiceBatch& choices, std::span<const std::int32_t> par
     for (const std::int32_t output : outputs.subspan(1)) {
       compute_.vector->add_scaled(row(output), weight(output), hidden, sum);
     }
-    if (codec.is_exact()) return;
+    if (codec.is_exact() || choices.node_sums.awaits(outputs.front())) return;
     codec.encode(sum, hidden, choices.coded.data() + outputs.front() * codec.bytes(hidden));
   });
 }

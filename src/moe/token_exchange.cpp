@@ -56,7 +56,8 @@ void TokenExchange::finish_plan(const Routing& routing, const PendingDispatch& d
   for (std::int64_t row = 0; row < num_received; ++row) {
     const std::int32_t* const words =
         WireRows::experts_of(dispatch.words(routing.num_tokens + row)) + routing.first_word;
-    std::copy_n(words, topk, recv_experts_.begin() + row * routing.topk);
+    std::transform(words, words + topk, recv_experts_.begin() + row * routing.topk,
+                   [](std::int32_t word) { return ExpertId{word}; });
   }
   plan.recv_counts.assign(dispatch.counts().begin(), dispatch.counts().end());
   if (comm_->size() == 1) plan.recv_counts.assign(1, 0);

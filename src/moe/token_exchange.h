@@ -91,10 +91,12 @@ class PendingResults {
 /// owner keeps. Each call that starts something is collective over the expert-parallel group.
 class TokenExchange {
  public:
-  /// Both must outlive this. `combine` is the same on all ranks.
+  /// All must outlive this. `combine` is the same on all ranks, and whether `nodes` is null: else
+  /// ranks of a node add their parts (NodeSums) before one of them sends the sum home.
   TokenExchange(Communicator& experts, const ExpertPlacement& placement,
-                Combine combine = Combine::ordered)
-      : comm_(&experts), planner_(placement, experts.rank(), combine) {}
+                Combine combine = Combine::ordered, const ExpertNodes* nodes = nullptr)
+      : comm_(&experts),
+        planner_(placement, experts.rank(), combine, nodes != nullptr ? &nodes->map() : nullptr) {}
 
   /// Experts are placed so from now on; must outlive this.
   void place(const ExpertPlacement& placement) { planner_.place(placement); }
@@ -125,7 +127,7 @@ class TokenExchange {
  private:
   Communicator* comm_;
   DispatchPlanner planner_;
-  std::vector<std::int32_t> recv_experts_;  // [received rows, topk]
+  std::vector<ExpertId> recv_experts_;  // [received rows, topk]
 };
 
 }  // namespace moesaic

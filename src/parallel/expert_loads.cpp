@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "src/parallel/expert_nodes.h"
+
 namespace moesaic {
 namespace {
 
@@ -25,6 +27,7 @@ class Draw {
         scale_(static_cast<double>(question.tokens) / static_cast<double>(tokens_)),
         wire_(question.wire),
         num_nodes_(ranks.sharer_nodes()),
+        nodes_(map_nodes(ranks)),
         rows_(static_cast<std::size_t>(question.experts)),
         near_(static_cast<std::size_t>(ranks.sharers())),
         far_(near_.size() * static_cast<std::size_t>(num_nodes_)) {}
@@ -87,6 +90,7 @@ class Draw {
   struct Near {
     double rows = 0;
     double results = 0;
+    double parts = 0;  // of results, to the rank that adds those of the node
   };
   /// What a rank sends to another node.
   struct Far {
@@ -94,6 +98,11 @@ class Draw {
     FarMessageRows results;
   };
 
+  [[nodiscard]] static NodeMap map_nodes(const CostRanks& ranks) {
+    std::vector<int> nodes;
+    for (int rank = 0; rank < ranks.sharers(); ++rank) nodes.push_back(rank / ranks.ranks_per_node);
+    return NodeMap(nodes);
+  }
   [[nodiscard]] int node_of(int rank) const { return rank / ranks_.ranks_per_node; }
   [[nodiscard]] int first_rank(int node) const {
     return std::min(node * ranks_.ranks_per_node, ranks_.sharers());
@@ -112,11 +121,23 @@ class Draw {
       const int owner = placement_.rank_of(expert);
       if (owner == home) continue;
       const bool is_first = std::ranges::find(owners_, owner) == owners_.end();
-      if (is_first || !wire_.adds_parts) add_result(owner, home);
+      if (is_first && wire_.adds_parts() && num_nodes_ > 1) {
+        add_part(owner, home, experts);
+      } else if (is_first || !wire_.adds_parts()) {
+        add_result(owner, home);
+      }
       if (!is_first) continue;
       owners_.push_back(owner);
       add_row(home, owner);
     }
+  }
+
+  /// To the rank that adds those of its node, which sends one result for all.
+  void add_part(int owner, int home, std::span<const ExpertId> experts) {
+    const auto node = static_cast<std::size_t>(node_of(owner));
+    if (adding_rank({home, experts}, placement_, nodes_, node) == owner)
+      return add_result(owner, home);
+    near(owner).parts += 1;
   }
 
   void add_result(int owner, int home) {
@@ -155,7 +176,8 @@ class Draw {
   [[nodiscard]] LayerMessages::Bytes near_bytes(int rank) const {
     const Near& near = near_[static_cast<std::size_t>(rank)];
     return {near.rows * scale_ * static_cast<double>(wire_.row_bytes),
-            near.results * scale_ * static_cast<double>(wire_.result_bytes)};
+            near.results * scale_ * static_cast<double>(wire_.result_bytes) +
+                near.parts * scale_ * static_cast<double>(wire_.part_bytes)};
   }
 
   /// Of messages of `rank` to another node.
@@ -238,7 +260,8 @@ class Draw {
   std::int64_t tokens_;
   double scale_;  // tokens of the step for one drawn
   WireSizes wire_;
-  int num_nodes_;                   // that have ranks of one copy of the experts
+  int num_nodes_;  // that have ranks of one copy of the experts
+  NodeMap nodes_;
   std::vector<std::int64_t> rows_;  // [experts]
   std::vector<Near> near_;          // [ranks]
   std::vector<Far> far_;            // [ranks][nodes]

@@ -31,7 +31,11 @@ struct WireSizes {
   std::int64_t row_bytes = 0;     // of a token's row, with its tag
   std::int64_t tag_bytes = 0;     // of what says which experts are chosen
   std::int64_t result_bytes = 0;  // of one expert's result for it
-  bool adds_parts = false;        // a rank adds its experts' results for it, and sends one
+  /// A rank adds its experts' results for it, and sends one; with several nodes one of the ranks of
+  /// a node adds those of all, each of so many bytes. 0: none of this.
+  std::int64_t part_bytes = 0;
+
+  [[nodiscard]] bool adds_parts() const noexcept { return part_bytes > 0; }
 };
 
 /// What a message to another node carries: rows, each once however many ranks there want it.

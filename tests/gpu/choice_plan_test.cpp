@@ -62,12 +62,12 @@ ExecutePlan plan_of_host(const Batch& batch) {
   Routing own;
   own.num_tokens = batch.num_tokens;
   own.topk = batch.topk;
-  std::vector<std::int32_t> others;
+  std::vector<ExpertId> others;
   for (std::int64_t i = 0; i < std::ssize(batch.ids); ++i) {
     const bool is_own = i >= batch.first_own() && i < batch.first_own() + batch.num_tokens;
     for (const std::int32_t id : batch.ids[static_cast<std::size_t>(i)]) {
       if (is_own) own.experts.push_back(ExpertId{id});
-      if (!is_own) others.push_back(id);
+      if (!is_own) others.push_back(ExpertId{id});
     }
   }
   own.weights.resize(own.experts.size());

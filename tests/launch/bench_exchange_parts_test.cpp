@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "comm/thread_communicator.h"
@@ -93,7 +94,11 @@ TEST(ExchangeLoads, CountRowsOnceARankAndOnceANode) {
       for (int home = 0; home < loads.num_ranks(); ++home) {
         for (int rank = 0; rank < loads.num_ranks(); ++rank) {
           EXPECT_EQ(added.rows(home, rank), loads.rows(home, rank));
+          if (loads.num_nodes() > 1) continue;
           EXPECT_EQ(added.results(home, rank), loads.rows(home, rank));
+        }
+        for (int node = 0; node < loads.num_nodes() && loads.num_nodes() > 1; ++node) {
+          EXPECT_EQ(added.results_of_node(home, node), loads.rows_of_node(home, node));
         }
       }
     }
@@ -142,7 +147,7 @@ TEST(LayerShape, IsAModelOrFourNumbers) {
 }
 
 TEST(ExchangeBed, FindsEveryByteRightAndKnowsWrongOnes) {
-  for (const int ranks : {1, 3}) {
+  for (const auto& [ranks, ranks_per_node] : {std::pair(1, 0), {3, 0}, {3, 2}}) {
     const ExpertPlacement placement(kLayer.experts, ranks);
     for (const RoutingKind kind : kKinds) {
       for (const auto& [element, wire] : {std::pair(RowSource::Element::bf16, WireForm::exact),
@@ -151,20 +156,23 @@ TEST(ExchangeBed, FindsEveryByteRightAndKnowsWrongOnes) {
                                           {RowSource::Element::bf16, WireForm::int8}}) {
         const LayerRouting routing = routing_of(kind, 9, placement);
         const Combine combine = kind == RoutingKind::skewed ? Combine::fast : Combine::ordered;
-        const ExchangeBed::Case what{kLayer, placement, routing, element, wire, combine};
-        run_thread_ranks(ranks, [&](Communicator& world) {
-          ExchangeBed bed(world, what);
+        const auto body = [&, num_ranks = ranks](Communicator& world) {
+          std::optional<ExpertNodes> nodes;
+          if (combine == Combine::fast && world.has_messages()) nodes.emplace(world);
+          ExchangeBed bed(world, {kLayer, placement, routing, element, wire, combine,
+                                  nodes ? &*nodes : nullptr});
           for (int run = 0; run < 3; ++run) {
             bed.prepare();
             (void)bed.exchange();
             EXPECT_EQ(bed.count_wrong(), 0);
           }
-          if (ranks == 1) return;
+          if (num_ranks == 1) return;
           // Contents of an earlier run are wrong ones.
           (void)bed.exchange();
           bed.prepare();
           EXPECT_GT(bed.count_wrong(), combine == Combine::fast ? 0 : 9 * kLayer.hidden);
-        });
+        };
+        run_thread_ranks(ranks, body, {.ranks_per_node = ranks_per_node});
       }
     }
   }

@@ -190,6 +190,12 @@ TEST(Program, ScoreWritesTheSameLogitsForAnyLaunch) {
               score(3, "a-nodes",
                     joined(fast, {"--ranks-per-node", "1", "-b", "31", "--half-batches", "on"})));
   EXPECT_TRUE(one == score(1, "a-one", fast));
+  const Arguments on_nodes = joined(fast, {"--ranks-per-node", "2"});
+  const std::string of_nodes = score(4, "a-two-nodes", on_nodes);
+  EXPECT_FALSE(one == of_nodes);
+  EXPECT_TRUE(of_nodes == score(4, "a-chunked", joined(on_nodes, {"-b", "31", "-t", "2"})));
+  EXPECT_TRUE(of_nodes == score(4, "a-halves", joined(on_nodes, {"--half-batches", "on"})));
+  EXPECT_FALSE(of_nodes == score(4, "a-deferred", joined(on_nodes, {"--defer", "2"})));
   EXPECT_TRUE(one == score(3, "halves", {"--half-batches", "on", "--check-comm"}));
   EXPECT_TRUE(one == score(2, "auto", {"--ranks-per-node", "1", "-b", "80"}));
   EXPECT_TRUE(deferred == score(2, "d-halves", {"--defer", "2", "--half-batches", "on"}));

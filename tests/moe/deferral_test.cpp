@@ -80,6 +80,16 @@ TEST(MoeLayer, the_next_layer_sums_what_is_deferred) {
   }
 }
 
+double relative_distance(const std::vector<float>& found, const std::vector<float>& truth) {
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < truth.size(); ++i) {
+    difference += std::pow(found[i] - truth[i], 2);
+    norm += std::pow(truth[i], 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
 TEST(MoeLayer, forms_of_the_wire_round_all_rows_and_results) {
   const std::array layers = {Model(Shape{}, 11), Model(Shape{}, 12)};
   std::vector<std::vector<float>> exact;
@@ -94,14 +104,8 @@ TEST(MoeLayer, forms_of_the_wire_round_all_rows_and_results) {
       });
       expect_the_same_on_more_ranks(layers, options, expected);
       if (defer > 0) continue;
-      double difference = 0;
-      double norm = 0;
-      for (std::size_t i = 0; i < exact[0].size(); ++i) {
-        difference += std::pow(expected[0][i] - exact[0][i], 2);
-        norm += std::pow(exact[0][i], 2);
-      }
-      EXPECT_GT(std::sqrt(difference / norm), least);
-      EXPECT_LT(std::sqrt(difference / norm), most);
+      EXPECT_GT(relative_distance(expected[0], exact[0]), least);
+      EXPECT_LT(relative_distance(expected[0], exact[0]), most);
     }
   }
 }
@@ -134,19 +138,33 @@ Model of_one_rank(const Model& model, int rank, int ranks) {
   return part;
 }
 
-TEST(MoeLayer, ranks_add_their_results_first_where_that_is_wanted) {
+void add(const std::vector<float>& more, std::vector<float>& sum) {
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
+}
+
+TEST(MoeLayer, ranks_and_then_nodes_add_their_results_first_where_that_is_wanted) {
   const Model model(Shape{}, 11);
   const MoeOptions fast{.combine = Combine::fast};
-  for (const int ranks : {1, 2, 3, 4}) {
-    std::vector<float> expected(static_cast<std::size_t>(60 * model.shape.hidden), 0.0F);
+  const std::vector<float> zeros(static_cast<std::size_t>(60 * model.shape.hidden), 0.0F);
+  for (const int ranks : {1, 2, 3, 4, 6}) {
+    std::vector<std::vector<float>> parts;
     for (int rank = 0; rank < ranks; ++rank) {
       const Model part = of_one_rank(model, rank, ranks);
-      const std::vector<float> its = run_fast({&part, 1}, 1, 0, {});
-      for (std::size_t i = 0; i < its.size(); ++i) expected[i] += its[i];
+      parts.push_back(run_fast({&part, 1}, 1, 0, {}));
     }
-    EXPECT_EQ(run_fast({&model, 1}, ranks, 0, fast), expected) << ranks;
-    EXPECT_EQ(run_fast({&model, 1}, ranks, 1, fast), expected) << ranks;
-    EXPECT_EQ(run_fast({&model, 1}, ranks, 2, fast), expected) << ranks;
+    for (const int per_node : {0, 1, 2, 3, 4}) {
+      const int in_sum = per_node > 0 && per_node < ranks ? per_node : 1;  // one node adds nothing
+      std::vector<float> expected = zeros;
+      for (int first = 0; first < ranks; first += in_sum) {
+        std::vector<float> node = zeros;
+        for (int rank = first; rank < std::min(first + in_sum, ranks); ++rank) {
+          add(parts[static_cast<std::size_t>(rank)], node);
+        }
+        add(node, expected);
+      }
+      EXPECT_EQ(run_fast({&model, 1}, ranks, per_node, fast), expected) << ranks << ' ' << per_node;
+      EXPECT_EQ(run_fast({&model, 1}, ranks, per_node, fast, true), expected) << ranks;
+    }
   }
 }
 
@@ -158,20 +176,16 @@ TEST(MoeLayer, added_results_go_with_other_options) {
       MoeOptions fast = ordered;
       fast.combine = Combine::fast;
       const std::vector<float> exact = run_fast(layers, 1, 0, ordered);
+      // Whose tokens they are does not matter, and ranks on nodes of their own add nothing.
       const std::vector<float> sums = run_fast(layers, 3, 0, fast);
-      const double limit = wire == WireForm::exact ? 1e-5 : wire == WireForm::bf16 ? 4e-3 : 2e-2;
-      double difference = 0;
-      double norm = 0;
-      for (std::size_t i = 0; i < exact.size(); ++i) {
-        difference += std::pow(sums[i] - exact[i], 2);
-        norm += std::pow(exact[i], 2);
-      }
-      EXPECT_LT(std::sqrt(difference / norm), limit);
-      // Neither the nodes nor whose tokens they are matters.
       EXPECT_EQ(run_fast(layers, 3, 1, fast), sums);
-      EXPECT_EQ(run_fast(layers, 3, 2, fast), sums);
       EXPECT_EQ(run_fast(layers, 3, 0, fast, true), sums);
       EXPECT_EQ(run_fast(layers, 3, 1, fast, true), sums);
+      const std::vector<float> of_nodes = run_fast(layers, 6, 2, fast);
+      EXPECT_EQ(run_fast(layers, 6, 2, fast, true), of_nodes);
+      const double limit = wire == WireForm::exact ? 1e-5 : wire == WireForm::bf16 ? 4e-3 : 2e-2;
+      EXPECT_LT(relative_distance(sums, exact), limit);
+      EXPECT_LT(relative_distance(of_nodes, exact), limit);
     }
   }
 }

@@ -58,7 +58,7 @@ TEST(SendPlan, a_token_travels_once_wherever_its_experts_are) {
 TEST(ExecutePlan, orders_outputs_by_slot_then_rank) {
   const ExpertPlacement placement(4, 2);
   const Routing own = routing_of(2, {0, 1, /**/ 1, 3});
-  const std::vector<std::int32_t> received = {0, 2, /**/ 0, 1};
+  const std::vector<ExpertId> received = routing_of(2, {0, 2, /**/ 0, 1}).experts;
   const std::vector<std::int64_t> counts = {0, 2};
   const ExecutePlan plan =
       make_execute_plan(own, {.experts = received, .counts = counts}, placement, 0);
@@ -81,7 +81,7 @@ TEST(Plans, one_result_stands_for_all_choices_of_a_row) {
 
   const ExpertPlacement halves(4, 2);
   const Routing own = routing_of(2, {0, 1, /**/ 1, 3});
-  const std::vector<std::int32_t> received = {0, 2, /**/ 0, 1};
+  const std::vector<ExpertId> received = routing_of(2, {0, 2, /**/ 0, 1}).experts;
   const std::vector<std::int64_t> counts = {0, 2};
   ExecutePlan plan;
   DispatchPlanner(halves, 0, Combine::fast)
@@ -107,7 +107,7 @@ TEST(ExecutePlan, refuses_an_expert_that_does_not_exist) {
   const ExpertPlacement placement(4, 2);
   const std::vector<std::int64_t> counts = {0, 1};
   for (const std::int32_t bad : {4, -1}) {
-    const std::vector<std::int32_t> received = {0, bad};
+    const std::vector<ExpertId> received = routing_of(2, {0, bad}).experts;
     EXPECT_THROW((void)make_execute_plan(routing_of(2, {}), {.experts = received, .counts = counts},
                                          placement, 0),
                  Error);
@@ -149,7 +149,7 @@ TEST(Plans, of_all_ranks_fit_together) {
         static_cast<std::size_t>(ranks),
         std::vector<std::vector<std::pair<int, std::int64_t>>>(static_cast<std::size_t>(ranks)));
     for (int rank = 0; rank < ranks; ++rank) {
-      std::vector<std::int32_t> ids;
+      std::vector<ExpertId> ids;
       std::vector<std::int64_t> counts;
       std::vector<std::pair<int, int>> origins;  // (home, token) of each received row
       for (int home = 0; home < ranks; ++home) {
@@ -161,7 +161,7 @@ TEST(Plans, of_all_ranks_fit_together) {
           const std::int32_t token = send.send_tokens[static_cast<std::size_t>(i)];
           origins.emplace_back(home, token);
           for (const ExpertId e : routings[static_cast<std::size_t>(home)].experts_of(token)) {
-            ids.push_back(static_cast<std::int32_t>(e));
+            ids.push_back(e);
           }
         }
       }

@@ -83,9 +83,13 @@ class Rank {
     pool_.set_between_tasks([&world] { world.progress(); }, std::chrono::microseconds(0));
   }
 
+  /// Collective with Combine::fast.
   [[nodiscard]] MoeWorkspace workspace(WireForm wire = WireForm::exact,
                                        Combine combine = Combine::ordered) {
-    return {{world_, placement_, gemm_, adapters_.transposed(), times_, wire, false, combine},
+    const bool adds_in_nodes = combine == Combine::fast && world_.has_messages();
+    if (adds_in_nodes && nodes_ == nullptr) nodes_ = std::make_unique<ExpertNodes>(world_);
+    return {{world_, placement_, gemm_, adapters_.transposed(), times_, wire, false, combine,
+             adds_in_nodes ? nodes_.get() : nullptr},
             WireCodec::bytes(wire == WireForm::int8 ? wire : WireForm::exact, shape_.hidden),
             shape_.topk};
   }
@@ -124,6 +128,7 @@ class Rank {
   MlpProducts mlps_;
   CpuExpertsWorkspace experts_work_;
   ModelPlacement placement_;
+  std::unique_ptr<ExpertNodes> nodes_;
   PhaseTimes times_;
   std::vector<MoeLayer> layers_;
 };

@@ -87,6 +87,23 @@ TEST(StepCost, even_routing_sends_what_the_closed_form_says) {
   }
 }
 
+TEST(StepCost, added_results_leave_a_node_once) {
+  const CostRanks ranks{.ranks = 8, .ranks_per_node = 2};
+  CostModel model = test_model(4);
+  model.wire.part_bytes = 4000;
+  const StepEstimate estimate =
+      estimate_step(model, ranks, {.rows = 512}, ExpertPopularity::even());
+  const double nodes = 1 - none_of(32);  // that have one of the experts, of four
+  const double own = 1 - none_of(16);    // whether one rank of a node has
+  // A node sends one result, also to its own rank if that has none; its other rank a part to add.
+  const double near_results = nodes - own;
+  const double parts = 4 * (2 * own - nodes);
+  const ExpertTraffic& traffic = estimate.traffic;
+  EXPECT_NEAR(traffic.results, 3 * nodes + near_results, 0.01);
+  const double far_head = 3 * 8 * (96 + 16 + 32) / (512.0 * 8) + 3 * nodes * 4;
+  EXPECT_NEAR(traffic.combine_bytes, (traffic.results + parts) * 4000 + far_head, 100);
+}
+
 TEST(StepCost, a_row_goes_once_to_each_other_node) {
   const CostRanks ranks{.ranks = 8, .ranks_per_node = 2};
   const double tokens = 512 * 8;
