@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Scores a text with the demo model on 2 and 4 hosts, and expects the bytes of one rank: every token's log probability
-# and the sums. Runs where `hosts.sh with 4` has made hosts.
+# and the sums; with --combine fast those of as many ranks on nodes of one machine. Runs where `hosts.sh with 4` has made hosts.
 # usage: score_test.sh MOESAIC DATA_DIR
 set -euo pipefail
 moesaic=$1 data=$2
@@ -20,14 +20,15 @@ score() {  # NAME STARTER...: writes NAME.bytes, and NAME.statistics as "ranks" 
 }
 
 failures=0
-expect_bytes_of_one_rank() {  # WAY/HxR..., with $options
+reference=()
+expect_bytes_of_one_rank() {  # WAY/HxR..., with $options; or those of what $reference starts
   local layout way shape nodes
-  score one
+  score one "${reference[@]}"
   for layout in "$@"; do
     way=${layout%/*} shape=${layout#*/} nodes=${layout:4:1}
     if score "$way$shape" "$hosts" run "$way" "$shape" && cmp "$work/one.bytes" "$work/$way$shape.bytes" &&
       [[ $(<"$work/$way$shape.statistics") == "\"ranks\": $((nodes * ${shape#*x})) \"nodes\": $nodes " ]]; then
-      echo "$layout ${options[*]}: the bytes of one rank"
+      echo "$layout ${options[*]}: the same bytes"
     else
       echo "$layout ${options[*]}: FAILED"
       failures=$((failures + 1))
@@ -45,4 +46,9 @@ options=(--wire bf16)
 expect_bytes_of_one_rank tcp/2x1 ucx/2x2
 options=(--wire int8 --defer 3 --half-batches on)
 expect_bytes_of_one_rank tcp/2x2 ucx/4x1
+options=(--combine fast)  # depends on the nodes, however these are made
+reference=(env MOESAIC_RANKS_PER_NODE=2 mpirun -n 4)
+expect_bytes_of_one_rank {tcp,ucx}/2x2
+options=(--combine fast --wire int8 --defer 2 --half-batches on)
+expect_bytes_of_one_rank tcp/2x2
 exit $((failures > 0))
