@@ -57,6 +57,24 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
 }
 
+/// Two matrices of 8 rows of 16 bytes in shared memory, or four: lane 4 g + t gets word t of row g
+/// of each; lane i says where row i % 8 of matrix i / 8 is.
+__device__ __forceinline__ void load_matrices(std::uint32_t (&words)[2], const void* row) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(words[0]), "=r"(words[1])
+               : "r"(address)
+               : "memory");
+}
+__device__ __forceinline__ void load_matrices(std::uint32_t (&first)[2], std::uint32_t (&second)[2],
+                                              const void* row) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(first[0]), "=r"(first[1]), "=r"(second[0]), "=r"(second[1])
+               : "r"(address)
+               : "memory");
+}
+
 __device__ __forceinline__ float low_of_pair(std::uint32_t pair) {
   return __uint_as_float(pair << 16);
 }

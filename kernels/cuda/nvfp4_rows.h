@@ -7,11 +7,11 @@
 //
 // A row is records of 256 k, zero beyond its end:
 //
-//   uint32 codes[4 steps of 64 k][4 t][2 halves]   e2m1, eight a word
-//   uint8 scales[4 steps][4]                       e4m3, one for 16 k
+//   uint32 codes[32]   e2m1, eight a word
+//   uint8 scales[16]   e4m3, one for 16 k
 //
-// Word (step, t, half) has k = 64 step + 32 half + 8 t + 0, 2, 4, 6, 1, 3, 5, 7 from its low bits
-// on, the order of a packed panel (kernels/formats/e2m1_body.h). An element counts code * scale *
+// A word of eight k has k = 0, 2, 4, 6, 1, 3, 5, 7 from its low bits on, the order of a packed
+// panel (kernels/formats/e2m1_body.h). An element counts code * scale *
 // the row's power of two, which stands apart: NaN for a row with a value that is not finite.
 
 namespace moesaic::cuda {

@@ -15,7 +15,7 @@
 //   kSharedBytes                 for the rows of a chunk, and for the sums
 //   Sums                         TensorSums of its rows
 //   load(memory, rows, first_k)            a chunk, zero where there are no rows; all threads
-//   add(sums, panel, memory, place, step)  a step, which is the chunk's `place`-th; a warp
+//   add(sums, panel, memory, turn, step)   a step of each matrix, the warp's `turn`-th of a chunk
 //   scaled(sum, arguments, row)            a result, of row `row` of the input
 
 namespace moesaic::cuda {
@@ -60,9 +60,10 @@ struct MatrixPlace {
   PanelForm form;
 };
 
-/// One of their panels.
+/// One panel of each.
+template <int Matrices>
 struct PanelPlace {
-  const std::uint8_t* panels;  // of the matrix
+  const std::uint8_t* const (&panels)[Matrices];  // of each matrix the first
   int index;
   int depth;
   PanelForm form;
@@ -121,20 +122,19 @@ __device__ __forceinline__ void multiply_tile(const MatrixPlace<Matrices>& place
   const int panel = static_cast<int>(blockIdx.x) * Tile::kPanels + warp / kMmaSplits;
   const int steps = (rows.depth + Tile::kStepDepth - 1) / Tile::kStepDepth;
   const bool has_panel = panel * 16 < place.rows;
+  const PanelPlace<Matrices> of_matrices{place.panels, panel, rows.depth, place.form};
   typename Tile::Sums sums[Matrices];
   for (int first = 0; first < rows.depth; first += Tile::kDepth) {
     __syncthreads();
     Tile::load(memory, rows, first);
     __syncthreads();
     if (!has_panel) continue;
+    const int first_step = first / Tile::kStepDepth + split;
     const int end = min(steps, (first + Tile::kDepth) / Tile::kStepDepth);
+    const int turns = (end - first_step + kMmaSplits - 1) / kMmaSplits;
 #pragma unroll(Tile::kUnroll)
-    for (int step = first / Tile::kStepDepth + split; step < end; step += kMmaSplits) {
-#pragma unroll
-      for (int m = 0; m < Matrices; ++m) {
-        Tile::add(sums[m], {place.panels[m], panel, rows.depth, place.form}, memory,
-                  step - first / Tile::kStepDepth, step);
-      }
+    for (int turn = 0; turn < turns; ++turn) {
+      Tile::add(sums, of_matrices, memory, turn, first_step + turn * kMmaSplits);
     }
   }
   store_tile<Tile, Matrices>(reinterpret_cast<float*>(memory), sums, place.rows, rows.count, store);

@@ -1,38 +1,48 @@
 #!/usr/bin/env bash
-# What the loops of tensor-core kernels cost in the code for sm_90a, as NVIDIA's disassembler shows it: with 1 to 8 rows
-# at most 40 instructions an mma (256 weights), with 128 rows at least 20 % of the loop is mma.
-# usage: machine_code_test.sh NVDISASM FOLDER     FOLDER: with mma/nvfp4.sm_90a.cubin
+# What the loops of tensor-core kernels cost in machine code, as NVIDIA's disassembler shows it: W4A16 on sm_90a and W4A4 on
+# sm_120a. With 1 to 8 rows at most 40 instructions an mma (256 weights; W4A4: 1,024), with 128 rows at least 20 % of the
+# loop is mma, those that do nothing (W4A4 has one after most mma) counted too.
+# usage: machine_code_test.sh NVDISASM FOLDER     FOLDER: with mma/nvfp4.sm_90a.cubin, and perhaps
+#                                                 block_scaled/nvfp4.sm_120a.cubin
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-
-"$1" -c "$2/mma/nvfp4.sm_90a.cubin" >"$dir/code"
-# A line for each loop that has mma: the kernel, its instructions, its mma.
-awk '
-  /^\.text\./ { kernel = $1; gsub(/^\.text\.|:.*/, "", kernel); split("", at); split("", before); code = mma = 0 }
-  /^\.L_x_[0-9]+:/ { label = $1; sub(/:.*/, "", label); at[label] = code; before[label] = mma }
-  /^ +\/\*[0-9a-f]+\*\// {
-    ++code
-    if (/HMMA/) ++mma
-    if (match($0, /`\(\.L_x_[0-9]+\)/)) {
-      label = substr($0, RSTART + 2, RLENGTH - 3)
-      if (label in at && mma > before[label]) print kernel, code - at[label], mma - before[label]
-    }
-  }' "$dir/code" >"$dir/loops"
-
 failed=0
-limit() {  # kernel, most instructions an mma in its tightest loop
-  local least
-  least=$(awk -v kernel="$1" '$1 == kernel {print $2 / $3}' "$dir/loops" | sort -g | head -1)
-  echo "$1: ${least:-no loop} instructions an mma"
-  [[ -n $least ]] && awk -v a="$least" -v b="$2" 'BEGIN {exit !(a <= b)}' || failed=1
+
+loops() {  # a line for each loop of a disassembly that has mma: the kernel, its instructions, its mma
+  awk '
+    /^\.text\./ { kernel = $1; gsub(/^\.text\.|:.*/, "", kernel); split("", at); split("", before); code = mma = 0 }
+    /^\.L_x_[0-9]+:/ { label = $1; sub(/:.*/, "", label); at[label] = code; before[label] = mma }
+    /^ +\/\*[0-9a-f]+\*\// {
+      ++code
+      if (/[HO]MMA/) ++mma
+      if (match($0, /`\(\.L_x_[0-9]+\)/)) {
+        label = substr($0, RSTART + 2, RLENGTH - 3)
+        if (label in at && mma > before[label]) print kernel, code - at[label], mma - before[label]
+      }
+    }' "$1"
 }
-limit gate_up_8 40
-limit down_8 40
-limit gate_up_128 5
-limit down_128 5
-if grep -qE '\b(LDL|STL)\b' "$dir/code"; then
-  echo "registers are spilled"
-  failed=1
-fi
+limit() {  # module, kernel, most instructions an mma in its tightest loop
+  local least
+  least=$(awk -v kernel="$2" '$1 == kernel {print $2 / $3}' "$dir/loops" | sort -g | head -1)
+  echo "$1 $2: ${least:-no loop} instructions an mma"
+  [[ -n $least ]] && awk -v a="$least" -v b="$3" 'BEGIN {exit !(a <= b)}' || failed=1
+}
+check() {  # disassembler, cubin
+  "$1" -c "$2" >"$dir/code"
+  loops "$dir/code" >"$dir/loops"
+  local name
+  name=$(basename "$(dirname "$2")")/$(basename "$2" .cubin)
+  for product in gate_up down; do
+    limit "$name" ${product}_8 40
+    limit "$name" ${product}_128 5
+  done
+  if grep -qE '\b(LDL|STL)\b' "$dir/code"; then
+    echo "$name: registers are spilled"
+    failed=1
+  fi
+}
+
+check "$1" "$2/mma/nvfp4.sm_90a.cubin"
+if [[ -e $2/block_scaled/nvfp4.sm_120a.cubin ]]; then check "$1" "$2/block_scaled/nvfp4.sm_120a.cubin"; fi
 exit $failed

@@ -139,7 +139,10 @@ TEST(PlantedMistakes, in_kernels_of_activations_in_nvfp4_are_caught) {
                                  {"bar.sync \t0;", "", "gate_up_8", 7},
                                  {"cp.async.wait_group 0;", ""},
                                  {"setp.ge.s32", "setp.gt.s32"},
-                                 {"{0, 0}", "{0, 1}"},
+                                 {", 3;\n\t// begin", ", 2;\n\t// begin", "down_128"},
+                                 {", 1;\n\tmov.b16", ", 0;\n\tmov.b16", "gate_up_8"},
+                                 {"+272];", "+276];", "gate_up_128"},
+                                 {"x4.shared.b16 {", "x4.trans.shared.b16 {", "down_32"},
                                  {"add.rn.f32", "sub.rn.f32"},
                                  {"xor.b32", "or.b32"},
                                  {"e2m1.e2m1", "e2m1.e3m2"}}) {

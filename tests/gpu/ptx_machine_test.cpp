@@ -156,6 +156,36 @@ TEST(PtxMachine, wants_all_lanes_and_warps_together) {
   expect_error("", "blocks of 256 threads; it was made for 128", {.threads = 256});
 }
 
+TEST(PtxMachine, loads_matrices) {
+  // 16 rows of 4 words, from the last on: lane 4 g + t gets word t of the g-th row of each matrix.
+  const std::string rows = R"(
+  st.shared.u32 [%r3], %r1;
+  bar.sync 0;
+  and.b32 %r4, %r1, 15;
+  shl.b32 %r4, %r4, 4;
+  sub.s32 %r4, 240, %r4;
+  add.s32 %r4, %r2, %r4;
+  {})";
+  const auto load = [&](const std::string& call) { return fmt::format(fmt::runtime(rows), call); };
+  const std::string four = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r5, %r6, %r7, %r8}, [%r4];";
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    const auto words = left_in_r5(load(four + fmt::format(" mov.u32 %r5, %r{};", 5 + matrix)));
+    for (unsigned thread = 0; thread < 64; ++thread) {
+      const unsigned row = 15 - (static_cast<unsigned>(matrix) * 8 + thread % 32 / 4) % 16;
+      EXPECT_EQ(words[thread], row * 4 + thread % 4) << "matrix " << matrix;
+    }
+  }
+  const std::string two = "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r6, %r5}, [%r4];";
+  EXPECT_EQ(left_in_r5(load(two))[33], 29U);
+  expect_error(load("setp.lt.u32 %p1, %r1, 31; @%p1 " + four), "only 31 of 32 lanes");
+  expect_error(load("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r6, %r5}, [%r4+-8];"),
+               "misaligned shared address");
+  expect_error(load("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r6, %r5}, [%r4+16];"),
+               "shared address 256");
+  expect_error("mov.u32 %r4, %r2; ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r6, %r5}, [%r4];",
+               "is read before it is written");
+}
+
 TEST(PtxMachine, lands_copies_when_they_are_waited_for) {
   const std::string copy = R"(
   and.b32 %r5, %r1, 15;

@@ -124,7 +124,7 @@ std::vector<std::uint8_t> records_of(const Nvfp4Row& row, std::int64_t bytes) {
     std::uint8_t* const record =
         records.data() + k / cuda::kRecordDepth * static_cast<std::size_t>(cuda::kRecordBytes);
     const std::size_t in = k % cuda::kRecordDepth;
-    const std::size_t word = in / 64 * 8 + in % 32 / 8 * 2 + in % 64 / 32;
+    const std::size_t word = in / 8;
     const std::size_t nibble = word * 8 + kPlaces[k % 8];
     record[nibble / 2] |= static_cast<std::uint8_t>(row.codes[k] << (nibble % 2 * 4));
     record[cuda::kRecordCodeBytes + in / 16] = row.scales[k / 16];

@@ -101,10 +101,14 @@ void run_mma(const std::string& kernel, int chip, std::vector<std::uint32_t>& re
 constexpr std::string_view kBf16Mma =
     "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r8, %r9, %r10, %r11}, {%r2, %r3, %r4, "
     "%r5}, {%r6, %r7}, {%r8, %r9, %r10, %r11};\n";
-constexpr std::string_view kNvfp4Mma =
-    "mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32."
-    "ue4m3 {%r8, %r9, %r10, %r11}, {%r2, %r3, %r4, %r5}, {%r6, %r7}, {%r8, %r9, %r10, %r11}, %r12, "
-    "{0, 0}, %r13, {0, 0};\n";
+/// With the scales of lanes 4 g + 2 of_a and the next, and of lane 4 g + of_b.
+std::string nvfp4_mma(std::size_t of_a, std::size_t of_b) {
+  return fmt::format(
+      "mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1."
+      "f32.ue4m3 {{%r8, %r9, %r10, %r11}}, {{%r2, %r3, %r4, %r5}}, {{%r6, %r7}}, {{%r8, %r9, %r10, "
+      "%r11}}, %r12, {{0, {}}}, %r13, {{0, {}}};\n",
+      of_a, of_b);
+}
 
 /// Which element each value of a lane is: "A lane value row k", as CUTLASS says
 /// (tools/lane_maps.sh).
@@ -253,17 +257,28 @@ TEST(TensorCore, has_the_lane_maps_of_cutlass_in_nvfp4) {
         break;
     }
   }
-  EXPECT_THROW(run_mma(mma_kernel(12, 6, kNvfp4Mma), 90, registers), MachineError);
-  run_mma(mma_kernel(12, 6, kNvfp4Mma), 120, registers);
+  EXPECT_THROW(run_mma(mma_kernel(12, 6, nvfp4_mma(0, 0)), 90, registers), MachineError);
   float wanted[16][8];
   std::memcpy(wanted, operands.c, sizeof wanted);
   mma_16x8x64(operands.a, operands.b, wanted);
-  for (const LaneValue& at : map) {
-    if (at.operand != 'C') continue;
-    EXPECT_EQ(std::bit_cast<float>(registers[at.lane * 12 + 6 + at.value]),
-              wanted[at.row][at.column])
-        << "lane " << at.lane << ", value " << at.value;
+  // Of four lanes two have scales of a, and one those of b; what others have there is not read.
+  for (std::size_t lanes = 0; lanes < 8; ++lanes) {
+    const std::size_t of_a = lanes / 4;
+    const std::size_t of_b = lanes % 4;
+    std::vector<std::uint32_t> own = registers;
+    for (std::size_t lane = 0; lane < 32; ++lane) {
+      if (lane % 4 / 2 != of_a) own[lane * 12 + 10] = 0x7f7f7f7f;
+      if (lane % 4 != of_b) own[lane * 12 + 11] = 0x7f7f7f7f;
+    }
+    run_mma(mma_kernel(12, 6, nvfp4_mma(of_a, of_b)), 120, own);
+    for (const LaneValue& at : map) {
+      if (at.operand != 'C') continue;
+      EXPECT_EQ(std::bit_cast<float>(own[at.lane * 12 + 6 + at.value]), wanted[at.row][at.column])
+          << "lane " << at.lane << ", value " << at.value << ", scales of " << lanes;
+    }
   }
+  EXPECT_THROW(run_mma(mma_kernel(12, 6, nvfp4_mma(2, 0)), 120, registers), MachineError);
+  EXPECT_THROW(run_mma(mma_kernel(12, 6, nvfp4_mma(0, 4)), 120, registers), MachineError);
 }
 
 TEST(TensorCore, gives_the_sums_of_mma_sim_in_nvfp4) {

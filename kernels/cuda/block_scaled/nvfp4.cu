@@ -5,24 +5,35 @@
 // Products of weights and activations in nvfp4 on tensor cores that take both as they are (mma.sync
 // with block scales, sm_120 and sm_121). A step has 64 k: two of the panel's. Lane 4 g + t has the
 // codes of k = 8 t to 8 t + 7 of either, of columns 2 g and 2 g + 1, which it reads as 8
-// neighbouring bytes, a warp 256; and of a row of x 8 bytes from shared memory. Codes of eight k
-// are in the order of the panel on both sides, which their exact sum does not know.
+// neighbouring bytes, a warp 256; the same k of rows of x come from shared memory, two blocks of 8
+// rows at once. Codes of eight k are in the order of the panel on both sides, which their exact sum
+// does not know. An mma takes its scales from some lanes alone and says from which: so one word a
+// lane is the scales of gate and of up, or of four blocks of rows.
 
 namespace moesaic::cuda {
 
+/// The scales of an operand, a byte for 16 k, the first the lowest, in the lanes that `lanes` says.
+struct ScaleWord {
+  std::uint32_t word;
+  int lanes;
+};
+
 /// d[16 columns, 8 rows] += a[16, 64] b[64, 8] of one warp, e2m1 with a scale for 16 k. Lane 4 g +
 /// t has of a the rows g (0, 2) and g + 8 (1, 3), k 8 t to 8 t + 7 (0, 1) and 8 t + 32 to 8 t + 39
-/// (2, 3); of b column g, the same k. The scales of row g are those of lane 4 g, of row g + 8 those
-/// of lane 4 g + 1, of column g those of lane 4 g: a byte for 16 k, the first the lowest.
+/// (2, 3); of b column g, the same k. The scales of row g are those of lane 4 g + 2 lanes (lanes
+/// is 0 or 1), of row g + 8 those of the next lane, of column g those of lane 4 g + lanes (0 to 3).
 __device__ __forceinline__ void mma_nvfp4(float (&d)[4], const std::uint32_t (&a)[4],
-                                          std::uint32_t scales_a, uint2 b, std::uint32_t scales_b) {
+                                          const ScaleWord& scales_a, const std::uint32_t (&b)[2],
+                                          const ScaleWord& scales_b) {
   asm volatile(
       "mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col"
       ".f32.e2m1.e2m1.f32.ue4m3 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}, %10, {0, 0}, %11, {0, 0};"
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}, %10, {0, %11}, %12, {0, "
+      "%13};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y), "r"(scales_a),
-        "r"(scales_b));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(scales_a.word),
+        "h"(static_cast<std::uint16_t>(scales_a.lanes)), "r"(scales_b.word),
+        "h"(static_cast<std::uint16_t>(scales_b.lanes)));
 }
 
 /// `Blocks` times 8 rows of records.
@@ -34,10 +45,11 @@ struct ScaledTile {
   static constexpr int kThreads = Panels * kMmaSplits * 32;
   static constexpr int kStepDepth = 64;
   static constexpr int kDepth = Blocks == 16 ? 512 : 1024;
-  static constexpr int kUnroll = Blocks == 1 ? 4 : 1;
+  static constexpr int kUnroll = Blocks == 1 ? 4 : 2;
   static constexpr int kChunkBytes = kDepth / kRecordDepth * kRecordBytes;  // of a row
-  /// 32 beyond a multiple of 128: four rows of 32 bytes in different banks.
-  static constexpr int kStride = (kChunkBytes + 95) / 128 * 128 + 32;
+  /// An odd number of 16 bytes: eight rows of 16 bytes in different banks.
+  static constexpr int kStride = kChunkBytes | 16;
+  static constexpr int kScaleWords = (Blocks + 3) / 4;
   static constexpr int kSharedBytes = shared_bytes(kRows * kStride, Panels, kRows);
   static_assert(kSharedBytes <= 48 * 1024, "more needs a launch that asks for it");
 
@@ -61,39 +73,97 @@ struct ScaledTile {
     wait_for_copies();
   }
 
-  __device__ __forceinline__ static void add(Sums& sums, const PanelPlace& panel,
-                                             const std::uint8_t* memory, int place, int step) {
-    const int g = static_cast<int>(threadIdx.x) % 32 / 4;
-    const int t = static_cast<int>(threadIdx.x) % 4;
+  template <int Matrices>
+  __device__ __forceinline__ static void add(Sums (&sums)[Matrices],
+                                             const PanelPlace<Matrices>& panel,
+                                             const std::uint8_t* memory, int turn, int step) {
+    static_assert(Matrices <= 2 && kMmaSplits == kRecordDepth / kStepDepth);
+    const int split = static_cast<int>(threadIdx.x) / 32 % kMmaSplits;
+    const std::uint8_t* const x = memory + turn * kRecordBytes;
+    std::uint32_t codes[Blocks][2];
+    load_codes(codes, x + split * 32);
+    std::uint32_t row_scales[kScaleWords];
+    load_scales(row_scales, x + kRecordCodeBytes + split * 4);
+
     const int steps = (panel.depth + 31) / 32;
-    const Decoder decoder(panel.panels + panel.index * Decoder::panel_bytes(steps, panel.form),
-                          steps, panel.form);
-    std::uint32_t a[4] = {};
-    std::uint32_t scales = 0;
+    const bool has_half = step < steps / 2;
+    const std::int64_t first = panel.index * Decoder::panel_bytes(steps, panel.form);
+    const std::uint8_t* const of_scales =
+        threadIdx.x % 4 < 2 ? panel.panels[0] : panel.panels[Matrices - 1];
+    const std::uint32_t scales =
+        weight_scales(Decoder(of_scales + first, steps, panel.form), step, has_half);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (2 * step + half >= steps) break;
-      const auto words = load_words<2>(decoder.codes + ((2 * step + half) * 4 + t) * 64 + g * 8);
-      a[2 * half] = plain_e2m1(words.word[0]);
-      a[2 * half + 1] = plain_e2m1(words.word[1]);
-      const std::uint8_t* const bytes =
-          decoder.scales + (2 * step + half) * 32 + 2 * g + t % 2;  // of 16 k, then the next
-      scales |= (bytes[0] | static_cast<std::uint32_t>(bytes[16]) << 8) << (16 * half);
-    }
-    const std::uint8_t* const x = memory + place / 4 * kRecordBytes;
+    for (int m = 0; m < Matrices; ++m) {
+      std::uint32_t a[4] = {};
+      load_weights(a, Decoder(panel.panels[m] + first, steps, panel.form), step, has_half);
 #pragma unroll
-    for (int block = 0; block < Blocks; ++block) {
-      const std::uint8_t* const row = x + (block * 8 + g) * kStride;
-      const uint2 codes = *reinterpret_cast<const uint2*>(row + place % 4 * 32 + t * 8);
-      const auto row_scales =
-          *reinterpret_cast<const std::uint32_t*>(row + kRecordCodeBytes + place % 4 * 4);
-      mma_nvfp4(sums.sum[block], a, scales, codes, row_scales);
+      for (int block = 0; block < Blocks; ++block) {
+        mma_nvfp4(sums[m].sum[block], a, {scales, m}, codes[block],
+                  {row_scales[block / 4], block % 4});
+      }
     }
   }
 
   __device__ __forceinline__ static float scaled(float sum, const MlpArguments& arguments,
                                                  std::int64_t row) {
     return __fmul_rn(sum, arguments.row_scales[row]);
+  }
+
+ private:
+  /// x: lane 4 g + t gets words t and 4 + t of row g of each block.
+  __device__ __forceinline__ static void load_codes(std::uint32_t (&codes)[Blocks][2],
+                                                    const std::uint8_t* x) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    x += lane % 8 * kStride + lane / 8 % 2 * 16;
+    if constexpr (Blocks == 1) {
+      load_matrices(codes[0], x);
+    } else {
+      x += lane / 16 * 8 * kStride;
+#pragma unroll
+      for (int block = 0; block < Blocks; block += 2) {
+        load_matrices(codes[block], codes[block + 1], x + block * 8 * kStride);
+      }
+    }
+  }
+
+  /// x: lane 4 g + t gets the scales of row g of blocks t, 4 + t, 8 + t ...
+  __device__ __forceinline__ static void load_scales(std::uint32_t (&scales)[kScaleWords],
+                                                     const std::uint8_t* x) {
+    const int g = static_cast<int>(threadIdx.x) % 32 / 4;
+    const int t = Blocks == 1 ? 0 : static_cast<int>(threadIdx.x) % 4;
+    x += (t * 8 + g) * kStride;
+#pragma unroll
+    for (int i = 0; i < kScaleWords; ++i) {
+      scales[i] = *reinterpret_cast<const std::uint32_t*>(x + i * 32 * kStride);
+    }
+  }
+
+  /// Weights: the second half is zero where the panel has no more steps.
+  __device__ __forceinline__ static void load_weights(std::uint32_t (&a)[4], const Decoder& decoder,
+                                                      int step, bool has_half) {
+    const int g = static_cast<int>(threadIdx.x) % 32 / 4;
+    const int t = static_cast<int>(threadIdx.x) % 4;
+    const std::uint8_t* const from =
+        decoder.codes + (t * 64 + g * 8) + static_cast<std::int64_t>(step) * 2 * kE2m1StepBytes;
+    const auto first = load_words<2>(from);
+    a[0] = plain_e2m1(first.word[0]);
+    a[1] = plain_e2m1(first.word[1]);
+    if (!has_half) return;
+    const auto second = load_words<2>(from + kE2m1StepBytes);
+    a[2] = plain_e2m1(second.word[0]);
+    a[3] = plain_e2m1(second.word[1]);
+  }
+
+  /// Weights: lanes 4 g and 4 g + 1 get the scales of columns 2 g and 2 g + 1 of the first matrix,
+  /// lanes 4 g + 2 and 4 g + 3 those of the last one.
+  __device__ __forceinline__ static std::uint32_t weight_scales(const Decoder& decoder, int step,
+                                                                bool has_half) {
+    const int g = static_cast<int>(threadIdx.x) % 32 / 4;
+    const std::uint8_t* const from = decoder.scales + (2 * g + static_cast<int>(threadIdx.x) % 2) +
+                                     static_cast<std::int64_t>(step) * 64;
+    std::uint32_t scales = __byte_perm(from[0], from[16], 0x1140);
+    if (has_half) scales = __byte_perm(scales, __byte_perm(from[32], from[48], 0x1140), 0x5410);
+    return scales;
   }
 };
 

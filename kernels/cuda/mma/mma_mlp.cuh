@@ -47,28 +47,41 @@ struct MmaTile {
     wait_for_copies();
   }
 
-  __device__ __forceinline__ static void add(Sums& sums, const PanelPlace& panel,
-                                             const std::uint8_t* memory, int place, int step) {
+  template <int Matrices>
+  __device__ __forceinline__ static void add(Sums (&sums)[Matrices],
+                                             const PanelPlace<Matrices>& panel,
+                                             const std::uint8_t* memory, int turn, int step) {
+#pragma unroll
+    for (int m = 0; m < Matrices; ++m) {
+      const int steps = (panel.depth + 31) / 32;
+      const Decoder decoder(panel.panels[m] + panel.index * Decoder::panel_bytes(steps, panel.form),
+                            steps, panel.form);
+      add_step(sums[m], decoder, memory, turn, step);
+    }
+  }
+
+  __device__ __forceinline__ static float scaled(float sum, const MlpArguments&, std::int64_t) {
+    return sum;
+  }
+
+ private:
+  __device__ __forceinline__ static void add_step(Sums& sums, const Decoder& decoder,
+                                                  const std::uint8_t* memory, int turn, int step) {
     const int g = static_cast<int>(threadIdx.x) % 32 / 4;
     const int t = static_cast<int>(threadIdx.x) % 4;
-    const int steps = (panel.depth + 31) / 32;
-    const Decoder decoder(panel.panels + panel.index * Decoder::panel_bytes(steps, panel.form),
-                          steps, panel.form);
+    const int split = static_cast<int>(threadIdx.x) / 32 % kMmaSplits;
     std::uint32_t pairs[2][4];
     decoder.decode<2>(step, t, 2 * g, pairs);
     const std::uint32_t first[4] = {pairs[0][0], pairs[1][0], pairs[0][1], pairs[1][1]};
     const std::uint32_t second[4] = {pairs[0][2], pairs[1][2], pairs[0][3], pairs[1][3]};
-    const auto* const x = reinterpret_cast<const std::uint16_t*>(memory) + place * 32 + t * 8;
+    const auto* const x =
+        reinterpret_cast<const std::uint16_t*>(memory) + (turn * kMmaSplits + split) * 32 + t * 8;
 #pragma unroll
     for (int block = 0; block < Blocks; ++block) {
       const uint4 row = *reinterpret_cast<const uint4*>(x + (block * 8 + g) * kStride);
       mma_bf16(sums.sum[block], first, row.x, row.y);
       mma_bf16(sums.sum[block], second, row.z, row.w);
     }
-  }
-
-  __device__ __forceinline__ static float scaled(float sum, const MlpArguments&, std::int64_t) {
-    return sum;
   }
 };
 

@@ -57,12 +57,9 @@ extern "C" __global__ void __launch_bounds__(128, 1)
       }
     }
     std::uint8_t* const record = out + k / kRecordDepth * kRecordBytes;
-    const int step = k % kRecordDepth / 64;
-    const int half = k % 64 / 32;
-    const int t = k % 32 / 8;
-    auto* const codes = reinterpret_cast<std::uint32_t*>(record + step * 32 + t * 8 + half * 4);
+    auto* const codes = reinterpret_cast<std::uint32_t*>(record + k % kRecordDepth / 2);
     codes[0] = words[0];
-    codes[2] = words[1];
+    codes[1] = words[1];
     record[kRecordCodeBytes + k % kRecordDepth / 16] = static_cast<std::uint8_t>(code);
   }
   if (threadIdx.x != 0) return;

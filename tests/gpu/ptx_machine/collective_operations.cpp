@@ -137,9 +137,11 @@ void multiply_nvfp4(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   if (chip != 120 && chip != 121) {
     throw MachineError(fmt::format("sm_{} has no block scales", chip));
   }
-  // Which byte of the scales, and which lanes of four: the first.
-  for (const std::size_t selector : {15U, 16U, 18U, 19U}) {
-    if (*warp.slot(in.slots[selector]) != 0) throw MachineError("scales of other lanes");
+  // Which lanes of four have the scales: a pair of them those of a, one those of b.
+  const auto of_a = static_cast<std::size_t>(*warp.slot(in.slots[16]));
+  const auto of_b = static_cast<std::size_t>(*warp.slot(in.slots[19]));
+  if (*warp.slot(in.slots[15]) != 0 || *warp.slot(in.slots[18]) != 0 || of_a > 1 || of_b > 3) {
+    throw MachineError("scales of bytes or lanes that there are not");
   }
   ScaledMatrix<16> a;
   ScaledMatrix<8> b;
@@ -157,8 +159,8 @@ void multiply_nvfp4(Warp& warp, const Instruction& in, std::uint32_t lanes) {
       const auto scale = [&](std::size_t operand) {
         return static_cast<std::uint8_t>(warp.slot(in.slots[operand])[lane] >> (8 * i));
       };
-      if (t < 2) a.scales[g + t * 8][i] = scale(14);
-      if (t == 0) b.scales[g][i] = scale(17);
+      if (t / 2 == of_a) a.scales[g + t % 2 * 8][i] = scale(14);
+      if (t == of_b) b.scales[g][i] = scale(17);
     }
   }
   load_sums(warp, in, 10, c);

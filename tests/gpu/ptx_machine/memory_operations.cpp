@@ -164,6 +164,27 @@ bool set_memory_operation(Instruction& in) {
   return in.num_slots == in.items + 1 && in.num_addresses == 1;
 }
 
+void load_matrices(Warp& warp, const Instruction& in, std::uint32_t lanes) {
+  warp.require_all(lanes);
+  const auto matrices = static_cast<std::size_t>(in.num_slots - 1);
+  Places places = places_of(warp, in, in.num_slots - 1);
+  places.bytes = 16;                                // of a row
+  std::array<std::uint32_t, kWarpLanes * 4> words;  // [matrices * 8 rows][4]
+  for (std::size_t row = 0; row < matrices * 8; ++row) {
+    warp.block().shared.load(places.at[row] & (kSharedWindow - 1), words.data() + row * 4,
+                             places.bytes, warp.index());
+  }
+  for (std::size_t lane = 0; lane < kWarpLanes; ++lane) {
+    for (std::size_t i = 0; i < matrices; ++i) {
+      warp.slot(in.slots[i])[lane] = words[i * kWarpLanes + lane];
+    }
+  }
+  if (warp.block().counters != nullptr) {
+    const std::uint32_t that_say_where = matrices == 4 ? 0xffffffff : (1U << matrices * 8) - 1;
+    count(*warp.block().counters, places, that_say_where, true);
+  }
+}
+
 void begin_copy(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   const std::uint64_t* const to = warp.slot(in.slots[0]);
   const std::uint64_t* const from = warp.slot(in.slots[1]);

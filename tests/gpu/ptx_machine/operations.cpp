@@ -349,6 +349,8 @@ const std::unordered_map<std::string, Operation>& operations() {
       {"mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1."
        "f32.ue4m3",
        {multiply_nvfp4, 20}},
+      {"ldmatrix.sync.aligned.m8n8.x2.shared.b16", {load_matrices, 3}},
+      {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", {load_matrices, 5}},
       {"cp.async.cg.shared.global", {begin_copy, 3}},
       {"cp.async.commit_group", {close_copies, 0}},
       {"cp.async.wait_group", {wait_for_copies, 1}}};
