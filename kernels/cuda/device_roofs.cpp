@@ -11,6 +11,18 @@ namespace moesaic {
 namespace {
 
 constexpr std::string_view kRoofModule = "roofs/roofs";
+
+/// A kernel of products from registers.
+struct ProductRoof {
+  std::string_view name;
+  std::string_view module;
+  double operations;  // of a thread, of one chain once
+};
+constexpr ProductRoof kProductRoofs[] = {
+    {"portable", kRoofModule, 2},
+    {"mma", kRoofModule, 2.0 * 16 * 8 * 16 / 32},
+    {"block_scaled", "block_scaled/roofs", 2.0 * 16 * 8 * 64 / 32},
+};
 constexpr int kBlocksOfMultiprocessor = 4;
 constexpr std::int64_t kCaches = 8;  // data is so many times what the cache holds
 constexpr std::int64_t kLeastData = std::int64_t{1} << 20;
@@ -74,15 +86,17 @@ void DeviceRoofs::measure_reads() {
   }
 }
 
-void DeviceRoofs::measure_multiply(DeviceKernels kernels) {
-  const bool is_mma = kernels == DeviceKernels::mma;
-  CudaFunction const kernel = device_.kernel(kRoofModule, is_mma ? "mma" : "portable");
+void DeviceRoofs::measure_multiply(std::string_view kernels) {
+  const auto* const roof = std::ranges::find(kProductRoofs, kernels, &ProductRoof::name);
+  require(roof != std::end(kProductRoofs), ErrorKind::internal, "no roof of {}", kernels);
+  CudaFunction const kernel = device_.kernel(roof->module, std::string(roof->name));
   std::int32_t repeats = 4;
   while (time_launches(kernel, 1, repeats) < kEnoughSeconds && repeats < kMostRepeats) repeats *= 4;
   const double operations =
-      (is_mma ? 4096.0 / 32 : 2.0) * cuda::kRoofChains * repeats * static_cast<double>(threads_);
+      roof->operations * cuda::kRoofChains * repeats * static_cast<double>(threads_);
+  double& best = operations_[std::string(kernels)];
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    operations_ = std::max(operations_, operations / time_launches(kernel, 1, repeats));
+    best = std::max(best, operations / time_launches(kernel, 1, repeats));
   }
 }
 

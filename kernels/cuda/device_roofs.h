@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
 
 #include "base/device.h"
-#include "kernels/cuda/mlp_products.h"
 
 namespace moesaic {
 
@@ -17,11 +20,16 @@ class DeviceRoofs {
   DeviceRoofs(Device& device, double deadline_seconds);
 
   void measure_reads();
-  void measure_multiply(DeviceKernels kernels);
+  /// Of what kernels of that name (kernels_name()) multiply with: portable, mma or, where the chip
+  /// has it, block_scaled.
+  void measure_multiply(std::string_view kernels);
 
   /// The best so far, of what was measured.
   [[nodiscard]] double bytes_per_second() const noexcept { return bytes_; }
-  [[nodiscard]] double operations_per_second() const noexcept { return operations_; }
+  [[nodiscard]] const std::map<std::string, double, std::less<>>& operations_per_second()
+      const noexcept {
+    return operations_;
+  }
 
  private:
   /// Seconds of so many launches in a row.
@@ -33,7 +41,7 @@ class DeviceRoofs {
   DeviceBuffer data_;
   DeviceBuffer out_;
   double bytes_ = 0;
-  double operations_ = 0;
+  std::map<std::string, double, std::less<>> operations_;  // of kernels by their name
 };
 
 }  // namespace moesaic

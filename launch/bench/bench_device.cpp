@@ -3,10 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "kernels/cuda/device_roofs.h"
+#include "kernels/cuda/grouped_mlps.h"
+#include "kernels/nvfp4_activations.h"
 #include "launch/bench/bench_shapes.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/product_line.h"
@@ -27,8 +30,7 @@ constexpr double kSecondsOfDeviceGroup = 1;
 class DeviceMatrices {
  public:
   struct Setup {
-    Device& device;
-    DeviceKernels kernels;
+    const RankDevice& gpu;
     MatrixShape shape;
     const SampleWeights& weights;
     std::int64_t footprint;  // bytes for matrices, and as many for results
@@ -36,8 +38,14 @@ class DeviceMatrices {
   };
   explicit DeviceMatrices(const Setup& setup)
       : setup_(setup),
-        panels_(setup.device.allocate(copies() * matrix_bytes())),
-        mlps_({.device = setup.device, .scratch = scratch_, .kernels = setup.kernels}, upload()) {}
+        device_(*setup.gpu.device),
+        panels_(device_.allocate((copies() + 1) * matrix_bytes())),
+        mlps_({.device = device_,
+               .scratch = scratch_,
+               .kernels = setup.gpu.kernels,
+               .nvfp4_activations = setup.gpu.nvfp4_activations,
+               .library = setup.gpu.library.get()},
+              upload()) {}
 
   [[nodiscard]] std::int64_t matrix_bytes() const {
     return setup_.weights.bytes(setup_.shape.columns);
@@ -49,12 +57,12 @@ class DeviceMatrices {
     num_rows_ = num_rows;
     groups_ = std::clamp<std::int64_t>(setup_.footprint / result_bytes, 1, copies());
     const std::int64_t bytes = num_rows * setup_.shape.depth * 2;
-    inputs_ = setup_.device.allocate(groups_ * bytes);
-    results_ = setup_.device.allocate(groups_ * result_bytes);
+    inputs_ = device_.allocate(groups_ * bytes);
+    results_ = device_.allocate(groups_ * result_bytes);
     mlps_.make_room(groups_ * num_rows, 0);
     for (std::int64_t group = 0; group < groups_; ++group) {
-      setup_.device.upload(inputs_.address() + static_cast<CudaAddress>(group * bytes), rows.data(),
-                           bytes);
+      device_.upload(inputs_.address() + static_cast<CudaAddress>(group * bytes), rows.data(),
+                     bytes);
     }
     finish();
   }
@@ -75,15 +83,20 @@ class DeviceMatrices {
            }) /
            static_cast<double>(groups_);
   }
-  /// Of the last group's product.
+  /// Of the last group's product, with rows as they are multiplied.
   [[nodiscard]] double error(const SampleRows& rows) {
     const std::int64_t columns = setup_.shape.columns;
     std::vector<float> y(static_cast<std::size_t>(num_rows_ * columns));
     const std::int64_t bytes = std::ssize(y) * 4;
-    setup_.device.download(
-        y.data(), results_.address() + static_cast<CudaAddress>((groups_ - 1) * bytes), bytes);
+    device_.download(y.data(), results_.address() + static_cast<CudaAddress>((groups_ - 1) * bytes),
+                     bytes);
     finish();
-    return product_error(setup_.weights, rows, num_rows_, columns,
+    const RowValues values = [&](std::int64_t row) {
+      std::vector<float> numbers = rows.values(row);
+      if (rounds_rows()) round_to_nvfp4(numbers);
+      return numbers;
+    };
+    return product_error(setup_.weights, values, num_rows_, columns,
                          [&](std::int64_t row, std::int64_t column) {
                            return y[static_cast<std::size_t>(row * columns + column)];
                          });
@@ -93,27 +106,32 @@ class DeviceMatrices {
   [[nodiscard]] std::int64_t copies() const {
     return std::max<std::int64_t>(1, setup_.footprint / matrix_bytes());
   }
+  [[nodiscard]] bool rounds_rows() const {
+    return setup_.weights.layout().format == Format::nvfp4 &&
+           setup_.gpu.nvfp4_activations == Nvfp4Activations::nvfp4;
+  }
   void finish() {
-    setup_.device.mark();
-    setup_.device.wait_for_mark(setup_.deadline_seconds);
+    device_.mark();
+    device_.wait_for_mark(setup_.deadline_seconds);
   }
   std::vector<MlpWeights> upload() {
-    const PinnedBuffer host = setup_.device.allocate_pinned(matrix_bytes());
+    const PinnedBuffer host = device_.allocate_pinned(matrix_bytes());
     PackedMatrix down = setup_.weights.write_matrix(setup_.shape.columns, host.data());
-    PackedMatrix gate = down;  // which is not multiplied
+    PackedMatrix gate = down;  // of all, behind the others; which is arranged, and not multiplied
     std::swap(gate.rows, gate.depth);
     std::vector<MlpWeights> mlps;
-    for (std::int64_t copy = 0; copy < copies(); ++copy) {
+    for (std::int64_t copy = copies(); copy >= 0; --copy) {
       const CudaAddress at = panels_.address() + static_cast<CudaAddress>(copy * matrix_bytes());
-      setup_.device.upload(at, host.data(), matrix_bytes());
-      down.panels = reinterpret_cast<const std::byte*>(at);
-      mlps.push_back({.gate = gate, .up = gate, .down = down});
+      device_.upload(at, host.data(), matrix_bytes());
+      (copy == copies() ? gate : down).panels = reinterpret_cast<const std::byte*>(at);
+      if (copy < copies()) mlps.push_back({.gate = gate, .up = gate, .down = down});
     }
     finish();
     return mlps;
   }
 
   Setup setup_;
+  Device& device_;
   DeviceScratch scratch_;
   DeviceBuffer panels_;
   DeviceMlps mlps_;
@@ -129,13 +147,18 @@ class DeviceBench {
   explicit DeviceBench(const Runtime& runtime);
   void run();
   void end() { printer_->end(); }
-  /// "roofs of GPU 0 (NVIDIA H100, sm_90, mma): reads 3210 GB/s, products 812000 GOP/s"
+  /// "roofs of GPU 0 (NVIDIA H100, sm_90, mma): reads 3210 GB/s, products of mma 812000 GOP/s"
   [[nodiscard]] std::string roof_line() const;
 
  private:
   void run_group(const MatrixShape& shape, const Layout& layout);
-  void measure_roofs();
-  [[nodiscard]] ProductRoofs roofs() const;
+  void measure_roofs(const Layout& layout);
+  /// Why products of such matrices are not measured; empty: they are.
+  [[nodiscard]] std::string missing(const MatrixShape& shape, const Layout& layout) const;
+  [[nodiscard]] std::string_view kernels_of(const Layout& layout) const {
+    return kernels_name(gpu_.kernels, gpu_.nvfp4_activations, layout.format);
+  }
+  [[nodiscard]] ProductRoofs roofs(const Layout& layout) const;
   [[nodiscard]] BenchAmount amount() const;
   [[nodiscard]] std::int64_t footprint() const;
 
@@ -157,6 +180,12 @@ DeviceBench::DeviceBench(const Runtime& runtime)
   const Options& options = runtime.options();
   require(options.op == ProductOp::forward && options.rival == Rival::none, ErrorKind::usage,
           "--device gpu has no products of --op {} and no rivals", choice_name(options.op));
+  require(options.gpu_kernel != GpuKernel::cutlass ||
+              (options.numerics == Numerics::native &&
+               options.nvfp4_activations == Nvfp4Activations::nvfp4),
+          ErrorKind::usage,
+          "--gpu-kernel cutlass multiplies activations in nvfp4, with bits of its own: it wants "
+          "--nvfp4-activations nvfp4 and --numerics native");
   roofs_.emplace(*gpu_.device, deadline_seconds_);
   printer_.emplace(runtime, amount());
 }
@@ -177,24 +206,33 @@ std::int64_t DeviceBench::footprint() const {
 void DeviceBench::run() {
   for (const MatrixShape& shape : shapes_) {
     for (const Layout& layout : layouts_) {
-      std::string missing;
-      for (const std::int64_t depth : {shape.depth, shape.columns}) {
-        if (missing.empty())
-          missing = missing_on_device({.layout = layout, .rows = 1, .depth = depth});
-      }
-      if (missing.empty()) {
+      const std::string why = missing(shape, layout);
+      if (why.empty()) {
         run_group(shape, layout);
       } else {
         runtime_->log().once(LogLevel::warning, "{} in {} is left out: {}", shape.name(),
-                             layout_name(layout), missing);
+                             layout_name(layout), why);
       }
     }
   }
 }
 
-void DeviceBench::measure_roofs() {
+std::string DeviceBench::missing(const MatrixShape& shape, const Layout& layout) const {
+  const PackedMatrix down = {.layout = layout, .rows = shape.columns, .depth = shape.depth};
+  const PackedMatrix gate = {.layout = layout, .rows = shape.depth, .depth = shape.columns};
+  std::string why;
+  for (const PackedMatrix& matrix : {down, gate}) {
+    if (why.empty()) why = missing_on_device(matrix);
+    if (why.empty() && gpu_.kernels == DeviceKernels::cutlass) why = missing_for_groups(matrix);
+  }
+  if (!why.empty()) return why;
+  return missing_on_chip(gpu_.device->info(), layout, gpu_.kernels, gpu_.nvfp4_activations);
+}
+
+void DeviceBench::measure_roofs(const Layout& layout) {
   roofs_->measure_reads();
-  roofs_->measure_multiply(gpu_.kernels);
+  // Of CUTLASS's instructions there is no kernel of our own.
+  if (gpu_.kernels != DeviceKernels::cutlass) roofs_->measure_multiply(kernels_of(layout));
 }
 
 void DeviceBench::run_group(const MatrixShape& shape, const Layout& layout) {
@@ -202,13 +240,12 @@ void DeviceBench::run_group(const MatrixShape& shape, const Layout& layout) {
   const SampleWeights weights(layout, shape.depth);
   const SampleRows rows(RowSource::Element::bf16, *std::ranges::max_element(options.rows),
                         shape.depth);
-  DeviceMatrices matrices({.device = *gpu_.device,
-                           .kernels = gpu_.kernels,
+  DeviceMatrices matrices({.gpu = gpu_,
                            .shape = shape,
                            .weights = weights,
                            .footprint = footprint(),
                            .deadline_seconds = deadline_seconds_});
-  measure_roofs();
+  measure_roofs(layout);
   std::vector<ProductFigures> all;  // lines before their roofs are known for good
   for (const std::int64_t num_rows : options.rows) {
     if (runtime_->stop_wanted()) break;
@@ -221,26 +258,32 @@ void DeviceBench::run_group(const MatrixShape& shape, const Layout& layout) {
                    .matrix_bytes = matrices.matrix_bytes(),
                    .error = matrices.error(rows)});
   }
-  measure_roofs();
+  measure_roofs(layout);
   std::vector<ResultLine> lines;
-  for (const ProductFigures& measured : all) lines.push_back(product_line(measured, roofs()));
+  for (const ProductFigures& measured : all) lines.push_back(product_line(measured, roofs(layout)));
   printer_->add(lines);
   runtime_->leave_if_stop_wanted();
 }
 
-ProductRoofs DeviceBench::roofs() const {
+ProductRoofs DeviceBench::roofs(const Layout& layout) const {
   const DeviceInfo& chip = gpu_.device->info();
-  const bool is_mma = gpu_.kernels == DeviceKernels::mma;
-  return {.isa = fmt::format("sm_{}/{}", chip.chip, is_mma ? "mma" : "portable"),
+  const auto& operations = roofs_->operations_per_second();
+  const auto measured = operations.find(kernels_of(layout));
+  return {.isa = fmt::format("sm_{}/{}", chip.chip, kernels_of(layout)),
           .threads = chip.multiprocessors,
-          .operations_per_second = roofs_->operations_per_second(),
+          .operations_per_second = measured == operations.end()
+                                       ? std::numeric_limits<double>::infinity()
+                                       : measured->second,
           .bytes_per_second = roofs_->bytes_per_second()};
 }
 
 std::string DeviceBench::roof_line() const {
-  return fmt::format("roofs of {}: reads {} GB/s, products {} GOP/s", gpu_.text(),
-                     short_number(roofs_->bytes_per_second() / 1e9),
-                     short_number(roofs_->operations_per_second() / 1e9));
+  std::string line = fmt::format("roofs of {}: reads {} GB/s", gpu_.text(),
+                                 short_number(roofs_->bytes_per_second() / 1e9));
+  for (const auto& [kernels, operations] : roofs_->operations_per_second()) {
+    line += fmt::format(", products of {} {} GOP/s", kernels, short_number(operations / 1e9));
+  }
+  return line;
 }
 
 }  // namespace

@@ -234,6 +234,10 @@ void run_bench_kernels(Runtime& runtime) {
             "bench kernels measures one process; start it without mpirun");
   });
   if (runtime.options().device == Processor::gpu) return run_bench_device(runtime);
+  require(runtime.options().gpu_kernel == GpuKernel::mma, ErrorKind::usage,
+          "--gpu-kernel cutlass is for --device gpu");
+  require(runtime.options().nvfp4_activations == Nvfp4Activations::bf16, ErrorKind::usage,
+          "--nvfp4-activations nvfp4 is for --device gpu: on CPUs products are those of bf16");
   const ProductOp op = runtime.options().op;
   if (op == ProductOp::attention || op == ProductOp::attention_backward) {
     return run_bench_attention(runtime);

@@ -44,9 +44,15 @@ std::vector<float> SampleRows::values(std::int64_t row) const {
 
 double product_error(const SampleWeights& weights, const SampleRows& rows, std::int64_t num_rows,
                      std::int64_t columns, const ResultAt& result) {
+  const RowValues values = [&](std::int64_t row) { return rows.values(row); };
+  return product_error(weights, values, num_rows, columns, result);
+}
+
+double product_error(const SampleWeights& weights, const RowValues& rows, std::int64_t num_rows,
+                     std::int64_t columns, const ResultAt& result) {
   const std::int64_t compared = std::min(columns, SampleWeights::kRows);
   const ExactRow exact_row = [&](std::int64_t row) {
-    const std::vector<float> inputs = rows.values(row);
+    const std::vector<float> inputs = rows(row);
     std::vector<double> sums(static_cast<std::size_t>(compared));
     for (std::int64_t column = 0; column < compared; ++column) {
       const float* const weight = weights.values().data() + column * weights.depth();

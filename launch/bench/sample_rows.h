@@ -31,9 +31,15 @@ class SampleRows {
 /// An element of a product's result.
 using ResultAt = std::function<double(std::int64_t row, std::int64_t column)>;
 
+/// What a row of a product's input counts, [depth].
+using RowValues = std::function<std::vector<float>(std::int64_t row)>;
+
 /// mean |result - exact| / mean |exact| over some of the first `num_rows` rows and the first
 /// `columns` columns (as far as the weights do not repeat), exact in fp64 from what the packed
 /// weights stand for.
+[[nodiscard]] double product_error(const SampleWeights& weights, const RowValues& rows,
+                                   std::int64_t num_rows, std::int64_t columns,
+                                   const ResultAt& result);
 [[nodiscard]] double product_error(const SampleWeights& weights, const SampleRows& rows,
                                    std::int64_t num_rows, std::int64_t columns,
                                    const ResultAt& result);

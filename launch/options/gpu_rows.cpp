@@ -11,6 +11,8 @@ constexpr std::uint32_t kRun = verb_bit(Verb::chat) | verb_bit(Verb::generate) |
                                verb_bit(Verb::score) | verb_bit(Verb::bench_model);
 
 constexpr std::uint32_t kLayer = verb_bit(Verb::bench_layer);
+constexpr std::uint32_t kKernels = verb_bit(Verb::bench_kernels);
+constexpr std::uint32_t kDoctor = verb_bit(Verb::doctor);
 constexpr std::uint32_t kPlan = verb_bit(Verb::plan);
 
 constexpr std::string_view kGpus = "GPUs";
@@ -33,31 +35,33 @@ constexpr std::array kRows = {
         "on: batches of up to 256 rows are planned on the GPU and launched as one graph, for "
         "less work of the host in each layer; the same bits. Executed in software alone so far"},
     OptionRow{
-        "gpu-kernel", '\0', "KIND", one_of<&O::gpu_kernel>(), kGpus, kRun | kLayer | kPlan,
+        "gpu-kernel", '\0', "KIND", one_of<&O::gpu_kernel>(), kGpus,
+        kRun | kLayer | kKernels | kPlan,
         "what multiplies on tensor cores. mma: kernels for every chip and format; cutlass: "
         "CUTLASS's, on sm_100 and sm_103, for --nvfp4-activations nvfp4 and weights in nvfp4 "
         "whose sizes are multiples of 128: a library of its own (docs/gpu.md), which has been "
         "compiled and not been run so far"},
-    OptionRow{.name = "cutlass",
-              .value = "FILE",
-              .field = &O::cutlass,
-              .group = kGpus,
-              .verbs = kRun | kLayer,
-              .help = "the library that --gpu-kernel cutlass takes; by default the "
-                      "libmoesaic_cutlass.so beside the program, or that the system finds",
-              .may_differ = true},
+    OptionRow{
+        .name = "cutlass",
+        .value = "FILE",
+        .field = &O::cutlass,
+        .group = kGpus,
+        .verbs = kRun | kLayer | kKernels | kDoctor,
+        .help = "the library of CUTLASS's kernels; by default the libmoesaic_cutlass.so beside the "
+                "program, or that the system finds",
+        .may_differ = true},
     OptionRow{"expert-load", '\0', "FILE", &O::expert_load, kGpus, kRun | kPlan,
               "how often experts are chosen, as generate and score record it, for --gpu-experts "
               "auto, which takes those of most rows first"},
     OptionRow{
-        "device", '\0', "WHERE", one_of<&O::device>(), kGpus, verb_bit(Verb::bench_kernels),
+        "device", '\0', "WHERE", one_of<&O::device>(), kGpus, kKernels,
         "cpu; gpu: products of all matrices of --footprint in one launch, of which us is one's "
         "share, in the formats that GPUs have kernels for"},
     OptionRow{.name = "nccl",
               .value = "FILE",
               .field = &O::nccl,
               .group = kGpus,
-              .verbs = kRun | kLayer | verb_bit(Verb::doctor),
+              .verbs = kRun | kLayer | kDoctor,
               .help = "the library that --transport nccl takes, such as /opt/nccl/libnccl.so.2; by "
                       "default the libnccl.so.2 that the system finds",
               .may_differ = true},

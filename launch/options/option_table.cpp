@@ -77,7 +77,7 @@ constexpr std::array kOptions = {
               kEngine | kConvert | kPlan,
               "the same for the output matrix, which is the most sensitive to rounding"},
     OptionRow{"nvfp4-activations", '\0', "TYPE", one_of<&O::nvfp4_activations>(), kModel,
-              kEngine | kLayer | kPlan,
+              kEngine | kParts | kPlan,
               "what activations are rounded to before they meet weights in nvfp4; nvfp4: W4A4, "
               "which tensor cores of sm_120 and sm_121 multiply as it is; CPUs, and GPUs with "
               "portable numerics, multiply the same numbers in bf16"},

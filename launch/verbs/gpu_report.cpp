@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "kernels/cuda/grouped_library.h"
 #include "kernels/cuda/mlp_products.h"
 #include "launch/bench/result_table.h"
 #include "launch/job/gpu_road.h"
@@ -30,6 +31,22 @@ std::vector<std::string> chip_names(const std::vector<int>& chips) {
   return names;
 }
 
+/// What multiplies weights and activations in nvfp4 as they are: kernels of this program, a library
+/// that is there or not, or nothing.
+std::string w4a4_kernels(const DeviceInfo& device, const GpuReport& report) {
+  constexpr Layout kNvfp4 = {.format = Format::nvfp4};
+  constexpr auto kRounded = Nvfp4Activations::nvfp4;
+  if (missing_on_chip(device, kNvfp4, DeviceKernels::mma, kRounded).empty()) return "block_scaled";
+  if (missing_on_chip(device, kNvfp4, DeviceKernels::cutlass, kRounded).empty()) {
+    return report.cutlass.empty() ? "cutlass, which is not there" : "cutlass";
+  }
+  return "none";
+}
+
+std::string w4a4_text(const std::string& kernels) {
+  return kernels == "none" ? "no W4A4 on tensor cores" : "W4A4 by " + kernels;
+}
+
 /// Ranks of this rank's node that have GPU `index`.
 std::vector<int> ranks_with(const Runtime& runtime, const GpuReport& report, int index) {
   std::vector<int> ranks;
@@ -50,6 +67,9 @@ GpuReport report_gpus(const Runtime& runtime) {
     if (!image.is_ptx) chips.insert(image.chip);
   }
   report.chips.assign(chips.begin(), chips.end());
+  const auto grouped = GroupedLibrary::load(
+      report.no_cutlass, runtime.options().cutlass.value_or(GroupedLibrary::usual_file()));
+  if (grouped != nullptr) report.cutlass = grouped->name();
   const std::shared_ptr<const CudaDriver> driver = CudaDriver::load(report.absent);
   if (driver == nullptr) return report;
   report.driver = driver->version_text();
@@ -86,17 +106,24 @@ std::string gpu_text(const GpuReport& report, const Runtime& runtime) {
                                            : fmt::format("for {}, by CUDA {}; {}",
                                                          fmt::join(chip_names(report.chips), ", "),
                                                          report.toolkit, kHowShown));
+  text += report.cutlass.empty()
+              ? fmt::format(
+                    "GPU kernels by CUTLASS: none: {}; tools/cutlass.sh and cmake "
+                    "-DMOESAIC_CUTLASS=ON build them (docs/gpu.md)\n",
+                    report.no_cutlass)
+              : fmt::format("GPU kernels by CUTLASS: for sm_{}, {}; compiled, never run\n",
+                            fmt::join(cuda::kGroupedChips, ", sm_"), report.cutlass);
   if (!report.absent.empty()) return text + fmt::format("GPUs: none: {}\n", report.absent);
   text += fmt::format("GPUs: driver for CUDA {}; {}\n", report.driver, report.nccl);
   for (const DeviceInfo& device : report.devices) {
     const std::vector<int> ranks = ranks_with(runtime, report, device.index);
-    text += fmt::format("GPU {}: {}, {}, {}, {} multiprocessors, sm_{} (bits of {}), {}\n",
-                        device.index, device.name, device.uuid, format_bytes(device.memory_bytes),
-                        device.multiprocessors, device.chip, family_name(device.chip),
-                        ranks.empty()
-                            ? "no rank's"
-                            : fmt::format("{} {}", ranks.size() > 1 ? "shared by ranks" : "of rank",
-                                          fmt::join(ranks, ", ")));
+    text += fmt::format(
+        "GPU {}: {}, {}, {}, {} multiprocessors, sm_{} (bits of {}), {}, {}\n", device.index,
+        device.name, device.uuid, format_bytes(device.memory_bytes), device.multiprocessors,
+        device.chip, family_name(device.chip), w4a4_text(w4a4_kernels(device, report)),
+        ranks.empty() ? "no rank's"
+                      : fmt::format("{} {}", ranks.size() > 1 ? "shared by ranks" : "of rank",
+                                    fmt::join(ranks, ", ")));
   }
   if (report.upload_gbs > 0) {
     text += fmt::format("GPU {}: reads its memory with {} GB/s, copies {} GB/s up, {} GB/s down\n",
@@ -115,6 +142,7 @@ std::string gpu_json(const GpuReport& report) {
                           .field("chip", device.chip)
                           .field("multiprocessors", device.multiprocessors)
                           .field("memory_bytes", device.memory_bytes)
+                          .field("w4a4", w4a4_kernels(device, report))
                           .text());
   }
   return JsonWriter()
@@ -124,6 +152,8 @@ std::string gpu_json(const GpuReport& report) {
       .field("absent", report.absent)
       .field("driver", report.driver)
       .field("nccl", report.nccl)
+      .field("cutlass", report.cutlass)
+      .field("no_cutlass", report.no_cutlass)
       .raw_field("devices", fmt::format("[{}]", fmt::join(devices, ", ")))
       .field("own", report.own)
       .field("upload_gbs", report.upload_gbs)

@@ -18,9 +18,11 @@ struct GpuReport {
   std::vector<DeviceInfo> devices{};
   int own = 0;  // which of them is this rank's
   std::vector<KernelTest> kernels{};
-  std::string nccl{};     // "NCCL 2.28.9 (/usr/lib/libnccl.so.2)", or why there is none
-  std::string failure{};  // what the driver says is wrong with this rank's
-  double upload_gbs = 0;  // copies of page-locked memory to this rank's, in 10^9 bytes a second
+  std::string nccl{};        // "NCCL 2.28.9 (/usr/lib/libnccl.so.2)", or why there is none
+  std::string cutlass{};     // "CUTLASS 4.2.0, CUDA 13.0 (/opt/lib/libmoesaic_cutlass.so)"; empty:
+  std::string no_cutlass{};  // why there is none
+  std::string failure{};     // what the driver says is wrong with this rank's
+  double upload_gbs = 0;     // copies of page-locked memory to this rank's, in 10^9 bytes a second
   double download_gbs = 0;
   double read_gbs = 0;  // of its own memory
 };

@@ -187,11 +187,14 @@ void add_roofs(Device& device, Report& report) {
                              .text());
   report.markdown.push_back(
       fmt::format("| roofs/reads | | | {:.0f} | |", roofs.bytes_per_second() / 1e9));
-  for (const DeviceKernels kernels : {DeviceKernels::mma, DeviceKernels::portable}) {
-    DeviceRoofs products(device, kRoofSeconds);
-    products.measure_multiply(kernels);
-    const std::string_view name = kernels_name(kernels, Nvfp4Activations::bf16);
-    const double tflops = products.operations_per_second() / 1e12;
+  for (const std::string name : {"mma", "portable"}) roofs.measure_multiply(name);
+  constexpr auto kRounded = Nvfp4Activations::nvfp4;
+  if (missing_on_chip(device.info(), {.format = Format::nvfp4}, DeviceKernels::mma, kRounded)
+          .empty()) {
+    roofs.measure_multiply("block_scaled");
+  }
+  for (const auto& [name, operations] : roofs.operations_per_second()) {
+    const double tflops = operations / 1e12;
     report.lines.push_back(JsonWriter().field("roof", name).field("tflops", tflops).text());
     report.markdown.push_back(fmt::format("| roofs/{} | | | | {:.1f} |", name, tflops));
   }

@@ -180,6 +180,63 @@ TEST_F(CutlassExperts, are_counted_before_there_is_a_gpu) {
                  2, {"it takes sizes that are multiples of 128"});
 }
 
+TEST(CutlassBench, measures_products) {
+  const auto bench = [](const Arguments& more) {
+    return run_program(
+        moesaic_command(joined(
+            {"bench",          "kernels",      "--device", "gpu",         "--shapes",
+             "128x256,48x256", "--seconds",    "0",        "--footprint", "40K",
+             "--rows",         "1,33",         "-o",       "csv",         "--formats",
+             "nvfp4,bf16",     "--gpu-kernel", "cutlass",  "--cutlass",   MOESAIC_FAKE_CUTLASS},
+            more)),
+        on_fake_gpus({{"MOESAIC_FAKE_CHIP", "100"}}));
+  };
+  const ProgramResult result = bench({"--nvfp4-activations", "nvfp4"});
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  const std::vector<std::string> lines = lines_of(result.out);
+  ASSERT_EQ(lines.size(), 3U) << result.text();
+  for (const std::string& line : {lines[1], lines[2]}) {
+    EXPECT_TRUE(has_line(line, "\"128x256\",\"nvfp4\",\"sm_100/cutlass\",")) << line;
+    EXPECT_TRUE(has_line(line, "\"memory\"")) << line;  // of its products no roof is known
+    EXPECT_LT(std::stod(line.substr(line.rfind(',') + 2)), 1e-4) << line;  // error
+  }
+  EXPECT_TRUE(has_line(result.err,
+                       "48x256 in nvfp4 is left out: it takes sizes that are multiples "
+                       "of 128, not 48"))
+      << result.err;
+  EXPECT_TRUE(has_line(result.err,
+                       "128x256 in bf16 is left out: it multiplies matrices in nvfp4 "
+                       "alone, not in bf16"))
+      << result.err;
+  expect_failure(bench({}), 2, {"--gpu-kernel cutlass", "it wants --nvfp4-activations nvfp4"});
+}
+
+TEST(CutlassDoctor, finds_the_library) {
+  const auto doctor = [](const std::string& chip, const Arguments& more) {
+    return run_program(moesaic_command(joined({"doctor", "-t", "1"}, more)),
+                       on_fake_gpus({{"MOESAIC_FAKE_CHIP", chip}}));
+  };
+  const ProgramResult found = doctor("100", {"--cutlass", MOESAIC_FAKE_CUTLASS});
+  EXPECT_EQ(found.exit_code, 0) << found.text();
+  EXPECT_TRUE(has_line(found.out,
+                       "GPU kernels by CUTLASS: for sm_100, sm_103, .* \\(.*"
+                       "libmoesaic_cutlass.so\\); compiled, never run\n"))
+      << found.text();
+  EXPECT_TRUE(
+      has_line(found.out, "sm_100 \\(bits of sm_90 and later\\), W4A4 by cutlass, of rank 0"))
+      << found.text();
+  const ProgramResult json = doctor("120", {"--cutlass", MOESAIC_FAKE_CUTLASS, "--json"});
+  const Json gpu = Json::parse(json.out, "doctor").at("gpu");
+  EXPECT_NE(gpu.at("cutlass").as_string().find("libmoesaic_cutlass.so)"), std::string::npos);
+  EXPECT_EQ(gpu.at("devices").at(std::int64_t{0}).at("w4a4").as_string(), "block_scaled");
+  const ProgramResult without = doctor("103", {"--cutlass", "/no/such.so", "--json"});
+  const Json other = Json::parse(without.out, "doctor").at("gpu");
+  EXPECT_EQ(other.at("cutlass").as_string(), "");
+  EXPECT_NE(other.at("no_cutlass").as_string().find("/no/such.so: cannot open"), std::string::npos);
+  EXPECT_EQ(other.at("devices").at(std::int64_t{0}).at("w4a4").as_string(),
+            "cutlass, which is not there");
+}
+
 TEST(CutlassBench, measures_layers_that_it_can_multiply) {
   const ProgramResult result = run_program(
       moesaic_command(layer_bench("4,128,128,2", "nvfp4,mxfp4", "2",

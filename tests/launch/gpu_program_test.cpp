@@ -224,17 +224,67 @@ TEST(GpuBench, measures_products_of_every_format) {
   expect_failure(bench({"--op", "outer"}), 2, {"--device gpu has no products of --op outer"});
 }
 
+TEST(GpuBench, measures_products_with_activations_in_nvfp4) {
+  const auto bench = [](const Arguments& more, const std::string& chip) {
+    return run_program(
+        moesaic_command(joined({"bench", "kernels", "--device", "gpu", "--shapes", "48x96",
+                                "--seconds", "0", "--footprint", "8K", "--rows", "1,33", "-o",
+                                "csv", "--formats", "nvfp4,bf16", "--nvfp4-activations", "nvfp4"},
+                               more)),
+        on_fake_gpus({{"MOESAIC_FAKE_CHIP", chip}}));
+  };
+  const ProgramResult scaled = bench({}, "120");
+  EXPECT_EQ(scaled.exit_code, 0) << scaled.text();
+  const std::vector<std::string> lines = lines_of(scaled.out);
+  ASSERT_EQ(lines.size(), 5U) << scaled.text();
+  EXPECT_TRUE(has_line(lines[2], "\"48x96\",\"nvfp4\",\"sm_120/block_scaled\",\"33\","))
+      << lines[2];
+  EXPECT_TRUE(has_line(lines[4], "\"48x96\",\"bf16\",\"sm_120/mma\",\"33\",")) << lines[4];
+  for (const std::string& line : {lines[1], lines[2], lines[3], lines[4]}) {
+    EXPECT_LT(std::stod(line.substr(line.rfind(',') + 2)), 1e-4) << line;  // error
+  }
+  EXPECT_TRUE(has_line(scaled.err,
+                       "roofs of GPU 0 .*, products of block_scaled .* GOP/s, products "
+                       "of mma .* GOP/s"))
+      << scaled.err;
+  const ProgramResult portable = bench({"--numerics", "portable"}, "90");
+  ASSERT_EQ(lines_of(portable.out).size(), 5U) << portable.text();
+  const std::string line = lines_of(portable.out)[2];
+  EXPECT_TRUE(has_line(line, "\"nvfp4\",\"sm_90/portable\",\"33\",")) << line;
+  EXPECT_LT(std::stod(line.substr(line.rfind(',') + 2)), 1e-4) << line;
+  const ProgramResult other = bench({}, "90");
+  EXPECT_EQ(lines_of(other.out).size(), 3U) << other.text();
+  EXPECT_TRUE(has_line(other.err,
+                       "48x96 in nvfp4 is left out: GPU 0 .* does not multiply "
+                       "activations in nvfp4, sm_120 and sm_121 do"))
+      << other.err;
+}
+
+TEST(GpuBench, refuses_options_of_gpus_on_the_cpu) {
+  const auto bench = [](const Arguments& more) {
+    return run_moesaic(joined({"bench", "kernels", "--shapes", "48x96", "--seconds", "0"}, more));
+  };
+  expect_failure(bench({"--nvfp4-activations", "nvfp4"}), 2,
+                 {"--nvfp4-activations nvfp4 is for --device gpu"});
+  expect_failure(bench({"--gpu-kernel", "cutlass"}), 2,
+                 {"--gpu-kernel cutlass is for --device gpu"});
+}
+
 TEST(GpuDoctor, tells_what_there_is_and_tests_every_kernel) {
   const ProgramResult result =
-      run_program(ranks_command(2, {"doctor", "-t", "1", "--nccl", MOESAIC_FAKE_NCCL}),
+      run_program(ranks_command(2, {"doctor", "-t", "1", "--nccl", MOESAIC_FAKE_NCCL, "--cutlass",
+                                    "/no/libmoesaic_cutlass.so"}),
                   on_fake_gpus({{"MOESAIC_FAKE_GPUS", "1"}}));
   EXPECT_EQ(result.exit_code, 0) << result.text();
   for (const std::string text :
        {"GPU kernels: for sm_80, sm_90, sm_120, by CUDA 13.",
         "executed in software, not run on hardware",
         "GPUs: driver for CUDA 13.0; NCCL 2.28.9 \\(.*fake_nccl/libnccl.so.*\\)\n",
+        "GPU kernels by CUTLASS: none: .*libmoesaic_cutlass.so: cannot open .*; tools/cutlass.sh "
+        "and "
+        "cmake -DMOESAIC_CUTLASS=ON build them",
         "GPU 0: PTX machine, GPU-00000000-0000-0000-0000-000000000000",
-        "sm_90 \\(bits of sm_90 and later\\), shared by ranks 0, 1\n",
+        "sm_90 \\(bits of sm_90 and later\\), no W4A4 on tensor cores, shared by ranks 0, 1\n",
         "GPU 0: reads its memory with [0-9.e+]+ GB/s, copies ",
         "kernel gpu/portable/int4_group +same bits as scalar\n",
         "kernel gpu/portable/nvfp4 \\(W4A4\\) +same bits as scalar\n",
