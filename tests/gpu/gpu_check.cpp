@@ -140,14 +140,22 @@ void check_exchange(const std::shared_ptr<const CudaDriver>& driver, const std::
   report.markdown.push_back(fmt::format("| nccl | {} | 0 | 0 |", reason));
 }
 
+/// The library of grouped products; null, with the reason, which is told, where there is none or
+/// the chip has none of its kernels.
+std::shared_ptr<const GroupedLibrary> load_cutlass(const Device& device, const std::string& file,
+                                                   std::string& reason) {
+  constexpr Layout kNvfp4 = {.format = Format::nvfp4};
+  reason = missing_on_chip(device.info(), kNvfp4, DeviceKernels::cutlass, Nvfp4Activations::nvfp4);
+  auto library = reason.empty() ? GroupedLibrary::load(reason, file) : nullptr;
+  if (library == nullptr) fmt::print("no products by cutlass: {}\n", reason);
+  return library;
+}
+
 /// Grouped products, if the chip has them and there is the library.
 void check_groups(Device& device, const std::string& file, Report& report) {
-  constexpr Layout kNvfp4 = {.format = Format::nvfp4};
-  std::string reason =
-      missing_on_chip(device.info(), kNvfp4, DeviceKernels::cutlass, Nvfp4Activations::nvfp4);
-  const auto library = reason.empty() ? GroupedLibrary::load(reason, file) : nullptr;
+  std::string reason;
+  const auto library = load_cutlass(device, file, reason);
   if (library == nullptr) {
-    fmt::print("no products by cutlass: {}\n", reason);
     report.markdown.push_back(fmt::format("| cutlass | {} | 0 | 0 |", reason));
     return;
   }
@@ -201,11 +209,13 @@ void add_roofs(Device& device, Report& report) {
   for (const std::string& row : report.markdown) fmt::print("{}\n", row);
 }
 
-Report bench(Device& device) {
+Report bench(Device& device, const Arguments& arguments) {
   Report report{.header =
                     "| kernels | tokens | us | weights GB/s | TFLOP/s |\n|---|---|---|---|---|\n"};
   add_roofs(device, report);
-  for (const KernelTime& time : time_kernels(device)) {
+  std::string reason;
+  const auto cutlass = load_cutlass(device, arguments.cutlass, reason);
+  for (const KernelTime& time : time_kernels(device, cutlass.get())) {
     report.lines.push_back(JsonWriter()
                                .field("kernels", time.kernels)
                                .field("tokens", time.tokens)
@@ -252,7 +262,8 @@ int run(const std::vector<std::string>& words) {
     return kExitNoGpu;
   }
   Device device(driver, 0, device_images());
-  const Report report = arguments.bench ? bench(device) : check(driver, device, arguments);
+  const Report report =
+      arguments.bench ? bench(device, arguments) : check(driver, device, arguments);
   write(arguments, device, *driver, report);
   fmt::print("{}: {}\n", device.info().name,
              report.mismatches == 0 ? "nothing differs"

@@ -34,13 +34,14 @@ std::vector<std::byte> random_bytes(std::int64_t count) {
 class TimedLayer {
  public:
   TimedLayer(Device& device, const Layout& layout, DeviceKernels kernels,
-             Nvfp4Activations activations)
+             Nvfp4Activations activations, const GroupedLibrary* library)
       : device_(device),
         panels_(upload_experts(device, layout)),
         mlps_({.device = device,
                .scratch = scratch_,
                .kernels = kernels,
-               .nvfp4_activations = activations},
+               .nvfp4_activations = activations,
+               .library = library},
               weights(layout)),
         inputs_(device.allocate(kMostTokens * kHidden * 2)),
         indices_(device.allocate(kMostTokens * kChoices * 4)),
@@ -197,10 +198,10 @@ class TimedLayer {
 
 }  // namespace
 
-std::vector<KernelTime> time_kernels(Device& device) {
+std::vector<KernelTime> time_kernels(Device& device, const GroupedLibrary* cutlass) {
   std::vector<KernelTime> times;
   const auto time = [&](const Layout& layout, DeviceKernels kernels, Nvfp4Activations activations) {
-    TimedLayer layer(device, layout, kernels, activations);
+    TimedLayer layer(device, layout, kernels, activations, cutlass);
     const std::string name = fmt::format("{}/{}", kernels_name(kernels, activations, layout.format),
                                          format_name(layout.format));
     const bool has_graphs = activations == Nvfp4Activations::bf16;
@@ -235,6 +236,7 @@ std::vector<KernelTime> time_kernels(Device& device) {
   if (missing_on_chip(device.info(), kNvfp4, DeviceKernels::mma, kRounded).empty()) {
     time(kNvfp4, DeviceKernels::mma, kRounded);
   }
+  if (cutlass != nullptr) time(kNvfp4, DeviceKernels::cutlass, kRounded);
   return times;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "kernels/cuda/grouped_library.h"
 
 namespace moesaic {
 
@@ -22,6 +23,7 @@ struct KernelTime {
   [[nodiscard]] double tflops() const { return operations / seconds / 1e12; }
 };
 
-[[nodiscard]] std::vector<KernelTime> time_kernels(Device& device);
+/// `cutlass` may be null: then its products are not among them.
+[[nodiscard]] std::vector<KernelTime> time_kernels(Device& device, const GroupedLibrary* cutlass);
 
 }  // namespace moesaic
