@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/attention_kernel.h"
+#include "kernels/cpu/block_loop.h"
 #include "kernels/cpu/row_layout.h"
 
 namespace moesaic {
@@ -35,7 +36,8 @@ struct TileOrderScratch {
         sums(weights + kRows * kWeightRowBytes),
         states(sums + kRows * static_cast<std::size_t>(state_floats(value_dim)) * 4),
         values(states + static_cast<std::size_t>(kRowsPerSegment * state_floats(value_dim)) * 4),
-        end(values + static_cast<std::size_t>(kKeysPerBlock * padded_value_dim(value_dim)) * 2) {}
+        floats(values + static_cast<std::size_t>(kKeysPerBlock * padded_value_dim(value_dim)) * 2),
+        end(floats + kFloatBytes) {}
 
   [[nodiscard]] constexpr std::int64_t bytes() const { return static_cast<std::int64_t>(end); }
 
@@ -46,6 +48,7 @@ struct TileOrderScratch {
   std::size_t sums;    // of the segment under way, [rows, state_floats]
   std::size_t states;  // of the segments before, [kRowsPerSegment, state_floats]
   std::size_t values;  // one block
+  std::size_t floats;  // as Block has them
   std::size_t end;
 };
 

@@ -38,6 +38,7 @@ struct Pass {
     sums = reinterpret_cast<float*>(call.scratch + at.sums);
     states = segments_before;
     spare_values = call.scratch + at.values;
+    floats = call.scratch + at.floats;
     for (std::int64_t row = 0; row < call.num_rows; ++row) {
       common = intersect(common, {call.first_keys[row], call.end_keys[row]});
     }
@@ -58,6 +59,7 @@ struct Pass {
   float* sums;    // of this segment
   float* states;  // of the segments before
   std::byte* spare_values;
+  std::byte* floats;
   alignas(64) float max[kAttentionRows];
   alignas(64) float totals[kAttentionRows][kLanes];  // sums of weights, in the
                                                      // lanes of add_pairs

@@ -65,7 +65,8 @@ struct BlockProducts {
                 .steps = run.steps,
                 .resume = false,
                 .out = pass.scores + run.first_key,
-                .out_stride = kScoreStride},
+                .out_stride = kScoreStride,
+                .floats = pass.floats},
                pass.args.num_rows, run.count, kTable);
   }
 
@@ -109,7 +110,8 @@ struct BlockProducts {
                 .steps = (run.keys.end - run.keys.first) / kStepDepth,
                 .resume = true,
                 .out = pass.sums + row * pass.stride,
-                .out_stride = pass.stride},
+                .out_stride = pass.stride,
+                .floats = pass.floats},
                num_rows, pass.padded_dim / kPanelColumns, kTable);
   }
 };

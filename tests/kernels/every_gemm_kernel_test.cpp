@@ -15,9 +15,9 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kRowCounts[] = {0, 1, 2, 3, 5, 6, 7, 15, 16, 17, 33};
+constexpr std::int64_t kRowCounts[] = {0, 1, 2, 3, 5, 6, 7, 15, 16, 17, 33, 49};
 constexpr std::int64_t kDepths[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 257, 1024};
-constexpr std::int64_t kMaxRows = 33;
+constexpr std::int64_t kMaxRows = 49;
 constexpr std::int64_t kMaxPanels = 9;
 
 using Engine = std::mt19937_64;

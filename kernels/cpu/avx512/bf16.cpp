@@ -20,9 +20,31 @@ constexpr std::int64_t prefetch_steps(std::size_t rows) {
 
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
-template <std::size_t Rows, std::size_t Panels>
+/// How a line of two k of 16 columns stands in a panel, and becomes floats.
+struct Bf16Lines {
+  static constexpr std::int64_t kBytes = 64;
+  static void prefetch(const std::byte* ahead) {
+    _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T1);
+  }
+  static void load(const std::byte* line, __m512 (&weights)[2]) {
+    const __m512i bits = _mm512_load_si512(line);
+    const __m512i odd_mask = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
+    weights[0] = _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+    weights[1] = _mm512_castsi512_ps(_mm512_and_si512(bits, odd_mask));
+  }
+};
+/// As FloatPanels has them.
+struct FloatLines {
+  static constexpr std::int64_t kBytes = 128;
+  static void prefetch(const std::byte* /*ahead*/) {}
+  static void load(const std::byte* line, __m512 (&weights)[2]) {
+    weights[0] = _mm512_load_ps(line);
+    weights[1] = _mm512_load_ps(line + 64);
+  }
+};
+
+template <typename Lines, std::size_t Rows, std::size_t Panels>
 void block(const Block& args) noexcept {
-  const __m512i odd_mask = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
   const std::byte* lines = args.panels;
   const std::byte* ahead = lines + prefetch_steps(Rows) * kTileBytes;
   const std::byte* rows = args.rows;
@@ -39,14 +61,13 @@ void block(const Block& args) noexcept {
     if (step + prefetch_steps(Rows) == args.steps) ahead += (Panels - 1) * args.panel_stride;
     __m512 even[Rows][Panels] = {};
     __m512 odd[Rows][Panels] = {};
-    for (int pair = 0; pair < 16; ++pair, lines += 64, ahead += 64, rows += 8) {
+    for (int pair = 0; pair < 16;
+         ++pair, lines += Lines::kBytes, ahead += Lines::kBytes, rows += 8) {
       __m512 weights[Panels][2];
 #pragma GCC unroll 8
       for (std::size_t p = 0; p < Panels; ++p) {
-        const __m512i bits = _mm512_load_si512(lines + p * args.panel_stride);
-        _mm_prefetch(reinterpret_cast<const char*>(ahead + p * args.panel_stride), _MM_HINT_T1);
-        weights[p][0] = _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
-        weights[p][1] = _mm512_castsi512_ps(_mm512_and_si512(bits, odd_mask));
+        Lines::load(lines + p * args.panel_stride, weights[p]);
+        Lines::prefetch(ahead + p * args.panel_stride);
       }
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < Rows; ++r) {
@@ -79,18 +100,43 @@ void block(const Block& args) noexcept {
 MOESAIC_END_TARGET
 
 // One row is fastest from memory if the weights are one stream, and two chains keep up with that.
+template <typename Lines>
 void one_row_two_panels(const Block& args) noexcept {
   Block panel = args;
-  block<1, 1>(panel);
+  block<Lines, 1, 1>(panel);
   panel.panels += panel.panel_stride;
   panel.out += kPanelColumns;
-  block<1, 1>(panel);
+  block<Lines, 1, 1>(panel);
 }
 
+template <typename Lines>
 constexpr BlockFunction kFunctions[] = {
-    block<1, 1>, one_row_two_panels, block<2, 1>, block<2, 2>, block<3, 1>, block<3, 2>,
-    block<4, 1>, block<4, 2>,        block<5, 1>, block<5, 2>, block<6, 1>, block<6, 2>,
+    block<Lines, 1, 1>, one_row_two_panels<Lines>, block<Lines, 2, 1>, block<Lines, 2, 2>,
+    block<Lines, 3, 1>, block<Lines, 3, 2>,        block<Lines, 4, 1>, block<Lines, 4, 2>,
+    block<Lines, 5, 1>, block<Lines, 5, 2>,        block<Lines, 6, 1>, block<Lines, 6, 2>,
 };
+
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
+
+void to_floats(const FloatSteps& steps, std::byte* out) noexcept {
+  const std::byte* const end = steps.tiles + steps.count * kTileBytes;
+  const std::byte* ahead = steps.ahead;
+  for (const std::byte* line = steps.tiles; line < end; line += Bf16Lines::kBytes) {
+    __m512 weights[2];
+    Bf16Lines::load(line, weights);
+    Bf16Lines::prefetch(ahead);
+    ahead += Bf16Lines::kBytes;
+    _mm512_store_ps(out, weights[0]);
+    _mm512_store_ps(out + 64, weights[1]);
+    out += FloatLines::kBytes;
+  }
+}
+
+MOESAIC_END_TARGET
+
+constexpr BlockTable kFloatBlocks{
+    .max_rows = 6, .max_panels = 2, .functions = kFunctions<FloatLines>};
+constexpr FloatPanels kFloatPanels{.blocks = kFloatBlocks, .to_floats = to_floats};
 
 void tile(const TileArgs& args) noexcept {
   const TileEnvironment environment;
@@ -100,7 +146,7 @@ void tile(const TileArgs& args) noexcept {
 }  // namespace
 
 constinit const BlockTable avx512_fma_blocks{
-    .max_rows = 6, .max_panels = 2, .functions = kFunctions};
+    .max_rows = 6, .max_panels = 2, .functions = kFunctions<Bf16Lines>, .floats = &kFloatPanels};
 
 extern const GemmKernel avx512_bf16_kernel;
 constinit const GemmKernel avx512_bf16_kernel{
@@ -109,7 +155,7 @@ constinit const GemmKernel avx512_bf16_kernel{
     .name = "avx512/bf16",
     .packed_row_bytes = float_row_bytes,
     .pack_rows = pack_rows<RowForm::rounded_floats>,
-    .scratch_bytes = 0,
+    .scratch_bytes = kFloatBytes,
     .tile = tile,
     .decode = copy_steps,
 };

@@ -33,7 +33,7 @@ constexpr GemmKernel avx512_decoded_kernel(Format format, const char* name) {
           .name = name,
           .packed_row_bytes = float_row_bytes,
           .pack_rows = pack_rows<RowForm::rounded_floats>,
-          .scratch_bytes = kDecodedBytes,
+          .scratch_bytes = kDecodedBytes + kFloatBytes,
           .tile = fma_tile<Decoder>,
           .decode = decode_steps<Decoder>};
 }
