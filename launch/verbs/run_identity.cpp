@@ -1,6 +1,6 @@
 #include "launch/verbs/run_identity.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
