@@ -156,11 +156,11 @@ TEST(ExchangeBed, FindsEveryByteRightAndKnowsWrongOnes) {
                                           {RowSource::Element::bf16, WireForm::int8}}) {
         const LayerRouting routing = routing_of(kind, 9, placement);
         const Combine combine = kind == RoutingKind::skewed ? Combine::fast : Combine::ordered;
-        const auto body = [&, num_ranks = ranks](Communicator& world) {
+        const auto body = [&, num_ranks = ranks, row = element, form = wire](Communicator& world) {
           std::optional<ExpertNodes> nodes;
           if (combine == Combine::fast && world.has_messages()) nodes.emplace(world);
-          ExchangeBed bed(world, {kLayer, placement, routing, element, wire, combine,
-                                  nodes ? &*nodes : nullptr});
+          ExchangeBed bed(
+              world, {kLayer, placement, routing, row, form, combine, nodes ? &*nodes : nullptr});
           for (int run = 0; run < 3; ++run) {
             bed.prepare();
             (void)bed.exchange();
