@@ -1,6 +1,7 @@
 #include "comm/mpi_communicator.h"
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <numeric>
@@ -88,6 +89,8 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   require(provided >= MPI_THREAD_FUNNELED, ErrorKind::resource,
           "this MPI does not allow threads beside the one that calls it");
+  // MPI writes to a peer that has just died: that is an error, and not the end of this rank too.
+  if (size() > 1) std::signal(SIGPIPE, SIG_IGN);
 }
 
 MpiSession::~MpiSession() {

@@ -1,6 +1,10 @@
 #include "comm/mpi_communicator.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
 
 #include "base/error.h"
 #include "comm/checked_communicator.h"
@@ -20,6 +24,16 @@ TEST(MpiCommunicator, does_what_every_transport_must) {
   const auto comm = make_mpi_communicator(mpi_test_session(), kOptions);
   EXPECT_EQ(comm->rank(), mpi_test_session().rank());
   conformance::everything(*comm, 1000);
+}
+
+TEST(MpiCommunicator, writing_to_what_is_gone_is_an_error) {
+  if (mpi_test_session().size() == 1) GTEST_SKIP() << "SIGPIPE ends a rank alone, as head wants it";
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  ::close(ends[0]);
+  EXPECT_EQ(::write(ends[1], "x", 1), -1);
+  EXPECT_EQ(errno, EPIPE);
+  ::close(ends[1]);
 }
 
 TEST(MpiCommunicator, nodes_can_be_pretended) {
