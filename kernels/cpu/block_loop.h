@@ -116,7 +116,7 @@ inline void run_float_blocks(const Block& all, std::int64_t num_rows, std::int64
   }
 }
 
-/// The one or the other.
+/// By way of floats where the table has them, the caller room for them, and rows are enough.
 inline void run_blocks(const Block& all, std::int64_t num_rows, std::int64_t num_panels,
                        const BlockTable& table) noexcept {
   if (table.floats != nullptr && all.floats != nullptr && num_rows >= kFloatRows) {
