@@ -48,7 +48,9 @@ std::int64_t context_limit(const Options& options, const ModelConfig& config) {
 }
 
 Workload generate_workload(const Options& options, std::int64_t ranks, const TextSizes& sizes) {
-  const std::int64_t sequences = std::min(options.parallel, ceil_div(sizes.texts, ranks));
+  const std::int64_t uneven = sizes.most_samples > 1 ? 1 : 0;
+  const std::int64_t sequences =
+      std::min({options.parallel, sizes.texts, ceil_div(sizes.texts, ranks) + uneven});
   return {.sequences = sequences,
           .capacity = sizes.longest_text,
           .batch_tokens = std::min(options.batch_size, sequences * sizes.longest_prompt),

@@ -19,8 +19,10 @@ struct TextSizes {
   std::int64_t texts = 0;
   std::int64_t longest_prompt = 0;
   std::int64_t longest_text = 0;  // with what is generated
+  std::int64_t most_samples = 1;  // of one prompt
 };
-/// Of a rank of moesaic generate.
+/// Of a rank of moesaic generate. Samples of one prompt may go over the ranks unevenly, by no more
+/// tokens than a prompt has (Schedule): there is room for one text more.
 [[nodiscard]] Workload generate_workload(const Options& options, std::int64_t ranks,
                                          const TextSizes& sizes);
 

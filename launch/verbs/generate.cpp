@@ -247,7 +247,8 @@ void run_generate(Runtime& runtime) {
     work = generate_workload(options, runtime.world().size(),
                              {.texts = demand.requests,
                               .longest_prompt = demand.longest_prompt,
-                              .longest_text = demand.longest_text});
+                              .longest_text = demand.longest_text,
+                              .most_samples = demand.most_samples});
   }
   std::optional<TextOutput> output;
   if (runtime.is_first()) output.emplace(runtime, input, requests, file.get(), arrival);

@@ -72,6 +72,7 @@ void RequestList::add(
                       .first = demand_.requests,
                       .samples = made.samples});
   demand_.requests += made.samples;
+  demand_.most_samples = std::max(demand_.most_samples, made.samples);
   demand_.longest_prompt = std::max(demand_.longest_prompt, length);
   demand_.longest_text = std::max(demand_.longest_text, length + new_tokens);
   demand_.most_new_tokens =

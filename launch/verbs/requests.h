@@ -79,6 +79,7 @@ class RequestList {
     std::int64_t longest_prompt = 0;   // tokens
     std::int64_t longest_text = 0;     // the same with the most new ones
     std::int64_t most_new_tokens = 0;  // of all requests together
+    std::int64_t most_samples = 1;     // of one prompt
   };
   [[nodiscard]] const Demand& demand() const noexcept { return demand_; }
 

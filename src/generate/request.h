@@ -23,8 +23,8 @@ struct Request {
   /// Tells the draws of requests with one seed apart: the same prompt, options, seed and stream
   /// give the same tokens, whatever the ranks and the neighbours.
   std::uint64_t stream = 0;
-  /// Requests of one group have a prompt in common: they go to one rank while it has room, where it
-  /// is computed once.
+  /// Requests of one group have a prompt in common, which a rank computes once: they go to one rank
+  /// as far as that pays (Schedule).
   std::optional<std::int64_t> group{};
   std::vector<std::int64_t> stop_tokens;
   /// The text ends before the first of them. They need a tokenizer (StepOptions).

@@ -12,18 +12,19 @@ Schedule::Schedule(int num_ranks, std::int64_t parallel)
 }
 
 void Schedule::add(RequestId id, const Request& request) {
-  waiting_.push_back({id, std::ssize(request.tokens), request.group});
+  waiting_.push_back({id, std::ssize(request.tokens), request.max_new_tokens, request.group});
 }
 
 int Schedule::choose_rank(const Waiting& next) const {
-  if (next.group) {
-    const auto group = groups_.find(*next.group);
-    const bool known = group != groups_.end();
-    if (known && loads_[static_cast<std::size_t>(group->second.rank)].requests < parallel_) {
-      return group->second.rank;
-    }
+  const auto least = std::ranges::min_element(loads_);
+  const auto group = next.group ? groups_.find(*next.group) : groups_.end();
+  if (group != groups_.end()) {
+    const std::int64_t requests = loads_[static_cast<std::size_t>(group->second.rank)].requests;
+    const std::int64_t more = requests - least->requests;
+    const bool pays = more <= next.prompt_tokens / std::max<std::int64_t>(next.max_new_tokens, 1);
+    if (requests < parallel_ && pays) return group->second.rank;
   }
-  return static_cast<int>(std::ranges::min_element(loads_) - loads_.begin());
+  return static_cast<int>(least - loads_.begin());
 }
 
 std::vector<Schedule::Assignment> Schedule::assign() {

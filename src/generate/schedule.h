@@ -24,9 +24,11 @@ class Schedule {
 
   /// A request waits from now on.
   void add(RequestId id, const Request& request);
-  /// Requests that have waited go, in the order of their arrival, each to the rank that works on
-  /// its group and has room, else to the one with the fewest requests, then the fewest tokens of
-  /// prompts, then the lowest number.
+  /// Requests that have waited go, in the order of their arrival, each to the rank with the fewest
+  /// requests, then the fewest tokens of prompts, then the lowest number. One of a group goes to
+  /// the rank that took the last of it, if that has room and the tokens that it generates beyond
+  /// those of the rank with the fewest requests are no more than those of the prompt that the other
+  /// would compute again.
   [[nodiscard]] std::vector<Assignment> assign();
   /// The request has ended, or is not wanted any more. Nothing happens if it is not known.
   void remove(RequestId request);
@@ -45,6 +47,7 @@ class Schedule {
   struct Waiting {
     RequestId request = 0;
     std::int64_t prompt_tokens = 0;
+    std::int64_t max_new_tokens = 0;
     std::optional<std::int64_t> group;
   };
   struct Assigned {

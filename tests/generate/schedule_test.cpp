@@ -5,8 +5,10 @@
 namespace moesaic {
 namespace {
 
-Request prompt_of(std::size_t tokens, std::optional<std::int64_t> group = {}) {
+Request prompt_of(std::size_t tokens, std::optional<std::int64_t> group = {},
+                  std::int64_t new_tokens = 1) {
   Request request;
+  request.max_new_tokens = new_tokens;
   request.tokens.resize(tokens);
   request.group = group;
   return request;
@@ -68,6 +70,25 @@ TEST(Schedule, a_group_stays_on_a_rank_while_there_is_room) {
   EXPECT_EQ(ranks_of(schedule.assign()), std::vector<int>{1}) << "the first that is free";
   schedule.add(9, prompt_of(5, 70));
   EXPECT_EQ(ranks_of(schedule.assign()), std::vector<int>{1});
+}
+
+TEST(Schedule, a_group_of_a_short_prompt_goes_over_the_ranks) {
+  Schedule schedule(2, 8);
+  for (RequestId id = 0; id < 8; ++id) schedule.add(id, prompt_of(5, 70, 300));
+  EXPECT_EQ(ranks_of(schedule.assign()), (std::vector<int>{0, 1, 1, 0, 0, 1, 1, 0}));
+}
+
+TEST(Schedule, a_group_stays_as_long_as_it_generates_no_more_than_its_prompt_costs_another_rank) {
+  Schedule schedule(2, 8);
+  for (RequestId id = 0; id < 6; ++id) schedule.add(id, prompt_of(600, 70, 300));
+  EXPECT_EQ(ranks_of(schedule.assign()), (std::vector<int>{0, 0, 0, 1, 1, 1}))
+      << "two texts more are 600 tokens, three are more";
+}
+
+TEST(Schedule, a_group_that_only_reads_its_prompt_stays) {
+  Schedule schedule(2, 4);
+  for (RequestId id = 0; id < 3; ++id) schedule.add(id, prompt_of(3, 70, 0));
+  EXPECT_EQ(ranks_of(schedule.assign()), (std::vector<int>{0, 0, 0}));
 }
 
 TEST(Schedule, a_group_that_has_ended_is_forgotten) {

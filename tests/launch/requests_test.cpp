@@ -186,6 +186,7 @@ TEST(Requests, AListHasAllSamplesInOrder) {
   EXPECT_EQ(list.demand().longest_prompt, 4);
   EXPECT_EQ(list.demand().longest_text, 21);
   EXPECT_EQ(list.demand().most_new_tokens, 10 + 30 + 20);
+  EXPECT_EQ(list.demand().most_samples, 3);
   const std::vector<std::pair<std::size_t, std::int64_t>> places = {
       {0, 0}, {1, 0}, {1, 1}, {1, 2}, {2, 0}};
   std::set<std::uint64_t> streams;

@@ -253,6 +253,20 @@ TEST(Requests, SamplesOfAPromptDifferAndShareIt) {
   EXPECT_NE(text.out.find("--- prompt 1 of 1, sample 2 of 2\n"), std::string::npos) << text.text();
 }
 
+TEST(Requests, SamplesOfAShortPromptAreNotComputedTwice) {
+  for (const int ranks : {2, 3}) {
+    const ProgramResult result = run_ranks(ranks, {"generate", "-m", kDemo, "-p", "In the", "-n",
+                                                   "200", "--num-return", "8", "--json"});
+    ASSERT_EQ(result.exit_code, 0) << result.text();
+    const std::vector<std::string> lines = lines_of(result.out);
+    const Json statistics = Json::parse(lines.back(), "last line").at("statistics");
+    const std::int64_t length =
+        Json::parse(lines.at(0), "line 1").at("usage").at("prompt_tokens").as_int();
+    EXPECT_LE(statistics.at("prompt").at("tokens").as_int(), 8 * length)
+        << "a rank had more texts than its cache, and dropped some: " << result.text();
+  }
+}
+
 TEST(Requests, MinusOneGoesOnUntilTheContextIsFull) {
   for (const char* context : {"30", "50"}) {
     const ProgramResult result = run_moesaic({"generate", "-m", kDemo, "-p", "In the beginning",
