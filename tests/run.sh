@@ -43,7 +43,7 @@ run() {  # preset, labels of the tests or nothing for all
   (($# > 0)) && only=(-L "^($(IFS='|'; echo "$*"))\$")
   ctest --preset "$preset" -j "$((2 * $(nproc)))" "${only[@]}"  # many of them wait
 }
-# clang builds the sanitizers and g++ the rest, so that both compilers build all libraries: ranks
+# clang builds the sanitizers and g++ the rest, so that both compilers build the libraries (launch/: --all): ranks
 # that are threads under ThreadSanitizer, readers of foreign bytes under AddressSanitizer, 20 s of
 # fuzzing each. The whole suite is last, so that its summary ends the run.
 run tsan threads

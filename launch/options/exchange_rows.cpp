@@ -52,8 +52,9 @@ constexpr std::array kRows = {
     OptionRow{
         "half-batches", '\0', "WHEN", one_of<&O::half_batches>(), kExchange,
         kRun | verb_bit(Verb::chat),
-        "run a pass of many rows as two halves in turn, so that one computes while the rows of "
-        "the other travel; auto: between nodes, where it is measured to be faster"},
+        "run a pass as two halves in turn, so that one computes while the rows of the other "
+        "travel; on: every pass, also one of few rows; auto: between nodes, passes of 64 rows and "
+        "more, where it is measured to be faster"},
     OptionRow{
         "check-rows", '\0', "N", &O::check_rows, kExchange, kExchanging,
         "each N-th exchange of rows carries checksums: rows that arrive damaged end the job, and "

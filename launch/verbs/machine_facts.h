@@ -12,7 +12,7 @@ namespace moesaic {
 /// machine does not tell.
 struct MachineFacts {
   std::string huge_pages;
-  std::string shared_memory;  // /dev/shm, through which ranks of a node exchange rows
+  std::string shared_memory;  // /dev/shm, for MPI, and for shared weights without memfd files
   std::string cpu_quota;
   std::string transports;  // of MPI: what is compiled in, and what this process uses
   std::string ucx;
