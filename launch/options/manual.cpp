@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <map>
 #include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -125,28 +127,38 @@ failed or timed out, 6 interrupted: what was finished is there.
 }
 
 std::string bash_completion() {
-  std::set<std::string_view> first_words;
+  std::map<std::string, std::set<std::string_view>> next_words;  // by the words of a verb before
   std::string flags;
   std::string values;
   for (const VerbRow& row : verb_table()) {
-    first_words.insert(split(row.name, ' ').front());
+    std::string before;
+    for (const std::string_view word : split(row.name, ' ')) {
+      next_words[before].insert(word);
+      before += fmt::format("{}{}", before.empty() ? "" : " ", word);
+    }
     flags += fmt::format("      \"{}\") words=\"{}\" ;;\n", row.name, flags_of(row.verb));
     values += choices_of(row);
   }
-  std::string benches;  // the second words of verbs that have two
-  for (const VerbRow& row : verb_table()) {
-    const std::vector<std::string_view> words = split(row.name, ' ');
-    if (words.size() == 2) benches += fmt::format("{}{}", benches.empty() ? "" : " ", words[1]);
+  next_words[""].insert({"help", "--help", "--version"});
+  std::string next;
+  for (const auto& [before, words] : next_words) {
+    next += fmt::format("    \"{}\") echo \"{}\" ;;\n", before, fmt::join(words, " "));
   }
   return fmt::format(R"(# Completes moesaic in bash. Made from the program's table of options.
+_moesaic_next_words() {{ # what may follow these words of a verb
+  case $1 in
+{}  esac
+}}
 _moesaic() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}}
-  local verb=${{COMP_WORDS[1]}} words=""
-  [[ $verb == bench ]] && verb="bench ${{COMP_WORDS[2]}}"
-  if ((COMP_CWORD == 1)); then
-    words="{} help --help --version"
-  elif ((COMP_CWORD == 2)) && [[ $verb == bench* ]]; then
-    words="{}"
+  local verb="" word words=""
+  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+    [[ " $(_moesaic_next_words "$verb") " == *" $word "* ]] || break
+    verb=${{verb:+$verb }}$word
+  done
+  words=$(_moesaic_next_words "$verb")
+  if [[ -n $words ]]; then
+    :
   elif [[ $current == -* ]]; then
     case $verb in
 {}    esac
@@ -158,7 +170,7 @@ _moesaic() {{
 }}
 complete -o default -F _moesaic moesaic
 )",
-                     fmt::join(first_words, " "), benches, flags, values);
+                     next, flags, values);
 }
 
 }  // namespace moesaic

@@ -32,6 +32,11 @@ complete_words() { # the words of a command line; prints what the last could bec
 }
 [[ $(complete_words gen) == generate ]]
 [[ $(complete_words bench lay) == layer ]]
+[[ $(complete_words bench ru) == "" ]]
+[[ $(complete_words study ru) == run ]]
+[[ $(complete_words study export e) == extrap ]]
+[[ $(complete_words study run --ret) == --retry ]]
+[[ $(complete_words study run configs/) == "" ]]
 [[ $(complete_words generate --expert-f) == --expert-format ]]
 [[ $(complete_words bench kernels --precision) == "" ]]
 [[ $(complete_words generate --precision f) == fp32 ]]
