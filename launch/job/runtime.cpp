@@ -278,7 +278,7 @@ void Runtime::run_or_end_early(std::string_view what_is_there, const std::functi
 int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb) {
   std::unique_ptr<MpiSession> mpi;
   try {
-    require_room_to_start();
+    require_ways_to_start();
     mpi = std::make_unique<MpiSession>(&argc, &argv);
   } catch (...) {
     const Failure failure = describe_current_exception();

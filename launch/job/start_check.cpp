@@ -70,9 +70,24 @@ void require_temporary_files() {
   require_free_space(directory);
 }
 
+/// Under srun without a process manager that this MPI knows, each task would be a job of its own,
+/// or end in a page of Open MPI's words.
+void require_process_manager() {
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  if (tasks == nullptr || std::atoi(tasks) <= 1) return;
+  for (const char* name : {"PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"}) {
+    if (std::getenv(name) != nullptr) return;
+  }
+  fail(ErrorKind::usage,
+       "srun has started {} tasks without telling MPI of each other (SLURM_STEP_NUM_TASKS is set, "
+       "PMIX_RANK is not): use srun --mpi=pmix (srun --mpi=list shows what there is), or mpirun",
+       tasks);
+}
+
 }  // namespace
 
-void require_room_to_start() {
+void require_ways_to_start() {
+  require_process_manager();
   require_address_space();
   require_temporary_files();
 }

@@ -202,6 +202,17 @@ TEST(ProgramErrors, SystemsWithoutRoomAreToldInOneLine) {
   EXPECT_EQ(num_files(directory.path()), 0);
 }
 
+TEST(ProgramErrors, TasksOfSrunWithoutAProcessManagerAreRefusedBeforeMpiStarts) {
+  const Variables step = {{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_NODELIST", "node[1-2]"},
+                          {"SLURM_PROCID", "0"},         {"SLURM_JOB_ID", "7"},
+                          {"SLURM_STEP_ID", "0"},        {"SLURM_STEPID", "0"}};
+  const ProgramResult result = run_moesaic(generate_with({}), step);
+  expect_failure(result, 2, {"2 tasks", "srun --mpi=pmix"});
+  EXPECT_EQ(lines_of(result.err).size(), 1U) << result.text();
+  const ProgramResult alone = run_moesaic(generate_with({}), {{"SLURM_STEP_NUM_TASKS", "1"}});
+  EXPECT_EQ(alone.exit_code, 0) << alone.text();
+}
+
 TEST(ProgramErrors, InspectCountsTokensBeyondTheVocabulary) {
   const TemporaryDirectory directory;
   const std::string model = directory.path_of("model");
