@@ -21,6 +21,7 @@
 #include "launch/job/agreement.h"
 #include "launch/job/failure.h"
 #include "launch/job/gather.h"
+#include "launch/job/lost_hosts.h"
 #include "launch/job/program_version.h"
 #include "launch/job/start_check.h"
 #include "launch/options/option_table.h"
@@ -94,6 +95,19 @@ void require_experts_for_nccl(const Command& command) {
   require(takes(*command.verb, *find_option("gpu-experts", command.verb)), ErrorKind::usage,
           "--transport nccl is for experts on GPUs, which {} does not have",
           verb_row(*command.verb).name);
+}
+
+/// Whether the job is one that an odd launch makes slow, or hang. Doctor tells of it in its report.
+bool computes_on_ranks(const Command& command) {
+  if (command.options.show_config) return false;
+  switch (*command.verb) {
+    case Verb::doctor:
+    case Verb::inspect:
+    case Verb::tokenize:
+      return false;
+    default:
+      return true;
+  }
 }
 
 /// Tells the user, once, why the job ends.
@@ -183,6 +197,15 @@ Runtime::Runtime(const MpiSession& mpi, const Command& command)
   pool_ = make_pool(self().threads);
   bind();
   for (const std::string& note : command.notes) log_.once(LogLevel::warning, "{}", note);
+  if (computes_on_ranks(command)) warn_of_launch();
+}
+
+void Runtime::warn_of_launch() const {
+  for (const std::string& line : launch_warnings(ranks_)) {
+    log_.once(LogLevel::info, "note: {}", line);
+  }
+  const std::string lost = lost_host_warning(ranks_, std::getenv);
+  if (!lost.empty()) log_.once(LogLevel::warning, "{}", lost);
 }
 
 /// Before anything is loaded, so that memory is first touched where it is used.

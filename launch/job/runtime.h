@@ -69,6 +69,8 @@ class Runtime {
 
  private:
   void bind();
+  /// Tells, once, what is odd about the launch.
+  void warn_of_launch() const;
 
   const Command* command_;
   Log log_;

@@ -3,13 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/json.h"
 #include "base/memory.h"
 #include "launch/bench/result_table.h"
 #include "launch/job/gather.h"
-#include "launch/job/lost_hosts.h"
 #include "launch/job/memory_check.h"
 #include "launch/options/option_help.h"
 
@@ -258,11 +256,6 @@ std::string runtime_text(const Runtime& runtime) {
 
 void announce(const Runtime& runtime) {
   runtime.log().once(LogLevel::info, "{}", runtime_text(runtime));
-  for (const std::string& line : launch_warnings(runtime.ranks())) {
-    runtime.log().once(LogLevel::info, "note: {}", line);
-  }
-  const std::string lost = lost_host_warning(runtime.ranks(), std::getenv);
-  if (!lost.empty()) runtime.log().once(LogLevel::warning, "{}", lost);
 }
 
 }  // namespace moesaic

@@ -54,7 +54,7 @@ struct RunStatistics {
 
 /// Ranks, nodes, transport, instruction set and threads, one line.
 [[nodiscard]] std::string runtime_text(const Runtime& runtime);
-/// Logs that line, and what is odd about the launch, once.
+/// Logs that line, once.
 void announce(const Runtime& runtime);
 
 }  // namespace moesaic

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <thread>
 
 #include "base/json.h"
 #include "tests/launch/broken_models.h"
@@ -242,6 +243,29 @@ TEST(ProgramErrors, OptionsWithoutEffectAreNoted) {
   EXPECT_NE(notes({"--nvfp4-activations", "nvfp4"}).find("has no effect"), std::string::npos);
   EXPECT_EQ(notes({"--nvfp4-activations", "nvfp4", "--expert-format", "nvfp4"}).find("no effect"),
             std::string::npos);
+}
+
+TEST(ProgramErrors, CrowdedCoresAreToldOnceByEveryVerbThatComputes) {
+  const TemporaryDirectory directory;
+  const std::string threads = std::to_string(std::thread::hardware_concurrency() + 1);
+  const Arguments crowded = {"-t", threads};
+  const auto notes = [](const ProgramResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    return std::ranges::count_if(lines_of(result.err), [](const std::string& line) {
+      return line.find("note: ") != std::string::npos && line.find("share") != std::string::npos;
+    });
+  };
+  for (const Arguments& verb : std::vector<Arguments>{
+           {"generate", "-m", kDemo, "-p", "In", "-n", "1"},
+           {"sft", "-m", kDemo, "--data", kData + "/demo-sft.jsonl", "--lora-rank", "2",
+            "--max-steps", "1", "-o", directory.path_of("adapter")},
+           {"convert", "-m", kDemo, "-o", directory.path_of("model")},
+           {"bench", "sft", "-m", kDemo, "--step-tokens", "40", "--sample-tokens", "16", "-r", "1"},
+           {"bench", "layer", "--layer", "8,64,32,2", "--formats", "bf16", "--tokens", "1",
+            "--routing", "even", "--seconds", "0.001", "--footprint", "4M"}}) {
+    EXPECT_EQ(notes(run_moesaic(joined(verb, crowded))), 1) << verb.front();
+  }
+  EXPECT_EQ(notes(run_moesaic({"inspect", "-m", kDemo})), 0);
 }
 
 TEST(ProgramErrors, ClosedStandardDescriptorsAreNotTakenForFiles) {
