@@ -3,11 +3,32 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
 
 #include "base/checksum.h"
+#include "base/error.h"
 #include "launch/job/agreement.h"
+#include "launch/options/nearest_name.h"
 
 namespace moesaic {
+namespace {
+
+constexpr std::array<std::string_view, 2> kDeals = {"contiguous", "round_robin"};
+
+/// A word that looks like no path and names no file is a misspelt one of kDeals.
+void require_known(const std::string& placement) {
+  std::error_code ignored;
+  const bool may_be_path = placement.find_first_of("/.") != std::string::npos ||
+                           std::filesystem::exists(placement, ignored);
+  if (may_be_path) return;
+  const std::string nearest = nearest_name(placement, kDeals);
+  fail(ErrorKind::usage, "--placement: \"{}\" is neither contiguous, round_robin nor a file{}",
+       placement, nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+}
+
+}  // namespace
 
 ModelExperts experts_of(const ModelConfig& config) {
   ModelExperts model{.layers = std::ssize(config.layers),
@@ -23,7 +44,9 @@ ModelExperts experts_of(const ModelConfig& config) {
 
 PlacementChoice::PlacementChoice(const std::string& placement)
     : round_robin_(placement == "round_robin") {
-  if (!round_robin_ && placement != "contiguous") record_ = read_expert_record(placement);
+  if (round_robin_ || placement == "contiguous") return;
+  require_known(placement);
+  record_ = read_expert_record(placement);
 }
 
 ModelPlacement PlacementChoice::place(const ModelConfig& config, int num_ranks) const {

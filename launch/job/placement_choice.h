@@ -16,7 +16,8 @@ namespace moesaic {
 /// What --placement says, for any number of ranks.
 class PlacementChoice {
  public:
-  /// Reads the file, if it is one. Throws Error{file} for one that cannot be read.
+  /// Reads the file, if it is one. Throws Error{file} for one that cannot be read, Error{usage} for
+  /// a word that is neither a way to deal nor a file.
   explicit PlacementChoice(const std::string& placement);
 
   /// Experts of a model without any are one, for the sake of who asks. Throws Error{usage} for more

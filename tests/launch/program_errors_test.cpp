@@ -46,6 +46,18 @@ TEST(ProgramErrors, Usage) {
                  {"--memory-limit", "lots"});
 }
 
+TEST(ProgramErrors, PlacementThatIsNoWayToDealAndNoFile) {
+  const auto placed = [](const std::string& where) {
+    return generate_with({"--placement", where});
+  };
+  expect_failure(
+      run_ranks(2, placed("roundrobin")), 2,
+      {"--placement", "\"roundrobin\"", "contiguous, round_robin", "did you mean round_robin?"});
+  expect_failure(run_moesaic({"plan", "-m", kDemo, "--placement", "contigous"}), 2,
+                 {"--placement", "did you mean contiguous?"});
+  expect_failure(run_moesaic(placed("./roundrobin")), 3, {"./roundrobin", "no such file"});
+}
+
 TEST(ProgramErrors, MoreDeferredExpertsThanATokenHas) {
   expect_failure(run_ranks(2, generate_with({"--defer", "5"})), 2, {"defer is 5", "4", "top-k"});
   expect_failure(run_moesaic({"sft", "--defer", "1"}), 2, {"--defer"});
