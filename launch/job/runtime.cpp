@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -30,13 +31,41 @@
 namespace moesaic {
 namespace {
 
-/// The file of a rank in --trace-dir; the directory is made if it is not there.
+bool is_trace_name(std::string_view name) {
+  constexpr std::string_view kBegin = "rank-";
+  constexpr std::string_view kEnd = ".jsonl";
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return false;
+  name.remove_prefix(kBegin.size());
+  name.remove_suffix(std::min(kEnd.size(), name.size()));
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// Makes --trace-dir, without what an earlier job has left there, which may have had more ranks or
+/// others on this host. Before any rank writes; hosts may each have a directory of their own.
+void prepare_traces(const Options& options) {
+  if (!options.trace_dir) return;
+  const std::filesystem::path directory = *options.trace_dir;
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  require(!error, ErrorKind::resource, "--trace-dir: {}: cannot be made: {}", directory.string(),
+          error.message());
+  std::filesystem::directory_iterator entry(directory, error);
+  std::vector<std::filesystem::path> traces;
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    if (is_trace_name(entry->path().filename().string())) traces.push_back(entry->path());
+  }
+  require(!error, ErrorKind::resource, "--trace-dir: {}: cannot be read: {}", directory.string(),
+          error.message());
+  for (const std::filesystem::path& trace : traces) {
+    std::filesystem::remove(trace, error);  // no error where another rank was faster
+    require(!error, ErrorKind::resource, "--trace-dir: {}: cannot be removed: {}", trace.string(),
+            error.message());
+  }
+}
+
+/// The file of a rank in --trace-dir.
 std::string trace_file(const MpiSession& mpi, const Options& options) {
   if (!options.trace_dir) return "";
-  std::error_code error;
-  std::filesystem::create_directories(*options.trace_dir, error);
-  require(!error, ErrorKind::resource, "--trace-dir: {}: cannot be made: {}", *options.trace_dir,
-          error.message());
   const auto name = fmt::format("rank-{}.jsonl", mpi.rank());
   return (std::filesystem::path(*options.trace_dir) / name).string();
 }
@@ -163,6 +192,7 @@ int run_ranked(const MpiSession& mpi, int argc, char** argv,
       require_experts_for_nccl(command);
     });
     require_same_options(*starters, command);
+    agree(*starters, [&] { prepare_traces(command.options); });
     Runtime runtime(mpi, command);
     verb(runtime);
     flush_output();

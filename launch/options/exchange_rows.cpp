@@ -66,7 +66,7 @@ constexpr std::array kRows = {
               .group = kExchange,
               .verbs = kExchanging,
               .help = "if the job fails, each rank leaves its last 256 events of exchanges there: "
-                      "rank-R.jsonl",
+                      "rank-R.jsonl, in the place of those of an earlier job",
               .may_differ = true},
 };
 

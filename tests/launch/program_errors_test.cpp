@@ -280,6 +280,27 @@ TEST(ProgramErrors, CrowdedCoresAreToldOnceByEveryVerbThatComputes) {
   EXPECT_EQ(notes(run_moesaic({"inspect", "-m", kDemo})), 0);
 }
 
+TEST(ProgramErrors, TracesAreOfTheLastJobAlone) {
+  const TemporaryDirectory directory;
+  const auto fail_on = [&](int ranks) {
+    expect_failure(run_ranks(ranks, {"generate", "-m", "/nope", "-p", "x", "--trace-dir",
+                                     directory.path_of("traces")}),
+                   3, {"/nope"});
+  };
+  const auto has = [&](const std::string& name) {
+    return std::filesystem::exists(directory.path_of("traces/" + name));
+  };
+  fail_on(3);
+  EXPECT_TRUE(has("rank-2.jsonl"));
+  for (const char* other : {"rank-.jsonl", "rank-2.json", "rank-2b.jsonl"}) {
+    write_text(directory.path_of("traces/" + std::string(other)), "mine");
+  }
+  fail_on(2);
+  EXPECT_TRUE(has("rank-0.jsonl") && has("rank-1.jsonl"));
+  EXPECT_FALSE(has("rank-2.jsonl"));
+  EXPECT_TRUE(has("rank-.jsonl") && has("rank-2.json") && has("rank-2b.jsonl"));
+}
+
 TEST(ProgramErrors, ClosedStandardDescriptorsAreNotTakenForFiles) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
