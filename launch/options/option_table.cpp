@@ -86,7 +86,8 @@ constexpr std::array kOptions = {
               "of activations in nvfp4 that meet experts. runtime: each token has its own; "
               "checkpoint: its input_scale, the largest of all experts of a layer"},
     OptionRow{
-        "int4-activations", '\0', "TYPE", one_of<&O::int4_activations>(), kModel, kEngine | kParts,
+        "int4-activations", '\0', "TYPE", one_of<&O::int4_activations>(), kModel,
+        kEngine | kParts | kPlan,
         "what activations are rounded to before they meet weights in int4_group128; int8: with "
         "a scale for each token and group, faster for several tokens at a time, less exact"},
     OptionRow{"numerics", '\0', "KIND", one_of<&O::numerics>(), kModel, kEngine | kParts | kDoctor,

@@ -1,6 +1,7 @@
 #include "launch/plan/cost_model.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "kernels/attention_blocks.h"
 #include "launch/bench/layer_copies.h"
@@ -76,19 +77,29 @@ void add_mixer(CostLayer& layer, const MixerKind& kind, const WeightSet& weights
   layer.stored = static_cast<double>(row.stored);
 }
 
-/// Whether the experts of all layers compute with int8 rows.
-bool take_codes(const CostModel& model) {
-  return std::ranges::all_of(model.layers, [](const CostLayer& layer) {
-    return std::ranges::all_of(layer.expert,
-                               [](const CostWeights& part) { return is_integer(part.format); });
-  });
+/// With which all experts of all layers take int8 codes of their rows; none: some take others.
+std::optional<Int8Rows::Scales> common_scales(const ModelNames& names, const ModelWeights& weights,
+                                              Int4Activations int4_activations) {
+  std::optional<Int8Rows::Scales> common;
+  for (std::size_t l = 0; l < weights.layers.size(); ++l) {
+    const std::vector<NamedWeight>& parts = names.layers[l].feed_forward;
+    for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+      const bool is_gate = parts[i].role == WeightRole::expert && parts[i + 1].joins_previous;
+      if (!is_gate) continue;
+      const auto scales = int8_scales(weights.layers[l].feed_forward[i].matrix, int4_activations);
+      if (!scales || (common && common != scales)) return {};
+      common = scales;
+    }
+  }
+  return common;
 }
 
-/// As MoeLayer writes them.
-WireSizes wire_sizes(const CostModel& model, Precision precision, const MoeOptions& moe) {
+/// As MoeLayer writes them, with `scales` of common_scales().
+WireSizes wire_sizes(const CostModel& model, Precision precision, const MoeOptions& moe,
+                     std::optional<Int8Rows::Scales> scales) {
   std::int64_t numbers = model.hidden * element_bytes(precision);
-  if (take_codes(model)) {
-    if (moe.int8_rows) numbers = Int8Rows(model.hidden, Int8Rows::Scales::row).bytes();
+  if (scales) {
+    if (moe.int8_rows) numbers = Int8Rows(model.hidden, *scales).bytes();
   } else if (moe.wire == WireForm::int8) {
     numbers = WireCodec::bytes(moe.wire, model.hidden);
   }
@@ -107,7 +118,8 @@ WireSizes wire_sizes(const CostModel& model, Precision precision, const MoeOptio
 
 }  // namespace
 
-CostModel make_cost_model(const OpenModel& model, const LoadOptions& load, const MoeOptions& moe) {
+CostModel make_cost_model(const OpenModel& model, const LoadOptions& load, const MoeOptions& moe,
+                          Int4Activations int4_activations) {
   const ModelConfig& config = model.config;
   const ModelPlacement all(ExpertPlacement(config.num_experts, 1));
   LoadOptions whole = load;
@@ -131,7 +143,8 @@ CostModel make_cost_model(const OpenModel& model, const LoadOptions& load, const
     add_feed_forward(layer, names.layers[l].feed_forward, weights.layers[l].feed_forward);
   }
   add(result.head, weights.lm_head);
-  result.wire = wire_sizes(result, load.precision, moe);
+  result.wire =
+      wire_sizes(result, load.precision, moe, common_scales(names, weights, int4_activations));
   return result;
 }
 
@@ -158,7 +171,7 @@ CostModel make_cost_model(const LayerShape& shape, const Layout& layout, Precisi
                    .experts_per_token = shape.topk,
                    .rounds_rows = layout.format != Format::f32,
                    .layers = {std::move(layer)}};
-  result.wire = wire_sizes(result, precision, {});
+  result.wire = wire_sizes(result, precision, {}, {});
   return result;
 }
 

@@ -9,7 +9,7 @@ namespace moesaic {
 /// The model's weights by what rows meet them, in the formats in which they will be stored, and
 /// its rows as they will travel. Reads its headers alone. Throws as ModelLoader does.
 [[nodiscard]] CostModel make_cost_model(const OpenModel& model, const LoadOptions& load,
-                                        const MoeOptions& moe);
+                                        const MoeOptions& moe, Int4Activations int4_activations);
 
 /// The same of one layer with experts of this layout, and nothing besides. `precision`: of its
 /// rows.

@@ -37,7 +37,7 @@ PointModel make_model(const Options& options) {
   if (options.job == StudyJob::sft) {
     adapters = adapter_numbers(trained_adapters(options, model), model.config);
   }
-  return {model.config, adapters, make_cost_model(model, load, {})};
+  return {model.config, adapters, make_cost_model(model, load, {}, options.int4_activations)};
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ void add_model_time(PlanReport& report, const PlanSetting& setting, const OpenMo
   const Options& options = setting.options;
   const ModelPlacement placement =
       PlacementChoice(options.placement).place(model.config, report.ranks.sharers());
+  const bool is_training = options.plan_job == PlanJob::sft;  // which sends no codes of rows
   CostModel cost_model = make_cost_model(model,
                                          {.precision = options.precision,
                                           .layouts = model.layouts,
@@ -112,7 +113,8 @@ void add_model_time(PlanReport& report, const PlanSetting& setting, const OpenMo
                                          {.defer = options.defer,
                                           .wire = options.wire,
                                           .combine = options.combine,
-                                          .int8_rows = report.ranks.nodes() > 1});
+                                          .int8_rows = report.ranks.nodes() > 1 && !is_training},
+                                         options.int4_activations);
   cost_model.placement = &placement;
   add_time(report, setting, job_passes(options, model, report.ranks, work), cost_model);
 }

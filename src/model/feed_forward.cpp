@@ -115,14 +115,10 @@ std::unique_ptr<Experts> make_experts(const WeightSet& weights, LayerContext& co
 enum class TakenRows : std::int64_t { any, int8, int8_groups };
 
 TakenRows taken_rows(const AdaptedMlp& mlp, const Compute& compute) {
-  const PackedMatrix& gate = mlp.weights.gate;  // up is like it
-  const bool is_plain = gate.order == nullptr && mlp.gate == nullptr && mlp.up == nullptr;
-  if (is_plain && is_integer(gate.layout.format)) return TakenRows::int8;
-  if (is_plain && allows_int8_groups(gate.layout) &&
-      compute.int4_activations == Int4Activations::int8) {
-    return TakenRows::int8_groups;
-  }
-  return TakenRows::any;
+  if (mlp.gate != nullptr || mlp.up != nullptr) return TakenRows::any;
+  const auto scales = int8_scales(mlp.weights.gate, compute.int4_activations);
+  if (!scales) return TakenRows::any;
+  return *scales == Int8Rows::Scales::row ? TakenRows::int8 : TakenRows::int8_groups;
 }
 
 /// What products of all experts, of all ranks, make of a row, if that is the same. Collective.

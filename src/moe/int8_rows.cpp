@@ -71,4 +71,13 @@ void Int8Rows::decode_block(const std::byte* from, std::int64_t first, std::span
   }
 }
 
+std::optional<Int8Rows::Scales> int8_scales(const PackedMatrix& gate,
+                                            Int4Activations int4_activations) {
+  if (gate.order != nullptr) return {};
+  if (is_integer(gate.layout.format)) return Int8Rows::Scales::row;
+  const bool takes_groups =
+      allows_int8_groups(gate.layout) && int4_activations == Int4Activations::int8;
+  return takes_groups ? std::optional(Int8Rows::Scales::block) : std::nullopt;
+}
+
 }  // namespace moesaic

@@ -4,7 +4,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+
+#include "kernels/gemm_kernel.h"
+#include "kernels/packed_matrix.h"
 
 namespace moesaic {
 
@@ -43,5 +47,10 @@ class Int8Rows {
   std::int64_t depth_;
   std::int64_t scale_depth_;
 };
+
+/// The scales with which products of such weights make int8 codes of a row; none: they take more of
+/// it. `gate`: of an expert without adapters, whose up is like it. Its panels need not be there.
+[[nodiscard]] std::optional<Int8Rows::Scales> int8_scales(const PackedMatrix& gate,
+                                                          Int4Activations int4_activations);
 
 }  // namespace moesaic

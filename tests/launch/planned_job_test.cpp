@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "base/json.h"
 #include "tests/launch/program.h"
+#include "tests/launch/sparse_model.h"
 #include "tests/parallel/test_machine.h"
 
 namespace moesaic::test {
@@ -66,6 +69,60 @@ TEST(PlannedJob, What_would_help_are_options_of_the_planned_job) {
   for (const char* option : {"--parallel", "--predict"}) {
     EXPECT_EQ(help("score").find(option), std::string::npos) << help("score");
   }
+}
+
+/// Bytes between two nodes of one rank.
+struct SentBytes {
+  double seen = 0;
+  double planned = 0;  // with heads of messages
+};
+
+SentBytes sent_bytes(const std::string& model, const Arguments& format) {
+  const TemporaryDirectory directory;
+  const std::string prompts = directory.path_of("prompts.jsonl");  // one a rank
+  write_text(prompts,
+             R"({"prompt": [3, 14, 15, 9, 2, 6, 5, 35, 8, 97, 93, 23, 84, 62, 64, 33]})"
+             "\n"
+             R"({"prompt": [2, 71, 82, 81, 8, 28, 45, 9, 4, 52, 35, 36, 28, 74, 71, 35]})");
+  const std::string routing = directory.path_of("routing.json");  // of write_sparse_model
+  write_text(routing, R"({"experts_per_token": 2, "rows": [[1,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0],)"
+                      R"([1,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0]]})");
+  const Arguments how = joined({"-m", model, "-n", "5", "--ranks-per-node", "1"}, format);
+  const ProgramResult result = run_ranks(
+      2,
+      joined({"generate", "--json", "--ignore-eos", "--temp", "0", "-t", "1", "-f", prompts}, how));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  const std::string line = lines_of(result.out).back();
+  const Json seen = Json::parse(line, "output").at("statistics");
+  const auto tokens = static_cast<double>(seen.at("prompt").at("tokens").as_int() +
+                                          seen.at("generation").at("tokens").as_int());
+  const Json traffic = planned(joined({"--ranks", "2", "--routing", routing}, how)).at("traffic");
+  return {seen.at("bytes_sent").as_double(),
+          tokens * 2 * traffic.at("inter_node_bytes").as_double()};
+}
+
+TEST(PlannedJob, Rows_are_codes_where_experts_take_no_more) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  write_sparse_model(model, {.family = "qwen3_moe", .layers = 2, .hidden = 128, .width = 64});
+  const SentBytes whole = sent_bytes(model, {});
+  for (const auto& [format, activations, has_codes] : {std::tuple("int8", "bf16", true),
+                                                       {"int4_group128", "bf16", false},
+                                                       {"int4_group128", "int8", true}}) {
+    const SentBytes bytes =
+        sent_bytes(model, {"--expert-format", format, "--int4-activations", activations});
+    EXPECT_NEAR(whole.planned - bytes.planned, whole.seen - bytes.seen, 1)
+        << format << " " << activations;
+    EXPECT_EQ(bytes.planned < whole.planned, has_codes) << format << " " << activations;
+  }
+  const auto training = [&](const std::string& format) {
+    return planned({"-m", model, "--job", "sft", "-c", "64", "--ranks", "2", "--ranks-per-node",
+                    "1", "--expert-format", format})
+        .at("traffic")
+        .at("dispatch_bytes")
+        .as_double();
+  };
+  EXPECT_EQ(training("int8"), training("bf16"));  // which goes back through what products took
 }
 
 }  // namespace
