@@ -43,9 +43,7 @@ ExchangeBed::ExchangeBed(Communicator& experts, const Case& what)
       experts_(experts),
       rank_(experts.rank()),
       hidden_(what.shape.hidden),
-      rows_(what.wire == WireForm::int8 ? WireCodec::bytes(what.wire, hidden_)
-                                        : hidden_ * element_bytes(what.element),
-            what.shape.topk),
+      rows_(activation_bytes(), what.shape.topk),
       codec_(what.wire, find_vector_kernels(Isa::scalar)),
       result_bytes_(codec_.bytes(hidden_)),
       exchange_(experts, what.placement, what.combine, what.nodes) {
@@ -78,7 +76,19 @@ ExchangeBed::ExchangeBed(Communicator& experts, const Case& what)
           plan_.execute.num_outputs(), rank_, num_outputs_);
 }
 
+/// Of a token's row.
+std::int64_t ExchangeBed::activation_bytes() const noexcept {
+  if (case_.codes) return case_.codes->bytes();
+  return case_.wire == WireForm::int8 ? WireCodec::bytes(case_.wire, hidden_)
+                                      : hidden_ * element_bytes(case_.element);
+}
+
 void ExchangeBed::write_row(std::uint32_t seed, std::byte* row) const {
+  if (case_.codes) {
+    std::vector<float> numbers(static_cast<std::size_t>(hidden_));
+    write(seed, numbers);
+    return case_.codes->encode(numbers.data(), row);
+  }
   if (case_.wire == WireForm::int8) return write_result(seed, row);  // in the same form
   for (std::int64_t i = 0; i < hidden_; ++i) {
     const float value = element(seed, i);

@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/buffer.h"
 #include "kernels/gemm_kernel.h"
 #include "launch/bench/exchange_rivals.h"
+#include "src/moe/int8_rows.h"
 #include "src/moe/node_sums.h"
 #include "src/moe/token_exchange.h"
 #include "src/moe/wire_form.h"
@@ -34,6 +36,7 @@ class ExchangeBed {
     /// Fast: as many rows as then travel; nothing is added.
     Combine combine = Combine::ordered;
     const ExpertNodes* nodes = nullptr;  // whose ranks would add theirs, or null
+    std::optional<Int8Rows> codes{};     // token rows travel as these, not as `wire` has them
   };
 
   /// Collective.
@@ -64,6 +67,7 @@ class ExchangeBed {
   }
   void write_result(std::uint32_t seed, std::byte* result) const;
   void write_row(std::uint32_t seed, std::byte* row) const;
+  [[nodiscard]] std::int64_t activation_bytes() const noexcept;
   [[nodiscard]] std::int64_t token_of_source(std::int64_t source) const;
   [[nodiscard]] std::uint32_t seed(std::int64_t token, std::int32_t expert) const;
   [[nodiscard]] std::int64_t wrong_rows();

@@ -6,8 +6,20 @@
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/roofs.h"
 #include "launch/job/gather.h"
+#include "launch/job/session.h"
 
 namespace moesaic {
+namespace {
+
+/// Of rows that travel as codes, as in a model: between nodes, for experts that take no more.
+std::optional<Int8Rows> row_codes(const Runtime& runtime, const LayerCopies& layer) {
+  const Compute compute = runtime.compute();
+  const auto scales = int8_scales({.layout = layer.layout()}, compute.int4_activations);
+  if (!scales || !expert_group(runtime).options.int8_rows) return {};
+  return Int8Rows(layer.shape().hidden, *scales);
+}
+
+}  // namespace
 
 LayerRun::LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout& layout,
                    std::int64_t most_rows, const LayerPlace& place)
@@ -18,8 +30,17 @@ LayerRun::LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout
              runtime.compute()),
       parts_(layer_, most_rows, runtime.compute()),
       transposed_(runtime.compute()),
-      work_({*experts_, placement_, layer_.gemm(), transposed_, times_},
-            shape.hidden * element_bytes(layer_.element()), shape.topk) {}
+      codes_(row_codes(runtime, layer_)),
+      work_({.experts = *experts_,
+             .placement = placement_,
+             .gemm = layer_.gemm(),
+             .transposed = transposed_,
+             .times = times_,
+             .int8_rows = codes_.has_value()},
+            shape.hidden * element_bytes(layer_.element()), shape.topk) {
+  if (!codes_) return;
+  for (LayerCopies::Copy& copy : layer_.copies()) copy.layer.take_int8(*codes_);
+}
 
 LayerCopies::Copy& LayerRun::next_copy() {
   return layer_.copies()[static_cast<std::size_t>(pass_++ % layer_.num_copies())];
@@ -37,7 +58,11 @@ LayerTimes LayerRun::measure(const LayerRouting& routing, std::int64_t tokens) {
   const Buffer<float> outputs(tokens * hidden);
   const MatrixView<float> x = inputs.matrix(tokens, hidden);
   // Rotation gives other experts as many rows on the same ranks: one exchange stands for all.
-  ExchangeBed bed(*experts_, {layer_.shape(), placement_.of_layer(0), routing, layer_.element()});
+  ExchangeBed bed(*experts_, {.shape = layer_.shape(),
+                              .placement = placement_.of_layer(0),
+                              .routing = routing,
+                              .element = layer_.element(),
+                              .codes = codes_});
   std::vector<double> parts;
   std::vector<double> exchanges;
   const std::vector<double> layers = repeat(runtime_->options().seconds, [&] {

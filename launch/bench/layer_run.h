@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "kernels/transposed_gemm.h"
@@ -50,6 +51,7 @@ class LayerRun {
   LayerParts parts_;
   TransposedGemm transposed_;  // no layer is without; its forward pass does not use it
   PhaseTimes times_;
+  std::optional<Int8Rows> codes_;  // in which rows travel, or none
   MoeWorkspace work_;
   std::int64_t pass_ = 0;
 };

@@ -150,17 +150,21 @@ TEST(ExchangeBed, FindsEveryByteRightAndKnowsWrongOnes) {
   for (const auto& [ranks, ranks_per_node] : {std::pair(1, 0), {3, 0}, {3, 2}}) {
     const ExpertPlacement placement(kLayer.experts, ranks);
     for (const RoutingKind kind : kKinds) {
-      for (const auto& [element, wire] : {std::pair(RowSource::Element::bf16, WireForm::exact),
-                                          {RowSource::Element::f32, WireForm::exact},
-                                          {RowSource::Element::bf16, WireForm::bf16},
-                                          {RowSource::Element::bf16, WireForm::int8}}) {
+      using enum RowSource::Element;
+      const Int8Rows row_codes(kLayer.hidden, Int8Rows::Scales::block);
+      for (const auto& [element, wire, has_codes] : {std::tuple(bf16, WireForm::exact, false),
+                                                     {f32, WireForm::exact, false},
+                                                     {bf16, WireForm::bf16, false},
+                                                     {bf16, WireForm::int8, false},
+                                                     {bf16, WireForm::exact, true}}) {
+        const std::optional<Int8Rows> codes = has_codes ? std::optional(row_codes) : std::nullopt;
         const LayerRouting routing = routing_of(kind, 9, placement);
         const Combine combine = kind == RoutingKind::skewed ? Combine::fast : Combine::ordered;
         const auto body = [&, num_ranks = ranks, row = element, form = wire](Communicator& world) {
           std::optional<ExpertNodes> nodes;
           if (combine == Combine::fast && world.has_messages()) nodes.emplace(world);
-          ExchangeBed bed(
-              world, {kLayer, placement, routing, row, form, combine, nodes ? &*nodes : nullptr});
+          ExchangeBed bed(world, {kLayer, placement, routing, row, form, combine,
+                                  nodes ? &*nodes : nullptr, codes});
           for (int run = 0; run < 3; ++run) {
             bed.prepare();
             (void)bed.exchange();

@@ -5,6 +5,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <filesystem>
+#include <set>
+
 #include "tests/launch/bench_program.h"
 
 namespace moesaic::test {
@@ -145,6 +148,43 @@ TEST(Benchmarks, SayHowLongTheyTake) {
   const ProgramResult layer = run_moesaic(
       bench_layer({"--formats", "bf16", "--tokens", "1", "--routing", "even", "-t", "1"}));
   EXPECT_NE(layer.err.find("1 line in about "), std::string::npos) << layer.err;
+}
+
+/// Bytes of a row and its tag between nodes of one rank, of the layer and of the exchange that is
+/// measured beside it, for hidden 64, top-2.
+std::set<double> layer_row_bytes(const Arguments& format) {
+  const TemporaryDirectory directory;
+  RunningProgram program(ranks_command(
+      2, bench_layer(joined({"--tokens", "16", "--routing", "even", "--seconds", "1000", "-t", "1",
+                             "--ranks-per-node", "1", "--trace-dir", directory.path()},
+                            format))));
+  std::set<double> bytes;
+  std::set<std::int64_t> sent;  // events; both exchanges are in turn
+  EXPECT_TRUE(program.wait_until([&] {
+    const std::string file = directory.path_of("rank-0.jsonl");
+    if (!std::filesystem::exists(file)) return false;
+    for (const std::string& text : lines_of(read_text(file))) {
+      if (text.find('}') == std::string::npos) continue;  // it is being written
+      const Json event = Json::parse(text, "event");
+      const bool is_sent = event.at("what").as_string() == "start" &&
+                           event.at("phase").as_string() == "rows" && event.at("rows").as_int() > 0;
+      if (!is_sent) continue;
+      sent.insert(event.at("event").as_int());
+      bytes.insert(event.at("bytes").as_double() / event.at("rows").as_double());
+    }
+    return sent.size() >= 8;
+  })) << program.err();
+  return bytes;
+}
+
+TEST(BenchLayer, RowsTravelAsThoseOfAModel) {
+  constexpr double kTag = 8;
+  const std::set<double> whole = {128 + kTag};
+  const std::set<double> codes = {64 + 4 + kTag};
+  EXPECT_EQ(layer_row_bytes({"--formats", "bf16"}), whole);
+  EXPECT_EQ(layer_row_bytes({"--formats", "int8"}), codes);
+  EXPECT_EQ(layer_row_bytes({"--formats", "int4_group128"}), whole);
+  EXPECT_EQ(layer_row_bytes({"--formats", "int4_group128", "--int4-activations", "int8"}), codes);
 }
 
 TEST(BenchLayer, HasALineForEachCombination) {
