@@ -32,6 +32,21 @@ std::optional<std::string> text_of_part(const ChatTemplate& chat_template, const
   }
 }
 
+/// The messages [begin, end) of the last turn of an assistant; empty if none speaks.
+struct Turn {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+Turn last_turn(const Chat& chat) {
+  const auto& messages = chat.messages.sequence()->items;
+  Turn turn{messages.size(), messages.size()};
+  while (turn.end > 0 && !is_assistant(messages[turn.end - 1])) --turn.end;
+  turn.begin = turn.end;
+  while (turn.begin > 0 && is_assistant(messages[turn.begin - 1])) --turn.begin;
+  return turn;
+}
+
 }  // namespace
 
 std::optional<std::vector<Span>> assistant_spans(const ChatTemplate& chat_template,
@@ -56,6 +71,26 @@ std::optional<std::vector<Span>> assistant_spans(const ChatTemplate& chat_templa
     spans.push_back({before->size(), behind->size()});
   }
   return spans;
+}
+
+std::optional<std::vector<Span>> last_turn_spans(const ChatTemplate& chat_template,
+                                                 const Chat& chat, const jinja::Rendered& whole,
+                                                 const std::vector<Span>& spans) {
+  const auto& messages = chat.messages.sequence()->items;
+  const Turn turn = last_turn(chat);
+  const auto before_turn = messages.begin() + static_cast<std::ptrdiff_t>(turn.begin);
+  if (std::none_of(messages.begin(), before_turn, is_assistant)) return spans;
+  if (!chat_template.has_generation(chat)) {  // a span for each message of an assistant
+    return std::vector<Span>(spans.end() - static_cast<std::ptrdiff_t>(turn.end - turn.begin),
+                             spans.end());
+  }
+  for (const bool add_generation_prompt : {false, true}) {
+    const auto before = text_of_part(chat_template, chat, turn.begin, add_generation_prompt);
+    if (!before || !whole.text.starts_with(*before)) continue;
+    const auto is_of_turn = [&](const Span& span) { return span.begin >= before->size(); };
+    return std::vector<Span>(std::find_if(spans.begin(), spans.end(), is_of_turn), spans.end());
+  }
+  return std::nullopt;
 }
 
 bool assistant_speaks_first(const Chat& chat) {

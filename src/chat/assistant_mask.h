@@ -17,6 +17,15 @@ namespace moesaic {
                                                                const Chat& chat,
                                                                const jinja::Rendered& whole);
 
+/// Of `spans`, what assistant_spans() gives, those of the last turn: of the last messages of an
+/// assistant with none of others between them. Generation blocks are of it that begin behind what
+/// the template writes of the messages before. nullopt where the text does not begin with that, or
+/// the template refuses them.
+[[nodiscard]] std::optional<std::vector<Span>> last_turn_spans(const ChatTemplate& chat_template,
+                                                               const Chat& chat,
+                                                               const jinja::Rendered& whole,
+                                                               const std::vector<Span>& spans);
+
 /// Whether the first message is an assistant's: without generation blocks, nothing tells then what
 /// he said.
 [[nodiscard]] bool assistant_speaks_first(const Chat& chat);

@@ -83,13 +83,18 @@ MadeSample sample_of_plain_text(const Json& line, const SampleTools& tools) {
 struct WrittenChat {
   jinja::Rendered rendered;
   std::optional<std::vector<Span>> spans;
+  std::optional<std::vector<Span>> last_turn;  ///< only asked for with TrainOn::last
 };
 
 /// What a template finds wrong with a conversation names its line.
-WrittenChat write_chat(const Json& line, const Chat& chat, const ChatTemplate& chat_template) {
+WrittenChat write_chat(const Json& line, const Chat& chat, const SampleTools& tools) {
+  const ChatTemplate& chat_template = *tools.chat_template;
   try {
-    WrittenChat written{chat_template.render(chat), {}};
+    WrittenChat written{chat_template.render(chat), {}, {}};
     written.spans = assistant_spans(chat_template, chat, written.rendered);
+    if (written.spans && tools.train_on == TrainOn::last) {
+      written.last_turn = last_turn_spans(chat_template, chat, written.rendered, *written.spans);
+    }
     return written;
   } catch (const Error& error) {
     fail(error.kind(), "{}: {}", line.where(), error.what());
@@ -107,15 +112,19 @@ std::string_view untold_reason(const Chat& chat) {
 
 MadeSample sample_of_conversation(const Json& line, SampleFormat format, const SampleTools& tools) {
   const Chat chat = read_conversation(line, format);
-  auto [rendered, spans] = write_chat(line, chat, *tools.chat_template);
+  const auto [rendered, spans, last_turn] = write_chat(line, chat, tools);
   require(spans.has_value(), ErrorKind::file,
           "{}: what the assistant said cannot be told: {}; give the line as input_ids and labels, "
           "or a template with generation blocks (--chat-template FILE)",
           line.where(), untold_reason(chat));
-  if (tools.train_on == TrainOn::last && spans->size() > 1) {
-    spans->erase(spans->begin(), spans->end() - 1);
-  }
-  return sample_of_text(tools.tokenizer->encode_with_spans(rendered.text, false), *spans);
+  const bool is_last = tools.train_on == TrainOn::last;
+  require(!is_last || last_turn.has_value(), ErrorKind::file,
+          "{}: where the last turn begins (--train-on last) cannot be told: the chat template "
+          "writes earlier turns in another way when it follows, or refuses a conversation that "
+          "ends with them; give the line as input_ids and labels",
+          line.where());
+  return sample_of_text(tools.tokenizer->encode_with_spans(rendered.text, false),
+                        is_last ? *last_turn : *spans);
 }
 
 MadeSample sample_of(const Json& line, SampleFormat format, const SampleTools& tools) {

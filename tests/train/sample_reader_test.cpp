@@ -93,6 +93,51 @@ TEST(SampleReader, TheLastTurnAloneOnRequest) {
   EXPECT_EQ(trained_text(result.samples[0]), "four\n|");
 }
 
+/// With a template that makes several generation blocks of a turn.
+SampleTools block_tools(const std::string& before) {
+  SampleTools with = tools();
+  const std::string source = before +
+                             "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}"
+                             "{% generation %}{{ m.reasoning_content }}{% endgeneration %}<and>"
+                             "{% generation %}{{ m.content }}\n{% endgeneration %}"
+                             "{% else %}{{ m.content }}\n{% endif %}{% endfor %}";
+  with.chat_template = ChatTemplate(ChatFiles{{{"default", {source, "test"}}}, {}});
+  with.train_on = TrainOn::last;
+  return with;
+}
+
+constexpr std::string_view kReasonedTurns =
+    R"({"messages": [{"role": "user", "content": "one"},)"
+    R"( {"role": "assistant", "reasoning_content": "why", "content": "two"},)"
+    R"( {"role": "user", "content": "three"},)"
+    R"( {"role": "assistant", "reasoning_content": "how", "content": "four"})";
+
+TEST(SampleReader, TheLastTurnHasAllItsGenerationBlocks) {
+  const std::string turns(kReasonedTurns);
+  const Result result = read(turns + "]}", block_tools(""));
+  EXPECT_EQ(trained_text(result.samples[0]), "how|four\n|");
+  const Result asked = read(turns + R"(, {"role": "user", "content": "five"}]})", block_tools(""));
+  EXPECT_EQ(trained_text(asked.samples[0]), "how|four\n|") << "also with a question behind it";
+}
+
+TEST(SampleReader, MessagesOfAnAssistantInARowAreOneTurn) {
+  const std::string more =
+      R"(, {"role": "assistant", "reasoning_content": "so", "content": "five"}]})";
+  const Result blocks = read(std::string(kReasonedTurns) + more, block_tools(""));
+  EXPECT_EQ(trained_text(blocks.samples[0]), "how|four\n|so|five\n|");
+  SampleTools with = tools();
+  with.train_on = TrainOn::last;
+  const Result result = read(std::string(kReasonedTurns) + more, with);
+  EXPECT_EQ(trained_text(result.samples[0]), "four\n|five\n|");
+}
+
+TEST(SampleReader, ALastTurnWhoseBeginCannotBeToldIsRefused) {
+  const SampleTools counting = block_tools("{{ messages | length }}");
+  const std::string error = error_of(std::string(kReasonedTurns) + "]}", counting);
+  EXPECT_NE(error.find("data.jsonl line 1: where the last turn begins"), std::string::npos)
+      << error;
+}
+
 TEST(SampleReader, AlpacaAndShareGptAreConversations) {
   const Result alpaca =
       read(R"([{"instruction": "add", "input": "1 2", "output": "3", "system": "be brief",)"
