@@ -29,6 +29,10 @@ constexpr std::array<std::string_view, 14> kForeignFields = {"use_dora",
                                                              "velora_config",
                                                              "target_modules_to_tie"};
 
+/// Values of init_lora_weights with which PEFT leaves the base weights as they are; with the others
+/// (pissa, olora, corda, loftq, lora_ga) the adapter is for a base that PEFT changes on loading.
+constexpr std::array<std::string_view, 4> kPlainStarts = {"eva", "gaussian", "mica", "orthogonal"};
+
 bool is_off(const Json& value) {
   if (value.is_bool()) return !value.as_bool();
   return (value.is_array() || value.is_object()) && value.size() == 0;
@@ -44,6 +48,20 @@ std::vector<std::string> string_list(const Json& json) {
   std::vector<std::string> list;
   json.for_each([&](const std::string&, const Json& value) { list.push_back(value.as_string()); });
   return list;
+}
+
+/// Throws unless the adapter is for the base weights of the checkpoint.
+void require_unchanged_base(const Json& json) {
+  const auto start = json.find("init_lora_weights");
+  if (!start || start->is_bool()) return;
+  std::string name = start->as_string();
+  std::ranges::transform(name, name.begin(), [](char c) {  // PEFT's "Gaussian" is "gaussian"
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  require(std::ranges::find(kPlainStarts, name) != kPlainStarts.end(), ErrorKind::file,
+          "{} is \"{}\"; an adapter whose base weights are not those of the checkpoint is not read "
+          "(PEFT's path_initial_model_for_weight_conversion saves one that is for the checkpoint)",
+          start->where(), start->as_string());
 }
 
 double positive(const Json& json) {
@@ -135,6 +153,7 @@ void PeftConfig::refuse_other_methods(const Json& json) const {
     require(!value || is_off(*value), ErrorKind::file,
             "{} is set; such adapters are not read, plain LoRA is", value ? value->where() : "");
   }
+  require_unchanged_base(json);
 }
 
 void PeftConfig::read_targets(const Json& json) {

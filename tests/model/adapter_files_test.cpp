@@ -221,6 +221,17 @@ TEST(AdapterFiles, WhatIsNoPlainLoraIsRefusedByField) {
       {"\"modules_to_save\": null", "\"modules_to_save\": [\"lm_head\"]", "modules_to_save"},
       {"\"peft_type\": \"LORA\"", "\"peft_type\": \"IA3\"", "peft_type is \"IA3\""},
       {"\"fan_in_fan_out\": false", "\"fan_in_fan_out\": true", "fan_in_fan_out"},
+      {"\"init_lora_weights\": true", "\"init_lora_weights\": \"pissa\"",
+       "adapter_config.json: init_lora_weights is \"pissa\""},
+      {"\"init_lora_weights\": true", "\"init_lora_weights\": \"pissa_niter_16\"",
+       "init_lora_weights is \"pissa_niter_16\""},
+      {"\"init_lora_weights\": true", "\"init_lora_weights\": \"OLoRA\"",
+       "init_lora_weights is \"OLoRA\""},
+      {"\"init_lora_weights\": true", "\"init_lora_weights\": \"corda\"",
+       "init_lora_weights is \"corda\""},
+      {"\"init_lora_weights\": true", "\"init_lora_weights\": \"loftq\"",
+       "init_lora_weights is \"loftq\""},
+      {"\"init_lora_weights\": true", "\"init_lora_weights\": 1", "init_lora_weights"},
       {"\"r\": 2", "\"r\": 0", "r is 0, not from 1"},
       {"\"r\": 2", "\"r\": 3", "not [3, 64] (rank 3 by adapter_config.json)"},
       {"\"lora_alpha\": 4", "\"lora_alpha\": -4", "lora_alpha is -4"},
@@ -236,6 +247,20 @@ TEST(AdapterFiles, WhatIsNoPlainLoraIsRefusedByField) {
         error_message([&] { (void)AdapterFiles::open(directory.path(), sites); });
     EXPECT_NE(message.find(refusal.message), std::string::npos) << refusal.to << ": " << message;
     EXPECT_NE(message.find("adapter_"), std::string::npos) << message;
+  }
+}
+
+TEST(AdapterFiles, StartsThatLeaveTheBaseAsItIsArePlainLora) {
+  const auto sites = sites_of("mixtral-fused");
+  const std::string config = read_text(kAdapters + "mixtral-fused/adapter_config.json");
+  const TemporaryDirectory directory;
+  write_text(directory.path_of("adapter_model.safetensors"),
+             read_text(kAdapters + "mixtral-fused/adapter_model.safetensors"));
+  for (const std::string start :
+       {"true", "false", "null", "\"gaussian\"", "\"Gaussian\"", "\"eva\"", "\"orthogonal\""}) {
+    write_text(directory.path_of("adapter_config.json"),
+               replaced(config, "\"init_lora_weights\": true", "\"init_lora_weights\": " + start));
+    EXPECT_NO_THROW((void)AdapterFiles::open(directory.path(), sites)) << start;
   }
 }
 
