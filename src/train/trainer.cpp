@@ -78,6 +78,13 @@ struct Totals {
   }
 };
 
+/// What is not finite, `module` being one whose gradient is not; nullopt: nothing.
+std::optional<std::string> not_finite_text(double loss, const std::optional<std::string>& module) {
+  const std::string gradient = module ? "the gradient of " + *module : "";
+  if (!std::isfinite(loss)) return module ? "the loss (and " + gradient + ")" : "the loss";
+  return module ? std::optional(gradient) : std::nullopt;
+}
+
 }  // namespace
 
 Trainer::Trainer(const Parts& parts, const TrainOptions& options)
@@ -148,8 +155,7 @@ TrainStepResult Trainer::step(std::int64_t number, const SampleSet& set,
   TrainStepResult result;
   result.learning_rate = options_.rate.at(number);
   result.seen = run(set, samples, number);
-  result.not_finite = finish_sums();
-  if (!std::isfinite(result.seen.loss)) result.not_finite = "the loss";
+  result.not_finite = not_finite_text(result.seen.loss, finish_sums());
   if (result.not_finite) {
     require(
         options_.skip_nonfinite, ErrorKind::file,

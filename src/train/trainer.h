@@ -40,7 +40,8 @@ struct TrainStepResult {
   SamplesSeen seen;
   double grad_norm = 0;  ///< before clipping
   double learning_rate = 0;
-  /// What was not finite, if the step was left out: "the loss", or a module.
+  /// What was not finite, if the step was left out: "the loss", "the gradient of MODULE", the first
+  /// of the model, or "the loss (and the gradient of MODULE)".
   std::optional<std::string> not_finite;
 };
 

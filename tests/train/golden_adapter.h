@@ -59,8 +59,9 @@ struct PassSetup {
   int threads = 1;
   Recompute recompute = Recompute::never;
   std::size_t samples_at_once = 100;
-  double dropout = 0;    // of a trainer
-  bool is_used = false;  // another pass has gone through it before
+  double dropout = 0;           // of a trainer
+  bool skip_nonfinite = false;  // a trainer leaves steps with what is not finite out
+  bool is_used = false;         // another pass has gone through it before
   // But for these:
   std::string model{};  // a directory with the same model in another format; empty: the golden's
   WantedLayouts layouts{};

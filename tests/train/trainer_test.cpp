@@ -8,9 +8,12 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "comm/forwarding_communicator.h"
 #include "comm/thread_communicator.h"
 #include "src/parallel/process_grid.h"
@@ -79,6 +82,7 @@ class TrainingRank {
     options.batch_tokens = setup.samples_at_once == 1 ? 1 : 512;
     options.dropout = setup.dropout;
     options.seed = 11;
+    options.skip_nonfinite = setup.skip_nonfinite;
     return options;
   }
 
@@ -248,6 +252,69 @@ TEST(Trainer, AnEvaluationIsWithoutDropout) {
     EXPECT_EQ(dropping.trainer().evaluate(set).loss, loss);
     EXPECT_NE(dropping.trainer().step(0, set, first).seen.loss,
               plain.trainer().step(0, set, first).seen.loss);
+  });
+}
+
+/// A step of a rank whose adapters have these values: what a step that stops says, what one that is
+/// left out tells, and whether that leaves the adapters as they are.
+struct BrokenStep {
+  std::string error;
+  std::optional<std::string> not_finite;
+  bool is_unchanged = false;
+};
+
+BrokenStep broken_step(const GoldenAdapter& golden, Communicator& world, float a, float b) {
+  BrokenStep result;
+  for (const bool skips : {false, true}) {
+    TrainingRank rank(golden, {.ranks = world.size(), .skip_nonfinite = skips}, world);
+    AdapterSet& adapters = rank.adapters();
+    const auto fill = [&](const FactorPlace& place, float value) {
+      std::ranges::fill(adapters.masters().subspan(static_cast<std::size_t>(place.first),
+                                                   static_cast<std::size_t>(place.size())),
+                        value);
+    };
+    for (const AdapterPlace& place : adapters.places()) {
+      fill(place.a, a);
+      fill(place.b, b);
+    }
+    adapters.pack(rank.pool());
+    const std::span<const float> values = adapters.masters();
+    const std::vector<float> before(values.begin(), values.end());
+    const SampleSet set = samples_of(golden);
+    try {
+      const TrainStepResult seen = rank.trainer().step(4, set, step_samples(0, set.size()));
+      EXPECT_TRUE(skips) << "the step does not stop";
+      result.not_finite = seen.not_finite;
+      result.is_unchanged = std::ranges::equal(before, values);
+    } catch (const Error& error) {
+      EXPECT_FALSE(skips) << error.what();
+      result.error = error.what();
+    }
+  }
+  return result;
+}
+
+// With a B of zeros a great A changes no logit, but the gradient of B is as great.
+TEST(Trainer, AGradientThatIsNotFiniteIsToldWithStepAndModule) {
+  const GoldenAdapter golden("qwen3_moe");
+  const std::string gradient = "the gradient of " + golden.files().specs()[0].site.module;
+  run_thread_ranks(2, [&](Communicator& world) {
+    const BrokenStep step = broken_step(golden, world, 1e20F, 0);
+    EXPECT_TRUE(step.error.starts_with("step 5: " + gradient + " is not finite: ")) << step.error;
+    EXPECT_EQ(step.not_finite, gradient);
+    EXPECT_TRUE(step.is_unchanged);
+  });
+}
+
+TEST(Trainer, ALossThatIsNotFiniteIsToldWithStepAndModule) {
+  const GoldenAdapter golden("qwen3_moe");
+  const std::string told =
+      "the loss (and the gradient of " + golden.files().specs()[0].site.module + ")";
+  run_thread_ranks(2, [&](Communicator& world) {
+    const BrokenStep step = broken_step(golden, world, 1e30F, 1e30F);
+    EXPECT_TRUE(step.error.starts_with("step 5: " + told + " is not finite: ")) << step.error;
+    EXPECT_EQ(step.not_finite, told);
+    EXPECT_TRUE(step.is_unchanged);
   });
 }
 
