@@ -28,8 +28,9 @@ for nvcc in "$dir/toolkit/bin/nvcc" /usr/local/cuda/bin/nvcc "$(command -v nvcc 
 done
 
 fail() { echo "GPU parts not built: $1" >&2; exit 0; }
-rm -rf "$dir"
 mkdir -p "$dir"
+rm -rf "$dir/venv"  # of an attempt before; nothing else in DIR is ours to remove
+[[ -L $dir/toolkit || ! -e $dir/toolkit ]] || fail "$dir/toolkit is there, and no link to a compiler"
 log=$dir/install.log
 echo "Installing a CUDA compiler in $dir" >&2
 python3 -m venv "$dir/venv" >"$log" 2>&1 || fail "python3 -m venv does not work ($log)"

@@ -9,8 +9,11 @@ dir=${1:-$here/../build/cutlass}
 wanted=$(sha256sum <"$here/cutlass-requirements.txt")
 if [[ -f $dir/include/cutlass/cutlass.h && $(cat "$dir/requirements" 2>/dev/null) == "$wanted" ]]; then exit 0; fi
 fail() { echo "no CUTLASS: $1" >&2; exit 1; }
-rm -rf "$dir"
 mkdir -p "$dir"
+for name in cccl cuda include; do # nothing but our own links is replaced
+  [[ -L $dir/$name || ! -e $dir/$name ]] || fail "$dir/$name is there, and is not a link of an earlier run"
+done
+rm -rf "$dir/venv"
 log=$dir/install.log
 echo "Installing CUTLASS's headers in $dir" >&2
 python3 -m venv "$dir/venv" >"$log" 2>&1 || fail "python3 -m venv does not work ($log)"
