@@ -70,6 +70,9 @@ GpuReport report_gpus(const Runtime& runtime) {
   const auto grouped = GroupedLibrary::load(
       report.no_cutlass, runtime.options().cutlass.value_or(GroupedLibrary::usual_file()));
   if (grouped != nullptr) report.cutlass = grouped->name();
+  const auto nccl = load_nccl(runtime.options(), report.nccl);
+  if (nccl != nullptr)
+    report.nccl = fmt::format("NCCL {} ({})", nccl->version_text(), nccl->path());
   const std::shared_ptr<const CudaDriver> driver = CudaDriver::load(report.absent);
   if (driver == nullptr) return report;
   report.driver = driver->version_text();
@@ -78,9 +81,6 @@ GpuReport report_gpus(const Runtime& runtime) {
     report.absent = "the NVIDIA driver shows none";
     return report;
   }
-  const auto nccl = load_nccl(runtime.options(), report.nccl);
-  if (nccl != nullptr)
-    report.nccl = fmt::format("NCCL {} ({})", nccl->version_text(), nccl->path());
   report.own = runtime.grid().node().rank() % static_cast<int>(report.devices.size());
   if (report.toolkit.empty() || report.devices[static_cast<std::size_t>(report.own)].chip < 80) {
     return report;
@@ -113,7 +113,8 @@ std::string gpu_text(const GpuReport& report, const Runtime& runtime) {
                     report.no_cutlass)
               : fmt::format("GPU kernels by CUTLASS: for sm_{}, {}; compiled, never run\n",
                             fmt::join(cuda::kGroupedChips, ", sm_"), report.cutlass);
-  if (!report.absent.empty()) return text + fmt::format("GPUs: none: {}\n", report.absent);
+  if (!report.absent.empty())
+    return text + fmt::format("GPUs: none: {}; {}\n", report.absent, report.nccl);
   text += fmt::format("GPUs: driver for CUDA {}; {}\n", report.driver, report.nccl);
   for (const DeviceInfo& device : report.devices) {
     const std::vector<int> ranks = ranks_with(runtime, report, device.index);

@@ -269,7 +269,9 @@ TEST(Program, DoctorChecksThisLaunch) {
     EXPECT_FALSE(json.at("machine").at(field).as_string().empty()) << field;
   }
   EXPECT_EQ(json.at("hosts").size(), 0) << "one host has no pairs";
-  EXPECT_EQ(run_moesaic({"doctor"}).exit_code, 0);
+  const ProgramResult without = run_moesaic({"doctor", "--nccl", "/no/nccl.so"});
+  EXPECT_EQ(without.exit_code, 0);
+  EXPECT_NE(without.out.find("/no/nccl.so"), std::string::npos) << without.text();
 }
 
 TEST(Program, BindingIsToldForEachRank) {
