@@ -96,6 +96,8 @@ void check_data_options(const Options& options) {
   require(options.data.has_value(), ErrorKind::usage, "no data: --data FILE says which");
   require(options.data != "-" || options.eval_data != "-", ErrorKind::usage,
           "--data - and --eval-data -: only one of them can be the standard input");
+  require(options.samples_out != "-" || options.show_sample == 0, ErrorKind::usage,
+          "--samples-out - and --show-sample: only one of them can have the standard output");
   if (options.eval_split == 0) return;
   require(!options.eval_data.has_value(), ErrorKind::usage,
           "--eval-data and --eval-split exclude each other");

@@ -2,7 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 
 #include "base/error.h"
@@ -26,6 +28,12 @@ std::string marked_text(const Tokenizer& tokenizer, const TrainSample& sample) {
   return text;
 }
 
+/// A sample as a line of the format `tokens`.
+std::string line_of(const TrainSample& sample) {
+  return fmt::format("{{\"input_ids\": [{}], \"labels\": [{}]}}\n", fmt::join(sample.tokens, ", "),
+                     fmt::join(sample.labels, ", "));
+}
+
 }  // namespace
 
 void show_samples(const Options& options, const Tokenizer& tokenizer, const SampleSet& samples) {
@@ -37,13 +45,17 @@ void show_samples(const Options& options, const Tokenizer& tokenizer, const Samp
 }
 
 void write_samples(const std::string& path, const SampleSet& samples) {
-  std::ofstream file(path, std::ios::binary);
-  for (std::int64_t i = 0; i < samples.size(); ++i) {
-    file << fmt::format("{{\"input_ids\": [{}], \"labels\": [{}]}}\n",
-                        fmt::join(samples[i].tokens, ", "), fmt::join(samples[i].labels, ", "));
+  if (path == "-") {
+    for (std::int64_t i = 0; i < samples.size(); ++i) fmt::print("{}", line_of(samples[i]));
+    return;
   }
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  for (std::int64_t i = 0; file && i < samples.size(); ++i) file << line_of(samples[i]);
+  const int reason = file ? 0 : errno;  // closing a file that failed would change it
   file.close();
-  require(!file.fail(), ErrorKind::resource, "cannot write {}", path);
+  require(!file.fail(), ErrorKind::resource, "cannot write {}: {}", path,
+          std::strerror(reason != 0 ? reason : errno));
 }
 
 }  // namespace moesaic

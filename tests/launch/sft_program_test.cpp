@@ -189,6 +189,24 @@ TEST(Sft, SamplesAreShownAndWritten) {
   EXPECT_EQ(adapter(from_tokens), adapter(from_text));
 }
 
+TEST(Sft, SamplesGoToTheStandardOutputOrSayWhyNot) {
+  const TemporaryDirectory directory;
+  const std::string samples = directory.path_of("samples.jsonl");
+  expect_done(run_moesaic(sft("", {"--samples-out", samples})));
+  const ProgramResult piped = run_ranks(2, sft("", {"--samples-out", "-"}));
+  expect_done(piped);
+  EXPECT_EQ(piped.out, read_text(samples));
+  EXPECT_FALSE(std::filesystem::exists("-"));
+  expect_failure(run_moesaic(sft("", {"--samples-out", "-", "--show-sample", "1"})), 2,
+                 {"--samples-out - and --show-sample"});
+  const std::string nowhere = directory.path_of("none/samples.jsonl");
+  expect_failure(run_moesaic(sft("", {"--samples-out", nowhere})), 4,
+                 {"cannot write " + nowhere + ": No such file or directory"});
+  if (!std::filesystem::is_character_file("/dev/full")) return;
+  expect_failure(run_moesaic(sft("", {"--samples-out", "/dev/full"})), 4,
+                 {"cannot write /dev/full: No space left on device"});
+}
+
 TEST(Sft, SamplesAreWrittenInTheOrderOfTheFileAlsoThoseToHoldOut) {
   const TemporaryDirectory directory;
   const std::string data = directory.path_of("data.jsonl");
