@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -44,15 +45,20 @@ PassRows pass_rows(const ExpertTokens& tokens, const RankSharing& sharing) {
 /// Buffers that all layers share: the residual stream, a part's input and its result.
 constexpr std::int64_t kCommonRows = 3;
 
-std::int64_t activation_bytes(const ModelConfig& config, const Workload& work,
-                              const PassRows& rows) {
+std::int64_t activation_bytes(const ModelConfig& config, const Workload& work, const PassRows& rows,
+                              int threads) {
+  const PassSize pass{work.batch_tokens, work.capacity, threads};
   std::int64_t token = 0;  // of the largest layer: one works at a time
   std::int64_t output = 0;
+  std::map<const MixerKind*, std::int64_t> mixers;  // each has its own
   for (const LayerConfig& layer : config.layers) {
     token = std::max(token, layer.mixer->row_bytes() + layer.feed_forward->row_bytes());
     output = std::max(output, layer.feed_forward->expert_row_bytes());
+    mixers[layer.mixer.get()] = layer.mixer->pass_bytes(pass);
   }
-  return work.batch_tokens * (4 * kCommonRows * config.hidden_size + token) +
+  std::int64_t mixing = 0;
+  for (const auto& [kind, bytes] : mixers) mixing += bytes;
+  return mixing + work.batch_tokens * (4 * kCommonRows * config.hidden_size + token) +
          std::llround(rows.outputs * static_cast<double>(output)) +
          work.logits_rows * config.vocab_size * 4 + work.kept_bytes;
 }
@@ -282,7 +288,7 @@ RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights, const
   own[MemoryItem::expert] = resident_bytes_of(weights.rank_bytes);
   own[MemoryItem::cache] =
       work.sequences * KvPool::sequence_bytes(model.config, model.precision, work.capacity);
-  own[MemoryItem::activation] = activation_bytes(model.config, work, rows) +
+  own[MemoryItem::activation] = activation_bytes(model.config, work, rows, sharing.threads) +
                                 deferred_bytes(model, rows) +
                                 product_bytes(model.config, weights, work, sharing);
   if (weights.device_bytes > 0) {

@@ -54,6 +54,18 @@ void AttentionPlan::cut(std::span<const AttentionSpan> sequences, const Attentio
   if (threads > 1 && std::ssize(tasks_) < kTasksPerThread * threads) cut_segments(sequences, shape);
 }
 
+/// So few tasks have rows that are few too: a pass of the kernel or a group each.
+std::int64_t AttentionPlan::most_state_floats(const AttentionShape& shape, std::int64_t tokens,
+                                              std::int64_t positions, int threads) {
+  const std::int64_t seen = shape.window > 0 ? std::min(positions, shape.window) : positions;
+  if (threads == 1 || positions <= kKeysPerSegment) return 0;
+  const std::int64_t cut_rows = kTasksPerThread * threads * std::max(kAttentionRows, shape.group);
+  const std::int64_t rows = std::min(tokens * shape.group * shape.kv_heads, cut_rows);
+  const std::int64_t segments = std::min((seen + kAttentionRows) / kKeysPerSegment + 2,
+                                         (positions + kKeysPerSegment - 1) / kKeysPerSegment);
+  return rows * segments * attention_state_floats(shape.value_dim);
+}
+
 void AttentionPlan::cut_segments(std::span<const AttentionSpan> sequences,
                                  const AttentionShape& shape) {
   whole_tasks_.swap(tasks_);

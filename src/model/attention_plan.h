@@ -72,6 +72,11 @@ class AttentionPlan {
   [[nodiscard]] std::span<const AttentionJoin> joins() const { return joins_; }
   /// Floats of all states together.
   [[nodiscard]] std::int64_t state_floats() const { return state_floats_; }
+  /// What state_floats() never exceeds for sequences of up to `positions` with `tokens` new ones
+  /// together.
+  [[nodiscard]] static std::int64_t most_state_floats(const AttentionShape& shape,
+                                                      std::int64_t tokens, std::int64_t positions,
+                                                      int threads);
 
  private:
   void cut_segments(std::span<const AttentionSpan> sequences, const AttentionShape& shape);

@@ -147,12 +147,7 @@ void GqaAttention::begin(const Batch& batch) {
   for (const BatchSequence& sequence : batch.sequences) {
     spans_.push_back({sequence.position, sequence.num_rows});
   }
-  plan_.cut(spans_,
-            {.kv_heads = config_.num_kv_heads,
-             .group = group(),
-             .value_dim = config_.head_dim,
-             .window = config_.window},
-            context_.compute.pool->size());
+  plan_.cut(spans_, config_.shape(), context_.compute.pool->size());
   states_.reserve(plan_.state_floats());
 }
 

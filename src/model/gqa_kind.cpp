@@ -123,6 +123,11 @@ std::int64_t GqaKind::row_bytes() const {
   return 4 * (2 * config_.q_width() + 4 * config_.kv_width());
 }
 
+std::int64_t GqaKind::pass_bytes(const PassSize& pass) const {
+  return 4 * AttentionPlan::most_state_floats(config_.shape(), pass.tokens, pass.positions,
+                                              pass.threads);
+}
+
 /// What GqaStash has: queries, keys and values as projected, the attended rows, log-sum-exps.
 std::int64_t GqaKind::kept_bytes() const {
   return 4 * (2 * config_.q_width() + 2 * config_.kv_width() + config_.num_heads);

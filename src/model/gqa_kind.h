@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/checkpoint/rope_config.h"
+#include "src/model/attention_plan.h"
 #include "src/model/family.h"
 #include "src/model/token_mixer.h"
 
@@ -32,6 +33,12 @@ struct GqaConfig {
   std::int64_t window = 0;           ///< a position sees itself and window - 1 before it; 0: all
   RopeConfig rope{};
 
+  [[nodiscard]] AttentionShape shape() const noexcept {
+    return {.kv_heads = num_kv_heads,
+            .group = num_heads / num_kv_heads,
+            .value_dim = head_dim,
+            .window = window};
+  }
   /// Columns of the query projection's output.
   [[nodiscard]] std::int64_t q_width() const noexcept { return num_heads * head_dim; }
   /// Columns of the key projection's output, and of the value projection's.
@@ -53,6 +60,7 @@ class GqaKind : public MixerKind {
   [[nodiscard]] MixerWork work(Precision precision, std::int64_t tokens) const override;
   [[nodiscard]] TokenNumbers token_numbers() const override;
   [[nodiscard]] std::int64_t row_bytes() const override;
+  [[nodiscard]] std::int64_t pass_bytes(const PassSize& pass) const override;
   [[nodiscard]] std::int64_t kept_bytes() const override;
   [[nodiscard]] std::int64_t backward_bytes() const override;
   [[nodiscard]] std::int64_t window() const override { return config_.window; }

@@ -65,6 +65,13 @@ struct TokenNumbers {
   std::int64_t together = 1;  // tokens of a text whose attention is one pass over keys
 };
 
+/// A forward pass, as far as working memory depends on it.
+struct PassSize {
+  std::int64_t tokens = 0;     // new ones
+  std::int64_t positions = 0;  // of a sequence, at most
+  int threads = 1;
+};
+
 /// What `moesaic inspect` says.
 struct MixerText {
   std::string label;      // "heads"
@@ -84,6 +91,8 @@ class MixerKind {
   [[nodiscard]] virtual TokenNumbers token_numbers() const { return {}; }
   /// Working memory of a forward pass, a token.
   [[nodiscard]] virtual std::int64_t row_bytes() const = 0;
+  /// The same that does not grow with tokens alone.
+  [[nodiscard]] virtual std::int64_t pass_bytes(const PassSize& /*pass*/) const { return 0; }
   /// What a backward pass needs of the forward pass besides the layer's input, a token.
   [[nodiscard]] virtual std::int64_t kept_bytes() const = 0;
   /// Working memory of a backward pass besides that of a forward pass, a token.

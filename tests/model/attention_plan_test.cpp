@@ -69,6 +69,33 @@ TEST(AttentionPlan, every_row_is_met_once_by_each_of_its_segments) {
   }
 }
 
+TEST(AttentionPlan, states_stay_within_what_a_memory_plan_counts) {
+  std::int64_t most_share = 0;  // in percent, of the bound
+  for (const std::int64_t group : {1, 3, 8, 100}) {
+    for (const std::int64_t kv_heads : {1, 2, 8}) {
+      for (const std::int64_t window : {0, 1000, 1024, 5000}) {
+        const AttentionShape shape{kv_heads, group, 16, window};
+        for (const int threads : {1, 2, 7, 64}) {
+          for (const std::int64_t position : {0, 961, 1023, 1024, 5000, 40000}) {
+            for (const std::int64_t tokens : {1, 2, 31, 64, 65, 300, 2000}) {
+              const std::vector<AttentionSpan> sequences = {{position, tokens}, {position / 2, 1}};
+              AttentionPlan plan;
+              plan.cut(sequences, shape, threads);
+              const std::int64_t most =
+                  AttentionPlan::most_state_floats(shape, tokens + 1, position + tokens, threads);
+              ASSERT_LE(plan.state_floats(), most)
+                  << group << ' ' << kv_heads << ' ' << window << ' ' << threads << ' ' << position
+                  << ' ' << tokens;
+              if (most > 0) most_share = std::max(most_share, 100 * plan.state_floats() / most);
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(most_share, 90);
+}
+
 /// The last logits of a long sequence whose end is a token a step.
 std::vector<float> last_logits(const EngineSetup& setup, std::int64_t chunk) {
   constexpr std::int64_t kTokens = 2101;
