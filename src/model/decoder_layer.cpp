@@ -121,6 +121,9 @@ void DecoderLayer::backward(const Backward& pass, KeptLayer& kept) {
   if (!kept.is_whole) {
     make_stashes(kept);
     copy(kept.input.matrix(rows, hidden), context_.residual_again);
+    for (const BatchSequence& sequence : pass.batch.sequences) {
+      sequence.sequence->clear_state(parts_.index);
+    }
     forward({.batch = pass.batch,
              .x = context_.residual_again.matrix(rows, hidden),
              .keep = &kept,

@@ -26,7 +26,8 @@ KvPool::KvPool(const ModelConfig& config, Precision precision, std::int64_t max_
     : max_bytes_(max_bytes) {
   for (const LayerConfig& layer : config.layers) {
     const CacheNeeds needs = aligned_needs(layer, precision);
-    places_.push_back({.page = page_bytes_, .state = state_bytes_});
+    places_.push_back(
+        {.page = page_bytes_, .state = state_bytes_, .state_bytes = needs.state_bytes});
     page_bytes_ += needs.page_bytes;
     state_bytes_ += needs.state_bytes;
     depends_on_length_ = depends_on_length_ || layer.mixer->depends_on_prompt_length();

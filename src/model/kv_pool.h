@@ -56,6 +56,7 @@ class KvPool {
   struct LayerPlace {
     std::int64_t page = 0;   // from the start of a page
     std::int64_t state = 0;  // from the start of a sequence's states
+    std::int64_t state_bytes = 0;
   };
 
   /// A page with one owner; what it holds is left over. Throws Error{resource} at the limit, and if

@@ -109,6 +109,12 @@ void Sequence::truncate(std::int64_t size) {
   if (size == 0) std::memset(states_.data(), 0, states_.size());
 }
 
+void Sequence::clear_state(std::int64_t layer) const {
+  const KvPool::LayerPlace& place = pool_->places_[static_cast<std::size_t>(layer)];
+  if (place.state_bytes == 0) return;
+  std::memset(state(layer), 0, static_cast<std::size_t>(place.state_bytes));
+}
+
 std::int64_t Sequence::share_prefix(const Sequence& other, std::int64_t positions) {
   require(pool_ != nullptr && pool_ == other.pool_ && size_ == 0 && positions >= 0 &&
               positions <= other.size_,

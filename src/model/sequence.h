@@ -62,6 +62,8 @@ class Sequence {
   [[nodiscard]] std::byte* state(std::int64_t layer) const {
     return states_.data() + pool_->places_[static_cast<std::size_t>(layer)].state;
   }
+  /// Makes it zero again, for a layer that computes all positions once more.
+  void clear_state(std::int64_t layer) const;
 
  private:
   friend class KvPool;

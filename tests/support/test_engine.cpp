@@ -34,6 +34,13 @@ TestEngine::TestEngine(const EngineSetup& setup, Communicator& world)
     const HeldExperts held(placement, grid_.experts().rank());
     adapters_ = load_adapter({files, names, held, pool_}, *weights_);
   }
+  if (setup.adapters) {
+    const ModelNames names = weights_->files.names(config_);
+    const HeldExperts held(placement, grid_.experts().rank());
+    adapters_ = std::make_unique<AdapterSet>(setup.adapters(adapter_sites(names), held));
+    adapters_->pack(pool_);
+    attach_adapters(*adapters_, names, held, *weights_);
+  }
   const Compute compute{.isa = setup.isa,
                         .vector = &find_vector_kernels(setup.isa),
                         .pool = &pool_,

@@ -27,6 +27,9 @@ struct EngineSetup {
   MoeOptions moe{};
   std::optional<ModelPlacement> placement{};  // nothing: contiguous
   std::string lora{};                         // directory of an adapter; empty: none
+  /// Or adapters that a test makes itself, of all sites that the model has. The packed copy is made
+  /// for it.
+  std::function<AdapterSet(std::vector<AdapterSite> sites, const HeldExperts& held)> adapters{};
   std::vector<Family> families = known_families();
 };
 
@@ -39,6 +42,7 @@ class TestEngine {
   [[nodiscard]] Transformer& transformer() { return *transformer_; }
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] const ModelWeights& weights() const { return *weights_; }
+  [[nodiscard]] const AdapterSet& adapters() const { return *adapters_; }
 
  private:
   ModelConfig config_;
