@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <numbers>
 #include <vector>
 
 namespace moesaic {
@@ -25,6 +27,15 @@ TEST(Schedule, CosineIsThatOfTransformers) {
               {0.0, 0.3333333333333333, 0.6666666666666666, 1.0, 0.9619397662556434,
                0.8535533905932737, 0.6913417161825449, 0.5, 0.30865828381745514,
                0.14644660940672627, 0.03806023374435663, 0.0});
+}
+
+TEST(Schedule, CosineIsRightToTheLastBits) {
+  constexpr std::int64_t kSteps = 10007;
+  const LearningRate rate{.peak = 2, .total_steps = kSteps};
+  for (std::int64_t step = 0; step <= kSteps; ++step) {
+    const double progress = static_cast<double>(step) / kSteps;
+    EXPECT_NEAR(rate.at(step), 1 + std::cos(std::numbers::pi * progress), 5e-16) << step;
+  }
 }
 
 TEST(Schedule, LinearIsThatOfTransformers) {
