@@ -71,9 +71,10 @@ class SftRun {
   void go_on();
   void train();
   void step(std::int64_t number);
-  void evaluate(std::int64_t steps);
+  bool evaluate(std::int64_t steps);
   void save(std::int64_t steps);
   void end(std::int64_t steps, std::string_view reason);
+  void end_early();
   void show(const StepMetrics& metrics) const;
   void warn_of_gradients(std::string_view why) const;
 
@@ -140,7 +141,7 @@ void SftRun::begin() {
   });
   runtime_.world().max({&evaluated_, 1});
   runtime_.log().once(LogLevel::info, "{}", setup_.text(data_, total_steps_));
-  if (done_ == 0) evaluate(0);
+  if (done_ == 0 || is_due(done_, options().eval_every)) evaluate(done_);
   start_ = Clock::now();
 }
 
@@ -187,17 +188,21 @@ void SftRun::show(const StepMetrics& metrics) const {
       static_cast<double>(metrics.tokens) / metrics.seconds, duration_text(left));
 }
 
-void SftRun::evaluate(std::int64_t steps) {
-  if (data_.held_out.size() == 0 || evaluated_ == steps) return;
-  evaluated_ = steps;
+/// False if it was interrupted: what has been computed of it is lost.
+bool SftRun::evaluate(std::int64_t steps) {
+  if (data_.held_out.size() == 0 || evaluated_ == steps) return true;
   const Clock::time_point start = Clock::now();
-  const SamplesSeen seen = setup_.trainer().evaluate(data_.held_out);
+  const auto seen =
+      setup_.trainer().evaluate(data_.held_out, [this] { return runtime_.stop_wanted(); });
+  if (!seen) return false;
+  evaluated_ = steps;
   const EvalMetrics metrics{.step = steps,
-                            .loss = seen.loss,
-                            .trained_tokens = seen.trained_tokens,
+                            .loss = seen->loss,
+                            .trained_tokens = seen->trained_tokens,
                             .seconds = seconds_since(start)};
   if (metrics_) metrics_->add(metrics);
-  runtime_.log().once(LogLevel::info, "held-out loss {:.4f} after step {}", seen.loss, steps);
+  runtime_.log().once(LogLevel::info, "held-out loss {:.4f} after step {}", seen->loss, steps);
+  return true;
 }
 
 void SftRun::save(std::int64_t steps) {
@@ -242,20 +247,20 @@ void SftRun::run() {
   }
 }
 
+void SftRun::end_early() {
+  end(done_, "interrupted");
+  runtime_.end_early(fmt::format("{} of {} steps are in {}; --resume goes on", done_, total_steps_,
+                                 options().output_dir));
+}
+
 void SftRun::train() {
   while (done_ < total_steps_) {
-    std::int64_t stops = runtime_.interruption().wanted() ? 1 : 0;
-    runtime_.world().max({&stops, 1});
-    if (stops > 0) {
-      end(done_, "interrupted");
-      return runtime_.end_early(fmt::format("{} of {} steps are in {}; --resume goes on", done_,
-                                            total_steps_, options().output_dir));
-    }
+    if (runtime_.stop_wanted()) return end_early();
     step(done_);
     if (is_due(done_, options().eval_every)) evaluate(done_);
     if (is_due(done_, options().save_every) && done_ < total_steps_) save(done_);
   }
-  evaluate(done_);
+  if (!evaluate(done_)) return end_early();
   end(done_, "done");
   runtime_.log().once(LogLevel::info, "{}", setup_.end_text());
 }

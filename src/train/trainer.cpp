@@ -95,8 +95,8 @@ Trainer::Trainer(const Parts& parts, const TrainOptions& options)
       moments_{std::vector<float>(parts.adapters.masters().size()),
                std::vector<float>(parts.adapters.masters().size())} {}
 
-SamplesSeen Trainer::run(const SampleSet& set, std::span<const std::int64_t> samples,
-                         std::optional<std::int64_t> step) {
+std::optional<SamplesSeen> Trainer::run(const SampleSet& set, std::span<const std::int64_t> samples,
+                                        std::optional<std::int64_t> step, const Stop& stop) {
   std::vector<std::int64_t> lengths;
   for (const std::int64_t sample : samples) lengths.push_back(set.length(sample));
   Communicator& world = parts_.ranks.world;
@@ -115,6 +115,7 @@ SamplesSeen Trainer::run(const SampleSet& set, std::span<const std::int64_t> sam
       keys.push_back(dropout_sample_key(options_.seed, step.value_or(0), place));
     }
     if (!step) {
+      if (stop && stop()) return std::nullopt;
       totals.add(parts_.pass.evaluate(batch));
       continue;
     }
@@ -154,7 +155,7 @@ TrainStepResult Trainer::step(std::int64_t number, const SampleSet& set,
   timed(times_.optimizer, [&] { gradients_.clear(*parts_.compute.pool); });
   TrainStepResult result;
   result.learning_rate = options_.rate.at(number);
-  result.seen = run(set, samples, number);
+  result.seen = *run(set, samples, number);
   result.not_finite = not_finite_text(result.seen.loss, finish_sums());
   if (result.not_finite) {
     require(
@@ -186,10 +187,10 @@ void Trainer::update(const TrainStepResult& result) {
   parts_.adapters.pack(*parts_.compute.pool);
 }
 
-SamplesSeen Trainer::evaluate(const SampleSet& set) {
+std::optional<SamplesSeen> Trainer::evaluate(const SampleSet& set, const Stop& stop) {
   std::vector<std::int64_t> samples(static_cast<std::size_t>(set.size()));
   std::iota(samples.begin(), samples.end(), 0);
-  return run(set, samples, std::nullopt);
+  return run(set, samples, std::nullopt, stop);
 }
 
 }  // namespace moesaic

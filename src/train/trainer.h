@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -73,8 +74,11 @@ class Trainer {
   /// to be skipped.
   TrainStepResult step(std::int64_t number, const SampleSet& set,
                        std::span<const std::int64_t> samples);
-  /// The loss of all samples of `set`.
-  SamplesSeen evaluate(const SampleSet& set);
+  /// Whether to leave off; all ranks are told the same.
+  using Stop = std::function<bool()>;
+  /// The loss of all samples of `set`; nothing if `stop`, which is asked before each micro-batch,
+  /// said so.
+  std::optional<SamplesSeen> evaluate(const SampleSet& set, const Stop& stop = {});
 
   /// Those of the last step, summed over all samples and ranks; multiply by gradient_scale().
   [[nodiscard]] const AdapterGradients& gradients() const noexcept { return gradients_; }
@@ -87,9 +91,9 @@ class Trainer {
   void set_updates(std::int64_t updates) noexcept { updates_ = updates; }
 
  private:
-  /// `step`: its number; none: an evaluation.
-  SamplesSeen run(const SampleSet& set, std::span<const std::int64_t> samples,
-                  std::optional<std::int64_t> step);
+  /// `step`: its number; none: an evaluation, which alone may be stopped.
+  std::optional<SamplesSeen> run(const SampleSet& set, std::span<const std::int64_t> samples,
+                                 std::optional<std::int64_t> step, const Stop& stop = {});
   void start_sums(std::int64_t layer);
   std::optional<std::string> finish_sums();
   void update(const TrainStepResult& result);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -46,6 +47,16 @@ inline std::vector<Json> events(const std::string& out, std::string_view kind) {
   for (const std::string& text : lines_of(read_text(out + "/metrics.jsonl"))) {
     const Json line = Json::parse(text, "metrics.jsonl");
     if (line.at("event").as_string_view() == kind) found.push_back(line);
+  }
+  return found;
+}
+
+/// Step and loss of these.
+inline std::vector<std::pair<std::int64_t, double>> losses(const std::string& out,
+                                                           std::string_view kind) {
+  std::vector<std::pair<std::int64_t, double>> found;
+  for (const Json& line : events(out, kind)) {
+    found.emplace_back(line.at("step").as_int(), line.at("loss").as_double());
   }
   return found;
 }

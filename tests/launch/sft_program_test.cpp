@@ -81,6 +81,77 @@ TEST(Sft, ARunThatWasStoppedGoesOnToTheSameBytes) {
   EXPECT_EQ(events(parts, "step").size(), 20U);
 }
 
+TEST(Sft, SignalsEndARunAfterAStep) {
+  const TemporaryDirectory directory;
+  const std::string whole = directory.path_of("whole");
+  const auto with_evaluations = [](const std::string& out, const Arguments& more = {}) {
+    return with_steps(
+        "20",
+        sft(out, joined({"--eval-split", "6", "--eval-every", "1", "--save-every", "7"}, more)));
+  };
+  expect_done(run_moesaic(with_evaluations(whole)));
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    const std::string parts = directory.path_of("parts" + std::to_string(signal));
+    {
+      RunningProgram program(moesaic_command(with_evaluations(parts)));
+      ASSERT_TRUE(program.wait_until([&] {
+        return std::filesystem::exists(parts + "/metrics.jsonl") && !events(parts, "step").empty();
+      }));
+      program.send(signal);
+      const ProgramResult stopped = program.wait();
+      ASSERT_EQ(stopped.exit_code, 6) << stopped.text();
+      EXPECT_NE(stopped.text().find("--resume goes on"), std::string::npos) << stopped.text();
+    }
+    EXPECT_EQ(events(parts, "end").back().at("reason").as_string(), "interrupted");
+    expect_done(run_ranks(2, with_evaluations(parts, {"--resume"})));
+    EXPECT_EQ(adapter(parts), adapter(whole)) << signal;
+    EXPECT_EQ(losses(parts, "step"), losses(whole, "step")) << signal;
+    EXPECT_EQ(losses(parts, "eval"), losses(whole, "eval")) << signal;
+  }
+}
+
+TEST(Sft, AnEvaluationThatIsInterruptedIsDoneAgain) {
+  const TemporaryDirectory directory;
+  const std::string held_out = directory.path_of("held-out.jsonl");
+  std::string many;
+  for (int copy = 0; copy < 10; ++copy) many += read_text(kConversations);
+  write_text(held_out, many);
+  const auto evaluated = [&](const std::string& out) {
+    return sft(out, {"--eval-data", held_out, "--batch-size", "128", "--resume"});
+  };
+  const std::string whole = directory.path_of("whole");
+  const std::string parts = directory.path_of("parts");
+  expect_done(run_moesaic(evaluated(whole)));
+  {
+    RunningProgram program(moesaic_command(evaluated(parts)));
+    ASSERT_TRUE(  // the evaluation before the first step begins
+        program.wait_until([&] { return std::filesystem::exists(parts + "/metrics.jsonl"); }));
+    program.send(SIGTERM);
+    const ProgramResult stopped = program.wait();
+    EXPECT_EQ(stopped.exit_code, 6) << stopped.text();
+  }
+  expect_done(run_ranks(2, evaluated(parts)));
+  EXPECT_EQ(adapter(parts), adapter(whole));
+  EXPECT_EQ(losses(parts, "eval"), losses(whole, "eval"));
+}
+
+TEST(Sft, TimeThatIsOverEndsARun) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const Arguments endless =
+      with_steps("100000", sft(out, {"--schedule", "constant", "--max-time", "1s", "--resume"}));
+  std::size_t steps = 0;
+  for (int run = 0; run < 40 && steps < 3; ++run) {  // however slow the machine is
+    const ProgramResult stopped = run_ranks(1 + run % 2, endless);
+    ASSERT_EQ(stopped.exit_code, 6) << stopped.text();
+    steps = events(out, "step").size();
+  }
+  const std::string whole = directory.path_of("whole");
+  expect_done(
+      run_moesaic(with_steps(std::to_string(steps), sft(whole, {"--schedule", "constant"}))));
+  EXPECT_EQ(losses(out, "step"), losses(whole, "step"));
+}
+
 TEST(Sft, DropoutLeavesTheSameOutOnAnyRanksAndAfterAStop) {
   const TemporaryDirectory directory;
   const std::string whole = directory.path_of("whole");

@@ -248,10 +248,23 @@ TEST(Trainer, AnEvaluationIsWithoutDropout) {
     TrainingRank dropping(golden, setup, world);
     const SampleSet set = samples_of(golden);
     const std::vector<std::int64_t> first = step_samples(0, set.size());
-    const double loss = plain.trainer().evaluate(set).loss;
-    EXPECT_EQ(dropping.trainer().evaluate(set).loss, loss);
+    const double loss = plain.trainer().evaluate(set)->loss;
+    EXPECT_EQ(dropping.trainer().evaluate(set)->loss, loss);
     EXPECT_NE(dropping.trainer().step(0, set, first).seen.loss,
               plain.trainer().step(0, set, first).seen.loss);
+  });
+}
+
+TEST(Trainer, AnEvaluationCanBeStoppedBetweenMicroBatches) {
+  const GoldenAdapter golden("mixtral-some");
+  run_thread_ranks(2, [&](Communicator& world) {
+    TrainingRank rank(golden, {.ranks = 2, .samples_at_once = 1}, world);
+    const SampleSet set = samples_of(golden);
+    const double loss = rank.trainer().evaluate(set)->loss;
+    int asked = 0;
+    EXPECT_FALSE(rank.trainer().evaluate(set, [&] { return ++asked == 2; }));
+    EXPECT_EQ(asked, 2);
+    EXPECT_EQ(rank.trainer().evaluate(set, [] { return false; })->loss, loss);
   });
 }
 
