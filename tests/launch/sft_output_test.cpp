@@ -3,9 +3,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 
+#include "src/checkpoint/safetensors.h"
 #include "tests/launch/broken_models.h"
 #include "tests/launch/sft_program.h"
 
@@ -129,6 +134,78 @@ TEST(Sft, TheOptionsOfARunThatHadAFileAreAFile) {
   expect_done(run_moesaic({"sft", "--config", options, "--overwrite"}));
   EXPECT_EQ(adapter(out), first);
   expect_done(run_moesaic({"sft", "--config", out + "/options.ini", "--resume"}));
+}
+
+/// All numbers of a file of safetensors, in f32.
+std::vector<float> numbers(const TensorView& tensor) {
+  std::vector<float> values(tensor.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return values;
+}
+
+TEST(Sft, GradientsOfTheFirstStepAreWrittenBeforeClipping) {
+  const TemporaryDirectory directory;
+  const auto gradients = [&](int ranks) {
+    return directory.path_of("gradients" + std::to_string(ranks) + ".safetensors");
+  };
+  const auto run = [&](int ranks, const Arguments& more) {
+    const std::string out = directory.path_of("out" + std::to_string(ranks));
+    const Arguments arguments = {"--max-steps", "2",          "--clip",
+                                 "0.01",        "--grad-out", gradients(ranks)};
+    expect_done(run_ranks(ranks, sft(out, joined(arguments, more))));
+    return out;
+  };
+  const std::string out = run(1, {});
+  run(2, {"--recompute", "always"});
+  run(3, {"--expert-replicas", "3", "--recompute", "auto"});
+  EXPECT_EQ(read_text(gradients(2)), read_text(gradients(1)));
+  EXPECT_EQ(read_text(gradients(3)), read_text(gradients(1)));
+
+  const SafetensorsFile found = SafetensorsFile::open(gradients(1));
+  const SafetensorsFile trained = SafetensorsFile::open(out + "/adapter_model.safetensors");
+  ASSERT_EQ(found.tensors().size(), trained.tensors().size());
+  double squares = 0;
+  for (const TensorView& tensor : found.tensors()) {
+    const TensorView* const its = trained.find(tensor.name);
+    ASSERT_NE(its, nullptr) << tensor.name;
+    EXPECT_EQ(tensor.dtype, DType::f32);
+    EXPECT_EQ(tensor.shape, its->shape) << tensor.name;
+    double of_tensor = 0;
+    for (const double value : numbers(tensor)) of_tensor += value * value;
+    if (tensor.name.find("lora_A") != std::string::npos) {
+      EXPECT_EQ(of_tensor, 0) << tensor.name << ", while B is zero";
+    }
+    squares += of_tensor;
+  }
+  const double norm = events(out, "step").front().at("grad_norm").as_double();
+  EXPECT_GT(norm, 0.01);
+  EXPECT_NEAR(std::sqrt(squares), norm, 1e-6 * norm);
+}
+
+TEST(Sft, MetricsHaveTheKeysThatAreDocumented) {
+  const std::map<std::string, std::set<std::string>> documented = {
+      {"start",
+       {"step", "total_steps", "samples", "held_out_samples", "tokens", "trained_tokens",
+        "trainable", "ranks", "recompute", "digest"}},
+      {"step",
+       {"step", "epoch", "loss", "grad_norm", "lr", "samples", "tokens", "trained_tokens",
+        "seconds", "tokens_per_second", "balance_loss", "load_max_over_mean", "wait_seconds"}},
+      {"eval", {"step", "loss", "trained_tokens", "seconds"}},
+      {"save", {"step", "seconds"}},
+      {"end", {"reason", "step", "seconds", "peak_bytes"}}};
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(sft(out, {"--max-steps", "1", "--eval-split", "2"})));
+  for (const auto& [event, keys] : documented) {
+    const std::vector<Json> lines = events(out, event);
+    ASSERT_FALSE(lines.empty()) << event;
+    for (const Json& line : lines) {
+      std::set<std::string> found;
+      line.for_each([&](const std::string& key, const Json&) { found.insert(key); });
+      found.erase("event");
+      EXPECT_EQ(found, keys) << event;
+    }
+  }
 }
 
 }  // namespace
