@@ -93,6 +93,7 @@ std::int64_t sft_total_steps(const Options& options, std::int64_t samples) {
 
 SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData& data)
     : runtime_(runtime),
+      config_(model.config),
       lora_(model.adapter ? &*model.adapter : nullptr),
       sites_(find_adapter_sites(runtime, model)),
       specs_(choose_adapters(runtime, model, sites_)),
@@ -236,12 +237,20 @@ void SftSetup::write_gradients(const std::string& path) const {
 
 std::string SftSetup::end_text() const {
   const std::string& out = runtime_.options().output_dir;
-  const bool is_fused = description().layout == AdapterLayout::transformers5;
+  const AdapterDescription its = description();
+  const std::string convert = fmt::format("moesaic convert -m DIR --lora {}", out);
+  if (loads_on_both(its, config_.family, specs_)) {
+    return fmt::format(
+        "the adapter is in {}, for PEFT with transformers 4 or 5; {} --merge -o OUT writes a "
+        "checkpoint with it",
+        out, convert);
+  }
+  const bool is_fused = its.layout == AdapterLayout::transformers5;
   return fmt::format(
-      "the adapter is in {0}, for PEFT with transformers {1}; moesaic convert -m DIR --lora {0} "
-      "--adapter-layout transformers{2} -o OUT writes it for transformers {2}, --merge a "
-      "checkpoint",
-      out, is_fused ? 5 : 4, is_fused ? 4 : 5);
+      "the adapter is in {0}, for PEFT with transformers {1}; on transformers {2} a part of it "
+      "would be lost or count wrongly: {3} --adapter-layout transformers{2} -o OUT writes it for "
+      "that, --merge a checkpoint with it",
+      out, is_fused ? 5 : 4, is_fused ? 4 : 5, convert);
 }
 
 std::string SftSetup::start_line(const SftData& data, std::int64_t done,

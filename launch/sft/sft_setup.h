@@ -62,6 +62,7 @@ class SftSetup {
   [[nodiscard]] TrainOptions train_options() const;
 
   const Runtime& runtime_;
+  const ModelConfig& config_;
   const AdapterFiles* lora_;        // that the run goes on from; null: none
   std::vector<AdapterSite> sites_;  // of the model
   std::vector<AdapterSpec> specs_;  // of the model, common ones first

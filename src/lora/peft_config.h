@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,7 +65,7 @@ struct AdapterDescription {
   AdapterLayout layout = AdapterLayout::transformers4;
   bool rank_stabilised = false;
   double dropout = 0;
-  std::string base_model;
+  std::string base_model{};
 };
 
 /// The text of adapter_config.json for `adapters`. `sites`: all that the model has, so that the
@@ -72,5 +74,10 @@ struct AdapterDescription {
 [[nodiscard]] std::string peft_config_text(const AdapterDescription& description,
                                            std::span<const AdapterSpec> adapters,
                                            std::span<const AdapterSite> sites);
+
+/// Whether PEFT loads a model's adapters in this layout rightly on transformers 4 and 5 alike; if
+/// not, it does on the one that the layout is named after. What was measured: docs/formats.md.
+[[nodiscard]] bool loads_on_both(const AdapterDescription& description, std::string_view family,
+                                 std::span<const AdapterSpec> adapters);
 
 }  // namespace moesaic

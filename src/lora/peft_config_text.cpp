@@ -176,4 +176,17 @@ std::string peft_config_text(const AdapterDescription& description,
   return text + "}\n";
 }
 
+bool loads_on_both(const AdapterDescription& description, std::string_view family,
+                   std::span<const AdapterSpec> adapters) {
+  const auto all_are = [&](AdapterKind one, AdapterKind other) {
+    return std::ranges::all_of(adapters, [&](const AdapterSpec& adapter) {
+      return adapter.site.kind == one || adapter.site.kind == other;
+    });
+  };
+  if (all_are(AdapterKind::attention, AdapterKind::attention)) return true;
+  return description.layout == AdapterLayout::transformers4 && !description.rank_stabilised &&
+         (family == "qwen3_moe" || family == "olmoe" || family == "mixtral") &&
+         all_are(AdapterKind::attention, AdapterKind::experts);
+}
+
 }  // namespace moesaic

@@ -208,5 +208,19 @@ TEST(Sft, MetricsHaveTheKeysThatAreDocumented) {
   }
 }
 
+TEST(Sft, TheLastLineSaysWhichTransformersLoadTheAdapter) {
+  const TemporaryDirectory directory;
+  const auto last_line = [&](const Arguments& more) {
+    const Arguments one = {"--max-steps", "1", "--log-level", "info", "--overwrite"};
+    const ProgramResult done = run_moesaic(sft(directory.path_of("out"), joined(one, more)));
+    expect_done(done);
+    return lines_of(done.err).back();
+  };
+  EXPECT_NE(last_line({}).find("for PEFT with transformers 4 or 5;"), std::string::npos);
+  EXPECT_NE(
+      last_line({"--rslora"}).find("--adapter-layout transformers5 -o OUT writes it for that"),
+      std::string::npos);
+}
+
 }  // namespace
 }  // namespace moesaic::test

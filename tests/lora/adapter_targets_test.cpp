@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "src/lora/peft_config.h"
 
 namespace moesaic {
 namespace {
@@ -54,6 +55,33 @@ TEST(AdapterTargets, WhatMatchesNothingIsRefused) {
             std::string::npos);
   EXPECT_NE(refusal("(q_proj").find("regular expression"), std::string::npos);
   EXPECT_FALSE(refusal("").empty());
+}
+
+/// As tools/compare_adapter_layouts.py found.
+TEST(AdapterLayouts, SomeLoadOnBothVersionsOfTransformers) {
+  const auto loads = [](const AdapterDescription& description, const char* family,
+                        const std::vector<AdapterKind>& kinds) {
+    std::vector<AdapterSpec> adapters;
+    for (const AdapterKind kind : kinds) {
+      adapters.push_back({.site = {.kind = kind, .module = "module"}, .rank = 8});
+    }
+    return loads_on_both(description, family, adapters);
+  };
+  using enum AdapterKind;
+  const AdapterDescription old = {.layout = AdapterLayout::transformers4};
+  const AdapterDescription fused = {.layout = AdapterLayout::transformers5};
+  for (const char* const family : {"qwen3_moe", "olmoe", "mixtral"}) {
+    EXPECT_TRUE(loads(old, family, {attention, experts}));
+    EXPECT_FALSE(loads(fused, family, {attention, experts}));
+    EXPECT_FALSE(loads({.rank_stabilised = true}, family, {experts}));
+    EXPECT_FALSE(loads(old, family, {attention, experts, dense}));
+  }
+  for (const char* const family : {"qwen2_moe", "granitemoe"}) {
+    EXPECT_FALSE(loads(old, family, {experts}));
+    EXPECT_FALSE(loads(fused, family, {experts, shared}));
+    EXPECT_TRUE(loads(fused, family, {attention}));
+    EXPECT_TRUE(loads({.rank_stabilised = true}, family, {attention}));
+  }
 }
 
 }  // namespace
