@@ -84,13 +84,16 @@ Workload sft_workload(const Options& options, const ModelConfig& config, const S
                       bool recomputes) {
   const std::int64_t tokens = std::max(options.batch_size, sizes.longest);
   constexpr std::int64_t kOptimizerBytes = 16;  // a gradient of 8 bytes, two moments of 4
+  constexpr std::int64_t kGradientBytes = 4;    // that is written
   return {.sequences = 1,
           .capacity = tokens,
           .batch_tokens = tokens,
           .logits_rows = std::min<std::int64_t>(tokens, 512),
           .texts_tokens = sizes.tokens,
           .adapter_bytes = sizes.adapter_bytes,
-          .optimizer_bytes = kOptimizerBytes * sizes.adapter_values + sizes.sum_bytes,
+          .optimizer_bytes = kOptimizerBytes * sizes.adapter_values + sizes.sum_bytes +
+                             sizes.saving_bytes +
+                             (options.grad_out ? kGradientBytes * sizes.adapter_values : 0),
           .kept_bytes = tokens * (kept_token_bytes(config, recomputes, sizes.expert_ranks) +
                                   (sizes.dropout > 0 ? dropout_token_bytes(config) : 0)),
           .keeps_layers = !recomputes};

@@ -52,6 +52,7 @@ struct SampleSizes {
   std::int64_t adapter_bytes = 0;   // of this rank
   std::int64_t adapter_values = 0;  // numbers that are trained
   std::int64_t sum_bytes = 0;       // that their sums over ranks take, under way
+  std::int64_t saving_bytes = 0;    // that a checkpoint takes to be written (saving_bytes())
   int expert_ranks = 1;             // that share the experts
   double dropout = 0;
 };

@@ -11,6 +11,7 @@
 #include "launch/job/gpu_graphs.h"
 #include "launch/job/workloads.h"
 #include "launch/plan/training_cost.h"
+#include "src/lora/adapter_writer.h"
 
 namespace moesaic {
 namespace {
@@ -150,6 +151,7 @@ Workload JobPlan::workload(const Options& options, const CostRanks& ranks,
                          .adapter_bytes = share.adapter_bytes,
                          .adapter_values = share.adapter_values,
                          .sum_bytes = sum_bytes(ranks, share),
+                         .saving_bytes = saving_bytes(adapters_),
                          .expert_ranks = ranks.sharers(),
                          .dropout = options.lora_dropout},
                         options.recompute == RecomputeChoice::always);

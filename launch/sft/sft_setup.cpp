@@ -151,6 +151,7 @@ EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
                           .adapter_bytes = adapters_.bytes(),
                           .adapter_values = static_cast<std::int64_t>(adapters_.masters().size()),
                           .sum_bytes = sum_bytes(),
+                          .saving_bytes = saving_bytes(specs_),
                           .expert_ranks = runtime_.grid().experts().size(),
                           .dropout = dropout_};
   const Workload work = sft_workload(options, model.config, sizes, false);

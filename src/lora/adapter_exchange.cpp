@@ -30,10 +30,10 @@ const AdapterSpec& AdapterExchange::spec(std::int64_t index) const {
   return all_[static_cast<std::size_t>(index)];
 }
 
-std::vector<AdapterExchange::Piece> AdapterExchange::pieces() const {
+std::vector<AdapterExchange::Piece> AdapterExchange::pieces(std::span<const AdapterSpec> all) {
   std::vector<Piece> pieces;
-  for (std::int64_t i = 0; i < std::ssize(all_); ++i) {
-    const std::int64_t values = spec(i).num_values();
+  for (std::int64_t i = 0; i < std::ssize(all); ++i) {
+    const std::int64_t values = all[static_cast<std::size_t>(i)].num_values();
     if (pieces.empty() || pieces.back().values + values > kPieceValues) {
       pieces.push_back({.first = i, .end = i});
     }
@@ -63,7 +63,7 @@ void AdapterExchange::collect(std::span<const float> values, const Take& take) c
   // gather them.
   std::vector<std::int64_t> bits;
   std::vector<float> collected;
-  for (const Piece& piece : pieces()) {
+  for (const Piece& piece : pieces(all_)) {
     bits.assign(static_cast<std::size_t>(piece.values + 1) / 2, 0);
     auto* const bytes = reinterpret_cast<std::byte*>(bits.data());
     for_each_held(piece, [&](std::int64_t here, std::int64_t offset, const FactorPlace& place) {
@@ -89,7 +89,7 @@ void AdapterExchange::collect(std::span<const float> values, const Take& take) c
 
 void AdapterExchange::distribute(std::span<float> values, const Give& give) const {
   std::vector<float> piece_values;
-  for (const Piece& piece : pieces()) {
+  for (const Piece& piece : pieces(all_)) {
     piece_values.assign(static_cast<std::size_t>(piece.values), 0);
     if (world_.rank() == 0) {
       std::size_t offset = 0;
@@ -109,6 +109,12 @@ void AdapterExchange::distribute(std::span<float> values, const Give& give) cons
                   static_cast<std::size_t>(place.size()) * 4);
     });
   }
+}
+
+std::int64_t AdapterExchange::scratch_bytes(std::span<const AdapterSpec> all) {
+  std::int64_t most = 0;
+  for (const Piece& piece : pieces(all)) most = std::max(most, piece.values);
+  return 2 * most * static_cast<std::int64_t>(sizeof(float));
 }
 
 }  // namespace moesaic

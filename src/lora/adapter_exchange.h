@@ -34,6 +34,8 @@ class AdapterExchange {
   void collect(std::span<const float> values, const Take& take) const;
   /// The reverse: `give` fills in on rank 0, `values` is overwritten on all. Collective.
   void distribute(std::span<float> values, const Give& give) const;
+  /// What either takes besides `values` on rank 0, which takes most.
+  [[nodiscard]] static std::int64_t scratch_bytes(std::span<const AdapterSpec> all);
 
  private:
   /// Adapters [first, end) of the model whose values go together.
@@ -42,7 +44,7 @@ class AdapterExchange {
     std::int64_t end = 0;
     std::int64_t values = 0;
   };
-  [[nodiscard]] std::vector<Piece> pieces() const;
+  [[nodiscard]] static std::vector<Piece> pieces(std::span<const AdapterSpec> all);
   [[nodiscard]] const AdapterSpec& spec(std::int64_t index) const;  // of all_
   template <typename Visit>
   void for_each_held(const Piece& piece, const Visit& visit) const;

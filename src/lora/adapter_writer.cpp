@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "base/error.h"
@@ -128,6 +129,16 @@ void save_adapter(const std::string& directory, const SavedAdapter& adapter,
   exchange.collect(values, [&](std::int64_t index, std::span<const float> a,
                                std::span<const float> b) { output->tensors().add(index, a, b); });
   if (output) output->finish();
+}
+
+std::int64_t saving_bytes(std::span<const AdapterSpec> adapters) {
+  std::map<std::int64_t, std::int64_t> values;  // of experts, by layer
+  std::int64_t most = 0;
+  for (const AdapterSpec& adapter : adapters) {
+    if (adapter.site.kind != AdapterKind::experts) continue;
+    most = std::max(most, values[adapter.site.layer] += adapter.num_values());
+  }
+  return AdapterExchange::scratch_bytes(adapters) + most * static_cast<std::int64_t>(sizeof(float));
 }
 
 void save_adapter(const std::string& directory, const SavedAdapter& adapter,

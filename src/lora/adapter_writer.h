@@ -64,7 +64,10 @@ struct SavedAdapter {
 /// Error{resource} on rank 0 when the disk refuses.
 void save_adapter(const std::string& directory, const SavedAdapter& adapter,
                   std::span<const float> values, const AdapterExchange& exchange);
-/// The same where one process holds them all: `set` has the adapters in their order.
+/// Memory that this takes on rank 0 besides the values, in any layout: what has come from other
+/// ranks, and a layer's experts until their joined modules are whole.
+[[nodiscard]] std::int64_t saving_bytes(std::span<const AdapterSpec> adapters);
+/// As save_adapter() above where one process holds them all: `set` has the adapters in their order.
 void save_adapter(const std::string& directory, const SavedAdapter& adapter, const AdapterSet& set);
 
 }  // namespace moesaic

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/thread_communicator.h"
+#include "src/lora/adapter_writer.h"
 
 namespace moesaic {
 namespace {
@@ -90,6 +91,26 @@ TEST(AdapterExchange, ReplicasOfExpertsCountOnce) {
   check_round_trip(2, 2);
   check_round_trip(4, 2);
   check_round_trip(6, 3);
+}
+
+TEST(AdapterExchange, MemoryOfSavingIsThatOfAPieceAndOfALayerOfExperts) {
+  std::vector<AdapterSpec> adapters;
+  const auto add = [&](AdapterKind kind, std::int64_t layer, std::int64_t out) {
+    adapters.push_back(
+        {.site = {.kind = kind, .module = "module", .layer = layer, .out = out, .in = 1000},
+         .rank = 8});
+  };
+  add(AdapterKind::attention, 0, 2000);
+  EXPECT_EQ(saving_bytes(adapters), 8 * 24000) << "there and in order";
+  add(AdapterKind::experts, 0, 1000);
+  add(AdapterKind::experts, 0, 2000);
+  add(AdapterKind::experts, 1, 3000);
+  EXPECT_EQ(saving_bytes(adapters), 8 * (24000 + 16000 + 24000 + 32000) + 4 * 40000);
+  // However many there are, four million values travel together, or one adapter with more.
+  for (int i = 0; i < 200; ++i) add(AdapterKind::attention, 2, 4000);
+  EXPECT_LE(saving_bytes(adapters), 8 * (1 << 22) + 4 * 40000);
+  add(AdapterKind::attention, 3, 1000000);
+  EXPECT_EQ(saving_bytes(adapters), 8 * 8 * 1001000 + 4 * 40000);
 }
 
 }  // namespace
