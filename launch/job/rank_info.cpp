@@ -134,7 +134,30 @@ std::vector<RankInfo> gather_ranks(Communicator& world, Communicator& node, cons
   return gather_values(world, self);
 }
 
-std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks) {
+namespace {
+
+/// What to type for ranks that are to have `cores` each, if the launcher has bound them to fewer.
+std::string unbinding_text(int cores, const std::function<const char*(const char*)>& variable) {
+  if (variable("OMPI_COMM_WORLD_SIZE") != nullptr) return "mpirun --bind-to none";
+  if (variable("SLURM_PROCID") != nullptr) return fmt::format("srun --cpus-per-task={}", cores);
+  return "";
+}
+
+/// What `ranks` of a machine with so many cores can do that share fewer.
+std::string crowding_help(const RankInfo& rank, int ranks, int threads,
+                          const std::function<const char*(const char*)>& variable) {
+  const int of_each = (threads + ranks - 1) / ranks;
+  const std::string unbind = unbinding_text(of_each, variable);
+  if (rank.machine_cores >= threads && !unbind.empty()) return "; try " + unbind;
+  if (rank.cores >= ranks) return fmt::format("; try --threads {}", rank.cores / ranks);
+  return fmt::format("; at most {} {} here have a core each", rank.cores,
+                     rank.cores == 1 ? "rank" : "ranks");
+}
+
+}  // namespace
+
+std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks,
+                                         const std::function<const char*(const char*)>& variable) {
   std::vector<std::string> warnings;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const RankInfo& rank = ranks[i];
@@ -148,10 +171,11 @@ std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks) {
       threads += ranks[j].threads;
     }
     if (first && threads > rank.cores) {
-      warnings.push_back(fmt::format("{}: {} {} with {} {} share {} {} (cpus {})", rank.host_name(),
-                                     sharers, sharers == 1 ? "rank" : "ranks", threads,
-                                     threads == 1 ? "thread" : "threads", rank.cores,
-                                     rank.cores == 1 ? "core" : "cores", rank.cpus()));
+      warnings.push_back(fmt::format("{}: {} {} with {} {} share {} {} (cpus {}){}",
+                                     rank.host_name(), sharers, sharers == 1 ? "rank" : "ranks",
+                                     threads, threads == 1 ? "thread" : "threads", rank.cores,
+                                     rank.cores == 1 ? "core" : "cores", rank.cpus(),
+                                     crowding_help(rank, sharers, threads, variable)));
     }
     const bool first_of_node = i == 0 || ranks[i - 1].node != rank.node;
     if (first_of_node && rank.amx_refusal[0] != '\0') {
@@ -163,10 +187,11 @@ std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks) {
     const auto on_node = std::count_if(
         ranks.begin(), ranks.end(), [&](const RankInfo& other) { return other.node == rank.node; });
     if (first_of_node && rank.cores == 1 && rank.machine_cores > on_node) {
-      warnings.push_back(
-          fmt::format("{}: rank {} is bound to 1 of {} cores (cpu {}); mpirun binds so when there "
-                      "are at most 2 ranks: try mpirun --bind-to none",
-                      rank.host_name(), i, rank.machine_cores, rank.cpus()));
+      const std::string unbind =
+          unbinding_text(rank.machine_cores / static_cast<int>(on_node), variable);
+      warnings.push_back(fmt::format("{}: rank {} is bound to 1 of {} cores (cpu {}){}",
+                                     rank.host_name(), i, rank.machine_cores, rank.cpus(),
+                                     unbind.empty() ? "" : "; try " + unbind));
     }
   }
   return warnings;

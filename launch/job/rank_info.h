@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,9 +57,10 @@ struct CoreUse {
 /// By machines, whatever hosts and nodes the ranks pretend to be on.
 [[nodiscard]] CoreUse core_use(std::span<const RankInfo> ranks);
 
-/// What is odd about this launch, a line each: ranks that share cores, a rank bound to one core of
-/// many.
-[[nodiscard]] std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks);
+/// What is odd about this launch, a line each, with what to type: ranks that share cores, a rank
+/// bound to one core of many. `variable` is std::getenv, which tells the launcher.
+[[nodiscard]] std::vector<std::string> launch_warnings(
+    std::span<const RankInfo> ranks, const std::function<const char*(const char*)>& variable);
 
 /// The instruction set that all ranks use: `wanted`, or the best that all have, where avx512_bf16
 /// counts only if `portable` is false and every rank runs it fastest. Throws Error{usage} if a rank

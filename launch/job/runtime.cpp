@@ -231,7 +231,7 @@ Runtime::Runtime(const MpiSession& mpi, const Command& command)
 }
 
 void Runtime::warn_of_launch() const {
-  for (const std::string& line : launch_warnings(ranks_)) {
+  for (const std::string& line : launch_warnings(ranks_, std::getenv)) {
     log_.once(LogLevel::info, "note: {}", line);
   }
   const std::string lost = lost_host_warning(ranks_, std::getenv);

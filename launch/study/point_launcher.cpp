@@ -52,6 +52,10 @@ Words launcher_words(const std::string& launcher, const StudyPoint& point, bool 
       words.push_back(fmt::format("--nodes={}", num_nodes(point)));
       words.push_back(fmt::format("--ntasks-per-node={}", ranks_per_node(point)));
     }
+    // What sbatch was told does not reach it by itself, from Slurm 22.05 to 23.02.
+    if (const std::int64_t threads = point.command.options.threads; threads > 0) {
+      words.push_back(fmt::format("--cpus-per-task={}", threads));
+    }
     return words;
   }
   // By itself mpirun binds one or two ranks to a core each, and refuses more ranks than cores.

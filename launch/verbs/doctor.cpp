@@ -203,7 +203,7 @@ void run_doctor(Runtime& runtime) {
     found.topology = runtime.topology();
     found.memory = node_memory(runtime.options());
     found.facts = machine_facts(runtime.topology());
-    found.warnings = launch_warnings(runtime.ranks());
+    found.warnings = launch_warnings(runtime.ranks(), std::getenv);
     for (std::string& line : advice(runtime.ranks())) found.warnings.push_back(std::move(line));
     const std::string lost = lost_host_warning(runtime.ranks(), std::getenv);
     if (!lost.empty()) found.warnings.push_back(lost);

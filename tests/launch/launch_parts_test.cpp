@@ -48,20 +48,45 @@ TEST(RankInfo, RanksThatShareCoresShareThemFairly) {
   EXPECT_EQ(share_cores(crowded), (std::vector<int>{1, 1, 1, 1}));
 }
 
+/// An environment with one variable.
+auto environment_of(std::string launcher) {
+  return [launcher = std::move(launcher)](std::string_view name) {
+    return name == launcher ? "0" : nullptr;
+  };
+}
+const auto kMpirun = environment_of("OMPI_COMM_WORLD_SIZE");
+const auto kSrun = environment_of("SLURM_PROCID");
+
 TEST(RankInfo, WarnsOnceForAGroupOfRanksThatCrowdTheirCores) {
-  const std::vector<RankInfo> crowded(4, rank_info("0-1", 2, 2));
-  const std::vector<std::string> warnings = launch_warnings(crowded);
-  ASSERT_EQ(warnings.size(), 1U);
-  EXPECT_NE(warnings[0].find("4 ranks with 4 threads share 2 cores"), std::string::npos)
-      << warnings[0];
+  const auto warning = [](std::size_t ranks, const RankInfo& each, const auto& launcher) {
+    const auto warnings = launch_warnings(std::vector<RankInfo>(ranks, each), launcher);
+    EXPECT_EQ(warnings.size(), 1U);
+    return warnings.front().substr(warnings.front().find(": ") + 2);
+  };
+  EXPECT_EQ(warning(4, rank_info("0-1", 2, 2), kMpirun),
+            "4 ranks with 4 threads share 2 cores (cpus 0-1); at most 2 ranks here have a core "
+            "each");
+  EXPECT_EQ(warning(4, rank_info("0-1", 2, 8), kMpirun),
+            "4 ranks with 4 threads share 2 cores (cpus 0-1); try mpirun --bind-to none");
+  RankInfo each = rank_info("0-1", 2, 8);
+  each.threads = 3;
+  EXPECT_EQ(warning(2, each, kSrun),
+            "2 ranks with 6 threads share 2 cores (cpus 0-1); try srun --cpus-per-task=3");
+  EXPECT_EQ(warning(1, each, environment_of("")),
+            "1 rank with 3 threads share 2 cores (cpus 0-1); try --threads 2");
 }
 
 TEST(RankInfo, WarnsOfARankBoundToOneCore) {
   const std::vector<RankInfo> bound = {rank_info("0", 1, 8)};
-  const std::vector<std::string> warnings = launch_warnings(bound);
-  ASSERT_EQ(warnings.size(), 1U);
-  EXPECT_NE(warnings[0].find("bound to 1 of 8 cores"), std::string::npos) << warnings[0];
-  EXPECT_TRUE(launch_warnings(std::vector<RankInfo>{rank_info("0-7", 8, 8)}).empty());
+  const auto warning = [&](const auto& launcher) {
+    const std::vector<std::string> warnings = launch_warnings(bound, launcher);
+    EXPECT_EQ(warnings.size(), 1U);
+    return warnings.front().substr(warnings.front().find("bound"));
+  };
+  EXPECT_EQ(warning(kMpirun), "bound to 1 of 8 cores (cpu 0); try mpirun --bind-to none");
+  EXPECT_EQ(warning(kSrun), "bound to 1 of 8 cores (cpu 0); try srun --cpus-per-task=8");
+  EXPECT_EQ(warning(environment_of("")), "bound to 1 of 8 cores (cpu 0)");
+  EXPECT_TRUE(launch_warnings(std::vector<RankInfo>{rank_info("0-7", 8, 8)}, kMpirun).empty());
 }
 
 TEST(RankInfo, WarnsOfAnMpirunThatWouldWaitForALostHost) {
@@ -86,7 +111,7 @@ TEST(RankInfo, WarnsOfAnMpirunThatWouldWaitForALostHost) {
 TEST(RankInfo, WarnsOfARefusedAmxOnceANode) {
   std::vector<RankInfo> ranks = {rank_info("0-3", 4, 8), rank_info("4-7", 4, 8)};
   for (RankInfo& rank : ranks) std::ranges::copy(std::string_view("no"), rank.amx_refusal.begin());
-  const std::vector<std::string> warnings = launch_warnings(ranks);
+  const std::vector<std::string> warnings = launch_warnings(ranks, kMpirun);
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_NE(warnings[0].find("has AMX, but the system refuses it (no)"), std::string::npos);
 }

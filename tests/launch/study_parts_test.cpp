@@ -49,6 +49,9 @@ TEST(PointCommand, IsOfTheLauncher) {
             (Words{"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "-n", "4", "--nodes=2",
                    "--ntasks-per-node=2", "/bin/moesaic", "study", "point", "model=M"}));
   EXPECT_EQ(point_command("mpirun", point, slurm), point_command("auto", point, alone));
+  point.command.options.threads = 16;
+  EXPECT_EQ(point_command("srun", point, slurm)[7], "--cpus-per-task=16");
+  point.command.options.threads = 0;
   EXPECT_EQ(point_command("hosts {link} {nodes}x{ranks_per_node} -n {ranks}", point, alone),
             (Words{"hosts", "1G", "2x2", "-n", "4", "/bin/moesaic", "study", "point", "model=M"}));
 }
