@@ -275,11 +275,12 @@ std::string job_command(const Command& command, const CostRanks& ranks) {
   text += fmt::format("moesaic {}", verb_row(verb).name);
   for (std::size_t i = 0; i < option_table().size(); ++i) {
     const OptionRow& row = option_table()[i];
-    const bool is_given = command.sources[i] == OptionSource::command_line;
+    const bool is_given = command.sources[i] != OptionSource::preset;
     const OptionRow* const of_job = find_option(row.name, verb);
     if (!is_given || !takes(Verb::plan, row) || of_job == nullptr || !takes(verb, *of_job))
       continue;
-    constexpr std::array kOfPlan = {"ranks-per-node", "gpu-memory", "json"};  // means another thing
+    // Mean another thing, or nothing once what a file says stands on the line.
+    constexpr std::array kOfPlan = {"ranks-per-node", "gpu-memory", "json", "config"};
     if (std::ranges::find(kOfPlan, row.name) != kOfPlan.end()) continue;
     text += fmt::format(" --{}", row.name);
     if (!row.value.empty()) text += " " + shell_word(value_text(row, options));
