@@ -19,6 +19,7 @@ constexpr std::array<std::string_view, 10> kOfShapes = {
 };
 
 bool has_option(Verb verb, const OptionRow& row) {
+  if (row.name == "prompt-tokens") return verb == Verb::generate;  // an option of plan, for it
   return takes(verb, *find_option(row.name, verb));
 }
 

@@ -25,6 +25,8 @@ TEST(PlannedJob, Options_of_another_job_are_refused) {
   };
   refused("score", {"--parallel", "3"});
   refused("score", {"--predict", "3"});
+  refused("score", {"--prompt-tokens", "3"});
+  refused("sft", {"--prompt-tokens", "3"});
   refused("score", {"--recompute", "always"});
   refused("sft", {"--predict", "3"});
   refused("sft", {"--gpu-memory", "1G"});
