@@ -3,13 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <regex>
 
 #include "base/json.h"
-#include "src/checkpoint/checkpoint.h"
 #include "tests/launch/fake_gpus.h"
-#include "tests/support/quantized_checkpoint.h"
 
 namespace moesaic::test {
 namespace {
@@ -85,25 +82,6 @@ TEST_F(GpuExperts, take_activations_in_nvfp4) {
   EXPECT_FALSE(run_score(1, portable("nvfp4", "none")).logits == cpu);
   EXPECT_TRUE(run_score(1, joined(portable("nvfp4", "all"), rounded)).logits == cpu);
   EXPECT_TRUE(run_score(2, joined(portable("nvfp4", "5"), rounded)).logits == cpu);
-}
-
-TEST_F(GpuExperts, take_scales_of_activations_from_the_checkpoint) {
-  const TemporaryDirectory directory;
-  const std::string model = directory.path_of("model");
-  quantize_checkpoint(kDemo, {.format = Format::nvfp4}, is_expert_weight, model);
-  std::map<std::string, float> scales;
-  const Checkpoint checkpoint = Checkpoint::open(model);
-  for (const TensorView* const tensor : checkpoint.tensors()) {
-    if (!tensor->name.ends_with("_scale_2")) continue;
-    scales[tensor->name.substr(0, tensor->name.rfind(".weight")) + ".input_scale"] = 0.001F;
-  }
-  add_scalars(model, scales);
-  const auto with = [&](const std::string& experts) {
-    return run_score(1, {"-m", model, "--numerics", "portable", "--nvfp4-activations", "nvfp4",
-                         "--activation-scales", "checkpoint", "--gpu-experts", experts})
-        .logits;
-  };
-  EXPECT_TRUE(with("9") == with("none"));
 }
 
 TEST_F(GpuExperts, multiply_activations_in_nvfp4_as_they_are) {

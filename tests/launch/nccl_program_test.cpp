@@ -80,6 +80,20 @@ TEST_F(Nccl, that_fails_ends_the_job) {
   EXPECT_FALSE(has_line(result.err, "would wait for other ranks")) << result.err;
 }
 
+TEST_F(Nccl, whose_peer_falls_silent_ends_the_job) {
+  const auto fails = [&](const char* who) {
+    return run_program(ranks_command(2, score(joined({"--transport", "nccl", "--timeout", "3"},
+                                                     portable("nvfp4", "all")))),
+                       over_nccl({{who, "1"}}));
+  };
+  const ProgramResult silent = fails("MOESAIC_FAKE_NCCL_SILENT");
+  expect_failure(silent, 5, {"layer 0", "has not finished ", "within 3 s"});
+  EXPECT_TRUE(has_aborted(0));
+  EXPECT_FALSE(has_line(silent.err, "would wait for other ranks")) << silent.err;
+  const ProgramResult absent = fails("MOESAIC_FAKE_NCCL_ABSENT");
+  expect_failure(absent, 5, {"has not ended within 3 s: is a rank missing?"});
+}
+
 TEST(NcclBench, measures_a_layer_whose_rows_go_from_gpu_to_gpu) {
   const TemporaryDirectory directory;
   const ProgramResult result = run_program(
