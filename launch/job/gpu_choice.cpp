@@ -66,6 +66,22 @@ std::vector<std::vector<std::int64_t>> read_order(const std::optional<std::strin
   return order;
 }
 
+/// The first `count` own experts of each layer.
+ExpertMask first_experts(const ExpertSizes& sizes,
+                         const std::vector<std::vector<std::int64_t>>& order, std::int64_t count) {
+  ExpertMask mask(layer_experts(sizes));
+  for (std::size_t layer = 0; layer < order.size(); ++layer) {
+    std::int64_t taken = 0;
+    for (const std::int64_t expert : order[layer]) {
+      const auto number = static_cast<std::int64_t>(layer);
+      if (!sizes.own.contains(number, expert) || taken == count) continue;
+      mask.add(number, expert);
+      ++taken;
+    }
+  }
+  return mask;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> experts_of_layers(const ModelConfig& config) {
@@ -123,24 +139,17 @@ std::int64_t largest_spread(const ExpertSizes& sizes, std::int64_t bytes) {
   return 0;
 }
 
+std::int64_t least_bytes(const ExpertSizes& sizes,
+                         const std::vector<std::vector<std::int64_t>>& order) {
+  return bytes_of(first_experts(sizes, order, 1), sizes);
+}
+
 ExpertMask fill(const ExpertSizes& sizes, const std::vector<std::vector<std::int64_t>>& order,
                 std::int64_t bytes) {
-  const auto first = [&](std::int64_t count) {
-    ExpertMask mask(layer_experts(sizes));
-    for (std::size_t layer = 0; layer < order.size(); ++layer) {
-      std::int64_t taken = 0;
-      for (const std::int64_t expert : order[layer]) {
-        const auto number = static_cast<std::int64_t>(layer);
-        if (!sizes.own.contains(number, expert) || taken == count) continue;
-        mask.add(number, expert);
-        ++taken;
-      }
-    }
-    return mask;
+  const auto fits = [&](std::int64_t count) {
+    return bytes_of(first_experts(sizes, order, count), sizes) <= bytes;
   };
-  return first(largest_value(most_experts(sizes), [&](std::int64_t count) {
-    return bytes_of(first(count), sizes) <= bytes;
-  }));
+  return first_experts(sizes, order, largest_value(most_experts(sizes), fits));
 }
 
 }  // namespace moesaic

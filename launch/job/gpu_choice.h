@@ -39,6 +39,9 @@ struct ExpertSizes {
 [[nodiscard]] std::int64_t bytes_of(const ExpertMask& mask, const ExpertSizes& sizes);
 /// The largest N whose spread mask has own experts of at most so many bytes.
 [[nodiscard]] std::int64_t largest_spread(const ExpertSizes& sizes, std::int64_t bytes);
+/// Of the first own expert of each layer in that order: the least that fill() can take.
+[[nodiscard]] std::int64_t least_bytes(const ExpertSizes& sizes,
+                                       const std::vector<std::vector<std::int64_t>>& order);
 /// The own experts of each layer, as many of each, in their order, as so many bytes have room for.
 [[nodiscard]] ExpertMask fill(const ExpertSizes& sizes,
                               const std::vector<std::vector<std::int64_t>>& order,

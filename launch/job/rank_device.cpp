@@ -3,13 +3,16 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <iterator>
+#include <sstream>
 #include <system_error>
 
 #include "base/error.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/options/option_table.h"
 
 namespace moesaic {
 namespace {
@@ -47,6 +50,14 @@ void open_own(const Runtime& runtime, RankDevice& own) {
   if (own.kernels == DeviceKernels::cutlass) own.library = load_library(runtime.options());
 }
 
+/// Whether a part of CUDA_VISIBLE_DEVICES can be one of so many GPUs.
+bool names_gpu(std::string_view name, int there) {
+  if (name.starts_with("GPU-") || name.starts_with("MIG-")) return true;
+  int index = -1;
+  const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+  return error == std::errc() && stop == name.data() + name.size() && index >= 0 && index < there;
+}
+
 /// Tensor cores of different families sum in different orders.
 void require_one_family(const Runtime& runtime, const RankDevice& own) {
   const std::vector<int> chips =
@@ -57,9 +68,11 @@ void require_one_family(const Runtime& runtime, const RankDevice& own) {
       if (chips[rank] == 0) continue;
       if (first == chips.size()) first = rank;
       require((chips[rank] < kLaterChips) == (chips[first] < kLaterChips), ErrorKind::usage,
-              "the GPUs of rank {} (sm_{}) and rank {} (sm_{}) sum differently: --numerics "
-              "portable gives the same bits on both",
-              first, chips[first], rank, chips[rank]);
+              "the GPUs of rank {} (sm_{}) and rank {} (sm_{}) sum differently; the same bits on "
+              "both: mpirun -n {} moesaic {} ... --numerics portable{}",
+              first, chips[first], rank, chips[rank], chips.size(),
+              verb_row(*runtime.command().verb).name,
+              own.kernels == DeviceKernels::cutlass ? " --gpu-kernel mma" : "");
     }
   });
 }
@@ -77,10 +90,18 @@ std::string RankDevice::text(std::string_view more) const {
                      kernels_name(kernels, nvfp4_activations), more);
 }
 
-int count_gpus(const std::string& folder) noexcept {
+int count_gpus(const std::string& folder, const char* visible) {
   std::error_code error;
   const std::filesystem::directory_iterator entries(folder, error);
-  return error ? 0 : static_cast<int>(std::distance(begin(entries), end(entries)));
+  if (error) return 0;
+  const auto there = static_cast<int>(std::distance(begin(entries), end(entries)));
+  if (visible == nullptr) return there;
+  std::vector<std::string> shown;
+  std::istringstream names(visible);
+  for (std::string name; std::getline(names, name, ',') && names_gpu(name, there);) {
+    if (std::ranges::find(shown, name) == shown.end()) shown.push_back(name);
+  }
+  return std::min(static_cast<int>(shown.size()), there);
 }
 
 RankDevice open_rank_device(const Runtime& runtime, std::string_view option) {

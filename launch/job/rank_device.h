@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,9 +27,11 @@ struct RankDevice {
   [[nodiscard]] std::string text(std::string_view more = "") const;
 };
 
-/// GPUs of this machine as the system tells without starting the driver: `folder` has an entry for
-/// each. 0 without an NVIDIA driver.
-[[nodiscard]] int count_gpus(const std::string& folder = "/proc/driver/nvidia/gpus") noexcept;
+/// GPUs of this machine that the driver would show, without starting it: `folder` has an entry for
+/// each, and `visible`, a list of numbers and UUIDs, says which count, up to the first that is not
+/// there; null: all. 0 without an NVIDIA driver.
+[[nodiscard]] int count_gpus(const std::string& folder = "/proc/driver/nvidia/gpus",
+                             const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"));
 
 /// Opens it, with the library of --gpu-kernel cutlass. Collective. Throws AgreedError on all ranks
 /// if none has one, with the option that wants it, if there is no such library, and where tensor

@@ -19,7 +19,7 @@ namespace {
 /// What a rank tells of its GPU. Travels as bytes.
 struct GpuLine {
   std::array<char, 96> gpu{};      // "GPU 0 (NVIDIA H100, sm_90, mma, 14.2 GiB)"; empty: none
-  std::array<char, 192> reason{};  // why it has none
+  std::array<char, 192> reason{};  // why it has none, or no experts
   std::int64_t least = 0;          // experts of a layer that are there
   std::int64_t most = 0;
   std::int64_t own = 0;
@@ -36,11 +36,20 @@ std::string line_text(const GpuLine& line, std::string_view isa) {
   }
   const bool is_even = line.least == line.most;
   const std::string on_cpu = is_even ? fmt::format("{}", line.own - line.least) : "the others";
+  const std::string_view reason = line.reason.data();
   return fmt::format(
-      "{} of {} experts a layer on {}{}",
+      "{} of {} experts a layer on {}{}{}{}",
       is_even ? fmt::format("{}", line.least) : fmt::format("{} to {}", line.least, line.most),
       line.own, line.gpu.data(),
-      line.least == line.own ? "" : fmt::format(", {} on CPU ({})", on_cpu, isa));
+      line.least == line.own ? "" : fmt::format(", {} on CPU ({})", on_cpu, isa),
+      reason.empty() ? "" : ": ", reason);
+}
+
+/// What sets the memory that a rank may use.
+std::string limit_text(const Options& options, const RankDevice& gpu) {
+  return fmt::format(
+      "--gpu-memory {}{}", options.gpu_memory,
+      gpu.num_sharers > 1 ? fmt::format(", shared by {} ranks", gpu.num_sharers) : "");
 }
 
 }  // namespace
@@ -124,12 +133,15 @@ void RankGpu::choose(const Runtime& runtime, const Model& model, const GpuWish& 
     if (gpu_.device == nullptr) return;
     mask_ = wish.mask ? *wish.mask : fill(sizes, wish.order, available - pass);
     weight_bytes_ = bytes_of(mask_, sizes);
-    const std::string sharers =
-        gpu_.num_sharers > 1 ? fmt::format(", shared by {} ranks", gpu_.num_sharers) : "";
+    if (!wish.mask && weight_bytes_ == 0 && least_bytes(sizes, wish.order) > 0) {
+      no_room_ = fmt::format("one of each layer would take {} with rows, {} are available ({})",
+                             format_bytes(least_bytes(sizes, wish.order) + pass),
+                             format_bytes(available), limit_text(options, gpu_));
+    }
     require_gpu_memory({.weights = weight_bytes_, .rows = pass},
                        {.gpu = gpu_.text(),
                         .bytes = available,
-                        .source = fmt::format("--gpu-memory {}{}", options.gpu_memory, sharers),
+                        .source = limit_text(options, gpu_),
                         .most_experts = fitting},
                        options.gpu_experts);
   });
@@ -137,7 +149,7 @@ void RankGpu::choose(const Runtime& runtime, const Model& model, const GpuWish& 
 
 void RankGpu::tell(const Runtime& runtime, const Model& model) const {
   GpuLine line{.least = model.config.num_experts};
-  copy_line(gpu_.reason, line.reason);
+  copy_line(gpu_.device != nullptr ? no_room_ : gpu_.reason, line.reason);
   for (std::int64_t layer = 0; layer < mask_.num_layers(); ++layer) {
     if (mask_.num_experts(layer) == 0) continue;
     std::int64_t own = 0;
@@ -156,7 +168,8 @@ void RankGpu::tell(const Runtime& runtime, const Model& model) const {
   }
   const std::vector<GpuLine> lines = gather_values(runtime.world(), line);
   for (std::size_t rank = 0; rank < lines.size(); ++rank) {
-    runtime.log().once(LogLevel::info, "rank {}: {}", rank,
+    const bool is_refused = lines[rank].gpu[0] != '\0' && lines[rank].reason[0] != '\0';
+    runtime.log().once(is_refused ? LogLevel::warning : LogLevel::info, "rank {}: {}", rank,
                        line_text(lines[rank], isa_name(runtime.compute().isa)));
   }
   const Communicator& node = runtime.grid().node();

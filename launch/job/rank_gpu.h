@@ -49,6 +49,7 @@ class RankGpu {
 
   ExpertMask mask_;
   std::int64_t weight_bytes_ = 0;
+  std::string no_room_;  // of auto, why no experts are there; empty: some are
   RankDevice gpu_;
   std::unique_ptr<DeviceWeights> weights_;
   std::unique_ptr<DeviceGraphMemory> graphs_;

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# What is to be done on a machine with a GPU: the bytes of every kernel, and of rows that NCCL moves between
-# its GPUs, against what software says, the same under compute-sanitizer, how fast they are; and the program
-# with experts on the GPU against the CPU.
+# What is to be done on a machine with a GPU: the bytes of every kernel, of graphs, and of rows that NCCL moves
+# between its GPUs, against what software says; the same under compute-sanitizer; how fast they are. Models are not
+# among it: for these, moesaic score --logits-out with and without --gpu-experts (docs/gpu.md).
 # usage: tests/gpu/run.sh [check|sanitize|bench] [--driver LIBRARY] [--nccl LIBRARY] [--cutlass LIBRARY] [--report PREFIX]
 #        tests/gpu/run.sh --pack FILE [--program GPU_CHECK]
 #   check (default), sanitize, bench   build what is needed, if it is not there, and run it on GPU 0; PREFIX.json
-#                and PREFIX.md (default: gpu-report) say what was found
-#   --pack FILE  writes an archive (.tar.gz) of a program for check and bench that needs glibc and the driver
-#                alone; there: tar xzf FILE && ./gpu-check/run.sh [check|sanitize|bench]
-# Exit codes: 0 all is as it should be; 1 something differs; 4 no GPU.
+#                and PREFIX.md (default: gpu-report) say what was found; sanitize wants compute-sanitizer
+#   --pack FILE  writes an archive (.tar.gz) of a program that needs glibc and the driver alone; there:
+#                tar xzf FILE && ./gpu-check/run.sh [check|sanitize|bench]
+# Exit codes: 0 all is as it should be; 1 something differs, or a sanitizer found something; 2 what was asked for
+# cannot be understood, or there is no compute-sanitizer; 4 no GPU, or an error of one.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 part=check pack="" program="" options=()

@@ -28,7 +28,8 @@ TEST_F(GpuChips, that_sum_differently_are_refused) {
   const Arguments native = {"--expert-format", "nvfp4", "--gpu-experts", "all"};
   expect_failure(
       run_program(two_ranks("86", score(native)), on_fake_gpus()), 2,
-      {"the GPUs of rank 0 (sm_86) and rank 1 (sm_90) sum differently", "--numerics portable"});
+      {"the GPUs of rank 0 (sm_86) and rank 1 (sm_90) sum differently; the same bits on both: "
+       "mpirun -n 2 moesaic score ... --numerics portable\n"});
 }
 
 TEST_F(GpuChips, share_a_job_where_their_bits_are_the_same) {
@@ -68,6 +69,43 @@ TEST_F(UnusedGpus, are_mentioned_once) {
       << two_of_three;
   EXPECT_EQ(mentions(two_of_three), 1) << two_of_three;
   EXPECT_EQ(mentions(told(3, three)), 0);
+}
+
+TEST_F(UnusedGpus, are_mentioned_once_where_no_experts_go_there) {
+  // A system of one GPU, as NVIDIA's kernel module tells of it.
+  const std::string system =
+      "mount -t tmpfs none /proc/driver && mkdir -p /proc/driver/nvidia/gpus/0000:01:00.0 && ";
+  const auto in_system = [&](const std::string& command) {
+    return Arguments{"unshare", "--user", "--map-root-user", "--mount",
+                     "sh",      "-c",     system + command,  "sh"};
+  };
+  if (run_program(in_system("true")).exit_code != 0) GTEST_SKIP() << "no namespaces here";
+  const auto told = [&](const std::string& visible) {
+    return run(joined(in_system(visible + " exec \"$@\""), ranks_command(2, score({})))).told;
+  };
+  const std::string note = "note: there is a GPU here: --gpu-experts uses it\n";
+  const std::string text = told("unset CUDA_VISIBLE_DEVICES;");
+  EXPECT_NE(text.find(note), std::string::npos) << text;
+  EXPECT_EQ(text.find(note), text.rfind(note)) << text;
+  const std::string hidden = told("CUDA_VISIBLE_DEVICES=");
+  EXPECT_EQ(hidden.find(note), std::string::npos) << hidden;
+}
+
+/// With the memory of a GPU that has no room for one expert of each layer.
+TEST_F(UnusedGpus, of_auto_say_why) {
+  const auto small = [](const std::string& bytes) {
+    return on_fake_gpus({{"MOESAIC_FAKE_BYTES", bytes}});
+  };
+  const Arguments automatic = joined(portable("nvfp4", "auto"), {"--batch-size", "8"});
+  const Run none = run(ranks_command(1, score(automatic)), small("60000"));
+  EXPECT_TRUE(has_line(none.told,
+                       "warning: rank 0: 0 of 16 experts a layer on GPU 0 \\(.*\\), 16 on CPU "
+                       "\\(.*\\): one of each layer would take [0-9.]+ KiB with rows, "
+                       "[0-9.]+ KiB are available \\(--gpu-memory 90\\)\n"))
+      << none.told;
+  EXPECT_TRUE(none.logits == run_score(1, portable("nvfp4", "none")).logits);
+  const Run some = run(ranks_command(1, score(automatic)), small("1000000"));
+  EXPECT_FALSE(has_line(some.told, "would take")) << some.told;
 }
 
 /// The demo model with experts in nvfp4, one scale of activations for all of them, or none (0).

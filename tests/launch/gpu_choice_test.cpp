@@ -34,6 +34,7 @@ TEST(GpuChoice, fills_every_layer_alike_with_own_experts) {
   EXPECT_EQ(chosen(fill(kSizes, kById, 40)), (Lists{{2, 3}, {}, {2, 3}}));
   EXPECT_EQ(chosen(fill(kSizes, {{0, 3, 1, 2}, {}, {2, 0, 1, 3}}, 20)), (Lists{{3}, {}, {2}}));
   EXPECT_EQ(chosen(fill(kSizes, kById, -5)), (Lists{{}, {}, {}}));
+  EXPECT_EQ(least_bytes(kSizes, kById), 20) << "the least that it takes any with";
 }
 
 TEST(GpuChoice, knows_the_largest_number_that_fits) {
@@ -45,11 +46,21 @@ TEST(GpuChoice, knows_the_largest_number_that_fits) {
 
 TEST(GpuChoice, counts_the_gpus_that_the_system_tells_of) {
   const TemporaryDirectory directory;
-  EXPECT_EQ(count_gpus(directory.path_of("none")), 0);
-  EXPECT_EQ(count_gpus(directory.path()), 0);
+  EXPECT_EQ(count_gpus(directory.path_of("none"), nullptr), 0);
+  EXPECT_EQ(count_gpus(directory.path(), nullptr), 0);
+  EXPECT_EQ(count_gpus(directory.path(), "0"), 0);
   write_text(directory.path_of("0000:01:00.0"), "");
   write_text(directory.path_of("0000:02:00.0"), "");
-  EXPECT_EQ(count_gpus(directory.path()), 2);
+  EXPECT_EQ(count_gpus(directory.path(), nullptr), 2);
+  const auto visible = [&](const char* list) { return count_gpus(directory.path(), list); };
+  EXPECT_EQ(visible(""), 0);
+  EXPECT_EQ(visible("-1"), 0);
+  EXPECT_EQ(visible("1"), 1);
+  EXPECT_EQ(visible("1,0"), 2);
+  EXPECT_EQ(visible("1,1"), 1);
+  EXPECT_EQ(visible("0,2,1"), 1) << "what follows one that is not there does not count";
+  EXPECT_EQ(visible("GPU-4c3f,1"), 2);
+  EXPECT_EQ(visible("NoDevFiles"), 0);
 }
 
 TEST(GpuChoice, takes_first_what_is_chosen_most) {
