@@ -178,8 +178,6 @@ DeviceBench::DeviceBench(const Runtime& runtime)
       gpu_(open_rank_device(runtime, "--device gpu")),
       deadline_seconds_(static_cast<double>(runtime.options().timeout)) {
   const Options& options = runtime.options();
-  require(options.op == ProductOp::forward && options.rival == Rival::none, ErrorKind::usage,
-          "--device gpu has no products of --op {} and no rivals", choice_name(options.op));
   require(options.gpu_kernel != GpuKernel::cutlass ||
               (options.numerics == Numerics::native &&
                options.nvfp4_activations == Nvfp4Activations::nvfp4),
@@ -286,9 +284,22 @@ std::string DeviceBench::roof_line() const {
   return line;
 }
 
+/// Before shapes are read, which are others for attention.
+void require_device_products(const Options& options) {
+  const std::string_view op = choice_name(options.op);
+  const bool is_attention =
+      options.op == ProductOp::attention || options.op == ProductOp::attention_backward;
+  require(!is_attention, ErrorKind::usage,
+          "--op {}: attention has no kernels for GPUs: it runs on CPUs alone (--device cpu)", op);
+  require(options.op == ProductOp::forward, ErrorKind::usage,
+          "--device gpu has no products of --op {}, only of --op forward", op);
+  require(options.rival == Rival::none, ErrorKind::usage, "--device gpu has no rivals");
+}
+
 }  // namespace
 
 void run_bench_device(Runtime& runtime) {
+  require_device_products(runtime.options());
   DeviceBench bench(runtime);
   runtime.run_or_end_early("not all lines are there", [&] { bench.run(); });
   bench.end();

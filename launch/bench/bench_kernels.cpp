@@ -233,15 +233,17 @@ void run_bench_kernels(Runtime& runtime) {
     require(runtime.world().size() == 1, ErrorKind::usage,
             "bench kernels measures one process; start it without mpirun");
   });
+  const ProductOp op = runtime.options().op;
+  const bool is_attention = op == ProductOp::attention || op == ProductOp::attention_backward;
+  require(is_attention || source_of(runtime.command(), "keys") == OptionSource::preset,
+          ErrorKind::usage, "--keys is for --op attention and attention-backward, not --op {}",
+          choice_name(op));
   if (runtime.options().device == Processor::gpu) return run_bench_device(runtime);
   require(runtime.options().gpu_kernel == GpuKernel::mma, ErrorKind::usage,
           "--gpu-kernel cutlass is for --device gpu");
   require(runtime.options().nvfp4_activations == Nvfp4Activations::bf16, ErrorKind::usage,
           "--nvfp4-activations nvfp4 is for --device gpu: on CPUs products are those of bf16");
-  const ProductOp op = runtime.options().op;
-  if (op == ProductOp::attention || op == ProductOp::attention_backward) {
-    return run_bench_attention(runtime);
-  }
+  if (is_attention) return run_bench_attention(runtime);
   KernelBench bench(runtime);
   runtime.run_or_end_early("not all lines are there", [&] { bench.run(); });
   bench.end();

@@ -124,6 +124,18 @@ TEST(BenchKernels, AttentionRefusesWhatItCannotMeasure) {
   expect_refused({.formats = "int8"}, "--formats");
 }
 
+TEST(BenchKernels, KeysAreOfAttentionAlone) {
+  const auto keys_of_op = [](const std::string& op, const std::string& device) {
+    return run_moesaic({"bench", "kernels", "--op", op, "--device", device, "--shapes", "32x32",
+                        "--keys", "64", "--seconds", "0", "--footprint", kFootprint});
+  };
+  for (const std::string op : {"forward", "transposed", "outer"}) {
+    expect_failure(keys_of_op(op, "cpu"), 2,
+                   {"--keys is for --op attention and attention-backward, not --op " + op});
+  }
+  expect_failure(keys_of_op("forward", "gpu"), 2, {"--keys is for --op attention"});
+}
+
 TEST(BenchKernels, EveryInstructionSetHasALineOfItsOwn) {
   const Json table = parse_table(run_moesaic(bench_kernels(
       {"--formats", "int4_group64", "--rows", "3", "-t", "1", "--isa", "all", "-o", "json"})));
