@@ -90,7 +90,12 @@ class LayerBench {
   }
   /// Rows of the expert that has the most in any test.
   [[nodiscard]] std::int64_t most_rows(const LayerShape& shape) const;
-  [[nodiscard]] ResultLine make_line(const Measurement& measured) const;
+  void measure_roofs(const LayerShape& shape, const Layout& layout);
+  /// Which share of a layer's experts is on GPUs.
+  [[nodiscard]] double on_gpus(const LayerShape& shape) const;
+  [[nodiscard]] double roof_seconds(const Measurement& measured, const LayerGpu::Roofs& gpu) const;
+  [[nodiscard]] std::string isa_text(const Measurement& measured, const LayerGpu::Roofs& gpu) const;
+  [[nodiscard]] ResultLine make_line(const Measurement& measured, const LayerGpu::Roofs& gpu) const;
 
   const Runtime* runtime_;
   const Plan* plan_;
@@ -157,12 +162,10 @@ std::int64_t LayerBench::most_rows(const LayerShape& shape) const {
 
 void LayerBench::run_layer(const LayerShape& shape, const Layout& layout) {
   const GemmKernel& kernel = runtime_->compute().gemm(layout);
-  const MultiplyLoop& loop = find_multiply_loop(kernel);
   const double replicas = static_cast<double>(runtime_->grid().expert_replicas());
   std::vector<Measurement> all;
   LayerRun layer(*runtime_, shape, layout, most_rows(shape), gpu_.place(shape, memory_.span()));
-  gauge_.measure_multiply(loop);
-  gauge_.measure_reads();
+  measure_roofs(shape, layout);
   for (const RoutingKind kind : plan_->routings) {
     for (const std::int64_t tokens : runtime_->options().tokens) {
       if (runtime_->stop_wanted()) break;
@@ -181,18 +184,44 @@ void LayerBench::run_layer(const LayerShape& shape, const Layout& layout) {
            .times = layer.measure(choices, tokens)});
     }
   }
-  gauge_.measure_multiply(loop);
-  gauge_.measure_reads();
+  measure_roofs(shape, layout);
+  const LayerGpu::Roofs gpu = gpu_.roofs(layout);
   std::vector<ResultLine> lines;
-  for (const Measurement& measured : all) lines.push_back(make_line(measured));
+  for (const Measurement& measured : all) lines.push_back(make_line(measured, gpu));
   printer_.add(lines);
   runtime_->leave_if_stop_wanted();
 }
 
-ResultLine LayerBench::make_line(const Measurement& measured) const {
+void LayerBench::measure_roofs(const LayerShape& shape, const Layout& layout) {
+  gauge_.measure_multiply(find_multiply_loop(runtime_->compute().gemm(layout)));
+  gauge_.measure_reads();
+  gpu_.measure_roofs(shape, layout);
+}
+
+double LayerBench::on_gpus(const LayerShape& shape) const {
+  return static_cast<double>(gpu_.num_experts(shape)) / static_cast<double>(shape.experts);
+}
+
+/// Both places work at once, each on its experts' share: over the runs all have as many rows.
+double LayerBench::roof_seconds(const Measurement& measured, const LayerGpu::Roofs& gpu) const {
   const MultiplyLoop& loop = find_multiply_loop(runtime_->compute().gemm(measured.layout));
-  const double roof = std::max(measured.operations / gauge_.operations_per_second(loop),
-                               measured.bytes / gauge_.bytes_per_second());
+  const double share = on_gpus(measured.shape);
+  const double cpu_seconds = std::max(measured.operations / gauge_.operations_per_second(loop),
+                                      measured.bytes / gauge_.bytes_per_second());
+  if (share == 0) return cpu_seconds;
+  const double gpu_seconds = std::max(measured.operations / gpu.operations_per_second,
+                                      measured.bytes / gpu.bytes_per_second);
+  return std::max((1 - share) * cpu_seconds, share * gpu_seconds);
+}
+
+std::string LayerBench::isa_text(const Measurement& measured, const LayerGpu::Roofs& gpu) const {
+  const double share = on_gpus(measured.shape);
+  if (share == 0) return std::string(isa_name(measured.isa));
+  return share == 1 ? gpu.isa : fmt::format("{}+{}", isa_name(measured.isa), gpu.isa);
+}
+
+ResultLine LayerBench::make_line(const Measurement& measured, const LayerGpu::Roofs& gpu) const {
+  const double roof = roof_seconds(measured, gpu);
   const double exposed = measured.times.layer - measured.times.parts;
   const double hidden_share = runtime_->grid().experts().size() > 1
                                   ? 1 - exposed / measured.times.exchange
@@ -206,7 +235,7 @@ ResultLine LayerBench::make_line(const Measurement& measured) const {
           {"routing", std::string(routing_name(measured.routing)), true},
           {"tokens", whole(measured.tokens)},
           {"format", layout_name(measured.layout), true},
-          {"isa", std::string(isa_name(measured.isa)), true},
+          {"isa", isa_text(measured, gpu), true},
           {"threads", whole(runtime_->self().threads)},
           {"us", short_number(measured.times.layer * 1e6)},
           {"gops", short_number(measured.operations / measured.times.layer / 1e9)},
@@ -217,7 +246,11 @@ ResultLine LayerBench::make_line(const Measurement& measured) const {
           {"exchange_us", short_number(measured.times.exchange * 1e6)},
           {"exposed_us", short_number(exposed * 1e6)},
           {"hidden_share", short_number(hidden_share)},
-          {"gpu_experts", whole(gpu_.num_experts(shape))}};
+          {"gpu_experts", whole(gpu_.num_experts(shape))},
+          {"gpu_only_us", short_number(measured.times.on_gpu * 1e6)},
+          {"cpu_only_us", short_number(measured.times.on_cpu * 1e6)},
+          {"of_slower", short_number(measured.times.layer /
+                                     std::max(measured.times.on_gpu, measured.times.on_cpu))}};
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include "base/counter_random.h"
 #include "launch/bench/cold_weights.h"
-#include "src/moe/split_experts.h"
 
 namespace moesaic {
 namespace {
@@ -99,11 +98,29 @@ LayerCopies::LayerCopies(const LayerShape& shape, const Layout& layout, std::int
   }
 }
 
-/// Those that are on the GPU are copied there; their bytes stand one after the other.
 std::unique_ptr<Experts> LayerCopies::make_experts(std::span<const AdaptedMlp> own,
                                                    const LayerPlace& place) {
   const std::int64_t count = std::ranges::count(place.on_device, true);
-  if (count == 0) return std::make_unique<CpuExperts>(own, element(), *experts_work_);
+  std::unique_ptr<Experts> on_gpu;
+  std::unique_ptr<Experts> on_cpu;
+  if (count > 0) on_gpu = make_device_experts(own, place);
+  if (count == 0) {
+    on_cpu = std::make_unique<CpuExperts>(own, element(), *experts_work_);
+  } else if (count < std::ssize(own)) {
+    SlotMask others = place.on_device;
+    others.flip();
+    on_cpu = std::make_unique<CpuExperts>(own, element(), *experts_work_, others);
+  }
+  if (place.at_work != nullptr) {
+    return std::make_unique<ExpertHalves>(std::move(on_gpu), std::move(on_cpu), *place.at_work);
+  }
+  return on_gpu != nullptr ? std::move(on_gpu) : std::move(on_cpu);
+}
+
+/// They are copied there; their bytes stand one after the other.
+std::unique_ptr<Experts> LayerCopies::make_device_experts(std::span<const AdaptedMlp> own,
+                                                          const LayerPlace& place) {
+  const std::int64_t count = std::ranges::count(place.on_device, true);
   device_weights_.push_back(
       std::make_unique<DeviceWeights>(place.device->device, place.device->deadline_seconds));
   const std::byte* to = device_weights_.back()->allocate(count * expert_bytes_);
@@ -119,12 +136,7 @@ std::unique_ptr<Experts> LayerCopies::make_experts(std::span<const AdaptedMlp> o
     to += expert_bytes_;
   }
   device_weights_.back()->finish();
-  auto device = std::make_unique<DeviceExperts>(experts, place.on_device, *place.device);
-  if (count == std::ssize(own)) return device;
-  SlotMask others = place.on_device;
-  others.flip();
-  return std::make_unique<SplitExperts>(
-      std::move(device), std::make_unique<CpuExperts>(own, element(), *experts_work_, others));
+  return std::make_unique<DeviceExperts>(experts, place.on_device, *place.device);
 }
 
 }  // namespace moesaic

@@ -7,6 +7,7 @@
 
 #include "kernels/whole_product.h"
 #include "launch/bench/bench_shapes.h"
+#include "launch/bench/expert_halves.h"
 #include "src/model/device_weights.h"
 #include "src/moe/cpu_experts.h"
 #include "src/moe/device_experts.h"
@@ -26,6 +27,8 @@ struct LayerPlace {
   /// [local experts] The rank's: weights of each are its own, whichever rank has it. Empty: all
   /// have the same weights.
   std::span<const ExpertId> experts{};
+  /// Null, or which of them compute, where some of the layer's are on GPUs and some on CPUs.
+  ExpertsAtWork* at_work = nullptr;
 };
 
 /// One rank's part of an MoE layer of random weights, in as many copies as the memory has room for:
@@ -59,6 +62,8 @@ class LayerCopies {
  private:
   [[nodiscard]] std::unique_ptr<Experts> make_experts(std::span<const AdaptedMlp> own,
                                                       const LayerPlace& place);
+  [[nodiscard]] std::unique_ptr<Experts> make_device_experts(std::span<const AdaptedMlp> own,
+                                                             const LayerPlace& place);
 
   LayerShape shape_;
   Layout layout_;

@@ -1,7 +1,10 @@
 #include "launch/bench/layer_gpu.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "base/error.h"
 #include "launch/job/agreement.h"
@@ -52,6 +55,8 @@ LayerGpu::LayerGpu(const Runtime& runtime) : runtime_(&runtime) {
         static_cast<double>(runtime.options().timeout));
     work_->nvfp4_activations = gpu_.nvfp4_activations;
     work_->library = gpu_.library.get();
+    const bool is_first = runtime.grid().node().rank() < gpu_.num_visible;
+    if (is_first) roofs_.emplace(*gpu_.device, work_->deadline_seconds);
   }
   road_ = std::make_unique<GpuRoad>(runtime, GpuRoad::Rank{gpu_, which == "all", work_.get()});
   if (runtime.options().gpu_graph == GpuGraph::on) tell_graphs(runtime, road_->get() != nullptr);
@@ -69,6 +74,46 @@ std::int64_t LayerGpu::num_experts(const LayerShape& shape) const {
   return count;
 }
 
+void LayerGpu::measure_roofs(const LayerShape& shape, const Layout& layout) {
+  if (num_experts(shape) == 0) return;
+  if (roofs_) {
+    roofs_->measure_reads();
+    // Of CUTLASS's instructions there is no kernel of our own.
+    if (gpu_.kernels != DeviceKernels::cutlass) roofs_->measure_multiply(kernels_of(layout));
+  }
+  runtime_->world().barrier();
+}
+
+LayerGpu::Roofs LayerGpu::roofs(const Layout& layout) const {
+  struct Rates {
+    int chip;
+    double operations;
+    double bytes;
+  };
+  Rates own{};
+  if (gpu_.device != nullptr) own.chip = gpu_.device->info().chip;
+  if (roofs_) {
+    const auto& measured = roofs_->operations_per_second();
+    const auto found = measured.find(kernels_of(layout));
+    own.operations =
+        found == measured.end() ? std::numeric_limits<double>::infinity() : found->second;
+    own.bytes = roofs_->bytes_per_second();
+  }
+  Roofs all{.isa = "", .operations_per_second = 0, .bytes_per_second = 0};
+  for (const Rates& rates : gather_values(runtime_->world(), own)) {
+    if (all.isa.empty() && rates.chip != 0) {
+      all.isa = fmt::format("sm_{}/{}", rates.chip, kernels_of(layout));
+    }
+    all.operations_per_second += rates.operations;
+    all.bytes_per_second += rates.bytes;
+  }
+  return all;
+}
+
+std::string_view LayerGpu::kernels_of(const Layout& layout) const {
+  return kernels_name(gpu_.kernels, gpu_.nvfp4_activations, layout.format);
+}
+
 std::string LayerGpu::missing(const LayerShape& shape, const Layout& layout) const {
   if (num_experts(shape) == 0) return "";
   const PackedMatrix gate = {.layout = layout, .rows = shape.intermediate, .depth = shape.hidden};
@@ -83,11 +128,13 @@ std::string LayerGpu::missing(const LayerShape& shape, const Layout& layout) con
 }
 
 LayerPlace LayerGpu::place(const LayerShape& shape, std::span<std::byte> memory) {
-  if (work_ == nullptr) return {.memory = memory};
+  const std::int64_t on_gpus = num_experts(shape);
+  ExpertsAtWork* const at_work = on_gpus > 0 && on_gpus < shape.experts ? &at_work_ : nullptr;
+  if (work_ == nullptr) return {.memory = memory, .at_work = at_work};
   const Communicator& experts = runtime_->grid().experts();
   const ExpertPlacement placement(shape.experts, experts.size());
   const ExpertMask mask = layer_mask(runtime_->options().gpu_experts, shape.experts);
-  LayerPlace place{.memory = memory, .device = work_.get()};
+  LayerPlace place{.memory = memory, .device = work_.get(), .at_work = at_work};
   for (const ExpertId expert : placement.experts_of(experts.rank())) {
     place.on_device.push_back(mask.contains(0, static_cast<std::int64_t>(expert)));
   }

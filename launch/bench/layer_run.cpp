@@ -26,6 +26,7 @@ LayerRun::LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout
     : runtime_(&runtime),
       experts_(&runtime.grid().experts()),
       placement_(ExpertPlacement(shape.experts, experts_->size())),
+      at_work_(place.at_work),
       layer_(shape, layout, placement_.of_layer(0).num_local_experts(experts_->rank()), place,
              runtime.compute()),
       parts_(layer_, most_rows, runtime.compute()),
@@ -65,17 +66,36 @@ LayerTimes LayerRun::measure(const LayerRouting& routing, std::int64_t tokens) {
                               .codes = codes_});
   std::vector<double> parts;
   std::vector<double> exchanges;
+  std::vector<double> on_gpu;
+  std::vector<double> on_cpu;
+  const MatrixView<float> y = outputs.matrix(tokens, hidden);
   const std::vector<double> layers = repeat(runtime_->options().seconds, [&] {
     parts.push_back(run_parts(next_routing(routing), x));
     exchanges.push_back(run_exchange(bed));
-    return run_layer(next_routing(routing), x, outputs.matrix(tokens, hidden));
+    const double seconds = run_layer(next_routing(routing), x, y);
+    if (at_work_ == nullptr) return seconds;
+    on_gpu.push_back(run_half({.on_gpu = true, .on_cpu = false}, routing, x, y));
+    on_cpu.push_back(run_half({.on_gpu = false, .on_cpu = true}, routing, x, y));
+    return seconds;
   });
-  for (auto* others : {&parts, &exchanges}) {
-    others->erase(others->begin(), others->end() - std::ssize(layers));  // the warm-up
-  }
+  const auto typical = [&](std::vector<double>& others) {
+    if (others.empty()) return std::numeric_limits<double>::quiet_NaN();
+    others.erase(others.begin(), others.end() - std::ssize(layers));  // the warm-up
+    return lower_quartile(others);
+  };
   return {.layer = lower_quartile(layers),
-          .parts = lower_quartile(parts),
-          .exchange = lower_quartile(exchanges)};
+          .parts = typical(parts),
+          .exchange = typical(exchanges),
+          .on_gpu = typical(on_gpu),
+          .on_cpu = typical(on_cpu)};
+}
+
+double LayerRun::run_half(const ExpertsAtWork& half, const LayerRouting& routing,
+                          MatrixView<float> x, MatrixView<float> y) {
+  *at_work_ = half;
+  const double seconds = run_layer(next_routing(routing), x, y);
+  *at_work_ = {};
+  return seconds;
 }
 
 double LayerRun::run_layer(const LayerRouting& routing, MatrixView<float> x, MatrixView<float> y) {

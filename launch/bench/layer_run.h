@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -18,6 +19,9 @@ struct LayerTimes {
   double layer = 0;     // from router to combine
   double parts = 0;     // the parts one by one, of the rank that takes the longest
   double exchange = 0;  // rows there and results back without experts, of the slowest rank
+  // The layer while experts of one place alone compute; NaN where there are none elsewhere.
+  double on_gpu = std::numeric_limits<double>::quiet_NaN();
+  double on_cpu = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// An MoE layer of one shape and format on all ranks, ready to be measured.
@@ -39,6 +43,8 @@ class LayerRun {
   LayerCopies::Copy& next_copy();
   [[nodiscard]] LayerRouting next_routing(const LayerRouting& routing) const;
   double run_layer(const LayerRouting& routing, MatrixView<float> x, MatrixView<float> y);
+  double run_half(const ExpertsAtWork& half, const LayerRouting& routing, MatrixView<float> x,
+                  MatrixView<float> y);
   double run_parts(const LayerRouting& routing, MatrixView<float> x);
   double run_exchange(ExchangeBed& bed);
   /// The time of the slowest rank.
@@ -47,6 +53,7 @@ class LayerRun {
   const Runtime* runtime_;
   Communicator* experts_;     // the ranks that share the experts
   ModelPlacement placement_;  // of one layer
+  ExpertsAtWork* at_work_;    // null: all experts are on CPUs, or all on GPUs
   LayerCopies layer_;
   LayerParts parts_;
   TransposedGemm transposed_;  // no layer is without; its forward pass does not use it

@@ -65,8 +65,11 @@ turn with the layer: router, each expert's gate, up and down, weighted sums, of 
 the longest, without exchange; share_of_parts is that by us. exchange_us is what the same rows take
 there and back without experts, of the slowest rank (moesaic bench exchange measures that alone);
 exposed_us is us - predicted_us, what of it is not hidden behind work, and hidden_share 1 -
-exposed_us / exchange_us. gpu_experts: how many of a layer's experts are on GPUs (--gpu-experts);
-roofs, and what parts take, are those of the CPU all the same.
+exposed_us / exchange_us. gpu_experts: how many of a layer's experts are on GPUs (--gpu-experts).
+Roofs are then those of both, each for its share of the experts, and isa names both; what parts take
+is the CPU's all the same. Where some are on GPUs and some on CPUs, the layer also runs with those
+of one place alone at work, the others' products being left out: gpu_only_us and cpu_only_us;
+of_slower is us by the larger of the two, 1 for what hides the other wholly.
 )";
 
 inline constexpr std::string_view kExchangeDetails =

@@ -12,6 +12,7 @@
 #include "launch/bench/bench_shapes.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/cold_weights.h"
+#include "launch/bench/expert_halves.h"
 #include "launch/bench/layer_copies.h"
 #include "launch/bench/layer_parts.h"
 #include "launch/bench/layer_routing.h"
@@ -297,6 +298,42 @@ TEST(LayerCopies, RouterChoosesWhatTheLogitsSay) {
   rows[3] = 7;
   rows[15] = 1;
   parts.run(layer.copies().back(), x.matrix(5, kSmallLayer.hidden), rows);
+}
+
+// --- experts in two places ----------------------------------------------------------------------
+
+/// Writes down what it is asked for.
+class TellingExperts final : public Experts {
+ public:
+  TellingExperts(std::string name, std::string& told) : name_(std::move(name)), told_(&told) {}
+  void start(const ExpertBatch& /*batch*/) override { *told_ += name_ + " starts, "; }
+  void finish() override { *told_ += name_ + " ends, "; }
+  void backward(const ExpertBackward& /*batch*/, AdapterGradients& /*gradients*/) override {}
+
+ private:
+  std::string name_;
+  std::string* told_;
+};
+
+TEST(ExpertHalves, LetThoseOfOnePlaceRest) {
+  std::string told;
+  ExpertsAtWork at_work;
+  const auto run = [&](ExpertHalves& halves) {
+    told.clear();
+    halves.start({});
+    halves.finish();
+    return told;
+  };
+  ExpertHalves both(std::make_unique<TellingExperts>("GPU", told),
+                    std::make_unique<TellingExperts>("CPU", told), at_work);
+  EXPECT_EQ(run(both), "GPU starts, CPU starts, CPU ends, GPU ends, ");
+  at_work = {.on_gpu = true, .on_cpu = false};
+  EXPECT_EQ(run(both), "GPU starts, GPU ends, ");
+  ExpertHalves cpu(nullptr, std::make_unique<TellingExperts>("CPU", told), at_work);
+  EXPECT_EQ(run(cpu), "");
+  at_work = {.on_gpu = false, .on_cpu = true};
+  EXPECT_EQ(run(both), "CPU starts, CPU ends, ");
+  EXPECT_EQ(run(cpu), "CPU starts, CPU ends, ");
 }
 
 }  // namespace

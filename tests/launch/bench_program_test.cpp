@@ -216,7 +216,8 @@ TEST(BenchLayer, KeysAreThoseOfThePage) {
   EXPECT_EQ(result.exit_code, 0) << result.text();
   EXPECT_EQ(keys_of(result.out),
             "experts,hidden,intermediate,topk,routing,tokens,format,isa,threads,us,gops,roof_share,"
-            "ranks,predicted_us,share_of_parts,exchange_us,exposed_us,hidden_share,gpu_experts");
+            "ranks,predicted_us,share_of_parts,exchange_us,exposed_us,hidden_share,gpu_experts,"
+            "gpu_only_us,cpu_only_us,of_slower");
 }
 
 TEST(BenchLayer, RunsOnManyRanks) {

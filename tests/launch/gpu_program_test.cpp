@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <regex>
 
 #include "base/json.h"
@@ -169,9 +170,49 @@ TEST(GpuBench, measures_a_layer_with_some_experts_on_gpus) {
   EXPECT_NE(result.err.find("in int8 is left out: GPUs have no kernels for int8"),
             std::string::npos)
       << result.text();
-  const std::vector<std::string> lines = lines_of(result.out);
-  ASSERT_EQ(lines.size(), 2U) << result.text();
-  EXPECT_TRUE(lines[1].ends_with(",\"3\"")) << lines[1];
+  EXPECT_EQ(lines_of(result.out).size(), 2U) << result.text();
+}
+
+/// One line of moesaic bench layer of 4 experts.
+Json layer_line(int ranks, const Arguments& more, const Variables& gpus = {}) {
+  const ProgramResult result = run_program(
+      ranks_command(ranks, layer_bench("4,32,32,2", "nvfp4", "2",
+                                       joined({"--isa", "scalar", "-o", "jsonl"}, more))),
+      on_fake_gpus(gpus));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_EQ(lines_of(result.out).size(), 1U) << result.text();
+  return Json::parse(lines_of(result.out)[0], "bench layer");
+}
+
+TEST(GpuBench, has_roofs_and_kernels_of_where_experts_are) {
+  const Json all = layer_line(1, {"--gpu-experts", "all"});
+  EXPECT_EQ(all.at("isa").as_string(), "sm_90/mma");
+  EXPECT_EQ(all.at("gpu_experts").as_int(), 4);
+  EXPECT_GT(all.at("roof_share").as_double(), 0);
+  EXPECT_FALSE(all.contains("of_slower")) << "null: nothing runs beside them";
+  EXPECT_FALSE(all.contains("cpu_only_us"));
+  const Json none = layer_line(1, {"--gpu-experts", "none"});
+  EXPECT_EQ(none.at("isa").as_string(), "scalar");
+  EXPECT_FALSE(none.contains("gpu_only_us"));
+  // What is executed in software reaches a thousandth of what the CPU does: it is the roof here.
+  EXPECT_GT(all.at("roof_share").as_double() * all.at("us").as_double(),
+            none.at("roof_share").as_double() * none.at("us").as_double());
+}
+
+TEST(GpuBench, runs_experts_of_each_place_alone) {
+  const auto check = [](const Json& line, int on_gpus) {
+    EXPECT_EQ(line.at("isa").as_string(), "scalar+sm_90/mma");
+    EXPECT_EQ(line.at("gpu_experts").as_int(), on_gpus);
+    const double gpu_us = line.at("gpu_only_us").as_double();
+    const double cpu_us = line.at("cpu_only_us").as_double();
+    EXPECT_GT(cpu_us, 0);
+    EXPECT_NEAR(line.at("of_slower").as_double(),
+                line.at("us").as_double() / std::max(gpu_us, cpu_us),
+                0.01 * line.at("of_slower").as_double());
+  };
+  check(layer_line(1, {"--gpu-experts", "2"}), 2);
+  check(layer_line(1, {"--gpu-experts", "2", "--gpu-graph", "on"}), 2);
+  check(layer_line(2, {"--gpu-experts", "2"}, {{"MOESAIC_FAKE_GPUS", "2"}}), 2);
 }
 
 TEST(GpuBench, measures_products_of_every_format) {
@@ -200,6 +241,9 @@ TEST(GpuBench, measures_products_of_every_format) {
   EXPECT_NE(bench({"--formats", "nvfp4", "--numerics", "portable"}).out.find("sm_90/portable"),
             std::string::npos);
   expect_failure(bench({"--op", "outer"}), 2, {"--device gpu has no products of --op outer"});
+  for (const std::string op : {"attention", "attention-backward"}) {
+    expect_failure(bench({"--op", op}), 2, {"--op " + op + ": attention has no kernels for GPUs"});
+  }
 }
 
 TEST(GpuBench, measures_products_with_activations_in_nvfp4) {
