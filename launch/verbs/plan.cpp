@@ -99,12 +99,21 @@ void add_time(PlanReport& report, const PlanSetting& setting, const JobPasses& p
   if (is_known) report.time = time_job(passes, work, report.ranks, *setting.machine);
 }
 
+/// Whether rows between nodes may travel as the codes that experts take: training sends none, and
+/// adapters of gate and up want the rows themselves (MoeFeedForward).
+bool may_send_codes(const PlanReport& report, const Options& options, const OpenModel& model) {
+  const auto wants_rows = [](const AdapterSpec& adapter) {
+    return adapter.site.kind == AdapterKind::experts && adapter.site.part != MlpPart::down;
+  };
+  return report.ranks.nodes() > 1 && options.plan_job != PlanJob::sft &&
+         !(model.adapter && std::ranges::any_of(model.adapter->specs(), wants_rows));
+}
+
 void add_model_time(PlanReport& report, const PlanSetting& setting, const OpenModel& model,
                     const Workload& work) {
   const Options& options = setting.options;
   const ModelPlacement placement =
       PlacementChoice(options.placement).place(model.config, report.ranks.sharers());
-  const bool is_training = options.plan_job == PlanJob::sft;  // which sends no codes of rows
   CostModel cost_model = make_cost_model(model,
                                          {.precision = options.precision,
                                           .layouts = model.layouts,
@@ -113,7 +122,7 @@ void add_model_time(PlanReport& report, const PlanSetting& setting, const OpenMo
                                          {.defer = options.defer,
                                           .wire = options.wire,
                                           .combine = options.combine,
-                                          .int8_rows = report.ranks.nodes() > 1 && !is_training},
+                                          .int8_rows = may_send_codes(report, options, model)},
                                          options.int4_activations);
   cost_model.placement = &placement;
   add_time(report, setting, job_passes(options, model, report.ranks, work), cost_model);

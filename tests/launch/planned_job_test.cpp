@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "tests/launch/program.h"
+#include "tests/launch/sft_program.h"
 #include "tests/launch/sparse_model.h"
 #include "tests/parallel/test_machine.h"
 
@@ -36,6 +37,23 @@ TEST(PlannedJob, Options_of_another_job_are_refused) {
     planned({"-m", kDemo, "--job", job, "--ctx-size", "64", "--ranks", "2", "--memory", "64G",
              "--ranks-per-node", "1", "--routing", "even", "-t", "1", "--log-level", "info"});
   }
+}
+
+TEST(PlannedJob, Adapters_of_experts_want_rows_instead_of_codes) {
+  const TemporaryDirectory directory;
+  const auto adapter = [&](const std::string& targets) {
+    const std::string out = directory.path_of(targets);
+    expect_done(run_moesaic(sft(out, {"--max-steps", "1", "--lora-targets", targets})));
+    return out;
+  };
+  const auto row_bytes = [](const Arguments& more) {
+    const Arguments job = {"-m",      kDemo, "--expert-format",  "int8",
+                           "--ranks", "2",   "--ranks-per-node", "1"};
+    return planned(joined(job, more)).at("traffic").at("dispatch_bytes").as_double();
+  };
+  const double codes = row_bytes({});
+  EXPECT_EQ(row_bytes({"--lora", adapter("attention")}), codes);
+  EXPECT_GT(row_bytes({"--lora", adapter("experts")}), 1.3 * codes);
 }
 
 TEST(PlannedJob, Figures_of_json_have_sources) {
