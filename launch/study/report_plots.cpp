@@ -3,9 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "launch/plot/bar_plot.h"
@@ -21,23 +25,26 @@ constexpr double kMillion = 1e6;
 /// What a plot says of a point; nothing: it is not in it.
 using Value = std::function<std::optional<double>(const StudyRow&)>;
 
-/// Draws values of points over their ranks, a curve for each group.
-class RankPlots {
+/// Draws values of points over another one, a curve for each label.
+class PointCurves {
  public:
-  explicit RankPlots(const std::vector<StudyRow>& rows)
-      : rows_(rows), labels_(group_labels(rows)) {}
+  /// `labels`: [rows].
+  PointCurves(const std::vector<StudyRow>& rows, std::vector<std::string> labels, Value x)
+      : rows_(rows), labels_(std::move(labels)), x_(std::move(x)) {}
 
   [[nodiscard]] std::vector<PlotCurve> curves(const Value& value) const {
     std::map<std::string, PlotCurve> found;
     std::vector<std::string> order;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       const StudyRow& row = rows_[i];
-      const std::optional<double> y = row.record.measurement ? value(row) : std::nullopt;
-      if (!y) continue;
+      if (!row.record.measurement) continue;
+      const std::optional<double> x = x_(row);
+      const std::optional<double> y = value(row);
+      if (!x || !y) continue;
       const Measurement& m = *row.record.measurement;
       if (!found.contains(labels_[i])) order.push_back(labels_[i]);
       const double error = m.seconds > 0 ? *y * m.ci95 / m.seconds : 0;
-      found[labels_[i]].points.push_back({.x = static_cast<double>(m.ranks),
+      found[labels_[i]].points.push_back({.x = *x,
                                           .y = *y,
                                           .low = *y - error,
                                           .high = *y + error,
@@ -57,7 +64,21 @@ class RankPlots {
  private:
   const std::vector<StudyRow>& rows_;
   std::vector<std::string> labels_;
+  Value x_;
 };
+
+/// Over their ranks.
+class RankPlots : public PointCurves {
+ public:
+  explicit RankPlots(const std::vector<StudyRow>& rows)
+      : PointCurves(rows, group_labels(rows), [](const StudyRow& row) {
+          return std::optional(static_cast<double>(row.record.measurement->ranks));
+        }) {}
+};
+
+std::optional<double> speed(const StudyRow& row) {
+  return row.record.measurement->tokens_per_second();
+}
 
 std::pair<double, double> ends(const std::vector<PlotCurve>& curves) {
   double least = 1e300;
@@ -81,7 +102,8 @@ PlotCurve ideal(const std::vector<PlotCurve>& curves, double growth) {
 
 void add_lines(std::vector<ReportPlot>& plots, ReportPlot about, LinePlot plot) {
   if (plot.curves.empty()) return;
-  plot.x = {.name = "ranks", .is_logarithmic = true};
+  if (plot.x.name.empty()) plot.x.name = "ranks";
+  plot.x.is_logarithmic = true;
   about.svg = plot_svg(plot);
   plots.push_back(std::move(about));
 }
@@ -126,9 +148,43 @@ void add_speeds(const RankPlots& ranks, std::vector<ReportPlot>& plots) {
              .svg = ""},
             {.title = "tokens a second",
              .y = {.name = "tokens a second", .is_logarithmic = true},
-             .curves = ranks.curves([](const StudyRow& row) {
-               return std::optional(row.record.measurement->tokens_per_second());
-             })});
+             .curves = ranks.curves(speed)});
+}
+
+constexpr std::string_view kBatch = "batch-size";
+
+std::optional<double> batch_of(const StudyRow& row) {
+  const auto found = row.record.options.find(std::string(kBatch));
+  if (found == row.record.options.end()) return std::nullopt;
+  const std::string& text = found->second;
+  double tokens = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tokens);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  return is_number && tokens > 0 ? std::optional(tokens) : std::nullopt;
+}
+
+/// Of a study whose points differ in it; a curve for each number of ranks.
+void add_batches(const std::vector<StudyRow>& rows, std::vector<ReportPlot>& plots) {
+  std::set<double> batches;
+  std::vector<std::string> labels = group_labels(rows, kBatch);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (const auto& measured = rows[i].record.measurement) {
+      if (const auto batch = batch_of(rows[i])) batches.insert(*batch);
+      labels[i] = fmt::format("{} {}{}{}", measured->ranks, measured->ranks == 1 ? "rank" : "ranks",
+                              labels[i].empty() ? "" : ", ", labels[i]);
+    }
+  }
+  if (batches.size() < 2) return;
+  add_lines(plots,
+            {.name = "batches",
+             .title = "Tokens a second by batch",
+             .note = "Over the most tokens that a rank processes at once (--batch-size); hollow: "
+                     "more threads than cores.",
+             .svg = ""},
+            {.title = "tokens a second",
+             .x = {.name = "batch-size"},
+             .y = {.name = "tokens a second", .is_logarithmic = true},
+             .curves = PointCurves(rows, std::move(labels), batch_of).curves(speed)});
 }
 
 void add_shares(const RankPlots& ranks, std::vector<ReportPlot>& plots) {
@@ -196,9 +252,7 @@ void add_memory(const RankPlots& ranks, std::vector<ReportPlot>& plots) {
 void add_predictions(const RankPlots& ranks, const std::vector<Prediction>& predictions,
                      std::vector<ReportPlot>& plots) {
   if (predictions.empty()) return;
-  std::vector<PlotCurve> curves = ranks.curves([](const StudyRow& row) {
-    return std::optional(row.record.measurement->tokens_per_second());
-  });
+  std::vector<PlotCurve> curves = ranks.curves(speed);
   const std::size_t measured = curves.size();
   for (std::size_t i = 0; i < measured; ++i) {
     PlotCurve told{.colour = curves[i].colour, .is_dashed = true, .has_marks = true};
@@ -263,6 +317,7 @@ std::vector<ReportPlot> report_plots(const std::vector<StudyRow>& rows,
   std::vector<ReportPlot> plots;
   const RankPlots ranks(rows);
   add_speeds(ranks, plots);
+  add_batches(rows, plots);
   add_phases(rows, plots);
   add_shares(ranks, plots);
   add_expert_maps(rows, plots);

@@ -51,12 +51,12 @@ std::vector<StudyRow> read_results(const StudyConfig& study) {
   return rows;
 }
 
-std::vector<std::string> group_labels(const std::vector<StudyRow>& rows) {
+std::vector<std::string> group_labels(const std::vector<StudyRow>& rows, std::string_view without) {
   std::map<std::string, std::set<std::string>> values;
-  const auto for_each = [](const StudyRow& row, const auto& call) {
+  const auto for_each = [without](const StudyRow& row, const auto& call) {
     if (!row.record.link.empty()) call("link", row.record.link);
     for (const auto& [name, value] : row.record.options) {
-      if (!depends_on_ranks(row.record.kind, name)) call(name, value);
+      if (name != without && !depends_on_ranks(row.record.kind, name)) call(name, value);
     }
   };
   for (const StudyRow& row : rows) {

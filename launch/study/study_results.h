@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "launch/study/study_config.h"
@@ -16,7 +18,9 @@ std::vector<StudyRow> write_results(const StudyConfig& study, const std::vector<
 [[nodiscard]] std::vector<StudyRow> read_results(const StudyConfig& study);
 
 /// Of the values that points differ in, besides ranks: "batch-size 128, expert-format int8"; the
-/// same for points that are compared with each other. Empty if there is one such group.
-[[nodiscard]] std::vector<std::string> group_labels(const std::vector<StudyRow>& rows);
+/// same for points that are compared with each other. Empty if there is one such group. `without`:
+/// an option that does not count.
+[[nodiscard]] std::vector<std::string> group_labels(const std::vector<StudyRow>& rows,
+                                                    std::string_view without = {});
 
 }  // namespace moesaic

@@ -260,6 +260,22 @@ TEST(Report, DrawsSharedCoresHollowAndLeavesThemOutOfSpeedUp) {
   }
 }
 
+TEST(Report, DrawsTokensASecondOverTheBatchWhereItDiffers) {
+  const auto batches = [](const std::vector<PointRecord>& records) {
+    const auto plots = report_plots(compare_points(records, std::nullopt));
+    const auto found = std::ranges::find(plots, "batches", &ReportPlot::name);
+    return found == plots.end() ? std::string() : found->svg;
+  };
+  const PointRecord one = measured(1, 8, "32");
+  const PointRecord two = measured(2, 8, "32");
+  EXPECT_EQ(batches({one, two}), "");
+  const std::string svg = batches({one, measured(1, 6, "64"), two, measured(2, 3, "128")});
+  EXPECT_EQ(count(svg, "<circle"), 4);
+  EXPECT_EQ(count(svg, ">1 rank<"), 1);
+  EXPECT_EQ(count(svg, ">2 ranks<"), 1);
+  EXPECT_EQ(count(svg, ">batch-size<"), 1);
+}
+
 TEST(Report, DrawsRowsOfExpertsOfThePointWithMostTokens) {
   PointRecord few = measured(1, 8, "32");
   few.measurement->expert_rows = {{1, 1, 1, 1}};
