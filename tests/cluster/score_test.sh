@@ -44,6 +44,10 @@ options=(--half-batches on -b 24)
 expect_bytes_of_one_rank {tcp,ucx}/2x1 tcp/2x2
 options=(--wire bf16)
 expect_bytes_of_one_rank tcp/2x1 ucx/2x2
+options=(--wire int8)
+expect_bytes_of_one_rank tcp/2x2
+options=(--defer 4 --placement round_robin)  # all choices of a token
+expect_bytes_of_one_rank ucx/2x1 tcp/2x2
 options=(--wire int8 --defer 3 --half-batches on)
 expect_bytes_of_one_rank tcp/2x2 ucx/4x1
 options=(--combine fast)  # depends on the nodes, however these are made
