@@ -8,6 +8,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -70,6 +71,7 @@ class SftRun {
   void begin();
   void go_on();
   void train();
+  TrainStepResult train_step(std::int64_t number, std::span<const std::int64_t> samples);
   void step(std::int64_t number);
   bool evaluate(std::int64_t steps);
   void save(std::int64_t steps);
@@ -145,11 +147,20 @@ void SftRun::begin() {
   start_ = Clock::now();
 }
 
+/// All ranks leave together where one is to stop the run.
+TrainStepResult SftRun::train_step(std::int64_t number, std::span<const std::int64_t> samples) {
+  try {
+    return setup_.trainer().step(number, data_.train, samples);
+  } catch (const NotFinite& error) {
+    throw AgreedError(error, runtime_.is_first());
+  }
+}
+
 void SftRun::step(std::int64_t number) {
   const Clock::time_point start = Clock::now();
   const std::vector<std::int64_t> samples = order_.step(number);
   const double wait_before = setup_.phase_times()[Phase::wait];
-  const TrainStepResult result = setup_.trainer().step(number, data_.train, samples);
+  const TrainStepResult result = train_step(number, samples);
   done_ = number + 1;
   if (number == 0 && options().grad_out && !result.not_finite) {
     setup_.write_gradients(*options().grad_out);

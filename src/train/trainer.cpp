@@ -1,5 +1,7 @@
 #include "src/train/trainer.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -8,7 +10,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/error.h"
 #include "src/train/batch_plan.h"
 #include "src/train/loss_sum.h"
 
@@ -158,11 +159,13 @@ TrainStepResult Trainer::step(std::int64_t number, const SampleSet& set,
   result.seen = *run(set, samples, number);
   result.not_finite = not_finite_text(result.seen.loss, finish_sums());
   if (result.not_finite) {
-    require(
-        options_.skip_nonfinite, ErrorKind::file,
-        "step {}: {} is not finite: a learning rate that is too high, or damaged weights or data; "
-        "--on-nonfinite skip leaves such steps out",
-        number + 1, *result.not_finite);
+    if (!options_.skip_nonfinite) {
+      throw NotFinite(ErrorKind::file,
+                      fmt::format("step {}: {} is not finite: a learning rate that is too high, or "
+                                  "damaged weights or data; --on-nonfinite skip leaves such steps "
+                                  "out",
+                                  number + 1, *result.not_finite));
+    }
     result.grad_norm = std::numeric_limits<double>::quiet_NaN();
     return result;
   }

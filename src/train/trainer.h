@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "src/train/adam.h"
 #include "src/train/gradient_reduction.h"
 #include "src/train/sample_pass.h"
@@ -46,6 +47,13 @@ struct TrainStepResult {
   std::optional<std::string> not_finite;
 };
 
+/// What a step throws that is to stop at a loss or gradient that is not finite: on all ranks, with
+/// the same words.
+class NotFinite : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Seconds of a rank in the parts of one step.
 struct TrainTimes {
   double forward = 0;
@@ -70,8 +78,7 @@ class Trainer {
   Trainer(const Parts& parts, const TrainOptions& options);
 
   /// Step `number`, from 0, over `samples` of `set`, which is the same on all ranks. Throws
-  /// Error{file} naming step and module if a loss or gradient is not finite and such steps are not
-  /// to be skipped.
+  /// NotFinite{file} naming step and module unless such steps are to be skipped.
   TrainStepResult step(std::int64_t number, const SampleSet& set,
                        std::span<const std::int64_t> samples);
   /// Whether to leave off; all ranks are told the same.

@@ -329,6 +329,7 @@ TEST(Sft, LossesThatAreNoNumbersStopARunOrAreLeftOut) {
   const Arguments wild = {"--lora-alpha", "1000000", "--lora-rank", "1"};
   const ProgramResult stopped = run_ranks(2, sft(out, wild));
   expect_failure(stopped, 3, {"step", "is not finite", "--on-nonfinite"});
+  EXPECT_EQ(stopped.err.find("MPI_ABORT"), std::string::npos) << stopped.text();
   expect_done(run_ranks(2, sft(out, joined(wild, {"--overwrite", "--on-nonfinite", "skip"}))));
   EXPECT_TRUE(events(out, "step").back().contains("skipped"));
 }
