@@ -69,6 +69,18 @@ QuantizedRows draw_rows(const Layout& layout, std::int64_t rows, std::int64_t de
   return drawn;
 }
 
+/// The columns beyond the matrix.
+void poison_bf16(OwnedMatrix& owned) {
+  const PackedMatrix& matrix = owned.matrix;
+  for (std::int64_t column = matrix.rows; column < matrix.num_panels() * kPanelColumns; ++column) {
+    std::byte* const panel = owned.panels.data() + column / kPanelColumns * matrix.panel_stride();
+    for (std::int64_t k = 0; k < matrix.depth; ++k) {
+      const std::uint16_t nan = 0x7fc0;
+      std::memcpy(panel + 2 * bf16_format::element_index(column % kPanelColumns, k), &nan, 2);
+    }
+  }
+}
+
 /// The sum of one column: four warps, each with every fourth step, two mma a step.
 float mma_column(const PackedMatrix& matrix, std::int64_t column, const BFloat16* x, int chip) {
   float splits[4] = {};
@@ -166,6 +178,7 @@ DeviceCase::DeviceCase(const Shape& wanted) : shape(wanted) {
     x.push_back(to_bfloat16(draw_number(random, shape.x_scale * scale)));
   }
   if (shape.activations == Nvfp4Activations::nvfp4) make_special_rows();
+  if (shape.has_not_finite) make_rows_not_finite();
   for (std::size_t mlp = 0; mlp < shape.rows.size(); ++mlp) {
     mlps.push_back({.gate = make_matrix(shape.width, shape.hidden, 3 * mlp),
                     .up = make_matrix(shape.width, shape.hidden, 3 * mlp + 1),
@@ -193,19 +206,35 @@ void DeviceCase::make_special_rows() {
   row(8)[17] = to_bfloat16(0x1p20F);
 }
 
+/// Beside rows of numbers, so that who reads too far gets what is none.
+void DeviceCase::make_rows_not_finite() {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::int64_t inputs = std::ssize(x) / shape.hidden;
+  const auto at = [&](std::int64_t row, std::int64_t k) -> BFloat16& {
+    return x[static_cast<std::size_t>(row % inputs * shape.hidden + k)];
+  };
+  at(1, 0) = to_bfloat16(std::numeric_limits<float>::quiet_NaN());
+  at(3, shape.hidden - 1) = to_bfloat16(kInfinity);
+  at(7, 5) = to_bfloat16(-kInfinity);
+  at(9, 0) = to_bfloat16(kInfinity);
+  at(9, 1) = to_bfloat16(-kInfinity);
+}
+
 PackedMatrix DeviceCase::make_matrix(std::int64_t rows, std::int64_t depth, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   if (shape.layout.format == Format::bf16) {
     std::vector<float> values;
     for (std::int64_t i = 0; i < rows * depth; ++i) values.push_back(draw_number(random, 0.1F));
     memory_.push_back(pack_matrix(shape.layout, values, rows, depth));
+    if (shape.is_poisoned) poison_bf16(memory_.back());
     return memory_.back().matrix;
   }
   PackedMatrix matrix{.layout = shape.layout, .rows = rows, .depth = depth};
   memory_.push_back({Buffer<std::byte>(matrix.bytes()), matrix});
   for (std::int64_t panel = 0; panel < matrix.num_panels(); ++panel) {
     const std::int64_t count = std::min(kPanelColumns, rows - panel * kPanelColumns);
-    pack_panel(shape.layout, draw_rows(shape.layout, count, depth, random, shape.x_scale),
+    const std::int64_t drawn = shape.is_poisoned ? kPanelColumns : count;
+    pack_panel(shape.layout, draw_rows(shape.layout, drawn, depth, random, shape.x_scale),
                memory_.back().panels.data() + panel * matrix.panel_stride());
   }
   matrix.panels = memory_.back().panels.data();
@@ -328,43 +357,6 @@ Nvfp4Row quantize_row(std::span<const BFloat16> row, float input_scale) {
     }
   }
   return taken;
-}
-
-std::vector<Layout> device_layouts() {
-  return {{.format = Format::nvfp4},
-          {.format = Format::mxfp4},
-          {.format = Format::bf16},
-          {.format = Format::fp8_block, .group = 32},
-          {.format = Format::fp8_block, .group = 128},
-          {.format = Format::int4_group, .group = 32},
-          {.format = Format::int4_group, .group = 64, .wide_scales = true},
-          {.format = Format::int4_group, .group = 128}};
-}
-
-std::string layout_text(const Layout& layout) {
-  std::string text(format_name(layout.format));
-  if (layout.group != 0) text += std::to_string(layout.group);
-  return text + (layout.wide_scales ? "wide" : "");
-}
-
-std::vector<DeviceCase::Shape> device_shapes(const Layout& layout, Nvfp4Activations activations,
-                                             float input_scale) {
-  const float x_scale = layout.format == Format::mxfp4 ? 0x1p-100F : 1;  // for the largest scales
-  const auto shape = [&](std::int64_t hidden, std::int64_t width, std::vector<std::int64_t> rows) {
-    return DeviceCase::Shape{.layout = layout,
-                             .hidden = hidden,
-                             .width = width,
-                             .rows = std::move(rows),
-                             .activations = activations,
-                             .input_scale = input_scale};
-  };
-  std::vector<DeviceCase::Shape> all = {shape(80, 48, {0, 1, 7, 8, 9, 17, 33, 129}),
-                                        shape(1096, 16, {2, 0, 35}), shape(32, 136, {1}),
-                                        shape(64, 24, {3})};
-  all[1].gating = {.limit = 10};
-  all[2].gating = {.limit = 7, .alpha = 1.702F, .offset = 1};
-  all[3].x_scale = x_scale;
-  return all;
 }
 
 std::size_t different(const std::vector<float>& a, const std::vector<float>& b) {

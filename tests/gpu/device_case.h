@@ -22,7 +22,9 @@ struct DeviceCase {
     Gating gating{};
     float x_scale = 1;
     Nvfp4Activations activations = Nvfp4Activations::bf16;
-    float input_scale = 0;  // of the matrices
+    float input_scale = 0;        // of the matrices
+    bool has_not_finite = false;  // values of rows, among others
+    bool is_poisoned = false;     // columns that fill the last panel up: NaN in bf16, else numbers
   };
   explicit DeviceCase(const Shape& shape);
 
@@ -43,6 +45,7 @@ struct DeviceCase {
 
  private:
   void make_special_rows();
+  void make_rows_not_finite();
   PackedMatrix make_matrix(std::int64_t rows, std::int64_t depth, std::uint64_t seed);
 
   std::vector<OwnedMatrix> memory_;
@@ -62,7 +65,7 @@ struct Nvfp4Row {
 /// "int4_group64wide"
 [[nodiscard]] std::string layout_text(const Layout& layout);
 /// Odd numbers of panels and steps; depths of more than one chunk of every kernel; every form of
-/// gating; a single MLP with one row; 0 to 129 rows.
+/// gating, also of what is not finite; a single MLP with one row; 0 to 300 rows.
 [[nodiscard]] std::vector<DeviceCase::Shape> device_shapes(
     const Layout& layout, Nvfp4Activations activations = Nvfp4Activations::bf16,
     float input_scale = 0);
