@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/core.h>
 
+#include <fstream>
+
 #include "base/error.h"
 
 namespace moesaic {
@@ -16,6 +18,12 @@ std::string version_name(int version) {
 }
 
 }  // namespace
+
+std::string cuda_driver_release(const std::string& file) {
+  std::string release;
+  std::ifstream(file) >> release;
+  return release;
+}
 
 std::shared_ptr<const CudaDriver> CudaDriver::load(std::string& reason,
                                                    const std::string& library) {

@@ -87,6 +87,11 @@ enum class CudaCaptureMode : int { thread_local_calls = 1 };
     CudaResult(CudaFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
                CudaStream, void**, void**))
 
+/// The release of NVIDIA's kernel module, "580.65.06", as Linux tells it in `file`; empty: it does
+/// not, as in some containers.
+[[nodiscard]] std::string cuda_driver_release(
+    const std::string& file = "/sys/module/nvidia/version");
+
 /// The functions of a driver that is loaded while the program runs.
 class CudaDriver {
  public:

@@ -76,6 +76,7 @@ GpuReport report_gpus(const Runtime& runtime) {
   const std::shared_ptr<const CudaDriver> driver = CudaDriver::load(report.absent);
   if (driver == nullptr) return report;
   report.driver = driver->version_text();
+  report.release = cuda_driver_release();
   report.devices = visible_devices(*driver);
   if (report.devices.empty()) {
     report.absent = "the NVIDIA driver shows none";
@@ -115,7 +116,9 @@ std::string gpu_text(const GpuReport& report, const Runtime& runtime) {
                             fmt::join(cuda::kGroupedChips, ", sm_"), report.cutlass);
   if (!report.absent.empty())
     return text + fmt::format("GPUs: none: {}; {}\n", report.absent, report.nccl);
-  text += fmt::format("GPUs: driver for CUDA {}; {}\n", report.driver, report.nccl);
+  text +=
+      fmt::format("GPUs: driver {}for CUDA {}; {}\n",
+                  report.release.empty() ? "" : report.release + " ", report.driver, report.nccl);
   for (const DeviceInfo& device : report.devices) {
     const std::vector<int> ranks = ranks_with(runtime, report, device.index);
     text += fmt::format(
@@ -152,6 +155,7 @@ std::string gpu_json(const GpuReport& report) {
       .field("shown", kHowShown)
       .field("absent", report.absent)
       .field("driver", report.driver)
+      .field("release", report.release)
       .field("nccl", report.nccl)
       .field("cutlass", report.cutlass)
       .field("no_cutlass", report.no_cutlass)

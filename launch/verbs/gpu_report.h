@@ -13,6 +13,7 @@ namespace moesaic {
 struct GpuReport {
   std::string absent{};      // why there is none to use; empty: there are some
   std::string driver{};      // "13.0", what it can do at most
+  std::string release{};     // "580.65.06", of the driver; empty: the system does not tell
   std::string toolkit{};     // "13.0.88", that kernels were built with; empty: there are no kernels
   std::vector<int> chips{};  // that kernels were built for
   std::vector<DeviceInfo> devices{};
