@@ -14,7 +14,7 @@ namespace {
 
 /// A kernel with a pointer as its parameter, in %rd1, the thread's index in %r1, 4 times it in
 /// %rd2, and 256 bytes of shared memory.
-std::string kernel_text(const std::string& body) {
+std::string kernel_text(const std::string& body, std::size_t shared_bytes = 256) {
   return fmt::format(R"(
 .version 9.0
 .visible .entry test(
@@ -23,7 +23,7 @@ std::string kernel_text(const std::string& body) {
 .maxntid 128, 1, 1
 {{
   .reg .b32 %r<9>;
-  .shared .align 16 .b8 memory[256];
+  .shared .align 16 .b8 memory[{}];
   ld.param.u64 %rd1, [test_param_0];
   mov.u32 %r1, %tid.x;
   mul.wide.u32 %rd2, %r1, 4;
@@ -34,12 +34,15 @@ std::string kernel_text(const std::string& body) {
   {}
   ret;
 }})",
-                     body);
+                     shared_bytes, body);
 }
 
 struct Run {
   unsigned threads = 64;
   unsigned blocks = 1;
+  std::size_t shared_bytes = 256;
+  std::int64_t written = 256;  // bytes of the integers that the host writes
+  Counters* counters = nullptr;
 };
 
 /// The error of a kernel that gets 64 unsigned integers, 0, 1, 2, ...; empty without one.
@@ -49,13 +52,14 @@ std::string error_of(const std::string& body, const Run& run = {},
   const std::uint64_t at = memory.allocate(256);
   std::vector<std::uint32_t> numbers(64);
   std::iota(numbers.begin(), numbers.end(), 0U);
-  memory.write(at, numbers.data(), 256);
+  memory.write(at, numbers.data(), run.written);
   std::array<std::byte, 8> parameters;
   std::memcpy(parameters.data(), &at, 8);
   try {
-    const Machine machine(kernel_text(body));
-    machine.run("test", {.grid_x = run.blocks, .threads = run.threads}, parameters, {memory, 90});
-    memory.read(at, numbers.data(), 256);
+    const Machine machine(kernel_text(body, run.shared_bytes));
+    machine.run("test", {.grid_x = run.blocks, .threads = run.threads}, parameters,
+                {memory, 90, run.counters});
+    memory.read(at, numbers.data(), run.written);
   } catch (const MachineError& error) {
     return error.what();
   }
@@ -122,6 +126,58 @@ TEST(PtxMachine, checks_every_access) {
   expect_error("ld.shared.u32 %r5, [%r3];", "is read before it is written");
   expect_error("st.shared.v2.u32 [%r3], {%r1, %r1};", "misaligned shared address");
   expect_error("ld.param.u64 %rd4, [test_param_0+8];", "outside the parameters");
+  EXPECT_EQ(error_of("ld.global.u32 %r5, [%rd3];", {.threads = 32, .written = 128}), "");
+  expect_error("ld.global.u32 %r5, [%rd3];",
+               "byte 124 of an allocation of 256 is read before it is written",
+               {.threads = 32, .written = 124});
+}
+
+TEST(PtxMachine, gives_a_block_the_shared_memory_of_every_chip) {
+  EXPECT_EQ(error_of("", {.shared_bytes = 48 * 1024}), "");
+  expect_error("", "too much shared memory", {.shared_bytes = 48 * 1024 + 1});
+}
+
+/// What a warp does for `body` beyond what it does without it.
+Counters cost_of(const std::string& body) {
+  Counters cost;
+  Counters empty;
+  EXPECT_EQ(error_of("", {.threads = 32, .counters = &empty}), "");
+  EXPECT_EQ(error_of(body, {.threads = 32, .counters = &cost}), "");
+  EXPECT_EQ(empty.global_bytes + empty.global_sectors + empty.shared_passes, 0U);
+  cost.instructions -= empty.instructions;
+  return cost;
+}
+
+TEST(PtxMachine, counts_instructions_and_sectors) {
+  const auto expect = [](const std::string& body, std::uint64_t instructions, std::uint64_t bytes,
+                         std::uint64_t sectors) {
+    const Counters cost = cost_of(body);
+    EXPECT_EQ(cost.instructions, instructions) << body;
+    EXPECT_EQ(cost.global_bytes, bytes) << body;
+    EXPECT_EQ(cost.global_sectors, sectors) << body;
+    EXPECT_EQ(cost.shared_passes + cost.mma, 0U) << body;
+  };
+  expect("popc.b32 %r5, %r1;", 1, 0, 0);
+  expect("ld.global.u32 %r5, [%rd3];", 1, 128, 4);
+  expect("st.global.u32 [%rd3], %r1;", 1, 128, 4);
+  expect("ld.global.u32 %r5, [%rd1];", 1, 128, 1);                            // all the same word
+  expect("add.s64 %rd4, %rd3, %rd2; ld.global.u32 %r5, [%rd4];", 2, 128, 8);  // every other one
+  expect("setp.lt.u32 %p1, %r1, 9; @%p1 ld.global.u32 %r5, [%rd3];", 2, 36, 2);
+  expect("add.s64 %rd4, %rd3, 16; ld.global.u32 %r5, [%rd4];", 2, 128, 5);  // in the middle of one
+}
+
+TEST(PtxMachine, counts_passes_over_the_banks) {
+  const auto expect = [](const std::string& body, std::uint64_t passes, std::uint64_t conflicts) {
+    const Counters cost = cost_of(body);
+    EXPECT_EQ(cost.shared_passes, passes) << body;
+    EXPECT_EQ(cost.shared_conflicts, conflicts) << body;
+    EXPECT_EQ(cost.global_sectors, 0U) << body;
+  };
+  const std::string apart = "shl.b32 %r5, %r1, 3; add.s32 %r5, %r2, %r5; ";
+  expect("st.shared.u32 [%r3], %r1;", 1, 0);
+  expect("st.shared.u32 [%r2], %r1;", 1, 0);                    // all the same word
+  expect(apart + "st.shared.u32 [%r5], %r1;", 1, 1);            // two words a bank
+  expect(apart + "st.shared.v2.u32 [%r5], {%r1, %r1};", 2, 0);  // half of the lanes each
 }
 
 TEST(PtxMachine, finds_races) {
