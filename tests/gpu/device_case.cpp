@@ -1,5 +1,7 @@
 #include "tests/gpu/device_case.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,6 +9,7 @@
 #include <limits>
 #include <random>
 
+#include "base/json.h"
 #include "base/thread_pool.h"
 #include "kernels/formats/bf16.h"
 #include "kernels/formats/elements.h"
@@ -292,6 +295,20 @@ std::vector<float> DeviceCase::mma_results(int chip) const {
     }
   }
   return y;
+}
+
+std::string DeviceCase::input_text(std::int64_t row) const {
+  std::int64_t mlp = 0;
+  for (std::int64_t behind = 0; row >= behind + shape.rows[static_cast<std::size_t>(mlp)]; ++mlp) {
+    behind += shape.rows[static_cast<std::size_t>(mlp)];
+  }
+  const BFloat16* const input =
+      x.data() + row_indices[static_cast<std::size_t>(row)] * shape.hidden;
+  std::string bits;
+  for (std::int64_t k = 0; k < shape.hidden; ++k) {
+    bits += fmt::format("{:04x}", std::bit_cast<std::uint16_t>(input[k]));
+  }
+  return JsonWriter().field("mlp", mlp).field("x", bits).text();
 }
 
 std::vector<float> DeviceCase::results_on(Device& device, DeviceKernels kernels,

@@ -39,6 +39,9 @@ struct DeviceCase {
   /// By plain loops that know no lanes: the sums of tensor cores of a chip (docs/numerics.md), of
   /// activations in nvfp4 before sm_120 those of the library of grouped products.
   [[nodiscard]] std::vector<float> mma_results(int chip) const;
+  /// What result row `row` is made of, as a JSON object: its MLP, whose weights are the same on
+  /// every machine, and the bits of its input, 4 digits a number.
+  [[nodiscard]] std::string input_text(std::int64_t row) const;
   /// By the kernels of a GPU.
   [[nodiscard]] std::vector<float> results_on(Device& device, DeviceKernels kernels,
                                               const GroupedLibrary* library = nullptr) const;

@@ -12,6 +12,7 @@
 //   MOESAIC_FAKE_BYTES   their memory (1 GiB)
 //   MOESAIC_FAKE_HANGS   1: work never ends; 2: work with kernels
 //   MOESAIC_FAKE_FAILS   not 0: kernels fail, as one that reads outside of memory
+//   MOESAIC_FAKE_FLIPS   not 0: a bit of the first byte that a copy brings down is wrong
 
 #include <cstdio>
 #include <cstdlib>
@@ -272,6 +273,7 @@ CudaResult cuMemcpyHtoDAsync_v2(CudaAddress to, const void* from, std::size_t by
 CudaResult cuMemcpyDtoHAsync_v2(void* to, CudaAddress from, std::size_t bytes, CudaStream stream) {
   return ask_copy(stream, to, bytes, [=] {
     machine().memory.read(from, to, static_cast<std::int64_t>(bytes));
+    if (setting("MOESAIC_FAKE_FLIPS", 0) != 0) *static_cast<unsigned char*>(to) ^= 1;
     return true;
   });
 }

@@ -1,10 +1,11 @@
 // Kernels on a GPU that is there: their bytes against what software says, or how fast they are. A
 // program of its own, without MPI, that can be taken to such a machine (tests/gpu/run.sh --pack).
 //
-// usage: gpu_check [check|bench] [--driver LIBRARY] [--nccl LIBRARY] [--cutlass LIBRARY]
-//                  [--report PREFIX]
-//   PREFIX.json and PREFIX.md are written. Exit codes: 0 all is as it should be; 1 a mismatch; 4 no
-//   GPU, or an error of one.
+// usage: gpu_check [check|bench] [--only TEXT] [--driver LIBRARY] [--nccl LIBRARY]
+//                  [--cutlass LIBRARY] [--report PREFIX]
+//   TEXT: only kernels of MLPs with it in their name, "mma/nvfp4". PREFIX.json and PREFIX.md are
+//   written. Exit codes: 0 all is as it should be; 1 a mismatch; 2 usage; 4 no GPU, or an error of
+//   one.
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -27,12 +28,14 @@ namespace moesaic {
 namespace {
 
 constexpr int kExitMismatch = 1;
+constexpr int kExitUsage = 2;
 constexpr int kExitNoGpu = 4;
 constexpr std::size_t kMostShown = 8;  // mismatches of a case
 constexpr double kRoofSeconds = 60;    // until a GPU counts as lost
 
 struct Arguments {
   bool bench = false;
+  std::string only{};
   std::string driver = "libcuda.so.1";
   std::string nccl = "libnccl.so.2";
   std::string cutlass = GroupedLibrary::usual_file();
@@ -45,6 +48,8 @@ Arguments parse(const std::vector<std::string>& words) {
     const bool has_value = i + 1 < words.size();
     if (words[i] == "check" || words[i] == "bench") {
       arguments.bench = words[i] == "bench";
+    } else if (words[i] == "--only" && has_value) {
+      arguments.only = words[++i];
     } else if (words[i] == "--driver" && has_value) {
       arguments.driver = words[++i];
     } else if (words[i] == "--nccl" && has_value) {
@@ -55,8 +60,8 @@ Arguments parse(const std::vector<std::string>& words) {
       arguments.report = words[++i];
     } else {
       fail(ErrorKind::usage,
-           "gpu_check [check|bench] [--driver LIBRARY] [--nccl LIBRARY] [--cutlass LIBRARY] "
-           "[--report PREFIX], not {}",
+           "gpu_check [check|bench] [--only TEXT] [--driver LIBRARY] [--nccl LIBRARY] "
+           "[--cutlass LIBRARY] [--report PREFIX], not {}",
            words[i]);
     }
   }
@@ -68,6 +73,7 @@ struct Report {
   std::vector<std::string> lines{};     // JSON objects
   std::vector<std::string> markdown{};  // rows of a table
   std::string header{};
+  std::string nccl{};  // its version, or why there is none
   std::int64_t mismatches = 0;
 };
 
@@ -77,19 +83,21 @@ std::string shape_text(const DeviceCase::Shape& shape) {
                      shape.activations == Nvfp4Activations::nvfp4 ? ", in nvfp4" : "");
 }
 
-/// The first results that differ, with the bits of both.
+/// The first results that differ, with the bits of both and what they were made of.
 std::vector<std::string> mismatches(const RowCheck& check) {
   std::vector<std::string> shown;
   for (std::size_t i = 0; i < check.wanted.size() && shown.size() < kMostShown; ++i) {
     const float got = check.got[i];
     const float wanted = check.wanted[i];
     if (different({got}, {wanted}) == 0) continue;
+    const std::int64_t row = static_cast<std::int64_t>(i) / check.columns;
     shown.push_back(
         JsonWriter()
-            .field("row", static_cast<std::int64_t>(i) / check.columns)
+            .field("row", row)
             .field("column", static_cast<std::int64_t>(i) % check.columns)
             .field("got", fmt::format("{:08x}", std::bit_cast<std::uint32_t>(got)))
             .field("wanted", fmt::format("{:08x}", std::bit_cast<std::uint32_t>(wanted)))
+            .raw_field("input", check.input ? check.input(row) : "null")
             .text());
   }
   return shown;
@@ -113,18 +121,23 @@ void add_check(const RowCheck& check, Report& report) {
 }
 
 void check_mlps(Device& device, const Layout& layout, Nvfp4Activations activations,
-                Report& report) {
-  for (const DeviceCase::Shape& shape : device_shapes(layout, activations)) {
-    const DeviceCase mlps(shape);
-    for (const DeviceKernels kernels : {DeviceKernels::portable, DeviceKernels::mma}) {
-      if (!missing_on_chip(device.info(), layout, kernels, activations).empty()) continue;
-      const bool is_mma = kernels == DeviceKernels::mma;
-      add_check({.kernels = fmt::format("{}/{}", kernels_name(kernels, activations, layout.format),
-                                        layout_text(layout)),
+                const std::string& only, Report& report) {
+  for (const DeviceKernels kernels : {DeviceKernels::portable, DeviceKernels::mma}) {
+    const std::string name = fmt::format("{}/{}", kernels_name(kernels, activations, layout.format),
+                                         layout_text(layout));
+    if (!missing_on_chip(device.info(), layout, kernels, activations).empty() ||
+        name.find(only) == std::string::npos) {
+      continue;
+    }
+    const bool is_mma = kernels == DeviceKernels::mma;
+    for (const DeviceCase::Shape& shape : device_shapes(layout, activations)) {
+      const DeviceCase mlps(shape);
+      add_check({.kernels = name,
                  .what = shape_text(shape),
                  .got = mlps.results_on(device, kernels),
                  .wanted = is_mma ? mlps.mma_results(device.info().chip) : mlps.cpu_results(),
-                 .columns = shape.hidden},
+                 .columns = shape.hidden,
+                 .input = [&](std::int64_t row) { return mlps.input_text(row); }},
                 report);
     }
   }
@@ -135,6 +148,7 @@ void check_exchange(const std::shared_ptr<const CudaDriver>& driver, const std::
                     Report& report) {
   std::string reason;
   const auto library = NcclLibrary::load(reason, name);
+  report.nccl = library != nullptr ? library->version_text() : "none: " + reason;
   if (library != nullptr) return add_check(check_nccl(driver, library), report);
   fmt::print("no rows from GPU to GPU: {}\n", reason);
   report.markdown.push_back(fmt::format("| nccl | {} | 0 | 0 |", reason));
@@ -166,7 +180,8 @@ void check_groups(Device& device, const std::string& file, Report& report) {
                .what = shape_text(shape),
                .got = mlps.results_on(device, DeviceKernels::cutlass, library.get()),
                .wanted = mlps.mma_results(device.info().chip),
-               .columns = shape.hidden},
+               .columns = shape.hidden,
+               .input = [&](std::int64_t row) { return mlps.input_text(row); }},
               report);
   }
 }
@@ -174,14 +189,19 @@ void check_groups(Device& device, const std::string& file, Report& report) {
 Report check(const std::shared_ptr<const CudaDriver>& driver, Device& device,
              const Arguments& arguments) {
   Report report{.header = "| kernels | case | results | different |\n|---|---|---|---|\n"};
-  for (const RowCheck& rows : check_rows(device)) add_check(rows, report);
-  for (const RowCheck& plan : check_plans(device)) add_check(plan, report);
-  check_exchange(driver, arguments.nccl, report);
-  for (const Layout& layout : device_layouts()) {
-    check_mlps(device, layout, Nvfp4Activations::bf16, report);
+  const bool is_all = arguments.only.empty();
+  if (is_all) {
+    for (const RowCheck& rows : check_rows(device)) add_check(rows, report);
+    for (const RowCheck& plan : check_plans(device)) add_check(plan, report);
+    check_exchange(driver, arguments.nccl, report);
   }
-  check_mlps(device, {.format = Format::nvfp4}, Nvfp4Activations::nvfp4, report);
-  check_groups(device, arguments.cutlass, report);
+  for (const Layout& layout : device_layouts()) {
+    check_mlps(device, layout, Nvfp4Activations::bf16, arguments.only, report);
+  }
+  check_mlps(device, {.format = Format::nvfp4}, Nvfp4Activations::nvfp4, arguments.only, report);
+  if (is_all) check_groups(device, arguments.cutlass, report);
+  require(!report.lines.empty(), ErrorKind::usage, "no kernels of this GPU have {} in their name",
+          arguments.only);
   return report;
 }
 
@@ -240,15 +260,19 @@ void write(const Arguments& arguments, const Device& device, const CudaDriver& d
               .field("uuid", info.uuid)
               .field("chip", info.chip)
               .field("driver", driver.version_text())
+              .field("release", cuda_driver_release())
               .field("toolkit", device_toolkit())
+              .field("nccl", report.nccl)
               .field("mismatches", report.mismatches)
               .raw_field("lines", fmt::format("[\n{}\n]", fmt::join(report.lines, ",\n")))
               .text()
        << "\n";
   std::ofstream text(arguments.report + ".md");
-  text << fmt::format("# {} (sm_{}), driver for CUDA {}, kernels by CUDA {}\n\n{}{}\n", info.name,
-                      info.chip, driver.version_text(), device_toolkit(), report.header,
-                      fmt::join(report.markdown, "\n"));
+  text << fmt::format("# {} (sm_{})\n\nDriver {}for CUDA {}, kernels by CUDA {}", info.name,
+                      info.chip, cuda_driver_release().empty() ? "" : cuda_driver_release() + " ",
+                      driver.version_text(), device_toolkit());
+  if (!report.nccl.empty()) text << ", NCCL " << report.nccl;
+  text << fmt::format(".\n\n{}{}\n", report.header, fmt::join(report.markdown, "\n"));
   require(json.flush().good() && text.flush().good(), ErrorKind::file,
           "{}.json and .md cannot be written", arguments.report);
 }
@@ -277,6 +301,9 @@ int run(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   try {
     return moesaic::run({argv + 1, argv + argc});
+  } catch (const moesaic::Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return error.kind() == moesaic::ErrorKind::usage ? moesaic::kExitUsage : moesaic::kExitNoGpu;
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return moesaic::kExitNoGpu;

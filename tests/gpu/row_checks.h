@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,13 +10,14 @@
 
 namespace moesaic {
 
-/// What kernels that move rows gave, and what they had to.
+/// What kernels gave, and what they had to.
 struct RowCheck {
   std::string kernels{};  // "rows/gather"
   std::string what{};
   std::vector<float> got{};
   std::vector<float> wanted{};
   std::int64_t columns = 1;
+  std::function<std::string(std::int64_t)> input{};  // of a row, as JSON; empty: `what` says all
 };
 
 /// The kernels of kernels/cuda/rows.
