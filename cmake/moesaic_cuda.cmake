@@ -1,7 +1,8 @@
 # Kernels of GPUs: compiled by nvcc to PTX, once for all chips, and by ptxas from that PTX to the code of
 # each; so what tests execute in software is what every chip's code is made from. All of it is embedded.
 
-option(MOESAIC_CUDA "Build kernels for NVIDIA GPUs where a CUDA 13 compiler is found (tools/cuda.sh)" ON)
+set(MOESAIC_CUDA ON CACHE STRING
+    "ON: build kernels for NVIDIA GPUs where a CUDA 13 compiler is found (tools/cuda.sh); REQUIRED: an error without one; OFF")
 set(MOESAIC_CUDA_CHIPS "80;90a;120a" CACHE STRING
     "Chips to make code for, one or more a family; any other from sm_80 on compiles the PTX when it starts")
 set(MOESAIC_CUDA_PTX_CHIP 80)
@@ -30,6 +31,8 @@ if(MOESAIC_CUDA)
   endif()
   if(MOESAIC_NVCC)
     message(STATUS "GPU parts: ${MOESAIC_NVCC}, chips ${MOESAIC_CUDA_CHIPS}")
+  elseif(MOESAIC_CUDA STREQUAL "REQUIRED")
+    message(FATAL_ERROR "No CUDA 13 compiler: tools/cuda.sh installs one; -DMOESAIC_CUDA=ON builds without GPU kernels where there is none")
   else()
     message(STATUS "GPU parts not built: no CUDA 13 compiler (tools/cuda.sh installs one)")
   endif()
