@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "launch/job/srun_kinds.h"
 #include "launch/options/split.h"
 
 namespace moesaic {
@@ -43,44 +44,64 @@ Words users_command(const std::string& launcher, const StudyPoint& point) {
   return words;
 }
 
-Words launcher_words(const std::string& launcher, const StudyPoint& point, bool in_slurm) {
-  const std::string ranks = fmt::format("{}", point.ranks);
-  const bool srun = launcher == "srun" || (launcher == "auto" && in_slurm);
-  if (srun) {
-    Words words = {"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "-n", ranks};
-    if (point.command.options.ranks_per_node > 0) {
-      words.push_back(fmt::format("--nodes={}", num_nodes(point)));
-      words.push_back(fmt::format("--ntasks-per-node={}", ranks_per_node(point)));
-    }
-    // What sbatch was told does not reach it by itself, from Slurm 22.05 to 23.02.
-    if (const std::int64_t threads = point.command.options.threads; threads > 0) {
-      words.push_back(fmt::format("--cpus-per-task={}", threads));
-    }
-    return words;
+Words srun_words(const StudyPoint& point) {
+  Words words = {"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "-n",
+                 fmt::format("{}", point.ranks)};
+  if (point.command.options.ranks_per_node > 0) {
+    words.push_back(fmt::format("--nodes={}", num_nodes(point)));
+    words.push_back(fmt::format("--ntasks-per-node={}", ranks_per_node(point)));
   }
-  // By itself mpirun binds one or two ranks to a core each, and refuses more ranks than cores.
-  if (launcher == "mpirun" || launcher == "auto") {
-    return {"mpirun", "-n", ranks, "--oversubscribe", "--bind-to", "none"};
+  // What sbatch was told does not reach it by itself, from Slurm 22.05 to 23.02.
+  if (const std::int64_t threads = point.command.options.threads; threads > 0) {
+    words.push_back(fmt::format("--cpus-per-task={}", threads));
   }
-  return users_command(launcher, point);
+  return words;
 }
 
-/// Whether the launcher itself puts so many ranks on a node; else the program has to pretend.
-bool places_ranks(const Words& launcher, const std::string& text) {
-  return launcher.front() == "srun" || text.find("{ranks_per_node}") != std::string::npos;
+/// By itself mpirun binds one or two ranks to a core each, and refuses more ranks than cores.
+Words mpirun_words(const StudyPoint& point) {
+  return {"mpirun", "-n", fmt::format("{}", point.ranks), "--oversubscribe", "--bind-to", "none"};
+}
+
+/// On the nodes of an allocation.
+Words placing_mpirun_words(const StudyPoint& point) {
+  Words words = mpirun_words(point);
+  if (point.command.options.ranks_per_node > 0) {
+    words.insert(words.end(), {"--map-by", fmt::format("ppr:{}:node", ranks_per_node(point))});
+  }
+  return words;
+}
+
+/// The launcher's words, and whether it puts ranks on nodes itself; else the program has to
+/// pretend.
+struct Launcher {
+  Words words;
+  bool places_ranks = false;
+};
+
+Launcher find_launcher(const std::string& launcher, const StudyPoint& point,
+                       const LaunchPlace& place) {
+  const bool chooses_slurm = launcher == "auto" && place.in_slurm;
+  if (launcher == "srun" || (chooses_slurm && place.has_pmix)) return {srun_words(point), true};
+  if (chooses_slurm) return {placing_mpirun_words(point), true};
+  if (launcher == "mpirun" || launcher == "auto") return {mpirun_words(point), false};
+  Words words = users_command(launcher, point);
+  const bool is_srun = words.front() == "srun";
+  return {std::move(words), is_srun || launcher.find("{ranks_per_node}") != std::string::npos};
 }
 
 }  // namespace
 
-LaunchPlace LaunchPlace::here() {
+LaunchPlace LaunchPlace::here(const std::string& launcher) {
+  const bool in_slurm = std::getenv("SLURM_JOB_ID") != nullptr;
   return {.program = std::filesystem::read_symlink("/proc/self/exe").string(),
-          .in_slurm = std::getenv("SLURM_JOB_ID") != nullptr};
+          .in_slurm = in_slurm,
+          .has_pmix = launcher != "auto" || !in_slurm || srun_has_pmix()};
 }
 
 std::vector<std::string> point_command(const std::string& launcher, const StudyPoint& point,
                                        const LaunchPlace& place) {
-  Words words = launcher_words(launcher, point, place.in_slurm);
-  const bool is_placed = places_ranks(words, launcher);
+  auto [words, is_placed] = find_launcher(launcher, point, place);
   words.insert(words.end(), {place.program, "study", "point"});
   for (const std::string& word : point.words) {
     if (!is_placed || !word.starts_with("ranks-per-node=")) words.push_back(word);

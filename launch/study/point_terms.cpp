@@ -17,7 +17,7 @@ bool is_prompt(const Options& options) {
   return options.job == StudyJob::prompt;
 }
 
-bool is_training(const Options& options) {
+bool is_fine_tuning(const Options& options) {
   return options.job == StudyJob::sft;
 }
 
@@ -37,7 +37,7 @@ RankSamples samples_of_rank(const PointPlan& point) {
 
 /// Forward passes of a repetition, or, of fine-tuning, passes forward and back.
 double steps_of(const PointPlan& point) {
-  if (is_training(point.options)) return 2 * samples_of_rank(point).passes;
+  if (is_fine_tuning(point.options)) return 2 * samples_of_rank(point).passes;
   if (is_shape_job(point.options.job)) {
     return static_cast<double>(shape_point(point.options, point.ranks.ranks).passes);
   }
@@ -117,7 +117,7 @@ CostStep PointTerms::step(const PointPlan& point) const {
     const auto rows = static_cast<double>(shape_point(options, point.ranks.ranks).pass_tokens);
     return {.rows = rows, .logits_rows = 0};
   }
-  if (is_training(options)) {
+  if (is_fine_tuning(options)) {
     return sample_pass(options, *model_.config, samples_of_rank(point), options.point_prompt);
   }
   const double steps = steps_of(point);
@@ -139,7 +139,7 @@ CostStep PointTerms::step(const PointPlan& point) const {
 StepWork PointTerms::work(const PointPlan& point, const ExpertPopularity& popularity) const {
   const CostStep pass = step(point);
   StepWork forward = estimate_step(model_.cost, point.ranks, pass, popularity).work;
-  if (!is_training(point.options)) return forward;
+  if (!is_fine_tuning(point.options)) return forward;
   return training_work(
       forward, pass,
       training_of(point.options, *model_.adapters, point.ranks, samples_of_rank(point)));
@@ -148,7 +148,7 @@ StepWork PointTerms::work(const PointPlan& point, const ExpertPopularity& popula
 std::vector<double> PointTerms::amounts(const PointPlan& point,
                                         const ExpertPopularity& popularity) const {
   const StepWork work = this->work(point, popularity);
-  const double steps = is_training(point.options) ? 1 : steps_of(point);
+  const double steps = is_fine_tuning(point.options) ? 1 : steps_of(point);
   // Exchanges alone compute nothing.
   const bool computes = point.options.job != StudyJob::exchange;
   const double by_core = computes ? steps * point.core_share / point.ranks.threads : 0;

@@ -72,7 +72,7 @@ class StudyRun {
         study_(read_study(options_.study_config)),
         points_(study_points(study_, moesaic_environment())),
         place_(study_.out),
-        launch_(LaunchPlace::here()),
+        launch_(LaunchPlace::here(study_.launcher)),
         interruption_({.max_time = max_time(), .stop_file = study_.out + "/stop"}) {}
 
   int run() {
@@ -81,6 +81,10 @@ class StudyRun {
             options_.study_point, count);
     for (const StudyPoint& point : points_) (void)point_command(study_.launcher, point, launch_);
     place_.make();
+    if (!launch_.has_pmix) {
+      log_.once(LogLevel::warning,
+                "launcher = auto: srun has no PMIx (srun --mpi=list); mpirun starts the ranks");
+    }
     int code = 0;
     try {
       for (const StudyPoint& point : points_) {

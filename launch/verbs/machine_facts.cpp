@@ -6,17 +6,15 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <set>
 #include <sstream>
 
 #include "base/memory.h"
+#include "launch/job/srun_kinds.h"
 
 namespace moesaic {
 namespace {
@@ -85,15 +83,7 @@ bool is_in_path(std::string_view program) {
 
 std::string slurm_text() {
   if (!is_in_path("srun")) return "no srun here";
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(
-      popen("timeout 10 srun --mpi=list </dev/null 2>&1", "r"), &pclose);
-  if (pipe == nullptr) return kUnknown;
-  std::string listing;
-  std::array<char, 256> piece{};
-  while (std::fgets(piece.data(), static_cast<int>(piece.size()), pipe.get()) != nullptr) {
-    listing += piece.data();
-  }
-  const std::vector<std::string> kinds = mpi_kinds(listing);
+  const std::vector<std::string> kinds = srun_kinds();
   return kinds.empty() ? kUnknown : fmt::format("srun --mpi={}", fmt::join(kinds, "|"));
 }
 
@@ -152,18 +142,6 @@ bool has_ucx(std::span<const std::string> files) {
 }
 
 }  // namespace
-
-std::vector<std::string> mpi_kinds(const std::string& listing) {
-  std::vector<std::string> kinds;
-  std::istringstream words(listing);
-  for (std::string word; words >> word;) {
-    while (!word.empty() && (word.back() == ',' || word.back() == ':')) word.pop_back();
-    const bool is_kind =
-        word.starts_with("pmi") || word.starts_with("cray_") || word == "none" || word == "openmpi";
-    if (is_kind && std::ranges::find(kinds, word) == kinds.end()) kinds.push_back(word);
-  }
-  return kinds;
-}
 
 TransportFacts transport_facts(std::span<const std::string> live,
                                std::span<const std::string> all) {

@@ -23,9 +23,6 @@ struct MachineFacts {
 /// Those of this machine and process. `root` replaces "/" in tests. May run srun.
 [[nodiscard]] MachineFacts machine_facts(const Topology& topology, const std::string& root = "/");
 
-/// Kinds of --mpi in what `srun --mpi=list` prints.
-[[nodiscard]] std::vector<std::string> mpi_kinds(const std::string& listing);
-
 /// Open MPI's ways to send, by the names of their files: "/usr/lib/.../mca_pml_ucx.so" is "pml
 /// ucx". `live`: files in this process; `all`: those beside them.
 struct TransportFacts {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "launch/job/binding.h"
+#include "launch/job/srun_kinds.h"
 #include "launch/verbs/host_pairs.h"
 #include "launch/verbs/machine_facts.h"
 #include "tests/base/fake_root.h"

@@ -49,6 +49,11 @@ TEST(PointCommand, IsOfTheLauncher) {
             (Words{"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "-n", "4", "--nodes=2",
                    "--ntasks-per-node=2", "/bin/moesaic", "study", "point", "model=M"}));
   EXPECT_EQ(point_command("mpirun", point, slurm), point_command("auto", point, alone));
+  const LaunchPlace without_pmix{.program = "/bin/moesaic", .in_slurm = true, .has_pmix = false};
+  EXPECT_EQ(point_command("auto", point, without_pmix),
+            (Words{"mpirun", "-n", "4", "--oversubscribe", "--bind-to", "none", "--map-by",
+                   "ppr:2:node", "/bin/moesaic", "study", "point", "model=M"}));
+  EXPECT_EQ(point_command("srun", point, without_pmix), point_command("auto", point, slurm));
   point.command.options.threads = 16;
   EXPECT_EQ(point_command("srun", point, slurm)[7], "--cpus-per-task=16");
   point.command.options.threads = 0;

@@ -112,6 +112,22 @@ measured_on() { grep -qE "\"ranks\": ?$1, ?\"nodes\": ?$1,.*\"status\": ?\"measu
 check "its point on one node" measured_on 1
 check "its point on two nodes" measured_on 2
 
+# Where srun has no PMIx mpirun starts them, on nodes of the job.
+mkdir poor
+cat >poor/srun <<END
+#!/bin/sh
+case "\$*" in *--mpi=list*) echo "MPI plugin types are... none pmi2" ;; *) exec $(type -P srun) "\$@" ;; esac
+END
+chmod +x poor/srun
+rm -r study
+with=("--export=ALL,PATH=$work/poor:$PATH")
+studied=$(submit study "$work/study.ini")
+with=()
+check "study without PMIx" ended_with "$studied" 0
+check "study without PMIx: it says so" says "$studied" "srun has no PMIx"
+check "its point on one node" measured_on 1
+check "its point on two nodes" measured_on 2
+
 bad_option=$(submit generate "$model" "$data/demo-prompts.txt" --no-such-option)
 no_model=$(submit generate "$work/nothing" "$data/demo-prompts.txt")
 no_words=$(submit generate)
