@@ -2,10 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "base/matrix_view.h"
+#include "base/page_mapping.h"
 
 namespace moesaic {
 
@@ -17,16 +17,12 @@ class ByteBuffer {
   /// Throws Error{resource} when the system refuses the memory.
   explicit ByteBuffer(std::size_t bytes);
 
-  [[nodiscard]] std::byte* data() const noexcept { return data_.get(); }
+  [[nodiscard]] std::byte* data() const noexcept { return pages_.data(); }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] std::span<std::byte> span() const noexcept { return {data_.get(), size_}; }
+  [[nodiscard]] std::span<std::byte> span() const noexcept { return {data(), size_}; }
 
  private:
-  struct Unmap {
-    std::size_t mapped_bytes;
-    void operator()(std::byte* data) const noexcept;
-  };
-  std::unique_ptr<std::byte, Unmap> data_;
+  PageMapping pages_;
   std::size_t size_ = 0;
 };
 

@@ -1,7 +1,7 @@
 #include "comm/shared_segment.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
+#include <sys/mman.h>  // memfd_create
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -97,13 +97,15 @@ SharedSegment SharedSegment::open(const Name& name) {
   return segment;
 }
 
+bool SharedSegment::exists(const Name& name) noexcept {
+  struct stat status {};
+  return stat(path_of(name).c_str(), &status) == 0 && status.st_ino == name.inode;
+}
+
 void SharedSegment::map() {
   if (name_.bytes > 0) {
-    const auto length = static_cast<std::size_t>(name_.bytes);
-    void* data = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
-    if (data == MAP_FAILED) fail_with_errno("cannot map " + format_bytes(name_.bytes));
-    data_ = static_cast<std::byte*>(data);
-    madvise(data, length, MADV_HUGEPAGE);  // a wish
+    pages_ = PageMapping::of_file(static_cast<std::size_t>(name_.bytes), file_);
+    if (!pages_) fail_with_errno("cannot map " + format_bytes(name_.bytes));
   }
   if (!is_linked_) close(std::exchange(file_, -1));
 }
@@ -117,12 +119,11 @@ void SharedSegment::unlink() noexcept {
 SharedSegment::~SharedSegment() {
   unlink();
   if (file_ >= 0) close(file_);
-  if (data_ != nullptr) munmap(data_, static_cast<std::size_t>(name_.bytes));
 }
 
 void SharedSegment::swap(SharedSegment& other) noexcept {
   std::swap(name_, other.name_);
-  std::swap(data_, other.data_);
+  std::swap(pages_, other.pages_);
   std::swap(file_, other.file_);
   std::swap(is_linked_, other.is_linked_);
 }
@@ -141,7 +142,11 @@ class OwnMemory final : public SharedMemory {
 
 class SegmentMemory final : public SharedMemory {
  public:
-  explicit SegmentMemory(SharedSegment segment) : segment_(std::move(segment)) {}
+  /// All ranks take some of its pages, so that these are spread over their NUMA nodes.
+  SegmentMemory(SharedSegment segment, const Communicator& node) : segment_(std::move(segment)) {
+    take_huge_pages(segment_.bytes(),
+                    {static_cast<std::size_t>(node.rank()), static_cast<std::size_t>(node.size())});
+  }
   [[nodiscard]] std::span<std::byte> bytes() const noexcept override { return segment_.bytes(); }
 
  private:
@@ -189,14 +194,14 @@ std::shared_ptr<SharedMemory> allocate_shared_segment(Communicator& node, std::i
   std::string first_reason;
   try {
     return std::make_shared<SegmentMemory>(
-        share_segment(node, bytes, SharedSegment::Home::anonymous));
+        share_segment(node, bytes, SharedSegment::Home::anonymous), node);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::resource) throw;
     first_reason = error.what();
   }
   try {
-    return std::make_shared<SegmentMemory>(
-        share_segment(node, bytes, SharedSegment::Home::dev_shm));
+    return std::make_shared<SegmentMemory>(share_segment(node, bytes, SharedSegment::Home::dev_shm),
+                                           node);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::resource) throw;
     fail(ErrorKind::resource, "{}; then, in {}: {}", first_reason, kDevShm, error.what());

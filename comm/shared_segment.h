@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/page_mapping.h"
 #include "comm/communicator.h"
 
 namespace moesaic {
@@ -33,6 +34,8 @@ class SharedSegment {
   [[nodiscard]] static SharedSegment create(Home home, std::int64_t bytes);
   /// Throws Error{resource} if the segment of a peer cannot be reached from here.
   [[nodiscard]] static SharedSegment open(const Name& name);
+  /// Whether its maker still has it. Not if open() fails for want of anything here.
+  [[nodiscard]] static bool exists(const Name& name) noexcept;
   SharedSegment(SharedSegment&& other) noexcept { swap(other); }
   SharedSegment& operator=(SharedSegment&& other) noexcept {
     swap(other);
@@ -42,7 +45,7 @@ class SharedSegment {
 
   [[nodiscard]] const Name& name() const noexcept { return name_; }
   [[nodiscard]] std::span<std::byte> bytes() const noexcept {
-    return {data_, static_cast<std::size_t>(name_.bytes)};
+    return {pages_.data(), static_cast<std::size_t>(name_.bytes)};
   }
   /// After this nobody can open it any more; those who have keep it.
   void unlink() noexcept;
@@ -54,7 +57,7 @@ class SharedSegment {
   void swap(SharedSegment& other) noexcept;
 
   Name name_;
-  std::byte* data_ = nullptr;
+  PageMapping pages_;
   int file_ = -1;
   bool is_linked_ = false;  // only ever by its maker
 };

@@ -20,11 +20,25 @@ class Homes : public testing::TestWithParam<Home> {};
 TEST_P(Homes, a_peer_sees_the_same_zeros_and_bytes) {
   const SharedSegment own = SharedSegment::create(GetParam(), 100000);
   const SharedSegment peer = SharedSegment::open(own.name());
+  EXPECT_TRUE(SharedSegment::exists(own.name()));
   ASSERT_EQ(peer.bytes().size(), 100000u);
   EXPECT_NE(peer.bytes().data(), own.bytes().data());
   EXPECT_TRUE(std::ranges::all_of(peer.bytes(), [](std::byte b) { return b == std::byte{0}; }));
   own.bytes()[99999] = std::byte{42};
   EXPECT_EQ(peer.bytes()[99999], std::byte{42});
+}
+
+TEST_P(Homes, huge_pages_change_no_contents) {
+  constexpr std::size_t kBytes = (std::size_t{9} << 20) + 5;
+  const SharedSegment own = SharedSegment::create(GetParam(), kBytes);
+  const SharedSegment peer = SharedSegment::open(own.name());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(own.bytes().data()) % (2 << 20), 0U);
+  for (std::size_t at = 0; at < kBytes; at += 1000) own.bytes()[at] = std::byte{7};
+  for (const std::size_t first : {1, 0}) take_huge_pages(own.bytes(), {first, 2});
+  take_huge_pages(peer.bytes());
+  for (std::size_t at = 0; at < kBytes; ++at) {
+    ASSERT_EQ(peer.bytes()[at], at % 1000 == 0 ? std::byte{7} : std::byte{0}) << at;
+  }
 }
 
 TEST_P(Homes, who_has_it_keeps_it_after_unlink) {
@@ -33,6 +47,7 @@ TEST_P(Homes, who_has_it_keeps_it_after_unlink) {
   own.bytes()[7] = std::byte{1};
   own.unlink();
   EXPECT_THROW((void)SharedSegment::open(own.name()), Error);
+  EXPECT_FALSE(SharedSegment::exists(own.name()));
   own = SharedSegment();
   EXPECT_EQ(peer.bytes()[7], std::byte{1});
 }
