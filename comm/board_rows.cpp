@@ -1,157 +1,227 @@
 #include "comm/board_rows.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
 #include "base/error.h"
 
 namespace moesaic {
 namespace {
 
+using Word = std::atomic_ref<std::uint64_t>;
+
+/// The rows of one exchange. What a rank sends has a head, in a buffer of its own: a u64 for each
+/// rank of the board, the exchange whose rows it is done with, then an i32 for each row that is
+/// sent, its place in the matrix; or, in the place of these, a copy of the rows.
 class BoardRowPart final : public RowPart {
  public:
-  BoardRowPart(MemoryBoard& board, RowBuffers& buffers)
-      : board_(board), buffers_(buffers), slot_(buffers.new_slot()) {}
+  BoardRowPart(MemoryBoard& board, RowPool& pool)
+      : board_(board), pool_(pool), buffers_(pool.buffers()), slot_(buffers_.new_slot()) {}
 
   void start(RowJob& job) override;
   bool progress() override;
-  [[nodiscard]] bool has_sent() const override { return has_offered_ && unsent_.empty(); }
   [[nodiscard]] std::string missing() const override;
+  void let_go() noexcept override;
+  [[nodiscard]] bool is_found() const override;
+  [[nodiscard]] bool is_free() const override;
 
  private:
   [[nodiscard]] std::size_t group_rank(int peer) const {
     return static_cast<std::size_t>(board_.name_of(peer));
   }
-  [[nodiscard]] Waiter self() const {
-    return {board_.name_of(board_.rank()), static_cast<int>(job_->parts.size()), {}};
+  [[nodiscard]] std::span<const std::int32_t> rows_for(int peer) const {
+    return job_->parts[group_rank(peer)];
   }
-  void post_counts();
-  bool has_read_counts();
-  void offer();
-  void send_to(int peer);
+  [[nodiscard]] std::int64_t words_bytes() const { return (board_.size() + 7) / 8 * 64; }
+  static std::uint64_t& word(std::byte* head, int rank) {
+    return reinterpret_cast<std::uint64_t*>(head)[rank];
+  }
+  void pass_over(int peer);
+  void check_count(int peer, std::int64_t count) const;
+  void post();
+  [[nodiscard]] std::int64_t share_out();
+  [[nodiscard]] RowNotice place_rows(std::int64_t num_rows);
   void take_from(int peer);
 
   MemoryBoard& board_;
+  RowPool& pool_;
   RowBuffers& buffers_;
   std::size_t slot_;
   RowJob* job_ = nullptr;
-  bool has_offered_ = false;
-  // By their ranks on the board:
-  int next_peer_ = 0;                     // the counts of all below have been read
-  std::vector<std::int64_t> counts_;      // [board ranks] rows to send, then rows to receive
-  std::vector<int> unsent_;               // peers that rows have to go to
-  std::vector<int> awaited_;              // peers whose rows have not come
-  std::vector<RowPlacement> placements_;  // [board ranks]
+  bool is_posted_ = false;
+  std::byte* head_ = nullptr;          // of what this rank sends, if it sends rows
+  RowBlock* block_ = nullptr;          // that has their matrix, if they are not copied
+  std::vector<RowShare> shares_;       // [board ranks]
+  std::vector<int> awaited_;           // peers of which nothing has been heard
+  std::vector<std::uint64_t*> taken_;  // this rank's words at those whose rows it has
 };
 
 void BoardRowPart::start(RowJob& job) {
+  if (block_ != nullptr) std::erase(block_->readers, this);
+  block_ = job.send.rows.empty() ? nullptr : pool_.find(job.send.base);
+  if (block_ != nullptr) block_->readers.push_back(this);
   job_ = &job;
-  has_offered_ = false;
-  next_peer_ = 0;
-  unsent_.clear();
+  is_posted_ = false;
+  head_ = nullptr;
   awaited_.clear();
-  for (int step = 1; step < board_.size(); ++step) {  // not all to the same receiver at once
-    const int peer = (board_.rank() + step) % board_.size();
-    if (!job.parts[group_rank(peer)].empty()) unsent_.push_back(peer);
-  }
-  if (job.expected.empty()) return post_counts();
-  counts_.clear();
+  taken_.clear();
   for (int peer = 0; peer < board_.size(); ++peer) {
-    counts_.push_back(job.expected[group_rank(peer)]);
+    if (peer == board_.rank()) continue;
+    if (job.expected.empty() || job.expected[group_rank(peer)] > 0) {
+      awaited_.push_back(peer);
+    } else {
+      pass_over(peer);
+    }
   }
-  offer();
 }
 
-void BoardRowPart::post_counts() {
-  counts_.clear();
-  for (int peer = 0; peer < board_.size(); ++peer) {
-    counts_.push_back(std::ssize(job_->parts[group_rank(peer)]));
+/// This rank expects no rows of `peer`, and does not wait for its notice.
+void BoardRowPart::pass_over(int peer) {
+  if (board_.has_posted_rows(peer, job_->number)) {
+    check_count(peer, board_.share_of(peer, job_->number).count);
   }
-  board_.post_counts(job_->number, job_->send.label, counts_);
+  job_->from[group_rank(peer)].count = 0;
+  board_.mark_read(peer, job_->number);
 }
 
-bool BoardRowPart::has_read_counts() {
-  while (next_peer_ < board_.size() && board_.has_posted_counts(next_peer_, job_->number)) {
-    check_label(self(), job_->send.label, board_.name_of(next_peer_),
-                board_.counts_label(next_peer_, job_->number));
-    counts_[static_cast<std::size_t>(next_peer_)] = board_.count_from(next_peer_, job_->number);
-    ++next_peer_;
-  }
-  return next_peer_ == board_.size();
-}
-
-/// Room for the rows of all peers: in peer order, without gaps.
-void BoardRowPart::offer() {
-  const std::int64_t row_bytes = job_->send.row_bytes;
-  placements_.clear();
-  std::int64_t offset_bytes = 0;
-  for (int peer = 0; peer < board_.size(); ++peer) {
-    const std::int64_t bytes = counts_[static_cast<std::size_t>(peer)] * row_bytes;
-    placements_.push_back({offset_bytes, bytes});
-    offset_bytes += bytes;
-    if (bytes > 0) awaited_.push_back(peer);
-  }
-  const std::byte* buffer = buffers_.reserve(slot_, offset_bytes);
-  const std::int64_t tag_offset = row_bytes - job_->send.tag_bytes;
-  for (int peer = 0; peer < board_.size(); ++peer) {
-    PeerRows& from = job_->from[group_rank(peer)];
-    from.rows = buffer + placements_[static_cast<std::size_t>(peer)].offset_bytes;
-    from.row_stride = row_bytes;
-    from.tags = from.rows + tag_offset;
-    from.tag_stride = row_bytes;
-    if (counts_[static_cast<std::size_t>(peer)] == 0) from.count = 0;
-  }
-  board_.offer_rows(job_->number, {buffers_.name(slot_), job_->send.label, placements_});
-  has_offered_ = true;
+void BoardRowPart::check_count(int peer, std::int64_t count) const {
+  const std::int64_t expected = job_->expected.empty() ? count : job_->expected[group_rank(peer)];
+  require(count == expected, ErrorKind::peer,
+          "rank {}: exchange_rows: rank {} has {} rows for this rank, which expects {}",
+          board_.name_of(board_.rank()), board_.name_of(peer), count, expected);
 }
 
 bool BoardRowPart::progress() {
-  if (!has_offered_ && has_read_counts()) offer();
-  std::erase_if(unsent_, [&](int peer) {
-    if (!job_->all_ready() || !board_.has_offered(peer, job_->number)) return false;
-    send_to(peer);
-    return true;
-  });
+  if (!is_posted_ && job_->all_ready() && board_.is_clear(job_->number)) post();
   std::erase_if(awaited_, [&](int peer) {
-    if (!board_.has_sent(peer, job_->number)) return false;
+    if (!board_.has_posted_rows(peer, job_->number)) return false;
     take_from(peer);
     return true;
   });
-  return has_offered_ && unsent_.empty() && awaited_.empty();
+  return is_posted_ && awaited_.empty();
 }
 
-void BoardRowPart::send_to(int peer) {
-  const std::span<const std::int32_t> rows = job_->parts[group_rank(peer)];
-  const MemoryBoard::RowOffer offer = board_.offer_of(peer, job_->number);
-  check_label(self(), job_->send.label, board_.name_of(peer), offer.label);
-  const RowPlacement place = offer.placements.front();
-  const auto bytes = static_cast<std::int64_t>(rows.size()) * job_->send.row_bytes;
-  require(place.bytes == bytes, ErrorKind::peer,
-          "rank {}: exchange_rows: {} bytes for rank {}, which expects {}",
-          board_.name_of(board_.rank()), bytes, board_.name_of(peer), place.bytes);
-  const std::uint64_t checksum = job_->is_checked ? row_checksum(job_->send, rows) : 0;
-  copy_rows(job_->send, rows, buffers_.of_peer(peer, offer.buffer) + place.offset_bytes);
-  board_.mark_sent(peer, job_->number, checksum);
-  job_->counters->bytes_near += bytes;
+void BoardRowPart::post() {
+  const std::int64_t num_rows = share_out();
+  RowNotice notice = num_rows > 0 ? place_rows(num_rows) : RowNotice();
+  notice.label = job_->send.label;
+  board_.post_rows(job_->number, notice, shares_);
+  job_->counters->bytes_near += num_rows * job_->send.row_bytes;
+  is_posted_ = true;
 }
 
-/// All rows of `peer` have come, and so their tags.
+/// Fills in the shares of all ranks of the board; returns how many rows they get.
+std::int64_t BoardRowPart::share_out() {
+  shares_.clear();
+  std::int64_t num_rows = 0;
+  for (int peer = 0; peer < board_.size(); ++peer) {
+    const auto rows = rows_for(peer);
+    require(rows.empty() || !board_.has_read_rows(peer, job_->number), ErrorKind::peer,
+            "rank {}: exchange_rows: rank {} expects no rows of this rank, which has {} for it",
+            board_.name_of(board_.rank()), board_.name_of(peer), rows.size());
+    shares_.push_back({.first = num_rows, .count = std::ssize(rows), .checksum = 0});
+    if (job_->is_checked) shares_.back().checksum = row_checksum(job_->send, rows);
+    num_rows += std::ssize(rows);
+  }
+  return num_rows;
+}
+
+/// Makes the head, and the copy of rows that lie where peers do not see them.
+RowNotice BoardRowPart::place_rows(std::int64_t num_rows) {
+  const RowSend& send = job_->send;
+  const std::int64_t bytes =
+      num_rows * (block_ != nullptr ? std::int64_t{sizeof(std::int32_t)} : send.row_bytes);
+  head_ = buffers_.reserve(slot_, words_bytes() + bytes);
+  for (int peer = 0; peer < board_.size(); ++peer) {
+    Word(word(head_, peer)).store(0, std::memory_order_relaxed);
+  }
+  RowNotice notice;
+  notice.head = {buffers_.name(slot_), 0};
+  std::byte* to = head_ + words_bytes();
+  if (block_ == nullptr) {
+    for (int peer = 0; peer < board_.size(); ++peer) {
+      copy_rows(send, rows_for(peer), to);
+      to += std::ssize(rows_for(peer)) * send.row_bytes;
+    }
+    notice.rows = {notice.head.buffer, words_bytes()};
+    notice.stride_bytes = send.row_bytes;
+    return notice;
+  }
+  for (int peer = 0; peer < board_.size(); ++peer) {
+    const std::span<const std::int32_t> rows = rows_for(peer);
+    if (!rows.empty()) std::memcpy(to, rows.data(), rows.size_bytes());
+    to += rows.size_bytes();
+  }
+  notice.rows = {buffers_.name(block_->slot), send.base - block_->data};
+  notice.stride_bytes = send.stride_bytes;
+  notice.has_places = true;
+  return notice;
+}
+
 void BoardRowPart::take_from(int peer) {
+  const RowNotice notice = board_.rows_of(peer, job_->number);
+  const RowShare share = board_.share_of(peer, job_->number);
+  const Waiter self{board_.name_of(board_.rank()), static_cast<int>(job_->parts.size()), {}};
+  check_label(self, job_->send.label, board_.name_of(peer), notice.label);
   PeerRows& from = job_->from[group_rank(peer)];
-  from.count = from.here = counts_[static_cast<std::size_t>(peer)];
-  from.checksum = board_.sent_checksum(peer, job_->number);
+  check_count(peer, share.count);
+  from.count = from.here = share.count;
+  from.checksum = share.checksum;
+  if (share.count > 0) {
+    std::byte* const head = buffers_.of_peer(peer, notice.head.buffer) + notice.head.offset_bytes;
+    taken_.push_back(&word(head, board_.rank()));
+    from.row_stride = from.tag_stride = notice.stride_bytes;
+    if (notice.has_places) {
+      from.rows = buffers_.of_peer(peer, notice.rows.buffer) + notice.rows.offset_bytes;
+      from.places = reinterpret_cast<const std::int32_t*>(head + words_bytes()) + share.first;
+    } else {
+      from.rows = head + notice.rows.offset_bytes + share.first * notice.stride_bytes;
+    }
+    from.tags = from.rows + (job_->send.row_bytes - job_->send.tag_bytes);
+  }
+  board_.mark_read(peer, job_->number);
+}
+
+void BoardRowPart::let_go() noexcept {
+  for (std::uint64_t* const word : taken_) {
+    Word(*word).store(job_->number, std::memory_order_release);
+  }
+  taken_.clear();
+}
+
+bool BoardRowPart::is_found() const {
+  for (int peer = 0; is_posted_ && peer < board_.size(); ++peer) {
+    const bool has_rows = shares_[static_cast<std::size_t>(peer)].count > 0;
+    if (has_rows && !board_.has_read_rows(peer, job_->number)) return false;
+  }
+  return true;
+}
+
+/// Whether no peer reads what this rank has sent.
+bool BoardRowPart::is_free() const {
+  if (job_ == nullptr) return true;
+  if (!is_posted_) return false;
+  for (int peer = 0; head_ != nullptr && peer < board_.size(); ++peer) {
+    if (shares_[static_cast<std::size_t>(peer)].count == 0) continue;
+    if (Word(word(head_, peer)).load(std::memory_order_acquire) != job_->number) return false;
+  }
+  return true;
 }
 
 std::string BoardRowPart::missing() const {
-  RankList counts;
-  for (int peer = next_peer_; !has_offered_ && peer < board_.size(); ++peer) {
-    if (!board_.has_posted_counts(peer, job_->number)) counts.add(board_.name_of(peer));
+  RankList late;  // that keep this rank from posting
+  for (int peer = 0; !is_posted_ && job_->all_ready() && peer < board_.size(); ++peer) {
+    const bool is_awaited = peer != board_.rank() && job_->number > MemoryBoard::kPlaces;
+    if (is_awaited && !board_.has_read_rows(peer, job_->number - MemoryBoard::kPlaces)) {
+      late.add(board_.name_of(peer));
+    }
   }
-  if (!counts.empty()) return "the counts of rank " + counts.text();
   RankList senders;
   for (const int peer : awaited_) senders.add(board_.name_of(peer));
-  RankList receivers;
-  for (const int peer : unsent_) receivers.add(board_.name_of(peer));
   std::string text;
-  if (!receivers.empty()) text = "rank " + receivers.text() + " to make room";
-  if (!receivers.empty() && !senders.empty()) text += " and ";
+  if (!late.empty()) text = "rank " + late.text() + " to read of earlier rows";
+  if (!late.empty() && !senders.empty()) text += " and ";
   if (!senders.empty()) text += "the rows of rank " + senders.text();
   return text;
 }
@@ -159,7 +229,7 @@ std::string BoardRowPart::missing() const {
 }  // namespace
 
 std::unique_ptr<RowPart> BoardRows::make_part() {
-  return std::make_unique<BoardRowPart>(board_, buffers_);
+  return std::make_unique<BoardRowPart>(board_, pool_);
 }
 
 }  // namespace moesaic

@@ -9,6 +9,7 @@
 
 #include "comm/pending.h"
 #include "comm/row_label.h"
+#include "comm/row_memory.h"
 
 namespace moesaic {
 
@@ -16,7 +17,7 @@ namespace moesaic {
 /// for peer 0, then those for peer 1, and so on; a row may stand several times. `counts[p]` of them
 /// go to peer p; the own rank's count must be 0, since own rows need no transport. All of it stays
 /// untouched by the caller until the exchange has been waited for, but for rows that are written
-/// later.
+/// later; a matrix in a RowMemory until that is renewed.
 struct RowSend {
   const std::byte* base = nullptr;
   std::int64_t row_bytes = 0;  // the same on every rank
@@ -100,6 +101,9 @@ class Communicator {
   /// waits for the oldest to arrive.
   [[nodiscard]] virtual PendingRows exchange_rows(const RowSend& send,
                                                   std::span<const std::int64_t> expected) = 0;
+  /// Not collective: memory for rows to send, which ranks of this node read where they lie. Other
+  /// rows are copied once.
+  [[nodiscard]] virtual std::unique_ptr<RowMemory> make_row_memory() = 0;
   /// Not collective.
   [[nodiscard]] virtual RowCounters row_counters() const = 0;
   /// Not collective: lets what this rank has under way go on, in this communicator and all others

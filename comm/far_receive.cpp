@@ -8,15 +8,15 @@
 namespace moesaic {
 namespace {
 
-// Before a message stands a u64 for each rank of the board: the exchange for which it has read the
-// message and is done with it.
+// Before a message stands a u64 for each rank of the board: twice the exchange for which it has
+// found the message, and one more when it is done with it.
 using Word = std::atomic_ref<std::uint64_t>;
 
 std::int64_t words_bytes(const MemoryBoard& board) {
   return (board.size() + 7) / 8 * 64;
 }
 
-std::uint64_t& done_word(std::byte* memory, int rank) {
+std::uint64_t& reader_word(std::byte* memory, int rank) {
   return reinterpret_cast<std::uint64_t*>(memory)[rank];
 }
 
@@ -29,7 +29,7 @@ FarName name_of_message(const MemoryBoard& board, int source) {
 RowArena::Piece FarInbox::allocate(RowArena& arena, std::int64_t bytes) const {
   const RowArena::Piece piece = arena.allocate(words_bytes(board_) + bytes);
   for (int rank = 0; rank < board_.size(); ++rank) {
-    Word(done_word(piece.data, rank)).store(0, std::memory_order_relaxed);
+    Word(reader_word(piece.data, rank)).store(0, std::memory_order_relaxed);
   }
   return piece;
 }
@@ -99,13 +99,20 @@ void FarInbox::read_head(RowArena& arena, Messages& messages) {
   board_.announce(source_, job_->number, memory_.place, layout_.message_begin(1));
 }
 
-bool FarInbox::is_free() const {
-  for (int rank = 0; job_ != nullptr && rank < board_.size(); ++rank) {
-    if (Word(done_word(memory_.data, rank)).load(std::memory_order_acquire) != job_->number) {
-      return false;
-    }
+/// Whether the words of all ranks are at least that.
+bool FarInbox::have_all_reached(std::uint64_t value) const {
+  for (int rank = 0; rank < board_.size(); ++rank) {
+    if (Word(reader_word(memory_.data, rank)).load(std::memory_order_acquire) < value) return false;
   }
   return true;
+}
+
+bool FarInbox::is_found() const {
+  return job_ == nullptr || next_ == 0 || have_all_reached(2 * job_->number);
+}
+
+bool FarInbox::is_free() const {
+  return job_ == nullptr || have_all_reached(2 * job_->number + 1);
 }
 
 void FarReader::start(RowJob& job) {
@@ -119,6 +126,7 @@ bool FarReader::is_announced() {
   if (!board_.has_announced(agent_, source_, job_->number)) return false;
   const BoardPlace place = board_.announced_place(agent_, source_, job_->number);
   memory_ = buffers_.of_peer(agent_, place.buffer) + place.offset_bytes;
+  Word(reader_word(memory_, board_.rank())).store(2 * job_->number, std::memory_order_release);
   std::memcpy(&header_, memory_ + words_bytes(board_), sizeof header_);
   layout_ = far_layout(header_);
   return true;
@@ -178,7 +186,7 @@ void FarReader::read_checksum() {
 
 void FarReader::let_go() noexcept {
   if (memory_ == nullptr) return;
-  Word(done_word(memory_, board_.rank())).store(job_->number, std::memory_order_release);
+  Word(reader_word(memory_, board_.rank())).store(2 * job_->number + 1, std::memory_order_release);
 }
 
 }  // namespace moesaic

@@ -24,10 +24,13 @@ class FarInbox {
   /// Does what can be done now; returns whether all has come. Throws Error{peer} if it is not what
   /// belongs here.
   bool progress(RowArena& arena, Messages& messages);
+  /// Whether all ranks here know where it is, if any is to know.
+  [[nodiscard]] bool is_found() const;
   /// Whether all ranks here are done with it.
   [[nodiscard]] bool is_free() const;
 
  private:
+  [[nodiscard]] bool have_all_reached(std::uint64_t value) const;
   void read_head(RowArena& arena, Messages& messages);
   [[nodiscard]] RowArena::Piece allocate(RowArena& arena, std::int64_t bytes) const;
 

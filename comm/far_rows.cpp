@@ -18,10 +18,12 @@ class FarRowPart final : public RowPart {
     for (FarSend& send : sends_) send.mark_ready(first, count);
   }
   bool progress() override;
-  [[nodiscard]] bool has_sent() const override { return job_->all_ready(); }  // the rest is MPI's
   [[nodiscard]] std::string missing() const override;
   void let_go() noexcept override {
     for (FarReader& reader : readers_) reader.let_go();
+  }
+  [[nodiscard]] bool is_found() const override {
+    return std::ranges::all_of(inboxes_, [](const FarInbox& inbox) { return inbox.is_found(); });
   }
   [[nodiscard]] bool is_free() const override {
     return std::ranges::all_of(inboxes_, [](const FarInbox& inbox) { return inbox.is_free(); });
@@ -30,19 +32,19 @@ class FarRowPart final : public RowPart {
  private:
   const NodeMap& nodes_;
   MemoryBoard& board_;
-  std::unique_ptr<Messages> messages_;
   RowArena arena_;
   RowJob* job_ = nullptr;
-  std::vector<FarSend> sends_;      // a node each, the next one first
-  std::vector<FarInbox> inboxes_;   // for ranks whose messages come here
-  std::vector<FarReader> readers_;  // for all ranks of other nodes
+  std::vector<FarSend> sends_;          // a node each, the next one first
+  std::vector<FarInbox> inboxes_;       // for ranks whose messages come here
+  std::vector<FarReader> readers_;      // for all ranks of other nodes
+  std::unique_ptr<Messages> messages_;  // gone before the memory that they are in
 };
 
 FarRowPart::FarRowPart(const FarRows::Parts& parts)
     : nodes_(parts.nodes),
       board_(parts.board),
-      messages_(parts.make_messages()),
-      arena_(parts.buffers) {
+      arena_(parts.buffers),
+      messages_(parts.make_messages()) {
   const int self = board_.name_of(board_.rank());
   const std::size_t own = nodes_.place_of(self).node;
   const std::size_t num_nodes = nodes_.nodes.size();

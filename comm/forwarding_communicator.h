@@ -33,6 +33,9 @@ class ForwardingCommunicator : public Communicator {
                                           std::span<const std::int64_t> expected) override {
     return base_->exchange_rows(send, expected);
   }
+  [[nodiscard]] std::unique_ptr<RowMemory> make_row_memory() override {
+    return base_->make_row_memory();
+  }
   [[nodiscard]] RowCounters row_counters() const override { return base_->row_counters(); }
   void progress() override { base_->progress(); }
   [[nodiscard]] RowLabel& place() noexcept override { return base_->place(); }

@@ -49,8 +49,10 @@ class IdleTime {
   void set_trace(std::unique_ptr<ExchangeTrace> trace) { trace_ = std::move(trace); }
   [[nodiscard]] ExchangeTrace* trace() const noexcept { return trace_.get(); }
 
-  /// Keeps an error that came where none can be thrown.
-  void keep(std::exception_ptr error) noexcept { kept_ = std::move(error); }
+  /// Keeps an error that came where none can be thrown, if it is the first.
+  void keep(std::exception_ptr error) noexcept {
+    if (kept_ == nullptr) kept_ = std::move(error);
+  }
   /// Throws it, once.
   void throw_kept();
 

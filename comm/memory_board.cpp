@@ -8,19 +8,12 @@ namespace moesaic {
 // The area of one rank, all parts aligned to cache lines:
 //   posted            u64: number of mails posted
 //   box 0, box 1      kMailBytes each
-//   counts            2 * kPlaces times a u64, their exchange, a label, and an i64 for each rank
-//   offers            kPlaces times an Offer, then a RowPlacement for each sender
-//   sent              for each sender kPlaces times a Sent
+//   notices           kPlaces times a Notice, then a RowShare for each receiver
+//   read              for each sender kPlaces times a u64
 //   messages          for each rank of the group 2 * kPlaces times a Message; none if all are here
-struct MemoryBoard::Offer {
+struct MemoryBoard::Notice {
   std::uint64_t exchange;
-  RowBufferName buffer;
-  RowLabel label;
-};
-
-struct MemoryBoard::Sent {
-  std::uint64_t exchange;  // whose rows have come
-  std::uint64_t checksum;
+  RowNotice rows;
 };
 
 struct alignas(64) MemoryBoard::Message {
@@ -37,29 +30,19 @@ constexpr std::size_t round_to_line(std::size_t bytes) {
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
-constexpr std::size_t kCountsHead = sizeof(std::uint64_t) + sizeof(RowLabel);
-
-constexpr std::size_t counts_bytes(std::size_t ranks) {
-  return round_to_line(kCountsHead + ranks * sizeof(std::int64_t));
+constexpr std::size_t notice_bytes(std::size_t notice_head, std::size_t ranks) {
+  return round_to_line(notice_head) + round_to_line(ranks * sizeof(RowShare));
 }
 
-constexpr std::size_t offer_bytes(std::size_t offer_head, std::size_t ranks) {
-  return round_to_line(offer_head) + round_to_line(ranks * sizeof(RowPlacement));
+constexpr std::size_t kReadBytes = round_to_line(MemoryBoard::kPlaces * sizeof(std::uint64_t));
+constexpr std::size_t kNoticesBegin = kLine + 2 * MemoryBoard::kMailBytes;
+
+constexpr std::size_t read_begin(std::size_t notice_head, std::size_t ranks) {
+  return kNoticesBegin + MemoryBoard::kPlaces * notice_bytes(notice_head, ranks);
 }
 
-constexpr std::size_t kSentBytes = round_to_line(MemoryBoard::kPlaces * 2 * sizeof(std::uint64_t));
-constexpr std::size_t kCountsBegin = kLine + 2 * MemoryBoard::kMailBytes;
-
-constexpr std::size_t offers_begin(std::size_t ranks) {
-  return kCountsBegin + 2 * MemoryBoard::kPlaces * counts_bytes(ranks);
-}
-
-constexpr std::size_t sent_begin(std::size_t offer_head, std::size_t ranks) {
-  return offers_begin(ranks) + MemoryBoard::kPlaces * offer_bytes(offer_head, ranks);
-}
-
-constexpr std::size_t messages_begin(std::size_t offer_head, std::size_t ranks) {
-  return sent_begin(offer_head, ranks) + ranks * kSentBytes;
+constexpr std::size_t messages_begin(std::size_t notice_head, std::size_t ranks) {
+  return read_begin(notice_head, ranks) + ranks * kReadBytes;
 }
 
 constexpr std::size_t messages_bytes(std::size_t message, int size, int group_size) {
@@ -74,8 +57,8 @@ static_assert(Sequence::is_always_lock_free, "sequence numbers must work between
 
 std::size_t MemoryBoard::bytes_needed(int size, int group_size) {
   const auto ranks = static_cast<std::size_t>(size);
-  return ranks *
-         (messages_begin(sizeof(Offer), ranks) + messages_bytes(sizeof(Message), size, group_size));
+  return ranks * (messages_begin(sizeof(Notice), ranks) +
+                  messages_bytes(sizeof(Message), size, group_size));
 }
 
 MemoryBoard::MemoryBoard(std::shared_ptr<std::byte> memory, BoardSeat seat,
@@ -83,7 +66,7 @@ MemoryBoard::MemoryBoard(std::shared_ptr<std::byte> memory, BoardSeat seat,
     : memory_(std::move(memory)), seat_(std::move(seat)), policy_(policy) {}
 
 std::size_t MemoryBoard::area_bytes() const noexcept {
-  return messages_begin(sizeof(Offer), static_cast<std::size_t>(size())) +
+  return messages_begin(sizeof(Notice), static_cast<std::size_t>(size())) +
          messages_bytes(sizeof(Message), size(), seat_.group_size);
 }
 
@@ -99,33 +82,26 @@ std::byte* MemoryBoard::box(int rank, std::uint64_t post) const noexcept {
   return area(rank) + kLine + (post & 1) * kMailBytes;
 }
 
-std::uint64_t* MemoryBoard::counts(int rank, std::uint64_t number) const noexcept {
-  const std::size_t bytes = counts_bytes(static_cast<std::size_t>(size()));
-  return reinterpret_cast<std::uint64_t*>(area(rank) + kCountsBegin +
-                                          number % (2 * kPlaces) * bytes);
-}
-
-MemoryBoard::Offer* MemoryBoard::offer(int rank, std::uint64_t exchange) const noexcept {
+MemoryBoard::Notice& MemoryBoard::notice(int rank, std::uint64_t exchange) const noexcept {
   const auto ranks = static_cast<std::size_t>(size());
-  return reinterpret_cast<Offer*>(area(rank) + offers_begin(ranks) +
-                                  exchange % kPlaces * offer_bytes(sizeof(Offer), ranks));
+  return *reinterpret_cast<Notice*>(area(rank) + kNoticesBegin +
+                                    exchange % kPlaces * notice_bytes(sizeof(Notice), ranks));
 }
 
-RowPlacement* MemoryBoard::placements(int rank, std::uint64_t exchange) const noexcept {
-  return reinterpret_cast<RowPlacement*>(reinterpret_cast<std::byte*>(offer(rank, exchange)) +
-                                         round_to_line(sizeof(Offer)));
+RowShare* MemoryBoard::shares(int rank, std::uint64_t exchange) const noexcept {
+  return reinterpret_cast<RowShare*>(reinterpret_cast<std::byte*>(&notice(rank, exchange)) +
+                                     round_to_line(sizeof(Notice)));
 }
 
-MemoryBoard::Sent& MemoryBoard::sent(int from, int to, std::uint64_t exchange) const noexcept {
-  std::byte* first = area(to) + sent_begin(sizeof(Offer), static_cast<std::size_t>(size()));
-  static_assert(kPlaces * sizeof(Sent) <= kSentBytes);
-  return reinterpret_cast<Sent*>(first +
-                                 static_cast<std::size_t>(from) * kSentBytes)[exchange % kPlaces];
+std::uint64_t& MemoryBoard::read(int from, int to, std::uint64_t exchange) const noexcept {
+  std::byte* first = area(to) + read_begin(sizeof(Notice), static_cast<std::size_t>(size()));
+  return reinterpret_cast<std::uint64_t*>(first + static_cast<std::size_t>(from) *
+                                                      kReadBytes)[exchange % kPlaces];
 }
 
 MemoryBoard::Message& MemoryBoard::message(int rank, int source,
                                            std::uint64_t exchange) const noexcept {
-  std::byte* first = area(rank) + messages_begin(sizeof(Offer), static_cast<std::size_t>(size()));
+  std::byte* first = area(rank) + messages_begin(sizeof(Notice), static_cast<std::size_t>(size()));
   return reinterpret_cast<Message*>(
       first)[static_cast<std::size_t>(source) * 2 * kPlaces + exchange % (2 * kPlaces)];
 }
@@ -154,58 +130,40 @@ const std::byte* MemoryBoard::mail_of(int peer) const noexcept {
   return box(peer, posts_);
 }
 
-void MemoryBoard::post_counts(std::uint64_t exchange, const RowLabel& label,
-                              std::span<const std::int64_t> values) noexcept {
-  std::uint64_t* mine = counts(rank(), exchange);
-  *reinterpret_cast<RowLabel*>(mine + 1) = label;
-  std::memcpy(reinterpret_cast<std::byte*>(mine) + kCountsHead, values.data(), values.size_bytes());
-  Sequence(*mine).store(exchange, std::memory_order_release);
-}
-
-bool MemoryBoard::has_posted_counts(int peer, std::uint64_t exchange) const noexcept {
-  return Sequence(*counts(peer, exchange)).load(std::memory_order_acquire) == exchange;
-}
-
-std::int64_t MemoryBoard::count_from(int peer, std::uint64_t exchange) const noexcept {
-  const auto* head = reinterpret_cast<const std::byte*>(counts(peer, exchange));
-  return reinterpret_cast<const std::int64_t*>(head + kCountsHead)[rank()];
-}
-
-RowLabel MemoryBoard::counts_label(int peer, std::uint64_t exchange) const noexcept {
-  return *reinterpret_cast<const RowLabel*>(counts(peer, exchange) + 1);
-}
-
-void MemoryBoard::offer_rows(std::uint64_t exchange, const RowOffer& its_offer) noexcept {
-  Offer* mine = offer(rank(), exchange);
-  mine->buffer = its_offer.buffer;
-  mine->label = its_offer.label;
-  std::memcpy(placements(rank(), exchange), its_offer.placements.data(),
-              its_offer.placements.size_bytes());
-  Sequence(mine->exchange).store(exchange, std::memory_order_release);
-}
-
-bool MemoryBoard::has_offered(int peer, std::uint64_t exchange) const noexcept {
-  return Sequence(offer(peer, exchange)->exchange).load(std::memory_order_acquire) == exchange;
-}
-
-MemoryBoard::RowOffer MemoryBoard::offer_of(int peer, std::uint64_t exchange) const noexcept {
-  const Offer* theirs = offer(peer, exchange);
-  return {theirs->buffer, theirs->label, {placements(peer, exchange) + rank(), 1}};
-}
-
-void MemoryBoard::mark_sent(int peer, std::uint64_t exchange, std::uint64_t checksum) noexcept {
-  Sent& mine = sent(rank(), peer, exchange);
-  mine.checksum = checksum;
+void MemoryBoard::post_rows(std::uint64_t exchange, const RowNotice& rows,
+                            std::span<const RowShare> its_shares) noexcept {
+  Notice& mine = notice(rank(), exchange);
+  mine.rows = rows;
+  std::memcpy(shares(rank(), exchange), its_shares.data(), its_shares.size_bytes());
   Sequence(mine.exchange).store(exchange, std::memory_order_release);
 }
 
-bool MemoryBoard::has_sent(int peer, std::uint64_t exchange) const noexcept {
-  return Sequence(sent(peer, rank(), exchange).exchange).load(std::memory_order_acquire) ==
-         exchange;
+bool MemoryBoard::is_clear(std::uint64_t exchange) const noexcept {
+  if (exchange <= kPlaces) return true;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank() && !has_read_rows(peer, exchange - kPlaces)) return false;
+  }
+  return true;
 }
 
-std::uint64_t MemoryBoard::sent_checksum(int peer, std::uint64_t exchange) const noexcept {
-  return sent(peer, rank(), exchange).checksum;
+bool MemoryBoard::has_read_rows(int peer, std::uint64_t exchange) const noexcept {
+  return Sequence(read(rank(), peer, exchange)).load(std::memory_order_acquire) >= exchange;
+}
+
+bool MemoryBoard::has_posted_rows(int peer, std::uint64_t exchange) const noexcept {
+  return Sequence(notice(peer, exchange).exchange).load(std::memory_order_acquire) == exchange;
+}
+
+RowNotice MemoryBoard::rows_of(int peer, std::uint64_t exchange) const noexcept {
+  return notice(peer, exchange).rows;
+}
+
+RowShare MemoryBoard::share_of(int peer, std::uint64_t exchange) const noexcept {
+  return shares(peer, exchange)[rank()];
+}
+
+void MemoryBoard::mark_read(int peer, std::uint64_t exchange) noexcept {
+  Sequence(read(peer, rank(), exchange)).store(exchange, std::memory_order_release);
 }
 
 void MemoryBoard::announce(int source, std::uint64_t exchange, const BoardPlace& place,

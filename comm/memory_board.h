@@ -8,7 +8,7 @@
 
 #include "comm/operation.h"
 #include "comm/row_buffers.h"
-#include "comm/row_send.h"
+#include "comm/row_label.h"
 #include "comm/wait.h"
 
 namespace moesaic {
@@ -21,10 +21,27 @@ struct BoardSeat {
   int group_size = 0;      // of the group; 0: all of it is at the board
 };
 
-/// Where rows lie in a receive buffer, as all ranks of its board can find them.
+/// A place in a row buffer, as all ranks of its board can find it.
 struct BoardPlace {
   RowBufferName buffer{};
   std::int64_t offset_bytes = 0;
+};
+
+/// What a sender tells its board about its rows of an exchange, which receivers read where they
+/// lie.
+struct RowNotice {
+  RowLabel label{};
+  BoardPlace head{};              // who is done with them, and which they are; none if no rows
+  BoardPlace rows{};              // the first row of their matrix
+  std::int64_t stride_bytes = 0;  // from row to row
+  bool has_places = false;        // else the rows for all receivers stand in order
+};
+
+/// One receiver's part of the rows that a notice is about.
+struct RowShare {
+  std::int64_t first = 0;  // among those for all receivers
+  std::int64_t count = 0;
+  std::uint64_t checksum = 0;  // if the exchange is checked
 };
 
 /// A meeting place for ranks that see the same memory: threads of a process, or processes of a node
@@ -33,14 +50,13 @@ struct BoardPlace {
 ///
 /// Mail: all ranks post at the same time, at most kMailBytes each. Two boxes a rank are used in
 /// turn: when a rank posts for the third time, all have posted twice, so the first is read.
-/// Row exchange number n (from 1): receivers offer room, senders tick it off. These notes use
-/// kPlaces places in turn, since a rank has received all rows of exchange n before it offers room
-/// for n + kPlaces.
-/// Counts and messages of exchange n use twice as many places: a rank writes those of n + kPlaces
-/// after it has heard, in n, of all ranks at the board (counts) or from ranks elsewhere that have
-/// heard of them (messages); so whoever sees all of n + kPlaces knows that all of n have been read.
-/// Counts: each rank posts those for all. Messages: what came from ranks elsewhere to a rank at the
-/// board, for all that are there.
+/// Rows of exchange n (from 1): each sender posts a notice, and each rank ticks it off when it has
+/// read it. Notices use kPlaces places in turn: that of n + kPlaces may be posted when all have
+/// ticked off that of n.
+/// Messages: what came from ranks elsewhere to a rank at the board, for all that are there. They
+/// use twice as many places: a rank writes those of n + kPlaces after it has heard, in n, from
+/// ranks elsewhere that have heard of all ranks here; so whoever sees all of n + kPlaces knows that
+/// all of n have been read.
 class MemoryBoard {
  public:
   static constexpr std::size_t kMailBytes = 32 * 1024;
@@ -65,29 +81,20 @@ class MemoryBoard {
   void post(std::span<const std::byte> mail, const char* call);
   [[nodiscard]] const std::byte* mail_of(int peer) const noexcept;
 
-  /// `counts[p]` is for rank p.
-  void post_counts(std::uint64_t exchange, const RowLabel& label,
-                   std::span<const std::int64_t> counts) noexcept;
-  [[nodiscard]] bool has_posted_counts(int peer, std::uint64_t exchange) const noexcept;
-  /// What `peer` has for this rank, once has_posted_counts.
-  [[nodiscard]] std::int64_t count_from(int peer, std::uint64_t exchange) const noexcept;
-  [[nodiscard]] RowLabel counts_label(int peer, std::uint64_t exchange) const noexcept;
-
-  /// What a receiver offers for an exchange: a buffer, and a placement in it for every rank's rows.
-  struct RowOffer {
-    RowBufferName buffer{};
-    RowLabel label{};
-    std::span<const RowPlacement> placements;
-  };
-  void offer_rows(std::uint64_t exchange, const RowOffer& offer) noexcept;
-  [[nodiscard]] bool has_offered(int peer, std::uint64_t exchange) const noexcept;
-  /// What `peer` offered this rank, once has_offered: one placement.
-  [[nodiscard]] RowOffer offer_of(int peer, std::uint64_t exchange) const noexcept;
-  /// This rank's rows of `exchange` are at `peer`, with their checksum if it is to have one.
-  void mark_sent(int peer, std::uint64_t exchange, std::uint64_t checksum = 0) noexcept;
-  [[nodiscard]] bool has_sent(int peer, std::uint64_t exchange) const noexcept;
-  /// Once has_sent.
-  [[nodiscard]] std::uint64_t sent_checksum(int peer, std::uint64_t exchange) const noexcept;
+  /// `shares` [size]: of each rank at the board. The place must be clear (is_clear).
+  void post_rows(std::uint64_t exchange, const RowNotice& notice,
+                 std::span<const RowShare> shares) noexcept;
+  /// Whether all ranks have read what stood where the notice of `exchange` goes.
+  [[nodiscard]] bool is_clear(std::uint64_t exchange) const noexcept;
+  /// Whether `peer` has read this rank's notice of `exchange`, or does not want to.
+  [[nodiscard]] bool has_read_rows(int peer, std::uint64_t exchange) const noexcept;
+  [[nodiscard]] bool has_posted_rows(int peer, std::uint64_t exchange) const noexcept;
+  /// Once has_posted_rows: what `peer` told all, and of this rank's part.
+  [[nodiscard]] RowNotice rows_of(int peer, std::uint64_t exchange) const noexcept;
+  [[nodiscard]] RowShare share_of(int peer, std::uint64_t exchange) const noexcept;
+  /// This rank has read what `peer` has posted, or does not want to. In ascending order for each
+  /// place.
+  void mark_read(int peer, std::uint64_t exchange) noexcept;
 
   /// A message of exchange `exchange` from rank `source` of the group, elsewhere, to this rank is
   /// coming in at `place`; so many of its first bytes have come.
@@ -103,17 +110,16 @@ class MemoryBoard {
                                            std::uint64_t exchange) const noexcept;
 
  private:
-  struct Offer;
+  struct Notice;
   struct Message;
   [[nodiscard]] std::size_t area_bytes() const noexcept;
   [[nodiscard]] std::byte* area(int rank) const noexcept;
   [[nodiscard]] std::uint64_t& posted(int rank) const noexcept;
   [[nodiscard]] std::byte* box(int rank, std::uint64_t post) const noexcept;
-  [[nodiscard]] std::uint64_t* counts(int rank, std::uint64_t number) const noexcept;
-  [[nodiscard]] Offer* offer(int rank, std::uint64_t exchange) const noexcept;
-  [[nodiscard]] RowPlacement* placements(int rank, std::uint64_t exchange) const noexcept;
-  struct Sent;
-  [[nodiscard]] Sent& sent(int from, int to, std::uint64_t exchange) const noexcept;
+  [[nodiscard]] Notice& notice(int rank, std::uint64_t exchange) const noexcept;
+  [[nodiscard]] RowShare* shares(int rank, std::uint64_t exchange) const noexcept;
+  /// The last exchange at this place whose notice by `from` rank `to` has read.
+  [[nodiscard]] std::uint64_t& read(int from, int to, std::uint64_t exchange) const noexcept;
   [[nodiscard]] Message& message(int rank, int source, std::uint64_t exchange) const noexcept;
 
   std::shared_ptr<std::byte> memory_;

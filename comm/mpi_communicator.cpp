@@ -66,15 +66,15 @@ class MpiGroup final : public RankGroup {
 };
 
 std::unique_ptr<RowTransport> MpiGroup::make_rows() {
-  RowTransport::Ways ways{.buffers = std::make_unique<ProcessRowBuffers>(memory_),
-                          .carriers = {},
-                          .have_messages = size() > 1,
-                          .patience = {},
-                          .check_rows = job_.options.check_rows};
+  RowTransport::Ways ways{
+      .pool = std::make_unique<RowPool>(std::make_unique<ProcessRowBuffers>(memory_)),
+      .carriers = {},
+      .have_messages = size() > 1,
+      .check_rows = job_.options.check_rows};
   ways.carriers.push_back(
       std::make_unique<FarRows>(FarRows::Parts{.nodes = nodes_,
                                                .board = board_,
-                                               .buffers = *ways.buffers,
+                                               .buffers = ways.pool->buffers(),
                                                .make_messages = mpi_message_maker(*comm_)}));
   return std::make_unique<RowTransport>(Waiter{rank(), size(), job_.policy}, std::move(ways));
 }

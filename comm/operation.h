@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -48,7 +49,7 @@ class Operation : public RowsUnderWay {
   virtual bool progress() = 0;
   /// What has come, once it is known; else null.
   [[nodiscard]] virtual const ReceivedRows* received() const = 0;
-  /// What is missing, for messages: "rank 2 to make room and the rows of rank 0".
+  /// What is missing, for messages: "the rows of rank 0 and 2".
   [[nodiscard]] virtual std::string missing() const = 0;
   /// A wait has come to nothing.
   virtual void note_failure() noexcept {}
@@ -107,6 +108,11 @@ class OperationRing {
     }
     place = operations_.emplace_back(make()).get();
     return *place;
+  }
+  /// Whether `holds` of each.
+  template <typename Holds>
+  [[nodiscard]] bool all_of(Holds&& holds) const {
+    return std::ranges::all_of(operations_, [&](const auto& each) { return holds(*each); });
   }
   /// The number that next() was called for.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }

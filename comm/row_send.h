@@ -23,12 +23,6 @@ inline void check_label(const Waiter& rank, const RowLabel& own, int peer, const
        rank.rank, rank.size, own.text(), peer, theirs.text());
 }
 
-/// Where in a receive buffer one peer's rows belong.
-struct RowPlacement {
-  std::int64_t offset_bytes = 0;
-  std::int64_t bytes = 0;
-};
-
 /// The part of `send.rows` for every peer.
 void split_rows(const RowSend& send, std::vector<std::span<const std::int32_t>>& parts);
 

@@ -1,6 +1,7 @@
 #include "comm/row_transport.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/checksum.h"
@@ -21,8 +22,8 @@ class RowTransport::Exchange final : public Operation {
     return Operation::is_free() &&
            std::ranges::all_of(parts_, [](const auto& part) { return part->is_free(); });
   }
-  [[nodiscard]] bool has_sent() const {
-    return std::ranges::all_of(parts_, [](const auto& part) { return part->has_sent(); });
+  [[nodiscard]] bool is_found() const {
+    return std::ranges::all_of(parts_, [](const auto& part) { return part->is_found(); });
   }
   [[nodiscard]] std::int64_t num_here(int peer) const override {
     return job_.from[static_cast<std::size_t>(peer)].here;
@@ -167,7 +168,17 @@ std::string RowTransport::Exchange::missing() const {
 RowTransport::RowTransport(const Waiter& waiter, Ways ways)
     : waiter_(waiter), ways_(std::move(ways)) {}
 
-RowTransport::~RowTransport() = default;
+/// Not before the others have found what this rank has posted last.
+RowTransport::~RowTransport() {
+  if (std::uncaught_exceptions() > 0 || !ways_.pool->buffers().go_with_rank()) return;
+  const auto is_found = [](const Exchange& exchange) { return exchange.is_found(); };
+  try {
+    (void)wait_for(waiter_.policy, waiter_.policy.timeout,
+                   [&] { return exchanges_.all_of(is_found); });
+  } catch (...) {
+    waiter_.policy.idle->keep(std::current_exception());
+  }
+}
 
 PendingRows RowTransport::start(const RowSend& send, std::span<const std::int64_t> expected) {
   check_exchange(send, expected, waiter_);
@@ -175,10 +186,7 @@ PendingRows RowTransport::start(const RowSend& send, std::span<const std::int64_
       exchanges_.next([&] { return std::make_unique<Exchange>(waiter_, ways_, counters_); });
   exchange.start(exchanges_.number(), send, expected);
   PendingRows rows(exchange);
-  if (!exchange.advance() && !ways_.have_messages && send.later_rows == 0) {
-    (void)wait_for(waiter_.policy, ways_.patience,
-                   [&] { return exchange.advance() || exchange.has_sent(); });
-  }
+  (void)exchange.advance();
   return rows;
 }
 

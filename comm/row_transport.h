@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,7 +9,7 @@
 
 #include "comm/communicator.h"
 #include "comm/operation.h"
-#include "comm/row_buffers.h"
+#include "comm/row_pool.h"
 #include "comm/row_send.h"
 
 namespace moesaic {
@@ -56,14 +55,15 @@ class RowPart {
   /// Does what can be done now; returns whether all rows have been sent and received. Throws
   /// Error{peer} if a peer disagrees about the rows.
   virtual bool progress() = 0;
-  /// Whether the rows to send have left, as far as this rank has to do with it.
-  [[nodiscard]] virtual bool has_sent() const = 0;
-  /// What is missing: "rank 2 to make room and the rows of rank 0".
+  /// What is missing: "the rows of rank 0 and 2".
   [[nodiscard]] virtual std::string missing() const = 0;
   /// This rank does not need the received rows any more.
   virtual void let_go() noexcept {}
-  /// Whether nobody needs what this rank has received.
-  [[nodiscard]] virtual bool is_free() const { return true; }
+  /// Whether all ranks of the node have found what this rank has posted for them: they can read it
+  /// even when this rank is gone.
+  [[nodiscard]] virtual bool is_found() const = 0;
+  /// Whether none of them reads it any more.
+  [[nodiscard]] virtual bool is_free() const = 0;
 };
 
 /// A way for rows to some ranks of the group.
@@ -77,12 +77,10 @@ class RowCarrier {
 class RowTransport {
  public:
   struct Ways {
-    std::unique_ptr<RowBuffers> buffers;
+    std::unique_ptr<RowPool> pool;
     std::vector<std::unique_ptr<RowCarrier>> carriers;  // started in this order
     bool have_messages = false;                         // one of them sends some
-    /// How long a start waits until the rows have left, if there are no messages.
-    std::chrono::microseconds patience{};
-    std::int64_t check_rows = 0;  // as in CommOptions
+    std::int64_t check_rows = 0;                        // as in CommOptions
   };
 
   RowTransport(const Waiter& waiter, Ways ways);
@@ -90,6 +88,8 @@ class RowTransport {
 
   /// As Communicator::exchange_rows.
   [[nodiscard]] PendingRows start(const RowSend& send, std::span<const std::int64_t> expected);
+  /// As Communicator::make_row_memory.
+  [[nodiscard]] std::unique_ptr<RowMemory> make_memory() { return ways_.pool->make_memory(); }
   [[nodiscard]] const RowCounters& counters() const noexcept { return counters_; }
   [[nodiscard]] bool has_messages() const noexcept { return ways_.have_messages; }
 

@@ -1,5 +1,7 @@
 #include "comm/segment_row_buffers.h"
 
+#include "base/error.h"
+
 namespace moesaic {
 namespace {
 
@@ -22,6 +24,16 @@ SharedSegment::Name from_name(const RowBufferName& name) {
           static_cast<std::int32_t>(name[1]), name[2], static_cast<std::int64_t>(name[3])};
 }
 
+/// A segment that is not there any more was that of a rank that has failed, or has been killed.
+SharedSegment open_of_peer(const SharedSegment::Name& name) {
+  try {
+    return SharedSegment::open(name);
+  } catch (const Error& error) {
+    if (SharedSegment::exists(name)) throw;
+    fail(ErrorKind::peer, "process {} of this node has gone: {}", name.pid, error.what());
+  }
+}
+
 }  // namespace
 
 std::byte* SegmentRowBuffers::reserve(std::size_t slot, std::int64_t bytes) {
@@ -32,6 +44,7 @@ std::byte* SegmentRowBuffers::reserve(std::size_t slot, std::int64_t bytes) {
     own = SharedSegment();
     own = SharedSegment::create(SharedSegment::Home::anonymous,
                                 (with_reserve / kGranuleBytes + 1) * kGranuleBytes);
+    take_huge_pages(own.bytes().first(static_cast<std::size_t>(bytes)));
   }
   return own.bytes().data();
 }
@@ -48,7 +61,7 @@ std::byte* SegmentRowBuffers::of_peer(int peer, const RowBufferName& name) {
   Mapping& mapping = mappings[slot];
   if (mapping.name != name) {
     mapping = Mapping();
-    mapping = {name, SharedSegment::open(from_name(name))};
+    mapping = {name, open_of_peer(from_name(name))};
   }
   return mapping.segment.bytes().data();
 }

@@ -9,8 +9,8 @@
 
 namespace moesaic {
 
-/// Receive buffers in shared segments: a rank replaces its own when it needs a larger one, and its
-/// peers map the new one when they next send to it.
+/// In shared segments: a rank replaces one when it needs a larger one, and its peers map the new
+/// one when they next read from it.
 class SegmentRowBuffers final : public RowBuffers {
  public:
   explicit SegmentRowBuffers(int num_ranks) : of_peers_(static_cast<std::size_t>(num_ranks)) {}
@@ -18,6 +18,7 @@ class SegmentRowBuffers final : public RowBuffers {
   std::byte* reserve(std::size_t slot, std::int64_t bytes) override;
   [[nodiscard]] RowBufferName name(std::size_t slot) const override;
   std::byte* of_peer(int peer, const RowBufferName& name) override;
+  [[nodiscard]] bool go_with_rank() const noexcept override { return true; }
 
  private:
   struct Mapping {

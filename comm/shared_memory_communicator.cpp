@@ -1,7 +1,6 @@
 #include "comm/shared_memory_communicator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,10 +20,6 @@
 
 namespace moesaic {
 namespace {
-
-/// How long the start of an exchange waits for peers of this node to make room. Whoever is later is
-/// busy: better go on and send its rows later.
-constexpr std::chrono::microseconds kStartPatience(10);
 
 /// The nodes of a group, and the board of this rank's.
 struct Nodes {
@@ -120,7 +115,7 @@ class NodeGroup final : public RankGroup {
   MpiJob job_;
   Nodes nodes_;
   MemoryBoard board_;
-  ProcessRowBuffers::Memory memory_;  // of receive buffers, if no other rank is to see them
+  ProcessRowBuffers::Memory memory_;  // of rows, if no other rank is to see them
 };
 
 std::unique_ptr<Collectives> NodeGroup::make_collectives() {
@@ -134,19 +129,18 @@ std::unique_ptr<RowBuffers> NodeGroup::make_buffers() {
 }
 
 std::unique_ptr<RowTransport> NodeGroup::make_rows() {
-  RowTransport::Ways ways{.buffers = make_buffers(),
+  RowTransport::Ways ways{.pool = std::make_unique<RowPool>(make_buffers()),
                           .carriers = {},
                           .have_messages = !is_one_node(),
-                          .patience = kStartPatience,
                           .check_rows = job_.options.check_rows};
   if (!is_one_node()) {
     ways.carriers.push_back(
         std::make_unique<FarRows>(FarRows::Parts{.nodes = nodes_.map,
                                                  .board = board_,
-                                                 .buffers = *ways.buffers,
+                                                 .buffers = ways.pool->buffers(),
                                                  .make_messages = mpi_message_maker(*comm_)}));
   }
-  ways.carriers.push_back(std::make_unique<BoardRows>(board_, *ways.buffers));
+  ways.carriers.push_back(std::make_unique<BoardRows>(board_, *ways.pool));
   const Waiter waiter{rank(), size(), job_.policy};
   return std::make_unique<RowTransport>(waiter, std::move(ways));
 }

@@ -21,10 +21,6 @@
 namespace moesaic {
 namespace {
 
-/// How long the start of an exchange waits for peers to make room. Whoever is later is busy: better
-/// go on and send its rows later.
-constexpr std::chrono::microseconds kThreadPatience(10);
-
 /// What the threads of all groups of one run share.
 struct Run {
   Run(const CommOptions& its_options, int ranks) : options(its_options), num_ranks(ranks) {}
@@ -35,8 +31,8 @@ struct Run {
   std::shared_ptr<ThreadRollCall::Reports> reports;  // if each rank has a thread
 };
 
-/// What the ranks of one group share. The receive buffers live here so that a sender never writes
-/// to the memory of a rank that has left.
+/// What the ranks of one group share. The row buffers live here so that nobody ever reads the
+/// memory of a rank that has left.
 struct Group {
   Group(std::shared_ptr<Run> its_run, std::vector<int> its_run_ranks)
       : run(std::move(its_run)),
@@ -145,20 +141,20 @@ std::unique_ptr<MemoryBoard> ThreadGroup::make_node_board() const {
 
 std::unique_ptr<RowTransport> ThreadGroup::make_rows() {
   ProcessRowBuffers::Memory& memory = group_->buffers[static_cast<std::size_t>(rank())];
-  RowTransport::Ways ways{.buffers = std::make_unique<ProcessRowBuffers>(memory),
-                          .carriers = {},
-                          .have_messages = node_board_ != nullptr,
-                          .patience = kThreadPatience,
-                          .check_rows = group_->run->options.check_rows};
+  RowTransport::Ways ways{
+      .pool = std::make_unique<RowPool>(std::make_unique<ProcessRowBuffers>(memory)),
+      .carriers = {},
+      .have_messages = node_board_ != nullptr,
+      .check_rows = group_->run->options.check_rows};
   MemoryBoard& board = node_board_ == nullptr ? board_ : *node_board_;
   if (node_board_ != nullptr) {
     ways.carriers.push_back(std::make_unique<FarRows>(
         FarRows::Parts{.nodes = group_->nodes,
                        .board = board,
-                       .buffers = *ways.buffers,
+                       .buffers = ways.pool->buffers(),
                        .make_messages = thread_message_maker(group_->post, rank())}));
   }
-  ways.carriers.push_back(std::make_unique<BoardRows>(board, *ways.buffers));
+  ways.carriers.push_back(std::make_unique<BoardRows>(board, *ways.pool));
   return std::make_unique<RowTransport>(Waiter{rank(), size(), board_.policy()}, std::move(ways));
 }
 

@@ -54,6 +54,9 @@ class TransportCommunicator final : public Communicator {
   }
   [[nodiscard]] PendingRows exchange_rows(const RowSend& send,
                                           std::span<const std::int64_t> expected) override;
+  [[nodiscard]] std::unique_ptr<RowMemory> make_row_memory() override {
+    return parts_.rows->make_memory();
+  }
   [[nodiscard]] RowCounters row_counters() const override { return parts_.rows->counters(); }
   void progress() override;
   [[nodiscard]] RowLabel& place() noexcept override { return parts_.idle->place(); }

@@ -43,9 +43,10 @@ ExchangeBed::ExchangeBed(Communicator& experts, const Case& what)
       experts_(experts),
       rank_(experts.rank()),
       hidden_(what.shape.hidden),
-      rows_(activation_bytes(), what.shape.topk),
+      rows_(experts.make_row_memory(), activation_bytes(), what.shape.topk),
       codec_(what.wire, find_vector_kernels(Isa::scalar)),
       result_bytes_(codec_.bytes(hidden_)),
+      outputs_(experts.make_row_memory()),
       exchange_(experts, what.placement, what.combine, what.nodes) {
   const LayerRouting& routing = what.routing;
   const std::int64_t topk = what.shape.topk;
@@ -63,12 +64,9 @@ ExchangeBed::ExchangeBed(Communicator& experts, const Case& what)
     if (here > 0 && !is_own) arrivals_.push_back(token);
     num_outputs_ += here;
   }
-  const bool has_weights = what.combine == Combine::fast;
-  if (has_weights) rows_.have(WireRows::Extra::weights);
-  rows_.resize(tokens);
-  rows_.set_experts(own_);
-  if (has_weights) rows_.set_extra_weights(own_);
-  outputs_ = Buffer<std::byte>(num_outputs_ * result_bytes_);
+  if (what.combine == Combine::fast) rows_.have(WireRows::Extra::weights);
+  renew_rows();
+  outputs_.renew(num_outputs_ * result_bytes_);
   if (what.nodes != nullptr) node_outputs_ = Buffer<float>(num_outputs_ * hidden_);
   (void)exchange();  // its plan tells which output is which
   require(plan_.execute.num_outputs() == num_outputs_, ErrorKind::internal,
@@ -125,8 +123,17 @@ std::uint32_t ExchangeBed::seed(std::int64_t token, std::int32_t expert) const {
              static_cast<std::uint32_t>(expert) + 1);
 }
 
+/// Other memory, if a rank still reads those of the run before.
+void ExchangeBed::renew_rows() {
+  rows_.resize(own_.num_tokens);
+  rows_.set_experts(own_);
+  if (case_.combine == Combine::fast) rows_.set_extra_weights(own_);
+}
+
 void ExchangeBed::prepare() {
   ++run_;
+  renew_rows();
+  outputs_.renew(num_outputs_ * result_bytes_);
   for (std::int64_t token = 0; token < own_.num_tokens; ++token) {
     write_row(seed(token_of_source(token), kNoExpert), rows_.activations(token));
   }

@@ -63,8 +63,9 @@ class ExchangeBed {
 
  private:
   [[nodiscard]] MatrixView<std::byte> outputs() const {
-    return outputs_.matrix(num_outputs_, result_bytes_);
+    return {outputs_.data(), num_outputs_, result_bytes_};
   }
+  void renew_rows();
   void write_result(std::uint32_t seed, std::byte* result) const;
   void write_row(std::uint32_t seed, std::byte* row) const;
   [[nodiscard]] std::int64_t activation_bytes() const noexcept;
@@ -87,8 +88,8 @@ class ExchangeBed {
   WireRows rows_;
   WireCodec codec_;
   std::int64_t result_bytes_;
-  Buffer<std::byte> outputs_;   // [outputs, result_bytes_]
-  Buffer<float> node_outputs_;  // [outputs, hidden] the same in f32, where parts travel in a node
+  SentRows<std::byte> outputs_;  // [outputs, result_bytes_]
+  Buffer<float> node_outputs_;   // [outputs, hidden] the same in f32, where parts travel in a node
   std::int64_t num_outputs_ = 0;
   TokenExchange exchange_;
   ExchangePlan plan_;

@@ -260,14 +260,17 @@ std::int64_t expert_outputs(const ExpertTokens& tokens, const RankSharing& shari
 std::int64_t exchange_bytes(const ExpertTokens& tokens, const RankSharing& sharing) {
   if (sharing.sharers == 1 || tokens.topk == 0) return 0;
   const PassRows rows = pass_rows(tokens, sharing);
-  const WireRows wire(tokens.hidden * element_bytes(tokens.precision), tokens.topk);
+  const WireRows wire(std::make_unique<OwnRowMemory>(),
+                      tokens.hidden * element_bytes(tokens.precision), tokens.topk);
   const auto row = static_cast<double>(wire.row_bytes());
   const auto result = static_cast<double>(4 * tokens.hidden);
-  const double received = rows.received * row + rows.results * result;
   const double off_node = static_cast<double>(sharing.nodes - 1) / sharing.nodes;
   const double sent_rows =
       rows.tokens * static_cast<double>(std::min<std::int64_t>(tokens.topk, sharing.sharers - 1));
-  return std::llround(received + off_node * (sent_rows * row + rows.outputs * result));
+  const double received = rows.received * row + rows.results * result;
+  const double sent = sent_rows * row + rows.outputs * result;
+  const double places = (sent_rows + rows.outputs) * sizeof(std::int32_t);
+  return std::llround(off_node * (received + sent) + places);
 }
 
 RoadRows road_rows(const ModelConfig& config, const Workload& work, const RankSharing& sharing) {

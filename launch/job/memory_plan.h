@@ -130,7 +130,8 @@ struct ExpertTokens {
 };
 /// Rows that the experts of the busiest rank get for them, one a choice.
 [[nodiscard]] std::int64_t expert_outputs(const ExpertTokens& tokens, const RankSharing& sharing);
-/// Receive buffers of an exchange there and one back; rows between nodes are packed besides.
+/// Messages between nodes, to and from this rank, of an exchange there and one back, and which rows
+/// ranks of the node read where they lie.
 [[nodiscard]] std::int64_t exchange_bytes(const ExpertTokens& tokens, const RankSharing& sharing);
 
 /// Rows of the busiest rank in a pass.

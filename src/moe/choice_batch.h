@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/buffer.h"
+#include "comm/communicator.h"
 #include "src/moe/dispatch_plan.h"
 #include "src/moe/experts.h"
 #include "src/moe/node_sums.h"
@@ -17,6 +17,10 @@ namespace moesaic {
 /// Choices of a batch on their way: which they are, what this rank's experts compute for them and
 /// for those of other ranks, and the results that come home.
 struct ChoiceBatch {
+  /// `ranks`: where results go.
+  explicit ChoiceBatch(Communicator& ranks)
+      : outputs(ranks.make_row_memory()), coded(ranks.make_row_memory()) {}
+
   Routing routing;
   ExchangePlan plan;
   Experts* experts = nullptr;                 // of their layer
@@ -26,8 +30,8 @@ struct ChoiceBatch {
   std::vector<float> output_weights;          // [outputs] its weight, with Combine::fast
   PartQueue parts;                            // of outputs, with Combine::fast
   NodeSums node_sums;                         // of parts, where ranks of a node add theirs
-  Buffer<float> outputs;                      // [outputs, hidden]
-  Buffer<std::byte> coded;  // [outputs, bytes] the same in the form of the wire, if that is not f32
+  SentRows<float> outputs;                    // [outputs, hidden]
+  SentRows<std::byte> coded;  // [outputs, bytes] the same in the form of the wire, if not f32
   PendingResults results;
 };
 

@@ -17,7 +17,8 @@ void split_routing(const Routing& all, std::int64_t count, Routing& immediate, R
 
 /// Choices that a layer has left to the sum of the next one, from their rows to their results.
 struct DeferredChoices : ChoiceBatch {
-  DeferredChoices(std::int64_t hidden_bytes, std::int64_t topk) : rows(hidden_bytes, topk) {}
+  DeferredChoices(Communicator& ranks, std::int64_t hidden_bytes, std::int64_t topk)
+      : ChoiceBatch(ranks), rows(ranks.make_row_memory(), hidden_bytes, topk) {}
 
   /// The next slot that has outputs, which count as computed from now on; nothing if none has.
   [[nodiscard]] std::optional<SlotRange> next_slot();
@@ -38,8 +39,9 @@ struct DeferredChoices : ChoiceBatch {
 /// nothing else is pending at any time.
 class Deferral {
  public:
-  Deferral(std::int64_t hidden_bytes, std::int64_t topk)
-      : batches_{DeferredChoices(hidden_bytes, topk), DeferredChoices(hidden_bytes, topk)} {}
+  Deferral(Communicator& ranks, std::int64_t hidden_bytes, std::int64_t topk)
+      : batches_{DeferredChoices(ranks, hidden_bytes, topk),
+                 DeferredChoices(ranks, hidden_bytes, topk)} {}
 
   /// What the layer before has left.
   [[nodiscard]] DeferredChoices& due() noexcept { return batches_[1 - now_]; }

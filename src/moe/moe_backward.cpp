@@ -85,7 +85,7 @@ void MoeLayer::execute_backward(const MoeBackward& pass, MoeWorkspace& work) {
   const std::int64_t hidden = router_.hidden();
   const std::int64_t stride = round_up(hidden + 1, kRowFloats);
   const std::int64_t count = stash.plan.execute.num_outputs();
-  work.outputs.reserve(count * stride);
+  work.outputs.renew(count * stride);
   work.weight_gradients.resize(static_cast<std::size_t>(count));
   const MatrixView<float> results(work.outputs.data(), count, hidden + 1, stride);
   {

@@ -168,7 +168,7 @@ void MoeLayer::finish_plan(ChoiceBatch& choices, MoeWorkspace& work) {
     if (!work.dropout.is_on()) continue;
     choices.output_keys.push_back(work.rows.key_of(work.dispatch.words(source)));
   }
-  choices.outputs.reserve(num_rows(choices) * router_.hidden());
+  choices.outputs.renew(num_rows(choices) * router_.hidden());
   choices.experts = experts_.get();
 }
 
@@ -241,7 +241,7 @@ void MoeLayer::send_results(ChoiceBatch& choices, TokenExchange::Outputs when,
   const std::int64_t bytes = codec(work).bytes(router_.hidden());
   const std::byte* data = reinterpret_cast<const std::byte*>(choices.outputs.data());
   if (!codec(work).is_exact()) {
-    choices.coded.reserve(rows * bytes);
+    choices.coded.renew(rows * bytes);
     data = choices.coded.data();
   }
   const bool is_written = when == TokenExchange::Outputs::written;
@@ -263,7 +263,7 @@ void MoeLayer::send_results(ChoiceBatch& choices, TokenExchange::Outputs when,
   work.load.result_bytes_saved += choices.plan.execute.results_saved * bytes;
 }
 
-/// What is kept is kept of all rows; copies in a node are not faster in pieces.
+/// What is kept is kept of all rows; in a node they are there at once.
 bool MoeLayer::runs_as_rows_come(const MoeWorkspace& work) {
   return work.keep == nullptr && work.exchange.has_messages();
 }

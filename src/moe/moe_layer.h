@@ -59,11 +59,12 @@ struct MoeContext {
 struct MoeWorkspace : ChoiceBatch {
   /// `hidden_bytes`: of one row's activations.
   MoeWorkspace(const MoeContext& model, std::int64_t hidden_bytes, std::int64_t topk)
-      : context(model),
-        rows(hidden_bytes, topk),
+      : ChoiceBatch(model.experts),
+        context(model),
+        rows(model.experts.make_row_memory(), hidden_bytes, topk),
         exchange(model.experts, model.placement.of_layer(0), model.combine, model.nodes),
-        deferral(hidden_bytes, topk),
-        gradient_rows(hidden_bytes, topk, true) {}
+        deferral(model.experts, hidden_bytes, topk),
+        gradient_rows(model.experts.make_row_memory(), hidden_bytes, topk, true) {}
 
   /// The batch is in this layer of the model now, or in none (-1).
   void enter_layer(std::int64_t layer) {

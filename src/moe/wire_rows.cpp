@@ -1,6 +1,7 @@
 #include "src/moe/wire_rows.h"
 
 #include <cstring>
+#include <utility>
 
 #include "kernels/format.h"
 
@@ -15,8 +16,9 @@ constexpr std::int64_t kRowAlignment = 64;
 
 }  // namespace
 
-WireRows::WireRows(std::int64_t hidden_bytes, std::int64_t topk, bool has_mark)
-    : topk_(topk), num_words_(topk + (has_mark ? 1 : 0)) {
+WireRows::WireRows(std::unique_ptr<RowMemory> memory, std::int64_t hidden_bytes, std::int64_t topk,
+                   bool has_mark)
+    : topk_(topk), num_words_(topk + (has_mark ? 1 : 0)), bytes_(std::move(memory)) {
   resize(0, hidden_bytes);
 }
 
@@ -25,7 +27,7 @@ void WireRows::resize(std::int64_t num_tokens, std::int64_t hidden_bytes) {
   words_offset_ = round_up(hidden_bytes, kWordBytes);
   row_bytes_ = words_offset_ + num_words_ * kWordBytes;
   stride_bytes_ = round_up(row_bytes_, kRowAlignment);
-  bytes_.reserve(num_tokens * stride_bytes_);
+  bytes_.renew(num_tokens * stride_bytes_);
 }
 
 void WireRows::have(Extra extra) {

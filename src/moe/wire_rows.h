@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/buffer.h"
+#include "comm/row_memory.h"
 #include "src/moe/routing.h"
 
 namespace moesaic {
@@ -14,9 +14,11 @@ namespace moesaic {
 class WireRows {
  public:
   /// `hidden_bytes`: bytes of one row's activations.
-  WireRows(std::int64_t hidden_bytes, std::int64_t topk, bool has_mark = false);
+  WireRows(std::unique_ptr<RowMemory> memory, std::int64_t hidden_bytes, std::int64_t topk,
+           bool has_mark = false);
 
-  /// Makes room for as many rows, of so many bytes of activations; their contents are lost.
+  /// Makes room for as many rows, of so many bytes of activations; those before may still be read
+  /// by other ranks.
   void resize(std::int64_t num_tokens, std::int64_t hidden_bytes);
   void resize(std::int64_t num_tokens) { resize(num_tokens, hidden_bytes_); }
   /// What rows have behind their experts.
@@ -71,7 +73,7 @@ class WireRows {
   std::int64_t words_offset_ = 0;
   std::int64_t row_bytes_ = 0;
   std::int64_t stride_bytes_ = 0;
-  Buffer<std::byte> bytes_;
+  SentRows<std::byte> bytes_;
 };
 
 }  // namespace moesaic

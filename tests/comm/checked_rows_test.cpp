@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <deque>
 #include <numeric>
 
 #include "base/error.h"
@@ -32,21 +33,23 @@ TEST_P(CheckedRows, do_what_every_transport_must) {
 INSTANTIATE_TEST_SUITE_P(Sizes, CheckedRows,
                          testing::Values(CheckedRanks{3, 1, 1}, CheckedRanks{4, 2, 2}));
 
-/// Damages a byte of the sender's matrix after its checksum has been taken, before it is copied.
+/// Damages a byte of each buffer whose owner has written it, when a peer looks for it.
 class DamagingBuffers final : public RowBuffers {
  public:
-  explicit DamagingBuffers(std::byte* victim) : victim_(victim) {}
+  explicit DamagingBuffers(std::size_t victim) : victim_(victim) {}
   std::byte* reserve(std::size_t slot, std::int64_t bytes) override {
     return buffers_.reserve(slot, bytes);
   }
   [[nodiscard]] RowBufferName name(std::size_t slot) const override { return buffers_.name(slot); }
   std::byte* of_peer(int peer, const RowBufferName& name) override {
-    *victim_ ^= std::byte{1};
-    return buffers_.of_peer(peer, name);
+    std::byte* const buffer = buffers_.of_peer(peer, name);
+    buffer[victim_] ^= std::byte{1};
+    return buffer;
   }
+  [[nodiscard]] bool go_with_rank() const noexcept override { return buffers_.go_with_rank(); }
 
  private:
-  std::byte* victim_;
+  std::size_t victim_;
   ProcessRowBuffers::Memory memory_;
   ProcessRowBuffers buffers_{memory_};
 };
@@ -77,6 +80,7 @@ class DamagingMessages final : public Messages {
 
 constexpr std::int64_t kRowBytes = 100;
 constexpr std::int64_t kRows = 4;
+constexpr std::size_t kWordsBytes = 64;  // of the ranks that read them, before the rows
 using Matrix = std::array<std::byte, kRowBytes * kRows>;
 
 /// Two ranks of one thread, on a node together or each on its own, of which rank 0 sends damaged
@@ -144,7 +148,7 @@ class DamagedPair {
   }
 
   [[nodiscard]] RowTransport::Ways make_ways(int rank, MemoryBoard& board) {
-    RowTransport::Ways ways{.buffers = std::make_unique<DamagingBuffers>(&matrix_[kRowBytes + 7]),
+    RowTransport::Ways ways{.pool = std::make_unique<RowPool>(make_buffers()),
                             .carriers = {},
                             .have_messages = is_far_,
                             .check_rows = check_rows_};
@@ -152,17 +156,23 @@ class DamagedPair {
       ways.carriers.push_back(std::make_unique<FarRows>(
           FarRows::Parts{.nodes = nodes_,
                          .board = board,
-                         .buffers = *ways.buffers,
+                         .buffers = ways.pool->buffers(),
                          .make_messages = [make = thread_message_maker(post_, rank)] {
                            return std::make_unique<DamagingMessages>(make());
                          }}));
     }
-    ways.carriers.push_back(std::make_unique<BoardRows>(board, *ways.buffers));
+    ways.carriers.push_back(std::make_unique<BoardRows>(board, *ways.pool));
     return ways;
+  }
+
+  [[nodiscard]] std::unique_ptr<RowBuffers> make_buffers() {
+    if (is_far_) return std::make_unique<ProcessRowBuffers>(memory_.emplace_back());
+    return std::make_unique<DamagingBuffers>(kWordsBytes + kRowBytes + 7);
   }
 
   bool is_far_;
   std::int64_t check_rows_;
+  std::deque<ProcessRowBuffers::Memory> memory_;
   Matrix matrix_{};
   NodeMap nodes_{std::array{0, 1}};
   ThreadPost post_;

@@ -169,6 +169,7 @@ void everything(Communicator& comm, int num_exchanges) {
   growing_rows(comm);
   exchanges_under_way(comm);
   rows_stay_while_others_pass(comm);
+  memory_is_renewed_while_it_is_read(comm);
   rows_move_without_waiting(comm);
   rows_written_later(comm);
   rows_leave_in_pieces(comm);

@@ -15,6 +15,8 @@ void growing_rows(Communicator& comm);
 /// their handles.
 void exchanges_under_way(Communicator& comm);
 void rows_stay_while_others_pass(Communicator& comm);
+/// Rows in memory of the communicator, which is written again at once.
+void memory_is_renewed_while_it_is_read(Communicator& comm);
 /// Nobody waits: progress() is enough.
 void rows_move_without_waiting(Communicator& comm);
 /// Rows that are told to be written after the start.

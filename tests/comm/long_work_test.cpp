@@ -65,8 +65,7 @@ TEST(LongWork, a_rank_that_stops_is_named_with_what_it_had_done) {
   run_thread_ranks(2, body, {.timeout = 2s});
   EXPECT_EQ(test::without_times(message),
             "all wait for rank 1, silent\n"
-            "  rank 0: loading: exchange_rows: waiting for rank 1 to make room and the rows of "
-            "rank 1, for T s\n"
+            "  rank 0: loading: exchange_rows: waiting for the rows of rank 1, for T s\n"
             "  rank 1: silent\n"
             "  still loading when last heard of: rank 1 (42 %)");
 }

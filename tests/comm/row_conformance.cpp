@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -109,6 +110,24 @@ void rows_stay_while_others_pass(Communicator& comm) {
   kept.wait();
   for (int i = 0; i < 40; ++i) run(comm, random_exchange(6002 + i, comm.size(), random));
   kept.verify();
+}
+
+void memory_is_renewed_while_it_is_read(Communicator& comm) {
+  std::mt19937 random(9);
+  const auto memory = comm.make_row_memory();
+  std::deque<std::unique_ptr<Side>> kept;  // some ranks keep what they got longer than others
+  for (int i = 0; i < 60; i += 2) {
+    for (int number = 8100 + i; number < 8102 + i; ++number) {
+      Exchange exchange = i % 3 == 0 ? pattern(number, comm.size(), 40 << i % 8, 30, kAll)
+                                     : random_exchange(number, comm.size(), random);
+      kept.push_back(std::make_unique<Side>(comm, std::move(exchange), memory.get()));
+      kept.back()->start();
+    }
+    kept.end()[-1]->wait();
+    kept.end()[-2]->wait();
+    for (const auto& side : kept) side->verify();
+    if (kept.size() > static_cast<std::size_t>(1 + 2 * comm.rank())) kept.pop_front();
+  }
 }
 
 void rows_move_without_waiting(Communicator& comm) {

@@ -37,6 +37,7 @@ Exchange random_exchange(int number, int size, std::mt19937& random) {
   exchange.stride_bytes = exchange.row_bytes + below(2) * below(40);
   exchange.matrix_rows = 1 + below(24);
   exchange.later = below(4) == 0;
+  exchange.in_place = below(2) == 0;
   if (!exchange.later) exchange.tag_bytes = below(static_cast<int>(exchange.row_bytes) + 1);
   const int kind = below(4);  // 0: nearly nothing; 1: one receiver; else: anything
   const int hot = below(size);
@@ -54,8 +55,19 @@ Exchange random_exchange(int number, int size, std::mt19937& random) {
   return exchange;
 }
 
-Side::Side(Communicator& comm, Exchange exchange) : comm_(comm), exchange_(std::move(exchange)) {
-  matrix_.resize(static_cast<std::size_t>(exchange_.matrix_rows * exchange_.stride_bytes));
+Side::Side(Communicator& comm, Exchange exchange, RowMemory* memory)
+    : comm_(comm), exchange_(std::move(exchange)) {
+  const std::int64_t bytes = exchange_.matrix_rows * exchange_.stride_bytes;
+  if (exchange_.in_place && memory == nullptr) {
+    in_place_ = comm.make_row_memory();
+    memory = in_place_.get();
+  }
+  if (memory != nullptr) {
+    matrix_ = {memory->renew(bytes), static_cast<std::size_t>(bytes)};
+  } else {
+    own_.resize(static_cast<std::size_t>(bytes));
+    matrix_ = own_;
+  }
   for (std::int64_t row = 0; !exchange_.later && row < exchange_.matrix_rows; ++row) write_row(row);
   const auto& mine = exchange_.rows[static_cast<std::size_t>(comm.rank())];
   for (const auto& part : mine) {
@@ -69,8 +81,8 @@ Side::Side(Communicator& comm, Exchange exchange) : comm_(comm), exchange_(std::
 
 void Side::write_row(std::int64_t row) {
   fill_row(exchange_.number, comm_.rank(), row,
-           std::span(matrix_).subspan(static_cast<std::size_t>(row * exchange_.stride_bytes),
-                                      static_cast<std::size_t>(exchange_.row_bytes)));
+           matrix_.subspan(static_cast<std::size_t>(row * exchange_.stride_bytes),
+                           static_cast<std::size_t>(exchange_.row_bytes)));
 }
 
 void Side::start() {
@@ -92,7 +104,8 @@ void Side::write_rows() {
   std::ranges::shuffle(starts, std::mt19937(static_cast<unsigned>(exchange_.number)));
   for (const std::int64_t first : starts) {
     const std::int64_t end = std::min(first + 7, exchange_.matrix_rows);
-    for (std::int64_t row = first; row < end; ++row) write_row(row);
+    // A matrix that nobody reads may be another one's by now.
+    for (std::int64_t row = first; row < end && !rows_.empty(); ++row) write_row(row);
     pending_.mark_ready(first, end - first);
   }
 }

@@ -21,7 +21,8 @@ struct Exchange {
   std::int64_t stride_bytes = 8;
   std::int64_t tag_bytes = 0;
   std::int64_t matrix_rows = 0;
-  bool later = false;                                        // rows are written after the start
+  bool later = false;     // rows are written after the start
+  bool in_place = false;  // the matrix is in memory that ranks of the node see
   std::vector<std::vector<std::vector<std::int32_t>>> rows;  // [sender][receiver] row numbers
 
   Exchange(int its_number, int size)
@@ -34,10 +35,11 @@ struct Exchange {
 /// written later.
 [[nodiscard]] Exchange random_exchange(int number, int size, std::mt19937& random);
 
-/// This rank's side of an exchange; owns what must stay untouched until it is over.
+/// This rank's side of an exchange; owns what must stay untouched until it is over, but for the
+/// matrix where it is given `memory` for that.
 class Side {
  public:
-  Side(Communicator& comm, Exchange exchange);
+  Side(Communicator& comm, Exchange exchange, RowMemory* memory = nullptr);
 
   /// Every second one does not know what to expect.
   void start();
@@ -56,7 +58,9 @@ class Side {
 
   Communicator& comm_;
   Exchange exchange_;
-  std::vector<std::byte> matrix_;
+  std::vector<std::byte> own_;
+  std::unique_ptr<RowMemory> in_place_;
+  std::span<std::byte> matrix_;
   std::vector<std::int32_t> rows_;
   std::vector<std::int64_t> counts_;
   std::vector<std::int64_t> expected_;

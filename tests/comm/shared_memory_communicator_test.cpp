@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
+#include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "comm/checked_communicator.h"
@@ -51,6 +54,35 @@ TEST(SharedMemoryCommunicator, deadlines_name_the_missing_ranks) {
       const std::string_view message = error.what();
       EXPECT_NE(message.find("barrier: waiting for rank 1 and 2, for "), std::string::npos)
           << message;
+    }
+  }
+  world->barrier();
+}
+
+TEST(SharedMemoryCommunicator, rows_can_be_read_when_their_sender_has_gone) {
+  const auto world = make_shared_memory_communicator(mpi_test_session(), {.timeout = 60s});
+  const int late = world->size() - 1;
+  if (late == 0) return;
+  const std::vector<std::byte> row(5000, std::byte{3});
+  const std::vector<std::int32_t> rows(world->rank() == late ? 0 : 1);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(world->size()));
+  std::vector<std::int64_t> expected = counts;
+  if (world->rank() == late) {
+    for (int peer = 0; peer < late; ++peer) expected[static_cast<std::size_t>(peer)] = 1;
+  } else {
+    counts[static_cast<std::size_t>(late)] = 1;
+  }
+  {
+    const auto ranks = world->split(0, world->rank());
+    if (world->rank() == late) std::this_thread::sleep_for(200ms);
+    PendingRows pending = ranks->exchange_rows({.base = row.data(),
+                                                .row_bytes = 5000,
+                                                .stride_bytes = 5000,
+                                                .rows = rows,
+                                                .counts = counts},
+                                               expected);
+    for (const std::byte* got : pending.wait().rows) {
+      EXPECT_EQ(std::count(got, got + 5000, std::byte{3}), 5000);
     }
   }
   world->barrier();

@@ -112,17 +112,16 @@ TEST(ThreadCommunicator, deadlines_name_rank_call_and_peers) {
                          [&](Communicator& comm) {
                            (void)comm.exchange_rows({row.data(), 8, 8, rows, send}, recv).wait();
                          }),
-            "rank 0 of 3: exchange_rows: waiting for rank 2 to make room and the rows of rank 1: "
-            "gave up after 0.1 s");
+            "rank 0 of 3: exchange_rows: waiting for the rows of rank 1: gave up after 0.1 s");
 }
 
-TEST(ThreadCommunicator, deadlines_name_the_counts_that_rows_wait_for) {
+TEST(ThreadCommunicator, deadlines_name_all_whose_rows_may_come) {
   const std::vector<std::int64_t> send(3);
   EXPECT_EQ(lonely_error(3,
                          [&](Communicator& comm) {
                            (void)comm.exchange_rows({nullptr, 8, 8, {}, send}, {}).wait();
                          }),
-            "rank 0 of 3: exchange_rows: waiting for the counts of rank 1 and 2: gave up after 0.1 "
+            "rank 0 of 3: exchange_rows: waiting for the rows of rank 1 and 2: gave up after 0.1 "
             "s");
 }
 
@@ -148,7 +147,7 @@ TEST(ThreadCommunicator, an_error_in_a_destructor_is_told_by_the_next_call) {
                   { const PendingRows dropped = comm.exchange_rows({nullptr, 8, 8, {}, send}, {}); }
                   comm.progress();
                 }),
-            "rank 0 of 2: exchange_rows: waiting for the counts of rank 1: gave up after 0.1 s");
+            "rank 0 of 2: exchange_rows: waiting for the rows of rank 1: gave up after 0.1 s");
 }
 
 /// The error that ranks get of which the last is one layer ahead, with known rows or not.
@@ -216,12 +215,13 @@ TEST(ThreadCommunicator, refuses_broken_promises) {
   EXPECT_THROW((void)make_thread_communicators(0), Error);
 }
 
-std::string error_of_ranks_that_disagree(int per_node) {
-  const auto body = [](Communicator& comm) {
+/// Rank 0 sends a row, rank 1 expects others.
+std::string error_of_ranks_that_disagree(int per_node, std::int64_t expected) {
+  const auto body = [&](Communicator& comm) {
     const std::vector<std::byte> row(8);
     const std::vector<std::int32_t> rows = {0};
     const std::vector<std::int64_t> send = {0, comm.rank() == 0 ? 1 : 0};
-    const std::vector<std::int64_t> recv = {comm.rank() == 1 ? 2 : 0, 0};
+    const std::vector<std::int64_t> recv = {comm.rank() == 1 ? expected : 0, 0};
     const std::span<const std::int32_t> listed(rows.data(), comm.rank() == 0 ? 1 : 0);
     (void)comm.exchange_rows({row.data(), 8, 8, listed, send}, recv).wait();
   };
@@ -234,9 +234,14 @@ std::string error_of_ranks_that_disagree(int per_node) {
 }
 
 TEST(ThreadCommunicator, ranks_that_disagree_about_rows_are_told) {
-  EXPECT_EQ(error_of_ranks_that_disagree(0),
-            "rank 0: exchange_rows: 8 bytes for rank 1, which expects 16");
-  EXPECT_EQ(error_of_ranks_that_disagree(1),
+  EXPECT_EQ(error_of_ranks_that_disagree(0, 2),
+            "rank 1: exchange_rows: rank 0 has 1 rows for this rank, which expects 2");
+  const std::string unwanted = error_of_ranks_that_disagree(0, 0);  // who comes second finds it
+  EXPECT_TRUE(
+      unwanted == "rank 1: exchange_rows: rank 0 has 1 rows for this rank, which expects 0" ||
+      unwanted == "rank 0: exchange_rows: rank 1 expects no rows of this rank, which has 1 for it")
+      << unwanted;
+  EXPECT_EQ(error_of_ranks_that_disagree(1, 2),
             "rank 1: exchange_rows: the message of rank 0 has 1 rows for this rank, which expects "
             "2");
 }

@@ -133,7 +133,8 @@ std::vector<Expert> make_experts() {
 /// A micro-batch on one rank, from its forward pass until its backward pass.
 class Stash {
  public:
-  Stash(const MicroBatch& batch, std::int64_t first, std::int64_t count) {
+  Stash(Communicator& world, const MicroBatch& batch, std::int64_t first, std::int64_t count)
+      : world_(world) {
     const auto token = [&](auto& of) { return std::span(of).subspan(index(first), index(count)); };
     const auto choice = [&](auto& of) {
       return std::span(of).subspan(index(first * kTopk), index(count * kTopk));
@@ -147,7 +148,7 @@ class Stash {
   }
 
   void run_forward(TokenExchange& exchange, std::span<const Expert> local, Results& results) {
-    WireRows rows(sizeof(Row), kTopk);
+    WireRows rows(world_.make_row_memory(), sizeof(Row), kTopk);
     write_rows(x_, rows);
     rows.set_experts(routing_);
     exchange.plan_sends(routing_, plan_);
@@ -168,7 +169,7 @@ class Stash {
 
   void run_backward(TokenExchange& exchange, std::span<const Expert> local,
                     std::span<UpGradient> gradients, Results& results) {
-    WireRows rows(sizeof(Row), kTopk);
+    WireRows rows(world_.make_row_memory(), sizeof(Row), kTopk);
     write_rows(dy_, rows);
     rows.set_weights(routing_);
     PendingDispatch dispatch = exchange.dispatch(rows, plan_, {});
@@ -216,6 +217,7 @@ class Stash {
   }
 
   std::vector<Row> x_, dy_;
+  Communicator& world_;
   Routing routing_;
   ExchangePlan plan_;
   std::vector<Row> kept_x_;  // [outputs]
@@ -277,8 +279,8 @@ void check_backward_on_plan(Communicator& world) {
   const std::int64_t last = first_token(world.rank() + 1, world.size());
   std::vector<UpGradient> gradients(slots);
   TokenExchange exchange(world, placement);
-  Stash early_stash(early, first, last - first);
-  Stash late_stash(late, first, last - first);
+  Stash early_stash(world, early, first, last - first);
+  Stash late_stash(world, late, first, last - first);
   Results early_results, late_results;
   early_stash.run_forward(exchange, local, early_results);
   late_stash.run_forward(exchange, local, late_results);

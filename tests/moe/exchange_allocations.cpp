@@ -70,7 +70,9 @@ Routing random_routing(std::int64_t tokens, std::mt19937& random) {
 class Traveller {
  public:
   Traveller(Communicator& world, const ExpertPlacement& placement)
-      : exchange_(world, placement), rows_(kCountedHidden * 2, kCountedTopk) {}
+      : exchange_(world, placement),
+        rows_(world.make_row_memory(), kCountedHidden * 2, kCountedTopk),
+        outputs_(world.make_row_memory()) {}
 
   void leave(const Routing& routing) {
     rows_.resize(routing.num_tokens);
@@ -81,9 +83,10 @@ class Traveller {
   void arrive(const Routing& routing) {
     dispatch_.wait();
     exchange_.finish_plan(routing, dispatch_, plan_);
-    outputs_.reserve(plan_.execute.num_outputs() * kCountedHidden);
-    results_ =
-        exchange_.combine(outputs_.matrix(plan_.execute.num_outputs(), kCountedHidden), plan_, {});
+    const std::int64_t rows = plan_.execute.num_outputs();
+    outputs_.renew(rows * kCountedHidden);
+    results_ = exchange_.combine(MatrixView<const float>(outputs_.data(), rows, kCountedHidden),
+                                 plan_, {});
   }
   void come_home() {
     results_.wait();
@@ -95,7 +98,7 @@ class Traveller {
   TokenExchange exchange_;
   WireRows rows_;
   ExchangePlan plan_;
-  Buffer<float> outputs_;
+  SentRows<float> outputs_;
   PendingDispatch dispatch_;
   PendingResults results_;
 };
