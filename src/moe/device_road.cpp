@@ -51,9 +51,10 @@ DeviceRoad::DeviceRoad(DeviceExpertsWorkspace& work, NcclRanks* ranks)
 std::byte* DeviceRoad::rows(std::int64_t tokens, std::int64_t hidden) {
   tokens_ = tokens;
   hidden_ = hidden;
+  ++num_batches_;
   if (plans(tokens)) return work_.graphs->host_inputs.data();
-  make_room(host_rows_, tokens * hidden * kRowBytes, work_.device);
-  return host_rows_.data();
+  make_room(host_rows(), tokens * hidden * kRowBytes, work_.device);
+  return host_rows().data();
 }
 
 /// Before anything of the batch is under way: what grows gives memory back, and that waits.
@@ -61,16 +62,16 @@ void DeviceRoad::make_room_for(const ExchangePlan& plan) {
   Device& device = work_.device;
   const std::int64_t row_bytes = hidden_ * kRowBytes;
   const std::int64_t result_bytes = hidden_ * kResultBytes;
-  const std::int64_t sources = tokens_ + sum_of(plan.recv_counts);
-  const std::int64_t results = plan.execute.num_outputs() + sum_of(plan.send.return_counts);
-  make_room(sources_, sources * row_bytes, device);
+  const std::int64_t num_sources = tokens_ + sum_of(plan.recv_counts);
+  const std::int64_t num_results = plan.execute.num_outputs() + sum_of(plan.send.return_counts);
+  make_room(sources(), num_sources * row_bytes, device);
   make_room(sent_,
             std::max(std::ssize(plan.send.send_tokens) * row_bytes,
                      std::ssize(plan.execute.return_outputs) * result_bytes),
             device);
-  make_room(results_, results * result_bytes, device);
+  make_room(results(), num_results * result_bytes, device);
   make_room(sums_, tokens_ * result_bytes, device);
-  make_room(host_sums_, tokens_ * result_bytes, device);
+  make_room(host_sums(), tokens_ * result_bytes, device);
 }
 
 /// All lists go up in one copy.
@@ -113,29 +114,29 @@ void DeviceRoad::start(const Routing& routing, const ExchangePlan& plan, DeviceE
     const std::int64_t row_bytes = hidden_ * kRowBytes;
     const std::int64_t result_bytes = hidden_ * kResultBytes;
     const std::int64_t outputs = plan.execute.num_outputs();
-    const std::int64_t sources = tokens_ + sum_of(plan.recv_counts);
+    const std::int64_t num_sources = tokens_ + sum_of(plan.recv_counts);
     make_room_for(plan);
-    if (experts != nullptr) experts->make_room_there(outputs, sources);
+    if (experts != nullptr) experts->make_room_there(outputs, num_sources);
     upload_lists(routing, plan);
-    device.upload(sources_.address(), host_rows_.data(), tokens_ * row_bytes);
-    move({.from = sources_.address(),
+    device.upload(sources().address(), host_rows().data(), tokens_ * row_bytes);
+    move({.from = sources().address(),
           .chosen = at_.send_tokens,
           .send_counts = plan.send.send_counts,
-          .to = sources_.address() + static_cast<CudaAddress>(tokens_ * row_bytes),
+          .to = sources().address() + static_cast<CudaAddress>(tokens_ * row_bytes),
           .recv_counts = plan.recv_counts},
          row_bytes);
     if (experts != nullptr) {
-      experts->start_there({.x = sources_.address(),
-                            .num_inputs = sources,
+      experts->start_there({.x = sources().address(),
+                            .num_inputs = num_sources,
                             .row_indices = list(at_.output_sources),
                             .num_rows = outputs,
-                            .y = results_.address()},
+                            .y = results().address()},
                            plan.execute.slot_begin);
     }
-    move({.from = results_.address(),
+    move({.from = results().address(),
           .chosen = at_.return_outputs,
           .send_counts = plan.execute.return_counts,
-          .to = results_.address() + static_cast<CudaAddress>(outputs * result_bytes),
+          .to = results().address() + static_cast<CudaAddress>(outputs * result_bytes),
           .recv_counts = plan.send.return_counts},
          result_bytes);
     sum_results(routing);
@@ -159,14 +160,14 @@ void DeviceRoad::start(const Routing& routing, DeviceExperts& experts) {
 }
 
 void DeviceRoad::sum_results(const Routing& routing) {
-  moves_.combine({.results = results_.address(),
+  moves_.combine({.results = results().address(),
                   .places = list(at_.places),
                   .weights = list(at_.weights),
                   .y = sums_.address(),
                   .tokens = tokens_,
                   .topk = routing.topk,
                   .hidden = hidden_});
-  work_.device.download(host_sums_.data(), sums_.address(), tokens_ * hidden_ * kResultBytes);
+  work_.device.download(host_sums().data(), sums_.address(), tokens_ * hidden_ * kResultBytes);
 }
 
 void DeviceRoad::finish(MatrixView<float> y) {
@@ -174,7 +175,7 @@ void DeviceRoad::finish(MatrixView<float> y) {
     if (ranks_ != nullptr) return ranks_->wait_for_mark();
     work_.device.wait_for_mark(work_.deadline_seconds, [&] { work_.ranks.progress(); });
   });
-  const PinnedBuffer& host = plans(tokens_) ? work_.graphs->host_sums : host_sums_;
+  const PinnedBuffer& host = plans(tokens_) ? work_.graphs->host_sums : host_sums();
   const auto* const sums = reinterpret_cast<const float*>(host.data());
   for (std::int64_t token = 0; token < tokens_; ++token) {
     std::copy_n(sums + token * hidden_, hidden_, y.row(token).data());

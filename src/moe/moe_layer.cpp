@@ -52,7 +52,8 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
   }
   if (experts_->plans_itself()) tell_placement(work);
   work.has_executed = false;
-  if (road_ != nullptr) return begin_on_road(x, work);
+  work.is_on_road = goes_by_road(work.routing);
+  if (work.is_on_road) return begin_on_road(x, work);
   {
     const PhaseScope scope(times, Phase::dispatch);
     const WireRows::Extra extra =
@@ -309,7 +310,7 @@ void MoeLayer::compute_as_rows_come(MoeWorkspace& work) const {
 
 void MoeLayer::execute(MoeWorkspace& work) {
   work.has_executed = true;
-  if (road_ != nullptr) return execute_on_road(work);
+  if (work.is_on_road) return execute_on_road(work);
   DeferredChoices& due = work.deferral.due();
   const bool as_rows_come = runs_as_rows_come(work);
   compute_while_waiting(due, work, [&] {
@@ -345,7 +346,7 @@ void MoeLayer::execute(MoeWorkspace& work) {
 
 void MoeLayer::end(MatrixView<float> y, MoeWorkspace& work) {
   if (!work.has_executed) execute(work);
-  if (road_ != nullptr) return end_on_road(y, work);
+  if (work.is_on_road) return end_on_road(y, work);
   DeferredChoices& due = work.deferral.due();
   compute_while_waiting(work.deferral.left(), work,
                         [&] { return work.results.is_done() && due.results.is_done(); });

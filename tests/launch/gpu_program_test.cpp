@@ -77,6 +77,29 @@ TEST_F(GpuExperts, on_tensor_cores_give_the_same_bytes_on_any_number_of_ranks) {
   EXPECT_TRUE(run_score(2, joined(native, {"--batch-size", "2"})).logits == one.logits);
 }
 
+TEST_F(GpuExperts, are_summed_there_where_they_are_all_that_a_batch_chose) {
+  const auto bytes_down = [&](const Arguments& more) {
+    const TemporaryDirectory directory;
+    const std::string counts = directory.path_of("counts");
+    const Run result =
+        run(moesaic_command(score(more)), on_fake_gpus({{"MOESAIC_FAKE_COUNTS", counts}}));
+    EXPECT_TRUE(result.logits == run_score(1, portable("nvfp4", "none")).logits);
+    return std::stoll(read_text(counts));
+  };
+  constexpr int kTopk = 4;
+  constexpr int kLayers = 5;
+  const Arguments all = portable("nvfp4", "all");
+  const long long sums = bytes_down(all);
+  EXPECT_GT(sums, 0);
+  EXPECT_EQ(bytes_down(joined(all, {"--gpu-graph", "on"})), sums);
+  // Two batches under way go through the host: a result for each choice comes down.
+  EXPECT_EQ(bytes_down(joined(all, {"--half-batches", "on"})), kTopk * sums);
+  std::string ids = "0";
+  for (int id = 1; id < 16; ++id) ids += ", " + std::to_string(id);
+  const std::string mask = file("layer.json", R"({"2": [)" + ids + "]}");
+  EXPECT_EQ(kLayers * bytes_down(portable("nvfp4", mask)), sums);
+}
+
 TEST_F(GpuExperts, take_activations_in_nvfp4) {
   const Arguments rounded = {"--nvfp4-activations", "nvfp4"};
   const std::string cpu = run_score(1, joined(portable("nvfp4", "none"), rounded)).logits;
