@@ -66,6 +66,8 @@ class DeviceExperts final : public Experts {
   /// Asks for the sums of the batch that stands in the graphs' memory, all of whose experts are on
   /// this GPU.
   void start_sums(std::int64_t num_inputs, std::int64_t topk);
+  /// Of who plans_itself(), once it has been told the placement.
+  [[nodiscard]] ExpertGraphs& graphs() noexcept { return *graphs_; }
   [[nodiscard]] bool plans_itself() const noexcept override { return work_->graphs != nullptr; }
   void tell_placement(const ExpertPlacement& placement, int own_rank) override;
   [[nodiscard]] DeviceExperts* on_device() noexcept override { return this; }

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "base/matrix_view.h"
 #include "comm/nccl_ranks.h"
@@ -27,9 +29,15 @@ class DeviceRoad {
 
   /// Memory for the rows [tokens, hidden] bf16 of a batch, to be written before start().
   [[nodiscard]] std::byte* rows(std::int64_t tokens, std::int64_t hidden);
+  /// This rank's.
+  struct OwnExperts {
+    DeviceExperts* there = nullptr;  // null: it has none
+    /// [inputs, topk] what the batch chose, as BatchChoices has it; none: the host plans for them.
+    std::span<const std::int32_t> choices{};
+  };
   /// Asks for all of it. Waits for no row, but with several ranks until NCCL has taken the order.
-  /// `experts`: this rank's, null if it has none.
-  void start(const Routing& routing, const ExchangePlan& plan, DeviceExperts* experts);
+  /// With `choices` of no more rows than graphs take the experts are a graph.
+  void start(const Routing& routing, const ExchangePlan& plan, const OwnExperts& experts);
   /// Whether a batch of so many tokens goes through graphs, with which the GPU plans it: one rank
   /// has all experts, and there are not more tokens than graphs take.
   [[nodiscard]] bool plans(std::int64_t tokens) const noexcept {
@@ -64,10 +72,24 @@ class DeviceRoad {
   PinnedBuffer& host_sums() { return work_.host_results; }  // [tokens, hidden] f32
   DeviceBuffer& sources() { return work_.inputs; }   // [sources, hidden] bf16: own, then received
   DeviceBuffer& results() { return work_.results; }  // [outputs + received, hidden] f32
-  void make_room_for(const ExchangePlan& plan);
+  /// Where the rows of a batch are in the GPU's memory.
+  struct Places {
+    bool is_graph = false;
+    std::int64_t num_sources = 0;
+    CudaAddress own = 0;  // [tokens] this rank's
+    CudaAddress received = 0;
+    std::vector<std::int64_t> received_counts{};  // as NcclRanks::Rows has them
+    CudaAddress results = 0;
+  };
+  [[nodiscard]] Places places_of(const ExchangePlan& plan, const OwnExperts& experts);
+  void make_room_for(const ExchangePlan& plan, const Places& places);
+  [[nodiscard]] static ExpertGraphs::Batch batch_of(const Places& places,
+                                                    const OwnExperts& experts);
+  void write_choices(const Places& places, const OwnExperts& experts);
+  void start_experts(const ExchangePlan& plan, const Places& places, const OwnExperts& experts);
   void upload_lists(const Routing& routing, const ExchangePlan& plan);
   void move(const Moved& rows, std::int64_t row_bytes);
-  void sum_results(const Routing& routing);
+  void sum_results(const Routing& routing, CudaAddress results);
   [[nodiscard]] CudaAddress list(std::int64_t offset) const {
     return lists_.address() + static_cast<CudaAddress>(offset);
   }

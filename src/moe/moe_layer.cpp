@@ -129,30 +129,6 @@ void MoeLayer::tell_placement(const MoeWorkspace& work) const {
   experts_->tell_placement(work.context.placement.of_layer(layer), work.context.experts.rank());
 }
 
-/// With the rows of finish_plan().
-void MoeLayer::list_inputs(ChoiceBatch& choices, MoeWorkspace& work) const {
-  const Routing& routing = choices.routing;
-  BatchChoices& inputs = choices.inputs;
-  inputs.topk = routing.topk;
-  inputs.rows.clear();
-  inputs.experts.clear();
-  const auto add = [&](std::int64_t source) {
-    inputs.rows.push_back(row_of_source(source, work));
-    const std::int32_t* const words =
-        WireRows::experts_of(work.dispatch.words(source)) + routing.first_word;
-    inputs.experts.insert(inputs.experts.end(), words, words + routing.topk);
-  };
-  std::int64_t received = routing.num_tokens;
-  for (int peer = 0; peer < work.context.experts.size(); ++peer) {
-    if (peer == work.context.experts.rank()) {
-      for (std::int64_t token = 0; token < routing.num_tokens; ++token) add(token);
-      continue;
-    }
-    const std::int64_t end = received + work.dispatch.counts()[static_cast<std::size_t>(peer)];
-    for (; received < end; ++received) add(received);
-  }
-}
-
 const std::byte* MoeLayer::row_of_source(std::int64_t source, const MoeWorkspace& work) const {
   if (row_form(work) == RowForm::plain) return work.dispatch.source(source);
   return work.decoded.data() + source * router_.hidden() * element_bytes(element_);

@@ -189,6 +189,8 @@ class MoeLayer {
   void finish_plans(MoeWorkspace& work);
   void finish_plan(ChoiceBatch& choices, MoeWorkspace& work);
   void list_inputs(ChoiceBatch& choices, MoeWorkspace& work) const;
+  static void list_choices(ChoiceBatch& choices, const MoeWorkspace& work);
+  [[nodiscard]] static std::vector<std::int64_t> inputs_in_order(const MoeWorkspace& work);
   void tell_placement(const MoeWorkspace& work) const;
   /// As products take it.
   [[nodiscard]] const std::byte* row_of_source(std::int64_t source, const MoeWorkspace& work) const;

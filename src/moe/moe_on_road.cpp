@@ -40,6 +40,8 @@ void MoeLayer::execute_on_road(MoeWorkspace& work) const {
     const PhaseScope scope(work.context.times, Phase::dispatch);
     if (!road_->plans(work.routing.num_tokens)) {
       work.exchange.finish_plan(work.routing, work.dispatch, work.plan);
+      work.inputs.experts.clear();
+      if (road_->connects_ranks() && experts_->plans_itself()) list_choices(work, work);
     }
     work.dispatch = {};
   }
@@ -49,7 +51,7 @@ void MoeLayer::execute_on_road(MoeWorkspace& work) const {
     work.load.rows += std::ssize(work.routing.experts);
     return;
   }
-  road_->start(work.routing, work.plan, experts_->on_device());
+  road_->start(work.routing, work.plan, {experts_->on_device(), work.inputs.experts});
   work.load.rows += work.plan.execute.num_outputs();
   work.load.bytes_sent +=
       std::ssize(work.plan.send.send_tokens) * router_.hidden() * element_bytes(element_) +

@@ -240,10 +240,25 @@ TEST(DeviceRoad, through_graphs_gives_the_same_bytes) {
     const std::vector<float> wanted = run_layer(1, {Where::cpu}, tokens);
     EXPECT_EQ(different(run_with_graphs(1, {}, tokens, batches), wanted), 0U) << tokens;
   }
-  const std::vector<float> wanted = run_layer(1, {Where::cpu}, 13);
-  EXPECT_EQ(different(run_with_graphs(2, {}, 13, 0), wanted), 0U);  // NCCL moves rows
   const std::vector<std::int32_t> hot = {0, 1, 2};
   EXPECT_EQ(different(run_with_graphs(1, {}, 9, 3, hot), run_layer(1, {Where::cpu}, 9, hot)), 0U);
+}
+
+/// Rows that NCCL moves, to experts that are graphs.
+TEST(DeviceRoad, through_graphs_of_several_ranks_gives_the_same_bytes) {
+  for (const std::int64_t tokens : {13, 120}) {
+    const std::vector<float> wanted = run_layer(1, {Where::cpu}, tokens);
+    EXPECT_EQ(different(run_with_graphs(2, {}, tokens, 6), wanted), 0U) << tokens;
+    EXPECT_EQ(different(run_with_graphs(3, {}, tokens, 9), wanted), 0U) << tokens;
+  }
+  // The first rank has 150 tokens, or 75, the last 450, or 225, and each rows of the other.
+  EXPECT_EQ(different(run_with_graphs(2, {}, 600, 0), run_layer(1, {Where::cpu}, 600)), 0U);
+  // Experts 0 and 1 are the first rank's: all rows go there, and the last one's GPU has its own.
+  EXPECT_EQ(
+      different(run_with_graphs(2, {}, 9, 6, {0, 1, 2}), run_layer(1, {Where::cpu}, 9, {0, 1, 2})),
+      0U);
+  const RoadBed mma = {.kernels = DeviceKernels::mma};
+  EXPECT_EQ(different(run_with_graphs(2, mma, 45, 6), run_layer(1, mma, 45)), 0U);
 }
 
 TEST(DeviceRoad, with_experts_of_the_cpu_goes_through_graphs_too) {

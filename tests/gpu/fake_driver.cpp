@@ -341,6 +341,7 @@ CudaResult cuStreamEndCapture(CudaStream stream, CudaGraph* graph) {
 }
 CudaResult cuGraphInstantiateWithFlags(CudaGraphExec* exec, CudaGraph graph, unsigned long long) {
   if (breaks_capture()) return kCaptureUnsupported;
+  warn_of_waits("cuGraphInstantiate");
   *exec = new CudaGraphExecTag{*graph};
   return kCudaSuccess;
 }
