@@ -11,17 +11,6 @@
 namespace moesaic {
 namespace {
 
-/// What of the options needs rows in the memory of hosts.
-std::string hindering_option(const Options& options) {
-  if (options.wire != WireForm::exact) {
-    return fmt::format("--wire {} rounds them", choice_name(options.wire));
-  }
-  if (options.defer > 0) return fmt::format("--defer {} leaves some to later", options.defer);
-  if (options.combine == Combine::fast) return "--combine fast adds results before they go home";
-  if (options.half_batches == HalfBatches::on) return "--half-batches on has two batches under way";
-  return "";
-}
-
 /// Why no batches can stay on this rank's GPU; empty: they can. A rank that is alone looks at each
 /// batch.
 std::string hindrance(const Options& options, const GpuRoad::Rank& rank, bool is_alone) {
@@ -53,6 +42,16 @@ void tell_hindrance(const Runtime& runtime, std::string_view why) {
 }
 
 }  // namespace
+
+std::string hindering_option(const Options& options) {
+  if (options.wire != WireForm::exact) {
+    return fmt::format("--wire {} rounds them", choice_name(options.wire));
+  }
+  if (options.defer > 0) return fmt::format("--defer {} leaves some to later", options.defer);
+  if (options.combine == Combine::fast) return "--combine fast adds results before they go home";
+  if (options.half_batches == HalfBatches::on) return "--half-batches on has two batches under way";
+  return "";
+}
 
 std::shared_ptr<const NcclLibrary> load_nccl(const Options& options, std::string& reason) {
   return options.nccl ? NcclLibrary::load(reason, *options.nccl) : NcclLibrary::load(reason);

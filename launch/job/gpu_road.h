@@ -13,6 +13,9 @@ namespace moesaic {
 [[nodiscard]] std::shared_ptr<const NcclLibrary> load_nccl(const Options& options,
                                                            std::string& reason);
 
+/// What of the options needs rows in the memory of hosts; empty: nothing does.
+[[nodiscard]] std::string hindering_option(const Options& options);
+
 /// Tells who asks for --transport nccl that no experts are on GPUs.
 void tell_unused_nccl(const Runtime& runtime);
 

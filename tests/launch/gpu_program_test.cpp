@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "base/json.h"
+#include "src/parallel/machine_rates.h"
 #include "tests/launch/fake_gpus.h"
 
 namespace moesaic::test {
@@ -174,6 +175,69 @@ TEST_F(GpuExperts, that_cannot_be_say_why) {
       {"--nvfp4-activations nvfp4: GPU 0 (PTX machine, sm_90) does not multiply "
        "activations in nvfp4, sm_120 and sm_121 do; with --numerics portable"});
   expect_failure(run_moesaic({"sft", "-m", kDemo, "--gpu-experts", "all"}), 2, {"--gpu-experts"});
+}
+
+/// moesaic plan of the demo model.
+Json planned(const Arguments& more) {
+  const ProgramResult result = run_moesaic(joined(
+      {"plan", "--json", "-m", kDemo, "-t", "1", "--expert-format", "bf16", "--routing", "even"},
+      more));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  return Json::parse(result.out, "plan");
+}
+
+/// Of a term of its pass over prompts: "seconds" or "quantity"; 0 if there is no such term.
+double of_term(const Json& plan, std::string_view name, std::string_view what) {
+  double found = 0;
+  plan.at("time").at("terms").at("prompt").for_each([&](const std::string&, const Json& term) {
+    if (term.at("name").as_string() == name) found = term.at(what).as_double();
+  });
+  return found;
+}
+
+TEST_F(GpuExperts, have_a_time_in_plans_where_gpus_were_measured) {
+  const std::string machine = file("machine.json", "");
+  const ProgramResult measured =
+      run_program(moesaic_command({"doctor", "--measure", machine, "--seconds", "0", "-t", "1",
+                                   "--footprint", "32M"}),
+                  on_fake_gpus());
+  ASSERT_EQ(measured.exit_code, 0) << measured.text();
+  const Json gpu = Json::read_file(machine, 1 << 20).at("gpu");
+  EXPECT_EQ(gpu.at("name").as_string(), "PTX machine, sm_90");
+  for (const char* rate : {"read_bytes_per_second", "upload_bytes_per_second",
+                           "download_bytes_per_second", "call_seconds"}) {
+    EXPECT_GT(gpu.at(rate).as_double(), 0) << rate;
+  }
+  EXPECT_GT(gpu.at("flops_per_second").at("mma").as_double(), 0);
+  EXPECT_GT(gpu.at("flops_per_second").at("portable").as_double(), 0);
+  EXPECT_FALSE(gpu.at("flops_per_second").contains("block_scaled"));
+  const Json all = planned({"--machine", machine, "--gpu-experts", "all"});
+  EXPECT_GT(all.at("time").at("prompt_tokens_per_second").as_double(), 0);
+  for (const char* name : {"gpu.calls", "gpu.up", "gpu.down"}) {
+    EXPECT_GT(of_term(all, name, "seconds"), 0) << name;
+  }
+  EXPECT_EQ(of_term(all, "experts.bf16", "quantity"), 0);
+  EXPECT_EQ(of_term(planned({"--machine", machine}), "gpu.calls", "quantity"), 0);
+  const Json some = planned({"--machine", machine, "--gpu-experts", "8"});
+  EXPECT_GT(of_term(some, "experts.bf16", "quantity"), 0);
+  EXPECT_GT(of_term(some, "gpu.calls", "quantity"), 0);
+  // Results come down then, not sums: of the four experts of each token.
+  const Json rounded = planned({"--machine", machine, "--gpu-experts", "all", "--wire", "int8"});
+  EXPECT_NEAR(of_term(rounded, "gpu.down", "quantity") / of_term(all, "gpu.down", "quantity"), 4,
+              1e-3);
+  expect_failure(run_moesaic({"plan", "-m", kDemo, "--machine", machine, "--gpu-experts", "all",
+                              "--expert-format", "nvfp4", "--nvfp4-activations", "nvfp4"}),
+                 2, {"kernels of block_scaled were not measured"});
+  MachineRates rates = read_machine_rates(machine);
+  rates.gpu.reset();
+  write_text(machine, rates.text());
+  const ProgramResult without =
+      run_moesaic({"plan", "-m", kDemo, "--machine", machine, "--gpu-experts", "all"});
+  EXPECT_EQ(without.exit_code, 0) << without.text();
+  EXPECT_TRUE(has_line(without.out,
+                       "time +not told for experts on GPUs: .*machine.json was measured without a "
+                       "GPU"))
+      << without.out;
 }
 
 TEST(GpuTexts, do_not_go_on_with_other_experts_on_gpus) {
