@@ -7,8 +7,8 @@
 #include <regex>
 
 #include "base/json.h"
-#include "src/parallel/machine_rates.h"
 #include "tests/launch/fake_gpus.h"
+#include "tests/parallel/test_machine.h"
 
 namespace moesaic::test {
 namespace {
@@ -202,18 +202,18 @@ TEST_F(GpuExperts, have_a_time_in_plans_where_gpus_were_measured) {
                                    "--footprint", "32M"}),
                   on_fake_gpus());
   ASSERT_EQ(measured.exit_code, 0) << measured.text();
-  const Json gpu = Json::read_file(machine, 1 << 20).at("gpu");
-  EXPECT_EQ(gpu.at("name").as_string(), "PTX machine, sm_90");
-  for (const char* rate : {"read_bytes_per_second", "upload_bytes_per_second",
-                           "download_bytes_per_second", "call_seconds"}) {
-    EXPECT_GT(gpu.at(rate).as_double(), 0) << rate;
-  }
-  EXPECT_GT(gpu.at("flops_per_second").at("mma").as_double(), 0);
-  EXPECT_GT(gpu.at("flops_per_second").at("portable").as_double(), 0);
-  EXPECT_FALSE(gpu.at("flops_per_second").contains("block_scaled"));
+  const GpuRates gpu = read_machine_rates(machine).gpu.value();
+  EXPECT_EQ(gpu.name, "PTX machine, sm_90");
+  EXPECT_EQ(gpu.flops_per_second.size(), 2U) << "of portable and mma";
   const Json all = planned({"--machine", machine, "--gpu-experts", "all"});
   EXPECT_GT(all.at("time").at("prompt_tokens_per_second").as_double(), 0);
-  for (const char* name : {"gpu.calls", "gpu.up", "gpu.down"}) {
+  EXPECT_GT(of_term(all, "gpu.products", "seconds") + of_term(all, "gpu.reads", "seconds"), 0);
+}
+
+TEST_F(GpuExperts, are_terms_of_plans) {
+  const std::string machine = file("machine.json", test_machine().text());
+  const Json all = planned({"--machine", machine, "--gpu-experts", "all"});
+  for (const char* name : {"gpu.calls", "gpu.waits", "gpu.up", "gpu.down"}) {
     EXPECT_GT(of_term(all, name, "seconds"), 0) << name;
   }
   EXPECT_EQ(of_term(all, "experts.bf16", "quantity"), 0);
@@ -225,19 +225,23 @@ TEST_F(GpuExperts, have_a_time_in_plans_where_gpus_were_measured) {
   const Json rounded = planned({"--machine", machine, "--gpu-experts", "all", "--wire", "int8"});
   EXPECT_NEAR(of_term(rounded, "gpu.down", "quantity") / of_term(all, "gpu.down", "quantity"), 4,
               1e-3);
-  expect_failure(run_moesaic({"plan", "-m", kDemo, "--machine", machine, "--gpu-experts", "all",
-                              "--expert-format", "nvfp4", "--nvfp4-activations", "nvfp4"}),
-                 2, {"kernels of block_scaled were not measured"});
-  MachineRates rates = read_machine_rates(machine);
+}
+
+TEST_F(GpuExperts, have_no_time_in_plans_where_they_were_not_measured) {
+  MachineRates rates = test_machine();
+  const std::string machine = file("machine.json", rates.text());
+  const Arguments plan = {"plan", "-m", kDemo, "--machine", machine, "--gpu-experts", "all"};
+  const Arguments rounded = {"--expert-format", "nvfp4", "--nvfp4-activations", "nvfp4"};
+  expect_failure(run_moesaic(joined(plan, rounded)), 2,
+                 {"kernels of block_scaled were not measured on a GPU (a GPU, sm_90)"});
   rates.gpu.reset();
   write_text(machine, rates.text());
-  const ProgramResult without =
-      run_moesaic({"plan", "-m", kDemo, "--machine", machine, "--gpu-experts", "all"});
-  EXPECT_EQ(without.exit_code, 0) << without.text();
-  EXPECT_TRUE(has_line(without.out,
+  const ProgramResult untold = run_moesaic(plan);
+  EXPECT_EQ(untold.exit_code, 0) << untold.text();
+  EXPECT_TRUE(has_line(untold.out,
                        "time +not told for experts on GPUs: .*machine.json was measured without a "
                        "GPU"))
-      << without.out;
+      << untold.out;
 }
 
 TEST(GpuTexts, do_not_go_on_with_other_experts_on_gpus) {
