@@ -109,8 +109,9 @@ NcclResult NcclRanks::ask(
   CudaAddress at = rows.at;
   for (int peer = 0; peer < setup_.ranks.size(); ++peer) {
     const std::int64_t bytes = rows.counts[static_cast<std::size_t>(peer)] * row_bytes;
-    if (bytes == 0) continue;
-    const NcclResult result = call(at, static_cast<std::size_t>(bytes), peer);
+    const bool travels = bytes > 0 && peer != setup_.ranks.rank();
+    const NcclResult result =
+        travels ? call(at, static_cast<std::size_t>(bytes), peer) : kNcclSuccess;
     if (result != kNcclSuccess) return result;
     at += static_cast<CudaAddress>(bytes);
   }

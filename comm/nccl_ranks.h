@@ -32,7 +32,7 @@ class NcclRanks {
   NcclRanks& operator=(const NcclRanks&) = delete;
 
   /// Rows in device memory, one after the other: counts[p] of them for peer p, or from it, by
-  /// ascending p. None are for the own rank.
+  /// ascending p. Those of the own rank have their place among them, and do not travel.
   struct Rows {
     CudaAddress at = 0;
     std::span<const std::int64_t> counts{};  // [ranks]

@@ -86,6 +86,18 @@ void DeviceRoofs::measure_reads() {
   }
 }
 
+DeviceRoofs::Calls DeviceRoofs::measure_calls() {
+  CudaFunction const kernel = device_.kernel(kRoofModule, "portable");
+  double once = time_launches(kernel, 1, 0);
+  double many = time_launches(kernel, kMostLaunches, 0);
+  for (int attempt = 1; attempt < kAttempts; ++attempt) {
+    once = std::min(once, time_launches(kernel, 1, 0));
+    many = std::min(many, time_launches(kernel, kMostLaunches, 0));
+  }
+  const double next = many / kMostLaunches;  // the wait is a small part
+  return {.next_seconds = next, .wait_seconds = std::max(0.0, once - next)};
+}
+
 void DeviceRoofs::measure_multiply(std::string_view kernels) {
   const auto* const roof = std::ranges::find(kProductRoofs, kernels, &ProductRoof::name);
   require(roof != std::end(kProductRoofs), ErrorKind::internal, "no roof of {}", kernels);

@@ -24,6 +24,13 @@ class DeviceRoofs {
   /// has it, block_scaled.
   void measure_multiply(std::string_view kernels);
 
+  /// Of the driver.
+  struct Calls {
+    double next_seconds = 0;  // a kernel that does nothing, behind others
+    double wait_seconds = 0;  // what one alone takes longer, until the host sees that it is done
+  };
+  [[nodiscard]] Calls measure_calls();
+
   /// The best so far, of what was measured.
   [[nodiscard]] double bytes_per_second() const noexcept { return bytes_; }
   [[nodiscard]] const std::map<std::string, double, std::less<>>& operations_per_second()

@@ -14,6 +14,7 @@
 #include "kernels/roof.h"
 #include "launch/bench/attention_bed.h"
 #include "launch/bench/bench_memory.h"
+#include "launch/bench/gpu_measure.h"
 #include "launch/bench/link_measure.h"
 #include "launch/bench/product_measure.h"
 #include "launch/bench/row_measure.h"
@@ -167,6 +168,7 @@ MachineRates measure_machine(const Runtime& runtime) {
   runtime.world().max({&bytes.rank, 1});
   runtime.world().max({&bytes.node, 1});
   MachineRates machine = Measurement(runtime).run();
+  machine.gpu = measure_gpus(runtime);
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   machine.measured = fmt::format("{:%Y-%m-%dT%H:%M:%SZ} on {}, {} {} on {} {}", fmt::gmtime(now),
                                  runtime.self().host_name(), runtime.world().size(),

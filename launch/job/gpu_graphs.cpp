@@ -37,10 +37,9 @@ std::int64_t pinned_graph_bytes(const Options& options, const ModelConfig& confi
 
 void tell_graphs(const Runtime& runtime, bool has_road) {
   const Communicator& experts = runtime.grid().experts();
-  if (experts.size() > 1 && (has_road || experts.has_messages())) {
-    runtime.log().once(LogLevel::warning, "--gpu-graph on: no graphs: {}",
-                       has_road ? "hosts plan for rows that NCCL moves"
-                                : "between nodes experts run as their rows come");
+  if (experts.size() > 1 && !has_road && experts.has_messages()) {
+    runtime.log().once(LogLevel::warning,
+                       "--gpu-graph on: no graphs: between nodes experts run as their rows come");
     return;
   }
   runtime.log().once(LogLevel::info, "batches of up to {} rows are planned on GPUs, each one graph",

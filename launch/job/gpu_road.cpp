@@ -11,21 +11,12 @@
 namespace moesaic {
 namespace {
 
-/// What of the options needs rows in the memory of hosts.
-std::string hindering_option(const Options& options) {
-  if (options.wire != WireForm::exact) {
-    return fmt::format("--wire {} rounds them", choice_name(options.wire));
-  }
-  if (options.defer > 0) return fmt::format("--defer {} leaves some to later", options.defer);
-  if (options.combine == Combine::fast) return "--combine fast adds results before they go home";
-  if (options.half_batches == HalfBatches::on) return "--half-batches on has two batches under way";
-  return "";
-}
-
-/// Why batches cannot stay on this rank's GPU; empty: they can.
-std::string hindrance(const Options& options, const GpuRoad::Rank& rank) {
+/// Why no batches can stay on this rank's GPU; empty: they can. A rank that is alone looks at each
+/// batch.
+std::string hindrance(const Options& options, const GpuRoad::Rank& rank, bool is_alone) {
   if (rank.gpu.device == nullptr) return "it has no GPU: " + rank.gpu.reason;
   if (rank.work == nullptr) return "it has no experts on its GPU";
+  if (is_alone) return hindering_option(options);
   if (!rank.has_all) return "it has experts on the CPU";
   if (rank.gpu.num_sharers > 1) {
     return fmt::format("it shares GPU {} with {} more of its node", rank.gpu.device->info().index,
@@ -52,6 +43,16 @@ void tell_hindrance(const Runtime& runtime, std::string_view why) {
 
 }  // namespace
 
+std::string hindering_option(const Options& options) {
+  if (options.wire != WireForm::exact) {
+    return fmt::format("--wire {} rounds them", choice_name(options.wire));
+  }
+  if (options.defer > 0) return fmt::format("--defer {} leaves some to later", options.defer);
+  if (options.combine == Combine::fast) return "--combine fast adds results before they go home";
+  if (options.half_batches == HalfBatches::on) return "--half-batches on has two batches under way";
+  return "";
+}
+
 std::shared_ptr<const NcclLibrary> load_nccl(const Options& options, std::string& reason) {
   return options.nccl ? NcclLibrary::load(reason, *options.nccl) : NcclLibrary::load(reason);
 }
@@ -67,14 +68,14 @@ GpuRoad::GpuRoad(const Runtime& runtime, const Rank& rank) {
   const bool is_wanted = options.transport == Transport::nccl;
   const bool is_alone = runtime.grid().experts().size() == 1;
   if (!is_wanted && !is_alone) return;
-  std::string own = hindrance(options, rank);
+  std::string own = hindrance(options, rank, is_alone);
   if (own.empty() && !is_alone) {
     std::string reason;
     library_ = load_nccl(options, reason);
     own = reason;
   }
   const std::string hindrance = first_hindrance(runtime, own);
-  if (hindrance.empty()) connect(runtime, rank);
+  if (is_alone ? own.empty() : hindrance.empty()) connect(runtime, rank);
   if (!is_wanted) return;
   if (!hindrance.empty()) {
     tell_hindrance(runtime, hindrance);

@@ -13,11 +13,15 @@ namespace moesaic {
 [[nodiscard]] std::shared_ptr<const NcclLibrary> load_nccl(const Options& options,
                                                            std::string& reason);
 
+/// What of the options needs rows in the memory of hosts; empty: nothing does.
+[[nodiscard]] std::string hindering_option(const Options& options);
+
 /// Tells who asks for --transport nccl that no experts are on GPUs.
 void tell_unused_nccl(const Runtime& runtime);
 
-/// The road of batches that stay on GPUs, where there is one: all experts of the ranks that share
-/// them are on GPUs, and either one rank has all or --transport nccl connects them, one GPU a rank.
+/// The road of batches that stay on GPUs, where there is one: either one rank has all experts, and
+/// those that a batch chose are on its GPU; or all experts of the ranks that share them are on GPUs
+/// and --transport nccl connects them, one GPU a rank.
 class GpuRoad {
  public:
   struct Rank {
@@ -29,7 +33,7 @@ class GpuRoad {
   /// outlive this.
   GpuRoad(const Runtime& runtime, const Rank& rank);
 
-  /// Null: rows go through the memory of hosts. The same on all ranks.
+  /// Null: rows go through the memory of hosts. The same on all ranks that share experts.
   [[nodiscard]] DeviceRoad* get() const noexcept { return road_.get(); }
 
  private:

@@ -32,7 +32,8 @@ class RankGpu {
   /// Null for a rank whose experts are all on the CPU.
   [[nodiscard]] DeviceWeights* weights() const noexcept { return weights_.get(); }
   [[nodiscard]] DeviceExpertsWorkspace* workspace() const noexcept { return workspace_.get(); }
-  /// Whether batches stay on GPUs from layer's begin to end; the same on all ranks.
+  /// Whether batches may stay on GPUs from a layer's begin to its end; the same on all ranks that
+  /// share experts.
   [[nodiscard]] bool has_road() const noexcept {
     return road_ != nullptr && road_->get() != nullptr;
   }

@@ -38,7 +38,8 @@ constexpr std::array kRows = {
               .field = &O::measure,
               .group = "Machine",
               .verbs = verb_bit(Verb::doctor),
-              .help = "measure what the nodes of this job do, which takes most of a minute, and "
+              .help = "measure what the nodes of this job and their GPUs do, which takes most of a "
+                      "minute, and "
                       "write it to FILE for --machine=FILE of moesaic plan",
               .may_differ = true},
 };

@@ -9,6 +9,7 @@
 #include "comm/pending_sums.h"
 #include "launch/job/gpu_choice.h"
 #include "launch/job/gpu_graphs.h"
+#include "launch/job/gpu_road.h"
 #include "launch/job/workloads.h"
 #include "launch/plan/training_cost.h"
 #include "src/lora/adapter_writer.h"
@@ -103,6 +104,27 @@ void JobPlan::put_on_gpu(const CostRanks& ranks, LoadOptions load, Share& share)
                       : fill(share.sizes, gpu_wish_->order, options_.gpu_bytes->bytes - rows);
   load.on_device = &chosen;
   share.weights = ModelLoader(model_.files, model_.config, load).bytes();
+  share.on_gpu = chosen;
+}
+
+std::optional<CostGpus> JobPlan::cost_gpus() const {
+  if (!gpu_wish_) return std::nullopt;
+  CostGpus gpus{.kernels = options_.gpu_kernel == GpuKernel::cutlass ? DeviceKernels::cutlass
+                                                                     : DeviceKernels::mma,
+                .activations = options_.nvfp4_activations,
+                .has_graphs = options_.gpu_graph == GpuGraph::on,
+                .may_sum = hindering_option(options_).empty()};
+  for (const std::int64_t count : experts_of_layers(model_.config)) {
+    const auto layer = std::ssize(gpus.experts);
+    std::vector<bool>& there = gpus.experts.emplace_back(static_cast<std::size_t>(count));
+    for (std::int64_t expert = 0; expert < count; ++expert) {
+      there[static_cast<std::size_t>(expert)] =
+          std::ranges::any_of(shares_, [&](const Share& share) {
+            return share.held.contains(layer, expert) && share.on_gpu->contains(layer, expert);
+          });
+    }
+  }
+  return gpus;
 }
 
 int JobPlan::fullest(const CostRanks& ranks) const {

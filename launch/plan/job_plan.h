@@ -10,6 +10,7 @@
 #include "launch/job/placement_choice.h"
 #include "launch/job/session.h"
 #include "launch/plan/planned_nodes.h"
+#include "src/parallel/step_work.h"
 
 namespace moesaic {
 
@@ -44,6 +45,8 @@ class JobPlan {
   /// auto does it.
   [[nodiscard]] std::int64_t largest(std::int64_t Options::*member, std::int64_t most,
                                      std::int64_t limit) const;
+  /// Experts on GPUs as the cost model knows them; nothing: there are none.
+  [[nodiscard]] std::optional<CostGpus> cost_gpus() const;
   /// The largest --gpu-experts that fits.
   [[nodiscard]] std::int64_t most_gpu_experts() const;
   /// Nodes with as many ranks each that suffice; 0: there are none.
@@ -56,7 +59,8 @@ class JobPlan {
     std::optional<std::int64_t> first_expert{};
     std::int64_t experts = 0;
     WeightBytes weights;
-    ExpertSizes sizes{};  // with experts on GPUs
+    ExpertSizes sizes{};                 // with experts on GPUs
+    std::optional<ExpertMask> on_gpu{};  // of the held ones, or of all
     std::int64_t adapter_bytes = 0;
     std::int64_t adapter_values = 0;
     std::int64_t common_values = 0;  // of these, those that belong to no expert

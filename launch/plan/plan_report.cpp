@@ -83,13 +83,7 @@ std::string cost_lines(std::string_view what, const StepCost& cost, double token
 }
 
 std::string time_lines(const PlanReport& report) {
-  if (!report.time && report.memory.gpu.weights > 0) {
-    return "time      not told for experts on GPUs: what these do is not measured\n";
-  }
-  if (!report.time) {
-    return "time      not told: --machine FILE says what a node does, and moesaic doctor "
-           "--measure FILE writes it there\n";
-  }
+  if (!report.time) return fmt::format("time      not told{}\n", report.no_time);
   const std::string_view of_model = report.time->is_training ? "step" : "prompt";
   std::string text = cost_lines(report.is_layer ? "layer" : of_model, report.time->prompt,
                                 report.time->prompt_tokens_per_second);

@@ -19,6 +19,7 @@ struct PlanReport {
   std::optional<PlannedRecompute> recompute{};  // of sft
   ExpertTraffic traffic;                        // of a pass over prompts
   std::optional<JobTime> time;                  // with a machine
+  std::string no_time;                          // why there is none
   // That fit; 0: not even 1 does, nothing: the job has no such option.
   std::optional<std::int64_t> largest_ctx_size{};
   std::optional<std::int64_t> largest_parallel{};

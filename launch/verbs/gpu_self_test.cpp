@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -12,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "kernels/cuda/device_roofs.h"
 #include "kernels/cuda/mlp_products.h"
 #include "kernels/grouped_gemm.h"
 #include "kernels/whole_product.h"
@@ -26,7 +24,6 @@ constexpr std::int64_t kTestWidth = 40;
 constexpr std::int64_t kMlpRows = 11;
 constexpr double kMmaError = 1e-3;
 constexpr double kScaledError = 0.05;  // a rounding of gated activations to 4 bits may turn over
-constexpr std::int64_t kCopyBytes = std::int64_t{32} << 20;
 
 std::vector<float> draw_weights(std::int64_t count, unsigned seed) {
   std::mt19937 random(seed);
@@ -161,38 +158,6 @@ std::vector<KernelTest> test_gpu_kernels(Device& device, double deadline_seconds
     }
   }
   return tests;
-}
-
-CopyRates measure_copies(Device& device, double deadline_seconds) {
-  using Clock = std::chrono::steady_clock;
-  const PinnedBuffer from = device.allocate_pinned(kCopyBytes);
-  const PinnedBuffer to = device.allocate_pinned(kCopyBytes);
-  const DeviceBuffer there = device.allocate(kCopyBytes);
-  std::memset(to.data(), 0, kCopyBytes);
-  for (std::int64_t i = 0; i < kCopyBytes; ++i) {
-    from.data()[i] = static_cast<std::byte>(i * 7 + i / 251);
-  }
-  const auto rate = [&](const auto& copy) {
-    double best = 0;
-    for (int repeat = 0; repeat < 3; ++repeat) {
-      const auto start = Clock::now();
-      copy();
-      device.mark();
-      device.wait_for_mark(deadline_seconds);
-      const std::chrono::duration<double> time = Clock::now() - start;
-      best = std::max(best, static_cast<double>(kCopyBytes) / time.count() / 1e9);
-    }
-    return best;
-  };
-  DeviceRoofs roofs(device, deadline_seconds);
-  roofs.measure_reads();
-  CopyRates rates{.read_gbs = roofs.bytes_per_second() / 1e9};
-  rates.upload_gbs = rate([&] { device.upload(there.address(), from.data(), kCopyBytes); });
-  rates.download_gbs = rate([&] { device.download(to.data(), there.address(), kCopyBytes); });
-  require(std::memcmp(from.data(), to.data(), kCopyBytes) == 0, ErrorKind::resource,
-          "GPU {} ({}): not every byte of a copy came back", device.info().index,
-          device.info().name);
-  return rates;
 }
 
 }  // namespace moesaic

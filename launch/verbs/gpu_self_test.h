@@ -11,13 +11,4 @@ namespace moesaic {
 /// kernel: portable ones must give its bytes, those of tensor cores about the same numbers.
 [[nodiscard]] std::vector<KernelTest> test_gpu_kernels(Device& device, double deadline_seconds);
 
-/// In 10^9 bytes a second.
-struct CopyRates {
-  double read_gbs = 0;    // of the GPU's memory by itself
-  double upload_gbs = 0;  // copies of page-locked memory
-  double download_gbs = 0;
-};
-/// Throws Error{resource} if not every byte comes back.
-[[nodiscard]] CopyRates measure_copies(Device& device, double deadline_seconds);
-
 }  // namespace moesaic

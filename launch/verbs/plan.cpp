@@ -88,6 +88,29 @@ std::string runtime_source(const PlanSetting& setting) {
                          : "this program here, and for MPI 1.5 MiB of a rank and 6 MiB of a node";
 }
 
+/// Why no time can be told; empty: it can.
+std::string missing_rates(const PlanSetting& setting) {
+  const Options& options = setting.options;
+  const bool has_gpus = options.gpu_experts != "none";
+  if (!setting.machine) {
+    return fmt::format(
+        ": --machine FILE says what a node does{}, and moesaic doctor --measure FILE writes it "
+        "there",
+        has_gpus ? " with its GPUs" : "");
+  }
+  if (!has_gpus) return "";
+  if (!setting.machine->gpu) {
+    return fmt::format(
+        " for experts on GPUs: {} was measured without a GPU; moesaic doctor --measure FILE "
+        "measures those that there are",
+        setting.machine->path);
+  }
+  if (options.gpu_kernel == GpuKernel::cutlass) {
+    return " for --gpu-kernel cutlass: nothing measures what its products reach";
+  }
+  return "";
+}
+
 /// The parts of it that traffic and time are about.
 void add_time(PlanReport& report, const PlanSetting& setting, const JobPasses& passes,
               const CostModel& cost_model) {
@@ -95,8 +118,10 @@ void add_time(PlanReport& report, const PlanSetting& setting, const JobPasses& p
   report.routing_source = popularity.source();
   const JobWork work = job_work(passes, cost_model, report.ranks, popularity);
   report.traffic = work.prompt.traffic;
-  const bool is_known = setting.machine && setting.options.gpu_experts == "none";
-  if (is_known) report.time = time_job(passes, work, report.ranks, *setting.machine);
+  report.no_time = missing_rates(setting);
+  if (report.no_time.empty()) {
+    report.time = time_job(passes, work, report.ranks, *setting.machine);
+  }
 }
 
 /// Whether rows between nodes may travel as the codes that experts take: training sends none, and
@@ -110,7 +135,7 @@ bool may_send_codes(const PlanReport& report, const Options& options, const Open
 }
 
 void add_model_time(PlanReport& report, const PlanSetting& setting, const OpenModel& model,
-                    const Workload& work) {
+                    const JobPlan& job) {
   const Options& options = setting.options;
   const ModelPlacement placement =
       PlacementChoice(options.placement).place(model.config, report.ranks.sharers());
@@ -125,6 +150,8 @@ void add_model_time(PlanReport& report, const PlanSetting& setting, const OpenMo
                                           .int8_rows = may_send_codes(report, options, model)},
                                          options.int4_activations);
   cost_model.placement = &placement;
+  cost_model.gpus = job.cost_gpus();
+  const Workload work = job.workload(options);
   add_time(report, setting, job_passes(options, model, report.ranks, work), cost_model);
 }
 
@@ -176,7 +203,7 @@ PlanReport plan_model(const Command& command, PlanSetting setting) {
   const Workload work = job.workload(setting.options);
   report.sequences = work.sequences;
   report.sequence_tokens = work.capacity;
-  add_model_time(report, setting, model, work);
+  add_model_time(report, setting, model, job);
   return report;
 }
 

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 namespace {
@@ -211,8 +210,9 @@ void DeviceExperts::tell_placement(const ExpertPlacement& placement, int own_ran
   work_->naming_place([&] { graphs_.emplace(*work_->graphs, mlps_, mlps_of_experts_); });
 }
 
-DeviceExperts* DeviceExperts::all_on_device() noexcept {
-  return std::ranges::find(mlps_of_slots_, -1) == mlps_of_slots_.end() ? this : nullptr;
+bool DeviceExperts::has(std::span<const ExpertId> slots) const noexcept {
+  return std::ranges::all_of(
+      slots, [&](ExpertId slot) { return mlps_of_slots_[static_cast<std::size_t>(slot)] >= 0; });
 }
 
 void DeviceExperts::backward(const ExpertBackward& /*batch*/, AdapterGradients& /*gradients*/) {

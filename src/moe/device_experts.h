@@ -12,6 +12,7 @@
 #include "src/moe/device_graphs.h"
 #include "src/moe/device_pass.h"
 #include "src/moe/experts.h"
+#include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 
@@ -36,7 +37,7 @@ struct DeviceExpertsWorkspace {
   PinnedBuffer host_results;  // [rows, hidden] f32
   DeviceBuffer results;
   std::unordered_map<const std::byte*, std::int32_t> input_places;  // of rows by their address
-  /// Null, or how batches go where all experts are on GPUs: the same on all ranks.
+  /// Null, or how batches go whose experts are all on GPUs: with several ranks the same on all.
   DeviceRoad* road = nullptr;
   /// Null, or what graphs of small batches go through.
   DeviceGraphMemory* graphs = nullptr;
@@ -59,14 +60,19 @@ class DeviceExperts final : public Experts {
   void finish() override;
   /// Of the GPU's memory, for so many rows of start_there() and their inputs.
   void make_room_there(std::int64_t num_rows, std::int64_t num_inputs);
-  /// Asks for the products of a batch whose rows and results are in the GPU's memory: all experts
-  /// are there, slot s has rows [slot_begin[s], slot_begin[s + 1]) of the pass.
+  /// Asks for the products of a batch whose rows and results are in the GPU's memory: slot s, which
+  /// is there if it has any, has rows [slot_begin[s], slot_begin[s + 1]) of the pass.
   void start_there(const DeviceMlps::Pass& pass, std::span<const std::int64_t> slot_begin);
-  /// Asks for the sums of the batch that stands in the graphs' memory; all experts are on this GPU.
+  /// Asks for the sums of the batch that stands in the graphs' memory, all of whose experts are on
+  /// this GPU.
   void start_sums(std::int64_t num_inputs, std::int64_t topk);
+  /// Of who plans_itself(), once it has been told the placement.
+  [[nodiscard]] ExpertGraphs& graphs() noexcept { return *graphs_; }
   [[nodiscard]] bool plans_itself() const noexcept override { return work_->graphs != nullptr; }
   void tell_placement(const ExpertPlacement& placement, int own_rank) override;
-  [[nodiscard]] DeviceExperts* all_on_device() noexcept override;
+  [[nodiscard]] DeviceExperts* on_device() noexcept override { return this; }
+  /// Whether all experts of those slots are on this GPU.
+  [[nodiscard]] bool has(std::span<const ExpertId> slots) const noexcept;
   /// Throws Error{usage}: gradients do not come from a GPU.
   void backward(const ExpertBackward& batch, AdapterGradients& gradients) override;
 

@@ -93,14 +93,22 @@ ExpertGraphs::ExpertGraphs(DeviceGraphMemory& memory, DeviceMlps& mlps,
   device.wait_for_mark(kListSeconds);
 }
 
-void ExpertGraphs::launch(const Batch& batch) {
+DeviceGraph& ExpertGraphs::graph_of(const Batch& batch) {
   const std::int64_t budget = DeviceGraphMemory::budget_of(batch.inputs);
-  const auto key = std::make_tuple(budget, batch.topk, batch.results);
+  const auto key = std::make_tuple(budget, batch.topk, batch.results, batch.has_rows);
   auto graph = graphs_.find(key);
   if (graph == graphs_.end()) {
     graph = graphs_.emplace(key, memory_.device.capture([&] { ask(budget, batch); })).first;
   }
-  memory_.device.launch(graph->second);
+  return graph->second;
+}
+
+void ExpertGraphs::prepare(const Batch& batch) {
+  (void)graph_of(batch);
+}
+
+void ExpertGraphs::launch(const Batch& batch) {
+  memory_.device.launch(graph_of(batch));
   ++memory_.num_batches;
 }
 
@@ -112,7 +120,8 @@ void ExpertGraphs::ask(std::int64_t budget, const Batch& batch) {
   };
   const PlanRoom room = {.inputs = budget, .topk = batch.topk, .mlps = num_mlps_};
   const cuda::TileKinds kinds = tile_kinds(mlps_.tile_sizes(), room);
-  device.upload(input(0), memory_.host_inputs.data(), at.end);
+  const std::int64_t first = batch.has_rows ? at.count : 0;
+  device.upload(input(first), memory_.host_inputs.data() + first, at.end - first);
   memory_.plan.make({.num_inputs = input(at.count),
                      .experts = input(at.experts),
                      .mlps_of_experts = mlps_of_experts_.address(),

@@ -72,9 +72,9 @@ enum class GraphResults {
   sums   ///< each input's are summed by ascending expert id, and come down to host_sums
 };
 
-/// One layer's experts on a GPU as graphs, one for each number of inputs: a batch goes up, the GPU
-/// finds the rows of its experts, multiplies and sums, all by one launch. Each is made when it is
-/// needed first.
+/// One layer's experts on a GPU as graphs, one for each number of inputs: a batch goes up, or the
+/// ids of its experts where its rows are there, the GPU finds the rows of its experts, multiplies
+/// and sums, all by one launch. Each is made when it is needed first.
 class ExpertGraphs {
  public:
   /// `mlps_of_experts` [experts of the model]: which of `mlps` each is, or -1. `memory` and `mlps`
@@ -86,11 +86,15 @@ class ExpertGraphs {
     std::int64_t inputs = 0;  // that stand in host_inputs: rows, count, experts, weights for sums
     std::int64_t topk = 0;
     GraphResults results = GraphResults::rows;
+    bool has_rows = false;  // their rows are in DeviceGraphMemory::inputs by then, and do not go up
   };
+  /// Makes what launch() would make first. A driver may take memory for it, and wait.
+  void prepare(const Batch& batch);
   /// Asks for all of it; waits for nothing.
   void launch(const Batch& batch);
 
  private:
+  [[nodiscard]] DeviceGraph& graph_of(const Batch& batch);
   void ask(std::int64_t budget, const Batch& batch);
 
   DeviceGraphMemory& memory_;
@@ -98,7 +102,7 @@ class ExpertGraphs {
   std::int64_t num_experts_;
   std::int64_t num_mlps_;
   DeviceBuffer mlps_of_experts_;
-  std::map<std::tuple<std::int64_t, std::int64_t, GraphResults>, DeviceGraph> graphs_;
+  std::map<std::tuple<std::int64_t, std::int64_t, GraphResults, bool>, DeviceGraph> graphs_;
 };
 
 }  // namespace moesaic

@@ -28,6 +28,11 @@ std::vector<std::int32_t> result_places(const ExchangePlan& plan) {
   return places;
 }
 
+/// Of each of so many sources; 0: they are not told.
+std::int64_t choices_of_each(std::span<const std::int32_t> choices, std::int64_t sources) {
+  return sources > 0 ? std::ssize(choices) / sources : 0;
+}
+
 }  // namespace
 
 std::int64_t device_road_bytes(const RoadRows& rows, const DevicePassShape& expert) {
@@ -51,26 +56,53 @@ DeviceRoad::DeviceRoad(DeviceExpertsWorkspace& work, NcclRanks* ranks)
 std::byte* DeviceRoad::rows(std::int64_t tokens, std::int64_t hidden) {
   tokens_ = tokens;
   hidden_ = hidden;
+  ++num_batches_;
   if (plans(tokens)) return work_.graphs->host_inputs.data();
-  make_room(host_rows_, tokens * hidden * kRowBytes, work_.device);
-  return host_rows_.data();
+  make_room(host_rows(), tokens * hidden * kRowBytes, work_.device);
+  return host_rows().data();
+}
+
+/// Through a graph's memory sources lie in the order of ranks, as its plan has them, else the own
+/// ones come first; results of other ranks lie behind those made here.
+DeviceRoad::Places DeviceRoad::places_of(const ExchangePlan& plan, const OwnExperts& experts) {
+  Places places{.num_sources = tokens_ + sum_of(plan.recv_counts),
+                .received_counts = plan.recv_counts};
+  const std::int64_t topk = choices_of_each(experts.choices, places.num_sources);
+  places.is_graph = experts.there != nullptr && work_.graphs != nullptr && topk > 0 &&
+                    work_.graphs->takes(places.num_sources, topk);
+  make_room_for(plan, places);
+  const std::int64_t row_bytes = hidden_ * kRowBytes;
+  if (!places.is_graph) {
+    places.own = sources().address();
+    places.received = places.own + static_cast<CudaAddress>(tokens_ * row_bytes);
+    places.results = results().address();
+    return places;
+  }
+  const auto own = static_cast<std::size_t>(work_.ranks.rank());
+  const std::int64_t before = sum_of(std::span(plan.recv_counts).first(own));
+  places.received = work_.graphs->inputs.address();
+  places.own = places.received + static_cast<CudaAddress>(before * row_bytes);
+  places.received_counts[own] = tokens_;
+  places.results = work_.graphs->results.address();
+  return places;
 }
 
 /// Before anything of the batch is under way: what grows gives memory back, and that waits.
-void DeviceRoad::make_room_for(const ExchangePlan& plan) {
+void DeviceRoad::make_room_for(const ExchangePlan& plan, const Places& places) {
   Device& device = work_.device;
   const std::int64_t row_bytes = hidden_ * kRowBytes;
   const std::int64_t result_bytes = hidden_ * kResultBytes;
-  const std::int64_t sources = tokens_ + sum_of(plan.recv_counts);
-  const std::int64_t results = plan.execute.num_outputs() + sum_of(plan.send.return_counts);
-  make_room(sources_, sources * row_bytes, device);
+  const std::int64_t num_results = plan.execute.num_outputs() + sum_of(plan.send.return_counts);
+  if (!places.is_graph) {
+    make_room(sources(), places.num_sources * row_bytes, device);
+    make_room(results(), num_results * result_bytes, device);
+  }
   make_room(sent_,
             std::max(std::ssize(plan.send.send_tokens) * row_bytes,
                      std::ssize(plan.execute.return_outputs) * result_bytes),
             device);
-  make_room(results_, results * result_bytes, device);
   make_room(sums_, tokens_ * result_bytes, device);
-  make_room(host_sums_, tokens_ * result_bytes, device);
+  make_room(host_sums(), tokens_ * result_bytes, device);
 }
 
 /// All lists go up in one copy.
@@ -106,39 +138,65 @@ void DeviceRoad::move(const Moved& rows, std::int64_t row_bytes) {
   ranks_->exchange({sent_.address(), rows.send_counts}, {rows.to, rows.recv_counts}, row_bytes);
 }
 
-/// Received rows come behind the own ones, and results of other ranks behind those made here.
-void DeviceRoad::start(const Routing& routing, const ExchangePlan& plan, DeviceExperts* experts) {
+ExpertGraphs::Batch DeviceRoad::batch_of(const Places& places, const OwnExperts& experts) {
+  return {.inputs = places.num_sources,
+          .topk = choices_of_each(experts.choices, places.num_sources),
+          .results = GraphResults::rows,
+          .has_rows = true};
+}
+
+void DeviceRoad::write_choices(const Places& places, const OwnExperts& experts) {
+  const std::int64_t topk = choices_of_each(experts.choices, places.num_sources);
+  DeviceGraphMemory& graphs = *work_.graphs;
+  const DeviceGraphMemory::Inputs at =
+      graphs.inputs_of(DeviceGraphMemory::budget_of(places.num_sources), topk);
+  const auto count = narrow<std::int32_t>(places.num_sources);
+  std::memcpy(graphs.host_inputs.data() + at.count, &count, sizeof(count));
+  std::ranges::copy(std::as_bytes(experts.choices), graphs.host_inputs.data() + at.experts);
+}
+
+void DeviceRoad::start_experts(const ExchangePlan& plan, const Places& places,
+                               const OwnExperts& experts) {
+  if (experts.there == nullptr) return;
+  if (places.is_graph) return experts.there->graphs().launch(batch_of(places, experts));
+  experts.there->start_there({.x = places.own,
+                              .num_inputs = places.num_sources,
+                              .row_indices = list(at_.output_sources),
+                              .num_rows = plan.execute.num_outputs(),
+                              .y = places.results},
+                             plan.execute.slot_begin);
+}
+
+void DeviceRoad::start(const Routing& routing, const ExchangePlan& plan,
+                       const OwnExperts& experts) {
   work_.naming_place([&] {
     Device& device = work_.device;
     const std::int64_t row_bytes = hidden_ * kRowBytes;
     const std::int64_t result_bytes = hidden_ * kResultBytes;
     const std::int64_t outputs = plan.execute.num_outputs();
-    const std::int64_t sources = tokens_ + sum_of(plan.recv_counts);
-    make_room_for(plan);
-    if (experts != nullptr) experts->make_room_there(outputs, sources);
+    const Places places = places_of(plan, experts);
+    if (places.is_graph) {
+      write_choices(places, experts);
+      experts.there->graphs().prepare(batch_of(places, experts));
+    } else if (experts.there != nullptr) {
+      experts.there->make_room_there(outputs, places.num_sources);
+    }
     upload_lists(routing, plan);
-    device.upload(sources_.address(), host_rows_.data(), tokens_ * row_bytes);
-    move({.from = sources_.address(),
+    device.upload(places.own, host_rows().data(), tokens_ * row_bytes);
+    move({.from = places.own,
           .chosen = at_.send_tokens,
           .send_counts = plan.send.send_counts,
-          .to = sources_.address() + static_cast<CudaAddress>(tokens_ * row_bytes),
-          .recv_counts = plan.recv_counts},
+          .to = places.received,
+          .recv_counts = places.received_counts},
          row_bytes);
-    if (experts != nullptr) {
-      experts->start_there({.x = sources_.address(),
-                            .num_inputs = sources,
-                            .row_indices = list(at_.output_sources),
-                            .num_rows = outputs,
-                            .y = results_.address()},
-                           plan.execute.slot_begin);
-    }
-    move({.from = results_.address(),
+    start_experts(plan, places, experts);
+    move({.from = places.results,
           .chosen = at_.return_outputs,
           .send_counts = plan.execute.return_counts,
-          .to = results_.address() + static_cast<CudaAddress>(outputs * result_bytes),
+          .to = places.results + static_cast<CudaAddress>(outputs * result_bytes),
           .recv_counts = plan.send.return_counts},
          result_bytes);
-    sum_results(routing);
+    sum_results(routing, places.results);
     device.mark();
   });
 }
@@ -158,15 +216,15 @@ void DeviceRoad::start(const Routing& routing, DeviceExperts& experts) {
   });
 }
 
-void DeviceRoad::sum_results(const Routing& routing) {
-  moves_.combine({.results = results_.address(),
+void DeviceRoad::sum_results(const Routing& routing, CudaAddress results) {
+  moves_.combine({.results = results,
                   .places = list(at_.places),
                   .weights = list(at_.weights),
                   .y = sums_.address(),
                   .tokens = tokens_,
                   .topk = routing.topk,
                   .hidden = hidden_});
-  work_.device.download(host_sums_.data(), sums_.address(), tokens_ * hidden_ * kResultBytes);
+  work_.device.download(host_sums().data(), sums_.address(), tokens_ * hidden_ * kResultBytes);
 }
 
 void DeviceRoad::finish(MatrixView<float> y) {
@@ -174,7 +232,7 @@ void DeviceRoad::finish(MatrixView<float> y) {
     if (ranks_ != nullptr) return ranks_->wait_for_mark();
     work_.device.wait_for_mark(work_.deadline_seconds, [&] { work_.ranks.progress(); });
   });
-  const PinnedBuffer& host = plans(tokens_) ? work_.graphs->host_sums : host_sums_;
+  const PinnedBuffer& host = plans(tokens_) ? work_.graphs->host_sums : host_sums();
   const auto* const sums = reinterpret_cast<const float*>(host.data());
   for (std::int64_t token = 0; token < tokens_; ++token) {
     std::copy_n(sums + token * hidden_, hidden_, y.row(token).data());

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "base/matrix_view.h"
 #include "comm/nccl_ranks.h"
@@ -12,20 +14,30 @@
 
 namespace moesaic {
 
-/// How a batch goes through layers whose experts are all on GPUs, one GPU a rank: its rows go up
+/// How a batch goes through a layer if all its experts are on GPUs, one GPU a rank: its rows go up
 /// once, from GPU to GPU, through the experts; results go back to the GPUs of their tokens, which
 /// sum them up; the sums come down. The bits are those of the road through the host. One batch at a
-/// time is under way.
+/// time is under way, and goes through the memory that it would take there.
 class DeviceRoad {
  public:
-  /// `ranks`: null where one rank has all experts. All must outlive this.
+  /// `ranks`: null where one rank has all experts, on its GPU or its CPU. All must outlive this.
   DeviceRoad(DeviceExpertsWorkspace& work, NcclRanks* ranks);
+
+  [[nodiscard]] bool connects_ranks() const noexcept { return ranks_ != nullptr; }
+  /// Batches that have begun so far.
+  [[nodiscard]] std::int64_t num_batches() const noexcept { return num_batches_; }
 
   /// Memory for the rows [tokens, hidden] bf16 of a batch, to be written before start().
   [[nodiscard]] std::byte* rows(std::int64_t tokens, std::int64_t hidden);
+  /// This rank's.
+  struct OwnExperts {
+    DeviceExperts* there = nullptr;  // null: it has none
+    /// [inputs, topk] what the batch chose, as BatchChoices has it; none: the host plans for them.
+    std::span<const std::int32_t> choices{};
+  };
   /// Asks for all of it. Waits for no row, but with several ranks until NCCL has taken the order.
-  /// `experts`: this rank's, null if it has none.
-  void start(const Routing& routing, const ExchangePlan& plan, DeviceExperts* experts);
+  /// With `choices` of no more rows than graphs take the experts are a graph.
+  void start(const Routing& routing, const ExchangePlan& plan, const OwnExperts& experts);
   /// Whether a batch of so many tokens goes through graphs, with which the GPU plans it: one rank
   /// has all experts, and there are not more tokens than graphs take.
   [[nodiscard]] bool plans(std::int64_t tokens) const noexcept {
@@ -55,10 +67,29 @@ class DeviceRoad {
     CudaAddress to = 0;
     std::span<const std::int64_t> recv_counts{};
   };
-  void make_room_for(const ExchangePlan& plan);
+  // Of the workspace's memory:
+  PinnedBuffer& host_rows() { return work_.host_inputs; }   // [tokens, hidden] bf16
+  PinnedBuffer& host_sums() { return work_.host_results; }  // [tokens, hidden] f32
+  DeviceBuffer& sources() { return work_.inputs; }   // [sources, hidden] bf16: own, then received
+  DeviceBuffer& results() { return work_.results; }  // [outputs + received, hidden] f32
+  /// Where the rows of a batch are in the GPU's memory.
+  struct Places {
+    bool is_graph = false;
+    std::int64_t num_sources = 0;
+    CudaAddress own = 0;  // [tokens] this rank's
+    CudaAddress received = 0;
+    std::vector<std::int64_t> received_counts{};  // as NcclRanks::Rows has them
+    CudaAddress results = 0;
+  };
+  [[nodiscard]] Places places_of(const ExchangePlan& plan, const OwnExperts& experts);
+  void make_room_for(const ExchangePlan& plan, const Places& places);
+  [[nodiscard]] static ExpertGraphs::Batch batch_of(const Places& places,
+                                                    const OwnExperts& experts);
+  void write_choices(const Places& places, const OwnExperts& experts);
+  void start_experts(const ExchangePlan& plan, const Places& places, const OwnExperts& experts);
   void upload_lists(const Routing& routing, const ExchangePlan& plan);
   void move(const Moved& rows, std::int64_t row_bytes);
-  void sum_results(const Routing& routing);
+  void sum_results(const Routing& routing, CudaAddress results);
   [[nodiscard]] CudaAddress list(std::int64_t offset) const {
     return lists_.address() + static_cast<CudaAddress>(offset);
   }
@@ -70,14 +101,11 @@ class DeviceRoad {
   std::int64_t tokens_ = 0;
   std::int64_t hidden_ = 0;
   Lists at_;
-  PinnedBuffer host_rows_;   // [tokens, hidden] bf16
   PinnedBuffer host_lists_;  // as Lists says
-  PinnedBuffer host_sums_;   // [tokens, hidden] f32
   DeviceBuffer lists_;
-  DeviceBuffer sources_;  // [sources, hidden] bf16: own rows, then received ones
-  DeviceBuffer sent_;     // rows and later results for other ranks, by peer
-  DeviceBuffer results_;  // [outputs + results from other ranks, hidden] f32
-  DeviceBuffer sums_;     // [tokens, hidden] f32
+  DeviceBuffer sent_;  // rows and later results for other ranks, by peer
+  DeviceBuffer sums_;  // [tokens, hidden] f32
+  std::int64_t num_batches_ = 0;
 };
 
 /// Rows of one rank in a pass on such a road.

@@ -68,8 +68,8 @@ class Experts {
   /// before a batch, where the layer's experts are, which stays so.
   [[nodiscard]] virtual bool plans_itself() const noexcept { return false; }
   virtual void tell_placement(const ExpertPlacement& /*placement*/, int /*own_rank*/) {}
-  /// Themselves, if all of them are on a GPU; else null.
-  [[nodiscard]] virtual DeviceExperts* all_on_device() noexcept { return nullptr; }
+  /// Those of them that are on a GPU; null: none are.
+  [[nodiscard]] virtual DeviceExperts* on_device() noexcept { return nullptr; }
 };
 
 }  // namespace moesaic

@@ -52,7 +52,8 @@ void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
   }
   if (experts_->plans_itself()) tell_placement(work);
   work.has_executed = false;
-  if (road_ != nullptr) return begin_on_road(x, work);
+  work.is_on_road = goes_by_road(work.routing);
+  if (work.is_on_road) return begin_on_road(x, work);
   {
     const PhaseScope scope(times, Phase::dispatch);
     const WireRows::Extra extra =
@@ -126,30 +127,6 @@ void MoeLayer::keep_received(MoeWorkspace& work) {
 void MoeLayer::tell_placement(const MoeWorkspace& work) const {
   const std::int64_t layer = std::max(work.label.layer, 0);
   experts_->tell_placement(work.context.placement.of_layer(layer), work.context.experts.rank());
-}
-
-/// With the rows of finish_plan().
-void MoeLayer::list_inputs(ChoiceBatch& choices, MoeWorkspace& work) const {
-  const Routing& routing = choices.routing;
-  BatchChoices& inputs = choices.inputs;
-  inputs.topk = routing.topk;
-  inputs.rows.clear();
-  inputs.experts.clear();
-  const auto add = [&](std::int64_t source) {
-    inputs.rows.push_back(row_of_source(source, work));
-    const std::int32_t* const words =
-        WireRows::experts_of(work.dispatch.words(source)) + routing.first_word;
-    inputs.experts.insert(inputs.experts.end(), words, words + routing.topk);
-  };
-  std::int64_t received = routing.num_tokens;
-  for (int peer = 0; peer < work.context.experts.size(); ++peer) {
-    if (peer == work.context.experts.rank()) {
-      for (std::int64_t token = 0; token < routing.num_tokens; ++token) add(token);
-      continue;
-    }
-    const std::int64_t end = received + work.dispatch.counts()[static_cast<std::size_t>(peer)];
-    for (; received < end; ++received) add(received);
-  }
 }
 
 const std::byte* MoeLayer::row_of_source(std::int64_t source, const MoeWorkspace& work) const {
@@ -309,7 +286,7 @@ void MoeLayer::compute_as_rows_come(MoeWorkspace& work) const {
 
 void MoeLayer::execute(MoeWorkspace& work) {
   work.has_executed = true;
-  if (road_ != nullptr) return execute_on_road(work);
+  if (work.is_on_road) return execute_on_road(work);
   DeferredChoices& due = work.deferral.due();
   const bool as_rows_come = runs_as_rows_come(work);
   compute_while_waiting(due, work, [&] {
@@ -345,7 +322,7 @@ void MoeLayer::execute(MoeWorkspace& work) {
 
 void MoeLayer::end(MatrixView<float> y, MoeWorkspace& work) {
   if (!work.has_executed) execute(work);
-  if (road_ != nullptr) return end_on_road(y, work);
+  if (work.is_on_road) return end_on_road(y, work);
   DeferredChoices& due = work.deferral.due();
   compute_while_waiting(work.deferral.left(), work,
                         [&] { return work.results.is_done() && due.results.is_done(); });

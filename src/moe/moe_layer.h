@@ -100,6 +100,7 @@ struct MoeWorkspace : ChoiceBatch {
   std::vector<bool> is_decoded;         // [sources] those that are there
   std::vector<std::int64_t> to_decode;  // scratch: sources
   bool has_executed = false;
+  bool is_on_road = false;
   Deferral deferral;
   ExpertLoad load;
 
@@ -137,8 +138,8 @@ class MoeLayer {
   /// Says that products of all experts, also of other ranks, make the same codes of a row.
   void take_int8(const Int8Rows& rows) { codes_ = rows; }
 
-  /// Batches go this way, on all ranks; all experts are on GPUs. Then nothing is deferred, rounded
-  /// or kept for a backward pass, and one batch at a time is under way.
+  /// Batches go this way whose experts are all on GPUs: with several ranks all do. Then nothing is
+  /// deferred, rounded or kept for a backward pass, and one batch at a time is under way.
   void take_road(DeviceRoad& road) { road_ = &road; }
 
   /// Sends the tokens of `x` [tokens, hidden], normed activations in f32, to their experts. `x` is
@@ -182,12 +183,15 @@ class MoeLayer {
   static void mark_samples(std::span<const SampleRange> samples, MoeWorkspace& work);
   void gather_backward(const MoeStash& stash, MoeWorkspace& work) const;
   [[nodiscard]] PendingDispatch send_rows(MoeWorkspace& work) const;
+  [[nodiscard]] bool goes_by_road(const Routing& routing) const;
   void begin_on_road(MatrixView<const float> x, MoeWorkspace& work) const;
   void execute_on_road(MoeWorkspace& work) const;
   void end_on_road(MatrixView<float> y, const MoeWorkspace& work) const;
   void finish_plans(MoeWorkspace& work);
   void finish_plan(ChoiceBatch& choices, MoeWorkspace& work);
   void list_inputs(ChoiceBatch& choices, MoeWorkspace& work) const;
+  static void list_choices(ChoiceBatch& choices, const MoeWorkspace& work);
+  [[nodiscard]] static std::vector<std::int64_t> inputs_in_order(const MoeWorkspace& work);
   void tell_placement(const MoeWorkspace& work) const;
   /// As products take it.
   [[nodiscard]] const std::byte* row_of_source(std::int64_t source, const MoeWorkspace& work) const;
@@ -225,7 +229,7 @@ class MoeLayer {
   RowSource::Element element_;
   Compute compute_;
   std::optional<Int8Rows> codes_;
-  DeviceRoad* road_ = nullptr;  // null: over the memory of hosts
+  DeviceRoad* road_ = nullptr;  // null: all go over the memory of hosts
 };
 
 }  // namespace moesaic

@@ -1,5 +1,5 @@
-// The halves of an MoE layer whose batches stay on GPUs between going up and coming down: over the
-// host travel the words of rows alone, with which ranks plan.
+// The halves of an MoE layer for batches that stay on GPUs between going up and coming down: over
+// the host travel the words of rows alone, with which ranks plan.
 
 #include "src/moe/device_road.h"
 #include "src/moe/moe_layer.h"
@@ -10,6 +10,13 @@ namespace {
 constexpr std::int64_t kRoadRowsPerTask = 8;
 
 }  // namespace
+
+/// Of one rank's experts slots are the ids.
+bool MoeLayer::goes_by_road(const Routing& routing) const {
+  if (road_ == nullptr || road_->connects_ranks()) return road_ != nullptr;
+  const DeviceExperts* const there = experts_->on_device();
+  return there != nullptr && there->has(routing.experts);
+}
 
 void MoeLayer::begin_on_road(MatrixView<const float> x, MoeWorkspace& work) const {
   {
@@ -33,16 +40,18 @@ void MoeLayer::execute_on_road(MoeWorkspace& work) const {
     const PhaseScope scope(work.context.times, Phase::dispatch);
     if (!road_->plans(work.routing.num_tokens)) {
       work.exchange.finish_plan(work.routing, work.dispatch, work.plan);
+      work.inputs.experts.clear();
+      if (road_->connects_ranks() && experts_->plans_itself()) list_choices(work, work);
     }
     work.dispatch = {};
   }
   const PhaseScope scope(work.context.times, Phase::experts);
   if (road_->plans(work.routing.num_tokens)) {
-    road_->start(work.routing, *experts_->all_on_device());
+    road_->start(work.routing, *experts_->on_device());
     work.load.rows += std::ssize(work.routing.experts);
     return;
   }
-  road_->start(work.routing, work.plan, experts_->all_on_device());
+  road_->start(work.routing, work.plan, {experts_->on_device(), work.inputs.experts});
   work.load.rows += work.plan.execute.num_outputs();
   work.load.bytes_sent +=
       std::ssize(work.plan.send.send_tokens) * router_.hidden() * element_bytes(element_) +

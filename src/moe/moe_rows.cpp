@@ -1,4 +1,5 @@
-// Rows and results of an MoE layer in the form in which they travel, and back.
+// Rows and results of an MoE layer in the form in which they travel, and back; what its inputs
+// chose.
 
 #include <cstring>
 
@@ -158,6 +159,43 @@ void MoeLayer::write_numbers(std::span<const float> numbers, std::byte* to) cons
     compute_.vector->to_bf16(numbers.data(), std::ssize(numbers), reinterpret_cast<BFloat16*>(to));
   } else {
     std::memcpy(to, numbers.data(), numbers.size_bytes());
+  }
+}
+
+/// Sources as BatchChoices has them.
+std::vector<std::int64_t> MoeLayer::inputs_in_order(const MoeWorkspace& work) {
+  std::vector<std::int64_t> sources;
+  const std::int64_t tokens = work.routing.num_tokens;
+  std::int64_t received = tokens;
+  for (int peer = 0; peer < work.context.experts.size(); ++peer) {
+    if (peer == work.context.experts.rank()) {
+      for (std::int64_t token = 0; token < tokens; ++token) sources.push_back(token);
+      continue;
+    }
+    const std::int64_t end = received + work.dispatch.counts()[static_cast<std::size_t>(peer)];
+    for (; received < end; ++received) sources.push_back(received);
+  }
+  return sources;
+}
+
+void MoeLayer::list_choices(ChoiceBatch& choices, const MoeWorkspace& work) {
+  const Routing& routing = choices.routing;
+  BatchChoices& inputs = choices.inputs;
+  inputs.topk = routing.topk;
+  inputs.experts.clear();
+  for (const std::int64_t source : inputs_in_order(work)) {
+    const std::int32_t* const words =
+        WireRows::experts_of(work.dispatch.words(source)) + routing.first_word;
+    inputs.experts.insert(inputs.experts.end(), words, words + routing.topk);
+  }
+}
+
+/// With the rows of finish_plan().
+void MoeLayer::list_inputs(ChoiceBatch& choices, MoeWorkspace& work) const {
+  list_choices(choices, work);
+  choices.inputs.rows.clear();
+  for (const std::int64_t source : inputs_in_order(work)) {
+    choices.inputs.rows.push_back(row_of_source(source, work));
   }
 }
 

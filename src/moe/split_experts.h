@@ -29,6 +29,10 @@ class SplitExperts final : public Experts {
     first_->tell_placement(placement, own_rank);
     second_->tell_placement(placement, own_rank);
   }
+  [[nodiscard]] DeviceExperts* on_device() noexcept override {
+    DeviceExperts* const of_first = first_->on_device();
+    return of_first != nullptr ? of_first : second_->on_device();
+  }
   /// Throws Error{usage}: what is kept for it is kept of all experts together.
   void backward(const ExpertBackward& batch, AdapterGradients& gradients) override;
 

@@ -29,6 +29,8 @@ class Draw {
         num_nodes_(ranks.sharer_nodes()),
         nodes_(map_nodes(ranks)),
         rows_(static_cast<std::size_t>(question.experts)),
+        on_gpus_(question.on_gpus),
+        gpu_tokens_(static_cast<std::size_t>(ranks.sharers())),
         near_(static_cast<std::size_t>(ranks.sharers())),
         far_(near_.size() * static_cast<std::size_t>(num_nodes_)) {}
 
@@ -41,7 +43,13 @@ class Draw {
 
   /// Adds `share` of what was drawn.
   void add_to(LayerLoad& load, double share) const {
-    add_busiest(load, share);
+    add_rows(load.busiest, share, busiest_rank(false), false);
+    if (on_gpus_ != nullptr) {
+      const int busiest = busiest_rank(true);
+      add_rows(load.busiest_gpu, share, busiest, true);
+      load.gpu_tokens += share * scale_ * gpu_tokens_[static_cast<std::size_t>(busiest)];
+    }
+    load.max_over_mean += share * (max_over_mean() - 1);
     double most_near = 0;
     FarSums sums(static_cast<std::size_t>(num_nodes_));
     for (int node = 0; node < num_nodes_; ++node) {
@@ -113,7 +121,23 @@ class Draw {
            static_cast<std::size_t>(node);
   }
 
+  [[nodiscard]] bool is_on_gpu(ExpertId expert) const {
+    return on_gpus_ != nullptr && (*on_gpus_)[static_cast<std::size_t>(expert)];
+  }
+
+  /// A row goes up once to each GPU that has one of its experts.
+  void add_gpu_tokens(std::span<const ExpertId> experts) {
+    owners_.clear();
+    for (const ExpertId expert : experts) {
+      const int owner = placement_.rank_of(expert);
+      if (!is_on_gpu(expert) || std::ranges::find(owners_, owner) != owners_.end()) continue;
+      owners_.push_back(owner);
+      gpu_tokens_[static_cast<std::size_t>(owner)] += 1;
+    }
+  }
+
   void add(int home, std::span<const ExpertId> experts) {
+    if (on_gpus_ != nullptr) add_gpu_tokens(experts);
     owners_.clear();
     met_.clear();
     for (const ExpertId expert : experts) {
@@ -223,36 +247,50 @@ class Draw {
     return 1 + std::ceil(std::max(0.0, bytes - kFirst) / kPiece);
   }
 
-  void add_busiest(LayerLoad& load, double share) const {
+  /// Of experts on GPUs, or of the others.
+  [[nodiscard]] int busiest_rank(bool on_gpus) const {
     int busiest = 0;
     double most_work = -1;
-    double most_rows = 0;
+    for (int rank = 0; rank < placement_.num_ranks(); ++rank) {
+      double work = 0;
+      for (const ExpertId expert : placement_.experts_of(rank)) {
+        const std::int64_t rows = rows_of(expert);
+        if (rows == 0 || is_on_gpu(expert) != on_gpus) continue;
+        work += static_cast<double>(rows) * scale_ + kRowsOfReading;
+      }
+      if (work <= most_work) continue;
+      most_work = work;
+      busiest = rank;
+    }
+    return busiest;
+  }
+
+  void add_rows(std::map<std::int64_t, double>& experts, double share, int rank,
+                bool on_gpus) const {
+    for (const ExpertId expert : placement_.experts_of(rank)) {
+      if (is_on_gpu(expert) != on_gpus) continue;
+      const auto rows =
+          static_cast<std::int64_t>(static_cast<double>(rows_of(expert)) * scale_ + 0.5);
+      if (rows > 0) experts[rows] += share;
+    }
+  }
+
+  [[nodiscard]] double max_over_mean() const {
+    double most = 0;
     double sum = 0;
     for (int rank = 0; rank < placement_.num_ranks(); ++rank) {
       double rows = 0;
-      double met = 0;
-      for_each_expert(rank, [&](std::int64_t of_expert) {
-        rows += static_cast<double>(of_expert) * scale_;
-        met += of_expert > 0 ? 1 : 0;
-      });
+      for (const ExpertId expert : placement_.experts_of(rank)) {
+        rows += static_cast<double>(rows_of(expert)) * scale_;
+      }
       sum += rows;
-      most_rows = std::max(most_rows, rows);
-      if (rows + kRowsOfReading * met <= most_work) continue;
-      most_work = rows + kRowsOfReading * met;
-      busiest = rank;
+      most = std::max(most, rows);
     }
-    for_each_expert(busiest, [&](std::int64_t of_expert) {
-      const auto rows = static_cast<std::int64_t>(static_cast<double>(of_expert) * scale_ + 0.5);
-      if (rows > 0) load.busiest[rows] += share;
-    });
-    load.max_over_mean += share * (most_rows * placement_.num_ranks() / sum - 1);
+    return most * placement_.num_ranks() / sum;
   }
 
-  template <typename Call>
-  void for_each_expert(int rank, const Call& call) const {
-    for (const ExpertId expert : placement_.experts_of(rank)) {
-      call(rows_[static_cast<std::size_t>(expert)]);
-    }
+  [[nodiscard]] std::int64_t rows_of(ExpertId expert) const {
+    return rows_[static_cast<std::size_t>(expert)];
   }
 
   const CostRanks& ranks_;
@@ -263,6 +301,8 @@ class Draw {
   int num_nodes_;  // that have ranks of one copy of the experts
   NodeMap nodes_;
   std::vector<std::int64_t> rows_;  // [experts]
+  const std::vector<bool>* on_gpus_;
+  std::vector<double> gpu_tokens_;  // [ranks] that chose experts of its GPU
   std::vector<Near> near_;          // [ranks]
   std::vector<Far> far_;            // [ranks][nodes]
   std::vector<int> owners_;         // scratch: other ranks that a token goes to

@@ -55,12 +55,16 @@ struct ExpertQuestion {
   std::int64_t tokens = 0;                     // of all ranks that share the experts
   const ExpertPlacement* placement = nullptr;  // null: contiguous
   WireSizes wire{};
+  const std::vector<bool>* on_gpus = nullptr;  // [experts] those of ranks' GPUs; null: none
 };
 
 /// What ranks do for the experts of one layer in a step, expected.
 struct LayerLoad {
-  /// Of the rank with most to do: experts by the number of their rows.
+  /// Of the rank with most to do: experts by the number of their rows, without those on GPUs.
   std::map<std::int64_t, double> busiest;
+  /// The same of the GPU with most to do, and the tokens that chose some of them.
+  std::map<std::int64_t, double> busiest_gpu;
+  double gpu_tokens = 0;
   double max_over_mean = 1;  // of the ranks' rows
 
   // Of all ranks: rows to other ranks, once to each that has an expert of the token, and results

@@ -30,6 +30,21 @@ std::string link_json(const std::optional<LinkRates>& link) {
       .text();
 }
 
+std::string gpu_json(const std::optional<GpuRates>& gpu) {
+  if (!gpu) return "null";
+  JsonWriter flops;
+  for (const auto& [kernels, rate] : gpu->flops_per_second) flops.field(kernels, rate);
+  return JsonWriter()
+      .field("name", gpu->name)
+      .field("read_bytes_per_second", gpu->read_bytes_per_second)
+      .raw_field("flops_per_second", flops.text())
+      .field("upload_bytes_per_second", gpu->upload_bytes_per_second)
+      .field("download_bytes_per_second", gpu->download_bytes_per_second)
+      .field("call_seconds", gpu->call_seconds)
+      .field("wait_seconds", gpu->wait_seconds)
+      .text();
+}
+
 /// A number above 0: it is divided by, or multiplied with.
 double rate(const Json& object, std::string_view key) {
   const Json value = object.at(key);
@@ -108,6 +123,23 @@ std::optional<LinkRates> read_link(const Json& file, std::string_view key) {
   return LinkRates{.latency_seconds = rate(*json, "latency_seconds"),
                    .one_rank_bytes_per_second = rate(*json, "one_rank_bytes_per_second"),
                    .all_ranks_bytes_per_second = rate(*json, "all_ranks_bytes_per_second")};
+}
+
+/// Files of before there were GPUs in them have none.
+std::optional<GpuRates> read_gpu(const Json& file) {
+  const std::optional<Json> json = file.find("gpu");
+  if (!json) return std::nullopt;
+  GpuRates gpu{.name = json->at("name").as_string(),
+               .read_bytes_per_second = rate(*json, "read_bytes_per_second"),
+               .upload_bytes_per_second = rate(*json, "upload_bytes_per_second"),
+               .download_bytes_per_second = rate(*json, "download_bytes_per_second"),
+               .call_seconds = rate(*json, "call_seconds"),
+               .wait_seconds = amount(*json, "wait_seconds")};
+  const Json flops = json->at("flops_per_second");
+  flops.for_each([&](const std::string& kernels, const Json&) {
+    gpu.flops_per_second.emplace(kernels, rate(flops, kernels));
+  });
+  return gpu;
 }
 
 std::map<Format, ProductCurve> read_products(const Json& json) {
@@ -221,6 +253,7 @@ std::string MachineRates::text() const {
       .field("barrier_seconds", barrier_seconds)
       .raw_field("inside", link_json(inside))
       .raw_field("between", link_json(between))
+      .raw_field("gpu", gpu_json(gpu))
       .field("rank_bytes", rank_bytes)
       .field("node_bytes", node_bytes)
       .text();
@@ -245,6 +278,7 @@ MachineRates read_machine_rates(const std::string& path) {
   machine.barrier_seconds = amount(file, "barrier_seconds");
   machine.inside = read_link(file, "inside");
   machine.between = read_link(file, "between");
+  machine.gpu = read_gpu(file);
   machine.rank_bytes = static_cast<std::int64_t>(amount(file, "rank_bytes"));
   machine.node_bytes = static_cast<std::int64_t>(amount(file, "node_bytes"));
   machine.path = path;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -84,6 +85,18 @@ struct LinkRates {
   double all_ranks_bytes_per_second = 0;  // all do: their sum
 };
 
+/// What the GPU of a rank does at most, where all that are there are at work.
+struct GpuRates {
+  std::string name;                  // "NVIDIA H100 80GB HBM3, sm_90"
+  double read_bytes_per_second = 0;  // of its memory
+  /// By the kernels that multiply: kernels_name().
+  std::map<std::string, double, std::less<>> flops_per_second{};
+  double upload_bytes_per_second = 0;  // copies of page-locked memory
+  double download_bytes_per_second = 0;
+  double call_seconds = 0;  // a kernel behind others
+  double wait_seconds = 0;  // what the first and only one takes longer, until the host knows
+};
+
 /// What one node does with all its threads, as `moesaic doctor --measure FILE` measured it.
 struct MachineRates {
   std::string path;      // of the file it was read from
@@ -101,6 +114,7 @@ struct MachineRates {
   double barrier_seconds = 0;        // of all ranks that measured
   std::optional<LinkRates> inside;   // a node
   std::optional<LinkRates> between;  // nodes
+  std::optional<GpuRates> gpu;       // none: where it was measured, there was none
   std::int64_t rank_bytes = 0;       // memory of a rank without a model
   std::int64_t node_bytes = 0;       // memory that all ranks of a node share without a model
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "src/parallel/gpu_work.h"
 
 namespace moesaic {
 namespace {
@@ -221,6 +222,48 @@ void add_calls(StepCost& cost, const StepWork& work, const MachineRates& machine
   }
 }
 
+/// The time of the CPU's experts in layers with others on a GPU.
+double seconds_beside(const StepWork& work, const StepWork::GpuLayers& there,
+                      const MachineRates& machine, double share) {
+  StepCost cost;
+  ProductTerms products(cost, work, machine, share);
+  for (std::size_t i = 0; i < there.num_products; ++i) {
+    products.add(work.products[there.first_product + i]);
+  }
+  return cost.seconds() + there.product_calls * machine.calls.product_seconds +
+         there.groups * machine.calls.group_seconds;
+}
+
+/// What GPUs take longer than the CPU beside them, each part in proportion.
+void add_gpus(StepCost& cost, const StepWork& work, const MachineRates& machine, double share) {
+  for (const StepWork::GpuLayers& there : work.gpus) {
+    const GpuSeconds seconds = gpu_seconds(there, machine);
+    const double all = seconds.total();
+    const double shown =
+        all > 0 ? std::max(0.0, 1 - seconds_beside(work, there, machine, share) / all) : 0;
+    const auto add = [&](std::string name, double quantity, const char* unit, double time,
+                         const char* field) {
+      add_plain(cost, machine,
+                {std::move(name), Phase::experts, quantity, unit, shown * time, field});
+    };
+    add("gpu.calls", there.calls, "call", seconds.calls, "gpu.call_seconds");
+    add("gpu.waits", there.waits, "wait", seconds.waits, "gpu.wait_seconds");
+    add("gpu.up", there.bytes_up, "byte", seconds.up, "gpu.upload_bytes_per_second");
+    add("gpu.down", there.bytes_down, "byte", seconds.down, "gpu.download_bytes_per_second");
+    double flops = 0;
+    double bytes = 0;
+    for (const StepWork::GpuLayers::Kernels& kernels : there.kernels) {
+      flops += kernels.flops;
+      bytes += kernels.weight_bytes;
+    }
+    if (seconds.products > seconds.reads) {
+      add("gpu.products", flops, "flop", seconds.products, "gpu.flops_per_second");
+    } else {
+      add("gpu.reads", bytes, "byte", seconds.reads, "gpu.read_bytes_per_second");
+    }
+  }
+}
+
 void add_attention(StepCost& cost, const StepWork& work, const MachineRates& machine,
                    double share) {
   const double flop_seconds =
@@ -259,6 +302,7 @@ StepCost step_cost(const StepWork& work, const CostRanks& ranks, const MachineRa
   const double share = core_share(ranks, machine);
   ProductTerms products(cost, work, machine, share);
   for (const StepWork::Product& product : work.products) products.add(product);
+  add_gpus(cost, work, machine, share);
   add_attention(cost, work, machine, share);
   add_rows(cost, work, machine, share);
   add_routing(cost, work, machine, share);

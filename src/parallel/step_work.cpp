@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/streamed_results.h"
+#include "src/parallel/gpu_work.h"
 
 namespace moesaic {
 namespace {
@@ -48,13 +49,21 @@ void add_mixer_rows(StepWork& work, const CostModel& model, const CostLayer& lay
   of(work.jobs, kPhase) += 5;  // norm, heads, attention, residual, norm
 }
 
-/// The same in the feed-forward part. `is_model`: it adds to a residual stream.
+/// A layer's feed-forward part.
+struct FeedForwardRows {
+  double rows;
+  bool is_model;    // it adds to a residual stream
+  bool sums_there;  // GPUs sum the results of experts
+};
+
+/// The same in the feed-forward part.
 void add_feed_forward_rows(StepWork& work, const CostModel& model, const CostLayer& layer,
-                           double rows, bool is_model) {
+                           const FeedForwardRows& part) {
+  const double rows = part.rows;
   const double hidden = rows * static_cast<double>(model.hidden);
   const auto topk = static_cast<double>(model.experts_per_token);
   const Phase last = layer.expert.empty() ? Phase::mlp : Phase::combine;
-  if (is_model) {
+  if (part.is_model) {
     add(work, {last, RowOp::add, hidden});
     add(work, {last, RowOp::look, hidden});
     of(work.jobs, last) += 1;
@@ -67,9 +76,10 @@ void add_feed_forward_rows(StepWork& work, const CostModel& model, const CostLay
   work.scores += rows * static_cast<double>(model.num_experts);
   work.choices += rows * topk;
   add(work, {Phase::dispatch, RowOp::round, hidden});
-  add(work, {Phase::combine, RowOp::sum, hidden * topk});
   of(work.jobs, Phase::route) += 1;
   of(work.jobs, Phase::dispatch) += 1;
+  if (part.sums_there) return;
+  add(work, {Phase::combine, RowOp::sum, hidden * topk});
   of(work.jobs, Phase::combine) += 1;
 }
 
@@ -101,11 +111,13 @@ double bytes_of(const std::vector<CostWeights>& parts) {
   return sum;
 }
 
-/// Weights of a rank that has an equal share of the experts.
+/// Weights in the node's memory of a rank that has an equal share of the experts.
 double held_bytes(const CostModel& model, const CostRanks& ranks) {
-  const double own = static_cast<double>(model.num_experts) / ranks.sharers();
   double sum = bytes_of(model.head);
-  for (const CostLayer& layer : model.layers) {
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const CostLayer& layer = model.layers[l];
+    const double own =
+        (static_cast<double>(model.num_experts) - experts_on_gpus(model, l)) / ranks.sharers();
     sum += bytes_of(layer.mixer) + bytes_of(layer.router) + bytes_of(layer.common) +
            own * bytes_of(layer.expert);
   }
@@ -119,12 +131,16 @@ StepWork common_work(const CostModel& model, const CostRanks& ranks, const CostS
   work.head_dim = static_cast<double>(model.head_dim);
   work.cache_bytes = step.cache_bytes;
   work.held_bytes = held_bytes(model, ranks);
-  for (const CostLayer& layer : model.layers) {
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const CostLayer& layer = model.layers[l];
     add_products(work, Phase::attention, layer.mixer, step.rows);
     add_products(work, Phase::route, layer.router, step.rows);
     add_products(work, Phase::mlp, layer.common, step.rows);
     if (!layer.mixer.empty()) add_mixer_rows(work, model, layer, step.rows);
-    add_feed_forward_rows(work, model, layer, step.rows, !model.head.empty());
+    add_feed_forward_rows(work, model, layer,
+                          {.rows = step.rows,
+                           .is_model = !model.head.empty(),
+                           .sums_there = sums_on_gpu(model, ranks, l)});
   }
   add_ends(work, model, step);
   return work;
@@ -165,12 +181,14 @@ ExpertQuestion question_of(const CostModel& model, const CostRanks& ranks, const
           .topk = model.experts_per_token,
           .tokens = std::max<std::int64_t>(1, std::llround(step.rows * ranks.sharers())),
           .placement = model.placement ? &model.placement->of_layer(group.number) : nullptr,
-          .wire = model.wire};
+          .wire = model.wire,
+          .on_gpus =
+              model.gpus ? &model.gpus->experts[static_cast<std::size_t>(group.number)] : nullptr};
 }
 
 /// Adds the work for the experts of the layers of `group`, all of them in a call each.
-void add_experts(const CostModel& model, const LayerGroup& group, const LayerLoad& load,
-                 StepWork& work) {
+void add_cpu_experts(const CostModel& model, const LayerGroup& group, const LayerLoad& load,
+                     StepWork& work) {
   double all_rows = 0;
   double met = 0;
   for (const auto& [rows, times] : load.busiest) {
@@ -188,9 +206,26 @@ void add_experts(const CostModel& model, const LayerGroup& group, const LayerLoa
                                .is_streamed = is_streamed});
     }
   }
-  of(work.calls, Phase::experts) += group.layers;
+  of(work.calls, Phase::experts) += met > 0 ? group.layers : 0;
   of(work.groups, Phase::experts) += group.layers * met;
   work.planned += group.layers * all_rows;
+}
+
+/// The same wherever they are, and what travels for them.
+void add_experts(const CostModel& model, const CostRanks& ranks, const LayerGroup& group,
+                 const LayerLoad& load, StepWork& work) {
+  const std::size_t first = work.products.size();
+  const double met = of(work.groups, Phase::experts);
+  add_cpu_experts(model, group, load, work);
+  if (!load.busiest_gpu.empty()) {
+    StepWork::GpuLayers& there = work.gpus.emplace_back(
+        gpu_layers(model, ranks, {static_cast<std::size_t>(group.number), group.layers}, load));
+    there.first_product = first;
+    there.num_products = work.products.size() - first;
+    there.product_calls = there.num_products > 0 ? group.layers : 0;
+    there.groups = of(work.groups, Phase::experts) - met;
+    work.planned += group.layers * planned_for_gpu(model, ranks, load);
+  }
   work.node_bytes += group.layers * load.node_near_bytes;
   work.link_bytes += group.layers * load.node_far_bytes;
   work.node_messages += group.layers * load.near_messages;
@@ -256,7 +291,7 @@ StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks, const
     const ExpertQuestion question = question_of(model, ranks, step, group);
     const LayerLoad load =
         draw_load(question, ranks, popularity.rates(group.layer, model.num_experts), group.layer);
-    add_experts(model, group, load, estimate.work);
+    add_experts(model, ranks, group, load, estimate.work);
     add_traffic(load, count, static_cast<double>(question.tokens), estimate.traffic);
     estimate.work.rows_max_over_mean += (load.max_over_mean - 1) / count;
   }

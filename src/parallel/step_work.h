@@ -1,10 +1,14 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/phase_times.h"
+#include "kernels/cuda/mlp_products.h"
 #include "src/parallel/expert_loads.h"
 #include "src/parallel/expert_popularity.h"
 #include "src/parallel/machine_rates.h"
@@ -38,6 +42,16 @@ struct CostLayer {
   double stored = 0;   // keys and values
 };
 
+/// Experts on GPUs, one GPU a rank.
+struct CostGpus {
+  std::vector<std::vector<bool>> experts{};  // [layers][experts] which
+  DeviceKernels kernels = DeviceKernels::mma;
+  Nvfp4Activations activations = Nvfp4Activations::bf16;
+  bool has_graphs = false;
+  /// A rank that has all experts of a layer on its GPU leaves the sums of results to it.
+  bool may_sum = true;
+};
+
 /// A model as its weights are stored.
 struct CostModel {
   std::int64_t hidden = 0;
@@ -51,6 +65,7 @@ struct CostModel {
   std::vector<CostLayer> layers{};
   std::vector<CostWeights> head{};
   const ModelPlacement* placement = nullptr;  // of the ranks that are asked about; null: contiguous
+  std::optional<CostGpus> gpus{};
 };
 
 /// One forward pass of every rank.
@@ -91,7 +106,26 @@ struct StepWork {
     double numbers = 0;
     double times = 1;
   };
+  /// What a GPU does for some layers with experts on it, of the rank whose GPU has most to do.
+  struct GpuLayers {
+    struct Kernels {
+      std::string name;  // kernels_name()
+      double flops = 0;
+      double weight_bytes = 0;
+    };
+    std::vector<Kernels> kernels{};
+    double bytes_up = 0;
+    double bytes_down = 0;
+    double calls = 0;  // of the driver: copies, kernels, graphs
+    double waits = 0;  // of the host, for what it called for
+    // What the CPU does meanwhile: so many of StepWork::products, for as many experts.
+    std::size_t first_product = 0;
+    std::size_t num_products = 0;
+    double product_calls = 0;
+    double groups = 0;
+  };
   std::vector<Product> products{};
+  std::vector<GpuLayers> gpus{};
   std::vector<Rows> rows{};
   double attention_flops = 0;
   double head_dim = 128;
@@ -117,8 +151,8 @@ struct StepWork {
   double trained_values = 0;  // numbers that the optimizer steps
   double sum_bytes = 0;       // sent by a rank to sum gradients with others
 
-  [[nodiscard]] double weight_bytes() const;  // read by all products
-  [[nodiscard]] double flops() const;         // of all products
+  [[nodiscard]] double weight_bytes() const;  // read by all products of the CPU
+  [[nodiscard]] double flops() const;         // of these
   [[nodiscard]] double row_bytes() const;     // read and written between products
 };
 

@@ -56,10 +56,12 @@ enum class Where { cpu, gpus };
 struct RoadBed {
   Where where = Where::gpus;
   double deadline_seconds = 120;
-  bool has_road = true;  // else rows go through the memory of hosts, where some experts are too
+  bool has_road = true;          // else rows go through the memory of hosts
+  bool has_cpu_experts = false;  // every second one of a rank's
   bool has_graphs = false;
   DeviceKernels kernels = DeviceKernels::portable;
   std::atomic<std::int64_t>* graph_batches = nullptr;  // counts those that went through graphs
+  std::atomic<std::int64_t>* road_batches = nullptr;   // and those that took the road
 };
 
 /// One rank's layer, on the CPU or on its GPU.
@@ -110,6 +112,7 @@ class RoadRank {
   }
 
   [[nodiscard]] std::int64_t graph_batches() const { return graphs_ ? graphs_->num_batches : 0; }
+  [[nodiscard]] std::int64_t road_batches() const { return road_ ? road_->num_batches() : 0; }
 
  private:
   static constexpr auto kElement = RowSource::Element::bf16;
@@ -124,7 +127,7 @@ class RoadRank {
     SlotMask on_gpu;
     std::vector<AdaptedMlp> experts = all;
     for (AdaptedMlp& expert : experts) {
-      on_gpu.push_back(bed.has_road || on_gpu.size() % 2 == 0);
+      on_gpu.push_back(!bed.has_cpu_experts || on_gpu.size() % 2 == 0);
       if (!on_gpu.back()) continue;
       for (PackedMatrix* const matrix :
            {&expert.weights.gate, &expert.weights.up, &expert.weights.down}) {
@@ -150,7 +153,7 @@ class RoadRank {
     if (bed.has_road) road_.emplace(*work_, nccl_ ? &*nccl_ : nullptr);
     if (experts.empty()) return std::make_unique<CpuExperts>(experts, kElement, experts_work_);
     auto device = std::make_unique<DeviceExperts>(experts, on_gpu, *work_);
-    if (bed.has_road) return device;
+    if (!bed.has_cpu_experts) return device;
     on_gpu.flip();
     return std::make_unique<SplitExperts>(
         std::move(device), std::make_unique<CpuExperts>(all, kElement, experts_work_, on_gpu));
@@ -190,6 +193,7 @@ std::vector<float> run_layer(int ranks, const RoadBed& bed, std::int64_t tokens,
     RoadRank rank(world, bed);
     std::ranges::copy(rank.run(first, count, choices), all.begin() + first * kHidden);
     if (bed.graph_batches != nullptr) *bed.graph_batches += rank.graph_batches();
+    if (bed.road_batches != nullptr) *bed.road_batches += rank.road_batches();
   });
   return all;
 }
@@ -236,14 +240,29 @@ TEST(DeviceRoad, through_graphs_gives_the_same_bytes) {
     const std::vector<float> wanted = run_layer(1, {Where::cpu}, tokens);
     EXPECT_EQ(different(run_with_graphs(1, {}, tokens, batches), wanted), 0U) << tokens;
   }
-  const std::vector<float> wanted = run_layer(1, {Where::cpu}, 13);
-  EXPECT_EQ(different(run_with_graphs(2, {}, 13, 0), wanted), 0U);  // NCCL moves rows
   const std::vector<std::int32_t> hot = {0, 1, 2};
   EXPECT_EQ(different(run_with_graphs(1, {}, 9, 3, hot), run_layer(1, {Where::cpu}, 9, hot)), 0U);
 }
 
+/// Rows that NCCL moves, to experts that are graphs.
+TEST(DeviceRoad, through_graphs_of_several_ranks_gives_the_same_bytes) {
+  for (const std::int64_t tokens : {13, 120}) {
+    const std::vector<float> wanted = run_layer(1, {Where::cpu}, tokens);
+    EXPECT_EQ(different(run_with_graphs(2, {}, tokens, 6), wanted), 0U) << tokens;
+    EXPECT_EQ(different(run_with_graphs(3, {}, tokens, 9), wanted), 0U) << tokens;
+  }
+  // The first rank has 150 tokens, or 75, the last 450, or 225, and each rows of the other.
+  EXPECT_EQ(different(run_with_graphs(2, {}, 600, 0), run_layer(1, {Where::cpu}, 600)), 0U);
+  // Experts 0 and 1 are the first rank's: all rows go there, and the last one's GPU has its own.
+  EXPECT_EQ(
+      different(run_with_graphs(2, {}, 9, 6, {0, 1, 2}), run_layer(1, {Where::cpu}, 9, {0, 1, 2})),
+      0U);
+  const RoadBed mma = {.kernels = DeviceKernels::mma};
+  EXPECT_EQ(different(run_with_graphs(2, mma, 45, 6), run_layer(1, mma, 45)), 0U);
+}
+
 TEST(DeviceRoad, with_experts_of_the_cpu_goes_through_graphs_too) {
-  const RoadBed hosts = {.has_road = false};
+  const RoadBed hosts = {.has_road = false, .has_cpu_experts = true};
   for (const std::int64_t tokens : {13, 40}) {
     const std::vector<float> wanted = run_layer(1, {Where::cpu}, tokens);
     for (const int ranks : {1, 2, 3}) {
@@ -261,10 +280,30 @@ TEST(DeviceRoad, with_experts_of_the_cpu_goes_through_graphs_too) {
   }
 }
 
+TEST(DeviceRoad, is_taken_by_batches_whose_experts_are_all_on_the_gpu) {
+  using Choices = std::vector<std::int32_t>;
+  std::atomic<std::int64_t> count = 0;
+  const RoadBed some = {.has_cpu_experts = true, .road_batches = &count};  // 0, 2 and 4 are there
+  const auto check = [&](const RoadBed& bed, const Choices& choices, std::int64_t batches) {
+    count = 0;
+    EXPECT_EQ(different(run_layer(1, bed, 9, choices), run_layer(1, {Where::cpu}, 9, choices)), 0U);
+    EXPECT_EQ(count, batches);
+  };
+  RoadBed by_graphs = some;
+  by_graphs.has_graphs = true;
+  for (const RoadBed& bed : {some, by_graphs}) {
+    check(bed, {0, 2, 4}, 3);
+    check(bed, {0, 1, 2}, 0);
+    check(bed, {}, 0);  // tokens choose as they are: some an expert of the CPU
+  }
+  check({.road_batches = &count}, {}, 3);
+}
+
 TEST(DeviceRoad, through_graphs_has_the_bits_of_tensor_cores) {
   for (const std::int64_t tokens : {2, 45}) {
     for (const bool has_road : {true, false}) {
-      const RoadBed bed = {.has_road = has_road, .kernels = DeviceKernels::mma};
+      const RoadBed bed = {
+          .has_road = has_road, .has_cpu_experts = !has_road, .kernels = DeviceKernels::mma};
       EXPECT_EQ(different(run_with_graphs(1, bed, tokens, 3), run_layer(1, bed, tokens)), 0U);
     }
   }

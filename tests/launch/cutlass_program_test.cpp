@@ -12,6 +12,7 @@
 #include "src/checkpoint/checkpoint.h"
 #include "tests/launch/fake_gpus.h"
 #include "tests/launch/sparse_model.h"
+#include "tests/parallel/test_machine.h"
 #include "tests/support/quantized_checkpoint.h"
 
 namespace moesaic::test {
@@ -178,6 +179,12 @@ TEST_F(CutlassExperts, are_counted_before_there_is_a_gpu) {
   expect_failure(run_moesaic({"plan", "-m", kDemo, "--expert-format", "nvfp4", "--gpu-experts",
                               "all", "--nvfp4-activations", "nvfp4", "--gpu-kernel", "cutlass"}),
                  2, {"it takes sizes that are multiples of 128"});
+  const TemporaryDirectory directory;
+  write_text(directory.path_of("machine.json"), test_machine().text());
+  const ProgramResult untold =
+      run_moesaic({"plan", "-m", model_, "--gpu-experts", "all", "--nvfp4-activations", "nvfp4",
+                   "--gpu-kernel", "cutlass", "--machine", directory.path_of("machine.json")});
+  EXPECT_TRUE(has_line(untold.out, "time +not told for --gpu-kernel cutlass")) << untold.text();
 }
 
 TEST(CutlassBench, measures_products) {

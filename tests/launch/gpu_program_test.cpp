@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "tests/launch/fake_gpus.h"
+#include "tests/parallel/test_machine.h"
 
 namespace moesaic::test {
 namespace {
@@ -75,6 +76,29 @@ TEST_F(GpuExperts, on_tensor_cores_give_the_same_bytes_on_any_number_of_ranks) {
   EXPECT_TRUE(has_line(one.told, "2 of 16 experts a layer on GPU 0 \\(PTX machine, sm_90, mma, "))
       << one.told;
   EXPECT_TRUE(run_score(2, joined(native, {"--batch-size", "2"})).logits == one.logits);
+}
+
+TEST_F(GpuExperts, are_summed_there_where_they_are_all_that_a_batch_chose) {
+  const auto bytes_down = [&](const Arguments& more) {
+    const TemporaryDirectory directory;
+    const std::string counts = directory.path_of("counts");
+    const Run result =
+        run(moesaic_command(score(more)), on_fake_gpus({{"MOESAIC_FAKE_COUNTS", counts}}));
+    EXPECT_TRUE(result.logits == run_score(1, portable("nvfp4", "none")).logits);
+    return std::stoll(read_text(counts));
+  };
+  constexpr int kTopk = 4;
+  constexpr int kLayers = 5;
+  const Arguments all = portable("nvfp4", "all");
+  const long long sums = bytes_down(all);
+  EXPECT_GT(sums, 0);
+  EXPECT_EQ(bytes_down(joined(all, {"--gpu-graph", "on"})), sums);
+  // Two batches under way go through the host: a result for each choice comes down.
+  EXPECT_EQ(bytes_down(joined(all, {"--half-batches", "on"})), kTopk * sums);
+  std::string ids = "0";
+  for (int id = 1; id < 16; ++id) ids += ", " + std::to_string(id);
+  const std::string mask = file("layer.json", R"({"2": [)" + ids + "]}");
+  EXPECT_EQ(kLayers * bytes_down(portable("nvfp4", mask)), sums);
 }
 
 TEST_F(GpuExperts, take_activations_in_nvfp4) {
@@ -153,6 +177,73 @@ TEST_F(GpuExperts, that_cannot_be_say_why) {
   expect_failure(run_moesaic({"sft", "-m", kDemo, "--gpu-experts", "all"}), 2, {"--gpu-experts"});
 }
 
+/// moesaic plan of the demo model.
+Json planned(const Arguments& more) {
+  const ProgramResult result = run_moesaic(joined(
+      {"plan", "--json", "-m", kDemo, "-t", "1", "--expert-format", "bf16", "--routing", "even"},
+      more));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  return Json::parse(result.out, "plan");
+}
+
+/// Of a term of its pass over prompts: "seconds" or "quantity"; 0 if there is no such term.
+double of_term(const Json& plan, std::string_view name, std::string_view what) {
+  double found = 0;
+  plan.at("time").at("terms").at("prompt").for_each([&](const std::string&, const Json& term) {
+    if (term.at("name").as_string() == name) found = term.at(what).as_double();
+  });
+  return found;
+}
+
+TEST_F(GpuExperts, have_a_time_in_plans_where_gpus_were_measured) {
+  const std::string machine = file("machine.json", "");
+  const ProgramResult measured =
+      run_program(moesaic_command({"doctor", "--measure", machine, "--seconds", "0", "-t", "1",
+                                   "--footprint", "32M"}),
+                  on_fake_gpus());
+  ASSERT_EQ(measured.exit_code, 0) << measured.text();
+  const GpuRates gpu = read_machine_rates(machine).gpu.value();
+  EXPECT_EQ(gpu.name, "PTX machine, sm_90");
+  EXPECT_EQ(gpu.flops_per_second.size(), 2U) << "of portable and mma";
+  const Json all = planned({"--machine", machine, "--gpu-experts", "all"});
+  EXPECT_GT(all.at("time").at("prompt_tokens_per_second").as_double(), 0);
+  EXPECT_GT(of_term(all, "gpu.products", "seconds") + of_term(all, "gpu.reads", "seconds"), 0);
+}
+
+TEST_F(GpuExperts, are_terms_of_plans) {
+  const std::string machine = file("machine.json", test_machine().text());
+  const Json all = planned({"--machine", machine, "--gpu-experts", "all"});
+  for (const char* name : {"gpu.calls", "gpu.waits", "gpu.up", "gpu.down"}) {
+    EXPECT_GT(of_term(all, name, "seconds"), 0) << name;
+  }
+  EXPECT_EQ(of_term(all, "experts.bf16", "quantity"), 0);
+  EXPECT_EQ(of_term(planned({"--machine", machine}), "gpu.calls", "quantity"), 0);
+  const Json some = planned({"--machine", machine, "--gpu-experts", "8"});
+  EXPECT_GT(of_term(some, "experts.bf16", "quantity"), 0);
+  EXPECT_GT(of_term(some, "gpu.calls", "quantity"), 0);
+  // Results come down then, not sums: of the four experts of each token.
+  const Json rounded = planned({"--machine", machine, "--gpu-experts", "all", "--wire", "int8"});
+  EXPECT_NEAR(of_term(rounded, "gpu.down", "quantity") / of_term(all, "gpu.down", "quantity"), 4,
+              1e-3);
+}
+
+TEST_F(GpuExperts, have_no_time_in_plans_where_they_were_not_measured) {
+  MachineRates rates = test_machine();
+  const std::string machine = file("machine.json", rates.text());
+  const Arguments plan = {"plan", "-m", kDemo, "--machine", machine, "--gpu-experts", "all"};
+  const Arguments rounded = {"--expert-format", "nvfp4", "--nvfp4-activations", "nvfp4"};
+  expect_failure(run_moesaic(joined(plan, rounded)), 2,
+                 {"kernels of block_scaled were not measured on a GPU (a GPU, sm_90)"});
+  rates.gpu.reset();
+  write_text(machine, rates.text());
+  const ProgramResult untold = run_moesaic(plan);
+  EXPECT_EQ(untold.exit_code, 0) << untold.text();
+  EXPECT_TRUE(has_line(untold.out,
+                       "time +not told for experts on GPUs: .*machine.json was measured without a "
+                       "GPU"))
+      << untold.out;
+}
+
 TEST(GpuTexts, do_not_go_on_with_other_experts_on_gpus) {
   const TemporaryDirectory directory;
   const Arguments generate = generate_with({"--out", directory.path_of("texts.jsonl"), "-n", "1"});
@@ -160,136 +251,6 @@ TEST(GpuTexts, do_not_go_on_with_other_experts_on_gpus) {
   expect_failure(
       run_program(moesaic_command(joined(generate, {"--gpu-experts", "1"})), on_fake_gpus()), 2,
       {"texts.jsonl", "was written with --gpu-experts none, not 1"});
-}
-
-TEST(GpuBench, measures_a_layer_with_some_experts_on_gpus) {
-  const ProgramResult result = run_program(
-      moesaic_command(layer_bench("4,32,32,2", "nvfp4,int8", "2", {"--gpu-experts", "3"})),
-      on_fake_gpus());
-  EXPECT_EQ(result.exit_code, 0) << result.text();
-  EXPECT_NE(result.err.find("in int8 is left out: GPUs have no kernels for int8"),
-            std::string::npos)
-      << result.text();
-  EXPECT_EQ(lines_of(result.out).size(), 2U) << result.text();
-}
-
-/// One line of moesaic bench layer of 4 experts.
-Json layer_line(int ranks, const Arguments& more, const Variables& gpus = {}) {
-  const ProgramResult result = run_program(
-      ranks_command(ranks, layer_bench("4,32,32,2", "nvfp4", "2",
-                                       joined({"--isa", "scalar", "-o", "jsonl"}, more))),
-      on_fake_gpus(gpus));
-  EXPECT_EQ(result.exit_code, 0) << result.text();
-  EXPECT_EQ(lines_of(result.out).size(), 1U) << result.text();
-  return Json::parse(lines_of(result.out)[0], "bench layer");
-}
-
-TEST(GpuBench, has_roofs_and_kernels_of_where_experts_are) {
-  const Json all = layer_line(1, {"--gpu-experts", "all"});
-  EXPECT_EQ(all.at("isa").as_string(), "sm_90/mma");
-  EXPECT_EQ(all.at("gpu_experts").as_int(), 4);
-  EXPECT_GT(all.at("roof_share").as_double(), 0);
-  EXPECT_FALSE(all.contains("of_slower")) << "null: nothing runs beside them";
-  EXPECT_FALSE(all.contains("cpu_only_us"));
-  const Json none = layer_line(1, {"--gpu-experts", "none"});
-  EXPECT_EQ(none.at("isa").as_string(), "scalar");
-  EXPECT_FALSE(none.contains("gpu_only_us"));
-  // What is executed in software reaches a thousandth of what the CPU does: it is the roof here.
-  EXPECT_GT(all.at("roof_share").as_double() * all.at("us").as_double(),
-            none.at("roof_share").as_double() * none.at("us").as_double());
-}
-
-TEST(GpuBench, runs_experts_of_each_place_alone) {
-  const auto check = [](const Json& line, int on_gpus) {
-    EXPECT_EQ(line.at("isa").as_string(), "scalar+sm_90/mma");
-    EXPECT_EQ(line.at("gpu_experts").as_int(), on_gpus);
-    const double gpu_us = line.at("gpu_only_us").as_double();
-    const double cpu_us = line.at("cpu_only_us").as_double();
-    EXPECT_GT(cpu_us, 0);
-    EXPECT_NEAR(line.at("of_slower").as_double(),
-                line.at("us").as_double() / std::max(gpu_us, cpu_us),
-                0.01 * line.at("of_slower").as_double());
-  };
-  check(layer_line(1, {"--gpu-experts", "2"}), 2);
-  check(layer_line(1, {"--gpu-experts", "2", "--gpu-graph", "on"}), 2);
-  check(layer_line(2, {"--gpu-experts", "2"}, {{"MOESAIC_FAKE_GPUS", "2"}}), 2);
-}
-
-TEST(GpuBench, measures_products_of_every_format) {
-  const auto bench = [](const Arguments& more) {
-    return run_program(moesaic_command(joined(
-                           {"bench", "kernels", "--device", "gpu", "--shapes", "48x64", "--seconds",
-                            "0", "--footprint", "8K", "--rows", "1,9", "-o", "csv"},
-                           more)),
-                       on_fake_gpus());
-  };
-  const ProgramResult result = bench({"--formats", "nvfp4,bf16,int8"});
-  EXPECT_EQ(result.exit_code, 0) << result.text();
-  const std::vector<std::string> lines = lines_of(result.out);
-  ASSERT_EQ(lines.size(), 5U) << result.text();
-  EXPECT_TRUE(lines[0].starts_with("op,shape,format,isa,rows,threads,us,gops,weight_gbs,roof,"))
-      << lines[0];
-  EXPECT_TRUE(has_line(lines[2], "\"forward\",\"48x64\",\"nvfp4\",\"sm_90/mma\",\"9\",\"1\","))
-      << lines[2];
-  for (const std::string& line : {lines[1], lines[2], lines[3], lines[4]}) {
-    EXPECT_LT(std::stod(line.substr(line.rfind(',') + 2)), 1e-2) << line;  // error
-  }
-  EXPECT_TRUE(has_line(result.err, "48x64 in int8 is left out: GPUs have no kernels for int8"))
-      << result.err;
-  EXPECT_TRUE(has_line(result.err, "roofs of GPU 0 \\(PTX machine, sm_90, mma\\): reads .* GB/s"))
-      << result.err;
-  EXPECT_NE(bench({"--formats", "nvfp4", "--numerics", "portable"}).out.find("sm_90/portable"),
-            std::string::npos);
-  expect_failure(bench({"--op", "outer"}), 2, {"--device gpu has no products of --op outer"});
-  for (const std::string op : {"attention", "attention-backward"}) {
-    expect_failure(bench({"--op", op}), 2, {"--op " + op + ": attention has no kernels for GPUs"});
-  }
-}
-
-TEST(GpuBench, measures_products_with_activations_in_nvfp4) {
-  const auto bench = [](const Arguments& more, const std::string& chip) {
-    return run_program(
-        moesaic_command(joined({"bench", "kernels", "--device", "gpu", "--shapes", "48x96",
-                                "--seconds", "0", "--footprint", "8K", "--rows", "1,33", "-o",
-                                "csv", "--formats", "nvfp4,bf16", "--nvfp4-activations", "nvfp4"},
-                               more)),
-        on_fake_gpus({{"MOESAIC_FAKE_CHIP", chip}}));
-  };
-  const ProgramResult scaled = bench({}, "120");
-  EXPECT_EQ(scaled.exit_code, 0) << scaled.text();
-  const std::vector<std::string> lines = lines_of(scaled.out);
-  ASSERT_EQ(lines.size(), 5U) << scaled.text();
-  EXPECT_TRUE(has_line(lines[2], "\"48x96\",\"nvfp4\",\"sm_120/block_scaled\",\"33\","))
-      << lines[2];
-  EXPECT_TRUE(has_line(lines[4], "\"48x96\",\"bf16\",\"sm_120/mma\",\"33\",")) << lines[4];
-  for (const std::string& line : {lines[1], lines[2], lines[3], lines[4]}) {
-    EXPECT_LT(std::stod(line.substr(line.rfind(',') + 2)), 1e-4) << line;  // error
-  }
-  EXPECT_TRUE(has_line(scaled.err,
-                       "roofs of GPU 0 .*, products of block_scaled .* GOP/s, products "
-                       "of mma .* GOP/s"))
-      << scaled.err;
-  const ProgramResult portable = bench({"--numerics", "portable"}, "90");
-  ASSERT_EQ(lines_of(portable.out).size(), 5U) << portable.text();
-  const std::string line = lines_of(portable.out)[2];
-  EXPECT_TRUE(has_line(line, "\"nvfp4\",\"sm_90/portable\",\"33\",")) << line;
-  EXPECT_LT(std::stod(line.substr(line.rfind(',') + 2)), 1e-4) << line;
-  const ProgramResult other = bench({}, "90");
-  EXPECT_EQ(lines_of(other.out).size(), 3U) << other.text();
-  EXPECT_TRUE(has_line(other.err,
-                       "48x96 in nvfp4 is left out: GPU 0 .* does not multiply "
-                       "activations in nvfp4, sm_120 and sm_121 do"))
-      << other.err;
-}
-
-TEST(GpuBench, refuses_options_of_gpus_on_the_cpu) {
-  const auto bench = [](const Arguments& more) {
-    return run_moesaic(joined({"bench", "kernels", "--shapes", "48x96", "--seconds", "0"}, more));
-  };
-  expect_failure(bench({"--nvfp4-activations", "nvfp4"}), 2,
-                 {"--nvfp4-activations nvfp4 is for --device gpu"});
-  expect_failure(bench({"--gpu-kernel", "cutlass"}), 2,
-                 {"--gpu-kernel cutlass is for --device gpu"});
 }
 
 TEST(GpuDoctor, tells_what_there_is_and_tests_every_kernel) {

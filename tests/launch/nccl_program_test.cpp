@@ -41,6 +41,12 @@ TEST_F(Nccl, gives_the_bytes_of_the_cpu) {
         << result.told;
     EXPECT_FALSE(has_line(result.told, "would wait for other ranks")) << result.told;
   }
+  const Run graphs = run_over_nccl(2, joined(portable("nvfp4", "all"), {"--gpu-graph", "on"}));
+  EXPECT_TRUE(graphs.logits == cpu);
+  EXPECT_TRUE(has_line(graphs.told, "rows go from GPU to GPU by NCCL")) << graphs.told;
+  EXPECT_TRUE(has_line(graphs.told, "up to 256 rows are planned on GPUs, each one graph"))
+      << graphs.told;
+  EXPECT_FALSE(has_line(graphs.told, "would wait for other ranks")) << graphs.told;
   const Run alone = run_over_nccl(1, portable("nvfp4", "all"));
   EXPECT_TRUE(alone.logits == cpu);
   EXPECT_TRUE(has_line(alone.told, "each rank has all experts: no rows travel")) << alone.told;

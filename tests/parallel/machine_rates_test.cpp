@@ -53,6 +53,26 @@ TEST_F(MachineFile, is_read_as_it_was_written) {
   EXPECT_EQ(machine.products.at(Format::int8).seconds_per_weight[2], 4e-12);
 }
 
+TEST_F(MachineFile, has_a_gpu_or_none) {
+  MachineRates machine = test_machine();
+  write(machine.text());
+  const GpuRates gpu = read_machine_rates(path_).gpu.value();
+  EXPECT_EQ(gpu.name, "a GPU, sm_90");
+  EXPECT_EQ(gpu.flops_per_second, machine.gpu->flops_per_second);
+  EXPECT_EQ(gpu.upload_bytes_per_second, 2e10);
+  EXPECT_EQ(gpu.download_bytes_per_second, 1e10);
+  EXPECT_EQ(gpu.wait_seconds, 1e-5);
+  machine.gpu.reset();
+  std::string text = machine.text();
+  write(text);
+  EXPECT_FALSE(read_machine_rates(path_).gpu.has_value());
+  // As it was written before there were GPUs in it.
+  const std::string field = "\"gpu\": null, ";
+  ASSERT_NE(text.find(field), std::string::npos) << text;
+  write(text.erase(text.find(field), field.size()));
+  EXPECT_FALSE(read_machine_rates(path_).gpu.has_value());
+}
+
 TEST_F(MachineFile, refuses_what_it_cannot_hold) {
   const std::string good = test_machine().text();
   const auto refusal = [&](const std::string& from, const std::string& to) {
@@ -78,6 +98,10 @@ TEST_F(MachineFile, refuses_what_it_cannot_hold) {
             path_ + ": products.f32: rows ascend, and each has its seconds_per_weight");
   EXPECT_EQ(refusal("\"result_seconds\"", "\"results\""),
             path_ + ": products.f32: field \"result_seconds\" is missing");
+  EXPECT_EQ(refusal("\"mma\": ", "\"mma\": -"),
+            path_ + ": gpu.flops_per_second.mma: -400000000000000 is no rate");
+  EXPECT_EQ(refusal("\"call_seconds\"", "\"calls\""),
+            path_ + ": gpu: field \"call_seconds\" is missing");
   EXPECT_EQ(refusal("\"rotate\"", "\"turn\""), path_ + ": row_ops: field \"rotate\" is missing");
 }
 

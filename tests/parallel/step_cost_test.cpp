@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "tests/parallel/cost_terms.h"
 #include "tests/parallel/test_machine.h"
 #include "tests/support/checkpoint_files.h"
 
@@ -13,6 +14,7 @@ namespace moesaic {
 namespace {
 
 using test::error_message;
+using test::term_seconds;
 using test::test_machine;
 
 /// 128 experts, 8 a token, as Qwen3-30B-A3B has them; weights are round numbers.
@@ -53,13 +55,6 @@ double expert_rows(const StepWork& work) {
     if (product.phase == Phase::experts) rows += product.times * product.rows;
   }
   return rows;
-}
-
-double term_seconds(const StepCost& cost, std::string_view name) {
-  for (const CostTerm& term : cost.terms) {
-    if (term.name == name) return term.seconds;
-  }
-  return -1;
 }
 
 /// How likely none of 8 different experts of 128 is among `experts` of them.

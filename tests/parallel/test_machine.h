@@ -4,7 +4,7 @@
 
 namespace moesaic::test {
 
-/// A node of round numbers: four cores, three formats.
+/// A node of round numbers: four cores, three formats, a GPU a rank.
 inline MachineRates test_machine() {
   const ProductCurve curve{
       .rows = {1, 16, 64},
@@ -30,6 +30,13 @@ inline MachineRates test_machine() {
       .barrier_seconds = 1e-6,
       .inside = LinkRates{1e-6, 5e9, 1e10},
       .between = LinkRates{1e-5, 1e9, 2e9},
+      .gpu = GpuRates{.name = "a GPU, sm_90",
+                      .read_bytes_per_second = 1e12,
+                      .flops_per_second = {{"mma", 4e14}, {"portable", 1e13}},
+                      .upload_bytes_per_second = 2e10,
+                      .download_bytes_per_second = 1e10,
+                      .call_seconds = 2e-6,
+                      .wait_seconds = 1e-5},
       .rank_bytes = 4 << 20,
       .node_bytes = 18 << 20};
   for (std::size_t op = 0; op < kNumRowOps; ++op) {
