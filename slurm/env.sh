@@ -26,6 +26,8 @@ export OMPI_MCA_oob_tcp_keepalive_time=3 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI
 # also waits when ranks have ended with a code other than 0.
 export OMPI_MCA_odls_base_sigkill_timeout=20
 
+: "${time_is_up:=0}" # 1 if SIGUSR1 has come before
+
 # Ends the job before a rank is started.
 refuse() {
   echo "$SLURM_JOB_NAME: $*" >&2
@@ -50,21 +52,37 @@ find_program() {
 }
 
 # run_in_time COMMAND ARGUMENTS: runs it to its end; sets `code` to its exit code.
-# --signal=B: sends SIGUSR1 to this shell alone, which passes it on, once; `time_is_up` is 1 then. Of
+# --signal=B: sends SIGUSR1 to this shell alone, which passes it on; `time_is_up` is 1 then. Of
 # scancel ranks hear from Slurm itself: the shell waits for them.
 run_in_time() {
-  local running interrupted=1
+  local running="" begin=$SECONDS passed=0 interrupted=1
+  trap 'time_is_up=1 interrupted=1; pass_on' USR1 # in the place of the template's
+  trap 'interrupted=1' TERM
   echo "$SLURM_JOB_NAME: job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, start $((${SLURM_RESTART_COUNT:-0} + 1))" >&2
-  time_is_up=0
+  code=6
+  if ((time_is_up)); then
+    echo "$SLURM_JOB_NAME: the time was over before anything was started" >&2
+    return
+  fi
   "$@" &
   running=$!
-  trap 'time_is_up=1 interrupted=1; kill -USR1 "$running" 2>/dev/null' USR1
-  trap 'interrupted=1' TERM
+  if ((time_is_up && !passed)); then pass_on; fi
   while ((interrupted)); do # a signal ends wait, not what it waits for
     interrupted=0 code=0
     wait "$running" || code=$?
   done
-  trap - USR1 TERM
+  trap '' USR1
+  trap - TERM
+  # Ended by SIGUSR1 itself: they did not listen yet, or it came twice. What is finished is there.
+  if ((time_is_up && code == 128 + $(kill -l USR1))); then code=6; fi
+}
+
+# Sends SIGUSR1 to what run_in_time runs: srun forgets one that comes before its tasks have started.
+pass_on() {
+  if [[ -z $running ]]; then return; fi
+  passed=1
+  while ((SECONDS - begin < 5)) && kill -0 "$running" 2>/dev/null; do sleep 0.2; done
+  kill -USR1 "$running" 2>/dev/null || true
 }
 
 # run_ranks ARGUMENTS: moesaic on all tasks of the job, as run_in_time.
@@ -79,9 +97,15 @@ run_ranks() {
   run_in_time "${launch[@]}" "$program" "$@"
 }
 
+# Slurm marks nodes that do not answer by a star before it calls them down.
+node_is_lost() { sinfo -h -n "$SLURM_JOB_NODELIST" -o %T | grep -e '[*]$' -e down >/dev/null; }
+
 # Ends the job with the exit code of its ranks. If its time was over before all was done (code 6),
-# it is queued again first.
+# or they have given up waiting for a lost node (5), it is queued again first, unless it may not
+# (sbatch --no-requeue).
 end_or_requeue() {
-  if ((code == 6 && time_is_up)); then scontrol requeue "$SLURM_JOB_ID"; fi
+  if ((code == 6 && time_is_up)) || { ((code == 5)) && node_is_lost; }; then
+    scontrol requeue "$SLURM_JOB_ID" || true
+  fi
   exit "$code"
 }

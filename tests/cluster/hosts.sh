@@ -70,7 +70,13 @@ all() {  # N COMMAND...: the second half
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export OMPI_MCA_plm_rsh_agent="$self _shell" OMPI_MCA_plm_rsh_no_tree_spawn=1
   export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 MOESAIC_PIN=off
-  "$@"
+  # Open MPI names its files by host and process, which other hosts made here at the same time have as well.
+  TMPDIR=$(mktemp -d)
+  export TMPDIR
+  local code=0
+  "$@" || code=$?
+  rm -rf "$TMPDIR"
+  exit $code
 }
 
 host() {  # NUMBER: becomes a host and stays until it is killed

@@ -23,6 +23,27 @@ slurm_join() { # NODE
   "$(dirname "${BASH_SOURCE[0]}")/../hosts.sh" on "$1" slurmd -N "$1" -c
 }
 
+# lose_host NODE: it is off the network without a word to anybody, and all that ran on it is gone.
+lose_host() {
+  "$(dirname "${BASH_SOURCE[0]}")/../hosts.sh" cut "$1"
+  end_processes "$1"
+}
+# Back, without what steps have left there: slurmstepd of 22.05 cannot bind to the socket of one that was killed.
+find_host() { # NODE
+  rm -rf "$(dirname "$SLURM_CONF")"/{spool,tmp}/"$1"
+  "$(dirname "${BASH_SOURCE[0]}")/../hosts.sh" join "$1"
+  slurm_join "$1"
+}
+end_processes() { # NODE: all but that which is the host
+  local keepers keeper network process
+  read -ra keepers <<<"$CLUSTER_HOST_PIDS"
+  keeper=/proc/${keepers[${1#node} - 1]}
+  network=$(readlink "$keeper/ns/net")
+  for process in /proc/[0-9]*; do
+    if [[ $process != "$keeper" && $(readlink "$process/ns/net") == "$network" ]]; then kill -KILL "${process#/proc/}" || true; fi
+  done
+}
+
 slurm_has() { (($(sinfo -h -N -t idle -o %N | sort -u | wc -l) == $1)); }
 
 write_slurm_conf() { # DIR HOSTS CPUS
@@ -48,7 +69,7 @@ SwitchType=switch/none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SchedulerType=sched/backfill
-SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0,bf_interval=2
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 MpiDefault=none
@@ -56,6 +77,7 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 InactiveLimit=0
 KillWait=10
+SlurmdTimeout=300
 END
   for ((number = 1; number <= hosts; ++number)); do echo "NodeName=node$number CPUs=$cpus RealMemory=1000"; done
   echo "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP"
