@@ -21,7 +21,7 @@ class BoardRowPart final : public RowPart {
 
   void start(RowJob& job) override;
   bool progress() override;
-  [[nodiscard]] std::string missing() const override;
+  [[nodiscard]] Awaited missing() const override;
   void let_go() noexcept override;
   [[nodiscard]] bool is_found() const override;
   [[nodiscard]] bool is_free() const override;
@@ -209,7 +209,7 @@ bool BoardRowPart::is_free() const {
   return true;
 }
 
-std::string BoardRowPart::missing() const {
+Awaited BoardRowPart::missing() const {
   RankList late;  // that keep this rank from posting
   for (int peer = 0; !is_posted_ && job_->all_ready() && peer < board_.size(); ++peer) {
     const bool is_awaited = peer != board_.rank() && job_->number > MemoryBoard::kPlaces;
@@ -219,11 +219,10 @@ std::string BoardRowPart::missing() const {
   }
   RankList senders;
   for (const int peer : awaited_) senders.add(board_.name_of(peer));
-  std::string text;
-  if (!late.empty()) text = "rank " + late.text() + " to read of earlier rows";
-  if (!late.empty() && !senders.empty()) text += " and ";
-  if (!senders.empty()) text += "the rows of rank " + senders.text();
-  return text;
+  Awaited all;
+  if (!late.empty()) all.add("rank " + late.text() + " to read of earlier rows", late.ranks());
+  if (!senders.empty()) all.add("the rows of rank " + senders.text(), senders.ranks());
+  return all;
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ class FarRowPart final : public RowPart {
     for (FarSend& send : sends_) send.mark_ready(first, count);
   }
   bool progress() override;
-  [[nodiscard]] std::string missing() const override;
+  [[nodiscard]] Awaited missing() const override;
   void let_go() noexcept override {
     for (FarReader& reader : readers_) reader.let_go();
   }
@@ -76,19 +76,24 @@ bool FarRowPart::progress() {
   return done && job_->all_ready();
 }
 
-std::string FarRowPart::missing() const {
-  std::string text = messages_->unsent();
+Awaited FarRowPart::missing() const {
+  Awaited all;
+  const RankList unsent = messages_->unsent();
+  if (!unsent.empty()) all.add("rank " + unsent.text() + " to receive", unsent.ranks());
   for (int agent = 0; agent < board_.size(); ++agent) {
     RankList senders;
     for (const FarReader& reader : readers_) {
       if (reader.agent() == agent && !reader.has_all()) senders.add(reader.source());
     }
     if (senders.empty()) continue;
-    text += text.empty() ? "the rows of rank " : " and the rows of rank ";
-    text += senders.text();
-    if (agent != board_.rank()) text += fmt::format(" (by rank {})", board_.name_of(agent));
+    std::string rows = "the rows of rank " + senders.text();
+    if (agent != board_.rank()) {
+      rows += fmt::format(" (by rank {})", board_.name_of(agent));
+      all.ranks.push_back(board_.name_of(agent));
+    }
+    all.add(rows, senders.ranks());
   }
-  return text;
+  return all;
 }
 
 }  // namespace

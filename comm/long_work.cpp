@@ -17,9 +17,9 @@ constexpr std::int64_t kDone = 1000;
 constexpr auto kRoundEvery = std::chrono::milliseconds(200);
 constexpr auto kNoticeEvery = std::chrono::seconds(10);
 /// A rank that has nothing to do but wait for the next round looks so often; when it has lasted
-/// longer than a living rank lets it, the communicator waits, with its deadline.
+/// longer than a rank that reads lets it, the communicator waits: its deadline counts from there.
 constexpr auto kLook = std::chrono::milliseconds(2);
-constexpr auto kUsualRound = 5 * kRoundEvery;
+constexpr auto kUsualRound = kRoundEvery;
 
 }  // namespace
 

@@ -121,8 +121,9 @@ void MemoryBoard::post(std::span<const std::byte> mail, const char* call) {
     for (int p = peer; p < size(); ++p) {
       if (Sequence(posted(p)).load(std::memory_order_acquire) < post) missing.add(name_of(p));
     }
-    return fmt::format("rank {} of {}: {}: waiting for rank {}", name_of(rank()), size(), call,
-                       missing.text());
+    return Awaited{fmt::format("rank {} of {}: {}: waiting for rank {}", name_of(rank()), size(),
+                               call, missing.text()),
+                   missing.ranks()};
   });
 }
 

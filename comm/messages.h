@@ -5,7 +5,8 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
+
+#include "comm/awaited.h"
 
 namespace moesaic {
 
@@ -24,8 +25,8 @@ class Messages {
   virtual bool progress() = 0;
   /// The length of a message, or -1 as long as it has not come.
   [[nodiscard]] virtual std::int64_t received_bytes(std::size_t number) const = 0;
-  /// "rank 1 to receive", or nothing: for messages to the user.
-  [[nodiscard]] virtual std::string unsent() const = 0;
+  /// Who has not received what was sent, as far as that is known.
+  [[nodiscard]] virtual RankList unsent() const = 0;
 };
 
 /// Makes the messages of an exchange; their way must outlive them.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/error.h"
 
 namespace moesaic {
@@ -22,10 +23,18 @@ void for_each_mpi_piece(std::span<T> values, Body&& body) {
 
 }  // namespace
 
+MpiCollectives::MpiCollectives(const MpiHandle& comm, const WaitPolicy& policy)
+    : comm_(comm), policy_(policy) {
+  if (policy_.job_ranks == nullptr) return;
+  meeting_.group =
+      std::max<std::uint64_t>(1, checksum(std::as_bytes(std::span(*policy_.job_ranks))));
+}
+
 void MpiCollectives::finish(MPI_Request request, const char* call) {
+  ++meeting_.number;
   MpiRequests requests(comm_);
   requests.add(request);
-  requests.wait(policy_, call);
+  requests.wait(policy_, call, meeting_);
 }
 
 void MpiCollectives::barrier() {

@@ -13,7 +13,7 @@ namespace moesaic {
 class MpiCollectives final : public Collectives {
  public:
   /// `comm` must outlive this object.
-  MpiCollectives(const MpiHandle& comm, const WaitPolicy& policy) : comm_(comm), policy_(policy) {}
+  MpiCollectives(const MpiHandle& comm, const WaitPolicy& policy);
 
   void barrier() override;
   void broadcast(std::span<std::byte> data, int root) override;
@@ -27,6 +27,7 @@ class MpiCollectives final : public Collectives {
 
   const MpiHandle& comm_;
   WaitPolicy policy_;
+  Meeting meeting_;  // the last call
 };
 
 }  // namespace moesaic

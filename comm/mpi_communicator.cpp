@@ -31,7 +31,7 @@ class MpiGroup final : public RankGroup {
  public:
   MpiGroup(std::unique_ptr<MpiHandle> comm, const MpiJob& job)
       : comm_(std::move(comm)),
-        job_(job),
+        job_(for_group(job, *comm_)),
         nodes_(numbers_below(comm_->size())),
         board_memory_(MemoryBoard::bytes_needed(1, comm_->size())),
         board_({std::shared_ptr<void>(), board_memory_.data()},
@@ -40,7 +40,9 @@ class MpiGroup final : public RankGroup {
   [[nodiscard]] int rank() const noexcept override { return comm_->rank(); }
   [[nodiscard]] int size() const noexcept override { return comm_->size(); }
   [[nodiscard]] std::string transport() const override { return "mpi"; }
-  [[nodiscard]] const MpiHandle& comm() const noexcept { return *comm_; }
+  [[nodiscard]] std::unique_ptr<Collectives> make_collectives() const {
+    return std::make_unique<MpiCollectives>(*comm_, job_.policy);
+  }
   [[nodiscard]] std::unique_ptr<RowTransport> make_rows();
 
   // MPI's split has no deadline of its own: the barrier finds the rank that does not come.
@@ -125,7 +127,7 @@ void MpiSession::abort(int exit_code) const noexcept {
 std::unique_ptr<Communicator> make_mpi_communicator(std::unique_ptr<MpiHandle> comm,
                                                     const MpiJob& job) {
   auto group = std::make_unique<MpiGroup>(std::move(comm), job);
-  auto collectives = std::make_unique<MpiCollectives>(group->comm(), job.policy);
+  auto collectives = group->make_collectives();
   auto rows = group->make_rows();
   return std::make_unique<TransportCommunicator>(
       TransportCommunicator::Parts{.group = std::move(group),

@@ -1,5 +1,8 @@
 #include "comm/mpi_groups.h"
 
+#include <numeric>
+#include <vector>
+
 #include "comm/mpi_roll_call.h"
 
 namespace moesaic {
@@ -26,6 +29,23 @@ MpiJob mpi_job(const MpiHandle& world, const CommOptions& options) {
   if (world.size() > 1) idle->set_roll_call(std::make_unique<MpiRollCall>(world, ranks));
   return {options, world.rank(), idle,
           wait_policy(options.timeout, ranks.size(), processors, *idle)};
+}
+
+MpiJob for_group(MpiJob job, const MpiHandle& comm) {
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group group = MPI_GROUP_NULL;
+  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+  check_mpi(MPI_Comm_group(comm.get(), &group), "MPI_Comm_group");
+  std::vector<int> ranks(static_cast<std::size_t>(comm.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const auto job_ranks = std::make_shared<std::vector<int>>(ranks.size());
+  const int code =
+      MPI_Group_translate_ranks(group, comm.size(), ranks.data(), world, job_ranks->data());
+  MPI_Group_free(&group);
+  MPI_Group_free(&world);
+  check_mpi(code, "MPI_Group_translate_ranks");
+  job.policy.job_ranks = job_ranks;
+  return job;
 }
 
 std::unique_ptr<MpiHandle> mpi_split(const MpiHandle& comm, int color, int key) {

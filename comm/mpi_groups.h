@@ -15,6 +15,8 @@ struct MpiJob {
   std::shared_ptr<IdleTime> idle;
   WaitPolicy policy;
 };
+/// `job` for the ranks of `comm`.
+[[nodiscard]] MpiJob for_group(MpiJob job, const MpiHandle& comm);
 
 /// The ranks of the job, in a communicator of their own. Collective.
 [[nodiscard]] std::unique_ptr<MpiHandle> mpi_world();

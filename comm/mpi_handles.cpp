@@ -136,7 +136,7 @@ bool MpiRequests::progress() {
   return std::ranges::all_of(requests_, [](MPI_Request r) { return r == MPI_REQUEST_NULL; });
 }
 
-std::string MpiRequests::unsent() const {
+RankList MpiRequests::unsent() const {
   RankList receivers;
   int last = -1;  // a peer may get several messages
   for (std::size_t i = 0; i < requests_.size(); ++i) {
@@ -144,15 +144,18 @@ std::string MpiRequests::unsent() const {
     if (infos_[i].peer != last) receivers.add(infos_[i].peer);
     last = infos_[i].peer;
   }
-  return receivers.empty() ? "" : "rank " + receivers.text() + " to receive";
+  return receivers;
 }
 
-void MpiRequests::wait(const WaitPolicy& policy, const char* call) {
+void MpiRequests::wait(const WaitPolicy& policy, const char* call, const Meeting& meeting) {
   wait_or_fail(
       policy, [&] { return progress(); },
       [&] {
-        return fmt::format("rank {} of {}: {}: waiting for all ranks to join", comm_->rank(),
-                           comm_->size(), call);
+        Awaited all{.text = fmt::format("rank {} of {}: {}: waiting for all ranks to join",
+                                        comm_->rank(), comm_->size(), call),
+                    .meeting = meeting};
+        for (int rank = 0; rank < comm_->size(); ++rank) all.ranks.push_back(rank);
+        return all;
       });
 }
 

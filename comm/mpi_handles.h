@@ -64,11 +64,11 @@ class MpiRequests {
   /// Lets MPI work; returns whether all is done. Throws Error{peer} if a message is longer than its
   /// room.
   bool progress();
-  /// Who has not taken what was sent: "rank 1 and 3 to receive"; nothing if all have.
-  [[nodiscard]] std::string unsent() const;
+  /// Who has not taken what was sent.
+  [[nodiscard]] RankList unsent() const;
   /// Returns when all is done, or throws Error{peer} at the deadline; `call` is for the message. Of
   /// collective operations.
-  void wait(const WaitPolicy& policy, const char* call);
+  void wait(const WaitPolicy& policy, const char* call, const Meeting& meeting);
 
  private:
   enum class Kind { receive, send, collective };

@@ -24,7 +24,7 @@ class MpiMessages final : public Messages {
   [[nodiscard]] std::int64_t received_bytes(std::size_t number) const override {
     return requests_.received_bytes(received_[number]);
   }
-  [[nodiscard]] std::string unsent() const override { return requests_.unsent(); }
+  [[nodiscard]] RankList unsent() const override { return requests_.unsent(); }
 
  private:
   MpiRequests requests_;

@@ -49,8 +49,8 @@ class Operation : public RowsUnderWay {
   virtual bool progress() = 0;
   /// What has come, once it is known; else null.
   [[nodiscard]] virtual const ReceivedRows* received() const = 0;
-  /// What is missing, for messages: "the rows of rank 0 and 2".
-  [[nodiscard]] virtual std::string missing() const = 0;
+  /// What is missing.
+  [[nodiscard]] virtual Awaited missing() const = 0;
   /// A wait has come to nothing.
   virtual void note_failure() noexcept {}
   /// The handle is gone.
@@ -75,8 +75,10 @@ template <typename Ready>
 const ReceivedRows& Operation::wait_until(Ready&& ready) {
   try {
     wait_or_fail(waiter_.policy, ready, [&] {
-      return fmt::format("rank {} of {}: {}: waiting for {}", waiter_.rank, waiter_.size, call_,
-                         missing());
+      Awaited all = missing();
+      all.text = fmt::format("rank {} of {}: {}: waiting for {}", waiter_.rank, waiter_.size, call_,
+                             all.text);
+      return all;
     });
   } catch (...) {
     note_failure();

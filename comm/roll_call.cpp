@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -20,11 +21,17 @@ constexpr auto kPatience = std::chrono::milliseconds(1500);
 /// The same after a process has ended: its launcher ends the others in a second.
 constexpr auto kPatienceAfterEnd = std::chrono::milliseconds(200);
 
+/// More ranks than these are told in fewer words.
+constexpr std::size_t kMostNames = 3;
+
+/// How a report begins of a wait in a part of the job, which numbers its ranks otherwise.
+constexpr std::string_view kInGroup = "in a group of ranks, as ";
+
 /// `waiting` without the words about the rank that a line of the list begins with anyway.
 std::string about_wait(std::string_view waiting, int rank, int size) {
   const std::string usual = fmt::format("rank {} of {}: ", rank, size);
   if (waiting.starts_with(usual)) return std::string(waiting.substr(usual.size()));
-  return fmt::format("in a group of ranks, as {}", waiting);
+  return fmt::format("{}{}", kInGroup, waiting);
 }
 
 }  // namespace
@@ -68,12 +75,15 @@ void RollCall::answer(const RowLabel& place) {
   tell(own());
 }
 
-void RollCall::call(const RowLabel& place, const std::string& waiting, Clock::time_point begin) {
+void RollCall::call(const RowLabel& place, const Awaited& waiting, Clock::time_point begin) {
   own().state = RankReport::State::waits;
   own().place = place;
   own().waited_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   own().waiting = {};
-  about_wait(waiting, rank_, size()).copy(own().waiting.data(), own().waiting.size() - 1);
+  about_wait(waiting.text, rank_, size()).copy(own().waiting.data(), own().waiting.size() - 1);
+  own().awaited = {};
+  for (const int rank : waiting.ranks) own().awaited.add(rank);
+  own().meeting = waiting.meeting;
   tell(own());
   hear_all();
   std::string text = verdict();
@@ -123,33 +133,107 @@ std::string RollCall::names(const std::vector<int>& ranks) const {
   return text;
 }
 
+/// For whom a rank waits, as far as it has told.
+std::vector<int> RollCall::awaited_by(int rank) const {
+  const RankReport& own = reports_[static_cast<std::size_t>(rank)];
+  std::vector<int> ranks;
+  for (int other = 0; other < size() && own.has_waited(); ++other) {
+    const RankReport& report = reports_[static_cast<std::size_t>(other)];
+    const bool has_come = report.has_waited() && own.meeting.has_seen(report.meeting);
+    if (other != rank && own.awaited.has(other) && !has_come) ranks.push_back(other);
+  }
+  return ranks;
+}
+
+WaitGraph RollCall::waits() const {
+  WaitGraph waits;
+  for (int rank = 0; rank < size(); ++rank) waits.push_back(awaited_by(rank));
+  return waits;
+}
+
+/// Ranks of this state that wait for nobody; only those that others wait for if `waits` is given.
+std::vector<int> RollCall::all_that(RankReport::State state, const WaitGraph* waits) const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank) {
+    const RankReport& report = reports_[static_cast<std::size_t>(rank)];
+    if (report.state != state || report.has_waited()) continue;
+    const auto has_it = [&](const std::vector<int>& awaited) {
+      return std::ranges::find(awaited, rank) != awaited.end();
+    };
+    if (waits == nullptr || std::ranges::any_of(*waits, has_it)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 std::string RollCall::verdict() const {
   if (lost_rank() >= 0) return name(lost_rank()) + " has ended";
-  const auto all_that = [this](RankReport::State state) {
-    std::vector<int> ranks;
-    for (int rank = 0; rank < size(); ++rank) {
-      const RankReport& report = reports_[static_cast<std::size_t>(rank)];
-      if (report.state == state && !report.has_waited()) ranks.push_back(rank);
+  using State = RankReport::State;
+  constexpr std::array<std::pair<State, std::string_view>, 3> kStates = {
+      {{State::silent, "silent"},
+       {State::at_work, "at work"},
+       {State::left, "which left the job"}}};
+  const WaitGraph waits = this->waits();
+  for (const WaitGraph* some : {&waits, static_cast<const WaitGraph*>(nullptr)}) {
+    for (const auto& [state, what] : kStates) {
+      const std::vector<int> ranks = all_that(state, some);
+      if (!ranks.empty()) return fmt::format("all wait for {}, {}", names(ranks), what);
     }
-    return ranks;
-  };
-  const std::vector<int> left = all_that(RankReport::State::left);
-  const std::vector<int> silent = all_that(RankReport::State::silent);
-  const std::vector<int> at_work = all_that(RankReport::State::at_work);
-  if (!silent.empty()) return fmt::format("all wait for {}, silent", names(silent));
-  if (!at_work.empty()) return fmt::format("all wait for {}, at work", names(at_work));
-  if (!left.empty()) return fmt::format("all wait for {}, which left the job", names(left));
+    const std::string text = some == nullptr ? "" : lead(waits);
+    if (!text.empty()) return text;
+  }
   const bool same_place = std::ranges::all_of(
       reports_, [this](const RankReport& report) { return report.place == reports_[0].place; });
   return same_place ? "all ranks wait for each other"
                     : "all ranks wait for each other, at different places";
 }
 
+/// "rank 2 (node3), which waits at step 12, layer 2, results for rank 0 (node1)"
+std::string RollCall::stand(int rank, const std::vector<int>& awaited) const {
+  std::string text = fmt::format("{}, which waits at {}", name(rank),
+                                 reports_[static_cast<std::size_t>(rank)].place.text());
+  if (awaited.empty()) return text;
+  if (awaited.size() <= kMostNames) return text + " for " + names(awaited);
+  return text + fmt::format(" for {} ranks", awaited.size());
+}
+
+/// Where the waits lead; nothing if that tells no rank from the others.
+std::string RollCall::lead(const WaitGraph& waits) const {
+  const auto has_waited = [](const RankReport& report) { return report.has_waited(); };
+  const bool all_wait = std::ranges::all_of(reports_, has_waited);
+  std::string text;
+  std::size_t num_named = 0;
+  for (const std::vector<int>& ranks : where_waits_lead(waits)) {
+    // One that waits for nobody known says nothing beside others that do not wait at all.
+    if (waits[static_cast<std::size_t>(ranks.front())].empty() && !all_wait) continue;
+    num_named += ranks.size();
+    text += text.empty() ? "all waits lead to " : "; or to ";
+    if (ranks.size() > kMostNames) {
+      text += names(ranks) + ", which wait for each other";
+      continue;
+    }
+    for (const int rank : ranks) {
+      if (rank != ranks.front()) text += ", and ";
+      text += stand(rank, waits[static_cast<std::size_t>(rank)]);
+    }
+  }
+  return num_named < reports_.size() ? text : "";
+}
+
+/// Whom a rank awaits, as the job numbers them, if its report has other numbers.
+std::string RollCall::names_in_job(int rank) const {
+  const RankReport& report = reports_[static_cast<std::size_t>(rank)];
+  if (!std::string_view(report.waiting.data()).starts_with(kInGroup)) return "";
+  const std::vector<int> awaited = awaited_by(rank);
+  if (awaited.empty() || awaited.size() > kMostNames) return "";
+  return fmt::format(" (of the job: {})", names(awaited));
+}
+
 std::string RollCall::line(int rank) const {
   const RankReport& report = reports_[static_cast<std::size_t>(rank)];
   if (rank == lost_rank()) return name(rank) + ": has ended";
-  const std::string waits = fmt::format("{}: {}: {}, for {:.1f} s", name(rank), report.place.text(),
-                                        report.waiting.data(), report.waited_seconds);
+  const std::string waits =
+      fmt::format("{}: {}: {}{}, for {:.1f} s", name(rank), report.place.text(),
+                  report.waiting.data(), names_in_job(rank), report.waited_seconds);
   switch (report.state) {
     case RankReport::State::silent:
       return name(rank) + ": silent";

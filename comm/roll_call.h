@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/awaited.h"
 #include "comm/row_label.h"
+#include "comm/wait_graph.h"
 
 namespace moesaic {
 
@@ -17,10 +19,12 @@ struct RankReport {
   enum class State : std::int32_t { silent, at_work, waits, left };
   State state = State::silent;
   std::int32_t lost_rank = -1;  // whose process has ended, as this rank has seen; -1: none
-  RowLabel place;
+  RowLabel place{};
   double waited_seconds = 0;
   std::array<char, 256>
-      waiting{};  // "exchange_rows: waiting for the rows of rank 2"; cut if longer
+      waiting{};       // "exchange_rows: waiting for the rows of rank 2"; cut if longer
+  RankBits awaited{};  // from whom that comes
+  Meeting meeting{};   // for those of them that have not made this call
 
   /// Whether it has waited in vain; it may have left since.
   [[nodiscard]] bool has_waited() const noexcept { return waiting[0] != 0; }
@@ -64,8 +68,9 @@ class RollCall {
   /// called.
   void answer(const RowLabel& place);
   /// This rank waits at `place` since `begin`, in vain or because it is called: hears the others
-  /// for a while and throws LostRank. `waiting`: "rank 0 of 3: barrier: waiting for rank 2".
-  [[noreturn]] void call(const RowLabel& place, const std::string& waiting,
+  /// for a while and throws LostRank. `waiting`: "rank 0 of 3: barrier: waiting for rank 2", and
+  /// rank 2, as the job numbers it.
+  [[noreturn]] void call(const RowLabel& place, const Awaited& waiting,
                          std::chrono::steady_clock::time_point begin);
 
  protected:
@@ -91,7 +96,13 @@ class RollCall {
   [[nodiscard]] int lost_rank() const;
   [[nodiscard]] std::string name(int rank) const;
   [[nodiscard]] std::string names(const std::vector<int>& ranks) const;
+  [[nodiscard]] std::vector<int> awaited_by(int rank) const;
+  [[nodiscard]] WaitGraph waits() const;
+  [[nodiscard]] std::vector<int> all_that(RankReport::State state, const WaitGraph* waits) const;
   [[nodiscard]] std::string verdict() const;
+  [[nodiscard]] std::string stand(int rank, const std::vector<int>& awaited) const;
+  [[nodiscard]] std::string lead(const WaitGraph& waits) const;
+  [[nodiscard]] std::string names_in_job(int rank) const;
   [[nodiscard]] std::string line(int rank) const;
 
   int rank_;

@@ -36,7 +36,7 @@ class RowTransport::Exchange final : public Operation {
   [[nodiscard]] const ReceivedRows* received() const override {
     return knows_rows_ ? &received_ : nullptr;
   }
-  [[nodiscard]] std::string missing() const override;
+  [[nodiscard]] Awaited missing() const override;
   void let_go() noexcept override {
     for (const auto& part : parts_) part->let_go();
   }
@@ -134,7 +134,7 @@ void RowTransport::Exchange::note(std::string_view what, std::int64_t rows,
 void RowTransport::Exchange::note_failure() noexcept {
   if (waiter().policy.idle->trace() == nullptr) return;
   try {
-    note("gave up", 0, missing());
+    note("gave up", 0, missing().text);
   } catch (...) {  // the failure itself matters more
   }
 }
@@ -155,14 +155,13 @@ void RowTransport::Exchange::list_rows() {
   knows_rows_ = true;
 }
 
-std::string RowTransport::Exchange::missing() const {
-  std::string text;
+Awaited RowTransport::Exchange::missing() const {
+  Awaited all;
   for (const auto& part : parts_) {
-    const std::string more = part->missing();
-    if (!text.empty() && !more.empty()) text += " and ";
-    text += more;
+    const Awaited more = part->missing();
+    all.add(more.text, more.ranks);
   }
-  return text;
+  return all;
 }
 
 RowTransport::RowTransport(const Waiter& waiter, Ways ways)

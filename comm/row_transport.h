@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -55,8 +54,8 @@ class RowPart {
   /// Does what can be done now; returns whether all rows have been sent and received. Throws
   /// Error{peer} if a peer disagrees about the rows.
   virtual bool progress() = 0;
-  /// What is missing: "the rows of rank 0 and 2".
-  [[nodiscard]] virtual std::string missing() const = 0;
+  /// What is missing.
+  [[nodiscard]] virtual Awaited missing() const = 0;
   /// This rank does not need the received rows any more.
   virtual void let_go() noexcept {}
   /// Whether all ranks of the node have found what this rank has posted for them: they can read it

@@ -76,7 +76,7 @@ class NodeGroup final : public RankGroup {
  public:
   NodeGroup(std::unique_ptr<MpiHandle> comm, const MpiJob& job)
       : comm_(std::move(comm)),
-        job_(job),
+        job_(for_group(job, *comm_)),
         nodes_(find_nodes(*comm_, job_)),
         board_(nodes_.board, {own().rank, node_size(), nodes_.map.ranks_of(own().node), size()},
                job_.policy) {}

@@ -77,10 +77,11 @@ class ThreadSharedMemory final : public SharedMemory {
   ByteBuffer memory_;
 };
 
-WaitPolicy policy_of(const Group& group, IdleTime& idle) {
-  WaitPolicy policy =
-      wait_policy(group.run->options.timeout, group.run->num_ranks, usable_processors(), idle);
-  policy.failed_rank = &group.run->failed_rank;
+WaitPolicy policy_of(const std::shared_ptr<Group>& group, IdleTime& idle) {
+  Run& run = *group->run;
+  WaitPolicy policy = wait_policy(run.options.timeout, run.num_ranks, usable_processors(), idle);
+  policy.failed_rank = &run.failed_rank;
+  policy.job_ranks = {group, &group->run_ranks};
   return policy;
 }
 
@@ -91,7 +92,7 @@ class ThreadGroup final : public RankGroup {
       : group_(std::move(group)),
         idle_(std::move(idle)),
         board_(std::shared_ptr<std::byte>(group_, group_->board.data()),
-               {rank, group_->size(), {}, group_->size()}, policy_of(*group_, *idle_)),
+               {rank, group_->size(), {}, group_->size()}, policy_of(group_, *idle_)),
         node_board_(make_node_board()) {}
 
   [[nodiscard]] int rank() const noexcept override { return board_.rank(); }

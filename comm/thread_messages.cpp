@@ -30,7 +30,7 @@ class ThreadMessages final : public Messages {
   [[nodiscard]] std::int64_t received_bytes(std::size_t number) const override {
     return awaited_[number].bytes;
   }
-  [[nodiscard]] std::string unsent() const override { return ""; }
+  [[nodiscard]] RankList unsent() const override { return {}; }
 
  private:
   struct Awaited {

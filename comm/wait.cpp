@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <bit>
+#include <utility>
 
 namespace moesaic {
 
@@ -24,22 +25,18 @@ WaitPolicy wait_policy(std::chrono::milliseconds timeout, int num_ranks,
   return {timeout, num_ranks <= usable ? kSpinLooks : 0, &idle, nullptr};
 }
 
-void give_up_waiting(const WaitPolicy& policy, const std::string& waiting,
+void give_up_waiting(const WaitPolicy& policy, Awaited waiting,
                      std::chrono::steady_clock::time_point begin) {
   const int failed = policy.failed_rank == nullptr ? -1 : policy.failed_rank->load();
-  require(failed < 0, ErrorKind::peer, "{}: rank {} has failed", waiting, failed);
-  if (RollCall* ranks = policy.idle->roll_call()) ranks->call(policy.idle->place(), waiting, begin);
-  fail(ErrorKind::peer, "{}: gave up after {:.1f} s", waiting,
-       std::chrono::duration<double>(policy.timeout).count());
-}
-
-std::string RankList::text() const {
-  std::string text;
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    if (i > 0) text += i + 1 == ranks_.size() ? " and " : ", ";
-    text += std::to_string(ranks_[i]);
+  require(failed < 0, ErrorKind::peer, "{}: rank {} has failed", waiting.text, failed);
+  if (RollCall* ranks = policy.idle->roll_call()) {
+    for (int& rank : waiting.ranks) {
+      if (policy.job_ranks != nullptr) rank = (*policy.job_ranks)[static_cast<std::size_t>(rank)];
+    }
+    ranks->call(policy.idle->place(), waiting, begin);
   }
-  return text;
+  fail(ErrorKind::peer, "{}: gave up after {:.1f} s", waiting.text,
+       std::chrono::duration<double>(policy.timeout).count());
 }
 
 }  // namespace moesaic

@@ -4,11 +4,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <string>
+#include <memory>
 #include <vector>
 
 #include "base/error.h"
 #include "base/pause.h"
+#include "comm/awaited.h"
 #include "comm/idle_time.h"
 
 namespace moesaic {
@@ -20,6 +21,8 @@ struct WaitPolicy {
   int spin_looks = 0;                             ///< 0 where ranks outnumber the cores
   IdleTime* idle = nullptr;                       ///< what the rank does meanwhile
   const std::atomic<int>* failed_rank = nullptr;  ///< if given: >= 0 once a rank has failed
+  /// [ranks of the group] their numbers in the job; null: the same.
+  std::shared_ptr<const std::vector<int>> job_ranks{};
 };
 
 /// Processors as the system numbers them, a bit each.
@@ -64,28 +67,17 @@ template <typename Ready>
 }
 
 /// Ends a wait since `begin` that has come to nothing: throws Error{peer}, with a roll call
-/// LostRank. `waiting`: "rank 1 of 4: barrier: waiting for rank 3".
-[[noreturn]] void give_up_waiting(const WaitPolicy& policy, const std::string& waiting,
+/// LostRank. `waiting`: "rank 1 of 4: barrier: waiting for rank 3", and rank 3 of the group.
+[[noreturn]] void give_up_waiting(const WaitPolicy& policy, Awaited waiting,
                                   std::chrono::steady_clock::time_point begin);
 
-/// Looks until `ready()` holds. Throws Error{peer} with what `waiting()` says at the deadline, or
-/// when a rank has failed or waited in vain.
+/// Looks until `ready()` holds. Throws Error{peer} with what `waiting()` says (as above) at the
+/// deadline, or when a rank has failed or waited in vain.
 template <typename Ready, typename Waiting>
 void wait_or_fail(const WaitPolicy& policy, Ready&& ready, Waiting&& waiting) {
   if (look_for(policy, ready)) return;
   const auto begin = std::chrono::steady_clock::now();
   if (!yield_for(policy, policy.timeout, begin, ready)) give_up_waiting(policy, waiting(), begin);
 }
-
-/// "3", "0 and 2", "0, 1 and 5": for messages that name ranks.
-class RankList {
- public:
-  void add(int rank) { ranks_.push_back(rank); }
-  [[nodiscard]] bool empty() const noexcept { return ranks_.empty(); }
-  [[nodiscard]] std::string text() const;
-
- private:
-  std::vector<int> ranks_;
-};
 
 }  // namespace moesaic

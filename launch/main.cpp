@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -164,6 +165,7 @@ void run_verb(Runtime& runtime) {
 
 int main(int argc, char** argv) {
   hold_standard_descriptors();
+  std::signal(SIGXFSZ, SIG_IGN);  // what grows beyond a limit gets an error, as on a full disk
   try {
     if (const std::string answer = answer_without_ranks(argc, argv); !answer.empty()) {
       if (!is_later_rank()) (void)std::fputs(answer.c_str(), stdout);

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Ends with ctest's summary.
 # usage: tests/run.sh [--all]
-#   --all   also the slow checks: the whole suite by clang, and under AddressSanitizer and UBSan; kernels of GPUs by CUTLASS
-#           (7 GB of memory); jobs that wait for Slurm's clocks; studies beside SimGrid and in Chromium, where these are
+#   --all   also the slow checks: the whole suite by clang, and under AddressSanitizer and UBSan, with more kills and faults
+#           of ranks; jobs that wait for Slurm's clocks; kernels of GPUs by CUTLASS (7 GB of memory); studies beside SimGrid
+#           and in Chromium, where these are
 #           installed
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -49,7 +50,9 @@ run() {  # preset, labels of the tests or nothing for all
 # that are threads under ThreadSanitizer, readers of foreign bytes under AddressSanitizer, 20 s of
 # fuzzing each. The whole suite is last, so that its summary ends the run.
 run tsan threads
-if ((all)); then export MOESAIC_TEST_KILLS=100 MOESAIC_TEST_PLANS=all MOESAIC_TEST_SLURM=all; fi
+if ((all)); then
+  export MOESAIC_TEST_FAULTS=all MOESAIC_TEST_KILLS=100 MOESAIC_TEST_PLANS=all MOESAIC_TEST_SLURM=all
+fi
 if ((all)); then run asan; else run asan foreign fuzz; fi
 check() {  # a script that may be skipped, what it is told
   echo "== $1"

@@ -71,7 +71,7 @@ class DamagingMessages final : public Messages {
   [[nodiscard]] std::int64_t received_bytes(std::size_t number) const override {
     return base_->received_bytes(number);
   }
-  [[nodiscard]] std::string unsent() const override { return base_->unsent(); }
+  [[nodiscard]] RankList unsent() const override { return base_->unsent(); }
 
  private:
   std::unique_ptr<Messages> base_;

@@ -83,6 +83,28 @@ TEST(MpiCommunicator, deadlines_of_rows_name_the_peer) {
       "starting: exchange_rows: waiting for the rows of rank " + others + ", for ");
 }
 
+TEST(MpiCommunicator, who_has_joined_a_collective_call_is_not_awaited) {
+  const auto world = make_mpi_communicator(mpi_test_session(), kOptions);
+  if (world->size() < 3) GTEST_SKIP() << "two ranks wait for each other";
+  std::string message;
+  try {
+    const auto comm = make_mpi_communicator(mpi_test_session(), {.timeout = 4s});
+    comm->place() = RowLabel{.step = 1, .layer = comm->rank(), .phase = {}}.at("sums");
+    const auto pair = comm->split(comm->rank() == 1 || comm->rank() == 2 ? 0 : 1, -comm->rank());
+    if (comm->rank() == 1) pair->barrier();
+    comm->barrier();
+    ADD_FAILURE() << "no error";
+  } catch (const LostRank& error) {
+    message = error.what();
+  }
+  EXPECT_EQ(message.substr(0, message.find('\n')).find("all waits lead to rank 1 ("), 0) << message;
+  EXPECT_NE(message.find("), which waits at step 1, layer 1, sums for rank 2 ("), std::string::npos)
+      << message;
+  EXPECT_NE(message.find("), which waits at step 1, layer 2, sums for rank 1 ("), std::string::npos)
+      << message;
+  world->barrier();
+}
+
 TEST(MpiCommunicator, rows_can_be_checked) {
   for (const int per_node : {1, 2}) {
     const auto comm = make_shared_memory_communicator(

@@ -15,6 +15,7 @@
 #include "comm/forwarding_communicator.h"
 #include "comm/thread_communicator.h"
 #include "src/moe/moe_options.h"
+#include "tests/moe/forwarding_rows.h"
 #include "tests/moe/small_layers.h"
 
 namespace moesaic::test {
@@ -213,32 +214,25 @@ TEST(MoeLayer, added_results_are_counted) {
 }
 
 /// Rows that are here one by one: each time someone waits for more.
-class OneByOne final : public RowsUnderWay {
+class OneByOne final : public ForwardingRows {
  public:
-  OneByOne(PendingRows rows, std::int64_t& waits) : rows_(std::move(rows)), waits_(waits) {}
+  OneByOne(PendingRows rows, std::int64_t& waits)
+      : ForwardingRows(std::move(rows)), waits_(waits) {}
 
-  bool advance() override { return rows_.is_done(); }
   const ReceivedRows& wait() override {
     here_ = INT64_MAX;
-    return rows_.wait();
+    return rows().wait();
   }
-  bool has_tags() override { return rows_.has_tags(); }
-  const ReceivedRows& wait_for_tags() override { return rows_.wait_for_tags(); }
   [[nodiscard]] std::int64_t num_here(int peer) const override {
-    return std::min(here_, rows_.num_here(peer));
+    return std::min(here_, ForwardingRows::num_here(peer));
   }
   void wait_for_more() override {
-    (void)rows_.wait();
+    (void)rows().wait();
     ++here_;
     ++waits_;
   }
-  void mark_ready(std::int64_t first, std::int64_t count) override {
-    rows_.mark_ready(first, count);
-  }
-  void release() noexcept override { rows_.reset(); }
 
  private:
-  PendingRows rows_;
   std::int64_t& waits_;
   std::int64_t here_ = 0;
 };

@@ -11,6 +11,7 @@ namespace moesaic::test {
 class Counter {
  public:
   void add() { ++count_; }
+  [[nodiscard]] int count() const { return count_; }
   /// Returns when there are so many, or after a minute; calls `meanwhile` again and again.
   void wait_for(int wanted, const std::function<void()>& meanwhile) const {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
