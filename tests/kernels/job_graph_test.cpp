@@ -194,6 +194,23 @@ bool own_operators() {
   return allocations_left.exchange(-1) != 0;
 }
 
+TEST(JobGraph, threads_without_memory_for_the_rest_of_them_end) {
+  if (!own_operators()) GTEST_SKIP() << "memory cannot be refused in this build";
+  constexpr int kThreads = 5;
+  int failed = 0;
+  for (bool done = false; !done;) {
+    allocations_left = failed;
+    try {
+      const ThreadPool pool(kThreads);
+      done = true;
+    } catch (const std::bad_alloc&) {
+      ++failed;
+    }
+    allocations_left = -1;
+  }
+  EXPECT_GE(failed, kThreads - 1);
+}
+
 TEST(JobGraph, a_product_without_memory_throws_and_does_not_wait_for_ever) {
   if (!own_operators()) GTEST_SKIP() << "memory cannot be refused in this build";
   ThreadPool pool(4);
