@@ -71,7 +71,7 @@ void check_epilogue(const Group& group, const PackedMatrix& weights, const Epilo
 }
 
 std::int64_t slab_count(std::int64_t num_rows) {
-  return (num_rows + GemmPlan::kSlabRows - 1) / GemmPlan::kSlabRows;
+  return (num_rows + JobGraph::kSlabRows - 1) / JobGraph::kSlabRows;
 }
 
 /// call(first_row, num_rows) for the slabs of a group, of nearly equal size: all panels are read,
@@ -98,6 +98,13 @@ bool can_project(const PackedMatrix& weights, const PackedMatrix& projection) no
   return weights.layout.format == projection.layout.format && weights.order == nullptr;
 }
 
+void LowRank::set_inner(std::int64_t first_row, const MatrixView<const float>& products) const {
+  for (std::int64_t row = 0; row < products.rows(); ++row) {
+    std::ranges::transform(products.row(row), inner.row(first_row + row).begin(),
+                           [&](float product) { return product * scale; });
+  }
+}
+
 GroupedGemm::GroupedGemm(const Compute& compute) : plan_(std::make_unique<GemmPlan>(compute)) {}
 
 GroupedGemm::~GroupedGemm() = default;
@@ -111,25 +118,15 @@ void GroupedGemm::run(const RowSource& input, std::span<const GemmGroup> groups,
     all_panels += group.weights.num_panels() * slab_count(group.num_rows);
   }
   plan_->begin(groups.size());
-  slabs_.clear();
   for (const GemmGroup& group : groups) {
     plan_->add_product(
         {.input = &input, .output = output, .weights = group.weights, .epilogue = group.epilogue},
         all_panels);
     for_each_slab(group, [&](std::int64_t first_row, std::int64_t num_rows) {
-      slabs_.push_back(plan_->add_slab(first_row, num_rows));
+      plan_->add_in_turn(plan_->add_slab(first_row, num_rows));
     });
   }
-  add_jobs();
   plan_->execute({});
-}
-
-void GroupedGemm::add_jobs() {
-  for (std::size_t i = 0; i < slabs_.size(); ++i) {
-    if (i == 0) plan_->add_pack_jobs(slabs_[i]);
-    if (i + 1 < slabs_.size()) plan_->add_pack_jobs(slabs_[i + 1]);  // before it is waited for
-    plan_->add_multiply_jobs(slabs_[i]);
-  }
 }
 
 void GroupedGemm::run_gated(const RowSource& input, std::span<const MlpGroup> groups,
@@ -144,7 +141,6 @@ void GroupedGemm::run_gated(const RowSource& input, std::span<const MlpGroup> gr
     all_panels += 2 * gate.num_panels() * slab_count(group.num_rows);
   }
   plan_->begin(groups.size());
-  slabs_.clear();
   for (const MlpGroup& group : groups) {
     plan_->add_product({.input = &input,
                         .output = output,
@@ -154,10 +150,9 @@ void GroupedGemm::run_gated(const RowSource& input, std::span<const MlpGroup> gr
                         .up_epilogue = group.up_epilogue},
                        all_panels);
     for_each_slab(group, [&](std::int64_t first_row, std::int64_t num_rows) {
-      slabs_.push_back(plan_->add_slab(first_row, num_rows));
+      plan_->add_in_turn(plan_->add_slab(first_row, num_rows));
     });
   }
-  add_jobs();
   plan_->execute(gating);
 }
 

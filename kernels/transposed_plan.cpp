@@ -8,18 +8,12 @@
 namespace moesaic {
 namespace {
 
-/// Rows of a slab: their packed form stays in the L2 cache.
-constexpr std::int64_t kSlabRows = 256;
 /// Rows of W of one piece of a deep product, as that with an output matrix: whole steps.
 constexpr std::int64_t kPieceDepth = 2048;
-/// Input rows that are scaled and packed by one job.
-constexpr std::int64_t kPackRows = 4 * kRowBlock;
 /// Of all panels that one job makes, a few at a time.
 constexpr std::int64_t kPanelBytes = std::int64_t{1} << 19;
 /// Between rows of results, so that those of a tile do not meet in a few sets of the L1 cache.
 constexpr std::int64_t kResultGap = kPanelColumns;
-/// About this many jobs a thread even out what neighbours on the machine take away.
-constexpr std::int64_t kJobsPerThread = 8;
 
 std::int64_t num_steps(const PackedMatrix& weights) {
   return step_count(Format::bf16, weights.depth);
@@ -70,9 +64,7 @@ void TransposedPlan::run(std::span<const TransposedProduct> products, const Gemm
   std::int64_t all_steps = 0;  // times slabs
   for (const Slab& slab : slabs_) all_steps += num_steps(group_of(slab).weights);
   for (std::size_t i = 0; i < slabs_.size(); ++i) {
-    if (i == 0) add_pack_jobs(i);
-    if (i + 1 < slabs_.size()) add_pack_jobs(i + 1);  // before it is waited for
-    add_multiply_jobs(i, all_steps / (kJobsPerThread * compute_.pool->size()));
+    add_jobs(i, all_steps / (JobGraph::kJobsPerThread * compute_.pool->size()));
   }
   graph_.run(*compute_.pool, *this);
 }
@@ -92,11 +84,11 @@ void TransposedPlan::add_group(std::size_t index) {
   const bool is_f32 = group.weights.layout.format == Format::f32;
   const GemmKernel& kernel = compute_.gemm(is_f32 ? Format::f32 : Format::bf16);
   output_bytes_ += group.num_rows * group.weights.depth * element_bytes(output_->element);
-  const std::int64_t slabs = (group.num_rows + kSlabRows - 1) / kSlabRows;
+  const std::int64_t slabs = (group.num_rows + JobGraph::kSlabRows - 1) / JobGraph::kSlabRows;
   const auto add = [&](Slab piece) {
-    for (std::int64_t row = 0; row < group.num_rows; row += kSlabRows) {
+    for (std::int64_t row = 0; row < group.num_rows; row += JobGraph::kSlabRows) {
       piece.first_row = group.first_row + row;
-      piece.num_rows = std::min(kSlabRows, group.num_rows - row);
+      piece.num_rows = std::min(JobGraph::kSlabRows, group.num_rows - row);
       add_slab(piece, piece.resume ? std::ssize(slabs_) - slabs : -1);
     }
   };
@@ -117,17 +109,14 @@ void TransposedPlan::add_slab(const Slab& slab, std::ptrdiff_t continues) {
   graph_.add_slab({.bytes = bytes, .continues = continues});
 }
 
-void TransposedPlan::add_pack_jobs(std::size_t slab) {
-  graph_.add_pack_jobs(slab, {slabs_[slab].num_rows, kPackRows});
-}
-
-void TransposedPlan::add_multiply_jobs(std::size_t slab, std::int64_t even_share) {
+void TransposedPlan::add_jobs(std::size_t slab, std::int64_t even_share) {
   const PackedMatrix weights = slabs_[slab].part_of(group_of(slabs_[slab]).weights);
   const std::int64_t most =
       std::min(even_share, kPanelBytes / (2 * transposed_panel_bytes(weights)));
   std::int64_t steps = kTransposedSteps;
   while (steps > 1 && steps > most) steps /= 2;
-  graph_.add_multiply_jobs(slab, {num_steps(weights), steps});
+  graph_.add_in_turn(slab, {slabs_[slab].num_rows, JobGraph::kPackRows},
+                     {num_steps(weights), steps});
 }
 
 void TransposedPlan::pack(const JobGraph::Job& job, int number) {
@@ -195,11 +184,8 @@ void TransposedPlan::project(const PackedRows& rows, const std::byte* packed,
                  .out_stride = panels * kPanelColumns,
                  .scratch = worker.scratch.data()});
   }
-  for (std::int64_t row = 0; row < rows.count; ++row) {
-    const float* const from = worker.results.data() + row * panels * kPanelColumns;
-    const std::span<float> to = low_rank.inner.row(rows.slab->first_row + rows.first + row);
-    for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[i] * low_rank.scale;
-  }
+  low_rank.set_inner(rows.slab->first_row + rows.first,
+                     {worker.results.data(), rows.count, matrix.depth, panels * kPanelColumns});
 }
 
 /// A block of rows times the scales of W's rows.
@@ -223,7 +209,7 @@ void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number
   const std::int64_t first = job.first * kStepDepth;
   const std::int64_t count = std::min(job.count * kStepDepth, group_of(slab).weights.depth - first);
   const std::int64_t from_row_to_row = result_stride(job);
-  worker.results.reserve(kSlabRows * (kTransposedSteps * kStepDepth + kResultGap));
+  worker.results.reserve(JobGraph::kSlabRows * (kTransposedSteps * kStepDepth + kResultGap));
   float* const results = worker.results.data();
   if (slab.resume) {
     for (std::int64_t row = 0; row < slab.num_rows; ++row) {

@@ -91,8 +91,7 @@ class TransposedPlan final : private JobGraph::Work {
   [[nodiscard]] bool takes_pieces(const GemmGroup& group) const;
   void add_group(std::size_t index);
   void add_slab(const Slab& slab, std::ptrdiff_t continues);
-  void add_pack_jobs(std::size_t slab);
-  void add_multiply_jobs(std::size_t slab, std::int64_t even_share);
+  void add_jobs(std::size_t slab, std::int64_t even_share);
   void pack(const JobGraph::Job& job, int number) override;
   void pack_rows(const PackedRows& rows, std::byte* place, Worker& worker) const;
   void project(const PackedRows& rows, const std::byte* packed, Worker& worker) const;
