@@ -121,6 +121,15 @@ GemmOutput GemmPlan::inner_results(std::size_t index) const {
           .element = slab.element};
 }
 
+/// Row i is row i of the slab, whether it keeps its results or not.
+GemmOutput GemmPlan::results_of(std::size_t index) const {
+  const Slab& slab = slabs_[index];
+  if (slab.is_inner) return inner_results(index);
+  GemmOutput output = products_[slab.product].output;
+  output.data += slab.first_row * output.stride_bytes;
+  return output;
+}
+
 /// A block of a slab's input rows, from `row` of the slab on. `rows` [kRowBlock] is for pointers.
 RowSource GemmPlan::input_block(const Slab& slab, std::int64_t row, const std::byte** rows) const {
   const Product& product = products_[slab.product];
@@ -301,12 +310,7 @@ void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
   const std::int64_t stride = job.count * kPanelColumns;
   const std::int64_t first_column = job.first * kPanelColumns;
   const std::int64_t columns = std::min(stride, product.weights.rows - first_column);
-  GemmOutput output = product.output;
-  if (slab.is_inner) {
-    output = inner_results(job.slab);
-  } else {
-    output.data += slab.first_row * output.stride_bytes;
-  }
+  const GemmOutput output = results_of(job.slab);
   const bool is_f32 = output.element == RowSource::Element::f32;
   auto* const floats = reinterpret_cast<float*>(output.data) + first_column;
   const std::int64_t float_stride = output.stride_bytes / 4;

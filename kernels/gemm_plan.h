@@ -87,6 +87,7 @@ class GemmPlan final : private JobGraph::Work {
   [[nodiscard]] JobGraph::Split rows_to_pack(std::size_t slab) const;
   [[nodiscard]] JobGraph::Split panels_to_multiply(std::size_t slab) const;
   [[nodiscard]] GemmOutput inner_results(std::size_t slab) const;
+  [[nodiscard]] GemmOutput results_of(std::size_t slab) const;
   [[nodiscard]] RowSource input_block(const Slab& slab, std::int64_t row,
                                       const std::byte** rows) const;
   void pack(const JobGraph::Job& job, int worker) override;

@@ -31,17 +31,6 @@ void check_pair(const PackedMatrix& gate, const PackedMatrix& up) {
           format_name(gate.layout.format), up.rows, up.depth, format_name(up.layout.format));
 }
 
-void check_mlp(const MlpGroup& group, std::int64_t width) {
-  const PackedMatrix& gate = group.weights.gate;
-  const PackedMatrix& up = group.weights.up;
-  require(are_alike(gate, up) && gate.rows == width && group.weights.down.depth == width,
-          ErrorKind::internal,
-          "an MLP of width {} with a gate of {} x {} {}, an up matrix of {} x {} {} and a down "
-          "matrix of {} x {}",
-          width, gate.rows, gate.depth, format_name(gate.layout.format), up.rows, up.depth,
-          format_name(up.layout.format), group.weights.down.rows, group.weights.down.depth);
-}
-
 template <typename Group>
 void check_epilogue(const Group& group, const PackedMatrix& weights, const Epilogue& epilogue) {
   const auto fits = [&](const MatrixView<const float>& matrix) {
@@ -68,6 +57,21 @@ void check_epilogue(const Group& group, const PackedMatrix& weights, const Epilo
           ErrorKind::internal, "a product with {} columns projects to {} by a {} matrix {} x {}",
           weights.depth, low_rank.inner.cols(), format_name(projection.layout.format),
           projection.rows, projection.depth);
+}
+
+void check_mlp(const RowSource& input, const MlpGroup& group, std::int64_t width) {
+  check_group(input, group.first_row, group.num_rows, group.weights.gate);
+  const PackedMatrix& gate = group.weights.gate;
+  const PackedMatrix& up = group.weights.up;
+  require(are_alike(gate, up) && gate.rows == width && group.weights.down.depth == width,
+          ErrorKind::internal,
+          "an MLP of width {} with a gate of {} x {} {}, an up matrix of {} x {} {} and a down "
+          "matrix of {} x {}",
+          width, gate.rows, gate.depth, format_name(gate.layout.format), up.rows, up.depth,
+          format_name(up.layout.format), group.weights.down.rows, group.weights.down.depth);
+  check_epilogue(group, gate, group.gate_epilogue);
+  check_epilogue(group, up, group.up_epilogue);
+  check_epilogue(group, group.weights.down, group.down_epilogue);
 }
 
 std::int64_t slab_count(std::int64_t num_rows) {
@@ -163,11 +167,7 @@ void GroupedGemm::run_mlp(const RowSource& input, std::span<const MlpGroup> grou
   std::int64_t inner_panels = 0;  // times slabs
   std::int64_t outer_panels = 0;
   for (const MlpGroup& group : groups) {
-    check_group(input, group.first_row, group.num_rows, group.weights.gate);
-    check_mlp(group, width);
-    check_epilogue(group, group.weights.gate, group.gate_epilogue);
-    check_epilogue(group, group.weights.up, group.up_epilogue);
-    check_epilogue(group, group.weights.down, group.down_epilogue);
+    check_mlp(input, group, width);
     inner_panels += 2 * slab_count(group.num_rows) * group.weights.gate.num_panels();
     outer_panels += slab_count(group.num_rows) * group.weights.down.num_panels();
   }

@@ -206,16 +206,9 @@ float* TransposedPlan::result_row(const Slab& slab, std::int64_t row) const {
 void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number) {
   const Slab& slab = slabs_[job.slab];
   Worker& worker = workers_[static_cast<std::size_t>(number)];
-  const std::int64_t first = job.first * kStepDepth;
-  const std::int64_t count = std::min(job.count * kStepDepth, group_of(slab).weights.depth - first);
-  const std::int64_t from_row_to_row = result_stride(job);
   worker.results.reserve(JobGraph::kSlabRows * (kTransposedSteps * kStepDepth + kResultGap));
-  float* const results = worker.results.data();
-  if (slab.resume) {
-    for (std::int64_t row = 0; row < slab.num_rows; ++row) {
-      std::copy_n(result_row(slab, row) + first, count, results + row * from_row_to_row);
-    }
-  }
+  const Results results = results_of(job, worker);
+  if (slab.resume) load_sums(slab, results);
   const std::span<Terms> terms = pack_terms(slab, worker);
   const bool takes_terms = slab.kernel->takes_terms && terms.size() <= kMostTileTerms &&
                            std::ranges::all_of(terms, [&](const Terms& of) {
@@ -234,26 +227,48 @@ void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number
                 job, worker);
     place += slab.bytes(group);
   }
-  if (!takes_terms) {
-    for (const Terms& of : terms) {
-      multiply_by(*of.matrix,
-                  {.kernel = &compute_.gemm(of.matrix->layout.format),
-                   .rows = of.rows.data(),
-                   .num_rows = slab.num_rows,
-                   .resume = true,
-                   .terms = {}},
-                  job, worker);
-    }
+  if (!takes_terms) add_terms(terms, job, worker);
+  store_results(slab, results);
+}
+
+/// What kernels of their own add, one after the other.
+void TransposedPlan::add_terms(std::span<const Terms> terms, const JobGraph::Job& job,
+                               Worker& worker) const {
+  for (const Terms& of : terms) {
+    multiply_by(*of.matrix,
+                {.kernel = &compute_.gemm(of.matrix->layout.format),
+                 .rows = of.rows.data(),
+                 .num_rows = slabs_[job.slab].num_rows,
+                 .resume = true,
+                 .terms = {}},
+                job, worker);
   }
-  float* const out = result_row(slab, 0) + first;
+}
+
+TransposedPlan::Results TransposedPlan::results_of(const JobGraph::Job& job,
+                                                   const Worker& worker) const {
+  const Slab& slab = slabs_[job.slab];
+  const std::int64_t first = job.first * kStepDepth;
+  const std::int64_t count = std::min(job.count * kStepDepth, group_of(slab).weights.depth - first);
+  return {first, {worker.results.data(), slab.num_rows, count, result_stride(job)}};
+}
+
+/// What the piece before has left in the output.
+void TransposedPlan::load_sums(const Slab& slab, const Results& results) const {
+  for (std::int64_t row = 0; row < slab.num_rows; ++row) {
+    std::copy_n(result_row(slab, row) + results.first, results.values.cols(),
+                results.values.row(row).data());
+  }
+}
+
+void TransposedPlan::store_results(const Slab& slab, const Results& results) const {
+  float* const out = result_row(slab, 0) + results.first;
   const std::int64_t stride = output_->stride_bytes / 4;
-  if (can_stream(slab) && are_whole_lines(out, stride, count)) {
-    loops_->stream_rows({results, slab.num_rows, count, from_row_to_row}, out, stride);
+  if (can_stream(slab) && are_whole_lines(out, stride, results.values.cols())) {
+    loops_->stream_rows(results.values, out, stride);
     return;
   }
-  for (std::int64_t row = 0; row < slab.num_rows; ++row) {
-    store(slab, row, {first, count, results + row * from_row_to_row});
-  }
+  for (std::int64_t row = 0; row < slab.num_rows; ++row) store(slab, row, results);
 }
 
 /// Whether results go out as the floats that they are, and are not read again soon.
@@ -328,18 +343,19 @@ void TransposedPlan::store(const Slab& slab, std::int64_t row, const Results& re
   float* const floats = result_row(slab, row);
   auto* const words = reinterpret_cast<BFloat16*>(floats);
   const bool is_f32 = output_->element == RowSource::Element::f32;
+  float* const values = results.values.row(row).data();
+  const std::int64_t count = results.values.cols();
   add_to(slab, row, results);
   const std::int32_t* const order = group_of(slab).weights.order;
   if (order != nullptr) {
-    for (std::int64_t i = 0; i < results.count; ++i) {
+    for (std::int64_t i = 0; i < count; ++i) {
       const std::int32_t to = order[results.first + i];
-      is_f32 ? void(floats[to] = results.values[i])
-             : void(words[to] = to_bfloat16(results.values[i]));
+      is_f32 ? void(floats[to] = values[i]) : void(words[to] = to_bfloat16(values[i]));
     }
   } else if (is_f32) {
-    std::copy_n(results.values, results.count, floats + results.first);
+    std::copy_n(values, count, floats + results.first);
   } else {
-    compute_.vector->to_bf16(results.values, results.count, words + results.first);
+    compute_.vector->to_bf16(values, count, words + results.first);
   }
 }
 
@@ -348,12 +364,14 @@ void TransposedPlan::add_to(const Slab& slab, std::int64_t row, const Results& r
   const GemmGroup& group = group_of(slab);
   if (group.epilogue.addend.data() == nullptr) return;
   const float* const addend = group.epilogue.addend.row(slab.first_row + row).data();
+  float* const values = results.values.row(row).data();
+  const std::int64_t count = results.values.cols();
   if (group.weights.order == nullptr) {
-    compute_.vector->add(addend + results.first, results.count, results.values);
+    compute_.vector->add(addend + results.first, count, values);
     return;
   }
-  for (std::int64_t i = 0; i < results.count; ++i) {
-    results.values[i] += addend[group.weights.order[results.first + i]];
+  for (std::int64_t i = 0; i < count; ++i) {
+    values[i] += addend[group.weights.order[results.first + i]];
   }
 }
 
