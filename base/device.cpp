@@ -59,9 +59,14 @@ std::vector<DeviceInfo> visible_devices(const CudaDriver& driver) {
   return devices;
 }
 
+Device::Device(std::shared_ptr<const CudaDriver> driver, std::span<const DeviceImage> images,
+               DeviceInfo info)
+    : driver_(std::move(driver)), images_(images), info_(std::move(info)) {}
+
+// What throws in here is behind a constructor that has ended: the destructor gives back the rest.
 Device::Device(std::shared_ptr<const CudaDriver> driver, int index,
                std::span<const DeviceImage> images)
-    : driver_(std::move(driver)), images_(images), info_(describe(*driver_, index)) {
+    : Device(driver, images, describe(*driver, index)) {
   driver_->check(driver_->device_get(&device_, index), "cuDeviceGet");
   driver_->check(driver_->context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
   make_current();

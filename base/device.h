@@ -104,6 +104,9 @@ class Device {
   friend class DeviceBuffer;
   friend class PinnedBuffer;
   friend class DeviceGraph;
+  /// Of nothing that its destructor would have to give back.
+  Device(std::shared_ptr<const CudaDriver> driver, std::span<const DeviceImage> images,
+         DeviceInfo info);
   void add_pending(const std::string& name);
   void check(CudaResult result, std::string_view what) const;
   [[nodiscard]] CudaModule module(std::string_view name);

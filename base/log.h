@@ -11,7 +11,8 @@ namespace moesaic {
 enum class LogLevel { error, warning, info, debug };
 
 /// Who speaks, and how much of it is heard. Lines go to stderr with a "[rank r/R host]" prefix when
-/// there are several ranks. Passed to whom it concerns; there is no global logger.
+/// there are several ranks; what cannot be written is left out. Passed to whom it concerns, in
+/// launch/ alone; there is no global logger.
 class Log {
  public:
   Log() = default;

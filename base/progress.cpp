@@ -38,7 +38,8 @@ void Progress::update(std::int64_t done, std::int64_t total) {
 void Progress::draw(std::int64_t done, std::int64_t total) {
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   const std::string line = progress_line(label_, {done, total, seconds}, amount_text_);
-  fmt::print(stderr, "{}{}{}", terminal_ ? "\r\033[K" : "", line, terminal_ ? "" : "\n");
+  const std::string text = terminal_ ? "\r\033[K" + line : line + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);  // a full disk is no reason to end the work
   std::fflush(stderr);
   drawn_ = true;
 }

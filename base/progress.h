@@ -9,7 +9,8 @@
 namespace moesaic {
 
 /// Shows how far a long piece of work has come, on the standard error output: a bar on a terminal,
-/// else a line every ten seconds. For one thread of one rank.
+/// else a line every ten seconds. What cannot be written is left out. For one thread
+/// of one rank, of launch/ alone.
 class Progress {
  public:
   /// How an amount is written.

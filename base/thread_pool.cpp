@@ -57,14 +57,17 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads), state_(new State) {
   require(num_threads >= 1, ErrorKind::usage, "the number of threads must be at least 1, not {}",
           num_threads);
-  try {
+  try {  // those that have started would never end
     for (int worker = 1; worker < num_threads; ++worker) {
       threads_.emplace_back([this, worker] { work(worker); });
     }
   } catch (const std::system_error& error) {
-    stop();  // those that have started would never end
+    stop();
     fail(ErrorKind::resource, "the system refuses thread {} of {}: {}", threads_.size() + 2,
          num_threads, error.what());
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 

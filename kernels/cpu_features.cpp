@@ -1,13 +1,11 @@
 #include "kernels/cpu_features.h"
 
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
+#include <atomic>
 #include <cstring>
+
+#include "kernels/amx_permission.h"
 
 namespace moesaic {
 
@@ -20,28 +18,15 @@ constexpr Isa kBuilt[] = {
 #include "kernel_table.inc"
 #undef MOESAIC_ISA
 };
-bool amx_is_assumed = false;
+/// An exception among globals, which tests alone set (assume_amx): CPUID cannot tell of AMX in
+/// software.
+constinit std::atomic<bool> amx_is_assumed = false;
 
-bool cpu_has_amx() {
-  constexpr unsigned kBf16 = 1U << 22;
-  constexpr unsigned kTile = 1U << 24;
-  constexpr unsigned kInt8 = 1U << 25;
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  return (d & (kBf16 | kTile | kInt8)) == (kBf16 | kTile | kInt8);
-}
-
-/// Asks Linux, once for the process, for the memory that tiles need in every thread
-/// (Documentation/arch/x86/xstate.rst). The reason if it refuses.
-std::string ask_for_tiles() {
-  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
-  if (!cpu_has_amx()) return "";
-  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return "";
-  return std::string("arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA): ") + std::strerror(errno);
+/// Once for the process. The reason if it refuses.
+std::string refusal_of_tiles() {
+  const int error = cpuid_has_amx() ? ask_for_tiles() : 0;
+  if (error == 0) return "";
+  return std::string("arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA): ") + std::strerror(error);
 }
 
 // __builtin_cpu_supports reads CPUID and, through XGETBV, whether the operating system saves the
@@ -62,7 +47,7 @@ bool detect(Isa isa) {
              has_avx512_vnni();
     case Isa::amx:
       return detect(Isa::avx512_bf16) &&
-             (amx_is_assumed || (cpu_has_amx() && amx_refusal().empty()));
+             (amx_is_assumed || (cpuid_has_amx() && amx_refusal().empty()));
   }
   return false;
 }
@@ -103,7 +88,7 @@ bool has_avx512_vnni() {
 }
 
 const std::string& amx_refusal() {
-  static const std::string refusal = ask_for_tiles();
+  static const std::string refusal = refusal_of_tiles();
   return refusal;
 }
 

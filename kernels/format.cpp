@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 
 #include "kernels/formats/bf16.h"
 #include "kernels/formats/f32.h"
@@ -34,6 +35,15 @@ std::optional<Format> format_from_name(std::string_view name) noexcept {
   const auto* const found = std::ranges::find(kNames, name);
   if (found == kNames.end()) return std::nullopt;
   return static_cast<Format>(found - kNames.begin());
+}
+
+bool layout_exists(const Layout& layout) noexcept {
+  const auto has_group_of = [&](std::initializer_list<std::int32_t> groups) {
+    return std::ranges::find(groups, layout.group) != groups.end();
+  };
+  if (layout.format == Format::int4_group) return has_group_of({32, 64, 128});
+  if (layout.wide_scales) return false;
+  return layout.format == Format::fp8_block ? has_group_of({32, 128}) : layout.group == 0;
 }
 
 std::int64_t panel_bytes(const Layout& layout, std::int64_t depth) noexcept {

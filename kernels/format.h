@@ -37,6 +37,9 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
+/// Whether its format has such groups and scales.
+[[nodiscard]] bool layout_exists(const Layout& layout) noexcept;
+
 /// Columns of the product that one packed panel holds, in every format.
 inline constexpr std::int64_t kPanelColumns = 16;
 /// K is padded with zeros to a multiple of this in every packed panel of f32 and of formats whose

@@ -18,10 +18,6 @@ constexpr std::int64_t kMaxJobPanels = 64;
 constexpr std::int64_t kMaxJobRowPanels = 8 * GemmPlan::kSlabRows;
 /// Packed bytes below which a further split costs more than it balances.
 constexpr std::int64_t kMinJobBytes = std::int64_t{64} << 10;
-/// Rows that one job packs.
-constexpr std::int64_t kPackRows = 4 * kRowBlock;
-/// About this many jobs a thread even out what neighbours on the machine take away.
-constexpr std::int64_t kJobsPerThread = 8;
 
 }  // namespace
 
@@ -40,7 +36,7 @@ void GemmPlan::begin(std::size_t num_products) {
 
 void GemmPlan::add_product(Product product, std::int64_t all_panels) {
   product.kernel = &compute_.gemm(product.weights.layout);
-  const std::int64_t even_share = all_panels / (kJobsPerThread * compute_.pool->size());
+  const std::int64_t even_share = all_panels / (JobGraph::kJobsPerThread * compute_.pool->size());
   const std::int64_t least =
       std::clamp<std::int64_t>(kMinJobBytes / product.weights.panel_stride(), 1, kMaxJobPanels);
   // Kernels take panels in pairs.
@@ -81,16 +77,27 @@ std::size_t GemmPlan::add_outer_slab(std::size_t inner) {
               .inner = static_cast<std::ptrdiff_t>(inner)});
 }
 
-void GemmPlan::add_pack_jobs(std::size_t slab) {
-  graph_.add_pack_jobs(slab, {slabs_[slab].num_rows, kPackRows});
+JobGraph::Split GemmPlan::rows_to_pack(std::size_t slab) const {
+  return {slabs_[slab].num_rows, JobGraph::kPackRows};
 }
 
-void GemmPlan::add_multiply_jobs(std::size_t index) {
+JobGraph::Split GemmPlan::panels_to_multiply(std::size_t index) const {
   const Slab& slab = slabs_[index];
   const Product& product = products_[slab.product];
   const std::int64_t most = kMaxJobRowPanels / slab.num_rows / 2 * 2;
-  graph_.add_multiply_jobs(index,
-                           {product.weights.num_panels(), std::min(product.job_panels, most)});
+  return {product.weights.num_panels(), std::min(product.job_panels, most)};
+}
+
+void GemmPlan::add_pack_jobs(std::size_t slab) {
+  graph_.add_pack_jobs(slab, rows_to_pack(slab));
+}
+
+void GemmPlan::add_multiply_jobs(std::size_t slab) {
+  graph_.add_multiply_jobs(slab, panels_to_multiply(slab));
+}
+
+void GemmPlan::add_in_turn(std::size_t slab) {
+  graph_.add_in_turn(slab, rows_to_pack(slab), panels_to_multiply(slab));
 }
 
 /// Asks for the first weights of a job that this thread is likely to do next.
@@ -112,6 +119,15 @@ GemmOutput GemmPlan::inner_results(std::size_t index) const {
   return {.data = graph_.place(index) + round_up(slab.packed_bytes, 64),
           .stride_bytes = products_[slab.product].weights.rows * element_bytes(slab.element),
           .element = slab.element};
+}
+
+/// Row i is row i of the slab, whether it keeps its results or not.
+GemmOutput GemmPlan::results_of(std::size_t index) const {
+  const Slab& slab = slabs_[index];
+  if (slab.is_inner) return inner_results(index);
+  GemmOutput output = products_[slab.product].output;
+  output.data += slab.first_row * output.stride_bytes;
+  return output;
 }
 
 /// A block of a slab's input rows, from `row` of the slab on. `rows` [kRowBlock] is for pointers.
@@ -208,11 +224,8 @@ void GemmPlan::project(const LowRank& low_rank, const JobGraph::Job& job, Worker
                .out = worker.results.data(),
                .out_stride = stride,
                .scratch = worker.scratch.data()});
-  for (std::int64_t row = 0; row < job.count; ++row) {
-    const float* const from = worker.results.data() + row * stride;
-    const std::span<float> to = low_rank.inner.row(slab.first_row + job.first + row);
-    for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[i] * low_rank.scale;
-  }
+  low_rank.set_inner(slab.first_row + job.first,
+                     {worker.results.data(), job.count, matrix.rows, stride});
 }
 
 void GemmPlan::multiply(const JobGraph::Job& job, std::int64_t index, int worker) {
@@ -297,12 +310,7 @@ void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
   const std::int64_t stride = job.count * kPanelColumns;
   const std::int64_t first_column = job.first * kPanelColumns;
   const std::int64_t columns = std::min(stride, product.weights.rows - first_column);
-  GemmOutput output = product.output;
-  if (slab.is_inner) {
-    output = inner_results(job.slab);
-  } else {
-    output.data += slab.first_row * output.stride_bytes;
-  }
+  const GemmOutput output = results_of(job.slab);
   const bool is_f32 = output.element == RowSource::Element::f32;
   auto* const floats = reinterpret_cast<float*>(output.data) + first_column;
   const std::int64_t float_stride = output.stride_bytes / 4;

@@ -15,8 +15,7 @@ namespace moesaic {
 /// multiplied, and in which order. Keeps its memory between plans.
 class GemmPlan final : private JobGraph::Work {
  public:
-  /// Rows of one slab: their packed form and a few panels stay in a core's L2 cache together.
-  static constexpr std::int64_t kSlabRows = 256;
+  static constexpr std::int64_t kSlabRows = JobGraph::kSlabRows;
 
   /// One product of a group: what its slabs have in common.
   struct Product {
@@ -45,6 +44,8 @@ class GemmPlan final : private JobGraph::Work {
   /// Jobs begin in the order in which they are added; those that a job waits for come before it.
   void add_pack_jobs(std::size_t slab);
   void add_multiply_jobs(std::size_t slab);
+  /// Both, as JobGraph::add_in_turn().
+  void add_in_turn(std::size_t slab);
   void execute(const Gating& gating);
   /// Of all packed rows and inner results, as far as they are kept.
   [[nodiscard]] std::int64_t scratch_bytes() const noexcept { return graph_.packed_bytes(); }
@@ -83,7 +84,10 @@ class GemmPlan final : private JobGraph::Work {
                           const std::byte** rows);
   void prefetch_weights(std::int64_t index) const;
   std::size_t add(const Slab& slab);
+  [[nodiscard]] JobGraph::Split rows_to_pack(std::size_t slab) const;
+  [[nodiscard]] JobGraph::Split panels_to_multiply(std::size_t slab) const;
   [[nodiscard]] GemmOutput inner_results(std::size_t slab) const;
+  [[nodiscard]] GemmOutput results_of(std::size_t slab) const;
   [[nodiscard]] RowSource input_block(const Slab& slab, std::int64_t row,
                                       const std::byte** rows) const;
   void pack(const JobGraph::Job& job, int worker) override;

@@ -31,17 +31,6 @@ void check_pair(const PackedMatrix& gate, const PackedMatrix& up) {
           format_name(gate.layout.format), up.rows, up.depth, format_name(up.layout.format));
 }
 
-void check_mlp(const MlpGroup& group, std::int64_t width) {
-  const PackedMatrix& gate = group.weights.gate;
-  const PackedMatrix& up = group.weights.up;
-  require(are_alike(gate, up) && gate.rows == width && group.weights.down.depth == width,
-          ErrorKind::internal,
-          "an MLP of width {} with a gate of {} x {} {}, an up matrix of {} x {} {} and a down "
-          "matrix of {} x {}",
-          width, gate.rows, gate.depth, format_name(gate.layout.format), up.rows, up.depth,
-          format_name(up.layout.format), group.weights.down.rows, group.weights.down.depth);
-}
-
 template <typename Group>
 void check_epilogue(const Group& group, const PackedMatrix& weights, const Epilogue& epilogue) {
   const auto fits = [&](const MatrixView<const float>& matrix) {
@@ -70,8 +59,23 @@ void check_epilogue(const Group& group, const PackedMatrix& weights, const Epilo
           projection.rows, projection.depth);
 }
 
+void check_mlp(const RowSource& input, const MlpGroup& group, std::int64_t width) {
+  check_group(input, group.first_row, group.num_rows, group.weights.gate);
+  const PackedMatrix& gate = group.weights.gate;
+  const PackedMatrix& up = group.weights.up;
+  require(are_alike(gate, up) && gate.rows == width && group.weights.down.depth == width,
+          ErrorKind::internal,
+          "an MLP of width {} with a gate of {} x {} {}, an up matrix of {} x {} {} and a down "
+          "matrix of {} x {}",
+          width, gate.rows, gate.depth, format_name(gate.layout.format), up.rows, up.depth,
+          format_name(up.layout.format), group.weights.down.rows, group.weights.down.depth);
+  check_epilogue(group, gate, group.gate_epilogue);
+  check_epilogue(group, up, group.up_epilogue);
+  check_epilogue(group, group.weights.down, group.down_epilogue);
+}
+
 std::int64_t slab_count(std::int64_t num_rows) {
-  return (num_rows + GemmPlan::kSlabRows - 1) / GemmPlan::kSlabRows;
+  return (num_rows + JobGraph::kSlabRows - 1) / JobGraph::kSlabRows;
 }
 
 /// call(first_row, num_rows) for the slabs of a group, of nearly equal size: all panels are read,
@@ -98,6 +102,13 @@ bool can_project(const PackedMatrix& weights, const PackedMatrix& projection) no
   return weights.layout.format == projection.layout.format && weights.order == nullptr;
 }
 
+void LowRank::set_inner(std::int64_t first_row, const MatrixView<const float>& products) const {
+  for (std::int64_t row = 0; row < products.rows(); ++row) {
+    std::ranges::transform(products.row(row), inner.row(first_row + row).begin(),
+                           [&](float product) { return product * scale; });
+  }
+}
+
 GroupedGemm::GroupedGemm(const Compute& compute) : plan_(std::make_unique<GemmPlan>(compute)) {}
 
 GroupedGemm::~GroupedGemm() = default;
@@ -111,25 +122,15 @@ void GroupedGemm::run(const RowSource& input, std::span<const GemmGroup> groups,
     all_panels += group.weights.num_panels() * slab_count(group.num_rows);
   }
   plan_->begin(groups.size());
-  slabs_.clear();
   for (const GemmGroup& group : groups) {
     plan_->add_product(
         {.input = &input, .output = output, .weights = group.weights, .epilogue = group.epilogue},
         all_panels);
     for_each_slab(group, [&](std::int64_t first_row, std::int64_t num_rows) {
-      slabs_.push_back(plan_->add_slab(first_row, num_rows));
+      plan_->add_in_turn(plan_->add_slab(first_row, num_rows));
     });
   }
-  add_jobs();
   plan_->execute({});
-}
-
-void GroupedGemm::add_jobs() {
-  for (std::size_t i = 0; i < slabs_.size(); ++i) {
-    if (i == 0) plan_->add_pack_jobs(slabs_[i]);
-    if (i + 1 < slabs_.size()) plan_->add_pack_jobs(slabs_[i + 1]);  // before it is waited for
-    plan_->add_multiply_jobs(slabs_[i]);
-  }
 }
 
 void GroupedGemm::run_gated(const RowSource& input, std::span<const MlpGroup> groups,
@@ -144,7 +145,6 @@ void GroupedGemm::run_gated(const RowSource& input, std::span<const MlpGroup> gr
     all_panels += 2 * gate.num_panels() * slab_count(group.num_rows);
   }
   plan_->begin(groups.size());
-  slabs_.clear();
   for (const MlpGroup& group : groups) {
     plan_->add_product({.input = &input,
                         .output = output,
@@ -154,10 +154,9 @@ void GroupedGemm::run_gated(const RowSource& input, std::span<const MlpGroup> gr
                         .up_epilogue = group.up_epilogue},
                        all_panels);
     for_each_slab(group, [&](std::int64_t first_row, std::int64_t num_rows) {
-      slabs_.push_back(plan_->add_slab(first_row, num_rows));
+      plan_->add_in_turn(plan_->add_slab(first_row, num_rows));
     });
   }
-  add_jobs();
   plan_->execute(gating);
 }
 
@@ -168,11 +167,7 @@ void GroupedGemm::run_mlp(const RowSource& input, std::span<const MlpGroup> grou
   std::int64_t inner_panels = 0;  // times slabs
   std::int64_t outer_panels = 0;
   for (const MlpGroup& group : groups) {
-    check_group(input, group.first_row, group.num_rows, group.weights.gate);
-    check_mlp(group, width);
-    check_epilogue(group, group.weights.gate, group.gate_epilogue);
-    check_epilogue(group, group.weights.up, group.up_epilogue);
-    check_epilogue(group, group.weights.down, group.down_epilogue);
+    check_mlp(input, group, width);
     inner_panels += 2 * slab_count(group.num_rows) * group.weights.gate.num_panels();
     outer_panels += slab_count(group.num_rows) * group.weights.down.num_panels();
   }

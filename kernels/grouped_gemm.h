@@ -22,6 +22,9 @@ struct LowRank {
   /// times the input times this transposed; in a transposed product, times this.
   PackedMatrix projection{};  // [rank, k]; in a transposed product [n, rank]
   float scale = 1;
+
+  /// Rows of `inner` from `first_row` on, of the input times `projection`.
+  void set_inner(std::int64_t first_row, const MatrixView<const float>& products) const;
 };
 
 /// What happens to results before they leave the core, in this order, each if it is there. Row i of
@@ -124,11 +127,10 @@ class GroupedGemm {
   [[nodiscard]] std::int64_t scratch_bytes() const noexcept;
 
  private:
-  void add_jobs();
   void add_mlp_jobs();
 
   std::unique_ptr<GemmPlan> plan_;
-  std::vector<std::size_t> slabs_;  // of the plan
+  std::vector<std::size_t> slabs_;  // of the plan, for MLPs
 };
 
 }  // namespace moesaic

@@ -21,6 +21,7 @@ void JobGraph::begin() {
   slabs_.clear();
   pack_order_.clear();
   jobs_.clear();
+  waiting_.reset();
 }
 
 std::size_t JobGraph::add_slab(const Slab& slab) {
@@ -47,6 +48,18 @@ void JobGraph::add_multiply_jobs(std::size_t slab, const Split& split) {
   const std::ptrdiff_t beside = slabs_[slab].slab.beside;
   slabs_[slab].last_job = std::ssize(jobs_) - 1;
   if (beside >= 0) slabs_[index(beside)].last_job = std::ssize(jobs_) - 1;
+}
+
+void JobGraph::add_in_turn(std::size_t slab, const Split& to_pack, const Split& to_multiply) {
+  add_pack_jobs(slab, to_pack);
+  add_waiting();
+  waiting_ = {slab, to_multiply};
+}
+
+void JobGraph::add_waiting() {
+  if (!waiting_) return;
+  add_multiply_jobs(waiting_->slab, waiting_->split);
+  waiting_.reset();
 }
 
 /// Room for any slab beside those before it that have to stay, since jobs that come later read them
@@ -155,6 +168,7 @@ void JobGraph::end_job(const Job& job) {
 }
 
 void JobGraph::run(ThreadPool& pool, Work& work) {
+  add_waiting();
   place_slabs(pool.size());
   count_jobs();
   aborted_.store(false, std::memory_order_relaxed);

@@ -3,10 +3,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/thread_pool.h"
+#include "kernels/gemm_kernel.h"
 #include "kernels/job_counters.h"
 
 namespace moesaic {
@@ -20,6 +22,13 @@ namespace moesaic {
 /// throws ends all waits; jobs that have not begun are left out. Keeps its memory between plans.
 class JobGraph {
  public:
+  /// Rows of a slab: their packed form and a few panels stay in a core's L2 cache together.
+  static constexpr std::int64_t kSlabRows = 256;
+  /// Of these, what one job packs.
+  static constexpr std::int64_t kPackRows = 4 * kRowBlock;
+  /// About this many jobs a thread even out what neighbours on the machine take away.
+  static constexpr std::int64_t kJobsPerThread = 8;
+
   /// What a slab has to do with others; all of them are added before it, -1 means none.
   struct Slab {
     std::int64_t bytes = 0;         // of its packed form and of results that `after` slabs read
@@ -58,6 +67,9 @@ class JobGraph {
   /// Once a slab, and before its multiply jobs.
   void add_pack_jobs(std::size_t slab, const Split& split);
   void add_multiply_jobs(std::size_t slab, const Split& split);
+  /// Both, the multiply jobs once the next slab that is added like this has its pack jobs: threads
+  /// that would wait for the last rows of a slab have those of the next one to pack.
+  void add_in_turn(std::size_t slab, const Split& to_pack, const Split& to_multiply);
   /// Does all jobs. Rethrows the first exception of a job once no thread is at work any more.
   void run(ThreadPool& pool, Work& work);
 
@@ -85,6 +97,13 @@ class JobGraph {
     std::size_t displaced_end = 0;
   };
 
+  /// Multiply jobs whose turn has not come.
+  struct Waiting {
+    std::size_t slab;
+    Split split;
+  };
+
+  void add_waiting();
   [[nodiscard]] std::int64_t ring_bytes(int threads) const;
   void place_slabs(int threads);
   void count_jobs();
@@ -96,6 +115,7 @@ class JobGraph {
   std::vector<PlacedSlab> slabs_;
   std::vector<std::size_t> pack_order_;  // slabs in the order of their first jobs
   std::vector<Job> jobs_;
+  std::optional<Waiting> waiting_;
   JobCounters to_pack_;      // pack jobs of each slab that are not done
   JobCounters to_multiply_;  // multiply jobs
   JobCounters in_use_;       // jobs that read its place

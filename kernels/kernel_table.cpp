@@ -54,11 +54,6 @@ bool is_usable(const GemmKernel& kernel) {
   return is_supported(kernel.isa) && (!needs_vnni || has_avx512_vnni());
 }
 
-bool takes_layout(const GemmKernel& kernel, const Layout& layout) noexcept {
-  return kernel.format == layout.format &&
-         (kernel.int4_activations == Int4Activations::bf16 || allows_int8_groups(layout));
-}
-
 namespace {
 
 constexpr std::size_t kNumActivations = 2;  // of Int4Activations

@@ -21,8 +21,6 @@ namespace moesaic {
     Isa isa, Format format, Int4Activations int4_activations = Int4Activations::bf16);
 /// Whether this CPU can run it. Products of int8 under `avx512` need VNNI besides.
 [[nodiscard]] bool is_usable(const GemmKernel& kernel);
-/// Whether it can multiply by matrices in this layout.
-[[nodiscard]] bool takes_layout(const GemmKernel& kernel, const Layout& layout) noexcept;
 /// That of this instruction set, or of the nearest simpler one.
 [[nodiscard]] const AttentionKernel& find_attention_kernel(Isa isa, AttentionKind kind) noexcept;
 [[nodiscard]] const VectorKernels& find_vector_kernels(Isa isa) noexcept;

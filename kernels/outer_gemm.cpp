@@ -16,15 +16,11 @@ namespace {
 /// once a piece.
 constexpr std::int64_t kPieceRows = 1024;
 /// Columns of one input that become the rows of a product: a slab.
-constexpr std::int64_t kSlabColumns = 256;
-/// Of these, what one job packs.
-constexpr std::int64_t kPackColumns = 4 * kRowBlock;
+constexpr std::int64_t kSlabColumns = JobGraph::kSlabRows;
 /// Panels of one job.
 constexpr std::int64_t kMaxJobPanels = 8;
 /// Steps of 32 rows that one job packs into panels.
 constexpr std::int64_t kPackSteps = 2;
-/// About this many jobs a thread even out what neighbours on the machine take away.
-constexpr std::int64_t kJobsPerThread = 8;
 
 /// Columns of the narrower input times rows, up to which packing wide rows costs more than reading
 /// them where they are.
@@ -104,12 +100,11 @@ class OuterGemm::Plan final : private JobGraph::Work {
       all_panels += piece_count(group) * slab_count() * panel_count(panels_.depth);
     }
     job_panels_ = std::clamp<std::int64_t>(
-        round_up(all_panels / (kJobsPerThread * compute_.pool->size()), 2), 2, kMaxJobPanels);
-    pending_ = -1;
+        round_up(all_panels / (JobGraph::kJobsPerThread * compute_.pool->size()), 2), 2,
+        kMaxJobPanels);
     for (const OuterGroup& group : groups) {
       for (std::int64_t piece = 0; piece < piece_count(group); ++piece) add_piece(group, piece);
     }
-    if (pending_ >= 0) add_multiply_jobs(pending_);
   }
 
   [[nodiscard]] ProductOrder order() const {
@@ -181,8 +176,7 @@ class OuterGemm::Plan final : private JobGraph::Work {
     return (rows_.depth + kSlabColumns - 1) / kSlabColumns;
   }
 
-  /// Some rows of a group: panels, and slabs that go on from those of the piece before. Each slab
-  /// is multiplied once the next one is packed, so that no thread waits for it.
+  /// Some rows of a group: panels, and slabs that go on from those of the piece before.
   void add_piece(const OuterGroup& group, std::int64_t piece) {
     const std::int64_t first = piece * kPieceRows;
     const Part part{.group = &group,
@@ -207,20 +201,14 @@ class OuterGemm::Plan final : private JobGraph::Work {
       add_part(rows, {.bytes = rows.num_columns * row_bytes(rows),
                       .beside = beside,
                       .continues = piece > 0 ? added - slabs - 1 : -1});
-      graph_.add_pack_jobs(static_cast<std::size_t>(added), {rows.num_columns, kPackColumns});
-      if (pending_ >= 0) add_multiply_jobs(pending_);
-      pending_ = added;
+      graph_.add_in_turn(static_cast<std::size_t>(added), {rows.num_columns, JobGraph::kPackRows},
+                         {panel_count(panels_.depth), job_panels_});
     }
   }
 
   void add_part(const Part& part, const JobGraph::Slab& slab) {
     parts_.push_back(part);
     graph_.add_slab(slab);
-  }
-
-  void add_multiply_jobs(std::ptrdiff_t slab) {
-    graph_.add_multiply_jobs(static_cast<std::size_t>(slab),
-                             {panel_count(panels_.depth), job_panels_});
   }
 
   [[nodiscard]] std::int64_t row_bytes(const Part& part) const {
@@ -302,7 +290,6 @@ class OuterGemm::Plan final : private JobGraph::Work {
   RowSource rows_;       // the other
   bool turned_ = false;  // the product is the transposed result
   std::int64_t job_panels_ = kMaxJobPanels;
-  std::ptrdiff_t pending_ = -1;  // the slab whose multiply jobs come next
   std::vector<OuterGroup> large_;
   std::vector<OuterGroup> narrow_;
   std::vector<Part> parts_;  // slabs as the graph has them

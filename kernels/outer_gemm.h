@@ -34,8 +34,8 @@ class OuterGemm {
   explicit OuterGemm(const Compute& compute);
   ~OuterGemm();
 
-  /// Groups may share rows, but no results. A group without rows has a result of zeros. Throws
-  /// Error{internal} for groups that do not fit the input.
+  /// Groups may share rows, but no results. A group without rows has a result of zeros, or what was
+  /// there (`accumulate`). Throws Error{internal} for groups that do not fit the input.
   void run(const OuterInput& input, std::span<const OuterGroup> groups);
 
   /// Memory of packed rows: that of some pieces of the inputs, however many rows there were.

@@ -25,9 +25,13 @@ std::int64_t step_bytes(Format format) {
     case Format::fp8_channel:
     case Format::mxfp8:
       return kTileBytes / 2;
-    default:
+    case Format::int4:
+    case Format::int4_group:
+    case Format::nvfp4:
+    case Format::mxfp4:
       return kTileBytes / 4;
   }
+  return 0;
 }
 
 /// Lines of some steps of a panel as bf16: in `lines` or where they lie.

@@ -8,18 +8,12 @@
 namespace moesaic {
 namespace {
 
-/// Rows of a slab: their packed form stays in the L2 cache.
-constexpr std::int64_t kSlabRows = 256;
 /// Rows of W of one piece of a deep product, as that with an output matrix: whole steps.
 constexpr std::int64_t kPieceDepth = 2048;
-/// Input rows that are scaled and packed by one job.
-constexpr std::int64_t kPackRows = 4 * kRowBlock;
 /// Of all panels that one job makes, a few at a time.
 constexpr std::int64_t kPanelBytes = std::int64_t{1} << 19;
 /// Between rows of results, so that those of a tile do not meet in a few sets of the L1 cache.
 constexpr std::int64_t kResultGap = kPanelColumns;
-/// About this many jobs a thread even out what neighbours on the machine take away.
-constexpr std::int64_t kJobsPerThread = 8;
 
 std::int64_t num_steps(const PackedMatrix& weights) {
   return step_count(Format::bf16, weights.depth);
@@ -70,9 +64,7 @@ void TransposedPlan::run(std::span<const TransposedProduct> products, const Gemm
   std::int64_t all_steps = 0;  // times slabs
   for (const Slab& slab : slabs_) all_steps += num_steps(group_of(slab).weights);
   for (std::size_t i = 0; i < slabs_.size(); ++i) {
-    if (i == 0) add_pack_jobs(i);
-    if (i + 1 < slabs_.size()) add_pack_jobs(i + 1);  // before it is waited for
-    add_multiply_jobs(i, all_steps / (kJobsPerThread * compute_.pool->size()));
+    add_jobs(i, all_steps / (JobGraph::kJobsPerThread * compute_.pool->size()));
   }
   graph_.run(*compute_.pool, *this);
 }
@@ -92,11 +84,11 @@ void TransposedPlan::add_group(std::size_t index) {
   const bool is_f32 = group.weights.layout.format == Format::f32;
   const GemmKernel& kernel = compute_.gemm(is_f32 ? Format::f32 : Format::bf16);
   output_bytes_ += group.num_rows * group.weights.depth * element_bytes(output_->element);
-  const std::int64_t slabs = (group.num_rows + kSlabRows - 1) / kSlabRows;
+  const std::int64_t slabs = (group.num_rows + JobGraph::kSlabRows - 1) / JobGraph::kSlabRows;
   const auto add = [&](Slab piece) {
-    for (std::int64_t row = 0; row < group.num_rows; row += kSlabRows) {
+    for (std::int64_t row = 0; row < group.num_rows; row += JobGraph::kSlabRows) {
       piece.first_row = group.first_row + row;
-      piece.num_rows = std::min(kSlabRows, group.num_rows - row);
+      piece.num_rows = std::min(JobGraph::kSlabRows, group.num_rows - row);
       add_slab(piece, piece.resume ? std::ssize(slabs_) - slabs : -1);
     }
   };
@@ -117,17 +109,14 @@ void TransposedPlan::add_slab(const Slab& slab, std::ptrdiff_t continues) {
   graph_.add_slab({.bytes = bytes, .continues = continues});
 }
 
-void TransposedPlan::add_pack_jobs(std::size_t slab) {
-  graph_.add_pack_jobs(slab, {slabs_[slab].num_rows, kPackRows});
-}
-
-void TransposedPlan::add_multiply_jobs(std::size_t slab, std::int64_t even_share) {
+void TransposedPlan::add_jobs(std::size_t slab, std::int64_t even_share) {
   const PackedMatrix weights = slabs_[slab].part_of(group_of(slabs_[slab]).weights);
   const std::int64_t most =
       std::min(even_share, kPanelBytes / (2 * transposed_panel_bytes(weights)));
   std::int64_t steps = kTransposedSteps;
   while (steps > 1 && steps > most) steps /= 2;
-  graph_.add_multiply_jobs(slab, {num_steps(weights), steps});
+  graph_.add_in_turn(slab, {slabs_[slab].num_rows, JobGraph::kPackRows},
+                     {num_steps(weights), steps});
 }
 
 void TransposedPlan::pack(const JobGraph::Job& job, int number) {
@@ -195,11 +184,8 @@ void TransposedPlan::project(const PackedRows& rows, const std::byte* packed,
                  .out_stride = panels * kPanelColumns,
                  .scratch = worker.scratch.data()});
   }
-  for (std::int64_t row = 0; row < rows.count; ++row) {
-    const float* const from = worker.results.data() + row * panels * kPanelColumns;
-    const std::span<float> to = low_rank.inner.row(rows.slab->first_row + rows.first + row);
-    for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[i] * low_rank.scale;
-  }
+  low_rank.set_inner(rows.slab->first_row + rows.first,
+                     {worker.results.data(), rows.count, matrix.depth, panels * kPanelColumns});
 }
 
 /// A block of rows times the scales of W's rows.
@@ -220,16 +206,9 @@ float* TransposedPlan::result_row(const Slab& slab, std::int64_t row) const {
 void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number) {
   const Slab& slab = slabs_[job.slab];
   Worker& worker = workers_[static_cast<std::size_t>(number)];
-  const std::int64_t first = job.first * kStepDepth;
-  const std::int64_t count = std::min(job.count * kStepDepth, group_of(slab).weights.depth - first);
-  const std::int64_t from_row_to_row = result_stride(job);
-  worker.results.reserve(kSlabRows * (kTransposedSteps * kStepDepth + kResultGap));
-  float* const results = worker.results.data();
-  if (slab.resume) {
-    for (std::int64_t row = 0; row < slab.num_rows; ++row) {
-      std::copy_n(result_row(slab, row) + first, count, results + row * from_row_to_row);
-    }
-  }
+  worker.results.reserve(JobGraph::kSlabRows * (kTransposedSteps * kStepDepth + kResultGap));
+  const Results results = results_of(job, worker);
+  if (slab.resume) load_sums(slab, results);
   const std::span<Terms> terms = pack_terms(slab, worker);
   const bool takes_terms = slab.kernel->takes_terms && terms.size() <= kMostTileTerms &&
                            std::ranges::all_of(terms, [&](const Terms& of) {
@@ -248,26 +227,48 @@ void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number
                 job, worker);
     place += slab.bytes(group);
   }
-  if (!takes_terms) {
-    for (const Terms& of : terms) {
-      multiply_by(*of.matrix,
-                  {.kernel = &compute_.gemm(of.matrix->layout.format),
-                   .rows = of.rows.data(),
-                   .num_rows = slab.num_rows,
-                   .resume = true,
-                   .terms = {}},
-                  job, worker);
-    }
+  if (!takes_terms) add_terms(terms, job, worker);
+  store_results(slab, results);
+}
+
+/// What kernels of their own add, one after the other.
+void TransposedPlan::add_terms(std::span<const Terms> terms, const JobGraph::Job& job,
+                               Worker& worker) const {
+  for (const Terms& of : terms) {
+    multiply_by(*of.matrix,
+                {.kernel = &compute_.gemm(of.matrix->layout.format),
+                 .rows = of.rows.data(),
+                 .num_rows = slabs_[job.slab].num_rows,
+                 .resume = true,
+                 .terms = {}},
+                job, worker);
   }
-  float* const out = result_row(slab, 0) + first;
+}
+
+TransposedPlan::Results TransposedPlan::results_of(const JobGraph::Job& job,
+                                                   const Worker& worker) const {
+  const Slab& slab = slabs_[job.slab];
+  const std::int64_t first = job.first * kStepDepth;
+  const std::int64_t count = std::min(job.count * kStepDepth, group_of(slab).weights.depth - first);
+  return {first, {worker.results.data(), slab.num_rows, count, result_stride(job)}};
+}
+
+/// What the piece before has left in the output.
+void TransposedPlan::load_sums(const Slab& slab, const Results& results) const {
+  for (std::int64_t row = 0; row < slab.num_rows; ++row) {
+    std::copy_n(result_row(slab, row) + results.first, results.values.cols(),
+                results.values.row(row).data());
+  }
+}
+
+void TransposedPlan::store_results(const Slab& slab, const Results& results) const {
+  float* const out = result_row(slab, 0) + results.first;
   const std::int64_t stride = output_->stride_bytes / 4;
-  if (can_stream(slab) && are_whole_lines(out, stride, count)) {
-    loops_->stream_rows({results, slab.num_rows, count, from_row_to_row}, out, stride);
+  if (can_stream(slab) && are_whole_lines(out, stride, results.values.cols())) {
+    loops_->stream_rows(results.values, out, stride);
     return;
   }
-  for (std::int64_t row = 0; row < slab.num_rows; ++row) {
-    store(slab, row, {first, count, results + row * from_row_to_row});
-  }
+  for (std::int64_t row = 0; row < slab.num_rows; ++row) store(slab, row, results);
 }
 
 /// Whether results go out as the floats that they are, and are not read again soon.
@@ -342,18 +343,19 @@ void TransposedPlan::store(const Slab& slab, std::int64_t row, const Results& re
   float* const floats = result_row(slab, row);
   auto* const words = reinterpret_cast<BFloat16*>(floats);
   const bool is_f32 = output_->element == RowSource::Element::f32;
+  float* const values = results.values.row(row).data();
+  const std::int64_t count = results.values.cols();
   add_to(slab, row, results);
   const std::int32_t* const order = group_of(slab).weights.order;
   if (order != nullptr) {
-    for (std::int64_t i = 0; i < results.count; ++i) {
+    for (std::int64_t i = 0; i < count; ++i) {
       const std::int32_t to = order[results.first + i];
-      is_f32 ? void(floats[to] = results.values[i])
-             : void(words[to] = to_bfloat16(results.values[i]));
+      is_f32 ? void(floats[to] = values[i]) : void(words[to] = to_bfloat16(values[i]));
     }
   } else if (is_f32) {
-    std::copy_n(results.values, results.count, floats + results.first);
+    std::copy_n(values, count, floats + results.first);
   } else {
-    compute_.vector->to_bf16(results.values, results.count, words + results.first);
+    compute_.vector->to_bf16(values, count, words + results.first);
   }
 }
 
@@ -362,12 +364,14 @@ void TransposedPlan::add_to(const Slab& slab, std::int64_t row, const Results& r
   const GemmGroup& group = group_of(slab);
   if (group.epilogue.addend.data() == nullptr) return;
   const float* const addend = group.epilogue.addend.row(slab.first_row + row).data();
+  float* const values = results.values.row(row).data();
+  const std::int64_t count = results.values.cols();
   if (group.weights.order == nullptr) {
-    compute_.vector->add(addend + results.first, results.count, results.values);
+    compute_.vector->add(addend + results.first, count, values);
     return;
   }
-  for (std::int64_t i = 0; i < results.count; ++i) {
-    results.values[i] += addend[group.weights.order[results.first + i]];
+  for (std::int64_t i = 0; i < count; ++i) {
+    values[i] += addend[group.weights.order[results.first + i]];
   }
 }
 

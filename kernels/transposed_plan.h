@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/matrix_view.h"
 #include "kernels/job_graph.h"
 #include "kernels/transposed_gemm.h"
 #include "kernels/transposed_panels.h"
@@ -78,11 +79,10 @@ class TransposedPlan final : private JobGraph::Work {
     std::span<Terms> terms;
   };
 
-  /// Results of k = first .. first + count - 1.
+  /// Results of k = first, first + 1, ...
   struct Results {
     std::int64_t first;
-    std::int64_t count;
-    float* values;
+    MatrixView<float> values;  // [rows of the slab, k of a job]
   };
 
   [[nodiscard]] const GemmGroup& group_of(const Slab& slab) const {
@@ -91,8 +91,7 @@ class TransposedPlan final : private JobGraph::Work {
   [[nodiscard]] bool takes_pieces(const GemmGroup& group) const;
   void add_group(std::size_t index);
   void add_slab(const Slab& slab, std::ptrdiff_t continues);
-  void add_pack_jobs(std::size_t slab);
-  void add_multiply_jobs(std::size_t slab, std::int64_t even_share);
+  void add_jobs(std::size_t slab, std::int64_t even_share);
   void pack(const JobGraph::Job& job, int number) override;
   void pack_rows(const PackedRows& rows, std::byte* place, Worker& worker) const;
   void project(const PackedRows& rows, const std::byte* packed, Worker& worker) const;
@@ -100,10 +99,14 @@ class TransposedPlan final : private JobGraph::Work {
   void multiply(const JobGraph::Job& job, std::int64_t index, int number) override;
   void multiply_by(const PackedMatrix& matrix, const Factor& factor, const JobGraph::Job& job,
                    Worker& worker) const;
+  void add_terms(std::span<const Terms> terms, const JobGraph::Job& job, Worker& worker) const;
   [[nodiscard]] PackedMatrix transpose(const PackedMatrix& matrix, std::int64_t first,
                                        std::int64_t count, Buffer<std::byte>& panels) const;
   [[nodiscard]] std::span<Terms> pack_terms(const Slab& slab, Worker& worker) const;
   [[nodiscard]] float* result_row(const Slab& slab, std::int64_t row) const;
+  [[nodiscard]] Results results_of(const JobGraph::Job& job, const Worker& worker) const;
+  void load_sums(const Slab& slab, const Results& results) const;
+  void store_results(const Slab& slab, const Results& results) const;
   [[nodiscard]] bool can_stream(const Slab& slab) const;
   void store(const Slab& slab, std::int64_t row, const Results& results) const;
   void add_to(const Slab& slab, std::int64_t row, const Results& results) const;

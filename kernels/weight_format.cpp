@@ -1,7 +1,6 @@
 #include "kernels/weight_format.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cassert>
 #include <limits>
@@ -74,21 +73,6 @@ std::int64_t scale_group(const Layout& layout, std::int64_t depth) noexcept {
     default:
       return std::max<std::int64_t>(depth, 1);
   }
-}
-
-void require_layout(const Layout& layout) {
-  constexpr std::array kIntegerGroups = {32, 64, 128};
-  constexpr std::array kBlocks = {32, 128};
-  const auto is_among = [&](const auto& groups) {
-    return std::ranges::find(groups, layout.group) != groups.end();
-  };
-  const bool integers = layout.format == Format::int4_group;
-  const bool has_group = integers                             ? is_among(kIntegerGroups)
-                         : layout.format == Format::fp8_block ? is_among(kBlocks)
-                                                              : layout.group == 0;
-  require(has_group && (integers || !layout.wide_scales), ErrorKind::internal,
-          "{} has no layout with groups of {}{}", format_name(layout.format), layout.group,
-          layout.wide_scales ? " and wide scales" : "");
 }
 
 MatrixScales::MatrixScales(const Layout& layout, std::int64_t rows, std::int64_t depth)

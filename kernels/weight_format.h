@@ -14,9 +14,6 @@ namespace moesaic {
 /// k of one row that share a scale: `layout.group`, 16 or 32, or the whole row (`depth`).
 [[nodiscard]] std::int64_t scale_group(const Layout& layout, std::int64_t depth) noexcept;
 
-/// Throws Error{internal} for a group that the format does not have.
-void require_layout(const Layout& layout);
-
 /// What a quantiser has to know of the whole matrix before it can quantise a row: the largest
 /// magnitude (nvfp4), or that of every block (fp8_block). Other formats need nothing.
 class MatrixScales {

@@ -1,21 +1,23 @@
 // Writes which element of its operands each value of each lane is, for the mma instructions that
 // kernels use, and where scales of nvfp4 stand, as CUTLASS's CuTe describes them. Made and compared
 // by tools/lane_maps.sh.
-// usage: lane_maps bf16     "A lane value row k", "B lane value column k", "C lane value row
-// column"
-//        lane_maps nvfp4    the same with registers of 8 k, "A lane register row first_k"; and "a
-//        lane 0
-//                           row 0", "b lane 0 column 0": whose scales a lane has
-//        lane_maps scales   "rows depth row group place": of the scale of `group` of 16 k of a row
+//
+// usage: lane_maps bf16
+//   "A lane value row k", "B lane value column k", "C lane value row column"
+// usage: lane_maps nvfp4
+//   the same with registers of 8 k, "A lane register row first_k";
+//   and "a lane 0 row 0", "b lane 0 column 0": whose scales a lane has
+// usage: lane_maps scales
+//   "rows depth row group place": of the scale of `group` of 16 k of a row
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <cute/atom/mma_atom.hpp>
 #include <cute/atom/mma_traits_sm120.hpp>
 #include <cute/atom/mma_traits_sm80.hpp>
 #include <cute/tensor.hpp>
 #include <cutlass/detail/sm100_blockscaled_layout.hpp>
+#include <string_view>
 
 namespace {
 
@@ -51,18 +53,23 @@ void write_scales(int rows, int depth) {
 
 }  // namespace
 
-int main(int, char** argv) {
-  if (std::strcmp(argv[1], "bf16") == 0) {
+int main(int argc, char** argv) {
+  const std::string_view what = argc == 2 ? argv[1] : "";
+  if (what == "bf16") {
     using Traits = cute::MMA_Traits<cute::SM80_16x8x16_F32BF16BF16F32_TN>;
     write('A', Traits::ALayout{}, 16);
     write('B', Traits::BLayout{}, 8);
     write('C', Traits::CLayout{}, 16);
     return 0;
   }
-  if (std::strcmp(argv[1], "scales") == 0) {
+  if (what == "scales") {
     write_scales(384, 128);
     write_scales(300, 320);
     return 0;
+  }
+  if (what != "nvfp4") {
+    std::fputs("usage: lane_maps bf16|nvfp4|scales\n", stderr);
+    return 2;
   }
   using Traits = cute::MMA_Traits<cute::SM120::BLOCKSCALED::SM120_16x8x64_TN_VS<
       cute::float_e2m1_t, cute::float_e2m1_t, float, cute::float_ue4m3_t, 16>>;

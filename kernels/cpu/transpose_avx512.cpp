@@ -94,10 +94,6 @@ inline void f32_lines(const std::byte* lines, std::byte* out, std::int64_t out_s
   }
 }
 
-inline __mmask16 first_lanes(std::int64_t count) {
-  return static_cast<__mmask16>(count >= 16 ? 0xffff : count > 0 ? (1 << count) - 1 : 0);
-}
-
 /// Elements of a row as the bits of floats; zeros for a row beyond the source.
 template <typename Element>
 [[gnu::always_inline]] inline __m512i row_bits(const RowSource& source, std::int64_t row,

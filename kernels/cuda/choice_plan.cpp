@@ -3,16 +3,9 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "kernels/cuda/device_launch.h"
 
 namespace moesaic {
-namespace {
-
-template <typename T>
-T* plan_pointer(CudaAddress address) {
-  return reinterpret_cast<T*>(address);
-}
-
-}  // namespace
 
 cuda::TileKinds tile_kinds(std::span<const int> sizes, const PlanRoom& room) {
   cuda::TileKinds kinds{};
@@ -39,13 +32,13 @@ void DeviceChoicePlan::make(const Request& request) {
           "a GPU plans for up to {} inputs and {} experts of a layer, not for {} and {}",
           cuda::kMostPlannedInputs, cuda::kMostPlannedMlps, room.inputs, room.mlps);
   cuda::PlanArguments arguments = {
-      .num_inputs = plan_pointer<const std::int32_t>(request.num_inputs),
-      .experts = plan_pointer<const std::int32_t>(request.experts),
-      .mlps_of_experts = plan_pointer<const std::int32_t>(request.mlps_of_experts),
-      .row_indices = plan_pointer<std::int32_t>(request.row_indices),
-      .places = plan_pointer<std::int32_t>(request.places),
-      .first_rows = plan_pointer<std::int32_t>(request.first_rows),
-      .tiles = plan_pointer<cuda::MlpTile>(request.tiles),
+      .num_inputs = pointer_to<const std::int32_t>(request.num_inputs),
+      .experts = pointer_to<const std::int32_t>(request.experts),
+      .mlps_of_experts = pointer_to<const std::int32_t>(request.mlps_of_experts),
+      .row_indices = pointer_to<std::int32_t>(request.row_indices),
+      .places = pointer_to<std::int32_t>(request.places),
+      .first_rows = pointer_to<std::int32_t>(request.first_rows),
+      .tiles = pointer_to<cuda::MlpTile>(request.tiles),
       .num_experts = narrow<std::int32_t>(request.num_experts),
       .num_mlps = narrow<std::int32_t>(room.mlps),
       .topk = narrow<std::int32_t>(room.topk),

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "kernels/cuda/device_launch.h"
 #include "kernels/cuda/roof_arguments.h"
 
 namespace moesaic {
@@ -59,8 +60,8 @@ DeviceRoofs::DeviceRoofs(Device& device, double deadline_seconds)
 
 double DeviceRoofs::time_launches(CudaFunction kernel, int launches, std::int32_t repeats) {
   const std::int64_t round_bytes = threads_ * cuda::kRoofReads * 16;
-  cuda::RoofArguments arguments = {.data = reinterpret_cast<const void*>(data_.address()),
-                                   .out = reinterpret_cast<std::uint32_t*>(out_.address()),
+  cuda::RoofArguments arguments = {.data = pointer_to<const void>(data_.address()),
+                                   .out = pointer_to<std::uint32_t>(out_.address()),
                                    .rounds = narrow<std::int32_t>(data_.bytes() / round_bytes),
                                    .repeats = repeats};
   const auto start = std::chrono::steady_clock::now();

@@ -5,22 +5,13 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/cuda/row_arguments.h"
+#include "kernels/cuda/device_launch.h"
 
 namespace moesaic {
 namespace {
 
 constexpr std::string_view kGroupedModule = "grouped/nvfp4";
 constexpr double kGroupedSeconds = 60;  // of copies and of matrices, before there are passes
-
-template <typename T>
-T* grouped_pointer(CudaAddress address) {
-  return reinterpret_cast<T*>(address);
-}
-
-Device::Launch a_block_of_each(std::int64_t count) {
-  return {.grid_x = narrow<unsigned>(count), .threads = cuda::kRowThreads};
-}
 
 void finish_grouped(Device& device) {
   device.mark();
@@ -52,11 +43,11 @@ void arrange_for_groups(Device& device, std::span<const MlpWeights> mlps) {
       const auto address = reinterpret_cast<CudaAddress>(matrix->panels);
       device.copy(packed.address(), address, matrix->bytes());
       cuda::ArrangeArguments arguments = {
-          .panels = grouped_pointer<const std::uint8_t>(packed.address()),
-          .to = grouped_pointer<std::uint8_t>(address),
+          .panels = pointer_to<const std::uint8_t>(packed.address()),
+          .to = pointer_to<std::uint8_t>(address),
           .rows = narrow<std::int32_t>(matrix->rows),
           .depth = narrow<std::int32_t>(matrix->depth)};
-      device.launch(arrange, a_block_of_each(matrix->num_panels()), &arguments);
+      device.launch(arrange, a_block_each(matrix->num_panels()), &arguments);
     }
   }
   finish_grouped(device);
@@ -92,7 +83,7 @@ GroupedRoom GroupedMlps::room(std::int64_t rows) const noexcept {
 cuda::GroupedProduct GroupedMlps::product_of(const Kind& kind, std::int64_t num_groups) const {
   const DeviceInfo& info = setup_.device.info();
   return {.lists = {},
-          .layouts = grouped_pointer<const void>(kind.layouts.address()),
+          .layouts = pointer_to<const void>(kind.layouts.address()),
           .workspace = nullptr,
           .num_groups = narrow<std::int32_t>(num_groups * kind.groups_of_mlp),
           .outputs = kind.outputs,
@@ -124,29 +115,28 @@ void GroupedMlps::make_layouts_for(std::int64_t num_groups) {
 }
 
 void GroupedMlps::place(const Pass& pass, const GroupedMemory& memory) {
-  cuda::PlaceArguments arguments = {.tiles = grouped_pointer<const cuda::MlpTile>(pass.tiles),
-                                    .mlps = grouped_pointer<const cuda::MlpMatrices>(setup_.mlps),
+  cuda::PlaceArguments arguments = {.tiles = pointer_to<const cuda::MlpTile>(pass.tiles),
+                                    .mlps = pointer_to<const cuda::MlpMatrices>(setup_.mlps),
                                     .places = memory.places,
                                     .gate_up = memory.gate_up,
                                     .down = memory.down,
                                     .rows = memory.rows,
                                     .sums = memory.sums,
-                                    .y = grouped_pointer<float>(pass.y),
+                                    .y = pointer_to<float>(pass.y),
                                     .hidden = narrow<std::int32_t>(setup_.hidden),
                                     .width = narrow<std::int32_t>(setup_.width)};
-  setup_.device.launch(place_groups_, a_block_of_each(pass.num_groups), &arguments);
+  setup_.device.launch(place_groups_, a_block_each(pass.num_groups), &arguments);
 }
 
 void GroupedMlps::quantize(const Pass& pass, const GroupedMemory& memory, const Input& input) {
-  cuda::GroupRowArguments arguments = {
-      .from = grouped_pointer<const std::uint16_t>(input.from),
-      .row_indices = grouped_pointer<const std::int32_t>(input.indices),
-      .count = grouped_pointer<const std::int32_t>(pass.there),
-      .places = memory.places,
-      .to = memory.rows,
-      .depth = narrow<std::int32_t>(input.depth),
-      .input_scale = input.scale};
-  setup_.device.launch(quantize_groups_, a_block_of_each(pass.num_rows), &arguments);
+  cuda::GroupRowArguments arguments = {.from = pointer_to<const std::uint16_t>(input.from),
+                                       .row_indices = pointer_to<const std::int32_t>(input.indices),
+                                       .count = pointer_to<const std::int32_t>(pass.there),
+                                       .places = memory.places,
+                                       .to = memory.rows,
+                                       .depth = narrow<std::int32_t>(input.depth),
+                                       .input_scale = input.scale};
+  setup_.device.launch(quantize_groups_, a_block_each(pass.num_rows), &arguments);
 }
 
 void GroupedMlps::multiply(const Kind& kind, const cuda::GroupLists& lists, const Pass& pass,
@@ -163,12 +153,12 @@ void GroupedMlps::multiply(const Kind& kind, const cuda::GroupLists& lists, cons
 
 cuda::GroupSumArguments GroupedMlps::sum_arguments(const Pass& pass,
                                                    const GroupedMemory& memory) const {
-  return {.count = grouped_pointer<const std::int32_t>(pass.there),
+  return {.count = pointer_to<const std::int32_t>(pass.there),
           .places = memory.places,
-          .mlps = grouped_pointer<const cuda::MlpMatrices>(setup_.mlps),
+          .mlps = pointer_to<const cuda::MlpMatrices>(setup_.mlps),
           .row_scales = memory.rows.row_scales,
           .sums = memory.sums,
-          .inner = grouped_pointer<std::uint16_t>(pass.inner),
+          .inner = pointer_to<std::uint16_t>(pass.inner),
           .width = narrow<std::int32_t>(setup_.width),
           .limit = setup_.gating.limit,
           .alpha = setup_.gating.alpha,
@@ -177,7 +167,7 @@ cuda::GroupSumArguments GroupedMlps::sum_arguments(const Pass& pass,
 
 void GroupedMlps::gate(const Pass& pass, const GroupedMemory& memory) {
   cuda::GroupSumArguments arguments = sum_arguments(pass, memory);
-  setup_.device.launch(gate_groups_, a_block_of_each(pass.num_rows), &arguments);
+  setup_.device.launch(gate_groups_, a_block_each(pass.num_rows), &arguments);
 }
 
 /// Rows in nvfp4 take the place of those that gate and up have read.
@@ -186,9 +176,9 @@ void GroupedMlps::multiply_down(const Pass& pass, const GroupedMemory& memory, C
            {.from = inner, .indices = 0, .depth = setup_.width, .scale = setup_.inner_scale});
   multiply(down_, memory.down, pass, memory);
   cuda::GroupSumArguments arguments = sum_arguments(pass, memory);
-  arguments.sums = grouped_pointer<float>(pass.y);
+  arguments.sums = pointer_to<float>(pass.y);
   arguments.width = narrow<std::int32_t>(setup_.hidden);
-  setup_.device.launch(scale_groups_, a_block_of_each(pass.num_rows), &arguments);
+  setup_.device.launch(scale_groups_, a_block_each(pass.num_rows), &arguments);
 }
 
 GroupedMemory GroupedMlps::begin(const Pass& pass) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "kernels/cuda/device_launch.h"
 
 namespace moesaic {
 namespace {
@@ -242,12 +243,12 @@ DeviceMlps::ReadRows DeviceMlps::read_rows(const DeviceRowRounding::Rows& rows,
 }
 
 cuda::MlpArguments DeviceMlps::arguments_of(const Pass& pass) const {
-  return {.mlps = reinterpret_cast<const cuda::MlpMatrices*>(mlps_.address()),
-          .tiles = reinterpret_cast<const cuda::MlpTile*>(scratch_.tiles.address()),
-          .row_indices = reinterpret_cast<const std::int32_t*>(pass.row_indices),
+  return {.mlps = pointer_to<const cuda::MlpMatrices>(mlps_.address()),
+          .tiles = pointer_to<const cuda::MlpTile>(scratch_.tiles.address()),
+          .row_indices = pointer_to<const std::int32_t>(pass.row_indices),
           .x = nullptr,
           .inner = nullptr,
-          .y = reinterpret_cast<float*>(pass.y),
+          .y = pointer_to<float>(pass.y),
           .row_scales = nullptr,
           .hidden = narrow<std::int32_t>(hidden_),
           .width = narrow<std::int32_t>(width_),
@@ -277,7 +278,7 @@ void DeviceMlps::start(const Pass& pass, std::span<const DeviceRows> groups) {
   cuda::MlpArguments arguments = arguments_of(pass);
   const CudaAddress inner = scratch_.inner.address();
   const CudaAddress rounded = scratch_.rounded.address();
-  arguments.inner = reinterpret_cast<std::uint16_t*>(inner);
+  arguments.inner = pointer_to<std::uint16_t>(inner);
   launch_gate_up(arguments, {pass.x, pass.num_inputs, hidden_, x_scale_}, rounded);
   launch_down(arguments, {inner, pass.num_rows, width_, inner_scale_}, rounded);
 }
@@ -312,8 +313,8 @@ void DeviceMlps::start(const Planned& planned) {
     return grouped_->start(grouped);
   }
   cuda::MlpArguments arguments = arguments_of(pass);
-  arguments.tiles = reinterpret_cast<const cuda::MlpTile*>(planned.tiles);
-  arguments.inner = reinterpret_cast<std::uint16_t*>(planned.inner);
+  arguments.tiles = pointer_to<const cuda::MlpTile>(planned.tiles);
+  arguments.inner = pointer_to<std::uint16_t>(planned.inner);
   launch_gate_up(arguments, {pass.x, pass.num_inputs, hidden_, x_scale_, planned.num_inputs},
                  planned.rounded);
   launch_down(arguments, {planned.inner, pass.num_rows, width_, inner_scale_, planned.num_rows},
@@ -323,16 +324,16 @@ void DeviceMlps::start(const Planned& planned) {
 void DeviceMlps::launch_gate_up(cuda::MlpArguments& arguments, const DeviceRowRounding::Rows& x,
                                 CudaAddress rounded) {
   const ReadRows rows = read_rows(x, rounded);
-  arguments.x = reinterpret_cast<const std::uint16_t*>(rows.rows);
-  arguments.row_scales = reinterpret_cast<const float*>(rows.scales);
+  arguments.x = pointer_to<const std::uint16_t>(rows.rows);
+  arguments.row_scales = pointer_to<const float>(rows.scales);
   for (const Kind& kind : kinds_) launch(kind, kind.gate_up, width_, arguments);
 }
 
 void DeviceMlps::launch_down(cuda::MlpArguments& arguments, const DeviceRowRounding::Rows& inner,
                              CudaAddress rounded) {
   const ReadRows rows = read_rows(inner, rounded);
-  arguments.inner = reinterpret_cast<std::uint16_t*>(rows.rows);
-  arguments.row_scales = reinterpret_cast<const float*>(rows.scales);
+  arguments.inner = pointer_to<std::uint16_t>(rows.rows);
+  arguments.row_scales = pointer_to<const float>(rows.scales);
   for (const Kind& kind : kinds_) launch(kind, kind.down, hidden_, arguments);
 }
 

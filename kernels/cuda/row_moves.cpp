@@ -1,6 +1,7 @@
 #include "kernels/cuda/row_moves.h"
 
 #include "base/error.h"
+#include "kernels/cuda/device_launch.h"
 #include "kernels/cuda/row_arguments.h"
 
 namespace moesaic {
@@ -8,15 +9,6 @@ namespace {
 
 constexpr std::string_view kRowModule = "rows/rows";
 constexpr std::int64_t kWordBytes = 16;
-
-template <typename T>
-T* pointer_to(CudaAddress address) {
-  return reinterpret_cast<T*>(address);
-}
-
-Device::Launch a_block_each(std::int64_t rows) {
-  return {.grid_x = narrow<unsigned>(rows), .threads = cuda::kRowThreads};
-}
 
 }  // namespace
 

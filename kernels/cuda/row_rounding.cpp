@@ -1,8 +1,8 @@
 #include "kernels/cuda/row_rounding.h"
 
 #include "base/error.h"
+#include "kernels/cuda/device_launch.h"
 #include "kernels/cuda/nvfp4_rows.h"
-#include "kernels/cuda/row_arguments.h"
 
 namespace moesaic {
 namespace {
@@ -10,19 +10,15 @@ namespace {
 constexpr std::string_view kRoundingModule = "rows/nvfp4";
 
 cuda::RoundArguments arguments_of(const DeviceRowRounding::Rows& rows) {
-  return {.from = reinterpret_cast<const std::uint16_t*>(rows.from),
+  return {.from = pointer_to<const std::uint16_t>(rows.from),
           .rounded = nullptr,
           .records = nullptr,
           .row_scales = nullptr,
-          .count = reinterpret_cast<const std::int32_t*>(rows.there),
+          .count = pointer_to<const std::int32_t>(rows.there),
           .depth = narrow<std::int32_t>(rows.depth),
           .row_records = narrow<std::int32_t>(row_record_bytes(rows.depth) / cuda::kRecordBytes),
           .input_scale = rows.input_scale,
           .unused = 0};
-}
-
-Device::Launch a_block_for_each(std::int64_t rows) {
-  return {.grid_x = narrow<unsigned>(rows), .threads = cuda::kRowThreads};
 }
 
 }  // namespace
@@ -39,16 +35,16 @@ DeviceRowRounding::DeviceRowRounding(Device& device)
 void DeviceRowRounding::round(const Rows& rows, CudaAddress to) {
   if (rows.count == 0) return;
   cuda::RoundArguments arguments = arguments_of(rows);
-  arguments.rounded = reinterpret_cast<std::uint16_t*>(to);
-  device_.launch(round_, a_block_for_each(rows.count), &arguments);
+  arguments.rounded = pointer_to<std::uint16_t>(to);
+  device_.launch(round_, a_block_each(rows.count), &arguments);
 }
 
 void DeviceRowRounding::quantize(const Rows& rows, CudaAddress records, CudaAddress scales) {
   if (rows.count == 0) return;
   cuda::RoundArguments arguments = arguments_of(rows);
-  arguments.records = reinterpret_cast<std::uint8_t*>(records);
-  arguments.row_scales = reinterpret_cast<float*>(scales);
-  device_.launch(quantize_, a_block_for_each(rows.count), &arguments);
+  arguments.records = pointer_to<std::uint8_t>(records);
+  arguments.row_scales = pointer_to<float>(scales);
+  device_.launch(quantize_, a_block_each(rows.count), &arguments);
 }
 
 }  // namespace moesaic

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -112,20 +110,12 @@ Layout read_layout(const Json& object) {
   const auto format = format_from_name(name.as_string_view());
   require(format.has_value(), ErrorKind::file, "{}: unknown format {}", name.where(),
           json_quote(name.as_string_view()));
-  Layout layout{.format = *format,
-                .group = narrow<std::int32_t>(number(object, "group", 0, 1024)),
-                .wide_scales = object.at("wide_scales").as_bool()};
-  constexpr std::array<std::int32_t, 3> kIntGroups = {32, 64, 128};
-  constexpr std::array<std::int32_t, 2> kBlocks = {32, 128};
-  const auto among = [&](const auto& groups) {
-    return std::ranges::find(groups, layout.group) != groups.end();
-  };
-  const bool known = *format == Format::int4_group  ? among(kIntGroups)
-                     : *format == Format::fp8_block ? among(kBlocks)
-                                                    : layout.group == 0;
-  require(known && (!layout.wide_scales || *format == Format::int4_group), ErrorKind::file,
-          "{}: no layout {} with a group of {}{}", object.where(), name.as_string_view(),
-          layout.group, layout.wide_scales ? " and wide scales" : "");
+  const Layout layout{.format = *format,
+                      .group = narrow<std::int32_t>(number(object, "group", 0, 1024)),
+                      .wide_scales = object.at("wide_scales").as_bool()};
+  require(layout_exists(layout), ErrorKind::file, "{}: no layout {} with a group of {}{}",
+          object.where(), name.as_string_view(), layout.group,
+          layout.wide_scales ? " and wide scales" : "");
   return layout;
 }
 

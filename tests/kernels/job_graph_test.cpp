@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 #include <numeric>
+#include <string>
 #include <thread>
 
 #include "kernels/outer_gemm.h"
@@ -83,12 +84,27 @@ constexpr std::int64_t kBytes = 4096;
 
 void add_slabs(JobGraph& graph, int count) {
   graph.begin();
-  for (int i = 0; i < count; ++i) graph.add_slab({.bytes = kBytes});
-  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-    if (i == 0) graph.add_pack_jobs(i, {kBytes, 1024});
-    if (i + 1 < static_cast<std::size_t>(count)) graph.add_pack_jobs(i + 1, {kBytes, 1024});
-    graph.add_multiply_jobs(i, {6, 1});
+  for (int i = 0; i < count; ++i) {
+    graph.add_in_turn(graph.add_slab({.bytes = kBytes}), {kBytes, 1024}, {6, 1});
   }
+}
+
+TEST(JobGraph, a_slab_is_multiplied_in_turn_with_the_packing_of_the_next) {
+  JobGraph graph;
+  Numbers work(graph, kBytes);
+  ThreadPool pool(1);
+  graph.add_in_turn(graph.add_slab({.bytes = kBytes}), {kBytes, kBytes}, {2, 2});
+  graph.begin();  // nothing waits any more
+  for (int i = 0; i < 3; ++i) {
+    graph.add_in_turn(graph.add_slab({.bytes = kBytes}), {kBytes, kBytes}, {2, 2});
+  }
+  graph.run(pool, work);
+  std::string order;
+  for (std::int64_t i = 0; graph.job(i) != nullptr; ++i) {
+    order += graph.job(i)->kind == Kind::pack ? " pack " : " multiply ";
+    order += std::to_string(graph.job(i)->slab);
+  }
+  EXPECT_EQ(order, " pack 0 pack 1 multiply 0 pack 2 multiply 1 multiply 2");
 }
 
 TEST(JobGraph, slabs_keep_their_place_until_they_are_multiplied) {
@@ -192,6 +208,23 @@ bool own_operators() {
   } catch (const std::bad_alloc&) {
   }
   return allocations_left.exchange(-1) != 0;
+}
+
+TEST(JobGraph, threads_without_memory_for_the_rest_of_them_end) {
+  if (!own_operators()) GTEST_SKIP() << "memory cannot be refused in this build";
+  constexpr int kThreads = 5;
+  int failed = 0;
+  for (bool done = false; !done;) {
+    allocations_left = failed;
+    try {
+      const ThreadPool pool(kThreads);
+      done = true;
+    } catch (const std::bad_alloc&) {
+      ++failed;
+    }
+    allocations_left = -1;
+  }
+  EXPECT_GE(failed, kThreads - 1);
 }
 
 TEST(JobGraph, a_product_without_memory_throws_and_does_not_wait_for_ever) {

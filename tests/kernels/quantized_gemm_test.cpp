@@ -30,6 +30,12 @@ struct Subject {
   Layout layout;
 };
 
+/// Whether it can multiply by matrices in this layout.
+bool takes_layout(const GemmKernel& kernel, const Layout& layout) {
+  return kernel.format == layout.format &&
+         (kernel.int4_activations == Int4Activations::bf16 || allows_int8_groups(layout));
+}
+
 std::vector<Subject> subjects() {
   std::vector<Subject> all;
   for (const Layout& layout : quantized_layouts()) {

@@ -1,9 +1,7 @@
 #include "tests/support/amx_emulator.h"
 
-#include <cpuid.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include <iterator>
 #include <system_error>
 
+#include "kernels/amx_permission.h"
 #include "tests/support/amx_decoder.h"
 #include "tests/support/amx_tiles.h"
 
@@ -106,25 +105,10 @@ bool install() {
   return true;
 }
 
-bool ask_for_amx() {
-  constexpr unsigned kBf16 = 1U << 22;
-  constexpr unsigned kTile = 1U << 24;
-  constexpr unsigned kInt8 = 1U << 25;
-  constexpr unsigned kAll = kBf16 | kTile | kInt8;
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kAll) != kAll) return false;
-  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM of <asm/prctl.h>
-  constexpr long kTileData = 18;               // the number of this state in XCR0
-  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
 }  // namespace
 
 bool cpu_has_amx() {
-  static const bool has_amx = ask_for_amx();
+  static const bool has_amx = cpuid_has_amx() && ask_for_tiles() == 0;
   return has_amx;
 }
 

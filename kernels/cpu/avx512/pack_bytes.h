@@ -15,15 +15,11 @@ namespace {
 
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
-inline __mmask16 lanes_left(std::int64_t left) {
-  return static_cast<__mmask16>(left >= 16 ? 0xffff : left > 0 ? (1 << left) - 1 : 0);
-}
-
 inline TokenScale find_token_scale(const float* source, std::int64_t depth) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   __m512i largest = _mm512_setzero_si512();
   for (std::int64_t k = 0; k < depth; k += 16) {
-    const __m512i bits = load_bits(source + k, lanes_left(depth - k));
+    const __m512i bits = load_bits(source + k, first_lanes(depth - k));
     largest = _mm512_max_epu32(largest, _mm512_and_si512(bits, magnitude));
   }
   return token_scale(_mm512_reduce_max_epu32(largest));
@@ -57,7 +53,7 @@ __m512i quantize_64(const Element* source, std::int64_t left, __m512 inverse) {
   __m512i codes[4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    codes[i] = codes_of(source + 16 * i, lanes_left(left - 16 * i), inverse);
+    codes[i] = codes_of(source + 16 * i, first_lanes(left - 16 * i), inverse);
   }
   // Packing works in lanes of 128 bits: dword 4 l + i has codes 4 l to 4 l + 3 of codes[i].
   const __m512i packed = _mm512_packs_epi16(_mm512_packs_epi32(codes[0], codes[1]),

@@ -17,6 +17,11 @@ enum class RowForm { floats, rounded_floats, bf16 };
 
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
+/// `count` lanes, or all; none if it is negative.
+inline __mmask16 first_lanes(std::int64_t count) {
+  return static_cast<__mmask16>(count >= 16 ? 0xffff : count > 0 ? (1 << count) - 1 : 0);
+}
+
 inline __m512i load_bits(const float* from, __mmask16 mask) {
   return _mm512_maskz_loadu_epi32(mask, from);
 }
@@ -41,11 +46,7 @@ template <RowForm Form, typename Element>
 void pack_row(const Element* source, std::int64_t depth, std::byte* out, std::size_t step_stride) {
   for (std::int64_t k = 0; k < round_up(depth, kStepDepth); k += kStepDepth, out += step_stride) {
     for (std::int64_t i = 0; i < kStepDepth; i += 16) {
-      const std::int64_t left = depth - k - i;
-      const auto mask = static_cast<__mmask16>(left >= 16 ? 0xffff
-                                               : left > 0 ? (1 << left) - 1
-                                                          : 0);
-      __m512i bits = load_bits(source + k + i, mask);
+      __m512i bits = load_bits(source + k + i, first_lanes(depth - k - i));
       if constexpr (Form != RowForm::floats && sizeof(Element) == 4) bits = round_bits(bits);
       if constexpr (Form == RowForm::bf16) {
         _mm256_store_si256(reinterpret_cast<__m256i*>(out + i * 2),

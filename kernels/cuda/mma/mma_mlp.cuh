@@ -4,9 +4,8 @@
 
 // Products on tensor cores (mma.sync, sm_80 and later): weights become bf16 in registers, steps
 // have 32 k. Lane 4 g + t has k = 8 t to 8 t + 7 of a step, which are slots 2 t, 2 t + 1, 2 t + 8
-// and 2 t
-// + 9 of two mma one after the other. So a lane reads 8 neighbouring bytes of codes, a warp 256,
-// and of a row of x 16 bytes from shared memory.
+// and 2 t + 9 of two mma one after the other. So a lane reads 8 neighbouring bytes of codes, a
+// warp 256, and of a row of x 16 bytes from shared memory.
 //
 // A .cu file includes a decoder, then this.
 
