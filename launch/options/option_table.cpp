@@ -280,8 +280,9 @@ constexpr std::array kOptions = {
               "most tokens that a rank processes at once, with commas", 1, 1e6},
     OptionRow{"batch-size", 'b', "N", &O::batch_size, kMachine,
               (kEngine & ~(kBench | kSft | kBenchSft)) | kPlan,
-              "most tokens that a rank processes at once; a longer prompt is cut into chunks", 1,
-              1e6},
+              "most tokens that a rank processes at once; a longer prompt is cut into chunks, and "
+              "each text that goes on has its token all the same",
+              1, 1e6},
     OptionRow{"batch-size", 'b', "N", &O::batch_size, kMachine, kSft | kBenchSft,
               "most tokens that a rank processes at once; a longer sample stands alone, whole", 1,
               1e6},

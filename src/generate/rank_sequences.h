@@ -52,7 +52,8 @@ struct RankPass {
 };
 
 struct RankOptions {
-  std::int64_t batch_tokens = 512;  ///< of a forward pass, prompts and continuations together
+  /// Most tokens of a forward pass; sequences that generate have their token even if they are more.
+  std::int64_t batch_tokens = 512;
   std::int64_t cache_bytes = KvPool::kNoLimit;  ///< of keys and values
   /// A request that begins as another one on this rank takes over what that one has computed; as
   /// many that have ended are kept for it. 0: nothing is shared.
