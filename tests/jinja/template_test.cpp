@@ -79,6 +79,13 @@ TEST(Template, refuses_values_that_are_too_deep_or_too_large) {
   EXPECT_NE(refusal("{{ " + sum + " }}").find("levels deep"), std::string::npos);
 }
 
+TEST(Template, members_that_are_set_again_count_once) {
+  EXPECT_EQ(rendered("{% set ns = namespace(a=[]) %}{% set long = range(1000) %}"
+                     "{% for i in range(5000) %}{% set ns.a = long %}{% endfor %}"
+                     "{{ ns.a | length }}"),
+            "1000");
+}
+
 TEST(Template, integers_that_do_not_fit_are_refused) {
   for (const std::string text :
        {"9223372036854775807 + 1", "-9223372036854775807 - 2", "9223372036854775807 * 2",
