@@ -46,6 +46,15 @@ TEST(Template, ends_what_never_would) {
               {.work = 1 << 20})
           .find("steps"),
       std::string::npos);
+  EXPECT_NE(refusal("{% for a in range(99) %}{% set made = [1] | batch(99999, 0) %}{% endfor %}",
+                    {.work = 1 << 20})
+                .find("steps"),
+            std::string::npos);
+  EXPECT_NE(refusal("{% for a in range(9) %}{% set made = [[1] * 1000] * 99 | sum(start=[]) %}"
+                    "{% endfor %}",
+                    {.work = 30 << 20})
+                .find("steps"),
+            std::string::npos);
   EXPECT_NE(refusal("{% set ns = namespace(s='ab') %}{% for a in range(99) %}"
                     "{% set ns.s = ns.s + ns.s %}{% endfor %}")
                 .find("text"),
