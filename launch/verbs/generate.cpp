@@ -114,7 +114,8 @@ RequestFeed make_feed(TextOutput& output) {
   return {.next = [&] { return output.next(); },
           .on_token = [&](const NewToken& token) { output.take(token); },
           .on_finished = [&](const Finished& finished) { output.take(finished); },
-          .on_logits = {}};
+          .on_logits = {},
+          .name = [&](RequestId request) { return output.name_of(request); }};
 }
 RequestFeed make_feed(TextOutput& output, ArrivingPrompts& arriving) {
   RequestFeed feed = make_feed(output);

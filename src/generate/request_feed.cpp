@@ -10,6 +10,10 @@ namespace {
 /// Whether to go on after a step.
 enum class GoOn { yes, dismissed, stop_wanted };
 
+std::string name_of(const RequestFeed& feed, RequestId request) {
+  return feed.name ? feed.name(request) : fmt::format("prompt {}", request + 1);
+}
+
 GoOn take_step(StepEngine& engine, const RequestFeed& feed) {
   StepResult result = engine.step();
   for (const NewToken& token : result.tokens) {
@@ -19,7 +23,7 @@ GoOn take_step(StepEngine& engine, const RequestFeed& feed) {
     if (feed.on_logits) feed.on_logits(rows);
   }
   for (Finished& finished : result.finished) {
-    require_undamaged(finished, fmt::format("prompt {}", finished.request + 1));
+    require_undamaged(finished, name_of(feed, finished.request));
     if (feed.on_finished) feed.on_finished(std::move(finished));
   }
   if (result.stop_wanted) return GoOn::stop_wanted;

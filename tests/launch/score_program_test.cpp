@@ -323,7 +323,7 @@ TEST(Score, DamagedWeightsAreToldWithTheFirstTokenAndLayer) {
 
   const ProgramResult generated =
       run_moesaic({"generate", "-m", model, "-f", kData + "/demo-prompts.txt", "-n", "40"});
-  expect_failure(generated, 3, {"layer 2", "not finite"});
+  expect_failure(generated, 3, {"demo-prompts.txt line ", "layer 2", "not finite"});
 }
 
 TEST(Score, ADamagedEmbeddingOrOutputMatrixIsToldToo) {
