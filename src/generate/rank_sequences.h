@@ -24,13 +24,14 @@ struct LogitsRows {
 /// What a step made of one request. Travels between ranks as it stands.
 struct SequenceNews {
   static constexpr std::int32_t kNoToken = -1;
+  static constexpr std::int64_t kOutputMatrix = -2;  // instead of a layer
   enum class End : std::int32_t { none, end_of_sequence, length, damaged };
 
   RequestId request = 0;
   std::int32_t token = kNoToken;
   End end = End::none;
   std::int64_t position = 0;  // End::damaged: of the first token whose values are not finite
-  std::int64_t layer = 0;     // that made them so, or FiniteRows::kEmbedding
+  std::int64_t layer = 0;     // that made them so, FiniteRows::kEmbedding or kOutputMatrix
 };
 
 /// The work of one or more forward passes. Travels between ranks as it stands.

@@ -339,6 +339,12 @@ TEST(Score, ADamagedEmbeddingOrOutputMatrixIsToldToo) {
                       "position 0 (\"And\")"),
             0U)
       << head.text();
+  const std::string prompts = directory.path_of("prompts");
+  write_text(prompts, "{\"prompt\": \"\"}\n\n{\"prompt\": \"And God said\"}\n");
+  for (const int ranks : {1, 2}) {
+    expect_failure(run_ranks(ranks, {"generate", "-m", model, "-f", prompts, "-n", "4"}), 3,
+                   {prompts + " line 3: the output matrix", "not finite at position 2"});
+  }
 }
 
 }  // namespace
