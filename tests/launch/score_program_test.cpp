@@ -5,7 +5,6 @@
 #include <signal.h>
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 
 #include "base/json.h"
@@ -283,20 +282,6 @@ TEST(Score, AContextBeyondTheModelsIsWarnedOf) {
   const ProgramResult result = run_moesaic(score({"-f", kHeldOut, "-c", "4096"}));
   EXPECT_EQ(result.exit_code, 0) << result.text();
   EXPECT_NE(result.err.find("2048"), std::string::npos) << result.err;
-}
-
-/// Writes no numbers over the first `count` elements of a bf16 tensor.
-void damage_tensor(const std::string& directory, const std::string& name, std::size_t count) {
-  const std::string path = directory + "/model.safetensors";
-  std::string bytes = read_text(path);
-  std::uint64_t header = 0;
-  std::memcpy(&header, bytes.data(), 8);
-  const Json tensors = Json::parse(std::string_view(bytes).substr(8, header), path);
-  const auto begin =
-      static_cast<std::size_t>(tensors.at(name).at("data_offsets").at(0).as_int()) + 8 + header;
-  constexpr std::uint16_t kNan = 0x7fc0;
-  for (std::size_t i = 0; i < count; ++i) std::memcpy(&bytes[begin + 2 * i], &kNan, 2);
-  write_text(path, bytes);
 }
 
 /// What follows the name of the text in the one line of error.
