@@ -277,13 +277,19 @@ std::string job_command(const Command& command, const CostRanks& ranks) {
     const OptionRow& row = option_table()[i];
     const bool is_given = command.sources[i] != OptionSource::preset;
     const OptionRow* const of_job = find_option(row.name, verb);
-    if (!is_given || !takes(Verb::plan, row) || of_job == nullptr || !takes(verb, *of_job))
+    if (!is_given || !takes(Verb::plan, row) || of_job == nullptr || !takes(verb, *of_job)) {
       continue;
+    }
     // Mean another thing, or nothing once what a file says stands on the line.
     constexpr std::array kOfPlan = {"ranks-per-node", "gpu-memory", "json", "config"};
     if (std::ranges::find(kOfPlan, row.name) != kOfPlan.end()) continue;
     text += fmt::format(" --{}", row.name);
-    if (!row.value.empty()) text += " " + shell_word(value_text(row, options));
+    const std::string value = value_text(row, options);
+    if (!row.value.empty()) {
+      text += " " + shell_word(value);
+    } else if (value != "true") {
+      text += "=" + value;  // a switch that is off
+    }
   }
   if (const auto& limit = command.options.memory_limit) {
     text += " --memory-limit " + limit->text;
