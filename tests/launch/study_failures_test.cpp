@@ -98,12 +98,31 @@ TEST_F(StudyFailures, APointWhoseLauncherSaysNothingFailsAndTheOthersGoOn) {
   EXPECT_EQ(rows()[3].at("status").as_string(), "measured");
 }
 
+TEST_F(StudyFailures, APointWhoseRanksAreAskedToStopIsNotKeptAndRunsAgain) {
+  const std::string launcher = directory_.path_of("launcher.sh");
+  write_text(launcher, "exit 6\n");
+  describe("launcher = sh " + launcher + " {ranks}\nranks = 1\n");
+  const ProgramResult result = run_moesaic(run());
+  EXPECT_EQ(result.exit_code, 6) << result.text();
+  EXPECT_NE(result.err.find("interrupted (the ranks of a point were asked to stop)"),
+            std::string::npos)
+      << result.text();
+  EXPECT_TRUE(rows().empty());
+  for (const auto& entry : fs::directory_iterator(out_ + "/points")) {
+    EXPECT_NE(entry.path().extension(), ".part") << entry.path();
+    EXPECT_NE(entry.path().extension(), ".json") << entry.path();
+  }
+  write_text(launcher, "shift\nexec \"$@\"\n");
+  EXPECT_EQ(run_moesaic(run()).exit_code, 0);
+  EXPECT_EQ(rows().size(), 1U);
+}
+
 TEST_F(StudyFailures, PointsOfDamagedWeightsAreNotMeasured) {
   const std::string model = directory_.path_of("model");
   copy_model("demo-model", model);
   damage_tensor(model, "model.layers.1.input_layernorm.weight", 1);
-  write_text(config_, "kind = strong\njob = prompt,generate\nmodel = " + model + "\ntext = " + kText +
-                          "\nout = " + out_ +
+  write_text(config_, "kind = strong\njob = prompt,generate\nmodel = " + model +
+                          "\ntext = " + kText + "\nout = " + out_ +
                           "\nranks = 1\nlauncher = env STUDY_RANKS={ranks}\nsequences = 2\n"
                           "threads = 1\nrepetitions = 2\nn-prompt = 4\nn-gen = 3\n"
                           "no-roofs = true\n");
