@@ -317,6 +317,12 @@ TEST(Prompts, PlainLinesStandAsTheyAre) {
   EXPECT_TRUE(parse_prompts("", "file").empty());
 }
 
+TEST(Prompts, AFileWithANameThatIsTooLongCannotBeRead) {
+  const std::string name(300, 'x');
+  EXPECT_EQ(test::error_message([&] { (void)read_file_bytes(name); }, ErrorKind::file),
+            "cannot read the file " + name);
+}
+
 TEST(Prompts, JsonLinesHaveAPromptAndPerhapsAnId) {
   const std::vector<Prompt> prompts = parse_prompts(
       "{\"prompt\": \"a\\nb\", \"id\": 7}\n\n{\"id\": \"x\", \"prompt\": \"\"}\n", "f");
