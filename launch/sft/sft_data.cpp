@@ -26,7 +26,7 @@ std::optional<std::int32_t> end_token(const OpenModel& model, const Tokenizer& t
     if (const auto id = tokenizer.token_id(*name)) return id;
   }
   if (model.config.eos_token_ids.empty()) return std::nullopt;
-  return static_cast<std::int32_t>(model.config.eos_token_ids.front());
+  return narrow<std::int32_t>(model.config.eos_token_ids.front());
 }
 
 SampleTools make_tools(const Options& options, const OpenModel& model, SampleFormat format) {
