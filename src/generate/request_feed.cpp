@@ -36,7 +36,7 @@ bool run_requests(StepEngine& engine, const RequestFeed& feed) {
   if (!engine.submits()) {
     GoOn next = GoOn::yes;
     while (next == GoOn::yes) next = take_step(engine, feed);
-    return next == GoOn::dismissed;
+    return next == GoOn::dismissed || engine.said_by_first(false);
   }
   for (bool more = true; more || engine.busy();) {
     bool waits = false;
@@ -48,10 +48,13 @@ bool run_requests(StepEngine& engine, const RequestFeed& feed) {
       }
     }
     // Also with nothing to do: the other ranks may not think that rank 0 is lost.
-    if ((more || engine.busy()) && take_step(engine, feed) == GoOn::stop_wanted) return false;
+    if ((more || engine.busy()) && take_step(engine, feed) == GoOn::stop_wanted) {
+      return engine.said_by_first(!more && !engine.busy());
+    }
   }
   engine.dismiss();
-  return take_step(engine, feed) != GoOn::stop_wanted;
+  (void)take_step(engine, feed);  // in which nothing runs any more
+  return true;
 }
 
 }  // namespace moesaic

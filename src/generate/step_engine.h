@@ -90,6 +90,9 @@ class StepEngine {
   /// Collective over all ranks. Valid until the next step.
   const StepResult& step();
 
+  /// What rank 0 says, on all ranks. Collective.
+  [[nodiscard]] bool said_by_first(bool value);
+
   /// As this rank saw it.
   [[nodiscard]] const StepStatistics& statistics() const noexcept { return statistics_; }
 
