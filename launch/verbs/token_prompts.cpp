@@ -81,7 +81,8 @@ std::vector<std::int32_t> encode_prompt(Prompt& prompt, const TokenPrompts& inpu
 TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model, BadPrompts bad,
                             const std::function<std::vector<Prompt>()>& read) {
   TokenPrompts result;
-  agree(runtime.world(), [&] {
+  LongWork work(runtime.world(), "reading", waiting_notice(runtime.log(), "reading"));
+  agree_on_work(runtime.world(), work, [&] {
     if (!runtime.is_first()) return;
     const Options& options = runtime.options();
     const std::string& directory = model.files.directory();
@@ -96,6 +97,7 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model, BadP
     }
     for (Prompt& prompt : result.prompts) {
       result.tokens.push_back(encode_prompt(prompt, result, options, model.config.vocab_size, bad));
+      work.advance(std::ssize(result.tokens), std::ssize(result.prompts));
     }
   });
   for (const std::vector<std::int32_t>& tokens : result.tokens) {

@@ -15,13 +15,15 @@ bool is_list(std::string_view text) {
   return first != std::string_view::npos && text[first] == '[';
 }
 
-/// Calls for every object of the file until `call` says that it is enough.
+/// Calls for every object of the file, with how much of it is read then, until `call` says that it
+/// is enough.
 template <typename Call>
 void for_each_line(std::string_view text, const std::string& file, Call&& call) {
+  const std::int64_t bytes = std::ssize(text);
   if (is_list(text)) {
     const Json list = Json::parse(text, file);
     for (std::int64_t i = 0; i < list.size(); ++i) {
-      if (!call(list.at(i))) return;
+      if (!call(list.at(i), bytes * (i + 1) / list.size())) return;
     }
     return;
   }
@@ -29,7 +31,8 @@ void for_each_line(std::string_view text, const std::string& file, Call&& call) 
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     if (line.find_first_not_of(kBlanks) == std::string_view::npos) continue;
-    if (!call(Json::parse(line, fmt::format("{} line {}", file, number)))) return;
+    const Json object = Json::parse(line, fmt::format("{} line {}", file, number));
+    if (!call(object, bytes - std::ssize(text))) return;
   }
 }
 
@@ -80,8 +83,9 @@ class Reader {
 ReadSamples read_samples(std::string_view text, const std::string& file, const SampleTools& tools,
                          const ReadOptions& options) {
   Reader reader(tools, options);
-  for_each_line(text, file, [&](const Json& line) {
+  for_each_line(text, file, [&](const Json& line, std::int64_t done) {
     reader.add(line);
+    if (options.progress) options.progress(done, std::ssize(text));
     return true;
   });
   ReadSamples read = std::move(reader).take();
@@ -94,7 +98,7 @@ ReadSamples read_samples(std::string_view text, const std::string& file, const S
 
 SampleFormat detect_file_format(std::string_view text, const std::string& file) {
   std::optional<SampleFormat> format;
-  for_each_line(text, file, [&](const Json& line) {
+  for_each_line(text, file, [&](const Json& line, std::int64_t) {
     format = detect_sample_format(line);
     return false;
   });

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,8 @@ struct ReadOptions {
   SampleFormat format = SampleFormat::text;
   std::int64_t context = 0;  ///< most tokens of a sample
   TooLong too_long = TooLong::error;
+  /// Hears after each sample how many bytes of all are read.
+  std::function<void(std::int64_t done, std::int64_t total)> progress{};
 };
 
 /// What became of the lines of a file.
