@@ -48,15 +48,14 @@ ReadSamples read_file(const Options& options, const OpenModel& model, const std:
                       LongWork& work) {
   const std::string name = input_name(path);
   const std::string text = read_utf8_file(path);
-  const SampleFormat format =
-      options.data_format ? *options.data_format : detect_file_format(text, name);
-  return read_samples(text, name, make_tools(options, model, format),
-                      {.format = format,
-                       .context = context_limit(options, model.config),
-                       .too_long = options.too_long,
-                       .progress = [&work](std::int64_t done, std::int64_t total) {
-                         work.advance(done, total);
-                       }});
+  const SampleFile file(text, name);
+  const SampleFormat format = options.data_format ? *options.data_format : file.detect_format();
+  return file.read(
+      make_tools(options, model, format),
+      {.format = format,
+       .context = context_limit(options, model.config),
+       .too_long = options.too_long,
+       .progress = [&work](std::int64_t done, std::int64_t total) { work.advance(done, total); }});
 }
 
 SampleSet subset(const SampleSet& set, const std::vector<std::int64_t>& samples) {
