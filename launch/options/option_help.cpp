@@ -126,7 +126,7 @@ std::string overall_help() {
          "names; the command line\nbeats the environment, which beats the file. moesaic --version "
          "prints versions.\n\n"
          "Exit codes: 0 done, 1 unexpected, 2 usage, 3 bad input file, 4 not enough memory or "
-         "other resource,\n5 another rank failed or timed out, 6 interrupted: what was finished is "
+         "other resource,\n5 another rank failed or timed out, 6 interrupted: what was written is "
          "there.\n";
 }
 
