@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "src/tokenizer/regex_syntax.h"
+#include "tests/support/checkpoint_files.h"
 
 namespace moesaic {
 namespace {
@@ -74,6 +75,15 @@ TEST(Regex, literals_are_not_patterns) {
 TEST(Regex, a_long_run_needs_more_stack_than_the_default) {
   const std::string text(1 << 20, 'a');
   EXPECT_EQ(Regex::compile("(?:[a[b]]|c)+", "p").find_all(text).size(), 1U);
+}
+
+TEST(Regex, a_search_that_would_not_end_is_an_error_that_names_its_place) {
+  const Regex regex = Regex::compile("(?:a|aa)+[cd]", "adapter_config.json: target_modules");
+  const std::string text(100, 'a');
+  const std::string told = test::error_message([&] { (void)regex.find_all(text); }, ErrorKind::file);
+  EXPECT_TRUE(told.starts_with("adapter_config.json: target_modules: the pattern fails on a text "
+                               "of 100 bytes: "))
+      << told;
 }
 
 TEST(Regex, errors_name_place_and_pattern) {
