@@ -23,7 +23,7 @@ std::string held_text(const PlannedRank& rank) {
   return fmt::format("{}-{}", *rank.first_expert, *rank.first_expert + rank.experts - 1);
 }
 
-/// Ranks that differ in nothing but their number stand in one line.
+/// A line a rank; of many ranks the first ones, and how many they are.
 std::string placement_lines(const JobMemory& memory) {
   constexpr std::size_t kMost = 16;
   std::string text = fmt::format("{:>6} {:>5}  {:<12} {:>12}\n", "rank", "node", "experts", "own");
