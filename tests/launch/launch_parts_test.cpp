@@ -25,7 +25,7 @@ using test::error_message;
 
 RankInfo rank_info(std::string_view cpus, int cores, int machine_cores, int node = 0) {
   RankInfo info;
-  std::ranges::copy(cpus, info.cpuset.begin());
+  set_cpuset(info, cpus);
   info.cores = cores;
   info.machine_cores = machine_cores;
   info.node = node;
