@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <filesystem>
+#include <system_error>
 
 #include "base/json.h"
 #include "base/memory.h"

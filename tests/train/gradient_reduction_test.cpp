@@ -12,6 +12,7 @@
 
 #include "comm/forwarding_communicator.h"
 #include "comm/thread_communicator.h"
+#include "kernels/kernel_table.h"
 
 namespace moesaic {
 namespace {
