@@ -45,14 +45,6 @@ std::uint64_t adapter_fingerprint(const AdapterFiles& adapter) {
   return checksum(text.str());
 }
 
-void require_experts_for_all(const Runtime& runtime, const ModelConfig& config) {
-  const int ranks = runtime.grid().experts().size();
-  require(config.num_experts >= ranks, ErrorKind::usage,
-          "{} ranks cannot share the {} experts of this model: take at most {} ranks, or more "
-          "--expert-replicas",
-          ranks, config.num_experts, config.num_experts * runtime.grid().expert_replicas());
-}
-
 /// Tensors that the model does not ask for may mean that config.json is another model's.
 std::string unknown_tensors_text(const OpenModel& model) {
   if (model.files.checkpoint() == nullptr) return "";
@@ -195,7 +187,8 @@ OpenModel read_model(const Runtime& runtime) {
 OpenModel open_model(const Runtime& runtime) {
   OpenModel model = read_model(runtime);
   agree(runtime.world(), [&] {
-    require_experts_for_all(runtime, model.config);
+    require_experts(model.config.num_experts, runtime.world().size(),
+                    runtime.grid().expert_replicas());
     check_moe_options(expert_group(runtime).options, model.config);
   });
   const Options& options = runtime.options();
