@@ -77,6 +77,11 @@ GradientReduction::GradientReduction(const AdapterSet& set, std::span<const Adap
   begun_ = std::ssize(layers_);
 }
 
+std::int64_t GradientReduction::most_bytes(int ranks, int replicas, const Summed& values) {
+  return (ranks > 1 ? PendingSums::most_bytes(values.common) : 0) +
+         (replicas > 1 ? PendingSums::most_bytes(values.of_experts) : 0);
+}
+
 RowLabel GradientReduction::label(std::int64_t layer) const {
   return RowLabel{.step = step_, .layer = static_cast<std::int32_t>(layer), .phase = {}}.at("sums");
 }

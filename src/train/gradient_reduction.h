@@ -33,6 +33,14 @@ class GradientReduction {
   GradientReduction(const AdapterSet& set, std::span<const AdapterSpec> all,
                     const TrainRanks& ranks, ThreadPool& pool);
 
+  /// Memory that sums under way take on a rank, of values that all ranks have and of those of its
+  /// experts.
+  struct Summed {
+    std::int64_t common = 0;
+    std::int64_t of_experts = 0;
+  };
+  [[nodiscard]] static std::int64_t most_bytes(int ranks, int replicas, const Summed& values);
+
   /// This rank's gradients of layer `layer`, and of those after it, are whole: their sums begin, in
   /// place. Collective: all ranks name the same layers, descending.
   void start(std::int64_t layer, AdapterGradients& gradients);
