@@ -304,6 +304,11 @@ std::string json_quote(std::string_view value) {
   return Value(value).dump(-1, ' ', false, Value::error_handler_t::replace);
 }
 
+std::string json_float(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
 void JsonWriter::key(std::string_view name) {
   if (!body_.empty()) body_ += ", ";
   body_ += json_quote(name);

@@ -21,6 +21,7 @@
 #include "launch/job/same_weights.h"
 #include "src/model/inventory.h"
 #include "src/model/weight_layout.h"
+#include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 namespace {

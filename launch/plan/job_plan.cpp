@@ -11,6 +11,7 @@
 #include "launch/job/workloads.h"
 #include "launch/plan/training_cost.h"
 #include "src/lora/adapter_writer.h"
+#include "src/train/gradient_reduction.h"
 
 namespace moesaic {
 namespace {

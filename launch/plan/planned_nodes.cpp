@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 

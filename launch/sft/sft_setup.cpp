@@ -21,6 +21,7 @@
 #include "src/checkpoint/mapped_file.h"
 #include "src/lora/adapter_writer.h"
 #include "src/model/model_adapters.h"
+#include "src/train/gradient_reduction.h"
 
 namespace moesaic {
 namespace {
