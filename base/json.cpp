@@ -129,9 +129,36 @@ std::string why_invalid(std::string_view text, std::string_view what) {
   return why;
 }
 
+constexpr std::size_t kMostShown = 60;
+
+std::string dumped(const Value& value) {
+  return value.dump(-1, ' ', false, Value::error_handler_t::replace);
+}
+
+/// Appends what `value` looks like, and stops soon after kMostShown bytes.
+void append_start(const Value& value, std::string& out) {
+  if (value.is_string()) {
+    out += dumped(value.get_ref<const std::string&>().substr(0, kMostShown));
+  } else if (!value.is_structured()) {
+    out += dumped(value);
+  } else {
+    out += value.is_array() ? '[' : '{';
+    const char* separator = "";
+    for (const auto& [key, member] : value.items()) {
+      if (out.size() > kMostShown) return;
+      out += separator;
+      if (value.is_object()) out += dumped(key.substr(0, kMostShown)) + ":";
+      append_start(member, out);
+      separator = ",";
+    }
+    out += value.is_array() ? ']' : '}';
+  }
+}
+
 [[noreturn]] void wrong_type(const Json& json, const Value& value, std::string_view wanted) {
-  std::string found = value.dump(-1, ' ', false, Value::error_handler_t::replace);
-  if (found.size() > 60) found = found.substr(0, 57) + "...";
+  std::string found;
+  append_start(value, found);
+  if (found.size() > kMostShown) found = found.substr(0, kMostShown - 3) + "...";
   fail(ErrorKind::file, "{}: expected {}, found {} {}", json.where(), wanted, value.type_name(),
        found);
 }
@@ -275,6 +302,11 @@ bool Json::as_bool() const {
 
 std::string json_quote(std::string_view value) {
   return Value(value).dump(-1, ' ', false, Value::error_handler_t::replace);
+}
+
+std::string json_float(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
 void JsonWriter::key(std::string_view name) {

@@ -87,6 +87,9 @@ class JsonWriter {
 /// `value` as a JSON string with its quotes.
 [[nodiscard]] std::string json_quote(std::string_view value);
 
+/// A number that is a float for readers that tell 2.0 from 2.
+[[nodiscard]] std::string json_float(double value);
+
 /// ["a", "b"]: a JSON list of the strings of `values`.
 template <typename Strings>
 [[nodiscard]] std::string json_strings(const Strings& values) {

@@ -93,6 +93,17 @@ bool OutputFile::lock() const noexcept {
   return ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
+void OutputFile::wait_for_lock() const noexcept {
+  while (::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) continue;
+}
+
+bool OutputFile::is_at(const std::string& path) const noexcept {
+  struct stat own {};
+  struct stat other {};
+  return ::fstat(descriptor_, &own) == 0 && ::stat(path.c_str(), &other) == 0 &&
+         own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+}
+
 void OutputFile::sync() const {
   if (::fsync(descriptor_) != 0) refused("cannot be written");
 }

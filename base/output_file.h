@@ -38,6 +38,10 @@ class OutputFile {
   /// Takes the file for this process, as long as this lives; false if another process has it. File
   /// systems that cannot lock say true.
   [[nodiscard]] bool lock() const noexcept;
+  /// The same, and waits while another process has it.
+  void wait_for_lock() const noexcept;
+  /// Whether `path` still names this file: others may have renamed or removed it.
+  [[nodiscard]] bool is_at(const std::string& path) const noexcept;
   /// Returns when what was written is on the disk. Throws Error{resource}.
   void sync() const;
 

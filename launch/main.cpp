@@ -65,10 +65,20 @@ void hold_standard_descriptors() {
 /// Whether the launcher of this job says that it has started this process as another than its
 /// first.
 bool is_later_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     if (const char* rank = std::getenv(name)) return std::string_view(rank) != "0";
   }
   return false;
+}
+
+/// Whether the launcher of this job says that it has started several processes.
+bool is_one_of_several() {
+  const auto is_several = [](const char* name) {
+    const char* size = std::getenv(name);
+    return size != nullptr && std::string_view(size) != "1";
+  };
+  return is_several("OMPI_COMM_WORLD_SIZE") || is_several("PMI_SIZE") ||
+         is_several("SLURM_STEP_NUM_TASKS");
 }
 
 int call_alone(const Command& command) {
@@ -95,9 +105,8 @@ int call_alone(const Command& command) {
 
 /// A verb that starts no MPI, with what its command line says.
 int run_alone(const Command& command) {
-  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
-  require(size == nullptr || std::string_view(size) == "1", ErrorKind::usage,
-          "moesaic {} is one process, no ranks: run it without mpirun",
+  require(!is_one_of_several(), ErrorKind::usage,
+          "moesaic {} is one process, no ranks: run it without mpirun or srun",
           verb_row(*command.verb).name);
   for (const std::string& note : command.notes) Log().write(LogLevel::warning, "{}", note);
   int code = 0;

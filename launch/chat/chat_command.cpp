@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "launch/options/config_file.h"
 #include "launch/options/nearest_name.h"
 
 namespace moesaic {
@@ -55,12 +56,6 @@ const Row* find_row(std::string_view name) {
   fail(ErrorKind::usage,
        "unknown command /{}{}; /help lists them, and what stands between \"\"\" is no command",
        name, nearest.empty() ? "" : fmt::format("; did you mean /{}?", nearest));
-}
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t") + 1 - first);
 }
 
 }  // namespace

@@ -21,7 +21,12 @@ Binding plan_binding(std::span<const RankInfo> ranks, std::size_t self, const To
   std::int64_t before = 0;   // of those before this one
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const RankInfo& rank = ranks[r];
-    if (rank.host_name() != own.host_name() || !cpusets_overlap(rank.cpus(), own.cpus())) continue;
+    if (rank.host_name() != own.host_name()) continue;
+    if (r != self && (rank.cpuset_is_cut || own.cpuset_is_cut)) {
+      return {.reason = fmt::format(
+                  "the cpus of ranks {} and {} are too many ranges to be compared", self, r)};
+    }
+    if (!cpusets_overlap(rank.cpus(), own.cpus())) continue;
     if (rank.cpus() != own.cpus()) {
       return {.reason =
                   fmt::format("ranks {} and {} may use different cores that overlap", self, r)};

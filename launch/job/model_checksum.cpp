@@ -35,7 +35,7 @@ void add_samples(Checksum& sum, const std::string& path) {
 }  // namespace
 
 std::string model_checksum(const std::string& directory) {
-  constexpr std::array<std::string_view, 3> kKinds = {".json", ".safetensors", ".bin"};
+  constexpr std::array<std::string_view, 4> kKinds = {".json", ".safetensors", ".bin", ".jinja"};
   std::error_code error;
   const fs::directory_iterator entries(directory, error);
   require(!error, ErrorKind::file, "cannot read the directory {}: {}", directory, error.message());

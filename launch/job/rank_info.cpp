@@ -54,7 +54,7 @@ RankInfo describe_self(const Topology& topology, std::int64_t threads) {
   RankInfo info;
   copy_text(host_name(), info.host);
   copy_text(machine_name(), info.machine);
-  copy_text(topology.cpuset, info.cpuset);
+  set_cpuset(info, topology.cpuset);
   info.cores = topology.usable_cores;
   info.machine_cores = topology.machine_cores;
   info.numa_nodes = topology.usable_numa_nodes;
@@ -81,6 +81,13 @@ bool share_a_core(const RankInfo& a, const RankInfo& b) {
 }
 
 }  // namespace
+
+void set_cpuset(RankInfo& info, std::string_view cpus) {
+  info.cpuset.fill('\0');
+  info.cpuset_is_cut = cpus.size() >= info.cpuset.size();
+  if (info.cpuset_is_cut) cpus = cpus.substr(0, cpus.rfind(',', info.cpuset.size() - 1));
+  copy_text(cpus, info.cpuset);
+}
 
 bool cpusets_overlap(std::string_view a, std::string_view b) {
   const std::vector<CpuRange> others = parse_cpuset(b);

@@ -19,7 +19,7 @@ namespace moesaic {
 struct RankInfo {
   std::array<char, 64> host{};
   std::array<char, 64> machine{};  // alike for all hosts of one system: containers, namespaces
-  std::array<char, 256> cpuset{};  // usable hardware threads, such as "0-3,8"; cut if longer
+  std::array<char, 256> cpuset{};  // usable hardware threads, such as "0-3,8" (set_cpuset)
   std::int32_t node = 0;           // index of its node, in order of the nodes' lowest ranks
   std::int32_t cores = 1;          // physical cores it may use
   std::int32_t machine_cores = 1;
@@ -27,6 +27,7 @@ struct RankInfo {
   std::int32_t threads = 1;
   std::uint32_t isas = 1;  // bit 1 << Isa: supported
   bool prefers_avx512_bf16 = false;
+  bool cpuset_is_cut = false;          // it was longer: the first ones stand there
   std::array<char, 96> amx_refusal{};  // why the system refuses AMX, which the CPU has; or empty
 
   [[nodiscard]] std::string_view host_name() const noexcept { return host.data(); }
@@ -40,6 +41,8 @@ struct RankInfo {
 /// share of the cores that it may use; more is taken as it is. Collective over both.
 [[nodiscard]] std::vector<RankInfo> gather_ranks(Communicator& world, Communicator& node,
                                                  const Topology& own, std::int64_t threads);
+
+void set_cpuset(RankInfo& info, std::string_view cpus);
 
 /// Whether two lists such as "0-3,8" have a number in common.
 [[nodiscard]] bool cpusets_overlap(std::string_view a, std::string_view b);

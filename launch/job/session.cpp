@@ -21,6 +21,7 @@
 #include "launch/job/same_weights.h"
 #include "src/model/inventory.h"
 #include "src/model/weight_layout.h"
+#include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 namespace {
@@ -43,14 +44,6 @@ std::uint64_t adapter_fingerprint(const AdapterFiles& adapter) {
     text << spec.site.module << ' ' << spec.rank << ' ' << spec.scale << ' ' << spec.shares_a;
   }
   return checksum(text.str());
-}
-
-void require_experts_for_all(const Runtime& runtime, const ModelConfig& config) {
-  const int ranks = runtime.grid().experts().size();
-  require(config.num_experts >= ranks, ErrorKind::usage,
-          "{} ranks cannot share the {} experts of this model: take at most {} ranks, or more "
-          "--expert-replicas",
-          ranks, config.num_experts, config.num_experts * runtime.grid().expert_replicas());
 }
 
 /// Tensors that the model does not ask for may mean that config.json is another model's.
@@ -195,7 +188,8 @@ OpenModel read_model(const Runtime& runtime) {
 OpenModel open_model(const Runtime& runtime) {
   OpenModel model = read_model(runtime);
   agree(runtime.world(), [&] {
-    require_experts_for_all(runtime, model.config);
+    require_experts(model.config.num_experts, runtime.world().size(),
+                    runtime.grid().expert_replicas());
     check_moe_options(expert_group(runtime).options, model.config);
   });
   const Options& options = runtime.options();
@@ -220,11 +214,9 @@ ExpertGroup expert_group(const Runtime& runtime) {
            .half_batches = is_automatic && !can_gain ? HalfBatches::off : options.half_batches}};
 }
 
-Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork& work)
-    : placement_(place_experts(runtime, model.config)) {
-  Progress progress("loading", !runtime.is_first() || !runtime.log().enabled(LogLevel::info));
-  const Compute compute = runtime.compute();
-  LoadOptions options{
+LoadOptions Engine::load_options(const Runtime& runtime, const OpenModel& model,
+                                 Progress& progress) const {
+  return {
       .precision = runtime.precision(),
       .layouts = model.layouts,
       .stored = {.map = runtime.options().mmap, .verify = verifies_packed(runtime, model.files)},
@@ -232,14 +224,19 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
       .expert_rank = runtime.grid().experts().rank(),
       .node = &runtime.grid().node(),
       .world = &runtime.world(),
-      .pool = compute.pool,
+      .pool = runtime.compute().pool,
       .progress =
           [&](std::int64_t done, std::int64_t total) {
             progress.update(done, total);
             runtime.interruption().leave_if_wanted("while the model was loaded: nothing is lost");
           },
       .waiting = waiting_notice(runtime.log(), "loading")};
+}
 
+Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork& work)
+    : placement_(place_experts(runtime, model.config)) {
+  Progress progress("loading", !runtime.is_first() || !runtime.log().enabled(LogLevel::info));
+  LoadOptions options = load_options(runtime, model, progress);
   std::optional<ModelLoader> loader;
   agree(runtime.world(), [&] {
     options.input_scales = wanted_input_scales(runtime.options(), model);
@@ -252,23 +249,8 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
     options.device = gpu_->weights();
     agree(runtime.world(), [&] { loader.emplace(model.files, model.config, options); });
   }
-  const WeightBytes& bytes = loader->bytes();
-  Workload whole = work.work;
-  if (model.adapter && !work.prepare) {
-    whole.adapter_bytes += AdapterSet::bytes(specs_of_rank(model.adapter->specs(), experts),
-                                             weight_format(runtime.precision()));
-  }
-  is_smaller_ = work.smaller && !memory_fits(runtime, model.config, bytes, whole);
-  memory_ = check_memory(runtime, model.config, bytes, is_smaller_ ? *work.smaller : whole);
-  load_.experts = bytes.experts;
-  load_.others = bytes.others;
-  (void)runtime.interruption();  // what is told from here on may be answered by a signal
-  runtime.world().sum(std::span<std::int64_t>(load_.experts));
-  runtime.log().once(LogLevel::info, "weights: {}{}", weights_text(load_.experts, load_.others),
-                     bytes.mapped_bytes > 0 ? ", where they are mapped" : "");
-  weights_ = loader->load();
-  for (const std::string& note : weights_->notes) runtime.log().once(LogLevel::debug, "{}", note);
-  tell_without_effect(runtime, *weights_);
+  fit(runtime, model, work, loader->bytes());
+  read_weights(runtime, *loader);
   if (work.prepare) {
     work.prepare(*weights_);
   } else if (model.adapter) {
@@ -276,16 +258,45 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
                        adapter_text(model.adapter->specs(), model.adapter->description().layout));
     agree(runtime.world(), [&] {
       adapters_ = load_adapter(
-          {*model.adapter, model.files.names(model.config), experts, *compute.pool}, *weights_);
+          {*model.adapter, model.files.names(model.config), experts, *options.pool}, *weights_);
     });
   }
+  make_transformer(runtime, model.config);
+}
+
+void Engine::fit(const Runtime& runtime, const OpenModel& model, const EngineWork& work,
+                 const WeightBytes& bytes) {
+  Workload whole = work.work;
+  if (model.adapter && !work.prepare) {
+    const HeldExperts experts(placement_, runtime.grid().experts().rank());
+    whole.adapter_bytes += AdapterSet::bytes(specs_of_rank(model.adapter->specs(), experts),
+                                             weight_format(runtime.precision()));
+  }
+  is_smaller_ = work.smaller && !memory_fits(runtime, model.config, bytes, whole);
+  memory_ = check_memory(runtime, model.config, bytes, is_smaller_ ? *work.smaller : whole);
+}
+
+void Engine::read_weights(const Runtime& runtime, ModelLoader& loader) {
+  const WeightBytes& bytes = loader.bytes();
+  load_.experts = bytes.experts;
+  load_.others = bytes.others;
+  (void)runtime.interruption();  // what is told from here on may be answered by a signal
+  runtime.world().sum(std::span<std::int64_t>(load_.experts));
+  runtime.log().once(LogLevel::info, "weights: {}{}", weights_text(load_.experts, load_.others),
+                     bytes.mapped_bytes > 0 ? ", where they are mapped" : "");
+  weights_ = loader.load();
+  for (const std::string& note : weights_->notes) runtime.log().once(LogLevel::debug, "{}", note);
+  tell_without_effect(runtime, *weights_);
+}
+
+void Engine::make_transformer(const Runtime& runtime, const ModelConfig& config) {
   ExpertGroup group = expert_group(runtime);
   if (gpu_ != nullptr && gpu_->has_road()) group.options.half_batches = HalfBatches::off;
   if (gpu_ != nullptr && gpu_->weights() != nullptr) {
     gpu_->weights()->finish();
     group.device = gpu_->workspace();
   }
-  transformer_ = std::make_unique<Transformer>(model.config, *weights_, group, compute);
+  transformer_ = std::make_unique<Transformer>(config, *weights_, group, runtime.compute());
   for (const LoadReport& report : gather_values(runtime.world(), weights_->report)) {
     load_.read_bytes += report.read_bytes;
     load_.seconds = std::max(load_.seconds, report.seconds);

@@ -12,6 +12,7 @@
 #include "src/model/model_adapters.h"
 #include "src/model/model_config.h"
 #include "src/model/model_files.h"
+#include "src/model/model_weights.h"
 #include "src/model/transformer.h"
 #include "src/parallel/expert_placement.h"
 
@@ -61,6 +62,7 @@ struct EngineWork {
   std::function<void(ModelWeights&)> prepare{};
 };
 
+class Progress;
 class RankGpu;
 
 /// The model, loaded and ready.
@@ -86,6 +88,14 @@ class Engine {
   [[nodiscard]] std::int64_t planned_node_bytes() const noexcept { return memory_.node_bytes; }
 
  private:
+  [[nodiscard]] LoadOptions load_options(const Runtime& runtime, const OpenModel& model,
+                                         Progress& progress) const;
+  /// Which of the works memory suffices for.
+  void fit(const Runtime& runtime, const OpenModel& model, const EngineWork& work,
+           const WeightBytes& bytes);
+  void read_weights(const Runtime& runtime, ModelLoader& loader);
+  void make_transformer(const Runtime& runtime, const ModelConfig& config);
+
   ModelPlacement placement_;
   std::unique_ptr<RankGpu> gpu_;  // null: no experts are on GPUs
   std::unique_ptr<ModelWeights> weights_;

@@ -53,7 +53,8 @@ Workload generate_workload(const Options& options, std::int64_t ranks, const Tex
       std::min({options.parallel, sizes.texts, ceil_div(sizes.texts, ranks) + uneven});
   return {.sequences = sequences,
           .capacity = sizes.longest_text,
-          .batch_tokens = std::min(options.batch_size, sequences * sizes.longest_prompt),
+          .batch_tokens =
+              std::max(std::min(options.batch_size, sequences * sizes.longest_prompt), sequences),
           .logits_rows = sequences,
           .texts_tokens = sizes.texts * sizes.longest_text};
 }
@@ -62,7 +63,7 @@ Workload open_workload(const Options& options, const ModelConfig& config) {
   const std::int64_t context = context_limit(options, config);
   return {.sequences = options.parallel,
           .capacity = context,
-          .batch_tokens = options.batch_size,
+          .batch_tokens = std::max(options.batch_size, options.parallel),
           .logits_rows = options.parallel,
           .least_capacity = options.ctx_size > 0 ? 0 : std::min(context, kLeastContext)};
 }

@@ -71,8 +71,9 @@ std::vector<ConfigEntry> parse_config(std::string_view text, const std::string& 
 }
 
 std::string config_value(std::string_view value) {
-  const bool is_plain = trimmed(value) == value && without_comment(value) == value &&
-                        !value.starts_with('"') && std::ranges::all_of(value, [](char c) {
+  const bool is_plain = !value.empty() && trimmed(value) == value &&
+                        without_comment(value) == value && !value.starts_with('"') &&
+                        std::ranges::all_of(value, [](char c) {
                           const auto byte = static_cast<unsigned char>(c);
                           return byte >= ' ' && byte != 0x7f;
                         });

@@ -20,7 +20,7 @@ struct ConfigEntry {
 /// The lines of a file of options. Space around names and values does not count. # starts a
 /// comment, at the beginning of a line or behind a space; a value in double quotes is taken as it
 /// is, with the escapes of a JSON string. `path` stands in messages. Throws Error{usage} for a line
-/// that is none of this, or a name that stands twice.
+/// that is none of this. A name may stand several times.
 [[nodiscard]] std::vector<ConfigEntry> parse_config(std::string_view text, const std::string& path);
 
 /// `value` as parse_config reads it back: in quotes where it needs them.

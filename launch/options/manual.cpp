@@ -113,7 +113,7 @@ environment, which beats the file. In a file, # starts a comment at the beginnin
 behind a space; a value in double quotes has the escapes of JSON; options of other verbs are skipped.
 .SH EXIT STATUS
 0 done, 1 unexpected, 2 usage, 3 bad input file, 4 not enough memory or other resource, 5 another rank
-failed or timed out, 6 interrupted: what was finished is there.
+failed or timed out, 6 interrupted: what was written is there.
 .SH SEE ALSO
 .BR mpirun (1)
 )";

@@ -126,7 +126,7 @@ std::string overall_help() {
          "names; the command line\nbeats the environment, which beats the file. moesaic --version "
          "prints versions.\n\n"
          "Exit codes: 0 done, 1 unexpected, 2 usage, 3 bad input file, 4 not enough memory or "
-         "other resource,\n5 another rank failed or timed out, 6 interrupted: what was finished is "
+         "other resource,\n5 another rank failed or timed out, 6 interrupted: what was written is "
          "there.\n";
 }
 
@@ -152,9 +152,10 @@ std::string config_text(const Command& command) {
     const OptionRow& row = option_table()[i];
     if (row.flag_only || (command.verb && !takes(*command.verb, row))) continue;
     const std::string_view source = kSourceNames[static_cast<std::size_t>(command.sources[i])];
+    const bool is_given = command.sources[i] != OptionSource::preset;
     for (const std::string& value : values_of(row, command.options)) {
       // A file names no other file.
-      const bool is_read = !value.empty() && row.name != "config";
+      const bool is_read = (is_given || !value.empty()) && row.name != "config";
       text += fmt::format(
           "{:<39} # {}\n",
           fmt::format("{}{} = {}", is_read ? "" : "# ", row.name, config_value(value)), source);

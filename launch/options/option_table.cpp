@@ -280,8 +280,9 @@ constexpr std::array kOptions = {
               "most tokens that a rank processes at once, with commas", 1, 1e6},
     OptionRow{"batch-size", 'b', "N", &O::batch_size, kMachine,
               (kEngine & ~(kBench | kSft | kBenchSft)) | kPlan,
-              "most tokens that a rank processes at once; a longer prompt is cut into chunks", 1,
-              1e6},
+              "most tokens that a rank processes at once; a longer prompt is cut into chunks, and "
+              "each text that goes on has its token all the same",
+              1, 1e6},
     OptionRow{"batch-size", 'b', "N", &O::batch_size, kMachine, kSft | kBenchSft,
               "most tokens that a rank processes at once; a longer sample stands alone, whole", 1,
               1e6},
@@ -314,11 +315,12 @@ constexpr std::array kOptions = {
     OptionRow{"json", '\0', "", &O::json, kProgram, (kAll & ~(kChat | kSft)) | kPlan,
               "machine-readable lines on the standard output"},
     may_differ({"out", '\0', "FILE", &O::out, kProgram, kGenerate,
-                "write the texts to FILE, JSONL, each as soon as it is finished. If FILE is there "
-                "from the same prompts, model and options, go on from there; FILE.stop, when "
-                "somebody makes it, ends the run early, as --max-time does"}),
+                "write the texts to FILE, JSONL, each as soon as it and those before it are "
+                "finished. If FILE is there from the same prompts, model and options, go on from "
+                "there; FILE.stop, when somebody makes it, ends the run early, as --max-time "
+                "does"}),
     OptionRow{"unordered", '\0', "", &O::unordered, kProgram, kGenerate,
-              "write texts in the order in which they are finished, not in that of the prompts"},
+              "write each text as soon as it is finished, not in the order of the prompts"},
     OptionRow{"max-time", '\0', "TIME", &O::max_time, kProgram, kLong | kStudyRun,
               "end after so long, such as 90s, 50m or 1h30m, with what is finished by then: after "
               "the step that is under way, with exit code 6. So do SIGINT, SIGTERM and SIGUSR1; a "

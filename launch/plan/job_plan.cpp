@@ -6,13 +6,13 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "comm/pending_sums.h"
 #include "launch/job/gpu_choice.h"
 #include "launch/job/gpu_graphs.h"
 #include "launch/job/gpu_road.h"
 #include "launch/job/workloads.h"
 #include "launch/plan/training_cost.h"
 #include "src/lora/adapter_writer.h"
+#include "src/train/gradient_reduction.h"
 
 namespace moesaic {
 namespace {
@@ -145,14 +145,6 @@ void JobPlan::count_adapters(Share& share) const {
   }
 }
 
-/// As GradientReduction sums them.
-std::int64_t JobPlan::sum_bytes(const CostRanks& ranks, const Share& share) {
-  if (ranks.ranks == 1) return 0;
-  const std::int64_t of_experts =
-      ranks.expert_replicas > 1 ? share.adapter_values - share.common_values : 0;
-  return PendingSums::most_bytes(share.common_values) + PendingSums::most_bytes(of_experts);
-}
-
 Workload JobPlan::workload(const Options& options, const CostRanks& ranks,
                            const Share& share) const {
   const ModelConfig& config = model_.config;
@@ -172,7 +164,9 @@ Workload JobPlan::workload(const Options& options, const CostRanks& ranks,
                          .tokens = sample * options.global_batch_size,
                          .adapter_bytes = share.adapter_bytes,
                          .adapter_values = share.adapter_values,
-                         .sum_bytes = sum_bytes(ranks, share),
+                         .sum_bytes = GradientReduction::most_bytes(
+                             ranks.ranks, ranks.expert_replicas,
+                             {share.common_values, share.adapter_values - share.common_values}),
                          .saving_bytes = saving_bytes(adapters_),
                          .expert_ranks = ranks.sharers(),
                          .dropout = options.lora_dropout},

@@ -72,7 +72,6 @@ class JobPlan {
   [[nodiscard]] int fullest(const CostRanks& ranks) const;  // the rank with most experts
   void count_adapters(Share& share) const;
   [[nodiscard]] Options with_least_memory() const;
-  [[nodiscard]] static std::int64_t sum_bytes(const CostRanks& ranks, const Share& share);
   [[nodiscard]] RankSharing sharing(const CostRanks& ranks, const Workload& work) const;
   [[nodiscard]] Workload workload(const Options& options, const CostRanks& ranks,
                                   const Share& share) const;

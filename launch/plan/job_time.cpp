@@ -13,11 +13,12 @@ namespace {
 JobPass text_pass(const Options& options, const ModelConfig& config, const Workload& work,
                   std::int64_t tokens_of_text) {
   const auto all = static_cast<double>(work.sequences * tokens_of_text);
-  const double passes = std::ceil(all / static_cast<double>(work.batch_tokens));
+  const std::int64_t batch = std::min(work.batch_tokens, options.batch_size);
+  const double passes = std::ceil(all / static_cast<double>(batch));
   const MixerWork mixing = pass_work(config, options.precision,
                                      {.sequences = work.sequences,
                                       .tokens = tokens_of_text,
-                                      .at_once = std::min(tokens_of_text, work.batch_tokens)});
+                                      .at_once = std::min(tokens_of_text, batch)});
   // A pass of many rows reads the cache once for all of them, not for each.
   return {.step = {.rows = all / passes,
                    .logits_rows = static_cast<double>(work.logits_rows),

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <filesystem>
+#include <system_error>
 
 #include "base/json.h"
 #include "base/memory.h"
@@ -23,7 +26,7 @@ std::string held_text(const PlannedRank& rank) {
   return fmt::format("{}-{}", *rank.first_expert, *rank.first_expert + rank.experts - 1);
 }
 
-/// Ranks that differ in nothing but their number stand in one line.
+/// A line a rank; of many ranks the first ones, and how many they are.
 std::string placement_lines(const JobMemory& memory) {
   constexpr std::size_t kMost = 16;
   std::string text = fmt::format("{:>6} {:>5}  {:<12} {:>12}\n", "rank", "node", "experts", "own");
@@ -271,13 +274,19 @@ std::string job_command(const Command& command, const CostRanks& ranks) {
     const OptionRow& row = option_table()[i];
     const bool is_given = command.sources[i] != OptionSource::preset;
     const OptionRow* const of_job = find_option(row.name, verb);
-    if (!is_given || !takes(Verb::plan, row) || of_job == nullptr || !takes(verb, *of_job))
+    if (!is_given || !takes(Verb::plan, row) || of_job == nullptr || !takes(verb, *of_job)) {
       continue;
+    }
     // Mean another thing, or nothing once what a file says stands on the line.
     constexpr std::array kOfPlan = {"ranks-per-node", "gpu-memory", "json", "config"};
     if (std::ranges::find(kOfPlan, row.name) != kOfPlan.end()) continue;
     text += fmt::format(" --{}", row.name);
-    if (!row.value.empty()) text += " " + shell_word(value_text(row, options));
+    const std::string value = value_text(row, options);
+    if (!row.value.empty()) {
+      text += " " + shell_word(value);
+    } else if (value != "true") {
+      text += "=" + value;  // a switch that is off
+    }
   }
   if (const auto& limit = command.options.memory_limit) {
     text += " --memory-limit " + limit->text;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 
@@ -15,10 +16,7 @@ CostRanks planned_ranks(const Options& options, std::int64_t num_experts) {
                    .expert_replicas = static_cast<int>(options.expert_replicas)};
   require(ranks % result.expert_replicas == 0, ErrorKind::usage,
           "--expert-replicas {} does not divide the {} ranks", result.expert_replicas, ranks);
-  require(result.sharers() <= num_experts, ErrorKind::usage,
-          "{} ranks cannot share the {} experts of this model: take at most {} ranks, or more "
-          "--expert-replicas",
-          ranks, num_experts, num_experts * result.expert_replicas);
+  require_experts(num_experts, ranks, result.expert_replicas);
   return result;
 }
 

@@ -23,7 +23,7 @@ double tallest(const BarPlot& plot) {
   return most > 0 ? most : 1;
 }
 
-/// The last number that is a multiple of what keeps at most so many marks apart.
+/// So many bars from one that has a mark to the next, for `most` marks at most.
 std::size_t marks_apart(std::size_t count, std::size_t most) {
   return (count + most - 1) / most;
 }

@@ -26,7 +26,7 @@ std::optional<std::int32_t> end_token(const OpenModel& model, const Tokenizer& t
     if (const auto id = tokenizer.token_id(*name)) return id;
   }
   if (model.config.eos_token_ids.empty()) return std::nullopt;
-  return static_cast<std::int32_t>(model.config.eos_token_ids.front());
+  return narrow<std::int32_t>(model.config.eos_token_ids.front());
 }
 
 SampleTools make_tools(const Options& options, const OpenModel& model, SampleFormat format) {
@@ -43,15 +43,19 @@ SampleTools make_tools(const Options& options, const OpenModel& model, SampleFor
   return tools;
 }
 
-ReadSamples read_file(const Options& options, const OpenModel& model, const std::string& path) {
+/// On rank 0, whose `work` it is.
+ReadSamples read_file(const Options& options, const OpenModel& model, const std::string& path,
+                      LongWork& work) {
   const std::string name = input_name(path);
   const std::string text = read_utf8_file(path);
-  const SampleFormat format =
-      options.data_format ? *options.data_format : detect_file_format(text, name);
-  return read_samples(text, name, make_tools(options, model, format),
-                      {.format = format,
-                       .context = context_limit(options, model.config),
-                       .too_long = options.too_long});
+  const SampleFile file(text, name);
+  const SampleFormat format = options.data_format ? *options.data_format : file.detect_format();
+  return file.read(
+      make_tools(options, model, format),
+      {.format = format,
+       .context = context_limit(options, model.config),
+       .too_long = options.too_long,
+       .progress = [&work](std::int64_t done, std::int64_t total) { work.advance(done, total); }});
 }
 
 SampleSet subset(const SampleSet& set, const std::vector<std::int64_t>& samples) {
@@ -120,13 +124,14 @@ std::string samples_text(const SampleSet& samples, const ReadReport& report) {
 SftData read_sft_data(const Runtime& runtime, const OpenModel& model) {
   const Options& options = runtime.options();
   SftData data;
-  agree(runtime.world(), [&] {
+  LongWork work(runtime.world(), "reading", waiting_notice(runtime.log(), "reading"));
+  agree_on_work(runtime.world(), work, [&] {
     if (!runtime.is_first()) return;
-    ReadSamples read = read_file(options, model, *options.data);
+    ReadSamples read = read_file(options, model, *options.data, work);
     data.train = std::move(read.samples);
     data.train_report = read.report;
     if (options.eval_data) {
-      ReadSamples held_out = read_file(options, model, *options.eval_data);
+      ReadSamples held_out = read_file(options, model, *options.eval_data, work);
       data.held_out = std::move(held_out.samples);
       data.held_out_report = held_out.report;
     }

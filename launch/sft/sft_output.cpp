@@ -82,8 +82,15 @@ void OutputDirectory::begin(const Options& options) {
   is_unused_ = false;
   if (options.resume) return;
   std::error_code error;
+  std::vector<fs::path> old;
   for (const auto& entry : fs::directory_iterator(path_, error)) {
-    if (is_of_a_run(entry.path().filename().string())) fs::remove_all(entry, error);
+    if (is_of_a_run(entry.path().filename().string())) old.push_back(entry.path());
+  }
+  require(!error, ErrorKind::resource, "{}: cannot be read: {}", path_, error.message());
+  for (const fs::path& path : old) {
+    fs::remove_all(path, error);
+    require(!error, ErrorKind::resource, "{}: cannot be removed: {}", path.string(),
+            error.message());
   }
 }
 

@@ -21,6 +21,7 @@
 #include "src/checkpoint/mapped_file.h"
 #include "src/lora/adapter_writer.h"
 #include "src/model/model_adapters.h"
+#include "src/train/gradient_reduction.h"
 
 namespace moesaic {
 namespace {
@@ -136,12 +137,11 @@ std::unique_ptr<Trainer> SftSetup::trainer_on(SamplePass& pass) {
       train_options());
 }
 
-/// Of gradients over ranks, as GradientReduction sums them.
+/// Of gradients over ranks.
 std::int64_t SftSetup::sum_bytes() const {
-  if (runtime_.world().size() == 1) return 0;
   const std::int64_t common = adapters_.num_common_values();
-  const std::int64_t experts = replicas_->size() > 1 ? std::ssize(adapters_.masters()) - common : 0;
-  return PendingSums::most_bytes(common) + PendingSums::most_bytes(experts);
+  return GradientReduction::most_bytes(runtime_.world().size(), replicas_->size(),
+                                       {common, std::ssize(adapters_.masters()) - common});
 }
 
 EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 
@@ -22,9 +23,21 @@ std::string PointPlace::path(const std::string& id, const char* kind) const {
 
 std::optional<PointClaim> PointClaim::take(const PointPlace& place, const std::string& id) {
   const std::string part = place.path(id, ".part");
-  OutputFile output(part, OutputFile::Mode::kept, place.file(id));
-  if (!output.lock()) return std::nullopt;
-  return PointClaim(part, place.file(id), std::move(output));
+  for (;;) {
+    OutputFile output(part, OutputFile::Mode::kept, place.file(id));
+    if (!output.lock()) return std::nullopt;
+    // Else the one who had it has done with it since it was opened.
+    if (output.is_at(part)) return PointClaim(part, place.file(id), std::move(output));
+  }
+}
+
+PointClaim::PointClaim(PointClaim&& other) noexcept
+    : part_(std::exchange(other.part_, {})),
+      file_(std::move(other.file_)),
+      output_(std::move(other.output_)) {}
+
+PointClaim::~PointClaim() {
+  if (!part_.empty()) (void)std::remove(part_.c_str());
 }
 
 void PointClaim::complete(const std::string& text) {
@@ -33,6 +46,7 @@ void PointClaim::complete(const std::string& text) {
   output_.sync();
   require(std::rename(part_.c_str(), file_.c_str()) == 0, ErrorKind::resource,
           "{}: cannot be written: {}", file_, std::strerror(errno));
+  part_.clear();
   sync_name(file_);
 }
 

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/output_file.h"
 
@@ -29,9 +30,13 @@ class PointPlace {
 };
 
 /// The right of one process to run a point: others that go through the same study leave it out. A
-/// process that is killed loses it.
+/// process that is killed loses it; one that is destroyed leaves nothing behind.
 class PointClaim {
  public:
+  ~PointClaim();
+  PointClaim(PointClaim&& other) noexcept;
+  PointClaim& operator=(PointClaim&&) = delete;
+
   /// Nothing if another process has it.
   [[nodiscard]] static std::optional<PointClaim> take(const PointPlace& place,
                                                       const std::string& id);
@@ -41,7 +46,7 @@ class PointClaim {
  private:
   PointClaim(std::string part, std::string file, OutputFile output)
       : part_(std::move(part)), file_(std::move(file)), output_(std::move(output)) {}
-  std::string part_{};
+  std::string part_{};  // empty: it is complete, or another's
   std::string file_{};
   OutputFile output_;
 };

@@ -1,5 +1,7 @@
 #include "launch/study/point_job.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -144,7 +146,9 @@ void SequenceJob::run_on(Transformer& transformer) {
                     .share_prefixes = false});
   for (std::int64_t i = 0; steps.submits() && i < sequences(); ++i) steps.submit(request(i));
   do {
-    steps.step();
+    for (const Finished& finished : steps.step().finished) {
+      require_undamaged(finished, fmt::format("sequence {}", finished.request + 1));
+    }
   } while (steps.under_way());
 }
 

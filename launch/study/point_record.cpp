@@ -49,6 +49,13 @@ bool is_rule(std::string_view line) {
 
 }  // namespace
 
+std::string error_json(const PointError& error) {
+  return JsonWriter()
+      .field("exit_code", error.exit_code)
+      .field("last_words", error.last_words)
+      .text();
+}
+
 std::string point_record_json(const PointRecord& record) {
   const PointLaunch& launch = record.launch;
   JsonWriter out;
@@ -66,12 +73,7 @@ std::string point_record_json(const PointRecord& record) {
                                .field("array_id", launch.array_id)
                                .text());
   if (record.measurement) out.raw_field("measurement", measurement_json(*record.measurement));
-  if (record.error) {
-    out.raw_field("error", JsonWriter()
-                               .field("exit_code", record.error->exit_code)
-                               .field("last_words", record.error->last_words)
-                               .text());
-  }
+  if (record.error) out.raw_field("error", error_json(*record.error));
   return out.text();
 }
 

@@ -38,6 +38,7 @@ struct PointRecord {
   std::optional<PointError> error{};
 };
 
+[[nodiscard]] std::string error_json(const PointError& error);
 [[nodiscard]] std::string options_json(const std::map<std::string, std::string>& options);
 /// One line of JSON without its end.
 [[nodiscard]] std::string point_record_json(const PointRecord& record);

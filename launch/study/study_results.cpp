@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/output_file.h"
 #include "base/small_file.h"
 #include "launch/options/split.h"
 #include "launch/study/point_file.h"
@@ -31,6 +32,9 @@ std::vector<StudyRow> read_rows(const StudyConfig& study, const std::vector<std:
 }  // namespace
 
 std::vector<StudyRow> write_results(const StudyConfig& study, const std::vector<std::string>& ids) {
+  // Tasks of an array may end at the same time: the last to write must have read all points.
+  const OutputFile turn(table_path(study) + ".lock", OutputFile::Mode::kept);
+  turn.wait_for_lock();
   std::vector<StudyRow> rows = read_rows(study, ids);
   replace_file(table_path(study), study_jsonl(rows));
   return rows;

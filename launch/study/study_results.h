@@ -10,7 +10,7 @@
 namespace moesaic {
 
 /// Writes OUT/study.jsonl: those of the points `ids` that are there, beside each other. Returns
-/// them.
+/// them. One process at a time: others wait.
 std::vector<StudyRow> write_results(const StudyConfig& study, const std::vector<std::string>& ids);
 
 /// The points that OUT/study.jsonl lists, whichever version of the program measured them. Throws

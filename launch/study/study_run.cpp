@@ -92,10 +92,10 @@ class StudyRun {
         const int failed = visit(point);
         if (code == 0) code = failed;
       }
-    } catch (const Interrupted&) {
+    } catch (const Interrupted& interrupted) {
       interruption_.remove_stop_file();
       log_.once(LogLevel::warning, "interrupted ({}): the same command goes on",
-                interruption_.reason());
+                interruption_.wanted() ? interruption_.reason() : interrupted.what());
       code = kInterruptedCode;
     }
     write_table();
@@ -144,6 +144,7 @@ class StudyRun {
                      .array_id = array_id()};
     const int code = launch(point, record.launch.argv);
     record.launch.end = utc_now();
+    if (code == kInterruptedCode) throw Interrupted("the ranks of a point were asked to stop");
     if (code == 0) {
       take_output(place_.output(point.id), record);
     } else {

@@ -59,13 +59,6 @@ std::string optional_json(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "null";
 }
 
-std::string error_json(const PointError& error) {
-  return JsonWriter()
-      .field("exit_code", error.exit_code)
-      .field("last_words", error.last_words)
-      .text();
-}
-
 std::string study_line(const StudyRow& row) {
   const PointRecord& record = row.record;
   JsonWriter out;

@@ -25,6 +25,7 @@
 #include "launch/verbs/convert_adapter.h"
 #include "launch/verbs/verbs.h"
 #include "src/checkpoint/mapped_file.h"
+#include "src/checkpoint/packed_manifest.h"
 #include "src/checkpoint/packed_writer.h"
 #include "src/model/weight_converter.h"
 
@@ -51,8 +52,7 @@ std::unique_ptr<Source> plan_all(const OpenModel& model) {
 
 /// Of --shard-size.
 std::int64_t shard_bytes(const Options& options) {
-  constexpr std::int64_t kUsual = std::int64_t{4} << 30;
-  return options.shard_size ? options.shard_size->bytes : kUsual;
+  return options.shard_size ? options.shard_size->bytes : kShardBytes;
 }
 
 /// Whether the entry is this rank's share.

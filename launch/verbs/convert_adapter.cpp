@@ -53,13 +53,14 @@ AdapterLayout written_layout(const Options& options, const OpenModel& model) {
 }
 
 /// On the first rank alone.
-void write_layout(const Options& options, const OpenModel& model) {
+void write_layout(const Options& options, const OpenModel& model, LongWork& work) {
   const AdapterSet set = read_whole(*model.adapter);
   const std::vector<AdapterSite> sites = adapter_sites(model.files.names(model.config));
   SavedAdapter saved{model.adapter->description(), model.adapter->specs(), sites};
   saved.description.layout = written_layout(options, model);
   PackedOutput output(options.output_dir, options.overwrite);
-  save_adapter(part_directory(options.output_dir), saved, set);
+  save_adapter(part_directory(options.output_dir), saved, set,
+               [&](std::int64_t done, std::int64_t total) { work.advance(done, total); });
   output.publish();
 }
 
@@ -117,8 +118,9 @@ void convert_adapter(const Runtime& runtime, const OpenModel& model) {
   if (options.merge) {
     bytes = merge(runtime, model);
   } else {
-    agree(runtime.world(), [&] {
-      if (runtime.is_first()) write_layout(options, model);
+    LongWork work(runtime.world(), "writing", waiting_notice(runtime.log(), "writing"));
+    agree_on_work(runtime.world(), work, [&] {
+      if (runtime.is_first()) write_layout(options, model, work);
     });
   }
   if (!runtime.is_first()) return;

@@ -114,7 +114,8 @@ RequestFeed make_feed(TextOutput& output) {
   return {.next = [&] { return output.next(); },
           .on_token = [&](const NewToken& token) { output.take(token); },
           .on_finished = [&](const Finished& finished) { output.take(finished); },
-          .on_logits = {}};
+          .on_logits = {},
+          .name = [&](RequestId request) { return output.name_of(request); }};
 }
 RequestFeed make_feed(TextOutput& output, ArrivingPrompts& arriving) {
   RequestFeed feed = make_feed(output);
@@ -131,11 +132,11 @@ std::unique_ptr<ResultFile> open_result_file(const Runtime& runtime, const OpenM
     if (!runtime.is_first() || !runtime.options().out) return;
     require(*runtime.options().out != "-", ErrorKind::usage,
             "--out -: a file has to be named; on the standard output --json prints the same lines");
-    const bool are_there = arrival_of(runtime.options()) == Arrival::before;
+    const std::string& directory = model.files.directory();
     file = std::make_unique<ResultFile>(
-        *runtime.options().out,
-        run_identity(runtime, are_there ? inputs_checksum(input) : input_name("-"),
-                     model.files.directory()));
+        *runtime.options().out, arrival_of(runtime.options()) == Arrival::before
+                                    ? run_identity(runtime, inputs_checksum(input), directory)
+                                    : run_identity_of_arriving(runtime, input, directory));
   });
   return file;
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <system_error>
 #include <utility>
 
 #include "base/checksum.h"
@@ -96,7 +97,8 @@ std::string read_file_bytes(const std::string& path) {
   if (path == "-") {
     text = read_text(std::cin, input_name(path));
   } else {
-    require(!std::filesystem::is_directory(path), ErrorKind::file,
+    std::error_code error;  // what is wrong with the name shows when it is opened
+    require(!std::filesystem::is_directory(path, error), ErrorKind::file,
             "cannot read {}: it is a directory", path);
     std::ifstream stream(path, std::ios::binary);
     require(stream.is_open(), ErrorKind::file, "cannot read the file {}", path);

@@ -39,7 +39,7 @@ std::string expert_nodes(const Runtime& runtime) {
   return fmt::format("{}", fmt::join(nodes, ","));
 }
 
-std::string options_json(const Runtime& runtime) {
+JsonWriter deciding_options(const Runtime& runtime) {
   const Command& command = runtime.command();
   const Options& options = command.options;
   JsonWriter out;
@@ -51,7 +51,12 @@ std::string options_json(const Runtime& runtime) {
     }
     out.field(row.name, value);
   }
-  return out.text();
+  return out;
+}
+
+std::string checksum_of_model(const Runtime& runtime, const std::string& model_directory) {
+  const std::optional<std::string>& lora = runtime.options().lora;
+  return model_checksum(model_directory) + (lora ? "+" + model_checksum(*lora) : "");
 }
 
 template <typename T>
@@ -88,10 +93,21 @@ std::string inputs_checksum(const ScoreInput& input) {
 
 RunIdentity run_identity(const Runtime& runtime, std::string inputs,
                          const std::string& model_directory) {
-  const std::optional<std::string>& lora = runtime.options().lora;
   return {.inputs = std::move(inputs),
-          .model = model_checksum(model_directory) + (lora ? "+" + model_checksum(*lora) : ""),
-          .options = options_json(runtime)};
+          .model = checksum_of_model(runtime, model_directory),
+          .options = deciding_options(runtime).text()};
+}
+
+RunIdentity run_identity_of_arriving(const Runtime& runtime, const TokenPrompts& input,
+                                     const std::string& model_directory) {
+  JsonWriter options = deciding_options(runtime);
+  if (input.chat_template) {
+    options.field("chat-template", checksum_text(input.chat_checksum))
+        .field("system-prompt", runtime.options().system_prompt.value_or(""));
+  }
+  return {.inputs = input_name("-"),
+          .model = checksum_of_model(runtime, model_directory),
+          .options = options.text()};
 }
 
 }  // namespace moesaic

@@ -14,6 +14,10 @@ namespace moesaic {
 /// Weights count with samples of their files. Throws Error{file} if the model cannot be read.
 [[nodiscard]] RunIdentity run_identity(const Runtime& runtime, std::string inputs,
                                        const std::string& model_directory);
+/// Of prompts that are still to come: what else --chat makes their texts of counts in their place.
+[[nodiscard]] RunIdentity run_identity_of_arriving(const Runtime& runtime,
+                                                   const TokenPrompts& input,
+                                                   const std::string& model_directory);
 
 /// Of prompts with their tokens.
 [[nodiscard]] std::string inputs_checksum(const TokenPrompts& input);

@@ -157,6 +157,32 @@ std::string phases_json(const std::vector<RankStatistics>& ranks) {
   return phases.text();
 }
 
+/// How rows, bytes and memory were shared out over the ranks.
+void add_loads(const RunStatistics& run, JsonWriter& out) {
+  const Spread rows = row_spread(run.ranks);
+  const Spread peak = peak_spread(run.ranks);
+  const RowCounters moved = traffic(run.ranks);
+  const ExpertLoad all = load(run.ranks);
+  const Spread wait = phase_spread(run.ranks, static_cast<std::size_t>(Phase::wait));
+  out.field("expert_rows_mean", rows.mean)
+      .field("expert_rows_max", rows.most)
+      .field("expert_imbalance", imbalance(rows))
+      .field("layer_imbalance", run.balance.placed)
+      .field("layer_imbalance_contiguous", run.balance.contiguous)
+      .field("bytes_sent", all.bytes_sent)
+      .field("bytes_near", moved.bytes_near)
+      .field("bytes_far", moved.bytes_far)
+      .field("messages", moved.messages)
+      .field("rows_saved", moved.rows_saved)
+      .field("results_saved", all.results_saved)
+      .field("result_bytes_saved", all.result_bytes_saved)
+      .field("wait_seconds_mean", wait.mean)
+      .field("wait_seconds_max", wait.most)
+      .field("peak_bytes_min", static_cast<std::int64_t>(peak.least))
+      .field("peak_bytes_max", static_cast<std::int64_t>(peak.most))
+      .field("node_peak_bytes", node_peak(run.ranks));
+}
+
 }  // namespace
 
 std::vector<RankStatistics> gather_statistics(const Runtime& runtime,
@@ -193,11 +219,6 @@ std::string statistics_text(const RunStatistics& run) {
 }
 
 std::string statistics_json(const RunStatistics& run, const Runtime& runtime) {
-  const Spread rows = row_spread(run.ranks);
-  const Spread peak = peak_spread(run.ranks);
-  const RowCounters moved = traffic(run.ranks);
-  const ExpertLoad all = load(run.ranks);
-  const Spread wait = phase_spread(run.ranks, static_cast<std::size_t>(Phase::wait));
   JsonWriter out;
   out.field("ranks", static_cast<int>(run.ranks.size()))
       .field("nodes", runtime.num_nodes())
@@ -217,26 +238,9 @@ std::string statistics_json(const RunStatistics& run, const Runtime& runtime) {
     out.field("wall_seconds", run.wall_seconds)
         .field("shares", "a step's seconds are shared by its rows; a first token is its prompt's");
   }
-  out.raw_field("phases", phases_json(run.ranks))
-      .field("expert_rows_mean", rows.mean)
-      .field("expert_rows_max", rows.most)
-      .field("expert_imbalance", imbalance(rows))
-      .field("layer_imbalance", run.balance.placed)
-      .field("layer_imbalance_contiguous", run.balance.contiguous)
-      .field("bytes_sent", all.bytes_sent)
-      .field("bytes_near", moved.bytes_near)
-      .field("bytes_far", moved.bytes_far)
-      .field("messages", moved.messages)
-      .field("rows_saved", moved.rows_saved)
-      .field("results_saved", all.results_saved)
-      .field("result_bytes_saved", all.result_bytes_saved)
-      .field("wait_seconds_mean", wait.mean)
-      .field("wait_seconds_max", wait.most)
-      .field("peak_bytes_min", static_cast<std::int64_t>(peak.least))
-      .field("peak_bytes_max", static_cast<std::int64_t>(peak.most))
-      .field("node_peak_bytes", node_peak(run.ranks))
-      .raw_field("config", config_json(runtime.command()));
-  return out.text();
+  out.raw_field("phases", phases_json(run.ranks));
+  add_loads(run, out);
+  return out.raw_field("config", config_json(runtime.command())).text();
 }
 
 std::string runtime_text(const Runtime& runtime) {

@@ -60,18 +60,20 @@ void require_undamaged(const ScoreInput& input, const std::optional<ScoreDamage>
        input.labels[document].where, damage->place, damage->token, input.tokenizer->token(token));
 }
 
-}  // namespace
+/// What rank 0 writes.
+struct Outputs {
+  std::optional<LogitsFile> logits{};
+  std::optional<LogprobsFile> logprobs{};
+  std::optional<ScoreOutput> output{};  // refers to the log-probabilities
+};
 
-void run_score(Runtime& runtime) {
-  const Options& options = runtime.options();
-  const OpenModel model = open_model(runtime);
-  require_recordable(runtime);
-  ScoreInput input = read_score_input(runtime, model);
-  std::optional<LogitsFile> logits;
-  std::optional<LogprobsFile> logprobs;
-  std::optional<ScoreOutput> output;
+/// Collective.
+void open_outputs(const Runtime& runtime, const OpenModel& model, ScoreInput& input,
+                  Outputs& outputs) {
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
+    const Options& options = runtime.options();
+    auto& [logits, logprobs, output] = outputs;
     if (options.logits_out) {
       require_one_window(input);
       logits.emplace(*options.logits_out, input.documents.front().tokens, model.config.vocab_size);
@@ -79,6 +81,29 @@ void run_score(Runtime& runtime) {
     if (options.logprobs_out) open_logprobs(runtime, model, input, logprobs);
     output.emplace(runtime, input, logprobs ? &*logprobs : nullptr);
   });
+}
+
+/// Collective.
+RunStatistics gather_score(const Runtime& runtime, Engine& engine, const StepStatistics& counts) {
+  return {.load = engine.load(),
+          .prompt = {counts.work.prompt_rows, counts.prompt_seconds},
+          .generation = {},
+          .shared_tokens = counts.work.shared_positions,
+          .ranks = gather_statistics(runtime, engine.transformer()),
+          .balance = {}};
+}
+
+}  // namespace
+
+void run_score(Runtime& runtime) {
+  const Options& options = runtime.options();
+  const OpenModel model = open_model(runtime);
+  require_recordable(runtime);
+  ScoreInput input = read_score_input(runtime, model);
+  Outputs outputs;
+  open_outputs(runtime, model, input, outputs);
+  std::optional<LogitsFile>& logits = outputs.logits;
+  std::optional<ScoreOutput>& output = outputs.output;
   ScoreSizes sizes = input.sizes();
   runtime.world().broadcast(std::as_writable_bytes(std::span(&sizes, 1)), 0);
   ScoreEvents events = output ? events_of(*output) : ScoreEvents{};
@@ -102,13 +127,8 @@ void run_score(Runtime& runtime) {
   if (logits && result.complete) logits->finish();
   if (!result.complete) runtime.end_early(output ? output->end_early() : "");
   const ExpertLoads loads(runtime, engine);
-  const RunStatistics statistics{
-      .load = engine.load(),
-      .prompt = {result.statistics.work.prompt_rows, result.statistics.prompt_seconds},
-      .generation = {},
-      .shared_tokens = result.statistics.work.shared_positions,
-      .ranks = gather_statistics(runtime, engine.transformer()),
-      .balance = loads.balance()};
+  RunStatistics statistics = gather_score(runtime, engine, result.statistics);
+  statistics.balance = loads.balance();
   if (output) output->finish(result.total, &statistics);
   loads.record();
 }

@@ -22,10 +22,11 @@ constexpr std::string_view kSpaces = " \t\r\n";
 /// Reads on rank 0 what the files hold.
 class Reader {
  public:
-  Reader(const Runtime& runtime, const OpenModel& model, ScoreInput& input)
+  Reader(const Runtime& runtime, const OpenModel& model, LongWork& work, ScoreInput& input)
       : options_(runtime.options()),
         config_(model.config),
         tokenizer_(*input.tokenizer),
+        work_(work),
         input_(input) {
     limit_ = context_of(options_, config_);
     stride_ = options_.stride > 0 ? options_.stride : std::max<std::int64_t>(limit_.tokens / 2, 1);
@@ -46,12 +47,14 @@ class Reader {
 
  private:
   void read_lines(std::string_view text, const std::string& name) {
+    const std::int64_t total = std::ssize(text);
     for (std::int64_t number = 1; !text.empty(); ++number) {
       const std::string_view line = text.substr(0, text.find('\n'));
       text.remove_prefix(std::min(line.size() + 1, text.size()));
       if (line.find_first_not_of(kSpaces) == std::string_view::npos) continue;
       const std::string where = fmt::format("{} line {}", name, number);
       read_object(Json::parse(line, where), where);
+      work_.advance(total - std::ssize(text), total);
     }
   }
 
@@ -154,6 +157,7 @@ class Reader {
   const Options& options_;
   const ModelConfig& config_;
   const Tokenizer& tokenizer_;
+  LongWork& work_;
   ScoreInput& input_;
   ContextLimit limit_;
   std::int64_t stride_ = 0;
@@ -176,13 +180,14 @@ ScoreSizes ScoreInput::sizes() const {
 ScoreInput read_score_input(const Runtime& runtime, const OpenModel& model) {
   const Options& options = runtime.options();
   ScoreInput input;
-  agree(runtime.world(), [&] {
+  LongWork work(runtime.world(), "reading", waiting_notice(runtime.log(), "reading"));
+  agree_on_work(runtime.world(), work, [&] {
     require(!options.no_window || options.stride == 0, ErrorKind::usage,
             "--no-window and --stride exclude each other");
     if (!runtime.is_first()) return;
     require(!options.files.empty(), ErrorKind::usage, "no text: --file FILE says which");
     input.tokenizer = Tokenizer::from_directory(model.files.directory());
-    Reader reader(runtime, model, input);
+    Reader reader(runtime, model, work, input);
     for (const std::string& path : options.files) reader.read(path);
   });
   return input;

@@ -11,6 +11,12 @@
 namespace moesaic {
 namespace {
 
+/// ", sample 2 of 3", or nothing if there is one.
+std::string sample_text(const RequestList::Place& place) {
+  if (place.samples == 1) return "";
+  return fmt::format(", sample {} of {}", place.sample + 1, place.samples);
+}
+
 void print_now(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
@@ -90,6 +96,11 @@ void TextOutput::take(const Finished& finished) {
   advance();
 }
 
+std::string TextOutput::name_of(RequestId request) const {
+  const RequestList::Place place = requests_.place(asked_[static_cast<std::size_t>(request)]);
+  return prompt_of(place).where + sample_text(place);
+}
+
 std::string TextOutput::shown(const Prompt& prompt) const {
   return shows_prompts_ && !prompt.is_chat ? prompt.text : "";
 }
@@ -110,12 +121,10 @@ std::string TextOutput::error_text(const RequestList::Place& place) const {
 }
 
 std::string TextOutput::title(const RequestList::Place& place) const {
-  const std::string sample =
-      place.samples == 1 ? "" : fmt::format(", sample {} of {}", place.sample + 1, place.samples);
   const std::string all =
       arrival_ == Arrival::before ? fmt::format(" of {}", input_.prompts.size()) : "";
   return fmt::format("{}--- prompt {}{}{}", place.prompt == 0 && place.sample == 0 ? "" : "\n",
-                     place.prompt + 1, all, sample);
+                     place.prompt + 1, all, sample_text(place));
 }
 
 void TextOutput::advance() {

@@ -40,6 +40,8 @@ class TextOutput {
   /// Of requests by the order in which next() gave them.
   void take(const NewToken& token);
   void take(const Finished& finished);
+  /// "prompts.txt line 3", "prompts.txt line 3, sample 2 of 3".
+  [[nodiscard]] std::string name_of(RequestId request) const;
   /// Nothing more will come. "3 of 7 texts are finished".
   std::string end();
 

@@ -1,5 +1,9 @@
 #include "launch/verbs/token_prompts.h"
 
+#include <span>
+#include <utility>
+
+#include "base/checksum.h"
 #include "base/error.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
@@ -23,6 +27,18 @@ void check_tokens(const Prompt& prompt, std::span<const std::int32_t> tokens,
             vocab_size);
     require_known(tokenizer, token, vocab_size);
   }
+}
+
+std::uint64_t checksum_of(const ChatFiles& files) {
+  Checksum sum;
+  for (const auto& [name, source] : files.templates) {
+    for (const std::string* text : {&name, &source.text}) {
+      const std::size_t size = text->size();
+      sum.add(std::as_bytes(std::span(&size, 1)));
+      sum.add(std::as_bytes(std::span(*text)));
+    }
+  }
+  return sum.value();
 }
 
 }  // namespace
@@ -65,7 +81,8 @@ std::vector<std::int32_t> encode_prompt(Prompt& prompt, const TokenPrompts& inpu
 TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model, BadPrompts bad,
                             const std::function<std::vector<Prompt>()>& read) {
   TokenPrompts result;
-  agree(runtime.world(), [&] {
+  LongWork work(runtime.world(), "reading", waiting_notice(runtime.log(), "reading"));
+  agree_on_work(runtime.world(), work, [&] {
     if (!runtime.is_first()) return;
     const Options& options = runtime.options();
     const std::string& directory = model.files.directory();
@@ -73,11 +90,14 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model, BadP
     result.prompts = read();
     result.tokenizer = Tokenizer::from_directory(directory);
     if (options.chat) {
-      result.chat_template = ChatTemplate::from_directory(directory, options.chat_template);
+      ChatFiles files = read_chat_files(directory, options.chat_template);
+      result.chat_checksum = checksum_of(files);
+      result.chat_template = ChatTemplate(std::move(files));
       result.turn_end = turn_end_token(*result.chat_template, *result.tokenizer);
     }
     for (Prompt& prompt : result.prompts) {
       result.tokens.push_back(encode_prompt(prompt, result, options, model.config.vocab_size, bad));
+      work.advance(std::ssize(result.tokens), std::ssize(result.prompts));
     }
   });
   for (const std::vector<std::int32_t>& tokens : result.tokens) {

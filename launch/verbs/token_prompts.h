@@ -19,6 +19,7 @@ namespace moesaic {
 struct TokenPrompts {
   std::optional<Tokenizer> tokenizer;             // rank 0
   std::optional<ChatTemplate> chat_template;      // rank 0, with --chat
+  std::uint64_t chat_checksum = 0;                // rank 0, with --chat: of the template's texts
   std::optional<std::int32_t> turn_end;           // rank 0, with --chat (turn_end_token)
   std::vector<Prompt> prompts;                    // rank 0
   std::vector<std::vector<std::int32_t>> tokens;  // rank 0

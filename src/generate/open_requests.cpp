@@ -10,6 +10,16 @@
 
 namespace moesaic {
 
+namespace {
+
+std::string place_of(std::int64_t layer) {
+  if (layer == FiniteRows::kEmbedding) return "the embedding";
+  if (layer == SequenceNews::kOutputMatrix) return "the output matrix";
+  return fmt::format("layer {}", layer);
+}
+
+}  // namespace
+
 void require_undamaged(const Finished& finished, std::string_view what) {
   if (!finished.damage) return;
   fail(ErrorKind::file,
@@ -49,10 +59,7 @@ OpenRequests::Outcome OpenRequests::take(const SequenceNews& news,
   }
   if (news.end == SequenceNews::End::damaged) {
     outcome.finished = finish(news.request, StopReason::damaged);
-    outcome.finished->damage = {.position = news.position,
-                                .place = news.layer == FiniteRows::kEmbedding
-                                             ? "the embedding"
-                                             : fmt::format("layer {}", news.layer)};
+    outcome.finished->damage = {.position = news.position, .place = place_of(news.layer)};
   } else if (entry.stream && entry.stream->stopped_by()) {
     outcome.finished = finish(news.request, StopReason::stop_string);
   } else if (news.end != SequenceNews::End::none) {

@@ -252,6 +252,7 @@ const RankPass& RankSequences::forward() {
     const auto index = static_cast<std::size_t>(i);
     const auto& [sequence, last] = at_end[index];
     const SequenceNews news = pass_.news[index] = go_on(*sequence, last);
+    if (sequence->damaged) return;
     if (const auto count = sequence->request.logprobs; count && sequence->sampler) {
       pass_.logprobs[index] =
           token_logprobs(last, news.token, *count, *transformer_.compute().vector);
@@ -292,13 +293,20 @@ SequenceNews RankSequences::go_on(Active& sequence, std::span<const float> logit
     sequence.ended = true;
     return {.request = sequence.id, .end = End::length};
   }
-  const std::int32_t token = sequence.sampler->sample(
+  const std::optional<std::int32_t> token = sequence.sampler->sample(
       logits, {.tokens = request.tokens, .prompt_tokens = sequence.prompt_tokens});
-  SequenceNews news{.request = sequence.id, .token = token};
-  if (std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end()) {
+  if (!token) {
+    sequence.ended = sequence.damaged = true;
+    return {.request = sequence.id,
+            .end = End::damaged,
+            .position = sequence.known() - 1,
+            .layer = SequenceNews::kOutputMatrix};
+  }
+  SequenceNews news{.request = sequence.id, .token = *token};
+  if (std::ranges::find(request.stop_tokens, *token) != request.stop_tokens.end()) {
     news.end = End::end_of_sequence;
   } else {
-    request.tokens.push_back(token);
+    request.tokens.push_back(*token);
     const auto length = static_cast<std::int64_t>(request.tokens.size());
     if (length == sequence.prompt_tokens + request.max_new_tokens) news.end = End::length;
   }

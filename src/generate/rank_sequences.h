@@ -24,13 +24,14 @@ struct LogitsRows {
 /// What a step made of one request. Travels between ranks as it stands.
 struct SequenceNews {
   static constexpr std::int32_t kNoToken = -1;
+  static constexpr std::int64_t kOutputMatrix = -2;  // instead of a layer
   enum class End : std::int32_t { none, end_of_sequence, length, damaged };
 
   RequestId request = 0;
   std::int32_t token = kNoToken;
   End end = End::none;
   std::int64_t position = 0;  // End::damaged: of the first token whose values are not finite
-  std::int64_t layer = 0;     // that made them so, or FiniteRows::kEmbedding
+  std::int64_t layer = 0;     // that made them so, FiniteRows::kEmbedding or kOutputMatrix
 };
 
 /// The work of one or more forward passes. Travels between ranks as it stands.
@@ -52,7 +53,8 @@ struct RankPass {
 };
 
 struct RankOptions {
-  std::int64_t batch_tokens = 512;  ///< of a forward pass, prompts and continuations together
+  /// Most tokens of a forward pass; sequences that generate have their token even if they are more.
+  std::int64_t batch_tokens = 512;
   std::int64_t cache_bytes = KvPool::kNoLimit;  ///< of keys and values
   /// A request that begins as another one on this rank takes over what that one has computed; as
   /// many that have ended are kept for it. 0: nothing is shared.

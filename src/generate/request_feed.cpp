@@ -10,6 +10,10 @@ namespace {
 /// Whether to go on after a step.
 enum class GoOn { yes, dismissed, stop_wanted };
 
+std::string name_of(const RequestFeed& feed, RequestId request) {
+  return feed.name ? feed.name(request) : fmt::format("prompt {}", request + 1);
+}
+
 GoOn take_step(StepEngine& engine, const RequestFeed& feed) {
   StepResult result = engine.step();
   for (const NewToken& token : result.tokens) {
@@ -19,7 +23,7 @@ GoOn take_step(StepEngine& engine, const RequestFeed& feed) {
     if (feed.on_logits) feed.on_logits(rows);
   }
   for (Finished& finished : result.finished) {
-    require_undamaged(finished, fmt::format("prompt {}", finished.request + 1));
+    require_undamaged(finished, name_of(feed, finished.request));
     if (feed.on_finished) feed.on_finished(std::move(finished));
   }
   if (result.stop_wanted) return GoOn::stop_wanted;
@@ -32,7 +36,7 @@ bool run_requests(StepEngine& engine, const RequestFeed& feed) {
   if (!engine.submits()) {
     GoOn next = GoOn::yes;
     while (next == GoOn::yes) next = take_step(engine, feed);
-    return next == GoOn::dismissed;
+    return next == GoOn::dismissed || engine.said_by_first(false);
   }
   for (bool more = true; more || engine.busy();) {
     bool waits = false;
@@ -44,10 +48,13 @@ bool run_requests(StepEngine& engine, const RequestFeed& feed) {
       }
     }
     // Also with nothing to do: the other ranks may not think that rank 0 is lost.
-    if ((more || engine.busy()) && take_step(engine, feed) == GoOn::stop_wanted) return false;
+    if ((more || engine.busy()) && take_step(engine, feed) == GoOn::stop_wanted) {
+      return engine.said_by_first(!more && !engine.busy());
+    }
   }
   engine.dismiss();
-  return take_step(engine, feed) != GoOn::stop_wanted;
+  (void)take_step(engine, feed);  // in which nothing runs any more
+  return true;
 }
 
 }  // namespace moesaic

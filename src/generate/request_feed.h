@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "src/generate/step_engine.h"
 
@@ -18,6 +19,8 @@ struct RequestFeed {
   std::function<void(const NewToken&)> on_token;
   std::function<void(Finished&&)> on_finished;
   std::function<void(const LogitsRows&)> on_logits;
+  /// What errors call a request of next(); "prompt N" by their order if it is not given.
+  std::function<std::string(RequestId)> name{};
 };
 
 /// Runs all requests of `feed`, of which no more wait at a time than keep the ranks busy. Functions

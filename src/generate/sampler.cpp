@@ -41,14 +41,9 @@ Sampler::Sampler(const SamplingOptions& options, std::uint64_t stream, const Vec
       vector_(&vector),
       random_(seeded(options.seed, stream)) {}
 
-std::int32_t Sampler::sample(std::span<const float> logits, const TextSoFar& text) {
+std::optional<std::int32_t> Sampler::sample(std::span<const float> logits, const TextSoFar& text) {
   std::int32_t best = largest(logits);
-  const float top = logits[static_cast<std::size_t>(best)];
-  require(
-      std::isfinite(top), ErrorKind::file,
-      "the output matrix gives logits that are not finite (largest: {}): damaged weights, or an "
-      "overflow",
-      top);
+  if (!std::isfinite(logits[static_cast<std::size_t>(best)])) return std::nullopt;
   const std::span<const float> adjusted = adjustment_.apply(logits, text);
   if (adjusted.data() != logits.data()) best = largest(adjusted);
   require(std::isfinite(adjusted[static_cast<std::size_t>(best)]), ErrorKind::usage,

@@ -20,9 +20,10 @@ class Sampler {
   /// (check_sampling).
   Sampler(const SamplingOptions& options, std::uint64_t stream, const VectorKernels& vector);
 
-  /// The token after `text`, which may only grow from call to call. Throws Error{internal} if no
-  /// logit is a finite number, Error{usage} if the bias forbids every token.
-  [[nodiscard]] std::int32_t sample(std::span<const float> logits, const TextSoFar& text);
+  /// The token after `text`, which may only grow from call to call; none if the largest logit is
+  /// not finite. Throws Error{usage} if the bias forbids every token.
+  [[nodiscard]] std::optional<std::int32_t> sample(std::span<const float> logits,
+                                                   const TextSoFar& text);
 
  private:
   /// `best`: the largest of the logits.

@@ -87,6 +87,12 @@ const StepResult& StepEngine::step() {
   return result_;
 }
 
+bool StepEngine::said_by_first(bool value) {
+  std::int64_t said = value ? 1 : 0;
+  world_.broadcast(std::as_writable_bytes(std::span(&said, 1)), 0);
+  return said != 0;
+}
+
 void StepEngine::follow(Orders orders) {
   for (auto& [id, request] : orders.submitted) {
     schedule_.add(id, request);

@@ -17,7 +17,8 @@
 namespace moesaic {
 
 struct StepOptions {
-  /// Tokens of one forward pass of a rank, prompts and continuations together.
+  /// Most tokens of one forward pass of a rank; sequences that generate have their token even if
+  /// they are more.
   std::int64_t batch_tokens = 512;
   std::int64_t parallel = 8;  ///< sequences under way at a time on a rank
   /// For keys and values on a rank, within which sequences wait or give way (RankSequences).
@@ -88,6 +89,9 @@ class StepEngine {
 
   /// Collective over all ranks. Valid until the next step.
   const StepResult& step();
+
+  /// What rank 0 says, on all ranks. Collective.
+  [[nodiscard]] bool said_by_first(bool value);
 
   /// As this rank saw it.
   [[nodiscard]] const StepStatistics& statistics() const noexcept { return statistics_; }

@@ -85,13 +85,13 @@ Value unique(Run& run, const Value& input, const Arguments& arguments) {
   return make_sequence(std::move(kept), SequenceKind::generator);
 }
 
-Value sum(Run&, const Value& input, const Arguments& arguments) {
+Value sum(Run& run, const Value& input, const Arguments& arguments) {
   const auto bound = bind(arguments, "sum", {"attribute", "start"});
   Value total = bound[1] == nullptr ? Value(std::int64_t{0}) : *bound[1];
   if (total.is_text()) refuse("sum() can't sum strings");
   for (const Value& item : items_of(input)) {
     const bool whole = bound[0] == nullptr || bound[0]->is_none();
-    total = compute(Operation::add, total, whole ? item : member_at(item, *bound[0]));
+    total = run.made(compute(Operation::add, total, whole ? item : member_at(item, *bound[0])));
   }
   return total;
 }
@@ -152,7 +152,7 @@ Value join(Run&, const Value& input, const Arguments& arguments) {
   return Value(std::move(out));
 }
 
-Value batch(Run&, const Value& input, const Arguments& arguments) {
+Value batch(Run& run, const Value& input, const Arguments& arguments) {
   const auto bound = bind(arguments, "batch", {"linecount", "fill_with"}, 1);
   const std::int64_t size = integer_of(*bound[0], "linecount");
   if (size < 1 || size > (1 << 20)) refuse("linecount is out of range");
@@ -163,8 +163,10 @@ Value batch(Run&, const Value& input, const Arguments& arguments) {
     row.push_back(item);
   }
   if (!row.empty()) {
-    const bool fills = bound[1] != nullptr && !bound[1]->is_none();
-    while (fills && std::ssize(row) < size) row.push_back(*bound[1]);
+    if (bound[1] != nullptr && !bound[1]->is_none()) {
+      run.charge(static_cast<std::size_t>(size) * sizeof(Value));
+      row.resize(static_cast<std::size_t>(size), *bound[1]);
+    }
     rows.push_back(make_sequence(std::move(row)));
   }
   return make_sequence(std::move(rows), SequenceKind::generator);

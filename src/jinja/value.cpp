@@ -119,13 +119,16 @@ Value make_dict(Dict dict) {
 
 void Dict::set(const Value& key, Value value) {
   if (!is_hashable(key)) refuse("unhashable type: '{}'", key.type_name());
-  extent_.add(key.extent());
-  extent_.add(value.extent());
   const std::ptrdiff_t at = position(key);
   if (at >= 0) {
-    entries_[static_cast<std::size_t>(at)].second = std::move(value);
+    Value& old = entries_[static_cast<std::size_t>(at)].second;
+    extent_.values -= old.extent().values;
+    extent_.add(value.extent());
+    old = std::move(value);
     return;
   }
+  extent_.add(key.extent());
+  extent_.add(value.extent());
   entries_.emplace_back(key, std::move(value));
   if (entries_.size() < kIndexFrom) return;
   // The keys' texts are shared, so their bytes stay where they are.

@@ -55,10 +55,9 @@ bool AdapterGradients::touched(std::int32_t adapter, Factor factor) const {
   return states_[state_index(adapter, factor)] != kUntouched;
 }
 
-std::optional<std::int32_t> AdapterGradients::not_finite() const {
-  const auto found = std::ranges::find(states_, kNotFinite);
-  if (found == states_.end()) return std::nullopt;
-  return static_cast<std::int32_t>((found - states_.begin()) / 2);
+bool AdapterGradients::is_finite(std::int32_t adapter) const {
+  const auto states = std::span(states_).subspan(static_cast<std::size_t>(adapter) * 2, 2);
+  return std::ranges::find(states, kNotFinite) == states.end();
 }
 
 void AdapterGradients::clear(ThreadPool& pool) {

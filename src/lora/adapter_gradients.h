@@ -53,8 +53,8 @@ class AdapterGradients {
   [[nodiscard]] std::span<const AdapterPlace> places() const noexcept { return places_; }
   /// Whether anything has been added since clear(): what has not is zero.
   [[nodiscard]] bool touched(std::int32_t adapter, Factor factor) const;
-  /// The first adapter with a sum that is not finite.
-  [[nodiscard]] std::optional<std::int32_t> not_finite() const;
+  /// Whether all its sums are finite.
+  [[nodiscard]] bool is_finite(std::int32_t adapter) const;
   void clear(ThreadPool& pool);
 
   /// Whether a sum of the factor is greater than `limit`, with either sign.

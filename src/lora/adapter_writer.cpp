@@ -141,14 +141,15 @@ std::int64_t saving_bytes(std::span<const AdapterSpec> adapters) {
   return AdapterExchange::scratch_bytes(adapters) + most * static_cast<std::int64_t>(sizeof(float));
 }
 
-void save_adapter(const std::string& directory, const SavedAdapter& adapter,
-                  const AdapterSet& set) {
+void save_adapter(const std::string& directory, const SavedAdapter& adapter, const AdapterSet& set,
+                  const std::function<void(std::int64_t done, std::int64_t total)>& watch) {
   AdapterOutput output(directory, adapter);
   for (std::int64_t i = 0; i < set.size(); ++i) {
     const AdapterFactors<const float> its = set.factors(i);
     const bool shares_a = set.spec(i).shares_a;
     output.tensors().add(i, shares_a ? std::span<const float>() : values_of(its.a),
                          values_of(its.b));
+    if (watch) watch(i + 1, set.size());
   }
   output.finish();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -68,6 +69,8 @@ void save_adapter(const std::string& directory, const SavedAdapter& adapter,
 /// ranks, and a layer's experts until their joined modules are whole.
 [[nodiscard]] std::int64_t saving_bytes(std::span<const AdapterSpec> adapters);
 /// As save_adapter() above where one process holds them all: `set` has the adapters in their order.
-void save_adapter(const std::string& directory, const SavedAdapter& adapter, const AdapterSet& set);
+/// `watch`, if given, hears after each how many of all are written.
+void save_adapter(const std::string& directory, const SavedAdapter& adapter, const AdapterSet& set,
+                  const std::function<void(std::int64_t done, std::int64_t total)>& watch = {});
 
 }  // namespace moesaic

@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/json.h"
 #include "src/lora/peft_config.h"
 #include "src/lora/written_modules.h"
 
@@ -60,12 +61,6 @@ std::set<std::string> endings_of(const std::vector<std::string>& chosen,
     });
   }
   return endings;
-}
-
-/// A float in Python too.
-std::string float_text(double value) {
-  const std::string text = fmt::format("{}", value);
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
 /// Names of the targets of one sort that sites have in a layout, each once.
@@ -163,7 +158,7 @@ std::string peft_config_text(const AdapterDescription& description,
   const bool has_parameters = fields.back().first == "target_parameters";
   fields.insert(fields.end(),
                 {{"use_rslora", description.rank_stabilised ? "true" : "false"},
-                 {"lora_dropout", float_text(has_parameters ? 0 : description.dropout)},
+                 {"lora_dropout", json_float(has_parameters ? 0 : description.dropout)},
                  {"use_dora", "false"},
                  {"bias", "\"none\""},
                  {"fan_in_fan_out", "false"},

@@ -29,19 +29,13 @@ std::int64_t bytes_of(const TensorSpec& spec) {
   return bytes;
 }
 
-/// A float for readers that tell 0.0 from 0.
-std::string float_text(double value) {
-  const std::string text = fmt::format("{}", value);
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
-}
-
 /// `left_out`: a member of the outermost object.
 std::string json_text(const Json& value, const std::string& indent, std::string_view left_out) {
   if (value.is_null()) return "null";
   if (value.is_string()) return json_quote(value.as_string());
   if (value.is_bool()) return value.as_bool() ? "true" : "false";
   if (value.is_integer()) return fmt::format("{}", value.as_int());
-  if (value.is_number()) return float_text(value.as_double());
+  if (value.is_number()) return json_float(value.as_double());
   const std::string deeper = indent + "  ";
   std::string text;
   value.for_each([&](const std::string& key, const Json& member) {

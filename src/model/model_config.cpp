@@ -19,7 +19,7 @@ constexpr IntRange kWidth = {1, std::int64_t{1} << 20};
 constexpr IntRange kLayers = {1, std::int64_t{1} << 14};
 constexpr IntRange kVocabulary = {1, std::int64_t{1} << 28};
 constexpr IntRange kPositions = {1, std::int64_t{1} << 40};
-constexpr IntRange kTokenId = {INT64_MIN, std::int64_t{1} << 40};
+constexpr IntRange kTokenId = {INT64_MIN, INT32_MAX};
 
 const Family& find_family(const ConfigReader& reader, std::span<const Family> families) {
   const Json type = reader.json().at("model_type");
@@ -106,7 +106,9 @@ std::vector<std::int64_t> read_token_ids(const ConfigReader& reader, std::string
   std::vector<std::int64_t> ids;
   const auto value = reader.find(key);
   if (value && value->is_array()) {
-    for (std::int64_t i = 0; i < value->size(); ++i) ids.push_back(value->at(i).as_int());
+    for (std::int64_t i = 0; i < value->size(); ++i) {
+      ids.push_back(value->at(i).as_int(kTokenId.min, kTokenId.max));
+    }
   } else if (const auto id = reader.find_int(key, kTokenId)) {
     ids.push_back(*id);
   }

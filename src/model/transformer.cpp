@@ -1,6 +1,7 @@
 #include "src/model/transformer.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <functional>

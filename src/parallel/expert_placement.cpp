@@ -8,14 +8,6 @@
 namespace moesaic {
 namespace {
 
-void require_experts(std::int64_t num_experts, int num_ranks) {
-  require(
-      num_ranks >= 1 && num_ranks <= num_experts, ErrorKind::usage,
-      "{} ranks cannot share {} experts: every rank needs at least one (start at most {} ranks, or "
-      "use --expert-replicas)",
-      num_ranks, num_experts, num_experts);
-}
-
 /// The first expert of a rank's contiguous slice.
 std::int64_t slice_start(std::int64_t num_experts, int num_ranks, int rank) {
   return num_experts * rank / num_ranks;
@@ -32,6 +24,12 @@ std::vector<int> contiguous_slices(std::int64_t num_experts, int num_ranks) {
 }
 
 }  // namespace
+
+void require_experts(std::int64_t num_experts, int ranks, int replicas) {
+  require(ranks >= 1 && ranks <= num_experts * replicas, ErrorKind::usage,
+          "{} ranks cannot share {} experts: take at most {} ranks, or more --expert-replicas",
+          ranks, num_experts, num_experts * replicas);
+}
 
 ExpertPlacement::ExpertPlacement(std::int64_t num_experts, int num_ranks)
     : ExpertPlacement(contiguous_slices(num_experts, num_ranks), num_ranks) {}

@@ -34,8 +34,10 @@ std::string message_of(int error) {
 /// What a search needs beside the code; used by one thread at a time.
 class Matcher {
  public:
-  explicit Matcher(const pcre2_code* code)
+  /// `where` the pattern stands; must outlive this.
+  Matcher(const pcre2_code* code, const std::string& where)
       : code_(code),
+        where_(where),
         data_(pcre2_match_data_create_from_pattern(code, nullptr)),
         context_(pcre2_match_context_create(nullptr)) {
     require(data_ && context_, ErrorKind::resource, "no memory for a pattern search");
@@ -49,9 +51,8 @@ class Matcher {
       found = match(text, from);
     }
     if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
-    require(found > 0, ErrorKind::file,
-            "a pattern of the tokenizer failed on a text of {} bytes: {}", text.size(),
-            message_of(found));
+    require(found > 0, ErrorKind::file, "{}: the pattern fails on a text of {} bytes: {}", where_,
+            text.size(), message_of(found));
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data_.get());
     return Span{ends[0], std::max(ends[0], ends[1])};  // \K can put the start behind the end
   }
@@ -70,6 +71,7 @@ class Matcher {
     }
   };
   const pcre2_code* code_;
+  const std::string& where_;
   std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>> data_;
   std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>> context_;
   std::unique_ptr<pcre2_jit_stack, Free<pcre2_jit_stack_free>> stack_;  // the default one is small
@@ -81,6 +83,7 @@ class Matcher {
 struct Regex::Code {
   std::string literal;
   pcre2_code* code = nullptr;
+  std::string where;  // the pattern stands
   mutable std::atomic<Matcher*> spare = nullptr;
 
   Code() = default;
@@ -93,7 +96,7 @@ struct Regex::Code {
 
   [[nodiscard]] std::unique_ptr<Matcher> take_matcher() const {
     std::unique_ptr<Matcher> matcher(spare.exchange(nullptr));
-    return matcher ? std::move(matcher) : std::make_unique<Matcher>(code);
+    return matcher ? std::move(matcher) : std::make_unique<Matcher>(code, where);
   }
   void give_back(std::unique_ptr<Matcher> matcher) const {
     delete spare.exchange(matcher.release());
@@ -105,6 +108,7 @@ Regex Regex::compile(std::string_view pattern, const std::string& where) {
   int error = 0;
   PCRE2_SIZE offset = 0;
   auto code = std::make_shared<Code>();
+  code->where = where;
   code->code = pcre2_compile(code_units(translated), translated.size(),
                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
                              &error, &offset, nullptr);

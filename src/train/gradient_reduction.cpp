@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 
@@ -76,6 +77,11 @@ GradientReduction::GradientReduction(const AdapterSet& set, std::span<const Adap
   begun_ = std::ssize(layers_);
 }
 
+std::int64_t GradientReduction::most_bytes(int ranks, int replicas, const Summed& values) {
+  return (ranks > 1 ? PendingSums::most_bytes(values.common) : 0) +
+         (replicas > 1 ? PendingSums::most_bytes(values.of_experts) : 0);
+}
+
 RowLabel GradientReduction::label(std::int64_t layer) const {
   return RowLabel{.step = step_, .layer = static_cast<std::int32_t>(layer), .phase = {}}.at("sums");
 }
@@ -93,9 +99,12 @@ void GradientReduction::find_too_large(std::span<const std::int32_t> adapters,
     found[at] = is_too_large ? 1 : 0;
   });
   for (std::size_t i = 0; i < adapters.size(); ++i) {
-    if (found[i] == 0) continue;
-    too_large_ = too_large_ < 0 ? adapters[i] : std::min<std::int64_t>(too_large_, adapters[i]);
+    if (found[i] != 0) note_broken(adapters[i]);
   }
+}
+
+void GradientReduction::note_broken(std::int32_t adapter) {
+  first_broken_ = std::min(first_broken_, places_[static_cast<std::size_t>(adapter)]);
 }
 
 void GradientReduction::start(std::int64_t layer, AdapterGradients& gradients) {
@@ -154,15 +163,15 @@ std::optional<std::string> GradientReduction::sum(AdapterGradients& gradients) {
   }
   world_sums_.finish();
   replica_sums_.finish();
-  const std::optional<std::int32_t> not_finite = gradients.not_finite();
-  const std::int64_t own = not_finite ? *not_finite : too_large_;
-  std::int64_t broken = own < 0 ? -1 : places_[static_cast<std::size_t>(own)];
-  ranks_.world.max({&broken, 1});
+  for (std::int32_t i = 0; i < set_.size(); ++i) {
+    if (!gradients.is_finite(i)) note_broken(i);
+  }
+  std::int64_t broken = -std::exchange(first_broken_, kNone);
+  ranks_.world.max({&broken, 1});  // so that it is the first of all ranks'
   ++step_;
   begun_ = std::ssize(layers_);
-  too_large_ = -1;
-  if (broken >= 0) return all_[static_cast<std::size_t>(broken)].site.module;
-  return std::nullopt;
+  if (broken == -kNone) return std::nullopt;
+  return all_[static_cast<std::size_t>(-broken)].site.module;
 }
 
 double GradientReduction::norm(const AdapterGradients& gradients) const {

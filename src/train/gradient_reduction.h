@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,12 +33,20 @@ class GradientReduction {
   GradientReduction(const AdapterSet& set, std::span<const AdapterSpec> all,
                     const TrainRanks& ranks, ThreadPool& pool);
 
+  /// Memory that sums under way take on a rank, of values that all ranks have and of those of its
+  /// experts.
+  struct Summed {
+    std::int64_t common = 0;
+    std::int64_t of_experts = 0;
+  };
+  [[nodiscard]] static std::int64_t most_bytes(int ranks, int replicas, const Summed& values);
+
   /// This rank's gradients of layer `layer`, and of those after it, are whole: their sums begin, in
   /// place. Collective: all ranks name the same layers, descending.
   void start(std::int64_t layer, AdapterGradients& gradients);
   /// Begins what has not begun, and returns when `gradients`, those of all calls since the last
-  /// sum(), are those of the whole step: the module of an adapter whose gradient is not finite, if
-  /// there is one, on all ranks. Collective.
+  /// sum(), are those of the whole step: the module of the model's first adapter whose gradient is
+  /// not finite, if there is one, on all ranks. Collective.
   [[nodiscard]] std::optional<std::string> sum(AdapterGradients& gradients);
 
   /// The Euclidean length of all adapters' gradients, once each, after sum(), in units of
@@ -45,6 +54,7 @@ class GradientReduction {
   [[nodiscard]] double norm(const AdapterGradients& gradients) const;
 
  private:
+  static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   using Values = std::vector<std::span<std::int64_t>>;
   /// Adapters of one layer, ascending.
   struct Layer {
@@ -59,6 +69,7 @@ class GradientReduction {
   };
 
   void start_layer(std::int64_t layer, AdapterGradients& gradients);
+  void note_broken(std::int32_t adapter);
   void find_too_large(std::span<const std::int32_t> adapters, const AdapterGradients& gradients);
   void start_touched(std::int64_t layer, const AdapterGradients& gradients);
   void start_experts(AdapterGradients& gradients);
@@ -78,7 +89,8 @@ class GradientReduction {
   std::int64_t step_ = 1;
   std::int64_t begun_ = 0;  // the sums of this layer and of those after it have begun
   std::deque<TouchedExperts> touched_;
-  std::int64_t too_large_ = -1;  // the lowest adapter with a sum that leaves no room for others
+  // In all_, of this rank: with a sum that is not finite, or leaves no room for those of others.
+  std::int64_t first_broken_ = kNone;
 };
 
 }  // namespace moesaic

@@ -1,7 +1,7 @@
 #include "src/train/sample_reader.h"
 
 #include <algorithm>
-#include <optional>
+#include <utility>
 
 #include "base/error.h"
 
@@ -13,24 +13,6 @@ constexpr std::string_view kBlanks = " \t\r\n";
 bool is_list(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kBlanks);
   return first != std::string_view::npos && text[first] == '[';
-}
-
-/// Calls for every object of the file until `call` says that it is enough.
-template <typename Call>
-void for_each_line(std::string_view text, const std::string& file, Call&& call) {
-  if (is_list(text)) {
-    const Json list = Json::parse(text, file);
-    for (std::int64_t i = 0; i < list.size(); ++i) {
-      if (!call(list.at(i))) return;
-    }
-    return;
-  }
-  for (std::int64_t number = 1; !text.empty(); ++number) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (line.find_first_not_of(kBlanks) == std::string_view::npos) continue;
-    if (!call(Json::parse(line, fmt::format("{} line {}", file, number)))) return;
-  }
 }
 
 class Reader {
@@ -77,28 +59,51 @@ class Reader {
 
 }  // namespace
 
-ReadSamples read_samples(std::string_view text, const std::string& file, const SampleTools& tools,
-                         const ReadOptions& options) {
+SampleFile::SampleFile(std::string_view text, std::string file)
+    : text_(text), file_(std::move(file)) {
+  if (is_list(text)) list_ = Json::parse(text, file_);
+}
+
+void SampleFile::for_each_object(const Call& is_enough) const {
+  const std::int64_t bytes = std::ssize(text_);
+  if (list_) {
+    for (std::int64_t i = 0; i < list_->size(); ++i) {
+      if (is_enough(list_->at(i), bytes * (i + 1) / list_->size())) return;
+    }
+    return;
+  }
+  std::string_view rest = text_;
+  for (std::int64_t number = 1; !rest.empty(); ++number) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.find_first_not_of(kBlanks) == std::string_view::npos) continue;
+    const Json object = Json::parse(line, fmt::format("{} line {}", file_, number));
+    if (is_enough(object, bytes - std::ssize(rest))) return;
+  }
+}
+
+ReadSamples SampleFile::read(const SampleTools& tools, const ReadOptions& options) const {
   Reader reader(tools, options);
-  for_each_line(text, file, [&](const Json& line) {
-    reader.add(line);
-    return true;
+  for_each_object([&](const Json& object, std::int64_t done) {
+    reader.add(object);
+    if (options.progress) options.progress(done, std::ssize(text_));
+    return false;
   });
   ReadSamples read = std::move(reader).take();
-  require(read.report.samples > 0, ErrorKind::file, "{} holds no sample: it is empty", file);
+  require(read.report.samples > 0, ErrorKind::file, "{} holds no sample: it is empty", file_);
   require(read.samples.size() > 0, ErrorKind::file,
-          "{}: none of its {} samples is left: {} have no trained token, {} are too long", file,
+          "{}: none of its {} samples is left: {} have no trained token, {} are too long", file_,
           read.report.samples, read.report.dropped_untrained, read.report.dropped_long);
   return read;
 }
 
-SampleFormat detect_file_format(std::string_view text, const std::string& file) {
+SampleFormat SampleFile::detect_format() const {
   std::optional<SampleFormat> format;
-  for_each_line(text, file, [&](const Json& line) {
-    format = detect_sample_format(line);
-    return false;
+  for_each_object([&](const Json& object, std::int64_t) {
+    format = detect_sample_format(object);
+    return true;
   });
-  require(format.has_value(), ErrorKind::file, "{} holds no sample: it is empty", file);
+  require(format.has_value(), ErrorKind::file, "{} holds no sample: it is empty", file_);
   return *format;
 }
 

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "src/train/sample_maker.h"
 #include "src/train/sample_set.h"
 
@@ -13,6 +16,8 @@ struct ReadOptions {
   SampleFormat format = SampleFormat::text;
   std::int64_t context = 0;  ///< most tokens of a sample
   TooLong too_long = TooLong::error;
+  /// Hears after each sample how many bytes of all are read.
+  std::function<void(std::int64_t done, std::int64_t total)> progress{};
 };
 
 /// What became of the lines of a file.
@@ -28,13 +33,27 @@ struct ReadSamples {
   ReadReport report;
 };
 
-/// The samples of a file, without a byte order mark: a JSON object a line, or one JSON list of
-/// objects. Lines without text are skipped; only \n ends a line. `file` stands in messages. Throws
-/// Error{file} naming file, line and what is wrong, also if no sample is left.
-[[nodiscard]] ReadSamples read_samples(std::string_view text, const std::string& file,
-                                       const SampleTools& tools, const ReadOptions& options);
+/// A file of samples, without a byte order mark: a JSON object a line, or one JSON list of objects.
+/// Lines without text are skipped; only \n ends a line.
+class SampleFile {
+ public:
+  /// `text` must outlive this; `file` stands in messages. Throws Error{file}, as all that follows,
+  /// naming file, line and what is wrong.
+  SampleFile(std::string_view text, std::string file);
 
-/// Which format the file has: that of its first line.
-[[nodiscard]] SampleFormat detect_file_format(std::string_view text, const std::string& file);
+  /// That of the first line. Throws if there is none.
+  [[nodiscard]] SampleFormat detect_format() const;
+  /// Throws also if no sample is left.
+  [[nodiscard]] ReadSamples read(const SampleTools& tools, const ReadOptions& options) const;
+
+ private:
+  /// Hears of an object and of how much of the file is read with it; whether that is enough.
+  using Call = std::function<bool(const Json& object, std::int64_t done)>;
+  void for_each_object(const Call& is_enough) const;
+
+  std::string_view text_;
+  std::string file_;
+  std::optional<Json> list_;
+};
 
 }  // namespace moesaic

@@ -35,6 +35,22 @@ TEST(Json, messages_name_file_field_and_value) {
   EXPECT_EQ(json_error([&] { (void)json.at("q"); }), "config.json: field \"q\" is missing");
 }
 
+TEST(Json, messages_show_the_beginning_of_long_values) {
+  const auto shown = [](const std::string& text) {
+    const Json json = Json::parse("{\"a\": " + text + "}", "f");
+    const std::string told = json_error([&] { (void)json.at("a").as_bool(); });
+    return told.substr(told.find("found ") + 6);
+  };
+  EXPECT_EQ(shown("[1, {\"b\": \"c\", \"d\": [], \"e\": {}}, null]"),
+            "array [1,{\"b\":\"c\",\"d\":[],\"e\":{}},null]");
+  std::string many = "[1";
+  for (int i = 0; i < 100; ++i) many += ",1";
+  EXPECT_EQ(shown(many + "]"), "array " + many.substr(0, 57) + "...");
+  const std::string letters(58, 'x');
+  EXPECT_EQ(shown("\"" + letters + "\""), "string \"" + letters + "\"");
+  EXPECT_EQ(shown("\"" + letters + "xx\""), "string \"" + letters.substr(2) + "...");
+}
+
 TEST(Json, whole_floats_are_integers_and_large_values_are_not) {
   const Json json = Json::parse(R"({"a": 1e6, "b": 1.5, "c": 18446744073709551615})", "f");
   EXPECT_EQ(json.at("a").as_int(), 1000000);

@@ -85,11 +85,15 @@ TEST(Generator, stops_at_a_stop_token) {
   EXPECT_TRUE(std::equal(stopped.tokens.begin(), stopped.tokens.end(), free[0].tokens.begin()));
 }
 
-TEST(Generator, no_new_tokens_are_no_work) {
+TEST(Generator, no_new_tokens_are_given_where_none_are_wanted) {
   GenerateOptions how = options();
   how.max_new_tokens = 0;
-  for (const Finished& completion : generate_on(2, prompts(), how)) {
-    EXPECT_TRUE(completion.tokens.empty());
+  const std::vector<Finished> completions = generate_on(2, prompts(), how);
+  ASSERT_EQ(completions.size(), prompts().size());
+  for (std::size_t i = 0; i < completions.size(); ++i) {
+    EXPECT_EQ(completions[i].request, static_cast<RequestId>(i));
+    EXPECT_EQ(completions[i].reason, StopReason::length);
+    EXPECT_TRUE(completions[i].tokens.empty());
   }
 }
 

@@ -26,7 +26,7 @@ std::map<std::int32_t, int> draw(const SamplingOptions& options, const std::vect
                                  int times) {
   Sampler sampler = make_sampler(options);
   std::map<std::int32_t, int> counts;
-  for (int i = 0; i < times; ++i) ++counts[sampler.sample(logits, {})];
+  for (int i = 0; i < times; ++i) ++counts[sampler.sample(logits, {}).value()];
   return counts;
 }
 
@@ -76,7 +76,7 @@ TEST(Sampler, seeds_and_streams_tell_sequences_apart) {
     Sampler sampler =
         make_sampler({.temperature = 1, .top_k = 0, .top_p = 1, .seed = seed}, stream);
     std::vector<std::int32_t> ids;
-    for (int i = 0; i < 20; ++i) ids.push_back(sampler.sample(logits, {}));
+    for (int i = 0; i < 20; ++i) ids.push_back(sampler.sample(logits, {}).value());
     return ids;
   };
   EXPECT_EQ(first_draws(1, 2), first_draws(1, 2));
@@ -192,7 +192,7 @@ TEST(Sampler, the_chain_leaves_what_transformers_leaves) {
     Sampler sampler = make_sampler(golden.options);
     std::map<std::int32_t, int> counts;
     constexpr int kTimes = 20000;
-    for (int i = 0; i < kTimes; ++i) ++counts[sampler.sample(golden.logits, golden.text())];
+    for (int i = 0; i < kTimes; ++i) ++counts[sampler.sample(golden.logits, golden.text()).value()];
     for (std::size_t id = 0; id < golden.probabilities.size(); ++id) {
       const double expected = golden.probabilities[id];
       const double share = counts[static_cast<std::int32_t>(id)] / static_cast<double>(kTimes);
@@ -228,8 +228,8 @@ TEST(SamplingOptions, out_of_range_are_refused) {
 
 TEST(Sampler, refuses_logits_without_a_finite_number) {
   Sampler sampler = make_sampler({});
-  EXPECT_THROW((void)sampler.sample(std::vector<float>{NAN, NAN}, {}), Error);
-  EXPECT_THROW((void)sampler.sample(std::vector<float>{1, INFINITY}, {}), Error);
+  EXPECT_FALSE(sampler.sample(std::vector<float>{NAN, NAN}, {}));
+  EXPECT_FALSE(sampler.sample(std::vector<float>{1, INFINITY}, {}));
   EXPECT_EQ(sampler.sample(std::vector<float>{NAN, 1}, {}), 1);
 }
 

@@ -8,8 +8,10 @@
 
 #include <array>
 #include <chrono>
+#include <optional>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "comm/thread_communicator.h"
@@ -258,6 +260,27 @@ TEST(StepEngine, a_rank_that_is_asked_to_stop_ends_all_at_the_same_step) {
     });
     EXPECT_EQ(steps, (std::array<std::int64_t, 3>{7, 7, 7})) << "rank " << asked;
   }
+}
+
+TEST(StepEngine, requests_that_end_in_the_step_that_is_asked_to_stop_are_complete) {
+  run_thread_ranks(3, [&](Communicator& world) {
+    TestEngine loaded(small_model(), world);
+    StepEngine engine(
+        loaded.transformer(), world,
+        {.batch_tokens = 512, .parallel = 1, .stop_wanted = [&] { return world.rank() == 1; }});
+    bool is_asked = false;
+    const auto next = [&] {
+      Request request = request_number(0);
+      request.max_new_tokens = 1;
+      return std::exchange(is_asked, true) ? std::nullopt : std::optional(request);
+    };
+    std::size_t finished = 0;
+    EXPECT_TRUE(run_requests(engine, {.next = next,
+                                      .on_token = {},
+                                      .on_finished = [&](const Finished&) { ++finished; },
+                                      .on_logits = {}}));
+    EXPECT_EQ(finished, world.rank() == 0 ? 1U : 0U);
+  });
 }
 
 TEST(StepEngine, time_of_steps_is_shared_between_prompts_and_generation) {

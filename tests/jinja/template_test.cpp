@@ -46,6 +46,15 @@ TEST(Template, ends_what_never_would) {
               {.work = 1 << 20})
           .find("steps"),
       std::string::npos);
+  EXPECT_NE(refusal("{% for a in range(99) %}{% set made = [1] | batch(99999, 0) %}{% endfor %}",
+                    {.work = 1 << 20})
+                .find("steps"),
+            std::string::npos);
+  EXPECT_NE(refusal("{% for a in range(9) %}{% set made = [[1] * 1000] * 99 | sum(start=[]) %}"
+                    "{% endfor %}",
+                    {.work = 30 << 20})
+                .find("steps"),
+            std::string::npos);
   EXPECT_NE(refusal("{% set ns = namespace(s='ab') %}{% for a in range(99) %}"
                     "{% set ns.s = ns.s + ns.s %}{% endfor %}")
                 .find("text"),
@@ -77,6 +86,13 @@ TEST(Template, refuses_values_that_are_too_deep_or_too_large) {
   std::string sum = "1";
   for (int i = 0; i < 100000; ++i) sum += "+1";
   EXPECT_NE(refusal("{{ " + sum + " }}").find("levels deep"), std::string::npos);
+}
+
+TEST(Template, members_that_are_set_again_count_once) {
+  EXPECT_EQ(rendered("{% set ns = namespace(a=[]) %}{% set long = range(1000) %}"
+                     "{% for i in range(5000) %}{% set ns.a = long %}{% endfor %}"
+                     "{{ ns.a | length }}"),
+            "1000");
 }
 
 TEST(Template, integers_that_do_not_fit_are_refused) {

@@ -108,6 +108,25 @@ TEST(ArrivingPrompts, TextsOfAFileGoOnWhereTheyWereAndOtherLinesAreRefused) {
   EXPECT_EQ(read_text(out), read_text(expected));
 }
 
+TEST(ArrivingPrompts, TextsOfAnotherTemplateOrSystemPromptAreRefused) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("texts.jsonl");
+  const std::string other = directory.path_of("other.jinja");
+  write_text(other, "{{ messages[0].content }}.");
+  const auto run = [&](const Arguments& more) {
+    return run_with_input(generate_lines(1, joined({"--chat", "--out", out}, more)),
+                          line_number(0));
+  };
+  ASSERT_EQ(run({"--system-prompt", "Be brief"}).exit_code, 0);
+  const std::string before = read_text(out);
+  EXPECT_EQ(run({"--system-prompt", "Be brief"}).exit_code, 0);
+  expect_failure(run({"--system-prompt", "Be long"}), 2,
+                 {out, "--system-prompt Be brief, not Be long"});
+  expect_failure(run({"--system-prompt", "Be brief", "--chat-template", other}), 2,
+                 {out, "--chat-template"});
+  EXPECT_EQ(read_text(out), before);
+}
+
 TEST(ArrivingPrompts, ASignalEndsThoseWhoWait) {
   for (const int ranks : {1, 2}) {
     OpenInput input;

@@ -25,7 +25,7 @@ using test::error_message;
 
 RankInfo rank_info(std::string_view cpus, int cores, int machine_cores, int node = 0) {
   RankInfo info;
-  std::ranges::copy(cpus, info.cpuset.begin());
+  set_cpuset(info, cpus);
   info.cores = cores;
   info.machine_cores = machine_cores;
   info.node = node;
@@ -315,6 +315,12 @@ TEST(Prompts, PlainLinesStandAsTheyAre) {
   EXPECT_EQ(prompts[1].text, " two ");
   EXPECT_EQ(prompts[2].where, "file line 5");
   EXPECT_TRUE(parse_prompts("", "file").empty());
+}
+
+TEST(Prompts, AFileWithANameThatIsTooLongCannotBeRead) {
+  const std::string name(300, 'x');
+  EXPECT_EQ(test::error_message([&] { (void)read_file_bytes(name); }, ErrorKind::file),
+            "cannot read the file " + name);
 }
 
 TEST(Prompts, JsonLinesHaveAPromptAndPerhapsAnId) {

@@ -26,7 +26,7 @@ Topology machine() {
 
 RankInfo rank_with(int threads, std::string_view cpus = "0-31", std::string_view host = "a") {
   RankInfo rank;
-  std::ranges::copy(cpus, rank.cpuset.begin());
+  set_cpuset(rank, cpus);
   std::ranges::copy(host, rank.host.begin());
   rank.threads = threads;
   return rank;
@@ -76,6 +76,12 @@ TEST(Binding, ThreadsStayFreeWhereBindingCouldHarm) {
   EXPECT_EQ(reason({rank_with(4)}, machine()), "4 threads leave some of all 16 cores to others");
   EXPECT_EQ(reason({rank_with(16), rank_with(1, "0-3")}, machine()),
             "ranks 0 and 1 may use different cores that overlap");
+  std::string odd;  // cpus
+  for (int cpu = 1; cpu < 200; cpu += 2) odd += (odd.empty() ? "" : ",") + std::to_string(cpu);
+  const RankInfo cut = rank_with(8, odd);
+  EXPECT_TRUE(odd.starts_with(std::string(cut.cpus()) + ",")) << cut.cpus();
+  EXPECT_EQ(reason({cut, rank_with(8, odd + ",300")}, machine()),
+            "the cpus of ranks 0 and 1 are too many ranges to be compared");
   Topology limited = machine();
   limited.quota = {2.5, "/sys/fs/cgroup/cpu.max"};
   EXPECT_EQ(reason({rank_with(2)}, limited), "/sys/fs/cgroup/cpu.max allows 2.5 of 16 cores");

@@ -91,6 +91,18 @@ TEST(Options, ShownConfigReadsBackAsConfigFile) {
   EXPECT_EQ(second.options.temp, 0.25);
 }
 
+TEST(Options, ShownConfigKeepsAValueThatIsGivenAsNothing) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.path_of("run.ini");
+  const Command given = parse({"generate", "--system-prompt", ""});
+  const std::string shown = config_text(given);
+  EXPECT_NE(shown.find("\nsystem-prompt = \"\" "), std::string::npos) << shown;
+  EXPECT_NE(shown.find("\n# lora = "), std::string::npos) << shown;
+  test::write_text(file, shown);
+  EXPECT_EQ(parse({"generate", "--config", file}).options.system_prompt, "");
+  EXPECT_EQ(parse({"generate", "--config", file}).options.lora, std::nullopt);
+}
+
 TEST(Options, LaterFlagWins) {
   EXPECT_EQ(parse({"generate", "-n", "1", "-n", "2"}).options.predict, 2);
 }

@@ -331,13 +331,13 @@ TEST_F(Plan, A_context_is_filled_unless_the_prompt_is_told) {
 }
 
 TEST_F(Plan, What_to_type_has_options_of_files_and_of_the_environment) {
-  const std::string config = file("plan.ini", "expert-format = int8\nranks = 2\n");
+  const std::string config = file("plan.ini", "expert-format = int8\nranks = 2\nmmap = off\n");
   ::setenv("MOESAIC_WIRE", "bf16", 1);
   const Json planned = plan({"-m", kDemo, "--config", config, "--defer", "1"});
   ::unsetenv("MOESAIC_WIRE");
   const std::string command = planned.at("command").as_string();
   EXPECT_TRUE(command.starts_with("mpirun -n 2 ")) << command;
-  for (const char* option : {" --expert-format int8", " --wire bf16", " --defer 1"}) {
+  for (const char* option : {"format int8", " --wire bf16", " --defer 1", " --mmap=false"}) {
     EXPECT_NE(command.find(option), std::string::npos) << command;
   }
   EXPECT_EQ(command.find("config"), std::string::npos) << command;

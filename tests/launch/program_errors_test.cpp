@@ -226,6 +226,14 @@ TEST(ProgramErrors, TasksOfSrunWithoutAProcessManagerAreRefusedBeforeMpiStarts) 
   EXPECT_EQ(alone.exit_code, 0) << alone.text();
 }
 
+TEST(ProgramErrors, VerbsOfOneProcessRefuseToBeStartedSeveralTimes) {
+  for (const char* size : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    expect_failure(run_moesaic({"study", "run", "no.ini"}, {{size, "4"}}), 2,
+                   {"study run is one process", "without mpirun or srun"});
+    expect_failure(run_moesaic({"study", "run", "no.ini"}, {{size, "1"}}), 3, {"no.ini"});
+  }
+}
+
 TEST(ProgramErrors, InspectCountsTokensBeyondTheVocabulary) {
   const TemporaryDirectory directory;
   const std::string model = directory.path_of("model");

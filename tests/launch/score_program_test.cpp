@@ -5,7 +5,6 @@
 #include <signal.h>
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 
 #include "base/json.h"
@@ -285,20 +284,6 @@ TEST(Score, AContextBeyondTheModelsIsWarnedOf) {
   EXPECT_NE(result.err.find("2048"), std::string::npos) << result.err;
 }
 
-/// Writes no numbers over the first `count` elements of a bf16 tensor.
-void damage_tensor(const std::string& directory, const std::string& name, std::size_t count) {
-  const std::string path = directory + "/model.safetensors";
-  std::string bytes = read_text(path);
-  std::uint64_t header = 0;
-  std::memcpy(&header, bytes.data(), 8);
-  const Json tensors = Json::parse(std::string_view(bytes).substr(8, header), path);
-  const auto begin =
-      static_cast<std::size_t>(tensors.at(name).at("data_offsets").at(0).as_int()) + 8 + header;
-  constexpr std::uint16_t kNan = 0x7fc0;
-  for (std::size_t i = 0; i < count; ++i) std::memcpy(&bytes[begin + 2 * i], &kNan, 2);
-  write_text(path, bytes);
-}
-
 /// What follows the name of the text in the one line of error.
 std::string damage_told(const ProgramResult& result, const std::string& text) {
   EXPECT_EQ(result.exit_code, 3) << result.text();
@@ -323,7 +308,7 @@ TEST(Score, DamagedWeightsAreToldWithTheFirstTokenAndLayer) {
 
   const ProgramResult generated =
       run_moesaic({"generate", "-m", model, "-f", kData + "/demo-prompts.txt", "-n", "40"});
-  expect_failure(generated, 3, {"layer 2", "not finite"});
+  expect_failure(generated, 3, {"demo-prompts.txt line ", "layer 2", "not finite"});
 }
 
 TEST(Score, ADamagedEmbeddingOrOutputMatrixIsToldToo) {
@@ -339,6 +324,12 @@ TEST(Score, ADamagedEmbeddingOrOutputMatrixIsToldToo) {
                       "position 0 (\"And\")"),
             0U)
       << head.text();
+  const std::string prompts = directory.path_of("prompts");
+  write_text(prompts, "{\"prompt\": \"\"}\n\n{\"prompt\": \"And God said\"}\n");
+  for (const int ranks : {1, 2}) {
+    expect_failure(run_ranks(ranks, {"generate", "-m", model, "-f", prompts, "-n", "4"}), 3,
+                   {prompts + " line 3: the output matrix", "not finite at position 2"});
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "tests/launch/broken_models.h"
 #include "tests/launch/program.h"
 #include "tests/launch/study_program.h"
 
@@ -95,6 +96,45 @@ TEST_F(StudyFailures, APointWhoseLauncherSaysNothingFailsAndTheOthersGoOn) {
   EXPECT_EQ(rows()[2].at("error").at("exit_code").as_int(), 127);
   EXPECT_EQ(rows()[2].at("error").at("last_words").as_string(), "3 ranks are too many");
   EXPECT_EQ(rows()[3].at("status").as_string(), "measured");
+}
+
+TEST_F(StudyFailures, APointWhoseRanksAreAskedToStopIsNotKeptAndRunsAgain) {
+  const std::string launcher = directory_.path_of("launcher.sh");
+  write_text(launcher, "exit 6\n");
+  describe("launcher = sh " + launcher + " {ranks}\nranks = 1\n");
+  const ProgramResult result = run_moesaic(run());
+  EXPECT_EQ(result.exit_code, 6) << result.text();
+  EXPECT_NE(result.err.find("interrupted (the ranks of a point were asked to stop)"),
+            std::string::npos)
+      << result.text();
+  EXPECT_TRUE(rows().empty());
+  for (const auto& entry : fs::directory_iterator(out_ + "/points")) {
+    EXPECT_NE(entry.path().extension(), ".part") << entry.path();
+    EXPECT_NE(entry.path().extension(), ".json") << entry.path();
+  }
+  write_text(launcher, "shift\nexec \"$@\"\n");
+  EXPECT_EQ(run_moesaic(run()).exit_code, 0);
+  EXPECT_EQ(rows().size(), 1U);
+}
+
+TEST_F(StudyFailures, PointsOfDamagedWeightsAreNotMeasured) {
+  const std::string model = directory_.path_of("model");
+  copy_model("demo-model", model);
+  damage_tensor(model, "model.layers.1.input_layernorm.weight", 1);
+  write_text(config_, "kind = strong\njob = prompt,generate\nmodel = " + model +
+                          "\ntext = " + kText + "\nout = " + out_ +
+                          "\nranks = 1\nlauncher = env STUDY_RANKS={ranks}\nsequences = 2\n"
+                          "threads = 1\nrepetitions = 2\nn-prompt = 4\nn-gen = 3\n"
+                          "no-roofs = true\n");
+  const ProgramResult result = run_moesaic(run());
+  EXPECT_EQ(result.exit_code, 3) << result.text();
+  ASSERT_EQ(rows().size(), 2U) << result.text();
+  for (const Json& line : rows()) {
+    ASSERT_EQ(line.at("status").as_string(), "failed");
+    const std::string told = line.at("error").at("last_words").as_string();
+    EXPECT_NE(told.find("sequence 1: layer 1 gives values that are not finite"), std::string::npos)
+        << told;
+  }
 }
 
 TEST_F(StudyFailures, MarksThreadsThatShareCores) {

@@ -80,7 +80,7 @@ class StudyResults : public StudyProgram {
       EXPECT_EQ(sent, awaited);
       EXPECT_EQ(std::ssize(sent), 2 * ranks * (ranks - 1));  // there and back
       EXPECT_EQ(lines_of(read_text(folder + "/hosts")).size(), static_cast<std::size_t>(ranks));
-      EXPECT_GE(Json::read_file(folder + "/told.json").at("seconds").as_double(), 0);
+      EXPECT_GT(Json::read_file(folder + "/told.json").at("seconds").as_double(), 0);
     }
   }
 };
@@ -110,7 +110,6 @@ TEST_F(StudyResults, MeasuresRanksOfTwoPretendedNodes) {
     EXPECT_EQ(line.at("messages").as_int() > 0, travels);
     EXPECT_EQ(line.at("late_s").as_double() > 0, travels);
     EXPECT_EQ(line.at("intra_bytes").as_int(), 0);
-    EXPECT_GE(line.at("transfer_s").as_double(), 0);
   }
   // Each token chooses as many experts in every layer, and the file of a point tells which.
   for (const auto& [name, text] : points()) {
@@ -214,7 +213,7 @@ TEST_F(StudyResults, MeasuresStepsOfFineTuning) {
        {"products.bf16", "products.bf16.back", "adapters", "optimizer", "sums"}) {
     EXPECT_TRUE(terms.contains(term)) << term;
   }
-  EXPECT_GE(model.at("leave_one_out").at("median").as_double(), 0);
+  EXPECT_GT(model.at("leave_one_out").at("median").as_double(), 0);
   const ProgramResult reported = run_moesaic({"study", "report", config_});
   ASSERT_EQ(reported.exit_code, 0) << reported.text();
 }

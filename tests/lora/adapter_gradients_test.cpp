@@ -80,22 +80,24 @@ TEST(AdapterGradients, says_what_is_not_finite) {
   AdapterGradients gradients(shared_places(), find_vector_kernels(supported_isas().back()));
   std::vector<float> b(8, 1.0F);
   gradients.add(0, Factor::b, matrix(b, 2));
-  EXPECT_FALSE(gradients.not_finite());
+  EXPECT_TRUE(gradients.is_finite(0) && gradients.is_finite(1));
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
                           -std::numeric_limits<float>::infinity(), AdapterGradients::kLimit}) {
     gradients.clear(pool);
     b[3] = bad;
     gradients.add(1, Factor::b, matrix(b, 2));
-    EXPECT_EQ(gradients.not_finite(), 1);
+    EXPECT_TRUE(gradients.is_finite(0));
+    EXPECT_FALSE(gradients.is_finite(1));
   }
   gradients.clear(pool);
-  EXPECT_FALSE(gradients.not_finite());
+  EXPECT_TRUE(gradients.is_finite(0) && gradients.is_finite(1));
   b[3] = 0.75F * AdapterGradients::kLimit;  // and a sum that grows too large
   gradients.add(0, Factor::b, matrix(b, 2));
   gradients.add(0, Factor::b, matrix(b, 2));
-  EXPECT_FALSE(gradients.not_finite());
+  EXPECT_TRUE(gradients.is_finite(0) && gradients.is_finite(1));
   gradients.add(0, Factor::b, matrix(b, 2));
-  EXPECT_EQ(gradients.not_finite(), 0);
+  EXPECT_FALSE(gradients.is_finite(0));
+  EXPECT_TRUE(gradients.is_finite(1));
 }
 
 }  // namespace

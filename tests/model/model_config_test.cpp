@@ -275,7 +275,10 @@ TEST(ModelConfig, refuses_sizes_that_contradict_each_other) {
             "config.json: decoder_sparse_step: expected 1 to 1099511627776, found 0");
   EXPECT_EQ(parse_error(tiny_with(R"("mlp_only_layers": {})")),
             "config.json: mlp_only_layers: expected an array");
-  EXPECT_NE(error_message([] {
+  EXPECT_EQ(parse_error(tiny_with(R"("eos_token_id": [2, 4294967298])")),
+            "config.json: eos_token_id[1]: 4294967298 is not from -9223372036854775808 to "
+            "2147483647");
+  EXPECT_NE(error_message([&] {
               (void)parse(tiny_with(R"("eos_token_id": "x")"), R"({"eos_token_id": 7})");
             }).find("config.json: eos_token_id: expected an integer"),
             std::string::npos);

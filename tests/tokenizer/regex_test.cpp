@@ -76,6 +76,22 @@ TEST(Regex, a_long_run_needs_more_stack_than_the_default) {
   EXPECT_EQ(Regex::compile("(?:[a[b]]|c)+", "p").find_all(text).size(), 1U);
 }
 
+TEST(Regex, a_search_that_would_not_end_is_an_error_that_names_its_place) {
+  const Regex regex = Regex::compile("(?:a|aa)+[cd]", "adapter_config.json: target_modules");
+  const std::string text(100, 'a');
+  try {
+    (void)regex.find_all(text);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::file);
+    EXPECT_EQ(std::string(error.what())
+                  .find("adapter_config.json: target_modules: the pattern "
+                        "fails on a text of 100 bytes: "),
+              0U)
+        << error.what();
+  }
+}
+
 TEST(Regex, errors_name_place_and_pattern) {
   for (const char* bad : {"[a", "(", "\\p{L", "\\p{Nonsense}", "[[a]", "a**+?{"}) {
     try {

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "comm/forwarding_communicator.h"
 #include "comm/thread_communicator.h"
+#include "kernels/kernel_table.h"
 
 namespace moesaic {
 namespace {
@@ -132,6 +136,35 @@ TEST(GradientReduction, experts_without_rows_do_not_travel) {
   expect(std::array<std::int64_t, 3>{1, 4, 1}, 2);
   expect(std::array<std::int64_t, 3>{2, 3, 4}, 3);
   expect(std::array<std::int64_t, 3>{5, 5, 5}, 1);
+}
+
+/// What both of two ranks are told where rank r has NaN in the adapters `broken[r]`, and the model
+/// has the order of `all`.
+std::string told_as_broken(const std::array<std::vector<std::int32_t>, 2>& broken,
+                           const std::vector<AdapterSpec>& all) {
+  std::array<std::string, 2> told;
+  run_thread_ranks(2, [&](Communicator& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    const AdapterSet set(specs(), Format::f32);
+    AdapterGradients gradients(set.places(), find_vector_kernels(Isa::scalar));
+    for (const std::int32_t adapter : broken[rank]) {
+      add(gradients, adapter, Factor::b, std::numeric_limits<float>::quiet_NaN());
+    }
+    ThreadPool pool(1);
+    GradientReduction reduction(set, all, {.world = world, .replicas = world}, pool);
+    told[rank] = reduction.sum(gradients).value_or("nothing");
+  });
+  EXPECT_EQ(told[0], told[1]);
+  return told[0];
+}
+
+TEST(GradientReduction, names_the_first_broken_module_of_the_model_on_any_ranks) {
+  std::vector<AdapterSpec> all = specs();
+  EXPECT_EQ(told_as_broken({}, all), "nothing");
+  EXPECT_EQ(told_as_broken({{{1}, {3, 5}}}, all), "experts.0.gate_proj");
+  EXPECT_EQ(told_as_broken({{{3, 5}, {1}}}, all), "experts.0.gate_proj");
+  std::ranges::rotate(all, all.begin() + 1);  // attention stands last
+  EXPECT_EQ(told_as_broken({{{0, 3}, {}}}, all), "experts.1.gate_proj");
 }
 
 }  // namespace

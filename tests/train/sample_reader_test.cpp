@@ -31,8 +31,9 @@ struct Result : ReadSamples {
 
 Result read(const std::string& text, const SampleTools& with = tools(),
             ReadOptions options = {.context = 1000}) {
-  options.format = detect_file_format(text, "data.jsonl");
-  return {read_samples(text, "data.jsonl", with, options), options.format};
+  const SampleFile file(text, "data.jsonl");
+  options.format = file.detect_format();
+  return {file.read(with, options), options.format};
 }
 
 /// The text of the tokens that are trained; "|" between those that do not follow each other.
@@ -73,6 +74,21 @@ TEST(SampleReader, TokensAreTakenAsTheyAre) {
   EXPECT_EQ(result.samples[1].trained_tokens(), 1) << "nothing predicts the first token";
   EXPECT_EQ(result.samples.longest(), 3);
   EXPECT_EQ(result.samples.trained_tokens(), 3);
+}
+
+TEST(SampleReader, TellsHowFarItHasCome) {
+  const std::string line = "{\"input_ids\": [5, 6], \"labels\": [5, 6]}";
+  for (const std::string& text : {line + "\n\n" + line + "\n", "[" + line + ", " + line + "]"}) {
+    std::vector<std::int64_t> done;
+    (void)read(text, tools(), {.context = 9, .progress = [&](std::int64_t now, std::int64_t total) {
+                                 EXPECT_EQ(total, std::ssize(text));
+                                 done.push_back(now);
+                               }});
+    ASSERT_EQ(done.size(), 2U);
+    EXPECT_GT(done[0], 0);
+    EXPECT_LT(done[0], done[1]);
+    EXPECT_EQ(done[1], std::ssize(text));
+  }
 }
 
 TEST(SampleReader, OfConversationsTheAssistantIsTrained) {
