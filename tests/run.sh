@@ -2,9 +2,8 @@
 # Installs what is missing, builds, and runs every test. Ends with ctest's summary.
 # usage: tests/run.sh [--all]
 #   --all   also the slow checks: the whole suite by clang, and under AddressSanitizer and UBSan, with more kills and faults
-#           of ranks; jobs that wait for Slurm's clocks; kernels of GPUs by CUTLASS (7 GB of memory); studies beside SimGrid
-#           and in Chromium, where these are
-#           installed
+#           of ranks; jobs that wait for Slurm's clocks; kernels of GPUs by CUTLASS (7 GB of memory); studies beside
+#           SimGrid and in Chromium, where these are installed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
