@@ -155,10 +155,12 @@ std::string config_text(const Command& command) {
     const bool is_given = command.sources[i] != OptionSource::preset;
     for (const std::string& value : values_of(row, command.options)) {
       // A file names no other file.
-      const bool is_read = (is_given || !value.empty()) && row.name != "config";
-      text += fmt::format(
-          "{:<39} # {}\n",
-          fmt::format("{}{} = {}", is_read ? "" : "# ", row.name, config_value(value)), source);
+      const bool has_value = is_given || !value.empty();
+      const bool is_read = has_value && row.name != "config";
+      text += fmt::format("{:<39} # {}\n",
+                          fmt::format("{}{} = {}", is_read ? "" : "# ", row.name,
+                                      has_value ? config_value(value) : ""),
+                          source);
     }
   }
   return text;

@@ -50,7 +50,7 @@ TEST(Template, ends_what_never_would) {
                     {.work = 1 << 20})
                 .find("steps"),
             std::string::npos);
-  EXPECT_NE(refusal("{% for a in range(9) %}{% set made = [[1] * 1000] * 99 | sum(start=[]) %}"
+  EXPECT_NE(refusal("{% for a in range(9) %}{% set made = ([[1] * 1000] * 99) | sum(start=[]) %}"
                     "{% endfor %}",
                     {.work = 30 << 20})
                 .find("steps"),

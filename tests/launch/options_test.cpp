@@ -97,7 +97,7 @@ TEST(Options, ShownConfigKeepsAValueThatIsGivenAsNothing) {
   const Command given = parse({"generate", "--system-prompt", ""});
   const std::string shown = config_text(given);
   EXPECT_NE(shown.find("\nsystem-prompt = \"\" "), std::string::npos) << shown;
-  EXPECT_NE(shown.find("\n# lora = "), std::string::npos) << shown;
+  EXPECT_NE(shown.find("\n# lora =  "), std::string::npos) << shown;
   test::write_text(file, shown);
   EXPECT_EQ(parse({"generate", "--config", file}).options.system_prompt, "");
   EXPECT_EQ(parse({"generate", "--config", file}).options.lora, std::nullopt);
