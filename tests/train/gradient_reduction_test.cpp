@@ -163,7 +163,7 @@ TEST(GradientReduction, names_the_first_broken_module_of_the_model_on_any_ranks)
   EXPECT_EQ(told_as_broken({}, all), "nothing");
   EXPECT_EQ(told_as_broken({{{1}, {3, 5}}}, all), "experts.0.gate_proj");
   EXPECT_EQ(told_as_broken({{{3, 5}, {1}}}, all), "experts.0.gate_proj");
-  std::ranges::rotate(all, all.begin() + 1);  // attention stands last
+  std::rotate(all.begin(), all.begin() + 1, all.end());  // attention stands last
   EXPECT_EQ(told_as_broken({{{0, 3}, {}}}, all), "experts.1.gate_proj");
 }
 
