@@ -9,7 +9,6 @@
 
 #include "comm/pending.h"
 #include "comm/row_label.h"
-#include "comm/row_memory.h"
 
 namespace moesaic {
 
@@ -53,6 +52,8 @@ struct RowCounters {
             messages - before.messages, rows_saved - before.rows_saved};
   }
 };
+
+class RowMemory;  // comm/row_memory.h
 
 /// Memory that the ranks of one node see together. Freed when the last owner lets go; the
 /// destructor is not collective.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "comm/row_memory.h"
 
 namespace moesaic {
 

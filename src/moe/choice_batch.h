@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/row_memory.h"
 #include "src/moe/dispatch_plan.h"
 #include "src/moe/experts.h"
 #include "src/moe/node_sums.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/row_memory.h"
 
 /// Exchanges whose every byte all ranks know.
 namespace moesaic::conformance {

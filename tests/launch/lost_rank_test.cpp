@@ -87,7 +87,7 @@ TEST(ProgramErrors, RankThatDoesNotComeIsNamed) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const ProgramResult result =
       run_ranks(2, {"generate", "-m", kDemo, "-f", pipe, "--timeout", "2"});
-  expect_failure(result, 5, {"[rank 1/2", "waiting for rank 0"});
+  expect_failure(result, 5, {"[rank 1/2", "all wait for rank 0"});
   EXPECT_GE(result.seconds, 2);
 }
 

@@ -73,6 +73,21 @@ TEST(Convert, goes_on_after_the_shards_that_are_whole_when_it_was_killed) {
   EXPECT_EQ(num_files(directory.path()), 2);
 }
 
+TEST(Convert, leaves_no_directory_when_it_is_killed) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const ProgramResult killed =
+      run_program(joined({"env", "LD_PRELOAD=" MOESAIC_SLOW_READS, "MOESAIC_KILLING_READ=60"},
+                         moesaic_command(convert_to(out))));
+  EXPECT_EQ(killed.exit_code, 137) << killed.text();
+  EXPECT_FALSE(std::filesystem::exists(out));
+  EXPECT_TRUE(std::filesystem::exists(out + ".part"));
+  const ProgramResult again = run_ranks(2, convert_to(out));
+  EXPECT_EQ(again.exit_code, 0) << again.text();
+  EXPECT_EQ(num_files(directory.path()), 1);
+  EXPECT_EQ(run_moesaic({"inspect", out, "--verify"}).exit_code, 0);
+}
+
 TEST(Convert, keeps_whole_shards_when_it_fails_before_it_goes_on) {
   const TemporaryDirectory directory;
   const std::string model = directory.path_of("model");
