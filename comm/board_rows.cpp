@@ -1,19 +1,17 @@
 #include "comm/board_rows.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "base/error.h"
+#include "comm/reader_words.h"
 
 namespace moesaic {
 namespace {
 
-using Word = std::atomic_ref<std::uint64_t>;
-
-/// The rows of one exchange. What a rank sends has a head, in a buffer of its own: a u64 for each
-/// rank of the board, the exchange whose rows it is done with, then an i32 for each row that is
-/// sent, its place in the matrix; or, in the place of these, a copy of the rows.
+/// The rows of one exchange. What a rank sends has a head, in a buffer of its own: ReaderWords,
+/// with the exchange whose rows each rank is done with, then an i32 for each row that is sent, its
+/// place in the matrix; or, in the place of these, a copy of the rows.
 class BoardRowPart final : public RowPart {
  public:
   BoardRowPart(MemoryBoard& board, RowPool& pool)
@@ -33,10 +31,7 @@ class BoardRowPart final : public RowPart {
   [[nodiscard]] std::span<const std::int32_t> rows_for(int peer) const {
     return job_->parts[group_rank(peer)];
   }
-  [[nodiscard]] std::int64_t words_bytes() const { return (board_.size() + 7) / 8 * 64; }
-  static std::uint64_t& word(std::byte* head, int rank) {
-    return reinterpret_cast<std::uint64_t*>(head)[rank];
-  }
+  [[nodiscard]] std::int64_t words_bytes() const { return ReaderWords::bytes(board_.size()); }
   void pass_over(int peer);
   void check_count(int peer, std::int64_t count) const;
   void post();
@@ -50,11 +45,11 @@ class BoardRowPart final : public RowPart {
   std::size_t slot_;
   RowJob* job_ = nullptr;
   bool is_posted_ = false;
-  std::byte* head_ = nullptr;          // of what this rank sends, if it sends rows
-  RowBlock* block_ = nullptr;          // that has their matrix, if they are not copied
-  std::vector<RowShare> shares_;       // [board ranks]
-  std::vector<int> awaited_;           // peers of which nothing has been heard
-  std::vector<std::uint64_t*> taken_;  // this rank's words at those whose rows it has
+  std::byte* head_ = nullptr;       // of what this rank sends, if it sends rows
+  RowBlock* block_ = nullptr;       // that has their matrix, if they are not copied
+  std::vector<RowShare> shares_;    // [board ranks]
+  std::vector<int> awaited_;        // peers of which nothing has been heard
+  std::vector<ReaderWords> taken_;  // of those whose rows this rank has
 };
 
 void BoardRowPart::start(RowJob& job) {
@@ -133,9 +128,7 @@ RowNotice BoardRowPart::place_rows(std::int64_t num_rows) {
   const std::int64_t bytes =
       num_rows * (block_ != nullptr ? std::int64_t{sizeof(std::int32_t)} : send.row_bytes);
   head_ = buffers_.reserve(slot_, words_bytes() + bytes);
-  for (int peer = 0; peer < board_.size(); ++peer) {
-    Word(word(head_, peer)).store(0, std::memory_order_relaxed);
-  }
+  ReaderWords(head_).clear(board_.size());
   RowNotice notice;
   notice.head = {buffers_.name(slot_), 0};
   std::byte* to = head_ + words_bytes();
@@ -170,7 +163,7 @@ void BoardRowPart::take_from(int peer) {
   from.checksum = share.checksum;
   if (share.count > 0) {
     std::byte* const head = buffers_.of_peer(peer, notice.head.buffer) + notice.head.offset_bytes;
-    taken_.push_back(&word(head, board_.rank()));
+    taken_.emplace_back(head);
     from.row_stride = from.tag_stride = notice.stride_bytes;
     if (notice.has_places) {
       from.rows = buffers_.of_peer(peer, notice.rows.buffer) + notice.rows.offset_bytes;
@@ -184,9 +177,7 @@ void BoardRowPart::take_from(int peer) {
 }
 
 void BoardRowPart::let_go() noexcept {
-  for (std::uint64_t* const word : taken_) {
-    Word(*word).store(job_->number, std::memory_order_release);
-  }
+  for (const ReaderWords& words : taken_) words.set(board_.rank(), job_->number);
   taken_.clear();
 }
 
@@ -203,8 +194,8 @@ bool BoardRowPart::is_free() const {
   if (job_ == nullptr) return true;
   if (!is_posted_) return false;
   for (int peer = 0; head_ != nullptr && peer < board_.size(); ++peer) {
-    if (shares_[static_cast<std::size_t>(peer)].count == 0) continue;
-    if (Word(word(head_, peer)).load(std::memory_order_acquire) != job_->number) return false;
+    const bool has_rows = shares_[static_cast<std::size_t>(peer)].count > 0;
+    if (has_rows && !ReaderWords(head_).has_reached(peer, job_->number)) return false;
   }
   return true;
 }

@@ -1,23 +1,17 @@
 #include "comm/far_receive.h"
 
-#include <atomic>
 #include <cstring>
 
 #include "comm/far_send.h"
+#include "comm/reader_words.h"
 
 namespace moesaic {
 namespace {
 
-// Before a message stands a u64 for each rank of the board: twice the exchange for which it has
-// found the message, and one more when it is done with it.
-using Word = std::atomic_ref<std::uint64_t>;
-
+// Before a message stand ReaderWords: twice the exchange for which a rank has found the message,
+// and one more when it is done with it.
 std::int64_t words_bytes(const MemoryBoard& board) {
-  return (board.size() + 7) / 8 * 64;
-}
-
-std::uint64_t& reader_word(std::byte* memory, int rank) {
-  return reinterpret_cast<std::uint64_t*>(memory)[rank];
+  return ReaderWords::bytes(board.size());
 }
 
 FarName name_of_message(const MemoryBoard& board, int source) {
@@ -28,9 +22,7 @@ FarName name_of_message(const MemoryBoard& board, int source) {
 
 RowArena::Piece FarInbox::allocate(RowArena& arena, std::int64_t bytes) const {
   const RowArena::Piece piece = arena.allocate(words_bytes(board_) + bytes);
-  for (int rank = 0; rank < board_.size(); ++rank) {
-    Word(reader_word(piece.data, rank)).store(0, std::memory_order_relaxed);
-  }
+  ReaderWords(piece.data).clear(board_.size());
   return piece;
 }
 
@@ -102,7 +94,7 @@ void FarInbox::read_head(RowArena& arena, Messages& messages) {
 /// Whether the words of all ranks are at least that.
 bool FarInbox::have_all_reached(std::uint64_t value) const {
   for (int rank = 0; rank < board_.size(); ++rank) {
-    if (Word(reader_word(memory_.data, rank)).load(std::memory_order_acquire) < value) return false;
+    if (!ReaderWords(memory_.data).has_reached(rank, value)) return false;
   }
   return true;
 }
@@ -126,7 +118,7 @@ bool FarReader::is_announced() {
   if (!board_.has_announced(agent_, source_, job_->number)) return false;
   const BoardPlace place = board_.announced_place(agent_, source_, job_->number);
   memory_ = buffers_.of_peer(agent_, place.buffer) + place.offset_bytes;
-  Word(reader_word(memory_, board_.rank())).store(2 * job_->number, std::memory_order_release);
+  ReaderWords(memory_).set(board_.rank(), 2 * job_->number);
   std::memcpy(&header_, memory_ + words_bytes(board_), sizeof header_);
   layout_ = far_layout(header_);
   return true;
@@ -186,7 +178,7 @@ void FarReader::read_checksum() {
 
 void FarReader::let_go() noexcept {
   if (memory_ == nullptr) return;
-  Word(reader_word(memory_, board_.rank())).store(2 * job_->number + 1, std::memory_order_release);
+  ReaderWords(memory_).set(board_.rank(), 2 * job_->number + 1);
 }
 
 }  // namespace moesaic

@@ -3,8 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-
-#include "base/buffer.h"
+#include <utility>
 
 namespace moesaic {
 
@@ -13,31 +12,22 @@ namespace moesaic {
 class RowMemory {
  public:
   virtual ~RowMemory() = default;
-  /// At least `bytes`, aligned to 64, which nobody reads: other memory than the last time as long
-  /// as a rank still does. What was there may be lost. Throws Error{resource}.
+  /// At least `bytes` > 0, aligned to 64, which nobody reads: other memory than the last time as
+  /// long as a rank still does. What was there may be lost. Throws Error{resource}.
   [[nodiscard]] virtual std::byte* renew(std::int64_t bytes) = 0;
-};
-
-/// The same for a rank that sends to nobody.
-class OwnRowMemory final : public RowMemory {
- public:
-  [[nodiscard]] std::byte* renew(std::int64_t bytes) override {
-    bytes_.reserve(bytes);
-    return bytes_.data();
-  }
-
- private:
-  Buffer<std::byte> bytes_;
 };
 
 /// Elements of a trivial type in such a memory.
 template <typename T>
 class SentRows {
  public:
+  /// `memory`: null if there are never any.
   explicit SentRows(std::unique_ptr<RowMemory> memory) : memory_(std::move(memory)) {}
 
   /// Room for `count` elements, whose values mean nothing; what was there may still be read.
   void renew(std::int64_t count) {
+    data_ = nullptr;  // in case there is no memory
+    if (count == 0) return;
     data_ = reinterpret_cast<T*>(memory_->renew(count * std::int64_t{sizeof(T)}));
   }
   [[nodiscard]] T* data() const noexcept { return data_; }

@@ -23,7 +23,6 @@ class RowPool::Memory final : public RowMemory {
   ~Memory() override { pool_.spare_.insert(pool_.spare_.end(), blocks_.begin(), blocks_.end()); }
 
   std::byte* renew(std::int64_t bytes) override {
-    if (bytes == 0) return nullptr;
     auto free = std::ranges::find_if(blocks_, [](RowBlock* block) { return is_free(*block); });
     if (free == blocks_.end()) free = blocks_.insert(free, pool_.take());
     RowBlock& block = **free;

@@ -260,8 +260,7 @@ std::int64_t expert_outputs(const ExpertTokens& tokens, const RankSharing& shari
 std::int64_t exchange_bytes(const ExpertTokens& tokens, const RankSharing& sharing) {
   if (sharing.sharers == 1 || tokens.topk == 0) return 0;
   const PassRows rows = pass_rows(tokens, sharing);
-  const WireRows wire(std::make_unique<OwnRowMemory>(),
-                      tokens.hidden * element_bytes(tokens.precision), tokens.topk);
+  const WireRows wire(nullptr, tokens.hidden * element_bytes(tokens.precision), tokens.topk);
   const auto row = static_cast<double>(wire.row_bytes());
   const auto result = static_cast<double>(4 * tokens.hidden);
   const double off_node = static_cast<double>(sharing.nodes - 1) / sharing.nodes;

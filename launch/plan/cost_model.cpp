@@ -103,7 +103,7 @@ WireSizes wire_sizes(const CostModel& model, Precision precision, const MoeOptio
   } else if (moe.wire == WireForm::int8) {
     numbers = WireCodec::bytes(moe.wire, model.hidden);
   }
-  WireRows row(std::make_unique<OwnRowMemory>(), numbers, model.experts_per_token);
+  WireRows row(nullptr, numbers, model.experts_per_token);
   const bool adds_parts = moe.combine == Combine::fast;
   if (adds_parts) {
     row.have(WireRows::Extra::weights);

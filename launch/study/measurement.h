@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/phase_times.h"
 #include "src/parallel/expert_record.h"
+#include "src/parallel/phase_times.h"
 
 namespace moesaic {
 

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "base/buffer.h"
-#include "base/phase_times.h"
 #include "kernels/grouped_gemm.h"
 #include "src/model/finite_rows.h"
 #include "src/model/linear.h"
@@ -14,6 +13,7 @@
 #include "src/moe/cpu_experts.h"
 #include "src/moe/moe_layer.h"
 #include "src/moe/moe_options.h"
+#include "src/parallel/phase_times.h"
 
 namespace moesaic {
 

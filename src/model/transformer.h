@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 
-#include "base/phase_times.h"
 #include "src/model/batch.h"
 #include "src/model/kept_pass.h"
 #include "src/model/loss_head.h"
@@ -13,6 +12,7 @@
 #include "src/model/model_weights.h"
 #include "src/moe/moe_layer.h"
 #include "src/moe/moe_options.h"
+#include "src/parallel/phase_times.h"
 
 namespace moesaic {
 

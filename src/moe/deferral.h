@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/buffer.h"
 #include "src/moe/choice_batch.h"
 #include "src/moe/wire_rows.h"
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "base/phase_times.h"
 #include "src/lora/part_backward.h"
 #include "src/moe/deferral.h"
 #include "src/moe/experts.h"
@@ -17,6 +16,7 @@
 #include "src/moe/slot_queue.h"
 #include "src/moe/wire_form.h"
 #include "src/parallel/expert_record.h"
+#include "src/parallel/phase_times.h"
 
 namespace moesaic {
 

@@ -13,7 +13,7 @@ namespace moesaic {
 /// row is written once and read where it lies, here or, after the exchange, at its experts.
 class WireRows {
  public:
-  /// `hidden_bytes`: bytes of one row's activations.
+  /// `memory`: null where sizes alone are wanted. `hidden_bytes`: bytes of one row's activations.
   WireRows(std::unique_ptr<RowMemory> memory, std::int64_t hidden_bytes, std::int64_t topk,
            bool has_mark = false);
 

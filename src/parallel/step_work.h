@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "base/phase_times.h"
 #include "kernels/cuda/mlp_products.h"
 #include "src/parallel/expert_loads.h"
 #include "src/parallel/expert_popularity.h"
 #include "src/parallel/machine_rates.h"
+#include "src/parallel/phase_times.h"
 
 namespace moesaic {
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/buffer.h"
 #include "src/moe/token_exchange.h"
 
 namespace moesaic {

@@ -8,9 +8,9 @@
 namespace moesaic {
 
 /// The parts of a forward pass that the statistics tell apart. `wait` is time inside exchanges:
-/// copying rows to other ranks and waiting for theirs; `dispatch` and `combine` are the own work of
-/// planning the exchange and adding the results; `mlp` is the shared expert, or the MLP of a layer
-/// without experts.
+/// sending rows to other nodes and waiting for those of other ranks; `dispatch` and `combine` are
+/// the own work of planning the exchange and adding the results; `mlp` is the shared expert, or the
+/// MLP of a layer without experts.
 enum class Phase { attention, route, dispatch, experts, combine, wait, mlp, head };
 
 inline constexpr std::size_t kNumPhases = 8;

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "base/buffer.h"
+#include "comm/memory_board.h"
+#include "comm/messages.h"
+#include "comm/node_map.h"
+#include "comm/row_transport.h"
+#include "comm/thread_messages.h"
+
+namespace moesaic::test {
+
+/// Two ranks of one thread, on a node together or each on its own, of which rank 0 sends to rank 1.
+class TransportPair {
+ public:
+  struct Parts {
+    bool is_far = false;
+    std::int64_t check_rows = 0;  // as in CommOptions
+    std::function<std::unique_ptr<RowBuffers>()> make_buffers{};
+    /// What messages between nodes are put into; none: nothing.
+    std::function<std::unique_ptr<Messages>(std::unique_ptr<Messages>)> wrap{};
+  };
+
+  explicit TransportPair(Parts parts);
+
+  /// One exchange, in which rank 1 sends nothing. `received` hears what comes to it. Throws what
+  /// either rank throws.
+  void run(const RowSend& send, const std::function<void(const ReceivedRows&)>& received = {});
+
+ private:
+  struct Rank {
+    std::unique_ptr<MemoryBoard> board;
+    std::unique_ptr<RowTransport> rows;
+  };
+
+  [[nodiscard]] std::array<Rank, 2> make_ranks();
+  [[nodiscard]] RowTransport::Ways make_ways(int rank, MemoryBoard& board);
+  [[nodiscard]] MessageMaker make_messages(int rank);
+
+  Parts parts_;
+  NodeMap nodes_{std::array{0, 1}};
+  ThreadPost post_;
+  std::array<ByteBuffer, 2> boards_;
+  std::array<IdleTime, 2> idles_;
+  std::array<Rank, 2> ranks_;
+};
+
+}  // namespace moesaic::test
