@@ -11,9 +11,6 @@ namespace moesaic {
 namespace {
 
 constexpr std::int64_t kRowAlignment = 64;
-constexpr std::int64_t kPieceBytes = std::int64_t{256} << 10;
-/// Rows that are written one after the other leave in smaller pieces.
-constexpr std::int64_t kLaterPieceBytes = std::int64_t{64} << 10;
 /// More than any exchange has, and few enough that sums and products of it fit 64 bits.
 constexpr std::int64_t kMost = std::int64_t{1} << 31;
 
@@ -41,13 +38,12 @@ FarLayout far_layout(const FarHeader& header) {
 
 void cut_far_message(FarHeader& header, bool rows_come_later) {
   const FarLayout layout = far_layout(header);
-  header.first_bytes = std::min(layout.end, kFarFirstBytes);
-  if (layout.end > kFarFirstBytes && rows_come_later) {
-    header.first_bytes = std::min(layout.rows, kFarFirstBytes);
+  header.first_bytes = std::min(layout.end, kFarPieceBytes);
+  if (layout.end > kFarPieceBytes && rows_come_later) {
+    header.first_bytes = std::min(layout.rows, kFarPieceBytes);
   }
-  const std::int64_t usual = rows_come_later ? kLaterPieceBytes : kPieceBytes;
   const std::int64_t rest = layout.end - header.first_bytes;
-  header.piece_bytes = std::max(usual, divide_up(rest, kFarMessages - 1));
+  header.piece_bytes = std::max(kFarPieceBytes, divide_up(rest, kFarMessages - 1));
 }
 
 FarHeader read_far_header(std::span<const std::byte> first, const FarName& whose) {
@@ -75,7 +71,7 @@ FarHeader read_far_header(std::span<const std::byte> first, const FarName& whose
   require(std::cmp_equal(header.first_bytes, first.size()) && header.first_bytes <= layout.end,
           ErrorKind::peer, "{} has first_bytes = {}; {} of {} bytes came", whose,
           header.first_bytes, first.size(), layout.end);
-  require(header.piece_bytes > 0 && header.piece_bytes <= layout.end + kPieceBytes &&
+  require(header.piece_bytes > 0 && header.piece_bytes <= layout.end + kFarPieceBytes &&
               layout.num_messages() <= kFarMessages,
           ErrorKind::peer, "{} has piece_bytes = {}, for {} bytes", whose, header.piece_bytes,
           layout.end);

@@ -68,11 +68,13 @@ struct FarName {
   int sender = 0;
 };
 
-/// The first message of an exchange has at most so many bytes: what MPI sends at once over TCP, 64
-/// KiB with its own header.
-inline constexpr std::int64_t kFarFirstBytes = 64 * 1024 - 256;
-/// A rank's exchange with a node has fewer messages than this.
-inline constexpr std::int64_t kFarMessages = 2048;
+/// The first message of an exchange, and each piece that follows, has at most so many bytes: what
+/// MPI sends at once over TCP, 64 KiB with its own header. For longer ones it asks the receiver
+/// first, and both answer between their tasks only; what is more, on a link that limits them the
+/// long messages of two hosts that send to each other mostly take turns (docs/performance.md).
+inline constexpr std::int64_t kFarPieceBytes = 64 * 1024 - 256;
+/// A rank's exchange with a node has fewer messages than this, in longer pieces if it must.
+inline constexpr std::int64_t kFarMessages = 8192;
 
 [[nodiscard]] FarLayout far_layout(const FarHeader& header);
 /// Sets how the run of bytes is cut.

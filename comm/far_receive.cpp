@@ -29,10 +29,10 @@ RowArena::Piece FarInbox::allocate(RowArena& arena, std::int64_t bytes) const {
 void FarInbox::start(const RowJob& job, RowArena& arena, Messages& messages) {
   job_ = &job;
   next_ = 0;
-  memory_ = allocate(arena, kFarFirstBytes);
+  memory_ = allocate(arena, kFarPieceBytes);
   first_number_ = messages.receive(
       source_, far_tag(job.number, 0),
-      {memory_.data + words_bytes(board_), static_cast<std::size_t>(kFarFirstBytes)});
+      {memory_.data + words_bytes(board_), static_cast<std::size_t>(kFarPieceBytes)});
 }
 
 bool FarInbox::progress(RowArena& arena, Messages& messages) {

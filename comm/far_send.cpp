@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kExchangeTags = static_cast<int>(kFarMessages);
 constexpr int kFirstTag = kExchangeTags;  // collective calls use those below
-constexpr std::uint64_t kExchanges = 14;  // more than are under way; all tags are below 32768
+constexpr int kExchanges = 14;            // more than are under way
 static_assert(kExchanges >= OperationRing<Operation>::kPlaces);
 
 }  // namespace
@@ -16,6 +16,10 @@ static_assert(kExchanges >= OperationRing<Operation>::kPlaces);
 int far_tag(std::uint64_t exchange, std::int64_t index) {
   return kFirstTag + static_cast<int>(exchange % kExchanges) * kExchangeTags +
          static_cast<int>(index);
+}
+
+int last_far_tag() {
+  return far_tag(kExchanges - 1, kFarMessages - 1);
 }
 
 void FarSend::start(const RowJob& job, Messages& messages) {

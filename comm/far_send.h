@@ -14,6 +14,8 @@ namespace moesaic {
 /// The tag of message `index` of an exchange: 0 is the first. No two exchanges under way have the
 /// same, and none of them that of a collective call.
 [[nodiscard]] int far_tag(std::uint64_t exchange, std::int64_t index);
+/// The largest of them all.
+[[nodiscard]] int last_far_tag();
 
 /// The rows of this rank for all ranks of another node, each distinct row once, on their way to the
 /// rank there that receives for all.

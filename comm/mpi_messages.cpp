@@ -2,6 +2,9 @@
 
 #include <vector>
 
+#include "base/error.h"
+#include "comm/far_send.h"
+
 namespace moesaic {
 namespace {
 
@@ -34,6 +37,13 @@ class MpiMessages final : public Messages {
 }  // namespace
 
 MessageMaker mpi_message_maker(const MpiHandle& comm) {
+  int* largest = nullptr;  // tag
+  int is_known = 0;
+  check_mpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &largest, &is_known),
+            "MPI_Comm_get_attr");
+  require(is_known != 0 && *largest >= last_far_tag(), ErrorKind::resource,
+          "this MPI has tags up to {}, rows between nodes need them up to {}",
+          is_known != 0 ? *largest : 0, last_far_tag());
   return [&comm] { return std::make_unique<MpiMessages>(comm); };
 }
 

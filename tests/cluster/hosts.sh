@@ -114,9 +114,15 @@ run() {  # tcp|ucx HxR COMMAND...
 }
 
 rate() {  # RATE|off
-  # The burst is what a timer tick of 1/250 s lets through at 1 Gbit/s, and room for a packet of 64 KiB.
+  # The burst is what a real link has none of: what a millisecond lets through, for timers are no better, and some packets.
+  local burst=16384
   each_host tc qdisc delete dev eth0 root 2>/dev/null || true
-  [[ $1 == off ]] || each_host tc qdisc add dev eth0 root tbf rate "$1" burst 512kb latency 100ms
+  [[ $1 != off ]] || return 0
+  [[ $1 =~ ^([1-9][0-9]*)([mg])bit$ ]] || usage
+  local mbits=${BASH_REMATCH[1]}
+  [[ ${BASH_REMATCH[2]} == m ]] || ((mbits *= 1000))
+  ((mbits * 125 <= burst)) || ((burst = mbits * 125))
+  each_host tc qdisc add dev eth0 root tbf rate "${mbits}mbit" burst "$burst" latency 100ms
 }
 
 link() {  # HOST up|down

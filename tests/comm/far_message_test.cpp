@@ -33,8 +33,8 @@ TEST(FarMessage, is_cut_into_one_message_and_announced_pieces) {
   EXPECT_EQ(one.end, 192 + 4096);  // 96 + 2 * 8 + 2 * 4 + 32 = 152
   EXPECT_EQ(one.num_messages(), 1);
   const FarLayout many = far_layout(header_of(1000));
-  EXPECT_EQ(many.first_bytes, kFarFirstBytes);
-  EXPECT_EQ(many.piece_bytes, 256 << 10);
+  EXPECT_EQ(many.first_bytes, kFarPieceBytes);
+  EXPECT_EQ(many.piece_bytes, kFarPieceBytes);
   std::int64_t begin = 0;
   for (std::int64_t message = 0; message < many.num_messages(); ++message) {
     EXPECT_EQ(many.message_begin(message), begin);
@@ -48,14 +48,14 @@ TEST(FarMessage, is_cut_into_one_message_and_announced_pieces) {
 TEST(FarMessage, does_not_wait_for_rows_that_come_later) {
   const FarLayout later = far_layout(header_of(1000, true));
   EXPECT_EQ(later.first_bytes, later.rows);
-  EXPECT_EQ(later.piece_bytes, 64 << 10);
+  EXPECT_EQ(later.piece_bytes, kFarPieceBytes);
   EXPECT_EQ(far_layout(header_of(1, true)).num_messages(), 1);
 }
 
 TEST(FarMessage, has_less_than_so_many_pieces_however_long_it_is) {
   const FarHeader header = header_of(std::int64_t{1} << 20);
   EXPECT_LE(far_layout(header).num_messages(), kFarMessages);
-  EXPECT_GT(header.piece_bytes, 1 << 20);
+  EXPECT_GT(header.piece_bytes, 4 * kFarPieceBytes);
 }
 
 /// What read_far_header says of a header after `change`, in a message of the right length.
