@@ -5,7 +5,8 @@
 # Then, as COMMAND or from it:
 #        hosts.sh on HOST COMMAND...               runs COMMAND on a host
 #        hosts.sh run tcp|ucx HxR COMMAND...       COMMAND under mpirun, on H hosts with R ranks each, from node1
-#        hosts.sh rate RATE|off                    limits what each host sends, such as 1gbit or 100mbit
+#        hosts.sh rate RATE|off [BURST]            limits what each host sends, such as 1gbit or 100mbit; after a silence it
+#                                                  sends BURST at once, such as 16kb (default: what passes in 4 ms)
 #        hosts.sh cut HOST; hosts.sh join HOST     takes a host off the network and back, without a word to anybody
 # For example: hosts.sh with 2 hosts.sh run tcp 2x1 hostname
 set -euo pipefail
@@ -113,16 +114,15 @@ run() {  # tcp|ucx HxR COMMAND...
   on node1 mpirun --host "$(IFS=,; echo "${names[*]}")" "$@"
 }
 
-rate() {  # RATE|off
-  # The burst is what a real link has none of: what a millisecond lets through, for timers are no better, and some packets.
-  local burst=16384
+rate() {  # RATE|off [BURST]
+  # A bucket smaller than what passes while a busy core is late for its timer loses some of the rate.
+  local burst=${2:-}
   each_host tc qdisc delete dev eth0 root 2>/dev/null || true
   [[ $1 != off ]] || return 0
   [[ $1 =~ ^([1-9][0-9]*)([mg])bit$ ]] || usage
   local mbits=${BASH_REMATCH[1]}
   [[ ${BASH_REMATCH[2]} == m ]] || ((mbits *= 1000))
-  ((mbits * 125 <= burst)) || ((burst = mbits * 125))
-  each_host tc qdisc add dev eth0 root tbf rate "${mbits}mbit" burst "$burst" latency 100ms
+  each_host tc qdisc add dev eth0 root tbf rate "$1" burst "${burst:-$((mbits * 500 > 16384 ? mbits * 500 : 16384))}" latency 100ms
 }
 
 link() {  # HOST up|down
@@ -137,7 +137,7 @@ case $verb:$# in
   with:*) with "$@" ;;
   on:*) on "$@" ;;
   run:*) run "$@" ;;
-  rate:1) rate "$1" ;;
+  rate:1 | rate:2) rate "$@" ;;
   cut:1) link "$1" down ;;
   join:1) link "$1" up ;;
   _all:*) all "$@" ;;
