@@ -7,8 +7,8 @@
 #include <numeric>
 #include <vector>
 
-#include "base/buffer.h"
 #include "comm/mpi_rivals.h"
+#include "comm/row_memory.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/roofs.h"
 #include "launch/job/gather.h"
@@ -27,13 +27,14 @@ constexpr int kPairAttempts = 5;
 constexpr int kRounds = 100;     // of a short message there and back
 constexpr double kLeast = 1e-8;  // seconds: what a clock tells apart
 
-/// An exchange of rows that is made again and again.
+/// An exchange of rows that is made again and again, from memory that ranks of a node read in
+/// place.
 class Exchange {
  public:
   /// `rows[from][to]`, the same on all ranks.
   Exchange(Communicator& world, const std::vector<std::vector<std::int64_t>>& rows,
            std::int64_t row_bytes)
-      : world_(world), row_bytes_(row_bytes) {
+      : world_(world), row_bytes_(row_bytes), data_(world.make_row_memory()) {
     const auto self = static_cast<std::size_t>(world.rank());
     send_counts_ = rows[self];
     for (const auto& from : rows) receive_counts_.push_back(from[self]);
@@ -42,7 +43,7 @@ class Exchange {
         std::reduce(send_counts_.begin(), send_counts_.end(), std::int64_t{0})));
     std::iota(rows_.begin(), rows_.end(), 0);
     const std::int64_t bytes = std::max<std::int64_t>(1, std::ssize(rows_)) * row_bytes;
-    data_ = Buffer<std::byte>(bytes);
+    data_.renew(bytes);
     std::memset(data_.data(), 1, static_cast<std::size_t>(bytes));
   }
 
@@ -64,7 +65,7 @@ class Exchange {
  private:
   Communicator& world_;
   std::int64_t row_bytes_;
-  Buffer<std::byte> data_;
+  SentRows<std::byte> data_;
   std::vector<std::int32_t> rows_;
   std::vector<std::int64_t> send_counts_;
   std::vector<std::int64_t> receive_counts_;

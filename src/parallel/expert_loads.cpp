@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "comm/far_message.h"
 #include "src/parallel/expert_nodes.h"
 
 namespace moesaic {
@@ -226,6 +227,7 @@ class Draw {
       load.combine_bytes += share * back;
       load.far_bytes += share * (there + back);
       load.far_messages += share * (pieces(there) + pieces(back)) / ranks_.sharers();
+      load.far_heads += share * 2 / ranks_.sharers();
       const auto other = static_cast<std::size_t>(node);
       sums.there_out[own] += there;
       sums.there_in[other] += there;
@@ -240,11 +242,9 @@ class Draw {
                              tag_bytes);
   }
 
-  /// Messages of so many bytes: the first has some, the others as much as a piece each.
+  /// Messages of so many bytes: the first, and the pieces that follow it.
   static double pieces(double bytes) {
-    constexpr double kFirst = (64 << 10) - 256;
-    constexpr double kPiece = 256 << 10;
-    return 1 + std::ceil(std::max(0.0, bytes - kFirst) / kPiece);
+    return std::max(1.0, std::ceil(bytes / static_cast<double>(kFarPieceBytes)));
   }
 
   /// Of experts on GPUs, or of the others.

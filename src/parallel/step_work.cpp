@@ -229,7 +229,7 @@ void add_experts(const CostModel& model, const CostRanks& ranks, const LayerGrou
   work.node_bytes += group.layers * load.node_near_bytes;
   work.link_bytes += group.layers * load.node_far_bytes;
   work.node_messages += group.layers * load.near_messages;
-  work.link_messages += group.layers * load.far_messages;
+  work.link_messages += group.layers * load.far_heads;
 }
 
 /// A token's part of what all `tokens` send, mean over the groups, of which there are `count`.

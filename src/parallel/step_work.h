@@ -141,7 +141,7 @@ struct StepWork {
 
   // Exchanges of all layers, of the rank or node that has most of them.
   double node_messages = 0;       // of a rank, to ranks of its node
-  double link_messages = 0;       // of a rank, to other nodes
+  double link_messages = 0;       // of a rank, to other nodes, without pieces that follow one
   double node_bytes = 0;          // of a node, from one of its ranks to another
   double link_bytes = 0;          // of a node, to or from others
   double rows_max_over_mean = 1;  // of the ranks' expert rows, mean over layers

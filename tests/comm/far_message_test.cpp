@@ -83,7 +83,7 @@ TEST(FarMessage, impossible_headers_are_refused) {
   EXPECT_EQ(refusal_of([](FarHeader& h) { h.num_places = std::int64_t{1} << 40; }),
             kIt + " has num_places = 1099511627776");
   EXPECT_EQ(refusal_of([](FarHeader& h) { h.num_rows = 2000000000; }),
-            kIt + " has piece_bytes = 262144, for 8256000000128 bytes");
+            kIt + " has piece_bytes = 65280, for 8256000000128 bytes");
   EXPECT_EQ(refusal_of([](FarHeader& h) { h.first_bytes -= 64; }),
             kIt + " has first_bytes = 12480; 12544 of 12544 bytes came");
   EXPECT_EQ(refusal_of([](FarHeader& h) { h.piece_bytes = 0; }),

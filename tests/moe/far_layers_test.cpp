@@ -37,13 +37,13 @@ class CountingCommunicator final : public ForwardingCommunicator {
   std::int64_t messages = 0;          // that all of them need, where there are two ranks
 
  private:
-  /// One of nearly 64 KiB, and pieces of 256 KiB. If rows come later and there are more: one of all
-  /// but the rows, and pieces of 64 KiB.
+  /// Of nearly 64 KiB each. If rows come later and there are more: one of all but the rows, and
+  /// those of the rows.
   static std::int64_t num_messages(std::int64_t bytes, const RowSend& send) {
-    constexpr std::int64_t kFirst = 65536 - 256;
-    if (bytes <= kFirst) return 1;
-    if (send.later_rows == 0) return 1 + (bytes - kFirst + 262143) / 262144;
-    return 1 + (std::ssize(send.rows) * send.row_bytes + 65535) / 65536;
+    constexpr std::int64_t kPiece = 65536 - 256;
+    const auto pieces = [](std::int64_t of) { return (of + kPiece - 1) / kPiece; };
+    if (bytes <= kPiece || send.later_rows == 0) return std::max<std::int64_t>(1, pieces(bytes));
+    return 1 + pieces(std::ssize(send.rows) * send.row_bytes);
   }
 };
 

@@ -145,7 +145,8 @@ TEST(StepCost, messages_are_those_whose_bytes_are_counted) {
   const double all = 4 * 512 * 8;  // tokens in layers
   EXPECT_NEAR(far / all, estimate.traffic.inter_node_bytes, 1e-6 * far / all);
   EXPECT_NEAR(there / all, estimate.traffic.dispatch_bytes, 1e-6 * there / all);
-  EXPECT_NEAR(pieces, estimate.work.link_messages, 1e-9 * pieces);
+  EXPECT_NEAR(pieces, 4 * estimate.traffic.messages, 1e-9 * pieces);
+  EXPECT_NEAR(estimate.work.link_messages, 4 * 2 * 3, 1e-9);  // layers, ways, other nodes
 }
 
 TEST(StepCost, the_busiest_rank_counts_and_not_the_mean) {
