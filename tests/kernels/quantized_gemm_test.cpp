@@ -196,6 +196,35 @@ TEST_P(QuantizedGemm, all_zero_weights_give_zeros) {
   for (const float value : product.run(kernel(), weights.matrix)) ASSERT_EQ(value, 0);
 }
 
+// Some kernels round weights by operations that overflow where the weights themselves do not.
+TEST_P(QuantizedGemm, rounds_weights_of_any_size) {
+  if (layout().format != Format::int4_group || rounds_to_int8() || has_own_order()) {
+    GTEST_SKIP() << "of int4_group in the tile order";
+  }
+  constexpr std::int64_t kDepth = 700;
+  std::normal_distribution<float> normal;
+  const GemmCase product =
+      make_gemm_case(9, kPanels, kDepth, [&] { return std::ldexp(normal(engine_), -70); });
+  std::vector<float> values(static_cast<std::size_t>(product.columns() * kDepth));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto column = static_cast<int>(i / kDepth);
+    values[i] =
+        std::ldexp(std::clamp(normal(engine_), -3.0F, 3.0F), 80 + column % kPanelColumns * 3);
+  }
+  const OwnedMatrix weights = pack_matrix(layout(), values, product.columns(), kDepth);
+  const GemmKernel& model = find_gemm_kernel(Isa::scalar, layout().format);
+  for (const std::int64_t num_rows : {1, 2, 8, 9}) {
+    const GemmCase::Rows rows = product.rows(num_rows, RowSource::Element::f32);
+    const std::vector<float> out = run_part(kernel(), rows.source, weights.matrix, kPanels);
+    const std::vector<float> expected = run_part(model, rows.source, weights.matrix, kPanels);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      ASSERT_TRUE(std::isfinite(expected[i]));
+      ASSERT_EQ(result_bits(out[i]), result_bits(expected[i]))
+          << kernel().name << ", " << num_rows << " rows, at " << i;
+    }
+  }
+}
+
 TEST_P(QuantizedGemm, does_not_depend_on_the_callers_floating_point_settings) {
   const GemmCase product = normal_case(7, 100);
   const RandomCodes weights(layout(), kPanels * kPanelColumns, 100, 5);

@@ -60,15 +60,18 @@ void decode_steps(const StepRange& steps, std::byte* out) noexcept {
   }
 }
 
-/// Whether a decoder has floats, and whether rows take them.
+/// Whether a decoder has floats, column by column or in pairs of k, and whether rows take them.
 template <typename Decoder>
 concept HasFloats = Decoder::kHasFloats;
+template <typename Decoder>
+concept HasPairs = Decoder::kHasPairs;
 template <typename Rows>
 concept TakesFloats = Rows::kTakesFloats;
 
 /// Some rows times one panel over the whole depth. Rows::Sum<NumRows> is the state of one row:
-/// begin_step(), add(row, line, words), or add_floats(row, line, even, odd) if the decoder has
-/// floats, end_step(), result(). Codes are asked for Rows::ahead_bytes(num_rows) before. Sums of
+/// begin_step(), add(row, line, words), end_step(), result(); if the decoder has floats,
+/// add_floats(row, line, even, odd); if it has pairs, add_pairs(row, line, low, high) and, before
+/// end_step(), part_pairs(). Codes are asked for Rows::ahead_bytes(num_rows) before. Sums of
 /// one row do not wait for each other long enough to pay for reading two panels at a time.
 template <typename Decoder, typename Rows, std::size_t NumRows>
 [[gnu::always_inline]] inline void fused_panel(const TileArgs& args, std::int64_t panel) {
@@ -99,6 +102,16 @@ template <typename Decoder, typename Rows, std::size_t NumRows>
         }
       };
       decoder.float_step(step, add_floats);
+    } else if constexpr (HasPairs<Decoder> && TakesFloats<Rows>) {
+      const auto add_pairs = [&](int line, __m512 low, __m512 high) __attribute__((always_inline)) {
+#pragma GCC unroll 12
+        for (std::size_t r = 0; r < NumRows; ++r) {
+          sums[r].add_pairs(rows + r * row_bytes, line, low, high);
+        }
+      };
+      decoder.pair_step(step, add_pairs);
+#pragma GCC unroll 12
+      for (std::size_t r = 0; r < NumRows; ++r) sums[r].part_pairs();
     } else {
       const auto add_words = [&](int line, __m512i words) __attribute__((always_inline)) {
 #pragma GCC unroll 12

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstring>
+
 #include "kernels/cpu/avx512/target.h"
 #include "kernels/cpu/row_layout.h"
 
@@ -31,6 +33,22 @@ struct FmaRows {
       const float* pair = reinterpret_cast<const float*>(row) + 2 * line;
       evens = _mm512_fmadd_ps(_mm512_set1_ps(pair[0]), even, evens);
       odds = _mm512_fmadd_ps(_mm512_set1_ps(pair[1]), odd, odds);
+    }
+    /// Meanwhile `evens` are the sums of columns 0 to 7, `odds` of the others, in pairs.
+    void add_pairs(const std::byte* row, int line, __m512 low, __m512 high) {
+      double pair = 0;
+      std::memcpy(&pair, row + 8 * line, sizeof pair);
+      const __m512 both = _mm512_castpd_ps(_mm512_set1_pd(pair));
+      evens = _mm512_fmadd_ps(both, low, evens);
+      odds = _mm512_fmadd_ps(both, high, odds);
+    }
+    void part_pairs() {
+      const __m512i even =
+          _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+      const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+      const __m512 low = evens;
+      evens = _mm512_permutex2var_ps(low, even, odds);
+      odds = _mm512_permutex2var_ps(low, odd, odds);
     }
     void end_step() { sum = _mm512_add_ps(sum, _mm512_add_ps(evens, odds)); }
     [[nodiscard]] __m512 result() const { return sum; }

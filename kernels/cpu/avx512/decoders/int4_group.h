@@ -37,11 +37,46 @@ class Int4GroupDecoder {
     }
   }
 
+  static constexpr bool kHasPairs = true;
+  /// emit(line, floats of columns 0 to 7, of 8 to 15), each column's even k before its odd one.
+  template <typename Emit>
+  [[gnu::always_inline]] void pair_step(std::int64_t step, const Emit& emit) {
+    if (step >= group_end_) read_scales(step);
+    if (is_large_) [[unlikely]] {
+      emit_pairs<round_bits>(step, emit);
+    } else {
+      emit_pairs<round_small>(step, emit);
+    }
+  }
+
   [[nodiscard]] const std::byte* scales_at(std::int64_t step) const {
     return panel_.scales_at(step / steps_per_group_);
   }
 
  private:
+  /// Floats of at most this are rounded without overflow.
+  static constexpr float kSmall = 0x1p+110F;
+
+  template <__m512 (*round)(__m512), typename Emit>
+  [[gnu::always_inline]] void emit_pairs(std::int64_t step, const Emit& emit) const {
+    const __m512 integers = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    const std::byte* codes = panel_.codes(step);
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half, codes += 128) {
+      __m512i left = _mm512_loadu_si512(codes);
+      __m512i right = _mm512_loadu_si512(codes + 64);
+#pragma GCC unroll 8
+      for (int r = 0; r < 8; ++r) {
+        const __m512 low = _mm512_permutexvar_ps(left, integers);
+        const __m512 high = _mm512_permutexvar_ps(right, integers);
+        emit(8 * half + r, round(_mm512_fmadd_ps(low, factors_[0], offsets_[0])),
+             round(_mm512_fmadd_ps(high, factors_[1], offsets_[1])));
+        left = _mm512_srli_epi32(left, 4);
+        right = _mm512_srli_epi32(right, 4);
+      }
+    }
+  }
+
   /// Of the group of `step`, twice for each column: columns 0 to 7, 8 to 15.
   [[gnu::always_inline]] void read_scales(std::int64_t step) {
     const std::int64_t group = step / steps_per_group_;
@@ -56,6 +91,9 @@ class Int4GroupDecoder {
     factors_[1] = _mm512_permutexvar_ps(right, factors);
     offsets_[0] = _mm512_permutexvar_ps(left, offsets);
     offsets_[1] = _mm512_permutexvar_ps(right, offsets);
+    // 15 is the largest difference of a code and a zero point.
+    const __m512 limit = _mm512_set1_ps(kSmall / 16);
+    is_large_ = _mm512_cmp_ps_mask(_mm512_abs_ps(factors), limit, _CMP_GT_OQ) != 0;
   }
 
   Int4Panel panel_;
@@ -63,6 +101,7 @@ class Int4GroupDecoder {
   std::int64_t group_end_ = 0;
   __m512 factors_[2]{};
   __m512 offsets_[2]{};
+  bool is_large_ = false;
 };
 
 MOESAIC_END_TARGET

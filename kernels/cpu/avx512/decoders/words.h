@@ -33,6 +33,22 @@ inline __m512i round_to_words(__m512 low, __m512 high) {
 #endif
 }
 
+/// Rounded to bf16, nearest even. No NaN among them.
+inline __m512 round_bits(__m512 values) {
+  const __m512i bits = _mm512_castps_si512(values);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i up = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
+  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_add_epi32(bits, up), upper));
+}
+
+/// The same of numbers below 2^111, in three operations instead of five (Veltkamp): the difference
+/// of c = x + 2^16 x, rounded, and c - x, rounded, is x with 16 bits less.
+inline __m512 round_small(__m512 x) {
+  const __m512 c = _mm512_mul_ps(x, _mm512_set1_ps(65537));
+  return _mm512_sub_ps(c, _mm512_sub_ps(c, x));
+}
+
 /// 16 bytes, e4m3 without sign, as floats: half precision has the same fields two bits to the
 /// right, and a bias that is 8 larger.
 inline __m512 e4m3_to_floats(__m128i bytes) {
