@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -161,19 +160,18 @@ InterruptionOptions interruption_options(const Command& command, bool is_first,
   return result;
 }
 
-/// From now on a launcher that ends this process gets its code, and not that of the signal: srun
-/// would take that of ranks which it ends for that of the rank it has lost.
-void keep_code(int code) {
-  static std::atomic<int> kept;
-  kept = code;
-  std::signal(SIGTERM, [](int) { std::_Exit(kept); });
+/// The launcher has a code for a rank that was lost, if those that it ends leave it that: srun
+/// takes any code that a rank exits with, or else that of the largest signal. So this one is
+/// killed.
+void leave_code_to_launcher() {
+  std::signal(SIGTERM, [](int) { std::raise(SIGKILL); });
 }
 
 /// Ends the job because of the exception being handled. Ranks that fail at the same time speak one
 /// after the other, echoes last: the first to speak ends the others before their turn.
 int end_job(const MpiSession& mpi, const Log& log) {
   const Failure failure = describe_current_exception();
-  keep_code(failure.code);
+  if (failure.grace.count() > 0) leave_code_to_launcher();
   if (mpi.size() > 1) {
     constexpr auto kTurn = std::chrono::milliseconds(50);
     std::this_thread::sleep_for(failure.silence + kTurn * std::min(log.rank(), 20));

@@ -177,6 +177,14 @@ std::vector<double> PointTerms::amounts(const PointPlan& point,
   return amounts;
 }
 
+TermOverlap PointTerms::overlap(const PointPlan& point, const ExpertPopularity& popularity) const {
+  if (point.options.job == StudyJob::exchange || !work(point, popularity).hides_links) return {};
+  const std::size_t computing = names_.size() - num_exchange_terms() - 1;
+  return {.num_computing = computing,
+          .first_link = computing + 2,  // behind those of ranks of a node
+          .num_links = 2 * choice_.links.size()};
+}
+
 std::vector<Format> formats_of(const CostModel& model) {
   std::set<Format> formats;
   const auto take = [&](const std::vector<CostWeights>& parts) {

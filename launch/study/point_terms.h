@@ -7,6 +7,7 @@
 
 #include "launch/options/options.h"
 #include "launch/plan/training_cost.h"
+#include "launch/study/study_fit.h"
 #include "src/model/model_config.h"
 #include "src/parallel/expert_popularity.h"
 #include "src/parallel/step_cost.h"
@@ -53,6 +54,8 @@ class PointTerms {
   [[nodiscard]] const std::vector<TermName>& names() const noexcept { return names_; }
   [[nodiscard]] std::vector<double> amounts(const PointPlan& point,
                                             const ExpertPopularity& popularity) const;
+  [[nodiscard]] TermOverlap overlap(const PointPlan& point,
+                                    const ExpertPopularity& popularity) const;
   /// How many of the last names are of exchanges and sums between ranks; one more stands behind
   /// them, of steps.
   [[nodiscard]] std::size_t num_exchange_terms() const noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,10 +9,19 @@
 
 namespace moesaic {
 
+/// Terms of a point that go on at the same time: the first `num_computing`, and `num_links` from
+/// `first_link` on, of messages between nodes. None if num_links is 0.
+struct TermOverlap {
+  std::size_t num_computing = 0;
+  std::size_t first_link = 0;
+  std::size_t num_links = 0;
+};
+
 /// A measured point as the fit sees it.
 struct FitPoint {
   std::int64_t ranks = 1;
   std::vector<double> amounts;  // of each term
+  TermOverlap overlap{};
   std::vector<double> samples;  // seconds of each repetition
 };
 
@@ -33,7 +43,8 @@ class StudyFit {
   /// Seconds for one of term `i`.
   [[nodiscard]] WithInterval rate(std::size_t i) const;
   /// Seconds of a point with these amounts.
-  [[nodiscard]] WithInterval predict(const std::vector<double>& amounts) const;
+  [[nodiscard]] WithInterval predict(const std::vector<double>& amounts,
+                                     const TermOverlap& overlap) const;
   /// |told / taken - 1| of each point, told by a fit to the others.
   [[nodiscard]] const std::vector<double>& leave_one_out() const noexcept { return left_out_; }
   /// The largest such error of the points with the most ranks, told by those with fewer; nothing

@@ -91,7 +91,8 @@ class StudyPredictor {
     const PointRecord& record = rows_[row].record;
     const PointPlan plan = StudyModels::plan(record, ranks);
     const std::vector<double> amounts = models_.terms(plan).amounts(plan, popularity_of(record));
-    const WithInterval seconds = fit_.predict(amounts);
+    const WithInterval seconds =
+        fit_.predict(amounts, models_.terms(plan).overlap(plan, popularity_of(record)));
     const double tokens = PointTerms::tokens(plan);
     Prediction result{.group = labels_[row], .ranks = ranks, .nodes = plan.ranks.nodes()};
     result.tokens_per_second = {tokens / seconds.value, tokens / seconds.high,
@@ -99,8 +100,9 @@ class StudyPredictor {
     const std::size_t exchange = models_.terms(plan).num_exchange_terms();
     const std::size_t compute = names_.size() - exchange - 1;
     result.compute_seconds = seconds_of(fit_, amounts, 0, compute);
-    result.exchange_seconds = seconds_of(fit_, amounts, compute, exchange);
     result.step_seconds = seconds_of(fit_, amounts, compute + exchange, 1);
+    // What of it is not hidden.
+    result.exchange_seconds = seconds.value - result.compute_seconds - result.step_seconds;
     result.is_far = ranks > 4 * most_ranks(labels_[row]);
     return result;
   }
@@ -121,6 +123,7 @@ class StudyPredictor {
       names_ = terms.names();
       points.push_back({.ranks = m.ranks,
                         .amounts = terms.amounts(plan, popularity_of(row.record)),
+                        .overlap = terms.overlap(plan, popularity_of(row.record)),
                         .samples = m.samples});
     }
     return points;

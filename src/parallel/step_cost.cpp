@@ -147,6 +147,24 @@ void add_exchange(StepCost& cost, const StepWork& work, const CostRanks& ranks,
   }
 }
 
+/// Takes off what goes on behind the layers' work.
+void hide_links(StepCost& cost) {
+  double compute = 0;
+  double transfer = 0;
+  for (const CostTerm& part : cost.terms) {
+    if (part.name.starts_with("link.")) {
+      transfer += part.seconds;
+    } else if (part.phase != Phase::wait && part.phase != Phase::head) {
+      compute += part.seconds;
+    }
+  }
+  if (transfer == 0) return;
+  CostTerm& part = term(cost, {"link.hidden", Phase::wait}, "second", "docs/performance.md");
+  part.quantity = transfer;
+  const OverlapShares counts = overlap_shares(compute, transfer);
+  part.seconds = (counts.compute - 1) * compute + (counts.transfer - 1) * transfer;
+}
+
 /// Adapters' products are small: they take as long as products of many rows with bf16 weights.
 double adapter_flop_seconds(const MachineRates& machine) {
   const auto bf16 = machine.products.find(Format::bf16);
@@ -297,6 +315,14 @@ const std::string& StepCost::bound() const {
   return std::ranges::max_element(terms, {}, &CostTerm::seconds)->name;
 }
 
+OverlapShares overlap_shares(double compute, double transfer) {
+  constexpr double kPower = 3.5;
+  const double both = std::pow(std::pow(compute, kPower) + std::pow(transfer, kPower), 1 / kPower);
+  if (both == 0) return {};
+  // c (c / b)^(p - 1) + t (t / b)^(p - 1) = b
+  return {std::pow(compute / both, kPower - 1), std::pow(transfer / both, kPower - 1)};
+}
+
 StepCost step_cost(const StepWork& work, const CostRanks& ranks, const MachineRates& machine) {
   StepCost cost;
   const double share = core_share(ranks, machine);
@@ -308,6 +334,7 @@ StepCost step_cost(const StepWork& work, const CostRanks& ranks, const MachineRa
   add_routing(cost, work, machine, share);
   add_calls(cost, work, machine);
   if (ranks.ranks > 1) add_exchange(cost, work, ranks, machine);
+  if (work.hides_links) hide_links(cost);
   add_training(cost, work, ranks, machine);
   return cost;
 }

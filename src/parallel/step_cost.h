@@ -31,6 +31,16 @@ struct StepCost {
   [[nodiscard]] const std::string& bound() const;
 };
 
+/// How much of each counts where ranks compute for some seconds and send between nodes for others,
+/// most of either while the other goes on: together (compute^p + transfer^p)^(1/p), from the longer
+/// of the two to 1.22 of it where they are alike. p = 3.5 is within 11 % of what layers and models
+/// took (docs/performance.md).
+struct OverlapShares {
+  double compute = 1;
+  double transfer = 1;
+};
+[[nodiscard]] OverlapShares overlap_shares(double compute, double transfer);
+
 /// The time of that work. Throws Error{usage} for what the machine was not measured for: a format,
 /// links that the ranks need.
 [[nodiscard]] StepCost step_cost(const StepWork& work, const CostRanks& ranks,

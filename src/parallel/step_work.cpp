@@ -9,6 +9,9 @@
 namespace moesaic {
 namespace {
 
+/// A pass of fewer rows waits for each of its messages.
+constexpr double kHidingRows = 64;
+
 double& of(std::array<double, kNumPhases>& phases, Phase phase) {
   return phases[static_cast<std::size_t>(phase)];
 }
@@ -285,6 +288,7 @@ double StepWork::row_bytes() const {
 StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks, const CostStep& step,
                            const ExpertPopularity& popularity) {
   StepEstimate estimate{.work = common_work(model, ranks, step), .traffic = {}};
+  estimate.work.hides_links = step.rows >= kHidingRows;
   const std::vector<LayerGroup> groups = layer_groups(model);
   const auto count = static_cast<double>(groups.size());
   for (const LayerGroup& group : groups) {
@@ -314,6 +318,7 @@ StepWork training_work(const StepWork& forward, const CostStep& pass,
                        const CostTraining& training) {
   const double again = training.recomputes ? 1 : 0;
   StepWork step = forward;
+  step.hides_links = false;  // experts of passes that are kept run when all rows are there
   step.products.clear();
   for (StepWork::Product product : forward.products) {
     const double times = training.passes * product.times;

@@ -144,6 +144,7 @@ struct StepWork {
   double link_messages = 0;       // of a rank, to other nodes, without pieces that follow one
   double node_bytes = 0;          // of a node, from one of its ranks to another
   double link_bytes = 0;          // of a node, to or from others
+  bool hides_links = false;       // ranks compute while rows travel between nodes
   double rows_max_over_mean = 1;  // of the ranks' expert rows, mean over layers
 
   // Of fine-tuning alone.

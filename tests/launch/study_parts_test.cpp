@@ -325,7 +325,7 @@ std::vector<FitPoint> known_points() {
       const auto n = static_cast<double>(ranks);
       const std::vector<double> amounts = {1e9 * batch / n, ranks > 1 ? 100 * n : 0, 1};
       const double seconds = told_seconds(amounts, {2e-11, 1e-5, 1e-3});
-      points.push_back({ranks, amounts, {0.99 * seconds, seconds, 1.01 * seconds}});
+      points.push_back({ranks, amounts, {}, {0.99 * seconds, seconds, 1.01 * seconds}});
     }
   }
   return points;
@@ -340,13 +340,37 @@ TEST(StudyFit, FindsRatesAndTellsWhatItDidNotSee) {
   EXPECT_LT(std::ranges::max(fit.leave_one_out()), 1e-6);
   EXPECT_LT(fit.leave_largest_out(), 1e-6);
   const std::vector<double> more = {4e9 / 64, 6400, 1};
-  const WithInterval told = fit.predict(more);
+  const WithInterval told = fit.predict(more, {});
   EXPECT_NEAR(told.value, told_seconds(more, {2e-11, 1e-5, 1e-3}), 1e-6);
   EXPECT_LT(told.high - told.low, 0.1 * told.value);
   EXPECT_GT(told.high, told.low);
   EXPECT_NE(test::error_message([] { (void)StudyFit({known_points()[0]}); }, ErrorKind::usage)
                 .find("too few"),
             std::string::npos);
+}
+
+TEST(StudyFit, FindsRatesOfWhatGoesOnAtTheSameTime) {
+  const TermOverlap overlap{.num_computing = 1, .first_link = 1, .num_links = 1};
+  const auto seconds = [](double compute, double transfer) {
+    const double both = std::pow(std::pow(compute, 3.5) + std::pow(transfer, 3.5), 1 / 3.5);
+    return compute > 0 && transfer > 0 ? both : compute + transfer;
+  };
+  std::vector<FitPoint> points;
+  for (const std::int64_t ranks : {1, 2, 4, 8}) {
+    for (const double batch : {1.0, 2.0, 4.0}) {
+      const auto n = static_cast<double>(ranks);
+      const std::vector<double> amounts = {1e9 * batch / n, ranks > 1 ? 400 * n : 0, 1};
+      const double taken = seconds(amounts[0] * 2e-11, amounts[1] * 1e-5) + 1e-3;
+      points.push_back({ranks, amounts, ranks > 1 ? overlap : TermOverlap{}, {taken}});
+    }
+  }
+  const StudyFit fit(points, 0);
+  EXPECT_NEAR(fit.rate(0).value, 2e-11, 1e-14);
+  EXPECT_NEAR(fit.rate(1).value, 1e-5, 1e-8);
+  EXPECT_LT(std::ranges::max(fit.leave_one_out()), 1e-2);
+  const double told = fit.predict({1e9, 2000, 1}, overlap).value;
+  EXPECT_NEAR(told, seconds(2e-2, 2e-2) + 1e-3, 1e-4);
+  EXPECT_NEAR(told, 1.22 * 2e-2 + 1e-3, 3e-4);
 }
 
 TEST(Report, DrawsPredictionsDashed) {

@@ -332,6 +332,34 @@ TEST(StepCost, a_step_of_training_goes_back_too) {
   EXPECT_LT(cost.phases()[Phase::experts], cost.seconds());
 }
 
+TEST(StepCost, links_are_hidden_behind_the_work_of_long_passes) {
+  const CostRanks ranks{.ranks = 4, .ranks_per_node = 2};
+  const auto estimate = [&](double rows) {
+    return estimate_step(test_model(4), ranks, {.rows = rows}, ExpertPopularity::even()).work;
+  };
+  EXPECT_FALSE(estimate(63).hides_links);
+  EXPECT_TRUE(estimate(64).hides_links);
+  StepWork work{.link_messages = 5, .link_bytes = 4e6};
+  work.head_dim = 128;
+  work.attention_flops = 4e9;
+  const double compute = step_cost(work, {}, test_machine()).seconds();
+  const StepCost open = step_cost(work, ranks, test_machine());
+  EXPECT_EQ(term_seconds(open, "link.hidden"), -1);  // there is none
+  const double transfer = open.seconds() - compute;
+  ASSERT_GT(compute, 0);
+  ASSERT_GT(transfer, 0);
+  work.hides_links = true;
+  const StepCost hidden = step_cost(work, ranks, test_machine());
+  const double both = std::pow(std::pow(compute, 3.5) + std::pow(transfer, 3.5), 1 / 3.5);
+  EXPECT_NEAR(hidden.seconds(), both, 1e-9);
+  EXPECT_NEAR(term_seconds(hidden, "link.hidden"), both - compute - transfer, 1e-9);
+  const OverlapShares alike = overlap_shares(1, 1);
+  EXPECT_NEAR(alike.compute + alike.transfer, 1.219, 1e-3);
+  EXPECT_EQ(overlap_shares(2, 0).compute, 1);
+  EXPECT_EQ(overlap_shares(0, 2).transfer, 1);
+  EXPECT_EQ(overlap_shares(0, 0).compute, 1);
+}
+
 TEST(StepCost, what_was_not_measured_is_refused) {
   MachineRates machine = test_machine();
   machine.between.reset();

@@ -26,8 +26,8 @@ submit() {
 }
 
 over="COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL"
-ended_with() { # JOB CODE
-  wait_until job_is "$1" "$over" && [[ $(job_field "$1" ExitCode) == "$2:0" ]] && return
+ended_with() { # JOB CODE, or one of CODE|CODE
+  wait_until job_is "$1" "$over" && [[ $(job_field "$1" ExitCode) =~ ^($2):0$ ]] && return
   tail -n 20 ./*-"$1".log
   scontrol show job "$1" | grep -E 'JobState|ExitCode'
   return 1
