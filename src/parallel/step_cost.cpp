@@ -316,7 +316,7 @@ const std::string& StepCost::bound() const {
 }
 
 OverlapShares overlap_shares(double compute, double transfer) {
-  constexpr double kPower = 3.5;
+  constexpr double kPower = 3;
   const double both = std::pow(std::pow(compute, kPower) + std::pow(transfer, kPower), 1 / kPower);
   if (both == 0) return {};
   // c (c / b)^(p - 1) + t (t / b)^(p - 1) = b

@@ -33,7 +33,7 @@ struct StepCost {
 
 /// How much of each counts where ranks compute for some seconds and send between nodes for others,
 /// most of either while the other goes on: together (compute^p + transfer^p)^(1/p), from the longer
-/// of the two to 1.22 of it where they are alike. p = 3.5 is within 11 % of what layers and models
+/// of the two to 1.26 of it where they are alike. p = 3 is within 9 % of what layers and models
 /// took (docs/performance.md).
 struct OverlapShares {
   double compute = 1;
