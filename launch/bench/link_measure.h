@@ -11,9 +11,11 @@ namespace moesaic {
 /// Which ranks send rows to which.
 using SendsTo = std::function<bool(int from, int to)>;
 
-/// Time of rows from ranks to others, of all ranks that there are: the latency of a message is that
-/// of one short row from each to one other. `nodes`: the node of each rank. Nothing if no two ranks
-/// are of one node (is_inside), or of different ones. Collective.
+/// Time of rows from ranks to others, of all ranks that there are. The latency of a message is what
+/// one short row from each rank to one other takes more than an exchange without rows; between
+/// nodes, where that has a message to each other node too, its part of such an exchange. `nodes`:
+/// the node of each rank. Nothing if no two ranks are of one node (is_inside), or of different
+/// ones. Collective.
 [[nodiscard]] std::optional<LinkRates> measure_link(Communicator& world,
                                                     const std::vector<int>& nodes, bool is_inside);
 
