@@ -71,8 +71,9 @@ class TraceWriter {
 std::string smpi_trace(const SmpiPass& pass, const SmpiRates& rates, int rank) {
   TraceWriter writer(pass.ranks, rank);
   for (const LayerMessages& layer : pass.messages.layers) {
-    const double handling = layer.near_messages * rates.near_message +
-                            layer.pieces[static_cast<std::size_t>(rank)] * rates.far_message;
+    const double far_messages = 2 * (layer.nodes - 1);  // there and back
+    const double handling =
+        layer.near_messages * rates.near_message + far_messages * rates.far_message;
     writer.compute(pass.layer_seconds + handling / 2);
     writer.exchange(layer.nodes, [&](int from, int node) { return layer.of(from, node).there; });
     writer.compute(handling / 2);

@@ -69,14 +69,9 @@ class Draw {
   [[nodiscard]] LayerMessages messages() const {
     LayerMessages result{.nodes = num_nodes_};
     for (int rank = 0; rank < ranks_.sharers(); ++rank) {
-      double& pieces_of_rank = result.pieces.emplace_back(0);
       for (int node = 0; node < num_nodes_; ++node) {
-        if (node == node_of(rank)) {
-          result.bytes.push_back(near_bytes(rank));
-          continue;
-        }
-        const LayerMessages::Bytes& bytes = result.bytes.emplace_back(far_bytes(rank, node));
-        pieces_of_rank += pieces(bytes.there) + pieces(bytes.back);
+        const bool is_near = node == node_of(rank);
+        result.bytes.push_back(is_near ? near_bytes(rank) : far_bytes(rank, node));
       }
     }
     return result;

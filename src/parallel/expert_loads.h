@@ -99,8 +99,7 @@ struct LayerMessages {
   int nodes = 1;
   /// [ranks][nodes] To the ranks of each node: one message, in pieces; inside a node copies.
   std::vector<Bytes> bytes{};
-  std::vector<double> pieces{};  // [ranks] of all messages to other nodes, there and back
-  double near_messages = 0;      // of a rank, to ranks of its node
+  double near_messages = 0;  // of a rank, to ranks of its node
 
   [[nodiscard]] const Bytes& of(int rank, int node) const {
     return bytes[static_cast<std::size_t>(rank) * static_cast<std::size_t>(nodes) +
