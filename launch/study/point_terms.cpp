@@ -177,8 +177,9 @@ std::vector<double> PointTerms::amounts(const PointPlan& point,
   return amounts;
 }
 
-TermOverlap PointTerms::overlap(const PointPlan& point, const ExpertPopularity& popularity) const {
-  if (point.options.job == StudyJob::exchange || !work(point, popularity).hides_links) return {};
+TermOverlap PointTerms::overlap(const PointPlan& point) const {
+  const bool waits = point.options.job == StudyJob::exchange || is_fine_tuning(point.options);
+  if (waits || !hides_links(step(point))) return {};
   const std::size_t computing = names_.size() - num_exchange_terms() - 1;
   return {.num_computing = computing,
           .first_link = computing + 2,  // behind those of ranks of a node

@@ -54,8 +54,7 @@ class PointTerms {
   [[nodiscard]] const std::vector<TermName>& names() const noexcept { return names_; }
   [[nodiscard]] std::vector<double> amounts(const PointPlan& point,
                                             const ExpertPopularity& popularity) const;
-  [[nodiscard]] TermOverlap overlap(const PointPlan& point,
-                                    const ExpertPopularity& popularity) const;
+  [[nodiscard]] TermOverlap overlap(const PointPlan& point) const;
   /// How many of the last names are of exchanges and sums between ranks; one more stands behind
   /// them, of steps.
   [[nodiscard]] std::size_t num_exchange_terms() const noexcept {

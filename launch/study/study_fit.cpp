@@ -142,6 +142,11 @@ WithInterval StudyFit::rate(std::size_t i) const {
   return interval(rates_[i], std::move(drawn));
 }
 
+double StudyFit::part_seconds(const std::vector<double>& amounts, std::size_t first,
+                              std::size_t count) const {
+  return moesaic::part_seconds(amounts, rates_, first, count);
+}
+
 WithInterval StudyFit::predict(const std::vector<double>& amounts,
                                const TermOverlap& overlap) const {
   std::vector<double> drawn;

@@ -45,6 +45,9 @@ class StudyFit {
   /// Seconds of a point with these amounts.
   [[nodiscard]] WithInterval predict(const std::vector<double>& amounts,
                                      const TermOverlap& overlap) const;
+  /// Of its terms from `first` on, `count` of them, one after the other.
+  [[nodiscard]] double part_seconds(const std::vector<double>& amounts, std::size_t first,
+                                    std::size_t count) const;
   /// |told / taken - 1| of each point, told by a fit to the others.
   [[nodiscard]] const std::vector<double>& leave_one_out() const noexcept { return left_out_; }
   /// The largest such error of the points with the most ranks, told by those with fewer; nothing

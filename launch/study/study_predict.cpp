@@ -64,14 +64,6 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-/// Seconds of the terms from `first` on, `count` of them.
-double seconds_of(const StudyFit& fit, const std::vector<double>& amounts, std::size_t first,
-                  std::size_t count) {
-  double seconds = 0;
-  for (std::size_t i = first; i < first + count; ++i) seconds += amounts[i] * fit.rate(i).value;
-  return seconds;
-}
-
 /// A study with its fit.
 class StudyPredictor {
  public:
@@ -91,16 +83,15 @@ class StudyPredictor {
     const PointRecord& record = rows_[row].record;
     const PointPlan plan = StudyModels::plan(record, ranks);
     const std::vector<double> amounts = models_.terms(plan).amounts(plan, popularity_of(record));
-    const WithInterval seconds =
-        fit_.predict(amounts, models_.terms(plan).overlap(plan, popularity_of(record)));
+    const WithInterval seconds = fit_.predict(amounts, models_.terms(plan).overlap(plan));
     const double tokens = PointTerms::tokens(plan);
     Prediction result{.group = labels_[row], .ranks = ranks, .nodes = plan.ranks.nodes()};
     result.tokens_per_second = {tokens / seconds.value, tokens / seconds.high,
                                 tokens / seconds.low};
     const std::size_t exchange = models_.terms(plan).num_exchange_terms();
     const std::size_t compute = names_.size() - exchange - 1;
-    result.compute_seconds = seconds_of(fit_, amounts, 0, compute);
-    result.step_seconds = seconds_of(fit_, amounts, compute + exchange, 1);
+    result.compute_seconds = fit_.part_seconds(amounts, 0, compute);
+    result.step_seconds = fit_.part_seconds(amounts, compute + exchange, 1);
     // What of it is not hidden.
     result.exchange_seconds = seconds.value - result.compute_seconds - result.step_seconds;
     result.is_far = ranks > 4 * most_ranks(labels_[row]);
@@ -123,7 +114,7 @@ class StudyPredictor {
       names_ = terms.names();
       points.push_back({.ranks = m.ranks,
                         .amounts = terms.amounts(plan, popularity_of(row.record)),
-                        .overlap = terms.overlap(plan, popularity_of(row.record)),
+                        .overlap = terms.overlap(plan),
                         .samples = m.samples});
     }
     return points;

@@ -222,7 +222,6 @@ class Draw {
       load.combine_bytes += share * back;
       load.far_bytes += share * (there + back);
       load.far_messages += share * (pieces(there) + pieces(back)) / ranks_.sharers();
-      load.far_heads += share * 2 / ranks_.sharers();
       const auto other = static_cast<std::size_t>(node);
       sums.there_out[own] += there;
       sums.there_in[other] += there;

@@ -82,7 +82,6 @@ struct LayerLoad {
   // Of a rank.
   double near_messages = 0;  // to ranks of its node
   double far_messages = 0;   // to other nodes
-  double far_heads = 0;      // the first ones among them, which pieces follow without waiting
 };
 
 /// Draws tokens with `rates` and looks at what they ask of the ranks, which own experts as

@@ -9,9 +9,6 @@
 namespace moesaic {
 namespace {
 
-/// A pass of fewer rows waits for each of its messages.
-constexpr double kHidingRows = 64;
-
 double& of(std::array<double, kNumPhases>& phases, Phase phase) {
   return phases[static_cast<std::size_t>(phase)];
 }
@@ -232,7 +229,7 @@ void add_experts(const CostModel& model, const CostRanks& ranks, const LayerGrou
   work.node_bytes += group.layers * load.node_near_bytes;
   work.link_bytes += group.layers * load.node_far_bytes;
   work.node_messages += group.layers * load.near_messages;
-  work.link_messages += group.layers * load.far_heads;
+  work.link_messages += group.layers * 2.0 * (ranks.sharer_nodes() - 1);  // there and back
 }
 
 /// A token's part of what all `tokens` send, mean over the groups, of which there are `count`.
@@ -285,10 +282,15 @@ double StepWork::row_bytes() const {
   return sum;
 }
 
+bool hides_links(const CostStep& step) {
+  constexpr double kLeastRows = 64;  // as those that are halved (src/model/half_batches.h)
+  return step.rows >= kLeastRows;
+}
+
 StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks, const CostStep& step,
                            const ExpertPopularity& popularity) {
   StepEstimate estimate{.work = common_work(model, ranks, step), .traffic = {}};
-  estimate.work.hides_links = step.rows >= kHidingRows;
+  estimate.work.hides_links = hides_links(step);
   const std::vector<LayerGroup> groups = layer_groups(model);
   const auto count = static_cast<double>(groups.size());
   for (const LayerGroup& group : groups) {
@@ -318,7 +320,7 @@ StepWork training_work(const StepWork& forward, const CostStep& pass,
                        const CostTraining& training) {
   const double again = training.recomputes ? 1 : 0;
   StepWork step = forward;
-  step.hides_links = false;  // experts of passes that are kept run when all rows are there
+  step.hides_links = false;
   step.products.clear();
   for (StepWork::Product product : forward.products) {
     const double times = training.passes * product.times;

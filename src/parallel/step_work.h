@@ -157,6 +157,10 @@ struct StepWork {
   [[nodiscard]] double row_bytes() const;     // read and written between products
 };
 
+/// Whether ranks compute while rows of such a pass travel between nodes. Not of a pass that is kept
+/// for training, whose experts run when all rows are there.
+[[nodiscard]] bool hides_links(const CostStep& step);
+
 struct StepEstimate {
   StepWork work;
   ExpertTraffic traffic;

@@ -93,25 +93,23 @@ template <typename Decoder, typename Rows, std::size_t NumRows>
     ahead += Decoder::kStepBytes;
 #pragma GCC unroll 12
     for (std::size_t r = 0; r < NumRows; ++r) sums[r].begin_step();
-    if constexpr (HasFloats<Decoder> && TakesFloats<Rows>) {
-      const auto add_floats = [&](int line, __m512 even, __m512 odd)
+    if constexpr ((HasFloats<Decoder> || HasPairs<Decoder>)&&TakesFloats<Rows>) {
+      const auto add_floats = [&](int line, __m512 first, __m512 second)
           __attribute__((always_inline)) {
 #pragma GCC unroll 12
         for (std::size_t r = 0; r < NumRows; ++r) {
-          sums[r].add_floats(rows + r * row_bytes, line, even, odd);
+          if constexpr (HasPairs<Decoder>) {
+            sums[r].add_pairs(rows + r * row_bytes, line, first, second);
+          } else {
+            sums[r].add_floats(rows + r * row_bytes, line, first, second);
+          }
         }
       };
       decoder.float_step(step, add_floats);
-    } else if constexpr (HasPairs<Decoder> && TakesFloats<Rows>) {
-      const auto add_pairs = [&](int line, __m512 low, __m512 high) __attribute__((always_inline)) {
+      if constexpr (HasPairs<Decoder>) {
 #pragma GCC unroll 12
-        for (std::size_t r = 0; r < NumRows; ++r) {
-          sums[r].add_pairs(rows + r * row_bytes, line, low, high);
-        }
-      };
-      decoder.pair_step(step, add_pairs);
-#pragma GCC unroll 12
-      for (std::size_t r = 0; r < NumRows; ++r) sums[r].part_pairs();
+        for (std::size_t r = 0; r < NumRows; ++r) sums[r].part_pairs();
+      }
     } else {
       const auto add_words = [&](int line, __m512i words) __attribute__((always_inline)) {
 #pragma GCC unroll 12

@@ -22,30 +22,21 @@ class Int4GroupDecoder {
   template <typename Emit>
   [[gnu::always_inline]] void half_step(std::int64_t step, int half, const Emit& emit) {
     if (step >= group_end_) read_scales(step);
-    const std::byte* codes = panel_.codes(step);
-    const __m512 integers = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-    __m512i left = _mm512_loadu_si512(codes + 128 * half);
-    __m512i right = _mm512_loadu_si512(codes + 128 * half + 64);
-#pragma GCC unroll 8
-    for (int r = 0; r < 8; ++r) {
-      const __m512 low = _mm512_permutexvar_ps(left, integers);  // indexed by the low four bits
-      const __m512 high = _mm512_permutexvar_ps(right, integers);
-      emit(8 * half + r, round_to_words(_mm512_fmadd_ps(low, factors_[0], offsets_[0]),
-                                        _mm512_fmadd_ps(high, factors_[1], offsets_[1])));
-      left = _mm512_srli_epi32(left, 4);
-      right = _mm512_srli_epi32(right, 4);
-    }
+    const auto emit_words = [&](int line, __m512 low, __m512 high) __attribute__((always_inline)) {
+      emit(line, round_to_words(low, high));
+    };
+    decode_half(step, half, emit_words);
   }
 
   static constexpr bool kHasPairs = true;
   /// emit(line, floats of columns 0 to 7, of 8 to 15), each column's even k before its odd one.
   template <typename Emit>
-  [[gnu::always_inline]] void pair_step(std::int64_t step, const Emit& emit) {
+  [[gnu::always_inline]] void float_step(std::int64_t step, const Emit& emit) {
     if (step >= group_end_) read_scales(step);
     if (is_large_) [[unlikely]] {
-      emit_pairs<round_bits>(step, emit);
+      emit_floats<round_floats>(step, emit);
     } else {
-      emit_pairs<round_small>(step, emit);
+      emit_floats<round_small_floats>(step, emit);
     }
   }
 
@@ -58,22 +49,30 @@ class Int4GroupDecoder {
   static constexpr float kSmall = 0x1p+110F;
 
   template <__m512 (*round)(__m512), typename Emit>
-  [[gnu::always_inline]] void emit_pairs(std::int64_t step, const Emit& emit) const {
+  [[gnu::always_inline]] void emit_floats(std::int64_t step, const Emit& emit) const {
+    const auto emit_rounded = [&](int line, __m512 low, __m512 high)
+        __attribute__((always_inline)) {
+      emit(line, round(low), round(high));
+    };
+    decode_half(step, 0, emit_rounded);
+    decode_half(step, 1, emit_rounded);
+  }
+
+  /// emit(line, low, high) as that of float_step(), before they are rounded.
+  template <typename Emit>
+  [[gnu::always_inline]] void decode_half(std::int64_t step, int half, const Emit& emit) const {
+    const std::byte* codes = panel_.codes(step) + 128 * half;
     const __m512 integers = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-    const std::byte* codes = panel_.codes(step);
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half, codes += 128) {
-      __m512i left = _mm512_loadu_si512(codes);
-      __m512i right = _mm512_loadu_si512(codes + 64);
+    __m512i left = _mm512_loadu_si512(codes);
+    __m512i right = _mm512_loadu_si512(codes + 64);
 #pragma GCC unroll 8
-      for (int r = 0; r < 8; ++r) {
-        const __m512 low = _mm512_permutexvar_ps(left, integers);
-        const __m512 high = _mm512_permutexvar_ps(right, integers);
-        emit(8 * half + r, round(_mm512_fmadd_ps(low, factors_[0], offsets_[0])),
-             round(_mm512_fmadd_ps(high, factors_[1], offsets_[1])));
-        left = _mm512_srli_epi32(left, 4);
-        right = _mm512_srli_epi32(right, 4);
-      }
+    for (int r = 0; r < 8; ++r) {
+      const __m512 low = _mm512_permutexvar_ps(left, integers);  // indexed by the low four bits
+      const __m512 high = _mm512_permutexvar_ps(right, integers);
+      emit(8 * half + r, _mm512_fmadd_ps(low, factors_[0], offsets_[0]),
+           _mm512_fmadd_ps(high, factors_[1], offsets_[1]));
+      left = _mm512_srli_epi32(left, 4);
+      right = _mm512_srli_epi32(right, 4);
     }
   }
 

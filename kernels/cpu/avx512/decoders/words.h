@@ -14,39 +14,36 @@ namespace {
 
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
-#if !defined(MOESAIC_RICH_AVX512)
-/// 16 floats rounded to nearest even, in the lower halves of the lanes. No NaN among them.
-inline __m256i round_half(__m512 values) {
+/// 16 floats rounded to nearest even, in the upper halves of the lanes; the lower ones mean
+/// nothing. No NaN among them.
+inline __m512i round_upper(__m512 values) {
   const __m512i bits = _mm512_castps_si512(values);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i up = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
-  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_add_epi32(bits, up), 16));
+  return _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
 }
-#endif
+
+/// The same as floats.
+inline __m512 round_floats(__m512 values) {
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
+  return _mm512_castsi512_ps(_mm512_and_si512(round_upper(values), upper));
+}
+
+/// round_floats() of numbers below 2^111, in three operations instead of five (Veltkamp): the
+/// difference of c = x + 2^16 x, rounded, and c - x, rounded, is x with 16 bits less.
+inline __m512 round_small_floats(__m512 x) {
+  const __m512 c = _mm512_mul_ps(x, _mm512_set1_ps(65537));
+  return _mm512_sub_ps(c, _mm512_sub_ps(c, x));
+}
 
 /// 32 floats rounded to nearest even, `low` first. No NaN among them.
 inline __m512i round_to_words(__m512 low, __m512 high) {
 #if defined(MOESAIC_RICH_AVX512)
   return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 #else
-  return _mm512_inserti64x4(_mm512_castsi256_si512(round_half(low)), round_half(high), 1);
+  const __m256i first = _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_upper(low), 16));
+  const __m256i second = _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_upper(high), 16));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
 #endif
-}
-
-/// Rounded to bf16, nearest even. No NaN among them.
-inline __m512 round_bits(__m512 values) {
-  const __m512i bits = _mm512_castps_si512(values);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i up = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
-  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
-  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_add_epi32(bits, up), upper));
-}
-
-/// The same of numbers below 2^111, in three operations instead of five (Veltkamp): the difference
-/// of c = x + 2^16 x, rounded, and c - x, rounded, is x with 16 bits less.
-inline __m512 round_small(__m512 x) {
-  const __m512 c = _mm512_mul_ps(x, _mm512_set1_ps(65537));
-  return _mm512_sub_ps(c, _mm512_sub_ps(c, x));
 }
 
 /// 16 bytes, e4m3 without sign, as floats: half precision has the same fields two bits to the
