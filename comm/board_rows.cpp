@@ -34,6 +34,7 @@ class BoardRowPart final : public RowPart {
   [[nodiscard]] std::int64_t words_bytes() const { return ReaderWords::bytes(board_.size()); }
   void pass_over(int peer);
   void check_count(int peer, std::int64_t count) const;
+  void check_wanted(int peer, bool is_wanted) const;
   void post();
   [[nodiscard]] std::int64_t share_out();
   [[nodiscard]] RowNotice place_rows(std::int64_t num_rows);
@@ -71,13 +72,11 @@ void BoardRowPart::start(RowJob& job) {
   }
 }
 
-/// This rank expects no rows of `peer`, and does not wait for its notice.
+/// This rank expects no rows of `peer`, and does not wait for its notice. If `peer` has some, the
+/// one that comes second finds it, here or in post().
 void BoardRowPart::pass_over(int peer) {
-  if (board_.has_posted_rows(peer, job_->number)) {
-    check_count(peer, board_.share_of(peer, job_->number).count);
-  }
   job_->from[group_rank(peer)].count = 0;
-  board_.mark_read(peer, job_->number);
+  check_count(peer, board_.pass_over(peer, job_->number));
 }
 
 void BoardRowPart::check_count(int peer, std::int64_t count) const {
@@ -85,6 +84,12 @@ void BoardRowPart::check_count(int peer, std::int64_t count) const {
   require(count == expected, ErrorKind::peer,
           "rank {}: exchange_rows: rank {} has {} rows for this rank, which expects {}",
           board_.name_of(board_.rank()), board_.name_of(peer), count, expected);
+}
+
+void BoardRowPart::check_wanted(int peer, bool is_wanted) const {
+  require(is_wanted || rows_for(peer).empty(), ErrorKind::peer,
+          "rank {}: exchange_rows: rank {} expects no rows of this rank, which has {} for it",
+          board_.name_of(board_.rank()), board_.name_of(peer), rows_for(peer).size());
 }
 
 bool BoardRowPart::progress() {
@@ -102,6 +107,9 @@ void BoardRowPart::post() {
   RowNotice notice = num_rows > 0 ? place_rows(num_rows) : RowNotice();
   notice.label = job_->send.label;
   board_.post_rows(job_->number, notice, shares_);
+  for (int peer = 0; peer < board_.size(); ++peer) {
+    check_wanted(peer, !board_.has_passed_over(peer, job_->number));
+  }
   job_->counters->bytes_near += num_rows * job_->send.row_bytes;
   is_posted_ = true;
 }
@@ -112,9 +120,7 @@ std::int64_t BoardRowPart::share_out() {
   std::int64_t num_rows = 0;
   for (int peer = 0; peer < board_.size(); ++peer) {
     const auto rows = rows_for(peer);
-    require(rows.empty() || !board_.has_read_rows(peer, job_->number), ErrorKind::peer,
-            "rank {}: exchange_rows: rank {} expects no rows of this rank, which has {} for it",
-            board_.name_of(board_.rank()), board_.name_of(peer), rows.size());
+    check_wanted(peer, !board_.has_read_rows(peer, job_->number));
     shares_.push_back({.first = num_rows, .count = std::ssize(rows), .checksum = 0});
     if (job_->is_checked) shares_.back().checksum = row_checksum(job_->send, rows);
     num_rows += std::ssize(rows);

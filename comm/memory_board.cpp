@@ -50,6 +50,13 @@ constexpr std::size_t messages_bytes(std::size_t message, int size, int group_si
   return static_cast<std::size_t>(group_size) * 2 * MemoryBoard::kPlaces * message;
 }
 
+/// What a rank does with a notice, in the order in which it may.
+enum class Tick : std::uint64_t { passing = 0, passed_over = 1, read = 2 };
+
+constexpr std::uint64_t ticks(std::uint64_t exchange, Tick tick) {
+  return 4 * exchange + static_cast<std::uint64_t>(tick);
+}
+
 using Sequence = std::atomic_ref<std::uint64_t>;
 static_assert(Sequence::is_always_lock_free, "sequence numbers must work between processes");
 
@@ -136,7 +143,7 @@ void MemoryBoard::post_rows(std::uint64_t exchange, const RowNotice& rows,
   Notice& mine = notice(rank(), exchange);
   mine.rows = rows;
   std::memcpy(shares(rank(), exchange), its_shares.data(), its_shares.size_bytes());
-  Sequence(mine.exchange).store(exchange, std::memory_order_release);
+  Sequence(mine.exchange).store(exchange, std::memory_order_seq_cst);
 }
 
 bool MemoryBoard::is_clear(std::uint64_t exchange) const noexcept {
@@ -148,11 +155,17 @@ bool MemoryBoard::is_clear(std::uint64_t exchange) const noexcept {
 }
 
 bool MemoryBoard::has_read_rows(int peer, std::uint64_t exchange) const noexcept {
-  return Sequence(read(rank(), peer, exchange)).load(std::memory_order_acquire) >= exchange;
+  return Sequence(read(rank(), peer, exchange)).load(std::memory_order_acquire) >=
+         ticks(exchange, Tick::passed_over);
+}
+
+bool MemoryBoard::has_passed_over(int peer, std::uint64_t exchange) const noexcept {
+  const std::uint64_t last = Sequence(read(rank(), peer, exchange)).load(std::memory_order_seq_cst);
+  return last == ticks(exchange, Tick::passing) || last == ticks(exchange, Tick::passed_over);
 }
 
 bool MemoryBoard::has_posted_rows(int peer, std::uint64_t exchange) const noexcept {
-  return Sequence(notice(peer, exchange).exchange).load(std::memory_order_acquire) == exchange;
+  return Sequence(notice(peer, exchange).exchange).load(std::memory_order_seq_cst) == exchange;
 }
 
 RowNotice MemoryBoard::rows_of(int peer, std::uint64_t exchange) const noexcept {
@@ -164,7 +177,16 @@ RowShare MemoryBoard::share_of(int peer, std::uint64_t exchange) const noexcept 
 }
 
 void MemoryBoard::mark_read(int peer, std::uint64_t exchange) noexcept {
-  Sequence(read(peer, rank(), exchange)).store(exchange, std::memory_order_release);
+  Sequence(read(peer, rank(), exchange))
+      .store(ticks(exchange, Tick::read), std::memory_order_release);
+}
+
+std::int64_t MemoryBoard::pass_over(int peer, std::uint64_t exchange) noexcept {
+  const Sequence last(read(peer, rank(), exchange));
+  last.store(ticks(exchange, Tick::passing), std::memory_order_seq_cst);
+  const std::int64_t count = has_posted_rows(peer, exchange) ? share_of(peer, exchange).count : 0;
+  last.store(ticks(exchange, Tick::passed_over), std::memory_order_release);
+  return count;
 }
 
 void MemoryBoard::announce(int source, std::uint64_t exchange, const BoardPlace& place,

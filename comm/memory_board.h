@@ -51,8 +51,8 @@ struct RowShare {
 /// Mail: all ranks post at the same time, at most kMailBytes each. Two boxes a rank are used in
 /// turn: when a rank posts for the third time, all have posted twice, so the first is read.
 /// Rows of exchange n (from 1): each sender posts a notice, and each rank ticks it off when it has
-/// read it. Notices use kPlaces places in turn: that of n + kPlaces may be posted when all have
-/// ticked off that of n.
+/// read it, or passes over it if it expects no rows. Notices use kPlaces places in turn: that of
+/// n + kPlaces may be posted when all are done with that of n.
 /// Messages: what came from ranks elsewhere to a rank at the board, for all that are there. They
 /// use twice as many places: a rank writes those of n + kPlaces after it has heard, in n, from
 /// ranks elsewhere that have heard of all ranks here; so whoever sees all of n + kPlaces knows that
@@ -86,15 +86,20 @@ class MemoryBoard {
                  std::span<const RowShare> shares) noexcept;
   /// Whether all ranks have read what stood where the notice of `exchange` goes.
   [[nodiscard]] bool is_clear(std::uint64_t exchange) const noexcept;
-  /// Whether `peer` has read this rank's notice of `exchange`, or does not want to.
+  /// Whether `peer` has read this rank's notice of `exchange`, or has passed over it.
   [[nodiscard]] bool has_read_rows(int peer, std::uint64_t exchange) const noexcept;
+  /// Whether `peer` has passed over this rank's notice of `exchange`, or is about to.
+  [[nodiscard]] bool has_passed_over(int peer, std::uint64_t exchange) const noexcept;
   [[nodiscard]] bool has_posted_rows(int peer, std::uint64_t exchange) const noexcept;
   /// Once has_posted_rows: what `peer` told all, and of this rank's part.
   [[nodiscard]] RowNotice rows_of(int peer, std::uint64_t exchange) const noexcept;
   [[nodiscard]] RowShare share_of(int peer, std::uint64_t exchange) const noexcept;
-  /// This rank has read what `peer` has posted, or does not want to. In ascending order for each
-  /// place.
+  /// This rank has read what `peer` has posted. In ascending order for each place.
   void mark_read(int peer, std::uint64_t exchange) noexcept;
+  /// This rank does not wait for what `peer` posts, as it expects no rows of it; in the same order.
+  /// Returns how many it has posted for this rank. If it posts at the same time, either the return
+  /// value tells of them, or has_passed_over does when it has posted, or both.
+  [[nodiscard]] std::int64_t pass_over(int peer, std::uint64_t exchange) noexcept;
 
   /// A message of exchange `exchange` from rank `source` of the group, elsewhere, to this rank is
   /// coming in at `place`; so many of its first bytes have come.
@@ -118,7 +123,7 @@ class MemoryBoard {
   [[nodiscard]] std::byte* box(int rank, std::uint64_t post) const noexcept;
   [[nodiscard]] Notice& notice(int rank, std::uint64_t exchange) const noexcept;
   [[nodiscard]] RowShare* shares(int rank, std::uint64_t exchange) const noexcept;
-  /// The last exchange at this place whose notice by `from` rank `to` has read.
+  /// How far rank `to` has come with the notices of `from` at this place, as ticks() counts.
   [[nodiscard]] std::uint64_t& read(int from, int to, std::uint64_t exchange) const noexcept;
   [[nodiscard]] Message& message(int rank, int source, std::uint64_t exchange) const noexcept;
 
