@@ -19,13 +19,15 @@ GoOn take_step(StepEngine& engine, const RequestFeed& feed) {
   for (const NewToken& token : result.tokens) {
     if (feed.on_token) feed.on_token(token);
   }
-  for (const LogitsRows& rows : result.logits) {
-    if (feed.on_logits) feed.on_logits(rows);
-  }
   for (Finished& finished : result.finished) {
+    if (finished.damage && feed.on_damaged) {
+      feed.on_damaged(finished);
+      continue;
+    }
     require_undamaged(finished, name_of(feed, finished.request));
     if (feed.on_finished) feed.on_finished(std::move(finished));
   }
+  if (feed.on_logits) feed.on_logits(result.logits);
   if (result.stop_wanted) return GoOn::stop_wanted;
   return result.dismissed ? GoOn::dismissed : GoOn::yes;
 }

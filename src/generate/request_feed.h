@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "src/generate/step_engine.h"
@@ -18,15 +19,19 @@ struct RequestFeed {
   std::function<bool(bool idle)> may_come{};
   std::function<void(const NewToken&)> on_token;
   std::function<void(Finished&&)> on_finished;
-  std::function<void(const LogitsRows&)> on_logits;
+  /// In the place of on_finished, of damaged requests (Damage); if it is not given, the first one
+  /// is an Error{file} on rank 0.
+  std::function<void(const Finished&)> on_damaged{};
+  /// What a step computed on this rank, after all else that it brought, also if there are none: may
+  /// be collective.
+  std::function<void(std::span<const LogitsRows>)> on_logits{};
   /// What errors call a request of next(); "prompt N" by their order if it is not given.
   std::function<std::string(RequestId)> name{};
 };
 
 /// Runs all requests of `feed`, of which no more wait at a time than keep the ranks busy. Functions
 /// that are not given are not called. Returns false, on all ranks, if it ended before its time
-/// because a rank was asked to stop (StepOptions). Throws Error{file} on rank 0 if a request is
-/// damaged (Damage). Collective.
+/// because a rank was asked to stop (StepOptions). Collective.
 [[nodiscard]] bool run_requests(StepEngine& engine, const RequestFeed& feed);
 
 }  // namespace moesaic

@@ -42,12 +42,12 @@ std::optional<Request> ScoreOrder::next() {
 }
 
 void ScoreOrder::take(RequestId window, const TokenScore& score) {
-  if (damage_ && window >= damaged_window_) return;  // what comes after means nothing
+  if (is_after_damage(window)) return;
   open(window).scores.push_back(score);
 }
 
 void ScoreOrder::finish(RequestId window) {
-  if (damage_ && window >= damaged_window_) return;
+  if (is_after_damage(window)) return;
   open(window).finished = true;
 }
 
@@ -67,7 +67,7 @@ void ScoreOrder::tell() {
   while (!open_.empty()) {
     Open& front = open_.front();
     tell_scores(front);
-    if (!front.finished) return;
+    if (!front.finished || is_after_damage(told_)) return;
     if (front.window + 1 == documents_[front.document].windows.size()) tell_document();
     open_.pop_front();
     ++told_;

@@ -43,6 +43,10 @@ class ScoreOrder {
     std::int64_t told = 0;
     bool finished = false;
   };
+  /// Whether it is the damaged window or a later one, of which nothing more means anything.
+  [[nodiscard]] bool is_after_damage(RequestId window) const {
+    return damage_ && window >= damaged_window_;
+  }
   [[nodiscard]] Open& open(RequestId window) {
     return open_[static_cast<std::size_t>(window - told_)];
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/generate/request_feed.h"
 #include "src/generate/score_order.h"
 
 namespace moesaic {
@@ -57,85 +58,35 @@ std::vector<SentScore> gather(Communicator& world, std::vector<SentScore> own) {
   return all;
 }
 
-class Scoring {
- public:
-  Scoring(StepEngine& engine, Communicator& world, const Compute& compute,
-          const ScoreEvents& events)
-      : engine_(engine), world_(world), compute_(compute), events_(events) {}
-
-  // Both return false, on all ranks, if a rank was asked to stop before all was done.
-
-  /// Rank 0.
-  bool run(ScoreOrder& order) {
-    order.tell();
-    for (bool more = true; more || engine_.busy();) {
-      while (more && engine_.room() > 0) {
-        std::optional<Request> request = order.next();
-        more = request.has_value();
-        if (more) engine_.submit(std::move(*request));
-      }
-      if (!engine_.busy()) break;
-      const StepResult& result = engine_.step();
-      take(order, gather(world_, scores_of(result)));
-      take(order, result.finished);
-      if (order.is_damaged()) cancel_after(order);
-      order.tell();
-      if (result.stop_wanted) return false;
-    }
-    engine_.dismiss();
-    engine_.step();
-    return true;
-  }
-
-  /// Other ranks.
-  bool follow() {
-    for (const StepResult* result = &engine_.step(); !result->dismissed; result = &engine_.step()) {
-      (void)gather(world_, scores_of(*result));
-      if (result->stop_wanted) return false;
-    }
-    return true;
-  }
-
- private:
-  [[nodiscard]] std::vector<SentScore> scores_of(const StepResult& result) const {
-    std::vector<SentScore> scores;
-    for (const LogitsRows& rows : result.logits) {
-      add_scores(compute_, rows, scores);
-      if (events_.on_logits) events_.on_logits(rows);
-    }
-    return scores;
-  }
-
-  static void take(ScoreOrder& order, const std::vector<SentScore>& scores) {
-    for (const SentScore& entry : scores) {
-      if (std::isfinite(entry.score.log_probability)) {
-        order.take(entry.window, entry.score);
-      } else {
-        order.damage(entry.window, entry.token - 1, "the output matrix");
-      }
+void take(ScoreOrder& order, const std::vector<SentScore>& scores) {
+  for (const SentScore& entry : scores) {
+    if (std::isfinite(entry.score.log_probability)) {
+      order.take(entry.window, entry.score);
+    } else {
+      order.damage(entry.window, entry.token - 1, "the output matrix");
     }
   }
+}
 
-  static void take(ScoreOrder& order, const std::vector<Finished>& finished) {
-    for (const Finished& window : finished) {
-      if (window.damage) {
-        order.damage(window.request, window.damage->position, window.damage->place);
-      } else if (window.reason == StopReason::length) {
-        order.finish(window.request);
-      }
-    }
-  }
+/// Windows before the damaged one may still turn out to be damaged, too.
+void cancel_after_damage(const ScoreOrder& order, StepEngine& engine) {
+  if (!order.is_damaged()) return;
+  for (RequestId id = order.damaged_window(); id < order.num_requests(); ++id) engine.cancel(id);
+}
 
-  /// Windows before the damaged one may still turn out to be damaged, too.
-  void cancel_after(const ScoreOrder& order) {
-    for (RequestId id = order.damaged_window(); id < order.num_requests(); ++id) engine_.cancel(id);
-  }
-
-  StepEngine& engine_;
-  Communicator& world_;
-  const Compute& compute_;
-  const ScoreEvents& events_;
-};
+/// Of rank 0.
+RequestFeed feed_of(ScoreOrder& order) {
+  return {.next = [&] { return order.next(); },
+          .on_token = {},
+          .on_finished =
+              [&](const Finished& window) {
+                if (window.reason == StopReason::length) order.finish(window.request);
+              },
+          .on_damaged =
+              [&](const Finished& window) {
+                order.damage(window.request, window.damage->position, window.damage->place);
+              }};
+}
 
 }  // namespace
 
@@ -155,16 +106,25 @@ ScoreResult score(Transformer& transformer, Communicator& world,
                   std::span<const ScoreDocument> documents, const StepOptions& options,
                   const ScoreEvents& events) {
   StepEngine engine(transformer, world, options);
-  Scoring scoring(engine, world, transformer.compute(), events);
+  ScoreOrder order(documents, events);
+  if (engine.submits()) order.tell();
+  RequestFeed feed = engine.submits() ? feed_of(order) : RequestFeed{};
+  feed.on_logits = [&](std::span<const LogitsRows> logits) {
+    std::vector<SentScore> scores;
+    for (const LogitsRows& rows : logits) {
+      add_scores(transformer.compute(), rows, scores);
+      if (events.on_logits) events.on_logits(rows);
+    }
+    scores = gather(world, std::move(scores));
+    if (!engine.submits()) return;
+    take(order, scores);
+    cancel_after_damage(order, engine);
+    order.tell();
+  };
   ScoreResult result;
-  if (engine.submits()) {
-    ScoreOrder order(documents, events);
-    result.complete = scoring.run(order);
-    result.total = order.total();
-    result.damage = order.found_damage();
-  } else {
-    result.complete = scoring.follow();
-  }
+  result.complete = run_requests(engine, feed);
+  result.total = order.total();
+  result.damage = order.found_damage();
   result.statistics = engine.statistics();
   return result;
 }

@@ -221,5 +221,21 @@ TEST(Scorer, AContinuationIsScoredAlone) {
   }
 }
 
+TEST(Scorer, DocumentsThatEndInTheStepThatIsAskedToStopAreComplete) {
+  const std::vector<ScoreDocument> documents = {document(20, 7)};
+  for (const int asked : {0, 1}) {
+    run_thread_ranks(2, [&](Communicator& world) {
+      TestEngine engine(kScored, world);
+      const bool first = world.rank() == 0;
+      const ScoreResult result =
+          score(engine.transformer(), world,
+                first ? std::span(documents) : std::span<const ScoreDocument>(),
+                {.stop_wanted = [&] { return world.rank() == asked; }}, {});
+      EXPECT_TRUE(result.complete) << "rank " << world.rank() << ", asked " << asked;
+      EXPECT_EQ(result.total.predicted_tokens, first ? 19 : 0);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace moesaic
