@@ -19,7 +19,7 @@ namespace moesaic {
 ///   i32 [their sum]          which of the rows that follow these are, rank by rank; left out if
 ///                            they are all rows in order, for the only rank of the node
 ///   tags [rows]
-///   rows, from a multiple of 64 bytes on
+///   rows, from a multiple of kFarRowAlignment on
 ///   u64 [ranks of the node]  of a checked exchange: row_checksum of the rows for each
 struct FarHeader {
   static constexpr std::uint64_t kMagic = 0x31776f7261736f6d;  // "mosarow1"
@@ -37,6 +37,7 @@ struct FarHeader {
   std::int64_t first_bytes = 0;  // of the first message
   std::int64_t piece_bytes = 0;  // of those that follow, but the last
 };
+inline constexpr std::int64_t kFarRowAlignment = 64;
 
 /// Where its parts begin, in bytes, and how it is cut into messages.
 struct FarLayout {

@@ -25,26 +25,6 @@ namespace {
   fail(ErrorKind::internal, "{} has no codes", format_name(format));
 }
 
-/// What a code counts for before any scale.
-float code_value(Format format, std::uint8_t code, std::uint8_t zero) {
-  switch (format) {
-    case Format::int8:
-    case Format::int4:
-      return static_cast<std::int8_t>(code);
-    case Format::int4_group:
-      return static_cast<float>(code - zero);
-    case Format::fp8_block:
-    case Format::fp8_channel:
-    case Format::mxfp8:
-      return e4m3_to_float(code);
-    case Format::nvfp4:
-    case Format::mxfp4:
-      return e2m1_to_float(code);
-    default:
-      fail_unquantized(format);
-  }
-}
-
 float group_scale(Format format, const QuantizedRows& rows, std::size_t group) {
   switch (format) {
     case Format::nvfp4:
@@ -72,6 +52,29 @@ std::int64_t scale_group(const Layout& layout, std::int64_t depth) noexcept {
       return mxfp8_format::kGroup;
     default:
       return std::max<std::int64_t>(depth, 1);
+  }
+}
+
+bool has_scale_codes(Format format) noexcept {
+  return format == Format::nvfp4 || format == Format::mxfp4 || format == Format::mxfp8;
+}
+
+float code_value(Format format, std::uint8_t code, std::uint8_t zero) {
+  switch (format) {
+    case Format::int8:
+    case Format::int4:
+      return static_cast<std::int8_t>(code);
+    case Format::int4_group:
+      return static_cast<float>(code - zero);
+    case Format::fp8_block:
+    case Format::fp8_channel:
+    case Format::mxfp8:
+      return e4m3_to_float(code);
+    case Format::nvfp4:
+    case Format::mxfp4:
+      return e2m1_to_float(code);
+    default:
+      fail_unquantized(format);
   }
 }
 

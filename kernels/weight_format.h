@@ -14,6 +14,13 @@ namespace moesaic {
 /// k of one row that share a scale: `layout.group`, 16 or 32, or the whole row (`depth`).
 [[nodiscard]] std::int64_t scale_group(const Layout& layout, std::int64_t depth) noexcept;
 
+/// Whether scales are codes too (QuantizedRows::scale_codes).
+[[nodiscard]] bool has_scale_codes(Format format) noexcept;
+
+/// What a code counts for before any scale; `zero` is the zero point of int4_group's. Formats
+/// without codes throw Error{internal}.
+[[nodiscard]] float code_value(Format format, std::uint8_t code, std::uint8_t zero = 0);
+
 /// What a quantiser has to know of the whole matrix before it can quantise a row: the largest
 /// magnitude (nvfp4), or that of every block (fp8_block). Other formats need nothing.
 class MatrixScales {

@@ -37,7 +37,7 @@ LayerRun::LayerRun(const Runtime& runtime, const LayerShape& shape, const Layout
              .gemm = layer_.gemm(),
              .transposed = transposed_,
              .times = times_,
-             .int8_rows = codes_.has_value()},
+             .options = {.int8_rows = codes_.has_value()}},
             shape.hidden * element_bytes(layer_.element()), shape.topk) {
   if (!codes_) return;
   for (LayerCopies::Copy& copy : layer_.copies()) copy.layer.take_int8(*codes_);

@@ -34,9 +34,7 @@ struct LayerContext {
     std::int64_t experts_per_token = 0;
     float epsilon = 0;              // of RMSNorm
     float residual_multiplier = 1;  // of what a layer adds to the residual stream
-    WireForm wire = WireForm::exact;
-    bool int8_rows = false;  // as MoeOptions
-    Combine combine = Combine::ordered;
+    MoeOptions moe{};
     std::optional<ModelPlacement> placement{};  // of experts; nothing: contiguous
     DeviceExpertsWorkspace* device = nullptr;   // as ExpertGroup
   };
@@ -50,7 +48,7 @@ struct LayerContext {
         adapters(compute, gemm),
         mlps(compute, gemm, adapters),
         linear(gemm, adapters, mlps),
-        nodes(setup.combine == Combine::fast && experts.has_messages()
+        nodes(setup.moe.combine == Combine::fast && experts.has_messages()
                   ? std::make_unique<ExpertNodes>(experts)
                   : nullptr),
         placement(setup.placement.value_or(ModelPlacement(
@@ -66,8 +64,7 @@ struct LayerContext {
   }
 
   [[nodiscard]] MoeWorkspace workspace(Communicator& experts) {
-    return {{experts, placement, gemm, adapters.transposed(), times, config.wire, config.int8_rows,
-             config.combine, nodes.get()},
+    return {{experts, placement, gemm, adapters.transposed(), times, config.moe, nodes.get()},
             config.hidden * element_bytes(config.precision),
             config.experts_per_token};
   }

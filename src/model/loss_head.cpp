@@ -13,7 +13,11 @@ constexpr std::int64_t kLeastRows = 64;
 }  // namespace
 
 LossHead::LossHead(const ModelConfig& config, const ModelWeights& weights, LayerContext& context)
-    : config_(config), weights_(weights), context_(context), transposed_(context.compute) {}
+    : config_(config),
+      weights_(weights),
+      context_(context),
+      head_(config, weights, context),
+      transposed_(context.compute) {}
 
 void LossHead::run(const Rows& rows, std::span<float> losses, MatrixView<float> dx) {
   const PhaseScope scope(context_.times, Phase::head);
@@ -31,17 +35,11 @@ void LossHead::make_logits(const Rows& rows, const Piece& piece) {
   const std::int64_t hidden = rows.x.cols();
   normed_.reserve(piece.count * hidden);
   logits_.reserve(piece.count * config_.vocab_size);
-  context_.for_each_row(piece.count, [&](std::int64_t i) {
-    const std::int64_t row = rows.rows[static_cast<std::size_t>(piece.first + i)];
-    context_.compute.vector->rms_norm(rows.x.row(row).data(), weights_.final_norm.data(),
-                                      context_.config.epsilon, hidden, normed_.data() + i * hidden);
-  });
-  const MatrixView<float> logits = logits_.matrix(piece.count, config_.vocab_size);
-  context_.linear.forward({weights_.lm_head}, {}, normed_.matrix(piece.count, hidden), logits);
-  if (config_.logits_scaling == 1) return;
-  context_.for_each_row(piece.count, [&](std::int64_t row) {
-    for (float& value : logits.row(row)) value /= static_cast<float>(config_.logits_scaling);
-  });
+  head_.forward(rows.x,
+                rows.rows.subspan(static_cast<std::size_t>(piece.first),
+                                  static_cast<std::size_t>(piece.count)),
+                normed_.matrix(piece.count, hidden),
+                logits_.matrix(piece.count, config_.vocab_size));
 }
 
 void LossHead::make_losses(const Rows& rows, const Piece& piece, std::span<float> losses) const {

@@ -9,6 +9,7 @@
 #include "src/model/layer_context.h"
 #include "src/model/model_config.h"
 #include "src/model/model_weights.h"
+#include "src/model/output_head.h"
 
 namespace moesaic {
 
@@ -40,6 +41,7 @@ class LossHead {
   const ModelConfig& config_;
   const ModelWeights& weights_;
   LayerContext& context_;
+  OutputHead head_;
   TransposedGemm transposed_;
   Buffer<float> normed_;  // [piece, hidden]
   Buffer<float> logits_;  // [piece, vocab], then their gradient

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "src/model/decoder_layer.h"
 #include "src/model/half_batches.h"
+#include "src/model/output_head.h"
 
 namespace moesaic {
 namespace {
@@ -23,9 +24,7 @@ LayerContext::Setup context_setup(const ModelConfig& config, const ModelWeights&
           .experts_per_token = config.experts_per_token,
           .epsilon = static_cast<float>(config.rms_norm_eps),
           .residual_multiplier = static_cast<float>(config.residual_multiplier),
-          .wire = experts.options.wire,
-          .int8_rows = experts.options.int8_rows,
-          .combine = experts.options.combine,
+          .moe = experts.options,
           .placement = weights.placement,
           .device = experts.device};
 }
@@ -49,6 +48,7 @@ struct Transformer::Impl {
         weights(model_weights),
         options(experts.options),
         context(context_setup(config, weights, compute, experts), experts.ranks),
+        output_head(config, weights, context),
         loss_head(config, weights, context) {
     check_moe_options(options, config);
     for (std::size_t l = 0; l < config.layers.size(); ++l) {
@@ -88,18 +88,7 @@ struct Transformer::Impl {
     logits.reserve(count * config.vocab_size);
     context.normed.reserve(count * x.cols());
     const MatrixView<float> out = logits.matrix(count, config.vocab_size);
-    const MatrixView<float> normed = context.normed.matrix(count, x.cols());
-    context.for_each_row(count, [&](std::int64_t i) {
-      context.compute.vector->rms_norm(x.row(batch.logit_rows[static_cast<std::size_t>(i)]).data(),
-                                       weights.final_norm.data(), context.config.epsilon, x.cols(),
-                                       normed.row(i).data());
-    });
-    context.linear.forward({weights.lm_head}, {}, normed, out);
-    if (config.logits_scaling != 1) {
-      context.for_each_row(count, [&](std::int64_t row) {
-        for (float& value : out.row(row)) value /= static_cast<float>(config.logits_scaling);
-      });
-    }
+    output_head.forward(x, batch.logit_rows, context.normed.matrix(count, x.cols()), out);
     return out;
   }
 
@@ -262,6 +251,7 @@ struct Transformer::Impl {
   LayerContext context;
   std::map<const MixerKind*, std::array<std::unique_ptr<TokenMixer>, 2>> mixers;
   std::vector<DecoderLayer> layers;
+  OutputHead output_head;
   LossHead loss_head;
   HalfBatchRule rule;
   std::int64_t step = 0;       // of labels

@@ -11,6 +11,7 @@
 #include "src/moe/deferral.h"
 #include "src/moe/experts.h"
 #include "src/moe/int8_rows.h"
+#include "src/moe/moe_options.h"
 #include "src/moe/moe_stash.h"
 #include "src/moe/router.h"
 #include "src/moe/slot_queue.h"
@@ -47,9 +48,7 @@ struct MoeContext {
   GroupedGemm& gemm;
   TransposedGemm& transposed;
   PhaseTimes& times;
-  WireForm wire = WireForm::exact;
-  bool int8_rows = false;  // as MoeOptions
-  Combine combine = Combine::ordered;
+  MoeOptions options{};
   const ExpertNodes* nodes = nullptr;  // whose ranks add theirs, with Combine::fast, or null
 };
 
@@ -62,7 +61,7 @@ struct MoeWorkspace : ChoiceBatch {
       : ChoiceBatch(model.experts),
         context(model),
         rows(model.experts.make_row_memory(), hidden_bytes, topk),
-        exchange(model.experts, model.placement.of_layer(0), model.combine, model.nodes),
+        exchange(model.experts, model.placement.of_layer(0), model.options.combine, model.nodes),
         deferral(model.experts, hidden_bytes, topk),
         gradient_rows(model.experts.make_row_memory(), hidden_bytes, topk, true) {}
 
@@ -73,7 +72,9 @@ struct MoeWorkspace : ChoiceBatch {
   }
 
   /// Whether each rank adds its results of a token.
-  [[nodiscard]] bool adds_parts() const noexcept { return context.combine == Combine::fast; }
+  [[nodiscard]] bool adds_parts() const noexcept {
+    return context.options.combine == Combine::fast;
+  }
 
   /// Set before begin(), or null: what is kept for a backward pass, and where choices are counted.
   MoeStash* keep = nullptr;
@@ -168,7 +169,7 @@ class MoeLayer {
   void write_activations(MatrixView<const float> x, WireRows& rows) const;
   static void write_keys(MoeWorkspace& work);
   [[nodiscard]] WireCodec codec(const MoeWorkspace& work) const {
-    return {work.context.wire, *compute_.vector};
+    return {work.context.options.wire, *compute_.vector};
   }
   /// How rows travel: as products take them, as the codes that products make of them, or rounded.
   enum class RowForm { plain, codes, rounded };

@@ -27,8 +27,8 @@ void MoeLayer::write_keys(MoeWorkspace& work) {
 
 MoeLayer::RowForm MoeLayer::row_form(const MoeWorkspace& work) const {
   const bool is_training = work.keep != nullptr;  // which goes back through what products took
-  if (codes_ && work.context.int8_rows && !is_training) return RowForm::codes;
-  return codes_ || work.context.wire != WireForm::int8 ? RowForm::plain : RowForm::rounded;
+  if (codes_ && work.context.options.int8_rows && !is_training) return RowForm::codes;
+  return codes_ || work.context.options.wire != WireForm::int8 ? RowForm::plain : RowForm::rounded;
 }
 
 void MoeLayer::encode_rows(MatrixView<const float> x, MoeWorkspace& work) const {

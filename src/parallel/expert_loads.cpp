@@ -312,11 +312,10 @@ double near_messages(const CostRanks& ranks) {
 
 double far_message_bytes(const FarMessageRows& rows, int node_ranks, double row_bytes,
                          double tag_bytes) {
-  constexpr double kHead = 96;
-  constexpr double kLine = 64;
   const double which = node_ranks == 1 ? 0 : 4 * rows.choices;
-  const double head = kHead + 8.0 * node_ranks + which + rows.rows * tag_bytes;
-  return std::ceil(head / kLine) * kLine + rows.rows * (row_bytes - tag_bytes);
+  const double head = sizeof(FarHeader) + 8.0 * node_ranks + which + rows.rows * tag_bytes;
+  return std::ceil(head / kFarRowAlignment) * kFarRowAlignment +
+         rows.rows * (row_bytes - tag_bytes);
 }
 
 LayerLoad draw_load(const ExpertQuestion& question, const CostRanks& ranks,

@@ -14,10 +14,6 @@
 namespace moesaic {
 namespace {
 
-bool has_scale_codes(Format format) {
-  return format == Format::nvfp4 || format == Format::mxfp4 || format == Format::mxfp8;
-}
-
 std::uint8_t random_code(Format format, std::mt19937_64& random) {
   const auto byte = static_cast<std::uint8_t>(random());
   switch (format) {

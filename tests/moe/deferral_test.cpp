@@ -25,8 +25,7 @@ namespace {
 std::vector<std::vector<float>> run_layers(std::span<const Model> layers, Communicator& world,
                                            Share share, const MoeOptions& options) {
   Rank rank(layers, world, 2);
-  std::array<MoeWorkspace, 2> work = {rank.workspace(options.wire, options.combine),
-                                      rank.workspace(options.wire, options.combine)};
+  std::array<MoeWorkspace, 2> work = {rank.workspace(options), rank.workspace(options)};
   const std::int64_t early = share.count / 3;
   std::vector<std::vector<float>> results;
   for (std::size_t l = 0; l < layers.size(); ++l) {
@@ -197,7 +196,7 @@ TEST(MoeLayer, added_results_are_counted) {
     ExpertLoad all;
     run_thread_ranks(2, [&](Communicator& world) {
       Rank rank(model, world, 1);
-      MoeWorkspace work = rank.workspace(WireForm::exact, combine);
+      MoeWorkspace work = rank.workspace({.combine = combine});
       const std::vector<float> x = rank.inputs({0, world.rank() == 0 ? 60 : 0});
       rank.begin(x, work);
       (void)rank.end(x, work);

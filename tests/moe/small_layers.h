@@ -84,13 +84,13 @@ class Rank {
   }
 
   /// Collective with Combine::fast.
-  [[nodiscard]] MoeWorkspace workspace(WireForm wire = WireForm::exact,
-                                       Combine combine = Combine::ordered) {
-    const bool adds_in_nodes = combine == Combine::fast && world_.has_messages();
+  [[nodiscard]] MoeWorkspace workspace(const MoeOptions& options = {}) {
+    const bool adds_in_nodes = options.combine == Combine::fast && world_.has_messages();
     if (adds_in_nodes && nodes_ == nullptr) nodes_ = std::make_unique<ExpertNodes>(world_);
-    return {{world_, placement_, gemm_, adapters_.transposed(), times_, wire, false, combine,
+    return {{world_, placement_, gemm_, adapters_.transposed(), times_, options,
              adds_in_nodes ? nodes_.get() : nullptr},
-            WireCodec::bytes(wire == WireForm::int8 ? wire : WireForm::exact, shape_.hidden),
+            WireCodec::bytes(options.wire == WireForm::int8 ? options.wire : WireForm::exact,
+                             shape_.hidden),
             shape_.topk};
   }
   [[nodiscard]] MoeLayer& layer(std::size_t l = 0) { return layers_[l]; }

@@ -12,31 +12,11 @@
 namespace moesaic {
 namespace {
 
-bool has_scale_codes(Format format) {
-  return format == Format::nvfp4 || format == Format::mxfp4 || format == Format::mxfp8;
-}
-
-/// What a code counts for before any scale; zero points are taken off later.
-float element_value(Format format, std::uint8_t code) {
-  switch (format) {
-    case Format::fp8_block:
-    case Format::fp8_channel:
-    case Format::mxfp8:
-      return e4m3_to_float(code);
-    case Format::nvfp4:
-    case Format::mxfp4:
-      return e2m1_to_float(code & 15);
-    case Format::int4_group:
-      return static_cast<float>(code);
-    default:
-      return static_cast<float>(static_cast<std::int8_t>(code));
-  }
-}
-
+/// Zero points are taken off later.
 std::array<float, 256> element_table(Format format) {
   std::array<float, 256> table{};
   for (std::size_t code = 0; code < table.size(); ++code) {
-    table[code] = element_value(format, static_cast<std::uint8_t>(code));
+    table[code] = code_value(format, static_cast<std::uint8_t>(code));
   }
   return table;
 }
