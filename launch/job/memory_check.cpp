@@ -57,11 +57,14 @@ MemoryPlan plan_node(const Runtime& runtime, RankMemory rank, const RuntimeBytes
 /// The same of a model. Collective over the world.
 MemoryPlan plan_node(const Runtime& runtime, const LoadedModel& model, const Workload& work) {
   const ModelConfig& config = model.config;
-  const RankMemory rank = plan_rank({.config = config,
-                                     .precision = runtime.precision(),
-                                     .deferred = runtime.options().defer,
-                                     .graph_bytes = pinned_graph_bytes(runtime.options(), config)},
-                                    model.weights, work, share_ranks(runtime, config, work));
+  const RankMemory rank =
+      plan_rank({.config = config,
+                 .precision = runtime.precision(),
+                 .wire = runtime.options().wire,
+                 .deferred = runtime.options().defer,
+                 .graph_bytes = pinned_graph_bytes(runtime.options(), config),
+                 .tries_halves = runtime.options().half_batches == HalfBatches::automatic},
+                model.weights, work, share_ranks(runtime, config, work));
   return plan_node(runtime, rank, model.running, model.weights.experts);
 }
 

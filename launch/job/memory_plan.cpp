@@ -14,6 +14,7 @@
 #include "kernels/kernel_table.h"
 #include "launch/job/largest_value.h"
 #include "launch/options/option_table.h"
+#include "src/model/half_batches.h"
 #include "src/model/kv_pool.h"
 #include "src/moe/device_road.h"
 #include "src/moe/wire_rows.h"
@@ -45,22 +46,28 @@ PassRows pass_rows(const ExpertTokens& tokens, const RankSharing& sharing) {
 /// Buffers that all layers share: the residual stream, a part's input and its result.
 constexpr std::int64_t kCommonRows = 3;
 
+/// Of what experts compute for their rows, in the largest layer.
+std::int64_t output_bytes(const ModelConfig& config, const PassRows& rows) {
+  std::int64_t row = 0;
+  for (const LayerConfig& layer : config.layers) {
+    row = std::max(row, layer.feed_forward->expert_row_bytes());
+  }
+  return std::llround(rows.outputs * static_cast<double>(row));
+}
+
 std::int64_t activation_bytes(const ModelConfig& config, const Workload& work, const PassRows& rows,
                               int threads) {
   const PassSize pass{work.batch_tokens, work.capacity, threads};
-  std::int64_t token = 0;  // of the largest layer: one works at a time
-  std::int64_t output = 0;
+  std::int64_t token = 0;                           // of the largest layer: one works at a time
   std::map<const MixerKind*, std::int64_t> mixers;  // each has its own
   for (const LayerConfig& layer : config.layers) {
     token = std::max(token, layer.mixer->row_bytes() + layer.feed_forward->row_bytes());
-    output = std::max(output, layer.feed_forward->expert_row_bytes());
     mixers[layer.mixer.get()] = layer.mixer->pass_bytes(pass);
   }
   std::int64_t mixing = 0;
   for (const auto& [kind, bytes] : mixers) mixing += bytes;
   return mixing + work.batch_tokens * (4 * kCommonRows * config.hidden_size + token) +
-         std::llround(rows.outputs * static_cast<double>(output)) +
-         work.logits_rows * config.vocab_size * 4 + work.kept_bytes;
+         output_bytes(config, rows) + work.logits_rows * config.vocab_size * 4 + work.kept_bytes;
 }
 
 /// Rows and results of choices that are pending besides those of the layer at work.
@@ -71,11 +78,12 @@ std::int64_t deferred_bytes(const MemoryModel& model, const PassRows& rows) {
                       static_cast<double>(config.experts_per_token));
 }
 
-ExpertTokens expert_tokens(const ModelConfig& config, Precision precision, const Workload& work) {
-  return {.hidden = config.hidden_size,
-          .topk = config.experts_per_token,
+ExpertTokens expert_tokens(const MemoryModel& model, const Workload& work) {
+  return {.hidden = model.config.hidden_size,
+          .topk = model.config.experts_per_token,
           .tokens = work.batch_tokens,
-          .precision = precision};
+          .precision = model.precision,
+          .wire = model.wire};
 }
 
 /// Of a ByteBuffer of so many bytes that are all used (base/buffer.h).
@@ -260,20 +268,32 @@ std::int64_t expert_outputs(const ExpertTokens& tokens, const RankSharing& shari
 std::int64_t exchange_bytes(const ExpertTokens& tokens, const RankSharing& sharing) {
   if (sharing.sharers == 1 || tokens.topk == 0) return 0;
   const PassRows rows = pass_rows(tokens, sharing);
-  const WireRows wire(nullptr, tokens.hidden * element_bytes(tokens.precision), tokens.topk);
+  const bool has_codes = tokens.wire == WireForm::int8;
+  const WireRows wire(nullptr,
+                      has_codes ? WireCodec::bytes(tokens.wire, tokens.hidden)
+                                : tokens.hidden * element_bytes(tokens.precision),
+                      tokens.topk);
   const auto row = static_cast<double>(wire.row_bytes());
-  const auto result = static_cast<double>(4 * tokens.hidden);
-  const double off_node = static_cast<double>(sharing.nodes - 1) / sharing.nodes;
-  const double sent_rows =
-      rows.tokens * static_cast<double>(std::min<std::int64_t>(tokens.topk, sharing.sharers - 1));
-  const double received = rows.received * row + rows.results * result;
-  const double sent = sent_rows * row + rows.outputs * result;
-  const double places = (sent_rows + rows.outputs) * sizeof(std::int32_t);
-  return std::llround(off_node * (received + sent) + places);
+  const auto result = static_cast<double>(WireCodec::bytes(tokens.wire, tokens.hidden));
+  const double others = sharing.sharers - 1;
+  const double elsewhere = others / sharing.sharers;
+  // Of the other ranks, those of other nodes, where rows go once a node.
+  const double off_node =
+      (sharing.sharers - static_cast<double>(sharing.sharers) / sharing.nodes) / others;
+  const auto copies = [&](std::int64_t places) {
+    return rows.tokens * static_cast<double>(std::min(tokens.topk, places));
+  };
+  const double received = std::max(rows.received * row, rows.results * result);
+  const double sent =
+      std::max(copies(sharing.nodes - 1) * row, off_node * elsewhere * rows.outputs * result);
+  // An exchange there and one back, whose memory takes the next one of either kind.
+  const double messages = sharing.nodes == 1 ? 0 : 2 * (off_node * received + sent);
+  const double places = (copies(sharing.sharers - 1) + rows.outputs) * sizeof(std::int32_t);
+  return std::llround(messages + places);
 }
 
 RoadRows road_rows(const ModelConfig& config, const Workload& work, const RankSharing& sharing) {
-  const PassRows rows = pass_rows(expert_tokens(config, Precision::bf16, work), sharing);
+  const PassRows rows = pass_rows(expert_tokens({.config = config}, work), sharing);
   return {.ranks = sharing.sharers,
           .tokens = work.batch_tokens,
           .topk = config.experts_per_token,
@@ -283,7 +303,7 @@ RoadRows road_rows(const ModelConfig& config, const Workload& work, const RankSh
 
 RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights, const Workload& work,
                      const RankSharing& sharing) {
-  const ExpertTokens tokens = expert_tokens(model.config, model.precision, work);
+  const ExpertTokens tokens = expert_tokens(model, work);
   const PassRows rows = pass_rows(tokens, sharing);
   RankMemory memory{.keeps_layers = work.keeps_layers};
   MemoryItems& own = memory.own;
@@ -298,6 +318,14 @@ RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights, const
         pinned_pass_bytes(std::llround(rows.outputs), model.config.hidden_size) + model.graph_bytes;
   }
   own[MemoryItem::exchange] = exchange_bytes(tokens, sharing);
+  if (sharing.nodes > 1 && model.deferred > 0) own[MemoryItem::exchange] *= 2;  // of two layers
+  const bool is_halved = model.tries_halves && sharing.nodes > 1 && work.kept_bytes == 0 &&
+                         tokens.tokens >= HalfBatchRule::kLeastRows;
+  if (is_halved) {  // the second half beside a whole; of its results neighbours may read the last
+    own[MemoryItem::exchange] += own[MemoryItem::exchange] / 2;
+    own[MemoryItem::activation] +=
+        output_bytes(model.config, rows) / (sharing.sharers > sharing.nodes ? 1 : 2);
+  }
   own[MemoryItem::adapter] = work.adapter_bytes;
   own[MemoryItem::optimizer] = work.optimizer_bytes;
   const std::int64_t later = own.total() - own[MemoryItem::expert];

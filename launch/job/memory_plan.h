@@ -11,6 +11,7 @@
 #include "launch/options/options.h"
 #include "src/model/model_config.h"
 #include "src/model/model_weights.h"
+#include "src/moe/wire_form.h"
 #include "src/parallel/expert_popularity.h"
 
 namespace moesaic {
@@ -111,8 +112,10 @@ struct RuntimeBytes {
 struct MemoryModel {
   const ModelConfig& config;
   Precision precision = Precision::bf16;
+  WireForm wire = WireForm::exact;
   std::int64_t deferred = 0;     // choices of a token that are pending besides a layer's own
   std::int64_t graph_bytes = 0;  // page-locked, of ranks with experts on a GPU
+  bool tries_halves = false;     // between nodes passes run whole and as halves, by time
 };
 
 /// What one rank needs for itself, and what the ranks of a node need once.
@@ -127,6 +130,7 @@ struct ExpertTokens {
   std::int64_t topk = 0;
   std::int64_t tokens = 0;  // of the rank, in a pass
   Precision precision = Precision::bf16;
+  WireForm wire = WireForm::exact;
 };
 /// Rows that the experts of the busiest rank get for them, one a choice.
 [[nodiscard]] std::int64_t expert_outputs(const ExpertTokens& tokens, const RankSharing& sharing);

@@ -51,7 +51,7 @@ constexpr std::array kRows = {
               .may_differ = true},
     OptionRow{
         "half-batches", '\0', "WHEN", one_of<&O::half_batches>(), kExchange,
-        kRun | verb_bit(Verb::chat),
+        kRun | kPlan | verb_bit(Verb::chat),
         "run a pass as two halves in turn, so that one computes while the rows of the other "
         "travel; on: every pass, also one of few rows; auto: between nodes, passes of 64 rows and "
         "more, where it is measured to be faster"},

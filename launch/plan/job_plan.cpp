@@ -201,8 +201,10 @@ RankMemory JobPlan::rank_memory(const Options& options, const CostRanks& ranks,
   const Workload work = workload(options, ranks, share);
   RankMemory memory = plan_rank({.config = model_.config,
                                  .precision = options.precision,
+                                 .wire = options.wire,
                                  .deferred = options.defer,
-                                 .graph_bytes = pinned_graph_bytes(options, model_.config)},
+                                 .graph_bytes = pinned_graph_bytes(options, model_.config),
+                                 .tries_halves = options.half_batches == HalfBatches::automatic},
                                 share.weights, work, sharing(ranks, work));
   memory.own[MemoryItem::runtime] = runtime_.rank;
   memory.shared[MemoryItem::runtime] = runtime_.node;
