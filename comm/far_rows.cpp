@@ -1,6 +1,8 @@
 #include "comm/far_rows.h"
 
 #include <algorithm>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "comm/far_receive.h"
@@ -12,6 +14,9 @@ namespace {
 class FarRowPart final : public RowPart {
  public:
   explicit FarRowPart(const FarRows::Parts& parts);
+  ~FarRowPart() override;
+  FarRowPart(const FarRowPart&) = delete;
+  FarRowPart& operator=(const FarRowPart&) = delete;
 
   void start(RowJob& job) override;
   void mark_ready(std::int64_t first, std::int64_t count) override {
@@ -58,6 +63,16 @@ FarRowPart::FarRowPart(const FarRows::Parts& parts)
       readers_.emplace_back(source, agent, board_, parts.buffers);
     }
   }
+}
+
+/// If an error has ended the exchange, messages may still be leaving: who reads them goes on until
+/// the process ends.
+FarRowPart::~FarRowPart() {
+  static std::mutex mutex;
+  static std::vector<std::vector<FarSend>> leaving;
+  if (messages_->unsent().empty()) return;
+  const std::scoped_lock lock(mutex);
+  leaving.push_back(std::move(sends_));
 }
 
 void FarRowPart::start(RowJob& job) {

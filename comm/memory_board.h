@@ -98,7 +98,8 @@ class MemoryBoard {
   void mark_read(int peer, std::uint64_t exchange) noexcept;
   /// This rank does not wait for what `peer` posts, as it expects no rows of it; in the same order.
   /// Returns how many it has posted for this rank. If it posts at the same time, either the return
-  /// value tells of them, or has_passed_over does when it has posted, or both.
+  /// value tells of them, or has_passed_over does when it has posted, or both; not if this rank has
+  /// come to exchange + kPlaces meanwhile.
   [[nodiscard]] std::int64_t pass_over(int peer, std::uint64_t exchange) noexcept;
 
   /// A message of exchange `exchange` from rank `source` of the group, elsewhere, to this rank is
