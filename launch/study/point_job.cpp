@@ -65,9 +65,10 @@ class ModelJob : public PointJob {
     return *work_;
   }
   [[nodiscard]] std::unique_ptr<PointWork> work_over(Communicator& experts) override {
+    ExpertGroup group(experts, expert_group(runtime_).options);
+    group.options.half_batches = HalfBatches::off;  // whose exchanges wait for each other
     return std::make_unique<TransformerWork>(
-        std::make_unique<Transformer>(model_.config, engine().weights(), experts,
-                                      runtime_.compute()),
+        std::make_unique<Transformer>(model_.config, engine().weights(), group, runtime_.compute()),
         [this](Transformer& transformer) { run_on(transformer); });
   }
   [[nodiscard]] std::map<Format, double> multiplied() const override {

@@ -92,12 +92,36 @@ std::pair<double, double> ends(const std::vector<PlotCurve>& curves) {
   return {least, most};
 }
 
-/// From where the fewest ranks are, y growing by ranks to the power of `growth`.
-PlotCurve ideal(const std::vector<PlotCurve>& curves, double growth) {
+/// The ranks that others are compared with: where the value is 1.
+double baseline_of(const std::vector<PlotCurve>& curves) {
+  double ranks = ends(curves).first;
+  for (const PlotCurve& curve : curves) {
+    for (const PlotPoint& point : curve.points) {
+      if (point.y == 1) ranks = point.x;
+    }
+  }
+  return ranks;
+}
+
+PlotCurve ideal_line(double least, double most) {
+  return {.name = "ideal",
+          .colour = "#999999",
+          .width = 1,
+          .is_dashed = true,
+          .points = {{.x = least, .y = 1}, {.x = most, .y = 1}}};
+}
+
+/// 1 for the baseline, and as many times as much for more ranks.
+PlotCurve ideal_speedup(const std::vector<PlotCurve>& curves) {
   const auto [least, most] = ends(curves);
-  PlotCurve line{.name = "ideal", .colour = "#999999", .width = 1, .is_dashed = true};
-  line.points = {{.x = least, .y = 1}, {.x = most, .y = growth > 0 ? most / least : 1}};
+  PlotCurve line = ideal_line(least, most);
+  for (PlotPoint& point : line.points) point.y = point.x / baseline_of(curves);
   return line;
+}
+
+PlotCurve ideal_efficiency(const std::vector<PlotCurve>& curves) {
+  const auto [least, most] = ends(curves);
+  return ideal_line(least, most);
 }
 
 void add_lines(std::vector<ReportPlot>& plots, ReportPlot about, LinePlot plot) {
@@ -110,11 +134,12 @@ void add_lines(std::vector<ReportPlot>& plots, ReportPlot about, LinePlot plot) 
 
 void add_speeds(const RankPlots& ranks, std::vector<ReportPlot>& plots) {
   std::vector<PlotCurve> speedups = ranks.curves([](const StudyRow& row) { return row.speedup; });
-  if (!speedups.empty()) speedups.push_back(ideal(speedups, 1));
+  if (!speedups.empty()) speedups.push_back(ideal_speedup(speedups));
   add_lines(plots,
             {.name = "speedup",
              .title = "Speed-up",
-             .note = "Tokens a second against the fewest ranks; points whose threads share cores "
+             .note = "Tokens a second against the fewest ranks, or those of baseline; points whose "
+                     "threads share cores "
                      "are left out.",
              .svg = ""},
             {.title = "speed-up",
@@ -122,7 +147,7 @@ void add_speeds(const RankPlots& ranks, std::vector<ReportPlot>& plots) {
              .curves = std::move(speedups)});
   std::vector<PlotCurve> efficiencies =
       ranks.curves([](const StudyRow& row) { return row.efficiency; });
-  if (!efficiencies.empty()) efficiencies.push_back(ideal(efficiencies, 0));
+  if (!efficiencies.empty()) efficiencies.push_back(ideal_efficiency(efficiencies));
   add_lines(
       plots,
       {.name = "efficiency",

@@ -23,7 +23,7 @@ Options options_of(const PointRecord& record) {
   return parse_command(words, {}).options;
 }
 
-PointModel make_model(const Options& options) {
+PointModel make_model(const Options& options, bool sends_codes) {
   if (options.shape) {
     const ShapePoint point = shape_point(options, 1);
     return {std::nullopt, std::nullopt,
@@ -37,7 +37,8 @@ PointModel make_model(const Options& options) {
   if (options.job == StudyJob::sft) {
     adapters = adapter_numbers(trained_adapters(options, model), model.config);
   }
-  return {model.config, adapters, make_cost_model(model, load, {}, options.int4_activations)};
+  return {model.config, adapters,
+          make_cost_model(model, load, {.int8_rows = sends_codes}, options.int4_activations)};
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ StudyModels::StudyModels(const std::vector<StudyRow>& rows) {
   std::set<std::string> links;
   for (const StudyRow& row : rows) {
     if (!row.record.measurement) continue;
-    const PointModel& model = model_of(options_of(row.record));
+    const PointModel& model = model_of(plan(row.record, row.record.measurement->ranks));
     for (const Format format : formats_of(model.cost)) formats.insert(format);
     choice_.trains = choice_.trains || model.adapters;
     links.insert(row.record.link);
@@ -59,9 +60,10 @@ StudyModels::StudyModels(const std::vector<StudyRow>& rows) {
 PointPlan StudyModels::plan(const PointRecord& record, std::int64_t ranks) {
   const Measurement& m = *record.measurement;
   PointPlan plan{.ranks = {}, .core_share = 1, .options = options_of(record), .link = record.link};
-  const std::int64_t on_node = std::max<std::int64_t>(1, m.ranks / m.nodes);
+  const std::int64_t told = plan.options.ranks_per_node;
+  const std::int64_t seen = m.nodes > 1 ? (m.ranks + m.nodes - 1) / m.nodes : ranks;
   plan.ranks = {.ranks = static_cast<int>(ranks),
-                .ranks_per_node = static_cast<int>(m.nodes > 1 ? on_node : ranks),
+                .ranks_per_node = static_cast<int>(told > 0 ? told : seen),
                 .threads = static_cast<int>(std::max<std::int64_t>(1, m.threads / m.ranks)),
                 .expert_replicas = static_cast<int>(m.replicas)};
   if (ranks == m.ranks) {
@@ -82,21 +84,30 @@ std::string StudyModels::obstacle(const PointPlan& plan) {
     return fmt::format("{} ranks cannot have {} copies of the experts (expert-replicas)", ranks,
                        replicas);
   }
-  const std::int64_t experts = model_of(plan.options).cost.num_experts;
+  std::int64_t experts = 0;
+  try {
+    experts = model_of(plan).cost.num_experts;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    return fmt::format("{} ranks: {}", ranks, error.what());  // a shape that cannot be
+  }
   if (plan.ranks.sharers() <= experts) return "";
   return fmt::format("{} ranks cannot share {} of {} experts", ranks,
                      replicas == 1 ? "one copy" : fmt::format("{} copies", replicas), experts);
 }
 
-const PointModel& StudyModels::model_of(const Options& options) {
-  std::string key;
+const PointModel& StudyModels::model_of(const PointPlan& plan) {
+  const Options& options = plan.options;
+  const bool sends_codes = plan.ranks.nodes() > 1 && options.job != StudyJob::sft;
+  std::string key = sends_codes ? "codes\n" : "";
   for (const char* name : {"job", "lora", "lora-rank", "lora-targets", "model", "shape", "experts",
                            "precision", "expert-format", "dense-format", "head-format"}) {
     key += value_text(*find_option(name, Verb::study_point), options) + "\n";
   }
   const auto found = models_.find(key);
-  return found != models_.end() ? found->second
-                                : models_.emplace(key, make_model(options)).first->second;
+  return found != models_.end()
+             ? found->second
+             : models_.emplace(key, make_model(options, sends_codes)).first->second;
 }
 
 ExpertPopularity popularity_of(const PointRecord& record) {

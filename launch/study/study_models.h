@@ -15,16 +15,14 @@ class StudyModels {
  public:
   explicit StudyModels(const std::vector<StudyRow>& rows);
 
-  [[nodiscard]] PointTerms terms(const PointPlan& plan) {
-    return {model_of(plan.options), choice_};
-  }
+  [[nodiscard]] PointTerms terms(const PointPlan& plan) { return {model_of(plan), choice_}; }
   /// Why there can be no such point: "7 ranks cannot ...". Empty if there can.
   [[nodiscard]] std::string obstacle(const PointPlan& plan);
   /// A measured point as it was, or as it would be on other `ranks`.
   [[nodiscard]] static PointPlan plan(const PointRecord& record, std::int64_t ranks);
 
  private:
-  const PointModel& model_of(const Options& options);
+  const PointModel& model_of(const PointPlan& plan);
 
   std::map<std::string, PointModel> models_;
   TermChoice choice_;

@@ -98,7 +98,7 @@ class StudyRun {
                 interruption_.wanted() ? interruption_.reason() : interrupted.what());
       code = kInterruptedCode;
     }
-    write_table();
+    tell_rows(write_table());
     return code;
   }
 
@@ -121,6 +121,7 @@ class StudyRun {
     const PointRecord record = measure(point);
     claim->complete(point_record_json(record) + "\n");
     remove_traces(point, record);
+    (void)write_table();  // for who looks meanwhile, or after a run that ends badly
     tell(point, outcome(record), record.error ? LogLevel::warning : LogLevel::info);
     return record.error ? record.error->exit_code : 0;
   }
@@ -191,10 +192,13 @@ class StudyRun {
               point.label.empty() ? "" : ": ", what);
   }
 
-  void write_table() const {
+  [[nodiscard]] std::vector<StudyRow> write_table() const {
     std::vector<std::string> ids;
     for (const StudyPoint& point : points_) ids.push_back(point.id);
-    const std::vector<StudyRow> rows = write_results(study_, ids);
+    return write_results(study_, ids);
+  }
+
+  void tell_rows(const std::vector<StudyRow>& rows) const {
     const auto failed = std::ranges::count_if(
         rows, [](const StudyRow& row) { return row.record.error.has_value(); });
     log_.once(
