@@ -144,8 +144,10 @@ RankSequences::Begin RankSequences::begin(std::size_t index) {
   const Beginning beginning = find_beginning(index);
   if (beginning.grows) return Begin::waits_for_another;
   const auto have_memory = [&] {
+    // A page is left for each of the others that may still take one.
     const auto others = std::ranges::count_if(sequences_, [&](const Active& active) {
-      return &active != &sequence && active.cache.size() > 0;
+      const std::int64_t most = most_positions(active.prompt_tokens, active.request);
+      return &active != &sequence && active.cache.size() > 0 && active.cache.pages_needed(most) > 0;
     });
     const std::int64_t pages = sequence.cache.pages_needed(
         std::min(sequence.known() + 1, most_positions(sequence.prompt_tokens, sequence.request)));

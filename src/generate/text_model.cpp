@@ -105,7 +105,7 @@ std::vector<Continuation> TextModel::continue_texts(std::span<const std::string>
     tokens.push_back(parts_->tokenizer.encode(prompt));
     const auto length = std::ssize(tokens.back());
     require(length > 0, ErrorKind::usage, "a prompt is empty");
-    require(length + options.max_new_tokens <= context_size(), ErrorKind::usage,
+    require(options.max_new_tokens <= context_size() - length, ErrorKind::usage,
             "a prompt of {} tokens and {} new ones exceed the context of {}", length,
             options.max_new_tokens, context_size());
   }

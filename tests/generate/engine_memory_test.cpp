@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 
 #include "base/error.h"
@@ -74,6 +75,47 @@ TEST(EngineMemory, a_beginning_that_all_prompts_have_is_computed_once_on_a_rank)
       EXPECT_TRUE(shared.tokens == apart.tokens) << ranks << " ranks";
     }
   }
+}
+
+TEST(EngineMemory, room_for_the_longest_texts_keeps_no_slot_empty) {
+  const ModelConfig config = read_model_config(small_model().directory);
+  for (const std::int64_t prompt : {20, 100}) {
+    const std::int64_t longest = (prompt + 63) / 64 * 64;
+    std::vector<Request> requests;
+    for (std::uint64_t i = 0; i < 24; ++i) {
+      requests.push_back(request_with(0, i, static_cast<std::size_t>(prompt)));
+      requests.back().max_new_tokens = 1 + static_cast<std::int64_t>(i) * 5 % (longest - prompt);
+    }
+    const std::int64_t room = 4 * KvPool::sequence_bytes(config, Precision::bf16, longest);
+    const Outcome ample = run(1, small_model(), {.parallel = 4}, requests);
+    const Outcome tight = run(1, small_model(), {.parallel = 4, .cache_bytes = room}, requests);
+    EXPECT_EQ(tight.statistics.steps, ample.statistics.steps) << prompt;
+    EXPECT_EQ(tight.statistics.work.dropped, 0);
+    EXPECT_TRUE(tight.tokens == ample.tokens) << prompt;
+  }
+}
+
+// The oldest request goes on whatever the others hold or wait for, or all would wait for ever.
+TEST(EngineMemory, the_oldest_request_never_waits) {
+  std::vector<Request> requests = {request_with(41, 5, 0), request_with(41, 6, 100),
+                                   request_with(0, 7, 1)};
+  const std::array<std::int64_t, 3> lengths = {60, 2, 250};
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    requests[i].max_new_tokens = lengths[i];
+    requests[i].sampling = {.temperature = 0};
+  }
+  const Outcome apart = run(1, small_model(), {.share_prefixes = false}, requests);
+  const ModelConfig config = read_model_config(small_model().directory);
+  const std::int64_t room = KvPool::sequence_bytes(config, Precision::bf16, std::int64_t{64} * 5);
+  run_engine(1, small_model(), {.batch_tokens = 2, .parallel = 3, .cache_bytes = room},
+             [&](EngineRun& engine) {
+               for (const Request& request : requests) engine.submit(request);
+               for (int steps = 0; engine.engine().busy() && steps < 3000; ++steps) engine.step();
+               ASSERT_FALSE(engine.engine().busy());
+               for (std::size_t i = 0; i < requests.size(); ++i) {
+                 EXPECT_TRUE(engine.of(static_cast<RequestId>(i)).tokens == apart.tokens[i]) << i;
+               }
+             });
 }
 
 TEST(EngineMemory, a_request_goes_on_where_the_one_before_it_ended) {
