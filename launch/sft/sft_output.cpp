@@ -50,11 +50,38 @@ bool is_of_a_run(const std::string& file) {
          name.starts_with(kCheckpointPrefix);
 }
 
+bool is_part(const std::string& file) {
+  return file.find(".part") != std::string::npos;
+}
+
+bool is_same_file(const std::string& path, const std::string& other) {
+  std::error_code error;
+  return fs::equivalent(path, other, error);
+}
+
+/// Nothing that the run reads or writes is to be lost for gradients.
+void check_gradients_file(const Options& options) {
+  if (!options.grad_out) return;
+  const std::string& path = *options.grad_out;
+  const auto refuse_if = [&](bool is_used, std::string_view what) {
+    require(!is_used, ErrorKind::usage, "--grad-out {}: would be written over {}", path, what);
+  };
+  refuse_if(options.data && is_same_file(path, *options.data), "--data");
+  refuse_if(options.eval_data && is_same_file(path, *options.eval_data), "--eval-data");
+  refuse_if(is_within(path, options.model), "a file of --model");
+  refuse_if(options.lora && is_within(path, *options.lora), "a file of --lora");
+  const fs::path file(path);
+  refuse_if(is_within(file.parent_path() / ".", options.output_dir) &&
+                is_of_a_run(file.filename().string()),
+            "a file of --output");
+}
+
 }  // namespace
 
 void check_output(const Options& options) {
   require(!options.output_dir.empty(), ErrorKind::usage,
           "no directory for the adapter: --output OUTDIR says which");
+  check_gradients_file(options);
   if (!is_filled(options.output_dir)) return;
   require(fs::exists(options_path(options)), ErrorKind::usage,
           "{} is there and was not made by moesaic sft: take another --output", options.output_dir);
@@ -80,11 +107,11 @@ OutputDirectory::OutputDirectory(const Options& options) : path_(options.output_
 
 void OutputDirectory::begin(const Options& options) {
   is_unused_ = false;
-  if (options.resume) return;
   std::error_code error;
   std::vector<fs::path> old;
   for (const auto& entry : fs::directory_iterator(path_, error)) {
-    if (is_of_a_run(entry.path().filename().string())) old.push_back(entry.path());
+    const std::string name = entry.path().filename().string();
+    if (is_of_a_run(name) && (!options.resume || is_part(name))) old.push_back(entry.path());
   }
   require(!error, ErrorKind::resource, "{}: cannot be read: {}", path_, error.message());
   for (const fs::path& path : old) {

@@ -102,7 +102,12 @@ void SftRun::go_on() {
     if (options().resume) newest = setup_.checkpoints().newest().value_or(-1);
   });
   runtime_.world().max({&newest, 1});
-  if (newest < 0) return;
+  if (newest < 0) {
+    if (options().resume) {
+      runtime_.log().once(LogLevel::info, "no checkpoint to go on from: beginning at step 1");
+    }
+    return;
+  }
   setup_.load_checkpoint(newest);
   done_ = newest;
   saved_ = newest;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "src/tokenizer/regex.h"
@@ -66,8 +66,10 @@ void require_unchanged_base(const Json& json) {
 
 double positive(const Json& json) {
   const double value = json.as_double();
-  require(std::isfinite(value) && value > 0, ErrorKind::file, "{} is {}, not a number above 0",
-          json.where(), value);
+  // Scales are float.
+  require(value > 0 && value <= std::numeric_limits<float>::max(), ErrorKind::file,
+          "{} is {}, not a number from above 0 to {}", json.where(), value,
+          std::numeric_limits<float>::max());
   return value;
 }
 

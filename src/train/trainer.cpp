@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
 
+#include "src/model/finite_rows.h"
 #include "src/train/batch_plan.h"
 #include "src/train/loss_sum.h"
 
@@ -173,8 +175,31 @@ TrainStepResult Trainer::step(std::int64_t number, const SampleSet& set,
   timed(times_.optimizer, [&] {
     result.grad_norm = reduction_.norm(gradients_) * gradient_scale_;
     update(result);
+    require_finite_adapter(number);
   });
   return result;
+}
+
+/// Nothing later could mend it: not a step that is left out either.
+void Trainer::require_finite_adapter(std::int64_t number) const {
+  constexpr std::int64_t kValues = std::int64_t{1} << 16;
+  const std::span<const float> masters = parts_.adapters.masters();
+  const std::int64_t pieces = (std::ssize(masters) + kValues - 1) / kValues;
+  std::atomic<std::int64_t> broken = 0;
+  parts_.compute.pool->for_each(pieces, 1, [&](std::int64_t piece) {
+    const auto first = static_cast<std::size_t>(piece * kValues);
+    if (!all_finite(
+            masters.subspan(first, std::min<std::size_t>(kValues, masters.size() - first)))) {
+      broken = 1;
+    }
+  });
+  std::int64_t any = broken;
+  parts_.ranks.world.max({&any, 1});
+  if (any == 0) return;
+  throw NotFinite(ErrorKind::file,
+                  fmt::format("step {}: the adapter holds values that are not finite after it: a "
+                              "learning rate, weight decay or epsilon of AdamW that is too extreme",
+                              number + 1));
 }
 
 void Trainer::update(const TrainStepResult& result) {

@@ -104,6 +104,8 @@ class Trainer {
   void start_sums(std::int64_t layer);
   std::optional<std::string> finish_sums();
   void update(const TrainStepResult& result);
+  /// Collective.
+  void require_finite_adapter(std::int64_t number) const;
 
   Parts parts_;
   TrainOptions options_;

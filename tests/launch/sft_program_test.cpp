@@ -334,6 +334,32 @@ TEST(Sft, LossesThatAreNoNumbersStopARunOrAreLeftOut) {
   EXPECT_TRUE(events(out, "step").back().contains("skipped"));
 }
 
+TEST(Sft, AnUpdateThatIsNoNumberIsNotSaved) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const Arguments wild = {"--adam-eps",     "0",    "--save-every", "1",
+                          "--on-nonfinite", "skip", "--max-steps",  "2"};
+  const ProgramResult stopped = run_ranks(2, sft(out, wild));
+  expect_failure(stopped, 3, {"step 1", "adapter", "not finite after it", "epsilon"});
+  EXPECT_FALSE(std::filesystem::exists(out + "/adapter_model.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(out + "/checkpoint-1"));
+}
+
+TEST(Sft, GradientsAreNotWrittenOverWhatTheRunNeeds) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const std::string data = directory.path_of("data.jsonl");
+  std::filesystem::copy_file(MOESAIC_TEST_DATA "/demo-sft.jsonl", data);
+  const auto refused = [&](const std::string& file, const std::string& what) {
+    expect_failure(run_ranks(2, sft(out, {"--grad-out", file}, data)), 2,
+                   {"--grad-out " + file, "would be written over", what});
+  };
+  refused(data, "--data");
+  refused(MOESAIC_TEST_DATA "/demo-model/model.safetensors", "--model");
+  refused(out + "/adapter_model.safetensors", "--output");
+  refused(out + "/metrics.jsonl", "--output");
+}
+
 TEST(Sft, GradientsThatAreNotThereAreToldOf) {
   const TemporaryDirectory directory;
   const std::string gradients = directory.path_of("gradients.safetensors");
