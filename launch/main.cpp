@@ -184,7 +184,7 @@ int main(int argc, char** argv) {
     if (const auto command = command_without_ranks(argc, argv)) return run_alone(*command);
   } catch (...) {
     const Failure failure = describe_current_exception();
-    Log().write(failure.level, "{}", failure.message);
+    if (!is_later_rank()) Log().write(failure.level, "{}", failure.message);
     return failure.code;
   }
   return run_job(argc, argv, run_verb);

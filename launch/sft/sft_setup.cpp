@@ -242,7 +242,7 @@ std::string SftSetup::end_text() const {
   const std::string convert = fmt::format("moesaic convert -m DIR --lora {}", out);
   if (loads_on_both(its, config_.family, specs_)) {
     return fmt::format(
-        "the adapter is in {}, for PEFT with transformers 4 or 5; {} --merge -o OUT writes a "
+        "the adapter is in {}, for PEFT with transformers 4 or 5; {} --merge -o MERGED writes a "
         "checkpoint with it",
         out, convert);
   }

@@ -126,7 +126,8 @@ RequestFeed make_feed(TextOutput& output, ArrivingPrompts& arriving) {
 
 /// The file of --out, if there is to be one, on rank 0. Collective.
 std::unique_ptr<ResultFile> open_result_file(const Runtime& runtime, const OpenModel& model,
-                                             const TokenPrompts& input) {
+                                             const TokenPrompts& input,
+                                             const SamplingOptions& sampling) {
   std::unique_ptr<ResultFile> file;
   agree(runtime.world(), [&] {
     if (!runtime.is_first() || !runtime.options().out) return;
@@ -134,9 +135,10 @@ std::unique_ptr<ResultFile> open_result_file(const Runtime& runtime, const OpenM
             "--out -: a file has to be named; on the standard output --json prints the same lines");
     const std::string& directory = model.files.directory();
     file = std::make_unique<ResultFile>(
-        *runtime.options().out, arrival_of(runtime.options()) == Arrival::before
-                                    ? run_identity(runtime, inputs_checksum(input), directory)
-                                    : run_identity_of_arriving(runtime, input, directory));
+        *runtime.options().out,
+        arrival_of(runtime.options()) == Arrival::before
+            ? run_identity(runtime, input, directory, sampling)
+            : run_identity_of_arriving(runtime, input, directory, sampling));
   });
   return file;
 }
@@ -239,7 +241,8 @@ void run_generate(Runtime& runtime) {
                                       : std::vector<Prompt>();
   });
   const SamplingChoice sampling = choose_sampling(runtime, model);
-  const std::unique_ptr<ResultFile> file = open_result_file(runtime, model, input);
+  const std::unique_ptr<ResultFile> file =
+      open_result_file(runtime, model, input, sampling.options);
   RequestList requests(request_defaults(options, model.config, sampling.options, input.turn_end));
   Workload work = open_workload(options, model.config);
   if (arrival == Arrival::before) {

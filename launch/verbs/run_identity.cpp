@@ -39,12 +39,20 @@ std::string expert_nodes(const Runtime& runtime) {
   return fmt::format("{}", fmt::join(nodes, ","));
 }
 
-JsonWriter deciding_options(const Runtime& runtime) {
-  const Command& command = runtime.command();
-  const Options& options = command.options;
+/// --seed stays as it was given: -1 draws another one each time.
+Options with_sampling(Options options, const SamplingOptions& sampling) {
+  options.temp = sampling.temperature;
+  options.top_k = sampling.top_k;
+  options.top_p = sampling.top_p;
+  options.min_p = sampling.min_p;
+  options.repeat_penalty = sampling.repetition_penalty;
+  return options;
+}
+
+JsonWriter deciding_options(const Runtime& runtime, const Options& options) {
   JsonWriter out;
   for (const OptionRow& row : option_table()) {
-    if (!decides_texts(*command.verb, row)) continue;
+    if (!decides_texts(*runtime.command().verb, row)) continue;
     std::string value = value_text(row, options);
     if (row.name == "combine" && options.combine == Combine::fast) {
       value += fmt::format(" on nodes {}, placed {}", expert_nodes(runtime), options.placement);
@@ -70,8 +78,7 @@ void add_values(Checksum& sum, const std::vector<T>& values) {
   sum.add(std::as_bytes(std::span(values)));
 }
 
-}  // namespace
-
+/// Of prompts with their tokens.
 std::string inputs_checksum(const TokenPrompts& input) {
   Checksum sum;
   for (std::size_t i = 0; i < input.prompts.size(); ++i) {
@@ -80,6 +87,8 @@ std::string inputs_checksum(const TokenPrompts& input) {
   }
   return checksum_text(sum.value());
 }
+
+}  // namespace
 
 std::string inputs_checksum(const ScoreInput& input) {
   Checksum sum;
@@ -95,12 +104,20 @@ RunIdentity run_identity(const Runtime& runtime, std::string inputs,
                          const std::string& model_directory) {
   return {.inputs = std::move(inputs),
           .model = checksum_of_model(runtime, model_directory),
-          .options = deciding_options(runtime).text()};
+          .options = deciding_options(runtime, runtime.options()).text()};
+}
+
+RunIdentity run_identity(const Runtime& runtime, const TokenPrompts& input,
+                         const std::string& model_directory, const SamplingOptions& sampling) {
+  RunIdentity identity = run_identity(runtime, inputs_checksum(input), model_directory);
+  identity.options = deciding_options(runtime, with_sampling(runtime.options(), sampling)).text();
+  return identity;
 }
 
 RunIdentity run_identity_of_arriving(const Runtime& runtime, const TokenPrompts& input,
-                                     const std::string& model_directory) {
-  JsonWriter options = deciding_options(runtime);
+                                     const std::string& model_directory,
+                                     const SamplingOptions& sampling) {
+  JsonWriter options = deciding_options(runtime, with_sampling(runtime.options(), sampling));
   if (input.chat_template) {
     options.field("chat-template", checksum_text(input.chat_checksum))
         .field("system-prompt", runtime.options().system_prompt.value_or(""));

@@ -6,6 +6,7 @@
 #include "launch/verbs/record_file.h"
 #include "launch/verbs/score_input.h"
 #include "launch/verbs/token_prompts.h"
+#include "src/generate/sampling_options.h"
 
 namespace moesaic {
 
@@ -14,13 +15,17 @@ namespace moesaic {
 /// Weights count with samples of their files. Throws Error{file} if the model cannot be read.
 [[nodiscard]] RunIdentity run_identity(const Runtime& runtime, std::string inputs,
                                        const std::string& model_directory);
+/// Of prompts that are continued: in the place of options that nobody has given what the model's
+/// makers want counts (`sampling`).
+[[nodiscard]] RunIdentity run_identity(const Runtime& runtime, const TokenPrompts& input,
+                                       const std::string& model_directory,
+                                       const SamplingOptions& sampling);
 /// Of prompts that are still to come: what else --chat makes their texts of counts in their place.
 [[nodiscard]] RunIdentity run_identity_of_arriving(const Runtime& runtime,
                                                    const TokenPrompts& input,
-                                                   const std::string& model_directory);
+                                                   const std::string& model_directory,
+                                                   const SamplingOptions& sampling);
 
-/// Of prompts with their tokens.
-[[nodiscard]] std::string inputs_checksum(const TokenPrompts& input);
 /// Of texts, before any of their windows are dropped.
 [[nodiscard]] std::string inputs_checksum(const ScoreInput& input);
 

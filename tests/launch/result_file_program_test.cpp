@@ -118,6 +118,10 @@ TEST_F(ResultFileProgram, OtherRunsAreRefused) {
   const std::string before = written();
   expect_failure(run_moesaic(generate({"-n", "3"})), 2, {out_, "--predict 2, not 3"});
   expect_failure(run_moesaic(generate({"-n", "2", "--temp", "0.3"})), 2, {out_, "--temp"});
+  // What counts is compared: 0.7 is what the model's makers want, 0.8 the default of others.
+  expect_failure(run_moesaic(generate({"-n", "2", "--temp", "0.8"})), 2,
+                 {out_, "--temp 0.7, not 0.8"});
+  EXPECT_EQ(run_moesaic(generate({"-n", "2", "--temp", "0.7"})).exit_code, 0);
   EXPECT_EQ(run_moesaic(generate({"-n", "2", "--parallel", "3", "-t", "1"})).exit_code, 0);
   const std::string model = directory_.path_of("model");
   copy_model("demo-model", model);
