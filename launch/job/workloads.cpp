@@ -1,6 +1,10 @@
 #include "launch/job/workloads.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
+
+#include "src/model/loss_head.h"
 
 namespace moesaic {
 namespace {
@@ -81,21 +85,45 @@ ScoreWork score_workload(const Options& options, std::int64_t ranks, const Windo
                    .texts_tokens = sizes.tokens}};
 }
 
+InnerNumbers inner_numbers(std::span<const AdapterSpec> adapters, std::int64_t topk) {
+  std::map<std::int64_t, std::int64_t> layers;
+  std::map<std::pair<std::int64_t, MlpPart>, std::int64_t> experts;  // the most of any
+  for (const AdapterSpec& adapter : adapters) {
+    const AdapterSite& site = adapter.site;
+    if (site.expert < 0) {
+      layers[site.layer] += adapter.rank;
+    } else {
+      std::int64_t& most = experts[{site.layer, *site.part}];
+      most = std::max(most, adapter.rank);
+    }
+  }
+  for (const auto& [place, rank] : experts) layers[place.first] += topk * rank;
+  InnerNumbers numbers;
+  for (const auto& [layer, inner] : layers) {
+    numbers.all += inner;
+    numbers.of_layer = std::max(numbers.of_layer, inner);
+  }
+  return numbers;
+}
+
 Workload sft_workload(const Options& options, const ModelConfig& config, const SampleSizes& sizes,
                       bool recomputes) {
   const std::int64_t tokens = std::max(options.batch_size, sizes.longest);
   constexpr std::int64_t kOptimizerBytes = 16;  // a gradient of 8 bytes, two moments of 4
   constexpr std::int64_t kGradientBytes = 4;    // that is written
+  // Their gradients are those of one layer. Buffers take a quarter more.
+  const std::int64_t inner =
+      5 * ((recomputes ? sizes.inner.of_layer : sizes.inner.all) + sizes.inner.of_layer);
   return {.sequences = 1,
           .capacity = tokens,
           .batch_tokens = tokens,
-          .logits_rows = std::min<std::int64_t>(tokens, 512),
+          .logits_rows = std::min(tokens, LossHead::rows_at_a_time(config.vocab_size)),
           .texts_tokens = sizes.tokens,
           .adapter_bytes = sizes.adapter_bytes,
           .optimizer_bytes = kOptimizerBytes * sizes.adapter_values + sizes.sum_bytes +
                              sizes.saving_bytes +
                              (options.grad_out ? kGradientBytes * sizes.adapter_values : 0),
-          .kept_bytes = tokens * (kept_token_bytes(config, recomputes, sizes.expert_ranks) +
+          .kept_bytes = tokens * (inner + kept_token_bytes(config, recomputes, sizes.expert_ranks) +
                                   (sizes.dropout > 0 ? dropout_token_bytes(config) : 0)),
           .keeps_layers = !recomputes};
 }

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "launch/job/memory_plan.h"
 #include "launch/options/options.h"
+#include "src/lora/adapter_set.h"
 #include "src/model/model_config.h"
 
 namespace moesaic {
@@ -45,6 +47,13 @@ struct ScoreWork {
 [[nodiscard]] ScoreWork score_workload(const Options& options, std::int64_t ranks,
                                        const WindowSizes& sizes);
 
+/// What adapters make of a token between their two factors, in numbers.
+struct InnerNumbers {
+  std::int64_t all = 0;
+  std::int64_t of_layer = 0;  // the largest one
+};
+[[nodiscard]] InnerNumbers inner_numbers(std::span<const AdapterSpec> adapters, std::int64_t topk);
+
 /// Samples to be trained on.
 struct SampleSizes {
   std::int64_t longest = 0;
@@ -53,7 +62,8 @@ struct SampleSizes {
   std::int64_t adapter_values = 0;  // numbers that are trained
   std::int64_t sum_bytes = 0;       // that their sums over ranks take, under way
   std::int64_t saving_bytes = 0;    // that a checkpoint takes to be written (saving_bytes())
-  int expert_ranks = 1;             // that share the experts
+  InnerNumbers inner{};
+  int expert_ranks = 1;  // that share the experts
   double dropout = 0;
 };
 /// Of a rank of moesaic sft, which keeps what layers compute or, with `recomputes`, computes it

@@ -168,6 +168,7 @@ Workload JobPlan::workload(const Options& options, const CostRanks& ranks,
                              ranks.ranks, ranks.expert_replicas,
                              {share.common_values, share.adapter_values - share.common_values}),
                          .saving_bytes = saving_bytes(adapters_),
+                         .inner = inner_numbers(adapters_, config.experts_per_token),
                          .expert_ranks = ranks.sharers(),
                          .dropout = options.lora_dropout},
                         options.recompute == RecomputeChoice::always);

@@ -152,6 +152,7 @@ EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
                           .adapter_values = static_cast<std::int64_t>(adapters_.masters().size()),
                           .sum_bytes = sum_bytes(),
                           .saving_bytes = saving_bytes(specs_),
+                          .inner = inner_numbers(specs_, model.config.experts_per_token),
                           .expert_ranks = runtime_.grid().experts().size(),
                           .dropout = dropout_};
   const Workload work = sft_workload(options, model.config, sizes, false);

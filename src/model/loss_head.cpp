@@ -19,9 +19,13 @@ LossHead::LossHead(const ModelConfig& config, const ModelWeights& weights, Layer
       head_(config, weights, context),
       transposed_(context.compute) {}
 
+std::int64_t LossHead::rows_at_a_time(std::int64_t vocab_size) {
+  return std::max(kLeastRows, kLogitBytes / (4 * vocab_size));
+}
+
 void LossHead::run(const Rows& rows, std::span<float> losses, MatrixView<float> dx) {
   const PhaseScope scope(context_.times, Phase::head);
-  const std::int64_t step = std::max(kLeastRows, kLogitBytes / (4 * config_.vocab_size));
+  const std::int64_t step = rows_at_a_time(config_.vocab_size);
   for (std::int64_t first = 0; first < std::ssize(rows.rows); first += step) {
     const Piece piece{first, std::min(step, std::ssize(rows.rows) - first)};
     make_logits(rows, piece);

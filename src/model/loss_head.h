@@ -17,6 +17,9 @@ namespace moesaic {
 /// rows at a time, so that the logits of all are never there at once.
 class LossHead {
  public:
+  /// Whose logits it has at the same time.
+  [[nodiscard]] static std::int64_t rows_at_a_time(std::int64_t vocab_size);
+
   /// All must outlive this.
   LossHead(const ModelConfig& config, const ModelWeights& weights, LayerContext& context);
 
