@@ -68,8 +68,9 @@ void check_gradients_file(const Options& options) {
   };
   refuse_if(options.data && is_same_file(path, *options.data), "--data");
   refuse_if(options.eval_data && is_same_file(path, *options.eval_data), "--eval-data");
-  refuse_if(is_within(path, options.model), "a file of --model");
-  refuse_if(options.lora && is_within(path, *options.lora), "a file of --lora");
+  const bool is_there = is_same_file(path, path);
+  refuse_if(is_there && is_within(path, options.model), "a file of --model");
+  refuse_if(is_there && options.lora && is_within(path, *options.lora), "a file of --lora");
   const fs::path file(path);
   refuse_if(is_within(file.parent_path() / ".", options.output_dir) &&
                 is_of_a_run(file.filename().string()),
