@@ -23,8 +23,12 @@ constexpr std::array kRows = {
               "of each text of generate, which --predict continues", 1, 1e12},
     OptionRow{"routing", '\0', "WHICH", &O::plan_routing, kJob, kPlan,
               "how often tokens choose each expert: even; zipf:S, the n-th most popular n^-S as "
-              "likely as the first; or a file, JSON with experts_per_token and rows "
-              "[layers][experts]"},
+              "likely as the first; model, as the model chooses for --text; or a file, JSON with "
+              "experts_per_token and rows [layers][experts]"},
+    OptionRow{
+        "text", '\0', "FILE", &O::plan_text, kJob, kPlan,
+        "for --routing model: its first 4,096 tokens are run through the model here, with one "
+        "layer of it in memory at a time"},
     OptionRow{"ranks", '\0', "N", &O::plan_ranks, kNodes, kPlan, "of the job", 1, 1e6},
     OptionRow{"ranks-per-node", '\0', "N", &O::ranks_per_node, kNodes, kPlan,
               "on each node; 0: all on one", 0, 1e6},

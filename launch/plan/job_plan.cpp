@@ -59,11 +59,12 @@ void choose_text_sizes(const Command& command, Options& options) {
   }
 }
 
-JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBytes& runtime)
+JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBytes& runtime,
+                 const ExpertPopularity& popularity)
     : options_(options),
       model_(model),
       runtime_(runtime),
-      popularity_(ExpertPopularity::from_text(options.plan_routing)),
+      popularity_(popularity),
       ranks_(planned_ranks(options, model.config.num_experts)),
       placement_(options.placement),
       adapters_(adapters_of(options, model)) {

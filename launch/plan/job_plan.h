@@ -27,9 +27,10 @@ struct PlannedRecompute {
 /// the code that will load it. Reads the model's headers alone.
 class JobPlan {
  public:
-  /// Both must outlive this. Throws Error{usage} for ranks that cannot share the experts, replicas
-  /// or texts, Error{file} for a model that cannot be read.
-  JobPlan(const Options& options, const OpenModel& model, const RuntimeBytes& runtime);
+  /// Model and options must outlive this. Throws Error{usage} for ranks that cannot share the
+  /// experts, replicas or texts, Error{file} for a model that cannot be read.
+  JobPlan(const Options& options, const OpenModel& model, const RuntimeBytes& runtime,
+          const ExpertPopularity& popularity);
 
   [[nodiscard]] const CostRanks& ranks() const noexcept { return ranks_; }
   /// Of sft on nodes of `limit` bytes: --recompute auto does it where a node needs more without.

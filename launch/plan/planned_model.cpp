@@ -68,7 +68,8 @@ PlannedModel open_planned_model(const Options& options) {
   ModelFiles files = ModelFiles::described(directory.empty() ? "." : directory, config, dtype);
   return {open_model(options, std::move(files), std::move(config)),
           fmt::format("{} alone: all weights in {}, unless options say otherwise", *path,
-                      dtype_name(dtype))};
+                      dtype_name(dtype)),
+          false};
 }
 
 }  // namespace moesaic

@@ -10,6 +10,7 @@ namespace moesaic {
 struct PlannedModel {
   OpenModel model;
   std::string weights_source;  // of their sizes, for reports
+  bool has_weights = true;     // here
 };
 
 /// What --model names: a directory with weights, of which the headers are read; a directory with a

@@ -19,6 +19,7 @@ class ShapePlan {
   [[nodiscard]] JobMemory memory(std::int64_t batch_tokens) const;
   /// Nodes with as many ranks each that suffice; 0: there are none.
   [[nodiscard]] int fewest_nodes(std::int64_t limit) const;
+  [[nodiscard]] const ExpertPopularity& popularity() const noexcept { return popularity_; }
   [[nodiscard]] CostModel cost_model() const;
   [[nodiscard]] JobPasses passes() const;
 

@@ -9,6 +9,7 @@
 #include "launch/plan/cost_model.h"
 #include "launch/plan/plan_report.h"
 #include "launch/plan/planned_model.h"
+#include "launch/plan/planned_routing.h"
 #include "launch/plan/planned_verb.h"
 #include "launch/plan/shape_plan.h"
 #include "launch/sft/sft_adapters.h"
@@ -113,8 +114,7 @@ std::string missing_rates(const PlanSetting& setting) {
 
 /// The parts of it that traffic and time are about.
 void add_time(PlanReport& report, const PlanSetting& setting, const JobPasses& passes,
-              const CostModel& cost_model) {
-  const auto popularity = ExpertPopularity::from_text(setting.options.plan_routing);
+              const CostModel& cost_model, const ExpertPopularity& popularity) {
   report.routing_source = popularity.source();
   const JobWork work = job_work(passes, cost_model, report.ranks, popularity);
   report.traffic = work.prompt.traffic;
@@ -135,7 +135,7 @@ bool may_send_codes(const PlanReport& report, const Options& options, const Open
 }
 
 void add_model_time(PlanReport& report, const PlanSetting& setting, const OpenModel& model,
-                    const JobPlan& job) {
+                    const JobPlan& job, const ExpertPopularity& popularity) {
   const Options& options = setting.options;
   const ModelPlacement placement =
       PlacementChoice(options.placement).place(model.config, report.ranks.sharers());
@@ -152,7 +152,7 @@ void add_model_time(PlanReport& report, const PlanSetting& setting, const OpenMo
   cost_model.placement = &placement;
   cost_model.gpus = job.cost_gpus();
   const Workload work = job.workload(options);
-  add_time(report, setting, job_passes(options, model, report.ranks, work), cost_model);
+  add_time(report, setting, job_passes(options, model, report.ranks, work), cost_model, popularity);
 }
 
 /// What would fit.
@@ -184,7 +184,8 @@ PlanReport plan_model(const Command& command, PlanSetting setting) {
                     model.config);
   setting.runtime.rank += std::max<std::int64_t>(0, runtime_bytes().rank - before);  // of headers
   setting.runtime.node += tokenizer_bytes(model);  // of the one node that has rank 0
-  const JobPlan job(options, model, setting.runtime);
+  const ExpertPopularity popularity = planned_routing(options, planned);
+  const JobPlan job(options, model, setting.runtime, popularity);
   PlanReport report;
   report.limit = setting.limit;
   if (options.plan_job == PlanJob::sft) {
@@ -203,11 +204,14 @@ PlanReport plan_model(const Command& command, PlanSetting setting) {
   const Workload work = job.workload(setting.options);
   report.sequences = work.sequences;
   report.sequence_tokens = work.capacity;
-  add_model_time(report, setting, model, job);
+  add_model_time(report, setting, model, job, popularity);
   return report;
 }
 
 PlanReport plan_shape(const Command& command, const PlanSetting& setting) {
+  require(setting.options.plan_routing != "model", ErrorKind::usage,
+          "--routing model: --shape {} is a layer without a model that could choose",
+          *setting.options.shape);
   const ShapePlan plan(setting.options, setting.runtime);
   const LayerShape& shape = plan.shape();
   PlanReport report;
@@ -225,7 +229,7 @@ PlanReport plan_shape(const Command& command, const PlanSetting& setting) {
   report.largest_batch_size = largest_value(
       kMost, [&](std::int64_t tokens) { return plan.memory(tokens).node.total() <= limit; });
   report.fewest_nodes = plan.fewest_nodes(limit);
-  add_time(report, setting, plan.passes(), plan.cost_model());
+  add_time(report, setting, plan.passes(), plan.cost_model(), plan.popularity());
   return report;
 }
 

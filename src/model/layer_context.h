@@ -17,6 +17,8 @@
 
 namespace moesaic {
 
+struct ModelConfig;
+
 /// What a shared expert gives while routed ones are under way.
 struct SharedOut {
   Buffer<float> out;    // [rows, hidden]
@@ -37,6 +39,10 @@ struct LayerContext {
     MoeOptions moe{};
     std::optional<ModelPlacement> placement{};  // of experts; nothing: contiguous
     DeviceExpertsWorkspace* device = nullptr;   // as ExpertGroup
+
+    /// For all layers of a model, whose experts are placed contiguously.
+    [[nodiscard]] static Setup of(const ModelConfig& config, Precision precision,
+                                  const Compute& compute, const ExpertGroup& experts);
   };
 
   /// `experts`: the ranks that share the experts; outlives this.

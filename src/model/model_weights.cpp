@@ -16,7 +16,8 @@ ModelLoader::ModelLoader(const ModelFiles& files, const ModelConfig& config,
   const WeightRequest request{.layouts = LayoutChoice(options.precision, options.layouts),
                               .experts = HeldExperts(*options.placement, options.expert_rank),
                               .on_device = options.on_device,
-                              .input_scales = options.input_scales};
+                              .input_scales = options.input_scales,
+                              .only_layer = options.only_layer};
   WeightPlan plan = plan_weights(weights_->files, config, request, *weights_);
   weights_->notes = std::move(plan.notes);
   store_ = std::make_unique<WeightStore>(weights_->files, std::move(plan.weights), options.stored);

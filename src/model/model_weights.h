@@ -62,6 +62,7 @@ struct LoadOptions {
   const ExpertMask* on_device = nullptr;  ///< experts for this rank's GPU; null: none
   WeightSink* device = nullptr;           ///< its memory, which outlives the weights
   InputScales input_scales = InputScales::none;
+  std::optional<std::int64_t> only_layer{};  ///< as WeightRequest
   const ModelPlacement* placement = nullptr;
   int expert_rank = 0;           // this rank's place in the experts' group
   Communicator* node = nullptr;  // the ranks of this node share the dense weights and the work

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "src/model/decoder_layer.h"
+#include "src/model/embedding.h"
 #include "src/model/half_batches.h"
 #include "src/model/output_head.h"
 
@@ -17,16 +18,9 @@ namespace {
 
 LayerContext::Setup context_setup(const ModelConfig& config, const ModelWeights& weights,
                                   const Compute& compute, const ExpertGroup& experts) {
-  return {.compute = compute,
-          .precision = weights.precision,
-          .hidden = config.hidden_size,
-          .num_experts = config.num_experts,
-          .experts_per_token = config.experts_per_token,
-          .epsilon = static_cast<float>(config.rms_norm_eps),
-          .residual_multiplier = static_cast<float>(config.residual_multiplier),
-          .moe = experts.options,
-          .placement = weights.placement,
-          .device = experts.device};
+  LayerContext::Setup setup = LayerContext::Setup::of(config, weights.precision, compute, experts);
+  setup.placement = weights.placement;
+  return setup;
 }
 
 bool has_experts(const ModelConfig& config, std::size_t layer) {
@@ -48,6 +42,7 @@ struct Transformer::Impl {
         weights(model_weights),
         options(experts.options),
         context(context_setup(config, weights, compute, experts), experts.ranks),
+        embedding(config, weights, context),
         output_head(config, weights, context),
         loss_head(config, weights, context) {
     check_moe_options(options, config);
@@ -68,18 +63,6 @@ struct Transformer::Impl {
                                               .defer = can_defer ? options.defer : 0},
                           context);
     }
-  }
-
-  void embed(const Batch& batch, MatrixView<float> x) {
-    context.finite_rows.begin(x.rows());
-    context.for_each_row(x.rows(), [&](std::int64_t row) {
-      const std::span<float> out = x.row(row);
-      weights.embedding.read_rows(batch.token_ids[static_cast<std::size_t>(row)], 1, out);
-      if (config.embedding_multiplier != 1) {
-        for (float& value : out) value *= static_cast<float>(config.embedding_multiplier);
-      }
-      context.finite_rows.look(row, FiniteRows::kEmbedding, out);
-    });
   }
 
   MatrixView<const float> head(const Batch& batch, MatrixView<const float> x) {
@@ -120,7 +103,7 @@ struct Transformer::Impl {
     }
     kept.out.reserve(kept.batch.rows() * config.hidden_size);
     const MatrixView<float> x = kept.out.matrix(kept.batch.rows(), config.hidden_size);
-    embed(kept.batch, x);
+    embedding.forward(kept.batch, x);
     begin(kept.batch);
     set_dropout({kept.dropout, kept.row_keys});
     kept.layers.resize(layers.size());
@@ -225,7 +208,7 @@ struct Transformer::Impl {
     const Batch batch = make_batch(chunks, config.vocab_size);
     residual.reserve(batch.rows() * config.hidden_size);
     const MatrixView<float> x = residual.matrix(batch.rows(), config.hidden_size);
-    embed(batch, x);
+    embedding.forward(batch, x);
     run_layers(batch, x);
     context.enter_layer(-1, "head");
     for (const SequenceChunk& chunk : chunks) {
@@ -251,6 +234,7 @@ struct Transformer::Impl {
   LayerContext context;
   std::map<const MixerKind*, std::array<std::unique_ptr<TokenMixer>, 2>> mixers;
   std::vector<DecoderLayer> layers;
+  Embedding embedding;
   OutputHead output_head;
   LossHead loss_head;
   HalfBatchRule rule;

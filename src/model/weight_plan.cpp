@@ -30,18 +30,14 @@ class Planner {
             "{}: converted weights cannot be had in fp32; take the checkpoint they were made from",
             files_.directory());
     embedding(names.embedding);
+    target_.layers.resize(names.layers.size());
+    if (request_.only_layer) {
+      add_layer(names, narrow<std::size_t>(*request_.only_layer));
+      return std::move(plan_);
+    }
     vector("final_norm", {&names.final_norm}, target_.final_norm);
     stacked(WeightRole::head, "lm_head", {&names.lm_head}, target_.lm_head);
-    target_.layers.resize(names.layers.size());
-    for (std::size_t l = 0; l < names.layers.size(); ++l) {
-      layer_ = fmt::format("layers.{}.", l);
-      layer_index_ = static_cast<std::int64_t>(l);
-      vector("input_norm", {&names.layers[l].input_norm}, target_.layers[l].input_norm);
-      vector("post_attention_norm", {&names.layers[l].post_attention_norm},
-             target_.layers[l].post_attention_norm);
-      add_set(names.layers[l].mixer, target_.layers[l].mixer);
-      add_set(names.layers[l].feed_forward, target_.layers[l].feed_forward);
-    }
+    for (std::size_t l = 0; l < names.layers.size(); ++l) add_layer(names, l);
     return std::move(plan_);
   }
 
@@ -50,6 +46,17 @@ class Planner {
     std::int64_t rows = 0;
     std::int64_t depth = 0;
   };
+
+  void add_layer(const ModelNames& names, std::size_t index) {
+    layer_ = fmt::format("layers.{}.", index);
+    layer_index_ = static_cast<std::int64_t>(index);
+    const LayerNames& from = names.layers[index];
+    LayerWeights& layer = target_.layers[index];
+    vector("input_norm", {&from.input_norm}, layer.input_norm);
+    vector("post_attention_norm", {&from.post_attention_norm}, layer.post_attention_norm);
+    add_set(from.mixer, layer.mixer);
+    add_set(from.feed_forward, layer.feed_forward);
+  }
 
   void embedding(const TensorSlice& slice) {
     PlannedWeight& weight = plan_.weights.emplace_back();

@@ -59,6 +59,8 @@ struct WeightRequest {
   HeldExperts experts{};                  ///< by default all
   const ExpertMask* on_device = nullptr;  ///< experts for this rank's GPU; null: none
   InputScales input_scales = InputScales::none;
+  /// This layer and the embedding alone; nothing: the whole model.
+  std::optional<std::int64_t> only_layer{};
 };
 
 struct WeightPlan {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "comm/thread_communicator.h"
+#include "src/model/expert_choices.h"
 #include "tests/support/test_engine.h"
 
 namespace moesaic {
@@ -98,6 +99,31 @@ TEST_P(GoldenModel, bits_do_not_depend_on_ranks_threads_chunks_or_instruction_se
     EXPECT_EQ(logits_on_ranks(2, setup, golden_, 7, length_), expected) << "halves";
     setup.expert_replicas = 2;
     EXPECT_EQ(logits_on_ranks(4, setup, golden_, length_, length_), expected) << "replicas";
+  }
+}
+
+TEST_P(GoldenModel, experts_are_the_same_with_one_layer_in_memory_at_a_time) {
+  const ModelConfig config = read_model_config(directory_);
+  const ModelFiles files = ModelFiles::open(directory_);
+  const std::vector<std::int32_t> front(golden_.input_ids.begin(), golden_.input_ids.begin() + 3);
+  const std::vector<std::vector<std::int32_t>> texts = {golden_.input_ids, front};
+  ThreadPool pool(2);
+  for (const Precision precision : {Precision::bf16, Precision::f32}) {
+    const EngineSetup setup{
+        .directory = directory_, .precision = precision, .isa = supported_isas().back()};
+    ExpertRows expected;
+    run_thread_ranks(1, [&](Communicator& self) {
+      TestEngine engine(setup, self);
+      for (const std::vector<std::int32_t>& text : texts) {
+        (void)run_sequence(engine.transformer(), text, std::ssize(text), std::ssize(text));
+      }
+      expected = engine.transformer().expert_rows();
+    });
+    const Compute compute{
+        .isa = setup.isa, .vector = &find_vector_kernels(setup.isa), .pool = &pool};
+    EXPECT_EQ(count_expert_choices(files, config, texts,
+                                   {.precision = precision, .layouts = {}, .compute = compute}),
+              expected);
   }
 }
 

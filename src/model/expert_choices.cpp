@@ -1,0 +1,122 @@
+#include "src/model/expert_choices.h"
+
+#include <deque>
+#include <memory>
+
+#include "base/error.h"
+#include "comm/thread_communicator.h"
+#include "src/model/decoder_layer.h"
+#include "src/model/embedding.h"
+
+namespace moesaic {
+namespace {
+
+/// A text on its way through the layers.
+struct Passage {
+  Sequence sequence;
+  Batch batch;
+  Buffer<float> values;  // [rows, hidden] its residual stream
+
+  [[nodiscard]] MatrixView<float> x(std::int64_t hidden) const {
+    return values.matrix(batch.rows(), hidden);
+  }
+};
+
+class LayerwisePass {
+ public:
+  LayerwisePass(const ModelFiles& files, const ModelConfig& config, const LayerByLayer& how)
+      : files_(files),
+        config_(config),
+        how_(how),
+        self_(std::move(make_thread_communicators(1).front())),
+        placement_(ExpertPlacement(config.num_experts, 1)),
+        context_(LayerContext::Setup::of(config, how.precision, how.compute, *self_), *self_),
+        pool_(config, how.precision) {}
+
+  ExpertRows run(std::span<const std::vector<std::int32_t>> texts) {
+    for (const std::vector<std::int32_t>& text : texts) add(text);
+    for (std::int64_t layer = 0; layer < config_.num_layers(); ++layer) {
+      run_layer(layer);
+      if (how_.progress) how_.progress(layer + 1);
+    }
+    ExpertRows rows;
+    for (std::vector<std::int64_t>& layer : context_.moe.front().expert_rows) {
+      if (!layer.empty()) rows.push_back(std::move(layer));
+    }
+    return rows;
+  }
+
+ private:
+  void add(const std::vector<std::int32_t>& text) {
+    Passage& passage = passages_.emplace_back();
+    passage.sequence = pool_.make_sequence(std::ssize(text));
+    const SequenceChunk chunk{
+        .sequence = &passage.sequence, .tokens = text, .logits = SequenceChunk::Logits::none};
+    passage.batch = make_batch({&chunk, 1}, config_.vocab_size);
+    passage.values.reserve(passage.batch.rows() * config_.hidden_size);
+    // Layers share these, with the largest text.
+    context_.normed.reserve(passage.batch.rows() * config_.hidden_size);
+    context_.layer_out.reserve(passage.batch.rows() * config_.hidden_size);
+  }
+
+  [[nodiscard]] std::unique_ptr<ModelWeights> load(std::int64_t layer) {
+    LoadOptions options;
+    options.precision = how_.precision;
+    options.layouts = how_.layouts;
+    options.placement = &placement_;
+    options.node = self_.get();
+    options.pool = how_.compute.pool;
+    options.only_layer = layer;
+    return load_model_weights(files_, config_, options);
+  }
+
+  void run_layer(std::int64_t index) {
+    const std::unique_ptr<ModelWeights> weights = load(index);
+    const auto at = static_cast<std::size_t>(index);
+    const auto& [mixer_kind, feed_forward_kind] = config_.layers[at];
+    const std::unique_ptr<TokenMixer> mixer = mixer_kind->make_mixer(context_);
+    const LayerWeights& of_layer = weights->layers[at];
+    DecoderLayer layer(
+        {.index = index,
+         .weights = of_layer,
+         .mixers = {mixer.get(), nullptr},
+         .feed_forward = feed_forward_kind->make_layer(of_layer.feed_forward, context_)},
+        context_);
+    for (const Passage& passage : passages_) {
+      const MatrixView<float> x = passage.x(config_.hidden_size);
+      context_.finite_rows.begin(x.rows());
+      if (index == 0) Embedding(config_, *weights, context_).forward(passage.batch, x);
+      mixer->begin(passage.batch);
+      layer.forward({.batch = passage.batch, .x = x});
+      require_finite(x.rows(), index);
+    }
+    weights->files.require_read();
+  }
+
+  void require_finite(std::int64_t rows, std::int64_t layer) const {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      require(!context_.finite_rows.damaged_by(row), ErrorKind::file,
+              "{}: values are not finite after layer {}: its weights are damaged, or an overflow",
+              files_.directory(), layer);
+    }
+  }
+
+  const ModelFiles& files_;
+  const ModelConfig& config_;
+  const LayerByLayer& how_;
+  std::unique_ptr<Communicator> self_;
+  ModelPlacement placement_;
+  LayerContext context_;
+  KvPool pool_;
+  std::deque<Passage> passages_;  // sequences are pointed to
+};
+
+}  // namespace
+
+ExpertRows count_expert_choices(const ModelFiles& files, const ModelConfig& config,
+                                std::span<const std::vector<std::int32_t>> texts,
+                                const LayerByLayer& how) {
+  return LayerwisePass(files, config, how).run(texts);
+}
+
+}  // namespace moesaic
