@@ -42,13 +42,26 @@ class ThreadPool {
   /// comes out of parallel_for. Not while a parallel_for runs.
   void set_between_tasks(std::function<void()> hook, std::chrono::microseconds interval);
 
-  /// Calls body(index) for every index in [0, count), `per_task` consecutive ones a task.
+  /// Calls body(index), or body(index, worker), for every index in [0, count), `per_task`
+  /// consecutive ones a task.
   template <typename Body>
   void for_each(std::int64_t count, std::int64_t per_task, Body&& body) {
-    parallel_for((count + per_task - 1) / per_task, [&](std::int64_t task, int) {
+    parallel_for((count + per_task - 1) / per_task, [&](std::int64_t task, int worker) {
       const std::int64_t end = std::min(count, (task + 1) * per_task);
-      for (std::int64_t index = task * per_task; index < end; ++index) body(index);
+      for (std::int64_t index = task * per_task; index < end; ++index) {
+        if constexpr (std::is_invocable_v<Body&, std::int64_t, int>) {
+          body(index, worker);
+        } else {
+          body(index);
+        }
+      }
     });
+  }
+
+  /// The same for rows with which little is done, some of them a task.
+  template <typename Body>
+  void for_each_row(std::int64_t rows, Body&& body) {
+    for_each(rows, 8, body);
   }
 
  private:

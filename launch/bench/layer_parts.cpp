@@ -32,11 +32,10 @@ void LayerParts::multiply(const PackedMatrix& weights, const SampleRows& input, 
 }
 
 void LayerParts::combine(std::int64_t tokens) {
-  constexpr std::int64_t kTokensPerTask = 8;  // as MoeLayer
   const std::int64_t hidden = shape_.hidden;
   results_.reserve(tokens * shape_.topk * hidden);
   sums_.reserve(tokens * hidden);
-  compute_.pool->for_each(tokens, kTokensPerTask, [&](std::int64_t token) {
+  compute_.pool->for_each_row(tokens, [&](std::int64_t token) {
     float* const sum = sums_.data() + token * hidden;
     std::fill_n(sum, hidden, 0.0F);
     for (std::int64_t choice = token * shape_.topk; choice < (token + 1) * shape_.topk; ++choice) {

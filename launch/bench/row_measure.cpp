@@ -21,9 +21,8 @@ constexpr std::int64_t kWidth = 2048;
 constexpr std::int64_t kHead = 128;
 /// Some tokens, a short prompt, and a long one.
 constexpr std::array<std::int64_t, 3> kRowsOfCalls = {8, 128, 1024};
-constexpr std::int64_t kRowsPerTask = 8;  // as layers have them
-constexpr std::int64_t kChoices = 8;      // whose results are added for a token
-constexpr double kLeastSeconds = 1e-15;   // of a number: rates are above 0
+constexpr std::int64_t kChoices = 8;     // whose results are added for a token
+constexpr double kLeastSeconds = 1e-15;  // of a number: rates are above 0
 
 /// Work on some rows. What a call needs a cache has if it is little, as the work before it has left
 /// it there; else it is farther away: between two uses of a row a layer reads its weights.
@@ -35,9 +34,8 @@ class RowWork {
         memory_(reinterpret_cast<float*>(memory.data()), memory.size() / sizeof(float)),
         weight_(kWidth, 1.0F) {
     const std::vector<float> row = normal_numbers(kWidth, 1, 2);
-    compute.pool->for_each(num_rows(), kRowsPerTask, [&](std::int64_t r) {
-      std::ranges::copy(row, memory_.data() + r * kWidth);
-    });
+    compute.pool->for_each_row(
+        num_rows(), [&](std::int64_t r) { std::ranges::copy(row, memory_.data() + r * kWidth); });
     constexpr std::int64_t kBlocks = kRowsOfCalls.back() / kKeysPerBlock * (kWidth / kHead);
     blocks_ = Buffer<std::byte>(kBlocks * block_bytes());
   }
@@ -45,7 +43,7 @@ class RowWork {
   void run(RowOp op, std::int64_t rows) {
     choose_place(op, rows);
     if (op == RowOp::sum) return add_results(rows / kChoices);
-    compute_.pool->for_each(rows, kRowsPerTask, [&](std::int64_t row) { work(op, row); });
+    compute_.pool->for_each_row(rows, [&](std::int64_t row) { work(op, row); });
   }
 
  private:
@@ -109,7 +107,7 @@ class RowWork {
 
   /// Of as many tokens, whose results lie apart.
   void add_results(std::int64_t tokens) {
-    compute_.pool->for_each(tokens, kRowsPerTask, [&](std::int64_t token) {
+    compute_.pool->for_each_row(tokens, [&](std::int64_t token) {
       float* const sum = y_ + token * kWidth;
       std::fill_n(sum, kWidth, 0.0F);
       for (std::int64_t choice = 0; choice < kChoices; ++choice) {
@@ -138,7 +136,7 @@ RateCurve measure_angles(const Compute& compute, const Together& together, doubl
   const Buffer<float> cosines(kPositions * kHalf);
   const Buffer<float> sines(kPositions * kHalf);
   const double seconds = together.seconds([&] {
-    compute.pool->for_each(kPositions, kRowsPerTask, [&](std::int64_t position) {
+    compute.pool->for_each_row(kPositions, [&](std::int64_t position) {
       rotary.angles(position, kPositions, {cosines.data() + position * kHalf, kHalf},
                     {sines.data() + position * kHalf, kHalf});
     });
@@ -168,7 +166,6 @@ RateCurve measure_samples(const Compute& compute, const Together& together, doub
 double choosing_seconds(std::int64_t experts, const Compute& compute, const Together& together,
                         double on_node) {
   constexpr std::int64_t kTokens = 512;
-  constexpr std::int64_t kTokensPerTask = 16;
   const std::vector<float> given = normal_numbers(kTokens * experts, 1, 5);
   std::vector<float> scores(given.size());
   std::vector<ExpertId> chosen(static_cast<std::size_t>(kTokens * kChoices));
@@ -176,7 +173,7 @@ double choosing_seconds(std::int64_t experts, const Compute& compute, const Toge
   const RouterOptions options{.topk = kChoices, .normalize = true};
   const double seconds = together.seconds([&] {
     std::ranges::copy(given, scores.begin());
-    compute.pool->for_each(kTokens, kTokensPerTask, [&](std::int64_t token) {
+    compute.pool->for_each_row(kTokens, [&](std::int64_t token) {
       const auto its = [&](auto& all, std::int64_t count) {
         return std::span(all).subspan(static_cast<std::size_t>(token * count),
                                       static_cast<std::size_t>(count));

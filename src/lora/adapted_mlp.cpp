@@ -5,8 +5,6 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kRowsPerTask = 8;
-
 const Adapter* adapter_of(const AdaptedMlp& mlp, MlpPart part) {
   if (part == MlpPart::gate) return mlp.gate;
   return part == MlpPart::up ? mlp.up : mlp.down;
@@ -205,14 +203,10 @@ void MlpProducts::pass_back_gating(const MlpBackward& pass, MatrixView<float> in
   const MatrixView<float> up = pass.stash.up_rows();
   const VectorKernels& vector = *compute_.vector;
   const auto gradient = are_rounded(pass.groups) ? vector.gate_gradient_bf16 : vector.gate_gradient;
-  const std::int64_t tasks = (inner.rows() + kRowsPerTask - 1) / kRowsPerTask;
-  compute_.pool->parallel_for(tasks, [&](std::int64_t task, int) {
-    const std::int64_t end = std::min(inner.rows(), (task + 1) * kRowsPerTask);
-    for (std::int64_t row = task * kRowsPerTask; row < end; ++row) {
-      const GatedRow its{gate.row(row).data(), up.row(row).data(), inner.row(row).data()};
-      const float product = gradient({}, its, inner.cols());
-      if (pass.weight_gradients != nullptr) pass.weight_gradients[row] = product;
-    }
+  compute_.pool->for_each_row(inner.rows(), [&](std::int64_t row) {
+    const GatedRow its{gate.row(row).data(), up.row(row).data(), inner.row(row).data()};
+    const float product = gradient({}, its, inner.cols());
+    if (pass.weight_gradients != nullptr) pass.weight_gradients[row] = product;
   });
 }
 

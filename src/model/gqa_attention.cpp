@@ -12,8 +12,6 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kTokensPerTask = 8;
-
 /// Keys and values of one sequence and layer: a page has a block of keys and a block of values
 /// (kernels/attention_blocks.h) for every KV head.
 class GqaPages {
@@ -137,7 +135,7 @@ void GqaAttention::begin(const Batch& batch) {
   const std::int64_t half = rotary_.half();
   cosines_.reserve(batch.rows() * half);
   sines_.reserve(batch.rows() * half);
-  context_.compute.pool->for_each(batch.rows(), kTokensPerTask, [&](std::int64_t row) {
+  context_.compute.pool->for_each_row(batch.rows(), [&](std::int64_t row) {
     const BatchToken& token = batch.tokens[static_cast<std::size_t>(row)];
     rotary_.angles(token.position, token.sequence->rope_length(token.position),
                    {cosines_.data() + row * half, static_cast<std::size_t>(half)},
@@ -282,7 +280,7 @@ void GqaAttention::forward(const MixerLayer& layer, const Batch& batch, const Pa
     log_sum_exps_ = {};
   }
   context_.linear.forward(weights[kQkv], weights[kQkvBias].vector, part.x, projected);
-  context_.compute.pool->for_each(rows, kTokensPerTask, [&](std::int64_t row) {
+  context_.compute.pool->for_each_row(rows, [&](std::int64_t row) {
     if (keep != nullptr) std::ranges::copy(projected.row(row), prepared.row(row).data());
     prepare_token(layer, batch.tokens[static_cast<std::size_t>(row)], row);
   });

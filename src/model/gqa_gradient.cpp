@@ -5,8 +5,6 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kRowsPerTask = 8;
-
 /// Exactly this size.
 void resize(Buffer<float>& buffer, std::int64_t count) {
   if (buffer.size() == count) return;
@@ -58,19 +56,15 @@ void GqaGradient::run(const WeightSet& weights, const Angles& angles, const GqaS
                                          .adapters = part.adapters});
   prepare(weights, angles, stash);
   differentiate(stash, part.samples);
-  context_.compute.pool->parallel_for(
-      (rows + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int worker) {
-        Buffer<float>& scratch = head_rows_[static_cast<std::size_t>(worker)];
-        scratch.reserve(width);
-        const std::int64_t end = std::min(rows, (task + 1) * kRowsPerTask);
-        for (std::int64_t row = task * kRowsPerTask; row < end; ++row) {
-          if (group() > 1) add_parts(row);
-          heads_.pass_back(weights, angles.row(row),
-                           {.projected = stash.projected().row(row).data(),
-                            .scratch = scratch.data(),
-                            .gradient = gradients_.data() + row * width});
-        }
-      });
+  context_.compute.pool->for_each_row(rows, [&](std::int64_t row, int worker) {
+    Buffer<float>& scratch = head_rows_[static_cast<std::size_t>(worker)];
+    scratch.reserve(width);
+    if (group() > 1) add_parts(row);
+    heads_.pass_back(weights, angles.row(row),
+                     {.projected = stash.projected().row(row).data(),
+                      .scratch = scratch.data(),
+                      .gradient = gradients_.data() + row * width});
+  });
   context_.linear.backward(weights[kQkv], {.x = part.x,
                                            .dy = gradients_.matrix(rows, width),
                                            .dx = part.dx,
@@ -81,7 +75,7 @@ void GqaGradient::run(const WeightSet& weights, const Angles& angles, const GqaS
 void GqaGradient::prepare(const WeightSet& weights, const Angles& angles, const GqaStash& stash) {
   const MatrixView<float> projected = stash.projected();
   context_.projected.reserve(projected.rows() * projected.cols());
-  context_.compute.pool->for_each(projected.rows(), kRowsPerTask, [&](std::int64_t row) {
+  context_.compute.pool->for_each_row(projected.rows(), [&](std::int64_t row) {
     float* const prepared = context_.projected.data() + row * projected.cols();
     std::ranges::copy(projected.row(row), prepared);
     heads_.prepare(weights, angles.row(row), prepared);

@@ -65,8 +65,7 @@ struct LayerContext {
   /// body(row) for all rows, over the threads.
   template <typename Body>
   void for_each_row(std::int64_t rows, Body&& body) const {
-    constexpr std::int64_t kRowsPerTask = 8;
-    compute.pool->for_each(rows, kRowsPerTask, body);
+    compute.pool->for_each_row(rows, body);
   }
 
   [[nodiscard]] MoeWorkspace workspace(Communicator& experts) {

@@ -25,7 +25,7 @@ struct ChoiceBatch {
   Routing routing;
   ExchangePlan plan;
   Experts* experts = nullptr;                 // of their layer
-  BatchChoices inputs;                        // with Experts::plans_itself()
+  InputChoices inputs;                        // with Experts::plans_itself()
   std::vector<const std::byte*> output_rows;  // [outputs] the row that each is computed from
   std::vector<std::uint64_t> output_keys;     // [outputs] and its key, with dropout
   std::vector<float> output_weights;          // [outputs] its weight, with Combine::fast

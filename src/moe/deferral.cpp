@@ -64,7 +64,7 @@ std::optional<SlotRange> DeferredChoices::remaining_slots() {
   return SlotRange{first, slots - first};
 }
 
-void Deferral::hold(WireRows& rows, Buffer<std::byte>& decoded, PendingDispatch received) {
+void Deferral::hold(WireRows& rows, DecodedRows& decoded, PendingDispatch received) {
   std::swap(left().rows, rows);
   std::swap(left().decoded, decoded);
   left().received = std::move(received);

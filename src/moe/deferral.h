@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/buffer.h"
 #include "src/moe/choice_batch.h"
+#include "src/moe/row_coder.h"
 #include "src/moe/wire_rows.h"
 
 namespace moesaic {
@@ -26,10 +26,10 @@ struct DeferredChoices : ChoiceBatch {
   /// The same for all that are left.
   [[nodiscard]] std::optional<SlotRange> remaining_slots();
 
-  bool is_pending = false;    // results are still to be summed; the same on all ranks
-  Buffer<std::byte> decoded;  // as MoeWorkspace has them
-  WireRows rows;              // of this rank's tokens, where outputs are still to be computed
-  PendingDispatch received;   // and those of other ranks
+  bool is_pending = false;   // results are still to be summed; the same on all ranks
+  DecodedRows decoded;       // as MoeWorkspace has them
+  WireRows rows;             // of this rank's tokens, where outputs are still to be computed
+  PendingDispatch received;  // and those of other ranks
 
  private:
   friend class Deferral;
@@ -50,12 +50,12 @@ class Deferral {
   [[nodiscard]] DeferredChoices& left() noexcept { return batches_[now_]; }
   /// Keeps the rows that outputs of left() are computed from; `rows` and `decoded` get other
   /// memory.
-  void hold(WireRows& rows, Buffer<std::byte>& decoded, PendingDispatch received);
+  void hold(WireRows& rows, DecodedRows& decoded, PendingDispatch received);
   /// due() has been summed: left() becomes due.
   void next_layer();
 
-  Routing all;         // choices of the layer that runs, of both kinds
-  ExchangePlan roads;  // of the rows that carry them
+  Routing all;            // choices of the layer that runs, of both kinds
+  ExchangePlan row_plan;  // of the rows that carry them
 
  private:
   std::array<DeferredChoices, 2> batches_;

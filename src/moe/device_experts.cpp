@@ -112,7 +112,7 @@ void DeviceExperts::take_results(const ExpertBatch& batch, CudaAddress results, 
 }
 
 /// Those for experts here. False: more than a graph takes, or none.
-bool DeviceExperts::choose_inputs(const BatchChoices& choices) {
+bool DeviceExperts::choose_inputs(const InputChoices& choices) {
   own_inputs_.clear();
   const auto topk = static_cast<std::size_t>(choices.topk);
   for (std::size_t input = 0; input < choices.rows.size(); ++input) {
@@ -128,7 +128,7 @@ bool DeviceExperts::choose_inputs(const BatchChoices& choices) {
 /// The GPU finds the rows of its experts; which results they have is known here too.
 void DeviceExperts::launch_graph(const ExpertBatch& batch) {
   DeviceGraphMemory& memory = *work_->graphs;
-  const BatchChoices& choices = *batch.choices;
+  const InputChoices& choices = *batch.choices;
   const std::int64_t inputs = std::ssize(own_inputs_);
   const DeviceGraphMemory::Inputs at =
       memory.inputs_of(DeviceGraphMemory::budget_of(inputs), choices.topk);

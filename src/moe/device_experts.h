@@ -85,7 +85,7 @@ class DeviceExperts final : public Experts {
   };
   void make_parts(const ExpertBatch& batch);
   void choose_rows(const ExpertBatch& batch);
-  [[nodiscard]] bool choose_inputs(const BatchChoices& choices);
+  [[nodiscard]] bool choose_inputs(const InputChoices& choices);
   void launch_graph(const ExpertBatch& batch);
   void take_results(const ExpertBatch& batch, CudaAddress results, std::int64_t rows);
   void upload_inputs(const ExpertBatch& batch);
@@ -101,7 +101,7 @@ class DeviceExperts final : public Experts {
   std::vector<Part> parts_;
   std::vector<std::int32_t> row_inputs_;      // [rows]
   std::vector<const std::byte*> input_rows_;  // [inputs]
-  std::vector<std::int64_t> own_inputs_;      // of BatchChoices, those with choices of experts here
+  std::vector<std::int64_t> own_inputs_;      // of InputChoices, those with choices of experts here
   MatrixView<float> outputs_;
 };
 

@@ -32,7 +32,7 @@ class DeviceRoad {
   /// This rank's.
   struct OwnExperts {
     DeviceExperts* there = nullptr;  // null: it has none
-    /// [inputs, topk] what the batch chose, as BatchChoices has it; none: the host plans for them.
+    /// [inputs, topk] what the batch chose, as InputChoices has it; none: the host plans for them.
     std::span<const std::int32_t> choices{};
   };
   /// Asks for all of it. Waits for no row, but with several ranks until NCCL has taken the order.

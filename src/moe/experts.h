@@ -18,7 +18,7 @@ using SlotMask = std::vector<bool>;
 
 /// A batch as its inputs have chosen, whichever ranks the experts are of; inputs are in the order
 /// of ranks, own tokens at their rank's place, and of rows.
-struct BatchChoices {
+struct InputChoices {
   std::int64_t topk = 0;
   std::vector<const std::byte*> rows;  // [inputs]
   std::vector<std::int32_t> experts;   // [inputs, topk] ids in the model, ascending
@@ -37,7 +37,7 @@ struct ExpertBatch {
   MlpStash* keep = nullptr;  // gets what backward() needs
   Dropout dropout{};         // of the rows
   /// Null, or where the rows come from, if they are all of the batch: for who plans_itself().
-  const BatchChoices* choices = nullptr;
+  const InputChoices* choices = nullptr;
 };
 
 /// What goes back through a rank's experts.

@@ -11,25 +11,8 @@ namespace {
 /// cache lines.
 constexpr std::int64_t kRowFloats = 16;
 
-}  // namespace
-
-void MoeLayer::begin_backward(const MoeBackward& pass, MoeWorkspace& work) {
-  const MoeStash& stash = pass.stash;
-  {
-    const PhaseScope scope(work.context.times, Phase::dispatch);
-    write_activations(pass.part.x, work.rows);
-    write_activations(pass.part.dy, work.gradient_rows);
-    work.gradient_rows.set_weights(stash.routing);
-    mark_samples(pass.part.samples, work);
-  }
-  const PhaseScope scope(work.context.times, Phase::wait);
-  work.dispatch =
-      work.exchange.dispatch(work.gradient_rows, stash.plan, work.label.at("gradients"));
-  work.has_executed = false;
-}
-
 /// A row says which sample it is of: a number that no other sample on any rank has.
-void MoeLayer::mark_samples(std::span<const SampleRange> samples, MoeWorkspace& work) {
+void mark_samples(std::span<const SampleRange> samples, MoeWorkspace& work) {
   const Communicator& comm = work.context.experts;
   std::int32_t mark = comm.rank();
   for (const auto& [first, count] : samples) {
@@ -41,7 +24,7 @@ void MoeLayer::mark_samples(std::span<const SampleRange> samples, MoeWorkspace& 
 }
 
 /// What each output of the forward pass needs in the backward pass: rows, weight and sample.
-void MoeLayer::gather_backward(const MoeStash& stash, MoeWorkspace& work) const {
+void gather_rows(const MoeStash& stash, MoeWorkspace& work) {
   const ExecutePlan& plan = stash.plan.execute;
   const std::int64_t tokens = stash.routing.num_tokens;
   const std::int64_t row_bytes = work.rows.activation_bytes();
@@ -71,6 +54,23 @@ void MoeLayer::gather_backward(const MoeStash& stash, MoeWorkspace& work) const 
   }
 }
 
+}  // namespace
+
+void MoeLayer::begin_backward(const MoeBackward& pass, MoeWorkspace& work) {
+  const MoeStash& stash = pass.stash;
+  {
+    const PhaseScope scope(work.context.times, Phase::dispatch);
+    rows_.encode(pass.part.x, RowForm::plain, work.rows);
+    rows_.encode(pass.part.dy, RowForm::plain, work.gradient_rows);
+    work.gradient_rows.set_weights(stash.routing);
+    mark_samples(pass.part.samples, work);
+  }
+  const PhaseScope scope(work.context.times, Phase::wait);
+  work.dispatch =
+      work.exchange.dispatch(work.gradient_rows, stash.plan, work.label.at("gradients"));
+  work.has_executed = false;
+}
+
 void MoeLayer::execute_backward(const MoeBackward& pass, MoeWorkspace& work) {
   MoeStash& stash = pass.stash;
   PhaseTimes& times = work.context.times;
@@ -80,7 +80,7 @@ void MoeLayer::execute_backward(const MoeBackward& pass, MoeWorkspace& work) {
   }
   {
     const PhaseScope scope(times, Phase::dispatch);
-    gather_backward(stash, work);
+    gather_rows(stash, work);
   }
   const std::int64_t hidden = router_.hidden();
   const std::int64_t stride = round_up(hidden + 1, kRowFloats);
@@ -120,8 +120,8 @@ void MoeLayer::end_backward(const MoeBackward& pass, MoeWorkspace& work) {
   }
   {
     const PhaseScope scope(work.context.times, Phase::combine);
-    const Results results{stash.routing, stash.plan, work.results};
-    sum_results(pass.part.dx, {&results, 1}, work);
+    const ResultSums::Results results{stash.routing, stash.plan, work.results};
+    sums_.sum(pass.part.dx, {&results, 1}, work.context);
     const std::int64_t choices = stash.routing.num_tokens * stash.routing.topk;
     work.weight_gradients.resize(static_cast<std::size_t>(choices));
     for (std::int64_t choice = 0; choice < choices; ++choice) {

@@ -5,10 +5,11 @@
 #include <cstring>
 #include <utility>
 
+#include "src/moe/chosen_inputs.h"
+
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kTokensPerTask = 8;
 /// Between nodes results leave in about so many pieces, of at least so many bytes.
 constexpr std::int64_t kPieces = 8;
 constexpr std::int64_t kPieceBytes = std::int64_t{32} << 10;
@@ -20,7 +21,7 @@ std::int64_t num_rows(const ChoiceBatch& choices) {
 /// What experts' ranks need to know of these choices.
 void set_words(const Routing& routing, MoeWorkspace& work) {
   work.rows.set_experts(routing);
-  if (work.adds_parts()) work.rows.set_extra_weights(routing);
+  if (work.context.adds_parts()) work.rows.set_extra_weights(routing);
 }
 
 /// The weights came with the rows.
@@ -37,36 +38,59 @@ void weigh_outputs(ChoiceBatch& choices, const MoeWorkspace& work) {
   choices.node_sums.plan(plan, work.context.nodes->ranks().rank());
 }
 
+void write_keys(MoeWorkspace& work) {
+  if (!work.dropout.is_on()) return;
+  std::int64_t token = 0;
+  for (const std::uint64_t key : work.dropout.keys) work.rows.set_key(token++, key);
+}
+
+void keep_received(MoeWorkspace& work) {
+  const std::int64_t count = work.dispatch.num_received();
+  const std::int64_t bytes = work.rows.activation_bytes();
+  work.keep->received.reserve(count * bytes);
+  for (std::int64_t row = 0; row < count; ++row) {
+    std::memcpy(work.keep->received.data() + row * bytes,
+                work.dispatch.source(work.routing.num_tokens + row),
+                static_cast<std::size_t>(bytes));
+  }
+}
+
+/// What is kept is kept of all rows; in a node they are there at once.
+bool runs_as_rows_come(const MoeWorkspace& work) {
+  return work.keep == nullptr && work.exchange.has_messages();
+}
+
 }  // namespace
 
 void MoeLayer::begin(MatrixView<const float> x, MoeWorkspace& work) {
-  PhaseTimes& times = work.context.times;
-  {
-    const PhaseScope scope(times, Phase::route);
-    route(x, work);
-    if (work.keep != nullptr) keep_probabilities(work);
-    if (work.statistics != nullptr) {
-      router_.add_statistics(work.routing, work.router_scratch, *work.statistics);
-    }
-    count_choices(work);
-  }
+  choose(x, work);
   if (experts_->plans_itself()) tell_placement(work);
   work.has_executed = false;
   work.is_on_road = goes_by_road(work.routing);
   if (work.is_on_road) return begin_on_road(x, work);
   {
-    const PhaseScope scope(times, Phase::dispatch);
+    const PhaseScope scope(work.context.times, Phase::dispatch);
     const WireRows::Extra extra =
-        work.adds_parts() ? WireRows::Extra::weights : WireRows::Extra::none;
+        work.context.adds_parts() ? WireRows::Extra::weights : WireRows::Extra::none;
     work.rows.have(work.dropout.is_on() ? WireRows::Extra::key : extra);
-    if (row_form(work) == RowForm::plain) {
-      write_activations(x, work.rows);
-    } else {
-      encode_rows(x, work);
-    }
+    work.row_form = rows_.form(work.context.options, work.keep != nullptr);
+    rows_.encode(x, work.row_form, work.rows);
     write_keys(work);
   }
   work.dispatch = send_rows(work);
+}
+
+void MoeLayer::choose(MatrixView<const float> x, MoeWorkspace& work) const {
+  const PhaseScope scope(work.context.times, Phase::route);
+  std::span<const ExpertId> given;
+  if (work.choices != nullptr) given = *work.choices;
+  router_.route(x, work.context.gemm, work.router_scratch, work.routing, given);
+  if (work.choices != nullptr) *work.choices = work.routing.experts;
+  if (work.keep != nullptr) keep_probabilities(work);
+  if (work.statistics != nullptr) {
+    router_.add_statistics(work.routing, work.router_scratch, *work.statistics);
+  }
+  count_choices(work);
 }
 
 void MoeLayer::count_choices(MoeWorkspace& work) const {
@@ -77,18 +101,11 @@ void MoeLayer::count_choices(MoeWorkspace& work) const {
   for (const ExpertId expert : work.routing.experts) ++rows[static_cast<std::size_t>(expert)];
 }
 
-void MoeLayer::route(MatrixView<const float> x, MoeWorkspace& work) const {
-  std::span<const ExpertId> given;
-  if (work.choices != nullptr) given = *work.choices;
-  router_.route(x, work.context.gemm, work.router_scratch, work.routing, given);
-  if (work.choices != nullptr) *work.choices = work.routing.experts;
-}
-
 /// Rows go to the ranks of all choices, deferred or not; only results are planned for each kind.
 PendingDispatch MoeLayer::send_rows(MoeWorkspace& work) const {
   Deferral& deferral = work.deferral;
   const bool defers = work.defer > 0;
-  ExchangePlan& plan = defers ? deferral.roads : work.plan;
+  ExchangePlan& plan = defers ? deferral.row_plan : work.plan;
   {
     const PhaseScope scope(work.context.times, Phase::dispatch);
     if (defers) {
@@ -113,32 +130,33 @@ void MoeLayer::keep_probabilities(MoeWorkspace& work) const {
   std::copy_n(work.router_scratch.scores.data(), count, work.keep->probabilities.data());
 }
 
-void MoeLayer::keep_received(MoeWorkspace& work) {
-  const std::int64_t count = work.dispatch.num_received();
-  const std::int64_t bytes = work.rows.activation_bytes();
-  work.keep->received.reserve(count * bytes);
-  for (std::int64_t row = 0; row < count; ++row) {
-    std::memcpy(work.keep->received.data() + row * bytes,
-                work.dispatch.source(work.routing.num_tokens + row),
-                static_cast<std::size_t>(bytes));
-  }
-}
-
 void MoeLayer::tell_placement(const MoeWorkspace& work) const {
   const std::int64_t layer = std::max(work.label.layer, 0);
   experts_->tell_placement(work.context.placement.of_layer(layer), work.context.experts.rank());
 }
 
 const std::byte* MoeLayer::row_of_source(std::int64_t source, const MoeWorkspace& work) const {
-  if (row_form(work) == RowForm::plain) return work.dispatch.source(source);
-  return work.decoded.data() + source * router_.hidden() * element_bytes(element_);
+  return work.row_form == RowForm::plain ? work.dispatch.source(source) : work.decoded.row(source);
+}
+
+void MoeLayer::decode_rows(std::span<const std::int32_t> sources, MoeWorkspace& work) const {
+  if (work.row_form == RowForm::plain) return;
+  rows_.decode(sources, work.row_form, work.dispatch, work.decoded);
+}
+
+/// With the rows of finish_plan().
+void MoeLayer::list_inputs(ChoiceBatch& choices, const MoeWorkspace& work) const {
+  choices.inputs.rows.clear();
+  for (const std::int64_t source : list_choices(work.context.experts, work.dispatch, choices)) {
+    choices.inputs.rows.push_back(row_of_source(source, work));
+  }
 }
 
 void MoeLayer::finish_plan(ChoiceBatch& choices, MoeWorkspace& work) {
   work.exchange.finish_plan(choices.routing, work.dispatch, choices.plan);
   choices.output_rows.clear();
   choices.output_keys.clear();
-  if (work.adds_parts()) weigh_outputs(choices, work);
+  if (work.context.adds_parts()) weigh_outputs(choices, work);
   if (experts_->plans_itself()) list_inputs(choices, work);
   for (const std::int32_t source : choices.plan.execute.output_sources) {
     choices.output_rows.push_back(row_of_source(source, work));
@@ -151,7 +169,9 @@ void MoeLayer::finish_plan(ChoiceBatch& choices, MoeWorkspace& work) {
 
 void MoeLayer::finish_plans(MoeWorkspace& work) {
   const PhaseScope scope(work.context.times, Phase::dispatch);
-  start_decoding(work);
+  if (work.row_form != RowForm::plain) {
+    work.decoded.start(work.routing.num_tokens + work.dispatch.num_received(), rows_.row_bytes());
+  }
   DeferredChoices& left = work.deferral.left();
   if (work.defer > 0) {
     for (ChoiceBatch* const choices :
@@ -199,7 +219,7 @@ void MoeLayer::compute_and_send(ChoiceBatch& choices, SlotRange slots, MoeWorksp
   const std::vector<std::int64_t>& begin = choices.plan.execute.slot_begin;
   const std::int64_t first = begin[slots.first];
   const std::int64_t count = begin[slots.first + slots.count] - first;
-  finish_outputs(choices, {first, count}, work);
+  sums_.finish_outputs(choices, {first, count}, work.context);
 }
 
 void MoeLayer::compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& work,
@@ -215,14 +235,15 @@ void MoeLayer::compute_while_waiting(DeferredChoices& deferred, MoeWorkspace& wo
 void MoeLayer::send_results(ChoiceBatch& choices, TokenExchange::Outputs when,
                             MoeWorkspace& work) const {
   const std::int64_t rows = num_rows(choices);
-  const std::int64_t bytes = codec(work).bytes(router_.hidden());
+  const WireCodec codec = sums_.codec(work.context);
+  const std::int64_t bytes = codec.bytes(router_.hidden());
   const std::byte* data = reinterpret_cast<const std::byte*>(choices.outputs.data());
-  if (!codec(work).is_exact()) {
+  if (!codec.is_exact()) {
     choices.coded.renew(rows * bytes);
     data = choices.coded.data();
   }
   const bool is_written = when == TokenExchange::Outputs::written;
-  if (is_written) finish_outputs(choices, {0, rows}, work);
+  if (is_written) sums_.finish_outputs(choices, {0, rows}, work.context);
   const PhaseScope scope(work.context.times, Phase::wait);
   if (const ExpertNodes* const nodes = work.context.nodes; nodes != nullptr) {
     const std::int64_t hidden = router_.hidden();
@@ -240,11 +261,6 @@ void MoeLayer::send_results(ChoiceBatch& choices, TokenExchange::Outputs when,
   work.load.result_bytes_saved += choices.plan.execute.results_saved * bytes;
 }
 
-/// What is kept is kept of all rows; in a node they are there at once.
-bool MoeLayer::runs_as_rows_come(const MoeWorkspace& work) {
-  return work.keep == nullptr && work.exchange.has_messages();
-}
-
 /// The rows of these slots' outputs.
 void MoeLayer::decode_inputs(SlotRange slots, MoeWorkspace& work) const {
   const PhaseScope scope(work.context.times, Phase::dispatch);
@@ -256,7 +272,7 @@ void MoeLayer::decode_inputs(SlotRange slots, MoeWorkspace& work) const {
 
 void MoeLayer::compute_as_rows_come(MoeWorkspace& work) const {
   send_results(work, TokenExchange::Outputs::later, work);
-  const std::int64_t piece_rows = kPieceBytes / codec(work).bytes(router_.hidden());
+  const std::int64_t piece_rows = kPieceBytes / sums_.codec(work.context).bytes(router_.hidden());
   work.slots.start(work.plan.execute, std::max(piece_rows, num_rows(work) / kPieces));
   DeferredChoices& due = work.deferral.due();
   while (!work.slots.is_empty()) {
@@ -274,7 +290,7 @@ void MoeLayer::compute_as_rows_come(MoeWorkspace& work) const {
     }
   }
   compute_while_waiting(due, work, [&] { return work.node_sums.is_done(); });
-  add_node_parts(work, work);
+  sums_.add_node_parts(work, work.context);
   {
     const PhaseScope scope(work.context.times, Phase::wait);
     work.dispatch.wait();
@@ -315,7 +331,7 @@ void MoeLayer::execute(MoeWorkspace& work) {
   if (!as_rows_come && !work.keeps_alone) send_results(work, TokenExchange::Outputs::written, work);
   if (due.is_pending) {
     if (const auto slots = due.remaining_slots()) compute_and_send(due, *slots, work);
-    add_node_parts(due, work);
+    sums_.add_node_parts(due, work.context);
   }
   if (work.defer > 0) send_results(work.deferral.left(), TokenExchange::Outputs::later, work);
 }
@@ -332,9 +348,9 @@ void MoeLayer::end(MatrixView<float> y, MoeWorkspace& work) {
     due.results.wait();
   }
   const PhaseScope scope(work.context.times, Phase::combine);
-  const std::array<Results, 2> parts = {
+  const std::array<ResultSums::Results, 2> parts = {
       {{due.routing, due.plan, due.results}, {work.routing, work.plan, work.results}}};
-  sum_results(y, std::span(parts).subspan(due.is_pending ? 0 : 1), work);
+  sums_.sum(y, std::span(parts).subspan(due.is_pending ? 0 : 1), work.context);
   work.results = {};
   work.deferral.next_layer();
   if (work.keep != nullptr) {
@@ -342,25 +358,6 @@ void MoeLayer::end(MatrixView<float> y, MoeWorkspace& work) {
     work.keep->plan = std::move(work.plan);
     work.keep->output_keys = std::move(work.output_keys);
   }
-}
-
-void MoeLayer::sum_results(MatrixView<float> y, std::span<const Results> parts,
-                           const MoeWorkspace& work) const {
-  const WireCodec codec = this->codec(work);
-  const bool is_weighted = work.adds_parts();
-  compute_.pool->for_each(y.rows(), kTokensPerTask, [&](std::int64_t token) {
-    const std::span<float> sum = y.row(token);
-    std::ranges::fill(sum, 0.0F);
-    for (const auto& [routing, plan, home] : parts) {
-      for (std::int64_t choice = token * routing.topk; choice < (token + 1) * routing.topk;
-           ++choice) {
-        const std::byte* const row = home.row(plan, choice);
-        if (row == nullptr) continue;
-        const float weight = routing.weights[static_cast<std::size_t>(choice)];
-        codec.add_scaled(row, is_weighted ? 1.0F : weight, sum);
-      }
-    }
-  });
 }
 
 }  // namespace moesaic

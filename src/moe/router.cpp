@@ -109,8 +109,7 @@ void Router::route(MatrixView<const float> x, GroupedGemm& gemm, RouterScratch& 
            {.data = reinterpret_cast<std::byte*>(scratch.scores.data()),
             .stride_bytes = num_experts() * 4});
 
-  constexpr std::int64_t kScoresPerTask = 16;
-  compute_.pool->for_each(tokens, kScoresPerTask, [&](std::int64_t t) {
+  compute_.pool->for_each_row(tokens, [&](std::int64_t t) {
     const auto first = static_cast<std::size_t>(t * options_.topk);
     const auto count = static_cast<std::size_t>(options_.topk);
     choose_experts(

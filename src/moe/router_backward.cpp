@@ -6,8 +6,6 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kLogitsPerTask = 16;
-
 /// Gradients of a token's weights to those of its logits [experts], which are zero at first.
 /// Weights that are a softmax over the chosen logits, as those divided by their sum are, depend on
 /// these alone.
@@ -43,7 +41,7 @@ void Router::pass_back(const RouterBackward& pass, TransposedGemm& transposed,
   const std::int64_t experts = num_experts();
   scratch.scores.reserve(tokens * experts);
   const MatrixView<float> logits = scratch.scores.matrix(tokens, experts);
-  compute_.pool->for_each(tokens, kLogitsPerTask, [&](std::int64_t t) {
+  compute_.pool->for_each_row(tokens, [&](std::int64_t t) {
     const auto first = static_cast<std::size_t>(t * routing.topk);
     const auto count = static_cast<std::size_t>(routing.topk);
     const std::span<const float> gradients = pass.weight_gradients.subspan(first, count);
@@ -74,7 +72,7 @@ void Router::add_statistics(const Routing& routing, RouterScratch& scratch,
   }
   const MatrixView<float> scores = scratch.scores.matrix(routing.num_tokens, experts);
   if (!options_.softmax_over_all) {  // logits
-    compute_.pool->for_each(scores.rows(), kLogitsPerTask, [&](std::int64_t t) {
+    compute_.pool->for_each_row(scores.rows(), [&](std::int64_t t) {
       compute_.vector->softmax(scores.row(t).data(), experts);
     });
   }
