@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "comm/forwarding_communicator.h"
 #include "comm/thread_communicator.h"
 #include "src/generate/generator.h"
 #include "src/generate/scorer.h"
@@ -145,6 +146,28 @@ TEST(DemoModel, portable_logits_have_the_committed_checksum) {
     check(ranks, {.directory = kModel, .isa = tile_order_isas().back(), .threads = 2}, 64);
   }
   check(8, {.directory = kModel, .isa = tile_order_isas().back(), .expert_replicas = 4}, 31);
+}
+
+/// Counts how often a rank that computes looks after what is under way.
+class CountingCommunicator final : public ForwardingCommunicator {
+ public:
+  using ForwardingCommunicator::ForwardingCommunicator;
+  void progress() override {
+    ++calls;
+    ForwardingCommunicator::progress();
+  }
+  std::int64_t calls = 0;
+};
+
+TEST(DemoModel, the_library_class_moves_rows_on_while_it_computes) {
+  run_thread_ranks(2, [&](Communicator& world) {
+    CountingCommunicator counting(world);
+    TextModel model(counting, kModel);
+    const std::vector<std::string> prompts = {"In the beginning"};
+    counting.calls = 0;  // loading has looked after it, too
+    (void)model.continue_texts(prompts, {.max_new_tokens = 60});
+    EXPECT_GT(counting.calls, 0) << "in a run that takes many of kProgressEvery";
+  });
 }
 
 TEST(DemoModel, the_library_class_samples_as_it_is_told) {

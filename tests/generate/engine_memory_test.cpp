@@ -118,6 +118,59 @@ TEST(EngineMemory, the_oldest_request_never_waits) {
              });
 }
 
+/// Greedy, with no beginning in common with others.
+Request greedy_request(std::uint64_t number, std::size_t prompt, std::int64_t new_tokens) {
+  Request request = request_with(0, number, prompt);
+  request.max_new_tokens = new_tokens;
+  request.sampling = {.temperature = 0};
+  return request;
+}
+
+std::int64_t room_for_pages(std::int64_t pages) {
+  const ModelConfig config = read_model_config(small_model().directory);
+  return KvPool::sequence_bytes(config, Precision::bf16, pages * kPagePositions);
+}
+
+TEST(EngineMemory, a_small_request_does_not_overtake_a_large_one_that_waits_for_memory) {
+  const StepOptions options{.parallel = 3, .cache_bytes = room_for_pages(6)};
+  run_engine(1, small_model(), options, [&](EngineRun& engine) {
+    (void)engine.submit(greedy_request(1, 150, 30));  // three pages
+    const RequestId large = engine.submit(greedy_request(2, 250, 2));
+    const RequestId small = engine.submit(greedy_request(3, 10, 2));
+    while (engine.engine().busy()) {
+      engine.step();
+      EXPECT_TRUE(engine.told_tokens(small).empty() || !engine.told_tokens(large).empty());
+    }
+  });
+}
+
+TEST(EngineMemory, texts_that_have_ended_give_way_before_any_that_is_under_way) {
+  const StepOptions options{.parallel = 2, .cache_bytes = room_for_pages(6)};
+  run_engine(1, small_model(), options, [&](EngineRun& engine) {
+    for (std::uint64_t i = 0; i < 2; ++i) (void)engine.submit(greedy_request(i, 60, 3));
+    engine.finish();
+    // They begin beside the two ended ones and grow into what those hold.
+    for (std::uint64_t i = 2; i < 4; ++i) (void)engine.submit(greedy_request(i, 60, 120));
+    engine.finish();
+    EXPECT_EQ(engine.engine().statistics().work.dropped, 0);
+  });
+}
+
+TEST(EngineMemory, ended_texts_are_kept_up_to_a_number) {
+  const ModelConfig config = read_model_config(small_model().directory);
+  KvPool pool(config, Precision::bf16);
+  EndedSequences kept(2);
+  for (std::int32_t i = 0; i < 3; ++i) {
+    Sequence sequence = pool.make_sequence(1);
+    sequence.ensure(1);
+    sequence.advance(1);
+    kept.add({i}, std::move(sequence));
+  }
+  ASSERT_EQ(kept.entries().size(), 2U);
+  EXPECT_EQ(kept.entries().front().tokens, Tokens{1});
+  EXPECT_EQ(pool.bytes(), 2 * pool.page_bytes());
+}
+
 TEST(EngineMemory, a_request_goes_on_where_the_one_before_it_ended) {
   run_engine(1, small_model(), {}, [&](EngineRun& engine) {
     Request first = request_with(50, 1);

@@ -43,6 +43,20 @@ TEST(Schedule, of_ranks_with_as_many_requests_the_one_with_shorter_prompts_takes
   EXPECT_EQ(ranks_of(schedule.assign()), (std::vector<int>{0, 1, 1, 0}));
 }
 
+TEST(Schedule, prompts_of_requests_that_have_ended_count_no_more) {
+  Schedule schedule(2, 3);
+  schedule.add(0, prompt_of(1000));
+  schedule.add(1, prompt_of(10));
+  schedule.add(2, prompt_of(10));
+  EXPECT_EQ(ranks_of(schedule.assign()), (std::vector<int>{0, 1, 1}));
+  schedule.remove(0);
+  schedule.add(3, prompt_of(10));
+  EXPECT_EQ(ranks_of(schedule.assign()), (std::vector<int>{0}));
+  schedule.remove(2);
+  schedule.add(4, prompt_of(10));
+  EXPECT_EQ(ranks_of(schedule.assign()), (std::vector<int>{0})) << "as many, as long: the first";
+}
+
 TEST(Schedule, what_ended_or_is_not_wanted_is_gone) {
   Schedule schedule(1, 1);
   for (RequestId id = 0; id < 3; ++id) schedule.add(id, prompt_of(1));

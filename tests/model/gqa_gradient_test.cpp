@@ -390,6 +390,24 @@ TEST_P(GqaGradientTest, has_the_same_bits_sample_by_sample) {
   }
 }
 
+// Rows whose keys are several segments: with few heads these are cut for the threads.
+TEST(LongSampleGradient, has_the_same_bits_with_any_threads) {
+  GqaConfig config{.num_heads = 2, .num_kv_heads = 1, .head_dim = 6};
+  for (const std::int64_t window : {0, 1025}) {
+    config.window = window;
+    const Problem problem = make_problem(config, {1030});
+    for (const Precision precision : {Precision::f32, Precision::bf16}) {
+      const Result one = run(problem, {.precision = precision});
+      const Result other =
+          run(problem, {.precision = precision, .isa = tile_order_isas().back(), .threads = 9});
+      EXPECT_EQ(one.y, other.y) << window;
+      EXPECT_EQ(one.y, other.y_kept) << window;
+      EXPECT_EQ(one.dx, other.dx) << window;
+      EXPECT_EQ(one.sums, other.sums) << window;
+    }
+  }
+}
+
 TEST_P(GqaGradientTest, keeps_what_the_kind_says) {
   const GqaKind kind(problem_.model.config);
   EXPECT_EQ(run(problem_, {}).kept_bytes, problem_.rows() * kind.kept_bytes());
