@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "launch/job/failure.h"
+#include "launch/job/launcher.h"
 #include "launch/job/runtime.h"
 #include "launch/options/option_help.h"
 #include "launch/options/option_table.h"
@@ -62,25 +63,6 @@ void hold_standard_descriptors() {
   }
 }
 
-/// Whether the launcher of this job says that it has started this process as another than its
-/// first.
-bool is_later_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-    if (const char* rank = std::getenv(name)) return std::string_view(rank) != "0";
-  }
-  return false;
-}
-
-/// Whether the launcher of this job says that it has started several processes.
-bool is_one_of_several() {
-  const auto is_several = [](const char* name) {
-    const char* size = std::getenv(name);
-    return size != nullptr && std::string_view(size) != "1";
-  };
-  return is_several("OMPI_COMM_WORLD_SIZE") || is_several("PMI_SIZE") ||
-         is_several("SLURM_STEP_NUM_TASKS");
-}
-
 int call_alone(const Command& command) {
   switch (*command.verb) {
     case Verb::plan:
@@ -105,7 +87,7 @@ int call_alone(const Command& command) {
 
 /// A verb that starts no MPI, with what its command line says.
 int run_alone(const Command& command) {
-  require(!is_one_of_several(), ErrorKind::usage,
+  require(Launcher().started().processes == 1, ErrorKind::usage,
           "moesaic {} is one process, no ranks: run it without mpirun or srun",
           verb_row(*command.verb).name);
   for (const std::string& note : command.notes) Log().write(LogLevel::warning, "{}", note);
@@ -177,14 +159,14 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // what grows beyond a limit gets an error, as on a full disk
   try {
     if (const std::string answer = answer_without_ranks(argc, argv); !answer.empty()) {
-      if (!is_later_rank()) (void)std::fputs(answer.c_str(), stdout);
+      if (!Launcher().is_later_process()) (void)std::fputs(answer.c_str(), stdout);
       flush_output();
       return argc == 1 ? 2 : 0;
     }
     if (const auto command = command_without_ranks(argc, argv)) return run_alone(*command);
   } catch (...) {
     const Failure failure = describe_current_exception();
-    if (!is_later_rank()) Log().write(failure.level, "{}", failure.message);
+    if (!Launcher().is_later_process()) Log().write(failure.level, "{}", failure.message);
     return failure.code;
   }
   return run_job(argc, argv, run_verb);

@@ -18,14 +18,14 @@ constexpr std::array<std::pair<const char*, int>, 3> kKeepalives = {
 }  // namespace
 
 std::string lost_host_warning(std::span<const RankInfo> ranks,
-                              const std::function<const char*(const char*)>& variable) {
-  const bool by_mpirun = variable("OMPI_COMM_WORLD_SIZE") != nullptr;
+                              const Launcher::Variables& variables) {
+  const bool by_mpirun = Launcher(variables).is_mpirun();
   const bool on_one_host = std::ranges::all_of(
       ranks, [&](const RankInfo& rank) { return rank.host_name() == ranks.front().host_name(); });
   if (!by_mpirun || on_one_host) return "";
   std::vector<std::string> missing;
   for (const auto& [name, value] : kKeepalives) {
-    if (variable(name) == nullptr) missing.push_back(fmt::format("{}={}", name, value));
+    if (variables(name) == nullptr) missing.push_back(fmt::format("{}={}", name, value));
   }
   if (missing.empty()) return "";
   return fmt::format("mpirun waits for ever for a host that it cannot reach any more: set {}",

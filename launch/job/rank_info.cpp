@@ -144,17 +144,16 @@ std::vector<RankInfo> gather_ranks(Communicator& world, Communicator& node, cons
 namespace {
 
 /// What to type for ranks that are to have `cores` each, if the launcher has bound them to fewer.
-std::string unbinding_text(int cores, const std::function<const char*(const char*)>& variable) {
-  if (variable("OMPI_COMM_WORLD_SIZE") != nullptr) return "mpirun --bind-to none";
-  if (variable("SLURM_PROCID") != nullptr) return fmt::format("srun --cpus-per-task={}", cores);
+std::string unbinding_text(int cores, const Launcher& launcher) {
+  if (launcher.is_mpirun()) return "mpirun --bind-to none";
+  if (launcher.is_srun()) return fmt::format("srun --cpus-per-task={}", cores);
   return "";
 }
 
 /// What `ranks` of a machine with so many cores can do that share fewer.
-std::string crowding_help(const RankInfo& rank, int ranks, int threads,
-                          const std::function<const char*(const char*)>& variable) {
+std::string crowding_help(const RankInfo& rank, int ranks, int threads, const Launcher& launcher) {
   const int of_each = (threads + ranks - 1) / ranks;
-  const std::string unbind = unbinding_text(of_each, variable);
+  const std::string unbind = unbinding_text(of_each, launcher);
   if (rank.machine_cores >= threads && !unbind.empty()) return "; try " + unbind;
   if (rank.cores >= ranks) return fmt::format("; try --threads {}", rank.cores / ranks);
   return fmt::format("; at most {} {} here have a core each", rank.cores,
@@ -164,7 +163,7 @@ std::string crowding_help(const RankInfo& rank, int ranks, int threads,
 }  // namespace
 
 std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks,
-                                         const std::function<const char*(const char*)>& variable) {
+                                         const Launcher& launcher) {
   std::vector<std::string> warnings;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const RankInfo& rank = ranks[i];
@@ -182,7 +181,7 @@ std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks,
                                      rank.host_name(), sharers, sharers == 1 ? "rank" : "ranks",
                                      threads, threads == 1 ? "thread" : "threads", rank.cores,
                                      rank.cores == 1 ? "core" : "cores", rank.cpus(),
-                                     crowding_help(rank, sharers, threads, variable)));
+                                     crowding_help(rank, sharers, threads, launcher)));
     }
     const bool first_of_node = i == 0 || ranks[i - 1].node != rank.node;
     if (first_of_node && rank.amx_refusal[0] != '\0') {
@@ -195,7 +194,7 @@ std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks,
         ranks.begin(), ranks.end(), [&](const RankInfo& other) { return other.node == rank.node; });
     if (first_of_node && rank.cores == 1 && rank.machine_cores > on_node) {
       const std::string unbind =
-          unbinding_text(rank.machine_cores / static_cast<int>(on_node), variable);
+          unbinding_text(rank.machine_cores / static_cast<int>(on_node), launcher);
       warnings.push_back(fmt::format("{}: rank {} is bound to 1 of {} cores (cpu {}){}",
                                      rank.host_name(), i, rank.machine_cores, rank.cpus(),
                                      unbind.empty() ? "" : "; try " + unbind));

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 #include "base/topology.h"
 #include "comm/communicator.h"
 #include "kernels/cpu_features.h"
+#include "launch/job/launcher.h"
 
 namespace moesaic {
 
@@ -61,9 +61,9 @@ struct CoreUse {
 [[nodiscard]] CoreUse core_use(std::span<const RankInfo> ranks);
 
 /// What is odd about this launch, a line each, with what to type: ranks that share cores, a rank
-/// bound to one core of many. `variable` is std::getenv, which tells the launcher.
-[[nodiscard]] std::vector<std::string> launch_warnings(
-    std::span<const RankInfo> ranks, const std::function<const char*(const char*)>& variable);
+/// bound to one core of many. `launcher` is what started them.
+[[nodiscard]] std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks,
+                                                       const Launcher& launcher);
 
 /// The instruction set that all ranks use: `wanted`, or the best that all have, where avx512_bf16
 /// counts only if `portable` is false and every rank runs it fastest. Throws Error{usage} if a rank

@@ -22,6 +22,7 @@
 #include "launch/job/agreement.h"
 #include "launch/job/failure.h"
 #include "launch/job/gather.h"
+#include "launch/job/launcher.h"
 #include "launch/job/lost_hosts.h"
 #include "launch/job/program_version.h"
 #include "launch/job/start_check.h"
@@ -93,17 +94,13 @@ std::unique_ptr<Communicator> make_world(const MpiSession& mpi, const Options& o
   return options.check_comm ? make_checked_communicator(std::move(world)) : std::move(world);
 }
 
-/// Launchers tell each process how many there are; an MPI that does not understand its launcher
-/// starts every process as a job of its own.
+/// An MPI that does not understand its launcher starts every process as a job of its own.
 void refuse_singletons(int mpi_size) {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    const char* value = std::getenv(name);
-    const int expected = value == nullptr ? 1 : std::atoi(value);
-    require(mpi_size > 1 || expected <= 1, ErrorKind::usage,
-            "started as {} separate programs instead of one job of {} ranks ({} says so): use the "
-            "mpirun of the same MPI, or under Slurm srun --mpi=pmix (srun --mpi=list)",
-            expected, expected, name);
-  }
+  const auto [expected, variable] = Launcher().started();
+  require(mpi_size > 1 || expected == 1, ErrorKind::usage,
+          "started as {} separate programs instead of one job of {} ranks ({} says so): use the "
+          "mpirun of the same MPI, or under Slurm srun --mpi=pmix (srun --mpi=list)",
+          expected, expected, variable);
 }
 
 /// Launchers do not always carry environment variables and files to all nodes.
@@ -239,7 +236,7 @@ Runtime::Runtime(const MpiSession& mpi, const Command& command)
 }
 
 void Runtime::warn_of_launch() const {
-  for (const std::string& line : launch_warnings(ranks_, std::getenv)) {
+  for (const std::string& line : launch_warnings(ranks_, Launcher())) {
     log_.once(LogLevel::info, "note: {}", line);
   }
   const std::string lost = lost_host_warning(ranks_, std::getenv);

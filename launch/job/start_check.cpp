@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "launch/job/launcher.h"
 
 namespace moesaic {
 namespace {
@@ -45,13 +46,11 @@ constexpr std::int64_t kLeastTemporaryBytes = std::int64_t{64} << 10;
 void require_free_space(const std::string& directory) {
   struct statvfs status {};
   if (::statvfs(directory.c_str(), &status) != 0 || status.f_blocks == 0) return;
-  const bool is_alone = std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr;
-  if (is_alone && (std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr)) {
-    return;  // another launcher, which has its own place
-  }
+  const Launcher launcher;
+  if (launcher.is_process_manager()) return;  // which has its own place
   const auto blocks = ::geteuid() == 0 ? status.f_bfree : status.f_bavail;
   const auto free_bytes = static_cast<std::int64_t>(blocks * status.f_frsize);
-  const std::int64_t needed = is_alone ? kTemporaryBytes : kLeastTemporaryBytes;
+  const std::int64_t needed = launcher.is_mpirun() ? kLeastTemporaryBytes : kTemporaryBytes;
   require(free_bytes >= needed, ErrorKind::resource,
           "{}: {} are free, MPI needs {} for temporary files: make room, or name another directory "
           "with TMPDIR",
@@ -73,15 +72,14 @@ void require_temporary_files() {
 /// Under srun without a process manager that this MPI knows, each task would be a job of its own,
 /// or end in a page of Open MPI's words.
 void require_process_manager() {
-  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
-  if (tasks == nullptr || std::atoi(tasks) <= 1) return;
-  for (const char* name : {"PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"}) {
-    if (std::getenv(name) != nullptr) return;
-  }
-  fail(ErrorKind::usage,
-       "srun has started {} tasks without telling MPI of each other (SLURM_STEP_NUM_TASKS is set, "
-       "PMIX_RANK is not): use srun --mpi=pmix (srun --mpi=list shows what there is), or mpirun",
-       tasks);
+  const Launcher launcher;
+  if (launcher.is_mpirun() || launcher.is_process_manager()) return;
+  const int tasks = launcher.started().processes;
+  require(
+      tasks == 1, ErrorKind::usage,
+      "srun has started {} tasks without telling MPI of each other (SLURM_STEP_NUM_TASKS is set, "
+      "PMIX_RANK is not): use srun --mpi=pmix (srun --mpi=list shows what there is), or mpirun",
+      tasks);
 }
 
 }  // namespace

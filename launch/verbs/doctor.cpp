@@ -13,6 +13,7 @@
 #include "launch/bench/result_table.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/job/launcher.h"
 #include "launch/job/lost_hosts.h"
 #include "launch/job/memory_check.h"
 #include "launch/verbs/gpu_report.h"
@@ -203,7 +204,7 @@ void run_doctor(Runtime& runtime) {
     found.topology = runtime.topology();
     found.memory = node_memory(runtime.options());
     found.facts = machine_facts(runtime.topology());
-    found.warnings = launch_warnings(runtime.ranks(), std::getenv);
+    found.warnings = launch_warnings(runtime.ranks(), Launcher());
     for (std::string& line : advice(runtime.ranks())) found.warnings.push_back(std::move(line));
     const std::string lost = lost_host_warning(runtime.ranks(), std::getenv);
     if (!lost.empty()) found.warnings.push_back(lost);

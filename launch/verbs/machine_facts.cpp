@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "base/memory.h"
+#include "launch/job/launcher.h"
 #include "launch/job/srun_kinds.h"
 
 namespace moesaic {
@@ -65,7 +66,7 @@ std::string quota_text(const Topology& topology) {
 }
 
 std::string process_manager_text() {
-  if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) return "PMIx of mpirun";
+  if (Launcher().is_mpirun()) return "PMIx of mpirun";
   const char* space = std::getenv("PMIX_NAMESPACE");  // Open MPI sets one for those alone, too
   if (space != nullptr && std::string_view(space).starts_with("slurm")) return "PMIx of Slurm";
   return std::getenv("PMI_RANK") != nullptr ? "PMI" : "none: started alone";

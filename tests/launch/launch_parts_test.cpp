@@ -48,14 +48,38 @@ TEST(RankInfo, RanksThatShareCoresShareThemFairly) {
   EXPECT_EQ(share_cores(crowded), (std::vector<int>{1, 1, 1, 1}));
 }
 
-/// An environment with one variable.
-auto environment_of(std::string launcher) {
-  return [launcher = std::move(launcher)](std::string_view name) {
-    return name == launcher ? "0" : nullptr;
-  };
+using Variables = std::map<std::string, const char*>;
+
+Launcher launcher_of(const Variables& variables) {
+  return Launcher([variables](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second;
+  });
 }
-const auto kMpirun = environment_of("OMPI_COMM_WORLD_SIZE");
-const auto kSrun = environment_of("SLURM_PROCID");
+const Launcher kMpirun = launcher_of({{"OMPI_COMM_WORLD_SIZE", "2"}});
+const Launcher kSrun = launcher_of({{"SLURM_PROCID", "0"}});
+const Launcher kNone = launcher_of({});
+
+TEST(Launcher, is_known_by_its_variables) {
+  const Launcher alone = kNone;
+  EXPECT_FALSE(alone.is_mpirun() || alone.is_srun() || alone.is_process_manager());
+  EXPECT_EQ(alone.started().processes, 1);
+  EXPECT_FALSE(alone.is_later_process());
+
+  const Launcher mpirun = launcher_of(
+      {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_RANK", "0"}});
+  EXPECT_TRUE(mpirun.is_mpirun());
+  EXPECT_FALSE(mpirun.is_process_manager());
+  EXPECT_EQ(mpirun.started().processes, 4);
+  EXPECT_EQ(std::string(mpirun.started().variable), "OMPI_COMM_WORLD_SIZE");
+  EXPECT_FALSE(mpirun.is_later_process());
+
+  const Launcher srun =
+      launcher_of({{"SLURM_PROCID", "2"}, {"PMIX_RANK", "2"}, {"SLURM_STEP_NUM_TASKS", "3"}});
+  EXPECT_TRUE(srun.is_srun() && srun.is_process_manager());
+  EXPECT_EQ(std::string(srun.started().variable), "SLURM_STEP_NUM_TASKS");
+  EXPECT_TRUE(srun.is_later_process());
+}
 
 TEST(RankInfo, WarnsOnceForAGroupOfRanksThatCrowdTheirCores) {
   const auto warning = [](std::size_t ranks, const RankInfo& each, const auto& launcher) {
@@ -72,7 +96,7 @@ TEST(RankInfo, WarnsOnceForAGroupOfRanksThatCrowdTheirCores) {
   each.threads = 3;
   EXPECT_EQ(warning(2, each, kSrun),
             "2 ranks with 6 threads share 2 cores (cpus 0-1); try srun --cpus-per-task=3");
-  EXPECT_EQ(warning(1, each, environment_of("")),
+  EXPECT_EQ(warning(1, each, kNone),
             "1 rank with 3 threads share 2 cores (cpus 0-1); try --threads 2");
 }
 
@@ -85,14 +109,13 @@ TEST(RankInfo, WarnsOfARankBoundToOneCore) {
   };
   EXPECT_EQ(warning(kMpirun), "bound to 1 of 8 cores (cpu 0); try mpirun --bind-to none");
   EXPECT_EQ(warning(kSrun), "bound to 1 of 8 cores (cpu 0); try srun --cpus-per-task=8");
-  EXPECT_EQ(warning(environment_of("")), "bound to 1 of 8 cores (cpu 0)");
+  EXPECT_EQ(warning(kNone), "bound to 1 of 8 cores (cpu 0)");
   EXPECT_TRUE(launch_warnings(std::vector<RankInfo>{rank_info("0-7", 8, 8)}, kMpirun).empty());
 }
 
 TEST(RankInfo, WarnsOfAnMpirunThatWouldWaitForALostHost) {
   std::vector<RankInfo> ranks = {rank_info("0-3", 4, 8), rank_info("0-3", 4, 8)};
-  std::map<std::string, const char*> variables = {{"OMPI_COMM_WORLD_SIZE", "2"},
-                                                  {"OMPI_MCA_oob_tcp_keepalive_time", "3"}};
+  Variables variables = {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_MCA_oob_tcp_keepalive_time", "3"}};
   const auto warning = [&] {
     return lost_host_warning(ranks, [&](const char* name) {
       const auto found = variables.find(name);
