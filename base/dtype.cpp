@@ -1,8 +1,6 @@
 #include "base/dtype.h"
 
 #include <array>
-#include <cmath>
-#include <limits>
 
 namespace moesaic {
 namespace {

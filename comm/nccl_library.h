@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <type_traits>
 
 #include "base/cuda_driver.h"

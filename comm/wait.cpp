@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <bit>
-#include <utility>
 
 namespace moesaic {
 

@@ -1,9 +1,7 @@
 #include "kernels/weight_format.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
-#include <limits>
 
 #include "base/error.h"
 #include "kernels/formats/elements.h"

@@ -1,7 +1,6 @@
 #include "kernels/whole_product.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "kernels/formats/bf16.h"

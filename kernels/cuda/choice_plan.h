@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "base/device.h"
 #include "kernels/cuda/mlp_tiles.h"

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "kernels/cuda/device_launch.h"
 

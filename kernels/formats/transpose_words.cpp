@@ -1,6 +1,5 @@
 #include "kernels/formats/transpose_words.h"
 
-#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cstdint>

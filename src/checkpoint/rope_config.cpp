@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <string>
 
 #include "base/error.h"
 #include "src/checkpoint/config_reader.h"

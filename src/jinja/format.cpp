@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "src/jinja/characters.h"
-#include "src/jinja/operators.h"
 #include "src/jinja/print.h"
 #include "src/tokenizer/utf8.h"
 

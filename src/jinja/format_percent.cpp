@@ -1,7 +1,6 @@
 #include <cmath>
 
 #include "src/jinja/format.h"
-#include "src/jinja/operators.h"
 #include "src/jinja/print.h"
 
 namespace moesaic::jinja {

@@ -1,4 +1,3 @@
-#include <charconv>
 
 #include "src/jinja/parser.h"
 

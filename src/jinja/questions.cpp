@@ -1,7 +1,6 @@
 #include "src/jinja/questions.h"
 
 #include <algorithm>
-#include <array>
 
 #include "src/jinja/filters.h"
 #include "src/jinja/methods.h"

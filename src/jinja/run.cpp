@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "src/jinja/operators.h"
-
 namespace moesaic::jinja {
 namespace {
 

@@ -1,6 +1,5 @@
 #include "src/lora/written_modules.h"
 
-#include <algorithm>
 #include <numbers>
 #include <utility>
 

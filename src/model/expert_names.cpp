@@ -4,7 +4,6 @@
 
 #include <array>
 #include <string>
-#include <utility>
 
 #include "src/checkpoint/companion_names.h"
 

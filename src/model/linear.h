@@ -1,7 +1,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "base/matrix_view.h"
 #include "src/lora/adapted_matrix.h"

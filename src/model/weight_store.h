@@ -3,7 +3,6 @@
 #include <array>
 #include <functional>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "base/buffer.h"

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <cstring>
-#include <utility>
 
 #include "src/moe/moe_layer.h"
 

@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "src/moe/experts.h"
 #include "src/moe/moe_workspace.h"

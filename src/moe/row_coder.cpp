@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "src/moe/moe_context.h"
-
 namespace moesaic {
 
 void DecodedRows::start(std::int64_t sources, std::int64_t row_bytes) {

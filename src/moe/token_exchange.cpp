@@ -1,7 +1,6 @@
 #include "src/moe/token_exchange.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace moesaic {
 

@@ -1,7 +1,6 @@
 #include "src/moe/wire_form.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "kernels/cpu/token_scale.h"

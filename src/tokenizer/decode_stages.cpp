@@ -1,6 +1,5 @@
 #include "src/tokenizer/decode_stages.h"
 
-#include <algorithm>
 #include <charconv>
 #include <optional>
 

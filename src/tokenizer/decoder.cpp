@@ -1,7 +1,5 @@
 #include "src/tokenizer/decoder.h"
 
-#include <utility>
-
 #include "base/error.h"
 #include "src/tokenizer/decode_stages.h"
 #include "src/tokenizer/json_parts.h"

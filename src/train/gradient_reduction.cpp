@@ -4,8 +4,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
-#include <numeric>
 #include <unordered_map>
 #include <utility>
 

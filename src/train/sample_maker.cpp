@@ -1,6 +1,5 @@
 #include "src/train/sample_maker.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/error.h"

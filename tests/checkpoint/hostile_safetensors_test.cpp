@@ -2,7 +2,6 @@
 // inside it and fit their shapes.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <numeric>
 #include <random>
 

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <stdexcept>
-#include <thread>
 
 #include "base/error.h"
 #include "tests/comm/communicator_conformance.h"

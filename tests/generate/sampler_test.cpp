@@ -9,7 +9,6 @@
 #include <map>
 #include <numeric>
 #include <random>
-#include <set>
 
 #include "base/error.h"
 #include "kernels/kernel_table.h"

@@ -2,7 +2,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/weight_format.h"
 #include "tests/gpu/device_case.h"
 
 namespace moesaic {

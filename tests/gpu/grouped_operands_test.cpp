@@ -11,7 +11,6 @@
 #include "kernels/formats/elements.h"
 #include "kernels/formats/nvfp4.h"
 #include "tests/gpu/fake_gpu.h"
-#include "tests/gpu/setting.h"
 
 namespace moesaic {
 namespace {

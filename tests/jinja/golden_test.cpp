@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "src/jinja/operators.h"
 #include "src/jinja/template.h"
 
 namespace moesaic::jinja {

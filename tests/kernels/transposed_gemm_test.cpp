@@ -8,7 +8,6 @@
 #include <random>
 
 #include "base/error.h"
-#include "kernels/weight_format.h"
 #include "tests/kernels/quantized_case.h"
 #include "tests/kernels/runnable_kernels.h"
 

@@ -6,8 +6,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <random>
 #include <string>
 
 #include "base/error.h"

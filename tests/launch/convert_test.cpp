@@ -2,16 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <map>
 
-#include "base/checksum.h"
 #include "base/json.h"
-#include "tests/launch/broken_models.h"
 #include "tests/launch/program.h"
-#include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace moesaic::test {

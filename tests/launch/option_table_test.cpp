@@ -8,7 +8,6 @@
 
 #include "base/json.h"
 #include "launch/options/option_help.h"
-#include "src/model/weight_layout.h"
 #include "tests/launch/parsed_command.h"
 
 namespace moesaic {

@@ -5,7 +5,6 @@
 #include "base/json.h"
 #include "launch/options/nearest_name.h"
 #include "launch/options/option_help.h"
-#include "launch/options/option_table.h"
 #include "tests/launch/parsed_command.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "base/json.h"
 #include "tests/launch/program.h"
 

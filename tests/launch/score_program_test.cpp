@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cmath>
 #include <filesystem>
 
 #include "base/json.h"

@@ -13,7 +13,6 @@
 #include "launch/study/study_models.h"
 #include "launch/study/study_predict.h"
 #include "launch/study/study_report.h"
-#include "launch/study/study_results.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/text.h"

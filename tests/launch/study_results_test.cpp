@@ -13,7 +13,6 @@
 #include "base/output_file.h"
 #include "launch/study/point_file.h"
 #include "launch/study/point_record.h"
-#include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace moesaic {

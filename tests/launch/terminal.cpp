@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <stdexcept>
-#include <thread>
 
 namespace moesaic::test {
 namespace {

@@ -7,7 +7,6 @@
 #include <functional>
 #include <optional>
 #include <random>
-#include <span>
 #include <vector>
 
 #include "kernels/weight_format.h"

@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <random>
 
 #include "base/json.h"

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 namespace moesaic {
 
 void GridScaledCodec::fill(const RowRange& rows, QuantizedRows& out) const {

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <set>
 #include <string_view>
