@@ -29,11 +29,11 @@ JobPass text_pass(const Options& options, const ModelConfig& config, const Workl
 JobPasses training_passes(const Options& options, const OpenModel& model, const CostRanks& ranks) {
   const std::int64_t tokens = context_limit(options, model.config);
   const RankSamples samples =
-      rank_samples(options.global_batch_size, tokens, ranks.ranks, options.batch_size);
+      rank_samples(options.global_batch_size, tokens, ranks, options.batch_size);
   JobPasses passes{.prompt = {.step = sample_pass(options, model.config, samples, tokens)},
                    .generation = {},
                    .training = {}};
-  passes.prompt.tokens = samples.pass_rows * ranks.ranks;
+  passes.prompt.tokens = static_cast<double>(options.global_batch_size * tokens) / samples.passes;
   passes.training = training_of(
       options, adapter_numbers(trained_adapters(options, model), model.config), ranks, samples);
   return passes;

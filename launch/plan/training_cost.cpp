@@ -35,14 +35,16 @@ AdapterNumbers adapter_numbers(const std::vector<AdapterSpec>& adapters,
   return numbers;
 }
 
-RankSamples rank_samples(std::int64_t samples, std::int64_t tokens, std::int64_t ranks,
+RankSamples rank_samples(std::int64_t samples, std::int64_t tokens, const CostRanks& ranks,
                          std::int64_t batch_size) {
   const auto divided_up = [](std::int64_t value, std::int64_t by) { return (value + by - 1) / by; };
-  const std::int64_t own = std::max<std::int64_t>(1, divided_up(samples, ranks));
+  const std::int64_t own = std::max<std::int64_t>(1, divided_up(samples, ranks.ranks));
   const std::int64_t at_once = std::max<std::int64_t>(1, batch_size / tokens);
   const auto passes = static_cast<double>(divided_up(own, at_once));
-  return {
-      .samples = own, .passes = passes, .pass_rows = static_cast<double>(own * tokens) / passes};
+  return {.samples = own,
+          .passes = passes,
+          .pass_rows = static_cast<double>(own * tokens) / passes,
+          .all = ranks.texts_of_sharers(samples)};
 }
 
 CostStep sample_pass(const Options& options, const ModelConfig& config, const RankSamples& samples,
@@ -52,7 +54,8 @@ CostStep sample_pass(const Options& options, const ModelConfig& config, const Ra
                 {.sequences = samples.samples, .tokens = tokens, .at_once = tokens});
   return {.rows = samples.pass_rows,
           .logits_rows = samples.pass_rows,
-          .attention_flops = mixing.flops / samples.passes};
+          .attention_flops = mixing.flops / samples.passes,
+          .texts = samples.all};
 }
 
 CostTraining training_of(const Options& options, const AdapterNumbers& adapters,
@@ -60,12 +63,14 @@ CostTraining training_of(const Options& options, const AdapterNumbers& adapters,
   constexpr double kGradientBytes = 8;
   const double own_experts = adapters.experts / ranks.sharers();
   const double summed = adapters.common + (ranks.expert_replicas > 1 ? own_experts : 0);
+  // Experts meet the rows of all ranks, of which some may have fewer.
+  const double mean = static_cast<double>(samples.all) / ranks.sharers();
   // Each rank adds one slice for all and hands it on: there and back.
   const double others = static_cast<double>(ranks.ranks - 1) / ranks.ranks;
   return {.passes = samples.passes,
           .recomputes = options.recompute == RecomputeChoice::always,
           .row_factors = adapters.common,
-          .choice_factors = adapters.choices,
+          .choice_factors = adapters.choices * mean / static_cast<double>(samples.samples),
           .values = adapters.common + own_experts,
           .sum_bytes = 2 * others * kGradientBytes * summed};
 }

@@ -26,10 +26,11 @@ struct RankSamples {
   std::int64_t samples = 0;  // of the rank that has most
   double passes = 1;         // micro-batches
   double pass_rows = 1;      // tokens of one
+  std::int64_t all = 0;      // samples of the ranks that share the experts
 };
-/// `samples`: of all ranks, of `tokens` tokens each.
+/// `samples`: of all ranks, which have them in turn, of `tokens` tokens each.
 [[nodiscard]] RankSamples rank_samples(std::int64_t samples, std::int64_t tokens,
-                                       std::int64_t ranks, std::int64_t batch_size);
+                                       const CostRanks& ranks, std::int64_t batch_size);
 
 /// A pass forward over those of a rank: whole samples, all of whose tokens are trained.
 [[nodiscard]] CostStep sample_pass(const Options& options, const ModelConfig& config,

@@ -27,11 +27,11 @@ std::int64_t tokens_of_sequence(const Options& options) {
 
 /// Of the rank that has most.
 std::int64_t sequences_of_rank(const PointPlan& point) {
-  return (point.options.sequences + point.ranks.ranks - 1) / point.ranks.ranks;
+  return divided_up(point.options.sequences, point.ranks.ranks);
 }
 
 RankSamples samples_of_rank(const PointPlan& point) {
-  return rank_samples(point.options.sequences, point.options.point_prompt, point.ranks.ranks,
+  return rank_samples(point.options.sequences, point.options.point_prompt, point.ranks,
                       point.options.batch_size);
 }
 
@@ -43,8 +43,9 @@ double steps_of(const PointPlan& point) {
   }
   const std::int64_t tokens = tokens_of_sequence(point.options);
   if (!is_prompt(point.options)) return static_cast<double>(tokens);
-  const auto all = static_cast<double>(sequences_of_rank(point) * tokens);
-  return std::ceil(all / static_cast<double>(point.options.batch_size));
+  // A rank has one prompt at a time.
+  return static_cast<double>(sequences_of_rank(point) *
+                             divided_up(tokens, point.options.batch_size));
 }
 
 double sum(const std::array<double, kNumPhases>& parts) {
@@ -133,7 +134,8 @@ CostStep PointTerms::step(const PointPlan& point) const {
   return {.rows = static_cast<double>(sequences * tokens) / steps,
           .logits_rows = static_cast<double>(sequences) / (prompt ? steps : 1),
           .attention_flops = mixing.flops / steps,
-          .cache_bytes = prompt ? 0 : mixing.cache_bytes / steps};
+          .cache_bytes = prompt ? 0 : mixing.cache_bytes / steps,
+          .texts = point.ranks.texts_of_sharers(options.sequences)};
 }
 
 StepWork PointTerms::work(const PointPlan& point, const ExpertPopularity& popularity) const {

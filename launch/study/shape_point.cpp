@@ -7,13 +7,6 @@
 #include "src/parallel/expert_popularity.h"
 
 namespace moesaic {
-namespace {
-
-std::int64_t divided_up(std::int64_t value, std::int64_t by) {
-  return (value + by - 1) / by;
-}
-
-}  // namespace
 
 bool is_shape_job(StudyJob job) noexcept {
   return job == StudyJob::layer || job == StudyJob::exchange;

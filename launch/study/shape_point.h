@@ -8,6 +8,11 @@
 
 namespace moesaic {
 
+/// How many parts of at most `by` there are.
+[[nodiscard]] constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) noexcept {
+  return (value + by - 1) / by;
+}
+
 /// What a point does with one layer in place of a model.
 struct ShapePoint {
   LayerShape shape{};

@@ -26,6 +26,7 @@ class Draw {
         placement_(placement),
         tokens_(std::min(question.tokens, kMostTokens)),
         scale_(static_cast<double>(question.tokens) / static_cast<double>(tokens_)),
+        texts_(std::min(question.texts == 0 ? ranks.sharers() : question.texts, tokens_)),
         wire_(question.wire),
         num_nodes_(ranks.sharer_nodes()),
         nodes_(map_nodes(ranks)),
@@ -37,7 +38,7 @@ class Draw {
 
   void run(ExpertDraw& experts, const CounterRandom& random) {
     for (std::int64_t token = 0; token < tokens_; ++token) {
-      const auto home = static_cast<int>(token * ranks_.sharers() / tokens_);
+      const auto home = static_cast<int>(token * texts_ / tokens_ % ranks_.sharers());
       add(home, experts.next(random.at(static_cast<std::uint64_t>(token))));
     }
   }
@@ -291,6 +292,7 @@ class Draw {
   const ExpertPlacement& placement_;
   std::int64_t tokens_;
   double scale_;  // tokens of the step for one drawn
+  std::int64_t texts_;
   WireSizes wire_;
   int num_nodes_;  // that have ranks of one copy of the experts
   NodeMap nodes_;

@@ -24,6 +24,12 @@ struct CostRanks {
   [[nodiscard]] int sharer_nodes() const {
     return (sharers() + ranks_per_node - 1) / ranks_per_node;
   }
+  /// Of so many texts, which all ranks take in turn, those of the ranks that share a copy of the
+  /// experts: of the first copy, which has most.
+  [[nodiscard]] std::int64_t texts_of_sharers(std::int64_t texts) const {
+    const std::int64_t rest = texts % ranks;
+    return texts / ranks * sharers() + (rest < sharers() ? rest : sharers());
+  }
 };
 
 /// Bytes of what travels.
@@ -52,7 +58,8 @@ struct FarMessageRows {
 struct ExpertQuestion {
   std::int64_t experts = 0;
   std::int64_t topk = 0;
-  std::int64_t tokens = 0;                     // of all ranks that share the experts
+  std::int64_t tokens = 0;  // of all ranks that share the experts
+  std::int64_t texts = 0;   // equal parts of the tokens, which ranks have in turn; 0: one a rank
   const ExpertPlacement* placement = nullptr;  // null: contiguous
   WireSizes wire{};
   const std::vector<bool>* on_gpus = nullptr;  // [experts] those of ranks' GPUs; null: none
@@ -85,7 +92,7 @@ struct LayerLoad {
 };
 
 /// Draws tokens with `rates` and looks at what they ask of the ranks, which own experts as
-/// they are placed and have equal numbers of tokens. Deterministic; `layer` makes draws differ.
+/// they are placed, and tokens as its texts say. Deterministic; `layer` makes draws differ.
 [[nodiscard]] LayerLoad draw_load(const ExpertQuestion& question, const CostRanks& ranks,
                                   const std::vector<double>& rates, std::int64_t layer);
 

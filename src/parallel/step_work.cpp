@@ -179,7 +179,8 @@ ExpertQuestion question_of(const CostModel& model, const CostRanks& ranks, const
                            const LayerGroup& group) {
   return {.experts = model.num_experts,
           .topk = model.experts_per_token,
-          .tokens = std::max<std::int64_t>(1, std::llround(step.rows * ranks.sharers())),
+          .tokens = std::max<std::int64_t>(1, std::llround(step.all_rows(ranks.sharers()))),
+          .texts = step.texts,
           .placement = model.placement ? &model.placement->of_layer(group.number) : nullptr,
           .wire = model.wire,
           .on_gpus =

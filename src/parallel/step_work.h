@@ -70,11 +70,21 @@ struct CostModel {
 
 /// One forward pass of every rank.
 struct CostStep {
-  double rows = 1;             // tokens of a rank
+  double rows = 1;             // tokens of a rank, of the one that has most
   double logits_rows = 1;      // of them, whose logits are wanted
   double sampled_rows = 0;     // of these, after which a token is chosen
   double attention_flops = 0;  // of a rank, all layers, without projections
   double cache_bytes = 0;      // read by a rank, all layers
+  /// Equal parts of the tokens, which the ranks that share the experts have in turn: the last ones
+  /// have one less, or none, where they do not come out even. 0: every rank has as many tokens.
+  std::int64_t texts = 0;
+
+  /// Tokens of `sharers` ranks.
+  [[nodiscard]] double all_rows(int sharers) const {
+    if (texts == 0) return rows * sharers;
+    const std::int64_t most = (texts + sharers - 1) / sharers;
+    return rows * static_cast<double>(texts) / static_cast<double>(most);
+  }
 };
 
 /// What ranks send each other for the experts of one layer, expected, for one token of a step.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <string>
 
 #include "launch/job/rank_info.h"
@@ -328,6 +329,46 @@ TEST(StudyModels, RanksShareWholeCopiesOfTheExperts) {
   EXPECT_EQ(obstacle(1), "1 ranks cannot have 2 copies of the experts (expert-replicas)");
   EXPECT_EQ(obstacle(7), "7 ranks cannot have 2 copies of the experts (expert-replicas)");
   EXPECT_EQ(obstacle(18), "18 ranks cannot share 2 copies of 8 experts");
+}
+
+/// Amounts of a point of the demo model, a rank a node, by the names of their terms.
+std::map<std::string, double> amounts_of(std::int64_t ranks,
+                                         std::map<std::string, std::string> options) {
+  PointRecord record = measured(1, 5, "32");
+  record.options = std::move(options);
+  record.options["model"] = MOESAIC_TEST_DATA "/demo-model";
+  record.options["ranks-per-node"] = "1";
+  StudyModels models(compare_points({record}, std::nullopt));
+  const PointPlan plan = StudyModels::plan(record, ranks);
+  const PointTerms terms = models.terms(plan);
+  const std::vector<double> amounts = terms.amounts(plan, ExpertPopularity::even());
+  std::map<std::string, double> named;
+  for (std::size_t i = 0; i < amounts.size(); ++i) named[terms.names()[i].name] = amounts[i];
+  return named;
+}
+
+TEST(PointTerms, RanksWithoutSequencesAddNoWork) {
+  for (const char* job : {"prompt", "generate", "sft"}) {
+    const auto of = [&](std::int64_t ranks) {
+      return amounts_of(ranks, {{"job", job}, {"sequences", "2"}, {"n-prompt", "64"}});
+    };
+    auto two = of(2);
+    auto eight = of(8);
+    // Each sequence has its rank: with more of them only the experts' rows are spread further.
+    EXPECT_EQ(eight["attention"], two["attention"]) << job;
+    EXPECT_EQ(eight["steps"], two["steps"]) << job;
+    EXPECT_LT(eight["products.bf16"], two["products.bf16"]) << job;
+    // The node of a sequence sends its rows and takes its results, as before.
+    EXPECT_LT(eight["link.bytes"], 2.5 * two["link.bytes"]) << job;
+  }
+}
+
+TEST(PointTerms, ARankRunsOnePromptAtATime) {
+  const auto steps = [](const char* batch) {
+    return amounts_of(2, {{"sequences", "5"}, {"n-prompt", "48"}, {"batch-size", batch}})["steps"];
+  };
+  EXPECT_EQ(steps("512"), 3);
+  EXPECT_EQ(steps("32"), 3 * 2);
 }
 
 TEST(StudyPredict, TellsNoEndOfARateWhoseTimeMayBeNone) {

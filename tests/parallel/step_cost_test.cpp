@@ -41,6 +41,14 @@ TEST(CostRanks, those_that_share_the_experts_are_on_some_of_the_nodes) {
   EXPECT_EQ(few.sharer_nodes(), 1);
 }
 
+TEST(CostRanks, those_of_the_first_copy_have_most_of_the_texts) {
+  const CostRanks ranks{.ranks = 8, .ranks_per_node = 4, .expert_replicas = 2};
+  EXPECT_EQ(ranks.texts_of_sharers(3), 3);
+  EXPECT_EQ(ranks.texts_of_sharers(6), 4);
+  EXPECT_EQ(ranks.texts_of_sharers(16), 8);
+  EXPECT_EQ(ranks.texts_of_sharers(17), 9);
+}
+
 double experts_met(const StepWork& work) {
   double met = 0;
   for (const StepWork::Product& product : work.products) {
@@ -148,6 +156,29 @@ TEST(StepCost, messages_are_those_whose_bytes_are_counted) {
   EXPECT_NEAR(there / all, estimate.traffic.dispatch_bytes, 1e-6 * there / all);
   EXPECT_NEAR(pieces, 4 * estimate.traffic.messages, 1e-9 * pieces);
   EXPECT_NEAR(estimate.work.link_messages, 4 * 2 * 3, 1e-9);  // layers, ways, other nodes
+}
+
+TEST(StepCost, ranks_without_texts_have_no_rows_and_those_of_others_count_once) {
+  const CostRanks ranks{.ranks = 8, .ranks_per_node = 1};
+  const auto estimate = [&](const CostStep& step) {
+    return estimate_step(test_model(4), ranks, step, ExpertPopularity::even());
+  };
+  EXPECT_DOUBLE_EQ((CostStep{.rows = 32, .texts = 5}).all_rows(4), 80);  // 32 and three times 16
+  const StepEstimate one = estimate({.rows = 4096, .texts = 1});
+  const StepEstimate all = estimate({.rows = 512, .texts = 8});
+  // Experts have as much to do, products with common weights are those of the one rank.
+  EXPECT_NEAR(expert_rows(one.work), expert_rows(all.work), 0.01 * expert_rows(all.work));
+  const auto mixer = [](const StepEstimate& e) { return e.work.products.front().rows; };
+  EXPECT_EQ(mixer(one), 4096);
+  EXPECT_EQ(mixer(all), 512);
+  EXPECT_NEAR(one.traffic.rows, all.traffic.rows, 0.02 * all.traffic.rows);
+  // Its node sends all rows and takes all results: eight times what a node has else.
+  EXPECT_NEAR(one.work.link_bytes / all.work.link_bytes, 8, 0.3);
+  const LayerMessages sent =
+      estimate_messages(test_model(4), ranks, {.rows = 4096, .texts = 1}, ExpertPopularity::even())
+          .layers.front();
+  EXPECT_GT(sent.of(0, 1).there, 100 * sent.of(1, 0).there);
+  EXPECT_GT(sent.of(1, 0).back, 100 * sent.of(0, 1).back);
 }
 
 TEST(StepCost, the_busiest_rank_counts_and_not_the_mean) {
