@@ -54,10 +54,19 @@ Measurement parse_output(const std::string& path) {
   return parse_measurement(Json::parse(found, path));
 }
 
+/// Launchers of another MPI start every rank as a job of its own.
+void require_ranks(const StudyConfig& study, std::int64_t wanted, std::int64_t found) {
+  require(found == wanted, ErrorKind::usage,
+          "{}: launcher = {}: the job had {} rank{}, and its point has {}", study.path,
+          study.launcher, found, found == 1 ? "" : "s", wanted);
+}
+
 /// A point whose ranks ended as if all were well.
-void take_output(const std::string& path, PointRecord& record) {
+void take_output(const StudyConfig& study, const std::string& path, PointRecord& record) {
   try {
-    record.measurement = parse_output(path);
+    Measurement measurement = parse_output(path);
+    require_ranks(study, record.ranks, measurement.ranks);
+    record.measurement = std::move(measurement);
   } catch (const Error& error) {
     record.error = PointError{exit_code(error.kind()), error.what()};
   }
@@ -147,7 +156,7 @@ class StudyRun {
     record.launch.end = utc_now();
     if (code == kInterruptedCode) throw Interrupted("the ranks of a point were asked to stop");
     if (code == 0) {
-      take_output(place_.output(point.id), record);
+      take_output(study_, place_.output(point.id), record);
     } else {
       record.error = PointError{code, last_words(file_text(place_.log(point.id)))};
     }

@@ -70,16 +70,13 @@ TEST_F(StudyFailures, KeepsWhatAFailedPointSaidAndRunsItAgainWhenAsked) {
 }
 
 TEST_F(StudyFailures, APointWhoseLauncherSaysNothingFailsAndTheOthersGoOn) {
-  const std::string launcher = directory_.path_of("launcher.sh");
-  write_text(launcher,
-             "ranks=$1; shift\n"
-             "case $ranks in\n"
-             "  1) echo {};;\n"
-             "  2) echo starting 2 ranks;;\n"
-             "  3) echo 3 ranks are too many >&2; exit 127;;\n"
-             "  *) exec \"$@\";;\n"
-             "esac\n");
-  describe("launcher = sh " + launcher + " {ranks}\nranks = 1,2,3,4\n");
+  describe(launcher(std::string("case $ranks in\n"
+                                "  1) echo {};;\n"
+                                "  2) echo starting 2 ranks;;\n"
+                                "  3) echo 3 ranks are too many >&2; exit 127;;\n"
+                                "  *) ") +
+                    kStartRanks + ";;\nesac\n") +
+           "ranks = 1,2,3,4\n");
   const ProgramResult result = run_moesaic(run());
   EXPECT_EQ(result.exit_code, 3) << result.text();
   EXPECT_NE(result.err.find("4 of 4 points, 3 of them failed"), std::string::npos) << result.text();
@@ -98,10 +95,20 @@ TEST_F(StudyFailures, APointWhoseLauncherSaysNothingFailsAndTheOthersGoOn) {
   EXPECT_EQ(rows()[3].at("status").as_string(), "measured");
 }
 
+TEST_F(StudyFailures, APointOfOtherRanksThanItAsksForIsNotMeasured) {
+  describe("launcher = env STUDY_RANKS={ranks}\nranks = 1,2\n");
+  const ProgramResult result = run_moesaic(run());
+  EXPECT_EQ(result.exit_code, 2) << result.text();
+  ASSERT_EQ(rows().size(), 2U);
+  EXPECT_EQ(rows()[0].at("status").as_string(), "measured");
+  EXPECT_EQ(rows()[1].at("status").as_string(), "failed");
+  EXPECT_EQ(rows()[1].at("error").at("last_words").as_string(),
+            config_ + ": launcher = env STUDY_RANKS={ranks}: the job had 1 rank, and its point " +
+                "has 2");
+}
+
 TEST_F(StudyFailures, APointWhoseRanksAreAskedToStopIsNotKeptAndRunsAgain) {
-  const std::string launcher = directory_.path_of("launcher.sh");
-  write_text(launcher, "exit 6\n");
-  describe("launcher = sh " + launcher + " {ranks}\nranks = 1\n");
+  describe(launcher("exit 6\n") + "ranks = 1\n");
   const ProgramResult result = run_moesaic(run());
   EXPECT_EQ(result.exit_code, 6) << result.text();
   EXPECT_NE(result.err.find("interrupted (the ranks of a point were asked to stop)"),
@@ -112,7 +119,7 @@ TEST_F(StudyFailures, APointWhoseRanksAreAskedToStopIsNotKeptAndRunsAgain) {
     EXPECT_NE(entry.path().extension(), ".part") << entry.path();
     EXPECT_NE(entry.path().extension(), ".json") << entry.path();
   }
-  write_text(launcher, "shift\nexec \"$@\"\n");
+  (void)launcher(kStartRanks);
   EXPECT_EQ(run_moesaic(run()).exit_code, 0);
   EXPECT_EQ(rows().size(), 1U);
 }

@@ -18,14 +18,9 @@ constexpr int kInterrupted = 6;
 class StudyInterruption : public StudyProgram {
  protected:
   StudyInterruption() {
-    const std::string launcher = directory_.path_of("launcher.sh");
-    write_text(launcher,
-               "ranks=$1; shift\n"
-               "[ $ranks = 1 ] || [ -e " +
-                   released_ + " ] || { : >" + started_ +
-                   "; exec sleep 1000; }\n"
-                   "exec \"$@\"\n");
-    describe("launcher = sh " + launcher + " {ranks}\nranks = 1,2\n");
+    describe(launcher("[ $ranks = 1 ] || [ -e " + released_ + " ] || { : >" + started_ +
+                      "; exec sleep 1000; }\n" + kStartRanks) +
+             "ranks = 1,2\n");
   }
 
   /// The driver, when its second point is under way.

@@ -23,12 +23,21 @@ class StudyProgram : public testing::Test {
                             "\nthreads = 1\nrepetitions = 2\nn-prompt = 16\nno-roofs = true\n" +
                             more);
   }
-  /// Eighteen points that start quickly: one process for each, however many ranks it is to have.
+  /// Eighteen points that start quickly: one process for each.
   void describe_quick() const {
     describe(
-        "launcher = env STUDY_RANKS={ranks}\nranks = 1,2,3\nbatch-size = 4,8,16\n"
+        "launcher = env STUDY_RANKS={ranks}\nranks = 1\nsequences = 1,2,3\nbatch-size = 4,8,16\n"
         "expert-format = bf16,int8\n");
   }
+  /// A launcher of lines that $ranks and the program in "$@" are told to.
+  [[nodiscard]] std::string launcher(const std::string& lines) const {
+    const std::string path = directory_.path_of("launcher.sh");
+    write_text(path, "ranks=$1; shift\n" + lines);
+    return "launcher = sh " + path + " {ranks}\n";
+  }
+  /// Its last line: starts that many.
+  static constexpr const char* kStartRanks =
+      "exec mpirun --oversubscribe --bind-to none -n $ranks \"$@\"\n";
   [[nodiscard]] Arguments run(const Arguments& more = {}) const {
     return joined({"study", "run", config_}, more);
   }
