@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "launch/job/agreement.h"
 #include "launch/options/option_table.h"
 #include "launch/options/split.h"
 
@@ -35,8 +36,10 @@ PointRecord parse_record(const Json& json) {
   record.launch.job_id = launch.at("job_id").as_string();
   record.launch.array_id = launch.at("array_id").as_string();
   if (const auto error = json.find("error")) {
-    record.error = PointError{static_cast<int>(error->at("exit_code").as_int(1, 255)),
-                              error->at("last_words").as_string()};
+    const auto times = error->find("times");
+    record.error = PointError{.exit_code = static_cast<int>(error->at("exit_code").as_int(1, 255)),
+                              .last_words = error->at("last_words").as_string(),
+                              .times = times ? times->as_int() : 1};
   } else {
     record.measurement = parse_measurement(json.at("measurement"));
   }
@@ -49,10 +52,16 @@ bool is_rule(std::string_view line) {
 
 }  // namespace
 
+bool PointError::may_pass() const {
+  constexpr std::int64_t kMostTimes = 3;
+  return exit_code == moesaic::exit_code(ErrorKind::peer) && times < kMostTimes;
+}
+
 std::string error_json(const PointError& error) {
   return JsonWriter()
       .field("exit_code", error.exit_code)
       .field("last_words", error.last_words)
+      .field("times", error.times)
       .text();
 }
 

@@ -14,6 +14,11 @@ namespace moesaic {
 struct PointError {
   int exit_code = 0;
   std::string last_words{};
+  std::int64_t times = 1;  // in a row that it ended so
+
+  /// A rank was lost, perhaps with its node, which is no property of the point: it is worth another
+  /// run. Not for ever: what loses a rank each time is one.
+  [[nodiscard]] bool may_pass() const;
 };
 
 /// How and when a point was run.

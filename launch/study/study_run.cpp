@@ -68,7 +68,7 @@ void take_output(const StudyConfig& study, const std::string& path, PointRecord&
     require_ranks(study, record.ranks, measurement.ranks);
     record.measurement = std::move(measurement);
   } catch (const Error& error) {
-    record.error = PointError{exit_code(error.kind()), error.what()};
+    record.error = PointError{.exit_code = exit_code(error.kind()), .last_words = error.what()};
   }
 }
 
@@ -135,14 +135,22 @@ class StudyRun {
     return record.error ? record.error->exit_code : 0;
   }
 
-  /// The exit code of a point that has been run; nothing if it is to be run.
+  /// The exit code of a point that has been run; nothing if it is to be run, again too.
   [[nodiscard]] std::optional<int> known_code(const StudyPoint& point) const {
     const std::string file = place_.file(point.id);
     if (!std::filesystem::exists(file)) return std::nullopt;
     const PointRecord record = read_point_record(file);
     if (!record.error) return 0;
-    if (options_.retry) return std::nullopt;
+    if (options_.retry || record.error->may_pass()) return std::nullopt;
     return record.error->exit_code;
+  }
+
+  /// The same of a point whose ranks ended with this code: how often in a row they have.
+  [[nodiscard]] std::int64_t times_in_a_row(const StudyPoint& point, int code) const {
+    const std::string file = place_.file(point.id);
+    if (options_.retry || !std::filesystem::exists(file)) return 1;
+    const std::optional<PointError> before = read_point_record(file).error;
+    return before && before->exit_code == code ? before->times + 1 : 1;
   }
 
   [[nodiscard]] PointRecord measure(const StudyPoint& point) {
@@ -158,7 +166,9 @@ class StudyRun {
     if (code == 0) {
       take_output(study_, place_.output(point.id), record);
     } else {
-      record.error = PointError{code, last_words(file_text(place_.log(point.id)))};
+      record.error = PointError{.exit_code = code,
+                                .last_words = last_words(file_text(place_.log(point.id))),
+                                .times = times_in_a_row(point, code)};
     }
     return record;
   }

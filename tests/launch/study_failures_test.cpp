@@ -107,6 +107,25 @@ TEST_F(StudyFailures, APointOfOtherRanksThanItAsksForIsNotMeasured) {
                 "has 2");
 }
 
+TEST_F(StudyFailures, APointThatLostARankRunsAgainWhenItsStudyGoesOnButNotForEver) {
+  const std::string calls = directory_.path_of("calls");
+  const std::string broken = "echo called >>" + calls + "; exit 5\n";
+  const auto runs = [&](const Arguments& more = {}) {
+    const auto before = fs::exists(calls) ? lines_of(read_text(calls)).size() : 0;
+    const int code = run_moesaic(run(more)).exit_code;
+    return std::pair(code, fs::exists(calls) ? lines_of(read_text(calls)).size() - before : 0);
+  };
+  const std::string line = launcher(broken);
+  describe(line + "ranks = 1\n");
+  for (int start = 1; start <= 3; ++start) EXPECT_EQ(runs(), std::pair(5, std::size_t{1})) << start;
+  EXPECT_EQ(runs(), std::pair(5, std::size_t{0}));
+  EXPECT_EQ(runs({"--retry"}), std::pair(5, std::size_t{1}));
+  EXPECT_EQ(runs(), std::pair(5, std::size_t{1}));  // counted from there again
+  (void)launcher(kStartRanks);
+  EXPECT_EQ(runs().first, 0);
+  EXPECT_EQ(rows()[0].at("status").as_string(), "measured");
+}
+
 TEST_F(StudyFailures, APointWhoseRanksAreAskedToStopIsNotKeptAndRunsAgain) {
   describe(launcher("exit 6\n") + "ranks = 1\n");
   const ProgramResult result = run_moesaic(run());
