@@ -92,8 +92,11 @@ class StudyPredictor {
     const std::size_t compute = names_.size() - exchange - 1;
     result.compute_seconds = fit_.part_seconds(amounts, 0, compute);
     result.step_seconds = fit_.part_seconds(amounts, compute + exchange, 1);
-    // What of it is not hidden.
-    result.exchange_seconds = seconds.value - result.compute_seconds - result.step_seconds;
+    // What of it is not hidden: the same sum without it, rounded alike, is less by that.
+    std::vector<double> alone = amounts;
+    std::fill_n(alone.begin() + static_cast<std::ptrdiff_t>(compute), exchange, 0.0);
+    const double without = fit_.predict(alone, models_.terms(plan).overlap(plan)).value;
+    result.exchange_seconds = std::max(0.0, seconds.value - without);
     result.is_far = ranks > 4 * most_ranks(labels_[row]);
     return result;
   }

@@ -10,10 +10,13 @@
 
 #include "launch/job/rank_info.h"
 #include "launch/study/disturbance.h"
+#include "launch/study/point_file.h"
 #include "launch/study/point_launcher.h"
 #include "launch/study/study_models.h"
 #include "launch/study/study_predict.h"
 #include "launch/study/study_report.h"
+#include "launch/study/study_results.h"
+#include "tests/launch/parsed_command.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/text.h"
@@ -369,6 +372,41 @@ TEST(PointTerms, ARankRunsOnePromptAtATime) {
   };
   EXPECT_EQ(steps("512"), 3);
   EXPECT_EQ(steps("32"), 3 * 2);
+}
+
+TEST(StudyPredict, TellsNoExchangesOfARankAlone) {
+  const test::TemporaryDirectory out;
+  const std::string config = out.path_of("study.ini");
+  std::string batches;
+  std::vector<std::string> ids;
+  const PointPlace place(out.path());
+  place.make();
+  for (int rows = 16; rows <= 64; ++rows) {
+    const std::string batch = std::to_string(rows);
+    // Of weights, rows and passes, none of which is the least that the others leave.
+    const double passes = std::ceil(4096.0 / rows);
+    PointRecord record = measured(1, 0.01 + 3e-4 * passes + 1e-6 * (rows % 7), batch);
+    record.options["model"] = MOESAIC_TEST_DATA "/demo-model";
+    record.options["n-prompt"] = "4096";
+    test::write_text(place.file(record.id), point_record_json(record));
+    batches += (batches.empty() ? "" : ",") + batch;
+    ids.push_back(record.id);
+  }
+  test::write_text(config, "out = " + out.path() +
+                               "\nranks = 1\nsequences = 4\ntext = random\nn-prompt = 4096\n" +
+                               "model = " MOESAIC_TEST_DATA "/demo-model\nbatch-size = " + batches +
+                               "\n");
+  (void)write_results(read_study(config), ids);
+  ASSERT_EQ(run_study_predict(
+                test::parse({"study", "predict", config, "--ranks", "1", "--log-level", "error"})),
+            0);
+  const std::vector<Prediction> predictions = read_predictions(out.path());
+  ASSERT_EQ(predictions.size(), ids.size());
+  for (const Prediction& told : predictions) {
+    EXPECT_GT(told.compute_seconds, 0);
+    EXPECT_EQ(told.exchange_seconds, 0) << told.group;
+    EXPECT_FALSE(std::signbit(told.exchange_seconds)) << told.group;
+  }
 }
 
 TEST(StudyPredict, TellsNoEndOfARateWhoseTimeMayBeNone) {
