@@ -15,6 +15,8 @@
 #include "launch/job/program_version.h"
 #include "launch/options/option_table.h"
 #include "launch/study/shape_point.h"
+#include "src/model/model_config.h"
+#include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 namespace {
@@ -30,24 +32,38 @@ bool advance(Choice& choice, const std::vector<StudyAxis>& axes) {
   return false;
 }
 
-/// Checksums of models and texts, each read once.
-class FileSums {
+/// What points have of models and texts, each read once.
+class StudyFiles {
  public:
-  const std::string& model(const std::string& directory) {
-    return at("model " + directory, [&] { return model_checksum(directory); });
+  const std::string& model_sum(const std::string& directory) {
+    return at(sums_, "model " + directory, [&] { return model_checksum(directory); });
   }
-  const std::string& text(const std::string& path) {
-    return at("text " + path, [&] { return file_checksum(path); });
+  const std::string& text_sum(const std::string& path) {
+    return at(sums_, "text " + path, [&] { return file_checksum(path); });
+  }
+  /// Of each layer of a model.
+  std::int64_t experts(const std::string& directory) {
+    return at(experts_, directory, [&] { return read_model_config(directory).num_experts; });
   }
 
  private:
-  template <typename Make>
-  const std::string& at(const std::string& key, const Make& make) {
-    const auto found = sums_.find(key);
-    return found != sums_.end() ? found->second : sums_.emplace(key, make()).first->second;
+  template <typename Value, typename Make>
+  static const Value& at(std::map<std::string, Value>& known, const std::string& key,
+                         const Make& make) {
+    const auto found = known.find(key);
+    return found != known.end() ? found->second : known.emplace(key, make()).first->second;
   }
   std::map<std::string, std::string> sums_;
+  std::map<std::string, std::int64_t> experts_;
 };
+
+/// Throws Error{usage} for ranks that cannot have the experts, as a run of them does.
+void require_sharing(const StudyPoint& point, std::int64_t experts) {
+  const std::int64_t replicas = point.command.options.expert_replicas;
+  require(point.ranks % replicas == 0, ErrorKind::usage,
+          "{} ranks cannot have {} copies of the experts (expert-replicas)", point.ranks, replicas);
+  require_experts(experts, static_cast<int>(point.ranks), static_cast<int>(replicas));
+}
 
 /// Makes the points one by one.
 class PointMaker {
@@ -106,6 +122,21 @@ class PointMaker {
     }
   }
 
+  /// Ranks that can never run name their line.
+  void check_ranks(const StudyPoint& point) {
+    const Options& options = point.command.options;
+    const std::int64_t experts =
+        options.shape ? parse_layer_shape(*options.shape, options.shape_experts).experts
+                      : files_.experts(options.model);
+    try {
+      require_sharing(point, experts);
+    } catch (const Error& error) {
+      const auto axis = std::ranges::find(study_.axes, "ranks", &StudyAxis::name);
+      throw Error(error.kind(), fmt::format("{} line {}: ranks = {}: {}", study_.path, axis->line,
+                                            point.ranks, error.what()));
+    }
+  }
+
   [[nodiscard]] Command understand(const std::vector<std::string>& words) const {
     std::vector<std::string> arguments = {"study", "point"};
     arguments.insert(arguments.end(), words.begin(), words.end());
@@ -133,6 +164,7 @@ class PointMaker {
           parse_layer_shape(*options.shape, options.shape_experts).experts * point.ranks);
     }
     point.command = understand(point.words);
+    check_ranks(point);
     point.id = checksum_text(checksum(identity(point)));
   }
 
@@ -148,10 +180,10 @@ class PointMaker {
         .field("launcher", study_.launcher)
         .field("link", point.link)
         .field("ranks", point.ranks)
-        .field("model", options.shape ? "" : sums_.model(options.model))
-        .field("routing_rows", reads_routing ? sums_.text(routing) : "")
-        .field("text", options.bench_text ? sums_.text(*options.bench_text) : "")
-        .field("lora", options.lora ? sums_.model(*options.lora) : "");
+        .field("model", options.shape ? "" : files_.model_sum(options.model))
+        .field("routing_rows", reads_routing ? files_.text_sum(routing) : "")
+        .field("text", options.bench_text ? files_.text_sum(*options.bench_text) : "")
+        .field("lora", options.lora ? files_.model_sum(*options.lora) : "");
     for (const OptionRow& row : option_table()) {
       const bool counts = takes(Verb::study_point, row) && row.group != "Program" &&
                           std::ranges::find(kFiles, row.name) == kFiles.end();
@@ -162,7 +194,7 @@ class PointMaker {
 
   const StudyConfig& study_;
   const Environment& environment_;
-  FileSums sums_;
+  StudyFiles files_;
   std::int64_t most_ranks_ = 1;
   std::int64_t made_ = 0;
 };

@@ -200,6 +200,9 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
         {"study.ini: launcher = no-such-program {ranks}: ", "no-such-program: it is not in PATH"});
   fails("ranks = 1\nlauncher = /no/such/program {ranks}\n",
         {"study.ini: launcher = ", "cannot start /no/such/program: No such file or directory"});
+  fails("ranks = 4,17\n", {"study.ini line 10: ranks = 17: ", "17 ranks cannot share 16 experts"});
+  fails("ranks = 3\nexpert-replicas = 2\n",
+        {"study.ini line 10: ranks = 3: 3 ranks cannot have 2 copies of the experts"});
   fails("", {"no ranks"});
   fails("ranks = 1\nshape = granite\n", {"model = DIR and shape = NAME"});
   fails("ranks = 1\nexperts = 4\n", {"--experts 4", "--shape"});
