@@ -29,24 +29,57 @@ std::string_view without_comment(std::string_view text) {
   return text;
 }
 
-/// The value that a text with quotes in front stands for; behind them only a comment may follow.
-std::string quoted_value(std::string_view text, const std::string& where) {
+/// The value that a text with quotes in front stands for; what follows them is left in `text`.
+std::string take_quoted(std::string_view& text, const std::string& where) {
   std::size_t end = 1;
   while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
   require(end < text.size(), ErrorKind::usage, "{}: the quotes do not end", where);
-  const std::string_view rest = trimmed(text.substr(end + 1));
-  require(rest.empty() || rest.starts_with('#'), ErrorKind::usage, "{}: {} follows the quotes",
-          where, json_quote(rest));
+  const std::string_view quoted = text.substr(0, end + 1);
+  text = trimmed(text.substr(end + 1));
   try {
-    return Json::parse(text.substr(0, end + 1), where).as_string();
+    return Json::parse(quoted, where).as_string();
   } catch (const Error& error) {
     throw Error(ErrorKind::usage, error.what());
   }
 }
 
+/// Nothing but a comment may follow quotes, or the comma of a list.
+void require_end_of_quotes(std::string_view rest, const std::string& where) {
+  require(rest.empty() || rest.starts_with('#'), ErrorKind::usage, "{}: {} follows the quotes",
+          where, json_quote(rest));
+}
+
 }  // namespace
 
-std::vector<ConfigEntry> parse_config(std::string_view text, const std::string& path) {
+std::string read_value(std::string_view text, const std::string& where) {
+  if (!text.starts_with('"')) return std::string(trimmed(without_comment(text)));
+  std::string value = take_quoted(text, where);
+  require_end_of_quotes(text, where);
+  return value;
+}
+
+std::vector<std::string> read_list(std::string_view text, const std::string& where) {
+  std::vector<std::string> values;
+  while (true) {
+    text = trimmed(text);
+    if (text.starts_with('"')) {
+      values.push_back(take_quoted(text, where));
+      if (!text.starts_with(',')) {
+        require_end_of_quotes(text, where);
+        return values;
+      }
+    } else {
+      const std::string_view plain = without_comment(text);
+      const std::size_t end = plain.find(',');
+      values.emplace_back(trimmed(plain.substr(0, end)));
+      if (end == std::string_view::npos) return values;
+      text.remove_prefix(end);
+    }
+    text.remove_prefix(1);
+  }
+}
+
+std::vector<ConfigEntry> config_lines(std::string_view text, const std::string& path) {
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<ConfigEntry> entries;
   for (std::int64_t number = 1; !text.empty(); ++number) {
@@ -62,10 +95,16 @@ std::vector<ConfigEntry> parse_config(std::string_view text, const std::string& 
             "{}: {} is not name = value", where, json_quote(line.substr(0, 60)));
     ConfigEntry entry{.name = std::string(trimmed(line.substr(0, equals))), .line = number};
     std::ranges::replace(entry.name, '_', '-');
-    const std::string_view value = trimmed(line.substr(equals + 1));
-    entry.value = value.starts_with('"') ? quoted_value(value, where)
-                                         : std::string(trimmed(without_comment(value)));
+    entry.value = trimmed(line.substr(equals + 1));
     entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+std::vector<ConfigEntry> parse_config(std::string_view text, const std::string& path) {
+  std::vector<ConfigEntry> entries = config_lines(text, path);
+  for (ConfigEntry& entry : entries) {
+    entry.value = read_value(entry.value, fmt::format("{} line {}", path, entry.line));
   }
   return entries;
 }

@@ -14,7 +14,6 @@
 #include "launch/options/config_file.h"
 #include "launch/options/nearest_name.h"
 #include "launch/options/option_table.h"
-#include "launch/options/split.h"
 
 namespace moesaic {
 namespace {
@@ -47,11 +46,10 @@ bool is_known_axis(std::string_view name) {
   return row != nullptr && is_point_option(*row);
 }
 
-/// The values between the commas, each once.
+/// The values of a list, each once.
 StudyAxis read_axis(const ConfigEntry& entry, const std::string& where) {
   StudyAxis axis{.name = entry.name, .values = {}, .line = entry.line};
-  for (const std::string_view item : split(entry.value, ',')) {
-    const std::string value(trimmed(item));
+  for (const std::string& value : read_list(entry.value, where)) {
     require(!value.empty(), ErrorKind::usage, "{}: {} has an empty value", where, entry.name);
     require(std::ranges::find(axis.values, value) == axis.values.end(), ErrorKind::usage,
             "{}: {} has {} twice", where, entry.name, value);
@@ -90,14 +88,15 @@ std::string read_launcher(const std::string& text, const std::string& where) {
 }
 
 void read_entry(const ConfigEntry& entry, const std::string& where, StudyConfig& study) {
+  const auto one_value = [&] { return read_value(entry.value, where); };
   if (entry.name == "kind") {
-    study.kind = read_kind(entry.value, where);
+    study.kind = read_kind(one_value(), where);
   } else if (entry.name == "out") {
-    study.out = entry.value;
+    study.out = one_value();
   } else if (entry.name == "launcher") {
-    study.launcher = read_launcher(entry.value, where);
+    study.launcher = read_launcher(one_value(), where);
   } else if (entry.name == "baseline") {
-    study.baseline = read_count(entry.value, where, entry.name);
+    study.baseline = read_count(one_value(), where, entry.name);
   } else {
     const std::string nearest = nearest_name(entry.name, known_names());
     require(is_known_axis(entry.name), ErrorKind::usage, "{}: \"{}\" is no option of a study{}",
@@ -150,7 +149,7 @@ StudyConfig read_study(const std::string& path) {
   require(!path.empty(), ErrorKind::usage, "which study? moesaic study run CONFIG");
   StudyConfig study{.path = path};
   std::set<std::string> seen;
-  for (const ConfigEntry& entry : parse_config(read_file(path, kMaxConfigBytes), path)) {
+  for (const ConfigEntry& entry : config_lines(read_file(path, kMaxConfigBytes), path)) {
     const std::string where = fmt::format("{} line {}", path, entry.line);
     require(seen.insert(entry.name).second, ErrorKind::usage, "{}: {} stands there twice", where,
             entry.name);

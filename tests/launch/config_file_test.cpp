@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "launch/options/config_file.h"
 #include "launch/options/option_help.h"
 #include "tests/launch/parsed_command.h"
 #include "tests/support/checkpoint_files.h"
@@ -39,6 +40,20 @@ TEST(ConfigFile, ValuesAreTakenAsTheyAre) {
   EXPECT_EQ(prompt("\"a\\nb \\\" c \""), "a\nb \" c ");
   EXPECT_EQ(prompt("it is \"quoted\""), "it is \"quoted\"");
   EXPECT_EQ(parse_file("\xef\xbb\xbfpredict = 3\r\n").options.predict, 3);
+}
+
+TEST(ConfigFile, CommasInsideQuotesSeparateNothing) {
+  using Values = std::vector<std::string>;
+  const auto list = [](const std::string& text) { return read_list(text, "a line"); };
+  EXPECT_EQ(list("1, 2 ,3  # three"), (Values{"1", "2", "3"}));
+  EXPECT_EQ(list("\"a,b\", c,\"d # \\\"e\\\"\" # a comment"), (Values{"a,b", "c", "d # \"e\""}));
+  EXPECT_EQ(list("it is \"quoted\", C#"), (Values{"it is \"quoted\"", "C#"}));
+  EXPECT_EQ(list("\"\",,\"a\","), (Values{"", "", "a", ""}));
+  for (const auto& [text, told] : {std::pair("\"a\" b, c", "\"b, c\" follows the quotes"),
+                                   {"a, \"b", "the quotes do not end"}}) {
+    const std::string error = test::error_message([&] { (void)list(text); }, ErrorKind::usage);
+    EXPECT_EQ(error, std::string("a line: ") + told);
+  }
 }
 
 TEST(ConfigFile, LinesThatAreWrongAreNamed) {

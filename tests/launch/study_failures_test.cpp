@@ -203,6 +203,8 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   fails("ranks = 4,17\n", {"study.ini line 10: ranks = 17: ", "17 ranks cannot share 16 experts"});
   fails("ranks = 3\nexpert-replicas = 2\n",
         {"study.ini line 10: ranks = 3: 3 ranks cannot have 2 copies of the experts"});
+  fails("ranks = 1\nlora-targets = \"experts\n", {"line 11", "quotes do not end"});
+  fails("ranks = 1\nlora-targets = \"experts\" attention\n", {"line 11", "attention", "quotes"});
   fails("", {"no ranks"});
   fails("ranks = 1\nshape = granite\n", {"model = DIR and shape = NAME"});
   fails("ranks = 1\nexperts = 4\n", {"--experts 4", "--shape"});

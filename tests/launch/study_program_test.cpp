@@ -183,6 +183,18 @@ TEST_F(StudyResults, FitsEachLinkByItself) {
   expect_traces(4);
 }
 
+TEST_F(StudyResults, AQuotedValueIsOneHoweverManyCommasItHas) {
+  describe(
+      "ranks = 1\nlora-targets = \"experts,attention\", experts  # two values\n"
+      "seed = 3\nlink = \"a, \\\"b\\\"\",c\n");
+  const ProgramResult result = run_moesaic({"study", "points", config_, "--log-level", "debug"});
+  EXPECT_EQ(result.out, "4\n") << result.text();
+  for (const char* label :
+       {" lora-targets experts,attention, link a, \"b\"\n", " lora-targets experts, link c\n"}) {
+    EXPECT_NE(result.err.find(label), std::string::npos) << label << result.err;
+  }
+}
+
 TEST_F(StudyResults, MeasuresStepsOfFineTuning) {
   describe(
       "launcher = env STUDY_RANKS={ranks}\nranks = 1\nsequences = 3\nlora-rank = 2,4,8\n"
