@@ -14,6 +14,7 @@
 #include "base/small_file.h"
 #include "launch/study/smpi_trace.h"
 #include "launch/study/study_models.h"
+#include "launch/study/study_predict.h"
 #include "launch/study/study_results.h"
 
 namespace moesaic {
@@ -24,10 +25,12 @@ namespace fs = std::filesystem;
 /// Rates of terms by their names, as study predict fitted them.
 using Rates = std::map<std::string, double>;
 
-Rates read_rates(const StudyConfig& study) {
+Rates read_rates(const StudyConfig& study, const std::vector<StudyRow>& rows) {
   const std::string path = (fs::path(study.out) / "model.json").string();
   require(file_exists(path), ErrorKind::usage, "{} is not there: moesaic study predict {} makes it",
           path, study.path);
+  const std::string obstacle = model_obstacle(study, rows);
+  require(obstacle.empty(), ErrorKind::usage, "{}", obstacle);
   Rates rates;
   Json::read_file(path).at("terms").for_each([&](const std::string&, const Json& term) {
     rates[term.at("name").as_string()] = term.at("value").as_double();
@@ -59,7 +62,7 @@ class SmpiExport {
         out_(fs::path(study.out) / "smpi"),
         rows_(rows),
         models_(rows),
-        rates_(read_rates(study)) {}
+        rates_(read_rates(study, rows)) {}
 
   /// Returns how many there are.
   int write(const std::vector<std::int64_t>& numbers) {

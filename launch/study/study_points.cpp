@@ -91,6 +91,12 @@ class PointMaker {
     return point;
   }
 
+  /// Looks at what the point runs.
+  void identify(StudyPoint& point) {
+    check_ranks(point);
+    point.id = checksum_text(checksum(identity(point)));
+  }
+
  private:
   void take(const StudyAxis& axis, const std::string& value, StudyPoint& point) const {
     if (axis.name == "ranks") {
@@ -164,8 +170,6 @@ class PointMaker {
           parse_layer_shape(*options.shape, options.shape_experts).experts * point.ranks);
     }
     point.command = understand(point.words);
-    check_ranks(point);
-    point.id = checksum_text(checksum(identity(point)));
   }
 
   /// All that the result of a point follows from.
@@ -201,13 +205,20 @@ class PointMaker {
 
 }  // namespace
 
-std::vector<StudyPoint> study_points(const StudyConfig& study, const Environment& environment) {
+std::vector<StudyPoint> planned_points(const StudyConfig& study, const Environment& environment) {
   std::vector<StudyPoint> points;
   PointMaker maker(study, environment);
   Choice choice(study.axes.size(), 0);
   do {
     points.push_back(maker.make(choice));
   } while (advance(choice, study.axes));
+  return points;
+}
+
+std::vector<StudyPoint> study_points(const StudyConfig& study, const Environment& environment) {
+  std::vector<StudyPoint> points = planned_points(study, environment);
+  PointMaker maker(study, environment);
+  for (StudyPoint& point : points) maker.identify(point);
   return points;
 }
 

@@ -25,4 +25,8 @@ struct StudyPoint {
 [[nodiscard]] std::vector<StudyPoint> study_points(const StudyConfig& study,
                                                    const Environment& environment);
 
+/// The same by the file alone: no model is looked at, and they have no ids.
+[[nodiscard]] std::vector<StudyPoint> planned_points(const StudyConfig& study,
+                                                     const Environment& environment);
+
 }  // namespace moesaic

@@ -162,8 +162,10 @@ std::string model_path(const std::string& out) {
   return (std::filesystem::path(out) / "model.json").string();
 }
 
-std::string model_json(const StudyPredictor& study, std::size_t points,
+std::string model_json(const StudyPredictor& study, const std::vector<StudyRow>& rows,
                        const std::vector<Prediction>& predictions) {
+  const auto points = static_cast<std::size_t>(std::ranges::count_if(
+      rows, [](const StudyRow& row) { return row.record.measurement.has_value(); }));
   std::string list;
   for (const Prediction& prediction : predictions) {
     list += (list.empty() ? "" : ",") + prediction_json(prediction);
@@ -171,6 +173,7 @@ std::string model_json(const StudyPredictor& study, std::size_t points,
   const std::vector<double>& errors = study.fit().leave_one_out();
   const double largest = study.fit().leave_largest_out();
   return JsonWriter()
+             .field("points", points_checksum(rows))
              .raw_field("terms", terms_json(study.fit(), study.names(), points))
              .raw_field("leave_one_out", JsonWriter()
                                              .field("median", median(errors))
@@ -183,6 +186,15 @@ std::string model_json(const StudyPredictor& study, std::size_t points,
 }
 
 }  // namespace
+
+std::string model_obstacle(const StudyConfig& study, const std::vector<StudyRow>& rows) {
+  const std::string path = model_path(study.out);
+  if (!file_exists(path)) return "";
+  const auto points = Json::read_file(path).find("points");
+  if (points && points->as_string() == points_checksum(rows)) return "";
+  return fmt::format("{} was fitted to other points: moesaic study predict {} makes it anew", path,
+                     study.path);
+}
 
 std::vector<Prediction> read_predictions(const std::string& out) {
   std::vector<Prediction> predictions;
@@ -210,10 +222,7 @@ int run_study_predict(const Command& command) {
       }
     }
   }
-  const auto measured = std::ranges::count_if(
-      rows, [](const StudyRow& row) { return row.record.measurement.has_value(); });
-  replace_file(model_path(study.out),
-               model_json(predictor, static_cast<std::size_t>(measured), predictions));
+  replace_file(model_path(study.out), model_json(predictor, rows, predictions));
   const std::vector<double>& errors = predictor.fit().leave_one_out();
   log.once(LogLevel::info, "{}: each point told by the others within {} % (median), {} % (most)",
            model_path(study.out), short_number(100 * median(errors), 2),

@@ -22,6 +22,10 @@ struct Prediction {
   bool is_far = false;      // more than 4 times the ranks that were measured
 };
 
+/// What is wrong with OUT/model.json: that it was fitted to other points than `rows`, and what to
+/// do. Empty: nothing, or there is no such file. Throws Error{file}.
+[[nodiscard]] std::string model_obstacle(const StudyConfig& study,
+                                         const std::vector<StudyRow>& rows);
 /// The predictions that OUT/model.json holds; none if there is no such file. Throws Error{file}.
 [[nodiscard]] std::vector<Prediction> read_predictions(const std::string& out);
 

@@ -51,7 +51,11 @@ int run_study_report(const Command& command) {
       .price_per_node_hour = command.options.price_per_node_hour > 0
                                  ? std::optional(command.options.price_per_node_hour)
                                  : std::nullopt};
-  const std::vector<ReportPlot> plots = report_plots(rows, read_predictions(study.out));
+  const Log log(command.options.log_level, 0, 1);
+  const std::string obstacle = model_obstacle(study, rows);
+  if (!obstacle.empty()) log.once(LogLevel::warning, "{}; the report has no predictions", obstacle);
+  const std::vector<ReportPlot> plots = report_plots(
+      rows, obstacle.empty() ? read_predictions(study.out) : std::vector<Prediction>());
   const fs::path out(study.out);
   std::error_code error;
   fs::create_directories(out / "plots", error);
@@ -68,7 +72,6 @@ int run_study_report(const Command& command) {
   }
   replace_file((out / "points.csv").string(), points_csv(rows, options));
   replace_file((out / "report.html").string(), report_html(rows, plots, options));
-  const Log log(command.options.log_level, 0, 1);
   log.once(LogLevel::info, "{} points, {} plots{}", rows.size(), plots.size(),
            failure.empty() ? "" : fmt::format(", {} of them as .png: {}", pictures, failure));
   fmt::print("{}\n", (out / "report.html").string());

@@ -7,11 +7,13 @@
 #include <set>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/output_file.h"
 #include "base/small_file.h"
 #include "launch/options/split.h"
 #include "launch/study/point_file.h"
+#include "launch/study/study_match.h"
 
 namespace moesaic {
 namespace {
@@ -52,7 +54,16 @@ std::vector<StudyRow> read_results(const StudyConfig& study) {
   std::vector<StudyRow> rows = read_rows(study, ids);
   require(!rows.empty(), ErrorKind::usage, "{} has no point: moesaic study run {} measures them",
           path, study.path);
+  require_points_of(study, rows);
   return rows;
+}
+
+std::string points_checksum(const std::vector<StudyRow>& rows) {
+  std::string text;
+  for (const StudyRow& row : rows) {
+    if (row.record.measurement) text += row.record.id + " " + row.record.launch.start + "\n";
+  }
+  return checksum_text(checksum(text));
 }
 
 std::vector<std::string> group_labels(const std::vector<StudyRow>& rows, std::string_view without) {

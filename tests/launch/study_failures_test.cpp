@@ -126,6 +126,36 @@ TEST_F(StudyFailures, APointThatLostARankRunsAgainWhenItsStudyGoesOnButNotForEve
   EXPECT_EQ(rows()[0].at("status").as_string(), "measured");
 }
 
+TEST_F(StudyFailures, ATableOfAnotherStudyIsRefused) {
+  const std::string common = "launcher = env STUDY_RANKS={ranks}\nranks = 1\nbatch-size = ";
+  describe(common + "4,8,16\n");
+  ASSERT_EQ(run_moesaic(run()).exit_code, 0);
+  ASSERT_EQ(run_moesaic({"study", "predict", config_, "--ranks", "2"}).exit_code, 0);
+  describe(common + "4,8,32\n");
+  for (const Arguments& verb :
+       {Arguments{"report"}, {"predict"}, {"export", "extrap"}, {"export", "smpi"}}) {
+    expect_failure(run_moesaic(joined(joined({"study"}, verb), {config_})), 2,
+                   {out_ + "/study.jsonl: point ", "batch-size = 16", "4,8,32",
+                    "moesaic study run " + config_});
+  }
+  // Of the same points, though more are to come: those that are there.
+  describe(common + "4,8,16,64\n");
+  EXPECT_EQ(run_moesaic({"study", "report", config_}).exit_code, 0);
+  EXPECT_NE(read_text(out_ + "/report.html").find("<figure id=\"prediction\""), std::string::npos);
+  // An option that this file does not name, with another value than it has by itself.
+  describe("launcher = env STUDY_RANKS={ranks}\nranks = 1\n");
+  expect_failure(run_moesaic({"study", "report", config_}), 2, {"batch-size = 4"});
+  describe(common + "4,8,32\n");
+  ASSERT_EQ(run_moesaic(run()).exit_code, 0);
+  const ProgramResult report = run_moesaic({"study", "report", config_});
+  ASSERT_EQ(report.exit_code, 0) << report.text();
+  EXPECT_NE(report.err.find(out_ + "/model.json was fitted to other points"), std::string::npos)
+      << report.text();
+  EXPECT_EQ(read_text(out_ + "/report.html").find("<figure id=\"prediction\""), std::string::npos);
+  expect_failure(run_moesaic({"study", "export", "smpi", config_, "--ranks", "2"}), 2,
+                 {"model.json was fitted to other points", "moesaic study predict " + config_});
+}
+
 TEST_F(StudyFailures, APointWhoseRanksAreAskedToStopIsNotKeptAndRunsAgain) {
   describe(launcher("exit 6\n") + "ranks = 1\n");
   const ProgramResult result = run_moesaic(run());
