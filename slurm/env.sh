@@ -26,7 +26,14 @@ export OMPI_MCA_oob_tcp_keepalive_time=3 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI
 # also waits when ranks have ended with a code other than 0.
 export OMPI_MCA_odls_base_sigkill_timeout=20
 
+# site: a job that has nothing more to go on from than at its start is queued again until it has been
+# started so often: its time may be too short, or the signal come too early
+most_idle_starts=3
+
 : "${time_is_up:=0}" # 1 if SIGUSR1 has come before
+
+# Prints what the next start has to go on from, in any words; the templates say it.
+saved_work() { :; }
 
 # Ends the job before a rank is started.
 refuse() {
@@ -56,6 +63,7 @@ find_program() {
 # scancel ranks hear from Slurm itself: the shell waits for them.
 run_in_time() {
   local running="" begin=$SECONDS passed=0 interrupted=1
+  saved_before=$(saved_work)
   trap 'time_is_up=1 interrupted=1; pass_on' USR1 # in the place of the template's
   trap 'interrupted=1' TERM
   echo "$SLURM_JOB_NAME: job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, start $((${SLURM_RESTART_COUNT:-0} + 1))" >&2
@@ -100,12 +108,21 @@ run_ranks() {
 # Slurm marks nodes that do not answer by a star before it calls them down.
 node_is_lost() { sinfo -h -n "$SLURM_JOB_NODELIST" -o %T | grep -e '[*]$' -e down >/dev/null; }
 
+# Whether another start would only do what this one did.
+stands_still() {
+  ((${SLURM_RESTART_COUNT:-0} + 1 >= most_idle_starts)) && [[ $(saved_work) == "$saved_before" ]]
+}
+
 # Ends the job with the exit code of its ranks. If its time was over before all was done (code 6),
 # or they have given up waiting for a lost node (5), it is queued again first, unless it may not
-# (sbatch --no-requeue).
+# (sbatch --no-requeue), or it stands still.
 end_or_requeue() {
   if ((code == 6 && time_is_up)) || { ((code == 5)) && node_is_lost; }; then
-    scontrol requeue "$SLURM_JOB_ID" || true
+    if stands_still; then
+      echo "$SLURM_JOB_NAME: nothing was saved since start $((SLURM_RESTART_COUNT + 1)) began: it is not queued again" >&2
+    else
+      scontrol requeue "$SLURM_JOB_ID" || true
+    fi
   fi
   exit "$code"
 }

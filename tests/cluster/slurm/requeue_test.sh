@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Which jobs the templates queue again: those that have more to go on from than when they began, and others a few times.
+# Scripts play Slurm, the launcher and the program; nothing else is needed.
+set -euo pipefail
+repository=$(readlink -f "$(dirname "$(readlink -f "$0")")/../../..")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+# shellcheck source=tests/cluster/checks.sh
+source "$repository/tests/cluster/checks.sh"
+
+mkdir bin
+play() { # NAME, its lines from the standard input
+  { echo '#!/bin/bash' && cat; } >"bin/$1"
+  chmod +x "bin/$1"
+}
+play scontrol <<<'echo "$@" >>"$PLAYED/requeued"'
+play sinfo <<<'echo "$NODE_STATE"'
+play mpirun <<<'while [[ $1 != */moesaic ]]; do shift; done; exec "$@"'
+# What is saved meanwhile, then the signal, and the end.
+play moesaic <<'END'
+eval "$SAVES"
+if [[ $CODE == 6 ]]; then kill -USR1 "$PPID"; fi
+sleep 0.5
+exit "$CODE"
+END
+
+# start NUMBER TEMPLATE WORDS...: as the job's so many-th start, which saves as $saves says; its end is in `ended`.
+saves=: ends=6 node=idle ended=0
+start() {
+  local number=$1 template=$2
+  shift 2
+  rm -f requeued
+  ended=0
+  env PATH="$work/bin:$PATH" PLAYED="$work" SAVES="$saves" CODE="$ends" NODE_STATE="$node" MOESAIC=moesaic \
+    MOESAIC_LAUNCHER=mpirun MOESAIC_SLURM="$repository/slurm" SLURM_JOB_NAME=job SLURM_JOB_ID=7 \
+    SLURM_JOB_NODELIST=here SLURM_RESTART_COUNT=$((number - 1)) \
+    bash "$repository/slurm/$template.sbatch" "$@" >log 2>err || ended=$?
+}
+is_queued() { start "$@" && [[ $ended == "$ends" && $(cat requeued) == "requeue 7" ]]; }
+is_ended() { start "$@" && [[ $ended == "$ends" && ! -e requeued ]] && grep -q "nothing was saved since start $1 began" err; }
+
+printf 'ranks = 1\n  out = "a study"  # here\n' >study.ini
+for template in generate sft study; do
+  case $template in
+    generate) words=(generate model prompts) ;;
+    sft) words=(sft model data adapter) ;;
+    study) words=(study study.ini) ;;
+  esac
+  saves=:
+  check "$template that saves nothing: start 1" is_queued 1 "${words[@]}"
+  check "$template that saves nothing: start 2" is_queued 2 "${words[@]}"
+  check "$template that saves nothing: start 3" is_ended 3 "${words[@]}"
+  case $template in
+    generate) saves='echo "{}" >>job-7.jsonl' ;;
+    sft) saves='mkdir -p adapter/checkpoint-$RANDOM$$' ;;
+    study) saves='mkdir -p "a study/points"; echo "{}" >"a study/points/$RANDOM$$.json"' ;;
+  esac
+  check "$template that saves something: start 3" is_queued 3 "${words[@]}"
+  check "$template that saves something: start 40" is_queued 40 "${words[@]}"
+  saves=:
+  check "$template that has saved before: start 41" is_ended 41 "${words[@]}"
+done
+
+ends=5 node='idle*'
+check "a lost node: start 1" is_queued 1 generate model prompts
+check "a lost node at each start: start 3" is_ended 3 generate model prompts
+exit $((failures > 0))
