@@ -7,8 +7,8 @@ namespace {
 
 using O = Options;
 
-constexpr std::uint32_t kRun =
-    verb_bit(Verb::generate) | verb_bit(Verb::score) | verb_bit(Verb::bench_model);
+constexpr std::uint32_t kRun = verb_bit(Verb::generate) | verb_bit(Verb::score) |
+                               verb_bit(Verb::bench_model) | verb_bit(Verb::study_point);
 constexpr std::uint32_t kPlan = verb_bit(Verb::plan);
 constexpr std::uint32_t kExchanging = kRun | verb_bit(Verb::chat) | verb_bit(Verb::sft) |
                                       verb_bit(Verb::bench_layer) | verb_bit(Verb::bench_exchange) |

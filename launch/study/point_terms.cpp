@@ -1,12 +1,14 @@
 #include "launch/study/point_terms.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <set>
 
+#include "launch/options/option_table.h"
 #include "launch/plan/cost_model.h"
 #include "launch/study/shape_point.h"
 
@@ -61,7 +63,21 @@ double flops_of(const StepWork& work, Format format, bool is_transposed) {
   return flops;
 }
 
+/// Of the terms of some exchanges; of all of them where nothing tells these apart.
+std::string named(const std::string& terms, const std::string& which) {
+  return which.empty() ? terms : terms + "." + which;
+}
+
 }  // namespace
+
+std::string how_text(const std::vector<std::string>& names, const Options& options) {
+  std::vector<std::string> parts;
+  for (const std::string& name : names) {
+    const OptionRow& row = *find_option(name, Verb::study_point);
+    parts.push_back(fmt::format("{}-{}", name, value_text(row, options)));
+  }
+  return fmt::format("{}", fmt::join(parts, "."));
+}
 
 PointTerms::PointTerms(const PointModel& model, TermChoice choice)
     : model_(model), choice_(std::move(choice)) {
@@ -81,18 +97,34 @@ PointTerms::PointTerms(const PointModel& model, TermChoice choice)
     names_.push_back({"adapters", "s/flop", "adapters and their factors' gradients, by core"});
     names_.push_back({"optimizer", "s/number", "numbers that are trained, by core"});
   }
-  names_.push_back({"node.messages", "s/message", "between ranks of a node"});
-  names_.push_back({"node.bytes", "s/byte", "between ranks of a node, by node"});
-  for (const std::string& link : choice_.links) {
-    names_.push_back({link_term(link) + ".messages", "s/message", "between nodes"});
-    names_.push_back({link_term(link) + ".bytes", "s/byte", "between nodes, by node"});
+  for (const std::string& how : choice_.hows) {
+    names_.push_back({named("node", how) + ".messages", "s/message", "between ranks of a node"});
+    names_.push_back({named("node", how) + ".bytes", "s/byte", "between ranks of a node, by node"});
+  }
+  for (const TermChoice::Way& way : choice_.ways) {
+    names_.push_back({link_term(way) + ".messages", "s/message", "between nodes"});
+    names_.push_back({link_term(way) + ".bytes", "s/byte", "between nodes, by node"});
   }
   if (trains) names_.push_back({"sums", "s/byte", "gradients of common adapters, by rank"});
   names_.push_back({"steps", "s/step", "what each pass takes besides"});
 }
 
-std::string PointTerms::link_term(const std::string& link) const {
-  return choice_.links.size() > 1 ? "link." + link : "link";
+TermChoice::Way PointTerms::way(const PointPlan& point) const {
+  return {point.link, how_text(choice_.differing, point.options)};
+}
+
+std::string PointTerms::node_term(const PointPlan& point) const {
+  return named("node", way(point).how);
+}
+
+std::string PointTerms::link_term(const PointPlan& point) const {
+  return link_term(way(point));
+}
+
+std::string PointTerms::link_term(const TermChoice::Way& way) const {
+  const bool is_one = std::ranges::all_of(
+      choice_.ways, [&](const TermChoice::Way& other) { return other.link == way.link; });
+  return named(named("link", is_one ? "" : way.link), way.how);
 }
 
 double PointTerms::passes(const PointPlan& point) {
@@ -167,10 +199,14 @@ std::vector<double> PointTerms::amounts(const PointPlan& point,
     amounts.push_back(by_core * work.adapter_flops);
     amounts.push_back(by_core * work.trained_values);
   }
-  amounts.push_back(steps * work.node_messages);
-  amounts.push_back(steps * work.node_bytes);
-  for (const std::string& link : choice_.links) {
-    const double times = link == point.link ? steps : 0;
+  const TermChoice::Way own = way(point);
+  for (const std::string& how : choice_.hows) {
+    const double times = how == own.how ? steps : 0;
+    amounts.push_back(times * work.node_messages);
+    amounts.push_back(times * work.node_bytes);
+  }
+  for (const TermChoice::Way& way : choice_.ways) {
+    const double times = way == own ? steps : 0;
     amounts.push_back(times * work.link_messages);
     amounts.push_back(times * work.link_bytes);
   }
@@ -184,8 +220,8 @@ TermOverlap PointTerms::overlap(const PointPlan& point) const {
   if (waits || !hides_links(step(point))) return {};
   const std::size_t computing = names_.size() - num_exchange_terms() - 1;
   return {.num_computing = computing,
-          .first_link = computing + 2,  // behind those of ranks of a node
-          .num_links = 2 * choice_.links.size()};
+          .first_link = computing + 2 * choice_.hows.size(),  // behind those of ranks of a node
+          .num_links = 2 * choice_.ways.size()};
 }
 
 std::vector<Format> formats_of(const CostModel& model) {

@@ -1,8 +1,13 @@
 #include "launch/study/shape_point.h"
 
+#include <array>
+#include <span>
+#include <string_view>
+
 #include "base/error.h"
 #include "launch/bench/layer_copies.h"
 #include "launch/options/choices.h"
+#include "launch/options/option_table.h"
 #include "src/model/feed_forward.h"
 #include "src/parallel/expert_popularity.h"
 
@@ -12,8 +17,32 @@ bool is_shape_job(StudyJob job) noexcept {
   return job == StudyJob::layer || job == StudyJob::exchange;
 }
 
+namespace {
+
+/// Options of exchanges that the job has none of: they have to be as they are by themselves.
+void require_untold(const Options& options, std::span<const std::string_view> names) {
+  for (const std::string_view name : names) {
+    const OptionRow& row = *find_option(name, Verb::study_point);
+    const std::string value = value_text(row, options);
+    require(value == value_text(row, {}), ErrorKind::usage,
+            "--{} {} is for a model that runs, not for --job {}", name, value,
+            choice_name(options.job));
+  }
+}
+
+void require_exchange(const Options& options) {
+  constexpr std::array<std::string_view, 5> kNames = {"defer", "wire", "combine", "half-batches",
+                                                      "placement"};
+  constexpr std::size_t kOfTraining = 4;  // fine-tuning places experts, too
+  if (is_shape_job(options.job)) require_untold(options, kNames);
+  if (options.job == StudyJob::sft) require_untold(options, std::span(kNames).first(kOfTraining));
+}
+
+}  // namespace
+
 void require_point(const Options& options) {
   const std::string_view job = choice_name(options.job);
+  require_exchange(options);
   require(!options.shape || options.model.empty(), ErrorKind::usage,
           "--shape {} and --model {}: a point has one of them", options.shape.value_or(""),
           options.model);

@@ -46,10 +46,10 @@ double rate(const Rates& rates, const std::string& name) {
   return found->second;
 }
 
-/// `link`: what its terms begin with.
-SmpiRates smpi_rates(const Rates& rates, const std::string& link) {
-  return {.near_message = rate(rates, "node.messages"),
-          .near_byte = rate(rates, "node.bytes"),
+/// `node` and `link`: what their terms begin with.
+SmpiRates smpi_rates(const Rates& rates, const std::string& node, const std::string& link) {
+  return {.near_message = rate(rates, node + ".messages"),
+          .near_byte = rate(rates, node + ".bytes"),
           .far_message = rate(rates, link + ".messages"),
           .far_byte = rate(rates, link + ".bytes")};
 }
@@ -103,7 +103,8 @@ class SmpiExport {
         .ranks = plan.ranks,
         .messages = told.messages,
         .layer_seconds = told.compute_seconds / static_cast<double>(told.messages.layers.size())};
-    const SmpiRates rates = smpi_rates(rates_, models_.terms(plan).link_term(plan.link));
+    const PointTerms terms = models_.terms(plan);
+    const SmpiRates rates = smpi_rates(rates_, terms.node_term(plan), terms.link_term(plan));
     std::string list;
     for (int rank = 0; rank < plan.ranks.sharers(); ++rank) {
       put(fmt::format("ranks/{}", rank), smpi_trace(pass, rates, rank));

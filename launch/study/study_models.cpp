@@ -3,10 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <memory>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "launch/job/placement_choice.h"
 #include "launch/options/option_table.h"
 #include "launch/plan/cost_model.h"
 #include "launch/study/shape_point.h"
@@ -23,38 +26,62 @@ Options options_of(const PointRecord& record) {
   return parse_command(words, {}).options;
 }
 
-PointModel make_model(const Options& options, bool sends_codes) {
+/// `sharers`: ranks that share the experts; 0: any number, each with a slice of them.
+PointModel make_model(const Options& options, bool sends_codes, int sharers) {
   if (options.shape) {
     const ShapePoint point = shape_point(options, 1);
-    return {std::nullopt, std::nullopt,
-            make_cost_model(point.shape, point.layout, options.precision)};
+    return {.cost = make_cost_model(point.shape, point.layout, options.precision)};
   }
   const OpenModel model = open_model(options);
   LoadOptions load;
   load.precision = options.precision;
   load.layouts = model.layouts;
-  std::optional<AdapterNumbers> adapters;
+  PointModel result{.config = model.config};
   if (options.job == StudyJob::sft) {
-    adapters = adapter_numbers(trained_adapters(options, model), model.config);
+    result.adapters = adapter_numbers(trained_adapters(options, model), model.config);
   }
-  return {model.config, adapters,
-          make_cost_model(model, load, {.int8_rows = sends_codes}, options.int4_activations)};
+  result.cost = make_cost_model(
+      model, load, {.wire = options.wire, .combine = options.combine, .int8_rows = sends_codes},
+      options.int4_activations);
+  if (sharers > 0 && sharers <= model.config.num_experts) {
+    result.placement = std::make_shared<const ModelPlacement>(
+        PlacementChoice(options.placement).place(model.config, sharers));
+    result.cost.placement = result.placement.get();
+  }
+  return result;
 }
+
+/// Of these the work that is told knows nothing, and times do.
+constexpr std::array kUncounted = {"defer", "half-batches"};
 
 }  // namespace
 
 StudyModels::StudyModels(const std::vector<StudyRow>& rows) {
-  std::set<Format> formats;
-  std::set<std::string> links;
+  std::vector<PointPlan> plans;
   for (const StudyRow& row : rows) {
     if (!row.record.measurement) continue;
-    const PointModel& model = model_of(plan(row.record, row.record.measurement->ranks));
+    plans.push_back(plan(row.record, row.record.measurement->ranks));
+  }
+  for (const char* name : kUncounted) {
+    const auto differs = [&](const PointPlan& plan) {
+      return how_text({name}, plan.options) != how_text({name}, plans.front().options);
+    };
+    if (std::ranges::any_of(plans, differs)) choice_.differing.emplace_back(name);
+  }
+  std::set<Format> formats;
+  std::set<std::string> hows;
+  std::set<TermChoice::Way> ways;
+  for (const PointPlan& plan : plans) {
+    const PointModel& model = model_of(plan);
     for (const Format format : formats_of(model.cost)) formats.insert(format);
     choice_.trains = choice_.trains || model.adapters;
-    links.insert(row.record.link);
+    const std::string how = how_text(choice_.differing, plan.options);
+    hows.insert(how);
+    ways.insert({plan.link, how});
   }
-  choice_.links.assign(links.begin(), links.end());
   choice_.formats.assign(formats.begin(), formats.end());
+  choice_.hows.assign(hows.begin(), hows.end());
+  choice_.ways.assign(ways.begin(), ways.end());
 }
 
 PointPlan StudyModels::plan(const PointRecord& record, std::int64_t ranks) {
@@ -99,15 +126,18 @@ std::string StudyModels::obstacle(const PointPlan& plan) {
 const PointModel& StudyModels::model_of(const PointPlan& plan) {
   const Options& options = plan.options;
   const bool sends_codes = plan.ranks.nodes() > 1 && options.job != StudyJob::sft;
-  std::string key = sends_codes ? "codes\n" : "";
-  for (const char* name : {"job", "lora", "lora-rank", "lora-targets", "model", "shape", "experts",
-                           "precision", "expert-format", "dense-format", "head-format"}) {
+  const bool is_sliced = options.shape || PlacementChoice(options.placement).is_contiguous();
+  const int sharers = is_sliced ? 0 : plan.ranks.sharers();
+  std::string key = fmt::format("{}\n{}\n", sends_codes ? "codes" : "", sharers);
+  for (const char* name :
+       {"job", "lora", "lora-rank", "lora-targets", "model", "shape", "experts", "precision",
+        "expert-format", "dense-format", "head-format", "wire", "combine", "placement"}) {
     key += value_text(*find_option(name, Verb::study_point), options) + "\n";
   }
   const auto found = models_.find(key);
   return found != models_.end()
              ? found->second
-             : models_.emplace(key, make_model(options, sends_codes)).first->second;
+             : models_.emplace(key, make_model(options, sends_codes, sharers)).first->second;
 }
 
 ExpertPopularity popularity_of(const PointRecord& record) {

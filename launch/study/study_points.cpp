@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <string_view>
 
@@ -12,10 +13,12 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "launch/job/model_checksum.h"
+#include "launch/job/placement_choice.h"
 #include "launch/job/program_version.h"
 #include "launch/options/option_table.h"
 #include "launch/study/shape_point.h"
 #include "src/model/model_config.h"
+#include "src/model/transformer.h"
 #include "src/parallel/expert_placement.h"
 
 namespace moesaic {
@@ -41,9 +44,8 @@ class StudyFiles {
   const std::string& text_sum(const std::string& path) {
     return at(sums_, "text " + path, [&] { return file_checksum(path); });
   }
-  /// Of each layer of a model.
-  std::int64_t experts(const std::string& directory) {
-    return at(experts_, directory, [&] { return read_model_config(directory).num_experts; });
+  const ModelConfig& config(const std::string& directory) {
+    return at(configs_, directory, [&] { return read_model_config(directory); });
   }
 
  private:
@@ -54,7 +56,7 @@ class StudyFiles {
     return found != known.end() ? found->second : known.emplace(key, make()).first->second;
   }
   std::map<std::string, std::string> sums_;
-  std::map<std::string, std::int64_t> experts_;
+  std::map<std::string, ModelConfig> configs_;
 };
 
 /// Throws Error{usage} for ranks that cannot have the experts, as a run of them does.
@@ -94,6 +96,7 @@ class PointMaker {
   /// Looks at what the point runs.
   void identify(StudyPoint& point) {
     check_ranks(point);
+    check_exchange(point.command.options);
     point.id = checksum_text(checksum(identity(point)));
   }
 
@@ -119,13 +122,21 @@ class PointMaker {
     }
   }
 
-  /// What contradicts itself names the file.
-  void check_point(const Options& options) const {
+  /// Errors of several values together name the file.
+  void check_together(const std::function<void()>& check) const {
     try {
-      require_point(options);
+      check();
     } catch (const Error& error) {
       throw Error(error.kind(), fmt::format("{}: {}", study_.path, error.what()));
     }
+  }
+
+  /// How rows are to travel. Of a file that places experts what it says counts.
+  void check_exchange(const Options& options) {
+    check_together([&] {
+      placement_sum_ = PlacementChoice(options.placement).fingerprint();
+      if (!options.shape) check_moe_options({.defer = options.defer}, files_.config(options.model));
+    });
   }
 
   /// Ranks that can never run name their line.
@@ -133,7 +144,7 @@ class PointMaker {
     const Options& options = point.command.options;
     const std::int64_t experts =
         options.shape ? parse_layer_shape(*options.shape, options.shape_experts).experts
-                      : files_.experts(options.model);
+                      : files_.config(options.model).num_experts;
     try {
       require_sharing(point, experts);
     } catch (const Error& error) {
@@ -159,7 +170,7 @@ class PointMaker {
   void finish(StudyPoint& point) {
     point.command = understand(point.words);
     const Options& options = point.command.options;
-    check_point(options);
+    check_together([&] { require_point(options); });
     const bool is_told = source_of(point.command, "sequences") != OptionSource::preset;
     const bool is_strong = study_.kind == StudyKind::strong;
     if (!is_strong || !is_told) {
@@ -186,6 +197,7 @@ class PointMaker {
         .field("ranks", point.ranks)
         .field("model", options.shape ? "" : files_.model_sum(options.model))
         .field("routing_rows", reads_routing ? files_.text_sum(routing) : "")
+        .field("placement_rows", checksum_text(placement_sum_))
         .field("text", options.bench_text ? files_.text_sum(*options.bench_text) : "")
         .field("lora", options.lora ? files_.model_sum(*options.lora) : "");
     for (const OptionRow& row : option_table()) {
@@ -200,6 +212,7 @@ class PointMaker {
   const Environment& environment_;
   StudyFiles files_;
   std::int64_t most_ranks_ = 1;
+  std::uint64_t placement_sum_ = 0;  // of the last point
   std::int64_t made_ = 0;
 };
 

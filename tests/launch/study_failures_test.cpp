@@ -233,6 +233,8 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   fails("ranks = 4,17\n", {"study.ini line 10: ranks = 17: ", "17 ranks cannot share 16 experts"});
   fails("ranks = 3\nexpert-replicas = 2\n",
         {"study.ini line 10: ranks = 3: 3 ranks cannot have 2 copies of the experts"});
+  fails("ranks = 1\ndefer = 2,5\n", {"study.ini: defer is 5", "4 experts a token"});
+  fails("ranks = 1\nplacement = round-robin\n", {"study.ini: ", "did you mean round_robin?"});
   fails("ranks = 1\nlora-targets = \"experts\n", {"line 11", "quotes do not end"});
   fails("ranks = 1\nlora-targets = \"experts\" attention\n", {"line 11", "attention", "quotes"});
   fails("", {"no ranks"});
@@ -242,6 +244,8 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   for (const auto& [lines, text] : {std::pair("shape = granite\n", "--job prompt needs a model"),
                                     {"shape = granit\njob = layer\n", "did you mean granite?"},
                                     {"shape = 8x32x16\njob = layer\n", "8x32x16"},
+                                    {"shape = 8x32x16x2\njob = layer\nwire = exact,int8\n",
+                                     "--wire int8 is for a model that runs, not for --job layer"},
                                     {"kind = experts\nmodel = x\ntext = y\n", "needs a shape"},
                                     {"job = layer\n", "no model = DIR and no shape"}}) {
     write_text(config_, shape + lines);
@@ -251,6 +255,9 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   expect_failure(run_moesaic(run()), 2, {"text", "random"});
   write_text(config_, "ranks = 1\nout = x\nmodel = " + kDemo + "\ntext = random\njob = layer\n");
   expect_failure(run_moesaic(run()), 2, {"study.ini: ", "--shape"});
+  write_text(config_, "ranks = 1\nout = x\nmodel = " + kDemo +
+                          "\ntext = random\njob = sft\nplacement = round_robin\ndefer = 2\n");
+  expect_failure(run_moesaic(run()), 2, {"study.ini: --defer 2 is for a model", "--job sft"});
   expect_failure(run_moesaic({"study", "run"}), 2, {"which study?"});
   expect_failure(run_moesaic({"study", "run", out_ + ".ini"}), 3, {out_ + ".ini"});
   expect_failure(run_moesaic({"study"}), 2, {"study run"});

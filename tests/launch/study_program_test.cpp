@@ -58,7 +58,7 @@ class StudyResults : public StudyProgram {
   }
 
   /// What is written for SimGrid: every message of a rank is awaited by another.
-  void expect_traces(int ranks) const {
+  void expect_traces(int ranks, int layers = 1) const {
     const std::string number = std::to_string(ranks);
     const ProgramResult result =
         run_moesaic({"study", "export", "smpi", config_, "--ranks", number});
@@ -78,7 +78,7 @@ class StudyResults : public StudyProgram {
         }
       }
       EXPECT_EQ(sent, awaited);
-      EXPECT_EQ(std::ssize(sent), 2 * ranks * (ranks - 1));  // there and back
+      EXPECT_EQ(std::ssize(sent), 2 * layers * ranks * (ranks - 1));  // there and back
       EXPECT_EQ(lines_of(read_text(folder + "/hosts")).size(), static_cast<std::size_t>(ranks));
       EXPECT_GT(Json::read_file(folder + "/told.json").at("seconds").as_double(), 0);
     }
@@ -181,6 +181,40 @@ TEST_F(StudyResults, FitsEachLinkByItself) {
   }
   EXPECT_FALSE(terms.contains("link.bytes"));
   expect_traces(4);
+}
+
+TEST_F(StudyResults, TellsWaysOfExchangesApart) {
+  describe(
+      "ranks = 2\nranks-per-node = 1\nwire = exact,int8\ndefer = 0,1\n"
+      "placement = contiguous,round_robin\n");
+  const ProgramResult result = run_moesaic(run());
+  ASSERT_EQ(result.exit_code, 0) << result.text();
+  ASSERT_EQ(rows().size(), 8U);
+  std::map<std::string, std::int64_t> bytes;
+  for (const Json& line : rows()) {
+    const Json options = line.at("provenance").at("options");
+    bytes[options.at("wire").as_string() + options.at("defer").as_string() +
+          options.at("placement").as_string()] = line.at("inter_bytes").as_int();
+  }
+  EXPECT_EQ(bytes.size(), 8U);
+  EXPECT_LT(bytes.at("int80contiguous"), bytes.at("exact0contiguous"));
+  EXPECT_NE(bytes.at("exact0round_robin"), bytes.at("exact0contiguous"));
+  ASSERT_EQ(run_moesaic({"study", "predict", config_, "--ranks", "4"}).exit_code, 0);
+  const Json model = Json::read_file(out_ + "/model.json");
+  EXPECT_EQ(model.at("predictions").size(), 8);
+  std::set<std::string> terms;
+  model.at("terms").for_each(
+      [&](const std::string&, const Json& term) { terms.insert(term.at("name").as_string()); });
+  for (const char* term : {"node.defer-0.bytes", "node.defer-1.bytes", "link.defer-0.bytes",
+                           "link.defer-1.messages"}) {
+    EXPECT_TRUE(terms.contains(term)) << term;
+  }
+  EXPECT_FALSE(terms.contains("link.bytes"));
+  expect_traces(4, 5);
+  ASSERT_EQ(run_moesaic({"study", "report", config_}).exit_code, 0);
+  EXPECT_NE(read_text(out_ + "/points.csv").find("defer 1, placement round_robin, wire int8"),
+            std::string::npos)
+      << read_text(out_ + "/points.csv");
 }
 
 TEST_F(StudyResults, AQuotedValueIsOneHoweverManyCommasItHas) {
