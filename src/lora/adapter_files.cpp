@@ -113,6 +113,7 @@ AdapterFiles AdapterFiles::parse(const Json& config, std::vector<TensorView> ten
   files.find_tensors();
   files.find_blocks();
   files.make_specs(targeted);
+  files.drop_empty_parts();
   return files;
 }
 
@@ -247,8 +248,7 @@ void AdapterFiles::read_b(const Module& module, std::span<const Use> uses) const
       const std::int64_t own = o - use.place->first_out;
       if (own < 0 || own >= b.rows()) continue;
       for (std::int64_t r = 0; r < b.cols(); ++r) {
-        const std::int64_t column = (use.place->first_rank + r) * experts + use.place->expert;
-        b(own, r) = row[static_cast<std::size_t>(column)];
+        b(own, r) = row[static_cast<std::size_t>(use.place->column(r, experts))];
       }
     }
   }

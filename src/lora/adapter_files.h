@@ -26,7 +26,9 @@ class AdapterFiles {
   static AdapterFiles parse(const Json& config, std::vector<TensorView> tensors,
                             std::span<const AdapterSite> sites, const std::string& where);
 
-  /// The adapters of the whole model, as AdapterSet orders them.
+  /// The adapters of the whole model, as AdapterSet orders them. Parts of joined modules that are
+  /// zeros in A and B are none: the file has them in place of experts, gates and ups that were not
+  /// trained.
   [[nodiscard]] const std::vector<AdapterSpec>& specs() const noexcept { return specs_; }
   /// Layout, rslora, dropout and base model.
   [[nodiscard]] const AdapterDescription& description() const noexcept { return description_; }
@@ -44,6 +46,11 @@ class AdapterFiles {
     std::int64_t expert = 0;
     std::int64_t first_rank = 0;
     std::int64_t first_out = 0;
+
+    /// Of B in a module of so many experts: the one for rank `r` of the adapter.
+    [[nodiscard]] std::int64_t column(std::int64_t r, std::int64_t experts) const noexcept {
+      return (first_rank + r) * experts + expert;
+    }
   };
   struct Module {
     PeftModule layout;
@@ -61,6 +68,8 @@ class AdapterFiles {
   void find_tensors();
   void find_blocks();
   void make_specs(std::span<const AdapterSite> targeted);
+  void drop_empty_parts();
+  [[nodiscard]] std::vector<bool> filled_parts(const Module& module) const;
   void read_values(AdapterSet& set) const;
   void read_a(const Module& module, std::span<const Use> uses) const;
   void read_b(const Module& module, std::span<const Use> uses) const;

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "comm/thread_communicator.h"
+#include "src/lora/adapter_targets.h"
 #include "src/lora/adapter_writer.h"
 #include "src/model/model_adapters.h"
 #include "src/parallel/expert_placement.h"
@@ -111,10 +112,7 @@ TEST_P(AdapterFilesOf, ThereAndBackThroughTheOtherLayoutValuesStay) {
     return;
   }
   copy_adapter(from_, other, to, sites_, 1);
-  auto values = values_in(other, sites_);
-  for (const auto& [module, expected] : values_in(from_, sites_)) {
-    EXPECT_EQ(values[module], expected) << module;
-  }
+  EXPECT_EQ(values_in(other, sites_), values_in(from_, sites_)) << "and no other modules";
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, AdapterFilesOf, testing::ValuesIn(kAdapterCases),
@@ -149,6 +147,48 @@ TEST(AdapterFiles, JoinedGatesAndUpsShareAOnlyWhereBHasNoBlocks) {
   const auto qwen = sites_of("qwen3_moe");
   copy_adapter(kAdapters + "qwen3_moe", directory.path(), AdapterLayout::transformers5, qwen, 1);
   EXPECT_EQ(shared(AdapterFiles::open(directory.path(), qwen)), 0);
+}
+
+/// Writes a new adapter of rank 2 for these targets, with this in its factors B.
+void write_new_adapter(const std::string& to, const std::string& targets, AdapterLayout layout,
+                       std::span<const AdapterSite> sites, float b) {
+  std::vector<AdapterSpec> specs;
+  for (const AdapterSite& site : choose_sites(sites, targets)) {
+    specs.push_back({.site = site, .rank = 2, .alpha = 4, .scale = 2});
+  }
+  std::ranges::stable_partition(specs,
+                                [](const AdapterSpec& spec) { return spec.site.expert < 0; });
+  AdapterSet set(specs, Format::f32);
+  initialize(set, 1);
+  for (std::int64_t i = 0; i < set.size(); ++i) {
+    const MatrixView<float> factor = set.factors(i).b;
+    std::fill_n(factor.data(), factor.rows() * factor.cols(), b);
+  }
+  save_adapter(to, {{.layout = layout}, specs, sites}, set);
+}
+
+TEST(AdapterFiles, PartsOfJoinedModulesThatWereNoTargetsStayNone) {
+  const TemporaryDirectory directory;
+  const std::string first = directory.path_of("first");
+  const std::string again = directory.path_of("again");
+  for (const auto& [golden, layout] : {std::pair("granitemoe-joined", AdapterLayout::transformers4),
+                                       std::pair("qwen3_moe", AdapterLayout::transformers5)}) {
+    const std::vector<AdapterSite> sites = sites_of(golden);
+    for (const std::string parts :
+         {R"(gate_proj)", R"(\d+\.up_proj)", R"([02]\.(gate|up)_proj)", R"(1\.up_proj)",
+          R"(0\.up_proj|.*1\.gate_proj|.*2\.down_proj)"}) {
+      for (const float b : {0.0F, 1.0F}) {  // never trained, or trained
+        const std::string targets = R"(.*\.q_proj|.*\.experts\..*)" + parts;
+        write_new_adapter(first, targets, layout, sites, b);
+        const AdapterFiles files = AdapterFiles::open(first, sites);
+        EXPECT_EQ(files.specs().size(), choose_sites(sites, targets).size()) << golden << parts;
+        copy_adapter(first, again, layout, sites, 2);
+        for (const char* file : {"/adapter_config.json", "/adapter_model.safetensors"}) {
+          EXPECT_EQ(read_text(again + file), read_text(first + file)) << golden << parts;
+        }
+      }
+    }
+  }
 }
 
 TEST(AdapterFiles, WrittenTargetsHitTheModulesOfTheFileAndNoOthers) {
