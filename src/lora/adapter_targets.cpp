@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "src/tokenizer/regex.h"
@@ -35,17 +38,37 @@ void require_kinds(std::span<const AdapterSite> sites, const Kinds& kinds) {
       return static_cast<std::size_t>(site.kind) == i;
     };
     require(!kinds[i] || std::ranges::any_of(sites, is_kind), ErrorKind::usage,
-            "LoRA target \"{}\": this model has no such matrices", kAdapterKindNames[i]);
+            "--lora-targets: this model has no matrices of the kind \"{}\"", kAdapterKindNames[i]);
   }
 }
 
-Regex whole_name(const std::string& expression) {
+/// The sites whose whole names match.
+std::vector<AdapterSite> matching_sites(std::span<const AdapterSite> sites,
+                                        const std::string& expression) {
+  std::vector<AdapterSite> matching;
   try {
-    return Regex::compile("\\A(?:" + expression + ")\\z", "LoRA targets");
-  } catch (const Error& error) {
-    fail(ErrorKind::usage, "\"{}\" is neither a list of {} nor a regular expression: {}",
+    const Regex whole = Regex::compile("\\A(?:" + expression + ")\\z", "PCRE2");
+    std::ranges::copy_if(sites, std::back_inserter(matching), [&](const AdapterSite& site) {
+      return !whole.find_all(site.module).empty();
+    });
+  } catch (const Error& error) {  // which is of a file for what a pattern is in
+    fail(ErrorKind::usage,
+         "--lora-targets \"{}\": neither a list of {} nor a regular expression that can be used: "
+         "{}",
          expression, fmt::join(kAdapterKindNames, ", "), error.what());
   }
+  return matching;
+}
+
+/// A name for each kind and last word.
+std::string examples_of(std::span<const AdapterSite> sites) {
+  std::set<std::pair<AdapterKind, std::string_view>> seen;
+  std::vector<std::string_view> names;
+  for (const AdapterSite& site : sites) {
+    const std::string_view name = site.module;
+    if (seen.emplace(site.kind, name.substr(name.rfind('.') + 1)).second) names.push_back(name);
+  }
+  return names.empty() ? "(this model has none)" : fmt::format("{}", fmt::join(names, ", "));
 }
 
 /// PEFT's target_modules are ends of names, "q_proj,v_proj": what they are here. Empty if a word is
@@ -77,17 +100,12 @@ std::vector<AdapterSite> choose_sites(std::span<const AdapterSite> sites,
     });
     return chosen;
   }
-  const Regex expression = whole_name(targets);
-  std::ranges::copy_if(sites, std::back_inserter(chosen), [&](const AdapterSite& site) {
-    return !expression.find_all(site.module).empty();
-  });
-  require(
-      !chosen.empty(), ErrorKind::usage,
-      "LoRA targets \"{}\": neither kinds ({}, with commas) nor a regular expression that a whole "
-      "name of a module matches, such as {}{}",
-      targets, fmt::join(kAdapterKindNames, ", "),
-      sites.empty() ? "(this model has none)" : sites.front().module,
-      advice_on_ends(sites, targets));
+  chosen = matching_sites(sites, targets);
+  require(!chosen.empty(), ErrorKind::usage,
+          "--lora-targets \"{}\": neither kinds ({}, with commas) nor a regular expression that a "
+          "whole name of a module matches, such as {}{}",
+          targets, fmt::join(kAdapterKindNames, ", "), examples_of(sites),
+          advice_on_ends(sites, targets));
   return chosen;
 }
 

@@ -57,6 +57,19 @@ TEST(AdapterTargets, WhatMatchesNothingIsRefused) {
   EXPECT_FALSE(refusal("").empty());
 }
 
+TEST(AdapterTargets, ARefusalNamesTheOptionAndAModuleOfEachSort) {
+  const std::string too_long = R"((.*.*)*x)";  // to match: PCRE2 gives up
+  for (const std::string targets : {"shared", "(q_proj", "mlp", too_long.c_str(), ""}) {
+    EXPECT_TRUE(refusal(targets).starts_with("--lora-targets")) << refusal(targets);
+  }
+  EXPECT_NE(refusal("mlp").find("such as model.layers.0.self_attn.q_proj, "
+                                "model.layers.0.self_attn.v_proj, "
+                                "model.layers.0.mlp.experts.0.gate_proj, "
+                                "model.layers.1.mlp.gate_proj"),
+            std::string::npos)
+      << refusal("mlp");
+}
+
 /// As tools/compare_adapter_layouts.py found.
 TEST(AdapterLayouts, SomeLoadOnBothVersionsOfTransformers) {
   const auto loads = [](const AdapterDescription& description, const char* family,
