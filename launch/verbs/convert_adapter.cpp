@@ -33,12 +33,6 @@ void check_options(const Options& options, const OpenModel& model) {
           model.files.directory());
 }
 
-AdapterSet read_whole(const AdapterFiles& adapter) {
-  AdapterSet set(adapter.specs(), Format::bf16);
-  adapter.read(set);
-  return set;
-}
-
 /// Of the adapter that is written; of one that is merged its own.
 AdapterLayout written_layout(const Options& options, const OpenModel& model) {
   switch (options.adapter_layout) {

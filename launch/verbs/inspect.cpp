@@ -65,7 +65,10 @@ void inspect(const Runtime& runtime) {
   if (const Checkpoint* checkpoint = report.files.checkpoint()) {
     report.inventory = take_inventory(*checkpoint, names);
   }
-  if (options.lora) report.adapter = AdapterFiles::open(*options.lora, adapter_sites(names));
+  if (options.lora) {
+    report.adapter = AdapterFiles::open(*options.lora, adapter_sites(names));
+    (void)read_whole(*report.adapter);  // refuses what a run would
+  }
   std::exception_ptr broken;  // told after what is known
   const bool is_whole = !report.inventory || report.inventory->missing.empty();
   try {

@@ -254,4 +254,10 @@ void AdapterFiles::read_b(const Module& module, std::span<const Use> uses) const
   }
 }
 
+AdapterSet read_whole(const AdapterFiles& adapter) {
+  AdapterSet set(adapter.specs(), Format::bf16);
+  adapter.read(set);
+  return set;
+}
+
 }  // namespace moesaic

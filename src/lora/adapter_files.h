@@ -83,4 +83,7 @@ class AdapterFiles {
   std::vector<Place> places_;  // [specs]
 };
 
+/// All adapters of a model. Throws as AdapterFiles::read does.
+[[nodiscard]] AdapterSet read_whole(const AdapterFiles& adapter);
+
 }  // namespace moesaic

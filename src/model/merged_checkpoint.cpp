@@ -49,6 +49,12 @@ std::string json_text(const Json& value, const std::string& indent, std::string_
   return value.is_object() ? "{" + text + "}" : "[" + text + "]";
 }
 
+/// Rounds a row, and tells whether all of it is still a number.
+bool round_row(std::span<const float> values, std::span<BFloat16> out) {
+  std::ranges::transform(values, out.begin(), to_bfloat16);
+  return std::ranges::all_of(out, [](BFloat16 value) { return std::isfinite(to_float(value)); });
+}
+
 void write_file(const std::string& directory, std::string_view name, const std::string& text) {
   replace_file((std::filesystem::path(directory) / name).string(), text);
 }
@@ -190,14 +196,18 @@ void MergedCheckpoint::write_rows(const TensorSpec& tensor, const Piece& piece, 
   output.rows.resize(static_cast<std::size_t>(count * cols));
   output.rounded.resize(output.rows.size());
   MatrixSource(checkpoint_, piece.slice).read_rows(first, count, std::span(output.rows));
-  output.pool.for_each(count, 1, [&](std::int64_t row) {
-    const std::span values =
-        std::span(output.rows)
-            .subspan(static_cast<std::size_t>(row * cols), static_cast<std::size_t>(cols));
-    if (piece.adapter >= 0) merge_row(piece, first + row, values);
-    std::ranges::transform(values, output.rounded.begin() + row * cols, to_bfloat16);
-  });
   const std::int64_t step = piece.slice.row_step;
+  output.pool.for_each(count, 1, [&](std::int64_t row) {
+    const auto begin = static_cast<std::size_t>(row * cols);
+    const std::span values = std::span(output.rows).subspan(begin, static_cast<std::size_t>(cols));
+    if (piece.adapter >= 0) merge_row(piece, first + row, values);
+    const bool is_finite =
+        round_row(values, std::span(output.rounded).subspan(begin, values.size()));
+    require(is_finite, ErrorKind::file,
+            "tensor \"{}\": row {}{} has a value that is not finite in bf16: nothing is written",
+            tensor.name, piece.slice.first_row + (first + row) * step,
+            piece.adapter >= 0 ? ", with the adapter in it," : "");
+  });
   const std::int64_t at_once = step == 1 ? count : 1;
   const std::span bytes = std::as_bytes(std::span(output.rounded));
   for (std::int64_t row = 0; row < count; row += at_once) {

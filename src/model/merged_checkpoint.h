@@ -32,7 +32,8 @@ class MergedCheckpoint {
   /// Called now and then with the bytes of the shard that are written.
   using Watch = std::function<void(std::int64_t done_bytes)>;
   /// Writes a shard into `directory`. Throws Error{resource} when the disk refuses, Error{file} for
-  /// scales that are no numbers, and for a file of the checkpoint that was cut short meanwhile.
+  /// scales that are no numbers, naming the tensor for a merged or dequantised value that is not
+  /// finite in bf16, and for a file of the checkpoint that was cut short meanwhile.
   void write_shard(std::int64_t shard, const std::string& directory, ThreadPool& pool,
                    const Watch& watch) const;
   /// Writes config.json, without what it says of quantisation, and the index of several shards.

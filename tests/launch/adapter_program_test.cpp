@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include "base/json.h"
 #include "src/checkpoint/safetensors.h"
@@ -181,6 +182,31 @@ TEST_F(AdapterProgram, OptionsOfNewAdaptersMayNotContradictTheOneThatTrainingGoe
   expect_failure(train({"--lora-rank", "5"}), 2, {"--lora-rank", "--lora has"});
   expect_failure(train({"--lora-alpha", "4"}), 2, {"--lora-alpha"});
   expect_failure(train({"--lora-targets", "experts"}), 2, {"--lora-targets"});
+}
+
+TEST_F(AdapterProgram, ValuesThatAreNotFiniteAreRefusedByAllThatReadThem) {
+  const std::string lora = changed("\"lora_alpha\": 2", "\"lora_alpha\": 200");
+  const auto with_last_value = [&](float value) {
+    std::string bytes = read_text(lora + "/adapter_model.safetensors");
+    std::memcpy(bytes.data() + bytes.size() - 4, &value, 4);
+    write_text(lora + "/adapter_model.safetensors", bytes);
+  };
+  const std::string out = directory_.path_of("out");
+  with_last_value(3e38F);  // which is finite, until it is in a matrix
+  EXPECT_EQ(run_moesaic({"inspect", kModel, "--lora", lora}).exit_code, 0);
+  expect_failure(
+      convert(2, out, {"--lora", lora, "--merge"}), 3,
+      {"tensor \"model.layers.2.self_attn.v_proj.weight\": row 11, with the adapter in it, "
+       "has a value that is not finite in bf16"});
+  with_last_value(std::numeric_limits<float>::quiet_NaN());
+  for (const Arguments& reading :
+       {Arguments{"inspect", kModel, "--lora", lora},
+        Arguments{"score", "-m", kModel, "-f", text_, "--lora", lora},
+        Arguments{"convert", "-m", kModel, "-o", out, "--lora", lora, "--merge"}}) {
+    expect_failure(run_moesaic(reading), 3,
+                   {"layers.2.self_attn.v_proj.lora_B.weight\" holds a value that is not finite"});
+  }
+  EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 TEST_F(AdapterProgram, WhatCannotBeIsRefused) {
