@@ -95,7 +95,7 @@ void check_output(const Options& options) {
 OutputDirectory::OutputDirectory(const Options& options) : path_(options.output_dir) {
   check_output(options);
   std::error_code error;
-  is_unused_ = fs::create_directories(path_, error);
+  is_new_ = fs::create_directory(path_, error);  // as convert, not where a name is mistyped
   require(!error, ErrorKind::resource, "{}: cannot be made: {}", path_, error.message());
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // File systems that cannot lock a directory say so.
@@ -107,7 +107,6 @@ OutputDirectory::OutputDirectory(const Options& options) : path_(options.output_
 }
 
 void OutputDirectory::begin(const Options& options) {
-  is_unused_ = false;
   std::error_code error;
   std::vector<fs::path> old;
   for (const auto& entry : fs::directory_iterator(path_, error)) {
@@ -123,7 +122,7 @@ void OutputDirectory::begin(const Options& options) {
 }
 
 OutputDirectory::~OutputDirectory() {
-  if (is_unused_) ::rmdir(path_.c_str());
+  if (is_new_) ::rmdir(path_.c_str());  // if there is nothing in it
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 

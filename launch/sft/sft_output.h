@@ -13,11 +13,12 @@ namespace moesaic {
 void check_output(const Options& options);
 
 /// OUTDIR of rank 0, new or old. As long as this lives, no other process trains into it. A new one
-/// in which nothing has begun is not left behind.
+/// in which nothing has been written is not left behind.
 class OutputDirectory {
  public:
   /// Throws what check_output does; Error{usage} if another process trains into it;
-  /// Error{resource} if it cannot be made.
+  /// Error{resource} if it cannot be made, also where the directory that it is to be in is not
+  /// there.
   explicit OutputDirectory(const Options& options);
   ~OutputDirectory();
   /// Without --resume: what an earlier run made there is removed, and nothing else.
@@ -27,8 +28,8 @@ class OutputDirectory {
 
  private:
   std::string path_;
-  int descriptor_ = -1;    // locked
-  bool is_unused_ = true;  // and new
+  int descriptor_ = -1;  // locked
+  bool is_new_ = false;
 };
 
 /// OUTDIR/options.ini, which --config reads: the options of the run, which has begun or gone on.

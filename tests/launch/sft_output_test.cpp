@@ -72,13 +72,15 @@ TEST(Sft, APlaceThatCannotBeMadeIsToldBeforeTheModelIsLoaded) {
   const TemporaryDirectory directory;
   write_text(directory.path_of("file"), "");
   for (const Arguments& arguments :
-       {sft(directory.path_of("file/out")),
+       {sft(directory.path_of("file/out")), sft(directory.path_of("none/out")),
         sft(directory.path_of("out"), {"--grad-out", directory.path_of("none/gradients")})}) {
     Arguments telling = arguments;
     *std::ranges::find(telling, "warning") = "info";
     const ProgramResult result = run_moesaic(telling);
     expect_failure(result, 4, {directory.path()});
     EXPECT_EQ(result.err.find("weights: "), std::string::npos) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(directory.path_of("none")));
+    EXPECT_FALSE(std::filesystem::exists(directory.path_of("out")));
   }
 }
 
