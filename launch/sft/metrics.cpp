@@ -2,12 +2,14 @@
 
 #include <fmt/core.h>
 
-#include <filesystem>
+#include <cstddef>
+#include <fstream>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/output_file.h"
+#include "base/small_file.h"
 
 namespace moesaic {
 namespace {
@@ -57,20 +59,21 @@ std::string metrics_line(const EvalMetrics& eval) {
 
 MetricsFile::MetricsFile(std::string directory, std::int64_t last_step)
     : directory_(std::move(directory)) {
-  take_old_lines(last_step);
-  file_.open(metrics_path(directory_), std::ios::binary | std::ios::app);
-  require(file_.is_open(), ErrorKind::resource, "cannot write {}", metrics_path(directory_));
+  const std::string kept = take_old_lines(last_step);
+  replace_file(metrics_path(directory_), kept);
+  file_ = OutputFile(metrics_path(directory_), OutputFile::Mode::kept);
+  end_byte_ = std::ssize(kept);
 }
 
-void MetricsFile::take_old_lines(std::int64_t last_step) {
-  std::ifstream old(metrics_path(directory_), std::ios::binary);
-  if (!old.is_open()) return;
+std::string MetricsFile::take_old_lines(std::int64_t last_step) {
+  const std::string path = metrics_path(directory_);
+  std::ifstream old(path, std::ios::binary);
+  require(old.is_open() || !file_exists(path), ErrorKind::file, "{}: cannot be read", path);
   std::string kept;
   std::int64_t number = 0;
   for (std::string text; std::getline(old, text);) {
     if (old.eof()) break;  // cut short
-    const Json line =
-        Json::parse(text, fmt::format("{} line {}", metrics_path(directory_), ++number));
+    const Json line = Json::parse(text, fmt::format("{} line {}", path, ++number));
     if (last_step < 0 || step_of(line) > last_step) continue;
     kept += text + "\n";
     const std::string event = line.at("event").as_string();
@@ -79,8 +82,7 @@ void MetricsFile::take_old_lines(std::int64_t last_step) {
     if (event == "step") curves_.train.push_back({step_of(line), loss->as_double()});
     if (event == "eval") curves_.held_out.push_back({step_of(line), loss->as_double()});
   }
-  old.close();
-  replace_file(metrics_path(directory_), kept);
+  return kept;
 }
 
 std::int64_t MetricsFile::last_evaluation() const {
@@ -88,8 +90,9 @@ std::int64_t MetricsFile::last_evaluation() const {
 }
 
 void MetricsFile::write(const std::string& line) {
-  file_ << line << '\n' << std::flush;
-  require(file_.good(), ErrorKind::resource, "cannot write {}", metrics_path(directory_));
+  const std::string text = line + "\n";
+  file_.write_at(end_byte_, std::as_bytes(std::span(text)));
+  end_byte_ += std::ssize(text);
 }
 
 void MetricsFile::add(const StepMetrics& step) {
@@ -103,11 +106,7 @@ void MetricsFile::add(const EvalMetrics& eval) {
 }
 
 void MetricsFile::write_plot() const {
-  const std::string path = fmt::format("{}/{}", directory_, kLossPlotFile);
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << loss_svg(curves_);
-  file.close();
-  require(!file.fail(), ErrorKind::resource, "cannot write {}", path);
+  replace_file(fmt::format("{}/{}", directory_, kLossPlotFile), loss_svg(curves_));
 }
 
 }  // namespace moesaic

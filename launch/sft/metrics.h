@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/output_file.h"
 #include "launch/sft/loss_plot.h"
 
 namespace moesaic {
@@ -44,7 +44,8 @@ inline constexpr std::string_view kLossPlotFile = "loss.svg";
 class MetricsFile {
  public:
   /// Goes on behind what is there, but for lines of steps after `last_step`, which will happen
-  /// again; negative: all will. Throws Error{resource} if it cannot be written.
+  /// again; negative: all will. What a run that was killed has left of its last line is dropped.
+  /// Throws Error{file} naming a line that is no JSON, Error{resource} if it cannot be written.
   MetricsFile(std::string directory, std::int64_t last_step);
 
   /// The step of the last evaluation there; -1 if there is none.
@@ -58,10 +59,12 @@ class MetricsFile {
   void write_plot() const;
 
  private:
-  void take_old_lines(std::int64_t last_step);
+  /// Those that stay.
+  std::string take_old_lines(std::int64_t last_step);
 
   std::string directory_;
-  std::ofstream file_;
+  OutputFile file_;
+  std::int64_t end_byte_ = 0;
   LossCurves curves_;
 };
 

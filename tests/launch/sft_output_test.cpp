@@ -108,6 +108,17 @@ TEST(Sft, WhatIsThereIsNotLost) {
   EXPECT_TRUE(std::filesystem::exists(foreign + "/thesis.txt"));
 }
 
+TEST(Sft, TheLastLineOfMetricsMayBeCut) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(sft(out)));
+  const std::string metrics = read_text(out + "/metrics.jsonl");
+  write_text(out + "/metrics.jsonl", metrics + "{\"event\": \"step\", \"st");
+  expect_done(run_moesaic(sft(out, {"--resume"})));
+  EXPECT_TRUE(read_text(out + "/metrics.jsonl").starts_with(metrics + "{\"event\": \"start\""));
+  EXPECT_EQ(events(out, "step").size(), 6U);
+}
+
 TEST(Sft, ARunGoesOnWithItsOwnModelAlone) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
