@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -23,7 +24,7 @@ std::string no_room_advice(int file) {
   const bool is_known = ::fstatvfs(file, &status) == 0;
   const std::string room =
       is_known ? fmt::format(" ({} bytes are free)", status.f_bavail * status.f_frsize) : "";
-  return room + "; make room and give the same command again, or write to another disk";
+  return room + "; make room and start again, or write to another disk";
 }
 
 /// rename() would take a pipe or a device away, /dev/null too, and says of a directory that it is
@@ -142,6 +143,17 @@ void replace_file(const std::string& path, std::string_view text) {
 
 void require_replaceable(const std::string& path) {
   const ReplacingFile file(path);
+}
+
+void require_room(const std::string& directory, std::span<const std::int64_t> file_bytes,
+                  std::string_view what) {
+  const std::string path = fmt::format("{}/room.part-{}", directory, ::getpid());
+  std::vector<OutputFile> files;
+  for (const std::int64_t bytes : file_bytes) {
+    files.emplace_back(path, OutputFile::Mode::create, fmt::format("{} ({})", directory, what));
+    (void)std::remove(path.c_str());  // nothing is left of a file without a name when it is closed
+    files.back().reserve(bytes);
+  }
 }
 
 void sync_directory(const std::string& path) noexcept {

@@ -80,6 +80,11 @@ void replace_file(const std::string& path, std::string_view text);
 /// Throws what replace_file would, and changes nothing: for what is written after hours of work.
 void require_replaceable(const std::string& path);
 
+/// Throws Error{resource} naming `directory` and `what` unless files of these sizes find room in
+/// it, all at once: they are reserved for a moment. For the same.
+void require_room(const std::string& directory, std::span<const std::int64_t> file_bytes,
+                  std::string_view what);
+
 /// Makes changes of names in a directory last. A hint: never fails.
 void sync_directory(const std::string& path) noexcept;
 /// The same for the directory that this name stands in.

@@ -100,6 +100,7 @@ void SftRun::go_on() {
     if (!runtime_.is_first()) return;
     output_->begin(options());
     if (options().resume) newest = setup_.checkpoints().newest().value_or(-1);
+    setup_.require_room(std::max<std::int64_t>(newest, 0));
   });
   runtime_.world().max({&newest, 1});
   if (newest < 0) {

@@ -16,10 +16,10 @@
 #include "launch/job/model_checksum.h"
 #include "launch/job/placement_choice.h"
 #include "launch/options/option_table.h"
+#include "launch/sft/disk_demand.h"
 #include "launch/sft/sft_adapters.h"
 #include "launch/sft/sft_output.h"
 #include "src/checkpoint/mapped_file.h"
-#include "src/lora/adapter_writer.h"
 #include "src/model/model_adapters.h"
 #include "src/train/gradient_reduction.h"
 
@@ -218,9 +218,18 @@ AdapterDescription SftSetup::description() const {
 }
 
 void SftSetup::save_adapter(const std::string& directory) const {
-  moesaic::save_adapter(directory,
-                        {.description = description(), .adapters = specs_, .sites = sites_},
-                        adapters_.masters(), exchange_);
+  moesaic::save_adapter(directory, saved_adapter(), adapters_.masters(), exchange_);
+}
+
+void SftSetup::require_room(std::int64_t done) const {
+  const Options& options = runtime_.options();
+  moesaic::require_room(options.output_dir, {.steps_done = done,
+                                             .total_steps = total_steps_,
+                                             .save_every = options.save_every,
+                                             .keep = options.keep,
+                                             .there = checkpoints_.count(),
+                                             .checkpoint_bytes = checkpoints_.bytes(),
+                                             .adapter_bytes = adapter_file_bytes(saved_adapter())});
 }
 
 void SftSetup::write_gradients(const std::string& path) const {

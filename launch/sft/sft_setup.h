@@ -8,6 +8,7 @@
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
 #include "launch/sft/sft_data.h"
+#include "src/lora/adapter_writer.h"
 #include "src/lora/peft_config.h"
 #include "src/train/trainer.h"
 
@@ -42,6 +43,8 @@ class SftSetup {
   void save_checkpoint(std::int64_t steps);
   /// The adapter as PEFT reads it. Collective.
   void save_adapter(const std::string& directory) const;
+  /// Throws Error{resource} unless OUTDIR has room for what comes after `done` steps. For rank 0.
+  void require_room(std::int64_t done) const;
   /// The gradients of the last step, before clipping, as safetensors. Collective.
   void write_gradients(const std::string& path) const;
 
@@ -57,6 +60,9 @@ class SftSetup {
   [[nodiscard]] std::int64_t sum_bytes() const;
   [[nodiscard]] EngineWork engine_work(const OpenModel& model, const SftData& data);
   [[nodiscard]] AdapterDescription description() const;
+  [[nodiscard]] SavedAdapter saved_adapter() const {
+    return {.description = description(), .adapters = specs_, .sites = sites_};
+  }
   [[nodiscard]] bool recomputes() const;
   [[nodiscard]] TrainCheckpoints::State train_state();
   [[nodiscard]] TrainOptions train_options() const;

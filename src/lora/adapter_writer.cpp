@@ -122,6 +122,19 @@ std::span<const float> values_of(MatrixView<const float> factor) {
 
 }  // namespace
 
+std::int64_t adapter_file_bytes(const SavedAdapter& adapter) {
+  constexpr std::int64_t kEntryBytes = 128;  // of the header, for a tensor, besides its name
+  const AdapterDescription& description = adapter.description;
+  const std::vector<WrittenModule> modules =
+      written_modules(adapter.adapters, description.layout, description.rank_stabilised);
+  std::int64_t bytes = 0;
+  for (const TensorSpec& tensor : tensor_specs(modules)) {
+    bytes += tensor.shape[0] * tensor.shape[1] * dtype_bytes(tensor.dtype) + kEntryBytes +
+             std::ssize(tensor.name);
+  }
+  return bytes;
+}
+
 void save_adapter(const std::string& directory, const SavedAdapter& adapter,
                   std::span<const float> values, const AdapterExchange& exchange) {
   std::optional<AdapterOutput> output;

@@ -59,6 +59,9 @@ struct SavedAdapter {
   std::span<const AdapterSite> sites;     // all that the model has
 };
 
+/// Bytes of its adapter_model.safetensors, or a little more.
+[[nodiscard]] std::int64_t adapter_file_bytes(const SavedAdapter& adapter);
+
 /// Writes adapter_model.safetensors and adapter_config.json on rank 0 into `directory`, which is
 /// made if it is not there. `values`: AdapterSet::masters() of this rank. Collective. Throws
 /// Error{resource} on rank 0 when the disk refuses.

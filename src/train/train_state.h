@@ -44,6 +44,8 @@ class TrainCheckpoints {
   /// Error{resource} when the disk refuses.
   void save(const TrainProgress& progress, const State& state, const AdapterExchange& exchange,
             std::int64_t keep) const;
+  /// Whole ones that are there. For rank 0.
+  [[nodiscard]] std::int64_t count() const { return std::ssize(steps_there()); }
   /// Steps of the newest one that is whole; nothing if there is none. For rank 0.
   [[nodiscard]] std::optional<std::int64_t> newest() const;
   /// What the checkpoint after `steps` says of its run. For rank 0. Throws Error{file} for one that

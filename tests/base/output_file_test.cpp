@@ -9,8 +9,10 @@
 #include <cerrno>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tests/support/checkpoint_files.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 
 namespace {
@@ -105,6 +107,24 @@ TEST(OutputFile, WhetherAFileCanBeReplacedIsKnownBefore) {
   EXPECT_EQ(message(pipe), pipe + ": cannot be written: not a regular file");
   EXPECT_THROW(replace_file(pipe, "text"), Error);
   EXPECT_TRUE(std::filesystem::is_fifo(pipe)) << "a pipe or a device is not replaced by a file";
+}
+
+TEST(OutputFile, WhetherThereIsRoomIsKnownBefore) {
+  const test::TemporaryDirectory directory;
+  const auto message = [&](const std::vector<std::int64_t>& bytes) {
+    return test::error_message([&] { require_room(directory.path(), bytes, "two files"); },
+                               ErrorKind::resource);
+  };
+  require_room(directory.path(), std::vector<std::int64_t>{3000, 0, 5000}, "three files");
+  const std::string refusal = message({1000, std::int64_t{1} << 62});
+  EXPECT_TRUE(refusal.starts_with(directory.path() + " (two files): cannot reserve 46116860184"))
+      << refusal;
+  {
+    const test::FileSizeLimit limit(4000);
+    require_room(directory.path(), std::vector<std::int64_t>{3000, 3000}, "two files");
+    EXPECT_NE(message({3000, 5000}).find("File too large"), std::string::npos);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path())) << "nothing is left behind";
 }
 
 }  // namespace

@@ -44,23 +44,44 @@ TEST_F(FullDisk, TheFileThatIsWrittenIsNamed) {
   }
 }
 
+/// Of adapters of 0.6 MB, whose checkpoints have 1.9 MB.
+Arguments fine_tuning(const std::string& out, const std::string& steps, const Arguments& more) {
+  return joined({"sft", "-m", kDemo, "--data", kData + "/demo-sft.jsonl", "-o", out, "--max-steps",
+                 steps, "--lora-rank", "2"},
+                more);
+}
+
+TEST_F(FullDisk, AFineTuningAsksForRoomBeforeItsFirstStep) {
+  const std::string out = disk_ + "/out";
+  const auto run = [&](const std::string& size, const Arguments& more) {
+    return run_program(with_small_disk(size, disk_, moesaic_command(fine_tuning(out, "2", more))));
+  };
+  for (const auto& [size, more] :
+       {std::pair("2600k", Arguments{"--save-every", "1"}), std::pair("2200k", Arguments{})}) {
+    const ProgramResult refused = run(size, more);
+    expect_failure(refused, 4,
+                   {out + " (checkpoints of the run", "cannot reserve", "No space left on device (",
+                    "make room"});
+    EXPECT_EQ(refused.err.find("step 1/2"), std::string::npos) << refused.text();
+  }
+  const ProgramResult done = run("2800k", {});
+  EXPECT_EQ(done.exit_code, 0) << done.text();
+}
+
+/// Others write to the disk, too, from the first checkpoint on.
 TEST_F(FullDisk, AFineTuningTellsWhatIsSaved) {
-  const Arguments training = {"sft",
-                              "-m",
-                              kDemo,
-                              "--data",
-                              kData + "/demo-sft.jsonl",
-                              "-o",
-                              disk_ + "/out",
-                              "--max-steps",
-                              "2",
-                              "--save-every",
-                              "1",
-                              "--lora-rank",
-                              "2"};
-  expect_failure(run_program(with_small_disk("2600k", disk_, moesaic_command(training))), 4,
-                 {"step 1 is saved in " + disk_ + "/out; --resume goes on after it", "checkpoint-2",
-                  "No space left on device ("});
+  const std::string out = disk_ + "/out";
+  const std::string fill =
+      "\"$@\" & run=$!; until grep -qs save " + out + "/metrics.jsonl || ! kill -0 $run; " +
+      "do sleep 0.05; done; i=0; while kill -0 $run 2> /dev/null; do i=$((i + 1)); " +
+      "dd if=/dev/zero of=" + disk_ + "/fill$i bs=64k 2> /dev/null; sleep 0.05; done; wait $run";
+  const ProgramResult result = run_program(
+      with_small_disk("9m", disk_,
+                      joined({"sh", "-c", fill, "sh"},
+                             moesaic_command(fine_tuning(out, "100000", {"--save-every", "1"})))));
+  expect_failure(result, 4,
+                 {"is saved in " + out + "; --resume goes on after it", "error: " + out + "/",
+                  "No space left on device (", "make room and start again"});
 }
 
 TEST_F(FullDisk, ThatOfTemporaryFilesIsNamedBeforeMpiStarts) {

@@ -13,6 +13,7 @@
 #include "launch/job/memory_check.h"
 #include "launch/job/model_facts.h"
 #include "launch/job/rank_info.h"
+#include "launch/sft/disk_demand.h"
 #include "launch/verbs/prompts.h"
 #include "launch/verbs/self_test.h"
 #include "src/model/gqa_kind.h"
@@ -394,6 +395,26 @@ TEST(SelfTest, EveryKernelOfThisCpuPasses) {
   const std::vector<KernelTest> tests = test_kernels();
   EXPECT_GE(tests.size(), 2U);
   for (const KernelTest& test : tests) EXPECT_TRUE(test.passed()) << test.kernel;
+}
+
+TEST(DiskDemand, CheckpointsAreCountedWhoseRoomIsNotTakenYet) {
+  const auto most_and_last = [](const DiskDemand& demand) {
+    const NewCheckpoints checkpoints = new_checkpoints(demand);
+    return std::pair(checkpoints.most, checkpoints.last);
+  };
+  using Both = std::pair<std::int64_t, std::int64_t>;
+  EXPECT_EQ(most_and_last({.total_steps = 10, .keep = 2}), Both(1, 1)) << "at the end alone";
+  EXPECT_EQ(most_and_last({.total_steps = 10, .save_every = 10, .keep = 2}), Both(1, 1));
+  EXPECT_EQ(most_and_last({.total_steps = 10, .save_every = 5, .keep = 2}), Both(2, 2));
+  EXPECT_EQ(most_and_last({.total_steps = 10, .save_every = 1, .keep = 2}), Both(3, 2));
+  EXPECT_EQ(most_and_last({.steps_done = 9, .total_steps = 10, .save_every = 1, .keep = 2}),
+            Both(1, 1));
+  EXPECT_EQ(
+      most_and_last({.steps_done = 4, .total_steps = 10, .save_every = 2, .keep = 2, .there = 2}),
+      Both(1, 0))
+      << "a new one before an old one goes";
+  EXPECT_EQ(most_and_last({.steps_done = 10, .total_steps = 10, .keep = 2, .there = 1}),
+            Both(0, 0));
 }
 
 }  // namespace
