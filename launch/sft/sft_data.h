@@ -37,8 +37,8 @@ void share_samples(Communicator& world, SampleSet& set);
 
 /// --show-sample and --samples-out, on rank 0.
 void show_samples(const Options& options, const Tokenizer& tokenizer, const SampleSet& samples);
-/// `path` "-" is the standard output. Throws Error{resource} naming a file that cannot be written,
-/// and why.
+/// `path` "-" is the standard output; a file is replaced when all of it is on the disk. Throws
+/// Error{resource} naming a file that cannot be written, and why.
 void write_samples(const std::string& path, const SampleSet& samples);
 
 }  // namespace moesaic

@@ -2,17 +2,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
+#include <cstddef>
+#include <span>
 
-#include "base/error.h"
-#include "base/json.h"
+#include "base/output_file.h"
 #include "launch/sft/sft_data.h"
 
 namespace moesaic {
 namespace {
+
+/// What is written at a time.
+constexpr std::size_t kWrittenBytes = std::size_t{1} << 20;
 
 /// The text of a sample, what is trained between >> and <<.
 std::string marked_text(const Tokenizer& tokenizer, const TrainSample& sample) {
@@ -49,13 +49,17 @@ void write_samples(const std::string& path, const SampleSet& samples) {
     for (std::int64_t i = 0; i < samples.size(); ++i) fmt::print("{}", line_of(samples[i]));
     return;
   }
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  for (std::int64_t i = 0; file && i < samples.size(); ++i) file << line_of(samples[i]);
-  const int reason = file ? 0 : errno;  // closing a file that failed would change it
-  file.close();
-  require(!file.fail(), ErrorKind::resource, "cannot write {}: {}", path,
-          std::strerror(reason != 0 ? reason : errno));
+  ReplacingFile file(path);
+  std::int64_t end_byte = 0;
+  std::string lines;
+  for (std::int64_t i = 0; i < samples.size(); ++i) {
+    lines += line_of(samples[i]);
+    if (lines.size() < kWrittenBytes && i + 1 < samples.size()) continue;
+    file.file().write_at(end_byte, std::as_bytes(std::span(lines)));
+    end_byte += std::ssize(lines);
+    lines.clear();
+  }
+  file.publish();
 }
 
 }  // namespace moesaic

@@ -1,3 +1,4 @@
+#include "base/output_file.h"
 #include "launch/job/agreement.h"
 #include "launch/sft/sft_run.h"
 #include "launch/verbs/verbs.h"
@@ -7,7 +8,11 @@ namespace moesaic {
 
 void run_sft(Runtime& runtime) {
   const Options& options = runtime.options();
-  agree(runtime.world(), [&] { check_data_options(options); });
+  agree(runtime.world(), [&] {
+    check_data_options(options);
+    const bool makes_file = runtime.is_first() && options.samples_out && options.samples_out != "-";
+    if (makes_file) require_replaceable(*options.samples_out);
+  });
   const OpenModel model = open_model(runtime);
   const SftData data = read_sft_data(runtime, model);
   if (is_training(options)) return train(runtime, model, data);

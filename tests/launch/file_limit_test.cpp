@@ -25,6 +25,19 @@ TEST(FileLimit, TheFileThatIsWrittenIsNamed) {
                  {out, "File too large (ulimit -f"});
 }
 
+TEST(FileLimit, SamplesThatFindNoRoomLeaveTheFileThatWasThere) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("samples.jsonl");
+  write_text(out, "of an earlier run");
+  const Arguments samples = {MOESAIC_PROGRAM,           "sft",           "-m", kDemo, "--data",
+                             kData + "/demo-sft.jsonl", "--samples-out", out};
+  const Arguments in_mpirun = {MOESAIC_MPIRUN, "-n", "1"};
+  expect_failure(run_program(joined(in_mpirun, limited("32768", samples))), 4,
+                 {out, "File too large (ulimit -f"});
+  EXPECT_EQ(read_text(out), "of an earlier run");
+  EXPECT_EQ(contents(directory.path()).size(), 1U);
+}
+
 /// Many rows of 4 KiB after some, on ranks of which the first is `first`.
 ProgramResult exchange_rows(int ranks, const Arguments& more, const std::string& first_limit) {
   const Arguments bench = joined({MOESAIC_PROGRAM, "bench", "exchange", "--layer", "8,2048,64,1",
