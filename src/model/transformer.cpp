@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "src/model/decoder_layer.h"
@@ -121,7 +122,8 @@ struct Transformer::Impl {
     weights.files.require_read();
   }
 
-  /// A layer that has to compute again gets the memory of one of its kind that needs it no more.
+  /// A layer that has to compute again gets the memory of one of its kind that needs it no more,
+  /// all but its input.
   void take_stashes(KeptPass& kept, std::size_t layer) const {
     KeptLayer& to = kept.layers[layer];
     if (to.is_whole || to.mixer != nullptr) return;
@@ -130,6 +132,7 @@ struct Transformer::Impl {
       const bool is_alike = config.layers[l].mixer == config.layers[layer].mixer &&
                             config.layers[l].feed_forward == config.layers[layer].feed_forward;
       if (!is_alike || from.is_whole || from.mixer == nullptr) continue;
+      to.middle = std::exchange(from.middle, {});
       to.mixer = std::move(from.mixer);
       to.feed_forward = std::move(from.feed_forward);
       return;

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "comm/thread_communicator.h"
 #include "tests/support/test_engine.h"
@@ -127,6 +129,26 @@ TEST_P(SamplePassOf, bits_do_not_depend_on_how_it_is_run) {
     }
     expect_same({.ranks = 4, .expert_replicas = 2});
   }
+}
+
+TEST_P(SamplePassOf, layers_that_compute_again_share_the_memory_for_it) {
+  run_thread_ranks(1, [&](Communicator& world) {
+    AdaptedRank rank(golden_, {}, world);
+    SamplePass pass(rank.transformer(), Recompute::always);
+    AdapterGradients gradients(rank.adapters().places(),
+                               find_vector_kernels(supported_isas().back()));
+    pass.backward(pass.forward(golden_.first_step()), gradients);
+    const MicroBatch next = pass.forward(golden_.first_step());  // with memory of the one before
+    std::set<std::pair<const MixerKind*, const FeedForwardKind*>> kinds;
+    for (const LayerConfig& layer : golden_.config().layers) {
+      kinds.emplace(layer.mixer.get(), layer.feed_forward.get());
+    }
+    const auto count = [&](const auto& has) {
+      return static_cast<std::size_t>(std::ranges::count_if(next.kept.layers, has));
+    };
+    EXPECT_EQ(count([](const KeptLayer& layer) { return layer.mixer != nullptr; }), kinds.size());
+    EXPECT_EQ(count([](const KeptLayer& layer) { return layer.middle.size() > 0; }), kinds.size());
+  });
 }
 
 /// --numerics portable: instruction sets of one order of sums.
