@@ -35,6 +35,11 @@ class TransposedGemm {
   /// matrices of the same depth and order, which are all f32 or none.
   void run(std::span<const TransposedProduct> products, const GemmOutput& output);
 
+  /// What one such product of f32 rows packs at a time, at most, with a matrix of `depth` rows
+  /// whose transposed panels `kernel` takes: for the product with an output matrix, which is deep.
+  [[nodiscard]] static std::int64_t packed_bytes(const GemmKernel& kernel, std::int64_t rows,
+                                                 std::int64_t depth);
+
   /// Whether the first thing that happens to rows is that they are rounded to bf16.
   [[nodiscard]] static bool rounds_rows(const PackedMatrix& weights) noexcept;
   /// Whether a product with `weights` packs its rows as one with `projection` does, and so can make

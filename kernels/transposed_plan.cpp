@@ -8,8 +8,6 @@
 namespace moesaic {
 namespace {
 
-/// Rows of W of one piece of a deep product, as that with an output matrix: whole steps.
-constexpr std::int64_t kPieceDepth = 2048;
 /// Of all panels that one job makes, a few at a time.
 constexpr std::int64_t kPanelBytes = std::int64_t{1} << 19;
 /// Between rows of results, so that those of a tile do not meet in a few sets of the L1 cache.

@@ -16,6 +16,9 @@ namespace moesaic {
 /// The jobs of transposed products, and what threads do in them. Keeps its memory between plans.
 class TransposedPlan final : private JobGraph::Work {
  public:
+  /// Rows of W of one piece of a deep product, as that with an output matrix: whole steps.
+  static constexpr std::int64_t kPieceDepth = 2048;
+
   explicit TransposedPlan(const Compute& compute);
 
   /// As TransposedGemm::run(); the products fit each other and the output.

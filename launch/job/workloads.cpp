@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "kernels/kernel_table.h"
+#include "kernels/transposed_gemm.h"
 #include "src/model/loss_head.h"
 
 namespace moesaic {
@@ -13,23 +16,36 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-/// What a backward pass needs of a token: layers keep their input and more, one of them works, and
-/// some rows of gradients lie between layers.
+/// What a backward pass needs of a token: layers keep their input and more, some rows of gradients
+/// lie between layers, and each kind of layer has memory of its own to work in, and to compute
+/// again.
 std::int64_t kept_token_bytes(const ModelConfig& config, bool recomputes, int expert_ranks) {
   constexpr std::int64_t kGradientRows = 4;
   const std::int64_t input = 4 * config.hidden_size;
   std::int64_t total = kGradientRows * input;
-  std::int64_t largest = 0;
-  std::int64_t working = 0;
+  std::set<std::pair<const MixerKind*, const FeedForwardKind*>> layers;
+  std::set<const MixerKind*> mixers;
+  std::set<const FeedForwardKind*> feed_forwards;
   for (const LayerConfig& layer : config.layers) {
-    const std::int64_t kept =
-        input + layer.mixer->kept_bytes() + layer.feed_forward->kept_bytes(expert_ranks);
-    total += input + (recomputes ? 0 : kept);
-    largest = std::max(largest, kept);
-    working =
-        std::max({working, layer.mixer->backward_bytes(), layer.feed_forward->backward_bytes()});
+    const MixerKind* const mixer = layer.mixer.get();
+    const FeedForwardKind* const feed_forward = layer.feed_forward.get();
+    const bool is_new = layers.emplace(mixer, feed_forward).second;
+    total += input;
+    if (is_new || !recomputes) {
+      total += input + mixer->kept_bytes() + feed_forward->kept_bytes(expert_ranks);
+    }
+    if (mixers.insert(mixer).second) total += mixer->backward_bytes();
+    if (feed_forwards.insert(feed_forward).second) total += feed_forward->backward_bytes();
   }
-  return total + (recomputes ? largest : 0) + working;
+  return total;
+}
+
+/// Of the loss head besides logits: normed rows, and their gradients as they are packed for the
+/// product with the output matrix.
+std::int64_t loss_head_bytes(const ModelConfig& config, Precision precision, std::int64_t rows) {
+  const GemmKernel& kernel = find_gemm_kernel(supported_isas().back(), weight_format(precision));
+  return 4 * rows * config.hidden_size +
+         TransposedGemm::packed_bytes(kernel, rows, config.vocab_size);
 }
 
 /// And with dropout: what an adapter reads of its input, and the gradient that comes back to it, of
@@ -114,17 +130,19 @@ Workload sft_workload(const Options& options, const ModelConfig& config, const S
   // Their gradients are those of one layer. Buffers take a quarter more.
   const std::int64_t inner =
       5 * ((recomputes ? sizes.inner.of_layer : sizes.inner.all) + sizes.inner.of_layer);
+  const std::int64_t logits_rows = std::min(tokens, LossHead::rows_at_a_time(config.vocab_size));
   return {.sequences = 1,
           .capacity = tokens,
           .batch_tokens = tokens,
-          .logits_rows = std::min(tokens, LossHead::rows_at_a_time(config.vocab_size)),
+          .logits_rows = logits_rows,
           .texts_tokens = sizes.tokens,
           .adapter_bytes = sizes.adapter_bytes,
           .optimizer_bytes = kOptimizerBytes * sizes.adapter_values + sizes.sum_bytes +
                              sizes.saving_bytes +
                              (options.grad_out ? kGradientBytes * sizes.adapter_values : 0),
           .kept_bytes = tokens * (inner + kept_token_bytes(config, recomputes, sizes.expert_ranks) +
-                                  (sizes.dropout > 0 ? dropout_token_bytes(config) : 0)),
+                                  (sizes.dropout > 0 ? dropout_token_bytes(config) : 0)) +
+                        loss_head_bytes(config, options.precision, logits_rows),
           .keeps_layers = !recomputes};
 }
 

@@ -72,6 +72,34 @@ TEST_F(PlannedTraining, that_does_not_fit_is_what_it_falls_back_to) {
       << text.text();
 }
 
+/// A line of data: a sample of so many different tokens.
+std::string sample_line(std::int64_t tokens) {
+  std::string ids;
+  for (std::int64_t i = 0; i < tokens; ++i) ids += fmt::format("{}{}", i > 0 ? ", " : "", i % 2000);
+  return fmt::format("{{\"input_ids\": [{0}], \"labels\": [{0}]}}\n", ids);
+}
+
+TEST_F(PlannedTraining, takes_the_memory_that_is_planned) {
+  const std::string data = directory_.path_of("data.jsonl");
+  write_text(data, sample_line(2040) + sample_line(1800));
+  for (const std::string recompute : {"never", "always"}) {
+    const std::string out = directory_.path_of(recompute);
+    const Arguments options = {"--recompute", recompute, "--global-batch-size", "2", "-t", "1"};
+    const ProgramResult done = run_moesaic(
+        joined({"sft", "-m", kDemo, "--data", data, "-o", out, "--max-steps", "1", "-b", "2048"},
+               options));
+    ASSERT_EQ(done.exit_code, 0) << done.text();
+    const std::string end = lines_of(read_text(out + "/metrics.jsonl")).back();
+    const auto peak =
+        static_cast<double>(Json::parse(end, "metrics.jsonl").at("peak_bytes").as_int());
+    const Json planned =
+        plan(kDemo, joined({"-c", "2040", "-b", "2048", "--memory", "64G"}, options));
+    const auto bytes = static_cast<double>(planned.at("per_node_bytes").as_int());
+    EXPECT_NEAR(bytes, peak, 0.1 * peak)
+        << recompute << ": " << bytes / 0x1p20 << " MiB planned, " << peak / 0x1p20;
+  }
+}
+
 TEST_F(PlannedTraining, that_goes_on_from_an_adapter_has_its_dropout) {
   const std::string model = kData + "/models/qwen3_moe-v4";
   const std::string adapter = directory_.path_of("adapter");
