@@ -57,15 +57,6 @@ std::string unknown_tensors_text(const OpenModel& model) {
                      unknown.size() == 1 ? "tensor is" : "tensors are", unknown.front());
 }
 
-/// Small files of a converted directory that are there are what was converted; with --verify also
-/// those that nobody reads, which may have been taken away.
-void verify_copies(const ModelFiles& files, bool all) {
-  if (files.packed() == nullptr) return;
-  for (const PackedFile& copy : files.packed()->manifest().copies) {
-    if (all || file_exists(files.path_of(copy.name))) files.packed()->verify_copy(copy);
-  }
-}
-
 /// What --expert-format, --dense-format and --head-format ask for.
 WantedLayouts wanted_layouts(const Options& options) {
   const auto check = [&](std::string_view option, const std::optional<Layout>& wanted) {
@@ -171,7 +162,9 @@ OpenModel read_model(const Runtime& runtime) {
   std::string unknown;
   agree(runtime.world(), [&] {
     model = open_model(runtime.options());
-    verify_copies(model.files, runtime.options().verify);
+    if (const PackedDirectory* packed = model.files.packed()) {
+      packed->verify_copies(runtime.options().verify);
+    }
     print = model_fingerprint(model.files);
     if (model.adapter) adapter_print = adapter_fingerprint(*model.adapter);
     if (runtime.is_first()) unknown = unknown_tensors_text(model);

@@ -269,7 +269,7 @@ constexpr std::array kOptions = {
               "form of the results"},
 
     may_differ({"threads", 't', "N", &O::threads, kMachine,
-                (kEngine & ~kBench) | kLayer | kConvert | kDoctor | kPlan,
+                (kEngine & ~kBench) | kLayer | kConvert | kInspect | kDoctor | kPlan,
                 "threads of a rank; 0: its share of the cores it may use", 0, 4096}),
     OptionRow{"threads", 't', "LIST", &O::thread_counts, kMachine, kBench,
               "threads of a rank, with commas (default: its share of the cores it may use)", 1,

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "comm/long_work.h"
 #include "kernels/cuda/mlp_products.h"
 #include "launch/job/agreement.h"
 #include "launch/verbs/inspect_report.h"
@@ -31,31 +32,8 @@ PackingSummary summarize_packing(const ModelFiles& files, const ModelConfig& con
   return summary;
 }
 
-/// Compares all checksums.
-void verify(const Runtime& runtime, const ModelFiles& files) {
-  require(files.packed() != nullptr, ErrorKind::usage,
-          "{}: only directories that moesaic convert made have checksums to verify",
-          files.directory());
-  const PackedDirectory& packed = *files.packed();
-  for (const PackedFile& copy : packed.manifest().copies) packed.verify_copy(copy);
-  Progress progress("verifying", !runtime.log().enabled(LogLevel::info));
-  std::atomic<std::int64_t> done = 0;
-  const std::vector<PackedEntry>& entries = packed.manifest().entries;
-  runtime.compute().pool->parallel_for(std::ssize(entries), [&](std::int64_t index, int worker) {
-    const PackedEntry& entry = entries[static_cast<std::size_t>(index)];
-    const std::span<const std::byte> bytes = packed.bytes(entry);
-    prefetch(bytes);
-    packed.verify(entry, bytes);
-    release(bytes);
-    done += entry.bytes;
-    if (worker == 0) progress.update(done, files.total_bytes());
-  });
-  progress.update(files.total_bytes(), files.total_bytes());
-  runtime.log().once(LogLevel::info, "all {} checksums are right", entries.size());
-}
-
-void inspect(const Runtime& runtime) {
-  const Options& options = runtime.options();
+/// Prints what is known of the model, and then tells what is wrong with it.
+ModelFiles report_model(const Options& options) {
   require(!options.model.empty(), ErrorKind::usage, "inspect what? moesaic inspect DIR");
   InspectReport report;
   report.files = ModelFiles::open(options.model);
@@ -72,25 +50,61 @@ void inspect(const Runtime& runtime) {
   std::exception_ptr broken;  // told after what is known
   const bool is_whole = !report.inventory || report.inventory->missing.empty();
   try {
+    if (report.files.packed() != nullptr) report.files.packed()->verify_copies(options.verify);
     if (is_whole) report.packing = summarize_packing(report.files, report.config);
   } catch (const Error&) {
     broken = std::current_exception();
   }
   options.json ? print_json(report) : print_text(report);
+  flush_output();
   if (broken) std::rethrow_exception(broken);
   require(is_whole, ErrorKind::file, "{}: {} {} missing, such as {}", options.model,
           report.inventory->missing.size(),
           report.inventory->missing.size() == 1 ? "tensor is" : "tensors are",
           report.inventory->missing.front());
-  if (options.verify) verify(runtime, report.files);
+  return report.files;
+}
+
+/// Compares all checksums.
+void verify(const Runtime& runtime, const PackedDirectory& packed, LongWork& work) {
+  Progress progress("verifying", !runtime.log().enabled(LogLevel::info));
+  std::atomic<std::int64_t> done = 0;
+  const std::vector<PackedEntry>& entries = packed.manifest().entries;
+  const std::int64_t total = packed.manifest().total_bytes();
+  runtime.compute().pool->parallel_for(std::ssize(entries), [&](std::int64_t index, int worker) {
+    const PackedEntry& entry = entries[static_cast<std::size_t>(index)];
+    const std::span<const std::byte> bytes = packed.bytes(entry);
+    prefetch(bytes);
+    packed.verify(entry, bytes);
+    release(bytes);
+    done += entry.bytes;
+    if (worker != 0) return;
+    work.advance(done, total);
+    progress.update(done, total);
+  });
+  progress.update(total, total);
 }
 
 }  // namespace
 
 void run_inspect(Runtime& runtime) {
+  const Options& options = runtime.options();
+  ModelFiles files;  // of rank 0, which does it all
   agree(runtime.world(), [&] {
-    if (runtime.is_first()) inspect(runtime);
+    if (!runtime.is_first()) return;
+    files = report_model(options);
+    require(!options.verify || files.packed() != nullptr, ErrorKind::usage,
+            "{}: only directories that moesaic convert made have checksums to verify",
+            options.model);
   });
+  if (!options.verify) return;
+  LongWork work(runtime.world(), "verifying");  // others wait for as long as it goes on
+  agree_on_work(runtime.world(), work, [&] {
+    if (runtime.is_first()) verify(runtime, *files.packed(), work);
+  });
+  if (!runtime.is_first()) return;
+  runtime.log().once(LogLevel::info, "all {} checksums are right",
+                     files.packed()->manifest().entries.size());
 }
 
 }  // namespace moesaic

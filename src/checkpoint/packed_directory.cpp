@@ -100,4 +100,10 @@ void PackedDirectory::verify_copy(const PackedFile& copy) const {
           file.path());
 }
 
+void PackedDirectory::verify_copies(bool all) const {
+  for (const PackedFile& copy : manifest_.copies) {
+    if (all || file_exists(path_in(directory_, copy.name))) verify_copy(copy);
+  }
+}
+
 }  // namespace moesaic

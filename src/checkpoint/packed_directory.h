@@ -42,6 +42,9 @@ class PackedDirectory {
   void verify(const PackedEntry& entry, std::span<const std::byte> bytes) const;
   /// The same for one of the copied files.
   void verify_copy(const PackedFile& copy) const;
+  /// For those that are there; with `all` also for those that nobody reads, which may have been
+  /// taken away.
+  void verify_copies(bool all) const;
   /// As MappedFile::require_read, for all shards.
   void require_read() const {
     for (const MappedFile& shard : shards_) shard.require_read();

@@ -216,6 +216,7 @@ TEST_P(BrokenDirectoryTest, IsRefusedWithOneLine) {
   if (!GetParam().needs_verify) {
     expect_failure(run_moesaic(generate), 3, GetParam().texts);
     expect_failure(run_ranks(3, generate), 3, GetParam().texts);
+    expect_failure(run_moesaic({"inspect", out}), 3, GetParam().texts);
     return;
   }
   EXPECT_EQ(run_moesaic(generate).exit_code, 0);
@@ -224,6 +225,7 @@ TEST_P(BrokenDirectoryTest, IsRefusedWithOneLine) {
   expect_failure(run_moesaic(verify), 3, GetParam().texts);
   expect_failure(run_ranks(3, verify), 3, GetParam().texts);
   expect_failure(run_moesaic({"inspect", out, "--verify"}), 3, GetParam().texts);
+  expect_failure(run_ranks(3, {"inspect", out, "--verify"}), 3, GetParam().texts);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BrokenDirectoryTest, testing::ValuesIn(broken_directories()),

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/launch/broken_models.h"
@@ -40,6 +41,26 @@ TEST(SlowRank, IsWaitedForWhileItConverts) {
   ASSERT_EQ(slow.exit_code, 0) << slow.text();
   EXPECT_GT(slow.seconds, 2 * kTimeout) << "or the test shows nothing";
   EXPECT_EQ(run_moesaic({"inspect", out, "--verify"}).exit_code, 0);
+}
+
+/// Rank 0 does it, for longer than the other waits for a rank that does nothing.
+TEST(SlowRank, IsWaitedForWhileItVerifies) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  ASSERT_EQ(run_moesaic(convert_to(out)).exit_code, 0);
+  const ProgramResult slow =
+      run_program(joined({MOESAIC_MPIRUN, "-n", "2", "env", "LD_PRELOAD=" MOESAIC_SLOW_READS,
+                          "MOESAIC_READ_MS=20", MOESAIC_PROGRAM, "inspect", out, "--verify"},
+                         kPatience));
+  ASSERT_EQ(slow.exit_code, 0) << slow.text();
+  EXPECT_NE(slow.err.find("checksums are right"), std::string::npos) << slow.text();
+  EXPECT_EQ(slow.err.find("rank"), std::string::npos) << "one tells it: " << slow.text();
+  EXPECT_EQ(
+      std::ranges::count_if(lines_of(slow.out),
+                            [](const std::string& line) { return line.starts_with("family"); }),
+      1)
+      << slow.text();
+  EXPECT_GT(slow.seconds, 2 * kTimeout) << "or the test shows nothing";
 }
 
 /// Each of several weights is a shard of its own.
