@@ -56,6 +56,11 @@ constexpr OptionRow flag_only(OptionRow row) {
   return row;
 }
 
+constexpr OptionRow may_be_empty(OptionRow row) {
+  row.may_be_empty = true;
+  return row;
+}
+
 constexpr OptionRow also(std::string_view alias, OptionRow row) {
   row.alias = alias;
   return row;
@@ -165,9 +170,9 @@ constexpr std::array kOptions = {
                      "not say it themselves"})),
     OptionRow{"predict", 'n', "N", &O::answer_tokens, kConversation, kChat,
               "most tokens of an answer; -1: until it ends, or the context is full", -1, 1e12},
-    may_differ({"history", '\0', "FILE", &O::history, kConversation, kChat,
-                "where messages are kept for the arrow keys, in place of "
-                "~/.local/state/moesaic/chat_history; empty: nowhere"}),
+    may_be_empty(may_differ({"history", '\0', "FILE", &O::history, kConversation, kChat,
+                             "where messages are kept for the arrow keys, in place of "
+                             "~/.local/state/moesaic/chat_history; empty: nowhere"})),
     OptionRow{"color", '\0', "WHEN", one_of<&O::colour>(), kConversation, kChat,
               "of prompts and notes; auto: on a terminal, unless NO_COLOR is set"},
 

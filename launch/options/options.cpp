@@ -104,8 +104,16 @@ void assign(const Written& written, const OptionRow& row, std::vector<std::int64
   }
 }
 
+/// What scripts write where a variable of theirs is not set.
+void require_name(const Written& written, const OptionRow& row) {
+  const bool is_name = row.value == "FILE" || row.value == "DIR";
+  require(!is_name || row.may_be_empty || !written.text.empty(), ErrorKind::usage,
+          "{}: \"\" names no {}", written.where, row.value == "DIR" ? "directory" : "file");
+}
+
 void set_option(Command& command, const OptionRow& row, const Written& written,
                 OptionSource source) {
+  require_name(written, row);
   if (const auto* choice = std::get_if<ChoiceField>(&row.field)) {
     require(choice->set(command.options, written.text), ErrorKind::usage,
             "{}: \"{}\" is not one of {}{}", written.where, written.text,

@@ -1,12 +1,13 @@
 #include "launch/verbs/prompts.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <system_error>
+#include <cerrno>
+#include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/checksum.h"
@@ -53,23 +54,54 @@ Prompt whole_file(const std::string& path) {
   return {.text = text, .where = input_name(path), .checksum = checksum(text)};
 }
 
-/// All of an input, which may be a pipe. Devices that never end are noticed.
-std::string read_text(std::istream& stream, const std::string& name) {
+/// A file that may be a pipe or a device, or for "-" the standard input, open to be read.
+class Input {
+ public:
+  explicit Input(const std::string& path)
+      : name_(input_name(path)),
+        owned_(path == "-" ? -1 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC)),
+        descriptor_(path == "-" ? STDIN_FILENO : owned_) {
+    require(descriptor_ >= 0, ErrorKind::file, "{}: {}", name_,
+            errno == ENOENT ? "no such file" : std::strerror(errno));
+  }
+  ~Input() {
+    if (owned_ >= 0) ::close(owned_);
+  }
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+  /// The next bytes; none at the end.
+  [[nodiscard]] std::size_t read(std::span<char> bytes) const {
+    while (true) {
+      const ssize_t count = ::read(descriptor_, bytes.data(), bytes.size());
+      if (count >= 0) return static_cast<std::size_t>(count);
+      require(errno == EINTR, ErrorKind::file, "{}: cannot be read: {}", name_,
+              std::strerror(errno));
+    }
+  }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+ private:
+  std::string name_;
+  int owned_;  // to be closed; -1: none
+  int descriptor_;
+};
+
+/// All of an input. Devices that never end are noticed.
+std::string read_text(const Input& input) {
   constexpr std::size_t kMostBytes = std::size_t{4} << 30;
   constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
   std::string text;
-  while (stream.good()) {
+  while (true) {
     const std::size_t before = text.size();
     text.resize(before + kPieceBytes);
-    stream.read(text.data() + before, static_cast<std::streamsize>(kPieceBytes));
-    text.resize(before + static_cast<std::size_t>(stream.gcount()));
+    text.resize(before + input.read({text.data() + before, kPieceBytes}));
+    if (text.size() == before) return text;
     require(text.find('\0', before) == std::string::npos, ErrorKind::file,
-            "{} is no text: byte {} is NUL", name, text.find('\0', before));
-    require(text.size() <= kMostBytes, ErrorKind::file, "{} has more than {} bytes", name,
+            "{} is no text: byte {} is NUL", input.name(), text.find('\0', before));
+    require(text.size() <= kMostBytes, ErrorKind::file, "{} has more than {} bytes", input.name(),
             kMostBytes);
   }
-  require(!stream.bad(), ErrorKind::file, "cannot read {}", name);
-  return text;
 }
 
 }  // namespace
@@ -93,17 +125,7 @@ std::string input_name(const std::string& path) {
 }
 
 std::string read_file_bytes(const std::string& path) {
-  std::string text;
-  if (path == "-") {
-    text = read_text(std::cin, input_name(path));
-  } else {
-    std::error_code error;  // what is wrong with the name shows when it is opened
-    require(!std::filesystem::is_directory(path, error), ErrorKind::file,
-            "cannot read {}: it is a directory", path);
-    std::ifstream stream(path, std::ios::binary);
-    require(stream.is_open(), ErrorKind::file, "cannot read the file {}", path);
-    text = read_text(stream, path);
-  }
+  std::string text = read_text(Input(path));
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   return text;
 }

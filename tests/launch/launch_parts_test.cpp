@@ -341,10 +341,17 @@ TEST(Prompts, PlainLinesStandAsTheyAre) {
   EXPECT_TRUE(parse_prompts("", "file").empty());
 }
 
-TEST(Prompts, AFileWithANameThatIsTooLongCannotBeRead) {
+TEST(Prompts, AFileThatCannotBeReadIsToldWithTheReason) {
+  const auto message = [](const std::string& path) {
+    return test::error_message([&] { (void)read_file_bytes(path); }, ErrorKind::file);
+  };
   const std::string name(300, 'x');
-  EXPECT_EQ(test::error_message([&] { (void)read_file_bytes(name); }, ErrorKind::file),
-            "cannot read the file " + name);
+  EXPECT_EQ(message(name), name + ": File name too long");
+  EXPECT_EQ(message("/no/such/file"), "/no/such/file: no such file");
+  EXPECT_EQ(message("/"), "/: cannot be read: Is a directory");
+  EXPECT_EQ(message("/dev/null/x"), "/dev/null/x: Not a directory");
+  // Nothing is mapped at its beginning.
+  EXPECT_EQ(message("/proc/self/mem"), "/proc/self/mem: cannot be read: Input/output error");
 }
 
 TEST(Prompts, JsonLinesHaveAPromptAndPerhapsAnId) {

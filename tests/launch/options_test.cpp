@@ -54,6 +54,16 @@ TEST(Options, EmptyAndDashedPromptsArePrompts) {
   EXPECT_EQ(parse({"generate", "-p", "key=value"}).options.prompt, "key=value");
 }
 
+TEST(Options, EmptyNamesOfFilesAreRefused) {
+  EXPECT_EQ(usage_error({"generate", "-f", ""}), "--file: \"\" names no file");
+  EXPECT_EQ(usage_error({"score", "-f", "a", "-f", ""}), "--file: \"\" names no file");
+  EXPECT_EQ(usage_error({"sft", "--data", ""}), "--data: \"\" names no file");
+  EXPECT_EQ(usage_error({"generate", "--config", ""}), "--config: \"\" names no file");
+  EXPECT_EQ(usage_error({"generate", "lora="}), "lora: \"\" names no directory");
+  EXPECT_EQ(usage_error({"sft"}, {{"MOESAIC_DATA", ""}}), "MOESAIC_DATA: \"\" names no file");
+  EXPECT_EQ(parse({"chat", "--history", ""}).options.history, "") << "means that there is none";
+}
+
 TEST(Options, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   const test::TemporaryDirectory directory;
   const std::string file = directory.path_of("run.ini");
