@@ -43,7 +43,8 @@ bool Interruption::stop_file_is_there() {
 void Interruption::leave_if_wanted(std::string_view doing) {
   if (!wanted()) return;
   remove_stop_file();
-  throw Interrupted(fmt::format("interrupted ({}) {}", reason_, doing));
+  throw Interrupted(fmt::format("interrupted ({}) {}", reason_, doing),
+                    reason_ == signal_name(SIGTERM));
 }
 
 void Interruption::remove_stop_file() const noexcept {

@@ -17,7 +17,14 @@ namespace moesaic {
 /// Error: nothing is wrong.
 class Interrupted : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Interrupted(const std::string& message, bool is_terminated = false)
+      : std::runtime_error(message), is_terminated_(is_terminated) {}
+  /// Whether SIGTERM has asked: a launcher sends it also to ranks that are left when another has
+  /// failed.
+  [[nodiscard]] bool is_terminated() const noexcept { return is_terminated_; }
+
+ private:
+  bool is_terminated_;
 };
 
 struct InterruptionOptions {

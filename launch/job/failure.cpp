@@ -21,7 +21,9 @@ Failure describe_current_exception() {
             lost.speaks() ? std::chrono::seconds(0) : kLauncherPatience,
             lost.has_ended() ? kLauncherPatience : std::chrono::seconds(0)};
   } catch (const Interrupted& interrupted) {
-    return {kInterruptedCode, interrupted.what(), {}, {}, LogLevel::warning};
+    // Where another rank has failed, the launcher ends this one before it adds to that.
+    const auto silence = interrupted.is_terminated() ? kLauncherPatience : std::chrono::seconds(0);
+    return {kInterruptedCode, interrupted.what(), silence, {}, LogLevel::warning};
   } catch (...) {
     const Error error = current_error();
     const std::string bug = error.kind() == ErrorKind::internal ? "internal error: " : "";

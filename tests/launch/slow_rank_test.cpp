@@ -146,6 +146,34 @@ TEST(Convert, of_another_kind_starts_anew) {
   EXPECT_EQ(num_files(directory.path()), 1);
 }
 
+/// Its launcher ends it because the other has failed: that is what is told, and nothing after it.
+TEST(SlowRank, SaysNothingWhenAnotherHasFailed) {
+  const TemporaryDirectory directory;
+  const std::string good = directory.path_of("good");
+  const std::string altered = directory.path_of("altered");
+  ASSERT_EQ(run_moesaic(convert_to(good)).exit_code, 0);
+  std::filesystem::copy(good, altered);
+  const std::string shard = altered + "/packed-00001-of-00001.bin";
+  std::string bytes = read_text(shard);
+  const std::size_t middle = bytes.size() / 2;  // among experts; few samples are compared at first
+  for (std::size_t i = middle; i < middle + middle / 2; i += 50'000) bytes[i] ^= 1;
+  write_text(shard, bytes);
+  const auto generate = [&](const std::string& model, const char* read_ms) {
+    return Arguments{"-n",       "1",
+                     "env",      "LD_PRELOAD=" MOESAIC_SLOW_READS,
+                     read_ms,    MOESAIC_PROGRAM,
+                     "generate", "-m",
+                     model,      "-p",
+                     "In",       "--verify",
+                     "-t",       "1"};
+  };
+  const Arguments slow = joined({MOESAIC_MPIRUN}, generate(good, "MOESAIC_READ_MS=60"));
+  const ProgramResult result =
+      run_program(joined(joined(slow, {":"}), generate(altered, "MOESAIC_READ_MS=1")));
+  expect_failure(result, 3, {"[rank 1/2", "was altered"});
+  EXPECT_EQ(result.err.find("interrupted"), std::string::npos) << result.text();
+}
+
 TEST(SlowRank, IsNamedWhenItReadsNoMore) {
   const ProgramResult result = run_with_slow_rank(
       generate_with(kPatience), {{"MOESAIC_READ_MS", "40"}, {"MOESAIC_LAST_READ", "100"}});
