@@ -36,7 +36,11 @@ std::optional<std::int64_t> as_number(const std::string& text) {
 ExpertMask read_mask(const std::string& text, const std::vector<std::int64_t>& experts) {
   if (text == "all") return ExpertMask::all(experts);
   const std::optional<std::int64_t> count = as_number(text);
-  if (!count) return ExpertMask::read(experts, Json::read_file(text, kMostFileBytes));
+  if (!count) {
+    require(is_meant_as_file(text), ErrorKind::usage,
+            "--gpu-experts: \"{}\" is neither none, all, auto, a number nor a file", text);
+    return ExpertMask::read(experts, Json::read_file(text, kMostFileBytes));
+  }
   const std::int64_t most = std::ranges::max(experts);
   require(*count >= 0 && *count <= most, ErrorKind::usage,
           "--gpu-experts {}: a layer of this model has {} experts", *count, most);

@@ -17,18 +17,20 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kDeals = {"contiguous", "round_robin"};
 
-/// A word that looks like no path and names no file is a misspelt one of kDeals.
+/// Other words are misspelt ones of kDeals.
 void require_known(const std::string& placement) {
-  std::error_code ignored;
-  const bool may_be_path = placement.find_first_of("/.") != std::string::npos ||
-                           std::filesystem::exists(placement, ignored);
-  if (may_be_path) return;
+  if (is_meant_as_file(placement)) return;
   const std::string nearest = nearest_name(placement, kDeals);
   fail(ErrorKind::usage, "--placement: \"{}\" is neither contiguous, round_robin nor a file{}",
        placement, nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
 }
 
 }  // namespace
+
+bool is_meant_as_file(const std::string& word) {
+  std::error_code ignored;
+  return word.find_first_of("/.") != std::string::npos || std::filesystem::exists(word, ignored);
+}
 
 ModelExperts experts_of(const ModelConfig& config) {
   ModelExperts model{.layers = std::ssize(config.layers),

@@ -10,6 +10,10 @@
 
 namespace moesaic {
 
+/// Whether a word that is no other value of an option is meant as a file: it looks like a path, or
+/// there is one of this name.
+[[nodiscard]] bool is_meant_as_file(const std::string& word);
+
 /// A model as its placement sees it.
 [[nodiscard]] ModelExperts experts_of(const ModelConfig& config);
 

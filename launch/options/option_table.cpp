@@ -56,6 +56,11 @@ constexpr OptionRow flag_only(OptionRow row) {
   return row;
 }
 
+constexpr OptionRow above_least(OptionRow row) {
+  row.is_above_least = true;
+  return row;
+}
+
 constexpr OptionRow may_be_empty(OptionRow row) {
   row.may_be_empty = true;
   return row;
@@ -182,18 +187,18 @@ constexpr std::array kOptions = {
               "temperature; 0 takes the likeliest token", 0, 1e6},
     OptionRow{"top-k", '\0', "K", &O::top_k, kGeneration, kTexts,
               "sample among the K likeliest tokens; 0 or -1: all", -1, 1e12},
-    OptionRow{"top-p", '\0', "P", &O::top_p, kGeneration, kTexts,
-              "sample among the likeliest tokens that together reach P; 1: all", 0, 1},
+    above_least({"top-p", '\0', "P", &O::top_p, kGeneration, kTexts,
+                 "sample among the likeliest tokens that together reach P; 1: all", 0, 1}),
     OptionRow{"min-p", '\0', "P", &O::min_p, kGeneration, kTexts,
               "leave out tokens less likely than P times the likeliest; 0: none", 0, 1},
     OptionRow{"seed", 's', "N", &O::seed, kGeneration, kTexts,
               "of the random numbers; equal seeds give equal texts; -1: another one each time", -1,
               9e18},
-    OptionRow{
-        "repeat-penalty", '\0', "X", &O::repeat_penalty, kGeneration, kTexts,
-        "divide positive logits of tokens that prompt or text have, multiply negative ones; 1: "
-        "none",
-        0, 100},
+    above_least(
+        {"repeat-penalty", '\0', "X", &O::repeat_penalty, kGeneration, kTexts,
+         "divide positive logits of tokens that prompt or text have, multiply negative ones; 1: "
+         "none",
+         0, 100}),
     OptionRow{"frequency-penalty", '\0', "X", &O::frequency_penalty, kGeneration, kTexts,
               "subtract X for each time that the text has the token", -100, 100},
     OptionRow{"presence-penalty", '\0', "X", &O::presence_penalty, kGeneration, kTexts,

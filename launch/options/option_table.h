@@ -36,10 +36,11 @@ struct OptionRow {
   std::string_view help;
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
-  bool flag_only = false;     // has no environment or file form
-  bool may_differ = false;    // between ranks: what a rank reads, writes or has
-  std::string_view alias{};   // a short name of several letters, after one '-'
-  bool may_be_empty = false;  // of a FILE or DIR: "" means that there is to be none
+  bool flag_only = false;       // has no environment or file form
+  bool may_differ = false;      // between ranks: what a rank reads, writes or has
+  std::string_view alias{};     // a short name of several letters, after one '-'
+  bool is_above_least = false;  // `least` itself is no value
+  bool may_be_empty = false;    // of a FILE or DIR: "" means that there is to be none
 };
 
 struct VerbRow {

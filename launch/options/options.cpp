@@ -50,6 +50,8 @@ Number parse_number(const Written& written, const OptionRow& row, std::string_vi
           "{}: \"{}\" is not {}", written.where, written.text, kind);
   require(number >= row.least, ErrorKind::usage, "{}: {} is less than {}", written.where,
           written.text, row.least);
+  require(number > row.least || !row.is_above_least, ErrorKind::usage, "{}: {} is not above {}",
+          written.where, written.text, row.least);
   require(number <= row.most, ErrorKind::usage, "{}: {} is more than {}", written.where,
           written.text, row.most);
   return value;

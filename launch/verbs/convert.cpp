@@ -305,7 +305,8 @@ void run_convert(Runtime& runtime) {
     require(options.lora ||
                 !(options.merge || options.adapter_layout != AdapterLayoutChoice::automatic),
             ErrorKind::usage, "--merge and --adapter-layout are for the adapter that --lora names");
-    require(shard_bytes(options) > 0, ErrorKind::usage, "--shard-size: a shard has no bytes");
+    require(shard_bytes(options) > 0, ErrorKind::usage,
+            "--shard-size 0: a shard has at least one byte");
   });
   const OpenModel model = read_model(runtime);
   if (model.adapter) return convert_adapter(runtime, model);

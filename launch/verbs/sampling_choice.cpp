@@ -144,7 +144,10 @@ SamplingChoice choose_sampling(const Command& command, const GenerationDefaults&
   choose_limits(chooser, command.options, defaults, choice.options);
   choose_penalties(chooser, command.options, defaults, choice.options);
   for (const std::string& bias : command.options.logit_bias) {
-    choice.options.logit_bias.push_back(parse_logit_bias(bias));
+    const std::int64_t token = choice.options.logit_bias.emplace_back(parse_logit_bias(bias)).token;
+    require(token >= 0 && token < vocab_size, ErrorKind::usage,
+            "--logit-bias {}: token {} is outside the model's vocabulary of {}", bias, token,
+            vocab_size);
   }
   check_sampling(choice.options, vocab_size);
   require(std::ranges::find(command.options.stop, "") == command.options.stop.end(),

@@ -29,6 +29,8 @@ class Reader {
         work_(work),
         input_(input) {
     limit_ = context_of(options_, config_);
+    require(options_.ctx_size != 1, ErrorKind::usage,
+            "--ctx-size 1 leaves nothing to predict: a window has at least 2 tokens");
     stride_ = options_.stride > 0 ? options_.stride : std::max<std::int64_t>(limit_.tokens / 2, 1);
     require(stride_ <= limit_.tokens, ErrorKind::usage, "--stride {} exceeds the context of {}",
             stride_, limit_.tokens);

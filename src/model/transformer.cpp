@@ -32,8 +32,8 @@ bool has_experts(const ModelConfig& config, std::size_t layer) {
 
 void check_moe_options(const MoeOptions& options, const ModelConfig& config) {
   require(options.defer >= 0 && options.defer <= config.experts_per_token, ErrorKind::usage,
-          "defer is {}, but the model chooses {} experts a token (top-k)", options.defer,
-          config.experts_per_token);
+          "--defer {}: the model chooses {} experts a token (top-k), of which no more can wait",
+          options.defer, config.experts_per_token);
 }
 
 struct Transformer::Impl {

@@ -96,7 +96,7 @@ ExpertPopularity ExpertPopularity::from_text(std::string_view text) {
   const char* const end = number.data() + number.size();
   const auto [stop, error] = std::from_chars(number.data(), end, exponent);
   require(error == std::errc() && stop == end && exponent >= 0 && exponent <= 10, ErrorKind::usage,
-          "\"{}\" is not zipf:S with S from 0 to 10, such as zipf:0.5", text);
+          "routing \"{}\" is not zipf:S with S from 0 to 10, such as zipf:0.5", text);
   return zipf(exponent);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "launch/job/rank_device.h"
+#include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace moesaic::test {
@@ -81,6 +82,20 @@ TEST(GpuChoice, takes_first_what_is_chosen_most) {
   EXPECT_EQ(wish.order[4][1], 0);
   options.gpu_experts = "3";
   EXPECT_THROW(require_gpu_options(options), Error);
+}
+
+TEST(GpuChoice, refuses_words_that_are_no_choice_and_no_file) {
+  const ModelConfig config = read_model_config(MOESAIC_TEST_DATA "/demo-model");
+  const auto message = [&](const std::string& experts, ErrorKind kind) {
+    Options options;
+    options.gpu_experts = experts;
+    return error_message([&] { (void)read_gpu_wish(options, config); }, kind);
+  };
+  for (const std::string word : {"", "al"}) {
+    EXPECT_EQ(message(word, ErrorKind::usage),
+              "--gpu-experts: \"" + word + "\" is neither none, all, auto, a number nor a file");
+  }
+  EXPECT_EQ(message("./al", ErrorKind::file), "./al: no such file");
 }
 
 }  // namespace

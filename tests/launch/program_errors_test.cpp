@@ -59,7 +59,7 @@ TEST(ProgramErrors, PlacementThatIsNoWayToDealAndNoFile) {
 }
 
 TEST(ProgramErrors, MoreDeferredExpertsThanATokenHas) {
-  expect_failure(run_ranks(2, generate_with({"--defer", "5"})), 2, {"defer is 5", "4", "top-k"});
+  expect_failure(run_ranks(2, generate_with({"--defer", "5"})), 2, {"--defer 5", "4", "top-k"});
   expect_failure(run_moesaic({"sft", "--defer", "1"}), 2, {"--defer"});
   expect_failure(run_moesaic({"sft", "--combine", "fast"}), 2, {"--combine"});
 }
@@ -110,6 +110,9 @@ TEST(ProgramErrors, ContextExceeded) {
   const ProgramResult score = run_moesaic(
       {"score", "-m", kDemo, "-f", kData + "/demo-heldout.txt", "-c", "100", "--no-window"});
   expect_failure(score, 2, {"100", "--ctx-size"});
+  const std::string text = kData + "/demo-heldout.txt";
+  expect_failure(run_moesaic({"score", "-m", kDemo, "-f", text, "-c", "1"}), 2,
+                 {"--ctx-size 1", "at least 2"});
 }
 
 TEST(ProgramErrors, RepositoryInPlaceOfADirectory) {
