@@ -119,8 +119,12 @@ void add_time(PlanReport& report, const PlanSetting& setting, const JobPasses& p
   const JobWork work = job_work(passes, cost_model, report.ranks, popularity);
   report.traffic = work.prompt.traffic;
   report.no_time = missing_rates(setting);
-  if (report.no_time.empty()) {
+  if (!report.no_time.empty()) return;
+  try {
     report.time = time_job(passes, work, report.ranks, *setting.machine);
+  } catch (const Error& error) {  // of something that was not measured: all else is known
+    if (error.kind() != ErrorKind::usage) throw;
+    report.no_time = fmt::format(": {}", error.what());
   }
 }
 

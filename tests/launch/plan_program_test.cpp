@@ -391,12 +391,25 @@ TEST_F(Plan, Time_comes_from_what_doctor_measured) {
     EXPECT_TRUE(terms.contains(term)) << term;
   }
   EXPECT_GT(training.at("prompt_tokens_per_second").as_double(), 0);
-  // Ranks of a node were not measured.
-  const ProgramResult inside =
-      run_moesaic({"plan", "-m", kDemo, "--ranks", "2", "--machine", machine});
-  EXPECT_EQ(inside.exit_code, 2) << inside.text();
-  EXPECT_NE(inside.err.find("rows between ranks of a node were not measured"), std::string::npos)
-      << inside.text();
+}
+
+/// As one rank alone measures.
+TEST_F(Plan, Tells_all_but_the_time_where_rows_between_ranks_were_not_measured) {
+  MachineRates rates = test_machine();
+  rates.inside.reset();
+  rates.between.reset();
+  const std::string machine = file("machine.json", rates.text());
+  for (const auto& [on_node, between] : {std::pair("2", "ranks of a node"), {"1", "nodes"}}) {
+    const Arguments asked = {"-m", kDemo, "--ranks", "2", "--ranks-per-node", on_node};
+    const Json planned = plan(joined(asked, {"--machine", machine}));
+    EXPECT_FALSE(planned.find("time"));
+    EXPECT_EQ(planned.at("ranks").size(), 2);
+    const ProgramResult text = run_moesaic(joined(joined({"plan"}, asked), {"--machine", machine}));
+    EXPECT_NE(text.out.find("time      not told: " + machine + ": rows between " + between +
+                            " were not measured; start moesaic doctor --measure"),
+              std::string::npos)
+        << text.text();
+  }
 }
 
 }  // namespace
