@@ -5,16 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <filesystem>
-#include <system_error>
 
 #include "base/json.h"
 #include "base/memory.h"
 #include "launch/bench/result_table.h"
-#include "launch/options/option_table.h"
-#include "launch/plan/planned_verb.h"
-#include "launch/plan/shape_plan.h"
 
 namespace moesaic {
 namespace {
@@ -235,66 +229,7 @@ std::string sources_json(const PlanReport& report) {
       .text();
 }
 
-/// A word of a shell's command line.
-std::string shell_word(const std::string& text) {
-  constexpr std::string_view kPlain = "_-./=:,+@%";
-  const bool is_plain = !text.empty() && std::ranges::all_of(text, [&](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           kPlain.find(c) != std::string_view::npos;
-  });
-  if (is_plain) return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
-}
-
-/// `options` as the job has them: of a model whose configuration alone is there, the directory that
-/// will hold the weights.
-Options options_of_job(Options options) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (!fs::is_regular_file(options.model, error)) return options;
-  const fs::path directory = fs::path(options.model).parent_path();
-  options.model = directory.empty() ? "." : directory.string();
-  return options;
-}
-
 }  // namespace
-
-std::string job_command(const Command& command, const CostRanks& ranks) {
-  const Verb verb = planned_verb(command.options);
-  const Options options = options_of_job(command.options);
-  std::string text;
-  if (ranks.ranks > 1) {
-    text = fmt::format("mpirun -n {} --map-by ppr:{}:node --bind-to none ", ranks.ranks,
-                       ranks.on_node());
-  }
-  text += fmt::format("moesaic {}", verb_row(verb).name);
-  for (std::size_t i = 0; i < option_table().size(); ++i) {
-    const OptionRow& row = option_table()[i];
-    const bool is_given = command.sources[i] != OptionSource::preset;
-    const OptionRow* const of_job = find_option(row.name, verb);
-    if (!is_given || !takes(Verb::plan, row) || of_job == nullptr || !takes(verb, *of_job)) {
-      continue;
-    }
-    // Mean another thing, or nothing once what a file says stands on the line.
-    constexpr std::array kOfPlan = {"ranks-per-node", "gpu-memory", "json", "config"};
-    if (std::ranges::find(kOfPlan, row.name) != kOfPlan.end()) continue;
-    text += fmt::format(" --{}", row.name);
-    const std::string value = value_text(row, options);
-    if (!row.value.empty()) {
-      text += " " + shell_word(value);
-    } else if (value != "true") {
-      text += "=" + value;  // a switch that is off
-    }
-  }
-  if (const auto& limit = command.options.memory_limit) {
-    text += " --memory-limit " + limit->text;
-  }
-  if (verb == Verb::study_point) return text + shape_words(command.options);
-  if (verb == Verb::sft) return text + " --data FILE -o OUTDIR";
-  return text + " -f FILE";
-}
 
 std::string plan_text(const PlanReport& report) {
   const MemoryPlan& node = report.memory.node;

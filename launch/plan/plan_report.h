@@ -43,8 +43,4 @@ struct PlanReport {
 /// One JSON object.
 [[nodiscard]] std::string plan_json(const PlanReport& report);
 
-/// The command line that starts the planned job: mpirun where it has several ranks, and the options
-/// of `command` that are the job's.
-[[nodiscard]] std::string job_command(const Command& command, const CostRanks& ranks);
-
 }  // namespace moesaic

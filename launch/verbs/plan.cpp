@@ -7,6 +7,7 @@
 #include "base/topology.h"
 #include "launch/job/memory_check.h"
 #include "launch/plan/cost_model.h"
+#include "launch/plan/job_command.h"
 #include "launch/plan/plan_report.h"
 #include "launch/plan/planned_model.h"
 #include "launch/plan/planned_routing.h"

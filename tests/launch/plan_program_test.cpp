@@ -10,6 +10,7 @@
 #include "tests/launch/program.h"
 #include "tests/launch/sparse_model.h"
 #include "tests/parallel/test_machine.h"
+#include "tests/support/checkpoint_files.h"
 
 namespace moesaic::test {
 namespace {
@@ -331,6 +332,30 @@ TEST_F(Plan, A_context_is_filled_unless_the_prompt_is_told) {
   EXPECT_EQ(tokens({}), 532);
   EXPECT_EQ(tokens({"-c", "1000"}), 1000);
   EXPECT_EQ(tokens({"-c", "1000", "--prompt-tokens", "100"}), 120);
+}
+
+TEST_F(Plan, What_to_type_has_options_that_the_job_alone_finds_in_the_file) {
+  const std::string data = kData + "/demo-sft.jsonl";
+  const std::string out = directory_.path_of("out");
+  const std::string config =
+      file("sft.ini",
+           "lora-rank = 2\nranks = 2\nmax-steps = 1\nno-shuffle = yes\n"
+           "rslora = false\ngpu-memory = 4G\nglobal-batch-size = 1\ntemp = 3\n"
+           "output = " +
+               out + "\n");
+  const std::string command =
+      plan({"-m", kDemo, "--config", config, "--job", "sft"}).at("command").as_string();
+  EXPECT_NE(command.find(" --max-steps 1 --no-shuffle=yes --rslora=false --output " + out),
+            std::string::npos)
+      << command;
+  EXPECT_TRUE(command.ends_with(" --data FILE")) << command;
+  EXPECT_EQ(command.find("temp"), std::string::npos) << command;
+  EXPECT_EQ(command.find("gpu-memory"), std::string::npos) << command;
+  const std::string path = std::filesystem::path(MOESAIC_PROGRAM).parent_path();
+  const std::string typed = replaced(command, "--data FILE", "--data " + data);
+  const ProgramResult result = run_program({"/bin/sh", "-c", "PATH=" + path + ":$PATH; " + typed});
+  EXPECT_EQ(result.exit_code, 0) << command << result.text();
+  EXPECT_TRUE(std::filesystem::exists(out + "/adapter_model.safetensors")) << result.text();
 }
 
 TEST_F(Plan, What_to_type_has_options_of_files_and_of_the_environment) {

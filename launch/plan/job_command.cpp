@@ -1,0 +1,118 @@
+#include "launch/plan/job_command.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/small_file.h"
+#include "launch/options/config_file.h"
+#include "launch/options/option_table.h"
+#include "launch/plan/planned_verb.h"
+#include "launch/plan/shape_plan.h"
+
+namespace moesaic {
+namespace {
+
+/// A word of a shell's command line.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain = "_-./=:,+@%";
+  const bool is_plain = !text.empty() && std::ranges::all_of(text, [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           kPlain.find(c) != std::string_view::npos;
+  });
+  if (is_plain) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
+/// `options` as the job has them: of a model whose configuration alone is there, the directory that
+/// will hold the weights.
+Options options_of_job(Options options) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_regular_file(options.model, error)) return options;
+  const fs::path directory = fs::path(options.model).parent_path();
+  options.model = directory.empty() ? "." : directory.string();
+  return options;
+}
+
+std::string option_words(const OptionRow& row, const std::string& value) {
+  const std::string flag = fmt::format(" --{}", row.name);
+  if (!row.value.empty()) return flag + " " + shell_word(value);
+  return value == "true" ? flag : flag + "=" + value;  // a switch that is off
+}
+
+/// The options of `command` that the planned verb has too.
+std::string planned_words(const Command& command, Verb verb) {
+  const Options options = options_of_job(command.options);
+  std::string text;
+  for (std::size_t i = 0; i < option_table().size(); ++i) {
+    const OptionRow& row = option_table()[i];
+    const bool is_given = command.sources[i] != OptionSource::preset;
+    const OptionRow* const of_job = find_option(row.name, verb);
+    if (!is_given || !takes(Verb::plan, row) || !takes(verb, *of_job)) continue;
+    // Mean another thing, or nothing once what a file says stands on the line.
+    constexpr std::array kOfPlan = {"ranks-per-node", "gpu-memory", "json", "config"};
+    if (std::ranges::find(kOfPlan, row.name) != kOfPlan.end()) continue;
+    text += option_words(row, value_text(row, options));
+  }
+  return text;
+}
+
+/// Words of a command line, and which options they are.
+struct FileWords {
+  std::string text;
+  std::set<std::string_view> names;  // of the option table
+};
+
+/// Options of the planned verb that a plan does not have, from the file that it was given.
+FileWords words_of_file(const Command& command, Verb verb) {
+  FileWords words;
+  const std::string& path = command.options.config;
+  if (path.empty()) return words;
+  for (const ConfigEntry& entry : parse_config(read_file(path, kMaxConfigBytes), path)) {
+    const OptionRow& row = *find_option(entry.name, verb);
+    if (!takes(verb, row) || takes(Verb::plan, *find_option(row.name, Verb::plan))) continue;
+    words.text += option_words(row, entry.value);
+    words.names.insert(row.name);
+  }
+  return words;
+}
+
+/// What the verb has to be told besides, for the user to fill in.
+std::string missing_words(Verb verb, const std::set<std::string_view>& names) {
+  if (verb == Verb::sft) {
+    return std::string(names.contains("data") ? "" : " --data FILE") +
+           (names.contains("output") ? "" : " -o OUTDIR");
+  }
+  return names.contains("file") || names.contains("prompt") ? "" : " -f FILE";
+}
+
+}  // namespace
+
+std::string job_command(const Command& command, const CostRanks& ranks) {
+  const Verb verb = planned_verb(command.options);
+  std::string text;
+  if (ranks.ranks > 1) {
+    text = fmt::format("mpirun -n {} --map-by ppr:{}:node --bind-to none ", ranks.ranks,
+                       ranks.on_node());
+  }
+  const FileWords of_file = words_of_file(command, verb);
+  text += fmt::format("moesaic {}", verb_row(verb).name);
+  text += planned_words(command, verb) + of_file.text;
+  if (const auto& limit = command.options.memory_limit) {
+    text += " --memory-limit " + limit->text;
+  }
+  if (verb == Verb::study_point) return text + shape_words(command.options);
+  return text + missing_words(verb, of_file.names);
+}
+
+}  // namespace moesaic
