@@ -372,11 +372,6 @@ Command parse_command(std::span<const std::string> arguments, const Environment&
   return command;
 }
 
-OptionSource source_of(const Command& command, std::string_view option) {
-  const OptionRow& row = *find_option(option, command.verb);
-  return command.sources[static_cast<std::size_t>(&row - option_table().data())];
-}
-
 std::string stop_file(const Command& command) {
   const bool has_directory = command.verb == Verb::convert || command.verb == Verb::sft;
   std::string result =

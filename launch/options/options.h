@@ -193,6 +193,7 @@ using Environment = std::map<std::string, std::string>;
 
 /// Where the value of an option of the command's verb came from.
 [[nodiscard]] OptionSource source_of(const Command& command, std::string_view option);
+void set_source(Command& command, std::string_view option, OptionSource source);
 
 /// The file that ends the command early when somebody makes it; empty if there is none.
 [[nodiscard]] std::string stop_file(const Command& command);

@@ -52,10 +52,25 @@ TextSizes text_sizes(const Options& options, const ModelConfig& config, std::int
 
 }  // namespace
 
-void choose_text_sizes(const Command& command, Options& options) {
-  const bool is_told = source_of(command, "prompt-tokens") != OptionSource::preset;
-  if (options.ctx_size > 0 && options.predict >= 0 && !is_told) {
+void choose_text_sizes(Command& command, const ModelConfig& config) {
+  Options& options = command.options;
+  if (options.plan_job != PlanJob::generate) return;
+  const bool is_prompt_told = source_of(command, "prompt-tokens") != OptionSource::preset;
+  const std::int64_t limit = context_limit(options, config);
+  const bool is_room_told = source_of(command, "predict") != OptionSource::preset;
+  if (!is_room_told) {
+    // A prompt that fills the context is followed by nothing; one that is too long is refused.
+    const std::int64_t room = is_prompt_told ? limit - options.prompt_tokens : limit / 2;
+    const std::int64_t fitting = std::clamp<std::int64_t>(room, 0, options.predict);
+    if (fitting < options.predict) set_source(command, "predict", OptionSource::command_line);
+    options.predict = fitting;
+  }
+  if (is_prompt_told) return;
+  if (options.ctx_size > 0 && options.predict >= 0) {
     options.prompt_tokens = kFillsContext;
+  } else {
+    const std::int64_t left = limit - std::max<std::int64_t>(options.predict, 1);
+    options.prompt_tokens = std::clamp<std::int64_t>(left, 1, options.prompt_tokens);
   }
 }
 

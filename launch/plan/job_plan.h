@@ -14,8 +14,10 @@
 
 namespace moesaic {
 
-/// Where --ctx-size is given and --prompt-tokens is not, texts of generate fill it.
-void choose_text_sizes(const Command& command, Options& options);
+/// Of generate: sizes that are not given go with the context of the model. Where --ctx-size is
+/// given and --prompt-tokens is not, texts fill it. A default of --predict that is too large counts
+/// as given from now on, since the job has the same one.
+void choose_text_sizes(Command& command, const ModelConfig& config);
 
 /// Whether a step of sft computes layers again for its backward pass, and why.
 struct PlannedRecompute {

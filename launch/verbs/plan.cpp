@@ -70,7 +70,6 @@ struct PlanSetting {
 PlanSetting read_setting(const Command& command) {
   const Options& options = command.options;
   PlanSetting setting{.options = options};
-  choose_text_sizes(command, setting.options);
   if (options.machine) setting.machine = read_machine_rates(*options.machine);
   if (options.threads == 0) setting.options.threads = share_of_cores(options, setting.machine);
   setting.runtime = plan_runtime(setting.machine);
@@ -176,10 +175,13 @@ void add_largest(PlanReport& report, const JobPlan& job, const Options& options,
   }
 }
 
-PlanReport plan_model(const Command& command, PlanSetting setting) {
+PlanReport plan_model(Command command, PlanSetting setting) {
   const std::int64_t before = runtime_bytes().rank;
   const PlannedModel planned = open_planned_model(setting.options);
   const OpenModel& model = planned.model;
+  choose_text_sizes(command, model.config);
+  setting.options.predict = command.options.predict;
+  setting.options.prompt_tokens = command.options.prompt_tokens;
   if (setting.options.plan_job == PlanJob::sft) {
     setting.options.lora_dropout =
         choose_dropout(command, model.adapter ? &*model.adapter : nullptr);

@@ -334,6 +334,32 @@ TEST_F(Plan, A_context_is_filled_unless_the_prompt_is_told) {
   EXPECT_EQ(tokens({"-c", "1000", "--prompt-tokens", "100"}), 120);
 }
 
+TEST_F(Plan, Sizes_that_nobody_gave_go_with_a_small_context) {
+  const std::string small = file("config.json", replaced(read_text(kDemo + "/config.json"),
+                                                         "\"max_position_embeddings\": 2048",
+                                                         "\"max_position_embeddings\": 200"));
+  const auto planned = [&](const Arguments& more) { return plan(joined({"-m", small}, more)); };
+  const auto has = [](const Json& plan, const std::string& words) {
+    return plan.at("command").as_string().find(words) != std::string::npos;
+  };
+  const Json both = planned({});
+  EXPECT_EQ(both.at("sequence_tokens").as_int(), 200);
+  EXPECT_TRUE(has(both, " --predict 100 ")) << "the job's own default is 128, too";
+  const Json prompt = planned({"--prompt-tokens", "190"});
+  EXPECT_EQ(prompt.at("sequence_tokens").as_int(), 200);
+  EXPECT_TRUE(has(prompt, " --predict 10 "));
+  EXPECT_EQ(planned({"-n", "150"}).at("sequence_tokens").as_int(), 200);
+  EXPECT_EQ(planned({"-n", "-1"}).at("sequence_tokens").as_int(), 200);
+  EXPECT_EQ(planned({"-n", "5", "--prompt-tokens", "7"}).at("sequence_tokens").as_int(), 12);
+  EXPECT_TRUE(has(planned({"-c", "64"}), " --predict 32 "));
+  EXPECT_FALSE(has(plan({"-m", kDemo}), "--predict"));
+  for (const Arguments& given : {Arguments{"--prompt-tokens", "201"}, Arguments{"-n", "200"},
+                                 Arguments{"--prompt-tokens", "100", "-n", "101"}}) {
+    expect_failure(run_moesaic(joined({"plan", "-m", small}, given)), 2,
+                   {given.front() == "-n" ? "--predict" : given.front(), given[1], "200"});
+  }
+}
+
 TEST_F(Plan, What_to_type_has_options_that_the_job_alone_finds_in_the_file) {
   const std::string data = kData + "/demo-sft.jsonl";
   const std::string out = directory_.path_of("out");
