@@ -4,7 +4,6 @@
 #include <cstring>
 #include <vector>
 
-#include "base/checksum.h"
 #include "base/error.h"
 
 namespace moesaic {
@@ -24,11 +23,7 @@ void for_each_mpi_piece(std::span<T> values, Body&& body) {
 }  // namespace
 
 MpiCollectives::MpiCollectives(const MpiHandle& comm, const WaitPolicy& policy)
-    : comm_(comm), policy_(policy) {
-  if (policy_.job_ranks == nullptr) return;
-  meeting_.group =
-      std::max<std::uint64_t>(1, checksum(std::as_bytes(std::span(*policy_.job_ranks))));
-}
+    : comm_(comm), policy_(policy), meeting_{.group = policy.group} {}
 
 void MpiCollectives::finish(MPI_Request request, const char* call) {
   ++meeting_.number;

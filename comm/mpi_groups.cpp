@@ -1,8 +1,12 @@
 #include "comm/mpi_groups.h"
 
+#include <algorithm>
+#include <array>
 #include <numeric>
+#include <span>
 #include <vector>
 
+#include "base/checksum.h"
 #include "comm/mpi_roll_call.h"
 
 namespace moesaic {
@@ -28,7 +32,8 @@ MpiJob mpi_job(const MpiHandle& world, const CommOptions& options) {
   }
   if (world.size() > 1) idle->set_roll_call(std::make_unique<MpiRollCall>(world, ranks));
   return {options, world.rank(), idle,
-          wait_policy(options.timeout, ranks.size(), processors, *idle)};
+          wait_policy(options.timeout, ranks.size(), processors, *idle),
+          std::make_shared<std::map<std::uint64_t, std::uint64_t>>()};
 }
 
 MpiJob for_group(MpiJob job, const MpiHandle& comm) {
@@ -45,6 +50,9 @@ MpiJob for_group(MpiJob job, const MpiHandle& comm) {
   MPI_Group_free(&world);
   check_mpi(code, "MPI_Group_translate_ranks");
   job.policy.job_ranks = job_ranks;
+  const std::uint64_t sum = checksum(std::as_bytes(std::span(*job_ranks)));
+  const std::array<std::uint64_t, 2> id = {sum, (*job.groups)[sum]++};
+  job.policy.group = std::max<std::uint64_t>(1, checksum(std::as_bytes(std::span(id))));
   return job;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 
 #include "comm/comm_options.h"
@@ -14,8 +16,10 @@ struct MpiJob {
   int world_rank = 0;
   std::shared_ptr<IdleTime> idle;
   WaitPolicy policy;
+  /// By the checksum of their ranks: how many groups have been made of these.
+  std::shared_ptr<std::map<std::uint64_t, std::uint64_t>> groups;
 };
-/// `job` for the ranks of `comm`.
+/// `job` for the ranks of `comm`, a new group. All of these call it, for one group after the other.
 [[nodiscard]] MpiJob for_group(MpiJob job, const MpiHandle& comm);
 
 /// The ranks of the job, in a communicator of their own. Collective.

@@ -23,6 +23,9 @@ struct WaitPolicy {
   const std::atomic<int>* failed_rank = nullptr;  ///< if given: >= 0 once a rank has failed
   /// [ranks of the group] their numbers in the job; null: the same.
   std::shared_ptr<const std::vector<int>> job_ranks{};
+  /// The same on all ranks of the group, and another one for other groups, also of the same ranks;
+  /// 0: not known.
+  std::uint64_t group = 0;
 };
 
 /// Processors as the system numbers them, a bit each.

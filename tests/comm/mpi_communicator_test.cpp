@@ -105,6 +105,28 @@ TEST(MpiCommunicator, who_has_joined_a_collective_call_is_not_awaited) {
   world->barrier();
 }
 
+/// Many calls in one group are none in another, though that has the same ranks.
+TEST(MpiCommunicator, groups_of_the_same_ranks_are_told_apart) {
+  const auto world = make_mpi_communicator(mpi_test_session(), kOptions);
+  if (world->size() < 2) GTEST_SKIP() << "nobody to wait for";
+  std::string message;
+  try {
+    const auto comm = make_mpi_communicator(mpi_test_session(), {.timeout = 4s});
+    comm->place() = RowLabel{.step = 1, .layer = comm->rank(), .phase = {}}.at("sums");
+    const auto same = comm->split(0, comm->rank());
+    for (int i = 0; i < 5; ++i) comm->barrier();
+    (comm->rank() == 0 ? *same : *comm).barrier();
+    ADD_FAILURE() << "no error";
+  } catch (const LostRank& error) {
+    message = error.what();
+  }
+  const std::string verdict = message.substr(0, message.find('\n'));
+  EXPECT_NE(verdict.find(world->size() == 2 ? "all ranks wait for each other" : "for rank 1 ("),
+            std::string::npos)
+      << message;
+  world->barrier();
+}
+
 TEST(MpiCommunicator, rows_can_be_checked) {
   for (const int per_node : {1, 2}) {
     const auto comm = make_shared_memory_communicator(
