@@ -17,6 +17,7 @@
 #include "launch/job/failure.h"
 #include "launch/job/launcher.h"
 #include "launch/job/runtime.h"
+#include "launch/job/verbs.h"
 #include "launch/options/option_help.h"
 #include "launch/options/option_table.h"
 #include "launch/options/split.h"
@@ -25,7 +26,6 @@
 #include "launch/study/study_predict.h"
 #include "launch/study/study_report.h"
 #include "launch/study/study_run.h"
-#include "launch/verbs/verbs.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "launch/bench/cold_weights.h"
 #include "launch/options/split.h"
+#include "launch/shapes/cold_weights.h"
 
 namespace moesaic {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "launch/bench/cold_weights.h"
+#include "launch/shapes/cold_weights.h"
 
 namespace moesaic {
 namespace {

@@ -11,11 +11,11 @@
 #include "launch/bench/attention_bed.h"
 #include "launch/bench/attention_gradient_bed.h"
 #include "launch/bench/bench_memory.h"
-#include "launch/bench/bench_shapes.h"
 #include "launch/bench/bench_team.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/result_printer.h"
 #include "launch/options/choices.h"
+#include "launch/shapes/named_shapes.h"
 
 namespace moesaic {
 namespace {

@@ -10,7 +10,6 @@
 #include "kernels/cuda/device_roofs.h"
 #include "kernels/cuda/grouped_mlps.h"
 #include "kernels/nvfp4_activations.h"
-#include "launch/bench/bench_shapes.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/product_line.h"
 #include "launch/bench/result_printer.h"
@@ -18,6 +17,7 @@
 #include "launch/job/agreement.h"
 #include "launch/job/rank_device.h"
 #include "launch/options/choices.h"
+#include "launch/shapes/named_shapes.h"
 #include "src/model/weight_layout.h"
 
 namespace moesaic {

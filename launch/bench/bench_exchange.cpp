@@ -5,15 +5,15 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "launch/bench/bench_shapes.h"
 #include "launch/bench/exchange_run.h"
 #include "launch/bench/result_printer.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
 #include "launch/job/memory_check.h"
+#include "launch/job/verbs.h"
 #include "launch/options/choices.h"
 #include "launch/options/split.h"
-#include "launch/verbs/verbs.h"
+#include "launch/shapes/named_shapes.h"
 
 namespace moesaic {
 namespace {

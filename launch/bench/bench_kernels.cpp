@@ -9,7 +9,6 @@
 #include "launch/bench/bench_attention.h"
 #include "launch/bench/bench_device.h"
 #include "launch/bench/bench_memory.h"
-#include "launch/bench/bench_shapes.h"
 #include "launch/bench/bench_team.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/measured_product.h"
@@ -19,8 +18,9 @@
 #include "launch/bench/roofs.h"
 #include "launch/bench/sample_rows.h"
 #include "launch/job/agreement.h"
+#include "launch/job/verbs.h"
 #include "launch/options/choices.h"
-#include "launch/verbs/verbs.h"
+#include "launch/shapes/named_shapes.h"
 #include "src/model/weight_layout.h"
 
 namespace moesaic {

@@ -5,7 +5,6 @@
 
 #include "base/memory.h"
 #include "launch/bench/bench_memory.h"
-#include "launch/bench/bench_shapes.h"
 #include "launch/bench/layer_gpu.h"
 #include "launch/bench/layer_run.h"
 #include "launch/bench/result_printer.h"
@@ -13,7 +12,8 @@
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
 #include "launch/job/memory_check.h"
-#include "launch/verbs/verbs.h"
+#include "launch/job/verbs.h"
+#include "launch/shapes/named_shapes.h"
 #include "src/model/weight_layout.h"
 
 namespace moesaic {

@@ -12,8 +12,8 @@
 #include "launch/bench/stored_model.h"
 #include "launch/job/agreement.h"
 #include "launch/job/session.h"
-#include "launch/verbs/run_statistics.h"
-#include "launch/verbs/verbs.h"
+#include "launch/job/verbs.h"
+#include "launch/results/run_statistics.h"
 #include "src/model/precision.h"
 
 namespace moesaic {

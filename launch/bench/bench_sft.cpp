@@ -11,9 +11,9 @@
 #include "launch/bench/stored_model.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/job/verbs.h"
 #include "launch/options/choices.h"
 #include "launch/sft/sft_setup.h"
-#include "launch/verbs/verbs.h"
 
 namespace moesaic {
 namespace {

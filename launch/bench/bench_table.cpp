@@ -9,8 +9,8 @@
 #include <ctime>
 
 #include "base/memory.h"
-#include "launch/bench/result_table.h"
 #include "launch/job/model_facts.h"
+#include "launch/results/result_table.h"
 
 namespace moesaic {
 namespace {

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "launch/bench/result_table.h"
 #include "launch/bench/roofs.h"
 #include "launch/options/option_values.h"
+#include "launch/results/result_table.h"
 
 namespace moesaic {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "launch/bench/result_table.h"
+#include "launch/results/result_table.h"
 
 namespace moesaic {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "launch/bench/layer_routing.h"
+#include "launch/shapes/layer_routing.h"
 #include "src/moe/combine.h"
 #include "src/parallel/expert_placement.h"
 

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "kernels/cuda/device_roofs.h"
-#include "launch/bench/bench_shapes.h"
-#include "launch/bench/layer_copies.h"
 #include "launch/job/gpu_road.h"
 #include "launch/job/rank_device.h"
+#include "launch/shapes/layer_copies.h"
+#include "launch/shapes/named_shapes.h"
 
 namespace moesaic {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include "launch/bench/layer_copies.h"
 #include "launch/bench/sample_rows.h"
+#include "launch/shapes/layer_copies.h"
 
 namespace moesaic {
 

@@ -7,10 +7,10 @@
 
 #include "kernels/transposed_gemm.h"
 #include "launch/bench/exchange_bed.h"
-#include "launch/bench/layer_copies.h"
 #include "launch/bench/layer_parts.h"
-#include "launch/bench/layer_routing.h"
 #include "launch/job/runtime.h"
+#include "launch/shapes/layer_copies.h"
+#include "launch/shapes/layer_routing.h"
 
 namespace moesaic {
 

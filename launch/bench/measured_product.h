@@ -5,10 +5,10 @@
 #include <span>
 
 #include "kernels/grouped_gemm.h"
-#include "launch/bench/bench_shapes.h"
-#include "launch/bench/cold_weights.h"
 #include "launch/bench/sample_rows.h"
 #include "launch/options/option_values.h"
+#include "launch/shapes/cold_weights.h"
+#include "launch/shapes/named_shapes.h"
 
 namespace moesaic {
 

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "launch/bench/roofs.h"
+#include "launch/input/prompts.h"
+#include "launch/input/token_prompts.h"
 #include "launch/job/agreement.h"
 #include "launch/options/split.h"
-#include "launch/verbs/prompts.h"
-#include "launch/verbs/token_prompts.h"
 #include "src/generate/step_engine.h"
 #include "src/tokenizer/tokenizer.h"
 

@@ -7,7 +7,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "launch/bench/cold_weights.h"
+#include "launch/shapes/cold_weights.h"
 
 // oneDNN's threads are OpenMP's. Declared here: <omp.h> belongs to a compiler, and it has to be the
 // OpenMP that oneDNN is linked with.

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "kernels/format.h"
-#include "launch/bench/bench_shapes.h"
+#include "launch/shapes/named_shapes.h"
 
 namespace moesaic {
 

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "launch/bench/bench_shapes.h"
-#include "launch/bench/result_table.h"
 #include "launch/options/option_values.h"
+#include "launch/results/result_table.h"
+#include "launch/shapes/named_shapes.h"
 #include "src/model/weight_layout.h"
 
 namespace moesaic {

@@ -5,9 +5,9 @@
 
 #include "kernels/grouped_gemm.h"
 #include "kernels/streamed_results.h"
-#include "launch/bench/bench_shapes.h"
-#include "launch/bench/cold_weights.h"
 #include "launch/bench/sample_rows.h"
+#include "launch/shapes/cold_weights.h"
+#include "launch/shapes/named_shapes.h"
 #include "src/model/weight_layout.h"
 
 namespace moesaic {

@@ -5,9 +5,9 @@
 #include <span>
 
 #include "kernels/gemm_kernel.h"
-#include "launch/bench/bench_shapes.h"
 #include "launch/bench/together.h"
 #include "launch/job/runtime.h"
+#include "launch/shapes/named_shapes.h"
 #include "src/parallel/machine_rates.h"
 
 namespace moesaic {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/progress.h"
-#include "launch/bench/result_table.h"
 #include "launch/job/runtime.h"
+#include "launch/results/result_table.h"
 
 namespace moesaic {
 

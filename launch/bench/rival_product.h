@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "launch/bench/bench_shapes.h"
 #include "launch/bench/onednn_rival.h"
 #include "launch/bench/sample_rows.h"
+#include "launch/shapes/named_shapes.h"
 
 namespace moesaic {
 

@@ -6,7 +6,7 @@
 
 #include "base/buffer.h"
 #include "kernels/gemm_kernel.h"
-#include "launch/bench/cold_weights.h"
+#include "launch/shapes/cold_weights.h"
 
 namespace moesaic {
 

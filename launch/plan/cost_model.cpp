@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "kernels/attention_blocks.h"
-#include "launch/bench/layer_copies.h"
 #include "launch/job/model_facts.h"
+#include "launch/shapes/layer_copies.h"
 #include "src/moe/int8_rows.h"
 #include "src/moe/wire_form.h"
 #include "src/moe/wire_rows.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "launch/bench/bench_shapes.h"
 #include "launch/job/session.h"
+#include "launch/shapes/named_shapes.h"
 #include "src/parallel/step_cost.h"
 
 namespace moesaic {

@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "launch/bench/result_table.h"
+#include "launch/results/result_table.h"
 
 namespace moesaic {
 namespace {

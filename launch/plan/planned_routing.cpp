@@ -9,8 +9,8 @@
 #include "base/thread_pool.h"
 #include "base/topology.h"
 #include "kernels/cpu_features.h"
-#include "launch/verbs/prompts.h"
-#include "launch/verbs/token_prompts.h"
+#include "launch/input/prompts.h"
+#include "launch/input/token_prompts.h"
 #include "src/model/expert_choices.h"
 #include "src/tokenizer/tokenizer.h"
 

@@ -2,7 +2,7 @@
 
 #include "launch/plan/job_time.h"
 #include "launch/plan/planned_nodes.h"
-#include "launch/study/shape_point.h"
+#include "launch/shapes/shape_point.h"
 #include "src/parallel/expert_popularity.h"
 
 namespace moesaic {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "launch/input/prompts.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
-#include "launch/verbs/prompts.h"
 #include "src/train/sample_order.h"
 
 namespace moesaic {
@@ -44,8 +44,8 @@ SampleTools make_tools(const Options& options, const OpenModel& model, SampleFor
 }
 
 /// On rank 0, whose `work` it is.
-ReadSamples read_file(const Options& options, const OpenModel& model, const std::string& path,
-                      LongWork& work) {
+ReadSamples read_data_file(const Options& options, const OpenModel& model, const std::string& path,
+                           LongWork& work) {
   const std::string name = input_name(path);
   const std::string text = read_utf8_file(path);
   const SampleFile file(text, name);
@@ -127,11 +127,11 @@ SftData read_sft_data(const Runtime& runtime, const OpenModel& model) {
   LongWork work(runtime.world(), "reading", waiting_notice(runtime.log(), "reading"));
   agree_on_work(runtime.world(), work, [&] {
     if (!runtime.is_first()) return;
-    ReadSamples read = read_file(options, model, *options.data, work);
+    ReadSamples read = read_data_file(options, model, *options.data, work);
     data.train = std::move(read.samples);
     data.train_report = read.report;
     if (options.eval_data) {
-      ReadSamples held_out = read_file(options, model, *options.eval_data, work);
+      ReadSamples held_out = read_data_file(options, model, *options.eval_data, work);
       data.held_out = std::move(held_out.samples);
       data.held_out_report = held_out.report;
     }

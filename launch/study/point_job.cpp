@@ -11,10 +11,10 @@
 #include "launch/bench/model_feed.h"
 #include "launch/bench/stored_model.h"
 #include "launch/job/agreement.h"
+#include "launch/results/run_statistics.h"
 #include "launch/sft/sft_setup.h"
+#include "launch/shapes/shape_point.h"
 #include "launch/study/shape_jobs.h"
-#include "launch/study/shape_point.h"
-#include "launch/verbs/run_statistics.h"
 #include "src/generate/step_engine.h"
 
 namespace moesaic {

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <string_view>
 
-#include "launch/bench/result_table.h"
 #include "launch/plot/bar_plot.h"
+#include "launch/results/result_table.h"
 #include "launch/study/study_results.h"
 
 namespace moesaic {

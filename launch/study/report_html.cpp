@@ -4,8 +4,8 @@
 #include <set>
 
 #include "base/memory.h"
-#include "launch/bench/result_table.h"
 #include "launch/plot/svg_frame.h"
+#include "launch/results/result_table.h"
 #include "launch/study/study_report.h"
 #include "launch/study/study_results.h"
 

@@ -7,8 +7,8 @@
 #include "launch/bench/exchange_bed.h"
 #include "launch/job/agreement.h"
 #include "launch/job/memory_check.h"
+#include "launch/shapes/shape_point.h"
 #include "launch/study/shape_layer.h"
-#include "launch/study/shape_point.h"
 
 namespace moesaic {
 namespace {

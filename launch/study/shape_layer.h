@@ -5,10 +5,10 @@
 
 #include "base/buffer.h"
 #include "kernels/transposed_gemm.h"
-#include "launch/bench/layer_copies.h"
-#include "launch/bench/layer_routing.h"
+#include "launch/shapes/layer_copies.h"
+#include "launch/shapes/layer_routing.h"
+#include "launch/shapes/shape_point.h"
 #include "launch/study/point_job.h"
-#include "launch/study/shape_point.h"
 
 namespace moesaic {
 

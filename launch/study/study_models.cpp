@@ -12,7 +12,7 @@
 #include "launch/job/placement_choice.h"
 #include "launch/options/option_table.h"
 #include "launch/plan/cost_model.h"
-#include "launch/study/shape_point.h"
+#include "launch/shapes/shape_point.h"
 
 namespace moesaic {
 namespace {

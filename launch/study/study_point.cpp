@@ -13,10 +13,10 @@
 #include "launch/job/gather.h"
 #include "launch/job/memory_check.h"
 #include "launch/job/program_version.h"
+#include "launch/job/verbs.h"
 #include "launch/study/disturbance.h"
 #include "launch/study/measurement.h"
 #include "launch/study/point_job.h"
-#include "launch/verbs/verbs.h"
 
 namespace moesaic {
 namespace {

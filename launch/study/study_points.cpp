@@ -16,7 +16,7 @@
 #include "launch/job/placement_choice.h"
 #include "launch/job/program_version.h"
 #include "launch/options/option_table.h"
-#include "launch/study/shape_point.h"
+#include "launch/shapes/shape_point.h"
 #include "src/model/model_config.h"
 #include "src/model/transformer.h"
 #include "src/parallel/expert_placement.h"

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/small_file.h"
-#include "launch/bench/result_table.h"
+#include "launch/results/result_table.h"
 #include "launch/study/study_models.h"
 #include "launch/study/study_results.h"
 

@@ -10,18 +10,18 @@
 #include "base/output_file.h"
 #include "base/topology.h"
 #include "launch/bench/machine_measure.h"
-#include "launch/bench/result_table.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
 #include "launch/job/launcher.h"
 #include "launch/job/lost_hosts.h"
 #include "launch/job/memory_check.h"
+#include "launch/job/verbs.h"
+#include "launch/results/result_table.h"
+#include "launch/results/run_statistics.h"
 #include "launch/verbs/gpu_report.h"
 #include "launch/verbs/host_pairs.h"
 #include "launch/verbs/machine_facts.h"
-#include "launch/verbs/run_statistics.h"
 #include "launch/verbs/self_test.h"
-#include "launch/verbs/verbs.h"
 
 namespace moesaic {
 namespace {

@@ -5,18 +5,18 @@
 #include <optional>
 
 #include "base/error.h"
+#include "launch/input/token_prompts.h"
 #include "launch/job/agreement.h"
 #include "launch/job/expert_balance.h"
 #include "launch/job/session.h"
+#include "launch/job/verbs.h"
+#include "launch/results/run_statistics.h"
 #include "launch/verbs/arriving_prompts.h"
 #include "launch/verbs/requests.h"
 #include "launch/verbs/result_file.h"
 #include "launch/verbs/run_identity.h"
-#include "launch/verbs/run_statistics.h"
 #include "launch/verbs/sampling_choice.h"
 #include "launch/verbs/text_output.h"
-#include "launch/verbs/token_prompts.h"
-#include "launch/verbs/verbs.h"
 #include "src/generate/request_feed.h"
 
 namespace moesaic {

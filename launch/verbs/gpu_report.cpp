@@ -11,8 +11,8 @@
 #include "kernels/cuda/grouped_library.h"
 #include "kernels/cuda/mlp_products.h"
 #include "launch/bench/gpu_measure.h"
-#include "launch/bench/result_table.h"
 #include "launch/job/gpu_road.h"
+#include "launch/results/result_table.h"
 #include "launch/verbs/gpu_self_test.h"
 
 namespace moesaic {

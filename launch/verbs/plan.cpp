@@ -6,6 +6,7 @@
 #include "base/small_file.h"
 #include "base/topology.h"
 #include "launch/job/memory_check.h"
+#include "launch/job/verbs.h"
 #include "launch/plan/cost_model.h"
 #include "launch/plan/job_command.h"
 #include "launch/plan/plan_report.h"
@@ -14,7 +15,6 @@
 #include "launch/plan/planned_verb.h"
 #include "launch/plan/shape_plan.h"
 #include "launch/sft/sft_adapters.h"
-#include "launch/verbs/verbs.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace moesaic {

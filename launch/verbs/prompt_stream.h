@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "launch/chat/line_reader.h"
-#include "launch/verbs/prompts.h"
+#include "launch/input/prompts.h"
 
 namespace moesaic {
 

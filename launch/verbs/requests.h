@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "launch/verbs/prompts.h"
-#include "launch/verbs/request_fields.h"
+#include "launch/input/prompts.h"
+#include "launch/input/request_fields.h"
 #include "src/generate/request.h"
 
 namespace moesaic {

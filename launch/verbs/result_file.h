@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "launch/verbs/prompts.h"
+#include "launch/input/prompts.h"
 #include "launch/verbs/record_file.h"
 
 namespace moesaic {

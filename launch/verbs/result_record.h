@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "launch/verbs/prompts.h"
+#include "launch/input/prompts.h"
 #include "launch/verbs/requests.h"
 #include "src/generate/open_requests.h"
 #include "src/tokenizer/tokenizer.h"

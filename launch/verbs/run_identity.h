@@ -2,10 +2,10 @@
 
 #include <string>
 
+#include "launch/input/token_prompts.h"
 #include "launch/job/runtime.h"
 #include "launch/verbs/record_file.h"
 #include "launch/verbs/score_input.h"
-#include "launch/verbs/token_prompts.h"
 #include "src/generate/sampling_options.h"
 
 namespace moesaic {

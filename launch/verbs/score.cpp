@@ -5,11 +5,11 @@
 #include "launch/job/agreement.h"
 #include "launch/job/expert_balance.h"
 #include "launch/job/session.h"
+#include "launch/job/verbs.h"
+#include "launch/results/run_statistics.h"
 #include "launch/verbs/run_identity.h"
-#include "launch/verbs/run_statistics.h"
 #include "launch/verbs/score_input.h"
 #include "launch/verbs/score_output.h"
-#include "launch/verbs/verbs.h"
 #include "src/generate/scorer.h"
 #include "src/model/kv_pool.h"
 

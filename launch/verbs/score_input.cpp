@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "launch/input/prompts.h"
+#include "launch/input/request_fields.h"
+#include "launch/input/token_prompts.h"
 #include "launch/job/agreement.h"
-#include "launch/verbs/prompts.h"
-#include "launch/verbs/request_fields.h"
-#include "launch/verbs/token_prompts.h"
 
 namespace moesaic {
 namespace {

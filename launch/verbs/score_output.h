@@ -5,8 +5,8 @@
 
 #include "base/progress.h"
 #include "launch/job/runtime.h"
+#include "launch/results/run_statistics.h"
 #include "launch/verbs/logprobs_file.h"
-#include "launch/verbs/run_statistics.h"
 #include "launch/verbs/score_input.h"
 #include "src/checkpoint/safetensors_writer.h"
 

@@ -1,7 +1,7 @@
 #include "base/output_file.h"
 #include "launch/job/agreement.h"
+#include "launch/job/verbs.h"
 #include "launch/sft/sft_run.h"
-#include "launch/verbs/verbs.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace moesaic {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/progress.h"
+#include "launch/input/token_prompts.h"
 #include "launch/job/runtime.h"
 #include "launch/verbs/requests.h"
 #include "launch/verbs/result_file.h"
-#include "launch/verbs/token_prompts.h"
 #include "src/generate/open_requests.h"
 
 namespace moesaic {

@@ -18,7 +18,13 @@ BEGIN {
   floors("src/moe")
   floors("src/model")
   floors("src/train src/generate")
-  floors("src/serve src/study")
+  floors("launch/options")
+  floors("launch/job launch/plot")
+  floors("launch/input launch/results launch/shapes")
+  floors("launch/chat launch/sft")
+  floors("launch/plan launch/bench")
+  floors("launch/study")
+  floors("launch/verbs")
   floors("launch")
 
   # A foreign header, and the files that may include it.
@@ -49,7 +55,7 @@ function confine(header, files) {
 function floor_of(path,   parts, n) {
   n = split(path, parts, "/")
   if (n < 2) return ""
-  return parts[1] == "src" ? parts[1] "/" parts[2] : parts[1]
+  return n > 2 && (parts[1] == "src" || parts[1] == "launch") ? parts[1] "/" parts[2] : parts[1]
 }
 function breach(text) {
   print text

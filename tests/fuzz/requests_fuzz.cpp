@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "launch/verbs/prompts.h"
+#include "launch/input/prompts.h"
 #include "launch/verbs/requests.h"
 
 namespace {

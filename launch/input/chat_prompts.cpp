@@ -1,4 +1,4 @@
-#include "launch/verbs/chat_prompts.h"
+#include "launch/input/chat_prompts.h"
 
 #include <fmt/core.h>
 

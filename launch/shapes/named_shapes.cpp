@@ -1,4 +1,4 @@
-#include "launch/bench/bench_shapes.h"
+#include "launch/shapes/named_shapes.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "launch/bench/expert_halves.h"
+#include "launch/shapes/expert_halves.h"
 
 #include "base/error.h"
 

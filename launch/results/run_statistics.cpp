@@ -1,4 +1,4 @@
-#include "launch/verbs/run_statistics.h"
+#include "launch/results/run_statistics.h"
 
 #include <fmt/core.h>
 
@@ -6,10 +6,10 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "launch/bench/result_table.h"
 #include "launch/job/gather.h"
 #include "launch/job/memory_check.h"
 #include "launch/options/option_help.h"
+#include "launch/results/result_table.h"
 
 namespace moesaic {
 namespace {

@@ -1,4 +1,4 @@
-#include "launch/bench/cold_weights.h"
+#include "launch/shapes/cold_weights.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "launch/verbs/prompts.h"
+#include "launch/input/prompts.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>

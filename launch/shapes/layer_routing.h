@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/matrix_view.h"
-#include "launch/bench/bench_shapes.h"
 #include "launch/options/option_values.h"
+#include "launch/shapes/named_shapes.h"
 #include "src/parallel/expert_placement.h"
 
 namespace moesaic {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/whole_product.h"
-#include "launch/bench/bench_shapes.h"
-#include "launch/bench/expert_halves.h"
+#include "launch/shapes/expert_halves.h"
+#include "launch/shapes/named_shapes.h"
 #include "src/model/device_weights.h"
 #include "src/moe/cpu_experts.h"
 #include "src/moe/device_experts.h"

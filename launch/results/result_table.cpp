@@ -1,4 +1,4 @@
-#include "launch/bench/result_table.h"
+#include "launch/results/result_table.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>

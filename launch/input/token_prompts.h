@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "launch/input/prompts.h"
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
-#include "launch/verbs/prompts.h"
 #include "src/chat/chat_template.h"
 #include "src/tokenizer/tokenizer.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "launch/input/request_fields.h"
 #include "launch/options/options.h"
-#include "launch/verbs/request_fields.h"
 
 namespace moesaic {
 

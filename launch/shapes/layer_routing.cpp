@@ -1,4 +1,4 @@
-#include "launch/bench/layer_routing.h"
+#include "launch/shapes/layer_routing.h"
 
 #include <algorithm>
 #include <cmath>

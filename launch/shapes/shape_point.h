@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "launch/bench/layer_routing.h"
 #include "launch/job/memory_plan.h"
 #include "launch/options/options.h"
+#include "launch/shapes/layer_routing.h"
 
 namespace moesaic {
 

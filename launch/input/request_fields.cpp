@@ -1,4 +1,4 @@
-#include "launch/verbs/request_fields.h"
+#include "launch/input/request_fields.h"
 
 #include <fmt/core.h>
 

@@ -1,13 +1,13 @@
-#include "launch/verbs/token_prompts.h"
+#include "launch/input/token_prompts.h"
 
 #include <span>
 #include <utility>
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "launch/input/chat_prompts.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
-#include "launch/verbs/chat_prompts.h"
 #include "src/chat/turn_end.h"
 
 namespace moesaic {

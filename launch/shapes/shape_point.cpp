@@ -1,13 +1,13 @@
-#include "launch/study/shape_point.h"
+#include "launch/shapes/shape_point.h"
 
 #include <array>
 #include <span>
 #include <string_view>
 
 #include "base/error.h"
-#include "launch/bench/layer_copies.h"
 #include "launch/options/choices.h"
 #include "launch/options/option_table.h"
+#include "launch/shapes/layer_copies.h"
 #include "src/model/feed_forward.h"
 #include "src/parallel/expert_popularity.h"
 

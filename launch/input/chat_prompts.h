@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "launch/input/prompts.h"
 #include "launch/options/options.h"
-#include "launch/verbs/prompts.h"
 #include "src/chat/chat_template.h"
 
 namespace moesaic {

@@ -1,9 +1,9 @@
-#include "launch/bench/layer_copies.h"
+#include "launch/shapes/layer_copies.h"
 
 #include <algorithm>
 
 #include "base/counter_random.h"
-#include "launch/bench/cold_weights.h"
+#include "launch/shapes/cold_weights.h"
 
 namespace moesaic {
 namespace {
