@@ -7,6 +7,8 @@
 #include <cctype>
 #include <type_traits>
 
+#include "launch/options/verb_sets.h"
+
 namespace moesaic {
 namespace {
 
@@ -63,11 +65,11 @@ const VerbRow& verb_row(Verb verb) noexcept {
 }
 
 bool takes(Verb verb, const OptionRow& row) noexcept {
-  return (row.verbs & verb_bit(verb)) != 0;
+  return (row.verbs & verbs::bit(verb)) != 0;
 }
 
 bool runs_alone(Verb verb) noexcept {
-  return (kVerbsWithoutRanks & verb_bit(verb)) != 0;
+  return (verbs::kWithoutRanks & verbs::bit(verb)) != 0;
 }
 
 const OptionRow* find_option(std::string_view name, std::optional<Verb> verb) noexcept {

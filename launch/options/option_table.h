@@ -51,19 +51,6 @@ struct VerbRow {
   std::string_view details{};  // more of it, in lines that end in \n
 };
 
-/// In OptionRow::verbs.
-constexpr std::uint32_t verb_bit(Verb verb) {
-  return 1U << static_cast<unsigned>(verb);
-}
-
-/// Bits of the verbs that take the file of a study.
-inline constexpr std::uint32_t kStudyVerbs =
-    verb_bit(Verb::study_run) | verb_bit(Verb::study_points) | verb_bit(Verb::study_report) |
-    verb_bit(Verb::study_predict) | verb_bit(Verb::study_export_extrap) |
-    verb_bit(Verb::study_export_smpi);
-/// Bits of the verbs that start no MPI.
-inline constexpr std::uint32_t kVerbsWithoutRanks = kStudyVerbs | verb_bit(Verb::plan);
-
 [[nodiscard]] std::span<const OptionRow> option_table() noexcept;
 /// The part of it that is about the exchange between ranks.
 [[nodiscard]] std::span<const OptionRow> exchange_rows() noexcept;

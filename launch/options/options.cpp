@@ -18,6 +18,7 @@
 #include "launch/options/nearest_name.h"
 #include "launch/options/option_table.h"
 #include "launch/options/split.h"
+#include "launch/options/verb_sets.h"
 
 namespace moesaic {
 namespace {
@@ -265,7 +266,7 @@ void require_option_of_verb(const Command& command, const OptionRow& row, std::s
 /// The option that a bare word after the verb sets; empty if there is none.
 std::string_view name_of_words(std::optional<Verb> verb) {
   if (verb == Verb::inspect) return "model";
-  return verb && (kStudyVerbs & verb_bit(*verb)) != 0 ? "study" : "";
+  return verb && (verbs::kStudies & verbs::bit(*verb)) != 0 ? "study" : "";
 }
 
 /// A word after the verb: `key=value`, or the directory of `inspect`, the file of a study.

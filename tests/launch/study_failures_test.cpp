@@ -233,7 +233,7 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   fails("ranks = 4,17\n", {"study.ini line 10: ranks = 17: ", "17 ranks cannot share 16 experts"});
   fails("ranks = 3\nexpert-replicas = 2\n",
         {"study.ini line 10: ranks = 3: 3 ranks cannot have 2 copies of the experts"});
-  fails("ranks = 1\ndefer = 2,5\n", {"study.ini: defer is 5", "4 experts a token"});
+  fails("ranks = 1\ndefer = 2,5\n", {"study.ini: --defer 5:", "4 experts a token"});
   fails("ranks = 1\nplacement = round-robin\n", {"study.ini: ", "did you mean round_robin?"});
   fails("ranks = 1\nlora-targets = \"experts\n", {"line 11", "quotes do not end"});
   fails("ranks = 1\nlora-targets = \"experts\" attention\n", {"line 11", "attention", "quotes"});
