@@ -55,22 +55,6 @@ std::string model_of(const std::string& golden) {
   return kData + "/models/" + json.at("model").as_string();
 }
 
-/// Logits of all tokens, computed at once on rank 0.
-std::vector<float> logits_on_ranks(int ranks, const EngineSetup& setup,
-                                   const std::vector<std::int32_t>& tokens) {
-  std::vector<float> logits;
-  run_thread_ranks(ranks, [&](Communicator& world) {
-    TestEngine engine(setup, world);
-    const auto length = std::ssize(tokens);
-    if (world.rank() == 0) {
-      logits = run_sequence(engine.transformer(), tokens, length, length);
-    } else {
-      (void)engine.transformer().forward({});
-    }
-  });
-  return logits;
-}
-
 class AdaptedLogits : public testing::TestWithParam<std::string> {
  protected:
   [[nodiscard]] EngineSetup setup(Precision precision) const {

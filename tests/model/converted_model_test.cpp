@@ -32,21 +32,6 @@ std::vector<std::string> fixtures() {
   return names;
 }
 
-std::vector<float> logits_on_ranks(int ranks, const EngineSetup& setup,
-                                   const std::vector<std::int32_t>& tokens) {
-  const auto length = static_cast<std::int64_t>(tokens.size());
-  std::vector<float> result;
-  run_thread_ranks(ranks, [&](Communicator& world) {
-    TestEngine engine(setup, world);
-    if (world.rank() == 0) {
-      result = run_sequence(engine.transformer(), tokens, length, length);
-    } else {
-      (void)engine.transformer().forward({});
-    }
-  });
-  return result;
-}
-
 class ConvertedFixture : public testing::TestWithParam<std::string> {};
 
 TEST_P(ConvertedFixture, GivesTheSameBits) {

@@ -26,21 +26,6 @@ std::vector<std::int32_t> some_tokens() {
   return tokens;
 }
 
-std::vector<float> logits_on_ranks(int ranks, const EngineSetup& setup) {
-  const std::vector<std::int32_t> tokens = some_tokens();
-  const auto length = static_cast<std::int64_t>(tokens.size());
-  std::vector<float> result;
-  run_thread_ranks(ranks, [&](Communicator& world) {
-    TestEngine engine(setup, world);
-    if (world.rank() == 0) {
-      result = run_sequence(engine.transformer(), tokens, length, length);
-    } else {
-      (void)engine.transformer().forward({});
-    }
-  });
-  return result;
-}
-
 class ExpertFormat : public testing::TestWithParam<std::string> {
  protected:
   [[nodiscard]] static Layout layout() { return *layout_from_name(GetParam()); }
@@ -48,22 +33,22 @@ class ExpertFormat : public testing::TestWithParam<std::string> {
 
 TEST_P(ExpertFormat, GivesTheSameBitsOnAnyRanksThreadsAndInstructionSet) {
   EngineSetup setup{.directory = kDemoModel, .layouts = {.experts = layout()}};
-  const std::vector<float> expected = logits_on_ranks(1, setup);
+  const std::vector<float> expected = logits_on_ranks(1, setup, some_tokens());
   for (const Isa isa : tile_order_isas()) {
     setup.isa = isa;
-    EXPECT_EQ(logits_on_ranks(1, setup), expected) << isa_name(isa);
+    EXPECT_EQ(logits_on_ranks(1, setup, some_tokens()), expected) << isa_name(isa);
   }
   setup.threads = 2;
   for (const int ranks : {2, 3}) {
-    EXPECT_EQ(logits_on_ranks(ranks, setup), expected) << ranks << " ranks";
+    EXPECT_EQ(logits_on_ranks(ranks, setup, some_tokens()), expected) << ranks << " ranks";
   }
 }
 
 TEST_P(ExpertFormat, IsCloseToWhatItWasQuantisedFrom) {
   EngineSetup setup{.directory = kDemoModel, .isa = supported_isas().back()};
-  const std::vector<float> plain = logits_on_ranks(1, setup);
+  const std::vector<float> plain = logits_on_ranks(1, setup, some_tokens());
   setup.layouts = {.experts = layout()};
-  const double distance = relative_l2(logits_on_ranks(1, setup), plain);
+  const double distance = relative_l2(logits_on_ranks(1, setup, some_tokens()), plain);
   if (layout().format == Format::bf16) {
     EXPECT_EQ(distance, 0);
     return;
@@ -120,26 +105,29 @@ TEST_P(QuantizedModel, EqualsTheOneThatIsQuantisedWhenLoaded) {
   const test::TemporaryDirectory directory;
   const std::string quantized = directory.path_of("model");
   quantize_checkpoint(kDemoModel, layout(), is_expert_weight, quantized);
-  const auto expected =
-      logits_on_ranks(1, {.directory = kDemoModel, .layouts = {.experts = layout()}});
-  EXPECT_EQ(logits_on_ranks(1, {.directory = quantized}), expected);
-  EXPECT_EQ(logits_on_ranks(3, {.directory = quantized}), expected);
-  EXPECT_EQ(logits_on_ranks(2, {.directory = quantized, .layouts = {.experts = layout()}}),
-            expected);
+  const auto expected = logits_on_ranks(
+      1, {.directory = kDemoModel, .layouts = {.experts = layout()}}, some_tokens());
+  EXPECT_EQ(logits_on_ranks(1, {.directory = quantized}, some_tokens()), expected);
+  EXPECT_EQ(logits_on_ranks(3, {.directory = quantized}, some_tokens()), expected);
+  EXPECT_EQ(
+      logits_on_ranks(2, {.directory = quantized, .layouts = {.experts = layout()}}, some_tokens()),
+      expected);
 }
 
 TEST_P(QuantizedModel, RunsInFullPrecisionAndInOtherFormats) {
   const test::TemporaryDirectory directory;
   const std::string quantized = directory.path_of("model");
   quantize_checkpoint(kDemoModel, layout(), is_expert_weight, quantized);
-  const auto native = logits_on_ranks(1, {.directory = quantized});
-  const auto exact = logits_on_ranks(1, {.directory = quantized, .precision = Precision::f32});
+  const auto native = logits_on_ranks(1, {.directory = quantized}, some_tokens());
+  const auto exact =
+      logits_on_ranks(1, {.directory = quantized, .precision = Precision::f32}, some_tokens());
   EXPECT_LT(relative_l2(native, exact), 0.02);  // int8 rounds activations too
-  const auto wide =
-      logits_on_ranks(1, {.directory = quantized, .layouts = {.experts = Layout{Format::bf16}}});
+  const auto wide = logits_on_ranks(
+      1, {.directory = quantized, .layouts = {.experts = Layout{Format::bf16}}}, some_tokens());
   EXPECT_LT(relative_l2(wide, exact), 0.02);
   const auto other = logits_on_ranks(
-      1, {.directory = quantized, .layouts = {.experts = Layout{Format::int4_group, 32}}});
+      1, {.directory = quantized, .layouts = {.experts = Layout{Format::int4_group, 32}}},
+      some_tokens());
   EXPECT_LT(relative_l2(other, exact), 0.2);
   EXPECT_NE(other, native);
 }
@@ -163,8 +151,9 @@ TEST_P(QuantizedModel, DenseMatricesKeepTheirFormat) {
     EXPECT_EQ(qkv.layout.format, one_scale ? layout().format : Format::bf16);
     EXPECT_EQ(engine.weights().notes.empty(), one_scale);
   });
-  const auto exact = logits_on_ranks(1, {.directory = quantized, .precision = Precision::f32});
-  EXPECT_LT(relative_l2(logits_on_ranks(2, setup), exact), 0.02);
+  const auto exact =
+      logits_on_ranks(1, {.directory = quantized, .precision = Precision::f32}, some_tokens());
+  EXPECT_LT(relative_l2(logits_on_ranks(2, setup, some_tokens()), exact), 0.02);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, QuantizedModel,

@@ -26,24 +26,6 @@ std::string directory_of(const std::string& name) {
   return MOESAIC_TEST_DATA "/models/" + name;
 }
 
-/// Logits of rank 0's run of the golden tokens on `ranks` ranks.
-std::vector<float> logits_on_ranks(int ranks, const EngineSetup& setup, const GoldenLogits& golden,
-                                   std::int64_t chunk, std::int64_t prompt_tokens) {
-  std::vector<float> result;
-  run_thread_ranks(ranks, [&](Communicator& world) {
-    TestEngine engine(setup, world);
-    if (world.rank() == 0) {
-      result = run_sequence(engine.transformer(), golden.input_ids, chunk, prompt_tokens);
-      return;
-    }
-    const auto length = static_cast<std::int64_t>(golden.input_ids.size());
-    for (std::int64_t first = 0; first < length; first += chunk) {
-      (void)engine.transformer().forward({});
-    }
-  });
-  return result;
-}
-
 class GoldenModel : public testing::TestWithParam<std::string> {
  protected:
   GoldenModel()
@@ -59,7 +41,7 @@ class GoldenModel : public testing::TestWithParam<std::string> {
 TEST_P(GoldenModel, fp32_equals_transformers) {
   const EngineSetup setup{
       .directory = directory_, .precision = Precision::f32, .isa = supported_isas().back()};
-  const auto logits = logits_on_ranks(1, setup, golden_, length_, length_);
+  const auto logits = logits_on_ranks(1, setup, golden_.input_ids);
   EXPECT_LE(relative_l2(logits, golden_.logits), 1e-4);
 }
 
@@ -68,37 +50,37 @@ TEST_P(GoldenModel, fp32_generation_equals_transformers_with_a_cache) {
   const auto& expected = golden_.logits_stepwise.empty() ? golden_.logits : golden_.logits_stepwise;
   const EngineSetup setup{
       .directory = directory_, .precision = Precision::f32, .isa = supported_isas().back()};
-  const auto logits = logits_on_ranks(1, setup, golden_, 1, 0);
+  const auto logits = logits_on_ranks(1, setup, golden_.input_ids, 1, 0);
   EXPECT_LE(relative_l2(logits, expected), 1e-4);
 }
 
 TEST_P(GoldenModel, bf16_is_close_to_transformers) {
   const EngineSetup setup{.directory = directory_, .isa = supported_isas().back()};
-  const auto logits = logits_on_ranks(1, setup, golden_, length_, length_);
+  const auto logits = logits_on_ranks(1, setup, golden_.input_ids);
   EXPECT_LE(relative_l2(logits, golden_.logits), 1e-2);
 }
 
 TEST_P(GoldenModel, bits_do_not_depend_on_ranks_threads_chunks_or_instruction_set) {
   for (const Precision precision : {Precision::bf16, Precision::f32}) {
     EngineSetup setup{.directory = directory_, .precision = precision, .isa = Isa::scalar};
-    const auto expected = logits_on_ranks(1, setup, golden_, length_, length_);
+    const auto expected = logits_on_ranks(1, setup, golden_.input_ids);
     for (const Isa isa : tile_order_isas()) {
       setup.isa = isa;
-      EXPECT_EQ(logits_on_ranks(1, setup, golden_, 5, length_), expected) << isa_name(isa);
+      EXPECT_EQ(logits_on_ranks(1, setup, golden_.input_ids, 5), expected) << isa_name(isa);
     }
     const int most =
         static_cast<int>(std::min<std::int64_t>(4, read_model_config(directory_).num_experts));
     setup.threads = 2;
     for (int ranks = 2; ranks <= most; ++ranks) {
-      EXPECT_EQ(logits_on_ranks(ranks, setup, golden_, 7, length_), expected) << ranks << " ranks";
+      EXPECT_EQ(logits_on_ranks(ranks, setup, golden_.input_ids, 7), expected) << ranks << " ranks";
     }
     setup.placement = shuffled_placement(read_model_config(directory_), most);
-    EXPECT_EQ(logits_on_ranks(most, setup, golden_, 7, length_), expected) << "placed otherwise";
+    EXPECT_EQ(logits_on_ranks(most, setup, golden_.input_ids, 7), expected) << "placed otherwise";
     setup.placement = shuffled_placement(read_model_config(directory_), 2);
     setup.moe.half_batches = HalfBatches::on;
-    EXPECT_EQ(logits_on_ranks(2, setup, golden_, 7, length_), expected) << "halves";
+    EXPECT_EQ(logits_on_ranks(2, setup, golden_.input_ids, 7), expected) << "halves";
     setup.expert_replicas = 2;
-    EXPECT_EQ(logits_on_ranks(4, setup, golden_, length_, length_), expected) << "replicas";
+    EXPECT_EQ(logits_on_ranks(4, setup, golden_.input_ids), expected) << "replicas";
   }
 }
 

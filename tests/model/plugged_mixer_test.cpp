@@ -20,24 +20,6 @@ class PluggedMixer : public testing::Test {
             .families = test::families_with_recurrence()};
   }
 
-  /// Logits of rank 0 for the tokens, `chunk` a forward pass.
-  static std::vector<float> logits(int ranks, const EngineSetup& setup,
-                                   const std::vector<std::int32_t>& tokens, std::int64_t chunk) {
-    std::vector<float> result;
-    run_thread_ranks(ranks, [&](Communicator& world) {
-      TestEngine engine(setup, world);
-      const auto length = static_cast<std::int64_t>(tokens.size());
-      if (world.rank() == 0) {
-        result = run_sequence(engine.transformer(), tokens, chunk, length);
-        return;
-      }
-      for (std::int64_t first = 0; first < length; first += chunk) {
-        (void)engine.transformer().forward({});
-      }
-    });
-    return result;
-  }
-
   test::RecurrentCheckpoint checkpoint_;
   std::vector<std::int32_t> tokens_ = {5, 17, 3, 99, 42, 8, 120, 3, 77, 1, 64, 31};
 };
@@ -59,18 +41,19 @@ TEST_F(PluggedMixer, LayersAreWhatTheTableSays) {
 
 TEST_F(PluggedMixer, BitsDoNotDependOnRanksThreadsOrChunks) {
   EngineSetup setup = this->setup();
-  const auto expected = logits(1, setup, tokens_, std::ssize(tokens_));
-  EXPECT_EQ(logits(1, setup, tokens_, 1), expected) << "the state passes from call to call";
+  const auto expected = logits_on_ranks(1, setup, tokens_, std::ssize(tokens_));
+  EXPECT_EQ(logits_on_ranks(1, setup, tokens_, 1), expected)
+      << "the state passes from call to call";
   setup.threads = 2;
-  EXPECT_EQ(logits(2, setup, tokens_, 5), expected);
+  EXPECT_EQ(logits_on_ranks(2, setup, tokens_, 5), expected);
   setup.moe.half_batches = HalfBatches::on;
-  EXPECT_EQ(logits(2, setup, tokens_, 5), expected) << "and from half to half";
+  EXPECT_EQ(logits_on_ranks(2, setup, tokens_, 5), expected) << "and from half to half";
 }
 
 TEST_F(PluggedMixer, TheLastTokenSeesTheFirst) {
-  const auto before = logits(1, setup(), tokens_, 4);
+  const auto before = logits_on_ranks(1, setup(), tokens_, 4);
   tokens_.front() = 6;
-  const auto after = logits(1, setup(), tokens_, 4);
+  const auto after = logits_on_ranks(1, setup(), tokens_, 4);
   const std::size_t vocab = before.size() / tokens_.size();
   EXPECT_FALSE(std::equal(before.end() - static_cast<std::ptrdiff_t>(vocab), before.end(),
                           after.end() - static_cast<std::ptrdiff_t>(vocab)));
@@ -78,7 +61,7 @@ TEST_F(PluggedMixer, TheLastTokenSeesTheFirst) {
   EngineSetup plain = setup();
   plain.directory = test::RecurrentCheckpoint::plain_directory();
   plain.families = known_families();
-  EXPECT_NE(logits(1, plain, tokens_, 4), after);
+  EXPECT_NE(logits_on_ranks(1, plain, tokens_, 4), after);
 }
 
 TEST_F(PluggedMixer, AStateIsSharedWholeOrNotAtAll) {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "comm/thread_communicator.h"
 #include "src/checkpoint/safetensors.h"
 
 namespace moesaic {
@@ -73,6 +74,26 @@ std::vector<float> run_sequence(Transformer& transformer, std::span<const std::i
     const MatrixView<const float> logits = transformer.forward({&part, 1});
     result.insert(result.end(), logits.data(), logits.data() + logits.rows() * logits.cols());
   }
+  return result;
+}
+
+std::vector<float> logits_on_ranks(int ranks, const EngineSetup& setup,
+                                   std::span<const std::int32_t> tokens, std::int64_t chunk,
+                                   std::int64_t prompt_tokens) {
+  const std::int64_t length = std::ssize(tokens);
+  const std::int64_t at_once = chunk > 0 ? chunk : length;
+  std::vector<float> result;
+  run_thread_ranks(ranks, [&](Communicator& world) {
+    TestEngine engine(setup, world);
+    if (world.rank() == 0) {
+      result = run_sequence(engine.transformer(), tokens, at_once,
+                            prompt_tokens >= 0 ? prompt_tokens : length);
+      return;
+    }
+    for (std::int64_t first = 0; first < length; first += at_once) {
+      (void)engine.transformer().forward({});
+    }
+  });
   return result;
 }
 

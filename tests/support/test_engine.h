@@ -62,6 +62,13 @@ class TestEngine {
                                               std::span<const std::int32_t> tokens,
                                               std::int64_t chunk, std::int64_t prompt_tokens);
 
+/// The same of rank 0, which has the tokens, of `ranks` thread ranks that all load the model.
+/// `chunk` 0: all tokens in one pass; `prompt_tokens` -1: all of them.
+[[nodiscard]] std::vector<float> logits_on_ranks(int ranks, const EngineSetup& setup,
+                                                 std::span<const std::int32_t> tokens,
+                                                 std::int64_t chunk = 0,
+                                                 std::int64_t prompt_tokens = -1);
+
 /// A file of golden logits.
 struct GoldenLogits {
   std::vector<std::int32_t> input_ids;
