@@ -156,8 +156,8 @@ void write_new_adapter(const std::string& to, const std::string& targets, Adapte
   for (const AdapterSite& site : choose_sites(sites, targets)) {
     specs.push_back({.site = site, .rank = 2, .alpha = 4, .scale = 2});
   }
-  std::ranges::stable_partition(specs,
-                                [](const AdapterSpec& spec) { return spec.site.expert < 0; });
+  std::stable_partition(specs.begin(), specs.end(),
+                        [](const AdapterSpec& spec) { return spec.site.expert < 0; });
   AdapterSet set(specs, Format::f32);
   initialize(set, 1);
   for (std::int64_t i = 0; i < set.size(); ++i) {
