@@ -3,11 +3,13 @@
 #include "base/output_file.h"
 #include "launch/job/agreement.h"
 #include "launch/job/placement_choice.h"
+#include "launch/job/written_files.h"
 
 namespace moesaic {
 
 void require_recordable(const Runtime& runtime) {
   agree(runtime.world(), [&] {
+    require_apart(runtime.options());
     const std::optional<std::string>& path = runtime.options().record_load;
     if (path && runtime.is_first()) require_replaceable(*path);
   });

@@ -5,7 +5,8 @@
 
 namespace moesaic {
 
-/// Throws Error{resource} if --record-load names what cannot be written, before hours of work.
+/// Throws as require_apart(), and Error{resource} if --record-load names what cannot be written,
+/// before hours of work.
 /// Collective.
 void require_recordable(const Runtime& runtime);
 

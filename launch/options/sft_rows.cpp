@@ -64,7 +64,7 @@ constexpr std::array kRows = {
               kMany},
     file_row("samples-out", &O::samples_out, kData,
              "write all samples of --data as lines of input_ids and labels, and train "
-             "nothing; - is the standard output"),
+             "nothing; a file, or - for the standard output"),
 
     OptionRow{"output", 'o', "OUTDIR", &O::output_dir, kAdapter, verbs::kSft,
               "directory of the adapter, its checkpoints and metrics"},

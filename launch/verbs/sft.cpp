@@ -1,6 +1,7 @@
 #include "base/output_file.h"
 #include "launch/job/agreement.h"
 #include "launch/job/verbs.h"
+#include "launch/job/written_files.h"
 #include "launch/sft/sft_run.h"
 #include "src/tokenizer/tokenizer.h"
 
@@ -10,6 +11,7 @@ void run_sft(Runtime& runtime) {
   const Options& options = runtime.options();
   agree(runtime.world(), [&] {
     check_data_options(options);
+    require_apart(options);
     const bool makes_file = runtime.is_first() && options.samples_out && options.samples_out != "-";
     if (makes_file) require_replaceable(*options.samples_out);
   });

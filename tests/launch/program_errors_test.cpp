@@ -350,6 +350,36 @@ TEST_P(BrokenModelTest, IsRefusedWithOneLine) {
 INSTANTIATE_TEST_SUITE_P(All, BrokenModelTest, testing::ValuesIn(broken_models()),
                          [](const auto& model) { return model.param.name; });
 
+TEST(ProgramErrors, NothingThatARunReadsIsWrittenOver) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  const std::string text = directory.path_of("text");
+  write_text(text, "In the beginning\n");
+  const std::string data = directory.path_of("data.jsonl");
+  const std::string line = "{\"text\": \"In the beginning\"}\n";
+  write_text(data, line);
+  const std::string both = directory.path_of("both");
+  const std::string config = model + "/config.json";
+  const std::string config_text = read_text(config);
+  const auto expect_refusal = [&](const Arguments& arguments, const std::string& what) {
+    expect_failure(run_moesaic(joined(arguments, {"-m", model})), 2,
+                   {"would be written over", what});
+  };
+  const Arguments score = {"score", "-f", text};
+  expect_refusal(joined(score, {"--record-load", text}), "the file of --file");
+  expect_refusal(joined(score, {"--logits-out", text}), "the file of --file");
+  expect_refusal(joined(score, {"--record-load", config}), "a file of --model");
+  expect_refusal(joined(score, {"--logits-out", both, "--record-load", both}),
+                 "the file of --logits-out");
+  expect_refusal({"generate", "-f", text, "-n", "1", "--record-load", text}, "the file of --file");
+  expect_refusal({"sft", "--data", data, "--samples-out", data}, "the file of --data");
+  expect_refusal({"sft", "--data", data, "--samples-out", config}, "a file of --model");
+  EXPECT_EQ(read_text(text), "In the beginning\n");
+  EXPECT_EQ(read_text(data), line);
+  EXPECT_EQ(read_text(config), config_text);
+}
+
 TEST(ProgramErrors, InspectNamesMissingTensors) {
   const TemporaryDirectory directory;
   const std::string model = directory.path_of("model");

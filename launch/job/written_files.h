@@ -1,0 +1,12 @@
+#pragma once
+
+#include "launch/options/options.h"
+
+namespace moesaic {
+
+/// Throws Error{usage} if a file that an option names to be written is one that the run reads (its
+/// texts, data, model, adapter) or one that another option names to be written: nothing is to be
+/// lost by a slip.
+void require_apart(const Options& options);
+
+}  // namespace moesaic
