@@ -26,9 +26,10 @@ export OMPI_MCA_oob_tcp_keepalive_time=3 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI
 # also waits when ranks have ended with a code other than 0.
 export OMPI_MCA_odls_base_sigkill_timeout=20
 
-# site: a job that has nothing more to go on from than at its start is queued again until it has been
-# started so often: its time may be too short, or the signal come too early
+# site: a job is queued again until so many starts in a row have saved nothing: its time may be too
+# short, or the signal come too early
 most_idle_starts=3
+idle_starts=.$SLURM_JOB_NAME-$SLURM_JOB_ID.idle # has a line for each of them, where the job runs
 
 : "${time_is_up:=0}" # 1 if SIGUSR1 has come before
 
@@ -108,9 +109,14 @@ run_ranks() {
 # Slurm marks nodes that do not answer by a star before it calls them down.
 node_is_lost() { sinfo -h -n "$SLURM_JOB_NODELIST" -o %T | grep -e '[*]$' -e down >/dev/null; }
 
-# Whether another start would only do what this one did.
+# Whether this start, and as many before it as may, have saved nothing: another one would do no more.
 stands_still() {
-  ((${SLURM_RESTART_COUNT:-0} + 1 >= most_idle_starts)) && [[ $(saved_work) == "$saved_before" ]]
+  if [[ $(saved_work) != "$saved_before" ]]; then
+    rm -f "$idle_starts"
+    return 1
+  fi
+  echo >>"$idle_starts"
+  (($(wc -l <"$idle_starts") >= most_idle_starts))
 }
 
 # Ends the job with the exit code of its ranks. If its time was over before all was done (code 6),
@@ -119,10 +125,12 @@ stands_still() {
 end_or_requeue() {
   if ((code == 6 && time_is_up)) || { ((code == 5)) && node_is_lost; }; then
     if stands_still; then
-      echo "$SLURM_JOB_NAME: nothing was saved since start $((SLURM_RESTART_COUNT + 1)) began: it is not queued again" >&2
+      echo "$SLURM_JOB_NAME: nothing was saved in $most_idle_starts starts, the last of them start $((SLURM_RESTART_COUNT + 1)): it is not queued again" >&2
     else
       scontrol requeue "$SLURM_JOB_ID" || true
+      exit "$code"
     fi
   fi
+  rm -f "$idle_starts"
   exit "$code"
 }

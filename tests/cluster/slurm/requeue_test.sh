@@ -38,7 +38,7 @@ start() {
     bash "$repository/slurm/$template.sbatch" "$@" >log 2>err || ended=$?
 }
 is_queued() { start "$@" && [[ $ended == "$ends" && $(cat requeued) == "requeue 7" ]]; }
-is_ended() { start "$@" && [[ $ended == "$ends" && ! -e requeued ]] && grep -q "nothing was saved since start $1 began" err; }
+is_ended() { start "$@" && [[ $ended == "$ends" && ! -e requeued ]] && grep -q "nothing was saved in 3 starts, the last of them start $1:" err; }
 
 printf 'ranks = 1\n  out = "a study"  # here\n' >study.ini
 for template in generate sft study; do
@@ -59,10 +59,14 @@ for template in generate sft study; do
   check "$template that saves something: start 3" is_queued 3 "${words[@]}"
   check "$template that saves something: start 40" is_queued 40 "${words[@]}"
   saves=:
-  check "$template that has saved before: start 41" is_ended 41 "${words[@]}"
+  check "$template that has saved before: start 41" is_queued 41 "${words[@]}"
+  check "$template that has saved before: start 42" is_queued 42 "${words[@]}"
+  check "$template that has saved before: start 43" is_ended 43 "${words[@]}"
+  check "$template leaves nothing behind" test ! -e .job-7.idle
 done
 
 ends=5 node='idle*'
 check "a lost node: start 1" is_queued 1 generate model prompts
+check "a lost node: start 2" is_queued 2 generate model prompts
 check "a lost node at each start: start 3" is_ended 3 generate model prompts
 exit $((failures > 0))
