@@ -26,6 +26,7 @@
 #include "launch/study/study_predict.h"
 #include "launch/study/study_report.h"
 #include "launch/study/study_run.h"
+#include "src/checkpoint/read_faults.h"
 
 namespace {
 
@@ -95,6 +96,7 @@ int run_alone(const Command& command) {
   if (command.options.show_config) {
     fmt::print("{}", config_text(command));
   } else {
+    const ReadFaultHandler faults;
     code = call_alone(command);
   }
   flush_output();

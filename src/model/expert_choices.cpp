@@ -1,6 +1,5 @@
 #include "src/model/expert_choices.h"
 
-#include <deque>
 #include <memory>
 
 #include "base/error.h"
@@ -13,13 +12,8 @@ namespace {
 
 /// A text on its way through the layers.
 struct Passage {
-  Sequence sequence;
-  Batch batch;
-  Buffer<float> values;  // [rows, hidden] its residual stream
-
-  [[nodiscard]] MatrixView<float> x(std::int64_t hidden) const {
-    return values.matrix(batch.rows(), hidden);
-  }
+  std::span<const std::int32_t> tokens;
+  Buffer<float> values;  // [tokens, hidden] its residual stream
 };
 
 class LayerwisePass {
@@ -48,15 +42,11 @@ class LayerwisePass {
 
  private:
   void add(const std::vector<std::int32_t>& text) {
-    Passage& passage = passages_.emplace_back();
-    passage.sequence = pool_.make_sequence(std::ssize(text));
-    const SequenceChunk chunk{
-        .sequence = &passage.sequence, .tokens = text, .logits = SequenceChunk::Logits::none};
-    passage.batch = make_batch({&chunk, 1}, config_.vocab_size);
-    passage.values.reserve(passage.batch.rows() * config_.hidden_size);
-    // Layers share these, with the largest text.
-    context_.normed.reserve(passage.batch.rows() * config_.hidden_size);
-    context_.layer_out.reserve(passage.batch.rows() * config_.hidden_size);
+    Passage& passage = passages_.emplace_back(Passage{.tokens = text, .values = {}});
+    const std::int64_t numbers = std::ssize(text) * config_.hidden_size;
+    passage.values.reserve(numbers);
+    context_.normed.reserve(numbers);  // that of the largest text serves all
+    context_.layer_out.reserve(numbers);
   }
 
   [[nodiscard]] std::unique_ptr<ModelWeights> load(std::int64_t layer) {
@@ -83,14 +73,19 @@ class LayerwisePass {
          .feed_forward = feed_forward_kind->make_layer(of_layer.feed_forward, context_)},
         context_);
     for (const Passage& passage : passages_) {
-      const MatrixView<float> x = passage.x(config_.hidden_size);
+      // What the layer keeps of the text is needed no longer than that.
+      Sequence sequence = pool_.make_sequence(std::ssize(passage.tokens));
+      const SequenceChunk chunk{
+          .sequence = &sequence, .tokens = passage.tokens, .logits = SequenceChunk::Logits::none};
+      const Batch batch = make_batch({&chunk, 1}, config_.vocab_size);
+      const MatrixView<float> x = passage.values.matrix(batch.rows(), config_.hidden_size);
       context_.finite_rows.begin(x.rows());
-      if (index == 0) Embedding(config_, *weights, context_).forward(passage.batch, x);
-      mixer->begin(passage.batch);
-      layer.forward({.batch = passage.batch, .x = x});
+      if (index == 0) Embedding(config_, *weights, context_).forward(batch, x);
+      mixer->begin(batch);
+      layer.forward({.batch = batch, .x = x});
+      weights->files.require_read();
       require_finite(x.rows(), index);
     }
-    weights->files.require_read();
   }
 
   void require_finite(std::int64_t rows, std::int64_t layer) const {
@@ -108,7 +103,7 @@ class LayerwisePass {
   ModelPlacement placement_;
   LayerContext context_;
   KvPool pool_;
-  std::deque<Passage> passages_;  // sequences are pointed to
+  std::vector<Passage> passages_;
 };
 
 }  // namespace

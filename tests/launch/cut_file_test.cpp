@@ -60,6 +60,13 @@ TEST_F(CutFile, WhileSeveralRanksLoadIt) {
   expect_cut(run_ranks(2, generate(model), cutting(weights, 200'000)), weights);
 }
 
+TEST_F(CutFile, WhileAPlanAsksItForExperts) {
+  expect_cut(run_moesaic(
+                 {"plan", "-m", model, "--routing", "model", "--text", kData + "/demo-heldout.txt"},
+                 cutting(weights, 200'000)),
+             weights);
+}
+
 TEST_F(CutFile, WhileItIsUsedWhereItIsMapped) {
   for (const int ranks : {1, 2}) {
     const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(shard));
