@@ -6,7 +6,6 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
-#include <set>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "base/small_file.h"
 #include "launch/options/config_file.h"
 #include "launch/options/option_table.h"
+#include "launch/options/split.h"
 #include "launch/plan/planned_verb.h"
 #include "launch/plan/shape_plan.h"
 
@@ -67,33 +67,41 @@ std::string planned_words(const Command& command, Verb verb) {
   return text;
 }
 
-/// Words of a command line, and which options they are.
-struct FileWords {
-  std::string text;
-  std::set<std::string_view> names;  // of the option table
-};
-
-/// Options of the planned verb that a plan does not have, from the file that it was given.
-FileWords words_of_file(const Command& command, Verb verb) {
-  FileWords words;
+/// What a run of the planned verb has from the plan's file and from the environment.
+Command command_of_job(const Command& command, Verb verb) {
+  std::vector<std::string> arguments;
+  for (const std::string_view word : split(verb_row(verb).name, ' ')) arguments.emplace_back(word);
   const std::string& path = command.options.config;
-  if (path.empty()) return words;
+  if (!path.empty()) arguments.insert(arguments.end(), {"--config", path});
+  return parse_command(arguments, moesaic_environment());
+}
+
+/// Options that a plan does not have, as the file says them; what the environment says goes before
+/// it, and is there when the line is typed.
+std::string words_of_file(const Command& job) {
+  const std::string& path = job.options.config;
+  if (path.empty()) return "";
+  std::string text;
   for (const ConfigEntry& entry : parse_config(read_file(path, kMaxConfigBytes), path)) {
-    const OptionRow& row = *find_option(entry.name, verb);
-    if (!takes(verb, row) || takes(Verb::plan, *find_option(row.name, Verb::plan))) continue;
-    words.text += option_words(row, entry.value);
-    words.names.insert(row.name);
+    const OptionRow& row = *find_option(entry.name, job.verb);
+    const bool is_of_plan = takes(Verb::plan, *find_option(row.name, Verb::plan));
+    if (is_of_plan || source_of(job, row.name) != OptionSource::file) continue;
+    text += option_words(row, entry.value);
   }
-  return words;
+  return text;
 }
 
 /// What the verb has to be told besides, for the user to fill in.
-std::string missing_words(Verb verb, const std::set<std::string_view>& names) {
-  if (verb == Verb::sft) {
-    return std::string(names.contains("data") ? "" : " --data FILE") +
-           (names.contains("output") ? "" : " -o OUTDIR");
+std::string missing_words(const Command& job) {
+  const auto is_told = [&](std::string_view name) {
+    return source_of(job, name) != OptionSource::preset;
+  };
+  if (job.verb == Verb::sft) {
+    return std::string(is_told("data") ? "" : " --data FILE") +
+           (is_told("output") ? "" : " -o OUTDIR");
   }
-  return names.contains("file") || names.contains("prompt") ? "" : " -f FILE";
+  const bool has_texts = is_told("file") || (job.verb == Verb::generate && is_told("prompt"));
+  return has_texts ? "" : " -f FILE";
 }
 
 }  // namespace
@@ -105,14 +113,14 @@ std::string job_command(const Command& command, const CostRanks& ranks) {
     text = fmt::format("mpirun -n {} --map-by ppr:{}:node --bind-to none ", ranks.ranks,
                        ranks.on_node());
   }
-  const FileWords of_file = words_of_file(command, verb);
+  const Command job = command_of_job(command, verb);
   text += fmt::format("moesaic {}", verb_row(verb).name);
-  text += planned_words(command, verb) + of_file.text;
+  text += planned_words(command, verb) + words_of_file(job);
   if (const auto& limit = command.options.memory_limit) {
     text += " --memory-limit " + limit->text;
   }
   if (verb == Verb::study_point) return text + shape_words(command.options);
-  return text + missing_words(verb, of_file.names);
+  return text + missing_words(job);
 }
 
 }  // namespace moesaic
