@@ -6,16 +6,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace moesaic {
 namespace {
 
 /// More than any exchange has, and few enough that sums and products of it fit 64 bits.
 constexpr std::int64_t kMost = std::int64_t{1} << 31;
-
-std::int64_t divide_up(std::int64_t value, std::int64_t by) {
-  return (value + by - 1) / by;
-}
 
 }  // namespace
 
@@ -25,8 +22,7 @@ FarLayout far_layout(const FarHeader& header) {
   layout.places = layout.counts + header.num_ranks * std::int64_t{sizeof(std::int64_t)};
   const std::int64_t place_bytes = header.has_places != 0 ? sizeof(std::int32_t) : 0;
   layout.tags = layout.places + header.num_places * place_bytes;
-  layout.rows = divide_up(layout.tags + header.num_rows * header.tag_bytes, kFarRowAlignment) *
-                kFarRowAlignment;
+  layout.rows = round_up(layout.tags + header.num_rows * header.tag_bytes, kFarRowAlignment);
   layout.checksums = layout.rows + header.num_rows * header.row_bytes;
   const std::int64_t checksum_bytes = header.has_checksums != 0 ? sizeof(std::uint64_t) : 0;
   layout.end = layout.checksums + header.num_ranks * checksum_bytes;

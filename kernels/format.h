@@ -4,6 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/rounding.h"
+
 namespace moesaic {
 
 /// How a packed weight matrix stores its elements (kernels/formats/<format>.h has the layout).
@@ -62,16 +64,13 @@ inline constexpr std::int64_t kTileBytes = 1024;
   return is_integer(format) ? kIntStepDepth : kStepDepth;
 }
 
-[[nodiscard]] constexpr std::int64_t round_up(std::int64_t value, std::int64_t step) noexcept {
-  return (value + step - 1) / step * step;
-}
 /// Steps of a matrix with `depth` columns (k).
 [[nodiscard]] constexpr std::int64_t step_count(Format format, std::int64_t depth) noexcept {
-  return round_up(depth, step_depth(format)) / step_depth(format);
+  return divide_up(depth, step_depth(format));
 }
 /// Panels that `columns` columns take.
 [[nodiscard]] constexpr std::int64_t panel_count(std::int64_t columns) noexcept {
-  return (columns + kPanelColumns - 1) / kPanelColumns;
+  return divide_up(columns, kPanelColumns);
 }
 
 }  // namespace moesaic

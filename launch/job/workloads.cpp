@@ -5,16 +5,13 @@
 #include <set>
 #include <utility>
 
+#include "base/rounding.h"
 #include "kernels/kernel_table.h"
 #include "kernels/transposed_gemm.h"
 #include "src/model/loss_head.h"
 
 namespace moesaic {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
 
 /// What a backward pass needs of a token: layers keep their input and more, some rows of gradients
 /// lie between layers, and each kind of layer has memory of its own to work in, and to compute
@@ -70,7 +67,7 @@ std::int64_t context_limit(const Options& options, const ModelConfig& config) {
 Workload generate_workload(const Options& options, std::int64_t ranks, const TextSizes& sizes) {
   const std::int64_t uneven = sizes.most_samples > 1 ? 1 : 0;
   const std::int64_t sequences =
-      std::min({options.parallel, sizes.texts, ceil_div(sizes.texts, ranks) + uneven});
+      std::min({options.parallel, sizes.texts, divide_up(sizes.texts, ranks) + uneven});
   return {.sequences = sequences,
           .capacity = sizes.longest_text,
           .batch_tokens =
@@ -90,11 +87,11 @@ Workload open_workload(const Options& options, const ModelConfig& config) {
 
 ScoreWork score_workload(const Options& options, std::int64_t ranks, const WindowSizes& sizes) {
   const std::int64_t batch = options.batch_size;
-  const std::int64_t wanted = 1 + ceil_div(2 * batch * sizes.windows, sizes.tokens);
-  const std::int64_t parallel = std::min(ceil_div(sizes.windows, ranks), wanted);
+  const std::int64_t wanted = 1 + divide_up(2 * batch * sizes.windows, sizes.tokens);
+  const std::int64_t parallel = std::min(divide_up(sizes.windows, ranks), wanted);
   const std::int64_t chunk = std::min(batch, parallel * sizes.longest);
   return {.parallel = parallel,
-          .work = {.sequences = std::min(parallel, 1 + ceil_div(batch, sizes.longest)),
+          .work = {.sequences = std::min(parallel, 1 + divide_up(batch, sizes.longest)),
                    .capacity = sizes.longest,
                    .batch_tokens = chunk,
                    .logits_rows = chunk,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "launch/plan/cost_model.h"
 #include "src/lora/adapter_targets.h"
 #include "src/model/model_adapters.h"
@@ -37,10 +38,9 @@ AdapterNumbers adapter_numbers(const std::vector<AdapterSpec>& adapters,
 
 RankSamples rank_samples(std::int64_t samples, std::int64_t tokens, const CostRanks& ranks,
                          std::int64_t batch_size) {
-  const auto divided_up = [](std::int64_t value, std::int64_t by) { return (value + by - 1) / by; };
-  const std::int64_t own = std::max<std::int64_t>(1, divided_up(samples, ranks.ranks));
+  const std::int64_t own = std::max<std::int64_t>(1, divide_up(samples, ranks.ranks));
   const std::int64_t at_once = std::max<std::int64_t>(1, batch_size / tokens);
-  const auto passes = static_cast<double>(divided_up(own, at_once));
+  const auto passes = static_cast<double>(divide_up(own, at_once));
   return {.samples = own,
           .passes = passes,
           .pass_rows = static_cast<double>(own * tokens) / passes,
