@@ -4,7 +4,6 @@
 #include "base/interruption.h"
 #include "comm/roll_call.h"
 #include "launch/job/agreement.h"
-#include "launch/job/launcher.h"
 
 namespace moesaic {
 namespace {
@@ -23,8 +22,7 @@ Failure describe_current_exception() {
             lost.has_ended() ? kLauncherPatience : std::chrono::seconds(0)};
   } catch (const Interrupted& interrupted) {
     // Where another rank has failed, the launcher ends this one before it adds to that.
-    const bool may_be_ended = interrupted.is_terminated() && Launcher().started().processes > 1;
-    const auto silence = may_be_ended ? kLauncherPatience : std::chrono::seconds(0);
+    const auto silence = interrupted.is_terminated() ? kLauncherPatience : std::chrono::seconds(0);
     return {kInterruptedCode, interrupted.what(), silence, {}, LogLevel::warning};
   } catch (...) {
     const Error error = current_error();
