@@ -28,6 +28,7 @@
 #include "launch/job/start_check.h"
 #include "launch/options/option_table.h"
 #include "src/checkpoint/read_faults.h"
+#include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 namespace {
@@ -217,11 +218,8 @@ Runtime::Runtime(const MpiSession& mpi, const Command& command)
     : command_(&command),
       log_(command.options.log_level, mpi.rank(), mpi.size()),
       world_(make_world(mpi, command.options)) {
-  agree(*world_, [&] {
-    const std::int64_t replicas = options().expert_replicas;
-    require(world_->size() % replicas == 0, ErrorKind::usage,
-            "--expert-replicas {} does not divide the {} ranks", replicas, world_->size());
-  });
+  agree(*world_,
+        [&] { require_replicas(world_->size(), static_cast<int>(options().expert_replicas)); });
   grid_ = std::make_unique<ProcessGrid>(*world_, static_cast<int>(options().expert_replicas));
   const std::vector<std::int64_t>& counts = options().thread_counts;
   ranks_ = gather_ranks(*world_, grid_->node(), topology_,

@@ -14,8 +14,6 @@ CostRanks planned_ranks(const Options& options, std::int64_t num_experts) {
                    .ranks_per_node = on_node == 0 ? ranks : on_node,
                    .threads = std::max(1, static_cast<int>(options.threads)),
                    .expert_replicas = static_cast<int>(options.expert_replicas)};
-  require(ranks % result.expert_replicas == 0, ErrorKind::usage,
-          "--expert-replicas {} does not divide the {} ranks", result.expert_replicas, ranks);
   require_experts(num_experts, ranks, result.expert_replicas);
   return result;
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "launch/options/choices.h"
 #include "launch/options/option_table.h"
 #include "launch/shapes/layer_copies.h"
@@ -20,29 +21,32 @@ bool is_shape_job(StudyJob job) noexcept {
 namespace {
 
 /// Options of exchanges that the job has none of: they have to be as they are by themselves.
-void require_untold(const Options& options, std::span<const std::string_view> names) {
+void require_untold(const Command& command, std::span<const std::string_view> names) {
   for (const std::string_view name : names) {
+    if (source_of(command, name) == OptionSource::environment) continue;
     const OptionRow& row = *find_option(name, Verb::study_point);
-    const std::string value = value_text(row, options);
+    const std::string value = value_text(row, command.options);
     require(value == value_text(row, {}), ErrorKind::usage,
             "--{} {} is for a model that runs, not for --job {}", name, value,
-            choice_name(options.job));
+            choice_name(command.options.job));
   }
 }
 
-void require_exchange(const Options& options) {
+void require_exchange(const Command& command) {
   constexpr std::array<std::string_view, 5> kNames = {"defer", "wire", "combine", "half-batches",
                                                       "placement"};
   constexpr std::size_t kOfTraining = 4;  // fine-tuning places experts, too
-  if (is_shape_job(options.job)) require_untold(options, kNames);
-  if (options.job == StudyJob::sft) require_untold(options, std::span(kNames).first(kOfTraining));
+  const StudyJob job = command.options.job;
+  if (is_shape_job(job)) require_untold(command, kNames);
+  if (job == StudyJob::sft) require_untold(command, std::span(kNames).first(kOfTraining));
 }
 
 }  // namespace
 
-void require_point(const Options& options) {
+void require_point(const Command& command) {
+  const Options& options = command.options;
   const std::string_view job = choice_name(options.job);
-  require_exchange(options);
+  require_exchange(command);
   require(!options.shape || options.model.empty(), ErrorKind::usage,
           "--shape {} and --model {}: a point has one of them", options.shape.value_or(""),
           options.model);
@@ -62,11 +66,11 @@ void require_point(const Options& options) {
 }
 
 ShapePoint shape_point(const Options& options, std::int64_t ranks) {
-  const std::int64_t tokens = divided_up(options.sequences * options.point_prompt, ranks);
-  const std::int64_t passes = divided_up(tokens, options.batch_size);
+  const std::int64_t tokens = divide_up(options.sequences * options.point_prompt, ranks);
+  const std::int64_t passes = divide_up(tokens, options.batch_size);
   return {.shape = parse_layer_shape(options.shape.value_or(""), options.shape_experts),
           .layout = options.expert_format.value_or(Layout{.format = Format::bf16}),
-          .pass_tokens = divided_up(tokens, passes),
+          .pass_tokens = divide_up(tokens, passes),
           .passes = passes};
 }
 

@@ -8,11 +8,6 @@
 
 namespace moesaic {
 
-/// How many parts of at most `by` there are.
-[[nodiscard]] constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) noexcept {
-  return (value + by - 1) / by;
-}
-
 /// What a point does with one layer in place of a model.
 struct ShapePoint {
   LayerShape shape{};
@@ -26,8 +21,9 @@ struct ShapePoint {
 /// Whether the job is of a layer, and needs a shape.
 [[nodiscard]] bool is_shape_job(StudyJob job) noexcept;
 
-/// Throws Error{usage} unless the options of a point name a model, or a shape, as the job needs it.
-void require_point(const Options& options);
+/// Throws Error{usage} unless the options of a point name a model, or a shape, as the job needs it,
+/// and nothing that the job has none of; what the environment alone says of that does not count.
+void require_point(const Command& command);
 
 /// What such a point does on so many ranks: as many tokens as sequences have, shared out evenly,
 /// rounded up. Throws Error{usage}.

@@ -216,7 +216,7 @@ class TrainingJob final : public ModelJob {
 
 std::unique_ptr<PointJob> make_point_job(const Runtime& runtime) {
   const Options& options = runtime.options();
-  agree(runtime.world(), [&] { require_point(options); });
+  agree(runtime.world(), [&] { require_point(runtime.command()); });
   if (options.shape) {
     announce(runtime);
     return make_shape_job(runtime);

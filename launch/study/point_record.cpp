@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "base/error.h"
 #include "launch/job/agreement.h"
@@ -54,7 +55,9 @@ bool is_rule(std::string_view line) {
 
 bool PointError::may_pass() const {
   constexpr std::int64_t kMostTimes = 3;
-  return exit_code == moesaic::exit_code(ErrorKind::peer) && times < kMostTimes;
+  const bool is_lost =
+      exit_code == moesaic::exit_code(ErrorKind::peer) || exit_code == 128 + SIGKILL;
+  return is_lost && times < kMostTimes;
 }
 
 std::string error_json(const PointError& error) {

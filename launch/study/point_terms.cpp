@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/rounding.h"
 #include "launch/options/option_table.h"
 #include "launch/plan/cost_model.h"
 #include "launch/shapes/shape_point.h"
@@ -29,7 +30,7 @@ std::int64_t tokens_of_sequence(const Options& options) {
 
 /// Of the rank that has most.
 std::int64_t sequences_of_rank(const PointPlan& point) {
-  return divided_up(point.options.sequences, point.ranks.ranks);
+  return divide_up(point.options.sequences, point.ranks.ranks);
 }
 
 RankSamples samples_of_rank(const PointPlan& point) {
@@ -47,7 +48,7 @@ double steps_of(const PointPlan& point) {
   if (!is_prompt(point.options)) return static_cast<double>(tokens);
   // A rank has one prompt at a time.
   return static_cast<double>(sequences_of_rank(point) *
-                             divided_up(tokens, point.options.batch_size));
+                             divide_up(tokens, point.options.batch_size));
 }
 
 double sum(const std::array<double, kNumPhases>& parts) {

@@ -26,26 +26,29 @@ OptionValues values_of(const PointRecord& record) {
   return values;
 }
 
-/// The names in words name=value.
-void add_names(const std::vector<std::string>& words, std::set<std::string>& names) {
-  for (const std::string& word : words) {
-    const std::size_t equals = word.find('=');
-    if (equals != std::string::npos) names.insert(word.substr(0, equals));
+/// Options that the program was told in the command line that ran a point, without those that a
+/// study makes itself.
+std::set<std::string> told_names(const PointRecord& record) {
+  const std::vector<std::string>& argv = record.launch.argv;
+  std::set<std::string> names;
+  for (auto word = std::ranges::find(argv, "point"); word != argv.end(); ++word) {
+    const std::size_t equals = word->find('=');
+    if (equals != std::string::npos) names.insert(word->substr(0, equals));
   }
+  for (const char* made : {"sequences", "experts"}) names.erase(made);
+  return names;
 }
 
-/// What the program was told in the command line that ran a point.
-std::vector<std::string> told_words(const PointRecord& record) {
-  const std::vector<std::string>& argv = record.launch.argv;
-  return {std::ranges::find(argv, "point"), argv.end()};
+std::string value_or_none(const std::string& value) {
+  return value.empty() ? "none" : value;
 }
 
 /// The points that a file describes.
 class DescribedPoints {
  public:
   explicit DescribedPoints(const StudyConfig& study) : study_(study) {
+    for (const StudyAxis& axis : study.axes) names_.insert(axis.name);
     for (const StudyPoint& point : planned_points(study, moesaic_environment())) {
-      add_names(point.words, names_);
       values_.push_back(values_of(new_point_record(study, point)));
     }
   }
@@ -55,9 +58,9 @@ class DescribedPoints {
   /// count.
   [[nodiscard]] std::string difference(const PointRecord& record) const {
     const OptionValues own = values_of(record);
-    std::set<std::string> names = names_;
+    std::set<std::string> names = told_names(record);
+    names.insert(names_.begin(), names_.end());
     names.insert({"kind", "ranks", "link"});
-    add_names(told_words(record), names);
     std::erase_if(names, [&](const std::string& name) { return !own.contains(name); });
     const auto is_alike = [&](const OptionValues& point) {
       return std::ranges::all_of(names, [&](const std::string& name) {
@@ -74,7 +77,8 @@ class DescribedPoints {
         others.push_back(found->second);
       }
       if (std::ranges::count(others, own.at(name)) > 0) continue;
-      return fmt::format("has {} = {}, and {} {}", name, own.at(name), study_.path,
+      std::ranges::transform(others, others.begin(), value_or_none);
+      return fmt::format("has {} = {}, and {} {}", name, value_or_none(own.at(name)), study_.path,
                          fmt::join(others, ","));
     }
     return fmt::format("is none of {}", study_.path);

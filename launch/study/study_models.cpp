@@ -13,6 +13,7 @@
 #include "launch/options/option_table.h"
 #include "launch/plan/cost_model.h"
 #include "launch/shapes/shape_point.h"
+#include "src/parallel/expert_placement.h"
 
 namespace moesaic {
 namespace {
@@ -106,21 +107,14 @@ PointPlan StudyModels::plan(const PointRecord& record, std::int64_t ranks) {
 
 std::string StudyModels::obstacle(const PointPlan& plan) {
   const int ranks = plan.ranks.ranks;
-  const int replicas = plan.ranks.expert_replicas;
-  if (ranks % replicas != 0) {
-    return fmt::format("{} ranks cannot have {} copies of the experts (expert-replicas)", ranks,
-                       replicas);
-  }
-  std::int64_t experts = 0;
   try {
-    experts = model_of(plan).cost.num_experts;
-  } catch (const Error& error) {
+    require_replicas(ranks, plan.ranks.expert_replicas);
+    require_experts(model_of(plan).cost.num_experts, ranks, plan.ranks.expert_replicas);
+    return "";
+  } catch (const Error& error) {  // also of a shape that cannot be
     if (error.kind() != ErrorKind::usage) throw;
-    return fmt::format("{} ranks: {}", ranks, error.what());  // a shape that cannot be
+    return fmt::format("{} ranks: {}", ranks, error.what());
   }
-  if (plan.ranks.sharers() <= experts) return "";
-  return fmt::format("{} ranks cannot share {} of {} experts", ranks,
-                     replicas == 1 ? "one copy" : fmt::format("{} copies", replicas), experts);
 }
 
 const PointModel& StudyModels::model_of(const PointPlan& plan) {

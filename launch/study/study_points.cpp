@@ -59,14 +59,6 @@ class StudyFiles {
   std::map<std::string, ModelConfig> configs_;
 };
 
-/// Throws Error{usage} for ranks that cannot have the experts, as a run of them does.
-void require_sharing(const StudyPoint& point, std::int64_t experts) {
-  const std::int64_t replicas = point.command.options.expert_replicas;
-  require(point.ranks % replicas == 0, ErrorKind::usage,
-          "{} ranks cannot have {} copies of the experts (expert-replicas)", point.ranks, replicas);
-  require_experts(experts, static_cast<int>(point.ranks), static_cast<int>(replicas));
-}
-
 /// Makes the points one by one.
 class PointMaker {
  public:
@@ -146,7 +138,8 @@ class PointMaker {
         options.shape ? parse_layer_shape(*options.shape, options.shape_experts).experts
                       : files_.config(options.model).num_experts;
     try {
-      require_sharing(point, experts);
+      require_experts(experts, static_cast<int>(point.ranks),
+                      static_cast<int>(options.expert_replicas));
     } catch (const Error& error) {
       const auto axis = std::ranges::find(study_.axes, "ranks", &StudyAxis::name);
       throw Error(error.kind(), fmt::format("{} line {}: ranks = {}: {}", study_.path, axis->line,
@@ -170,7 +163,7 @@ class PointMaker {
   void finish(StudyPoint& point) {
     point.command = understand(point.words);
     const Options& options = point.command.options;
-    check_together([&] { require_point(options); });
+    check_together([&] { require_point(point.command); });
     const bool is_told = source_of(point.command, "sequences") != OptionSource::preset;
     const bool is_strong = study_.kind == StudyKind::strong;
     if (!is_strong || !is_told) {

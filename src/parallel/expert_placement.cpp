@@ -25,7 +25,13 @@ std::vector<int> contiguous_slices(std::int64_t num_experts, int num_ranks) {
 
 }  // namespace
 
+void require_replicas(int ranks, int replicas) {
+  require(replicas >= 1 && ranks % replicas == 0, ErrorKind::usage,
+          "--expert-replicas {} does not divide the {} ranks", replicas, ranks);
+}
+
 void require_experts(std::int64_t num_experts, int ranks, int replicas) {
+  require_replicas(ranks, replicas);
   require(ranks >= 1 && ranks <= num_experts * replicas, ErrorKind::usage,
           "{} ranks cannot share {} experts: take at most {} ranks, or more --expert-replicas",
           ranks, num_experts, num_experts * replicas);

@@ -13,8 +13,9 @@ enum class ExpertId : std::int32_t {};
 /// An expert's index among those that one rank owns.
 enum class Slot : std::int32_t {};
 
-/// Throws Error{usage} unless `ranks`, that hold `replicas` copies of all experts together, have
-/// one each at least.
+/// Throws Error{usage} unless `ranks` can hold so many copies of all experts, each as many ranks.
+void require_replicas(int ranks, int replicas);
+/// The same, and that each of them has one expert at least.
 void require_experts(std::int64_t num_experts, int ranks, int replicas = 1);
 
 /// Which rank of an expert-parallel group owns which expert of a layer. A rank's slots are its

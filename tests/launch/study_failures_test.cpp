@@ -126,6 +126,26 @@ TEST_F(StudyFailures, APointThatLostARankRunsAgainWhenItsStudyGoesOnButNotForEve
   EXPECT_EQ(rows()[0].at("status").as_string(), "measured");
 }
 
+TEST_F(StudyFailures, APointWhoseRankWasKilledRunsAgain) {
+  describe(launcher("[ -e " + out_ + "/first ] && " + std::string(kStartRanks) + "touch " + out_ +
+                    "/first; kill -KILL $$\n") +
+           "ranks = 1\n");
+  EXPECT_EQ(run_moesaic(run()).exit_code, 137);
+  EXPECT_EQ(run_moesaic(run()).exit_code, 0);
+  EXPECT_EQ(rows()[0].at("status").as_string(), "measured");
+}
+
+TEST_F(StudyFailures, WhatTheEnvironmentSaysDoesNotMakeItAnotherStudy) {
+  describe("launcher = env STUDY_RANKS={ranks}\nranks = 1\n");
+  ASSERT_EQ(run_program(moesaic_command(run()), {{"MOESAIC_SEQUENCES", "2"}}).exit_code, 0);
+  EXPECT_EQ(run_moesaic({"study", "report", config_}).exit_code, 0);
+  const std::string shape = directory_.path_of("shape.ini");
+  write_text(shape, "kind = weak\njob = layer\nshape = 8x64x32x2\nranks = 1\nout = " + out_ + "\n");
+  EXPECT_EQ(run_program(moesaic_command({"study", "points", shape}), {{"MOESAIC_WIRE", "bf16"}})
+                .exit_code,
+            0);
+}
+
 TEST_F(StudyFailures, ATableOfAnotherStudyIsRefused) {
   const std::string common = "launcher = env STUDY_RANKS={ranks}\nranks = 1\nbatch-size = ";
   describe(common + "4,8,16\n");
@@ -232,7 +252,7 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
         {"study.ini: launcher = ", "cannot start /no/such/program: No such file or directory"});
   fails("ranks = 4,17\n", {"study.ini line 10: ranks = 17: ", "17 ranks cannot share 16 experts"});
   fails("ranks = 3\nexpert-replicas = 2\n",
-        {"study.ini line 10: ranks = 3: 3 ranks cannot have 2 copies of the experts"});
+        {"study.ini line 10: ranks = 3: --expert-replicas 2 does not divide the 3 ranks"});
   fails("ranks = 1\ndefer = 2,5\n", {"study.ini: --defer 5:", "4 experts a token"});
   fails("ranks = 1\nplacement = round-robin\n", {"study.ini: ", "did you mean round_robin?"});
   fails("ranks = 1\nlora-targets = \"experts\n", {"line 11", "quotes do not end"});
