@@ -55,16 +55,20 @@ bool is_same(const std::string& a, const std::string& b) {
   return fs::weakly_canonical(a, error) == fs::weakly_canonical(b, error);
 }
 
-/// A file that is there, in this directory or below.
+/// A file that is there.
 bool is_part_of(const std::string& path, const std::string& directory) {
   std::error_code error;
-  if (directory.empty() || !fs::exists(path, error)) return false;
-  const fs::path inner = fs::canonical(path, error);
-  const fs::path outer = fs::weakly_canonical(directory, error);
-  return std::ranges::mismatch(outer, inner).in1 == outer.end();
+  return !directory.empty() && fs::exists(path, error) && is_within(path, directory);
 }
 
 }  // namespace
+
+bool is_within(const std::string& path, const std::string& directory) {
+  std::error_code error;
+  const fs::path inner = fs::weakly_canonical(path, error);
+  const fs::path outer = fs::weakly_canonical(directory, error);
+  return std::ranges::mismatch(outer, inner).in1 == outer.end();
+}
 
 void require_apart(const Options& options) {
   const std::vector<NamedFile> written = written_files(options);

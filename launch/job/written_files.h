@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "launch/options/options.h"
 
 namespace moesaic {
@@ -8,5 +10,8 @@ namespace moesaic {
 /// texts, data, model, adapter) or one that another option names to be written: nothing is to be
 /// lost by a slip.
 void require_apart(const Options& options);
+
+/// Whether a path, which need not be there, is this directory or below it, by whatever names.
+[[nodiscard]] bool is_within(const std::string& path, const std::string& directory);
 
 }  // namespace moesaic

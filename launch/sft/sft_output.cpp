@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/output_file.h"
+#include "launch/job/written_files.h"
 #include "launch/options/option_help.h"
 #include "launch/options/option_table.h"
 #include "launch/sft/metrics.h"
@@ -32,13 +33,6 @@ fs::path options_path(const Options& options) {
 bool is_filled(const std::string& directory) {
   std::error_code error;
   return fs::exists(directory, error) && !fs::is_empty(directory, error);
-}
-
-bool is_within(const std::string& path, const std::string& directory) {
-  std::error_code error;
-  const fs::path inner = fs::weakly_canonical(path, error);
-  const fs::path outer = fs::weakly_canonical(directory, error);
-  return std::ranges::mismatch(outer, inner).in1 == outer.end();
 }
 
 /// Whether a file or directory of OUTDIR with this name is one that a run makes, or a part of one

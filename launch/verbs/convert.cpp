@@ -21,6 +21,7 @@
 #include "launch/job/program_version.h"
 #include "launch/job/session.h"
 #include "launch/job/verbs.h"
+#include "launch/job/written_files.h"
 #include "launch/results/result_table.h"
 #include "launch/verbs/conversion_record.h"
 #include "launch/verbs/convert_adapter.h"
@@ -294,20 +295,30 @@ class Conversion {
   std::int64_t whole_ = 0;  // shards
 };
 
+void check_options(const Options& options) {
+  require(!options.output_dir.empty(), ErrorKind::usage,
+          "convert to where? --output OUTDIR says so");
+  require(
+      options.lora || !(options.merge || options.adapter_layout != AdapterLayoutChoice::automatic),
+      ErrorKind::usage, "--merge and --adapter-layout are for the adapter that --lora names");
+  require(!options.lora || !options.shard_size, ErrorKind::usage,
+          "--shard-size is for packed weights: with --lora shards are those of the checkpoint");
+  require(shard_bytes(options) > 0, ErrorKind::usage,
+          "--shard-size 0: a shard has at least one byte");
+  const auto require_outside = [&](std::string_view option, const std::string& path) {
+    require(!is_within(path, options.output_dir), ErrorKind::usage,
+            "--output {}: --{} is there, and would be replaced", options.output_dir, option);
+  };
+  require_outside("model", options.model);
+  if (options.lora) require_outside("lora", *options.lora);
+}
+
 }  // namespace
 
 void run_convert(Runtime& runtime) {
   const Options& options = runtime.options();
   const auto start = std::chrono::steady_clock::now();
-  agree(runtime.world(), [&] {
-    require(!options.output_dir.empty(), ErrorKind::usage,
-            "convert to where? --output OUTDIR says so");
-    require(options.lora ||
-                !(options.merge || options.adapter_layout != AdapterLayoutChoice::automatic),
-            ErrorKind::usage, "--merge and --adapter-layout are for the adapter that --lora names");
-    require(shard_bytes(options) > 0, ErrorKind::usage,
-            "--shard-size 0: a shard has at least one byte");
-  });
+  agree(runtime.world(), [&] { check_options(options); });
   const OpenModel model = read_model(runtime);
   if (model.adapter) return convert_adapter(runtime, model);
   Conversion conversion(runtime, model);

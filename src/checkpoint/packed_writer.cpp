@@ -65,6 +65,27 @@ bool is_converted(const std::string& directory) {
          second.find(kManifestKind) != std::string::npos;
 }
 
+/// Whether conversions write files of this name.
+bool is_of_a_conversion(const std::string& name) {
+  const bool is_known = name == kManifestFile || name == kMarkFile || name == kRecordFile ||
+                        name == kLockFile || name == "adapter_config.json" ||
+                        name == "model.safetensors.index.json";
+  return is_known || std::ranges::find(kCopiedFiles, name) != kCopiedFiles.end() ||
+         name.ends_with(".safetensors") || (name.starts_with("packed-") && name.ends_with(".bin"));
+}
+
+/// Nothing of anybody else is in a directory that is going to be taken away.
+void require_nothing_else(const std::string& directory) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    require(entry.is_regular_file(error) && is_of_a_conversion(entry.path().filename().string()),
+            ErrorKind::usage,
+            "{}: was not made by moesaic convert, and --overwrite would take it away with all of "
+            "{}: put it elsewhere",
+            entry.path().string(), directory);
+  }
+}
+
 void require_free_or_converted(const std::string& directory, bool overwrite) {
   std::error_code error;
   const fs::file_status status = fs::status(directory, error);
@@ -77,6 +98,7 @@ void require_free_or_converted(const std::string& directory, bool overwrite) {
           directory);
   require(is_converted(directory), ErrorKind::usage,
           "{}: was not made by moesaic convert, and so is not replaced", directory);
+  require_nothing_else(directory);
 }
 
 void write_whole(const std::string& path, std::string_view text) {

@@ -74,6 +74,34 @@ TEST(ConvertErrors, WhatIsThereStays) {
   EXPECT_EQ(num_files(mine), 1);
 }
 
+TEST(ConvertErrors, NothingElseGoesWithWhatIsReplaced) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  ASSERT_EQ(run_moesaic(convert_to(out)).exit_code, 0);
+  const Arguments overwrite = {"--overwrite"};
+  for (const std::string name : {"notes.txt", "adapter"}) {
+    const std::string path = out + "/" + name;
+    if (name == "adapter") {
+      std::filesystem::create_directory(path);
+    } else {
+      write_text(path, "mine");
+    }
+    expect_failure(run_moesaic(convert_to(out, overwrite)), 2, {path, "was not made by"});
+    std::filesystem::remove(path);
+  }
+  EXPECT_EQ(run_moesaic(convert_to(out, overwrite)).exit_code, 0);
+  // Nor what it is made of.
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  for (const std::string& to : {model, directory.path_of(".")}) {
+    expect_failure(run_moesaic({"convert", "-m", model, "-o", to, "--overwrite"}), 2,
+                   {"--output " + to, "--model is there"});
+  }
+  expect_failure(run_moesaic({"convert", "-m", model, "--lora", kData + "/adapters", "--merge",
+                              "-o", kData, "--overwrite"}),
+                 2, {"--lora is there"});
+}
+
 TEST(ConvertErrors, AFullDiskIsToldAndLeavesNothing) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
