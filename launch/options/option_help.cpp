@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <type_traits>
 #include <vector>
@@ -146,7 +147,7 @@ std::string verb_help(Verb verb) {
   return text;
 }
 
-std::string config_text(const Command& command) {
+std::string config_text(const Command& command, std::span<const std::string_view> open) {
   std::string text;
   for (std::size_t i = 0; i < option_table().size(); ++i) {
     const OptionRow& row = option_table()[i];
@@ -156,7 +157,8 @@ std::string config_text(const Command& command) {
     for (const std::string& value : values_of(row, command.options)) {
       // A file names no other file.
       const bool has_value = is_given || !value.empty();
-      const bool is_read = has_value && row.name != "config";
+      const bool is_open = !is_given && std::ranges::find(open, row.name) != open.end();
+      const bool is_read = has_value && row.name != "config" && !is_open;
       text += fmt::format("{:<39} # {}\n",
                           fmt::format("{}{} = {}", is_read ? "" : "# ", row.name,
                                       has_value ? config_value(value) : ""),

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <vector>
@@ -108,7 +109,12 @@ OutputDirectory::~OutputDirectory() {
 }
 
 void write_options(const Command& command) {
-  replace_file(options_path(command.options).string(), config_text(command));
+  // A run that goes on with an adapter has these from there.
+  constexpr std::array<std::string_view, 5> kOfAdapter = {"lora-rank", "lora-alpha", "rslora",
+                                                          "lora-dropout", "lora-targets"};
+  const bool goes_on = command.options.lora.has_value();
+  replace_file(options_path(command.options).string(),
+               config_text(command, std::span(kOfAdapter).first(goes_on ? kOfAdapter.size() : 0)));
 }
 
 std::string changed_options(const Command& command, std::span<const std::string_view> names) {

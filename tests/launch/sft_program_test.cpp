@@ -180,6 +180,10 @@ TEST(Sft, DropoutLeavesTheSameOutOnAnyRanksAndAfterAStop) {
   expect_done(run_moesaic(sft(more, {"--lora", whole, "--max-steps", "1"})));
   EXPECT_NE(read_text(more + "/adapter_config.json").find("\"lora_dropout\": 0.25"),
             std::string::npos);
+  // So does what its options.ini describes.
+  const std::string again = directory.path_of("again");
+  expect_done(run_moesaic({"sft", "--config", more + "/options.ini", "-o", again}));
+  EXPECT_EQ(adapter(again), adapter(more));
   const std::string without = directory.path_of("without");
   expect_done(
       run_moesaic(sft(without, {"--lora", whole, "--lora-dropout", "0", "--max-steps", "1"})));
