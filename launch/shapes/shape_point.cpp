@@ -63,6 +63,9 @@ void require_point(const Command& command) {
   require(options.shape_experts == 0, ErrorKind::usage,
           "--experts {} is for --shape: a model has the experts that it has",
           options.shape_experts);
+  const OptionSource routing = source_of(command, "routing");
+  require(routing == OptionSource::preset || routing == OptionSource::environment, ErrorKind::usage,
+          "--routing {} is for --shape: a model chooses experts itself", options.plan_routing);
 }
 
 ShapePoint shape_point(const Options& options, std::int64_t ranks) {

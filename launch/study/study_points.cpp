@@ -224,7 +224,13 @@ std::vector<StudyPoint> planned_points(const StudyConfig& study, const Environme
 std::vector<StudyPoint> study_points(const StudyConfig& study, const Environment& environment) {
   std::vector<StudyPoint> points = planned_points(study, environment);
   PointMaker maker(study, environment);
-  for (StudyPoint& point : points) maker.identify(point);
+  std::map<std::string, std::string> labels;  // by id
+  for (StudyPoint& point : points) {
+    maker.identify(point);
+    const auto [same, is_new] = labels.try_emplace(point.id, point.label);
+    require(is_new, ErrorKind::usage, "{}: the points \"{}\" and \"{}\" are the same", study.path,
+            same->second, point.label);
+  }
   return points;
 }
 

@@ -253,6 +253,9 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   fails("ranks = 4,17\n", {"study.ini line 10: ranks = 17: ", "17 ranks cannot share 16 experts"});
   fails("ranks = 3\nexpert-replicas = 2\n",
         {"study.ini line 10: ranks = 3: --expert-replicas 2 does not divide the 3 ranks"});
+  fails("ranks = 1\nbatch-size = 16,016\n",
+        {"study.ini: the points \"batch-size 16\" and \"batch-size 016\" are the same"});
+  fails("ranks = 1\nrouting = even,zipf:2\n", {"--routing even is for --shape"});
   fails("ranks = 1\ndefer = 2,5\n", {"study.ini: --defer 5:", "4 experts a token"});
   fails("ranks = 1\nplacement = round-robin\n", {"study.ini: ", "did you mean round_robin?"});
   fails("ranks = 1\nlora-targets = \"experts\n", {"line 11", "quotes do not end"});
