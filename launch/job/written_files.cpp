@@ -73,17 +73,19 @@ bool is_within(const std::string& path, const std::string& directory) {
 void require_apart(const Options& options) {
   const std::vector<NamedFile> written = written_files(options);
   for (std::size_t i = 0; i < written.size(); ++i) {
-    const auto& [option, path, is_replaced] = written[i];
+    const NamedFile& file = written[i];
     const auto refuse_if = [&](bool is_used, std::string_view what) {
-      require(!is_used, ErrorKind::usage, "--{} {}: would be written over {}", option, path, what);
+      require(!is_used, ErrorKind::usage, "--{} {}: would be written over {}", file.option,
+              file.path, what);
     };
     for (const NamedFile& read : read_files(options)) {
-      refuse_if(is_same(path, read.path), "the file of --" + std::string(read.option));
+      refuse_if(is_same(file.path, read.path), "the file of --" + std::string(read.option));
     }
-    refuse_if(is_replaced && is_part_of(path, options.model), "a file of --model");
-    refuse_if(is_replaced && options.lora && is_part_of(path, *options.lora), "a file of --lora");
+    refuse_if(file.is_replaced && is_part_of(file.path, options.model), "a file of --model");
+    refuse_if(file.is_replaced && options.lora && is_part_of(file.path, *options.lora),
+              "a file of --lora");
     for (const NamedFile& other : std::span(written).first(i)) {
-      refuse_if(is_same(path, other.path), "the file of --" + std::string(other.option));
+      refuse_if(is_same(file.path, other.path), "the file of --" + std::string(other.option));
     }
   }
 }
