@@ -15,7 +15,7 @@
 #include "launch/sft/sft_setup.h"
 #include "launch/shapes/shape_point.h"
 #include "launch/study/shape_jobs.h"
-#include "src/generate/step_engine.h"
+#include "src/generate/request_feed.h"
 
 namespace moesaic {
 namespace {
@@ -144,13 +144,16 @@ void SequenceJob::run_on(Transformer& transformer) {
   StepEngine steps(transformer, runtime().world(),
                    {.batch_tokens = is_prompt() ? options().batch_size : sequences_of_rank(),
                     .parallel = workload().sequences,
-                    .share_prefixes = false});
-  for (std::int64_t i = 0; steps.submits() && i < sequences(); ++i) steps.submit(request(i));
-  do {
-    for (const Finished& finished : steps.step().finished) {
-      require_undamaged(finished, fmt::format("sequence {}", finished.request + 1));
-    }
-  } while (steps.under_way());
+                    .share_prefixes = false,
+                    .stop_wanted = [this] { return runtime().interruption().wanted(); }});
+  std::int64_t made = 0;
+  const auto next = [&] {
+    return made < sequences() ? std::optional(request(made++)) : std::optional<Request>();
+  };
+  const auto name = [](RequestId id) { return fmt::format("sequence {}", id + 1); };
+  const bool is_whole =
+      run_requests(steps, {.next = next, .on_token = {}, .on_finished = {}, .name = name});
+  if (!is_whole) runtime().leave_if_stop_wanted();
 }
 
 /// Operations of prompts; reads of weights where tokens come one at a time, by each rank for its

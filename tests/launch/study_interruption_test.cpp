@@ -57,6 +57,14 @@ class StudyInterruption : public StudyProgram {
   const std::string stop_ = out_ + "/stop";
 };
 
+// More sequences than any machine has memory or time for: they are made as ranks become free.
+TEST(StudyPoint, EndsWithinARepetitionWhoseTimeIsOver) {
+  const ProgramResult result =
+      run_ranks(2, {"study", "point", "-m", kDemo, "-t", "1", "--no-roofs", "-p", "512",
+                    "--sequences", "100000000", "--max-time", "1"});
+  EXPECT_EQ(result.exit_code, kInterrupted) << result.text();
+}
+
 TEST_F(StudyInterruption, TheStopFileEndsThePointThatIsUnderWay) {
   RunningProgram program(moesaic_command(run()));
   expect_second_point(program);
