@@ -5,6 +5,7 @@
 #include "comm/long_work.h"
 #include "kernels/cuda/mlp_products.h"
 #include "launch/job/agreement.h"
+#include "launch/job/session.h"
 #include "launch/job/verbs.h"
 #include "launch/verbs/inspect_report.h"
 #include "src/checkpoint/mapped_file.h"
@@ -85,19 +86,30 @@ void verify(const Runtime& runtime, const PackedDirectory& packed, LongWork& wor
   progress.update(total, total);
 }
 
+/// Compares all bytes of a checkpoint between the ranks.
+void compare(const Runtime& runtime) {
+  (void)read_model(runtime);  // which does so, with --verify
+  runtime.log().once(LogLevel::info, "all ranks have the same bytes");
+}
+
 }  // namespace
 
 void run_inspect(Runtime& runtime) {
   const Options& options = runtime.options();
   ModelFiles files;  // of rank 0, which does it all
+  std::int64_t is_packed = 0;
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
     files = report_model(options);
-    require(!options.verify || files.packed() != nullptr, ErrorKind::usage,
-            "{}: only directories that moesaic convert made have checksums to verify",
+    is_packed = files.packed() != nullptr ? 1 : 0;
+    require(!options.verify || is_packed != 0 || runtime.world().size() > 1, ErrorKind::usage,
+            "{}: only directories that moesaic convert made have checksums to verify; several "
+            "ranks compare the bytes of a checkpoint",
             options.model);
   });
   if (!options.verify) return;
+  runtime.world().max({&is_packed, 1});
+  if (is_packed == 0) return compare(runtime);
   LongWork work(runtime.world(), "verifying");  // others wait for as long as it goes on
   agree_on_work(runtime.world(), work, [&] {
     if (runtime.is_first()) verify(runtime, *files.packed(), work);

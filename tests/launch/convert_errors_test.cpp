@@ -259,6 +259,21 @@ TEST_P(BrokenDirectoryTest, IsRefusedWithOneLine) {
 INSTANTIATE_TEST_SUITE_P(All, BrokenDirectoryTest, testing::ValuesIn(broken_directories()),
                          [](const auto& broken) { return broken.param.name; });
 
+TEST(InspectErrors, RanksCompareTheBytesOfACheckpoint) {
+  const Arguments verify = {"inspect", kDemo, "--verify"};
+  const ProgramResult same = run_ranks(3, verify);
+  EXPECT_EQ(same.exit_code, 0) << same.text();
+  EXPECT_NE(same.err.find("all ranks have the same bytes"), std::string::npos) << same.text();
+  const TemporaryDirectory directory;
+  const std::string other = directory.path_of("other");
+  copy_model("demo-model", other);
+  std::string weights = read_text(other + "/model.safetensors");
+  weights[weights.size() / 3] = static_cast<char>(weights[weights.size() / 3] ^ 1);
+  write_text(other + "/model.safetensors", weights);
+  expect_failure(run_different_ranks({verify, {"inspect", other, "--verify"}}), 5,
+                 {"rank 1", "model.safetensors"});
+}
+
 TEST(ConvertErrors, RanksMustSeeTheSameDirectory) {
   const TemporaryDirectory directory;
   const std::string one = directory.path_of("one");
