@@ -1,0 +1,112 @@
+// What moesaic plan tells of memory and bytes, beside what runs take and count.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "tests/launch/plan_program.h"
+
+namespace moesaic::test {
+namespace {
+
+struct MemoryCase {
+  SparseModel model;
+  std::string expert_format;
+  int ranks;
+  int nodes;
+  int parallel;
+  std::int64_t prompt_tokens = 100;
+  int batch_size = 512;
+  int rounds = 1;  // of so many prompts, one after the other; half-batches take five to be tried
+};
+
+/// The first six by default, all with MOESAIC_TEST_PLANS (tests/run.sh --all).
+std::vector<MemoryCase> memory_cases() {
+  std::vector<MemoryCase> cases = {
+      {{.family = "qwen3_moe"}, "auto", 1, 1, 4},
+      {{.family = "qwen3_moe", .layers = 3}, "int8", 2, 1, 8},
+      {{.family = "mixtral"}, "int4_group", 4, 1, 2},
+      {{.family = "olmoe", .vocab = 30000}, "auto", 2, 2, 16, 100, 1024},
+      {{.family = "granitemoe", .topk = 4}, "int8", 4, 2, 4, 100, 64},
+      {{.family = "olmoe"}, "auto", 2, 2, 8, 500, 4000, 5},  // exchanges are what takes most
+      {{.family = "qwen3_moe"}, "int4_group", 2, 2, 4, 500},
+      {{.family = "mixtral", .hidden = 768, .experts = 8, .width = 2048}, "auto", 2, 1, 4, 100},
+      {{.family = "mixtral", .hidden = 768, .experts = 8, .width = 2048}, "int8", 1, 1, 1, 4000},
+      {{.family = "olmoe", .vocab = 30000}, "int8", 1, 1, 2, 1000},
+      {{.family = "olmoe", .vocab = 30000}, "int4_group", 4, 1, 4, 240, 256},
+      {{.family = "granitemoe", .experts = 32, .topk = 4}, "auto", 4, 1, 4, 100, 64},
+      {{.family = "granitemoe", .experts = 32, .topk = 4}, "int4_group", 1, 1, 2, 2000}};
+  if (std::getenv("MOESAIC_TEST_PLANS") == nullptr) cases.resize(6);
+  return cases;
+}
+
+TEST_F(Plan, A_nodes_memory_is_what_is_planned) {
+  const std::vector<MemoryCase> cases = memory_cases();
+  const double share = cases.size() > 6 ? 0.05 : 0.1;  // elsewhere MPI and kernels take others
+  for (MemoryCase c : cases) {
+    c.model.routes = true;
+    const auto number = [](std::int64_t value) { return fmt::format("{}", value); };
+    const Arguments options = {"-m",
+                               model(c.model),
+                               "-t",
+                               "1",
+                               "-n",
+                               "20",
+                               "-b",
+                               number(c.batch_size),
+                               "--expert-format",
+                               c.expert_format,
+                               "--parallel",
+                               number(c.parallel),
+                               "--ranks-per-node",
+                               number(c.ranks / c.nodes),
+                               "--half-batches",
+                               c.rounds > 1 ? "auto" : "off"};
+    const Json planned =
+        plan(joined({"--ranks", number(c.ranks), "--prompt-tokens", number(c.prompt_tokens),
+                     "--memory", "64G", "--routing", "even"},
+                    options));
+    const Json seen = generate(
+        c.ranks, {c.rounds * c.ranks * c.parallel, c.prompt_tokens, c.model.vocab}, options);
+    const auto bytes = static_cast<double>(planned.at("per_node_bytes").as_int());
+    const auto peak = static_cast<double>(seen.at("node_peak_bytes").as_int());
+    EXPECT_NEAR(bytes, peak, std::max(share * peak, 8.0 * (1 << 20)))  // docs/scaling.md: seen
+        << c.model.family << " " << c.expert_format << ", " << c.ranks
+        << " ranks: " << bytes / 0x1p20 << " MiB planned, " << peak / 0x1p20;
+    EXPECT_GT(planned.at("items").at("expert").as_int(), planned.at("items").at("cache").as_int());
+  }
+}
+
+TEST_F(Plan, Bytes_that_move_are_those_that_runs_count) {
+  const SparseModel sizes{.family = "qwen3_moe", .layers = 2, .hidden = 128, .width = 64};
+  const std::string path = model(sizes);  // all tokens choose experts 0 and 1
+  const std::string routing = file("routing.json", R"({"experts_per_token": 2, "rows": [)"
+                                                   R"([1,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0],)"
+                                                   R"([1,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0]]})");
+  const auto rows_sent = [&](const std::string& placement, double results,
+                             const std::string& combine = "ordered") {
+    const Arguments how = {"-m", path, "-n", "5", "--placement", placement, "--combine", combine};
+    const Json seen = generate(2, {.count = 2}, joined({"-t", "1"}, how));
+    const Json traffic = plan(joined({"--ranks", "2", "--routing", routing}, how)).at("traffic");
+    const auto tokens = static_cast<double>(seen.at("prompt").at("tokens").as_int() +
+                                            seen.at("generation").at("tokens").as_int());
+    const double bytes =
+        traffic.at("dispatch_bytes").as_double() + traffic.at("combine_bytes").as_double();
+    EXPECT_NEAR(tokens * 2 * bytes, seen.at("bytes_sent").as_double(), 1);
+    EXPECT_EQ(traffic.at("results").as_double(), results);
+    const double added = (1 - results) * tokens * 2;
+    EXPECT_EQ(static_cast<double>(seen.at("results_saved").as_int()), added);
+    EXPECT_EQ(static_cast<double>(seen.at("result_bytes_saved").as_int()), added * 128 * 4);
+    return traffic.at("rows").as_double();
+  };
+  EXPECT_EQ(rows_sent("contiguous", 1), 0.5);  // to rank 0, which has both
+  EXPECT_EQ(rows_sent("contiguous", 0.5, "fast"), 0.5);
+  EXPECT_EQ(rows_sent(routing, 1), 1);
+  EXPECT_EQ(rows_sent(routing, 1, "fast"), 1);
+}
+
+}  // namespace
+}  // namespace moesaic::test
