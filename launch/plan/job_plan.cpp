@@ -74,10 +74,12 @@ void choose_text_sizes(Command& command, const ModelConfig& config) {
   }
 }
 
-JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBytes& runtime)
+JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBytes& runtime,
+                 const ExpertPopularity& popularity)
     : options_(options),
       model_(model),
       runtime_(runtime),
+      popularity_(popularity),
       ranks_(planned_ranks(options, model.config.num_experts)),
       placement_(options.placement),
       adapters_(adapters_of(options, model)) {

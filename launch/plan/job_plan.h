@@ -31,13 +31,8 @@ class JobPlan {
  public:
   /// Model and options must outlive this. Throws Error{usage} for ranks that cannot share the
   /// experts, replicas or texts, Error{file} for a model that cannot be read.
-  JobPlan(const Options& options, const OpenModel& model, const RuntimeBytes& runtime);
-
-  /// How often tokens choose each expert; by itself all as often.
-  void set_popularity(const ExpertPopularity& popularity) {
-    popularity_ = popularity;
-    sharings_.clear();
-  }
+  JobPlan(const Options& options, const OpenModel& model, const RuntimeBytes& runtime,
+          const ExpertPopularity& popularity);
 
   [[nodiscard]] const CostRanks& ranks() const noexcept { return ranks_; }
   /// Of sft on nodes of `limit` bytes: --recompute auto does it where a node needs more without.
@@ -91,7 +86,7 @@ class JobPlan {
   const Options& options_;
   const OpenModel& model_;
   RuntimeBytes runtime_;
-  ExpertPopularity popularity_ = ExpertPopularity::even();
+  ExpertPopularity popularity_;
   CostRanks ranks_;
   PlacementChoice placement_;
   std::optional<GpuWish> gpu_wish_;  // nothing: no experts on GPUs

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <set>
 #include <utility>
@@ -107,14 +108,22 @@ PointPlan StudyModels::plan(const PointRecord& record, std::int64_t ranks) {
 
 std::string StudyModels::obstacle(const PointPlan& plan) {
   const int ranks = plan.ranks.ranks;
-  try {
-    require_replicas(ranks, plan.ranks.expert_replicas);
-    require_experts(model_of(plan).cost.num_experts, ranks, plan.ranks.expert_replicas);
-    return "";
-  } catch (const Error& error) {  // also of a shape that cannot be
-    if (error.kind() != ErrorKind::usage) throw;
-    return fmt::format("{} ranks: {}", ranks, error.what());
-  }
+  const int replicas = plan.ranks.expert_replicas;
+  const auto refusal = [](const std::function<void()>& check) -> std::string {
+    try {
+      check();
+      return "";
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::usage) throw;
+      return error.what();
+    }
+  };
+  std::string text = refusal([&] { require_replicas(ranks, replicas); });
+  if (!text.empty()) return text;
+  std::int64_t experts = 0;
+  text = refusal([&] { experts = model_of(plan).cost.num_experts; });
+  if (!text.empty()) return fmt::format("{} ranks: {}", ranks, text);  // a shape that cannot be
+  return refusal([&] { require_experts(experts, ranks, replicas); });
 }
 
 const PointModel& StudyModels::model_of(const PointPlan& plan) {

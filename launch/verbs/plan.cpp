@@ -191,9 +191,11 @@ PlanReport plan_model(Command command, PlanSetting setting) {
                     model.config);
   setting.runtime.rank += std::max<std::int64_t>(0, runtime_bytes().rank - before);  // of headers
   setting.runtime.node += tokenizer_bytes(model);  // of the one node that has rank 0
-  JobPlan job(options, model, setting.runtime);
-  const ExpertPopularity popularity = planned_routing(options, planned);  // may take a while
-  job.set_popularity(popularity);
+  if (options.plan_routing == "model") {  // all else is looked at before the model is asked
+    (void)JobPlan(options, model, setting.runtime, ExpertPopularity::even());
+  }
+  const ExpertPopularity popularity = planned_routing(options, planned);
+  const JobPlan job(options, model, setting.runtime, popularity);
   PlanReport report;
   report.limit = setting.limit;
   if (options.plan_job == PlanJob::sft) {

@@ -329,9 +329,10 @@ TEST(StudyModels, RanksShareWholeCopiesOfTheExperts) {
   };
   EXPECT_EQ(obstacle(2), "");
   EXPECT_EQ(obstacle(16), "");
-  EXPECT_EQ(obstacle(1), "1 ranks cannot have 2 copies of the experts (expert-replicas)");
-  EXPECT_EQ(obstacle(7), "7 ranks cannot have 2 copies of the experts (expert-replicas)");
-  EXPECT_EQ(obstacle(18), "18 ranks cannot share 2 copies of 8 experts");
+  EXPECT_EQ(obstacle(1), "--expert-replicas 2 does not divide the 1 ranks");
+  EXPECT_EQ(obstacle(7), "--expert-replicas 2 does not divide the 7 ranks");
+  EXPECT_EQ(obstacle(18),
+            "18 ranks cannot share 8 experts: take at most 16 ranks, or more --expert-replicas");
 }
 
 /// Amounts of a point of the demo model, a rank a node, by the names of their terms.
