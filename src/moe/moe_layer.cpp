@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "src/moe/chosen_inputs.h"
+#include "src/parallel/result_pieces.h"
 
 namespace moesaic {
 namespace {
 
-/// Between nodes results leave in about so many pieces, of at least so many bytes.
-constexpr std::int64_t kPieces = 8;
+/// Of one of kResultPieces at least.
 constexpr std::int64_t kPieceBytes = std::int64_t{32} << 10;
 
 std::int64_t num_rows(const ChoiceBatch& choices) {
@@ -273,7 +273,7 @@ void MoeLayer::decode_inputs(SlotRange slots, MoeWorkspace& work) const {
 void MoeLayer::compute_as_rows_come(MoeWorkspace& work) const {
   send_results(work, TokenExchange::Outputs::later, work);
   const std::int64_t piece_rows = kPieceBytes / sums_.codec(work.context).bytes(router_.hidden());
-  work.slots.start(work.plan.execute, std::max(piece_rows, num_rows(work) / kPieces));
+  work.slots.start(work.plan.execute, std::max(piece_rows, num_rows(work) / kResultPieces));
   DeferredChoices& due = work.deferral.due();
   while (!work.slots.is_empty()) {
     work.context.experts.progress();

@@ -4,14 +4,13 @@
 
 #include "base/error.h"
 #include "kernels/cuda/choice_plan.h"
+#include "src/parallel/result_pieces.h"
 
 namespace moesaic {
 namespace {
 
 constexpr double kRowBytes = 2;     // of a number of a row that goes up
 constexpr double kResultBytes = 4;  // and of a result
-/// Between nodes the experts of a rank run in so many parts at most (MoeLayer).
-constexpr double kParts = 8;
 
 // What the driver is asked for in a layer: copies of rows, of tiles and of results, two kernels;
 // for sums also a copy of lists and a kernel (src/moe/device_road.h).
@@ -68,7 +67,9 @@ StepWork::GpuLayers gpu_layers(const CostModel& model, const CostRanks& ranks,
     if (name == "block_scaled" && work.kernels.size() == 1) calls += kRoundings;
   }
   if (is_graph) calls = has_sums ? kCallsOfGraphWithSums : kCallsOfGraph;
-  const double parts = ranks.sharer_nodes() == 1 ? 1 : std::clamp(experts_met(load), 1.0, kParts);
+  const double parts = ranks.sharer_nodes() == 1
+                           ? 1
+                           : std::clamp(experts_met(load), 1.0, static_cast<double>(kResultPieces));
   work.bytes_up = layers.count * load.gpu_tokens * hidden * kRowBytes;
   work.bytes_down = layers.count * (has_sums ? load.gpu_tokens : rows) * hidden * kResultBytes;
   work.calls = layers.count * parts * calls;
