@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include "base/error.h"
@@ -19,14 +18,10 @@ namespace {
 /// Of --gpu-experts, which names no file here: layers have no numbers.
 ExpertMask layer_mask(const std::string& which, std::int64_t experts) {
   if (which == "all") return ExpertMask::all({experts});
-  std::int64_t count = 0;
-  if (which != "none") {
-    const char* const end = which.data() + which.size();
-    const auto [stop, error] = std::from_chars(which.data(), end, count);
-    require(error == std::errc() && stop == end && count >= 0, ErrorKind::usage,
-            "--gpu-experts {}: bench layer takes none, all or a number", which);
-  }
-  return ExpertMask::spread({experts}, count);
+  const std::optional<std::int64_t> count = which == "none" ? 0 : read_number(which);
+  require(count && *count >= 0, ErrorKind::usage,
+          "--gpu-experts {}: bench layer takes none, all or a number", which);
+  return ExpertMask::spread({experts}, *count);
 }
 
 }  // namespace
@@ -50,11 +45,7 @@ LayerGpu::LayerGpu(const Runtime& runtime) : runtime_(&runtime) {
   });
   has_gpu_ = gather_values(runtime.grid().experts(), static_cast<int>(gpu_.device != nullptr));
   if (gpu_.device != nullptr) {
-    work_ = std::make_unique<DeviceExpertsWorkspace>(
-        *gpu_.device, gpu_.kernels, runtime.grid().experts(),
-        static_cast<double>(runtime.options().timeout));
-    work_->nvfp4_activations = gpu_.nvfp4_activations;
-    work_->library = gpu_.library.get();
+    work_ = make_experts_workspace(runtime, gpu_);
     const bool is_first = runtime.grid().node().rank() < gpu_.num_visible;
     if (is_first) roofs_.emplace(*gpu_.device, work_->deadline_seconds);
   }

@@ -25,17 +25,9 @@ std::int64_t most_experts(const ExpertSizes& sizes) {
   return experts.empty() ? 0 : std::ranges::max(experts);
 }
 
-std::optional<std::int64_t> as_number(const std::string& text) {
-  std::int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
-}
-
 ExpertMask read_mask(const std::string& text, const std::vector<std::int64_t>& experts) {
   if (text == "all") return ExpertMask::all(experts);
-  const std::optional<std::int64_t> count = as_number(text);
+  const std::optional<std::int64_t> count = read_number(text);
   if (!count) {
     require(is_meant_as_file(text), ErrorKind::usage,
             "--gpu-experts: \"{}\" is neither none, all, auto, a number nor a file", text);
@@ -123,6 +115,24 @@ void require_gpu_options(const Options& options) {
           "nvfp4");
 }
 
+std::optional<std::int64_t> read_number(const std::string& text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+OwnExperts own_experts(const HeldExperts& own, const ExpertMask& mask, std::int64_t layer) {
+  OwnExperts count;
+  for (std::int64_t expert = 0; expert < mask.num_experts(layer); ++expert) {
+    if (!own.contains(layer, expert)) continue;
+    ++count.all;
+    if (mask.contains(layer, expert)) ++count.chosen;
+  }
+  return count;
+}
+
 std::int64_t bytes_of(const ExpertMask& mask, const ExpertSizes& sizes) {
   std::int64_t bytes = 0;
   for (std::int64_t layer = 0; layer < mask.num_layers(); ++layer) {
@@ -154,6 +164,10 @@ ExpertMask fill(const ExpertSizes& sizes, const std::vector<std::vector<std::int
     return bytes_of(first_experts(sizes, order, count), sizes) <= bytes;
   };
   return first_experts(sizes, order, largest_value(most_experts(sizes), fits));
+}
+
+ExpertMask choose_experts(const GpuWish& wish, const ExpertSizes& sizes, std::int64_t bytes) {
+  return wish.mask ? *wish.mask : fill(sizes, wish.order, bytes);
 }
 
 }  // namespace moesaic

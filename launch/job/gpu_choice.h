@@ -30,6 +30,17 @@ void require_gpu_options(const Options& options);
 /// it, Error{file} for what the file has.
 [[nodiscard]] GpuWish read_gpu_wish(const Options& options, const ModelConfig& config);
 
+/// What is a number as a whole; nothing for other words.
+[[nodiscard]] std::optional<std::int64_t> read_number(const std::string& text);
+
+/// Of the experts of a layer that a rank has.
+struct OwnExperts {
+  std::int64_t all = 0;
+  std::int64_t chosen = 0;  // for its GPU
+};
+[[nodiscard]] OwnExperts own_experts(const HeldExperts& own, const ExpertMask& mask,
+                                     std::int64_t layer);
+
 /// Packed bytes of a rank's experts.
 struct ExpertSizes {
   HeldExperts own;
@@ -46,5 +57,9 @@ struct ExpertSizes {
 [[nodiscard]] ExpertMask fill(const ExpertSizes& sizes,
                               const std::vector<std::vector<std::int64_t>>& order,
                               std::int64_t bytes);
+/// What the wish comes to on a rank whose GPU has room for so many bytes of experts: its mask, or
+/// what fill() finds.
+[[nodiscard]] ExpertMask choose_experts(const GpuWish& wish, const ExpertSizes& sizes,
+                                        std::int64_t bytes);
 
 }  // namespace moesaic

@@ -130,4 +130,14 @@ void require_activations(const RankDevice& gpu, const Layout& weights) {
       missing);
 }
 
+std::unique_ptr<DeviceExpertsWorkspace> make_experts_workspace(const Runtime& runtime,
+                                                               const RankDevice& gpu) {
+  auto workspace =
+      std::make_unique<DeviceExpertsWorkspace>(*gpu.device, gpu.kernels, runtime.grid().experts(),
+                                               static_cast<double>(runtime.options().timeout));
+  workspace->nvfp4_activations = gpu.nvfp4_activations;
+  workspace->library = gpu.library.get();
+  return workspace;
+}
+
 }  // namespace moesaic

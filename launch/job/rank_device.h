@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/mlp_products.h"
 #include "launch/job/runtime.h"
+#include "src/moe/device_experts.h"
 
 namespace moesaic {
 
@@ -41,5 +42,9 @@ struct RankDevice {
 /// Throws Error{usage} if tensor cores of `gpu`, which is there, are to multiply weights in this
 /// layout by activations that they do not take.
 void require_activations(const RankDevice& gpu, const Layout& weights);
+
+/// For layers whose experts are on `gpu`, which is there and outlives it.
+[[nodiscard]] std::unique_ptr<DeviceExpertsWorkspace> make_experts_workspace(const Runtime& runtime,
+                                                                             const RankDevice& gpu);
 
 }  // namespace moesaic

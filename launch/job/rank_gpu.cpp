@@ -64,12 +64,8 @@ RankGpu::RankGpu(const Runtime& runtime, const Model& model)
   choose(runtime, model, wish);
   tell(runtime, model);
   if (weight_bytes_ > 0) {
-    const auto deadline = static_cast<double>(options.timeout);
-    weights_ = std::make_unique<DeviceWeights>(*gpu_.device, deadline);
-    workspace_ = std::make_unique<DeviceExpertsWorkspace>(*gpu_.device, gpu_.kernels,
-                                                          runtime.grid().experts(), deadline);
-    workspace_->nvfp4_activations = gpu_.nvfp4_activations;
-    workspace_->library = gpu_.library.get();
+    workspace_ = make_experts_workspace(runtime, gpu_);
+    weights_ = std::make_unique<DeviceWeights>(*gpu_.device, workspace_->deadline_seconds);
   }
   if (options.gpu_graph == GpuGraph::on) make_graphs(runtime, model);
   road_ = std::make_unique<GpuRoad>(runtime, GpuRoad::Rank{gpu_, has_all(model), workspace_.get()});
@@ -79,12 +75,7 @@ RankGpu::RankGpu(const Runtime& runtime, const Model& model)
 void RankGpu::make_graphs(const Runtime& runtime, const Model& model) {
   std::int64_t most = 0;
   for (std::int64_t layer = 0; layer < mask_.num_layers(); ++layer) {
-    std::int64_t count = 0;
-    for (std::int64_t expert = 0; expert < mask_.num_experts(layer); ++expert) {
-      const bool is_here = model.own.contains(layer, expert) && mask_.contains(layer, expert);
-      count += is_here ? 1 : 0;
-    }
-    most = std::max(most, count);
+    most = std::max(most, own_experts(model.own, mask_, layer).chosen);
   }
   agree(runtime.world(), [&] {
     if (workspace_ == nullptr) return;
@@ -97,9 +88,8 @@ void RankGpu::make_graphs(const Runtime& runtime, const Model& model) {
 
 bool RankGpu::has_all(const Model& model) const {
   for (std::int64_t layer = 0; layer < mask_.num_layers(); ++layer) {
-    for (std::int64_t expert = 0; expert < mask_.num_experts(layer); ++expert) {
-      if (model.own.contains(layer, expert) && !mask_.contains(layer, expert)) return false;
-    }
+    const OwnExperts own = own_experts(model.own, mask_, layer);
+    if (own.chosen < own.all) return false;
   }
   return true;
 }
@@ -131,7 +121,7 @@ void RankGpu::choose(const Runtime& runtime, const Model& model, const GpuWish& 
   fitting = std::ranges::min(gather_values(runtime.world(), fitting));
   agree(runtime.world(), [&] {
     if (gpu_.device == nullptr) return;
-    mask_ = wish.mask ? *wish.mask : fill(sizes, wish.order, available - pass);
+    mask_ = choose_experts(wish, sizes, available - pass);
     weight_bytes_ = bytes_of(mask_, sizes);
     if (!wish.mask && weight_bytes_ == 0 && least_bytes(sizes, wish.order) > 0) {
       no_room_ = fmt::format("one of each layer would take {} with rows, {} are available ({})",
@@ -152,16 +142,10 @@ void RankGpu::tell(const Runtime& runtime, const Model& model) const {
   copy_line(gpu_.device != nullptr ? no_room_ : gpu_.reason, line.reason);
   for (std::int64_t layer = 0; layer < mask_.num_layers(); ++layer) {
     if (mask_.num_experts(layer) == 0) continue;
-    std::int64_t own = 0;
-    std::int64_t count = 0;
-    for (std::int64_t expert = 0; expert < mask_.num_experts(layer); ++expert) {
-      if (!model.own.contains(layer, expert)) continue;
-      ++own;
-      count += mask_.contains(layer, expert) ? 1 : 0;
-    }
-    line.own = std::max(line.own, own);
-    line.least = std::min(line.least, count);
-    line.most = std::max(line.most, count);
+    const OwnExperts own = own_experts(model.own, mask_, layer);
+    line.own = std::max(line.own, own.all);
+    line.least = std::min(line.least, own.chosen);
+    line.most = std::max(line.most, own.chosen);
   }
   if (gpu_.device != nullptr) {
     copy_line(gpu_.text(", " + format_bytes(weight_bytes_)), line.gpu);

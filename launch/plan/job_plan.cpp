@@ -111,13 +111,11 @@ JobPlan::Share JobPlan::share(const CostRanks& ranks, int place) const {
 
 /// Counts the weights again, with those of the experts that are to be on the rank's GPU there.
 void JobPlan::put_on_gpu(const CostRanks& ranks, LoadOptions load, Share& share) const {
-  const ExpertMask* const mask = gpu_wish_->mask ? &*gpu_wish_->mask : nullptr;
   share.sizes = expert_sizes(model_.config, ModelLoader(model_.files, model_.config, load),
                              share.held, *gpu_wish_);
   const std::int64_t rows = gpu_memory(options_, ranks, share).rows;
-  const ExpertMask chosen =
-      mask != nullptr ? *mask
-                      : fill(share.sizes, gpu_wish_->order, options_.gpu_bytes->bytes - rows);
+  const std::int64_t room = options_.gpu_bytes ? options_.gpu_bytes->bytes - rows : 0;
+  const ExpertMask chosen = choose_experts(*gpu_wish_, share.sizes, room);
   load.on_device = &chosen;
   share.weights = ModelLoader(model_.files, model_.config, load).bytes();
   share.on_gpu = chosen;

@@ -45,6 +45,17 @@ TEST(GpuChoice, knows_the_largest_number_that_fits) {
   EXPECT_EQ(largest_spread(kSizes, 19), 0);
 }
 
+TEST(GpuChoice, takes_what_is_wished_and_else_what_fits) {
+  const GpuWish all{.mask = ExpertMask::all({4, 0, 4})};
+  EXPECT_EQ(chosen(choose_experts(all, kSizes, 0)), (Lists{{0, 1, 2, 3}, {}, {0, 1, 2, 3}}));
+  const GpuWish automatic{.order = kById};
+  const ExpertMask mask = choose_experts(automatic, kSizes, 39);
+  EXPECT_EQ(chosen(mask), (Lists{{2}, {}, {2}}));
+  EXPECT_EQ(own_experts(kSizes.own, mask, 0).all, 2);
+  EXPECT_EQ(own_experts(kSizes.own, mask, 0).chosen, 1);
+  EXPECT_EQ(own_experts(kSizes.own, mask, 1).all, 0);
+}
+
 TEST(GpuChoice, counts_the_gpus_that_the_system_tells_of) {
   const TemporaryDirectory directory;
   EXPECT_EQ(count_gpus(directory.path_of("none"), nullptr), 0);
