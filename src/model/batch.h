@@ -34,6 +34,11 @@ struct BatchSequence {
 
 /// The chunks of a forward pass, flattened to rows: row i is tokens[i] of the rank's batch.
 struct Batch {
+  /// Makes it that of these chunks, in the memory that it has, and room for them in their
+  /// sequences. Throws Error{usage} for a token outside the vocabulary, Error{resource} if the pool
+  /// is at its limit.
+  void fill(std::span<const SequenceChunk> chunks, std::int64_t vocab_size);
+
   std::vector<std::int32_t> token_ids;
   std::vector<BatchToken> tokens;
   std::vector<BatchSequence> sequences;
@@ -43,9 +48,5 @@ struct Batch {
     return static_cast<std::int64_t>(tokens.size());
   }
 };
-
-/// Makes room for the chunks in their sequences. Throws Error{usage} for a token outside the
-/// vocabulary, Error{resource} if the pool is at its limit.
-[[nodiscard]] Batch make_batch(std::span<const SequenceChunk> chunks, std::int64_t vocab_size);
 
 }  // namespace moesaic

@@ -77,7 +77,8 @@ class LayerwisePass {
       Sequence sequence = pool_.make_sequence(std::ssize(passage.tokens));
       const SequenceChunk chunk{
           .sequence = &sequence, .tokens = passage.tokens, .logits = SequenceChunk::Logits::none};
-      const Batch batch = make_batch({&chunk, 1}, config_.vocab_size);
+      Batch batch;
+      batch.fill({&chunk, 1}, config_.vocab_size);
       const MatrixView<float> x = passage.values.matrix(batch.rows(), config_.hidden_size);
       context_.finite_rows.begin(x.rows());
       if (index == 0) Embedding(config_, *weights, context_).forward(batch, x);

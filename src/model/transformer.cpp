@@ -97,7 +97,7 @@ struct Transformer::Impl {
   void forward_kept(std::span<const SequenceChunk> chunks, Recompute recompute, KeptPass& kept) {
     require(options.is_exact(), ErrorKind::usage,
             "training takes all choices of a layer at once, exactly");
-    kept.batch = make_batch(chunks, config.vocab_size);
+    kept.batch.fill(chunks, config.vocab_size);
     kept.samples.clear();
     for (const BatchSequence& sequence : kept.batch.sequences) {
       kept.samples.push_back({sequence.first_row, sequence.num_rows});
@@ -208,7 +208,8 @@ struct Transformer::Impl {
   }
 
   MatrixView<const float> forward(std::span<const SequenceChunk> chunks) {
-    const Batch batch = make_batch(chunks, config.vocab_size);
+    last_batch.fill(chunks, config.vocab_size);
+    const Batch& batch = last_batch;
     residual.reserve(batch.rows() * config.hidden_size);
     const MatrixView<float> x = residual.matrix(batch.rows(), config.hidden_size);
     embedding.forward(batch, x);
@@ -247,6 +248,7 @@ struct Transformer::Impl {
   std::int64_t computed_positions = 0;
   RowCounters traffic_before;  // at the last reset
 
+  Batch last_batch;        // of forward()
   Buffer<float> residual;  // [rows, hidden]
   Buffer<float> logits;    // [wanted rows, vocab]
 };

@@ -1,8 +1,7 @@
 #include "src/moe/deferral.h"
 
-#include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -22,28 +21,30 @@ float order_of(float weight) {
   return std::isnan(weight) ? -HUGE_VALF : weight;
 }
 
+/// Whether choice `k` of a token is among the `count` of least weight.
+bool is_deferred(std::span<const float> weights, std::size_t k, std::int64_t count) {
+  const float weight = order_of(weights[k]);
+  std::int64_t less = 0;  // that are deferred before it
+  for (std::size_t other = 0; other < weights.size(); ++other) {
+    const float of_other = order_of(weights[other]);
+    if (of_other < weight || (of_other == weight && other > k)) ++less;
+  }
+  return less < count;
+}
+
 }  // namespace
 
 void split_routing(const Routing& all, std::int64_t count, Routing& immediate, Routing& deferred) {
   const std::int64_t kept = all.topk - count;
   reset(immediate, all.num_tokens, kept, 0);
   reset(deferred, all.num_tokens, count, kept);
-  std::vector<std::size_t> order(static_cast<std::size_t>(all.topk));
-  std::vector<bool> is_deferred(order.size());
-  for (std::size_t first = 0; first < all.experts.size(); first += order.size()) {
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
-      const float weight_a = order_of(all.weights[first + a]);
-      const float weight_b = order_of(all.weights[first + b]);
-      return weight_a != weight_b ? weight_a < weight_b : a > b;
-    });
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      is_deferred[order[i]] = i < static_cast<std::size_t>(count);
-    }
-    for (std::size_t k = 0; k < order.size(); ++k) {
-      Routing& routing = is_deferred[k] ? deferred : immediate;
+  const auto topk = static_cast<std::size_t>(all.topk);
+  for (std::size_t first = 0; first < all.experts.size(); first += topk) {
+    const std::span<const float> weights = std::span(all.weights).subspan(first, topk);
+    for (std::size_t k = 0; k < topk; ++k) {
+      Routing& routing = is_deferred(weights, k, count) ? deferred : immediate;
       routing.experts.push_back(all.experts[first + k]);
-      routing.weights.push_back(all.weights[first + k]);
+      routing.weights.push_back(weights[k]);
     }
   }
 }

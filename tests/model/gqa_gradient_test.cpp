@@ -247,7 +247,8 @@ Result run_rank(const Problem& problem, const Run& run, Communicator& world) {
     chunks.push_back(
         {&sequences[i], std::span(ids).first(static_cast<std::size_t>(samples[i].num_rows))});
   }
-  const Batch batch = make_batch(chunks, model.vocab_size);
+  Batch batch;
+  batch.fill(chunks, model.vocab_size);
   const std::unique_ptr<TokenMixer> mixer = make_gqa_attention(gqa, context);
   mixer->begin(batch);
   Floats x = as_floats(problem.x);

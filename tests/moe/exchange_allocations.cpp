@@ -2,49 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
 #include <random>
 #include <vector>
 
 #include "src/moe/token_exchange.h"
-
-namespace {
-
-thread_local std::int64_t num_allocations = 0;
-
-void* allocate(std::size_t bytes, std::size_t alignment) {
-  ++num_allocations;
-  void* memory = std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-/// Not inlined, so that g++ does not take free() for a wrong way to give back what `new` gave.
-[[gnu::noinline]] void release(void* memory) noexcept {
-  std::free(memory);
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  return allocate(bytes, alignof(std::max_align_t));
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return allocate(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  release(memory);
-}
+#include "tests/support/allocations.h"
 
 namespace moesaic {
 namespace {
@@ -103,24 +65,17 @@ class Traveller {
   PendingResults results_;
 };
 
-/// Memory that they still read could not be used again.
-void wait_for_neighbours(Communicator& world) {
-  const std::int64_t before = num_allocations;
+/// Memory that they still read could not be used again. Returns what the wait itself allocates.
+std::int64_t wait_for_neighbours(Communicator& world) {
+  const std::int64_t before = test::allocations_of_thread();
   world.barrier();
-  num_allocations = before;
-}
-
-/// Whether memory comes from the functions above. Sanitizers may have functions of their own.
-bool own_operators() {
-  const std::int64_t before = num_allocations;
-  ::operator delete(::operator new(1));
-  return num_allocations > before;
+  return test::allocations_of_thread() - before;
 }
 
 }  // namespace
 
 void check_allocations(Communicator& world) {
-  if (!own_operators()) GTEST_SKIP() << "allocations cannot be counted in this build";
+  if (!test::counts_allocations()) GTEST_SKIP() << "allocations cannot be counted in this build";
   const ExpertPlacement placement(kCountedExperts, world.size());
   std::mt19937 random(static_cast<unsigned>(world.rank()));
   std::vector<Routing> routings;
@@ -130,24 +85,28 @@ void check_allocations(Communicator& world) {
   Traveller first(world, placement);
   Traveller second(world, placement);
   std::int64_t before = 0;
+  std::int64_t of_waits = 0;
   for (int round = 0; round < 8; ++round) {
-    if (round == 4) before = num_allocations;
+    if (round == 4) {
+      before = test::allocations_of_thread();
+      of_waits = 0;
+    }
     for (const Routing& routing : routings) {
       first.leave(routing);
       first.arrive(routing);
       first.come_home();
-      wait_for_neighbours(world);
+      of_waits += wait_for_neighbours(world);
       first.leave(routing);
       second.leave(routing);
       first.arrive(routing);
       second.arrive(routing);
       first.come_home();
       second.come_home();
-      wait_for_neighbours(world);
+      of_waits += wait_for_neighbours(world);
     }
   }
   EXPECT_GT(before, 0);  // the counter counts
-  EXPECT_EQ(num_allocations - before, 0);
+  EXPECT_EQ(test::allocations_of_thread() - before - of_waits, 0);
 }
 
 }  // namespace moesaic
