@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "comm/thread_communicator.h"
 #include "tests/generate/engine_run.h"
+#include "tests/support/model_copies.h"
+#include "tests/support/temporary_directory.h"
 
 namespace moesaic {
 namespace {
@@ -75,6 +77,29 @@ TEST(EngineMemory, a_beginning_that_all_prompts_have_is_computed_once_on_a_rank)
       EXPECT_TRUE(shared.tokens == apart.tokens) << ranks << " ranks";
     }
   }
+}
+
+// Whoever began as it did would find its damage later, and be told of another place.
+TEST(EngineMemory, a_damaged_sequence_is_no_beginning_for_others) {
+  const test::TemporaryDirectory directory;
+  EngineSetup setup = small_model();
+  setup.directory = directory.path_of("model");
+  test::copy_model("models/qwen2_moe-v4", setup.directory);
+  test::damage_tensor(setup.directory, "model.embed_tokens.weight", 60);  // token 0
+  Request request;
+  for (std::int32_t i = 0; i < 50; ++i) request.tokens.push_back(i == 40 ? 0 : 1 + i);
+  request.max_new_tokens = 2;
+  run_engine(1, setup, {}, [&](EngineRun& engine) {
+    for (const std::int32_t more : {51, 52}) {
+      const RequestId id = engine.submit(request);
+      engine.finish();
+      ASSERT_TRUE(engine.of(id).damage.has_value());
+      EXPECT_EQ(engine.of(id).damage->position, 40);
+      EXPECT_EQ(engine.of(id).damage->place, "the embedding");
+      request.tokens.push_back(more);
+    }
+    EXPECT_EQ(engine.engine().statistics().work.shared_positions, 0);
+  });
 }
 
 TEST(EngineMemory, room_for_the_longest_texts_keeps_no_slot_empty) {

@@ -1,10 +1,11 @@
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <ostream>
 #include <string>
 #include <vector>
+
+#include "tests/support/model_copies.h"
 
 namespace moesaic::test {
 
@@ -23,11 +24,5 @@ inline void PrintTo(const BrokenModel& model, std::ostream* out) {
 }
 
 [[nodiscard]] const std::vector<BrokenModel>& broken_models();
-
-/// Copies a directory of tests/data to `directory`.
-void copy_model(const std::string& base, const std::string& directory);
-
-/// Writes NaN over the first `count` elements of a bf16 tensor.
-void damage_tensor(const std::string& directory, const std::string& name, std::size_t count);
 
 }  // namespace moesaic::test
