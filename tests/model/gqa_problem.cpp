@@ -1,0 +1,262 @@
+#include "tests/model/gqa_problem.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "base/dtype.h"
+#include "comm/thread_communicator.h"
+#include "kernels/formats/bf16.h"
+#include "kernels/formats/f32.h"
+#include "src/lora/adapter_set.h"
+#include "src/model/gqa_attention.h"
+#include "src/model/kv_pool.h"
+#include "src/model/model_config.h"
+
+namespace moesaic {
+namespace {
+
+/// Exact in bf16, so that weights are the same in both precisions.
+Doubles numbers(std::int64_t count, unsigned seed, double scale) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> distribution(0, scale);
+  Doubles out;
+  for (std::int64_t i = 0; i < count; ++i) {
+    out.push_back(to_float(to_bfloat16(static_cast<float>(distribution(generator)))));
+  }
+  return out;
+}
+Floats as_floats(const Doubles& values) {
+  return {values.begin(), values.end()};
+}
+
+struct PackedWeight {
+  PackedMatrix matrix{};
+  Buffer<std::byte> memory;
+};
+
+PackedWeight pack(const Doubles& values, std::int64_t depth, Precision precision) {
+  const Format format = weight_format(precision);
+  PackedWeight packed{
+      .matrix = {.layout = {.format = format}, .rows = std::ssize(values) / depth, .depth = depth},
+      .memory = {}};
+  packed.memory = Buffer<std::byte>(packed.matrix.bytes());
+  packed.matrix.panels = packed.memory.data();
+  const Floats floats = as_floats(values);
+  std::vector<BFloat16> halves;
+  for (const float x : floats) halves.push_back(to_bfloat16(x));
+  for (std::int64_t panel = 0; panel < packed.matrix.num_panels(); ++panel) {
+    std::vector<const float*> rows;
+    std::vector<const BFloat16*> half_rows;
+    for (std::int64_t row = panel * 16; row < std::min(packed.matrix.rows, panel * 16 + 16);
+         ++row) {
+      rows.push_back(floats.data() + row * depth);
+      half_rows.push_back(halves.data() + row * depth);
+    }
+    std::byte* const to = packed.memory.data() + panel * packed.matrix.panel_stride();
+    if (format == Format::f32) {
+      f32_format::pack_panel(rows, depth, reinterpret_cast<float*>(to));
+    } else {
+      bf16_format::pack_panel(half_rows, depth, reinterpret_cast<BFloat16*>(to));
+    }
+  }
+  return packed;
+}
+
+/// Weights and adapters as a layer has them.
+class GqaLayer {
+ public:
+  GqaLayer(const NaiveGqa& model, Precision precision) : set_(kKNorm + 1) {
+    const auto keep_vector = [&](std::size_t at, const Doubles& values) {
+      vectors_.push_back(std::make_unique<Floats>(as_floats(values)));
+      set_[at].vector = *vectors_.back();
+    };
+    keep_vector(kQkvBias, model.qkv_bias);
+    keep_vector(kOBias, model.o_bias);
+    keep_vector(kQNorm, model.q_norm);
+    keep_vector(kKNorm, model.k_norm);
+    const auto keep_matrix = [&](const Doubles& values, std::int64_t depth) {
+      packed_.push_back(std::make_unique<PackedWeight>(pack(values, depth, precision)));
+      return packed_.back()->matrix;
+    };
+    set_[kQkv].matrix = keep_matrix(model.qkv, model.config.hidden);
+    set_[kO].matrix = keep_matrix(model.o, model.config.q_width());
+    const std::int64_t joined = model.config.q_width() + 2 * model.config.kv_width();
+    std::vector<AdapterSpec> specs;
+    for (const NaiveAdapter& adapter : model.adapters) {
+      specs.push_back({.site = {.module = std::to_string(specs.size()),
+                                .first_row = adapter.first_row,
+                                .joined_rows = adapter.of_output ? 0 : joined,
+                                .out = adapter.rows,
+                                .in = std::ssize(adapter.a) / adapter.rank},
+                       .rank = adapter.rank,
+                       .scale = static_cast<float>(adapter.scale)});
+    }
+    adapters_.emplace(specs, weight_format(precision));
+    for (std::int64_t i = 0; i < adapters_->size(); ++i) {
+      const NaiveAdapter& adapter = model.adapters[static_cast<std::size_t>(i)];
+      std::ranges::copy(as_floats(adapter.a), adapters_->factors(i).a.data());
+      std::ranges::copy(as_floats(adapter.b), adapters_->factors(i).b.data());
+    }
+    ThreadPool pool(1);
+    adapters_->pack(pool);
+    const auto parts = static_cast<std::int64_t>(std::ranges::count(
+        model.adapters, false, [](const NaiveAdapter& adapter) { return adapter.of_output; }));
+    set_[kQkv].adapter = &adapters_->of_matrix(0, parts);
+    set_[kO].adapter = &adapters_->of_matrix(parts, 1);
+  }
+
+  [[nodiscard]] const WeightSet& set() const { return set_; }
+  [[nodiscard]] const std::vector<AdapterPlace>& places() const { return adapters_->places(); }
+
+ private:
+  WeightSet set_;
+  std::vector<std::unique_ptr<Floats>> vectors_;
+  std::vector<std::unique_ptr<PackedWeight>> packed_;
+  std::optional<AdapterSet> adapters_;
+};
+
+GqaResult run_rank(const GqaProblem& problem, const GqaRun& run, Communicator& world) {
+  const GqaConfig& gqa = problem.model.config;
+  const auto kind = std::make_shared<const GqaKind>(gqa);
+  const GqaLayer layer(problem.model, run.precision);
+  ThreadPool pool(run.threads);
+  LayerContext context(
+      {.compute = {.isa = run.isa, .vector = &find_vector_kernels(run.isa), .pool = &pool},
+       .precision = run.precision,
+       .hidden = gqa.hidden},
+      world);
+  ModelConfig model;
+  model.vocab_size = 9;
+  model.hidden_size = gqa.hidden;
+  model.layers.resize(1);
+  model.layers[0].mixer = kind;
+  KvPool cache(model, run.precision);
+  std::vector<Sequence> sequences;
+  std::vector<SampleRange> samples;
+  std::int64_t rows = 0;
+  for (const std::int64_t tokens : problem.samples) {
+    sequences.push_back(cache.make_sequence(tokens));
+    samples.push_back({rows, tokens});
+    rows += tokens;
+  }
+  const std::vector<std::int32_t> ids(static_cast<std::size_t>(rows));
+  std::vector<SequenceChunk> chunks;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    chunks.push_back(
+        {&sequences[i], std::span(ids).first(static_cast<std::size_t>(samples[i].num_rows))});
+  }
+  Batch batch;
+  batch.fill(chunks, model.vocab_size);
+  const std::unique_ptr<TokenMixer> mixer = make_gqa_attention(gqa, context);
+  mixer->begin(batch);
+  Floats x = as_floats(problem.x);
+  Floats dy = as_floats(problem.dy);
+  const auto matrix = [&](Floats& values) {
+    return MatrixView<float>(values.data(), rows, gqa.hidden);
+  };
+  const Floats zeros(x.size());
+  GqaResult result{.y = zeros, .y_kept = zeros, .dx = zeros, .sums = {}};
+  const MixerLayer at{0, layer.set()};
+  const std::unique_ptr<Stash> stash = mixer->make_stash();
+  mixer->forward(at, batch, {.x = matrix(x), .y = matrix(result.y)});
+  mixer->forward(at, batch, {.x = matrix(x), .y = matrix(result.y_kept), .keep = stash.get()});
+  AdapterGradients gradients(layer.places(), find_vector_kernels(Isa::scalar));
+  mixer->backward(at, batch, *stash,
+                  {.x = matrix(x),
+                   .dy = matrix(dy),
+                   .dx = matrix(result.dx),
+                   .samples = samples,
+                   .adapters = gradients});
+  result.sums.assign(gradients.sums().begin(), gradients.sums().end());
+  result.kept_bytes = stash->bytes();
+  return result;
+}
+
+}  // namespace
+
+std::int64_t GqaProblem::rows() const {
+  std::int64_t sum = 0;
+  for (const std::int64_t tokens : samples) sum += tokens;
+  return sum;
+}
+
+GqaProblem GqaProblem::sample(std::size_t index) const {
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < index; ++i) first += samples[i];
+  const auto part = [&](const Doubles& all) {
+    const auto* const begin = all.data() + first * model.config.hidden;
+    return Doubles(begin, begin + samples[index] * model.config.hidden);
+  };
+  return {model, {samples[index]}, part(x), part(dy)};
+}
+
+double GqaProblem::loss() const {
+  double sum = 0;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const GqaProblem one = sample(i);
+    const Doubles y = model.forward(one.x);
+    for (std::size_t j = 0; j < y.size(); ++j) sum += y[j] * one.dy[j];
+  }
+  return sum;
+}
+
+Doubles GqaProblem::slopes(Doubles& values) {
+  constexpr double kStep = 1e-5;
+  Doubles out;
+  for (double& value : values) {
+    const double x0 = value;
+    value = x0 + kStep;
+    const double above = loss();
+    value = x0 - kStep;
+    out.push_back((above - loss()) / (2 * kStep));
+    value = x0;
+  }
+  return out;
+}
+
+GqaProblem make_gqa_problem(GqaConfig config, std::vector<std::int64_t> samples) {
+  config.hidden = 10;
+  config.rms_norm_eps = 1e-5;
+  config.scale = 0.3;
+  if (config.rope.rotary_dim == 0) config.rope.rotary_dim = config.head_dim;
+  const std::int64_t width = config.q_width() + 2 * config.kv_width();
+  NaiveGqa model{.config = config,
+                 .qkv = numbers(width * config.hidden, 1, 0.5),
+                 .o = numbers(config.hidden * config.q_width(), 2, 0.5)};
+  if (config.qkv_bias) model.qkv_bias = numbers(width, 3, 1);
+  if (config.o_bias) model.o_bias = numbers(config.hidden, 4, 1);
+  if (config.qk_norm != QkNorm::none) {
+    const bool whole = config.qk_norm == QkNorm::whole;
+    model.q_norm = numbers(whole ? config.q_width() : config.head_dim, 5, 1);
+    model.k_norm = numbers(whole ? config.kv_width() : config.head_dim, 6, 1);
+  }
+  const auto adapter = [&](bool of_output, std::int64_t first, std::int64_t rows, unsigned seed) {
+    const std::int64_t in = of_output ? config.q_width() : config.hidden;
+    model.adapters.push_back({.of_output = of_output,
+                              .first_row = first,
+                              .rows = rows,
+                              .rank = 3,
+                              .scale = 1.5,
+                              .a = numbers(3 * in, seed, 0.3),
+                              .b = numbers(rows * 3, seed + 1, 0.3)});
+  };
+  adapter(false, 0, config.q_width(), 20);
+  adapter(false, config.q_width(), config.kv_width(), 30);
+  adapter(false, config.q_width() + config.kv_width(), config.kv_width(), 40);
+  adapter(true, 0, config.hidden, 50);
+  GqaProblem problem{.model = model, .samples = std::move(samples), .x = {}, .dy = {}};
+  problem.x = numbers(problem.rows() * config.hidden, 7, 1);
+  problem.dy = numbers(problem.rows() * config.hidden, 8, 1);
+  return problem;
+}
+
+GqaResult run_gqa(const GqaProblem& problem, const GqaRun& run) {
+  GqaResult result;
+  run_thread_ranks(1, [&](Communicator& world) { result = run_rank(problem, run, world); });
+  return result;
+}
+
+}  // namespace moesaic
