@@ -13,21 +13,13 @@ namespace {
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// One scale for all of a panel's columns; those of a block's steps are equal.
-class Fp8BlockGroups {
+class Fp8BlockGroups : public E4m3Codes {
  public:
-  using Sum = PairSum;
-  static constexpr bool kOffsets = false;
-  static constexpr std::int64_t kStepBytes = e4m3_body::kStepBytes;
-
   Fp8BlockGroups(const PackedMatrix& matrix, std::int64_t panel)
-      : codes_(matrix.panel(panel)),
-        scales_(codes_ + fp8_block_format::scales_offset(matrix.depth)),
+      : E4m3Codes(matrix.panel(panel)),
+        scales_(start() + fp8_block_format::scales_offset(matrix.depth)),
         block_shift_(std::countr_zero(static_cast<unsigned>(matrix.layout.group / kStepDepth))) {}
 
-  template <typename Emit>
-  [[gnu::always_inline]] void codes(std::int64_t step, const Emit& emit) const {
-    for_each_e4m3_code(codes_ + step * kStepBytes, emit);
-  }
   [[nodiscard]] __m512 scales(std::int64_t step, int /*group*/) const {
     return _mm512_set1_ps(*reinterpret_cast<const float*>(scales_at(step)));
   }
@@ -36,7 +28,6 @@ class Fp8BlockGroups {
   }
 
  private:
-  const std::byte* codes_;
   const std::byte* scales_;
   int block_shift_;
 };

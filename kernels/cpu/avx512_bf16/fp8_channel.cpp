@@ -11,24 +11,14 @@ namespace {
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
 /// The scales of rows multiply at the end; until then they are 1.
-class Fp8ChannelGroups {
+class Fp8ChannelGroups : public E4m3Codes {
  public:
-  using Sum = PairSum;
-  static constexpr bool kOffsets = false;
-  static constexpr std::int64_t kStepBytes = e4m3_body::kStepBytes;
+  Fp8ChannelGroups(const PackedMatrix& matrix, std::int64_t panel)
+      : E4m3Codes(matrix.panel(panel)) {}
 
-  Fp8ChannelGroups(const PackedMatrix& matrix, std::int64_t panel) : codes_(matrix.panel(panel)) {}
-
-  template <typename Emit>
-  [[gnu::always_inline]] void codes(std::int64_t step, const Emit& emit) const {
-    for_each_e4m3_code(codes_ + step * kStepBytes, emit);
-  }
   [[nodiscard]] static __m512 scales(std::int64_t /*step*/, int /*group*/) {
     return _mm512_set1_ps(1);
   }
-
- private:
-  const std::byte* codes_;
 };
 
 MOESAIC_END_TARGET

@@ -11,23 +11,11 @@ namespace {
 
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
-class Mxfp4Groups : public PowerScales {
+class Mxfp4Groups : public PowerScales, public E2m1Codes {
  public:
-  using Sum = PairSum;
-  static constexpr bool kOffsets = false;
-  static constexpr std::int64_t kStepBytes = e2m1_body::kStepBytes;
-
   Mxfp4Groups(const PackedMatrix& matrix, std::int64_t panel)
       : PowerScales(matrix.panel(panel) + mxfp4_format::scales_offset(matrix.depth)),
-        codes_(matrix.panel(panel)) {}
-
-  template <typename Emit>
-  [[gnu::always_inline]] void codes(std::int64_t step, const Emit& emit) const {
-    for_each_e2m1_code(codes_ + step * kStepBytes, emit);
-  }
-
- private:
-  const std::byte* codes_;
+        E2m1Codes(matrix.panel(panel)) {}
 };
 
 MOESAIC_END_TARGET

@@ -11,23 +11,11 @@ namespace {
 
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
-class Mxfp8Groups : public PowerScales {
+class Mxfp8Groups : public PowerScales, public E4m3Codes {
  public:
-  using Sum = PairSum;
-  static constexpr bool kOffsets = false;
-  static constexpr std::int64_t kStepBytes = e4m3_body::kStepBytes;
-
   Mxfp8Groups(const PackedMatrix& matrix, std::int64_t panel)
       : PowerScales(matrix.panel(panel) + mxfp8_format::scales_offset(matrix.depth)),
-        codes_(matrix.panel(panel)) {}
-
-  template <typename Emit>
-  [[gnu::always_inline]] void codes(std::int64_t step, const Emit& emit) const {
-    for_each_e4m3_code(codes_ + step * kStepBytes, emit);
-  }
-
- private:
-  const std::byte* codes_;
+        E4m3Codes(matrix.panel(panel)) {}
 };
 
 MOESAIC_END_TARGET

@@ -10,19 +10,12 @@ namespace {
 
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
-class Nvfp4Groups {
+class Nvfp4Groups : public E2m1Codes {
  public:
-  using Sum = PairSum;
-  static constexpr bool kOffsets = false;
-  static constexpr std::int64_t kStepBytes = e2m1_body::kStepBytes;
-
   Nvfp4Groups(const PackedMatrix& matrix, std::int64_t panel)
-      : codes_(matrix.panel(panel)), scales_(codes_ + nvfp4_format::scales_offset(matrix.depth)) {}
+      : E2m1Codes(matrix.panel(panel)),
+        scales_(start() + nvfp4_format::scales_offset(matrix.depth)) {}
 
-  template <typename Emit>
-  [[gnu::always_inline]] void codes(std::int64_t step, const Emit& emit) const {
-    for_each_e2m1_code(codes_ + step * kStepBytes, emit);
-  }
   [[nodiscard]] __m512 scales(std::int64_t step, int group) const {
     const std::byte* at = scales_at(step) + group * kPanelColumns;
     return e4m3_to_floats(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
@@ -32,7 +25,6 @@ class Nvfp4Groups {
   }
 
  private:
-  const std::byte* codes_;
   const std::byte* scales_;
 };
 
