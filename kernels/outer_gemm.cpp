@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "kernels/job_graph.h"
 #include "kernels/outer_panels.h"
+#include "kernels/sum_order.h"
 
 namespace moesaic {
 namespace {
@@ -109,7 +110,7 @@ class OuterGemm::Plan final : private JobGraph::Work {
 
   [[nodiscard]] ProductOrder order() const {
     if (kernel_->format == Format::f32) return ProductOrder::chain;
-    return kernel_->isa == Isa::avx512_bf16 ? ProductOrder::dot : ProductOrder::tiles;
+    return has_tile_order(kernel_->isa) ? ProductOrder::tiles : ProductOrder::dot;
   }
 
   /// Groups with few columns on one side, in the order that the kernel would have.

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "kernels/sum_order.h"
 #include "launch/job/gather.h"
 
 namespace moesaic {
@@ -214,19 +215,20 @@ Isa choose_isa(std::span<const RankInfo> ranks, std::optional<Isa> wanted, bool 
               "--isa {}: the CPU of rank {} ({}) does not have it", isa_name(*wanted), r,
               ranks[r].host_name());
     }
-    require(!portable || *wanted != Isa::avx512_bf16, ErrorKind::usage,
-            "--isa avx512_bf16 sums in an order of its own, which --numerics portable forbids");
+    require(!portable || has_tile_order(*wanted), ErrorKind::usage,
+            "--isa {} sums in an order of its own, which --numerics portable forbids",
+            isa_name(*wanted));
     return *wanted;
   }
-  if (all_support(Isa::amx)) return Isa::amx;
-  const bool bf16_is_best = std::all_of(
-      ranks.begin(), ranks.end(), [](const RankInfo& rank) { return rank.prefers_avx512_bf16; });
-  if (!portable && bf16_is_best && all_support(Isa::avx512_bf16)) return Isa::avx512_bf16;
   Isa best = Isa::scalar;
-  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
-    if (all_support(isa)) best = isa;
+  for (int number = 0; number < kNumIsas; ++number) {
+    const auto isa = static_cast<Isa>(number);
+    if (has_tile_order(isa) && all_support(isa)) best = isa;
   }
-  return best;
+  const bool prefer_bf16 = std::all_of(
+      ranks.begin(), ranks.end(), [](const RankInfo& rank) { return rank.prefers_avx512_bf16; });
+  const bool is_faster = best < Isa::avx512_bf16 && prefer_bf16;
+  return is_faster && !portable && all_support(Isa::avx512_bf16) ? Isa::avx512_bf16 : best;
 }
 
 }  // namespace moesaic

@@ -9,6 +9,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "kernels/kernel_table.h"
+#include "kernels/sum_order.h"
 #include "kernels/whole_product.h"
 
 namespace moesaic {
@@ -136,7 +137,7 @@ std::vector<float> multiply_numbers(const GemmKernel& kernel) {
 /// In the tile order the bits must agree; avx512_bf16 sums in an order of its own, and where scalar
 /// rounds code times scale to bf16 it does not.
 double allowed_error(const GemmKernel& kernel) {
-  if (kernel.isa != Isa::avx512_bf16) return 0;
+  if (has_tile_order(kernel.isa)) return 0;
   const bool rounds = kernel.format == Format::fp8_block || kernel.format == Format::int4_group;
   return rounds ? 0x1p-8 : 1e-5;
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "kernels/sum_order.h"
 #include "src/generate/generator.h"
 #include "src/model/model_files.h"
 #include "src/model/model_weights.h"
@@ -20,12 +21,13 @@ Isa common_isa(Communicator& world) {
   for (const Isa isa : supported_isas()) own |= std::uint64_t{1} << static_cast<unsigned>(isa);
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
   world.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
-  for (const Isa isa : {Isa::amx, Isa::avx512, Isa::avx2}) {
+  Isa best = Isa::scalar;
+  for (const Isa isa : supported_isas()) {
     const bool everywhere = std::ranges::all_of(
         all, [&](std::uint64_t isas) { return (isas >> static_cast<unsigned>(isa) & 1U) != 0; });
-    if (everywhere) return isa;
+    if (everywhere && has_tile_order(isa)) best = isa;
   }
-  return Isa::scalar;
+  return best;
 }
 
 std::optional<Layout> wanted_layout(const TextModelOptions& options, const std::string& name) {

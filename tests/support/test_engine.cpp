@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/thread_communicator.h"
+#include "kernels/sum_order.h"
 #include "src/checkpoint/safetensors.h"
 
 namespace moesaic {
@@ -134,7 +135,7 @@ double relative_l2(std::span<const float> a, std::span<const float> b) {
 
 std::vector<Isa> tile_order_isas() {
   std::vector<Isa> isas = supported_isas();
-  std::erase(isas, Isa::avx512_bf16);
+  std::erase_if(isas, [](Isa isa) { return !has_tile_order(isa); });
   return isas;
 }
 
