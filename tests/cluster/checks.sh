@@ -12,3 +12,25 @@ check() { # WHAT COMMAND...
     failures=$((failures + 1))
   fi
 }
+
+# beside COMMAND...: beside what follows, in a shell of its own: a check, or a function that makes some. tell_all waits
+# for all of these and tells what they found, one after the other.
+under_way=()
+beside() {
+  (
+    failures=0
+    "$@"
+    exit "$failures"
+  ) >"$work/beside-${#under_way[@]}" 2>&1 &
+  under_way+=($!)
+}
+tell_all() {
+  local number failed
+  for number in "${!under_way[@]}"; do
+    failed=0
+    wait "${under_way[number]}" || failed=$?
+    cat "$work/beside-$number"
+    failures=$((failures + failed))
+  done
+  under_way=()
+}

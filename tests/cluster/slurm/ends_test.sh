@@ -14,47 +14,40 @@ seq -f 'In the beginning of %g' 100000 >endless
 long=(generate "$model" "$work/many" "${greedy[@]}" -n 24)
 endless=(generate "$model" "$work/endless" "${greedy[@]}" -n 24)
 alone generate -m "$model" -f many --out many.jsonl "${greedy[@]}" -n 24
-cp "$data/demo-sft.jsonl" samples
 sft=(--max-steps 40 --global-batch-size 2 --eval-split 0 --lora-targets attention --seed 1)
-alone sft -m "$model" --data samples -o one "${sft[@]}"
+alone sft -m "$model" --data "$data/demo-sft.jsonl" -o one "${sft[@]}"
 
-is_at_work() { # JOB
-  wait_until has_texts_or_is_over "$1" && job_is "$1" RUNNING && return
-  cat ./*-"$1".log
-  return 1
-}
+is_at_work() { wait_until has_texts_or_is_over "$1" && job_is "$1" RUNNING; } # JOB
 has_texts_or_is_over() { has_texts "generate-$1.jsonl" 2 || job_is "$1" "$over"; }
 keeps_texts() { is_beginning "generate-$1.jsonl" many.jsonl; }
 # The time is over. However fast ranks are, they have not done all when the signal comes: they stand still until then.
-ends_in_time() { # JOB FILE that its ranks read
-  signal_ranks "$2" STOP
+ends_in_time() { # JOB
+  signal_ranks "$1" STOP
   scancel --signal=USR1 --batch "$1"
-  wait_until is_told "$2" || return 1
-  signal_ranks "$2" CONT
+  wait_until is_told "$1" || return 1
+  signal_ranks "$1" CONT
   comes_to "$1" PENDING
 }
 starts_again() { # JOB: by itself Slurm waits two minutes
-  wait_until no_step_runs
+  wait_until has_no_step "$1"
   sleep 1.1 # slurmd refuses a start of the second in which it was told to end the job
   scontrol update JobId="$1" StartTime=now
 }
 
 goes_on() { # JOB of $long
-  is_at_work "$1" && ends_in_time "$1" "$work/many" && keeps_texts "$1" || return 1
+  is_at_work "$1" && ends_in_time "$1" && keeps_texts "$1" || return 1
   ! same_texts "generate-$1.jsonl" many.jsonl 2>/dev/null || { echo "all was done before"; return 1; }
   starts_again "$1" && ended_with "$1" 0 && says "$1" ", start 2" && same_texts "generate-$1.jsonl" many.jsonl
 }
-check "SIGUSR1, then the rest" goes_on "$(submit "${long[@]}")"
 
 steps_of() { grep -s '"event": *"step"' "$1/metrics.jsonl" | wc -l; } # OUT
 has_steps() { (($(steps_of "$1") >= $2)); }                            # OUT STEPS
 trains_on() { # JOB
-  wait_until has_steps adapter 2 && ends_in_time "$1" "$work/samples" || return 1
+  wait_until has_steps adapter 2 && ends_in_time "$1" || return 1
   ! has_steps adapter 40 || { echo "all was done before"; return 1; }
   starts_again "$1" && ended_with "$1" 0 && says "$1" ", start 2" &&
     cmp one/adapter_model.safetensors adapter/adapter_model.safetensors
 }
-check "sft: SIGUSR1, then the rest" trains_on "$(submit sft "$model" "$work/samples" "$work/adapter" "${sft[@]}")"
 
 # SIGUSR1 comes before env.sh is read, and before a rank listens: the third start does all.
 mkdir early
@@ -84,46 +77,51 @@ is_early() { # JOB
   touch listens
   starts_again "$1" && ended_with "$1" 0 && says "$1" ", start 3" && same_texts "generate-$1.jsonl" many.jsonl
 }
-env_folder=$work/early with=("--export=ALL,MOESAIC=$work/early/moesaic")
-early=$(submit "${long[@]}")
-env_folder="" with=()
-check "SIGUSR1 before anything is ready" is_early "$early"
 
 # The second signal ends at once: also ranks that wait for one that stands still. It may not be queued again.
 is_told_twice() { # JOB
   local stopped
   is_at_work "$1" || return 1
-  stopped=$(ranks_of "$work/endless" | tail -1)
+  stopped=$(ranks_of "$1" | tail -1)
   kill -STOP "$stopped"
   scancel --signal=USR1 --batch "$1"
   wait_until grep -q '^ShdPnd:.*[1-9a-f]' "/proc/$stopped/status"
   sleep 1 # within half a second it would be the same request
   scancel --signal=USR1 --batch "$1"
-  ended_with "$1" 6 && nothing_is_left "$work/endless" && keeps_texts "$1"
+  ended_with "$1" 6 && wait_until has_no_rank "$1" && keeps_texts "$1"
 }
-with=(--no-requeue)
-check "SIGUSR1 twice" is_told_twice "$(submit "${endless[@]}")"
-with=()
 
 # scancel ends ranks in order.
 is_cancelled() { # JOB
   is_at_work "$1" || return 1
   scancel "$1"
-  comes_to "$1" CANCELLED && nothing_is_left "$work/endless" && keeps_texts "$1"
+  comes_to "$1" CANCELLED && wait_until has_no_rank "$1" && keeps_texts "$1"
 }
-cancelled=$(submit "${endless[@]}")
-check "scancel" is_cancelled "$cancelled"
-check "scancel: ranks end in order" says "$cancelled" "warning: interrupted ("
 
 # One rank ends by a signal, or stands still: all end.
 loses_a_rank() { # JOB SIGNAL CODE
   is_at_work "$1" || return 1
-  kill "-$2" "$(ranks_of "$work/endless" | tail -1)"
-  ended_with "$1" "$3" && nothing_is_left "$work/endless" && keeps_texts "$1"
+  kill "-$2" "$(ranks_of "$1" | tail -1)"
+  ended_with "$1" "$3" && wait_until has_no_rank "$1" && keeps_texts "$1"
 }
-check "a killed rank" loses_a_rank "$(submit "${endless[@]}")" KILL 137
-check "a segmentation fault" loses_a_rank "$(submit "${endless[@]}")" SEGV 139
-check "a stopped rank" loses_a_rank "$(submit "${endless[@]}" --timeout 8)" STOP 5
+
+# All of these at the same time.
+beside check_job "SIGUSR1, then the rest" goes_on "$(submit "${long[@]}")"
+beside check_job "sft: SIGUSR1, then the rest" trains_on \
+  "$(submit sft "$model" "$data/demo-sft.jsonl" "$work/adapter" "${sft[@]}")"
+env_folder=$work/early with=("--export=ALL,MOESAIC=$work/early/moesaic")
+beside check_job "SIGUSR1 before anything is ready" is_early "$(submit "${long[@]}")"
+env_folder="" with=(--no-requeue)
+beside check_job "SIGUSR1 twice" is_told_twice "$(submit "${endless[@]}")"
+with=()
+cancelled=$(submit "${endless[@]}")
+beside check_job "scancel" is_cancelled "$cancelled"
+beside check_job "a killed rank" loses_a_rank "$(submit "${endless[@]}")" KILL 137
+beside check_job "a segmentation fault" loses_a_rank "$(submit "${endless[@]}")" SEGV 139
+beside check_job "a stopped rank" loses_a_rank "$(submit "${endless[@]}" --timeout 8)" STOP 5
+tell_all
+check_job "scancel: ranks end in order" says "$cancelled" "warning: interrupted ("
+check "nothing is left on the nodes" nothing_is_left
 
 # A node is gone, and Slurm has noticed that it does not answer when the ranks give up: the job goes on when it is back.
 survives() { # JOB
@@ -138,18 +136,19 @@ loses_a_node() { # JOB
   scontrol update NodeName=node2 State=NoResp
   survives "$1" && says "$1" "error: all wait for rank 1 (node2)"
 }
-check "a dead node" loses_a_node "$(submit "${long[@]}" --timeout 6)"
+check_job "a dead node" loses_a_node "$(submit "${long[@]}" --timeout 6)"
 
 if [[ ${MOESAIC_TEST_SLURM:-} == all ]]; then
+  with=("--export=ALL,MOESAIC_LAUNCHER=mpirun")
+  beside check_job "SIGUSR1 with mpirun, then the rest" goes_on "$(submit "${long[@]}")"
+  beside check_job "scancel with mpirun" is_cancelled "$(submit "${endless[@]}")"
+  beside check_job "a killed rank with mpirun" loses_a_rank "$(submit "${endless[@]}")" KILL 137
+  beside check_job "a segmentation fault with mpirun" loses_a_rank "$(submit "${endless[@]}")" SEGV 139
+  beside check_job "a stopped rank with mpirun" loses_a_rank "$(submit "${endless[@]}" --timeout 8)" STOP 5
   # srun may not hear of it before the others, whose node's ranks see it at once, have waited for that.
   with=(--ntasks-per-node=2)
-  check "a killed rank among two of a node" loses_a_rank "$(submit "${endless[@]}")" KILL "137|5"
-  with=("--export=ALL,MOESAIC_LAUNCHER=mpirun")
-  check "SIGUSR1 with mpirun, then the rest" goes_on "$(submit "${long[@]}")"
-  check "scancel with mpirun" is_cancelled "$(submit "${endless[@]}")"
-  check "a killed rank with mpirun" loses_a_rank "$(submit "${endless[@]}")" KILL 137
-  check "a segmentation fault with mpirun" loses_a_rank "$(submit "${endless[@]}")" SEGV 139
-  check "a stopped rank with mpirun" loses_a_rank "$(submit "${endless[@]}" --timeout 8)" STOP 5
+  beside check_job "a killed rank among two of a node" loses_a_rank "$(submit "${endless[@]}")" KILL "137|5"
+  tell_all
 
   # Slurm's own clock: it looks at times twice a minute. With nobody to wake, ranks hear of the end like of scancel.
   with=(--time=1 --signal=B:USR1@30)
@@ -159,20 +158,21 @@ if [[ ${MOESAIC_TEST_SLURM:-} == all ]]; then
   with=()
   is_woken() { # JOB
     is_at_work "$1" || return 1
-    signal_ranks "$work/many" STOP
-    wait_until is_told "$work/many"
-    signal_ranks "$work/many" CONT
+    signal_ranks "$1" STOP
+    wait_until is_told "$1"
+    signal_ranks "$1" CONT
     comes_to "$1" PENDING && keeps_texts "$1" || return 1
     scontrol update JobId="$1" TimeLimit=60
   }
-  check "a time limit" is_woken "$in_time"
+  check_job "a time limit" is_woken "$in_time"
   times_out() { # JOB
-    comes_to "$1" TIMEOUT && nothing_is_left "$work/endless" && keeps_texts "$1" &&
+    comes_to "$1" TIMEOUT && wait_until has_no_rank "$1" && keeps_texts "$1" &&
       says "$1" "warning: interrupted (SIGTERM)"
   }
-  check "a time limit that comes without a word" times_out "$too_late"
+  check_job "a time limit that comes without a word" times_out "$too_late"
+  check "nothing is left on the nodes of these" nothing_is_left
   is_finished() { starts_again "$1" && ended_with "$1" 0 && same_texts "generate-$1.jsonl" many.jsonl; } # JOB
-  check "a time limit: the rest" is_finished "$in_time"
+  check_job "a time limit: the rest" is_finished "$in_time"
 
   # Slurm's own look at nodes.
   sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout=15/' "$SLURM_CONF"
@@ -182,6 +182,6 @@ if [[ ${MOESAIC_TEST_SLURM:-} == all ]]; then
     lose_host node2
     survives "$1"
   }
-  check "a dead node that Slurm misses" is_missed "$(submit "${long[@]}")"
+  check_job "a dead node that Slurm misses" is_missed "$(submit "${long[@]}")"
 fi
 exit $((failures > 0))

@@ -25,21 +25,22 @@ submit() {
     "${with[@]}" "$repository/slurm/$template.sbatch" "$@"
 }
 
+# Checks what became of a job; of one that fails its log and its state are shown.
+check_job() { # WHAT COMMAND JOB...
+  local before=$failures
+  check "$@"
+  if ((failures > before)); then
+    tail -n 40 ./*-"$3".log || true
+    scontrol show job "$3" | grep -E 'JobState|ExitCode' || true
+  fi
+}
 over="COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL"
 ended_with() { # JOB CODE, or one of CODE|CODE
-  wait_until job_is "$1" "$over" && [[ $(job_field "$1" ExitCode) =~ ^($2):0$ ]] && return
-  tail -n 20 ./*-"$1".log
-  scontrol show job "$1" | grep -E 'JobState|ExitCode'
-  return 1
+  wait_until job_is "$1" "$over" && [[ $(job_field "$1" ExitCode) =~ ^($2):0$ ]]
 }
-comes_to() { # JOB STATE, or it is over otherwise
-  wait_until job_is "$1" "$2|$over" && job_is "$1" "$2" && return
-  tail -n 20 ./*-"$1".log
-  scontrol show job "$1" | grep -E 'JobState|ExitCode'
-  return 1
-}
-says() { grep -q -- "$2" ./*-"$1".log || { cat ./*-"$1".log; return 1; }; } # JOB WORDS
-says_once() { (($(grep -c -- "$2" ./*-"$1".log) == 1)) || { cat ./*-"$1".log; return 1; }; } # JOB WORDS
+comes_to() { wait_until job_is "$1" "$2|$over" && job_is "$1" "$2"; } # JOB STATE, or it is over otherwise
+says() { grep -q -- "$2" ./*-"$1".log; } # JOB WORDS
+says_once() { (($(grep -c -- "$2" ./*-"$1".log) == 1)); } # JOB WORDS
 
 # Texts of a generation, without the first line of --out and the statistics at the end.
 texts() { grep -v -e '^{"moesaic"' -e '"statistics"' "$1"; }
@@ -52,25 +53,34 @@ is_beginning() { # FILE WHOLE
   cmp <(texts "$1" | head -n $((lines < whole ? lines : whole))) <(texts "$2" | head -n "$lines")
 }
 
-ranks_of() { pgrep -f "^$MOESAIC .* $1" || true; } # FILE that they read
-signal_ranks() { ranks_of "$1" | xargs kill "-$2"; } # FILE SIGNAL
-is_told() { # FILE: a signal waits for each rank that is stopped
+ranks_of() { # JOB: by what Slurm tells them, and mpirun hands on
+  local rank
+  for rank in $(pgrep -f "^$MOESAIC "); do
+    if grep -qszx "SLURM_JOB_ID=$1" "/proc/$rank/environ"; then echo "$rank"; fi
+  done
+}
+signal_ranks() { ranks_of "$1" | xargs kill "-$2"; } # JOB SIGNAL
+is_told() { # JOB: a signal waits for each of its ranks, which are stopped
   local rank
   for rank in $(ranks_of "$1"); do
     grep -q '^ShdPnd:.*[1-9a-f]' "/proc/$rank/status" || return 1
   done
 }
-no_rank_of() { [[ -z $(ranks_of "$1") ]]; }
-no_step_runs() { ! pgrep -x slurmstepd >/dev/null; }
-nothing_is_left() { # FILE that ranks read
-  wait_until no_rank_of "$1" && for node in node1 node2; do
-    "$here/../hosts.sh" on "$node" find /dev/shm -type f >left
-    [[ ! -s left ]] || { cat left; return 1; }
+has_no_rank() { [[ -z $(ranks_of "$1") ]]; } # JOB
+has_no_step() { ! pgrep -f "^slurmstepd: \\[$1\\." >/dev/null; } # JOB
+
+# What ranks have in memory that others map; while none runs there is nothing.
+nothing_is_left() {
+  local node left
+  for node in node1 node2; do
+    left=$("$here/../hosts.sh" on "$node" find /dev/shm -type f)
+    [[ -z $left ]] || { echo "$node: $left"; return 1; }
   done
 }
 
 # What jobs are compared with, by one rank, and what they do.
 greedy=(--temp 0 --numerics portable)
-alone() { "$MOESAIC" "$@" >/dev/null 2>&1; }
+# One thread: several wait for each other, for minutes where others want the cores too.
+alone() { "$MOESAIC" "$@" --threads 1 >/dev/null 2>&1; }
 
 slurm_up "$work/slurm" 2 8

@@ -10,6 +10,7 @@ cd "$work"
 source "$repository/tests/cluster/checks.sh"
 
 mkdir bin
+bin=$work/bin
 play() { # NAME, its lines from the standard input
   { echo '#!/bin/bash' && cat; } >"bin/$1"
   chmod +x "bin/$1"
@@ -25,14 +26,15 @@ sleep 0.5
 exit "$CODE"
 END
 
-# start NUMBER TEMPLATE WORDS...: as the job's so many-th start, which saves as $saves says; its end is in `ended`.
+# start NUMBER TEMPLATE WORDS...: as the job's so many-th start, which saves as $saves says; its end is in `ended`. In a
+# folder of its own, so that several can go on at the same time.
 saves=: ends=6 node=idle ended=0
 start() {
   local number=$1 template=$2
   shift 2
   rm -f requeued
   ended=0
-  env PATH="$work/bin:$PATH" PLAYED="$work" SAVES="$saves" CODE="$ends" NODE_STATE="$node" MOESAIC=moesaic \
+  env PATH="$bin:$PATH" PLAYED="$work" SAVES="$saves" CODE="$ends" NODE_STATE="$node" MOESAIC=moesaic \
     MOESAIC_LAUNCHER=mpirun MOESAIC_SLURM="$repository/slurm" SLURM_JOB_NAME=job SLURM_JOB_ID=7 \
     SLURM_JOB_NODELIST=here SLURM_RESTART_COUNT=$((number - 1)) \
     bash "$repository/slurm/$template.sbatch" "$@" >log 2>err || ended=$?
@@ -40,22 +42,25 @@ start() {
 is_queued() { start "$@" && [[ $ended == "$ends" && $(cat requeued) == "requeue 7" ]]; }
 is_ended() { start "$@" && [[ $ended == "$ends" && ! -e requeued ]] && grep -q "nothing was saved in 3 starts, the last of them start $1:" err; }
 
-printf 'ranks = 1\n  out = "a study"  # here\n' >study.ini
-for template in generate sft study; do
+in_folder() { # NAME COMMAND...
+  work=$work/$1
+  mkdir "$work"
+  cd "$work"
+  "${@:2}"
+}
+
+is_queued_while_it_saves() { # TEMPLATE
+  local template=$1 words saving
   case $template in
-    generate) words=(generate model prompts) ;;
-    sft) words=(sft model data adapter) ;;
-    study) words=(study study.ini) ;;
+    generate) words=(generate model prompts) saving='echo "{}" >>job-7.jsonl' ;;
+    sft) words=(sft model data adapter) saving='mkdir -p adapter/checkpoint-$RANDOM$$' ;;
+    study) words=(study study.ini) saving='mkdir -p "a study/points"; echo "{}" >"a study/points/$RANDOM$$.json"' ;;
   esac
-  saves=:
+  printf 'ranks = 1\n  out = "a study"  # here\n' >study.ini
   check "$template that saves nothing: start 1" is_queued 1 "${words[@]}"
   check "$template that saves nothing: start 2" is_queued 2 "${words[@]}"
   check "$template that saves nothing: start 3" is_ended 3 "${words[@]}"
-  case $template in
-    generate) saves='echo "{}" >>job-7.jsonl' ;;
-    sft) saves='mkdir -p adapter/checkpoint-$RANDOM$$' ;;
-    study) saves='mkdir -p "a study/points"; echo "{}" >"a study/points/$RANDOM$$.json"' ;;
-  esac
+  saves=$saving
   check "$template that saves something: start 3" is_queued 3 "${words[@]}"
   check "$template that saves something: start 40" is_queued 40 "${words[@]}"
   saves=:
@@ -63,10 +68,15 @@ for template in generate sft study; do
   check "$template that has saved before: start 42" is_queued 42 "${words[@]}"
   check "$template that has saved before: start 43" is_ended 43 "${words[@]}"
   check "$template leaves nothing behind" test ! -e .job-7.idle
-done
+}
+for template in generate sft study; do beside in_folder "$template" is_queued_while_it_saves "$template"; done
 
-ends=5 node='idle*'
-check "a lost node: start 1" is_queued 1 generate model prompts
-check "a lost node: start 2" is_queued 2 generate model prompts
-check "a lost node at each start: start 3" is_ended 3 generate model prompts
+is_queued_for_a_lost_node() {
+  ends=5 node='idle*'
+  check "a lost node: start 1" is_queued 1 generate model prompts
+  check "a lost node: start 2" is_queued 2 generate model prompts
+  check "a lost node at each start: start 3" is_ended 3 generate model prompts
+}
+beside in_folder lost is_queued_for_a_lost_node
+tell_all
 exit $((failures > 0))

@@ -7,7 +7,7 @@ set -euo pipefail
 source "$(dirname "$(readlink -f "$0")")/jobs.sh"
 
 alone generate -m "$model" -f "$data/demo-prompts.txt" --out one.jsonl "${greedy[@]}" -n 16
-"$MOESAIC" score -m "$model" -f "$data/demo-prompts.txt" --json >score.json 2>/dev/null
+"$MOESAIC" score -m "$model" -f "$data/demo-prompts.txt" --threads 1 --json >score.json 2>/dev/null
 sft=(--max-steps 2 --global-batch-size 2 --eval-split 0 --lora-targets attention --seed 1)
 alone sft -m "$model" --data "$data/demo-sft.jsonl" -o one "${sft[@]}"
 
@@ -19,14 +19,14 @@ by_mpirun=$(submit "${short[@]}")
 with=()
 scored=$(submit score "$model" "$data/demo-prompts.txt")
 tuned=$(submit sft "$model" "$data/demo-sft.jsonl" "$work/adapter" "${sft[@]}")
-check "generate with srun" ended_with "$by_srun" 0
+check_job "generate with srun" ended_with "$by_srun" 0
 check "its texts" same_texts one.jsonl "generate-$by_srun.jsonl"
-check "generate with mpirun" ended_with "$by_mpirun" 0
+check_job "generate with mpirun" ended_with "$by_mpirun" 0
 check "its texts" same_texts one.jsonl "generate-$by_mpirun.jsonl"
-check "score" ended_with "$scored" 0
+check_job "score" ended_with "$scored" 0
 without_statistics() { sed 's/, "statistics".*//' "$1"; }
 check "its sums" cmp <(without_statistics score.json) <(without_statistics "score-$scored.jsonl")
-check "sft" ended_with "$tuned" 0
+check_job "sft" ended_with "$tuned" 0
 check "its adapter" cmp one/adapter_model.safetensors adapter/adapter_model.safetensors
 
 # A study starts the ranks of its points itself.
@@ -44,7 +44,7 @@ n-prompt = 8
 no-roofs = true
 END
 studied=$(submit study "$work/study.ini")
-check "study" ended_with "$studied" 0
+check_job "study" ended_with "$studied" 0
 measured_on() { grep -qE "\"ranks\": ?$1, ?\"nodes\": ?$1,.*\"status\": ?\"measured\"" study/study.jsonl; } # NODES
 check "its point on one node" measured_on 1
 check "its point on two nodes" measured_on 2
@@ -60,8 +60,8 @@ rm -r study
 with=("--export=ALL,PATH=$work/poor:$PATH")
 studied=$(submit study "$work/study.ini")
 with=()
-check "study without PMIx" ended_with "$studied" 0
-check "study without PMIx: it says so" says "$studied" "srun has no PMIx"
+check_job "study without PMIx" ended_with "$studied" 0
+check_job "study without PMIx: it says so" says "$studied" "srun has no PMIx"
 check "its point on one node" measured_on 1
 check "its point on two nodes" measured_on 2
 
@@ -72,13 +72,13 @@ no_words=$(submit generate)
 with=(--export="ALL,MOESAIC=no-such-program")
 no_program=$(submit "${short[@]}")
 with=()
-check "a bad option" ended_with "$bad_option" 2
-check "a missing model" ended_with "$no_model" 3
-check "no memory" ended_with "$no_memory" 4
-check "no memory: one line says so" says_once "$no_memory" "error: not enough memory"
-check "no words" ended_with "$no_words" 2
-check "no words: the usage" says "$no_words" "usage: sbatch"
-check "no program" ended_with "$no_program" 2
+check_job "a bad option" ended_with "$bad_option" 2
+check_job "a missing model" ended_with "$no_model" 3
+check_job "no memory" ended_with "$no_memory" 4
+check_job "no memory: one line says so" says_once "$no_memory" "error: not enough memory"
+check_job "no words" ended_with "$no_words" 2
+check_job "no words: the usage" says "$no_words" "usage: sbatch"
+check_job "no program" ended_with "$no_program" 2
 check "no program: one line" [ "$(wc -l <"generate-$no_program.log")" = 1 ]
-check "no program: how to name it" says "$no_program" "set MOESAIC"
+check_job "no program: how to name it" says "$no_program" "set MOESAIC"
 exit $((failures > 0))
