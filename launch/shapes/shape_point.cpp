@@ -1,44 +1,34 @@
 #include "launch/shapes/shape_point.h"
 
 #include <array>
-#include <span>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/rounding.h"
 #include "launch/options/choices.h"
 #include "launch/options/option_table.h"
+#include "launch/shapes/job_options.h"
 #include "launch/shapes/layer_copies.h"
 #include "src/model/feed_forward.h"
 #include "src/parallel/expert_popularity.h"
 
 namespace moesaic {
 
-bool is_shape_job(StudyJob job) noexcept {
-  return job == StudyJob::layer || job == StudyJob::exchange;
-}
-
 namespace {
 
-/// Options of exchanges that the job has none of: they have to be as they are by themselves.
-void require_untold(const Command& command, std::span<const std::string_view> names) {
-  for (const std::string_view name : names) {
-    if (source_of(command, name) == OptionSource::environment) continue;
-    const OptionRow& row = *find_option(name, Verb::study_point);
-    const std::string value = value_text(row, command.options);
-    require(value == value_text(row, {}), ErrorKind::usage,
-            "--{} {} is for a model that runs, not for --job {}", name, value,
-            choice_name(command.options.job));
-  }
-}
-
+/// Options of exchanges that the job has none of have to be as they are by themselves.
 void require_exchange(const Command& command) {
   constexpr std::array<std::string_view, 5> kNames = {"defer", "wire", "combine", "half-batches",
                                                       "placement"};
-  constexpr std::size_t kOfTraining = 4;  // fine-tuning places experts, too
   const StudyJob job = command.options.job;
-  if (is_shape_job(job)) require_untold(command, kNames);
-  if (job == StudyJob::sft) require_untold(command, std::span(kNames).first(kOfTraining));
+  for (const std::string_view name : kNames) {
+    const bool is_of_job = job_takes(job, name);
+    if (is_of_job || source_of(command, name) == OptionSource::environment) continue;
+    const OptionRow& row = *find_option(name, Verb::study_point);
+    const std::string value = value_text(row, command.options);
+    require(value == value_text(row, {}), ErrorKind::usage,
+            "--{} {} is for a model that runs, not for --job {}", name, value, choice_name(job));
+  }
 }
 
 }  // namespace

@@ -18,9 +18,6 @@ struct ShapePoint {
   [[nodiscard]] std::int64_t rank_tokens() const noexcept { return pass_tokens * passes; }
 };
 
-/// Whether the job is of a layer, and needs a shape.
-[[nodiscard]] bool is_shape_job(StudyJob job) noexcept;
-
 /// Throws Error{usage} unless the options of a point name a model, or a shape, as the job needs it,
 /// and nothing that the job has none of; what the environment alone says of that does not count.
 void require_point(const Command& command);

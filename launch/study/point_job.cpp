@@ -13,6 +13,7 @@
 #include "launch/job/agreement.h"
 #include "launch/results/run_statistics.h"
 #include "launch/sft/sft_setup.h"
+#include "launch/shapes/job_options.h"
 #include "launch/shapes/shape_point.h"
 #include "launch/study/shape_jobs.h"
 #include "src/generate/request_feed.h"
@@ -107,7 +108,7 @@ class SequenceJob final : public ModelJob {
   [[nodiscard]] bool is_prompt() const noexcept { return options().job == StudyJob::prompt; }
   [[nodiscard]] std::int64_t sequences() const noexcept { return options().sequences; }
   [[nodiscard]] std::int64_t sequence_tokens() const noexcept {
-    return is_prompt() ? options().point_prompt : options().point_gen;
+    return moesaic::sequence_tokens(options());
   }
   [[nodiscard]] std::int64_t sequences_of_rank() const {
     const std::int64_t ranks = runtime().world().size();

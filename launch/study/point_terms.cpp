@@ -11,6 +11,7 @@
 #include "base/rounding.h"
 #include "launch/options/option_table.h"
 #include "launch/plan/cost_model.h"
+#include "launch/shapes/job_options.h"
 #include "launch/shapes/shape_point.h"
 
 namespace moesaic {
@@ -22,10 +23,6 @@ bool is_prompt(const Options& options) {
 
 bool is_fine_tuning(const Options& options) {
   return options.job == StudyJob::sft;
-}
-
-std::int64_t tokens_of_sequence(const Options& options) {
-  return options.job == StudyJob::generate ? options.point_gen : options.point_prompt;
 }
 
 /// Of the rank that has most.
@@ -44,7 +41,7 @@ double steps_of(const PointPlan& point) {
   if (is_shape_job(point.options.job)) {
     return static_cast<double>(shape_point(point.options, point.ranks.ranks).passes);
   }
-  const std::int64_t tokens = tokens_of_sequence(point.options);
+  const std::int64_t tokens = sequence_tokens(point.options);
   if (!is_prompt(point.options)) return static_cast<double>(tokens);
   // A rank has one prompt at a time.
   return static_cast<double>(sequences_of_rank(point) *
@@ -142,7 +139,7 @@ double PointTerms::tokens(const PointPlan& point) {
     const std::int64_t tokens = shape_point(point.options, point.ranks.ranks).rank_tokens();
     return static_cast<double>(tokens * point.ranks.ranks);
   }
-  return static_cast<double>(point.options.sequences * tokens_of_sequence(point.options));
+  return static_cast<double>(point.options.sequences * sequence_tokens(point.options));
 }
 
 CostStep PointTerms::step(const PointPlan& point) const {
@@ -156,7 +153,7 @@ CostStep PointTerms::step(const PointPlan& point) const {
   }
   const double steps = steps_of(point);
   const std::int64_t sequences = sequences_of_rank(point);
-  const std::int64_t tokens = tokens_of_sequence(options);
+  const std::int64_t tokens = sequence_tokens(options);
   const bool prompt = is_prompt(options);
   const MixerWork mixing =
       pass_work(*model_.config, options.precision,

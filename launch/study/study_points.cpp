@@ -15,7 +15,9 @@
 #include "launch/job/model_checksum.h"
 #include "launch/job/placement_choice.h"
 #include "launch/job/program_version.h"
+#include "launch/options/choices.h"
 #include "launch/options/option_table.h"
+#include "launch/shapes/job_options.h"
 #include "launch/shapes/shape_point.h"
 #include "src/model/model_config.h"
 #include "src/model/transformer.h"
@@ -160,10 +162,20 @@ class PointMaker {
     point.words.push_back(fmt::format("{}{}", word, value));
   }
 
+  /// Values that make no difference to the point's job would have it measured once for each.
+  void check_lines(StudyJob job) const {
+    for (const StudyAxis& axis : study_.axes) {
+      require(axis.values.size() == 1 || job_takes(job, axis.name), ErrorKind::usage,
+              "{} line {}: {} = {}: points of job = {} are the same with each of them", study_.path,
+              axis.line, axis.name, fmt::join(axis.values, ","), choice_name(job));
+    }
+  }
+
   void finish(StudyPoint& point) {
     point.command = understand(point.words);
     const Options& options = point.command.options;
     check_together([&] { require_point(point.command); });
+    check_lines(options.job);
     const bool is_told = source_of(point.command, "sequences") != OptionSource::preset;
     const bool is_strong = study_.kind == StudyKind::strong;
     if (!is_strong || !is_told) {

@@ -255,6 +255,8 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
         {"study.ini line 10: ranks = 3: --expert-replicas 2 does not divide the 3 ranks"});
   fails("ranks = 1\nbatch-size = 16,016\n",
         {"study.ini: the points \"batch-size 16\" and \"batch-size 016\" are the same"});
+  fails("ranks = 1\nn-gen = 8,16\n", {"study.ini line 11: n-gen = 8,16: ", "job = prompt"});
+  fails("ranks = 1\nlora-rank = 2,4\n", {"study.ini line 11: lora-rank = 2,4: ", "job = prompt"});
   fails("ranks = 1\nrouting = even,zipf:2\n", {"--routing even is for --shape"});
   fails("ranks = 1\ndefer = 2,5\n", {"study.ini: --defer 5:", "4 experts a token"});
   fails("ranks = 1\nplacement = round-robin\n", {"study.ini: ", "did you mean round_robin?"});
@@ -267,8 +269,12 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   for (const auto& [lines, text] : {std::pair("shape = granite\n", "--job prompt needs a model"),
                                     {"shape = granit\njob = layer\n", "did you mean granite?"},
                                     {"shape = 8x32x16\njob = layer\n", "8x32x16"},
-                                    {"shape = 8x32x16x2\njob = layer\nwire = exact,int8\n",
+                                    {"shape = 8x32x16x2\njob = layer\nwire = int8\n",
                                      "--wire int8 is for a model that runs, not for --job layer"},
+                                    {"shape = 8x32x16x2\njob = layer,exchange\n"
+                                     "expert-format = bf16,int8\n",
+                                     "study.ini line 6: expert-format = bf16,int8: points of job = "
+                                     "exchange are the same"},
                                     {"kind = experts\nmodel = x\ntext = y\n", "needs a shape"},
                                     {"job = layer\n", "no model = DIR and no shape"}}) {
     write_text(config_, shape + lines);

@@ -17,8 +17,8 @@ namespace moesaic::test {
 class StudyProgram : public testing::Test {
  protected:
   /// Writes the study's file: lines that all share, and `more`.
-  void describe(const std::string& more) const {
-    write_text(config_, "kind = weak\njob = prompt\nmodel = " + kDemo + "\ntext = " + kText +
+  void describe(const std::string& more, const std::string& job = "prompt") const {
+    write_text(config_, "kind = weak\njob = " + job + "\nmodel = " + kDemo + "\ntext = " + kText +
                             "\nout = " + out_ +
                             "\nthreads = 1\nrepetitions = 2\nn-prompt = 16\nno-roofs = true\n" +
                             more);

@@ -220,7 +220,8 @@ TEST_F(StudyResults, TellsWaysOfExchangesApart) {
 TEST_F(StudyResults, AQuotedValueIsOneHoweverManyCommasItHas) {
   describe(
       "ranks = 1\nlora-targets = \"experts,attention\", experts  # two values\n"
-      "seed = 3\nlink = \"a, \\\"b\\\"\",c\n");
+      "seed = 3\nlink = \"a, \\\"b\\\"\",c\n",
+      "sft");
   const ProgramResult result = run_moesaic({"study", "points", config_, "--log-level", "debug"});
   EXPECT_EQ(result.out, "4\n") << result.text();
   for (const char* label :
@@ -232,11 +233,8 @@ TEST_F(StudyResults, AQuotedValueIsOneHoweverManyCommasItHas) {
 TEST_F(StudyResults, MeasuresStepsOfFineTuning) {
   describe(
       "launcher = env STUDY_RANKS={ranks}\nranks = 1\nsequences = 3\nlora-rank = 2,4,8\n"
-      "lora-targets = experts\n");
-  write_text(config_, [&] {
-    std::string text = read_text(config_);
-    return text.replace(text.find("job = prompt"), 12, "job = sft");
-  }());
+      "lora-targets = experts\n",
+      "sft");
   const ProgramResult result = run_moesaic(run());
   ASSERT_EQ(result.exit_code, 0) << result.text();
   ASSERT_EQ(rows().size(), 3U);
