@@ -131,7 +131,8 @@ void parse_times(const Json& json, Measurement& m) {
   samples.for_each(
       [&](const std::string&, const Json& value) { m.samples.push_back(positive(value)); });
   m.seconds = positive(json.at("seconds"));
-  m.ci95 = not_negative(json.at("ci95_s"));
+  // One sample had an interval of 0 once.
+  if (m.samples.size() > 1) m.ci95 = not_negative(json.at("ci95_s"));
   m.cpu_seconds = not_negative(json.at("cpu_seconds"));
   m.disturbed = json.at("disturbed").as_int(0, kMostCounted);
   parse_phases(json.at("phases"), m);
@@ -155,6 +156,10 @@ void parse_amounts(const Json& json, Measurement& m) {
 
 }  // namespace
 
+std::string optional_json(const std::optional<double>& value) {
+  return value ? fmt::format("{}", *value) : "null";
+}
+
 void add_measurement(const Measurement& m, JsonWriter& out) {
   out.field("ranks", m.ranks)
       .field("nodes", m.nodes)
@@ -173,7 +178,7 @@ void add_measurement(const Measurement& m, JsonWriter& out) {
       .field("transport", m.transport)
       .raw_field("samples_s", fmt::format("[{}]", fmt::join(m.samples, ",")))
       .field("seconds", m.seconds)
-      .field("ci95_s", m.ci95)
+      .raw_field("ci95_s", optional_json(m.ci95))
       .field("tokens_per_second", m.tokens_per_second())
       .field("cpu_seconds", m.cpu_seconds)
       .raw_field("phases", phases_json(m))
@@ -187,8 +192,7 @@ void add_measurement(const Measurement& m, JsonWriter& out) {
       .field("node_peak_bytes", m.node_peak_bytes)
       .field("node_planned_bytes", m.node_planned_bytes)
       .field("load_seconds", m.load_seconds);
-  out.raw_field("roof_share", m.roof_share ? fmt::format("{}", *m.roof_share) : "null")
-      .field("disturbed", m.disturbed);
+  out.raw_field("roof_share", optional_json(m.roof_share)).field("disturbed", m.disturbed);
 }
 
 void add_provenance(const Provenance& from, JsonWriter& out) {

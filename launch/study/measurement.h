@@ -55,7 +55,7 @@ struct Measurement {
 
   std::vector<double> samples{};  // seconds of each repetition
   double seconds = 0;             // their mean
-  double ci95 = 0;                // of the mean, this much to both sides
+  std::optional<double> ci95{};   // of the mean, this much to both sides; none of one sample
   double cpu_seconds = 0;
   std::int64_t disturbed = 0;                         // repetitions that were thrown away
   std::array<PhaseMeasurement, kNumPhases> phases{};  // as kPhaseNames
@@ -81,6 +81,8 @@ struct Measurement {
   }
 };
 
+/// A number of JSON, or null.
+[[nodiscard]] std::string optional_json(const std::optional<double>& value);
 /// Members of a JSON object, without the rows of each expert and the provenance.
 void add_measurement(const Measurement& measurement, JsonWriter& out);
 void add_provenance(const Provenance& provenance, JsonWriter& out);
@@ -90,10 +92,11 @@ void add_provenance(const Provenance& provenance, JsonWriter& out);
 /// nothing, experts or replicas that ranks cannot have, other phases than kPhaseNames, no sample.
 [[nodiscard]] Measurement parse_measurement(const Json& json);
 
-/// Mean of the samples, and the half width of its 95 % interval by Student's t; 0 for one sample.
+/// Mean of the samples, and the half width of its 95 % interval by Student's t; one sample has
+/// none.
 struct MeanInterval {
   double mean = 0;
-  double half_width = 0;
+  std::optional<double> half_width{};
 };
 [[nodiscard]] MeanInterval mean_interval(const std::vector<double>& samples);
 

@@ -50,7 +50,7 @@ ResultLine line_of(const StudyRow& row, std::size_t number, const std::string& l
           {"values", label, true},
           {"tokens", whole(m.tokens)},
           {"seconds", real(m.seconds)},
-          {"ci95_s", real(m.ci95)},
+          {"ci95_s", optional_text(m.ci95)},
           {"tokens_per_second", real(m.tokens_per_second())},
           {"speedup", optional_text(row.speedup)},
           {"efficiency", optional_text(row.efficiency)},
@@ -169,7 +169,9 @@ std::string report_html(const std::vector<StudyRow>& rows, const std::vector<Rep
   }
   html += "<h2>Points</h2>\n" + table_html(rows, options) + failures_html(rows);
   return html +
-         "<p>Seconds are the mean of the repetitions and ci95_s half of its 95 % interval. Points "
+         "<p>Seconds are the mean of the repetitions and ci95_s half of its 95 % interval, which "
+         "one "
+         "repetition has none of. Points "
          "whose threads share cores (grey) say what an efficiency by cores can say, and nothing of "
          "speed-up.</p>\n</body></html>\n";
 }

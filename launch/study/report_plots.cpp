@@ -43,12 +43,12 @@ class PointCurves {
       if (!x || !y) continue;
       const Measurement& m = *row.record.measurement;
       if (!found.contains(labels_[i])) order.push_back(labels_[i]);
-      const double error = m.seconds > 0 ? *y * m.ci95 / m.seconds : 0;
-      found[labels_[i]].points.push_back({.x = *x,
-                                          .y = *y,
-                                          .low = *y - error,
-                                          .high = *y + error,
-                                          .is_hollow = m.is_oversubscribed});
+      PlotPoint& point = found[labels_[i]].points.emplace_back(
+          PlotPoint{.x = *x, .y = *y, .is_hollow = m.is_oversubscribed});
+      if (!m.ci95) continue;
+      const double error = *y * *m.ci95 / m.seconds;
+      point.low = *y - error;
+      point.high = *y + error;
     }
     std::vector<PlotCurve> result;
     for (const std::string& label : order) {
@@ -169,7 +169,8 @@ void add_speeds(const RankPlots& ranks, std::vector<ReportPlot>& plots) {
   add_lines(plots,
             {.name = "throughput",
              .title = "Tokens a second",
-             .note = "Bars are 95 % intervals of the mean; hollow: more threads than cores.",
+             .note = "Bars are 95 % intervals of the mean of several repetitions; hollow: more "
+                     "threads than cores.",
              .svg = ""},
             {.title = "tokens a second",
              .y = {.name = "tokens a second", .is_logarithmic = true},

@@ -199,10 +199,11 @@ class StudyRun {
                          record.error->last_words);
     }
     const Measurement& m = *record.measurement;
-    return fmt::format("{} tokens/s ± {} %{}{}", short_number(m.tokens_per_second()),
-                       short_number(100 * m.ci95 / m.seconds, 2),
-                       m.is_oversubscribed ? ", oversubscribed" : "",
-                       m.disturbed > 0 ? fmt::format(", disturbed {} x", m.disturbed) : "");
+    return fmt::format(
+        "{} tokens/s{}{}{}", short_number(m.tokens_per_second()),
+        m.ci95 ? fmt::format(" ± {} %", short_number(100 * *m.ci95 / m.seconds, 2)) : "",
+        m.is_oversubscribed ? ", oversubscribed" : "",
+        m.disturbed > 0 ? fmt::format(", disturbed {} x", m.disturbed) : "");
   }
 
   void tell(const StudyPoint& point, const std::string& what,

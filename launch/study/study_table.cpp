@@ -55,10 +55,6 @@ std::string provenance_json(const PointRecord& record) {
       .text();
 }
 
-std::string optional_json(const std::optional<double>& value) {
-  return value ? fmt::format("{}", *value) : "null";
-}
-
 std::string study_line(const StudyRow& row) {
   const PointRecord& record = row.record;
   JsonWriter out;

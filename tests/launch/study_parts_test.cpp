@@ -29,13 +29,14 @@ using test::count;
 using Words = std::vector<std::string>;
 
 TEST(MeanInterval, IsThatOfStudent) {
-  EXPECT_EQ(mean_interval({3}).half_width, 0);
+  EXPECT_EQ(mean_interval({3}).mean, 3);
+  EXPECT_FALSE(mean_interval({3}).half_width);
   const MeanInterval two = mean_interval({1, 3});
   EXPECT_EQ(two.mean, 2);
-  EXPECT_NEAR(two.half_width, 12.706, 1e-9);  // t * deviation / sqrt(n), both sqrt(2)
+  EXPECT_NEAR(two.half_width.value(), 12.706, 1e-9);  // t * deviation / sqrt(n), both sqrt(2)
   const MeanInterval many = mean_interval({10, 12, 9, 11, 13});
   EXPECT_EQ(many.mean, 11);
-  EXPECT_NEAR(many.half_width, 2.776 * std::sqrt(2.5) / std::sqrt(5.0), 1e-9);
+  EXPECT_NEAR(many.half_width.value(), 2.776 * std::sqrt(2.5) / std::sqrt(5.0), 1e-9);
 }
 
 TEST(PointCommand, IsOfTheLauncher) {
@@ -117,6 +118,7 @@ PointRecord measured(std::int64_t ranks, double seconds, const std::string& batc
   m.tokens = 1000;
   m.samples = {seconds, seconds};
   m.seconds = seconds;
+  m.ci95 = seconds / 10;
   m.phases[static_cast<std::size_t>(Phase::experts)] = {seconds / 2, seconds / 2};
   m.phases[static_cast<std::size_t>(Phase::wait)] = {seconds / 4, seconds / 3};
   m.experts = m.layers = 2;
@@ -161,6 +163,17 @@ TEST(PointRecord, ComesBackFromItsText) {
       parse_measurement(Json::parse(measurement_json(*record.measurement), "a test"));
   EXPECT_EQ(measurement_json(again), measurement_json(*record.measurement));
   EXPECT_EQ(again.expert_rows, record.measurement->expert_rows);
+}
+
+TEST(PointRecord, OfOneRepetitionHasNoInterval) {
+  Measurement one = *measured(2, 8, "32").measurement;
+  one.samples = {8};
+  one.ci95.reset();
+  const std::string text = measurement_json(one);
+  EXPECT_EQ(count(text, "\"ci95_s\": null"), 1) << text;
+  EXPECT_FALSE(parse_measurement(Json::parse(text, "a test")).ci95);
+  const std::string old = std::string(text).replace(text.find("null", text.find("ci95_s")), 4, "0");
+  EXPECT_FALSE(parse_measurement(Json::parse(old, "a test")).ci95);
 }
 
 /// A point's file with one field replaced, and what is said of it.
@@ -264,6 +277,21 @@ TEST(Report, DrawsSharedCoresHollowAndLeavesThemOutOfSpeedUp) {
       EXPECT_EQ(hollow, 1);
     }
   }
+}
+
+TEST(Report, TellsNoIntervalOfOneRepetition) {
+  PointRecord one = measured(2, 8, "32");
+  const auto bars = [&] {
+    const auto plots = report_plots(compare_points({one, measured(4, 5, "32")}, std::nullopt));
+    const auto found = std::ranges::find(plots, "throughput", &ReportPlot::name);
+    return count(found->svg, "<path stroke=\"#1f5f9f\" d=\"M");
+  };
+  EXPECT_EQ(bars(), 2);
+  one.measurement->samples = {8};
+  one.measurement->ci95.reset();
+  EXPECT_EQ(bars(), 1);
+  const std::string csv = points_csv(compare_points({one}, std::nullopt), {});
+  EXPECT_NE(csv.find("\"8.000\",\"\",\"125.0\""), std::string::npos) << csv;
 }
 
 TEST(Report, DrawsTokensASecondOverTheBatchWhereItDiffers) {
