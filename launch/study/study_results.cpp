@@ -70,8 +70,8 @@ std::vector<std::string> group_labels(const std::vector<StudyRow>& rows, std::st
   std::map<std::string, std::set<std::string>> values;
   const auto for_each = [without](const StudyRow& row, const auto& call) {
     if (!row.record.link.empty()) call("link", row.record.link);
-    for (const auto& [name, value] : row.record.options) {
-      if (name != without && !depends_on_ranks(row.record.kind, name)) call(name, value);
+    for (const auto& [name, value] : compared_options(row.record)) {
+      if (name != without) call(name, value);
     }
   };
   for (const StudyRow& row : rows) {

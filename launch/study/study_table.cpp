@@ -2,17 +2,27 @@
 
 #include <fmt/core.h>
 
-#include <map>
+#include <charconv>
+#include <cstdint>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace moesaic {
 namespace {
 
-/// What has to be alike in points that are compared: all options but those that ranks decide.
+/// Whether a study of this kind sets an option by the number of ranks: so many times what its file
+/// says.
+bool grows_with_ranks(std::string_view kind, std::string_view option) {
+  if (option == "sequences") return kind != "strong";
+  return option == "experts" && kind == "experts";
+}
+
+/// What has to be alike in points that are compared.
 std::string group_of(const PointRecord& record) {
   std::string key = record.link;
-  for (const auto& [name, value] : record.options) {
-    if (!depends_on_ranks(record.kind, name)) key += fmt::format("\n{}={}", name, value);
+  for (const auto& [name, value] : compared_options(record)) {
+    key += fmt::format("\n{}={}", name, value);
   }
   return key;
 }
@@ -78,8 +88,16 @@ std::string study_line(const StudyRow& row) {
 
 }  // namespace
 
-bool depends_on_ranks(std::string_view kind, std::string_view option) noexcept {
-  return option == "sequences" || (option == "experts" && kind == "experts");
+std::map<std::string, std::string> compared_options(const PointRecord& record) {
+  std::map<std::string, std::string> options = record.options;
+  for (auto& [name, value] : options) {
+    if (!grows_with_ranks(record.kind, name)) continue;
+    std::int64_t all = 0;
+    const char* const end = value.data() + value.size();
+    const auto [stop, error] = std::from_chars(value.data(), end, all);
+    if (error == std::errc() && stop == end) value = fmt::format("{}", all / record.ranks);
+  }
+  return options;
 }
 
 std::vector<StudyRow> compare_points(std::vector<PointRecord> records,

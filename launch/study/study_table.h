@@ -1,8 +1,8 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "launch/study/point_record.h"
@@ -20,9 +20,9 @@ struct StudyRow {
   std::optional<double> core_efficiency{};
 };
 
-/// Whether a study of this kind sets an option by the number of ranks: points that differ in it are
-/// compared all the same.
-[[nodiscard]] bool depends_on_ranks(std::string_view kind, std::string_view option) noexcept;
+/// The options of a point that others have alike if they are compared with it, whatever their
+/// ranks: where a study gives every rank as much (sequences of a weak one), what a rank has.
+[[nodiscard]] std::map<std::string, std::string> compared_options(const PointRecord& record);
 
 /// `records` of one study. `baseline`: ranks; nothing: the fewest.
 [[nodiscard]] std::vector<StudyRow> compare_points(std::vector<PointRecord> records,

@@ -156,6 +156,32 @@ TEST(ComparePoints, TakesTheFewestRanksOfEachGroup) {
   EXPECT_EQ(other[0].speedup, 5.0 / 8);
 }
 
+/// The speed-up of the second point.
+std::optional<double> speedup_of(const std::string& kind, const PointRecord& one,
+                                 const PointRecord& two) {
+  std::vector<PointRecord> records = {one, two};
+  for (PointRecord& record : records) record.kind = kind;
+  const std::vector<StudyRow> rows = compare_points(records, std::nullopt);
+  EXPECT_EQ(group_labels(rows)[0] == group_labels(rows)[1], rows[1].speedup != 1);
+  return rows[1].speedup;
+}
+
+TEST(ComparePoints, OfAStrongStudyHaveAsMuchToDo) {
+  const PointRecord one = measured(1, 8, "32");
+  PointRecord two = measured(2, 5, "32");
+  EXPECT_EQ(speedup_of("strong", one, two), 8.0 / 5);
+  two.options["sequences"] = "8";
+  EXPECT_EQ(speedup_of("strong", one, two), 1);  // alone in its group
+}
+
+TEST(ComparePoints, OfAWeakStudyHaveAsMuchToDoOnEachRank) {
+  const PointRecord one = measured(1, 8, "32");
+  PointRecord two = measured(2, 5, "32");
+  EXPECT_EQ(speedup_of("weak", one, two), 1);
+  two.options["sequences"] = "8";
+  EXPECT_EQ(speedup_of("weak", one, two), 8.0 / 5);
+}
+
 TEST(PointRecord, ComesBackFromItsText) {
   PointRecord record = study()[1].record;
   record.measurement->expert_rows = {{1, 2}, {30, 0}};
