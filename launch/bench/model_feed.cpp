@@ -6,12 +6,10 @@
 
 #include "base/error.h"
 #include "launch/bench/roofs.h"
-#include "launch/input/prompts.h"
 #include "launch/input/token_prompts.h"
 #include "launch/job/agreement.h"
 #include "launch/options/split.h"
 #include "src/generate/step_engine.h"
-#include "src/tokenizer/tokenizer.h"
 
 namespace moesaic {
 namespace {
@@ -80,9 +78,7 @@ FeedTokens::FeedTokens(const Runtime& runtime, const OpenModel& model)
       vocab_size_(model.config.vocab_size) {
   agree(runtime.world(), [&] {
     const std::optional<std::string>& file = runtime.options().bench_text;
-    if (!runtime.is_first() || !file) return;
-    text_ = encode_text(Tokenizer::from_directory(model.files.directory()), model.config,
-                        read_utf8_file(*file), input_name(*file));
+    if (runtime.is_first() && file) text_ = encode_file(model, *file);
   });
 }
 

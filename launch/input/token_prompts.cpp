@@ -52,6 +52,11 @@ std::vector<std::int32_t> encode_text(const Tokenizer& tokenizer, const ModelCon
   return tokens;
 }
 
+std::vector<std::int32_t> encode_file(const OpenModel& model, const std::string& path) {
+  return encode_text(Tokenizer::from_directory(model.files.directory()), model.config,
+                     read_utf8_file(path), input_name(path));
+}
+
 std::vector<std::int32_t> encode_prompt(Prompt& prompt, const Tokenizer& tokenizer,
                                         bool add_special_tokens) {
   require(prompt.is_chat || !prompt.fields().conversation, ErrorKind::usage,

@@ -52,6 +52,10 @@ struct TokenPrompts {
                                                     std::string_view text,
                                                     const std::string& where);
 
+/// The same of a whole file, by the model's tokenizer. Throws as read_utf8_file, too.
+[[nodiscard]] std::vector<std::int32_t> encode_file(const OpenModel& model,
+                                                    const std::string& path);
+
 /// Most tokens of one sequence, and what sets it.
 struct ContextLimit {
   std::int64_t tokens = 0;

@@ -12,7 +12,6 @@
 #include "launch/input/prompts.h"
 #include "launch/input/token_prompts.h"
 #include "src/model/expert_choices.h"
-#include "src/tokenizer/tokenizer.h"
 
 namespace moesaic {
 namespace {
@@ -26,10 +25,7 @@ constexpr std::int64_t kMostTokensTogether = 1024;
 
 /// The beginning of --text, in texts that the model can take.
 Texts read_texts(const Options& options, const OpenModel& model) {
-  const std::string& path = *options.plan_text;
-  std::vector<std::int32_t> tokens =
-      encode_text(Tokenizer::from_directory(model.files.directory()), model.config,
-                  read_utf8_file(path), input_name(path));
+  std::vector<std::int32_t> tokens = encode_file(model, *options.plan_text);
   tokens.resize(std::min<std::size_t>(tokens.size(), kMostTokens));
   const std::int64_t most = std::min(kMostTokensTogether, context_of(options, model.config).tokens);
   Texts texts;

@@ -76,17 +76,17 @@ double choose_dropout(const Command& command, const AdapterFiles* lora) {
   return share;
 }
 
+std::vector<AdapterSpec> choose_adapters(const Command& command, const OpenModel& model,
+                                         std::span<const AdapterSite> sites) {
+  if (!model.adapter) return new_adapters(command.options, sites);
+  require_agreement(command, *model.adapter, sites);
+  return model.adapter->specs();
+}
+
 std::vector<AdapterSpec> choose_adapters(const Runtime& runtime, const OpenModel& model,
                                          std::span<const AdapterSite> sites) {
   std::vector<AdapterSpec> specs;
-  agree(runtime.world(), [&] {
-    if (model.adapter) {
-      require_agreement(runtime.command(), *model.adapter, sites);
-      specs = model.adapter->specs();
-    } else {
-      specs = new_adapters(runtime.options(), sites);
-    }
-  });
+  agree(runtime.world(), [&] { specs = choose_adapters(runtime.command(), model, sites); });
   return specs;
 }
 

@@ -19,6 +19,10 @@ namespace moesaic {
 [[nodiscard]] std::vector<AdapterSpec> choose_adapters(const Runtime& runtime,
                                                        const OpenModel& model,
                                                        std::span<const AdapterSite> sites);
+/// The same by one process that is no rank. Throws Error.
+[[nodiscard]] std::vector<AdapterSpec> choose_adapters(const Command& command,
+                                                       const OpenModel& model,
+                                                       std::span<const AdapterSite> sites);
 
 /// The share of their inputs that a step leaves out: that of --lora-dropout, or, where it is not
 /// given, of the adapter `lora` that the run goes on from, which may be null. Throws Error{file}

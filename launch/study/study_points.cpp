@@ -7,18 +7,22 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <set>
 #include <string_view>
 
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "launch/input/token_prompts.h"
 #include "launch/job/model_checksum.h"
 #include "launch/job/placement_choice.h"
 #include "launch/job/program_version.h"
 #include "launch/options/choices.h"
 #include "launch/options/option_table.h"
+#include "launch/sft/sft_adapters.h"
 #include "launch/shapes/job_options.h"
 #include "launch/shapes/shape_point.h"
+#include "src/model/model_adapters.h"
 #include "src/model/model_config.h"
 #include "src/model/transformer.h"
 #include "src/parallel/expert_placement.h"
@@ -49,6 +53,26 @@ class StudyFiles {
   const ModelConfig& config(const std::string& directory) {
     return at(configs_, directory, [&] { return read_model_config(directory); });
   }
+  /// Throws what the ranks of a point would throw for its model, its text and its adapters.
+  void check(const Command& command) {
+    constexpr std::array<std::string_view, 11> kDeciding = {
+        "job",  "model",     "expert-format", "dense-format", "head-format", "text",
+        "lora", "lora-rank", "lora-alpha",    "rslora",       "lora-targets"};
+    const Options& options = command.options;
+    std::string key;
+    for (const std::string_view name : kDeciding) {
+      key += value_text(*find_option(name, Verb::study_point), options) + "\n";
+    }
+    if (!checked_.insert(key).second) return;
+    const OpenModel model = open_model(options);
+    if (options.job == StudyJob::sft) {
+      (void)choose_adapters(command, model, adapter_sites(model.files.names(model.config)));
+    }
+    const std::string text = options.bench_text.value_or("");
+    if (!text.empty() && texts_.insert(options.model + "\n" + text).second) {
+      (void)encode_file(model, text);
+    }
+  }
 
  private:
   template <typename Value, typename Make>
@@ -59,6 +83,8 @@ class StudyFiles {
   }
   std::map<std::string, std::string> sums_;
   std::map<std::string, ModelConfig> configs_;
+  std::set<std::string> checked_;  // what decides whether points can run
+  std::set<std::string> texts_;    // and models that can take them
 };
 
 /// Makes the points one by one.
@@ -89,8 +115,12 @@ class PointMaker {
 
   /// Looks at what the point runs.
   void identify(StudyPoint& point) {
+    const Options& options = point.command.options;
     check_ranks(point);
-    check_exchange(point.command.options);
+    check_exchange(options);
+    if (!options.shape) {
+      check_together([&] { files_.check(point.command); });
+    }
     point.id = checksum_text(checksum(identity(point)));
   }
 

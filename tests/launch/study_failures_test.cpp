@@ -10,6 +10,7 @@
 #include "tests/launch/broken_models.h"
 #include "tests/launch/program.h"
 #include "tests/launch/study_program.h"
+#include "tests/support/checkpoint_files.h"
 
 namespace moesaic::test {
 namespace {
@@ -232,6 +233,30 @@ TEST_F(StudyFailures, MarksThreadsThatShareCores) {
   expect_pictures();
 }
 
+/// How many tasks an array would need is not told of points of which none could run.
+TEST_F(StudyFailures, PointsAreCountedOnceTheirTextsAndTargetsCanBeTaken) {
+  const auto fails = [&](int exit_code, const std::vector<std::string>& texts) {
+    for (const char* verb : {"points", "run"}) {
+      expect_failure(run_moesaic({"study", verb, config_}), exit_code, texts);
+    }
+    EXPECT_FALSE(fs::exists(out_));
+  };
+  const std::string text = directory_.path_of("text");
+  const auto describe_text = [&](const std::string& words) {
+    write_text(text, words);
+    describe("ranks = 1\n");
+    write_text(config_, replaced(read_text(config_), kText, text));
+  };
+  describe_text("");
+  fails(3, {"study.ini: the text of " + text + " is empty"});
+  describe_text("a\xff");
+  fails(3, {"study.ini: " + text, "UTF-8"});
+  describe("ranks = 1\nlora-targets = attention,no_such\n", "sft");
+  fails(2, {"study.ini: --lora-targets", "no_such"});
+  describe("ranks = 1\nlora-alpha = 16,0\n", "sft");
+  fails(2, {"study.ini: --lora-alpha 0"});
+}
+
 TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   const auto fails = [&](const std::string& lines, const std::vector<std::string>& texts) {
     describe(lines);
@@ -264,6 +289,7 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   fails("ranks = 1\nlora-targets = \"experts\" attention\n", {"line 11", "attention", "quotes"});
   fails("", {"no ranks"});
   fails("ranks = 1\nshape = granite\n", {"model = DIR and shape = NAME"});
+  fails("ranks = 1\nexpert-format = bf16,fp7\n", {"study.ini line 11: ", "fp7"});
   fails("ranks = 1\nexperts = 4\n", {"--experts 4", "--shape"});
   const std::string shape = "ranks = 1\nout = x\nlauncher = env STUDY_RANKS={ranks}\n";
   for (const auto& [lines, text] : {std::pair("shape = granite\n", "--job prompt needs a model"),
