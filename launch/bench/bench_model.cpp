@@ -115,11 +115,8 @@ class ModelBench {
 void note_context(const Runtime& runtime, const ModelConfig& config,
                   const std::vector<ModelTest>& tests) {
   const std::int64_t most = std::ranges::max(tests, {}, &ModelTest::tokens).tokens();
-  if (most <= config.max_position_embeddings) return;
-  runtime.log().once(LogLevel::warning,
-                     "a test of {} tokens goes beyond the {} that the model was made for "
-                     "(max_position_embeddings)",
-                     most, config.max_position_embeddings);
+  const std::string note = context_note(fmt::format("a test of {} tokens", most), most, config);
+  if (!note.empty()) runtime.log().once(LogLevel::warning, "{}", note);
 }
 
 }  // namespace

@@ -178,6 +178,12 @@ OpenModel read_model(const Runtime& runtime) {
   return model;
 }
 
+void warn_of_context(const Log& log, const Options& options, const ModelConfig& config) {
+  const std::string note =
+      context_note(fmt::format("--ctx-size {}", options.ctx_size), options.ctx_size, config);
+  if (!note.empty()) log.once(LogLevel::warning, "{}", note);
+}
+
 OpenModel open_model(const Runtime& runtime) {
   OpenModel model = read_model(runtime);
   agree(runtime.world(), [&] {
@@ -186,12 +192,7 @@ OpenModel open_model(const Runtime& runtime) {
     check_moe_options(expert_group(runtime).options, model.config);
   });
   const Options& options = runtime.options();
-  if (options.ctx_size > model.config.max_position_embeddings) {
-    runtime.log().once(LogLevel::warning,
-                       "--ctx-size {} is more than the {} tokens that the model was made for "
-                       "(max_position_embeddings)",
-                       options.ctx_size, model.config.max_position_embeddings);
-  }
+  warn_of_context(runtime.log(), options, model.config);
   return model;
 }
 

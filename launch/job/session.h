@@ -33,6 +33,9 @@ struct OpenModel {
 /// share.
 [[nodiscard]] OpenModel open_model(const Runtime& runtime);
 
+/// Says so where --ctx-size is more than the model was made for.
+void warn_of_context(const Log& log, const Options& options, const ModelConfig& config);
+
 /// The same by one process that is no rank, of the model alone: nothing is compared. Throws Error.
 [[nodiscard]] OpenModel open_model(const Options& options);
 [[nodiscard]] OpenModel open_model(const Options& options, ModelFiles files, ModelConfig config);

@@ -1,5 +1,7 @@
 #include "launch/job/workloads.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -62,6 +64,13 @@ std::int64_t dropout_token_bytes(const ModelConfig& config) {
 
 std::int64_t context_limit(const Options& options, const ModelConfig& config) {
   return options.ctx_size > 0 ? options.ctx_size : config.max_position_embeddings;
+}
+
+std::string context_note(std::string_view what, std::int64_t tokens, const ModelConfig& config) {
+  if (tokens <= config.max_position_embeddings) return "";
+  return fmt::format(
+      "{} is more than the {} tokens that the model was made for (max_position_embeddings)", what,
+      config.max_position_embeddings);
 }
 
 Workload generate_workload(const Options& options, std::int64_t ranks, const TextSizes& sizes) {

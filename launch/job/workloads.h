@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "launch/job/memory_plan.h"
 #include "launch/options/options.h"
@@ -12,6 +14,11 @@ namespace moesaic {
 
 /// Most tokens of one sequence, by --ctx-size or the model.
 [[nodiscard]] std::int64_t context_limit(const Options& options, const ModelConfig& config);
+
+/// What to say of `what`, which asks for sequences of so many tokens: that they are more than the
+/// model was made for. Empty: they are not.
+[[nodiscard]] std::string context_note(std::string_view what, std::int64_t tokens,
+                                       const ModelConfig& config);
 
 /// A context that is worth having, where memory is short.
 inline constexpr std::int64_t kLeastContext = 1024;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "launch/input/token_prompts.h"
 #include "launch/job/gpu_choice.h"
 #include "launch/job/gpu_graphs.h"
 #include "launch/job/gpu_road.h"
@@ -38,16 +39,35 @@ constexpr std::int64_t kFillsContext = 0;
 /// Tokens of a text of the job, and how many of them it gives.
 TextSizes text_sizes(const Options& options, const ModelConfig& config, std::int64_t ranks) {
   const std::int64_t limit = context_limit(options, config);
-  const std::int64_t asked = options.prompt_tokens + std::max<std::int64_t>(options.predict, 0);
   const bool is_whole = options.prompt_tokens == kFillsContext || options.predict < 0;
-  const std::int64_t text = is_whole ? limit : asked;
-  require(text <= limit, ErrorKind::usage,
-          "--prompt-tokens {} and --predict {} are more than the context of {} tokens",
-          options.prompt_tokens, options.predict, limit);
+  const std::int64_t text = is_whole ? limit : options.prompt_tokens + options.predict;
   const std::int64_t prompt = options.predict < 0 ? options.prompt_tokens : text - options.predict;
   return {.texts = ranks * options.parallel,
           .longest_prompt = std::clamp<std::int64_t>(prompt, 1, text),
           .longest_text = text};
+}
+
+/// Tokens of a prompt of which nobody said how long it is.
+std::int64_t free_prompt(const Options& options, std::int64_t limit) {
+  if (options.ctx_size > 0 && options.predict >= 0) return kFillsContext;
+  const std::int64_t left = limit - std::max<std::int64_t>(options.predict, 1);
+  return std::clamp<std::int64_t>(left, 1, options.prompt_tokens);
+}
+
+/// Throws Error{usage} for texts that the context has no room for, naming the sizes that were
+/// given.
+void require_room(const Options& options, const ModelConfig& config, bool is_prompt_told,
+                  bool is_room_told) {
+  const ContextLimit limit = context_of(options, config);
+  const std::string prompt = is_prompt_told
+                                 ? fmt::format("--prompt-tokens {}", options.prompt_tokens)
+                                 : std::string("a prompt");
+  const std::string told =
+      is_room_told ? fmt::format("{} and --predict {}", prompt, options.predict) : prompt;
+  const std::int64_t least =
+      std::max<std::int64_t>(options.prompt_tokens, 1) + std::max<std::int64_t>(options.predict, 0);
+  require(least <= limit.tokens, ErrorKind::usage, "{}: more than the context of {} tokens ({})",
+          told, limit.tokens, limit.source);
 }
 
 }  // namespace
@@ -65,13 +85,8 @@ void choose_text_sizes(Command& command, const ModelConfig& config) {
     if (fitting < options.predict) set_source(command, "predict", OptionSource::command_line);
     options.predict = fitting;
   }
-  if (is_prompt_told) return;
-  if (options.ctx_size > 0 && options.predict >= 0) {
-    options.prompt_tokens = kFillsContext;
-  } else {
-    const std::int64_t left = limit - std::max<std::int64_t>(options.predict, 1);
-    options.prompt_tokens = std::clamp<std::int64_t>(left, 1, options.prompt_tokens);
-  }
+  if (!is_prompt_told) options.prompt_tokens = free_prompt(options, limit);
+  require_room(options, config, is_prompt_told, is_room_told);
 }
 
 JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBytes& runtime,

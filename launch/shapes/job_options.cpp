@@ -1,7 +1,11 @@
 #include "launch/shapes/job_options.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
+
+#include "launch/job/workloads.h"
 
 namespace moesaic {
 namespace {
@@ -73,6 +77,12 @@ bool job_takes(StudyJob job, std::string_view option) noexcept {
 
 std::int64_t sequence_tokens(const Options& options) noexcept {
   return options.job == StudyJob::generate ? options.point_gen : options.point_prompt;
+}
+
+std::string sequence_note(const Options& options, const ModelConfig& config) {
+  const std::int64_t tokens = sequence_tokens(options);
+  const std::string_view option = options.job == StudyJob::generate ? "n-gen" : "n-prompt";
+  return context_note(fmt::format("--{} {}", option, tokens), tokens, config);
 }
 
 }  // namespace moesaic

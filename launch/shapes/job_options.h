@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "launch/options/options.h"
+#include "src/model/model_config.h"
 
 namespace moesaic {
 
@@ -15,5 +17,7 @@ namespace moesaic {
 
 /// Tokens of a sequence, or a sample, of the point's job.
 [[nodiscard]] std::int64_t sequence_tokens(const Options& options) noexcept;
+/// context_note() of it.
+[[nodiscard]] std::string sequence_note(const Options& options, const ModelConfig& config);
 
 }  // namespace moesaic

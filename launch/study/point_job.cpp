@@ -227,6 +227,8 @@ std::unique_ptr<PointJob> make_point_job(const Runtime& runtime) {
   }
   OpenModel model = open_model(runtime);
   announce(runtime);
+  const std::string note = sequence_note(options, model.config);
+  if (!note.empty()) runtime.log().once(LogLevel::warning, "{}", note);
   if (options.job == StudyJob::sft) {
     return std::make_unique<TrainingJob>(runtime, std::move(model));
   }

@@ -120,6 +120,7 @@ class PointMaker {
     check_exchange(options);
     if (!options.shape) {
       check_together([&] { files_.check(point.command); });
+      point.note = sequence_note(options, files_.config(options.model));
     }
     point.id = checksum_text(checksum(identity(point)));
   }

@@ -18,6 +18,7 @@ struct StudyPoint {
   Command command{};                 // the same, understood
   std::string label{};               // what tells it from the others: "ranks 2, batch-size 128"
   std::string id{};                  // hash of all that its result follows from
+  std::string note{};                // what is odd about it; empty: nothing
 };
 
 /// All points, each checked as if it were run. Throws Error{usage} naming file and line for a value

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "base/error.h"
@@ -72,6 +73,17 @@ void take_output(const StudyConfig& study, const std::string& path, PointRecord&
   }
 }
 
+/// The points of a study; what is odd about them is told, once each.
+std::vector<StudyPoint> make_points(const StudyConfig& study, const Log& log) {
+  std::vector<StudyPoint> points = study_points(study, moesaic_environment());
+  std::set<std::string> told;
+  for (const StudyPoint& point : points) {
+    if (point.note.empty() || !told.insert(point.note).second) continue;
+    log.once(LogLevel::warning, "{}: {}", study.path, point.note);
+  }
+  return points;
+}
+
 /// Goes through the points of a study.
 class StudyRun {
  public:
@@ -79,7 +91,7 @@ class StudyRun {
       : options_(command.options),
         log_(options_.log_level, 0, 1),
         study_(read_study(options_.study_config)),
-        points_(study_points(study_, moesaic_environment())),
+        points_(make_points(study_, log_)),
         place_(study_.out),
         launch_(LaunchPlace::here(study_.launcher)),
         interruption_({.max_time = max_time(), .stop_file = study_.out + "/stop"}) {}
@@ -244,7 +256,7 @@ int run_study(const Command& command) {
 
 int run_study_points(const Command& command) {
   const StudyConfig study = read_study(command.options.study_config);
-  const std::vector<StudyPoint> points = study_points(study, moesaic_environment());
+  const std::vector<StudyPoint> points = make_points(study, Log(command.options.log_level, 0, 1));
   fmt::print("{}\n", points.size());
   if (command.options.log_level == LogLevel::debug) {
     for (const StudyPoint& point : points) {

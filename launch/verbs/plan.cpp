@@ -179,6 +179,7 @@ PlanReport plan_model(Command command, PlanSetting setting) {
   const std::int64_t before = runtime_bytes().rank;
   const PlannedModel planned = open_planned_model(setting.options);
   const OpenModel& model = planned.model;
+  warn_of_context(Log(command.options.log_level, 0, 1), command.options, model.config);
   choose_text_sizes(command, model.config);
   setting.options.predict = command.options.predict;
   setting.options.prompt_tokens = command.options.prompt_tokens;

@@ -200,8 +200,23 @@ TEST_F(Plan, Sizes_that_nobody_gave_go_with_a_small_context) {
   for (const Arguments& given : {Arguments{"--prompt-tokens", "201"}, Arguments{"-n", "200"},
                                  Arguments{"--prompt-tokens", "100", "-n", "101"}}) {
     expect_failure(run_moesaic(joined({"plan", "-m", small}, given)), 2,
-                   {given.front() == "-n" ? "--predict" : given.front(), given[1], "200"});
+                   {given.front() == "-n" ? "--predict" : given.front(), given[1],
+                    "context of 200 tokens (max_position_embeddings"});
   }
+  const std::string alone = run_moesaic({"plan", "-m", small, "--prompt-tokens", "201"}).err;
+  EXPECT_EQ(alone.find("--predict"), std::string::npos) << "which nobody gave: " << alone;
+}
+
+TEST_F(Plan, A_context_beyond_the_model_is_told_as_a_run_tells_it) {
+  const Arguments asked = {"-m", kDemo, "-c", "3000"};
+  const std::string note =
+      "warning: --ctx-size 3000 is more than the 2048 tokens that the model was made for "
+      "(max_position_embeddings)\n";
+  const ProgramResult planned = run_moesaic(joined({"plan"}, asked));
+  EXPECT_EQ(planned.exit_code, 0) << planned.text();
+  EXPECT_EQ(planned.err, note);
+  const ProgramResult run = run_moesaic(joined({"generate", "-p", "a", "-n", "1"}, asked));
+  EXPECT_NE(run.err.find(note), std::string::npos) << run.err;
 }
 
 TEST_F(Plan, What_to_type_has_options_that_the_job_alone_finds_in_the_file) {

@@ -257,6 +257,16 @@ TEST_F(StudyFailures, PointsAreCountedOnceTheirTextsAndTargetsCanBeTaken) {
   fails(2, {"study.ini: --lora-alpha 0"});
 }
 
+TEST_F(StudyFailures, SequencesBeyondTheModelAreToldOnce) {
+  describe("ranks = 1,2\nbatch-size = 8,16\n");
+  write_text(config_, replaced(read_text(config_), "n-prompt = 16", "n-prompt = 16,3000"));
+  const ProgramResult result = run_moesaic({"study", "points", config_});
+  EXPECT_EQ(result.out, "8\n") << result.text();
+  EXPECT_EQ(result.err, "warning: " + config_ +
+                            ": --n-prompt 3000 is more than the 2048 tokens that the model was "
+                            "made for (max_position_embeddings)\n");
+}
+
 TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   const auto fails = [&](const std::string& lines, const std::vector<std::string>& texts) {
     describe(lines);
