@@ -86,10 +86,7 @@ class SmpiExport {
   /// False if so many ranks cannot do it.
   bool write(const PointRecord& record, const std::string& name, std::int64_t ranks) {
     const PointPlan plan = StudyModels::plan(record, ranks);
-    if (const std::string obstacle = models_.obstacle(plan); !obstacle.empty()) {
-      log_.once(LogLevel::warning, "{}: left out", obstacle);
-      return false;
-    }
+    if (!models_.can_run(plan, log_)) return false;
     const fs::path folder = out_ / name;
     std::error_code error;
     fs::create_directories(folder / "ranks", error);

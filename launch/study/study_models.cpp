@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <memory>
 #include <set>
 #include <utility>
@@ -107,23 +106,23 @@ PointPlan StudyModels::plan(const PointRecord& record, std::int64_t ranks) {
 }
 
 std::string StudyModels::obstacle(const PointPlan& plan) {
-  const int ranks = plan.ranks.ranks;
-  const int replicas = plan.ranks.expert_replicas;
-  const auto refusal = [](const std::function<void()>& check) -> std::string {
-    try {
-      check();
-      return "";
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::usage) throw;
-      return error.what();
-    }
-  };
-  std::string text = refusal([&] { require_replicas(ranks, replicas); });
-  if (!text.empty()) return text;
-  std::int64_t experts = 0;
-  text = refusal([&] { experts = model_of(plan).cost.num_experts; });
-  if (!text.empty()) return fmt::format("{} ranks: {}", ranks, text);  // a shape that cannot be
-  return refusal([&] { require_experts(experts, ranks, replicas); });
+  const CostRanks& ranks = plan.ranks;
+  try {
+    require_replicas(ranks.ranks, ranks.expert_replicas);  // before a model of their shares is made
+    require_experts(model_of(plan).cost.num_experts, ranks.ranks, ranks.expert_replicas);
+    return "";
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    return error.what();
+  }
+}
+
+bool StudyModels::can_run(const PointPlan& plan, const Log& log) {
+  const std::string reason = obstacle(plan);
+  if (reason.empty()) return true;
+  const std::string text = fmt::format("{} ranks are left out: {}", plan.ranks.ranks, reason);
+  if (told_.insert(text).second) log.once(LogLevel::warning, "{}", text);
+  return false;
 }
 
 const PointModel& StudyModels::model_of(const PointPlan& plan) {

@@ -73,9 +73,9 @@ class StudyPredictor {
   [[nodiscard]] const StudyFit& fit() const noexcept { return fit_; }
   [[nodiscard]] const std::vector<TermName>& names() const noexcept { return names_; }
 
-  /// Why so many ranks cannot do what the group of the point `row` does; empty if they can.
-  [[nodiscard]] std::string obstacle(std::size_t row, std::int64_t ranks) {
-    return models_.obstacle(StudyModels::plan(rows_[row].record, ranks));
+  /// Whether so many ranks can do what the group of the point `row` does.
+  [[nodiscard]] bool can_run(std::size_t row, std::int64_t ranks, const Log& log) {
+    return models_.can_run(StudyModels::plan(rows_[row].record, ranks), log);
   }
 
   /// Of the group of the point `row`, on so many ranks, which can do it.
@@ -214,12 +214,8 @@ int run_study_predict(const Command& command) {
   std::vector<Prediction> predictions;
   for (const std::size_t row : predictor.groups()) {
     for (const std::int64_t ranks : command.options.predict_ranks) {
-      const std::string obstacle = predictor.obstacle(row, ranks);
-      if (obstacle.empty()) {
-        predictions.push_back(predictor.predict(row, ranks));
-      } else {
-        log.once(LogLevel::warning, "{}: left out", obstacle);
-      }
+      if (!predictor.can_run(row, ranks, log)) continue;
+      predictions.push_back(predictor.predict(row, ranks));
     }
   }
   replace_file(model_path(study.out), model_json(predictor, rows, predictions));

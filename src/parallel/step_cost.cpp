@@ -111,13 +111,19 @@ void add_plain(StepCost& cost, const MachineRates& machine, const PlainTerm& pla
   part.seconds += plain.seconds;
 }
 
-const LinkRates& need(const std::optional<LinkRates>& link, const MachineRates& machine,
-                      std::string_view what) {
-  require(link.has_value(), ErrorKind::usage,
-          "{}: rows between {} were not measured; start moesaic doctor --measure with several of "
-          "them",
-          machine.path, what);
-  return *link;
+/// Throws Error{usage} naming the links of all that work sends whose rates the machine has not.
+void require_links(const StepWork& work, const CostRanks& ranks, const MachineRates& machine) {
+  const bool sums = work.sum_bytes > 0;
+  const bool uses_inside = work.node_messages > 0 || (sums && ranks.nodes() == 1);
+  const bool uses_between = work.link_messages > 0 || (sums && ranks.nodes() > 1);
+  std::string missing;
+  if (uses_inside && !machine.inside) missing = "between ranks of a node";
+  if (uses_between && !machine.between) {
+    missing += missing.empty() ? "between nodes" : " and between nodes";
+  }
+  require(missing.empty(), ErrorKind::usage,
+          "{}: rows {} were not measured; start moesaic doctor --measure with several of them",
+          machine.path, missing);
 }
 
 /// `on_node`: ranks of a node that send at the same time.
@@ -129,7 +135,7 @@ void add_exchange(StepCost& cost, const StepWork& work, const CostRanks& ranks,
                   const MachineRates& machine) {
   const int on_node = ranks.on_node();
   if (work.node_messages > 0) {
-    const LinkRates& link = need(machine.inside, machine, "ranks of a node");
+    const LinkRates& link = *machine.inside;
     add_plain(cost, machine,
               {"node.messages", Phase::wait, work.node_messages, "message",
                work.node_messages * link.latency_seconds, "inside"});
@@ -138,7 +144,7 @@ void add_exchange(StepCost& cost, const StepWork& work, const CostRanks& ranks,
                work.node_bytes / link_rate(link, on_node), "inside"});
   }
   if (work.link_messages > 0) {
-    const LinkRates& link = need(machine.between, machine, "nodes");
+    const LinkRates& link = *machine.between;
     add_plain(cost, machine,
               {"link.messages", Phase::wait, work.link_messages, "message",
                work.link_messages * link.latency_seconds, "between"});
@@ -192,8 +198,7 @@ void add_training(StepCost& cost, const StepWork& work, const CostRanks& ranks,
              share * work.trained_values * kBytesOfValue / row_rate, "row_ops.add"});
   if (work.sum_bytes <= 0) return;
   const bool is_far = ranks.nodes() > 1;
-  const LinkRates& link = is_far ? need(machine.between, machine, "nodes")
-                                 : need(machine.inside, machine, "ranks of a node");
+  const LinkRates& link = is_far ? *machine.between : *machine.inside;
   add_plain(cost, machine,
             {"sums", Phase::wait, work.sum_bytes, "byte",
              work.sum_bytes * ranks.on_node() / link_rate(link, ranks.on_node()),
@@ -325,6 +330,7 @@ OverlapShares overlap_shares(double compute, double transfer) {
 }
 
 StepCost step_cost(const StepWork& work, const CostRanks& ranks, const MachineRates& machine) {
+  require_links(work, ranks, machine);
   StepCost cost;
   const double share = core_share(ranks, machine);
   ProductTerms products(cost, work, machine, share);

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <set>
+#include <string>
+#include <tuple>
 
 #include "tests/launch/plan_program.h"
 #include "tests/parallel/test_machine.h"
@@ -309,11 +311,13 @@ TEST_F(Plan, Tells_all_but_the_time_where_rows_between_ranks_were_not_measured) 
   rates.inside.reset();
   rates.between.reset();
   const std::string machine = file("machine.json", rates.text());
-  for (const auto& [on_node, between] : {std::pair("2", "ranks of a node"), {"1", "nodes"}}) {
-    const Arguments asked = {"-m", kDemo, "--ranks", "2", "--ranks-per-node", on_node};
+  for (const auto& [ranks, on_node, between] : {std::tuple("2", "2", "ranks of a node"),
+                                                {"2", "1", "nodes"},
+                                                {"4", "2", "ranks of a node and between nodes"}}) {
+    const Arguments asked = {"-m", kDemo, "--ranks", ranks, "--ranks-per-node", on_node};
     const Json planned = plan(joined(asked, {"--machine", machine}));
     EXPECT_FALSE(planned.find("time"));
-    EXPECT_EQ(planned.at("ranks").size(), 2);
+    EXPECT_EQ(planned.at("ranks").size(), std::stoi(ranks));
     const ProgramResult text = run_moesaic(joined(joined({"plan"}, asked), {"--machine", machine}));
     EXPECT_NE(text.out.find("time      not told: " + machine + ": rows between " + between +
                             " were not measured; start moesaic doctor --measure"),
