@@ -42,7 +42,7 @@ bool is_of_a_run(const std::string& file) {
   const std::string name = file.substr(0, file.find(".part"));
   return name == kOptionsFile || name == kMetricsFile || name == kLossPlotFile ||
          name == kAdapterConfigFile || name == kAdapterTensorsFile ||
-         name.starts_with(kCheckpointPrefix);
+         checkpoint_steps(name).has_value();
 }
 
 bool is_part(const std::string& file) {

@@ -95,24 +95,19 @@ class SftRun {
 };
 
 void SftRun::go_on() {
-  std::int64_t newest = -1;
   agree(runtime_.world(), [&] {
-    if (!runtime_.is_first()) return;
-    output_->begin(options());
-    if (options().resume) newest = setup_.checkpoints().newest().value_or(-1);
-    setup_.require_room(std::max<std::int64_t>(newest, 0));
+    if (runtime_.is_first()) output_->begin(options());
   });
-  runtime_.world().max({&newest, 1});
-  if (newest < 0) {
-    if (options().resume) {
-      runtime_.log().once(LogLevel::info, "no checkpoint to go on from: beginning at step 1");
-    }
-    return;
+  if (options().resume) {
+    saved_ = setup_.load_newest_checkpoint();
+    done_ = std::max<std::int64_t>(saved_, 0);
+    runtime_.log().once(LogLevel::info, "{}",
+                        saved_ < 0 ? "no checkpoint to go on from: beginning at step 1"
+                                   : fmt::format("going on after step {}", done_));
   }
-  setup_.load_checkpoint(newest);
-  done_ = newest;
-  saved_ = newest;
-  runtime_.log().once(LogLevel::info, "going on after step {}", done_);
+  agree(runtime_.world(), [&] {
+    if (runtime_.is_first()) setup_.require_room(done_);
+  });
 }
 
 void SftRun::warn_of_gradients(std::string_view why) const {

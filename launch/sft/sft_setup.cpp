@@ -11,6 +11,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "comm/long_work.h"
 #include "launch/job/adapter_text.h"
 #include "launch/job/agreement.h"
 #include "launch/job/model_checksum.h"
@@ -182,20 +183,38 @@ TrainOptions SftSetup::train_options() const {
           .seed = static_cast<std::uint64_t>(options.seed)};
 }
 
-void SftSetup::load_checkpoint(std::int64_t steps) {
-  std::int64_t updates = 0;
-  agree(runtime_.world(), [&] {
+/// On rank 0.
+void SftSetup::require_own(const TrainProgress& progress) const {
+  require(progress.digest == digest_, ErrorKind::usage,
+          "{}: {}; --overwrite in place of --resume begins anew", checkpoints_.path(progress.steps),
+          other_run(runtime_.command()));
+}
+
+std::int64_t SftSetup::load_newest_checkpoint() {
+  std::optional<TrainProgress> newest;
+  const std::string what = "reading checkpoints";
+  LongWork work(runtime_.world(), what, waiting_notice(runtime_.log(), what));
+  agree_on_work(runtime_.world(), work, [&] {
     if (!runtime_.is_first()) return;
-    const TrainProgress progress = checkpoints_.progress(steps);
-    require(progress.digest == digest_, ErrorKind::usage,
-            "{}: {}; --overwrite without --resume begins anew", checkpoints_.path(steps),
-            other_run(runtime_.command()));
-    updates = progress.updates;
+    newest = checkpoints_.find_newest(
+        [&](std::int64_t done, std::int64_t total) { work.advance(done, total); });
+    if (newest) require_own(*newest);
   });
-  runtime_.world().max({&updates, 1});
+  for (const std::string& damage : checkpoints_.damaged()) {
+    runtime_.log().once(LogLevel::warning,
+                        "{}; going on from {} instead: what comes after it is done again, and the "
+                        "damaged checkpoint goes when the next one is there",
+                        damage, checkpoints_.path(newest->steps));
+  }
+  std::array<std::int64_t, 2> counts = {newest ? newest->steps : -1, newest ? newest->updates : 0};
+  runtime_.world().max(counts);
+  const auto [steps, updates] = counts;
+  if (steps < 0) return steps;
   trainer_->set_updates(updates);
   checkpoints_.load(steps, exchange_, train_state());
   adapters_.pack(*runtime_.compute().pool);
+  if (runtime_.is_first()) checkpoints_.remove_all_but(runtime_.options().keep);
+  return steps;
 }
 
 void SftSetup::save_checkpoint(std::int64_t steps) {

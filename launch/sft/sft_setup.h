@@ -28,7 +28,6 @@ class SftSetup {
   [[nodiscard]] Trainer& trainer() noexcept { return *trainer_; }
   [[nodiscard]] Engine& engine() noexcept { return engine_; }
   [[nodiscard]] const Engine& engine() const noexcept { return engine_; }
-  [[nodiscard]] const TrainCheckpoints& checkpoints() const noexcept { return checkpoints_; }
   /// For steps on another transformer with the same weights; what trains them starts anew, with the
   /// same adapters.
   [[nodiscard]] SamplePass pass_on(Transformer& transformer) const;
@@ -36,9 +35,11 @@ class SftSetup {
   /// Of this rank, so far.
   [[nodiscard]] PhaseTimes phase_times() { return engine_.transformer().times(); }
 
-  /// The checkpoint after `steps` becomes the state. Throws Error{usage} if it is of another
-  /// model, other data or other options. Collective.
-  void load_checkpoint(std::int64_t steps);
+  /// The newest checkpoint that is whole becomes the state, and of those before it no more stay
+  /// than --keep says. How many steps it has; -1: there is none. Tells of newer ones that are
+  /// damaged. Throws AgreedError if all are, or if it is of another model, other data or other
+  /// options. Collective.
+  [[nodiscard]] std::int64_t load_newest_checkpoint();
   /// The state after `steps`. Collective.
   void save_checkpoint(std::int64_t steps);
   /// The adapter as PEFT reads it. Collective.
@@ -65,6 +66,7 @@ class SftSetup {
   }
   [[nodiscard]] bool recomputes() const;
   [[nodiscard]] TrainCheckpoints::State train_state();
+  void require_own(const TrainProgress& progress) const;
   [[nodiscard]] TrainOptions train_options() const;
 
   const Runtime& runtime_;

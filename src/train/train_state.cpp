@@ -7,10 +7,13 @@
 #include <charconv>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/output_file.h"
+#include "src/checkpoint/mapped_file.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/checkpoint/safetensors_writer.h"
 
@@ -22,7 +25,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kStateFile = "state.json";
 constexpr std::string_view kValuesFile = "state.safetensors";
 constexpr std::string_view kFormat = "moesaic-sft";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;  // 1 had no checksum
+constexpr std::string_view kPrefix = "checkpoint-";
 
 /// What is kept of every value, a tensor each: all adapters of the model in its order, A before B.
 constexpr std::array<std::string_view, 3> kParts = {"value", "first", "second"};
@@ -31,6 +35,39 @@ std::int64_t count_values(std::span<const AdapterSpec> all) {
   std::int64_t count = 0;
   for (const AdapterSpec& spec : all) count += spec.num_values();
   return count;
+}
+
+/// Of all that a checkpoint holds.
+std::string checksum_of(const TrainProgress& progress, std::uint64_t values) {
+  return checksum_text(checksum(fmt::format("{} {} {} {}", progress.steps, progress.updates,
+                                            progress.digest, checksum_text(values))));
+}
+
+/// Of all values in a file, part by part.
+std::uint64_t read_checksum(const SafetensorsFile& file, const TrainCheckpoints::Watch& watch) {
+  constexpr std::size_t kPiece = std::size_t{1} << 24;
+  Checksum sum;
+  std::int64_t done = 0;
+  for (const std::string_view part : kParts) {
+    const TensorView* const tensor = file.find(part);
+    require(tensor != nullptr, ErrorKind::file, "{}: no tensor {}", file.path(), part);
+    const std::int64_t total = std::ssize(kParts) * std::ssize(tensor->bytes);
+    for (std::span rest = tensor->bytes; !rest.empty();) {
+      const auto piece = rest.first(std::min(kPiece, rest.size()));
+      sum.add(piece);
+      release(piece);
+      rest = rest.subspan(piece.size());
+      done += std::ssize(piece);
+      if (watch) watch(done, total);
+    }
+  }
+  file.require_read();
+  return sum.value();
+}
+
+/// Whether something of a checkpoint is in the directory.
+bool is_checkpoint(const fs::path& directory) {
+  return fs::exists(directory / kStateFile) || fs::exists(directory / kValuesFile);
 }
 
 /// Reads the tensors of a state from front to back.
@@ -61,16 +98,26 @@ class StateReader {
 
 }  // namespace
 
+std::optional<std::int64_t> checkpoint_steps(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::int64_t steps = 0;
+  const char* const end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, steps);
+  if (parsed.ec != std::errc() || parsed.ptr != end || steps < 0) return std::nullopt;
+  return steps;
+}
+
 std::string TrainCheckpoints::path(std::int64_t steps) const {
-  return fmt::format("{}/{}{}", directory_, kCheckpointPrefix, steps);
+  return fmt::format("{}/{}{}", directory_, kPrefix, steps);
 }
 
 std::int64_t TrainCheckpoints::bytes() const {
   return std::ssize(kParts) * 4 * count_values(all_);
 }
 
-void TrainCheckpoints::write_values(const std::string& folder, const State& state,
-                                    const AdapterExchange& exchange) const {
+std::uint64_t TrainCheckpoints::write_values(const std::string& folder, const State& state,
+                                             const AdapterExchange& exchange) const {
+  Checksum sum;
   std::optional<SafetensorsWriter> writer;
   if (exchange.is_first()) {
     std::vector<TensorSpec> tensors;
@@ -86,6 +133,7 @@ void TrainCheckpoints::write_values(const std::string& folder, const State& stat
     std::int64_t offset = 0;
     const auto write = [&](std::span<const float> values) {
       writer->write(kParts[part], offset, std::as_bytes(values));
+      sum.add(std::as_bytes(values));
       offset += std::ssize(std::as_bytes(values));
     };
     exchange.collect(parts[part],
@@ -95,10 +143,11 @@ void TrainCheckpoints::write_values(const std::string& folder, const State& stat
                      });
   }
   if (writer) writer->finish();
+  return sum.value();
 }
 
 void TrainCheckpoints::save(const TrainProgress& progress, const State& state,
-                            const AdapterExchange& exchange, std::int64_t keep) const {
+                            const AdapterExchange& exchange, std::int64_t keep) {
   const bool writes = exchange.is_first();
   const std::string place = path(progress.steps);
   const std::string part = place + ".part";
@@ -108,67 +157,95 @@ void TrainCheckpoints::save(const TrainProgress& progress, const State& state,
     fs::create_directories(part, error);
     require(!error, ErrorKind::resource, "{}: cannot be made: {}", part, error.message());
   }
-  write_values(part, state, exchange);
+  const std::uint64_t values = write_values(part, state, exchange);
   if (!writes) return;
-  replace_file(part + "/" + std::string(kStateFile), JsonWriter()
-                                                             .field("format", kFormat)
-                                                             .field("version", kVersion)
-                                                             .field("steps", progress.steps)
-                                                             .field("updates", progress.updates)
-                                                             .field("digest", progress.digest)
-                                                             .text() +
-                                                         "\n");
+  replace_file(part + "/" + std::string(kStateFile),
+               JsonWriter()
+                       .field("format", kFormat)
+                       .field("version", kVersion)
+                       .field("steps", progress.steps)
+                       .field("updates", progress.updates)
+                       .field("digest", progress.digest)
+                       .field("checksum", checksum_of(progress, values))
+                       .text() +
+                   "\n");
   fs::remove_all(place);
   std::error_code error;
   fs::rename(part, place, error);
   require(!error, ErrorKind::resource, "{}: cannot take the name {}: {}", part, place,
           error.message());
   sync_directory(directory_);
+  for (const Damaged& damaged : std::exchange(damaged_, {})) {
+    if (damaged.steps != progress.steps) fs::remove_all(path(damaged.steps), error);
+  }
   remove_all_but(keep);
 }
 
 std::vector<std::int64_t> TrainCheckpoints::steps_there() const {
-  std::vector<std::int64_t> steps;
+  std::vector<std::int64_t> there;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory_, error)) {
-    const std::string name = entry.path().filename();
-    if (!name.starts_with(kCheckpointPrefix) || !fs::exists(entry.path() / kStateFile)) continue;
-    std::int64_t number = 0;
-    const char* const end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + kCheckpointPrefix.size(), end, number);
-    if (parsed.ec == std::errc() && parsed.ptr == end) steps.push_back(number);
+    const auto steps = checkpoint_steps(entry.path().filename().string());
+    if (steps && is_checkpoint(entry.path())) there.push_back(*steps);
   }
-  std::ranges::sort(steps);
-  return steps;
-}
-
-std::optional<std::int64_t> TrainCheckpoints::newest() const {
-  const std::vector<std::int64_t> steps = steps_there();
-  if (steps.empty()) return std::nullopt;
-  return steps.back();
+  std::ranges::sort(there);
+  return there;
 }
 
 void TrainCheckpoints::remove_all_but(std::int64_t keep) const {
-  const std::vector<std::int64_t> steps = steps_there();
-  for (std::int64_t i = 0; i < std::ssize(steps) - keep; ++i) {
+  std::vector<std::int64_t> whole = steps_there();
+  std::erase_if(whole, [&](std::int64_t steps) {
+    return std::ranges::find(damaged_, steps, &Damaged::steps) != damaged_.end();
+  });
+  for (std::int64_t i = 0; i < std::ssize(whole) - keep; ++i) {
     std::error_code error;
-    fs::remove_all(path(steps[static_cast<std::size_t>(i)]), error);
+    fs::remove_all(path(whole[static_cast<std::size_t>(i)]), error);
   }
 }
 
-TrainProgress TrainCheckpoints::progress(std::int64_t steps) const {
+TrainProgress TrainCheckpoints::read_whole(std::int64_t steps, const Watch& watch) const {
   const Json state = Json::read_file(path(steps) + "/" + std::string(kStateFile));
-  require(
-      state.at("format").as_string_view() == kFormat && state.at("version").as_int() == kVersion,
-      ErrorKind::file, "{}: not a state of moesaic sft, version {}", state.where(), kVersion);
+  const std::string_view format = state.at("format").as_string_view();
+  const std::int64_t version = state.at("version").as_int();
+  require(format == kFormat && version == kVersion, ErrorKind::usage,
+          "{}: {}, version {}; this program goes on from {}, version {}, or begins anew with "
+          "--overwrite in place of --resume",
+          state.where(), format, version, kFormat, kVersion);
   TrainProgress progress{.steps = state.at("steps").as_int(),
                          .updates = state.at("updates").as_int(),
                          .digest = state.at("digest").as_string()};
   require(progress.steps == steps, ErrorKind::file, "{}: steps is {}, not {}", state.where(),
           progress.steps, steps);
-  require(progress.updates >= 0 && progress.updates <= steps, ErrorKind::file,
-          "{}: updates is {}, of {} steps", state.where(), progress.updates, steps);
+  const std::string expected = state.at("checksum").as_string();
+  const auto file = SafetensorsFile::open(path(steps) + "/" + std::string(kValuesFile));
+  const std::string found = checksum_of(progress, read_checksum(file, watch));
+  require(found == expected, ErrorKind::file,
+          "{}: the checksum of it and of {} is {}, not {}: one of them is damaged", state.where(),
+          kValuesFile, found, expected);
   return progress;
+}
+
+std::optional<TrainProgress> TrainCheckpoints::find_newest(const Watch& watch) {
+  damaged_.clear();
+  for (std::vector<std::int64_t> there = steps_there(); !there.empty(); there.pop_back()) {
+    try {
+      return read_whole(there.back(), watch);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::file) throw;
+      damaged_.push_back({there.back(), error.what()});
+    }
+  }
+  require(damaged_.empty(), ErrorKind::file,
+          "{}; there is no checkpoint before it that is whole: --overwrite in place of --resume "
+          "begins anew",
+          damaged_.empty() ? "" : damaged_.front().what);
+  return std::nullopt;
+}
+
+std::vector<std::string> TrainCheckpoints::damaged() const {
+  std::vector<std::string> texts;
+  for (const Damaged& damaged : damaged_) texts.push_back(damaged.what);
+  return texts;
 }
 
 void TrainCheckpoints::load(std::int64_t steps, const AdapterExchange& exchange,

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/lora/adapter_exchange.h"
@@ -24,11 +26,12 @@ struct TrainProgress {
   std::string digest;        ///< of all that decides the results: data, model, options
 };
 
-inline constexpr std::string_view kCheckpointPrefix = "checkpoint-";
+/// N of "checkpoint-N", the name of a checkpoint's directory; nothing for other names.
+[[nodiscard]] std::optional<std::int64_t> checkpoint_steps(std::string_view name);
 
 /// Checkpoints of a run, directories OUT/checkpoint-N after N steps. One is written beside its
-/// place and takes its name when all of it is on the disk, so that what has the name is whole. They
-/// do not depend on the ranks that write or read them.
+/// place and takes its name when all of it is on the disk; a checksum tells what has been damaged
+/// since. They do not depend on the ranks that write or read them.
 class TrainCheckpoints {
  public:
   TrainCheckpoints(std::string directory, std::span<const AdapterSpec> all)
@@ -40,30 +43,43 @@ class TrainCheckpoints {
   };
   /// Bytes that one takes on the disk.
   [[nodiscard]] std::int64_t bytes() const;
-  /// Writes one on rank 0, then removes all but the newest `keep`. Collective. Throws
-  /// Error{resource} when the disk refuses.
+  /// Writes one on rank 0, then removes those that find_newest() found damaged, and all but the
+  /// newest `keep` of the others. Collective. Throws Error{resource} when the disk refuses.
   void save(const TrainProgress& progress, const State& state, const AdapterExchange& exchange,
-            std::int64_t keep) const;
-  /// Whole ones that are there. For rank 0.
+            std::int64_t keep);
+  /// How many are there, damaged or not. For rank 0.
   [[nodiscard]] std::int64_t count() const { return std::ssize(steps_there()); }
-  /// Steps of the newest one that is whole; nothing if there is none. For rank 0.
-  [[nodiscard]] std::optional<std::int64_t> newest() const;
-  /// What the checkpoint after `steps` says of its run. For rank 0. Throws Error{file} for one that
-  /// is broken.
-  [[nodiscard]] TrainProgress progress(std::int64_t steps) const;
-  /// Overwrites `state` with that of the checkpoint, whose files only rank 0 reads. Collective.
-  /// Throws Error{file} on rank 0 for one that is broken or of other adapters.
+
+  /// Hears how many bytes of a checkpoint are read.
+  using Watch = std::function<void(std::int64_t done, std::int64_t total)>;
+  /// What the newest one that is whole says of its run; nothing if none is there. Reads all of it,
+  /// and of newer ones, which are damaged(). For rank 0. Throws Error{file} if all that are there
+  /// are damaged, Error{usage} for one of another version of this program.
+  [[nodiscard]] std::optional<TrainProgress> find_newest(const Watch& watch = {});
+  /// What is wrong with each that find_newest() passed over, the newest first.
+  [[nodiscard]] std::vector<std::string> damaged() const;
+  /// Removes all but the newest `keep` that are not damaged. For rank 0.
+  void remove_all_but(std::int64_t keep) const;
+
+  /// Overwrites `state` with that of a checkpoint that was found whole, whose files only rank 0
+  /// reads. Collective. Throws Error{file} on rank 0 for one of other adapters.
   void load(std::int64_t steps, const AdapterExchange& exchange, const State& state) const;
   [[nodiscard]] std::string path(std::int64_t steps) const;
 
  private:
-  void write_values(const std::string& folder, const State& state,
-                    const AdapterExchange& exchange) const;
-  void remove_all_but(std::int64_t keep) const;
+  struct Damaged {
+    std::int64_t steps = 0;
+    std::string what;
+  };
+  /// Their checksum on rank 0.
+  std::uint64_t write_values(const std::string& folder, const State& state,
+                             const AdapterExchange& exchange) const;
+  [[nodiscard]] TrainProgress read_whole(std::int64_t steps, const Watch& watch) const;
   [[nodiscard]] std::vector<std::int64_t> steps_there() const;
 
   std::string directory_;
   std::span<const AdapterSpec> all_;
+  std::vector<Damaged> damaged_;
 };
 
 }  // namespace moesaic

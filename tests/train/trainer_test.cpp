@@ -336,11 +336,12 @@ std::vector<float> continue_run(const GoldenAdapter& golden, int ranks, std::int
   std::vector<float> values;
   run_thread_ranks(ranks, [&](Communicator& world) {
     TrainingRank rank(golden, {.precision = Precision::bf16, .ranks = ranks}, world);
-    const TrainCheckpoints checkpoints(directory, rank.all());
+    TrainCheckpoints checkpoints(directory, rank.all());
     const TrainCheckpoints::State state{.masters = rank.adapters().masters(),
                                         .moments = rank.trainer().moments()};
     if (first > 0) {
-      const TrainProgress progress = checkpoints.progress(first);
+      const TrainProgress progress = checkpoints.find_newest().value();
+      EXPECT_EQ(progress.steps, first);
       EXPECT_EQ(progress.updates, first);
       EXPECT_EQ(progress.digest, "digest");
       rank.trainer().set_updates(progress.updates);
@@ -370,10 +371,46 @@ TEST(Trainer, ARunGoesOnFromACheckpointOnOtherRanksWithTheSameBytes) {
   (void)continue_run(golden, 2, 0, 2, parts.path());
   (void)continue_run(golden, 3, 2, 5, parts.path());
   EXPECT_EQ(continue_run(golden, 1, 5, 6, parts.path()), expected);
-  const TrainCheckpoints left(parts.path(), golden.files().specs());
-  EXPECT_EQ(left.newest(), 6);
+  TrainCheckpoints left(parts.path(), golden.files().specs());
+  EXPECT_EQ(left.find_newest().value().steps, 6);
+  EXPECT_EQ(left.count(), 2);
   EXPECT_FALSE(std::filesystem::exists(left.path(2))) << "two stay";
   EXPECT_TRUE(std::filesystem::exists(left.path(5)));
+}
+
+TEST(TrainCheckpoints, DamagedOnesStayUntilThereIsAnotherAndDoNotCountAsKept) {
+  namespace fs = std::filesystem;
+  const GoldenAdapter golden("qwen3_moe");
+  const test::TemporaryDirectory directory;
+  run_thread_ranks(1, [&](Communicator& world) {
+    TrainingRank rank(golden, {.precision = Precision::bf16, .ranks = 1}, world);
+    const TrainCheckpoints::State state{.masters = rank.adapters().masters(),
+                                        .moments = rank.trainer().moments()};
+    TrainCheckpoints checkpoints(directory.path(), rank.all());
+    const auto save = [&](std::int64_t steps, std::int64_t keep) {
+      checkpoints.save({.steps = steps, .updates = 0, .digest = ""}, state, rank.exchange(), keep);
+    };
+    const auto there = [&] {
+      std::set<std::string> names;
+      for (const auto& entry : fs::directory_iterator(directory.path())) {
+        names.insert(entry.path().filename().string());
+      }
+      return names;
+    };
+    for (std::int64_t steps = 1; steps <= 6; ++steps) save(steps, 6);
+    fs::remove(checkpoints.path(6) + "/state.json");
+    fs::resize_file(checkpoints.path(5) + "/state.safetensors", 1000);
+    EXPECT_EQ(checkpoints.find_newest().value().steps, 4);
+    EXPECT_EQ(checkpoints.damaged().size(), 2U);
+    checkpoints.remove_all_but(1);
+    EXPECT_EQ(there(), (std::set<std::string>{"checkpoint-4", "checkpoint-5", "checkpoint-6"}));
+    save(5, 1);
+    EXPECT_EQ(there(), std::set<std::string>{"checkpoint-5"});
+    fs::remove(checkpoints.path(5) + "/state.safetensors");
+    EXPECT_THROW((void)checkpoints.find_newest(), Error);
+    fs::remove(checkpoints.path(5) + "/state.json");
+    EXPECT_FALSE(checkpoints.find_newest()) << "nothing of a checkpoint is left";
+  });
 }
 
 }  // namespace

@@ -1,0 +1,115 @@
+// Checkpoints of moesaic sft that are damaged, and how many of them stay.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <set>
+
+#include "tests/launch/broken_models.h"
+#include "tests/launch/sft_program.h"
+
+namespace moesaic::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Checkpoints after 2, 4 and 6 steps, the last one.
+Arguments with_checkpoints(const std::string& out, const Arguments& more = {}) {
+  return sft(out, joined({"--save-every", "2", "--keep", "3"}, more));
+}
+
+std::set<std::string> checkpoints(const std::string& out) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(out)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("checkpoint-")) names.insert(name);
+  }
+  return names;
+}
+
+void flip_byte(const std::string& path, std::size_t at) {
+  std::string bytes = read_text(path);
+  ASSERT_LT(at, bytes.size());
+  bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  write_text(path, bytes);
+}
+
+/// Something that happens to a checkpoint, and a file of it that is named then.
+struct Damage {
+  std::string what;
+  std::string named;
+  std::function<void(const std::string& checkpoint)> happens;
+};
+
+std::vector<Damage> damages() {
+  const std::string state = "/state.json";
+  const std::string values = "/state.safetensors";
+  return {
+      {"values cut short", values, [=](const auto& at) { fs::resize_file(at + values, 50'000); }},
+      {"a value", state,
+       [=](const auto& at) { flip_byte(at + values, fs::file_size(at + values) / 2); }},
+      {"the header of the values", values, [=](const auto& at) { flip_byte(at + values, 3); }},
+      {"the digest", state,
+       [=](const auto& at) {
+         flip_byte(at + state, read_text(at + state).find("\"digest\"") + 13);
+       }},
+      {"a count", state,
+       [=](const auto& at) {
+         flip_byte(at + state, read_text(at + state).find("\"updates\": ") + 11);
+       }},
+      {"state.json cut short", state, [=](const auto& at) { fs::resize_file(at + state, 20); }},
+      {"no state.json", state, [=](const auto& at) { fs::remove(at + state); }},
+      {"no values", values, [=](const auto& at) { fs::remove(at + values); }}};
+}
+
+TEST(SftCheckpoints, ADamagedOneIsToldOfAndARunGoesOnFromTheOneBefore) {
+  const TemporaryDirectory directory;
+  const std::string whole = directory.path_of("whole");
+  expect_done(run_moesaic(with_checkpoints(whole)));
+  for (const Damage& damage : damages()) {
+    for (const int ranks : {1, 2}) {
+      const std::string out = directory.path_of("out");
+      fs::remove_all(out);
+      fs::copy(whole, out, fs::copy_options::recursive);
+      fs::remove(out + "/adapter_model.safetensors");
+      damage.happens(out + "/checkpoint-6");
+      const ProgramResult resumed = run_ranks(ranks, with_checkpoints(out, {"--resume"}));
+      expect_done(resumed);
+      for (const std::string& told :
+           {out + "/checkpoint-6" + damage.named, out + "/checkpoint-4"}) {
+        EXPECT_NE(resumed.err.find(told), std::string::npos) << damage.what << "\n" << resumed.err;
+      }
+      EXPECT_EQ(adapter(out), adapter(whole)) << damage.what;
+      EXPECT_EQ(losses(out, "step"), losses(whole, "step")) << damage.what;
+      for (const char* const file : {"/checkpoint-6/state.safetensors", "/checkpoint-6/state.json"})
+        EXPECT_EQ(read_text(out + file), read_text(whole + file)) << damage.what;
+    }
+  }
+}
+
+TEST(SftCheckpoints, WhereAllAreDamagedNothingBeginsAnewUnasked) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(with_checkpoints(out)));
+  for (const std::string& name : checkpoints(out)) fs::remove(out + "/" + name + "/state.json");
+  for (const int ranks : {1, 2}) {
+    expect_failure(run_ranks(ranks, with_checkpoints(out, {"--resume"})), 3,
+                   {out + "/checkpoint-6/state.json", "no checkpoint", "--overwrite"});
+  }
+  EXPECT_EQ(checkpoints(out).size(), 3U);
+}
+
+TEST(SftCheckpoints, ARunThatIsOverKeepsFewerWhenItIsAskedTo) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(with_checkpoints(out)));
+  EXPECT_EQ(checkpoints(out).size(), 3U);
+  const std::string before = adapter(out);
+  expect_done(run_ranks(2, with_checkpoints(out, {"--resume", "--keep", "1"})));
+  EXPECT_EQ(checkpoints(out), std::set<std::string>{"checkpoint-6"});
+  EXPECT_EQ(adapter(out), before);
+}
+
+}  // namespace
+}  // namespace moesaic::test
