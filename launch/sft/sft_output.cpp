@@ -109,12 +109,18 @@ OutputDirectory::~OutputDirectory() {
 }
 
 void write_options(const Command& command) {
+  Command written = command;
+  written.options.resume = written.options.overwrite =
+      false;  // so the next run may begin either way
+  for (const char* const how : {"resume", "overwrite"}) {
+    set_source(written, how, OptionSource::preset);
+  }
   // A run that goes on with an adapter has these from there.
   constexpr std::array<std::string_view, 5> kOfAdapter = {"lora-rank", "lora-alpha", "rslora",
                                                           "lora-dropout", "lora-targets"};
   const bool goes_on = command.options.lora.has_value();
   replace_file(options_path(command.options).string(),
-               config_text(command, std::span(kOfAdapter).first(goes_on ? kOfAdapter.size() : 0)));
+               config_text(written, std::span(kOfAdapter).first(goes_on ? kOfAdapter.size() : 0)));
 }
 
 std::string changed_options(const Command& command, std::span<const std::string_view> names) {

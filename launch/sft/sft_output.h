@@ -32,7 +32,8 @@ class OutputDirectory {
   bool is_new_ = false;
 };
 
-/// OUTDIR/options.ini, which --config reads: the options of the run, which has begun or gone on.
+/// OUTDIR/options.ini, which --config reads: the options of the run, whether it has begun or gone
+/// on (--overwrite, --resume), which the file does not say.
 /// Throws Error{resource} naming it.
 void write_options(const Command& command);
 

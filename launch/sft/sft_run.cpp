@@ -279,13 +279,16 @@ void SftRun::train() {
 
 }  // namespace
 
+void check_run_options(const Options& options, bool is_first) {
+  require(options.max_steps > 0 || options.epochs > 0, ErrorKind::usage,
+          "--epochs 0 trains nothing, and no --max-steps says how much else");
+  require(!options.resume || !options.overwrite, ErrorKind::usage,
+          "--resume and --overwrite exclude each other: one goes on with what is in --output, the "
+          "other replaces it");
+  if (is_first) check_output(options);
+}
+
 void train(Runtime& runtime, const OpenModel& model, const SftData& data) {
-  agree(runtime.world(), [&] {
-    const Options& options = runtime.options();
-    require(options.max_steps > 0 || options.epochs > 0, ErrorKind::usage,
-            "--epochs 0 trains nothing, and no --max-steps says how much else");
-    if (runtime.is_first()) check_output(options);
-  });
   SftRun(runtime, model, data).run();
 }
 

@@ -12,6 +12,7 @@ void run_sft(Runtime& runtime) {
   agree(runtime.world(), [&] {
     check_data_options(options);
     require_apart(options);
+    if (is_training(options)) check_run_options(options, runtime.is_first());
     const bool makes_file = runtime.is_first() && options.samples_out && options.samples_out != "-";
     if (makes_file) require_replaceable(*options.samples_out);
   });

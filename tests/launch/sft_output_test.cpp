@@ -89,6 +89,8 @@ TEST(Sft, WhatIsThereIsNotLost) {
   const std::string out = directory.path_of("out");
   expect_done(run_moesaic(sft(out)));
   expect_failure(run_moesaic(sft(out)), 2, {out, "--resume", "--overwrite"});
+  expect_failure(run_ranks(2, sft(out, {"--resume", "--overwrite"})), 2,
+                 {"--resume and --overwrite exclude each other"});
   const std::string options = read_text(out + "/options.ini");
   const ProgramResult other =
       run_moesaic(sft(out, {"--resume", "--lr", "0.001", "--max-steps", "9"}));
@@ -103,7 +105,7 @@ TEST(Sft, WhatIsThereIsNotLost) {
   const std::string foreign = directory.path_of("foreign");
   std::filesystem::create_directory(foreign);
   write_text(foreign + "/thesis.txt", "years of work");
-  expect_failure(run_moesaic(sft(foreign, {"--overwrite"})), 2,
+  expect_failure(run_moesaic(sft(foreign, {"--overwrite"}, directory.path_of("none"))), 2,
                  {foreign, "not made by moesaic sft"});
   EXPECT_TRUE(std::filesystem::exists(foreign + "/thesis.txt"));
 }
@@ -147,6 +149,7 @@ TEST(Sft, TheOptionsOfARunThatHadAFileAreAFile) {
   expect_done(run_moesaic({"sft", "--config", options, "--overwrite"}));
   EXPECT_EQ(adapter(out), first);
   expect_done(run_moesaic({"sft", "--config", out + "/options.ini", "--resume"}));
+  expect_done(run_moesaic({"sft", "--config", out + "/options.ini", "--overwrite"}));
 }
 
 /// All numbers of a file of safetensors, in f32.
