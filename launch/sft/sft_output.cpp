@@ -49,14 +49,41 @@ bool is_part(const std::string& file) {
   return file.find(".part") != std::string::npos;
 }
 
-/// Nothing that the run writes is to be lost for gradients.
+/// Nothing that the run writes is to be lost for gradients, nor they with a checkpoint.
 void check_gradients_file(const Options& options) {
   if (!options.grad_out) return;
-  const fs::path file(*options.grad_out);
-  require(!is_within(file.parent_path() / ".", options.output_dir) ||
-              !is_of_a_run(file.filename().string()),
-          ErrorKind::usage, "--grad-out {}: would be written over a file of --output",
-          *options.grad_out);
+  std::error_code error;
+  const fs::path file = fs::weakly_canonical(*options.grad_out, error)
+                            .lexically_relative(fs::weakly_canonical(options.output_dir, error));
+  require(file.empty() || !is_of_a_run(file.begin()->string()), ErrorKind::usage,
+          "--grad-out {}: would be written over a file of --output", *options.grad_out);
+}
+
+/// Not in a directory that another run writes and removes.
+void require_outside_checkpoints(const std::string& directory) {
+  std::error_code error;
+  fs::path place = fs::weakly_canonical(directory, error);
+  for (; place.has_relative_path(); place = place.parent_path()) {
+    const std::string name = place.filename().string();
+    const bool is_checkpoint = checkpoint_steps(name.substr(0, name.find(".part"))).has_value();
+    require(!is_checkpoint || !fs::exists(place.parent_path() / kOptionsFile), ErrorKind::usage,
+            "--output {}: {} is for a checkpoint of the run in {}, which removes it: take another",
+            directory, place.string(), place.parent_path().string());
+  }
+}
+
+/// What is in checkpoints, and no run has written.
+void require_nothing_else(const std::string& directory) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    if (!checkpoint_steps(entry.path().filename().string())) continue;
+    for (const auto& file : fs::directory_iterator(entry.path(), error)) {
+      require(is_of_checkpoint(file.path().filename().string()), ErrorKind::usage,
+              "{}: was not made by moesaic sft, and --overwrite would take its place: put it "
+              "elsewhere",
+              file.path().string());
+    }
+  }
 }
 
 }  // namespace
@@ -65,6 +92,7 @@ void check_output(const Options& options) {
   require(!options.output_dir.empty(), ErrorKind::usage,
           "no directory for the adapter: --output OUTDIR says which");
   check_gradients_file(options);
+  require_outside_checkpoints(options.output_dir);
   if (!is_filled(options.output_dir)) return;
   require(fs::exists(options_path(options)), ErrorKind::usage,
           "{} is there and was not made by moesaic sft: take another --output", options.output_dir);
@@ -72,6 +100,7 @@ void check_output(const Options& options) {
           "{} is there: --resume goes on with it, --overwrite replaces it", options.output_dir);
   require(!options.lora || !is_within(*options.lora, options.output_dir), ErrorKind::usage,
           "--lora {} would be overwritten: take another --output", *options.lora);
+  if (options.overwrite) require_nothing_else(options.output_dir);
 }
 
 OutputDirectory::OutputDirectory(const Options& options) : path_(options.output_dir) {
@@ -97,7 +126,11 @@ void OutputDirectory::begin(const Options& options) {
   }
   require(!error, ErrorKind::resource, "{}: cannot be read: {}", path_, error.message());
   for (const fs::path& path : old) {
-    fs::remove_all(path, error);
+    if (fs::is_directory(path, error)) {
+      remove_checkpoint(path.string());
+      continue;
+    }
+    fs::remove(path, error);
     require(!error, ErrorKind::resource, "{}: cannot be removed: {}", path.string(),
             error.message());
   }

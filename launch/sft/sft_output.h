@@ -9,7 +9,9 @@
 namespace moesaic {
 
 /// Throws Error{usage} if OUTDIR is not named, is none of `moesaic sft`, is there and neither
-/// --resume nor --overwrite is, or is where --lora reads. For rank 0, before anything is loaded.
+/// --resume nor --overwrite is, is where --lora reads or in a checkpoint of another run, or if
+/// --overwrite would meet something of the user in a checkpoint. For rank 0, before anything is
+/// loaded.
 void check_output(const Options& options);
 
 /// OUTDIR of rank 0, new or old. As long as this lives, no other process trains into it. A new one

@@ -107,6 +107,21 @@ std::optional<std::int64_t> checkpoint_steps(std::string_view name) {
   return steps;
 }
 
+bool is_of_checkpoint(std::string_view file) {
+  const std::string_view name = file.substr(0, file.find(".part-"));  // or a part of it
+  return name == kStateFile || name == kValuesFile;
+}
+
+void remove_checkpoint(const std::string& directory) {
+  std::error_code error;
+  std::vector<fs::path> written;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    if (is_of_checkpoint(entry.path().filename().string())) written.push_back(entry.path());
+  }
+  for (const fs::path& file : written) fs::remove(file, error);
+  fs::remove(directory, error);
+}
+
 std::string TrainCheckpoints::path(std::int64_t steps) const {
   return fmt::format("{}/{}{}", directory_, kPrefix, steps);
 }
@@ -152,7 +167,7 @@ void TrainCheckpoints::save(const TrainProgress& progress, const State& state,
   const std::string place = path(progress.steps);
   const std::string part = place + ".part";
   if (writes) {
-    fs::remove_all(part);
+    remove_checkpoint(part);
     std::error_code error;
     fs::create_directories(part, error);
     require(!error, ErrorKind::resource, "{}: cannot be made: {}", part, error.message());
@@ -169,14 +184,14 @@ void TrainCheckpoints::save(const TrainProgress& progress, const State& state,
                        .field("checksum", checksum_of(progress, values))
                        .text() +
                    "\n");
-  fs::remove_all(place);
+  remove_checkpoint(place);
   std::error_code error;
   fs::rename(part, place, error);
   require(!error, ErrorKind::resource, "{}: cannot take the name {}: {}", part, place,
           error.message());
   sync_directory(directory_);
   for (const Damaged& damaged : std::exchange(damaged_, {})) {
-    if (damaged.steps != progress.steps) fs::remove_all(path(damaged.steps), error);
+    if (damaged.steps != progress.steps) remove_checkpoint(path(damaged.steps));
   }
   remove_all_but(keep);
 }
@@ -198,8 +213,7 @@ void TrainCheckpoints::remove_all_but(std::int64_t keep) const {
     return std::ranges::find(damaged_, steps, &Damaged::steps) != damaged_.end();
   });
   for (std::int64_t i = 0; i < std::ssize(whole) - keep; ++i) {
-    std::error_code error;
-    fs::remove_all(path(whole[static_cast<std::size_t>(i)]), error);
+    remove_checkpoint(path(whole[static_cast<std::size_t>(i)]));
   }
 }
 

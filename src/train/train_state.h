@@ -29,6 +29,13 @@ struct TrainProgress {
 /// N of "checkpoint-N", the name of a checkpoint's directory; nothing for other names.
 [[nodiscard]] std::optional<std::int64_t> checkpoint_steps(std::string_view name);
 
+/// Whether a run writes a file of this name into the directory of a checkpoint.
+[[nodiscard]] bool is_of_checkpoint(std::string_view file);
+
+/// Removes what a run has written into a checkpoint's directory, and this where nothing else is in
+/// it. What cannot be removed stays.
+void remove_checkpoint(const std::string& directory);
+
 /// Checkpoints of a run, directories OUT/checkpoint-N after N steps. One is written beside its
 /// place and takes its name when all of it is on the disk; a checksum tells what has been damaged
 /// since. They do not depend on the ranks that write or read them.

@@ -68,6 +68,32 @@ TEST(Sft, OverwritesNothingThatItDidNotMakeOrReads) {
   EXPECT_EQ(read_text(data), read_text(kConversations));
 }
 
+TEST(Sft, CheckpointsTakeNothingOfOthersWithThem) {
+  namespace fs = std::filesystem;
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const std::string first = out + "/checkpoint-1";
+  expect_done(run_moesaic(sft(out, {"--max-steps", "2", "--save-every", "1"})));
+  for (const std::string& inside :
+       {first + "/run", out + "/checkpoint-9", out + "/checkpoint-9/run/"}) {
+    expect_failure(run_moesaic(sft(inside)), 2,
+                   {inside, "is for a checkpoint of the run in " + out});
+    EXPECT_FALSE(fs::exists(inside));
+  }
+  write_text(first + "/notes.txt", "years of work");
+  fs::create_directory(out + "/checkpoint-of-mine");
+  expect_done(run_moesaic(sft(out, {"--max-steps", "2", "--resume", "--keep", "1"})));
+  EXPECT_FALSE(fs::exists(first + "/state.json"));
+  EXPECT_TRUE(fs::exists(first + "/notes.txt"));
+  const Arguments anew = sft(out, {"--max-steps", "2", "--overwrite"});
+  expect_failure(run_ranks(2, anew), 2, {first + "/notes.txt", "not made by moesaic sft"});
+  EXPECT_TRUE(fs::exists(out + "/checkpoint-2/state.json"));
+  fs::remove(first + "/notes.txt");
+  expect_done(run_moesaic(anew));
+  EXPECT_FALSE(fs::exists(first));
+  EXPECT_TRUE(fs::exists(out + "/checkpoint-of-mine"));
+}
+
 TEST(Sft, APlaceThatCannotBeMadeIsToldBeforeTheModelIsLoaded) {
   const TemporaryDirectory directory;
   write_text(directory.path_of("file"), "");

@@ -361,6 +361,7 @@ TEST(Sft, GradientsAreNotWrittenOverWhatTheRunNeeds) {
   refused(MOESAIC_TEST_DATA "/demo-model/model.safetensors", "--model");
   refused(out + "/adapter_model.safetensors", "--output");
   refused(out + "/metrics.jsonl", "--output");
+  refused(out + "/./checkpoint-1/gradients", "--output");
 }
 
 TEST(Sft, GradientsThatAreNotThereAreToldOf) {
