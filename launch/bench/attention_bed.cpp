@@ -10,7 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "launch/options/split.h"
+#include "base/split.h"
 #include "launch/shapes/cold_weights.h"
 
 namespace moesaic {
@@ -66,7 +66,7 @@ std::string AttentionForm::name() const {
 
 std::vector<AttentionForm> parse_attention_shapes(std::string_view list) {
   std::vector<AttentionForm> forms;
-  for (const std::string_view item : split(list, ',')) {
+  for (const std::string_view item : split_list(list)) {
     if (item != "deepseek-v3") forms.push_back(parse_form(item));
   }
   require(!forms.empty(), ErrorKind::usage, "--shapes: deepseek-v3 has attention of another kind");

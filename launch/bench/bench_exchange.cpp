@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/split.h"
 #include "launch/bench/exchange_run.h"
 #include "launch/bench/result_printer.h"
 #include "launch/job/agreement.h"
@@ -12,7 +13,6 @@
 #include "launch/job/memory_check.h"
 #include "launch/job/verbs.h"
 #include "launch/options/choices.h"
-#include "launch/options/split.h"
 #include "launch/shapes/named_shapes.h"
 
 namespace moesaic {
@@ -60,7 +60,7 @@ class ExchangeBench {
 /// Of --wire LIST.
 std::vector<WireForm> parse_wires(const std::string& text) {
   std::vector<WireForm> wires;
-  for (const std::string_view name : split(text, ',')) {
+  for (const std::string_view name : split_list(text)) {
     const auto& known = kChoices<WireForm>;
     const auto found = std::ranges::find(known, name, &NamedValue<WireForm>::name);
     require(found != known.end(), ErrorKind::usage, "--wire: \"{}\" is not one of {}", name,

@@ -5,10 +5,10 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/split.h"
 #include "launch/bench/roofs.h"
 #include "launch/input/token_prompts.h"
 #include "launch/job/agreement.h"
-#include "launch/options/split.h"
 #include "src/generate/step_engine.h"
 
 namespace moesaic {
@@ -27,7 +27,7 @@ std::int64_t parse_count(std::string_view text, std::string_view whole) {
 
 /// "512,64".
 ModelTest parse_pair(const std::string& text) {
-  const std::vector<std::string_view> parts = split(text, ',');
+  const std::vector<std::string_view> parts = split_list(text);
   return {.n_prompt = parse_count(parts.front(), text),
           .n_gen = parse_count(parts.size() == 2 ? parts.back() : "", text)};
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "launch/options/config_file.h"
+#include "base/split.h"
 #include "launch/options/nearest_name.h"
 
 namespace moesaic {

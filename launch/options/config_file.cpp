@@ -5,21 +5,12 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/small_file.h"
+#include "base/split.h"
 
 namespace moesaic {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r";
-
-}  // namespace
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
-}
-
-namespace {
 
 /// Up to the # of a comment.
 std::string_view without_comment(std::string_view text) {

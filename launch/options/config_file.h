@@ -14,9 +14,6 @@ struct ConfigEntry {
   std::int64_t line = 0;
 };
 
-/// Without the space around it.
-[[nodiscard]] std::string_view trimmed(std::string_view text);
-
 /// The lines of a file of options. Space around names and values does not count. # starts a
 /// comment, at the beginning of a line or behind a space; a value in double quotes is taken as it
 /// is, with the escapes of a JSON string. `path` stands in messages. Throws Error{usage} for a line

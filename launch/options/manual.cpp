@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/split.h"
 #include "launch/options/option_table.h"
-#include "launch/options/split.h"
 
 namespace moesaic {
 namespace {

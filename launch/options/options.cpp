@@ -13,11 +13,11 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/small_file.h"
+#include "base/split.h"
 #include "launch/options/config_file.h"
 #include "launch/options/foreign_flags.h"
 #include "launch/options/nearest_name.h"
 #include "launch/options/option_table.h"
-#include "launch/options/split.h"
 #include "launch/options/verb_sets.h"
 
 namespace moesaic {
@@ -101,7 +101,7 @@ void assign(const Written& written, const OptionRow&, std::vector<std::string>& 
 
 void assign(const Written& written, const OptionRow& row, std::vector<std::int64_t>& target) {
   target.clear();
-  for (const std::string_view item : split(written.text, ',')) {
+  for (const std::string_view item : split_list(written.text)) {
     target.push_back(
         parse_number<std::int64_t>({std::string(item), written.where}, row, "a whole number"));
   }

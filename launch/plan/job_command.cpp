@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/small_file.h"
+#include "base/split.h"
 #include "launch/options/config_file.h"
 #include "launch/options/option_table.h"
-#include "launch/options/split.h"
 #include "launch/plan/planned_verb.h"
 #include "launch/plan/shape_plan.h"
 

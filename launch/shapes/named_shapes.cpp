@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/split.h"
 #include "launch/options/nearest_name.h"
-#include "launch/options/split.h"
 #include "src/model/weight_layout.h"
 
 namespace moesaic {
@@ -88,7 +88,7 @@ std::vector<MatrixShape> parse_shapes(std::string_view list) {
   const auto add = [&](const MatrixShape& shape) {
     if (std::ranges::find(shapes, shape) == shapes.end()) shapes.push_back(shape);
   };
-  for (const std::string_view item : split(list, ',')) {
+  for (const std::string_view item : split_list(list)) {
     if (const Model* model = find_model(item)) {
       add({.columns = model->layer.intermediate, .depth = model->layer.hidden});
       add({.columns = model->layer.hidden, .depth = model->layer.intermediate});
@@ -101,7 +101,7 @@ std::vector<MatrixShape> parse_shapes(std::string_view list) {
 
 std::vector<Layout> parse_formats(std::string_view list) {
   std::vector<Layout> layouts;
-  for (const std::string_view item : split(list, ',')) {
+  for (const std::string_view item : split_list(list)) {
     if (item == "all") {
       for (const std::string_view name : kLayoutNames) layouts.push_back(*layout_from_name(name));
       continue;
@@ -118,7 +118,7 @@ std::vector<Layout> parse_formats(std::string_view list) {
 
 std::vector<LayerShape> parse_layers(std::string_view list) {
   std::vector<LayerShape> layers;
-  const std::vector<std::string_view> items = split(list, ',');
+  const std::vector<std::string_view> items = split_list(list);
   for (std::size_t i = 0; i < items.size();) {
     if (const Model* model = find_model(items[i])) {
       layers.push_back(model->layer);
@@ -148,7 +148,7 @@ LayerShape parse_layer_shape(std::string_view text, std::int64_t experts) {
   } else {
     std::vector<std::int64_t> numbers;
     const char between = text.find('x') != std::string_view::npos ? 'x' : ',';
-    for (const std::string_view item : split(text, between)) {
+    for (const std::string_view item : split_list(text, between)) {
       if (const auto number = parse_count(item)) numbers.push_back(*number);
     }
     require(numbers.size() == 4 && std::ranges::count(text, between) == 3, ErrorKind::usage,

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/split.h"
 #include "launch/job/srun_kinds.h"
-#include "launch/options/split.h"
 
 namespace moesaic {
 namespace {

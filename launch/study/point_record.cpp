@@ -6,9 +6,9 @@
 #include <csignal>
 
 #include "base/error.h"
+#include "base/split.h"
 #include "launch/job/agreement.h"
 #include "launch/options/option_table.h"
-#include "launch/options/split.h"
 
 namespace moesaic {
 std::string options_json(const std::map<std::string, std::string>& options) {

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/output_file.h"
 #include "base/small_file.h"
-#include "launch/options/split.h"
+#include "base/split.h"
 #include "launch/study/point_file.h"
 #include "launch/study/study_match.h"
 

@@ -11,9 +11,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/split.h"
 #include "launch/bench/bench_table.h"
 #include "launch/job/agreement.h"
-#include "launch/options/split.h"
 #include "launch/results/result_table.h"
 #include "launch/study/child_process.h"
 #include "launch/study/point_file.h"

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/split.h"
 #include "src/tokenizer/regex.h"
 
 namespace moesaic {
@@ -21,14 +22,12 @@ using Kinds = std::array<bool, kAdapterKindNames.size()>;
 /// Nothing if a word is no kind.
 std::optional<Kinds> kinds_in(std::string_view text) {
   Kinds kinds{};
-  while (true) {
-    const std::size_t comma = std::min(text.find(','), text.size());
-    const auto found = std::ranges::find(kAdapterKindNames, text.substr(0, comma));
+  for (const std::string_view word : split_list(text)) {
+    const auto found = std::ranges::find(kAdapterKindNames, word);
     if (found == kAdapterKindNames.end()) return std::nullopt;
     kinds[static_cast<std::size_t>(found - kAdapterKindNames.begin())] = true;
-    if (comma == text.size()) return kinds;
-    text.remove_prefix(comma + 1);
   }
+  return kinds;
 }
 
 void require_kinds(std::span<const AdapterSite> sites, const Kinds& kinds) {
@@ -75,9 +74,7 @@ std::string examples_of(std::span<const AdapterSite> sites) {
 /// the end of no module's name.
 std::string advice_on_ends(std::span<const AdapterSite> sites, std::string_view targets) {
   std::string ends;
-  for (std::string_view left = targets; !left.empty();) {
-    const std::string_view word = left.substr(0, left.find(','));
-    left.remove_prefix(std::min(word.size() + 1, left.size()));
+  for (const std::string_view word : split_list(targets)) {
     const std::string end = fmt::format(".{}", word);
     const bool is_end = !word.empty() && std::ranges::any_of(sites, [&](const AdapterSite& site) {
       return site.module.ends_with(end);
@@ -85,7 +82,7 @@ std::string advice_on_ends(std::span<const AdapterSite> sites, std::string_view 
     if (!is_end) return "";
     ends += fmt::format("{}{}", ends.empty() ? "" : "|", word);
   }
-  return ends.empty() ? "" : fmt::format("; '.*\\.({})' are all modules of such names", ends);
+  return fmt::format("; '.*\\.({})' are all modules of such names", ends);
 }
 
 }  // namespace

@@ -96,6 +96,7 @@ TEST(BenchShapes, ModelsStandForTheirMatrices) {
   EXPECT_EQ(parse_shapes("qwen3-30b,37x1001"),
             (std::vector<MatrixShape>{{768, 2048}, {2048, 768}, {37, 1001}}));
   EXPECT_EQ(parse_shapes("768x2048,qwen3-30b").size(), 2U);
+  EXPECT_EQ(parse_shapes("768x2048, qwen3-30b").size(), 2U);
   EXPECT_EQ(parse_shapes("768x2048").front().name(), "768x2048");
 }
 
@@ -112,6 +113,7 @@ TEST(BenchShapes, FormatsAreThoseOfTheProgram) {
   EXPECT_EQ(layouts[0], (Layout{.format = Format::int4_group, .group = 64}));
   EXPECT_EQ(layouts[1], (Layout{.format = Format::int4}));
   EXPECT_EQ(layouts[2], (Layout{.format = Format::f32}));
+  EXPECT_EQ(parse_formats("int4_group64, AMXINT4, f32"), layouts);
   EXPECT_NE(usage_error(parse_formats, "bf16,nvfp5").find("did you mean nvfp4?"),
             std::string::npos);
 }
@@ -119,6 +121,7 @@ TEST(BenchShapes, FormatsAreThoseOfTheProgram) {
 TEST(BenchShapes, LayersAreModelsOrFourNumbers) {
   EXPECT_EQ(parse_layers("granite,4,64,32,2,mixtral"),
             (std::vector<LayerShape>{{32, 1024, 512, 8}, {4, 64, 32, 2}, {8, 4096, 14336, 2}}));
+  EXPECT_EQ(parse_layers("granite, 4, 64, 32, 2").size(), 2U);
   for (const char* bad : {"", "4,64,32", "4,64,32,5", "4,64,32,2,1", "65,64,32,2", "grnite"}) {
     EXPECT_NE(usage_error(parse_layers, bad).find("--layer"), std::string::npos) << bad;
   }

@@ -314,6 +314,7 @@ TEST(Options, NamesBelongToTheirVerbToo) {
 TEST(Options, ListsAreCheckedItemByItem) {
   const Options options = parse({"bench", "kernels", "--rows", "3,1,2"}).options;
   EXPECT_EQ(options.rows, (std::vector<std::int64_t>{3, 1, 2}));
+  EXPECT_EQ(parse({"bench", "kernels", "--rows", "3, 1 ,2"}).options.rows, options.rows);
   EXPECT_EQ(usage_error({"bench", "kernels", "--rows", "3,,2"}),
             "--rows: \"\" is not a whole number");
   EXPECT_EQ(usage_error({"bench", "kernels", "--rows", "3,0"}), "--rows: 0 is less than 1");

@@ -34,6 +34,7 @@ TEST(AdapterTargets, KindsChooseAllOfThem) {
   EXPECT_EQ(chosen("attention"), 2U);
   EXPECT_EQ(chosen("experts,dense"), 3U);
   EXPECT_EQ(chosen("attention,experts,shared,dense"), kSites.size());
+  EXPECT_EQ(chosen(" experts, dense"), 3U) << "blanks do not count";
 }
 
 TEST(AdapterTargets, ExpressionsMatchWholeNames) {
@@ -49,6 +50,8 @@ TEST(AdapterTargets, WhatMatchesNothingIsRefused) {
   EXPECT_NE(refusal("q_proj").find(R"('.*\.(q_proj)')"), std::string::npos) << refusal("q_proj");
   EXPECT_NE(refusal("q_proj,gate_proj").find(R"('.*\.(q_proj|gate_proj)')"), std::string::npos)
       << refusal("q_proj,gate_proj");
+  EXPECT_EQ(refusal("q_proj, gate_proj").substr(refusal("q_proj, gate_proj").find(';')),
+            refusal("q_proj,gate_proj").substr(refusal("q_proj,gate_proj").find(';')));
   EXPECT_EQ(chosen(R"(.*\.(q_proj|gate_proj))"), 4U) << "what the message says is true";
   EXPECT_EQ(refusal("q_proj,lm_head").find("'.*"), std::string::npos);
   EXPECT_NE(refusal("attention,experst").find("attention, experts, shared, dense"),
