@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -14,24 +13,12 @@
 #include "base/split.h"
 #include "launch/options/config_file.h"
 #include "launch/options/option_table.h"
+#include "launch/options/shell_word.h"
 #include "launch/plan/planned_verb.h"
 #include "launch/plan/shape_plan.h"
 
 namespace moesaic {
 namespace {
-
-/// A word of a shell's command line.
-std::string shell_word(const std::string& text) {
-  constexpr std::string_view kPlain = "_-./=:,+@%";
-  const bool is_plain = !text.empty() && std::ranges::all_of(text, [&](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           kPlain.find(c) != std::string_view::npos;
-  });
-  if (is_plain) return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
-}
 
 /// `options` as the job has them: of a model whose configuration alone is there, the directory that
 /// will hold the weights.

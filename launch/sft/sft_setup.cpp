@@ -17,6 +17,7 @@
 #include "launch/job/model_checksum.h"
 #include "launch/job/placement_choice.h"
 #include "launch/options/option_table.h"
+#include "launch/options/shell_word.h"
 #include "launch/sft/disk_demand.h"
 #include "launch/sft/sft_adapters.h"
 #include "launch/sft/sft_output.h"
@@ -268,7 +269,8 @@ void SftSetup::write_gradients(const std::string& path) const {
 std::string SftSetup::end_text() const {
   const std::string& out = runtime_.options().output_dir;
   const AdapterDescription its = description();
-  const std::string convert = fmt::format("moesaic convert -m DIR --lora {}", out);
+  const std::string convert = fmt::format("moesaic convert -m {} --lora {}",
+                                          shell_word(runtime_.options().model), shell_word(out));
   if (loads_on_both(its, config_.family, specs_)) {
     return fmt::format(
         "the adapter is in {}, for PEFT with transformers 4 or 5; {} --merge -o MERGED writes a "

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/small_file.h"
+#include "launch/options/shell_word.h"
 #include "launch/study/smpi_trace.h"
 #include "launch/study/study_models.h"
 #include "launch/study/study_predict.h"
@@ -28,7 +29,7 @@ using Rates = std::map<std::string, double>;
 Rates read_rates(const StudyConfig& study, const std::vector<StudyRow>& rows) {
   const std::string path = (fs::path(study.out) / "model.json").string();
   require(file_exists(path), ErrorKind::usage, "{} is not there: moesaic study predict {} makes it",
-          path, study.path);
+          path, shell_word(study.path));
   const std::string obstacle = model_obstacle(study, rows);
   require(obstacle.empty(), ErrorKind::usage, "{}", obstacle);
   Rates rates;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "launch/options/shell_word.h"
 #include "launch/study/study_points.h"
 
 namespace moesaic {
@@ -113,7 +114,7 @@ void require_points_of(const StudyConfig& study, const std::vector<StudyRow>& ro
     require(ids->contains(row.record.id), ErrorKind::usage,
             "{}/study.jsonl: point {} {}: it is another study's; moesaic study run {} writes its "
             "own",
-            study.out, row.record.id, difference, study.path);
+            study.out, row.record.id, difference, shell_word(study.path));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/small_file.h"
+#include "launch/options/shell_word.h"
 #include "launch/results/result_table.h"
 #include "launch/study/study_models.h"
 #include "launch/study/study_results.h"
@@ -193,7 +194,7 @@ std::string model_obstacle(const StudyConfig& study, const std::vector<StudyRow>
   const auto points = Json::read_file(path).find("points");
   if (points && points->as_string() == points_checksum(rows)) return "";
   return fmt::format("{} was fitted to other points: moesaic study predict {} makes it anew", path,
-                     study.path);
+                     shell_word(study.path));
 }
 
 std::vector<Prediction> read_predictions(const std::string& out) {

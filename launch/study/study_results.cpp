@@ -12,6 +12,7 @@
 #include "base/output_file.h"
 #include "base/small_file.h"
 #include "base/split.h"
+#include "launch/options/shell_word.h"
 #include "launch/study/point_file.h"
 #include "launch/study/study_match.h"
 
@@ -45,7 +46,7 @@ std::vector<StudyRow> write_results(const StudyConfig& study, const std::vector<
 std::vector<StudyRow> read_results(const StudyConfig& study) {
   const std::string path = table_path(study);
   require(file_exists(path), ErrorKind::usage, "{} is not there: moesaic study run {} makes it",
-          path, study.path);
+          path, shell_word(study.path));
   std::vector<std::string> ids;
   const std::string text = read_file(path, kMaxListBytes);
   for (const std::string_view line : split(text, '\n')) {
@@ -53,7 +54,7 @@ std::vector<StudyRow> read_results(const StudyConfig& study) {
   }
   std::vector<StudyRow> rows = read_rows(study, ids);
   require(!rows.empty(), ErrorKind::usage, "{} has no point: moesaic study run {} measures them",
-          path, study.path);
+          path, shell_word(study.path));
   require_points_of(study, rows);
   return rows;
 }

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "launch/options/nearest_name.h"
 #include "launch/options/option_help.h"
+#include "launch/options/shell_word.h"
 #include "tests/launch/parsed_command.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"
@@ -322,6 +323,13 @@ TEST(Options, ListsAreCheckedItemByItem) {
   const Command command = parse({"bench", "kernels", "--rows", "3,1"});
   EXPECT_NE(config_text(command).find("rows = 3,1 "), std::string::npos);
   EXPECT_EQ(Json::parse(config_json(command), "config").at("rows").at(1).as_int(), 1);
+}
+
+TEST(ShellWord, IsOneWordToAShell) {
+  EXPECT_EQ(shell_word("runs/qwen3_moe-1.ini"), "runs/qwen3_moe-1.ini");
+  EXPECT_EQ(shell_word("my run"), "'my run'");
+  EXPECT_EQ(shell_word("$HOME; it's"), R"('$HOME; it'\''s')");
+  EXPECT_EQ(shell_word(""), "''");
 }
 
 TEST(NearestName, CountsSwappedNeighboursAsOneEdit) {

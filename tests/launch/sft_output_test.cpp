@@ -252,13 +252,18 @@ TEST(Sft, MetricsHaveTheKeysThatAreDocumented) {
 
 TEST(Sft, TheLastLineSaysWhichTransformersLoadTheAdapter) {
   const TemporaryDirectory directory;
+  const std::string out = directory.path_of("a user's");
   const auto last_line = [&](const Arguments& more) {
     const Arguments one = {"--max-steps", "1", "--log-level", "info", "--overwrite"};
-    const ProgramResult done = run_moesaic(sft(directory.path_of("out"), joined(one, more)));
+    const ProgramResult done = run_moesaic(sft(out, joined(one, more)));
     expect_done(done);
     return lines_of(done.err).back();
   };
-  EXPECT_NE(last_line({}).find("for PEFT with transformers 4 or 5;"), std::string::npos);
+  const std::string line = last_line({});
+  EXPECT_NE(line.find("for PEFT with transformers 4 or 5;"), std::string::npos) << line;
+  const std::string command = "moesaic convert -m " + kDemo + " --lora '" +
+                              directory.path_of(R"(a user'\''s)") + "' --merge -o MERGED ";
+  EXPECT_NE(line.find(command), std::string::npos) << line << " can be typed";
   EXPECT_NE(
       last_line({"--rslora"}).find("--adapter-layout transformers5 -o OUT writes it for that"),
       std::string::npos);
