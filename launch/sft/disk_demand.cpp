@@ -4,12 +4,20 @@
 #include <vector>
 
 #include "base/output_file.h"
+#include "base/rounding.h"
 
 namespace moesaic {
 namespace {
 
-/// Checkpoints that are asked for at most: each is an open file for a moment.
-constexpr std::int64_t kMostAsked = 64;
+/// So many files of `bytes`, or fewer that are larger: each is open for a moment, and a run that
+/// keeps all its checkpoints may write more than a process may open.
+std::vector<std::int64_t> files_of(std::int64_t count, std::int64_t bytes) {
+  constexpr std::int64_t kMostFiles = 64;
+  const std::int64_t each = divide_up(count, kMostFiles);
+  std::vector<std::int64_t> files;
+  for (; count > 0; count -= each) files.push_back(std::min(count, each) * bytes);
+  return files;
+}
 
 }  // namespace
 
@@ -24,12 +32,14 @@ NewCheckpoints new_checkpoints(const DiskDemand& demand) noexcept {
 
 void require_room(const std::string& directory, const DiskDemand& demand) {
   const NewCheckpoints checkpoints = new_checkpoints(demand);
-  const auto files = [&](std::int64_t count) {
-    return std::vector<std::int64_t>(static_cast<std::size_t>(std::min(count, kMostAsked)),
-                                     demand.checkpoint_bytes);
-  };
-  require_room(directory, files(checkpoints.most), "checkpoints of the run");
-  std::vector<std::int64_t> last = files(checkpoints.last);
+  std::optional<ReplacingFile> gradients;  // has its room while the others ask
+  if (demand.gradients && demand.steps_done == 0 && demand.total_steps > 0) {
+    gradients.emplace(*demand.gradients);
+    gradients->file().reserve(demand.adapter_bytes);
+  }
+  require_room(directory, files_of(checkpoints.most, demand.checkpoint_bytes),
+               "checkpoints of the run");
+  std::vector<std::int64_t> last = files_of(checkpoints.last, demand.checkpoint_bytes);
   last.push_back(demand.adapter_bytes);
   require_room(directory, last, "checkpoints of the run, and the adapter");
 }

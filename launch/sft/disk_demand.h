@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace moesaic {
@@ -14,6 +15,7 @@ struct DiskDemand {
   std::int64_t there = 0;       // those that are there already
   std::int64_t checkpoint_bytes = 0;
   std::int64_t adapter_bytes = 0;
+  std::optional<std::string> gradients{};  // a file of the same size that the first step writes
 };
 
 /// Checkpoints that are there at once beyond those that are there already: the most while the run
@@ -24,8 +26,8 @@ struct NewCheckpoints {
 };
 [[nodiscard]] NewCheckpoints new_checkpoints(const DiskDemand& demand) noexcept;
 
-/// Throws Error{resource} naming `directory` if the disk has no room for that. For rank 0, before
-/// the first step.
+/// Throws Error{resource} naming `directory`, or the file of gradients, if the disk has no room for
+/// that. For rank 0, before the first step.
 void require_room(const std::string& directory, const DiskDemand& demand);
 
 }  // namespace moesaic

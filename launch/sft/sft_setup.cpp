@@ -249,7 +249,8 @@ void SftSetup::require_room(std::int64_t done) const {
                                              .keep = options.keep,
                                              .there = checkpoints_.count(),
                                              .checkpoint_bytes = checkpoints_.bytes(),
-                                             .adapter_bytes = adapter_file_bytes(saved_adapter())});
+                                             .adapter_bytes = adapter_file_bytes(saved_adapter()),
+                                             .gradients = options.grad_out});
 }
 
 void SftSetup::write_gradients(const std::string& path) const {

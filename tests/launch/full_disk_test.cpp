@@ -66,6 +66,21 @@ TEST_F(FullDisk, AFineTuningAsksForRoomBeforeItsFirstStep) {
   }
   const ProgramResult done = run("2800k", {});
   EXPECT_EQ(done.exit_code, 0) << done.text();
+  const Arguments gradients = {"--grad-out", disk_ + "/gradients"};
+  expect_failure(run("2800k", gradients), 4,
+                 {out + " (checkpoints of the run, and the adapter)", "cannot reserve"});
+  expect_failure(run("400k", gradients), 4, {disk_ + "/gradients", "cannot reserve"});
+  const ProgramResult with_gradients = run("3500k", gradients);
+  EXPECT_EQ(with_gradients.exit_code, 0) << with_gradients.text();
+}
+
+TEST_F(FullDisk, AFineTuningAsksForRoomForAllItsCheckpoints) {
+  const std::string out = disk_ + "/out";
+  const Arguments keeps = {"--save-every", "1", "--keep", "1000000"};
+  const ProgramResult refused =
+      run_program(with_small_disk("115m", disk_, moesaic_command(fine_tuning(out, "80", keeps))));
+  expect_failure(refused, 4, {out + " (checkpoints of the run)", "cannot reserve"});
+  EXPECT_EQ(refused.err.find("step 1/"), std::string::npos) << refused.text();
 }
 
 /// Others write to the disk, too, from the first checkpoint on.
