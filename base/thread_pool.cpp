@@ -1,7 +1,5 @@
 #include "base/thread_pool.h"
 
-#include <sched.h>
-
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -10,33 +8,18 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/pause.h"
+#include "base/waited_word.h"
 
 namespace moesaic {
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(100);
-constexpr int kLooksPerYield = 64;
-
-/// Waits until `value` differs from `old`: spins shortly, then sleeps.
-template <typename T>
-void wait_for_change(const std::atomic<T>& value, T old) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpin;
-  for (int look = 1; value.load(std::memory_order_acquire) == old; ++look) {
-    pause_core();
-    if (look % kLooksPerYield != 0) continue;
-    sched_yield();
-    if (std::chrono::steady_clock::now() > deadline) {
-      value.wait(old, std::memory_order_acquire);
-      return;
-    }
-  }
-}
+/// Of State::inside: no worker may begin.
+constexpr std::uint32_t kClosed = std::uint32_t{1} << 31;
 
 }  // namespace
 
 struct ThreadPool::State {
-  // One call of parallel_for: written by worker 0 before `round` is advanced.
+  // One call of parallel_for: written by worker 0 while nobody is inside and nobody may begin.
   std::int64_t num_tasks = 0;
   void* function = nullptr;
   Call call = nullptr;
@@ -47,11 +30,14 @@ struct ThreadPool::State {
   std::function<void()> between_tasks;
   std::chrono::microseconds interval{};
   std::chrono::steady_clock::time_point next_look{};
+  CoreYield core;
 
-  alignas(64) std::atomic<std::uint32_t> round{0};
+  alignas(64) WaitedWord round{0};
   std::atomic<bool> stop{false};
   alignas(64) std::atomic<std::int64_t> next_task{0};
-  alignas(64) std::atomic<int> busy{0};
+  /// Workers that have begun, but worker 0, and kClosed. Worker 0 waits for these alone: one that
+  /// others keep from its core is not missed while there is another to do its tasks.
+  alignas(64) WaitedWord inside{kClosed};
 };
 
 ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads), state_(new State) {
@@ -77,18 +63,18 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::stop() noexcept {
   state_->stop.store(true, std::memory_order_relaxed);
-  state_->round.fetch_add(1, std::memory_order_release);
-  state_->round.notify_all();
+  state_->round.add(1);
+  state_->round.wake_all();
 }
 
 void ThreadPool::work(int worker) {
+  CoreYield core;
   std::uint32_t seen = 0;
   while (true) {
-    wait_for_change(state_->round, seen);
-    ++seen;
+    seen = state_->round.wait(seen, core);
     if (state_->stop.load(std::memory_order_relaxed)) return;
-    take_tasks(worker);
-    if (state_->busy.fetch_sub(1, std::memory_order_acq_rel) == 1) state_->busy.notify_one();
+    if ((state_->inside.add(1) & kClosed) == 0) take_tasks(worker);
+    if (state_->inside.subtract(1) == (kClosed | 1)) state_->inside.wake_all();
   }
 }
 
@@ -135,14 +121,12 @@ void ThreadPool::run(std::int64_t num_tasks, void* function, Call call) {
   state.function = function;
   state.call = call;
   state.next_task.store(0, std::memory_order_relaxed);
-  state.busy.store(num_threads_ - 1, std::memory_order_relaxed);
-  state.round.fetch_add(1, std::memory_order_release);
-  state.round.notify_all();
+  state.inside.clear_bits(kClosed);
+  state.round.add(1);
+  state.round.wake_all();
   take_tasks(0);
-  for (int busy = state.busy.load(std::memory_order_acquire); busy > 0;
-       busy = state.busy.load(std::memory_order_acquire)) {
-    wait_for_change(state.busy, busy);
-  }
+  std::uint32_t inside = state.inside.set_bits(kClosed) | kClosed;
+  while (inside != kClosed) inside = state.inside.wait(inside, state.core);
   if (state.error) std::rethrow_exception(std::exchange(state.error, nullptr));
 }
 

@@ -12,8 +12,8 @@
 namespace moesaic {
 
 /// A rank's worker threads. The caller of parallel_for is worker 0; size() - 1 threads help it.
-/// Idle workers spin for some microseconds, yielding to other processes, and then sleep: several
-/// ranks may share the cores of one machine.
+/// Idle workers look for work for some microseconds, and then sleep: several ranks may share the
+/// cores of one machine. Nobody waits for a worker that has not begun when all tasks are given out.
 class ThreadPool {
  public:
   /// Throws Error{usage} unless num_threads >= 1, Error{resource} if the system refuses a thread.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/core_yield.h"
 #include "comm/exchange_trace.h"
 #include "comm/pending.h"
 #include "comm/roll_call.h"
@@ -60,7 +61,7 @@ class IdleTime {
   RowLabel place_;
   std::unique_ptr<RollCall> roll_call_;
   std::vector<UnderWay*> under_way_;
-  std::chrono::steady_clock::time_point crowded_until_{};
+  CoreYield core_;
   std::exception_ptr kept_;
   std::unique_ptr<ExchangeTrace> trace_;
 };

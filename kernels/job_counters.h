@@ -1,12 +1,11 @@
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
+#include "base/core_yield.h"
 #include "base/pause.h"
 
 namespace moesaic {
@@ -31,10 +30,11 @@ class JobCounters {
   /// for.
   [[nodiscard]] bool wait(std::size_t piece, const std::atomic<bool>& aborted) const {
     constexpr int kLooksPerYield = 64;
+    static thread_local CoreYield core;
     for (int look = 1; left_[piece].load(std::memory_order_acquire) > 0; ++look) {
       if (aborted.load(std::memory_order_relaxed)) return false;
       pause_core();
-      if (look % kLooksPerYield == 0) sched_yield();
+      if (look % kLooksPerYield == 0) core.pass();
     }
     return true;
   }

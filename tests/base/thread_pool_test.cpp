@@ -1,17 +1,30 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <latch>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
 
+#if defined(__has_feature)
+#define MOESAIC_LATE_SIGNALS __has_feature(thread_sanitizer)
+#elif defined(__SANITIZE_THREAD__)
+#define MOESAIC_LATE_SIGNALS 1
+#else
+#define MOESAIC_LATE_SIGNALS 0
+#endif
+
 namespace moesaic {
 namespace {
+
+constexpr bool kLateSignals = MOESAIC_LATE_SIGNALS != 0;
 
 TEST(ThreadPool, every_task_runs_once) {
   for (const int threads : {1, 2, 3, 8}) {
@@ -44,6 +57,44 @@ TEST(ThreadPool, many_short_rounds) {
     pool.parallel_for(3, [&](std::int64_t task, int) { sum += task; });
   }
   EXPECT_EQ(sum, 6000);
+}
+
+// A worker that is kept from its core, by a signal.
+std::atomic<bool> is_kept{false};
+std::atomic<bool> is_released{false};
+void keep_this_thread(int) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  is_kept = true;
+  while (!is_released && std::chrono::steady_clock::now() < deadline) {
+  }
+  is_kept = false;
+}
+
+TEST(ThreadPool, does_not_wait_for_workers_that_have_not_begun) {
+  if (kLateSignals) GTEST_SKIP() << "signals come late under ThreadSanitizer";
+  ThreadPool pool(3);
+  std::vector<pthread_t> threads(3);
+  std::latch arrived(3);
+  pool.parallel_for(3, [&](std::int64_t, int worker) {
+    threads[static_cast<std::size_t>(worker)] = pthread_self();
+    arrived.arrive_and_wait();
+  });
+  struct sigaction keep {};
+  keep.sa_handler = keep_this_thread;
+  struct sigaction before {};
+  ASSERT_EQ(sigaction(SIGUSR2, &keep, &before), 0);
+  ASSERT_EQ(pthread_kill(threads[2], SIGUSR2), 0);
+  while (!is_kept) std::this_thread::yield();
+  std::atomic<int> done = 0;
+  for (int round = 0; round < 100; ++round)
+    pool.parallel_for(10, [&](std::int64_t, int) { ++done; });
+  EXPECT_TRUE(is_kept);
+  EXPECT_EQ(done, 1000);
+  is_released = true;
+  while (is_kept) std::this_thread::yield();
+  EXPECT_EQ(sigaction(SIGUSR2, &before, nullptr), 0);
+  pool.parallel_for(100, [&](std::int64_t, int) { ++done; });
+  EXPECT_EQ(done, 1100);
 }
 
 TEST(ThreadPool, exceptions_reach_the_caller_and_the_pool_lives_on) {
