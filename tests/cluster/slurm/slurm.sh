@@ -84,16 +84,19 @@ END
 }
 
 # job_field JOB NAME, such as JobState or ExitCode
-job_field() { scontrol show job "$1" | grep -oP "\b$2=\K\S+" | head -1; }
+job_field() {
+  [[ " $(scontrol --oneliner show job "$1")" =~ [[:space:]]$2=([^[:space:]]+) ]] && echo "${BASH_REMATCH[1]}"
+}
 
 job_is() { [[ $(job_field "$1" JobState) =~ ^($2)$ ]]; } # JOB STATES, such as COMPLETED|FAILED
 
-# wait_until COMMAND...: looks ten times a second until it succeeds; fails after five minutes.
+# wait_until COMMAND...: looks five times a second until it succeeds; fails after five minutes. (Looking costs a core some
+# milliseconds, which jobs that others wait for at the same time could have.)
 wait_until() {
   local look
-  for ((look = 0; look < 3000; ++look)); do
+  for ((look = 0; look < 1500; ++look)); do
     if "$@"; then return; fi
-    sleep 0.1
+    sleep 0.2
   done
   echo "in vain: $*" >&2
   return 1
