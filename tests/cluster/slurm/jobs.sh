@@ -8,7 +8,7 @@ export MOESAIC=$1
 data=$2
 repository=$(readlink -f "$here/../../..")
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'slurm_down "$work/slurm"; rm -rf "$work"' EXIT
 cd "$work" || exit
 model=$data/demo-model
 unset OMPI_MCA_plm_rsh_agent OMPI_MCA_plm_rsh_no_tree_spawn # Slurm starts MPI's daemons
@@ -81,6 +81,6 @@ nothing_is_left() {
 # What jobs are compared with, by one rank, and what they do.
 greedy=(--temp 0 --numerics portable)
 # One thread: several wait for each other, for minutes where others want the cores too.
-alone() { "$MOESAIC" "$@" --threads 1 >/dev/null 2>&1; }
+alone() { "$MOESAIC" "$@" --threads 1 >/dev/null 2>alone.err || { cat alone.err; return 1; }; }
 
 slurm_up "$work/slurm" 2 8

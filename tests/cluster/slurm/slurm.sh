@@ -10,12 +10,23 @@ slurm_up() {
   dd if=/dev/urandom of="$dir/munge.key" bs=128 count=1 status=none
   chmod 400 "$dir/munge.key"
   munged --force --key-file="$dir/munge.key" --socket="$dir/run/munge" --pid-file="$dir/run/munged.pid" \
-    --log-file="$dir/log/munged" --seed-file="$dir/run/munged.seed" --num-threads=2 2>/dev/null
+    --log-file="$dir/log/munged" --seed-file="$dir/run/munged.seed" --num-threads=2 2>"$dir/log/munge" ||
+    { cat "$dir/log/munge"; return 1; }
   write_slurm_conf "$dir" "$hosts" "$cpus" >"$dir/slurm.conf"
   export SLURM_CONF=$dir/slurm.conf
   slurmctld -i -c
   for ((number = 1; number <= hosts; ++number)); do slurm_join "node$number"; done
   wait_until slurm_has "$hosts" || { tail -n 20 "$dir"/log/*; return 1; }
+}
+
+# slurm_down DIR: ends the daemons, so that nobody writes there any more.
+slurm_down() {
+  local file daemon
+  for file in "$1"/run/*.pid; do
+    [[ -e $file ]] || continue # they have not come up
+    daemon=$(<"$file")
+    if kill -KILL "$daemon" 2>/dev/null; then wait_until test ! -e "/proc/$daemon"; fi
+  done
 }
 
 slurm_join() { # NODE
