@@ -108,23 +108,34 @@ ScoreWork score_workload(const Options& options, std::int64_t ranks, const Windo
 }
 
 InnerNumbers inner_numbers(std::span<const AdapterSpec> adapters, std::int64_t topk) {
-  std::map<std::int64_t, std::int64_t> layers;
+  struct Layer {
+    std::int64_t matrices = 0;  // of its mixer
+    std::int64_t common = 0;    // of an MLP that all tokens go through
+    std::int64_t experts = 0;
+  };
+  std::map<std::int64_t, Layer> layers;
   std::map<std::pair<std::int64_t, MlpPart>, std::int64_t> experts;  // the most of any
   for (const AdapterSpec& adapter : adapters) {
     const AdapterSite& site = adapter.site;
     if (site.expert < 0) {
-      layers[site.layer] += adapter.rank;
+      Layer& layer = layers[site.layer];
+      (site.part ? layer.common : layer.matrices) += adapter.rank;
     } else {
       std::int64_t& most = experts[{site.layer, *site.part}];
       most = std::max(most, adapter.rank);
     }
   }
-  for (const auto& [place, rank] : experts) layers[place.first] += topk * rank;
+  for (const auto& [place, rank] : experts) layers[place.first].experts += topk * rank;
   InnerNumbers numbers;
-  for (const auto& [layer, inner] : layers) {
-    numbers.all += inner;
-    numbers.of_layer = std::max(numbers.of_layer, inner);
+  std::int64_t matrices = 0;
+  std::int64_t mlp = 0;
+  for (const auto& [number, layer] : layers) {
+    numbers.kept += layer.common + layer.experts;
+    numbers.largest = std::max(numbers.largest, layer.common + layer.experts);
+    matrices = std::max(matrices, layer.matrices);
+    mlp = std::max({mlp, layer.common, layer.experts});
   }
+  numbers.working = 2 * (matrices + mlp);
   return numbers;
 }
 
@@ -133,9 +144,8 @@ Workload sft_workload(const Options& options, const ModelConfig& config, const S
   const std::int64_t tokens = std::max(options.batch_size, sizes.longest);
   constexpr std::int64_t kOptimizerBytes = 16;  // a gradient of 8 bytes, two moments of 4
   constexpr std::int64_t kGradientBytes = 4;    // that is written
-  // Their gradients are those of one layer. Buffers take a quarter more.
   const std::int64_t inner =
-      5 * ((recomputes ? sizes.inner.of_layer : sizes.inner.all) + sizes.inner.of_layer);
+      4 * ((recomputes ? sizes.inner.largest : sizes.inner.kept) + sizes.inner.working);
   const std::int64_t logits_rows = std::min(tokens, LossHead::rows_at_a_time(config.vocab_size));
   return {.sequences = 1,
           .capacity = tokens,

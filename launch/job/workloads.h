@@ -56,8 +56,9 @@ struct ScoreWork {
 
 /// What adapters make of a token between their two factors, in numbers.
 struct InnerNumbers {
-  std::int64_t all = 0;
-  std::int64_t of_layer = 0;  // the largest one
+  std::int64_t kept = 0;     // by the MLPs of all layers, for their backward pass
+  std::int64_t largest = 0;  // of these, the most of a layer
+  std::int64_t working = 0;  // of a mixer's matrices and an MLP at a time, forward and back
 };
 [[nodiscard]] InnerNumbers inner_numbers(std::span<const AdapterSpec> adapters, std::int64_t topk);
 

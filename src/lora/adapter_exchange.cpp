@@ -63,6 +63,9 @@ void AdapterExchange::collect(std::span<const float> values, const Take& take) c
   // gather them.
   std::vector<std::int64_t> bits;
   std::vector<float> collected;
+  const auto most = static_cast<std::size_t>(most_values(all_));
+  bits.reserve((most + 1) / 2);  // vectors that grow leave holes
+  collected.reserve(most);
   for (const Piece& piece : pieces(all_)) {
     bits.assign(static_cast<std::size_t>(piece.values + 1) / 2, 0);
     auto* const bytes = reinterpret_cast<std::byte*>(bits.data());
@@ -89,6 +92,7 @@ void AdapterExchange::collect(std::span<const float> values, const Take& take) c
 
 void AdapterExchange::distribute(std::span<float> values, const Give& give) const {
   std::vector<float> piece_values;
+  piece_values.reserve(static_cast<std::size_t>(most_values(all_)));
   for (const Piece& piece : pieces(all_)) {
     piece_values.assign(static_cast<std::size_t>(piece.values), 0);
     if (world_.rank() == 0) {
@@ -111,10 +115,14 @@ void AdapterExchange::distribute(std::span<float> values, const Give& give) cons
   }
 }
 
-std::int64_t AdapterExchange::scratch_bytes(std::span<const AdapterSpec> all) {
+std::int64_t AdapterExchange::most_values(std::span<const AdapterSpec> all) {
   std::int64_t most = 0;
   for (const Piece& piece : pieces(all)) most = std::max(most, piece.values);
-  return 2 * most * static_cast<std::int64_t>(sizeof(float));
+  return most;
+}
+
+std::int64_t AdapterExchange::scratch_bytes(std::span<const AdapterSpec> all) {
+  return 2 * most_values(all) * static_cast<std::int64_t>(sizeof(float));
 }
 
 }  // namespace moesaic

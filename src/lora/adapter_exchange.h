@@ -45,7 +45,8 @@ class AdapterExchange {
     std::int64_t values = 0;
   };
   [[nodiscard]] static std::vector<Piece> pieces(std::span<const AdapterSpec> all);
-  [[nodiscard]] const AdapterSpec& spec(std::int64_t index) const;  // of all_
+  [[nodiscard]] static std::int64_t most_values(std::span<const AdapterSpec> all);  // of a piece
+  [[nodiscard]] const AdapterSpec& spec(std::int64_t index) const;                  // of all_
   template <typename Visit>
   void for_each_held(const Piece& piece, const Visit& visit) const;
 
