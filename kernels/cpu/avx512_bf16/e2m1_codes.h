@@ -40,7 +40,9 @@ class E2m1Codes {
 
  protected:
   explicit E2m1Codes(const std::byte* panel) : codes_(panel) {}
-  [[nodiscard]] const std::byte* start() const { return codes_; }
+  [[nodiscard]] const std::byte* start() const {
+    return codes_;
+  }
 
  private:
   const std::byte* codes_;

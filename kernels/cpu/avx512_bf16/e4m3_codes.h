@@ -58,7 +58,9 @@ class E4m3Codes {
 
  protected:
   explicit E4m3Codes(const std::byte* panel) : codes_(panel) {}
-  [[nodiscard]] const std::byte* start() const { return codes_; }
+  [[nodiscard]] const std::byte* start() const {
+    return codes_;
+  }
 
  private:
   const std::byte* codes_;
