@@ -86,7 +86,8 @@ class PlainMlpKind : public FeedForwardKind {
 };
 
 /// How save_pretrained names the parts of a family's MoE block where the checkpoint has none of the
-/// names that are known.
+/// names that are known; in the order of the first rows of the tables in expert_names.cpp.
+/// expert_modules() there tells how PEFT calls them.
 enum class MoeNames { qwen, mixtral, granite };
 
 struct MoeConfig {
