@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/memory.h"
 #include "kernels/cuda/device_roofs.h"
 #include "kernels/cuda/grouped_mlps.h"
 #include "kernels/nvfp4_activations.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/format.h"
 #include "launch/job/memory_check.h"
 
 namespace moesaic {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/format.h"
 #include "src/parallel/expert_nodes.h"
 
 namespace moesaic {

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "launch/bench/exchange_bed.h"
-#include "launch/bench/exchange_rivals.h"
 #include "launch/job/runtime.h"
 
 namespace moesaic {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <span>
 
 #include "kernels/transposed_gemm.h"
 #include "launch/bench/exchange_bed.h"

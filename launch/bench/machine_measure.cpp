@@ -20,7 +20,7 @@
 #include "launch/bench/row_measure.h"
 #include "launch/bench/together.h"
 #include "launch/job/gather.h"
-#include "launch/job/memory_check.h"
+#include "launch/job/memory_plan.h"
 
 namespace moesaic {
 namespace {

@@ -6,7 +6,6 @@
 #include "launch/options/option_values.h"
 #include "launch/results/result_table.h"
 #include "launch/shapes/named_shapes.h"
-#include "src/model/weight_layout.h"
 
 namespace moesaic {
 

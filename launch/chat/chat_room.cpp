@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <optional>
-#include <utility>
 
 #include "base/error.h"
 #include "base/progress.h"

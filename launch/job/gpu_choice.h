@@ -7,7 +7,6 @@
 
 #include "launch/options/options.h"
 #include "src/model/model_config.h"
-#include "src/model/weight_plan.h"
 #include "src/moe/expert_mask.h"
 
 namespace moesaic {

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <memory>
-
-#include "launch/job/rank_device.h"
+#include "launch/job/runtime.h"
 #include "src/model/model_config.h"
 #include "src/moe/device_graphs.h"
 

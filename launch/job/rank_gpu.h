@@ -4,8 +4,8 @@
 
 #include "launch/job/gpu_choice.h"
 #include "launch/job/gpu_road.h"
+#include "launch/job/memory_plan.h"
 #include "launch/job/rank_device.h"
-#include "launch/job/workloads.h"
 #include "src/model/device_weights.h"
 #include "src/model/model_weights.h"
 #include "src/moe/device_experts.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>

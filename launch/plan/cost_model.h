@@ -2,7 +2,7 @@
 
 #include "launch/job/session.h"
 #include "launch/shapes/named_shapes.h"
-#include "src/parallel/step_cost.h"
+#include "src/parallel/step_work.h"
 
 namespace moesaic {
 

@@ -10,6 +10,7 @@
 #include "launch/job/gpu_choice.h"
 #include "launch/job/gpu_graphs.h"
 #include "launch/job/gpu_road.h"
+#include "launch/job/largest_value.h"
 #include "launch/job/workloads.h"
 #include "launch/plan/training_cost.h"
 #include "src/lora/adapter_writer.h"

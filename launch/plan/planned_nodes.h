@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "launch/job/gpu_memory.h"
-#include "launch/job/largest_value.h"
 #include "launch/job/memory_plan.h"
 #include "launch/options/options.h"
 #include "src/parallel/expert_loads.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "launch/job/session.h"
-#include "src/parallel/step_cost.h"
+#include "src/parallel/step_work.h"
 
 namespace moesaic {
 

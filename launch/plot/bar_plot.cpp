@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "launch/plot/line_plot.h"
 #include "launch/plot/svg_frame.h"

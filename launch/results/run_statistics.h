@@ -7,7 +7,6 @@
 #include "launch/job/expert_balance.h"
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
-#include "src/moe/moe_layer.h"
 #include "src/parallel/phase_times.h"
 
 namespace moesaic {

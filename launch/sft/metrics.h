@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/output_file.h"
 #include "launch/sft/loss_plot.h"

@@ -12,7 +12,6 @@
 #include "launch/study/study_fit.h"
 #include "src/model/model_config.h"
 #include "src/parallel/expert_popularity.h"
-#include "src/parallel/step_cost.h"
 
 namespace moesaic {
 

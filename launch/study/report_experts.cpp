@@ -10,7 +10,6 @@
 
 #include "launch/plot/bar_plot.h"
 #include "launch/results/result_table.h"
-#include "launch/study/study_results.h"
 
 namespace moesaic {
 namespace {

@@ -1,9 +1,8 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
-#include "src/parallel/step_cost.h"
+#include "src/parallel/step_work.h"
 
 namespace moesaic {
 

@@ -7,6 +7,7 @@
 
 #include "base/counter_random.h"
 #include "base/error.h"
+#include "launch/study/nonnegative_fit.h"
 #include "src/parallel/step_cost.h"
 
 namespace moesaic {

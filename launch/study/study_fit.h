@@ -2,10 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
-
-#include "launch/study/nonnegative_fit.h"
 
 namespace moesaic {
 

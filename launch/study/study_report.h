@@ -6,7 +6,6 @@
 
 #include "launch/options/options.h"
 #include "launch/study/report_plots.h"
-#include "launch/study/study_config.h"
 
 namespace moesaic {
 

@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include <optional>
-#include <string_view>
 #include <vector>
 
 #include "base/checksum.h"

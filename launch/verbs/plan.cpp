@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/small_file.h"
 #include "base/topology.h"
+#include "launch/job/largest_value.h"
 #include "launch/job/memory_check.h"
 #include "launch/job/verbs.h"
 #include "launch/plan/cost_model.h"

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "launch/options/option_table.h"
 
 namespace moesaic {
 namespace {
