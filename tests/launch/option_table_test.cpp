@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "kernels/cpu_features.h"
 #include "launch/options/option_help.h"
 #include "tests/launch/parsed_command.h"
 
@@ -100,6 +101,15 @@ TEST(OptionTable, ConfigIsJson) {
   EXPECT_EQ(json.at("predict").as_int(), 128);
   EXPECT_FALSE(json.at("json").as_bool());
   EXPECT_FALSE(json.contains("file"));
+}
+
+TEST(OptionTable, EveryInstructionSetCanBeNamed) {
+  for (int number = 0; number < kNumIsas; ++number) {
+    const auto isa = static_cast<Isa>(number);
+    const std::string name(isa_name(isa));
+    EXPECT_EQ(test::parse({"bench", "kernels", "--isa", name}).options.isa.isa, isa);
+    EXPECT_EQ(test::parse({"bench", "layer", "--isa", name}).options.isa.isa, isa);
+  }
 }
 
 }  // namespace

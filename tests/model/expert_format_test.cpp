@@ -59,9 +59,8 @@ TEST_P(ExpertFormat, IsCloseToWhatItWasQuantisedFrom) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, ExpertFormat,
-                         testing::Values("bf16", "int8", "int4", "int4_group", "int4_group64",
-                                         "int4_group128", "fp8_block", "fp8_block32", "fp8_channel",
-                                         "nvfp4", "mxfp4", "mxfp8"),
+                         testing::ValuesIn(std::vector<std::string>(kLayoutNames.begin(),
+                                                                    kLayoutNames.end())),
                          [](const auto& param) { return param.param; });
 
 /// Bytes that rank 0 of two sends, and its logits.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <set>
 
 #include "src/checkpoint/safetensors_writer.h"
 #include "tests/support/temporary_directory.h"
@@ -33,6 +34,15 @@ TEST(LayoutNames, ReadBack) {
   for (const char* name : {"", "int5", "int4_group16", "fp8_block64", "INT4", "nvfp4 "}) {
     EXPECT_FALSE(layout_from_name(name).has_value()) << name;
   }
+}
+
+TEST(LayoutNames, EveryFormatHasOne) {
+  std::set<Format> named = {Format::f32};  // which only --precision fp32 takes
+  for (const std::string_view name : kLayoutNames) {
+    ASSERT_TRUE(layout_from_name(name).has_value()) << name;
+    named.insert(layout_from_name(name)->format);
+  }
+  EXPECT_EQ(named.size(), static_cast<std::size_t>(kNumFormats));
 }
 
 TEST(LayoutNames, OtherSpellingsAreUnderstood) {
