@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/json.h"
-#include "launch/options/split.h"
+#include "base/split.h"
 #include "tests/launch/program.h"
 #include "tests/launch/study_program.h"
 #include "tests/support/text.h"
