@@ -6,6 +6,7 @@
 #include "launch/options/nearest_name.h"
 #include "launch/options/option_help.h"
 #include "launch/options/shell_word.h"
+#include "src/model/weight_layout.h"
 #include "tests/launch/parsed_command.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/temporary_directory.h"

@@ -3,11 +3,11 @@
 #include <cstdint>
 
 // Allocations of a program that has allocations.cpp among its sources, and with it an operator new
-// and an mmap that count. (Buffers are mapped; under a sanitizer those are not counted.)
+// and an mmap that count: Buffers are mapped.
 
 namespace moesaic::test {
 
-/// Whether they are counted: a sanitizer may have an operator new of its own.
+/// Whether they are counted: not under a sanitizer, which has an operator new of its own.
 [[nodiscard]] bool counts_allocations();
 /// Of this thread so far.
 [[nodiscard]] std::int64_t allocations_of_thread() noexcept;
