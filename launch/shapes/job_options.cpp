@@ -30,7 +30,7 @@ struct JobOption {
   Jobs jobs;
 };
 
-/// Options that some jobs alone have; all others are of every job.
+/// options_of_some_jobs().
 constexpr auto kJobOptions = std::to_array<JobOption>({
     {"model", kModels},
     {"text", kModels},
@@ -73,6 +73,12 @@ bool is_shape_job(StudyJob job) noexcept {
 bool job_takes(StudyJob job, std::string_view option) noexcept {
   const auto* const found = std::ranges::find(kJobOptions, option, &JobOption::name);
   return found == kJobOptions.end() || (found->jobs & bit(job)) != 0;
+}
+
+std::vector<std::string_view> options_of_some_jobs() {
+  std::vector<std::string_view> names;
+  for (const JobOption& option : kJobOptions) names.push_back(option.name);
+  return names;
 }
 
 std::int64_t sequence_tokens(const Options& options) noexcept {

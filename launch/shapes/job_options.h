@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "launch/options/options.h"
 #include "src/model/model_config.h"
@@ -14,6 +15,9 @@ namespace moesaic {
 
 /// Whether the option of `study point` makes a difference to a point of this job.
 [[nodiscard]] bool job_takes(StudyJob job, std::string_view option) noexcept;
+
+/// Names of the options that some jobs alone have; all others are of every job.
+[[nodiscard]] std::vector<std::string_view> options_of_some_jobs();
 
 /// Tokens of a sequence, or a sample, of the point's job.
 [[nodiscard]] std::int64_t sequence_tokens(const Options& options) noexcept;

@@ -170,10 +170,8 @@ std::string report_html(const std::vector<StudyRow>& rows, const std::vector<Rep
   html += "<h2>Points</h2>\n" + table_html(rows, options) + failures_html(rows);
   return html +
          "<p>Seconds are the mean of the repetitions and ci95_s half of its 95 % interval, which "
-         "one "
-         "repetition has none of. Points "
-         "whose threads share cores (grey) say what an efficiency by cores can say, and nothing of "
-         "speed-up.</p>\n</body></html>\n";
+         "one repetition has none of. Points whose threads share cores (grey) say what an "
+         "efficiency by cores can say, and nothing of speed-up.</p>\n</body></html>\n";
 }
 
 std::string points_csv(const std::vector<StudyRow>& rows, const ReportOptions& options) {

@@ -116,6 +116,7 @@ class PointMaker {
   /// Looks at what the point runs.
   void identify(StudyPoint& point) {
     const Options& options = point.command.options;
+    check_lines(options.job);
     check_ranks(point);
     check_exchange(options);
     if (!options.shape) {
@@ -206,7 +207,6 @@ class PointMaker {
     point.command = understand(point.words);
     const Options& options = point.command.options;
     check_together([&] { require_point(point.command); });
-    check_lines(options.job);
     const bool is_told = source_of(point.command, "sequences") != OptionSource::preset;
     const bool is_strong = study_.kind == StudyKind::strong;
     if (!is_strong || !is_told) {

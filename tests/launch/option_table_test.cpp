@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "kernels/cpu_features.h"
 #include "launch/options/option_help.h"
+#include "launch/shapes/job_options.h"
 #include "tests/launch/parsed_command.h"
 
 namespace moesaic {
@@ -101,6 +102,14 @@ TEST(OptionTable, ConfigIsJson) {
   EXPECT_EQ(json.at("predict").as_int(), 128);
   EXPECT_FALSE(json.at("json").as_bool());
   EXPECT_FALSE(json.contains("file"));
+}
+
+TEST(OptionTable, OptionsOfSomeJobsOfStudiesAreOptions) {
+  for (const std::string_view name : options_of_some_jobs()) {
+    const OptionRow* const row = find_option(name, Verb::study_point);
+    ASSERT_NE(row, nullptr) << name;
+    EXPECT_TRUE(takes(Verb::study_point, *row)) << name;
+  }
 }
 
 TEST(OptionTable, EveryInstructionSetCanBeNamed) {

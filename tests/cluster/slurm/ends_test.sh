@@ -118,7 +118,7 @@ cancelled=$(submit "${endless[@]}")
 beside check_job "scancel" is_cancelled "$cancelled"
 beside check_job "a killed rank" loses_a_rank "$(submit "${endless[@]}")" KILL 137
 beside check_job "a segmentation fault" loses_a_rank "$(submit "${endless[@]}")" SEGV 139
-beside check_job "a stopped rank" loses_a_rank "$(submit "${endless[@]}" --timeout 8)" STOP 5
+beside check_job "a stopped rank" loses_a_rank "$(submit "${endless[@]}" --timeout 30)" STOP 5
 tell_all
 check_job "scancel: ranks end in order" says "$cancelled" "warning: interrupted ("
 check "nothing is left on the nodes" nothing_is_left
@@ -144,7 +144,7 @@ if [[ ${MOESAIC_TEST_SLURM:-} == all ]]; then
   beside check_job "scancel with mpirun" is_cancelled "$(submit "${endless[@]}")"
   beside check_job "a killed rank with mpirun" loses_a_rank "$(submit "${endless[@]}")" KILL 137
   beside check_job "a segmentation fault with mpirun" loses_a_rank "$(submit "${endless[@]}")" SEGV 139
-  beside check_job "a stopped rank with mpirun" loses_a_rank "$(submit "${endless[@]}" --timeout 8)" STOP 5
+  beside check_job "a stopped rank with mpirun" loses_a_rank "$(submit "${endless[@]}" --timeout 30)" STOP 5
   # srun may not hear of it before the others, whose node's ranks see it at once, have waited for that.
   with=(--ntasks-per-node=2)
   beside check_job "a killed rank among two of a node" loses_a_rank "$(submit "${endless[@]}")" KILL "137|5"
