@@ -52,7 +52,7 @@ std::vector<NamedFile> read_files(const Options& options) {
 bool is_same(const std::string& a, const std::string& b) {
   std::error_code error;
   if (fs::equivalent(a, b, error)) return true;
-  return fs::weakly_canonical(a, error) == fs::weakly_canonical(b, error);
+  return full_path(a) == full_path(b);
 }
 
 /// A file that is there.
@@ -63,10 +63,14 @@ bool is_part_of(const std::string& path, const std::string& directory) {
 
 }  // namespace
 
-bool is_within(const std::string& path, const std::string& directory) {
+fs::path full_path(const std::string& path) {
   std::error_code error;
-  const fs::path inner = fs::weakly_canonical(path, error);
-  const fs::path outer = fs::weakly_canonical(directory, error);
+  return fs::weakly_canonical(fs::absolute(path, error), error);  // alone it may stay relative
+}
+
+bool is_within(const std::string& path, const std::string& directory) {
+  const fs::path inner = full_path(path);
+  const fs::path outer = full_path(directory);
   return std::ranges::mismatch(outer, inner).in1 == outer.end();
 }
 
