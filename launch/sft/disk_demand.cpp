@@ -19,6 +19,10 @@ std::vector<std::int64_t> files_of(std::int64_t count, std::int64_t bytes) {
   return files;
 }
 
+bool writes_gradients(const DiskDemand& demand) noexcept {
+  return demand.gradients && demand.steps_done == 0 && demand.total_steps > 0;
+}
+
 }  // namespace
 
 NewCheckpoints new_checkpoints(const DiskDemand& demand) noexcept {
@@ -30,10 +34,17 @@ NewCheckpoints new_checkpoints(const DiskDemand& demand) noexcept {
   return {.most = std::min(saves, missing + 1), .last = std::min(saves, missing)};
 }
 
+std::int64_t demanded_bytes(const DiskDemand& demand) noexcept {
+  const NewCheckpoints checkpoints = new_checkpoints(demand);
+  return std::max(checkpoints.most * demand.checkpoint_bytes,
+                  checkpoints.last * demand.checkpoint_bytes + demand.adapter_bytes) +
+         (writes_gradients(demand) ? demand.adapter_bytes : 0);
+}
+
 void require_room(const std::string& directory, const DiskDemand& demand) {
   const NewCheckpoints checkpoints = new_checkpoints(demand);
   std::optional<ReplacingFile> gradients;  // has its room while the others ask
-  if (demand.gradients && demand.steps_done == 0 && demand.total_steps > 0) {
+  if (writes_gradients(demand)) {
     gradients.emplace(*demand.gradients);
     gradients->file().reserve(demand.adapter_bytes);
   }

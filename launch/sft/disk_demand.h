@@ -26,6 +26,9 @@ struct NewCheckpoints {
 };
 [[nodiscard]] NewCheckpoints new_checkpoints(const DiskDemand& demand) noexcept;
 
+/// Bytes of all this, when the most of it is there.
+[[nodiscard]] std::int64_t demanded_bytes(const DiskDemand& demand) noexcept;
+
 /// Throws Error{resource} naming `directory`, or the file of gradients, if the disk has no room for
 /// that. For rank 0, before the first step.
 void require_room(const std::string& directory, const DiskDemand& demand);

@@ -9,9 +9,11 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/output_file.h"
 #include "launch/job/written_files.h"
 #include "launch/options/option_help.h"
@@ -52,9 +54,8 @@ bool is_part(const std::string& file) {
 /// Nothing that the run writes is to be lost for gradients, nor they with a checkpoint.
 void check_gradients_file(const Options& options) {
   if (!options.grad_out) return;
-  std::error_code error;
-  const fs::path file = fs::weakly_canonical(*options.grad_out, error)
-                            .lexically_relative(fs::weakly_canonical(options.output_dir, error));
+  const fs::path file =
+      full_path(*options.grad_out).lexically_relative(full_path(options.output_dir));
   require(file.empty() || !is_of_a_run(file.begin()->string()), ErrorKind::usage,
           "--grad-out {}: would be written over a file of --output", *options.grad_out);
 }
@@ -62,13 +63,27 @@ void check_gradients_file(const Options& options) {
 /// Not in a directory that another run writes and removes.
 void require_outside_checkpoints(const std::string& directory) {
   std::error_code error;
-  fs::path place = fs::weakly_canonical(directory, error);
+  fs::path place = full_path(directory);
   for (; place.has_relative_path(); place = place.parent_path()) {
     const std::string name = place.filename().string();
     const bool is_checkpoint = checkpoint_steps(name.substr(0, name.find(".part"))).has_value();
-    require(!is_checkpoint || !fs::exists(place.parent_path() / kOptionsFile), ErrorKind::usage,
+    require(!is_checkpoint || !fs::exists(place.parent_path() / kOptionsFile, error),
+            ErrorKind::usage,
             "--output {}: {} is for a checkpoint of the run in {}, which removes it: take another",
             directory, place.string(), place.parent_path().string());
+  }
+}
+
+/// What has the name of a checkpoint and is none is in the way.
+void require_checkpoints(const std::string& directory) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    require(!checkpoint_steps(name.substr(0, name.find(".part"))) || !entry.is_regular_file(error),
+            ErrorKind::usage,
+            "{}: was not made by moesaic sft, and is where checkpoints are: put "
+            "it elsewhere",
+            entry.path().string());
   }
 }
 
@@ -86,6 +101,25 @@ void require_nothing_else(const std::string& directory) {
   }
 }
 
+/// Before what is old is lost.
+void require_room_without(std::span<const fs::path> old, const std::string& directory,
+                          std::int64_t bytes) {
+  std::error_code error;
+  std::uintmax_t room = fs::space(directory, error).available;
+  if (error) return;  // the first file tells
+  const auto add = [&](const fs::directory_entry& entry) {
+    if (entry.is_regular_file(error)) room += entry.file_size(error);
+  };
+  for (const fs::path& path : old) {
+    add(fs::directory_entry(path, error));
+    for (const auto& entry : fs::recursive_directory_iterator(path, error)) add(entry);
+  }
+  require(room >= static_cast<std::uintmax_t>(bytes), ErrorKind::resource,
+          "{}: {} for checkpoints and the adapter are more than the {} that the disk has without "
+          "the run that is there",
+          directory, format_bytes(bytes), format_bytes(static_cast<std::int64_t>(room)));
+}
+
 }  // namespace
 
 void check_output(const Options& options) {
@@ -100,6 +134,7 @@ void check_output(const Options& options) {
           "{} is there: --resume goes on with it, --overwrite replaces it", options.output_dir);
   require(!options.lora || !is_within(*options.lora, options.output_dir), ErrorKind::usage,
           "--lora {} would be overwritten: take another --output", *options.lora);
+  require_checkpoints(options.output_dir);
   if (options.overwrite) require_nothing_else(options.output_dir);
 }
 
@@ -117,7 +152,7 @@ OutputDirectory::OutputDirectory(const Options& options) : path_(options.output_
   require_replaceable(options_path(options).string());  // or nothing could be written
 }
 
-void OutputDirectory::begin(const Options& options) {
+void OutputDirectory::begin(const Options& options, std::int64_t bytes) {
   std::error_code error;
   std::vector<fs::path> old;
   for (const auto& entry : fs::directory_iterator(path_, error)) {
@@ -125,12 +160,13 @@ void OutputDirectory::begin(const Options& options) {
     if (is_of_a_run(name) && (!options.resume || is_part(name))) old.push_back(entry.path());
   }
   require(!error, ErrorKind::resource, "{}: cannot be read: {}", path_, error.message());
+  if (!options.resume && !old.empty()) require_room_without(old, path_, bytes);
   for (const fs::path& path : old) {
-    if (fs::is_directory(path, error)) {
-      remove_checkpoint(path.string());
-      continue;
+    if (checkpoint_steps(path.stem().string())) {
+      error = remove_checkpoint(path.string());
+    } else {
+      fs::remove(path, error);
     }
-    fs::remove(path, error);
     require(!error, ErrorKind::resource, "{}: cannot be removed: {}", path.string(),
             error.message());
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,8 +24,9 @@ class OutputDirectory {
   /// there.
   explicit OutputDirectory(const Options& options);
   ~OutputDirectory();
-  /// Without --resume: what an earlier run made there is removed, and nothing else.
-  void begin(const Options& options);
+  /// Without --resume: what an earlier run made there is removed, and nothing else; nothing at all,
+  /// and throws Error{resource}, if the disk would not even then have room for `bytes`.
+  void begin(const Options& options, std::int64_t bytes);
   OutputDirectory(const OutputDirectory&) = delete;
   OutputDirectory& operator=(const OutputDirectory&) = delete;
 

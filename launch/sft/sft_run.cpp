@@ -96,7 +96,7 @@ class SftRun {
 
 void SftRun::go_on() {
   agree(runtime_.world(), [&] {
-    if (runtime_.is_first()) output_->begin(options());
+    if (runtime_.is_first()) output_->begin(options(), setup_.demanded_bytes());
   });
   if (options().resume) {
     saved_ = setup_.load_newest_checkpoint();

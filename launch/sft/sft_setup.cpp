@@ -214,7 +214,7 @@ std::int64_t SftSetup::load_newest_checkpoint() {
   trainer_->set_updates(updates);
   checkpoints_.load(steps, exchange_, train_state());
   adapters_.pack(*runtime_.compute().pool);
-  if (runtime_.is_first()) checkpoints_.remove_all_but(runtime_.options().keep);
+  if (runtime_.is_first()) checkpoints_.remove_all_but(runtime_.options().keep, steps);
   return steps;
 }
 
@@ -241,16 +241,25 @@ void SftSetup::save_adapter(const std::string& directory) const {
   moesaic::save_adapter(directory, saved_adapter(), adapters_.masters(), exchange_);
 }
 
-void SftSetup::require_room(std::int64_t done) const {
+DiskDemand SftSetup::disk_demand(std::int64_t done, std::int64_t there) const {
   const Options& options = runtime_.options();
-  moesaic::require_room(options.output_dir, {.steps_done = done,
-                                             .total_steps = total_steps_,
-                                             .save_every = options.save_every,
-                                             .keep = options.keep,
-                                             .there = checkpoints_.count(),
-                                             .checkpoint_bytes = checkpoints_.bytes(),
-                                             .adapter_bytes = adapter_file_bytes(saved_adapter()),
-                                             .gradients = options.grad_out});
+  return {.steps_done = done,
+          .total_steps = total_steps_,
+          .save_every = options.save_every,
+          .keep = options.keep,
+          .there = there,
+          .checkpoint_bytes = checkpoints_.bytes(),
+          .adapter_bytes = adapter_file_bytes(saved_adapter()),
+          .gradients = options.grad_out};
+}
+
+void SftSetup::require_room(std::int64_t done) const {
+  moesaic::require_room(runtime_.options().output_dir,
+                        disk_demand(done, checkpoints_.count_full()));
+}
+
+std::int64_t SftSetup::demanded_bytes() const {
+  return moesaic::demanded_bytes(disk_demand(0, 0));
 }
 
 void SftSetup::write_gradients(const std::string& path) const {

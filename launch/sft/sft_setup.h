@@ -7,6 +7,7 @@
 
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
+#include "launch/sft/disk_demand.h"
 #include "launch/sft/sft_data.h"
 #include "src/lora/adapter_writer.h"
 #include "src/lora/peft_config.h"
@@ -46,6 +47,8 @@ class SftSetup {
   void save_adapter(const std::string& directory) const;
   /// Throws Error{resource} unless OUTDIR has room for what comes after `done` steps. For rank 0.
   void require_room(std::int64_t done) const;
+  /// What a run that begins anew writes there. Of rank 0.
+  [[nodiscard]] std::int64_t demanded_bytes() const;
   /// The gradients of the last step, before clipping, as safetensors. Collective.
   void write_gradients(const std::string& path) const;
 
@@ -67,6 +70,8 @@ class SftSetup {
   [[nodiscard]] bool recomputes() const;
   [[nodiscard]] TrainCheckpoints::State train_state();
   void require_own(const TrainProgress& progress) const;
+  /// After `done` steps, with so many checkpoints there.
+  [[nodiscard]] DiskDemand disk_demand(std::int64_t done, std::int64_t there) const;
   [[nodiscard]] TrainOptions train_options() const;
 
   const Runtime& runtime_;

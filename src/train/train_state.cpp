@@ -65,9 +65,15 @@ std::uint64_t read_checksum(const SafetensorsFile& file, const TrainCheckpoints:
   return sum.value();
 }
 
-/// Whether something of a checkpoint is in the directory.
+/// Whether something of a checkpoint is in the directory, be it what cannot be looked at, or
+/// nothing at all.
 bool is_checkpoint(const fs::path& directory) {
-  return fs::exists(directory / kStateFile) || fs::exists(directory / kValuesFile);
+  std::error_code no_directory;
+  if (fs::is_empty(directory, no_directory) && !no_directory) return true;
+  return std::ranges::any_of(std::array{kStateFile, kValuesFile}, [&](std::string_view name) {
+    std::error_code error;
+    return fs::status(directory / name, error).type() != fs::file_type::not_found;
+  });
 }
 
 /// Reads the tensors of a state from front to back.
@@ -103,7 +109,8 @@ std::optional<std::int64_t> checkpoint_steps(std::string_view name) {
   std::int64_t steps = 0;
   const char* const end = name.data() + name.size();
   const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, steps);
-  if (parsed.ec != std::errc() || parsed.ptr != end || steps < 0) return std::nullopt;
+  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  if (name != fmt::format("{}{}", kPrefix, steps) || steps < 0) return std::nullopt;  // 06
   return steps;
 }
 
@@ -112,14 +119,22 @@ bool is_of_checkpoint(std::string_view file) {
   return name == kStateFile || name == kValuesFile;
 }
 
-void remove_checkpoint(const std::string& directory) {
+std::error_code remove_checkpoint(const std::string& directory) {
   std::error_code error;
+  if (fs::is_symlink(fs::symlink_status(directory, error))) {  // what it leads to is not the run's
+    fs::remove(directory, error);
+    return error;
+  }
   std::vector<fs::path> written;
   for (const auto& entry : fs::directory_iterator(directory, error)) {
     if (is_of_checkpoint(entry.path().filename().string())) written.push_back(entry.path());
   }
-  for (const fs::path& file : written) fs::remove(file, error);
+  std::error_code first = error == std::errc::no_such_file_or_directory ? std::error_code() : error;
+  for (const fs::path& file : written) {
+    if (!fs::remove(file, error) && !first) first = error;
+  }
   fs::remove(directory, error);
+  return first;
 }
 
 std::string TrainCheckpoints::path(std::int64_t steps) const {
@@ -184,16 +199,28 @@ void TrainCheckpoints::save(const TrainProgress& progress, const State& state,
                        .field("checksum", checksum_of(progress, values))
                        .text() +
                    "\n");
-  remove_checkpoint(place);
-  std::error_code error;
-  fs::rename(part, place, error);
+  take_place(part, place);
+  std::erase_if(damaged_, [&](const Damaged& damaged) {
+    return damaged.steps == progress.steps || !remove_checkpoint(path(damaged.steps));
+  });
+  remove_all_but(keep, progress.steps);
+}
+
+/// What a run has written at `place` goes; what others have put there stays, beside the files.
+void TrainCheckpoints::take_place(const std::string& part, const std::string& place) const {
+  std::error_code error = remove_checkpoint(place);
+  if (!error && !fs::exists(place, error)) {
+    fs::rename(part, place, error);
+  } else {
+    for (const std::string_view file : {kValuesFile, kStateFile}) {  // the state says it is whole
+      if (!error) fs::rename(fs::path(part) / file, fs::path(place) / file, error);
+    }
+    if (!error) sync_directory(place);
+    if (!error) fs::remove(part, error);
+  }
   require(!error, ErrorKind::resource, "{}: cannot take the name {}: {}", part, place,
           error.message());
   sync_directory(directory_);
-  for (const Damaged& damaged : std::exchange(damaged_, {})) {
-    if (damaged.steps != progress.steps) remove_checkpoint(path(damaged.steps));
-  }
-  remove_all_but(keep);
 }
 
 std::vector<std::int64_t> TrainCheckpoints::steps_there() const {
@@ -207,10 +234,18 @@ std::vector<std::int64_t> TrainCheckpoints::steps_there() const {
   return there;
 }
 
-void TrainCheckpoints::remove_all_but(std::int64_t keep) const {
+std::int64_t TrainCheckpoints::count_full() const {
+  return std::ranges::count_if(steps_there(), [&](std::int64_t steps) {
+    std::error_code error;
+    const std::uintmax_t size = fs::file_size(fs::path(path(steps)) / kValuesFile, error);
+    return !error && size >= static_cast<std::uintmax_t>(bytes());
+  });
+}
+
+void TrainCheckpoints::remove_all_but(std::int64_t keep, std::int64_t newest) const {
   std::vector<std::int64_t> whole = steps_there();
   std::erase_if(whole, [&](std::int64_t steps) {
-    return std::ranges::find(damaged_, steps, &Damaged::steps) != damaged_.end();
+    return steps > newest || std::ranges::find(damaged_, steps, &Damaged::steps) != damaged_.end();
   });
   for (std::int64_t i = 0; i < std::ssize(whole) - keep; ++i) {
     remove_checkpoint(path(whole[static_cast<std::size_t>(i)]));
@@ -220,8 +255,10 @@ void TrainCheckpoints::remove_all_but(std::int64_t keep) const {
 TrainProgress TrainCheckpoints::read_whole(std::int64_t steps, const Watch& watch) const {
   const Json state = Json::read_file(path(steps) + "/" + std::string(kStateFile));
   const std::string_view format = state.at("format").as_string_view();
+  require(format == kFormat, ErrorKind::file, "{}: format is {}, not {}", state.where(), format,
+          kFormat);
   const std::int64_t version = state.at("version").as_int();
-  require(format == kFormat && version == kVersion, ErrorKind::usage,
+  require(version == kVersion, ErrorKind::usage,
           "{}: {}, version {}; this program goes on from {}, version {}, or begins anew with "
           "--overwrite in place of --resume",
           state.where(), format, version, kFormat, kVersion);

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -33,8 +34,8 @@ struct TrainProgress {
 [[nodiscard]] bool is_of_checkpoint(std::string_view file);
 
 /// Removes what a run has written into a checkpoint's directory, and this where nothing else is in
-/// it. What cannot be removed stays.
-void remove_checkpoint(const std::string& directory);
+/// it. Why the first of its files that stays cannot be removed.
+std::error_code remove_checkpoint(const std::string& directory);
 
 /// Checkpoints of a run, directories OUT/checkpoint-N after N steps. One is written beside its
 /// place and takes its name when all of it is on the disk; a checksum tells what has been damaged
@@ -54,8 +55,8 @@ class TrainCheckpoints {
   /// newest `keep` of the others. Collective. Throws Error{resource} when the disk refuses.
   void save(const TrainProgress& progress, const State& state, const AdapterExchange& exchange,
             std::int64_t keep);
-  /// How many are there, damaged or not. For rank 0.
-  [[nodiscard]] std::int64_t count() const { return std::ssize(steps_there()); }
+  /// How many are there that take as much of the disk as a whole one. For rank 0.
+  [[nodiscard]] std::int64_t count_full() const;
 
   /// Hears how many bytes of a checkpoint are read.
   using Watch = std::function<void(std::int64_t done, std::int64_t total)>;
@@ -65,8 +66,9 @@ class TrainCheckpoints {
   [[nodiscard]] std::optional<TrainProgress> find_newest(const Watch& watch = {});
   /// What is wrong with each that find_newest() passed over, the newest first.
   [[nodiscard]] std::vector<std::string> damaged() const;
-  /// Removes all but the newest `keep` that are not damaged. For rank 0.
-  void remove_all_but(std::int64_t keep) const;
+  /// Removes all but the newest `keep` that are not damaged of those up to `newest`, which this run
+  /// has written or gone on from. For rank 0.
+  void remove_all_but(std::int64_t keep, std::int64_t newest) const;
 
   /// Overwrites `state` with that of a checkpoint that was found whole, whose files only rank 0
   /// reads. Collective. Throws Error{file} on rank 0 for one of other adapters.
@@ -81,6 +83,7 @@ class TrainCheckpoints {
   /// Their checksum on rank 0.
   std::uint64_t write_values(const std::string& folder, const State& state,
                              const AdapterExchange& exchange) const;
+  void take_place(const std::string& part, const std::string& place) const;
   [[nodiscard]] TrainProgress read_whole(std::int64_t steps, const Watch& watch) const;
   [[nodiscard]] std::vector<std::int64_t> steps_there() const;
 

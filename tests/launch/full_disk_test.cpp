@@ -83,6 +83,22 @@ TEST_F(FullDisk, AFineTuningAsksForRoomForAllItsCheckpoints) {
   EXPECT_EQ(refused.err.find("step 1/"), std::string::npos) << refused.text();
 }
 
+TEST_F(FullDisk, ARunThatIsThereStaysWhereAnotherHasNoRoomInItsPlace) {
+  const std::string out = disk_ + "/out";
+  const Arguments two = moesaic_command(fine_tuning(out, "2", {}));
+  const Arguments many =
+      moesaic_command(fine_tuning(out, "9", {"--overwrite", "--save-every", "1", "--keep", "9"}));
+  const std::string count = std::to_string(two.size());
+  const std::string both = "first=''; i=0; while [ $i -lt " + count +
+                           " ]; do first=\"$first '$1'\"; shift; i=$((i + 1)); done; "
+                           "eval \"$first\" 2> /dev/null && { \"$@\"; code=$?; }; "
+                           "test -e '" +
+                           out + "/adapter_model.safetensors' || code=77; exit $code";
+  expect_failure(run_program(with_small_disk("5m", disk_,
+                                             joined({"sh", "-c", both, "sh"}, joined(two, many)))),
+                 4, {out + ": ", "without the run that is there"});
+}
+
 /// Others write to the disk, too, from the first checkpoint on.
 TEST_F(FullDisk, AFineTuningTellsWhatIsSaved) {
   const std::string out = disk_ + "/out";

@@ -58,6 +58,15 @@ std::vector<Damage> damages() {
        [=](const auto& at) {
          flip_byte(at + state, read_text(at + state).find("\"updates\": ") + 11);
        }},
+      {"the format", state,
+       [=](const auto& at) {
+         flip_byte(at + state, read_text(at + state).find("moesaic-sft") + 3);
+       }},
+      {"a link to itself", state,
+       [=](const auto& at) {
+         fs::remove_all(at);
+         fs::create_symlink("checkpoint-6", at);
+       }},
       {"state.json cut short", state, [=](const auto& at) { fs::resize_file(at + state, 20); }},
       {"no state.json", state, [=](const auto& at) { fs::remove(at + state); }},
       {"no values", values, [=](const auto& at) { fs::remove(at + values); }}};
@@ -86,6 +95,20 @@ TEST(SftCheckpoints, ADamagedOneIsToldOfAndARunGoesOnFromTheOneBefore) {
         EXPECT_EQ(read_text(out + file), read_text(whole + file)) << damage.what;
     }
   }
+}
+
+TEST(SftCheckpoints, WhatOthersHavePutIntoADamagedOneStaysInTheOneThatTakesItsPlace) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(with_checkpoints(out)));
+  const std::string values = read_text(out + "/checkpoint-6/state.safetensors");
+  write_text(out + "/checkpoint-6/notes.txt", "mine");
+  fs::resize_file(out + "/checkpoint-6/state.safetensors", 20);
+  expect_done(run_moesaic(with_checkpoints(out, {"--resume"})));
+  EXPECT_EQ(read_text(out + "/checkpoint-6/notes.txt"), "mine");
+  EXPECT_EQ(read_text(out + "/checkpoint-6/state.safetensors"), values);
+  EXPECT_EQ(checkpoints(out),
+            (std::set<std::string>{"checkpoint-2", "checkpoint-4", "checkpoint-6"}));
 }
 
 TEST(SftCheckpoints, WhereAllAreDamagedNothingBeginsAnewUnasked) {

@@ -89,6 +89,12 @@ TEST(Sft, CheckpointsTakeNothingOfOthersWithThem) {
   expect_failure(run_ranks(2, anew), 2, {first + "/notes.txt", "not made by moesaic sft"});
   EXPECT_TRUE(fs::exists(out + "/checkpoint-2/state.json"));
   fs::remove(first + "/notes.txt");
+  write_text(out + "/checkpoint-7", "mine");
+  for (const char* const how : {"--overwrite", "--resume"}) {
+    expect_failure(run_moesaic(sft(out, {"--max-steps", "2", how})), 2,
+                   {out + "/checkpoint-7", "not made by moesaic sft"});
+  }
+  fs::remove(out + "/checkpoint-7");
   expect_done(run_moesaic(anew));
   EXPECT_FALSE(fs::exists(first));
   EXPECT_TRUE(fs::exists(out + "/checkpoint-of-mine"));

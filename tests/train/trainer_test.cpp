@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
@@ -375,9 +376,18 @@ TEST(Trainer, ARunGoesOnFromACheckpointOnOtherRanksWithTheSameBytes) {
   EXPECT_EQ(continue_run(golden, 1, 5, 6, parts.path()), expected);
   TrainCheckpoints left(parts.path(), golden.files().specs());
   EXPECT_EQ(left.find_newest().value().steps, 6);
-  EXPECT_EQ(left.count(), 2);
+  EXPECT_EQ(left.count_full(), 2);
   EXPECT_FALSE(std::filesystem::exists(left.path(2))) << "two stay";
   EXPECT_TRUE(std::filesystem::exists(left.path(5)));
+}
+
+TEST(TrainCheckpoints, HaveOneNameEach) {
+  EXPECT_EQ(checkpoint_steps("checkpoint-60"), 60);
+  for (const char* const name :
+       {"checkpoint-06", "checkpoint--6", "checkpoint-", "checkpoint-6x", "checkpoint-+6",
+        "checkpoints-6", "checkpoint-99999999999999999999"}) {
+    EXPECT_EQ(checkpoint_steps(name), std::nullopt) << name;
+  }
 }
 
 TEST(TrainCheckpoints, DamagedOnesStayUntilThereIsAnotherAndDoNotCountAsKept) {
@@ -404,14 +414,28 @@ TEST(TrainCheckpoints, DamagedOnesStayUntilThereIsAnotherAndDoNotCountAsKept) {
     fs::resize_file(checkpoints.path(5) + "/state.safetensors", 1000);
     EXPECT_EQ(checkpoints.find_newest().value().steps, 4);
     EXPECT_EQ(checkpoints.damaged().size(), 2U);
-    checkpoints.remove_all_but(1);
+    EXPECT_EQ(checkpoints.count_full(), 5) << "one is cut short";
+    checkpoints.remove_all_but(1, 4);
     EXPECT_EQ(there(), (std::set<std::string>{"checkpoint-4", "checkpoint-5", "checkpoint-6"}));
     save(5, 1);
     EXPECT_EQ(there(), std::set<std::string>{"checkpoint-5"});
+    save(2, 1);  // of another run than that of 5
+    EXPECT_EQ(there(), (std::set<std::string>{"checkpoint-2", "checkpoint-5"}));
+    fs::remove_all(checkpoints.path(2));
     fs::remove(checkpoints.path(5) + "/state.safetensors");
     EXPECT_THROW((void)checkpoints.find_newest(), Error);
     fs::remove(checkpoints.path(5) + "/state.json");
+    EXPECT_THROW((void)checkpoints.find_newest(), Error) << "an empty directory";
+    std::ofstream(checkpoints.path(5) + "/notes.txt") << "of others";
     EXPECT_FALSE(checkpoints.find_newest()) << "nothing of a checkpoint is left";
+    // Of a checkpoint that stands elsewhere the link alone goes.
+    save(7, 1);
+    fs::rename(checkpoints.path(7), directory.path() + "/elsewhere");
+    fs::create_directory_symlink("elsewhere", checkpoints.path(7));
+    EXPECT_EQ(checkpoints.find_newest().value().steps, 7);
+    save(8, 1);
+    EXPECT_FALSE(fs::is_symlink(checkpoints.path(7)));
+    EXPECT_TRUE(fs::exists(directory.path() + "/elsewhere/state.json"));
   });
 }
 
