@@ -51,15 +51,6 @@ bool is_part(const std::string& file) {
   return file.find(".part") != std::string::npos;
 }
 
-/// Nothing that the run writes is to be lost for gradients, nor they with a checkpoint.
-void check_gradients_file(const Options& options) {
-  if (!options.grad_out) return;
-  const fs::path file =
-      full_path(*options.grad_out).lexically_relative(full_path(options.output_dir));
-  require(file.empty() || !is_of_a_run(file.begin()->string()), ErrorKind::usage,
-          "--grad-out {}: would be written over a file of --output", *options.grad_out);
-}
-
 /// Not in a directory that another run writes and removes.
 void require_outside_checkpoints(const std::string& directory) {
   std::error_code error;
@@ -122,10 +113,17 @@ void require_room_without(std::span<const fs::path> old, const std::string& dire
 
 }  // namespace
 
+void require_apart_from_run(std::string_view option, const std::string& path,
+                            const std::string& directory) {
+  const fs::path file = full_path(path).lexically_relative(full_path(directory));
+  require(directory.empty() || file.empty() || !is_of_a_run(file.begin()->string()),
+          ErrorKind::usage, "--{} {}: would be written over a file of --output", option, path);
+}
+
 void check_output(const Options& options) {
   require(!options.output_dir.empty(), ErrorKind::usage,
           "no directory for the adapter: --output OUTDIR says which");
-  check_gradients_file(options);
+  if (options.grad_out) require_apart_from_run("grad-out", *options.grad_out, options.output_dir);
   require_outside_checkpoints(options.output_dir);
   if (!is_filled(options.output_dir)) return;
   require(fs::exists(options_path(options)), ErrorKind::usage,

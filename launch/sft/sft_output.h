@@ -15,6 +15,11 @@ namespace moesaic {
 /// loaded.
 void check_output(const Options& options);
 
+/// Throws Error{usage} if the file of this option would be written over one that a run makes in
+/// `directory`, or be lost with a checkpoint. "": there is none.
+void require_apart_from_run(std::string_view option, const std::string& path,
+                            const std::string& directory);
+
 /// OUTDIR of rank 0, new or old. As long as this lives, no other process trains into it. A new one
 /// in which nothing has been written is not left behind.
 class OutputDirectory {

@@ -2,6 +2,7 @@
 #include "launch/job/agreement.h"
 #include "launch/job/verbs.h"
 #include "launch/job/written_files.h"
+#include "launch/sft/sft_output.h"
 #include "launch/sft/sft_run.h"
 #include "src/tokenizer/tokenizer.h"
 
@@ -14,7 +15,9 @@ void run_sft(Runtime& runtime) {
     require_apart(options);
     if (is_training(options)) check_run_options(options, runtime.is_first());
     const bool makes_file = runtime.is_first() && options.samples_out && options.samples_out != "-";
-    if (makes_file) require_replaceable(*options.samples_out);
+    if (!makes_file) return;
+    require_apart_from_run("samples-out", *options.samples_out, options.output_dir);
+    require_replaceable(*options.samples_out);
   });
   const OpenModel model = open_model(runtime);
   const SftData data = read_sft_data(runtime, model);

@@ -362,6 +362,9 @@ TEST(Sft, GradientsAreNotWrittenOverWhatTheRunNeeds) {
   refused(out + "/adapter_model.safetensors", "--output");
   refused(out + "/metrics.jsonl", "--output");
   refused(out + "/./checkpoint-1/gradients", "--output");
+  const std::string adapter = out + "/adapter_config.json";
+  expect_failure(run_moesaic(sft(out, {"--samples-out", adapter}, data)), 2,
+                 {"--samples-out " + adapter, "would be written over", "--output"});
 }
 
 TEST(Sft, GradientsThatAreNotThereAreToldOf) {
