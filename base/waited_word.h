@@ -7,7 +7,7 @@
 
 namespace moesaic {
 
-/// A number that threads wait for to change: they look for some microseconds, then sleep. Beside
+/// A number that threads wait for to change: they look for some microseconds, then sleep. Unlike
 /// std::atomic::wait it does not yield where that costs time slices (CoreYield).
 class WaitedWord {
  public:
