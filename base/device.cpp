@@ -2,12 +2,12 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 
+#include "base/core_yield.h"
 #include "base/error.h"
 
 namespace moesaic {
@@ -273,13 +273,14 @@ bool Device::reached_mark() {
 void Device::wait_for_mark(double seconds, const std::function<void()>& meanwhile) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
+  CoreYield core;
   while (!reached_mark()) {
     const std::chrono::duration<double> waited = Clock::now() - start;
     require(waited.count() < seconds, ErrorKind::peer,
             "GPU {} ({}) has not finished {} within {} s", info_.index, info_.name, pending_text(),
             seconds);
     if (meanwhile) meanwhile();
-    sched_yield();
+    core.pass();
   }
 }
 

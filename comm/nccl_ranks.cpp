@@ -1,12 +1,12 @@
 #include "comm/nccl_ranks.h"
 
 #include <fmt/core.h>
-#include <sched.h>
 
 #include <chrono>
 #include <exception>
 #include <utility>
 
+#include "base/core_yield.h"
 #include "base/error.h"
 
 namespace moesaic {
@@ -59,8 +59,9 @@ NcclRanks::~NcclRanks() {
 bool NcclRanks::has_finished() const noexcept {
   const auto start = NcclClock::now();
   NcclResult state = library().finalize(handle_);
+  CoreYield core;
   while (state == kNcclInProgress && seconds_since(start) < kFinishSeconds) {
-    sched_yield();
+    core.pass();
     if (library().async_error(handle_, &state) != kNcclSuccess) return false;
   }
   return state == kNcclSuccess;
@@ -93,13 +94,14 @@ bool NcclRanks::is_settled(std::string_view call) {
 
 void NcclRanks::settle(std::string_view call) {
   const auto start = NcclClock::now();
+  CoreYield core;
   while (!is_settled(call)) {
     require(seconds_since(start) < setup_.deadline_seconds, ErrorKind::peer,
             "rank {} of {}: NCCL {}: {} has not ended within {} s: is a rank missing?",
             setup_.ranks.rank(), setup_.ranks.size(), library().version_text(), call,
             setup_.deadline_seconds);
     setup_.ranks.progress();
-    sched_yield();
+    core.pass();
   }
 }
 
