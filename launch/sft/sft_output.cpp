@@ -98,12 +98,14 @@ void require_room_without(std::span<const fs::path> old, const std::string& dire
   std::error_code error;
   std::uintmax_t room = fs::space(directory, error).available;
   if (error) return;  // the first file tells
-  const auto add = [&](const fs::directory_entry& entry) {
-    if (entry.is_regular_file(error)) room += entry.file_size(error);
+  const auto add = [&](const fs::path& path) {
+    const std::uintmax_t size = fs::file_size(path, error);
+    if (!error) room += size;
   };
   for (const fs::path& path : old) {
-    add(fs::directory_entry(path, error));
-    for (const auto& entry : fs::recursive_directory_iterator(path, error)) add(entry);
+    add(path);
+    if (fs::is_symlink(path, error)) continue;  // of which the link alone goes
+    for (const auto& file : fs::directory_iterator(path, error)) add(file.path());
   }
   require(room >= static_cast<std::uintmax_t>(bytes), ErrorKind::resource,
           "{}: {} for checkpoints and the adapter are more than the {} that the disk has without "
@@ -176,9 +178,9 @@ OutputDirectory::~OutputDirectory() {
 }
 
 void write_options(const Command& command) {
-  Command written = command;
-  written.options.resume = written.options.overwrite =
-      false;  // so the next run may begin either way
+  Command written = command;  // the next run may begin either way
+  written.options.resume = false;
+  written.options.overwrite = false;
   for (const char* const how : {"resume", "overwrite"}) {
     set_source(written, how, OptionSource::preset);
   }

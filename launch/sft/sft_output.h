@@ -11,8 +11,8 @@ namespace moesaic {
 
 /// Throws Error{usage} if OUTDIR is not named, is none of `moesaic sft`, is there and neither
 /// --resume nor --overwrite is, is where --lora reads or in a checkpoint of another run, or if
-/// --overwrite would meet something of the user in a checkpoint. For rank 0, before anything is
-/// loaded.
+/// something of the user has the name of a checkpoint, or --overwrite would meet it in one. For
+/// rank 0, before anything is loaded.
 void check_output(const Options& options);
 
 /// Throws Error{usage} if the file of this option would be written over one that a run makes in
