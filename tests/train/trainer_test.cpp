@@ -6,11 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,84 +15,16 @@
 #include "base/error.h"
 #include "comm/forwarding_communicator.h"
 #include "comm/thread_communicator.h"
-#include "src/parallel/process_grid.h"
-#include "tests/support/temporary_directory.h"
 #include "tests/train/golden_adapter.h"
+#include "tests/train/training_rank.h"
 
 namespace moesaic {
 namespace {
-
-/// As tools/make_sft_goldens.py trains.
-constexpr std::int64_t kSteps = 20;
-constexpr std::int64_t kSamplesPerStep = 2;
-const TrainOptions kOptions = {
-    .rate = {.peak = 5e-3, .schedule = RateSchedule::cosine, .warmup_steps = 3, .total_steps = 20},
-    .adam = {.weight_decay = 0.01},
-    .clip = 1};
-
-SampleSet samples_of(const GoldenAdapter& golden) {
-  SampleSet set;
-  for (const TrainSample& sample : golden.samples()) set.add(sample.tokens, sample.labels);
-  return set;
-}
-
-/// The samples of a step, as the goldens take them in turn.
-std::vector<std::int64_t> step_samples(std::int64_t step, std::int64_t count) {
-  std::vector<std::int64_t> samples;
-  for (std::int64_t i = 0; i < kSamplesPerStep; ++i) {
-    samples.push_back((step * kSamplesPerStep + i) % count);
-  }
-  return samples;
-}
 
 struct Trained {
   std::vector<double> losses;
   std::vector<double> norms;
   std::vector<float> values;  // of all adapters of the model, in its order
-};
-
-/// One rank that trains.
-class TrainingRank {
- public:
-  TrainingRank(const GoldenAdapter& golden, const PassSetup& setup, Communicator& world)
-      : rank_(golden, setup, world),
-        grid_(world, setup.expert_replicas),
-        replicas_(world.split(grid_.experts().rank(), world.rank())),
-        all_(golden.files().specs()),
-        pool_(setup.threads),
-        pass_(rank_.transformer(), setup.recompute),
-        exchange_(rank_.adapters(), all_, world, replicas_->rank() == 0),
-        trainer_({.pass = pass_,
-                  .adapters = rank_.adapters(),
-                  .all = all_,
-                  .ranks = {.world = world, .replicas = *replicas_},
-                  .compute = {.vector = &find_vector_kernels(Isa::scalar), .pool = &pool_}},
-                 options(setup)) {}
-
-  [[nodiscard]] Trainer& trainer() { return trainer_; }
-  [[nodiscard]] AdapterSet& adapters() { return rank_.adapters(); }
-  [[nodiscard]] const AdapterExchange& exchange() const { return exchange_; }
-  [[nodiscard]] std::span<const AdapterSpec> all() const { return all_; }
-  [[nodiscard]] ThreadPool& pool() { return pool_; }
-
- private:
-  static TrainOptions options(const PassSetup& setup) {
-    TrainOptions options = kOptions;
-    options.batch_tokens = setup.samples_at_once == 1 ? 1 : 512;
-    options.dropout = setup.dropout;
-    options.seed = 11;
-    options.skip_nonfinite = setup.skip_nonfinite;
-    return options;
-  }
-
-  AdaptedRank rank_;
-  ProcessGrid grid_;
-  std::unique_ptr<Communicator> replicas_;
-  std::span<const AdapterSpec> all_;
-  ThreadPool pool_;
-  SamplePass pass_;
-  AdapterExchange exchange_;
-  Trainer trainer_;
 };
 
 Trained run(const GoldenAdapter& golden, const PassSetup& setup, std::int64_t steps) {
@@ -330,112 +259,6 @@ TEST(Trainer, ALossThatIsNotFiniteIsToldWithStepAndModule) {
     EXPECT_TRUE(step.error.starts_with("step 5: " + told + " is not finite: ")) << step.error;
     EXPECT_EQ(step.not_finite, told);
     EXPECT_TRUE(step.is_unchanged);
-  });
-}
-
-/// Steps [first, end) of a run whose state goes through `directory` in between.
-std::vector<float> continue_run(const GoldenAdapter& golden, int ranks, std::int64_t first,
-                                std::int64_t end, const std::string& directory) {
-  std::vector<float> values;
-  run_thread_ranks(ranks, [&](Communicator& world) {
-    TrainingRank rank(golden, {.precision = Precision::bf16, .ranks = ranks}, world);
-    TrainCheckpoints checkpoints(directory, rank.all());
-    const TrainCheckpoints::State state{.masters = rank.adapters().masters(),
-                                        .moments = rank.trainer().moments()};
-    if (first > 0) {
-      const TrainProgress progress = checkpoints.find_newest().value();
-      EXPECT_EQ(progress.steps, first);
-      EXPECT_EQ(progress.updates, first);
-      EXPECT_EQ(progress.digest, "digest");
-      rank.trainer().set_updates(progress.updates);
-      checkpoints.load(first, rank.exchange(), state);
-      rank.adapters().pack(rank.pool());
-    }
-    const SampleSet set = samples_of(golden);
-    for (std::int64_t step = first; step < end; ++step) {
-      (void)rank.trainer().step(step, set, step_samples(step, set.size()));
-    }
-    checkpoints.save({.steps = end, .updates = rank.trainer().updates(), .digest = "digest"}, state,
-                     rank.exchange(), 2);
-    rank.exchange().collect(rank.adapters().masters(),
-                            [&](std::int64_t, std::span<const float> a, std::span<const float> b) {
-                              values.insert(values.end(), a.begin(), a.end());
-                              values.insert(values.end(), b.begin(), b.end());
-                            });
-  });
-  return values;
-}
-
-TEST(Trainer, ARunGoesOnFromACheckpointOnOtherRanksWithTheSameBytes) {
-  const GoldenAdapter golden("granitemoe-joined");
-  const test::TemporaryDirectory whole;
-  const test::TemporaryDirectory parts;
-  const std::vector<float> expected = continue_run(golden, 1, 0, 6, whole.path());
-  (void)continue_run(golden, 2, 0, 2, parts.path());
-  (void)continue_run(golden, 3, 2, 5, parts.path());
-  EXPECT_EQ(continue_run(golden, 1, 5, 6, parts.path()), expected);
-  TrainCheckpoints left(parts.path(), golden.files().specs());
-  EXPECT_EQ(left.find_newest().value().steps, 6);
-  EXPECT_EQ(left.count_full(), 2);
-  EXPECT_FALSE(std::filesystem::exists(left.path(2))) << "two stay";
-  EXPECT_TRUE(std::filesystem::exists(left.path(5)));
-}
-
-TEST(TrainCheckpoints, HaveOneNameEach) {
-  EXPECT_EQ(checkpoint_steps("checkpoint-60"), 60);
-  for (const char* const name :
-       {"checkpoint-06", "checkpoint--6", "checkpoint-", "checkpoint-6x", "checkpoint-+6",
-        "checkpoints-6", "checkpoint-99999999999999999999"}) {
-    EXPECT_EQ(checkpoint_steps(name), std::nullopt) << name;
-  }
-}
-
-TEST(TrainCheckpoints, DamagedOnesStayUntilThereIsAnotherAndDoNotCountAsKept) {
-  namespace fs = std::filesystem;
-  const GoldenAdapter golden("qwen3_moe");
-  const test::TemporaryDirectory directory;
-  run_thread_ranks(1, [&](Communicator& world) {
-    TrainingRank rank(golden, {.precision = Precision::bf16, .ranks = 1}, world);
-    const TrainCheckpoints::State state{.masters = rank.adapters().masters(),
-                                        .moments = rank.trainer().moments()};
-    TrainCheckpoints checkpoints(directory.path(), rank.all());
-    const auto save = [&](std::int64_t steps, std::int64_t keep) {
-      checkpoints.save({.steps = steps, .updates = 0, .digest = ""}, state, rank.exchange(), keep);
-    };
-    const auto there = [&] {
-      std::set<std::string> names;
-      for (const auto& entry : fs::directory_iterator(directory.path())) {
-        names.insert(entry.path().filename().string());
-      }
-      return names;
-    };
-    for (std::int64_t steps = 1; steps <= 6; ++steps) save(steps, 6);
-    fs::remove(checkpoints.path(6) + "/state.json");
-    fs::resize_file(checkpoints.path(5) + "/state.safetensors", 1000);
-    EXPECT_EQ(checkpoints.find_newest().value().steps, 4);
-    EXPECT_EQ(checkpoints.damaged().size(), 2U);
-    EXPECT_EQ(checkpoints.count_full(), 5) << "one is cut short";
-    checkpoints.remove_all_but(1, 4);
-    EXPECT_EQ(there(), (std::set<std::string>{"checkpoint-4", "checkpoint-5", "checkpoint-6"}));
-    save(5, 1);
-    EXPECT_EQ(there(), std::set<std::string>{"checkpoint-5"});
-    save(2, 1);  // of another run than that of 5
-    EXPECT_EQ(there(), (std::set<std::string>{"checkpoint-2", "checkpoint-5"}));
-    fs::remove_all(checkpoints.path(2));
-    fs::remove(checkpoints.path(5) + "/state.safetensors");
-    EXPECT_THROW((void)checkpoints.find_newest(), Error);
-    fs::remove(checkpoints.path(5) + "/state.json");
-    EXPECT_THROW((void)checkpoints.find_newest(), Error) << "an empty directory";
-    std::ofstream(checkpoints.path(5) + "/notes.txt") << "of others";
-    EXPECT_FALSE(checkpoints.find_newest()) << "nothing of a checkpoint is left";
-    // Of a checkpoint that stands elsewhere the link alone goes.
-    save(7, 1);
-    fs::rename(checkpoints.path(7), directory.path() + "/elsewhere");
-    fs::create_directory_symlink("elsewhere", checkpoints.path(7));
-    EXPECT_EQ(checkpoints.find_newest().value().steps, 7);
-    save(8, 1);
-    EXPECT_FALSE(fs::is_symlink(checkpoints.path(7)));
-    EXPECT_TRUE(fs::exists(directory.path() + "/elsewhere/state.json"));
   });
 }
 
