@@ -7,11 +7,11 @@
 namespace moesaic {
 namespace {
 
-/// Rows [first, first + count) of `batch`.
-Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count) {
-  Batch part;
+/// Rows [first, first + count) of `batch`, in the memory that `part` has.
+void take_rows(const Batch& batch, std::int64_t first, std::int64_t count, Batch& part) {
   part.token_ids.assign(batch.token_ids.begin() + first, batch.token_ids.begin() + first + count);
   part.tokens.assign(batch.tokens.begin() + first, batch.tokens.begin() + first + count);
+  part.sequences.clear();
   for (const BatchSequence& sequence : batch.sequences) {
     const std::int64_t begin = std::max(first, sequence.first_row);
     const std::int64_t end = std::min(first + count, sequence.first_row + sequence.num_rows);
@@ -21,14 +21,14 @@ Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count) {
                               .num_rows = end - begin,
                               .position = sequence.position + begin - sequence.first_row});
   }
-  return part;
 }
 
 }  // namespace
 
-std::array<Batch, 2> halve(const Batch& batch) {
+void halve(const Batch& batch, std::array<Batch, 2>& halves) {
   const std::int64_t early = (batch.rows() + 1) / 2;
-  return {rows_of(batch, 0, early), rows_of(batch, early, batch.rows() - early)};
+  take_rows(batch, 0, early, halves[0]);
+  take_rows(batch, early, batch.rows() - early, halves[1]);
 }
 
 int HalfBatchRule::class_of(std::int64_t rows) {

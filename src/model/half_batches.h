@@ -9,8 +9,9 @@
 
 namespace moesaic {
 
-/// The rows of a batch before its middle, and the others: earlier positions of a sequence first.
-[[nodiscard]] std::array<Batch, 2> halve(const Batch& batch);
+/// Overwrites `halves` by the rows of a batch before its middle, and the others: earlier positions
+/// of a sequence first.
+void halve(const Batch& batch, std::array<Batch, 2>& halves);
 
 /// What HalfBatches::automatic does (src/moe/moe_options.h), from times measured in the run. Passes
 /// that have about as many rows (from one power of two to the next) are a class. Its first pass is

@@ -184,19 +184,18 @@ struct Transformer::Impl {
   /// While one half computes, the rows or results of the other travel. A half has what the mixers
   /// of its layer need of the half before it.
   void run_halves(const Batch& batch, MatrixView<float> x) {
-    const std::array<Batch, 2> batches = halve(batch);
-    std::vector<DecoderLayer::Pass> halves;
-    std::int64_t first_row = 0;
+    halve(batch, last_halves);
     context.normed.reserve(x.rows() * x.cols());
     context.layer_out.reserve(x.rows() * x.cols());
-    for (const Batch& half : batches) {
-      begin(half, halves.size());
-      halves.push_back({.batch = half,
-                        .x = x.row_range(first_row, half.rows()),
-                        .half = halves.size(),
-                        .first_row = first_row});
-      first_row += half.rows();
-    }
+    const auto pass = [&](std::size_t half, std::int64_t first_row) -> DecoderLayer::Pass {
+      const Batch& part = last_halves[half];
+      begin(part, half);
+      return {.batch = part,
+              .x = x.row_range(first_row, part.rows()),
+              .half = half,
+              .first_row = first_row};
+    };
+    const std::array halves = {pass(0, 0), pass(1, last_halves[0].rows())};
     for (std::size_t l = 0; l < layers.size(); ++l) {
       for (const DecoderLayer::Pass& half : halves) {
         if (l > 0) layers[l - 1].end(half);
@@ -248,9 +247,10 @@ struct Transformer::Impl {
   std::int64_t computed_positions = 0;
   RowCounters traffic_before;  // at the last reset
 
-  Batch last_batch;        // of forward()
-  Buffer<float> residual;  // [rows, hidden]
-  Buffer<float> logits;    // [wanted rows, vocab]
+  Batch last_batch;                  // of forward()
+  std::array<Batch, 2> last_halves;  // of run_halves()
+  Buffer<float> residual;            // [rows, hidden]
+  Buffer<float> logits;              // [wanted rows, vocab]
 };
 
 Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,

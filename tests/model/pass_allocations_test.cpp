@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <span>
+#include <tuple>
 
 #include "comm/thread_communicator.h"
 #include "src/model/gqa_attention.h"
@@ -41,10 +42,14 @@ std::vector<std::int64_t> allocations_of_passes(TestEngine& engine,
 TEST(PassAllocations, none_after_the_first_passes) {
   if (!counts_allocations()) GTEST_SKIP() << "allocations cannot be counted in this build";
   for (const char* model : {"qwen2_moe-v4", "olmoe-v4"}) {
-    for (const auto& [ranks, threads] : {std::pair(1, 1), std::pair(2, 1), std::pair(1, 2)}) {
+    for (const auto& [ranks, threads, halves] : {std::tuple(1, 1, HalfBatches::off),
+                                                 {1, 1, HalfBatches::on},
+                                                 {2, 1, HalfBatches::off},
+                                                 {1, 2, HalfBatches::off}}) {
       const EngineSetup setup{.directory = std::string(MOESAIC_TEST_DATA "/models/") + model,
                               .isa = supported_isas().back(),
-                              .threads = threads};
+                              .threads = threads,
+                              .moe = {.half_batches = halves}};
       run_thread_ranks(ranks, [&](Communicator& world) {
         TestEngine engine(setup, world);
         const std::vector<std::int64_t> counts = allocations_of_passes(
