@@ -24,6 +24,15 @@ std::int64_t step_of(const Json& line) {
   return step ? step->as_int() : 0;
 }
 
+void add_to(LossCurves& curves, const Json& line) {
+  const std::string event = line.at("event").as_string();
+  const auto loss = line.find("loss");
+  if (!loss) return;
+  const LossPoint point{step_of(line), loss->as_double()};
+  if (event == "step") curves.train.push_back(point);
+  if (event == "eval") curves.held_out.push_back(point);
+}
+
 }  // namespace
 
 std::string metrics_line(const StepMetrics& step) {
@@ -73,14 +82,16 @@ std::string MetricsFile::take_old_lines(std::int64_t last_step) {
   std::int64_t number = 0;
   for (std::string text; std::getline(old, text);) {
     if (old.eof()) break;  // cut short
-    const Json line = Json::parse(text, fmt::format("{} line {}", path, ++number));
-    if (last_step < 0 || step_of(line) > last_step) continue;
+    const std::string where = fmt::format("{} line {}", path, ++number);
+    try {
+      const Json line = Json::parse(text, where);
+      if (last_step < 0 || step_of(line) > last_step) continue;
+      add_to(curves_, line);
+    } catch (const Error& error) {
+      fail(ErrorKind::file, "{}; to go on, take out the line or move the file: it is for curves",
+           error.what());
+    }
     kept += text + "\n";
-    const std::string event = line.at("event").as_string();
-    const auto loss = line.find("loss");
-    if (!loss) continue;
-    if (event == "step") curves_.train.push_back({step_of(line), loss->as_double()});
-    if (event == "eval") curves_.held_out.push_back({step_of(line), loss->as_double()});
   }
   return kept;
 }

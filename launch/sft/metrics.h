@@ -44,7 +44,7 @@ class MetricsFile {
  public:
   /// Goes on behind what is there, but for lines of steps after `last_step`, which will happen
   /// again; negative: all will. What a run that was killed has left of its last line is dropped.
-  /// Throws Error{file} naming a line that is no JSON, Error{resource} if it cannot be written.
+  /// Throws Error{file} naming a line that no run has written, Error{resource} if the disk refuses.
   MetricsFile(std::string directory, std::int64_t last_step);
 
   /// The step of the last evaluation there; -1 if there is none.

@@ -38,12 +38,15 @@ bool is_filled(const std::string& directory) {
   return fs::exists(directory, error) && !fs::is_empty(directory, error);
 }
 
+/// What a run writes into OUTDIR beside checkpoints.
+constexpr auto kRunFiles = std::to_array<std::string_view>(
+    {kOptionsFile, kMetricsFile, kLossPlotFile, kAdapterConfigFile, kAdapterTensorsFile});
+
 /// Whether a file or directory of OUTDIR with this name is one that a run makes, or a part of one
 /// that was killed.
 bool is_of_a_run(const std::string& file) {
   const std::string name = file.substr(0, file.find(".part"));
-  return name == kOptionsFile || name == kMetricsFile || name == kLossPlotFile ||
-         name == kAdapterConfigFile || name == kAdapterTensorsFile ||
+  return std::ranges::find(kRunFiles, name) != kRunFiles.end() ||
          checkpoint_steps(name).has_value();
 }
 
@@ -63,6 +66,21 @@ void require_outside_checkpoints(const std::string& directory) {
             "--output {}: {} is for a checkpoint of the run in {}, which removes it: take another",
             directory, place.string(), place.parent_path().string());
   }
+}
+
+bool has_checkpoints(const std::string& directory) {
+  std::error_code error;
+  const fs::directory_iterator entries(directory, error);
+  return std::any_of(begin(entries), end(entries), [&](const fs::directory_entry& entry) {
+    return checkpoint_steps(entry.path().filename().string()) && entry.is_directory(error);
+  });
+}
+
+/// Checkpoints have all that a run goes on with, also where somebody has taken options.ini.
+bool is_run(const Options& options) {
+  std::error_code error;
+  return fs::exists(options_path(options), error) ||
+         (options.resume && has_checkpoints(options.output_dir));
 }
 
 /// What has the name of a checkpoint and is none is in the way.
@@ -128,7 +146,7 @@ void check_output(const Options& options) {
   if (options.grad_out) require_apart_from_run("grad-out", *options.grad_out, options.output_dir);
   require_outside_checkpoints(options.output_dir);
   if (!is_filled(options.output_dir)) return;
-  require(fs::exists(options_path(options)), ErrorKind::usage,
+  require(is_run(options), ErrorKind::usage,
           "{} is there and was not made by moesaic sft: take another --output", options.output_dir);
   require(options.resume || options.overwrite, ErrorKind::usage,
           "{} is there: --resume goes on with it, --overwrite replaces it", options.output_dir);
@@ -149,7 +167,9 @@ OutputDirectory::OutputDirectory(const Options& options) : path_(options.output_
       descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   if (is_taken) ::close(descriptor_);
   require(!is_taken, ErrorKind::usage, "{}: another process is training into it", path_);
-  require_replaceable(options_path(options).string());  // or nothing could be written
+  for (const std::string_view file : kRunFiles) {  // before there is anything to lose
+    require_replaceable((fs::path(path_) / file).string());
+  }
 }
 
 void OutputDirectory::begin(const Options& options, std::int64_t bytes) {

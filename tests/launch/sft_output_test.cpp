@@ -133,13 +133,41 @@ TEST(Sft, WhatIsThereIsNotLost) {
   expect_failure(run_moesaic(sft(out, {"--resume"}, data)), 2,
                  {"made with --data " + kConversations});
   write_text(out + "/metrics.jsonl", "{\"event\": \"start\", \"step\": 0}\nnot JSON\n");
-  expect_failure(run_moesaic(sft(out, {"--resume"})), 3, {"metrics.jsonl line 2: not valid JSON"});
+  expect_failure(run_moesaic(sft(out, {"--resume"})), 3,
+                 {"metrics.jsonl line 2: not valid JSON", "take out the line or move the file"});
   const std::string foreign = directory.path_of("foreign");
   std::filesystem::create_directory(foreign);
   write_text(foreign + "/thesis.txt", "years of work");
   expect_failure(run_moesaic(sft(foreign, {"--overwrite"}, directory.path_of("none"))), 2,
                  {foreign, "not made by moesaic sft"});
   EXPECT_TRUE(std::filesystem::exists(foreign + "/thesis.txt"));
+}
+
+TEST(Sft, FoldersInThePlacesOfFilesAreToldBeforeTheModelIsLoaded) {
+  const TemporaryDirectory directory;
+  for (const std::string file : {"loss.svg", "metrics.jsonl", "adapter_model.safetensors"}) {
+    const std::string out = directory.path_of(file);
+    std::filesystem::create_directories(out + "/" + file);
+    write_text(out + "/options.ini", "");
+    const ProgramResult result = run_moesaic(sft(out, {"--overwrite"}));
+    expect_failure(result, 4, {out + "/" + file});
+    EXPECT_EQ(result.err.find("weights: "), std::string::npos) << result.err;
+    EXPECT_TRUE(std::filesystem::is_directory(out + "/" + file));
+  }
+}
+
+TEST(Sft, CheckpointsAreEnoughToGoOnFrom) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(sft(out, {"--save-every", "3"})));
+  const std::string adapter = read_text(out + "/adapter_model.safetensors");
+  for (const char* const file : {"/options.ini", "/metrics.jsonl", "/adapter_model.safetensors"}) {
+    std::filesystem::remove(out + file);
+  }
+  expect_failure(run_moesaic(sft(out, {"--overwrite"})), 2, {"not made by moesaic sft"});
+  expect_done(run_ranks(2, sft(out, {"--resume"})));
+  EXPECT_EQ(read_text(out + "/adapter_model.safetensors"), adapter);
+  EXPECT_TRUE(std::filesystem::exists(out + "/options.ini"));
 }
 
 TEST(Sft, TheLastLineOfMetricsMayBeCut) {
