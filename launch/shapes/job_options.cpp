@@ -30,15 +30,18 @@ struct JobOption {
   Jobs jobs;
 };
 
-/// options_of_some_jobs().
+/// options_of_some_jobs(), and those that change no point's result.
 constexpr auto kJobOptions = std::to_array<JobOption>({
+    {"print-binding", 0},
+    {"timeout", 0},
+    {"trace-dir", 0},
+    {"verify", 0},
     {"model", kModels},
     {"text", kModels},
     {"precision", kModels},
     {"dense-format", kModels},
     {"head-format", kModels},
     {"mmap", kModels},
-    {"verify", kModels},
     {"lora", kModels},
     {"placement", kModels},
     {"activation-scales", kPasses},

@@ -291,6 +291,7 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   fails("ranks = 1\nbatch-size = 16,016\n",
         {"study.ini: the points \"batch-size 16\" and \"batch-size 016\" are the same"});
   fails("ranks = 1\nn-gen = 8,16\n", {"study.ini line 11: n-gen = 8,16: ", "job = prompt"});
+  fails("ranks = 1\ntimeout = 60,90\n", {"study.ini line 11: timeout = 60,90: ", "the same"});
   fails("ranks = 1\nlora-rank = 2,4\n", {"study.ini line 11: lora-rank = 2,4: ", "job = prompt"});
   fails("ranks = 1\nrouting = even,zipf:2\n", {"--routing even is for --shape"});
   fails("ranks = 1\ndefer = 2,5\n", {"study.ini: --defer 5:", "4 experts a token"});
