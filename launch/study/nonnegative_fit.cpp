@@ -1,6 +1,7 @@
 #include "launch/study/nonnegative_fit.h"
 
 #include <Eigen/Dense>
+#include <algorithm>
 #include <numeric>
 
 namespace moesaic {
@@ -51,24 +52,44 @@ VectorXd lawson_hanson(const MatrixXd& a, const VectorXd& b) {
   return x;
 }
 
+/// Rows of an equation for each term of which something is usual: a rate is what is usual, times a
+/// common factor for computing terms, which is the last unknown.
+void add_usual(const UsualRates& usual, Index first_row, MatrixXd& a, VectorXd& b) {
+  constexpr double kComputing = 0.01;
+  constexpr double kOther = 0.001;
+  Index row = first_row;
+  for (std::size_t term = 0; term < usual.seconds.size(); ++term) {
+    if (usual.seconds[term] == 0) continue;
+    const bool is_computing = term < usual.num_computing;
+    const double weight = is_computing ? kComputing : kOther;
+    a(row, static_cast<Index>(term)) = weight / usual.seconds[term];
+    if (is_computing) a(row, a.cols() - 1) = -weight;
+    b[row++] = is_computing ? 0 : weight;
+  }
+}
+
 }  // namespace
 
-std::vector<double> fit_nonnegative(const FitSamples& samples) {
+std::vector<double> fit_nonnegative(const FitSamples& samples, const UsualRates& usual) {
   const auto rows = static_cast<Index>(samples.amounts.size());
   const auto terms = static_cast<Index>(rows == 0 ? 0 : samples.amounts.front().size());
-  MatrixXd a(rows, terms);
+  const auto num_usual = static_cast<Index>(
+      std::ranges::count_if(usual.seconds, [](double seconds) { return seconds > 0; }));
+  MatrixXd a = MatrixXd::Zero(rows + num_usual, terms + 1);
+  VectorXd b = VectorXd::Ones(rows + num_usual);
   for (Index row = 0; row < rows; ++row) {
     const auto r = static_cast<std::size_t>(row);
     for (Index term = 0; term < terms; ++term) {
       a(row, term) = samples.amounts[r][static_cast<std::size_t>(term)] / samples.seconds[r];
     }
   }
+  add_usual(usual, rows, a, b);
   // Terms are bytes, operations, messages: of sizes that only become comparable by their columns.
   const VectorXd sizes = a.colwise().norm();
-  for (Index term = 0; term < terms; ++term) {
+  for (Index term = 0; term < a.cols(); ++term) {
     if (sizes[term] > 0) a.col(term) /= sizes[term];
   }
-  const VectorXd x = lawson_hanson(a, VectorXd::Ones(rows));
+  const VectorXd x = lawson_hanson(a, b);
   std::vector<double> rates(static_cast<std::size_t>(terms));
   for (Index term = 0; term < terms; ++term) {
     if (sizes[term] > 0) rates[static_cast<std::size_t>(term)] = x[term] / sizes[term];

@@ -82,29 +82,38 @@ PointTerms::PointTerms(const PointModel& model, TermChoice choice)
   const bool trains = choice_.trains;
   for (const Format format : choice_.formats) {
     names_.push_back({fmt::format("products.{}", format_name(format)), "s/flop",
-                      "products with weights of this format, by core"});
+                      "products with weights of this format, by core", 1e-11});
     if (!trains) continue;
     names_.push_back({fmt::format("products.{}.back", format_name(format)), "s/flop",
-                      "products with these weights transposed, by core"});
+                      "products with these weights transposed, by core", 1e-11});
   }
-  names_.push_back({"weights", "s/byte", "reads of weights, by core"});
-  names_.push_back({"attention", "s/flop", "attention without its projections, by core"});
-  names_.push_back({"rows", "s/byte", "norms, gates and sums between products, by core"});
-  names_.push_back({"jobs", "s/job", "work handed to threads"});
+  names_.push_back({"weights", "s/byte", "reads of weights, by core", 5e-11});
+  names_.push_back({"attention", "s/flop", "attention without its projections, by core", 2e-11});
+  names_.push_back({"rows", "s/byte", "norms, gates and sums between products, by core", 1e-10});
+  names_.push_back({"jobs", "s/job", "work handed to threads", 2e-6});
   if (trains) {
-    names_.push_back({"adapters", "s/flop", "adapters and their factors' gradients, by core"});
-    names_.push_back({"optimizer", "s/number", "numbers that are trained, by core"});
+    names_.push_back(
+        {"adapters", "s/flop", "adapters and their factors' gradients, by core", 2e-11});
+    names_.push_back({"optimizer", "s/number", "numbers that are trained, by core", 1e-9});
   }
   for (const std::string& how : choice_.hows) {
-    names_.push_back({named("node", how) + ".messages", "s/message", "between ranks of a node"});
-    names_.push_back({named("node", how) + ".bytes", "s/byte", "between ranks of a node, by node"});
+    names_.push_back(
+        {named("node", how) + ".messages", "s/message", "between ranks of a node", 2e-6});
+    names_.push_back(
+        {named("node", how) + ".bytes", "s/byte", "between ranks of a node, by node", 1e-10});
   }
   for (const TermChoice::Way& way : choice_.ways) {
-    names_.push_back({link_term(way) + ".messages", "s/message", "between nodes"});
+    names_.push_back({link_term(way) + ".messages", "s/message", "between nodes", 5e-5});
     names_.push_back({link_term(way) + ".bytes", "s/byte", "between nodes, by node"});
   }
   if (trains) names_.push_back({"sums", "s/byte", "gradients of common adapters, by rank"});
-  names_.push_back({"steps", "s/step", "what each pass takes besides"});
+  names_.push_back({"steps", "s/step", "what each pass takes besides", 1e-4});
+}
+
+UsualRates PointTerms::usual() const {
+  UsualRates usual{.seconds = {}, .num_computing = num_computing_terms()};
+  for (const TermName& name : names_) usual.seconds.push_back(name.usual);
+  return usual;
 }
 
 TermChoice::Way PointTerms::way(const PointPlan& point) const {
@@ -216,7 +225,7 @@ std::vector<double> PointTerms::amounts(const PointPlan& point,
 TermOverlap PointTerms::overlap(const PointPlan& point) const {
   const bool waits = point.options.job == StudyJob::exchange || is_fine_tuning(point.options);
   if (waits || !hides_links(step(point))) return {};
-  const std::size_t computing = names_.size() - num_exchange_terms() - 1;
+  const std::size_t computing = num_computing_terms();
   return {.num_computing = computing,
           .first_link = computing + 2 * choice_.hows.size(),  // behind those of ranks of a node
           .num_links = 2 * choice_.ways.size()};

@@ -20,6 +20,7 @@ struct TermName {
   std::string name;
   std::string unit;
   std::string meaning;
+  double usual = 0;  // seconds for one, roughly, on a core or a network of today; 0: they differ
 };
 
 /// What a point runs: a model as its weights are stored, or a layer of some shape.
@@ -66,9 +67,14 @@ class PointTerms {
   PointTerms(const PointModel& model, TermChoice choice);
 
   [[nodiscard]] const std::vector<TermName>& names() const noexcept { return names_; }
+  [[nodiscard]] UsualRates usual() const;
   [[nodiscard]] std::vector<double> amounts(const PointPlan& point,
                                             const ExpertPopularity& popularity) const;
   [[nodiscard]] TermOverlap overlap(const PointPlan& point) const;
+  /// How many of the first names are of computing.
+  [[nodiscard]] std::size_t num_computing_terms() const noexcept {
+    return names_.size() - num_exchange_terms() - 1;
+  }
   /// How many of the last names are of exchanges and sums between ranks; one more stands behind
   /// them, of steps.
   [[nodiscard]] std::size_t num_exchange_terms() const noexcept {

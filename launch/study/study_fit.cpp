@@ -7,7 +7,6 @@
 
 #include "base/counter_random.h"
 #include "base/error.h"
-#include "launch/study/nonnegative_fit.h"
 #include "src/parallel/step_cost.h"
 
 namespace moesaic {
@@ -51,11 +50,11 @@ struct Taken {
 
 /// How much of a term counts depends on the rates themselves: they are fitted again and again, each
 /// time half way to where the last ones lead.
-std::vector<double> fit_rates(const Taken& taken) {
+std::vector<double> fit_rates(const Taken& taken, const UsualRates& usual) {
   constexpr int kRounds = 40;
   FitSamples samples{.amounts = {}, .seconds = taken.seconds};
   for (const FitPoint* point : taken.points) samples.amounts.push_back(point->amounts);
-  std::vector<double> rates = fit_nonnegative(samples);
+  std::vector<double> rates = fit_nonnegative(samples, usual);
   const auto hides = [](const FitPoint* point) { return point->overlap.num_links > 0; };
   if (std::ranges::none_of(taken.points, hides)) return rates;
   for (int round = 0; round < kRounds; ++round) {
@@ -63,7 +62,7 @@ std::vector<double> fit_rates(const Taken& taken) {
       const FitPoint& point = *taken.points[i];
       samples.amounts[i] = counted_amounts(point.amounts, point.overlap, rates);
     }
-    const std::vector<double> next = fit_nonnegative(samples);
+    const std::vector<double> next = fit_nonnegative(samples, usual);
     for (std::size_t i = 0; i < rates.size(); ++i) rates[i] = (rates[i] + next[i]) / 2;
   }
   return rates;
@@ -114,27 +113,33 @@ WithInterval interval(double value, std::vector<double> drawn) {
 
 }  // namespace
 
-StudyFit::StudyFit(std::vector<FitPoint> points, int rounds) : points_(std::move(points)) {
+StudyFit::StudyFit(std::vector<FitPoint> points, UsualRates usual, int rounds)
+    : points_(std::move(points)), usual_(std::move(usual)) {
   constexpr std::size_t kFewest = 3;
   constexpr std::uint64_t kSeed = 13;
   require(points_.size() >= kFewest, ErrorKind::usage,
           "{} measured points are too few to fit rates to: {} at least", points_.size(), kFewest);
-  rates_ = fit_rates(taken_of(points_, [](const FitPoint&) { return true; }));
+  rates_ = fit_rates(taken_of(points_, [](const FitPoint&) { return true; }), usual_);
   const CounterRandom random(kSeed);
   for (int round = 0; round < rounds; ++round) {
-    drawn_.push_back(fit_rates(draw(points_, random.at(static_cast<std::uint64_t>(round)))));
+    drawn_.push_back(
+        fit_rates(draw(points_, random.at(static_cast<std::uint64_t>(round))), usual_));
   }
   for (const FitPoint& point : points_) {
     const Taken others = taken_of(points_, [&](const FitPoint& p) { return &p != &point; });
-    left_out_.push_back(error_of(point, fit_rates(others)));
+    left_out_.push_back(error_of(point, fit_rates(others, usual_)));
   }
   const std::int64_t most = std::ranges::max_element(points_, {}, &FitPoint::ranks)->ranks;
   const Taken fewer = taken_of(points_, [&](const FitPoint& p) { return p.ranks < most; });
   if (fewer.seconds.empty()) return;
-  const std::vector<double> rates = fit_rates(fewer);
+  const std::vector<double> rates = fit_rates(fewer, usual_);
   for (const FitPoint& point : points_) {
     if (point.ranks == most) largest_out_ = std::max(largest_out_, error_of(point, rates));
   }
+}
+
+bool StudyFit::is_measured(std::size_t i) const {
+  return std::ranges::any_of(points_, [i](const FitPoint& point) { return point.amounts[i] > 0; });
 }
 
 WithInterval StudyFit::rate(std::size_t i) const {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "launch/study/nonnegative_fit.h"
+
 namespace moesaic {
 
 /// Terms of a point that go on at the same time: the first `num_computing`, and `num_links` from
@@ -32,12 +34,14 @@ struct WithInterval {
 /// Rates of a study: what one of each term takes.
 class StudyFit {
  public:
-  /// Fits the points' mean times, and again as often as `rounds` to points and repetitions drawn
-  /// with replacement (bootstrap, a fixed seed): the spread of the results is the interval. Throws
-  /// Error{usage} for fewer than 3 points.
-  explicit StudyFit(std::vector<FitPoint> points, int rounds = 200);
+  /// Fits the points' mean times, leaning on what is usual, and again as often as `rounds` to
+  /// points and repetitions drawn with replacement (bootstrap, a fixed seed): the spread of the
+  /// results is the interval. Throws Error{usage} for fewer than 3 points.
+  explicit StudyFit(std::vector<FitPoint> points, UsualRates usual = {}, int rounds = 200);
 
-  /// Seconds for one of term `i`.
+  /// Whether any point has some of term `i`.
+  [[nodiscard]] bool is_measured(std::size_t i) const;
+  /// Seconds for one of it.
   [[nodiscard]] WithInterval rate(std::size_t i) const;
   /// Seconds of a point with these amounts.
   [[nodiscard]] WithInterval predict(const std::vector<double>& amounts,
@@ -53,6 +57,7 @@ class StudyFit {
 
  private:
   std::vector<FitPoint> points_;
+  UsualRates usual_;
   std::vector<double> rates_;
   std::vector<std::vector<double>> drawn_;  // rates of each round
   std::vector<double> left_out_;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -30,14 +31,16 @@ std::string terms_json(const StudyFit& fit, const std::vector<TermName>& names,
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const WithInterval rate = fit.rate(i);
-    text += (i == 0 ? "" : ",") +
-            JsonWriter()
-                .field("name", names[i].name)
-                .field("value", rate.value)
-                .raw_field("ci95", fmt::format("[{},{}]", rate.low, rate.high))
-                .field("unit", names[i].unit)
-                .field("source", fmt::format("fit to {} points: {}", points, names[i].meaning))
-                .text();
+    const std::string source =
+        fit.is_measured(i) ? fmt::format("fit to {} points", points) : "as usual, no point has any";
+    text +=
+        (i == 0 ? "" : ",") + JsonWriter()
+                                  .field("name", names[i].name)
+                                  .field("value", rate.value)
+                                  .raw_field("ci95", fmt::format("[{},{}]", rate.low, rate.high))
+                                  .field("unit", names[i].unit)
+                                  .field("source", fmt::format("{}: {}", source, names[i].meaning))
+                                  .text();
   }
   return "[" + text + "]";
 }
@@ -69,7 +72,7 @@ double median(std::vector<double> values) {
 class StudyPredictor {
  public:
   explicit StudyPredictor(const std::vector<StudyRow>& rows)
-      : rows_(rows), labels_(group_labels(rows)), models_(rows), fit_(points()) {}
+      : rows_(rows), labels_(group_labels(rows)), models_(rows), fit_(fit_points()) {}
 
   [[nodiscard]] const StudyFit& fit() const noexcept { return fit_; }
   [[nodiscard]] const std::vector<TermName>& names() const noexcept { return names_; }
@@ -90,7 +93,7 @@ class StudyPredictor {
     result.tokens_per_second = {tokens / seconds.value, tokens / seconds.high,
                                 tokens / seconds.low};
     const std::size_t exchange = models_.terms(plan).num_exchange_terms();
-    const std::size_t compute = names_.size() - exchange - 1;
+    const std::size_t compute = models_.terms(plan).num_computing_terms();
     result.compute_seconds = fit_.part_seconds(amounts, 0, compute);
     result.step_seconds = fit_.part_seconds(amounts, compute + exchange, 1);
     // What of it is not hidden: the same sum without it, rounded alike, is less by that.
@@ -108,20 +111,22 @@ class StudyPredictor {
   }
 
  private:
-  [[nodiscard]] std::vector<FitPoint> points() {
+  [[nodiscard]] StudyFit fit_points() {
     std::vector<FitPoint> points;
+    UsualRates usual;
     for (const StudyRow& row : rows_) {
       if (!row.record.measurement) continue;
       const Measurement& m = *row.record.measurement;
       const PointPlan plan = StudyModels::plan(row.record, m.ranks);
       const PointTerms terms = models_.terms(plan);
       names_ = terms.names();
+      usual = terms.usual();
       points.push_back({.ranks = m.ranks,
                         .amounts = terms.amounts(plan, popularity_of(row.record)),
                         .overlap = terms.overlap(plan),
                         .samples = m.samples});
     }
-    return points;
+    return StudyFit(std::move(points), std::move(usual));
   }
 
   [[nodiscard]] std::int64_t most_ranks(const std::string& label) const {

@@ -30,6 +30,23 @@ TEST(NonnegativeFit, LeavesOutTermsThatWouldBeNegative) {
   EXPECT_NEAR(rates[1], 66.0 / 49, 1e-12);
 }
 
+// Both terms always grow together: any share of the time for either would do.
+TEST(NonnegativeFit, WhatIsUsualDecidesWhatTimesDoNotTell) {
+  const FitSamples together{.amounts = {{1, 3, 0}, {2, 6, 0}, {4, 12, 0}}, .seconds = {2, 4, 8}};
+  const std::vector<double> rates =
+      fit_nonnegative(together, {.seconds = {0.1, 0.3, 7}, .num_computing = 2});
+  EXPECT_NEAR(rates[0], 0.2, 1e-9);
+  EXPECT_NEAR(rates[1], 0.6, 1e-9);
+  EXPECT_NEAR(rates[2], 7, 1e-9) << "no sample has it";
+  // What times do tell stands, however unusual.
+  const FitSamples apart{.amounts = {{1, 0}, {0, 1}, {1, 1}}, .seconds = {2, 30, 32}};
+  const std::vector<double> told = fit_nonnegative(apart, {.seconds = {1, 1}, .num_computing = 2});
+  EXPECT_NEAR(told[0], 2, 0.06);
+  EXPECT_NEAR(told[1], 30, 1);
+  const std::vector<double> slow = fit_nonnegative(apart, {.seconds = {0, 1}});
+  EXPECT_NEAR(slow[1], 30, 0.03);
+}
+
 /// Times that are made of known rates, with repetitions a little above and below.
 std::vector<FitPoint> known_points() {
   std::vector<FitPoint> points;
@@ -77,7 +94,7 @@ TEST(StudyFit, FindsRatesOfWhatGoesOnAtTheSameTime) {
       points.push_back({ranks, amounts, ranks > 1 ? overlap : TermOverlap{}, {taken}});
     }
   }
-  const StudyFit fit(points, 0);
+  const StudyFit fit(points, {}, 0);
   EXPECT_NEAR(fit.rate(0).value, 2e-11, 1e-14);
   EXPECT_NEAR(fit.rate(1).value, 1e-5, 1e-8);
   EXPECT_LT(std::ranges::max(fit.leave_one_out()), 1e-2);
