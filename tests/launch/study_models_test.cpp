@@ -43,8 +43,11 @@ TEST(StudyModels, RanksShareWholeCopiesOfTheExperts) {
 
 /// Amounts of a point of the demo model, a rank a node, by the names of their terms.
 std::map<std::string, double> amounts_of(std::int64_t ranks,
-                                         std::map<std::string, std::string> options) {
+                                         std::map<std::string, std::string> options,
+                                         std::int64_t threads = 1) {
   PointRecord record = measured(1, 5, "32");
+  record.measurement->threads = threads;
+  record.measurement->cores = threads;
   record.options = std::move(options);
   record.options["model"] = MOESAIC_TEST_DATA "/demo-model";
   record.options["ranks-per-node"] = "1";
@@ -70,6 +73,34 @@ TEST(PointTerms, RanksWithoutSequencesAddNoWork) {
     EXPECT_LT(eight["products.bf16"], two["products.bf16"]) << job;
     // The node of a sequence sends its rows and takes its results, as before.
     EXPECT_LT(eight["link.bytes"], 2.5 * two["link.bytes"]) << job;
+  }
+}
+
+// Frozen weights have no gradients: back goes one product for each forward, the gradient of its
+// input, but for the head of tokens that are not trained.
+TEST(PointTerms, FineTuningHasAProductBackForEachForward) {
+  auto amounts = amounts_of(2, {{"job", "sft"}, {"sequences", "2"}, {"n-prompt", "64"}});
+  EXPECT_GT(amounts["products.bf16.back"], 0.8 * amounts["products.bf16"]);
+  EXPECT_LE(amounts["products.bf16.back"], 1.01 * amounts["products.bf16"]);
+  auto twice = amounts_of(2, {{"job", "sft"}, {"sequences", "4"}, {"n-prompt", "64"}});
+  EXPECT_NEAR(twice["products.bf16.back"] / amounts["products.bf16.back"], 2, 0.05);
+  EXPECT_EQ(amounts["steps"], 2) << "a pass forward and one back";
+  for (const char* const term : {"adapters", "optimizer", "sums"}) EXPECT_GT(amounts[term], 0);
+}
+
+TEST(PointTerms, ThreadsShareWhatIsCountedByCore) {
+  for (const char* job : {"prompt", "sft"}) {
+    const auto of = [&](std::int64_t threads) {
+      return amounts_of(2, {{"job", job}, {"sequences", "2"}, {"n-prompt", "64"}}, threads);
+    };
+    auto one = of(1);
+    auto two = of(2);
+    for (const auto& [name, amount] : one) {
+      const bool is_by_core = name.starts_with("products.") || name == "weights" ||
+                              name == "attention" || name == "rows" || name == "adapters" ||
+                              name == "optimizer";
+      EXPECT_DOUBLE_EQ(two[name], is_by_core ? amount / 2 : amount) << name << " of " << job;
+    }
   }
 }
 
