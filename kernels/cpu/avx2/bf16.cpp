@@ -93,7 +93,7 @@ constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>, block<4>, 
 
 void tile(const TileArgs& args) noexcept {
   const TileEnvironment environment;
-  run_raw(args, float_row_bytes(args.matrix->depth), avx2_fma_blocks);
+  run_raw(args, {float_row_bytes(args.matrix->depth), kStepDepth * 4}, avx2_fma_blocks);
 }
 
 }  // namespace

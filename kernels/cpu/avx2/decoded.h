@@ -58,8 +58,7 @@ template <DecodeSteps Decode>
 [[gnu::noinline]] void fma_product(const TileArgs& args) noexcept {
   run_decoded(args, {.decode = Decode,
                      .blocks = &avx2_fma_blocks,
-                     .row_bytes = float_row_bytes(args.matrix->depth),
-                     .row_step_bytes = kStepDepth * 4});
+                     .rows = {float_row_bytes(args.matrix->depth), kStepDepth * 4}});
   scale_columns(args);
 }
 
@@ -86,8 +85,7 @@ template <DecodeSteps Decode>
 [[gnu::noinline]] void word_product(const TileArgs& args) noexcept {
   run_decoded(args, {.decode = Decode,
                      .blocks = &avx2_word_blocks,
-                     .row_bytes = word_row_bytes(args.matrix->depth),
-                     .row_step_bytes = kIntStepDepth * 2});
+                     .rows = {word_row_bytes(args.matrix->depth), kIntStepDepth * 2}});
   scale_integers(args);
 }
 

@@ -59,7 +59,7 @@ constexpr BlockTable kBlocks{.max_rows = 6, .max_panels = 1, .functions = kFunct
 // A step is one k: k that are only padding are left out, since adding +0 to a sum of -0 changes it.
 void tile(const TileArgs& args) noexcept {
   const PackedMatrix& matrix = *args.matrix;
-  run_blocks({.rows = args.packed_rows,
+  run_ranges({.rows = args.packed_rows,
               .row_bytes = float_row_bytes(matrix.depth),
               .panels = matrix.panel(args.first_panel),
               .panel_stride = static_cast<std::size_t>(matrix.panel_stride()),
@@ -67,7 +67,8 @@ void tile(const TileArgs& args) noexcept {
               .resume = args.resume,
               .out = args.out,
               .out_stride = args.out_stride},
-             args.num_rows, args.num_panels, kBlocks);
+             args.num_rows, args.num_panels, {sizeof(float), kPanelColumns * sizeof(float)},
+             kBlocks);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ MOESAIC_END_TARGET
 constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>};
 
 [[gnu::noinline]] void product(const TileArgs& args) noexcept {
-  run_raw(args, word_row_bytes(args.matrix->depth), avx2_word_blocks);
+  run_raw(args, {word_row_bytes(args.matrix->depth), kIntStepDepth * 2}, avx2_word_blocks);
   scale_integers(args);
 }
 

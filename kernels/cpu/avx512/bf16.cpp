@@ -140,7 +140,7 @@ constexpr FloatPanels kFloatPanels{.blocks = kFloatBlocks, .to_floats = to_float
 
 void tile(const TileArgs& args) noexcept {
   const TileEnvironment environment;
-  run_raw(args, float_row_bytes(args.matrix->depth), avx512_fma_blocks);
+  run_raw(args, {float_row_bytes(args.matrix->depth), kStepDepth * 4}, avx512_fma_blocks);
 }
 
 }  // namespace

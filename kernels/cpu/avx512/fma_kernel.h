@@ -13,8 +13,7 @@ template <typename Decoder>
   if (!run_fused<Decoder, FmaRows, 8>(args)) {
     run_decoded(args, {.decode = decode_steps<Decoder>,
                        .blocks = &avx512_fma_blocks,
-                       .row_bytes = float_row_bytes(args.matrix->depth),
-                       .row_step_bytes = kStepDepth * 4});
+                       .rows = {float_row_bytes(args.matrix->depth), kStepDepth * 4}});
   }
   scale_columns(args);
 }

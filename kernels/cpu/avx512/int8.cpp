@@ -23,7 +23,7 @@ struct ByteDot {
 MOESAIC_END_TARGET
 
 [[gnu::noinline]] void product(const TileArgs& args) noexcept {
-  run_raw(args, byte_row_bytes(args.matrix->depth), avx512_byte_blocks);
+  run_raw(args, {byte_row_bytes(args.matrix->depth), kIntStepDepth}, avx512_byte_blocks);
   finish_bytes(args);
 }
 

@@ -26,7 +26,7 @@ struct Bf16Dot {
 MOESAIC_END_TARGET
 
 void tile(const TileArgs& args) noexcept {
-  run_raw(args, bf16_row_bytes(args.matrix->depth), avx512_bf16_blocks);
+  run_raw(args, {bf16_row_bytes(args.matrix->depth), kStepDepth * 2}, avx512_bf16_blocks);
 }
 
 }  // namespace
