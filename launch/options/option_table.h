@@ -41,6 +41,7 @@ struct OptionRow {
   std::string_view alias{};     // a short name of several letters, after one '-'
   bool is_above_least = false;  // `least` itself is no value
   bool may_be_empty = false;    // of a FILE or DIR: "" means that there is to be none
+  std::string (*one_spelling)(const std::string& text) = nullptr;  // of a text that has several
 };
 
 struct VerbRow {

@@ -74,8 +74,8 @@ void assign(const Written& written, const OptionRow& row, double& target) {
   target = parse_number<double>(written, row, "a number");
 }
 
-void assign(const Written& written, const OptionRow&, std::string& target) {
-  target = written.text;
+void assign(const Written& written, const OptionRow& row, std::string& target) {
+  target = row.one_spelling != nullptr ? row.one_spelling(written.text) : written.text;
 }
 
 void assign(const Written& written, const OptionRow&, ByteCount& target) {

@@ -2,6 +2,7 @@
 
 #include "launch/options/option_table.h"
 #include "launch/options/verb_sets.h"
+#include "src/lora/adapter_targets.h"
 
 namespace moesaic {
 namespace {
@@ -78,10 +79,14 @@ constexpr std::array kRows = {
     OptionRow{"lora-dropout", '\0', "P", &O::lora_dropout, kAdapter,
               verbs::kTraining | verbs::kPlan,
               "share of an adapter's inputs that a step of training leaves out", 0, 0.99},
-    OptionRow{"lora-targets", '\0', "LIST", &O::lora_targets, kAdapter,
-              verbs::kTraining | verbs::kPlan,
-              "what gets adapters: kinds, with commas (attention, experts, shared, dense), or a "
-              "regular expression on the names of modules"},
+    OptionRow{.name = "lora-targets",
+              .value = "LIST",
+              .field = &O::lora_targets,
+              .group = kAdapter,
+              .verbs = verbs::kTraining | verbs::kPlan,
+              .help = "what gets adapters: kinds, with commas (attention, experts, shared, dense), "
+                      "or a regular expression on the names of modules",
+              .one_spelling = canonical_targets},
 
     OptionRow{"lr", '\0', "X", &O::lr, kTraining, verbs::kSft, "highest learning rate of AdamW", 0,
               1e3},

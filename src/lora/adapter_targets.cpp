@@ -70,9 +70,11 @@ std::string examples_of(std::span<const AdapterSite> sites) {
   return names.empty() ? "(this model has none)" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// PEFT's target_modules are ends of names, "q_proj,v_proj": what they are here. Empty if a word is
-/// the end of no module's name.
-std::string advice_on_ends(std::span<const AdapterSite> sites, std::string_view targets) {
+/// PEFT's target_modules are ends of names, "q_proj,v_proj", also as JSON has them: what they are
+/// here. Empty if a word is the end of no module's name.
+std::string advice_on_ends(std::span<const AdapterSite> sites, std::string targets) {
+  std::erase_if(targets,
+                [](char c) { return std::string_view("[]\"").find(c) != std::string_view::npos; });
   std::string ends;
   for (const std::string_view word : split_list(targets)) {
     const std::string end = fmt::format(".{}", word);
@@ -85,7 +87,42 @@ std::string advice_on_ends(std::span<const AdapterSite> sites, std::string_view 
   return fmt::format("; '.*\\.({})' are all modules of such names", ends);
 }
 
+/// Throws for a list of kinds of which one is none.
+void require_whole_list(std::span<const AdapterSite> sites, const std::string& targets) {
+  const std::vector<std::string_view> words = split_list(targets);
+  const auto is_kind = [](std::string_view word) {
+    return std::ranges::find(kAdapterKindNames, word) != kAdapterKindNames.end();
+  };
+  if (std::ranges::none_of(words, is_kind)) return;
+  const auto wrong = std::ranges::find_if_not(words, is_kind);
+  if (wrong == words.end()) return;
+  require(!wrong->empty(), ErrorKind::usage,
+          "--lora-targets \"{}\": word {} of the list is empty, and no kind ({})", targets,
+          wrong - words.begin() + 1, fmt::join(kAdapterKindNames, ", "));
+  fail(ErrorKind::usage,
+       "--lora-targets \"{}\": \"{}\" is no kind ({}), and a list has nothing else{}", targets,
+       *wrong, fmt::join(kAdapterKindNames, ", "), advice_on_ends(sites, std::string(*wrong)));
+}
+
+/// Throws for the name of a file, where a user may have meant what it says.
+void refuse_path(const std::string& targets) {
+  require(!targets.ends_with(".json") && targets.find('/') == std::string::npos, ErrorKind::usage,
+          "--lora-targets \"{}\": the name of a file, where kinds ({}) or a regular expression on "
+          "the names of modules stand; --lora DIR goes on from an adapter, with its targets",
+          targets, fmt::join(kAdapterKindNames, ", "));
+}
+
 }  // namespace
+
+std::string canonical_targets(const std::string& targets) {
+  const std::optional<Kinds> kinds = kinds_in(targets);
+  if (!kinds) return targets;
+  std::string text;
+  for (std::size_t i = 0; i < kinds->size(); ++i) {
+    if ((*kinds)[i]) text += fmt::format("{}{}", text.empty() ? "" : ",", kAdapterKindNames[i]);
+  }
+  return text;
+}
 
 std::vector<AdapterSite> choose_sites(std::span<const AdapterSite> sites,
                                       const std::string& targets) {
@@ -97,7 +134,9 @@ std::vector<AdapterSite> choose_sites(std::span<const AdapterSite> sites,
     });
     return chosen;
   }
+  require_whole_list(sites, targets);
   chosen = matching_sites(sites, targets);
+  if (chosen.empty()) refuse_path(targets);
   require(!chosen.empty(), ErrorKind::usage,
           "--lora-targets \"{}\": neither kinds ({}, with commas) nor a regular expression that a "
           "whole name of a module matches, such as {}{}",

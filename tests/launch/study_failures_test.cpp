@@ -253,6 +253,9 @@ TEST_F(StudyFailures, PointsAreCountedOnceTheirTextsAndTargetsCanBeTaken) {
   fails(3, {"study.ini: " + text, "UTF-8"});
   describe("ranks = 1\nlora-targets = attention,no_such\n", "sft");
   fails(2, {"study.ini: --lora-targets", "no_such"});
+  describe("ranks = 1\nlora-targets = \"attention,experts\", \" experts, attention\"\n", "sft");
+  fails(2, {"study.ini: the points \"lora-targets attention,experts\" and \"lora-targets  experts, "
+            "attention\" are the same"});
   describe("ranks = 1\nlora-alpha = 16,0\n", "sft");
   fails(2, {"study.ini: --lora-alpha 0"});
 }

@@ -73,6 +73,39 @@ TEST(AdapterTargets, ARefusalNamesTheOptionAndAModuleOfEachSort) {
       << refusal("mlp");
 }
 
+TEST(AdapterTargets, AListWithAnotherWordIsRefusedByThatWord) {
+  EXPECT_TRUE(
+      refusal("attention,,experts")
+          .starts_with("--lora-targets \"attention,,experts\": word 2 of the list is empty"))
+      << refusal("attention,,experts");
+  EXPECT_NE(refusal("attention,").find("word 2 of the list is empty"), std::string::npos);
+  const std::string mixed = refusal("attention, q_proj");
+  EXPECT_NE(mixed.find(": \"q_proj\" is no kind (attention, experts, shared, dense)"),
+            std::string::npos)
+      << mixed;
+  EXPECT_NE(mixed.find(R"(; '.*\.(q_proj)' are all modules)"), std::string::npos) << mixed;
+  EXPECT_NE(refusal("experts,(q_proj").find(": \"(q_proj\" is no kind"), std::string::npos);
+}
+
+TEST(AdapterTargets, NamesOfFilesAndListsOfJsonAreToldWhatStandsThere) {
+  for (const std::string path : {"OUT/adapter_config.json", "adapter_config.json", "OUT/"}) {
+    EXPECT_TRUE(refusal(path).starts_with("--lora-targets \"" + path + "\": the name of a file"))
+        << refusal(path);
+    EXPECT_NE(refusal(path).find("--lora DIR"), std::string::npos);
+  }
+  EXPECT_EQ(chosen(R"(.*(/|\.)q_proj)"), 1U) << "no name of a file";
+  const std::string json = refusal(R"(["q_proj", "gate_proj"])");
+  EXPECT_NE(json.find(R"('.*\.(q_proj|gate_proj)')"), std::string::npos) << json;
+}
+
+TEST(AdapterTargets, KindsHaveOneSpelling) {
+  EXPECT_EQ(canonical_targets(" experts ,attention"), "attention,experts");
+  EXPECT_EQ(canonical_targets("experts,experts"), "experts");
+  for (const std::string other : {R"(.*\.(q|v)_proj)", "attention,,experts", ""}) {
+    EXPECT_EQ(canonical_targets(other), other);
+  }
+}
+
 /// As tools/compare_adapter_layouts.py found.
 TEST(AdapterLayouts, SomeLoadOnBothVersionsOfTransformers) {
   const auto loads = [](const AdapterDescription& description, const char* family,
