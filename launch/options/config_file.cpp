@@ -20,6 +20,16 @@ std::string_view without_comment(std::string_view text) {
   return text;
 }
 
+/// As a value that has no double quotes. What shells take them for single ones are not, and to
+/// keep them would surprise more than to refuse them.
+std::string plain_value(std::string_view text, const std::string& where) {
+  require(
+      !text.starts_with('\''), ErrorKind::usage,
+      "{}: {} begins with a single quote, which quotes nothing here: write double ones, or none",
+      where, json_quote(text));
+  return std::string(text);
+}
+
 /// The value that a text with quotes in front stands for; what follows them is left in `text`.
 std::string take_quoted(std::string_view& text, const std::string& where) {
   std::size_t end = 1;
@@ -30,7 +40,8 @@ std::string take_quoted(std::string_view& text, const std::string& where) {
   try {
     return Json::parse(quoted, where).as_string();
   } catch (const Error& error) {
-    throw Error(ErrorKind::usage, error.what());
+    fail(ErrorKind::usage, "{}; in quotes stands a text of JSON, \\\\ for each backslash of it",
+         error.what());
   }
 }
 
@@ -43,7 +54,7 @@ void require_end_of_quotes(std::string_view rest, const std::string& where) {
 }  // namespace
 
 std::string read_value(std::string_view text, const std::string& where) {
-  if (!text.starts_with('"')) return std::string(trimmed(without_comment(text)));
+  if (!text.starts_with('"')) return plain_value(trimmed(without_comment(text)), where);
   std::string value = take_quoted(text, where);
   require_end_of_quotes(text, where);
   return value;
@@ -62,7 +73,7 @@ std::vector<std::string> read_list(std::string_view text, const std::string& whe
     } else {
       const std::string_view plain = without_comment(text);
       const std::size_t end = plain.find(',');
-      values.emplace_back(trimmed(plain.substr(0, end)));
+      values.push_back(plain_value(trimmed(plain.substr(0, end)), where));
       if (end == std::string_view::npos) return values;
       text.remove_prefix(end);
     }
@@ -103,7 +114,7 @@ std::vector<ConfigEntry> parse_config(std::string_view text, const std::string& 
 std::string config_value(std::string_view value) {
   const bool is_plain = !value.empty() && trimmed(value) == value &&
                         without_comment(value) == value && !value.starts_with('"') &&
-                        std::ranges::all_of(value, [](char c) {
+                        !value.starts_with('\'') && std::ranges::all_of(value, [](char c) {
                           const auto byte = static_cast<unsigned char>(c);
                           return byte >= ' ' && byte != 0x7f;
                         });

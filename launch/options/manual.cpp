@@ -110,7 +110,8 @@ std::string manual_page() {
 Besides \fB\-\-top\-k 5\fR, \fBtop\-k=5\fR can be written, or \fBMOESAIC_TOP_K=5\fR in the
 environment, or \fBtop\-k = 5\fR in a file that \fB\-\-config\fR names. The command line beats the
 environment, which beats the file. In a file, # starts a comment at the beginning of a line or
-behind a space; a value in double quotes has the escapes of JSON; options of other verbs are skipped.
+behind a space; a value in double quotes has the escapes of JSON, such as \fB\e\e\fR for a backslash, one
+in single quotes is refused; options of other verbs are skipped.
 .SH EXIT STATUS
 0 done, 1 unexpected, 2 usage, 3 bad input file, 4 not enough memory or other resource, 5 another rank
 failed or timed out, 6 interrupted: what was written is there.

@@ -332,7 +332,9 @@ constexpr std::array kOptions = {
                 "likeliest). If FILE is there from the same texts, model and options, go on from "
                 "there"}),
     may_differ({"config", '\0', "FILE", &O::config, kProgram, verbs::kRanks | verbs::kPlan,
-                "read options from lines `name = value`; # starts a comment"}),
+                "read options from lines `name = value`; # starts a comment; in double quotes "
+                "stands a text "
+                "of JSON, with \\\\ for a backslash"}),
     may_differ({"log-level", '\0', "LEVEL", one_of<&O::log_level>(), kProgram,
                 verbs::kRanks | verbs::kWithoutRanks,
                 "how much is told on the standard error output"}),

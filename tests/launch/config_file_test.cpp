@@ -73,9 +73,29 @@ TEST(ConfigFile, LinesThatAreWrongAreNamed) {
             std::string::npos);
 }
 
+TEST(ConfigFile, QuotesAreThoseOfJson) {
+  const std::string one_backslash = R"(trace-dir = ".*\.x")";
+  EXPECT_TRUE(file_error(one_backslash).starts_with("line 1: not valid JSON: ")) << one_backslash;
+  EXPECT_TRUE(file_error(one_backslash)
+                  .ends_with(R"(; in quotes stands a text of JSON, \\ for each backslash of it)"))
+      << file_error(one_backslash);
+  EXPECT_EQ(*parse_file(R"(trace-dir = ".*\\.x")").options.trace_dir, R"(.*\.x)");
+  EXPECT_EQ(*parse_file(R"(trace-dir = .*\.x)").options.trace_dir, R"(.*\.x)");
+  EXPECT_EQ(*parse_file("prompt = Tis 'so'").options.prompt, "Tis 'so'");
+  const std::string refused =
+      " begins with a single quote, which quotes nothing here: write double ones, or none";
+  EXPECT_EQ(file_error("prompt = 'a b'  # c"), "line 1: \"'a b'\"" + refused);
+  for (const char* text : {"1, 'a,b'", "'a'"}) {
+    EXPECT_NE(test::error_message([&] { (void)read_list(text, "a line"); }, ErrorKind::usage)
+                  .find(refused),
+              std::string::npos)
+        << text;
+  }
+}
+
 TEST(ConfigFile, WhateverIsShownReadsBack) {
   const std::vector<std::string> texts = {"a # b",       " a ", "\"quoted\"", "two\nlines",
-                                          "tab\tand \\", "#",   "plain text"};
+                                          "tab\tand \\", "#",   "plain text", "'tis"};
   for (const std::string& text : texts) {
     const Command first = parse({"generate", "-m", text, "-p", text});
     const Command second = parse_file(config_text(first));
