@@ -35,6 +35,9 @@ std::shared_ptr<const RequestFields> id_of(const Json& line) {
 void parse_json_line(std::string_view line, Prompt& prompt) {
   const Json json = Json::parse(line, prompt.where);
   prompt.said = id_of(json);
+  if (const auto text = json.find("prompt"); text && text->is_string()) {
+    prompt.text = text->as_string();  // for the result of a line that is wrong in something else
+  }
   RequestFields fields = parse_request_fields(json);
   if (fields.prompt) prompt.text = std::exchange(*fields.prompt, "");
   prompt.said = std::make_shared<const RequestFields>(std::move(fields));

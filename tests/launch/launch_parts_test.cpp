@@ -214,6 +214,10 @@ TEST(Prompts, JsonLinesHaveAPromptAndPerhapsAnId) {
   EXPECT_NE(std::string_view(bad[0].error->what()).find("f line 1: unknown field \"text\""),
             std::string::npos);
   EXPECT_EQ(bad[0].fields().id, "\"x\"");
+  EXPECT_EQ(bad[0].text, "");
+  const std::vector<Prompt> other = parse_prompts("{\"prompt\": \"a\", \"max_tokens\": -2}", "f");
+  ASSERT_TRUE(other.at(0).error);
+  EXPECT_EQ(other[0].text, "a") << "its result says which prompt it was";
 }
 
 TEST(ModelFacts, AttentionSeesKeysOnceAndWindowsCutThem) {
