@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/topology.h"
 #include "launch/bench/bench_table.h"
@@ -74,10 +75,10 @@ class ModelBench {
     compute.pool = &pool;
     Transformer transformer(model_.config, engine_.weights(), expert_group(runtime_), compute);
     const Roofs roofs = measure_roofs(runtime_, pool, stored_.multiplied(model_.config, facts_));
-    roof_lines_ += fmt::format(
-        "measured roofs of all ranks, {} thread{} each: {} GFLOP/s, {} GB/s of reads\n",
-        pool.size(), pool.size() == 1 ? "" : "s", short_number(roofs.flops_per_second / 1e9),
-        short_number(roofs.bytes_per_second / 1e9));
+    roof_lines_ +=
+        fmt::format("measured roofs of all ranks, {} each: {} GFLOP/s, {} GB/s of reads\n",
+                    counted(pool.size(), "thread"), short_number(roofs.flops_per_second / 1e9),
+                    short_number(roofs.bytes_per_second / 1e9));
     for (const ModelTest& test : tests_) {
       BenchTest measured = measure(transformer, test);
       measured.threads = pool.size();

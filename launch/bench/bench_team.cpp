@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "base/counted.h"
 #include "launch/results/result_table.h"
 
 namespace moesaic {
@@ -17,10 +18,8 @@ std::vector<std::int64_t> thread_counts(const Runtime& runtime) {
 }  // namespace
 
 std::string Team::roof_line(std::span<const MultiplyLoop* const> loops) const {
-  const int threads = pool.size();
-  std::string line =
-      fmt::format("roofs of {} {}: reads {} GB/s", threads, threads == 1 ? "thread" : "threads",
-                  short_number(gauge.bytes_per_second() / 1e9));
+  std::string line = fmt::format("roofs of {}: reads {} GB/s", counted(pool.size(), "thread"),
+                                 short_number(gauge.bytes_per_second() / 1e9));
   for (const MultiplyLoop* loop : loops) {
     line += fmt::format(", {} {} GOP/s", loop->instruction,
                         short_number(gauge.operations_per_second(*loop) / 1e9));

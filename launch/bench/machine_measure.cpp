@@ -9,6 +9,7 @@
 #include <ctime>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/topology.h"
 #include "kernels/kernel_table.h"
 #include "kernels/roof.h"
@@ -170,10 +171,9 @@ MachineRates measure_machine(const Runtime& runtime) {
   MachineRates machine = Measurement(runtime).run();
   machine.gpu = measure_gpus(runtime);
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  machine.measured = fmt::format("{:%Y-%m-%dT%H:%M:%SZ} on {}, {} {} on {} {}", fmt::gmtime(now),
-                                 runtime.self().host_name(), runtime.world().size(),
-                                 runtime.world().size() == 1 ? "rank" : "ranks",
-                                 runtime.num_nodes(), runtime.num_nodes() == 1 ? "node" : "nodes");
+  machine.measured = fmt::format(
+      "{:%Y-%m-%dT%H:%M:%SZ} on {}, {} on {}", fmt::gmtime(now), runtime.self().host_name(),
+      counted(runtime.world().size(), "rank"), counted(runtime.num_nodes(), "node"));
   machine.cpu = read_topology().cpu_model;
   machine.isa = isa_name(runtime.compute().isa);
   machine.cores = cores_measured(runtime);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "launch/options/choices.h"
 
@@ -34,8 +35,7 @@ ResultPrinter::ResultPrinter(const Runtime& runtime, const BenchAmount& amount)
     : runtime_(runtime), table_(result_form(runtime.options())), total_(amount.lines) {
   const double seconds = static_cast<double>(amount.lines) * amount.seconds_of_line +
                          static_cast<double>(amount.groups) * amount.seconds_of_group;
-  runtime.log().once(LogLevel::info, "{} line{} in {}", amount.lines, amount.lines == 1 ? "" : "s",
-                     about(seconds));
+  runtime.log().once(LogLevel::info, "{} in {}", counted(amount.lines, "line"), about(seconds));
   const bool lines_are_seen = isatty(STDOUT_FILENO) != 0;
   progress_.emplace("lines",
                     lines_are_seen || !runtime.is_first() || !runtime.log().enabled(LogLevel::info),

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/progress.h"
 #include "launch/chat/chat_file.h"
@@ -149,8 +150,7 @@ void ChatRoom::set_system(const std::string& text) {
 }
 
 void ChatRoom::tell_size() const {
-  const std::size_t count = dialogue_.conversation().size();
-  screen_.note(fmt::format("{}: {} {}", file_, count, count == 1 ? "message" : "messages"));
+  screen_.note(fmt::format("{}: {}", file_, counted(dialogue_.conversation().size(), "message")));
 }
 
 void ChatRoom::save(const std::string& argument) {
@@ -170,7 +170,7 @@ void ChatRoom::load(const std::string& argument) {
 }
 
 std::string ChatRoom::totals_text() const {
-  return turn_text(answers_ == 1 ? "1 answer" : fmt::format("{} answers", answers_), totals_);
+  return turn_text(counted(answers_, "answer"), totals_);
 }
 
 void ChatRoom::tell_statistics() const {

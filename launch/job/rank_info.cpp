@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "kernels/sum_order.h"
@@ -157,8 +158,7 @@ std::string crowding_help(const RankInfo& rank, int ranks, int threads, const La
   const std::string unbind = unbinding_text(of_each, launcher);
   if (rank.machine_cores >= threads && !unbind.empty()) return "; try " + unbind;
   if (rank.cores >= ranks) return fmt::format("; try --threads {}", rank.cores / ranks);
-  return fmt::format("; at most {} {} here have a core each", rank.cores,
-                     rank.cores == 1 ? "rank" : "ranks");
+  return fmt::format("; at most {} here have a core each", counted(rank.cores, "rank"));
 }
 
 }  // namespace
@@ -178,10 +178,9 @@ std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks,
       threads += ranks[j].threads;
     }
     if (first && threads > rank.cores) {
-      warnings.push_back(fmt::format("{}: {} {} with {} {} share {} {} (cpus {}){}",
-                                     rank.host_name(), sharers, sharers == 1 ? "rank" : "ranks",
-                                     threads, threads == 1 ? "thread" : "threads", rank.cores,
-                                     rank.cores == 1 ? "core" : "cores", rank.cpus(),
+      warnings.push_back(fmt::format("{}: {} with {} share {} (cpus {}){}", rank.host_name(),
+                                     counted(sharers, "rank"), counted(threads, "thread"),
+                                     counted(rank.cores, "core"), rank.cpus(),
                                      crowding_help(rank, sharers, threads, launcher)));
     }
     const bool first_of_node = i == 0 || ranks[i - 1].node != rank.node;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "launch/results/result_table.h"
@@ -234,9 +235,8 @@ std::string sources_json(const PlanReport& report) {
 std::string plan_text(const PlanReport& report) {
   const MemoryPlan& node = report.memory.node;
   std::string text =
-      fmt::format("ranks     {} on {} {}, {} {} each\n\n", report.ranks.ranks, report.ranks.nodes(),
-                  report.ranks.nodes() == 1 ? "node" : "nodes", report.ranks.threads,
-                  report.ranks.threads == 1 ? "thread" : "threads");
+      fmt::format("ranks     {} on {}, {} each\n\n", report.ranks.ranks,
+                  counted(report.ranks.nodes(), "node"), counted(report.ranks.threads, "thread"));
   text += placement_lines(report.memory);
   text += fmt::format("\nmemory    {} of {} ({}) on a node: {}\n", format_bytes(node.total()),
                       format_bytes(report.limit.available_bytes), report.limit.source,

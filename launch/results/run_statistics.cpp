@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "launch/job/gather.h"
@@ -248,14 +249,11 @@ std::string runtime_text(const Runtime& runtime) {
       runtime.ranks().begin(), runtime.ranks().end(),
       [](const RankInfo& a, const RankInfo& b) { return a.threads < b.threads; });
   const std::string threads = least->threads == most->threads
-                                  ? fmt::format("{}", most->threads)
-                                  : fmt::format("{} to {}", least->threads, most->threads);
-  const int ranks = runtime.world().size();
-  const int nodes = runtime.num_nodes();
-  return fmt::format("{} {} on {} {}, {} {} each; rows by {}; instruction set {}", ranks,
-                     ranks == 1 ? "rank" : "ranks", nodes, nodes == 1 ? "node" : "nodes", threads,
-                     threads == "1" ? "thread" : "threads", runtime.world().transport(),
-                     isa_name(runtime.compute().isa));
+                                  ? counted(most->threads, "thread")
+                                  : fmt::format("{} to {} threads", least->threads, most->threads);
+  return fmt::format("{} on {}, {} each; rows by {}; instruction set {}",
+                     counted(runtime.world().size(), "rank"), counted(runtime.num_nodes(), "node"),
+                     threads, runtime.world().transport(), isa_name(runtime.compute().isa));
 }
 
 void announce(const Runtime& runtime) {

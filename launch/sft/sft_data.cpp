@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "launch/input/prompts.h"
 #include "launch/job/agreement.h"
@@ -111,8 +112,8 @@ void check_data_options(const Options& options) {
 }
 
 std::string samples_text(const SampleSet& samples, const ReadReport& report) {
-  std::string text = fmt::format("{} samples, {} tokens, {} of them trained", samples.size(),
-                                 samples.tokens(), samples.trained_tokens());
+  std::string text = fmt::format("{}, {}, {} of them trained", counted(samples.size(), "sample"),
+                                 counted(samples.tokens(), "token"), samples.trained_tokens());
   if (report.cut > 0) text += fmt::format("; {} cut", report.cut);
   if (report.dropped_long > 0) text += fmt::format("; {} too long", report.dropped_long);
   if (report.dropped_untrained > 0) {

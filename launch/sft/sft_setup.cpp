@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/checksum.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "comm/long_work.h"
@@ -318,10 +319,10 @@ std::string SftSetup::start_line(const SftData& data, std::int64_t done,
 }
 
 std::string SftSetup::text(const SftData& data, std::int64_t total_steps) const {
-  return fmt::format(
-      "{}\nnumbers to train {}; router frozen, balance loss reported only; {} steps of {} samples",
-      samples_text(data.train, data.train_report), trainable_text(specs_), total_steps,
-      runtime_.options().global_batch_size);
+  return fmt::format("{}\nnumbers to train {}; router frozen, balance loss reported only; {} of {}",
+                     samples_text(data.train, data.train_report), trainable_text(specs_),
+                     counted(total_steps, "step"),
+                     counted(runtime_.options().global_batch_size, "sample"));
 }
 
 }  // namespace moesaic

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/counted.h"
 #include "launch/plot/bar_plot.h"
 #include "launch/plot/line_plot.h"
 #include "launch/study/report_experts.h"
@@ -196,7 +197,7 @@ void add_batches(const std::vector<StudyRow>& rows, std::vector<ReportPlot>& plo
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (const auto& measured = rows[i].record.measurement) {
       if (const auto batch = batch_of(rows[i])) batches.insert(*batch);
-      labels[i] = fmt::format("{} {}{}{}", measured->ranks, measured->ranks == 1 ? "rank" : "ranks",
+      labels[i] = fmt::format("{}{}{}", counted(measured->ranks, "rank"),
                               labels[i].empty() ? "" : ", ", labels[i]);
     }
   }

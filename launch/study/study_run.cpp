@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/split.h"
@@ -58,8 +59,8 @@ Measurement parse_output(const std::string& path) {
 /// Launchers of another MPI start every rank as a job of its own.
 void require_ranks(const StudyConfig& study, std::int64_t wanted, std::int64_t found) {
   require(found == wanted, ErrorKind::usage,
-          "{}: launcher = {}: the job had {} rank{}, and its point has {}", study.path,
-          study.launcher, found, found == 1 ? "" : "s", wanted);
+          "{}: launcher = {}: the job had {}, and its point has {}", study.path, study.launcher,
+          counted(found, "rank"), wanted);
 }
 
 /// A point whose ranks ended as if all were well.
@@ -98,8 +99,8 @@ class StudyRun {
 
   int run() {
     const auto count = static_cast<std::int64_t>(points_.size());
-    require(options_.study_point <= count, ErrorKind::usage, "--point {}: the study has {} points",
-            options_.study_point, count);
+    require(options_.study_point <= count, ErrorKind::usage, "--point {}: the study has {}",
+            options_.study_point, counted(count, "point"));
     for (const StudyPoint& point : points_) (void)point_command(study_.launcher, point, launch_);
     place_.make();
     if (!launch_.has_pmix) {

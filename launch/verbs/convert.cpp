@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/checksum.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -172,9 +173,9 @@ void print_result(const Runtime& runtime, const PackedManifest& manifest, double
                            .text());
     return;
   }
-  fmt::print("{}: {} weights, {} in {} {}, {:.1f} s ({} GB/s)\n", options.output_dir,
-             manifest.entries.size(), format_bytes(bytes), manifest.shards.size(),
-             manifest.shards.size() == 1 ? "shard" : "shards", seconds, short_number(rate));
+  fmt::print("{}: {} weights, {} in {}, {:.1f} s ({} GB/s)\n", options.output_dir,
+             manifest.entries.size(), format_bytes(bytes), counted(manifest.shards.size(), "shard"),
+             seconds, short_number(rate));
 }
 
 /// A conversion of all ranks, which goes on where an earlier one has left off.

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -69,10 +70,9 @@ void print_pairs(std::span<const HostPair> pairs) {
 
 void print_text(const Runtime& runtime, const Findings& found) {
   fmt::print("{}", version_text());
-  fmt::print("CPU: {}, {} of {} cores usable, {} NUMA {}\n", found.topology.cpu_model,
+  fmt::print("CPU: {}, {} of {} cores usable, {}\n", found.topology.cpu_model,
              found.topology.usable_cores, found.topology.machine_cores,
-             found.topology.usable_numa_nodes,
-             found.topology.usable_numa_nodes == 1 ? "node" : "nodes");
+             counted(found.topology.usable_numa_nodes, "NUMA node"));
   fmt::print("memory: {} available ({})\n", format_bytes(found.memory.available_bytes),
              found.memory.source);
   for (const auto& [name, text] : fact_lines(found.facts)) fmt::print("{}: {}\n", name, text);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "launch/input/prompts.h"
@@ -99,8 +100,8 @@ class Reader {
 
   void add_text(ScoreLabel label, std::vector<std::int32_t> tokens) {
     const auto length = std::ssize(tokens);
-    require(length >= 2, ErrorKind::file, "{} has {} token{}, and so nothing to predict",
-            label.where, length, length == 1 ? "" : "s");
+    require(length >= 2, ErrorKind::file, "{} has {}, and so nothing to predict", label.where,
+            counted(length, "token"));
     if (options_.no_window) require_context(limit_, length, 0, label.where);
     std::vector<ScoreWindow> windows = cut_windows(length, limit_.tokens, stride_);
     add(std::move(label), {.tokens = std::move(tokens), .windows = std::move(windows)});

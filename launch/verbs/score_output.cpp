@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 
@@ -16,14 +17,14 @@ std::string score_text(const DocumentScore& score) {
   const double perplexity = std::exp(score.mean_loss());
   const std::string number =
       std::isfinite(perplexity) ? fmt::format("{:.4f}", perplexity) : "above 1e308";
-  return fmt::format("loss {:.6f}  perplexity {}  over {} token{}", score.mean_loss(), number,
-                     score.predicted_tokens, score.predicted_tokens == 1 ? "" : "s");
+  return fmt::format("loss {:.6f}  perplexity {}  over {}", score.mean_loss(), number,
+                     counted(score.predicted_tokens, "token"));
 }
 
 std::string pair_text(const DocumentScore& score) {
-  return fmt::format("log-likelihood {:.6f}  {}  over {} token{}", -score.loss,
-                     score.is_greedy ? "greedy" : "not greedy", score.predicted_tokens,
-                     score.predicted_tokens == 1 ? "" : "s");
+  return fmt::format("log-likelihood {:.6f}  {}  over {}", -score.loss,
+                     score.is_greedy ? "greedy" : "not greedy",
+                     counted(score.predicted_tokens, "token"));
 }
 
 void add_fields(JsonWriter& out, const DocumentScore& score) {

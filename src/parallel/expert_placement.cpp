@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/counted.h"
 #include "base/error.h"
 
 namespace moesaic {
@@ -27,7 +28,7 @@ std::vector<int> contiguous_slices(std::int64_t num_experts, int num_ranks) {
 
 void require_replicas(int ranks, int replicas) {
   require(replicas >= 1 && ranks % replicas == 0, ErrorKind::usage,
-          "--expert-replicas {} does not divide the {} ranks", replicas, ranks);
+          "--expert-replicas {} does not divide the {}", replicas, counted(ranks, "rank"));
 }
 
 void require_experts(std::int64_t num_experts, int ranks, int replicas) {

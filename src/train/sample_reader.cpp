@@ -92,7 +92,7 @@ ReadSamples SampleFile::read(const SampleTools& tools, const ReadOptions& option
   ReadSamples read = std::move(reader).take();
   require(read.report.samples > 0, ErrorKind::file, "{} holds no sample: it is empty", file_);
   require(read.samples.size() > 0, ErrorKind::file,
-          "{}: none of its {} samples is left: {} have no trained token, {} are too long", file_,
+          "{}: no sample is left of {}: {} without a trained token, {} too long", file_,
           read.report.samples, read.report.dropped_untrained, read.report.dropped_long);
   return read;
 }

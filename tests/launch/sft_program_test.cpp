@@ -320,10 +320,11 @@ TEST(Sft, HeldOutSamplesThatAreLeftOutAreCounted) {
             std::string::npos)
       << other.text();
   const ProgramResult split =
-      run_moesaic(sft(directory.path_of("split"), joined(brief, {"--eval-split", "0.5"}), data));
+      run_moesaic(sft(directory.path_of("split"), joined(brief, {"--eval-split", "1"}), data));
   expect_done(split);
-  EXPECT_NE(split.err.find("held out: 2 samples, 6 tokens, 4 of them trained\n"), std::string::npos)
+  EXPECT_NE(split.err.find("held out: 1 sample, 3 tokens, 2 of them trained\n"), std::string::npos)
       << split.text();
+  EXPECT_NE(split.err.find("; 1 step of 4 samples\n"), std::string::npos) << split.text();
 }
 
 TEST(Sft, LossesThatAreNoNumbersStopARunOrAreLeftOut) {

@@ -35,7 +35,7 @@ TEST(StudyModels, RanksShareWholeCopiesOfTheExperts) {
   };
   EXPECT_EQ(obstacle(2), "");
   EXPECT_EQ(obstacle(16), "");
-  EXPECT_EQ(obstacle(1), "--expert-replicas 2 does not divide the 1 ranks");
+  EXPECT_EQ(obstacle(1), "--expert-replicas 2 does not divide the 1 rank");
   EXPECT_EQ(obstacle(7), "--expert-replicas 2 does not divide the 7 ranks");
   EXPECT_EQ(obstacle(18),
             "18 ranks cannot share 8 experts: take at most 16 ranks, or more --expert-replicas");

@@ -210,7 +210,8 @@ TEST(SampleReader, SamplesWithoutTrainedTokensAreDroppedAndCounted) {
       "{\"input_ids\": [1, 2], \"labels\": [-100, 2]}\n");
   EXPECT_EQ(result.report.dropped_untrained, 1);
   EXPECT_EQ(result.samples.size(), 1);
-  EXPECT_NE(error_of("{\"input_ids\": [1], \"labels\": [1]}").find("none of its 1 samples is left"),
+  EXPECT_NE(error_of("{\"input_ids\": [1], \"labels\": [1]}")
+                .find("no sample is left of 1: 1 without a trained token"),
             std::string::npos);
 }
 
