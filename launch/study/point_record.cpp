@@ -101,7 +101,7 @@ PointRecord read_point_record(const std::string& path) {
 PointRecord new_point_record(const StudyConfig& study, const StudyPoint& point) {
   PointRecord record{
       .id = point.id,
-      .kind = std::string(study_kind_name(study.kind)),
+      .kind = std::string(choice_name(study.kind)),
       .job = value_text(*find_option("job", Verb::study_point), point.command.options),
       .link = point.link,
       .ranks = point.ranks};

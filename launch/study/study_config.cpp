@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/small_file.h"
-#include "launch/options/choices.h"
 #include "launch/options/config_file.h"
 #include "launch/options/nearest_name.h"
 #include "launch/options/option_table.h"
@@ -18,11 +17,6 @@
 namespace moesaic {
 namespace {
 
-constexpr auto kKinds = std::to_array<NamedValue<StudyKind>>({{"strong", StudyKind::strong},
-                                                              {"weak", StudyKind::weak},
-                                                              {"experts", StudyKind::experts},
-                                                              {"batch", StudyKind::batch},
-                                                              {"format", StudyKind::format}});
 constexpr std::array<std::string_view, 4> kSettings = {"kind", "out", "launcher", "baseline"};
 constexpr std::array<std::string_view, 2> kOwnAxes = {"ranks", "link"};
 
@@ -69,12 +63,11 @@ std::int64_t read_count(const std::string& text, const std::string& where, std::
 }
 
 StudyKind read_kind(const std::string& text, const std::string& where) {
-  std::vector<std::string_view> names;
-  for (const auto& kind : kKinds) {
-    if (kind.name == text) return kind.value;
-    names.push_back(kind.name);
-  }
-  fail(ErrorKind::usage, "{}: kind: \"{}\" is not one of {}", where, text, fmt::join(names, ", "));
+  const auto* const found =
+      std::ranges::find(kChoices<StudyKind>, text, &NamedValue<StudyKind>::name);
+  require(found != kChoices<StudyKind>.end(), ErrorKind::usage, "{}: kind: \"{}\" is not one of {}",
+          where, text, fmt::join(kChoiceNames<StudyKind>, ", "));
+  return found->value;
 }
 
 /// A command has to be told how many ranks to start.
@@ -140,10 +133,6 @@ void check(const StudyConfig& study) {
 }
 
 }  // namespace
-
-std::string_view study_kind_name(StudyKind kind) noexcept {
-  return std::ranges::find(kKinds, kind, &NamedValue<StudyKind>::value)->name;
-}
 
 StudyConfig read_study(const std::string& path) {
   require(!path.empty(), ErrorKind::usage, "which study? moesaic study run CONFIG");

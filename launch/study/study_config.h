@@ -1,9 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "launch/options/choices.h"
 
 namespace moesaic {
 
@@ -19,7 +22,13 @@ enum class StudyKind {
   format    ///< as weak; formats of weights are compared
 };
 
-[[nodiscard]] std::string_view study_kind_name(StudyKind kind) noexcept;
+template <>
+inline constexpr auto kChoices<StudyKind> =
+    std::to_array<NamedValue<StudyKind>>({{"strong", StudyKind::strong},
+                                          {"weak", StudyKind::weak},
+                                          {"experts", StudyKind::experts},
+                                          {"batch", StudyKind::batch},
+                                          {"format", StudyKind::format}});
 
 /// A line of the file: an option, and the values that points have of it.
 struct StudyAxis {

@@ -227,7 +227,7 @@ class PointMaker {
     const bool reads_routing = options.shape && routing != "even" && !routing.starts_with("zipf:");
     JsonWriter out;
     out.field("version", program_version().text())
-        .field("kind", study_kind_name(study_.kind))
+        .field("kind", choice_name(study_.kind))
         .field("launcher", study_.launcher)
         .field("link", point.link)
         .field("ranks", point.ranks)
