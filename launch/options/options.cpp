@@ -46,7 +46,7 @@ Number parse_number(const Written& written, const OptionRow& row, std::string_vi
   const auto [stop, error] = std::from_chars(written.text.data(), end, value);
   const auto number = static_cast<double>(value);
   require(error != std::errc::result_out_of_range, ErrorKind::usage,
-          "{}: {} is more than this program counts", written.where, written.text);
+          "{}: {} is beyond what this program counts", written.where, written.text);
   require(error == std::errc() && stop == end && std::isfinite(number), ErrorKind::usage,
           "{}: \"{}\" is not {}", written.where, written.text, kind);
   require(number >= row.least, ErrorKind::usage, "{}: {} is less than {}", written.where,

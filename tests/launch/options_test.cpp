@@ -174,11 +174,13 @@ TEST(Options, BadValuesNameFlagAndValue) {
             "MOESAIC_TOP_K: \"x\" is not a whole number");
 }
 
-TEST(Options, NumbersTooLargeAreToldAsSuch) {
+TEST(Options, NumbersBeyondItsOwnAreToldAsSuch) {
   EXPECT_EQ(usage_error({"generate", "--seed", "18446744073709551615"}),
-            "--seed: 18446744073709551615 is more than this program counts");
+            "--seed: 18446744073709551615 is beyond what this program counts");
   EXPECT_EQ(usage_error({"generate", "--top-k", "99999999999999999999"}),
-            "--top-k: 99999999999999999999 is more than this program counts");
+            "--top-k: 99999999999999999999 is beyond what this program counts");
+  EXPECT_EQ(usage_error({"sft", "--lr", "1e-400"}),
+            "--lr: 1e-400 is beyond what this program counts");
   EXPECT_EQ(parse({"generate", "--seed", "-1"}).options.seed, -1);
   EXPECT_EQ(parse({"generate", "-s-1"}).options.seed, -1);
   EXPECT_EQ(usage_error({"bench", "model", "--seed", "-1"}), "--seed: -1 is less than 0");
