@@ -48,11 +48,6 @@ bool same_name(std::string_view a, std::string_view b) {
                     [](char x, char y) { return (x == '_' ? '-' : x) == (y == '_' ? '-' : y); });
 }
 
-/// Of the row in the option table.
-std::size_t place_of(std::string_view option, std::optional<Verb> verb) {
-  return static_cast<std::size_t>(find_option(option, verb) - option_table().data());
-}
-
 }  // namespace
 
 std::span<const std::string_view> choices(const OptionRow& row) noexcept {
@@ -82,12 +77,16 @@ const OptionRow* find_option(std::string_view name, std::optional<Verb> verb) no
   return found;
 }
 
+std::size_t place_of(const OptionRow& row) noexcept {
+  return static_cast<std::size_t>(&row - option_table().data());
+}
+
 OptionSource source_of(const Command& command, std::string_view option) {
-  return command.sources[place_of(option, command.verb)];
+  return command.sources[place_of(*find_option(option, command.verb))];
 }
 
 void set_source(Command& command, std::string_view option, OptionSource source) {
-  command.sources[place_of(option, command.verb)] = source;
+  command.sources[place_of(*find_option(option, command.verb))] = source;
 }
 
 std::string environment_name(const OptionRow& row) {

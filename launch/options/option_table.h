@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -74,6 +75,8 @@ struct VerbRow {
 /// The row of this name that `verb` takes, else any of this name; '_' counts as '-'.
 [[nodiscard]] const OptionRow* find_option(std::string_view name,
                                            std::optional<Verb> verb) noexcept;
+/// Of a row of the table in it, and of its source in Command::sources.
+[[nodiscard]] std::size_t place_of(const OptionRow& row) noexcept;
 /// "MOESAIC_TOP_K" for "top-k".
 [[nodiscard]] std::string environment_name(const OptionRow& row);
 /// The row's value in `options` as text; empty if it is not set.

@@ -122,8 +122,7 @@ void set_option(Command& command, const OptionRow& row, const Written& written,
             "{}: \"{}\" is not one of {}{}", written.where, written.text,
             fmt::join(choice->names, ", "), did_you_mean(written.text, choice->names));
   }
-  OptionSource& known_source =
-      command.sources[static_cast<std::size_t>(&row - option_table().data())];
+  OptionSource& known_source = command.sources[place_of(row)];
   const bool is_stronger = known_source != source;  // they come weakest first
   if (const auto* strings = std::get_if<std::vector<std::string> Options::*>(&row.field);
       strings != nullptr && is_stronger) {
@@ -252,8 +251,7 @@ bool takes_several(const OptionRow& row) {
 /// Later flags win, so that what follows a script's line changes it. But a text or a file of the
 /// user's is not dropped without a word.
 void require_first(const Command& command, const OptionRow& row, std::string_view text) {
-  const auto index = static_cast<std::size_t>(&row - option_table().data());
-  require(command.sources[index] != OptionSource::command_line, ErrorKind::usage,
+  require(command.sources[place_of(row)] != OptionSource::command_line, ErrorKind::usage,
           "\"{}\" and \"{}\": there can be one --{}", value_text(row, command.options), text,
           row.name);
 }
