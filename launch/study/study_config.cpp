@@ -70,6 +70,22 @@ StudyKind read_kind(const std::string& text, const std::string& where) {
   return found->value;
 }
 
+/// What stands for a value of the point in a command; others would reach the launcher as they are.
+constexpr std::array<std::string_view, 4> kInCommands = {"{ranks}", "{ranks_per_node}", "{nodes}",
+                                                         "{link}"};
+
+void require_known_braces(std::string_view text, const std::string& where) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_-";
+  for (std::size_t at = text.find('{'); at != std::string_view::npos; at = text.find('{', at + 1)) {
+    const std::size_t end = text.find_first_not_of(kLetters, at + 1);
+    if (end == std::string_view::npos || text[end] != '}') continue;
+    const std::string_view name = text.substr(at, end + 1 - at);
+    require(std::ranges::find(kInCommands, name) != kInCommands.end(), ErrorKind::usage,
+            "{}: launcher: {} stands for nothing; there are {}", where, name,
+            fmt::join(kInCommands, ", "));
+  }
+}
+
 /// A command has to be told how many ranks to start.
 std::string read_launcher(const std::string& text, const std::string& where) {
   const bool is_known = text == "auto" || text == "mpirun" || text == "srun";
@@ -77,6 +93,7 @@ std::string read_launcher(const std::string& text, const std::string& where) {
           "{}: launcher: \"{}\" is not auto, mpirun or srun, and has no {{ranks}}, where a command "
           "takes their number",
           where, text);
+  require_known_braces(text, where);
   return text;
 }
 

@@ -283,6 +283,8 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   fails("ranks = 1\nkind = strong\n", {"line 11", "kind", "twice"});
   fails("ranks = 1\nlauncher = ssh\n", {"study.ini line 11", "launcher", "{ranks}"});
   expect_failure(run_moesaic({"study", "points", config_}), 2, {"line 11", "launcher"});
+  fails("ranks = 1\nlauncher = x -n {ranks} -N {ranks-per-node}\n",
+        {"study.ini line 11: launcher: {ranks-per-node} stands for nothing", "{ranks_per_node}"});
   fails("ranks = 1,2\nbaseline = 3\n", {"study.ini: baseline = 3", "ranks = 1,2"});
   fails("ranks = 1\nlauncher = no-such-program {ranks}\n",
         {"study.ini: launcher = no-such-program {ranks}: ", "no-such-program: it is not in PATH"});
