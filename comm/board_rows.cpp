@@ -224,8 +224,8 @@ Awaited BoardRowPart::missing() const {
 
 }  // namespace
 
-std::unique_ptr<RowPart> BoardRows::make_part() {
-  return std::make_unique<BoardRowPart>(board_, pool_);
+RowPartMaker board_rows(MemoryBoard& board, RowPool& pool) {
+  return [&board, &pool] { return std::make_unique<BoardRowPart>(board, pool); };
 }
 
 }  // namespace moesaic

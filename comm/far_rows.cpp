@@ -1,6 +1,7 @@
 #include "comm/far_rows.h"
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -13,7 +14,7 @@ namespace {
 
 class FarRowPart final : public RowPart {
  public:
-  explicit FarRowPart(const FarRows::Parts& parts);
+  explicit FarRowPart(const FarWay& way);
   ~FarRowPart() override;
   FarRowPart(const FarRowPart&) = delete;
   FarRowPart& operator=(const FarRowPart&) = delete;
@@ -45,11 +46,8 @@ class FarRowPart final : public RowPart {
   std::unique_ptr<Messages> messages_;  // gone before the memory that they are in
 };
 
-FarRowPart::FarRowPart(const FarRows::Parts& parts)
-    : nodes_(parts.nodes),
-      board_(parts.board),
-      arena_(parts.buffers),
-      messages_(parts.make_messages()) {
+FarRowPart::FarRowPart(const FarWay& way)
+    : nodes_(way.nodes), board_(way.board), arena_(way.buffers), messages_(way.make_messages()) {
   const int self = board_.name_of(board_.rank());
   const std::size_t own = nodes_.place_of(self).node;
   const std::size_t num_nodes = nodes_.nodes.size();
@@ -60,7 +58,7 @@ FarRowPart::FarRowPart(const FarRows::Parts& parts)
     for (const int source : ranks) {
       const int agent = nodes_.agent_for(source, own);
       if (agent == board_.rank()) inboxes_.emplace_back(source, board_);
-      readers_.emplace_back(source, agent, board_, parts.buffers);
+      readers_.emplace_back(source, agent, board_, way.buffers);
     }
   }
 }
@@ -113,8 +111,8 @@ Awaited FarRowPart::missing() const {
 
 }  // namespace
 
-std::unique_ptr<RowPart> FarRows::make_part() {
-  return std::make_unique<FarRowPart>(parts_);
+RowPartMaker far_rows(FarWay way) {
+  return [way = std::move(way)] { return std::make_unique<FarRowPart>(way); };
 }
 
 }  // namespace moesaic

@@ -70,14 +70,13 @@ class MpiGroup final : public RankGroup {
 std::unique_ptr<RowTransport> MpiGroup::make_rows() {
   RowTransport::Ways ways{
       .pool = std::make_unique<RowPool>(std::make_unique<ProcessRowBuffers>(memory_)),
-      .carriers = {},
+      .parts = {},
       .have_messages = size() > 1,
       .check_rows = job_.options.check_rows};
-  ways.carriers.push_back(
-      std::make_unique<FarRows>(FarRows::Parts{.nodes = nodes_,
-                                               .board = board_,
-                                               .buffers = ways.pool->buffers(),
-                                               .make_messages = mpi_message_maker(*comm_)}));
+  ways.parts.push_back(far_rows({.nodes = nodes_,
+                                 .board = board_,
+                                 .buffers = ways.pool->buffers(),
+                                 .make_messages = mpi_message_maker(*comm_)}));
   return std::make_unique<RowTransport>(Waiter{rank(), size(), job_.policy}, std::move(ways));
 }
 

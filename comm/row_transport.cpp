@@ -13,7 +13,7 @@ class RowTransport::Exchange final : public Operation {
   Exchange(const Waiter& waiter, const Ways& ways, RowCounters& counters)
       : Operation(waiter, "exchange_rows") {
     job_.counters = &counters;
-    for (const auto& carrier : ways.carriers) parts_.push_back(carrier->make_part());
+    for (const RowPartMaker& make : ways.parts) parts_.push_back(make());
     check_rows_ = static_cast<std::uint64_t>(ways.check_rows);
   }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -13,7 +14,7 @@
 
 namespace moesaic {
 
-/// The rows of one peer, as their carrier finds them.
+/// The rows of one peer, as the part of an exchange that has them finds them.
 struct PeerRows {
   std::int64_t count = -1;  // not known yet
   std::int64_t here = 0;    // so many of the first have come
@@ -65,21 +66,17 @@ class RowPart {
   [[nodiscard]] virtual bool is_free() const = 0;
 };
 
-/// A way for rows to some ranks of the group.
-class RowCarrier {
- public:
-  virtual ~RowCarrier() = default;
-  [[nodiscard]] virtual std::unique_ptr<RowPart> make_part() = 0;
-};
+/// Makes the part of an exchange that has the rows for some ranks of the group.
+using RowPartMaker = std::function<std::unique_ptr<RowPart>()>;
 
-/// Exchanges of rows between the ranks of a group, by one or more carriers that share them out.
+/// Exchanges of rows between the ranks of a group, of one or more parts that share the ranks out.
 class RowTransport {
  public:
   struct Ways {
     std::unique_ptr<RowPool> pool;
-    std::vector<std::unique_ptr<RowCarrier>> carriers;  // started in this order
-    bool have_messages = false;                         // one of them sends some
-    std::int64_t check_rows = 0;                        // as in CommOptions
+    std::vector<RowPartMaker> parts;  // of an exchange, started in this order
+    bool have_messages = false;       // one of them sends some
+    std::int64_t check_rows = 0;      // as in CommOptions
   };
 
   RowTransport(const Waiter& waiter, Ways ways);

@@ -130,17 +130,16 @@ std::unique_ptr<RowBuffers> NodeGroup::make_buffers() {
 
 std::unique_ptr<RowTransport> NodeGroup::make_rows() {
   RowTransport::Ways ways{.pool = std::make_unique<RowPool>(make_buffers()),
-                          .carriers = {},
+                          .parts = {},
                           .have_messages = !is_one_node(),
                           .check_rows = job_.options.check_rows};
   if (!is_one_node()) {
-    ways.carriers.push_back(
-        std::make_unique<FarRows>(FarRows::Parts{.nodes = nodes_.map,
-                                                 .board = board_,
-                                                 .buffers = ways.pool->buffers(),
-                                                 .make_messages = mpi_message_maker(*comm_)}));
+    ways.parts.push_back(far_rows({.nodes = nodes_.map,
+                                   .board = board_,
+                                   .buffers = ways.pool->buffers(),
+                                   .make_messages = mpi_message_maker(*comm_)}));
   }
-  ways.carriers.push_back(std::make_unique<BoardRows>(board_, *ways.pool));
+  ways.parts.push_back(board_rows(board_, *ways.pool));
   const Waiter waiter{rank(), size(), job_.policy};
   return std::make_unique<RowTransport>(waiter, std::move(ways));
 }

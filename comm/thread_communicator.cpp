@@ -144,18 +144,17 @@ std::unique_ptr<RowTransport> ThreadGroup::make_rows() {
   ProcessRowBuffers::Memory& memory = group_->buffers[static_cast<std::size_t>(rank())];
   RowTransport::Ways ways{
       .pool = std::make_unique<RowPool>(std::make_unique<ProcessRowBuffers>(memory)),
-      .carriers = {},
+      .parts = {},
       .have_messages = node_board_ != nullptr,
       .check_rows = group_->run->options.check_rows};
   MemoryBoard& board = node_board_ == nullptr ? board_ : *node_board_;
   if (node_board_ != nullptr) {
-    ways.carriers.push_back(std::make_unique<FarRows>(
-        FarRows::Parts{.nodes = group_->nodes,
-                       .board = board,
-                       .buffers = ways.pool->buffers(),
-                       .make_messages = thread_message_maker(group_->post, rank())}));
+    ways.parts.push_back(far_rows({.nodes = group_->nodes,
+                                   .board = board,
+                                   .buffers = ways.pool->buffers(),
+                                   .make_messages = thread_message_maker(group_->post, rank())}));
   }
-  ways.carriers.push_back(std::make_unique<BoardRows>(board, *ways.pool));
+  ways.parts.push_back(board_rows(board, *ways.pool));
   return std::make_unique<RowTransport>(Waiter{rank(), size(), board_.policy()}, std::move(ways));
 }
 

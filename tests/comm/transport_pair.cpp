@@ -43,17 +43,16 @@ std::array<TransportPair::Rank, 2> TransportPair::make_ranks() {
 
 RowTransport::Ways TransportPair::make_ways(int rank, MemoryBoard& board) {
   RowTransport::Ways ways{.pool = std::make_unique<RowPool>(parts_.make_buffers()),
-                          .carriers = {},
+                          .parts = {},
                           .have_messages = parts_.is_far,
                           .check_rows = parts_.check_rows};
   if (parts_.is_far) {
-    ways.carriers.push_back(
-        std::make_unique<FarRows>(FarRows::Parts{.nodes = nodes_,
-                                                 .board = board,
-                                                 .buffers = ways.pool->buffers(),
-                                                 .make_messages = make_messages(rank)}));
+    ways.parts.push_back(far_rows({.nodes = nodes_,
+                                   .board = board,
+                                   .buffers = ways.pool->buffers(),
+                                   .make_messages = make_messages(rank)}));
   }
-  ways.carriers.push_back(std::make_unique<BoardRows>(board, *ways.pool));
+  ways.parts.push_back(board_rows(board, *ways.pool));
   return ways;
 }
 
