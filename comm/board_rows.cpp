@@ -136,14 +136,14 @@ RowNotice BoardRowPart::place_rows(std::int64_t num_rows) {
   head_ = buffers_.reserve(slot_, words_bytes() + bytes);
   ReaderWords(head_).clear(board_.size());
   RowNotice notice;
-  notice.head = {buffers_.name(slot_), 0};
+  notice.head = buffers_.name(slot_);
   std::byte* to = head_ + words_bytes();
   if (block_ == nullptr) {
     for (int peer = 0; peer < board_.size(); ++peer) {
       copy_rows(send, rows_for(peer), to);
       to += std::ssize(rows_for(peer)) * send.row_bytes;
     }
-    notice.rows = {notice.head.buffer, words_bytes()};
+    notice.rows = {notice.head, words_bytes()};
     notice.stride_bytes = send.row_bytes;
     return notice;
   }
@@ -168,7 +168,7 @@ void BoardRowPart::take_from(int peer) {
   from.count = from.here = share.count;
   from.checksum = share.checksum;
   if (share.count > 0) {
-    std::byte* const head = buffers_.of_peer(peer, notice.head.buffer) + notice.head.offset_bytes;
+    std::byte* const head = buffers_.of_peer(peer, notice.head);
     taken_.emplace_back(head);
     from.row_stride = from.tag_stride = notice.stride_bytes;
     if (notice.has_places) {

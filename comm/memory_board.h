@@ -31,7 +31,7 @@ struct BoardPlace {
 /// lie.
 struct RowNotice {
   RowLabel label{};
-  BoardPlace head{};              // who is done with them, and which they are; none if no rows
+  RowBufferName head{};           // who is done with them, and which they are; none if no rows
   BoardPlace rows{};              // the first row of their matrix
   std::int64_t stride_bytes = 0;  // from row to row
   bool has_places = false;        // else the rows for all receivers stand in order
