@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/checksum.h"
 #include "base/error.h"
 
 namespace moesaic {
@@ -57,8 +58,9 @@ void split_rows(const RowSend& send, std::vector<std::span<const std::int32_t>>&
 }
 
 std::uint64_t row_checksum(const RowSend& send, std::span<const std::int32_t> rows) {
-  RowChecksum sum;
-  for (const std::int32_t row : rows) sum.add(send.base + row * send.stride_bytes, send.row_bytes);
+  const auto row_bytes = static_cast<std::size_t>(send.row_bytes);
+  Checksum sum;
+  for (const std::int32_t row : rows) sum.add({send.base + row * send.stride_bytes, row_bytes});
   return sum.value();
 }
 

@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "base/checksum.h"
 #include "comm/communicator.h"
 #include "comm/operation.h"
 
@@ -26,18 +25,7 @@ inline void check_label(const Waiter& rank, const RowLabel& own, int peer, const
 /// The part of `send.rows` for every peer.
 void split_rows(const RowSend& send, std::vector<std::span<const std::int32_t>>& parts);
 
-/// Of rows one after the other, each with its tag.
-class RowChecksum {
- public:
-  void add(const std::byte* bytes, std::int64_t count) noexcept {
-    sum_.add({bytes, static_cast<std::size_t>(count)});
-  }
-  [[nodiscard]] std::uint64_t value() const noexcept { return sum_.value(); }
-
- private:
-  Checksum sum_;
-};
-/// Of these rows of the matrix of `send`.
+/// The checksum of these rows of the matrix of `send` one after the other, each with its tag.
 [[nodiscard]] std::uint64_t row_checksum(const RowSend& send, std::span<const std::int32_t> rows);
 
 /// Copies `rows` of the matrix of `send` one after the other to `to`.

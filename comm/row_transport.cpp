@@ -100,14 +100,15 @@ bool RowTransport::Exchange::progress() {
 
 /// What has come is what was sent.
 void RowTransport::Exchange::compare_rows() const {
+  const auto tag_bytes = static_cast<std::size_t>(job_.send.tag_bytes);
+  const auto bytes = static_cast<std::size_t>(job_.send.row_bytes) - tag_bytes;
   std::size_t first = 0;
   for (std::size_t peer = 0; peer < job_.from.size(); ++peer) {
     const auto count = static_cast<std::size_t>(job_.from[peer].count);
-    RowChecksum sum;
+    Checksum sum;
     for (std::size_t row = first; row < first + count; ++row) {
-      const std::int64_t bytes = job_.send.row_bytes - job_.send.tag_bytes;
-      sum.add(rows_[row], bytes);
-      if (job_.send.tag_bytes > 0) sum.add(tags_[row], job_.send.tag_bytes);
+      sum.add({rows_[row], bytes});
+      if (tag_bytes > 0) sum.add({tags_[row], tag_bytes});
     }
     require(count == 0 || sum.value() == job_.from[peer].checksum, ErrorKind::peer,
             "rank {} of {}: exchange_rows: {}: {} rows that rank {} sent arrived damaged: their "
