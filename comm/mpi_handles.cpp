@@ -8,16 +8,6 @@
 namespace moesaic {
 namespace {
 
-constexpr std::size_t kMaxPartBytes = std::size_t{1} << 30;  // MPI counts are ints
-
-/// Calls body(part) for the parts of `data`.
-template <typename Byte, typename Body>
-void for_each_part(std::span<Byte> data, Body&& body) {
-  for (std::size_t first = 0; first < data.size(); first += kMaxPartBytes) {
-    body(data.subspan(first, std::min(kMaxPartBytes, data.size() - first)));
-  }
-}
-
 /// Whose fault an error of MPI is: out of memory, a call that is wrong, or else another rank's.
 ErrorKind kind_of(int code) {
   int error_class = MPI_ERR_UNKNOWN;
@@ -100,13 +90,11 @@ std::size_t MpiRequests::receive(int peer, int tag, std::span<std::byte> room) {
 }
 
 void MpiRequests::send(int peer, int tag, std::span<const std::byte> data) {
-  for_each_part(data, [&](std::span<const std::byte> part) {
-    const int bytes = narrow<int>(part.size());
-    MPI_Request request = MPI_REQUEST_NULL;
-    check_mpi(MPI_Isend(part.data(), bytes, MPI_BYTE, peer, tag, comm_->get(), &request),
-              "MPI_Isend");
-    add(request, {.kind = Kind::send, .peer = peer, .bytes = bytes});
-  });
+  const int bytes = narrow<int>(data.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Isend(data.data(), bytes, MPI_BYTE, peer, tag, comm_->get(), &request),
+            "MPI_Isend");
+  add(request, {.kind = Kind::send, .peer = peer, .bytes = bytes});
 }
 
 void MpiRequests::check_received(Info& info, const MPI_Status& status) const {

@@ -35,22 +35,22 @@ class MpiHandle {
   int size_ = 1;
 };
 
-/// Non-blocking MPI operations under way. A message larger than an int can count travels in parts.
-/// What is not finished when this object goes is given up.
+/// Non-blocking MPI operations under way. What is not finished when this object goes is given up.
 class MpiRequests {
  public:
   /// `comm` must outlive this object.
   explicit MpiRequests(const MpiHandle& comm);
   ~MpiRequests();
-  MpiRequests(MpiRequests&& other) noexcept = default;
-  MpiRequests& operator=(MpiRequests&&) = delete;
+  MpiRequests(const MpiRequests&) = delete;
+  MpiRequests& operator=(const MpiRequests&) = delete;
 
   /// Forgets what is done, to be used again.
   void clear() noexcept {
     requests_.clear();
     infos_.clear();
   }
-  /// A message of any length that fits `room`, itself in one part; returns its number.
+  /// A message of any length that fits `room`; returns its number. As that of send() it is no
+  /// longer than an int counts, else Error{internal}.
   std::size_t receive(int peer, int tag, std::span<std::byte> room);
   /// Of such a message: its length, or -1 as long as it has not come.
   [[nodiscard]] std::int64_t received_bytes(std::size_t number) const {
