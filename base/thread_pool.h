@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/rounding.h"
+
 namespace moesaic {
 
 /// A rank's worker threads. The caller of parallel_for is worker 0; size() - 1 threads help it.
@@ -46,7 +48,7 @@ class ThreadPool {
   /// consecutive ones a task.
   template <typename Body>
   void for_each(std::int64_t count, std::int64_t per_task, Body&& body) {
-    parallel_for((count + per_task - 1) / per_task, [&](std::int64_t task, int worker) {
+    parallel_for(divide_up(count, per_task), [&](std::int64_t task, int worker) {
       const std::int64_t end = std::min(count, (task + 1) * per_task);
       for (std::int64_t index = task * per_task; index < end; ++index) {
         if constexpr (std::is_invocable_v<Body&, std::int64_t, int>) {

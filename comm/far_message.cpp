@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/rounding.h"
 
 namespace moesaic {
 namespace {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/rounding.h"
 #include "comm/row_label.h"
 
 namespace moesaic {
@@ -51,7 +52,7 @@ struct FarLayout {
   std::int64_t piece_bytes = 1;
 
   [[nodiscard]] std::int64_t num_messages() const {
-    return 1 + (end - first_bytes + piece_bytes - 1) / piece_bytes;
+    return 1 + divide_up(end - first_bytes, piece_bytes);
   }
   /// The message that has this byte.
   [[nodiscard]] std::int64_t message_at(std::int64_t byte) const {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace moesaic {
 namespace {
@@ -119,7 +120,7 @@ void PendingSums::take_values(Sum& sum) const {
   require(count <= kMostValues, ErrorKind::internal, "a sum of {} values, at most {}", count,
           kMostValues);
   const auto slices = static_cast<std::int64_t>(adders_ * nodes_.nodes.size());
-  sum.row_values = std::max<std::int64_t>(1, (count + slices - 1) / slices);
+  sum.row_values = std::max<std::int64_t>(1, divide_up(count, slices));
   sum.values.reserve(slices * sum.row_values);
   std::int64_t* to = sum.values.data();
   for (const std::span<std::int64_t> part : sum.parts) to = std::ranges::copy(part, to).out;

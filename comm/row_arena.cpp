@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
+
 namespace moesaic {
 namespace {
 
@@ -11,7 +13,7 @@ constexpr std::int64_t kAlignment = 64;
 }  // namespace
 
 RowArena::Piece RowArena::allocate(std::int64_t bytes) {
-  const std::int64_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::int64_t size = round_up(bytes, kAlignment);
   auto block =
       std::ranges::find_if(blocks_, [&](const Block& b) { return b.size - b.used >= size; });
   if (block == blocks_.end()) {

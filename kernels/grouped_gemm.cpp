@@ -74,17 +74,13 @@ void check_mlp(const RowSource& input, const MlpGroup& group, std::int64_t width
   check_epilogue(group, group.weights.down, group.down_epilogue);
 }
 
-std::int64_t slab_count(std::int64_t num_rows) {
-  return (num_rows + JobGraph::kSlabRows - 1) / JobGraph::kSlabRows;
-}
-
 /// call(first_row, num_rows) for the slabs of a group, of nearly equal size: all panels are read,
 /// and decoded, once a slab.
 template <typename Group, typename Call>
 void for_each_slab(const Group& group, const Call& call) {
-  const std::int64_t slabs = slab_count(group.num_rows);
+  const std::int64_t slabs = JobGraph::slab_count(group.num_rows);
   if (slabs == 0) return;
-  const std::int64_t most = round_up((group.num_rows + slabs - 1) / slabs, kRowBlock);
+  const std::int64_t most = round_up(divide_up(group.num_rows, slabs), kRowBlock);
   for (std::int64_t row = 0; row < group.num_rows; row += most) {
     call(group.first_row + row, std::min(most, group.num_rows - row));
   }
@@ -119,7 +115,7 @@ void GroupedGemm::run(const RowSource& input, std::span<const GemmGroup> groups,
   for (const GemmGroup& group : groups) {
     check_group(input, group.first_row, group.num_rows, group.weights);
     check_epilogue(group, group.weights, group.epilogue);
-    all_panels += group.weights.num_panels() * slab_count(group.num_rows);
+    all_panels += group.weights.num_panels() * JobGraph::slab_count(group.num_rows);
   }
   plan_->begin(groups.size());
   for (const GemmGroup& group : groups) {
@@ -142,7 +138,7 @@ void GroupedGemm::run_gated(const RowSource& input, std::span<const MlpGroup> gr
     check_pair(gate, group.weights.up);
     check_epilogue(group, gate, group.gate_epilogue);
     check_epilogue(group, group.weights.up, group.up_epilogue);
-    all_panels += 2 * gate.num_panels() * slab_count(group.num_rows);
+    all_panels += 2 * gate.num_panels() * JobGraph::slab_count(group.num_rows);
   }
   plan_->begin(groups.size());
   for (const MlpGroup& group : groups) {
@@ -168,8 +164,9 @@ void GroupedGemm::run_mlp(const RowSource& input, std::span<const MlpGroup> grou
   std::int64_t outer_panels = 0;
   for (const MlpGroup& group : groups) {
     check_mlp(input, group, width);
-    inner_panels += 2 * slab_count(group.num_rows) * group.weights.gate.num_panels();
-    outer_panels += slab_count(group.num_rows) * group.weights.down.num_panels();
+    const std::int64_t slabs = JobGraph::slab_count(group.num_rows);
+    inner_panels += 2 * slabs * group.weights.gate.num_panels();
+    outer_panels += slabs * group.weights.down.num_panels();
   }
   plan_->begin(2 * groups.size());
   slabs_.clear();  // the inner one and the outer one of each

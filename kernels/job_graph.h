@@ -24,6 +24,9 @@ class JobGraph {
  public:
   /// Rows of a slab: their packed form and a few panels stay in a core's L2 cache together.
   static constexpr std::int64_t kSlabRows = 256;
+  [[nodiscard]] static std::int64_t slab_count(std::int64_t rows) {
+    return divide_up(rows, kSlabRows);
+  }
   /// Of these, what one job packs.
   static constexpr std::int64_t kPackRows = 4 * kRowBlock;
   /// About this many jobs a thread even out what neighbours on the machine take away.

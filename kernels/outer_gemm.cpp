@@ -115,7 +115,7 @@ class OuterGemm::Plan final : private JobGraph::Work {
 
   /// Groups with few columns on one side, in the order that the kernel would have.
   void run_narrow() {
-    const std::int64_t chunks = (panels_.depth + kWideColumns - 1) / kWideColumns;
+    const std::int64_t chunks = divide_up(panels_.depth, kWideColumns);
     compute_.pool->parallel_for(std::ssize(narrow_) * chunks, [&](std::int64_t task, int number) {
       multiply_narrow(narrow_[static_cast<std::size_t>(task / chunks)],
                       task % chunks * kWideColumns, workers_[static_cast<std::size_t>(number)]);
@@ -171,11 +171,9 @@ class OuterGemm::Plan final : private JobGraph::Work {
   }
 
   [[nodiscard]] static std::int64_t piece_count(const OuterGroup& group) {
-    return std::max<std::int64_t>(1, (group.num_rows + kPieceRows - 1) / kPieceRows);
+    return std::max<std::int64_t>(1, divide_up(group.num_rows, kPieceRows));
   }
-  [[nodiscard]] std::int64_t slab_count() const {
-    return (rows_.depth + kSlabColumns - 1) / kSlabColumns;
-  }
+  [[nodiscard]] std::int64_t slab_count() const { return JobGraph::slab_count(rows_.depth); }
 
   /// Some rows of a group: panels, and slabs that go on from those of the piece before.
   void add_piece(const OuterGroup& group, std::int64_t piece) {

@@ -26,7 +26,7 @@ double run_multiply_adds(const MultiplyLoop& loop, double operations, ThreadPool
 void run_reads(std::span<const std::byte> data, const Prefetch& prefetch, ThreadPool& pool) {
   const ReadLoop read = find_read_loop(supported_isas().back());
   const auto bytes = static_cast<std::int64_t>(data.size());
-  const std::int64_t tasks = (bytes + kReadTaskBytes - 1) / kReadTaskBytes;
+  const std::int64_t tasks = divide_up(bytes, kReadTaskBytes);
   std::atomic<std::uint64_t> sink{};
   pool.parallel_for(tasks, [&](std::int64_t task, int) {
     const std::int64_t first = task * kReadTaskBytes;

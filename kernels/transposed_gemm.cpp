@@ -90,9 +90,8 @@ void TransposedGemm::run(std::span<const TransposedProduct> products, const Gemm
 std::int64_t TransposedGemm::packed_bytes(const GemmKernel& kernel, std::int64_t rows,
                                           std::int64_t depth) {
   constexpr std::int64_t kSlabs = 6;  // of the ring where a slab is one job, for one thread
-  const auto pieces = [](std::int64_t all, std::int64_t most) { return (all + most - 1) / most; };
   const std::int64_t slabs =
-      pieces(rows, JobGraph::kSlabRows) * pieces(depth, TransposedPlan::kPieceDepth);
+      JobGraph::slab_count(rows) * divide_up(depth, TransposedPlan::kPieceDepth);
   const auto row_bytes = static_cast<std::int64_t>(
       kernel.packed_row_bytes(std::min(depth, TransposedPlan::kPieceDepth)));
   return std::min(slabs, kSlabs) * std::min(rows, JobGraph::kSlabRows) * row_bytes;

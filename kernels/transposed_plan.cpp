@@ -82,7 +82,7 @@ void TransposedPlan::add_group(std::size_t index) {
   const bool is_f32 = group.weights.layout.format == Format::f32;
   const GemmKernel& kernel = compute_.gemm(is_f32 ? Format::f32 : Format::bf16);
   output_bytes_ += group.num_rows * group.weights.depth * element_bytes(output_->element);
-  const std::int64_t slabs = (group.num_rows + JobGraph::kSlabRows - 1) / JobGraph::kSlabRows;
+  const std::int64_t slabs = JobGraph::slab_count(group.num_rows);
   const auto add = [&](Slab piece) {
     for (std::int64_t row = 0; row < group.num_rows; row += JobGraph::kSlabRows) {
       piece.first_row = group.first_row + row;

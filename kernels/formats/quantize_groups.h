@@ -46,7 +46,7 @@ void quantize_groups(const FloatRows& rows, std::int64_t group, QuantizedRows& o
                      const Quantize& quantize) {
   out.num_rows = rows.num_rows;
   out.depth = rows.depth;
-  out.num_groups = (rows.depth + group - 1) / group;
+  out.num_groups = divide_up(rows.depth, group);
   out.codes.resize(static_cast<std::size_t>(rows.num_rows * rows.depth));
   for (std::int64_t r = 0; r < rows.num_rows; ++r) {
     for (std::int64_t g = 0; g < out.num_groups; ++g) {
