@@ -1,23 +1,46 @@
 #include "base/buffer.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <vector>
 
 #include "base/error.h"
 
 namespace moesaic {
 namespace {
 
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
 TEST(ByteBuffer, is_aligned_and_zero) {
-  for (const std::size_t bytes :
-       {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{9} << 20}) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4096}, 9 * kMiB}) {
     const ByteBuffer buffer(bytes);
     EXPECT_EQ(buffer.size(), bytes);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0U);
+    const std::size_t alignment = bytes < kMiB * 4 ? 64 : kMiB * 2;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % alignment, 0U);
     EXPECT_TRUE(std::ranges::all_of(buffer.span(), [](std::byte b) { return b == std::byte{0}; }));
     if (bytes > 0) buffer.data()[bytes - 1] = std::byte{1};
   }
+}
+
+/// Addresses of this process that mean something.
+std::size_t mapped_bytes() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST(ByteBuffer, takes_no_more_addresses_than_it_has) {
+  constexpr std::size_t kBuffers = 32;
+  const std::size_t before = mapped_bytes();
+  {
+    std::vector<ByteBuffer> buffers;
+    for (std::size_t i = 0; i < kBuffers; ++i) buffers.emplace_back(6 * kMiB);
+    EXPECT_LT(mapped_bytes() - before, kBuffers * 6 * kMiB + 4 * kMiB) << "around huge pages";
+  }
+  EXPECT_LT(mapped_bytes(), before + 4 * kMiB);
 }
 
 TEST(ByteBuffer, refuses_what_the_machine_lacks) {

@@ -1,13 +1,27 @@
 #include "base/interruption.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <filesystem>
 #include <thread>
 
 #include "tests/support/temporary_directory.h"
+
+namespace {
+
+int looks_for_files = 0;
+
+}  // namespace
+
+extern "C" int access(const char* path, int mode) noexcept {
+  ++looks_for_files;
+  return static_cast<int>(::syscall(SYS_faccessat, AT_FDCWD, path, mode));
+}
 
 namespace moesaic {
 namespace {
@@ -101,6 +115,18 @@ TEST(Interruption, TimeAsksToStop) {
   Interruption over({.signals = {}, .max_time = kAtOnce, .stop_file = ""});
   EXPECT_TRUE(over.wanted());
   EXPECT_EQ(over.reason(), "the time is over");
+}
+
+TEST(Interruption, TheFileIsLookedForOnceASecond) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.path_of("out.stop");
+  Interruption interruption({.signals = {}, .max_time = {}, .stop_file = file});
+  const auto start = std::chrono::steady_clock::now();
+  looks_for_files = 0;
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(interruption.wanted());
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(looks_for_files, 1);
+  EXPECT_LE(looks_for_files, 1 + seconds.count());
 }
 
 TEST(Interruption, AFileAsksToStopAndIsTakenAwayByWhoObeys) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "base/error.h"
 
 namespace moesaic {
@@ -132,6 +135,19 @@ TEST(JsonWriter, quotes_and_escapes) {
   writer.field("text", "a\"b\n").field("n", 3).field("x", 0.5).field("t", true);
   EXPECT_EQ(writer.text(), R"({"text": "a\"b\n", "n": 3, "x": 0.5, "t": true})");
   EXPECT_EQ(json_quote("\xff"), "\"\xef\xbf\xbd\"");
+}
+
+TEST(JsonWriter, numbers_that_are_not_finite_are_null) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  JsonWriter writer;
+  writer.field("a", kInfinity).field("b", -kInfinity).field("c", std::nan(""));
+  EXPECT_EQ(writer.text(), R"({"a": null, "b": null, "c": null})");
+}
+
+TEST(JsonFloat, is_no_integer) {
+  EXPECT_EQ(json_float(2), "2.0");
+  EXPECT_EQ(json_float(-0.5), "-0.5");
+  EXPECT_EQ(json_float(1e30), "1e+30");
 }
 
 }  // namespace

@@ -61,6 +61,42 @@ TEST(OutputFile, ASignalDoesNotEndAReservation) {
   EXPECT_EQ(std::filesystem::file_size(directory.path_of("file")), 10U);
 }
 
+TEST(OutputFile, IsLockedByOneAtATime) {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.path_of("file");
+  const OutputFile second(path, Mode::create);
+  {
+    const OutputFile first(path, Mode::existing);
+    EXPECT_TRUE(first.lock());
+    EXPECT_TRUE(first.lock()) << "who has it keeps it";
+    EXPECT_FALSE(second.lock());
+  }
+  EXPECT_TRUE(second.lock());
+}
+
+TEST(OutputFile, KnowsWhetherItsNameIsThatOfAnother) {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.path_of("file");
+  const std::string moved = directory.path_of("moved");
+  const OutputFile file(path, Mode::create);
+  EXPECT_TRUE(file.is_at(path));
+  std::filesystem::rename(path, moved);
+  EXPECT_TRUE(file.is_at(moved));
+  EXPECT_FALSE(file.is_at(path)) << "there is none";
+  test::write_text(path, "another");
+  EXPECT_FALSE(file.is_at(path));
+}
+
+TEST(OutputFile, WhatIsBeyondItsNewEndIsDropped) {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.path_of("file");
+  const OutputFile file(path, Mode::create);
+  file.write_at(0, to_write("abcdef"));
+  file.resize(3);
+  file.write_at(3, to_write("x"));
+  EXPECT_EQ(test::read_text(path), "abcx");
+}
+
 TEST(OutputFile, RefusalsNameTheFile) {
   const test::TemporaryDirectory directory;
   const std::string path = directory.path_of("file");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -47,6 +48,17 @@ TEST(ThreadPool, every_index_is_visited_once) {
     std::vector<int> visits(static_cast<std::size_t>(count));
     pool.for_each(count, 8, [&](std::int64_t index) { ++visits[static_cast<std::size_t>(index)]; });
     EXPECT_EQ(visits, std::vector<int>(static_cast<std::size_t>(count), 1));
+  }
+}
+
+TEST(ThreadPool, each_worker_gets_its_tasks_in_ascending_order) {
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    std::vector<std::vector<std::int64_t>> tasks(static_cast<std::size_t>(threads));
+    pool.parallel_for(100, [&](std::int64_t task, int worker) {
+      tasks[static_cast<std::size_t>(worker)].push_back(task);
+    });
+    for (const auto& of_worker : tasks) EXPECT_TRUE(std::ranges::is_sorted(of_worker));
   }
 }
 
