@@ -83,6 +83,7 @@ void pending_sums(Communicator& comm) {
     ASSERT_EQ(sums.start_sum(parts, {}), static_cast<std::int64_t>(i) + 1);
     if (i % 3 == 0) comm.barrier();  // another call
     ASSERT_EQ(sums.is_done(static_cast<std::int64_t>(i) + 1), comm.size() == 1);
+    ASSERT_TRUE(i < 6 || sums.is_done(static_cast<std::int64_t>(i) - 5));
     if (i == 8) sums.finish();
   }
   sums.finish();

@@ -4,11 +4,18 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "tests/comm/transport_pair.h"
+#include "tests/support/checkpoint_files.h"
 
 namespace moesaic {
 namespace {
@@ -115,6 +122,89 @@ TEST(FarMessage, impossible_counts_and_places_are_refused) {
   EXPECT_EQ(refusal_of_places(1, 1, 1), kIt + " has 3 rows for all ranks, they have 2");
   EXPECT_EQ(refusal_of_places(1, 2, 2), kIt + " has row 2 of 2");
   EXPECT_EQ(refusal_of_places(1, 2, -1), kIt + " has row -1 of 2");
+}
+
+TEST(FarMessage, places_are_left_out_for_an_only_rank_that_gets_all_rows_alone) {
+  const auto refusal = [](std::int32_t num_ranks, std::int64_t num_rows) {
+    FarHeader header;
+    header.num_rows = num_rows;
+    header.num_ranks = num_ranks;
+    header.num_places = 3;
+    std::vector<std::int64_t> message(sizeof header / sizeof(std::int64_t) + 2);
+    message[sizeof header / sizeof(std::int64_t)] = 3;
+    return test::error_message(
+        [&] { check_far_places(header, std::as_bytes(std::span(message)).data(), kName); },
+        ErrorKind::peer);
+  };
+  EXPECT_EQ(refusal(1, 3), "no error");
+  EXPECT_EQ(refusal(2, 3), kIt + " has 3 rows in order for 3 of 2 ranks");
+  EXPECT_EQ(refusal(1, 4), kIt + " has 4 rows in order for 3 of 1 ranks");
+}
+
+constexpr std::int64_t kTaggedRowBytes = 100;
+
+/// The error of a rank that gets `num_rows` rows in messages of which `change` makes others.
+std::string refusal_of_messages(std::int64_t num_rows,
+                                const std::function<void(std::vector<std::byte>&)>& change) {
+  std::deque<ProcessRowBuffers::Memory> memories;  // of each rank
+  test::TransportPair ranks(
+      {.is_far = true,
+       .make_buffers = [&] { return std::make_unique<ProcessRowBuffers>(memories.emplace_back()); },
+       .wrap =
+           [&](std::unique_ptr<Messages> messages) {
+             return test::changing_messages(std::move(messages), change);
+           }});
+  const std::vector<std::byte> matrix(static_cast<std::size_t>(num_rows * kTaggedRowBytes));
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(num_rows));
+  std::iota(rows.begin(), rows.end(), 0);
+  const std::array<std::int64_t, 2> to_one = {0, num_rows};
+  return test::error_message(
+      [&] {
+        ranks.run({.base = matrix.data(),
+                   .row_bytes = kTaggedRowBytes,
+                   .stride_bytes = kTaggedRowBytes,
+                   .rows = rows,
+                   .counts = to_one,
+                   .tag_bytes = 8});
+      },
+      ErrorKind::peer);
+}
+
+/// The same of 3 rows, in one message whose header is changed.
+std::string refusal_of_exchange(const std::function<void(FarHeader&)>& change) {
+  return refusal_of_messages(3, [&](std::vector<std::byte>& message) {
+    FarHeader header;
+    std::memcpy(&header, message.data(), sizeof header);
+    if (header.num_rows > 0) change(header);  // rank 1 sends none
+    std::memcpy(message.data(), &header, sizeof header);
+  });
+}
+
+TEST(FarMessage, of_another_exchange_or_form_is_refused) {
+  const std::string expected = "; expected 1, 1, 100, 8";
+  EXPECT_EQ(refusal_of_exchange([](FarHeader&) {}), "no error");
+  EXPECT_EQ(refusal_of_exchange([](FarHeader& h) { h.exchange = 15; }),
+            kIt + " is of exchange 15, for 1 ranks, rows of 100 bytes with 8 of tags" + expected);
+  EXPECT_EQ(refusal_of_exchange([](FarHeader& h) { h.num_ranks = 2; }),
+            kIt + " is of exchange 1, for 2 ranks, rows of 100 bytes with 8 of tags" + expected);
+  EXPECT_EQ(refusal_of_exchange([](FarHeader& h) { ++h.row_bytes; }),
+            kIt + " is of exchange 1, for 1 ranks, rows of 101 bytes with 8 of tags" + expected);
+  EXPECT_EQ(refusal_of_exchange([](FarHeader& h) { h.row_bytes -= 4, h.tag_bytes += 4; }),
+            kIt + " is of exchange 1, for 1 ranks, rows of 100 bytes with 12 of tags" + expected);
+  EXPECT_EQ(refusal_of_exchange([](FarHeader& h) { h.has_checksums = 1; }),
+            kIt + " has checksums, unlike what is expected");
+}
+
+TEST(FarMessage, pieces_are_as_long_as_the_first_message_says) {
+  constexpr std::int64_t kManyRows = 2000;  // 4 messages
+  const auto shorten = [](std::vector<std::byte>& message) {
+    std::uint64_t magic = 0;
+    std::memcpy(&magic, message.data(), sizeof magic);
+    if (magic != FarHeader::kMagic) message.pop_back();
+  };
+  EXPECT_EQ(refusal_of_messages(kManyRows, [](std::vector<std::byte>&) {}), "no error");
+  const std::string refusal = refusal_of_messages(kManyRows, shorten);
+  EXPECT_TRUE(refusal.starts_with(kIt + " has a piece of ")) << refusal;
 }
 
 }  // namespace

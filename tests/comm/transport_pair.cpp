@@ -1,12 +1,49 @@
 #include "tests/comm/transport_pair.h"
 
 #include <chrono>
+#include <deque>
 #include <utility>
 
 #include "comm/board_rows.h"
 #include "comm/far_rows.h"
 
 namespace moesaic::test {
+namespace {
+
+class ChangingMessages final : public Messages {
+ public:
+  ChangingMessages(std::unique_ptr<Messages> base,
+                   std::function<void(std::vector<std::byte>&)> change)
+      : base_(std::move(base)), change_(std::move(change)) {}
+  void clear() override {
+    base_->clear();
+    sent_.clear();
+  }
+  void send(int peer, int tag, std::span<const std::byte> data) override {
+    change_(sent_.emplace_back(data.begin(), data.end()));
+    base_->send(peer, tag, sent_.back());
+  }
+  std::size_t receive(int peer, int tag, std::span<std::byte> room) override {
+    return base_->receive(peer, tag, room);
+  }
+  bool progress() override { return base_->progress(); }
+  [[nodiscard]] std::int64_t received_bytes(std::size_t number) const override {
+    return base_->received_bytes(number);
+  }
+  [[nodiscard]] RankList unsent() const override { return base_->unsent(); }
+
+ private:
+  std::unique_ptr<Messages> base_;
+  std::function<void(std::vector<std::byte>&)> change_;
+  std::deque<std::vector<std::byte>> sent_;
+};
+
+}  // namespace
+
+std::unique_ptr<Messages> changing_messages(std::unique_ptr<Messages> base,
+                                            std::function<void(std::vector<std::byte>&)> change) {
+  return std::make_unique<ChangingMessages>(std::move(base), std::move(change));
+}
 
 TransportPair::TransportPair(Parts parts) : parts_(std::move(parts)), ranks_(make_ranks()) {}
 

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/buffer.h"
 #include "comm/memory_board.h"
@@ -48,5 +50,9 @@ class TransportPair {
   std::array<IdleTime, 2> idles_;
   std::array<Rank, 2> ranks_;
 };
+
+/// `base`, but for what `change` makes of each message that is sent.
+[[nodiscard]] std::unique_ptr<Messages> changing_messages(
+    std::unique_ptr<Messages> base, std::function<void(std::vector<std::byte>&)> change);
 
 }  // namespace moesaic::test
