@@ -211,11 +211,32 @@ TEST_F(GroupedGemmTest, refuses_groups_that_do_not_fit) {
   std::vector<float> few(10 * kColumns);
   const Epilogue short_one{.addend = {few.data(), 10, kColumns}};
   const Epilogue narrow_one{.keep = {few.data(), 10, kColumns - 1}};
-  for (const Epilogue& epilogue : {short_one, narrow_one}) {
+  const TestMatrix low = make_matrix(Layout{.format = Format::f32}, 18, 8);
+  std::vector<float> inner(kRows * 8);
+  const auto projected_by = [&](const TestMatrix& projection) {
+    return Epilogue{.low_rank = {.inner = {inner.data(), kRows, 8},
+                                 .matrix = low.packed(),
+                                 .projection = projection.packed()}};
+  };
+  const TestMatrix to_low = make_matrix(Layout{.format = Format::f32}, 19, kDepth, 8);
+  const TestMatrix to_less = make_matrix(Layout{.format = Format::f32}, 20, kDepth, 7);
+  const TestMatrix from_more = make_matrix(Layout{.format = Format::f32}, 21, kDepth + 1, 8);
+  const TestMatrix in_bf16 = make_matrix(Layout{.format = Format::bf16}, 22, kDepth, 8);
+  const Epilogue of_few{.low_rank = {.inner = {inner.data(), 10, 8}, .matrix = low.packed()}};
+  const std::vector<Epilogue> epilogues = {short_one,
+                                           narrow_one,
+                                           of_few,
+                                           projected_by(to_less),
+                                           projected_by(from_more),
+                                           projected_by(in_bf16)};
+  for (const Epilogue& epilogue : epilogues) {
     const GemmGroup group{
         .first_row = 5, .num_rows = 6, .weights = f32.packed(), .epilogue = epilogue};
     EXPECT_THROW((void)run({&group, 1}, 1), Error);
   }
+  const GemmGroup fits{
+      .num_rows = kRows, .weights = f32.packed(), .epilogue = projected_by(to_low)};
+  EXPECT_NO_THROW((void)run({&fits, 1}, 1));
 }
 
 }  // namespace

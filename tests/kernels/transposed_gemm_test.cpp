@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <random>
+#include <string>
 
 #include "base/error.h"
 #include "tests/kernels/quantized_case.h"
@@ -219,6 +221,107 @@ TEST(TransposedGemm, results_that_no_cache_holds_are_those_of_fewer_rows) {
       }
     }
   }
+}
+
+/// Products of 19 rows with a matrix of 40 x 70, in f32; in `change` they become others.
+std::string refusal_of_products(
+    const std::function<void(std::vector<TransposedProduct>&, std::vector<GemmGroup>&)>& change) {
+  const Problem problem({.format = Format::f32}, 40, 70);
+  ThreadPool pool(1);
+  TransposedGemm gemm(
+      {.isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool});
+  std::vector<float> out(kGradientRows * 70);
+  std::vector<GemmGroup> groups(2, {.num_rows = kGradientRows, .weights = problem.weights.matrix});
+  const RowSource input{.rows = problem.rows.data(), .num_rows = kGradientRows, .depth = 40};
+  std::vector<TransposedProduct> products = {{input, std::span(groups).first(1)},
+                                             {input, std::span(groups).last(1)}};
+  change(products, groups);
+  try {
+    gemm.run(products, {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = 70 * 4});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::internal);
+    const std::string message = error.what();
+    return message.substr(message.find(": ") + 2);
+  }
+  return "no error";
+}
+
+/// The same, of the second group alone.
+std::string refusal_of_group(const std::function<void(GemmGroup&)>& change) {
+  return refusal_of_products(
+      [&](std::vector<TransposedProduct>&, std::vector<GemmGroup>& groups) { change(groups[1]); });
+}
+
+TEST(TransposedGemm, refuses_groups_that_do_not_fit) {
+  EXPECT_EQ(refusal_of_group([](GemmGroup&) {}), "no error");
+  const std::string rows = "a transposed product of rows ";
+  EXPECT_EQ(refusal_of_group([](GemmGroup& group) { group.first_row = 1; }),
+            rows + "1 to 20 of 19, depth 40, with a f32 matrix 40 x 70");
+  EXPECT_EQ(refusal_of_group([](GemmGroup& group) { group.first_row = -1; }),
+            rows + "-1 to 18 of 19, depth 40, with a f32 matrix 40 x 70");
+  EXPECT_EQ(refusal_of_group([](GemmGroup& group) { group.weights.rows = 41; }),
+            rows + "0 to 19 of 19, depth 40, with a f32 matrix 41 x 70");
+  std::vector<float> few(18 * 70);
+  const std::string epilogue = "a transposed product with 70 columns and an addend of ";
+  EXPECT_EQ(refusal_of_group([&](GemmGroup& group) {
+              group.epilogue.addend = {few.data(), 18, 70};
+            }),
+            epilogue + "18 x 70");
+  EXPECT_EQ(refusal_of_group([&](GemmGroup& group) { group.epilogue.bias = few.data(); }),
+            epilogue + "0 x 0");
+  EXPECT_EQ(refusal_of_group([&](GemmGroup& group) {
+              group.epilogue.keep = {few.data(), 18, 70};
+            }),
+            epilogue + "0 x 0");
+}
+
+TEST(TransposedGemm, adds_products_of_one_form_alone) {
+  const std::string forms = "transposed products of different forms are added";
+  std::vector<std::int32_t> order(70);
+  std::iota(order.rbegin(), order.rend(), 0);
+  EXPECT_EQ(refusal_of_group([](GemmGroup& group) { group.num_rows = 18; }), forms);
+  EXPECT_EQ(refusal_of_group([](GemmGroup& group) { group.weights.depth = 69; }), forms);
+  EXPECT_EQ(refusal_of_group([&](GemmGroup& group) { group.weights.order = order.data(); }), forms);
+  EXPECT_EQ(refusal_of_group([](GemmGroup& group) { group.weights.layout.format = Format::bf16; }),
+            forms);
+  EXPECT_EQ(
+      refusal_of_products([](std::vector<TransposedProduct>& products,
+                             std::vector<GemmGroup>& groups) { products[1].groups = groups; }),
+      "transposed products of 1 and of 2 groups are added");
+}
+
+TEST(TransposedGemm, goes_on_with_matrices_that_fit_alone) {
+  const OwnedMatrix low = pack_matrix({.format = Format::f32}, std::vector<float>(8 * 70), 8, 70);
+  const OwnedMatrix to_low =
+      pack_matrix({.format = Format::f32}, std::vector<float>(40 * 8), 40, 8);
+  std::vector<float> inner(kGradientRows * 8);
+  const LowRank fits{
+      .inner = {inner.data(), kGradientRows, 8}, .matrix = low.matrix, .projection = to_low.matrix};
+  const auto refusal = [&](const std::function<void(GemmGroup&)>& change) {
+    return refusal_of_group([&](GemmGroup& group) {
+      group.epilogue.low_rank = fits;
+      change(group);
+    });
+  };
+  EXPECT_EQ(refusal([](GemmGroup&) {}), "no error");
+  const std::string on = "a transposed product with 70 columns goes on with ";
+  EXPECT_EQ(refusal([&](GemmGroup& group) {
+              group.epilogue.low_rank.inner = {inner.data(), kGradientRows - 1, 8};
+            }),
+            on + "18 x 8 times a matrix 8 x 70");
+  EXPECT_EQ(refusal([](GemmGroup& group) { group.epilogue.low_rank.matrix.rows = 7; }),
+            on + "19 x 8 times a matrix 7 x 70");
+  EXPECT_EQ(refusal([](GemmGroup& group) { group.epilogue.low_rank.matrix.depth = 71; }),
+            on + "19 x 8 times a matrix 8 x 71");
+  const std::string projects = "a transposed product of 40 rows projects to 8 by a matrix ";
+  EXPECT_EQ(refusal([](GemmGroup& group) { group.epilogue.low_rank.projection.rows = 41; }),
+            projects + "41 x 8");
+  EXPECT_EQ(refusal([](GemmGroup& group) { group.epilogue.low_rank.projection.depth = 9; }),
+            projects + "40 x 9");
+  EXPECT_EQ(refusal([](GemmGroup& group) {
+              group.epilogue.low_rank.projection.layout.format = Format::bf16;
+            }),
+            projects + "40 x 8");
 }
 
 INSTANTIATE_TEST_SUITE_P(, TransposedGemmTest, testing::ValuesIn(all_layouts()),
