@@ -5,7 +5,7 @@
 
 namespace moesaic {
 
-/// Without the blanks and tabs around it.
+/// Without the blanks, tabs and carriage returns around it.
 [[nodiscard]] inline std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r";
   const std::size_t begin = text.find_first_not_of(kSpace);

@@ -89,7 +89,7 @@ void TransposedGemm::run(std::span<const TransposedProduct> products, const Gemm
 
 std::int64_t TransposedGemm::packed_bytes(const GemmKernel& kernel, std::int64_t rows,
                                           std::int64_t depth) {
-  constexpr std::int64_t kSlabs = 6;  // of the ring where a slab is one job, for one thread
+  constexpr std::int64_t kSlabs = 6;  // of the ring where a slab has a job for each thread
   const std::int64_t slabs =
       JobGraph::slab_count(rows) * divide_up(depth, TransposedPlan::kPieceDepth);
   const auto row_bytes = static_cast<std::int64_t>(

@@ -37,6 +37,7 @@ class TransposedGemm {
 
   /// What one such product of f32 rows packs at a time, at most, with a matrix of `depth` rows
   /// whose transposed panels `kernel` takes: for the product with an output matrix, which is deep.
+  /// Of up to k / 256 threads; more of them have more packed slabs ready.
   [[nodiscard]] static std::int64_t packed_bytes(const GemmKernel& kernel, std::int64_t rows,
                                                  std::int64_t depth);
 
