@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -54,7 +55,11 @@ void ExchangeTrace::add(const ExchangeEvent& event) noexcept {
       label.phase.data(), event.rows, event.bytes, event.missing.substr(0, kMissingBytes));
   if (text.size >= line.size()) return;  // no numbers are as long
   const auto written = ::pwrite(file_, line.data(), line.size(), events_ % kEvents * kLineBytes);
-  if (written == std::ssize(line)) ++events_;
+  if (written == std::ssize(line)) {
+    ++events_;
+  } else if (written > 0 && events_ < kEvents) {  // the beginning of a line is none
+    std::ignore = ::ftruncate(file_, events_ * kLineBytes);
+  }
 }
 
 void ExchangeTrace::put_in_order() noexcept try {

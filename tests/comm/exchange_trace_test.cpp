@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "tests/support/checkpoint_files.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 
 namespace moesaic {
@@ -53,6 +54,31 @@ TEST(ExchangeTrace, TheLastEventsOfAJobThatFailsAreThereInOrder) {
       EXPECT_EQ(lines[i].at("bytes").as_int(), 300);
       EXPECT_EQ(lines[i].at("missing").as_string(), std::string(128, 'x'));
     }
+  }
+}
+
+TEST(ExchangeTrace, AFullDiskLosesEventsAndNothingElse) {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.path_of("rank-0.jsonl");
+  for (const bool has_room_later : {false, true}) {
+    const auto run = [&] {
+      ExchangeTrace trace(path);
+      const auto add = [&](std::uint64_t exchange) {
+        trace.add({.what = "start", .exchange = exchange});
+      };
+      {
+        const test::FileSizeLimit limit(800);  // two events, and the beginning of one
+        for (std::uint64_t exchange = 1; exchange <= 5; ++exchange) add(exchange);
+      }
+      if (has_room_later) add(6);
+      fail(ErrorKind::peer, "the job fails");
+    };
+    EXPECT_THROW(run(), Error);
+    std::vector<std::int64_t> exchanges;
+    for (const Json& line : lines_of(path)) exchanges.push_back(line.at("exchange").as_int());
+    std::vector<std::int64_t> expected = {1, 2};
+    if (has_room_later) expected.push_back(6);
+    EXPECT_EQ(exchanges, expected);
   }
 }
 
