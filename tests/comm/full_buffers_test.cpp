@@ -61,6 +61,23 @@ TEST(FullBuffers, what_an_arena_has_stays_when_it_cannot_grow) {
   EXPECT_EQ(piece.data[0], std::byte{7});
 }
 
+TEST(FullBuffers, a_segment_that_is_gone_was_that_of_a_rank_that_is_gone) {
+  SegmentRowBuffers reader(2);
+  RowBufferName name{};
+  {
+    SegmentRowBuffers owner(2);
+    (void)owner.reserve(owner.new_slot(), kMiB);
+    name = owner.name(0);
+  }
+  try {
+    (void)reader.of_peer(1, name);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::peer);
+    EXPECT_EQ(std::string(error.what()).find("process "), 0U) << error.what();
+  }
+}
+
 constexpr std::int64_t kLongRowBytes = kMiB / 4;
 
 /// Rank 0 sends so many rows to rank 1.

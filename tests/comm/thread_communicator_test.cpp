@@ -214,6 +214,18 @@ TEST(ThreadCommunicator, refuses_broken_promises) {
   EXPECT_THROW((void)make_thread_communicators(0), Error);
 }
 
+TEST(ThreadCommunicator, gathers_no_bytes_that_find_no_room) {
+  const auto ranks = make_thread_communicators(2, {.timeout = 50ms});
+  const std::vector<std::byte> own(8);
+  std::vector<std::byte> of_one(8);
+  try {
+    ranks[0]->all_gather(own, of_one);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::internal) << error.what();
+  }
+}
+
 /// Rank 0 sends a row, rank 1 expects others.
 std::string error_of_ranks_that_disagree(int per_node, std::int64_t expected) {
   const auto body = [&](Communicator& comm) {
