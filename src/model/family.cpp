@@ -1,5 +1,6 @@
 #include "src/model/family.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -45,7 +46,8 @@ ReadFeedForward experts(MoeTraits traits) {
     config.hidden = model.hidden_size;
     config.usual_names = traits.usual_names;
     config.experts = read_num_experts(reader);
-    config.router.topk = reader.required_int("num_experts_per_tok", {1, config.experts});
+    config.router.topk =
+        reader.required_int("num_experts_per_tok", {1, std::min(config.experts, kMostChosen)});
     config.expert_width = reader.required_int(traits.width_key, kWidth);
     if (traits.has_shared) {
       config.shared_width = reader.int_or("shared_expert_intermediate_size", 5632, kWidth);

@@ -20,6 +20,8 @@ constexpr IntRange kLayers = {1, std::int64_t{1} << 14};
 constexpr IntRange kVocabulary = {1, std::int64_t{1} << 28};
 constexpr IntRange kPositions = {1, std::int64_t{1} << 40};
 constexpr IntRange kTokenId = {INT64_MIN, INT32_MAX};
+/// Of all layers: a few hundred bytes of names and shapes are kept of each.
+constexpr std::int64_t kMostExperts = std::int64_t{1} << 20;
 
 const Family& find_family(const ConfigReader& reader, std::span<const Family> families) {
   const Json type = reader.json().at("model_type");
@@ -92,6 +94,9 @@ void read_feed_forward(const ConfigReader& reader, const Family& family, ModelCo
   const std::shared_ptr<const FeedForwardKind> experts = family.experts(reader, config);
   config.num_experts = experts->sizes().experts;
   config.experts_per_token = experts->sizes().experts_per_token;
+  require(config.num_layers() * config.num_experts <= kMostExperts, ErrorKind::file,
+          "{}: {} layers of num_experts {} are more than {} experts in all", reader.json().where(),
+          config.num_layers(), config.num_experts, kMostExperts);
   std::vector<bool> is_moe(config.layers.size(), true);
   if (family.moe_layers) is_moe = family.moe_layers(reader, config.num_layers());
   std::shared_ptr<const FeedForwardKind> plain;

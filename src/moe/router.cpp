@@ -9,8 +9,6 @@
 namespace moesaic {
 namespace {
 
-constexpr std::size_t kMaxTopk = 64;
-
 struct Choice {
   std::int32_t expert;
   float weight;
@@ -56,7 +54,7 @@ void take(std::span<const float> scores, std::span<const ExpertId> given,
 void choose_experts(std::span<float> scores, const RouterOptions& options,
                     const VectorKernels& vector, std::span<ExpertId> experts,
                     std::span<float> weights, std::span<const ExpertId> given) {
-  std::array<Choice, kMaxTopk> storage;
+  std::array<Choice, kMostChosen> storage;
   const std::span<Choice> chosen(storage.data(), experts.size());
   if (options.softmax_over_all) {
     vector.softmax(scores.data(), static_cast<std::int64_t>(scores.size()));
@@ -68,7 +66,7 @@ void choose_experts(std::span<float> scores, const RouterOptions& options,
     }
   } else {
     take(scores, given, chosen);
-    std::array<float, kMaxTopk> values;
+    std::array<float, kMostChosen> values;
     for (std::size_t i = 0; i < chosen.size(); ++i) values[i] = chosen[i].weight;
     vector.softmax(values.data(), static_cast<std::int64_t>(chosen.size()));
     for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i].weight = values[i];
@@ -82,10 +80,9 @@ void choose_experts(std::span<float> scores, const RouterOptions& options,
 
 Router::Router(const PackedMatrix& weights, const RouterOptions& options, const Compute& compute)
     : weights_(weights), options_(options), compute_(compute) {
-  require(options.topk >= 1 && options.topk <= weights.rows &&
-              options.topk <= static_cast<std::int64_t>(kMaxTopk),
+  require(options.topk >= 1 && options.topk <= weights.rows && options.topk <= kMostChosen,
           ErrorKind::file, "{} experts a token cannot be chosen from {} (at most {} are supported)",
-          options.topk, weights.rows, kMaxTopk);
+          options.topk, weights.rows, kMostChosen);
 }
 
 void Router::route(MatrixView<const float> x, GroupedGemm& gemm, RouterScratch& scratch,

@@ -9,6 +9,9 @@
 
 namespace moesaic {
 
+/// Experts of a token at most.
+inline constexpr std::int64_t kMostChosen = 64;
+
 /// How a family turns router logits into choices and weights.
 struct RouterOptions {
   std::int64_t topk = 0;

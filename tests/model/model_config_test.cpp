@@ -258,6 +258,19 @@ TEST(ModelConfig, refuses_sizes_out_of_bounds) {
             "config.json: num_hidden_layers: expected 1 to 16384, found 2000000000");
   EXPECT_EQ(edit_error(R"("num_experts_per_tok": 1)", R"("num_experts_per_tok": 3)"),
             "config.json: num_experts_per_tok: expected 1 to 2, found 3");
+  const std::string many = replaced(tiny_config(), R"("num_experts": 2)", R"("num_experts": 128)");
+  EXPECT_EQ(
+      parse_error(replaced(many, R"("num_experts_per_tok": 1)", R"("num_experts_per_tok": 65)")),
+      "config.json: num_experts_per_tok: expected 1 to 64, found 65");
+}
+
+TEST(ModelConfig, refuses_more_experts_than_memory_has_room_for_their_names) {
+  const std::string many =
+      replaced(tiny_config(), R"("num_experts": 2)", R"("num_experts": 65536)");
+  EXPECT_NO_THROW(
+      (void)parse(replaced(many, R"("num_hidden_layers": 1)", R"("num_hidden_layers": 16)")));
+  EXPECT_EQ(parse_error(replaced(many, R"("num_hidden_layers": 1)", R"("num_hidden_layers": 17)")),
+            "config.json: 17 layers of num_experts 65536 are more than 1048576 experts in all");
 }
 
 TEST(ModelConfig, refuses_sizes_that_contradict_each_other) {
