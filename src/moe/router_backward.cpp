@@ -79,6 +79,7 @@ void Router::add_statistics(const Routing& routing, RouterScratch& scratch,
   for (std::int64_t t = 0; t < scores.rows(); ++t) {
     const std::span<const float> row = scores.row(t);
     for (std::size_t expert = 0; expert < row.size(); ++expert) {
+      if (std::isnan(row[expert])) continue;  // of a token whose loss will tell
       const double units = static_cast<double>(row[expert]) / RouterStatistics::kUnit;
       statistics.probability[expert] += static_cast<std::int64_t>(units + 0.5);
     }

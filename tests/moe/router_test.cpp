@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
 
 namespace moesaic {
@@ -71,6 +72,25 @@ TEST(Router, always_chooses_different_experts) {
   EXPECT_EQ(choose({kNan, kNan, kNan}, {.topk = 2}).experts, (std::vector{0, 1}));
   EXPECT_EQ(choose({kNan, 1, kNan}, {.topk = 2, .softmax_over_all = false}).experts,
             (std::vector{0, 1}));
+}
+
+TEST(Router, statistics_leave_out_probabilities_that_are_no_numbers) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  ThreadPool pool(1);
+  const Compute compute{
+      .isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool};
+  const Router router({.layout = {.format = Format::f32}, .rows = 2, .depth = 4}, {.topk = 1},
+                      compute);
+  const Routing routing{
+      .num_tokens = 2, .topk = 1, .experts = {ExpertId{0}, ExpertId{1}}, .weights = {}};
+  RouterScratch scratch;
+  scratch.scores = Buffer<float>(4);
+  std::ranges::copy(std::vector{kNan, kNan, 0.25F, 0.75F}, scratch.scores.data());
+  RouterStatistics statistics;
+  router.add_statistics(routing, scratch, statistics);
+  EXPECT_EQ(statistics.chosen, (std::vector<std::int64_t>{1, 1}));
+  const auto units = static_cast<std::int64_t>(1 / RouterStatistics::kUnit);
+  EXPECT_EQ(statistics.probability, (std::vector<std::int64_t>{units / 4, units / 4 * 3}));
 }
 
 }  // namespace
