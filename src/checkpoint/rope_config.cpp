@@ -108,6 +108,10 @@ void read_longrope(const Source& source, const RopeContext& context, RopeConfig&
           "\"original_max_position_embeddings\"",
           scaling.json().where());
   rope.factor = factor.value_or(1.0);
+  require(attention_factor || rope.factor <= 1 || rope.original_max_position > 1, ErrorKind::file,
+          "{}: longrope of factor {} needs an original context of more than 1 token, or an "
+          "\"attention_factor\"",
+          scaling.json().where(), rope.factor);
   const double original = static_cast<double>(rope.original_max_position);
   rope.attention_factor = attention_factor.value_or(
       rope.factor <= 1 ? 1.0 : std::sqrt(1 + std::log(rope.factor) / std::log(original)));

@@ -162,6 +162,9 @@ TEST(RopeConfig, names_what_does_not_fit) {
   EXPECT_EQ(read_error(v4(kFactors)),
             "c: rope_scaling: longrope needs \"factor\", \"attention_factor\" or the model's "
             "\"original_max_position_embeddings\"");
+  EXPECT_EQ(read_error(v5(kFactors + R"(, "factor": 2, "original_max_position_embeddings": 1)")),
+            "c: rope_parameters: longrope of factor 2 needs an original context of more than 1 "
+            "token, or an \"attention_factor\"");
   EXPECT_EQ(read_error(R"({"rope_scaling": "yarn"})"),
             "c: rope_scaling: expected an object, found string \"yarn\"");
 }
