@@ -15,8 +15,8 @@ namespace moesaic {
 namespace {
 
 constexpr std::int64_t kVersion = 2;
-/// No matrix of a model has as many rows or columns.
-constexpr std::int64_t kMostRows = std::int64_t{1} << 31;
+/// No matrix of a model has as many rows or columns; the bytes of one with both fit 63 bits.
+constexpr std::int64_t kMostRows = std::int64_t{1} << 30;
 
 // --- writing ----------------------------------------------------------------------------------
 
@@ -162,18 +162,11 @@ std::string_view checked_body(std::string_view text, const std::string& path) {
   return body;
 }
 
-std::int64_t product(const PackedEntry& entry, std::int64_t a, std::int64_t b) {
-  std::int64_t result = 0;
-  require(!__builtin_mul_overflow(a, b, &result), ErrorKind::file,
-          "weight \"{}\" of {} x {} is absurdly large", entry.name, entry.rows, entry.depth);
-  return result;
-}
-
 }  // namespace
 
 std::int64_t PackedEntry::panels_bytes() const {
-  if (plain) return product(*this, rows, product(*this, depth, dtype_bytes(*plain)));
-  return product(*this, panel_count(rows), panel_bytes(layout, depth));
+  if (plain) return rows * depth * dtype_bytes(*plain);
+  return panel_count(rows) * panel_bytes(layout, depth);
 }
 
 std::int64_t PackedEntry::data_bytes() const {

@@ -38,8 +38,7 @@ struct PackedEntry {
   std::int64_t bytes = 0;
   std::uint64_t checksum = 0;  // of the bytes
 
-  /// Bytes of the panels, where the order begins. Throws Error{file} naming the entry if its shape
-  /// is absurd.
+  /// Bytes of the panels, where the order begins.
   [[nodiscard]] std::int64_t panels_bytes() const;
   /// Bytes of everything.
   [[nodiscard]] std::int64_t data_bytes() const;
