@@ -251,7 +251,7 @@ QuantizationConfig parse_as(std::string_view method, const Json& config) {
 std::optional<Json> find_in_config(const Json& config) {
   for (const auto& part : {std::optional<Json>(config), config.find("text_config")}) {
     if (!part) continue;
-    for (const std::string_view key : {"quantization_config", "compression_config"}) {
+    for (const std::string_view key : kQuantizationMembers) {
       if (const auto found = part->find(key)) return found;
     }
   }

@@ -1,12 +1,18 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
 
 namespace moesaic {
+
+/// Members of config.json, or of its text_config, that tell how weights are quantised.
+inline constexpr std::array<std::string_view, 2> kQuantizationMembers = {"quantization_config",
+                                                                         "compression_config"};
 
 /// A block of weights that shares a scale.
 struct BlockSize {

@@ -15,6 +15,7 @@
 #include "base/output_file.h"
 #include "src/checkpoint/companion_names.h"
 #include "src/checkpoint/matrix_source.h"
+#include "src/checkpoint/quantization_config.h"
 
 namespace moesaic {
 namespace {
@@ -29,8 +30,12 @@ std::int64_t bytes_of(const TensorSpec& spec) {
   return bytes;
 }
 
-/// `left_out`: a member of the outermost object.
-std::string json_text(const Json& value, const std::string& indent, std::string_view left_out) {
+bool tells_of_quantisation(std::string_view member) {
+  return std::ranges::find(kQuantizationMembers, member) != kQuantizationMembers.end();
+}
+
+/// `is_config`: what it tells of quantisation is left out.
+std::string json_text(const Json& value, const std::string& indent, bool is_config) {
   if (value.is_null()) return "null";
   if (value.is_string()) return json_quote(value.as_string());
   if (value.is_bool()) return value.as_bool() ? "true" : "false";
@@ -39,11 +44,11 @@ std::string json_text(const Json& value, const std::string& indent, std::string_
   const std::string deeper = indent + "  ";
   std::string text;
   value.for_each([&](const std::string& key, const Json& member) {
-    if (!key.empty() && key == left_out) return;
+    if (is_config && tells_of_quantisation(key)) return;
     text += text.empty() ? "\n" : ",\n";
     text += deeper;
     if (value.is_object()) text += json_quote(key) + ": ";
-    text += json_text(member, deeper, "");
+    text += json_text(member, deeper, is_config && key == "text_config");
   });
   if (!text.empty()) text += "\n" + indent;
   return value.is_object() ? "{" + text + "}" : "[" + text + "]";
@@ -234,7 +239,7 @@ void MergedCheckpoint::merge_row(const Piece& piece, std::int64_t row,
 
 void MergedCheckpoint::write_texts(const std::string& directory) const {
   const Json config = Json::read_file(checkpoint_.path_of("config.json"));
-  write_file(directory, "config.json", json_text(config, "", "quantization_config") + "\n");
+  write_file(directory, "config.json", json_text(config, "", true) + "\n");
   if (num_shards() == 1) return;
   JsonWriter map;
   for (std::int64_t shard = 0; shard < num_shards(); ++shard) {

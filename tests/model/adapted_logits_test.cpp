@@ -12,6 +12,7 @@
 #include "src/lora/adapter_targets.h"
 #include "src/lora/adapter_writer.h"
 #include "src/model/merged_checkpoint.h"
+#include "tests/support/checkpoint_files.h"
 #include "tests/support/converted_model.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_engine.h"
@@ -19,7 +20,10 @@
 namespace moesaic {
 namespace {
 
+using test::read_text;
+using test::replaced;
 using test::TemporaryDirectory;
+using test::write_text;
 
 const std::string kData = MOESAIC_TEST_DATA;
 const std::vector<std::string> kLogitsCases = {"qwen3_moe",         "qwen2_moe-rslora-idle",
@@ -219,6 +223,24 @@ TEST(MergedCheckpoint, QuantisedWeightsBecomePlainOnes) {
     EXPECT_GE(relative_l2(logits_on_ranks(1, bare, tokens), expected), 0.1) << name;
     EXPECT_FALSE(Json::read_file(directory.path_of("merged") + "/config.json")
                      .contains("quantization_config"));
+  }
+}
+
+TEST(MergedCheckpoint, ItsConfigSaysNothingOfQuantisationUnderAnyNameAndPlace) {
+  const std::string model = kData + "/models/qwen3_moe-fp8-block";
+  const std::string config = read_text(model + "/config.json");
+  const std::string older = replaced(config, "\"quantization_config\"", "\"compression_config\"");
+  const TemporaryDirectory directory;
+  make_adapter(model, directory.path_of("lora"));
+  const std::string copy = directory.path_of("model");
+  std::filesystem::copy(model, copy);
+  for (const std::string& text : {older, "{\"text_config\": " + config + "}"}) {
+    write_text(copy + "/config.json", text);
+    const std::string merged = directory.path_of("merged");
+    merge(copy, directory.path_of("lora"), merged);
+    const std::string written = read_text(merged + "/config.json");
+    EXPECT_EQ(written.find("weight_block_size"), std::string::npos) << written;
+    EXPECT_EQ(read_model_config(merged).num_experts, read_model_config(model).num_experts);
   }
 }
 
