@@ -1,5 +1,7 @@
 #include "src/tokenizer/decoder.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "src/tokenizer/decode_stages.h"
 #include "src/tokenizer/json_parts.h"
@@ -51,6 +53,7 @@ void Decoder::add(const Json& part, int depth) {
   } else if (type == "Metaspace") {
     steps_.emplace_back(stage_maker<MetaspaceStage>(metaspace_options(part)));
   } else if (type == "Replace") {
+    count_growth(part);
     steps_.emplace_back(
         stage_maker<ReplaceStage>(pattern_of(part), part.at("content").as_string()));
   } else if (type == "Strip") {
@@ -60,6 +63,19 @@ void Decoder::add(const Json& part, int depth) {
   } else {
     unsupported_type(part, "ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip and Sequence");
   }
+}
+
+/// Replaces alone make tokens longer. A pattern may match between all bytes.
+void Decoder::count_growth(const Json& replace) {
+  constexpr std::size_t kMostTimes = 4096;
+  const std::size_t content = replace.at("content").as_string_view().size();
+  const auto literal = replace.at("pattern").find("String");
+  const std::size_t replaced = literal ? literal->as_string_view().size() : 0;
+  const std::size_t times = replaced == 0 ? content + 1 : (content + replaced - 1) / replaced;
+  growth_ *= std::max<std::size_t>(times, 1);
+  require(growth_ <= kMostTimes, ErrorKind::file,
+          "{}: with those before it, it may make a token {} times as long", replace.where(),
+          growth_);
 }
 
 Decoder::Stream Decoder::start() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,7 +28,8 @@ class Decoder {
  public:
   /// Puts a space between tokens, as the library does where there is no decoder.
   Decoder();
-  /// Throws Error{file} for another type or a member that is wrong.
+  /// Throws Error{file} for another type, a member that is wrong, or steps that could make a token
+  /// absurdly longer.
   explicit Decoder(const Json& part) { add(part, 0); }
 
   /// A decoding in progress.
@@ -49,7 +51,9 @@ class Decoder {
  private:
   using MakeStage = std::function<std::unique_ptr<DecodeStage>(DecodeStage& next)>;
   void add(const Json& part, int depth);
+  void count_growth(const Json& replace);
   std::vector<MakeStage> steps_;
+  std::size_t growth_ = 1;  // how many times as long they make a token at most
 };
 
 }  // namespace moesaic

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
 #include "src/tokenizer/aligned_forms.h"
+#include "src/tokenizer/growth.h"
 #include "src/tokenizer/json_parts.h"
 #include "src/tokenizer/regex.h"
 #include "src/tokenizer/split.h"
@@ -23,16 +23,8 @@ std::optional<NormalForm> normal_form(std::string_view type) {
   return std::nullopt;
 }
 
-/// A text may grow so many times, and by so much besides: a letter that stands for a phrase has
-/// 11 times its bytes in NFKD.
-constexpr std::size_t kMostGrowth = 64;
-constexpr std::size_t kFreeGrowth = std::size_t{64} << 10;
-
 void check_length(const NormalizedText& text, std::size_t bytes) {
-  require(bytes <= text.most_bytes, ErrorKind::file,
-          "the normalizer of the tokenizer makes more than {} bytes of a text, {} times as many as "
-          "it had",
-          text.most_bytes, kMostGrowth);
+  require_growth(bytes, text.most_bytes, {"normalizer", "bytes"});
 }
 
 std::ptrdiff_t signed_of(std::size_t at) {
@@ -136,7 +128,7 @@ void rewrite(NormalizedText& text, const std::vector<NewCharacter>& characters) 
 }
 
 void Normalizer::apply(NormalizedText& text) const {
-  text.most_bytes = kMostGrowth * text.text.size() + kFreeGrowth;
+  text.most_bytes = most_growth(text.text.size());
   for (const Step& step : steps_) {
     step(text);
     check_length(text, text.text.size());

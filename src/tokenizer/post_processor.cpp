@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "src/tokenizer/growth.h"
 #include "src/tokenizer/json_parts.h"
 
 namespace moesaic {
@@ -51,6 +52,7 @@ void PostProcessor::add(const Json& part, const PostProcessor::IsToken& is_token
 
 EncodedText PostProcessor::apply(EncodedText text, bool add_special_tokens) const {
   const bool has_spans = text.spans.size() == text.ids.size();
+  const std::size_t most_ids = most_growth(text.ids.size());
   for (const Template& slots : templates_) {
     EncodedText filled;
     for (const Slot& slot : slots) {
@@ -61,6 +63,7 @@ EncodedText PostProcessor::apply(EncodedText text, bool add_special_tokens) cons
         filled.ids.insert(filled.ids.end(), slot.tokens.begin(), slot.tokens.end());
         if (has_spans) filled.spans.resize(filled.ids.size());
       }
+      require_growth(filled.ids.size(), most_ids, {"post_processor", "tokens"});
     }
     text = std::move(filled);
   }

@@ -20,7 +20,8 @@ class PostProcessor {
   PostProcessor(const Json& part, const IsToken& is_token) { add(part, is_token, 0); }
 
   /// `text` with the tokens of the templates; without them if `add_special_tokens` is
-  /// false (a template can still repeat or drop the text).
+  /// false (a template can still repeat or drop the text). Throws Error{file} if there are absurdly
+  /// more of them.
   [[nodiscard]] EncodedText apply(EncodedText text, bool add_special_tokens) const;
 
  private:

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "src/tokenizer/byte_level.h"
+#include "src/tokenizer/growth.h"
 #include "src/tokenizer/json_parts.h"
 #include "src/tokenizer/metaspace.h"
 #include "src/tokenizer/regex_syntax.h"
@@ -34,7 +35,7 @@ void PieceWriter::append(const Piece& piece) {
   origins_.insert(origins_.end(), piece.origins, piece.origins + piece.text.size());
 }
 
-PieceList::PieceList(const Piece& whole) {
+PieceList::PieceList(const Piece& whole) : most_bytes_(most_growth(whole.text.size())) {
   if (!whole.text.empty()) pieces_.push_back(whole);
 }
 
@@ -57,6 +58,7 @@ void PieceList::rewrite(const std::function<void(const Piece&, PieceWriter&)>& a
   for (const Piece& piece : pieces_) {
     append(piece, joined);
     ends.push_back(joined.text_.size());
+    require_growth(joined.text_.size(), most_bytes_, {"pre_tokenizer", "bytes"});
   }
   std::size_t begin = 0;
   for (std::size_t i = 0; i < ends.size(); ++i) {

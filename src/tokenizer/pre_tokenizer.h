@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <string>
@@ -42,10 +43,12 @@ class PieceList {
 
   /// Replaces every piece by the non-empty parts that `spans` names.
   void split(const std::function<std::vector<Span>(std::string_view text)>& spans);
-  /// Replaces the text of every piece by what `append` appends to `out`.
+  /// Replaces the text of every piece by what `append` appends to `out`. Throws Error{file} if all
+  /// together get absurdly longer than the whole was.
   void rewrite(const std::function<void(const Piece& piece, PieceWriter& out)>& append);
 
  private:
+  std::size_t most_bytes_;
   std::vector<Piece> pieces_;
   std::deque<PieceWriter> texts_;
 };

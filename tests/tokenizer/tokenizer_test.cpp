@@ -216,6 +216,26 @@ TEST(TokenizerErrors, a_text_does_not_grow_without_end) {
   long_prefix.normalizer =
       R"({"type":"Prepend","prepend":")" + std::string(10'000'000, 'a') + "\"}";
   EXPECT_EQ(message_of([&] { (void)long_prefix.load().encode("a"); }).find(wanted), 0U);
+  File bytes;  // a byte of its characters is one of two bytes each time
+  const std::string level = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})";
+  bytes.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[)" + level;
+  for (int i = 0; i < 24; ++i) bytes.pre_tokenizer += "," + level;
+  bytes.pre_tokenizer += "]}";
+  EXPECT_EQ(message_of([&] {
+              (void)bytes.load().encode("\xc3\xa4");
+            }).find("the pre_tokenizer of the tokenizer makes more than"),
+            0U);
+  File doubled;
+  const std::string twice =
+      R"({"type":"TemplateProcessing","special_tokens":{},"single":[{"Sequence":{"id":"A"}},)"
+      R"({"Sequence":{"id":"A"}}]})";
+  doubled.post_processor = R"({"type":"Sequence","processors":[)" + twice;
+  for (int i = 0; i < 24; ++i) doubled.post_processor += "," + twice;
+  doubled.post_processor += "]}";
+  EXPECT_EQ(message_of([&] {
+              (void)doubled.load().encode("a");
+            }).find("the post_processor of the tokenizer makes more than"),
+            0U);
   File longest;  // of what is in use: 11 times as long
   longest.normalizer = R"({"type":"NFKD"})";
   EXPECT_NO_THROW((void)longest.load().encode("\xef\xb7\xba\xef\xb7\xba"));
@@ -258,6 +278,15 @@ TEST(TokenizerErrors, hostile_parts) {
        R"({"type":"Metaspace","replacement":"_","prepend_scheme":"first","add_prefix_space":false})",
        "add_prefix_space is false"},
       {&File::decoder, nested("decoders", 50), "nested deeper than 16"},
+      {&File::decoder,
+       R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"ab"},)"
+       R"("content":")" +
+           std::string(8192, 'a') +
+           R"("},{"type":"Replace","pattern":{"Regex":"a*"},"content":" "}]})",
+       "decoder.decoders[1]: with those before it, it may make a token 8192 times as long"},
+      {&File::decoder,
+       R"({"type":"Replace","pattern":{"Regex":"a"},"content":")" + std::string(5000, 'a') + "\"}",
+       "decoder: with those before it, it may make a token 5001 times as long"},
       {&File::decoder, R"({"type":"Strip","content":" ","start":-1,"stop":0})", "decoder.start"},
       {&File::post_processor, nested("processors", 50), "nested deeper than 16"},
       {&File::post_processor, R"({"type":"TemplateProcessing"})", "field \"single\" is missing"},
