@@ -55,6 +55,32 @@ TEST(Tokenizer, merges_by_rank) {
   EXPECT_EQ(tokenizer.decode(Ids{4, 99, -1, 0}), "abca");
 }
 
+TEST(Tokenizer, of_two_merges_of_a_pair_the_later_counts) {
+  File file;
+  file.model =
+      R"({"type":"BPE","vocab":{"a":0,"b":1,"c":2,"ab":3,"bc":4},"merges":["a b","b c","a b"]})";
+  EXPECT_EQ(file.load().encode("abc"), (Ids{0, 4}));
+}
+
+TEST(Tokenizer, white_space_is_of_one_added_token_alone) {
+  File file;
+  file.added = R"([{"id":8,"content":"<x>","rstrip":true},{"id":9,"content":"<y>","lstrip":true}])";
+  const EncodedText encoded = file.load().encode_with_spans("<x>  <y>");
+  EXPECT_EQ(encoded.ids, (Ids{8, 9}));
+  EXPECT_EQ(encoded.spans[0].end, 5U);
+  EXPECT_EQ(encoded.spans[1].begin, 5U);
+}
+
+TEST(Tokenizer, bytes_are_spelled_as_rust_reads_them) {
+  File file;
+  file.model =
+      R"({"type":"BPE","vocab":{"<0x41>":0,"<0x+B>":1,"<0x-B>":2,"<0x4 >":3,"<0xé>":4},"merges":[]})";
+  file.decoder = R"({"type":"ByteFallback"})";
+  const Tokenizer tokenizer = file.load();
+  EXPECT_EQ(tokenizer.decode(Ids{0, 1}), "A\v");
+  EXPECT_EQ(tokenizer.decode(Ids{2, 3, 4}), "<0x-B><0x4 ><0x\xc3\xa9>");
+}
+
 TEST(Tokenizer, tokens_and_ids) {
   File file;
   file.added = R"([{"id":7,"content":"<s>","special":true,"normalized":false}])";
