@@ -108,6 +108,16 @@ TEST(Chat, one_turn_of_a_user_asks_for_an_answer) {
   EXPECT_EQ(ChatTemplate(files).render(chat_of_user("Hi")).text, "user:HiTrue");
 }
 
+TEST(Chat, its_own_variables_stay) {
+  Chat chat = chat_of(R"({"messages": [{"role": "user", "content": ""}],
+                          "chat_template_kwargs": {"a": 1}})");
+  const Json defaults = Json::parse(R"({"a": 2, "b": 3})", "defaults");
+  add_variables(chat, read_template_variables(defaults));
+  ChatFiles files;
+  files.templates["default"] = {"{{ a }} {{ b }}", "t"};
+  EXPECT_EQ(ChatTemplate(files).render(chat).text, "1 3");
+}
+
 TEST(AssistantMask, turns_need_the_text_before_them) {
   const Chat chat = chat_of(R"({"messages": [{"role": "user", "content": "ab"},
       {"role": "assistant", "content": "cde"}, {"role": "user", "content": "f"}]})");
@@ -128,6 +138,10 @@ TEST(AssistantMask, turns_need_the_text_before_them) {
   EXPECT_FALSE(
       spans_of("{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}"));
   EXPECT_FALSE(spans_of("{% if messages | length < 3 %}{{ raise_exception('few') }}{% endif %}x"));
+  // Nor where a prompt for an answer is longer than the answer.
+  EXPECT_FALSE(
+      spans_of("{% for m in messages %}{{ m.content }}{% endfor %}"
+               "{% if add_generation_prompt %}cdef{% endif %}"));
   const auto marked = spans_of(
       "{% for m in messages %}{% generation %}{% if loop.index0 == 1 %}{{ m.content }}{% endif %}"
       "{% endgeneration %}{% endfor %}");

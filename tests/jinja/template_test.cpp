@@ -55,6 +55,19 @@ TEST(Template, ends_what_never_would) {
                     {.work = 30 << 20})
                 .find("steps"),
             std::string::npos);
+  EXPECT_NE(refusal("{% set t = 'a' * 9000 %}{% for a in range(9000) %}{% set n = t | length %}"
+                    "{% endfor %}",
+                    {.work = 3 << 20})
+                .find("steps"),
+            std::string::npos)
+      << "a filter works on all that it is given";
+  EXPECT_NE(
+      refusal("{% set t = 'a' * 9000 %}{% for a in range(900) %}{% set n %}{{ t }}{% endset %}"
+              "{% endfor %}",
+              {.work = 5 << 20})
+          .find("steps"),
+      std::string::npos)
+      << "what is written counts also where it is dropped";
   EXPECT_NE(refusal("{% set ns = namespace(s='ab') %}{% for a in range(99) %}"
                     "{% set ns.s = ns.s + ns.s %}{% endfor %}")
                 .find("text"),
