@@ -25,6 +25,9 @@ TEST(CompanionNames, follow_a_fused_tensor_in_several_ways) {
             (Names{"a.gate_up_proj_weight_scale_2", "a.gate_up_proj.weight_scale_2",
                    "a.gate_up_proj_scale_2"}));
   EXPECT_EQ(companion_names("a.gate_up_proj", "blocks").front(), "a.gate_up_proj_blocks");
+  EXPECT_EQ(companion_names("a.gate_up_proj", "weight_global_scale"),
+            (Names{"a.gate_up_proj_weight_global_scale", "a.gate_up_proj.weight_global_scale"}))
+      << "a bare global_scale could be that of activations";
   EXPECT_EQ(companion_names("a.gate_up_proj", "weight"), Names{"a.gate_up_proj"});
 }
 

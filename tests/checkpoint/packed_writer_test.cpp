@@ -319,7 +319,12 @@ TEST(PackedWriter, SmallFilesOfTheModelAreCopied) {
   const PackedDirectory packed = PackedDirectory::open(out);
   ASSERT_EQ(packed.manifest().copies.size(), 2U);
   for (const PackedFile& copy : packed.manifest().copies) packed.verify_copy(copy);
+  EXPECT_NO_THROW(packed.verify_copies(true));
+  fs::remove(out + "/tokenizer.json");
+  EXPECT_NO_THROW(packed.verify_copies(false)) << "who reads it misses it";
+  EXPECT_THROW(packed.verify_copies(true), Error);
   write_text(out + "/config.json", "config.jsoN");
+  EXPECT_THROW(packed.verify_copies(false), Error);
   EXPECT_NE(error_message([&] {
               packed.verify_copy(packed.manifest().copies[0]);
             }).find("config.json: altered"),
