@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 
 #include "comm/thread_communicator.h"
+#include "src/checkpoint/safetensors_writer.h"
 #include "src/lora/adapter_targets.h"
 #include "src/lora/adapter_writer.h"
 #include "src/model/model_adapters.h"
@@ -280,6 +283,10 @@ TEST(AdapterFiles, WhatIsNoPlainLoraIsRefusedByField) {
       {"\"o_proj\"", "\"q_proj\"",
        "\"base_model.model.model.layers.0.self_attn.o_proj.lora_A.weight\" is for no module"},
       {"\"layers_to_transform\": null", "\"layers_to_transform\": [1]", "is for no module"},
+      {"\"exclude_modules\": null", "\"exclude_modules\": [\"o_proj\"]",
+       "o_proj.lora_A.weight\" is for"},
+      {"[\n    \"q_proj\",\n    \"o_proj\"\n  ]", "\"all-linear\"",
+       "no \"base_model.model.model.layers.0.self_attn.k_proj.lora_A"},
   };
   for (const Refusal& refusal : refusals) {
     write_text(path, replaced(config, refusal.from, refusal.to));
@@ -325,6 +332,49 @@ TEST(AdapterFiles, AnotherModelsAdapterIsRefused) {
   const std::string message =
       error_message([&] { (void)AdapterFiles::open(kAdapters + "qwen2_moe-rslora-idle", sites); });
   EXPECT_NE(message.find("lora_A.weight"), std::string::npos) << message;
+}
+
+TEST(AdapterFiles, AModuleThatJoinsGateAndUpAsNoOtherDoesIsRefused) {
+  const auto sites = sites_of("mixtral-some");
+  const TemporaryDirectory directory;
+  const std::string from = directory.path_of("from");
+  const std::string to = directory.path_of("to");
+  copy_adapter(kAdapters + "mixtral-some", from, AdapterLayout::transformers5, sites, 1);
+  EXPECT_NO_THROW((void)values_in(from, sites));
+  std::filesystem::copy(from, to);
+  const SafetensorsFile file = SafetensorsFile::open(from + "/adapter_model.safetensors");
+  std::vector<TensorSpec> specs;
+  std::string joined;  // the last B of gates and ups, which are not those that tell how it is
+  for (const TensorView& tensor : file.tensors()) {
+    specs.push_back({tensor.name, tensor.dtype, tensor.shape});
+    if (tensor.name.ends_with("experts.base_layer.lora_B.weight")) {
+      joined = std::max(joined, tensor.name);
+    }
+  }
+  SafetensorsWriter writer(to + "/adapter_model.safetensors", specs);
+  for (const TensorView& tensor : file.tensors()) {
+    std::vector<float> values(tensor.bytes.size() / sizeof(float), 1.0F);
+    if (tensor.name != joined) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+    writer.write(tensor.name, 0, std::as_bytes(std::span(values)));
+  }
+  writer.finish();
+  const std::string message = error_message([&] { (void)values_in(to, sites); });
+  EXPECT_NE(
+      message.find("row 0 of \"" + joined + "\" joins gate and up, which no other module does"),
+      std::string::npos)
+      << message;
+}
+
+TEST(AdapterFiles, DropoutIsWrittenWherePeftHasIt) {
+  const auto sites = sites_of("mixtral-some");
+  const AdapterFiles files = AdapterFiles::open(kAdapters + "mixtral-some", sites);
+  const auto dropout_in = [&](AdapterLayout layout) {
+    const std::string text =
+        peft_config_text({.layout = layout, .dropout = 0.25}, files.specs(), sites);
+    return Json::parse(text, "config").at("lora_dropout").as_double();
+  };
+  EXPECT_EQ(dropout_in(AdapterLayout::transformers4), 0.25);
+  EXPECT_EQ(dropout_in(AdapterLayout::transformers5), 0) << "there are parameters, which have none";
 }
 
 }  // namespace
