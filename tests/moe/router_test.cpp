@@ -72,6 +72,9 @@ TEST(Router, always_chooses_different_experts) {
   EXPECT_EQ(choose({kNan, kNan, kNan}, {.topk = 2}).experts, (std::vector{0, 1}));
   EXPECT_EQ(choose({kNan, 1, kNan}, {.topk = 2, .softmax_over_all = false}).experts,
             (std::vector{0, 1}));
+  EXPECT_EQ(choose({kNan, kNan, 1, 2}, {.topk = 2, .softmax_over_all = false}).experts,
+            (std::vector{2, 3}))
+      << "what is no number is smaller than everything";
 }
 
 TEST(Router, statistics_leave_out_probabilities_that_are_no_numbers) {
