@@ -167,5 +167,23 @@ TEST(GradientReduction, names_the_first_broken_module_of_the_model_on_any_ranks)
   EXPECT_EQ(told_as_broken({{{0, 3}, {}}}, all), "experts.1.gate_proj");
 }
 
+TEST(GradientReduction, sums_that_leave_no_room_for_those_of_other_ranks_are_broken) {
+  run_thread_ranks(2, [&](Communicator& world) {
+    const AdapterSet set(specs(), Format::f32);
+    const std::vector<AdapterSpec> all = specs();
+    AdapterGradients gradients(set.places(), find_vector_kernels(Isa::scalar));
+    ThreadPool pool(1);
+    const std::unique_ptr<Communicator> alone = world.split(world.rank(), 0);
+    GradientReduction reduction(set, all, {.world = world, .replicas = *alone}, pool);
+    const auto told = [&](float each) {  // a sample's gradient, on either rank
+      gradients.clear(pool);
+      add(gradients, 0, Factor::b, each);
+      return reduction.sum(gradients).value_or("nothing");
+    };
+    EXPECT_EQ(told(0x1p17F), "nothing");
+    EXPECT_EQ(told(0x1.8p17F), "q_proj");
+  });
+}
+
 }  // namespace
 }  // namespace moesaic

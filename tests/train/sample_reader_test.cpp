@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -289,6 +290,29 @@ TEST(SampleReader, AnAssistantWhoSpeaksFirstIsTheReasonThatIsTold) {
             std::string::npos)
       << error;
   EXPECT_EQ(error.find("in another way"), std::string::npos) << error;
+}
+
+TEST(SampleReader, AnEndTokenThatTheTokenizerAddsIsNotDoubled) {
+  SampleTools with;
+  with.tokenizer = Tokenizer::from_json(
+      R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"</s>":2},"merges":[]},"post_processor":)"
+      R"({"type":"TemplateProcessing","special_tokens":{"</s>":{"ids":[2]}},)"
+      R"("single":[{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"</s>"}}]}})",
+      "tokenizer.json");
+  with.end_token = kEnd;
+  with.vocab_size = 3;
+  for (const std::string line : {R"({"prompt": "a", "completion": "b"})", R"({"text": "ab"})"}) {
+    const Result result = read(line, with);
+    const TrainSample sample = result.samples[0];
+    EXPECT_TRUE(std::ranges::equal(sample.tokens, std::vector{0, 1, kEnd})) << line;
+    EXPECT_EQ(sample.labels.back(), kEnd) << line << ": it is trained";
+  }
+}
+
+TEST(SampleReader, LinesOfBlanksAreSkippedAndCounted) {
+  const std::string line = R"({"input_ids": [5, 6], "labels": [5, 6]})";
+  EXPECT_EQ(read("\n \t\r\n" + line + "\r\n  \n" + line).samples.size(), 2);
+  EXPECT_TRUE(error_of(" \n\n" + line + "\n{").starts_with("data.jsonl line 4: ")) << "of the file";
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -259,6 +260,24 @@ TEST(Trainer, ALossThatIsNotFiniteIsToldWithStepAndModule) {
     EXPECT_TRUE(step.error.starts_with("step 5: " + told + " is not finite: ")) << step.error;
     EXPECT_EQ(step.not_finite, told);
     EXPECT_TRUE(step.is_unchanged);
+  });
+}
+
+TEST(Trainer, AnAdapterThatIsNotFiniteAfterAStepEndsTheRunThoughStepsMayBeLeftOut) {
+  const GoldenAdapter golden("qwen3_moe");
+  run_thread_ranks(2, [&](Communicator& world) {
+    TrainingRank rank(golden, {.ranks = 2, .skip_nonfinite = true}, world);
+    // A step that begins with moments this large ends with factors that are not finite.
+    std::ranges::fill(rank.trainer().moments().first, std::numeric_limits<float>::max());
+    const SampleSet set = samples_of(golden);
+    try {
+      (void)rank.trainer().step(4, set, step_samples(0, set.size()));
+      FAIL() << "the step does not stop";
+    } catch (const NotFinite& error) {
+      EXPECT_TRUE(std::string(error.what())
+                      .starts_with("step 5: the adapter holds values that are not finite after it"))
+          << error.what();
+    }
   });
 }
 
