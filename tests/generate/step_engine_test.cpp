@@ -41,6 +41,16 @@ TEST_P(StepEngineOnRanks, requests_that_come_while_others_run_get_their_tokens) 
   });
 }
 
+TEST_P(StepEngineOnRanks, there_is_room_for_as_many_requests_as_run_and_as_many_that_wait) {
+  run_engine(GetParam(), small_model(), {.batch_tokens = 16, .parallel = 2}, [&](EngineRun& run) {
+    EXPECT_EQ(run.engine().room(), 4 * GetParam());
+    run.submit(request_number(0));
+    EXPECT_EQ(run.engine().room(), 4 * GetParam() - 1);
+    run.finish();
+    EXPECT_EQ(run.engine().room(), 4 * GetParam());
+  });
+}
+
 /// A prompt that takes several steps, then many tokens.
 Request long_request() {
   Request request;
