@@ -16,6 +16,11 @@ struct IntRange {
   std::int64_t max = 0;
 };
 
+// Bounds on sizes of a model, far above any, under which no product of those that make up a tensor
+// exceeds 63 bits.
+inline constexpr IntRange kWidths = {1, std::int64_t{1} << 20};     ///< of activations
+inline constexpr IntRange kPositions = {1, std::int64_t{1} << 40};  ///< of a context
+
 /// Reads the fields of a config.json with bounds and defaults. Null counts as absent. Whatever does
 /// not fit throws Error{file} naming file, field, what was expected and what was found.
 class ConfigReader {

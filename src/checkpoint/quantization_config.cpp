@@ -17,7 +17,6 @@ namespace {
 constexpr IntRange kBlock = {1, std::int64_t{1} << 20};
 constexpr IntRange kGroup = {-1, std::int64_t{1} << 20};
 constexpr IntRange kBits = {1, 64};
-constexpr BlockSize kUsualBlock = {128, 128};
 
 constexpr std::string_view kAdvice =
     "take the unquantised checkpoint, or one that llm-compressor (compressed-tensors), ModelOpt, "

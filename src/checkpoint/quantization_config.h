@@ -22,6 +22,9 @@ struct BlockSize {
   friend bool operator==(const BlockSize&, const BlockSize&) = default;
 };
 
+/// Of fp8 where a file does not say another.
+inline constexpr BlockSize kUsualBlock = {128, 128};
+
 /// How `qzeros` of GPTQ hold zero points.
 enum class GptqZeros {
   minus_one,  ///< "gptq": 0x11111111 was taken from every word; the default

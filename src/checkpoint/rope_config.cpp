@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kNames = {"default", "linear", "dynamic",
                                                     "yarn",    "llama3", "longrope"};
-constexpr IntRange kPositions = {1, std::int64_t{1} << 40};
 
 /// Where the fields of one config stand: transformers 5 has all of them in `rope_parameters`,
 /// transformers 4 the scaling in `rope_scaling` and the rest beside it.

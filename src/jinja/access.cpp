@@ -84,10 +84,6 @@ Value slice_of_text(std::string_view text, const Slice& slice) {
   return Value(std::move(out));
 }
 
-void need(const Value& value) {
-  if (const Undefined* missing = value.undefined()) refuse("{}", *missing->why);
-}
-
 std::vector<Value> characters_of(std::string_view text) {
   std::vector<Value> items;
   for (std::size_t at = 0; at < text.size(); at += utf8_length(text[at])) {

@@ -176,8 +176,7 @@ std::string_view stripped(std::string_view text, Side side, std::optional<std::s
     text.remove_prefix(next);
   }
   while (side != Side::left && !text.empty()) {
-    std::size_t begin = text.size() - 1;
-    while ((static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+    const std::size_t begin = previous_character(text, text.size());
     std::size_t next = begin;
     if (!goes(next_code_point(text, next))) break;
     text.remove_suffix(text.size() - begin);

@@ -68,7 +68,7 @@ Value choose(Run& run, const Value& input, const Arguments& arguments) {
   return make_sequence(std::move(kept), SequenceKind::generator);
 }
 
-constexpr std::pair<std::string_view, Function> kFilters[] = {
+constexpr std::pair<std::string_view, Function> kChoosers[] = {
     {"map", map},
     {"select", choose<true, false>},
     {"reject", choose<false, false>},
@@ -79,9 +79,9 @@ constexpr std::pair<std::string_view, Function> kFilters[] = {
 }  // namespace
 
 Function choosing_filter(std::string_view name) {
-  const auto* const found = std::find_if(std::begin(kFilters), std::end(kFilters),
+  const auto* const found = std::find_if(std::begin(kChoosers), std::end(kChoosers),
                                          [&](const auto& entry) { return entry.first == name; });
-  return found == std::end(kFilters) ? nullptr : found->second;
+  return found == std::end(kChoosers) ? nullptr : found->second;
 }
 
 }  // namespace moesaic::jinja

@@ -162,7 +162,7 @@ Arguments ArgumentExpressions::evaluate(Run& run) const {
 }
 
 Value call_value(Run& run, const Value& callee, const Arguments& arguments) {
-  if (const Undefined* missing = callee.undefined()) refuse("{}", *missing->why);
+  need(callee);
   if (callee.callable() == nullptr) refuse("'{}' object is not callable", callee.type_name());
   return run.made(callee.callable()->call(run, arguments));
 }

@@ -14,10 +14,6 @@ namespace {
   refuse("an integer does not fit into 64 bits");
 }
 
-void need(const Value& value) {
-  if (const Undefined* missing = value.undefined()) refuse("{}", *missing->why);
-}
-
 constexpr std::string_view kSigns[] = {"+", "-", "*", "/", "//", "%", "**"};
 
 [[noreturn]] void unsupported(Operation operation, const Value& left, const Value& right) {
@@ -165,6 +161,10 @@ bool equal_dicts(const Dict& left, const Dict& right) {
 }
 
 }  // namespace
+
+void need(const Value& value) {
+  if (const Undefined* missing = value.undefined()) refuse("{}", *missing->why);
+}
 
 bool equal(const Value& left, const Value& right) {
   if (left.is_number() && right.is_number()) {

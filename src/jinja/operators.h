@@ -43,6 +43,8 @@ struct Slice {
 /// len(); nullopt for what has none.
 [[nodiscard]] std::optional<std::int64_t> length_of(const Value& value);
 
+/// Throws what is wrong with a value that is undefined.
+void need(const Value& value);
 /// `value` as an integer for an argument that must be one.
 [[nodiscard]] std::int64_t integer_of(const Value& value, std::string_view what);
 /// `value` as a text for an argument that must be one.

@@ -8,7 +8,7 @@ namespace moesaic::jinja {
 namespace {
 
 /// Nested deeper than this is no template.
-constexpr int kMaxDepth = 200;
+constexpr int kMaxNesting = 200;
 
 std::string shown(const Token& token) {
   switch (token.kind) {
@@ -253,7 +253,7 @@ class StatementParser {
 }  // namespace
 
 ParserState::Deeper::Deeper(ParserState& state) : state_(state) {
-  if (state.depth >= kMaxDepth) refuse("nested deeper than {} levels", kMaxDepth);
+  if (state.depth >= kMaxNesting) refuse("nested deeper than {} levels", kMaxNesting);
   ++state.depth;
 }
 

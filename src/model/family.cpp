@@ -9,7 +9,6 @@
 namespace moesaic {
 namespace {
 
-constexpr IntRange kWidth = {1, std::int64_t{1} << 20};
 constexpr IntRange kExperts = {1, std::int64_t{1} << 16};
 constexpr IntRange kStep = {1, std::int64_t{1} << 40};
 
@@ -48,9 +47,9 @@ ReadFeedForward experts(MoeTraits traits) {
     config.experts = read_num_experts(reader);
     config.router.topk =
         reader.required_int("num_experts_per_tok", {1, std::min(config.experts, kMostChosen)});
-    config.expert_width = reader.required_int(traits.width_key, kWidth);
+    config.expert_width = reader.required_int(traits.width_key, kWidths);
     if (traits.has_shared) {
-      config.shared_width = reader.int_or("shared_expert_intermediate_size", 5632, kWidth);
+      config.shared_width = reader.int_or("shared_expert_intermediate_size", 5632, kWidths);
     }
     config.router.softmax_over_all = traits.softmax_over_all;
     config.router.normalize = traits.softmax_over_all && (traits.normalize == Normalize::always ||
@@ -62,7 +61,7 @@ ReadFeedForward experts(MoeTraits traits) {
 ReadFeedForward plain_mlp() {
   return [](const ConfigReader& reader, const ModelConfig& model) {
     return std::make_shared<const PlainMlpKind>(model.hidden_size,
-                                                reader.required_int("intermediate_size", kWidth));
+                                                reader.required_int("intermediate_size", kWidths));
   };
 }
 

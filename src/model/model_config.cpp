@@ -13,12 +13,8 @@
 namespace moesaic {
 namespace {
 
-// Bounds on sizes, far above any model, under which no product of those that make up a tensor
-// exceeds 63 bits.
-constexpr IntRange kWidth = {1, std::int64_t{1} << 20};
 constexpr IntRange kLayers = {1, std::int64_t{1} << 14};
 constexpr IntRange kVocabulary = {1, std::int64_t{1} << 28};
-constexpr IntRange kPositions = {1, std::int64_t{1} << 40};
 constexpr IntRange kTokenId = {INT64_MIN, INT32_MAX};
 /// Of all layers: a few hundred bytes of names and shapes are kept of each.
 constexpr std::int64_t kMostExperts = std::int64_t{1} << 20;
@@ -39,7 +35,7 @@ const Family& find_family(const ConfigReader& reader, std::span<const Family> fa
 /// Sizes that every saved config has are asked for, not guessed.
 void read_sizes(const ConfigReader& reader, const Family& family, ModelConfig& config) {
   config.vocab_size = reader.required_int("vocab_size", kVocabulary);
-  config.hidden_size = reader.required_int("hidden_size", kWidth);
+  config.hidden_size = reader.required_int("hidden_size", kWidths);
   config.layers.resize(static_cast<std::size_t>(reader.required_int("num_hidden_layers", kLayers)));
   config.max_position_embeddings =
       reader.int_or("max_position_embeddings", family.max_position_embeddings, kPositions);

@@ -13,7 +13,7 @@ namespace {
 
 /// Bytes of a weight that are packed, added to its checksum and written together: they stay in a
 /// core's cache.
-constexpr std::int64_t kChunkBytes = std::int64_t{1} << 20;
+constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;
 
 /// Writes an entry from its beginning on.
 class EntryStream {
@@ -90,7 +90,7 @@ void WeightConverter::convert_matrix(const PlannedWeight& weight, PackedEntry& e
     if (packer.must_measure()) packer.measure(0, panels, scratch_);
   });
   const std::int64_t stride = panel_bytes(entry.layout, entry.depth);
-  const std::int64_t step = std::max<std::int64_t>(1, kChunkBytes / stride);
+  const std::int64_t step = std::max<std::int64_t>(1, kPieceBytes / stride);
   EntryStream out(*shards_, entry);
   for (std::int64_t first = 0; first < panels; first += step) {
     const std::int64_t end = std::min(panels, first + step);
@@ -113,7 +113,7 @@ void WeightConverter::convert_rows(const PlannedWeight& weight, PackedEntry& ent
   EntryStream out(*shards_, entry);
   for (const MatrixSource& part : weight.parts) {
     const std::int64_t row_bytes = part.cols() * std::int64_t{sizeof(Element)};
-    const std::int64_t step = std::max<std::int64_t>(1, kChunkBytes / row_bytes);
+    const std::int64_t step = std::max<std::int64_t>(1, kPieceBytes / row_bytes);
     for (std::int64_t first = 0; first < part.rows(); first += step) {
       const std::int64_t count = std::min(step, part.rows() - first);
       chunk_.resize(static_cast<std::size_t>(count * row_bytes));

@@ -4,7 +4,14 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/rounding.h"
+
 namespace moesaic {
+
+/// Of a row of n codes with f32 scales behind them: where these begin.
+[[nodiscard]] constexpr std::int64_t scales_behind_codes(std::int64_t n) noexcept {
+  return round_up(n, std::int64_t{sizeof(float)});
+}
 
 /// Bits of the largest magnitude of n numbers; NaN counts as larger than infinity.
 [[nodiscard]] inline std::uint32_t largest_bits(const float* numbers, std::int64_t n) noexcept {

@@ -18,14 +18,10 @@ namespace {
 constexpr std::int64_t kFloatBytes = 4;
 constexpr int kLargestCode = 127;
 
-constexpr std::int64_t scales_at(std::int64_t depth) {
-  return round_up(depth, kFloatBytes);
-}
-
 }  // namespace
 
 std::int64_t Int8Rows::bytes() const noexcept {
-  return scales_at(depth_) + (depth_ + scale_depth_ - 1) / scale_depth_ * kFloatBytes;
+  return scales_behind_codes(depth_) + (depth_ + scale_depth_ - 1) / scale_depth_ * kFloatBytes;
 }
 
 void Int8Rows::encode(const float* from, std::byte* to) const {
@@ -50,14 +46,16 @@ void Int8Rows::encode(const float* from, std::byte* to) const {
       const float* const numbers = round_block(at, count);
       for (std::int64_t i = 0; i < count; ++i) codes[at + i] = nearest_code(numbers[i] * inverse);
     }
-    std::memcpy(to + scales_at(depth_) + first / scale_depth_ * kFloatBytes, &bits, sizeof(bits));
+    std::memcpy(to + scales_behind_codes(depth_) + first / scale_depth_ * kFloatBytes, &bits,
+                sizeof(bits));
   }
 }
 
 void Int8Rows::decode_block(const std::byte* from, std::int64_t first, std::span<float> to) const {
   const auto* const codes = reinterpret_cast<const std::int8_t*>(from) + first;
   std::uint32_t bits = 0;
-  std::memcpy(&bits, from + scales_at(depth_) + first / scale_depth_ * kFloatBytes, sizeof(bits));
+  std::memcpy(&bits, from + scales_behind_codes(depth_) + first / scale_depth_ * kFloatBytes,
+              sizeof(bits));
   const float scale = token_scale(bits).scale;
   const float largest = std::bit_cast<float>(bits);
   if (std::isnan(scale) || scale == 0) {  // products find it again in one number

@@ -12,13 +12,9 @@ namespace {
 
 // A row in int8: int8 codes[n rounded up to 4], f32 scales[blocks of n]; number = code * scale.
 
-constexpr std::int64_t scales_at(std::int64_t n) {
-  return round_up(n, 4);
-}
-
 void encode_int8(const float* from, std::int64_t n, std::byte* to) {
   auto* const codes = reinterpret_cast<std::int8_t*>(to);
-  std::byte* scales = to + scales_at(n);
+  std::byte* scales = to + scales_behind_codes(n);
   for (std::int64_t first = 0; first < n; first += WireCodec::kBlock) {
     const std::int64_t count = std::min(n - first, WireCodec::kBlock);
     const TokenScale scale = token_scale(largest_bits(from + first, count));
@@ -37,7 +33,7 @@ std::int64_t WireCodec::bytes(WireForm form, std::int64_t n) noexcept {
     case WireForm::bf16:
       return 2 * n;
     case WireForm::int8:
-      return scales_at(n) + 4 * ((n + kBlock - 1) / kBlock);
+      return scales_behind_codes(n) + 4 * ((n + kBlock - 1) / kBlock);
     default:
       return 4 * n;
   }
@@ -51,7 +47,8 @@ void WireCodec::encode(const float* from, std::int64_t n, std::byte* to) const {
 void WireCodec::decode_int8(const std::byte* from, const Block& block, float* to) {
   const auto* const codes = reinterpret_cast<const std::int8_t*>(from) + block.first;
   float scale = 0;
-  std::memcpy(&scale, from + scales_at(block.n) + block.first / kBlock * 4, sizeof(scale));
+  std::memcpy(&scale, from + scales_behind_codes(block.n) + block.first / kBlock * 4,
+              sizeof(scale));
   for (std::int64_t i = 0; i < block.count; ++i) to[i] = static_cast<float>(codes[i]) * scale;
 }
 

@@ -10,19 +10,8 @@
 namespace moesaic {
 namespace {
 
-unsigned char byte_at(std::string_view text, std::size_t at) {
-  return static_cast<unsigned char>(text[at]);
-}
-
 std::uint64_t edge(std::uint64_t node, unsigned char byte) {
   return (node << 8) | byte;
-}
-
-/// Where the character that ends before `at` begins.
-std::size_t previous_character(std::string_view text, std::size_t at) {
-  do --at;
-  while ((byte_at(text, at) & 0xC0) == 0x80);
-  return at;
 }
 
 std::size_t space_begin(std::string_view text, std::size_t at) {

@@ -10,10 +10,6 @@ struct Sequence {
   bool incomplete = false;  ///< a character that more bytes could complete
 };
 
-unsigned char byte_at(std::string_view text, std::size_t at) {
-  return static_cast<unsigned char>(text[at]);
-}
-
 /// The bounds of the second byte differ from 80..BF after four lead bytes (Unicode, table 3-7).
 bool second_byte_fits(unsigned char lead, unsigned char second) {
   const unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;

@@ -30,6 +30,18 @@ class Utf8Repair {
   std::string held_;
 };
 
+[[nodiscard]] inline unsigned char byte_at(std::string_view text, std::size_t at) noexcept {
+  return static_cast<unsigned char>(text[at]);
+}
+
+/// Where the character that ends before `at`, which is not 0, begins. `text` must be valid.
+[[nodiscard]] inline std::size_t previous_character(std::string_view text,
+                                                    std::size_t at) noexcept {
+  do --at;
+  while ((byte_at(text, at) & 0xC0) == 0x80);
+  return at;
+}
+
 /// The code point at text[at], and `at` moved behind it. `text` must be valid and `at` inside it.
 [[nodiscard]] char32_t next_code_point(std::string_view text, std::size_t& at) noexcept;
 

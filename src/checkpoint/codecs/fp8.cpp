@@ -12,7 +12,6 @@ namespace {
 
 /// Rows that one panel of a packed matrix holds share the scales of a block.
 constexpr std::int64_t kPanelRows = kPanelColumns;
-constexpr BlockSize kUsualBlock = {128, 128};
 
 class Fp8Codec final : public GridScaledCodec {
  public:
