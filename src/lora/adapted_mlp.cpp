@@ -145,17 +145,10 @@ RowSource MlpProducts::run_gated(const MlpForward& pass) {
   const std::int64_t width = pass.groups.front().mlp->weights.gate.rows;
   const std::int64_t row_bytes = width * element_bytes(pass.x.element);
   activations_.reserve(pass.x.num_rows * row_bytes);
-  activation_rows_.clear();
-  for (std::int64_t row = 0; row < pass.x.num_rows; ++row) {
-    activation_rows_.push_back(activations_.data() + row * row_bytes);
-  }
   gemm_.run_gated(
       pass.x, mlp_groups_, {},
       {.data = activations_.data(), .stride_bytes = row_bytes, .element = pass.x.element});
-  return {.rows = activation_rows_.data(),
-          .num_rows = pass.x.num_rows,
-          .depth = width,
-          .element = pass.x.element};
+  return activation_rows_.packed(activations_.data(), pass.x.num_rows, width, pass.x.element);
 }
 
 /// dy W + back A of one matrix, if adapters go along.

@@ -121,7 +121,7 @@ class MlpProducts {
   Buffer<float> inner_;            // [rows, width] gradients of the gated activations, then these
   std::array<Buffer<float>, 3> back_;  // [rows, greatest rank] scale dy B
   std::int64_t rank_ = 0;              // the greatest of the pass
-  std::vector<const std::byte*> activation_rows_;
+  MatrixRows activation_rows_;
   MatrixRows inner_rows_;
   MatrixRows gate_rows_;
   MatrixRows up_rows_;

@@ -108,10 +108,6 @@ RowSource AdapterProducts::left_of(const RowSource& x, Alike groups, const Dropo
   if (!dropout.is_on()) return x;
   const std::int64_t row_bytes = x.depth * element_bytes(x.element);
   left_.reserve(x.num_rows * row_bytes);
-  left_rows_.clear();
-  for (std::int64_t row = 0; row < x.num_rows; ++row) {
-    left_rows_.push_back(left_.data() + row * row_bytes);
-  }
   const auto copy = [&]<typename T>(std::int64_t row, const DropoutMask& mask, T) {
     mask.copy(std::span(reinterpret_cast<const T*>(x.rows[row]), static_cast<std::size_t>(x.depth)),
               reinterpret_cast<T*>(left_.data() + row * row_bytes));
@@ -120,9 +116,7 @@ RowSource AdapterProducts::left_of(const RowSource& x, Alike groups, const Dropo
     if (x.element == RowSource::Element::bf16) return copy(row, mask, BFloat16{});
     copy(row, mask, 0.0F);
   });
-  RowSource left = x;
-  left.rows = left_rows_.data();
-  return left;
+  return left_rows_.packed(left_.data(), x.num_rows, x.depth, x.element);
 }
 
 void AdapterProducts::project(const RowSource& x, std::span<const AdapterRows> groups,

@@ -50,11 +50,6 @@ template <typename T>
   return columns_of(matrix, 0, count);
 }
 
-/// As what a product writes.
-[[nodiscard]] inline GemmOutput output_of(const MatrixView<float>& matrix) {
-  return {.data = reinterpret_cast<std::byte*>(matrix.data()), .stride_bytes = matrix.stride() * 4};
-}
-
 /// What an adapter adds to a product: inner rows [rows, rank] times B. If `projects`, the product
 /// makes these rows itself.
 [[nodiscard]] LowRank forward_terms(const Adapter& adapter, const MatrixView<float>& inner,
@@ -125,7 +120,7 @@ class AdapterProducts {
   // With dropout:
   std::vector<std::pair<std::int64_t, const Adapter*>> masked_;  // rows of a call
   Buffer<std::byte> left_;                                       // [rows, in] of x
-  std::vector<const std::byte*> left_rows_;
+  MatrixRows left_rows_;
   Buffer<float> passed_;  // [rows, in] back A
   MatrixRows inner_rows_;
   MatrixRows back_rows_;

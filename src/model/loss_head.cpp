@@ -65,16 +65,9 @@ void LossHead::make_gradients(const Rows& rows, const Piece& piece, MatrixView<f
     if (scaling == 1) return;
     for (float& value : row) value /= scaling;
   });
-  logit_rows_.clear();
-  for (std::int64_t i = 0; i < piece.count; ++i) {
-    logit_rows_.push_back(reinterpret_cast<const std::byte*>(logits.row(i).data()));
-  }
   const MatrixView<float> gradient = dx.row_range(piece.first, piece.count);
   const GemmGroup group{.num_rows = piece.count, .weights = weights_.lm_head};
-  transposed_.run({.rows = logit_rows_.data(), .num_rows = piece.count, .depth = logits.cols()},
-                  {&group, 1},
-                  {.data = reinterpret_cast<std::byte*>(gradient.data()),
-                   .stride_bytes = gradient.stride() * 4});
+  transposed_.run(logit_rows_.of(logits), {&group, 1}, output_of(gradient));
   context_.for_each_row(piece.count, [&](std::int64_t i) {
     const std::int64_t row = rows.rows[static_cast<std::size_t>(piece.first + i)];
     float* const its = gradient.row(i).data();

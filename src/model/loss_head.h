@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "base/buffer.h"
 #include "kernels/transposed_gemm.h"
+#include "src/lora/matrix_rows.h"
 #include "src/model/layer_context.h"
 #include "src/model/model_config.h"
 #include "src/model/model_weights.h"
@@ -48,7 +48,7 @@ class LossHead {
   TransposedGemm transposed_;
   Buffer<float> normed_;  // [piece, hidden]
   Buffer<float> logits_;  // [piece, vocab], then their gradient
-  std::vector<const std::byte*> logit_rows_;
+  MatrixRows logit_rows_;
 };
 
 }  // namespace moesaic

@@ -93,18 +93,9 @@ void Router::route(MatrixView<const float> x, GroupedGemm& gemm, RouterScratch& 
   routing.experts.resize(static_cast<std::size_t>(tokens * options_.topk));
   routing.weights.resize(routing.experts.size());
   scratch.scores.reserve(tokens * num_experts());
-  scratch.rows.clear();
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    scratch.rows.push_back(reinterpret_cast<const std::byte*>(x.row(t).data()));
-  }
   const GemmGroup group{.num_rows = tokens, .weights = weights_};
-  gemm.run({.rows = scratch.rows.data(),
-            .num_rows = tokens,
-            .depth = weights_.depth,
-            .element = RowSource::Element::f32},
-           {&group, 1},
-           {.data = reinterpret_cast<std::byte*>(scratch.scores.data()),
-            .stride_bytes = num_experts() * 4});
+  gemm.run(scratch.rows.of(x), {&group, 1},
+           output_of(scratch.scores.matrix(tokens, num_experts())));
 
   compute_.pool->for_each_row(tokens, [&](std::int64_t t) {
     const auto first = static_cast<std::size_t>(t * options_.topk);

@@ -4,6 +4,7 @@
 #include "base/matrix_view.h"
 #include "kernels/grouped_gemm.h"
 #include "kernels/transposed_gemm.h"
+#include "src/lora/matrix_rows.h"
 #include "src/moe/router_statistics.h"
 #include "src/moe/routing.h"
 
@@ -25,7 +26,7 @@ struct RouterOptions {
 /// Scratch memory of Router::route, shared by the layers of a model.
 struct RouterScratch {
   Buffer<float> scores;  // [tokens, experts]
-  std::vector<const std::byte*> rows;
+  MatrixRows rows;
 };
 
 /// A backward pass through a router.

@@ -53,14 +53,8 @@ void Router::pass_back(const RouterBackward& pass, TransposedGemm& transposed,
                        gradients, logits.row(t));
     }
   });
-  scratch.rows.clear();
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    scratch.rows.push_back(reinterpret_cast<const std::byte*>(logits.row(t).data()));
-  }
   const GemmGroup group{.num_rows = tokens, .weights = weights_, .epilogue = {.addend = pass.dx}};
-  transposed.run(
-      {.rows = scratch.rows.data(), .num_rows = tokens, .depth = experts}, {&group, 1},
-      {.data = reinterpret_cast<std::byte*>(pass.dx.data()), .stride_bytes = pass.dx.stride() * 4});
+  transposed.run(scratch.rows.of(logits), {&group, 1}, output_of(pass.dx));
 }
 
 void Router::add_statistics(const Routing& routing, RouterScratch& scratch,
