@@ -138,7 +138,8 @@ inline void for_each_step_range(std::int64_t steps, std::int64_t num_rows,
                                 std::size_t row_step_bytes, const Call& call) {
   const std::int64_t step_bytes =
       std::max<std::int64_t>(num_rows, 1) * static_cast<std::int64_t>(row_step_bytes);
-  const std::int64_t most = std::max<std::int64_t>(kNearRowBytes / step_bytes, kWholeSteps);
+  const std::int64_t most =
+      std::max<std::int64_t>(kNearRowBytes / step_bytes / kWholeSteps, 1) * kWholeSteps;
   const std::int64_t ranges = divide_up(steps, most);
   const std::int64_t range = round_up(divide_up(steps, ranges), kWholeSteps);
   for (std::int64_t first = 0; first < steps; first += range) {

@@ -107,7 +107,8 @@ TEST_P(EveryGemmKernel, gives_the_bits_of_its_model_at_every_shape) {
   }
 }
 
-// AMX takes so many rows in triples of tiles, over such a depth in ranges of steps, and a few not.
+// So many rows are more than kNearRowBytes in every packed form: they are taken in ranges of steps,
+// by AMX in triples of tiles, and a few are not.
 TEST_P(EveryGemmKernel, gives_a_row_the_same_bits_among_many_over_a_great_depth) {
   const GemmKernel& kernel = *GetParam();
   const GemmCase product = make_gemm_case(97, kMaxPanels, 5600, spread(engine_, -6, 2));

@@ -114,7 +114,7 @@ TEST_P(QuantizedGemm, gives_the_bits_of_its_model_at_every_shape) {
   }
 }
 
-// AMX takes so many rows over such a depth in ranges of steps, and a few rows not.
+// So many rows over such a depth are taken in ranges of steps, and a few rows not.
 TEST_P(QuantizedGemm, gives_a_row_the_same_bits_among_many_over_a_great_depth) {
   constexpr std::int64_t kGreatDepth = 5600;
   const GemmCase product = normal_case(kMostQuantizedRows, kGreatDepth);

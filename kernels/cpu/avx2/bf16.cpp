@@ -13,7 +13,8 @@
 namespace moesaic {
 namespace {
 
-// Ahead in the panels, which are one stream (why two distances: kernels/cpu/avx512/bf16.cpp).
+// Ahead in the panels, which are one stream over a whole depth (why two distances:
+// kernels/cpu/avx512/bf16.cpp).
 constexpr std::size_t prefetch_bytes(std::size_t rows) {
   return rows <= 2 ? 1024 : 4096;
 }

@@ -58,7 +58,7 @@ void block(const Block& args) noexcept {
     }
   }
   for (std::int64_t step = 0; step < args.steps; ++step) {
-    if (step + prefetch_steps(Rows) == args.steps) ahead += (Panels - 1) * args.panel_stride;
+    if (step + prefetch_steps(Rows) == args.steps) ahead = args.panels + Panels * args.panel_stride;
     __m512 even[Rows][Panels] = {};
     __m512 odd[Rows][Panels] = {};
     for (int pair = 0; pair < 16;

@@ -38,7 +38,7 @@ void dot_block(const Block& args) noexcept {
     }
   }
   for (std::int64_t step = 0; step < args.steps; ++step) {
-    if (step + prefetch_steps(Rows) == args.steps) ahead += (Panels - 1) * args.panel_stride;
+    if (step + prefetch_steps(Rows) == args.steps) ahead = args.panels + Panels * args.panel_stride;
     for (int line = 0; line < 16; ++line, lines += 64, ahead += 64, rows += 4) {
       __m512i weights[Panels];
 #pragma GCC unroll 12
