@@ -68,12 +68,16 @@ void require_outside_checkpoints(const std::string& directory) {
   }
 }
 
+/// Ours: other programs have directories of these names too.
 bool has_checkpoints(const std::string& directory) {
   std::error_code error;
-  const fs::directory_iterator entries(directory, error);
-  return std::any_of(begin(entries), end(entries), [&](const fs::directory_entry& entry) {
-    return checkpoint_steps(entry.path().filename().string()) && entry.is_directory(error);
-  });
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    if (!checkpoint_steps(entry.path().filename().string())) continue;
+    for (const auto& file : fs::directory_iterator(entry.path(), error)) {
+      if (is_of_checkpoint(file.path().filename().string())) return true;
+    }
+  }
+  return false;
 }
 
 /// Checkpoints have all that a run goes on with, also where somebody has taken options.ini.

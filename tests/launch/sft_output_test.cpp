@@ -170,6 +170,18 @@ TEST(Sft, CheckpointsAreEnoughToGoOnFrom) {
   EXPECT_TRUE(std::filesystem::exists(out + "/options.ini"));
 }
 
+TEST(Sft, AnAdapterBesideCheckpointsOfAnotherProgramIsNotReplaced) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  std::filesystem::create_directories(out + "/checkpoint-3");
+  write_text(out + "/checkpoint-3/trainer_state.json", "{}");
+  write_text(out + "/adapter_model.safetensors", "another's");
+  for (const char* const how : {"--resume", "--overwrite"}) {
+    expect_failure(run_moesaic(sft(out, {how})), 2, {"not made by moesaic sft"});
+  }
+  EXPECT_EQ(read_text(out + "/adapter_model.safetensors"), "another's");
+}
+
 TEST(Sft, TheLastLineOfMetricsMayBeCut) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
