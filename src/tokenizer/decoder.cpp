@@ -67,7 +67,7 @@ void Decoder::add(const Json& part, int depth) {
 
 /// Replaces alone make tokens longer. A pattern may match between all bytes.
 void Decoder::count_growth(const Json& replace) {
-  constexpr std::size_t kMostTimes = 4096;
+  constexpr std::size_t kMostTimes = std::size_t{1} << 16;
   const std::size_t content = replace.at("content").as_string_view().size();
   const auto literal = replace.at("pattern").find("String");
   const std::size_t replaced = literal ? literal->as_string_view().size() : 0;

@@ -307,12 +307,12 @@ TEST(TokenizerErrors, hostile_parts) {
       {&File::decoder,
        R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"ab"},)"
        R"("content":")" +
-           std::string(8192, 'a') +
+           std::string(131072, 'a') +
            R"("},{"type":"Replace","pattern":{"Regex":"a*"},"content":" "}]})",
-       "decoder.decoders[1]: with those before it, it may make a token 8192 times as long"},
+       "decoder.decoders[1]: with those before it, it may make a token 131072 times as long"},
       {&File::decoder,
-       R"({"type":"Replace","pattern":{"Regex":"a"},"content":")" + std::string(5000, 'a') + "\"}",
-       "decoder: with those before it, it may make a token 5001 times as long"},
+       R"({"type":"Replace","pattern":{"Regex":"a"},"content":")" + std::string(70000, 'a') + "\"}",
+       "decoder: with those before it, it may make a token 70001 times as long"},
       {&File::decoder, R"({"type":"Strip","content":" ","start":-1,"stop":0})", "decoder.start"},
       {&File::post_processor, nested("processors", 50), "nested deeper than 16"},
       {&File::post_processor, R"({"type":"TemplateProcessing"})", "field \"single\" is missing"},
