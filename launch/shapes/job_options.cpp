@@ -78,6 +78,11 @@ bool job_takes(StudyJob job, std::string_view option) noexcept {
   return found == kJobOptions.end() || (found->jobs & bit(job)) != 0;
 }
 
+bool changes_no_point(std::string_view option) noexcept {
+  const auto* const found = std::ranges::find(kJobOptions, option, &JobOption::name);
+  return found != kJobOptions.end() && found->jobs == 0;
+}
+
 std::vector<std::string_view> options_of_some_jobs() {
   std::vector<std::string_view> names;
   for (const JobOption& option : kJobOptions) names.push_back(option.name);

@@ -16,6 +16,9 @@ namespace moesaic {
 /// Whether the option of `study point` makes a difference to a point of this job.
 [[nodiscard]] bool job_takes(StudyJob job, std::string_view option) noexcept;
 
+/// Whether it makes none to a point of any job.
+[[nodiscard]] bool changes_no_point(std::string_view option) noexcept;
+
 /// Names of the options that some jobs alone take, or none; all others make a difference to all.
 [[nodiscard]] std::vector<std::string_view> options_of_some_jobs();
 

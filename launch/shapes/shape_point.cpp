@@ -18,8 +18,8 @@ namespace {
 
 /// Options of exchanges that the job has none of have to be as they are by themselves.
 void require_exchange(const Command& command) {
-  constexpr std::array<std::string_view, 5> kNames = {"defer", "wire", "combine", "half-batches",
-                                                      "placement"};
+  constexpr std::array<std::string_view, 6> kNames = {
+      "activation-scales", "defer", "wire", "combine", "half-batches", "placement"};
   const StudyJob job = command.options.job;
   for (const std::string_view name : kNames) {
     const bool is_of_job = job_takes(job, name);

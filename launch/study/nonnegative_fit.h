@@ -23,7 +23,7 @@ struct UsualRates {
 /// is least: non-negative least squares on relative errors (Lawson and Hanson 1974, chapter 23).
 /// A computing term that is, against the others, twice as slow as usual weighs as much as an error
 /// of 1 %; any other term that is a hundred times as slow, as one of 10 %. Terms that no sample has
-/// and of which nothing is usual are 0.
+/// are 0 where nothing is usual, and computing terms where no sample has any of these.
 [[nodiscard]] std::vector<double> fit_nonnegative(const FitSamples& samples,
                                                   const UsualRates& usual = {});
 

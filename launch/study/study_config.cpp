@@ -78,7 +78,8 @@ void require_known_braces(std::string_view text, const std::string& where) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_-";
   for (std::size_t at = text.find('{'); at != std::string_view::npos; at = text.find('{', at + 1)) {
     const std::size_t end = text.find_first_not_of(kLetters, at + 1);
-    if (end == std::string_view::npos || text[end] != '}') continue;
+    if (end == std::string_view::npos || text[end] != '}' || end == at + 1) continue;
+    if (at > 0 && (text[at - 1] == '{' || text[at - 1] == '$')) continue;  // the launcher's own
     const std::string_view name = text.substr(at, end + 1 - at);
     require(std::ranges::find(kInCommands, name) != kInCommands.end(), ErrorKind::usage,
             "{}: launcher: {} stands for nothing; there are {}", where, name,

@@ -238,7 +238,7 @@ class PointMaker {
         .field("lora", options.lora ? files_.model_sum(*options.lora) : "");
     for (const OptionRow& row : option_table()) {
       const bool counts = takes(Verb::study_point, row) && row.group != "Program" &&
-                          job_takes(options.job, row.name) &&
+                          !changes_no_point(row.name) &&
                           std::ranges::find(kFiles, row.name) == kFiles.end();
       if (counts) out.field(row.name, value_text(row, options));
     }

@@ -31,8 +31,9 @@ std::string terms_json(const StudyFit& fit, const std::vector<TermName>& names,
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const WithInterval rate = fit.rate(i);
-    const std::string source =
-        fit.is_measured(i) ? fmt::format("fit to {} points", points) : "as usual, no point has any";
+    const std::string source = fit.is_measured(i) ? fmt::format("fit to {} points", points)
+                               : rate.value > 0   ? "as usual, no point has any"
+                                                  : "unknown, no point has any";
     text +=
         (i == 0 ? "" : ",") + JsonWriter()
                                   .field("name", names[i].name)
