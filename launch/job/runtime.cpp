@@ -167,7 +167,8 @@ void leave_code_to_launcher() {
 
 /// Ends the job because of the exception being handled. Ranks that fail at the same time speak one
 /// after the other, echoes last: the first to speak ends the others before their turn.
-int end_job(const MpiSession& mpi, const Log& log) {
+/// `is_terminated`: the launcher has sent SIGTERM, which the verb has heard and nobody hears again.
+int end_job(const MpiSession& mpi, const Log& log, bool is_terminated) {
   const Failure failure = describe_current_exception();
   if (failure.grace.count() > 0) leave_code_to_launcher();
   if (mpi.size() > 1) {
@@ -176,15 +177,31 @@ int end_job(const MpiSession& mpi, const Log& log) {
   }
   log.write(failure.level, "{}", failure.message);
   if (mpi.size() > 1) {
+    if (failure.grace.count() > 0 && is_terminated) std::raise(SIGKILL);
     std::this_thread::sleep_for(failure.grace);
     mpi.abort(failure.code);
   }
   return failure.code;
 }
 
+/// Returns the exit code, or throws; tells then whether the launcher has sent SIGTERM, which is not
+/// known any more when the runtime is gone.
+int run_verb(Runtime& runtime, const std::function<void(Runtime&)>& verb, bool& is_terminated) {
+  try {
+    verb(runtime);
+    flush_output();
+    runtime.world().barrier();
+    return runtime.ends_early() ? kInterruptedCode : 0;
+  } catch (...) {
+    is_terminated = runtime.is_terminated();
+    throw;
+  }
+}
+
 int run_ranked(const MpiSession& mpi, int argc, char** argv,
                const std::function<void(Runtime&)>& verb) {
   Log log;
+  bool is_terminated = false;
   std::unique_ptr<Communicator> starters;  // all ranks free it together, also after an AgreedError
   try {
     log = Log(LogLevel::info, mpi.rank(), mpi.size());
@@ -200,15 +217,12 @@ int run_ranked(const MpiSession& mpi, int argc, char** argv,
     require_same_options(*starters, command);
     agree(*starters, [&] { prepare_traces(command.options); });
     Runtime runtime(mpi, command);
-    verb(runtime);
-    flush_output();
-    runtime.world().barrier();
-    return runtime.ends_early() ? kInterruptedCode : 0;
+    return run_verb(runtime, verb, is_terminated);
   } catch (const AgreedError& error) {
     if (error.speaks()) print_error(log, error.what());
     return exit_code(error.kind());
   } catch (...) {
-    return end_job(mpi, log);
+    return end_job(mpi, log, is_terminated);
   }
 }
 

@@ -56,6 +56,10 @@ class Runtime {
   /// from the first call on: before, there is nothing to lose, and they end the process. For one
   /// thread.
   [[nodiscard]] Interruption& interruption() const;
+  /// Whether this rank has heard SIGTERM.
+  [[nodiscard]] bool is_terminated() const noexcept {
+    return interruption_ != nullptr && interruption_->is_terminated();
+  }
   /// Whether any rank has been asked to stop. Collective.
   [[nodiscard]] bool stop_wanted() const;
   /// Throws Interrupted on all ranks if any of them has been asked to stop. Collective.
