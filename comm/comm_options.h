@@ -2,7 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
+
+#include "base/log.h"
 
 namespace moesaic {
 
@@ -21,6 +24,10 @@ struct CommOptions {
   /// File in which this process's rank leaves its last exchanges if it fails; empty: none. Not for
   /// threads.
   std::string trace_file{};
+  /// Called at once, from another thread, with what is to be told of ranks of other nodes that are
+  /// lost. Empty: these are not watched; of the communicators of a process one is to watch. Not for
+  /// threads.
+  std::function<void(LogLevel level, const std::string& message)> tell{};
 };
 
 }  // namespace moesaic

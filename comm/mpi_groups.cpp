@@ -30,7 +30,7 @@ MpiJob mpi_job(const MpiHandle& world, const CommOptions& options) {
   if (!options.trace_file.empty()) {
     idle->set_trace(std::make_unique<ExchangeTrace>(options.trace_file));
   }
-  if (world.size() > 1) idle->set_roll_call(std::make_unique<MpiRollCall>(world, ranks));
+  if (world.size() > 1) idle->set_roll_call(std::make_unique<MpiRollCall>(world, ranks, options));
   return {options, world.rank(), idle,
           wait_policy(options.timeout, ranks.size(), processors, *idle),
           std::make_shared<std::map<std::uint64_t, std::uint64_t>>()};

@@ -5,7 +5,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <exception>
 
 #include "base/log.h"
@@ -14,6 +16,9 @@ namespace moesaic {
 namespace {
 
 constexpr int kRollCallTag = 0;
+constexpr int kLinkTag = 1;
+/// Links come about in milliseconds, or never.
+constexpr auto kLinkPatience = std::chrono::seconds(2);
 constexpr std::size_t kHostBytes = 64;
 
 std::unique_ptr<MpiHandle> duplicate(const MpiHandle& comm) {
@@ -49,9 +54,11 @@ std::int64_t process_space() {
 
 }  // namespace
 
-MpiRollCall::MpiRollCall(const MpiHandle& world, const MpiHandle& machine)
+MpiRollCall::MpiRollCall(const MpiHandle& world, const MpiHandle& machine,
+                         const CommOptions& options)
     : MpiRollCall(duplicate(world)) {
   find_neighbours(machine);
+  if (options.tell && machine.size() < size()) watch_other_machines(machine, options);
 }
 
 MpiRollCall::MpiRollCall(std::unique_ptr<MpiHandle> ranks)
@@ -69,9 +76,11 @@ void MpiRollCall::tell_leaving() noexcept {
 MpiRollCall::~MpiRollCall() {
   // A rank that fails by itself says why; the others are not to blame it for ending. Nobody may
   // take these messages: they must not be sent where the job goes on.
-  if (std::uncaught_exceptions() > exceptions_) tell_leaving();
+  if (std::uncaught_exceptions() > exceptions_) {
+    tell_leaving();
+    if (watch_ != nullptr) watch_->say_failing();
+  }
   for (Told& told : told_) told.let_go();
-  for (const Neighbour& neighbour : neighbours_) close(neighbour.process);
 }
 
 void MpiRollCall::Told::let_go() noexcept {
@@ -93,16 +102,57 @@ void MpiRollCall::find_neighbours(const MpiHandle& machine) {
       "MPI_Allgather");
   for (const ProcessId& process : all) {
     if (process.rank == own.rank || process.space != own.space) continue;
-    const auto file = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
-    if (file >= 0) neighbours_.push_back({static_cast<int>(process.rank), file});
+    Descriptor file(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+    if (file.is_open()) {
+      neighbours_.push_back({static_cast<int>(process.rank), std::move(file)});
+    }
   }
+}
+
+void MpiRollCall::watch_other_machines(const MpiHandle& machine, const CommOptions& options) {
+  PeerLinker linker;
+  PeerContact own = linker.contact();
+  own.node = rank();
+  check_mpi(MPI_Bcast(&own.node, 1, MPI_INT32_T, 0, machine.get()), "MPI_Bcast");
+  std::vector<PeerContact> all(static_cast<std::size_t>(size()));
+  check_mpi(
+      MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, ranks_->get()),
+      "MPI_Allgather");
+  std::vector<std::int32_t> nodes;
+  for (const PeerContact& contact : all) nodes.push_back(contact.node);
+  const std::vector<int> peers = linked_ranks(rank(), nodes);
+  std::vector<PeerLink> links = linker.connect(rank(), peers, all, kLinkPatience);
+  for (const int peer : peers) {
+    const auto link = std::ranges::find(links, peer, &PeerLink::rank);
+    if (agree(peer, link != links.end())) continue;
+    if (link != links.end()) links.erase(link);
+    options.tell(LogLevel::debug,
+                 fmt::format("no TCP connection to {}, which may end unnoticed", name(peer)));
+  }
+  if (links.empty()) return;
+  watch_ = std::make_unique<PeerWatch>(
+      std::move(links), [this, tell = options.tell](int peer, PeerWatch::Loss loss) {
+        if (loss == PeerWatch::Loss::has_ended) return tell(LogLevel::error, told_end(peer));
+        tell(LogLevel::warning, name(peer) + " does not answer: its host, or the network, is lost");
+      });
+}
+
+/// Whether both ends of a link have it. All ask their peers in ascending order: the least pair left
+/// can always go on.
+bool MpiRollCall::agree(int peer, bool has_link) const {
+  const int own = has_link ? 1 : 0;
+  int other = 0;
+  check_mpi(MPI_Sendrecv(&own, 1, MPI_INT, peer, kLinkTag, &other, 1, MPI_INT, peer, kLinkTag,
+                         ranks_->get(), MPI_STATUS_IGNORE),
+            "MPI_Sendrecv");
+  return has_link && other != 0;
 }
 
 void MpiRollCall::tell(const RankReport& own) {
   Told& told = told_.emplace_back();
   told.report = std::make_unique<RankReport>(own);
   for (int peer = 0; peer < ranks_->size(); ++peer) {
-    if (peer == ranks_->rank()) continue;
+    if (peer == ranks_->rank() || peer == own.lost_rank) continue;
     MPI_Request& request = told.sends.emplace_back(MPI_REQUEST_NULL);
     check_mpi(MPI_Isend(told.report.get(), sizeof own, MPI_BYTE, peer, kRollCallTag, ranks_->get(),
                         &request),
@@ -129,10 +179,13 @@ int MpiRollCall::look_for_lost(std::span<const RankReport> reports) {
   for (const Neighbour& neighbour : neighbours_) {
     const RankReport& report = reports[static_cast<std::size_t>(neighbour.rank)];
     if (report.state == RankReport::State::left) continue;
-    pollfd file{neighbour.process, POLLIN, 0};
+    pollfd file{neighbour.process.number(), POLLIN, 0};
     if (poll(&file, 1, 0) > 0) return neighbour.rank;
   }
-  return -1;
+  const int lost = watch_ == nullptr ? -1 : watch_->lost_rank();
+  const bool has_left =
+      lost >= 0 && reports[static_cast<std::size_t>(lost)].state == RankReport::State::left;
+  return has_left ? -1 : lost;
 }
 
 }  // namespace moesaic

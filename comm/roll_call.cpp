@@ -121,7 +121,6 @@ int RollCall::lost_rank() const {
   return -1;
 }
 
-/// "rank 2 (node3)"
 std::string RollCall::name(int rank) const {
   const std::string& host = hosts_[static_cast<std::size_t>(rank)];
   return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} ({})", rank, host);
@@ -166,7 +165,7 @@ std::vector<int> RollCall::all_that(RankReport::State state, const WaitGraph* wa
 }
 
 std::string RollCall::verdict() const {
-  if (lost_rank() >= 0) return name(lost_rank()) + " has ended";
+  if (lost_rank() >= 0) return told_end(lost_rank());
   using State = RankReport::State;
   constexpr std::array<std::pair<State, std::string_view>, 3> kStates = {
       {{State::silent, "silent"},

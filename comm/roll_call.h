@@ -86,6 +86,10 @@ class RollCall {
   [[nodiscard]] RankReport leaving_report() const;
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(hosts_.size()); }
+  /// "rank 2 (node3)"
+  [[nodiscard]] std::string name(int rank) const;
+  /// "rank 2 (node3) has ended"
+  [[nodiscard]] std::string told_end(int rank) const { return name(rank) + " has ended"; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -94,7 +98,6 @@ class RollCall {
   [[nodiscard]] int find_lost();
   void hear_all();
   [[nodiscard]] int lost_rank() const;
-  [[nodiscard]] std::string name(int rank) const;
   [[nodiscard]] std::string names(const std::vector<int>& ranks) const;
   [[nodiscard]] std::vector<int> awaited_by(int rank) const;
   [[nodiscard]] WaitGraph waits() const;

@@ -72,12 +72,16 @@ std::string trace_file(const MpiSession& mpi, const Options& options) {
   return (std::filesystem::path(*options.trace_dir) / name).string();
 }
 
-std::unique_ptr<Communicator> make_transport(const MpiSession& mpi, const Options& options) {
+std::unique_ptr<Communicator> make_transport(const MpiSession& mpi, const Options& options,
+                                             const Log& log) {
   const CommOptions comm{.timeout = std::chrono::seconds(options.timeout),
                          .ranks_per_node = static_cast<int>(options.ranks_per_node),
                          .require_shared_memory = options.transport == Transport::shm,
                          .check_rows = options.check_rows,
-                         .trace_file = trace_file(mpi, options)};
+                         .trace_file = trace_file(mpi, options),
+                         .tell = [&log](LogLevel level, const std::string& message) {
+                           log.write(level, "{}", message);
+                         }};
   if (options.transport == Transport::mpi) return make_mpi_communicator(mpi, comm);
   try {
     return make_shared_memory_communicator(mpi, comm);
@@ -90,8 +94,10 @@ std::unique_ptr<Communicator> make_transport(const MpiSession& mpi, const Option
   }
 }
 
-std::unique_ptr<Communicator> make_world(const MpiSession& mpi, const Options& options) {
-  auto world = make_transport(mpi, options);
+/// `log` must outlive it.
+std::unique_ptr<Communicator> make_world(const MpiSession& mpi, const Options& options,
+                                         const Log& log) {
+  auto world = make_transport(mpi, options, log);
   return options.check_comm ? make_checked_communicator(std::move(world)) : std::move(world);
 }
 
@@ -231,7 +237,7 @@ int run_ranked(const MpiSession& mpi, int argc, char** argv,
 Runtime::Runtime(const MpiSession& mpi, const Command& command)
     : command_(&command),
       log_(command.options.log_level, mpi.rank(), mpi.size()),
-      world_(make_world(mpi, command.options)) {
+      world_(make_world(mpi, command.options, log_)) {
   agree(*world_,
         [&] { require_replicas(world_->size(), static_cast<int>(options().expert_replicas)); });
   grid_ = std::make_unique<ProcessGrid>(*world_, static_cast<int>(options().expert_replicas));

@@ -110,7 +110,7 @@ check "killed: the job starts" start 3x1 generation
 kill -KILL "$(process_of 1)"
 finish killed
 check "killed: the code is the rank's, or 5" test "$code" = 137 -o "$code" = 5
-check "killed: the rank is named" says 'rank 1 .*node2'
+check "killed: the others name the rank and its host" says '\[rank [02]/3 node[13]\] error: rank 1 \(node2\) has ended'
 check "killed: without keepalives there is a warning" says 'mpirun waits for ever .*OMPI_MCA_oob_tcp_keepalive_probes=3'
 check "killed: traces" has_traces
 

@@ -116,11 +116,17 @@ beside check_job "SIGUSR1 twice" is_told_twice "$(submit "${endless[@]}")"
 with=()
 cancelled=$(submit "${endless[@]}")
 beside check_job "scancel" is_cancelled "$cancelled"
-beside check_job "a killed rank" loses_a_rank "$(submit "${endless[@]}")" KILL 137
-beside check_job "a segmentation fault" loses_a_rank "$(submit "${endless[@]}")" SEGV 139
+names_lost_rank() { # JOB: a rank of the other node
+  says "$1" 'rank 0/2 node1\] error: rank 1 (node2) has ended' || says "$1" 'rank 1/2 node2\] error: rank 0 (node1) has ended'
+}
+killed=$(submit "${endless[@]}") broken=$(submit "${endless[@]}")
+beside check_job "a killed rank" loses_a_rank "$killed" KILL 137
+beside check_job "a segmentation fault" loses_a_rank "$broken" SEGV 139
 beside check_job "a stopped rank" loses_a_rank "$(submit "${endless[@]}" --timeout 30)" STOP 5
 tell_all
 check_job "scancel: ranks end in order" says "$cancelled" "warning: interrupted ("
+check_job "a killed rank is named by the other" names_lost_rank "$killed"
+check_job "one with a segmentation fault, too" names_lost_rank "$broken"
 check "nothing is left on the nodes" nothing_is_left
 
 # A node is gone, and Slurm has noticed that it does not answer when the ranks give up: the job goes on when it is back.
