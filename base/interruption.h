@@ -45,8 +45,8 @@ class Interruption {
   [[nodiscard]] bool wanted();
   /// What has asked: "SIGTERM", "the time is over", "FILE.stop is there"; empty if nothing has.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
-  /// Whether SIGTERM has come, as a launcher sends it to all ranks.
-  [[nodiscard]] bool is_terminated() const noexcept { return watch_.caught() == SIGTERM; }
+  /// Whether SIGTERM has come, first or later, as a launcher sends it to all ranks.
+  [[nodiscard]] bool is_terminated() const noexcept { return watch_.has_heard(SIGTERM); }
   /// Throws Interrupted if wanted(): "interrupted (SIGTERM) " and `doing`, such as "while loading";
   /// the file that has asked is gone then.
   void leave_if_wanted(std::string_view doing);

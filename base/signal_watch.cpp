@@ -54,6 +54,7 @@ std::optional<int> SignalWatch::caught() const noexcept {
 
 void SignalWatch::forget() noexcept {
   caught_.store(0, std::memory_order_relaxed);
+  heard_.store(0, std::memory_order_relaxed);
   caught_ms_.store(0, std::memory_order_relaxed);
 }
 
@@ -65,6 +66,7 @@ void SignalWatch::handle(int signal) {
 }
 
 void SignalWatch::hear(int signal) noexcept {
+  heard_.fetch_or(std::uint64_t{1} << signal, std::memory_order_relaxed);
   const std::int64_t now = now_ms();
   std::int64_t first = 0;
   if (caught_ms_.compare_exchange_strong(first, now)) {

@@ -25,6 +25,10 @@ class SignalWatch {
 
   /// The first signal that came. For any thread.
   [[nodiscard]] std::optional<int> caught() const noexcept;
+  /// Whether this one has come, first or later.
+  [[nodiscard]] bool has_heard(int signal) const noexcept {
+    return (heard_.load(std::memory_order_relaxed) >> signal & 1) != 0;
+  }
   /// As if none had come.
   void forget() noexcept;
 
@@ -40,6 +44,7 @@ class SignalWatch {
   std::int64_t same_request_ms_;
   std::vector<Watched> watched_;
   std::atomic<int> caught_ = 0;
+  std::atomic<std::uint64_t> heard_ = 0;  // a bit for each signal
   std::atomic<std::int64_t> caught_ms_ = 0;
 };
 

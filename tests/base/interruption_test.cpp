@@ -42,11 +42,14 @@ TEST(SignalWatch, TheFirstSignalIsToldAndDoesNotEndTheProcess) {
     EXPECT_FALSE(watch.caught());
     raise(SIGUSR1);
     EXPECT_EQ(watch.caught(), SIGUSR1);
+    EXPECT_FALSE(watch.has_heard(SIGTERM));
     raise(SIGTERM);  // a launcher passes on what the batch system has sent too
     raise(SIGUSR1);
     EXPECT_EQ(watch.caught(), SIGUSR1);
+    EXPECT_TRUE(watch.has_heard(SIGTERM));
     watch.forget();
     EXPECT_FALSE(watch.caught());
+    EXPECT_FALSE(watch.has_heard(SIGTERM));
     raise(SIGTERM);
     EXPECT_EQ(watch.caught(), SIGTERM);
   }
