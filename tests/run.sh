@@ -3,7 +3,7 @@
 # usage: tests/run.sh [--all]
 #   --all   also the slow checks: the whole suite by clang, and under AddressSanitizer and UBSan, with more kills and faults
 #           of ranks; jobs that wait for Slurm's clocks; kernels of GPUs by CUTLASS (7 GB of memory); studies beside
-#           SimGrid and in Chromium, where these are installed
+#           SimGrid and in Chromium, which it installs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +17,7 @@ done
 
 tools/packages.sh --tests
 tools/cuda.sh
-if ((all)); then tools/cutlass.sh; fi
+if ((all)); then tools/packages.sh --studies; tools/cutlass.sh; fi
 # mpirun in containers: as root, with more ranks than cores, yielding while it waits.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1

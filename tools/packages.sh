@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The one list of Debian packages that Moesaic needs. Installs those that are missing with apt-get and says
 # which; silent and quick when all are there.
-# usage: tools/packages.sh [--tests] [--rivals] [--list]
+# usage: tools/packages.sh [--tests] [--studies] [--rivals] [--list]
 #   --tests   also what the tests need: GoogleTest, clang with its sanitizers, clang-format
+#   --studies also what reports and predictions of studies are checked with: Chromium, SimGrid, rsvg-convert (300 MB)
 #   --rivals  also what benchmarks can measure beside Moesaic: oneDNN
 #   --list    print the names, install nothing
 set -euo pipefail
@@ -25,15 +26,17 @@ test_packages=(
   slurm-wlm munge                   # a Slurm of theirs
   shellcheck
 )
+study_packages=(chromium libsimgrid-dev librsvg2-bin)
 rival_packages=(libdnnl-dev)          # moesaic bench kernels --rival onednn
 
 list=0
 for argument in "$@"; do
   case $argument in
     --tests) packages+=("${test_packages[@]}") ;;
+    --studies) packages+=("${study_packages[@]}") ;;
     --rivals) packages+=("${rival_packages[@]}") ;;
     --list) list=1 ;;
-    *) echo "usage: tools/packages.sh [--tests] [--rivals] [--list]" >&2; exit 2 ;;
+    *) echo "usage: tools/packages.sh [--tests] [--studies] [--rivals] [--list]" >&2; exit 2 ;;
   esac
 done
 if ((list)); then
