@@ -34,4 +34,16 @@ double lower_quartile(std::vector<double> samples) {
   return not_exceeded_by(0.25, std::move(samples));
 }
 
+std::optional<double> longer_by(const std::vector<double>& longer,
+                                const std::vector<double>& shorter) {
+  const double difference = lower_quartile(longer) - lower_quartile(shorter);
+  const auto spread = [](const std::vector<double>& samples) {
+    return lower_quartile(samples) - *std::ranges::min_element(samples);
+  };
+  if (difference <= 0 || difference <= std::max(spread(longer), spread(shorter))) {
+    return std::nullopt;
+  }
+  return difference;
+}
+
 }  // namespace moesaic

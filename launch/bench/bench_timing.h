@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 namespace moesaic {
@@ -19,5 +20,11 @@ namespace moesaic {
 /// What a quarter of `samples` do not exceed: a time with little of what others on the machine
 /// took, and no lucky one either.
 [[nodiscard]] double lower_quartile(std::vector<double> samples);
+
+/// How much longer something takes than something else that was measured in turn with it: what
+/// their lower quartiles differ by. Nothing where the lower quarter of either spreads over as much,
+/// so that others on the machine may have made the difference.
+[[nodiscard]] std::optional<double> longer_by(const std::vector<double>& longer,
+                                              const std::vector<double>& shorter);
 
 }  // namespace moesaic

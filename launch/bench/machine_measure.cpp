@@ -142,8 +142,23 @@ class Measurement {
     machine.barrier_seconds = together_.seconds([&] { world.barrier(); }, kBarriers);
     std::vector<int> nodes;
     for (const RankInfo& rank : runtime_.ranks()) nodes.push_back(rank.node);
-    machine.inside = measure_link(world, nodes, true);
-    machine.between = measure_link(world, nodes, false);
+    machine.inside = measure_rows(nodes, true);
+    machine.between = measure_rows(nodes, false);
+  }
+
+  /// Between the ranks of a node, or between nodes.
+  [[nodiscard]] std::optional<LinkRates> measure_rows(const std::vector<int>& nodes,
+                                                      bool is_inside) const {
+    const auto link = measure_link(runtime_.world(), nodes, is_inside);
+    if (!link) return std::nullopt;
+    if (link->is_noisy) {
+      runtime_.log().once(LogLevel::warning,
+                          "rows {} nodes: others on the machine make it too noisy to tell bytes "
+                          "from all else that an exchange takes, which counts with them; measure "
+                          "again when it has less to do",
+                          is_inside ? "inside" : "between");
+    }
+    return link->rates;
   }
 
   const Runtime& runtime_;

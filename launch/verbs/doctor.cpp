@@ -61,13 +61,6 @@ std::vector<std::pair<std::string, std::string>> fact_lines(const MachineFacts& 
           {"Slurm", facts.slurm}};
 }
 
-void print_pairs(std::span<const HostPair> pairs) {
-  for (const auto& [from, to, rates] : pairs) {
-    fmt::print("hosts: {} to {}: {:.1f} us, {} GB/s\n", from, to, rates.latency_seconds * 1e6,
-               short_number(rates.bytes_per_second / 1e9));
-  }
-}
-
 void print_text(const Runtime& runtime, const Findings& found) {
   fmt::print("{}", version_text());
   fmt::print("CPU: {}, {} of {} cores usable, {}\n", found.topology.cpu_model,
@@ -96,7 +89,7 @@ void print_text(const Runtime& runtime, const Findings& found) {
         short_number(found.exchange.gigabytes_per_second()), found.exchange.barrier_microseconds);
   }
   fmt::print("{}", gpu_text(found.gpus, runtime));
-  print_pairs(found.pairs);
+  fmt::print("{}", pairs_text(found.pairs));
   for (const KernelTest& test : found.kernels) {
     fmt::print("kernel {:<23} {}\n", test.kernel,
                test.same_bits ? "same bits as scalar"
@@ -128,19 +121,6 @@ std::string facts_json(const MachineFacts& facts) {
       .field("process_manager", facts.process_manager)
       .field("slurm", facts.slurm)
       .text();
-}
-
-std::string pairs_json(std::span<const HostPair> pairs) {
-  std::vector<std::string> texts;
-  for (const auto& [from, to, rates] : pairs) {
-    texts.push_back(JsonWriter()
-                        .field("from", from)
-                        .field("to", to)
-                        .field("microseconds", rates.latency_seconds * 1e6)
-                        .field("bytes_per_second", rates.bytes_per_second)
-                        .text());
-  }
-  return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
 void print_json(const Runtime& runtime, const Findings& found) {

@@ -1,9 +1,13 @@
 #include "launch/verbs/host_pairs.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
+
+#include "base/json.h"
+#include "launch/results/result_table.h"
 
 namespace moesaic {
 namespace {
@@ -43,6 +47,32 @@ std::vector<HostPair> measure_host_pairs(const Runtime& runtime) {
     }
   }
   return pairs;
+}
+
+std::string pairs_text(std::span<const HostPair> pairs) {
+  std::string text;
+  for (const auto& [from, to, rates] : pairs) {
+    text += fmt::format("hosts: {} to {}: {:.1f} us, {}\n", from, to, rates.latency_seconds * 1e6,
+                        rates.bytes_per_second
+                            ? short_number(*rates.bytes_per_second / 1e9) + " GB/s"
+                            : "bandwidth too noisy to tell: hosts or network are busy");
+  }
+  return text;
+}
+
+std::string pairs_json(std::span<const HostPair> pairs) {
+  std::vector<std::string> texts;
+  for (const auto& [from, to, rates] : pairs) {
+    JsonWriter text;
+    text.field("from", from).field("to", to).field("microseconds", rates.latency_seconds * 1e6);
+    if (rates.bytes_per_second) {
+      text.field("bytes_per_second", *rates.bytes_per_second);
+    } else {
+      text.raw_field("bytes_per_second", "null");
+    }
+    texts.push_back(text.text());
+  }
+  return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
 std::vector<std::string> advice(std::span<const RankInfo> ranks) {

@@ -11,6 +11,7 @@
 #include "kernels/whole_product.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/layer_parts.h"
+#include "launch/bench/link_measure.h"
 #include "launch/bench/rival_product.h"
 #include "launch/bench/sample_rows.h"
 #include "launch/results/result_table.h"
@@ -133,6 +134,40 @@ TEST(BenchTiming, QuartileIsWhatAQuarterDoNotExceed) {
   EXPECT_EQ(lower_quartile({9, 1, 5, 3, 7}), 3);
   EXPECT_EQ(lower_quartile({2, 1}), 1);
   EXPECT_EQ(lower_quartile({4}), 4);
+}
+
+TEST(BenchTiming, ADifferenceCountsIfSamplesSpreadOverLess) {
+  EXPECT_EQ(longer_by({30, 31, 90, 90}, {9, 10, 10, 80}), 21);
+  EXPECT_EQ(longer_by({9, 10, 10, 80}, {30, 31, 90, 90}), std::nullopt);
+  EXPECT_EQ(longer_by({5, 5, 5}, {5, 5, 5}), std::nullopt);
+  // Of ranks that wait for others on their cores, 4 ms at a time.
+  EXPECT_EQ(longer_by({8000, 8012, 8040, 12000, 16000}, {20, 7990, 7990, 7990, 12000}),
+            std::nullopt);
+  EXPECT_EQ(longer_by({20, 8012, 8040, 12000, 16000}, {4000, 4001, 7990, 7990, 12000}),
+            std::nullopt);
+}
+
+TEST(BenchLinks, WhatNoiseHidesIsABoundAndSaidToBe) {
+  LinkTimes times{.idle = std::vector<double>(8, 1e-6),
+                  .one_row = std::vector<double>(8, 3e-6),
+                  .one_rank = std::vector<double>(8, 403e-6),
+                  .all_ranks = std::vector<double>(8, 803e-6),
+                  .bytes = 4e6,
+                  .ranks_of_node = 2};
+  const MeasuredLink quiet = link_rates(times);
+  EXPECT_FALSE(quiet.is_noisy);
+  EXPECT_NEAR(quiet.rates.latency_seconds, 2e-6, 1e-12);
+  EXPECT_NEAR(quiet.rates.one_rank_bytes_per_second, 1e10, 1);
+  EXPECT_NEAR(quiet.rates.all_ranks_bytes_per_second, 1e10, 1);
+
+  times.one_row = std::vector<double>(8, 5e-3);  // others had the cores meanwhile
+  const MeasuredLink noisy = link_rates(times);
+  EXPECT_TRUE(noisy.is_noisy);
+  EXPECT_NEAR(noisy.rates.one_rank_bytes_per_second, 4e6 / 403e-6, 1);
+  EXPECT_NEAR(noisy.rates.all_ranks_bytes_per_second, 8e6 / 803e-6, 1);
+
+  times.other_nodes = 2;
+  EXPECT_NEAR(link_rates(times).rates.latency_seconds, 0.5e-6, 1e-12);
 }
 
 TEST(BenchTiming, RepeatsUntilTheBudgetIsSpent) {

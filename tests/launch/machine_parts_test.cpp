@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "base/json.h"
 #include "launch/job/binding.h"
 #include "launch/job/srun_kinds.h"
 #include "launch/verbs/host_pairs.h"
@@ -153,6 +154,19 @@ TEST(MachineFacts, TellWhatSrunTakes) {
   EXPECT_EQ(mpi_kinds("srun: MPI types are...\nsrun: pmi2\nsrun: none\n"),
             (std::vector<std::string>{"pmi2", "none"}));
   EXPECT_TRUE(mpi_kinds("slurm_load_ctl_conf error: Unable to contact slurm controller").empty());
+}
+
+TEST(HostPairs, ABandwidthIsToldOrNot) {
+  const std::vector<HostPair> pairs = {
+      {"a", "b", {.latency_seconds = 2e-5, .bytes_per_second = 1.25e9}},
+      {"a", "c", {.latency_seconds = 4e-3}}};
+  EXPECT_EQ(pairs_text(pairs),
+            "hosts: a to b: 20.0 us, 1.250 GB/s\n"
+            "hosts: a to c: 4000.0 us, bandwidth too noisy to tell: hosts or network are busy\n");
+  const Json json = Json::parse(pairs_json(pairs), "hosts");
+  EXPECT_EQ(json.at(std::int64_t{0}).at("bytes_per_second").as_double(), 1.25e9);
+  EXPECT_TRUE(json.at(std::int64_t{1}).find("bytes_per_second") == std::nullopt);
+  EXPECT_NEAR(json.at(std::int64_t{1}).at("microseconds").as_double(), 4000, 1e-9);
 }
 
 TEST(Advice, IsALineToType) {
