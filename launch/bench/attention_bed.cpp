@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/rounding.h"
 #include "base/split.h"
 #include "launch/shapes/cold_weights.h"
 
@@ -82,10 +83,10 @@ AttentionBed::AttentionBed(const AttentionForm& form, AttentionKind kind, std::i
   fill(memory);
 }
 
-std::int64_t AttentionBed::head_bytes() const {
-  const std::int64_t blocks = (num_keys_ + kKeysPerBlock - 1) / kKeysPerBlock;
-  return blocks *
-         (key_block_bytes(kind_, form_.head_dim) + value_block_bytes(kind_, form_.head_dim));
+std::int64_t AttentionBed::copy_bytes(const AttentionForm& form, AttentionKind kind,
+                                      std::int64_t num_keys) {
+  return form.kv_heads * divide_up(num_keys, kKeysPerBlock) *
+         (key_block_bytes(kind, form.head_dim) + value_block_bytes(kind, form.head_dim));
 }
 
 void AttentionBed::fill(std::span<std::byte> memory) {
@@ -99,7 +100,7 @@ void AttentionBed::fill(std::span<std::byte> memory) {
     store_value(kind_, vector_of(position, form_.head_dim, kValue).data(), form_.head_dim,
                 {block + key_bytes, position % kKeysPerBlock});
   }
-  const std::int64_t blocks = head_bytes() / block_bytes;
+  const std::int64_t blocks = divide_up(num_keys_, kKeysPerBlock);
   for (std::int64_t b = 0; b < heads * blocks; ++b) {  // all heads have the same keys and values
     std::byte* const to = memory.data() + b * block_bytes;
     const std::byte* const from =

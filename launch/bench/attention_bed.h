@@ -46,6 +46,10 @@ class AttentionBed final : public MeasuredAttention {
   AttentionBed(const AttentionForm& form, AttentionKind kind, std::int64_t num_keys,
                std::span<std::byte> memory);
 
+  /// Of the keys and values of one copy.
+  [[nodiscard]] static std::int64_t copy_bytes(const AttentionForm& form, AttentionKind kind,
+                                               std::int64_t num_keys);
+
   /// The last `rows` of the positions attend to those up to their own, on all threads, cut as the
   /// model does; rows <= num_keys.
   void run(const AttentionKernel& kernel, std::int64_t rows, ThreadPool& pool) override;
@@ -69,8 +73,7 @@ class AttentionBed final : public MeasuredAttention {
   };
 
   [[nodiscard]] std::int64_t group() const { return form_.heads / form_.kv_heads; }
-  [[nodiscard]] std::int64_t head_bytes() const;
-  [[nodiscard]] std::int64_t copy_bytes() const { return form_.kv_heads * head_bytes(); }
+  [[nodiscard]] std::int64_t copy_bytes() const { return copy_bytes(form_, kind_, num_keys_); }
   void fill(std::span<std::byte> memory);
   [[nodiscard]] std::vector<double> exact_row(std::int64_t row, std::int64_t head) const;
   /// Where the group of query heads of one KV head and row starts, in queries_ and out_.

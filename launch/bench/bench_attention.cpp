@@ -91,6 +91,7 @@ class AttentionBench {
             keys);
     require(options.rival == Rival::none, ErrorKind::usage, "--rival has no --op {}",
             choice_name(options.op));
+    require_room();
     memory_ = Buffer<std::byte>(cold_bytes(runtime));
     teams_ = make_teams(runtime, memory_.span());
     printer_.emplace(runtime, amount());
@@ -118,6 +119,18 @@ class AttentionBench {
   }
 
  private:
+  void require_room() const {
+    std::int64_t bytes = 0;
+    for (const AttentionForm& form : forms_) {
+      for (const AttentionKind kind : kinds_) {
+        for (const std::int64_t keys : runtime_->options().keys) {
+          bytes = std::max(bytes, AttentionBed::copy_bytes(form, kind, keys));
+        }
+      }
+    }
+    require_cold_bytes(*runtime_, bytes, "keys and values");
+  }
+
   [[nodiscard]] BenchAmount amount() const {
     std::int64_t kernel_count = 0;
     for (const AttentionKind kind : kinds_) kernel_count += std::ssize(kernels(kind));

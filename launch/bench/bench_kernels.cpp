@@ -20,6 +20,7 @@
 #include "launch/job/agreement.h"
 #include "launch/job/verbs.h"
 #include "launch/options/choices.h"
+#include "launch/shapes/cold_weights.h"
 #include "launch/shapes/named_shapes.h"
 #include "src/model/weight_layout.h"
 
@@ -71,6 +72,21 @@ void keep_plain(std::vector<Layout>& layouts) {
           "--op outer has products in bf16 and f32, and --formats names neither");
 }
 
+/// Of weights, or of results that rotate.
+std::int64_t largest_matrix(ProductOp op, const std::vector<MatrixShape>& shapes,
+                            const std::vector<Layout>& layouts) {
+  std::int64_t bytes = 0;
+  for (const MatrixShape& shape : shapes) {
+    for (const Layout& layout : layouts) {
+      bytes = std::max(bytes, matrix_bytes(layout, shape.columns, shape.depth));
+    }
+    if (op == ProductOp::outer) {
+      bytes = std::max(bytes, matrix_bytes({.format = Format::f32}, shape.columns, shape.depth));
+    }
+  }
+  return bytes;
+}
+
 class KernelBench {
  public:
   explicit KernelBench(const Runtime& runtime);
@@ -111,6 +127,7 @@ KernelBench::KernelBench(const Runtime& runtime)
   require(!has_rival_ || op_ == ProductOp::forward, ErrorKind::usage,
           "--rival onednn has no products of --op {}", choice_name(op_));
   if (op_ == ProductOp::outer) keep_plain(layouts_);
+  require_cold_bytes(runtime, largest_matrix(op_, shapes_, layouts_), "matrices");
   memory_ = Buffer<std::byte>(cold_bytes(runtime));
   teams_ = make_teams(runtime, memory_.span());
   printer_.emplace(runtime, amount());

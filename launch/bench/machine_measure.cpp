@@ -21,7 +21,7 @@
 #include "launch/bench/row_measure.h"
 #include "launch/bench/together.h"
 #include "launch/job/gather.h"
-#include "launch/job/memory_plan.h"
+#include "launch/job/memory_check.h"
 
 namespace moesaic {
 namespace {
@@ -32,6 +32,8 @@ constexpr std::int64_t kColdBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kLeastBytes = std::int64_t{32} << 20;
 /// Of a thread, that its core's own cache holds.
 constexpr std::int64_t kCachedBytesOfThread = std::int64_t{1} << 20;
+/// Rows, results and samples of weights, as seen; rows between ranks come after most of them.
+constexpr std::int64_t kOtherBytes = std::int64_t{52} << 20;
 /// Of small models, of Granite and of Qwen3-30B-A3B.
 constexpr std::array<AttentionForm, 3> kAttentions = {
     {{.heads = 16, .kv_heads = 4, .head_dim = 32},
@@ -178,6 +180,11 @@ int cores_measured(const Runtime& runtime) {
 }
 
 }  // namespace
+
+void require_machine_memory(const Runtime& runtime) {
+  const std::int64_t cached = kCachedBytesOfThread * runtime.compute().pool->size();
+  require_spare_memory(runtime, kLeastBytes + 2 * cached + kOtherBytes, "measurements");
+}
 
 MachineRates measure_machine(const Runtime& runtime) {
   RuntimeBytes bytes = runtime_bytes();  // before what is measured takes some

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "base/memory.h"
 #include "kernels/outer_gemm.h"
 #include "kernels/transposed_gemm.h"
 
@@ -89,7 +91,11 @@ class OuterProductRun final : public MeasuredProduct {
         format_(bed.weights->layout().format),
         gemm_(compute),
         places_(static_cast<std::size_t>(
-            std::max<std::int64_t>(1, std::ssize(bed.memory) / matrix_bytes()))) {}
+            std::max<std::int64_t>(1, std::ssize(bed.memory) / matrix_bytes()))) {
+    require(matrix_bytes() <= std::ssize(bed.memory), ErrorKind::usage,
+            "a result of {} does not fit into --footprint {}", format_bytes(matrix_bytes()),
+            format_bytes(std::ssize(bed.memory)));
+  }
 
   void prepare(std::int64_t num_rows) override { num_rows_ = num_rows; }
   void run() override {

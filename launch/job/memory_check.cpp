@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.h"
+#include "base/rounding.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
 
@@ -101,6 +103,25 @@ std::int64_t spare_memory(const Runtime& runtime) {
   const std::optional<ByteCount>& limit = runtime.options().memory_limit;
   if (!limit) return left;
   return std::clamp<std::int64_t>(limit->bytes / ranks - resident_bytes().peak, 0, left);
+}
+
+void require_spare_memory(const Runtime& runtime, std::int64_t bytes, std::string_view use) {
+  // Of a rank, that others of its node may have more already, and this one by the next time.
+  constexpr std::int64_t kMargin = std::int64_t{2} << 20;
+  constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+  if (spare_memory(runtime) >= bytes) return;
+  const std::int64_t ranks = runtime.grid().node().size();
+  const std::string need =
+      fmt::format("not enough memory: {} need {}{}", use, format_bytes(bytes),
+                  ranks == 1 ? "" : fmt::format(" of each of the {} ranks on this node", ranks));
+  const MemoryLimit left = memory_limit();
+  require(left.available_bytes / ranks >= bytes, ErrorKind::resource,
+          "{}, but {} are available ({})", need, format_bytes(left.available_bytes), left.source);
+  const std::int64_t has = resident_bytes().peak;
+  fail(ErrorKind::resource,
+       "--memory-limit {}: {} beside the {} that the program has; --memory-limit {}M would do",
+       runtime.options().memory_limit->text, need, format_bytes(has),
+       divide_up(ranks * (has + bytes + kMargin), kMebibyte));
 }
 
 FittingMemory check_memory(const Runtime& runtime, const ModelConfig& config,

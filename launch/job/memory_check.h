@@ -19,6 +19,10 @@ namespace moesaic {
 /// this node, and of what system and cgroup leave.
 [[nodiscard]] std::int64_t spare_memory(const Runtime& runtime);
 
+/// Throws Error{resource} naming what sets the limit, and the least that would do, unless this rank
+/// may take `bytes` beside what it has, for `use`, which they need: "self-tests".
+void require_spare_memory(const Runtime& runtime, std::int64_t bytes, std::string_view use);
+
 /// What was found to fit.
 struct FittingMemory {
   /// Of a sequence's cache: that of the plan, or as much of it as fits if less will do; the same on

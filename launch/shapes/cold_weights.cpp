@@ -36,6 +36,10 @@ std::vector<float> normal_numbers(std::int64_t count, float deviation, std::uint
   return numbers;
 }
 
+std::int64_t matrix_bytes(const Layout& layout, std::int64_t rows, std::int64_t depth) {
+  return panel_count(rows) * panel_bytes(layout, depth);
+}
+
 SampleWeights::SampleWeights(const Layout& layout, std::int64_t depth, std::uint64_t seed)
     : values_(normal_numbers(kRows * depth, kDeviation, seed)) {
   OwnedMatrix packed = pack_matrix(layout, values_, kRows, depth);
@@ -53,7 +57,7 @@ SampleWeights::SampleWeights(const Layout& layout, std::int64_t depth, std::uint
 }
 
 std::int64_t SampleWeights::bytes(std::int64_t rows) const {
-  return panel_count(rows) * matrix_.panel_stride();
+  return matrix_bytes(matrix_.layout, rows, depth());
 }
 
 PackedMatrix SampleWeights::write_matrix(std::int64_t rows, std::byte* panels) const {

@@ -16,6 +16,10 @@ namespace moesaic {
 [[nodiscard]] std::vector<float> normal_numbers(std::int64_t count, float deviation,
                                                 std::uint64_t seed);
 
+/// Bytes of a packed matrix [rows, depth].
+[[nodiscard]] std::int64_t matrix_bytes(const Layout& layout, std::int64_t rows,
+                                        std::int64_t depth);
+
 /// Random weights, quantised and packed: some rows of a matrix, of which any number of matrices can
 /// be made that repeat them.
 class SampleWeights {

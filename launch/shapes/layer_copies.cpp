@@ -10,10 +10,6 @@ namespace {
 
 constexpr std::uint64_t kWeightSeed = 7;
 
-std::int64_t matrix_bytes(const Layout& layout, std::int64_t rows, std::int64_t depth) {
-  return panel_count(rows) * panel_bytes(layout, depth);
-}
-
 /// A router that takes the first elements of a token for its logits.
 OwnedMatrix make_router(const LayerShape& shape) {
   std::vector<float> values(static_cast<std::size_t>(shape.experts * shape.hidden));

@@ -29,6 +29,7 @@ namespace {
 
 constexpr std::int64_t kTestRows = 16;  // for each peer
 constexpr std::int64_t kTestRowBytes = 4096;
+constexpr std::int64_t kTestBytes = std::int64_t{4} << 20;  // of all self-tests
 
 /// What the doctor found; the parts of rank 0 are of its own machine.
 struct Findings {
@@ -172,6 +173,8 @@ void run_doctor(Runtime& runtime) {
   agree(runtime.world(), [&] {
     const std::optional<std::string>& path = runtime.options().measure;
     if (path && runtime.is_first()) require_replaceable(*path);
+    if (runtime.options().memory_limit) require_spare_memory(runtime, kTestBytes, "self-tests");
+    if (path) require_machine_memory(runtime);
   });
   Findings found;
   found.exchange = test_exchange(runtime.world(), kTestRows, kTestRowBytes);

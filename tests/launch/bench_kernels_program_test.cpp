@@ -181,6 +181,32 @@ TEST(BenchKernels, RivalStandsBesideOrIsMissed) {
   }
 }
 
+TEST(BenchKernels, AMemoryLimitThatIsTooLowIsNamed) {
+  const std::vector<Arguments> benches = {
+      {"--shapes", "4096x4096", "--formats", "f32"},
+      {"--shapes", "2048x2048", "--formats", "bf16", "--op", "outer"},
+      {"--op", "attention", "--shapes", "64x64x128", "--keys", "2048", "--rows", "1"}};
+  for (const Arguments& bench : benches) {
+    const ProgramResult result = run_moesaic(
+        joined({"bench", "kernels", "--seconds", "0", "-t", "1", "--memory-limit", "48M"}, bench));
+    EXPECT_EQ(result.exit_code, 4) << result.text();
+    EXPECT_EQ(result.error_lines(), 1) << result.text();
+    EXPECT_NE(result.err.find("--memory-limit 48M: not enough memory"), std::string::npos)
+        << result.text();
+    EXPECT_EQ(result.err.find("--footprint"), std::string::npos) << result.text();
+  }
+  // What it says would do does.
+  const Arguments small = {
+      "bench",  "kernels", "--seconds", "0",      "-t", "1",  "--op", "attention",     "--shapes",
+      "8x8x64", "--keys",  "8192",      "--rows", "1",  "-o", "json", "--memory-limit"};
+  const std::string error = run_moesaic(joined(small, {"24M"})).err;
+  const std::size_t at = error.find("; --memory-limit ");
+  ASSERT_NE(at, std::string::npos) << error;
+  const std::size_t value = at + std::string_view("; --memory-limit ").size();
+  const std::string limit = error.substr(value, error.find(' ', value) - value);
+  EXPECT_EQ(run_moesaic(joined(small, {limit})).exit_code, 0) << limit;
+}
+
 TEST(BenchKernels, WrongOptionsAreNamed) {
   const auto expect_error = [](const Arguments& more, const std::string& part) {
     const ProgramResult result = run_moesaic(bench_kernels(more));
@@ -196,6 +222,8 @@ TEST(BenchKernels, WrongOptionsAreNamed) {
   expect_error({"--footprint", "much"}, "--footprint: \"much\"");
   expect_error({"--rival", "mkl"}, "--rival: \"mkl\"");
   expect_error({"--shapes", "4096x4096", "--formats", "bf16"}, "--footprint");
+  expect_error({"--shapes", "1024x1024", "--formats", "bf16", "--op", "outer", "--footprint", "3M"},
+               "a result of 4.00 MiB does not fit into --footprint 3.00 MiB");
   expect_error({"--tokens", "1"}, "--tokens is no option of moesaic bench kernels");
 }
 

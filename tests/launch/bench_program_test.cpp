@@ -35,6 +35,22 @@ TEST(BenchModel, KeepsToTheMemoryLimit) {
       << doctor.text();
 }
 
+TEST(Doctor, RefusesAMemoryLimitThatItCannotKeep) {
+  const TemporaryDirectory directory;
+  const std::string machine = directory.path_of("machine.json");
+  for (const auto& [arguments, what] : std::vector<std::pair<Arguments, std::string>>{
+           {{"--memory-limit", "8M"}, "--memory-limit 8M: not enough memory: self-tests"},
+           {{"--memory-limit", "50M", "--measure", machine},
+            "--memory-limit 50M: not enough memory: measurements"}}) {
+    const ProgramResult doctor = run_moesaic(joined({"doctor", "-t", "1"}, arguments));
+    EXPECT_EQ(doctor.exit_code, 4) << doctor.text();
+    EXPECT_EQ(doctor.out, "");
+    EXPECT_NE(doctor.err.find(what), std::string::npos) << doctor.text();
+    EXPECT_NE(doctor.err.find("M would do"), std::string::npos) << doctor.text();
+  }
+  EXPECT_FALSE(std::filesystem::exists(machine));
+}
+
 TEST(BenchModel, HasALineForEachCombination) {
   const Json table =
       parse_table(run_ranks(2, bench_model({"-p", "16,8", "-n", "4,2", "--prompt-gen", "8,3", "-pg",
