@@ -10,6 +10,8 @@
 
 #include "base/error.h"
 #include "launch/bench/bench_table.h"
+#include "launch/job/program_version.h"
+#include "launch/job/runtime.h"
 #include "launch/study/study_config.h"
 
 namespace moesaic {
@@ -75,16 +77,13 @@ std::vector<std::string> parse_strings(const Json& json) {
 }
 
 Provenance parse_provenance(const Json& json) {
-  return {.version = json.at("version").as_string(),
-          .commit = json.at("commit").as_string(),
-          .is_dirty = json.at("dirty").as_bool(),
-          .compiler = json.at("compiler").as_string(),
-          .mpi = json.at("mpi").as_string(),
-          .isa = json.at("isa").as_string(),
-          .cpu = json.at("cpu").as_string(),
-          .hosts = parse_strings(json.at("hosts")),
-          .cpusets = parse_strings(json.at("cpusets")),
-          .governor = json.at("governor").as_string()};
+  Provenance result = parse_program(json);
+  result.isa = json.at("isa").as_string();
+  result.cpu = json.at("cpu").as_string();
+  result.hosts = parse_strings(json.at("hosts"));
+  result.cpusets = parse_strings(json.at("cpusets"));
+  result.governor = json.at("governor").as_string();
+  return result;
 }
 
 void parse_ranks(const Json& json, Measurement& m) {
@@ -195,13 +194,38 @@ void add_measurement(const Measurement& m, JsonWriter& out) {
   out.raw_field("roof_share", optional_json(m.roof_share)).field("disturbed", m.disturbed);
 }
 
-void add_provenance(const Provenance& from, JsonWriter& out) {
+void add_program(const Provenance& from, JsonWriter& out) {
   out.field("version", from.version)
       .field("commit", from.commit)
       .field("dirty", from.is_dirty)
       .field("compiler", from.compiler)
-      .field("mpi", from.mpi)
-      .field("isa", from.isa)
+      .field("mpi", from.mpi);
+}
+
+Provenance parse_program(const Json& json) {
+  Provenance program;
+  program.version = json.at("version").as_string();
+  program.commit = json.at("commit").as_string();
+  program.is_dirty = json.at("dirty").as_bool();
+  program.compiler = json.at("compiler").as_string();
+  program.mpi = json.at("mpi").as_string();
+  return program;
+}
+
+Provenance this_program() {
+  const ProgramVersion version = program_version();
+  Provenance program;
+  program.version = version.number;
+  program.commit = version.commit;
+  program.is_dirty = version.is_dirty;
+  program.compiler = version.compiler;
+  program.mpi = mpi_library_version();
+  return program;
+}
+
+void add_provenance(const Provenance& from, JsonWriter& out) {
+  add_program(from, out);
+  out.field("isa", from.isa)
       .field("cpu", from.cpu)
       .raw_field("hosts", json_strings(from.hosts))
       .raw_field("cpusets", json_strings(from.cpusets))

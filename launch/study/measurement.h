@@ -18,7 +18,7 @@ struct PhaseMeasurement {
   double most = 0;
 };
 
-/// With what was measured.
+/// With what was measured; isa and all below are known of what was measured alone.
 struct Provenance {
   std::string version{};
   std::string commit{};
@@ -86,6 +86,12 @@ struct Measurement {
 /// Members of a JSON object, without the rows of each expert and the provenance.
 void add_measurement(const Measurement& measurement, JsonWriter& out);
 void add_provenance(const Provenance& provenance, JsonWriter& out);
+/// The program alone: version, commit, compiler, MPI.
+void add_program(const Provenance& provenance, JsonWriter& out);
+/// Inverse.
+[[nodiscard]] Provenance parse_program(const Json& json);
+/// Of this process.
+[[nodiscard]] Provenance this_program();
 /// All of it, one line of JSON.
 [[nodiscard]] std::string measurement_json(const Measurement& measurement);
 /// Inverse. Throws Error{file} naming the field that is missing or not what it should be: counts of

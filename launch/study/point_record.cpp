@@ -36,6 +36,7 @@ PointRecord parse_record(const Json& json) {
   record.launch.end = launch.at("end").as_string();
   record.launch.job_id = launch.at("job_id").as_string();
   record.launch.array_id = launch.at("array_id").as_string();
+  if (const auto program = launch.find("program")) record.launch.program = parse_program(*program);
   if (const auto error = json.find("error")) {
     const auto times = error->find("times");
     record.error = PointError{.exit_code = static_cast<int>(error->at("exit_code").as_int(1, 255)),
@@ -68,8 +69,26 @@ std::string error_json(const PointError& error) {
       .text();
 }
 
+namespace {
+
+std::string launch_json(const PointLaunch& launch) {
+  JsonWriter out;
+  out.raw_field("argv", json_strings(launch.argv))
+      .field("start", launch.start)
+      .field("end", launch.end)
+      .field("job_id", launch.job_id)
+      .field("array_id", launch.array_id);
+  if (launch.program) {
+    JsonWriter program;
+    add_program(*launch.program, program);
+    out.raw_field("program", program.text());
+  }
+  return out.text();
+}
+
+}  // namespace
+
 std::string point_record_json(const PointRecord& record) {
-  const PointLaunch& launch = record.launch;
   JsonWriter out;
   out.field("point", record.id)
       .field("kind", record.kind)
@@ -77,13 +96,7 @@ std::string point_record_json(const PointRecord& record) {
       .field("link", record.link)
       .field("ranks", record.ranks)
       .raw_field("options", options_json(record.options))
-      .raw_field("launch", JsonWriter()
-                               .raw_field("argv", json_strings(launch.argv))
-                               .field("start", launch.start)
-                               .field("end", launch.end)
-                               .field("job_id", launch.job_id)
-                               .field("array_id", launch.array_id)
-                               .text());
+      .raw_field("launch", launch_json(record.launch));
   if (record.measurement) out.raw_field("measurement", measurement_json(*record.measurement));
   if (record.error) out.raw_field("error", error_json(*record.error));
   return out.text();

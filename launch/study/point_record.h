@@ -28,6 +28,8 @@ struct PointLaunch {
   std::string end{};
   std::string job_id{};    // of Slurm; empty: none
   std::string array_id{};  // of Slurm, "JOB_TASK"; empty: none
+  /// Which program did: what is known of it without a measurement. Nothing: not told.
+  std::optional<Provenance> program{};
 };
 
 /// What is known of a point: the content of its file.

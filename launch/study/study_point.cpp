@@ -12,7 +12,6 @@
 #include "launch/bench/roofs.h"
 #include "launch/job/gather.h"
 #include "launch/job/memory_check.h"
-#include "launch/job/program_version.h"
 #include "launch/job/verbs.h"
 #include "launch/study/disturbance.h"
 #include "launch/study/measurement.h"
@@ -46,17 +45,10 @@ std::string governor() {
 }
 
 Provenance describe_provenance(const Runtime& runtime) {
-  const ProgramVersion version = program_version();
-  Provenance result{.version = version.number,
-                    .commit = version.commit,
-                    .is_dirty = version.is_dirty,
-                    .compiler = version.compiler,
-                    .mpi = mpi_library_version(),
-                    .isa = std::string(isa_name(runtime.compute().isa)),
-                    .cpu = read_topology().cpu_model,
-                    .hosts = {},
-                    .cpusets = {},
-                    .governor = governor()};
+  Provenance result = this_program();
+  result.isa = isa_name(runtime.compute().isa);
+  result.cpu = read_topology().cpu_model;
+  result.governor = governor();
   for (const RankInfo& rank : runtime.ranks()) {
     result.hosts.emplace_back(rank.host_name());
     result.cpusets.emplace_back(rank.cpus());

@@ -172,7 +172,8 @@ class StudyRun {
                      .start = utc_now(),
                      .end = "",
                      .job_id = variable("SLURM_JOB_ID"),
-                     .array_id = array_id()};
+                     .array_id = array_id(),
+                     .program = this_program()};
     const int code = launch(point, record.launch.argv);
     record.launch.end = utc_now();
     if (code == kInterruptedCode) throw Interrupted("the ranks of a point were asked to stop");

@@ -8,6 +8,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/rounding.h"
+
 namespace moesaic {
 namespace {
 
@@ -16,6 +18,14 @@ namespace {
 bool grows_with_ranks(std::string_view kind, std::string_view option) {
   if (option == "sequences") return kind != "strong";
   return option == "experts" && kind == "experts";
+}
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
 }
 
 /// What has to be alike in points that are compared.
@@ -55,7 +65,11 @@ void compare(const Measurement& base, StudyRow& row) {
 std::string provenance_json(const PointRecord& record) {
   const PointLaunch& launch = record.launch;
   JsonWriter out;
-  if (record.measurement) add_provenance(record.measurement->provenance, out);
+  if (record.measurement) {
+    add_provenance(record.measurement->provenance, out);
+  } else if (launch.program) {
+    add_program(*launch.program, out);
+  }
   return out.field("job_id", launch.job_id)
       .field("array_id", launch.array_id)
       .raw_field("argv", json_strings(launch.argv))
@@ -63,6 +77,25 @@ std::string provenance_json(const PointRecord& record) {
       .field("start", launch.start)
       .field("end", launch.end)
       .text();
+}
+
+/// A number that an option of the point tells; nothing where it leaves that to the ranks.
+std::optional<std::int64_t> told(const PointRecord& record, const std::string& option) {
+  const auto found = record.options.find(option);
+  if (found == record.options.end()) return std::nullopt;
+  const std::optional<std::int64_t> value = whole_number(found->second);
+  return value && *value > 0 ? value : std::nullopt;
+}
+
+/// What is known of a point that nobody measured.
+void add_asked_for(const PointRecord& record, JsonWriter& out) {
+  out.field("ranks", record.ranks);
+  if (const auto per_node = told(record, "ranks-per-node")) {
+    out.field("nodes", divide_up(record.ranks, *per_node));
+  }
+  if (const auto threads = told(record, "threads")) out.field("threads", record.ranks * *threads);
+  if (const auto replicas = told(record, "expert-replicas")) out.field("replicas", *replicas);
+  if (const auto sequences = told(record, "sequences")) out.field("sequences", *sequences);
 }
 
 std::string study_line(const StudyRow& row) {
@@ -75,7 +108,7 @@ std::string study_line(const StudyRow& row) {
   if (record.measurement) {
     add_measurement(*record.measurement, out);
   } else {
-    out.field("ranks", record.ranks);
+    add_asked_for(record, out);
   }
   return out.raw_field("speedup", optional_json(row.speedup))
       .raw_field("efficiency", optional_json(row.efficiency))
@@ -92,10 +125,7 @@ std::map<std::string, std::string> compared_options(const PointRecord& record) {
   std::map<std::string, std::string> options = record.options;
   for (auto& [name, value] : options) {
     if (!grows_with_ranks(record.kind, name)) continue;
-    std::int64_t all = 0;
-    const char* const end = value.data() + value.size();
-    const auto [stop, error] = std::from_chars(value.data(), end, all);
-    if (error == std::errc() && stop == end) value = fmt::format("{}", all / record.ranks);
+    if (const auto all = whole_number(value)) value = fmt::format("{}", *all / record.ranks);
   }
   return options;
 }

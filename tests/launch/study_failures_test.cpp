@@ -50,7 +50,9 @@ class StudyFailures : public StudyProgram {
 };
 
 TEST_F(StudyFailures, KeepsWhatAFailedPointSaidAndRunsItAgainWhenAsked) {
-  describe("launcher = env STUDY_RANKS={ranks}\nranks = 1\nmemory-limit = 8G,1M\n");
+  describe(
+      "launcher = env STUDY_RANKS={ranks}\nranks = 1\nsequences = 3\nranks-per-node = "
+      "1\nmemory-limit = 8G,1M\n");
   const ProgramResult result = run_moesaic(run());
   EXPECT_EQ(result.exit_code, 4) << result.text();
   ASSERT_EQ(rows().size(), 2U);
@@ -59,6 +61,16 @@ TEST_F(StudyFailures, KeepsWhatAFailedPointSaidAndRunsItAgainWhenAsked) {
   EXPECT_EQ(failed.at("error").at("exit_code").as_int(), 4);
   EXPECT_NE(failed.at("error").at("last_words").as_string().find("not enough memory"),
             std::string::npos);
+  // What is known without a measurement.
+  for (const char* key : {"ranks", "nodes", "threads", "replicas", "sequences"}) {
+    EXPECT_EQ(failed.at(key).as_int(), rows()[0].at(key).as_int()) << key;
+  }
+  EXPECT_FALSE(failed.find("tokens"));
+  for (const char* key : {"version", "commit", "compiler", "mpi"}) {
+    EXPECT_EQ(failed.at("provenance").at(key).as_string(),
+              rows()[0].at("provenance").at(key).as_string())
+        << key;
+  }
   const std::string file = out_ + "/points/" + failed.at("point").as_string() + ".json";
   const std::string other = out_ + "/points/" + rows()[0].at("point").as_string() + ".json";
   const auto first = file_number(file);
