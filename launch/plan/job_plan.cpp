@@ -14,7 +14,9 @@
 #include "launch/job/workloads.h"
 #include "launch/plan/training_cost.h"
 #include "src/lora/adapter_writer.h"
+#include "src/model/model_adapters.h"
 #include "src/train/gradient_reduction.h"
+#include "src/train/train_state.h"
 
 namespace moesaic {
 namespace {
@@ -173,6 +175,18 @@ void JobPlan::count_adapters(Share& share) const {
     share.adapter_values += spec.num_values();
     if (spec.site.expert < 0) share.common_values += spec.num_values();
   }
+}
+
+DiskDemand JobPlan::disk() const {
+  const std::vector<AdapterSite> sites = adapter_sites(model_.files.names(model_.config));
+  AdapterDescription description{.layout = AdapterLayout::transformers4};
+  if (model_.adapter) description = model_.adapter->description();
+  return {.total_steps = options_.save_every * (options_.keep + 1) + 1,
+          .save_every = options_.save_every,
+          .keep = options_.keep,
+          .checkpoint_bytes = TrainCheckpoints("", adapters_).bytes(),
+          .adapter_bytes = adapter_file_bytes(
+              {.description = description, .adapters = adapters_, .sites = sites})};
 }
 
 Workload JobPlan::workload(const Options& options, const CostRanks& ranks,

@@ -10,6 +10,7 @@
 #include "launch/job/placement_choice.h"
 #include "launch/job/session.h"
 #include "launch/plan/planned_nodes.h"
+#include "launch/sft/disk_demand.h"
 #include "src/parallel/step_work.h"
 
 namespace moesaic {
@@ -37,6 +38,8 @@ class JobPlan {
   [[nodiscard]] const CostRanks& ranks() const noexcept { return ranks_; }
   /// Of sft on nodes of `limit` bytes: --recompute auto does it where a node needs more without.
   [[nodiscard]] PlannedRecompute recompute(std::int64_t limit) const;
+  /// Of sft: what a run that lasts long enough writes, as --save-every and --keep say.
+  [[nodiscard]] DiskDemand disk() const;
   /// Of a rank, as `options` say, which may be others than those of the constructor in what
   /// decides the work: --ctx-size, --parallel, --batch-size, --recompute, whose auto is to keep
   /// what layers compute.

@@ -54,6 +54,15 @@ std::string recompute_line(const std::optional<PlannedRecompute>& recompute) {
                      recompute->reason);
 }
 
+std::string disk_line(const std::optional<DiskDemand>& disk) {
+  if (!disk) return "";
+  const std::int64_t checkpoints = new_checkpoints(*disk).most;
+  return fmt::format("disk      {} at most: {} {} of {}, the adapter {}\n",
+                     format_bytes(demanded_bytes(*disk)), checkpoints,
+                     checkpoints == 1 ? "checkpoint" : "checkpoints at a time",
+                     format_bytes(disk->checkpoint_bytes), format_bytes(disk->adapter_bytes));
+}
+
 std::string traffic_line(const PlanReport& report) {
   const ExpertTraffic& traffic = report.traffic;
   if (report.ranks.ranks == 1) return "";
@@ -125,6 +134,14 @@ std::string gpu_json(const PlanReport& report) {
   out.field("bytes", gpu.total()).field("expert", gpu.weights).field("rows", gpu.rows);
   if (report.gpu_limit) out.field("limit_bytes", *report.gpu_limit);
   return out.text();
+}
+
+std::string disk_json(const DiskDemand& disk) {
+  return JsonWriter()
+      .field("total", demanded_bytes(disk))
+      .field("checkpoints", new_checkpoints(disk).most * disk.checkpoint_bytes)
+      .field("adapter", disk.adapter_bytes)
+      .text();
 }
 
 std::string ranks_json(const std::vector<PlannedRank>& ranks) {
@@ -245,7 +262,7 @@ std::string plan_text(const PlanReport& report) {
     text += fmt::format("texts     {} a rank at a time, of up to {} tokens\n", report.sequences,
                         report.sequence_tokens);
   }
-  text += recompute_line(report.recompute);
+  text += recompute_line(report.recompute) + disk_line(report.disk);
   text += gpu_line(report);
   text += fmt::format("weights   {}\n", report.weights_source);
   text += traffic_line(report) + time_lines(report);
@@ -268,6 +285,7 @@ std::string plan_json(const PlanReport& report) {
       .field("sequences", report.sequences)
       .field("sequence_tokens", report.sequence_tokens);
   if (report.recompute) out.field("recompute", report.recompute->is_done);
+  if (report.disk) out.raw_field("disk_bytes", disk_json(*report.disk));
   return out.raw_field("gpu", gpu_json(report))
       .raw_field("ranks", ranks_json(report.memory.ranks))
       .raw_field("traffic", traffic_json(report.traffic))

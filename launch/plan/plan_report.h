@@ -17,6 +17,7 @@ struct PlanReport {
   std::int64_t sequences = 0;                   // that a rank has under way at a time
   std::int64_t sequence_tokens = 0;             // of each, at most
   std::optional<PlannedRecompute> recompute{};  // of sft
+  std::optional<DiskDemand> disk{};             // of sft
   ExpertTraffic traffic;                        // of a pass over prompts
   std::optional<JobTime> time;                  // with a machine
   std::string no_time;                          // why there is none

@@ -204,6 +204,7 @@ PlanReport plan_model(Command command, PlanSetting setting) {
     report.recompute = job.recompute(report.limit.available_bytes);
     if (report.recompute->is_done) setting.options.recompute = RecomputeChoice::always;
   }
+  if (options.plan_job == PlanJob::sft) report.disk = job.disk();
   report.memory = job.memory(setting.options);
   report.ranks = job.ranks();
   report.command = job_command(command, job.ranks());

@@ -132,5 +132,34 @@ TEST_F(PlannedTraining, that_goes_on_from_an_adapter_has_its_dropout) {
                  {config, "lora_dropout is 1.5", "--lora-dropout 0"});
 }
 
+TEST_F(PlannedTraining, TheDiskHoldsCheckpointsAndTheAdapterThatARunWrites) {
+  const std::string model = kDemo;
+  const Json once = plan(model, {"--memory", "8G"}).at("disk_bytes");
+  const std::int64_t one = once.at("checkpoints").as_int();
+  EXPECT_EQ(once.at("total").as_int(), one + once.at("adapter").as_int());
+  const Json often = plan(model, {"--memory", "8G", "--save-every", "10", "--keep", "3"});
+  EXPECT_EQ(often.at("disk_bytes").at("checkpoints").as_int(), 4 * one);
+  EXPECT_EQ(often.at("disk_bytes").at("total").as_int(), 4 * one);
+  EXPECT_NE(often.at("command").as_string().find("--save-every 10"), std::string::npos);
+
+  const std::string out = directory_.path_of("out");
+  const std::string data = directory_.path_of("data.jsonl");
+  write_text(data, "{\"text\": \"A sample.\"}\n");
+  const ProgramResult trained = run_moesaic(
+      {"sft", "-m", model, "--data", data, "-o", out, "-t", "1", "--max-steps", "1", "-c", "64"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.text();
+  const auto size = [&](const std::string& path) {
+    return static_cast<std::int64_t>(std::filesystem::file_size(out + "/" + path));
+  };
+  EXPECT_NEAR(static_cast<double>(size("adapter_model.safetensors")),
+              once.at("adapter").as_double(), 64 << 10);
+  std::int64_t written = 0;
+  for (const auto& file : std::filesystem::directory_iterator(out + "/checkpoint-1")) {
+    written += static_cast<std::int64_t>(file.file_size());
+  }
+  EXPECT_GE(written, one);
+  EXPECT_LT(written, one + (64 << 10));
+}
+
 }  // namespace
 }  // namespace moesaic::test
