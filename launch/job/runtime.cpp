@@ -358,7 +358,14 @@ int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb) {
     mpi = std::make_unique<MpiSession>(&argc, &argv);
   } catch (...) {
     const Failure failure = describe_current_exception();
-    print_error(Log(), failure.message);
+    // What is wrong with the command line is so of all; of a node, some may not have it.
+    const bool is_told =
+        failure.code == exit_code(ErrorKind::usage) && Launcher().is_later_process();
+    if (is_told) {
+      std::this_thread::sleep_for(std::chrono::seconds(1));  // a launcher may end all with this one
+    } else {
+      print_error(Log(), failure.message);
+    }
     return failure.code;
   }
   const ReadFaultHandler faults;  // after MPI has set its own

@@ -393,5 +393,17 @@ TEST(ProgramErrors, InspectNamesMissingTensors) {
   EXPECT_EQ(json.at("unknown").at(std::int64_t{0}).as_string(), "model.layers.0.other");
 }
 
+TEST(ProgramErrors, TasksThatDoNotKnowOfEachOtherSaySoOnce) {
+  for (const auto& [task, lines] : {std::pair("0", 1), {"1", 0}}) {
+    const ProgramResult result =
+        run_program(joined({"env", "SLURM_STEP_NUM_TASKS=2", std::string("SLURM_PROCID=") + task},
+                           moesaic_command(generate_with({}))));
+    EXPECT_EQ(result.exit_code, 2) << result.text();
+    EXPECT_EQ(result.error_lines(), lines) << result.text();
+    EXPECT_EQ(result.err.find("use srun --mpi=pmix") != std::string::npos, lines == 1)
+        << result.text();
+  }
+}
+
 }  // namespace
 }  // namespace moesaic::test

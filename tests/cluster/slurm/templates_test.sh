@@ -81,4 +81,10 @@ check_job "no words: the usage" says "$no_words" "usage: sbatch"
 check_job "no program" ended_with "$no_program" 2
 check "no program: one line" [ "$(wc -l <"generate-$no_program.log")" = 1 ]
 check_job "no program: how to name it" says "$no_program" "set MOESAIC"
+
+# Without a process manager no task knows of the others: the first says what to type.
+code=0
+srun --nodes=2 --ntasks=2 --mpi=none "$MOESAIC" generate -m "$model" -p In -n 1 >none.out 2>none.err || code=$?
+check "srun --mpi=none" [ "$code" = 2 ]
+check "srun --mpi=none: one task says so" [ "$(grep -c "use srun --mpi=pmix" none.err)" = 1 ]
 exit $((failures > 0))
