@@ -229,8 +229,7 @@ std::vector<int> linked_ranks(int rank, std::span<const std::int32_t> nodes) {
     }
   }
   std::ranges::sort(linked);
-  const auto twice = std::ranges::unique(linked);
-  linked.erase(twice.begin(), twice.end());
+  linked.erase(std::unique(linked.begin(), linked.end()), linked.end());
   return linked;
 }
 
