@@ -51,7 +51,8 @@ TEST(ConfigFile, CommasInsideQuotesSeparateNothing) {
   EXPECT_EQ(list("\"\",,\"a\","), (Values{"", "", "a", ""}));
   for (const auto& [text, told] : {std::pair("\"a\" b, c", "\"b, c\" follows the quotes"),
                                    {"a, \"b", "the quotes do not end"}}) {
-    const std::string error = test::error_message([&] { (void)list(text); }, ErrorKind::usage);
+    const std::string error =
+        test::error_message([&, &text = text] { (void)list(text); }, ErrorKind::usage);
     EXPECT_EQ(error, std::string("a line: ") + told);
   }
 }
