@@ -5,9 +5,9 @@
 #include <functional>
 #include <string>
 
-#include "base/log.h"
-
 namespace moesaic {
+
+enum class LogLevel;  // base/log.h, which is not installed
 
 /// What every transport is told when it is made.
 struct CommOptions {
