@@ -149,15 +149,21 @@ void long_waits_cost_little(Communicator& comm) {
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   };
+  // Others on the machine may make one wait dear, not each of them.
   const auto wait_in = [&](const std::function<void()>& call) {
-    comm.barrier();
-    const auto start = std::chrono::steady_clock::now();
-    const double before = cpu_seconds();
-    if (comm.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    call();
-    const double cpu = cpu_seconds() - before;
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-    EXPECT_LT(cpu, std::max(0.1, waited.count() / 2)) << "rank " << comm.rank();
+    std::int64_t is_dear = 1;
+    for (int attempt = 0; attempt < 10 && is_dear != 0; ++attempt) {
+      comm.barrier();
+      const auto start = std::chrono::steady_clock::now();
+      const double before = cpu_seconds();
+      if (comm.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      call();
+      const double cpu = cpu_seconds() - before;
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+      is_dear = cpu > waited.count() / 2 ? 1 : 0;
+      comm.max({&is_dear, 1});
+    }
+    EXPECT_EQ(is_dear, 0) << "each wait took a core for half of its time or more";
   };
   const Counts none(static_cast<std::size_t>(comm.size()));
   wait_in([&] { comm.barrier(); });
