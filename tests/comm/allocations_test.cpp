@@ -3,61 +3,33 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
-#include <cstdlib>
 #include <deque>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "tests/comm/transport_pair.h"
-
-namespace {
-
-std::atomic<std::int64_t> num_allocations = 0;
-
-}  // namespace
-
-// Of this test program. (Inlined, GCC takes new and free for a mismatch.)
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++num_allocations;
-  void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+#include "tests/support/allocations.h"
 
 namespace moesaic {
 namespace {
 
-/// Whose own allocations are not counted: letters between threads have memory of their own.
-class UncountedMessages final : public Messages {
- public:
-  explicit UncountedMessages(std::unique_ptr<Messages> base) : base_(std::move(base)) {}
-  void clear() override { base_->clear(); }
-  void send(int peer, int tag, std::span<const std::byte> data) override {
-    const std::int64_t before = num_allocations;
-    base_->send(peer, tag, data);
-    num_allocations = before;
-  }
-  std::size_t receive(int peer, int tag, std::span<std::byte> room) override {
-    return base_->receive(peer, tag, room);
-  }
-  bool progress() override { return base_->progress(); }
-  [[nodiscard]] std::int64_t received_bytes(std::size_t number) const override {
-    return base_->received_bytes(number);
-  }
-  [[nodiscard]] RankList unsent() const override { return base_->unsent(); }
+std::int64_t num_of_letters = 0;
 
- private:
-  std::unique_ptr<Messages> base_;
+/// Of all but letters between threads, which have memory of their own.
+std::int64_t counted() {
+  return test::allocations_of_thread() - num_of_letters;
+}
+
+class UncountedMessages final : public test::ForwardingMessages {
+ public:
+  using ForwardingMessages::ForwardingMessages;
+  void send(int peer, int tag, std::span<const std::byte> data) override {
+    const std::int64_t before = test::allocations_of_thread();
+    ForwardingMessages::send(peer, tag, data);
+    num_of_letters += test::allocations_of_thread() - before;
+  }
 };
 
 /// Of the exchanges after the first ones.
@@ -78,7 +50,7 @@ std::int64_t allocations_of_exchanges(bool is_far) {
   const std::array<std::int64_t, 2> to_one = {0, kRowsOfEach};
   std::int64_t before = 0;
   for (int exchange = 0; exchange < 60; ++exchange) {
-    if (exchange == 30) before = num_allocations;
+    if (exchange == 30) before = counted();
     ranks.run({.base = matrix.data(),
                .row_bytes = kBytesOfEach,
                .stride_bytes = kBytesOfEach,
@@ -86,13 +58,11 @@ std::int64_t allocations_of_exchanges(bool is_far) {
                .counts = to_one,
                .tag_bytes = 8});
   }
-  return num_allocations - before;
+  return counted() - before;
 }
 
 TEST(Allocations, exchanges_need_none_after_the_first_ones) {
-  const std::int64_t before = num_allocations;
-  ::operator delete(::operator new(1));
-  if (num_allocations == before) GTEST_SKIP() << "allocations cannot be counted in this build";
+  if (!test::counts_allocations()) GTEST_SKIP() << "allocations cannot be counted in this build";
   EXPECT_EQ(allocations_of_exchanges(false), 0) << "inside a node";
   EXPECT_EQ(allocations_of_exchanges(true), 0) << "between nodes";
 }

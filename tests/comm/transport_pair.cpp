@@ -10,30 +10,21 @@
 namespace moesaic::test {
 namespace {
 
-class ChangingMessages final : public Messages {
+class ChangingMessages final : public ForwardingMessages {
  public:
   ChangingMessages(std::unique_ptr<Messages> base,
                    std::function<void(std::vector<std::byte>&)> change)
-      : base_(std::move(base)), change_(std::move(change)) {}
+      : ForwardingMessages(std::move(base)), change_(std::move(change)) {}
   void clear() override {
-    base_->clear();
+    ForwardingMessages::clear();
     sent_.clear();
   }
   void send(int peer, int tag, std::span<const std::byte> data) override {
     change_(sent_.emplace_back(data.begin(), data.end()));
-    base_->send(peer, tag, sent_.back());
+    ForwardingMessages::send(peer, tag, sent_.back());
   }
-  std::size_t receive(int peer, int tag, std::span<std::byte> room) override {
-    return base_->receive(peer, tag, room);
-  }
-  bool progress() override { return base_->progress(); }
-  [[nodiscard]] std::int64_t received_bytes(std::size_t number) const override {
-    return base_->received_bytes(number);
-  }
-  [[nodiscard]] RankList unsent() const override { return base_->unsent(); }
 
  private:
-  std::unique_ptr<Messages> base_;
   std::function<void(std::vector<std::byte>&)> change_;
   std::deque<std::vector<std::byte>> sent_;
 };

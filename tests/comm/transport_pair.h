@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -15,6 +17,27 @@
 #include "comm/thread_messages.h"
 
 namespace moesaic::test {
+
+/// Messages that do what others do, but for what a test overrides.
+class ForwardingMessages : public Messages {
+ public:
+  explicit ForwardingMessages(std::unique_ptr<Messages> base) : base_(std::move(base)) {}
+  void clear() override { base_->clear(); }
+  void send(int peer, int tag, std::span<const std::byte> data) override {
+    base_->send(peer, tag, data);
+  }
+  std::size_t receive(int peer, int tag, std::span<std::byte> room) override {
+    return base_->receive(peer, tag, room);
+  }
+  bool progress() override { return base_->progress(); }
+  [[nodiscard]] std::int64_t received_bytes(std::size_t number) const override {
+    return base_->received_bytes(number);
+  }
+  [[nodiscard]] RankList unsent() const override { return base_->unsent(); }
+
+ private:
+  std::unique_ptr<Messages> base_;
+};
 
 /// Two ranks of one thread, on a node together or each on its own, of which rank 0 sends to rank 1.
 class TransportPair {
