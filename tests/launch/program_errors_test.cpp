@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <thread>
 
 #include "base/json.h"
 #include "tests/launch/broken_models.h"
@@ -218,25 +217,6 @@ TEST(ProgramErrors, SystemsWithoutRoomAreToldInOneLine) {
   EXPECT_EQ(num_files(directory.path()), 0);
 }
 
-TEST(ProgramErrors, TasksOfSrunWithoutAProcessManagerAreRefusedBeforeMpiStarts) {
-  const Variables step = {{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_NODELIST", "node[1-2]"},
-                          {"SLURM_PROCID", "0"},         {"SLURM_JOB_ID", "7"},
-                          {"SLURM_STEP_ID", "0"},        {"SLURM_STEPID", "0"}};
-  const ProgramResult result = run_moesaic(generate_with({}), step);
-  expect_failure(result, 2, {"2 tasks", "srun --mpi=pmix"});
-  EXPECT_EQ(lines_of(result.err).size(), 1U) << result.text();
-  const ProgramResult alone = run_moesaic(generate_with({}), {{"SLURM_STEP_NUM_TASKS", "1"}});
-  EXPECT_EQ(alone.exit_code, 0) << alone.text();
-}
-
-TEST(ProgramErrors, VerbsOfOneProcessRefuseToBeStartedSeveralTimes) {
-  for (const char* size : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    expect_failure(run_moesaic({"study", "run", "no.ini"}, {{size, "4"}}), 2,
-                   {"study run is one process", "without mpirun or srun"});
-    expect_failure(run_moesaic({"study", "run", "no.ini"}, {{size, "1"}}), 3, {"no.ini"});
-  }
-}
-
 TEST(ProgramErrors, InspectCountsTokensBeyondTheVocabulary) {
   const TemporaryDirectory directory;
   const std::string model = directory.path_of("model");
@@ -266,29 +246,6 @@ TEST(ProgramErrors, OptionsWithoutEffectAreNoted) {
   EXPECT_NE(notes({"--nvfp4-activations", "nvfp4"}).find("has no effect"), std::string::npos);
   EXPECT_EQ(notes({"--nvfp4-activations", "nvfp4", "--expert-format", "nvfp4"}).find("no effect"),
             std::string::npos);
-}
-
-TEST(ProgramErrors, CrowdedCoresAreToldOnceByEveryVerbThatComputes) {
-  const TemporaryDirectory directory;
-  const std::string threads = std::to_string(std::thread::hardware_concurrency() + 1);
-  const Arguments crowded = {"-t", threads};
-  const auto notes = [](const ProgramResult& result) {
-    EXPECT_EQ(result.exit_code, 0) << result.text();
-    return std::ranges::count_if(lines_of(result.err), [](const std::string& line) {
-      return line.find("note: ") != std::string::npos && line.find("share") != std::string::npos;
-    });
-  };
-  for (const Arguments& verb : std::vector<Arguments>{
-           {"generate", "-m", kDemo, "-p", "In", "-n", "1"},
-           {"sft", "-m", kDemo, "--data", kData + "/demo-sft.jsonl", "--lora-rank", "2",
-            "--max-steps", "1", "-o", directory.path_of("adapter")},
-           {"convert", "-m", kDemo, "-o", directory.path_of("model")},
-           {"bench", "sft", "-m", kDemo, "--step-tokens", "40", "--sample-tokens", "16", "-r", "1"},
-           {"bench", "layer", "--layer", "8,64,32,2", "--formats", "bf16", "--tokens", "1",
-            "--routing", "even", "--seconds", "0.001", "--footprint", "4M"}}) {
-    EXPECT_EQ(notes(run_moesaic(joined(verb, crowded))), 1) << verb.front();
-  }
-  EXPECT_EQ(notes(run_moesaic({"inspect", "-m", kDemo})), 0);
 }
 
 TEST(ProgramErrors, TracesAreOfTheLastJobAlone) {
@@ -391,18 +348,6 @@ TEST(ProgramErrors, InspectNamesMissingTensors) {
   const Json json = Json::parse(result.out, "inspect");
   EXPECT_EQ(json.at("missing").size(), 1);
   EXPECT_EQ(json.at("unknown").at(std::int64_t{0}).as_string(), "model.layers.0.other");
-}
-
-TEST(ProgramErrors, TasksThatDoNotKnowOfEachOtherSaySoOnce) {
-  for (const auto& [task, lines] : {std::pair("0", 1), {"1", 0}}) {
-    const ProgramResult result =
-        run_program(joined({"env", "SLURM_STEP_NUM_TASKS=2", std::string("SLURM_PROCID=") + task},
-                           moesaic_command(generate_with({}))));
-    EXPECT_EQ(result.exit_code, 2) << result.text();
-    EXPECT_EQ(result.error_lines(), lines) << result.text();
-    EXPECT_EQ(result.err.find("use srun --mpi=pmix") != std::string::npos, lines == 1)
-        << result.text();
-  }
 }
 
 }  // namespace

@@ -242,26 +242,23 @@ TEST(TokenizerErrors, a_text_does_not_grow_without_end) {
   long_prefix.normalizer =
       R"({"type":"Prepend","prepend":")" + std::string(10'000'000, 'a') + "\"}";
   EXPECT_EQ(message_of([&] { (void)long_prefix.load().encode("a"); }).find(wanted), 0U);
+  const auto many = [](const std::string& part) {
+    std::string parts = part;
+    for (int i = 0; i < 24; ++i) parts += "," + part;
+    return parts + "]}";
+  };
   File bytes;  // a byte of its characters is one of two bytes each time
-  const std::string level = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})";
-  bytes.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[)" + level;
-  for (int i = 0; i < 24; ++i) bytes.pre_tokenizer += "," + level;
-  bytes.pre_tokenizer += "]}";
-  EXPECT_EQ(message_of([&] {
-              (void)bytes.load().encode("\xc3\xa4");
-            }).find("the pre_tokenizer of the tokenizer makes more than"),
-            0U);
+  bytes.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[)" +
+                        many(R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})");
+  const std::string of_bytes = message_of([&] { (void)bytes.load().encode("\xc3\xa4"); });
+  EXPECT_EQ(of_bytes.find("the pre_tokenizer of the tokenizer makes more than"), 0U);
   File doubled;
-  const std::string twice =
-      R"({"type":"TemplateProcessing","special_tokens":{},"single":[{"Sequence":{"id":"A"}},)"
-      R"({"Sequence":{"id":"A"}}]})";
-  doubled.post_processor = R"({"type":"Sequence","processors":[)" + twice;
-  for (int i = 0; i < 24; ++i) doubled.post_processor += "," + twice;
-  doubled.post_processor += "]}";
-  EXPECT_EQ(message_of([&] {
-              (void)doubled.load().encode("a");
-            }).find("the post_processor of the tokenizer makes more than"),
-            0U);
+  doubled.post_processor =
+      R"({"type":"Sequence","processors":[)" +
+      many(R"({"type":"TemplateProcessing","special_tokens":{},"single":[{"Sequence":{"id":"A"}},)"
+           R"({"Sequence":{"id":"A"}}]})");
+  const std::string of_doubled = message_of([&] { (void)doubled.load().encode("a"); });
+  EXPECT_EQ(of_doubled.find("the post_processor of the tokenizer makes more than"), 0U);
   File longest;  // of what is in use: 11 times as long
   longest.normalizer = R"({"type":"NFKD"})";
   EXPECT_NO_THROW((void)longest.load().encode("\xef\xb7\xba\xef\xb7\xba"));
