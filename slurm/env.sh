@@ -131,6 +131,9 @@ end_or_requeue() {
       exit "$code"
     fi
   fi
+  if ((code == 5)); then
+    echo "$SLURM_JOB_NAME: no node is known to be lost: it is not queued again" >&2
+  fi
   rm -f "$idle_starts"
   exit "$code"
 }
