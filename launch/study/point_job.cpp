@@ -33,7 +33,8 @@ class TransformerWork final : public PointWork {
   void run() override { run_(transformer_); }
   void reset_counts() override { transformer_.reset_statistics(); }
   [[nodiscard]] PointCounts counts() const override {
-    return {transformer_.times(), transformer_.load(), transformer_.expert_rows()};
+    return {transformer_.times(), transformer_.load(), transformer_.expert_rows(),
+            transformer_.traffic()};
   }
 
  private:

@@ -15,6 +15,7 @@ struct PointCounts {
   PhaseTimes times{};
   ExpertLoad load{};
   ExpertRows rows{};
+  RowCounters moved{};  // for the experts
 };
 
 /// What a point does, again and again, on one group of ranks that share experts.

@@ -140,7 +140,7 @@ class LayerJob final : public ShapeJob {
 class ExchangeWork final : public PointWork {
  public:
   ExchangeWork(Communicator& experts, const ExchangeBed::Case& what, std::int64_t passes)
-      : what_(what), rank_(experts.rank()), passes_(passes), bed_(experts, what) {
+      : what_(what), experts_(experts), passes_(passes), bed_(experts, what) {
     bed_.prepare();
     (void)bed_.exchange();
     const std::int64_t wrong = bed_.count_wrong();
@@ -158,18 +158,20 @@ class ExchangeWork final : public PointWork {
   void reset_counts() override {
     seconds_ = 0;
     passes_done_ = 0;
+    moved_before_ = experts_.row_counters();
   }
   /// All of it is time in exchanges.
   [[nodiscard]] PointCounts counts() const override {
     PointCounts counts;
     counts.times[Phase::wait] = seconds_;
+    counts.moved = experts_.row_counters().since(moved_before_);
     const std::int64_t tokens = what_.routing.num_tokens() / what_.placement.num_ranks();
     auto& rows = counts.rows.emplace_back(static_cast<std::size_t>(what_.shape.experts));
     for (std::int64_t token = 0; token < what_.routing.num_tokens(); ++token) {
-      const bool is_own = token / tokens == rank_;
+      const bool is_own = token / tokens == experts_.rank();
       for (const ExpertId expert : what_.routing.experts_of(token)) {
         if (is_own) rows[static_cast<std::size_t>(expert)] += passes_done_;
-        if (what_.placement.rank_of(expert) == rank_) counts.load.rows += passes_done_;
+        if (what_.placement.rank_of(expert) == experts_.rank()) counts.load.rows += passes_done_;
       }
     }
     return counts;
@@ -177,11 +179,12 @@ class ExchangeWork final : public PointWork {
 
  private:
   ExchangeBed::Case what_;
-  int rank_;
+  Communicator& experts_;
   std::int64_t passes_;
   ExchangeBed bed_;
   double seconds_ = 0;
   std::int64_t passes_done_ = 0;
+  RowCounters moved_before_;
 };
 
 class ExchangeJob final : public ShapeJob {

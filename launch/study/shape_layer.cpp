@@ -35,12 +35,14 @@ class ShapeLayer::Work final : public PointWork {
     }
   }
   [[nodiscard]] PointCounts counts() const override {
-    return {times_, work_.load, work_.expert_rows};
+    return {times_, work_.load, work_.expert_rows,
+            work_.context.experts.row_counters().since(moved_before_)};
   }
   void reset_counts() override {
     times_ = {};
     work_.load = {};
     work_.expert_rows.clear();
+    moved_before_ = work_.context.experts.row_counters();
   }
   [[nodiscard]] const std::vector<ExpertId>& chosen() const { return work_.routing.experts; }
 
@@ -48,6 +50,7 @@ class ShapeLayer::Work final : public PointWork {
   ShapeLayer& layer_;
   PhaseTimes times_;
   MoeWorkspace work_;
+  RowCounters moved_before_;
 };
 
 ShapeLayer::ShapeLayer(const Parts& parts)

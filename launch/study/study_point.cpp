@@ -136,22 +136,19 @@ class PointRun {
     work->run();
     work->reset_counts();
     const double late_before = experts.late_seconds();
-    const RowCounters before = experts.row_counters();
     const std::int64_t runs = std::min(kMost, runtime_.options().repetitions);
     for (std::int64_t i = 0; i < runs; ++i) {
       runtime_.leave_if_stop_wanted();
       work->run();
     }
-    const RowCounters moved = experts.row_counters();
-    PhaseTimes times = work->counts().times;
+    PointCounts counts = work->counts();
     const double late = experts.late_seconds() - late_before;
     const auto all = static_cast<double>(runs * runtime_.world().size());
     result.late_seconds = sum_over_ranks(runtime_.world(), late) / all;
     result.transfer_seconds =
-        std::max(0.0, sum_over_ranks(runtime_.world(), times[Phase::wait] - late) / all);
-    std::array<std::int64_t, 3> sums = {moved.bytes_near - before.bytes_near,
-                                        moved.bytes_far - before.bytes_far,
-                                        moved.messages - before.messages};
+        std::max(0.0, sum_over_ranks(runtime_.world(), counts.times[Phase::wait] - late) / all);
+    std::array<std::int64_t, 3> sums = {counts.moved.bytes_near, counts.moved.bytes_far,
+                                        counts.moved.messages};
     runtime_.world().sum(std::span<std::int64_t>(sums));
     result.intra_bytes = sums[0] / runs;
     result.inter_bytes = sums[1] / runs;
