@@ -236,12 +236,14 @@ void expect_rows(const ExpertLayers& layers, const ExpertPopularity& popularity,
                  RankSharing& sharing) {
   if (layers.experts == 0) return;
   constexpr std::int64_t kMostDrawn = 4;
-  for (std::int64_t layer = 0; layer < std::min(layers.layers, kMostDrawn); ++layer) {
-    const LayerLoad load = draw_load({.experts = layers.experts,
-                                      .topk = layers.topk,
-                                      .tokens = std::max<std::int64_t>(sharing.all_tokens, 1)},
-                                     {.ranks = sharing.sharers, .ranks_per_node = sharing.sharers},
-                                     popularity.rates(layer, layers.experts), layer);
+  const std::int64_t drawn =
+      popularity.has_choices() ? layers.layers : std::min(layers.layers, kMostDrawn);
+  for (std::int64_t layer = 0; layer < drawn; ++layer) {
+    const LayerLoad load =
+        draw_load({.experts = layers.experts,
+                   .topk = layers.topk,
+                   .tokens = std::max<std::int64_t>(sharing.all_tokens, 1)},
+                  {.ranks = sharing.sharers, .ranks_per_node = sharing.sharers}, popularity, layer);
     sharing.max_over_mean = std::max(sharing.max_over_mean, load.max_over_mean);
     if (load.busiest.empty()) continue;
     sharing.expert_rows = std::max(sharing.expert_rows, load.busiest.rbegin()->first);

@@ -36,7 +36,7 @@ Texts read_texts(const Options& options, const OpenModel& model) {
   return texts;
 }
 
-ExpertRows ask_model(const Options& options, const OpenModel& model, const Texts& texts) {
+ExpertChoices ask_model(const Options& options, const OpenModel& model, const Texts& texts) {
   ThreadPool pool(read_topology().usable_cores);
   const Isa isa = supported_isas().back();
   const Compute compute{.isa = isa,
@@ -46,10 +46,11 @@ ExpertRows ask_model(const Options& options, const OpenModel& model, const Texts
                         .int4_activations = options.int4_activations};
   Progress progress("routing", options.log_level < LogLevel::info,
                     [](std::int64_t layers) { return fmt::format("{} layers", layers); });
-  return count_expert_choices(
+  return expert_choices(
       model.files, model.config, texts,
       {.precision = options.precision,
        .layouts = model.layouts,
+       .wire = options.wire,
        .compute = compute,
        .progress = [&](std::int64_t done) { progress.update(done, model.config.num_layers()); }});
 }
@@ -73,13 +74,10 @@ ExpertPopularity planned_routing(const Options& options, const PlannedModel& pla
   const Texts texts = read_texts(options, model);
   std::int64_t tokens = 0;
   for (const std::vector<std::int32_t>& text : texts) tokens += std::ssize(text);
-  std::vector<std::vector<double>> rows;
-  for (const std::vector<std::int64_t>& layer : ask_model(options, model, texts)) {
-    rows.emplace_back(layer.begin(), layer.end());
-  }
-  return ExpertPopularity::recorded(std::move(rows), model.config.experts_per_token,
-                                    fmt::format("the model's choices for {} tokens of {}", tokens,
-                                                input_name(*options.plan_text)));
+  return ExpertPopularity::chosen(ask_model(options, model, texts), model.config.num_experts,
+                                  model.config.experts_per_token,
+                                  fmt::format("the model's choices for {} tokens of {}", tokens,
+                                              input_name(*options.plan_text)));
 }
 
 }  // namespace moesaic

@@ -154,6 +154,7 @@ void add_model_time(PlanReport& report, const PlanSetting& setting, const OpenMo
                                           .combine = options.combine,
                                           .int8_rows = may_send_codes(report, options, model)},
                                          options.int4_activations);
+  cost_model.wire.results_come_later = options.plan_job != PlanJob::sft;
   cost_model.placement = &placement;
   cost_model.gpus = job.cost_gpus();
   const Workload work = job.workload(options);

@@ -24,20 +24,20 @@ class LayerwisePass {
         how_(how),
         self_(std::move(make_thread_communicators(1).front())),
         placement_(ExpertPlacement(config.num_experts, 1)),
-        context_(LayerContext::Setup::of(config, how.precision, how.compute, *self_), *self_),
-        pool_(config, how.precision) {}
+        context_(LayerContext::Setup::of(config, how.precision, how.compute,
+                                         ExpertGroup(*self_, {.wire = how.wire})),
+                 *self_),
+        pool_(config, how.precision) {
+    context_.moe.front().choices = &by_passage_;
+  }
 
-  ExpertRows run(std::span<const std::vector<std::int32_t>> texts) {
+  ExpertChoices run(std::span<const std::vector<std::int32_t>> texts) {
     for (const std::vector<std::int32_t>& text : texts) add(text);
     for (std::int64_t layer = 0; layer < config_.num_layers(); ++layer) {
       run_layer(layer);
       if (how_.progress) how_.progress(layer + 1);
     }
-    ExpertRows rows;
-    for (std::vector<std::int64_t>& layer : context_.moe.front().expert_rows) {
-      if (!layer.empty()) rows.push_back(std::move(layer));
-    }
-    return rows;
+    return std::move(choices_);
   }
 
  private:
@@ -72,6 +72,7 @@ class LayerwisePass {
          .mixers = {mixer.get(), nullptr},
          .feed_forward = feed_forward_kind->make_layer(of_layer.feed_forward, context_)},
         context_);
+    std::vector<ExpertId> chosen;  // by all passages
     for (const Passage& passage : passages_) {
       // What the layer keeps of the text is needed no longer than that.
       Sequence sequence = pool_.make_sequence(std::ssize(passage.tokens));
@@ -83,10 +84,13 @@ class LayerwisePass {
       context_.finite_rows.begin(x.rows());
       if (index == 0) Embedding(config_, *weights, context_).forward(batch, x);
       mixer->begin(batch);
+      by_passage_.clear();
       layer.forward({.batch = batch, .x = x});
+      chosen.insert(chosen.end(), by_passage_.begin(), by_passage_.end());
       weights->files.require_read();
       require_finite(x.rows(), index);
     }
+    if (!chosen.empty()) choices_.push_back(std::move(chosen));
   }
 
   void require_finite(std::int64_t rows, std::int64_t layer) const {
@@ -105,13 +109,15 @@ class LayerwisePass {
   LayerContext context_;
   KvPool pool_;
   std::vector<Passage> passages_;
+  std::vector<ExpertId> by_passage_;  // what the layer under way chose for one
+  ExpertChoices choices_;             // of the layers that were run
 };
 
 }  // namespace
 
-ExpertRows count_expert_choices(const ModelFiles& files, const ModelConfig& config,
-                                std::span<const std::vector<std::int32_t>> texts,
-                                const LayerByLayer& how) {
+ExpertChoices expert_choices(const ModelFiles& files, const ModelConfig& config,
+                             std::span<const std::vector<std::int32_t>> texts,
+                             const LayerByLayer& how) {
   return LayerwisePass(files, config, how).run(texts);
 }
 

@@ -4,29 +4,23 @@
 #include <cmath>
 #include <cstddef>
 
-#include "comm/far_message.h"
 #include "src/parallel/expert_nodes.h"
+#include "src/parallel/step_choices.h"
 
 namespace moesaic {
 namespace {
 
-constexpr std::uint64_t kSeed = 6;
-/// More tokens than these behave as these do, in proportion.
-constexpr std::int64_t kMostTokens = 4096;
-/// Few tokens are drawn again and again.
-constexpr std::int64_t kMostDraws = 16;
 /// Which rank has most to do: reading an expert's weights counts as much as so many rows do.
 constexpr double kRowsOfReading = 16;
 
-/// One draw of the tokens of a step.
+/// One sample of the tokens of a step.
 class Draw {
  public:
-  Draw(const ExpertQuestion& question, const CostRanks& ranks, const ExpertPlacement& placement)
+  Draw(const ExpertQuestion& question, const CostRanks& ranks, const ExpertPlacement& placement,
+       double scale)
       : ranks_(ranks),
         placement_(placement),
-        tokens_(std::min(question.tokens, kMostTokens)),
-        scale_(static_cast<double>(question.tokens) / static_cast<double>(tokens_)),
-        texts_(std::min(question.texts == 0 ? ranks.sharers() : question.texts, tokens_)),
+        scale_(scale),
         wire_(question.wire),
         num_nodes_(ranks.sharer_nodes()),
         nodes_(map_nodes(ranks)),
@@ -34,12 +28,13 @@ class Draw {
         on_gpus_(question.on_gpus),
         gpu_tokens_(static_cast<std::size_t>(ranks.sharers())),
         near_(static_cast<std::size_t>(ranks.sharers())),
-        far_(near_.size() * static_cast<std::size_t>(num_nodes_)) {}
+        far_(near_.size() * static_cast<std::size_t>(num_nodes_)),
+        last_result_(far_.size(), ExpertId{0}) {}
 
-  void run(ExpertDraw& experts, const CounterRandom& random) {
-    for (std::int64_t token = 0; token < tokens_; ++token) {
-      const auto home = static_cast<int>(token * texts_ / tokens_ % ranks_.sharers());
-      add(home, experts.next(random.at(static_cast<std::uint64_t>(token))));
+  void run(StepChoices& choices, std::int64_t sample) {
+    for (std::int64_t token = 0; token < choices.tokens(); ++token) {
+      const auto home = static_cast<int>(choices.text_of(token) % ranks_.sharers());
+      add(home, choices.experts_of(sample, token));
     }
   }
 
@@ -72,7 +67,7 @@ class Draw {
     for (int rank = 0; rank < ranks_.sharers(); ++rank) {
       for (int node = 0; node < num_nodes_; ++node) {
         const bool is_near = node == node_of(rank);
-        result.bytes.push_back(is_near ? near_bytes(rank) : far_bytes(rank, node));
+        result.bytes.push_back(is_near ? near_bytes(rank) : far_messages(rank, node).bytes());
       }
     }
     return result;
@@ -99,8 +94,19 @@ class Draw {
   };
   /// What a rank sends to another node.
   struct Far {
-    FarMessageRows rows;
-    FarMessageRows results;
+    FarRows rows;
+    FarRows results;
+  };
+  struct FarMessages {
+    FarLayout there;
+    FarLayout back;
+
+    [[nodiscard]] LayerMessages::Bytes bytes() const {
+      return {static_cast<double>(there.end), static_cast<double>(back.end)};
+    }
+    [[nodiscard]] double count() const {
+      return static_cast<double>(there.num_messages() + back.num_messages());
+    }
   };
 
   [[nodiscard]] static NodeMap map_nodes(const CostRanks& ranks) {
@@ -143,9 +149,9 @@ class Draw {
       if (owner == home) continue;
       const bool is_first = std::ranges::find(owners_, owner) == owners_.end();
       if (is_first && wire_.adds_parts() && num_nodes_ > 1) {
-        add_part(owner, home, experts);
+        add_part(expert, home, experts);
       } else if (is_first || !wire_.adds_parts()) {
-        add_result(owner, home);
+        add_result(expert, home);
       }
       if (!is_first) continue;
       owners_.push_back(owner);
@@ -153,22 +159,29 @@ class Draw {
     }
   }
 
-  /// To the rank that adds those of its node, which sends one result for all.
-  void add_part(int owner, int home, std::span<const ExpertId> experts) {
+  /// To the rank that adds those of its node, which sends one result for all. `expert`: the first
+  /// of `experts` that its rank has.
+  void add_part(ExpertId expert, int home, std::span<const ExpertId> experts) {
+    const int owner = placement_.rank_of(expert);
     const auto node = static_cast<std::size_t>(node_of(owner));
     if (adding_rank({home, experts}, placement_, nodes_, node) == owner)
-      return add_result(owner, home);
+      return add_result(expert, home);
     near(owner).parts += 1;
   }
 
-  void add_result(int owner, int home) {
+  void add_result(ExpertId expert, int home) {
+    const int owner = placement_.rank_of(expert);
     if (node_of(owner) == node_of(home)) {
       near(owner).results += 1;
       return;
     }
-    Far& far = far_[far_index(owner, node_of(home))];
-    far.results.rows += 1;
-    far.results.choices += 1;
+    const std::size_t at = far_index(owner, node_of(home));
+    FarRows& results = far_[at].results;
+    results.rows += 1;
+    results.choices += 1;
+    // They lie by expert and are sent by token.
+    results.is_sorted = results.is_sorted && expert >= last_result_[at];
+    last_result_[at] = expert;
   }
 
   void add_row(int home, int owner) {
@@ -176,7 +189,7 @@ class Draw {
       near(home).rows += 1;
       return;
     }
-    FarMessageRows& rows = far_[far_index(home, node_of(owner))].rows;
+    FarRows& rows = far_[far_index(home, node_of(owner))].rows;
     rows.choices += 1;
     if (std::ranges::find(met_, node_of(owner)) != met_.end()) return;
     met_.push_back(node_of(owner));
@@ -201,13 +214,13 @@ class Draw {
                 near.parts * scale_ * static_cast<double>(wire_.part_bytes)};
   }
 
-  /// Of messages of `rank` to another node.
-  [[nodiscard]] LayerMessages::Bytes far_bytes(int rank, int node) const {
+  /// Of `rank` to another node.
+  [[nodiscard]] FarMessages far_messages(int rank, int node) const {
     const Far& far = far_[far_index(rank, node)];
     const int there_ranks = first_rank(node + 1) - first_rank(node);
-    return {message_bytes(far.rows, there_ranks, static_cast<double>(wire_.row_bytes),
-                          static_cast<double>(wire_.tag_bytes)),
-            message_bytes(far.results, there_ranks, static_cast<double>(wire_.result_bytes), 0)};
+    return {layout_of(scaled(far.rows), there_ranks, wire_.row_bytes, wire_.tag_bytes, false),
+            layout_of(scaled(far.results), there_ranks, wire_.result_bytes, 0,
+                      wire_.results_come_later)};
   }
 
   /// What `rank` sends to other nodes, of all and of each node.
@@ -216,13 +229,14 @@ class Draw {
     for (int node = 0; node < num_nodes_; ++node) {
       if (node == node_of(rank)) continue;
       const Far& far = far_[far_index(rank, node)];
-      const auto [there, back] = far_bytes(rank, node);
+      const FarMessages messages = far_messages(rank, node);
+      const auto [there, back] = messages.bytes();
       load.rows += share * scale_ * far.rows.choices;
       load.results += share * scale_ * far.results.choices;
       load.dispatch_bytes += share * there;
       load.combine_bytes += share * back;
       load.far_bytes += share * (there + back);
-      load.far_messages += share * (pieces(there) + pieces(back)) / ranks_.sharers();
+      load.far_messages += share * messages.count() / ranks_.sharers();
       const auto other = static_cast<std::size_t>(node);
       sums.there_out[own] += there;
       sums.there_in[other] += there;
@@ -231,15 +245,8 @@ class Draw {
     }
   }
 
-  [[nodiscard]] double message_bytes(const FarMessageRows& rows, int node_ranks, double row_bytes,
-                                     double tag_bytes) const {
-    return far_message_bytes({rows.rows * scale_, rows.choices * scale_}, node_ranks, row_bytes,
-                             tag_bytes);
-  }
-
-  /// Messages of so many bytes: the first, and the pieces that follow it.
-  static double pieces(double bytes) {
-    return std::max(1.0, std::ceil(bytes / static_cast<double>(kFarPieceBytes)));
+  [[nodiscard]] FarRows scaled(const FarRows& rows) const {
+    return {rows.rows * scale_, rows.choices * scale_, rows.is_sorted};
   }
 
   /// Of experts on GPUs, or of the others.
@@ -290,19 +297,41 @@ class Draw {
 
   const CostRanks& ranks_;
   const ExpertPlacement& placement_;
-  std::int64_t tokens_;
-  double scale_;  // tokens of the step for one drawn
-  std::int64_t texts_;
+  double scale_;  // tokens of the step for one of the sample
   WireSizes wire_;
   int num_nodes_;  // that have ranks of one copy of the experts
   NodeMap nodes_;
   std::vector<std::int64_t> rows_;  // [experts]
   const std::vector<bool>* on_gpus_;
-  std::vector<double> gpu_tokens_;  // [ranks] that chose experts of its GPU
-  std::vector<Near> near_;          // [ranks]
-  std::vector<Far> far_;            // [ranks][nodes]
-  std::vector<int> owners_;         // scratch: other ranks that a token goes to
-  std::vector<int> met_;            // scratch: other nodes that it goes to
+  std::vector<double> gpu_tokens_;     // [ranks] that chose experts of its GPU
+  std::vector<Near> near_;             // [ranks]
+  std::vector<Far> far_;               // [ranks][nodes]
+  std::vector<ExpertId> last_result_;  // [ranks][nodes] of which the last of far_'s results is
+  std::vector<int> owners_;            // scratch: other ranks that a token goes to
+  std::vector<int> met_;               // scratch: other nodes that it goes to
+};
+
+/// What is drawn of a layer, again and again.
+struct Sampling {
+  Sampling(const ExpertQuestion& asked, const CostRanks& by, const ExpertPopularity& popularity,
+           std::int64_t layer)
+      : question(asked),
+        ranks(by),
+        contiguous(asked.experts, by.sharers()),
+        choices(asked, by, popularity, layer) {}
+
+  [[nodiscard]] Draw draw(std::int64_t sample) {
+    const double scale =
+        static_cast<double>(question.tokens) / static_cast<double>(choices.tokens());
+    Draw result(question, ranks, question.placement ? *question.placement : contiguous, scale);
+    result.run(choices, sample);
+    return result;
+  }
+
+  const ExpertQuestion& question;
+  const CostRanks& ranks;
+  ExpertPlacement contiguous;
+  StepChoices choices;
 };
 
 /// Inside a node each rank looks at the notes of all others, there and back.
@@ -312,38 +341,34 @@ double near_messages(const CostRanks& ranks) {
 
 }  // namespace
 
-double far_message_bytes(const FarMessageRows& rows, int node_ranks, double row_bytes,
-                         double tag_bytes) {
-  const double which = node_ranks == 1 ? 0 : 4 * rows.choices;
-  const double head = sizeof(FarHeader) + 8.0 * node_ranks + which + rows.rows * tag_bytes;
-  return std::ceil(head / kFarRowAlignment) * kFarRowAlignment +
-         rows.rows * (row_bytes - tag_bytes);
+FarLayout layout_of(const FarRows& rows, int node_ranks, std::int64_t row_bytes,
+                    std::int64_t tag_bytes, bool come_later) {
+  const bool has_places = node_ranks > 1 || !rows.is_sorted;
+  FarHeader header{.row_bytes = row_bytes - tag_bytes,
+                   .tag_bytes = tag_bytes,
+                   .num_rows = std::llround(rows.rows),
+                   .num_ranks = node_ranks,
+                   .has_places = static_cast<std::int16_t>(has_places ? 1 : 0),
+                   .num_places = std::llround(rows.choices)};
+  cut_far_message(header, come_later);
+  return far_layout(header);
 }
 
 LayerLoad draw_load(const ExpertQuestion& question, const CostRanks& ranks,
-                    const std::vector<double>& rates, std::int64_t layer) {
-  const ExpertPlacement contiguous(question.experts, ranks.sharers());
-  const ExpertPlacement& placement = question.placement ? *question.placement : contiguous;
-  const std::int64_t draws = std::clamp<std::int64_t>(kMostTokens / question.tokens, 1, kMostDraws);
-  ExpertDraw experts(rates, question.topk);
-  const CounterRandom random = CounterRandom(kSeed).at(static_cast<std::uint64_t>(layer));
+                    const ExpertPopularity& popularity, std::int64_t layer) {
+  Sampling sampling(question, ranks, popularity, layer);
   LayerLoad load;
   load.near_messages = near_messages(ranks);
-  for (std::int64_t i = 0; i < draws; ++i) {
-    Draw draw(question, ranks, placement);
-    draw.run(experts, random.at(static_cast<std::uint64_t>(i)));
-    draw.add_to(load, 1 / static_cast<double>(draws));
+  const std::int64_t samples = sampling.choices.samples();
+  for (std::int64_t i = 0; i < samples; ++i) {
+    sampling.draw(i).add_to(load, 1 / static_cast<double>(samples));
   }
   return load;
 }
 
 LayerMessages draw_messages(const ExpertQuestion& question, const CostRanks& ranks,
-                            const std::vector<double>& rates, std::int64_t layer) {
-  const ExpertPlacement contiguous(question.experts, ranks.sharers());
-  Draw draw(question, ranks, question.placement ? *question.placement : contiguous);
-  ExpertDraw experts(rates, question.topk);
-  draw.run(experts, CounterRandom(kSeed).at(static_cast<std::uint64_t>(layer)).at(0));
-  LayerMessages messages = draw.messages();
+                            const ExpertPopularity& popularity, std::int64_t layer) {
+  LayerMessages messages = Sampling(question, ranks, popularity, layer).draw(0).messages();
   messages.near_messages = near_messages(ranks);
   return messages;
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "comm/far_message.h"
 #include "src/parallel/expert_popularity.h"
 
 namespace moesaic {
@@ -40,19 +41,20 @@ struct WireSizes {
   /// A rank adds its experts' results for it, and sends one; with several nodes one of the ranks of
   /// a node adds those of all, each of so many bytes. 0: none of this.
   std::int64_t part_bytes = 0;
+  bool results_come_later = true;  // computed while they travel; not where a pass is kept
 
   [[nodiscard]] bool adds_parts() const noexcept { return part_bytes > 0; }
 };
 
-/// What a message to another node carries: rows, each once however many ranks there want it.
-struct FarMessageRows {
+/// What a rank sends to another node: rows, each once however many ranks there want it.
+struct FarRows {
   double rows = 0;
-  double choices = 0;  // rows, counted for each of these ranks
+  double choices = 0;     // rows, counted for each of these ranks
+  bool is_sorted = true;  // they are sent as they lie
 };
-/// Bytes of such a message to a node of `node_ranks` ranks: a head, then the rows (docs/comm.md). 0
-/// rows are a message too.
-[[nodiscard]] double far_message_bytes(const FarMessageRows& rows, int node_ranks, double row_bytes,
-                                       double tag_bytes);
+/// Bytes and messages of that, to a node of `node_ranks` ranks. 0 rows are a message too.
+[[nodiscard]] FarLayout layout_of(const FarRows& rows, int node_ranks, std::int64_t row_bytes,
+                                  std::int64_t tag_bytes, bool come_later);
 
 /// What the tokens of a step ask of a layer's experts.
 struct ExpertQuestion {
@@ -91,12 +93,13 @@ struct LayerLoad {
   double far_messages = 0;   // to other nodes
 };
 
-/// Draws tokens with `rates` and looks at what they ask of the ranks, which own experts as
-/// they are placed, and tokens as its texts say. Deterministic; `layer` makes draws differ.
+/// Takes tokens as StepChoices has them and looks at what they ask of the ranks, which own experts
+/// as they are placed, and tokens as its texts say. Deterministic. `layer`: among those with
+/// experts.
 [[nodiscard]] LayerLoad draw_load(const ExpertQuestion& question, const CostRanks& ranks,
-                                  const std::vector<double>& rates, std::int64_t layer);
+                                  const ExpertPopularity& popularity, std::int64_t layer);
 
-/// The same of one draw of the tokens, rank by rank.
+/// The same of one sample of the tokens, rank by rank.
 struct LayerMessages {
   struct Bytes {
     double there = 0;  // rows for experts
@@ -113,6 +116,6 @@ struct LayerMessages {
   }
 };
 [[nodiscard]] LayerMessages draw_messages(const ExpertQuestion& question, const CostRanks& ranks,
-                                          const std::vector<double>& rates, std::int64_t layer);
+                                          const ExpertPopularity& popularity, std::int64_t layer);
 
 }  // namespace moesaic

@@ -81,6 +81,17 @@ ExpertPopularity ExpertPopularity::recorded(std::vector<std::vector<double>> row
   return result;
 }
 
+ExpertPopularity ExpertPopularity::chosen(ExpertChoices choices, std::int64_t experts,
+                                          std::int64_t topk, std::string source) {
+  std::vector<std::vector<double>> rows;
+  for (const std::vector<std::int64_t>& layer : count_rows(choices, experts)) {
+    rows.emplace_back(layer.begin(), layer.end());
+  }
+  ExpertPopularity result = recorded(std::move(rows), topk, std::move(source));
+  result.choices_ = std::move(choices);
+  return result;
+}
+
 ExpertPopularity ExpertPopularity::from_text(std::string_view text) {
   constexpr std::string_view kZipf = "zipf:";
   if (text == "even") return even();
@@ -113,6 +124,11 @@ std::vector<double> ExpertPopularity::rates(std::int64_t layer, std::int64_t exp
           "{}: recorded of {} layers with {} experts; the model has {} experts and a layer {}",
           source_, rates_.size(), rates_.front().size(), experts, layer);
   return rates_[static_cast<std::size_t>(layer)];
+}
+
+std::span<const ExpertId> ExpertPopularity::choices(std::int64_t layer) const {
+  if (!has_choices()) return {};
+  return choices_.at(static_cast<std::size_t>(layer));
 }
 
 std::span<const ExpertId> ExpertDraw::next(const CounterRandom& random) {

@@ -8,10 +8,12 @@
 
 #include "base/counter_random.h"
 #include "src/parallel/expert_placement.h"
+#include "src/parallel/expert_record.h"
 
 namespace moesaic {
 
-/// How often tokens choose each expert of each layer: even, by Zipf's law, or as a run recorded it.
+/// How often tokens choose each expert of each layer: even, by Zipf's law, as a run recorded it, or
+/// what the tokens of a text chose.
 class ExpertPopularity {
  public:
   /// Every expert as often as the others.
@@ -24,6 +26,10 @@ class ExpertPopularity {
   /// layers of different lengths, numbers below zero, and layers without a row.
   [[nodiscard]] static ExpertPopularity recorded(std::vector<std::vector<double>> rows,
                                                  std::int64_t topk, std::string source);
+  /// `choices`: of the tokens of a text, `topk` of `experts` each. Throws Error{file} where there
+  /// are none.
+  [[nodiscard]] static ExpertPopularity chosen(ExpertChoices choices, std::int64_t experts,
+                                               std::int64_t topk, std::string source);
   /// "even", "zipf:S", or a file: JSON with "experts_per_token" and "rows" [layers][experts].
   /// Throws Error{usage} for another S than 0 to 10, Error{file} for another text that is no file,
   /// and for what such a file cannot hold.
@@ -33,6 +39,9 @@ class ExpertPopularity {
   /// first that exponentially distributed clocks of these rates let ring. Throws Error{file} if
   /// the recorded layers or experts are others.
   [[nodiscard]] std::vector<double> rates(std::int64_t layer, std::int64_t experts) const;
+  /// What the tokens of a text chose in `layer`; none: of chosen() alone are they known.
+  [[nodiscard]] std::span<const ExpertId> choices(std::int64_t layer) const;
+  [[nodiscard]] bool has_choices() const noexcept { return !choices_.empty(); }
   [[nodiscard]] const std::string& source() const noexcept { return source_; }
 
  private:
@@ -41,6 +50,7 @@ class ExpertPopularity {
 
   double exponent_ = 0;                     // of Zipf's law; 0: even
   std::vector<std::vector<double>> rates_;  // recorded
+  ExpertChoices choices_;                   // chosen
   std::string source_;
 };
 

@@ -32,6 +32,15 @@ void require_rows(const ExpertRecord& record, const std::vector<double>& rows, s
 
 }  // namespace
 
+ExpertRows count_rows(const ExpertChoices& choices, std::int64_t experts) {
+  ExpertRows rows;
+  for (const std::vector<ExpertId>& layer : choices) {
+    std::vector<std::int64_t>& counts = rows.emplace_back(static_cast<std::size_t>(experts));
+    for (const ExpertId expert : layer) ++counts[static_cast<std::size_t>(expert)];
+  }
+  return rows;
+}
+
 ExpertRecord read_expert_record(const std::string& path) {
   const Json file = Json::read_file(path, kMaxFileBytes);
   ExpertRecord record{

@@ -11,6 +11,11 @@ namespace moesaic {
 
 /// How many rows the experts of each layer got: [layers with experts][experts].
 using ExpertRows = std::vector<std::vector<std::int64_t>>;
+/// Which experts tokens chose, one token after the other: [layers with experts][tokens * topk].
+using ExpertChoices = std::vector<std::vector<ExpertId>>;
+
+/// How often `choices` have each of `experts`.
+[[nodiscard]] ExpertRows count_rows(const ExpertChoices& choices, std::int64_t experts);
 
 /// As a file has them, of another run perhaps.
 struct ExpertRecord {

@@ -154,15 +154,18 @@ struct LayerGroup {
   double layers;
 };
 
-/// Layers with experts are alike but for which experts are popular: some stand for all.
-std::vector<LayerGroup> layer_groups(const CostModel& model) {
+/// Layers with experts are alike but for which experts are popular: where tokens have to be drawn,
+/// some stand for all.
+std::vector<LayerGroup> layer_groups(const CostModel& model, const ExpertPopularity& popularity) {
   constexpr std::int64_t kMostDrawn = 8;
   std::vector<std::int64_t> layers;
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     if (!model.layers[l].expert.empty()) layers.push_back(static_cast<std::int64_t>(l));
   }
   std::vector<LayerGroup> groups;
-  const std::int64_t drawn = std::min<std::int64_t>(kMostDrawn, std::ssize(layers));
+  const std::int64_t drawn = popularity.has_choices()
+                                 ? std::ssize(layers)
+                                 : std::min<std::int64_t>(kMostDrawn, std::ssize(layers));
   for (std::int64_t i = 0; i < drawn; ++i) {
     const std::int64_t layer = i * std::ssize(layers) / drawn;
     const std::int64_t number = layers[static_cast<std::size_t>(layer)];
@@ -292,12 +295,11 @@ StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks, const
                            const ExpertPopularity& popularity) {
   StepEstimate estimate{.work = common_work(model, ranks, step), .traffic = {}};
   estimate.work.hides_links = hides_links(step);
-  const std::vector<LayerGroup> groups = layer_groups(model);
+  const std::vector<LayerGroup> groups = layer_groups(model, popularity);
   const auto count = static_cast<double>(groups.size());
   for (const LayerGroup& group : groups) {
     const ExpertQuestion question = question_of(model, ranks, step, group);
-    const LayerLoad load =
-        draw_load(question, ranks, popularity.rates(group.layer, model.num_experts), group.layer);
+    const LayerLoad load = draw_load(question, ranks, popularity, group.layer);
     add_experts(model, ranks, group, load, estimate.work);
     add_traffic(load, count, static_cast<double>(question.tokens), estimate.traffic);
     estimate.work.rows_max_over_mean += (load.max_over_mean - 1) / count;
@@ -308,11 +310,10 @@ StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks, const
 StepMessages estimate_messages(const CostModel& model, const CostRanks& ranks, const CostStep& step,
                                const ExpertPopularity& popularity) {
   StepMessages messages;
-  for (const LayerGroup& group : layer_groups(model)) {
+  for (const LayerGroup& group : layer_groups(model, popularity)) {
     messages.each = group.layers;
-    messages.layers.push_back(draw_messages(question_of(model, ranks, step, group), ranks,
-                                            popularity.rates(group.layer, model.num_experts),
-                                            group.layer));
+    messages.layers.push_back(
+        draw_messages(question_of(model, ranks, step, group), ranks, popularity, group.layer));
   }
   return messages;
 }

@@ -175,9 +175,10 @@ struct StepEstimate {
   StepWork work;
   ExpertTraffic traffic;
 };
-/// The work of a step and what travels, for experts that are as popular as `popularity` says. Draws
-/// tokens with a fixed seed: equal arguments give equal numbers. Throws Error{usage} for more ranks
-/// than experts, Error{file} where the popularity was recorded of another model.
+/// The work of a step and what travels, for experts that are as popular as `popularity` says.
+/// Tokens are drawn with a fixed seed (StepChoices): equal arguments give equal numbers. Throws
+/// Error{usage} for more ranks than experts, Error{file} where the popularity was recorded of
+/// another model.
 [[nodiscard]] StepEstimate estimate_step(const CostModel& model, const CostRanks& ranks,
                                          const CostStep& step, const ExpertPopularity& popularity);
 

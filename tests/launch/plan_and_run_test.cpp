@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "base/rounding.h"
 #include "tests/launch/plan_program.h"
 
 namespace moesaic::test {
@@ -23,7 +24,12 @@ struct MemoryCase {
   int rounds = 1;  // of so many prompts, one after the other; half-batches take five to be tried
 };
 
-/// The first six by default, all with MOESAIC_TEST_PLANS (tests/run.sh --all).
+/// tests/run.sh --all
+bool has_all_cases() {
+  return std::getenv("MOESAIC_TEST_PLANS") != nullptr;
+}
+
+/// The first six by default.
 std::vector<MemoryCase> memory_cases() {
   std::vector<MemoryCase> cases = {
       {{.family = "qwen3_moe"}, "auto", 1, 1, 4},
@@ -39,7 +45,7 @@ std::vector<MemoryCase> memory_cases() {
       {{.family = "olmoe", .vocab = 30000}, "int4_group", 4, 1, 4, 240, 256},
       {{.family = "granitemoe", .experts = 32, .topk = 4}, "auto", 4, 1, 4, 100, 64},
       {{.family = "granitemoe", .experts = 32, .topk = 4}, "int4_group", 1, 1, 2, 2000}};
-  if (std::getenv("MOESAIC_TEST_PLANS") == nullptr) cases.resize(6);
+  if (!has_all_cases()) cases.resize(6);
   return cases;
 }
 
@@ -106,6 +112,95 @@ TEST_F(Plan, Bytes_that_move_are_those_that_runs_count) {
   EXPECT_EQ(rows_sent("contiguous", 0.5, "fast"), 0.5);
   EXPECT_EQ(rows_sent(routing, 1), 1);
   EXPECT_EQ(rows_sent(routing, 1, "fast"), 1);
+}
+
+struct BytesCase {
+  SparseModel model;
+  std::string expert_format;
+  int ranks;
+  int nodes;
+  std::int64_t text_bytes;
+  Arguments how = {};
+  double error = 0;
+};
+
+/// The first six by default, as of memory.
+std::vector<BytesCase> bytes_cases() {
+  const SparseModel qwen3{.family = "qwen3_moe", .layers = 3, .hidden = 128, .width = 64};
+  const SparseModel mixtral{.family = "mixtral", .hidden = 256, .experts = 8, .width = 128};
+  const SparseModel olmoe{.family = "olmoe", .layers = 10, .hidden = 128, .width = 64};
+  const SparseModel granite{.family = "granitemoe", .hidden = 192, .width = 64, .topk = 4};
+  std::vector<BytesCase> cases = {
+      {qwen3, "int4_group", 3, 3, 900},
+      {mixtral, "auto", 4, 2, 12000},
+      {olmoe, "auto", 2, 2, 2000, {"--wire", "int8"}},
+      {olmoe, "auto", 4, 2, 2000, {"--combine", "fast"}, 1e-3},  // sums, so choices, may differ
+      {granite, "int8", 4, 2, 8000, {"--placement", "round_robin"}},
+      {granite, "auto", 3, 1, 2000, {"--wire", "int8", "--placement", "round_robin"}},
+      {qwen3, "auto", 1, 1, 400},
+      {qwen3, "auto", 2, 1, 400},
+      {qwen3, "int8", 2, 2, 6000},
+      {mixtral, "int8", 3, 2, 3000},
+      {mixtral, "auto", 2, 2, 40},
+      {olmoe, "int4_group", 4, 4, 4000},
+      {granite, "int4_group", 2, 1, 1000}};
+  if (!has_all_cases()) cases.resize(6);
+  return cases;
+}
+
+/// The number in "the model's choices for 1138 tokens of FILE".
+std::int64_t tokens_told(const Json& plan) {
+  const std::string source = plan.at("sources").at("routing").as_string();
+  return std::stoll(source.substr(source.find("for ") + 4));
+}
+
+class PlannedBytes : public Plan {
+ protected:
+  /// A pass over a text, of which each rank has a part.
+  void check(const BytesCase& c) {
+    SparseModel sizes = c.model;
+    sizes.computes = true;
+    const std::string whole = read_text(kData + "/demo-heldout.txt");
+    const Arguments options =
+        joined({"-m", model(sizes), "-t", "1", "--expert-format", c.expert_format, "--text",
+                file("text.txt", whole.substr(0, static_cast<std::size_t>(c.text_bytes))),
+                "--ranks-per-node", fmt::format("{}", divide_up(c.ranks, c.nodes))},
+               c.how);
+    const std::string ranks = fmt::format("{}", c.ranks);
+    const Arguments job = joined({"--ranks", ranks, "--routing", "model"}, options);
+    const std::int64_t part = tokens_told(plan(job)) / c.ranks;
+    const std::string tokens = fmt::format("{}", part);
+    const Json planned =
+        plan(joined(job, {"-c", tokens, "--prompt-tokens", tokens, "-n", "0", "-b", tokens}));
+    const ProgramResult run = run_ranks(
+        c.ranks, joined({"study", "point", "--job", "prompt", "-p", tokens, "-b", tokens,
+                         "--sequences", ranks, "--repetitions", "1", "--half-batches", "off"},
+                        options));
+    ASSERT_EQ(run.exit_code, 0) << run.text();
+    SCOPED_TRACE(fmt::format("{} {}, {} ranks, {} nodes, {} tokens a rank", sizes.family,
+                             c.expert_format, c.ranks, c.nodes, tokens));
+    compare(planned.at("traffic"), last_line(run), c, static_cast<double>(part));
+  }
+
+ private:
+  static void compare(const Json& traffic, const Json& seen, const BytesCase& c, double tokens) {
+    const double steps = c.ranks * static_cast<double>(c.model.layers);
+    const auto told = [&](const std::string& key) { return steps * traffic.at(key).as_double(); };
+    const auto expect_equal = [&](double planned, const std::string& counted) {
+      const double expected = seen.at(counted).as_double();
+      EXPECT_NEAR(planned, expected, std::max(0.5, c.error * expected)) << counted;
+    };
+    const double bytes = tokens * (told("dispatch_bytes") + told("combine_bytes"));
+    const double far = tokens * told("inter_node_bytes");
+    expect_equal(far, "inter_bytes");
+    expect_equal(bytes - far, "intra_bytes");
+    expect_equal(told("messages"), "messages");
+    EXPECT_EQ(bytes > 0, c.ranks > 1);
+  }
+};
+
+TEST_F(PlannedBytes, Of_a_text_are_those_that_a_pass_over_it_counts) {
+  for (const BytesCase& c : bytes_cases()) check(c);
 }
 
 }  // namespace

@@ -104,17 +104,22 @@ TEST(StepWork, a_row_goes_once_to_each_other_node) {
   // Messages there and back, each in pieces of nearly 64 KiB of which the last is half full.
   const double pieces = expected / (65536 - 256) + 0.5 * 2 * messages;
   EXPECT_NEAR(estimate.traffic.messages * 8, pieces, 0.02 * pieces);
-  EXPECT_EQ(far_message_bytes({.rows = 3, .choices = 4}, 2, 100, 12), 192 + 3 * 88);
-  EXPECT_EQ(far_message_bytes({.rows = 3, .choices = 3}, 1, 100, 12), 192 + 3 * 88);
-  EXPECT_EQ(far_message_bytes({}, 1, 100, 12), 128);
+  EXPECT_EQ(layout_of({.rows = 3, .choices = 4}, 2, 100, 12, false).end, 192 + 3 * 88);
+  EXPECT_EQ(layout_of({.rows = 3, .choices = 3}, 1, 100, 12, false).end, 192 + 3 * 88);
+  EXPECT_EQ(layout_of({}, 1, 100, 12, false).end, 128);
+  EXPECT_EQ(layout_of({.rows = 9, .choices = 9}, 1, 100, 0, true).end, 128 + 9 * 100);
+  // Which rows they are.
+  const FarRows by_expert{.rows = 9, .choices = 9, .is_sorted = false};
+  EXPECT_EQ(layout_of(by_expert, 1, 100, 0, true).end, 192 + 9 * 100);
 }
 
 TEST(StepWork, messages_are_those_whose_bytes_are_counted) {
   const CostRanks ranks{.ranks = 8, .ranks_per_node = 2};
   const CostStep step{.rows = 512};  // as many tokens as are drawn at once
-  const StepEstimate estimate = estimate_step(test_model(4), ranks, step, ExpertPopularity::even());
-  const StepMessages messages =
-      estimate_messages(test_model(4), ranks, step, ExpertPopularity::even());
+  CostModel model = test_model(4);
+  model.wire.results_come_later = false;  // each piece is full but the last
+  const StepEstimate estimate = estimate_step(model, ranks, step, ExpertPopularity::even());
+  const StepMessages messages = estimate_messages(model, ranks, step, ExpertPopularity::even());
   ASSERT_EQ(messages.layers.size(), 4U);
   EXPECT_EQ(messages.each, 1);
   double far = 0;
