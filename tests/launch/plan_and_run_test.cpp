@@ -25,13 +25,12 @@ struct MemoryCase {
 };
 
 /// tests/run.sh --all
-bool has_all_cases() {
+bool is_thorough() {
   return std::getenv("MOESAIC_TEST_PLANS") != nullptr;
 }
 
-/// The first six by default.
 std::vector<MemoryCase> memory_cases() {
-  std::vector<MemoryCase> cases = {
+  return {
       {{.family = "qwen3_moe"}, "auto", 1, 1, 4},
       {{.family = "qwen3_moe", .layers = 3}, "int8", 2, 1, 8},
       {{.family = "mixtral"}, "int4_group", 4, 1, 2},
@@ -45,14 +44,11 @@ std::vector<MemoryCase> memory_cases() {
       {{.family = "olmoe", .vocab = 30000}, "int4_group", 4, 1, 4, 240, 256},
       {{.family = "granitemoe", .experts = 32, .topk = 4}, "auto", 4, 1, 4, 100, 64},
       {{.family = "granitemoe", .experts = 32, .topk = 4}, "int4_group", 1, 1, 2, 2000}};
-  if (!has_all_cases()) cases.resize(6);
-  return cases;
 }
 
 TEST_F(Plan, A_nodes_memory_is_what_is_planned) {
-  const std::vector<MemoryCase> cases = memory_cases();
-  const double share = cases.size() > 6 ? 0.05 : 0.1;  // elsewhere MPI and kernels take others
-  for (MemoryCase c : cases) {
+  const double share = is_thorough() ? 0.05 : 0.1;  // elsewhere MPI and kernels take others
+  for (MemoryCase c : memory_cases()) {
     c.model.routes = true;
     const auto number = [](std::int64_t value) { return fmt::format("{}", value); };
     const Arguments options = {"-m",
@@ -124,7 +120,7 @@ struct BytesCase {
   double error = 0;
 };
 
-/// The first six by default, as of memory.
+/// The first six by default.
 std::vector<BytesCase> bytes_cases() {
   const SparseModel qwen3{.family = "qwen3_moe", .layers = 3, .hidden = 128, .width = 64};
   const SparseModel mixtral{.family = "mixtral", .hidden = 256, .experts = 8, .width = 128};
@@ -144,7 +140,7 @@ std::vector<BytesCase> bytes_cases() {
       {mixtral, "auto", 2, 2, 40},
       {olmoe, "int4_group", 4, 4, 4000},
       {granite, "int4_group", 2, 1, 1000}};
-  if (!has_all_cases()) cases.resize(6);
+  if (!is_thorough()) cases.resize(6);
   return cases;
 }
 
