@@ -2,11 +2,15 @@
 
 #include <hwloc.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -23,6 +27,7 @@ struct FreeBitmap {
 struct FreeCpuSet {
   void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }
 };
+using CpuSet = std::unique_ptr<cpu_set_t, FreeCpuSet>;
 
 int count_inside(hwloc_topology_t topology, hwloc_const_bitmap_t cpus, hwloc_obj_type_t type) {
   int count = 0;
@@ -50,6 +55,26 @@ std::vector<UsableCore> cores_inside(hwloc_topology_t topology, hwloc_const_bitm
                      .package = index_of_ancestor(topology, core, HWLOC_OBJ_PACKAGE)});
   }
   return cores;
+}
+
+constexpr int kMaxCpus = 8192;  // as many as a Linux can be built for
+
+/// Of a process or thread, or of the calling one (0); null where the system does not tell.
+CpuSet cpus_of(pid_t process) {
+  CpuSet set(CPU_ALLOC(kMaxCpus));
+  if (set == nullptr) return nullptr;
+  CPU_ZERO_S(CPU_ALLOC_SIZE(kMaxCpus), set.get());
+  if (sched_getaffinity(process, CPU_ALLOC_SIZE(kMaxCpus), set.get()) != 0) return nullptr;
+  return set;
+}
+
+/// Whether all of `part` are in `whole`, which has more.
+bool is_part_of(const cpu_set_t& part, const cpu_set_t& whole) {
+  constexpr std::size_t kBytes = CPU_ALLOC_SIZE(kMaxCpus);
+  for (std::size_t cpu = 0; cpu < kMaxCpus; ++cpu) {
+    if (CPU_ISSET_S(cpu, kBytes, &part) && !CPU_ISSET_S(cpu, kBytes, &whole)) return false;
+  }
+  return !CPU_EQUAL_S(kBytes, &part, &whole);
 }
 
 std::string list_text(hwloc_const_bitmap_t bitmap) {
@@ -96,10 +121,25 @@ Topology read_topology() {
   return result;
 }
 
+bool take_cpus_of_parent() {
+  constexpr std::size_t kBytes = CPU_ALLOC_SIZE(kMaxCpus);
+  const CpuSet own = cpus_of(0);
+  const CpuSet parents = cpus_of(::getppid());
+  if (own == nullptr || parents == nullptr || !is_part_of(*own, *parents)) return false;
+  if (sched_setaffinity(0, kBytes, parents.get()) != 0) return false;
+  std::error_code error;
+  std::filesystem::directory_iterator thread("/proc/self/task", error);
+  for (; !error && thread != std::filesystem::directory_iterator(); thread.increment(error)) {
+    // None is left behind but one that ends meanwhile: the system has allowed it to this one.
+    (void)sched_setaffinity(std::stoi(thread->path().filename().string()), kBytes, parents.get());
+  }
+  return true;
+}
+
 bool bind_this_thread(std::span<const int> cpus) {
   if (cpus.empty()) return false;
   const int count = std::ranges::max(cpus) + 1;
-  const std::unique_ptr<cpu_set_t, FreeCpuSet> set(CPU_ALLOC(count));
+  const CpuSet set(CPU_ALLOC(count));
   if (set == nullptr) return false;
   const std::size_t bytes = CPU_ALLOC_SIZE(count);
   CPU_ZERO_S(bytes, set.get());

@@ -34,6 +34,11 @@ struct Topology {
 /// Asks hwloc. Throws Error{resource} if the topology cannot be read.
 [[nodiscard]] Topology read_topology();
 
+/// Gives all threads of this process the cpus of the one that has started it, where it may use only
+/// a part of them: launchers leave theirs as they found them. False, and nothing is changed, where
+/// it may use all of them or others, and where the system refuses.
+[[nodiscard]] bool take_cpus_of_parent();
+
 /// Keeps the calling thread, and those that it starts, on these hardware threads. False where the
 /// system refuses; errno says why.
 [[nodiscard]] bool bind_this_thread(std::span<const int> cpus);

@@ -20,6 +20,7 @@
 #include "comm/checked_communicator.h"
 #include "comm/shared_memory_communicator.h"
 #include "launch/job/agreement.h"
+#include "launch/job/default_binding.h"
 #include "launch/job/failure.h"
 #include "launch/job/gather.h"
 #include "launch/job/launcher.h"
@@ -242,8 +243,9 @@ Runtime::Runtime(const MpiSession& mpi, const Command& command)
         [&] { require_replicas(world_->size(), static_cast<int>(options().expert_replicas)); });
   grid_ = std::make_unique<ProcessGrid>(*world_, static_cast<int>(options().expert_replicas));
   const std::vector<std::int64_t>& counts = options().thread_counts;
-  ranks_ = gather_ranks(*world_, grid_->node(), topology_,
-                        counts.empty() ? options().threads : std::ranges::max(counts));
+  const std::int64_t threads = counts.empty() ? options().threads : std::ranges::max(counts);
+  leave_default_binding(threads);
+  ranks_ = gather_ranks(*world_, grid_->node(), topology_, threads);
   agree(*world_, [&] {
     isa_ = choose_isa(ranks_, options().isa.isa, options().numerics == Numerics::portable);
   });
@@ -259,6 +261,15 @@ void Runtime::warn_of_launch() const {
   }
   const std::string lost = lost_host_warning(ranks_, std::getenv);
   if (!lost.empty()) log_.once(LogLevel::warning, "{}", lost);
+}
+
+void Runtime::leave_default_binding(std::int64_t threads) {
+  const bool is_too_small = threads == 0 || threads > topology_.usable_cores;
+  const bool leaves = is_too_small && options().pin == Pinning::automatic &&
+                      topology_.is_this_machine && is_bound_by_default();
+  std::int64_t stays = leaves ? 0 : 1;  // one that stays would have its cores taken by the others
+  grid_->node().max({&stays, 1});
+  if (stays == 0 && take_cpus_of_parent()) topology_ = read_topology();
 }
 
 /// Before anything is loaded, so that memory is first touched where it is used.

@@ -40,7 +40,7 @@ class Runtime {
     return ranks_[static_cast<std::size_t>(world_->rank())];
   }
   [[nodiscard]] int num_nodes() const;
-  /// What this rank may use of its machine, before its threads were bound.
+  /// What this rank may use of its machine, before its threads were bound to cores of it.
   [[nodiscard]] const Topology& topology() const noexcept { return topology_; }
   /// The rank that talks to the user.
   [[nodiscard]] bool is_first() const noexcept { return world_->rank() == 0; }
@@ -72,6 +72,10 @@ class Runtime {
   [[nodiscard]] bool ends_early() const noexcept { return ends_early_; }
 
  private:
+  /// Where Open MPI has bound ranks to cores that nobody asked for, and has not given them as many
+  /// as they are to have `threads` (0: as many as there are), all ranks of the node take the cpus
+  /// that it had for them: they share these out. Collective.
+  void leave_default_binding(std::int64_t threads);
   void bind();
   /// Tells, once, what is odd about the launch.
   void warn_of_launch() const;

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "base/json.h"
+#include "base/topology.h"
 #include "src/checkpoint/safetensors.h"
 #include "tests/launch/broken_models.h"
 #include "tests/support/checkpoint_files.h"
@@ -291,6 +292,33 @@ TEST(Program, BindingIsToldForEachRank) {
   for (const std::string rank : {"rank 0 on ", "rank 1 on "}) {
     EXPECT_NE(ranks.err.find(rank), std::string::npos) << ranks.text();
   }
+}
+
+/// The cpus of each rank that Open MPI starts with these words alone.
+std::vector<std::string> cpus_of_ranks(const Arguments& words, const Arguments& options = {}) {
+  const Arguments mpirun = {
+      "env", "-u", "OMPI_MCA_hwloc_base_binding_policy", "MOESAIC_PIN=auto", MOESAIC_MPIRUN,
+      "-n",  "2"};
+  const ProgramResult result = run_program(
+      joined(joined(mpirun, words), joined(moesaic_command({"doctor", "--json"}), options)));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  const Json json = Json::parse(result.out, "doctor");
+  std::vector<std::string> cpus;
+  for (std::int64_t rank = 0; rank < json.at("ranks").size(); ++rank) {
+    cpus.push_back(json.at("ranks").at(rank).at("cpus").as_string());
+  }
+  return cpus;
+}
+
+TEST(Program, RanksShareAllCoresWhereNobodyHasBoundThem) {
+  const Topology topology = read_topology();
+  if (topology.cores.size() < 2) GTEST_SKIP() << "one core is bound to by no choice";
+  const auto cores = static_cast<int>(topology.cores.size());
+  if (cores < topology.machine_cores) GTEST_SKIP() << "Open MPI may take others";
+  EXPECT_EQ(cpus_of_ranks({}), std::vector<std::string>(2, topology.cpuset));
+  const std::vector<std::string> bound = cpus_of_ranks({"--bind-to", "core"});
+  EXPECT_EQ(cpus_of_ranks({}, {"--pin", "off"}), bound);
+  EXPECT_EQ(cpus_of_ranks({}, {"--threads", "1"}), bound);
 }
 
 TEST(Program, ShowConfigTellsWhereValuesComeFrom) {
