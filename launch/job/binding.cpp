@@ -18,6 +18,7 @@ Binding plan_binding(std::span<const RankInfo> ranks, std::size_t self, const To
   }
   std::int64_t threads = 0;  // of all ranks with this cpuset
   std::int64_t before = 0;   // of those before this one
+  std::int64_t sharers = 0;  // ranks with this cpuset
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const RankInfo& rank = ranks[r];
     if (rank.host_name() != own.host_name()) continue;
@@ -30,13 +31,15 @@ Binding plan_binding(std::span<const RankInfo> ranks, std::size_t self, const To
       return {.reason =
                   fmt::format("ranks {} and {} may use different cores that overlap", self, r)};
     }
+    ++sharers;
     threads += rank.threads;
     if (r < self) before += rank.threads;
   }
   if (threads > cores) {
     return {.reason = fmt::format("{} threads share {} cores", threads, cores)};
   }
-  if (threads < cores && cores == topology.machine_cores) {
+  // Fewer than the ranks are left where these have equal shares.
+  if (cores - threads >= sharers && cores == topology.machine_cores) {
     return {.reason =
                 fmt::format("{} threads leave some of all {} cores to others", threads, cores)};
   }

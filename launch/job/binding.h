@@ -20,7 +20,8 @@ struct Binding {
 /// its cores out: neighbours for each, so that as many ranks as NUMA domains get one each. Threads
 /// stay unbound where they are more than cores, where cpusets overlap otherwise or a quota takes a
 /// part of each core away, and where they leave cores of the whole machine to others, who may want
-/// the same ones. `topology`: of this rank, before it was bound.
+/// the same ones: as many as there are ranks or more, which is not what equal shares leave over.
+/// `topology`: of this rank, before it was bound.
 [[nodiscard]] Binding plan_binding(std::span<const RankInfo> ranks, std::size_t self,
                                    const Topology& topology);
 
