@@ -16,6 +16,7 @@ endless=(generate "$model" "$work/endless" "${greedy[@]}" -n 24)
 alone generate -m "$model" -f many --out many.jsonl "${greedy[@]}" -n 24
 sft=(--max-steps 40 --global-batch-size 2 --eval-split 0 --lora-targets attention --seed 1)
 alone sft -m "$model" --data "$data/demo-sft.jsonl" -o one "${sft[@]}"
+"$MOESAIC" score -m "$model" -f "$work/many" --json --threads 1 --logprobs-out many.logprobs >many.json 2>alone.err
 
 is_at_work() { wait_until has_texts_or_is_over "$1" && job_is "$1" RUNNING; } # JOB
 has_texts_or_is_over() { has_texts "generate-$1.jsonl" 2 || job_is "$1" "$over"; }
@@ -47,6 +48,14 @@ trains_on() { # JOB
   ! has_steps adapter 40 || { echo "all was done before"; return 1; }
   starts_again "$1" && ended_with "$1" 0 && says "$1" ", start 2" &&
     cmp one/adapter_model.safetensors adapter/adapter_model.safetensors
+}
+
+scores_on() { # JOB: what it prints at last is of all tokens
+  local logprobs=score-$1.logprobs.jsonl
+  wait_until has_texts "$logprobs" 2 && ends_in_time "$1" || return 1
+  ! cmp -s many.logprobs "$logprobs" || { echo "all was done before"; return 1; }
+  starts_again "$1" && ended_with "$1" 0 && says "$1" ", start 2" && cmp many.logprobs "$logprobs" &&
+    cmp <(without_statistics many.json) <(without_statistics "score-$1.jsonl")
 }
 
 # SIGUSR1 comes before env.sh is read, and before a rank listens: the third start does all.
@@ -109,6 +118,7 @@ loses_a_rank() { # JOB SIGNAL CODE
 beside check_job "SIGUSR1, then the rest" goes_on "$(submit "${long[@]}")"
 beside check_job "sft: SIGUSR1, then the rest" trains_on \
   "$(submit sft "$model" "$data/demo-sft.jsonl" "$work/adapter" "${sft[@]}")"
+beside check_job "score: SIGUSR1, then the rest" scores_on "$(submit score "$model" "$work/many" -b 16)"
 env_folder=$work/early with=("--export=ALL,MOESAIC=$work/early/moesaic")
 beside check_job "SIGUSR1 before anything is ready" is_early "$(submit "${long[@]}")"
 env_folder="" with=(--no-requeue)

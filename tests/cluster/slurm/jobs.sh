@@ -45,6 +45,8 @@ says_once() { (($(grep -c -- "$2" ./*-"$1".log) == 1)); } # JOB WORDS
 # Texts of a generation, without the first line of --out and the statistics at the end.
 texts() { grep -v -e '^{"moesaic"' -e '"statistics"' "$1"; }
 same_texts() { cmp <(texts "$1") <(texts "$2"); } # FILE FILE
+# Results of scoring, whose last line has statistics.
+without_statistics() { sed 's/, "statistics".*//' "$1"; }
 has_texts() { [[ -s $1 ]] && (($(wc -l <"$1") >= $2)); } # FILE LINES
 # What was finished is what one rank writes first.
 is_beginning() { # FILE WHOLE

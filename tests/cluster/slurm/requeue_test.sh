@@ -53,6 +53,7 @@ is_queued_while_it_saves() { # TEMPLATE
   local template=$1 words saving
   case $template in
     generate) words=(generate model prompts) saving='echo "{}" >>job-7.jsonl' ;;
+    score) words=(score model texts) saving='echo "{}" >>job-7.logprobs.jsonl' ;;
     sft) words=(sft model data adapter) saving='mkdir -p adapter/checkpoint-$RANDOM$$' ;;
     study) words=(study study.ini) saving='mkdir -p "a study/points"; echo "{}" >"a study/points/$RANDOM$$.json"' ;;
   esac
@@ -69,7 +70,23 @@ is_queued_while_it_saves() { # TEMPLATE
   check "$template that has saved before: start 43" is_ended 43 "${words[@]}"
   check "$template leaves nothing behind" test ! -e .job-7.idle
 }
-for template in generate sft study; do beside in_folder "$template" is_queued_while_it_saves "$template"; done
+for template in generate score sft study; do beside in_folder "$template" is_queued_while_it_saves "$template"; done
+
+# A file of log-probabilities that the user names is what a job has saved.
+saves_in() { # FILE TEMPLATE WORDS...
+  saves="echo >>'$1'; echo \"\$*\" >words"
+  is_queued 1 "${@:2}" && [[ -e $1 && ! -e .job-7.idle ]] && ! grep -F job-7.logprobs.jsonl words
+}
+score_saves_where_it_is_told() {
+  local words=(score model texts --stride 8)
+  check "score --logprobs-out FILE" saves_in one "${words[@]}" --logprobs-out one -b 8
+  check "score --logprobs-out=FILE" saves_in "a file" "${words[@]}" "--logprobs-out=a file"
+  check "score logprobs-out=FILE" saves_in three "${words[@]}" logprobs-out=three
+  export MOESAIC_LOGPROBS_OUT=four
+  check "score with MOESAIC_LOGPROBS_OUT" saves_in four "${words[@]}"
+  check "score with both" saves_in five "${words[@]}" logprobs-out=five
+}
+beside in_folder told score_saves_where_it_is_told
 
 is_queued_for_a_lost_node() {
   ends=5 node='idle*'

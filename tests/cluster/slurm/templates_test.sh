@@ -24,7 +24,6 @@ check "its texts" same_texts one.jsonl "generate-$by_srun.jsonl"
 check_job "generate with mpirun" ended_with "$by_mpirun" 0
 check "its texts" same_texts one.jsonl "generate-$by_mpirun.jsonl"
 check_job "score" ended_with "$scored" 0
-without_statistics() { sed 's/, "statistics".*//' "$1"; }
 check "its sums" cmp <(without_statistics score.json) <(without_statistics "score-$scored.jsonl")
 check_job "sft" ended_with "$tuned" 0
 check "its adapter" cmp one/adapter_model.safetensors adapter/adapter_model.safetensors
