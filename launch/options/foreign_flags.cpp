@@ -68,4 +68,8 @@ std::string_view foreign_flag_hint(std::string_view flag) noexcept {
   return found == kForeignFlags.end() ? "" : found->hint;
 }
 
+std::string_view other_verbs_hint(std::string_view name) noexcept {
+  return name == "resume" ? "; what --out or --logprobs-out names goes on by itself" : "";
+}
+
 }  // namespace moesaic

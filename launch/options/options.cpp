@@ -258,7 +258,8 @@ void require_first(const Command& command, const OptionRow& row, std::string_vie
 
 void require_option_of_verb(const Command& command, const OptionRow& row, std::string_view name) {
   require(!command.verb || takes(*command.verb, row), ErrorKind::usage,
-          "{} is no option of moesaic {}", name, command.verb ? verb_row(*command.verb).name : "");
+          "{} is no option of moesaic {}{}", name, command.verb ? verb_row(*command.verb).name : "",
+          other_verbs_hint(row.name));
 }
 
 /// The option that a bare word after the verb sets; empty if there is none.

@@ -152,6 +152,9 @@ TEST(Options, UnknownFlagIsNamedWithTheNearest) {
     EXPECT_EQ(usage_error({verb, "--json"}), std::string("--json is no option of moesaic ") + verb);
   }
   EXPECT_EQ(usage_error({"sft", "-n", "3"}), "-n (--predict) is no option of moesaic sft");
+  EXPECT_EQ(usage_error({"generate", "--resume"}),
+            "--resume is no option of moesaic generate; what --out or --logprobs-out names goes on "
+            "by itself");
   EXPECT_EQ(usage_error({"score", "parallel=3"}), "parallel is no option of moesaic score");
   EXPECT_EQ(usage_error({"generate", "tempp=1"}),
             "unknown option \"tempp\" in \"tempp=1\"; did you mean temp?");
