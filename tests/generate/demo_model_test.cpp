@@ -119,33 +119,69 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
   return hash;
 }
 
+std::uint64_t logits_checksum(int ranks, const EngineSetup& setup,
+                              const std::vector<std::int32_t>& tokens, std::int64_t chunk) {
+  std::vector<float> logits;
+  run_thread_ranks(ranks, [&](Communicator& world) {
+    TestEngine engine(setup, world);
+    const ScoreEvents events{
+        .on_tokens = {}, .on_document = {}, .on_logits = [&](const LogitsRows& rows) {
+          const MatrixView<const float>& part = rows.logits;
+          if (world.rank() != 0) return;
+          logits.insert(logits.end(), part.data(), part.data() + part.rows() * part.cols());
+        }};
+    const ScoreDocument document{.tokens = tokens,
+                                 .windows = cut_windows(std::ssize(tokens), 2048, 1024)};
+    (void)score(engine.transformer(), world, {&document, 1}, {.batch_tokens = chunk}, events);
+  });
+  return checksum(std::as_bytes(std::span(logits)));
+}
+
+/// Of the held-out text's beginning: "bf16", or "fp32", and how many tokens.
+std::uint64_t committed_checksum(const std::string& precision, std::size_t tokens) {
+  std::istringstream lines(read_file(kData + "/demo-portable-checksums.txt"));
+  std::string name;
+  std::string sum;
+  std::size_t count = 0;
+  while (lines >> name >> count >> sum) {
+    if (name == precision && count == tokens) return std::stoull(sum, nullptr, 16);
+  }
+  ADD_FAILURE() << precision << " " << tokens;
+  return 0;
+}
+
 TEST(DemoModel, portable_logits_have_the_committed_checksum) {
-  constexpr std::size_t kTokens = 300;
-  const std::uint64_t expected =
-      std::stoull(read_file(kData + "/demo-portable-checksum.txt"), nullptr, 16);
-  const auto tokens = held_out_tokens(kTokens);
+  const std::uint64_t expected = committed_checksum("bf16", 300);
+  const auto tokens = held_out_tokens(300);
   const auto check = [&](int ranks, const EngineSetup& setup, std::int64_t chunk) {
-    run_thread_ranks(ranks, [&](Communicator& world) {
-      TestEngine engine(setup, world);
-      std::vector<float> logits;
-      const ScoreEvents events{
-          .on_tokens = {}, .on_document = {}, .on_logits = [&](const LogitsRows& rows) {
-            const MatrixView<const float>& part = rows.logits;
-            logits.insert(logits.end(), part.data(), part.data() + part.rows() * part.cols());
-          }};
-      const ScoreDocument document{.tokens = tokens,
-                                   .windows = cut_windows(std::ssize(tokens), 2048, 1024)};
-      (void)score(engine.transformer(), world, {&document, 1}, {.batch_tokens = chunk}, events);
-      if (world.rank() != 0) return;
-      EXPECT_EQ(checksum(std::as_bytes(std::span(logits))), expected)
-          << isa_name(setup.isa) << ", " << ranks << " ranks";
-    });
+    EXPECT_EQ(logits_checksum(ranks, setup, tokens, chunk), expected)
+        << isa_name(setup.isa) << ", " << ranks << " ranks";
   };
   for (const Isa isa : tile_order_isas()) check(1, {.directory = kModel, .isa = isa}, 512);
   for (const int ranks : {2, 3, 4, 8, 16}) {
     check(ranks, {.directory = kModel, .isa = tile_order_isas().back(), .threads = 2}, 64);
   }
   check(8, {.directory = kModel, .isa = tile_order_isas().back(), .expert_replicas = 4}, 31);
+}
+
+/// The keys of the last tokens are in two segments.
+TEST(DemoModel, portable_logits_of_long_texts_have_it_too) {
+  const auto tokens = held_out_tokens(1100);
+  for (const Isa isa : {tile_order_isas().front(), tile_order_isas().back()}) {
+    const EngineSetup setup{.directory = kModel, .isa = isa, .threads = 2};
+    EXPECT_EQ(logits_checksum(1, setup, tokens, 512), committed_checksum("bf16", 1100))
+        << isa_name(isa);
+  }
+}
+
+TEST(DemoModel, logits_in_fp32_have_it_too) {
+  const auto tokens = held_out_tokens(300);
+  for (const Isa isa : tile_order_isas()) {
+    const EngineSetup setup{
+        .directory = kModel, .precision = Precision::f32, .isa = isa, .threads = 2};
+    EXPECT_EQ(logits_checksum(1, setup, tokens, 512), committed_checksum("fp32", 300))
+        << isa_name(isa);
+  }
 }
 
 /// Counts how often a rank that computes looks after what is under way.
