@@ -282,7 +282,7 @@ std::string SftSetup::end_text() const {
   const AdapterDescription its = description();
   const std::string convert = fmt::format("moesaic convert -m {} --lora {}",
                                           shell_word(runtime_.options().model), shell_word(out));
-  if (loads_on_both(its, config_.family, specs_)) {
+  if (loads_on_both(its, config_.peft5_takes_experts, specs_)) {
     return fmt::format(
         "the adapter is in {}, for PEFT with transformers 4 or 5; {} --merge -o MERGED writes a "
         "checkpoint with it",

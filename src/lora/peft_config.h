@@ -76,8 +76,9 @@ struct AdapterDescription {
                                            std::span<const AdapterSite> sites);
 
 /// Whether PEFT loads a model's adapters in this layout rightly on transformers 4 and 5 alike; if
-/// not, it does on the one that the layout is named after. What was measured: docs/formats.md.
-[[nodiscard]] bool loads_on_both(const AdapterDescription& description, std::string_view family,
+/// not, it does on the one that the layout is named after. `takes_experts`: on transformers 5 those
+/// of the family's separate experts. What was measured: docs/formats.md.
+[[nodiscard]] bool loads_on_both(const AdapterDescription& description, bool takes_experts,
                                  std::span<const AdapterSpec> adapters);
 
 }  // namespace moesaic

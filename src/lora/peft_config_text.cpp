@@ -171,7 +171,7 @@ std::string peft_config_text(const AdapterDescription& description,
   return text + "}\n";
 }
 
-bool loads_on_both(const AdapterDescription& description, std::string_view family,
+bool loads_on_both(const AdapterDescription& description, bool takes_experts,
                    std::span<const AdapterSpec> adapters) {
   const auto all_are = [&](AdapterKind one, AdapterKind other) {
     return std::ranges::all_of(adapters, [&](const AdapterSpec& adapter) {
@@ -179,9 +179,8 @@ bool loads_on_both(const AdapterDescription& description, std::string_view famil
     });
   };
   if (all_are(AdapterKind::attention, AdapterKind::attention)) return true;
-  return description.layout == AdapterLayout::transformers4 && !description.rank_stabilised &&
-         (family == "qwen3_moe" || family == "olmoe" || family == "mixtral") &&
-         all_are(AdapterKind::attention, AdapterKind::experts);
+  return takes_experts && description.layout == AdapterLayout::transformers4 &&
+         !description.rank_stabilised && all_are(AdapterKind::attention, AdapterKind::experts);
 }
 
 }  // namespace moesaic

@@ -105,6 +105,7 @@ std::vector<Family> make_families() {
   return {
       {.name = "qwen3_moe",
        .max_position_embeddings = 32768,
+       .peft5_takes_experts = true,
        .mixers = gqa({.num_kv_heads = 4,
                       .window = 4096,
                       .window_flag = "use_sliding_window",
@@ -130,6 +131,7 @@ std::vector<Family> make_families() {
        .max_position_embeddings = 4096,
        .rms_norm_eps = 1e-5,
        .eos_token_id = 50279,
+       .peft5_takes_experts = true,
        .mixers = gqa({.qkv_bias = by_field,
                       .o_bias = by_field,
                       .qk_norm = QkNorm::whole,
@@ -141,6 +143,7 @@ std::vector<Family> make_families() {
        .rms_norm_eps = 1e-5,
        .bos_token_id = 1,
        .eos_token_id = 2,
+       .peft5_takes_experts = true,
        .mixers = gqa({.num_kv_heads = 8, .rope_theta = 1e6}),
        .usual_layer_type = always_sliding,
        .experts = experts({.width_key = "intermediate_size",

@@ -34,6 +34,8 @@ struct Family {
   double rms_norm_eps = 1e-6;
   std::optional<std::int64_t> bos_token_id{};
   std::optional<std::int64_t> eos_token_id{};
+  /// PEFT on transformers 5 loads adapters of separate experts rightly (docs/formats.md).
+  bool peft5_takes_experts = false;
   bool has_multipliers = false;  ///< embedding_multiplier, residual_multiplier, logits_scaling
 
   std::vector<MixerRow> mixers;

@@ -144,6 +144,7 @@ ModelConfig parse_model_config(const Json& config, const std::optional<Json>& ge
   const Family& family = find_family(reader, families);
   ModelConfig model;
   model.family = family.name;
+  model.peft5_takes_experts = family.peft5_takes_experts;
   read_sizes(reader, family, model);
   read_mixers(reader, family, model);
   read_feed_forward(reader, family, model);

@@ -22,7 +22,8 @@ struct LayerConfig {
 /// What the engine has to know of a model, every default resolved as transformers resolves it.
 /// Shapes of weights are [rows, cols] = [out, in].
 struct ModelConfig {
-  std::string family;  ///< the `model_type` of config.json
+  std::string family;                ///< the `model_type` of config.json
+  bool peft5_takes_experts = false;  ///< as Family
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t max_position_embeddings = 0;

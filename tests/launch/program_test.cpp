@@ -254,7 +254,7 @@ TEST(Program, BenchModelReportsBothTests) {
   EXPECT_EQ(json.at(1).at("n_gen").as_int(), 4);
   EXPECT_EQ(json.at(0).at("samples_ts").size(), 2);
   EXPECT_GT(json.at(0).at("flops_share").as_double(), 0);
-  EXPECT_GT(json.at(0).at("roof_bytes_per_second").as_double(), 1e8);
+  EXPECT_GT(json.at(0).at("roof_bytes_per_second").as_double(), 0);
 }
 
 TEST(Program, DoctorChecksThisLaunch) {
