@@ -21,7 +21,7 @@ namespace moesaic {
 namespace {
 
 BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelFacts& facts,
-                    const StoredModel& stored) {
+                    const StoredModel& stored, Fed fed) {
   return {
       .file = runtime.options().model,
       .type = fmt::format("{} {} A{} {}", model.config.family, format_count(facts.total_parameters),
@@ -30,6 +30,7 @@ BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelF
       .parameters = facts.total_parameters,
       .cpu = read_topology().cpu_model,
       .isa = std::string(isa_name(runtime.compute().isa)),
+      .routing = std::string(routing_text(fed)),
       .ranks = runtime.world().size(),
       .nodes = runtime.num_nodes()};
 }
@@ -45,7 +46,8 @@ class ModelBench {
         tokens_(runtime, model),
         engine_(runtime, model, workload(tests)),
         stored_(runtime, engine_.load()),
-        table_(result_form(runtime.options()), describe(runtime, model, facts_, stored_)) {}
+        table_(result_form(runtime.options()),
+               describe(runtime, model, facts_, stored_, tokens_.fed())) {}
 
   void run() {
     const std::vector<std::int64_t>& counts = runtime_.options().thread_counts;
@@ -57,7 +59,9 @@ class ModelBench {
       }
     });
     const bool is_text = result_form(runtime_.options()) == ResultForm::md;
-    print_results(runtime_, is_text ? "\n" + roof_lines_ : table_.end());
+    print_results(runtime_, is_text ? fmt::format("\ntokens fed: {}\n{}",
+                                                  routing_text(tokens_.fed()), roof_lines_)
+                                    : table_.end());
   }
 
  private:

@@ -19,9 +19,8 @@ namespace moesaic {
 namespace {
 
 /// The samples of every step, on all ranks.
-SftData make_data(const Runtime& runtime, const OpenModel& model) {
+SftData make_data(const Runtime& runtime, const FeedTokens& feed) {
   const Options& options = runtime.options();
-  const FeedTokens feed(runtime, model);
   SftData data;
   if (runtime.is_first()) {
     const std::vector<std::int32_t> tokens = feed.take(0, options.step_tokens);
@@ -60,9 +59,13 @@ double mean_over_ranks(Communicator& world, double value) {
 
 class SftBench {
  public:
-  SftBench(const Runtime& runtime, const OpenModel& model, const SftData& data)
-      : runtime_(runtime), model_(model), data_(data), setup_(runtime, model, data) {
-    for (std::int64_t i = 0; i < data.train.size(); ++i) samples_.push_back(i);
+  SftBench(const Runtime& runtime, const OpenModel& model)
+      : runtime_(runtime),
+        model_(model),
+        feed_(runtime, model),
+        data_(make_data(runtime, feed_)),
+        setup_(runtime, model, data_) {
+    for (std::int64_t i = 0; i < data_.train.size(); ++i) samples_.push_back(i);
   }
 
   void run();
@@ -74,7 +77,8 @@ class SftBench {
 
   const Runtime& runtime_;
   const OpenModel& model_;
-  const SftData& data_;
+  const FeedTokens feed_;
+  const SftData data_;
   SftSetup setup_;
   std::vector<std::int64_t> samples_;
 };
@@ -131,6 +135,7 @@ ResultLine SftBench::line(const MeasuredStep& step, std::int64_t peak_bytes) con
       {"isa", std::string(isa_name(runtime_.compute().isa)), true},
       {"precision", std::string(choice_name(runtime_.precision())), true},
       {"expert_format", std::string(format_name(StoredModel::main_format(stored.experts))), true},
+      {"routing", std::string(routing_text(feed_.fed())), true},
       {"tokens", whole(data_.train.tokens())},
       {"tokens_per_second", short_number(tokens / step.seconds)},
       {"forward_seconds", short_number(step.parts.forward)},
@@ -161,8 +166,7 @@ void SftBench::run() {
 void run_bench_sft(Runtime& runtime) {
   agree(runtime.world(), [&] { (void)result_form(runtime.options()); });
   const OpenModel model = open_model(runtime);
-  const SftData data = make_data(runtime, model);
-  runtime.run_or_end_early("no step is measured", [&] { SftBench(runtime, model, data).run(); });
+  runtime.run_or_end_early("no step is measured", [&] { SftBench(runtime, model).run(); });
 }
 
 }  // namespace moesaic

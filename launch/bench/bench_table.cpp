@@ -129,6 +129,7 @@ ResultLine BenchTable::fields(const BenchTest& test, const Roofs& roofs) const {
           {"n_nodes", fmt::format("{}", model_.nodes)},
           {"n_prompt", fmt::format("{}", test.n_prompt)},
           {"n_gen", fmt::format("{}", test.n_gen)},
+          {"routing", model_.routing, true},
           {"test_time", utc_now(), true},
           {"avg_ns", whole(ns.mean)},
           {"stddev_ns", whole(ns.deviation)},

@@ -1,11 +1,14 @@
 #include "launch/bench/model_feed.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <random>
+#include <span>
 
 #include "base/error.h"
 #include "base/split.h"
+#include "launch/bench/built_in_text.h"
 #include "launch/bench/roofs.h"
 #include "launch/input/token_prompts.h"
 #include "launch/job/agreement.h"
@@ -73,13 +76,39 @@ std::vector<ModelTest> model_tests(const Options& options) {
   return tests;
 }
 
+std::optional<std::string> text_file(const Options& options) {
+  return options.bench_text == "random" ? std::nullopt : options.bench_text;
+}
+
+std::string_view routing_text(Fed fed) noexcept {
+  constexpr std::array<std::string_view, 3> kTexts = {"built-in text", "text", "random tokens"};
+  return kTexts[static_cast<std::size_t>(fed)];
+}
+
 FeedTokens::FeedTokens(const Runtime& runtime, const OpenModel& model)
     : seed_(static_cast<std::uint64_t>(runtime.options().seed)),
       vocab_size_(model.config.vocab_size) {
+  const Options& options = runtime.options();
   agree(runtime.world(), [&] {
-    const std::optional<std::string>& file = runtime.options().bench_text;
-    if (runtime.is_first() && file) text_ = encode_file(model, *file);
+    if (!runtime.is_first()) return;
+    if (const std::optional<std::string> file = text_file(options)) {
+      fed_ = Fed::text;
+      text_ = encode_file(model, *file);
+    } else if (options.bench_text || !has_tokenizer(model.files)) {
+      fed_ = Fed::random_tokens;
+    } else {
+      text_ = encode_text(Tokenizer::from_directory(model.files.directory()), model.config,
+                          built_in_text(), "the benchmark");
+    }
   });
+  runtime.world().broadcast(std::as_writable_bytes(std::span(&fed_, 1)), 0);
+  if (fed_ == Fed::random_tokens && !options.bench_text) {
+    runtime.log().once(
+        LogLevel::warning,
+        "{} has no tokenizer.json: random tokens are fed, which choose other experts "
+        "than texts do",
+        options.model);
+  }
 }
 
 std::vector<std::int32_t> FeedTokens::take(int rank, std::int64_t count) const {

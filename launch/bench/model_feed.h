@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "launch/job/runtime.h"
@@ -21,18 +24,30 @@ struct ModelTest {
 /// difference. Throws Error{usage} if there are none or --prompt-gen is not what it should be.
 [[nodiscard]] std::vector<ModelTest> model_tests(const Options& options);
 
-/// Tokens to feed: random ones, or those of --text over and over.
+/// The file of --text; none: there is no --text, or it is "random".
+[[nodiscard]] std::optional<std::string> text_file(const Options& options);
+
+/// What decides which experts tokens choose.
+enum class Fed : std::int8_t { built_in_text, text, random_tokens };
+/// As results tell it under `routing`: "built-in text", "text", "random tokens".
+[[nodiscard]] std::string_view routing_text(Fed fed) noexcept;
+
+/// Tokens to feed, over and over: of the file of --text, without --text of built_in_text(), which
+/// gives way to random ones if the model has no tokenizer.
 class FeedTokens {
  public:
-  /// Reads --text on rank 0. Throws AgreedError on all ranks if it cannot be taken. Collective.
+  /// Reads the text on rank 0. Throws AgreedError on all ranks if it cannot be taken. Collective.
   FeedTokens(const Runtime& runtime, const OpenModel& model);
 
+  /// On all ranks.
+  [[nodiscard]] Fed fed() const noexcept { return fed_; }
   /// `count` of them for a rank, the same each time. Rank 0.
   [[nodiscard]] std::vector<std::int32_t> take(int rank, std::int64_t count) const;
 
  private:
   std::uint64_t seed_;
   std::int64_t vocab_size_;
+  Fed fed_ = Fed::built_in_text;
   std::vector<std::int32_t> text_;  // empty: random
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/small_file.h"
 #include "launch/input/chat_prompts.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
@@ -42,6 +43,10 @@ std::uint64_t checksum_of(const ChatFiles& files) {
 }
 
 }  // namespace
+
+bool has_tokenizer(const ModelFiles& files) {
+  return file_exists(files.path_of("tokenizer.json"));
+}
 
 std::vector<std::int32_t> encode_text(const Tokenizer& tokenizer, const ModelConfig& config,
                                       std::string_view text, const std::string& where) {

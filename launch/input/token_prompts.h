@@ -11,6 +11,7 @@
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
 #include "src/chat/chat_template.h"
+#include "src/model/model_files.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace moesaic {
@@ -27,6 +28,9 @@ struct TokenPrompts {
 
   [[nodiscard]] std::int64_t longest() const { return std::ranges::max(lengths); }
 };
+
+/// Whether a model comes with one.
+[[nodiscard]] bool has_tokenizer(const ModelFiles& files);
 
 /// The tokens of a prompt that is a text, or is tokens already; these get their text.
 [[nodiscard]] std::vector<std::int32_t> encode_prompt(Prompt& prompt, const Tokenizer& tokenizer,

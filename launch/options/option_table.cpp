@@ -211,10 +211,11 @@ constexpr std::array kOptions = {
          OptionRow{"prompt-gen", '\0', "P,G", &O::prompt_and_gen, kBenchmark, verbs::kBenchModel,
                    "a prompt of P tokens and then G generated ones; several times for "
                    "several tests"}),
-    may_differ({"text", '\0', "FILE", &O::bench_text, kBenchmark,
-                verbs::kBenchModel | verbs::kBenchSft,
-                "feed the tokens of a text, over and over, rather than random ones: experts are "
-                "chosen as texts choose them"}),
+    may_differ(
+        {"text", '\0', "FILE", &O::bench_text, kBenchmark, verbs::kBenchModel | verbs::kBenchSft,
+         "feed the tokens of a text, over and over; random: random tokens, which choose other "
+         "experts than texts do. Without it a text of the program's own, or random tokens "
+         "if the model has no tokenizer"}),
     OptionRow{"repetitions", 'r', "N", &O::repetitions, kBenchmark,
               verbs::kBenchModel | verbs::kBenchSft, "runs of each test", 1, 1e6},
     OptionRow{"shapes", '\0', "LIST", &O::shapes, kBenchmark, verbs::kBenchKernels,

@@ -49,13 +49,17 @@ constexpr std::array kRows = {
               kMostBenchTokens},
     OptionRow{"n-gen", 'n', "N", &O::point_gen, kMeasurement, verbs::kStudyPoint,
               "tokens of a sequence of --job generate", 1, kMostBenchTokens},
-    OptionRow{.name = "text",
-              .value = "FILE",
-              .field = &O::bench_text,
-              .group = kMeasurement,
-              .verbs = verbs::kStudyPoint,
-              .help = "feed the tokens of a text, over and over, rather than random ones",
-              .may_differ = true},
+    OptionRow{
+        .name = "text",
+        .value = "FILE",
+        .field = &O::bench_text,
+        .group = kMeasurement,
+        .verbs = verbs::kStudyPoint,
+        .help =
+            "feed the tokens of a text, over and over; random: random tokens, which choose other "
+            "experts than texts do. Without it a text of the program's own, or random tokens "
+            "if the model has no tokenizer",
+        .may_differ = true},
     OptionRow{"seed", 's', "N", &O::seed, kMeasurement, verbs::kStudyPoint,
               "of random tokens and choices", 0, 9e18},
     OptionRow{"repetitions", 'r', "N", &O::repetitions, kMeasurement, verbs::kStudyPoint,

@@ -50,7 +50,7 @@ struct Measurement {
 
   std::int64_t sequences = 0;
   std::int64_t tokens = 0;
-  std::string routing{};  // "text", "random tokens", or of a shape the option's value
+  std::string routing{};  // routing_text(), or of a shape the option's value
   std::string transport{};
 
   std::vector<double> samples{};  // seconds of each repetition

@@ -46,7 +46,8 @@ class TransformerWork final : public PointWork {
 /// A job of a whole model.
 class ModelJob : public PointJob {
  public:
-  ModelJob(const Runtime& runtime, OpenModel model) : runtime_(runtime), model_(std::move(model)) {}
+  ModelJob(const Runtime& runtime, OpenModel model)
+      : runtime_(runtime), model_(std::move(model)), tokens_(runtime, model_) {}
 
   [[nodiscard]] PointFacts facts() const override {
     const LoadSummary& load = engine().load();
@@ -55,7 +56,7 @@ class ModelJob : public PointJob {
             .layers = model_.config.num_layers(),
             .hidden = model_.config.hidden_size,
             .expert_format = std::string(format_name(StoredModel::main_format(load.experts))),
-            .routing = runtime_.options().bench_text ? "text" : "random tokens",
+            .routing = std::string(routing_text(tokens_.fed())),
             .load_seconds = load.seconds,
             .planned_node_bytes = engine().planned_node_bytes()};
   }
@@ -83,11 +84,13 @@ class ModelJob : public PointJob {
   virtual void run_on(Transformer& transformer) = 0;
   [[nodiscard]] const Runtime& runtime() const noexcept { return runtime_; }
   [[nodiscard]] const OpenModel& model() const noexcept { return model_; }
+  [[nodiscard]] const FeedTokens& feed() const noexcept { return tokens_; }
   [[nodiscard]] const Options& options() const noexcept { return runtime_.options(); }
 
  private:
   const Runtime& runtime_;
   const OpenModel model_;
+  const FeedTokens tokens_;
   std::unique_ptr<TransformerWork> work_;
 };
 
@@ -95,9 +98,7 @@ class ModelJob : public PointJob {
 class SequenceJob final : public ModelJob {
  public:
   SequenceJob(const Runtime& runtime, OpenModel opened)
-      : ModelJob(runtime, std::move(opened)),
-        tokens_(runtime, model()),
-        engine_(runtime, model(), workload()) {}
+      : ModelJob(runtime, std::move(opened)), engine_(runtime, model(), workload()) {}
 
   [[nodiscard]] std::int64_t tokens() const override { return sequences() * sequence_tokens(); }
   [[nodiscard]] double least_seconds(const Roofs& roofs) const override;
@@ -118,7 +119,6 @@ class SequenceJob final : public ModelJob {
   [[nodiscard]] Workload workload() const;
   [[nodiscard]] Request request(std::int64_t sequence) const;
 
-  FeedTokens tokens_;
   Engine engine_;
 };
 
@@ -132,7 +132,7 @@ Workload SequenceJob::workload() const {
 
 Request SequenceJob::request(std::int64_t sequence) const {
   Request request;
-  request.tokens = tokens_.take(static_cast<int>(sequence), is_prompt() ? sequence_tokens() : 1);
+  request.tokens = feed().take(static_cast<int>(sequence), is_prompt() ? sequence_tokens() : 1);
   request.sampling.temperature = 0;
   if (is_prompt()) {
     request.logits_from = sequence_tokens() - 1;
@@ -200,11 +200,10 @@ class TrainingJob final : public ModelJob {
     (void)setup_.trainer_on(pass)->step(steps_++, data_.train, samples_);
   }
   [[nodiscard]] SftData make_data() const {
-    const FeedTokens feed(runtime(), model());
     SftData data;
     for (std::int64_t i = 0; runtime().is_first() && i < options().sequences; ++i) {
       const std::vector<std::int32_t> tokens =
-          feed.take(static_cast<int>(i), options().point_prompt);
+          feed().take(static_cast<int>(i), options().point_prompt);
       data.train.add(tokens, tokens);
     }
     share_samples(runtime().world(), data.train);

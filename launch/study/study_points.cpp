@@ -7,12 +7,14 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "launch/bench/model_feed.h"
 #include "launch/input/token_prompts.h"
 #include "launch/job/model_checksum.h"
 #include "launch/job/placement_choice.h"
@@ -68,9 +70,9 @@ class StudyFiles {
     if (options.job == StudyJob::sft) {
       (void)choose_adapters(command, model, adapter_sites(model.files.names(model.config)));
     }
-    const std::string text = options.bench_text.value_or("");
-    if (!text.empty() && texts_.insert(options.model + "\n" + text).second) {
-      (void)encode_file(model, text);
+    const std::optional<std::string> text = text_file(options);
+    if (text && texts_.insert(options.model + "\n" + *text).second) {
+      (void)encode_file(model, *text);
     }
   }
 
@@ -132,7 +134,7 @@ class PointMaker {
       point.ranks = std::stol(value);
     } else if (axis.name == "link") {
       point.link = value;
-    } else if (axis.name != "text" || value != "random") {
+    } else {
       point.words.push_back(fmt::format("{}={}", axis.name, value));
       check(axis, point);
     }
@@ -225,6 +227,7 @@ class PointMaker {
     const Options& options = point.command.options;
     const std::string& routing = options.plan_routing;
     const bool reads_routing = options.shape && routing != "even" && !routing.starts_with("zipf:");
+    const std::optional<std::string> text = text_file(options);
     JsonWriter out;
     out.field("version", program_version().text())
         .field("kind", choice_name(study_.kind))
@@ -234,7 +237,7 @@ class PointMaker {
         .field("model", options.shape ? "" : files_.model_sum(options.model))
         .field("routing_rows", reads_routing ? files_.text_sum(routing) : "")
         .field("placement_rows", checksum_text(placement_sum_))
-        .field("text", options.bench_text ? files_.text_sum(*options.bench_text) : "")
+        .field("text", text ? files_.text_sum(*text) : options.bench_text.value_or(""))
         .field("lora", options.lora ? files_.model_sum(*options.lora) : "");
     for (const OptionRow& row : option_table()) {
       const bool counts = takes(Verb::study_point, row) && row.group != "Program" &&

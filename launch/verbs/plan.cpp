@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/small_file.h"
 #include "base/topology.h"
+#include "launch/input/token_prompts.h"
 #include "launch/job/largest_value.h"
 #include "launch/job/memory_check.h"
 #include "launch/job/verbs.h"
@@ -38,13 +39,9 @@ RuntimeBytes plan_runtime(const std::optional<MachineRates>& machine) {
   return runtime;
 }
 
-bool has_tokenizer(const OpenModel& model) {
-  return file_exists(model.files.path_of("tokenizer.json"));
-}
-
 /// What rank 0 has besides to read and write texts.
 std::int64_t tokenizer_bytes(const OpenModel& model) {
-  if (!has_tokenizer(model)) return 0;
+  if (!has_tokenizer(model.files)) return 0;
   const std::int64_t before = runtime_bytes().rank;
   const auto tokenizer = Tokenizer::from_directory(model.files.directory());
   return std::max<std::int64_t>(0, runtime_bytes().rank - before);
@@ -213,7 +210,8 @@ PlanReport plan_model(Command command, PlanSetting setting) {
       fmt::format("counted by the code that loads them, from {}", planned.weights_source);
   report.runtime_source = runtime_source(setting);
   report.threads_source = threads_source(command.options, setting);
-  if (!has_tokenizer(model)) report.runtime_source += "; without a tokenizer, which is not here";
+  if (!has_tokenizer(model.files))
+    report.runtime_source += "; without a tokenizer, which is not here";
   add_largest(report, job, options, model.config);
   const Workload work = job.workload(setting.options);
   report.sequences = work.sequences;

@@ -100,7 +100,7 @@ TEST(BenchSft, MeasuresAStepOnAllRanks) {
   line.for_each([&](const std::string& key, const Json&) { keys += key + " "; });
   EXPECT_EQ(keys,
             "layers hidden experts intermediate topk ranks threads isa precision expert_format "
-            "tokens tokens_per_second forward_seconds backward_seconds exchange_seconds "
+            "routing tokens tokens_per_second forward_seconds backward_seconds exchange_seconds "
             "sum_seconds exposed_sum_seconds optimizer_seconds gops roof_share peak_bytes ");
   EXPECT_EQ(line.at("ranks").as_int(), 2);
   EXPECT_EQ(line.at("tokens").as_int(), 40);
