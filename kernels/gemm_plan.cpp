@@ -12,10 +12,8 @@ namespace moesaic {
 namespace {
 
 /// Panels of one job, when there is enough work to share out: few rows wait for memory, which a
-/// core reads faster the longer the stretch. More rows have fewer panels, so that results stay
-/// near.
+/// core reads faster the longer the stretch. More rows have fewer panels (kMaxJobRowPanels).
 constexpr std::int64_t kMaxJobPanels = 64;
-constexpr std::int64_t kMaxJobRowPanels = 8 * GemmPlan::kSlabRows;
 /// Packed bytes below which a further split costs more than it balances.
 constexpr std::int64_t kMinJobBytes = std::int64_t{64} << 10;
 

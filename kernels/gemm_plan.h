@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -15,8 +16,6 @@ namespace moesaic {
 /// multiplied, and in which order. Keeps its memory between plans.
 class GemmPlan final : private JobGraph::Work {
  public:
-  static constexpr std::int64_t kSlabRows = JobGraph::kSlabRows;
-
   /// One product of a group: what its slabs have in common.
   struct Product {
     const RowSource* input;  // of slabs whose input no other slab makes
@@ -28,6 +27,15 @@ class GemmPlan final : private JobGraph::Work {
     const GemmKernel* kernel = nullptr;  // set by add_product, as the next
     std::int64_t job_panels = 0;         // at most
   };
+
+  /// Of a job at most: its rows times its panels, which are few where there are many rows, so that
+  /// results stay near.
+  static constexpr std::int64_t kMaxJobRowPanels = 8 * JobGraph::kSlabRows;
+
+  /// Jobs that a slab of so many rows has at least for a matrix of so many: it grows with both.
+  [[nodiscard]] static double least_jobs(std::int64_t rows, std::int64_t matrix_rows) {
+    return std::max(1.0, static_cast<double>(rows * panel_count(matrix_rows)) / kMaxJobRowPanels);
+  }
 
   explicit GemmPlan(const Compute& compute);
 

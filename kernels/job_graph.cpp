@@ -7,10 +7,6 @@
 namespace moesaic {
 namespace {
 
-/// Multiply jobs a thread that packed slabs hold ready: what threads have at work, and as much
-/// again.
-constexpr std::int64_t kReadyJobs = 4;
-
 std::size_t index(std::ptrdiff_t slab) {
   return static_cast<std::size_t>(slab);
 }
@@ -76,7 +72,7 @@ std::int64_t JobGraph::ring_bytes(int threads) const {
     while (first < i) {
       const PlacedSlab& oldest = slabs_[pack_order_[first]];
       const bool is_open = oldest.last_job >= slab.first_job;
-      if (is_open || jobs - oldest.jobs < kReadyJobs * threads) break;
+      if (is_open || jobs - oldest.jobs < ready_jobs(threads)) break;
       window -= oldest.slab.bytes;
       jobs -= oldest.jobs;
       ++first;

@@ -31,6 +31,13 @@ class JobGraph {
   static constexpr std::int64_t kPackRows = 4 * kRowBlock;
   /// About this many jobs a thread even out what neighbours on the machine take away.
   static constexpr std::int64_t kJobsPerThread = 8;
+  /// Multiply jobs that packed slabs hold ready: what threads have at work, and as much again.
+  [[nodiscard]] static std::int64_t ready_jobs(int threads) { return 4 * std::int64_t{threads}; }
+  /// Slabs that the ring has room for at most, where all are added in turn and have at least
+  /// `jobs` multiply jobs.
+  [[nodiscard]] static std::int64_t most_slabs_in_turn(std::int64_t jobs, int threads) {
+    return divide_up(ready_jobs(threads), jobs) + 2;  // the one to pack, and room for any one
+  }
 
   /// What a slab has to do with others; all of them are added before it, -1 means none.
   struct Slab {

@@ -87,14 +87,18 @@ void TransposedGemm::run(std::span<const TransposedProduct> products, const Gemm
   plan_->run(products, output);
 }
 
-std::int64_t TransposedGemm::packed_bytes(const GemmKernel& kernel, std::int64_t rows,
-                                          std::int64_t depth) {
-  constexpr std::int64_t kSlabs = 6;  // of the ring where a slab has a job for each thread
+std::int64_t TransposedGemm::packed_bytes(const GemmKernel& kernel, const Size& size, int threads) {
+  const std::int64_t jobs = divide_up(size.columns, kTransposedSteps * kStepDepth);
   const std::int64_t slabs =
-      JobGraph::slab_count(rows) * divide_up(depth, TransposedPlan::kPieceDepth);
+      JobGraph::slab_count(size.rows) * divide_up(size.depth, TransposedPlan::kPieceDepth);
   const auto row_bytes = static_cast<std::int64_t>(
-      kernel.packed_row_bytes(std::min(depth, TransposedPlan::kPieceDepth)));
-  return std::min(slabs, kSlabs) * std::min(rows, JobGraph::kSlabRows) * row_bytes;
+      kernel.packed_row_bytes(std::min(size.depth, TransposedPlan::kPieceDepth)));
+  return std::min(slabs, JobGraph::most_slabs_in_turn(jobs, threads)) *
+         round_up(std::min(size.rows, JobGraph::kSlabRows) * row_bytes, 64);
+}
+
+std::int64_t TransposedGemm::scratch_bytes() const noexcept {
+  return plan_->scratch_bytes();
 }
 
 bool TransposedGemm::rounds_rows(const PackedMatrix& weights) noexcept {

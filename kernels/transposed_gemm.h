@@ -35,11 +35,17 @@ class TransposedGemm {
   /// matrices of the same depth and order, which are all f32 or none.
   void run(std::span<const TransposedProduct> products, const GemmOutput& output);
 
-  /// What one such product of f32 rows packs at a time, at most, with a matrix of `depth` rows
+  /// What one such product of f32 rows packs at a time, at most, with a matrix [depth, columns]
   /// whose transposed panels `kernel` takes: for the product with an output matrix, which is deep.
-  /// Of up to k / 256 threads; more of them have more packed slabs ready.
-  [[nodiscard]] static std::int64_t packed_bytes(const GemmKernel& kernel, std::int64_t rows,
-                                                 std::int64_t depth);
+  struct Size {
+    std::int64_t rows = 0;
+    std::int64_t depth = 0;
+    std::int64_t columns = 0;
+  };
+  [[nodiscard]] static std::int64_t packed_bytes(const GemmKernel& kernel, const Size& size,
+                                                 int threads);
+  /// What the last product had room for.
+  [[nodiscard]] std::int64_t scratch_bytes() const noexcept;
 
   /// Whether the first thing that happens to rows is that they are rounded to bf16.
   [[nodiscard]] static bool rounds_rows(const PackedMatrix& weights) noexcept;

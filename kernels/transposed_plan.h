@@ -23,6 +23,7 @@ class TransposedPlan final : private JobGraph::Work {
 
   /// As TransposedGemm::run(); the products fit each other and the output.
   void run(std::span<const TransposedProduct> products, const GemmOutput& output);
+  [[nodiscard]] std::int64_t scratch_bytes() const noexcept { return graph_.packed_bytes(); }
 
  private:
   /// Rows [first_row, first_row + num_rows) of the inputs, all of one group; of a deep product a

@@ -104,21 +104,6 @@ std::int64_t packed_bytes(const WeightBytes::ByFormat& formats, std::int64_t dep
   return most;
 }
 
-/// Of `mlps` MLPs of such rows, in slabs: before the last slab's outer product three wait in the
-/// ring with packed rows and inner activations, and two with these packed; beside them there is
-/// room for any one.
-std::int64_t ring_bytes(const MlpScratch& mlp, std::int64_t mlps) {
-  constexpr std::int64_t kInner = 3;
-  constexpr std::int64_t kOuter = 2;
-  constexpr std::int64_t kSlab = GemmPlan::kSlabRows;
-  const std::int64_t rows = std::min(mlp.rows, kSlab);
-  const std::int64_t inner = rows * (mlp.packed_bytes * mlp.hidden + 2 * mlp.width);
-  const std::int64_t outer = rows * mlp.packed_bytes * mlp.width;
-  const std::int64_t slabs = mlps * ((mlp.rows + kSlab - 1) / kSlab);
-  return resident_bytes_of(
-      std::min(slabs * (inner + outer), kInner * inner + kOuter * outer + std::max(inner, outer)));
-}
-
 /// Packed rows of products, which follow one another in the same memory, and what threads have at
 /// work.
 std::int64_t product_bytes(const ModelConfig& config, const WeightBytes& weights,
@@ -132,12 +117,15 @@ std::int64_t product_bytes(const ModelConfig& config, const WeightBytes& weights
     const MlpScratch common{.hidden = hidden,
                             .width = sizes.common_width,
                             .rows = work.batch_tokens,
+                            .threads = sharing.threads,
                             .packed_bytes = packed_bytes(weights.others, hidden)};
     const MlpScratch expert{.hidden = hidden,
                             .width = sizes.expert_width,
                             .rows = sizes.experts > 0 ? sharing.expert_rows : 0,
+                            .mlps = own_experts,
+                            .threads = sharing.threads,
                             .packed_bytes = packed_bytes(weights.experts, hidden)};
-    most = std::max({most, ring_bytes(common, 1), ring_bytes(expert, own_experts)});
+    most = std::max({most, mlp_scratch_bytes(common), mlp_scratch_bytes(expert)});
   }
   return most + sharing.threads * kThreadBytes;
 }
@@ -250,9 +238,25 @@ void expect_rows(const ExpertLayers& layers, const ExpertPopularity& popularity,
   }
 }
 
+/// Before the last slab's outer product three wait in the ring with packed rows and inner
+/// activations, and two with these packed; before them stay others until threads have enough jobs
+/// ready, and beside them there is room for any one.
 std::int64_t mlp_scratch_bytes(const MlpScratch& mlp) {
-  constexpr std::int64_t kEnough = 6;  // to fill the ring
-  return ring_bytes(mlp, kEnough);
+  constexpr std::int64_t kInner = 3;
+  constexpr std::int64_t kOuter = 2;
+  constexpr std::int64_t kSlab = JobGraph::kSlabRows;
+  const std::int64_t rows = std::min(mlp.rows, kSlab);
+  const std::int64_t inner = rows * (mlp.packed_bytes * mlp.hidden + 2 * mlp.width);
+  const std::int64_t outer = rows * mlp.packed_bytes * mlp.width;
+  const double inner_jobs = GemmPlan::least_jobs(rows, mlp.width);
+  const double outer_jobs = GemmPlan::least_jobs(rows, mlp.hidden);
+  const double missing = static_cast<double>(JobGraph::ready_jobs(mlp.threads)) -
+                         (kInner - 1) * inner_jobs - (kOuter - 1) * outer_jobs;
+  const double more = std::max(0.0, missing) / (inner_jobs + outer_jobs);
+  const std::int64_t needed = kInner * inner + kOuter * outer + std::max(inner, outer) +
+                              std::llround(more * static_cast<double>(inner + outer));
+  const std::int64_t slabs = mlp.mlps * JobGraph::slab_count(mlp.rows);
+  return resident_bytes_of(std::min(slabs * (inner + outer), needed));
 }
 
 RuntimeBytes runtime_bytes() {

@@ -94,7 +94,9 @@ void expect_rows(const ExpertLayers& layers, const ExpertPopularity& popularity,
 struct MlpScratch {
   std::int64_t hidden = 0;
   std::int64_t width = 0;
-  std::int64_t rows = 0;          // of one MLP, at most
+  std::int64_t rows = 0;  // of one MLP, at most
+  std::int64_t mlps = 1;
+  int threads = 1;
   std::int64_t packed_bytes = 4;  // of a number of a row: f32 is the most that kernels pack to
 };
 /// What GroupedGemm::run_mlp keeps for them.

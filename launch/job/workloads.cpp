@@ -41,10 +41,13 @@ std::int64_t kept_token_bytes(const ModelConfig& config, bool recomputes, int ex
 
 /// Of the loss head besides logits: normed rows, and their gradients as they are packed for the
 /// product with the output matrix.
-std::int64_t loss_head_bytes(const ModelConfig& config, Precision precision, std::int64_t rows) {
+std::int64_t loss_head_bytes(const ModelConfig& config, Precision precision, std::int64_t rows,
+                             int threads) {
   const GemmKernel& kernel = find_gemm_kernel(supported_isas().back(), weight_format(precision));
   return 4 * rows * config.hidden_size +
-         TransposedGemm::packed_bytes(kernel, rows, config.vocab_size);
+         TransposedGemm::packed_bytes(
+             kernel, {.rows = rows, .depth = config.vocab_size, .columns = config.hidden_size},
+             threads);
 }
 
 /// And with dropout: what an adapter reads of its input, and the gradient that comes back to it, of
@@ -158,7 +161,7 @@ Workload sft_workload(const Options& options, const ModelConfig& config, const S
                              (options.grad_out ? kGradientBytes * sizes.adapter_values : 0),
           .kept_bytes = tokens * (inner + kept_token_bytes(config, recomputes, sizes.expert_ranks) +
                                   (sizes.dropout > 0 ? dropout_token_bytes(config) : 0)) +
-                        loss_head_bytes(config, options.precision, logits_rows),
+                        loss_head_bytes(config, options.precision, logits_rows, sizes.threads),
           .keeps_layers = !recomputes};
 }
 

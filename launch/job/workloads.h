@@ -73,6 +73,7 @@ struct SampleSizes {
   InnerNumbers inner{};
   int expert_ranks = 1;  // that share the experts
   double dropout = 0;
+  int threads = 1;  // of a rank
 };
 /// Of a rank of moesaic sft, which keeps what layers compute or, with `recomputes`, computes it
 /// again.

@@ -214,7 +214,8 @@ Workload JobPlan::workload(const Options& options, const CostRanks& ranks,
                          .saving_bytes = saving_bytes(adapters_),
                          .inner = inner_numbers(adapters_, config.experts_per_token),
                          .expert_ranks = ranks.sharers(),
-                         .dropout = options.lora_dropout},
+                         .dropout = options.lora_dropout,
+                         .threads = ranks.threads},
                         options.recompute == RecomputeChoice::always);
   }
   work.adapter_bytes = share.adapter_bytes;

@@ -157,7 +157,8 @@ EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
                           .saving_bytes = saving_bytes(specs_),
                           .inner = inner_numbers(specs_, model.config.experts_per_token),
                           .expert_ranks = runtime_.grid().experts().size(),
-                          .dropout = dropout_};
+                          .dropout = dropout_,
+                          .threads = runtime_.compute().pool->size()};
   const Workload work = sft_workload(options, model.config, sizes, false);
   const Workload smaller = sft_workload(options, model.config, sizes, true);
   EngineWork engine{.work = options.recompute == RecomputeChoice::always ? smaller : work};

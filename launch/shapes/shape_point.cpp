@@ -84,6 +84,8 @@ RankMemory shape_memory(const ShapePoint& point, std::int64_t experts, const Ran
       mlp_scratch_bytes({.hidden = shape.hidden,
                          .width = shape.intermediate,
                          .rows = sharing.expert_rows,
+                         .mlps = experts,
+                         .threads = sharing.threads,
                          .packed_bytes = is_integer(point.layout.format) ? 1 : 4});
   memory.own[MemoryItem::exchange] = exchange_bytes(tokens, sharing);
   return memory;

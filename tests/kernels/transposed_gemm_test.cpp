@@ -147,6 +147,34 @@ TEST_P(TransposedGemmTest, a_deep_product_in_pieces_has_the_bits_of_a_whole_one)
   EXPECT_EQ(first_difference(in_pieces, problem.run(isa, 3)), -1);
 }
 
+// A job of a slab makes up to 256 columns: many threads need many slabs ready.
+TEST(TransposedGemm, packs_no_more_than_it_tells_for_any_number_of_threads) {
+  const Isa isa = supported_isas().back();
+  const Layout layout{.format = Format::bf16};
+  std::int64_t least = 0;  // of one thread
+  for (const int threads : {1, 2, 64}) {
+    ThreadPool pool(threads);
+    const Compute compute{.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool};
+    for (const std::int64_t columns : {34, 300, 600}) {
+      const Problem problem(layout, 16 * 2048 + 70, columns);
+      TransposedGemm gemm(compute);
+      std::vector<float> out(static_cast<std::size_t>(kGradientRows * columns));
+      const GemmGroup group{.num_rows = kGradientRows, .weights = problem.weights.matrix};
+      const std::int64_t depth = group.weights.rows;
+      gemm.run({.rows = problem.rows.data(), .num_rows = kGradientRows, .depth = depth},
+               {&group, 1},
+               {.data = reinterpret_cast<std::byte*>(out.data()), .stride_bytes = columns * 4});
+      const std::int64_t told = TransposedGemm::packed_bytes(
+          compute.gemm(Format::bf16), {.rows = kGradientRows, .depth = depth, .columns = columns},
+          threads);
+      EXPECT_LE(gemm.scratch_bytes(), told * 5 / 4)
+          << threads << " threads, " << columns << " columns";
+      if (threads == 1) least = std::max(least, gemm.scratch_bytes());
+      EXPECT_TRUE(threads < 64 || gemm.scratch_bytes() > 2 * least) << gemm.scratch_bytes();
+    }
+  }
+}
+
 // As gradients of gate and up add up: the second product adds to what the first one has written.
 TEST_P(TransposedGemmTest, can_add_to_its_own_output) {
   Problem problem(GetParam(), 40, 70);
