@@ -69,32 +69,12 @@ Descriptor listen_at(int family, std::uint16_t& port) {
   return socket;
 }
 
-/// The first addresses of this machine that others may reach.
+/// Of this machine.
 auto own_addresses() {
-  decltype(PeerContact::addresses) found{};
   ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return found;
+  if (::getifaddrs(&all) != 0) all = nullptr;
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, &::freeifaddrs);
-  std::size_t count = 0;
-  for (const ifaddrs* one = all; one != nullptr && count < found.size(); one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_LOOPBACK) != 0 ||
-        (one->ifa_flags & IFF_UP) == 0) {
-      continue;
-    }
-    PeerContact::Address address{.family = one->ifa_addr->sa_family};
-    if (address.family == AF_INET) {
-      std::memcpy(address.bytes.data(), &reinterpret_cast<sockaddr_in*>(one->ifa_addr)->sin_addr,
-                  4);
-    } else if (address.family == AF_INET6) {
-      const in6_addr& v6 = reinterpret_cast<sockaddr_in6*>(one->ifa_addr)->sin6_addr;
-      if (IN6_IS_ADDR_LINKLOCAL(&v6)) continue;  // means another machine on another interface
-      std::memcpy(address.bytes.data(), &v6, address.bytes.size());
-    } else {
-      continue;
-    }
-    found[count++] = address;
-  }
-  return found;
+  return reachable_addresses(all);
 }
 
 /// Of a link. A machine that is gone says nothing: the system asks for it.
@@ -213,6 +193,30 @@ std::vector<PeerLink> Handshakes::run(std::chrono::milliseconds limit) {
 }
 
 }  // namespace
+
+decltype(PeerContact::addresses) reachable_addresses(const ifaddrs* all) {
+  decltype(PeerContact::addresses) found{};
+  std::size_t count = 0;
+  for (const ifaddrs* one = all; one != nullptr && count < found.size(); one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_LOOPBACK) != 0 ||
+        (one->ifa_flags & IFF_UP) == 0) {
+      continue;
+    }
+    PeerContact::Address address{.family = one->ifa_addr->sa_family};
+    if (address.family == AF_INET) {
+      std::memcpy(address.bytes.data(),
+                  &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr, 4);
+    } else if (address.family == AF_INET6) {
+      const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr;
+      if (IN6_IS_ADDR_LINKLOCAL(&v6)) continue;  // means another machine on another interface
+      std::memcpy(address.bytes.data(), &v6, address.bytes.size());
+    } else {
+      continue;
+    }
+    found[count++] = address;
+  }
+  return found;
+}
 
 std::vector<int> linked_ranks(int rank, std::span<const std::int32_t> nodes) {
   std::map<std::int32_t, std::vector<int>> ranks;  // of each node

@@ -9,6 +9,8 @@
 
 #include "base/descriptor.h"
 
+struct ifaddrs;
+
 namespace moesaic {
 
 /// A TCP connection to the process of another rank, on which nothing is said as long as both live.
@@ -26,8 +28,12 @@ struct PeerContact {
   std::uint64_t word = 0;  // rank 0's is the job's: who does not know it is of another job
   std::int32_t node = 0;
   std::uint16_t port = 0;  // in the order of the network
-  std::array<Address, 4> addresses{};
+  /// Room for bridges of containers, which may stand before the network that others reach.
+  std::array<Address, 16> addresses{};
 };
+
+/// The first of these addresses of interfaces that others may reach.
+[[nodiscard]] decltype(PeerContact::addresses) reachable_addresses(const ifaddrs* all);
 
 /// With which ranks `rank` has links, so that each has some to ranks of other nodes: with the rank
 /// of its own place on the next node that has ranks, or the last one there, and with those for

@@ -2,17 +2,23 @@
 
 #include "comm/peer_watch.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace moesaic {
 namespace {
@@ -37,6 +43,59 @@ TEST(PeerLinks, ranks_have_links_to_the_nodes_beside_their_own) {
   EXPECT_EQ(linked({0, 0, 2, 2}), (Links{{2}, {3}, {0}, {1}}));
   EXPECT_EQ(linked({0, 1, 0, 1}), (Links{{1}, {0}, {3}, {2}})) << "nodes take turns";
   EXPECT_EQ(linked({0, 0, 0, 3}), (Links{{3}, {3}, {3}, {0, 1, 2}}));
+}
+
+/// Interfaces as the system lists them.
+class Interfaces {
+ public:
+  void add(int family, const char* address, unsigned flags = IFF_UP) {
+    Entry& entry = entries_.emplace_back();
+    entry.socket.ss_family = static_cast<sa_family_t>(family);
+    void* const bytes =
+        family == AF_INET
+            ? static_cast<void*>(&reinterpret_cast<sockaddr_in&>(entry.socket).sin_addr)
+            : static_cast<void*>(&reinterpret_cast<sockaddr_in6&>(entry.socket).sin6_addr);
+    ASSERT_EQ(inet_pton(family, address, bytes), 1) << address;
+    entry.of.ifa_addr = reinterpret_cast<sockaddr*>(&entry.socket);
+    entry.of.ifa_flags = flags;
+    if (entries_.size() > 1) std::prev(entries_.end(), 2)->of.ifa_next = &entry.of;
+  }
+  [[nodiscard]] std::vector<std::string> reachable() const {
+    std::vector<std::string> texts;
+    for (const PeerContact::Address& address : reachable_addresses(&entries_.front().of)) {
+      if (address.family == 0) continue;
+      std::array<char, INET6_ADDRSTRLEN> text{};
+      texts.emplace_back(
+          inet_ntop(address.family, address.bytes.data(), text.data(), INET6_ADDRSTRLEN));
+    }
+    return texts;
+  }
+
+ private:
+  struct Entry {
+    sockaddr_storage socket{};
+    ifaddrs of{};
+  };
+  std::list<Entry> entries_;
+};
+
+TEST(PeerLinks, an_address_behind_those_of_many_bridges_is_told) {
+  Interfaces interfaces;
+  interfaces.add(AF_INET, "127.0.0.1", IFF_UP | IFF_LOOPBACK);
+  std::vector<std::string> wanted;
+  for (int bridge = 17; bridge < 25; ++bridge) {
+    wanted.push_back("172." + std::to_string(bridge) + ".0.1");
+    interfaces.add(AF_INET, wanted.back().c_str());
+  }
+  interfaces.add(AF_INET, "192.168.7.7", 0);
+  wanted.emplace_back("10.1.2.3");
+  interfaces.add(AF_INET, "10.1.2.3");
+  interfaces.add(AF_INET6, "fe80::1");
+  wanted.emplace_back("2001:db8::5");
+  interfaces.add(AF_INET6, "2001:db8::5");
+  EXPECT_EQ(interfaces.reachable(), wanted);
+  for (int more = 1; more < 30; ++more) interfaces.add(AF_INET, "10.9.9.9");
+  EXPECT_EQ(interfaces.reachable().size(), PeerContact{}.addresses.size());
 }
 
 /// What ranks tell the same process that they are to reach it at.
