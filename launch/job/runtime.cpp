@@ -10,9 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string_view>
-#include <system_error>
 #include <thread>
 
 #include "base/checksum.h"
@@ -27,6 +25,7 @@
 #include "launch/job/lost_hosts.h"
 #include "launch/job/program_version.h"
 #include "launch/job/start_check.h"
+#include "launch/job/trace_files.h"
 #include "launch/options/option_table.h"
 #include "src/checkpoint/read_faults.h"
 #include "src/parallel/expert_placement.h"
@@ -34,52 +33,13 @@
 namespace moesaic {
 namespace {
 
-bool is_trace_name(std::string_view name) {
-  constexpr std::string_view kBegin = "rank-";
-  constexpr std::string_view kEnd = ".jsonl";
-  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return false;
-  name.remove_prefix(kBegin.size());
-  name.remove_suffix(std::min(kEnd.size(), name.size()));
-  return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-/// Makes --trace-dir, without what an earlier job has left there, which may have had more ranks or
-/// others on this host. Before any rank writes; hosts may each have a directory of their own.
-void prepare_traces(const Options& options) {
-  if (!options.trace_dir) return;
-  const std::filesystem::path directory = *options.trace_dir;
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  require(!error, ErrorKind::resource, "--trace-dir: {}: cannot be made: {}", directory.string(),
-          error.message());
-  std::filesystem::directory_iterator entry(directory, error);
-  std::vector<std::filesystem::path> traces;
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    if (is_trace_name(entry->path().filename().string())) traces.push_back(entry->path());
-  }
-  require(!error, ErrorKind::resource, "--trace-dir: {}: cannot be read: {}", directory.string(),
-          error.message());
-  for (const std::filesystem::path& trace : traces) {
-    std::filesystem::remove(trace, error);  // no error where another rank was faster
-    require(!error, ErrorKind::resource, "--trace-dir: {}: cannot be removed: {}", trace.string(),
-            error.message());
-  }
-}
-
-/// The file of a rank in --trace-dir.
-std::string trace_file(const MpiSession& mpi, const Options& options) {
-  if (!options.trace_dir) return "";
-  const auto name = fmt::format("rank-{}.jsonl", mpi.rank());
-  return (std::filesystem::path(*options.trace_dir) / name).string();
-}
-
 std::unique_ptr<Communicator> make_transport(const MpiSession& mpi, const Options& options,
                                              const Log& log) {
   const CommOptions comm{.timeout = std::chrono::seconds(options.timeout),
                          .ranks_per_node = static_cast<int>(options.ranks_per_node),
                          .require_shared_memory = options.transport == Transport::shm,
                          .check_rows = options.check_rows,
-                         .trace_file = trace_file(mpi, options),
+                         .trace_file = trace_file(options, mpi.rank()),
                          .tell = [&log](LogLevel level, const std::string& message) {
                            log.write(level, "{}", message);
                          }};
