@@ -3,7 +3,7 @@
 # usage: tests/run.sh [--all]
 #   --all   also the slow checks: the whole suite by clang, and under AddressSanitizer and UBSan, with more kills and faults
 #           of ranks; jobs that wait for Slurm's clocks; kernels of GPUs by CUTLASS (7 GB of memory); studies beside
-#           SimGrid and in Chromium, which it installs
+#           SimGrid and in Chromium, which it installs, and one that is killed again and again
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -61,6 +61,7 @@ if ((all)); then
   run clang
   check tests/launch/simgrid_check.sh "$PWD/build/clang/bin/moesaic"
   check tests/launch/simgrid_check.sh "$PWD/build/clang/bin/moesaic" 256 4
+  check tests/launch/study_kill_check.sh "$PWD/build/clang/bin/moesaic"
   check tests/launch/report_check.sh "$PWD/build/clang/bin/moesaic" "$PWD/tests/data"
 fi
 run dev
