@@ -12,10 +12,12 @@ constexpr std::int64_t kLeastRows = 64;
 
 }  // namespace
 
-LossHead::LossHead(const ModelConfig& config, const ModelWeights& weights, LayerContext& context)
+LossHead::LossHead(const ModelConfig& config, const ModelWeights& weights, LayerContext& context,
+                   std::int64_t most_rows)
     : config_(config),
       weights_(weights),
       context_(context),
+      most_rows_(most_rows),
       head_(config, weights, context),
       transposed_(context.compute) {}
 
@@ -25,9 +27,8 @@ std::int64_t LossHead::rows_at_a_time(std::int64_t vocab_size) {
 
 void LossHead::run(const Rows& rows, std::span<float> losses, MatrixView<float> dx) {
   const PhaseScope scope(context_.times, Phase::head);
-  const std::int64_t step = rows_at_a_time(config_.vocab_size);
-  for (std::int64_t first = 0; first < std::ssize(rows.rows); first += step) {
-    const Piece piece{first, std::min(step, std::ssize(rows.rows) - first)};
+  for (std::int64_t first = 0; first < std::ssize(rows.rows); first += most_rows_) {
+    const Piece piece{first, std::min(most_rows_, std::ssize(rows.rows) - first)};
     make_logits(rows, piece);
     make_losses(rows, piece, losses);
     if (dx.rows() > 0) make_gradients(rows, piece, dx);

@@ -17,11 +17,14 @@ namespace moesaic {
 /// rows at a time, so that the logits of all are never there at once.
 class LossHead {
  public:
-  /// Whose logits it has at the same time.
+  /// Whose logits it has at the same time, if nobody says.
   [[nodiscard]] static std::int64_t rows_at_a_time(std::int64_t vocab_size);
 
-  /// All must outlive this.
-  LossHead(const ModelConfig& config, const ModelWeights& weights, LayerContext& context);
+  /// All must outlive this. `most_rows`: whose logits are there at the same time.
+  LossHead(const ModelConfig& config, const ModelWeights& weights, LayerContext& context,
+           std::int64_t most_rows);
+  LossHead(const ModelConfig& config, const ModelWeights& weights, LayerContext& context)
+      : LossHead(config, weights, context, rows_at_a_time(config.vocab_size)) {}
 
   struct Rows {
     MatrixView<const float> x;              // [all rows, hidden] after the last layer
@@ -44,6 +47,7 @@ class LossHead {
   const ModelConfig& config_;
   const ModelWeights& weights_;
   LayerContext& context_;
+  std::int64_t most_rows_;
   OutputHead head_;
   TransposedGemm transposed_;
   Buffer<float> normed_;  // [piece, hidden]
