@@ -180,6 +180,10 @@ struct ChoiceField {
   std::span<const std::string_view> names;               // in the order of --help
   bool (*set)(Options& options, std::string_view name);  // false: no such value
   std::string (*get)(const Options& options);            // the name of its value
+  /// What else is to be said of a name that is no value: "; ...", or nothing.
+  std::string_view (*remark)(std::string_view name) = [](std::string_view) {
+    return std::string_view();
+  };
 };
 
 /// A member that is one of kChoices.
@@ -207,7 +211,8 @@ constexpr ChoiceField a_layout() {
                 return name == "auto" ||
                        (options.*kMember && (options.*kMember)->format != Format::f32);
               },
-          .get = [](const Options& options) { return wanted_name(options.*kMember); }};
+          .get = [](const Options& options) { return wanted_name(options.*kMember); },
+          .remark = foreign_layout_remark};
 }
 
 /// Options::isa, with or without "all".

@@ -119,8 +119,9 @@ void set_option(Command& command, const OptionRow& row, const Written& written,
   require_name(written, row);
   if (const auto* choice = std::get_if<ChoiceField>(&row.field)) {
     require(choice->set(command.options, written.text), ErrorKind::usage,
-            "{}: \"{}\" is not one of {}{}", written.where, written.text,
-            fmt::join(choice->names, ", "), did_you_mean(written.text, choice->names));
+            "{}: \"{}\" is not one of {}{}{}", written.where, written.text,
+            fmt::join(choice->names, ", "), did_you_mean(written.text, choice->names),
+            choice->remark(written.text));
   }
   OptionSource& known_source = command.sources[place_of(row)];
   const bool is_stronger = known_source != source;  // they come weakest first

@@ -31,6 +31,12 @@ constexpr std::array kAliases = {
     Alias{"fp8_perchannel", "fp8_channel"},
 };
 
+std::string in_small_letters(std::string_view text) {
+  std::string small(text);
+  for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return small;
+}
+
 /// The group that a format's bare name stands for.
 std::int32_t usual_group(Format format) {
   if (format == Format::int4_group) return 32;
@@ -94,14 +100,25 @@ std::optional<Layout> layout_from_name(std::string_view name) {
 }
 
 std::string canonical_layout_name(std::string_view spelling) {
-  std::string small(spelling);
-  for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  for (const std::string_view end : {"_skiplora", "_sft"}) {  // of KTransformers' training
-    if (small.ends_with(end)) small.resize(small.size() - end.size());
-  }
+  std::string small = in_small_letters(spelling);
+  constexpr std::string_view kOfTraining = "_sft";  // in KTransformers
+  if (small.ends_with(kOfTraining)) small.resize(small.size() - kOfTraining.size());
   const auto alias = std::ranges::find(kAliases, small, &Alias::spelling);
   if (alias != kAliases.end()) return std::string(alias->name);
   return layout_from_name(small) ? small : std::string(spelling);
+}
+
+std::string_view foreign_layout_remark(std::string_view spelling) {
+  const std::string small = in_small_letters(spelling);
+  if (small.starts_with("amxint4_1")) {
+    return "; it keeps a least value beside each scale, which no format here does when it rounds; "
+           "int4 and int4_group have scales alone";
+  }
+  if (small.ends_with("_skiplora")) {
+    return "; give the name without _SkipLoRA: adapters of experts are left out by --lora-targets "
+           "attention,shared,dense";
+  }
+  return "";
 }
 
 const std::optional<Layout>& WantedLayouts::of(WeightRole role) const noexcept {

@@ -27,6 +27,9 @@ inline constexpr std::array<std::string_view, 12> kLayoutNames = {
 /// one of KTransformers' (AMXINT4, RAWINT4, FP8, GPTQ_INT4, ...). Anything else comes back as it
 /// is.
 [[nodiscard]] std::string canonical_layout_name(std::string_view spelling);
+/// Why a name of KTransformers' is that of no layout: "; ...", which fits behind the message that
+/// it is none. Empty for all others.
+[[nodiscard]] std::string_view foreign_layout_remark(std::string_view spelling);
 
 /// How a weight is packed.
 struct Packing {

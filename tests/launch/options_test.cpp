@@ -254,6 +254,13 @@ TEST(Options, FormatsHaveOtherSpellings) {
   EXPECT_TRUE(message.ends_with("did you mean nvfp4?")) << message;
 }
 
+TEST(Options, NamesOfKTransformersThatAskForMoreThanALayoutSayWhatToGiveInstead) {
+  const std::string without = usage_error({"sft", "--expert-format", "AMXINT8_SFT_SkipLoRA"});
+  EXPECT_NE(without.find("mxfp8; give the name without _SkipLoRA"), std::string::npos) << without;
+  const std::string least = usage_error({"sft", "--expert-format", "AMXINT4_1KGroup_SFT"});
+  EXPECT_NE(least.find("mxfp8; it keeps a least value"), std::string::npos) << least;
+}
+
 TEST(Options, NumbersOfBytesAreKeptAsTheyWereWritten) {
   const Command command = parse({"generate", "--memory-limit", "1.5G"});
   EXPECT_EQ(command.options.memory_limit->bytes, std::int64_t{3} << 29);

@@ -62,7 +62,7 @@ TEST(LayoutNames, OtherSpellingsAreUnderstood) {
       {"AMXBF16_SFT", "bf16"},
       {"AMXFP8_SFT", "fp8_block"},
       {"INT8_SFT", "int8"},
-      {"AMXINT4_SFT_SkipLoRA", "int4"},
+      {"AMXINT4_SFT", "int4"},
       {"AMXINT4_KGroup_SFT", "int4_group"},
       {"Int4_Group32", "int4_group"},
       {"fp8_block128", "fp8_block"}};
@@ -72,6 +72,19 @@ TEST(LayoutNames, OtherSpellingsAreUnderstood) {
   EXPECT_EQ(canonical_layout_name("auto"), "auto");
   EXPECT_EQ(canonical_layout_name("Nonsense"), "Nonsense");
   EXPECT_EQ(canonical_layout_name("Nonsense_SFT"), "Nonsense_SFT");
+}
+
+TEST(LayoutNames, KTransformersNamesThatMeanMoreThanALayoutAreNone) {
+  for (const std::string name : {"AMXINT4_1", "AMXINT4_1_SFT", "AMXINT4_1KGroup_SFT",
+                                 "AMXINT4_1_SFT_SkipLoRA", "AMXBF16_SFT_SkipLoRA"}) {
+    EXPECT_FALSE(layout_from_name(canonical_layout_name(name))) << name;
+    EXPECT_FALSE(foreign_layout_remark(name).empty()) << name;
+  }
+  EXPECT_NE(foreign_layout_remark("AMXINT4_1_SFT").find("least value"), std::string_view::npos);
+  EXPECT_NE(foreign_layout_remark("amxbf16_sft_skiplora").find("--lora-targets"),
+            std::string_view::npos);
+  EXPECT_EQ(foreign_layout_remark("AMXINT4_SFT"), "");
+  EXPECT_EQ(foreign_layout_remark("nonsense"), "");
 }
 
 /// A checkpoint with some small matrices of 64 columns: NAME_ROWS is of type NAME.
