@@ -1,6 +1,7 @@
 #include "launch/sft/sft_data.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <utility>
@@ -21,13 +22,31 @@ bool is_conversation(SampleFormat format) {
          format == SampleFormat::sharegpt;
 }
 
-/// The token that ends a text: that of the tokenizer's files, else the model's first one.
-std::optional<std::int32_t> end_token(const OpenModel& model, const Tokenizer& tokenizer) {
-  if (const auto name = read_end_token(model.files.directory())) {
-    if (const auto id = tokenizer.token_id(*name)) return id;
+bool needs_end_token(SampleFormat format) {
+  return format == SampleFormat::completion || format == SampleFormat::text;
+}
+
+/// The token that ends a text: that of the tokenizer's files, else the model's first one, of those
+/// that the tokenizer has.
+std::int32_t end_token(const OpenModel& model, const Tokenizer& tokenizer) {
+  const std::string& directory = model.files.directory();
+  const std::optional<std::string> name = read_end_token(directory);
+  if (name) {
+    if (const auto id = tokenizer.token_id(*name)) return *id;
   }
-  if (model.config.eos_token_ids.empty()) return std::nullopt;
-  return narrow<std::int32_t>(model.config.eos_token_ids.front());
+  for (const std::int64_t id : model.config.eos_token_ids) {
+    const auto token = narrow<std::int32_t>(id);
+    if (!tokenizer.token(token).empty()) return token;
+  }
+  const std::vector<std::int64_t>& ids = model.config.eos_token_ids;
+  fail(ErrorKind::file,
+       "{}: no end-of-sequence token, which texts and completions are to end with: eos_token of "
+       "tokenizer_config.json is {}, and eos_token_id of config.json is {}; give one that "
+       "tokenizer.json has, or lines of input_ids and labels",
+       directory,
+       name ? fmt::format("\"{}\", which tokenizer.json does not have", *name) : "missing",
+       ids.empty() ? "missing"
+                   : fmt::format("{}, which tokenizer.json does not have", fmt::join(ids, ", ")));
 }
 
 SampleTools make_tools(const Options& options, const OpenModel& model, SampleFormat format) {
@@ -36,7 +55,7 @@ SampleTools make_tools(const Options& options, const OpenModel& model, SampleFor
   tools.train_on = options.train_on;
   if (format == SampleFormat::tokens) return tools;
   tools.tokenizer = Tokenizer::from_directory(model.files.directory());
-  tools.end_token = end_token(model, *tools.tokenizer);
+  if (needs_end_token(format)) tools.end_token = end_token(model, *tools.tokenizer);
   if (is_conversation(format)) {
     tools.chat_template =
         ChatTemplate::from_directory(model.files.directory(), options.chat_template);

@@ -51,8 +51,9 @@ MadeSample sample_of_text(const EncodedText& encoded, const std::vector<Span>& t
   return sample;
 }
 
-void add_end_token(MadeSample& sample, const SampleTools& tools) {
-  if (!tools.end_token) return;
+void add_end_token(MadeSample& sample, const Json& line, const SampleTools& tools) {
+  require(tools.end_token.has_value(), ErrorKind::file,
+          "{}: no end-of-sequence token is known, which the sample is to end with", line.where());
   if (!sample.tokens.empty() && sample.tokens.back() == *tools.end_token) {
     sample.labels.back() = *tools.end_token;  // the tokenizer's own
     return;
@@ -66,7 +67,7 @@ MadeSample sample_of_completion(const Json& line, const SampleTools& tools) {
   const std::string text = prompt + line.at("completion").as_string();
   MadeSample sample =
       sample_of_text(tools.tokenizer->encode_with_spans(text), {{prompt.size(), text.size()}});
-  add_end_token(sample, tools);
+  add_end_token(sample, line, tools);
   return sample;
 }
 
@@ -74,7 +75,7 @@ MadeSample sample_of_plain_text(const Json& line, const SampleTools& tools) {
   MadeSample sample;
   sample.tokens = tools.tokenizer->encode(line.at("text").as_string());
   sample.labels = sample.tokens;
-  add_end_token(sample, tools);
+  add_end_token(sample, line, tools);
   return sample;
 }
 

@@ -12,11 +12,11 @@
 namespace moesaic {
 
 /// What turns lines into samples. Only the tokens format goes without a tokenizer, only
-/// conversations need a chat template.
+/// conversations need a chat template, only completions and texts a token that ends them.
 struct SampleTools {
   std::optional<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat_template;
-  std::optional<std::int32_t> end_token;  ///< behind completions and texts; none: not added
+  std::optional<std::int32_t> end_token;  ///< behind completions and texts
   std::int64_t vocab_size = 0;            ///< of the model
   TrainOn train_on = TrainOn::all;
 };
@@ -28,7 +28,8 @@ struct MadeSample {
 };
 
 /// The sample of one line. Throws Error{file} naming the line, the member and what is wrong: ids
-/// that the model does not have, a conversation whose trained part cannot be told, no tokens.
+/// that the model does not have, a conversation whose trained part cannot be told, no tokens, none
+/// to end it with.
 [[nodiscard]] MadeSample make_sample(const Json& line, SampleFormat format,
                                      const SampleTools& tools);
 

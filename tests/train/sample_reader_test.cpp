@@ -309,6 +309,22 @@ TEST(SampleReader, AnEndTokenThatTheTokenizerAddsIsNotDoubled) {
   }
 }
 
+TEST(SampleReader, CompletionsAndTextsAreRefusedWithoutATokenToEndThem) {
+  SampleTools without = tools();
+  without.end_token.reset();
+  for (const std::string line : {R"({"prompt": "a", "completion": "b"})", R"({"text": "ab"})"}) {
+    const std::string error = error_of(line, without);
+    EXPECT_NE(error.find("data.jsonl line 1: no end-of-sequence token"), std::string::npos)
+        << error;
+  }
+  EXPECT_EQ(read(R"({"input_ids": [5, 6], "labels": [5, 6]})", without).samples.size(), 1);
+  EXPECT_EQ(read(R"({"messages": [{"role": "user", "content": "one"},)"
+                 R"( {"role": "assistant", "content": "two"}]})",
+                 without)
+                .samples.size(),
+            1);
+}
+
 TEST(SampleReader, LinesOfBlanksAreSkippedAndCounted) {
   const std::string line = R"({"input_ids": [5, 6], "labels": [5, 6]})";
   EXPECT_EQ(read("\n \t\r\n" + line + "\r\n  \n" + line).samples.size(), 2);
