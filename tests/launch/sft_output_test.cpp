@@ -4,7 +4,6 @@
 #include <signal.h>
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -222,13 +221,6 @@ TEST(Sft, TheOptionsOfARunThatHadAFileAreAFile) {
   EXPECT_EQ(adapter(out), first);
   expect_done(run_moesaic({"sft", "--config", out + "/options.ini", "--resume"}));
   expect_done(run_moesaic({"sft", "--config", out + "/options.ini", "--overwrite"}));
-}
-
-/// All numbers of a file of safetensors, in f32.
-std::vector<float> numbers(const TensorView& tensor) {
-  std::vector<float> values(tensor.bytes.size() / sizeof(float));
-  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-  return values;
 }
 
 TEST(Sft, GradientsOfTheFirstStepAreWrittenBeforeClipping) {

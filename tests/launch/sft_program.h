@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "src/checkpoint/safetensors.h"
 #include "tests/launch/program.h"
 #include "tests/support/temporary_directory.h"
 
@@ -39,6 +41,14 @@ inline Arguments with_steps(const std::string& steps, Arguments arguments) {
 
 inline std::string adapter(const std::string& out) {
   return read_text(out + "/adapter_model.safetensors");
+}
+
+/// All numbers of a tensor in f32.
+inline std::vector<float> numbers(const TensorView& tensor) {
+  EXPECT_EQ(tensor.dtype, DType::f32) << tensor.name;
+  std::vector<float> values(tensor.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return values;
 }
 
 /// The lines of metrics.jsonl of one kind.
