@@ -5,11 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <filesystem>
-#include <random>
-#include <thread>
 
 #include "tests/launch/broken_models.h"
 #include "tests/launch/sft_program.h"
@@ -188,33 +184,6 @@ TEST(Sft, DropoutLeavesTheSameOutOnAnyRanksAndAfterAStop) {
   expect_done(
       run_moesaic(sft(without, {"--lora", whole, "--lora-dropout", "0", "--max-steps", "1"})));
   EXPECT_NE(adapter(without), adapter(more));
-}
-
-/// tests/run.sh --all sets more.
-int wanted_kills() {
-  const char* wanted = std::getenv("MOESAIC_TEST_KILLS");
-  return wanted != nullptr ? std::stoi(wanted) : 3;
-}
-
-TEST(Sft, ARunThatIsKilledAtAnyMomentsGoesOnToTheSameBytes) {
-  const TemporaryDirectory directory;
-  const std::string whole = directory.path_of("whole");
-  const std::string parts = directory.path_of("parts");
-  const Arguments resumed = sft(parts, {"--resume", "--save-every", "1"});
-  const ProgramResult reference = run_moesaic(sft(whole, {"--save-every", "1"}));
-  expect_done(reference);
-  std::mt19937 random(20);
-  std::uniform_real_distribution<double> moment(0, reference.seconds);
-  for (int kill = 0; kill < wanted_kills(); ++kill) {
-    RunningProgram program(moesaic_command(resumed));
-    std::this_thread::sleep_for(std::chrono::duration<double>(moment(random)));
-    program.send(SIGKILL);
-    if (program.wait().exit_code != 0) continue;
-    ASSERT_EQ(adapter(parts), adapter(whole)) << kill;  // it was faster
-    std::filesystem::remove_all(parts);
-  }
-  expect_done(run_moesaic(resumed));
-  EXPECT_EQ(adapter(parts), adapter(whole));
 }
 
 TEST(Sft, WrongRequestsAreRefusedBeforeAnythingIsWritten) {

@@ -1,0 +1,185 @@
+// A run of moesaic sft goes on wherever it was killed, and with its own options alone.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "tests/launch/sft_program.h"
+#include "tests/support/model_copies.h"
+
+namespace moesaic::test {
+namespace {
+
+/// tests/run.sh --all sets more.
+int wanted_kills() {
+  const char* wanted = std::getenv("MOESAIC_TEST_KILLS");
+  return wanted != nullptr ? std::stoi(wanted) : 4;
+}
+
+// Of one rank, or of the mpirun of two: what they leave is taken up by another number of them.
+TEST(SftKilled, ARunThatIsKilledAtAnyMomentsGoesOnToTheSameBytesOnAnyRanks) {
+  const TemporaryDirectory directory;
+  const std::string whole = directory.path_of("whole");
+  const std::string parts = directory.path_of("parts");
+  const Arguments resumed = sft(parts, {"--resume", "--save-every", "1"});
+  std::array<double, 2> seconds{};
+  for (const int ranks : {2, 1}) {
+    const ProgramResult reference =
+        run_ranks(ranks, sft(whole, {"--save-every", "1", "--overwrite"}));
+    expect_done(reference);
+    seconds[static_cast<std::size_t>(ranks) - 1] = reference.seconds;
+  }
+  std::mt19937 random(20);
+  for (int kill = 0; kill < wanted_kills(); ++kill) {
+    const int ranks = 2 - kill % 2;
+    std::uniform_real_distribution<double> moment(0, seconds[static_cast<std::size_t>(ranks) - 1]);
+    RunningProgram program(ranks == 1 ? moesaic_command(resumed) : ranks_command(ranks, resumed));
+    std::this_thread::sleep_for(std::chrono::duration<double>(moment(random)));
+    program.send(SIGKILL);
+    const bool is_done = program.wait().exit_code == 0;  // it was faster
+    if (std::filesystem::exists(parts)) wait_until_nobody_writes(parts);
+    if (!is_done) continue;
+    ASSERT_EQ(adapter(parts), adapter(whole)) << kill;
+    std::filesystem::remove_all(parts);
+  }
+  expect_done(run_ranks(3, resumed));
+  EXPECT_EQ(adapter(parts), adapter(whole));
+  EXPECT_EQ(losses(parts, "step"), losses(whole, "step"));
+}
+
+/// An option that decides the result: what a run had, and another value.
+struct Change {
+  std::string option;
+  std::string had;    // empty: it was not given
+  std::string wants;  // empty: a flag
+  Arguments with{};   // of both runs
+};
+
+class SftResume : public testing::Test {
+ protected:
+  SftResume() {
+    copy_model("demo-model", model_);
+    damage_one_weight();
+    write_text(data_, lines_with("In the beginning God created the heaven and the earth."));
+    write_text(other_data_, lines_with("And the earth was without form, and void."));
+    write_text(turns_,
+               R"({"messages": [{"role": "user", "content": "a"}, )"
+               R"({"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, )"
+               R"({"role": "assistant", "content": "d"}]})");
+    write_text(template_, "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}");
+  }
+
+  /// Lines that are completions and texts, too: a long one and a short one.
+  static std::string lines_with(const std::string& text) {
+    std::string lines;
+    for (const std::string& whole : {text, std::string("And God")}) {
+      lines += R"({"prompt": "And God", "completion": " said", "text": ")" + whole + "\"}\n";
+    }
+    return lines;
+  }
+  void damage_one_weight() const {
+    std::string weights = read_text(model_ + "/model.safetensors");
+    weights[400'000] = static_cast<char>(weights[400'000] ^ 1);
+    write_text(model_ + "/model.safetensors", weights);
+  }
+  static Arguments given(const Change& change, const std::string& value, bool is_given) {
+    if (!is_given) return change.with;
+    Arguments arguments = joined(change.with, {"--" + change.option});
+    if (!value.empty()) arguments.push_back(value);
+    return arguments;
+  }
+  /// Of the texts of data_, unless `more` names other data or another format.
+  [[nodiscard]] Arguments run(Arguments more) const {
+    std::string data = data_;
+    const auto named = std::ranges::find(more, "--data");
+    if (named != more.end()) {
+      data = *(named + 1);
+      more.erase(named, named + 2);
+    }
+    return sft(out_, joined({"--max-steps", "1", "--data-format", "text"}, more), data);
+  }
+  void expect_refused(const Change& change) const {
+    SCOPED_TRACE(change.option);
+    expect_done(
+        run_moesaic(run(joined(given(change, change.had, !change.had.empty()), {"--overwrite"}))));
+    expect_failure(run_moesaic(run(joined(given(change, change.wants, true), {"--resume"}))), 2,
+                   {out_ + "/checkpoint-1: was made with", "--" + change.option, "--overwrite"});
+  }
+
+  TemporaryDirectory directory_;
+  std::string out_ = directory_.path_of("out");
+  std::string model_ = directory_.path_of("model");
+  std::string data_ = directory_.path_of("data.jsonl");
+  std::string other_data_ = directory_.path_of("other.jsonl");
+  std::string turns_ = directory_.path_of("turns.jsonl");
+  std::string template_ = directory_.path_of("template.jinja");
+};
+
+TEST_F(SftResume, AnotherValueOfAnOptionOfTheOptimizerOrOfNumbersIsRefusedByItsName) {
+  expect_done(run_moesaic(run({})));  // which all others find, as they change nothing
+  const std::vector<std::pair<std::string, std::string>> changes = {{"precision", "fp32"},
+                                                                    {"expert-format", "int8"},
+                                                                    {"dense-format", "int8"},
+                                                                    {"head-format", "int8"},
+                                                                    {"int4-activations", "int8"},
+                                                                    {"nvfp4-activations", "nvfp4"},
+                                                                    {"numerics", "portable"},
+                                                                    {"seed", "7"},
+                                                                    {"no-shuffle", ""},
+                                                                    {"lr", "0.001"},
+                                                                    {"schedule", "linear"},
+                                                                    {"warmup-steps", "1"},
+                                                                    {"beta1", "0.8"},
+                                                                    {"beta2", "0.99"},
+                                                                    {"adam-eps", "1e-6"},
+                                                                    {"weight-decay", "0.1"},
+                                                                    {"clip", "0.5"},
+                                                                    {"epochs", "2"},
+                                                                    {"max-steps", "2"},
+                                                                    {"global-batch-size", "2"},
+                                                                    {"on-nonfinite", "skip"},
+                                                                    {"lora-rank", "2"},
+                                                                    {"lora-alpha", "8"},
+                                                                    {"rslora", ""},
+                                                                    {"lora-dropout", "0.1"},
+                                                                    {"lora-targets", "attention"},
+                                                                    {"data-format", "completion"},
+                                                                    {"data", other_data_},
+                                                                    {"model", model_},
+                                                                    {"eval-split", "1"}};
+  for (const auto& [option, value] : changes) {
+    SCOPED_TRACE(option);
+    Arguments more = {"--resume", "--" + option};
+    if (!value.empty()) more.push_back(value);
+    expect_failure(run_moesaic(run(more)), 2,
+                   {out_ + "/checkpoint-1: was made with", "--" + option, "--overwrite"});
+  }
+  const ProgramResult same = run_moesaic(run({"--resume", "--threads", "2", "--recompute", "always",
+                                              "--batch-size", "64", "--keep", "5"}));
+  EXPECT_EQ(same.exit_code, 0) << same.text();
+}
+
+TEST_F(SftResume, AnotherValueOfAnOptionThatDecidesWithOthersIsRefusedByItsName) {
+  const std::string first = directory_.path_of("first");
+  const std::string second = directory_.path_of("second");
+  expect_done(run_moesaic(sft(first, {"--max-steps", "1", "--seed", "1"})));
+  expect_done(run_moesaic(sft(second, {"--max-steps", "1", "--seed", "2"})));
+  const Arguments turns = {"--data", turns_, "--data-format", "messages"};
+  for (const Change& change : std::vector<Change>{
+           {.option = "ctx-size", .had = "10", .wants = "8", .with = {"--too-long", "cut"}},
+           {.option = "too-long", .had = "cut", .wants = "drop", .with = {"--ctx-size", "10"}},
+           {.option = "train-on", .had = "all", .wants = "last", .with = turns},
+           {.option = "chat-template", .had = "", .wants = template_, .with = turns},
+           {.option = "lora", .had = first, .wants = second}}) {
+    expect_refused(change);
+  }
+}
+
+}  // namespace
+}  // namespace moesaic::test
