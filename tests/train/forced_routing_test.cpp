@@ -61,7 +61,8 @@ TEST(ForcedRouting, gradients_in_bf16_are_near_those_in_float32) {
 TEST(ForcedRouting, gradients_with_quantised_experts_are_near_those_in_float32_on_the_same_values) {
   const GoldenAdapter golden("qwen3_moe");
   for (const std::string name :
-       {"int8", "int4", "int4_group", "int4_group128", "fp8_channel", "nvfp4", "mxfp4", "mxfp8"}) {
+       {"int8", "int4", "int4_group", "int4_group64", "int4_group128", "fp8_block", "fp8_block32",
+        "fp8_channel", "nvfp4", "mxfp4", "mxfp8"}) {
     const Layout layout = *layout_from_name(name);
     const test::TemporaryDirectory directory;
     const std::string model = directory.path_of("model");
