@@ -105,6 +105,38 @@ TEST_F(PlannedTraining, takes_the_memory_that_is_planned) {
   }
 }
 
+TEST_F(PlannedTraining, that_does_not_fit_runs_as_is_planned_to_the_same_bytes) {
+  const std::string data = directory_.path_of("data.jsonl");
+  write_text(data, sample_line(2040) + sample_line(1800));
+  const Arguments sizes = {"-c", "2040", "-b", "2048", "--global-batch-size", "2", "-t", "1"};
+  const auto planned = [&](const std::string& recompute) {
+    return plan(kDemo, joined({"--recompute", recompute, "--memory", "64G"}, sizes))
+        .at("per_node_bytes")
+        .as_int();
+  };
+  const std::int64_t between = (planned("always") + planned("never")) / 2;
+  struct Trained {
+    bool recomputes;
+    std::string adapter;
+  };
+  const auto train = [&](const std::string& limit) {
+    const std::string out = directory_.path_of("out");
+    const ProgramResult done =
+        run_moesaic(joined({"sft", "-m", kDemo, "--data", data, "-o", out, "--overwrite",
+                            "--max-steps", "2", "--memory-limit", limit},
+                           sizes));
+    EXPECT_EQ(done.exit_code, 0) << done.text();
+    const std::string start = lines_of(read_text(out + "/metrics.jsonl")).front();
+    return Trained{Json::parse(start, "metrics.jsonl").at("recompute").as_bool(),
+                   read_text(out + "/adapter_model.safetensors")};
+  };
+  const Trained keeping = train("64G");
+  const Trained again = train(fmt::format("{}", between));
+  EXPECT_FALSE(keeping.recomputes);
+  EXPECT_TRUE(again.recomputes);
+  EXPECT_EQ(again.adapter, keeping.adapter);
+}
+
 TEST_F(PlannedTraining, that_goes_on_from_an_adapter_has_its_dropout) {
   const std::string model = kData + "/models/qwen3_moe-v4";
   const std::string adapter = directory_.path_of("adapter");
