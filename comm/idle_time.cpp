@@ -7,10 +7,16 @@
 namespace moesaic {
 namespace {
 
-// A long wait sleeps for a hundredth of what it has lasted, and so ends at most 1 % late.
 constexpr std::chrono::milliseconds kLongWait(10);
 constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::milliseconds(2);
 constexpr std::chrono::nanoseconds kShortSleep = std::chrono::microseconds(20);
+
+/// Between two looks of a long wait: a hundredth of what it has lasted, so that it ends at most 1 %
+/// late. What is under way needs looks to move, and gets them a hundred times as often.
+std::chrono::nanoseconds sleep_of(std::chrono::nanoseconds waited, bool is_under_way) {
+  if (!is_under_way) return std::min(waited / 100, kLongestSleep);
+  return std::clamp(waited / 10000, kShortSleep, kLongestSleep);
+}
 
 }  // namespace
 
@@ -28,9 +34,8 @@ void IdleTime::throw_kept() {
 
 void IdleTime::pass(std::chrono::nanoseconds waited) {
   work();
-  if (waited > kLongWait) {  // what is under way needs looks to move
-    const std::chrono::nanoseconds longest = under_way_.empty() ? kLongestSleep : kShortSleep;
-    std::this_thread::sleep_for(std::min(waited / 100, longest));
+  if (waited > kLongWait) {
+    std::this_thread::sleep_for(sleep_of(waited, !under_way_.empty()));
     return;
   }
   core_.pass();

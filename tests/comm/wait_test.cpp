@@ -38,5 +38,33 @@ TEST(WaitPolicy, counts_the_processors_of_the_binding) {
   }).join();
 }
 
+class NeverDone final : public UnderWay {
+ public:
+  bool advance() override {
+    ++looks;
+    return false;
+  }
+  int looks = 0;
+};
+
+std::chrono::nanoseconds time_of_pass(IdleTime& idle, std::chrono::nanoseconds waited) {
+  const auto begin = std::chrono::steady_clock::now();
+  idle.pass(waited);
+  return std::chrono::steady_clock::now() - begin;
+}
+
+// Without work a rank lends its experts: an exchange is under way then, for as long as it takes.
+TEST(IdleTime, sleeps_the_longer_the_longer_a_wait_lasts_also_while_rows_are_under_way) {
+  IdleTime idle;
+  EXPECT_GE(time_of_pass(idle, 50ms), 500us);
+  EXPECT_GE(time_of_pass(idle, 100s), 2ms);
+  NeverDone rows;
+  idle.add(rows);
+  EXPECT_GE(time_of_pass(idle, 50ms), 20us);
+  EXPECT_GE(time_of_pass(idle, 5s), 500us);
+  EXPECT_GE(time_of_pass(idle, 100s), 2ms);
+  EXPECT_EQ(rows.looks, 3);
+}
+
 }  // namespace
 }  // namespace moesaic
