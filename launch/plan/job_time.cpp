@@ -65,7 +65,8 @@ JobPasses job_passes(const Options& options, const OpenModel& model, const CostR
                                        .logits_rows = sequences,
                                        .sampled_rows = sequences,
                                        .attention_flops = mixing.flops / steps,
-                                       .cache_bytes = mixing.cache_bytes / steps},
+                                       .cache_bytes = mixing.cache_bytes / steps,
+                                       .texts = work.sequences * ranks.sharers()},
                               .tokens = sequences * ranks.ranks};
   return passes;
 }
