@@ -65,6 +65,7 @@ class GqaAttention : public TokenMixer {
   struct Scratch {
     Buffer<float> queries;       // [kAttentionTaskRows, head_dim]
     Buffer<float> out;           // [kAttentionTaskRows, head_dim]
+    Buffer<float> sinks;         // [kAttentionTaskRows] or none
     Buffer<float> log_sum_exps;  // [kAttentionTaskRows]
     ByteBuffer kernel;
     std::vector<std::int64_t> first_keys;
@@ -79,9 +80,13 @@ class GqaAttention : public TokenMixer {
   /// The kernel's arguments for a task; queries, ranges and blocks go to `scratch`.
   [[nodiscard]] AttentionArgs gather(const MixerLayer& layer, const BatchSequence& sequence,
                                      const AttentionTask& task, Scratch& scratch) const;
+  /// The sinks of these rows, in `scratch`; null if the layer has none.
+  [[nodiscard]] const float* gather_sinks(const MixerLayer& layer, const AttentionRows& rows,
+                                          Scratch& scratch) const;
   void scatter(const BatchSequence& sequence, const AttentionRows& rows,
                const Scratch& scratch) const;
-  void join(const BatchSequence& sequence, const AttentionJoin& join, Scratch& scratch) const;
+  void join(const MixerLayer& layer, const BatchSequence& sequence, const AttentionJoin& join,
+            Scratch& scratch) const;
   [[nodiscard]] float* kept_sums(const Scratch& scratch) const {
     return log_sum_exps_.rows() > 0 ? scratch.log_sum_exps.data() : nullptr;
   }
@@ -123,6 +128,7 @@ GqaAttention::GqaAttention(const GqaConfig& config, LayerContext& context)
   for (Scratch& scratch : scratch_) {
     scratch.queries = Buffer<float>(rows * config.head_dim);
     scratch.out = Buffer<float>(rows * config.head_dim);
+    if (config.sinks) scratch.sinks = Buffer<float>(rows);
     scratch.log_sum_exps = Buffer<float>(rows);
     scratch.kernel = ByteBuffer(
         static_cast<std::size_t>(attention_scratch_bytes(config.head_dim, config.head_dim)));
@@ -211,11 +217,22 @@ AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence&
           .key_blocks = scratch.key_blocks.data(),
           .value_blocks = scratch.value_blocks.data(),
           .scale = static_cast<float>(config_.scale),
+          .sinks = task.is_whole() ? gather_sinks(layer, rows, scratch) : nullptr,
           .scratch = scratch.kernel.data(),
           .out = scratch.out.data(),
           .out_stride = head_dim,
           .log_sum_exps = kept_sums(scratch),
           .states = task.is_whole() ? nullptr : states_.data() + task.states};
+}
+
+const float* GqaAttention::gather_sinks(const MixerLayer& layer, const AttentionRows& rows,
+                                        Scratch& scratch) const {
+  if (!config_.sinks) return nullptr;
+  const float* const sinks = layer.weights[kSinks].vector.data() + rows.kv_head * group();
+  for (std::int64_t i = 0; i < rows.count; ++i) {
+    std::copy_n(sinks, group(), scratch.sinks.data() + i * group());
+  }
+  return scratch.sinks.data();
 }
 
 void GqaAttention::scatter(const BatchSequence& sequence, const AttentionRows& rows,
@@ -231,13 +248,14 @@ void GqaAttention::scatter(const BatchSequence& sequence, const AttentionRows& r
   }
 }
 
-void GqaAttention::join(const BatchSequence& sequence, const AttentionJoin& join,
-                        Scratch& scratch) const {
+void GqaAttention::join(const MixerLayer& layer, const BatchSequence& sequence,
+                        const AttentionJoin& join, Scratch& scratch) const {
   kernel_.merge({.states = states_.data() + join.states,
                  .num_segments = join.num_segments,
                  .segment_stride = join.segment_stride,
                  .num_rows = join.rows.count * group(),
                  .value_dim = config_.head_dim,
+                 .sinks = gather_sinks(layer, join.rows, scratch),
                  .out = scratch.out.data(),
                  .out_stride = config_.head_dim,
                  .log_sum_exps = kept_sums(scratch)});
@@ -256,7 +274,7 @@ void GqaAttention::attend(const MixerLayer& layer, const Batch& batch) {
   if (plan_.joins().empty()) return;
   pool.parallel_for(std::ssize(plan_.joins()), [&](std::int64_t index, int worker) {
     const AttentionJoin& segments = plan_.joins()[static_cast<std::size_t>(index)];
-    join(batch.sequences[segments.rows.sequence], segments,
+    join(layer, batch.sequences[segments.rows.sequence], segments,
          scratch_[static_cast<std::size_t>(worker)]);
   });
 }

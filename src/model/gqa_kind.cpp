@@ -63,7 +63,7 @@ std::vector<NamedWeight> GqaKind::weights(const LayerTensors& tensors) const {
   const std::string k_name = "self_attn.k_proj";
   const std::string v_name = "self_attn.v_proj";
   const std::string o_name = "self_attn.o_proj";
-  std::vector<NamedWeight> weights(kKNorm + 1);
+  std::vector<NamedWeight> weights(kSinks + 1);
   weights[kQkv] = {.name = "qkv",
                    .parts = {tensors.matrix(q_name, q, config_.hidden),
                              tensors.matrix(k_name, kv, config_.hidden),
@@ -83,6 +83,10 @@ std::vector<NamedWeight> GqaKind::weights(const LayerTensors& tensors) const {
         "qkv_bias", {tensors.bias(q_name, q), tensors.bias(k_name, kv), tensors.bias(v_name, kv)});
   }
   if (config_.o_bias) weights[kOBias] = vector("o_bias", {tensors.bias(o_name, config_.hidden)});
+  if (config_.sinks) {
+    weights[kSinks] =
+        vector("sinks", {vector_slice(tensors.name("self_attn.sinks"), config_.num_heads)});
+  }
   if (config_.qk_norm == QkNorm::none) return weights;
   const bool whole = config_.qk_norm == QkNorm::whole;
   const auto norm = [&](std::string_view name, std::int64_t width) {
@@ -166,7 +170,7 @@ std::unique_ptr<TokenMixer> GqaKind::make_mixer(LayerContext& context) const {
 
 ReadMixer read_gqa(GqaTraits traits, GqaSpan span) {
   return [traits = std::move(traits), span](const ConfigReader& reader, const ModelConfig& model) {
-    GqaConfig config{.hidden = model.hidden_size, .qk_norm = traits.qk_norm};
+    GqaConfig config{.hidden = model.hidden_size, .qk_norm = traits.qk_norm, .sinks = traits.sinks};
     read_heads(reader, traits, config);
     const auto bias = [&](const std::optional<GqaBias>& field) {
       return field && reader.flag_or(field->key, field->otherwise);

@@ -27,6 +27,7 @@ struct GqaConfig {
   bool qkv_bias = false;
   bool o_bias = false;
   QkNorm qk_norm = QkNorm::none;
+  bool sinks = false;  ///< each query head has a score that no value goes with
   double rms_norm_eps = 1e-6;
   std::optional<double> clip_qkv{};  ///< queries, keys and values are clamped to +- this
   double scale = 1.0;                ///< logits of attention are multiplied by it
@@ -46,7 +47,7 @@ struct GqaConfig {
 };
 
 /// Places in the weight set.
-enum GqaWeight : std::size_t { kQkv, kQkvBias, kO, kOBias, kQNorm, kKNorm };
+enum GqaWeight : std::size_t { kQkv, kQkvBias, kO, kOBias, kQNorm, kKNorm, kSinks };
 
 class GqaKind : public MixerKind {
  public:
@@ -54,7 +55,8 @@ class GqaKind : public MixerKind {
 
   [[nodiscard]] const GqaConfig& config() const noexcept { return config_; }
 
-  /// qkv [q_width + 2 kv_width, hidden], qkv_bias, o [hidden, q_width], o_bias, q_norm, k_norm.
+  /// qkv [q_width + 2 kv_width, hidden], qkv_bias, o [hidden, q_width], o_bias, q_norm, k_norm,
+  /// sinks [num_heads].
   [[nodiscard]] std::vector<NamedWeight> weights(const LayerTensors& tensors) const override;
   [[nodiscard]] CacheNeeds cache(Precision precision) const override;
   [[nodiscard]] MixerWork work(Precision precision, std::int64_t tokens) const override;
@@ -91,6 +93,7 @@ struct GqaTraits {
   std::optional<GqaBias> qkv_bias{};
   std::optional<GqaBias> o_bias{};
   QkNorm qk_norm = QkNorm::none;
+  bool sinks = false;       ///< tensors self_attn.sinks
   std::string clip_key{};   ///< field of clip_qkv; empty: none
   std::string scale_key{};  ///< field of the scale, by default 1; empty: 1 / sqrt(head_dim)
 };

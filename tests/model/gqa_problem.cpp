@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -68,7 +69,7 @@ PackedWeight pack(const Doubles& values, std::int64_t depth, Precision precision
 /// Weights and adapters as a layer has them.
 class GqaLayer {
  public:
-  GqaLayer(const NaiveGqa& model, Precision precision) : set_(kKNorm + 1) {
+  GqaLayer(const NaiveGqa& model, Precision precision) : set_(kSinks + 1) {
     const auto keep_vector = [&](std::size_t at, const Doubles& values) {
       vectors_.push_back(std::make_unique<Floats>(as_floats(values)));
       set_[at].vector = *vectors_.back();
@@ -77,6 +78,7 @@ class GqaLayer {
     keep_vector(kOBias, model.o_bias);
     keep_vector(kQNorm, model.q_norm);
     keep_vector(kKNorm, model.k_norm);
+    keep_vector(kSinks, model.sinks);
     const auto keep_matrix = [&](const Doubles& values, std::int64_t depth) {
       packed_.push_back(std::make_unique<PackedWeight>(pack(values, depth, precision)));
       return packed_.back()->matrix;
@@ -193,14 +195,18 @@ GqaProblem GqaProblem::sample(std::size_t index) const {
   return {model, {samples[index]}, part(x), part(dy)};
 }
 
-double GqaProblem::loss() const {
-  double sum = 0;
+Doubles GqaProblem::results() const {
+  Doubles all;
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    const GqaProblem one = sample(i);
-    const Doubles y = model.forward(one.x);
-    for (std::size_t j = 0; j < y.size(); ++j) sum += y[j] * one.dy[j];
+    const Doubles y = model.forward(sample(i).x);
+    all.insert(all.end(), y.begin(), y.end());
   }
-  return sum;
+  return all;
+}
+
+double GqaProblem::loss() const {
+  const Doubles y = results();
+  return std::inner_product(y.begin(), y.end(), dy.begin(), 0.0);
 }
 
 Doubles GqaProblem::slopes(Doubles& values) {
@@ -233,6 +239,7 @@ GqaProblem make_gqa_problem(GqaConfig config, std::vector<std::int64_t> samples)
     model.q_norm = numbers(whole ? config.q_width() : config.head_dim, 5, 1);
     model.k_norm = numbers(whole ? config.kv_width() : config.head_dim, 6, 1);
   }
+  if (config.sinks) model.sinks = numbers(config.num_heads, 9, 2);
   const auto adapter = [&](bool of_output, std::int64_t first, std::int64_t rows, unsigned seed) {
     const std::int64_t in = of_output ? config.q_width() : config.hidden;
     model.adapters.push_back({.of_output = of_output,

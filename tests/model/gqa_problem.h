@@ -20,6 +20,8 @@ struct GqaProblem {
   [[nodiscard]] std::int64_t rows() const;
   /// Of one sample.
   [[nodiscard]] GqaProblem sample(std::size_t index) const;
+  /// [rows, hidden], by definition.
+  [[nodiscard]] Doubles results() const;
   [[nodiscard]] double loss() const;
   /// By central differences. `values` are part of this problem.
   [[nodiscard]] Doubles slopes(Doubles& values);

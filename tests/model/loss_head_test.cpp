@@ -14,7 +14,7 @@
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kRows = 16;
+constexpr std::int64_t kQuestionRows = 16;
 constexpr float kUntouched = -7;
 
 /// Rows of hidden states, of which some predict something: not all, and not in pieces of one size.
@@ -22,8 +22,8 @@ struct Question {
   explicit Question(const ModelConfig& config) : hidden(config.hidden_size) {
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
-    for (std::int64_t i = 0; i < kRows * hidden; ++i) x.push_back(normal(random));
-    for (std::int64_t row = 0; row < kRows; ++row) {
+    for (std::int64_t i = 0; i < kQuestionRows * hidden; ++i) x.push_back(normal(random));
+    for (std::int64_t row = 0; row < kQuestionRows; ++row) {
       if (row % 3 == 1) continue;
       rows.push_back(row);
       targets.push_back(static_cast<std::int32_t>(random() % 5));
@@ -31,7 +31,7 @@ struct Question {
   }
 
   std::int64_t hidden;
-  std::vector<float> x;  // [kRows, hidden]
+  std::vector<float> x;  // [kQuestionRows, hidden]
   std::vector<std::int64_t> rows;
   std::vector<std::int32_t> targets;
 };
@@ -49,7 +49,7 @@ Answer answer(LossHead& head, Question& question, std::size_t count, bool has_gr
   Answer found{
       std::vector<float>(count + 1, kUntouched),
       std::vector<float>((count + 1) * static_cast<std::size_t>(question.hidden), kUntouched)};
-  head.run({.x = MatrixView<const float>(question.x.data(), kRows, question.hidden),
+  head.run({.x = MatrixView<const float>(question.x.data(), kQuestionRows, question.hidden),
             .rows = std::span(question.rows).first(count),
             .targets = std::span(question.targets).first(count)},
            std::span(found.losses).first(count),

@@ -86,7 +86,7 @@ Doubles NaiveGqa::attend(const Doubles& projected, std::int64_t row, std::int64_
   const double* const keys = projected.data() + config.q_width() + kv_head * config.head_dim;
   const double* const values = keys + config.kv_width();
   Doubles sums(static_cast<std::size_t>(config.head_dim));
-  double total = 0;
+  double total = sinks.empty() ? 0 : std::exp(sinks[static_cast<std::size_t>(head)]);
   const std::int64_t first =
       config.window > 0 ? std::max<std::int64_t>(0, row + 1 - config.window) : 0;
   for (std::int64_t key = first; key <= row; ++key) {

@@ -23,7 +23,8 @@ struct NaiveAdapter {
 /// Grouped-query attention of whole samples by definition, in double precision.
 struct NaiveGqa {
   GqaConfig config;
-  Doubles qkv{}, qkv_bias{}, o{}, o_bias{}, q_norm{}, k_norm{};  // biases and norms may be empty
+  Doubles qkv{}, o{};
+  Doubles qkv_bias{}, o_bias{}, q_norm{}, k_norm{}, sinks{};  // may be empty
   std::vector<NaiveAdapter> adapters{};
 
   /// [rows, hidden] of one sample.
