@@ -1,9 +1,7 @@
 #include "launch/plan/cost_model.h"
 
-#include <algorithm>
 #include <optional>
 
-#include "kernels/attention_blocks.h"
 #include "launch/job/model_facts.h"
 #include "launch/shapes/layer_copies.h"
 #include "src/moe/int8_rows.h"
@@ -175,28 +173,15 @@ CostModel make_cost_model(const LayerShape& shape, const Layout& layout, Precisi
   return result;
 }
 
-namespace {
-
-/// Of a token: rows of a pass over keys see as many as the last of them, in whole blocks.
-double left_out_flops(const ModelConfig& config, std::int64_t at_once) {
-  double flops = 0;
-  for (const LayerConfig& layer : config.layers) {
-    const TokenNumbers numbers = layer.mixer->token_numbers();
-    const auto keys = std::min(at_once, numbers.together) + kKeysPerBlock;
-    flops += 4 * static_cast<double>(numbers.heads) * static_cast<double>(keys) / 2;
-  }
-  return flops;
-}
-
-}  // namespace
-
 MixerWork pass_work(const ModelConfig& config, Precision precision, const PassTokens& pass) {
   const MixerWork before = mixer_work(config, precision, pass.first);
   const MixerWork after = mixer_work(config, precision, pass.first + pass.tokens);
   const auto sequences = static_cast<double>(pass.sequences);
-  const double left_out =
-      pass.at_once > 1 ? static_cast<double>(pass.tokens) * left_out_flops(config, pass.at_once)
-                       : 0;
+  double left_out = 0;
+  for (const LayerConfig& layer : config.layers) {
+    if (pass.at_once > 1) left_out += layer.mixer->left_out_flops(pass.at_once);
+  }
+  left_out *= static_cast<double>(pass.tokens);
   return {.flops = sequences * (after.flops - before.flops + left_out),
           .cache_bytes = sequences * (after.cache_bytes - before.cache_bytes)};
 }

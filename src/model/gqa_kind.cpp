@@ -112,15 +112,21 @@ MixerWork GqaKind::work(Precision precision, std::int64_t tokens) const {
               2.0 * static_cast<double>(config_.kv_width() * element_bytes(precision)) * keys};
 }
 
+/// Rows of one pass over keys meet as many as the last of them sees, in whole blocks.
+double GqaKind::left_out_flops(std::int64_t tokens) const {
+  const std::int64_t together =
+      std::max<std::int64_t>(1, kAttentionRows * config_.num_kv_heads / config_.num_heads);
+  const std::int64_t keys = std::min(tokens, together) + kKeysPerBlock;
+  return 4 * static_cast<double>(config_.q_width()) * static_cast<double>(keys) / 2;
+}
+
 TokenNumbers GqaKind::token_numbers() const {
   const std::int64_t rotated = config_.q_width() + config_.kv_width();
   return {.head_dim = config_.head_dim,
           .heads = config_.q_width(),
           .rotated = rotated,
           .normed = config_.qk_norm == QkNorm::none ? 0 : rotated,
-          .stored = 2 * config_.kv_width(),
-          .together =
-              std::max<std::int64_t>(1, kAttentionRows * config_.num_kv_heads / config_.num_heads)};
+          .stored = 2 * config_.kv_width()};
 }
 
 std::int64_t GqaKind::row_bytes() const {

@@ -60,6 +60,7 @@ class GqaKind : public MixerKind {
   [[nodiscard]] std::vector<NamedWeight> weights(const LayerTensors& tensors) const override;
   [[nodiscard]] CacheNeeds cache(Precision precision) const override;
   [[nodiscard]] MixerWork work(Precision precision, std::int64_t tokens) const override;
+  [[nodiscard]] double left_out_flops(std::int64_t tokens) const override;
   [[nodiscard]] TokenNumbers token_numbers() const override;
   [[nodiscard]] std::int64_t row_bytes() const override;
   [[nodiscard]] std::int64_t pass_bytes(const PassSize& pass) const override;

@@ -62,7 +62,6 @@ struct TokenNumbers {
   std::int64_t rotated = 0;   // queries and keys
   std::int64_t normed = 0;    // the same, if they have norms of their own
   std::int64_t stored = 0;    // keys and values
-  std::int64_t together = 1;  // tokens of a text whose attention is one pass over keys
 };
 
 /// A forward pass, as far as working memory depends on it.
@@ -88,6 +87,9 @@ class MixerKind {
   [[nodiscard]] virtual std::vector<NamedWeight> weights(const LayerTensors& tensors) const = 0;
   [[nodiscard]] virtual CacheNeeds cache(Precision precision) const = 0;
   [[nodiscard]] virtual MixerWork work(Precision precision, std::int64_t tokens) const = 0;
+  /// What a token takes besides work(), where a pass has so many tokens of its text, more than one:
+  /// what is multiplied and then left out.
+  [[nodiscard]] virtual double left_out_flops(std::int64_t /*tokens*/) const { return 0; }
   [[nodiscard]] virtual TokenNumbers token_numbers() const { return {}; }
   /// Working memory of a forward pass, a token.
   [[nodiscard]] virtual std::int64_t row_bytes() const = 0;
