@@ -304,6 +304,20 @@ void OuterGemm::run(const OuterInput& input, std::span<const OuterGroup> groups)
   plan_->run(input, groups);
 }
 
+/// Jobs that are as large as any leave the most pieces to be packed ahead, and the last step of
+/// each piece may have one row alone.
+std::int64_t OuterGemm::packed_bytes(const GemmKernel& kernel, const Size& size, int threads) {
+  const std::int64_t narrow = std::min(size.y_columns, size.x_columns);
+  const std::int64_t wide = std::max(size.y_columns, size.x_columns);
+  const std::int64_t jobs =  // of a piece
+      JobGraph::slab_count(narrow) * divide_up(panel_count(wide), kMaxJobPanels);
+  const std::int64_t pieces = JobGraph::most_slabs_in_turn(jobs, threads);
+  const std::int64_t rows = std::min(kPieceRows, divide_up(size.rows, pieces) + kStepDepth - 1);
+  const PackedMatrix panels{.layout = {.format = kernel.format}, .rows = wide, .depth = rows};
+  return pieces *
+         (panels.bytes() + narrow * static_cast<std::int64_t>(kernel.packed_row_bytes(rows)));
+}
+
 std::int64_t OuterGemm::scratch_bytes() const noexcept {
   return plan_->scratch_bytes();
 }

@@ -38,6 +38,15 @@ class OuterGemm {
   /// there (`accumulate`). Throws Error{internal} for groups that do not fit the input.
   void run(const OuterInput& input, std::span<const OuterGroup> groups);
 
+  /// What products of this format pack at a time, at most: of groups that have `rows` rows together
+  /// and share none.
+  struct Size {
+    std::int64_t rows = 0;
+    std::int64_t y_columns = 0;
+    std::int64_t x_columns = 0;
+  };
+  [[nodiscard]] static std::int64_t packed_bytes(const GemmKernel& kernel, const Size& size,
+                                                 int threads);
   /// Memory of packed rows: that of some pieces of the inputs, however many rows there were.
   [[nodiscard]] std::int64_t scratch_bytes() const noexcept;
 

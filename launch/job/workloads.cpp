@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/rounding.h"
 #include "kernels/kernel_table.h"
+#include "kernels/outer_gemm.h"
 #include "kernels/transposed_gemm.h"
 #include "src/model/loss_head.h"
 
@@ -48,6 +50,27 @@ std::int64_t loss_head_bytes(const ModelConfig& config, Precision precision, std
          TransposedGemm::packed_bytes(
              kernel, {.rows = rows, .depth = config.vocab_size, .columns = config.hidden_size},
              threads);
+}
+
+/// Of the gradients of adapters: rows as they are packed for products over rows, of the adapter
+/// that takes most; of experts with twice the average load.
+std::int64_t gradient_product_bytes(const ModelConfig& config, Precision precision,
+                                    const SampleSizes& sizes, std::int64_t tokens) {
+  const GemmKernel& kernel = find_gemm_kernel(supported_isas().back(), weight_format(precision));
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::int64_t> joined;  // ranks
+  std::int64_t most = 0;
+  const auto meet = [&](std::int64_t rows, std::int64_t columns, std::int64_t rank) {
+    most = std::max(most, OuterGemm::packed_bytes(kernel, {rows, columns, rank}, sizes.threads));
+  };
+  for (const AdapterSpec& adapter : sizes.adapters) {
+    const AdapterSite& site = adapter.site;
+    const std::int64_t rows = site.expert < 0 ? tokens : 2 * config.experts_per_token * tokens;
+    std::int64_t rank = adapter.rank;  // those of a joined matrix have one product for all their A
+    if (site.joined_rows > 0) rank = joined[{site.layer, site.joined_rows, site.in}] += rank;
+    meet(rows, site.in, rank);
+    meet(rows, site.out, adapter.rank);
+  }
+  return most;
 }
 
 /// And with dropout: what an adapter reads of its input, and the gradient that comes back to it, of
@@ -147,8 +170,8 @@ Workload sft_workload(const Options& options, const ModelConfig& config, const S
   const std::int64_t tokens = std::max(options.batch_size, sizes.longest);
   constexpr std::int64_t kOptimizerBytes = 16;  // a gradient of 8 bytes, two moments of 4
   constexpr std::int64_t kGradientBytes = 4;    // that is written
-  const std::int64_t inner =
-      4 * ((recomputes ? sizes.inner.largest : sizes.inner.kept) + sizes.inner.working);
+  const InnerNumbers numbers = inner_numbers(sizes.adapters, config.experts_per_token);
+  const std::int64_t inner = 4 * ((recomputes ? numbers.largest : numbers.kept) + numbers.working);
   const std::int64_t logits_rows = std::min(tokens, LossHead::rows_at_a_time(config.vocab_size));
   return {.sequences = 1,
           .capacity = tokens,
@@ -161,7 +184,8 @@ Workload sft_workload(const Options& options, const ModelConfig& config, const S
                              (options.grad_out ? kGradientBytes * sizes.adapter_values : 0),
           .kept_bytes = tokens * (inner + kept_token_bytes(config, recomputes, sizes.expert_ranks) +
                                   (sizes.dropout > 0 ? dropout_token_bytes(config) : 0)) +
-                        loss_head_bytes(config, options.precision, logits_rows, sizes.threads),
+                        loss_head_bytes(config, options.precision, logits_rows, sizes.threads) +
+                        gradient_product_bytes(config, options.precision, sizes, tokens),
           .keeps_layers = !recomputes};
 }
 

@@ -70,8 +70,8 @@ struct SampleSizes {
   std::int64_t adapter_values = 0;  // numbers that are trained
   std::int64_t sum_bytes = 0;       // that their sums over ranks take, under way
   std::int64_t saving_bytes = 0;    // that a checkpoint takes to be written (saving_bytes())
-  InnerNumbers inner{};
-  int expert_ranks = 1;  // that share the experts
+  std::span<const AdapterSpec> adapters{};  // of all ranks
+  int expert_ranks = 1;                     // that share the experts
   double dropout = 0;
   int threads = 1;  // of a rank
 };

@@ -155,7 +155,7 @@ EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
                           .adapter_values = static_cast<std::int64_t>(adapters_.masters().size()),
                           .sum_bytes = sum_bytes(),
                           .saving_bytes = saving_bytes(specs_),
-                          .inner = inner_numbers(specs_, model.config.experts_per_token),
+                          .adapters = specs_,
                           .expert_ranks = runtime_.grid().experts().size(),
                           .dropout = dropout_,
                           .threads = runtime_.compute().pool->size()};

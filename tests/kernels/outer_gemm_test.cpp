@@ -249,6 +249,47 @@ TEST(OuterGemm, memory_is_that_of_some_rows) {
   EXPECT_NEAR(results.at(0)(0, 0), one * 40000, std::fabs(one) * 4);
 }
 
+/// What is kept for groups of so many rows each.
+std::int64_t kept_for_groups(const OuterGemm::Size& size, std::int64_t groups, int threads) {
+  const Inputs inputs(RowSource::Element::bf16, 1, size.y_columns, size.x_columns);
+  const std::vector<const std::byte*> y(static_cast<std::size_t>(size.rows), inputs.y_rows.front());
+  const std::vector<const std::byte*> x(static_cast<std::size_t>(size.rows), inputs.x_rows.front());
+  OuterInput input = inputs.input(Format::bf16);
+  input.y.rows = y.data();
+  input.x.rows = x.data();
+  input.y.num_rows = input.x.num_rows = size.rows;
+  const Results results(groups, size.y_columns, size.x_columns);
+  std::vector<OuterGroup> all;
+  for (std::int64_t i = 0; i < groups; ++i) {
+    const std::int64_t rows = size.rows / groups;
+    all.push_back({.first_row = i * rows, .num_rows = rows, .result = results.at(i)});
+  }
+  ThreadPool pool(threads);
+  const Isa isa = supported_isas().back();
+  OuterGemm gemm({.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool});
+  gemm.run(input, all);
+  return gemm.scratch_bytes();
+}
+
+TEST(OuterGemm, packs_no_more_than_it_tells_for_any_number_of_threads) {
+  const GemmKernel& kernel = find_gemm_kernel(supported_isas().back(), Format::bf16);
+  std::int64_t one = 0;  // thread, at most
+  for (const int threads : {1, 2, 64}) {
+    for (const auto& [y_columns, x_columns] : {std::pair(16, 400), {300, 34}, {260, 280}}) {
+      for (const auto& [rows, groups] : {std::pair(30000, 1), {2500, 1}, {4200, 6}, {1600, 100}}) {
+        const OuterGemm::Size size{rows, y_columns, x_columns};
+        const std::int64_t kept = kept_for_groups(size, groups, threads);
+        const std::int64_t told = OuterGemm::packed_bytes(kernel, size, threads);
+        EXPECT_LE(kept, told * 5 / 4) << threads << " threads, " << y_columns << " x " << x_columns
+                                      << ", " << groups << " groups of " << rows << " rows";
+        EXPECT_TRUE(rows < 30000 || told <= 2 * kept) << told << " are told of, not " << kept;
+        if (threads == 1) one = std::max(one, kept);
+        EXPECT_TRUE(threads < 64 || rows < 30000 || kept > one) << kept;
+      }
+    }
+  }
+}
+
 TEST(OuterGemm, refuses_groups_that_do_not_fit) {
   const Inputs inputs(RowSource::Element::f32, 50, 16, 32);
   const Results results(1, 16, 32);

@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "kernels/kernel_table.h"
+#include "kernels/outer_gemm.h"
 #include "kernels/whole_product.h"
 
 namespace moesaic {
@@ -45,6 +46,49 @@ TEST(Workloads, MlpsAloneKeepWhatTheirAdaptersMake) {
   EXPECT_EQ(numbers.kept, 8 + 4 * 2 * 8);
   EXPECT_EQ(numbers.largest, 4 * 2 * 8);
   EXPECT_EQ(numbers.working, 2 * (2 * 8 + 4 * 2 * 8)) << "of a mixer and of an MLP";
+}
+
+TEST(Workloads, TrainingHasRoomForTheRowsThatProductsOfGradientsPack) {
+  constexpr std::int64_t kTokens = 100;
+  ModelConfig config;
+  config.vocab_size = 32;
+  config.hidden_size = 64;
+  config.experts_per_token = 4;
+  Options options;
+  options.batch_size = kTokens;
+  const auto spec = [](std::int64_t out, std::int64_t in, std::int64_t joined_rows,
+                       std::int64_t expert) {
+    AdapterSpec adapter;
+    adapter.site.expert = expert;
+    if (expert >= 0) adapter.site.part = MlpPart::gate;
+    adapter.site.joined_rows = joined_rows;
+    adapter.site.out = out;
+    adapter.site.in = in;
+    adapter.rank = 24;
+    return adapter;
+  };
+  const auto more = [&](const std::vector<AdapterSpec>& adapters, int threads) {
+    SampleSizes sizes{.longest = kTokens, .threads = threads};
+    const std::int64_t none = sft_workload(options, config, sizes, false).kept_bytes;
+    sizes.adapters = adapters;
+    const InnerNumbers inner = inner_numbers(adapters, config.experts_per_token);
+    return sft_workload(options, config, sizes, false).kept_bytes - none -
+           kTokens * 4 * (inner.kept + inner.working);
+  };
+  const GemmKernel& kernel = find_gemm_kernel(supported_isas().back(), Format::bf16);
+  for (const int threads : {1, 64}) {
+    const auto packed = [&](std::int64_t rows, std::int64_t one, std::int64_t other) {
+      return OuterGemm::packed_bytes(kernel, {rows, one, other}, threads);
+    };
+    EXPECT_EQ(more({spec(40, 500, 0, -1)}, threads), packed(kTokens, 500, 24));
+    EXPECT_EQ(more({spec(500, 40, 0, -1)}, threads), packed(kTokens, 500, 24));
+    EXPECT_EQ(more({spec(40, 500, 80, -1), spec(40, 500, 80, -1)}, threads),
+              packed(kTokens, 500, 48))
+        << "one product for both A";
+    EXPECT_EQ(more({spec(40, 500, 0, 0), spec(40, 500, 0, 1)}, threads),
+              packed(2 * 4 * kTokens, 500, 24))
+        << "of experts with twice the average load";
+  }
 }
 
 /// What a GroupedGemm keeps for MLPs of 256 bf16 rows each.
