@@ -64,6 +64,19 @@ TEST_F(PluggedMixer, TheLastTokenSeesTheFirst) {
   EXPECT_NE(logits_on_ranks(1, plain, tokens_, 4), after);
 }
 
+TEST_F(PluggedMixer, AModelMayHaveNoAttentionAtAll) {
+  EngineSetup setup = this->setup();
+  setup.families.front().usual_layer_type = [](const ConfigReader&, std::int64_t) {
+    return std::string_view("recurrence");
+  };
+  const ModelConfig config = read_model_config(checkpoint_.directory(), setup.families);
+  EXPECT_EQ(KvPool::sequence_bytes(config, Precision::bf16, 1000), 3 * 4 * 128) << "states alone";
+  const auto expected = logits_on_ranks(1, setup, tokens_);
+  EXPECT_NE(expected, logits_on_ranks(1, this->setup(), tokens_));
+  EXPECT_EQ(logits_on_ranks(1, setup, tokens_, 1), expected);
+  EXPECT_EQ(logits_on_ranks(2, setup, tokens_, 5), expected);
+}
+
 TEST_F(PluggedMixer, AStateIsSharedWholeOrNotAtAll) {
   run_thread_ranks(1, [&](Communicator& world) {
     TestEngine engine(setup(), world);
