@@ -51,16 +51,30 @@ float fma_ymm(std::int64_t rounds) noexcept {
   return _mm256_cvtss_f32(total);
 }
 
-/// VPMADDWD adds two products, but not to a sum: that is a second instruction.
-float madd_words_ymm(std::int64_t rounds) noexcept {
+/// VPMADDWD and VPMADDUBSW add two products, but not to a sum: that is a second instruction.
+struct MaddWords {
+  static constexpr int kFactors = kTwoWords;
+  static __m256i add(__m256i sum, __m256i a) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, a));
+  }
+};
+struct MaddBytes {
+  static constexpr int kFactors = kFourBytes;
+  static __m256i add(__m256i sum, __m256i a) {
+    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, a));
+  }
+};
+
+template <typename Madd>
+float madd_ymm(std::int64_t rounds) noexcept {
   __m256i sums[kChains] = {};
   for (__m256i& sum : sums) asm("" : "+x"(sum));
-  __m256i a = _mm256_set1_epi32(kTwoWords);
+  __m256i a = _mm256_set1_epi32(Madd::kFactors);
   for (std::int64_t i = 0; i < rounds; ++i) {
     MOESAIC_UNROLL
     for (__m256i& sum : sums) {
       asm("" : "+x"(a));  // each product is computed anew
-      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, a));
+      sum = Madd::add(sum, a);
     }
   }
   __m256i total = _mm256_setzero_si256();
@@ -172,7 +186,10 @@ constexpr std::int64_t kTileProducts = 4 * 16 * 16;  // of one round, for each k
 
 constexpr MultiplyLoop kMultiplyThenAdd{"MULPS and ADDPS", kChains * 4 * 2, multiply_then_add};
 constexpr MultiplyLoop kFmaYmm{"VFMADD ymm", kChains * 8 * 2, fma_ymm};
-constexpr MultiplyLoop kMaddWordsYmm{"VPMADDWD and VPADDD ymm", kChains * 16 * 2, madd_words_ymm};
+constexpr MultiplyLoop kMaddWordsYmm{"VPMADDWD and VPADDD ymm", kChains * 16 * 2,
+                                     madd_ymm<MaddWords>};
+constexpr MultiplyLoop kMaddBytesYmm{"VPMADDUBSW and VPADDW ymm", kChains * 32 * 2,
+                                     madd_ymm<MaddBytes>};
 constexpr MultiplyLoop kFmaZmm{"VFMADD zmm", kChains * 16 * 2, fma_zmm};
 constexpr MultiplyLoop kDotBytesZmm{"VPDPBUSD zmm", kChains * 64 * 2, dot_bytes_zmm};
 constexpr MultiplyLoop kDotBf16Zmm{"VDPBF16PS zmm", kChains * 32 * 2, dot_bf16_zmm};
@@ -187,6 +204,7 @@ const MultiplyLoop& find_multiply_loop(Isa isa, Format format) noexcept {
     case Isa::scalar:
       return kMultiplyThenAdd;
     case Isa::avx2:
+      if (format == Format::int4) return kMaddBytesYmm;
       return integer ? kMaddWordsYmm : kFmaYmm;
     case Isa::avx512:
       return integer ? kDotBytesZmm : kFmaZmm;
@@ -200,7 +218,7 @@ const MultiplyLoop& find_multiply_loop(Isa isa, Format format) noexcept {
 
 const MultiplyLoop& find_multiply_loop(const GemmKernel& kernel) noexcept {
   const bool of_int8 = kernel.int4_activations == Int4Activations::int8;
-  return find_multiply_loop(kernel.isa, of_int8 ? Format::int8 : kernel.format);
+  return find_multiply_loop(kernel.isa, of_int8 ? Format::int4 : kernel.format);
 }
 
 }  // namespace moesaic

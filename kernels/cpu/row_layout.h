@@ -48,6 +48,12 @@ struct ByteGroup {
                            (kByteGroupDepth + static_cast<std::int64_t>(sizeof(ByteGroup))));
 }
 
+/// Rows as int8, one byte a k, padded to whole steps, followed by a ByteGroup of the whole row.
+[[nodiscard]] constexpr std::size_t signed_row_bytes(std::int64_t depth) noexcept {
+  return packed_row_stride(round_up(depth, kIntStepDepth) +
+                           static_cast<std::int64_t>(sizeof(ByteGroup)));
+}
+
 /// Rows as int8 widened to int16, one a k, padded to whole steps, followed by their scale (f32).
 [[nodiscard]] constexpr std::size_t word_row_bytes(std::int64_t depth) noexcept {
   return packed_row_stride(round_up(depth, kIntStepDepth) * 2 + 4);

@@ -195,6 +195,21 @@ TEST_P(QuantizedGemm, all_zero_weights_give_zeros) {
   for (const float value : product.run(kernel(), weights.matrix)) ASSERT_EQ(value, 0);
 }
 
+// What kernels add up in 16 bits has to fit there.
+TEST_P(QuantizedGemm, sums_the_largest_integers_exactly) {
+  if (!rounds_to_int8()) GTEST_SKIP() << "no integers";
+  constexpr std::int64_t kDepth = 600;
+  const std::vector<float> ones(static_cast<std::size_t>(kPanels * kPanelColumns * kDepth), 1);
+  const OwnedMatrix weights = pack_matrix(layout(), ones, kPanels * kPanelColumns, kDepth);
+  const GemmKernel& truth =
+      find_gemm_kernel(Isa::scalar, layout().format, kernel().int4_activations);
+  for (const float sign : {1.0F, -1.0F}) {
+    const GemmCase product = make_gemm_case(5, kPanels, kDepth, [&] { return sign; });
+    ASSERT_NEAR(product.run(truth, weights.matrix).front(), sign * kDepth, 0.07 * kDepth);
+    ASSERT_EQ(product.run(kernel(), weights.matrix), product.run(truth, weights.matrix));
+  }
+}
+
 // Some kernels round weights by operations that overflow where the weights themselves do not.
 TEST_P(QuantizedGemm, rounds_weights_of_any_size) {
   if (layout().format != Format::int4_group || rounds_to_int8() || has_own_order()) {

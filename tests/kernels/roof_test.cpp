@@ -31,6 +31,7 @@ TEST(Roof, LoopsAreThoseOfTheInstructionThatMultiplies) {
   EXPECT_EQ(name(Isa::avx512, Format::int8), "VPDPBUSD zmm");
   EXPECT_EQ(name(Isa::avx512, Format::bf16), "VFMADD zmm");
   EXPECT_EQ(name(Isa::avx2, Format::int8), "VPMADDWD and VPADDD ymm");
+  EXPECT_EQ(name(Isa::avx2, Format::int4), "VPMADDUBSW and VPADDW ymm");
   EXPECT_EQ(name(Isa::avx2, Format::f32), "VFMADD ymm");
 }
 

@@ -5,7 +5,6 @@
 namespace moesaic {
 
 /// Register blocks of raw weights, for kernels that decode theirs.
-extern const BlockTable avx2_fma_blocks;   // bf16 in the tile order; rows are floats
-extern const BlockTable avx2_word_blocks;  // VPMADDWD; rows are int16, sums int32
+extern const BlockTable avx2_fma_blocks;  // bf16 in the tile order; rows are floats
 
 }  // namespace moesaic

@@ -2,11 +2,8 @@
 
 #include "kernels/cpu/avx2/blocks.h"
 #include "kernels/cpu/avx2/pack_rows.h"
-#include "kernels/cpu/avx2/pack_words.h"
 #include "kernels/cpu/tile_environment.h"
 #include "kernels/formats/fp8_channel.h"
-#include "kernels/formats/int4.h"
-#include "kernels/formats/int8.h"
 
 // How a decoder of steps becomes a kernel. Internal to each kernel.
 
@@ -30,24 +27,6 @@ inline void scale_columns(const TileArgs& args) {
     float* out = args.out + half * 8;
     for (std::int64_t row = 0; row < args.num_rows; ++row, out += args.out_stride) {
       _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_loadu_ps(out), scales));
-    }
-  }
-}
-
-/// Turns the int32 sums of a whole product into its results.
-inline void scale_integers(const TileArgs& args) {
-  const PackedMatrix& matrix = *args.matrix;
-  const std::int64_t offset = matrix.layout.format == Format::int8
-                                  ? int8_format::scales_offset(matrix.depth)
-                                  : int4_format::scales_offset(matrix.depth);
-  for (std::int64_t half = 0; half < 2 * args.num_panels; ++half) {
-    const std::byte* trailer = matrix.panel(args.first_panel + half / 2) + offset;
-    const __m256 scales = _mm256_loadu_ps(reinterpret_cast<const float*>(trailer) + half % 2 * 8);
-    for (std::int64_t row = 0; row < args.num_rows; ++row) {
-      float* out = args.out + row * args.out_stride + half * 8;
-      const __m256i sums = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(out));
-      const __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), scales);
-      _mm256_storeu_ps(out, _mm256_mul_ps(scaled, _mm256_set1_ps(word_row_scale(args, row))));
     }
   }
 }
@@ -78,33 +57,6 @@ constexpr GemmKernel avx2_decoded_kernel(Format format, const char* name) {
           .pack_rows = pack_rows<RowForm::rounded_floats>,
           .scratch_bytes = kDecodedBytes,
           .tile = fma_tile<Decode>,
-          .decode = Decode};
-}
-
-template <DecodeSteps Decode>
-[[gnu::noinline]] void word_product(const TileArgs& args) noexcept {
-  run_decoded(args, {.decode = Decode,
-                     .blocks = &avx2_word_blocks,
-                     .rows = {word_row_bytes(args.matrix->depth), kIntStepDepth * 2}});
-  scale_integers(args);
-}
-
-template <DecodeSteps Decode>
-void word_tile(const TileArgs& args) noexcept {
-  const TileEnvironment environment;
-  word_product<Decode>(args);
-}
-
-/// The kernel of a format whose elements become int8.
-template <DecodeSteps Decode>
-constexpr GemmKernel avx2_decoded_int_kernel(Format format, const char* name) {
-  return {.isa = Isa::avx2,
-          .format = format,
-          .name = name,
-          .packed_row_bytes = word_row_bytes,
-          .pack_rows = pack_word_rows,
-          .scratch_bytes = kDecodedBytes,
-          .tile = word_tile<Decode>,
           .decode = Decode};
 }
 

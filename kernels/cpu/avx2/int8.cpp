@@ -1,5 +1,8 @@
-#include "kernels/cpu/avx2/decoded.h"
+#include "kernels/formats/int8.h"
+#include "kernels/cpu/avx2/pack_words.h"
+#include "kernels/cpu/block_loop.h"
 #include "kernels/cpu/copy_steps.h"
+#include "kernels/cpu/tile_environment.h"
 
 // Bytes widened to words, VPMADDWD: exact sums of two products in each of 8 lanes.
 
@@ -46,12 +49,29 @@ void block(const Block& args) noexcept {
   }
 }
 
+/// Turns the int32 sums of a whole product into its results.
+void scale_integers(const TileArgs& args) {
+  const PackedMatrix& matrix = *args.matrix;
+  const std::int64_t offset = int8_format::scales_offset(matrix.depth);
+  for (std::int64_t half = 0; half < 2 * args.num_panels; ++half) {
+    const std::byte* trailer = matrix.panel(args.first_panel + half / 2) + offset;
+    const __m256 scales = _mm256_loadu_ps(reinterpret_cast<const float*>(trailer) + half % 2 * 8);
+    for (std::int64_t row = 0; row < args.num_rows; ++row) {
+      float* out = args.out + row * args.out_stride + half * 8;
+      const __m256i sums = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(out));
+      const __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), scales);
+      _mm256_storeu_ps(out, _mm256_mul_ps(scaled, _mm256_set1_ps(word_row_scale(args, row))));
+    }
+  }
+}
+
 MOESAIC_END_TARGET
 
 constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>};
+constexpr BlockTable kBlocks{.max_rows = 3, .max_panels = 1, .functions = kFunctions};
 
 [[gnu::noinline]] void product(const TileArgs& args) noexcept {
-  run_raw(args, {word_row_bytes(args.matrix->depth), kIntStepDepth * 2}, avx2_word_blocks);
+  run_raw(args, {word_row_bytes(args.matrix->depth), kIntStepDepth * 2}, kBlocks);
   scale_integers(args);
 }
 
@@ -61,9 +81,6 @@ void tile(const TileArgs& args) noexcept {
 }
 
 }  // namespace
-
-constinit const BlockTable avx2_word_blocks{
-    .max_rows = 3, .max_panels = 1, .functions = kFunctions};
 
 extern const GemmKernel avx2_int8_kernel;
 constinit const GemmKernel avx2_int8_kernel{

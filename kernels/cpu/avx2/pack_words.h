@@ -30,8 +30,10 @@ inline __m256i load_bits_padded(const Element* source, std::int64_t k, std::int6
   return load_bits(tail);
 }
 
-template <typename Element>
-float pack_word_row(const Element* source, std::int64_t depth, std::byte* out) {
+/// store(k, codes) for every eight codes of a row, widened to int16, up to a whole step. Returns
+/// the row's scale.
+template <typename Element, typename Store>
+float quantize_row(const Element* source, std::int64_t depth, Store&& store) {
   const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
   __m256i largest = _mm256_setzero_si256();
   for (std::int64_t k = 0; k < depth; k += 8) {
@@ -48,10 +50,18 @@ float pack_word_row(const Element* source, std::int64_t depth, std::byte* out) {
     const __m256i codes =
         _mm256_and_si256(_mm256_cvtps_epi32(_mm256_mul_ps(values, inverse)), valid);
     const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(codes, codes), 0x08);
-    _mm_store_si128(reinterpret_cast<__m128i*>(out + k * 2), _mm256_castsi256_si128(words));
+    store(k, _mm256_castsi256_si128(words));
   }
   return token.scale;
 }
+
+struct StoreWords {
+  std::byte* out;
+
+  void operator()(std::int64_t k, __m128i words) const {
+    _mm_store_si128(reinterpret_cast<__m128i*>(out + k * 2), words);
+  }
+};
 
 [[gnu::noinline]] inline void pack_all_word_rows(const RowSource& source, std::byte* out) {
   const std::int64_t codes = round_up(source.depth, kIntStepDepth);
@@ -59,8 +69,8 @@ float pack_word_row(const Element* source, std::int64_t depth, std::byte* out) {
     const std::byte* from = source.rows[row];
     *reinterpret_cast<float*>(out + codes * 2) =
         source.element == RowSource::Element::f32
-            ? pack_word_row(reinterpret_cast<const float*>(from), source.depth, out)
-            : pack_word_row(reinterpret_cast<const BFloat16*>(from), source.depth, out);
+            ? quantize_row(reinterpret_cast<const float*>(from), source.depth, StoreWords{out})
+            : quantize_row(reinterpret_cast<const BFloat16*>(from), source.depth, StoreWords{out});
   }
 }
 
