@@ -51,11 +51,13 @@ MadeSample sample_of_text(const EncodedText& encoded, const std::vector<Span>& t
   return sample;
 }
 
-void add_end_token(MadeSample& sample, const Json& line, const SampleTools& tools) {
+/// Unless the last token is that one already, of the tokenizer or of what is trained: `ends` tells
+/// that it is no other's. A first token, of which nothing is predicted, ends nothing.
+void add_end_token(MadeSample& sample, bool ends, const Json& line, const SampleTools& tools) {
   require(tools.end_token.has_value(), ErrorKind::file,
           "{}: no end-of-sequence token is known, which the sample is to end with", line.where());
-  if (!sample.tokens.empty() && sample.tokens.back() == *tools.end_token) {
-    sample.labels.back() = *tools.end_token;  // the tokenizer's own
+  if (ends && sample.tokens.size() > 1 && sample.tokens.back() == *tools.end_token) {
+    sample.labels.back() = *tools.end_token;
     return;
   }
   sample.tokens.push_back(*tools.end_token);
@@ -65,9 +67,11 @@ void add_end_token(MadeSample& sample, const Json& line, const SampleTools& tool
 MadeSample sample_of_completion(const Json& line, const SampleTools& tools) {
   const std::string prompt = line.at("prompt").as_string();
   const std::string text = prompt + line.at("completion").as_string();
-  MadeSample sample =
-      sample_of_text(tools.tokenizer->encode_with_spans(text), {{prompt.size(), text.size()}});
-  add_end_token(sample, line, tools);
+  const EncodedText encoded = tools.tokenizer->encode_with_spans(text);
+  MadeSample sample = sample_of_text(encoded, {{prompt.size(), text.size()}});
+  const bool ends_with_prompt = !encoded.spans.empty() && encoded.spans.back().size() > 0 &&
+                                sample.labels.back() == kNotTrained;
+  add_end_token(sample, !ends_with_prompt, line, tools);
   return sample;
 }
 
@@ -75,7 +79,7 @@ MadeSample sample_of_plain_text(const Json& line, const SampleTools& tools) {
   MadeSample sample;
   sample.tokens = tools.tokenizer->encode(line.at("text").as_string());
   sample.labels = sample.tokens;
-  add_end_token(sample, line, tools);
+  add_end_token(sample, true, line, tools);
   return sample;
 }
 

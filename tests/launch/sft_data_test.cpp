@@ -66,6 +66,50 @@ TEST_F(SftData, TheFormatIsTheOneThatIsAskedFor) {
   EXPECT_EQ(samples_of(both, {"--data-format", "text"}), samples_of("{" + text + "}\n"));
 }
 
+TEST_F(SftData, TokensThatTheTokenizerAddsAreThereAndTheEndStandsOnce) {
+  const std::string model = directory_.path_of("model");
+  copy_model("demo-model", model);
+  const std::string completion = R"({"prompt": "And God", "completion": " said"})"
+                                 "\n";
+  const std::string text = "{\"text\": \"In the beginning\"}\n";
+  const auto ids = [](const std::string& line, const char* member) {
+    std::vector<std::int64_t> found;
+    Json::parse(line, "sample").at(member).for_each([&](const std::string&, const Json& id) {
+      found.push_back(id.as_int());
+    });
+    return found;
+  };
+  constexpr std::int64_t kBegin = 2046;
+  constexpr std::int64_t kEnd = 2045;
+  std::map<std::string, std::vector<std::int64_t>> expected;
+  for (const std::string& line : {completion, text}) {
+    expected[line] = ids(samples_of(line), "input_ids");
+    EXPECT_EQ(expected[line].back(), kEnd);
+    expected[line].insert(expected[line].begin(), kBegin);
+  }
+  const std::string begin = R"({"SpecialToken": {"id": "b"}}, {"Sequence": {"id": "A"}})";
+  const std::string begin_and_end = begin + R"(, {"SpecialToken": {"id": "e"}})";
+  for (const std::string& single : {begin, begin_and_end}) {
+    std::filesystem::copy_file(kDemo + "/tokenizer.json", model + "/tokenizer.json",
+                               std::filesystem::copy_options::overwrite_existing);
+    set_member(model + "/tokenizer.json", "post_processor",
+               R"({"type": "TemplateProcessing", "special_tokens": {"b": {"ids": [2046]}, )"
+               R"("e": {"ids": [2045]}}, "single": [)" +
+                   single + "]}");
+    for (const std::string& line : {completion, text}) {
+      const std::string sample = samples_of(line, {"-m", model});
+      EXPECT_EQ(ids(sample, "input_ids"), expected[line]) << single;
+      const std::vector<std::int64_t> labels = ids(sample, "labels");
+      EXPECT_EQ(labels.back(), kEnd) << single;
+      EXPECT_EQ(trained_tokens(samples_of(line)) + (line == text ? 1 : 0), trained_tokens(sample))
+          << "the labels of a text are all of its tokens";
+      if (line == completion) {
+        EXPECT_EQ(labels.front(), -100);
+      }
+    }
+  }
+}
+
 TEST_F(SftData, TextsAndCompletionsNeedATokenThatEndsThem) {
   const std::string model = directory_.path_of("model");
   copy_model("demo-model", model);

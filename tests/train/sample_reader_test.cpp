@@ -292,21 +292,79 @@ TEST(SampleReader, AnAssistantWhoSpeaksFirstIsTheReasonThatIsTold) {
   EXPECT_EQ(error.find("in another way"), std::string::npos) << error;
 }
 
-TEST(SampleReader, AnEndTokenThatTheTokenizerAddsIsNotDoubled) {
+/// Of a tokenizer of the letters a and b, "</s>", "<s>" and "<x>", which adds what `single` says.
+SampleTools adding(const std::string& single) {
+  const auto special = [](const std::string& name, int id) {
+    return "{\"id\":" + std::to_string(id) + ",\"content\":\"" + name +
+           R"(","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,)" +
+           R"("special":true})";
+  };
   SampleTools with;
   with.tokenizer = Tokenizer::from_json(
-      R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"</s>":2},"merges":[]},"post_processor":)"
-      R"({"type":"TemplateProcessing","special_tokens":{"</s>":{"ids":[2]}},)"
-      R"("single":[{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"</s>"}}]}})",
+      R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"</s>":2,"<s>":3,"<x>":4},"merges":[]},)"
+      R"("added_tokens":[)" +
+          special("</s>", 2) + "," + special("<s>", 3) + "," + special("<x>", 4) +
+          R"(],"post_processor":{"type":"TemplateProcessing","special_tokens":{)"
+          R"("</s>":{"ids":[2]},"<s>":{"ids":[3]},"<x>":{"ids":[4]}},"single":[)" +
+          single + "]}}",
       "tokenizer.json");
   with.end_token = kEnd;
-  with.vocab_size = 3;
-  for (const std::string line : {R"({"prompt": "a", "completion": "b"})", R"({"text": "ab"})"}) {
-    const Result result = read(line, with);
-    const TrainSample sample = result.samples[0];
-    EXPECT_TRUE(std::ranges::equal(sample.tokens, std::vector{0, 1, kEnd})) << line;
-    EXPECT_EQ(sample.labels.back(), kEnd) << line << ": it is trained";
-  }
+  with.vocab_size = 5;
+  return with;
+}
+
+const std::string kText = R"({"Sequence":{"id":"A"}})";
+
+std::string adds(const std::string& token) {
+  return R"({"SpecialToken":{"id":")" + token + "\"}}";
+}
+
+void expect_sample(const std::string& line, const SampleTools& with,
+                   const std::vector<std::int32_t>& tokens,
+                   const std::vector<std::int32_t>& labels) {
+  const Result result = read(line, with);
+  ASSERT_EQ(result.samples.size(), 1) << line;
+  EXPECT_TRUE(std::ranges::equal(result.samples[0].tokens, tokens))
+      << line << testing::PrintToString(result.samples[0].tokens);
+  // The label of a first token counts for nothing.
+  EXPECT_TRUE(std::ranges::equal(result.samples[0].labels.subspan(1), std::span(labels).subspan(1)))
+      << line << testing::PrintToString(result.samples[0].labels);
+}
+
+const std::string kCompletion = R"({"prompt": "ab", "completion": "ba"})";
+const std::string kPlain = R"({"text": "ab"})";
+constexpr std::int32_t kNo = kNotTrained;
+
+TEST(SampleReader, SpecialTokensOfTheTokenizerAreNotTrainedInCompletions) {
+  const SampleTools first = adding(adds("<s>") + "," + adds("<x>") + "," + kText);
+  expect_sample(kCompletion, first, {3, 4, 0, 1, 1, 0, kEnd}, {kNo, kNo, kNo, kNo, 1, 0, kEnd});
+  expect_sample(kPlain, first, {3, 4, 0, 1, kEnd}, {3, 4, 0, 1, kEnd});
+  const SampleTools last = adding(kText + "," + adds("<x>"));
+  expect_sample(kCompletion, last, {0, 1, 1, 0, 4, kEnd}, {kNo, kNo, 1, 0, kNo, kEnd});
+}
+
+TEST(SampleReader, AnEndTokenThatTheTokenizerAddsIsNotDoubled) {
+  const SampleTools both = adding(adds("<s>") + "," + kText + "," + adds("</s>"));
+  expect_sample(kCompletion, both, {3, 0, 1, 1, 0, kEnd}, {kNo, kNo, kNo, 1, 0, kEnd});
+  expect_sample(kPlain, both, {3, 0, 1, kEnd}, {3, 0, 1, kEnd});
+  expect_sample(R"({"prompt": "ab", "completion": ""})", both, {3, 0, 1, kEnd},
+                {kNo, kNo, kNo, kEnd});
+}
+
+TEST(SampleReader, AnEndTokenThatATextEndsWithIsNotDoubled) {
+  const SampleTools first = adding(adds("<s>") + "," + kText);
+  expect_sample(R"({"prompt": "ab", "completion": "a</s>"})", first, {3, 0, 1, 0, kEnd},
+                {kNo, kNo, kNo, 0, kEnd});
+  expect_sample(R"({"text": "ab</s>"})", first, {3, 0, 1, kEnd}, {3, 0, 1, kEnd});
+}
+
+TEST(SampleReader, AnEndTokenOfAPromptOrABeginIsNotThatOfTheSample) {
+  const SampleTools first = adding(adds("<s>") + "," + kText);
+  expect_sample(R"({"prompt": "a</s>", "completion": ""})", first, {3, 0, kEnd, kEnd},
+                {kNo, kNo, kNo, kEnd});
+  const SampleTools same = adding(adds("</s>") + "," + kText);  // as models whose two are one
+  expect_sample(R"({"text": ""})", same, {kEnd, kEnd}, {kEnd, kEnd});
+  expect_sample(kCompletion, same, {kEnd, 0, 1, 1, 0, kEnd}, {kNo, kNo, kNo, 1, 0, kEnd});
 }
 
 TEST(SampleReader, CompletionsAndTextsAreRefusedWithoutATokenToEndThem) {
