@@ -107,17 +107,56 @@ void add_quantized(const std::string& name, const Layout& layout, const Quantize
   }
 }
 
+/// All rows of a matrix, quantised as what loads a model does.
+struct Quantized {
+  QuantizedRows rows;
+  float scale = 1;  // of the matrix
+};
+
+Quantized quantize_matrix(const Layout& layout, std::span<const float> values, std::int64_t depth) {
+  const std::int64_t num_rows = std::ssize(values) / depth;
+  MatrixScales scales(layout, num_rows, depth);
+  scales.add_rows(0, values);
+  Quantized quantized;
+  quantize_rows(layout, {.values = values, .first_row = 0, .num_rows = num_rows, .depth = depth},
+                &scales, quantized.rows);
+  quantized.scale = scales.matrix_scale();
+  return quantized;
+}
+
+void add_values(const MatrixSource& source, std::vector<float>& values) {
+  const std::size_t begin = values.size();
+  values.resize(begin + static_cast<std::size_t>(source.rows() * source.cols()));
+  source.read_rows(0, source.rows(), std::span(values).subspan(begin));
+}
+
 void quantize(const TensorView& tensor, const Layout& layout, Tensors& out) {
   const MatrixSource source(tensor);
-  std::vector<float> values(static_cast<std::size_t>(source.rows() * source.cols()));
-  source.read_rows(0, source.rows(), std::span(values));
-  MatrixScales scales(layout, source.rows(), source.cols());
-  scales.add_rows(0, values);
-  QuantizedRows rows;
-  quantize_rows(
-      layout, {.values = values, .first_row = 0, .num_rows = source.rows(), .depth = source.cols()},
-      &scales, rows);
-  add_quantized(tensor.name, layout, rows, scales.matrix_scale(), out);
+  std::vector<float> values;
+  add_values(source, values);
+  const Quantized quantized = quantize_matrix(layout, values, source.cols());
+  add_quantized(tensor.name, layout, quantized.rows, quantized.scale, out);
+}
+
+/// Matrices that stand one below the other.
+void add_rounded(const std::vector<const TensorView*>& stack, const Layout& layout, Tensors& out) {
+  std::vector<float> values;
+  for (const TensorView* tensor : stack) add_values(MatrixSource(*tensor), values);
+  const Quantized quantized = quantize_matrix(layout, values, stack.front()->shape[1]);
+  dequantize_rows(layout, quantized.rows, quantized.scale, values);
+  auto at = values.begin();
+  for (const TensorView* tensor : stack) {
+    const auto end = at + tensor->shape[0] * tensor->shape[1];
+    out.add({tensor->name, DType::f32, tensor->shape}, std::vector<float>(at, end));
+    at = end;
+  }
+}
+
+void copy_companions(const std::string& directory, const std::string& out) {
+  fs::create_directories(out);
+  for (const char* name : {"generation_config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    if (fs::exists(directory + "/" + name)) fs::copy(directory + "/" + name, out);
+  }
 }
 
 /// config.json has to tell the size of blocks.
@@ -143,10 +182,7 @@ bool is_expert_weight(std::string_view name) {
 void quantize_checkpoint(const std::string& directory, const Layout& layout,
                          const std::function<bool(std::string_view name)>& chosen,
                          const std::string& out) {
-  fs::create_directories(out);
-  for (const char* name : {"generation_config.json", "tokenizer.json", "tokenizer_config.json"}) {
-    if (fs::exists(directory + "/" + name)) fs::copy(directory + "/" + name, out);
-  }
+  copy_companions(directory, out);
   write_config(directory, layout, out);
   Tensors tensors;
   const Checkpoint checkpoint = Checkpoint::open(directory);
@@ -156,6 +192,23 @@ void quantize_checkpoint(const std::string& directory, const Layout& layout,
     } else {
       tensors.copy(*tensor);
     }
+  }
+  tensors.write(out);
+}
+
+void round_checkpoint(const std::string& directory, const Layout& layout,
+                      const std::vector<std::vector<std::string>>& stacks, const std::string& out) {
+  copy_companions(directory, out);
+  fs::copy(directory + "/config.json", out);
+  Tensors tensors;
+  const Checkpoint checkpoint = Checkpoint::open(directory);
+  for (const std::vector<std::string>& names : stacks) {
+    std::vector<const TensorView*> stack;
+    for (const std::string& name : names) stack.push_back(checkpoint.find(name));
+    add_rounded(stack, layout, tensors);
+  }
+  for (const TensorView* tensor : checkpoint.tensors()) {
+    if (!tensors.data.contains(tensor->name)) tensors.copy(*tensor);
   }
   tensors.write(out);
 }
