@@ -165,6 +165,8 @@ OutputDirectory::OutputDirectory(const Options& options) : path_(options.output_
   std::error_code error;
   is_new_ = fs::create_directory(path_, error);  // as convert, not where a name is mistyped
   require(!error, ErrorKind::resource, "{}: cannot be made: {}", path_, error.message());
+  // Its checkpoints are not to be lost with its name.
+  if (is_new_) sync_directory(full_path(path_ + "/..").string());
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // File systems that cannot lock a directory say so.
   const bool is_taken =
