@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
 #include "kernels/cpu/avx2/decoded.h"
 #include "kernels/cpu/avx2/int4_columns.h"
 #include "kernels/cpu/avx2/round_bf16.h"
@@ -69,12 +73,135 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   }
 }
 
+// --- one row: weights become floats where they are multiplied -------------------------------
+
+/// Rounded to bf16, to nearest even: c - (c - x) with c = 65537 x (Veltkamp). Overflows for some
+/// that round_to_bf16() rounds.
+[[gnu::always_inline]] inline __m256 round_small(__m256 x) {
+  const __m256 c = _mm256_mul_ps(x, _mm256_set1_ps(65537));
+  return _mm256_sub_ps(c, _mm256_sub_ps(c, x));
+}
+[[gnu::always_inline]] inline __m256 round_any(__m256 x) {
+  const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
+  return _mm256_castsi256_ps(_mm256_and_si256(round_to_bf16(x), upper));
+}
+
+/// Of one group, each twice, for even and odd k: four columns a vector.
+struct PairedColumns {
+  __m256 scales[4];
+  __m256 offsets[4];
+  bool is_large;  // round_small() might overflow
+};
+
+[[gnu::always_inline]] inline PairedColumns pair_columns(const Layout& layout,
+                                                         const std::byte* group) {
+  PairedColumns paired;
+  __m256 largest = _mm256_setzero_ps();
+  MOESAIC_UNROLL
+  for (int side = 0; side < 2; ++side) {
+    const Columns columns =
+        load_columns(layout, group + side * int4_group_format::scale_bytes(layout) / 2);
+    MOESAIC_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const __m256i lanes =
+          _mm256_add_epi32(_mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3), _mm256_set1_epi32(4 * half));
+      paired.scales[2 * side + half] = _mm256_permutevar8x32_ps(columns.scale, lanes);
+      paired.offsets[2 * side + half] = _mm256_permutevar8x32_ps(columns.offset, lanes);
+    }
+    const __m256 magnitudes = _mm256_andnot_ps(_mm256_set1_ps(-0.0F), columns.scale);
+    largest = _mm256_max_ps(largest, magnitudes);
+  }
+  // A code less its zero point is at most 255; 65537 times 2^110 is a float.
+  const __m256 limit = _mm256_set1_ps(0x1p+102F);
+  paired.is_large = _mm256_movemask_ps(_mm256_cmp_ps(largest, limit, _CMP_GT_OQ)) != 0;
+  return paired;
+}
+
+/// The even and the odd chain of one step side by side, of four columns a vector. The four are
+/// summed in turn: one alone would wait for its own last addition.
+template <__m256 (*Round)(__m256)>
+[[gnu::always_inline]] inline void sum_step(const std::byte* codes, const PairedColumns& columns,
+                                            const float* row, __m256 (&chains)[4]) {
+  MOESAIC_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    __m256i words[4];
+    MOESAIC_UNROLL
+    for (int q = 0; q < 4; ++q) {  // codes - 8 in two's complement
+      const auto* from = reinterpret_cast<const __m256i*>(codes + 128 * half) + q;
+      words[q] = _mm256_xor_si256(_mm256_loadu_si256(from),
+                                  _mm256_set1_epi32(static_cast<int>(0x88888888U)));
+    }
+    MOESAIC_UNROLL
+    for (int r = 0; r < 8; ++r) {
+      const auto* const pair = reinterpret_cast<const double*>(row + 16 * half + 2 * r);
+      const __m256 values = _mm256_castpd_ps(_mm256_broadcast_sd(pair));
+      MOESAIC_UNROLL
+      for (int q = 0; q < 4; ++q) {
+        const __m256i differences = _mm256_srai_epi32(_mm256_slli_epi32(words[q], 28 - 4 * r), 28);
+        const __m256 weights = Round(_mm256_fmadd_ps(_mm256_cvtepi32_ps(differences),
+                                                     columns.scales[q], columns.offsets[q]));
+        chains[q] = _mm256_fmadd_ps(values, weights, chains[q]);
+      }
+    }
+  }
+}
+
+/// The row times one panel.
+void multiply_row(const TileArgs& args, std::int64_t panel) {
+  const PackedMatrix& matrix = *args.matrix;
+  const Layout layout = matrix.layout;
+  const auto* row = reinterpret_cast<const float*>(args.packed_rows);
+  const std::byte* codes = matrix.panel(args.first_panel + panel);
+  const std::byte* group = codes + int4_group_format::scales_offset(matrix.depth);
+  const std::int64_t steps = step_count(layout.format, matrix.depth);
+  const std::int64_t steps_per_group = layout.group / kStepDepth;
+  __m256 totals[2] = {};
+  for (std::int64_t step = 0; step < steps; group += int4_group_format::scale_bytes(layout)) {
+    const PairedColumns columns = pair_columns(layout, group);
+    const std::int64_t end = std::min(step + steps_per_group, steps);
+    for (; step < end; ++step, codes += int4_group_format::kStepBytes, row += kStepDepth) {
+      prefetch_lines(codes + kPrefetchBytes, 4);
+      __m256 chains[4] = {};
+      if (columns.is_large) [[unlikely]] {
+        sum_step<round_any>(codes, columns, row, chains);
+      } else {
+        sum_step<round_small>(codes, columns, row, chains);
+      }
+      MOESAIC_UNROLL
+      for (int side = 0; side < 2; ++side) {
+        const __m256d sums =
+            _mm256_castps_pd(_mm256_hadd_ps(chains[2 * side], chains[2 * side + 1]));
+        const __m256 in_order = _mm256_castpd_ps(_mm256_permute4x64_pd(sums, 0xd8));
+        totals[side] = _mm256_add_ps(totals[side], in_order);
+      }
+    }
+  }
+  float* const out = args.out + panel * kPanelColumns;
+  _mm256_storeu_ps(out, totals[0]);
+  _mm256_storeu_ps(out + 8, totals[1]);
+}
+
 MOESAIC_END_TARGET
+
+[[gnu::noinline]] void row_product(const TileArgs& args) noexcept {
+  for (std::int64_t panel = 0; panel < args.num_panels; ++panel) multiply_row(args, panel);
+  scale_columns(args);
+}
+
+void tile(const TileArgs& args) noexcept {
+  const TileEnvironment environment;
+  args.num_rows == 1 ? row_product(args) : fma_product<decode>(args);
+}
+
+constexpr GemmKernel make_kernel() {
+  GemmKernel kernel = avx2_decoded_kernel<decode>(Format::int4_group, "avx2/int4_group");
+  kernel.tile = tile;
+  return kernel;
+}
 
 }  // namespace
 
 extern const GemmKernel avx2_int4_group_kernel;
-constinit const GemmKernel avx2_int4_group_kernel =
-    avx2_decoded_kernel<decode>(Format::int4_group, "avx2/int4_group");
+constinit const GemmKernel avx2_int4_group_kernel = make_kernel();
 
 }  // namespace moesaic
