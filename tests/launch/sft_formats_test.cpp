@@ -91,16 +91,16 @@ class SftFormats : public testing::Test {
     write_text(data_, lines);
   }
 
-  /// The file of the gradients of a step.
+  /// The file of the gradients of a step; portable, so that every CPU is as near to the limits.
   [[nodiscard]] std::string gradients(const std::string& model, const Arguments& more,
                                       int ranks = 1) {
     const std::string file = directory_.path_of(fmt::format("gradients{}", files_++));
-    expect_done(run_ranks(
-        ranks,
-        joined({"sft", "-m", model, "--data", data_, "-o", directory_.path_of("out"), "--lora",
-                kData + "/adapters/qwen2_moe-rslora-idle", "--max-steps", "1", "--overwrite",
-                "--threads", "1", "--log-level", "warning", "--grad-out", file},
-               more)));
+    const std::string adapter = kData + "/adapters/qwen2_moe-rslora-idle";
+    const Arguments run = {"sft", "-m", model, "--data", data_, "-o", directory_.path_of("out")};
+    const Arguments step = {"--lora", adapter, "--max-steps", "1", "--grad-out", file};
+    const Arguments other = {"--overwrite", "--threads",   "1",      "--numerics",
+                             "portable",    "--log-level", "warning"};
+    expect_done(run_ranks(ranks, joined(joined(run, step), joined(other, more))));
     return file;
   }
   /// Those of every format are near those of float32 on the values that the format has.
