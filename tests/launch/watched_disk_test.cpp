@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "tests/launch/disk_model.h"
@@ -153,13 +154,18 @@ class DisturbedSave : public WatchedDisk {
     losses_ = losses(out_, "step");
   }
   /// The numbers of all that is done from that save to the next one, of many writes to a file in a
-  /// row the first and the last.
+  /// row the first and the last; every third, unless MOESAIC_TEST_FAULTS is `all`.
   [[nodiscard]] std::vector<std::size_t> moments() const {
+    const char* const wanted = std::getenv("MOESAIC_TEST_FAULTS");
+    const std::size_t distance = wanted != nullptr && std::string(wanted) == "all" ? 1 : 3;
     std::vector<std::size_t> numbers;
     for (std::size_t i = begin_; i < end_; ++i) {
       const std::string& thing = things_[i - 1];
       if (thing != things_[i - 2] || thing != things_[i]) numbers.push_back(i);
     }
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < numbers.size(); i += distance) numbers[kept++] = numbers[i];
+    numbers.resize(kept);
     return numbers;
   }
   [[nodiscard]] ProgramResult disturbed(const Variables& variables) const {
@@ -219,7 +225,7 @@ TEST_F(DisturbedSave, ARunThatFindsTheDiskFullTellsWhatIsSavedAndGoesOn) {
     expect_goes_on();
     ++seen;
   }
-  EXPECT_GT(seen, 6);
+  EXPECT_GT(seen, 2);
 }
 
 }  // namespace
