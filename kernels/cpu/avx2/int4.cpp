@@ -1,5 +1,9 @@
 #include "kernels/formats/int4.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+
 #include "kernels/cpu/avx2/pack_words.h"
 #include "kernels/cpu/block_loop.h"
 #include "kernels/cpu/prefetch.h"
