@@ -17,6 +17,15 @@
 namespace moesaic {
 namespace {
 
+/// What backward passes of all kinds of mixers need for samples of such a length, however many.
+std::int64_t mixer_scratch_bytes(const ModelConfig& config, const PassSize& pass) {
+  std::set<const MixerKind*> mixers;
+  for (const LayerConfig& layer : config.layers) mixers.insert(layer.mixer.get());
+  std::int64_t total = 0;
+  for (const MixerKind* mixer : mixers) total += mixer->backward_pass_bytes(pass);
+  return total;
+}
+
 /// What a backward pass needs of a token: layers keep their input and more, some rows of gradients
 /// lie between layers, and each kind of layer has memory of its own to work in, and to compute
 /// again.
@@ -184,6 +193,9 @@ Workload sft_workload(const Options& options, const ModelConfig& config, const S
                              (options.grad_out ? kGradientBytes * sizes.adapter_values : 0),
           .kept_bytes = tokens * (inner + kept_token_bytes(config, recomputes, sizes.expert_ranks) +
                                   (sizes.dropout > 0 ? dropout_token_bytes(config) : 0)) +
+                        mixer_scratch_bytes(config, {.tokens = tokens,
+                                                     .positions = sizes.longest,
+                                                     .threads = sizes.threads}) +
                         loss_head_bytes(config, options.precision, logits_rows, sizes.threads) +
                         gradient_product_bytes(config, options.precision, sizes, tokens),
           .keeps_layers = !recomputes};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/attention_gradient.h"
 #include "src/model/gqa_attention.h"
 
 namespace moesaic {
@@ -148,6 +149,12 @@ std::int64_t GqaKind::kept_bytes() const {
 std::int64_t GqaKind::backward_bytes() const {
   const std::int64_t parts = config_.num_heads > config_.num_kv_heads ? 2 * config_.q_width() : 0;
   return 4 * (config_.q_width() + 2 * config_.kv_width() + parts);
+}
+
+/// A head's rows as a worker of GqaGradient packs them.
+std::int64_t GqaKind::backward_pass_bytes(const PassSize& pass) const {
+  return pass.threads *
+         attention_gradient_scratch_bytes(pass.positions, config_.head_dim, config_.head_dim);
 }
 
 bool GqaKind::depends_on_prompt_length() const {

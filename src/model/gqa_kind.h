@@ -66,6 +66,7 @@ class GqaKind : public MixerKind {
   [[nodiscard]] std::int64_t pass_bytes(const PassSize& pass) const override;
   [[nodiscard]] std::int64_t kept_bytes() const override;
   [[nodiscard]] std::int64_t backward_bytes() const override;
+  [[nodiscard]] std::int64_t backward_pass_bytes(const PassSize& pass) const override;
   [[nodiscard]] std::int64_t window() const override { return config_.window; }
   [[nodiscard]] bool depends_on_prompt_length() const override;
   [[nodiscard]] MixerText text() const override;

@@ -64,7 +64,7 @@ struct TokenNumbers {
   std::int64_t stored = 0;    // keys and values
 };
 
-/// A forward pass, as far as working memory depends on it.
+/// A pass, as far as working memory depends on it.
 struct PassSize {
   std::int64_t tokens = 0;     // new ones
   std::int64_t positions = 0;  // of a sequence, at most
@@ -99,6 +99,10 @@ class MixerKind {
   [[nodiscard]] virtual std::int64_t kept_bytes() const = 0;
   /// Working memory of a backward pass besides that of a forward pass, a token.
   [[nodiscard]] virtual std::int64_t backward_bytes() const = 0;
+  /// The same that does not grow with tokens alone.
+  [[nodiscard]] virtual std::int64_t backward_pass_bytes(const PassSize& /*pass*/) const {
+    return 0;
+  }
   /// A position sees itself and window() - 1 before it; 0: all.
   [[nodiscard]] virtual std::int64_t window() const { return 0; }
   /// Whether the cache of a position depends on how long the prompt is.

@@ -127,6 +127,9 @@ struct ToldKind : MixerKind {
   }
   [[nodiscard]] std::int64_t kept_bytes() const override { return kept; }
   [[nodiscard]] std::int64_t backward_bytes() const override { return backward; }
+  [[nodiscard]] std::int64_t backward_pass_bytes(const PassSize& size) const override {
+    return backward_pass * size.positions * size.threads;
+  }
   [[nodiscard]] MixerText text() const override { return {}; }
   void write_fields(JsonWriter&) const override {}
   [[nodiscard]] std::unique_ptr<TokenMixer> make_mixer(LayerContext&) const override { return {}; }
@@ -136,6 +139,7 @@ struct ToldKind : MixerKind {
   std::int64_t pass = 0;
   std::int64_t kept = 0;
   std::int64_t backward = 0;
+  std::int64_t backward_pass = 0;
 };
 
 /// Three layers of the model with mixers of which two are of one kind.
@@ -145,7 +149,7 @@ MemoryItems planned(const ModelConfig& config, const ToldKind& kind, bool recomp
   told.layers[1].mixer = std::make_shared<const ToldKind>();
   Options options;
   options.batch_size = 50;
-  Workload work = sft_workload(options, told, {.longest = 40}, recomputes);
+  Workload work = sft_workload(options, told, {.longest = 40, .threads = 3}, recomputes);
   work.sequences = 3;
   return plan_rank({.config = told}, {}, work, {.all_tokens = 50}).own;
 }
@@ -173,6 +177,8 @@ TEST_F(ForeignMixer, is_asked_for_all_the_memory_that_it_takes) {
   EXPECT_EQ(more(kept, MemoryItem::activation, true), 50 * kMuch) << "of one that computes again";
   EXPECT_EQ(more([](ToldKind& kind) { kind.backward = kMuch; }, MemoryItem::activation),
             50 * kMuch);
+  EXPECT_EQ(more([](ToldKind& kind) { kind.backward_pass = kMuch; }, MemoryItem::activation),
+            40 * 3 * kMuch);
   EXPECT_GT(none[MemoryItem::activation], 0);
 }
 
