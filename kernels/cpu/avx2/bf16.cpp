@@ -7,8 +7,8 @@
 #include "kernels/cpu/tile_environment.h"
 
 // Tile order with fused multiply-adds. Packed rows are floats that hold bf16 values. With 16
-// registers the even and the odd k of a step are summed one after the other: 12 sums, 2 weights and
-// 1 value fit.
+// registers the even and the odd k of a step are summed one after the other from 4 rows on: 12
+// sums, 2 weights and 1 value fit.
 
 namespace moesaic {
 namespace {
@@ -35,22 +35,41 @@ template <Parity Which>
   }
 }
 
-// The 16 multiply-adds of one parity of a step.
+template <Parity Which>
+[[gnu::always_inline]] inline __m256 load_value(const std::byte* row) {
+  return _mm256_broadcast_ss(reinterpret_cast<const float*>(row) + (Which == Parity::odd ? 1 : 0));
+}
+
+// The multiply-adds of one parity of a line.
 template <Parity Which, std::size_t Rows>
-[[gnu::always_inline]] inline void sum_chain(const std::byte* rows, std::size_t row_bytes,
-                                             const std::byte* lines, __m256 (&sums)[Rows][2]) {
-  for (int pair = 0; pair < 16; ++pair, lines += 64, rows += 8) {
-    if constexpr (Which == Parity::even) {
-      _mm_prefetch(reinterpret_cast<const char*>(lines + prefetch_bytes(Rows)), _MM_HINT_T1);
-    }
-    const __m256 left = load_weights<Which>(lines);
-    const __m256 right = load_weights<Which>(lines + 32);
+[[gnu::always_inline]] inline void add_line(const std::byte* rows, std::size_t row_bytes,
+                                            const std::byte* line, __m256 (&sums)[Rows][2]) {
+  const __m256 left = load_weights<Which>(line);
+  const __m256 right = load_weights<Which>(line + 32);
 #pragma GCC unroll 8
-    for (std::size_t r = 0; r < Rows; ++r) {
-      const auto* row = reinterpret_cast<const float*>(rows + r * row_bytes);
-      const __m256 value = _mm256_broadcast_ss(row + (Which == Parity::odd ? 1 : 0));
-      sums[r][0] = _mm256_fmadd_ps(value, left, sums[r][0]);
-      sums[r][1] = _mm256_fmadd_ps(value, right, sums[r][1]);
+  for (std::size_t r = 0; r < Rows; ++r) {
+    const __m256 value = load_value<Which>(rows + r * row_bytes);
+    sums[r][0] = _mm256_fmadd_ps(value, left, sums[r][0]);
+    sums[r][1] = _mm256_fmadd_ps(value, right, sums[r][1]);
+  }
+}
+
+// The chains of a step. Of few rows both parities go side by side: two chains alone would wait for
+// their own additions.
+template <std::size_t Rows>
+[[gnu::always_inline]] inline void sum_step(const std::byte* rows, std::size_t row_bytes,
+                                            const std::byte* lines, __m256 (&even)[Rows][2],
+                                            __m256 (&odd)[Rows][2]) {
+  constexpr bool kSideBySide = Rows <= 3;
+  for (int line = 0; line < 16; ++line) {
+    const std::byte* const at = lines + 64 * line;
+    _mm_prefetch(reinterpret_cast<const char*>(at + prefetch_bytes(Rows)), _MM_HINT_T1);
+    add_line<Parity::even>(rows + 8 * line, row_bytes, at, even);
+    if constexpr (kSideBySide) add_line<Parity::odd>(rows + 8 * line, row_bytes, at, odd);
+  }
+  if constexpr (!kSideBySide) {
+    for (int line = 0; line < 16; ++line) {
+      add_line<Parity::odd>(rows + 8 * line, row_bytes, lines + 64 * line, odd);
     }
   }
 }
@@ -71,9 +90,8 @@ void block(const Block& args) noexcept {
   for (std::int64_t step = 0; step < args.steps;
        ++step, lines += kTileBytes, rows += kStepDepth * 4) {
     __m256 even[Rows][2] = {};
-    sum_chain<Parity::even>(rows, args.row_bytes, lines, even);
     __m256 odd[Rows][2] = {};
-    sum_chain<Parity::odd>(rows, args.row_bytes, lines, odd);
+    sum_step(rows, args.row_bytes, lines, even, odd);
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < Rows; ++r) {
       sums[r][0] = _mm256_add_ps(sums[r][0], _mm256_add_ps(even[r][0], odd[r][0]));

@@ -2,8 +2,8 @@
 
 #include <bit>
 
-#include "kernels/cpu/avx2/decoded.h"
 #include "kernels/cpu/avx2/e4m3_lines.h"
+#include "kernels/cpu/avx2/one_row.h"
 #include "kernels/cpu/avx2/round_bf16.h"
 #include "kernels/cpu/prefetch.h"
 
@@ -27,29 +27,58 @@ inline __m256i scaled_words(__m256 factors, float scale, int exponent) {
                           _mm256_set1_epi32(raise * 128));
 }
 
-inline E4m3Tables make_tables(float scale) {
+inline E4m3Tables block_tables(float scale) {
   const __m256 mantissas = _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7);
   const __m256 normal = _mm256_add_ps(mantissas, _mm256_set1_ps(8));
-  return {make_table(scaled_words(normal, scale, -10)),
-          make_table(without_first(scaled_words(mantissas, scale, -9)))};
+  return make_tables(without_first(scaled_words(mantissas, scale, -9)),
+                     scaled_words(normal, scale, -10));
 }
+
+/// Those of a panel, which `steps_per_block` steps share.
+class BlockTables {
+ public:
+  BlockTables(const PackedMatrix& matrix, std::int64_t panel, std::int64_t first_step = 0)
+      : scales_(reinterpret_cast<const float*>(matrix.panel(panel) +
+                                               fp8_block_format::scales_offset(matrix.depth))),
+        steps_per_block_(matrix.layout.group / kStepDepth),
+        tables_(block_tables(scales_[first_step / steps_per_block_])) {}
+
+  /// Of steps in turn from the first.
+  [[gnu::always_inline]] const E4m3Tables& at(std::int64_t step) {
+    if (step % steps_per_block_ == 0) tables_ = block_tables(scales_[step / steps_per_block_]);
+    return tables_;
+  }
+
+ private:
+  const float* scales_;
+  std::int64_t steps_per_block_;
+  E4m3Tables tables_;
+};
 
 void decode(const StepRange& steps, std::byte* out) noexcept {
   const PackedMatrix& matrix = *steps.matrix;
-  const std::byte* const panel = matrix.panel(steps.panel);
-  const std::byte* codes = panel + steps.first * e4m3_body::kStepBytes;
-  const auto* scales =
-      reinterpret_cast<const float*>(panel + fp8_block_format::scales_offset(matrix.depth));
-  const std::int64_t steps_per_block = matrix.layout.group / kStepDepth;
-  E4m3Tables tables = make_tables(scales[steps.first / steps_per_block]);
+  const std::byte* codes = matrix.panel(steps.panel) + steps.first * e4m3_body::kStepBytes;
+  BlockTables tables(matrix, steps.panel, steps.first);
   for (std::int64_t step = steps.first; step < steps.first + steps.count; ++step) {
-    if (step % steps_per_block == 0) tables = make_tables(scales[step / steps_per_block]);
     prefetch_lines(codes + kPrefetchBytes, 8);
-    decode_e4m3_step(codes, tables, out);
+    decode_e4m3_step(codes, tables.at(step), out, AsDecoded{});
     codes += e4m3_body::kStepBytes;
     out += kTileBytes;
   }
 }
+
+class RowDecoder : public E4m3RowDecoder {
+ public:
+  RowDecoder(const PackedMatrix& matrix, std::int64_t panel) : tables_(matrix, panel) {}
+
+  [[gnu::always_inline]] void sum_step(std::int64_t step, const std::byte* codes, const float* row,
+                                       __m256 (&chains)[4]) {
+    sum_e4m3_step(codes, tables_.at(step), row, chains, AsDecoded{});
+  }
+
+ private:
+  BlockTables tables_;
+};
 
 MOESAIC_END_TARGET
 
@@ -57,6 +86,6 @@ MOESAIC_END_TARGET
 
 extern const GemmKernel avx2_fp8_block_kernel;
 constinit const GemmKernel avx2_fp8_block_kernel =
-    avx2_decoded_kernel<decode>(Format::fp8_block, "avx2/fp8_block");
+    avx2_decoded_kernel<RowDecoder, decode>(Format::fp8_block, "avx2/fp8_block");
 
 }  // namespace moesaic

@@ -2,8 +2,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cpu/avx2/decoded.h"
 #include "kernels/cpu/avx2/int4_columns.h"
+#include "kernels/cpu/avx2/one_row.h"
 #include "kernels/cpu/avx2/round_bf16.h"
 #include "kernels/cpu/prefetch.h"
 
@@ -120,8 +120,8 @@ struct PairedColumns {
 /// The even and the odd chain of one step side by side, of four columns a vector. The four are
 /// summed in turn: one alone would wait for its own last addition.
 template <__m256 (*Round)(__m256)>
-[[gnu::always_inline]] inline void sum_step(const std::byte* codes, const PairedColumns& columns,
-                                            const float* row, __m256 (&chains)[4]) {
+[[gnu::always_inline]] inline void sum_codes(const std::byte* codes, const PairedColumns& columns,
+                                             const float* row, __m256 (&chains)[4]) {
   MOESAIC_UNROLL
   for (int half = 0; half < 2; ++half) {
     __m256i words[4];
@@ -146,62 +146,46 @@ template <__m256 (*Round)(__m256)>
   }
 }
 
-/// The row times one panel.
-void multiply_row(const TileArgs& args, std::int64_t panel) {
-  const PackedMatrix& matrix = *args.matrix;
-  const Layout layout = matrix.layout;
-  const auto* row = reinterpret_cast<const float*>(args.packed_rows);
-  const std::byte* codes = matrix.panel(args.first_panel + panel);
-  const std::byte* group = codes + int4_group_format::scales_offset(matrix.depth);
-  const std::int64_t steps = step_count(layout.format, matrix.depth);
-  const std::int64_t steps_per_group = layout.group / kStepDepth;
-  __m256 totals[2] = {};
-  for (std::int64_t step = 0; step < steps; group += int4_group_format::scale_bytes(layout)) {
-    const PairedColumns columns = pair_columns(layout, group);
-    const std::int64_t end = std::min(step + steps_per_group, steps);
-    for (; step < end; ++step, codes += int4_group_format::kStepBytes, row += kStepDepth) {
-      prefetch_lines(codes + kPrefetchBytes, 4);
-      __m256 chains[4] = {};
-      if (columns.is_large) [[unlikely]] {
-        sum_step<round_any>(codes, columns, row, chains);
-      } else {
-        sum_step<round_small>(codes, columns, row, chains);
-      }
-      MOESAIC_UNROLL
-      for (int side = 0; side < 2; ++side) {
-        const __m256d sums =
-            _mm256_castps_pd(_mm256_hadd_ps(chains[2 * side], chains[2 * side + 1]));
-        const __m256 in_order = _mm256_castpd_ps(_mm256_permute4x64_pd(sums, 0xd8));
-        totals[side] = _mm256_add_ps(totals[side], in_order);
-      }
+class RowDecoder {
+ public:
+  static constexpr std::int64_t kStepBytes = int4_group_format::kStepBytes;
+
+  RowDecoder(const PackedMatrix& matrix, std::int64_t panel)
+      : layout_(matrix.layout),
+        scales_(matrix.panel(panel) + int4_group_format::scales_offset(matrix.depth)),
+        steps_per_group_(layout_.group / kStepDepth) {}
+
+  [[gnu::always_inline]] void sum_step(std::int64_t step, const std::byte* codes, const float* row,
+                                       __m256 (&chains)[4]) {
+    if (step % steps_per_group_ == 0) {
+      const std::int64_t group = step / steps_per_group_;
+      columns_ = pair_columns(layout_, scales_ + group * int4_group_format::scale_bytes(layout_));
+    }
+    if (columns_.is_large) [[unlikely]] {
+      sum_codes<round_any>(codes, columns_, row, chains);
+    } else {
+      sum_codes<round_small>(codes, columns_, row, chains);
     }
   }
-  float* const out = args.out + panel * kPanelColumns;
-  _mm256_storeu_ps(out, totals[0]);
-  _mm256_storeu_ps(out + 8, totals[1]);
-}
+
+  [[gnu::always_inline]] static __m256 join(__m256 first, __m256 second) {
+    const __m256d sums = _mm256_castps_pd(_mm256_hadd_ps(first, second));
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(sums, 0xd8));
+  }
+
+ private:
+  Layout layout_;
+  const std::byte* scales_;
+  std::int64_t steps_per_group_;
+  PairedColumns columns_{};
+};
 
 MOESAIC_END_TARGET
-
-[[gnu::noinline]] void row_product(const TileArgs& args) noexcept {
-  for (std::int64_t panel = 0; panel < args.num_panels; ++panel) multiply_row(args, panel);
-  scale_columns(args);
-}
-
-void tile(const TileArgs& args) noexcept {
-  const TileEnvironment environment;
-  args.num_rows == 1 ? row_product(args) : fma_product<decode>(args);
-}
-
-constexpr GemmKernel make_kernel() {
-  GemmKernel kernel = avx2_decoded_kernel<decode>(Format::int4_group, "avx2/int4_group");
-  kernel.tile = tile;
-  return kernel;
-}
 
 }  // namespace
 
 extern const GemmKernel avx2_int4_group_kernel;
-constinit const GemmKernel avx2_int4_group_kernel = make_kernel();
+constinit const GemmKernel avx2_int4_group_kernel =
+    avx2_decoded_kernel<RowDecoder, decode>(Format::int4_group, "avx2/int4_group");
 
 }  // namespace moesaic

@@ -1,7 +1,7 @@
 #include "kernels/formats/nvfp4.h"
 
-#include "kernels/cpu/avx2/decoded.h"
 #include "kernels/cpu/avx2/e2m1_lines.h"
+#include "kernels/cpu/avx2/one_row.h"
 #include "kernels/cpu/prefetch.h"
 
 namespace moesaic {
@@ -53,12 +53,40 @@ void decode(const StepRange& steps, std::byte* out) noexcept {
   }
 }
 
+class RowDecoder : public E2m1RowDecoder {
+ public:
+  RowDecoder(const PackedMatrix& matrix, std::int64_t panel)
+      : scales_(matrix.panel(panel) + nvfp4_format::scales_offset(matrix.depth)) {}
+
+  [[gnu::always_inline]] void sum_step(std::int64_t step, const std::byte* codes, const float* row,
+                                       __m256 (&chains)[4]) const {
+    const std::byte* scales = scales_ + step * 2 * kPanelColumns;
+    for (int group = 0; group < 2; ++group, scales += kPanelColumns) {
+      MOESAIC_UNROLL
+      for (int side = 0; side < 2; ++side) {
+        const Paired paired(e4m3_to_floats(scales + 8 * side));
+        const auto scale = [&](__m256 values, int i) __attribute__((always_inline)) {
+          return _mm256_mul_ps(values, paired.of[i]);
+        };
+        MOESAIC_UNROLL
+        for (int j = 2 * group; j < 2 * group + 2; ++j) {
+          sum_e2m1(codes + 64 * j + 32 * side, values_, row + 8 * j, scale, chains + 2 * side);
+        }
+      }
+    }
+  }
+
+ private:
+  const std::byte* scales_;
+  E2m1Values values_ = e2m1_values<0>();
+};
+
 MOESAIC_END_TARGET
 
 }  // namespace
 
 extern const GemmKernel avx2_nvfp4_kernel;
 constinit const GemmKernel avx2_nvfp4_kernel =
-    avx2_decoded_kernel<decode>(Format::nvfp4, "avx2/nvfp4");
+    avx2_decoded_kernel<RowDecoder, decode>(Format::nvfp4, "avx2/nvfp4");
 
 }  // namespace moesaic
