@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "kernels/cpu/tile_environment.h"
 #include "kernels/kernel_table.h"
 #include "kernels/weight_format.h"
 #include "tests/kernels/format_case.h"
+#include "tests/kernels/gemm_case.h"
 #include "tests/kernels/quantized_case.h"
 
 // The decoder of every instruction set against decode_step(), on scales of the whole range.
@@ -56,6 +59,43 @@ TEST_P(Decoders, give_the_bits_of_the_truth) {
       if (kernel->decode == nullptr) continue;
       for (const std::int64_t first : {std::int64_t{0}, steps / 3, steps - 1}) {
         expect_truth(*kernel, panel.matrix(), first);
+      }
+    }
+  }
+}
+
+// Rows with a single one: a product is a row of weights. Kernels for few rows have decoders of
+// their own, and none may be wrong where scales are at an end of their range.
+TEST_P(Decoders, products_take_the_weights_of_the_truth) {
+  constexpr std::int64_t kDepth = 1100;
+  constexpr std::int64_t kRows = 150;
+  RandomRows random(GetParam(), 12);
+  const OnePanel panel(GetParam(), random.draw(kPanelColumns, kDepth));
+  GemmCase product = make_gemm_case(kRows, 1, kDepth, [] { return 0.0F; });
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    product.x[static_cast<std::size_t>(row * kDepth + row * 37 % kDepth)] = 1;
+  }
+  for (const GemmKernel* kernel : all_gemm_kernels()) {
+    if (kernel->format != GetParam().format || !is_usable(*kernel)) continue;
+    if (kernel->int4_activations == Int4Activations::int8 && !allows_int8_groups(GetParam())) {
+      continue;
+    }
+    const std::vector<float> expected = product.run(
+        find_gemm_kernel(Isa::scalar, kernel->format, kernel->int4_activations), panel.matrix());
+    for (const std::int64_t at_once : {1, 2, 5, 50}) {
+      for (std::int64_t first = 0; first < kRows; first += at_once) {
+        GemmCase some = product;
+        some.num_rows = at_once;
+        some.x.assign(product.x.begin() + first * kDepth,
+                      product.x.begin() + (first + at_once) * kDepth);
+        const std::vector<float> found = some.run(*kernel, panel.matrix());
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          const float wanted = expected[static_cast<std::size_t>(first) * kPanelColumns + i];
+          ASSERT_EQ(result_bits(found[i]), result_bits(wanted))
+              << kernel->name << ", " << at_once << " rows: " << found[i] << " for " << wanted
+              << " at row " << first + static_cast<std::int64_t>(i) / kPanelColumns << ", column "
+              << i % kPanelColumns;
+        }
       }
     }
   }
