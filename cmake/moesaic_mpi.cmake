@@ -4,7 +4,7 @@
 function(moesaic_mpi_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;RANKS" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 400)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   moesaic_flags(${name})
