@@ -34,14 +34,17 @@ inline E4m3Tables block_tables(float scale) {
                      scaled_words(normal, scale, -10));
 }
 
-/// Those of a panel, which `steps_per_block` steps share.
+/// Those of a panel, for steps in turn.
 class BlockTables {
  public:
   BlockTables(const PackedMatrix& matrix, std::int64_t panel, std::int64_t first_step = 0)
       : scales_(reinterpret_cast<const float*>(matrix.panel(panel) +
                                                fp8_block_format::scales_offset(matrix.depth))),
-        steps_per_block_(matrix.layout.group / kStepDepth),
-        tables_(block_tables(scales_[first_step / steps_per_block_])) {}
+        steps_per_block_(matrix.layout.group / kStepDepth) {
+    if (first_step % steps_per_block_ != 0) {  // at() makes those of blocks that begin
+      tables_ = block_tables(scales_[first_step / steps_per_block_]);
+    }
+  }
 
   /// Of steps in turn from the first.
   [[gnu::always_inline]] const E4m3Tables& at(std::int64_t step) {
@@ -52,7 +55,7 @@ class BlockTables {
  private:
   const float* scales_;
   std::int64_t steps_per_block_;
-  E4m3Tables tables_;
+  E4m3Tables tables_{};
 };
 
 void decode(const StepRange& steps, std::byte* out) noexcept {
