@@ -4,7 +4,10 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
+#include <string>
 
 #include "tests/launch/terminal.h"
 #include "tests/support/temporary_directory.h"
@@ -44,6 +47,19 @@ class ChatTerminal : public testing::Test {
 
   TemporaryDirectory home;
 };
+
+TEST_F(ChatTerminal, a_process_alone_has_no_daemon_unless_one_is_asked_for) {
+  const auto has_daemon = [&](const Variables& variables) {
+    const auto terminal = start({}, variables);
+    const std::string id = std::to_string(terminal->process());
+    std::ifstream file("/proc/" + id + "/task/" + id + "/children");
+    const bool has_child = std::istream_iterator<int>(file) != std::istream_iterator<int>();
+    leave(*terminal);
+    return has_child;
+  };
+  EXPECT_FALSE(has_daemon({{"OMPI_MCA_ess_singleton_isolated", ""}}));
+  EXPECT_TRUE(has_daemon({{"OMPI_MCA_ess_singleton_isolated", "0"}}));
+}
 
 TEST_F(ChatTerminal, an_answer_is_seen_while_it_comes_and_ctrl_c_stops_it_alone) {
   const auto terminal = start({"--ignore-eos", "--isa", "scalar"});
