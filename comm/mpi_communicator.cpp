@@ -86,8 +86,6 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   int initialized = 0;
   MPI_Initialized(&initialized);
   require(initialized == 0, ErrorKind::internal, "MPI has been started already");
-  // Read by a process that no launcher has started; its daemon would serve MPI_Comm_spawn alone.
-  setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
   int provided = 0;
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   require(provided >= MPI_THREAD_FUNNELED, ErrorKind::resource,

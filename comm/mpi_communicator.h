@@ -11,8 +11,7 @@ namespace moesaic {
 class MpiSession {
  public:
   /// Takes MPI's own arguments out of argc and argv. Throws Error{internal} if MPI runs already.
-  /// From now on a rank of several does not end by SIGPIPE. Open MPI starts no daemon for a process
-  /// that no launcher has started, unless OMPI_MCA_ess_singleton_isolated=0 asks for one.
+  /// From now on a rank of several does not end by SIGPIPE.
   MpiSession(int* argc, char*** argv);
   /// Collective, except on the way out of an error: then MPI is left to the end of the process.
   ~MpiSession();

@@ -20,6 +20,8 @@ class Launcher {
   [[nodiscard]] bool is_process_manager() const {
     return !is_mpirun() && (has("PMIX_RANK") || has("PMI_RANK"));
   }
+  /// MPI's only process: nothing that MPI knows of has started it.
+  [[nodiscard]] bool is_none() const { return !is_mpirun() && !is_process_manager(); }
 
   /// Processes that it has started together.
   struct Started {

@@ -73,7 +73,7 @@ void require_temporary_files() {
 /// or end in a page of Open MPI's words.
 void require_process_manager() {
   const Launcher launcher;
-  if (launcher.is_mpirun() || launcher.is_process_manager()) return;
+  if (!launcher.is_none()) return;
   const int tasks = launcher.started().processes;
   require(
       tasks == 1, ErrorKind::usage,

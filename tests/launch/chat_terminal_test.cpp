@@ -49,16 +49,18 @@ class ChatTerminal : public testing::Test {
 };
 
 TEST_F(ChatTerminal, a_process_alone_has_no_daemon_unless_one_is_asked_for) {
-  const auto has_daemon = [&](const Variables& variables) {
-    const auto terminal = start({}, variables);
+  for (const std::string without : {"", "0"}) {
+    const TemporaryDirectory directory;
+    const auto terminal =
+        start({}, {{"OMPI_MCA_ess_singleton_isolated", without}, {"TMPDIR", directory.path()}});
     const std::string id = std::to_string(terminal->process());
-    std::ifstream file("/proc/" + id + "/task/" + id + "/children");
-    const bool has_child = std::istream_iterator<int>(file) != std::istream_iterator<int>();
+    std::ifstream children("/proc/" + id + "/task/" + id + "/children");
+    const bool has_child = std::istream_iterator<int>(children) != std::istream_iterator<int>();
+    EXPECT_EQ(has_child, without == "0");
+    EXPECT_EQ(std::filesystem::is_empty(directory.path()), without != "0")
+        << "a folder that all such processes share";
     leave(*terminal);
-    return has_child;
-  };
-  EXPECT_FALSE(has_daemon({{"OMPI_MCA_ess_singleton_isolated", ""}}));
-  EXPECT_TRUE(has_daemon({{"OMPI_MCA_ess_singleton_isolated", "0"}}));
+  }
 }
 
 TEST_F(ChatTerminal, an_answer_is_seen_while_it_comes_and_ctrl_c_stops_it_alone) {

@@ -55,12 +55,14 @@ const Launcher kNone = launcher_of({});
 TEST(Launcher, is_known_by_its_variables) {
   const Launcher alone = kNone;
   EXPECT_FALSE(alone.is_mpirun() || alone.is_srun() || alone.is_process_manager());
+  EXPECT_TRUE(alone.is_none());
   EXPECT_EQ(alone.started().processes, 1);
   EXPECT_FALSE(alone.is_later_process());
 
   const Launcher mpirun = launcher_of(
       {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_RANK", "0"}});
   EXPECT_TRUE(mpirun.is_mpirun());
+  EXPECT_FALSE(mpirun.is_none());
   EXPECT_FALSE(mpirun.is_process_manager());
   EXPECT_EQ(mpirun.started().processes, 4);
   EXPECT_EQ(std::string(mpirun.started().variable), "OMPI_COMM_WORLD_SIZE");
@@ -69,6 +71,7 @@ TEST(Launcher, is_known_by_its_variables) {
   const Launcher srun =
       launcher_of({{"SLURM_PROCID", "2"}, {"PMIX_RANK", "2"}, {"SLURM_STEP_NUM_TASKS", "3"}});
   EXPECT_TRUE(srun.is_srun() && srun.is_process_manager());
+  EXPECT_FALSE(srun.is_none());
   EXPECT_EQ(std::string(srun.started().variable), "SLURM_STEP_NUM_TASKS");
   EXPECT_TRUE(srun.is_later_process());
 }
