@@ -111,11 +111,9 @@ class AttentionBench {
     }
   }
 
-  void end() { printer_->end(); }
-  [[nodiscard]] std::vector<std::string> roof_lines() const {
-    std::vector<std::string> lines;
-    for (const auto& team : teams_) lines.push_back(team->roof_line(loops_));
-    return lines;
+  void end() {
+    printer_->end();
+    log_roofs(*runtime_, teams_);
   }
 
  private:
@@ -167,7 +165,6 @@ class AttentionBench {
   void measure(MeasuredAttention& bed, Measurement line) {
     const AttentionKernel& kernel = *line.kernel;
     const MultiplyLoop& loop = find_multiply_loop(kernel.isa, format_of(kernel.kind));
-    if (std::ranges::find(loops_, &loop) == loops_.end()) loops_.push_back(&loop);
     for (const auto& team : teams_) {
       std::vector<Measurement> all;
       team->measure_roofs(loop);
@@ -197,7 +194,6 @@ class AttentionBench {
   std::vector<AttentionKind> kinds_;
   Buffer<std::byte> memory_;
   std::vector<std::unique_ptr<Team>> teams_;
-  std::vector<const MultiplyLoop*> loops_;  // that were measured
   std::optional<ResultPrinter> printer_;
 };
 
@@ -207,9 +203,6 @@ void run_bench_attention(Runtime& runtime) {
   AttentionBench bench(runtime);
   runtime.run_or_end_early("not all lines are there", [&] { bench.run(); });
   bench.end();
-  for (const std::string& line : bench.roof_lines()) {
-    runtime.log().once(LogLevel::info, "{}", line);
-  }
 }
 
 }  // namespace moesaic

@@ -91,16 +91,16 @@ class KernelBench {
  public:
   explicit KernelBench(const Runtime& runtime);
   void run();
-  void end() { printer_->end(); }
-  /// "1 thread: reads 15.2 GB/s, VDPBF16PS zmm 231 GOP/s", a line a team.
-  [[nodiscard]] std::vector<std::string> roof_lines() const;
+  void end() {
+    printer_->end();
+    log_roofs(*runtime_, teams_);
+  }
 
  private:
   void run_group(const MatrixShape& shape, const Layout& layout);
   void run_kernel(const ProductBed& bed, Isa isa, Team& team);
   void run_rival(const ProductBed& bed, Team& team, RivalProduct& rival);
   void measure(const ProductBed& bed, Team& team, const Contender& contender);
-  void measure_roofs(const MultiplyLoop& loop, Team& team);
   [[nodiscard]] BenchAmount amount() const;
   [[nodiscard]] std::vector<Isa> isas(const Layout& layout) const;
   /// The format of the kernel that does the products.
@@ -113,7 +113,6 @@ class KernelBench {
   bool has_rival_;
   Buffer<std::byte> memory_;
   std::vector<std::unique_ptr<Team>> teams_;
-  std::vector<const MultiplyLoop*> loops_;  // that were measured
   std::optional<ResultPrinter> printer_;
 };
 
@@ -186,11 +185,6 @@ void KernelBench::run_group(const MatrixShape& shape, const Layout& layout) {
   for (const auto& team : teams_) run_rival(bed, *team, rival);
 }
 
-void KernelBench::measure_roofs(const MultiplyLoop& loop, Team& team) {
-  if (std::ranges::find(loops_, &loop) == loops_.end()) loops_.push_back(&loop);
-  team.measure_roofs(loop);
-}
-
 void KernelBench::run_kernel(const ProductBed& bed, Isa isa, Team& team) {
   const Compute compute{.isa = isa,
                         .vector = &find_vector_kernels(isa),
@@ -211,7 +205,7 @@ void KernelBench::run_rival(const ProductBed& bed, Team& team, RivalProduct& riv
 void KernelBench::measure(const ProductBed& bed, Team& team, const Contender& contender) {
   const Options& options = runtime_->options();
   std::vector<ProductFigures> all;  // lines before their roofs are known for good
-  measure_roofs(*contender.loop, team);
+  team.measure_roofs(*contender.loop);
   for (const std::int64_t num_rows : options.rows) {
     if (runtime_->stop_wanted()) break;
     contender.product->prepare(num_rows);
@@ -225,7 +219,7 @@ void KernelBench::measure(const ProductBed& bed, Team& team, const Contender& co
                    .matrix_bytes = contender.product->matrix_bytes(),
                    .error = contender.product->error()});
   }
-  measure_roofs(*contender.loop, team);
+  team.measure_roofs(*contender.loop);
   const ProductRoofs roofs{
       .isa = std::string(contender.isa),
       .threads = team.pool.size(),
@@ -235,12 +229,6 @@ void KernelBench::measure(const ProductBed& bed, Team& team, const Contender& co
   for (const ProductFigures& measured : all) lines.push_back(product_line(measured, roofs));
   printer_->add(lines);
   runtime_->leave_if_stop_wanted();
-}
-
-std::vector<std::string> KernelBench::roof_lines() const {
-  std::vector<std::string> lines;
-  for (const auto& team : teams_) lines.push_back(team->roof_line(loops_));
-  return lines;
 }
 
 }  // namespace
@@ -264,9 +252,6 @@ void run_bench_kernels(Runtime& runtime) {
   KernelBench bench(runtime);
   runtime.run_or_end_early("not all lines are there", [&] { bench.run(); });
   bench.end();
-  for (const std::string& line : bench.roof_lines()) {
-    runtime.log().once(LogLevel::info, "{}", line);
-  }
 }
 
 }  // namespace moesaic

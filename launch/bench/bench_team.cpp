@@ -17,16 +17,6 @@ std::vector<std::int64_t> thread_counts(const Runtime& runtime) {
 
 }  // namespace
 
-std::string Team::roof_line(std::span<const MultiplyLoop* const> loops) const {
-  std::string line = fmt::format("roofs of {}: reads {} GB/s", counted(pool.size(), "thread"),
-                                 short_number(gauge.bytes_per_second() / 1e9));
-  for (const MultiplyLoop* loop : loops) {
-    line += fmt::format(", {} {} GOP/s", loop->instruction,
-                        short_number(gauge.operations_per_second(*loop) / 1e9));
-  }
-  return line;
-}
-
 std::vector<std::unique_ptr<Team>> make_teams(const Runtime& runtime,
                                               std::span<const std::byte> memory) {
   std::vector<std::unique_ptr<Team>> teams;
@@ -35,6 +25,29 @@ std::vector<std::unique_ptr<Team>> make_teams(const Runtime& runtime,
     runtime.bind(teams.back()->pool);
   }
   return teams;
+}
+
+std::vector<std::string> roof_lines(std::span<const std::unique_ptr<Team>> teams) {
+  std::vector<std::string> lines;
+  for (const auto& team : teams) {
+    const RoofGauge& gauge = team->gauge;
+    if (gauge.multiplies().empty()) continue;
+    std::string line =
+        fmt::format("roofs of {}: reads {} GB/s", counted(team->pool.size(), "thread"),
+                    short_number(gauge.bytes_per_second() / 1e9));
+    for (const auto& [loop, operations_per_second] : gauge.multiplies()) {
+      line += fmt::format(", {} {} GOP/s", loop->instruction,
+                          short_number(operations_per_second / 1e9));
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+void log_roofs(const Runtime& runtime, std::span<const std::unique_ptr<Team>> teams) {
+  for (const std::string& line : roof_lines(teams)) {
+    runtime.log().once(LogLevel::info, "{}", line);
+  }
 }
 
 }  // namespace moesaic

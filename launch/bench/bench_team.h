@@ -19,9 +19,6 @@ struct Team {
     gauge.measure_multiply(loop);
     gauge.measure_reads();
   }
-  /// "roofs of 1 thread: reads 15.2 GB/s, VDPBF16PS zmm 231 GOP/s", of loops that were measured.
-  [[nodiscard]] std::string roof_line(std::span<const MultiplyLoop* const> loops) const;
-
   ThreadPool pool;
   RoofGauge gauge;
 };
@@ -30,5 +27,10 @@ struct Team {
 /// for their roofs.
 [[nodiscard]] std::vector<std::unique_ptr<Team>> make_teams(const Runtime& runtime,
                                                             std::span<const std::byte> memory);
+
+/// "roofs of 1 thread: reads 15.2 GB/s, VDPBF16PS zmm 231 GOP/s", a line for each team that has
+/// measured some: one that was interrupted before its turn has not.
+[[nodiscard]] std::vector<std::string> roof_lines(std::span<const std::unique_ptr<Team>> teams);
+void log_roofs(const Runtime& runtime, std::span<const std::unique_ptr<Team>> teams);
 
 }  // namespace moesaic

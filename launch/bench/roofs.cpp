@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/buffer.h"
+#include "base/error.h"
 #include "launch/job/gather.h"
 #include "launch/job/memory_check.h"
 
@@ -45,7 +46,9 @@ RoofGauge::RoofGauge(Communicator& world, ThreadPool& pool, std::span<const std:
       piece_bytes_(std::min(memory.size(), kThreadBytes * static_cast<std::size_t>(pool.size()))) {}
 
 void RoofGauge::measure_multiply(const MultiplyLoop& loop) {
-  double& best = operations_[&loop];
+  auto known = std::ranges::find(multiplies_, &loop, &MultiplyRate::loop);
+  if (known == multiplies_.end()) known = multiplies_.insert(known, {.loop = &loop});
+  double& best = known->operations_per_second;
   const bool is_first = best == 0;
   if (is_first) {  // finds how much work an attempt needs, and warms up
     best = best_rate(*world_, 2, [&] { return run_multiply_adds(loop, 1e8, *pool_); });
@@ -54,6 +57,12 @@ void RoofGauge::measure_multiply(const MultiplyLoop& loop) {
   const double rate = best_rate(*world_, is_first ? kFirstAttempts : kLaterAttempts,
                                 [&] { return run_multiply_adds(loop, operations, *pool_); });
   best = std::max(best, rate);
+}
+
+double RoofGauge::operations_per_second(const MultiplyLoop& loop) const {
+  const auto known = std::ranges::find(multiplies_, &loop, &MultiplyRate::loop);
+  require(known != multiplies_.end(), ErrorKind::internal, "{} was not measured", loop.instruction);
+  return known->operations_per_second;
 }
 
 double RoofGauge::attempt_reads(const Prefetch& prefetch, int attempts) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "kernels/roof.h"
@@ -23,10 +24,14 @@ class RoofGauge {
   void measure_multiply(const MultiplyLoop& loop);
   void measure_reads();
 
-  /// The best so far, of what was measured.
-  [[nodiscard]] double operations_per_second(const MultiplyLoop& loop) const {
-    return operations_.at(&loop);
-  }
+  struct MultiplyRate {
+    const MultiplyLoop* loop = nullptr;
+    double operations_per_second = 0;
+  };
+  /// The best so far, of loops in the order in which they were measured first.
+  [[nodiscard]] std::span<const MultiplyRate> multiplies() const noexcept { return multiplies_; }
+  /// The same of one. Throws Error{internal} if it was not measured.
+  [[nodiscard]] double operations_per_second(const MultiplyLoop& loop) const;
   [[nodiscard]] double bytes_per_second() const noexcept { return bytes_; }
 
  private:
@@ -37,7 +42,7 @@ class RoofGauge {
   std::span<const std::byte> memory_;
   std::size_t piece_bytes_ = 0;  // of one attempt
   std::size_t next_piece_ = 0;
-  std::map<const MultiplyLoop*, double> operations_;
+  std::vector<MultiplyRate> multiplies_;
   double bytes_ = 0;
   std::optional<Prefetch> best_prefetch_;
 };

@@ -7,8 +7,10 @@
 #include <set>
 
 #include "base/json.h"
+#include "comm/thread_communicator.h"
 #include "kernels/kernel_table.h"
 #include "kernels/whole_product.h"
+#include "launch/bench/bench_team.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/bench/layer_parts.h"
 #include "launch/bench/link_measure.h"
@@ -31,6 +33,25 @@ using test::error_message;
 template <typename Parse>
 std::string usage_error(const Parse& parse, std::string_view list) {
   return error_message([&] { static_cast<void>(parse(list)); }, ErrorKind::usage);
+}
+
+// --- roofs --------------------------------------------------------------------------------------
+
+TEST(Teams, HaveALineOfRoofsOnceTheyHaveMeasuredSome) {
+  run_thread_ranks(1, [](Communicator& world) {
+    const Buffer<std::byte> memory(1 << 16);
+    std::vector<std::unique_ptr<Team>> teams;
+    for (const int threads : {1, 2}) {
+      teams.push_back(std::make_unique<Team>(world, threads, memory.span()));
+    }
+    EXPECT_TRUE(roof_lines(teams).empty());
+    const MultiplyLoop& loop = find_multiply_loop(Isa::scalar, Format::f32);
+    teams.front()->measure_roofs(loop);  // and is interrupted
+    const std::vector<std::string> lines = roof_lines(teams);
+    ASSERT_EQ(lines.size(), 1U);
+    EXPECT_TRUE(lines.front().starts_with("roofs of 1 thread: reads ")) << lines.front();
+    EXPECT_NE(lines.front().find(loop.instruction), std::string::npos) << lines.front();
+  });
 }
 
 // --- tables -------------------------------------------------------------------------------------
