@@ -4,6 +4,12 @@
 
 namespace moesaic {
 
+bool Launcher::is_one_host() const {
+  if (!is_mpirun()) return is_none();
+  const char* const local = variables_("OMPI_COMM_WORLD_LOCAL_SIZE");
+  return local != nullptr && std::string_view(local) == variables_("OMPI_COMM_WORLD_SIZE");
+}
+
 Launcher::Started Launcher::started() const {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     const char* const value = variables_(name);

@@ -22,6 +22,8 @@ class Launcher {
   }
   /// MPI's only process: nothing that MPI knows of has started it.
   [[nodiscard]] bool is_none() const { return !is_mpirun() && !is_process_manager(); }
+  /// Whether all processes of the job are known to be on this host.
+  [[nodiscard]] bool is_one_host() const;
 
   /// Processes that it has started together.
   struct Started {

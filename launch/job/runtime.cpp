@@ -24,6 +24,7 @@
 #include "launch/job/launcher.h"
 #include "launch/job/lost_hosts.h"
 #include "launch/job/program_version.h"
+#include "launch/job/quick_start.h"
 #include "launch/job/start_check.h"
 #include "launch/job/trace_files.h"
 #include "launch/options/option_table.h"
@@ -193,14 +194,9 @@ int run_ranked(const MpiSession& mpi, int argc, char** argv,
   }
 }
 
-/// Open MPI starts a daemon for a process that no launcher has started, which would serve
-/// MPI_Comm_spawn alone. Without it all such processes have the same folder in TMPDIR, which one
-/// removes while another makes it: so none has one.
-void start_without_daemon() {
-  constexpr const char* kWithoutDaemon = "OMPI_MCA_ess_singleton_isolated";
-  if (!Launcher().is_none() || std::getenv(kWithoutDaemon) != nullptr) return;
-  setenv(kWithoutDaemon, "1", 1);
-  setenv("OMPI_MCA_orte_create_session_dirs", "0", 1);
+/// See quick_start_variables.
+void start_mpi_quickly() {
+  for (const auto& [name, value] : quick_start_variables()) setenv(name.c_str(), value.c_str(), 1);
 }
 
 }  // namespace
@@ -336,7 +332,7 @@ int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb) {
   std::unique_ptr<MpiSession> mpi;
   try {
     require_ways_to_start();
-    start_without_daemon();
+    start_mpi_quickly();
     mpi = std::make_unique<MpiSession>(&argc, &argv);
   } catch (...) {
     const Failure failure = describe_current_exception();

@@ -144,15 +144,16 @@ bool has_ucx(std::span<const std::string> files) {
 
 }  // namespace
 
-TransportFacts transport_facts(std::span<const std::string> live,
-                               std::span<const std::string> all) {
+TransportFacts transport_facts(std::span<const std::string> live, std::span<const std::string> all,
+                               bool is_one_host) {
   if (live.empty()) return {kUnknown, kUnknown};
   TransportFacts facts{fmt::format("{} in use; compiled in: {}", ways_text(live), ways_text(all)),
                        "not compiled in"};
   if (has_ucx(all)) {
-    facts.ucx =
-        "compiled in, not in use; to use it: export OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any "
-        "OMPI_MCA_pml_ucx_devices=any";
+    facts.ucx = fmt::format(
+        "compiled in, not in use{}; to use it: export OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any "
+        "OMPI_MCA_pml_ucx_devices=any",
+        is_one_host ? " within a host (doctor on two tells whether it is between them)" : "");
   }
   if (has_ucx(live)) facts.ucx = "in use";
   return facts;
@@ -160,7 +161,7 @@ TransportFacts transport_facts(std::span<const std::string> live,
 
 MachineFacts machine_facts(const Topology& topology, const std::string& root) {
   const std::vector<std::string> live = live_plugins();
-  const TransportFacts ways = transport_facts(live, plugins_beside(live));
+  const TransportFacts ways = transport_facts(live, plugins_beside(live), Launcher().is_one_host());
   return {.huge_pages = huge_pages_text(root),
           .shared_memory = shared_memory_text(root),
           .cpu_quota = quota_text(topology),

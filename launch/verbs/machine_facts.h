@@ -29,6 +29,6 @@ struct TransportFacts {
   std::string ucx;
 };
 [[nodiscard]] TransportFacts transport_facts(std::span<const std::string> live,
-                                             std::span<const std::string> all);
+                                             std::span<const std::string> all, bool is_one_host);
 
 }  // namespace moesaic

@@ -142,11 +142,13 @@ TEST(MachineFacts, TellMpisTransportsAndHowToUseUcx) {
                                         lib + "mca_btl_tcp.so",  lib + "mca_btl_vader.so",
                                         lib + "mca_coll_han.so", lib + "libmpi.so"};
   const std::vector<std::string> live = {lib + "mca_pml_ob1.so", lib + "mca_btl_tcp.so"};
-  const TransportFacts facts = transport_facts(live, all);
+  const TransportFacts facts = transport_facts(live, all, false);
   EXPECT_EQ(facts.transports, "pml ob1, btl tcp in use; compiled in: pml ob1 ucx, btl tcp vader");
   EXPECT_NE(facts.ucx.find("export OMPI_MCA_pml=ucx"), std::string::npos);
-  EXPECT_EQ(transport_facts(all, all).ucx, "in use");
-  EXPECT_EQ(transport_facts(live, live).ucx, "not compiled in");
+  EXPECT_EQ(facts.ucx.find("doctor on two"), std::string::npos);
+  EXPECT_NE(transport_facts(live, all, true).ucx.find("doctor on two"), std::string::npos);
+  EXPECT_EQ(transport_facts(all, all, true).ucx, "in use");
+  EXPECT_EQ(transport_facts(live, live, true).ucx, "not compiled in");
 }
 
 TEST(MachineFacts, TellWhatSrunTakes) {
