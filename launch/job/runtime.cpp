@@ -141,7 +141,10 @@ int end_job(const MpiSession& mpi, const Log& log, bool is_terminated) {
   if (failure.grace.count() > 0) leave_code_to_launcher();
   if (mpi.size() > 1) {
     constexpr auto kTurn = std::chrono::milliseconds(50);
-    std::this_thread::sleep_for(failure.silence + kTurn * std::min(log.rank(), 20));
+    constexpr auto kLauncherTime = std::chrono::milliseconds(250);  // to end ranks, on a busy host
+    const auto turn =
+        log.rank() == 0 ? kTurn * 0 : kLauncherTime + kTurn * std::min(log.rank(), 20);
+    std::this_thread::sleep_for(failure.silence + turn);
   }
   log.write(failure.level, "{}", failure.message);
   if (mpi.size() > 1) {
