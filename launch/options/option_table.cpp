@@ -244,8 +244,9 @@ constexpr std::array kOptions = {
     OptionRow{"seconds", '\0', "S", &O::seconds, kBenchmark, verbs::kTables,
               "for the runs of one line; there are at least two", 0, 3600},
     OptionRow{"seconds", '\0', "S", &O::seconds, kBenchmark, verbs::kDoctor,
-              "half of it is for the runs of one figure of --measure; there are at least two", 0,
-              3600},
+              "half of it is for the runs of one figure of --measure; there are at least two (with "
+              "0: one)",
+              0, 3600},
     OptionRow{"footprint", '\0', "BYTES", &O::footprint, kBenchmark, verbs::kParts | verbs::kDoctor,
               "memory of a rank that weights rotate over, to be read from memory and not from a "
               "cache; at most a third of what is available"},
