@@ -76,7 +76,8 @@ TEST(DefaultBinding, IsWhereRanksAreOnlyDealtOut) {
 TEST(DefaultBinding, IsNotWhereAFileOfParametersSaysOnWhichCores) {
   for (const std::string file :
        {"home/.openmpi/mca-params.conf", "etc/openmpi/openmpi-mca-params.conf",
-        "opt/etc/openmpi-mca-params.conf", "opt/etc/openmpi-mca-params-override.conf"}) {
+        "etc/openmpi-x86_64/openmpi-mca-params.conf", "opt/etc/openmpi-mca-params.conf",
+        "opt/etc/openmpi-mca-params-override.conf"}) {
     const Rank rank;
     const std::string process = "proc/" + std::to_string(getppid());
     rank.root.write(process + "/status", "");

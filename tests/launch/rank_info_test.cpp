@@ -8,7 +8,6 @@
 #include <map>
 
 #include "launch/job/lost_hosts.h"
-#include "launch/job/quick_start.h"
 #include "tests/support/checkpoint_files.h"
 
 namespace moesaic {
@@ -43,14 +42,11 @@ TEST(RankInfo, RanksThatShareCoresShareThemFairly) {
 
 using Variables = std::map<std::string, const char*>;
 
-Launcher::Variables environment_of(const Variables& variables) {
-  return [variables](const char* name) {
+Launcher launcher_of(const Variables& variables) {
+  return Launcher([variables](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second;
-  };
-}
-Launcher launcher_of(const Variables& variables) {
-  return Launcher(environment_of(variables));
+  });
 }
 const Launcher kMpirun = launcher_of({{"OMPI_COMM_WORLD_SIZE", "2"}});
 const Launcher kSrun = launcher_of({{"SLURM_PROCID", "0"}});
@@ -78,30 +74,6 @@ TEST(Launcher, is_known_by_its_variables) {
   EXPECT_FALSE(srun.is_none());
   EXPECT_EQ(std::string(srun.started().variable), "SLURM_STEP_NUM_TASKS");
   EXPECT_TRUE(srun.is_later_process());
-}
-
-TEST(QuickStart, LeavesOutTheDaemonOfAProcessAloneAndNetworksWithinAHost) {
-  using Chosen = std::vector<std::pair<std::string, std::string>>;
-  const auto chosen = [](const Variables& variables) {
-    return quick_start_variables(environment_of(variables));
-  };
-  const std::pair<std::string, std::string> within_a_host = {"OMPI_MCA_pml", "ob1"};
-  const Chosen without_daemon = {{"OMPI_MCA_ess_singleton_isolated", "1"},
-                                 {"OMPI_MCA_orte_create_session_dirs", "0"}};
-  Chosen alone = without_daemon;
-  alone.push_back(within_a_host);
-  EXPECT_EQ(chosen({}), alone);
-  EXPECT_EQ(chosen({{"OMPI_MCA_pml", "ucx"}}), without_daemon);
-  EXPECT_EQ(chosen({{"OMPI_MCA_mtl", "psm2"}}), without_daemon);
-  EXPECT_EQ(chosen({{"OMPI_MCA_ess_singleton_isolated", "0"}}), Chosen{within_a_host});
-
-  Variables mpirun = {{"OMPI_COMM_WORLD_SIZE", "4"}, {"PMIX_RANK", "0"}};
-  EXPECT_EQ(chosen(mpirun), Chosen{}) << "it is not known whether they are on one host";
-  mpirun["OMPI_COMM_WORLD_LOCAL_SIZE"] = "2";
-  EXPECT_EQ(chosen(mpirun), Chosen{});
-  mpirun["OMPI_COMM_WORLD_LOCAL_SIZE"] = "4";
-  EXPECT_EQ(chosen(mpirun), Chosen{within_a_host});
-  EXPECT_EQ(chosen({{"PMIX_RANK", "0"}, {"SLURM_PROCID", "0"}}), Chosen{});
 }
 
 TEST(RankInfo, WarnsOnceForAGroupOfRanksThatCrowdTheirCores) {
