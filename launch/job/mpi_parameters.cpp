@@ -1,8 +1,7 @@
 #include "launch/job/mpi_parameters.h"
 
-#include <dlfcn.h>
 #include <fmt/core.h>
-#include <mpi.h>
+#include <link.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -26,11 +25,20 @@ fs::path launcher_prefix(const fs::path& root) {
       .parent_path();
 }
 
-/// PREFIX of PREFIX/lib/libmpi.so.
+/// PREFIX of PREFIX/lib/libmpi.so.40, which is part of this process.
 fs::path library_prefix(const fs::path& root) {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&MPI_Init), &info) == 0) return {};
-  return root / fs::path(info.dli_fname).relative_path().parent_path().parent_path();
+  std::string library;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* to) {
+        const std::string path = info->dlpi_name != nullptr ? info->dlpi_name : "";
+        if (!fs::path(path).filename().string().starts_with("libmpi.so")) return 0;
+        *static_cast<std::string*>(to) = path;
+        return 1;
+      },
+      &library);
+  std::error_code error;  // then the path is empty
+  const fs::path file = fs::canonical(library, error);
+  return file.empty() ? file : root / file.relative_path().parent_path().parent_path();
 }
 
 /// PREFIX/etc, and where distributions have it: /etc/openmpi, /etc/openmpi-x86_64.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <map>
 
 #include "tests/base/fake_root.h"
@@ -46,13 +48,26 @@ TEST(QuickStart, LeavesOutNetworksWithinAHost) {
   EXPECT_EQ(started_by(root, {{"PMIX_RANK", "0"}, {"SLURM_PROCID", "0"}}), Chosen{});
 }
 
+/// PREFIX of this process's PREFIX/lib/libmpi.so.40, without the first "/"; empty if it has none.
+std::string mpi_prefix() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const std::filesystem::path file = line.substr(std::min(line.find('/'), line.size()));
+    if (!file.filename().string().starts_with("libmpi.so")) continue;
+    return file.relative_path().parent_path().parent_path();
+  }
+  return "";
+}
+
 TEST(QuickStart, LeavesTheNetworkToWhoeverHasChosenOne) {
   for (const char* name : {"pml", "mtl", "mca_base_envar_file_prefix", "mca_base_param_files"}) {
     const test::FakeRoot root;
     EXPECT_EQ(started_by(root, {{"OMPI_MCA_" + std::string(name), "ucx"}}), kWithoutDaemon) << name;
   }
-  for (const std::string file :
-       {"home/.openmpi/mca-params.conf", "etc/openmpi/openmpi-mca-params.conf"}) {
+  ASSERT_NE(mpi_prefix(), "");
+  for (const std::string& file : {std::string("home/.openmpi/mca-params.conf"),
+                                  std::string("etc/openmpi/openmpi-mca-params.conf"),
+                                  mpi_prefix() + "/etc/openmpi-mca-params.conf"}) {
     const test::FakeRoot root;
     const Environment variables = {{"HOME", root.path() + "/home"}};
     root.write(file, "pml = ^ucx\nmtl = ^ofi\nbtl = ^uct\n");
