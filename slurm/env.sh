@@ -82,8 +82,9 @@ run_in_time() {
   done
   trap '' USR1
   trap - TERM
-  # Ended by SIGUSR1 itself: they did not listen yet, or it came twice. What is finished is there.
-  if ((time_is_up && code == 128 + $(kill -l USR1))); then code=6; fi
+  # Ended by SIGUSR1 itself: they did not listen yet, or it came twice. Where one of them ends so before others have the
+  # signal, srun ends these by SIGTERM, and tells of that. What is finished is there.
+  if ((time_is_up && (code == 128 + $(kill -l USR1) || code == 128 + $(kill -l TERM)))); then code=6; fi
 }
 
 # Sends SIGUSR1 to what run_in_time runs: srun forgets one that comes before its tasks have started.

@@ -87,6 +87,25 @@ is_early() { # JOB
   starts_again "$1" && ended_with "$1" 0 && says "$1" ", start 3" && same_texts "generate-$1.jsonl" many.jsonl
 }
 
+# SIGUSR1 ends one rank, and srun the other, before they listen: the next start does all.
+cat >early/half_deaf <<END
+#!/bin/bash
+if [[ ! -e "$work/hears" ]]; then
+  ((\$SLURM_PROCID == 0)) || trap '' USR1
+  touch "$work/half.\$SLURM_PROCID"
+  sleep 1000
+fi
+exec $MOESAIC "\$@"
+END
+chmod +x early/half_deaf
+is_heard_by_one() { # JOB
+  wait_until test -e half.0 && wait_until test -e half.1
+  scancel --signal=USR1 --batch "$1"
+  comes_to "$1" PENDING || return 1
+  touch hears
+  starts_again "$1" && ended_with "$1" 0 && says "$1" ", start 2" && same_texts "generate-$1.jsonl" many.jsonl
+}
+
 # The second signal ends at once: also ranks that wait for one that stands still. It may not be queued again.
 is_told_twice() { # JOB
   local stopped
@@ -121,7 +140,9 @@ beside check_job "sft: SIGUSR1, then the rest" trains_on \
 beside check_job "score: SIGUSR1, then the rest" scores_on "$(submit score "$model" "$work/many" -b 16)"
 env_folder=$work/early with=("--export=ALL,MOESAIC=$work/early/moesaic")
 beside check_job "SIGUSR1 before anything is ready" is_early "$(submit "${long[@]}")"
-env_folder="" with=(--no-requeue)
+env_folder="" with=("--export=ALL,MOESAIC=$work/early/half_deaf")
+beside check_job "SIGUSR1 that one rank hears before it listens" is_heard_by_one "$(submit "${long[@]}")"
+with=(--no-requeue)
 beside check_job "SIGUSR1 twice" is_told_twice "$(submit "${endless[@]}")"
 with=()
 cancelled=$(submit "${endless[@]}")
