@@ -1,7 +1,6 @@
 #include "launch/job/mpi_parameters.h"
 
 #include <fmt/core.h>
-#include <link.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "base/split.h"
+#include "launch/job/loaded_libraries.h"
 
 namespace moesaic {
 namespace {
@@ -27,18 +27,13 @@ fs::path launcher_prefix(const fs::path& root) {
 
 /// PREFIX of PREFIX/lib/libmpi.so.40, which is part of this process.
 fs::path library_prefix(const fs::path& root) {
-  std::string library;
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* to) {
-        const std::string path = info->dlpi_name != nullptr ? info->dlpi_name : "";
-        if (!fs::path(path).filename().string().starts_with("libmpi.so")) return 0;
-        *static_cast<std::string*>(to) = path;
-        return 1;
-      },
-      &library);
-  std::error_code error;  // then the path is empty
-  const fs::path file = fs::canonical(library, error);
-  return file.empty() ? file : root / file.relative_path().parent_path().parent_path();
+  for (const std::string& library : loaded_libraries()) {
+    if (!fs::path(library).filename().string().starts_with("libmpi.so")) continue;
+    std::error_code error;  // then the path is empty
+    const fs::path file = fs::canonical(library, error);
+    return file.empty() ? file : root / file.relative_path().parent_path().parent_path();
+  }
+  return {};
 }
 
 /// PREFIX/etc, and where distributions have it: /etc/openmpi, /etc/openmpi-x86_64.

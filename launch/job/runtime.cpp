@@ -133,19 +133,21 @@ void leave_code_to_launcher() {
   std::signal(SIGTERM, [](int) { std::raise(SIGKILL); });
 }
 
+/// How long this rank waits for its turn to speak: the first speaks at once, and the launcher has
+/// time to end the others, also on a busy host.
+std::chrono::milliseconds turn_of(int rank) {
+  constexpr std::chrono::milliseconds kLauncherTime(250);
+  constexpr std::chrono::milliseconds kTurn(50);
+  return rank == 0 ? std::chrono::milliseconds(0) : kLauncherTime + kTurn * std::min(rank, 20);
+}
+
 /// Ends the job because of the exception being handled. Ranks that fail at the same time speak one
 /// after the other, echoes last: the first to speak ends the others before their turn.
 /// `is_terminated`: the launcher has sent SIGTERM, which the verb has heard and nobody hears again.
 int end_job(const MpiSession& mpi, const Log& log, bool is_terminated) {
   const Failure failure = describe_current_exception();
   if (failure.grace.count() > 0) leave_code_to_launcher();
-  if (mpi.size() > 1) {
-    constexpr auto kTurn = std::chrono::milliseconds(50);
-    constexpr auto kLauncherTime = std::chrono::milliseconds(250);  // to end ranks, on a busy host
-    const auto turn =
-        log.rank() == 0 ? kTurn * 0 : kLauncherTime + kTurn * std::min(log.rank(), 20);
-    std::this_thread::sleep_for(failure.silence + turn);
-  }
+  if (mpi.size() > 1) std::this_thread::sleep_for(failure.silence + turn_of(log.rank()));
   log.write(failure.level, "{}", failure.message);
   if (mpi.size() > 1) {
     if (failure.grace.count() > 0 && is_terminated) std::raise(SIGKILL);

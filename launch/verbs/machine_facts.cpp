@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
-#include <link.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 
 #include "base/memory.h"
 #include "launch/job/launcher.h"
+#include "launch/job/loaded_libraries.h"
 #include "launch/job/srun_kinds.h"
 
 namespace moesaic {
@@ -114,15 +114,8 @@ std::string ways_text(std::span<const std::string> files) {
 }
 
 std::vector<std::string> live_plugins() {
-  std::vector<std::string> files;
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* to) {
-        const std::string path = info->dlpi_name != nullptr ? info->dlpi_name : "";
-        if (!way_of(path).first.empty())
-          static_cast<std::vector<std::string>*>(to)->push_back(path);
-        return 0;
-      },
-      &files);
+  std::vector<std::string> files = loaded_libraries();
+  std::erase_if(files, [](const std::string& file) { return way_of(file).first.empty(); });
   return files;
 }
 

@@ -104,9 +104,9 @@ TEST_F(PlannedTraining, takes_the_memory_that_is_planned) {
     check("1", {"--recompute", recompute}, 0.1);
     check("1", {"--recompute", recompute, "--lora-rank", "256"}, 0.05);
   }
-  // Each has memory to differentiate attention, but takes none where others take its jobs: 264 to
-  // 304 MB were seen.
-  check("48", {"--recompute", "always"}, 0.2);
+  // Each has memory to differentiate attention. Of many more threads some find no job, and take
+  // none.
+  check("16", {"--recompute", "always"}, 0.1);
 }
 
 TEST_F(PlannedTraining, that_does_not_fit_runs_as_is_planned_to_the_same_bytes) {
