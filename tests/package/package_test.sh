@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the build into a temporary prefix and builds a program of somebody else against it, with
-# nothing of the source tree: the program says what `moesaic generate` says, and every installed
+# Installs the build into a temporary prefix and builds programs of somebody else against it, with
+# nothing of the source tree: the programs say what `moesaic generate` says, and every installed
 # header stands alone.
-# usage: package_test.sh BUILD_DIR MODEL_DIR
+# usage: package_test.sh BUILD_DIR MODEL_DIR MPIRUN
 set -euo pipefail
-build=$1 model=$2
+build=$1 model=$2 mpirun=$3
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -18,6 +18,8 @@ text="In the beginning"
 "$work/build/count_tokens" "$model" "$text" | tee "$work/out"
 "$work/prefix/bin/moesaic" generate -m "$model" -p "$text" -n 8 --temp 0 --numerics portable 2>/dev/null >"$work/generated"
 grep -qF "tokens, continued: $(sed "1s/^$text//" "$work/generated" | head -1)" "$work/out"
+"$mpirun" -n 2 "$work/build/continue_on_ranks" "$model" "$text" | tee "$work/ranks"
+[[ $(cut -d: -f2- "$work/ranks") == "$(cut -d: -f2- "$work/out")" ]]
 if "$work/build/count_tokens" "$work" "$text" 2>"$work/err"; then exit 1; fi
 grep -q "not a checkpoint" "$work/err"
 
