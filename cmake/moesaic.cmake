@@ -40,6 +40,11 @@ function(moesaic_flags target)
   endif()
 endfunction()
 
+# Has the sources of a target compiled so many in a file, where MOESAIC_JOIN_SOURCES.
+function(moesaic_join target size)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${MOESAIC_JOIN_SOURCES} UNITY_BUILD_BATCH_SIZE ${size})
+endfunction()
+
 # moesaic_library(NAME SOURCES a.cpp ... [ALONE b.cpp ...] [DEPENDS targets ...] [PRIVATE_DEPENDS targets ...])
 # makes the static library moesaic_NAME with the alias moesaic::NAME. With MOESAIC_JOIN_SOURCES it is
 # compiled in files of twelve sources, which takes a quarter of the time: what stands in anonymous
@@ -49,15 +54,34 @@ function(moesaic_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(moesaic_${name} STATIC ${ARG_SOURCES})
   add_library(moesaic::${name} ALIAS moesaic_${name})
-  set_target_properties(moesaic_${name} PROPERTIES EXPORT_NAME ${name}
-                        UNITY_BUILD ${MOESAIC_JOIN_SOURCES} UNITY_BUILD_BATCH_SIZE 12)
+  set_target_properties(moesaic_${name} PROPERTIES EXPORT_NAME ${name})
+  moesaic_join(moesaic_${name} 12)
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   moesaic_flags(moesaic_${name})
   target_compile_options(moesaic_${name} PRIVATE -Wconversion)
+  if(name IN_LIST MOESAIC_ONLY_LINKED)
+    target_compile_options(moesaic_${name} PRIVATE -O0)
+  endif()
   target_include_directories(moesaic_${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/moesaic>)
   target_link_libraries(moesaic_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
   set_property(GLOBAL APPEND PROPERTY MOESAIC_LIBRARIES moesaic_${name})
+endfunction()
+
+# What all programs and libraries of tests have in common.
+function(moesaic_test_flags target)
+  moesaic_join(${target} 6)
+  moesaic_flags(${target})
+  target_compile_options(${target} PRIVATE -O1)  # what is tested is optimised; a test compiles sooner
+  target_compile_definitions(${target} PRIVATE MOESAIC_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+endfunction()
+
+# moesaic_test_library(NAME SOURCES a.cpp ... DEPENDS targets ...): what several tests share.
+function(moesaic_test_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  moesaic_test_flags(${name})
+  target_link_libraries(${name} PUBLIC ${ARG_DEPENDS})
 endfunction()
 
 # moesaic_test(NAME SOURCES a_test.cpp ... DEPENDS targets ... [LABELS labels ...] [TIMEOUT seconds] [TSAN_SKIPS patterns ...])
@@ -73,16 +97,13 @@ function(moesaic_test name)
     set(ARG_LABELS unit)
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ${MOESAIC_JOIN_SOURCES} UNITY_BUILD_BATCH_SIZE 6)
-  moesaic_flags(${name})
-  target_compile_options(${name} PRIVATE -O1)  # what is tested is optimised; a test compiles sooner
+  moesaic_test_flags(${name})
   # clang's sanitizers have an operator new of their own in the program, which then stands in for
   # one that counts or refuses: such tests show what they have to show in builds without sanitizers.
   if(MOESAIC_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
     target_link_options(${name} PRIVATE -Wl,-z,muldefs)
   endif()
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest_main)
-  target_compile_definitions(${name} PRIVATE MOESAIC_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   set(filter "")
   if(ARG_TSAN_SKIPS AND MOESAIC_SANITIZE STREQUAL thread AND NOT MOESAIC_THOROUGH)
     list(JOIN ARG_TSAN_SKIPS ":" filter)

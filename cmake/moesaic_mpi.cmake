@@ -7,9 +7,8 @@ function(moesaic_mpi_test name)
     set(ARG_TIMEOUT 400)
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  moesaic_flags(${name})
+  moesaic_test_flags(${name})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} moesaic_mpi_test_main)
-  target_compile_definitions(${name} PRIVATE MOESAIC_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   foreach(ranks IN LISTS ARG_RANKS)
     add_test(NAME ${name}_${ranks}
              COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}

@@ -23,7 +23,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 
 run() {  # preset, labels of the tests or nothing for all
-  local preset=$1 targets=all isas="scalar;avx2;avx512;avx512_bf16;amx" options
+  local preset=$1 targets=all isas="scalar;avx2;avx512;avx512_bf16;amx" linked="" options
   shift
   echo "== $preset $*"
   (($# > 0)) && targets=$(printf 'tests_%s ' "$@")
@@ -32,12 +32,15 @@ run() {  # preset, labels of the tests or nothing for all
     [[ $preset == dev ]] && options+=(-DMOESAIC_CUTLASS=ON)
   else
     options=(-DMOESAIC_THOROUGH=OFF -DMOESAIC_JOIN_SOURCES=ON -DMOESAIC_CUTLASS=OFF)  # a third of the time; --all finds what a source forgets to include
-    [[ $preset == dev ]] || isas="scalar;avx2"  # kernels know nothing of threads, nor of foreign bytes
+    case $preset in  # kernels know nothing of threads, nor of foreign bytes, and readers of these nothing of ranks
+      tsan) isas="scalar;avx2"; linked="chat;jinja;tokenizer" ;;
+      asan) isas="scalar"; linked="comm;kernels;lora;model;moe;parallel;train" ;;
+    esac
     [[ $preset == dev ]] && options+=("-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -DNDEBUG")  # nobody debugs it
   fi
   options+=("-DMOESAIC_CUDA_CHIPS=80;86;89;90a;100a;103a;120a;121a")  # 8 s
   mkdir -p build
-  cmake --preset "$preset" "-DMOESAIC_ISAS=$isas" "${options[@]}" >build/configure.log
+  cmake --preset "$preset" "-DMOESAIC_ISAS=$isas" "-DMOESAIC_ONLY_LINKED=$linked" "${options[@]}" >build/configure.log
   grep -o "GPU parts.*" build/configure.log || true
   # shellcheck disable=SC2086
   cmake --build --preset "$preset" --target $targets -- --quiet

@@ -8,7 +8,7 @@
 namespace moesaic::ptx {
 namespace {
 
-constexpr std::uint64_t kPoison = 0xdeadbeefdeadbeef;  // of registers that nobody has written
+constexpr std::uint64_t kNeverWritten = 0xdeadbeefdeadbeef;
 constexpr std::uint32_t kAllLanes = 0xffffffff;
 constexpr std::uint64_t kMostInstructions = std::uint64_t{1} << 32;
 
@@ -18,7 +18,7 @@ void Warp::begin(unsigned index, unsigned x, unsigned y) {
   const Kernel& kernel = *block_.kernel;
   const Launch& launch = *block_.launch;
   index_ = index;
-  registers_.resize(static_cast<std::size_t>(kernel.num_slots) * kWarpLanes, kPoison);
+  registers_.resize(static_cast<std::size_t>(kernel.num_slots) * kWarpLanes, kNeverWritten);
   const std::uint64_t special[kNumSpecialSlots] = {
       0, 0, 0, launch.threads, 1, 1, x, y, 0, launch.grid_x, launch.grid_y, 1, 0};
   for (std::int32_t i = 0; i < kNumSpecialSlots; ++i) std::fill_n(slot(i), kWarpLanes, special[i]);
