@@ -81,13 +81,15 @@ std::string sample_line(std::int64_t tokens) {
 
 TEST_F(PlannedTraining, takes_the_memory_that_is_planned) {
   const std::string data = directory_.path_of("data.jsonl");
+  const std::string held_out = directory_.path_of("held_out.jsonl");
   write_text(data, sample_line(2040) + sample_line(1800));
+  write_text(held_out, sample_line(2040));
   const auto check = [&](const std::string& threads, const Arguments& options, double tolerance) {
     const std::string out = directory_.path_of("out");
-    const ProgramResult done = run_moesaic(
-        joined({"sft", "-m", kDemo, "--data", data, "--eval-data", data, "-o", out, "--overwrite",
-                "--max-steps", "1", "--global-batch-size", "2", "-b", "2048", "-t", threads},
-               options));
+    const ProgramResult done = run_moesaic(joined(
+        {"sft", "-m", kDemo, "--data", data, "--eval-data", held_out, "-o", out, "--overwrite",
+         "--max-steps", "1", "--global-batch-size", "2", "-b", "2048", "-t", threads},
+        options));
     ASSERT_EQ(done.exit_code, 0) << done.text();
     const std::string end = lines_of(read_text(out + "/metrics.jsonl")).back();
     const auto peak =
@@ -111,7 +113,7 @@ TEST_F(PlannedTraining, takes_the_memory_that_is_planned) {
 
 TEST_F(PlannedTraining, that_does_not_fit_runs_as_is_planned_to_the_same_bytes) {
   const std::string data = directory_.path_of("data.jsonl");
-  write_text(data, sample_line(2040) + sample_line(1800));
+  write_text(data, sample_line(2040) + sample_line(300));
   const Arguments sizes = {"-c", "2040", "-b", "2048", "--global-batch-size", "2", "-t", "1"};
   const auto planned = [&](const std::string& recompute) {
     return plan(kDemo, joined({"--recompute", recompute, "--memory", "64G"}, sizes))
