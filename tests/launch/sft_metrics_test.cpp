@@ -217,7 +217,9 @@ TEST_F(SftMetrics, StepsTellOfTheirSamplesAndOfWhatTheRoutersChoseOfThem) {
         EXPECT_EQ(step.at("trained_tokens").as_int(), tokens - 2 * std::ssize(samples));
         const std::vector<Choice> choices = choices_of(model_, samples);
         EXPECT_NEAR(step.at("balance_loss").as_double(), naive_balance_loss(choices), 1e-5) << i;
-        const auto owner = [&](std::size_t expert) { return rank_of(expert, ranks); };
+        const auto owner = [&place = rank_of, ranks](std::size_t expert) {
+          return place(expert, ranks);
+        };
         EXPECT_NEAR(step.at("load_max_over_mean").as_double(), naive_load(choices, ranks, owner),
                     1e-5)
             << i;
