@@ -144,6 +144,25 @@ void add_targets(Fields& fields, const AdapterDescription& description,
   if (parameters != "[]") fields.emplace_back("target_parameters", parameters);
 }
 
+/// Whether PEFT can join the experts' adapters of each layer that has any: down's alone or those of
+/// all three matrices, of all experts, of one rank and alpha.
+bool have_whole_experts(std::span<const AdapterSpec> adapters) {
+  std::map<std::int64_t, std::map<MlpPart, std::int64_t>> counts;  // by layer
+  const AdapterSpec* first = nullptr;
+  for (const AdapterSpec& adapter : adapters) {
+    const AdapterSite& site = adapter.site;
+    if (site.kind != AdapterKind::experts) continue;
+    if (first == nullptr) first = &adapter;
+    if (adapter.rank != first->rank || adapter.alpha != first->alpha) return false;
+    counts[site.layer].try_emplace(*site.part, site.num_experts).first->second -= 1;
+  }
+  return std::ranges::all_of(counts, [](const auto& layer) {
+    const auto& missing = layer.second;  // adapters, by matrix
+    return missing.contains(MlpPart::down) && missing.size() != 2 &&
+           std::ranges::all_of(missing, [](const auto& part) { return part.second == 0; });
+  });
+}
+
 }  // namespace
 
 std::string peft_config_text(const AdapterDescription& description,
@@ -180,7 +199,8 @@ bool loads_on_both(const AdapterDescription& description, bool takes_experts,
   };
   if (all_are(AdapterKind::attention, AdapterKind::attention)) return true;
   return takes_experts && description.layout == AdapterLayout::transformers4 &&
-         !description.rank_stabilised && all_are(AdapterKind::attention, AdapterKind::experts);
+         !description.rank_stabilised && all_are(AdapterKind::attention, AdapterKind::experts) &&
+         have_whole_experts(adapters);
 }
 
 }  // namespace moesaic

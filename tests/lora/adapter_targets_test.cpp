@@ -106,13 +106,60 @@ TEST(AdapterTargets, KindsHaveOneSpelling) {
   }
 }
 
+/// Adapters of the first `count` of two experts of a layer.
+void add_experts(std::vector<AdapterSpec>& adapters, const std::vector<MlpPart>& parts,
+                 std::int64_t count, std::int64_t layer = 0) {
+  for (std::int64_t expert = 0; expert < count; ++expert) {
+    for (const MlpPart part : parts) {
+      adapters.push_back({.site = {.kind = AdapterKind::experts,
+                                   .module = "module",
+                                   .layer = layer,
+                                   .expert = expert,
+                                   .num_experts = 2,
+                                   .part = part},
+                          .rank = 8,
+                          .alpha = 16});
+    }
+  }
+}
+
+/// What PEFT 0.21.2 with transformers 5.23 made of each.
+TEST(AdapterLayouts, PartsOfExpertsLoadOnVersion5WhereTheyCanBeJoined) {
+  using enum MlpPart;
+  const auto loads = [](const std::vector<AdapterSpec>& adapters) {
+    return loads_on_both({.layout = AdapterLayout::transformers4}, true, adapters);
+  };
+  const auto loads_parts = [&](const std::vector<MlpPart>& parts, std::int64_t experts = 2) {
+    std::vector<AdapterSpec> adapters;
+    add_experts(adapters, parts, experts);
+    return loads(adapters);
+  };
+  EXPECT_TRUE(loads_parts({gate, up, down}));
+  EXPECT_TRUE(loads_parts({down}));
+  EXPECT_FALSE(loads_parts({gate, up})) << "lost";
+  EXPECT_FALSE(loads_parts({up})) << "refused";
+  EXPECT_FALSE(loads_parts({gate, down}));
+  EXPECT_FALSE(loads_parts({gate, up, down}, 1)) << "refused";
+  std::vector<AdapterSpec> layers;
+  add_experts(layers, {gate, up, down}, 2, 1);  // of the second layer alone
+  EXPECT_TRUE(loads(layers));
+  add_experts(layers, {down}, 2, 3);
+  EXPECT_TRUE(loads(layers));
+  layers.back().rank = 4;
+  EXPECT_FALSE(loads(layers)) << "another rank";
+}
+
 /// As tools/compare_adapter_layouts.py found.
 TEST(AdapterLayouts, SomeLoadOnBothVersionsOfTransformers) {
   const auto loads = [](const AdapterDescription& description, bool takes_experts,
                         const std::vector<AdapterKind>& kinds) {
     std::vector<AdapterSpec> adapters;
     for (const AdapterKind kind : kinds) {
-      adapters.push_back({.site = {.kind = kind, .module = "module"}, .rank = 8});
+      if (kind == AdapterKind::experts) {
+        add_experts(adapters, {MlpPart::gate, MlpPart::up, MlpPart::down}, 2);
+      } else {
+        adapters.push_back({.site = {.kind = kind, .module = "module"}, .rank = 8});
+      }
     }
     return loads_on_both(description, takes_experts, adapters);
   };
