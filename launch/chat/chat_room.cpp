@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "launch/chat/chat_file.h"
+#include "src/tokenizer/utf8.h"
 
 namespace moesaic {
 namespace {
@@ -21,6 +22,12 @@ std::string rate_text(std::int64_t tokens, double seconds) {
   const double rate = per_second(tokens, seconds);
   const std::string digits = rate < 100 ? fmt::format("{:.3g}", rate) : fmt::format("{:.0f}", rate);
   return fmt::format("{:.3g} s ({} tokens/s)", seconds, digits);
+}
+
+/// What a template may be given.
+const std::string& checked(const std::string& text) {
+  require(is_valid_utf8(text), ErrorKind::usage, "this is not UTF-8, and nothing of it is taken");
+  return text;
 }
 
 /// A text of several words has quotes around it, or none.
@@ -67,7 +74,7 @@ void ChatRoom::take(const Message& message, const ChatSignals& signals) {
   try {
     const auto command = message.is_quoted ? std::nullopt : parse_chat_command(message.text);
     if (command && !obey(*command)) return;
-    if (!command) dialogue_.ask(message.text);
+    if (!command) dialogue_.ask(checked(message.text));
   } catch (const Error& error) {
     if (!is_told(error)) throw;
     screen_.error(error.what());
@@ -144,9 +151,8 @@ void ChatRoom::tell_end(const Turn& turn) {
 
 void ChatRoom::set_system(const std::string& text) {
   Conversation& conversation = dialogue_.conversation();
-  if (!text.empty()) return conversation.set_system(unquoted(text));
-  const std::string now = conversation.system();
-  screen_.note(now.empty() ? "there is no system prompt" : now);
+  if (!text.empty()) return conversation.set_system(checked(unquoted(text)));
+  screen_.note(conversation.has_system() ? conversation.system() : "there is no system prompt");
 }
 
 void ChatRoom::tell_size() const {

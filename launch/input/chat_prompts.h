@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,9 @@ namespace moesaic {
 
 /// What --chat-template-kwargs says. Throws Error{usage} if it is no JSON object.
 [[nodiscard]] jinja::Dict template_variables(const Options& options);
+
+/// The text of --system-prompt, if any. Throws Error{usage} if it is not UTF-8.
+[[nodiscard]] std::optional<std::string> system_prompt(const Options& options);
 
 /// A conversation, and where it stands.
 struct ChatPrompt {

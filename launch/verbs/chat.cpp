@@ -27,6 +27,7 @@ struct ChatInput {
   Tokenizer tokenizer;
   ChatTemplate chat_template;
   jinja::Dict variables;
+  std::optional<std::string> system;
   SamplingChoice sampling;
 };
 
@@ -38,7 +39,7 @@ std::optional<ChatInput> read_input(const Runtime& runtime, const OpenModel& mod
     const std::string& directory = model.files.directory();
     input.emplace(ChatInput{Tokenizer::from_directory(directory),
                             ChatTemplate::from_directory(directory, options.chat_template),
-                            template_variables(options),
+                            template_variables(options), system_prompt(options),
                             choose_sampling(runtime.command(), read_generation_defaults(directory),
                                             model.config.vocab_size)});
   });
@@ -116,7 +117,6 @@ void talk(const Runtime& runtime, StepEngine& engine, Dialogue& dialogue) {
 }  // namespace
 
 void run_chat(Runtime& runtime) {
-  const Options& options = runtime.options();
   const OpenModel model = open_model(runtime);
   const std::optional<ChatInput> input = read_input(runtime, model);
   announce(runtime);
@@ -129,7 +129,7 @@ void run_chat(Runtime& runtime) {
       Dialogue dialogue({engine, input->tokenizer, input->chat_template},
                         dialogue_options(runtime, model.config, *input, context));
       dialogue.conversation().set_variables(input->variables);
-      if (options.system_prompt) dialogue.conversation().set_system(*options.system_prompt);
+      if (input->system) dialogue.conversation().set_system(*input->system);
       runtime.log().once(LogLevel::info, "{}", input->sampling.text);
       runtime.log().once(LogLevel::info, "context of {} tokens; /help lists commands", context);
       talk(runtime, engine, dialogue);

@@ -41,8 +41,9 @@ bool Conversation::has_system() const {
 }
 
 std::string Conversation::system() const {
-  const std::string* text = has_system() ? text_of(messages_.front(), "content") : nullptr;
-  return text == nullptr ? "" : *text;
+  const Value* content = has_system() ? messages_.front().dict()->find("content") : nullptr;
+  if (content == nullptr) return "";
+  return content->text() != nullptr ? *content->text() : jinja::to_json(*content, {});
 }
 
 void Conversation::set_system(const std::string& text) {

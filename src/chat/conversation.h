@@ -16,7 +16,9 @@ class Conversation {
   /// Goes on from what a file had.
   explicit Conversation(Chat chat);
 
-  /// What the first message says if its role is system; empty without one.
+  /// Whether the role of the first message is system.
+  [[nodiscard]] bool has_system() const;
+  /// What that says, as JSON where it is no text; empty without one.
   [[nodiscard]] std::string system() const;
   /// The first message is this one, of role system; without text there is none.
   void set_system(const std::string& text);
@@ -43,7 +45,6 @@ class Conversation {
 
  private:
   void add(std::string_view role, const std::string& text);
-  [[nodiscard]] bool has_system() const;
   /// One past the last message of a user, 0 if there is none.
   [[nodiscard]] std::size_t after_last_question() const;
 

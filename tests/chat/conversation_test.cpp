@@ -61,6 +61,17 @@ TEST(Conversation, what_is_written_is_read_again) {
   EXPECT_EQ(conversation.size(), 1U);
 }
 
+TEST(Conversation, a_system_prompt_need_not_be_a_text) {
+  Conversation conversation(read_chat(Json::parse(
+      R"({"messages": [{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}]})",
+      "line")));
+  EXPECT_TRUE(conversation.has_system());
+  EXPECT_EQ(conversation.system(), R"([{"type": "text", "text": "Be brief."}])");
+  conversation.set_system("");
+  EXPECT_FALSE(conversation.has_system());
+  EXPECT_EQ(conversation.system(), "");
+}
+
 TEST(Conversation, a_chat_is_of_the_messages_when_it_was_asked_for) {
   Conversation conversation;
   conversation.ask("One?");

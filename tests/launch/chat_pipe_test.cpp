@@ -84,6 +84,22 @@ TEST(ChatPipe, what_is_wrong_is_told_and_the_conversation_goes_on) {
   EXPECT_EQ(lines_of(result.out).size(), 2U);
 }
 
+TEST(ChatPipe, what_is_not_utf8_is_not_taken_and_a_byte_order_mark_is_no_part_of_a_line) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("c.jsonl");
+  const ProgramResult result = talk({"--temp", "0"},
+                                    "\xEF\xBB\xBF/system Be brief.\ncaf\xE9\nx\xF0\n"
+                                    "/system caf\xE9\nWho heard it?\n/save " +
+                                        file + "\n");
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_EQ(result.error_lines(), 3) << result.text();
+  const Json messages = Json::read_file(file).at("messages");
+  ASSERT_EQ(messages.size(), 3);
+  EXPECT_EQ(messages.at(0).at("content").as_string(), "Be brief.");
+  EXPECT_EQ(messages.at(1).at("content").as_string(), "Who heard it?");
+  expect_failure(talk({"-sys", "caf\xE9"}, ""), 2, {"--system-prompt", "UTF-8"});
+}
+
 TEST(ChatPipe, a_template_and_its_variables_can_be_given) {
   const TemporaryDirectory directory;
   const std::string file = directory.path_of("t.jinja");
