@@ -2,14 +2,23 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <sstream>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "launch/input/request_fields.h"
 #include "src/chat/conversation.h"
 #include "src/tokenizer/utf8.h"
 
 namespace moesaic {
+namespace {
+
+/// What a line of a conversation says to its template besides what a request may say.
+constexpr std::array<std::string_view, 1> kOfTemplates = {"add_generation_prompt"};
+
+}  // namespace
 
 jinja::Dict template_variables(const Options& options) {
   if (!options.chat_template_kwargs) return {};
@@ -19,6 +28,12 @@ jinja::Dict template_variables(const Options& options) {
   } catch (const Error& error) {
     fail(ErrorKind::usage, "{}", error.what());
   }
+}
+
+std::optional<std::string> system_prompt(const Options& options) {
+  require(!options.system_prompt || is_valid_utf8(*options.system_prompt), ErrorKind::usage,
+          "the text of --system-prompt is not UTF-8");
+  return options.system_prompt;
 }
 
 std::vector<ChatPrompt> read_chat_prompts(const Options& options) {
@@ -37,7 +52,9 @@ std::vector<ChatPrompt> read_chat_prompts(const Options& options) {
       ++number;
       if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
       const std::string where = fmt::format("{} line {}", name, number);
-      all.push_back({read_chat(Json::parse(line, where)), where});
+      const Json conversation = Json::parse(line, where);
+      if (conversation.is_object()) require_known_fields(conversation, kOfTemplates);
+      all.push_back({read_chat(conversation), where});
     }
     require(!all.empty(), ErrorKind::file, "{} holds no conversation: it is empty", name);
   }
@@ -54,9 +71,8 @@ void apply_chat(Prompt& prompt, const ChatTemplate& chat_template, const Options
   } else {
     conversation.ask(prompt.text);
   }
-  if (options.system_prompt && conversation.system().empty()) {
-    conversation.set_system(*options.system_prompt);
-  }
+  const std::optional<std::string> system = system_prompt(options);
+  if (system && !conversation.has_system()) conversation.set_system(*system);
   Chat chat = conversation.chat();
   add_variables(chat, template_variables(options));
   try {

@@ -115,15 +115,24 @@ constexpr auto kFields = std::to_array<Field>({
     {"version", read_version},
 });
 
-void refuse_unknown(const Json& line, const std::string& name) {
-  std::array<std::string_view, kFields.size()> names{};
-  std::ranges::transform(kFields, names.begin(), &Field::name);
+void refuse_unknown(const Json& line, const std::string& name,
+                    std::span<const std::string_view> others = {}) {
+  std::vector<std::string_view> names(others.begin(), others.end());
+  std::ranges::transform(kFields, std::back_inserter(names), &Field::name);
   const std::string nearest = nearest_name(name, names);
   fail(ErrorKind::file, "{}: unknown field \"{}\"{}", line.where(), name,
        nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
 }
 
 }  // namespace
+
+void require_known_fields(const Json& line, std::span<const std::string_view> others) {
+  line.for_each([&](const std::string& name, const Json&) {
+    const bool is_known = std::ranges::find(kFields, name, &Field::name) != kFields.end() ||
+                          std::ranges::find(others, name) != others.end();
+    if (!is_known) refuse_unknown(line, name, others);
+  });
+}
 
 std::string id_text(const Json& value) {
   require(value.is_integer() || value.is_string(), ErrorKind::file,

@@ -73,6 +73,10 @@ TEST(ChatProgram, what_is_wrong_is_named_with_its_line) {
   const ProgramResult wrong = run_moesaic({"tokenize", "-m", kDemo, "--chat", "-f", file});
   EXPECT_EQ(wrong.exit_code, 3) << wrong.text();
   EXPECT_NE(wrong.err.find("line 1: field \"messages\" is missing"), std::string::npos);
+  write_text(file, "{\"messages\": [], \"max_tokens\": 3, \"add_generation_promt\": true}\n");
+  expect_failure(run_moesaic({"tokenize", "-m", kDemo, "--chat", "-f", file}), 3,
+                 {"line 1: unknown field \"add_generation_promt\"",
+                  "did you mean \"add_generation_prompt\"?"});
   const ProgramResult alone =
       run_moesaic({"tokenize", "-m", kDemo, "--chat-template", made, "-p", "x"});
   EXPECT_EQ(alone.exit_code, 2) << alone.text();
@@ -152,6 +156,8 @@ TEST(GenerateChat, what_is_wrong_is_named) {
   expect_failure(run_moesaic(joined(kGenerateChat, {"-p", "x", "--chat-template", made})), 3,
                  {"--prompt", "Roles must alternate"});
   expect_failure(run_moesaic(generate_with({"-sys", "x"})), 2, {"--system-prompt", "no --chat"});
+  expect_failure(run_moesaic(joined(kGenerateChat, {"-p", "x", "-sys", "caf\xE9"})), 2,
+                 {"--system-prompt", "UTF-8"});
   expect_failure(run_ranks(2, joined(kGenerateChat, {"-p", ""})), 2, {"is empty"});
 }
 
