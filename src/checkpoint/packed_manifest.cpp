@@ -81,13 +81,16 @@ std::uint64_t read_checksum(const Json& object) {
   return *sum;
 }
 
-PackedFile read_file_entry(const Json& object) {
+/// Without a directory, but for that of `folder`.
+PackedFile read_file_entry(const Json& object, std::string_view folder = {}) {
   const Json name = object.at("name");
   PackedFile file{.name = name.as_string(),
                   .bytes = number(object, "bytes", 0, std::int64_t{1} << 62)};
-  require(
-      !file.name.empty() && file.name.find_first_of(std::string_view("/\0", 2)) == file.name.npos,
-      ErrorKind::file, "{}: {} is no plain file name", name.where(), json_quote(file.name));
+  std::string_view plain = file.name;
+  const bool is_inside = !folder.empty() && plain.starts_with(std::string(folder) + "/");
+  if (is_inside) plain.remove_prefix(folder.size() + 1);
+  require(!plain.empty() && plain.find_first_of(std::string_view("/\0", 2)) == plain.npos,
+          ErrorKind::file, "{}: {} is no plain file name", name.where(), json_quote(file.name));
   return file;
 }
 
@@ -226,7 +229,7 @@ PackedManifest parse_manifest(std::string_view text, const std::string& path) {
                       .dense = json.at("dense_format").as_string(),
                       .head = json.at("head_format").as_string()};
   json.at("copies").for_each([&](const std::string&, const Json& object) {
-    manifest.copies.push_back(read_file_entry(object));
+    manifest.copies.push_back(read_file_entry(object, kTemplateFolder));
     manifest.copies.back().checksum = read_checksum(object);
   });
   json.at("shards").for_each([&](const std::string&, const Json& object) {

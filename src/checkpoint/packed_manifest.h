@@ -13,6 +13,8 @@ namespace moesaic {
 
 /// The file of a converted directory that says what the others hold.
 inline constexpr std::string_view kManifestFile = "manifest.json";
+/// Templates of conversations besides the usual one: the only directory in a converted one.
+inline constexpr std::string_view kTemplateFolder = "additional_chat_templates";
 /// What it says that the directory is.
 inline constexpr std::string_view kManifestKind = "moesaic packed model";
 /// Entries start at multiples of this in their shard: a page is of one entry, so that ranks of

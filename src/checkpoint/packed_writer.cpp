@@ -75,12 +75,27 @@ bool is_of_a_conversion(const std::string& name) {
          name.ends_with(".safetensors") || (name.starts_with("packed-") && name.ends_with(".bin"));
 }
 
+bool is_template(const fs::directory_entry& entry) {
+  std::error_code error;
+  return entry.is_regular_file(error) && entry.path().extension() == ".jinja";
+}
+
+/// Whether conversions make such a thing.
+bool is_of_a_conversion(const fs::directory_entry& entry) {
+  std::error_code error;
+  const std::string name = entry.path().filename().string();
+  if (!fs::is_directory(entry.symlink_status(error))) {
+    return entry.is_regular_file(error) && is_of_a_conversion(name);
+  }
+  return name == kTemplateFolder &&
+         std::ranges::all_of(fs::directory_iterator(entry.path(), error), is_template);
+}
+
 /// Nothing of anybody else is in a directory that is going to be taken away.
 void require_nothing_else(const std::string& directory) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory, error)) {
-    require(entry.is_regular_file(error) && is_of_a_conversion(entry.path().filename().string()),
-            ErrorKind::usage,
+    require(is_of_a_conversion(entry), ErrorKind::usage,
             "{}: was not made by moesaic convert, and --overwrite would take it away with all of "
             "{}: put it elsewhere",
             entry.path().string(), directory);
@@ -100,6 +115,18 @@ void require_free_or_converted(const std::string& directory, bool overwrite) {
   require(is_converted(directory), ErrorKind::usage,
           "{}: was not made by moesaic convert, and so is not replaced", directory);
   require_nothing_else(directory);
+}
+
+/// Templates of a model besides the usual one, by their names in its directory.
+std::vector<std::string> template_files(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(in(directory, kTemplateFolder), error)) {
+    if (!is_template(entry)) continue;
+    names.push_back((fs::path(kTemplateFolder) / entry.path().filename()).string());
+  }
+  std::ranges::sort(names);
+  return names;
 }
 
 void write_whole(const std::string& path, std::string_view text) {
@@ -202,26 +229,34 @@ bool PackedOutput::has_shard(const PackedFile& shard) const {
 }
 
 void PackedOutput::copy_files(const std::string& model_directory, PackedManifest& manifest) const {
-  for (const std::string_view name : kCopiedFiles) {
-    if (!file_exists(in(model_directory, name))) continue;
+  const std::vector<std::string> templates = template_files(model_directory);
+  std::error_code error;  // told by what is written into it
+  if (!templates.empty()) fs::create_directory(in(part_, kTemplateFolder), error);
+  const auto copy_file = [&](const std::string& name) {
     const MappedFile source(in(model_directory, name));
     OutputFile copy(in(part_, name), OutputFile::Mode::create);
     reading(source, [&] {
       // First: what cannot be read is then noticed here, not by the system as it writes.
-      manifest.copies.push_back({.name = std::string(name),
+      manifest.copies.push_back({.name = name,
                                  .bytes = std::ssize(source.bytes()),
                                  .checksum = checksum(source.bytes())});
       copy.write_at(0, source.bytes());
     });
     copy.sync();
+  };
+  for (const std::string_view name : kCopiedFiles) {
+    if (file_exists(in(model_directory, name))) copy_file(std::string(name));
   }
+  for (const std::string& name : templates) copy_file(name);
+  if (!templates.empty()) sync_directory(in(part_, kTemplateFolder));
 }
 
 void PackedOutput::make_shards(const PackedManifest& manifest) {
   spares_found_ = false;
   std::set<std::string> stays = kept_;
   stays.emplace(kRecordFile);
-  for (const PackedFile& copy : manifest.copies) stays.insert(copy.name);
+  for (const PackedFile& copy : manifest.copies)
+    stays.insert(fs::path(copy.name).begin()->string());
   clear_part_directory(stays);
   for (const PackedFile& shard : manifest.shards) {
     if (kept_.contains(shard.name)) continue;

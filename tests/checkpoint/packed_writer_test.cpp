@@ -243,6 +243,39 @@ TEST(PackedWriter, AWholeConversionThatCannotHaveItsNameStays) {
   EXPECT_EQ(num_files(directory.path()), 1);
 }
 
+TEST(PackedWriter, TemplatesBesidesTheUsualOneAreCopiedToo) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  const std::string out = directory.path_of("out");
+  const std::string folder = std::string("/") + std::string(kTemplateFolder);
+  fs::create_directories(model + folder);
+  write_text(model + folder + "/tool_use.jinja", "tools");
+  write_text(model + folder + "/notes.txt", "no template");
+  const auto convert_all = [&] {
+    PackedOutput output(out, true);
+    PackedManifest manifest = one_vector();
+    output.copy_files(model, manifest);
+    output.make_shards(manifest);
+    output.publish(manifest);
+  };
+  convert_all();
+  EXPECT_EQ(test::read_text(out + folder + "/tool_use.jinja"), "tools");
+  EXPECT_EQ(num_files(out + folder), 1);
+  PackedDirectory::open(out).verify_copies(true);
+  write_text(model + folder + "/tool_use.jinja", "other tools");
+  convert_all();
+  EXPECT_EQ(test::read_text(out + folder + "/tool_use.jinja"), "other tools");
+  EXPECT_EQ(num_files(directory.path()), 2);
+  write_text(out + folder + "/letter.txt", "dear");
+  EXPECT_NE(error_message(convert_all, ErrorKind::usage).find("was not made by"),
+            std::string::npos);
+  fs::remove(out + folder + "/letter.txt");
+  write_text(out + folder + "/tool_use.jinja", "altered");
+  EXPECT_NE(error_message([&] { PackedDirectory::open(out).verify_copies(true); }, ErrorKind::file)
+                .find("tool_use.jinja: altered"),
+            std::string::npos);
+}
+
 TEST(PackedWriter, WhatAKilledOneHasReplacedIsTakenAway) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
