@@ -24,6 +24,12 @@ std::int64_t step_of(const Json& line) {
   return step ? step->as_int() : 0;
 }
 
+/// Of the samples of an evaluation; empty in lines of earlier versions.
+std::string digest_of(const Json& line) {
+  const auto digest = line.find("digest");
+  return digest ? digest->as_string() : "";
+}
+
 void add_to(LossCurves& curves, const Json& line) {
   const std::string event = line.at("event").as_string();
   const auto loss = line.find("loss");
@@ -63,6 +69,7 @@ std::string metrics_line(const EvalMetrics& eval) {
       .field("loss", eval.loss)
       .field("trained_tokens", eval.trained_tokens)
       .field("seconds", eval.seconds)
+      .field("digest", eval.digest)
       .text();
 }
 
@@ -87,6 +94,7 @@ std::string MetricsFile::take_old_lines(std::int64_t last_step) {
       const Json line = Json::parse(text, where);
       if (last_step < 0 || step_of(line) > last_step) continue;
       add_to(curves_, line);
+      if (line.at("event").as_string_view() == "eval") held_out_digest_ = digest_of(line);
     } catch (const Error& error) {
       fail(ErrorKind::file, "{}; to go on, take out the line or move the file: it is for curves",
            error.what());
@@ -96,8 +104,9 @@ std::string MetricsFile::take_old_lines(std::int64_t last_step) {
   return kept;
 }
 
-std::int64_t MetricsFile::last_evaluation() const {
-  return curves_.held_out.empty() ? -1 : static_cast<std::int64_t>(curves_.held_out.back().step);
+std::int64_t MetricsFile::last_evaluation(std::string_view digest) const {
+  if (curves_.held_out.empty() || held_out_digest_ != digest) return -1;
+  return static_cast<std::int64_t>(curves_.held_out.back().step);
 }
 
 void MetricsFile::write(const std::string& line) {

@@ -31,6 +31,7 @@ struct EvalMetrics {
   double loss = 0;
   std::int64_t trained_tokens = 0;
   double seconds = 0;
+  std::string digest{};  // of the held-out samples
 };
 
 [[nodiscard]] std::string metrics_line(const StepMetrics& step);
@@ -47,8 +48,8 @@ class MetricsFile {
   /// Throws Error{file} naming a line that no run has written, Error{resource} if the disk refuses.
   MetricsFile(std::string directory, std::int64_t last_step);
 
-  /// The step of the last evaluation there; -1 if there is none.
-  [[nodiscard]] std::int64_t last_evaluation() const;
+  /// The step of the last evaluation there; -1 if there is none, or it was of other samples.
+  [[nodiscard]] std::int64_t last_evaluation(std::string_view digest) const;
 
   /// A JSON object. Throws Error{resource} when the disk refuses.
   void write(const std::string& line);
@@ -65,6 +66,7 @@ class MetricsFile {
   OutputFile file_;
   std::int64_t end_byte_ = 0;
   LossCurves curves_;
+  std::string held_out_digest_;  // of the last evaluation
 };
 
 }  // namespace moesaic

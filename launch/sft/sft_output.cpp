@@ -135,6 +135,15 @@ void require_room_without(std::span<const fs::path> old, const std::string& dire
           directory, format_bytes(bytes), format_bytes(static_cast<std::int64_t>(room)));
 }
 
+/// What a run that goes on with an adapter has from there.
+constexpr std::array<std::string_view, 5> kOfAdapter = {"lora-rank", "lora-alpha", "rslora",
+                                                        "lora-dropout", "lora-targets"};
+
+bool comes_from_adapter(std::string_view option, const Command& command) {
+  return command.options.lora && std::ranges::find(kOfAdapter, option) != kOfAdapter.end() &&
+         source_of(command, option) == OptionSource::preset;
+}
+
 }  // namespace
 
 void require_apart_from_run(std::string_view option, const std::string& path,
@@ -210,9 +219,6 @@ void write_options(const Command& command) {
   for (const char* const how : {"resume", "overwrite"}) {
     set_source(written, how, OptionSource::preset);
   }
-  // A run that goes on with an adapter has these from there.
-  constexpr std::array<std::string_view, 5> kOfAdapter = {"lora-rank", "lora-alpha", "rslora",
-                                                          "lora-dropout", "lora-targets"};
   const bool goes_on = command.options.lora.has_value();
   replace_file(options_path(command.options).string(),
                config_text(written, std::span(kOfAdapter).first(goes_on ? kOfAdapter.size() : 0)));
@@ -224,6 +230,7 @@ std::string changed_options(const Command& command, std::span<const std::string_
     const Command before = parse_command(
         std::vector<std::string>{"sft", "--config", options_path(command.options).string()}, {});
     for (const std::string_view name : names) {
+      if (comes_from_adapter(name, before) || comes_from_adapter(name, command)) continue;
       const OptionRow& row = *find_option(name, Verb::sft);
       const std::string was = value_text(row, before.options);
       const std::string is = value_text(row, command.options);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/output_file.h"
@@ -140,7 +141,7 @@ void SftRun::begin() {
     write_options(runtime_.command());
     metrics_.emplace(options().output_dir, saved_);
     metrics_->write(setup_.start_line(data_, done_, total_steps_));
-    evaluated_ = metrics_->last_evaluation();
+    evaluated_ = metrics_->last_evaluation(checksum_text(data_.held_out.fingerprint()));
   });
   runtime_.world().max({&evaluated_, 1});
   runtime_.log().once(LogLevel::info, "{}", setup_.text(data_, total_steps_));
@@ -211,7 +212,8 @@ bool SftRun::evaluate(std::int64_t steps) {
   const EvalMetrics metrics{.step = steps,
                             .loss = seen->loss,
                             .trained_tokens = seen->trained_tokens,
-                            .seconds = seconds_since(start)};
+                            .seconds = seconds_since(start),
+                            .digest = checksum_text(data_.held_out.fingerprint())};
   if (metrics_) metrics_->add(metrics);
   runtime_.log().once(LogLevel::info, "held-out loss {:.4f} after step {}", seen->loss, steps);
   return true;

@@ -84,7 +84,7 @@ std::string other_run(const Command& command) {
     const std::string changed = changed_options(command, names);
     if (!changed.empty()) return "was made with " + changed;
   }
-  return "was made from another model, other data or another adapter";
+  return "was made from another model, other data, another adapter or with another dropout";
 }
 
 }  // namespace

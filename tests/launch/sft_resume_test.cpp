@@ -181,5 +181,33 @@ TEST_F(SftResume, AnotherValueOfAnOptionThatDecidesWithOthersIsRefusedByItsName)
   }
 }
 
+TEST_F(SftResume, OptionsThatAnAdapterDecidesAreNotBlamedForOtherData) {
+  const std::string adapter = directory_.path_of("adapter");
+  const Arguments brief = {"--max-steps", "1", "--data-format", "text"};
+  expect_done(run_moesaic(sft(adapter, brief, data_)));
+  Arguments on = sft(out_, joined(brief, {"--lora", adapter}), data_);
+  expect_done(run_moesaic(on));
+  const auto rank = std::ranges::find(on, "--lora-rank");
+  ASSERT_NE(rank, on.end());
+  on.erase(rank, rank + 2);
+  write_text(data_, lines_with("And the earth was without form, and void."));
+  expect_failure(run_moesaic(joined(on, {"--resume"})), 2,
+                 {out_ + "/checkpoint-1: was made from another model, other data"});
+}
+
+TEST_F(SftResume, OtherHeldOutDataAreEvaluatedWhereTheRunIsDone) {
+  const auto evaluate = [&](const std::string& data) {
+    expect_done(run_moesaic(run({"--resume", "--eval-data", data})));
+    return events(out_, "eval").size();
+  };
+  expect_done(run_moesaic(run({})));
+  EXPECT_EQ(evaluate(data_), 1U);
+  EXPECT_EQ(evaluate(data_), 1U);
+  EXPECT_EQ(evaluate(other_data_), 2U);
+  const std::vector<Json> evals = events(out_, "eval");
+  EXPECT_NE(evals[0].at("digest").as_string(), evals[1].at("digest").as_string());
+  EXPECT_NE(evals[0].at("loss").as_double(), evals[1].at("loss").as_double());
+}
+
 }  // namespace
 }  // namespace moesaic::test
