@@ -45,6 +45,8 @@ std::vector<NamedFile> read_files(const Options& options) {
   add("eval-data", options.eval_data, files);
   add("placement", options.placement, files);
   add("expert-load", options.expert_load, files);
+  add("chat-template", options.chat_template, files);
+  if (!options.config.empty()) add("config", options.config, files);
   return files;
 }
 

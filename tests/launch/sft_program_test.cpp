@@ -329,6 +329,14 @@ TEST(Sft, GradientsAreNotWrittenOverWhatTheRunNeeds) {
   };
   refused(data, "--data");
   refused(MOESAIC_TEST_DATA "/demo-model/model.safetensors", "--model");
+  const std::string own = directory.path_of("own.jinja");
+  write_text(own, "{{ messages }}");
+  write_text(directory.path_of("own.ini"), "max-steps = 1\n");
+  for (const auto& [option, file] : {std::pair(std::string("--chat-template"), own),
+                                     {"--config", directory.path_of("own.ini")}}) {
+    expect_failure(run_moesaic(sft(out, {option, file, "--grad-out", file}, data)), 2,
+                   {"--grad-out " + file, "would be written over the file of " + option});
+  }
   refused(out + "/adapter_model.safetensors", "--output");
   refused(out + "/metrics.jsonl", "--output");
   refused(out + "/./checkpoint-1/gradients", "--output");
