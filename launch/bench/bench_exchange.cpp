@@ -85,9 +85,7 @@ ExchangeBench::ExchangeBench(const Runtime& runtime, std::vector<LayerShape> lay
       routings_(routing_kinds(runtime.options().routing)),
       printer_(runtime, exchange_amount(runtime, std::ssize(layers_))) {
   for (const RankInfo& rank : runtime.ranks()) nodes_.push_back(rank.node);
-  if (runtime.options().combine == Combine::fast && world_->has_messages()) {
-    expert_nodes_ = std::make_unique<ExpertNodes>(*world_);
-  }
+  if (runtime.options().combine == Combine::fast) expert_nodes_ = make_expert_nodes(*world_);
 }
 
 void ExchangeBench::run() {

@@ -230,4 +230,22 @@ Isa choose_isa(std::span<const RankInfo> ranks, std::optional<Isa> wanted, bool 
   return is_faster && !portable && all_support(Isa::avx512_bf16) ? Isa::avx512_bf16 : best;
 }
 
+void require_like_copies(std::span<const RankInfo> ranks, int sharers) {
+  const auto count = static_cast<std::size_t>(sharers);
+  const auto neighbour = [&](std::size_t copy, std::size_t rank) {  // the first on its node
+    std::size_t first = 0;
+    while (ranks[copy + first].node != ranks[copy + rank].node) ++first;
+    return first;
+  };
+  for (std::size_t copy = count; copy < ranks.size(); copy += count) {
+    for (std::size_t rank = 1; rank < count; ++rank) {
+      require(neighbour(copy, rank) == neighbour(0, rank), ErrorKind::usage,
+              "--combine fast: ranks {0} to {1} lie on nodes in another way than ranks 0 to {2}, "
+              "so that equal texts would get other results there; give each copy of the experts "
+              "(--expert-replicas) whole nodes, or nodes whole copies",
+              copy, copy + count - 1, count - 1);
+    }
+  }
+}
+
 }  // namespace moesaic

@@ -71,4 +71,8 @@ struct CoreUse {
 [[nodiscard]] Isa choose_isa(std::span<const RankInfo> ranks, std::optional<Isa> wanted,
                              bool portable);
 
+/// Throws Error{usage} unless the ranks of each copy of the experts, so many each, lie on nodes in
+/// the same way: with Combine::fast results depend on that.
+void require_like_copies(std::span<const RankInfo> ranks, int sharers);
+
 }  // namespace moesaic

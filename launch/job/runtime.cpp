@@ -217,6 +217,9 @@ Runtime::Runtime(const MpiSession& mpi, const Command& command)
   const std::int64_t threads = counts.empty() ? options().threads : std::ranges::max(counts);
   leave_default_binding(threads);
   ranks_ = gather_ranks(*world_, grid_->node(), topology_, threads);
+  if (options().combine == Combine::fast) {
+    agree(*world_, [&] { require_like_copies(ranks_, grid_->experts().size()); });
+  }
   agree(*world_, [&] {
     isa_ = choose_isa(ranks_, options().isa.isa, options().numerics == Numerics::portable);
   });

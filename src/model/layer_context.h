@@ -54,9 +54,7 @@ struct LayerContext {
         adapters(compute, gemm),
         mlps(compute, gemm, adapters),
         linear(gemm, adapters, mlps),
-        nodes(setup.moe.combine == Combine::fast && experts.has_messages()
-                  ? std::make_unique<ExpertNodes>(experts)
-                  : nullptr),
+        nodes(setup.moe.combine == Combine::fast ? make_expert_nodes(experts) : nullptr),
         placement(setup.placement.value_or(ModelPlacement(
             ExpertPlacement(std::max<std::int64_t>(setup.num_experts, 1), experts.size())))),
         moe{workspace(experts), workspace(experts)},

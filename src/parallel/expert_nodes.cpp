@@ -20,6 +20,13 @@ NodeMap map_nodes(Communicator& experts, Communicator& node) {
 ExpertNodes::ExpertNodes(Communicator& experts)
     : ranks_(experts.split_node()), map_(map_nodes(experts, *ranks_)) {}
 
+std::unique_ptr<ExpertNodes> make_expert_nodes(Communicator& experts) {
+  if (!experts.has_messages()) return nullptr;
+  auto nodes = std::make_unique<ExpertNodes>(experts);
+  if (nodes->map().nodes.size() == 1) nodes.reset();
+  return nodes;
+}
+
 int adding_rank(const TokenChoices& token, const ExpertPlacement& placement, const NodeMap& nodes,
                 std::size_t node) {
   const auto is_at_home = [&](ExpertId expert) { return placement.rank_of(expert) == token.home; };

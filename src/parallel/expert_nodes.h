@@ -27,6 +27,10 @@ class ExpertNodes {
   NodeMap map_;
 };
 
+/// Those with whose sums Combine::fast is done: null where all ranks are on one node, whatever
+/// rows travel by. Collective.
+[[nodiscard]] std::unique_ptr<ExpertNodes> make_expert_nodes(Communicator& experts);
+
 /// A token: its home, and which experts it chose.
 struct TokenChoices {
   int home = 0;

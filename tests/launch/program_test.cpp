@@ -191,6 +191,9 @@ TEST(Program, ScoreWritesTheSameLogitsForAnyLaunch) {
               score(3, "a-nodes",
                     joined(fast, {"--ranks-per-node", "1", "-b", "31", "--half-batches", "on"})));
   EXPECT_TRUE(one == score(1, "a-one", fast));
+  const Arguments turns = joined(fast, {"--placement", "round_robin"});
+  EXPECT_TRUE(score(4, "a-memory", turns) ==
+              score(4, "a-messages", joined(turns, {"--transport", "mpi"})));
   const Arguments on_nodes = joined(fast, {"--ranks-per-node", "2"});
   const std::string of_nodes = score(4, "a-two-nodes", on_nodes);
   EXPECT_FALSE(one == of_nodes);

@@ -142,6 +142,23 @@ RankInfo with_isas(std::initializer_list<Isa> isas, bool prefers) {
   return info;
 }
 
+TEST(RankInfo, CopiesOfExpertsThatLieOnNodesInOtherWaysAreRefused) {
+  const auto check = [](const std::vector<int>& nodes, int sharers) {
+    std::vector<RankInfo> ranks;
+    for (const int node : nodes) ranks.push_back(rank_info("0", 1, 8, node));
+    require_like_copies(ranks, sharers);
+  };
+  check({0, 0, 0, 0, 1, 1}, 6);
+  check({0, 0, 0, 1, 1, 1}, 3);
+  check({0, 0, 1, 1}, 1);
+  check({0, 1, 0, 0, 1, 0}, 3);
+  check({0, 1, 2, 3}, 2);
+  for (const std::vector<int>& nodes : {std::vector{0, 0, 0, 0, 1, 1}, {0, 1, 0, 0, 1, 1}}) {
+    const std::string message = error_message([&] { check(nodes, 3); }, ErrorKind::usage);
+    EXPECT_NE(message.find("ranks 3 to 5"), std::string::npos) << message;
+  }
+}
+
 TEST(ChooseIsa, TakesTheBestThatAllRanksHave) {
   const RankInfo old = with_isas({Isa::scalar, Isa::avx2}, false);
   const RankInfo intel = with_isas({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16}, false);
