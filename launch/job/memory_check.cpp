@@ -65,7 +65,8 @@ MemoryPlan plan_node(const Runtime& runtime, const LoadedModel& model, const Wor
                  .wire = runtime.options().wire,
                  .deferred = runtime.options().defer,
                  .graph_bytes = pinned_graph_bytes(runtime.options(), config),
-                 .tries_halves = runtime.options().half_batches == HalfBatches::automatic},
+                 .tries_halves = runtime.options().half_batches == HalfBatches::automatic &&
+                                 runtime.num_nodes() > 1},
                 model.weights, work, share_ranks(runtime, config, work));
   return plan_node(runtime, rank, model.running, model.weights.experts);
 }
@@ -76,7 +77,8 @@ CostRanks job_ranks(const Runtime& runtime) {
   return {.ranks = runtime.world().size(),
           .ranks_per_node = runtime.grid().node().size(),
           .threads = runtime.self().threads,
-          .expert_replicas = runtime.grid().expert_replicas()};
+          .expert_replicas = runtime.grid().expert_replicas(),
+          .by_messages = runtime.options().transport == Transport::mpi};
 }
 
 RankSharing share_ranks(const Runtime& runtime, const ModelConfig& config, const Workload& work) {

@@ -245,13 +245,14 @@ RankSharing JobPlan::sharing(const CostRanks& ranks, const Workload& work) const
 RankMemory JobPlan::rank_memory(const Options& options, const CostRanks& ranks,
                                 const Share& share) const {
   const Workload work = workload(options, ranks, share);
-  RankMemory memory = plan_rank({.config = model_.config,
-                                 .precision = options.precision,
-                                 .wire = options.wire,
-                                 .deferred = options.defer,
-                                 .graph_bytes = pinned_graph_bytes(options, model_.config),
-                                 .tries_halves = options.half_batches == HalfBatches::automatic},
-                                share.weights, work, sharing(ranks, work));
+  RankMemory memory = plan_rank(
+      {.config = model_.config,
+       .precision = options.precision,
+       .wire = options.wire,
+       .deferred = options.defer,
+       .graph_bytes = pinned_graph_bytes(options, model_.config),
+       .tries_halves = options.half_batches == HalfBatches::automatic && ranks.nodes() > 1},
+      share.weights, work, sharing(ranks, work));
   memory.own[MemoryItem::runtime] = runtime_.rank;
   memory.shared[MemoryItem::runtime] = runtime_.node;
   return memory;

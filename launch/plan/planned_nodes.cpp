@@ -13,7 +13,8 @@ CostRanks planned_ranks(const Options& options, std::int64_t num_experts) {
   CostRanks result{.ranks = ranks,
                    .ranks_per_node = on_node == 0 ? ranks : on_node,
                    .threads = std::max(1, static_cast<int>(options.threads)),
-                   .expert_replicas = static_cast<int>(options.expert_replicas)};
+                   .expert_replicas = static_cast<int>(options.expert_replicas),
+                   .by_messages = options.transport == Transport::mpi};
   require_experts(num_experts, ranks, result.expert_replicas);
   return result;
 }

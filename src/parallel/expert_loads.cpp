@@ -111,12 +111,12 @@ class Draw {
 
   [[nodiscard]] static NodeMap map_nodes(const CostRanks& ranks) {
     std::vector<int> nodes;
-    for (int rank = 0; rank < ranks.sharers(); ++rank) nodes.push_back(rank / ranks.ranks_per_node);
+    for (int rank = 0; rank < ranks.sharers(); ++rank) nodes.push_back(rank / ranks.near_ranks());
     return NodeMap(nodes);
   }
-  [[nodiscard]] int node_of(int rank) const { return rank / ranks_.ranks_per_node; }
+  [[nodiscard]] int node_of(int rank) const { return rank / ranks_.near_ranks(); }
   [[nodiscard]] int first_rank(int node) const {
-    return std::min(node * ranks_.ranks_per_node, ranks_.sharers());
+    return std::min(node * ranks_.near_ranks(), ranks_.sharers());
   }
   [[nodiscard]] Near& near(int rank) { return near_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] std::size_t far_index(int rank, int node) const {
@@ -336,7 +336,7 @@ struct Sampling {
 
 /// Inside a node each rank looks at the notes of all others, there and back.
 double near_messages(const CostRanks& ranks) {
-  return 2.0 * (std::min(ranks.sharers(), ranks.ranks_per_node) - 1);
+  return 2.0 * (std::min(ranks.sharers(), ranks.near_ranks()) - 1);
 }
 
 }  // namespace

@@ -15,16 +15,17 @@ struct CostRanks {
   int ranks_per_node = 1;
   int threads = 1;  // of a rank
   int expert_replicas = 1;
+  bool by_messages = false;  // rows go to ranks of the same node as to others (--transport mpi)
 
   [[nodiscard]] int nodes() const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
   /// Of the node that has most of them.
   [[nodiscard]] int on_node() const { return ranks < ranks_per_node ? ranks : ranks_per_node; }
   /// That share one copy of the experts.
   [[nodiscard]] int sharers() const { return ranks / expert_replicas; }
-  /// That these are on.
-  [[nodiscard]] int sharer_nodes() const {
-    return (sharers() + ranks_per_node - 1) / ranks_per_node;
-  }
+  /// That pass rows on through memory: a node's, or each its own.
+  [[nodiscard]] int near_ranks() const { return by_messages ? 1 : ranks_per_node; }
+  /// Nodes, as rows travel, that these are on.
+  [[nodiscard]] int sharer_nodes() const { return (sharers() + near_ranks() - 1) / near_ranks(); }
   /// Of so many texts, which all ranks take in turn, those of the ranks that share a copy of the
   /// experts: of the first copy, which has most.
   [[nodiscard]] std::int64_t texts_of_sharers(std::int64_t texts) const {

@@ -22,6 +22,7 @@ struct MemoryCase {
   std::int64_t prompt_tokens = 100;
   int batch_size = 512;
   int rounds = 1;  // of so many prompts, one after the other; half-batches take five to be tried
+  std::string transport = "auto";
 };
 
 /// tests/run.sh --all
@@ -38,6 +39,7 @@ std::vector<MemoryCase> memory_cases() {
       {{.family = "granitemoe", .topk = 4}, "int8", 4, 2, 4, 100, 64},
       {{.family = "olmoe"}, "auto", 2, 2, 8, 500, 4000, 5},  // exchanges are what takes most
       {{.family = "qwen3_moe"}, "int4_group", 2, 2, 4, 500},
+      {{.family = "olmoe"}, "auto", 2, 1, 8, 500, 4000, 1, "mpi"},
       {{.family = "mixtral", .hidden = 768, .experts = 8, .width = 2048}, "auto", 2, 1, 4, 100},
       {{.family = "mixtral", .hidden = 768, .experts = 8, .width = 2048}, "int8", 1, 1, 1, 4000},
       {{.family = "olmoe", .vocab = 30000}, "int8", 1, 1, 2, 1000},
@@ -65,6 +67,8 @@ TEST_F(Plan, A_nodes_memory_is_what_is_planned) {
                                number(c.parallel),
                                "--ranks-per-node",
                                number(c.ranks / c.nodes),
+                               "--transport",
+                               c.transport,
                                "--half-batches",
                                c.rounds > 1 ? "auto" : "off"};
     const Json planned =
@@ -120,7 +124,7 @@ struct BytesCase {
   double error = 0;
 };
 
-/// The first six by default.
+/// The first seven by default.
 std::vector<BytesCase> bytes_cases() {
   const SparseModel qwen3{.family = "qwen3_moe", .layers = 3, .hidden = 128, .width = 64};
   const SparseModel mixtral{.family = "mixtral", .hidden = 256, .experts = 8, .width = 128};
@@ -133,6 +137,7 @@ std::vector<BytesCase> bytes_cases() {
       {olmoe, "auto", 4, 2, 2000, {"--combine", "fast"}, 1e-3},  // sums, so choices, may differ
       {granite, "int8", 4, 2, 8000, {"--placement", "round_robin"}},
       {granite, "auto", 3, 1, 2000, {"--wire", "int8", "--placement", "round_robin"}},
+      {qwen3, "auto", 2, 1, 400, {"--transport", "mpi"}},
       {qwen3, "auto", 1, 1, 400},
       {qwen3, "auto", 2, 1, 400},
       {qwen3, "int8", 2, 2, 6000},
@@ -140,7 +145,7 @@ std::vector<BytesCase> bytes_cases() {
       {mixtral, "auto", 2, 2, 40},
       {olmoe, "int4_group", 4, 4, 4000},
       {granite, "int4_group", 2, 1, 1000}};
-  if (!is_thorough()) cases.resize(6);
+  if (!is_thorough()) cases.resize(7);
   return cases;
 }
 
