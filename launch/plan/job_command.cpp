@@ -54,18 +54,9 @@ std::string planned_words(const Command& command, Verb verb) {
   return text;
 }
 
-/// What a run of the planned verb has from the plan's file and from the environment.
-Command command_of_job(const Command& command, Verb verb) {
-  std::vector<std::string> arguments;
-  for (const std::string_view word : split(verb_row(verb).name, ' ')) arguments.emplace_back(word);
-  const std::string& path = command.options.config;
-  if (!path.empty()) arguments.insert(arguments.end(), {"--config", path});
-  return parse_command(arguments, moesaic_environment());
-}
-
 /// Options that a plan does not have, as the file says them; what the environment says goes before
 /// it, and is there when the line is typed.
-std::string words_of_file(const Command& job) {
+std::string words_of_file(const Command& job, bool has_memory) {
   const std::string& path = job.options.config;
   if (path.empty()) return "";
   std::string text;
@@ -73,6 +64,7 @@ std::string words_of_file(const Command& job) {
     const OptionRow& row = *find_option(entry.name, job.verb);
     const bool is_of_plan = takes(Verb::plan, *find_option(row.name, Verb::plan));
     if (is_of_plan || source_of(job, row.name) != OptionSource::file) continue;
+    if (has_memory && row.name == "memory-limit") continue;  // --memory stands for it
     text += option_words(row, entry.value);
   }
   return text;
@@ -93,6 +85,15 @@ std::string missing_words(const Command& job) {
 
 }  // namespace
 
+Command command_of_job(const Command& command) {
+  const Verb verb = planned_verb(command.options);
+  std::vector<std::string> arguments;
+  for (const std::string_view word : split(verb_row(verb).name, ' ')) arguments.emplace_back(word);
+  const std::string& path = command.options.config;
+  if (!path.empty()) arguments.insert(arguments.end(), {"--config", path});
+  return parse_command(arguments, moesaic_environment());
+}
+
 std::string job_command(const Command& command, const CostRanks& ranks) {
   const Verb verb = planned_verb(command.options);
   std::string text;
@@ -100,9 +101,10 @@ std::string job_command(const Command& command, const CostRanks& ranks) {
     text = fmt::format("mpirun -n {} --map-by ppr:{}:node --bind-to none ", ranks.ranks,
                        ranks.on_node());
   }
-  const Command job = command_of_job(command, verb);
+  const Command job = command_of_job(command);
   text += fmt::format("moesaic {}", verb_row(verb).name);
-  text += planned_words(command, verb) + words_of_file(job);
+  text +=
+      planned_words(command, verb) + words_of_file(job, command.options.memory_limit.has_value());
   if (const auto& limit = command.options.memory_limit) {
     text += " --memory-limit " + limit->text;
   }

@@ -12,4 +12,7 @@ namespace moesaic {
 /// without the file, some of whose lines may be meant for the plan.
 [[nodiscard]] std::string job_command(const Command& command, const CostRanks& ranks);
 
+/// What the planned verb has from that file and from the environment.
+[[nodiscard]] Command command_of_job(const Command& command);
+
 }  // namespace moesaic

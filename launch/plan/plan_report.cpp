@@ -241,7 +241,7 @@ std::string sources_json(const PlanReport& report) {
       .field("limit", report.limit.source)
       .field("routing", report.routing_source)
       .field("traffic", "expected of tokens that choose experts as routing says");
-  if (report.time) out.field("time", "each of its terms has a source");
+  out.field("time", report.time ? "each of its terms has a source" : "not told" + report.no_time);
   return out.field("largest", "the largest for which the same count stays within the limits")
       .field("fewest_nodes", "the fewest for which the same count stays within the limits")
       .text();

@@ -65,13 +65,19 @@ struct PlanSetting {
   MemoryLimit limit{};
 };
 
+/// What a node may use: as --memory says, or what the job would be told.
+MemoryLimit planned_limit(const Command& command) {
+  if (command.options.memory_limit) return node_memory(command.options, "--memory");
+  return node_memory(command_of_job(command).options, "--memory-limit of the job");
+}
+
 PlanSetting read_setting(const Command& command) {
   const Options& options = command.options;
   PlanSetting setting{.options = options};
   if (options.machine) setting.machine = read_machine_rates(*options.machine);
   if (options.threads == 0) setting.options.threads = share_of_cores(options, setting.machine);
   setting.runtime = plan_runtime(setting.machine);
-  setting.limit = node_memory(options, "--memory");
+  setting.limit = planned_limit(command);
   return setting;
 }
 

@@ -245,6 +245,20 @@ TEST_F(Plan, What_to_type_has_options_that_the_job_alone_finds_in_the_file) {
   EXPECT_TRUE(std::filesystem::exists(out + "/adapter_model.safetensors")) << result.text();
 }
 
+TEST_F(Plan, The_memory_that_the_file_gives_the_job_is_what_it_has) {
+  const std::string config = file("plan.ini", "memory-limit = 30M\npredict = 3\n");
+  const Arguments job = {"plan", "-m", kDemo, "--ranks", "2", "--config", config, "--json"};
+  const ProgramResult refused = run_moesaic(job);
+  EXPECT_EQ(refused.exit_code, 4) << refused.text();
+  const Json planned = last_line(refused);
+  EXPECT_EQ(planned.at("limit_bytes").as_int(), 30 << 20);
+  EXPECT_FALSE(planned.at("fits").as_bool());
+  const std::string command =
+      last_line(run_moesaic(joined(job, {"--memory", "2G"}))).at("command").as_string();
+  EXPECT_NE(command.find(" --memory-limit 2G"), std::string::npos) << command;
+  EXPECT_EQ(command.find("30M"), std::string::npos) << command;
+}
+
 TEST_F(Plan, What_to_type_has_options_of_files_and_of_the_environment) {
   const std::string config = file("plan.ini", "expert-format = int8\nranks = 2\nmmap = off\n");
   ::setenv("MOESAIC_WIRE", "bf16", 1);
