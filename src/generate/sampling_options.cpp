@@ -8,11 +8,14 @@ namespace moesaic {
 namespace {
 
 constexpr double kMostPenalty = 100;
+/// A logit divided by it stays finite.
+constexpr double kLeastRepetition = 1e-6;
 
 void check_penalties(const SamplingOptions& options) {
-  require(options.repetition_penalty > 0 && options.repetition_penalty <= kMostPenalty,
-          ErrorKind::usage, "the repetition penalty must be above 0 and at most {}, not {}",
-          kMostPenalty, options.repetition_penalty);
+  require(
+      options.repetition_penalty >= kLeastRepetition && options.repetition_penalty <= kMostPenalty,
+      ErrorKind::usage, "the repetition penalty must be from {} to {}, not {}", kLeastRepetition,
+      kMostPenalty, options.repetition_penalty);
   require(std::abs(options.frequency_penalty) <= kMostPenalty, ErrorKind::usage,
           "the frequency penalty must be from {} to {}, not {}", -kMostPenalty, kMostPenalty,
           options.frequency_penalty);

@@ -203,6 +203,8 @@ TEST(Sampler, the_chain_leaves_what_transformers_leaves) {
 
 TEST(SamplingOptions, out_of_range_are_refused) {
   EXPECT_NO_THROW(check_sampling({}, 10));
+  EXPECT_NO_THROW(check_sampling({.repetition_penalty = 1e-6}, 10));
+  EXPECT_THROW(check_sampling({.repetition_penalty = 1e-39}, 10), Error);  // logits by it: infinite
   const auto refused = [](const SamplingOptions& options) {
     EXPECT_THROW(check_sampling(options, 10), Error);
   };
