@@ -60,7 +60,7 @@ std::int64_t ThreadPost::receive(const Address& address, std::span<std::byte> ro
   require(letter.size() <= room.size(), ErrorKind::peer,
           "rank {}: a message of {} bytes from rank {}, {} were expected at most", address.to,
           letter.size(), address.from, room.size());
-  std::ranges::copy(letter, room.begin());
+  std::copy(letter.begin(), letter.end(), room.begin());  // ranges::copy goes byte by byte
   return std::ssize(letter);
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -129,13 +130,12 @@ void shared_memory(Communicator& comm) {
     const auto memory = comm.allocate_shared(static_cast<std::int64_t>(bytes));
     const std::span<std::byte> data = memory->bytes();
     ASSERT_EQ(data.size(), bytes);
-    ASSERT_EQ(std::count(data.begin(), data.end(), std::byte{0}),
-              static_cast<std::ptrdiff_t>(bytes));
+    ASSERT_EQ(std::memcmp(data.data(), std::vector<std::byte>(bytes).data(), bytes), 0);
     comm.barrier();
     const std::vector<std::byte> expected = row_of(1, 0, 0, bytes);
     for (std::size_t i = rank; i < bytes; i += size) data[i] = expected[i];
     comm.barrier();
-    ASSERT_TRUE(std::equal(expected.begin(), expected.end(), data.begin()));
+    ASSERT_EQ(std::memcmp(data.data(), expected.data(), bytes), 0);
     comm.barrier();
     if (comm.rank() == 0) kept->bytes()[0] = std::byte{1};
   }
