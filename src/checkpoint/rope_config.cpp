@@ -23,6 +23,15 @@ struct Source {
 Source find_source(const Json& config) {
   const ConfigReader outer(config);
   if (const auto parameters = outer.find("rope_parameters")) {
+    const auto scaling = outer.find("rope_scaling");
+    require(!scaling || scaling->size() == 0, ErrorKind::file,
+            "{}: rope_scaling and rope_parameters are both there, and versions of transformers "
+            "take different ones: leave one out",
+            config.where());
+    parameters->for_each([](const std::string&, const Json& value) {
+      require(!value.is_object(), ErrorKind::file,
+              "{}: rotary embeddings that differ by layer are not supported", value.where());
+    });
     return {outer, ConfigReader(*parameters), true};
   }
   if (const auto scaling = outer.find("rope_scaling")) {
@@ -34,7 +43,12 @@ Source find_source(const Json& config) {
 RopeType read_type(const Source& source) {
   const ConfigReader& scaling = source.scaling;
   auto name = scaling.find("rope_type");
-  if (!name) name = scaling.find("type");
+  const auto old_name = scaling.find("type");
+  require(!name || !old_name || name->as_string_view() == old_name->as_string_view(),
+          ErrorKind::file, "{}: type \"{}\" beside rope_type \"{}\": leave one out",
+          scaling.json().where(), old_name ? old_name->as_string_view() : "",
+          name ? name->as_string_view() : "");
+  if (!name) name = old_name;
   if (!name && source.is_v5) return RopeType::plain;
   require(name.has_value(), ErrorKind::file, "{}: field \"rope_type\" is missing",
           scaling.json().where());
@@ -70,7 +84,7 @@ void read_yarn(const Source& source, const RopeContext& context, RopeConfig& rop
                              : scaling.required_positive("factor");
   rope.beta_fast = scaling.positive_or("beta_fast", 32.0);
   rope.beta_slow = scaling.positive_or("beta_slow", 1.0);
-  rope.truncate = scaling.flag_or("truncate", true);
+  rope.truncate = !scaling.is_null("truncate") && scaling.flag_or("truncate", true);
 
   const auto scale_of = [&](double mscale) {
     return rope.factor <= 1 ? 1.0 : 0.1 * mscale * std::log(rope.factor) + 1.0;

@@ -14,7 +14,7 @@ namespace moesaic {
 namespace {
 
 constexpr IntRange kHeads = {1, std::int64_t{1} << 14};
-constexpr IntRange kWindow = {0, std::int64_t{1} << 40};
+constexpr IntRange kWindow = {1, std::int64_t{1} << 40};
 
 void read_heads(const ConfigReader& reader, const GqaTraits& traits, GqaConfig& config) {
   config.num_heads = reader.required_int("num_attention_heads", kHeads);
@@ -197,6 +197,10 @@ ReadMixer read_gqa(GqaTraits traits, GqaSpan span) {
     if (span == GqaSpan::window) config.window = read_window(reader, traits);
     config.rope = read_rope_config(
         reader.json(), {traits.rope_theta, config.head_dim, model.max_position_embeddings});
+    require(config.rope.partial_rotary_factor == 1, ErrorKind::file,
+            "{}: partial_rotary_factor {} is not supported: transformers rotates whole heads of "
+            "these families, or fails",
+            reader.json().where(), config.rope.partial_rotary_factor);
     return std::make_shared<const GqaKind>(config);
   };
 }

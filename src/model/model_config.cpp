@@ -46,7 +46,14 @@ void read_sizes(const ConfigReader& reader, const Family& family, ModelConfig& c
   require(activation == "silu" || activation == "swish", ErrorKind::file,
           "{}: hidden_act: \"{}\" is not supported, only \"silu\" is", reader.json().where(),
           activation);
+  require(reader.flag_or("is_causal", true), ErrorKind::file,
+          "{}: is_causal: false is not supported: tokens see those before them",
+          reader.json().where());
   if (!family.has_multipliers) return;
+  const std::string positions = reader.string_or("position_embedding_type", "rope");
+  require(positions == "rope", ErrorKind::file,
+          "{}: position_embedding_type: \"{}\" is not supported, only \"rope\" is",
+          reader.json().where(), positions);
   config.embedding_multiplier = reader.positive_or("embedding_multiplier", 1.0);
   config.residual_multiplier = reader.positive_or("residual_multiplier", 1.0);
   config.logits_scaling = reader.positive_or("logits_scaling", 1.0);

@@ -57,6 +57,21 @@ TEST(RopeConfig, reads_linear_and_dynamic) {
   EXPECT_EQ(dynamic.original_max_position, 64);
 }
 
+TEST(RopeConfig, what_versions_of_transformers_take_differently_is_refused) {
+  const auto says = [](const std::string& config, const std::string& part) {
+    EXPECT_NE(read_error(config).find(part), std::string::npos) << read_error(config);
+  };
+  const std::string both = R"({"rope_parameters": {"rope_type": "default"}, "rope_scaling": )";
+  says(both + R"({"type": "linear", "factor": 2}})", "rope_scaling and rope_parameters");
+  EXPECT_EQ(read(both + "null}").type, RopeType::plain);
+  EXPECT_EQ(read(both + "{}}").type, RopeType::plain);
+  says(v5(R"("full_attention": {"rope_type": "default"})"), "full_attention");
+  says(v4(R"("type": "linear", "rope_type": "default", "factor": 2)"), "\"linear\" beside");
+  EXPECT_EQ(read(v4(R"("type": "linear", "rope_type": "linear", "factor": 2)")).type,
+            RopeType::linear);
+  EXPECT_FALSE(read(v4(R"("type": "yarn", "factor": 2, "truncate": null)")).truncate);
+}
+
 TEST(RopeConfig, reads_a_partial_rotation) {
   EXPECT_EQ(read(R"({"partial_rotary_factor": 0.5})").rotary_dim, 4);
   EXPECT_EQ(read(v5(R"("partial_rotary_factor": 0.25)")).rotary_dim, 2);

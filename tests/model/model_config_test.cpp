@@ -282,6 +282,20 @@ TEST(ModelConfig, refuses_sizes_that_contradict_each_other) {
             "embedding needs an even number above 0");
   EXPECT_EQ(edit_error(R"("num_experts": 2)", R"("num_experts": 2, "num_local_experts": 3)"),
             "config.json: num_experts is 2, but num_local_experts is 3");
+  const auto refuses = [](const std::string& field, const std::string& rest) {
+    const std::string config =
+        replaced(tiny_with("\"" + field + "\": " + rest), R"("head_dim": 2)", R"("head_dim": 8)");
+    EXPECT_NE(parse_error(config).find(field), std::string::npos) << parse_error(config);
+  };
+  refuses("is_causal", "false");
+  refuses("partial_rotary_factor", "0.5");
+  refuses("sliding_window", R"(0, "use_sliding_window": true)");
+  const std::string granite = R"("num_local_experts": 4, "intermediate_size": 32)";
+  EXPECT_NO_THROW(
+      (void)parse(bare("granitemoe", granite + R"(, "position_embedding_type": "rope")")));
+  EXPECT_NE(parse_error(bare("granitemoe", granite + R"(, "position_embedding_type": "nope")"))
+                .find("position_embedding_type"),
+            std::string::npos);
   EXPECT_EQ(parse_error(tiny_with(R"("hidden_act": "gelu")")),
             "config.json: hidden_act: \"gelu\" is not supported, only \"silu\" is");
   EXPECT_EQ(parse_error(tiny_with(R"("decoder_sparse_step": 0)")),
