@@ -258,7 +258,10 @@ std::string plan_text(const PlanReport& report) {
   text += fmt::format("\nmemory    {} of {} ({}) on a node: {}\n", format_bytes(node.total()),
                       format_bytes(report.limit.available_bytes), report.limit.source,
                       items_text(node));
-  if (!report.is_layer) {
+  if (report.recompute) {  // of training
+    text += fmt::format("samples   of up to {} tokens together, a rank at a time\n",
+                        report.sequence_tokens);
+  } else if (!report.is_layer) {
     text += fmt::format("texts     {} a rank at a time, of up to {} tokens\n", report.sequences,
                         report.sequence_tokens);
   }
