@@ -178,7 +178,7 @@ constexpr std::array kOptions = {
         {"repeat-penalty", '\0', "X", &O::repeat_penalty, kGeneration, verbs::kTexts,
          "divide positive logits of tokens that prompt or text have, multiply negative ones; 1: "
          "none",
-         1e-6, 100}),
+         0, 100}),
     OptionRow{"frequency-penalty", '\0', "X", &O::frequency_penalty, kGeneration, verbs::kTexts,
               "subtract X for each time that the text has the token", -100, 100},
     OptionRow{"presence-penalty", '\0', "X", &O::presence_penalty, kGeneration, verbs::kTexts,
