@@ -27,7 +27,7 @@ void LogprobsFile::note(const Json& record) {
     return document_ < 0 ||
            position_ == std::ssize(input_.documents[static_cast<std::size_t>(document_)].tokens);
   };
-  if (is_whole() && document_ + 1 < std::ssize(input_.documents)) next_document();
+  while (is_whole() && document_ + 1 < std::ssize(input_.documents)) next_document();
   require(!is_whole(), ErrorKind::file, "{}: is beyond the last token of the texts",
           record.where());
   ScoreDocument& document = input_.documents[static_cast<std::size_t>(document_)];
@@ -53,6 +53,15 @@ void LogprobsFile::write(const TokenScores& scores) {
   while (position_ < scores.first) text += line(nullptr);
   for (const TokenScore& score : scores.scores) text += line(&score);
   file_.append(text);
+}
+
+void LogprobsFile::finish(std::int64_t document) {
+  while (document_ < document) next_document();
+  if (document_ > document) return;  // the file had it
+  const auto end = std::ssize(input_.documents[static_cast<std::size_t>(document)].tokens);
+  std::string text;
+  while (position_ < end) text += line(nullptr);
+  if (!text.empty()) file_.append(text);
 }
 
 std::string LogprobsFile::line(const TokenScore* score) {

@@ -22,6 +22,8 @@ class LogprobsFile {
                Known known);
   /// Writes them all.
   void write(const TokenScores& scores);
+  /// All scores of a document are written: tokens after the last one are not predicted.
+  void finish(std::int64_t document);
   /// Returns when all is on the disk.
   void sync() const { file_.sync(); }
 

@@ -28,6 +28,13 @@ void require_one_window(const ScoreInput& input) {
           "--logits-out takes one text that fits into the context; there are {} windows of {} "
           "texts",
           input.sizes().windows, input.documents.size());
+  const ScoreDocument& text = input.documents.front();
+  const bool is_whole = input.documents.size() == 1 && !input.labels.front().is_pair &&
+                        text.windows.front().first == 1 &&
+                        text.windows.front().end == std::ssize(text.tokens);
+  require(is_whole, ErrorKind::usage,
+          "--logits-out takes one text that fits into the context, no pair of context and "
+          "continuation");
 }
 
 /// What it has of the texts is not scored again, unless their logits are wanted too.

@@ -103,6 +103,7 @@ void ScoreOutput::take(const TokenScores& scores) {
 
 void ScoreOutput::take(std::int64_t document, const DocumentScore& score) {
   if (++told_documents_ == std::ssize(input_.documents)) progress_.reset();
+  if (logprobs_ != nullptr) logprobs_->finish(document);
   const ScoreLabel& label = input_.labels[static_cast<std::size_t>(document)];
   if (runtime_.options().json) {
     fmt::print("{}\n", document_json(input_, document, score));

@@ -277,6 +277,38 @@ TEST(Score, LogitsAreWholeWhateverTheFileOfLogprobsHas) {
   EXPECT_TRUE(run("two") == first);
 }
 
+TEST(Score, ALastTokenThatNoWindowPredictsIsInTheFileOfLogprobsAndInNoFileOfLogits) {
+  const TemporaryDirectory directory;
+  const std::string texts = directory.path_of("texts.jsonl");
+  const std::string file = directory.path_of("logprobs");
+  const std::string nine = "{\"text\": [10, 11, 12, 13, 14, 15, 16, 17, 18]}\n";
+  write_text(texts, nine + nine);
+  const Arguments run = score({"-f", texts, "-c", "8", "--stride", "8", "--logprobs-out", file});
+  EXPECT_EQ(run_moesaic(run).exit_code, 0);
+  const std::vector<std::string> records = records_of(file);
+  ASSERT_EQ(records.size(), 18U);
+  for (const std::size_t last : {8U, 17U}) {
+    EXPECT_TRUE(Json::parse(records[last], "record").find("logprob") == std::nullopt);
+  }
+  const std::string whole = read_text(file);
+  std::size_t end = 0;
+  for (int line = 0; line < 9; ++line) end = whole.find('\n', end) + 1;
+  for (const std::string& kept : {whole, whole.substr(0, end)}) {
+    write_text(file, kept);  // the second: up to the last token that is predicted
+    const ProgramResult again = run_moesaic(run);
+    EXPECT_EQ(again.exit_code, 0) << again.text();
+    EXPECT_TRUE(read_text(file) == whole);
+  }
+  const std::string logits = directory.path_of("logits");
+  for (const std::string& line :
+       {nine, std::string("{\"context\": [10, 11, 12], \"continuation\": [13]}\n")}) {
+    write_text(texts, line);
+    expect_failure(
+        run_moesaic(score({"-f", texts, "-c", "8", "--stride", "8", "--logits-out", logits})), 2,
+        {"--logits-out", "one text that fits"});
+  }
+}
+
 TEST(Score, AContextBeyondTheModelsIsWarnedOf) {
   const ProgramResult result = run_moesaic(score({"-f", kHeldOut, "-c", "4096"}));
   EXPECT_EQ(result.exit_code, 0) << result.text();
