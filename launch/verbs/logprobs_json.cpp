@@ -12,11 +12,12 @@ namespace moesaic {
 namespace {
 
 /// The text of a token as it reads after another one: some tokenizers take the space off the first.
+/// Ends of characters that become one together have only their text as it reads alone.
 std::string text_of(std::int32_t token, const Tokenizer& tokenizer) {
   const std::array twice = {token, token};
   const std::string once = tokenizer.decode(std::span(twice).first(1), false);
   const std::string both = tokenizer.decode(twice, false);
-  return both.substr(std::min(once.size(), both.size()));
+  return both.starts_with(once) ? both.substr(once.size()) : once;
 }
 
 JsonWriter entry(const TokenLogprob& logprob, const Tokenizer& tokenizer) {

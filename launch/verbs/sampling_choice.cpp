@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <map>
 #include <optional>
 #include <random>
 #include <string_view>
@@ -103,9 +105,16 @@ std::uint64_t seed_of(std::int64_t seed) {
 }
 
 std::string sampling_json(const SamplingOptions& sampling) {
+  std::map<std::int32_t, float> sums;
+  for (const auto& [token, added] : sampling.logit_bias) sums[token] += added;
   JsonWriter bias;
-  for (const auto& [token, added] : sampling.logit_bias) {
-    bias.field(fmt::format("{}", token), static_cast<double>(added));
+  for (const auto& [token, sum] : sums) {
+    const std::string key = fmt::format("{}", token);
+    if (std::isfinite(sum)) {
+      bias.field(key, static_cast<double>(sum));
+    } else {
+      bias.field(key, "-inf");
+    }
   }
   return JsonWriter()
       .field("temperature", sampling.temperature)

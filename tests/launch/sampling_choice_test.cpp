@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "base/json.h"
 #include "tests/support/checkpoint_files.h"
 
 namespace moesaic {
@@ -75,6 +76,14 @@ TEST(SamplingChoice, penalties_and_bias_are_those_of_the_options) {
   EXPECT_EQ(choice.options.frequency_penalty, -0.25);
   EXPECT_EQ(choice.options.logit_bias,
             (std::vector<LogitBias>{{7, 1.5F}, {8, -std::numeric_limits<float>::infinity()}}));
+}
+
+TEST(SamplingChoice, a_bias_is_told_once_a_token) {
+  const SamplingChoice choice = choose({"-l", "7+1", "-l", "8-inf", "-l", "7+0.5", "-l", "8+1"});
+  const Json bias = Json::parse(sampling_json(choice.options), "sampling").at("logit_bias");
+  EXPECT_EQ(bias.size(), 2);
+  EXPECT_EQ(bias.at("7").as_double(), 1.5);
+  EXPECT_EQ(bias.at("8").as_string(), "-inf");
 }
 
 TEST(SamplingChoice, seeds_can_be_drawn) {
