@@ -79,7 +79,11 @@ class Moesaic(TemplateLM):
         if result.returncode != 0:
             raise RuntimeError(f"{shlex.join(command)} ended with exit code {result.returncode}")
         lines = [json.loads(line) for line in result.stdout.splitlines()]
-        return sorted((line for line in lines if "index" in line), key=lambda line: line["index"])
+        lines = sorted((line for line in lines if "index" in line), key=lambda line: line["index"])
+        for line in lines:
+            if "error" in line:
+                raise RuntimeError(f"request {line['index']}: {line['error']}")
+        return lines
 
     def _loglikelihood_tokens(self, requests, **kwargs):
         """(log-likelihood, is it the greedy one) of each (texts, context ids, continuation ids)."""
@@ -107,6 +111,9 @@ class Moesaic(TemplateLM):
             context, wishes = request.args
             until = wishes.get("until") or []
             most = int(wishes.get("max_gen_toks", self.max_gen_toks))
+            if most >= self.max_length:
+                raise ValueError(f"max_gen_toks {most} leaves nothing for the prompt of a context "
+                                 f"of {self.max_length} (max_length)")
             sampling = {"temperature": 0}
             if wishes.get("do_sample"):
                 sampling = {key: wishes[key] for key in ("temperature", "top_k", "top_p", "min_p")
