@@ -270,7 +270,7 @@ TEST(Sft, MetricsHaveTheKeysThatAreDocumented) {
       {"step",
        {"step", "epoch", "loss", "grad_norm", "lr", "samples", "tokens", "trained_tokens",
         "seconds", "tokens_per_second", "balance_loss", "load_max_over_mean", "wait_seconds"}},
-      {"eval", {"step", "loss", "trained_tokens", "seconds"}},
+      {"eval", {"step", "loss", "trained_tokens", "seconds", "digest"}},
       {"save", {"step", "seconds"}},
       {"end", {"reason", "step", "seconds", "peak_bytes"}}};
   const TemporaryDirectory directory;
