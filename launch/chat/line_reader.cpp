@@ -6,8 +6,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
+#include "base/small_file.h"
 
 namespace moesaic {
 namespace {
@@ -28,6 +30,9 @@ std::string LineReader::take(std::size_t end) {
   std::string line = buffer_.substr(0, end);
   buffer_.erase(0, std::min(end + 1, buffer_.size()));
   searched_ = 0;
+  if (std::exchange(is_first_, false) && line.starts_with(kByteOrderMark)) {
+    line.erase(0, kByteOrderMark.size());
+  }
   if (line.ends_with('\r')) line.pop_back();
   return line;
 }

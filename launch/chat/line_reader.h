@@ -6,7 +6,7 @@
 
 namespace moesaic {
 
-/// Lines of a file, pipe or terminal as they come.
+/// Lines of a file, pipe or terminal as they come, without a byte order mark before the first.
 class LineReader {
  public:
   explicit LineReader(int descriptor) : descriptor_(descriptor) {}
@@ -26,6 +26,7 @@ class LineReader {
   int descriptor_;
   std::string buffer_;  // read and not yet taken
   std::size_t searched_ = 0;
+  bool is_first_ = true;  // no line has been taken
   bool has_ended_ = false;
 };
 

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/small_file.h"
 
 namespace moesaic {
 
@@ -34,9 +33,6 @@ Line PlainLines::read(const std::string& prompt) {
   if (show_prompts_) fmt::print(stderr, "{}", prompt);
   while (true) {
     if (std::optional<std::string> line = lines_.take()) {
-      if (std::exchange(is_first_, false) && line->starts_with(kByteOrderMark)) {
-        line->erase(0, kByteOrderMark.size());
-      }
       return {.kind = Line::Kind::text, .text = std::move(*line)};
     }
     if (lines_.has_ended()) {

@@ -40,7 +40,7 @@ class LineSource {
   virtual void remember(const std::string& message) = 0;
 };
 
-/// Lines of a file or pipe, as they stand but for a byte order mark.
+/// Lines of a file or pipe, as they stand.
 class PlainLines : public LineSource {
  public:
   /// `show_prompts`: on the standard error output, for a person whose launcher passes lines on.
@@ -53,7 +53,6 @@ class PlainLines : public LineSource {
   LineReader lines_;
   Waiting waiting_;
   bool show_prompts_;
-  bool is_first_ = true;  // nothing has been read
 };
 
 }  // namespace moesaic

@@ -91,7 +91,8 @@ class SftRun {
   std::int64_t done_ = 0;               // steps
   std::int64_t first_ = 0;              // step of this run
   std::int64_t saved_ = -1;             // steps of the last checkpoint
-  std::int64_t evaluated_ = -1;         // steps at the last evaluation
+  const std::string held_out_digest_ = checksum_text(data_.held_out.fingerprint());
+  std::int64_t evaluated_ = -1;  // steps at the last evaluation
   Clock::time_point start_ = Clock::now();
 };
 
@@ -141,7 +142,7 @@ void SftRun::begin() {
     write_options(runtime_.command());
     metrics_.emplace(options().output_dir, saved_);
     metrics_->write(setup_.start_line(data_, done_, total_steps_));
-    evaluated_ = metrics_->last_evaluation(checksum_text(data_.held_out.fingerprint()));
+    evaluated_ = metrics_->last_evaluation(held_out_digest_);
   });
   runtime_.world().max({&evaluated_, 1});
   runtime_.log().once(LogLevel::info, "{}", setup_.text(data_, total_steps_));
@@ -213,7 +214,7 @@ bool SftRun::evaluate(std::int64_t steps) {
                             .loss = seen->loss,
                             .trained_tokens = seen->trained_tokens,
                             .seconds = seconds_since(start),
-                            .digest = checksum_text(data_.held_out.fingerprint())};
+                            .digest = held_out_digest_};
   if (metrics_) metrics_->add(metrics);
   runtime_.log().once(LogLevel::info, "held-out loss {:.4f} after step {}", seen->loss, steps);
   return true;

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/small_file.h"
 
 namespace moesaic {
 
@@ -17,8 +16,6 @@ PromptStream::PromptStream() : lines_(STDIN_FILENO), prompts_(input_name("-")) {
 std::optional<Prompt> PromptStream::next() {
   while (true) {
     while (std::optional<std::string> line = lines_.take()) {
-      if (!has_begun_ && line->starts_with(kByteOrderMark)) line->erase(0, kByteOrderMark.size());
-      has_begun_ = true;
       require(line->find('\0') == std::string::npos, ErrorKind::file,
               "{} is no text: a line has a NUL", input_name("-"));
       if (std::optional<Prompt> prompt = prompts_.parse(*line)) return prompt;

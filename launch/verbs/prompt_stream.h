@@ -26,7 +26,6 @@ class PromptStream {
 
   LineReader lines_;
   PromptLines prompts_;
-  bool has_begun_ = false;
 };
 
 }  // namespace moesaic
