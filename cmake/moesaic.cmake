@@ -47,7 +47,7 @@ endfunction()
 
 # moesaic_library(NAME SOURCES a.cpp ... [ALONE b.cpp ...] [DEPENDS targets ...] [PRIVATE_DEPENDS targets ...])
 # makes the static library moesaic_NAME with the alias moesaic::NAME. With MOESAIC_JOIN_SOURCES it is
-# compiled in files of twelve sources, which takes a quarter of the time: what stands in anonymous
+# compiled in files of 24 sources, which takes a quarter of the time: what stands in anonymous
 # namespaces must not have a name twice in a library, or its sources are ALONE; so are those whose classes have members
 # of such types, for which g++ takes a joined source for a header.
 function(moesaic_library name)
@@ -55,7 +55,7 @@ function(moesaic_library name)
   add_library(moesaic_${name} STATIC ${ARG_SOURCES})
   add_library(moesaic::${name} ALIAS moesaic_${name})
   set_target_properties(moesaic_${name} PROPERTIES EXPORT_NAME ${name})
-  moesaic_join(moesaic_${name} 12)
+  moesaic_join(moesaic_${name} 24)
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   moesaic_flags(moesaic_${name})
   target_compile_options(moesaic_${name} PRIVATE -Wconversion)
@@ -70,7 +70,7 @@ endfunction()
 
 # What all programs and libraries of tests have in common.
 function(moesaic_test_flags target)
-  moesaic_join(${target} 6)
+  moesaic_join(${target} 12)
   moesaic_flags(${target})
   target_compile_options(${target} PRIVATE -O1)  # what is tested is optimised; a test compiles sooner
   target_compile_definitions(${target} PRIVATE MOESAIC_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")

@@ -124,8 +124,8 @@ std::string replaced(std::string_view text, std::string_view old, std::string_vi
 
 std::string padded_text(std::string_view text, Side side, std::int64_t width,
                         std::string_view fill) {
-  constexpr std::int64_t kMaxWidth = 1 << 20;
-  if (width > kMaxWidth) refuse("a width is over {}", kMaxWidth);
+  constexpr std::int64_t kMaxPadding = 1 << 20;
+  if (width > kMaxPadding) refuse("a width is over {}", kMaxPadding);
   const std::int64_t missing = std::max<std::int64_t>(width - character_count(text), 0);
   const std::int64_t left = side == Side::left    ? missing
                             : side == Side::right ? 0

@@ -21,12 +21,12 @@ using test::FileSizeLimit;
 using test::TransportPair;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-constexpr std::int64_t kLimit = 3 * kMiB;  // a segment has 2 MiB or more
+constexpr std::int64_t kFileLimit = 3 * kMiB;  // a segment has 2 MiB or more
 
 /// That `grow` is refused for want of room, and for nothing else.
 template <typename Grow>
 void expect_refusal(Grow&& grow) {
-  const FileSizeLimit limit(kLimit);
+  const FileSizeLimit limit(kFileLimit);
   try {
     grow();
     ADD_FAILURE() << "no error";

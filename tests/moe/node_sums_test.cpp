@@ -44,17 +44,17 @@ TEST(AddingRank, is_at_home_or_has_its_turn) {
 struct Plans {
   Plans(std::mt19937& random, const ExpertPlacement& experts, const NodeMap& node_map)
       : placement(experts), nodes(node_map) {
-    constexpr std::int64_t kTopk = 4;
+    constexpr std::int64_t topk = 4;
     for (int rank = 0; rank < placement.num_ranks(); ++rank) {
       Routing& routing = routings.emplace_back();
-      routing.topk = kTopk;
+      routing.topk = topk;
       routing.num_tokens = random() % 12;  // some ranks have none
       for (std::int64_t token = 0; token < routing.num_tokens; ++token) {
         Ids all;
         for (std::int32_t id = 0; id < placement.num_experts(); ++id) all.push_back(ExpertId{id});
         std::ranges::shuffle(all, random);
-        std::sort(all.begin(), all.begin() + kTopk);
-        routing.experts.insert(routing.experts.end(), all.begin(), all.begin() + kTopk);
+        std::sort(all.begin(), all.begin() + topk);
+        routing.experts.insert(routing.experts.end(), all.begin(), all.begin() + topk);
       }
       planner(rank).plan_sends(routing, sends.emplace_back());
     }
@@ -194,17 +194,17 @@ TEST(NodeSums, AddInTheOrderOfRanks) {
   plans[2].node_parts.send_counts = {0, 2, 0};
   plans[1].node_parts.recv_outputs = {1, 0, 1};
   plans[1].node_parts.recv_counts = {1, 0, 2};
-  constexpr std::int64_t kHidden = 100;
+  constexpr std::int64_t hidden = 100;
   const std::array<float, 3> size = {1e8F, 1.0F, -1e8F};  // the order shows
   std::map<int, std::vector<float>> sums;
   run_thread_ranks(3, [&](Communicator& world) {
     std::vector<float> outputs;
-    for (std::int64_t i = 0; i < 2 * kHidden; ++i) {
-      outputs.push_back(size[at(world.rank())] * (i < kHidden ? 1.0F : 2.0F));
+    for (std::int64_t i = 0; i < 2 * hidden; ++i) {
+      outputs.push_back(size[at(world.rank())] * (i < hidden ? 1.0F : 2.0F));
     }
     NodeSums node;
     node.plan(plans[at(world.rank())], world.rank());
-    node.start(world, {outputs.data(), 2, kHidden}, plans[at(world.rank())], {});
+    node.start(world, {outputs.data(), 2, hidden}, plans[at(world.rank())], {});
     node.mark_ready(1, 1);
     node.mark_ready(0, 1);
     node.wait();
@@ -212,14 +212,14 @@ TEST(NodeSums, AddInTheOrderOfRanks) {
     for (std::size_t i = 0; i < node.outputs().size(); ++i) {
       const std::int32_t output = node.outputs()[i];
       EXPECT_TRUE(node.awaits(output));
-      node.add(i, {outputs.data() + output * kHidden, at(kHidden)});
+      node.add(i, {outputs.data() + output * hidden, at(hidden)});
     }
     node.end();
     if (world.rank() == 1) sums[1] = outputs;
   });
-  for (std::int64_t i = 0; i < kHidden; ++i) {
+  for (std::int64_t i = 0; i < hidden; ++i) {
     EXPECT_EQ(sums[1][at(i)], 1.0F - 1e8F);
-    EXPECT_EQ(sums[1][at(kHidden + i)], (2e8F + 2.0F) - 2e8F);
+    EXPECT_EQ(sums[1][at(hidden + i)], (2e8F + 2.0F) - 2e8F);
   }
 }
 
