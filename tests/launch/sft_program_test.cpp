@@ -110,7 +110,7 @@ TEST(Sft, AnEvaluationThatIsInterruptedIsDoneAgain) {
   const TemporaryDirectory directory;
   const std::string held_out = directory.path_of("held-out.jsonl");
   std::string many;
-  for (int copy = 0; copy < 10; ++copy) many += read_text(kConversations);
+  for (int copy = 0; copy < 4; ++copy) many += read_text(kConversations);
   write_text(held_out, many);
   const auto evaluated = [&](const std::string& out) {
     return sft(out, {"--eval-data", held_out, "--batch-size", "128", "--resume"});
