@@ -240,6 +240,21 @@ std::vector<po::option> parse_flags(std::span<const std::string> arguments,
   }
 }
 
+/// Throws Error{usage} for a name without dashes that is no option; a flag's letter has none of
+/// these forms.
+[[noreturn]] void refuse_name(std::string_view name, std::optional<Verb> verb,
+                              std::span<const std::string_view> candidates,
+                              std::string_view where) {
+  const auto is_short_for = [&](const OptionRow& row) {
+    const bool is_letter = row.letter != '\0' && name == std::string_view(&row.letter, 1);
+    return (is_letter || (!name.empty() && name == row.alias)) && (!verb || takes(*verb, row));
+  };
+  const auto row = std::ranges::find_if(option_table(), is_short_for);
+  const std::string hint = row != option_table().end() ? fmt::format("; it is {} here", row->name)
+                                                       : did_you_mean(name, candidates);
+  fail(ErrorKind::usage, "{}unknown option {}{}", where, json_quote(name), hint);
+}
+
 /// --config says which file is read, and so cannot come later than a flag.
 bool is_only_a_flag(const OptionRow& row) {
   return row.flag_only || row.name == "config";
@@ -283,8 +298,9 @@ void apply_word(Command& command, const std::string& word) {
   }
   const std::string name = word.substr(0, equals);
   const OptionRow* row = find_option(name, command.verb);
-  require(row != nullptr, ErrorKind::usage, "unknown option \"{}\" in \"{}\"{}", name, word,
-          did_you_mean(name, option_names(command.verb)));
+  if (row == nullptr) {
+    refuse_name(name, command.verb, option_names(command.verb), fmt::format("\"{}\": ", word));
+  }
   require_option_of_verb(command, *row, name);
   require(!is_only_a_flag(*row), ErrorKind::usage, "\"{}\": {} can only be given as the flag --{}",
           word, name, row->name);
@@ -333,8 +349,7 @@ void apply_file(Command& command, const std::string& path) {
   for (const ConfigEntry& entry : parse_config(read_file(path, kMaxConfigBytes), path)) {
     const OptionRow* row = find_option(entry.name, command.verb);
     const std::string where = fmt::format("{} line {}", path, entry.line);
-    require(row != nullptr, ErrorKind::usage, "{}: unknown option {}{}", where,
-            json_quote(entry.name), did_you_mean(entry.name, option_names({})));
+    if (row == nullptr) refuse_name(entry.name, command.verb, option_names({}), where + ": ");
     require(!is_only_a_flag(*row), ErrorKind::usage,
             "{}: {} cannot stand in a file, only as the flag --{}", where, row->name, row->name);
     const auto [before, is_first] = lines.emplace(row, entry.line);

@@ -17,6 +17,7 @@
 #include "launch/plan/planned_verb.h"
 #include "launch/plan/shape_plan.h"
 #include "launch/sft/sft_adapters.h"
+#include "src/model/model_adapters.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace moesaic {
@@ -189,6 +190,8 @@ PlanReport plan_model(Command command, PlanSetting setting) {
   setting.options.predict = command.options.predict;
   setting.options.prompt_tokens = command.options.prompt_tokens;
   if (setting.options.plan_job == PlanJob::sft) {
+    // As the job will, refuses options that are not what the adapter of --lora has.
+    (void)choose_adapters(command, model, adapter_sites(model.files.names(model.config)));
     setting.options.lora_dropout =
         choose_dropout(command, model.adapter ? &*model.adapter : nullptr);
   }

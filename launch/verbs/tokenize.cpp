@@ -24,7 +24,8 @@ void print_json(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids
 
 void print_table(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
   for (const std::int32_t id : ids) {
-    fmt::print("{:>8}  {}{}\n", id, tokenizer.token(id),
+    const std::string token = tokenizer.token(id);
+    fmt::print("{:>8}  {}{}\n", id, token.empty() ? "(no token has this id)" : token,
                tokenizer.is_special(id) ? "  (special)" : "");
   }
 }

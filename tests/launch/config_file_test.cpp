@@ -62,6 +62,7 @@ TEST(ConfigFile, LinesThatAreWrongAreNamed) {
   EXPECT_EQ(file_error("predict = 3\ntop-k = 2\ntop_k = 3\n"),
             "line 3: top-k stands in line 2 already");
   EXPECT_EQ(file_error("tpo-k = 3\n"), "line 1: unknown option \"tpo-k\"; did you mean top-k?");
+  EXPECT_EQ(file_error("n = 3\n"), "line 1: unknown option \"n\"; it is predict here");
   EXPECT_EQ(file_error("prompt = \"a\n"), "line 1: the quotes do not end");
   EXPECT_EQ(file_error("prompt = \"a\" b\n"), "line 1: \"b\" follows the quotes");
   EXPECT_EQ(file_error("config = x\n"),

@@ -157,7 +157,8 @@ TEST(Options, UnknownFlagIsNamedWithTheNearest) {
             "by itself");
   EXPECT_EQ(usage_error({"score", "parallel=3"}), "parallel is no option of moesaic score");
   EXPECT_EQ(usage_error({"generate", "tempp=1"}),
-            "unknown option \"tempp\" in \"tempp=1\"; did you mean temp?");
+            "\"tempp=1\": unknown option \"tempp\"; did you mean temp?");
+  EXPECT_EQ(usage_error({"generate", "n=1"}), "\"n=1\": unknown option \"n\"; it is predict here");
 }
 
 TEST(Options, BadValuesNameFlagAndValue) {

@@ -168,6 +168,8 @@ TEST_F(PlannedTraining, that_goes_on_from_an_adapter_has_its_dropout) {
   write_dropout("1.5");
   expect_failure(run(model, {"--lora", adapter}), 3,
                  {config, "lora_dropout is 1.5", "--lora-dropout 0"});
+  expect_failure(run(model, {"--lora", adapter, "--lora-rank", "77"}), 2,
+                 {"--lora-rank 77 is not what the adapter of --lora has"});
 }
 
 TEST_F(PlannedTraining, TheDiskHoldsCheckpointsAndTheAdapterThatARunWrites) {
