@@ -206,9 +206,9 @@ TEST_P(RandomRuns, give_each_request_its_tokens) {
 INSTANTIATE_TEST_SUITE_P(, StepEngineOnRanks, testing::Values(1, 2, 3, 4));
 INSTANTIATE_TEST_SUITE_P(, RandomRuns,
                          testing::Combine(testing::Values(1, 2, 3, 4), testing::Range(0, 5)),
-                         [](const testing::TestParamInfo<std::tuple<int, int>>& info) {
-                           return fmt::format("on_{}_part_{}", std::get<0>(info.param),
-                                              std::get<1>(info.param));
+                         [](const testing::TestParamInfo<std::tuple<int, int>>& runs) {
+                           return fmt::format("on_{}_part_{}", std::get<0>(runs.param),
+                                              std::get<1>(runs.param));
                          });
 
 double thread_cpu_seconds() {
