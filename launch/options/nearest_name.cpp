@@ -1,5 +1,7 @@
 #include "launch/options/nearest_name.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -37,6 +39,12 @@ std::string nearest_name(std::string_view word, std::span<const std::string_view
     }
   }
   return std::string(best);
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates,
+                         std::string_view prefix) {
+  const std::string nearest = nearest_name(word, candidates);
+  return nearest.empty() ? "" : fmt::format("; did you mean {}{}?", prefix, nearest);
 }
 
 }  // namespace moesaic

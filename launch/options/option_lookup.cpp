@@ -77,6 +77,15 @@ const OptionRow* find_option(std::string_view name, std::optional<Verb> verb) no
   return found;
 }
 
+const OptionRow* find_short(std::string_view name, std::optional<Verb> verb) noexcept {
+  if (name.empty()) return nullptr;
+  for (const OptionRow& row : option_table()) {
+    const bool is_letter = row.letter != '\0' && name == std::string_view(&row.letter, 1);
+    if ((is_letter || name == row.alias) && (!verb || takes(*verb, row))) return &row;
+  }
+  return nullptr;
+}
+
 std::size_t place_of(const OptionRow& row) noexcept {
   return static_cast<std::size_t>(&row - option_table().data());
 }

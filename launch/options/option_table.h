@@ -75,6 +75,8 @@ struct VerbRow {
 /// The row of this name that `verb` takes, else any of this name; '_' counts as '-'.
 [[nodiscard]] const OptionRow* find_option(std::string_view name,
                                            std::optional<Verb> verb) noexcept;
+/// The option that `verb`, or any, takes and whose letter or short name this is, or null.
+[[nodiscard]] const OptionRow* find_short(std::string_view name, std::optional<Verb> verb) noexcept;
 /// Of a row of the table in it, and of its source in Command::sources.
 [[nodiscard]] std::size_t place_of(const OptionRow& row) noexcept;
 /// "MOESAIC_TOP_K" for "top-k".

@@ -33,12 +33,6 @@ struct Written {
   std::string where;  // "--top-k", "MOESAIC_TOP_K", "run.ini: top-k"
 };
 
-std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates,
-                         std::string_view prefix = "") {
-  const std::string nearest = nearest_name(word, candidates);
-  return nearest.empty() ? "" : fmt::format("; did you mean {}{}?", prefix, nearest);
-}
-
 template <typename Number>
 Number parse_number(const Written& written, const OptionRow& row, std::string_view kind) {
   Number value{};
@@ -240,19 +234,12 @@ std::vector<po::option> parse_flags(std::span<const std::string> arguments,
   }
 }
 
-/// Throws Error{usage} for a name without dashes that is no option; a flag's letter has none of
-/// these forms.
-[[noreturn]] void refuse_name(std::string_view name, std::optional<Verb> verb,
-                              std::span<const std::string_view> candidates,
-                              std::string_view where) {
-  const auto is_short_for = [&](const OptionRow& row) {
-    const bool is_letter = row.letter != '\0' && name == std::string_view(&row.letter, 1);
-    return (is_letter || (!name.empty() && name == row.alias)) && (!verb || takes(*verb, row));
-  };
-  const auto row = std::ranges::find_if(option_table(), is_short_for);
-  const std::string hint = row != option_table().end() ? fmt::format("; it is {} here", row->name)
-                                                       : did_you_mean(name, candidates);
-  fail(ErrorKind::usage, "{}unknown option {}{}", where, json_quote(name), hint);
+/// Of a name without dashes: a flag's letter, or its short name, has none of these forms.
+std::string hint_of(std::string_view name, std::optional<Verb> verb,
+                    std::span<const std::string_view> candidates) {
+  const OptionRow* const row = find_short(name, verb);
+  return row == nullptr ? did_you_mean(name, candidates)
+                        : fmt::format("; it is {} here", row->name);
 }
 
 /// --config says which file is read, and so cannot come later than a flag.
@@ -298,9 +285,8 @@ void apply_word(Command& command, const std::string& word) {
   }
   const std::string name = word.substr(0, equals);
   const OptionRow* row = find_option(name, command.verb);
-  if (row == nullptr) {
-    refuse_name(name, command.verb, option_names(command.verb), fmt::format("\"{}\": ", word));
-  }
+  require(row != nullptr, ErrorKind::usage, "unknown option \"{}\" in \"{}\"{}", name, word,
+          hint_of(name, command.verb, option_names(command.verb)));
   require_option_of_verb(command, *row, name);
   require(!is_only_a_flag(*row), ErrorKind::usage, "\"{}\": {} can only be given as the flag --{}",
           word, name, row->name);
@@ -349,7 +335,8 @@ void apply_file(Command& command, const std::string& path) {
   for (const ConfigEntry& entry : parse_config(read_file(path, kMaxConfigBytes), path)) {
     const OptionRow* row = find_option(entry.name, command.verb);
     const std::string where = fmt::format("{} line {}", path, entry.line);
-    if (row == nullptr) refuse_name(entry.name, command.verb, option_names({}), where + ": ");
+    require(row != nullptr, ErrorKind::usage, "{}: unknown option {}{}", where,
+            json_quote(entry.name), hint_of(entry.name, command.verb, option_names({})));
     require(!is_only_a_flag(*row), ErrorKind::usage,
             "{}: {} cannot stand in a file, only as the flag --{}", where, row->name, row->name);
     const auto [before, is_first] = lines.emplace(row, entry.line);

@@ -157,8 +157,9 @@ TEST(Options, UnknownFlagIsNamedWithTheNearest) {
             "by itself");
   EXPECT_EQ(usage_error({"score", "parallel=3"}), "parallel is no option of moesaic score");
   EXPECT_EQ(usage_error({"generate", "tempp=1"}),
-            "\"tempp=1\": unknown option \"tempp\"; did you mean temp?");
-  EXPECT_EQ(usage_error({"generate", "n=1"}), "\"n=1\": unknown option \"n\"; it is predict here");
+            "unknown option \"tempp\" in \"tempp=1\"; did you mean temp?");
+  EXPECT_EQ(usage_error({"generate", "n=1"}),
+            "unknown option \"n\" in \"n=1\"; it is predict here");
 }
 
 TEST(Options, BadValuesNameFlagAndValue) {
