@@ -86,10 +86,18 @@ ExpertTokens expert_tokens(const MemoryModel& model, const Workload& work) {
           .wire = model.wire};
 }
 
+constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+
 /// Of a ByteBuffer of so many bytes that are all used (base/buffer.h).
 std::int64_t resident_bytes_of(std::int64_t bytes) {
-  constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
   return bytes < 2 * kHugePage ? bytes : round_up(bytes, kHugePage);
+}
+
+/// Of `count` such buffers that have `bytes` together, more or less: on average half of the last
+/// page of each is not used.
+double resident_bytes_near(double bytes, std::int64_t count) {
+  const bool is_huge = bytes >= static_cast<double>(count * 2 * kHugePage);
+  return is_huge ? bytes + static_cast<double>(count * kHugePage / 2) : bytes;
 }
 
 /// Of a number of a row before products with weights in these formats, by this machine's best
@@ -293,7 +301,9 @@ std::int64_t exchange_bytes(const ExpertTokens& tokens, const RankSharing& shari
   const double sent =
       std::max(copies(sharing.nodes - 1) * row, off_node * elsewhere * rows.outputs * result);
   // An exchange there and one back, whose memory takes the next one of either kind.
-  const double messages = sharing.nodes == 1 ? 0 : 2 * (off_node * received + sent);
+  const double messages = sharing.nodes == 1 ? 0
+                                             : 2 * (resident_bytes_near(off_node * received, 1) +
+                                                    resident_bytes_near(sent, sharing.nodes - 1));
   const double places = (copies(sharing.sharers - 1) + rows.outputs) * sizeof(std::int32_t);
   return std::llround(messages + places);
 }

@@ -130,8 +130,9 @@ TokenNumbers GqaKind::token_numbers() const {
           .stored = 2 * config_.kv_width()};
 }
 
+/// What GqaAttention has: queries, keys and values, the attended rows, rotary angles.
 std::int64_t GqaKind::row_bytes() const {
-  return 4 * (2 * config_.q_width() + 4 * config_.kv_width());
+  return 4 * (2 * config_.q_width() + 2 * config_.kv_width() + config_.head_dim);
 }
 
 std::int64_t GqaKind::pass_bytes(const PassSize& pass) const {
