@@ -52,10 +52,9 @@ const Row* find_row(std::string_view name) {
 [[noreturn]] void refuse(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Row& row : kRows) names.push_back(row.name);
-  const std::string nearest = nearest_name(name, names);
   fail(ErrorKind::usage,
        "unknown command /{}{}; /help lists them, and what stands between \"\"\" is no command",
-       name, nearest.empty() ? "" : fmt::format("; did you mean /{}?", nearest));
+       name, did_you_mean(name, names, "/"));
 }
 
 }  // namespace

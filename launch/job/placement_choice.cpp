@@ -20,9 +20,8 @@ constexpr std::array<std::string_view, 2> kDeals = {"contiguous", "round_robin"}
 /// Other words are misspelt ones of kDeals.
 void require_known(const std::string& placement) {
   if (is_meant_as_file(placement)) return;
-  const std::string nearest = nearest_name(placement, kDeals);
   fail(ErrorKind::usage, "--placement: \"{}\" is neither contiguous, round_robin nor a file{}",
-       placement, nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+       placement, did_you_mean(placement, kDeals));
 }
 
 }  // namespace

@@ -47,9 +47,7 @@ const Model* find_model(std::string_view name) {
 std::string or_model(std::string_view item) {
   std::vector<std::string_view> names;
   for (const Model& model : kModels) names.push_back(model.name);
-  const std::string nearest = nearest_name(item, names);
-  return fmt::format("or one of {}{}", fmt::join(names, ", "),
-                     nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+  return fmt::format("or one of {}{}", fmt::join(names, ", "), did_you_mean(item, names));
 }
 
 MatrixShape parse_shape(std::string_view item) {
@@ -107,10 +105,8 @@ std::vector<Layout> parse_formats(std::string_view list) {
       continue;
     }
     const std::optional<Layout> layout = layout_from_name(canonical_layout_name(item));
-    const std::string nearest = nearest_name(item, kLayoutNames);
     require(layout.has_value(), ErrorKind::usage, "--formats: \"{}\" is not all, f32, {}{}", item,
-            fmt::join(kLayoutNames, ", "),
-            nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+            fmt::join(kLayoutNames, ", "), did_you_mean(item, kLayoutNames));
     layouts.push_back(*layout);
   }
   return layouts;

@@ -109,9 +109,8 @@ void read_entry(const ConfigEntry& entry, const std::string& where, StudyConfig&
   } else if (entry.name == "baseline") {
     study.baseline = read_count(one_value(), where, entry.name);
   } else {
-    const std::string nearest = nearest_name(entry.name, known_names());
     require(is_known_axis(entry.name), ErrorKind::usage, "{}: \"{}\" is no option of a study{}",
-            where, entry.name, nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+            where, entry.name, did_you_mean(entry.name, known_names()));
     study.axes.push_back(read_axis(entry, where));
     if (entry.name != "ranks") return;
     for (const std::string& value : study.axes.back().values) {
