@@ -143,30 +143,35 @@ std::chrono::milliseconds turn_of(int rank) {
 
 /// Ends the job because of the exception being handled. Ranks that fail at the same time speak one
 /// after the other, echoes last: the first to speak ends the others before their turn.
-/// `is_terminated`: the launcher has sent SIGTERM, which the verb has heard and nobody hears again.
-int end_job(const MpiSession& mpi, const Log& log, bool is_terminated) {
+/// `interruption`: what the verb has heard, if it listened.
+int end_job(const MpiSession& mpi, const Log& log, std::unique_ptr<Interruption> interruption) {
   const Failure failure = describe_current_exception();
-  if (failure.grace.count() > 0) leave_code_to_launcher();
+  if (failure.grace.count() > 0) {
+    leave_code_to_launcher();
+  } else {
+    interruption.reset();  // SIGTERM ends this rank at once
+  }
   if (mpi.size() > 1) std::this_thread::sleep_for(failure.silence + turn_of(log.rank()));
   log.write(failure.level, "{}", failure.message);
   if (mpi.size() > 1) {
-    if (failure.grace.count() > 0 && is_terminated) std::raise(SIGKILL);
+    if (interruption && interruption->is_terminated()) std::raise(SIGKILL);
     std::this_thread::sleep_for(failure.grace);
     mpi.abort(failure.code);
   }
   return failure.code;
 }
 
-/// Returns the exit code, or throws; tells then whether the launcher has sent SIGTERM, which is not
-/// known any more when the runtime is gone.
-int run_verb(Runtime& runtime, const std::function<void(Runtime&)>& verb, bool& is_terminated) {
+/// Returns the exit code, or throws: then `interruption` goes on listening when the runtime is
+/// gone. A SIGTERM that comes while that is taken down would end this rank with a code of its own.
+int run_verb(Runtime& runtime, const std::function<void(Runtime&)>& verb,
+             std::unique_ptr<Interruption>& interruption) {
   try {
     verb(runtime);
     flush_output();
     runtime.world().barrier();
     return runtime.ends_early() ? kInterruptedCode : 0;
   } catch (...) {
-    is_terminated = runtime.is_terminated();
+    interruption = runtime.release_interruption();
     throw;
   }
 }
@@ -174,7 +179,7 @@ int run_verb(Runtime& runtime, const std::function<void(Runtime&)>& verb, bool& 
 int run_ranked(const MpiSession& mpi, int argc, char** argv,
                const std::function<void(Runtime&)>& verb) {
   Log log;
-  bool is_terminated = false;
+  std::unique_ptr<Interruption> interruption;
   std::unique_ptr<Communicator> starters;  // all ranks free it together, also after an AgreedError
   try {
     log = Log(LogLevel::info, mpi.rank(), mpi.size());
@@ -190,12 +195,12 @@ int run_ranked(const MpiSession& mpi, int argc, char** argv,
     require_same_options(*starters, command);
     agree(*starters, [&] { prepare_traces(command.options); });
     Runtime runtime(mpi, command);
-    return run_verb(runtime, verb, is_terminated);
+    return run_verb(runtime, verb, interruption);
   } catch (const AgreedError& error) {
     if (error.speaks()) print_error(log, error.what());
     return exit_code(error.kind());
   } catch (...) {
-    return end_job(mpi, log, is_terminated);
+    return end_job(mpi, log, std::move(interruption));
   }
 }
 

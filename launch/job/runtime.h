@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/interruption.h"
@@ -56,9 +57,9 @@ class Runtime {
   /// from the first call on: before, there is nothing to lose, and they end the process. For one
   /// thread.
   [[nodiscard]] Interruption& interruption() const;
-  /// Whether this rank has heard SIGTERM.
-  [[nodiscard]] bool is_terminated() const noexcept {
-    return interruption_ != nullptr && interruption_->is_terminated();
+  /// The same, of its own, for who outlives this; null if nobody has asked for it.
+  [[nodiscard]] std::unique_ptr<Interruption> release_interruption() noexcept {
+    return std::move(interruption_);
   }
   /// Whether any rank has been asked to stop. Collective.
   [[nodiscard]] bool stop_wanted() const;
