@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 
 #include "base/core_yield.h"
@@ -49,7 +50,16 @@ DeviceInfo describe(const CudaDriver& driver, int index) {
           .cache_bytes = attribute(CudaAttribute::cache_bytes)};
 }
 
+std::atomic<bool>& lost_device() noexcept {
+  static std::atomic<bool> is_lost = false;
+  return is_lost;
+}
+
 }  // namespace
+
+bool has_lost_device() noexcept {
+  return lost_device();
+}
 
 std::vector<DeviceInfo> visible_devices(const CudaDriver& driver) {
   std::vector<DeviceInfo> devices;
@@ -75,7 +85,7 @@ Device::Device(std::shared_ptr<const CudaDriver> driver, int index,
 }
 
 Device::~Device() {
-  if (context_ == nullptr) return;
+  if (context_ == nullptr || is_lost_) return;
   driver_->context_set(context_);
   for (const auto& [name, module] : modules_) driver_->module_unload(module);
   if (event_ != nullptr) driver_->event_destroy(event_);
@@ -128,13 +138,13 @@ PinnedBuffer Device::allocate_pinned(std::int64_t bytes) {
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  if (device_ == nullptr) return;
+  if (device_ == nullptr || device_->is_lost_) return;
   device_->driver_->context_set(device_->context_);
   device_->driver_->release(address_);
 }
 
 PinnedBuffer::~PinnedBuffer() {
-  if (device_ == nullptr) return;
+  if (device_ == nullptr || device_->is_lost_) return;
   device_->driver_->context_set(device_->context_);
   device_->driver_->release_host(data_);
 }
@@ -173,7 +183,7 @@ CudaModule Device::load_image(std::string_view name) {
   }
   fail(ErrorKind::resource, "GPU {} ({}, sm_{}) can have no kernels {}: {}", info_.index,
        info_.name, info_.chip, name,
-       info_.chip < 80 ? "they are made for sm_80 and later" : "none were built for it");
+       info_.chip < kLeastChip ? "they are made for sm_80 and later" : "none were built for it");
 }
 
 CudaModule Device::module(std::string_view name) {
@@ -251,7 +261,7 @@ void Device::launch(const DeviceGraph& graph) {
 }
 
 DeviceGraph::~DeviceGraph() {
-  if (exec_ == nullptr) return;
+  if (exec_ == nullptr || device_->is_lost_) return;
   device_->driver_->context_set(device_->context_);
   device_->driver_->graph_exec_destroy(exec_);
 }
@@ -276,9 +286,12 @@ void Device::wait_for_mark(double seconds, const std::function<void()>& meanwhil
   CoreYield core;
   while (!reached_mark()) {
     const std::chrono::duration<double> waited = Clock::now() - start;
-    require(waited.count() < seconds, ErrorKind::peer,
-            "GPU {} ({}) has not finished {} within {} s", info_.index, info_.name, pending_text(),
-            seconds);
+    if (waited.count() >= seconds) {
+      is_lost_ = true;
+      lost_device() = true;
+      fail(ErrorKind::peer, "GPU {} ({}) has not finished {} within {} s", info_.index, info_.name,
+           pending_text(), seconds);
+    }
     if (meanwhile) meanwhile();
     core.pass();
   }

@@ -27,6 +27,13 @@ struct DeviceInfo {
   std::int64_t cache_bytes = 0;  // of all multiprocessors together
 };
 
+/// The oldest chip that there are kernels for.
+inline constexpr int kLeastChip = 80;
+
+/// Whether a wait for a GPU of this process has come to its deadline: then nothing may wait for the
+/// driver any more, as giving back memory does, and the end of a process.
+[[nodiscard]] bool has_lost_device() noexcept;
+
 /// Those that the driver shows, which obeys CUDA_VISIBLE_DEVICES.
 [[nodiscard]] std::vector<DeviceInfo> visible_devices(const CudaDriver& driver);
 
@@ -97,7 +104,8 @@ class Device {
   /// Whether all that stood before the last mark has happened. Never blocks.
   [[nodiscard]] bool reached_mark();
   /// Until it has; meanwhile other ranks get the core, and `meanwhile` is called again and again.
-  /// Throws Error{peer} after `seconds`, and what `meanwhile` throws.
+  /// Throws Error{peer} after `seconds`, and what `meanwhile` throws. The first leaves the GPU and
+  /// all that is there to the end of the process.
   void wait_for_mark(double seconds, const std::function<void()>& meanwhile = {});
 
  private:
@@ -124,6 +132,7 @@ class Device {
   std::map<CudaFunction, std::string> kernel_names_;  // "gate_up of portable/nvfp4"
   std::set<std::string> library_names_;               // of kernels of libraries
   std::vector<const std::string*> pending_;           // launched since a mark was reached
+  bool is_lost_ = false;
 };
 
 class DeviceBuffer {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,7 @@
 #include <thread>
 
 #include "base/checksum.h"
+#include "base/device.h"
 #include "base/error.h"
 #include "comm/checked_communicator.h"
 #include "comm/shared_memory_communicator.h"
@@ -361,6 +363,10 @@ int run_job(int argc, char** argv, const std::function<void(Runtime&)>& verb) {
   }
   const ReadFaultHandler faults;  // after MPI has set its own
   const int code = run_ranked(*mpi, argc, argv, verb);
+  if (has_lost_device()) {
+    std::fflush(nullptr);
+    ::_exit(code);
+  }
   // The first process that is gone with a code may make the launcher end those that are about to go
   // with the same.
   if (code != 0) std::signal(SIGTERM, SIG_IGN);

@@ -10,11 +10,14 @@
 //   MOESAIC_FAKE_GPUS    how many there are (1)
 //   MOESAIC_FAKE_CHIP    what they are (90: sm_90)
 //   MOESAIC_FAKE_BYTES   their memory (1 GiB)
-//   MOESAIC_FAKE_HANGS   1: work never ends; 2: work with kernels
-//   MOESAIC_FAKE_FAILS   not 0: kernels fail, as one that reads outside of memory
-//   MOESAIC_FAKE_FLIPS   not 0: a bit of the first byte that a copy brings down is wrong
-//   MOESAIC_FAKE_COUNTS  a file that gets a line at the end: the bytes that copies brought down
+//   MOESAIC_FAKE_HANGS   1: work never ends; 2: work with kernels. Calls that wait for it never
+//   return MOESAIC_FAKE_OWN     not 0: each rank of a node sees GPUs of its own MOESAIC_FAKE_FAILS
+//   not 0: kernels fail, as one that reads outside of memory MOESAIC_FAKE_FLIPS   not 0: a bit of
+//   the first byte that a copy brings down is wrong MOESAIC_FAKE_COUNTS  a file that gets a line at
+//   the end: the bytes that copies brought down
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +26,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/cuda_driver.h"
@@ -94,6 +98,16 @@ CudaResult drain(CudaStreamTag& stream) {
     }
     return kCudaSuccess;
   });
+}
+
+/// Whether somebody has seen that work does not end.
+std::atomic<bool> has_hung = false;
+
+/// As a call that returns when the GPU is done.
+void wait_for_gpu() {
+  while (has_hung && setting("MOESAIC_FAKE_HANGS", 0) != 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
 }
 
 thread_local int waiting_for_others = 0;  // of all streams of a rank
@@ -211,6 +225,9 @@ CudaResult cuDeviceGetName(char* name, int size, CudaDevice) {
 CudaResult cuDeviceGetUuid_v2(CudaUuid* uuid, CudaDevice device) {
   *uuid = {};
   uuid->bytes[15] = static_cast<unsigned char>(device);
+  if (setting("MOESAIC_FAKE_OWN", 0) != 0) {
+    uuid->bytes[14] = static_cast<unsigned char>(1 + setting("OMPI_COMM_WORLD_LOCAL_RANK", 0));
+  }
   return kCudaSuccess;
 }
 CudaResult cuDeviceTotalMem_v2(std::size_t* bytes, CudaDevice) {
@@ -229,6 +246,7 @@ CudaResult cuDevicePrimaryCtxRetain(CudaContext* context, CudaDevice) {
   return kCudaSuccess;
 }
 CudaResult cuDevicePrimaryCtxRelease_v2(CudaDevice) {
+  wait_for_gpu();
   return kCudaSuccess;
 }
 CudaResult cuCtxSetCurrent(CudaContext) {
@@ -253,6 +271,7 @@ CudaResult cuMemAlloc_v2(CudaAddress* address, std::size_t bytes) {
 CudaResult cuMemFree_v2(CudaAddress address) {
   if (breaks_capture()) return kCaptureUnsupported;
   warn_of_waits("cuMemFree");
+  wait_for_gpu();
   return attempt([&] {
     machine().memory.release(address);
     return kCudaSuccess;
@@ -267,6 +286,7 @@ CudaResult cuMemAllocHost_v2(void** data, std::size_t bytes) {
 }
 CudaResult cuMemFreeHost(void* data) {
   if (breaks_capture()) return kCaptureUnsupported;
+  wait_for_gpu();
   const std::scoped_lock lock(machine().mutex);
   machine().pinned.erase(static_cast<const std::byte*>(data));
   std::free(data);
@@ -322,7 +342,10 @@ CudaResult cuEventQuery(CudaEvent event) {
   if (breaks_capture()) return kCaptureUnsupported;
   if (event->is_captured) return kCapturedEvent;
   const long long hangs = setting("MOESAIC_FAKE_HANGS", 0);
-  if (hangs == 1 || (hangs == 2 && event->stream->has_kernels)) return kCudaNotReady;
+  if (hangs == 1 || (hangs == 2 && event->stream->has_kernels)) {
+    has_hung = true;
+    return kCudaNotReady;
+  }
   return drain(*event->stream);
 }
 CudaResult cuStreamBeginCapture_v2(CudaStream stream, CudaCaptureMode) {
