@@ -114,7 +114,7 @@ NcclResult NcclRanks::ask(
     const bool travels = bytes > 0 && peer != setup_.ranks.rank();
     const NcclResult result =
         travels ? call(at, static_cast<std::size_t>(bytes), peer) : kNcclSuccess;
-    if (result != kNcclSuccess) return result;
+    if (result != kNcclSuccess && result != kNcclInProgress) return result;
     at += static_cast<CudaAddress>(bytes);
   }
   return kNcclSuccess;

@@ -57,6 +57,8 @@ class GroupedMlps {
   void start(const Pass& pass);
   /// The second half of it alone, y = x down^T.
   void start_down(const Pass& pass);
+  /// Takes the memory that is the library's for passes of up to so many rows.
+  void make_room(std::int64_t num_rows) { make_layouts_for(room(num_rows).groups()); }
 
  private:
   /// Rows that become a product's input.

@@ -220,7 +220,10 @@ void DeviceMlps::make_room(std::int64_t num_rows, std::int64_t num_inputs) {
   moesaic::make_room(scratch_.host_tiles, tile_bytes, device_);
   moesaic::make_room(scratch_.tiles, tile_bytes, device_);
   moesaic::make_room(scratch_.inner, num_rows * width_ * 2, device_);
-  if (grouped_) moesaic::make_room(scratch_.rounded, grouped_->room(num_rows).bytes(), device_);
+  if (grouped_) {
+    moesaic::make_room(scratch_.rounded, grouped_->room(num_rows).bytes(), device_);
+    grouped_->make_room(num_rows);
+  }
   if (!rounding_) return;
   moesaic::make_room(
       scratch_.rounded,

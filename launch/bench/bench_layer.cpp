@@ -117,7 +117,7 @@ LayerBench::LayerBench(const Runtime& runtime, const Plan& plan)
     : runtime_(&runtime),
       plan_(&plan),
       memory_(plan.memory_bytes),
-      gpu_(runtime),
+      gpu_(runtime, plan.layers),
       gauge_(runtime.world(), *runtime.compute().pool, memory_.span()),
       printer_(runtime, amount(runtime, plan)) {}
 

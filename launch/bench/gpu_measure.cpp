@@ -13,12 +13,12 @@
 #include "kernels/cuda/mlp_products.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "launch/job/rank_device.h"
 
 namespace moesaic {
 namespace {
 
 constexpr std::int64_t kCopyBytes = std::int64_t{32} << 20;
-constexpr int kLeastChip = 80;
 constexpr std::array<std::string_view, 3> kKernels = {"portable", "mma", "block_scaled"};
 
 /// Of one rank's GPU. Travels as bytes.
@@ -31,15 +31,13 @@ struct OwnRates {
   std::array<double, kKernels.size()> flops{};  // 0: the chip has none of these
 };
 
-/// This rank's; null: it has none to measure, or another rank measures it.
-std::unique_ptr<Device> open_own(const Runtime& runtime) {
-  std::string absent;
-  const std::shared_ptr<const CudaDriver> driver = CudaDriver::load(absent);
-  if (driver == nullptr || device_toolkit().empty()) return nullptr;
-  const std::vector<DeviceInfo> devices = visible_devices(*driver);
-  const auto own = static_cast<std::size_t>(runtime.grid().node().rank());
-  if (own >= devices.size() || devices[own].chip < kLeastChip) return nullptr;
-  return std::make_unique<Device>(driver, static_cast<int>(own), device_images());
+/// This rank's; empty if there is none to measure.
+DeviceInfo find_own(const Runtime& runtime, const CudaDriver& driver) {
+  const std::vector<DeviceInfo> devices = visible_devices(driver);
+  if (devices.empty() || device_toolkit().empty()) return {};
+  const auto rank = static_cast<std::size_t>(runtime.grid().node().rank());
+  const DeviceInfo& own = devices[rank % devices.size()];
+  return own.chip < kLeastChip ? DeviceInfo() : own;
 }
 
 bool has_kernels(const DeviceInfo& device, std::string_view kernels) {
@@ -115,11 +113,22 @@ CopyRates measure_copies(Device& device, double deadline_seconds) {
 }
 
 std::optional<GpuRates> measure_gpus(const Runtime& runtime) {
+  std::shared_ptr<const CudaDriver> driver;
+  DeviceInfo info;
+  agree(runtime.world(), [&] {
+    std::string absent;
+    driver = CudaDriver::load(absent);
+    if (driver != nullptr) info = find_own(runtime, *driver);
+  });
+  const DeviceUuid uuid = travelling_uuid(info.uuid);
+  const std::vector<DeviceUuid> of_node = gather_values(runtime.grid().node(), uuid);
+  const auto first = std::ranges::find(of_node, uuid) - of_node.begin();
+  const bool measures = !info.uuid.empty() && first == runtime.grid().node().rank();
   OwnRates own;
   agree(runtime.world(), [&] {
-    const std::unique_ptr<Device> device = open_own(runtime);
-    if (device == nullptr) return;
-    own = measure(*device, static_cast<double>(runtime.options().timeout));
+    if (!measures) return;
+    Device device(driver, info.index, device_images());
+    own = measure(device, static_cast<double>(runtime.options().timeout));
   });
   std::optional<GpuRates> all;
   for (const OwnRates& rates : gather_values(runtime.world(), own)) {

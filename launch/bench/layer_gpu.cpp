@@ -10,27 +10,33 @@
 #include "launch/job/gather.h"
 #include "launch/job/gpu_choice.h"
 #include "launch/job/gpu_graphs.h"
-#include "src/moe/expert_mask.h"
 
 namespace moesaic {
 namespace {
 
 /// Of --gpu-experts, which names no file here: layers have no numbers.
-ExpertMask layer_mask(const std::string& which, std::int64_t experts) {
-  if (which == "all") return ExpertMask::all({experts});
-  const std::optional<std::int64_t> count = which == "none" ? 0 : read_number(which);
+std::int64_t wanted_experts(const std::string& which, std::int64_t most) {
+  if (which == "none") return 0;
+  if (which == "all") return most;
+  const std::optional<std::int64_t> count = read_number(which);
   require(count && *count >= 0, ErrorKind::usage,
           "--gpu-experts {}: bench layer takes none, all or a number", which);
-  return ExpertMask::spread({experts}, *count);
+  require(*count <= most, ErrorKind::usage, "--gpu-experts {}: no layer has more than {} experts",
+          which, most);
+  return *count;
 }
 
 }  // namespace
 
-LayerGpu::LayerGpu(const Runtime& runtime) : runtime_(&runtime) {
+LayerGpu::LayerGpu(const Runtime& runtime, std::span<const LayerShape> layers)
+    : runtime_(&runtime) {
   const std::string& which = runtime.options().gpu_experts;
+  const std::int64_t most =
+      std::ranges::max(layers, {}, [](const LayerShape& layer) { return layer.experts; }).experts;
   agree(runtime.world(), [&] {
-    (void)layer_mask(which, 1);
+    wanted_ = wanted_experts(which, most);
     require_gpu_options(runtime.options());
+    require_gpu_uses(runtime.command());
   });
   has_gpu_.assign(static_cast<std::size_t>(runtime.grid().experts().size()), 0);
   if (which == "none") {
@@ -46,15 +52,20 @@ LayerGpu::LayerGpu(const Runtime& runtime) : runtime_(&runtime) {
   has_gpu_ = gather_values(runtime.grid().experts(), static_cast<int>(gpu_.device != nullptr));
   if (gpu_.device != nullptr) {
     work_ = make_experts_workspace(runtime, gpu_);
-    const bool is_first = runtime.grid().node().rank() < gpu_.num_visible;
-    if (is_first) roofs_.emplace(*gpu_.device, work_->deadline_seconds);
+    if (gpu_.is_first_sharer) roofs_.emplace(*gpu_.device, work_->deadline_seconds);
   }
-  road_ = std::make_unique<GpuRoad>(runtime, GpuRoad::Rank{gpu_, which == "all", work_.get()});
-  if (runtime.options().gpu_graph == GpuGraph::on) tell_graphs(runtime, road_->get() != nullptr);
+  road_ = std::make_unique<GpuRoad>(runtime, GpuRoad::Rank{gpu_, wanted_ == most, work_.get()});
+  if (runtime.options().gpu_graph == GpuGraph::on) {
+    tell_graphs(runtime, work_ != nullptr && wanted_ > 0, road_->get() != nullptr);
+  }
+}
+
+ExpertMask LayerGpu::mask_of(const LayerShape& shape) const {
+  return ExpertMask::spread({shape.experts}, std::min(wanted_, shape.experts));
 }
 
 std::int64_t LayerGpu::num_experts(const LayerShape& shape) const {
-  const ExpertMask mask = layer_mask(runtime_->options().gpu_experts, shape.experts);
+  const ExpertMask mask = mask_of(shape);
   const ExpertPlacement placement(shape.experts, runtime_->grid().experts().size());
   std::int64_t count = 0;
   for (std::int64_t expert = 0; expert < shape.experts; ++expert) {
@@ -124,7 +135,7 @@ LayerPlace LayerGpu::place(const LayerShape& shape, std::span<std::byte> memory)
   if (work_ == nullptr) return {.memory = memory, .at_work = at_work};
   const Communicator& experts = runtime_->grid().experts();
   const ExpertPlacement placement(shape.experts, experts.size());
-  const ExpertMask mask = layer_mask(runtime_->options().gpu_experts, shape.experts);
+  const ExpertMask mask = mask_of(shape);
   LayerPlace place{.memory = memory, .device = work_.get(), .at_work = at_work};
   for (const ExpertId expert : placement.experts_of(experts.rank())) {
     place.on_device.push_back(mask.contains(0, static_cast<std::int64_t>(expert)));

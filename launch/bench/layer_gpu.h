@@ -10,14 +10,16 @@
 #include "launch/job/rank_device.h"
 #include "launch/shapes/layer_copies.h"
 #include "launch/shapes/named_shapes.h"
+#include "src/moe/expert_mask.h"
 
 namespace moesaic {
 
 /// The GPUs of a benchmark of layers, as --gpu-experts says.
 class LayerGpu {
  public:
-  /// Collective. Throws AgreedError on all ranks if there is none but should be.
-  explicit LayerGpu(const Runtime& runtime);
+  /// `layers`: all that will be measured. Collective. Throws AgreedError on all ranks if there is
+  /// none but should be.
+  LayerGpu(const Runtime& runtime, std::span<const LayerShape> layers);
 
   /// How many experts of a layer are on GPUs, those of ranks without one not counted.
   [[nodiscard]] std::int64_t num_experts(const LayerShape& shape) const;
@@ -39,8 +41,10 @@ class LayerGpu {
 
  private:
   [[nodiscard]] std::string_view kernels_of(const Layout& layout) const;
+  [[nodiscard]] ExpertMask mask_of(const LayerShape& shape) const;
 
   const Runtime* runtime_;
+  std::int64_t wanted_ = 0;  // experts of a layer, of those that have so many
   RankDevice gpu_;
   std::unique_ptr<DeviceGraphMemory> graphs_;
   std::unique_ptr<DeviceExpertsWorkspace> work_;  // null: no experts are on this rank's GPU

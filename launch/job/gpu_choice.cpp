@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "launch/job/largest_value.h"
 #include "launch/job/placement_choice.h"
+#include "launch/options/option_table.h"
 #include "src/parallel/expert_record.h"
 
 namespace moesaic {
@@ -113,6 +114,18 @@ void require_gpu_options(const Options& options) {
   require(options.nvfp4_activations == Nvfp4Activations::nvfp4, ErrorKind::usage,
           "--gpu-kernel cutlass multiplies activations in nvfp4: it wants --nvfp4-activations "
           "nvfp4");
+}
+
+void require_gpu_uses(const Command& command) {
+  const Options& options = command.options;
+  const auto require_used = [&](bool is_used, std::string_view option, std::string_view by) {
+    if (is_used || find_option(option, command.verb) == nullptr) return;
+    require(source_of(command, option) != OptionSource::command_line, ErrorKind::usage,
+            "--{} is for {}", option, by);
+  };
+  require_used(options.gpu_experts != "none", "gpu-memory", "experts on GPUs: --gpu-experts");
+  require_used(options.gpu_kernel == GpuKernel::cutlass, "cutlass", "--gpu-kernel cutlass");
+  require_used(options.transport == Transport::nccl, "nccl", "--transport nccl");
 }
 
 std::optional<std::int64_t> read_number(const std::string& text) {

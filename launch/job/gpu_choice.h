@@ -21,6 +21,8 @@ struct GpuWish {
 
 /// Throws Error{usage} for options of GPUs that others leave nothing to do.
 void require_gpu_options(const Options& options);
+/// Throws Error{usage} for what the command line says of GPUs where nothing uses it.
+void require_gpu_uses(const Command& command);
 
 /// [layers] experts of each layer.
 [[nodiscard]] std::vector<std::int64_t> experts_of_layers(const ModelConfig& config);

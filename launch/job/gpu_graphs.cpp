@@ -35,7 +35,13 @@ std::int64_t pinned_graph_bytes(const Options& options, const ModelConfig& confi
   return graph_shape(config, config.num_experts, options).pinned_bytes();
 }
 
-void tell_graphs(const Runtime& runtime, bool has_road) {
+void tell_graphs(const Runtime& runtime, bool has_experts, bool has_road) {
+  std::int64_t any = has_experts ? 1 : 0;
+  runtime.world().max({&any, 1});
+  if (any == 0) {
+    runtime.log().once(LogLevel::warning, "--gpu-graph on: no graphs: no experts are on a GPU");
+    return;
+  }
   const Communicator& experts = runtime.grid().experts();
   if (experts.size() > 1 && !has_road && experts.has_messages()) {
     runtime.log().once(LogLevel::warning,

@@ -18,7 +18,8 @@ void require_graph_use(const Options& options);
 /// Page-locked memory of a host for it; 0 without --gpu-graph on.
 [[nodiscard]] std::int64_t pinned_graph_bytes(const Options& options, const ModelConfig& config);
 
-/// Tells where batches go through graphs, and where not. Collective.
-void tell_graphs(const Runtime& runtime, bool has_road);
+/// Tells where batches go through graphs, and where not. `has_experts`: on this rank's GPU.
+/// Collective.
+void tell_graphs(const Runtime& runtime, bool has_experts, bool has_road);
 
 }  // namespace moesaic

@@ -76,13 +76,16 @@ std::int64_t gpu_pass_bytes(const ModelConfig& config, const Workload& work,
 
 void require_gpu_memory(const GpuMemory& need, const GpuLimit& limit, std::string_view wanted) {
   if (need.weights == 0 || need.total() <= limit.bytes) return;
-  fail(ErrorKind::resource,
-       "not enough memory on {}: --gpu-experts {} takes {} there ({}), most of it for {}, but {} "
-       "are "
-       "available ({}); at most --gpu-experts {} fits",
-       limit.gpu, wanted, format_bytes(need.total()), gpu_items_text(need),
-       need.weights >= need.rows ? "experts" : "rows (a smaller --batch-size helps)",
-       format_bytes(limit.bytes), limit.source, limit.most_experts);
+  const std::string what =
+      fmt::format("not enough memory on {}: --gpu-experts {} takes {} there ({})", limit.gpu,
+                  wanted, format_bytes(need.total()), gpu_items_text(need));
+  const std::string there =
+      fmt::format("{} are available ({})", format_bytes(limit.bytes), limit.source);
+  require(need.rows < limit.bytes, ErrorKind::resource,
+          "{}, but {}, which rows alone exceed: a smaller --batch-size helps", what, there);
+  fail(ErrorKind::resource, "{}, most of it for {}, but {}; at most --gpu-experts {} fits", what,
+       need.weights >= need.rows ? "experts" : "rows (a smaller --batch-size helps)", there,
+       limit.most_experts);
 }
 
 }  // namespace moesaic

@@ -38,16 +38,30 @@ void open_own(const Runtime& runtime, RankDevice& own) {
   }
   const std::shared_ptr<const CudaDriver> driver = CudaDriver::load(own.reason);
   if (driver == nullptr) return;
-  own.num_visible = driver->num_devices();
+  const std::vector<DeviceInfo> devices = visible_devices(*driver);
+  own.num_visible = static_cast<int>(devices.size());
   if (own.num_visible == 0) {
     own.reason = "the NVIDIA driver shows none";
     return;
   }
-  const Communicator& node = runtime.grid().node();
-  const int index = node.rank() % own.num_visible;
-  own.num_sharers = (node.size() - index + own.num_visible - 1) / own.num_visible;
+  const int index = runtime.grid().node().rank() % own.num_visible;
+  const DeviceInfo& info = devices[static_cast<std::size_t>(index)];
+  if (info.chip < kLeastChip) {
+    own.reason = fmt::format("GPU {} ({}) is sm_{}: kernels are made for sm_{} and later", index,
+                             info.name, info.chip, kLeastChip);
+    return;
+  }
   own.device = std::make_unique<Device>(driver, index, device_images());
   if (own.kernels == DeviceKernels::cutlass) own.library = load_library(runtime.options());
+}
+
+/// Ranks may each see GPUs of their own, under the same numbers. Collective.
+void find_sharers(const Runtime& runtime, RankDevice& own) {
+  const DeviceUuid uuid =
+      travelling_uuid(own.device != nullptr ? own.device->info().uuid : std::string());
+  const std::vector<DeviceUuid> all = gather_values(runtime.grid().node(), uuid);
+  own.num_sharers = static_cast<int>(std::ranges::count(all, uuid));
+  own.is_first_sharer = std::ranges::find(all, uuid) - all.begin() == runtime.grid().node().rank();
 }
 
 /// Whether a part of CUDA_VISIBLE_DEVICES can be one of so many GPUs.
@@ -90,6 +104,12 @@ std::string RankDevice::text(std::string_view more) const {
                      kernels_name(kernels, nvfp4_activations), more);
 }
 
+DeviceUuid travelling_uuid(std::string_view uuid) noexcept {
+  DeviceUuid own{};
+  uuid.copy(own.data(), own.size() - 1);
+  return own;
+}
+
 int count_gpus(const std::string& folder, const char* visible) {
   std::error_code error;
   const std::filesystem::directory_iterator entries(folder, error);
@@ -117,6 +137,7 @@ RankDevice open_rank_device(const Runtime& runtime, std::string_view option) {
     require(std::ranges::count(has_gpu, 0) < std::ssize(has_gpu), ErrorKind::resource,
             "{}: there is no GPU: {}", option, own.reason);
   });
+  find_sharers(runtime, own);
   if (own.kernels != DeviceKernels::portable) require_one_family(runtime, own);
   return own;
 }

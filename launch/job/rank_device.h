@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -18,6 +19,7 @@ struct RankDevice {
   std::string reason{};              // why
   int num_visible = 0;               // GPUs that the driver shows on this node
   int num_sharers = 1;               // ranks of this node that have this one
+  bool is_first_sharer = true;       // of those
   DeviceKernels kernels = DeviceKernels::mma;
   std::shared_ptr<const GroupedLibrary> library{};  // of cutlass, where there is a device
   Nvfp4Activations nvfp4_activations = Nvfp4Activations::bf16;
@@ -27,6 +29,10 @@ struct RankDevice {
   /// "GPU 0 (NVIDIA H100, sm_90, mma)"; `more` comes behind the kernels.
   [[nodiscard]] std::string text(std::string_view more = "") const;
 };
+
+/// A GPU's UUID as it travels between ranks; empty: none.
+using DeviceUuid = std::array<char, 64>;
+[[nodiscard]] DeviceUuid travelling_uuid(std::string_view uuid) noexcept;
 
 /// GPUs of this machine that the driver would show, without starting it: `folder` has an entry for
 /// each, and `visible`, a list of numbers and UUIDs, says which count, up to the first that is not

@@ -69,7 +69,7 @@ RankGpu::RankGpu(const Runtime& runtime, const Model& model)
   }
   if (options.gpu_graph == GpuGraph::on) make_graphs(runtime, model);
   road_ = std::make_unique<GpuRoad>(runtime, GpuRoad::Rank{gpu_, has_all(model), workspace_.get()});
-  if (options.gpu_graph == GpuGraph::on) tell_graphs(runtime, has_road());
+  if (options.gpu_graph == GpuGraph::on) tell_graphs(runtime, graphs_ != nullptr, has_road());
 }
 
 void RankGpu::make_graphs(const Runtime& runtime, const Model& model) {

@@ -121,7 +121,10 @@ InputScales wanted_input_scales(const Options& options, const OpenModel& model) 
 /// What --gpu-experts asks for; null: no experts on GPUs. Collective.
 std::unique_ptr<RankGpu> choose_gpu(const Runtime& runtime, const OpenModel& model,
                                     const RankGpu::Model& planned) {
-  agree(runtime.world(), [&] { require_gpu_options(runtime.options()); });
+  agree(runtime.world(), [&] {
+    require_gpu_options(runtime.options());
+    require_gpu_uses(runtime.command());
+  });
   if (runtime.options().gpu_experts != "none") {
     agree(runtime.world(), [&] { require_plain_experts(model, "--gpu-experts"); });
     return std::make_unique<RankGpu>(runtime, planned);

@@ -183,6 +183,9 @@ void run_doctor(Runtime& runtime) {
     found.kernels = test_kernels();
     found.gpus = report_gpus(runtime);
     found.kernels.insert(found.kernels.end(), found.gpus.kernels.begin(), found.gpus.kernels.end());
+  });
+  find_owners(runtime, found.gpus);
+  agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
     found.topology = runtime.topology();
     found.memory = node_memory(runtime.options());

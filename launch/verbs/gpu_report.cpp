@@ -11,6 +11,7 @@
 #include "kernels/cuda/grouped_library.h"
 #include "kernels/cuda/mlp_products.h"
 #include "launch/bench/gpu_measure.h"
+#include "launch/job/gather.h"
 #include "launch/job/gpu_road.h"
 #include "launch/results/result_table.h"
 #include "launch/verbs/gpu_self_test.h"
@@ -22,7 +23,7 @@ constexpr std::string_view kHowShown = "executed in software, not run on hardwar
 
 /// Of tensor cores: chips of one family give the same bits.
 std::string_view family_name(int chip) {
-  if (chip < 80) return "none: too old";
+  if (chip < kLeastChip) return "none: too old";
   return chip < 90 ? "sm_80 to sm_89" : "sm_90 and later";
 }
 
@@ -48,13 +49,15 @@ std::string w4a4_text(const std::string& kernels) {
   return kernels == "none" ? "no W4A4 on tensor cores" : "W4A4 by " + kernels;
 }
 
-/// Ranks of this rank's node that have GPU `index`.
-std::vector<int> ranks_with(const Runtime& runtime, const GpuReport& report, int index) {
+/// Ranks of this rank's node that have this GPU.
+std::vector<int> ranks_with(const Runtime& runtime, const GpuReport& report,
+                            const DeviceInfo& device) {
   std::vector<int> ranks;
-  int local = 0;
   for (std::size_t rank = 0; rank < runtime.ranks().size(); ++rank) {
-    if (runtime.ranks()[rank].node != runtime.self().node) continue;
-    if (local++ % std::ssize(report.devices) == index) ranks.push_back(static_cast<int>(rank));
+    const bool is_here = runtime.ranks()[rank].node == runtime.self().node;
+    if (is_here && report.of_ranks[rank] == travelling_uuid(device.uuid)) {
+      ranks.push_back(static_cast<int>(rank));
+    }
   }
   return ranks;
 }
@@ -84,7 +87,8 @@ GpuReport report_gpus(const Runtime& runtime) {
     return report;
   }
   report.own = runtime.grid().node().rank() % static_cast<int>(report.devices.size());
-  if (report.toolkit.empty() || report.devices[static_cast<std::size_t>(report.own)].chip < 80) {
+  if (report.toolkit.empty() ||
+      report.devices[static_cast<std::size_t>(report.own)].chip < kLeastChip) {
     return report;
   }
   try {
@@ -99,6 +103,14 @@ GpuReport report_gpus(const Runtime& runtime) {
     report.failure = error.what();
   }
   return report;
+}
+
+void find_owners(const Runtime& runtime, GpuReport& report) {
+  const bool has_own = !report.devices.empty();
+  report.of_ranks = gather_values(
+      runtime.world(),
+      travelling_uuid(has_own ? report.devices[static_cast<std::size_t>(report.own)].uuid
+                              : std::string()));
 }
 
 std::string gpu_text(const GpuReport& report, const Runtime& runtime) {
@@ -121,7 +133,7 @@ std::string gpu_text(const GpuReport& report, const Runtime& runtime) {
       fmt::format("GPUs: driver {}for CUDA {}; {}\n",
                   report.release.empty() ? "" : report.release + " ", report.driver, report.nccl);
   for (const DeviceInfo& device : report.devices) {
-    const std::vector<int> ranks = ranks_with(runtime, report, device.index);
+    const std::vector<int> ranks = ranks_with(runtime, report, device);
     text += fmt::format(
         "GPU {}: {}, {}, {}, {} multiprocessors, sm_{} (bits of {}), {}, {}\n", device.index,
         device.name, device.uuid, format_bytes(device.memory_bytes), device.multiprocessors,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "launch/job/rank_device.h"
 #include "launch/job/runtime.h"
 #include "launch/verbs/self_test.h"
 
@@ -17,7 +18,8 @@ struct GpuReport {
   std::string toolkit{};     // "13.0.88", that kernels were built with; empty: there are no kernels
   std::vector<int> chips{};  // that kernels were built for
   std::vector<DeviceInfo> devices{};
-  int own = 0;  // which of them is this rank's
+  int own = 0;                         // which of them is this rank's
+  std::vector<DeviceUuid> of_ranks{};  // whose each rank's is
   std::vector<KernelTest> kernels{};
   std::string nccl{};        // "NCCL 2.28.9 (/usr/lib/libnccl.so.2)", or why there is none
   std::string cutlass{};     // "CUTLASS 4.2.0, CUDA 13.0 (/opt/lib/libmoesaic_cutlass.so)"; empty:
@@ -31,6 +33,9 @@ struct GpuReport {
 /// Looks at the GPUs and runs every kernel on this rank's, which must give what the CPU does. Not
 /// collective.
 [[nodiscard]] GpuReport report_gpus(const Runtime& runtime);
+
+/// Which ranks have which. Collective.
+void find_owners(const Runtime& runtime, GpuReport& report);
 
 /// Lines that end in \n.
 [[nodiscard]] std::string gpu_text(const GpuReport& report, const Runtime& runtime);

@@ -40,6 +40,17 @@ TEST_F(GpuChips, share_a_job_where_their_bits_are_the_same) {
   EXPECT_TRUE(run(two_ranks("100", score(native))).logits == alone);
 }
 
+TEST_F(GpuChips, that_are_too_old_leave_experts_on_the_cpu) {
+  const std::string why = "GPU 0 (PTX machine) is sm_75: kernels are made for sm_80 and later";
+  const Arguments all = portable("nvfp4", "all");
+  expect_failure(
+      run_program(moesaic_command(score(all)), on_fake_gpus({{"MOESAIC_FAKE_CHIP", "75"}})), 4,
+      {"there is no GPU: " + why});
+  const Run beside = run(two_ranks("75", score(all)));
+  EXPECT_NE(beside.told.find("): " + why), std::string::npos) << beside.told;
+  EXPECT_TRUE(beside.logits == run_score(1, portable("nvfp4", "none")).logits);
+}
+
 TEST_F(GpuChips, may_be_later_than_this_program) {
   const Variables later = on_fake_gpus({{"MOESAIC_FAKE_CHIP", "130"}});
   const Arguments native = {"--isa", "scalar", "--expert-format", "nvfp4", "--gpu-experts", "4"};

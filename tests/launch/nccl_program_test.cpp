@@ -52,6 +52,15 @@ TEST_F(Nccl, gives_the_bytes_of_the_cpu) {
   EXPECT_TRUE(has_line(alone.told, "each rank has all experts: no rows travel")) << alone.told;
 }
 
+TEST_F(Nccl, takes_gpus_that_each_rank_sees_alone) {
+  const std::string cpu = run_score(1, portable("nvfp4", "none")).logits;
+  const Run own = run_over_nccl(2, portable("nvfp4", "all"),
+                                {{"MOESAIC_FAKE_GPUS", "1"}, {"MOESAIC_FAKE_OWN", "1"}});
+  EXPECT_TRUE(own.logits == cpu);
+  EXPECT_TRUE(has_line(own.told, "rows go from GPU to GPU by NCCL")) << own.told;
+  EXPECT_FALSE(has_line(own.told, "shared by")) << own.told;
+}
+
 TEST_F(Nccl, says_why_rows_go_through_hosts) {
   const std::string cpu = run_score(1, portable("nvfp4", "none")).logits;
   const auto check = [&](const std::string& why, const Arguments& more,
