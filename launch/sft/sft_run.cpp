@@ -155,6 +155,7 @@ TrainStepResult SftRun::train_step(std::int64_t number, std::span<const std::int
   try {
     return setup_.trainer().step(number, data_.train, samples);
   } catch (const NotFinite& error) {
+    if (number > 0 && !error.is_of_adapter()) save(number);  // which the step leaves as it was
     throw AgreedError(error, runtime_.is_first());
   }
 }
@@ -277,6 +278,10 @@ void SftRun::train() {
   }
   if (!evaluate(done_)) return end_early();
   end(done_, "done");
+  if (const std::int64_t updates = setup_.trainer().updates(); updates < done_) {
+    runtime_.log().once(LogLevel::warning, "{} of {} steps were left out{}", done_ - updates, done_,
+                        updates == 0 ? ": the adapter is what it began with" : "");
+  }
   runtime_.log().once(LogLevel::info, "{}", setup_.end_text());
 }
 

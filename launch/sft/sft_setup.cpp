@@ -49,8 +49,7 @@ constexpr auto kDeciding = std::to_array<std::string_view>({"precision",
                                                             "max-steps",
                                                             "global-batch-size",
                                                             "nvfp4-activations",
-                                                            "numerics",
-                                                            "on-nonfinite"});
+                                                            "numerics"});
 
 /// Those that do through the samples and the adapters that they choose.
 constexpr auto kChoosing = std::to_array<std::string_view>(
@@ -71,7 +70,8 @@ std::string digest_of(const Options& options, const OpenModel& model, const SftD
   }
   if (options.lora) {
     const std::filesystem::path folder(*options.lora);
-    text += checksum_text(checksum(MappedFile((folder / kAdapterTensorsFile).string()).bytes()));
+    const MappedFile tensors((folder / kAdapterTensorsFile).string());
+    text += checksum_text(reading(tensors, [&] { return checksum(tensors.bytes()); }));
   }
   return checksum_text(checksum(text));
 }

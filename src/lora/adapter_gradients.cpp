@@ -1,6 +1,8 @@
 #include "src/lora/adapter_gradients.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -43,11 +45,11 @@ void AdapterGradients::add(std::int32_t adapter, Factor factor,
           of_one_sample.cols(), to.rows, to.cols);
   State& state = states_[state_index(adapter, factor)];
   if (state == kUntouched) state = kTouched;
-  constexpr FixedPoint kForm{.per_one = 1 / kUnit, .limit = kLimit};
+  const FixedPoint form{.per_one = 1 / unit_, .limit = kLimit * static_cast<float>(unit_ / kUnit)};
   for (std::int64_t row = 0; row < to.rows; ++row) {
     std::int64_t* const sums = sums_.data() + to.first + row * to.cols;
     const std::span<const float> values = of_one_sample.row(row);
-    if (!kernels_->add_fixed(kForm, values.data(), to.cols, sums)) state = kNotFinite;
+    if (!kernels_->add_fixed(form, values.data(), to.cols, sums)) state = kNotFinite;
   }
 }
 
@@ -60,7 +62,15 @@ bool AdapterGradients::is_finite(std::int32_t adapter) const {
   return std::ranges::find(states, kNotFinite) == states.end();
 }
 
-void AdapterGradients::clear(ThreadPool& pool) {
+double AdapterGradients::unit_of(std::int64_t trained_tokens) noexcept {
+  constexpr int kFewTokens = 6;  // bits: up to 64
+  const auto before = static_cast<std::uint64_t>(std::max<std::int64_t>(trained_tokens, 1) - 1);
+  const auto bits = static_cast<int>(std::bit_width(before));
+  return std::ldexp(kUnit, std::max(0, bits - kFewTokens));
+}
+
+void AdapterGradients::clear(ThreadPool& pool, double unit) {
+  unit_ = unit;
   // Sums over ranks reach factors too that nothing was added to here.
   const std::int64_t count = sums_.size();
   pool.for_each((count + kCleared - 1) / kCleared, 1, [&](std::int64_t piece) {

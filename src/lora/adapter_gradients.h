@@ -31,14 +31,18 @@ struct AdapterPlace {
 
 /// Sums of the gradients of a rank's adapters over samples, one for each master element and in
 /// their order. They are kept in 64-bit fixed point: a sample's gradient is rounded to multiples of
-/// kUnit, and integers are added, so that the sums have the same bits in whatever order and on
+/// a unit, and integers are added, so that the sums have the same bits in whatever order and on
 /// whatever ranks samples are added. Gradients are those of a loss that is summed over tokens.
 class AdapterGradients {
  public:
+  /// The unit of few tokens.
   static constexpr double kUnit = 0x1p-44;
-  /// A sample's gradient that is not below this, or not a number, counts as not finite; so does a
-  /// sum that leaves the 64 bits, from twice this on.
+  /// With that unit: a sample's gradient that is not below this, or not a number, counts as not
+  /// finite; so does a sum that leaves the 64 bits, from twice this on. In proportion with others.
   static constexpr float kLimit = 0x1p18F;
+  /// The unit of so many trained tokens: the mean over them is the same part of it, so that there
+  /// is as much room for their sum however many they are.
+  [[nodiscard]] static double unit_of(std::int64_t trained_tokens) noexcept;
 
   AdapterGradients(std::vector<AdapterPlace> places, const VectorKernels& vector);
 
@@ -54,13 +58,16 @@ class AdapterGradients {
   [[nodiscard]] bool touched(std::int32_t adapter, Factor factor) const;
   /// Whether all its sums are finite.
   [[nodiscard]] bool is_finite(std::int32_t adapter) const;
-  void clear(ThreadPool& pool);
+  /// What is added from now on is rounded to multiples of `unit`, a power of two.
+  void clear(ThreadPool& pool, double unit = kUnit);
+  [[nodiscard]] double unit() const noexcept { return unit_; }
 
   /// Whether a sum of the factor is greater than `limit`, with either sign.
   [[nodiscard]] bool any_beyond(const FactorPlace& factor, std::int64_t limit) const;
   /// Of the factor's sums, in units: GradientKernels says in which order.
   [[nodiscard]] double sum_of_squares(const FactorPlace& factor) const;
 
+  /// Where the unit is kUnit.
   [[nodiscard]] static double value(std::int64_t sum) noexcept {
     return static_cast<double>(sum) * kUnit;
   }
@@ -75,6 +82,7 @@ class AdapterGradients {
   const GradientKernels* kernels_;
   Buffer<std::int64_t> sums_;
   std::vector<State> states_;  // [adapters * 2]
+  double unit_ = kUnit;
 };
 
 }  // namespace moesaic

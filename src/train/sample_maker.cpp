@@ -22,7 +22,27 @@ std::vector<std::int32_t> read_ids(const Json& list, std::int64_t vocab_size, bo
   return ids;
 }
 
+/// Several texts in one sample would attend to one another.
+void require_one_text(const Json& line) {
+  if (const auto lengths = line.find("seq_lengths")) {
+    require(lengths->is_array() && lengths->size() <= 1, ErrorKind::file,
+            "{}: a sample is one text; give each a line of its own", lengths->where());
+  }
+  const auto positions = line.find("position_ids");
+  if (!positions) return;
+  require(positions->is_array(), ErrorKind::file, "{}: expected a list of positions",
+          positions->where());
+  std::int64_t next = 0;
+  positions->for_each([&](const std::string&, const Json& value) {
+    require(
+        value.as_int() == next++, ErrorKind::file,
+        "{}: positions are 0, 1, 2 and so on: a sample is one text; give each a line of its own",
+        value.where());
+  });
+}
+
 MadeSample sample_of_tokens(const Json& line, const SampleTools& tools) {
+  require_one_text(line);
   MadeSample sample;
   sample.tokens = read_ids(line.at("input_ids"), tools.vocab_size, false);
   const Json labels = line.at("labels");

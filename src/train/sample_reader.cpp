@@ -92,8 +92,9 @@ ReadSamples SampleFile::read(const SampleTools& tools, const ReadOptions& option
   ReadSamples read = std::move(reader).take();
   require(read.report.samples > 0, ErrorKind::file, "{} holds no sample: it is empty", file_);
   require(read.samples.size() > 0, ErrorKind::file,
-          "{}: no sample is left of {}: {} without a trained token, {} too long", file_,
-          read.report.samples, read.report.dropped_untrained, read.report.dropped_long);
+          "{}: no sample is left of {}: {} without a trained token, {} too long, {} cut", file_,
+          read.report.samples, read.report.dropped_untrained, read.report.dropped_long,
+          read.report.cut);
   return read;
 }
 

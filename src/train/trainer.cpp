@@ -155,23 +155,26 @@ std::optional<std::string> Trainer::finish_sums() {
 TrainStepResult Trainer::step(std::int64_t number, const SampleSet& set,
                               std::span<const std::int64_t> samples) {
   times_ = {};
-  timed(times_.optimizer, [&] { gradients_.clear(*parts_.compute.pool); });
+  std::int64_t trained_tokens = 0;
+  for (const std::int64_t sample : samples) trained_tokens += set[sample].trained_tokens();
+  timed(times_.optimizer,
+        [&] { gradients_.clear(*parts_.compute.pool, AdapterGradients::unit_of(trained_tokens)); });
   TrainStepResult result;
   result.learning_rate = options_.rate.at(number);
   result.seen = *run(set, samples, number);
   result.not_finite = not_finite_text(result.seen.loss, finish_sums());
   if (result.not_finite) {
     if (!options_.skip_nonfinite) {
-      throw NotFinite(ErrorKind::file,
-                      fmt::format("step {}: {} is not finite: a learning rate that is too high, or "
-                                  "damaged weights or data; --on-nonfinite skip leaves such steps "
-                                  "out",
-                                  number + 1, *result.not_finite));
+      throw NotFinite(
+          fmt::format("step {}: {} is not finite: a learning rate or --lora-alpha that is too "
+                      "high, or damaged weights or data; --on-nonfinite skip leaves such steps out",
+                      number + 1, *result.not_finite),
+          false);
     }
     result.grad_norm = std::numeric_limits<double>::quiet_NaN();
     return result;
   }
-  gradient_scale_ = AdapterGradients::kUnit / static_cast<double>(result.seen.trained_tokens);
+  gradient_scale_ = gradients_.unit() / static_cast<double>(result.seen.trained_tokens);
   timed(times_.optimizer, [&] {
     result.grad_norm = reduction_.norm(gradients_) * gradient_scale_;
     update(result);
@@ -196,10 +199,11 @@ void Trainer::require_finite_adapter(std::int64_t number) const {
   std::int64_t any = broken;
   parts_.ranks.world.max({&any, 1});
   if (any == 0) return;
-  throw NotFinite(ErrorKind::file,
-                  fmt::format("step {}: the adapter holds values that are not finite after it: a "
-                              "learning rate, weight decay or epsilon of AdamW that is too extreme",
-                              number + 1));
+  throw NotFinite(
+      fmt::format("step {}: the adapter holds values that are not finite after it: a learning "
+                  "rate, weight decay or epsilon of AdamW that is too extreme",
+                  number + 1),
+      true);
 }
 
 void Trainer::update(const TrainStepResult& result) {

@@ -50,7 +50,13 @@ struct TrainStepResult {
 /// the same words.
 class NotFinite : public Error {
  public:
-  using Error::Error;
+  NotFinite(const std::string& message, bool is_of_adapter)
+      : Error(ErrorKind::file, message), is_of_adapter_(is_of_adapter) {}
+  /// Whether the adapter is spoiled, or what it was before the step.
+  [[nodiscard]] bool is_of_adapter() const noexcept { return is_of_adapter_; }
+
+ private:
+  bool is_of_adapter_;
 };
 
 /// Seconds of a rank in the parts of one step.

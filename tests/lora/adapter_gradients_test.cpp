@@ -56,6 +56,22 @@ TEST(AdapterGradients, rounds_to_the_nearest_unit) {
   EXPECT_TRUE(std::ranges::equal(gradients.sums().first(6), expected));
 }
 
+TEST(AdapterGradients, the_unit_is_the_same_part_of_a_mean) {
+  EXPECT_EQ(AdapterGradients::unit_of(0), AdapterGradients::kUnit);
+  EXPECT_EQ(AdapterGradients::unit_of(64), AdapterGradients::kUnit);
+  EXPECT_EQ(AdapterGradients::unit_of(65), 2 * AdapterGradients::kUnit);
+  EXPECT_EQ(AdapterGradients::unit_of(1 << 20), 0x1p14 * AdapterGradients::kUnit);
+  // A million tokens whose mean is 1000 in one element, from each of 1024 ranks.
+  ThreadPool pool(1);
+  AdapterGradients gradients(shared_places(), find_vector_kernels(supported_isas().back()));
+  gradients.clear(pool, AdapterGradients::unit_of(1 << 20));
+  const std::vector<float> sample(6, 1024.0F * 1000);
+  gradients.add(0, Factor::a, matrix(sample, 3));
+  EXPECT_TRUE(gradients.is_finite(0));
+  EXPECT_EQ(static_cast<double>(gradients.sums()[0]) * gradients.unit(), 1024.0 * 1000);
+  EXPECT_FALSE(gradients.any_beyond(gradients.places()[0].a, (std::int64_t{1} << 62) / 1024));
+}
+
 TEST(AdapterGradients, adapters_with_one_A_add_to_the_same_sums) {
   ThreadPool pool(2);
   AdapterGradients gradients(shared_places(), find_vector_kernels(supported_isas().back()));
