@@ -126,7 +126,7 @@ stands_still() {
 end_or_requeue() {
   if ((code == 6 && time_is_up)) || { ((code == 5)) && node_is_lost; }; then
     if stands_still; then
-      echo "$SLURM_JOB_NAME: nothing was saved in $most_idle_starts starts, the last of them start $((SLURM_RESTART_COUNT + 1)): it is not queued again" >&2
+      echo "$SLURM_JOB_NAME: nothing was saved in $most_idle_starts starts, the last of them start $((${SLURM_RESTART_COUNT:-0} + 1)): it is not queued again" >&2
     else
       scontrol requeue "$SLURM_JOB_ID" || true
       exit "$code"

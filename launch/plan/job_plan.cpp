@@ -325,8 +325,17 @@ int JobPlan::fewest_nodes(std::int64_t limit) const {
     const Share most = share(ranks, fullest(ranks));
     const RankMemory rank = rank_memory(options, ranks, most);
     return ranks.on_node() * rank.own.total() + rank.shared.total() <= limit &&
-           gpu_suffices(gpu_memory(options, ranks, most));
+           all_gpus_suffice(options, ranks);
   });
+}
+
+/// The rank with most experts need not be the one with most of them on its GPU.
+bool JobPlan::all_gpus_suffice(const Options& options, const CostRanks& ranks) const {
+  if (!gpu_wish_ || !options_.gpu_bytes) return true;
+  for (int place = 0; place < ranks.sharers(); ++place) {
+    if (!gpu_suffices(gpu_memory(options, ranks, share(ranks, place)))) return false;
+  }
+  return true;
 }
 
 }  // namespace moesaic

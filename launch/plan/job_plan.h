@@ -75,6 +75,7 @@ class JobPlan {
   [[nodiscard]] Share share(const CostRanks& ranks, int place) const;
   void put_on_gpu(const CostRanks& ranks, LoadOptions load, Share& share) const;
   [[nodiscard]] bool gpu_suffices(const GpuMemory& gpu) const;
+  [[nodiscard]] bool all_gpus_suffice(const Options& options, const CostRanks& ranks) const;
   [[nodiscard]] int fullest(const CostRanks& ranks) const;  // the rank with most experts
   void count_adapters(Share& share) const;
   [[nodiscard]] Options with_least_memory() const;

@@ -9,7 +9,9 @@ namespace {
 
 /// A pass over --batch-size tokens of each rank.
 ShapePoint planned_point(const Options& options) {
-  return {.shape = parse_layer_shape(*options.shape, options.shape_experts),
+  const LayerShape shape = parse_layer_shape(*options.shape, options.shape_experts);
+  require_runnable(shape, "--shape");
+  return {.shape = shape,
           .layout = options.expert_format.value_or(Layout{.format = Format::bf16}),
           .pass_tokens = options.batch_size};
 }

@@ -63,14 +63,6 @@ MatrixShape parse_shape(std::string_view item) {
   return {.columns = *columns, .depth = *depth};
 }
 
-/// `option`: that the shape comes from.
-void require_layer(const LayerShape& layer, std::string_view option) {
-  require(layer.topk <= layer.experts && layer.experts <= layer.hidden, ErrorKind::usage,
-          "{} {}: a token needs no more experts than there are, and the benchmark no more experts "
-          "than elements of a token",
-          option, layer.name());
-}
-
 }  // namespace
 
 std::string MatrixShape::name() const {
@@ -132,7 +124,7 @@ std::vector<LayerShape> parse_layers(std::string_view list) {
     }
     layers.push_back({numbers[0], numbers[1], numbers[2], numbers[3]});
     i += numbers.size();
-    require_layer(layers.back(), "--layer");
+    require_runnable(layers.back(), "--layer");
   }
   return layers;
 }
@@ -154,8 +146,16 @@ LayerShape parse_layer_shape(std::string_view text, std::int64_t experts) {
     shape = {numbers[0], numbers[1], numbers[2], numbers[3]};
   }
   if (experts > 0) shape.experts = experts;
-  require_layer(shape, "--shape");
+  require(shape.topk <= shape.experts, ErrorKind::usage,
+          "--shape {}: a token needs no more experts than there are", shape.name());
   return shape;
+}
+
+void require_runnable(const LayerShape& layer, std::string_view option) {
+  require(layer.topk <= layer.experts && layer.experts <= layer.hidden, ErrorKind::usage,
+          "{} {}: a token needs no more experts than there are, and the benchmark no more experts "
+          "than elements of a token",
+          option, layer.name());
 }
 
 }  // namespace moesaic

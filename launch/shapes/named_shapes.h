@@ -44,5 +44,8 @@ struct LayerShape {
 /// Of --shape: a model, or the four numbers as 128x2048x768x8 or 128,2048,768,8; `experts`, if not
 /// 0, in the place of the shape's.
 [[nodiscard]] LayerShape parse_layer_shape(std::string_view text, std::int64_t experts);
+/// Throws Error{usage} for a layer that benchmarks cannot run: their router takes elements of a
+/// token for its logits. `option`: that the shape comes from.
+void require_runnable(const LayerShape& layer, std::string_view option);
 
 }  // namespace moesaic

@@ -43,7 +43,7 @@ void require_point(const Command& command) {
   if (is_shape_job(options.job)) {
     require(options.shape.has_value(), ErrorKind::usage,
             "--job {} is of one layer: --shape NAME says which", job);
-    (void)parse_layer_shape(*options.shape, options.shape_experts);
+    require_runnable(parse_layer_shape(*options.shape, options.shape_experts), "--shape");
     return;
   }
   require(options.shape || !options.model.empty(), ErrorKind::usage,

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/error.h"
@@ -24,7 +25,10 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Rates of terms by their names, as study predict fitted them.
-using Rates = std::map<std::string, double>;
+struct Rates {
+  std::map<std::string, double> seconds;
+  std::set<std::string> unknown;  // of these nothing tells them
+};
 
 Rates read_rates(const StudyConfig& study, const std::vector<StudyRow>& rows) {
   const std::string path = (fs::path(study.out) / "model.json").string();
@@ -34,14 +38,16 @@ Rates read_rates(const StudyConfig& study, const std::vector<StudyRow>& rows) {
   require(obstacle.empty(), ErrorKind::usage, "{}", obstacle);
   Rates rates;
   Json::read_file(path).at("terms").for_each([&](const std::string&, const Json& term) {
-    rates[term.at("name").as_string()] = term.at("value").as_double();
+    const std::string name = term.at("name").as_string();
+    rates.seconds[name] = term.at("value").as_double();
+    if (term.at("source").as_string().starts_with(kUnknownRate)) rates.unknown.insert(name);
   });
   return rates;
 }
 
 double rate(const Rates& rates, const std::string& name) {
-  const auto found = rates.find(name);
-  require(found != rates.end(), ErrorKind::usage,
+  const auto found = rates.seconds.find(name);
+  require(found != rates.seconds.end(), ErrorKind::usage,
           "model.json has no {}: moesaic study predict writes it for the points that are there now",
           name);
   return found->second;
@@ -84,10 +90,24 @@ class SmpiExport {
   }
 
  private:
-  /// False if so many ranks cannot do it.
+  /// Whether the rates of all that it takes are known; if not, the log is told which is not.
+  [[nodiscard]] bool knows_rates(const PointRecord& record, const PointPlan& plan) {
+    const PointTerms terms = models_.terms(plan);
+    const std::vector<double> amounts = terms.amounts(plan, popularity_of(record));
+    for (std::size_t i = 0; i < amounts.size(); ++i) {
+      const TermName& term = terms.names()[i];
+      if (amounts[i] <= 0 || !rates_.unknown.contains(term.name)) continue;
+      log_.once(LogLevel::warning, "{} ranks are left out: no point has any {} ({})",
+                plan.ranks.ranks, term.name, term.meaning);
+      return false;
+    }
+    return true;
+  }
+
+  /// False if so many ranks cannot do it, or nobody knows how long it takes.
   bool write(const PointRecord& record, const std::string& name, std::int64_t ranks) {
     const PointPlan plan = StudyModels::plan(record, ranks);
-    if (!models_.can_run(plan, log_)) return false;
+    if (!models_.can_run(plan, log_) || !knows_rates(record, plan)) return false;
     const fs::path folder = out_ / name;
     std::error_code error;
     fs::create_directories(folder / "ranks", error);

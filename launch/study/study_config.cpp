@@ -152,7 +152,7 @@ void check(const StudyConfig& study) {
 }  // namespace
 
 StudyConfig read_study(const std::string& path) {
-  require(!path.empty(), ErrorKind::usage, "which study? moesaic study run CONFIG");
+  require(!path.empty(), ErrorKind::usage, "which study? CONFIG is missing");
   StudyConfig study{.path = path};
   std::set<std::string> seen;
   for (const ConfigEntry& entry : config_lines(read_file(path, kMaxConfigBytes), path)) {

@@ -41,6 +41,10 @@ class StudyFit {
 
   /// Whether any point has some of term `i`.
   [[nodiscard]] bool is_measured(std::size_t i) const;
+  /// Whether nothing tells its rate: no point has any, and nothing is usual.
+  [[nodiscard]] bool is_unknown(std::size_t i) const {
+    return !is_measured(i) && rate(i).value <= 0;
+  }
   /// Seconds for one of it.
   [[nodiscard]] WithInterval rate(std::size_t i) const;
   /// Seconds of a point with these amounts.

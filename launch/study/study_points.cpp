@@ -219,6 +219,7 @@ class PointMaker {
           parse_layer_shape(*options.shape, options.shape_experts).experts * point.ranks);
     }
     point.command = understand(point.words);
+    check_together([&] { require_point(point.command); });  // with the experts of all its ranks
   }
 
   /// All that the result of a point follows from.

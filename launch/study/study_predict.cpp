@@ -1,6 +1,7 @@
 #include "launch/study/study_predict.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -32,8 +33,9 @@ std::string terms_json(const StudyFit& fit, const std::vector<TermName>& names,
   for (std::size_t i = 0; i < names.size(); ++i) {
     const WithInterval rate = fit.rate(i);
     const std::string source = fit.is_measured(i) ? fmt::format("fit to {} points", points)
-                               : rate.value > 0   ? "as usual, no point has any"
-                                                  : "unknown, no point has any";
+                               : fit.is_unknown(i)
+                                   ? fmt::format("{}, no point has any", kUnknownRate)
+                                   : "as usual, no point has any";
     text +=
         (i == 0 ? "" : ",") + JsonWriter()
                                   .field("name", names[i].name)
@@ -78,10 +80,30 @@ class StudyPredictor {
   [[nodiscard]] const StudyFit& fit() const noexcept { return fit_; }
   [[nodiscard]] const std::vector<TermName>& names() const noexcept { return names_; }
 
-  /// Whether so many ranks can do what the group of the point `row` does.
-  [[nodiscard]] bool can_run(std::size_t row, std::int64_t ranks, const Log& log) {
-    return models_.can_run(StudyModels::plan(rows_[row].record, ranks), log);
+  /// Whether so many ranks can do what the group of the point `row` does, and the points tell how
+  /// long that takes; if not, `log` is told why.
+  [[nodiscard]] bool can_tell(std::size_t row, std::int64_t ranks, const Log& log) {
+    const PointRecord& record = rows_[row].record;
+    const PointPlan plan = StudyModels::plan(record, ranks);
+    if (!models_.can_run(plan, log)) return false;
+    const std::vector<double> amounts = models_.terms(plan).amounts(plan, popularity_of(record));
+    std::set<std::string> usual;
+    for (std::size_t i = 0; i < amounts.size(); ++i) {
+      if (amounts[i] <= 0 || fit_.is_measured(i)) continue;
+      if (!fit_.is_unknown(i)) {
+        usual.insert(names_[i].name);
+        continue;
+      }
+      const std::string text = fmt::format("{} ranks are left out: no point has any {} ({})", ranks,
+                                           names_[i].name, names_[i].meaning);
+      if (told_.insert(text).second) log.once(LogLevel::warning, "{}", text);
+      return false;
+    }
+    usual_.merge(usual);
+    return true;
   }
+  /// Terms of what can be told that no point has: their rates are the usual ones.
+  [[nodiscard]] const std::set<std::string>& usual() const noexcept { return usual_; }
 
   /// Of the group of the point `row`, on so many ranks, which can do it.
   [[nodiscard]] Prediction predict(std::size_t row, std::int64_t ranks) {
@@ -144,6 +166,8 @@ class StudyPredictor {
   StudyModels models_;
   std::vector<TermName> names_;
   StudyFit fit_;
+  std::set<std::string> usual_;
+  std::set<std::string> told_;  // by can_tell(), of several groups once
 };
 
 /// JSON has no infinity: it is written as null.
@@ -215,15 +239,23 @@ std::vector<Prediction> read_predictions(const std::string& out) {
 
 int run_study_predict(const Command& command) {
   const StudyConfig study = read_study(command.options.study_config);
+  std::set<std::int64_t> numbers;
+  for (const std::int64_t ranks : command.options.predict_ranks) {
+    require(numbers.insert(ranks).second, ErrorKind::usage, "--ranks has {} twice", ranks);
+  }
   const std::vector<StudyRow> rows = read_results(study);
   StudyPredictor predictor(rows);
   const Log log(command.options.log_level, 0, 1);
   std::vector<Prediction> predictions;
   for (const std::size_t row : predictor.groups()) {
     for (const std::int64_t ranks : command.options.predict_ranks) {
-      if (!predictor.can_run(row, ranks, log)) continue;
+      if (!predictor.can_tell(row, ranks, log)) continue;
       predictions.push_back(predictor.predict(row, ranks));
     }
+  }
+  if (!predictor.usual().empty()) {
+    log.once(LogLevel::warning, "no point has any {}: predictions take what is usual",
+             fmt::join(predictor.usual(), ", "));
   }
   replace_file(model_path(study.out), model_json(predictor, rows, predictions));
   const std::vector<double>& errors = predictor.fit().leave_one_out();

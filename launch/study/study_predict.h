@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launch/options/options.h"
@@ -8,6 +9,9 @@
 #include "launch/study/study_table.h"
 
 namespace moesaic {
+
+/// How the source of a rate in OUT/model.json begins that nothing tells.
+inline constexpr std::string_view kUnknownRate = "unknown";
 
 /// What is told of a number of ranks that was not measured.
 struct Prediction {

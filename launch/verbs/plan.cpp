@@ -6,6 +6,7 @@
 #include "base/small_file.h"
 #include "base/topology.h"
 #include "launch/input/token_prompts.h"
+#include "launch/job/gpu_choice.h"
 #include "launch/job/largest_value.h"
 #include "launch/job/memory_check.h"
 #include "launch/job/verbs.h"
@@ -113,6 +114,9 @@ std::string missing_rates(const PlanSetting& setting) {
   }
   if (options.gpu_kernel == GpuKernel::cutlass) {
     return " for --gpu-kernel cutlass: nothing measures what its products reach";
+  }
+  if (options.transport == Transport::nccl && options.plan_ranks > 1) {
+    return " for --transport nccl: nothing tells how long rows take from GPU to GPU";
   }
   return "";
 }
@@ -275,6 +279,7 @@ PlanReport make_report(const Command& command) {
 
 void run_plan(const Command& command) {
   const PlanReport report = make_report(command);
+  require_gpu_uses(command);
   fmt::print("{}", command.options.json ? plan_json(report) + "\n" : plan_text(report));
   require_memory(report.memory.node, report.limit, planned_verb(command.options));
   if (!report.gpu_limit) return;
