@@ -127,7 +127,9 @@ Value subscript(const Value& object, const Slice& slice) {
   need(object);
   if (const std::string* text = object.text()) return slice_of_text(*text, slice);
   const Sequence* sequence = object.sequence();
-  if (sequence == nullptr || !has_positions(*sequence)) return missing_member(object, "[:]");
+  if (sequence == nullptr || !has_positions(*sequence)) {
+    refuse("'{}' object has no slices", object.type_name());
+  }
   std::vector<Value> items;
   for (const std::int64_t at : slice_positions(slice, std::ssize(sequence->items))) {
     items.push_back(sequence->items[static_cast<std::size_t>(at)]);

@@ -79,13 +79,16 @@ std::vector<Value> For::chosen_items(Run& run) const {
 
 Flow For::act(Run& run) const {
   const auto loop = std::make_shared<Loop>(chosen_items(run));
+  bool has_ended_a_pass = false;  // at the end of the body: then there is no else
   for (; !loop->is_over(); loop->advance()) {
     const Run::InScope scope(run);
     run.assign("loop", Value(std::shared_ptr<Object>(loop)));
     parts_.target.assign(run, loop->item());
-    if (execute_all(parts_.body, run) == Flow::break_loop) break;
+    const Flow flow = execute_all(parts_.body, run);
+    if (flow == Flow::break_loop) break;
+    has_ended_a_pass = has_ended_a_pass || flow == Flow::onward;
   }
-  if (loop->size() > 0) return Flow::onward;
+  if (has_ended_a_pass) return Flow::onward;
   const Run::InScope scope(run);
   return execute_all(parts_.otherwise, run);
 }

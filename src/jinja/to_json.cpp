@@ -61,7 +61,7 @@ class Dump {
     if (known != std::string_view::npos) {
       out_ += '\\';
       out_ += kLetters[known];
-    } else if (code < 0x20 || (style_.ensure_ascii && code >= 0x80 && code < 0x10000)) {
+    } else if (code < 0x20 || (style_.ensure_ascii && code >= 0x7f && code < 0x10000)) {
       out_ += fmt::format("\\u{:04x}", code);
     } else if (style_.ensure_ascii && code >= 0x10000) {
       out_ += fmt::format("\\u{:04x}\\u{:04x}", 0xD7C0 + (code >> 10), 0xDC00 + (code & 0x3FF));

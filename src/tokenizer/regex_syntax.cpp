@@ -1,5 +1,8 @@
 #include "src/tokenizer/regex_syntax.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstddef>
@@ -11,7 +14,8 @@ namespace moesaic {
 namespace {
 
 // Members of a class, without its brackets. Oniguruma counts the superscripts and fractions of
-// Latin-1 as word characters.
+// Latin-1 as word characters, but not in a class.
+constexpr std::string_view kWordInClass = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 constexpr std::string_view kWord =
     R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kHexDigit = "0-9A-Fa-f";
@@ -28,7 +32,7 @@ constexpr std::array kPosixClasses{
     PosixClass{"punct", R"(\p{P}\p{S})"},
     PosixClass{"space", R"(\s)"},
     PosixClass{"upper", R"(\p{Uppercase})"},
-    PosixClass{"word", kWord},
+    PosixClass{"word", kWordInClass},
     PosixClass{"xdigit", kHexDigit},
     PosixClass{"cntrl", R"(\p{Cc})"},
 };
@@ -44,10 +48,21 @@ class Translator {
 
   std::string run() {
     std::string out;
+    std::size_t item = 0;             // where that begins which a quantifier would repeat
+    std::vector<std::size_t> groups;  // where those begin that are open
     while (at_ < pattern_.size()) {
-      if (pattern_[at_] == '\\') {
+      const char next = pattern_[at_];
+      if (next == '{' && repeat_interval(out, item)) continue;
+      const bool is_quantifier = next == '*' || next == '+' || next == '?';
+      if (!is_quantifier) item = out.size();
+      if (next == '(') groups.push_back(out.size());
+      if (next == ')' && !groups.empty()) {
+        item = groups.back();
+        groups.pop_back();
+      }
+      if (next == '\\') {
         out += escape_outside_class();
-      } else if (pattern_[at_] == '[') {
+      } else if (next == '[') {
         out += character_class();
       } else if (pattern_.substr(at_, 2) == "(?") {
         out += group_options();
@@ -72,6 +87,24 @@ class Translator {
       return "(?:" + alternatives + ")";
     }
   };
+
+  /// At {N}, {N,M}, {N,} or {,M}: repeats what of `out` begins at `item`. A + behind it repeats
+  /// that again, where PCRE2 would give nothing back. False if it is none.
+  bool repeat_interval(std::string& out, std::size_t item) {
+    const std::size_t end = pattern_.find('}', at_);
+    if (end == std::string_view::npos) return false;
+    const std::string_view inside = pattern_.substr(at_ + 1, end - at_ - 1);
+    const bool is_interval = inside.find_first_not_of("0123456789,") == std::string_view::npos &&
+                             std::ranges::count(inside, ',') <= 1 && inside.size() > 0 &&
+                             inside != ",";
+    if (!is_interval) return false;
+    at_ = end + 1;
+    const bool is_repeated = take("+");
+    if (is_repeated) out.insert(item, "(?:");
+    out += fmt::format("{{{}{}}}", inside.front() == ',' ? "0" : "", inside);
+    if (is_repeated) out += ")+";
+    return true;
+  }
 
   bool take(std::string_view text) {
     if (pattern_.substr(at_, text.size()) != text) return false;
@@ -132,11 +165,11 @@ class Translator {
   void escape_in_class(Union& out) {
     const std::string_view escape = take_escape();
     if (escape == "\\w") {
-      out.members += kWord;
+      out.members += kWordInClass;
     } else if (escape == "\\h") {
       out.members += kHexDigit;
     } else if (escape == "\\W" || escape == "\\H") {
-      out.classes.push_back(in_class(escape == "\\W" ? kWord : kHexDigit, true));
+      out.classes.push_back(in_class(escape == "\\W" ? kWordInClass : kHexDigit, true));
     } else {
       out.members += common_escape(escape);
     }

@@ -38,6 +38,8 @@ TEST(Regex, classes_inside_classes_and_intersections) {
 TEST(Regex, escapes_mean_what_they_mean_in_oniguruma) {
   EXPECT_EQ(parts(R"(\w+)", "añ_1-e\u0301²"), (Parts{"añ_1", "e\u0301²"}));
   EXPECT_EQ(parts(R"([\W])", "a-b"), (Parts{"-"}));
+  EXPECT_EQ(parts(R"([^\w])", "a²b"), (Parts{"²"}));
+  EXPECT_EQ(parts(R"([[:word:]]+)", "a²b"), (Parts{"a", "b"}));
   EXPECT_EQ(parts(R"(\bé\w)", "éa aéa"), (Parts{"éa"}));
   EXPECT_EQ(parts(R"(\h+)", "xyzCAFE9"), (Parts{"CAFE9"}));
   EXPECT_EQ(parts(R"([[:punct:]]+)", "a+!b€"), (Parts{"+!", "€"}));
@@ -45,6 +47,15 @@ TEST(Regex, escapes_mean_what_they_mean_in_oniguruma) {
   EXPECT_EQ(parts(R"(\u00e9)", "aé"), (Parts{"é"}));
   EXPECT_EQ(parts(R"((?m:a.b))", "a\nb"), (Parts{"a\nb"}));
   EXPECT_EQ(parts(R"(\s+$)", "a  \nb "), (Parts{"  ", " "}));
+}
+
+TEST(Regex, a_plus_behind_an_interval_repeats_it) {
+  EXPECT_EQ(parts(R"(\p{N}{1,3}+)", "1234567"), (Parts{"1234567"}));
+  EXPECT_EQ(parts(R"((?:ab|c){2}+)", "abcabab"), (Parts{"abcabab"}));
+  EXPECT_EQ(parts(R"([a-c]{2,}+c)", "aabc"), (Parts{"aabc"}));
+  EXPECT_EQ(parts(R"(a{,2}b)", "aaab b"), (Parts{"aab", "b"}));
+  EXPECT_EQ(parts(R"(a{2})", "aaaaa"), (Parts{"aa", "aa"}));
+  EXPECT_EQ(parts(R"(a{x}+)", "a{x}}"), (Parts{"a{x}}"}));
 }
 
 TEST(Regex, scripts_are_without_extensions) {
