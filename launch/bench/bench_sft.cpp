@@ -166,7 +166,8 @@ void SftBench::run() {
 void run_bench_sft(Runtime& runtime) {
   agree(runtime.world(), [&] { (void)result_form(runtime.options()); });
   const OpenModel model = open_model(runtime);
-  runtime.run_or_end_early("no step is measured", [&] { SftBench(runtime, model).run(); });
+  SftBench bench(runtime, model);
+  runtime.run_or_end_early("no step is measured", [&] { bench.run(); });
 }
 
 }  // namespace moesaic

@@ -51,8 +51,11 @@ bool is_told(const Error& error) {
 
 }  // namespace
 
-ChatRoom::ChatRoom(Dialogue& dialogue, MessageReader& reader, ChatScreen& screen)
-    : dialogue_(dialogue), reader_(reader), screen_(screen) {}
+ChatRoom::ChatRoom(Dialogue& dialogue, MessageReader& reader, ChatScreen& screen,
+                   const ConversationDefaults& defaults)
+    : dialogue_(dialogue), reader_(reader), screen_(screen), defaults_(defaults) {
+  dialogue_.conversation().add_defaults(defaults_);
+}
 
 void ChatRoom::run(const ChatSignals& signals) {
   int interruptions = 0;  // in a row
@@ -170,7 +173,9 @@ void ChatRoom::save(const std::string& argument) {
 void ChatRoom::load(const std::string& argument) {
   require(!argument.empty(), ErrorKind::usage, "/load FILE says which");
   const std::string path = expand_home(unquoted(argument));
-  dialogue_.conversation() = read_conversation(path);
+  Conversation loaded = read_conversation(path);
+  loaded.add_defaults(defaults_);
+  dialogue_.conversation() = std::move(loaded);
   file_ = path;
   tell_size();
 }

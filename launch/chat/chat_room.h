@@ -20,8 +20,10 @@ struct ChatSignals {
 /// Reads messages, answers them and does what commands ask, until there are no more.
 class ChatRoom {
  public:
-  /// All must outlive this.
-  ChatRoom(Dialogue& dialogue, MessageReader& reader, ChatScreen& screen);
+  /// All must outlive this. `defaults` are for the dialogue's conversation, and those that are
+  /// loaded.
+  ChatRoom(Dialogue& dialogue, MessageReader& reader, ChatScreen& screen,
+           const ConversationDefaults& defaults);
 
   /// Throws for what ends the program.
   void run(const ChatSignals& signals);
@@ -44,6 +46,7 @@ class ChatRoom {
   Dialogue& dialogue_;
   MessageReader& reader_;
   ChatScreen& screen_;
+  const ConversationDefaults& defaults_;
   std::string file_;  // that this conversation was saved to, or read from
   Turn last_;
   Turn totals_;

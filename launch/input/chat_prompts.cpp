@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "launch/input/request_fields.h"
-#include "src/chat/conversation.h"
 #include "src/tokenizer/utf8.h"
 
 namespace moesaic {
@@ -18,8 +17,7 @@ namespace {
 /// What a line of a conversation says to its template besides what a request may say.
 constexpr std::array<std::string_view, 1> kOfTemplates = {"add_generation_prompt"};
 
-}  // namespace
-
+/// What --chat-template-kwargs says.
 jinja::Dict template_variables(const Options& options) {
   if (!options.chat_template_kwargs) return {};
   try {
@@ -30,10 +28,12 @@ jinja::Dict template_variables(const Options& options) {
   }
 }
 
-std::optional<std::string> system_prompt(const Options& options) {
+}  // namespace
+
+ConversationDefaults conversation_defaults(const Options& options) {
   require(!options.system_prompt || is_valid_utf8(*options.system_prompt), ErrorKind::usage,
           "the text of --system-prompt is not UTF-8");
-  return options.system_prompt;
+  return {template_variables(options), options.system_prompt};
 }
 
 std::vector<ChatPrompt> read_chat_prompts(const Options& options) {
@@ -71,12 +71,9 @@ void apply_chat(Prompt& prompt, const ChatTemplate& chat_template, const Options
   } else {
     conversation.ask(prompt.text);
   }
-  const std::optional<std::string> system = system_prompt(options);
-  if (system && !conversation.has_system()) conversation.set_system(*system);
-  Chat chat = conversation.chat();
-  add_variables(chat, template_variables(options));
+  conversation.add_defaults(conversation_defaults(options));
   try {
-    prompt.text = chat_template.render(chat).text;
+    prompt.text = chat_template.render(conversation.chat()).text;
   } catch (const Error& error) {
     fail(error.kind(), "{}: {}", prompt.where, error.what());
   }

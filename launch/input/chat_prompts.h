@@ -1,20 +1,18 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "launch/input/prompts.h"
 #include "launch/options/options.h"
 #include "src/chat/chat_template.h"
+#include "src/chat/conversation.h"
 
 namespace moesaic {
 
-/// What --chat-template-kwargs says. Throws Error{usage} if it is no JSON object.
-[[nodiscard]] jinja::Dict template_variables(const Options& options);
-
-/// The text of --system-prompt, if any. Throws Error{usage} if it is not UTF-8.
-[[nodiscard]] std::optional<std::string> system_prompt(const Options& options);
+/// What --chat-template-kwargs and --system-prompt say. Throws Error{usage} if the first is no JSON
+/// object, or the second not UTF-8.
+[[nodiscard]] ConversationDefaults conversation_defaults(const Options& options);
 
 /// A conversation, and where it stands.
 struct ChatPrompt {

@@ -26,8 +26,7 @@ namespace {
 struct ChatInput {
   Tokenizer tokenizer;
   ChatTemplate chat_template;
-  jinja::Dict variables;
-  std::optional<std::string> system;
+  ConversationDefaults defaults;
   SamplingChoice sampling;
 };
 
@@ -39,7 +38,7 @@ std::optional<ChatInput> read_input(const Runtime& runtime, const OpenModel& mod
     const std::string& directory = model.files.directory();
     input.emplace(ChatInput{Tokenizer::from_directory(directory),
                             ChatTemplate::from_directory(directory, options.chat_template),
-                            template_variables(options), system_prompt(options),
+                            conversation_defaults(options),
                             choose_sampling(runtime.command(), read_generation_defaults(directory),
                                             model.config.vocab_size)});
   });
@@ -94,7 +93,8 @@ std::unique_ptr<LineSource> open_lines(const Runtime& runtime, Waiting waiting) 
 
 /// The conversation, on rank 0. The other ranks wait for its next step meanwhile, and must not wait
 /// in vain.
-void talk(const Runtime& runtime, StepEngine& engine, Dialogue& dialogue) {
+void talk(const Runtime& runtime, StepEngine& engine, Dialogue& dialogue,
+          const ConversationDefaults& defaults) {
   const Options& options = runtime.options();
   constexpr std::array kInterrupt = {SIGINT};
   SignalWatch watch(kInterrupt);
@@ -107,7 +107,7 @@ void talk(const Runtime& runtime, StepEngine& engine, Dialogue& dialogue) {
   ChatScreen screen(options.colour == Colour::on ||
                     (options.colour == Colour::automatic && terminal_has_colours()));
   MessageReader reader(*lines, screen.prompt());
-  ChatRoom room(dialogue, reader, screen);
+  ChatRoom room(dialogue, reader, screen, defaults);
   room.run(signals);
   if (room.answers() > 0) {
     runtime.log().once(LogLevel::info, "{}", room.totals_text());
@@ -120,19 +120,17 @@ void run_chat(Runtime& runtime) {
   const OpenModel model = open_model(runtime);
   const std::optional<ChatInput> input = read_input(runtime, model);
   announce(runtime);
+  Engine loaded(runtime, model, plan_work(runtime, model.config));
+  const std::int64_t context = loaded.capacity();
   runtime.run_or_end_early("the conversation is over", [&] {
-    Engine loaded(runtime, model, plan_work(runtime, model.config));
-    const std::int64_t context = loaded.capacity();
     StepEngine engine(loaded.transformer(), runtime.world(),
                       step_options(runtime, model.config, input, context));
     if (runtime.is_first()) {
       Dialogue dialogue({engine, input->tokenizer, input->chat_template},
                         dialogue_options(runtime, model.config, *input, context));
-      dialogue.conversation().set_variables(input->variables);
-      if (input->system) dialogue.conversation().set_system(*input->system);
       runtime.log().once(LogLevel::info, "{}", input->sampling.text);
       runtime.log().once(LogLevel::info, "context of {} tokens; /help lists commands", context);
-      talk(runtime, engine, dialogue);
+      talk(runtime, engine, dialogue, input->defaults);
       engine.dismiss();
       (void)engine.step();
     } else {

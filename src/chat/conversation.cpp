@@ -51,6 +51,11 @@ void Conversation::set_system(const std::string& text) {
   if (!text.empty()) messages_.insert(messages_.begin(), message_of("system", text));
 }
 
+void Conversation::add_defaults(const ConversationDefaults& defaults) {
+  if (defaults.system && !has_system()) set_system(*defaults.system);
+  add_variables(chat_, defaults.variables);
+}
+
 void Conversation::add(std::string_view role, const std::string& text) {
   messages_.push_back(message_of(role, text));
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,6 +8,12 @@
 #include "src/chat/chat.h"
 
 namespace moesaic {
+
+/// What conversations have that do not say it themselves.
+struct ConversationDefaults {
+  jinja::Dict variables;  // chat_template_kwargs
+  std::optional<std::string> system;
+};
 
 /// A conversation that goes on, message by message: what a system prompt, a user and an assistant
 /// said, and whatever else a file had.
@@ -22,8 +29,8 @@ class Conversation {
   [[nodiscard]] std::string system() const;
   /// The first message is this one, of role system; without text there is none.
   void set_system(const std::string& text);
-  /// What the template may ask for besides (chat_template_kwargs).
-  void set_variables(jinja::Dict variables) { chat_.variables = std::move(variables); }
+  /// Takes what it does not say itself.
+  void add_defaults(const ConversationDefaults& defaults);
 
   void ask(const std::string& text) { add("user", text); }
   void answer(const std::string& text) { add("assistant", text); }

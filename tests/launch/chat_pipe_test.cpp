@@ -114,6 +114,15 @@ TEST(ChatPipe, a_template_and_its_variables_can_be_given) {
       talk(joined(own, {"--chat-template-kwargs", R"({"word": " And"})"}), "In the beginning\n");
   EXPECT_EQ(with.error_lines(), 0) << with.text();
   EXPECT_FALSE(with.out.empty());
+  // A conversation from a file has them, too, and a system prompt unless it has one.
+  const std::string conversation = directory.path_of("c.json");
+  write_text(conversation, R"({"messages": [{"role": "user", "content": "In the"}]})");
+  const std::string saved = directory.path_of("saved.json");
+  const ProgramResult loaded =
+      talk(joined(own, {"--chat-template-kwargs", R"({"word": " And"})", "-sys", "Be brief."}),
+           "/load " + conversation + "\n/retry\n/save " + saved + "\n");
+  EXPECT_EQ(loaded.error_lines(), 0) << loaded.text();
+  EXPECT_EQ(Json::read_file(saved).at("messages").at(0).at("content").as_string(), "Be brief.");
   expect_failure(talk({"--chat-template-kwargs", "[1]"}, ""), 2, {"--chat-template-kwargs"});
   expect_failure(talk({"--chat-template", directory.path_of("no")}, ""), 3, {"no such file"});
 }
