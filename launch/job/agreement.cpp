@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/interruption.h"
@@ -17,22 +18,23 @@ constexpr std::int32_t kInterrupted = -2;
 struct Outcome {
   std::int32_t state = kFine;  // or kInterrupted, or the kind of the error
   std::optional<Error> error;
+  std::optional<std::string> interrupted;  // what it was at
 
   Outcome() = default;
   explicit Outcome(const Error& thrown)
       : state(static_cast<std::int32_t>(thrown.kind())), error(thrown) {}
+  explicit Outcome(const Interrupted& thrown) : state(kInterrupted), interrupted(thrown.what()) {}
 };
 
 Outcome call(const std::function<void()>& body) {
-  Outcome outcome;
   try {
     body();
-  } catch (const Interrupted&) {
-    outcome.state = kInterrupted;
+  } catch (const Interrupted& interrupted) {
+    return Outcome(interrupted);
   } catch (...) {
     return Outcome(current_error());
   }
-  return outcome;
+  return {};
 }
 
 /// Throws on all ranks if one of them has an error, or was interrupted.
@@ -41,7 +43,8 @@ void share(Communicator& world, const Outcome& own) {
   const auto failed = std::ranges::find_if(states, [](std::int32_t state) { return state >= 0; });
   if (failed == states.end()) {
     if (std::ranges::find(states, kInterrupted) == states.end()) return;
-    throw Interrupted("interrupted");
+    // Nobody has failed: a SIGTERM was for all.
+    throw Interrupted(own.interrupted.value_or("another rank was asked to stop"));
   }
   const auto speaker = static_cast<int>(failed - states.begin());
   const Error silent(static_cast<ErrorKind>(*failed), fmt::format("rank {} failed", speaker));

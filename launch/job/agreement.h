@@ -25,7 +25,7 @@ class AgreedError : public Error {
 /// Runs `body`, which makes no collective calls, on every rank and finds out whether it failed
 /// anywhere. If so, throws AgreedError on all ranks, with the error of the lowest failing one; the
 /// others stay silent; else, if a body was Interrupted, throws Interrupted on all ranks.
-/// Collective. With one rank it is just a call.
+/// Collective.
 void agree(Communicator& world, const std::function<void()>& body);
 
 /// What LongWork tells while it waits, as a line of the log: "loading: waiting for rank 3 (41 %)".

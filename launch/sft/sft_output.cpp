@@ -176,11 +176,11 @@ OutputDirectory::OutputDirectory(const Options& options) : path_(options.output_
   require(!error, ErrorKind::resource, "{}: cannot be made: {}", path_, error.message());
   // Its checkpoints are not to be lost with its name.
   if (is_new_) sync_directory(full_path(path_ + "/..").string());
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  descriptor_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // File systems that cannot lock a directory say so.
-  const bool is_taken =
-      descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (is_taken) ::close(descriptor_);
+  const bool is_taken = descriptor_.is_open() &&
+                        ::flock(descriptor_.number(), LOCK_EX | LOCK_NB) != 0 &&
+                        errno == EWOULDBLOCK;
   require(!is_taken, ErrorKind::usage, "{}: another process is training into it", path_);
   for (const std::string_view file : kRunFiles) {  // before there is anything to lose
     require_replaceable((fs::path(path_) / file).string());
@@ -192,6 +192,7 @@ void OutputDirectory::begin(const Options& options, std::int64_t bytes) {
   std::vector<fs::path> old;
   for (const auto& entry : fs::directory_iterator(path_, error)) {
     const std::string name = entry.path().filename().string();
+    if (name == kOptionsFile) continue;  // the directory is a run's until write_options
     if (is_of_a_run(name) && (!options.resume || is_part(name))) old.push_back(entry.path());
   }
   require(!error, ErrorKind::resource, "{}: cannot be read: {}", path_, error.message());
@@ -209,7 +210,6 @@ void OutputDirectory::begin(const Options& options, std::int64_t bytes) {
 
 OutputDirectory::~OutputDirectory() {
   if (is_new_) ::rmdir(path_.c_str());  // if there is nothing in it
-  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void write_options(const Command& command) {

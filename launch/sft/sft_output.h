@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptor.h"
 #include "launch/options/options.h"
 
 namespace moesaic {
@@ -37,7 +38,7 @@ class OutputDirectory {
 
  private:
   std::string path_;
-  int descriptor_ = -1;  // locked
+  Descriptor descriptor_;  // locked
   bool is_new_ = false;
 };
 

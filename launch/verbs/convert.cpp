@@ -321,7 +321,9 @@ void run_convert(Runtime& runtime) {
   const auto start = std::chrono::steady_clock::now();
   agree(runtime.world(), [&] { check_options(options); });
   const OpenModel model = read_model(runtime);
-  if (model.adapter) return convert_adapter(runtime, model);
+  if (model.adapter) {
+    return runtime.run_or_end_early("nothing is written", [&] { convert_adapter(runtime, model); });
+  }
   Conversion conversion(runtime, model);
   try {
     conversion.run();

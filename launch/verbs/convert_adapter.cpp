@@ -71,7 +71,7 @@ void write_shards(const Runtime& runtime, const MergedCheckpoint& merged) {
       const MergedCheckpoint::Watch watch = [&](std::int64_t done) {
         work.advance(done, merged.shard_bytes(own));
         progress.update(done, merged.shard_bytes(own));
-        runtime.interruption().leave_if_wanted("while a checkpoint was merged: nothing is written");
+        runtime.interruption().leave_if_wanted("while merging");
       };
       merged.write_shard(own, directory, *runtime.compute().pool, watch);
     });

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <numeric>
-#include <random>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -25,22 +23,16 @@ constexpr std::int64_t kMlpRows = 11;
 constexpr double kMmaError = 1e-3;
 constexpr double kScaledError = 0.05;  // a rounding of gated activations to 4 bits may turn over
 
-std::vector<float> draw_weights(std::int64_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<float> numbers(static_cast<std::size_t>(count));
-  for (float& number : numbers) number = static_cast<float>(random()) / 4294967296.0F - 0.5F;
-  return numbers;
-}
-
 /// One gated MLP and rows for it.
 struct SmallMlp {
   explicit SmallMlp(const Layout& layout)
-      : gate(pack_matrix(layout, draw_weights(kTestWidth * kTestHidden, 1), kTestWidth,
+      : gate(pack_matrix(layout, draw_test_numbers(kTestWidth * kTestHidden, 1), kTestWidth,
                          kTestHidden)),
-        up(pack_matrix(layout, draw_weights(kTestWidth * kTestHidden, 2), kTestWidth, kTestHidden)),
-        down(pack_matrix(layout, draw_weights(kTestHidden * kTestWidth, 3), kTestHidden,
+        up(pack_matrix(layout, draw_test_numbers(kTestWidth * kTestHidden, 2), kTestWidth,
+                       kTestHidden)),
+        down(pack_matrix(layout, draw_test_numbers(kTestHidden * kTestWidth, 3), kTestHidden,
                          kTestWidth)) {
-    for (const float value : draw_weights(kMlpRows * kTestHidden, 4))
+    for (const float value : draw_test_numbers(kMlpRows * kTestHidden, 4))
       x.push_back(to_bfloat16(4 * value));
   }
 
@@ -110,16 +102,6 @@ std::vector<float> SmallMlp::run_on(const DeviceMlps::Setup& setup, double deadl
   return results;
 }
 
-double relative_distance(const std::vector<float>& a, const std::vector<float>& b) {
-  double difference = 0;
-  double norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
-    norm += std::pow(static_cast<double>(b[i]), 2);
-  }
-  return std::sqrt(difference / norm);
-}
-
 constexpr std::array kLayouts = {Layout{.format = Format::bf16}, Layout{.format = Format::nvfp4},
                                  Layout{.format = Format::mxfp4},
                                  Layout{.format = Format::fp8_block, .group = 32},
@@ -144,7 +126,7 @@ std::vector<KernelTest> test_gpu_kernels(Device& device, double deadline_seconds
         {.kernel = fmt::format("gpu/{}/{}{}", kernels_name(kernels, activations, layout.format),
                                format_name(layout.format), is_scaled ? " (W4A4)" : ""),
          .same_bits = std::memcmp(truth.data(), out.data(), out.size() * sizeof(float)) == 0,
-         .relative_error = relative_distance(out, truth),
+         .relative_error = relative_l2(out, truth),
          .allowed_error = is_portable ? 0
                           : is_scaled ? kScaledError
                                       : kMmaError});

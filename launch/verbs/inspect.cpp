@@ -76,7 +76,7 @@ void verify(const Runtime& runtime, const PackedDirectory& packed, LongWork& wor
     const PackedEntry& entry = entries[static_cast<std::size_t>(index)];
     const std::span<const std::byte> bytes = packed.bytes(entry);
     prefetch(bytes);
-    packed.verify(entry, bytes);
+    reading(packed, [&] { packed.verify(entry, bytes); });
     release(bytes);
     done += entry.bytes;
     if (worker != 0) return;

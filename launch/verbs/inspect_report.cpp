@@ -134,6 +134,12 @@ std::string experts_text(const FeedForwardSizes& sizes) {
   return text;
 }
 
+/// Tensors of shards that the checkpoint's index does not name.
+std::vector<std::string> unindexed_names(const InspectReport& report) {
+  const Checkpoint* const checkpoint = report.files.checkpoint();
+  return checkpoint == nullptr ? std::vector<std::string>() : checkpoint->unindexed_names();
+}
+
 template <typename Line>
 void print_inventory(const Inventory& inventory, const Line& line) {
   line("  experts", bytes_text(inventory.expert_bytes));
@@ -181,6 +187,9 @@ void print_text(const InspectReport& report) {
                             format_bytes(report.files.total_bytes()),
                             report.files.packed() == nullptr ? "tensors" : "packed weights"));
   if (report.inventory) print_inventory(*report.inventory, line);
+  if (const auto left = unindexed_names(report); !left.empty()) {
+    line("not in index", names_text(left));
+  }
   if (report.adapter) {
     line("adapter", adapter_text(report.adapter->specs(), report.adapter->description().layout));
   }
@@ -221,7 +230,8 @@ void print_json(const InspectReport& report) {
         .raw_field("non_expert_bytes", bytes_json(report.inventory->non_expert_bytes))
         .raw_field("missing", json_strings(report.inventory->missing))
         .raw_field("unknown", json_strings(report.inventory->unknown))
-        .raw_field("ignored", json_strings(report.inventory->ignored));
+        .raw_field("ignored", json_strings(report.inventory->ignored))
+        .raw_field("unindexed", json_strings(unindexed_names(report)));
   }
   if (report.adapter) out.raw_field("adapter", adapter_json(*report.adapter));
   if (report.packing) {

@@ -107,13 +107,6 @@ constexpr std::int64_t kRows = 13;
 constexpr std::int64_t kColumns = 37;
 constexpr std::int64_t kDepth = 203;
 
-std::vector<float> draw_numbers(std::int64_t count) {
-  std::mt19937 random(7);
-  std::vector<float> numbers(static_cast<std::size_t>(count));
-  for (float& number : numbers) number = static_cast<float>(random()) / 4294967296.0F - 0.5F;
-  return numbers;
-}
-
 Layout layout_for(const GemmKernel& kernel) {
   const Format format = kernel.format;
   if (kernel.int4_activations == Int4Activations::int8) return {.format = format, .group = 128};
@@ -123,8 +116,8 @@ Layout layout_for(const GemmKernel& kernel) {
 
 std::vector<float> multiply_numbers(const GemmKernel& kernel) {
   const OwnedMatrix weights =
-      pack_matrix(layout_for(kernel), draw_numbers(kColumns * kDepth), kColumns, kDepth);
-  const std::vector<float> input = draw_numbers(kRows * kDepth);
+      pack_matrix(layout_for(kernel), draw_test_numbers(kColumns * kDepth, 7), kColumns, kDepth);
+  const std::vector<float> input = draw_test_numbers(kRows * kDepth, 7);
   std::vector<const std::byte*> rows;
   for (std::int64_t row = 0; row < kRows; ++row) {
     rows.push_back(reinterpret_cast<const std::byte*>(input.data() + row * kDepth));
@@ -142,6 +135,15 @@ double allowed_error(const GemmKernel& kernel) {
   return rounds ? 0x1p-8 : 1e-5;
 }
 
+}  // namespace
+
+std::vector<float> draw_test_numbers(std::int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<float> numbers(static_cast<std::size_t>(count));
+  for (float& number : numbers) number = static_cast<float>(random()) / 4294967296.0F - 0.5F;
+  return numbers;
+}
+
 double relative_l2(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0;
   double norm = 0;
@@ -152,8 +154,6 @@ double relative_l2(const std::vector<float>& a, const std::vector<float>& b) {
   }
   return std::sqrt(difference / norm);
 }
-
-}  // namespace
 
 ExchangeTest test_exchange(Communicator& comm, std::int64_t rows_per_peer, std::int64_t row_bytes) {
   constexpr int kRepeats = 11;

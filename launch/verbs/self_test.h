@@ -35,6 +35,11 @@ struct KernelTest {
   [[nodiscard]] bool passed() const { return same_bits || relative_error < allowed_error; }
 };
 
+/// Numbers of [-0.5, 0.5), the same everywhere.
+[[nodiscard]] std::vector<float> draw_test_numbers(std::int64_t count, unsigned seed);
+/// |a - b| / |b|, of as many.
+[[nodiscard]] double relative_l2(const std::vector<float>& a, const std::vector<float>& b);
+
 /// Every kernel that this CPU runs, on one small product.
 [[nodiscard]] std::vector<KernelTest> test_kernels();
 

@@ -183,12 +183,11 @@ bool PackedOutput::take_part_directory() {
       !error && (file_exists(in(part_, kLockFile)) || (overwrite_ && is_converted(part_)));
   require(is_new || is_ours, ErrorKind::resource, "{}: cannot be made: {}", part_,
           error ? error.message() : "it is there, and not from a conversion");
-  lock_ = ::open(in(part_, kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  const bool in_use = lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (in_use) ::close(lock_);
-  require(!in_use, ErrorKind::usage, "{}: another process is converting to {}", part_, directory_);
-  require(lock_ >= 0, ErrorKind::resource, "{}: cannot be written: {}", part_,
+  lock_ = Descriptor(::open(in(part_, kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  require(lock_.is_open(), ErrorKind::resource, "{}: cannot be written: {}", part_,
           std::strerror(errno));
+  const bool in_use = ::flock(lock_.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  require(!in_use, ErrorKind::usage, "{}: another process is converting to {}", part_, directory_);
   return is_new;
 }
 
@@ -201,7 +200,6 @@ void PackedOutput::clear_part_directory(const std::set<std::string>& stays) cons
 
 PackedOutput::~PackedOutput() {
   if (!published_ && !spares_found_) leave_kept();
-  if (lock_ >= 0) ::close(lock_);
 }
 
 void PackedOutput::leave_kept() const noexcept {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/output_file.h"
 #include "src/checkpoint/packed_manifest.h"
 
@@ -65,7 +66,7 @@ class PackedOutput {
   std::string directory_;
   std::string part_;
   bool overwrite_;
-  int lock_ = -1;  // held as long as the process lives
+  Descriptor lock_;  // held as long as the process lives
   bool published_ = false;
   bool spares_found_ = false;   // nobody has said yet what is kept of what was found
   std::set<std::string> kept_;  // names of shards

@@ -19,10 +19,6 @@ enum class AdapterKind {
 inline constexpr std::array<std::string_view, 4> kAdapterKindNames = {"attention", "experts",
                                                                       "shared", "dense"};
 
-[[nodiscard]] constexpr std::string_view adapter_kind_name(AdapterKind kind) noexcept {
-  return kAdapterKindNames[static_cast<std::size_t>(kind)];
-}
-
 /// The matrices of a gated MLP.
 enum class MlpPart : std::size_t { gate, up, down };
 

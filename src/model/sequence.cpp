@@ -137,8 +137,4 @@ std::int64_t Sequence::bytes() const noexcept {
   return pool_ == nullptr ? 0 : pool_->state_bytes_ + std::ssize(pages_) * pool_->page_bytes_;
 }
 
-std::int64_t Sequence::shared_pages() const noexcept {
-  return std::ranges::count_if(pages_, [&](KvPool::PageId page) { return pool_->is_shared(page); });
-}
-
 }  // namespace moesaic

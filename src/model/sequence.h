@@ -48,8 +48,6 @@ class Sequence {
 
   /// Bytes of its pages and states, shared ones too.
   [[nodiscard]] std::int64_t bytes() const noexcept;
-  /// Pages that other sequences read too.
-  [[nodiscard]] std::int64_t shared_pages() const noexcept;
 
   /// What a layer keeps of positions [page * kPagePositions, (page + 1) * kPagePositions):
   /// CacheNeeds::page_bytes, 64-byte aligned.

@@ -83,6 +83,18 @@ TEST_F(AdapterProgram, MergedCheckpointsAreTheSameOnAnyRanks) {
   expect_failure(convert(1, one, {"--lora", kAdapter, "--merge"}), 2, {one, "not empty"});
 }
 
+TEST_F(AdapterProgram, AMergeThatIsInterruptedLeavesNothing) {
+  const std::string out = directory_.path_of("out");
+  for (const int ranks : {1, 3}) {
+    const ProgramResult result =
+        convert(ranks, out, {"--lora", kAdapter, "--merge", "--max-time", "0s"});
+    EXPECT_EQ(result.exit_code, 6) << result.text();
+    EXPECT_NE(result.err.find("nothing is written"), std::string::npos) << result.err;
+    const auto left = std::filesystem::directory_iterator(directory_.path());
+    EXPECT_EQ(std::distance(begin(left), end(left)), 1) << "the text alone";
+  }
+}
+
 TEST_F(AdapterProgram, WhatConversionsMadeIsReplacedOnRequestAndNothingElse) {
   const std::string out = directory_.path_of("out");
   const Arguments merge = {"--lora", kAdapter, "--merge"};

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/interruption.h"
 #include "base/json.h"
 #include "base/progress.h"
 #include "comm/thread_communicator.h"
@@ -34,6 +35,22 @@ TEST(Agreement, TheLowestFailingRankSpeaks) {
       }
     }
     agree(comm, [] {});
+  });
+}
+
+TEST(Agreement, OneThatIsInterruptedSaysWhatItWasAt) {
+  run_thread_ranks(3, [](Communicator& comm) {
+    try {
+      agree(comm, [&] {
+        if (comm.rank() == 1) throw Interrupted("interrupted (SIGTERM) while reading", true);
+      });
+      ADD_FAILURE() << "not interrupted: rank " << comm.rank();
+    } catch (const Interrupted& interrupted) {
+      const bool is_asked = comm.rank() == 1;
+      EXPECT_STREQ(interrupted.what(), is_asked ? "interrupted (SIGTERM) while reading"
+                                                : "another rank was asked to stop");
+      EXPECT_FALSE(interrupted.is_terminated()) << "nobody has failed";
+    }
   });
 }
 

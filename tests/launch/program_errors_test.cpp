@@ -348,6 +348,24 @@ TEST(ProgramErrors, InspectNamesMissingTensors) {
   const Json json = Json::parse(result.out, "inspect");
   EXPECT_EQ(json.at("missing").size(), 1);
   EXPECT_EQ(json.at("unknown").at(std::int64_t{0}).as_string(), "model.layers.0.other");
+  EXPECT_EQ(json.at("unindexed").size(), 0);
+}
+
+TEST(ProgramErrors, InspectTellsWhatTheIndexLeavesOut) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  copy_model("models/mixtral-v4-window-sharded", model);
+  const std::string index = model + "/model.safetensors.index.json";
+  const std::string name = "lm_head.weight";
+  write_text(index, replaced(read_text(index),
+                             "\"" + name + "\": \"model-00007-of-00007.safetensors\",", ""));
+  const ProgramResult result = run_moesaic({"inspect", model, "--json"});
+  expect_failure(result, 3, {"1 tensor", name});
+  const Json left = Json::parse(result.out, "inspect").at("unindexed");
+  ASSERT_EQ(left.size(), 1);
+  EXPECT_EQ(left.at(std::int64_t{0}).as_string(), name);
+  EXPECT_NE(run_moesaic({"inspect", model}).out.find("not in index  1\n    " + name),
+            std::string::npos);
 }
 
 }  // namespace

@@ -4,6 +4,10 @@
 
 #include <filesystem>
 
+#include "launch/sft/sft_output.h"
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
+
 namespace moesaic {
 namespace {
 
@@ -14,6 +18,24 @@ TEST(IsWithin, TakesNamesOfWhatIsNotThere) {
   EXPECT_TRUE(is_within("no-such-folder", here));
   EXPECT_FALSE(is_within("no-such-folder-either", here + "/no-such-folder"));
   EXPECT_EQ(full_path("a/../no-such-file"), here + "/no-such-file");
+}
+
+TEST(OutputDirectory, IsThatOfARunWhileWhatIsOldIsRemoved) {
+  const test::TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  std::filesystem::create_directories(out);
+  for (const char* file : {"options.ini", "metrics.jsonl", "adapter_config.json"}) {
+    test::write_text(out + "/" + file, "");
+  }
+  Options options;
+  options.output_dir = out;
+  options.overwrite = true;
+  for (int run = 0; run < 2; ++run) {  // the first comes no further
+    OutputDirectory(options).begin(options, 0);
+    EXPECT_TRUE(std::filesystem::exists(out + "/options.ini"));
+    EXPECT_FALSE(std::filesystem::exists(out + "/metrics.jsonl"));
+    test::write_text(out + "/notes.txt", "of somebody");
+  }
 }
 
 }  // namespace
