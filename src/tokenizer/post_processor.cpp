@@ -26,6 +26,13 @@ std::vector<std::int32_t> special_ids(const Json& part, const Json& name,
 
 }  // namespace
 
+PostProcessor::PostProcessor(std::optional<std::int32_t> begin, std::optional<std::int32_t> end) {
+  Template& slots = templates_.emplace_back();
+  if (begin) slots.push_back({{*begin}});
+  slots.push_back({});
+  if (end) slots.push_back({{*end}});
+}
+
 void PostProcessor::add(const Json& part, const PostProcessor::IsToken& is_token, int depth) {
   check_sequence_depth(part, depth);
   const std::string type = part.at("type").as_string();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "base/json.h"
@@ -18,6 +19,9 @@ class PostProcessor {
   PostProcessor() = default;
   /// Throws Error{file} for another type, or a template with an id for which `is_token` is false.
   PostProcessor(const Json& part, const IsToken& is_token) { add(part, is_token, 0); }
+
+  /// Puts these tokens, if any, before and behind a text.
+  PostProcessor(std::optional<std::int32_t> begin, std::optional<std::int32_t> end);
 
   /// `text` with the tokens of the templates; without them if `add_special_tokens` is
   /// false (a template can still repeat or drop the text). Throws Error{file} if there are absurdly

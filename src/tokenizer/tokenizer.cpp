@@ -15,6 +15,7 @@
 #include "src/tokenizer/normalizer.h"
 #include "src/tokenizer/post_processor.h"
 #include "src/tokenizer/pre_tokenizer.h"
+#include "src/tokenizer/tokenizer_config.h"
 #include "src/tokenizer/utf8.h"
 
 namespace moesaic {
@@ -22,6 +23,9 @@ namespace moesaic {
 /// The stages of encoding in their order, and what decoding needs.
 struct Tokenizer::Parts {
   explicit Parts(const Json& file);
+
+  /// `dir`: where it stands.
+  void take(const TokenizerConfig& config, const std::string& dir);
 
   /// nullptr for an id that no token has.
   [[nodiscard]] const std::string* token(std::int32_t id) const {
@@ -69,6 +73,21 @@ Tokenizer::Parts::Parts(const Json& file)
     post_processor =
         PostProcessor(*part, [&](std::int32_t id) { return this->token(id) != nullptr; });
   }
+}
+
+void Tokenizer::Parts::take(const TokenizerConfig& config, const std::string& dir) {
+  for (const std::string& token : config.special_tokens) {
+    if (const auto id = added_tokens.id(token)) special_ids.insert(*id);
+  }
+  if (!config.ends) return;
+  const auto id_of = [&](const std::optional<std::string>& token) {
+    const auto id = token ? token_id(*token) : std::nullopt;
+    require(id.has_value() == token.has_value(), ErrorKind::file,
+            "{}/tokenizer_config.json: there is no token \"{}\" to stand around texts", dir,
+            token.value_or(""));
+    return id;
+  };
+  post_processor = PostProcessor(id_of(config.ends->begin), id_of(config.ends->end));
 }
 
 void Tokenizer::Parts::add(const AddedToken& token, const Json& array) {
@@ -182,7 +201,9 @@ class Encoding {
 
 Tokenizer Tokenizer::from_directory(const std::string& dir) {
   const std::string path = (std::filesystem::path(dir) / "tokenizer.json").string();
-  return Tokenizer(std::make_shared<const Parts>(Json::read_file(path, kMaxListBytes)));
+  auto parts = std::make_shared<Parts>(Json::read_file(path, kMaxListBytes));
+  parts->take(TokenizerConfig::read(dir), dir);
+  return Tokenizer(std::move(parts));
 }
 
 Tokenizer Tokenizer::from_json(std::string_view text, std::string document) {

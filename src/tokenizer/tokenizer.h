@@ -24,8 +24,9 @@ class Tokenizer {
   /// The stages of encoding and decoding (tokenizer.cpp).
   struct Parts;
 
-  /// Reads `dir`/tokenizer.json. Throws Error{file} naming the file and the part that is missing,
-  /// wrong or not supported.
+  /// Reads `dir`/tokenizer.json, and what tokenizer_config.json beside it says of special tokens
+  /// (TokenizerConfig). Throws Error{file} naming the file and the part that is missing, wrong or
+  /// not supported.
   static Tokenizer from_directory(const std::string& dir);
   /// Reads the text of a tokenizer.json; `document` stands in messages.
   static Tokenizer from_json(std::string_view text, std::string document);

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "tests/support/temporary_directory.h"
 
 namespace moesaic {
 namespace {
@@ -331,6 +333,51 @@ TEST(TokenizerErrors, hostile_parts) {
     EXPECT_NE(message_of(file).find(wanted), std::string::npos)
         << text << " gives: " << message_of(file);
   }
+}
+
+/// Ids as AutoTokenizer of transformers 4.57 has them; 5 adds neither token, whatever is set.
+TEST(TokenizerConfig, of_gpt_neox_says_what_stands_around_a_text) {
+  const test::TemporaryDirectory directory;
+  const std::string from = std::string(MOESAIC_TEST_DATA) + "/tokenizers/olmoe/tokenizer.json";
+  const Ids text = {39, 315, 75, 78, 337, 284, 659};
+  const auto ids = [&](const std::string& config) {
+    test::write_text(directory.path_of("tokenizer_config.json"), config);
+    return Tokenizer::from_directory(directory.path()).encode("Hello world");
+  };
+  std::filesystem::copy_file(from, directory.path_of("tokenizer.json"));
+  const auto with = [](Ids begin, const Ids& middle, const Ids& end) {
+    begin.insert(begin.end(), middle.begin(), middle.end());
+    begin.insert(begin.end(), end.begin(), end.end());
+    return begin;
+  };
+  EXPECT_EQ(ids("{}"), with({}, text, {705})) << "what the file says";
+  const std::string own = R"({"tokenizer_class": "GPTNeoXTokenizer", "bos_token": "<|endoftext|>")";
+  EXPECT_EQ(ids(own + "}"), text);
+  EXPECT_EQ(ids(own + R"(, "add_eos_token": false, "add_bos_token": true})"),
+            with({705}, text, {}));
+  EXPECT_EQ(ids(own + R"(, "add_eos_token": true})"), with({}, text, {705}));
+  EXPECT_NE(message_of([&] {
+              (void)ids(own + R"(, "eos_token": "<end>", "add_eos_token": true})");
+            }).find("/tokenizer_config.json: there is no token \"<end>\""),
+            std::string::npos);
+}
+
+TEST(TokenizerConfig, names_special_tokens) {
+  const test::TemporaryDirectory directory;
+  test::write_text(directory.path_of("tokenizer.json"),
+                   R"({"version":"1.0","added_tokens":[)"
+                   R"({"id":1,"content":"<x>","special":false,"normalized":false},)"
+                   R"({"id":2,"content":"<y>","special":false,"normalized":false},)"
+                   R"({"id":3,"content":"<z>","special":false,"normalized":false}],)"
+                   R"("model":{"type":"BPE","vocab":{"a":0},"merges":[]}})");
+  test::write_text(directory.path_of("tokenizer_config.json"),
+                   R"({"pad_token": {"content": "<x>"}, "eos_token": null,)"
+                   R"( "additional_special_tokens": ["<y>"]})");
+  const Tokenizer tokenizer = Tokenizer::from_directory(directory.path());
+  EXPECT_TRUE(tokenizer.is_special(1));
+  EXPECT_TRUE(tokenizer.is_special(2));
+  EXPECT_FALSE(tokenizer.is_special(3));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a<x><y><z>")), "a <z>");
 }
 
 }  // namespace
