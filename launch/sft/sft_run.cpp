@@ -12,8 +12,10 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/output_file.h"
+#include "base/small_file.h"
 #include "launch/job/agreement.h"
 #include "launch/sft/metrics.h"
 #include "launch/sft/sft_output.h"
@@ -35,6 +37,22 @@ std::string duration_text(double seconds) {
   if (whole >= 3600) return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
   if (whole >= 60) return fmt::format("{} min {} s", whole / 60, whole % 60);
   return fmt::format("{} s", whole);
+}
+
+/// What config.json asks training for, and nothing here does: "attention_dropout 0.1, ...".
+std::string unused_training(const std::string& directory) {
+  const Json config = Json::read_file(directory + "/config.json", kMaxConfigBytes);
+  std::string text;
+  for (const char* const name :
+       {"attention_dropout", "router_jitter_noise", "output_router_logits"}) {
+    const auto member = config.find(name);
+    const bool is_set = member && ((member->is_bool() && member->as_bool()) ||
+                                   (member->is_number() && member->as_double() != 0));
+    if (!is_set) continue;
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", name,
+                        member->is_bool() ? "" : fmt::format(" {}", member->as_double()));
+  }
+  return text;
 }
 
 /// The place of the results, tried before anything is loaded; null but on rank 0. Collective.
@@ -60,7 +78,11 @@ class SftRun {
                 .batch = options().global_batch_size,
                 .seed = static_cast<std::uint64_t>(options().seed),
                 .shuffle = !options().no_shuffle}),
-        total_steps_(sft_total_steps(options(), data.train.size())) {}
+        total_steps_(sft_total_steps(options(), data.train.size())) {
+    agree(runtime.world(), [&] {
+      if (runtime.is_first()) unused_training_ = unused_training(model.files.directory());
+    });
+  }
   void run();
 
  private:
@@ -87,6 +109,7 @@ class SftRun {
   SftSetup setup_;
   SampleOrder order_;
   std::int64_t total_steps_;
+  std::string unused_training_;         // on the first rank
   std::optional<MetricsFile> metrics_;  // rank 0
   std::int64_t done_ = 0;               // steps
   std::int64_t first_ = 0;              // step of this run
@@ -124,6 +147,10 @@ void SftRun::warn() const {
                         "--warmup-steps {}: the run ends after step {}, so that the learning rate "
                         "never is {}",
                         options().warmup_steps, total_steps_, options().lr);
+  }
+  if (!unused_training_.empty()) {
+    runtime_.log().once(LogLevel::warning, "config.json: {}: not applied (docs/training.md)",
+                        unused_training_);
   }
   if (options().eval_every > 0 && data_.held_out.size() == 0) {
     runtime_.log().once(LogLevel::warning,

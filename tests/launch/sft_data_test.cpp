@@ -110,6 +110,24 @@ TEST_F(SftData, TokensThatTheTokenizerAddsAreThereAndTheEndStandsOnce) {
   }
 }
 
+TEST_F(SftData, WhatTheConfigurationAsksTrainingForInVainIsTold) {
+  const std::string model = directory_.path_of("model");
+  copy_model("demo-model", model);
+  const std::string out = directory_.path_of("out");
+  const auto told = [&] {
+    const ProgramResult result =
+        run_ranks(2, sft(out, {"-m", model, "--overwrite", "--max-steps", "1"}));
+    expect_done(result);
+    return result.err;
+  };
+  EXPECT_EQ(told().find("not applied"), std::string::npos);
+  set_member(model + "/config.json", "attention_dropout", "0.1");
+  set_member(model + "/config.json", "output_router_logits", "true");
+  EXPECT_NE(told().find("warning: config.json: attention_dropout 0.1, output_router_logits: "
+                        "not applied"),
+            std::string::npos);
+}
+
 TEST_F(SftData, TextsAndCompletionsNeedATokenThatEndsThem) {
   const std::string model = directory_.path_of("model");
   copy_model("demo-model", model);
