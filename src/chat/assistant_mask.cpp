@@ -46,20 +46,22 @@ Turn last_turn(const Chat& chat) {
   return turn;
 }
 
-}  // namespace
-
-std::optional<std::vector<Span>> assistant_spans(const ChatTemplate& chat_template,
-                                                 const Chat& chat, const jinja::Rendered& whole) {
+/// Of generation blocks.
+std::vector<Span> generated_spans(const jinja::Rendered& whole) {
   std::vector<Span> spans;
-  if (chat_template.has_generation(chat)) {
-    for (const jinja::Generated& made : whole.generated) {
-      spans.push_back(
-          {std::min(made.begin, whole.text.size()), std::min(made.end, whole.text.size())});
-    }
-    return spans;
+  for (const jinja::Generated& made : whole.generated) {
+    spans.push_back(
+        {std::min(made.begin, whole.text.size()), std::min(made.end, whole.text.size())});
   }
+  return spans;
+}
+
+/// Without such blocks, of an assistant's messages from `first` on, one each.
+std::optional<std::vector<Span>> message_spans(const ChatTemplate& chat_template, const Chat& chat,
+                                               const jinja::Rendered& whole, std::size_t first) {
+  std::vector<Span> spans;
   const auto& messages = chat.messages.sequence()->items;
-  for (std::size_t i = 0; i < messages.size(); ++i) {
+  for (std::size_t i = first; i < messages.size(); ++i) {
     if (!is_assistant(messages[i])) continue;
     const auto before = text_of_part(chat_template, chat, i, true);
     const auto behind = text_of_part(chat_template, chat, i + 1, false);
@@ -72,17 +74,24 @@ std::optional<std::vector<Span>> assistant_spans(const ChatTemplate& chat_templa
   return spans;
 }
 
+}  // namespace
+
+std::optional<std::vector<Span>> assistant_spans(const ChatTemplate& chat_template,
+                                                 const Chat& chat, const jinja::Rendered& whole) {
+  if (chat_template.has_generation(chat)) return generated_spans(whole);
+  return message_spans(chat_template, chat, whole, 0);
+}
+
 std::optional<std::vector<Span>> last_turn_spans(const ChatTemplate& chat_template,
-                                                 const Chat& chat, const jinja::Rendered& whole,
-                                                 const std::vector<Span>& spans) {
-  const auto& messages = chat.messages.sequence()->items;
+                                                 const Chat& chat, const jinja::Rendered& whole) {
   const Turn turn = last_turn(chat);
+  if (!chat_template.has_generation(chat)) {
+    return message_spans(chat_template, chat, whole, turn.begin);
+  }
+  const std::vector<Span> spans = generated_spans(whole);
+  const auto& messages = chat.messages.sequence()->items;
   const auto before_turn = messages.begin() + static_cast<std::ptrdiff_t>(turn.begin);
   if (std::none_of(messages.begin(), before_turn, is_assistant)) return spans;
-  if (!chat_template.has_generation(chat)) {  // a span for each message of an assistant
-    return std::vector<Span>(spans.end() - static_cast<std::ptrdiff_t>(turn.end - turn.begin),
-                             spans.end());
-  }
   for (const bool add_generation_prompt : {false, true}) {
     const auto before = text_of_part(chat_template, chat, turn.begin, add_generation_prompt);
     if (!before || !whole.text.starts_with(*before)) continue;

@@ -17,14 +17,13 @@ namespace moesaic {
                                                                const Chat& chat,
                                                                const jinja::Rendered& whole);
 
-/// Of `spans`, what assistant_spans() gives, those of the last turn: of the last messages of an
-/// assistant with none of others between them. Generation blocks are of it that begin behind what
-/// the template writes of the messages before. nullopt where the text does not begin with that, or
-/// the template refuses them.
+/// Of these bytes those of the last turn: of the last messages of an assistant with none of others
+/// between them. Generation blocks are of it that begin behind what the template writes of the
+/// messages before; without them it does not matter how the template writes earlier turns. nullopt
+/// where the text does not begin with what is before the turn, or the template refuses a part.
 [[nodiscard]] std::optional<std::vector<Span>> last_turn_spans(const ChatTemplate& chat_template,
                                                                const Chat& chat,
-                                                               const jinja::Rendered& whole,
-                                                               const std::vector<Span>& spans);
+                                                               const jinja::Rendered& whole);
 
 /// Whether the first message is an assistant's: without generation blocks, nothing tells then what
 /// he said.

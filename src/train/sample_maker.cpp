@@ -103,52 +103,50 @@ MadeSample sample_of_plain_text(const Json& line, const SampleTools& tools) {
   return sample;
 }
 
-/// What the template writes, and what of it the assistant said.
+/// What the template writes, and what of it is trained.
 struct WrittenChat {
   jinja::Rendered rendered;
-  std::optional<std::vector<Span>> spans;
-  std::optional<std::vector<Span>> last_turn;  ///< only asked for with TrainOn::last
+  std::optional<std::vector<Span>> trained;
 };
 
 /// What a template finds wrong with a conversation names its line.
 WrittenChat write_chat(const Json& line, const Chat& chat, const SampleTools& tools) {
   const ChatTemplate& chat_template = *tools.chat_template;
   try {
-    WrittenChat written{chat_template.render(chat), {}, {}};
-    written.spans = assistant_spans(chat_template, chat, written.rendered);
-    if (written.spans && tools.train_on == TrainOn::last) {
-      written.last_turn = last_turn_spans(chat_template, chat, written.rendered, *written.spans);
-    }
+    WrittenChat written{chat_template.render(chat), {}};
+    const auto spans = tools.train_on == TrainOn::last ? last_turn_spans : assistant_spans;
+    written.trained = spans(chat_template, chat, written.rendered);
     return written;
   } catch (const Error& error) {
     fail(error.kind(), "{}: {}", line.where(), error.what());
   }
 }
 
-/// Why a template without generation blocks does not tell what the assistant said.
-std::string_view untold_reason(const Chat& chat) {
+/// Why a template does not tell what the assistant said, or where the last turn begins.
+std::string untold_reason(const Chat& chat, TrainOn train_on) {
   if (assistant_speaks_first(chat)) {
     return "an assistant speaks first, and the chat template has no generation blocks";
   }
+  if (train_on == TrainOn::last) {
+    return "the chat template writes earlier turns in another way when it follows, or refuses a "
+           "conversation that ends with them";
+  }
   return "the chat template has no generation blocks, and writes earlier turns in another way when "
-         "later ones follow, or refuses a conversation that ends with them";
+         "later ones follow, or refuses a conversation that ends with them; --train-on last may be "
+         "told";
 }
 
 MadeSample sample_of_conversation(const Json& line, SampleFormat format, const SampleTools& tools) {
   const Chat chat = read_conversation(line, format);
-  const auto [rendered, spans, last_turn] = write_chat(line, chat, tools);
-  require(spans.has_value(), ErrorKind::file,
-          "{}: what the assistant said cannot be told: {}; give the line as input_ids and labels, "
-          "or a template with generation blocks (--chat-template FILE)",
-          line.where(), untold_reason(chat));
-  const bool is_last = tools.train_on == TrainOn::last;
-  require(!is_last || last_turn.has_value(), ErrorKind::file,
-          "{}: where the last turn begins (--train-on last) cannot be told: the chat template "
-          "writes earlier turns in another way when it follows, or refuses a conversation that "
-          "ends with them; give the line as input_ids and labels",
-          line.where());
-  return sample_of_text(tools.tokenizer->encode_with_spans(rendered.text, false),
-                        is_last ? *last_turn : *spans);
+  const auto [rendered, trained] = write_chat(line, chat, tools);
+  require(trained.has_value(), ErrorKind::file,
+          "{}: {} cannot be told: {}; give the line as input_ids and labels, or a template with "
+          "generation blocks (--chat-template FILE)",
+          line.where(),
+          tools.train_on == TrainOn::last ? "where the last turn begins (--train-on last)"
+                                          : "what the assistant said",
+          untold_reason(chat, tools.train_on));
+  return sample_of_text(tools.tokenizer->encode_with_spans(rendered.text, false), *trained);
 }
 
 MadeSample sample_of(const Json& line, SampleFormat format, const SampleTools& tools) {

@@ -150,6 +150,29 @@ TEST(AssistantMask, turns_need_the_text_before_them) {
   EXPECT_EQ((*marked)[1].end, 3U);
 }
 
+TEST(AssistantMask, the_last_turn_is_told_however_earlier_ones_are_written) {
+  const Chat chat = chat_of(R"({"messages": [{"role": "user", "content": "a"},
+      {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"},
+      {"role": "assistant", "content": "d"}, {"role": "assistant", "content": "e"}]})");
+  ChatFiles files;  // as Qwen3 thinks, in its last turn alone
+  files.templates["default"] = {
+      "{% set ns = namespace(last=0) %}{% for m in messages %}{% if m.role == 'user' %}"
+      "{% set ns.last = loop.index %}{% endif %}{% endfor %}"
+      "{% for m in messages %}[{{ m.role[0] }}]{% if loop.index > ns.last %}<>{% endif %}"
+      "{{ m.content }}{% endfor %}"
+      "{% if add_generation_prompt %}[a]{% endif %}",
+      "t"};
+  const ChatTemplate made(files);
+  const jinja::Rendered whole = made.render(chat);
+  EXPECT_EQ(whole.text, "[u]a[a]b[u]c[a]<>d[a]<>e");
+  EXPECT_FALSE(assistant_spans(made, chat, whole));
+  const auto spans = last_turn_spans(made, chat, whole);
+  ASSERT_TRUE(spans.has_value());
+  ASSERT_EQ(spans->size(), 2U);
+  EXPECT_EQ(whole.text.substr((*spans)[0].begin, (*spans)[0].size()), "<>d");
+  EXPECT_EQ(whole.text.substr((*spans)[1].begin, (*spans)[1].size()), "<>e");
+}
+
 TEST(AssistantMask, a_token_counts_if_it_holds_a_byte) {
   EncodedText tokens;
   tokens.spans = {{0, 2}, {2, 4}, {4, 4}, {4, 8}, {8, 9}};

@@ -303,8 +303,19 @@ TEST(Sft, LossesThatAreNoNumbersStopARunOrAreLeftOut) {
   const ProgramResult stopped = run_ranks(2, sft(out, wild));
   expect_failure(stopped, 3, {"step", "is not finite", "--on-nonfinite"});
   EXPECT_EQ(stopped.err.find("MPI_ABORT"), std::string::npos) << stopped.text();
-  expect_done(run_ranks(2, sft(out, joined(wild, {"--overwrite", "--on-nonfinite", "skip"}))));
+  expect_done(run_ranks(2, sft(out, joined(wild, {"--resume", "--on-nonfinite", "skip"}))));
   EXPECT_TRUE(events(out, "step").back().contains("skipped"));
+  // What ends a run later leaves the steps before it. Gradients of step 5 are beyond the limit,
+  // those of earlier steps below it, each by an eighth and more.
+  const std::string late = directory.path_of("late");
+  const Arguments steep = {"--lora-alpha", "320000", "--lora-rank", "1",
+                           "--lr",         "1e-9",   "--schedule",  "constant"};
+  expect_failure(run_moesaic(sft(late, steep)), 3,
+                 {"step 5: ", "is not finite", "step 4 is saved in " + late});
+  const ProgramResult rest =
+      run_moesaic(sft(late, joined(steep, {"--resume", "--on-nonfinite", "skip"})));
+  expect_done(rest);
+  EXPECT_NE(rest.err.find(" of 6 steps were left out"), std::string::npos) << rest.err;
 }
 
 TEST(Sft, AnUpdateThatIsNoNumberIsNotSaved) {

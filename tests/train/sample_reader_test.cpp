@@ -280,6 +280,7 @@ TEST(SampleReader, ConversationsWhoseTrainedPartCannotBeToldAreRefused) {
       with);
   EXPECT_NE(error.find("what the assistant said cannot be told"), std::string::npos) << error;
   EXPECT_NE(error.find("writes earlier turns in another way"), std::string::npos) << error;
+  EXPECT_NE(error.find("--train-on last may be told"), std::string::npos) << error;
 }
 
 TEST(SampleReader, AnAssistantWhoSpeaksFirstIsTheReasonThatIsTold) {
