@@ -120,10 +120,8 @@ std::optional<GpuRates> measure_gpus(const Runtime& runtime) {
     driver = CudaDriver::load(absent);
     if (driver != nullptr) info = find_own(runtime, *driver);
   });
-  const DeviceUuid uuid = travelling_uuid(info.uuid);
-  const std::vector<DeviceUuid> of_node = gather_values(runtime.grid().node(), uuid);
-  const auto first = std::ranges::find(of_node, uuid) - of_node.begin();
-  const bool measures = !info.uuid.empty() && first == runtime.grid().node().rank();
+  const DeviceShare share = share_device(runtime, info.uuid);
+  const bool measures = !info.uuid.empty() && share.is_first;
   OwnRates own;
   agree(runtime.world(), [&] {
     if (!measures) return;

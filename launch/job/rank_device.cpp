@@ -55,15 +55,6 @@ void open_own(const Runtime& runtime, RankDevice& own) {
   if (own.kernels == DeviceKernels::cutlass) own.library = load_library(runtime.options());
 }
 
-/// Ranks may each see GPUs of their own, under the same numbers. Collective.
-void find_sharers(const Runtime& runtime, RankDevice& own) {
-  const DeviceUuid uuid =
-      travelling_uuid(own.device != nullptr ? own.device->info().uuid : std::string());
-  const std::vector<DeviceUuid> all = gather_values(runtime.grid().node(), uuid);
-  own.num_sharers = static_cast<int>(std::ranges::count(all, uuid));
-  own.is_first_sharer = std::ranges::find(all, uuid) - all.begin() == runtime.grid().node().rank();
-}
-
 /// Whether a part of CUDA_VISIBLE_DEVICES can be one of so many GPUs.
 bool names_gpu(std::string_view name, int there) {
   if (name.starts_with("GPU-") || name.starts_with("MIG-")) return true;
@@ -110,6 +101,14 @@ DeviceUuid travelling_uuid(std::string_view uuid) noexcept {
   return own;
 }
 
+DeviceShare share_device(const Runtime& runtime, std::string_view uuid) {
+  Communicator& node = runtime.grid().node();
+  const DeviceUuid own = travelling_uuid(uuid);
+  const std::vector<DeviceUuid> all = gather_values(node, own);
+  return {.sharers = static_cast<int>(std::ranges::count(all, own)),
+          .is_first = std::ranges::find(all, own) - all.begin() == node.rank()};
+}
+
 int count_gpus(const std::string& folder, const char* visible) {
   std::error_code error;
   const std::filesystem::directory_iterator entries(folder, error);
@@ -137,7 +136,10 @@ RankDevice open_rank_device(const Runtime& runtime, std::string_view option) {
     require(std::ranges::count(has_gpu, 0) < std::ssize(has_gpu), ErrorKind::resource,
             "{}: there is no GPU: {}", option, own.reason);
   });
-  find_sharers(runtime, own);
+  const DeviceShare share =
+      share_device(runtime, own.device != nullptr ? own.device->info().uuid : std::string());
+  own.num_sharers = share.sharers;
+  own.is_first_sharer = share.is_first;
   if (own.kernels != DeviceKernels::portable) require_one_family(runtime, own);
   return own;
 }

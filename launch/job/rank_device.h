@@ -34,6 +34,15 @@ struct RankDevice {
 using DeviceUuid = std::array<char, 64>;
 [[nodiscard]] DeviceUuid travelling_uuid(std::string_view uuid) noexcept;
 
+/// Which of a node's ranks have a GPU together: each may see GPUs of its own, under the same
+/// numbers.
+struct DeviceShare {
+  int sharers = 0;
+  bool is_first = false;  // whether this rank is the first of them
+};
+/// `uuid`: of this rank's, "" for none. Collective.
+[[nodiscard]] DeviceShare share_device(const Runtime& runtime, std::string_view uuid);
+
 /// GPUs of this machine that the driver would show, without starting it: `folder` has an entry for
 /// each, and `visible`, a list of numbers and UUIDs, says which count, up to the first that is not
 /// there; null: all. 0 without an NVIDIA driver.

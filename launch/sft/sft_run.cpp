@@ -78,11 +78,7 @@ class SftRun {
                 .batch = options().global_batch_size,
                 .seed = static_cast<std::uint64_t>(options().seed),
                 .shuffle = !options().no_shuffle}),
-        total_steps_(sft_total_steps(options(), data.train.size())) {
-    agree(runtime.world(), [&] {
-      if (runtime.is_first()) unused_training_ = unused_training(model.files.directory());
-    });
-  }
+        total_steps_(sft_total_steps(options(), data.train.size())) {}
   void run();
 
  private:
@@ -109,7 +105,6 @@ class SftRun {
   SftSetup setup_;
   SampleOrder order_;
   std::int64_t total_steps_;
-  std::string unused_training_;         // on the first rank
   std::optional<MetricsFile> metrics_;  // rank 0
   std::int64_t done_ = 0;               // steps
   std::int64_t first_ = 0;              // step of this run
@@ -140,7 +135,7 @@ void SftRun::warn_of_gradients(std::string_view why) const {
                       *options().grad_out, why);
 }
 
-/// Of options that will not do what they are for.
+/// Of options, and of what the configuration asks for, that do nothing. Collective.
 void SftRun::warn() const {
   if (options().warmup_steps >= total_steps_) {
     runtime_.log().once(LogLevel::warning,
@@ -148,9 +143,13 @@ void SftRun::warn() const {
                         "never is {}",
                         options().warmup_steps, total_steps_, options().lr);
   }
-  if (!unused_training_.empty()) {
+  std::string unused;
+  agree(runtime_.world(), [&] {
+    if (runtime_.is_first()) unused = unused_training(options().model);
+  });
+  if (!unused.empty()) {
     runtime_.log().once(LogLevel::warning, "config.json: {}: not applied (docs/training.md)",
-                        unused_training_);
+                        unused);
   }
   if (options().eval_every > 0 && data_.held_out.size() == 0) {
     runtime_.log().once(LogLevel::warning,

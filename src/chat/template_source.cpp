@@ -1,11 +1,11 @@
 #include "src/chat/template_source.h"
 
 #include <filesystem>
-#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/small_file.h"
+#include "src/tokenizer/tokenizer_config.h"
 
 namespace moesaic {
 namespace {
@@ -46,13 +46,9 @@ void read_member(const Json& config, ChatFiles& files) {
 }
 
 void add_special_tokens(const Json& config, jinja::Dict& tokens) {
-  static const std::set<std::string> kNames = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                               "pad_token", "cls_token", "mask_token"};
-  config.for_each([&](const std::string& key, const Json& value) {
-    if (!kNames.contains(key) || value.is_null()) return;
-    const Json text = value.is_object() ? value.at("content") : value;
-    tokens.set(jinja::Value(key), jinja::Value(text.as_string()));
-  });
+  for (const auto& [name, token] : named_special_tokens(config)) {
+    tokens.set(jinja::Value(name), jinja::Value(token));
+  }
 }
 
 std::optional<Json> read_tokenizer_config(const fs::path& folder) {

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <string_view>
 
-#include "base/json.h"
 #include "base/small_file.h"
 
 namespace moesaic {
@@ -52,6 +51,14 @@ std::optional<TokenizerConfig::Ends> ends_of_class(const Json& config) {
 
 }  // namespace
 
+std::vector<std::pair<std::string_view, std::string>> named_special_tokens(const Json& file) {
+  std::vector<std::pair<std::string_view, std::string>> named;
+  for (const std::string_view name : kNamed) {
+    if (auto token = token_of(file, name)) named.emplace_back(name, *std::move(token));
+  }
+  return named;
+}
+
 TokenizerConfig TokenizerConfig::read(const std::string& dir) {
   const std::string path = (std::filesystem::path(dir) / "tokenizer_config.json").string();
   if (!file_exists(path)) return {};
@@ -60,7 +67,7 @@ TokenizerConfig TokenizerConfig::read(const std::string& dir) {
   const auto add = [&](std::optional<std::string> token) {
     if (token) result.special_tokens.push_back(*std::move(token));
   };
-  for (const std::string_view name : kNamed) add(token_of(config, name));
+  for (const auto& [name, token] : named_special_tokens(config)) add(token);
   for (const std::string_view name : kLists) {  // of objects each has a name
     const auto more = config.find(name);
     if (!more || more->is_null()) continue;

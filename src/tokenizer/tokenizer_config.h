@@ -2,9 +2,19 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/json.h"
+
 namespace moesaic {
+
+/// Special tokens with a name of their own ("eos_token", "</s>"), of tokenizer_config.json or
+/// special_tokens_map.json; null ones are left out. Throws Error{file} naming the member that is
+/// wrong.
+[[nodiscard]] std::vector<std::pair<std::string_view, std::string>> named_special_tokens(
+    const Json& file);
 
 /// What tokenizer_config.json says of a tokenizer besides what its tokenizer.json has, as
 /// transformers 4 and 5 take it.

@@ -44,11 +44,6 @@ constexpr CudaResult kCaptureUnsupported = 900;
 constexpr CudaResult kCaptureInvalidated = 901;
 constexpr CudaResult kCapturedEvent = 907;
 
-long long setting(const char* name, long long otherwise) {
-  const char* const text = std::getenv(name);
-  return text != nullptr && *text != '\0' ? std::atoll(text) : otherwise;
-}
-
 /// All GPUs have one memory; a context is the same for all threads, as the primary one is.
 struct Machine {
   ~Machine() {
@@ -65,7 +60,7 @@ struct Machine {
   ptx::DeviceMemory memory;
   std::map<const std::byte*, std::size_t> pinned;  // page-locked memory and its bytes
   std::string last_failure;
-  long long memory_bytes = setting("MOESAIC_FAKE_BYTES", 1LL << 30);
+  long long memory_bytes = fake_memory_bytes();
 };
 Machine& machine() {
   static Machine instance;
@@ -105,7 +100,7 @@ std::atomic<bool> has_hung = false;
 
 /// As a call that returns when the GPU is done.
 void wait_for_gpu() {
-  while (has_hung && setting("MOESAIC_FAKE_HANGS", 0) != 0) {
+  while (has_hung && fake_setting("MOESAIC_FAKE_HANGS", 0) != 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
@@ -195,7 +190,7 @@ CudaResult cuInit(unsigned) {
   return kCudaSuccess;
 }
 CudaResult cuDriverGetVersion(int* version) {
-  *version = static_cast<int>(setting("MOESAIC_FAKE_VERSION", 13000));
+  *version = static_cast<int>(fake_setting("MOESAIC_FAKE_VERSION", 13000));
   return kCudaSuccess;
 }
 CudaResult cuGetErrorName(CudaResult result, const char** name) {
@@ -208,37 +203,6 @@ CudaResult cuGetErrorName(CudaResult result, const char** name) {
 }
 CudaResult cuGetErrorString(CudaResult result, const char** text) {
   *text = result == kLaunchFailed ? machine().last_failure.c_str() : "as the fake driver says";
-  return kCudaSuccess;
-}
-CudaResult cuDeviceGetCount(int* count) {
-  *count = static_cast<int>(setting("MOESAIC_FAKE_GPUS", 1));
-  return kCudaSuccess;
-}
-CudaResult cuDeviceGet(CudaDevice* device, int index) {
-  *device = index;
-  return kCudaSuccess;
-}
-CudaResult cuDeviceGetName(char* name, int size, CudaDevice) {
-  std::strncpy(name, "PTX machine", static_cast<std::size_t>(size));
-  return kCudaSuccess;
-}
-CudaResult cuDeviceGetUuid_v2(CudaUuid* uuid, CudaDevice device) {
-  *uuid = {};
-  uuid->bytes[15] = static_cast<unsigned char>(device);
-  if (setting("MOESAIC_FAKE_OWN", 0) != 0) {
-    uuid->bytes[14] = static_cast<unsigned char>(1 + setting("OMPI_COMM_WORLD_LOCAL_RANK", 0));
-  }
-  return kCudaSuccess;
-}
-CudaResult cuDeviceTotalMem_v2(std::size_t* bytes, CudaDevice) {
-  *bytes = static_cast<std::size_t>(machine().memory_bytes);
-  return kCudaSuccess;
-}
-CudaResult cuDeviceGetAttribute(int* value, CudaAttribute attribute, CudaDevice) {
-  const auto chip = static_cast<int>(setting("MOESAIC_FAKE_CHIP", 90));
-  *value = attribute == CudaAttribute::compute_major   ? chip / 10
-           : attribute == CudaAttribute::compute_minor ? chip % 10
-                                                       : 1;
   return kCudaSuccess;
 }
 CudaResult cuDevicePrimaryCtxRetain(CudaContext* context, CudaDevice) {
@@ -303,7 +267,7 @@ CudaResult cuMemcpyDtoHAsync_v2(void* to, CudaAddress from, std::size_t bytes, C
   return ask_copy(stream, to, bytes, [=] {
     machine().memory.read(from, to, static_cast<std::int64_t>(bytes));
     machine().bytes_down += static_cast<long long>(bytes);
-    if (setting("MOESAIC_FAKE_FLIPS", 0) != 0) *static_cast<unsigned char*>(to) ^= 1;
+    if (fake_setting("MOESAIC_FAKE_FLIPS", 0) != 0) *static_cast<unsigned char*>(to) ^= 1;
     return true;
   });
 }
@@ -341,7 +305,7 @@ CudaResult cuEventRecord(CudaEvent event, CudaStream stream) {
 CudaResult cuEventQuery(CudaEvent event) {
   if (breaks_capture()) return kCaptureUnsupported;
   if (event->is_captured) return kCapturedEvent;
-  const long long hangs = setting("MOESAIC_FAKE_HANGS", 0);
+  const long long hangs = fake_setting("MOESAIC_FAKE_HANGS", 0);
   if (hangs == 1 || (hangs == 2 && event->stream->has_kernels)) {
     has_hung = true;
     return kCudaNotReady;
@@ -407,13 +371,13 @@ CudaResult cuLaunchKernel(CudaFunction function, unsigned grid_x, unsigned grid_
   const std::size_t bytes = function->module->machine.kernel(function->name).parameter_bytes;
   const auto* const begin = static_cast<const std::byte*>(parameters[0]);
   stream->has_kernels = true;
-  if (setting("MOESAIC_FAKE_FAILS", 0) != 0) {
+  if (fake_setting("MOESAIC_FAKE_FAILS", 0) != 0) {
     ask(stream, []() -> bool { throw ptx::MachineError("read outside of memory"); });
   }
   ask(stream, [=, copy = std::vector<std::byte>(begin, begin + bytes)] {
     function->module->machine.run(
         function->name, {.grid_x = grid_x, .grid_y = grid_y, .threads = threads}, copy,
-        {machine().memory, static_cast<int>(setting("MOESAIC_FAKE_CHIP", 90))});
+        {machine().memory, static_cast<int>(fake_setting("MOESAIC_FAKE_CHIP", 90))});
     return true;
   });
   return kCudaSuccess;

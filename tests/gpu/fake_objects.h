@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -12,6 +13,15 @@
 // What the handles of the fake driver point to.
 
 namespace moesaic {
+/// A number that the environment gives the fake driver.
+inline long long fake_setting(const char* name, long long otherwise) {
+  const char* const text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? std::atoll(text) : otherwise;
+}
+inline long long fake_memory_bytes() {
+  return fake_setting("MOESAIC_FAKE_BYTES", 1LL << 30);
+}
+
 struct CudaContextTag {};
 /// What a stream was asked for while it was captured.
 struct CudaGraphTag {
