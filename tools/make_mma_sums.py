@@ -5,6 +5,8 @@ MMA-Sim (https://github.com/microsoft/MMA-Sim, tried at c785138) was compared wi
 the chip, and in hex the bits of a [16][16], b [8][16] (bf16), c and the sums [16][8] (f32); of nvfp4 the codes of a
 [16][8] and b [8][8], eight a word, their scales [16][4] and [8][4], c and the sums. Needs PyTorch.
 
+MMA-Sim takes -126 for the exponent of a zero, where an H200 takes none (docs/gpu.md): with these draws no sum shows it.
+
 usage: tools/make_mma_sums.py MMA_SIM_DIRECTORY
 """
 

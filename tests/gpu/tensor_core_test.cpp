@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -44,6 +45,32 @@ TEST(TensorCore, cuts_what_is_far_below_the_largest_term) {
   // both lose it. The result is cut to 23.
   EXPECT_EQ(sum_of(Family::hopper, 1, 1, -0x1p-25F), 1 - 0x1p-24F);
   EXPECT_EQ(sum_of(Family::ampere, 1, 1, -0x1p-25F), 1.0F);
+}
+
+/// Eight products of 2^-152, and two of a large number and a zero.
+float sum_of_tiny(Family family, float c) {
+  std::uint16_t a[16] = {};
+  std::uint16_t b[16] = {};
+  std::fill_n(a, 8, bf16(0x1p-100F));
+  std::fill_n(b, 8, bf16(0x1p-52F));
+  a[9] = b[12] = bf16(0x1p127F);
+  b[9] = bf16(-0.0F);
+  return mma_sum(family, a, b, c);
+}
+
+/// As an H200 showed (sm_90).
+TEST(TensorCore, aligns_to_no_term_that_is_zero) {
+  for (const Family family : {Family::ampere, Family::hopper}) {
+    EXPECT_EQ(sum_of_tiny(family, 0), 0x1p-149F);
+    EXPECT_EQ(sum_of_tiny(family, -0.0F), 0x1p-149F);
+    EXPECT_EQ(sum_of(family, 0, 0x1p127F, 0x1p-60F), 0x1p-60F);
+  }
+}
+
+TEST(TensorCore, aligns_to_subnormal_numbers_as_to_the_smallest_normal_one) {
+  // 2^-149 counts as 2^-126, below which 2^-152 is cut; 2^-133 times 2^100 as 2^-26.
+  EXPECT_EQ(sum_of_tiny(Family::hopper, 0x1p-149F), 0x1p-149F);
+  EXPECT_EQ(sum_of(Family::hopper, 0x1p-133F, 0x1p100F, 0x1.8p-51F), 0x1p-33F + 0x1p-51F);
 }
 
 TEST(TensorCore, sums_eight_products_at_a_time_on_ampere) {

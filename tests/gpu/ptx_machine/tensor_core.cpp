@@ -9,6 +9,10 @@ namespace moesaic::ptx {
 namespace {
 
 constexpr int kDepth = 16;
+/// Of a zero: below that of every other product, so that terms that are zero do not count.
+constexpr std::int32_t kZeroExponent = -1000;
+/// To which terms are aligned if all are smaller: that of bf16's smallest number.
+constexpr std::int32_t kLeastExponent = -133;
 
 /// A number as significand * 2^exponent, the significand with the format's fractional bits.
 struct Term {
@@ -20,7 +24,8 @@ Term term_of(std::uint32_t bits) {  // of a float
   const auto field = static_cast<std::int32_t>(bits >> 23 & 0xff);
   const auto fraction = static_cast<std::int32_t>(bits & 0x7fffff);
   const std::int32_t significand = field == 0 ? fraction : fraction | 0x800000;
-  return {bits >> 31 != 0 ? -significand : significand, std::max(field, 1) - 127};
+  return {bits >> 31 != 0 ? -significand : significand,
+          significand == 0 ? kZeroExponent : std::max(field, 1) - 127};
 }
 
 /// 7 fractional bits instead of 23.
@@ -52,7 +57,7 @@ struct Operands {
 
 float fused_sum(const Operands& x, float c, int fraction_bits) {
   const Term addend = term_of(std::bit_cast<std::uint32_t>(c));
-  std::int32_t top = addend.exponent;
+  std::int32_t top = std::max(kLeastExponent, addend.exponent);
   for (int k = 0; k < x.count; ++k) top = std::max(top, x.a[k].exponent + x.b[k].exponent);
   const auto cut = [&](std::int64_t significand, int bits, std::int32_t exponent) {
     return aligned(significand << (fraction_bits - bits), top - exponent);

@@ -16,10 +16,11 @@ enum class Family {
 }
 
 /// c + the products of 16 pairs of bf16, as one mma sums them. A fused sum aligns exact products
-/// and c to the largest exponent among them (that of a product is the sum of its factors'), cuts
-/// each toward zero to so many fractional bits, adds them exactly and cuts the result toward zero
-/// to f32. A NaN is 0x7fffffff. After MMA-Sim (arXiv 2511.10909), which was compared with the
-/// chips.
+/// and c to the largest exponent among those that are not zero (that of a product is the sum of
+/// its factors', -126 for a subnormal one), cuts each toward zero to so many fractional bits, adds
+/// them exactly and cuts the result toward zero to f32. A NaN is 0x7fffffff. After MMA-Sim (arXiv
+/// 2511.10909), which was compared with the chips; its zeros have the exponent -126, those of
+/// an H200 none.
 [[nodiscard]] float mma_sum(Family family, const std::uint16_t* a, const std::uint16_t* b, float c);
 
 /// The 16 x 8 sums of one mma: a [16 rows][16 k], b [8 columns][16 k], c [16][8] in and out.
