@@ -20,6 +20,17 @@
 namespace moesaic {
 namespace {
 
+/// The roofs are those of CPUs.
+bool uses_gpus(const Runtime& runtime) {
+  return runtime.options().gpu_experts != "none";
+}
+
+/// CUTLASS's products take weights in an order of their own: they are arranged once.
+void require_one_transformer(const Options& options) {
+  require(options.gpu_kernel == GpuKernel::mma || options.thread_counts.size() <= 1,
+          ErrorKind::usage, "bench model takes one number of threads with --gpu-kernel cutlass");
+}
+
 BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelFacts& facts,
                     const StoredModel& stored, Fed fed) {
   return {
@@ -30,6 +41,7 @@ BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelF
       .parameters = facts.total_parameters,
       .cpu = read_topology().cpu_model,
       .isa = std::string(isa_name(runtime.compute().isa)),
+      .has_gpus = uses_gpus(runtime),
       .routing = std::string(routing_text(fed)),
       .ranks = runtime.world().size(),
       .nodes = runtime.num_nodes()};
@@ -52,10 +64,13 @@ class ModelBench {
   void run() {
     const std::vector<std::int64_t>& counts = runtime_.options().thread_counts;
     runtime_.run_or_end_early("not all tests are there", [&] {
-      if (counts.empty()) run_with(*runtime_.compute().pool);
+      if (counts.size() <= 1) return run_with(*runtime_.compute().pool, engine_.transformer());
       for (const std::int64_t threads : counts) {
         const std::unique_ptr<ThreadPool> pool = runtime_.make_pool(static_cast<int>(threads));
-        run_with(*pool);
+        Compute compute = runtime_.compute();
+        compute.pool = pool.get();
+        Transformer transformer(model_.config, engine_.weights(), engine_.group(runtime_), compute);
+        run_with(*pool, transformer);
       }
     });
     const bool is_text = result_form(runtime_.options()) == ResultForm::md;
@@ -74,10 +89,7 @@ class ModelBench {
     return work;
   }
 
-  void run_with(ThreadPool& pool) {
-    Compute compute = runtime_.compute();
-    compute.pool = &pool;
-    Transformer transformer(model_.config, engine_.weights(), expert_group(runtime_), compute);
+  void run_with(ThreadPool& pool, Transformer& transformer) {
     const Roofs roofs = measure_roofs(runtime_, pool, stored_.multiplied(model_.config, facts_));
     roof_lines_ +=
         fmt::format("measured roofs of all ranks, {} each: {} GFLOP/s, {} GB/s of reads\n",
@@ -94,13 +106,14 @@ class ModelBench {
     const ModelConfig& config = model_.config;
     const int ranks = runtime_.world().size();
     const std::int64_t heads = test.n_gen + (test.n_prompt > 0 ? 1 : 0);
-    const bool reads_for_each = test.n_prompt == 0;  // token
+    const bool has_roofs = !uses_gpus(runtime_);
+    const bool reads_for_each = has_roofs && test.n_prompt == 0;  // token
     return {.n_prompt = test.n_prompt,
             .n_gen = test.n_gen,
             .batch = test.batch,
             .tokens = ranks * test.tokens(),
             .seconds = time_test(runtime_, transformer, tokens_, test),
-            .flops = ranks * sequence_flops(config, facts_, test.tokens(), heads),
+            .flops = has_roofs ? ranks * sequence_flops(config, facts_, test.tokens(), heads) : 0,
             .bytes = reads_for_each
                          ? ranks * sequence_bytes(config, stored_, runtime_.precision(), test.n_gen)
                          : 0};
@@ -130,6 +143,7 @@ void run_bench_model(Runtime& runtime) {
   std::vector<ModelTest> tests;
   agree(runtime.world(), [&] {
     tests = model_tests(runtime.options());
+    require_one_transformer(runtime.options());
     (void)result_form(runtime.options());  // before anything is loaded
   });
   const OpenModel model = open_model(runtime);

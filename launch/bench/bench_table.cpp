@@ -100,7 +100,8 @@ std::string BenchTable::markdown_row(const BenchTest& test, const Roofs& roofs) 
   const MeanDeviation ts = mean_deviation(speeds(test));
   const Shares shares = roof_shares(test, roofs);
   return fmt::format(fmt::runtime(kRow), model_.type, model_width(), format_bytes(model_.bytes),
-                     format_count(model_.parameters), "CPU " + model_.isa, test.threads,
+                     format_count(model_.parameters),
+                     "CPU " + model_.isa + (model_.has_gpus ? ", GPU" : ""), test.threads,
                      model_.ranks, test.batch, test_name(test),
                      fmt::format("{} ± {}", short_number(ts.mean), short_number(ts.deviation)),
                      percent(shares.flops), percent(shares.memory));
@@ -117,7 +118,7 @@ ResultLine BenchTable::fields(const BenchTest& test, const Roofs& roofs) const {
   std::vector<std::string> ns_samples;
   for (const double sample : nanoseconds) ns_samples.push_back(whole(sample));
   return {{"cpu_info", model_.cpu, true},
-          {"backends", "CPU", true},
+          {"backends", model_.has_gpus ? "CPU,GPU" : "CPU", true},
           {"isa", model_.isa, true},
           {"model_filename", model_.file, true},
           {"model_type", model_.type, true},

@@ -19,6 +19,7 @@ struct BenchModel {
   std::int64_t parameters = 0;
   std::string cpu{};
   std::string isa{};
+  bool has_gpus = false;  // experts are on some
   std::string routing{};  // routing_text()
   int ranks = 1;
   int nodes = 1;

@@ -286,14 +286,17 @@ void Engine::read_weights(const Runtime& runtime, ModelLoader& loader) {
   tell_without_effect(runtime, *weights_);
 }
 
-void Engine::make_transformer(const Runtime& runtime, const ModelConfig& config) {
+ExpertGroup Engine::group(const Runtime& runtime) const {
   ExpertGroup group = expert_group(runtime);
   if (gpu_ != nullptr && gpu_->has_road()) group.options.half_batches = HalfBatches::off;
-  if (gpu_ != nullptr && gpu_->weights() != nullptr) {
-    gpu_->weights()->finish();
-    group.device = gpu_->workspace();
-  }
-  transformer_ = std::make_unique<Transformer>(config, *weights_, group, runtime.compute());
+  if (gpu_ != nullptr && gpu_->weights() != nullptr) group.device = gpu_->workspace();
+  return group;
+}
+
+void Engine::make_transformer(const Runtime& runtime, const ModelConfig& config) {
+  if (gpu_ != nullptr && gpu_->weights() != nullptr) gpu_->weights()->finish();
+  transformer_ =
+      std::make_unique<Transformer>(config, *weights_, group(runtime), runtime.compute());
   for (const LoadReport& report : gather_values(runtime.world(), weights_->report)) {
     load_.read_bytes += report.read_bytes;
     load_.seconds = std::max(load_.seconds, report.seconds);

@@ -83,6 +83,8 @@ class Engine {
 
   [[nodiscard]] Transformer& transformer() noexcept { return *transformer_; }
   [[nodiscard]] const ModelWeights& weights() const noexcept { return *weights_; }
+  /// How its layers share experts, of which some may be on this rank's GPU.
+  [[nodiscard]] ExpertGroup group(const Runtime& runtime) const;
   [[nodiscard]] const ModelPlacement& placement() const noexcept { return placement_; }
   [[nodiscard]] const LoadSummary& load() const noexcept { return load_; }
   /// Of a sequence's cache: the workload's, or less (check_memory).

@@ -102,6 +102,24 @@ TEST_F(GpuExperts, are_summed_there_where_they_are_all_that_a_batch_chose) {
   EXPECT_EQ(kLayers * bytes_down(portable("nvfp4", mask)), sums);
 }
 
+TEST_F(GpuExperts, are_measured_with_a_model) {
+  const auto bench = [&](const Arguments& more) {
+    return run_program(moesaic_command(joined({"bench", "model", "-m", kDemo, "-p", "3", "-n", "2",
+                                               "-r", "1", "--gpu-experts", "all"},
+                                              more)),
+                       on_fake_gpus());
+  };
+  for (const Arguments& more : {Arguments{}, {"--gpu-graph", "on"}, {"-t", "1,2"}}) {
+    const ProgramResult result = bench(more);
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    EXPECT_TRUE(has_line(result.out, ", GPU .* pp3 ")) << result.text();
+    EXPECT_TRUE(has_line(result.out, ", GPU .* tg2 ")) << result.text();
+  }
+  EXPECT_NE(bench({"-o", "jsonl"}).out.find(R"("backends": "CPU,GPU")"), std::string::npos);
+  expect_failure(bench({"-t", "1,2", "--gpu-kernel", "cutlass", "--nvfp4-activations", "nvfp4"}), 2,
+                 {"bench model takes one number of threads with --gpu-kernel cutlass"});
+}
+
 TEST_F(GpuExperts, take_activations_in_nvfp4) {
   const Arguments rounded = {"--nvfp4-activations", "nvfp4"};
   const std::string cpu = run_score(1, joined(portable("nvfp4", "none"), rounded)).logits;
@@ -266,7 +284,7 @@ TEST(GpuDoctor, tells_what_there_is_and_tests_every_kernel) {
   EXPECT_EQ(result.exit_code, 0) << result.text();
   for (const std::string text :
        {"GPU kernels: for sm_80, .*sm_90, .*sm_120, .*by CUDA 13.",
-        "executed in software, not run on hardware",
+        "run on an H200, for other chips executed in software",
         "GPUs: driver ([0-9.]+ )?for CUDA 13.0; NCCL 2.28.9 \\(.*fake_nccl/libnccl.so.*\\)\n",
         "GPU kernels by CUTLASS: none: .*libmoesaic_cutlass.so: cannot open .*; tools/cutlass.sh "
         "and "
