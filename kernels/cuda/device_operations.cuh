@@ -30,6 +30,13 @@ __device__ __forceinline__ std::uint32_t multiply_pairs(std::uint32_t a, std::ui
   return d;
 }
 
+/// Two sums of bf16: a * 1 + b.
+__device__ __forceinline__ std::uint32_t add_pairs(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(0x3f803f80U), "r"(b));
+  return d;
+}
+
 /// Nearest bf16 of two numbers, even at ties.
 __device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
   std::uint32_t d;
@@ -49,12 +56,25 @@ __device__ __forceinline__ void mma_bf16(float (&d)[4], const std::uint32_t (&a)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-__device__ __forceinline__ void copy_16_async(void* shared, const void* global) {
+/// 16 bytes, which are zeros if `is_there` is not; `global` is then not read.
+__device__ __forceinline__ void copy_16_async(void* shared, const void* global, bool is_there) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
+               "r"(is_there ? 16 : 0)
+               : "memory");
 }
+__device__ __forceinline__ void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Of all groups but the last `Pending`.
+template <int Pending>
 __device__ __forceinline__ void wait_for_copies() {
-  asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+/// Of all.
+__device__ __forceinline__ void wait_for_copies() {
+  commit_copies();
+  wait_for_copies<0>();
 }
 
 /// Two matrices of 8 rows of 16 bytes in shared memory, or four: lane 4 g + t gets word t of row g

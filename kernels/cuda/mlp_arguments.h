@@ -54,14 +54,24 @@ struct MlpArguments {
 inline constexpr int kPortableWarps = 4;
 inline constexpr int kPortableRows = 8;  // of a tile, at most
 
-/// Warps that share a panel on tensor cores: warp w has the steps s with s % 4 == w.
-inline constexpr int kMmaSplits = 4;
-
-/// One of the kernels of tensor cores: "gate_up_<rows>" and "down_<rows>".
-struct MmaShape {
-  int rows;    // of a tile, at most: a multiple of 8
-  int panels;  // of a block
+/// Two of the kernels of tensor cores: "gate_up_<rows>" and "down_<rows>".
+struct TileShape {
+  int rows = 0;  // of a tile, at most: a multiple of 8
+  int threads = 0;
+  int gate_up_panels = 0;  // of a block
+  int down_panels = 0;
 };
-inline constexpr MmaShape kMmaShapes[] = {{8, 1}, {32, 2}, {128, 2}};
+
+/// mma: an element is the sum of four, step s being of sum s / ceil(steps / 4).
+inline constexpr int kMmaSums = 4;
+inline constexpr int kColumnWarps = 4;  // of a block, with more than 8 rows
+inline constexpr TileShape kMmaShapes[] = {
+    {8, 128, 1, 2},
+    {32, 32 * kColumnWarps, kColumnWarps, 2 * kColumnWarps},
+    {128, 64 * kColumnWarps, kColumnWarps, 2 * kColumnWarps}};
+
+/// block_scaled: warps that share a panel; warp w has the steps s with s % 4 == w.
+inline constexpr int kScaledSplits = 4;
+inline constexpr TileShape kScaledShapes[] = {{8, 128, 1, 1}, {32, 256, 2, 2}, {128, 256, 2, 2}};
 
 }  // namespace moesaic::cuda

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "kernels/cuda/device_launch.h"
 
 namespace moesaic {
@@ -149,7 +150,7 @@ void DeviceMlps::use_library(const Setup& setup, std::span<const MlpWeights> mlp
           ErrorKind::internal, "the library of grouped products takes activations in nvfp4");
   arrange_for_groups(device_, mlps);
   sizes_.push_back(cuda::kMostGroupRows);
-  kinds_.push_back({.rows = cuda::kMostGroupRows});
+  kinds_.push_back({.shape = {cuda::kMostGroupRows, 0, 0, 0}});
   grouped_.emplace(GroupedMlps::Setup{.device = device_,
                                       .library = *setup.library,
                                       .gating = gating_,
@@ -165,22 +166,22 @@ void DeviceMlps::add_kinds(DeviceKernels kernels, const std::string& module) {
   if (kernels == DeviceKernels::portable) {
     return add_kind(module,
                     {.rows = cuda::kPortableRows,
-                     .panels = cuda::kPortableWarps,
-                     .threads = cuda::kPortableWarps * 32},
+                     .threads = cuda::kPortableWarps * 32,
+                     .gate_up_panels = cuda::kPortableWarps,
+                     .down_panels = cuda::kPortableWarps},
                     "");
   }
-  for (const cuda::MmaShape& shape : cuda::kMmaShapes) {
-    add_kind(module,
-             {.rows = shape.rows,
-              .panels = shape.panels,
-              .threads = static_cast<unsigned>(shape.panels * cuda::kMmaSplits * 32)},
-             fmt::format("_{}", shape.rows));
+  const std::span<const cuda::TileShape> shapes =
+      reads_records_ ? std::span<const cuda::TileShape>(cuda::kScaledShapes) : cuda::kMmaShapes;
+  for (const cuda::TileShape& shape : shapes) {
+    add_kind(module, shape, fmt::format("_{}", shape.rows));
   }
 }
 
-void DeviceMlps::add_kind(std::string_view module, const Kind& kind, const std::string& suffix) {
-  kinds_.push_back(kind);
-  sizes_.push_back(kind.rows);
+void DeviceMlps::add_kind(std::string_view module, const cuda::TileShape& shape,
+                          const std::string& suffix) {
+  kinds_.push_back({.shape = shape});
+  sizes_.push_back(shape.rows);
   kinds_.back().gate_up = device_.kernel(module, "gate_up" + suffix);
   kinds_.back().down = device_.kernel(module, "down" + suffix);
 }
@@ -200,9 +201,8 @@ void DeviceMlps::make_tiles(std::span<const DeviceRows> groups) {
   device_.upload(scratch_.tiles.address(), scratch_.host_tiles.data(), bytes);
 }
 
-void DeviceMlps::launch(const Kind& kind, CudaFunction kernel, std::int64_t outputs,
+void DeviceMlps::launch(const Kind& kind, CudaFunction kernel, std::int64_t blocks,
                         const cuda::MlpArguments& arguments) {
-  const std::int64_t blocks = (panel_count(outputs) + kind.panels - 1) / kind.panels;
   for (std::int64_t first = 0; first < kind.num_tiles; first += kMostTilesOfLaunch) {
     cuda::MlpArguments part = arguments;
     part.tiles += kind.first_tile + first;
@@ -210,7 +210,7 @@ void DeviceMlps::launch(const Kind& kind, CudaFunction kernel, std::int64_t outp
     device_.launch(kernel,
                    {.grid_x = static_cast<unsigned>(blocks),
                     .grid_y = static_cast<unsigned>(tiles),
-                    .threads = kind.threads},
+                    .threads = static_cast<unsigned>(kind.shape.threads)},
                    &part);
   }
 }
@@ -329,7 +329,10 @@ void DeviceMlps::launch_gate_up(cuda::MlpArguments& arguments, const DeviceRowRo
   const ReadRows rows = read_rows(x, rounded);
   arguments.x = pointer_to<const std::uint16_t>(rows.rows);
   arguments.row_scales = pointer_to<const float>(rows.scales);
-  for (const Kind& kind : kinds_) launch(kind, kind.gate_up, width_, arguments);
+  for (const Kind& kind : kinds_) {
+    launch(kind, kind.gate_up, divide_up(panel_count(width_), kind.shape.gate_up_panels),
+           arguments);
+  }
 }
 
 void DeviceMlps::launch_down(cuda::MlpArguments& arguments, const DeviceRowRounding::Rows& inner,
@@ -337,7 +340,9 @@ void DeviceMlps::launch_down(cuda::MlpArguments& arguments, const DeviceRowRound
   const ReadRows rows = read_rows(inner, rounded);
   arguments.inner = pointer_to<std::uint16_t>(rows.rows);
   arguments.row_scales = pointer_to<const float>(rows.scales);
-  for (const Kind& kind : kinds_) launch(kind, kind.down, hidden_, arguments);
+  for (const Kind& kind : kinds_) {
+    launch(kind, kind.down, divide_up(panel_count(hidden_), kind.shape.down_panels), arguments);
+  }
 }
 
 }  // namespace moesaic

@@ -110,11 +110,9 @@ class DeviceMlps {
   [[nodiscard]] std::span<const int> tile_sizes() const noexcept { return sizes_; }
 
  private:
-  /// Tiles of the kernels that take up to `rows` rows.
+  /// The kernels of a shape, and their tiles.
   struct Kind {
-    int rows = 0;
-    int panels = 0;  // of a block
-    unsigned threads = 0;
+    cuda::TileShape shape{};
     CudaFunction gate_up = nullptr;
     CudaFunction down = nullptr;
     std::int64_t first_tile = 0;
@@ -128,7 +126,7 @@ class DeviceMlps {
   void upload(std::span<const MlpWeights> mlps);
   void use_library(const Setup& setup, std::span<const MlpWeights> mlps);
   void add_kinds(DeviceKernels kernels, const std::string& module);
-  void add_kind(std::string_view module, const Kind& kind, const std::string& suffix);
+  void add_kind(std::string_view module, const cuda::TileShape& shape, const std::string& suffix);
   void make_tiles(std::span<const DeviceRows> groups);
   /// `rounded`: memory for what they become.
   [[nodiscard]] ReadRows read_rows(const DeviceRowRounding::Rows& rows, CudaAddress rounded);
@@ -138,7 +136,7 @@ class DeviceMlps {
                    CudaAddress rounded);
   [[nodiscard]] GroupedMlps::Pass grouped_pass(const Pass& pass) const;
   [[nodiscard]] cuda::MlpArguments arguments_of(const Pass& pass) const;
-  void launch(const Kind& kind, CudaFunction kernel, std::int64_t outputs,
+  void launch(const Kind& kind, CudaFunction kernel, std::int64_t blocks,
               const cuda::MlpArguments& arguments);
 
   Device& device_;

@@ -88,13 +88,13 @@ __device__ __forceinline__ void store_tile(float* joined,
   constexpr int kColumns = Tile::kPanels * 16;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int first_column = static_cast<int>(blockIdx.x) * kColumns;
-  const bool has_panel = first_column + warp / kMmaSplits * 16 < columns;
-  for (int turn = 0; turn < kMmaSplits; ++turn) {
+  const bool has_panel = first_column + warp / kScaledSplits * 16 < columns;
+  for (int turn = 0; turn < kScaledSplits; ++turn) {
     __syncthreads();
-    if (turn != warp % kMmaSplits || !has_panel) continue;
+    if (turn != warp % kScaledSplits || !has_panel) continue;
 #pragma unroll
     for (int m = 0; m < Matrices; ++m) {
-      sums[m].join(joined + (m * Tile::kPanels + warp / kMmaSplits) * kPanelSums, turn == 0);
+      sums[m].join(joined + (m * Tile::kPanels + warp / kScaledSplits) * kPanelSums, turn == 0);
     }
   }
   __syncthreads();
@@ -118,8 +118,8 @@ __device__ __forceinline__ void multiply_tile(const MatrixPlace<Matrices>& place
                                               const TileRows<IndexOf>& rows, const Store& store) {
   __shared__ __align__(16) std::uint8_t memory[Tile::kSharedBytes];
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int split = warp % kMmaSplits;
-  const int panel = static_cast<int>(blockIdx.x) * Tile::kPanels + warp / kMmaSplits;
+  const int split = warp % kScaledSplits;
+  const int panel = static_cast<int>(blockIdx.x) * Tile::kPanels + warp / kScaledSplits;
   const int steps = (rows.depth + Tile::kStepDepth - 1) / Tile::kStepDepth;
   const bool has_panel = panel * 16 < place.rows;
   const PanelPlace<Matrices> of_matrices{place.panels, panel, rows.depth, place.form};
@@ -131,10 +131,10 @@ __device__ __forceinline__ void multiply_tile(const MatrixPlace<Matrices>& place
     if (!has_panel) continue;
     const int first_step = first / Tile::kStepDepth + split;
     const int end = min(steps, (first + Tile::kDepth) / Tile::kStepDepth);
-    const int turns = (end - first_step + kMmaSplits - 1) / kMmaSplits;
+    const int turns = (end - first_step + kScaledSplits - 1) / kScaledSplits;
 #pragma unroll(Tile::kUnroll)
     for (int turn = 0; turn < turns; ++turn) {
-      Tile::add(sums, of_matrices, memory, turn, first_step + turn * kMmaSplits);
+      Tile::add(sums, of_matrices, memory, turn, first_step + turn * kScaledSplits);
     }
   }
   store_tile<Tile, Matrices>(reinterpret_cast<float*>(memory), sums, place.rows, rows.count, store);
@@ -177,7 +177,7 @@ __device__ __forceinline__ void multiply_down(const MlpArguments& arguments) {
 
 }  // namespace moesaic::cuda
 
-/// The kernels of Tile<rows / 8, panels>, for each of kMmaShapes.
+/// The kernels of Tile<rows / 8, panels>, for each of kScaledShapes.
 #define MOESAIC_TENSOR_KERNELS_OF(Tile, rows, panels)               \
   extern "C" __global__ void __launch_bounds__((panels)*128, 1)     \
       gate_up_##rows(const moesaic::cuda::MlpArguments arguments) { \

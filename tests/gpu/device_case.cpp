@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/json.h"
+#include "base/rounding.h"
 #include "base/thread_pool.h"
 #include "kernels/formats/bf16.h"
 #include "kernels/formats/elements.h"
@@ -84,10 +85,11 @@ void poison_bf16(OwnedMatrix& owned) {
   }
 }
 
-/// The sum of one column: four warps, each with every fourth step, two mma a step.
+/// The sum of one column: four sums, each of a quarter of the steps, in pairs, two mma a step.
 float mma_column(const PackedMatrix& matrix, std::int64_t column, const BFloat16* x, int chip) {
-  float splits[4] = {};
-  for (std::int64_t step = 0; step < step_count(matrix.layout.format, matrix.depth); ++step) {
+  float sums[4] = {};
+  const std::int64_t steps = step_count(matrix.layout.format, matrix.depth);
+  for (std::int64_t step = 0; step < steps; ++step) {
     BFloat16 lines[512];
     decode_step(matrix, column / kPanelColumns, step, lines);
     for (std::int64_t half = 0; half < 2; ++half) {
@@ -98,11 +100,11 @@ float mma_column(const PackedMatrix& matrix, std::int64_t column, const BFloat16
         w[slot] = lines[bf16_format::element_index(column % kPanelColumns, k)].bits;
         v[slot] = step * 32 + k < matrix.depth ? x[step * 32 + k].bits : std::uint16_t{0};
       }
-      float& sum = splits[step % 4];
+      float& sum = sums[step / (2 * divide_up(steps, 8))];
       sum = ptx::mma_sum(ptx::family_of(chip), w, v, sum);
     }
   }
-  return ((splits[0] + splits[1]) + splits[2]) + splits[3];
+  return (((0.0F + sums[0]) + sums[1]) + sums[2]) + sums[3];
 }
 
 std::vector<float> mma_row(const PackedMatrix& matrix, const BFloat16* x, int chip) {

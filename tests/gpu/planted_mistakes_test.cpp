@@ -106,17 +106,18 @@ TEST(PlantedMistakes, in_portable_kernels_are_caught) {
 TEST(PlantedMistakes, in_mma_kernels_are_caught) {
   const Wanted wanted(kShape);
   for (const Mistake& mistake : {Mistake{"bar.sync \t0;", "", "gate_up_128", 1},
-                                 {"bar.sync \t0;", "", "gate_up_8", 2},
-                                 {"bar.sync \t0;", "", "gate_up_8", 3},
-                                 {"bar.sync \t0;", "", "gate_up_8", 7},
-                                 {"cp.async.wait_group 0;", ""},
-                                 {"cp.async.wait_group 0;", "cp.async.wait_group 1;"},
+                                 {"bar.sync \t0;", "", "gate_up_8", 1},
+                                 {"bar.sync \t0;", "", "down_8", 1},
+                                 {"cp.async.wait_group 1;", ""},
+                                 {"cp.async.wait_group 1;", "cp.async.wait_group 2;"},
+                                 {"cp.async.commit_group;", "", "gate_up_128", 1},
+                                 {"16, 0, %p", "0, 16, %p", "gate_up_128", 1},
                                  {"setp.ge.s32", "setp.gt.s32"},
                                  {"fma.rn.bf16x2", "or.b32"},
                                  {"add.rn.f32", "sub.rn.f32"},
                                  {"mul.rn.f32", "mul.rn.ftz.f32"},
                                  {"xor.b32", "or.b32"},
-                                 {"ld.shared.v2.f32", "ld.global.v2.f32"}}) {
+                                 {"ld.shared.v4.u32", "ld.global.v4.u32"}}) {
     expect_caught(wanted, "mma/nvfp4", mistake);
   }
 }

@@ -251,16 +251,22 @@ TEST(PtxMachine, lands_copies_when_they_are_waited_for) {
   add.s64 %rd5, %rd1, %rd4;
   setp.gt.u32 %p1, %r1, 15;
   @%p1 bra $wait;
-  cp.async.cg.shared.global [%r6], [%rd5], 16;
+  mov.u32 %r8, {};
+  cp.async.cg.shared.global [%r6], [%rd5], 16, %r8;
 $wait:
   cp.async.commit_group;
   {}
   bar.sync 0;
   ld.shared.u32 %r7, [%r3];
   st.global.u32 [%rd3], %r7;)";
-  EXPECT_EQ(error_of(fmt::format(fmt::runtime(copy), "cp.async.wait_group 0;")), "");
-  expect_error(fmt::format(fmt::runtime(copy), ""), "is read before it is written");
-  expect_error(fmt::format(fmt::runtime(copy), "cp.async.wait_group 1;"), "before it is written");
+  const auto waiting = [&](int bytes, std::string_view wait) {
+    return fmt::format(fmt::runtime(copy), bytes, wait);
+  };
+  EXPECT_EQ(error_of(waiting(16, "cp.async.wait_group 0;")), "");
+  expect_error(waiting(16, ""), "is read before it is written");
+  expect_error(waiting(16, "cp.async.wait_group 1;"), "before it is written");
+  EXPECT_EQ(error_of(waiting(0, "cp.async.wait_group 0;")), "");  // zeros
+  expect_error(waiting(17, "cp.async.wait_group 0;"), "reads more than 16 bytes");
 }
 
 }  // namespace

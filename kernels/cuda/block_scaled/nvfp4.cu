@@ -19,7 +19,7 @@ struct ScaledTile {
   using Sums = TensorSums<Blocks>;
   static constexpr int kRows = Blocks * 8;
   static constexpr int kPanels = Panels;
-  static constexpr int kThreads = Panels * kMmaSplits * 32;
+  static constexpr int kThreads = Panels * kScaledSplits * 32;
   static constexpr int kStepDepth = 64;
   static constexpr int kDepth = Blocks == 16 ? 512 : 1024;
   static constexpr int kUnroll = Blocks == 1 ? 4 : 2;
@@ -41,11 +41,9 @@ struct ScaledTile {
       const int at = i % kPieces * 16;
       if (first + at >= row_bytes) continue;
       std::uint8_t* const to = memory + row * kStride + at;
-      if (row < rows.count) {
-        copy_16_async(to, records + rows.index_of(row) * row_bytes + first + at);
-      } else {
-        *reinterpret_cast<uint4*>(to) = uint4{0, 0, 0, 0};
-      }
+      const bool is_there = row < rows.count;
+      copy_16_async(to, records + rows.index_of(is_there ? row : 0) * row_bytes + first + at,
+                    is_there);
     }
     wait_for_copies();
   }
@@ -54,8 +52,8 @@ struct ScaledTile {
   __device__ __forceinline__ static void add(Sums (&sums)[Matrices],
                                              const PanelPlace<Matrices>& panel,
                                              const std::uint8_t* memory, int turn, int step) {
-    static_assert(Matrices <= 2 && kMmaSplits == kRecordDepth / kStepDepth);
-    const int split = static_cast<int>(threadIdx.x) / 32 % kMmaSplits;
+    static_assert(Matrices <= 2 && kScaledSplits == kRecordDepth / kStepDepth);
+    const int split = static_cast<int>(threadIdx.x) / 32 % kScaledSplits;
     const std::uint8_t* const x = memory + turn * kRecordBytes;
     std::uint32_t codes[Blocks][2];
     load_codes(codes, x + split * 32);
@@ -68,11 +66,11 @@ struct ScaledTile {
     const std::uint8_t* const of_scales =
         threadIdx.x % 4 < 2 ? panel.panels[0] : panel.panels[Matrices - 1];
     const std::uint32_t scales =
-        weight_scales(Decoder(of_scales + first, steps, panel.form), step, has_half);
+        weight_scales(Decoder(of_scales + first, steps, panel.form, 0, 0), step, has_half);
 #pragma unroll
     for (int m = 0; m < Matrices; ++m) {
       std::uint32_t a[4] = {};
-      load_weights(a, Decoder(panel.panels[m] + first, steps, panel.form), step, has_half);
+      load_weights(a, Decoder(panel.panels[m] + first, steps, panel.form, 0, 0), step, has_half);
 #pragma unroll
       for (int block = 0; block < Blocks; ++block) {
         mma_nvfp4(sums[m].sum[block], a, {scales, m}, codes[block],

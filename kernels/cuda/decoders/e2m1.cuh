@@ -19,8 +19,11 @@ __device__ __forceinline__ std::uint32_t plain_e2m1(std::uint32_t codes) {
 /// 2^-126 of what they are.
 template <int R>
 __device__ __forceinline__ std::uint32_t e2m1_pair(std::uint32_t plain) {
-  const std::uint32_t top = plain << (12 - 4 * R);
-  return multiply_pairs((top & 0x80008000U) | (top >> 6 & 0x01c001c0U), kTwoTo126);
+  // Of R 2 and 3 `plain` is shifted by 8. The code is put twice: its sign, then its other bits.
+  constexpr std::uint32_t kPlace = R % 2 * 4;
+  const std::uint32_t code = plain & 0x000f000fU << kPlace;
+  const std::uint32_t twice = code * (1U << (12 - kPlace) | 1U << (6 - kPlace));
+  return multiply_pairs(twice & 0x81c081c0U, kTwoTo126);
 }
 
 /// A word's eight weights times `scale`, a pair of bf16.
@@ -29,8 +32,8 @@ __device__ __forceinline__ void scaled_e2m1(std::uint32_t word, std::uint32_t sc
   const std::uint32_t plain = plain_e2m1(word);
   pairs[0] = multiply_pairs(e2m1_pair<0>(plain), scale);
   pairs[1] = multiply_pairs(e2m1_pair<1>(plain), scale);
-  pairs[2] = multiply_pairs(e2m1_pair<2>(plain), scale);
-  pairs[3] = multiply_pairs(e2m1_pair<3>(plain), scale);
+  pairs[2] = multiply_pairs(e2m1_pair<2>(plain >> 8), scale);
+  pairs[3] = multiply_pairs(e2m1_pair<3>(plain >> 8), scale);
 }
 
 }  // namespace moesaic::cuda

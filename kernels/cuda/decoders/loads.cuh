@@ -4,6 +4,16 @@
 
 #include "kernels/cuda/mlp_arguments.h"
 
+// A decoder reads a panel of one format:
+//
+//   panel_bytes(steps, form)
+//   Decoder(panel, steps, form, j, column)   of a lane, which has of each step of 32 k those from
+//                                            8 j to 8 j + 7, of columns column, ...
+//   advance(steps)                           counts steps from a later one on
+//   load<Columns>(step)                      what weights of a step are made of
+//   unpack<Columns>(codes, pairs)            these weights, as pairs of k
+//   kAhead, kAheadOfMany                     steps that mma kernels read before they need them
+//
 // A lane reads what neighbouring columns have in one place of a panel by one instruction.
 
 namespace moesaic::cuda {
@@ -56,6 +66,13 @@ template <int Columns>
 __device__ __forceinline__ std::uint32_t load_code_pairs(const std::uint8_t* from) {
   if constexpr (Columns == 1) return *reinterpret_cast<const std::uint16_t*>(from);
   return *reinterpret_cast<const std::uint32_t*>(from);
+}
+
+/// The weights of a step that a decoder has, as pairs of k.
+template <int Columns, typename Decoder>
+__device__ __forceinline__ void decode(const Decoder& decoder, int step,
+                                       std::uint32_t (&pairs)[Columns][4]) {
+  decoder.template unpack<Columns>(decoder.template load<Columns>(step), pairs);
 }
 
 }  // namespace moesaic::cuda

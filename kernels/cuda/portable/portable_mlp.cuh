@@ -40,14 +40,13 @@ struct TileSums {
   float sum[kPortableRows] = {};
 
   /// Adds the steps `step` and `step` + 1, or the first alone; `x` are the rows from that step on.
-  __device__ __forceinline__ void add(const Decoder& panel, const float* x, int step,
+  __device__ __forceinline__ void add(const Decoder (&panel)[4], const float* x, int step,
                                       bool has_second, int num_rows) {
-    const int column = static_cast<int>(threadIdx.x) % 16;
     const int half = static_cast<int>(threadIdx.x) / 16 % 2;
     std::uint32_t pairs[4][1][4] = {};
     if (half == 0 || has_second) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) panel.decode<1>(step + half, j, column, pairs[j]);
+      for (int j = 0; j < 4; ++j) decode<1>(panel[j], step + half, pairs[j]);
     }
 #pragma unroll
     for (int row = 0; row < kPortableRows; ++row) {
@@ -99,9 +98,13 @@ __device__ __forceinline__ void sum_tile(const PanelPlace<Matrices>& place, cons
     for (int step = first / 32; step < end; step += 2) {
 #pragma unroll
       for (int m = 0; m < Matrices; ++m) {
-        const Decoder decoder(place.matrices[m] + panel * Decoder::panel_bytes(steps, place.form),
-                              steps, place.form);
-        sums[m].add(decoder, &shared.values[0][step * 32 - first], step, step + 1 < end, num_rows);
+        const std::uint8_t* const own =
+            place.matrices[m] + panel * Decoder::panel_bytes(steps, place.form);
+        const auto of = [&](int j) {
+          return Decoder(own, steps, place.form, j, static_cast<int>(threadIdx.x) % 16);
+        };
+        sums[m].add({of(0), of(1), of(2), of(3)}, &shared.values[0][step * 32 - first], step,
+                    step + 1 < end, num_rows);
       }
     }
   }

@@ -188,15 +188,22 @@ void load_matrices(Warp& warp, const Instruction& in, std::uint32_t lanes) {
 void begin_copy(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   const std::uint64_t* const to = warp.slot(in.slots[0]);
   const std::uint64_t* const from = warp.slot(in.slots[1]);
+  const std::uint64_t* const num_read = warp.slot(in.slots[3]);  // zeros follow
   Places places{.at = {}, .bytes = *warp.slot(in.slots[2])};
   if (places.bytes != 16) throw MachineError("a copy of other than 16 bytes");
+  std::uint32_t readers = 0;
   for (unsigned lane = 0; lane < kWarpLanes; ++lane) {
     places.at[lane] = from[lane] + static_cast<std::uint64_t>(in.offsets[1]);
     if ((lanes >> lane & 1) == 0) continue;
-    warp.copies[lane].push_back({to[lane] + static_cast<std::uint64_t>(in.offsets[0]),
-                                 places.at[lane], places.bytes, warp.open_group[lane]});
+    if (num_read[lane] > places.bytes) throw MachineError("a copy reads more than 16 bytes");
+    warp.copies[lane].push_back({.to = to[lane] + static_cast<std::uint64_t>(in.offsets[0]),
+                                 .from = places.at[lane],
+                                 .bytes = places.bytes,
+                                 .num_read = num_read[lane],
+                                 .group = warp.open_group[lane]});
+    if (num_read[lane] != 0) readers |= 1U << lane;
   }
-  if (warp.block().counters != nullptr) count(*warp.block().counters, places, lanes, false);
+  if (warp.block().counters != nullptr) count(*warp.block().counters, places, readers, false);
 }
 
 void close_copies(Warp& warp, const Instruction&, std::uint32_t lanes) {
@@ -216,8 +223,8 @@ void wait_for_copies(Warp& warp, const Instruction& in, std::uint32_t lanes) {
     };
     for (const Warp::Copy& copy : copies) {
       if (!landed(copy)) continue;
-      std::uint8_t data[kMostBytes];
-      block.memory->load(copy.from, data, copy.bytes);
+      std::uint8_t data[kMostBytes] = {};
+      if (copy.num_read > 0) block.memory->load(copy.from, data, copy.num_read);
       block.shared.store(copy.to, data, copy.bytes, warp.index());
     }
     std::erase_if(copies, landed);

@@ -111,6 +111,7 @@ constexpr auto kAnd = [](auto a, auto b) { return static_cast<decltype(a)>(a & b
 constexpr auto kOr = [](auto a, auto b) { return static_cast<decltype(a)>(a | b); };
 constexpr auto kXor = [](auto a, auto b) { return static_cast<decltype(a)>(a ^ b); };
 constexpr auto kNot = [](auto a) { return static_cast<decltype(a)>(~a); };
+constexpr auto kIsFalse = [](auto a) { return a == 0; };
 constexpr auto kMinus = [](auto a) { return static_cast<decltype(a)>(-a); };
 constexpr auto kEqual = [](auto a, auto b) { return a == b; };
 constexpr auto kUnequal = [](auto a, auto b) { return a != b; };
@@ -198,9 +199,13 @@ constexpr auto kPairFma = [](U32 a, U32 b, U32 c) {
     const auto value = [&](U32 pair) {
       return static_cast<double>(std::bit_cast<float>(pair >> (16 * half) << 16));
     };
-    if (value(c) != 0) throw MachineError("fma.rn.bf16x2 is known with zero addends alone");
-    const auto exact = value(a) * value(b) + value(c);  // products have 16 bits
-    const U32 bits = std::bit_cast<U32>(static_cast<float>(exact));
+    const auto product = value(a) * value(b);  // 16 bits
+    const auto exact = product + value(c);
+    const auto once = static_cast<float>(exact);
+    if (value(c) != 0 && (exact - value(c) != product || once != exact)) {
+      throw MachineError("fma.rn.bf16x2 is known where a f32 has the sum");
+    }
+    const U32 bits = std::bit_cast<U32>(once);
     const U32 even = (bits + 0x7fffU + (bits >> 16 & 1)) >> 16;
     result |= (std::isnan(exact) ? 0x7fffU : even) << (16 * half);
   }
@@ -275,6 +280,7 @@ const std::unordered_map<std::string, Operation>& operations() {
       {"or.pred", kTwo<U64, kOr>},
       {"xor.b32", kTwo<U32, kXor>},
       {"not.b32", kOne<U32, kNot>},
+      {"not.pred", kOne<U64, kIsFalse>},
       {"shl.b32", kTwo<U32, kShiftLeft<U32>>},
       {"shl.b16", kTwo<U16, kShiftLeft<U16>>},
       {"shl.b64", kTwo<U64, kShiftLeft<U64>>},
@@ -351,7 +357,7 @@ const std::unordered_map<std::string, Operation>& operations() {
        {multiply_nvfp4, 20}},
       {"ldmatrix.sync.aligned.m8n8.x2.shared.b16", {load_matrices, 3}},
       {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", {load_matrices, 5}},
-      {"cp.async.cg.shared.global", {begin_copy, 3}},
+      {"cp.async.cg.shared.global", {begin_copy, 4}},
       {"cp.async.commit_group", {close_copies, 0}},
       {"cp.async.wait_group", {wait_for_copies, 1}}};
   return kOperations;

@@ -54,7 +54,8 @@ class Warp {
     std::uint64_t to;
     std::uint64_t from;
     std::size_t bytes;
-    std::uint32_t group;  // that closed it, or the open one
+    std::size_t num_read;  // zeros follow
+    std::uint32_t group;   // that closed it, or the open one
   };
   std::array<std::vector<Copy>, kWarpLanes> copies{};
   std::array<std::uint32_t, kWarpLanes> open_group{};
