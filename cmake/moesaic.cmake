@@ -84,12 +84,16 @@ function(moesaic_test_library name)
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS})
 endfunction()
 
-# moesaic_test(NAME SOURCES a_test.cpp ... DEPENDS targets ... [LABELS labels ...] [TIMEOUT seconds] [TSAN_SKIPS patterns ...])
+# moesaic_test(NAME SOURCES a_test.cpp ... DEPENDS targets ... [LABELS labels ...] [TIMEOUT seconds]
+#              [ONE_THREAD b_test.cpp ...] [TSAN_SKIPS patterns ...])
 # makes one GoogleTest executable and a ctest case that runs it. The target tests_LABEL builds all tests
-# of a label. Sources are joined as those of libraries. ThreadSanitizer leaves out the cases of TSAN_SKIPS, whose
-# threads others have too, unless MOESAIC_THOROUGH.
+# of a label. Sources are joined as those of libraries. ThreadSanitizer leaves out the sources of ONE_THREAD, whose cases
+# start no threads, and the cases of TSAN_SKIPS, whose threads others have too, unless MOESAIC_THOROUGH.
 function(moesaic_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS;TSAN_SKIPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS;ONE_THREAD;TSAN_SKIPS" ${ARGN})
+  if(NOT MOESAIC_SANITIZE STREQUAL thread OR MOESAIC_THOROUGH)
+    list(APPEND ARG_SOURCES ${ARG_ONE_THREAD})
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 900)
   endif()
