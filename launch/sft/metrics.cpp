@@ -110,19 +110,29 @@ std::int64_t MetricsFile::last_evaluation(std::string_view digest) const {
 }
 
 void MetricsFile::write(const std::string& line) {
-  const std::string text = line + "\n";
-  file_.write_at(end_byte_, std::as_bytes(std::span(text)));
-  end_byte_ += std::ssize(text);
+  waiting_ += line + "\n";
+  file_.write_at(end_byte_, std::as_bytes(std::span(waiting_)));
+  end_byte_ += std::ssize(waiting_);
+  waiting_.clear();
 }
 
-void MetricsFile::add(const StepMetrics& step) {
-  write(metrics_line(step));
+std::string MetricsFile::write_or_keep(const std::string& line) {
+  try {
+    write(line);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::string MetricsFile::add(const StepMetrics& step) {
   curves_.train.push_back({step.step, step.loss});
+  return write_or_keep(metrics_line(step));
 }
 
-void MetricsFile::add(const EvalMetrics& eval) {
-  write(metrics_line(eval));
+std::string MetricsFile::add(const EvalMetrics& eval) {
   curves_.held_out.push_back({eval.step, eval.loss});
+  return write_or_keep(metrics_line(eval));
 }
 
 void MetricsFile::write_plot() const {

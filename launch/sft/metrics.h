@@ -53,18 +53,21 @@ class MetricsFile {
 
   /// A JSON object. Throws Error{resource} when the disk refuses.
   void write(const std::string& line);
-  void add(const StepMetrics& step);
-  void add(const EvalMetrics& eval);
+  /// Where the disk refuses, the line waits for the next one, and what the disk said is returned.
+  std::string add(const StepMetrics& step);
+  std::string add(const EvalMetrics& eval);
   /// The picture of all losses so far.
   void write_plot() const;
 
  private:
   /// Those that stay.
   std::string take_old_lines(std::int64_t last_step);
+  std::string write_or_keep(const std::string& line);
 
   std::string directory_;
   OutputFile file_;
   std::int64_t end_byte_ = 0;
+  std::string waiting_;  // lines that are not written yet
   LossCurves curves_;
   std::string held_out_digest_;  // of the last evaluation
 };

@@ -96,6 +96,7 @@ class SftRun {
   void save(std::int64_t steps);
   void end(std::int64_t steps, std::string_view reason);
   void end_early();
+  void tell_of_disk(const std::string& refused);
   void show(const StepMetrics& metrics) const;
   void warn_of_gradients(std::string_view why) const;
 
@@ -106,9 +107,10 @@ class SftRun {
   SampleOrder order_;
   std::int64_t total_steps_;
   std::optional<MetricsFile> metrics_;  // rank 0
-  std::int64_t done_ = 0;               // steps
-  std::int64_t first_ = 0;              // step of this run
-  std::int64_t saved_ = -1;             // steps of the last checkpoint
+  bool is_disk_told_ = false;
+  std::int64_t done_ = 0;    // steps
+  std::int64_t first_ = 0;   // step of this run
+  std::int64_t saved_ = -1;  // steps of the last checkpoint
   const std::string held_out_digest_ = checksum_text(data_.held_out.fingerprint());
   std::int64_t evaluated_ = -1;  // steps at the last evaluation
   Clock::time_point start_ = Clock::now();
@@ -215,8 +217,17 @@ void SftRun::step(std::int64_t number) {
                         *result.not_finite);
     if (number == 0 && options().grad_out) warn_of_gradients("the first step is left out");
   }
-  if (metrics_) metrics_->add(metrics);
+  if (metrics_) tell_of_disk(metrics_->add(metrics));
   show(metrics);
+}
+
+/// A step is not worth a run: what cannot be written waits for the next save, which fails if it
+/// still cannot.
+void SftRun::tell_of_disk(const std::string& refused) {
+  if (refused.empty() || is_disk_told_) return;
+  is_disk_told_ = true;
+  runtime_.log().once(LogLevel::warning, "{}; lines wait for room, at most until the next save",
+                      refused);
 }
 
 void SftRun::show(const StepMetrics& metrics) const {
@@ -242,7 +253,7 @@ bool SftRun::evaluate(std::int64_t steps) {
                             .trained_tokens = seen->trained_tokens,
                             .seconds = seconds_since(start),
                             .digest = held_out_digest_};
-  if (metrics_) metrics_->add(metrics);
+  if (metrics_) tell_of_disk(metrics_->add(metrics));
   runtime_.log().once(LogLevel::info, "held-out loss {:.4f} after step {}", seen->loss, steps);
   return true;
 }

@@ -4,8 +4,11 @@
 
 #include <filesystem>
 
+#include "base/error.h"
+#include "launch/sft/metrics.h"
 #include "launch/sft/sft_output.h"
 #include "tests/support/checkpoint_files.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_directory.h"
 
 namespace moesaic {
@@ -36,6 +39,24 @@ TEST(OutputDirectory, IsThatOfARunWhileWhatIsOldIsRemoved) {
     EXPECT_FALSE(std::filesystem::exists(out + "/metrics.jsonl"));
     test::write_text(out + "/notes.txt", "of somebody");
   }
+}
+
+TEST(MetricsFile, KeepsLinesThatTheDiskHasNoRoomFor) {
+  const test::TemporaryDirectory directory;
+  MetricsFile metrics(directory.path(), -1);
+  EXPECT_EQ(metrics.add(StepMetrics{.step = 1}), "");
+  const std::string path = directory.path_of("metrics.jsonl");
+  {
+    const test::FileSizeLimit full(static_cast<std::int64_t>(std::filesystem::file_size(path)) + 9);
+    EXPECT_NE(metrics.add(StepMetrics{.step = 2}).find(path), std::string::npos);
+    EXPECT_NE(metrics.add(EvalMetrics{.step = 2}), "");
+    EXPECT_THROW(metrics.write(R"({"event": "save"})"), Error);
+  }
+  EXPECT_EQ(metrics.add(StepMetrics{.step = 3}), "");
+  EXPECT_EQ(test::read_text(path),
+            metrics_line(StepMetrics{.step = 1}) + "\n" + metrics_line(StepMetrics{.step = 2}) +
+                "\n" + metrics_line(EvalMetrics{.step = 2}) + "\n" + R"({"event": "save"})" + "\n" +
+                metrics_line(StepMetrics{.step = 3}) + "\n");
 }
 
 }  // namespace
