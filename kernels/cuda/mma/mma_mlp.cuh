@@ -10,8 +10,8 @@
 // warp 256, and of a row of x 16 bytes.
 //
 // Steps belong to kMmaSums sums (docs/numerics.md), whatever the batch is: with up to 8 rows four
-// warps share a panel and have a sum each, with more a warp has all steps of its panels and adds a
-// sum to those before when its last step is done. Weights are read Decoder::kAhead steps before
+// warps share two panels and have a sum each, with more a warp has all steps of its panels and adds
+// a sum to those before when its last step is done. Weights are read Decoder::kAhead steps before
 // they are needed.
 //
 // A .cu file includes a decoder, then this.
@@ -29,14 +29,13 @@ struct Lane {
   int t = static_cast<int>(threadIdx.x) % 4;
 };
 
-/// Panels of a product, and the rows of its input: row i of a tile is row index_of(i) of `x`.
+/// A product, and the rows of its input: row i of a tile is row index_of(i) of `x`.
 template <typename IndexOf>
 struct Product {
   const std::uint16_t* x;
   const IndexOf& index_of;
   int num_rows;
   int depth;
-  int columns;
   PanelForm form;
 
   __device__ __forceinline__ int steps() const { return (depth + 31) / 32; }
@@ -214,7 +213,7 @@ struct StagedRows {
 
 /// More rows: a block has RowWarps times Blocks * 8 of them, each warp two panels, which are
 /// `panels` (of two matrices) or follow each other in one. store(row, first column, sums of [panel]
-/// [the two columns]) is called for those that there are; `has_panel` says which.
+/// [the two columns]) is called for the rows that there are. A warp without panels helps with rows.
 template <int Blocks, int RowWarps, typename IndexOf, typename Store>
 __device__ __forceinline__ void multiply_many(const Product<IndexOf>& product, Decoder (&panels)[2],
                                               bool has_panels, const Store& store) {
@@ -318,8 +317,7 @@ __device__ __forceinline__ void multiply_gate_up(const MlpArguments& arguments) 
   const auto index_of = [&](int row) {
     return static_cast<std::int64_t>(arguments.row_indices[tile.first_row + row]);
   };
-  const Product product{arguments.x,      index_of,        tile.num_rows,
-                        arguments.hidden, arguments.width, arguments.form};
+  const Product product{arguments.x, index_of, tile.num_rows, arguments.hidden, arguments.form};
   const auto inner = [&](int row, int column) {
     return arguments.inner + static_cast<std::int64_t>(tile.first_row + row) * arguments.width +
            column;
@@ -355,8 +353,7 @@ __device__ __forceinline__ void multiply_down(const MlpArguments& arguments) {
   if (tile.num_rows == 0) return;
   const MlpMatrices mlp = arguments.mlps[tile.mlp];
   const auto index_of = [&](int row) { return static_cast<std::int64_t>(tile.first_row + row); };
-  const Product product{arguments.inner, index_of,         tile.num_rows,
-                        arguments.width, arguments.hidden, arguments.form};
+  const Product product{arguments.inner, index_of, tile.num_rows, arguments.width, arguments.form};
   const auto y = [&](int row, int column) {
     return arguments.y + index_of(row) * arguments.hidden + column;
   };
