@@ -16,6 +16,7 @@
 #include "launch/job/launcher.h"
 #include "launch/job/lost_hosts.h"
 #include "launch/job/memory_check.h"
+#include "launch/job/program_version.h"
 #include "launch/job/verbs.h"
 #include "launch/results/result_table.h"
 #include "launch/results/run_statistics.h"
@@ -135,8 +136,12 @@ void print_json(const Runtime& runtime, const Findings& found) {
                                        .field("relative_error", test.relative_error)
                                        .text());
   }
+  const ProgramVersion version = program_version();
   fmt::print("{}\n", JsonWriter()
-                         .field("version", MOESAIC_VERSION)
+                         .field("version", version.number)
+                         .field("commit", version.commit)
+                         .field("changed", version.is_dirty)
+                         .field("compiler", version.compiler)
                          .field("mpi", mpi_library_version())
                          .field("cpu", found.topology.cpu_model)
                          .field("isa", isa_name(runtime.compute().isa))

@@ -158,8 +158,10 @@ void AdapterFiles::find_tensors() {
   const std::string_view unknown =
       std::ranges::min_element(by_name, {}, [](const auto& entry) { return entry.first; })->first;
   fail(ErrorKind::file,
-       "{}: \"{}\" is for no module of the model that {} targets; keys are named as \"{}\"", where_,
-       unknown, kAdapterConfigFile, modules_.front().layout.a_key());
+       "{}: \"{}\" is for no module of the model that {} targets and that takes adapters here "
+       "(attention, experts, shared experts, dense layers; routers, embeddings and the output "
+       "matrix take none); keys are named as \"{}\"",
+       where_, unknown, kAdapterConfigFile, modules_.front().layout.a_key());
 }
 
 /// Gates and ups that are joined share A, unless B is made of blocks. An adapter that was never

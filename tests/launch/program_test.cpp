@@ -265,6 +265,9 @@ TEST(Program, DoctorChecksThisLaunch) {
   ASSERT_EQ(result.exit_code, 0) << result.text();
   const Json json = Json::parse(result.out, "doctor");
   EXPECT_EQ(json.at("ranks").size(), 4);
+  EXPECT_FALSE(json.at("compiler").as_string().empty());
+  EXPECT_NE(json.find("commit"), std::nullopt);
+  EXPECT_NE(json.find("changed"), std::nullopt);
   json.at("kernels").for_each([](const std::string& name, const Json& kernel) {
     EXPECT_TRUE(kernel.at("passed").as_bool()) << name;
   });
