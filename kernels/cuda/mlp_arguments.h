@@ -62,7 +62,7 @@ struct TileShape {
   int down_panels = 0;
 };
 
-/// mma: an element is the sum of four, step s being of sum s / ceil(steps / 4).
+/// mma: an element is the sum of four, step s being of sum s / (2 * ceil(steps / 8)).
 inline constexpr int kMmaSums = 4;
 inline constexpr int kColumnWarps = 4;  // of a block, with more than 8 rows
 inline constexpr TileShape kMmaShapes[] = {

@@ -20,9 +20,11 @@
 namespace moesaic {
 namespace {
 
-/// The roofs are those of CPUs.
-bool uses_gpus(const Runtime& runtime) {
-  return runtime.options().gpu_experts != "none";
+/// Whether experts of any rank are on a GPU. Collective.
+bool uses_gpus(const Runtime& runtime, const Engine& engine) {
+  std::int64_t ranks = engine.group(runtime).device != nullptr ? 1 : 0;
+  runtime.world().sum({&ranks, 1});
+  return ranks > 0;
 }
 
 /// CUTLASS's products take weights in an order of their own: they are arranged once.
@@ -32,7 +34,7 @@ void require_one_transformer(const Options& options) {
 }
 
 BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelFacts& facts,
-                    const StoredModel& stored, Fed fed) {
+                    const StoredModel& stored, bool has_gpus, Fed fed) {
   return {
       .file = runtime.options().model,
       .type = fmt::format("{} {} A{} {}", model.config.family, format_count(facts.total_parameters),
@@ -41,7 +43,7 @@ BenchModel describe(const Runtime& runtime, const OpenModel& model, const ModelF
       .parameters = facts.total_parameters,
       .cpu = read_topology().cpu_model,
       .isa = std::string(isa_name(runtime.compute().isa)),
-      .has_gpus = uses_gpus(runtime),
+      .has_gpus = has_gpus,
       .routing = std::string(routing_text(fed)),
       .ranks = runtime.world().size(),
       .nodes = runtime.num_nodes()};
@@ -58,8 +60,9 @@ class ModelBench {
         tokens_(runtime, model),
         engine_(runtime, model, workload(tests)),
         stored_(runtime, engine_.load()),
+        has_gpus_(uses_gpus(runtime, engine_)),
         table_(result_form(runtime.options()),
-               describe(runtime, model, facts_, stored_, tokens_.fed())) {}
+               describe(runtime, model, facts_, stored_, has_gpus_, tokens_.fed())) {}
 
   void run() {
     const std::vector<std::int64_t>& counts = runtime_.options().thread_counts;
@@ -106,7 +109,7 @@ class ModelBench {
     const ModelConfig& config = model_.config;
     const int ranks = runtime_.world().size();
     const std::int64_t heads = test.n_gen + (test.n_prompt > 0 ? 1 : 0);
-    const bool has_roofs = !uses_gpus(runtime_);
+    const bool has_roofs = !has_gpus_;                            // they are those of CPUs
     const bool reads_for_each = has_roofs && test.n_prompt == 0;  // token
     return {.n_prompt = test.n_prompt,
             .n_gen = test.n_gen,
@@ -126,6 +129,7 @@ class ModelBench {
   FeedTokens tokens_;
   Engine engine_;
   StoredModel stored_;
+  bool has_gpus_;
   BenchTable table_;
   std::string roof_lines_;
 };

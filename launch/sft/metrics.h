@@ -54,8 +54,8 @@ class MetricsFile {
   /// A JSON object. Throws Error{resource} when the disk refuses.
   void write(const std::string& line);
   /// Where the disk refuses, the line waits for the next one, and what the disk said is returned.
-  std::string add(const StepMetrics& step);
-  std::string add(const EvalMetrics& eval);
+  [[nodiscard]] std::string add(const StepMetrics& step);
+  [[nodiscard]] std::string add(const EvalMetrics& eval);
   /// The picture of all losses so far.
   void write_plot() const;
 

@@ -40,13 +40,14 @@ std::vector<DeviceCase::Shape> device_shapes(const Layout& layout, Nvfp4Activati
                                         shape(64, 24, {3}),
                                         shape(40, 24, {0, 300, 4}),
                                         shape(72, 24, {9, 40}),
-                                        shape(72, 24, {20})};
+                                        shape(72, 24, {20}),
+                                        shape(232, 136, {9, 65})};  // several stages and sums
   all[1].gating = {.limit = 10};
   all[2].gating = {.limit = 7, .alpha = 1.702F, .offset = 1};
   all[3].x_scale = x_scale;
   all[5].gating = {.limit = 10};
   all[6].gating = {.limit = 7, .alpha = 1.702F, .offset = 1};
-  for (std::size_t i = 4; i < all.size(); ++i) {
+  for (std::size_t i = 4; i < 7; ++i) {
     all[i].has_not_finite = true;
     all[i].is_poisoned = true;
   }

@@ -16,7 +16,7 @@ namespace {
 const DeviceCase::Shape kShape = {.layout = {.format = Format::nvfp4},
                                   .hidden = 280,
                                   .width = 48,
-                                  .rows = {5, 33},
+                                  .rows = {5, 33, 12},
                                   .gating = {.limit = 1}};
 
 std::string text_of(std::string_view module) {
@@ -112,6 +112,7 @@ TEST(PlantedMistakes, in_mma_kernels_are_caught) {
                                  {"cp.async.wait_group 1;", "cp.async.wait_group 2;"},
                                  {"cp.async.commit_group;", "", "gate_up_128", 1},
                                  {"16, 0, %p", "0, 16, %p", "gate_up_128", 1},
+                                 {"16, 0, %p", "16, 16, %p"},
                                  {"setp.ge.s32", "setp.gt.s32"},
                                  {"fma.rn.bf16x2", "or.b32"},
                                  {"add.rn.f32", "sub.rn.f32"},

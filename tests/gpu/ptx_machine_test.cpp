@@ -263,8 +263,11 @@ $wait:
     return fmt::format(fmt::runtime(copy), bytes, wait);
   };
   EXPECT_EQ(error_of(waiting(16, "cp.async.wait_group 0;")), "");
-  expect_error(waiting(16, ""), "is read before it is written");
-  expect_error(waiting(16, "cp.async.wait_group 1;"), "before it is written");
+  expect_error(waiting(16, ""), "is read before a copy to it has landed");
+  expect_error(waiting(16, "cp.async.wait_group 1;"), "is read before a copy to it has landed");
+  const std::string reads = "st.shared.u32 [%r3], %r1; bar.sync 0; ld.shared.u32 %r7, [%r3];";
+  EXPECT_EQ(error_of(reads + "bar.sync 0;" + waiting(16, "cp.async.wait_group 0;")), "");
+  expect_error(reads + waiting(16, "cp.async.wait_group 0;"), "race of two warps");
   EXPECT_EQ(error_of(waiting(0, "cp.async.wait_group 0;")), "");  // zeros
   expect_error(waiting(17, "cp.async.wait_group 0;"), "reads more than 16 bytes");
 }

@@ -9,7 +9,7 @@
 //   panel_bytes(steps, form)
 //   Decoder(panel, steps, form, j, column)   of a lane, which has of each step of 32 k those from
 //                                            8 j to 8 j + 7, of columns column, ...
-//   advance(steps)                           counts steps from a later one on
+//   advance(steps)                           step 0 is then so many steps later
 //   load<Columns>(step)                      what weights of a step are made of
 //   unpack<Columns>(codes, pairs)            these weights, as pairs of k
 //   kAhead, kAheadOfMany                     steps that mma kernels read before they need them

@@ -6,13 +6,13 @@
 // Products on tensor cores (mma.sync, sm_80 and later). Weights become bf16 in registers and are
 // the 16 rows of an mma, 8 rows of x its columns; a step has 32 k. Lane 4 g + t has columns 2 g and
 // 2 g + 1 of a panel and k = 8 t to 8 t + 7 of a step, which are slots 2 t, 2 t + 1, 2 t + 8 and
-// 2 t + 9 of two mma one after the other. So a lane reads 8 neighbouring bytes of 4-bit codes, a
-// warp 256, and of a row of x 16 bytes.
+// 2 t + 9 of two mma one after the other. So of nvfp4 and mxfp4 a lane reads 8 neighbouring
+// bytes of codes, a warp 256, and of a row of x 16 bytes.
 //
 // Steps belong to kMmaSums sums (docs/numerics.md), whatever the batch is: with up to 8 rows four
 // warps share two panels and have a sum each, with more a warp has all steps of its panels and adds
 // a sum to those before when its last step is done. Weights are read Decoder::kAhead steps before
-// they are needed.
+// they are needed, or kAheadOfMany with 64 rows a warp.
 //
 // A .cu file includes a decoder, then this.
 
@@ -92,7 +92,7 @@ __device__ __forceinline__ void multiply_step(const StepWeights (&weights)[2],
   }
 }
 
-/// Up to 8 rows: four warps share two panels, and warp w has the sums w. store(row, column of a
+/// Up to 8 rows: four warps share two panels, and warp w has sum w of each. store(row, column of a
 /// panel, the sum of either) is called for the rows that there are.
 template <typename IndexOf, typename Store>
 __device__ __forceinline__ void multiply_few(const Product<IndexOf>& product, Decoder (&panels)[2],
@@ -198,10 +198,12 @@ struct StagedRows {
   __device__ __forceinline__ void load(const Own& own, int depth, int stage, int slot) {
     const int piece = static_cast<int>(threadIdx.x) % kPieces;
     const int k = stage * kStageDepth + piece * 8;
+    if (stage * kStageDepth < depth) {
 #pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) {
-      const int row = row_of(turn);
-      copy_16_async(&pieces[slot][row][piece ^ (row % 2 * 4)], own.rows[turn] + k, k < depth);
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const int row = row_of(turn);
+        copy_16_async(&pieces[slot][row][piece ^ (row % 2 * 4)], own.rows[turn] + k, k < depth);
+      }
     }
     commit_copies();
   }
@@ -221,6 +223,7 @@ __device__ __forceinline__ void multiply_many(const Product<IndexOf>& product, D
   constexpr int kAhead = Blocks < 8 ? Decoder::kAhead : Decoder::kAheadOfMany;
   static_assert(kAhead <= 2);
   using Staged = StagedRows<Blocks * RowWarps * 8, kThreads>;
+  static_assert(sizeof(Staged) <= 48 * 1024, "more needs a launch that asks for it");
   __shared__ Staged staged;
   const typename Staged::Own own(product);
   const Lane lane;
@@ -389,15 +392,18 @@ __device__ __forceinline__ void multiply_down(const MlpArguments& arguments) {
 
 }  // namespace moesaic::cuda
 
+static_assert(moesaic::cuda::kMmaSums == moesaic::cuda::kColumnWarps, "so many warps of few rows");
 /// The kernels of a TileShape: Blocks of 8 rows a warp, `blocks` of a multiprocessor at least.
-#define MOESAIC_MMA_KERNELS(rows, Blocks, RowWarps, blocks)              \
-  extern "C" __global__ void __launch_bounds__(128 * (RowWarps), blocks) \
-      gate_up_##rows(const moesaic::cuda::MlpArguments arguments) {      \
-    moesaic::cuda::multiply_gate_up<Blocks, RowWarps>(arguments);        \
-  }                                                                      \
-  extern "C" __global__ void __launch_bounds__(128 * (RowWarps), blocks) \
-      down_##rows(const moesaic::cuda::MlpArguments arguments) {         \
-    moesaic::cuda::multiply_down<Blocks, RowWarps>(arguments);           \
+#define MOESAIC_MMA_KERNELS(rows, Blocks, RowWarps, blocks)                                   \
+  extern "C" __global__ void __launch_bounds__(32 * moesaic::cuda::kColumnWarps * (RowWarps), \
+                                               blocks)                                        \
+      gate_up_##rows(const moesaic::cuda::MlpArguments arguments) {                           \
+    moesaic::cuda::multiply_gate_up<Blocks, RowWarps>(arguments);                             \
+  }                                                                                           \
+  extern "C" __global__ void __launch_bounds__(32 * moesaic::cuda::kColumnWarps * (RowWarps), \
+                                               blocks)                                        \
+      down_##rows(const moesaic::cuda::MlpArguments arguments) {                              \
+    moesaic::cuda::multiply_down<Blocks, RowWarps>(arguments);                                \
   }
 
 MOESAIC_MMA_KERNELS(8, 1, 1, 4)

@@ -1,5 +1,7 @@
 #include "tests/gpu/ptx_machine/memory_operations.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -188,6 +190,7 @@ void load_matrices(Warp& warp, const Instruction& in, std::uint32_t lanes) {
 void begin_copy(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   const std::uint64_t* const to = warp.slot(in.slots[0]);
   const std::uint64_t* const from = warp.slot(in.slots[1]);
+  BlockState& block = warp.block();
   const std::uint64_t* const num_read = warp.slot(in.slots[3]);  // zeros follow
   Places places{.at = {}, .bytes = *warp.slot(in.slots[2])};
   if (places.bytes != 16) throw MachineError("a copy of other than 16 bytes");
@@ -196,7 +199,14 @@ void begin_copy(Warp& warp, const Instruction& in, std::uint32_t lanes) {
     places.at[lane] = from[lane] + static_cast<std::uint64_t>(in.offsets[1]);
     if ((lanes >> lane & 1) == 0) continue;
     if (num_read[lane] > places.bytes) throw MachineError("a copy reads more than 16 bytes");
-    warp.copies[lane].push_back({.to = to[lane] + static_cast<std::uint64_t>(in.offsets[0]),
+    if (places.at[lane] % places.bytes != 0) {
+      throw MachineError(fmt::format("misaligned address {:#x} of a copy", places.at[lane]));
+    }
+    std::uint8_t data[kMostBytes];  // that they are there shows now
+    if (num_read[lane] > 0) block.memory->load(places.at[lane], data, num_read[lane]);
+    const std::uint64_t place = to[lane] + static_cast<std::uint64_t>(in.offsets[0]);
+    block.shared.begin_copy(place, places.bytes, warp.index());
+    warp.copies[lane].push_back({.to = place,
                                  .from = places.at[lane],
                                  .bytes = places.bytes,
                                  .num_read = num_read[lane],
@@ -225,7 +235,7 @@ void wait_for_copies(Warp& warp, const Instruction& in, std::uint32_t lanes) {
       if (!landed(copy)) continue;
       std::uint8_t data[kMostBytes] = {};
       if (copy.num_read > 0) block.memory->load(copy.from, data, copy.num_read);
-      block.shared.store(copy.to, data, copy.bytes, warp.index());
+      block.shared.land_copy(copy.to, data, copy.bytes, warp.index());
     }
     std::erase_if(copies, landed);
   }
