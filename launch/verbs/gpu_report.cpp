@@ -19,7 +19,8 @@
 namespace moesaic {
 namespace {
 
-constexpr std::string_view kHowShown = "run on an H200, mma in an earlier form; for other chips executed in software";
+constexpr std::string_view kHowShown =
+    "run on an H200, mma in an earlier form; for other chips executed in software";
 
 /// Of tensor cores: chips of one family give the same bits.
 std::string_view family_name(int chip) {
