@@ -4,9 +4,9 @@
 #include "kernels/cuda/mlp_arguments.h"
 
 // Products of block_scaled: tiles, and how their sums become one. An mma has 16 columns of a panel
-// and 8 rows. Four warps share a panel and take its steps in turn; their sums are added in the order of the
-// warps (docs/numerics.md). Lane 4 g + t has the sums of columns 2 g and 2 g + 1 of the panel,
-// which are rows g and g + 8 of the mma.
+// and 8 rows. Four warps share a panel and take its steps in turn; their sums are added in the
+// order of the warps (docs/numerics.md). Lane 4 g + t has the sums of columns 2 g and 2 g + 1 of
+// the panel, which are rows g and g + 8 of the mma.
 //
 // A Tile says what a block has and how a step is added:
 //
