@@ -36,4 +36,40 @@ __device__ __forceinline__ void scaled_e2m1(std::uint32_t word, std::uint32_t sc
   pairs[3] = multiply_pairs(e2m1_pair<3>(plain >> 8), scale);
 }
 
+/// What a lane reads of a panel, as loads.cuh says: codes, and behind them `StepScales` bytes of
+/// scales a step, of which the lane has one for each column.
+template <int StepScales>
+struct E2m1Panel {
+  static constexpr int kAhead = 2;
+  static constexpr int kAheadOfMany = 2;
+  const std::uint8_t* codes;
+  const std::uint8_t* scales;
+
+  __device__ static std::int64_t panel_bytes(int steps, const PanelForm&) {
+    return static_cast<std::int64_t>(steps) * kE2m1StepBytes + (steps * StepScales + 63) / 64 * 64;
+  }
+  /// `first_scale`: of a step, of column 0.
+  __device__ E2m1Panel(const std::uint8_t* panel, int steps, int j, int column, int first_scale)
+      : codes(panel + j * 64 + column * 4),
+        scales(panel + static_cast<std::int64_t>(steps) * kE2m1StepBytes + first_scale + column) {
+    __builtin_assume(__isGlobal(codes));
+    __builtin_assume(__isGlobal(scales));
+  }
+  __device__ __forceinline__ void advance(int steps) {
+    codes += steps * kE2m1StepBytes;
+    scales += steps * StepScales;
+  }
+
+  template <int Columns>
+  struct Codes {
+    Words<Columns> words;
+    std::uint32_t scales;  // a byte a column
+  };
+  template <int Columns>
+  __device__ __forceinline__ Codes<Columns> load(int step) const {
+    return {load_words<Columns>(codes + static_cast<std::int64_t>(step) * kE2m1StepBytes),
+            load_bytes<Columns>(scales + static_cast<std::int64_t>(step) * StepScales)};
+  }
+};
+
 }  // namespace moesaic::cuda

@@ -5,37 +5,10 @@
 namespace moesaic::cuda {
 
 /// A packed panel of kernels/formats/mxfp4.h, as loads.cuh says.
-struct Decoder {
-  static constexpr int kAhead = 2;
-  static constexpr int kAheadOfMany = 2;
-  const std::uint8_t* codes;
-  const std::uint8_t* scales;
-
-  __device__ static std::int64_t panel_bytes(int steps, const PanelForm&) {
-    return static_cast<std::int64_t>(steps) * kE2m1StepBytes + (steps * 16 + 63) / 64 * 64;
-  }
+struct Decoder : E2m1Panel<16> {
   __device__ Decoder(const std::uint8_t* panel, int steps, const PanelForm&, int j, int column)
-      : codes(panel + j * 64 + column * 4),
-        scales(panel + static_cast<std::int64_t>(steps) * kE2m1StepBytes + column) {
-    __builtin_assume(__isGlobal(codes));
-    __builtin_assume(__isGlobal(scales));
-  }
+      : E2m1Panel(panel, steps, j, column, 0) {}
 
-  __device__ __forceinline__ void advance(int steps) {
-    codes += steps * kE2m1StepBytes;
-    scales += steps * 16;
-  }
-
-  template <int Columns>
-  struct Codes {
-    Words<Columns> words;
-    std::uint32_t scales;  // a byte a column
-  };
-  template <int Columns>
-  __device__ __forceinline__ Codes<Columns> load(int step) const {
-    return {load_words<Columns>(codes + static_cast<std::int64_t>(step) * kE2m1StepBytes),
-            load_bytes<Columns>(scales + static_cast<std::int64_t>(step) * 16)};
-  }
   template <int Columns>
   __device__ __forceinline__ void unpack(const Codes<Columns>& from,
                                          std::uint32_t (&pairs)[Columns][4]) const {
