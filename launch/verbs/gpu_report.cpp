@@ -20,7 +20,7 @@ namespace moesaic {
 namespace {
 
 constexpr std::string_view kHowShown =
-    "run on an H200, mma in an earlier form; for other chips executed in software";
+    "run on an H200 in an earlier form, for other chips executed in software";
 
 /// Of tensor cores: chips of one family give the same bits.
 std::string_view family_name(int chip) {

@@ -284,7 +284,7 @@ TEST(GpuDoctor, tells_what_there_is_and_tests_every_kernel) {
   EXPECT_EQ(result.exit_code, 0) << result.text();
   for (const std::string text :
        {"GPU kernels: for sm_80, .*sm_90, .*sm_120, .*by CUDA 13.",
-        "run on an H200, mma in an earlier form; for other chips executed in software",
+        "run on an H200 in an earlier form, for other chips executed in software",
         "GPUs: driver ([0-9.]+ )?for CUDA 13.0; NCCL 2.28.9 \\(.*fake_nccl/libnccl.so.*\\)\n",
         "GPU kernels by CUTLASS: none: .*libmoesaic_cutlass.so: cannot open .*; tools/cutlass.sh "
         "and "
