@@ -165,10 +165,12 @@ class AttentionBench {
   void measure(MeasuredAttention& bed, Measurement line) {
     const AttentionKernel& kernel = *line.kernel;
     const MultiplyLoop& loop = find_multiply_loop(kernel.isa, format_of(kernel.kind));
+    const std::vector<std::int64_t>& row_counts = runtime_->options().rows;
     for (const auto& team : teams_) {
+      runtime_->leave_if_stop_wanted();
       std::vector<Measurement> all;
       team->measure_roofs(loop);
-      for (const std::int64_t rows : runtime_->options().rows) {
+      for (const std::int64_t rows : row_counts) {
         if (runtime_->stop_wanted()) break;
         const std::vector<double> seconds = repeat(runtime_->options().seconds, [&] {
           return time_once([&] { bed.run(kernel, rows, team->pool); });
@@ -185,7 +187,7 @@ class AttentionBench {
       std::vector<ResultLine> lines;
       for (const Measurement& measured : all) lines.push_back(make_line(measured));
       printer_->add(lines);
-      runtime_->leave_if_stop_wanted();
+      if (all.size() < row_counts.size()) runtime_->leave_if_stop_wanted();
     }
   }
 

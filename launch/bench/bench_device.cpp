@@ -233,6 +233,7 @@ void DeviceBench::measure_roofs(const Layout& layout) {
 }
 
 void DeviceBench::run_group(const MatrixShape& shape, const Layout& layout) {
+  runtime_->leave_if_stop_wanted();
   const Options& options = runtime_->options();
   const SampleWeights weights(layout, shape.depth);
   const SampleRows rows(RowSource::Element::bf16, *std::ranges::max_element(options.rows),
@@ -259,7 +260,7 @@ void DeviceBench::run_group(const MatrixShape& shape, const Layout& layout) {
   std::vector<ResultLine> lines;
   for (const ProductFigures& measured : all) lines.push_back(product_line(measured, roofs(layout)));
   printer_->add(lines);
-  runtime_->leave_if_stop_wanted();
+  if (all.size() < options.rows.size()) runtime_->leave_if_stop_wanted();
 }
 
 ProductRoofs DeviceBench::roofs(const Layout& layout) const {

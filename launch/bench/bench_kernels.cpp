@@ -203,6 +203,7 @@ void KernelBench::run_rival(const ProductBed& bed, Team& team, RivalProduct& riv
 }
 
 void KernelBench::measure(const ProductBed& bed, Team& team, const Contender& contender) {
+  runtime_->leave_if_stop_wanted();
   const Options& options = runtime_->options();
   std::vector<ProductFigures> all;  // lines before their roofs are known for good
   team.measure_roofs(*contender.loop);
@@ -228,7 +229,7 @@ void KernelBench::measure(const ProductBed& bed, Team& team, const Contender& co
   std::vector<ResultLine> lines;
   for (const ProductFigures& measured : all) lines.push_back(product_line(measured, roofs));
   printer_->add(lines);
-  runtime_->leave_if_stop_wanted();
+  if (all.size() < options.rows.size()) runtime_->leave_if_stop_wanted();
 }
 
 }  // namespace

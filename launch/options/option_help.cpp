@@ -147,18 +147,20 @@ std::string verb_help(Verb verb) {
   return text;
 }
 
-std::string config_text(const Command& command, std::span<const std::string_view> open) {
+std::string config_text(const Command& command, const ElsewhereOptions& elsewhere) {
   std::string text;
   for (std::size_t i = 0; i < option_table().size(); ++i) {
     const OptionRow& row = option_table()[i];
     if (row.flag_only || (command.verb && !takes(*command.verb, row))) continue;
-    const std::string_view source = kSourceNames[static_cast<std::size_t>(command.sources[i])];
     const bool is_given = command.sources[i] != OptionSource::preset;
+    const bool is_elsewhere =
+        !is_given && std::ranges::find(elsewhere.names, row.name) != elsewhere.names.end();
+    const std::string_view source =
+        is_elsewhere ? elsewhere.source
+                     : kSourceNames[static_cast<std::size_t>(command.sources[i])];
     for (const std::string& value : values_of(row, command.options)) {
-      // A file names no other file.
-      const bool has_value = is_given || !value.empty();
-      const bool is_open = !is_given && std::ranges::find(open, row.name) != open.end();
-      const bool is_read = has_value && row.name != "config" && !is_open;
+      const bool has_value = !is_elsewhere && (is_given || !value.empty());
+      const bool is_read = has_value && row.name != "config";  // a file names no other file
       text += fmt::format("{:<39} # {}\n",
                           fmt::format("{}{} = {}", is_read ? "" : "# ", row.name,
                                       has_value ? config_value(value) : ""),

@@ -15,10 +15,15 @@ namespace moesaic {
 /// The verbs of two words or more that begin with `group`, such as "bench"; empty if there is none.
 [[nodiscard]] std::string group_help(std::string_view group);
 
-/// The resolved options of the command's verb as an .ini file, each with its source. Those that are
-/// `open` stand there as comments unless somebody gave them.
+/// Options without values of their own unless somebody gave them, and where values come from then.
+struct ElsewhereOptions {
+  std::span<const std::string_view> names;
+  std::string_view source;
+};
+/// The resolved options of the command's verb as an .ini file, each with its source; what is
+/// decided elsewhere, and what has no value, as a comment.
 [[nodiscard]] std::string config_text(const Command& command,
-                                      std::span<const std::string_view> open = {});
+                                      const ElsewhereOptions& elsewhere = {});
 /// The same as a JSON object of strings, numbers and booleans.
 [[nodiscard]] std::string config_json(const Command& command);
 

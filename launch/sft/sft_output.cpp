@@ -219,9 +219,9 @@ void write_options(const Command& command) {
   for (const char* const how : {"resume", "overwrite"}) {
     set_source(written, how, OptionSource::preset);
   }
-  const bool goes_on = command.options.lora.has_value();
-  replace_file(options_path(command.options).string(),
-               config_text(written, std::span(kOfAdapter).first(goes_on ? kOfAdapter.size() : 0)));
+  ElsewhereOptions elsewhere;
+  if (command.options.lora) elsewhere = {.names = kOfAdapter, .source = "of the adapter"};
+  replace_file(options_path(command.options).string(), config_text(written, elsewhere));
 }
 
 std::string changed_options(const Command& command, std::span<const std::string_view> names) {

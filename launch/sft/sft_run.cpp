@@ -139,7 +139,9 @@ void SftRun::warn_of_gradients(std::string_view why) const {
 
 /// Of options, and of what the configuration asks for, that do nothing. Collective.
 void SftRun::warn() const {
-  if (options().warmup_steps >= total_steps_) {
+  if (options().lr == 0) {
+    runtime_.log().once(LogLevel::warning, "--lr 0: steps change nothing");
+  } else if (options().warmup_steps >= total_steps_) {
     runtime_.log().once(LogLevel::warning,
                         "--warmup-steps {}: the run ends after step {}, so that the learning rate "
                         "never is {}",

@@ -176,6 +176,12 @@ TEST(Sft, DropoutLeavesTheSameOutOnAnyRanksAndAfterAStop) {
   expect_done(run_moesaic(sft(more, {"--lora", whole, "--max-steps", "1"})));
   EXPECT_NE(read_text(more + "/adapter_config.json").find("\"lora_dropout\": 0.25"),
             std::string::npos);
+  const std::string options = read_text(more + "/options.ini");
+  const std::size_t line = options.find("\n# lora-dropout = ");
+  ASSERT_NE(line, std::string::npos) << options;
+  const std::string shown = options.substr(line + 1, options.find('\n', line + 1) - line - 1);
+  EXPECT_TRUE(shown.ends_with("# of the adapter")) << shown;
+  EXPECT_EQ(shown.find('0'), std::string::npos) << "no default: " << shown;
   // So does what its options.ini describes.
   const std::string again = directory.path_of("again");
   expect_done(run_moesaic({"sft", "--config", more + "/options.ini", "-o", again}));
@@ -214,6 +220,9 @@ TEST(Sft, OptionsWithoutEffectAreToldOf) {
   EXPECT_NE(result.err.find("--warmup-steps 2: the run ends after step 2"), std::string::npos)
       << result.text();
   EXPECT_NE(result.err.find("--eval-every has no effect"), std::string::npos) << result.text();
+  const ProgramResult still = run_moesaic(sft(directory.path_of("still"), {"--lr", "0"}));
+  expect_done(still);
+  EXPECT_NE(still.err.find("--lr 0: steps change nothing"), std::string::npos) << still.text();
 }
 
 TEST(Sft, SamplesAreShownAndWritten) {
