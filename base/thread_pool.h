@@ -60,7 +60,16 @@ class ThreadPool {
     });
   }
 
-  /// The same for rows with which little is done, some of them a task.
+  /// Calls body(first, count) for pieces of [0, count) of `piece` indices and what is left, each a
+  /// task.
+  template <typename Body>
+  void for_each_piece(std::int64_t count, std::int64_t piece, Body&& body) {
+    parallel_for(divide_up(count, piece), [&](std::int64_t task, int /*worker*/) {
+      body(task * piece, std::min(piece, count - task * piece));
+    });
+  }
+
+  /// for_each() for rows with which little is done, some of them a task.
   template <typename Body>
   void for_each_row(std::int64_t rows, Body&& body) {
     for_each(rows, 8, body);

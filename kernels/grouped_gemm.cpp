@@ -25,12 +25,6 @@ bool are_alike(const PackedMatrix& gate, const PackedMatrix& up) {
          same_order(gate, up);
 }
 
-void check_pair(const PackedMatrix& gate, const PackedMatrix& up) {
-  require(are_alike(gate, up), ErrorKind::internal,
-          "a gate of {} x {} {} and an up matrix of {} x {} {}", gate.rows, gate.depth,
-          format_name(gate.layout.format), up.rows, up.depth, format_name(up.layout.format));
-}
-
 template <typename Group>
 void check_epilogue(const Group& group, const PackedMatrix& weights, const Epilogue& epilogue) {
   const auto fits = [&](const MatrixView<const float>& matrix) {
@@ -59,19 +53,25 @@ void check_epilogue(const Group& group, const PackedMatrix& weights, const Epilo
           projection.rows, projection.depth);
 }
 
-void check_mlp(const RowSource& input, const MlpGroup& group, std::int64_t width) {
-  check_group(input, group.first_row, group.num_rows, group.weights.gate);
+void check_gate_and_up(const RowSource& input, const MlpGroup& group) {
   const PackedMatrix& gate = group.weights.gate;
   const PackedMatrix& up = group.weights.up;
-  require(are_alike(gate, up) && gate.rows == width && group.weights.down.depth == width,
-          ErrorKind::internal,
-          "an MLP of width {} with a gate of {} x {} {}, an up matrix of {} x {} {} and a down "
-          "matrix of {} x {}",
-          width, gate.rows, gate.depth, format_name(gate.layout.format), up.rows, up.depth,
-          format_name(up.layout.format), group.weights.down.rows, group.weights.down.depth);
+  check_group(input, group.first_row, group.num_rows, gate);
+  require(are_alike(gate, up), ErrorKind::internal,
+          "a gate of {} x {} {} and an up matrix of {} x {} {}", gate.rows, gate.depth,
+          format_name(gate.layout.format), up.rows, up.depth, format_name(up.layout.format));
   check_epilogue(group, gate, group.gate_epilogue);
   check_epilogue(group, up, group.up_epilogue);
-  check_epilogue(group, group.weights.down, group.down_epilogue);
+}
+
+void check_mlp(const RowSource& input, const MlpGroup& group, std::int64_t width) {
+  check_gate_and_up(input, group);
+  const PackedMatrix& gate = group.weights.gate;
+  const PackedMatrix& down = group.weights.down;
+  require(gate.rows == width && down.depth == width, ErrorKind::internal,
+          "an MLP of width {} with a gate of {} x {} and a down matrix of {} x {}", width,
+          gate.rows, gate.depth, down.rows, down.depth);
+  check_epilogue(group, down, group.down_epilogue);
 }
 
 /// call(first_row, num_rows) for the slabs of a group, of nearly equal size: all panels are read,
@@ -133,12 +133,8 @@ void GroupedGemm::run_gated(const RowSource& input, std::span<const MlpGroup> gr
                             const Gating& gating, const GemmOutput& output) {
   std::int64_t all_panels = 0;  // times slabs
   for (const MlpGroup& group : groups) {
-    const PackedMatrix& gate = group.weights.gate;
-    check_group(input, group.first_row, group.num_rows, gate);
-    check_pair(gate, group.weights.up);
-    check_epilogue(group, gate, group.gate_epilogue);
-    check_epilogue(group, group.weights.up, group.up_epilogue);
-    all_panels += 2 * gate.num_panels() * JobGraph::slab_count(group.num_rows);
+    check_gate_and_up(input, group);
+    all_panels += 2 * group.weights.gate.num_panels() * JobGraph::slab_count(group.num_rows);
   }
   plan_->begin(groups.size());
   for (const MlpGroup& group : groups) {

@@ -32,7 +32,7 @@ struct LowRank {
 struct Epilogue {
   LowRank low_rank{};
   const float* bias = nullptr;       // [n], added
-  MatrixView<const float> addend{};  // [rows, n], added: what an adapter adds
+  MatrixView<const float> addend{};  // [rows, n], added
   MatrixView<float> keep{};          // [rows, n], where they are stored besides
 };
 
@@ -101,7 +101,8 @@ class GemmPlan;
 ///
 /// Work is cut into slabs of rows of one group, and a slab into jobs of some panels, so that a
 /// group with many rows is shared by all threads as well as many groups with few. A job waits for
-/// the jobs of its own slab that it builds on, and for nothing else.
+/// the jobs of its own slab that it builds on, and one that packs rows for the slab that was in its
+/// place.
 class GroupedGemm {
  public:
   explicit GroupedGemm(const Compute& compute);

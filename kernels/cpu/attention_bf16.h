@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/rounding.h"
 #include "kernels/cpu/attention_gradient_bf16.h"
 #include "kernels/cpu/attention_pass.h"
 #include "kernels/cpu/attention_weights.h"
@@ -46,7 +47,7 @@ inline void score_strip(const Pass& pass, const KeyStrip& strip) {
     const KeyRange seen = within(strip.seen, key, kKeysPerBlock);
     if (seen.empty()) continue;
     const std::int64_t first = seen.first / kKeysPerPanel;
-    const std::int64_t end = (seen.end + kKeysPerPanel - 1) / kKeysPerPanel;
+    const std::int64_t end = divide_up(seen.end, kKeysPerPanel);
     const std::int64_t next = strip.first_key + key + kKeysPerBlock;
     if (key + kKeysPerBlock < strip.seen.end) {
       ask_for(pass, pass.args.key_blocks, next, kAskedBytes);

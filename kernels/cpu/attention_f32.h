@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/rounding.h"
 #include "kernels/attention_kernel.h"
 #include "kernels/cpu/attention_gradient.h"
 #include "kernels/cpu/attention_product.h"
@@ -222,7 +223,7 @@ struct RowGroups {
 
   void start(const AttentionArgs& args, std::int64_t num_rows) {
     const std::int64_t stride = state_floats(args.value_dim);
-    count = (num_rows + kTileRows - 1) / kTileRows;
+    count = divide_up(num_rows, kTileRows);
     all = {args.first_keys[0], args.end_keys[0]};
     auto* scratch = reinterpret_cast<float*>(args.scratch);
     for (std::int64_t g = 0; g < count; ++g) {  // of nearly equal size: 9 is 5 + 4, not 8 + 1

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/rounding.h"
 #include "kernels/attention_gradient.h"
 #include "kernels/cpu/attention_gradient_layout.h"
 #include "kernels/cpu/attention_product.h"
@@ -35,7 +36,7 @@ struct KeyLayout {
 /// A product of a strip of 16 rows, in groups of nearly equal size.
 template <typename Layout>
 inline void multiply_strip(const Product<float>& product, std::int64_t columns) {
-  constexpr std::int64_t kGroups = (kGradientStrip + kTileRows - 1) / kTileRows;
+  constexpr std::int64_t kGroups = divide_up(kGradientStrip, kTileRows);
   for (std::int64_t group = 0; group < kGroups; ++group) {
     const std::int64_t first = group * kGradientStrip / kGroups;
     const std::int64_t end = (group + 1) * kGradientStrip / kGroups;

@@ -64,7 +64,7 @@ inline constexpr std::int64_t kFloatBytes = kFloatPanelCount * kFloatSteps * 2 *
 template <typename Call>
 [[gnu::always_inline]] inline void for_each_row_block(std::int64_t num_rows, std::int64_t max_rows,
                                                       const Call& call) {
-  const std::int64_t blocks = (num_rows + max_rows - 1) / max_rows;
+  const std::int64_t blocks = divide_up(num_rows, max_rows);
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t first = b * num_rows / blocks;
     call(first, (b + 1) * num_rows / blocks - first);

@@ -130,7 +130,7 @@ AttentionArgs AttentionBed::args(const AttentionTask& task, Scratch& scratch) {
     scratch.first_keys.push_back(task.first_key());
     scratch.end_keys.push_back(std::min(end, task.end_key()));
   }
-  const std::int64_t per_head = (num_keys_ + kKeysPerBlock - 1) / kKeysPerBlock;
+  const std::int64_t per_head = divide_up(num_keys_, kKeysPerBlock);
   const auto first_block =
       static_cast<std::size_t>((copy_ * form_.kv_heads + task.rows.kv_head) * per_head);
   const std::int64_t offset = row_offset(task.rows.kv_head, task.rows.first);
@@ -162,7 +162,7 @@ void AttentionBed::run(const AttentionKernel& kernel, std::int64_t rows, ThreadP
                         .first_keys = {},
                         .end_keys = {}});
   }
-  const std::int64_t per_copy = form_.kv_heads * ((num_keys_ + kKeysPerBlock - 1) / kKeysPerBlock);
+  const std::int64_t per_copy = form_.kv_heads * divide_up(num_keys_, kKeysPerBlock);
   copy_ = (copy_ + 1) % (std::ssize(key_blocks_) / per_copy);
   const AttentionSpan span{.position = num_keys_ - rows, .num_tokens = rows};
   plan_.cut({&span, 1}, {.kv_heads = form_.kv_heads, .group = group(), .value_dim = form_.head_dim},

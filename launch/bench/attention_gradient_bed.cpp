@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/rounding.h"
 #include "launch/shapes/cold_weights.h"
 
 namespace moesaic {
@@ -136,7 +137,7 @@ void AttentionGradientBed::run(const AttentionKernel& kernel, std::int64_t rows,
   for (ByteBuffer& scratch : scratch_) {
     if (scratch.size() < bytes) scratch = ByteBuffer(bytes);
   }
-  const std::int64_t samples = (rows + sample_rows_ - 1) / sample_rows_;
+  const std::int64_t samples = divide_up(rows, sample_rows_);
   pool.parallel_for(samples * form_.heads, [&](std::int64_t task, int worker) {
     AttentionGradientArgs one = args(task / form_.heads, task % form_.heads);
     one.scratch = scratch_[static_cast<std::size_t>(worker)].data();

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/rounding.h"
 #include "kernels/gemm_plan.h"
 #include "kernels/kernel_table.h"
 #include "launch/job/largest_value.h"
@@ -118,7 +119,7 @@ std::int64_t product_bytes(const ModelConfig& config, const WeightBytes& weights
                            const Workload& work, const RankSharing& sharing) {
   constexpr std::int64_t kThreadBytes = std::int64_t{1} << 19;  // results of a job and scratch
   const std::int64_t hidden = config.hidden_size;
-  const std::int64_t own_experts = (config.num_experts + sharing.sharers - 1) / sharing.sharers;
+  const std::int64_t own_experts = divide_up(config.num_experts, sharing.sharers);
   std::int64_t most = 0;
   for (const LayerConfig& layer : config.layers) {
     const FeedForwardSizes sizes = layer.feed_forward->sizes();

@@ -24,8 +24,7 @@ std::vector<AdapterSpec> new_adapters(const Options& options, std::span<const Ad
          .alpha = options.lora_alpha,
          .scale = adapter_scale(options.lora_alpha, options.lora_rank, options.rslora)});
   }
-  std::stable_partition(specs.begin(), specs.end(),
-                        [](const AdapterSpec& spec) { return spec.site.expert < 0; });
+  put_common_first(specs, &AdapterSpec::site);
   return specs;
 }
 

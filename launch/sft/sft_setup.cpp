@@ -25,6 +25,7 @@
 #include "src/checkpoint/mapped_file.h"
 #include "src/model/model_adapters.h"
 #include "src/train/gradient_reduction.h"
+#include "src/train/sample_order.h"
 
 namespace moesaic {
 namespace {
@@ -91,8 +92,9 @@ std::string other_run(const Command& command) {
 
 std::int64_t sft_total_steps(const Options& options, std::int64_t samples) {
   if (options.max_steps > 0) return options.max_steps;
-  const std::int64_t each = (samples + options.global_batch_size - 1) / options.global_batch_size;
-  return static_cast<std::int64_t>(std::ceil(options.epochs * static_cast<double>(each)));
+  const SampleOrder order({.samples = samples, .batch = options.global_batch_size});
+  return static_cast<std::int64_t>(
+      std::ceil(options.epochs * static_cast<double>(order.steps_per_epoch())));
 }
 
 SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData& data)

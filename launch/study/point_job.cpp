@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/rounding.h"
 #include "launch/bench/model_feed.h"
 #include "launch/bench/stored_model.h"
 #include "launch/job/agreement.h"
@@ -114,7 +115,7 @@ class SequenceJob final : public ModelJob {
   }
   [[nodiscard]] std::int64_t sequences_of_rank() const {
     const std::int64_t ranks = runtime().world().size();
-    return (sequences() + ranks - 1) / ranks;
+    return divide_up(sequences(), ranks);
   }
   [[nodiscard]] Workload workload() const;
   [[nodiscard]] Request request(std::int64_t sequence) const;

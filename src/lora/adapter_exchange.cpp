@@ -2,10 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
-#include <unordered_map>
-
-#include "base/error.h"
 
 namespace moesaic {
 namespace {
@@ -17,12 +13,10 @@ constexpr std::int64_t kPieceValues = std::int64_t{1} << 22;
 
 AdapterExchange::AdapterExchange(const AdapterSet& set, std::span<const AdapterSpec> all,
                                  Communicator& world, bool counts_experts)
-    : set_(set), all_(all), world_(world), counts_experts_(counts_experts) {
-  std::unordered_map<std::string, std::int64_t> places;
-  for (std::int64_t i = 0; i < set.size(); ++i) places[set.spec(i).site.module] = i;
-  for (const AdapterSpec& spec : all) {
-    const auto found = places.find(spec.site.module);
-    held_.push_back(found == places.end() ? -1 : found->second);
+    : set_(set), all_(all), world_(world), counts_experts_(counts_experts), held_(all.size(), -1) {
+  std::int64_t here = 0;
+  for (const std::int64_t index : indices_in(all, set)) {
+    held_[static_cast<std::size_t>(index)] = here++;
   }
 }
 
@@ -100,7 +94,7 @@ void AdapterExchange::distribute(std::span<float> values, const Give& give) cons
       for (std::int64_t i = piece.first; i < piece.end; ++i) {
         const auto a = static_cast<std::size_t>(spec(i).a_values());
         const auto b = static_cast<std::size_t>(spec(i).b_values());
-        give(i, std::span(piece_values).subspan(offset, a),
+        give(std::span(piece_values).subspan(offset, a),
              std::span(piece_values).subspan(offset + a, b));
         offset += a + b;
       }

@@ -17,7 +17,7 @@ class AdapterExchange {
  public:
   /// `all`: the adapters of the whole model, common ones first, as AdapterSet orders them; `set`
   /// holds this rank's. `counts_experts`: on one of the ranks that hold the same experts. All must
-  /// outlive this. Collective.
+  /// outlive this.
   AdapterExchange(const AdapterSet& set, std::span<const AdapterSpec> all, Communicator& world,
                   bool counts_experts);
 
@@ -27,7 +27,8 @@ class AdapterExchange {
   /// Factor A (empty where it is that of the adapter before) and B of adapter `index` of the model.
   using Take =
       std::function<void(std::int64_t index, std::span<const float> a, std::span<const float> b)>;
-  using Give = std::function<void(std::int64_t index, std::span<float> a, std::span<float> b)>;
+  /// The same of the next adapter, to be filled in.
+  using Give = std::function<void(std::span<float> a, std::span<float> b)>;
 
   /// Calls `take` on rank 0 for every adapter of the model with its part of `values`, which are in
   /// the order of AdapterSet::masters() on each rank. Collective.

@@ -34,8 +34,7 @@ std::vector<AdapterSite> targeted_sites(const PeftConfig& config, AdapterLayout 
   std::ranges::copy_if(sites, std::back_inserter(targeted), [&](const AdapterSite& site) {
     return !config.hit_name(site, layout).empty();
   });
-  std::stable_partition(targeted.begin(), targeted.end(),
-                        [](const AdapterSite& site) { return site.expert < 0; });
+  put_common_first(targeted);
   return targeted;
 }
 
@@ -209,11 +208,10 @@ void AdapterFiles::read(AdapterSet& set) const {
 }
 
 void AdapterFiles::read_values(AdapterSet& set) const {
-  std::unordered_map<std::string_view, std::size_t> by_module;
-  for (std::size_t i = 0; i < specs_.size(); ++i) by_module.emplace(specs_[i].site.module, i);
+  const std::vector<std::int64_t> here = indices_in(specs_, set);
   std::vector<std::vector<Use>> uses(modules_.size());
   for (std::int64_t i = 0; i < set.size(); ++i) {
-    const Place& place = places_[by_module.at(set.spec(i).site.module)];
+    const Place& place = places_[static_cast<std::size_t>(here[static_cast<std::size_t>(i)])];
     uses[place.module].push_back({set.factors(i), &place, set.spec(i).shares_a});
   }
   for (std::size_t m = 0; m < modules_.size(); ++m) {

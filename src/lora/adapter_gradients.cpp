@@ -72,10 +72,8 @@ double AdapterGradients::unit_of(std::int64_t trained_tokens) noexcept {
 void AdapterGradients::clear(ThreadPool& pool, double unit) {
   unit_ = unit;
   // Sums over ranks reach factors too that nothing was added to here.
-  const std::int64_t count = sums_.size();
-  pool.for_each((count + kCleared - 1) / kCleared, 1, [&](std::int64_t piece) {
-    const std::int64_t first = piece * kCleared;
-    std::fill_n(sums_.data() + first, std::min(kCleared, count - first), std::int64_t{0});
+  pool.for_each_piece(sums_.size(), kCleared, [&](std::int64_t first, std::int64_t count) {
+    std::fill_n(sums_.data() + first, count, std::int64_t{0});
   });
   std::ranges::fill(states_, kUntouched);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "base/checksum.h"
@@ -99,9 +101,7 @@ float adapter_scale(double alpha, std::int64_t rank, bool rank_stabilised) noexc
 }
 
 AdapterSet::AdapterSet(std::vector<AdapterSpec> specs, Format format) : specs_(std::move(specs)) {
-  const auto experts = std::stable_partition(
-      specs_.begin(), specs_.end(), [](const AdapterSpec& spec) { return spec.site.expert < 0; });
-  num_common_ = experts - specs_.begin();
+  num_common_ = put_common_first(specs_, &AdapterSpec::site);
   place_masters();
   place_packed(format);
 }
@@ -241,6 +241,21 @@ std::array<std::int64_t, kAdapterKindNames.size()> trainable_numbers(
     numbers[static_cast<std::size_t>(spec.site.kind)] += spec.num_values();
   }
   return numbers;
+}
+
+std::vector<std::int64_t> indices_in(std::span<const AdapterSpec> all, const AdapterSet& set) {
+  std::unordered_map<std::string_view, std::int64_t> by_module;
+  for (std::int64_t i = 0; i < std::ssize(all); ++i) {
+    by_module.emplace(all[static_cast<std::size_t>(i)].site.module, i);
+  }
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = 0; i < set.size(); ++i) {
+    const auto found = by_module.find(set.spec(i).site.module);
+    require(found != by_module.end(), ErrorKind::internal, "{} is not an adapter of the model",
+            set.spec(i).site.module);
+    indices.push_back(found->second);
+  }
+  return indices;
 }
 
 std::vector<AdapterSpec> specs_of_rank(std::span<const AdapterSpec> specs,

@@ -114,6 +114,11 @@ void initialize(AdapterSet& set, std::uint64_t seed);
 [[nodiscard]] std::array<std::int64_t, kAdapterKindNames.size()> trainable_numbers(
     std::span<const AdapterSpec> specs);
 
+/// Where each adapter of `set` stands among `all` of the model. Throws Error{internal} if one does
+/// not.
+[[nodiscard]] std::vector<std::int64_t> indices_in(std::span<const AdapterSpec> all,
+                                                   const AdapterSet& set);
+
 /// Those of `specs` that a rank has that holds these experts.
 [[nodiscard]] std::vector<AdapterSpec> specs_of_rank(std::span<const AdapterSpec> specs,
                                                      const HeldExperts& held);

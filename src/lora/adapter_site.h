@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace moesaic {
 
@@ -43,5 +46,14 @@ struct AdapterSite {
   std::string fused4{};
   std::string fused5{};
 };
+
+/// Puts what belongs to no expert before the others, which sets, exchanges and files rely on, and
+/// returns how many these are; each keep their order. `site_of` gives the site of an item.
+template <typename Item, typename SiteOf = std::identity>
+std::int64_t put_common_first(std::vector<Item>& items, SiteOf site_of = {}) {
+  const auto of_experts = std::ranges::stable_partition(
+      items, [](const AdapterSite& site) { return site.expert < 0; }, site_of);
+  return of_experts.begin() - items.begin();
+}
 
 }  // namespace moesaic

@@ -46,10 +46,9 @@ std::vector<AdapterSite> matching_sites(std::span<const AdapterSite> sites,
                                         const std::string& expression) {
   std::vector<AdapterSite> matching;
   try {
-    const Regex whole = Regex::compile("\\A(?:" + expression + ")\\z", "PCRE2");
-    std::ranges::copy_if(sites, std::back_inserter(matching), [&](const AdapterSite& site) {
-      return !whole.find_all(site.module).empty();
-    });
+    const Regex whole = Regex::compile_whole(expression, "PCRE2");
+    std::ranges::copy_if(sites, std::back_inserter(matching),
+                         [&](const AdapterSite& site) { return whole.has_match(site.module); });
   } catch (const Error& error) {  // which is of a file for what a pattern is in
     fail(ErrorKind::usage,
          "--lora-targets \"{}\": neither a list of {} nor a regular expression that can be used: "

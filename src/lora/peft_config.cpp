@@ -94,13 +94,13 @@ struct PeftConfig::Names {
     } else if (json.as_string() == "all-linear") {
       all_linear = true;
     } else {
-      whole = Regex::compile("\\A(?:" + json.as_string() + ")\\z", json.where());
+      whole = Regex::compile_whole(json.as_string(), json.where());
     }
   }
 
   [[nodiscard]] bool hit(std::string_view name) const {
     if (all_linear) return true;
-    if (whole) return !whole->find_all(name).empty();
+    if (whole) return whole->has_match(name);
     return std::ranges::any_of(endings,
                                [&](const std::string& end) { return has_ending(name, end); });
   }
@@ -110,9 +110,9 @@ struct PeftConfig::Names {
 class PeftConfig::Pattern {
  public:
   Pattern(const std::string& key, const std::string& where)
-      : whole_(Regex::compile("\\A(?:.*\\.)?(?:" + key + ")\\z", where)) {}
+      : whole_(Regex::compile_whole("(?:.*\\.)?(?:" + key + ")", where)) {}
 
-  [[nodiscard]] bool hits(std::string_view name) const { return !whole_.find_all(name).empty(); }
+  [[nodiscard]] bool hits(std::string_view name) const { return whole_.has_match(name); }
 
  private:
   Regex whole_;

@@ -1,4 +1,5 @@
 #include "src/model/attention_plan.h"
+#include "base/rounding.h"
 
 #include <algorithm>
 
@@ -43,7 +44,7 @@ void AttentionPlan::cut(std::span<const AttentionSpan> sequences, const Attentio
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     const std::int64_t rows = sequences[s].num_tokens;
     // Later rows see more keys: the longest tasks go first.
-    for (std::int64_t block = (rows + tokens_per_task - 1) / tokens_per_task; block-- > 0;) {
+    for (std::int64_t block = divide_up(rows, tokens_per_task); block-- > 0;) {
       const std::int64_t first = block * tokens_per_task;
       const std::int64_t count = std::min(tokens_per_task, rows - first);
       for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
@@ -62,7 +63,7 @@ std::int64_t AttentionPlan::most_state_floats(const AttentionShape& shape, std::
   const std::int64_t cut_rows = kTasksPerThread * threads * std::max(kAttentionRows, shape.group);
   const std::int64_t rows = std::min(tokens * shape.group * shape.kv_heads, cut_rows);
   const std::int64_t segments = std::min((seen + kAttentionRows) / kKeysPerSegment + 2,
-                                         (positions + kKeysPerSegment - 1) / kKeysPerSegment);
+                                         divide_up(positions, kKeysPerSegment));
   return rows * segments * attention_state_floats(shape.value_dim);
 }
 

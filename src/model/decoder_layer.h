@@ -65,7 +65,7 @@ class DecoderLayer {
   void make_stashes(KeptLayer& keep) const;
   /// What goes into a part from the gradient `dx` of the residual stream.
   [[nodiscard]] MatrixView<const float> part_gradient(MatrixView<const float> dx);
-  /// dx += the gradient of norm(x), of that of its result in `normed_gradient_`.
+  /// dx += the gradient of norm(x), of that of its result in context_.normed_gradient.
   void add_norm_gradient(MatrixView<const float> x, std::span<const float> weight,
                          MatrixView<float> dx);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/rounding.h"
 #include "kernels/kernel_table.h"
 #include "src/model/attention_plan.h"
 #include "src/model/gqa_gradient.h"
@@ -62,18 +63,18 @@ class GqaAttention : public TokenMixer {
                 const PartBackward& part) override;
 
  private:
+  /// `rows`: those of a task, kAttentionTaskRows or a whole group.
   struct Scratch {
-    Buffer<float> queries;       // [kAttentionTaskRows, head_dim]
-    Buffer<float> out;           // [kAttentionTaskRows, head_dim]
-    Buffer<float> sinks;         // [kAttentionTaskRows] or none
-    Buffer<float> log_sum_exps;  // [kAttentionTaskRows]
+    Buffer<float> queries;       // [rows, head_dim]
+    Buffer<float> out;           // [rows, head_dim]
+    Buffer<float> sinks;         // [rows] or none
+    Buffer<float> log_sum_exps;  // [rows]
     ByteBuffer kernel;
     std::vector<std::int64_t> first_keys;
     std::vector<std::int64_t> end_keys;
     std::vector<const std::byte*> key_blocks;    // of the pages that a task sees
     std::vector<const std::byte*> value_blocks;  // the same
   };
-  [[nodiscard]] std::int64_t group() const { return config_.num_heads / config_.num_kv_heads; }
   void prepare_token(const MixerLayer& layer, const BatchToken& token, std::int64_t row) const;
   void find_blocks(const MixerLayer& layer, const BatchSequence& sequence,
                    const AttentionTask& task, Scratch& scratch) const;
@@ -123,7 +124,7 @@ GqaAttention::GqaAttention(const GqaConfig& config, LayerContext& context)
       rotary_(config.rope),
       scratch_(static_cast<std::size_t>(context.compute.pool->size())),
       gradient_(config, context, kernel_) {
-  const std::int64_t group = config.num_heads / config.num_kv_heads;
+  const std::int64_t group = config.group();
   const std::int64_t rows = std::max(kAttentionTaskRows, group);
   for (Scratch& scratch : scratch_) {
     scratch.queries = Buffer<float>(rows * config.head_dim);
@@ -158,7 +159,7 @@ void GqaAttention::begin(const Batch& batch) {
 void GqaAttention::prepare_token(const MixerLayer& layer, const BatchToken& token,
                                  std::int64_t row) const {
   const GqaPages pages(config_, context_.config.precision, *token.sequence, layer.index);
-  float* const queries = context_.projected.data() + row * heads_.row_width();
+  float* const queries = context_.projected.data() + row * config_.row_width();
   heads_.prepare(layer.weights, angles(row), queries);
   const float* const keys = queries + config_.q_width();
   const float* const values = keys + config_.kv_width();
@@ -177,7 +178,7 @@ void GqaAttention::find_blocks(const MixerLayer& layer, const BatchSequence& seq
   const std::int64_t end = std::min(last_end, task.end_key());
   std::int64_t first_key = task.first_key();
   if (config_.window > 0) first_key = std::max(first_key, first_position + 1 - config_.window);
-  const auto pages = static_cast<std::size_t>((end + kPagePositions - 1) / kPagePositions);
+  const auto pages = static_cast<std::size_t>(divide_up(end, kPagePositions));
   scratch.key_blocks.assign(pages, nullptr);
   scratch.value_blocks.assign(pages, nullptr);
   for (auto page = static_cast<std::size_t>(first_key / kPagePositions); page < pages; ++page) {
@@ -191,8 +192,8 @@ AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence&
                                    const AttentionTask& task, Scratch& scratch) const {
   const AttentionRows& rows = task.rows;
   const std::int64_t head_dim = config_.head_dim;
-  const std::int64_t group_width = group() * head_dim;
-  const std::int64_t q_stride = config_.q_width() + 2 * config_.kv_width();
+  const std::int64_t group_width = config_.group() * head_dim;
+  const std::int64_t q_stride = config_.row_width();
   for (std::int64_t i = 0; i < rows.count; ++i) {
     const std::int64_t row = sequence.first_row + rows.first + i;
     const std::int64_t end = sequence.position + rows.first + i + 1;
@@ -200,8 +201,8 @@ AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence&
     std::memcpy(scratch.queries.data() + i * group_width,
                 context_.projected.data() + row * q_stride + rows.kv_head * group_width,
                 static_cast<std::size_t>(group_width * 4));
-    for (std::int64_t g = 0; g < group(); ++g) {
-      const auto at = static_cast<std::size_t>(i * group() + g);
+    for (std::int64_t g = 0; g < config_.group(); ++g) {
+      const auto at = static_cast<std::size_t>(i * config_.group() + g);
       scratch.first_keys[at] = std::max(task.first_key(), first);
       scratch.end_keys[at] = std::min(end, task.end_key());
     }
@@ -209,7 +210,7 @@ AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence&
   find_blocks(layer, sequence, task, scratch);
   return {.queries = scratch.queries.data(),
           .query_stride = head_dim,
-          .num_rows = rows.count * group(),
+          .num_rows = rows.count * config_.group(),
           .head_dim = head_dim,
           .value_dim = head_dim,
           .first_keys = scratch.first_keys.data(),
@@ -228,23 +229,23 @@ AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence&
 const float* GqaAttention::gather_sinks(const MixerLayer& layer, const AttentionRows& rows,
                                         Scratch& scratch) const {
   if (!config_.sinks) return nullptr;
-  const float* const sinks = layer.weights[kSinks].vector.data() + rows.kv_head * group();
+  const float* const sinks = layer.weights[kSinks].vector.data() + rows.kv_head * config_.group();
   for (std::int64_t i = 0; i < rows.count; ++i) {
-    std::copy_n(sinks, group(), scratch.sinks.data() + i * group());
+    std::copy_n(sinks, config_.group(), scratch.sinks.data() + i * config_.group());
   }
   return scratch.sinks.data();
 }
 
 void GqaAttention::scatter(const BatchSequence& sequence, const AttentionRows& rows,
                            const Scratch& scratch) const {
-  const std::int64_t group_width = group() * config_.head_dim;
+  const std::int64_t group_width = config_.group() * config_.head_dim;
   for (std::int64_t i = 0; i < rows.count; ++i) {
     const std::int64_t row = sequence.first_row + rows.first + i;
     std::memcpy(mixed_.row(row).data() + rows.kv_head * group_width,
                 scratch.out.data() + i * group_width, static_cast<std::size_t>(group_width * 4));
     if (log_sum_exps_.rows() == 0) continue;
-    std::copy_n(scratch.log_sum_exps.data() + i * group(), group(),
-                log_sum_exps_.row(row).data() + rows.kv_head * group());
+    std::copy_n(scratch.log_sum_exps.data() + i * config_.group(), config_.group(),
+                log_sum_exps_.row(row).data() + rows.kv_head * config_.group());
   }
 }
 
@@ -253,7 +254,7 @@ void GqaAttention::join(const MixerLayer& layer, const BatchSequence& sequence,
   kernel_.merge({.states = states_.data() + join.states,
                  .num_segments = join.num_segments,
                  .segment_stride = join.segment_stride,
-                 .num_rows = join.rows.count * group(),
+                 .num_rows = join.rows.count * config_.group(),
                  .value_dim = config_.head_dim,
                  .sinks = gather_sinks(layer, join.rows, scratch),
                  .out = scratch.out.data(),
@@ -282,7 +283,7 @@ void GqaAttention::attend(const MixerLayer& layer, const Batch& batch) {
 void GqaAttention::forward(const MixerLayer& layer, const Batch& batch, const PartForward& part) {
   const WeightSet& weights = layer.weights;
   const std::int64_t rows = batch.rows();
-  const std::int64_t width = heads_.row_width();
+  const std::int64_t width = config_.row_width();
   auto* const keep = static_cast<GqaStash*>(part.keep);
   context_.projected.reserve(rows * width);
   const MatrixView<float> prepared = context_.projected.matrix(rows, width);

@@ -16,13 +16,13 @@ void resize(Buffer<float>& buffer, std::int64_t count) {
 
 void GqaStash::resize(std::int64_t rows) {
   rows_ = rows;
-  moesaic::resize(projected_, rows * (config_.q_width() + 2 * config_.kv_width()));
+  moesaic::resize(projected_, rows * (config_.row_width()));
   moesaic::resize(attended_, rows * config_.q_width());
   moesaic::resize(log_sum_exps_, rows * config_.num_heads);
 }
 
 MatrixView<float> GqaStash::projected() const {
-  return projected_.matrix(rows_, config_.q_width() + 2 * config_.kv_width());
+  return projected_.matrix(rows_, config_.row_width());
 }
 MatrixView<float> GqaStash::attended() const {
   return attended_.matrix(rows_, config_.q_width());
@@ -47,7 +47,7 @@ GqaGradient::GqaGradient(const GqaConfig& config, LayerContext& context,
 void GqaGradient::run(const WeightSet& weights, const Angles& angles, const GqaStash& stash,
                       const PartBackward& part) {
   const std::int64_t rows = part.x.rows();
-  const std::int64_t width = heads_.row_width();
+  const std::int64_t width = config_.row_width();
   context_.mixed.reserve(rows * config_.q_width());
   context_.linear.backward(weights[kO], {.x = stash.attended(),
                                          .dy = part.dy,
@@ -59,7 +59,7 @@ void GqaGradient::run(const WeightSet& weights, const Angles& angles, const GqaS
   context_.compute.pool->for_each_row(rows, [&](std::int64_t row, int worker) {
     Buffer<float>& scratch = head_rows_[static_cast<std::size_t>(worker)];
     scratch.reserve(width);
-    if (group() > 1) add_parts(row);
+    if (config_.group() > 1) add_parts(row);
     heads_.pass_back(weights, angles.row(row),
                      {.projected = stash.projected().row(row).data(),
                       .scratch = scratch.data(),
@@ -84,10 +84,10 @@ void GqaGradient::prepare(const WeightSet& weights, const Angles& angles, const 
 
 AttentionGradientArgs GqaGradient::head_of(const GqaStash& stash, const SampleRange& sample,
                                            std::int64_t head) const {
-  const std::int64_t width = heads_.row_width();
+  const std::int64_t width = config_.row_width();
   const std::int64_t q_width = config_.q_width();
   const std::int64_t q_column = head * config_.head_dim;
-  const std::int64_t k_column = q_width + head / group() * config_.head_dim;
+  const std::int64_t k_column = q_width + head / config_.group() * config_.head_dim;
   const std::int64_t v_column = k_column + config_.kv_width();
   const auto at = [&](float* matrix, std::int64_t stride, std::int64_t column) {
     return AttentionGradientArgs::Rows<float>{matrix + sample.first_row * stride + column, stride};
@@ -96,7 +96,7 @@ AttentionGradientArgs GqaGradient::head_of(const GqaStash& stash, const SampleRa
     return AttentionGradientArgs::Rows<const float>{at(matrix, stride, column).data, stride};
   };
   float* const prepared = context_.projected.data();
-  const bool shared = group() > 1;
+  const bool shared = config_.group() > 1;
   return {.num_rows = sample.num_rows,
           .window = config_.window,
           .head_dim = config_.head_dim,
@@ -117,8 +117,8 @@ AttentionGradientArgs GqaGradient::head_of(const GqaStash& stash, const SampleRa
 
 void GqaGradient::differentiate(const GqaStash& stash, std::span<const SampleRange> samples) {
   const std::int64_t rows = stash.projected().rows();
-  gradients_.reserve(rows * heads_.row_width());
-  if (group() > 1) {
+  gradients_.reserve(rows * config_.row_width());
+  if (config_.group() > 1) {
     key_parts_.reserve(rows * config_.q_width());
     value_parts_.reserve(rows * config_.q_width());
   }
@@ -128,7 +128,10 @@ void GqaGradient::differentiate(const GqaStash& stash, std::span<const SampleRan
         ByteBuffer& scratch = scratch_[static_cast<std::size_t>(worker)];
         const auto bytes = static_cast<std::size_t>(
             attention_gradient_scratch_bytes(sample.num_rows, config_.head_dim, config_.head_dim));
-        if (scratch.size() < bytes) scratch = ByteBuffer(bytes);
+        if (scratch.size() < bytes) {
+          scratch = ByteBuffer();  // first: both together may be too much
+          scratch = ByteBuffer(bytes);
+        }
         AttentionGradientArgs args = head_of(stash, sample, task % config_.num_heads);
         args.scratch = scratch.data();
         kernel_.differentiate(args);
@@ -143,10 +146,11 @@ void GqaGradient::add_parts(std::int64_t row) const {
     for (std::int64_t h = 0; h < config_.num_kv_heads; ++h, sums += head_dim) {
       std::copy_n(part, head_dim, sums);
       part += head_dim;
-      for (std::int64_t g = 1; g < group(); ++g, part += head_dim) vector.add(part, head_dim, sums);
+      for (std::int64_t g = 1; g < config_.group(); ++g, part += head_dim)
+        vector.add(part, head_dim, sums);
     }
   };
-  float* const keys = gradients_.data() + row * heads_.row_width() + config_.q_width();
+  float* const keys = gradients_.data() + row * config_.row_width() + config_.q_width();
   add(key_parts_, keys);
   add(value_parts_, keys + config_.kv_width());
 }

@@ -56,7 +56,6 @@ class GqaGradient {
            const PartBackward& part);
 
  private:
-  [[nodiscard]] std::int64_t group() const { return config_.num_heads / config_.num_kv_heads; }
   /// Context_.projected: queries, keys and values as attention had them.
   void prepare(const WeightSet& weights, const Angles& angles, const GqaStash& stash);
   void differentiate(const GqaStash& stash, std::span<const SampleRange> samples);

@@ -28,7 +28,7 @@ void GqaHeads::norm_whole(const WeightSet& weights, float* row) const {
 void GqaHeads::clip(float* row) const {
   if (!config_.clip_qkv) return;
   const auto limit = static_cast<float>(*config_.clip_qkv);
-  for (std::int64_t i = 0; i < row_width(); ++i) row[i] = std::clamp(row[i], -limit, limit);
+  for (std::int64_t i = 0; i < config_.row_width(); ++i) row[i] = std::clamp(row[i], -limit, limit);
 }
 
 void GqaHeads::prepare(const WeightSet& weights, const RotaryAngles& angles, float* row) const {
@@ -51,7 +51,7 @@ void GqaHeads::pass_back(const WeightSet& weights, const RotaryAngles& angles,
   const bool whole = config_.qk_norm == QkNorm::whole;
   float* const head_inputs = row.scratch;  // of norms of one head
   if (per_head) {
-    std::copy_n(row.projected, row_width(), head_inputs);
+    std::copy_n(row.projected, config_.row_width(), head_inputs);
     clip(head_inputs);
   }
   for (std::int64_t h = 0; h < config_.num_heads + config_.num_kv_heads; ++h) {
@@ -73,10 +73,10 @@ void GqaHeads::pass_back(const WeightSet& weights, const RotaryAngles& angles,
 
 /// As torch has it: what is clamped to a bound, but does not lie on it, gets no gradient.
 void GqaHeads::pass_back_clip(const WeightSet& weights, const Backward& row) const {
-  std::copy_n(row.projected, row_width(), row.scratch);
+  std::copy_n(row.projected, config_.row_width(), row.scratch);
   norm_whole(weights, row.scratch);
   const auto limit = static_cast<float>(*config_.clip_qkv);
-  for (std::int64_t i = 0; i < row_width(); ++i) {
+  for (std::int64_t i = 0; i < config_.row_width(); ++i) {
     if (std::abs(row.scratch[i]) > limit) row.gradient[i] = 0;
   }
 }

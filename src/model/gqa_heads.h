@@ -14,16 +14,12 @@ struct RotaryAngles {
 };
 
 /// What lies between the projections of a token and attention: norms of queries and keys, clipping,
-/// rotary embedding. Rows are [q_width + 2 kv_width]: queries, keys, values.
+/// rotary embedding. Rows are [row_width]: queries, keys, values.
 class GqaHeads {
  public:
   /// Both must outlive this.
   GqaHeads(const GqaConfig& config, const VectorKernels& vector)
       : config_(config), vector_(vector) {}
-
-  [[nodiscard]] std::int64_t row_width() const {
-    return config_.q_width() + 2 * config_.kv_width();
-  }
 
   /// A projected row, in place.
   void prepare(const WeightSet& weights, const RotaryAngles& angles, float* row) const;

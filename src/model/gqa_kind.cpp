@@ -14,6 +14,7 @@ namespace moesaic {
 namespace {
 
 constexpr IntRange kHeads = {1, std::int64_t{1} << 14};
+constexpr IntRange kHeadDim = kHeads;
 constexpr IntRange kWindow = {1, std::int64_t{1} << 40};
 
 void read_heads(const ConfigReader& reader, const GqaTraits& traits, GqaConfig& config) {
@@ -24,7 +25,7 @@ void read_heads(const ConfigReader& reader, const GqaTraits& traits, GqaConfig& 
   require(config.num_heads % config.num_kv_heads == 0, ErrorKind::file,
           "{}: num_attention_heads {} is no multiple of num_key_value_heads {}",
           reader.json().where(), config.num_heads, config.num_kv_heads);
-  config.head_dim = reader.int_or("head_dim", config.hidden / config.num_heads, kHeads);
+  config.head_dim = reader.int_or("head_dim", config.hidden / config.num_heads, kHeadDim);
   require(config.head_dim > 0 && config.head_dim % 2 == 0, ErrorKind::file,
           "{}: head_dim (by default hidden_size {} / num_attention_heads {}) is {}; rotary "
           "embedding needs an even number above 0",
@@ -132,7 +133,7 @@ TokenNumbers GqaKind::token_numbers() const {
 
 /// What GqaAttention has: queries, keys and values, the attended rows, rotary angles.
 std::int64_t GqaKind::row_bytes() const {
-  return 4 * (2 * config_.q_width() + 2 * config_.kv_width() + config_.head_dim);
+  return 4 * (config_.row_width() + config_.q_width() + config_.head_dim);
 }
 
 std::int64_t GqaKind::pass_bytes(const PassSize& pass) const {
@@ -142,14 +143,14 @@ std::int64_t GqaKind::pass_bytes(const PassSize& pass) const {
 
 /// What GqaStash has: queries, keys and values as projected, the attended rows, log-sum-exps.
 std::int64_t GqaKind::kept_bytes() const {
-  return 4 * (2 * config_.q_width() + 2 * config_.kv_width() + config_.num_heads);
+  return 4 * (config_.row_width() + config_.q_width() + config_.num_heads);
 }
 
 /// What GqaGradient has: gradients of the projected rows, and those that the query heads of a group
 /// give for the keys and values that they share.
 std::int64_t GqaKind::backward_bytes() const {
   const std::int64_t parts = config_.num_heads > config_.num_kv_heads ? 2 * config_.q_width() : 0;
-  return 4 * (config_.q_width() + 2 * config_.kv_width() + parts);
+  return 4 * (config_.row_width() + parts);
 }
 
 /// A head's rows as a worker of GqaGradient packs them.

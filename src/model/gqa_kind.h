@@ -35,15 +35,16 @@ struct GqaConfig {
   RopeConfig rope{};
 
   [[nodiscard]] AttentionShape shape() const noexcept {
-    return {.kv_heads = num_kv_heads,
-            .group = num_heads / num_kv_heads,
-            .value_dim = head_dim,
-            .window = window};
+    return {.kv_heads = num_kv_heads, .group = group(), .value_dim = head_dim, .window = window};
   }
+  /// Query heads of a KV head.
+  [[nodiscard]] std::int64_t group() const noexcept { return num_heads / num_kv_heads; }
   /// Columns of the query projection's output.
   [[nodiscard]] std::int64_t q_width() const noexcept { return num_heads * head_dim; }
   /// Columns of the key projection's output, and of the value projection's.
   [[nodiscard]] std::int64_t kv_width() const noexcept { return num_kv_heads * head_dim; }
+  /// Of all three projections: queries, keys, values.
+  [[nodiscard]] std::int64_t row_width() const noexcept { return q_width() + 2 * kv_width(); }
 };
 
 /// Places in the weight set.

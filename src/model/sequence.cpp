@@ -4,12 +4,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace moesaic {
 namespace {
 
 std::size_t pages_of(std::int64_t positions) {
-  return static_cast<std::size_t>((positions + kPagePositions - 1) / kPagePositions);
+  return static_cast<std::size_t>(divide_up(positions, kPagePositions));
 }
 
 }  // namespace

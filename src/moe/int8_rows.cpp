@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/dtype.h"
+#include "base/rounding.h"
 #include "kernels/cpu/token_scale.h"
 #include "kernels/format.h"
 #include "src/moe/int8_codes.h"
@@ -21,7 +22,7 @@ constexpr int kLargestCode = 127;
 }  // namespace
 
 std::int64_t Int8Rows::bytes() const noexcept {
-  return scales_behind_codes(depth_) + (depth_ + scale_depth_ - 1) / scale_depth_ * kFloatBytes;
+  return scales_behind_codes(depth_) + divide_up(depth_, scale_depth_) * kFloatBytes;
 }
 
 void Int8Rows::encode(const float* from, std::byte* to) const {

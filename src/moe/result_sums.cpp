@@ -49,7 +49,8 @@ void ResultSums::add_node_parts(ChoiceBatch& choices, const MoeContext& context)
   }
 }
 
-/// Each in the row of its first output, and rounded to what travels, also if it stays.
+/// Each in the row of its first output, and rounded to what travels, also if it stays. (Parts that
+/// a rank of the node adds to its own leave as they are, and are rounded in vain.)
 void ResultSums::sum_parts(ChoiceBatch& choices, std::span<const std::int32_t> parts,
                            const WireCodec& codec) const {
   compute_.pool->for_each_row(std::ssize(parts), [&](std::int64_t i) {

@@ -62,7 +62,6 @@ class Router {
 
   [[nodiscard]] std::int64_t num_experts() const noexcept { return weights_.rows; }
   [[nodiscard]] std::int64_t hidden() const noexcept { return weights_.depth; }
-  [[nodiscard]] std::int64_t topk() const noexcept { return options_.topk; }
 
  private:
   PackedMatrix weights_;

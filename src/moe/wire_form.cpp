@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/rounding.h"
 #include "kernels/cpu/token_scale.h"
 #include "kernels/format.h"
 #include "src/moe/int8_codes.h"
@@ -33,7 +34,7 @@ std::int64_t WireCodec::bytes(WireForm form, std::int64_t n) noexcept {
     case WireForm::bf16:
       return 2 * n;
     case WireForm::int8:
-      return scales_behind_codes(n) + 4 * ((n + kBlock - 1) / kBlock);
+      return scales_behind_codes(n) + 4 * divide_up(n, kBlock);
     default:
       return 4 * n;
   }

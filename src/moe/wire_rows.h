@@ -58,7 +58,6 @@ class WireRows {
   [[nodiscard]] std::int64_t activation_bytes() const noexcept { return hidden_bytes_; }
   [[nodiscard]] std::int64_t row_bytes() const noexcept { return row_bytes_; }
   [[nodiscard]] std::int64_t stride_bytes() const noexcept { return stride_bytes_; }
-  [[nodiscard]] std::int64_t topk() const noexcept { return topk_; }
   [[nodiscard]] const std::byte* data() const noexcept { return bytes_.data(); }
 
  private:

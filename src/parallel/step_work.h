@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rounding.h"
 #include "kernels/cuda/mlp_products.h"
 #include "src/parallel/expert_loads.h"
 #include "src/parallel/expert_popularity.h"
@@ -82,7 +83,7 @@ struct CostStep {
   /// Tokens of `sharers` ranks.
   [[nodiscard]] double all_rows(int sharers) const {
     if (texts == 0) return rows * sharers;
-    const std::int64_t most = (texts + sharers - 1) / sharers;
+    const std::int64_t most = divide_up(texts, sharers);
     return rows * static_cast<double>(texts) / static_cast<double>(most);
   }
 };

@@ -119,6 +119,10 @@ Regex Regex::compile(std::string_view pattern, const std::string& where) {
   return Regex(std::move(code));
 }
 
+Regex Regex::compile_whole(std::string_view pattern, const std::string& where) {
+  return compile("\\A(?:" + std::string(pattern) + ")\\z", where);
+}
+
 Regex Regex::literal(std::string_view text) {
   if (text.empty()) return compile("", "empty pattern");
   auto code = std::make_shared<Code>();

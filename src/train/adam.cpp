@@ -34,13 +34,11 @@ void adam_step(const AdamOptions& options, const AdamStep& step, std::span<const
   constexpr std::int64_t kPiece = 1 << 14;
   const AdamUpdate update = update_of(options, step);
   const GradientKernels& kernels = compute.vector->gradients;
-  const std::int64_t count = std::ssize(sums);
-  compute.pool->for_each((count + kPiece - 1) / kPiece, 1, [&](std::int64_t piece) {
-    const std::int64_t at = piece * kPiece;
+  compute.pool->for_each_piece(std::ssize(sums), kPiece, [&](std::int64_t at, std::int64_t count) {
     kernels.adam(update,
                  {sums.data() + at, state.parameters.data() + at, state.first.data() + at,
                   state.second.data() + at},
-                 std::min(kPiece, count - at));
+                 count);
   });
 }
 

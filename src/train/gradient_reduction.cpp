@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -56,19 +55,14 @@ GradientReduction::GradientReduction(const AdapterSet& set, std::span<const Adap
       all_(all),
       ranks_(ranks),
       pool_(pool),
+      places_(indices_in(all, set)),
       counts_experts_(ranks.replicas.rank() == 0),
       world_sums_(ranks.world),
       replica_sums_(ranks.replicas) {
-  std::unordered_map<std::string, std::int64_t> places;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    places[all[i].site.module] = static_cast<std::int64_t>(i);
-    layers_.resize(std::max(layers_.size(), static_cast<std::size_t>(all[i].site.layer) + 1));
+  for (const AdapterSpec& spec : all) {
+    layers_.resize(std::max(layers_.size(), static_cast<std::size_t>(spec.site.layer) + 1));
   }
   for (std::int64_t i = 0; i < set.size(); ++i) {
-    const auto found = places.find(set.spec(i).site.module);
-    require(found != places.end(), ErrorKind::internal, "{} is not an adapter of the model",
-            set.spec(i).site.module);
-    places_.push_back(found->second);
     Layer& layer = layers_[static_cast<std::size_t>(set.spec(i).site.layer)];
     (i < set.num_common() ? layer.common : layer.experts).push_back(static_cast<std::int32_t>(i));
   }

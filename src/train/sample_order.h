@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/rounding.h"
+
 namespace moesaic {
 
 /// In which order samples are trained, whatever the ranks: every epoch has each of them once, in an
@@ -19,7 +21,7 @@ class SampleOrder {
   explicit SampleOrder(const Options& options) : options_(options) {}
 
   [[nodiscard]] std::int64_t steps_per_epoch() const {
-    return (options_.samples + options_.batch - 1) / options_.batch;
+    return divide_up(options_.samples, options_.batch);
   }
   /// The samples of a step, counted from 0 over all epochs.
   [[nodiscard]] std::vector<std::int64_t> step(std::int64_t step);

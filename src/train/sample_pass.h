@@ -42,7 +42,8 @@ class SamplePass {
   /// has it.
   void backward(MicroBatch batch, AdapterGradients& gradients,
                 const Transformer::LayerDone& layer_done = {});
-  /// The losses alone, without dropout; nothing is kept.
+  /// The losses alone, without dropout; of what a backward pass needs the inputs of layers alone
+  /// are kept.
   [[nodiscard]] MicroBatch evaluate(std::span<const TrainSample> samples);
 
  private:

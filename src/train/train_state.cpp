@@ -308,7 +308,7 @@ void TrainCheckpoints::load(std::int64_t steps, const AdapterExchange& exchange,
   const std::array<std::span<float>, 3> parts = {state.masters, state.moments.first,
                                                  state.moments.second};
   for (std::size_t part = 0; part < parts.size(); ++part) {
-    exchange.distribute(parts[part], [&](std::int64_t, std::span<float> a, std::span<float> b) {
+    exchange.distribute(parts[part], [&](std::span<float> a, std::span<float> b) {
       reader->read(part, a);
       reader->read(part, b);
     });

@@ -187,15 +187,11 @@ TrainStepResult Trainer::step(std::int64_t number, const SampleSet& set,
 void Trainer::require_finite_adapter(std::int64_t number) const {
   constexpr std::int64_t kValues = std::int64_t{1} << 16;
   const std::span<const float> masters = parts_.adapters.masters();
-  const std::int64_t pieces = (std::ssize(masters) + kValues - 1) / kValues;
   std::atomic<std::int64_t> broken = 0;
-  parts_.compute.pool->for_each(pieces, 1, [&](std::int64_t piece) {
-    const auto first = static_cast<std::size_t>(piece * kValues);
-    if (!all_finite(
-            masters.subspan(first, std::min<std::size_t>(kValues, masters.size() - first)))) {
-      broken = 1;
-    }
-  });
+  parts_.compute.pool->for_each_piece(
+      std::ssize(masters), kValues, [&](std::int64_t first, std::int64_t count) {
+        if (!all_finite({masters.data() + first, static_cast<std::size_t>(count)})) broken = 1;
+      });
   std::int64_t any = broken;
   parts_.ranks.world.max({&any, 1});
   if (any == 0) return;

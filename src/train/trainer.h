@@ -83,7 +83,8 @@ class Trainer {
   Trainer(const Parts& parts, const TrainOptions& options);
 
   /// Step `number`, from 0, over `samples` of `set`, which is the same on all ranks. Throws
-  /// NotFinite{file} naming step and module unless such steps are to be skipped.
+  /// NotFinite{file} naming step and module unless such steps are to be skipped; naming the step
+  /// alone, also of those, where the adapter is not finite after it.
   TrainStepResult step(std::int64_t number, const SampleSet& set,
                        std::span<const std::int64_t> samples);
   /// Whether to leave off; all ranks are told the same.

@@ -57,7 +57,9 @@ void check_round_trip(int ranks, int replicas) {
     const AdapterSet set(specs_of_rank(all, held), Format::f32);
     const AdapterExchange exchange(set, all, world, world.rank() < share);
     std::vector<float> values(set.masters().size(), -1);
-    exchange.distribute(values, fill);
+    std::int64_t next = 0;
+    exchange.distribute(values,
+                        [&](std::span<float> a, std::span<float> b) { fill(next++, a, b); });
     for (std::int64_t i = 0; i < set.size(); ++i) {
       const auto at = static_cast<std::size_t>(set.places()[static_cast<std::size_t>(i)].b.first);
       const auto found = std::ranges::find(

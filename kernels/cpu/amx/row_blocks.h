@@ -5,6 +5,7 @@
 #include <cassert>
 #include <limits>
 
+#include "base/rounding.h"
 #include "kernels/cpu/amx/step_blocks.h"
 #include "kernels/gemm_kernel.h"
 
@@ -31,7 +32,7 @@ class RowTilesOf {
  public:
   explicit RowTilesOf(std::int64_t num_rows)
       : num_rows_(num_rows),
-        tiles_((num_rows + kRowBlock - 1) / kRowBlock),
+        tiles_(divide_up(num_rows, kRowBlock)),
         triples_(num_rows / kRowBlock / 3) {
     if (tiles_ % 3 == 1 && triples_ > 0) --triples_;
   }
@@ -75,8 +76,8 @@ class PartOrder {
         steps_(step_count(args.matrix->layout.format, args.matrix->depth)) {
     const std::int64_t most =
         std::min(most_steps, std::max(kLeastSteps, kRowBytes / (64 * args.num_rows)));
-    const std::int64_t ranges = (steps_ + most - 1) / most;
-    range_ = (steps_ + ranges - 1) / ranges;
+    const std::int64_t ranges = divide_up(steps_, most);
+    range_ = divide_up(steps_, ranges);
   }
 
   [[nodiscard]] std::int64_t num_blocks() const { return rows_.count(); }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/rounding.h"
 #include "src/checkpoint/codecs/codecs.h"
 #include "src/checkpoint/codecs/grid_scaled.h"
 
@@ -22,10 +23,6 @@ class Fp8Codec final : public GridScaledCodec {
     std::memcpy(out, codes().bytes.data() + row * cols(), static_cast<std::size_t>(cols()));
   }
 };
-
-std::int64_t blocks_of(std::int64_t size, std::int64_t block) {
-  return (size + block - 1) / block;
-}
 
 /// Without the dimensions of 1 that ModelOpt puts into [N/128, 1, K/128, 1].
 std::vector<std::int64_t> grid_shape(const StoredTensor& scale) {
@@ -47,7 +44,7 @@ std::optional<BlockSize> find_block(const StoredMatrix& matrix, const StoredTens
   const std::vector<std::int64_t> shape = grid_shape(scale);
   for (const BlockSize block : known_blocks(matrix)) {
     if (shape ==
-        std::vector{blocks_of(matrix.rows(), block.rows), blocks_of(matrix.cols(), block.cols)}) {
+        std::vector{divide_up(matrix.rows(), block.rows), divide_up(matrix.cols(), block.cols)}) {
       return block;
     }
   }
@@ -58,8 +55,8 @@ std::optional<BlockSize> find_block(const StoredMatrix& matrix, const StoredTens
   const BlockSize block = known_blocks(matrix).front();
   scale.refuse(fmt::format(
       "should hold one scale for weights [{}, {}], one a row, or [{}, {}] for blocks of {} x {}",
-      matrix.rows(), matrix.cols(), blocks_of(matrix.rows(), block.rows),
-      blocks_of(matrix.cols(), block.cols), block.rows, block.cols));
+      matrix.rows(), matrix.cols(), divide_up(matrix.rows(), block.rows),
+      divide_up(matrix.cols(), block.cols), block.rows, block.cols));
 }
 
 /// The group of the layout that blocks fall into without a remainder.
@@ -90,7 +87,7 @@ CodecPtr make_fp8_codec(const StoredMatrix& matrix, const StoredTensor& weight) 
   const std::int64_t cols = matrix.cols();
   weight.require_shape({rows, cols});
   const StoredTensor scale = find_scale(matrix, weight);
-  if (is_exponent_scale(scale.dtype()) && scale.shape == std::vector{rows, blocks_of(cols, 32)}) {
+  if (is_exponent_scale(scale.dtype()) && scale.shape == std::vector{rows, divide_up(cols, 32)}) {
     return make_mxfp8_codec(matrix, weight, scale);
   }
   const auto codec = [&](Layout layout, const ScaleGrid& grid) {
@@ -104,7 +101,7 @@ CodecPtr make_fp8_codec(const StoredMatrix& matrix, const StoredTensor& weight) 
   const auto block =
       single && matrix.config().blocks.empty() ? std::nullopt : find_block(matrix, scale);
   if (block) {
-    const ScaleTensor scales(scale, blocks_of(rows, block->rows), blocks_of(cols, block->cols));
+    const ScaleTensor scales(scale, divide_up(rows, block->rows), divide_up(cols, block->cols));
     return codec(block_layout(matrix, scale, *block), {scales, block->rows, block->cols});
   }
   if (!single) refuse_shape(matrix, scale);

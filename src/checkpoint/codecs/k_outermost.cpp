@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/rounding.h"
 #include "src/checkpoint/codecs/codecs.h"
 #include "src/checkpoint/codecs/int4_groups.h"
 #include "src/checkpoint/codecs/nibbles.h"
@@ -139,7 +140,7 @@ ScaleTensor scales_by_group(const StoredMatrix& matrix) {
 StoredGroups plain_groups(const StoredMatrix& matrix, const ScaleTensor& scales) {
   const std::int64_t size = matrix.config().group_size;
   const std::int64_t cols = matrix.cols();
-  if (size > 0 && (cols + size - 1) / size == scales.rows()) return {size, {}};
+  if (size > 0 && divide_up(cols, size) == scales.rows()) return {size, {}};
   return even_groups(scales.tensor(), scales.rows(), cols);
 }
 

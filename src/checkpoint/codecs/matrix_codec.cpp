@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "base/rounding.h"
 #include "kernels/formats/elements.h"
 #include "kernels/weight_format.h"
 
@@ -29,7 +30,7 @@ MatrixCodec::MatrixCodec(const StoredMatrix& matrix, const Layout& layout,
       rows_(matrix.rows()),
       cols_(matrix.cols()),
       group_(scale_group(layout, matrix.cols())),
-      num_groups_((cols_ + group_ - 1) / group_),
+      num_groups_(divide_up(cols_, group_)),
       scales_(scales) {}
 
 void MatrixCodec::read_quantized(const RowRange& rows, QuantizedRows& out) const {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/rounding.h"
 #include "kernels/formats/elements.h"
 #include "src/checkpoint/codecs/codecs.h"
 #include "src/checkpoint/codecs/nibbles.h"
@@ -58,7 +59,7 @@ class MicroscaledCodec final : public MatrixCodec {
 };
 
 std::int64_t groups_of(const StoredMatrix& matrix, std::int64_t group) {
-  return (matrix.cols() + group - 1) / group;
+  return divide_up(matrix.cols(), group);
 }
 
 /// Two codes a byte; gpt-oss keeps the groups of 32 as a dimension.
