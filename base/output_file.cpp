@@ -36,6 +36,9 @@ void require_file_or_nothing(const std::string& path) {
           S_ISDIR(status.st_mode) ? "it is a directory" : "not a regular file");
 }
 
+/// Between the name of a file and the process that writes it anew.
+constexpr std::string_view kPart = ".part-";
+
 }  // namespace
 
 OutputFile::OutputFile(const std::string& path, Mode mode, std::string shown)
@@ -118,7 +121,8 @@ void OutputFile::refused(std::string_view what) const {
 }
 
 ReplacingFile::ReplacingFile(const std::string& path)
-    : path_(path), part_(fmt::format("{}.part-{}", path, ::getpid())) {  // others may write it too
+    : path_(path),
+      part_(fmt::format("{}{}{}", path, kPart, ::getpid())) {  // others may write it too
   require_file_or_nothing(path);
   file_ = OutputFile(part_, OutputFile::Mode::create, path);
 }
@@ -133,6 +137,15 @@ void ReplacingFile::publish() {
   require(published_, ErrorKind::resource, "{}: cannot be written: {}", path_,
           std::strerror(errno));
   sync_name(path_);
+}
+
+std::string_view name_of_part(std::string_view name) noexcept {
+  const std::size_t part = name.rfind(kPart);
+  if (part == std::string_view::npos) return {};
+  const std::string_view process = name.substr(part + kPart.size());
+  const bool is_number =
+      !process.empty() && process.find_first_not_of("0123456789") == process.npos;
+  return is_number ? name.substr(0, part) : std::string_view();
 }
 
 void replace_file(const std::string& path, std::string_view text) {

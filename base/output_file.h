@@ -74,6 +74,9 @@ class ReplacingFile {
   bool published_ = false;
 };
 
+/// The name that a ReplacingFile of this name was to take: NAME of NAME.part-123; empty for others.
+[[nodiscard]] std::string_view name_of_part(std::string_view name) noexcept;
+
 /// Puts `text` in the place of the file `path`, as a ReplacingFile.
 void replace_file(const std::string& path, std::string_view text);
 

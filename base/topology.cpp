@@ -12,6 +12,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/directory.h"
 #include "base/error.h"
 
 namespace moesaic {
@@ -128,10 +129,9 @@ bool take_cpus_of_parent() {
   if (own == nullptr || parents == nullptr || !is_part_of(*own, *parents)) return false;
   if (sched_setaffinity(0, kBytes, parents.get()) != 0) return false;
   std::error_code error;
-  std::filesystem::directory_iterator thread("/proc/self/task", error);
-  for (; !error && thread != std::filesystem::directory_iterator(); thread.increment(error)) {
+  for (const auto& thread : entries_of("/proc/self/task", error)) {
     // None is left behind but one that ends meanwhile: the system has allowed it to this one.
-    (void)sched_setaffinity(std::stoi(thread->path().filename().string()), kBytes, parents.get());
+    (void)sched_setaffinity(std::stoi(thread.path().filename().string()), kBytes, parents.get());
   }
   return true;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/checksum.h"
+#include "base/directory.h"
 #include "base/error.h"
 #include "src/checkpoint/mapped_file.h"
 
@@ -37,7 +38,7 @@ void add_samples(Checksum& sum, const std::string& path) {
 std::string model_checksum(const std::string& directory) {
   constexpr std::array<std::string_view, 4> kKinds = {".json", ".safetensors", ".bin", ".jinja"};
   std::error_code error;
-  const fs::directory_iterator entries(directory, error);
+  const std::vector<fs::directory_entry> entries = entries_of(directory, error);
   require(!error, ErrorKind::file, "cannot read the directory {}: {}", directory, error.message());
   std::vector<fs::path> paths;
   for (const auto& entry : entries) {

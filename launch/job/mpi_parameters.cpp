@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/directory.h"
 #include "base/split.h"
 #include "launch/job/loaded_libraries.h"
 
@@ -43,7 +44,7 @@ std::set<fs::path> parameter_folders(const fs::path& root) {
     if (!prefix.empty()) folders.insert(prefix / "etc");
   }
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(root / "etc", error)) {
+  for (const auto& entry : entries_of(root / "etc", error)) {
     if (entry.path().filename().string().starts_with("openmpi")) folders.insert(entry.path());
   }
   return folders;

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/directory.h"
 #include "base/error.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
@@ -111,9 +112,7 @@ DeviceShare share_device(const Runtime& runtime, std::string_view uuid) {
 
 int count_gpus(const std::string& folder, const char* visible) {
   std::error_code error;
-  const std::filesystem::directory_iterator entries(folder, error);
-  if (error) return 0;
-  const auto there = static_cast<int>(std::distance(begin(entries), end(entries)));
+  const auto there = static_cast<int>(entries_of(folder, error).size());
   if (visible == nullptr) return there;
   std::vector<std::string> shown;
   std::istringstream names(visible);

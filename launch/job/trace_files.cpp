@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/directory.h"
 #include "base/error.h"
 
 namespace moesaic {
@@ -32,10 +33,9 @@ void prepare_traces(const Options& options) {
   std::filesystem::create_directories(directory, error);
   require(!error, ErrorKind::resource, "--trace-dir: {}: cannot be made: {}", directory.string(),
           error.message());
-  std::filesystem::directory_iterator entry(directory, error);
   std::vector<std::filesystem::path> traces;
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    if (is_trace_name(entry->path().filename().string())) traces.push_back(entry->path());
+  for (const auto& entry : entries_of(directory, error)) {
+    if (is_trace_name(entry.path().filename().string())) traces.push_back(entry.path());
   }
   require(!error, ErrorKind::resource, "--trace-dir: {}: cannot be read: {}", directory.string(),
           error.message());

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/directory.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/small_file.h"
@@ -21,7 +22,7 @@ std::optional<std::string> lone_config(const std::string& path) {
   const fs::path directory(path);
   const std::string config = (directory / "config.json").string();
   if (!file_exists(config) || PackedDirectory::is_one(path)) return std::nullopt;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+  for (const fs::directory_entry& entry : entries_of(directory, error)) {
     const std::string name = entry.path().filename().string();
     if (name.find(".safetensors") != std::string::npos) return std::nullopt;
   }

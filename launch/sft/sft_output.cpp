@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/directory.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/output_file.h"
@@ -42,16 +43,24 @@ bool is_filled(const std::string& directory) {
 constexpr auto kRunFiles = std::to_array<std::string_view>(
     {kOptionsFile, kMetricsFile, kLossPlotFile, kAdapterConfigFile, kAdapterTensorsFile});
 
-/// Whether a file or directory of OUTDIR with this name is one that a run makes, or a part of one
-/// that was killed.
-bool is_of_a_run(const std::string& file) {
-  const std::string name = file.substr(0, file.find(".part"));
-  return std::ranges::find(kRunFiles, name) != kRunFiles.end() ||
-         checkpoint_steps(name).has_value();
+bool is_run_file(std::string_view file) {
+  return std::ranges::find(kRunFiles, file) != kRunFiles.end();
 }
 
-bool is_part(const std::string& file) {
-  return file.find(".part") != std::string::npos;
+/// What a run that was killed has left half written.
+bool is_part(std::string_view file) {
+  return is_run_file(name_of_part(file)) || is_checkpoint_part(file);
+}
+
+/// Of a checkpoint's directory, whole or not.
+bool names_checkpoint(std::string_view name) {
+  return checkpoint_steps(name).has_value() || is_checkpoint_part(name);
+}
+
+/// Whether a file or directory of OUTDIR with this name is one that a run makes, or a part of one
+/// that was killed.
+bool is_of_a_run(std::string_view file) {
+  return is_run_file(file) || is_part(file) || names_checkpoint(file);
 }
 
 /// Not in a directory that another run writes and removes.
@@ -59,9 +68,8 @@ void require_outside_checkpoints(const std::string& directory) {
   std::error_code error;
   fs::path place = full_path(directory);
   for (; place.has_relative_path(); place = place.parent_path()) {
-    const std::string name = place.filename().string();
-    const bool is_checkpoint = checkpoint_steps(name.substr(0, name.find(".part"))).has_value();
-    require(!is_checkpoint || !fs::exists(place.parent_path() / kOptionsFile, error),
+    require(!names_checkpoint(place.filename().string()) ||
+                !fs::exists(place.parent_path() / kOptionsFile, error),
             ErrorKind::usage,
             "--output {}: {} is for a checkpoint of the run in {}, which removes it: take another",
             directory, place.string(), place.parent_path().string());
@@ -71,9 +79,9 @@ void require_outside_checkpoints(const std::string& directory) {
 /// Ours: other programs have directories of these names too.
 bool has_checkpoints(const std::string& directory) {
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
+  for (const auto& entry : entries_of(directory, error)) {
     if (!checkpoint_steps(entry.path().filename().string())) continue;
-    for (const auto& file : fs::directory_iterator(entry.path(), error)) {
+    for (const auto& file : entries_of(entry.path(), error)) {
       if (is_of_checkpoint(file.path().filename().string())) return true;
     }
   }
@@ -90,10 +98,9 @@ bool is_run(const Options& options) {
 /// What has the name of a checkpoint and is none is in the way.
 void require_checkpoints(const std::string& directory) {
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
+  for (const auto& entry : entries_of(directory, error)) {
     const std::string name = entry.path().filename().string();
-    require(!checkpoint_steps(name.substr(0, name.find(".part"))) || !entry.is_regular_file(error),
-            ErrorKind::usage,
+    require(!names_checkpoint(name) || !entry.is_regular_file(error), ErrorKind::usage,
             "{}: was not made by moesaic sft, and is where checkpoints are: put "
             "it elsewhere",
             entry.path().string());
@@ -103,9 +110,9 @@ void require_checkpoints(const std::string& directory) {
 /// What is in checkpoints, and no run has written.
 void require_nothing_else(const std::string& directory) {
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
+  for (const auto& entry : entries_of(directory, error)) {
     if (!checkpoint_steps(entry.path().filename().string())) continue;
-    for (const auto& file : fs::directory_iterator(entry.path(), error)) {
+    for (const auto& file : entries_of(entry.path(), error)) {
       require(is_of_checkpoint(file.path().filename().string()), ErrorKind::usage,
               "{}: was not made by moesaic sft, and --overwrite would take its place: put it "
               "elsewhere",
@@ -127,7 +134,7 @@ void require_room_without(std::span<const fs::path> old, const std::string& dire
   for (const fs::path& path : old) {
     add(path);
     if (fs::is_symlink(path, error)) continue;  // of which the link alone goes
-    for (const auto& file : fs::directory_iterator(path, error)) add(file.path());
+    for (const auto& file : entries_of(path, error)) add(file.path());
   }
   require(room >= static_cast<std::uintmax_t>(bytes), ErrorKind::resource,
           "{}: {} for checkpoints and the adapter are more than the {} that the disk has without "
@@ -190,7 +197,7 @@ OutputDirectory::OutputDirectory(const Options& options) : path_(options.output_
 void OutputDirectory::begin(const Options& options, std::int64_t bytes) {
   std::error_code error;
   std::vector<fs::path> old;
-  for (const auto& entry : fs::directory_iterator(path_, error)) {
+  for (const auto& entry : entries_of(path_, error)) {
     const std::string name = entry.path().filename().string();
     if (name == kOptionsFile) continue;  // the directory is a run's until write_options
     if (is_of_a_run(name) && (!options.resume || is_part(name))) old.push_back(entry.path());
@@ -198,7 +205,7 @@ void OutputDirectory::begin(const Options& options, std::int64_t bytes) {
   require(!error, ErrorKind::resource, "{}: cannot be read: {}", path_, error.message());
   if (!options.resume && !old.empty()) require_room_without(old, path_, bytes);
   for (const fs::path& path : old) {
-    if (checkpoint_steps(path.stem().string())) {
+    if (names_checkpoint(path.filename().string())) {
       error = remove_checkpoint(path.string());
     } else {
       fs::remove(path, error);

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/directory.h"
 #include "kernels/roof.h"
 #include "launch/bench/bench_timing.h"
 #include "launch/job/gather.h"
@@ -31,7 +32,7 @@ CpuTicks read_cpu_ticks() {
 double run_delay_seconds() {
   double seconds = 0;
   std::error_code error;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
+  for (const auto& task : entries_of("/proc/self/task", error)) {
     std::ifstream file(task.path() / "schedstat");  // ns on a core, ns in wait of one, times
     double running = 0;
     double waiting = 0;

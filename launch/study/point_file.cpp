@@ -7,14 +7,13 @@
 #include <span>
 #include <utility>
 
+#include "base/directory.h"
 #include "base/error.h"
 
 namespace moesaic {
 
 void PointPlace::make() const {
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(out_) / "points", error);
-  require(!error, ErrorKind::resource, "{}: cannot be made: {}", out_, error.message());
+  make_directories(std::filesystem::path(out_) / "points");
 }
 
 std::string PointPlace::path(const std::string& id, const char* kind) const {

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "base/directory.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -109,10 +110,7 @@ class SmpiExport {
     const PointPlan plan = StudyModels::plan(record, ranks);
     if (!models_.can_run(plan, log_) || !knows_rates(record, plan)) return false;
     const fs::path folder = out_ / name;
-    std::error_code error;
-    fs::create_directories(folder / "ranks", error);
-    require(!error, ErrorKind::resource, "{}: cannot be made: {}", folder.string(),
-            error.message());
+    make_directories(folder / "ranks");
     const auto put = [&](const fs::path& file, const std::string& text) {
       replace_file((folder / file).string(), text);
     };

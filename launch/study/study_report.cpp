@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/directory.h"
 #include "base/error.h"
 #include "base/interruption.h"
 #include "base/log.h"
@@ -57,10 +58,7 @@ int run_study_report(const Command& command) {
   const std::vector<ReportPlot> plots = report_plots(
       rows, obstacle.empty() ? read_predictions(study.out) : std::vector<Prediction>());
   const fs::path out(study.out);
-  std::error_code error;
-  fs::create_directories(out / "plots", error);
-  require(!error, ErrorKind::resource, "{}: cannot be made: {}", (out / "plots").string(),
-          error.message());
+  make_directories(out / "plots");
   Interruption interruption({});
   std::string failure;
   std::size_t pictures = 0;

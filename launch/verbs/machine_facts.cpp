@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/directory.h"
 #include "base/memory.h"
 #include "launch/job/launcher.h"
 #include "launch/job/loaded_libraries.h"
@@ -123,7 +124,7 @@ std::vector<std::string> plugins_beside(std::span<const std::string> files) {
   std::vector<std::string> all;
   if (files.empty()) return all;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(fs::path(files.front()).parent_path(), error)) {
+  for (const auto& entry : entries_of(fs::path(files.front()).parent_path(), error)) {
     all.push_back(entry.path().string());
   }
   return all;

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/directory.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/small_file.h"
@@ -23,7 +24,7 @@ void read_template_files(const fs::path& dir, ChatFiles& files) {
   const fs::path main = dir / "chat_template.jinja";
   if (file_exists(main.string())) files.templates["default"] = read_template(main);
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(dir / "additional_chat_templates", error)) {
+  for (const auto& entry : entries_of(dir / "additional_chat_templates", error)) {
     if (entry.path().extension() != ".jinja") continue;
     files.templates[entry.path().stem().string()] = read_template(entry.path());
   }

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/directory.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/small_file.h"
@@ -26,7 +27,7 @@ constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 std::optional<std::string> first_file_ending(const std::string& directory, std::string_view end) {
   std::optional<std::string> found;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
+  for (const auto& entry : entries_of(directory, error)) {
     const std::string name = entry.path().filename().string();
     if (name.ends_with(end) && (!found || name < *found)) found = name;
   }

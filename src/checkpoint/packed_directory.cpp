@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/directory.h"
 #include "base/error.h"
 #include "base/small_file.h"
 
@@ -25,7 +26,7 @@ std::string_view text_of(const MappedFile& file) {
 bool PackedDirectory::is_one(const std::string& directory) {
   bool packed = false;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
+  for (const auto& entry : entries_of(directory, error)) {
     const std::string name = entry.path().filename().string();
     if (name == "model.safetensors" || name == "model.safetensors.index.json") return false;
     packed |= name == kManifestFile || (name.starts_with("packed-") && name.ends_with(".bin"));

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/directory.h"
 #include "base/error.h"
 #include "base/small_file.h"
 #include "src/checkpoint/mapped_file.h"
@@ -88,13 +89,13 @@ bool is_of_a_conversion(const fs::directory_entry& entry) {
     return entry.is_regular_file(error) && is_of_a_conversion(name);
   }
   return name == kTemplateFolder &&
-         std::ranges::all_of(fs::directory_iterator(entry.path(), error), is_template);
+         std::ranges::all_of(entries_of(entry.path(), error), is_template);
 }
 
 /// Nothing of anybody else is in a directory that is going to be taken away.
 void require_nothing_else(const std::string& directory) {
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
+  for (const auto& entry : entries_of(directory, error)) {
     require(is_of_a_conversion(entry), ErrorKind::usage,
             "{}: was not made by moesaic convert, and --overwrite would take it away with all of "
             "{}: put it elsewhere",
@@ -121,7 +122,7 @@ void require_free_or_converted(const std::string& directory, bool overwrite) {
 std::vector<std::string> template_files(const std::string& directory) {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(in(directory, kTemplateFolder), error)) {
+  for (const auto& entry : entries_of(in(directory, kTemplateFolder), error)) {
     if (!is_template(entry)) continue;
     names.push_back((fs::path(kTemplateFolder) / entry.path().filename()).string());
   }
@@ -192,10 +193,16 @@ bool PackedOutput::take_part_directory() {
 }
 
 void PackedOutput::clear_part_directory(const std::set<std::string>& stays) const {
-  for (const auto& entry : fs::directory_iterator(part_)) {
+  std::error_code error;
+  std::vector<fs::directory_entry> entries = entries_of(part_, error);
+  std::erase_if(entries, [&](const fs::directory_entry& entry) {
     const std::string name = entry.path().filename().string();
-    if (name != kLockFile && !stays.contains(name)) fs::remove_all(entry.path());
+    return name == kLockFile || stays.contains(name);
+  });
+  for (const auto& entry : entries) {
+    if (!error) fs::remove_all(entry.path(), error);
   }
+  require(!error, ErrorKind::resource, "{}: cannot be emptied: {}", part_, error.message());
 }
 
 PackedOutput::~PackedOutput() {

@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "base/error.h"
+#include "base/directory.h"
 #include "base/output_file.h"
 #include "src/lora/adapter_files.h"
 
@@ -93,7 +93,7 @@ namespace {
 class AdapterOutput {
  public:
   AdapterOutput(const std::string& directory, const SavedAdapter& adapter)
-      : folder_(make_directory(directory)),
+      : folder_(made(directory)),
         config_(peft_config_text(adapter.description, adapter.adapters, adapter.sites)),
         writer_((folder_ / kAdapterTensorsFile).string(), adapter.adapters, adapter.description) {}
 
@@ -104,10 +104,8 @@ class AdapterOutput {
   }
 
  private:
-  static std::filesystem::path make_directory(const std::string& directory) {
-    std::error_code error;
-    std::filesystem::create_directories(directory, error);
-    require(!error, ErrorKind::resource, "{}: cannot be made: {}", directory, error.message());
+  static std::filesystem::path made(const std::string& directory) {
+    make_directories(directory);
     return directory;
   }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/directory.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/output_file.h"
@@ -27,6 +28,7 @@ constexpr std::string_view kValuesFile = "state.safetensors";
 constexpr std::string_view kFormat = "moesaic-sft";
 constexpr std::int64_t kVersion = 2;  // 1 had no checksum
 constexpr std::string_view kPrefix = "checkpoint-";
+constexpr std::string_view kPartEnd = ".part";
 
 /// What is kept of every value, a tensor each: all adapters of the model in its order, A before B.
 constexpr std::array<std::string_view, 3> kParts = {"value", "first", "second"};
@@ -114,8 +116,14 @@ std::optional<std::int64_t> checkpoint_steps(std::string_view name) {
   return steps;
 }
 
+bool is_checkpoint_part(std::string_view name) {
+  return name.ends_with(kPartEnd) &&
+         checkpoint_steps(name.substr(0, name.size() - kPartEnd.size())).has_value();
+}
+
 bool is_of_checkpoint(std::string_view file) {
-  const std::string_view name = file.substr(0, file.find(".part-"));  // or a part of it
+  const std::string_view part_of = name_of_part(file);
+  const std::string_view name = part_of.empty() ? file : part_of;
   return name == kStateFile || name == kValuesFile;
 }
 
@@ -126,7 +134,7 @@ std::error_code remove_checkpoint(const std::string& directory) {
     return error;
   }
   std::vector<fs::path> written;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
+  for (const auto& entry : entries_of(directory, error)) {
     if (is_of_checkpoint(entry.path().filename().string())) written.push_back(entry.path());
   }
   std::error_code first = error == std::errc::no_such_file_or_directory ? std::error_code() : error;
@@ -180,12 +188,10 @@ void TrainCheckpoints::save(const TrainProgress& progress, const State& state,
                             const AdapterExchange& exchange, std::int64_t keep) {
   const bool writes = exchange.is_first();
   const std::string place = path(progress.steps);
-  const std::string part = place + ".part";
+  const std::string part = place + std::string(kPartEnd);
   if (writes) {
     remove_checkpoint(part);
-    std::error_code error;
-    fs::create_directories(part, error);
-    require(!error, ErrorKind::resource, "{}: cannot be made: {}", part, error.message());
+    make_directories(part);
   }
   const std::uint64_t values = write_values(part, state, exchange);
   if (!writes) return;
@@ -223,10 +229,9 @@ void TrainCheckpoints::take_place(const std::string& part, const std::string& pl
   sync_directory(directory_);
 }
 
-std::vector<std::int64_t> TrainCheckpoints::steps_there() const {
+std::vector<std::int64_t> TrainCheckpoints::steps_there(std::error_code& error) const {
   std::vector<std::int64_t> there;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory_, error)) {
+  for (const auto& entry : entries_of(directory_, error)) {
     const auto steps = checkpoint_steps(entry.path().filename().string());
     if (steps && is_checkpoint(entry.path())) there.push_back(*steps);
   }
@@ -235,15 +240,16 @@ std::vector<std::int64_t> TrainCheckpoints::steps_there() const {
 }
 
 std::int64_t TrainCheckpoints::count_full() const {
-  return std::ranges::count_if(steps_there(), [&](std::int64_t steps) {
-    std::error_code error;
+  std::error_code error;
+  return std::ranges::count_if(steps_there(error), [&](std::int64_t steps) {
     const std::uintmax_t size = fs::file_size(fs::path(path(steps)) / kValuesFile, error);
     return !error && size >= static_cast<std::uintmax_t>(bytes());
   });
 }
 
 void TrainCheckpoints::remove_all_but(std::int64_t keep, std::int64_t newest) const {
-  std::vector<std::int64_t> whole = steps_there();
+  std::error_code error;  // what cannot be listed stays
+  std::vector<std::int64_t> whole = steps_there(error);
   std::erase_if(whole, [&](std::int64_t steps) {
     return steps > newest || std::ranges::find(damaged_, steps, &Damaged::steps) != damaged_.end();
   });
@@ -278,7 +284,11 @@ TrainProgress TrainCheckpoints::read_whole(std::int64_t steps, const Watch& watc
 
 std::optional<TrainProgress> TrainCheckpoints::find_newest(const Watch& watch) {
   damaged_.clear();
-  for (std::vector<std::int64_t> there = steps_there(); !there.empty(); there.pop_back()) {
+  std::error_code unlisted;
+  std::vector<std::int64_t> there = steps_there(unlisted);
+  require(!unlisted || unlisted == std::errc::no_such_file_or_directory, ErrorKind::file,
+          "{}: cannot be read: {}", directory_, unlisted.message());
+  for (; !there.empty(); there.pop_back()) {
     try {
       return read_whole(there.back(), watch);
     } catch (const Error& error) {

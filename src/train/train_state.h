@@ -30,6 +30,9 @@ struct TrainProgress {
 /// N of "checkpoint-N", the name of a checkpoint's directory; nothing for other names.
 [[nodiscard]] std::optional<std::int64_t> checkpoint_steps(std::string_view name);
 
+/// Whether it is the name of a checkpoint's directory until it is whole.
+[[nodiscard]] bool is_checkpoint_part(std::string_view name);
+
 /// Whether a run writes a file of this name into the directory of a checkpoint.
 [[nodiscard]] bool is_of_checkpoint(std::string_view file);
 
@@ -85,7 +88,7 @@ class TrainCheckpoints {
                              const AdapterExchange& exchange) const;
   void take_place(const std::string& part, const std::string& place) const;
   [[nodiscard]] TrainProgress read_whole(std::int64_t steps, const Watch& watch) const;
-  [[nodiscard]] std::vector<std::int64_t> steps_there() const;
+  [[nodiscard]] std::vector<std::int64_t> steps_there(std::error_code& error) const;
 
   std::string directory_;
   std::span<const AdapterSpec> all_;

@@ -145,6 +145,15 @@ TEST(OutputFile, WhetherAFileCanBeReplacedIsKnownBefore) {
   EXPECT_TRUE(std::filesystem::is_fifo(pipe)) << "a pipe or a device is not replaced by a file";
 }
 
+TEST(ReplacingFile, NamesOfPartsTellWhatTheyAreOf) {
+  EXPECT_EQ(name_of_part("a.json.part-12"), "a.json");
+  EXPECT_EQ(name_of_part("a.part-1.part-2"), "a.part-1");
+  for (const char* const name : {"a.json", "a.part", "a.part-", "a.part-aa", "a.part-1x",
+                                 "a.partial-1", "a.part-1.gz", ""}) {
+    EXPECT_EQ(name_of_part(name), "") << name;
+  }
+}
+
 TEST(OutputFile, WhetherThereIsRoomIsKnownBefore) {
   const test::TemporaryDirectory directory;
   const auto message = [&](const std::vector<std::int64_t>& bytes) {

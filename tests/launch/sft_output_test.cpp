@@ -61,8 +61,11 @@ TEST(Sft, OverwritesNothingThatItDidNotMakeOrReads) {
                  {"--lora " + out + " would be overwritten"});
   const std::string before = adapter(out);
   write_text(out + "/adapter_model.safetensors.part-1", "of one that was killed");
+  const std::string own = out + "/adapter_model.safetensors.part-aa";  // as split names its pieces
+  write_text(own, "somebody's");
   expect_done(run_moesaic(sft(out, {"--overwrite"}, data)));
   EXPECT_FALSE(std::filesystem::exists(out + "/adapter_model.safetensors.part-1"));
+  EXPECT_EQ(read_text(own), "somebody's");
   EXPECT_EQ(adapter(out), before);
   EXPECT_EQ(read_text(data), read_text(kConversations));
 }

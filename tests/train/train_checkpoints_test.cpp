@@ -75,6 +75,11 @@ TEST(TrainCheckpoints, HaveOneNameEach) {
         "checkpoints-6", "checkpoint-99999999999999999999"}) {
     EXPECT_EQ(checkpoint_steps(name), std::nullopt) << name;
   }
+  EXPECT_TRUE(is_checkpoint_part("checkpoint-60.part"));
+  for (const char* const name : {"checkpoint-60", "checkpoint-06.part", "checkpoint-60.part-1",
+                                 "checkpoint-60.partial", ".part"}) {
+    EXPECT_FALSE(is_checkpoint_part(name)) << name;
+  }
 }
 
 TEST(TrainCheckpoints, DamagedOnesStayUntilThereIsAnotherAndDoNotCountAsKept) {
