@@ -29,6 +29,12 @@ std::int32_t largest(std::span<const float> logits) {
   return static_cast<std::int32_t>(best);
 }
 
+bool has_nan(std::span<const float> logits) {
+  std::int32_t found = 0;
+  for (const float logit : logits) found |= static_cast<std::int32_t>(std::isnan(logit));
+  return found != 0;
+}
+
 double sum_of(const std::vector<float>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
@@ -43,7 +49,9 @@ Sampler::Sampler(const SamplingOptions& options, std::uint64_t stream, const Vec
 
 std::optional<std::int32_t> Sampler::sample(std::span<const float> logits, const TextSoFar& text) {
   std::int32_t best = largest(logits);
-  if (!std::isfinite(logits[static_cast<std::size_t>(best)])) return std::nullopt;
+  if (!std::isfinite(logits[static_cast<std::size_t>(best)]) || has_nan(logits)) {
+    return std::nullopt;
+  }
   const std::span<const float> adjusted = adjustment_.apply(logits, text);
   if (adjusted.data() != logits.data()) best = largest(adjusted);
   require(std::isfinite(adjusted[static_cast<std::size_t>(best)]), ErrorKind::usage,

@@ -20,8 +20,8 @@ class Sampler {
   /// (check_sampling).
   Sampler(const SamplingOptions& options, std::uint64_t stream, const VectorKernels& vector);
 
-  /// The token after `text`, which may only grow from call to call; none if the largest logit is
-  /// not finite. Throws Error{usage} if the bias forbids every token.
+  /// The token after `text`, which may only grow from call to call; none if a logit is not a
+  /// number, or the largest is infinite. Throws Error{usage} if the bias forbids every token.
   [[nodiscard]] std::optional<std::int32_t> sample(std::span<const float> logits,
                                                    const TextSoFar& text);
 

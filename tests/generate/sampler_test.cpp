@@ -227,11 +227,17 @@ TEST(SamplingOptions, out_of_range_are_refused) {
   refused({.logit_bias = {{1, std::numeric_limits<float>::infinity()}}});
 }
 
-TEST(Sampler, refuses_logits_without_a_finite_number) {
-  Sampler sampler = make_sampler({});
-  EXPECT_FALSE(sampler.sample(std::vector<float>{NAN, NAN}, {}));
-  EXPECT_FALSE(sampler.sample(std::vector<float>{1, INFINITY}, {}));
-  EXPECT_EQ(sampler.sample(std::vector<float>{NAN, 1}, {}), 1);
+TEST(Sampler, refuses_logits_that_are_no_numbers) {
+  for (const SamplingOptions& options :
+       {SamplingOptions{.temperature = 0}, SamplingOptions{.top_k = 0, .min_p = 0},
+        SamplingOptions{.top_k = 2}, SamplingOptions{.top_k = 0, .min_p = 0.1}}) {
+    Sampler sampler = make_sampler(options);
+    EXPECT_FALSE(sampler.sample(std::vector<float>{NAN, NAN}, {}));
+    EXPECT_FALSE(sampler.sample(std::vector<float>{1, INFINITY}, {}));
+    EXPECT_FALSE(sampler.sample(std::vector<float>{NAN, 1}, {}));
+    EXPECT_FALSE(sampler.sample(std::vector<float>{1, 0, NAN}, {}));
+    EXPECT_TRUE(sampler.sample(std::vector<float>{-INFINITY, 1}, {}));
+  }
 }
 
 }  // namespace
