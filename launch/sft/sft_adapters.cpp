@@ -75,6 +75,12 @@ double choose_dropout(const Command& command, const AdapterFiles* lora) {
   return share;
 }
 
+double choose_dropout(const Runtime& runtime, const AdapterFiles* lora) {
+  double share = 0;
+  agree(runtime.world(), [&] { share = choose_dropout(runtime.command(), lora); });
+  return share;
+}
+
 std::vector<AdapterSpec> choose_adapters(const Command& command, const OpenModel& model,
                                          std::span<const AdapterSite> sites) {
   if (!model.adapter) return new_adapters(command.options, sites);

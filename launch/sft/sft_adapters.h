@@ -28,5 +28,7 @@ namespace moesaic {
 /// given, of the adapter `lora` that the run goes on from, which may be null. Throws Error{file}
 /// where that is no share.
 [[nodiscard]] double choose_dropout(const Command& command, const AdapterFiles* lora);
+/// The same, and AgreedError on all ranks. Collective.
+[[nodiscard]] double choose_dropout(const Runtime& runtime, const AdapterFiles* lora);
 
 }  // namespace moesaic

@@ -57,9 +57,22 @@ constexpr auto kChoosing = std::to_array<std::string_view>(
     {"model", "data", "data-format", "eval-split", "train-on", "too-long", "ctx-size",
      "chat-template", "lora", "lora-rank", "lora-alpha", "rslora", "lora-dropout", "lora-targets"});
 
+/// Of a file that may be large.
+std::uint64_t checksum_of(const MappedFile& file, LongWork& work) {
+  constexpr std::size_t kPiece = std::size_t{1} << 24;
+  Checksum sum;
+  for (std::span rest = file.bytes(); !rest.empty();) {
+    const auto piece = rest.first(std::min(kPiece, rest.size()));
+    sum.add(piece);
+    rest = rest.subspan(piece.size());
+    work.advance(std::ssize(file.bytes()) - std::ssize(rest), std::ssize(file.bytes()));
+  }
+  return sum.value();
+}
+
 /// Of all that decides the bytes of the result, and of nothing else.
 std::string digest_of(const Options& options, const OpenModel& model, const SftData& data,
-                      std::span<const AdapterSpec> specs, double dropout) {
+                      std::span<const AdapterSpec> specs, double dropout, LongWork& work) {
   std::string text =
       model_checksum(model.files.directory()) + checksum_text(data.train.fingerprint());
   for (const std::string_view name : kDeciding) {
@@ -72,9 +85,22 @@ std::string digest_of(const Options& options, const OpenModel& model, const SftD
   if (options.lora) {
     const std::filesystem::path folder(*options.lora);
     const MappedFile tensors((folder / kAdapterTensorsFile).string());
-    text += checksum_text(reading(tensors, [&] { return checksum(tensors.bytes()); }));
+    text += checksum_text(reading(tensors, [&] { return checksum_of(tensors, work); }));
   }
   return checksum_text(checksum(text));
+}
+
+/// The same on rank 0, empty on others. Collective.
+std::string find_digest(const Runtime& runtime, const OpenModel& model, const SftData& data,
+                        std::span<const AdapterSpec> specs, double dropout) {
+  std::string digest;
+  const std::string what = "reading the adapter";
+  LongWork work(runtime.world(), what, waiting_notice(runtime.log(), what));
+  agree_on_work(runtime.world(), work, [&] {
+    if (!runtime.is_first()) return;
+    digest = digest_of(runtime.options(), model, data, specs, dropout, work);
+  });
+  return digest;
 }
 
 /// Why a checkpoint of OUTDIR does not fit: "was made with --lr 0.1, not 0.2".
@@ -103,9 +129,8 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
       lora_(model.adapter ? &*model.adapter : nullptr),
       sites_(find_adapter_sites(runtime, model)),
       specs_(choose_adapters(runtime, model, sites_)),
-      dropout_(choose_dropout(runtime.command(), lora_)),
-      digest_(runtime.is_first() ? digest_of(runtime.options(), model, data, specs_, dropout_)
-                                 : ""),
+      dropout_(choose_dropout(runtime, lora_)),
+      digest_(find_digest(runtime, model, data, specs_, dropout_)),
       replicas_(runtime.world().split(runtime.grid().experts().rank(), runtime.world().rank())),
       held_(place_experts(runtime, model.config), runtime.grid().experts().rank()),
       adapters_(specs_of_rank(specs_, held_),
