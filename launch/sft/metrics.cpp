@@ -101,6 +101,7 @@ std::string MetricsFile::take_old_lines(std::int64_t last_step) {
     }
     kept += text + "\n";
   }
+  require(!old.bad(), ErrorKind::file, "{}: cannot be read", path);  // which is not its end
   return kept;
 }
 
