@@ -33,29 +33,19 @@ void check_options(const Options& options, const OpenModel& model) {
           model.files.directory());
 }
 
-/// Of the adapter that is written; of one that is merged its own.
-AdapterLayout written_layout(const Options& options, const OpenModel& model) {
-  switch (options.adapter_layout) {
-    case AdapterLayoutChoice::transformers4:
-      return AdapterLayout::transformers4;
-    case AdapterLayoutChoice::transformers5:
-      return AdapterLayout::transformers5;
-    case AdapterLayoutChoice::automatic:
-      break;
-  }
-  return model.adapter->description().layout;
-}
-
-/// On the first rank alone.
-void write_layout(const Options& options, const OpenModel& model, LongWork& work) {
+/// What is there then. On the first rank alone.
+AdapterFiles write_layout(const Options& options, const OpenModel& model, LongWork& work) {
   const AdapterSet set = read_whole(*model.adapter);
   const std::vector<AdapterSite> sites = adapter_sites(model.files.names(model.config));
   SavedAdapter saved{model.adapter->description(), model.adapter->specs(), sites};
-  saved.description.layout = written_layout(options, model);
+  saved.description.layout = options.adapter_layout == AdapterLayoutChoice::transformers4
+                                 ? AdapterLayout::transformers4
+                                 : AdapterLayout::transformers5;
   PackedOutput output(options.output_dir, options.overwrite);
   save_adapter(part_directory(options.output_dir), saved, set,
                [&](std::int64_t done, std::int64_t total) { work.advance(done, total); });
   output.publish();
+  return AdapterFiles::open(options.output_dir, sites);
 }
 
 /// Shards are shared between the ranks, a shard of each at a time.
@@ -108,21 +98,24 @@ void convert_adapter(const Runtime& runtime, const OpenModel& model) {
   const Options& options = runtime.options();
   const auto start = std::chrono::steady_clock::now();
   agree(runtime.world(), [&] { check_options(options, model); });
-  std::int64_t bytes = model.adapter->bytes();
+  std::int64_t merged_bytes = 0;
+  std::optional<AdapterFiles> written;
   if (options.merge) {
-    bytes = merge(runtime, model);
+    merged_bytes = merge(runtime, model);
   } else {
     LongWork work(runtime.world(), "writing", waiting_notice(runtime.log(), "writing"));
     agree_on_work(runtime.world(), work, [&] {
-      if (runtime.is_first()) write_layout(options, model, work);
+      if (runtime.is_first()) written = write_layout(options, model, work);
     });
   }
   if (!runtime.is_first()) return;
+  const AdapterFiles& adapter = written ? *written : *model.adapter;
+  const std::int64_t bytes = written ? written->bytes() : merged_bytes;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   if (options.json) {
     fmt::print("{}\n", JsonWriter()
                            .field("directory", options.output_dir)
-                           .raw_field("adapter", adapter_json(*model.adapter))
+                           .raw_field("adapter", adapter_json(adapter))
                            .field("bytes", bytes)
                            .field("seconds", seconds.count())
                            .text());
@@ -130,7 +123,7 @@ void convert_adapter(const Runtime& runtime, const OpenModel& model) {
   }
   fmt::print("{}: {}, {}: {}\n", options.output_dir, format_bytes(bytes),
              options.merge ? "merged with an adapter" : "an adapter",
-             adapter_text(model.adapter->specs(), written_layout(options, model)));
+             adapter_text(adapter.specs(), adapter.description().layout));
 }
 
 }  // namespace moesaic

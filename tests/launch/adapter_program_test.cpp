@@ -64,6 +64,15 @@ TEST_F(AdapterProgram, LogitsAreTheSameOnAnyRanksInBothLayoutsAndOfConvertedMode
       std::string::npos)
       << result.out;
   EXPECT_TRUE(expected == score(3, kModel, {"--lora", fused}));
+  // What is told is of what was written.
+  const ProgramResult told =
+      convert(1, directory_.path_of("told"),
+              {"--lora", kAdapter, "--adapter-layout", "transformers5", "--json"});
+  const ProgramResult seen = run_moesaic({"inspect", "-m", kModel, "--lora", fused, "--json"});
+  const Json written = Json::parse(told.out, "convert");
+  const Json inspected = Json::parse(seen.out, "inspect").at("adapter");
+  EXPECT_EQ(written.at("adapter").at("layout").as_string(), "transformers5");
+  EXPECT_EQ(written.at("bytes").as_int(), inspected.at("bytes").as_int());
   const std::string packed = directory_.path_of("packed");
   ASSERT_EQ(convert(1, packed, {}).exit_code, 0);
   EXPECT_TRUE(expected == score(2, packed, {"--lora", kAdapter}));
