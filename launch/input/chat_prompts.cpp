@@ -2,9 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <array>
 #include <sstream>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -13,9 +11,6 @@
 
 namespace moesaic {
 namespace {
-
-/// What a line of a conversation says to its template besides what a request may say.
-constexpr std::array<std::string_view, 1> kOfTemplates = {"add_generation_prompt"};
 
 /// What --chat-template-kwargs says.
 jinja::Dict template_variables(const Options& options) {
@@ -53,7 +48,7 @@ std::vector<ChatPrompt> read_chat_prompts(const Options& options) {
       if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
       const std::string where = fmt::format("{} line {}", name, number);
       const Json conversation = Json::parse(line, where);
-      if (conversation.is_object()) require_known_fields(conversation, kOfTemplates);
+      if (conversation.is_object()) require_known_fields(conversation);
       all.push_back({read_chat(conversation), where});
     }
     require(!all.empty(), ErrorKind::file, "{} holds no conversation: it is empty", name);

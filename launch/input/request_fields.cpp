@@ -90,6 +90,12 @@ void read_whole_number(const Json& value, RequestFields& fields) {
   fields.*kMember = value.as_int(kLeast, kMost);
 }
 
+/// As `tokenize --chat` reads it from the same line.
+void read_generation_prompt(const Json& value, RequestFields& /*fields*/) {
+  require(value.as_bool(), ErrorKind::file, "{}: is false, but an answer follows: leave it out",
+          value.where());
+}
+
 using F = RequestFields;
 
 constexpr auto kFields = std::to_array<Field>({
@@ -97,6 +103,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"messages", [](const Json&, RequestFields&) {}},  // of the whole line: parse_request_fields
     {"tools", [](const Json&, RequestFields&) {}},
     {"chat_template_kwargs", [](const Json&, RequestFields&) {}},
+    {"add_generation_prompt", read_generation_prompt},
     {"id", [](const Json& value, RequestFields& f) { f.id = id_text(value); }},
     {"max_tokens", read_whole_number<&F::max_tokens, -1>},
     {"temperature", read_number<&F::temperature>},
@@ -116,9 +123,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"version", read_version},
 });
 
-void refuse_unknown(const Json& line, const std::string& name,
-                    std::span<const std::string_view> others = {}) {
-  std::vector<std::string_view> names(others.begin(), others.end());
+void refuse_unknown(const Json& line, const std::string& name) {
+  std::vector<std::string_view> names;
   std::ranges::transform(kFields, std::back_inserter(names), &Field::name);
   const std::string nearest = nearest_name(name, names);
   fail(ErrorKind::file, "{}: unknown field \"{}\"{}", line.where(), name,
@@ -127,11 +133,9 @@ void refuse_unknown(const Json& line, const std::string& name,
 
 }  // namespace
 
-void require_known_fields(const Json& line, std::span<const std::string_view> others) {
+void require_known_fields(const Json& line) {
   line.for_each([&](const std::string& name, const Json&) {
-    const bool is_known = std::ranges::find(kFields, name, &Field::name) != kFields.end() ||
-                          std::ranges::find(others, name) != others.end();
-    if (!is_known) refuse_unknown(line, name, others);
+    if (std::ranges::find(kFields, name, &Field::name) == kFields.end()) refuse_unknown(line, name);
   });
 }
 
@@ -150,7 +154,7 @@ RequestFields parse_request_fields(const Json& line) {
     if (!value.is_null()) field->read(value, fields);
   });
   if (line.contains("messages")) fields.conversation = line;
-  for (const char* name : {"tools", "chat_template_kwargs"}) {
+  for (const char* name : {"tools", "chat_template_kwargs", "add_generation_prompt"}) {
     require(fields.conversation || !line.contains(name), ErrorKind::file,
             "{}: \"{}\" go with \"messages\"", line.where(), name);
   }

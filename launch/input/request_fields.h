@@ -39,8 +39,8 @@ struct RequestFields {
 /// The `id` of a line, a string or a whole number, as JSON text. Throws Error{file} for another.
 [[nodiscard]] std::string id_text(const Json& value);
 
-/// Throws Error{file} for a field that a line of requests does not have, and is none of `others`.
-void require_known_fields(const Json& line, std::span<const std::string_view> others);
+/// Throws Error{file} for a field that a line of requests does not have.
+void require_known_fields(const Json& line);
 
 /// `line` is an object. Throws Error{file} that names the line and the field: one that is unknown,
 /// of another type or out of range, or no or several of prompt and messages.

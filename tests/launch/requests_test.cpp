@@ -55,6 +55,11 @@ TEST(RequestFields, PromptsMayBeTokensOrMessages) {
   ASSERT_TRUE(chat.conversation.has_value());
   EXPECT_EQ(chat.conversation->at("messages").size(), 1);
   EXPECT_FALSE(chat.temperature.has_value()) << "null: as if it were not there";
+  // As `tokenize --chat` reads the same file.
+  const std::string question = R"({"messages": [{"role": "user", "content": "Hi"}], )";
+  EXPECT_TRUE(parse(question + R"("add_generation_prompt": true})").conversation.has_value());
+  EXPECT_EQ(requests_error(question + R"("add_generation_prompt": false})"),
+            "file line 3: add_generation_prompt: is false, but an answer follows: leave it out");
   EXPECT_EQ(parse(R"({"prompt": "", "stop": "x"})").stop, std::vector<std::string>{"x"});
 }
 
