@@ -1,5 +1,7 @@
 #include "launch/chat/message_reader.h"
 
+#include <fmt/core.h>
+
 #include <string_view>
 #include <utility>
 
@@ -19,7 +21,8 @@ Message MessageReader::read() {
     Message message = read_one();
     if (message.kind != Line::Kind::text) return message;
     if (message.text.find_first_not_of(kBlank) == std::string::npos) continue;
-    lines_.remember(message.text);
+    const std::string_view quotes = message.is_quoted ? kQuotes : "";  // as it can be given again
+    lines_.remember(fmt::format("{}{}{}", quotes, message.text, quotes));
     return message;
   }
 }

@@ -81,6 +81,20 @@ TEST(MessageReader, asks_and_remembers) {
   EXPECT_EQ(source.remembered, std::vector<std::string>{"one\ntwo"});
 }
 
+TEST(MessageReader, what_it_remembers_is_the_same_message_again) {
+  GivenLines source(
+      {{Kind::text, "\"\"\""}, {Kind::text, "/exit"}, {Kind::text, "now"}, {Kind::text, "\"\"\""}});
+  MessageReader reader(source, "> ");
+  const Message message = reader.read();
+  EXPECT_TRUE(message.is_quoted);
+  ASSERT_EQ(source.remembered.size(), 1U);
+  GivenLines recalled({{Kind::text, source.remembered.front()}});
+  MessageReader second(recalled, "> ");
+  const Message again = second.read();
+  EXPECT_TRUE(again.is_quoted);
+  EXPECT_EQ(again.text, message.text);
+}
+
 TEST(ChatCommand, is_a_slash_and_a_word) {
   using Command = ChatCommand::Kind;
   const auto kind = [](const std::string& text) { return parse_chat_command(text)->kind; };
