@@ -68,7 +68,7 @@ std::optional<SlotRange> DeferredChoices::remaining_slots() {
 void Deferral::hold(WireRows& rows, DecodedRows& decoded, PendingDispatch received) {
   std::swap(left().rows, rows);
   std::swap(left().decoded, decoded);
-  left().received = std::move(received);
+  left().received = std::move(received);  // keeps received rows alive; its own rows are elsewhere
   left().is_pending = true;
   left().next_ = 0;
 }

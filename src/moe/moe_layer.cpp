@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/error.h"
 #include "src/moe/chosen_inputs.h"
 #include "src/parallel/result_pieces.h"
 
@@ -243,6 +244,8 @@ void MoeLayer::send_results(ChoiceBatch& choices, TokenExchange::Outputs when,
     data = choices.coded.data();
   }
   const bool is_written = when == TokenExchange::Outputs::written;
+  require(!is_written || work.context.nodes == nullptr, ErrorKind::internal,
+          "sums of a node await outputs that are marked one by one");
   if (is_written) sums_.finish_outputs(choices, {0, rows}, work.context);
   const PhaseScope scope(work.context.times, Phase::wait);
   if (const ExpertNodes* const nodes = work.context.nodes; nodes != nullptr) {
