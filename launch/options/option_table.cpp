@@ -192,10 +192,11 @@ constexpr std::array kOptions = {
               "end a text before TEXT; several times for several of them"},
     OptionRow{"num-return", '\0', "N", &O::num_return, kGeneration, verbs::kGenerate,
               "texts of each prompt, each with random numbers of its own", 1, 1e5},
-    OptionRow{"logprobs", '\0', "K", &O::logprobs, kGeneration, verbs::kGenerate,
-              "with --json: log-probabilities of the new tokens, and of the K likeliest in their "
-              "places; -1: none",
-              -1, 1000},
+    OptionRow{
+        "logprobs", '\0', "K", &O::logprobs, kGeneration, verbs::kGenerate,
+        "with --json or --out: log-probabilities of the new tokens, and of the K likeliest in "
+        "their places; -1: none",
+        -1, 1000},
     OptionRow{"ignore-eos", '\0', "", &O::ignore_eos, kGeneration, verbs::kTexts,
               "go on after an end-of-sequence token"},
     OptionRow{"parallel", '\0', "N", &O::parallel, kGeneration, verbs::kGenerate | verbs::kPlan,

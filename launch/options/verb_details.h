@@ -9,8 +9,8 @@ namespace moesaic {
 inline constexpr std::string_view kChatDetails =
     R"(
 What is typed goes to the model, through its chat template; /help lists commands. On a terminal
-lines can be edited, and Ctrl-C stops an answer; otherwise each line of the standard input is a
-message. Answers go to the standard output, all else to the standard error output. A turn costs its
+lines can be edited, and Ctrl-C stops an answer; otherwise lines are read as they come, with the same
+meaning. Answers go to the standard output, all else to the standard error output. A turn costs its
 own tokens: what was said before is in the cache. Sampling starts from the model's
 generation_config.json, as in moesaic generate.
 )";
@@ -23,7 +23,8 @@ both. The banner tells which counted.
 inline constexpr std::string_view kScoreDetails =
     R"(
 A line for each text, as soon as it and those before it are scored, then one for all. Every token
-but the first of a text counts once, in the window that has most before it.
+but the first of a text counts once, in the window that has most before it (with a stride as long as
+the context, but the first of each window).
 )";
 inline constexpr std::string_view kKernelsDetails =
     R"(
