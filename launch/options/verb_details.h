@@ -9,9 +9,9 @@ namespace moesaic {
 inline constexpr std::string_view kChatDetails =
     R"(
 What is typed goes to the model, through its chat template; /help lists commands. On a terminal
-lines can be edited, and Ctrl-C stops an answer; otherwise lines are read as they come, with the same
-meaning. Answers go to the standard output, all else to the standard error output. A turn costs its
-own tokens: what was said before is in the cache. Sampling starts from the model's
+lines can be edited, and Ctrl-C stops an answer; otherwise lines are read as they come, and mean the
+same. Answers go to the standard output, all else to the standard error output. A turn costs its own
+tokens: what was said before is in the cache. Sampling starts from the model's
 generation_config.json, as in moesaic generate.
 )";
 inline constexpr std::string_view kGenerateDetails =

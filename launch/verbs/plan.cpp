@@ -185,23 +185,27 @@ void add_largest(PlanReport& report, const JobPlan& job, const Options& options,
   }
 }
 
+/// What the job would choose for itself. As the job, refuses options that do not suit the model, or
+/// are not what the adapter of --lora has.
+void choose_as_job(Command& command, const OpenModel& model, Options& options) {
+  warn_of_context(Log(command.options.log_level, 0, 1), command.options, model.config);
+  choose_text_sizes(command, model.config);
+  options.predict = command.options.predict;
+  options.prompt_tokens = command.options.prompt_tokens;
+  if (options.plan_job == PlanJob::sft) {
+    (void)choose_adapters(command, model, adapter_sites(model.files.names(model.config)));
+    options.lora_dropout = choose_dropout(command, model.adapter ? &*model.adapter : nullptr);
+  }
+  check_moe_options({.defer = options.defer, .wire = options.wire, .combine = options.combine},
+                    model.config);
+}
+
 PlanReport plan_model(Command command, PlanSetting setting) {
   const std::int64_t before = runtime_bytes().rank;
   const PlannedModel planned = open_planned_model(setting.options);
   const OpenModel& model = planned.model;
-  warn_of_context(Log(command.options.log_level, 0, 1), command.options, model.config);
-  choose_text_sizes(command, model.config);
-  setting.options.predict = command.options.predict;
-  setting.options.prompt_tokens = command.options.prompt_tokens;
-  if (setting.options.plan_job == PlanJob::sft) {
-    // As the job will, refuses options that are not what the adapter of --lora has.
-    (void)choose_adapters(command, model, adapter_sites(model.files.names(model.config)));
-    setting.options.lora_dropout =
-        choose_dropout(command, model.adapter ? &*model.adapter : nullptr);
-  }
+  choose_as_job(command, model, setting.options);
   const Options options = setting.options;
-  check_moe_options({.defer = options.defer, .wire = options.wire, .combine = options.combine},
-                    model.config);
   setting.runtime.rank += std::max<std::int64_t>(0, runtime_bytes().rank - before);  // of headers
   setting.runtime.node += tokenizer_bytes(model);  // of the one node that has rank 0
   if (options.plan_routing == "model") {  // all else is looked at before the model is asked
@@ -214,8 +218,8 @@ PlanReport plan_model(Command command, PlanSetting setting) {
   if (options.plan_job == PlanJob::sft) {
     report.recompute = job.recompute(report.limit.available_bytes);
     if (report.recompute->is_done) setting.options.recompute = RecomputeChoice::always;
+    report.disk = job.disk();
   }
-  if (options.plan_job == PlanJob::sft) report.disk = job.disk();
   report.memory = job.memory(setting.options);
   report.ranks = job.ranks();
   report.command = job_command(command, job.ranks());
@@ -223,8 +227,9 @@ PlanReport plan_model(Command command, PlanSetting setting) {
       fmt::format("counted by the code that loads them, from {}", planned.weights_source);
   report.runtime_source = runtime_source(setting);
   report.threads_source = threads_source(command.options, setting);
-  if (!has_tokenizer(model.files))
+  if (!has_tokenizer(model.files)) {
     report.runtime_source += "; without a tokenizer, which is not here";
+  }
   add_largest(report, job, options, model.config);
   const Workload work = job.workload(setting.options);
   report.sequences = work.sequences;

@@ -121,6 +121,7 @@ RowSource AdapterProducts::left_of(const RowSource& x, Alike groups, const Dropo
 
 void AdapterProducts::project(const RowSource& x, std::span<const AdapterRows> groups,
                               MatrixView<float> inner, const Dropout& dropout) {
+  if (groups.empty()) return;  // forward passes without adapters allocate nothing
   for_each_alike(groups, [&](Alike alike) {
     const MatrixView<float> to = first_columns(inner, alike.front().adapter->rank());
     gemm_.run(left_of(x, alike, dropout), products(alike, Factor::a), output_of(to));
