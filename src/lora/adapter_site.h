@@ -51,9 +51,10 @@ struct AdapterSite {
 /// returns how many these are; each keep their order. `site_of` gives the site of an item.
 template <typename Item, typename SiteOf = std::identity>
 std::int64_t put_common_first(std::vector<Item>& items, SiteOf site_of = {}) {
-  const auto of_experts = std::ranges::stable_partition(
-      items, [](const AdapterSite& site) { return site.expert < 0; }, site_of);
-  return of_experts.begin() - items.begin();
+  const auto of_experts = std::stable_partition(items.begin(), items.end(), [&](const Item& item) {
+    return std::invoke(site_of, item).expert < 0;
+  });
+  return of_experts - items.begin();
 }
 
 }  // namespace moesaic
