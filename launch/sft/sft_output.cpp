@@ -60,7 +60,7 @@ bool names_checkpoint(std::string_view name) {
 /// Whether a file or directory of OUTDIR with this name is one that a run makes, or a part of one
 /// that was killed.
 bool is_of_a_run(std::string_view file) {
-  return is_run_file(file) || is_part(file) || names_checkpoint(file);
+  return is_run_file(file) || is_part(file) || checkpoint_steps(file);
 }
 
 /// Not in a directory that another run writes and removes.

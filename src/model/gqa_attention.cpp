@@ -192,7 +192,8 @@ AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence&
                                    const AttentionTask& task, Scratch& scratch) const {
   const AttentionRows& rows = task.rows;
   const std::int64_t head_dim = config_.head_dim;
-  const std::int64_t group_width = config_.group() * head_dim;
+  const std::int64_t group = config_.group();
+  const std::int64_t group_width = group * head_dim;
   const std::int64_t q_stride = config_.row_width();
   for (std::int64_t i = 0; i < rows.count; ++i) {
     const std::int64_t row = sequence.first_row + rows.first + i;
@@ -201,8 +202,8 @@ AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence&
     std::memcpy(scratch.queries.data() + i * group_width,
                 context_.projected.data() + row * q_stride + rows.kv_head * group_width,
                 static_cast<std::size_t>(group_width * 4));
-    for (std::int64_t g = 0; g < config_.group(); ++g) {
-      const auto at = static_cast<std::size_t>(i * config_.group() + g);
+    for (std::int64_t g = 0; g < group; ++g) {
+      const auto at = static_cast<std::size_t>(i * group + g);
       scratch.first_keys[at] = std::max(task.first_key(), first);
       scratch.end_keys[at] = std::min(end, task.end_key());
     }
@@ -210,7 +211,7 @@ AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence&
   find_blocks(layer, sequence, task, scratch);
   return {.queries = scratch.queries.data(),
           .query_stride = head_dim,
-          .num_rows = rows.count * config_.group(),
+          .num_rows = rows.count * group,
           .head_dim = head_dim,
           .value_dim = head_dim,
           .first_keys = scratch.first_keys.data(),
@@ -229,23 +230,25 @@ AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence&
 const float* GqaAttention::gather_sinks(const MixerLayer& layer, const AttentionRows& rows,
                                         Scratch& scratch) const {
   if (!config_.sinks) return nullptr;
-  const float* const sinks = layer.weights[kSinks].vector.data() + rows.kv_head * config_.group();
+  const std::int64_t group = config_.group();
+  const float* const sinks = layer.weights[kSinks].vector.data() + rows.kv_head * group;
   for (std::int64_t i = 0; i < rows.count; ++i) {
-    std::copy_n(sinks, config_.group(), scratch.sinks.data() + i * config_.group());
+    std::copy_n(sinks, group, scratch.sinks.data() + i * group);
   }
   return scratch.sinks.data();
 }
 
 void GqaAttention::scatter(const BatchSequence& sequence, const AttentionRows& rows,
                            const Scratch& scratch) const {
-  const std::int64_t group_width = config_.group() * config_.head_dim;
+  const std::int64_t group = config_.group();
+  const std::int64_t group_width = group * config_.head_dim;
   for (std::int64_t i = 0; i < rows.count; ++i) {
     const std::int64_t row = sequence.first_row + rows.first + i;
     std::memcpy(mixed_.row(row).data() + rows.kv_head * group_width,
                 scratch.out.data() + i * group_width, static_cast<std::size_t>(group_width * 4));
     if (log_sum_exps_.rows() == 0) continue;
-    std::copy_n(scratch.log_sum_exps.data() + i * config_.group(), config_.group(),
-                log_sum_exps_.row(row).data() + rows.kv_head * config_.group());
+    std::copy_n(scratch.log_sum_exps.data() + i * group, group,
+                log_sum_exps_.row(row).data() + rows.kv_head * group);
   }
 }
 

@@ -16,7 +16,7 @@ void resize(Buffer<float>& buffer, std::int64_t count) {
 
 void GqaStash::resize(std::int64_t rows) {
   rows_ = rows;
-  moesaic::resize(projected_, rows * (config_.row_width()));
+  moesaic::resize(projected_, rows * config_.row_width());
   moesaic::resize(attended_, rows * config_.q_width());
   moesaic::resize(log_sum_exps_, rows * config_.num_heads);
 }
