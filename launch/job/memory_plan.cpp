@@ -119,7 +119,6 @@ std::int64_t product_bytes(const ModelConfig& config, const WeightBytes& weights
                            const Workload& work, const RankSharing& sharing) {
   constexpr std::int64_t kThreadBytes = std::int64_t{1} << 19;  // results of a job and scratch
   const std::int64_t hidden = config.hidden_size;
-  const std::int64_t own_experts = divide_up(config.num_experts, sharing.sharers);
   std::int64_t most = 0;
   for (const LayerConfig& layer : config.layers) {
     const FeedForwardSizes sizes = layer.feed_forward->sizes();
@@ -131,7 +130,7 @@ std::int64_t product_bytes(const ModelConfig& config, const WeightBytes& weights
     const MlpScratch expert{.hidden = hidden,
                             .width = sizes.expert_width,
                             .rows = sizes.experts > 0 ? sharing.expert_rows : 0,
-                            .mlps = own_experts,
+                            .mlps = divide_up(config.num_experts, sharing.sharers),
                             .threads = sharing.threads,
                             .packed_bytes = packed_bytes(weights.experts, hidden)};
     most = std::max({most, mlp_scratch_bytes(common), mlp_scratch_bytes(expert)});
