@@ -36,6 +36,9 @@ void require_file_or_nothing(const std::string& path) {
           S_ISDIR(status.st_mode) ? "it is a directory" : "not a regular file");
 }
 
+/// What waits for the disk at most: seconds, where it is slow.
+constexpr std::int64_t kUnsyncedBytes = std::int64_t{256} << 20;
+
 /// Between the name of a file and the process that writes it anew.
 constexpr std::string_view kPart = ".part-";
 
@@ -60,11 +63,14 @@ OutputFile::~OutputFile() {
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
-    : shown_(std::move(other.shown_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : shown_(std::move(other.shown_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      unsynced_bytes_(other.unsynced_bytes_.load()) {}
 
 OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
   std::swap(shown_, other.shown_);
   std::swap(descriptor_, other.descriptor_);
+  unsynced_bytes_ = other.unsynced_bytes_.exchange(unsynced_bytes_);
   return *this;
 }
 
@@ -80,6 +86,7 @@ void OutputFile::reserve(std::int64_t bytes) {
 }
 
 void OutputFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) const {
+  const std::int64_t unsynced = unsynced_bytes_ += std::ssize(bytes);
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
     if (written < 0 && errno == EINTR) continue;
@@ -87,6 +94,7 @@ void OutputFile::write_at(std::int64_t offset, std::span<const std::byte> bytes)
     bytes = bytes.subspan(static_cast<std::size_t>(written));
     offset += written;
   }
+  if (unsynced >= kUnsyncedBytes) sync();
 }
 
 void OutputFile::resize(std::int64_t bytes) const {
@@ -109,6 +117,7 @@ bool OutputFile::is_at(const std::string& path) const noexcept {
 }
 
 void OutputFile::sync() const {
+  unsynced_bytes_ = 0;
   if (::fsync(descriptor_) != 0) refused("cannot be written");
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -31,7 +32,8 @@ class OutputFile {
   /// after hours of work. File systems that cannot reserve get a sparse file. Throws
   /// Error{resource}.
   void reserve(std::int64_t bytes);
-  /// Throws Error{resource} when the disk refuses. For any number of threads.
+  /// Throws Error{resource} when the disk refuses. For any number of threads. Waits for the disk
+  /// now and then, so that sync(), for which other ranks may wait, never has much left.
   void write_at(std::int64_t offset, std::span<const std::byte> bytes) const;
   /// Makes the file so long: what is beyond is dropped. Throws Error{resource}.
   void resize(std::int64_t bytes) const;
@@ -50,6 +52,7 @@ class OutputFile {
 
   std::string shown_;
   int descriptor_ = -1;
+  mutable std::atomic<std::int64_t> unsynced_bytes_ = 0;
 };
 
 /// A file that is written beside `path` and takes that name in publish(): whoever opens it finds

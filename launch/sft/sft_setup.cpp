@@ -57,19 +57,6 @@ constexpr auto kChoosing = std::to_array<std::string_view>(
     {"model", "data", "data-format", "eval-split", "train-on", "too-long", "ctx-size",
      "chat-template", "lora", "lora-rank", "lora-alpha", "rslora", "lora-dropout", "lora-targets"});
 
-/// Of a file that may be large.
-std::uint64_t checksum_of(const MappedFile& file, LongWork& work) {
-  constexpr std::size_t kPiece = std::size_t{1} << 24;
-  Checksum sum;
-  for (std::span rest = file.bytes(); !rest.empty();) {
-    const auto piece = rest.first(std::min(kPiece, rest.size()));
-    sum.add(piece);
-    rest = rest.subspan(piece.size());
-    work.advance(std::ssize(file.bytes()) - std::ssize(rest), std::ssize(file.bytes()));
-  }
-  return sum.value();
-}
-
 /// Of all that decides the bytes of the result, and of nothing else.
 std::string digest_of(const Options& options, const OpenModel& model, const SftData& data,
                       std::span<const AdapterSpec> specs, double dropout, LongWork& work) {
@@ -85,7 +72,14 @@ std::string digest_of(const Options& options, const OpenModel& model, const SftD
   if (options.lora) {
     const std::filesystem::path folder(*options.lora);
     const MappedFile tensors((folder / kAdapterTensorsFile).string());
-    text += checksum_text(reading(tensors, [&] { return checksum_of(tensors, work); }));
+    Checksum sum;
+    std::int64_t done = 0;
+    reading(tensors, [&] {
+      add_to_checksum(sum, tensors.bytes(), [&](std::int64_t bytes) {
+        work.advance(done += bytes, std::ssize(tensors.bytes()));
+      });
+    });
+    text += checksum_text(sum.value());
   }
   return checksum_text(checksum(text));
 }

@@ -102,6 +102,18 @@ void release(std::span<const std::byte> mapped) noexcept {
          MADV_DONTNEED);
 }
 
+void add_to_checksum(Checksum& sum, std::span<const std::byte> mapped,
+                     const std::function<void(std::int64_t bytes)>& added) {
+  constexpr std::size_t kPiece = std::size_t{1} << 24;
+  while (!mapped.empty()) {
+    const auto piece = mapped.first(std::min(kPiece, mapped.size()));
+    sum.add(piece);
+    release(piece);
+    mapped = mapped.subspan(piece.size());
+    added(std::ssize(piece));
+  }
+}
+
 std::shared_ptr<const std::byte> reserve_unread(std::size_t bytes) {
   const std::size_t size = std::max<std::size_t>(bytes, 1);
   void* data = ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

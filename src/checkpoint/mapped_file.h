@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
 
+#include "base/checksum.h"
 #include "base/error.h"
 
 namespace moesaic {
@@ -68,5 +71,9 @@ void prefetch(std::span<const std::byte> mapped) noexcept;
 /// them, out of this process's resident memory; touching them again maps them again. A hint: never
 /// fails.
 void release(std::span<const std::byte> mapped) noexcept;
+
+/// Adds mapped bytes to a sum, some MiB at a time, which are released; `added` hears how many.
+void add_to_checksum(Checksum& sum, std::span<const std::byte> mapped,
+                     const std::function<void(std::int64_t bytes)>& added);
 
 }  // namespace moesaic

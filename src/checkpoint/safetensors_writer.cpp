@@ -13,9 +13,6 @@
 namespace moesaic {
 namespace {
 
-/// What waits for the disk at most: seconds, where it is slow.
-constexpr std::int64_t kUnsyncedBytes = std::int64_t{256} << 20;
-
 std::int64_t bytes_of(const TensorSpec& spec) {
   std::int64_t bytes = dtype_bytes(spec.dtype);
   for (const std::int64_t size : spec.shape) {
@@ -95,10 +92,6 @@ void SafetensorsWriter::write(std::string_view tensor, std::int64_t byte_offset,
       count, byte_offset, tensor, place->size_bytes);
   file_->file().write_at(place->begin_byte + byte_offset, bytes);
   place->written_bytes += count;
-  unsynced_bytes_ += count;
-  if (unsynced_bytes_ < kUnsyncedBytes) return;
-  file_->file().sync();
-  unsynced_bytes_ = 0;
 }
 
 void SafetensorsWriter::finish() {

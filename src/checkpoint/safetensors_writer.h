@@ -35,8 +35,7 @@ class SafetensorsWriter {
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
-  /// Writes `bytes` at `byte_offset` of the tensor's data. Every byte is to be written once. Waits
-  /// for the disk now and then, so that finish(), for which other ranks may wait, has little left.
+  /// Writes `bytes` at `byte_offset` of the tensor's data. Every byte is to be written once.
   /// Throws Error{resource} naming the path when the disk refuses.
   void write(std::string_view tensor, std::int64_t byte_offset, std::span<const std::byte> bytes);
 
@@ -58,7 +57,6 @@ class SafetensorsWriter {
   std::vector<Place> places_;  ///< in the order of the data
   std::unordered_map<std::string, std::size_t> by_name_;
   std::unique_ptr<ReplacingFile> file_;
-  std::int64_t unsynced_bytes_ = 0;
 };
 
 }  // namespace moesaic

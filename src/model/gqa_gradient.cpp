@@ -6,10 +6,11 @@ namespace moesaic {
 namespace {
 
 /// Exactly this size.
-void resize(Buffer<float>& buffer, std::int64_t count) {
+template <typename T>
+void resize(Buffer<T>& buffer, std::int64_t count) {
   if (buffer.size() == count) return;
-  buffer = Buffer<float>();  // first: both together may be too much
-  buffer = Buffer<float>(count);
+  buffer = Buffer<T>();  // first: both together may be too much
+  buffer = Buffer<T>(count);
 }
 
 }  // namespace
@@ -125,13 +126,10 @@ void GqaGradient::differentiate(const GqaStash& stash, std::span<const SampleRan
   context_.compute.pool->parallel_for(
       std::ssize(samples) * config_.num_heads, [&](std::int64_t task, int worker) {
         const SampleRange& sample = samples[static_cast<std::size_t>(task / config_.num_heads)];
-        ByteBuffer& scratch = scratch_[static_cast<std::size_t>(worker)];
-        const auto bytes = static_cast<std::size_t>(
-            attention_gradient_scratch_bytes(sample.num_rows, config_.head_dim, config_.head_dim));
-        if (scratch.size() < bytes) {
-          scratch = ByteBuffer();  // first: both together may be too much
-          scratch = ByteBuffer(bytes);
-        }
+        Buffer<std::byte>& scratch = scratch_[static_cast<std::size_t>(worker)];
+        const std::int64_t bytes =
+            attention_gradient_scratch_bytes(sample.num_rows, config_.head_dim, config_.head_dim);
+        if (scratch.size() < bytes) resize(scratch, bytes);
         AttentionGradientArgs args = head_of(stash, sample, task % config_.num_heads);
         args.scratch = scratch.data();
         kernel_.differentiate(args);

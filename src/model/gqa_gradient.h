@@ -68,11 +68,11 @@ class GqaGradient {
   LayerContext& context_;
   const AttentionKernel& kernel_;
   GqaHeads heads_;
-  Buffer<float> gradients_;          // [rows, q_width + 2 kv_width]
-  Buffer<float> key_parts_;          // [rows, q_width]: of every query head, where they share keys
-  Buffer<float> value_parts_;        // [rows, q_width]
-  std::vector<ByteBuffer> scratch_;  // one a worker, of the kernel
-  std::vector<Buffer<float>> head_rows_;  // one a worker, of GqaHeads
+  Buffer<float> gradients_;    // [rows, q_width + 2 kv_width]
+  Buffer<float> key_parts_;    // [rows, q_width]: of every query head, where they share keys
+  Buffer<float> value_parts_;  // [rows, q_width]
+  std::vector<Buffer<std::byte>> scratch_;  // one a worker, of the kernel
+  std::vector<Buffer<float>> head_rows_;    // one a worker, of GqaHeads
 };
 
 }  // namespace moesaic

@@ -47,21 +47,16 @@ std::string checksum_of(const TrainProgress& progress, std::uint64_t values) {
 
 /// Of all values in a file, part by part.
 std::uint64_t read_checksum(const SafetensorsFile& file, const TrainCheckpoints::Watch& watch) {
-  constexpr std::size_t kPiece = std::size_t{1} << 24;
   Checksum sum;
   std::int64_t done = 0;
   for (const std::string_view part : kParts) {
     const TensorView* const tensor = file.find(part);
     require(tensor != nullptr, ErrorKind::file, "{}: no tensor {}", file.path(), part);
     const std::int64_t total = std::ssize(kParts) * std::ssize(tensor->bytes);
-    for (std::span rest = tensor->bytes; !rest.empty();) {
-      const auto piece = rest.first(std::min(kPiece, rest.size()));
-      sum.add(piece);
-      release(piece);
-      rest = rest.subspan(piece.size());
-      done += std::ssize(piece);
+    add_to_checksum(sum, tensor->bytes, [&](std::int64_t bytes) {
+      done += bytes;
       if (watch) watch(done, total);
-    }
+    });
   }
   file.require_read();
   return sum.value();
