@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/open_file.h"
 #include "src/checkpoint/read_faults.h"

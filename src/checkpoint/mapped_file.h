@@ -8,11 +8,11 @@
 #include <string>
 #include <type_traits>
 
-#include "base/checksum.h"
 #include "base/error.h"
 
 namespace moesaic {
 
+class Checksum;
 class WatchedRange;
 
 /// A file mapped read-only into memory. Pages are read when they are first touched. A file that
