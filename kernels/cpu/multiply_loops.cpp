@@ -1,6 +1,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/amx/tiles.h"
+#include "kernels/cpu/avx2/integer_sums.h"
 #include "kernels/cpu/intrinsics.h"
 #include "kernels/cpu/target_region.h"
 #include "kernels/roof.h"
@@ -51,35 +52,27 @@ float fma_ymm(std::int64_t rounds) noexcept {
   return _mm256_cvtss_f32(total);
 }
 
-/// VPMADDWD and VPMADDUBSW add two products, but not to a sum: that is a second instruction.
-struct MaddWords {
-  static constexpr int kFactors = kTwoWords;
-  static __m256i add(__m256i sum, __m256i a) {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, a));
-  }
-};
-struct MaddBytes {
-  static constexpr int kFactors = kFourBytes;
-  static __m256i add(__m256i sum, __m256i a) {
-    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, a));
-  }
-};
-
-template <typename Madd>
-float madd_ymm(std::int64_t rounds) noexcept {
+template <auto Add>
+float madd_ymm(std::int64_t rounds, int factors) noexcept {
   __m256i sums[kChains] = {};
-  for (__m256i& sum : sums) asm("" : "+x"(sum));
-  __m256i a = _mm256_set1_epi32(Madd::kFactors);
+  __m256i a = _mm256_set1_epi32(factors);
   for (std::int64_t i = 0; i < rounds; ++i) {
     MOESAIC_UNROLL
-    for (__m256i& sum : sums) {
+    for (int chain = 0; chain < kChains; ++chain) {
       asm("" : "+x"(a));  // each product is computed anew
-      sum = Madd::add(sum, a);
+      Add(sums[chain], a, a);
     }
   }
   __m256i total = _mm256_setzero_si256();
-  for (const __m256i sum : sums) total = _mm256_xor_si256(total, sum);
+  MOESAIC_UNROLL
+  for (int chain = 0; chain < kChains; ++chain) total = _mm256_xor_si256(total, sums[chain]);
   return static_cast<float>(_mm256_extract_epi32(total, 0));
+}
+float madd_words_ymm(std::int64_t rounds) noexcept {
+  return madd_ymm<add_word_products>(rounds, kTwoWords);
+}
+float madd_bytes_ymm(std::int64_t rounds) noexcept {
+  return madd_ymm<add_byte_products>(rounds, kFourBytes);
 }
 
 MOESAIC_END_TARGET
@@ -186,10 +179,8 @@ constexpr std::int64_t kTileProducts = 4 * 16 * 16;  // of one round, for each k
 
 constexpr MultiplyLoop kMultiplyThenAdd{"MULPS and ADDPS", kChains * 4 * 2, multiply_then_add};
 constexpr MultiplyLoop kFmaYmm{"VFMADD ymm", kChains * 8 * 2, fma_ymm};
-constexpr MultiplyLoop kMaddWordsYmm{"VPMADDWD and VPADDD ymm", kChains * 16 * 2,
-                                     madd_ymm<MaddWords>};
-constexpr MultiplyLoop kMaddBytesYmm{"VPMADDUBSW and VPADDW ymm", kChains * 32 * 2,
-                                     madd_ymm<MaddBytes>};
+constexpr MultiplyLoop kMaddWordsYmm{"VPMADDWD and VPADDD ymm", kChains * 16 * 2, madd_words_ymm};
+constexpr MultiplyLoop kMaddBytesYmm{"VPMADDUBSW and VPADDW ymm", kChains * 32 * 2, madd_bytes_ymm};
 constexpr MultiplyLoop kFmaZmm{"VFMADD zmm", kChains * 16 * 2, fma_zmm};
 constexpr MultiplyLoop kDotBytesZmm{"VPDPBUSD zmm", kChains * 64 * 2, dot_bytes_zmm};
 constexpr MultiplyLoop kDotBf16Zmm{"VDPBF16PS zmm", kChains * 32 * 2, dot_bf16_zmm};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "kernels/cpu/avx2/integer_sums.h"
 #include "kernels/cpu/avx2/pack_words.h"
 #include "kernels/cpu/block_loop.h"
 #include "kernels/cpu/prefetch.h"
@@ -69,16 +70,16 @@ template <std::size_t Rows>
         const auto* four =
             reinterpret_cast<const int*>(rows + r * row_bytes + 8 * line + 4 * nibble);
         const __m256i values = _mm256_set1_epi32(*four);
-        words[r][0] = _mm256_add_epi16(words[r][0], _mm256_maddubs_epi16(weights[0], values));
-        words[r][1] = _mm256_add_epi16(words[r][1], _mm256_maddubs_epi16(weights[1], values));
+        add_byte_products(words[r][0], weights[0], values);
+        add_byte_products(words[r][1], weights[1], values);
       }
     }
   }
   const __m256i ones = _mm256_set1_epi16(1);
   MOESAIC_UNROLL
   for (std::size_t r = 0; r < Rows; ++r) {
-    sums[r][0] = _mm256_add_epi32(sums[r][0], _mm256_madd_epi16(words[r][0], ones));
-    sums[r][1] = _mm256_add_epi32(sums[r][1], _mm256_madd_epi16(words[r][1], ones));
+    add_word_products(sums[r][0], words[r][0], ones);
+    add_word_products(sums[r][1], words[r][1], ones);
   }
 }
 

@@ -1,4 +1,10 @@
 #include "kernels/formats/int8.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/avx2/integer_sums.h"
 #include "kernels/cpu/avx2/pack_words.h"
 #include "kernels/cpu/block_loop.h"
 #include "kernels/cpu/copy_steps.h"
@@ -9,43 +15,98 @@
 namespace moesaic {
 namespace {
 
+/// Steps that many rows meet half by half.
+constexpr std::int64_t kHalfSteps = 4;
+
 MOESAIC_BEGIN_TARGET("avx2,fma")
 
-/// `Rows` rows by a panel. A line is 16 columns of 4 k: four times 4 columns of 2 sums each.
+// A line is 16 columns of 4 k: four times 4 columns of 2 sums each.
+[[gnu::always_inline]] inline __m256i load_words(const std::byte* quarter) {
+  return _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i*>(quarter)));
+}
+[[gnu::always_inline]] inline __m256i load_value(const std::byte* row) {
+  return _mm256_set1_epi64x(*reinterpret_cast<const long long*>(row));
+}
+
+/// Stores the sums of 8 columns, or adds them to what is there.
+[[gnu::always_inline]] inline void store_columns(const Block& args, std::size_t row,
+                                                 std::size_t half, const __m256i (&sums)[2]) {
+  float* const row_sums = args.out + static_cast<std::int64_t>(row) * args.out_stride;
+  auto* const out = reinterpret_cast<__m256i*>(row_sums) + half;
+  const __m256i pairs = _mm256_hadd_epi32(sums[0], sums[1]);
+  __m256i total = _mm256_permute4x64_epi64(pairs, 0xd8);  // columns in their order
+  if (args.resume) total = _mm256_add_epi32(total, _mm256_loadu_si256(out));
+  _mm256_storeu_si256(out, total);
+}
+
+/// One row or two by a panel, which is read once.
 template <std::size_t Rows>
-void block(const Block& args) noexcept {
+void few_rows(const Block& args) noexcept {
   const std::byte* lines = args.panels;
   const std::byte* rows = args.rows;
-  __m256i sums[Rows][4] = {};
+  __m256i sums[Rows][2][2] = {};
   for (std::int64_t line = 0; line < args.steps * 16; ++line, lines += 64, rows += 8) {
-    _mm_prefetch(reinterpret_cast<const char*>(lines + (Rows <= 2 ? 1024 : 4096)), _MM_HINT_T1);
-    __m256i values[Rows];
-#pragma GCC unroll 4
-    for (std::size_t r = 0; r < Rows; ++r) {
-      values[r] =
-          _mm256_set1_epi64x(*reinterpret_cast<const long long*>(rows + r * args.row_bytes));
-    }
-#pragma GCC unroll 4
+    _mm_prefetch(reinterpret_cast<const char*>(lines + 1024), _MM_HINT_T1);
+    MOESAIC_UNROLL
     for (std::size_t q = 0; q < 4; ++q) {
-      const __m256i weights =
-          _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i*>(lines + 16 * q)));
-#pragma GCC unroll 4
+      const __m256i weights = load_words(lines + 16 * q);
+      MOESAIC_UNROLL
       for (std::size_t r = 0; r < Rows; ++r) {
-        sums[r][q] = _mm256_add_epi32(sums[r][q], _mm256_madd_epi16(weights, values[r]));
+        add_word_products(sums[r][q / 2][q % 2], weights, load_value(rows + r * args.row_bytes));
       }
     }
   }
-#pragma GCC unroll 4
+  MOESAIC_UNROLL
   for (std::size_t r = 0; r < Rows; ++r) {
-    auto* out =
-        reinterpret_cast<__m256i*>(args.out + static_cast<std::int64_t>(r) * args.out_stride);
-#pragma GCC unroll 2
-    for (std::size_t half = 0; half < 2; ++half) {
-      const __m256i pairs = _mm256_hadd_epi32(sums[r][2 * half], sums[r][2 * half + 1]);
-      __m256i total = _mm256_permute4x64_epi64(pairs, 0xd8);  // columns in their order
-      if (args.resume) total = _mm256_add_epi32(total, _mm256_loadu_si256(out + half));
-      _mm256_storeu_si256(out + half, total);
+    store_columns(args, r, 0, sums[r][0]);
+    store_columns(args, r, 1, sums[r][1]);
+  }
+}
+
+/// More rows by some steps of one half of a panel's columns: 12 sums, 2 weights, a value and a
+/// product are 16 registers.
+template <std::size_t Rows>
+[[gnu::always_inline]] inline void add_half(const Block& args, const std::byte* line,
+                                            const std::byte* rows, std::int64_t num_lines,
+                                            __m256i (&sums)[Rows][2]) {
+  __m256i in_registers[Rows][2];
+  MOESAIC_UNROLL
+  for (std::size_t r = 0; r < Rows; ++r) {
+    in_registers[r][0] = sums[r][0];
+    in_registers[r][1] = sums[r][1];
+  }
+  for (std::int64_t i = 0; i < num_lines; ++i, line += 64, rows += 8) {
+    _mm_prefetch(reinterpret_cast<const char*>(line + kHalfSteps * kTileBytes), _MM_HINT_T1);
+    const __m256i weights[2] = {load_words(line), load_words(line + 16)};
+    MOESAIC_UNROLL
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const __m256i value = load_value(rows + r * args.row_bytes);
+      add_word_products(in_registers[r][0], weights[0], value);
+      add_word_products(in_registers[r][1], weights[1], value);
     }
+  }
+  MOESAIC_UNROLL
+  for (std::size_t r = 0; r < Rows; ++r) {
+    sums[r][0] = in_registers[r][0];
+    sums[r][1] = in_registers[r][1];
+  }
+}
+
+/// The halves in turn, so that the steps after these arrive meanwhile.
+template <std::size_t Rows>
+void rows_by_halves(const Block& args) noexcept {
+  __m256i sums[2][Rows][2] = {};
+  for (std::int64_t step = 0; step < args.steps; step += kHalfSteps) {
+    const std::int64_t lines = std::min(kHalfSteps, args.steps - step) * 16;
+    for (std::size_t half = 0; half < 2; ++half) {
+      add_half(args, args.panels + step * kTileBytes + 32 * half,
+               args.rows + step * kIntStepDepth * 2, lines, sums[half]);
+    }
+  }
+  MOESAIC_UNROLL
+  for (std::size_t r = 0; r < Rows; ++r) {
+    store_columns(args, r, 0, sums[0][r]);
+    store_columns(args, r, 1, sums[1][r]);
   }
 }
 
@@ -67,8 +128,9 @@ void scale_integers(const TileArgs& args) {
 
 MOESAIC_END_TARGET
 
-constexpr BlockFunction kFunctions[] = {block<1>, block<2>, block<3>};
-constexpr BlockTable kBlocks{.max_rows = 3, .max_panels = 1, .functions = kFunctions};
+constexpr BlockFunction kFunctions[] = {few_rows<1>,       few_rows<2>,       rows_by_halves<3>,
+                                        rows_by_halves<4>, rows_by_halves<5>, rows_by_halves<6>};
+constexpr BlockTable kBlocks{.max_rows = 6, .max_panels = 1, .functions = kFunctions};
 
 [[gnu::noinline]] void product(const TileArgs& args) noexcept {
   run_raw(args, {word_row_bytes(args.matrix->depth), kIntStepDepth * 2}, kBlocks);
