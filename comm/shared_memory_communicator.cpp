@@ -27,13 +27,16 @@ struct Nodes {
   std::shared_ptr<std::byte> board;
 };
 
-/// A board that the ranks of `node` all see, for a group of as many ranks; null if they may not map
-/// each other's memory.
-std::shared_ptr<std::byte> share_board(Communicator& node, int group_size) {
+/// Memory for the board of `node`, in a group of as many ranks.
+SharedSegment share_board_memory(Communicator& node, int group_size) {
   const auto bytes = static_cast<std::int64_t>(MemoryBoard::bytes_needed(node.size(), group_size));
+  return share_segment(node, bytes, SharedSegment::Home::anonymous);
+}
+
+/// A board that the ranks of `node` all see; null if they may not map each other's memory.
+std::shared_ptr<std::byte> share_board(Communicator& node, int group_size) {
   try {
-    auto segment =
-        std::make_shared<SharedSegment>(share_segment(node, bytes, SharedSegment::Home::anonymous));
+    auto segment = std::make_shared<SharedSegment>(share_board_memory(node, group_size));
     return {segment, segment->bytes().data()};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::resource) throw;
@@ -41,15 +44,14 @@ std::shared_ptr<std::byte> share_board(Communicator& node, int group_size) {
   }
 }
 
-/// Throws Error{resource} on all ranks unless those of each node may map each other's memory.
+/// Throws SharedMemoryRefused on all ranks unless those of each node may map each other's memory.
 void require_shared_memory(const MpiHandle& world, const MpiJob& job) {
   const auto all = make_mpi_communicator(mpi_split(world, 0, 0), job);
   const auto node = make_mpi_communicator(mpi_split_node(world, job), job);
   const std::string refusal = first_refusal(*all, [&] {
-    if (node->size() > 1) (void)share_segment(*node, 1, SharedSegment::Home::anonymous);
+    if (node->size() > 1) (void)share_board_memory(*node, world.size());
   });
-  require(refusal.empty(), ErrorKind::resource,
-          "ranks of one node cannot map each other's memory: {}", refusal);
+  if (!refusal.empty()) throw SharedMemoryRefused(refusal);
 }
 
 Nodes find_nodes(const MpiHandle& comm, const MpiJob& job) {
@@ -157,6 +159,9 @@ std::unique_ptr<Communicator> make_communicator(std::unique_ptr<MpiHandle> comm,
 }
 
 }  // namespace
+
+SharedMemoryRefused::SharedMemoryRefused(const std::string& reason)
+    : Error(ErrorKind::resource, "ranks of one node cannot map each other's memory: " + reason) {}
 
 std::unique_ptr<Communicator> make_shared_memory_communicator(const MpiSession&,
                                                               const CommOptions& options) {

@@ -49,11 +49,10 @@ std::unique_ptr<Communicator> make_transport(const MpiSession& mpi, const Option
   if (options.transport == Transport::mpi) return make_mpi_communicator(mpi, comm);
   try {
     return make_shared_memory_communicator(mpi, comm);
-  } catch (const Error& error) {
-    if (options.transport != Transport::shm || error.kind() != ErrorKind::resource) throw;
-    throw AgreedError(Error(error.kind(), fmt::format("--transport shm: {} (--transport auto "
-                                                      "takes MPI in its place)",
-                                                      error.what())),
+  } catch (const SharedMemoryRefused& refusal) {
+    throw AgreedError(Error(refusal.kind(), fmt::format("--transport shm: {} (--transport auto "
+                                                        "takes MPI in its place)",
+                                                        refusal.what())),
                       mpi.rank() == 0);
   }
 }

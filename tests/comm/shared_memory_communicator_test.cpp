@@ -1,5 +1,6 @@
 #include "comm/shared_memory_communicator.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -8,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
 #include "comm/checked_communicator.h"
 #include "tests/comm/communicator_conformance.h"
 #include "tests/comm/mpi_test_main.h"
@@ -17,6 +17,9 @@ namespace moesaic {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::EndsWith;
+using testing::StartsWith;
 
 TEST(SharedMemoryCommunicator, does_what_every_transport_must) {
   const auto comm = make_shared_memory_communicator(mpi_test_session(), {.timeout = 60s});
@@ -88,17 +91,17 @@ TEST(SharedMemoryCommunicator, rows_can_be_read_when_their_sender_has_gone) {
   world->barrier();
 }
 
-/// As long as it lives, this process can make no shared segment.
-class NoSegments {
+/// As long as it lives, this process can make no shared segment of more bytes.
+class SmallSegments {
  public:
-  NoSegments() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+  explicit SmallSegments(rlim_t most) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
     getrlimit(RLIMIT_FSIZE, &limit_);
-    const rlimit none{0, limit_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &none);
+    const rlimit small{most, limit_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
   }
-  NoSegments(const NoSegments&) = delete;
-  NoSegments& operator=(const NoSegments&) = delete;
-  ~NoSegments() {
+  SmallSegments(const SmallSegments&) = delete;
+  SmallSegments& operator=(const SmallSegments&) = delete;
+  ~SmallSegments() {
     setrlimit(RLIMIT_FSIZE, &limit_);
     std::signal(SIGXFSZ, handler_);
   }
@@ -108,8 +111,8 @@ class NoSegments {
   void (*handler_)(int);
 };
 
-TEST(SharedMemoryCommunicator, goes_over_mpi_or_refuses_where_no_memory_can_be_shared) {
-  const NoSegments none;
+TEST(SharedMemoryCommunicator, goes_over_mpi_where_no_memory_can_be_shared) {
+  const SmallSegments none(0);
   if (mpi_test_session().size() == 1) return;
   const auto comm = make_shared_memory_communicator(mpi_test_session(), {.timeout = 60s});
   EXPECT_EQ(comm->transport(), "mpi");
@@ -119,16 +122,23 @@ TEST(SharedMemoryCommunicator, goes_over_mpi_or_refuses_where_no_memory_can_be_s
     EXPECT_EQ(node->size(), 1) << "weights are shared with nobody";
     conformance::shared_memory(*node);
   }
-  try {
-    (void)make_shared_memory_communicator(mpi_test_session(),
-                                          {.timeout = 60s, .require_shared_memory = true});
-    ADD_FAILURE() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::resource);
-    EXPECT_STREQ(
-        error.what(),
-        "ranks of one node cannot map each other's memory: shared memory: no room for 1 B: "
-        "File too large");
+}
+
+TEST(SharedMemoryCommunicator, refuses_to_go_over_mpi_where_it_must_not) {
+  if (mpi_test_session().size() == 1) return;
+  for (const rlim_t bytes : {0, 1, 4096}) {  // of less than a board
+    const SmallSegments small(bytes);
+    try {
+      (void)make_shared_memory_communicator(mpi_test_session(),
+                                            {.timeout = 60s, .require_shared_memory = true});
+      ADD_FAILURE() << "no error with segments of " << bytes << " B";
+    } catch (const SharedMemoryRefused& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::resource);
+      EXPECT_THAT(error.what(),
+                  AllOf(StartsWith("ranks of one node cannot map each other's memory: shared "
+                                   "memory: no room for "),
+                        EndsWith(": File too large")));
+    }
   }
 }
 

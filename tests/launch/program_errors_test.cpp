@@ -289,6 +289,19 @@ TEST(ProgramErrors, SharedMemoryThatCannotBeHadIsNotReplacedWhenAskedFor) {
   expect_failure(result, 4, {"--transport shm", "no room"});
 }
 
+TEST(ProgramErrors, WhatOneRankCannotMakeEndsAllWithEveryTransport) {
+  const TemporaryDirectory directory;  // of rank 0; no file can be made where rank 1 is
+  const Arguments apart = {"bash", "-c",
+                           "if [[ $OMPI_COMM_WORLD_RANK == 1 ]]; then cd /proc/self; "
+                           "else cd \"$0\"; fi; exec \"$@\"",
+                           directory.path(), MOESAIC_PROGRAM};
+  for (const std::string transport : {"auto", "shm", "mpi"}) {
+    expect_failure(run_program(joined(joined({MOESAIC_MPIRUN, "-n", "2"}, apart),
+                                      {"doctor", "--trace-dir", ".", "--transport", transport})),
+                   4, {"rank-1.jsonl: cannot be written"});
+  }
+}
+
 // --- files ------------------------------------------------------------------------------------
 
 class BrokenModelTest : public testing::TestWithParam<BrokenModel> {};
