@@ -113,10 +113,21 @@ std::string start_error(const std::string& program, int error) {
                      error == ENOENT && !is_path ? "it is not in PATH" : std::strerror(error));
 }
 
+/// Whether any process of a group lives whose parents are this one's children, or have ended.
+bool any_left(pid_t group) {
+  pid_t done = 0;
+  do {
+    done = ::waitpid(-group, nullptr, WNOHANG);
+  } while (done > 0);
+  return done == 0;
+}
+
+/// Ends the program and what it has started in its process group: a launcher may be a script.
 void end(pid_t child) {
-  ::kill(child, SIGTERM);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // of those that the script leaves behind
+  ::kill(-child, SIGTERM);
   const Clock::time_point last = Clock::now() + kGrace;
-  while (!ended(child)) {
+  while (any_left(child)) {
     if (Clock::now() > last) ::kill(-child, SIGKILL);
     std::this_thread::sleep_for(kLook);
   }

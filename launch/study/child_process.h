@@ -15,9 +15,9 @@ struct ChildProgram {
 };
 
 /// Runs it to its end; returns its exit code, or 128 and the number of the signal that ended it.
-/// Throws Interrupted when `interruption` wants to stop: the program has been told so (SIGTERM) and
-/// is gone then. It is told so too if this process dies. Throws Error{usage} if it cannot
-/// be started: there is no such program, or it may not be run.
+/// Throws Interrupted when `interruption` wants to stop: the program and its process group have
+/// been told so (SIGTERM) and are gone then. The program is told so too if this process dies.
+/// Throws Error{usage} if it cannot be started: there is no such program, or it may not be run.
 [[nodiscard]] int run_child(const ChildProgram& program, Interruption& interruption);
 
 }  // namespace moesaic

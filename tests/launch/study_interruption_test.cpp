@@ -74,6 +74,20 @@ TEST_F(StudyInterruption, TheStopFileEndsThePointThatIsUnderWay) {
   expect_rest();
 }
 
+TEST_F(StudyInterruption, EndsWhatALauncherThatIsAScriptHasStarted) {
+  const std::string ended = directory_.path_of("ended");
+  describe(launcher("[ $ranks = 1 ] || [ -e " + released_ + " ] || { (trap 'sleep 0.3; : >" +
+                    ended + "; exit' TERM; : >" + started_ +
+                    "; while :; do sleep 0.1; done) & wait; }\n" + kStartRanks) +
+           "ranks = 1,2\n");
+  RunningProgram program(moesaic_command(run()));
+  expect_second_point(program);
+  write_text(stop_, "");
+  expect_end(program.wait(), stop_ + " is there", 1);
+  EXPECT_TRUE(fs::exists(ended)) << "nobody has waited for it";
+  expect_rest();
+}
+
 TEST_F(StudyInterruption, AStopFileThatIsThereBeforeStopsOneRun) {
   fs::create_directory(out_);
   write_text(stop_, "");
