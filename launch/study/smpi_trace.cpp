@@ -49,14 +49,14 @@ class TraceWriter {
 
  private:
   void line(std::string_view action) { text_ += fmt::format("{} {}\n", rank_, action); }
-  [[nodiscard]] int node_of(int rank) const { return rank / ranks_.ranks_per_node; }
+  [[nodiscard]] int node_of(int rank) const { return rank / ranks_.near_ranks(); }
 
   /// Who takes what `rank` sends to `node`: the one in the same place there; in its own node the
   /// next one.
   [[nodiscard]] int receiver(int rank, int node) const {
-    const int first = node * ranks_.ranks_per_node;
-    const int count = std::min(first + ranks_.ranks_per_node, ranks_.sharers()) - first;
-    const int place = rank % ranks_.ranks_per_node + (node == node_of(rank) ? 1 : 0);
+    const int first = node * ranks_.near_ranks();
+    const int count = std::min(first + ranks_.near_ranks(), ranks_.sharers()) - first;
+    const int place = rank % ranks_.near_ranks() + (node == node_of(rank) ? 1 : 0);
     return first + place % count;
   }
 
@@ -91,14 +91,14 @@ std::string smpi_platform(const CostRanks& ranks, const SmpiRates& rates) {
       "           bw=\"{:.6g}Bps\" lat=\"0s\" sharing_policy=\"SPLITDUPLEX\"\n"
       "           loopback_bw=\"{:.6g}Bps\" loopback_lat=\"0s\"/>\n"
       "</platform>\n",
-      ranks.sharer_nodes() - 1, ranks.on_node(), bytes_per_second(rates.far_byte),
-      bytes_per_second(rates.near_byte));
+      ranks.sharer_nodes() - 1, std::min(ranks.ranks, ranks.near_ranks()),
+      bytes_per_second(rates.far_byte), bytes_per_second(rates.near_byte));
 }
 
 std::string smpi_hosts(const CostRanks& ranks) {
   std::string text;
   for (int rank = 0; rank < ranks.sharers(); ++rank) {
-    text += fmt::format("node-{}\n", rank / ranks.ranks_per_node);
+    text += fmt::format("node-{}\n", rank / ranks.near_ranks());
   }
   return text;
 }

@@ -93,7 +93,8 @@ PointPlan StudyModels::plan(const PointRecord& record, std::int64_t ranks) {
   plan.ranks = {.ranks = static_cast<int>(ranks),
                 .ranks_per_node = static_cast<int>(told > 0 ? told : seen),
                 .threads = static_cast<int>(std::max<std::int64_t>(1, m.threads / m.ranks)),
-                .expert_replicas = static_cast<int>(m.replicas)};
+                .expert_replicas = static_cast<int>(m.replicas),
+                .by_messages = plan.options.transport == Transport::mpi};
   if (ranks == m.ranks) {
     plan.core_share = static_cast<double>(m.threads) / static_cast<double>(m.cores);
   } else if (record.kind != "strong") {
@@ -131,9 +132,9 @@ const PointModel& StudyModels::model_of(const PointPlan& plan) {
   const bool is_sliced = options.shape || PlacementChoice(options.placement).is_contiguous();
   const int sharers = is_sliced ? 0 : plan.ranks.sharers();
   std::string key = fmt::format("{}\n{}\n", sends_codes ? "codes" : "", sharers);
-  for (const char* name :
-       {"job", "lora", "lora-rank", "lora-targets", "model", "shape", "experts", "precision",
-        "expert-format", "dense-format", "head-format", "wire", "combine", "placement"}) {
+  for (const char* name : {"job", "lora", "lora-rank", "lora-targets", "model", "shape", "experts",
+                           "precision", "expert-format", "dense-format", "head-format",
+                           "int4-activations", "wire", "combine", "placement"}) {
     key += value_text(*find_option(name, Verb::study_point), options) + "\n";
   }
   const auto found = models_.find(key);

@@ -51,5 +51,23 @@ TEST(SmpiTrace, PlatformsHaveTheLinksOfTheRates) {
   EXPECT_EQ(smpi_hosts(three_ranks().ranks), "node-0\nnode-0\nnode-1\n");
 }
 
+TEST(SmpiTrace, RanksThatShareNoMemoryAreANodeEach) {
+  SmpiPass pass{
+      .ranks = {.ranks = 2, .ranks_per_node = 2, .by_messages = true},
+      .messages = {.layers = {{.nodes = 2, .bytes = {{11, 12}, {21, 22}, {31, 32}, {41, 42}}}}},
+      .layer_seconds = 5e-6};
+  EXPECT_EQ(smpi_trace(pass, {.far_message = 7e-6}, 0),
+            "0 init\n"
+            "0 compute 12000\n"
+            "0 irecv 1 0 31\n0 isend 1 0 21\n0 waitall\n"
+            "0 compute 7000\n"
+            "0 irecv 1 0 32\n0 isend 1 0 22\n0 waitall\n"
+            "0 finalize\n");
+  EXPECT_EQ(smpi_hosts(pass.ranks), "node-0\nnode-1\n");
+  const std::string platform = smpi_platform(pass.ranks, {});
+  EXPECT_NE(platform.find("radical=\"0-1\""), std::string::npos) << platform;
+  EXPECT_NE(platform.find("core=\"1\""), std::string::npos) << platform;
+}
+
 }  // namespace
 }  // namespace moesaic

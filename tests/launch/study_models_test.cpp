@@ -41,7 +41,8 @@ TEST(StudyModels, RanksShareWholeCopiesOfTheExperts) {
             "18 ranks cannot share 8 experts: take at most 16 ranks, or more --expert-replicas");
 }
 
-/// Amounts of a point of the demo model, a rank a node, by the names of their terms.
+/// Amounts of a point of the demo model, a rank a node if the options say nothing else, by the
+/// names of their terms.
 std::map<std::string, double> amounts_of(std::int64_t ranks,
                                          std::map<std::string, std::string> options,
                                          std::int64_t threads = 1) {
@@ -50,7 +51,7 @@ std::map<std::string, double> amounts_of(std::int64_t ranks,
   record.measurement->cores = threads;
   record.options = std::move(options);
   record.options["model"] = MOESAIC_TEST_DATA "/demo-model";
-  record.options["ranks-per-node"] = "1";
+  record.options.try_emplace("ranks-per-node", "1");
   StudyModels models(compare_points({record}, std::nullopt));
   const PointPlan plan = StudyModels::plan(record, ranks);
   const PointTerms terms = models.terms(plan);
@@ -102,6 +103,44 @@ TEST(PointTerms, ThreadsShareWhatIsCountedByCore) {
       EXPECT_DOUBLE_EQ(two[name], is_by_core ? amount / 2 : amount) << name << " of " << job;
     }
   }
+}
+
+TEST(PointTerms, RowsOfANodeAreMessagesWithTransportMpi) {
+  const auto of = [](const char* transport, const char* on_node) {
+    return amounts_of(2, {{"n-prompt", "64"},
+                          {"sequences", "2"},
+                          {"transport", transport},
+                          {"ranks-per-node", on_node}});
+  };
+  auto memory = of("auto", "2");
+  auto messages = of("mpi", "2");
+  auto nodes = of("auto", "1");
+  EXPECT_EQ(memory["link.bytes"], 0);
+  EXPECT_GT(memory["node.bytes"], 0);
+  EXPECT_EQ(messages["node.bytes"], 0);
+  EXPECT_EQ(messages["link.bytes"], nodes["link.bytes"]);
+}
+
+TEST(StudyModels, PointsAreOfOneModelThatAreAlikeInAllThatDecidesIt) {
+  PointRecord record = measured(1, 5, "32");
+  record.options = {{"model", MOESAIC_TEST_DATA "/demo-model"},
+                    {"n-prompt", "64"},
+                    {"sequences", "2"},
+                    {"ranks-per-node", "1"},
+                    {"expert-format", "int4_group128"}};
+  StudyModels models(compare_points({record}, std::nullopt));
+  const auto link_bytes = [&](const char* activations) {
+    record.options["int4-activations"] = activations;
+    const PointPlan plan = StudyModels::plan(record, 2);
+    const PointTerms terms = models.terms(plan);
+    const std::vector<double> amounts = terms.amounts(plan, ExpertPopularity::even());
+    for (std::size_t i = 0; i < amounts.size(); ++i) {
+      if (terms.names()[i].name == "link.bytes") return amounts[i];
+    }
+    return 0.0;
+  };
+  const double as_they_are = link_bytes("bf16");
+  EXPECT_NE(link_bytes("int8"), as_they_are) << "rows travel as codes";
 }
 
 TEST(PointTerms, ARankRunsOnePromptAtATime) {
