@@ -155,6 +155,7 @@ OpenModel open_model(const Options& options, ModelFiles files, ModelConfig confi
     model.adapter =
         AdapterFiles::open(*options.lora, adapter_sites(model.files.names(model.config)));
   }
+  (void)wanted_input_scales(options, model);
   return model;
 }
 

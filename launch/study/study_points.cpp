@@ -57,9 +57,11 @@ class StudyFiles {
   }
   /// Throws what the ranks of a point would throw for its model, its text and its adapters.
   void check(const Command& command) {
-    constexpr std::array<std::string_view, 11> kDeciding = {
-        "job",  "model",     "expert-format", "dense-format", "head-format", "text",
-        "lora", "lora-rank", "lora-alpha",    "rslora",       "lora-targets"};
+    constexpr std::array<std::string_view, 14> kDeciding = {
+        "job",          "model",       "precision",         "expert-format",
+        "dense-format", "head-format", "nvfp4-activations", "activation-scales",
+        "text",         "lora",        "lora-rank",         "lora-alpha",
+        "rslora",       "lora-targets"};
     const Options& options = command.options;
     std::string key;
     for (const std::string_view name : kDeciding) {

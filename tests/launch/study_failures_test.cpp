@@ -268,6 +268,10 @@ TEST_F(StudyFailures, PointsAreCountedOnceTheirTextsAndTargetsCanBeTaken) {
   describe("ranks = 1\nlora-targets = \"attention,experts\", \" experts, attention\"\n", "sft");
   fails(2, {"study.ini: the points \"lora-targets attention,experts\" and \"lora-targets  experts, "
             "attention\" are the same"});
+  describe("ranks = 1\nexpert-format = int8\nprecision = bf16,fp32\n");
+  fails(2, {"study.ini: --expert-format int8 does not go with --precision fp32"});
+  describe("ranks = 1\nactivation-scales = runtime,checkpoint\n");
+  fails(2, {"study.ini: --activation-scales checkpoint is for --nvfp4-activations nvfp4"});
   describe("ranks = 1\nlora-alpha = 16,0\n", "sft");
   fails(2, {"study.ini: --lora-alpha 0"});
 }
