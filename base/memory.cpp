@@ -37,14 +37,16 @@ std::optional<std::int64_t> read_kib_line(const fs::path& path, std::string_view
   return std::nullopt;
 }
 
-/// Bytes of reclaimable page cache in a memory.stat file.
-std::int64_t reclaimable_bytes(const fs::path& stat_file) {
-  std::ifstream stream(stat_file);
+/// Bytes of page cache that a group and those below it could do without. The first version counts
+/// those of the group alone under the same names.
+std::int64_t reclaimable_bytes(const ControlGroup& group) {
+  const std::string prefix = group.version == 1 ? "total_" : "";
+  std::ifstream stream(group.directory / "memory.stat");
   std::int64_t sum = 0;
   std::string key;
   std::int64_t value = 0;
   while (stream >> key >> value) {
-    if (key == "inactive_file" || key == "active_file") sum += value;
+    if (key == prefix + "inactive_file" || key == prefix + "active_file") sum += value;
   }
   return sum;
 }
@@ -57,8 +59,7 @@ void apply_group(const ControlGroup& group, MemoryLimit& limit) {
   if (!bytes) return;
   const fs::path usage = group.directory / (is_new ? "memory.current" : "memory.usage_in_bytes");
   const std::int64_t used = read_number(usage).value_or(0);
-  const std::int64_t kept =
-      std::max<std::int64_t>(0, used - reclaimable_bytes(group.directory / "memory.stat"));
+  const std::int64_t kept = std::max<std::int64_t>(0, used - reclaimable_bytes(group));
   const std::int64_t left = std::max<std::int64_t>(0, *bytes - kept);
   if (left < limit.available_bytes) limit = {left, file.string()};
 }

@@ -36,6 +36,9 @@ TEST(MemoryLimit, reads_version_1_hierarchies) {
   root.write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "5000\n");
   root.write("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "9000\n");
   EXPECT_EQ(memory_limit(root.path()).available_bytes, 0);
+  root.write("sys/fs/cgroup/memory/job/memory.stat",
+             "inactive_file 10\nactive_file 20\ntotal_inactive_file 6000\ntotal_active_file 500\n");
+  EXPECT_EQ(memory_limit(root.path()).available_bytes, 2500) << "usage is that of the whole tree";
 }
 
 TEST(Memory, formats_bytes) {
