@@ -253,13 +253,15 @@ Measurement parse_measurement(const Json& json) {
 }
 
 MeanInterval mean_interval(const std::vector<double>& samples) {
-  // Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom; then the normal value.
+  // Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom; then Cornish and Fisher's
+  // expansion about the normal value.
   constexpr std::array kT = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
                              2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086};
   const MeanDeviation samples_are = mean_deviation(samples);
   if (samples.size() < 2) return {.mean = samples_are.mean};
   const std::size_t freedom = samples.size() - 1;
-  const double t = freedom <= kT.size() ? kT[freedom - 1] : 1.96;
+  const double f = static_cast<double>(freedom);
+  const double t = freedom <= kT.size() ? kT[freedom - 1] : 1.960 + 2.372 / f + 2.823 / (f * f);
   return {.mean = samples_are.mean,
           .half_width = t * samples_are.deviation / std::sqrt(static_cast<double>(samples.size()))};
 }
