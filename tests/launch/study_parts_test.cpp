@@ -35,7 +35,7 @@ TEST(MeanInterval, IsThatOfStudent) {
   const MeanInterval many = mean_interval({10, 12, 9, 11, 13});
   EXPECT_EQ(many.mean, 11);
   EXPECT_NEAR(many.half_width.value(), 2.776 * std::sqrt(2.5) / std::sqrt(5.0), 1e-9);
-  for (const auto [freedom, t] : {std::pair{21, 2.080}, std::pair{121, 1.980}}) {
+  for (const auto& [freedom, t] : {std::pair{21, 2.080}, std::pair{121, 1.980}}) {
     std::vector<double> samples;
     for (int i = 0; i <= freedom; ++i) samples.push_back(i % 2 == 0 ? 1 : -1);
     EXPECT_NEAR(mean_interval(samples).half_width.value() * std::sqrt(freedom), t, 1e-3);
