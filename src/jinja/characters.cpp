@@ -6,24 +6,22 @@
 #include <cstring>
 #include <vector>
 
+#include "src/tokenizer/unicode.h"
 #include "src/tokenizer/utf8.h"
 
 namespace moesaic::jinja {
 namespace {
 
 constexpr char32_t kSharpS = 0xDF;
-constexpr char32_t kCapitalIWithDot = 0x130;
 
 utf8proc_category_t category(char32_t c) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 
 void append_lower(char32_t c, std::string& out) {
-  if (c == kCapitalIWithDot) {
-    out += "i\xCC\x87";
-  } else {
-    append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
-  }
+  std::string character;
+  append_utf8(c, character);
+  out += lowercase(character);
 }
 
 void append_title(char32_t c, std::string& out) {
@@ -139,10 +137,6 @@ void append_upper(char32_t c, std::string& out) {
 
 std::string upper_case(std::string_view text) {
   return mapped(text, append_upper);
-}
-
-std::string lower_case(std::string_view text) {
-  return mapped(text, append_lower);
 }
 
 std::string swap_case(std::string_view text) {

@@ -30,7 +30,6 @@ namespace moesaic::jinja {
 [[nodiscard]] bool is_lower(char32_t c);
 
 [[nodiscard]] std::string upper_case(std::string_view text);
-[[nodiscard]] std::string lower_case(std::string_view text);
 [[nodiscard]] std::string swap_case(std::string_view text);
 [[nodiscard]] std::string capitalized(std::string_view text);
 /// str.title(): a letter behind what is none in upper case, others in lower case.

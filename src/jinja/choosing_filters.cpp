@@ -1,6 +1,5 @@
-#include <algorithm>
-
 #include "src/jinja/filters.h"
+#include "src/jinja/named_functions.h"
 #include "src/jinja/operators.h"
 #include "src/jinja/questions.h"
 #include "src/jinja/run.h"
@@ -68,7 +67,7 @@ Value choose(Run& run, const Value& input, const Arguments& arguments) {
   return make_sequence(std::move(kept), SequenceKind::generator);
 }
 
-constexpr std::pair<std::string_view, Function> kChoosers[] = {
+constexpr NamedFunction kChoosers[] = {
     {"map", map},
     {"select", choose<true, false>},
     {"reject", choose<false, false>},
@@ -79,9 +78,7 @@ constexpr std::pair<std::string_view, Function> kChoosers[] = {
 }  // namespace
 
 Function choosing_filter(std::string_view name) {
-  const auto* const found = std::find_if(std::begin(kChoosers), std::end(kChoosers),
-                                         [&](const auto& entry) { return entry.first == name; });
-  return found == std::end(kChoosers) ? nullptr : found->second;
+  return look_up(kChoosers, name);
 }
 
 }  // namespace moesaic::jinja

@@ -1,9 +1,8 @@
 #include "src/jinja/questions.h"
 
-#include <algorithm>
-
 #include "src/jinja/filters.h"
 #include "src/jinja/methods.h"
+#include "src/jinja/named_functions.h"
 #include "src/jinja/operators.h"
 #include "src/jinja/print.h"
 
@@ -119,7 +118,7 @@ Value has_case(Run& run, const Value& self, const Arguments& arguments) {
   return text_question(upper ? "isupper" : "islower")(run, Value(to_text(self)), arguments);
 }
 
-constexpr std::pair<std::string_view, Function> kQuestions[] = {
+constexpr NamedFunction kQuestions[] = {
     {"defined", ask<is_defined>},
     {"undefined", ask<is_undefined>},
     {"none", ask<is_none>},
@@ -164,9 +163,7 @@ constexpr std::pair<std::string_view, Function> kQuestions[] = {
 }  // namespace
 
 Function question_named(std::string_view name) {
-  const auto* const found = std::find_if(std::begin(kQuestions), std::end(kQuestions),
-                                         [&](const auto& entry) { return entry.first == name; });
-  return found == std::end(kQuestions) ? nullptr : found->second;
+  return look_up(kQuestions, name);
 }
 
 }  // namespace moesaic::jinja

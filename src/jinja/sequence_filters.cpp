@@ -1,10 +1,11 @@
 #include <algorithm>
 
-#include "src/jinja/characters.h"
 #include "src/jinja/filters.h"
+#include "src/jinja/named_functions.h"
 #include "src/jinja/operators.h"
 #include "src/jinja/print.h"
 #include "src/jinja/run.h"
+#include "src/tokenizer/unicode.h"
 
 namespace moesaic::jinja {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 /// What values are compared by: a member, texts in lower case unless case counts.
 Value sort_key(const Value& value, const Value* path, bool case_counts) {
   Value key = path == nullptr || path->is_none() ? value : member_at(value, *path);
-  return key.is_text() && !case_counts ? Value(lower_case(*key.text())) : key;
+  return key.is_text() && !case_counts ? Value(lowercase(*key.text())) : key;
 }
 
 bool truth_of(const Value* argument) {
@@ -172,7 +173,7 @@ Value batch(Run& run, const Value& input, const Arguments& arguments) {
   return make_sequence(std::move(rows), SequenceKind::generator);
 }
 
-constexpr std::pair<std::string_view, Function> kFilters[] = {
+constexpr NamedFunction kFilters[] = {
     {"sort", sort},     {"dictsort", dictsort}, {"max", extreme<true>}, {"min", extreme<false>},
     {"unique", unique}, {"sum", sum},           {"list", list},         {"first", first},
     {"last", last},     {"reverse", reverse},   {"join", join},         {"batch", batch},
@@ -181,9 +182,7 @@ constexpr std::pair<std::string_view, Function> kFilters[] = {
 }  // namespace
 
 Function sequence_filter(std::string_view name) {
-  const auto* const found = std::find_if(std::begin(kFilters), std::end(kFilters),
-                                         [&](const auto& entry) { return entry.first == name; });
-  return found == std::end(kFilters) ? nullptr : found->second;
+  return look_up(kFilters, name);
 }
 
 }  // namespace moesaic::jinja

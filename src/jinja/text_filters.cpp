@@ -3,9 +3,11 @@
 #include "src/jinja/characters.h"
 #include "src/jinja/filters.h"
 #include "src/jinja/format.h"
+#include "src/jinja/named_functions.h"
 #include "src/jinja/operators.h"
 #include "src/jinja/print.h"
 #include "src/jinja/text_functions.h"
+#include "src/tokenizer/unicode.h"
 #include "src/tokenizer/utf8.h"
 
 namespace moesaic::jinja {
@@ -27,7 +29,7 @@ std::string titled(std::string_view text) {
     const bool separates =
         is_python_space(c) || c == U'-' || c == U'(' || c == U'{' || c == U'[' || c == U'<';
     if (inside || separates) {
-      out += lower_case(text.substr(begin, at - begin));
+      out += lowercase(text.substr(begin, at - begin));
     } else {
       append_upper(c, out);
     }
@@ -151,9 +153,9 @@ Value wordcount(Run&, const Value& input, const Arguments& arguments) {
   return Value(words);
 }
 
-constexpr std::pair<std::string_view, Function> kFilters[] = {
+constexpr NamedFunction kFilters[] = {
     {"upper", changed<upper_case>},
-    {"lower", changed<lower_case>},
+    {"lower", changed<lowercase>},
     {"title", changed<titled>},
     {"capitalize", changed<capitalized>},
     {"escape", changed<escaped>},
@@ -172,9 +174,7 @@ constexpr std::pair<std::string_view, Function> kFilters[] = {
 }  // namespace
 
 Function text_filter(std::string_view name) {
-  const auto* const found = std::find_if(std::begin(kFilters), std::end(kFilters),
-                                         [&](const auto& entry) { return entry.first == name; });
-  return found == std::end(kFilters) ? nullptr : found->second;
+  return look_up(kFilters, name);
 }
 
 }  // namespace moesaic::jinja

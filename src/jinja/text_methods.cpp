@@ -1,12 +1,13 @@
 #include <algorithm>
-#include <array>
 
 #include "src/jinja/characters.h"
 #include "src/jinja/format.h"
 #include "src/jinja/methods.h"
+#include "src/jinja/named_functions.h"
 #include "src/jinja/operators.h"
 #include "src/jinja/print.h"
 #include "src/jinja/text_functions.h"
+#include "src/tokenizer/unicode.h"
 #include "src/tokenizer/utf8.h"
 
 namespace moesaic::jinja {
@@ -170,42 +171,37 @@ Value zfill(Run&, const Value& self, const Arguments& arguments) {
   return Value(std::move(text));
 }
 
-struct Named {
-  std::string_view name;
-  Function function;
-};
-
-constexpr std::array kMethods = {
-    Named{"strip", strip<Side::both>},
-    Named{"lstrip", strip<Side::left>},
-    Named{"rstrip", strip<Side::right>},
-    Named{"split", split<false>},
-    Named{"rsplit", split<true>},
-    Named{"splitlines", splitlines},
-    Named{"startswith", starts_or_ends<false>},
-    Named{"endswith", starts_or_ends<true>},
-    Named{"replace", replace},
-    Named{"find", find<false, false>},
-    Named{"rfind", find<true, false>},
-    Named{"index", find<false, true>},
-    Named{"rindex", find<true, true>},
-    Named{"count", count},
-    Named{"join", join},
-    Named{"format", format},
-    Named{"removeprefix", without_affix<false>},
-    Named{"removesuffix", without_affix<true>},
-    Named{"partition", partition<false>},
-    Named{"rpartition", partition<true>},
-    Named{"ljust", justified<Side::right>},
-    Named{"rjust", justified<Side::left>},
-    Named{"center", justified<Side::both>},
-    Named{"zfill", zfill},
-    Named{"upper", changed<upper_case>},
-    Named{"lower", changed<lower_case>},
-    Named{"casefold", changed<lower_case>},
-    Named{"swapcase", changed<swap_case>},
-    Named{"capitalize", changed<capitalized>},
-    Named{"title", changed<title_case>},
+constexpr NamedFunction kMethods[] = {
+    {"strip", strip<Side::both>},
+    {"lstrip", strip<Side::left>},
+    {"rstrip", strip<Side::right>},
+    {"split", split<false>},
+    {"rsplit", split<true>},
+    {"splitlines", splitlines},
+    {"startswith", starts_or_ends<false>},
+    {"endswith", starts_or_ends<true>},
+    {"replace", replace},
+    {"find", find<false, false>},
+    {"rfind", find<true, false>},
+    {"index", find<false, true>},
+    {"rindex", find<true, true>},
+    {"count", count},
+    {"join", join},
+    {"format", format},
+    {"removeprefix", without_affix<false>},
+    {"removesuffix", without_affix<true>},
+    {"partition", partition<false>},
+    {"rpartition", partition<true>},
+    {"ljust", justified<Side::right>},
+    {"rjust", justified<Side::left>},
+    {"center", justified<Side::both>},
+    {"zfill", zfill},
+    {"upper", changed<upper_case>},
+    {"lower", changed<lowercase>},
+    {"casefold", changed<lowercase>},
+    {"swapcase", changed<swap_case>},
+    {"capitalize", changed<capitalized>},
+    {"title", changed<title_case>},
 };
 
 template <bool (*holds)(char32_t)>
@@ -244,24 +240,17 @@ Value isascii(Run& run, const Value& self, const Arguments& arguments) {
   return self.text()->empty() ? Value(true) : all_are<is_ascii>(run, self, arguments);
 }
 
-constexpr std::array kQuestions = {
-    Named{"isspace", all_are<is_python_space>},
-    Named{"isalpha", all_are<is_alphabetic>},
-    Named{"isalnum", all_are<is_alphanumeric>},
-    Named{"isdecimal", all_are<is_decimal>},
-    Named{"isdigit", all_are<is_digit>},
-    Named{"isnumeric", all_are<is_number_like>},
-    Named{"isascii", isascii},
-    Named{"isupper", has_case<true>},
-    Named{"islower", has_case<false>},
+constexpr NamedFunction kQuestions[] = {
+    {"isspace", all_are<is_python_space>},
+    {"isalpha", all_are<is_alphabetic>},
+    {"isalnum", all_are<is_alphanumeric>},
+    {"isdecimal", all_are<is_decimal>},
+    {"isdigit", all_are<is_digit>},
+    {"isnumeric", all_are<is_number_like>},
+    {"isascii", isascii},
+    {"isupper", has_case<true>},
+    {"islower", has_case<false>},
 };
-
-template <std::size_t N>
-Function look_up(const std::array<Named, N>& table, std::string_view name) {
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const Named& entry) { return entry.name == name; });
-  return found == table.end() ? nullptr : found->function;
-}
 
 }  // namespace
 

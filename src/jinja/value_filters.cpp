@@ -7,8 +7,10 @@
 #include "src/jinja/characters.h"
 #include "src/jinja/filters.h"
 #include "src/jinja/methods.h"
+#include "src/jinja/named_functions.h"
 #include "src/jinja/operators.h"
 #include "src/jinja/print.h"
+#include "src/tokenizer/unicode.h"
 
 namespace moesaic::jinja {
 namespace {
@@ -52,7 +54,7 @@ std::optional<std::int64_t> whole_number(std::string_view text, int base) {
 std::optional<double> real_number(std::string_view text) {
   text = stripped(text);
   if (text.starts_with('+')) text.remove_prefix(1);
-  std::string lower = lower_case(text);
+  std::string lower = lowercase(text);
   double value = 0;
   const auto read = std::from_chars(lower.data(), lower.data() + lower.size(), value);
   if (lower.empty() || read.ptr != lower.data() + lower.size()) return std::nullopt;
@@ -164,7 +166,7 @@ Value items(Run& run, const Value& input, const Arguments& arguments) {
   return make_sequence(items_of(all), SequenceKind::generator);
 }
 
-constexpr std::pair<std::string_view, Function> kFilters[] = {
+constexpr NamedFunction kFilters[] = {
     {"default", defaulted}, {"d", defaulted},   {"abs", absolute},  {"int", to_int},
     {"float", to_float},    {"round", rounded}, {"length", length}, {"count", length},
     {"tojson", tojson},     {"attr", attr},     {"items", items},
@@ -173,9 +175,7 @@ constexpr std::pair<std::string_view, Function> kFilters[] = {
 }  // namespace
 
 Function value_filter(std::string_view name) {
-  const auto* const found = std::find_if(std::begin(kFilters), std::end(kFilters),
-                                         [&](const auto& entry) { return entry.first == name; });
-  return found == std::end(kFilters) ? nullptr : found->second;
+  return look_up(kFilters, name);
 }
 
 }  // namespace moesaic::jinja
