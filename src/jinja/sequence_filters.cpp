@@ -5,6 +5,7 @@
 #include "src/jinja/operators.h"
 #include "src/jinja/print.h"
 #include "src/jinja/run.h"
+#include "src/jinja/text_functions.h"
 #include "src/tokenizer/unicode.h"
 
 namespace moesaic::jinja {
@@ -33,11 +34,24 @@ std::vector<Value> in_order(const std::vector<Value>& items, const std::vector<V
   return sorted;
 }
 
-Value sort(Run&, const Value& input, const Arguments& arguments) {
+/// The members that sort() compares, as in "role,name"; None for the whole values.
+std::vector<Value> sort_paths(const Value* attribute) {
+  if (attribute == nullptr) return {Value()};
+  if (!attribute->is_text()) return {*attribute};
+  return split_text(*attribute->text(), ",", -1, false);
+}
+
+Value sort(Run& run, const Value& input, const Arguments& arguments) {
   const auto bound = bind(arguments, "sort", {"reverse", "case_sensitive", "attribute"});
   const std::vector<Value> items = items_of(input);
+  const std::vector<Value> paths = sort_paths(bound[2]);
+  run.charge(items.size() * paths.size() * sizeof(Value));
   std::vector<Value> keys;
-  for (const Value& item : items) keys.push_back(sort_key(item, bound[2], truth_of(bound[1])));
+  for (const Value& item : items) {
+    std::vector<Value> parts;
+    for (const Value& path : paths) parts.push_back(sort_key(item, &path, truth_of(bound[1])));
+    keys.push_back(make_sequence(std::move(parts)));
+  }
   return make_sequence(in_order(items, keys, truth_of(bound[0])));
 }
 
