@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -36,6 +39,77 @@ constexpr std::array kPosixClasses{
     PosixClass{"xdigit", kHexDigit},
     PosixClass{"cntrl", R"(\p{Cc})"},
 };
+
+/// Categories by the names that PCRE2 does not know.
+struct Category {
+  std::string_view name;
+  std::string_view short_name;
+};
+constexpr std::array kCategories{
+    Category{"letter", "L"},
+    Category{"casedletter", "L&"},
+    Category{"uppercaseletter", "Lu"},
+    Category{"lowercaseletter", "Ll"},
+    Category{"titlecaseletter", "Lt"},
+    Category{"modifierletter", "Lm"},
+    Category{"otherletter", "Lo"},
+    Category{"mark", "M"},
+    Category{"combiningmark", "M"},
+    Category{"nonspacingmark", "Mn"},
+    Category{"spacingmark", "Mc"},
+    Category{"enclosingmark", "Me"},
+    Category{"number", "N"},
+    Category{"decimalnumber", "Nd"},
+    Category{"letternumber", "Nl"},
+    Category{"othernumber", "No"},
+    Category{"punctuation", "P"},
+    Category{"connectorpunctuation", "Pc"},
+    Category{"dashpunctuation", "Pd"},
+    Category{"openpunctuation", "Ps"},
+    Category{"closepunctuation", "Pe"},
+    Category{"initialpunctuation", "Pi"},
+    Category{"finalpunctuation", "Pf"},
+    Category{"otherpunctuation", "Po"},
+    Category{"symbol", "S"},
+    Category{"mathsymbol", "Sm"},
+    Category{"currencysymbol", "Sc"},
+    Category{"modifiersymbol", "Sk"},
+    Category{"othersymbol", "So"},
+    Category{"separator", "Z"},
+    Category{"spaceseparator", "Zs"},
+    Category{"lineseparator", "Zl"},
+    Category{"paragraphseparator", "Zp"},
+    Category{"other", "C"},
+    Category{"control", "Cc"},
+    Category{"format", "Cf"},
+    Category{"unassigned", "Cn"},
+    Category{"privateuse", "Co"},
+    Category{"surrogate", "Cs"},
+};
+
+bool is_script(const std::string& name) {
+  const std::string pattern = "\\p{sc:" + name + "}";
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  pcre2_code* const code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()),
+                                         pattern.size(), PCRE2_UTF, &error, &offset, nullptr);
+  pcre2_code_free(code);
+  return code != nullptr;
+}
+
+/// A property's name as PCRE2 has it, which takes the bare one of a script for the script with its
+/// extensions. In names case, spaces, hyphens and underscores do not count.
+std::string property(const std::string& name) {
+  std::string letters;
+  for (const char letter : name) {
+    if (letter == ' ' || letter == '-' || letter == '_') continue;
+    letters += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  }
+  for (const Category& category : kCategories) {
+    if (letters == category.name) return std::string(category.short_name);
+  }
+  return is_script(name) ? "sc:" + name : name;
+}
 
 std::string in_class(std::string_view members, bool negated = false) {
   return std::string(negated ? "[^" : "[") + std::string(members) + "]";
@@ -132,20 +206,9 @@ class Translator {
               where_, pattern_);
       const std::string name(pattern_.substr(at_, end - at_));
       at_ = end + 1;
-      return (negated ? "\\P{" : "\\p{") + script_prefix(name) + name + "}";
+      return (negated ? "\\P{" : "\\p{") + property(name) + "}";
     }
     return std::string(escape);
-  }
-
-  /// PCRE2 takes a bare script name for the script with its extensions.
-  static std::string script_prefix(std::string_view name) {
-    constexpr std::array<std::string_view, 9> kScripts{"Han",      "Hiragana", "Katakana",
-                                                       "Hangul",   "Latin",    "Arabic",
-                                                       "Cyrillic", "Greek",    "Devanagari"};
-    for (const std::string_view script : kScripts) {
-      if (name == script) return "sc:";
-    }
-    return "";
   }
 
   std::string escape_outside_class() {

@@ -60,6 +60,17 @@ TEST(Regex, a_plus_behind_an_interval_repeats_it) {
 
 TEST(Regex, scripts_are_without_extensions) {
   EXPECT_EQ(parts(R"(\p{Han}+)", "漢、字"), (Parts{"漢", "字"}));
+  EXPECT_EQ(parts(R"(\p{han}+)", "漢、字"), (Parts{"漢", "字"}));
+  EXPECT_EQ(parts(R"(\p{Bengali}+)", "ক।খ"), (Parts{"ক", "খ"}));
+  EXPECT_EQ(parts(R"([^\p{Bengali}]+)", "ক।খ"), (Parts{"।"}));
+}
+
+TEST(Regex, categories_have_long_names) {
+  EXPECT_EQ(parts(R"(\p{Letter}+)", "ab1é."), (Parts{"ab", "é"}));
+  EXPECT_EQ(parts(R"(\p{Uppercase_Letter}+)", "aBÉc"), (Parts{"BÉ"}));
+  EXPECT_EQ(parts(R"([\p{decimal number}\P{Other-Symbol}]+)", "1a☃2"), (Parts{"1a", "2"}));
+  EXPECT_EQ(parts(R"(\p{^Punctuation}+)", "a!b"), (Parts{"a", "b"}));
+  EXPECT_EQ(parts(R"(\p{Cased_Letter}+)", "aBǅ漢"), (Parts{"aBǅ"}));
 }
 
 TEST(Regex, knows_newer_characters_and_not_the_mongolian_separator_as_space) {
