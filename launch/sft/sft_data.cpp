@@ -12,6 +12,7 @@
 #include "launch/input/prompts.h"
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
+#include "src/tokenizer/tokenizer_config.h"
 #include "src/train/sample_order.h"
 
 namespace moesaic {
@@ -30,7 +31,7 @@ bool needs_end_token(SampleFormat format) {
 /// that the tokenizer has.
 std::int32_t end_token(const OpenModel& model, const Tokenizer& tokenizer) {
   const std::string& directory = model.files.directory();
-  const std::optional<std::string> name = read_end_token(directory);
+  const std::optional<std::string> name = SpecialTokens::read(directory).find("eos_token");
   if (name) {
     if (const auto id = tokenizer.token_id(*name)) return *id;
   }

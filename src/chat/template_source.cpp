@@ -46,40 +46,21 @@ void read_member(const Json& config, ChatFiles& files) {
   });
 }
 
-void add_special_tokens(const Json& config, jinja::Dict& tokens) {
-  for (const auto& [name, token] : named_special_tokens(config)) {
-    tokens.set(jinja::Value(name), jinja::Value(token));
-  }
-}
-
 std::optional<Json> read_tokenizer_config(const fs::path& folder) {
   const std::string path = (folder / "tokenizer_config.json").string();
   if (!file_exists(path)) return std::nullopt;
   return Json::read_file(path, kMaxListBytes);
 }
 
-jinja::Dict special_tokens(const fs::path& folder, const std::optional<Json>& config) {
-  jinja::Dict tokens;
-  const std::string map = (folder / "special_tokens_map.json").string();
-  if (file_exists(map)) add_special_tokens(Json::read_file(map, kMaxConfigBytes), tokens);
-  if (config) add_special_tokens(*config, tokens);
-  return tokens;
-}
-
 }  // namespace
-
-std::optional<std::string> read_end_token(const std::string& dir) {
-  const jinja::Dict tokens = special_tokens(dir, read_tokenizer_config(dir));
-  const jinja::Value* found = tokens.find("eos_token");
-  if (found == nullptr) return std::nullopt;
-  return *found->text();
-}
 
 ChatFiles read_chat_files(const std::string& dir, const std::optional<std::string>& template_file) {
   ChatFiles files;
   const fs::path folder(dir);
   const std::optional<Json> config = read_tokenizer_config(folder);
-  files.special_tokens = special_tokens(folder, config);
+  for (const auto& [name, token] : SpecialTokens::read(dir).named) {
+    files.special_tokens.set(jinja::Value(name), jinja::Value(token));
+  }
   if (template_file) {
     files.templates["default"] = read_template(*template_file);
     return files;

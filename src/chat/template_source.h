@@ -18,19 +18,15 @@ struct TemplateSource {
 struct ChatFiles {
   /// By name; the usual one is "default", one for conversations with tools "tool_use".
   std::map<std::string, TemplateSource> templates;
-  /// bos_token, eos_token and the like, as templates see them.
+  /// bos_token, eos_token and the like (SpecialTokens), as templates see them.
   jinja::Dict special_tokens;
 };
 
 /// Reads them: `template_file` if it is given, else `dir`/chat_template.jinja with
 /// `dir`/additional_chat_templates/NAME.jinja, else chat_template of `dir`/tokenizer_config.json (a
-/// string, or a list of names and templates), else `dir`/chat_template.json. Special tokens come
-/// from tokenizer_config.json, or from special_tokens_map.json. Throws Error{file} for what is
-/// wrong, or if there is no template.
+/// string, or a list of names and templates), else `dir`/chat_template.json. Throws Error{file} for
+/// what is wrong, or if there is no template.
 [[nodiscard]] ChatFiles read_chat_files(const std::string& dir,
                                         const std::optional<std::string>& template_file);
-
-/// The eos_token that the same files name, if they do.
-[[nodiscard]] std::optional<std::string> read_end_token(const std::string& dir);
 
 }  // namespace moesaic

@@ -105,6 +105,7 @@ std::vector<Segment> AddedTokenFinder::split(std::string_view text) const {
     if (found.token->single_word && touches_word(text, match)) continue;
     if (found.token->lstrip) match.begin = std::max(space_begin(text, match.begin), covered);
     if (found.token->rstrip) match.end = space_end(text, match.end);
+    if (match.begin >= match.end) continue;  // white space that the token before has taken
     if (covered < match.begin) segments.push_back({Span{covered, match.begin}.of(text), {}});
     segments.push_back({match.of(text), found.token->id});
     covered = match.end;

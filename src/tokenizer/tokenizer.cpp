@@ -48,6 +48,7 @@ struct Tokenizer::Parts {
   std::unordered_set<std::int32_t> special_ids;
 
  private:
+  void make_special(const std::string& token);
   void add(const AddedToken& token, const Json& array);
 };
 
@@ -76,9 +77,8 @@ Tokenizer::Parts::Parts(const Json& file)
 }
 
 void Tokenizer::Parts::take(const TokenizerConfig& config, const std::string& dir) {
-  for (const std::string& token : config.special_tokens) {
-    if (const auto id = added_tokens.id(token)) special_ids.insert(*id);
-  }
+  for (const auto& [name, token] : config.special_tokens.named) make_special(token);
+  for (const std::string& token : config.special_tokens.others) make_special(token);
   if (!config.ends) return;
   const auto id_of = [&](const std::optional<std::string>& token) {
     const auto id = token ? token_id(*token) : std::nullopt;
@@ -88,6 +88,13 @@ void Tokenizer::Parts::take(const TokenizerConfig& config, const std::string& di
     return id;
   };
   post_processor = PostProcessor(id_of(config.ends->begin), id_of(config.ends->end));
+}
+
+/// One that the model alone has is found in texts from now on.
+void Tokenizer::Parts::make_special(const std::string& token) {
+  const auto id = token_id(token);
+  if (!id || !special_ids.insert(*id).second || added_tokens.id(token)) return;
+  raw_finder.add({.id = *id, .content = token, .special = true}, token);
 }
 
 void Tokenizer::Parts::add(const AddedToken& token, const Json& array) {

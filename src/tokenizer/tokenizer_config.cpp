@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/small_file.h"
 
 namespace moesaic {
@@ -20,11 +21,13 @@ std::string text_of(const Json& token) {
   return (token.is_object() ? token.at("content") : token).as_string();
 }
 
-/// std::nullopt: it is null, or not there.
-std::optional<std::string> token_of(const Json& config, std::string_view name) {
-  const auto member = config.find(name);
-  if (!member || member->is_null()) return std::nullopt;
-  return text_of(*member);
+std::optional<Json> read_list(const std::string& dir, const char* name) {
+  const std::string path = (std::filesystem::path(dir) / name).string();
+  if (!file_exists(path)) return std::nullopt;
+  return Json::read_file(path, kMaxListBytes);
+}
+std::optional<Json> read_config(const std::string& dir) {
+  return read_list(dir, "tokenizer_config.json");
 }
 
 bool has_flag(const Json& config, std::string_view name) {
@@ -33,7 +36,8 @@ bool has_flag(const Json& config, std::string_view name) {
 }
 
 /// GPT-NeoX, which OLMoE has too: what `add_bos_token` and `add_eos_token` say, whatever the file.
-std::optional<TokenizerConfig::Ends> ends_of_class(const Json& config) {
+std::optional<TokenizerConfig::Ends> ends_of_class(const Json& config,
+                                                   const SpecialTokens& tokens) {
   const auto name = config.find("tokenizer_class");
   if (!name || !name->is_string()) return std::nullopt;
   const std::string own = name->as_string();
@@ -41,7 +45,7 @@ std::optional<TokenizerConfig::Ends> ends_of_class(const Json& config) {
   constexpr const char* kUsual = "<|endoftext|>";
   TokenizerConfig::Ends ends;
   const auto end = [&](std::string_view flag, std::string_view token) {
-    return has_flag(config, flag) ? std::optional(token_of(config, token).value_or(kUsual))
+    return has_flag(config, flag) ? std::optional(tokens.find(token).value_or(kUsual))
                                   : std::nullopt;
   };
   ends.begin = end("add_bos_token", "bos_token");
@@ -51,27 +55,45 @@ std::optional<TokenizerConfig::Ends> ends_of_class(const Json& config) {
 
 }  // namespace
 
-std::vector<std::pair<std::string_view, std::string>> named_special_tokens(const Json& file) {
-  std::vector<std::pair<std::string_view, std::string>> named;
-  for (const std::string_view name : kNamed) {
-    if (auto token = token_of(file, name)) named.emplace_back(name, *std::move(token));
+SpecialTokens SpecialTokens::read(const std::string& dir) {
+  const std::optional<Json> config = read_config(dir);
+  std::optional<Json> map;
+  if (!config || !config->find("added_tokens_decoder")) {
+    map = read_list(dir, "special_tokens_map.json");
   }
-  return named;
+  const auto member = [&](std::string_view name) {
+    const auto found = map ? map->find(name) : std::nullopt;
+    return found || !config ? found : config->find(name);
+  };
+  SpecialTokens tokens;
+  for (const std::string_view name : kNamed) {
+    if (const auto token = member(name)) tokens.named.emplace_back(name, text_of(*token));
+  }
+  for (const std::string_view name : kLists) {
+    const auto more = member(name);
+    if (!more) continue;
+    more->for_each([&](const std::string& own_name, const Json& token) {
+      if (more->is_object()) {
+        tokens.named.emplace_back(own_name, text_of(token));
+      } else {
+        tokens.others.push_back(text_of(token));
+      }
+    });
+  }
+  return tokens;
+}
+
+std::optional<std::string> SpecialTokens::find(std::string_view name) const {
+  for (const auto& [known, token] : named) {
+    if (known == name) return token;
+  }
+  return std::nullopt;
 }
 
 TokenizerConfig TokenizerConfig::read(const std::string& dir) {
-  const std::string path = (std::filesystem::path(dir) / "tokenizer_config.json").string();
-  if (!file_exists(path)) return {};
-  const Json config = Json::read_file(path, kMaxListBytes);
-  TokenizerConfig result{.special_tokens = {}, .ends = ends_of_class(config)};
-  const auto add = [&](std::optional<std::string> token) {
-    if (token) result.special_tokens.push_back(*std::move(token));
-  };
-  for (const auto& [name, token] : named_special_tokens(config)) add(token);
-  for (const std::string_view name : kLists) {  // of objects each has a name
-    const auto more = config.find(name);
-    if (!more || more->is_null()) continue;
-    more->for_each([&](const std::string&, const Json& token) { add(text_of(token)); });
+  TokenizerConfig result{.special_tokens = SpecialTokens::read(dir), .ends = {}};
+  if (const auto config = read_config(dir)) {
+    result.ends = ends_of_class(*config, result.special_tokens);
   }
   return result;
 }

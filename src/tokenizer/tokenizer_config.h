@@ -6,21 +6,24 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
-
 namespace moesaic {
 
-/// Special tokens with a name of their own ("eos_token", "</s>"), of tokenizer_config.json or
-/// special_tokens_map.json; null ones are left out. Throws Error{file} naming the member that is
-/// wrong.
-[[nodiscard]] std::vector<std::pair<std::string_view, std::string>> named_special_tokens(
-    const Json& file);
+/// The special tokens of a model's tokenizer_config.json. Where that has no added_tokens_decoder,
+/// those of special_tokens_map.json come before them. Null ones are left out.
+struct SpecialTokens {
+  /// "eos_token", "</s>"; names of the model's own too.
+  std::vector<std::pair<std::string, std::string>> named;
+  std::vector<std::string> others;
+
+  /// Of `dir`; empty if it has neither file. Throws Error{file} naming the member that is wrong.
+  [[nodiscard]] static SpecialTokens read(const std::string& dir);
+  [[nodiscard]] std::optional<std::string> find(std::string_view name) const;
+};
 
 /// What tokenizer_config.json says of a tokenizer besides what its tokenizer.json has, as
 /// transformers 4 and 5 take it.
 struct TokenizerConfig {
-  /// Special tokens that it names.
-  std::vector<std::string> special_tokens;
+  SpecialTokens special_tokens;
   /// What stands around a text in place of the post-processor of tokenizer.json.
   struct Ends {
     std::optional<std::string> begin;
@@ -29,8 +32,7 @@ struct TokenizerConfig {
   /// Of classes that make one of their own; std::nullopt: the file's.
   std::optional<Ends> ends;
 
-  /// Of `dir`/tokenizer_config.json; empty if there is none. Throws Error{file} naming the member
-  /// that is wrong.
+  /// Of `dir`; empty if it has no such file. Throws Error{file} naming the member that is wrong.
   [[nodiscard]] static TokenizerConfig read(const std::string& dir);
 };
 

@@ -61,6 +61,18 @@ TEST_F(Sources, a_file_beats_the_jinja_file_which_beats_the_configuration) {
             std::string::npos);
 }
 
+/// As transformers 5.24 has them.
+TEST_F(Sources, special_tokens_come_from_the_map_unless_the_configuration_has_all) {
+  put("chat_template.jinja", "{{ bos_token }}{{ image_token }}");
+  put("special_tokens_map.json", R"({"bos_token": "<map>"})");
+  EXPECT_EQ(text_of(kHello), "<map>");
+  put("tokenizer_config.json",
+      R"({"bos_token": "<s>", "extra_special_tokens": {"image_token": "<img>"}})");
+  EXPECT_EQ(text_of(kHello), "<map><img>");
+  put("tokenizer_config.json", R"({"bos_token": "<s>", "added_tokens_decoder": {}})");
+  EXPECT_EQ(text_of(kHello), "<s>");
+}
+
 TEST_F(Sources, named_templates_are_chosen_by_tools) {
   put("tokenizer_config.json",
       R"({"chat_template": [{"name": "default", "template": "plain"},

@@ -380,5 +380,40 @@ TEST(TokenizerConfig, names_special_tokens) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("a<x><y><z>")), "a <z>");
 }
 
+/// As in transformers 4.57 and 5.24, too.
+TEST(TokenizerConfig, makes_tokens_special_that_the_vocabulary_alone_has) {
+  const test::TemporaryDirectory directory;
+  test::write_text(directory.path_of("tokenizer.json"),
+                   R"({"version":"1.0","added_tokens":[],"model":{"type":"BPE",)"
+                   R"("vocab":{"a":0,"<":1,"/":2,"s":3,">":4,"</s>":5},"merges":[]}})");
+  const auto encoded = [&](const std::string& config, const std::string& map) {
+    test::write_text(directory.path_of("tokenizer_config.json"), config);
+    test::write_text(directory.path_of("special_tokens_map.json"), map);
+    const Tokenizer tokenizer = Tokenizer::from_directory(directory.path());
+    const bool is_special = tokenizer.is_special(5);
+    EXPECT_EQ(tokenizer.decode(Ids{0, 5}), is_special ? "a" : "a </s>");
+    return tokenizer.encode("a</s>a");
+  };
+  const Ids special = {0, 5, 0};
+  const Ids text = {0, 1, 2, 3, 4, 0};
+  EXPECT_EQ(encoded("{}", "{}"), text);
+  EXPECT_EQ(encoded(R"({"eos_token": "</s>", "pad_token": "</s>"})", "{}"), special);
+  EXPECT_EQ(encoded(R"({"extra_special_tokens": {"end": "</s>"}})", "{}"), special);
+  EXPECT_EQ(encoded(R"({"eos_token": "a"})", R"({"eos_token": "</s>"})"), special);
+  EXPECT_EQ(encoded(R"({"added_tokens_decoder": {}})", R"({"eos_token": "</s>"})"), text);
+}
+
+TEST(Tokenizer, white_space_that_one_added_token_takes_is_no_other_one) {
+  const Tokenizer tokenizer =
+      Tokenizer::from_json(R"({"version":"1.0","added_tokens":[)"
+                           R"({"id":1,"content":"<m>","special":true,"rstrip":true},)"
+                           R"({"id":2,"content":" ","special":true,"lstrip":true}],)"
+                           R"("model":{"type":"BPE","vocab":{"a":0},"merges":[]}})",
+                           "tokenizer.json");
+  EXPECT_EQ(tokenizer.encode("a<m> a"), (Ids{0, 1, 0}));
+  EXPECT_EQ(tokenizer.encode("a<m>   a"), (Ids{0, 1, 0}));
+  EXPECT_EQ(tokenizer.encode("a  <m>a"), (Ids{0, 2, 2, 1, 0}));
+}
+
 }  // namespace
 }  // namespace moesaic
