@@ -19,11 +19,10 @@ Arguments rest_of(const Arguments& arguments, std::size_t count) {
 /// map(attribute="name", default=...).
 Value map_member(const Value& input, const Arguments& arguments) {
   const auto bound = bind(arguments, "map", {"attribute", "default"}, 1);
+  const Value* fallback = bound[1] != nullptr && !bound[1]->is_none() ? bound[1] : nullptr;
   std::vector<Value> items;
   for (const Value& item : items_of(input)) {
-    Value member = member_at(item, *bound[0]);
-    if (member.is_undefined() && bound[1] != nullptr) member = *bound[1];
-    items.push_back(std::move(member));
+    items.push_back(member_at(item, *bound[0], fallback));
   }
   return make_sequence(std::move(items), SequenceKind::generator);
 }

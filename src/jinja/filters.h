@@ -15,7 +15,9 @@ namespace moesaic::jinja {
 [[nodiscard]] Function sequence_filter(std::string_view name);
 [[nodiscard]] Function choosing_filter(std::string_view name);
 
-/// The part of `value` that a path such as "function.name" or "0" names.
-[[nodiscard]] Value member_at(const Value& value, const Value& path);
+/// The part of `value` that a path such as "function.name" or "0" names. At each step `fallback`,
+/// if given, stands for what is not there.
+[[nodiscard]] Value member_at(const Value& value, const Value& path,
+                              const Value* fallback = nullptr);
 
 }  // namespace moesaic::jinja
