@@ -126,15 +126,17 @@ Value format(Run&, const Value& input, const Arguments& arguments) {
 
 Value truncate(Run&, const Value& input, const Arguments& arguments) {
   const auto bound = bind(arguments, "truncate", {"length", "killwords", "end", "leeway"});
-  const std::string text = to_text(input);
   const std::int64_t length = bound[0] == nullptr ? 255 : integer_of(*bound[0], "the length");
-  const std::string end = bound[2] == nullptr ? "..." : to_text(*bound[2]);
+  const std::string end = bound[2] == nullptr ? "..." : text_of(*bound[2], "the end");
   const std::int64_t leeway =
       bound[3] == nullptr || bound[3]->is_none() ? 5 : integer_of(*bound[3], "the leeway");
   const std::int64_t kept = length - character_count(end);
   if (kept < 0) refuse("expected a length of at least {}, got {}", character_count(end), length);
-  if (character_count(text) <= length + leeway) return Value(text);
-  std::string_view cut = std::string_view(text).substr(0, byte_of_character(text, kept));
+  const std::optional<std::int64_t> size = length_of(input);
+  if (!size) refuse("object of type '{}' has no length", input.type_name());
+  if (*size <= length + leeway) return input;
+  const std::string_view text = text_of(input, "what truncate cuts");
+  std::string_view cut = text.substr(0, byte_of_character(text, kept));
   if (bound[1] == nullptr || !bound[1]->truth()) cut = cut.substr(0, cut.rfind(' '));
   return Value(std::string(cut) + end);
 }
