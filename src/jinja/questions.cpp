@@ -69,18 +69,20 @@ bool is_sequence(const Value& value) {
 bool is_callable(const Value& value) {
   return value.callable() != nullptr || value.is_undefined();
 }
-bool is_odd(const Value& value) {
-  return integer_of(value, "an odd value") % 2 != 0;
-}
-bool is_even(const Value& value) {
-  return integer_of(value, "an even value") % 2 == 0;
-}
 bool never(const Value&) {
   return false;
 }
 
 bool is_divisible(const Value& value, const Value& by) {
   return equal(compute(Operation::modulo, value, by), Value(std::int64_t{0}));
+}
+
+bool is_odd(const Value& value) {
+  const Value rest = compute(Operation::modulo, value, Value(std::int64_t{2}));
+  return equal(rest, Value(std::int64_t{1}));
+}
+bool is_even(const Value& value) {
+  return is_divisible(value, Value(std::int64_t{2}));
 }
 
 bool is_unequal(const Value& left, const Value& right) {
