@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -119,12 +120,19 @@ bool is_number_like(char32_t c) {
   return category(c) >= UTF8PROC_CATEGORY_ND && category(c) <= UTF8PROC_CATEGORY_NO;
 }
 
+// Numerals and letters in circles have a case too, if they have a partner in the other one.
 bool is_upper(char32_t c) {
-  return category(c) == UTF8PROC_CATEGORY_LU;
+  const utf8proc_category_t found = category(c);
+  if (found == UTF8PROC_CATEGORY_LU) return true;
+  if (found == UTF8PROC_CATEGORY_LT) return false;
+  return utf8proc_tolower(static_cast<utf8proc_int32_t>(c)) != static_cast<utf8proc_int32_t>(c);
 }
 
 bool is_lower(char32_t c) {
-  return category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA;
+  const utf8proc_category_t found = category(c);
+  if (found == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA) return true;
+  if (found == UTF8PROC_CATEGORY_LT) return false;
+  return utf8proc_toupper(static_cast<utf8proc_int32_t>(c)) != static_cast<utf8proc_int32_t>(c);
 }
 
 void append_upper(char32_t c, std::string& out) {
@@ -137,6 +145,19 @@ void append_upper(char32_t c, std::string& out) {
 
 std::string upper_case(std::string_view text) {
   return mapped(text, append_upper);
+}
+
+std::string case_folded(std::string_view text) {
+  return mapped(text, [](char32_t c, std::string& out) {
+    std::array<utf8proc_int32_t, 4> folded{};  // three at most
+    int boundary = 0;
+    const utf8proc_ssize_t count =
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded.data(),
+                                std::ssize(folded), UTF8PROC_CASEFOLD, &boundary);
+    for (utf8proc_ssize_t i = 0; i < count; ++i) {
+      append_utf8(static_cast<char32_t>(folded[static_cast<std::size_t>(i)]), out);
+    }
+  });
 }
 
 std::string swap_case(std::string_view text) {

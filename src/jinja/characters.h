@@ -30,6 +30,8 @@ namespace moesaic::jinja {
 [[nodiscard]] bool is_lower(char32_t c);
 
 [[nodiscard]] std::string upper_case(std::string_view text);
+/// str.casefold().
+[[nodiscard]] std::string case_folded(std::string_view text);
 [[nodiscard]] std::string swap_case(std::string_view text);
 [[nodiscard]] std::string capitalized(std::string_view text);
 /// str.title(): a letter behind what is none in upper case, others in lower case.

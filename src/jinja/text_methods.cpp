@@ -198,7 +198,7 @@ constexpr NamedFunction kMethods[] = {
     {"zfill", zfill},
     {"upper", changed<upper_case>},
     {"lower", changed<lowercase>},
-    {"casefold", changed<lowercase>},
+    {"casefold", changed<case_folded>},
     {"swapcase", changed<swap_case>},
     {"capitalize", changed<capitalized>},
     {"title", changed<title_case>},
