@@ -116,8 +116,9 @@ constexpr std::array kOptions = {
         {"file", 'f', "FILE", &O::file, kText, verbs::kGenerate | verbs::kTokenize,
          "prompts, one a line, or JSONL {\"prompt\": \"...\"}; - is the standard input, whose "
          "lines generate takes as they come"}),
-    OptionRow{"whole-file", '\0', "", &O::whole_file, kText, verbs::kGenerate | verbs::kTokenize,
-              "the whole of FILE is one prompt"},
+    OptionRow{"whole-file", '\0', "", &O::whole_file, kText,
+              verbs::kGenerate | verbs::kTokenize | verbs::kScore,
+              "the whole of FILE is one prompt, or one text to score"},
     OptionRow{
         "strict", '\0', "", &O::strict, kText, verbs::kGenerate,
         "end before anything is run if a prompt of FILE is bad: too long, not UTF-8, with an "

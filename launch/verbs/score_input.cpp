@@ -40,7 +40,7 @@ class Reader {
     const std::string name = input_name(path);
     const std::string text = read_utf8_file(path);
     const std::size_t first = text.find_first_not_of(kSpaces);
-    if (first != std::string_view::npos && text[first] == '{') {
+    if (!options_.whole_file && first != std::string_view::npos && text[first] == '{') {
       read_lines(text, name);
     } else {
       add_text({.where = name, .id = "", .is_pair = false}, encode(text, name));
@@ -55,8 +55,18 @@ class Reader {
       text.remove_prefix(std::min(line.size() + 1, text.size()));
       if (line.find_first_not_of(kSpaces) == std::string_view::npos) continue;
       const std::string where = fmt::format("{} line {}", name, number);
-      read_object(Json::parse(line, where), where);
+      read_object(parse(line, where), where);
       work_.advance(total - std::ssize(text), total);
+    }
+  }
+
+  static Json parse(std::string_view line, const std::string& where) {
+    try {
+      return Json::parse(line, where);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{} (--whole-file: the file is one text, though it "
+                                            "begins with {{)",
+                                            error.what()));
     }
   }
 

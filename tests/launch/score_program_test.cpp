@@ -159,6 +159,21 @@ TEST(Score, LinesForPeopleNameTheDocuments) {
   EXPECT_EQ(lines[2].find("all 2: loss "), 0U) << lines[2];
 }
 
+TEST(Score, AWholeFileIsATextWhateverItBeginsWith) {
+  const TemporaryDirectory directory;
+  const std::string program = R"({ return "text"; })";
+  const std::string file = directory.path_of("program.c");
+  write_text(file, program);
+  expect_failure(run_moesaic(score({"-f", file})), 3, {"line 1", "JSON", "--whole-file"});
+  const std::string line = directory.path_of("line.jsonl");
+  write_text(line, R"({"text": "{ return \"text\"; }"})");
+  const auto scored = [](const Arguments& more) {
+    return json_lines(run_moesaic(joined(score({"--json", "-f"}), more))).at(0);
+  };
+  EXPECT_EQ(scored({file, "--whole-file"}).at("log_likelihood").as_double(),
+            scored({line}).at("log_likelihood").as_double());
+}
+
 TEST(Score, WrongInputIsNamed) {
   const TemporaryDirectory directory;
   const std::string file = directory.path_of("in.jsonl");
