@@ -120,6 +120,23 @@ bool is_number_like(char32_t c) {
   return category(c) >= UTF8PROC_CATEGORY_ND && category(c) <= UTF8PROC_CATEGORY_NO;
 }
 
+bool begins_name(char32_t c) {
+  return c == U'_' || is_alphabetic(c) || category(c) == UTF8PROC_CATEGORY_NL;
+}
+
+bool continues_name(char32_t c) {
+  constexpr char32_t kMiddleDot = 0xB7;
+  switch (category(c)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return begins_name(c) || c == kMiddleDot;
+  }
+}
+
 // Numerals and letters in circles have a case too, if they have a partner in the other one.
 bool is_upper(char32_t c) {
   const utf8proc_category_t found = category(c);
@@ -152,8 +169,8 @@ std::string case_folded(std::string_view text) {
     std::array<utf8proc_int32_t, 4> folded{};  // three at most
     int boundary = 0;
     const utf8proc_ssize_t count =
-        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded.data(),
-                                std::ssize(folded), UTF8PROC_CASEFOLD, &boundary);
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded.data(), std::ssize(folded),
+                                UTF8PROC_CASEFOLD, &boundary);
     for (utf8proc_ssize_t i = 0; i < count; ++i) {
       append_utf8(static_cast<char32_t>(folded[static_cast<std::size_t>(i)]), out);
     }

@@ -26,6 +26,10 @@ namespace moesaic::jinja {
 [[nodiscard]] bool is_decimal(char32_t c);
 [[nodiscard]] bool is_digit(char32_t c);
 [[nodiscard]] bool is_number_like(char32_t c);
+/// What Python's names begin with, and consist of: XID_Start and XID_Continue, but for some forty
+/// characters that their categories do not tell of.
+[[nodiscard]] bool begins_name(char32_t c);
+[[nodiscard]] bool continues_name(char32_t c);
 [[nodiscard]] bool is_upper(char32_t c);
 [[nodiscard]] bool is_lower(char32_t c);
 

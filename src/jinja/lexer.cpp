@@ -30,11 +30,6 @@ bool is_digit_char(char c) {
   return c >= '0' && c <= '9';
 }
 
-bool is_name_char(char c) {
-  return c == '_' || is_digit_char(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         static_cast<unsigned char>(c) >= 0x80;
-}
-
 class Lexer {
  public:
   Lexer(const std::string& source, int& line) : source_(source), line_(line) {}
@@ -202,13 +197,23 @@ class Lexer {
     const char c = source_[at_];
     if (c == '\'' || c == '"') return add_string(c);
     if (is_digit_char(c)) return add_number();
-    if (is_name_char(c)) {
-      std::size_t size = 0;
-      while (at_ + size < source_.size() && is_name_char(source_[at_ + size])) ++size;
+    if (const std::size_t size = name_size(); size > 0) {
       add(TokenKind::name, source_.substr(at_, size));
       return advance(size);
     }
     add_sign(open);
+  }
+
+  /// Bytes of the name that begins here; 0 if none does.
+  [[nodiscard]] std::size_t name_size() const {
+    std::size_t end = at_;
+    while (end < source_.size()) {
+      std::size_t next = end;
+      const char32_t c = next_code_point(source_, next);
+      if (end == at_ ? !begins_name(c) : !continues_name(c)) break;
+      end = next;
+    }
+    return end - at_;
   }
 
   void add_sign(std::vector<char>& open) {
@@ -217,7 +222,9 @@ class Lexer {
                                            ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
     const auto sign = std::find_if(std::begin(kSigns), std::end(kSigns),
                                    [&](std::string_view text) { return starts_with(text); });
-    if (sign == std::end(kSigns)) refuse("unexpected char '{}'", source_[at_]);
+    if (sign == std::end(kSigns)) {
+      refuse("unexpected char '{}'", rest().substr(0, utf8_length(source_[at_])));
+    }
     const char c = sign->front();
     if (c == '(') open.push_back(')');
     if (c == '[') open.push_back(']');
