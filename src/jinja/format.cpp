@@ -70,33 +70,42 @@ std::string digits_of_integer(std::uint64_t value, char type) {
 }
 
 std::string digits_of_float(double value, const FormatSpec& spec) {
+  const auto formatted = [&](double number, char type, int digits) {
+    const std::string field = fmt::format("{{:{}.{}{}}}", spec.alternate ? "#" : "", digits, type);
+    return fmt::format(fmt::runtime(field), number);
+  };
   const int precision = spec.precision < 0 ? 6 : static_cast<int>(spec.precision);
   switch (spec.type) {
     case 'f':
     case 'F':
-      return fmt::format("{:.{}f}", value, precision);
     case 'e':
-      return fmt::format("{:.{}e}", value, precision);
     case 'E':
-      return fmt::format("{:.{}E}", value, precision);
-    case 'G':
-      return fmt::format("{:.{}G}", value, std::max(precision, 1));
+      return formatted(value, spec.type, precision);
     case '%':
-      return fmt::format("{:.{}f}%", value * 100.0, precision);
+      return formatted(value * 100.0, 'f', precision) + "%";
     case '\0':
       if (spec.precision < 0) return repr_of_float(value);
-      [[fallthrough]];
+      return formatted(value, 'g', std::max(precision, 1));
     case 'g':
-      return fmt::format("{:.{}g}", value, std::max(precision, 1));
+    case 'G':
+      return formatted(value, spec.type, std::max(precision, 1));
     default:
       refuse("Unknown format code '{}' for object of type 'float'", spec.type);
   }
 }
 
+/// What stands before the digits of a number.
+std::string sign_of(bool is_negative, const FormatSpec& spec, bool is_whole) {
+  std::string sign = is_negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
+  const bool has_base = std::string_view("xXob").find(spec.type) != std::string_view::npos;
+  if (is_whole && spec.alternate && has_base) sign += {'0', spec.type};
+  return sign;
+}
+
 std::string format_number(const Value& value, const FormatSpec& spec) {
   const bool whole =
       value.integer().has_value() &&
-      (spec.type == '\0' || std::string_view("dxXobnc").find(spec.type) != std::string_view::npos);
+      (spec.type == '\0' || std::string_view("dxXobn").find(spec.type) != std::string_view::npos);
   bool is_negative = false;
   std::string digits;
   if (whole) {
@@ -104,18 +113,16 @@ std::string format_number(const Value& value, const FormatSpec& spec) {
     is_negative = number < 0;
     const auto bits = static_cast<std::uint64_t>(number);
     digits = digits_of_integer(is_negative ? 0 - bits : bits, spec.type);
+    const std::int64_t missing = spec.precision - std::ssize(digits);
+    if (missing > 0) digits.insert(0, static_cast<std::size_t>(missing), '0');
   } else {
     const double number = *value.number();
     is_negative = std::signbit(number) && !std::isnan(number);
     digits = digits_of_float(std::abs(number), spec);
   }
   if (spec.grouping != '\0') digits = grouped(std::move(digits), spec.grouping);
-  const std::string_view sign = is_negative        ? "-"
-                                : spec.sign == '+' ? "+"
-                                : spec.sign == ' ' ? " "
-                                                   : "";
   const char align = spec.align != '\0' ? spec.align : spec.zero ? '=' : '>';
-  return padded(std::move(digits), sign, spec, align);
+  return padded(std::move(digits), sign_of(is_negative, spec, whole), spec, align);
 }
 
 }  // namespace
@@ -152,20 +159,34 @@ FormatSpec parse_format_spec(std::string_view spec) {
     parsed.type = spec[0];
     spec.remove_prefix(1);
   }
-  if (!spec.empty() || parsed.alternate) refuse("Invalid format specifier '{}'", whole);
+  if (!spec.empty()) refuse("Invalid format specifier '{}'", whole);
   return parsed;
 }
 
+std::string character_of(const Value& value) {
+  if (value.is_text() && character_count(*value.text()) == 1) return *value.text();
+  if (!value.integer()) refuse("%c requires an integer or a character");
+  const std::int64_t code = *value.integer();
+  const bool is_surrogate = code >= 0xD800 && code < 0xE000;
+  if (code < 0 || code > 0x10FFFF || is_surrogate) refuse("{} is no character", code);
+  std::string out;
+  append_utf8(static_cast<char32_t>(code), out);
+  return out;
+}
+
 std::string apply_format(const Value& value, const FormatSpec& spec) {
-  const bool is_text = !value.is_number() || (value.boolean() != nullptr && spec.type == '\0');
-  if (!is_text) return format_number(value, spec);
-  if (spec.type != '\0' && spec.type != 's') {
-    refuse("Unknown format code '{}' for object of type '{}'", spec.type, value.type_name());
+  if (value.is_number() && spec.type != 'c') return format_number(value, spec);
+  if (!value.is_text() && !value.is_number()) {
+    refuse("unsupported format string passed to {}.__format__", value.type_name());
   }
-  std::string text = to_text(value);
+  if (value.is_text() && spec.type != '\0' && spec.type != 's') {
+    refuse("Unknown format code '{}' for object of type 'str'", spec.type);
+  }
+  if (value.is_text() && spec.align == '=') refuse("'=' alignment is not for texts");
+  std::string text = value.is_text() ? *value.text() : character_of(value);
   if (spec.precision >= 0) text.resize(byte_of_character(text, spec.precision));
-  return padded(std::move(text), "", spec,
-                spec.align == '\0' || spec.align == '=' ? '<' : spec.align);
+  const char usual = value.is_text() ? '<' : '>';
+  return padded(std::move(text), "", spec, spec.align == '\0' ? usual : spec.align);
 }
 
 }  // namespace moesaic::jinja

@@ -24,10 +24,12 @@ struct FormatSpec {
   bool zero = false;
   std::int64_t width = 0;
   char grouping = '\0';
-  std::int64_t precision = -1;
+  std::int64_t precision = -1;  ///< of integers, which only % gives one: how many digits at least
   char type = '\0';
 };
 [[nodiscard]] FormatSpec parse_format_spec(std::string_view spec);
 [[nodiscard]] std::string apply_format(const Value& value, const FormatSpec& spec);
+/// What %c makes of an integer, or of a text of one character.
+[[nodiscard]] std::string character_of(const Value& value);
 
 }  // namespace moesaic::jinja

@@ -53,7 +53,15 @@ class FieldFormat {
     Value value = value_of(field);
     if (conversion == 's') value = Value(to_text(value));
     if (conversion == 'r') value = Value(repr(value));
-    out_ += spec.empty() ? to_text(value) : apply_format(value, parse_format_spec(spec));
+    out_ += spec.empty() ? to_text(value) : formatted(value, parse_format_spec(spec));
+  }
+
+  static std::string formatted(const Value& value, const FormatSpec& spec) {
+    const bool as_float = std::string_view("eEfFgG%").find(spec.type) != std::string_view::npos;
+    if (value.integer() && spec.precision >= 0 && !as_float) {
+      refuse("Precision not allowed in integer format specifier");
+    }
+    return apply_format(value, spec);
   }
 
   static bool is_number(std::string_view text) {

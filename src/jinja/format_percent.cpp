@@ -68,10 +68,12 @@ class PercentFormat {
     std::string spec;
     bool left = false;
     bool zero = false;
+    bool alternate = false;
     std::string sign;
     for (; std::string_view("-0+ #").find(c) != std::string_view::npos; c = take()) {
       left = left || c == '-';
       zero = zero || c == '0';
+      alternate = alternate || c == '#';
       if (c == '+' || c == ' ') sign = c;
     }
     for (; (c >= '0' && c <= '9') || c == '.'; c = take()) spec += c;
@@ -81,18 +83,22 @@ class PercentFormat {
     }
     const Value& value = named != nullptr ? *named : next_value();
     const std::string align = left ? "<" : zero ? "" : ">";
-    out_ += converted(value, c, align + sign + (zero && !left ? "0" : "") + spec);
+    const std::string flags = align + sign + (alternate ? "#" : "") + (zero && !left ? "0" : "");
+    out_ += converted(value, c, flags + spec);
   }
 
   static std::string converted(const Value& value, char type, std::string spec) {
     if (spec.ends_with('.')) spec += '0';
     if (type == 's' || type == 'r' || type == 'c') {
-      const std::size_t zeros = spec.find_first_not_of("<>+ ");
+      const std::size_t zeros = spec.find_first_not_of("<>+ #");
       FormatSpec parsed = parse_format_spec(spec);
       if (zeros != std::string::npos) parsed.zero = false;
       parsed.fill = " ";
       if (parsed.align == '\0') parsed.align = '>';
-      return apply_format(Value(type == 'r' ? repr(value) : to_text(value)), parsed);
+      std::string text = type == 'c'   ? character_of(value)
+                         : type == 'r' ? repr(value)
+                                       : to_text(value);
+      return apply_format(Value(std::move(text)), parsed);
     }
     if (std::string_view("diuxXofFeEgG").find(type) == std::string_view::npos) {
       refuse("unsupported format character '{}'", type);
@@ -101,11 +107,14 @@ class PercentFormat {
       refuse("%{} format: a real number is required, not {}", type, value.type_name());
     }
     if (type == 'i' || type == 'u') type = 'd';
-    const bool whole = std::string_view("dxXo").find(type) != std::string_view::npos;
+    const FormatSpec parsed = parse_format_spec(spec + type);
     const double* real = value.real();
-    if (!whole || real == nullptr) return apply_format(value, parse_format_spec(spec + type));
+    if (real == nullptr || std::string_view("dxXo").find(type) == std::string_view::npos) {
+      return apply_format(value, parsed);
+    }
+    if (type != 'd') refuse("%{} format: an integer is required, not float", type);
     if (!(std::abs(*real) < 0x1p63)) refuse("cannot convert a float to an integer");
-    return apply_format(Value(static_cast<std::int64_t>(*real)), parse_format_spec(spec + type));
+    return apply_format(Value(static_cast<std::int64_t>(*real)), parsed);
   }
 
   std::string_view text_;
