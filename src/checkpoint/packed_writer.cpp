@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,10 +42,15 @@ constexpr std::array<std::string_view, 13> kCopiedFiles = {
     "merges.txt",      "chat_template.jinja",     "chat_template.json", "LICENSE",
     "README.md"};
 
-/// Without a separator at the end, so that a suffix can follow.
+/// Without a separator at the end, so that a suffix can follow; where a link leads.
 std::string plain_path(const std::string& directory) {
-  const fs::path path = fs::path(directory).lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).string();
+  fs::path path = fs::path(directory).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  std::error_code error;
+  if (!fs::is_symlink(fs::symlink_status(path, error))) return path.string();
+  const fs::path target = fs::canonical(path, error);
+  require(!error, ErrorKind::usage, "{}: is a link that leads to nothing", path.string());
+  return target.string();
 }
 
 std::string in(const std::string& directory, std::string_view file) {
@@ -103,12 +109,30 @@ void require_nothing_else(const std::string& directory) {
   }
 }
 
+bool is_mount_point(const std::string& directory) {
+  struct statx facts {};
+  return ::statx(AT_FDCWD, directory.c_str(), 0, 0, &facts) == 0 &&
+         (facts.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+/// A directory that is whole gets the name of an empty one.
+void require_replaceable(const std::string& directory) {
+  std::error_code error;
+  const char* const reason = is_mount_point(directory)               ? "a mount point"
+                             : fs::equivalent(directory, ".", error) ? "the working directory"
+                                                                     : nullptr;
+  require(reason == nullptr, ErrorKind::usage,
+          "{}: is {}, in whose place no other can be put: name a directory in it, which is made",
+          directory, reason == nullptr ? "" : reason);
+}
+
 void require_free_or_converted(const std::string& directory, bool overwrite) {
   std::error_code error;
   const fs::file_status status = fs::status(directory, error);
   if (!fs::exists(status)) return;
   require(fs::is_directory(status), ErrorKind::usage, "{}: is there, and is no directory",
           directory);
+  require_replaceable(directory);
   if (fs::is_empty(directory, error)) return;
   require(overwrite, ErrorKind::usage,
           "{}: is there and not empty; --overwrite replaces what moesaic convert has made",

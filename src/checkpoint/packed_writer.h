@@ -13,7 +13,8 @@
 
 namespace moesaic {
 
-/// The directory of a conversion, made by one process. It has the name OUTDIR.part until publish()
+/// The directory of a conversion, made by one process, where a link leads that OUTDIR may be. It has
+/// the name OUTDIR.part until publish()
 /// gives it its own, whole; one that is destroyed before leaves nothing behind but what is to be
 /// kept. What a killed process left under that name is taken away by the next, or goes on.
 class PackedOutput {
@@ -25,8 +26,8 @@ class PackedOutput {
   };
 
   /// Throws Error{usage} if `directory` is there and not empty, unless it was made by a conversion
-  /// and is to be overwritten, or if another process is just writing it; Error{resource} if it
-  /// cannot be made.
+  /// and is to be overwritten, if it is a mount point or the working directory, or if another
+  /// process is just writing it; Error{resource} if it cannot be made.
   PackedOutput(const std::string& directory, bool overwrite, Found found = Found::dropped);
   ~PackedOutput();
   PackedOutput(const PackedOutput&) = delete;

@@ -114,6 +114,40 @@ TEST(PackedWriter, AnEmptyDirectoryIsTaken) {
   EXPECT_EQ(first_value(out), 1.0F);
 }
 
+TEST(PackedWriter, ALinkStaysAndWhereItLeadsIsTheDirectory) {
+  const TemporaryDirectory directory;
+  const TemporaryDirectory scratch;
+  const std::string link = directory.path_of("link");
+  fs::create_directory(scratch.path_of("out"));
+  fs::create_directory_symlink(scratch.path_of("out"), link);
+  convert(link, 1.0F);
+  convert(link + "/", 2.0F, true);
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(first_value(scratch.path_of("out")), 2.0F);
+  EXPECT_EQ(num_files(directory.path()) + num_files(scratch.path()), 2);
+  fs::create_directory_symlink("nowhere", directory.path_of("dangling"));
+  EXPECT_NE(
+      error_message([&] { PackedOutput(directory.path_of("dangling"), true); }, ErrorKind::usage)
+          .find("dangling: is a link that leads to nothing"),
+      std::string::npos);
+}
+
+TEST(PackedWriter, WhatCannotBeReplacedIsRefusedBeforeTheWork) {
+  const auto refusal = [](const std::string& out) {
+    return error_message([&] { PackedOutput(out, true); }, ErrorKind::usage);
+  };
+  EXPECT_NE(refusal("/proc").find("/proc: is a mount point"), std::string::npos);
+  const TemporaryDirectory directory;
+  const fs::path before = fs::current_path();
+  fs::current_path(directory.path());
+  for (const std::string& name : {std::string("."), std::string("./"), directory.path()}) {
+    EXPECT_NE(refusal(name).find(": is the working directory"), std::string::npos) << name;
+  }
+  fs::current_path(before);
+  EXPECT_EQ(num_files(directory.path()), 0);
+  EXPECT_FALSE(fs::exists(directory.path() + ".part"));
+}
+
 TEST(PackedWriter, AnAbandonedConversionLeavesNothing) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
