@@ -42,7 +42,10 @@ SignalWatch::SignalWatch(std::span<const int> signals, std::chrono::milliseconds
 
 SignalWatch::~SignalWatch() {
   for (auto entry = watched_.rbegin(); entry != watched_.rend(); ++entry) {
-    ::sigaction(entry->signal, &entry->action_before, nullptr);
+    struct sigaction now {};
+    ::sigaction(entry->signal, nullptr, &now);
+    const bool is_ignored = now.sa_handler == SIG_IGN;  // since then: it stays so
+    if (!is_ignored) ::sigaction(entry->signal, &entry->action_before, nullptr);
     watches()[static_cast<std::size_t>(entry->signal)] = entry->watch_before;
   }
 }

@@ -170,7 +170,9 @@ int run_verb(Runtime& runtime, const std::function<void(Runtime&)>& verb,
     verb(runtime);
     flush_output();
     runtime.world().barrier();
-    return runtime.ends_early() ? kInterruptedCode : 0;
+    if (!runtime.ends_early()) return 0;
+    std::signal(SIGTERM, SIG_IGN);  // as in run_job(): a rank may be gone while this one goes
+    return kInterruptedCode;
   } catch (...) {
     interruption = runtime.release_interruption();
     throw;

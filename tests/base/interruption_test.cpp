@@ -89,6 +89,16 @@ TEST(SignalWatch, WhatIsIgnoredStaysIgnored) {
   signal(SIGUSR1, SIG_DFL);
 }
 
+TEST(SignalWatch, WhatIsIgnoredWhenItEndsStaysIgnored) {
+  {
+    const SignalWatch watch(kSignals, kAtOnce);
+    signal(SIGTERM, SIG_IGN);
+  }
+  EXPECT_EQ(action_of(SIGTERM).sa_handler, SIG_IGN);
+  EXPECT_EQ(action_of(SIGUSR1).sa_handler, SIG_DFL);
+  signal(SIGTERM, SIG_DFL);
+}
+
 TEST(SignalWatch, TheNewestWatchHears) {
   const SignalWatch outer(kSignals, kAtOnce);
   {
