@@ -148,6 +148,7 @@ const Expression* ExpressionParser::named(const Token& token) {
   if (name == "true" || name == "True") return literal(Value(true));
   if (name == "false" || name == "False") return literal(Value(false));
   if (name == "none" || name == "None") return literal(Value());
+  state_.note(name, FirstUse::reads);
   return state_.nodes.make<Name>(token.line, name);
 }
 

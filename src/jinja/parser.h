@@ -39,6 +39,12 @@ struct ParserState {
   TokenStream& tokens;
   NodeStore& nodes;
   int depth = 0;
+  std::vector<GivenNames> macros;  ///< that are being parsed, each inside of the one before
+
+  /// Tells the macros that a variable is read or set.
+  void note(std::string_view name, FirstUse use) {
+    for (GivenNames& given : macros) given.note(name, use);
+  }
 
   /// One level deeper while it lives; throws if that is too deep.
   class Deeper {

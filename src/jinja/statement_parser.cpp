@@ -26,7 +26,10 @@ std::string shown(const Token& token) {
 class StatementParser {
  public:
   StatementParser(ParsedTemplate& parsed, TokenStream& tokens)
-      : parsed_(parsed), tokens_(tokens), state_{tokens, parsed.nodes, 0}, expressions_(state_) {}
+      : parsed_(parsed),
+        tokens_(tokens),
+        state_{tokens, parsed.nodes, 0, {}},
+        expressions_(state_) {}
 
   /// Statements up to a tag whose name is one of `ends`, which is passed, or up to the end of the
   /// template if there are none.
@@ -124,7 +127,11 @@ class StatementParser {
     if (std::find(std::begin(kReserved), std::end(kReserved), made.name) != std::end(kReserved)) {
       refuse("cannot assign to '{}'", made.name);
     }
-    if (tokens_.skip_sign(".")) made.member = tokens_.expect(TokenKind::name, "a member").text;
+    if (tokens_.skip_sign(".")) {
+      made.member = tokens_.expect(TokenKind::name, "a member").text;
+    } else {
+      state_.note(made.name, FirstUse::sets);
+    }
     return made;
   }
 
@@ -180,6 +187,7 @@ class StatementParser {
         if (tokens_.skip_sign(")")) return;
       }
       parts.parameters.push_back(tokens_.expect(TokenKind::name, "a parameter").text);
+      state_.note(parts.parameters.back(), FirstUse::sets);
       if (tokens_.skip_sign("=")) {
         parts.defaults.push_back(expressions_.expression());
       } else if (!parts.defaults.empty()) {
@@ -196,12 +204,23 @@ class StatementParser {
     return content;
   }
 
+  /// The body of a macro whose parameters are known.
+  void macro_body(MacroParts& parts, std::string_view end) {
+    state_.macros.emplace_back();
+    for (const std::string& name : parts.parameters) {
+      state_.macros.back().note(name, FirstUse::sets);
+    }
+    parts.body = separate_body(end);
+    parts.given = state_.macros.back();
+    state_.macros.pop_back();
+  }
+
   const Statement* macro(int line) {
     MacroParts parts;
     parts.name = tokens_.expect(TokenKind::name, "the name of the macro").text;
     parameters(parts);
     end_tag();
-    parts.body = separate_body("endmacro");
+    macro_body(parts, "endmacro");
     return parsed_.nodes.make<Macro>(line, std::move(parts));
   }
 
@@ -213,7 +232,7 @@ class StatementParser {
     const auto* call = dynamic_cast<const Call*>(callee);
     if (call == nullptr) refuse("expected a call");
     end_tag();
-    caller.body = separate_body("endcall");
+    macro_body(caller, "endcall");
     return parsed_.nodes.make<CallBlock>(line, call, std::move(caller));
   }
 

@@ -142,33 +142,57 @@ Flow Generation::act(Run& run) const {
 
 namespace {
 
+using NamedArguments = std::vector<std::pair<std::string, Value>>;
+
+/// The argument of that name, taken out.
+std::optional<Value> take(NamedArguments& named, std::string_view name) {
+  const auto found = std::find_if(named.begin(), named.end(),
+                                  [&](const auto& argument) { return argument.first == name; });
+  if (found == named.end()) return std::nullopt;
+  Value value = std::move(found->second);
+  named.erase(found);
+  return value;
+}
+
+/// Sets the names that a macro is given; `arguments` are those that no parameter takes.
+void assign_given(const MacroParts& parts, Run& run, Arguments arguments) {
+  if (parts.given.caller == FirstUse::reads) {
+    run.assign("caller",
+               take(arguments.named, "caller")
+                   .value_or(Value::undefined("there is no caller: this is no call block")));
+  }
+  if (parts.given.kwargs == FirstUse::reads) {
+    Dict named;
+    for (auto& [name, value] : arguments.named) named.set(Value(name), std::move(value));
+    run.assign("kwargs", make_dict(std::move(named)));
+  } else if (!arguments.named.empty()) {
+    refuse("macro '{}' takes no keyword argument '{}'", parts.name, arguments.named[0].first);
+  }
+  if (parts.given.varargs == FirstUse::reads) {
+    run.assign("varargs",
+               run.made(make_sequence(std::move(arguments.positional), SequenceKind::tuple)));
+  } else if (!arguments.positional.empty()) {
+    refuse("macro '{}' takes not more than {} arguments", parts.name, parts.parameters.size());
+  }
+}
+
 /// Binds arguments to parameters, in the scope of the call.
 void bind_parameters(const MacroParts& parts, Run& run, const Arguments& arguments) {
   const std::size_t count = parts.parameters.size();
-  if (arguments.positional.size() > count) {
-    refuse("macro '{}' takes not more than {} arguments", parts.name, count);
-  }
-  for (const auto& [name, value] : arguments.named) {
-    const auto known = std::find(parts.parameters.begin(), parts.parameters.end(), name);
-    if (known == parts.parameters.end() && name != "caller") {
-      refuse("macro '{}' takes no keyword argument '{}'", parts.name, name);
-    }
-    if (name == "caller") run.assign("caller", value);
-  }
+  const std::size_t taken = std::min(count, arguments.positional.size());
+  const auto rest = arguments.positional.begin() + static_cast<std::ptrdiff_t>(taken);
+  std::vector<std::optional<Value>> values(arguments.positional.begin(), rest);
+  NamedArguments named = arguments.named;
+  for (std::size_t i = taken; i < count; ++i) values.push_back(take(named, parts.parameters[i]));
+  assign_given(parts, run, {{rest, arguments.positional.end()}, std::move(named)});
   for (std::size_t i = 0; i < count; ++i) {
     const std::string& name = parts.parameters[i];
-    const auto named = std::find_if(arguments.named.begin(), arguments.named.end(),
-                                    [&](const auto& argument) { return argument.first == name; });
-    if (i < arguments.positional.size()) {
-      if (named != arguments.named.end()) refuse("macro '{}' got '{}' twice", parts.name, name);
-      run.assign(name, arguments.positional[i]);
-    } else if (named != arguments.named.end()) {
-      run.assign(name, named->second);
-    } else if (i + parts.defaults.size() >= count) {
-      run.assign(name, parts.defaults[i + parts.defaults.size() - count]->evaluate(run));
-    } else {
-      run.assign(name, Value::undefined(fmt::format("parameter '{}' was not provided", name)));
+    if (!values[i] && i + parts.defaults.size() >= count) {
+      values[i] = parts.defaults[i + parts.defaults.size() - count]->evaluate(run);
     }
+    run.assign(name, values[i]
+                         ? *std::move(values[i])
+                         : Value::undefined(fmt::format("parameter '{}' was not provided", name)));
   }
 }
 
@@ -185,6 +209,14 @@ Value call_macro(const MacroParts& parts, const std::weak_ptr<Scope>& home, Run&
 }
 
 }  // namespace
+
+void GivenNames::note(std::string_view name, FirstUse use) {
+  FirstUse* first = name == "caller"    ? &caller
+                    : name == "kwargs"  ? &kwargs
+                    : name == "varargs" ? &varargs
+                                        : nullptr;
+  if (first != nullptr && *first == FirstUse::none) *first = use;
+}
 
 Value make_macro(const MacroParts& parts, Run& run) {
   // A scope that holds its macros must not be held by them.

@@ -130,11 +130,24 @@ class Generation final : public Statement {
   Body body_;
 };
 
+/// What a body does first with a name.
+enum class FirstUse { none, reads, sets };
+
+/// The names that a macro is given without parameters for them, if its body reads them first.
+struct GivenNames {
+  FirstUse caller = FirstUse::none;
+  FirstUse kwargs = FirstUse::none;   ///< the named arguments that no parameter takes
+  FirstUse varargs = FirstUse::none;  ///< the other arguments that no parameter takes
+
+  void note(std::string_view name, FirstUse use);
+};
+
 /// The parameters and the body of a macro or a call block.
 struct MacroParts {
   std::string name;
   std::vector<std::string> parameters;
   std::vector<const Expression*> defaults;  ///< of the last parameters
+  GivenNames given;
   Body body;
 };
 

@@ -135,6 +135,59 @@ TEST(Template, macros_and_namespaces_that_hold_each_other_are_freed) {
       std::string::npos);
 }
 
+TEST(Template, macros_are_given_what_no_parameter_takes_if_they_read_it) {
+  const auto called = [](const std::string& macro, const std::string& call) {
+    return rendered("{% macro f" + macro + "{% endmacro %}" + call);
+  };
+  EXPECT_EQ(called("(a) %}{{ a }}|{{ varargs }}|{{ kwargs }}", "{{ f(1, 2, 3, x=4) }}{{ f() }}"),
+            "1|(2, 3)|{'x': 4}|()|{}");
+  EXPECT_EQ(called("(a) %}{% for v in varargs %}{{ v }}-{% endfor %}", "{{ f(*[1, 2, 3]) }}"),
+            "2-3-");
+  EXPECT_EQ(called("(a, b=varargs) %}{{ varargs }}{{ b }}", "{{ f(1) }}"), "()()");
+  EXPECT_EQ(called("(a) %}{{ kwargs }}", "{{ f(1, a=3) }}"), "{'a': 3}");
+  EXPECT_EQ(called("() %}{{ varargs }}{% set varargs = 3 %}{{ varargs }}", "{{ f(1) }}"), "(1,)3");
+  EXPECT_EQ(called("(varargs, kwargs) %}{{ varargs }}{{ kwargs }}", "{{ f(1, 2) }}"), "12");
+  EXPECT_EQ(called("() %}{{ varargs }}", "{% set varargs = 1 %}{{ f() }}"), "()");
+  EXPECT_EQ(called("() %}{% macro g() %}{{ varargs }}{% endmacro %}{{ g(9) }}", "{{ f(1) }}"),
+            "(9,)");
+  EXPECT_EQ(called("() %}{{ caller(1, 2, b=3) }}",
+                   "{% call(a) f() %}{{ a }}{{ varargs }}{{ kwargs }}{% endcall %}"),
+            "1(2,){'b': 3}");
+}
+
+TEST(Template, macros_refuse_what_no_parameter_takes_if_they_do_not_read_it) {
+  const auto refused = [](const std::string& macro, const std::string& call) {
+    return refusal("{% macro f" + macro + "{% endmacro %}" + call);
+  };
+  const std::string too_many = "t.jinja line 1: macro 'f' takes not more than 1 arguments";
+  EXPECT_EQ(refused("(a) %}{{ kwargs }}", "{{ f(1, 2) }}"), too_many);
+  EXPECT_EQ(refused("(a) %}{% set varargs = 3 %}{{ varargs }}", "{{ f(1, 2) }}"), too_many);
+  EXPECT_EQ(refused("(varargs) %}{{ varargs }}", "{{ f(1, 2) }}"), too_many);
+  EXPECT_EQ(refused("(a) %}{{ a.varargs }}", "{{ f(1, 2) }}"), too_many);
+  EXPECT_EQ(refused("(a) %}{{ varargs }}", "{{ f(1, x=2) }}"),
+            "t.jinja line 1: macro 'f' takes no keyword argument 'x'");
+  EXPECT_EQ(refused("(a) %}{{ a }}", "{{ f(1, a=2) }}"),
+            "t.jinja line 1: macro 'f' takes no keyword argument 'a'");
+  EXPECT_EQ(refused("() %}no", "{% call f() %}x{% endcall %}"),
+            "t.jinja line 1: macro 'f' takes no keyword argument 'caller'");
+}
+
+TEST(Template, a_caller_is_that_of_the_macro_itself) {
+  const std::string g = "{% macro g() %}[{{ caller is defined and caller() }}]{% endmacro %}";
+  EXPECT_EQ(rendered(g + "{% macro f() %}{{ caller() }}{{ g() }}{% endmacro %}"
+                         "{% call f() %}x{% endcall %}"),
+            "x[False]");
+  EXPECT_EQ(rendered(g + "{% macro f() %}{% call g() %}{{ caller is defined }}{% endcall %}"
+                         "{{ caller() }}{% endmacro %}{% call f() %}x{% endcall %}"),
+            "[False]x");
+  EXPECT_EQ(rendered("{% set caller = 1 %}{% macro f() %}{{ caller }}{% endmacro %}{{ f() }}"), "");
+  EXPECT_EQ(rendered("{% macro f(caller=none) %}{{ caller and caller() }}{% endmacro %}{{ f() }}"
+                     "{% call f() %}x{% endcall %}"),
+            "Nonex");
+  EXPECT_EQ(refusal("{% macro f() %}{{ caller() }}{% endmacro %}{{ f() }}"),
+            "t.jinja line 1: there is no caller: this is no call block");
+}
+
 TEST(Template, strftime_now_gives_the_time) {
   const std::string year = rendered("{{ strftime_now('%Y') }}");
   EXPECT_EQ(year.size(), 4U);
