@@ -3,6 +3,7 @@
 # continue some text.
 # usage: launch/demo.sh [PROMPT]
 set -euo pipefail
+if [[ $# -gt 1 || ${1:-} == -* ]]; then echo "usage: launch/demo.sh [PROMPT]" >&2; exit 2; fi
 cd "$(dirname "$0")/.."
 
 tools/packages.sh

@@ -10,6 +10,7 @@
 # site: srun or mpirun; empty: srun if it can start MPI ranks (PMIx), else mpirun
 : "${MOESAIC_LAUNCHER:=}"
 export -n MOESAIC_LAUNCHER MOESAIC_SLURM # moesaic takes MOESAIC_NAME for its option --name
+export SLURM_EXPORT_ENV=ALL              # of this script, not again what sbatch --export=ALL,... names
 
 # site: the network between nodes, if MPI takes a wrong one or Debian's Open MPI should use UCX
 # export OMPI_MCA_btl_tcp_if_include=eth0

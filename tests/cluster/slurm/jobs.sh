@@ -40,6 +40,7 @@ ended_with() { # JOB CODE, or one of CODE|CODE
 }
 comes_to() { wait_until job_is "$1" "$2|$over" && job_is "$1" "$2"; } # JOB STATE, or it is over otherwise
 says() { grep -q -- "$2" ./*-"$1".log; } # JOB WORDS
+says_nothing_of() { ! says "$1" "$2"; } # JOB WORDS
 says_once() { (($(grep -c -- "$2" ./*-"$1".log) == 1)); } # JOB WORDS
 
 # Texts of a generation, without the first line of --out and the statistics at the end.

@@ -13,6 +13,7 @@ alone sft -m "$model" --data "$data/demo-sft.jsonl" -o one "${sft[@]}"
 
 # All of these at the same time.
 short=(generate "$model" "$data/demo-prompts.txt" "${greedy[@]}" -n 16)
+with=("--export=ALL,MOESAIC_LAUNCHER=srun")
 by_srun=$(submit "${short[@]}")
 with=("--export=ALL,MOESAIC_LAUNCHER=mpirun")
 by_mpirun=$(submit "${short[@]}")
@@ -21,6 +22,7 @@ scored=$(submit score "$model" "$data/demo-prompts.txt")
 tuned=$(submit sft "$model" "$data/demo-sft.jsonl" "$work/adapter" "${sft[@]}")
 check_job "generate with srun" ended_with "$by_srun" 0
 check "its texts" same_texts one.jsonl "generate-$by_srun.jsonl"
+check "no words of what the template alone reads" says_nothing_of "$by_srun" "MOESAIC_LAUNCHER"
 check_job "generate with mpirun" ended_with "$by_mpirun" 0
 check "its texts" same_texts one.jsonl "generate-$by_mpirun.jsonl"
 check_job "score" ended_with "$scored" 0
@@ -68,6 +70,10 @@ bad_option=$(submit generate "$model" "$data/demo-prompts.txt" --no-such-option)
 no_model=$(submit generate "$work/nothing" "$data/demo-prompts.txt")
 no_memory=$(submit "${short[@]}" --memory-limit 1M)
 no_words=$(submit generate)
+no_outdir=$(submit sft "$model" "$data/demo-sft.jsonl" --max-steps 2)
+env_folder=$work/nowhere
+no_folder=$(submit "${short[@]}")
+env_folder=
 with=(--export="ALL,MOESAIC=no-such-program")
 no_program=$(submit "${short[@]}")
 with=()
@@ -77,6 +83,10 @@ check_job "no memory" ended_with "$no_memory" 4
 check_job "no memory: one line says so" says_once "$no_memory" "error: not enough memory"
 check_job "no words" ended_with "$no_words" 2
 check_job "no words: the usage" says "$no_words" "usage: sbatch"
+check_job "no output directory" ended_with "$no_outdir" 2
+check_job "no output directory: the usage" says "$no_outdir" "usage: sbatch"
+check_job "no env.sh" ended_with "$no_folder" 2
+check_job "no env.sh: it says so" says_once "$no_folder" "no $work/nowhere/env.sh: submit from"
 check_job "no program" ended_with "$no_program" 2
 check "no program: one line" [ "$(wc -l <"generate-$no_program.log")" = 1 ]
 check_job "no program: how to name it" says "$no_program" "set MOESAIC"
