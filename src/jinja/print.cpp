@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -11,7 +12,13 @@
 namespace moesaic::jinja {
 namespace {
 
-void append_repr(const Value& value, std::string& out);
+/// What is printed so far, and the namespaces that the next value is inside of.
+struct Printing {
+  std::string out;
+  std::vector<const Object*> open;
+};
+
+void append_repr(const Value& value, Printing& printing);
 
 void check_length(const std::string& out) {
   if (out.size() > kMaxText) refuse("a text grows over {} bytes", kMaxText);
@@ -59,73 +66,91 @@ void append_quoted(std::string_view text, std::string& out) {
   out += quote;
 }
 
-void append_items(const std::vector<Value>& items, std::string& out) {
+void append_items(const std::vector<Value>& items, Printing& printing) {
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (i > 0) out += ", ";
-    append_repr(items[i], out);
+    if (i > 0) printing.out += ", ";
+    append_repr(items[i], printing);
   }
 }
 
-void append_sequence(const Sequence& sequence, std::string& out) {
+void append_sequence(const Sequence& sequence, Printing& printing) {
   switch (sequence.kind) {
     case SequenceKind::list:
-      out += '[';
-      append_items(sequence.items, out);
-      out += ']';
+      printing.out += '[';
+      append_items(sequence.items, printing);
+      printing.out += ']';
       return;
     case SequenceKind::tuple:
-      out += '(';
-      append_items(sequence.items, out);
-      out += sequence.items.size() == 1 ? ",)" : ")";
+      printing.out += '(';
+      append_items(sequence.items, printing);
+      printing.out += sequence.items.size() == 1 ? ",)" : ")";
       return;
     case SequenceKind::range:
-      out += sequence.label;
+      printing.out += sequence.label;
       return;
     case SequenceKind::generator:
-      out += "<generator object>";
+      printing.out += "<generator object>";
       return;
     case SequenceKind::keys:
     case SequenceKind::values:
     case SequenceKind::items:
-      out += sequence.kind == SequenceKind::keys     ? "dict_keys(["
-             : sequence.kind == SequenceKind::values ? "dict_values(["
-                                                     : "dict_items([";
-      append_items(sequence.items, out);
-      out += "])";
+      printing.out += sequence.kind == SequenceKind::keys     ? "dict_keys(["
+                      : sequence.kind == SequenceKind::values ? "dict_values(["
+                                                              : "dict_items([";
+      append_items(sequence.items, printing);
+      printing.out += "])";
       return;
   }
 }
 
-void append_dict(const Dict& dict, std::string& out) {
-  out += '{';
+void append_dict(const Dict& dict, Printing& printing) {
+  printing.out += '{';
   bool first = true;
   for (const auto& [key, value] : dict.entries()) {
-    if (!first) out += ", ";
+    if (!first) printing.out += ", ";
     first = false;
-    append_repr(key, out);
-    out += ": ";
-    append_repr(value, out);
+    append_repr(key, printing);
+    printing.out += ": ";
+    append_repr(value, printing);
   }
-  out += '}';
+  printing.out += '}';
 }
 
-void append_repr(const Value& value, std::string& out) {
-  check_length(out);
-  if (const std::string* text = value.text()) return append_quoted(*text, out);
-  if (const Sequence* items = value.sequence()) return append_sequence(*items, out);
-  if (const Dict* dict = value.dict()) return append_dict(*dict, out);
-  if (const bool* flag = value.boolean()) {
-    out += *flag ? "True" : "False";
-  } else if (value.is_none()) {
-    out += "None";
-  } else if (const auto whole = value.integer()) {
-    out += std::to_string(*whole);
-  } else if (const double* real = value.real()) {
-    out += repr_of_float(*real);
-  } else if (value.is_undefined()) {
-    out += "Undefined";
+void append_object(const Object& object, Printing& printing) {
+  constexpr std::size_t kMaxDepth = 20;
+  auto& open = printing.open;
+  if (object.members() == nullptr) {
+    printing.out += fmt::format("<{}>", object.type_name());
+  } else if (std::find(open.begin(), open.end(), &object) != open.end()) {
+    printing.out += "<Namespace {...}>";
   } else {
-    out += fmt::format("<{}>", value.type_name());
+    if (open.size() == kMaxDepth) refuse("prints namespaces more than {} levels deep", kMaxDepth);
+    open.push_back(&object);
+    printing.out += "<Namespace ";
+    append_dict(*object.members(), printing);
+    printing.out += '>';
+    open.pop_back();
+  }
+}
+
+void append_repr(const Value& value, Printing& printing) {
+  check_length(printing.out);
+  if (const std::string* text = value.text()) return append_quoted(*text, printing.out);
+  if (const Sequence* items = value.sequence()) return append_sequence(*items, printing);
+  if (const Dict* dict = value.dict()) return append_dict(*dict, printing);
+  if (const Object* object = value.object()) return append_object(*object, printing);
+  if (const bool* flag = value.boolean()) {
+    printing.out += *flag ? "True" : "False";
+  } else if (value.is_none()) {
+    printing.out += "None";
+  } else if (const auto whole = value.integer()) {
+    printing.out += std::to_string(*whole);
+  } else if (const double* real = value.real()) {
+    printing.out += repr_of_float(*real);
+  } else if (value.is_undefined()) {
+    printing.out += "Undefined";
+  } else {
+    printing.out += fmt::format("<{}>", value.type_name());
   }
 }
 
@@ -163,10 +188,10 @@ std::string repr_of_float(double value) {
 }
 
 std::string repr(const Value& value) {
-  std::string out;
-  append_repr(value, out);
-  check_length(out);
-  return out;
+  Printing printing;
+  append_repr(value, printing);
+  check_length(printing.out);
+  return std::move(printing.out);
 }
 
 std::string to_text(const Value& value) {

@@ -20,6 +20,7 @@ class Namespace final : public Object {
     return true;
   }
   [[nodiscard]] std::string_view type_name() const override { return "Namespace"; }
+  [[nodiscard]] const Dict* members() const override { return &members_; }
 
  private:
   Dict members_;

@@ -146,6 +146,8 @@ class Object {
   /// Whether it could be set; only namespaces can.
   virtual bool set_member(std::string_view name, Value value);
   [[nodiscard]] virtual std::string_view type_name() const = 0;
+  /// All members, of a namespace; nullptr for others.
+  [[nodiscard]] virtual const Dict* members() const { return nullptr; }
 };
 
 /// Arguments of a call.

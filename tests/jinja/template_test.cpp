@@ -188,6 +188,17 @@ TEST(Template, a_caller_is_that_of_the_macro_itself) {
             "t.jinja line 1: there is no caller: this is no call block");
 }
 
+TEST(Template, a_namespace_prints_its_members) {
+  EXPECT_EQ(rendered("{{ namespace() }}{{ [namespace(a=1, b=namespace(c='x'))] }}"),
+            "<Namespace {}>[<Namespace {'a': 1, 'b': <Namespace {'c': 'x'}>}>]");
+  EXPECT_EQ(rendered("{% set n = namespace(a=1) %}{% set n.l = [n, 2] %}{{ n }}"),
+            "<Namespace {'a': 1, 'l': [<Namespace {...}>, 2]}>");
+  EXPECT_NE(refusal("{% set n = namespace() %}{% for a in range(99) %}"
+                    "{% set n.inner = namespace(inner=n.inner) %}{% endfor %}{{ n }}")
+                .find("levels deep"),
+            std::string::npos);
+}
+
 TEST(Template, strftime_now_gives_the_time) {
   const std::string year = rendered("{{ strftime_now('%Y') }}");
   EXPECT_EQ(year.size(), 4U);
