@@ -48,9 +48,13 @@ std::string padded(std::string text, std::string_view sign, const FormatSpec& sp
   return before + std::string(sign) + text + after;
 }
 
-std::string grouped(std::string digits, char separator) {
-  const std::size_t end = std::min(digits.find_first_not_of("0123456789"), digits.size());
-  for (std::size_t at = end; at > 3; at -= 3) digits.insert(at - 3, 1, separator);
+/// Decimal digits by three, others by four.
+std::string grouped(std::string digits, const FormatSpec& spec) {
+  const bool by_four = std::string_view("xXob").find(spec.type) != std::string_view::npos;
+  const std::size_t size = by_four ? 4 : 3;
+  std::size_t end = digits.size();
+  if (!by_four) end = std::min(digits.find_first_not_of("0123456789"), end);
+  for (std::size_t at = end; at > size; at -= size) digits.insert(at - size, 1, spec.grouping);
   return digits;
 }
 
@@ -69,6 +73,18 @@ std::string digits_of_integer(std::uint64_t value, char type) {
   }
 }
 
+/// As with the type 'g', but never without a point or an exponent.
+std::string digits_without_type(double value, int precision) {
+  std::string text = fmt::format("{:.{}g}", value, precision);
+  if (text.find_first_not_of("0123456789") != std::string::npos) return text;
+  if (std::ssize(text) < precision) return text + ".0";
+  text = fmt::format("{:.{}e}", value, precision - 1);
+  const std::size_t mark = text.find('e');
+  const std::string digits = text.substr(0, mark);
+  const std::size_t last = digits.find_last_not_of(".0");
+  return digits.substr(0, std::max<std::size_t>(last + 1, 1)) + text.substr(mark);
+}
+
 std::string digits_of_float(double value, const FormatSpec& spec) {
   const auto formatted = [&](double number, char type, int digits) {
     const std::string field = fmt::format("{{:{}.{}{}}}", spec.alternate ? "#" : "", digits, type);
@@ -85,6 +101,8 @@ std::string digits_of_float(double value, const FormatSpec& spec) {
       return formatted(value * 100.0, 'f', precision) + "%";
     case '\0':
       if (spec.precision < 0) return repr_of_float(value);
+      return digits_without_type(value, std::max(precision, 1));
+    case 'n':
       return formatted(value, 'g', std::max(precision, 1));
     case 'g':
     case 'G':
@@ -120,7 +138,7 @@ std::string format_number(const Value& value, const FormatSpec& spec) {
     is_negative = std::signbit(number) && !std::isnan(number);
     digits = digits_of_float(std::abs(number), spec);
   }
-  if (spec.grouping != '\0') digits = grouped(std::move(digits), spec.grouping);
+  if (spec.grouping != '\0') digits = grouped(std::move(digits), spec);
   const char align = spec.align != '\0' ? spec.align : spec.zero ? '=' : '>';
   return padded(std::move(digits), sign_of(is_negative, spec, whole), spec, align);
 }
@@ -131,7 +149,8 @@ FormatSpec parse_format_spec(std::string_view spec) {
   FormatSpec parsed;
   const std::string_view whole = spec;
   const std::size_t first = spec.empty() ? 0 : utf8_length(spec[0]);
-  if (spec.size() > first && is_align(spec[first])) {
+  const bool has_fill = spec.size() > first && is_align(spec[first]);
+  if (has_fill) {
     parsed.fill = spec.substr(0, first);
     parsed.align = spec[first];
     spec.remove_prefix(first + 1);
@@ -146,7 +165,7 @@ FormatSpec parse_format_spec(std::string_view spec) {
   parsed.alternate = take(spec, '#');
   if (take(spec, '0')) {
     parsed.zero = true;
-    if (parsed.align == '\0') parsed.fill = "0";
+    if (!has_fill) parsed.fill = "0";
   }
   parsed.width = std::max<std::int64_t>(take_number(spec), 0);
   if (take(spec, ',')) parsed.grouping = ',';

@@ -74,7 +74,7 @@ class PercentFormat {
       left = left || c == '-';
       zero = zero || c == '0';
       alternate = alternate || c == '#';
-      if (c == '+' || c == ' ') sign = c;
+      if (c == '+' || (c == ' ' && sign.empty())) sign = c;
     }
     for (; (c >= '0' && c <= '9') || c == '.'; c = take()) spec += c;
     if (c == '%') {
@@ -94,6 +94,7 @@ class PercentFormat {
       FormatSpec parsed = parse_format_spec(spec);
       if (zeros != std::string::npos) parsed.zero = false;
       parsed.fill = " ";
+      if (type == 'c') parsed.precision = -1;
       if (parsed.align == '\0') parsed.align = '>';
       std::string text = type == 'c'   ? character_of(value)
                          : type == 'r' ? repr(value)
