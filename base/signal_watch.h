@@ -14,7 +14,8 @@ namespace moesaic {
 /// Hears signals that would have ended this process, for as long as it lives. A second one ends the
 /// process at once, as it would have without a watch; within `same_request` of the first one it is
 /// the same request, since launchers and batch systems both pass one on. Signals that were
-/// ignored stay so (nohup), and those that are ignored when it ends. A signal has one watch at a time: the newest.
+/// ignored stay so (nohup), and those that are ignored when it ends. A signal has one watch at a
+/// time: the newest.
 class SignalWatch {
  public:
   explicit SignalWatch(std::span<const int> signals,

@@ -224,9 +224,10 @@ constexpr std::array kOptions = {
               "weight matrices, with commas: NxK, N results from K inputs, or a model, for its "
               "experts' gate (or up) and down: deepseek-v3, qwen3-30b, mixtral, granite; of "
               "attention QxKVxD"},
-    OptionRow{"layer", '\0', "LIST", &O::layers, kBenchmark, verbs::kLayers,
-              "layers, with commas: four numbers (experts, hidden, intermediate, experts a token), "
-              "or a model: deepseek-v3, qwen3-30b, mixtral, granite"},
+    OptionRow{
+        "layer", '\0', "LIST", &O::layers, kBenchmark, verbs::kLayers,
+        "layers, with commas: four numbers ExHxIxK or E,H,I,K (experts, hidden, "
+        "intermediate, experts a token), or a model: deepseek-v3, qwen3-30b, mixtral, granite"},
     OptionRow{"formats", '\0', "LIST", &O::formats, kBenchmark, verbs::kParts,
               "formats of the weights, with commas: those that moesaic generate --help lists for "
               "experts, f32, or all (without f32)"},

@@ -305,7 +305,8 @@ void apply_flags(Command& command, const std::vector<po::option>& flags) {
     // Boost gives a switch the word that follows, too; only what stands after '=' is its value.
     const bool took_word = row.value.empty() && flag.original_tokens.size() > 1;
     const std::string text = flag.value.empty() || took_word ? "true" : flag.value.front();
-    if (std::holds_alternative<std::optional<std::string> Options::*>(row.field)) {
+    const bool is_text = std::holds_alternative<std::optional<std::string> Options::*>(row.field);
+    if (is_text || row.name == "config") {
       require_first(command, row, text);
     }
     set_option(command, row, {text, fmt::format("--{}", row.name)}, OptionSource::command_line);

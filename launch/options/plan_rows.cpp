@@ -16,7 +16,7 @@ constexpr std::array kRows = {
               "what is going to be run"},
     OptionRow{"shape", '\0', "NAME", &O::shape, kJob, verbs::kPlan,
               "one layer of experts in place of a model, as moesaic study point --job layer runs "
-              "it: deepseek-v3, qwen3-30b, mixtral, granite, or four numbers E,H,I,K (experts, "
+              "it: deepseek-v3, qwen3-30b, mixtral, granite, or four numbers ExHxIxK (experts, "
               "hidden, intermediate, experts a token)"},
     OptionRow{"experts", '\0', "N", &O::shape_experts, kJob, verbs::kPlan,
               "of --shape; 0: as many as it has", 0, 1 << 20},

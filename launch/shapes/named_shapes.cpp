@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <span>
 
 #include "base/error.h"
 #include "base/split.h"
@@ -43,11 +44,11 @@ const Model* find_model(std::string_view name) {
   return found == kModels.end() ? nullptr : found;
 }
 
-/// ", or one of ..." with what comes nearest.
-std::string or_model(std::string_view item) {
+/// "nor one of ..." with what comes nearest.
+std::string nor_model(std::string_view item) {
   std::vector<std::string_view> names;
   for (const Model& model : kModels) names.push_back(model.name);
-  return fmt::format("or one of {}{}", fmt::join(names, ", "), did_you_mean(item, names));
+  return fmt::format("nor one of {}{}", fmt::join(names, ", "), did_you_mean(item, names));
 }
 
 MatrixShape parse_shape(std::string_view item) {
@@ -59,8 +60,20 @@ MatrixShape parse_shape(std::string_view item) {
     depth = parse_count(item.substr(cross + 1));
   }
   require(columns && depth, ErrorKind::usage,
-          "--shapes: \"{}\" is neither NxK, such as 768x2048, {}", item, or_model(item));
+          "--shapes: \"{}\" is neither NxK, such as 768x2048, {}", item, nor_model(item));
   return {.columns = *columns, .depth = *depth};
+}
+
+/// Four numbers: experts, hidden, intermediate, experts a token.
+std::optional<LayerShape> layer_of(std::span<const std::string_view> items) {
+  std::array<std::int64_t, 4> numbers{};
+  if (items.size() != numbers.size()) return std::nullopt;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto number = parse_count(items[i]);
+    if (!number) return std::nullopt;
+    numbers[i] = *number;
+  }
+  return LayerShape{numbers[0], numbers[1], numbers[2], numbers[3]};
 }
 
 }  // namespace
@@ -113,18 +126,17 @@ std::vector<LayerShape> parse_layers(std::string_view list) {
       ++i;
       continue;
     }
-    std::array<std::int64_t, 4> numbers{};
-    for (std::size_t j = 0; j < numbers.size(); ++j) {
-      const auto number = i + j < items.size() ? parse_count(items[i + j]) : std::nullopt;
-      require(number.has_value(), ErrorKind::usage,
-              "--layer: \"{}\" is neither four numbers (experts, hidden, intermediate, experts a "
-              "token), {}",
-              list, or_model(items[i]));
-      numbers[j] = *number;
-    }
-    layers.push_back({numbers[0], numbers[1], numbers[2], numbers[3]});
-    i += numbers.size();
-    require_runnable(layers.back(), "--layer");
+    const bool is_joined = items[i].find('x') != std::string_view::npos;
+    const std::size_t count = is_joined ? 1 : std::min<std::size_t>(4, items.size() - i);
+    const auto layer = is_joined ? layer_of(split_list(items[i], 'x'))
+                                 : layer_of(std::span(items).subspan(i, count));
+    require(layer.has_value(), ErrorKind::usage,
+            "--layer: \"{}\" is neither four numbers ExHxIxK or E,H,I,K (experts, hidden, "
+            "intermediate, experts a token), {}",
+            list, nor_model(items[i]));
+    require_runnable(*layer, "--layer");
+    layers.push_back(*layer);
+    i += count;
   }
   return layers;
 }
@@ -134,16 +146,13 @@ LayerShape parse_layer_shape(std::string_view text, std::int64_t experts) {
   if (const Model* model = find_model(text)) {
     shape = model->layer;
   } else {
-    std::vector<std::int64_t> numbers;
     const char between = text.find('x') != std::string_view::npos ? 'x' : ',';
-    for (const std::string_view item : split_list(text, between)) {
-      if (const auto number = parse_count(item)) numbers.push_back(*number);
-    }
-    require(numbers.size() == 4 && std::ranges::count(text, between) == 3, ErrorKind::usage,
+    const auto found = layer_of(split_list(text, between));
+    require(found.has_value(), ErrorKind::usage,
             "--shape: \"{}\" is neither four numbers ExHxIxK or E,H,I,K (experts, hidden, "
             "intermediate, experts a token), {}",
-            text, or_model(text));
-    shape = {numbers[0], numbers[1], numbers[2], numbers[3]};
+            text, nor_model(text));
+    shape = *found;
   }
   if (experts > 0) shape.experts = experts;
   require(shape.topk <= shape.experts, ErrorKind::usage,

@@ -145,7 +145,7 @@ class PointMaker {
   /// Errors of a value name its line.
   void check(const StudyAxis& axis, const StudyPoint& point) const {
     try {
-      (void)understand({point.words.back()});
+      (void)parse_command(point_arguments({point.words.back()}), {});
     } catch (const Error& error) {
       throw Error(error.kind(),
                   fmt::format("{} line {}: {}", study_.path, axis.line, error.what()));
@@ -172,9 +172,11 @@ class PointMaker {
   /// Ranks that can never run name their line.
   void check_ranks(const StudyPoint& point) {
     const Options& options = point.command.options;
-    const std::int64_t experts =
-        options.shape ? parse_layer_shape(*options.shape, options.shape_experts).experts
-                      : files_.config(options.model).num_experts;
+    std::int64_t experts = 0;
+    check_together([&] {
+      experts = options.shape ? parse_layer_shape(*options.shape, options.shape_experts).experts
+                              : files_.config(options.model).num_experts;
+    });
     try {
       require_experts(experts, static_cast<int>(point.ranks),
                       static_cast<int>(options.expert_replicas));
@@ -185,10 +187,13 @@ class PointMaker {
     }
   }
 
-  [[nodiscard]] Command understand(const std::vector<std::string>& words) const {
+  static std::vector<std::string> point_arguments(const std::vector<std::string>& words) {
     std::vector<std::string> arguments = {"study", "point"};
     arguments.insert(arguments.end(), words.begin(), words.end());
-    return parse_command(arguments, environment_);
+    return arguments;
+  }
+  [[nodiscard]] Command understand(const std::vector<std::string>& words) const {
+    return parse_command(point_arguments(words), environment_);
   }
 
   /// In the place of what the file says.

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -47,10 +49,20 @@ std::vector<StudyRow> read_results(const StudyConfig& study) {
   const std::string path = table_path(study);
   require(file_exists(path), ErrorKind::usage, "{} is not there: moesaic study run {} makes it",
           path, shell_word(study.path));
+  const PointPlace place(study.out);
   std::vector<std::string> ids;
   const std::string text = read_file(path, kMaxListBytes);
+  std::int64_t number = 0;
   for (const std::string_view line : split(text, '\n')) {
-    if (!line.empty()) ids.push_back(Json::parse(line, path).at("point").as_string());
+    const std::string where = fmt::format("{} line {}", path, ++number);
+    if (line.empty()) continue;
+    const std::string id = Json::parse(line, where).at("point").as_string();
+    require(std::ranges::find(ids, id) == ids.end(), ErrorKind::file, "{}: point {} again", where,
+            id);
+    require(file_exists(place.file(id)), ErrorKind::file,
+            "{}: there is no {} of this point: moesaic study run {} writes {} anew", where,
+            place.file(id), shell_word(study.path), path);
+    ids.push_back(id);
   }
   std::vector<StudyRow> rows = read_rows(study, ids);
   require(!rows.empty(), ErrorKind::usage, "{} has no point: moesaic study run {} measures them",

@@ -13,10 +13,10 @@
 
 namespace moesaic {
 
-/// The directory of a conversion, made by one process, where a link leads that OUTDIR may be. It has
-/// the name OUTDIR.part until publish()
-/// gives it its own, whole; one that is destroyed before leaves nothing behind but what is to be
-/// kept. What a killed process left under that name is taken away by the next, or goes on.
+/// The directory of a conversion, made by one process, where a link leads that OUTDIR may be. It
+/// has the name OUTDIR.part until publish() gives it its own, whole; one that is destroyed before
+/// leaves nothing behind but what is to be kept. What a killed process left under that name is
+/// taken away by the next, or goes on.
 class PackedOutput {
  public:
   /// What becomes of a stopped conversion that is there.

@@ -144,6 +144,8 @@ TEST(BenchShapes, LayersAreModelsOrFourNumbers) {
   EXPECT_EQ(parse_layers("granite,4,64,32,2,mixtral"),
             (std::vector<LayerShape>{{32, 1024, 512, 8}, {4, 64, 32, 2}, {8, 4096, 14336, 2}}));
   EXPECT_EQ(parse_layers("granite, 4, 64, 32, 2").size(), 2U);
+  EXPECT_EQ(parse_layers("4x64x32x2, granite,4,64,32,2"),
+            parse_layers("4,64,32,2,granite,4,64,32,2"));
   for (const char* bad : {"", "4,64,32", "4,64,32,5", "4,64,32,2,1", "65,64,32,2", "grnite"}) {
     EXPECT_NE(usage_error(parse_layers, bad).find("--layer"), std::string::npos) << bad;
   }

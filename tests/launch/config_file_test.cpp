@@ -75,6 +75,20 @@ TEST(ConfigFile, LinesThatAreWrongAreNamed) {
             std::string::npos);
 }
 
+TEST(ConfigFile, ThereIsOneForACommand) {
+  const test::TemporaryDirectory directory;
+  const std::string first = directory.path_of("a.ini");
+  const std::string second = directory.path_of("b.ini");
+  test::write_text(first, "predict = 2\n");
+  test::write_text(second, "temp = 0\n");
+  EXPECT_EQ(test::error_message(
+                [&] {
+                  (void)parse({"generate", "--config", first, "--config=" + second});
+                },
+                ErrorKind::usage),
+            "\"" + first + "\" and \"" + second + "\": there can be one --config");
+}
+
 TEST(ConfigFile, QuotesAreThoseOfJson) {
   const std::string one_backslash = R"(trace-dir = ".*\.x")";
   EXPECT_TRUE(file_error(one_backslash).starts_with("line 1: not valid JSON: ")) << one_backslash;

@@ -189,6 +189,24 @@ TEST_F(StudyFailures, ATableOfAnotherStudyIsRefused) {
                  {"model.json was fitted to other points", "moesaic study predict " + config_});
 }
 
+TEST_F(StudyFailures, ATableThatDoesNotListItsPointsIsRefused) {
+  describe("launcher = env STUDY_RANKS={ranks}\nranks = 1\nbatch-size = 4,8\n");
+  ASSERT_EQ(run_moesaic(run()).exit_code, 0);
+  const std::string table = out_ + "/study.jsonl";
+  const std::string lines = read_text(table);
+  const auto refused = [&](const std::string& third, const std::vector<std::string>& texts) {
+    write_text(table, lines + third + "\n");
+    std::vector<std::string> all = texts;
+    all.push_back(table + " line 3");
+    expect_failure(run_moesaic({"study", "report", config_}), 3, all);
+  };
+  refused(lines.substr(0, lines.find('\n')), {"again"});
+  refused(R"({"point": "0123"})", {"there is no " + out_ + "/points/0123.json"});
+  refused("{", {"not valid JSON"});
+  ASSERT_EQ(run_moesaic(run()).exit_code, 0);
+  EXPECT_EQ(read_text(table), lines);
+}
+
 TEST_F(StudyFailures, APointWhoseRanksAreAskedToStopIsNotKeptAndRunsAgain) {
   describe(launcher("exit 6\n") + "ranks = 1\n");
   const ProgramResult result = run_moesaic(run());
