@@ -6,6 +6,8 @@
 
 namespace moesaic {
 
+class Communicator;
+
 /// Which ranks of a group share a node.
 struct NodeMap {
   /// A rank's place: its node, and its number among the ranks there.
@@ -31,5 +33,8 @@ struct NodeMap {
     return place_of(rank).rank % static_cast<int>(nodes[node].size());
   }
 };
+
+/// That of `ranks`, of which `node` is what split_node() gives. Collective.
+[[nodiscard]] NodeMap map_nodes(Communicator& ranks, Communicator& node);
 
 }  // namespace moesaic

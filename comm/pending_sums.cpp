@@ -16,15 +16,6 @@ constexpr std::int64_t kMostRoads = 3;
 constexpr std::int64_t kCopies = 3;
 constexpr std::int64_t kValueBytes = sizeof(std::int64_t);
 
-NodeMap map_nodes(Communicator& ranks) {
-  const std::unique_ptr<Communicator> node = ranks.split_node();
-  int id = ranks.rank();  // of the node: its first rank
-  node->broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
-  std::vector<int> ids(static_cast<std::size_t>(ranks.size()));
-  ranks.all_gather(std::as_bytes(std::span(&id, 1)), std::as_writable_bytes(std::span(ids)));
-  return NodeMap(ids);
-}
-
 /// Sums that leave the 64 bits are found by who knows what they may be.
 void add(const std::int64_t* from, std::int64_t count, std::int64_t* to) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -43,7 +34,7 @@ std::int64_t PendingSums::most_bytes(std::int64_t values) {
 PendingSums::PendingSums(Communicator& ranks) {
   if (ranks.size() == 1) return;
   ranks_ = ranks.split(0, ranks.rank());
-  nodes_ = map_nodes(*ranks_);
+  nodes_ = map_nodes(*ranks_, *ranks_->split_node());
   const auto [least, most] = std::ranges::minmax_element(
       nodes_.nodes, {}, [](const std::vector<int>& its) { return its.size(); });
   adders_ = least->size();

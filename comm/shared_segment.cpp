@@ -12,9 +12,9 @@
 #include <string_view>
 #include <utility>
 
-#include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "comm/own_memory.h"
 
 namespace moesaic {
 namespace {
@@ -129,16 +129,6 @@ void SharedSegment::swap(SharedSegment& other) noexcept {
 }
 
 namespace {
-
-/// For a rank that is alone on its node: ordinary memory, which may have huge pages.
-class OwnMemory final : public SharedMemory {
- public:
-  explicit OwnMemory(std::int64_t bytes) : memory_(static_cast<std::size_t>(bytes)) {}
-  [[nodiscard]] std::span<std::byte> bytes() const noexcept override { return memory_.span(); }
-
- private:
-  ByteBuffer memory_;
-};
 
 class SegmentMemory final : public SharedMemory {
  public:

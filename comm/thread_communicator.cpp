@@ -13,6 +13,7 @@
 #include "comm/far_rows.h"
 #include "comm/memory_board.h"
 #include "comm/node_map.h"
+#include "comm/own_memory.h"
 #include "comm/row_buffers.h"
 #include "comm/thread_messages.h"
 #include "comm/thread_roll_call.h"
@@ -68,15 +69,6 @@ struct Group {
   std::vector<std::shared_ptr<void>> made;         // [size] on its way from its maker to the others
 };
 
-class ThreadSharedMemory final : public SharedMemory {
- public:
-  explicit ThreadSharedMemory(std::int64_t bytes) : memory_(static_cast<std::size_t>(bytes)) {}
-  [[nodiscard]] std::span<std::byte> bytes() const noexcept override { return memory_.span(); }
-
- private:
-  ByteBuffer memory_;
-};
-
 WaitPolicy policy_of(const std::shared_ptr<Group>& group, IdleTime& idle) {
   Run& run = *group->run;
   WaitPolicy policy = wait_policy(run.options.timeout, run.num_ranks, usable_processors(), idle);
@@ -104,7 +96,7 @@ class ThreadGroup final : public RankGroup {
     return split(self, group_->node_of(group_->run_ranks[static_cast<std::size_t>(rank())]), 0);
   }
   std::shared_ptr<SharedMemory> allocate_shared(Communicator& self, std::int64_t bytes) override {
-    return made_by<ThreadSharedMemory>(self, 0, bytes);
+    return made_by<OwnMemory>(self, 0, bytes);
   }
 
   [[nodiscard]] MemoryBoard& board() noexcept { return board_; }

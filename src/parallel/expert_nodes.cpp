@@ -5,17 +5,6 @@
 #include <vector>
 
 namespace moesaic {
-namespace {
-
-NodeMap map_nodes(Communicator& experts, Communicator& node) {
-  std::int64_t first = experts.rank();  // of the node's ranks
-  node.broadcast(std::as_writable_bytes(std::span(&first, 1)), 0);
-  std::vector<std::int64_t> all(static_cast<std::size_t>(experts.size()));
-  experts.all_gather(std::as_bytes(std::span(&first, 1)), std::as_writable_bytes(std::span(all)));
-  return NodeMap(std::vector<int>(all.begin(), all.end()));
-}
-
-}  // namespace
 
 ExpertNodes::ExpertNodes(Communicator& experts)
     : ranks_(experts.split_node()), map_(map_nodes(experts, *ranks_)) {}
