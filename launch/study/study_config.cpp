@@ -104,6 +104,8 @@ void read_entry(const ConfigEntry& entry, const std::string& where, StudyConfig&
     study.kind = read_kind(one_value(), where);
   } else if (entry.name == "out") {
     study.out = one_value();
+    require(study.out != "~" && !study.out.starts_with("~/"), ErrorKind::usage,
+            "{}: out: ~ is a name like any other here; write the whole path", where);
   } else if (entry.name == "launcher") {
     study.launcher = read_launcher(one_value(), where);
   } else if (entry.name == "baseline") {

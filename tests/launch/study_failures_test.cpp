@@ -315,6 +315,8 @@ TEST_F(StudyFailures, ErrorsNameTheLineAndWhatIsWrong) {
   fails("ranks = 1\nbatch-size = 4,\n", {"line 11", "empty"});
   fails("ranks = 1\nbatch-size = 0\n", {"line 11", "0 is less than 1"});
   fails("ranks = 1\nkind = strong\n", {"line 11", "kind", "twice"});
+  write_text(config_, "out = ~/study\n");
+  expect_failure(run_moesaic(run()), 2, {"study.ini line 1: out: ~ is a name like any other"});
   fails("ranks = 1\nlauncher = ssh\n", {"study.ini line 11", "launcher", "{ranks}"});
   expect_failure(run_moesaic({"study", "points", config_}), 2, {"line 11", "launcher"});
   fails("ranks = 1\nlauncher = x -n {ranks} -N {ranks-per-node}\n",
