@@ -46,20 +46,14 @@ void read_member(const Json& config, ChatFiles& files) {
   });
 }
 
-std::optional<Json> read_tokenizer_config(const fs::path& folder) {
-  const std::string path = (folder / "tokenizer_config.json").string();
-  if (!file_exists(path)) return std::nullopt;
-  return Json::read_file(path, kMaxListBytes);
-}
-
 }  // namespace
 
 ChatFiles read_chat_files(const std::string& dir, const std::optional<std::string>& template_file) {
   ChatFiles files;
   const fs::path folder(dir);
-  const std::optional<Json> config = read_tokenizer_config(folder);
+  const std::optional<Json> config = read_tokenizer_config(dir);
   for (const auto& [name, token] : SpecialTokens::read(dir).named) {
-    files.special_tokens.set(jinja::Value(name), jinja::Value(token));
+    files.special_tokens.set(jinja::Value(name), jinja::Value(token.content));
   }
   if (template_file) {
     files.templates["default"] = read_template(*template_file);

@@ -35,19 +35,22 @@ std::size_t space_end(std::string_view text, std::size_t at) {
 
 }  // namespace
 
+AddedToken read_added_token(const Json& entry, bool special) {
+  return {.content = entry.at("content").as_string(),
+          .single_word = bool_or(entry, "single_word", false),
+          .lstrip = bool_or(entry, "lstrip", false),
+          .rstrip = bool_or(entry, "rstrip", false),
+          .normalized = bool_or(entry, "normalized", !special),
+          .special = special};
+}
+
 std::vector<AddedToken> read_added_tokens(const Json& array) {
   require(array.is_array(), ErrorKind::file, "{}: expected an array", array.where());
   std::vector<AddedToken> tokens;
   array.for_each([&](const std::string&, const Json& entry) {
-    AddedToken token;
-    token.id = token_id_of(entry.at("id"));
-    token.content = entry.at("content").as_string();
-    token.single_word = bool_or(entry, "single_word", false);
-    token.lstrip = bool_or(entry, "lstrip", false);
-    token.rstrip = bool_or(entry, "rstrip", false);
-    token.special = bool_or(entry, "special", false);
-    token.normalized = bool_or(entry, "normalized", !token.special);
-    tokens.push_back(std::move(token));
+    const std::int32_t id = token_id_of(entry.at("id"));
+    tokens.push_back(read_added_token(entry, bool_or(entry, "special", false)));
+    tokens.back().id = id;
   });
   return tokens;
 }

@@ -26,6 +26,8 @@ struct AddedToken {
   bool special = false;      ///< may be left out when decoding
 };
 
+/// One of a text and flags, but for its id. Throws Error{file} for members that are wrong.
+[[nodiscard]] AddedToken read_added_token(const Json& entry, bool special);
 /// Reads the array. Throws Error{file} for members that are wrong or missing.
 [[nodiscard]] std::vector<AddedToken> read_added_tokens(const Json& array);
 

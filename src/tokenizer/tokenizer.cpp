@@ -48,7 +48,8 @@ struct Tokenizer::Parts {
   std::unordered_set<std::int32_t> special_ids;
 
  private:
-  void make_special(const std::string& token);
+  void make_special(AddedToken token);
+  void look_for(const AddedToken& token);
   void add(const AddedToken& token, const Json& array);
 };
 
@@ -78,7 +79,7 @@ Tokenizer::Parts::Parts(const Json& file)
 
 void Tokenizer::Parts::take(const TokenizerConfig& config, const std::string& dir) {
   for (const auto& [name, token] : config.special_tokens.named) make_special(token);
-  for (const std::string& token : config.special_tokens.others) make_special(token);
+  for (const AddedToken& token : config.special_tokens.others) make_special(token);
   if (!config.ends) return;
   const auto id_of = [&](const std::optional<std::string>& token) {
     const auto id = token ? token_id(*token) : std::nullopt;
@@ -91,10 +92,18 @@ void Tokenizer::Parts::take(const TokenizerConfig& config, const std::string& di
 }
 
 /// One that the model alone has is found in texts from now on.
-void Tokenizer::Parts::make_special(const std::string& token) {
-  const auto id = token_id(token);
-  if (!id || !special_ids.insert(*id).second || added_tokens.id(token)) return;
-  raw_finder.add({.id = *id, .content = token, .special = true}, token);
+void Tokenizer::Parts::make_special(AddedToken token) {
+  const auto id = token_id(token.content);
+  if (!id || !special_ids.insert(*id).second || added_tokens.id(token.content)) return;
+  token.id = *id;
+  look_for(token);
+}
+
+void Tokenizer::Parts::look_for(const AddedToken& token) {
+  if (!token.normalized) return raw_finder.add(token, token.content);
+  NormalizedText content{token.content};
+  normalizer.apply(content);
+  normalized_finder.add(token, content.text);
 }
 
 void Tokenizer::Parts::add(const AddedToken& token, const Json& array) {
@@ -109,10 +118,7 @@ void Tokenizer::Parts::add(const AddedToken& token, const Json& array) {
           token.content, known == nullptr ? "" : *known);
   added_tokens.add(token.content, token.id, array);
   if (token.special) special_ids.insert(token.id);
-  if (!token.normalized) return raw_finder.add(token, token.content);
-  NormalizedText content{token.content};
-  normalizer.apply(content);
-  normalized_finder.add(token, content.text);
+  look_for(token);
 }
 
 namespace {

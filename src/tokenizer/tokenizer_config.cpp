@@ -1,10 +1,10 @@
 #include "src/tokenizer/tokenizer_config.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
-#include <string_view>
+#include <set>
 
-#include "base/json.h"
 #include "base/small_file.h"
 
 namespace moesaic {
@@ -16,18 +16,15 @@ constexpr std::array<std::string_view, 7> kNamed = {
 constexpr std::array<std::string_view, 2> kLists = {"additional_special_tokens",
                                                     "extra_special_tokens"};
 
-/// Of a token, alone or with what it takes along.
-std::string text_of(const Json& token) {
-  return (token.is_object() ? token.at("content") : token).as_string();
+AddedToken token_of(const Json& token) {
+  if (token.is_object()) return read_added_token(token, true);
+  return {.content = token.as_string(), .special = true};
 }
 
 std::optional<Json> read_list(const std::string& dir, const char* name) {
   const std::string path = (std::filesystem::path(dir) / name).string();
   if (!file_exists(path)) return std::nullopt;
   return Json::read_file(path, kMaxListBytes);
-}
-std::optional<Json> read_config(const std::string& dir) {
-  return read_list(dir, "tokenizer_config.json");
 }
 
 bool has_flag(const Json& config, std::string_view name) {
@@ -55,44 +52,45 @@ std::optional<TokenizerConfig::Ends> ends_of_class(const Json& config,
 
 }  // namespace
 
+std::optional<Json> read_tokenizer_config(const std::string& dir) {
+  return read_list(dir, "tokenizer_config.json");
+}
+
 SpecialTokens SpecialTokens::read(const std::string& dir) {
-  const std::optional<Json> config = read_config(dir);
-  std::optional<Json> map;
-  if (!config || !config->find("added_tokens_decoder")) {
-    map = read_list(dir, "special_tokens_map.json");
-  }
-  const auto member = [&](std::string_view name) {
-    const auto found = map ? map->find(name) : std::nullopt;
-    return found || !config ? found : config->find(name);
-  };
   SpecialTokens tokens;
-  for (const std::string_view name : kNamed) {
-    if (const auto token = member(name)) tokens.named.emplace_back(name, text_of(*token));
-  }
-  for (const std::string_view name : kLists) {
-    const auto more = member(name);
-    if (!more) continue;
-    more->for_each([&](const std::string& own_name, const Json& token) {
-      if (more->is_object()) {
-        tokens.named.emplace_back(own_name, text_of(token));
-      } else {
-        tokens.others.push_back(text_of(token));
-      }
+  std::set<std::string> names;  // null ones too
+  const auto add_named = [&](const std::string& name, const Json& token) {
+    const bool is_first = names.insert(name).second;
+    if (is_first && !token.is_null()) tokens.named.emplace_back(name, token_of(token));
+  };
+  const auto add_file = [&](const Json& file) {
+    file.for_each([&](const std::string& name, const Json& value) {
+      if (std::ranges::find(kNamed, name) != kNamed.end()) add_named(name, value);
+      if (std::ranges::find(kLists, name) == kLists.end() || value.is_null()) return;
+      value.for_each([&](const std::string& own_name, const Json& token) {
+        if (value.is_object()) return add_named(own_name, token);
+        tokens.others.push_back(token_of(token));
+      });
     });
+  };
+  const std::optional<Json> config = read_tokenizer_config(dir);
+  if (!config || !config->find("added_tokens_decoder")) {
+    if (const auto map = read_list(dir, "special_tokens_map.json")) add_file(*map);
   }
+  if (config) add_file(*config);
   return tokens;
 }
 
 std::optional<std::string> SpecialTokens::find(std::string_view name) const {
   for (const auto& [known, token] : named) {
-    if (known == name) return token;
+    if (known == name) return token.content;
   }
   return std::nullopt;
 }
 
 TokenizerConfig TokenizerConfig::read(const std::string& dir) {
   TokenizerConfig result{.special_tokens = SpecialTokens::read(dir), .ends = {}};
-  if (const auto config = read_config(dir)) {
+  if (const auto config = read_tokenizer_config(dir)) {
     result.ends = ends_of_class(*config, result.special_tokens);
   }
   return result;

@@ -6,19 +6,27 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
+#include "src/tokenizer/added_tokens.h"
+
 namespace moesaic {
 
 /// The special tokens of a model's tokenizer_config.json. Where that has no added_tokens_decoder,
-/// those of special_tokens_map.json come before them. Null ones are left out.
+/// those of special_tokens_map.json are joined to them, which win where names are the same.
 struct SpecialTokens {
-  /// "eos_token", "</s>"; names of the model's own too.
-  std::vector<std::pair<std::string, std::string>> named;
-  std::vector<std::string> others;
+  /// "eos_token" and its token; names of the model's own too.
+  std::vector<std::pair<std::string, AddedToken>> named;
+  std::vector<AddedToken> others;
 
-  /// Of `dir`; empty if it has neither file. Throws Error{file} naming the member that is wrong.
+  /// Of `dir`, without ids; empty if it has neither file. Throws Error{file} naming the member that
+  /// is wrong.
   [[nodiscard]] static SpecialTokens read(const std::string& dir);
+  /// The text of the one of that name.
   [[nodiscard]] std::optional<std::string> find(std::string_view name) const;
 };
+
+/// tokenizer_config.json of a model, if there is one.
+[[nodiscard]] std::optional<Json> read_tokenizer_config(const std::string& dir);
 
 /// What tokenizer_config.json says of a tokenizer besides what its tokenizer.json has, as
 /// transformers 4 and 5 take it.

@@ -401,6 +401,21 @@ TEST(TokenizerConfig, makes_tokens_special_that_the_vocabulary_alone_has) {
   EXPECT_EQ(encoded(R"({"extra_special_tokens": {"end": "</s>"}})", "{}"), special);
   EXPECT_EQ(encoded(R"({"eos_token": "a"})", R"({"eos_token": "</s>"})"), special);
   EXPECT_EQ(encoded(R"({"added_tokens_decoder": {}})", R"({"eos_token": "</s>"})"), text);
+  EXPECT_EQ(encoded(R"({"eos_token": "</s>"})", R"({"eos_token": null})"), text);
+  EXPECT_EQ(encoded(R"({"additional_special_tokens": ["</s>"]})",
+                    R"({"additional_special_tokens": ["<"]})"),
+            special)
+      << "both lists count";
+}
+
+TEST(TokenizerConfig, gives_a_token_of_the_vocabulary_its_flags) {
+  const test::TemporaryDirectory directory;
+  test::write_text(directory.path_of("tokenizer.json"),
+                   R"({"version":"1.0","added_tokens":[],"model":{"type":"BPE",)"
+                   R"("vocab":{"a":0,"<x>":1," ":2},"merges":[]}})");
+  test::write_text(directory.path_of("tokenizer_config.json"),
+                   R"({"mask_token": {"content": "<x>", "lstrip": true, "normalized": false}})");
+  EXPECT_EQ(Tokenizer::from_directory(directory.path()).encode("a <x> a"), (Ids{0, 1, 2, 0}));
 }
 
 TEST(Tokenizer, white_space_that_one_added_token_takes_is_no_other_one) {
