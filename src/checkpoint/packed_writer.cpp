@@ -44,12 +44,14 @@ constexpr std::array<std::string_view, 13> kCopiedFiles = {
 
 /// Without a separator at the end, so that a suffix can follow; where a link leads.
 std::string plain_path(const std::string& directory) {
-  fs::path path = fs::path(directory).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
+  fs::path path = directory;
+  while (!path.has_filename() && path.has_relative_path()) path = path.parent_path();
   std::error_code error;
-  if (!fs::is_symlink(fs::symlink_status(path, error))) return path.string();
+  const bool is_plain = path.filename() != "." && path.filename() != ".." &&
+                        !fs::is_symlink(fs::symlink_status(path, error));
+  if (is_plain) return path.string();
   const fs::path target = fs::canonical(path, error);
-  require(!error, ErrorKind::usage, "{}: is a link that leads to nothing", path.string());
+  require(!error, ErrorKind::usage, "{}: leads nowhere: {}", path.string(), error.message());
   return target.string();
 }
 
@@ -122,7 +124,7 @@ void require_replaceable(const std::string& directory) {
                              : fs::equivalent(directory, ".", error) ? "the working directory"
                                                                      : nullptr;
   require(reason == nullptr, ErrorKind::usage,
-          "{}: is {}, in whose place no other can be put: name a directory in it, which is made",
+          "{}: is {}, and so is not replaced by a directory that is whole: name one in it",
           directory, reason == nullptr ? "" : reason);
 }
 

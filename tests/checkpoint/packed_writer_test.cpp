@@ -128,8 +128,11 @@ TEST(PackedWriter, ALinkStaysAndWhereItLeadsIsTheDirectory) {
   fs::create_directory_symlink("nowhere", directory.path_of("dangling"));
   EXPECT_NE(
       error_message([&] { PackedOutput(directory.path_of("dangling"), true); }, ErrorKind::usage)
-          .find("dangling: is a link that leads to nothing"),
+          .find("dangling: leads nowhere: No such file"),
       std::string::npos);
+  const std::string above = link + "/../beside";  // of where the link leads
+  convert(above, 3.0F);
+  EXPECT_EQ(first_value(scratch.path_of("beside")), 3.0F);
 }
 
 TEST(PackedWriter, WhatCannotBeReplacedIsRefusedBeforeTheWork) {
