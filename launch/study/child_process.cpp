@@ -113,7 +113,17 @@ std::string start_error(const std::string& program, int error) {
                      error == ENOENT && !is_path ? "it is not in PATH" : std::strerror(error));
 }
 
-/// Whether any process of a group lives whose parents are this one's children, or have ended.
+/// While it lives, processes whose parents have ended become this one's children: what a script has
+/// started, and left behind.
+class Adoption {
+ public:
+  Adoption() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+  ~Adoption() { ::prctl(PR_SET_CHILD_SUBREAPER, 0); }
+  Adoption(const Adoption&) = delete;
+  Adoption& operator=(const Adoption&) = delete;
+};
+
+/// Whether a child is left in the group; takes leave of those that have ended.
 bool any_left(pid_t group) {
   pid_t done = 0;
   do {
@@ -124,7 +134,6 @@ bool any_left(pid_t group) {
 
 /// Ends the program and what it has started in its process group: a launcher may be a script.
 void end(pid_t child) {
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // of those that the script leaves behind
   ::kill(-child, SIGTERM);
   const Clock::time_point last = Clock::now() + kGrace;
   while (any_left(child)) {
@@ -146,6 +155,7 @@ int run_child(const ChildProgram& program, Interruption& interruption) {
   const Redirection errors(program.errors, kNewFile, STDERR_FILENO);
   const std::array<const Redirection*, 3> files = {&input, &output, &errors};
   StartReport report;
+  const Adoption adoption;
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   require(child >= 0, ErrorKind::resource, "no process can be started: {}", std::strerror(errno));

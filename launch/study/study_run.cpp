@@ -141,8 +141,8 @@ class StudyRun {
     }
     if (const auto code = known_code(point)) return *code;  // since
     const PointRecord record = measure(point);
+    remove_traces(point, record);  // first: nobody looks at a point again that is complete
     claim->complete(point_record_json(record) + "\n");
-    remove_traces(point, record);
     (void)write_table();  // for who looks meanwhile, or after a run that ends badly
     tell(point, outcome(record), record.error ? LogLevel::warning : LogLevel::info);
     return record.error ? record.error->exit_code : 0;
