@@ -41,12 +41,14 @@ std::optional<std::int64_t> read_kib_line(const fs::path& path, std::string_view
 /// those of the group alone under the same names.
 std::int64_t reclaimable_bytes(const ControlGroup& group) {
   const std::string prefix = group.version == 1 ? "total_" : "";
+  const std::string inactive = prefix + "inactive_file";
+  const std::string active = prefix + "active_file";
   std::ifstream stream(group.directory / "memory.stat");
   std::int64_t sum = 0;
   std::string key;
   std::int64_t value = 0;
   while (stream >> key >> value) {
-    if (key == prefix + "inactive_file" || key == prefix + "active_file") sum += value;
+    if (key == inactive || key == active) sum += value;
   }
   return sum;
 }

@@ -109,13 +109,11 @@ void require_plain_experts(const OpenModel& model, std::string_view option) {
   }
 }
 
-/// What --activation-scales asks for.
-InputScales wanted_input_scales(const Options& options, const OpenModel& model) {
-  if (options.activation_scales == ActivationScales::runtime) return InputScales::none;
+void require_input_scales(const Options& options, const OpenModel& model) {
+  if (options.activation_scales == ActivationScales::runtime) return;
   require(options.nvfp4_activations == Nvfp4Activations::nvfp4, ErrorKind::usage,
           "--activation-scales checkpoint is for --nvfp4-activations nvfp4");
   require_plain_experts(model, "--activation-scales checkpoint");
-  return InputScales::largest;
 }
 
 /// What --gpu-experts asks for; null: no experts on GPUs. Collective.
@@ -155,7 +153,7 @@ OpenModel open_model(const Options& options, ModelFiles files, ModelConfig confi
     model.adapter =
         AdapterFiles::open(*options.lora, adapter_sites(model.files.names(model.config)));
   }
-  (void)wanted_input_scales(options, model);
+  require_input_scales(options, model);
   return model;
 }
 
@@ -214,10 +212,12 @@ ExpertGroup expert_group(const Runtime& runtime) {
 
 LoadOptions Engine::load_options(const Runtime& runtime, const OpenModel& model,
                                  Progress& progress) const {
+  const bool has_scales = runtime.options().activation_scales == ActivationScales::checkpoint;
   return {
       .precision = runtime.precision(),
       .layouts = model.layouts,
       .stored = {.map = runtime.options().mmap, .verify = verifies_packed(runtime, model.files)},
+      .input_scales = has_scales ? InputScales::largest : InputScales::none,
       .placement = &placement_,
       .expert_rank = runtime.grid().experts().rank(),
       .node = &runtime.grid().node(),
@@ -236,10 +236,7 @@ Engine::Engine(const Runtime& runtime, const OpenModel& model, const EngineWork&
   Progress progress("loading", !runtime.is_first() || !runtime.log().enabled(LogLevel::info));
   LoadOptions options = load_options(runtime, model, progress);
   std::optional<ModelLoader> loader;
-  agree(runtime.world(), [&] {
-    options.input_scales = wanted_input_scales(runtime.options(), model);
-    loader.emplace(model.files, model.config, options);
-  });
+  agree(runtime.world(), [&] { loader.emplace(model.files, model.config, options); });
   const HeldExperts experts(placement_, options.expert_rank);
   gpu_ = choose_gpu(runtime, model, {model.config, *loader, experts, work.work});
   if (gpu_ != nullptr) {

@@ -55,12 +55,12 @@ class Reader {
       text.remove_prefix(std::min(line.size() + 1, text.size()));
       if (line.find_first_not_of(kSpaces) == std::string_view::npos) continue;
       const std::string where = fmt::format("{} line {}", name, number);
-      read_object(parse(line, where), where);
+      read_object(number == 1 ? parse_first(line, where) : Json::parse(line, where), where);
       work_.advance(total - std::ssize(text), total);
     }
   }
 
-  static Json parse(std::string_view line, const std::string& where) {
+  static Json parse_first(std::string_view line, const std::string& where) {
     try {
       return Json::parse(line, where);
     } catch (const Error& error) {
