@@ -88,7 +88,11 @@ std::string digits_without_type(double value, int precision) {
 std::string digits_of_float(double value, const FormatSpec& spec) {
   const auto formatted = [&](double number, char type, int digits) {
     const std::string field = fmt::format("{{:{}.{}{}}}", spec.alternate ? "#" : "", digits, type);
-    return fmt::format(fmt::runtime(field), number);
+    std::string text = fmt::format(fmt::runtime(field), number);
+    const std::size_t point = text.find('.');
+    if ((type != 'f' && type != 'F') || point == std::string::npos) return text;
+    return text.append(point + 1 + static_cast<std::size_t>(digits) - text.size(),
+                       '0');  // beyond what fmt writes
   };
   const int precision = spec.precision < 0 ? 6 : static_cast<int>(spec.precision);
   switch (spec.type) {
@@ -101,6 +105,7 @@ std::string digits_of_float(double value, const FormatSpec& spec) {
       return formatted(value * 100.0, 'f', precision) + "%";
     case '\0':
       if (spec.precision < 0) return repr_of_float(value);
+      if (spec.alternate) return formatted(value, 'g', std::max(precision, 1));
       return digits_without_type(value, std::max(precision, 1));
     case 'n':
       return formatted(value, 'g', std::max(precision, 1));
@@ -120,10 +125,19 @@ std::string sign_of(bool is_negative, const FormatSpec& spec, bool is_whole) {
   return sign;
 }
 
+bool is_one_of(char type, std::string_view types) {
+  return types.find(type) != std::string_view::npos;
+}
+
 std::string format_number(const Value& value, const FormatSpec& spec) {
+  if (spec.type != '\0' && !is_one_of(spec.type, "dxXobneEfFgG%")) {
+    refuse("Unknown format code '{}' for object of type '{}'", spec.type, value.type_name());
+  }
+  if (spec.grouping != '\0' && is_one_of(spec.type, spec.grouping == ',' ? "xXobn" : "n")) {
+    refuse("Cannot specify '{}' with '{}'.", spec.grouping, spec.type);
+  }
   const bool whole =
-      value.integer().has_value() &&
-      (spec.type == '\0' || std::string_view("dxXobn").find(spec.type) != std::string_view::npos);
+      value.integer().has_value() && (spec.type == '\0' || is_one_of(spec.type, "dxXobn"));
   bool is_negative = false;
   std::string digits;
   if (whole) {
@@ -138,9 +152,16 @@ std::string format_number(const Value& value, const FormatSpec& spec) {
     is_negative = std::signbit(number) && !std::isnan(number);
     digits = digits_of_float(std::abs(number), spec);
   }
-  if (spec.grouping != '\0') digits = grouped(std::move(digits), spec);
+  const std::string sign = sign_of(is_negative, spec, whole);
   const char align = spec.align != '\0' ? spec.align : spec.zero ? '=' : '>';
-  return padded(std::move(digits), sign_of(is_negative, spec, whole), spec, align);
+  if (spec.grouping != '\0') {
+    const bool has_zeros = align == '=' && spec.fill == "0";  // which are grouped, too
+    while (has_zeros && std::ssize(grouped(digits, spec) + sign) < spec.width) {
+      digits.insert(0, 1, '0');
+    }
+    digits = grouped(std::move(digits), spec);
+  }
+  return padded(std::move(digits), sign, spec, align);
 }
 
 }  // namespace
@@ -202,6 +223,9 @@ std::string apply_format(const Value& value, const FormatSpec& spec) {
     refuse("Unknown format code '{}' for object of type 'str'", spec.type);
   }
   if (value.is_text() && spec.align == '=') refuse("'=' alignment is not for texts");
+  const bool is_plain =
+      spec.sign == '-' && spec.grouping == '\0' && !(value.is_text() && spec.alternate);
+  if (!is_plain) refuse("a sign, '#' and grouping are not for texts and characters");
   std::string text = value.is_text() ? *value.text() : character_of(value);
   if (spec.precision >= 0) text.resize(byte_of_character(text, spec.precision));
   const char usual = value.is_text() ? '<' : '>';

@@ -94,6 +94,8 @@ class PercentFormat {
       FormatSpec parsed = parse_format_spec(spec);
       if (zeros != std::string::npos) parsed.zero = false;
       parsed.fill = " ";
+      parsed.sign = '-';  // flags that say nothing here
+      parsed.alternate = false;
       if (type == 'c') parsed.precision = -1;
       if (parsed.align == '\0') parsed.align = '>';
       std::string text = type == 'c'   ? character_of(value)
