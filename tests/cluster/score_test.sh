@@ -51,7 +51,7 @@ expect_bytes_of_one_rank ucx/2x1 tcp/2x2
 options=(--wire int8 --defer 3 --half-batches on)
 expect_bytes_of_one_rank tcp/2x2 ucx/4x1
 options=(--combine fast)  # depends on the nodes, however these are made
-reference=(env MOESAIC_RANKS_PER_NODE=2 mpirun -n 4)
+reference=(env MOESAIC_RANKS_PER_NODE=2 mpirun --oversubscribe -n 4)
 expect_bytes_of_one_rank {tcp,ucx}/2x2
 options=(--combine fast --wire int8 --defer 2 --half-batches on)
 expect_bytes_of_one_rank tcp/2x2

@@ -31,6 +31,7 @@ check_job() { # WHAT COMMAND JOB...
   check "$@"
   if ((failures > before)); then
     tail -n 40 ./*-"$3".log || true
+    cat study/points/*.log 2>/dev/null || true # of points that failed
     scontrol show job "$3" | grep -E 'JobState|ExitCode' || true
   fi
 }
