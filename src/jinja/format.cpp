@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "src/jinja/characters.h"
 #include "src/jinja/print.h"
@@ -48,13 +49,21 @@ std::string padded(std::string text, std::string_view sign, const FormatSpec& sp
   return before + std::string(sign) + text + after;
 }
 
-/// Decimal digits by three, others by four.
-std::string grouped(std::string digits, const FormatSpec& spec) {
-  const bool by_four = std::string_view("xXob").find(spec.type) != std::string_view::npos;
+bool is_one_of(char type, std::string_view types) {
+  return types.find(type) != std::string_view::npos;
+}
+
+/// Decimal digits by three, others by four, with zeros before them up to a width.
+std::string grouped(std::string digits, const FormatSpec& spec, std::int64_t width) {
+  const bool by_four = is_one_of(spec.type, "xXob");
   const std::size_t size = by_four ? 4 : 3;
   std::size_t end = digits.size();
   if (!by_four) end = std::min(digits.find_first_not_of("0123456789"), end);
-  for (std::size_t at = end; at > size; at -= size) digits.insert(at - size, 1, spec.grouping);
+  const std::size_t rest = digits.size() - end;
+  std::size_t wanted = end;
+  while (std::cmp_less(wanted + (wanted - 1) / size + rest, width)) ++wanted;
+  digits.insert(0, wanted - end, '0');
+  for (std::size_t at = wanted; at > size; at -= size) digits.insert(at - size, 1, spec.grouping);
   return digits;
 }
 
@@ -120,13 +129,8 @@ std::string digits_of_float(double value, const FormatSpec& spec) {
 /// What stands before the digits of a number.
 std::string sign_of(bool is_negative, const FormatSpec& spec, bool is_whole) {
   std::string sign = is_negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
-  const bool has_base = std::string_view("xXob").find(spec.type) != std::string_view::npos;
-  if (is_whole && spec.alternate && has_base) sign += {'0', spec.type};
+  if (is_whole && spec.alternate && is_one_of(spec.type, "xXob")) sign += {'0', spec.type};
   return sign;
-}
-
-bool is_one_of(char type, std::string_view types) {
-  return types.find(type) != std::string_view::npos;
 }
 
 std::string format_number(const Value& value, const FormatSpec& spec) {
@@ -156,10 +160,7 @@ std::string format_number(const Value& value, const FormatSpec& spec) {
   const char align = spec.align != '\0' ? spec.align : spec.zero ? '=' : '>';
   if (spec.grouping != '\0') {
     const bool has_zeros = align == '=' && spec.fill == "0";  // which are grouped, too
-    while (has_zeros && std::ssize(grouped(digits, spec) + sign) < spec.width) {
-      digits.insert(0, 1, '0');
-    }
-    digits = grouped(std::move(digits), spec);
+    digits = grouped(std::move(digits), spec, has_zeros ? spec.width - std::ssize(sign) : 0);
   }
   return padded(std::move(digits), sign, spec, align);
 }
