@@ -31,7 +31,8 @@ bool needs_end_token(SampleFormat format) {
 /// that the tokenizer has.
 std::int32_t end_token(const OpenModel& model, const Tokenizer& tokenizer) {
   const std::string& directory = model.files.directory();
-  const std::optional<std::string> name = SpecialTokens::read(directory).find("eos_token");
+  const std::optional<std::string> name =
+      SpecialTokens::read(directory, read_tokenizer_config(directory)).find("eos_token");
   if (name) {
     if (const auto id = tokenizer.token_id(*name)) return *id;
   }

@@ -50,12 +50,15 @@ class Reader {
  private:
   void read_lines(std::string_view text, const std::string& name) {
     const std::int64_t total = std::ssize(text);
+    bool is_first = true;
     for (std::int64_t number = 1; !text.empty(); ++number) {
       const std::string_view line = text.substr(0, text.find('\n'));
       text.remove_prefix(std::min(line.size() + 1, text.size()));
       if (line.find_first_not_of(kSpaces) == std::string_view::npos) continue;
       const std::string where = fmt::format("{} line {}", name, number);
-      read_object(number == 1 ? parse_first(line, where) : Json::parse(line, where), where);
+      read_object(
+          std::exchange(is_first, false) ? parse_first(line, where) : Json::parse(line, where),
+          where);
       work_.advance(total - std::ssize(text), total);
     }
   }

@@ -52,7 +52,7 @@ ChatFiles read_chat_files(const std::string& dir, const std::optional<std::strin
   ChatFiles files;
   const fs::path folder(dir);
   const std::optional<Json> config = read_tokenizer_config(dir);
-  for (const auto& [name, token] : SpecialTokens::read(dir).named) {
+  for (const auto& [name, token] : SpecialTokens::read(dir, config).named) {
     files.special_tokens.set(jinja::Value(name), jinja::Value(token.content));
   }
   if (template_file) {

@@ -56,7 +56,7 @@ std::optional<Json> read_tokenizer_config(const std::string& dir) {
   return read_list(dir, "tokenizer_config.json");
 }
 
-SpecialTokens SpecialTokens::read(const std::string& dir) {
+SpecialTokens SpecialTokens::read(const std::string& dir, const std::optional<Json>& config) {
   SpecialTokens tokens;
   std::set<std::string> names;  // null ones too
   const auto add_named = [&](const std::string& name, const Json& token) {
@@ -73,7 +73,6 @@ SpecialTokens SpecialTokens::read(const std::string& dir) {
       });
     });
   };
-  const std::optional<Json> config = read_tokenizer_config(dir);
   if (!config || !config->find("added_tokens_decoder")) {
     if (const auto map = read_list(dir, "special_tokens_map.json")) add_file(*map);
   }
@@ -89,10 +88,9 @@ std::optional<std::string> SpecialTokens::find(std::string_view name) const {
 }
 
 TokenizerConfig TokenizerConfig::read(const std::string& dir) {
-  TokenizerConfig result{.special_tokens = SpecialTokens::read(dir), .ends = {}};
-  if (const auto config = read_tokenizer_config(dir)) {
-    result.ends = ends_of_class(*config, result.special_tokens);
-  }
+  const std::optional<Json> config = read_tokenizer_config(dir);
+  TokenizerConfig result{.special_tokens = SpecialTokens::read(dir, config), .ends = {}};
+  if (config) result.ends = ends_of_class(*config, result.special_tokens);
   return result;
 }
 

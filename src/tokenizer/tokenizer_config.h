@@ -18,9 +18,10 @@ struct SpecialTokens {
   std::vector<std::pair<std::string, AddedToken>> named;
   std::vector<AddedToken> others;
 
-  /// Of `dir`, without ids; empty if it has neither file. Throws Error{file} naming the member that
-  /// is wrong.
-  [[nodiscard]] static SpecialTokens read(const std::string& dir);
+  /// Of `dir` with this tokenizer_config.json, without ids. Throws Error{file} naming the member
+  /// that is wrong.
+  [[nodiscard]] static SpecialTokens read(const std::string& dir,
+                                          const std::optional<Json>& config);
   /// The text of the one of that name.
   [[nodiscard]] std::optional<std::string> find(std::string_view name) const;
 };
