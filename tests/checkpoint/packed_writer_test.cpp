@@ -47,6 +47,7 @@ namespace {
 namespace fs = std::filesystem;
 
 using test::error_message;
+using test::num_files;
 using test::TemporaryDirectory;
 using test::write_text;
 
@@ -86,10 +87,6 @@ float first_value(const std::string& directory) {
   float value = 0;
   std::memcpy(&value, packed.bytes(entry).data(), sizeof value);
   return value;
-}
-
-std::int64_t num_files(const std::string& directory) {
-  return std::distance(fs::directory_iterator(directory), {});
 }
 
 TEST(PackedWriter, DirectoryAppearsWholeAndAlone) {
@@ -280,39 +277,6 @@ TEST(PackedWriter, AWholeConversionThatCannotHaveItsNameStays) {
   EXPECT_EQ(num_files(directory.path()), 1);
 }
 
-TEST(PackedWriter, TemplatesBesidesTheUsualOneAreCopiedToo) {
-  const TemporaryDirectory directory;
-  const std::string model = directory.path_of("model");
-  const std::string out = directory.path_of("out");
-  const std::string folder = std::string("/") + std::string(kTemplateFolder);
-  fs::create_directories(model + folder);
-  write_text(model + folder + "/tool_use.jinja", "tools");
-  write_text(model + folder + "/notes.txt", "no template");
-  const auto convert_all = [&] {
-    PackedOutput output(out, true);
-    PackedManifest manifest = one_vector();
-    output.copy_files(model, manifest);
-    output.make_shards(manifest);
-    output.publish(manifest);
-  };
-  convert_all();
-  EXPECT_EQ(test::read_text(out + folder + "/tool_use.jinja"), "tools");
-  EXPECT_EQ(num_files(out + folder), 1);
-  PackedDirectory::open(out).verify_copies(true);
-  write_text(model + folder + "/tool_use.jinja", "other tools");
-  convert_all();
-  EXPECT_EQ(test::read_text(out + folder + "/tool_use.jinja"), "other tools");
-  EXPECT_EQ(num_files(directory.path()), 2);
-  write_text(out + folder + "/letter.txt", "dear");
-  EXPECT_NE(error_message(convert_all, ErrorKind::usage).find("was not made by"),
-            std::string::npos);
-  fs::remove(out + folder + "/letter.txt");
-  write_text(out + folder + "/tool_use.jinja", "altered");
-  EXPECT_NE(error_message([&] { PackedDirectory::open(out).verify_copies(true); }, ErrorKind::file)
-                .find("tool_use.jinja: altered"),
-            std::string::npos);
-}
-
 TEST(PackedWriter, WhatAKilledOneHasReplacedIsTakenAway) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
@@ -370,35 +334,6 @@ TEST(PackedWriter, WhatStandsInTheWayIsNotTouched) {
       error_message([&] { PackedOutput(directory.path_of("no/out"), false); }, ErrorKind::resource)
           .find("cannot be made"),
       std::string::npos);
-}
-
-TEST(PackedWriter, SmallFilesOfTheModelAreCopied) {
-  const TemporaryDirectory directory;
-  const std::string model = directory.path_of("model");
-  fs::create_directory(model);
-  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors", "notes.txt"}) {
-    write_text(model + "/" + name, name);
-  }
-  const std::string out = directory.path_of("out");
-  PackedOutput output(out, false);
-  PackedManifest manifest;
-  output.copy_files(model, manifest);
-  output.publish(manifest);
-  EXPECT_EQ(num_files(out), 3);
-  EXPECT_EQ(test::read_text(out + "/tokenizer.json"), "tokenizer.json");
-  const PackedDirectory packed = PackedDirectory::open(out);
-  ASSERT_EQ(packed.manifest().copies.size(), 2U);
-  for (const PackedFile& copy : packed.manifest().copies) packed.verify_copy(copy);
-  EXPECT_NO_THROW(packed.verify_copies(true));
-  fs::remove(out + "/tokenizer.json");
-  EXPECT_NO_THROW(packed.verify_copies(false)) << "who reads it misses it";
-  EXPECT_THROW(packed.verify_copies(true), Error);
-  write_text(out + "/config.json", "config.jsoN");
-  EXPECT_THROW(packed.verify_copies(false), Error);
-  EXPECT_NE(error_message([&] {
-              packed.verify_copy(packed.manifest().copies[0]);
-            }).find("config.json: altered"),
-            std::string::npos);
 }
 
 }  // namespace

@@ -17,11 +17,8 @@ namespace moesaic {
 namespace {
 
 using test::error_message;
+using test::num_files;
 using test::TemporaryDirectory;
-
-std::int64_t num_files(const TemporaryDirectory& directory) {
-  return std::distance(std::filesystem::directory_iterator(directory.path()), {});
-}
 
 TEST(SafetensorsWriter, writes_in_any_order_what_the_reader_reads) {
   const TemporaryDirectory directory;
@@ -44,7 +41,7 @@ TEST(SafetensorsWriter, writes_in_any_order_what_the_reader_reads) {
     EXPECT_FALSE(std::filesystem::exists(path));
     writer.finish();
   }
-  EXPECT_EQ(num_files(directory), 1);
+  EXPECT_EQ(num_files(directory.path()), 1);
   const SafetensorsFile file = SafetensorsFile::open(path);
   ASSERT_EQ(file.tensors().size(), 4U);
   const TensorView* read = file.find("logits");
@@ -71,7 +68,7 @@ TEST(SafetensorsWriter, an_unfinished_file_leaves_nothing_and_keeps_the_old_one)
     EXPECT_EQ(error_message([&] { writer.finish(); }, ErrorKind::internal),
               path + ": 3 of the 4 bytes of tensor \"x\" were written");
   }
-  EXPECT_EQ(num_files(directory), 1);
+  EXPECT_EQ(num_files(directory.path()), 1);
   EXPECT_EQ(test::read_text(path), "old");
 }
 
@@ -128,7 +125,7 @@ TEST(SafetensorsWriter, says_at_once_that_the_disk_is_too_small) {
   std::signal(SIGXFSZ, SIG_DFL);
   EXPECT_TRUE(message.starts_with(path + ": cannot reserve 4000")) << message;
   EXPECT_NE(message.find("File too large"), std::string::npos) << message;
-  EXPECT_EQ(num_files(directory), 0);
+  EXPECT_EQ(num_files(directory.path()), 0);
 }
 
 }  // namespace

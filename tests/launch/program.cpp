@@ -217,8 +217,4 @@ std::map<std::string, std::string> contents(const std::string& directory) {
   return files;
 }
 
-std::int64_t num_files(const std::string& directory) {
-  return std::distance(std::filesystem::directory_iterator(directory), {});
-}
-
 }  // namespace moesaic::test

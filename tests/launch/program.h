@@ -104,6 +104,5 @@ void wait_until_nobody_writes(const std::string& path);
 
 /// Bytes of all files of a directory, by name.
 [[nodiscard]] std::map<std::string, std::string> contents(const std::string& directory);
-[[nodiscard]] std::int64_t num_files(const std::string& directory);
 
 }  // namespace moesaic::test

@@ -27,6 +27,13 @@ class StudyInterruption : public StudyProgram {
   void expect_second_point(RunningProgram& program) const {
     EXPECT_TRUE(program.wait_until([&] { return fs::exists(started_); })) << program.err();
   }
+  /// The driver, told by its stop file while its second point is under way.
+  void expect_stop() const {
+    RunningProgram program(moesaic_command(run()));
+    expect_second_point(program);
+    write_text(stop_, "");
+    expect_end(program.wait(), stop_ + " is there", 1);
+  }
   /// The driver has ended for this reason, with `count` finished points, and left nothing else.
   void expect_end(const ProgramResult& result, const std::string& reason, int count) const {
     EXPECT_EQ(result.exit_code, kInterrupted) << result.text();
@@ -66,10 +73,7 @@ TEST(StudyPoint, EndsWithinARepetitionWhoseTimeIsOver) {
 }
 
 TEST_F(StudyInterruption, TheStopFileEndsThePointThatIsUnderWay) {
-  RunningProgram program(moesaic_command(run()));
-  expect_second_point(program);
-  write_text(stop_, "");
-  expect_end(program.wait(), stop_ + " is there", 1);
+  expect_stop();
   EXPECT_FALSE(fs::exists(stop_)) << "it would stop the next run too";
   expect_rest();
 }
@@ -80,10 +84,7 @@ TEST_F(StudyInterruption, EndsWhatALauncherThatIsAScriptHasStarted) {
                     ended + "; exit' TERM; : >" + started_ +
                     "; while :; do sleep 0.1; done) & wait; }\n" + kStartRanks) +
            "ranks = 1,2\n");
-  RunningProgram program(moesaic_command(run()));
-  expect_second_point(program);
-  write_text(stop_, "");
-  expect_end(program.wait(), stop_ + " is there", 1);
+  expect_stop();
   EXPECT_TRUE(fs::exists(ended)) << "nobody has waited for it";
   expect_rest();
 }

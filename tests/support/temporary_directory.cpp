@@ -34,4 +34,8 @@ void write_text(const std::string& path, const std::string& text) {
   if (!stream.good()) throw std::runtime_error("cannot write " + path);
 }
 
+std::int64_t num_files(const std::string& directory) {
+  return std::distance(std::filesystem::directory_iterator(directory), {});
+}
+
 }  // namespace moesaic::test

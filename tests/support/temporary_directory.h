@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -25,5 +26,8 @@ class TemporaryDirectory {
 /// The whole file, byte for byte. Throws std::runtime_error if it cannot be read or written.
 [[nodiscard]] std::string read_text(const std::string& path);
 void write_text(const std::string& path, const std::string& text);
+
+/// Entries of a directory.
+[[nodiscard]] std::int64_t num_files(const std::string& directory);
 
 }  // namespace moesaic::test

@@ -1,0 +1,104 @@
+// What tokenizer_config.json and special_tokens_map.json say besides tokenizer.json.
+
+#include "src/tokenizer/tokenizer_config.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "src/tokenizer/tokenizer.h"
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+/// Ids as AutoTokenizer of transformers 4.57 has them; 5 adds neither token, whatever is set.
+TEST(TokenizerConfig, of_gpt_neox_says_what_stands_around_a_text) {
+  const test::TemporaryDirectory directory;
+  const std::string from = std::string(MOESAIC_TEST_DATA) + "/tokenizers/olmoe/tokenizer.json";
+  const Ids text = {39, 315, 75, 78, 337, 284, 659};
+  const auto ids = [&](const std::string& config) {
+    test::write_text(directory.path_of("tokenizer_config.json"), config);
+    return Tokenizer::from_directory(directory.path()).encode("Hello world");
+  };
+  std::filesystem::copy_file(from, directory.path_of("tokenizer.json"));
+  const auto with = [](Ids begin, const Ids& middle, const Ids& end) {
+    begin.insert(begin.end(), middle.begin(), middle.end());
+    begin.insert(begin.end(), end.begin(), end.end());
+    return begin;
+  };
+  EXPECT_EQ(ids("{}"), with({}, text, {705})) << "what the file says";
+  const std::string own = R"({"tokenizer_class": "GPTNeoXTokenizer", "bos_token": "<|endoftext|>")";
+  EXPECT_EQ(ids(own + "}"), text);
+  EXPECT_EQ(ids(own + R"(, "add_eos_token": false, "add_bos_token": true})"),
+            with({705}, text, {}));
+  EXPECT_EQ(ids(own + R"(, "add_eos_token": true})"), with({}, text, {705}));
+  EXPECT_NE(test::error_message([&] {
+              (void)ids(own + R"(, "eos_token": "<end>", "add_eos_token": true})");
+            }).find("/tokenizer_config.json: there is no token \"<end>\""),
+            std::string::npos);
+}
+
+TEST(TokenizerConfig, names_special_tokens) {
+  const test::TemporaryDirectory directory;
+  test::write_text(directory.path_of("tokenizer.json"),
+                   R"({"version":"1.0","added_tokens":[)"
+                   R"({"id":1,"content":"<x>","special":false,"normalized":false},)"
+                   R"({"id":2,"content":"<y>","special":false,"normalized":false},)"
+                   R"({"id":3,"content":"<z>","special":false,"normalized":false}],)"
+                   R"("model":{"type":"BPE","vocab":{"a":0},"merges":[]}})");
+  test::write_text(directory.path_of("tokenizer_config.json"),
+                   R"({"pad_token": {"content": "<x>"}, "eos_token": null,)"
+                   R"( "additional_special_tokens": ["<y>"]})");
+  const Tokenizer tokenizer = Tokenizer::from_directory(directory.path());
+  EXPECT_TRUE(tokenizer.is_special(1));
+  EXPECT_TRUE(tokenizer.is_special(2));
+  EXPECT_FALSE(tokenizer.is_special(3));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a<x><y><z>")), "a <z>");
+}
+
+/// As in transformers 4.57 and 5.24, too.
+TEST(TokenizerConfig, makes_tokens_special_that_the_vocabulary_alone_has) {
+  const test::TemporaryDirectory directory;
+  test::write_text(directory.path_of("tokenizer.json"),
+                   R"({"version":"1.0","added_tokens":[],"model":{"type":"BPE",)"
+                   R"("vocab":{"a":0,"<":1,"/":2,"s":3,">":4,"</s>":5},"merges":[]}})");
+  const auto encoded = [&](const std::string& config, const std::string& map) {
+    test::write_text(directory.path_of("tokenizer_config.json"), config);
+    test::write_text(directory.path_of("special_tokens_map.json"), map);
+    const Tokenizer tokenizer = Tokenizer::from_directory(directory.path());
+    const bool is_special = tokenizer.is_special(5);
+    EXPECT_EQ(tokenizer.decode(Ids{0, 5}), is_special ? "a" : "a </s>");
+    return tokenizer.encode("a</s>a");
+  };
+  const Ids special = {0, 5, 0};
+  const Ids text = {0, 1, 2, 3, 4, 0};
+  EXPECT_EQ(encoded("{}", "{}"), text);
+  EXPECT_EQ(encoded(R"({"eos_token": "</s>", "pad_token": "</s>"})", "{}"), special);
+  EXPECT_EQ(encoded(R"({"extra_special_tokens": {"end": "</s>"}})", "{}"), special);
+  EXPECT_EQ(encoded(R"({"eos_token": "a"})", R"({"eos_token": "</s>"})"), special);
+  EXPECT_EQ(encoded(R"({"added_tokens_decoder": {}})", R"({"eos_token": "</s>"})"), text);
+  EXPECT_EQ(encoded(R"({"eos_token": "</s>"})", R"({"eos_token": null})"), text);
+  EXPECT_EQ(encoded(R"({"additional_special_tokens": ["</s>"]})",
+                    R"({"additional_special_tokens": ["<"]})"),
+            special)
+      << "both lists count";
+}
+
+TEST(TokenizerConfig, gives_a_token_of_the_vocabulary_its_flags) {
+  const test::TemporaryDirectory directory;
+  test::write_text(directory.path_of("tokenizer.json"),
+                   R"({"version":"1.0","added_tokens":[],"model":{"type":"BPE",)"
+                   R"("vocab":{"a":0,"<x>":1," ":2},"merges":[]}})");
+  test::write_text(directory.path_of("tokenizer_config.json"),
+                   R"({"mask_token": {"content": "<x>", "lstrip": true, "normalized": false}})");
+  EXPECT_EQ(Tokenizer::from_directory(directory.path()).encode("a <x> a"), (Ids{0, 1, 2, 0}));
+}
+
+}  // namespace
+}  // namespace moesaic
