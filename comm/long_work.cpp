@@ -8,12 +8,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/interruption.h"
 #include "comm/roll_call.h"
 
 namespace moesaic {
 namespace {
 
 constexpr std::int64_t kDone = 1000;
+constexpr std::int64_t kGivenUp = 1001;
 constexpr auto kRoundEvery = std::chrono::milliseconds(200);
 constexpr auto kNoticeEvery = std::chrono::seconds(10);
 /// A rank that has nothing to do but wait for the next round looks so often; when it has lasted
@@ -52,15 +54,27 @@ void LongWork::advance(std::int64_t done, std::int64_t total) {
   ranks_.progress();
   if (Clock::now() < next_round_ || !round_.is_done()) return;
   if (round_) take_round();
+  if (std::ranges::find(known_, kGivenUp) != known_.end()) {
+    throw Interrupted("another rank was asked to stop");  // or tells its error
+  }
   const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
   start_round(std::clamp<std::int64_t>(static_cast<std::int64_t>(share * kDone), 0, kDone - 1));
 }
 
 void LongWork::finish() {
+  meet(kDone);
+}
+
+void LongWork::give_up() {
+  meet(kGivenUp);
+}
+
+/// `permille`: how this rank's work has ended.
+void LongWork::meet(std::int64_t permille) {
   auto next_notice = Clock::now() + kNoticeEvery;
   do {
     if (round_) wait_for_round();
-    start_round(kDone);
+    start_round(permille);
     wait_for_round();
     if (notice_ && Clock::now() >= next_notice && !behind().empty()) {
       notice_("waiting for " + behind());
@@ -97,7 +111,7 @@ void LongWork::take_round() {
 std::string LongWork::behind() const {
   std::string text;
   for (std::size_t rank = 0; rank < known_.size(); ++rank) {
-    if (known_[rank] == kDone || std::cmp_equal(rank, ranks_.rank())) continue;
+    if (known_[rank] >= kDone || std::cmp_equal(rank, ranks_.rank())) continue;
     text += fmt::format("{}rank {} ({} %)", text.empty() ? "" : ", ", rank, known_[rank] / 10);
   }
   return text;

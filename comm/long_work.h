@@ -15,9 +15,8 @@ namespace moesaic {
 /// deadline of those that are done counts from the last progress of those that are not: a slow rank
 /// is waited for, one that has stopped is not.
 ///
-/// All ranks make one, and finish() it, also after an error of their own; a rank that does neither
-/// has to end the job. They exchange rows in rounds, and make no other collective call of `ranks`
-/// meanwhile.
+/// All ranks make one, and finish() it or give_up(); a rank that does neither has to end the job.
+/// They exchange rows in rounds, and make no other collective call of `ranks` meanwhile.
 class LongWork {
  public:
   /// Hears now and then "waiting for rank 3 (41 %)" while finish() waits.
@@ -27,14 +26,18 @@ class LongWork {
   LongWork(Communicator& ranks, std::string what, Notice notice = {});
 
   /// This rank has done so much of its own work. By the thread that makes its collective calls;
-  /// cheap, to be called often. Never blocks.
+  /// cheap, to be called often. Never blocks. Throws Interrupted when another rank has given up.
   void advance(std::int64_t done, std::int64_t total);
-  /// Returns when all ranks have called it. Throws Error{peer} that names the rank that has made no
-  /// progress for as long as the communicator waits.
+  /// Returns when all ranks have called it or given up. Throws Error{peer} that names the rank that
+  /// has made no progress for as long as the communicator waits.
   void finish();
+  /// The same after an error, which makes what others are at useless: they hear of it when they
+  /// advance().
+  void give_up();
 
  private:
   using Clock = std::chrono::steady_clock;
+  void meet(std::int64_t permille);
   void start_round(std::int64_t permille);
   void wait_for_round();
   void take_round();

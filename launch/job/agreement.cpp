@@ -59,7 +59,7 @@ void agree(Communicator& world, const std::function<void()>& body) {
 
 void agree_on_work(Communicator& world, LongWork& work, const std::function<void()>& body) {
   const Outcome own = call(body);
-  work.finish();
+  own.state == kFine ? work.finish() : work.give_up();
   share(world, own);
 }
 

@@ -33,7 +33,7 @@ void agree(Communicator& world, const std::function<void()>& body);
 [[nodiscard]] LongWork::Notice waiting_notice(const Log& log, const std::string& what);
 
 /// The same as agree() for work that takes long, and some ranks longer than others: `body` calls
-/// advance() as it goes.
+/// advance() as it goes, which interrupts it where another rank's has failed.
 void agree_on_work(Communicator& world, LongWork& work, const std::function<void()>& body);
 
 /// What all ranks need to have the same of.

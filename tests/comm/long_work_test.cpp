@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/interruption.h"
 #include "comm/thread_communicator.h"
 #include "tests/support/counter.h"
 #include "tests/support/text.h"
@@ -68,6 +69,26 @@ TEST(LongWork, a_rank_that_stops_is_named_with_what_it_had_done) {
             "  rank 0: loading: exchange_rows: waiting for the rows of rank 1, for T s\n"
             "  rank 1: silent\n"
             "  still loading when last heard of: rank 1 (42 %)");
+}
+
+TEST(LongWork, ranks_at_work_are_interrupted_when_another_has_given_up) {
+  run_thread_ranks(4, [](Communicator& comm) {
+    LongWork work(comm, "merging");
+    if (comm.rank() == 1) {
+      work.give_up();
+    } else if (comm.rank() == 2) {
+      work.finish();
+    } else {
+      const auto endless = [&] {
+        for (;;) work_for(work, 10ms);
+      };
+      EXPECT_THROW(endless(), Interrupted);
+      comm.rank() == 0 ? work.give_up() : work.finish();
+    }
+    std::int64_t sum = 1;
+    comm.sum(std::span(&sum, 1));  // all are in step again
+    EXPECT_EQ(sum, 4);
+  });
 }
 
 TEST(LongWork, pieces_of_work_follow_each_other) {

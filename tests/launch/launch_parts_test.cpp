@@ -54,6 +54,22 @@ TEST(Agreement, OneThatIsInterruptedSaysWhatItWasAt) {
   });
 }
 
+TEST(Agreement, LongWorkEndsWhereAnotherRankHasFailed) {
+  run_thread_ranks(3, [](Communicator& comm) {
+    LongWork work(comm, "reading");
+    try {
+      agree_on_work(comm, work, [&] {
+        if (comm.rank() == 1) fail(ErrorKind::file, "cannot read");
+        for (;;) work.advance(1, 2);
+      });
+    } catch (const AgreedError& error) {
+      EXPECT_EQ(error.speaks(), comm.rank() == 1);
+      EXPECT_EQ(error.kind(), ErrorKind::file);
+    }
+    agree(comm, [] {});
+  });
+}
+
 TEST(Agreement, DifferentThingsAreFound) {
   run_thread_ranks(3, [](Communicator& comm) {
     std::vector<Shared> shared = {{"a model", 7}, {"seeds", 8}, {"texts", 9}};
