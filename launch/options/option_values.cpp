@@ -14,6 +14,7 @@ ByteCount parse_bytes(std::string_view text, std::string_view where) {
   std::string_view unit(stop, static_cast<std::size_t>(end - stop));
   if (unit.starts_with(' ')) unit.remove_prefix(1);
   constexpr std::string_view kUnits = "KMGTP";
+  constexpr double kLeastPlain = 1024;  // fewer bytes are of no use, but a number of GiB
   double factor = 1;
   bool known = unit.empty() || unit == "B";
   if (!known) {
@@ -24,6 +25,8 @@ ByteCount parse_bytes(std::string_view text, std::string_view where) {
   }
   require(error == std::errc() && known && value >= 0 && value * factor < 9e18, ErrorKind::usage,
           "{}: \"{}\" is not a number of bytes such as 800M or 12G", where, text);
+  require(!unit.empty() || value == 0 || value >= kLeastPlain, ErrorKind::usage,
+          "{}: \"{}\" are bytes; \"{}G\" are GiB", where, text, text);
   return {static_cast<std::int64_t>(value * factor), std::string(text)};
 }
 

@@ -65,8 +65,8 @@ struct TimeSpan {
 /// that starts with `where`.
 [[nodiscard]] TimeSpan parse_time_span(std::string_view text, std::string_view where);
 
-/// "12G", "1.5 GiB", "800M", "4096": bytes, units of 1024. Throws Error{usage} that starts with
-/// `where`.
+/// "12G", "1.5 GiB", "800M", "4096": bytes, units of 1024, at least one where there is no unit.
+/// Throws Error{usage} that starts with `where`.
 [[nodiscard]] ByteCount parse_bytes(std::string_view text, std::string_view where);
 
 }  // namespace moesaic

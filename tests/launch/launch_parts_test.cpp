@@ -105,7 +105,9 @@ TEST(Memory, ParsesBytes) {
   EXPECT_EQ(bytes("2K"), 2048);
   EXPECT_EQ(bytes("1.5GiB"), std::int64_t{3} << 29);
   EXPECT_EQ(bytes("12 GB"), std::int64_t{12} << 30);
-  for (const char* bad : {"", "G", "-1", "12X", "12GG", "1e30"}) {
+  EXPECT_EQ(bytes("80 B"), 80);
+  EXPECT_EQ(bytes("0"), 0);
+  for (const char* bad : {"", "G", "-1", "12X", "12GG", "1e30", "80"}) {
     const std::string message = error_message([&] { (void)bytes(bad); }, ErrorKind::usage);
     EXPECT_TRUE(message.starts_with("here: ")) << bad << ": " << message;
   }
