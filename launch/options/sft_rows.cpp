@@ -117,7 +117,7 @@ constexpr std::array kRows = {
               "steps between losses of the held-out data; 0: before the first and after the last",
               0, kMany},
     OptionRow{"save-every", '\0', "N", &O::save_every, kTraining, verbs::kSft | verbs::kPlan,
-              "steps between checkpoints; 0: at the end alone", 0, kMany},
+              "steps between checkpoints, each with its adapter; 0: at the end alone", 0, kMany},
     OptionRow{"keep", '\0', "N", &O::keep, kTraining, verbs::kSft | verbs::kPlan,
               "checkpoints that stay", 1, 1e6},
     OptionRow{"resume", '\0', "", &O::resume, kTraining, verbs::kSft,

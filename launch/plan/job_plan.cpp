@@ -179,14 +179,13 @@ void JobPlan::count_adapters(Share& share) const {
 
 DiskDemand JobPlan::disk() const {
   const std::vector<AdapterSite> sites = adapter_sites(model_.files.names(model_.config));
-  AdapterDescription description{.layout = AdapterLayout::transformers4};
-  if (model_.adapter) description = model_.adapter->description();
+  SavedAdapter saved{.description = {}, .adapters = adapters_, .sites = sites};
+  if (model_.adapter) saved.description = model_.adapter->description();
   return {.total_steps = options_.save_every * (options_.keep + 1) + 1,
           .save_every = options_.save_every,
           .keep = options_.keep,
-          .checkpoint_bytes = TrainCheckpoints("", adapters_).bytes(),
-          .adapter_bytes = adapter_file_bytes(
-              {.description = description, .adapters = adapters_, .sites = sites})};
+          .checkpoint_bytes = TrainCheckpoints("", saved).bytes(),
+          .adapter_bytes = adapter_file_bytes(saved)};
 }
 
 Workload JobPlan::workload(const Options& options, const CostRanks& ranks,

@@ -79,13 +79,11 @@ void require_outside_checkpoints(const std::string& directory) {
 /// Ours: other programs have directories of these names too.
 bool has_checkpoints(const std::string& directory) {
   std::error_code error;
-  for (const auto& entry : entries_of(directory, error)) {
-    if (!checkpoint_steps(entry.path().filename().string())) continue;
-    for (const auto& file : entries_of(entry.path(), error)) {
-      if (is_of_checkpoint(file.path().filename().string())) return true;
-    }
-  }
-  return false;
+  const auto entries = entries_of(directory, error);
+  return std::ranges::any_of(entries, [](const fs::directory_entry& entry) {
+    return checkpoint_steps(entry.path().filename().string()) &&
+           has_train_state(entry.path().string());
+  });
 }
 
 /// Checkpoints have all that a run goes on with, also where somebody has taken options.ini.
@@ -95,12 +93,19 @@ bool is_run(const Options& options) {
          (options.resume && has_checkpoints(options.output_dir));
 }
 
+/// A file, or the directory of another program's adapter.
+bool is_in_the_way(const fs::directory_entry& entry) {
+  std::error_code error;
+  return entry.is_regular_file(error) || (fs::exists(entry.path() / kAdapterTensorsFile, error) &&
+                                          !has_train_state(entry.path().string()));
+}
+
 /// What has the name of a checkpoint and is none is in the way.
 void require_checkpoints(const std::string& directory) {
   std::error_code error;
   for (const auto& entry : entries_of(directory, error)) {
     const std::string name = entry.path().filename().string();
-    require(!names_checkpoint(name) || !entry.is_regular_file(error), ErrorKind::usage,
+    require(!names_checkpoint(name) || !is_in_the_way(entry), ErrorKind::usage,
             "{}: was not made by moesaic sft, and is where checkpoints are: put "
             "it elsewhere",
             entry.path().string());

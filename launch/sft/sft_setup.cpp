@@ -130,7 +130,7 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
       adapters_(specs_of_rank(specs_, held_),
                 runtime.precision() == Precision::f32 ? Format::f32 : Format::bf16),
       exchange_(adapters_, specs_, runtime.world(), replicas_->rank() == 0),
-      checkpoints_(runtime.options().output_dir, specs_),
+      checkpoints_(runtime.options().output_dir, saved_adapter()),
       engine_(runtime, model, engine_work(model, data)),
       total_steps_(sft_total_steps(runtime.options(), data.train.size())),
       pass_(pass_on(engine_.transformer())) {

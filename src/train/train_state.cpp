@@ -17,6 +17,7 @@
 #include "src/checkpoint/mapped_file.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/checkpoint/safetensors_writer.h"
+#include "src/lora/adapter_files.h"
 
 namespace moesaic {
 namespace {
@@ -25,6 +26,11 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kStateFile = "state.json";
 constexpr std::string_view kValuesFile = "state.safetensors";
+/// Of a checkpoint, in the order in which they go to their place and are removed: the last one says
+/// that all are there, and an adapter without a state would be another's.
+constexpr std::array<std::string_view, 4> kFiles = {kAdapterTensorsFile, kAdapterConfigFile,
+                                                    kValuesFile, kStateFile};
+constexpr std::size_t kNumAdapterFiles = 2;
 constexpr std::string_view kFormat = "moesaic-sft";
 constexpr std::int64_t kVersion = 2;  // 1 had no checksum
 constexpr std::string_view kPrefix = "checkpoint-";
@@ -33,13 +39,15 @@ constexpr std::string_view kPartEnd = ".part";
 /// What is kept of every value, a tensor each: all adapters of the model in its order, A before B.
 constexpr std::array<std::string_view, 3> kParts = {"value", "first", "second"};
 
-std::int64_t count_values(std::span<const AdapterSpec> all) {
-  std::int64_t count = 0;
-  for (const AdapterSpec& spec : all) count += spec.num_values();
-  return count;
+/// Where a file, or what a killed run has left of it, stands in kFiles; behind them for others.
+std::size_t file_index(const fs::path& file) {
+  const std::string name = file.filename().string();
+  const std::string_view part_of = name_of_part(name);
+  const std::string_view whole = part_of.empty() ? name : part_of;
+  return static_cast<std::size_t>(std::ranges::find(kFiles, whole) - kFiles.begin());
 }
 
-/// Of all that a checkpoint holds.
+/// Of the state that a checkpoint holds.
 std::string checksum_of(const TrainProgress& progress, std::uint64_t values) {
   return checksum_text(checksum(fmt::format("{} {} {} {}", progress.steps, progress.updates,
                                             progress.digest, checksum_text(values))));
@@ -62,15 +70,11 @@ std::uint64_t read_checksum(const SafetensorsFile& file, const TrainCheckpoints:
   return sum.value();
 }
 
-/// Whether something of a checkpoint is in the directory, be it what cannot be looked at, or
-/// nothing at all.
+/// Whether something of a checkpoint is in the directory, or nothing at all.
 bool is_checkpoint(const fs::path& directory) {
   std::error_code no_directory;
   if (fs::is_empty(directory, no_directory) && !no_directory) return true;
-  return std::ranges::any_of(std::array{kStateFile, kValuesFile}, [&](std::string_view name) {
-    std::error_code error;
-    return fs::status(directory / name, error).type() != fs::file_type::not_found;
-  });
+  return has_train_state(directory.string());
 }
 
 /// Reads the tensors of a state from front to back.
@@ -117,9 +121,15 @@ bool is_checkpoint_part(std::string_view name) {
 }
 
 bool is_of_checkpoint(std::string_view file) {
-  const std::string_view part_of = name_of_part(file);
-  const std::string_view name = part_of.empty() ? file : part_of;
-  return name == kStateFile || name == kValuesFile;
+  return file_index(file) < kFiles.size();
+}
+
+/// Be it what cannot be looked at.
+bool has_train_state(const std::string& directory) {
+  return std::ranges::any_of(std::array{kStateFile, kValuesFile}, [&](std::string_view name) {
+    std::error_code error;
+    return fs::status(fs::path(directory) / name, error).type() != fs::file_type::not_found;
+  });
 }
 
 std::error_code remove_checkpoint(const std::string& directory) {
@@ -128,10 +138,15 @@ std::error_code remove_checkpoint(const std::string& directory) {
     fs::remove(directory, error);
     return error;
   }
+  const bool is_own = has_train_state(directory);  // else an adapter in it is another's
   std::vector<fs::path> written;
   for (const auto& entry : entries_of(directory, error)) {
-    if (is_of_checkpoint(entry.path().filename().string())) written.push_back(entry.path());
+    const std::size_t index = file_index(entry.path());
+    if (index >= (is_own ? 0 : kNumAdapterFiles) && index < kFiles.size()) {
+      written.push_back(entry.path());
+    }
   }
+  std::ranges::sort(written, {}, file_index);
   std::error_code first = error == std::errc::no_such_file_or_directory ? std::error_code() : error;
   for (const fs::path& file : written) {
     if (!fs::remove(file, error) && !first) first = error;
@@ -144,8 +159,18 @@ std::string TrainCheckpoints::path(std::int64_t steps) const {
   return fmt::format("{}/{}{}", directory_, kPrefix, steps);
 }
 
+std::int64_t TrainCheckpoints::num_values() const {
+  std::int64_t count = 0;
+  for (const AdapterSpec& spec : adapter_.adapters) count += spec.num_values();
+  return count;
+}
+
+std::int64_t TrainCheckpoints::state_bytes() const {
+  return std::ssize(kParts) * 4 * num_values();
+}
+
 std::int64_t TrainCheckpoints::bytes() const {
-  return std::ssize(kParts) * 4 * count_values(all_);
+  return state_bytes() + adapter_file_bytes(adapter_);
 }
 
 std::uint64_t TrainCheckpoints::write_values(const std::string& folder, const State& state,
@@ -155,8 +180,7 @@ std::uint64_t TrainCheckpoints::write_values(const std::string& folder, const St
   if (exchange.is_first()) {
     std::vector<TensorSpec> tensors;
     for (const std::string_view part : kParts) {
-      tensors.push_back(
-          {.name = std::string(part), .dtype = DType::f32, .shape = {count_values(all_)}});
+      tensors.push_back({.name = std::string(part), .dtype = DType::f32, .shape = {num_values()}});
     }
     writer.emplace(folder + "/" + std::string(kValuesFile), std::move(tensors));
   }
@@ -189,6 +213,7 @@ void TrainCheckpoints::save(const TrainProgress& progress, const State& state,
     make_directories(part);
   }
   const std::uint64_t values = write_values(part, state, exchange);
+  save_adapter(part, adapter_, state.masters, exchange);
   if (!writes) return;
   replace_file(part + "/" + std::string(kStateFile),
                JsonWriter()
@@ -213,7 +238,7 @@ void TrainCheckpoints::take_place(const std::string& part, const std::string& pl
   if (!error && !fs::exists(place, error)) {
     fs::rename(part, place, error);
   } else {
-    for (const std::string_view file : {kValuesFile, kStateFile}) {  // the state says it is whole
+    for (const std::string_view file : kFiles) {
       if (!error) fs::rename(fs::path(part) / file, fs::path(place) / file, error);
     }
     if (!error) sync_directory(place);
@@ -238,7 +263,7 @@ std::int64_t TrainCheckpoints::count_full() const {
   std::error_code error;
   return std::ranges::count_if(steps_there(error), [&](std::int64_t steps) {
     const std::uintmax_t size = fs::file_size(fs::path(path(steps)) / kValuesFile, error);
-    return !error && size >= static_cast<std::uintmax_t>(bytes());
+    return !error && size >= static_cast<std::uintmax_t>(state_bytes());
   });
 }
 
@@ -308,7 +333,7 @@ void TrainCheckpoints::load(std::int64_t steps, const AdapterExchange& exchange,
                             const State& state) const {
   std::optional<StateReader> reader;
   if (exchange.is_first()) {
-    reader.emplace(path(steps) + "/" + std::string(kValuesFile), count_values(all_));
+    reader.emplace(path(steps) + "/" + std::string(kValuesFile), num_values());
   }
   const std::array<std::span<float>, 3> parts = {state.masters, state.moments.first,
                                                  state.moments.second};

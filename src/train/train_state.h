@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/lora/adapter_exchange.h"
+#include "src/lora/adapter_writer.h"
 
 namespace moesaic {
 
@@ -36,17 +36,23 @@ struct TrainProgress {
 /// Whether a run writes a file of this name into the directory of a checkpoint.
 [[nodiscard]] bool is_of_checkpoint(std::string_view file);
 
+/// Whether a directory has what runs go on from, or a part of it: not, where it is another
+/// program's, which may have an adapter as well.
+[[nodiscard]] bool has_train_state(const std::string& directory);
+
 /// Removes what a run has written into a checkpoint's directory, and this where nothing else is in
 /// it. Why the first of its files that stays cannot be removed.
 std::error_code remove_checkpoint(const std::string& directory);
 
-/// Checkpoints of a run, directories OUT/checkpoint-N after N steps. One is written beside its
-/// place and takes its name when all of it is on the disk; a checksum tells what has been damaged
-/// since. They do not depend on the ranks that write or read them.
+/// Checkpoints of a run, directories OUT/checkpoint-N after N steps: a state to go on from, and the
+/// adapter. One is written beside its place and takes its name when all of it is on the disk; a
+/// checksum tells what of the state has been damaged since. They do not depend on the ranks that
+/// write or read them.
 class TrainCheckpoints {
  public:
-  TrainCheckpoints(std::string directory, std::span<const AdapterSpec> all)
-      : directory_(std::move(directory)), all_(all) {}
+  /// `adapter` refers to what must outlive this.
+  TrainCheckpoints(std::string directory, SavedAdapter adapter)
+      : directory_(std::move(directory)), adapter_(std::move(adapter)) {}
 
   struct State {
     std::span<float> masters;
@@ -89,9 +95,11 @@ class TrainCheckpoints {
   void take_place(const std::string& part, const std::string& place) const;
   [[nodiscard]] TrainProgress read_whole(std::int64_t steps, const Watch& watch) const;
   [[nodiscard]] std::vector<std::int64_t> steps_there(std::error_code& error) const;
+  [[nodiscard]] std::int64_t num_values() const;
+  [[nodiscard]] std::int64_t state_bytes() const;
 
   std::string directory_;
-  std::span<const AdapterSpec> all_;
+  SavedAdapter adapter_;
   std::vector<Damaged> damaged_;
 };
 

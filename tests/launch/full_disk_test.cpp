@@ -44,7 +44,7 @@ TEST_F(FullDisk, TheFileThatIsWrittenIsNamed) {
   }
 }
 
-/// Of adapters of 0.6 MB, whose checkpoints have 1.9 MB.
+/// Of adapters of 0.6 MB, whose checkpoints have 2.5 MB.
 Arguments fine_tuning(const std::string& out, const std::string& steps, const Arguments& more) {
   return joined({"sft", "-m", kDemo, "--data", kData + "/demo-sft.jsonl", "-o", out, "--max-steps",
                  steps, "--lora-rank", "2"},
@@ -57,20 +57,20 @@ TEST_F(FullDisk, AFineTuningAsksForRoomBeforeItsFirstStep) {
     return run_program(with_small_disk(size, disk_, moesaic_command(fine_tuning(out, "2", more))));
   };
   for (const auto& [size, more] :
-       {std::pair("2600k", Arguments{"--save-every", "1"}), std::pair("2200k", Arguments{})}) {
+       {std::pair("3300k", Arguments{"--save-every", "1"}), std::pair("2800k", Arguments{})}) {
     const ProgramResult refused = run(size, more);
     expect_failure(refused, 4,
                    {out + " (checkpoints of the run", "cannot reserve", "No space left on device (",
                     "make room"});
     EXPECT_EQ(refused.err.find("step 1/2"), std::string::npos) << refused.text();
   }
-  const ProgramResult done = run("2800k", {});
+  const ProgramResult done = run("3500k", {});
   EXPECT_EQ(done.exit_code, 0) << done.text();
   const Arguments gradients = {"--grad-out", disk_ + "/gradients"};
-  expect_failure(run("2800k", gradients), 4,
+  expect_failure(run("3500k", gradients), 4,
                  {out + " (checkpoints of the run, and the adapter)", "cannot reserve"});
   expect_failure(run("400k", gradients), 4, {disk_ + "/gradients", "cannot reserve"});
-  const ProgramResult with_gradients = run("3500k", gradients);
+  const ProgramResult with_gradients = run("4200k", gradients);
   EXPECT_EQ(with_gradients.exit_code, 0) << with_gradients.text();
 }
 

@@ -97,6 +97,56 @@ TEST(SftCheckpoints, ADamagedOneIsToldOfAndARunGoesOnFromTheOneBefore) {
   }
 }
 
+TEST(SftCheckpoints, EachHasTheAdapterOfThatStep) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const std::string four = directory.path_of("four");
+  const Arguments constant = {"--schedule", "constant"};
+  expect_done(run_ranks(2, with_checkpoints(out, constant)));
+  expect_done(run_moesaic(sft(four, joined(constant, {"--max-steps", "4"}))));
+  EXPECT_EQ(adapter(out + "/checkpoint-4"), adapter(four));
+  EXPECT_EQ(adapter(out + "/checkpoint-6"), adapter(out));
+  EXPECT_NE(adapter(out + "/checkpoint-2"), adapter(four));
+  EXPECT_EQ(read_text(out + "/checkpoint-4/adapter_config.json"),
+            read_text(four + "/adapter_config.json"));
+  const auto text = [&](const std::string& lora) {
+    const ProgramResult result = run_moesaic(
+        {"generate", "-m", kDemo, "--lora", lora, "-p", "In the", "-n", "24", "--temp", "0"});
+    expect_done(result);
+    return result.out;
+  };
+  EXPECT_EQ(text(out + "/checkpoint-4"), text(four));
+  expect_done(run_moesaic(sft(directory.path_of("on"), {"--lora", out + "/checkpoint-4"})));
+}
+
+TEST(SftCheckpoints, ThoseOfEarlierVersionsHadNoAdapterAndAreWhole) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(with_checkpoints(out)));
+  const std::string before = adapter(out);
+  fs::remove_all(out + "/checkpoint-6");
+  fs::remove(out + "/checkpoint-4/adapter_model.safetensors");
+  fs::remove(out + "/checkpoint-4/adapter_config.json");
+  const ProgramResult resumed = run_moesaic(with_checkpoints(out, {"--resume"}));
+  expect_done(resumed);
+  EXPECT_EQ(resumed.err.find("damaged"), std::string::npos) << resumed.err;
+  EXPECT_EQ(adapter(out), before);
+}
+
+TEST(SftCheckpoints, AnAdapterOfAnotherProgramIsNotTaken) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(with_checkpoints(out, {"--keep", "1"})));
+  fs::create_directory(out + "/checkpoint-4");
+  const std::string file = out + "/checkpoint-4/adapter_model.safetensors";
+  write_text(file, "another's");
+  for (const char* const how : {"--resume", "--overwrite"}) {
+    expect_failure(run_moesaic(with_checkpoints(out, {how})), 2,
+                   {out + "/checkpoint-4", "not made by moesaic sft"});
+  }
+  EXPECT_EQ(read_text(file), "another's");
+}
+
 TEST(SftCheckpoints, WhatOthersHavePutIntoADamagedOneStaysInTheOneThatTakesItsPlace) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");

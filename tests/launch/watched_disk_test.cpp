@@ -96,8 +96,11 @@ TEST_F(WatchedDisk, ACheckpointThatJoinsFilesOfOthersIsWholeWhenItsStateIsThere)
   const auto joins = [&](const std::string& file) {
     return number_of(disk, "rename " + place + ".part/" + file + " " + place + "/" + file);
   };
-  EXPECT_GT(joins("state.safetensors"), 0U);
-  EXPECT_LT(joins("state.safetensors"), joins("state.json"));
+  for (const char* const file :
+       {"adapter_model.safetensors", "adapter_config.json", "state.safetensors"}) {
+    EXPECT_GT(joins(file), 0U) << file;
+    EXPECT_LT(joins(file), joins("state.json")) << file;
+  }
 }
 
 TEST_F(WatchedDisk, WhatAConversionWritesTakesItsNameWhenItIsOnTheDisk) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/lora/adapter_files.h"
+#include "src/lora/adapter_writer.h"
 #include "src/model/model_adapters.h"
 #include "src/parallel/process_grid.h"
 #include "src/train/sample_pass.h"
@@ -23,6 +24,9 @@ class GoldenAdapter {
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
   [[nodiscard]] const ModelNames& names() const noexcept { return names_; }
   [[nodiscard]] const AdapterFiles& files() const noexcept { return *files_; }
+  [[nodiscard]] SavedAdapter saved() const {
+    return {files_->description(), files_->specs(), sites_};
+  }
   [[nodiscard]] const std::vector<TrainSample>& samples() const noexcept { return samples_; }
   /// The first samples, of step 1.
   [[nodiscard]] std::span<const TrainSample> first_step() const;

@@ -26,7 +26,7 @@ std::vector<float> continue_run(const GoldenAdapter& golden, int ranks, std::int
   std::vector<float> values;
   run_thread_ranks(ranks, [&](Communicator& world) {
     TrainingRank rank(golden, {.precision = Precision::bf16, .ranks = ranks}, world);
-    TrainCheckpoints checkpoints(directory, rank.all());
+    TrainCheckpoints checkpoints(directory, golden.saved());
     const TrainCheckpoints::State state{.masters = rank.adapters().masters(),
                                         .moments = rank.trainer().moments()};
     if (first > 0) {
@@ -61,7 +61,7 @@ TEST(Trainer, ARunGoesOnFromACheckpointOnOtherRanksWithTheSameBytes) {
   (void)continue_run(golden, 2, 0, 2, parts.path());
   (void)continue_run(golden, 3, 2, 5, parts.path());
   EXPECT_EQ(continue_run(golden, 1, 5, 6, parts.path()), expected);
-  TrainCheckpoints left(parts.path(), golden.files().specs());
+  TrainCheckpoints left(parts.path(), golden.saved());
   EXPECT_EQ(left.find_newest().value().steps, 6);
   EXPECT_EQ(left.count_full(), 2);
   EXPECT_FALSE(std::filesystem::exists(left.path(2))) << "two stay";
@@ -90,7 +90,7 @@ TEST(TrainCheckpoints, DamagedOnesStayUntilThereIsAnotherAndDoNotCountAsKept) {
     TrainingRank rank(golden, {.precision = Precision::bf16, .ranks = 1}, world);
     const TrainCheckpoints::State state{.masters = rank.adapters().masters(),
                                         .moments = rank.trainer().moments()};
-    TrainCheckpoints checkpoints(directory.path(), rank.all());
+    TrainCheckpoints checkpoints(directory.path(), golden.saved());
     const auto save = [&](std::int64_t steps, std::int64_t keep) {
       checkpoints.save({.steps = steps, .updates = 0, .digest = ""}, state, rank.exchange(), keep);
     };

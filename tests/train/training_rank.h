@@ -56,7 +56,6 @@ class TrainingRank {
   [[nodiscard]] Trainer& trainer() { return trainer_; }
   [[nodiscard]] AdapterSet& adapters() { return rank_.adapters(); }
   [[nodiscard]] const AdapterExchange& exchange() const { return exchange_; }
-  [[nodiscard]] std::span<const AdapterSpec> all() const { return all_; }
   [[nodiscard]] ThreadPool& pool() { return pool_; }
 
  private:
