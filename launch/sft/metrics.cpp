@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <fstream>
 #include <span>
@@ -94,7 +95,7 @@ std::string MetricsFile::take_old_lines(std::int64_t last_step) {
       const Json line = Json::parse(text, where);
       if (last_step < 0 || step_of(line) > last_step) continue;
       add_to(curves_, line);
-      if (line.at("event").as_string_view() == "eval") held_out_digest_ = digest_of(line);
+      if (line.at("event").as_string_view() == "eval") count_evaluation(digest_of(line));
     } catch (const Error& error) {
       fail(ErrorKind::file, "{}; to go on, take out the line or move the file: it is for curves",
            error.what());
@@ -108,6 +109,18 @@ std::string MetricsFile::take_old_lines(std::int64_t last_step) {
 std::int64_t MetricsFile::last_evaluation(std::string_view digest) const {
   if (curves_.held_out.empty() || held_out_digest_ != digest) return -1;
   return static_cast<std::int64_t>(curves_.held_out.back().step);
+}
+
+/// The last one of the curve.
+void MetricsFile::count_evaluation(const std::string& digest) {
+  if (digest != held_out_digest_) first_held_out_ = curves_.held_out.size() - 1;
+  held_out_digest_ = digest;
+}
+
+std::optional<LossPoint> MetricsFile::lowest_held_out() const {
+  const auto first = curves_.held_out.begin() + static_cast<std::ptrdiff_t>(first_held_out_);
+  if (first == curves_.held_out.end()) return std::nullopt;
+  return *std::ranges::min_element(first, curves_.held_out.end(), {}, &LossPoint::loss);
 }
 
 void MetricsFile::write(const std::string& line) {
@@ -133,6 +146,7 @@ std::string MetricsFile::add(const StepMetrics& step) {
 
 std::string MetricsFile::add(const EvalMetrics& eval) {
   curves_.held_out.push_back({eval.step, eval.loss});
+  count_evaluation(eval.digest);
   return write_or_keep(metrics_line(eval));
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -50,6 +52,8 @@ class MetricsFile {
 
   /// The step of the last evaluation there; -1 if there is none, or it was of other samples.
   [[nodiscard]] std::int64_t last_evaluation(std::string_view digest) const;
+  /// The lowest loss of the samples of the last evaluation; nothing without one.
+  [[nodiscard]] std::optional<LossPoint> lowest_held_out() const;
 
   /// A JSON object. Throws Error{resource} when the disk refuses.
   void write(const std::string& line);
@@ -63,13 +67,15 @@ class MetricsFile {
   /// Those that stay.
   std::string take_old_lines(std::int64_t last_step);
   std::string write_or_keep(const std::string& line);
+  void count_evaluation(const std::string& digest);
 
   std::string directory_;
   OutputFile file_;
   std::int64_t end_byte_ = 0;
   std::string waiting_;  // lines that are not written yet
   LossCurves curves_;
-  std::string held_out_digest_;  // of the last evaluation
+  std::string held_out_digest_;     // of the last evaluation
+  std::size_t first_held_out_ = 0;  // of the evaluations since other samples had one
 };
 
 }  // namespace moesaic

@@ -97,6 +97,7 @@ class SftRun {
   void end(std::int64_t steps, std::string_view reason);
   void end_early();
   void tell_of_disk(const std::string& refused);
+  void tell_of_lowest() const;
   void show(const StepMetrics& metrics) const;
   void warn_of_gradients(std::string_view why) const;
 
@@ -232,6 +233,20 @@ void SftRun::tell_of_disk(const std::string& refused) {
                       refused);
 }
 
+/// Where the adapter is that had the lowest held-out loss, if it is not the last one. On rank 0.
+void SftRun::tell_of_lowest() const {
+  const std::optional<LossPoint> lowest = metrics_->lowest_held_out();
+  if (!lowest || lowest->step == done_) return;
+  const std::string place = setup_.checkpoint_path(lowest->step);
+  const std::string where =
+      lowest->step == 0 ? "before the first step"
+      : file_exists(place)
+          ? fmt::format("after step {}, whose adapter is in {}", lowest->step, place)
+          : fmt::format("after step {}, of which no checkpoint is there (--save-every, --keep)",
+                        lowest->step);
+  runtime_.log().once(LogLevel::info, "held-out loss was lowest, {:.4f}, {}", lowest->loss, where);
+}
+
 void SftRun::show(const StepMetrics& metrics) const {
   const double each = seconds_since(start_) / static_cast<double>(done_ - first_);
   const double left = each * static_cast<double>(total_steps_ - done_);
@@ -317,6 +332,7 @@ void SftRun::train() {
   }
   if (!evaluate(done_)) return end_early();
   end(done_, "done");
+  if (metrics_) tell_of_lowest();
   if (const std::int64_t updates = setup_.trainer().updates(); updates < done_) {
     runtime_.log().once(LogLevel::warning, "{} of {} steps were left out{}", done_ - updates, done_,
                         updates == 0 ? ": the adapter is what it began with" : "");

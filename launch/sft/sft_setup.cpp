@@ -57,12 +57,22 @@ constexpr auto kChoosing = std::to_array<std::string_view>(
     {"model", "data", "data-format", "eval-split", "train-on", "too-long", "ctx-size",
      "chat-template", "lora", "lora-rank", "lora-alpha", "rslora", "lora-dropout", "lora-targets"});
 
+/// Of kDeciding, those that do: with a constant rate a run may become longer.
+std::vector<std::string_view> deciding(const Options& options) {
+  std::vector<std::string_view> names(kDeciding.begin(), kDeciding.end());
+  if (options.schedule == RateSchedule::constant) {
+    std::erase(names, "epochs");
+    std::erase(names, "max-steps");
+  }
+  return names;
+}
+
 /// Of all that decides the bytes of the result, and of nothing else.
 std::string digest_of(const Options& options, const OpenModel& model, const SftData& data,
                       std::span<const AdapterSpec> specs, double dropout, LongWork& work) {
   std::string text =
       model_checksum(model.files.directory()) + checksum_text(data.train.fingerprint());
-  for (const std::string_view name : kDeciding) {
+  for (const std::string_view name : deciding(options)) {
     text += fmt::format("{}={}\n", name, value_text(*find_option(name, Verb::sft), options));
   }
   if (dropout > 0) text += fmt::format("lora-dropout={}\n", dropout);
@@ -99,9 +109,9 @@ std::string find_digest(const Runtime& runtime, const OpenModel& model, const Sf
 
 /// Why a checkpoint of OUTDIR does not fit: "was made with --lr 0.1, not 0.2".
 std::string other_run(const Command& command) {
+  const std::vector<std::string_view> own = deciding(command.options);
   for (const std::span<const std::string_view> names :
-       {std::span<const std::string_view>(kDeciding),
-        std::span<const std::string_view>(kChoosing)}) {
+       {std::span<const std::string_view>(own), std::span<const std::string_view>(kChoosing)}) {
     const std::string changed = changed_options(command, names);
     if (!changed.empty()) return "was made with " + changed;
   }
@@ -212,6 +222,9 @@ void SftSetup::require_own(const TrainProgress& progress) const {
   require(progress.digest == digest_, ErrorKind::usage,
           "{}: {}; --overwrite in place of --resume begins anew", checkpoints_.path(progress.steps),
           other_run(runtime_.command()));
+  require(progress.steps <= total_steps_, ErrorKind::usage,
+          "{}: has more steps than the {} of the run: --max-steps or --epochs says how many",
+          checkpoints_.path(progress.steps), total_steps_);
 }
 
 std::int64_t SftSetup::load_newest_checkpoint() {

@@ -57,6 +57,9 @@ class SftSetup {
                                        std::int64_t total_steps) const;
   /// What a run is about to do, for the terminal.
   [[nodiscard]] std::string text(const SftData& data, std::int64_t total_steps) const;
+  [[nodiscard]] std::string checkpoint_path(std::int64_t steps) const {
+    return checkpoints_.path(steps);
+  }
   /// What to do with the result.
   [[nodiscard]] std::string end_text() const;
 

@@ -165,6 +165,26 @@ TEST_F(SftResume, AnotherValueOfAnOptionOfTheOptimizerOrOfNumbersIsRefusedByItsN
   EXPECT_EQ(same.exit_code, 0) << same.text();
 }
 
+TEST_F(SftResume, ARunOfConstantRateMayBecomeLonger) {
+  const auto steps = [&](const std::string& out, const std::string& count, const Arguments& more) {
+    return sft(out,
+               joined({"--schedule", "constant", "--warmup-steps", "2", "--max-steps", count,
+                       "--data-format", "text"},
+                      more),
+               data_);
+  };
+  const std::string whole = directory_.path_of("whole");
+  expect_done(run_moesaic(steps(whole, "5", {})));
+  expect_done(run_moesaic(steps(out_, "3", {})));
+  expect_done(run_ranks(2, steps(out_, "5", {"--resume"})));
+  EXPECT_EQ(adapter(out_), adapter(whole));
+  EXPECT_EQ(losses(out_, "step"), losses(whole, "step"));
+  expect_failure(run_moesaic(steps(out_, "4", {"--resume"})), 2,
+                 {out_ + "/checkpoint-5: has more steps than the 4 of the run"});
+  expect_failure(run_moesaic(steps(out_, "9", {"--resume", "--clip", "2"})), 2,
+                 {"was made with --clip 1, not 2;"});
+}
+
 TEST_F(SftResume, AnotherValueOfAnOptionThatDecidesWithOthersIsRefusedByItsName) {
   const std::string first = directory_.path_of("first");
   const std::string second = directory_.path_of("second");
