@@ -1,9 +1,12 @@
 #include "kernels/attention_blocks.h"
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 
 #include "base/dtype.h"
 #include "kernels/formats/bf16.h"
+#include "kernels/vector_kernels.h"
 
 namespace moesaic {
 namespace {
@@ -11,34 +14,63 @@ namespace {
 /// Of the values of a block: their depth is its positions.
 constexpr std::int64_t kValuePanelElements = kKeysPerBlock * kPanelColumns;
 
-void store_bf16_key(const float* key, std::int64_t head_dim, const BlockSlot& at) {
-  const std::int64_t depth = round_up(head_dim, kStepDepth);
+/// call(first, elements, count) for `padded` elements of a row as bf16, some at a time; those that
+/// it lacks are zeros. `padded` and `count` are multiples of 16.
+template <typename Call>
+void for_each_rounded(const VectorKernels& vector, std::span<const float> row, std::int64_t padded,
+                      const Call& call) {
+  constexpr std::int64_t kMost = 256;
+  BFloat16 rounded[kMost];
+  for (std::int64_t first = 0; first < padded; first += kMost) {
+    const std::int64_t count = std::min(kMost, padded - first);
+    const std::int64_t there = std::min(count, std::ssize(row) - first);
+    vector.to_bf16(row.data() + first, there, rounded);
+    std::fill(rounded + there, rounded + count, BFloat16{});
+    call(first, rounded, count);
+  }
+}
+
+void store_bf16_key(const VectorKernels& vector, std::span<const float> key, const BlockSlot& at) {
+  const std::int64_t depth = round_up(std::ssize(key), kStepDepth);
   BFloat16* const panel =
       reinterpret_cast<BFloat16*>(at.block) + at.slot / kKeysPerPanel * kKeysPerPanel * depth;
-  const std::int64_t column = at.slot % kKeysPerPanel;
-  for (std::int64_t d = 0; d < depth; ++d) {
-    panel[bf16_format::element_index(column, d)] = d < head_dim ? to_bfloat16(key[d]) : BFloat16{};
+  BFloat16* const pairs = panel + bf16_format::element_index(at.slot % kKeysPerPanel, 0);
+  for_each_rounded(
+      vector, key, depth, [&](std::int64_t first, const BFloat16* elements, std::int64_t count) {
+        for (std::int64_t d = 0; d < count; d += 2) {
+          std::memcpy(pairs + (first + d) * kPanelColumns, elements + d, 2 * sizeof(BFloat16));
+        }
+      });
+}
+
+void store_bf16_value(const VectorKernels& vector, std::span<const float> value,
+                      const BlockSlot& at) {
+  BFloat16* const start =
+      reinterpret_cast<BFloat16*>(at.block) + bf16_format::element_index(0, at.slot);
+  for_each_rounded(vector, value, round_up(std::ssize(value), kPanelColumns),
+                   [&](std::int64_t first, const BFloat16* elements, std::int64_t count) {
+                     for (std::int64_t d = 0; d < count; d += kPanelColumns) {
+                       BFloat16* const columns =
+                           start + (first + d) / kPanelColumns * kValuePanelElements;
+                       for (std::int64_t c = 0; c < kPanelColumns; ++c) {
+                         columns[2 * c] = elements[d + c];
+                       }
+                     }
+                   });
+}
+
+void store_f32_key(std::span<const float> key, const BlockSlot& at) {
+  float* column = reinterpret_cast<float*>(at.block) +
+                  at.slot / kKeysPerPanel * kKeysPerPanel * std::ssize(key) +
+                  at.slot % kKeysPerPanel;
+  for (const float element : key) {
+    *column = element;
+    column += kKeysPerPanel;
   }
 }
 
-void store_bf16_value(const float* value, std::int64_t value_dim, const BlockSlot& at) {
-  auto* const elements = reinterpret_cast<BFloat16*>(at.block);
-  for (std::int64_t d = 0; d < round_up(value_dim, kPanelColumns); ++d) {
-    elements[d / kPanelColumns * kValuePanelElements +
-             bf16_format::element_index(d % kPanelColumns, at.slot)] =
-        d < value_dim ? to_bfloat16(value[d]) : BFloat16{};
-  }
-}
-
-void store_f32_key(const float* key, std::int64_t head_dim, const BlockSlot& at) {
-  float* const column = reinterpret_cast<float*>(at.block) +
-                        at.slot / kKeysPerPanel * kKeysPerPanel * head_dim +
-                        at.slot % kKeysPerPanel;
-  for (std::int64_t d = 0; d < head_dim; ++d) column[d * kKeysPerPanel] = key[d];
-}
-
-void store_f32_value(const float* value, std::int64_t value_dim, const BlockSlot& at) {
-  std::copy_n(value, value_dim, reinterpret_cast<float*>(at.block) + at.slot * value_dim);
+void store_f32_value(std::span<const float> value, const BlockSlot& at) {
+  std::ranges::copy(value, reinterpret_cast<float*>(at.block) + at.slot * std::ssize(value));
 }
 
 }  // namespace
@@ -54,14 +86,16 @@ std::int64_t value_block_bytes(AttentionKind kind, std::int64_t value_dim) noexc
                                      : kKeysPerBlock * value_dim * 4;
 }
 
-void store_key(AttentionKind kind, const float* key, std::int64_t head_dim,
-               const BlockSlot& at) noexcept {
-  (kind == AttentionKind::bf16 ? store_bf16_key : store_f32_key)(key, head_dim, at);
+void store_key(AttentionKind kind, const VectorKernels& vector, const float* key,
+               std::int64_t head_dim, const BlockSlot& at) noexcept {
+  const std::span row(key, static_cast<std::size_t>(head_dim));
+  kind == AttentionKind::bf16 ? store_bf16_key(vector, row, at) : store_f32_key(row, at);
 }
 
-void store_value(AttentionKind kind, const float* value, std::int64_t value_dim,
-                 const BlockSlot& at) noexcept {
-  (kind == AttentionKind::bf16 ? store_bf16_value : store_f32_value)(value, value_dim, at);
+void store_value(AttentionKind kind, const VectorKernels& vector, const float* value,
+                 std::int64_t value_dim, const BlockSlot& at) noexcept {
+  const std::span row(value, static_cast<std::size_t>(value_dim));
+  kind == AttentionKind::bf16 ? store_bf16_value(vector, row, at) : store_f32_value(row, at);
 }
 
 }  // namespace moesaic

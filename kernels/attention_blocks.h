@@ -5,6 +5,8 @@
 
 namespace moesaic {
 
+struct VectorKernels;
+
 /// How keys and values are kept, and how attention over them is computed (docs/numerics.md).
 enum class AttentionKind { bf16, f32 };
 
@@ -40,10 +42,10 @@ struct BlockSlot {
 };
 
 /// Writes the key [head_dim] of one position, rounded to nearest even.
-void store_key(AttentionKind kind, const float* key, std::int64_t head_dim,
-               const BlockSlot& at) noexcept;
+void store_key(AttentionKind kind, const VectorKernels& vector, const float* key,
+               std::int64_t head_dim, const BlockSlot& at) noexcept;
 /// Writes the value [value_dim] of one position, rounded to nearest even.
-void store_value(AttentionKind kind, const float* value, std::int64_t value_dim,
-                 const BlockSlot& at) noexcept;
+void store_value(AttentionKind kind, const VectorKernels& vector, const float* value,
+                 std::int64_t value_dim, const BlockSlot& at) noexcept;
 
 }  // namespace moesaic

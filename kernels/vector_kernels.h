@@ -28,6 +28,14 @@ struct RmsNorm {
   std::int64_t n = 0;
 };
 
+/// Cosines and sines [half] of a token's rotary embedding, half-split: element i of a head pairs
+/// with i + half.
+struct RotaryAngles {
+  const float* cosines = nullptr;
+  const float* sines = nullptr;
+  std::int64_t half = 0;
+};
+
 /// A row of an MLP in a backward pass; what comes in, and what it becomes.
 struct GatedRow {
   float* gate;   // gate: the loss's gradient by it
@@ -63,6 +71,12 @@ struct VectorKernels {
   void (*add)(const float* x, std::int64_t n, float* y) noexcept;
   /// y[i] = fma(scale, x[i], y[i]).
   void (*add_scaled)(const float* x, float scale, std::int64_t n, float* y) noexcept;
+  /// A pair (a, b) of the first 2 half elements of a head becomes (a cos - b sin, b cos + a sin).
+  void (*rotate)(const RotaryAngles& angles, float* head) noexcept;
+  /// The other way round: the gradient by what rotate() got, of that by what it made.
+  void (*rotate_back)(const RotaryAngles& angles, float* head) noexcept;
+  /// Whether no x[i] is infinite or NaN.
+  bool (*all_finite)(const float* x, std::int64_t n) noexcept;
   /// x[i] = exp(x[i] - max) / sum, in place.
   void (*softmax)(float* x, std::int64_t n) noexcept;
   /// log(sum_i exp(x[i])), for losses.

@@ -119,6 +119,34 @@ void add_scaled(const float* x, float scale, std::int64_t n, float* y) noexcept 
   });
 }
 
+/// `direction` 1 or -1.
+inline void rotate_by(const RotaryAngles& angles, float direction, float* head) {
+  float* const others = head + angles.half;
+  for_each_vector(angles.half, [&](std::int64_t i, auto part) {
+    const Lanes cosine = load(angles.cosines + i, part);
+    const Lanes sine = load(angles.sines + i, part) * broadcast(direction);
+    const Lanes first = load(head + i, part);
+    const Lanes second = load(others + i, part);
+    store(head + i, first * cosine - second * sine, part);
+    store(others + i, second * cosine + first * sine, part);
+  });
+}
+
+void rotate(const RotaryAngles& angles, float* head) noexcept {
+  rotate_by(angles, 1, head);
+}
+
+void rotate_back(const RotaryAngles& angles, float* head) noexcept {
+  rotate_by(angles, -1, head);
+}
+
+bool all_finite(const float* x, std::int64_t n) noexcept {
+  Lanes zeros = broadcast(0);  // times infinity, or NaN, makes NaN
+  for_each_vector(
+      n, [&](std::int64_t i, auto part) { zeros = fma(load(x + i, part), broadcast(0), zeros); });
+  return sum_lanes(zeros) == 0;
+}
+
 void softmax(float* x, std::int64_t n) noexcept {
   const Lanes shift = broadcast(max_of(x, n));
   Lanes sum = broadcast(0);
@@ -154,6 +182,9 @@ constexpr VectorKernels make_vector_kernels(Isa isa, const char* name) {
           .gate_gradient_bf16 = gate_gradient<BFloat16>,
           .add = add,
           .add_scaled = add_scaled,
+          .rotate = rotate,
+          .rotate_back = rotate_back,
+          .all_finite = all_finite,
           .softmax = softmax,
           .log_sum_exp = log_sum_exp,
           .gradients = make_gradient_kernels()};

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "base/split.h"
+#include "kernels/kernel_table.h"
 #include "launch/shapes/cold_weights.h"
 
 namespace moesaic {
@@ -95,9 +96,10 @@ void AttentionBed::fill(std::span<std::byte> memory) {
   const std::int64_t heads = std::ssize(memory) / copy_bytes() * form_.kv_heads;
   for (std::int64_t position = 0; position < std::min(num_keys_, kPeriod); ++position) {
     std::byte* const block = memory.data() + position / kKeysPerBlock * block_bytes;
-    store_key(kind_, vector_of(position, form_.head_dim, kKey).data(), form_.head_dim,
+    const VectorKernels& vector = find_vector_kernels(Isa::scalar);
+    store_key(kind_, vector, vector_of(position, form_.head_dim, kKey).data(), form_.head_dim,
               {block, position % kKeysPerBlock});
-    store_value(kind_, vector_of(position, form_.head_dim, kValue).data(), form_.head_dim,
+    store_value(kind_, vector, vector_of(position, form_.head_dim, kValue).data(), form_.head_dim,
                 {block + key_bytes, position % kKeysPerBlock});
   }
   const std::int64_t blocks = divide_up(num_keys_, kKeysPerBlock);

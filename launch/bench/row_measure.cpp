@@ -10,7 +10,6 @@
 #include "launch/shapes/cold_weights.h"
 #include "launch/shapes/layer_copies.h"
 #include "src/generate/sampler.h"
-#include "src/model/finite_rows.h"
 #include "src/model/rotary.h"
 
 namespace moesaic {
@@ -75,7 +74,7 @@ class RowWork {
       case RowOp::add:
         return vector.add_scaled(x, 1e-3F, kWidth, y);
       case RowOp::look:
-        if (!all_finite({x, static_cast<std::size_t>(kWidth)})) y[0] = 1;
+        if (!vector.all_finite(x, kWidth)) y[0] = 1;
         return;
       case RowOp::round:
         return vector.to_bf16(x, kWidth, reinterpret_cast<BFloat16*>(y));
@@ -97,11 +96,12 @@ class RowWork {
     } else if (op == RowOp::copy) {
       std::memcpy(y_ + row * kWidth + head * kHead, x, kHead * sizeof(float));
     } else if (op == RowOp::rotate) {
-      rotate(angles_, angles_, x);
+      compute_.vector->rotate({angles_.data(), angles_.data(), std::ssize(angles_)}, x);
     } else {
       const std::int64_t block = row / kKeysPerBlock * (kWidth / kHead) + head;
       const BlockSlot at{blocks_.data() + block * block_bytes(), row % kKeysPerBlock};
-      (head % 2 == 0 ? store_key : store_value)(AttentionKind::bf16, x, kHead, at);
+      (head % 2 == 0 ? store_key : store_value)(AttentionKind::bf16, *compute_.vector, x, kHead,
+                                                at);
     }
   }
 

@@ -33,12 +33,12 @@ class GqaPages {
     return keys(page, kv_head) + key_bytes_;
   }
   /// Writes one position of one head. `key` and `value` [head_dim].
-  void store(std::int64_t kv_head, std::int64_t position, const float* key,
-             const float* value) const {
+  void store(const VectorKernels& vector, std::int64_t kv_head, std::int64_t position,
+             const float* key, const float* value) const {
     const std::int64_t page = position / kPagePositions;
     const std::int64_t slot = position % kPagePositions;
-    store_key(kind_, key, head_dim_, {keys(page, kv_head), slot});
-    store_value(kind_, value, head_dim_, {values(page, kv_head), slot});
+    store_key(kind_, vector, key, head_dim_, {keys(page, kv_head), slot});
+    store_value(kind_, vector, value, head_dim_, {values(page, kv_head), slot});
   }
 
  private:
@@ -94,9 +94,8 @@ class GqaAttention : public TokenMixer {
   /// Attention of all rows, from context_.projected to mixed_.
   void attend(const MixerLayer& layer, const Batch& batch);
   [[nodiscard]] RotaryAngles angles(std::int64_t row) const {
-    const auto half = static_cast<std::size_t>(rotary_.half());
-    return {{cosines_.data() + row * rotary_.half(), half},
-            {sines_.data() + row * rotary_.half(), half}};
+    const std::int64_t half = rotary_.half();
+    return {cosines_.data() + row * half, sines_.data() + row * half, half};
   }
 
   const GqaConfig& config_;
@@ -164,7 +163,8 @@ void GqaAttention::prepare_token(const MixerLayer& layer, const BatchToken& toke
   const float* const keys = queries + config_.q_width();
   const float* const values = keys + config_.kv_width();
   for (std::int64_t h = 0; h < config_.num_kv_heads; ++h) {
-    pages.store(h, token.position, keys + h * config_.head_dim, values + h * config_.head_dim);
+    pages.store(*context_.compute.vector, h, token.position, keys + h * config_.head_dim,
+                values + h * config_.head_dim);
   }
 }
 

@@ -48,7 +48,7 @@ class GqaGradient {
     MatrixView<const float> sines;
 
     [[nodiscard]] RotaryAngles row(std::int64_t index) const {
-      return {cosines.row(index), sines.row(index)};
+      return {cosines.row(index).data(), sines.row(index).data(), cosines.cols()};
     }
   };
   /// Uses `projected` and `mixed` of the context.

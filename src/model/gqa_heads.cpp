@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/model/rotary.h"
-
 namespace moesaic {
 
 RmsNorm GqaHeads::norm(const WeightSet& weights, GqaWeight which, const float* x,
@@ -41,7 +39,7 @@ void GqaHeads::prepare(const WeightSet& weights, const RotaryAngles& angles, flo
       const RmsNorm norm = this->norm(weights, which, head, config_.head_dim);
       vector_.rms_norm(head, norm.weight, norm.epsilon, norm.n, head);
     }
-    rotate(angles.cosines, angles.sines, head);
+    vector_.rotate(angles, head);
   }
 }
 
@@ -56,7 +54,7 @@ void GqaHeads::pass_back(const WeightSet& weights, const RotaryAngles& angles,
   }
   for (std::int64_t h = 0; h < config_.num_heads + config_.num_kv_heads; ++h) {
     float* const head = row.gradient + h * config_.head_dim;
-    rotate_back(angles.cosines, angles.sines, head);
+    vector_.rotate_back(angles, head);
     if (!per_head) continue;
     const GqaWeight which = h < config_.num_heads ? kQNorm : kKNorm;
     vector_.rms_norm_gradient(

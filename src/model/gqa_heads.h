@@ -1,17 +1,11 @@
 #pragma once
 
-#include <span>
+#include <cstdint>
 
 #include "kernels/vector_kernels.h"
 #include "src/model/gqa_kind.h"
 
 namespace moesaic {
-
-/// Cosines and sines [half] of a token's rotary embedding.
-struct RotaryAngles {
-  std::span<const float> cosines;
-  std::span<const float> sines;
-};
 
 /// What lies between the projections of a token and attention: norms of queries and keys, clipping,
 /// rotary embedding. Rows are [row_width]: queries, keys, values.

@@ -58,7 +58,8 @@ struct LayerContext {
         placement(setup.placement.value_or(ModelPlacement(
             ExpertPlacement(std::max<std::int64_t>(setup.num_experts, 1), experts.size())))),
         moe{workspace(experts), workspace(experts)},
-        cpu_experts{mlps} {}
+        cpu_experts{mlps},
+        finite_rows(*compute.vector) {}
 
   /// body(row) for all rows, over the threads.
   template <typename Body>

@@ -138,24 +138,4 @@ void Rotary::angles(std::int64_t position, std::int64_t length, std::span<float>
   }
 }
 
-void rotate(std::span<const float> cosines, std::span<const float> sines, float* head) {
-  const std::size_t half = cosines.size();
-  for (std::size_t i = 0; i < half; ++i) {
-    const float first = head[i];
-    const float second = head[i + half];
-    head[i] = first * cosines[i] - second * sines[i];
-    head[i + half] = second * cosines[i] + first * sines[i];
-  }
-}
-
-void rotate_back(std::span<const float> cosines, std::span<const float> sines, float* head) {
-  const std::size_t half = cosines.size();
-  for (std::size_t i = 0; i < half; ++i) {
-    const float first = head[i];
-    const float second = head[i + half];
-    head[i] = first * cosines[i] + second * sines[i];
-    head[i + half] = second * cosines[i] - first * sines[i];
-  }
-}
-
 }  // namespace moesaic

@@ -28,9 +28,4 @@ class Rotary {
   std::vector<float> long_context_;  // longrope beyond the original length
 };
 
-/// Rotates the first 2 * cosines.size() elements of one head in place.
-void rotate(std::span<const float> cosines, std::span<const float> sines, float* head);
-/// The gradient by what rotate() got, of that by what it made, in place: the transposed rotation.
-void rotate_back(std::span<const float> cosines, std::span<const float> sines, float* head);
-
 }  // namespace moesaic

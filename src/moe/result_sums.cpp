@@ -2,7 +2,19 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/prefetch.h"
+
 namespace moesaic {
+namespace {
+
+/// Rows of a token lie anywhere, and the CPU's own prefetching begins anew with each: asks for the
+/// start of the next.
+void ask_for(const std::byte* row) {
+  constexpr std::int64_t kLines = 8;
+  if (row != nullptr) prefetch_lines(row, kLines);
+}
+
+}  // namespace
 
 void ResultSums::finish_outputs(ChoiceBatch& choices, const Rows& rows,
                                 const MoeContext& context) const {
@@ -90,6 +102,7 @@ void ResultSums::sum(MatrixView<float> y, std::span<const Results> parts,
     for (const auto& [routing, plan, home] : parts) {
       for (std::int64_t choice = token * routing.topk; choice < (token + 1) * routing.topk;
            ++choice) {
+        if (choice + 1 < y.rows() * routing.topk) ask_for(home.row(plan, choice + 1));
         const std::byte* const row = home.row(plan, choice);
         if (row == nullptr) continue;
         const float weight = routing.weights[static_cast<std::size_t>(choice)];

@@ -11,7 +11,6 @@
 #include <numeric>
 #include <utility>
 
-#include "src/model/finite_rows.h"
 #include "src/train/batch_plan.h"
 #include "src/train/loss_sum.h"
 
@@ -190,7 +189,7 @@ void Trainer::require_finite_adapter(std::int64_t number) const {
   std::atomic<std::int64_t> broken = 0;
   parts_.compute.pool->for_each_piece(
       std::ssize(masters), kValues, [&](std::int64_t first, std::int64_t count) {
-        if (!all_finite({masters.data() + first, static_cast<std::size_t>(count)})) broken = 1;
+        if (!parts_.compute.vector->all_finite(masters.data() + first, count)) broken = 1;
       });
   std::int64_t any = broken;
   parts_.ranks.world.max({&any, 1});

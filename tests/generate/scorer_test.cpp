@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/thread_communicator.h"
+#include "kernels/kernel_table.h"
 #include "src/model/finite_rows.h"
 #include "tests/support/test_engine.h"
 
@@ -58,26 +59,10 @@ TEST(ScoreWindows, RefuseWhatCannotBe) {
   EXPECT_THROW((void)cut_windows(9, 1, 1), Error);
 }
 
-TEST(FiniteRows, SeeInfinitiesAndNoNumbersOfEitherSign) {
-  using Limits = std::numeric_limits<float>;
-  for (const std::size_t size : {1, 3, 8, 17, 64}) {
-    std::vector<float> values(size, -Limits::max());
-    EXPECT_TRUE(all_finite(values));
-    for (const float bad : {Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN(),
-                            -Limits::quiet_NaN(), Limits::signaling_NaN()}) {
-      for (std::size_t i = 0; i < size; ++i) {
-        values[i] = bad;
-        EXPECT_FALSE(all_finite(values)) << size << " " << i;
-        values[i] = Limits::denorm_min();
-      }
-    }
-  }
-}
-
 TEST(FiniteRows, RememberTheFirstLayer) {
   const std::vector<float> good(4);
   const std::vector<float> bad = {0, 0, std::numeric_limits<float>::infinity(), 0};
-  FiniteRows rows;
+  FiniteRows rows(find_vector_kernels(Isa::scalar));
   rows.begin(2);
   rows.look(0, FiniteRows::kEmbedding, good);
   rows.look(1, FiniteRows::kEmbedding, good);

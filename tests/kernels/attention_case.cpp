@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "base/dtype.h"
+#include "kernels/kernel_table.h"
 #include "tests/kernels/guarded_array.h"
 
 namespace moesaic {
@@ -90,8 +91,9 @@ struct Cache {
         key[d] = test.key(k, static_cast<std::int64_t>(d));
       for (std::size_t d = 0; d < value.size(); ++d)
         value[d] = test.value(k, static_cast<std::int64_t>(d));
-      store_key(kind, key.data(), test.head_dim, keys.slot(k));
-      store_value(kind, value.data(), test.value_dim, values.slot(k));
+      const VectorKernels& vector = find_vector_kernels(Isa::scalar);
+      store_key(kind, vector, key.data(), test.head_dim, keys.slot(k));
+      store_value(kind, vector, value.data(), test.value_dim, values.slot(k));
     }
   }
 

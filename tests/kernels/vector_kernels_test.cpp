@@ -209,6 +209,45 @@ TEST_P(VectorKernelsTest, add_scaled_is_a_fused_multiply_add) {
   }
 }
 
+TEST_P(VectorKernelsTest, rotate_turns_pairs_and_rotate_back_turns_them_back) {
+  for (const std::int64_t half : sizes()) {
+    const auto cosines = special_numbers(half, 6);
+    const auto sines = special_numbers(half, 7);
+    auto head = special_numbers(2 * half + 5, 8);
+    std::vector<float> turned = head;
+    std::vector<float> back = head;
+    for (std::size_t i = 0; i < cosines.size(); ++i) {
+      const float a = head[i];
+      const float b = head[i + cosines.size()];
+      turned[i] = a * cosines[i] - b * sines[i];
+      turned[i + cosines.size()] = b * cosines[i] + a * sines[i];
+      back[i] = a * cosines[i] + b * sines[i];
+      back[i + cosines.size()] = b * cosines[i] - a * sines[i];
+    }
+    auto other = head;
+    kernels_.rotate({cosines.data(), sines.data(), half}, head.data());
+    ASSERT_EQ(first_difference(head, turned), -1) << half;
+    kernels_.rotate_back({cosines.data(), sines.data(), half}, other.data());
+    ASSERT_EQ(first_difference(other, back), -1) << half;
+  }
+}
+
+TEST_P(VectorKernelsTest, all_finite_sees_infinities_and_nan_of_either_sign) {
+  using Limits = std::numeric_limits<float>;
+  for (const std::int64_t n : sizes()) {
+    std::vector<float> values(static_cast<std::size_t>(n) + 1, -kHuge);
+    values.back() = kNan;  // behind the end
+    EXPECT_TRUE(kernels_.all_finite(values.data(), n)) << n;
+    for (std::size_t i = 0; i + 1 < values.size(); i += 1 + i / 70) {
+      for (const float bad : {kInf, -kInf, kNan, -kNan, Limits::signaling_NaN()}) {
+        values[i] = bad;
+        ASSERT_FALSE(kernels_.all_finite(values.data(), n)) << n << " " << i;
+      }
+      values[i] = Limits::denorm_min();
+    }
+  }
+}
+
 // ---- memory ----
 
 /// Runs with a's memory as output, and with memory apart; `run(n, a, b, out)`.

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "kernels/cpu/avx512/target.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/row_layout.h"
 #include "kernels/gemm_kernel.h"
 
@@ -45,6 +46,12 @@ inline __m512i round_bits(__m512i bits) {
 template <RowForm Form, typename Element>
 void pack_row(const Element* source, std::int64_t depth, std::byte* out, std::size_t step_stride) {
   for (std::int64_t k = 0; k < round_up(depth, kStepDepth); k += kStepDepth, out += step_stride) {
+    if constexpr (Form == RowForm::bf16 && sizeof(Element) == 2) {
+      if (k + kStepDepth <= depth) {
+        _mm512_store_si512(out, _mm512_loadu_si512(source + k));
+        continue;
+      }
+    }
     for (std::int64_t i = 0; i < kStepDepth; i += 16) {
       __m512i bits = load_bits(source + k + i, first_lanes(depth - k - i));
       if constexpr (Form != RowForm::floats && sizeof(Element) == 4) bits = round_bits(bits);
@@ -58,8 +65,17 @@ void pack_row(const Element* source, std::int64_t depth, std::byte* out, std::si
   }
 }
 
+/// Rows lie anywhere, and the CPU's own prefetching begins anew with each: asks for the start of
+/// one that comes soon.
+inline void ask_for_row(const RowSource& source, std::int64_t row) {
+  constexpr std::int64_t kAhead = 2;
+  constexpr std::int64_t kLines = 8;
+  if (row + kAhead < source.num_rows) prefetch_lines(source.rows[row + kAhead], kLines);
+}
+
 template <RowForm Form>
 void pack_row(const RowSource& source, std::int64_t row, std::byte* out, std::size_t step_stride) {
+  ask_for_row(source, row);
   if (source.element == RowSource::Element::f32) {
     pack_row<Form>(reinterpret_cast<const float*>(source.rows[row]), source.depth, out,
                    step_stride);
