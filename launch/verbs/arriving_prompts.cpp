@@ -8,6 +8,8 @@ namespace {
 
 /// A small part of any --timeout: the other ranks hear of rank 0 so often.
 constexpr std::chrono::milliseconds kIdleWait(300);
+/// For lines that give no request, being bad or done already.
+constexpr std::chrono::milliseconds kLongestLook(100);
 
 }  // namespace
 
@@ -30,7 +32,10 @@ ArrivingPrompts::ArrivingPrompts(const Runtime& runtime, const Parts& parts, Con
 }
 
 std::optional<Request> ArrivingPrompts::next() {
+  const auto start = std::chrono::steady_clock::now();
   while (!parts_.output.has_next()) {
+    is_behind_ = std::chrono::steady_clock::now() - start > kLongestLook;
+    if (is_behind_) return std::nullopt;
     std::optional<Prompt> prompt = stream_.next();
     if (!prompt) return std::nullopt;
     add(std::move(*prompt));
@@ -50,6 +55,7 @@ void ArrivingPrompts::add(Prompt prompt) {
 }
 
 bool ArrivingPrompts::may_come(bool idle) const {
+  if (is_behind_) return true;
   if (stream_.has_ended()) return false;
   if (idle) stream_.wait(kIdleWait);
   return true;

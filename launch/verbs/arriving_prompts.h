@@ -28,8 +28,8 @@ class ArrivingPrompts {
   /// All must outlive this. Texts may have so many tokens.
   ArrivingPrompts(const Runtime& runtime, const Parts& parts, ContextLimit limit);
 
-  /// The next request that is there, if any. Throws Error{file} or Error{usage} for the first bad
-  /// prompt with --strict, and what PromptStream and ResultFile do.
+  /// The next request that is there, if any, and is found soon. Throws Error{file} or Error{usage}
+  /// for the first bad prompt with --strict, and what PromptStream and ResultFile do.
   [[nodiscard]] std::optional<Request> next();
   /// Whether one may still come; an `idle` caller waits for it a moment.
   [[nodiscard]] bool may_come(bool idle) const;
@@ -42,6 +42,7 @@ class ArrivingPrompts {
   ContextLimit limit_;
   BadPrompts bad_;
   PromptStream stream_;
+  bool is_behind_ = false;  // next() has left lines that are there
 };
 
 }  // namespace moesaic

@@ -16,8 +16,6 @@ PromptStream::PromptStream() : lines_(STDIN_FILENO), prompts_(input_name("-")) {
 std::optional<Prompt> PromptStream::next() {
   while (true) {
     while (std::optional<std::string> line = lines_.take()) {
-      require(line->find('\0') == std::string::npos, ErrorKind::file,
-              "{} is no text: a line has a NUL", input_name("-"));
       if (std::optional<Prompt> prompt = prompts_.parse(*line)) return prompt;
     }
     if (lines_.has_ended() || !has_more(std::chrono::milliseconds(0))) return std::nullopt;

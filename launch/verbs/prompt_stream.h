@@ -14,7 +14,7 @@ class PromptStream {
   PromptStream();
 
   /// The next prompt whose whole line has come, which has an error if it is not what it should be;
-  /// none if there is none. Throws Error{file} if the input cannot be read or is no text.
+  /// none if there is none. Throws Error{file} if the input cannot be read.
   [[nodiscard]] std::optional<Prompt> next();
   /// Whether nothing more will come after what next() gives.
   [[nodiscard]] bool has_ended() const noexcept { return lines_.has_ended(); }

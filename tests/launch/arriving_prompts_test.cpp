@@ -154,7 +154,20 @@ TEST(ArrivingPrompts, BadOnesAreToldOrEndTheRun) {
                  {"line 2", "exceed the context"});
   expect_failure(run_with_input(generate_lines(1), bad), 2, {"line 1", "exceed the context"});
   expect_failure(run_with_input(generate_lines(1), ""), 3, {"the standard input holds no prompt"});
-  expect_failure(run_with_input(generate_lines(1), std::string("a\0b\n", 4)), 3, {"NUL"});
+  const std::string nul("a\0b\n", 4);
+  expect_failure(run_with_input(generate_lines(1), nul), 3, {"line 1 is no text: it has a NUL"});
+  const ProgramResult others =
+      run_with_input(generate_lines(2), line_number(0) + nul + line_number(1));
+  EXPECT_EQ(others.exit_code, 0) << others.text();
+  EXPECT_NE(others.out.find("In the beginning of 1"), std::string::npos) << others.out;
+}
+
+TEST(ArrivingPrompts, LinesThatAreNotRunKeepNobodyWaiting) {
+  std::string bad;
+  for (int i = 0; i < 20'000; ++i) bad += "{\"prompt\": 1}\n";
+  const ProgramResult stopped =
+      run_with_input(generate_lines(2, {"--max-time", "1s"}), line_number(0) + bad);
+  EXPECT_TRUE(stopped.exit_code == 6 || stopped.exit_code == 0) << stopped.text();
 }
 
 }  // namespace
