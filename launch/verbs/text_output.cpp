@@ -17,9 +17,10 @@ std::string sample_text(const RequestList::Place& place) {
   return fmt::format(", sample {} of {}", place.sample + 1, place.samples);
 }
 
+/// Throws Error{resource} if nobody will read it: what is computed would be lost.
 void print_now(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  flush_output();
 }
 
 }  // namespace

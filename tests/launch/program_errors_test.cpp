@@ -187,6 +187,11 @@ TEST(ProgramErrors, StandardOutputCannotBeWritten) {
         run_program({"/bin/sh", "-c", program + " " + arguments + " > /dev/full"});
     expect_failure(result, 4, {"standard output"});
   }
+  const ProgramResult generated = run_program(
+      {"/bin/sh", "-c",
+       program + " generate -m " + kDemo + " -f " + kData + "/demo-prompts.txt -n 2 > /dev/full"});
+  expect_failure(generated, 4, {"standard output"});
+  EXPECT_EQ(generated.err.find("tokens/s"), std::string::npos) << "it ends at the first text";
   // More than a buffer holds, so that it fails on the way and not at the end; without ranks, too.
   for (const std::string& arguments :
        {"tokenize -m " + kDemo + " -f " + kData + "/demo-heldout.txt --json",
