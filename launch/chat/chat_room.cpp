@@ -94,9 +94,12 @@ bool ChatRoom::obey(const ChatCommand& command) {
       break;
     case Wish::reset:
       dialogue_.conversation().clear();
+      file_.clear();
+      context_tokens_ = 0;
       break;
     case Wish::undo:
       require(dialogue_.conversation().undo(), ErrorKind::usage, "nobody has asked anything yet");
+      context_tokens_.reset();
       break;
     case Wish::retry:
       dialogue_.ask_again();
@@ -138,6 +141,7 @@ void ChatRoom::answer(const ChatSignals& signals) {
   tell_end(turn);
   is_over_ = turn.stop_wanted;
   last_ = turn;
+  context_tokens_ = turn.prompt_tokens + turn.answer_tokens;
   totals_ += turn;
   ++answers_;
 }
@@ -165,6 +169,7 @@ void ChatRoom::tell_size() const {
 void ChatRoom::save(const std::string& argument) {
   const std::string path = argument.empty() ? file_ : expand_home(unquoted(argument));
   require(!path.empty(), ErrorKind::usage, "/save FILE says where");
+  require(dialogue_.conversation().size() > 0, ErrorKind::usage, "nobody has said anything yet");
   save_conversation(dialogue_.conversation(), path, path == file_);
   file_ = path;
   tell_size();
@@ -175,7 +180,8 @@ void ChatRoom::load(const std::string& argument) {
   const std::string path = expand_home(unquoted(argument));
   Conversation loaded = read_conversation(path);
   loaded.add_defaults(defaults_);
-  dialogue_.conversation() = std::move(loaded);
+  dialogue_.replace(std::move(loaded));
+  context_tokens_.reset();
   file_ = path;
   tell_size();
 }
@@ -187,8 +193,11 @@ std::string ChatRoom::totals_text() const {
 void ChatRoom::tell_statistics() const {
   screen_.note(turn_text("last answer", last_));
   screen_.note(totals_text());
-  screen_.note(fmt::format("context: {} of {} tokens", last_.prompt_tokens + last_.answer_tokens,
-                           dialogue_.context_tokens()));
+  const std::int64_t most = dialogue_.context_tokens();
+  screen_.note(context_tokens_ ? fmt::format("context: {} of {} tokens", *context_tokens_, most)
+                               : fmt::format("context: {} tokens; the next answer tells how many "
+                                             "the conversation takes",
+                                             most));
 }
 
 }  // namespace moesaic

@@ -48,6 +48,7 @@ class ChatRoom {
   ChatScreen& screen_;
   const ConversationDefaults& defaults_;
   std::string file_;  // that this conversation was saved to, or read from
+  std::optional<std::int64_t> context_tokens_ = 0;  // of this conversation; none: not known
   Turn last_;
   Turn totals_;
   std::int64_t answers_ = 0;

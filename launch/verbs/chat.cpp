@@ -98,12 +98,15 @@ void talk(const Runtime& runtime, StepEngine& engine, Dialogue& dialogue,
   const Options& options = runtime.options();
   constexpr std::array kInterrupt = {SIGINT};
   SignalWatch watch(kInterrupt);
-  const ChatSignals signals{.is_interrupted = [&] { return watch.caught().has_value(); },
-                            .forget = [&] { watch.forget(); },
-                            .is_over = [&] { return runtime.interruption().wanted(); }};
-  const auto lines = open_lines(runtime, {.on_idle = [&] { (void)engine.step(); },
-                                          .is_interrupted = signals.is_interrupted,
-                                          .is_over = signals.is_over});
+  bool stop_wanted = false;  // by any rank, while nobody asks
+  const ChatSignals signals{
+      .is_interrupted = [&] { return watch.caught().has_value(); },
+      .forget = [&] { watch.forget(); },
+      .is_over = [&] { return stop_wanted || runtime.interruption().wanted(); }};
+  const auto on_idle = [&] { stop_wanted = engine.step().stop_wanted || stop_wanted; };
+  const auto lines = open_lines(
+      runtime,
+      {.on_idle = on_idle, .is_interrupted = signals.is_interrupted, .is_over = signals.is_over});
   ChatScreen screen(options.colour == Colour::on ||
                     (options.colour == Colour::automatic && terminal_has_colours()));
   MessageReader reader(*lines, screen.prompt());

@@ -28,19 +28,26 @@ Turn& Turn::operator+=(const Turn& other) {
 Dialogue::Dialogue(const DialogueParts& parts, DialogueOptions options)
     : parts_(parts), options_(std::move(options)) {}
 
+void Dialogue::replace(Conversation conversation) {
+  conversation_ = std::move(conversation);
+  tries_.clear();
+}
+
 void Dialogue::ask(const std::string& text) {
   Conversation next = conversation_;
   next.ask(text);
-  prepare(std::move(next), 0);
+  prepare(std::move(next), false);
 }
 
 void Dialogue::ask_again() {
   Conversation next = conversation_;
   require(next.retract_answer(), ErrorKind::usage, "nobody has asked anything yet");
-  prepare(std::move(next), tries_ + 1);
+  prepare(std::move(next), true);
 }
 
-void Dialogue::prepare(Conversation next, std::uint64_t tries) {
+void Dialogue::prepare(Conversation next, bool is_again) {
+  const auto answer = static_cast<std::size_t>(next.answers());
+  const std::uint64_t tries = !is_again ? 0 : answer < tries_.size() ? tries_[answer] + 1 : 1;
   const std::string text = parts_.chat_template.render(next.chat()).text;
   std::vector<std::int32_t> tokens = parts_.tokenizer.encode(text, false);
   const std::int64_t count = std::ssize(tokens);
@@ -57,7 +64,8 @@ void Dialogue::prepare(Conversation next, std::uint64_t tries) {
        .stop_tokens = options_.stop_tokens,
        .stop_strings = options_.stop_strings});
   prompt_tokens_ = count;
-  tries_ = tries;
+  tries_.resize(answer);
+  tries_.push_back(tries);
   before_ = std::exchange(conversation_, std::move(next));
 }
 

@@ -61,6 +61,8 @@ class Dialogue {
 
   /// What is said so far; may be changed between turns.
   [[nodiscard]] Conversation& conversation() noexcept { return conversation_; }
+  /// Another conversation in its place.
+  void replace(Conversation conversation);
   [[nodiscard]] std::int64_t context_tokens() const noexcept { return options_.context_tokens; }
 
   /// A user's turn: answer() is next. Throws Error{usage} if it does not fit, and Error{file} for
@@ -74,14 +76,14 @@ class Dialogue {
   Turn answer(const Listener& listener);
 
  private:
-  void prepare(Conversation next, std::uint64_t tries);
+  void prepare(Conversation next, bool is_again);
   /// Takes steps until the request has ended; sets `stop_wanted` if a rank is asked to stop.
   [[nodiscard]] Finished run(const Listener& listener, bool& stop_wanted);
 
   DialogueParts parts_;
   DialogueOptions options_;
   Conversation conversation_;
-  std::uint64_t tries_ = 0;  // of the last question, before the present one
+  std::vector<std::uint64_t> tries_;  // of each answer, before the present one
   // While a question waits for answer():
   RequestId request_ = 0;
   std::int64_t prompt_tokens_ = 0;

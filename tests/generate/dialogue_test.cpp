@@ -147,6 +147,19 @@ TEST_P(DialogueOnRanks, undo_and_another_try_cost_no_more_than_what_differs) {
     const Turn again = dialogue.answer({});
     EXPECT_EQ(again.text, first.text) << "a first try again";
     EXPECT_EQ(again.computed_tokens, 1);
+    const Conversation saved = dialogue.conversation();
+    for (int other = 0; other < 2; ++other) {  // tries of other answers do not count
+      dialogue.ask("Who heard it?");
+      (void)dialogue.answer({});
+      dialogue.ask_again();
+      (void)dialogue.answer({});
+      ASSERT_TRUE(dialogue.conversation().undo());
+    }
+    dialogue.ask_again();
+    EXPECT_EQ(dialogue.answer({}).text, second.text);
+    dialogue.replace(saved);
+    dialogue.ask_again();
+    EXPECT_EQ(dialogue.answer({}).text, second.text) << "as in a new program";
   });
 }
 

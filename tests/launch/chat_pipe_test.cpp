@@ -71,8 +71,22 @@ TEST(ChatPipe, a_conversation_goes_on_from_a_file_as_it_would_have) {
   EXPECT_EQ(saved.at("messages").size(), 3);
   const ProgramResult known = run_moesaic({"tokenize", "-m", kDemo, "--chat", "-f", file});
   EXPECT_EQ(known.exit_code, 0) << known.text();
-  const ProgramResult refused = talk({}, "/save " + file + "\n");
+  const ProgramResult refused = talk({}, "Who heard it?\n/save " + file + "\n");
   EXPECT_NE(refused.err.find("it stays as it is"), std::string::npos) << refused.text();
+}
+
+TEST(ChatPipe, another_conversation_is_not_saved_over_one_that_was_saved) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("c.json");
+  const ProgramResult result = talk(
+      {"--temp", "0"}, "And what said the king?\n/save " + file +
+                           "\n/reset\n/stats\n/save\nWho heard it?\n/save\n/save " + file + "\n");
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_EQ(result.error_lines(), 3) << result.text();
+  EXPECT_NE(result.err.find("context: 0 of "), std::string::npos) << result.text();
+  EXPECT_NE(result.err.find("it stays as it is"), std::string::npos) << result.text();
+  EXPECT_EQ(Json::read_file(file).at("messages").at(0).at("content").as_string(),
+            "And what said the king?");
 }
 
 TEST(ChatPipe, what_is_wrong_is_told_and_the_conversation_goes_on) {
