@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,8 +51,8 @@ bool is_blank(std::string_view line) {
 }
 
 /// A whole file is one prompt, but for the end of its last line.
-Prompt whole_file(const std::string& path) {
-  std::string text = read_utf8_file(path);
+Prompt whole_file(const std::string& path, const InputWatch& watch) {
+  std::string text = read_utf8_file(path, watch);
   if (text.ends_with('\n')) text.pop_back();
   if (text.ends_with('\r')) text.pop_back();
   return {.text = text, .where = input_name(path), .checksum = checksum(text)};
@@ -74,8 +75,12 @@ class Input {
   Input& operator=(const Input&) = delete;
 
   /// The next bytes; none at the end.
-  [[nodiscard]] std::size_t read(std::span<char> bytes) const {
+  [[nodiscard]] std::size_t read(std::span<char> bytes, const InputWatch& watch) const {
     while (true) {
+      if (watch && !has_come()) {
+        watch();
+        continue;
+      }
       const ssize_t count = ::read(descriptor_, bytes.data(), bytes.size());
       if (count >= 0) return static_cast<std::size_t>(count);
       require(errno == EINTR, ErrorKind::file, "{}: cannot be read: {}", name_,
@@ -85,20 +90,29 @@ class Input {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
+  /// Whether a read would give something, or the end, or an error; after a moment at most.
+  [[nodiscard]] bool has_come() const {
+    constexpr int kMoment = 200;  // ms
+    pollfd input{.fd = descriptor_, .events = POLLIN, .revents = 0};
+    const int count = ::poll(&input, 1, kMoment);
+    return count > 0 || (count < 0 && errno != EINTR);
+  }
+
   std::string name_;
   int owned_;  // to be closed; -1: none
   int descriptor_;
 };
 
 /// All of an input. Devices that never end are noticed.
-std::string read_text(const Input& input) {
+std::string read_text(const Input& input, const InputWatch& watch) {
   constexpr std::size_t kMostBytes = std::size_t{4} << 30;
   constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
   std::string text;
   while (true) {
     const std::size_t before = text.size();
     text.resize(before + kPieceBytes);
-    text.resize(before + input.read({text.data() + before, kPieceBytes}));
+    text.resize(before + input.read({text.data() + before, kPieceBytes}, watch));
+    if (watch) watch();
     if (text.size() == before) return text;
     require(text.find('\0', before) == std::string::npos, ErrorKind::file,
             "{} is no text: byte {} is NUL", input.name(), text.find('\0', before));
@@ -127,14 +141,14 @@ std::string input_name(const std::string& path) {
   return path == "-" ? "the standard input" : path;
 }
 
-std::string read_file_bytes(const std::string& path) {
-  std::string text = read_text(Input(path));
+std::string read_file_bytes(const std::string& path, const InputWatch& watch) {
+  std::string text = read_text(Input(path), watch);
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   return text;
 }
 
-std::string read_utf8_file(const std::string& path) {
-  std::string text = read_file_bytes(path);
+std::string read_utf8_file(const std::string& path, const InputWatch& watch) {
+  std::string text = read_file_bytes(path, watch);
   if (is_valid_utf8(text)) return text;
   std::string_view left = text;
   std::int64_t number = 1;
@@ -154,6 +168,8 @@ std::optional<Prompt> PromptLines::parse(std::string_view line) {
   try_prompt(prompt, BadPrompts::keep, [&] {
     if (!*is_json_) prompt.text = line;
     require(is_valid_utf8(line), ErrorKind::file, "{} is not UTF-8", prompt.where);
+    require(line.find('\0') == line.npos, ErrorKind::file, "{} is no text: it has a NUL",
+            prompt.where);
     if (*is_json_) parse_json_line(line, prompt);
   });
   return prompt;
@@ -177,15 +193,15 @@ void require_one_input(const Options& options) {
           "--prompt and --file exclude each other");
 }
 
-std::vector<Prompt> read_prompts(const Options& options, BadPrompts bad) {
+std::vector<Prompt> read_prompts(const Options& options, BadPrompts bad, const InputWatch& watch) {
   require_one_input(options);
   if (options.prompt) {
     require(is_valid_utf8(*options.prompt), ErrorKind::usage, "the text of --prompt is not UTF-8");
     return {{.text = *options.prompt, .where = "--prompt", .checksum = checksum(*options.prompt)}};
   }
-  if (options.whole_file) return {whole_file(*options.file)};
+  if (options.whole_file) return {whole_file(*options.file, watch)};
   const std::string name = input_name(*options.file);
-  std::vector<Prompt> prompts = parse_prompts(read_file_bytes(*options.file), name);
+  std::vector<Prompt> prompts = parse_prompts(read_file_bytes(*options.file, watch), name);
   require(!prompts.empty(), ErrorKind::file, "{} holds no prompt: it is empty", name);
   for (const Prompt& prompt : prompts) {
     if (prompt.error && bad == BadPrompts::refuse) throw *prompt.error;

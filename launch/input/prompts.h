@@ -37,13 +37,17 @@ enum class BadPrompts {
 /// Calls `make`, which throws Error for a prompt that cannot be run.
 void try_prompt(Prompt& prompt, BadPrompts bad, const std::function<void()>& make);
 
+/// Hears several times a second that an input is read, also while nothing comes; may throw.
+using InputWatch = std::function<void()>;
+
 /// Throws Error{usage} unless there is one of --prompt and --file.
 void require_one_input(const Options& options);
 
 /// The prompts of --prompt or --file. Throws as require_one_input; Error{usage} if --prompt is not
 /// UTF-8; Error{file} if the file cannot be read, and that of the first bad line if these are
 /// refused.
-[[nodiscard]] std::vector<Prompt> read_prompts(const Options& options, BadPrompts bad);
+[[nodiscard]] std::vector<Prompt> read_prompts(const Options& options, BadPrompts bad,
+                                               const InputWatch& watch = {});
 
 /// The lines of a file as prompts: JSONL objects (RequestFields) if the first that is not blank
 /// starts with '{', else texts as they stand; blank lines are none.
@@ -70,8 +74,8 @@ class PromptLines {
 
 /// The bytes of a file, or of the standard input for "-", without a byte order mark. Throws
 /// Error{file} if it cannot be read.
-[[nodiscard]] std::string read_file_bytes(const std::string& path);
+[[nodiscard]] std::string read_file_bytes(const std::string& path, const InputWatch& watch = {});
 /// The same. Throws Error{file} also if it is not UTF-8.
-[[nodiscard]] std::string read_utf8_file(const std::string& path);
+[[nodiscard]] std::string read_utf8_file(const std::string& path, const InputWatch& watch = {});
 
 }  // namespace moesaic

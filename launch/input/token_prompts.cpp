@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/small_file.h"
 #include "launch/input/chat_prompts.h"
-#include "launch/job/agreement.h"
+#include "launch/input/reading.h"
 #include "launch/job/gather.h"
 #include "src/chat/turn_end.h"
 
@@ -89,15 +89,13 @@ std::vector<std::int32_t> encode_prompt(Prompt& prompt, const TokenPrompts& inpu
 }
 
 TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model, BadPrompts bad,
-                            const std::function<std::vector<Prompt>()>& read) {
+                            const std::function<std::vector<Prompt>(const InputWatch&)>& read) {
   TokenPrompts result;
-  LongWork work(runtime.world(), "reading", waiting_notice(runtime.log(), "reading"));
-  agree_on_work(runtime.world(), work, [&] {
-    if (!runtime.is_first()) return;
+  read_texts(runtime, [&](const ReadProgress& reading) {
     const Options& options = runtime.options();
     const std::string& directory = model.files.directory();
     require_chat_for_its_options(options);
-    result.prompts = read();
+    result.prompts = read([&] { reading(0, 1); });
     result.tokenizer = Tokenizer::from_directory(directory);
     if (options.chat) {
       ChatFiles files = read_chat_files(directory, options.chat_template);
@@ -107,7 +105,7 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model, BadP
     }
     for (Prompt& prompt : result.prompts) {
       result.tokens.push_back(encode_prompt(prompt, result, options, model.config.vocab_size, bad));
-      work.advance(std::ssize(result.tokens), std::ssize(result.prompts));
+      reading(std::ssize(result.tokens), std::ssize(result.prompts));
     }
   });
   for (const std::vector<std::int32_t>& tokens : result.tokens) {

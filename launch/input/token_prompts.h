@@ -39,10 +39,10 @@ struct TokenPrompts {
 /// Reads the tokenizer, with --chat the chat template, and the texts that `read` gives on rank 0,
 /// encodes these with the special tokens that the tokenizer adds. A text is bad, and may be refused
 /// by an AgreedError on all ranks, if it is empty, or has a token that the model does not know.
-/// Collective.
-[[nodiscard]] TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model,
-                                          BadPrompts bad,
-                                          const std::function<std::vector<Prompt>()>& read);
+/// Throws Interrupted if a rank is asked to stop. Collective.
+[[nodiscard]] TokenPrompts encode_prompts(
+    const Runtime& runtime, const OpenModel& model, BadPrompts bad,
+    const std::function<std::vector<Prompt>(const InputWatch&)>& read);
 
 /// The tokens of a prompt that reads like those of encode_prompts, or none: then it has its error.
 [[nodiscard]] std::vector<std::int32_t> encode_prompt(Prompt& prompt, const TokenPrompts& input,

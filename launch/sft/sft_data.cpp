@@ -10,7 +10,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "launch/input/prompts.h"
-#include "launch/job/agreement.h"
+#include "launch/input/reading.h"
 #include "launch/job/gather.h"
 #include "src/tokenizer/tokenizer_config.h"
 #include "src/train/sample_order.h"
@@ -65,19 +65,17 @@ SampleTools make_tools(const Options& options, const OpenModel& model, SampleFor
   return tools;
 }
 
-/// On rank 0, whose `work` it is.
 ReadSamples read_data_file(const Options& options, const OpenModel& model, const std::string& path,
-                           LongWork& work) {
+                           const ReadProgress& reading) {
   const std::string name = input_name(path);
-  const std::string text = read_utf8_file(path);
+  const std::string text = read_utf8_file(path, [&] { reading(0, 1); });
   const SampleFile file(text, name);
   const SampleFormat format = options.data_format ? *options.data_format : file.detect_format();
-  return file.read(
-      make_tools(options, model, format),
-      {.format = format,
-       .context = context_limit(options, model.config),
-       .too_long = options.too_long,
-       .progress = [&work](std::int64_t done, std::int64_t total) { work.advance(done, total); }});
+  return file.read(make_tools(options, model, format),
+                   {.format = format,
+                    .context = context_limit(options, model.config),
+                    .too_long = options.too_long,
+                    .progress = reading});
 }
 
 SampleSet subset(const SampleSet& set, const std::vector<std::int64_t>& samples) {
@@ -146,14 +144,12 @@ std::string samples_text(const SampleSet& samples, const ReadReport& report) {
 SftData read_sft_data(const Runtime& runtime, const OpenModel& model) {
   const Options& options = runtime.options();
   SftData data;
-  LongWork work(runtime.world(), "reading", waiting_notice(runtime.log(), "reading"));
-  agree_on_work(runtime.world(), work, [&] {
-    if (!runtime.is_first()) return;
-    ReadSamples read = read_data_file(options, model, *options.data, work);
+  read_texts(runtime, [&](const ReadProgress& reading) {
+    ReadSamples read = read_data_file(options, model, *options.data, reading);
     data.train = std::move(read.samples);
     data.train_report = read.report;
     if (options.eval_data) {
-      ReadSamples held_out = read_data_file(options, model, *options.eval_data, work);
+      ReadSamples held_out = read_data_file(options, model, *options.eval_data, reading);
       data.held_out = std::move(held_out.samples);
       data.held_out_report = held_out.report;
     }

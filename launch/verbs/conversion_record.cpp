@@ -12,7 +12,7 @@ namespace moesaic {
 namespace {
 
 /// Entries of a shard, as they follow each other in the manifest.
-std::vector<PackedEntry*> entries_of(PackedManifest& manifest, std::int64_t shard) {
+std::vector<PackedEntry*> entries_of_shard(PackedManifest& manifest, std::int64_t shard) {
   std::vector<PackedEntry*> entries;
   for (PackedEntry& entry : manifest.entries) {
     if (entry.shard == shard) entries.push_back(&entry);
@@ -32,7 +32,7 @@ ConversionRecord::ConversionRecord(const std::string& path, const RunIdentity& i
 }
 
 void ConversionRecord::note(const Json& record) {
-  const std::vector<PackedEntry*> entries = entries_of(manifest_, whole_);
+  const std::vector<PackedEntry*> entries = entries_of_shard(manifest_, whole_);
   const Json checksums = record.at("checksums");
   const Json scales = record.at("scales");
   const bool is_next = record.at("shard").as_int() == whole_ && !entries.empty() &&
@@ -52,7 +52,7 @@ void ConversionRecord::note(const Json& record) {
 void ConversionRecord::add() {
   std::vector<std::string> checksums;
   std::vector<double> scales;  // so that the bits come back
-  for (const PackedEntry* entry : entries_of(manifest_, whole_)) {
+  for (const PackedEntry* entry : entries_of_shard(manifest_, whole_)) {
     checksums.push_back(checksum_text(entry->checksum));
     scales.push_back(double{entry->scale});
   }

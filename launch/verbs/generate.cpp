@@ -26,12 +26,11 @@ namespace {
 StepOptions step_options(const Runtime& runtime, const ModelConfig& config,
                          const TokenPrompts& input, const Workload& work, std::int64_t capacity) {
   const Options& options = runtime.options();
-  return {
-      .batch_tokens = options.batch_size,
-      .parallel = options.parallel,
-      .cache_bytes = work.sequences * KvPool::sequence_bytes(config, runtime.precision(), capacity),
-      .tokenizer = input.tokenizer ? &*input.tokenizer : nullptr,
-      .stop_wanted = [&runtime] { return runtime.interruption().wanted(); }};
+  return {.batch_tokens = options.batch_size,
+          .parallel = options.parallel,
+          .cache_bytes = KvPool::bytes_of(config, runtime.precision(), capacity, work.sequences),
+          .tokenizer = input.tokenizer ? &*input.tokenizer : nullptr,
+          .stop_wanted = [&runtime] { return runtime.interruption().wanted(); }};
 }
 
 SamplingChoice choose_sampling(const Runtime& runtime, const OpenModel& model) {
@@ -235,11 +234,12 @@ void run_generate(Runtime& runtime) {
   const Arrival arrival = arrival_of(options);
   const OpenModel model = open_model(runtime);
   require_recordable(runtime);
-  TokenPrompts input = encode_prompts(runtime, model, bad_prompts(options), [&] {
+  const auto read = [&](const InputWatch& watch) {
     require_one_input(options);
-    return arrival == Arrival::before ? read_prompts(options, bad_prompts(options))
+    return arrival == Arrival::before ? read_prompts(options, bad_prompts(options), watch)
                                       : std::vector<Prompt>();
-  });
+  };
+  TokenPrompts input = encode_prompts(runtime, model, bad_prompts(options), read);
   const SamplingChoice sampling = choose_sampling(runtime, model);
   const std::unique_ptr<ResultFile> file =
       open_result_file(runtime, model, input, sampling.options);

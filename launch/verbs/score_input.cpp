@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "launch/input/prompts.h"
+#include "launch/input/reading.h"
 #include "launch/input/request_fields.h"
 #include "launch/input/token_prompts.h"
-#include "launch/job/agreement.h"
 
 namespace moesaic {
 namespace {
@@ -22,11 +22,12 @@ constexpr std::string_view kSpaces = " \t\r\n";
 /// Reads on rank 0 what the files hold.
 class Reader {
  public:
-  Reader(const Runtime& runtime, const OpenModel& model, LongWork& work, ScoreInput& input)
+  Reader(const Runtime& runtime, const OpenModel& model, const ReadProgress& reading,
+         ScoreInput& input)
       : options_(runtime.options()),
         config_(model.config),
         tokenizer_(*input.tokenizer),
-        work_(work),
+        reading_(reading),
         input_(input) {
     limit_ = context_of(options_, config_);
     require(options_.ctx_size != 1, ErrorKind::usage,
@@ -38,7 +39,7 @@ class Reader {
 
   void read(const std::string& path) {
     const std::string name = input_name(path);
-    const std::string text = read_utf8_file(path);
+    const std::string text = read_utf8_file(path, [&] { reading_(0, 1); });
     const std::size_t first = text.find_first_not_of(kSpaces);
     if (!options_.whole_file && first != std::string_view::npos && text[first] == '{') {
       read_lines(text, name);
@@ -59,7 +60,7 @@ class Reader {
       read_object(
           std::exchange(is_first, false) ? parse_first(line, where) : Json::parse(line, where),
           where);
-      work_.advance(total - std::ssize(text), total);
+      reading_(total - std::ssize(text), total);
     }
   }
 
@@ -172,7 +173,7 @@ class Reader {
   const Options& options_;
   const ModelConfig& config_;
   const Tokenizer& tokenizer_;
-  LongWork& work_;
+  const ReadProgress& reading_;
   ScoreInput& input_;
   ContextLimit limit_;
   std::int64_t stride_ = 0;
@@ -195,14 +196,12 @@ ScoreSizes ScoreInput::sizes() const {
 ScoreInput read_score_input(const Runtime& runtime, const OpenModel& model) {
   const Options& options = runtime.options();
   ScoreInput input;
-  LongWork work(runtime.world(), "reading", waiting_notice(runtime.log(), "reading"));
-  agree_on_work(runtime.world(), work, [&] {
+  read_texts(runtime, [&](const ReadProgress& reading) {
     require(!options.no_window || options.stride == 0, ErrorKind::usage,
             "--no-window and --stride exclude each other");
-    if (!runtime.is_first()) return;
     require(!options.files.empty(), ErrorKind::usage, "no text: --file FILE says which");
     input.tokenizer = Tokenizer::from_directory(model.files.directory());
-    Reader reader(runtime, model, work, input);
+    Reader reader(runtime, model, reading, input);
     for (const std::string& path : options.files) reader.read(path);
   });
   return input;

@@ -90,7 +90,7 @@ TEST(Interruption, TheTimeMayBeLimited) {
   for (const int ranks : {1, 2}) {
     const ProgramResult result = run_ranks(ranks, generate_with({"--max-time", "0s"}));
     EXPECT_EQ(result.exit_code, kInterrupted) << result.text();
-    EXPECT_NE(result.err.find("interrupted (the time is over) while the model was loaded"),
+    EXPECT_NE(result.err.find("interrupted (the time is over) while texts were read"),
               std::string::npos)
         << result.text();
   }
