@@ -195,7 +195,7 @@ std::string help_text(const MemoryPlan& plan, Verb verb) {
   if (is_large(MemoryItem::expert) && could_be_smaller(plan)) {
     help.add("experts of 4 bits", {"expert-format"});
   }
-  if (is_large(MemoryItem::cache)) {
+  if (is_large(MemoryItem::cache) || (verb == Verb::sft && is_large(MemoryItem::activation))) {
     help.add("shorter sequences", {"predict", "ctx-size", "n-prompt", "n-gen", "prompt-gen"});
     help.add("fewer at a time", {"parallel", "sequences"});
   }
@@ -325,7 +325,7 @@ RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights, const
   MemoryItems& own = memory.own;
   own[MemoryItem::expert] = resident_bytes_of(weights.rank_bytes);
   own[MemoryItem::cache] =
-      work.sequences * KvPool::sequence_bytes(model.config, model.precision, work.capacity);
+      KvPool::bytes_of(model.config, model.precision, work.capacity, work.sequences);
   own[MemoryItem::activation] = activation_bytes(model.config, work, rows, sharing.threads) +
                                 deferred_bytes(model, rows) +
                                 product_bytes(model.config, weights, work, sharing);
@@ -366,7 +366,7 @@ void require_memory(const MemoryPlan& plan, const MemoryLimit& limit, Verb verb)
 std::int64_t positions_in(const ModelConfig& config, Precision precision, const Workload& work,
                           std::int64_t cache_bytes) {
   return largest_value(work.capacity, [&](std::int64_t positions) {
-    return work.sequences * KvPool::sequence_bytes(config, precision, positions) <= cache_bytes;
+    return KvPool::bytes_of(config, precision, positions, work.sequences) <= cache_bytes;
   });
 }
 

@@ -18,8 +18,8 @@ namespace {
 StepOptions step_options(const Runtime& runtime, const ModelConfig& config, const ScoreWork& plan) {
   return {.batch_tokens = plan.work.batch_tokens,
           .parallel = plan.parallel,
-          .cache_bytes = plan.work.sequences *
-                         KvPool::sequence_bytes(config, runtime.precision(), plan.work.capacity),
+          .cache_bytes = KvPool::bytes_of(config, runtime.precision(), plan.work.capacity,
+                                          plan.work.sequences),
           .stop_wanted = [&runtime] { return runtime.interruption().wanted(); }};
 }
 

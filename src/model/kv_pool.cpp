@@ -47,6 +47,13 @@ std::int64_t KvPool::sequence_bytes(const ModelConfig& config, Precision precisi
   return sum;
 }
 
+std::int64_t KvPool::bytes_of(const ModelConfig& config, Precision precision,
+                              std::int64_t positions, std::int64_t sequences) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 50;
+  const std::int64_t bytes = sequence_bytes(config, precision, positions);
+  return bytes > kMost / std::max<std::int64_t>(sequences, 1) ? kMost : sequences * bytes;
+}
+
 void KvPool::count_bytes(std::int64_t added) {
   require(added <= max_bytes_ - bytes_, ErrorKind::resource,
           "the key-value cache is full: {} are in use, {} more are needed, {} are allowed",

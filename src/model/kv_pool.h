@@ -33,6 +33,9 @@ class KvPool {
   /// Bytes of a sequence of so many positions that shares nothing.
   [[nodiscard]] static std::int64_t sequence_bytes(const ModelConfig& config, Precision precision,
                                                    std::int64_t positions);
+  /// Of so many of these; a PiB where it is more.
+  [[nodiscard]] static std::int64_t bytes_of(const ModelConfig& config, Precision precision,
+                                             std::int64_t positions, std::int64_t sequences);
 
   /// An empty sequence; the pool must outlive it. `prompt_length`: positions that are given at
   /// once, however they are cut into chunks. Throws Error{resource} if its states do not fit.

@@ -53,7 +53,7 @@ TEST_F(PlannedTraining, that_does_not_fit_is_what_it_falls_back_to) {
   EXPECT_FALSE(wide.at("recompute").as_bool());
   const std::string between = fmt::format("{}", (most + least) / 2);
   expect_failure(run(kDemo, {"--recompute", "never", "--memory", between}), 4,
-                 {"what would help: --recompute always"});
+                 {"what would help: shorter sequences (--ctx-size), --recompute always"});
   const ProgramResult neither = run(kDemo, {"--memory", fmt::format("{}", least / 2)});
   EXPECT_EQ(neither.exit_code, 4) << neither.text();
   EXPECT_EQ(neither.err.find("--recompute"), std::string::npos) << neither.text();

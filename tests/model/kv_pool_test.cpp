@@ -86,6 +86,17 @@ Tokens random_tokens(std::mt19937& random, std::size_t count) {
   return tokens;
 }
 
+TEST(KvPool, BytesOfManySequencesDoNotOverflow) {
+  with_engine("qwen3_moe-v4-yarn-window-sharded", [](TestEngine& engine) {
+    const auto bytes = [&](std::int64_t positions, std::int64_t sequences) {
+      return KvPool::bytes_of(engine.config(), Precision::bf16, positions, sequences);
+    };
+    EXPECT_EQ(bytes(100, 7), 7 * bytes(100, 1));
+    EXPECT_EQ(bytes(100, 0), 0);
+    EXPECT_EQ(bytes(1'000'000'000'000, 1'000'000), std::int64_t{1} << 50);
+  });
+}
+
 TEST(KvPool, random_sharing_writing_dropping_and_recomputing_keeps_the_bits) {
   with_engine("qwen3_moe-v4-yarn-window-sharded", [](TestEngine& engine) {
     std::mt19937 random(7);
