@@ -186,7 +186,7 @@ std::string RollCall::verdict() const {
                     : "all ranks wait for each other, at different places";
 }
 
-/// "rank 2 (node3), which waits at step 12, layer 2, results for rank 0 (node1)"
+/// "rank 2 (node3), which waits at pass 12, layer 2, results for rank 0 (node1)"
 std::string RollCall::stand(int rank, const std::vector<int>& awaited) const {
   std::string text = fmt::format("{}, which waits at {}", name(rank),
                                  reports_[static_cast<std::size_t>(rank)].place.text());

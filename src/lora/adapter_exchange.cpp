@@ -53,6 +53,7 @@ void AdapterExchange::for_each_held(const Piece& piece, const Visit& visit) cons
 }
 
 void AdapterExchange::collect(std::span<const float> values, const Take& take) const {
+  world_.place() = world_.place().at("collecting");
   // Each value is here on one rank alone and zero bits on the others, so that sums of the bits
   // gather them.
   std::vector<std::int64_t> bits;

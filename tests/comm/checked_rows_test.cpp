@@ -106,7 +106,7 @@ TEST(CheckedRows, a_damaged_byte_is_told_with_sender_receiver_and_place) {
   for (const bool is_far : {false, true}) {
     const std::string message = error_of_receiver(is_far, 3, 3);
     EXPECT_EQ(message.substr(0, message.find(':', 60)),
-              "rank 1 of 2: exchange_rows: step 3, layer 3, results: 4 rows that rank 0 sent "
+              "rank 1 of 2: exchange_rows: pass 3, layer 3, results: 4 rows that rank 0 sent "
               "arrived damaged")
         << message;
     EXPECT_EQ(error_of_receiver(is_far, 3, 4), "no error");

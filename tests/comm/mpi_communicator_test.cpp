@@ -98,9 +98,9 @@ TEST(MpiCommunicator, who_has_joined_a_collective_call_is_not_awaited) {
     message = error.what();
   }
   EXPECT_EQ(message.substr(0, message.find('\n')).find("all waits lead to rank 1 ("), 0) << message;
-  EXPECT_NE(message.find("), which waits at step 1, layer 1, sums for rank 2 ("), std::string::npos)
+  EXPECT_NE(message.find("), which waits at pass 1, layer 1, sums for rank 2 ("), std::string::npos)
       << message;
-  EXPECT_NE(message.find("), which waits at step 1, layer 2, sums for rank 1 ("), std::string::npos)
+  EXPECT_NE(message.find("), which waits at pass 1, layer 2, sums for rank 1 ("), std::string::npos)
       << message;
   world->barrier();
 }

@@ -54,8 +54,8 @@ TEST(RollCall, a_silent_rank_is_named) {
   EXPECT_EQ(test::without_times(message),
             "all wait for rank 0, silent\n"
             "  rank 0: silent\n"
-            "  rank 1: step 12, layer 3, gather: barrier: waiting for rank 0, for T s\n"
-            "  rank 2: step 12, layer 3, gather: barrier: waiting for rank 0, for T s");
+            "  rank 1: pass 12, layer 3, gather: barrier: waiting for rank 0, for T s\n"
+            "  rank 2: pass 12, layer 3, gather: barrier: waiting for rank 0, for T s");
 }
 
 TEST(RollCall, a_rank_at_work_says_where) {
@@ -65,7 +65,7 @@ TEST(RollCall, a_rank_at_work_says_where) {
     comm.barrier();
   });
   EXPECT_TRUE(message.starts_with("all wait for rank 2, at work\n")) << message;
-  EXPECT_NE(message.find("\n  rank 2: step 2, layer 2, attention: at work"), std::string::npos)
+  EXPECT_NE(message.find("\n  rank 2: pass 2, layer 2, attention: at work"), std::string::npos)
       << message;
 }
 
@@ -95,7 +95,7 @@ TEST(RollCall, who_awaits_rows_names_the_rank_that_is_elsewhere) {
     };
     const std::string message = told(body, {.timeout = kTimeout, .ranks_per_node = per_node});
     EXPECT_TRUE(message.starts_with(
-        "all waits lead to rank 2, which waits at step 12, layer 2, rows for rank 0, rank 1\n"))
+        "all waits lead to rank 2, which waits at pass 12, layer 2, rows for rank 0, rank 1\n"))
         << message;
   }
 }
@@ -150,26 +150,26 @@ using State = RankReport::State;
 
 TEST(RollCall, a_chain_of_waits_names_its_end) {
   EXPECT_EQ(verdict({waits_for({1}), waits_for({2}), waits_for({}, 5)}),
-            "all waits lead to rank 2, which waits at step 1, layer 5, rows");
+            "all waits lead to rank 2, which waits at pass 1, layer 5, rows");
   EXPECT_EQ(
       verdict({waits_for({1}), waits_for({2}, 4), waits_for({1}, 5)}),
-      "all waits lead to rank 1, which waits at step 1, layer 4, rows for rank 2, and rank 2, "
-      "which waits at step 1, layer 5, rows for rank 1");
+      "all waits lead to rank 1, which waits at pass 1, layer 4, rows for rank 2, and rank 2, "
+      "which waits at pass 1, layer 5, rows for rank 1");
   EXPECT_EQ(verdict({waits_for({3}), waits_for({3}), waits_for({3}), waits_for({0, 1, 2}, 7)}),
-            "all waits lead to rank 3, which waits at step 1, layer 7, rows for rank 0, rank 1, "
+            "all waits lead to rank 3, which waits at pass 1, layer 7, rows for rank 0, rank 1, "
             "rank 2");
 }
 
 TEST(RollCall, several_ends_and_long_circles_are_told_shortly) {
   EXPECT_EQ(verdict({waits_for({1, 2}), waits_for({}, 4), waits_for({}, 5)}),
-            "all waits lead to rank 1, which waits at step 1, layer 4, rows; or to rank 2, which "
-            "waits at step 1, layer 5, rows");
+            "all waits lead to rank 1, which waits at pass 1, layer 4, rows; or to rank 2, which "
+            "waits at pass 1, layer 5, rows");
   EXPECT_EQ(
       verdict({waits_for({1}), waits_for({2}), waits_for({3}), waits_for({4}), waits_for({1})}),
       "all waits lead to rank 1, rank 2, rank 3, rank 4, which wait for each other");
   EXPECT_EQ(verdict({waits_for({4}), waits_for({4}), waits_for({4}), waits_for({4}),
                      waits_for({0, 1, 2, 3})}),
-            "all waits lead to rank 4, which waits at step 1, layer 0, rows for 4 ranks");
+            "all waits lead to rank 4, which waits at pass 1, layer 0, rows for 4 ranks");
 }
 
 TEST(RollCall, waits_that_tell_no_rank_from_the_others_are_told_as_such) {
@@ -186,8 +186,8 @@ TEST(RollCall, a_rank_that_nobody_waits_for_is_not_to_blame) {
   EXPECT_EQ(verdict({waits_for({2}), that_is(State::at_work), that_is(State::left)}),
             "all wait for rank 2, which left the job");
   EXPECT_EQ(verdict({waits_for({1}), waits_for({0}, 3), that_is(State::at_work)}),
-            "all waits lead to rank 0, which waits at step 1, layer 0, rows for rank 1, and rank "
-            "1, which waits at step 1, layer 3, rows for rank 0");
+            "all waits lead to rank 0, which waits at pass 1, layer 0, rows for rank 1, and rank "
+            "1, which waits at pass 1, layer 3, rows for rank 0");
   EXPECT_EQ(verdict({waits_for({}), waits_for({0}), that_is(State::silent)}),
             "all wait for rank 2, silent")
       << "nobody knows for whom rank 0 waits";
@@ -198,13 +198,13 @@ TEST(RollCall, who_has_come_to_a_meeting_is_not_awaited) {
   const Meeting fourth{.group = 7, .number = 4};
   EXPECT_EQ(verdict({waits_for({0, 1, 2, 3}, 0, third), waits_for({0, 1, 2, 3}, 0, third),
                      waits_for({3}, 2), waits_for({0, 1, 2, 3}, 0, fourth)}),
-            "all waits lead to rank 2, which waits at step 1, layer 2, rows for rank 3, and rank "
-            "3, which waits at step 1, layer 0, rows for rank 0, rank 1, rank 2");
+            "all waits lead to rank 2, which waits at pass 1, layer 2, rows for rank 3, and rank "
+            "3, which waits at pass 1, layer 0, rows for rank 0, rank 1, rank 2");
   const Meeting of_others{.group = 8, .number = 3};
   EXPECT_EQ(verdict({waits_for({0, 1, 2}, 0, third), waits_for({1, 2}, 1, of_others),
                      waits_for({0, 1, 2}, 2, third)}),
-            "all waits lead to rank 1, which waits at step 1, layer 1, rows for rank 2, and rank "
-            "2, which waits at step 1, layer 2, rows for rank 1");
+            "all waits lead to rank 1, which waits at pass 1, layer 1, rows for rank 2, and rank "
+            "2, which waits at pass 1, layer 2, rows for rank 1");
 }
 
 TEST(RollCall, a_rank_that_waited_in_vain_and_left_is_told_with_its_place) {
@@ -221,8 +221,8 @@ TEST(RollCall, a_rank_that_waited_in_vain_and_left_is_told_with_its_place) {
     EXPECT_EQ(
         test::without_times(error.what()),
         "all wait for rank 2, which left the job\n"
-        "  rank 0: step 3, layer 2, rows: barrier: waiting for rank 2, for T s\n"
-        "  rank 1: step 3, layer 2, rows: barrier: waiting for rank 2, for T s, and has left the "
+        "  rank 0: pass 3, layer 2, rows: barrier: waiting for rank 2, for T s\n"
+        "  rank 1: pass 3, layer 2, rows: barrier: waiting for rank 2, for T s, and has left the "
         "job\n"
         "  rank 2: has left the job");
   }

@@ -183,10 +183,10 @@ TEST(ThreadCommunicator, a_rank_in_another_layer_is_told_at_once) {
     for (const bool known : {false, true}) {
       const std::string message = error_of_a_rank_ahead(2, per_node, known);
       const std::string ahead =
-          "this rank is at step 7, layer 4, results, but rank 0 at step 7, "
+          "this rank is at pass 7, layer 4, results, but rank 0 at pass 7, "
           "layer 3, results";
       const std::string behind =
-          "this rank is at step 7, layer 3, results, but rank 1 at step 7, "
+          "this rank is at pass 7, layer 3, results, but rank 1 at pass 7, "
           "layer 4, results";
       EXPECT_TRUE(message == "rank 0 of 2: exchange_rows: " + behind ||
                   message == "rank 1 of 2: exchange_rows: " + ahead)

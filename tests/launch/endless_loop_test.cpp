@@ -97,7 +97,7 @@ void expect_silent(const ProgramResult& result, int victim) {
     const std::size_t begin = result.err.find("\n  rank " + std::to_string(rank) + " (");
     ASSERT_NE(begin, std::string::npos) << result.err;
     const std::string line = result.err.substr(begin + 1, result.err.find('\n', begin + 1) - begin);
-    EXPECT_NE(line.find(rank == victim ? "): silent" : "): step "), std::string::npos) << line;
+    EXPECT_NE(line.find(rank == victim ? "): silent" : "): pass "), std::string::npos) << line;
     EXPECT_EQ(line.find("waiting for") == std::string::npos, rank == victim) << line;
   }
 }
