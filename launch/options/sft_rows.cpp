@@ -119,7 +119,7 @@ constexpr std::array kRows = {
     OptionRow{"save-every", '\0', "N", &O::save_every, kTraining, verbs::kSft | verbs::kPlan,
               "steps between checkpoints, each with its adapter; 0: at the end alone", 0, kMany},
     OptionRow{"keep", '\0', "N", &O::keep, kTraining, verbs::kSft | verbs::kPlan,
-              "checkpoints that stay", 1, 1e6},
+              "checkpoints that stay, besides the one of the lowest held-out loss", 1, 1e6},
     OptionRow{"resume", '\0', "", &O::resume, kTraining, verbs::kSft,
               "go on from the last checkpoint in OUTDIR, if there is one"},
     OptionRow{"on-nonfinite", '\0', "WHAT", one_of<&O::on_nonfinite>(), kTraining, verbs::kSft,

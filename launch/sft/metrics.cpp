@@ -2,9 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <fstream>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -33,9 +34,9 @@ std::string digest_of(const Json& line) {
 
 void add_to(LossCurves& curves, const Json& line) {
   const std::string event = line.at("event").as_string();
-  const auto loss = line.find("loss");
-  if (!loss) return;
-  const LossPoint point{step_of(line), loss->as_double()};
+  const auto loss = line.find("loss");  // null for what is no number
+  const LossPoint point{step_of(line),
+                        loss ? loss->as_double() : std::numeric_limits<double>::quiet_NaN()};
   if (event == "step") curves.train.push_back(point);
   if (event == "eval") curves.held_out.push_back(point);
 }
@@ -118,9 +119,12 @@ void MetricsFile::count_evaluation(const std::string& digest) {
 }
 
 std::optional<LossPoint> MetricsFile::lowest_held_out() const {
-  const auto first = curves_.held_out.begin() + static_cast<std::ptrdiff_t>(first_held_out_);
-  if (first == curves_.held_out.end()) return std::nullopt;
-  return *std::ranges::min_element(first, curves_.held_out.end(), {}, &LossPoint::loss);
+  std::optional<LossPoint> lowest;
+  for (std::size_t i = first_held_out_; i < curves_.held_out.size(); ++i) {
+    const LossPoint& point = curves_.held_out[i];
+    if (std::isfinite(point.loss) && (!lowest || point.loss <= lowest->loss)) lowest = point;
+  }
+  return lowest;
 }
 
 void MetricsFile::write(const std::string& line) {

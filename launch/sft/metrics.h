@@ -52,7 +52,8 @@ class MetricsFile {
 
   /// The step of the last evaluation there; -1 if there is none, or it was of other samples.
   [[nodiscard]] std::int64_t last_evaluation(std::string_view digest) const;
-  /// The lowest loss of the samples of the last evaluation; nothing without one.
+  /// The lowest loss of the samples of the last evaluation, of equal ones the last; nothing if none
+  /// is a number.
   [[nodiscard]] std::optional<LossPoint> lowest_held_out() const;
 
   /// A JSON object. Throws Error{resource} when the disk refuses.

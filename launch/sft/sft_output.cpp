@@ -168,6 +168,9 @@ void require_apart_from_run(std::string_view option, const std::string& path,
 void check_output(const Options& options) {
   require(!options.output_dir.empty(), ErrorKind::usage,
           "no directory for the adapter: --output OUTDIR says which");
+  std::error_code error;
+  require(!fs::is_regular_file(options.output_dir, error), ErrorKind::usage,
+          "--output {}: is a file, and a directory is wanted", options.output_dir);
   if (options.grad_out) require_apart_from_run("grad-out", *options.grad_out, options.output_dir);
   require_outside_checkpoints(options.output_dir);
   if (!is_filled(options.output_dir)) return;
@@ -209,6 +212,9 @@ void OutputDirectory::begin(const Options& options, std::int64_t bytes) {
   }
   require(!error, ErrorKind::resource, "{}: cannot be read: {}", path_, error.message());
   if (!options.resume && !old.empty()) require_room_without(old, path_, bytes);
+  // What may be refused goes first: the adapter is left then.
+  std::ranges::stable_partition(
+      old, [](const fs::path& path) { return names_checkpoint(path.filename().string()); });
   for (const fs::path& path : old) {
     if (names_checkpoint(path.filename().string())) {
       error = remove_checkpoint(path.string());

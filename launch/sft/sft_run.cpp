@@ -20,6 +20,7 @@
 #include "launch/sft/metrics.h"
 #include "launch/sft/sft_output.h"
 #include "launch/sft/sft_setup.h"
+#include "src/lora/adapter_files.h"
 #include "src/train/sample_order.h"
 
 namespace moesaic {
@@ -97,6 +98,7 @@ class SftRun {
   void end(std::int64_t steps, std::string_view reason);
   void end_early();
   void tell_of_disk(const std::string& refused);
+  [[nodiscard]] std::optional<LossPoint> lowest_held_out() const;
   void tell_of_lowest() const;
   void show(const StepMetrics& metrics) const;
   void warn_of_gradients(std::string_view why) const;
@@ -126,7 +128,9 @@ void SftRun::go_on() {
     done_ = std::max<std::int64_t>(saved_, 0);
     runtime_.log().once(LogLevel::info, "{}",
                         saved_ < 0 ? "no checkpoint to go on from: beginning at step 1"
-                                   : fmt::format("going on after step {}", done_));
+                        : done_ == total_steps_
+                            ? fmt::format("step {} is the last and done: nothing is left", done_)
+                            : fmt::format("going on after step {}", done_));
   }
   agree(runtime_.world(), [&] {
     if (runtime_.is_first()) setup_.require_room(done_);
@@ -174,6 +178,8 @@ void SftRun::begin() {
     metrics_.emplace(options().output_dir, saved_);
     metrics_->write(setup_.start_line(data_, done_, total_steps_));
     evaluated_ = metrics_->last_evaluation(held_out_digest_);
+    const std::optional<LossPoint> lowest = lowest_held_out();
+    if (saved_ >= 0) setup_.remove_checkpoints(saved_, lowest ? lowest->step : -1);
   });
   runtime_.world().max({&evaluated_, 1});
   runtime_.log().once(LogLevel::info, "{}", setup_.text(data_, total_steps_));
@@ -233,16 +239,22 @@ void SftRun::tell_of_disk(const std::string& refused) {
                       refused);
 }
 
-/// Where the adapter is that had the lowest held-out loss, if it is not the last one. On rank 0.
+/// So far; nothing on other ranks than 0.
+std::optional<LossPoint> SftRun::lowest_held_out() const {
+  if (!metrics_ || data_.held_out.size() == 0) return std::nullopt;
+  return metrics_->lowest_held_out();
+}
+
+/// Where the adapter is that had the lowest held-out loss, if it is not the last one.
 void SftRun::tell_of_lowest() const {
-  const std::optional<LossPoint> lowest = metrics_->lowest_held_out();
+  const std::optional<LossPoint> lowest = lowest_held_out();
   if (!lowest || lowest->step == done_) return;
   const std::string place = setup_.checkpoint_path(lowest->step);
   const std::string where =
       lowest->step == 0 ? "before the first step"
-      : file_exists(place)
+      : file_exists(fmt::format("{}/{}", place, kAdapterTensorsFile))
           ? fmt::format("after step {}, whose adapter is in {}", lowest->step, place)
-          : fmt::format("after step {}, of which no checkpoint is there (--save-every, --keep)",
+          : fmt::format("after step {}, which was not saved (--save-every, --eval-every)",
                         lowest->step);
   runtime_.log().once(LogLevel::info, "held-out loss was lowest, {:.4f}, {}", lowest->loss, where);
 }
@@ -278,7 +290,8 @@ bool SftRun::evaluate(std::int64_t steps) {
 void SftRun::save(std::int64_t steps) {
   if (saved_ == steps) return;
   const Clock::time_point start = Clock::now();
-  setup_.save_checkpoint(steps);
+  const std::optional<LossPoint> lowest = lowest_held_out();
+  setup_.save_checkpoint(steps, lowest ? lowest->step : -1);
   saved_ = steps;
   if (!metrics_) return;
   metrics_->write(JsonWriter()
@@ -332,7 +345,7 @@ void SftRun::train() {
   }
   if (!evaluate(done_)) return end_early();
   end(done_, "done");
-  if (metrics_) tell_of_lowest();
+  tell_of_lowest();
   if (const std::int64_t updates = setup_.trainer().updates(); updates < done_) {
     runtime_.log().once(LogLevel::warning, "{} of {} steps were left out{}", done_ - updates, done_,
                         updates == 0 ? ": the adapter is what it began with" : "");

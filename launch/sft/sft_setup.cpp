@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <filesystem>
 #include <optional>
 
@@ -123,8 +122,7 @@ std::string other_run(const Command& command) {
 std::int64_t sft_total_steps(const Options& options, std::int64_t samples) {
   if (options.max_steps > 0) return options.max_steps;
   const SampleOrder order({.samples = samples, .batch = options.global_batch_size});
-  return static_cast<std::int64_t>(
-      std::ceil(options.epochs * static_cast<double>(order.steps_per_epoch())));
+  return steps_of_epochs(options.epochs, order.steps_per_epoch());
 }
 
 SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData& data)
@@ -143,6 +141,8 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
       checkpoints_(runtime.options().output_dir, saved_adapter()),
       engine_(runtime, model, engine_work(model, data)),
       total_steps_(sft_total_steps(runtime.options(), data.train.size())),
+      is_converted_(model.files.checkpoint() == nullptr),
+      holds_out_(data.held_out.size() > 0),
       pass_(pass_on(engine_.transformer())) {
   const Compute compute = runtime.compute();
   agree(runtime.world(), [&] {
@@ -220,8 +220,10 @@ TrainOptions SftSetup::train_options() const {
 /// On rank 0.
 void SftSetup::require_own(const TrainProgress& progress) const {
   require(progress.digest == digest_, ErrorKind::usage,
-          "{}: {}; --overwrite in place of --resume begins anew", checkpoints_.path(progress.steps),
-          other_run(runtime_.command()));
+          "{}: {}; --overwrite in place of --resume begins anew, --lora {} with another --output "
+          "goes on from its adapter",
+          checkpoints_.path(progress.steps), other_run(runtime_.command()),
+          checkpoints_.path(progress.steps));
   require(progress.steps <= total_steps_, ErrorKind::usage,
           "{}: has more steps than the {} of the run: --max-steps or --epochs says how many",
           checkpoints_.path(progress.steps), total_steps_);
@@ -250,13 +252,12 @@ std::int64_t SftSetup::load_newest_checkpoint() {
   trainer_->set_updates(updates);
   checkpoints_.load(steps, exchange_, train_state());
   adapters_.pack(*runtime_.compute().pool);
-  if (runtime_.is_first()) checkpoints_.remove_all_but(runtime_.options().keep, steps);
   return steps;
 }
 
-void SftSetup::save_checkpoint(std::int64_t steps) {
+void SftSetup::save_checkpoint(std::int64_t steps, std::int64_t also) {
   checkpoints_.save({.steps = steps, .updates = trainer_->updates(), .digest = digest_},
-                    train_state(), exchange_, runtime_.options().keep);
+                    train_state(), exchange_, {runtime_.options().keep, also});
 }
 
 TrainCheckpoints::State SftSetup::train_state() {
@@ -282,7 +283,7 @@ DiskDemand SftSetup::disk_demand(std::int64_t done, std::int64_t there) const {
   return {.steps_done = done,
           .total_steps = total_steps_,
           .save_every = options.save_every,
-          .keep = options.keep,
+          .keep = options.keep + (holds_out_ ? 1 : 0),
           .there = there,
           .checkpoint_bytes = checkpoints_.bytes(),
           .adapter_bytes = adapter_file_bytes(saved_adapter()),
@@ -315,8 +316,10 @@ void SftSetup::write_gradients(const std::string& path) const {
 std::string SftSetup::end_text() const {
   const std::string& out = runtime_.options().output_dir;
   const AdapterDescription its = description();
-  const std::string convert = fmt::format("moesaic convert -m {} --lora {}",
-                                          shell_word(runtime_.options().model), shell_word(out));
+  const std::string model =  // what it may be merged into
+      is_converted_ ? "CHECKPOINT" : shell_word(runtime_.options().model);
+  const std::string convert =
+      fmt::format("moesaic convert -m {} --lora {}", model, shell_word(out));
   if (loads_on_both(its, config_.peft5_takes_experts, specs_)) {
     return fmt::format(
         "the adapter is in {}, for PEFT with transformers 4 or 5; {} --merge -o MERGED writes a "

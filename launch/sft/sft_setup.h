@@ -42,7 +42,7 @@ class SftSetup {
   /// options. Collective.
   [[nodiscard]] std::int64_t load_newest_checkpoint();
   /// The state after `steps`. Collective.
-  void save_checkpoint(std::int64_t steps);
+  void save_checkpoint(std::int64_t steps, std::int64_t also);
   /// The adapter as PEFT reads it. Collective.
   void save_adapter(const std::string& directory) const;
   /// Throws Error{resource} unless OUTDIR has room for what comes after `done` steps. For rank 0.
@@ -59,6 +59,10 @@ class SftSetup {
   [[nodiscard]] std::string text(const SftData& data, std::int64_t total_steps) const;
   [[nodiscard]] std::string checkpoint_path(std::int64_t steps) const {
     return checkpoints_.path(steps);
+  }
+  /// Those that --keep has made too many. `also` stays. For rank 0.
+  void remove_checkpoints(std::int64_t newest, std::int64_t also) const {
+    checkpoints_.remove_all_but({runtime_.options().keep, also}, newest);
   }
   /// What to do with the result.
   [[nodiscard]] std::string end_text() const;
@@ -91,6 +95,8 @@ class SftSetup {
   TrainCheckpoints checkpoints_;
   Engine engine_;
   std::int64_t total_steps_;
+  bool is_converted_;  // the model: no checkpoint
+  bool holds_out_;     // data, of whose loss the lowest has a checkpoint that stays
   SamplePass pass_;
   std::unique_ptr<Trainer> trainer_;
 };

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/directory.h"
 #include "base/error.h"
 #include "src/checkpoint/matrix_source.h"
 
@@ -58,6 +59,16 @@ double alpha_of_part(double alpha, std::int64_t rank, std::int64_t file_rank, bo
   return std::abs(exact - std::round(exact)) < 1e-9 ? std::round(exact) : exact;
 }
 
+/// A run that was killed has checkpoints and no adapter yet.
+void require_adapter(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (std::filesystem::exists(folder / kAdapterConfigFile, error)) return;
+  for (const auto& entry : entries_of(folder, error)) {
+    require(!std::filesystem::exists(entry.path() / kAdapterConfigFile, error), ErrorKind::file,
+            "{}: has no adapter itself; {} has one", folder.string(), entry.path().string());
+  }
+}
+
 }  // namespace
 
 /// Whether B of gates (above) and ups has blocks: zeros above in the ranks of ups, below in those
@@ -84,6 +95,7 @@ struct AdapterFiles::Use {
 
 AdapterFiles AdapterFiles::open(const std::string& directory, std::span<const AdapterSite> sites) {
   const std::filesystem::path folder(directory);
+  require_adapter(folder);
   const Json config = Json::read_file((folder / kAdapterConfigFile).string());
   auto file = std::make_shared<const SafetensorsFile>(
       SafetensorsFile::open((folder / kAdapterTensorsFile).string()));

@@ -54,13 +54,25 @@ std::vector<std::int64_t> SampleOrder::step(std::int64_t step) {
   return {order_.begin() + begin, order_.begin() + end};
 }
 
-std::int64_t count_of_share(double share, std::int64_t samples) {
+namespace {
+
+/// A share of a number; one that is whole but for rounding is whole.
+double product_of(double share, std::int64_t number) {
   // The share and the product are each off by up to half a unit in the last place.
   constexpr double kRelativeError = 2 * std::numeric_limits<double>::epsilon();
-  const double product = share * static_cast<double>(samples);
+  const double product = share * static_cast<double>(number);
   const double whole = std::round(product);
-  const bool is_whole = std::abs(product - whole) <= kRelativeError * whole;
-  return static_cast<std::int64_t>(is_whole ? whole : std::floor(product));
+  return std::abs(product - whole) <= kRelativeError * whole ? whole : product;
+}
+
+}  // namespace
+
+std::int64_t count_of_share(double share, std::int64_t samples) {
+  return static_cast<std::int64_t>(std::floor(product_of(share, samples)));
+}
+
+std::int64_t steps_of_epochs(double epochs, std::int64_t steps_per_epoch) {
+  return static_cast<std::int64_t>(std::ceil(product_of(epochs, steps_per_epoch)));
 }
 
 HeldOut hold_out(std::int64_t samples, std::int64_t count, std::uint64_t seed) {

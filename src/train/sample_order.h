@@ -34,9 +34,11 @@ class SampleOrder {
   std::vector<std::int64_t> order_;
 };
 
-/// How many of `samples` a share from 0 to 1 is: their product, rounded down; a product that is a
-/// whole number but for the rounding of doubles is that number (0.29 of 100 is 29).
+/// How many of `samples` a share is: their product, rounded down; a product that is a whole number
+/// but for the rounding of doubles is that number (0.29 of 100 is 29).
 [[nodiscard]] std::int64_t count_of_share(double share, std::int64_t samples);
+/// The same, rounded up: steps of so many epochs (0.07 of 100 are 7).
+[[nodiscard]] std::int64_t steps_of_epochs(double epochs, std::int64_t steps_per_epoch);
 
 /// `set` split in two: the samples that are trained, and `count` that are held out, drawn by the
 /// seed; both keep their order.

@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 4> kFiles = {kAdapterTensorsFile, kAdapte
                                                     kValuesFile, kStateFile};
 constexpr std::size_t kNumAdapterFiles = 2;
 constexpr std::string_view kFormat = "moesaic-sft";
-constexpr std::int64_t kVersion = 2;  // 1 had no checksum
+constexpr std::int64_t kVersion = 3;  // 2 had another digest, 1 no checksum
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kPartEnd = ".part";
 
@@ -204,7 +204,7 @@ std::uint64_t TrainCheckpoints::write_values(const std::string& folder, const St
 }
 
 void TrainCheckpoints::save(const TrainProgress& progress, const State& state,
-                            const AdapterExchange& exchange, std::int64_t keep) {
+                            const AdapterExchange& exchange, const Kept& kept) {
   const bool writes = exchange.is_first();
   const std::string place = path(progress.steps);
   const std::string part = place + std::string(kPartEnd);
@@ -229,7 +229,7 @@ void TrainCheckpoints::save(const TrainProgress& progress, const State& state,
   std::erase_if(damaged_, [&](const Damaged& damaged) {
     return damaged.steps == progress.steps || !remove_checkpoint(path(damaged.steps));
   });
-  remove_all_but(keep, progress.steps);
+  remove_all_but(kept, progress.steps);
 }
 
 /// What a run has written at `place` goes; what others have put there stays, beside the files.
@@ -267,14 +267,15 @@ std::int64_t TrainCheckpoints::count_full() const {
   });
 }
 
-void TrainCheckpoints::remove_all_but(std::int64_t keep, std::int64_t newest) const {
+void TrainCheckpoints::remove_all_but(const Kept& kept, std::int64_t newest) const {
   std::error_code error;  // what cannot be listed stays
   std::vector<std::int64_t> whole = steps_there(error);
   std::erase_if(whole, [&](std::int64_t steps) {
     return steps > newest || std::ranges::find(damaged_, steps, &Damaged::steps) != damaged_.end();
   });
-  for (std::int64_t i = 0; i < std::ssize(whole) - keep; ++i) {
-    remove_checkpoint(path(whole[static_cast<std::size_t>(i)]));
+  for (std::int64_t i = 0; i < std::ssize(whole) - kept.newest; ++i) {
+    const std::int64_t steps = whole[static_cast<std::size_t>(i)];
+    if (steps != kept.also) remove_checkpoint(path(steps));
   }
 }
 

@@ -60,10 +60,15 @@ class TrainCheckpoints {
   };
   /// Bytes that one takes on the disk.
   [[nodiscard]] std::int64_t bytes() const;
-  /// Writes one on rank 0, then removes those that find_newest() found damaged, and all but the
-  /// newest `keep` of the others. Collective. Throws Error{resource} when the disk refuses.
+  /// Which of them stay: the newest, and one besides.
+  struct Kept {
+    std::int64_t newest = 1;
+    std::int64_t also = -1;  ///< after so many steps, if there is one; negative: none
+  };
+  /// Writes one on rank 0, then removes those that find_newest() found damaged, and of the others
+  /// what is not kept. Collective. Throws Error{resource} when the disk refuses.
   void save(const TrainProgress& progress, const State& state, const AdapterExchange& exchange,
-            std::int64_t keep);
+            const Kept& kept);
   /// How many are there that take as much of the disk as a whole one. For rank 0.
   [[nodiscard]] std::int64_t count_full() const;
 
@@ -75,9 +80,9 @@ class TrainCheckpoints {
   [[nodiscard]] std::optional<TrainProgress> find_newest(const Watch& watch = {});
   /// What is wrong with each that find_newest() passed over, the newest first.
   [[nodiscard]] std::vector<std::string> damaged() const;
-  /// Removes all but the newest `keep` that are not damaged of those up to `newest`, which this run
-  /// has written or gone on from. For rank 0.
-  void remove_all_but(std::int64_t keep, std::int64_t newest) const;
+  /// Removes what is not kept of those up to `newest`, which this run has written or gone on from,
+  /// and which are not damaged. For rank 0.
+  void remove_all_but(const Kept& kept, std::int64_t newest) const;
 
   /// Overwrites `state` with that of a checkpoint that was found whole, whose files only rank 0
   /// reads. Collective. Throws Error{file} on rank 0 for one of other adapters.

@@ -72,6 +72,7 @@ struct Totals {
     seen.loss = sums[3] > 0 ? std::numeric_limits<double>::quiet_NaN()
                             : LossSum{sums[0], sums[1]}.value() /
                                   static_cast<double>(std::max<std::int64_t>(sums[2], 1));
+    if (sums[3] > 0) seen.balance_loss = seen.loss;  // of what is no number
     if (sums[4] > 0) {
       seen.load_max_over_mean =
           static_cast<double>(most[0]) * world.size() / static_cast<double>(sums[4]);

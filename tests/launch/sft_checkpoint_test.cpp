@@ -1,7 +1,10 @@
 // Checkpoints of moesaic sft that are damaged, and how many of them stay.
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -119,7 +122,63 @@ TEST(SftCheckpoints, EachHasTheAdapterOfThatStep) {
   expect_done(run_moesaic(sft(directory.path_of("on"), {"--lora", out + "/checkpoint-4"})));
 }
 
-TEST(SftCheckpoints, ThoseOfEarlierVersionsHadNoAdapterAndAreWhole) {
+/// A run that is worse from step to step, soon.
+Arguments worsening(const std::string& out, const Arguments& more) {
+  return sft(out,
+             joined({"--schedule", "constant", "--lr", "0.05", "--eval-split", "8", "--eval-every",
+                     "1", "--save-every", "1", "--keep", "1", "--log-level", "info"},
+                    more));
+}
+
+std::int64_t best_step(const std::string& out) {
+  double lowest = HUGE_VAL;
+  std::int64_t step = -1;
+  for (const Json& line : events(out, "eval")) {
+    const double loss = line.at("loss").as_double();
+    if (loss <= lowest) step = line.at("step").as_int();
+    lowest = std::min(lowest, loss);
+  }
+  return step;
+}
+
+TEST(SftCheckpoints, TheOneOfTheLowestHeldOutLossStaysAndIsTold) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  const ProgramResult first = run_ranks(2, worsening(out, {"--max-steps", "4"}));
+  expect_done(first);
+  const std::int64_t best = best_step(out);
+  ASSERT_GT(best, 0);
+  ASSERT_LT(best, 4);
+  const std::string place = fmt::format("checkpoint-{}", best);
+  EXPECT_EQ(checkpoints(out), (std::set<std::string>{place, "checkpoint-4"}));
+  const std::string told =
+      fmt::format("after step {}, whose adapter is in {}/{}\n", best, out, place);
+  EXPECT_NE(first.err.find(told), std::string::npos) << first.err;
+  const ProgramResult longer = run_moesaic(worsening(out, {"--max-steps", "6", "--resume"}));
+  expect_done(longer);
+  EXPECT_EQ(checkpoints(out), (std::set<std::string>{place, "checkpoint-6"}));
+  EXPECT_NE(longer.err.find(told), std::string::npos) << longer.err;
+  fs::remove_all(out + "/" + place);
+  std::string metrics = read_text(out + "/metrics.jsonl");
+  metrics += R"({"event": "eval", "step": 6, "loss": null, "digest": "of others"})"
+             "\n";
+  write_text(out + "/metrics.jsonl", metrics);
+  const ProgramResult again = run_moesaic(worsening(out, {"--max-steps", "6", "--resume"}));
+  expect_done(again);
+  EXPECT_NE(again.err.find("step 6 is the last and done"), std::string::npos) << again.err;
+  EXPECT_EQ(again.err.find("was lowest"), std::string::npos) << "the last is the only one of these";
+}
+
+TEST(SftCheckpoints, AnAdapterIsLookedForInThem) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(sft(out, {"--max-steps", "1"})));
+  fs::remove(out + "/adapter_config.json");
+  expect_failure(run_moesaic({"generate", "-m", kDemo, "--lora", out, "-p", "In", "-n", "1"}), 3,
+                 {out + ": has no adapter itself; " + out + "/checkpoint-1 has one"});
+}
+
+TEST(SftCheckpoints, OnesWithoutAnAdapterAreWhole) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
   expect_done(run_moesaic(with_checkpoints(out)));

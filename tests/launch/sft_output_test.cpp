@@ -102,6 +102,16 @@ TEST(Sft, CheckpointsTakeNothingOfOthersWithThem) {
   EXPECT_TRUE(fs::exists(out + "/checkpoint-of-mine"));
 }
 
+TEST(Sft, AFileIsNoPlaceForAnAdapter) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("file");
+  write_text(file, "mine");
+  for (const Arguments& more : {Arguments{}, Arguments{"--overwrite"}}) {
+    expect_failure(run_moesaic(sft(file, more)), 2, {"--output " + file + ": is a file"});
+  }
+  EXPECT_EQ(read_text(file), "mine");
+}
+
 TEST(Sft, APlaceThatCannotBeMadeIsToldBeforeTheModelIsLoaded) {
   const TemporaryDirectory directory;
   write_text(directory.path_of("file"), "");

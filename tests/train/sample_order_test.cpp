@@ -64,6 +64,9 @@ TEST(SampleOrder, AShareIsThatOfTheDecimalNumber) {
   EXPECT_EQ(count_of_share(0.57, 100), 57);
   EXPECT_EQ(count_of_share(0.58, 100), 58);
   EXPECT_EQ(count_of_share(0.1, 85), 8) << "rounded down";
+  EXPECT_EQ(steps_of_epochs(0.07, 100), 7);
+  EXPECT_EQ(steps_of_epochs(0.071, 100), 8) << "rounded up";
+  EXPECT_EQ(steps_of_epochs(3, 10), 30);
   EXPECT_EQ(count_of_share(0.999999, 1000), 999);
   EXPECT_EQ(count_of_share(0.001, 999), 0);
   for (std::int64_t samples : {100, 200, 7'000, 123'456'700}) {

@@ -43,7 +43,7 @@ std::vector<float> continue_run(const GoldenAdapter& golden, int ranks, std::int
       (void)rank.trainer().step(step, set, step_samples(step, set.size()));
     }
     checkpoints.save({.steps = end, .updates = rank.trainer().updates(), .digest = "digest"}, state,
-                     rank.exchange(), 2);
+                     rank.exchange(), {.newest = 2});
     rank.exchange().collect(rank.adapters().masters(),
                             [&](std::int64_t, std::span<const float> a, std::span<const float> b) {
                               values.insert(values.end(), a.begin(), a.end());
@@ -92,7 +92,8 @@ TEST(TrainCheckpoints, DamagedOnesStayUntilThereIsAnotherAndDoNotCountAsKept) {
                                         .moments = rank.trainer().moments()};
     TrainCheckpoints checkpoints(directory.path(), golden.saved());
     const auto save = [&](std::int64_t steps, std::int64_t keep) {
-      checkpoints.save({.steps = steps, .updates = 0, .digest = ""}, state, rank.exchange(), keep);
+      checkpoints.save({.steps = steps, .updates = 0, .digest = ""}, state, rank.exchange(),
+                       {.newest = keep});
     };
     const auto there = [&] {
       std::set<std::string> names;
@@ -107,7 +108,10 @@ TEST(TrainCheckpoints, DamagedOnesStayUntilThereIsAnotherAndDoNotCountAsKept) {
     EXPECT_EQ(checkpoints.find_newest().value().steps, 4);
     EXPECT_EQ(checkpoints.damaged().size(), 2U);
     EXPECT_EQ(checkpoints.count_full(), 5) << "one is cut short";
-    checkpoints.remove_all_but(1, 4);
+    checkpoints.remove_all_but({.newest = 1, .also = 2}, 4);
+    EXPECT_EQ(there(), (std::set<std::string>{"checkpoint-2", "checkpoint-4", "checkpoint-5",
+                                              "checkpoint-6"}));
+    checkpoints.remove_all_but({.newest = 1, .also = 3}, 4);
     EXPECT_EQ(there(), (std::set<std::string>{"checkpoint-4", "checkpoint-5", "checkpoint-6"}));
     save(5, 1);
     EXPECT_EQ(there(), std::set<std::string>{"checkpoint-5"});
