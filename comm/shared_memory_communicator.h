@@ -16,9 +16,9 @@ class SharedMemoryRefused : public Error {
   explicit SharedMemoryRefused(const std::string& reason);
 };
 
-/// All ranks of the job. Ranks of one node move rows by one copy, from the sender's matrix straight
-/// to where the receiver reads them, and, if they are all on one node, meet in shared memory for
-/// the collective calls as well; everything else goes over MPI. Where processes may not map each
+/// All ranks of the job. Ranks of one node read each other's rows where they lie in a RowMemory, or
+/// copy them once, and, if they are all on one node, meet in shared memory for the collective calls
+/// as well; everything else goes over MPI. Where processes may not map each
 /// other's memory, all goes over MPI, or, if the options say so, SharedMemoryRefused is thrown on
 /// all ranks. Collective. The session must outlive it and what is split from it.
 [[nodiscard]] std::unique_ptr<Communicator> make_shared_memory_communicator(

@@ -10,7 +10,7 @@
 namespace moesaic {
 
 /// Communicators of `size` ranks that are threads of this process: element r is for the thread that
-/// plays rank r. Rows are copied once, from the sender's matrix to the receiver's buffer.
+/// plays rank r. Rows in a RowMemory are read where they lie, others are copied once.
 [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_thread_communicators(
     int size, const CommOptions& options = {});
 

@@ -24,11 +24,10 @@ constexpr std::array kRows = {
         "gpu-memory", '\0', "BYTES", &O::gpu_bytes, kGpus, verbs::kPlan,
         "memory of a rank's GPU that experts and their rows may take, such as 72G; without it "
         "what they take is told, and nothing refused"},
-    OptionRow{
-        "gpu-graph", '\0', "WHEN", one_of<&O::gpu_graph>(), kGpus,
-        verbs::kInference | verbs::kBenchLayer | verbs::kPlan,
-        "on: batches of up to 256 rows are planned on the GPU and launched as one graph, for "
-        "less work of the host in each layer; the same bits. Executed in software alone so far"},
+    OptionRow{"gpu-graph", '\0', "WHEN", one_of<&O::gpu_graph>(), kGpus,
+              verbs::kInference | verbs::kBenchLayer | verbs::kPlan,
+              "on: batches of up to 256 rows are planned on the GPU and launched as one graph, for "
+              "less work of the host in each layer; the same bits"},
     OptionRow{
         "gpu-kernel", '\0', "KIND", one_of<&O::gpu_kernel>(), kGpus,
         verbs::kInference | verbs::kBenchLayer | verbs::kBenchKernels | verbs::kPlan,
