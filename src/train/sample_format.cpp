@@ -74,13 +74,14 @@ Chat read_alpaca(const Json& line) {
 }
 
 std::string_view role_of(const Json& from) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kRoles = {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kRoles = {
       {{"human", "user"},
        {"user", "user"},
        {"gpt", "assistant"},
        {"assistant", "assistant"},
        {"system", "system"},
-       {"observation", "tool"}}};
+       {"observation", "tool"},
+       {"tool", "tool"}}};
   for (const auto& [name, role] : kRoles) {
     if (from.as_string_view() == name) return role;
   }
@@ -104,7 +105,9 @@ Chat read_sharegpt(const Json& line) {
   require(conversations.is_array() && conversations.size() > 0, ErrorKind::file,
           "{}: expected a list of at least one turn", conversations.where());
   conversations.for_each([&](const std::string&, const Json& turn) {
-    turns.add(role_of(turn.at("from")), turn.at("value").as_string());
+    const bool is_message = turn.contains("role") && !turn.contains("from");  // as many files say
+    turns.add(role_of(turn.at(is_message ? "role" : "from")),
+              turn.at(is_message ? "content" : "value").as_string());
   });
   Chat chat = std::move(turns).chat();
   const auto tools = line.find("tools");

@@ -77,12 +77,12 @@ TEST(RollCall, ranks_of_groups_that_have_lost_each_other_are_named_as_the_job_do
     comm.barrier();
   });
   EXPECT_EQ(test::without_times(message),
-            "all waits lead to rank 1, which waits at step 1, starting for rank 2, and rank 2, "
-            "which waits at step 2, starting for rank 1\n"
-            "  rank 0: step 1, starting: barrier: waiting for rank 1, for T s\n"
-            "  rank 1: step 1, starting: in a group of ranks, as rank 1 of 2: barrier: waiting for "
+            "all waits lead to rank 1, which waits at pass 1, starting for rank 2, and rank 2, "
+            "which waits at pass 2, starting for rank 1\n"
+            "  rank 0: pass 1, starting: barrier: waiting for rank 1, for T s\n"
+            "  rank 1: pass 1, starting: in a group of ranks, as rank 1 of 2: barrier: waiting for "
             "rank 0 (of the job: rank 2), for T s\n"
-            "  rank 2: step 2, starting: barrier: waiting for rank 1, for T s");
+            "  rank 2: pass 2, starting: barrier: waiting for rank 1, for T s");
 }
 
 TEST(RollCall, who_awaits_rows_names_the_rank_that_is_elsewhere) {

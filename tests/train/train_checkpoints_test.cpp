@@ -121,6 +121,10 @@ TEST(TrainCheckpoints, DamagedOnesStayUntilThereIsAnotherAndDoNotCountAsKept) {
     fs::remove(checkpoints.path(5) + "/state.safetensors");
     EXPECT_THROW((void)checkpoints.find_newest(), Error);
     fs::remove(checkpoints.path(5) + "/state.json");
+    EXPECT_FALSE(checkpoints.find_newest().has_value()) << "an adapter, which may be another's";
+    for (const char* const file : {"/adapter_config.json", "/adapter_model.safetensors"}) {
+      fs::remove(checkpoints.path(5) + file);
+    }
     EXPECT_THROW((void)checkpoints.find_newest(), Error) << "an empty directory";
     std::ofstream(checkpoints.path(5) + "/notes.txt") << "of others";
     EXPECT_FALSE(checkpoints.find_newest()) << "nothing of a checkpoint is left";
