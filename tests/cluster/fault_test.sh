@@ -90,7 +90,7 @@ keep_alive() {
 }
 
 silence() {  # LAYOUT PLACE stopped|looping: rank 1 says nothing any more
-  local what="$3 in $2 on $1" host=node2 signal=STOP where='step [0-9]+, '
+  local what="$3 in $2 on $1" host=node2 signal=STOP where='pass [0-9]+, '
   [[ $1 == 3x1 ]] || host=node1
   [[ $3 == stopped ]] || signal=USR2
   [[ $2 != loading ]] || where='loading: '
