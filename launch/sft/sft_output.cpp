@@ -213,8 +213,9 @@ void OutputDirectory::begin(const Options& options, std::int64_t bytes) {
   require(!error, ErrorKind::resource, "{}: cannot be read: {}", path_, error.message());
   if (!options.resume && !old.empty()) require_room_without(old, path_, bytes);
   // What may be refused goes first: the adapter is left then.
-  std::ranges::stable_partition(
-      old, [](const fs::path& path) { return names_checkpoint(path.filename().string()); });
+  std::stable_partition(old.begin(), old.end(), [](const fs::path& path) {
+    return names_checkpoint(path.filename().string());
+  });
   for (const fs::path& path : old) {
     if (names_checkpoint(path.filename().string())) {
       error = remove_checkpoint(path.string());

@@ -67,10 +67,12 @@ std::vector<std::string_view> deciding(const Options& options) {
 }
 
 /// Of all that decides the bytes of the result, and of nothing else.
-std::string digest_of(const Options& options, const OpenModel& model, const SftData& data,
-                      std::span<const AdapterSpec> specs, double dropout, LongWork& work) {
-  std::string text =
-      model_checksum(model.files.directory()) + checksum_text(data.train.fingerprint());
+RunDigest digest_of(const Options& options, const OpenModel& model, const SftData& data,
+                    std::span<const AdapterSpec> specs, double dropout, LongWork& work) {
+  RunDigest digest{.all = "",
+                   .model = model_checksum(model.files.directory()),
+                   .data = checksum_text(data.train.fingerprint())};
+  std::string text = digest.model + digest.data;
   for (const std::string_view name : deciding(options)) {
     text += fmt::format("{}={}\n", name, value_text(*find_option(name, Verb::sft), options));
   }
@@ -90,13 +92,14 @@ std::string digest_of(const Options& options, const OpenModel& model, const SftD
     });
     text += checksum_text(sum.value());
   }
-  return checksum_text(checksum(text));
+  digest.all = checksum_text(checksum(text));
+  return digest;
 }
 
 /// The same on rank 0, empty on others. Collective.
-std::string find_digest(const Runtime& runtime, const OpenModel& model, const SftData& data,
-                        std::span<const AdapterSpec> specs, double dropout) {
-  std::string digest;
+RunDigest find_digest(const Runtime& runtime, const OpenModel& model, const SftData& data,
+                      std::span<const AdapterSpec> specs, double dropout) {
+  RunDigest digest;
   const std::string what = "reading the adapter";
   LongWork work(runtime.world(), what, waiting_notice(runtime.log(), what));
   agree_on_work(runtime.world(), work, [&] {
@@ -107,14 +110,21 @@ std::string find_digest(const Runtime& runtime, const OpenModel& model, const Sf
 }
 
 /// Why a checkpoint of OUTDIR does not fit: "was made with --lr 0.1, not 0.2".
-std::string other_run(const Command& command) {
+std::string other_run(const Command& command, const TrainProgress& its, const RunDigest& own_run) {
   const std::vector<std::string_view> own = deciding(command.options);
   for (const std::span<const std::string_view> names :
        {std::span<const std::string_view>(own), std::span<const std::string_view>(kChoosing)}) {
     const std::string changed = changed_options(command, names);
     if (!changed.empty()) return "was made with " + changed;
   }
-  return "was made from another model, other data, another adapter or with another dropout";
+  const Options& options = command.options;
+  if (its.model != own_run.model) {
+    return fmt::format("was made from another model than {} is now", options.model);
+  }
+  if (its.data != own_run.data) {
+    return fmt::format("was made from other data than {} gives now", *options.data);
+  }
+  return "was made from another adapter, or with another dropout";
 }
 
 }  // namespace
@@ -219,10 +229,10 @@ TrainOptions SftSetup::train_options() const {
 
 /// On rank 0.
 void SftSetup::require_own(const TrainProgress& progress) const {
-  require(progress.digest == digest_, ErrorKind::usage,
+  require(progress.digest == digest_.all, ErrorKind::usage,
           "{}: {}; --overwrite in place of --resume begins anew, --lora {} with another --output "
           "goes on from its adapter",
-          checkpoints_.path(progress.steps), other_run(runtime_.command()),
+          checkpoints_.path(progress.steps), other_run(runtime_.command(), progress, digest_),
           checkpoints_.path(progress.steps));
   require(progress.steps <= total_steps_, ErrorKind::usage,
           "{}: has more steps than the {} of the run: --max-steps or --epochs says how many",
@@ -256,7 +266,11 @@ std::int64_t SftSetup::load_newest_checkpoint() {
 }
 
 void SftSetup::save_checkpoint(std::int64_t steps, std::int64_t also) {
-  checkpoints_.save({.steps = steps, .updates = trainer_->updates(), .digest = digest_},
+  checkpoints_.save({.steps = steps,
+                     .updates = trainer_->updates(),
+                     .digest = digest_.all,
+                     .model = digest_.model,
+                     .data = digest_.data},
                     train_state(), exchange_, {runtime_.options().keep, also});
 }
 
@@ -352,7 +366,7 @@ std::string SftSetup::start_line(const SftData& data, std::int64_t done,
       .raw_field("trainable", trainable.text())
       .field("ranks", runtime_.world().size())
       .field("recompute", recomputes())
-      .field("digest", digest_)
+      .field("digest", digest_.all)
       .text();
 }
 

@@ -18,6 +18,13 @@ namespace moesaic {
 /// Steps of a run over `samples`.
 [[nodiscard]] std::int64_t sft_total_steps(const Options& options, std::int64_t samples);
 
+/// Checksums of all that decides the bytes of a run's result, and of the model and the data alone.
+struct RunDigest {
+  std::string all{};
+  std::string model{};
+  std::string data{};
+};
+
 /// All that a run of `moesaic sft` consists of on a rank: the model, its adapters and what trains
 /// them.
 class SftSetup {
@@ -87,7 +94,7 @@ class SftSetup {
   std::vector<AdapterSite> sites_;  // of the model
   std::vector<AdapterSpec> specs_;  // of the model, common ones first
   double dropout_;
-  std::string digest_;  // of rank 0
+  RunDigest digest_;  // of rank 0
   std::unique_ptr<Communicator> replicas_;
   HeldExperts held_;
   AdapterSet adapters_;

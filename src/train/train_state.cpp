@@ -49,8 +49,9 @@ std::size_t file_index(const fs::path& file) {
 
 /// Of the state that a checkpoint holds.
 std::string checksum_of(const TrainProgress& progress, std::uint64_t values) {
-  return checksum_text(checksum(fmt::format("{} {} {} {}", progress.steps, progress.updates,
-                                            progress.digest, checksum_text(values))));
+  return checksum_text(
+      checksum(fmt::format("{} {} {} {} {} {}", progress.steps, progress.updates, progress.digest,
+                           progress.model, progress.data, checksum_text(values))));
 }
 
 /// Of all values in a file, part by part.
@@ -222,6 +223,8 @@ void TrainCheckpoints::save(const TrainProgress& progress, const State& state,
                        .field("steps", progress.steps)
                        .field("updates", progress.updates)
                        .field("digest", progress.digest)
+                       .field("model", progress.model)
+                       .field("data", progress.data)
                        .field("checksum", checksum_of(progress, values))
                        .text() +
                    "\n");
@@ -291,7 +294,9 @@ TrainProgress TrainCheckpoints::read_whole(std::int64_t steps, const Watch& watc
           state.where(), format, version, kFormat, kVersion);
   TrainProgress progress{.steps = state.at("steps").as_int(),
                          .updates = state.at("updates").as_int(),
-                         .digest = state.at("digest").as_string()};
+                         .digest = state.at("digest").as_string(),
+                         .model = state.at("model").as_string(),
+                         .data = state.at("data").as_string()};
   require(progress.steps == steps, ErrorKind::file, "{}: steps is {}, not {}", state.where(),
           progress.steps, steps);
   const std::string expected = state.at("checksum").as_string();

@@ -25,6 +25,8 @@ struct TrainProgress {
   std::int64_t steps = 0;    ///< done
   std::int64_t updates = 0;  ///< of them, those that were not left out
   std::string digest;        ///< of all that decides the results: data, model, options
+  std::string model{};       ///< and of the model alone, to tell what is another
+  std::string data{};        ///< the same
 };
 
 /// N of "checkpoint-N", the name of a checkpoint's directory; nothing for other names.

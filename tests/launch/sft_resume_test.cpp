@@ -212,7 +212,7 @@ TEST_F(SftResume, OptionsThatAnAdapterDecidesAreNotBlamedForOtherData) {
   on.erase(rank, rank + 2);
   write_text(data_, lines_with("And the earth was without form, and void."));
   expect_failure(run_moesaic(joined(on, {"--resume"})), 2,
-                 {out_ + "/checkpoint-1: was made from another model, other data"});
+                 {out_ + "/checkpoint-1: was made from other data than " + data_ + " gives now"});
 }
 
 TEST_F(SftResume, OtherHeldOutDataAreEvaluatedWhereTheRunIsDone) {
