@@ -74,6 +74,7 @@ void LongWork::meet(std::int64_t permille) {
   auto next_notice = Clock::now() + kNoticeEvery;
   do {
     if (round_) wait_for_round();
+    if (permille == kDone && wants_to_give_up_ && wants_to_give_up_()) permille = kGivenUp;
     start_round(permille);
     wait_for_round();
     if (notice_ && Clock::now() >= next_notice && !behind().empty()) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -25,6 +26,8 @@ class LongWork {
   /// `what` the ranks do, such as "loading", for messages. `ranks` must outlive this.
   LongWork(Communicator& ranks, std::string what, Notice notice = {});
 
+  /// Asked now and then while finish() waits: whether it shall give up.
+  void give_up_if(std::function<bool()> wanted) { wants_to_give_up_ = std::move(wanted); }
   /// This rank has done so much of its own work. By the thread that makes its collective calls;
   /// cheap, to be called often. Never blocks. Throws Interrupted when another rank has given up.
   void advance(std::int64_t done, std::int64_t total);
@@ -46,6 +49,7 @@ class LongWork {
   Communicator& ranks_;
   std::string what_;
   Notice notice_;
+  std::function<bool()> wants_to_give_up_;
   std::int64_t own_ = 0;              // this rank's permille: what it sends to each
   std::vector<std::int32_t> rows_;    // row 0 for each other rank
   std::vector<std::int64_t> counts_;  // [size] a row to each, and from each

@@ -141,7 +141,8 @@ void ChatRoom::answer(const ChatSignals& signals) {
   tell_end(turn);
   is_over_ = turn.stop_wanted;
   last_ = turn;
-  context_tokens_ = turn.prompt_tokens + turn.answer_tokens;
+  const bool is_taken_back = turn.reason == StopReason::cancelled && turn.text.empty();
+  if (!is_taken_back) context_tokens_ = turn.prompt_tokens + turn.answer_tokens;
   totals_ += turn;
   ++answers_;
 }
@@ -158,7 +159,11 @@ void ChatRoom::tell_end(const Turn& turn) {
 
 void ChatRoom::set_system(const std::string& text) {
   Conversation& conversation = dialogue_.conversation();
-  if (!text.empty()) return conversation.set_system(checked(unquoted(text)));
+  if (!text.empty()) {
+    conversation.set_system(checked(unquoted(text)));
+    context_tokens_.reset();
+    return;
+  }
   screen_.note(conversation.has_system() ? conversation.system() : "there is no system prompt");
 }
 

@@ -7,6 +7,7 @@ namespace moesaic {
 
 void read_texts(const Runtime& runtime, const std::function<void(const ReadProgress&)>& body) {
   LongWork work(runtime.world(), "reading", waiting_notice(runtime.log(), "reading"));
+  work.give_up_if([&] { return runtime.interruption().wanted(); });
   (void)runtime.interruption();  // all ranks listen from here on
   agree_on_work(runtime.world(), work, [&] {
     if (!runtime.is_first()) return;

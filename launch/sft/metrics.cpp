@@ -118,10 +118,12 @@ void MetricsFile::count_evaluation(const std::string& digest) {
   held_out_digest_ = digest;
 }
 
-std::optional<LossPoint> MetricsFile::lowest_held_out() const {
+std::optional<LossPoint> MetricsFile::lowest_held_out(
+    const std::function<bool(std::int64_t steps)>& counts) const {
   std::optional<LossPoint> lowest;
   for (std::size_t i = first_held_out_; i < curves_.held_out.size(); ++i) {
     const LossPoint& point = curves_.held_out[i];
+    if (counts && !counts(point.step)) continue;
     if (std::isfinite(point.loss) && (!lowest || point.loss <= lowest->loss)) lowest = point;
   }
   return lowest;

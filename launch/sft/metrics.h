@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,9 +53,10 @@ class MetricsFile {
 
   /// The step of the last evaluation there; -1 if there is none, or it was of other samples.
   [[nodiscard]] std::int64_t last_evaluation(std::string_view digest) const;
-  /// The lowest loss of the samples of the last evaluation, of equal ones the last; nothing if none
-  /// is a number.
-  [[nodiscard]] std::optional<LossPoint> lowest_held_out() const;
+  /// The lowest loss of the samples of the last evaluation, of equal ones the last, after steps
+  /// that count; nothing if none is a number.
+  [[nodiscard]] std::optional<LossPoint> lowest_held_out(
+      const std::function<bool(std::int64_t steps)>& counts = {}) const;
 
   /// A JSON object. Throws Error{resource} when the disk refuses.
   void write(const std::string& line);

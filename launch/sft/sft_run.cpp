@@ -98,7 +98,8 @@ class SftRun {
   void end(std::int64_t steps, std::string_view reason);
   void end_early();
   void tell_of_disk(const std::string& refused);
-  [[nodiscard]] std::optional<LossPoint> lowest_held_out() const;
+  [[nodiscard]] bool has_adapter(std::int64_t steps) const;
+  [[nodiscard]] std::int64_t best_saved(std::int64_t newest) const;
   void tell_of_lowest() const;
   void show(const StepMetrics& metrics) const;
   void warn_of_gradients(std::string_view why) const;
@@ -133,7 +134,7 @@ void SftRun::go_on() {
                             : fmt::format("going on after step {}", done_));
   }
   agree(runtime_.world(), [&] {
-    if (runtime_.is_first()) setup_.require_room(done_);
+    if (runtime_.is_first() && saved_ < 0) setup_.require_room(done_);
   });
 }
 
@@ -174,12 +175,14 @@ void SftRun::begin() {
   if (done_ > 0 && options().grad_out) warn_of_gradients("the first step is done");
   agree(runtime_.world(), [&] {
     if (!runtime_.is_first()) return;
-    write_options(runtime_.command());
     metrics_.emplace(options().output_dir, saved_);
+    if (saved_ >= 0) {  // --keep may have become smaller
+      setup_.remove_checkpoints(saved_, best_saved(saved_));
+      setup_.require_room(done_);
+    }
+    write_options(runtime_.command());
     metrics_->write(setup_.start_line(data_, done_, total_steps_));
     evaluated_ = metrics_->last_evaluation(held_out_digest_);
-    const std::optional<LossPoint> lowest = lowest_held_out();
-    if (saved_ >= 0) setup_.remove_checkpoints(saved_, lowest ? lowest->step : -1);
   });
   runtime_.world().max({&evaluated_, 1});
   runtime_.log().once(LogLevel::info, "{}", setup_.text(data_, total_steps_));
@@ -239,20 +242,29 @@ void SftRun::tell_of_disk(const std::string& refused) {
                       refused);
 }
 
-/// So far; nothing on other ranks than 0.
-std::optional<LossPoint> SftRun::lowest_held_out() const {
-  if (!metrics_ || data_.held_out.size() == 0) return std::nullopt;
-  return metrics_->lowest_held_out();
+/// Whether the checkpoint after so many steps is there, with its adapter.
+bool SftRun::has_adapter(std::int64_t steps) const {
+  return file_exists(fmt::format("{}/{}", setup_.checkpoint_path(steps), kAdapterTensorsFile));
+}
+
+/// Of the checkpoints that are there, and that after `newest` steps, the steps of the one with the
+/// lowest held-out loss; -1: none has any, or on other ranks than 0.
+std::int64_t SftRun::best_saved(std::int64_t newest) const {
+  if (!metrics_) return -1;
+  const auto lowest = metrics_->lowest_held_out(
+      [&](std::int64_t steps) { return steps == newest || has_adapter(steps); });
+  return lowest ? lowest->step : -1;
 }
 
 /// Where the adapter is that had the lowest held-out loss, if it is not the last one.
 void SftRun::tell_of_lowest() const {
-  const std::optional<LossPoint> lowest = lowest_held_out();
+  if (!metrics_ || data_.held_out.size() == 0) return;
+  const std::optional<LossPoint> lowest = metrics_->lowest_held_out();
   if (!lowest || lowest->step == done_) return;
   const std::string place = setup_.checkpoint_path(lowest->step);
   const std::string where =
       lowest->step == 0 ? "before the first step"
-      : file_exists(fmt::format("{}/{}", place, kAdapterTensorsFile))
+      : has_adapter(lowest->step)
           ? fmt::format("after step {}, whose adapter is in {}", lowest->step, place)
           : fmt::format("after step {}, which was not saved (--save-every, --eval-every)",
                         lowest->step);
@@ -290,8 +302,7 @@ bool SftRun::evaluate(std::int64_t steps) {
 void SftRun::save(std::int64_t steps) {
   if (saved_ == steps) return;
   const Clock::time_point start = Clock::now();
-  const std::optional<LossPoint> lowest = lowest_held_out();
-  setup_.save_checkpoint(steps, lowest ? lowest->step : -1);
+  setup_.save_checkpoint(steps, best_saved(steps));
   saved_ = steps;
   if (!metrics_) return;
   metrics_->write(JsonWriter()

@@ -152,7 +152,7 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
       engine_(runtime, model, engine_work(model, data)),
       total_steps_(sft_total_steps(runtime.options(), data.train.size())),
       is_converted_(model.files.checkpoint() == nullptr),
-      holds_out_(data.held_out.size() > 0),
+      keeps_best_(data.held_out.size() > 0 && runtime.options().eval_every > 0),
       pass_(pass_on(engine_.transformer())) {
   const Compute compute = runtime.compute();
   agree(runtime.world(), [&] {
@@ -297,7 +297,7 @@ DiskDemand SftSetup::disk_demand(std::int64_t done, std::int64_t there) const {
   return {.steps_done = done,
           .total_steps = total_steps_,
           .save_every = options.save_every,
-          .keep = options.keep + (holds_out_ ? 1 : 0),
+          .keep = options.keep + (keeps_best_ ? 1 : 0),
           .there = there,
           .checkpoint_bytes = checkpoints_.bytes(),
           .adapter_bytes = adapter_file_bytes(saved_adapter()),

@@ -43,10 +43,9 @@ class SftSetup {
   /// Of this rank, so far.
   [[nodiscard]] PhaseTimes phase_times() { return engine_.transformer().times(); }
 
-  /// The newest checkpoint that is whole becomes the state, and of those before it no more stay
-  /// than --keep says. How many steps it has; -1: there is none. Tells of newer ones that are
-  /// damaged. Throws AgreedError if all are, or if it is of another model, other data or other
-  /// options. Collective.
+  /// The newest checkpoint that is whole becomes the state. How many steps it has; -1: there is
+  /// none. Tells of newer ones that are damaged. Throws AgreedError if all are, or if it is of
+  /// another model, other data or other options. Collective.
   [[nodiscard]] std::int64_t load_newest_checkpoint();
   /// The state after `steps`. Collective.
   void save_checkpoint(std::int64_t steps, std::int64_t also);
@@ -103,7 +102,7 @@ class SftSetup {
   Engine engine_;
   std::int64_t total_steps_;
   bool is_converted_;  // the model: no checkpoint
-  bool holds_out_;     // data, of whose loss the lowest has a checkpoint that stays
+  bool keeps_best_;    // whether a checkpoint may stay for its held-out loss
   SamplePass pass_;
   std::unique_ptr<Trainer> trainer_;
 };

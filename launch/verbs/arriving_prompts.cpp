@@ -32,11 +32,12 @@ ArrivingPrompts::ArrivingPrompts(const Runtime& runtime, const Parts& parts, Con
 }
 
 std::optional<Request> ArrivingPrompts::next() {
-  const auto start = std::chrono::steady_clock::now();
+  const auto until = PromptStream::Clock::now() + kLongestLook;
   while (!parts_.output.has_next()) {
-    is_behind_ = std::chrono::steady_clock::now() - start > kLongestLook;
+    is_behind_ = PromptStream::Clock::now() > until;
     if (is_behind_) return std::nullopt;
-    std::optional<Prompt> prompt = stream_.next();
+    std::optional<Prompt> prompt = stream_.next(until);
+    is_behind_ = stream_.has_left_off();
     if (!prompt) return std::nullopt;
     add(std::move(*prompt));
   }

@@ -13,11 +13,15 @@ namespace moesaic {
 
 PromptStream::PromptStream() : lines_(STDIN_FILENO), prompts_(input_name("-")) {}
 
-std::optional<Prompt> PromptStream::next() {
+std::optional<Prompt> PromptStream::next(Clock::time_point until) {
   while (true) {
     while (std::optional<std::string> line = lines_.take()) {
+      has_left_off_ = false;
       if (std::optional<Prompt> prompt = prompts_.parse(*line)) return prompt;
+      has_left_off_ = Clock::now() > until;
+      if (has_left_off_) return std::nullopt;
     }
+    has_left_off_ = false;
     if (lines_.has_ended() || !has_more(std::chrono::milliseconds(0))) return std::nullopt;
     lines_.read();
   }

@@ -38,6 +38,8 @@ class Turns {
     message.set(Value("content"), Value(std::move(text)));
     messages_.push_back(jinja::make_dict(std::move(message)));
   }
+  /// A turn that is a message already.
+  void add(Value message) { messages_.push_back(std::move(message)); }
   void add_system(const Json& line) {
     const auto system = line.find("system");
     if (system && !system->as_string_view().empty()) add("system", system->as_string());
@@ -74,14 +76,13 @@ Chat read_alpaca(const Json& line) {
 }
 
 std::string_view role_of(const Json& from) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kRoles = {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kRoles = {
       {{"human", "user"},
        {"user", "user"},
        {"gpt", "assistant"},
        {"assistant", "assistant"},
        {"system", "system"},
-       {"observation", "tool"},
-       {"tool", "tool"}}};
+       {"observation", "tool"}}};
   for (const auto& [name, role] : kRoles) {
     if (from.as_string_view() == name) return role;
   }
@@ -105,9 +106,10 @@ Chat read_sharegpt(const Json& line) {
   require(conversations.is_array() && conversations.size() > 0, ErrorKind::file,
           "{}: expected a list of at least one turn", conversations.where());
   conversations.for_each([&](const std::string&, const Json& turn) {
-    const bool is_message = turn.contains("role") && !turn.contains("from");  // as many files say
-    turns.add(role_of(turn.at(is_message ? "role" : "from")),
-              turn.at(is_message ? "content" : "value").as_string());
+    if (turn.contains("role") && !turn.contains("from")) {  // as many files say
+      return turns.add(jinja::value_of(turn));
+    }
+    turns.add(role_of(turn.at("from")), turn.at("value").as_string());
   });
   Chat chat = std::move(turns).chat();
   const auto tools = line.find("tools");

@@ -55,10 +55,13 @@ class Decoders : public testing::TestWithParam<Layout> {
 bool is_weight(const GemmKernel& kernel, float product, float weight) {
   if (result_bits(product) == result_bits(weight)) return true;
   if (kernel.isa != Isa::avx512_bf16) return false;
-  constexpr float kGreatest = 0x1.fep127F;            // of bf16
-  constexpr float kWithLeastScale = 448 * 0x1p-127F;  // e4m3's greatest code
+  if (kernel.format == Format::mxfp4 || kernel.format == Format::mxfp8) {
+    constexpr float kGreatestOfLeastScale = 448 * 0x1p-127F;  // e4m3's greatest code
+    return product == 0 && std::abs(weight) <= kGreatestOfLeastScale;
+  }
+  if (kernel.format != Format::int4_group && kernel.format != Format::fp8_block) return false;
+  constexpr float kGreatest = 0x1.fep127F;  // of bf16
   if (std::isinf(weight)) return std::copysign(1.0F, weight) * product >= kGreatest;
-  if (product == 0) return std::abs(weight) <= kWithLeastScale;
   return std::abs(double{product} - weight) <= std::abs(weight) * 0x1p-8;
 }
 

@@ -83,6 +83,21 @@ TEST_F(FullDisk, AFineTuningAsksForRoomForAllItsCheckpoints) {
   EXPECT_EQ(refused.err.find("step 1/"), std::string::npos) << refused.text();
 }
 
+TEST_F(FullDisk, FewerCheckpointsMakeRoomForARunThatGoesOn) {
+  const std::string out = disk_ + "/out";
+  const Arguments constant = {"--schedule", "constant", "--save-every", "1"};
+  const Arguments first = moesaic_command(fine_tuning(out, "4", joined(constant, {"--keep", "4"})));
+  const Arguments on =
+      moesaic_command(fine_tuning(out, "6", joined(constant, {"--keep", "1", "--resume"})));
+  const std::string both = "first=''; i=0; while [ $i -lt " + std::to_string(first.size()) +
+                           " ]; do first=\"$first '$1'\"; shift; i=$((i + 1)); done; "
+                           "eval \"$first\" && \"$@\"";
+  const ProgramResult result = run_program(
+      with_small_disk("12m", disk_, joined({"sh", "-c", both, "sh"}, joined(first, on))));
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+  EXPECT_NE(result.err.find("going on after step 4"), std::string::npos) << result.text();
+}
+
 TEST_F(FullDisk, ARunThatIsThereStaysWhereAnotherHasNoRoomInItsPlace) {
   const std::string out = disk_ + "/out";
   const Arguments two = moesaic_command(fine_tuning(out, "2", {}));

@@ -169,6 +169,26 @@ TEST(SftCheckpoints, TheOneOfTheLowestHeldOutLossStaysAndIsTold) {
   EXPECT_EQ(again.err.find("was lowest"), std::string::npos) << "the last is the only one of these";
 }
 
+TEST(SftCheckpoints, TheBestOfThoseThatAreSavedStays) {
+  const TemporaryDirectory directory;
+  const std::string out = directory.path_of("out");
+  expect_done(run_moesaic(worsening(out, {"--max-steps", "5", "--save-every", "2"})));
+  double lowest = HUGE_VAL;
+  std::string best;
+  for (const Json& line : events(out, "eval")) {
+    const std::int64_t step = line.at("step").as_int();
+    if (step == 0 || (step % 2 != 0 && step != 5)) continue;  // not saved
+    if (line.at("loss").as_double() < lowest) best = fmt::format("checkpoint-{}", step);
+    lowest = std::min(lowest, line.at("loss").as_double());
+  }
+  const std::set<std::string> kept = {best, "checkpoint-5"};
+  EXPECT_EQ(checkpoints(out), kept);
+  // Without held-out data nobody says that it is worse.
+  expect_done(run_moesaic(sft(out, {"--schedule", "constant", "--lr", "0.05", "--eval-split", "8",
+                                    "--keep", "1", "--max-steps", "5", "--resume"})));
+  EXPECT_EQ(checkpoints(out), kept);
+}
+
 TEST(SftCheckpoints, AnAdapterIsLookedForInThem) {
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
