@@ -1,7 +1,10 @@
 #pragma once
 
+#include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <utility>
 
 namespace moesaic {
@@ -25,5 +28,13 @@ class Descriptor {
  private:
   int number_;
 };
+
+/// Whether a read of it would not wait: something has come, or the end, or an error. Returns after
+/// so long at most, or at a signal.
+[[nodiscard]] inline bool is_readable(int descriptor, std::chrono::milliseconds most) {
+  pollfd input{.fd = descriptor, .events = POLLIN, .revents = 0};
+  const int count = ::poll(&input, 1, static_cast<int>(most.count()));
+  return count > 0 || (count < 0 && errno != EINTR);
+}
 
 }  // namespace moesaic

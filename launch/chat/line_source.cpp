@@ -1,15 +1,12 @@
 #include "launch/chat/line_source.h"
 
 #include <fmt/core.h>
-#include <poll.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 #include <utility>
 
-#include "base/error.h"
+#include "base/descriptor.h"
 
 namespace moesaic {
 
@@ -17,12 +14,8 @@ Readiness wait_for_input(int descriptor, const Waiting& waiting) {
   while (true) {
     if (waiting.is_interrupted && waiting.is_interrupted()) return Readiness::interrupted;
     if (waiting.is_over && waiting.is_over()) return Readiness::over;
-    pollfd input{.fd = descriptor, .events = POLLIN, .revents = 0};
-    const int count = ::poll(&input, 1, static_cast<int>(waiting.idle_every.count()));
-    require(count >= 0 || errno == EINTR, ErrorKind::resource, "cannot wait for input: {}",
-            std::strerror(errno));
-    if (count > 0) return Readiness::ready;
-    if (count == 0 && waiting.on_idle) waiting.on_idle();
+    if (is_readable(descriptor, waiting.idle_every)) return Readiness::ready;
+    if (waiting.on_idle) waiting.on_idle();
   }
 }
 

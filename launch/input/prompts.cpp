@@ -2,16 +2,17 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <span>
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/small_file.h"
@@ -64,20 +65,15 @@ class Input {
   explicit Input(const std::string& path)
       : name_(input_name(path)),
         owned_(path == "-" ? -1 : ::open(path.c_str(), O_RDONLY | O_CLOEXEC)),
-        descriptor_(path == "-" ? STDIN_FILENO : owned_) {
+        descriptor_(path == "-" ? STDIN_FILENO : owned_.number()) {
     require(descriptor_ >= 0, ErrorKind::file, "{}: {}", name_,
             errno == ENOENT ? "no such file" : std::strerror(errno));
   }
-  ~Input() {
-    if (owned_ >= 0) ::close(owned_);
-  }
-  Input(const Input&) = delete;
-  Input& operator=(const Input&) = delete;
 
   /// The next bytes; none at the end.
   [[nodiscard]] std::size_t read(std::span<char> bytes, const InputWatch& watch) const {
     while (true) {
-      if (watch && !has_come()) {
+      if (watch && !is_readable(descriptor_, kMoment)) {
         watch();
         continue;
       }
@@ -90,16 +86,10 @@ class Input {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
-  /// Whether a read would give something, or the end, or an error; after a moment at most.
-  [[nodiscard]] bool has_come() const {
-    constexpr int kMoment = 200;  // ms
-    pollfd input{.fd = descriptor_, .events = POLLIN, .revents = 0};
-    const int count = ::poll(&input, 1, kMoment);
-    return count > 0 || (count < 0 && errno != EINTR);
-  }
+  static constexpr std::chrono::milliseconds kMoment{200};
 
   std::string name_;
-  int owned_;  // to be closed; -1: none
+  Descriptor owned_;  // none for the standard input
   int descriptor_;
 };
 

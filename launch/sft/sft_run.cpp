@@ -78,12 +78,12 @@ class SftRun {
         order_({.samples = data.train.size(),
                 .batch = options().global_batch_size,
                 .seed = static_cast<std::uint64_t>(options().seed),
-                .shuffle = !options().no_shuffle}),
-        total_steps_(sft_total_steps(options(), data.train.size())) {}
+                .shuffle = !options().no_shuffle}) {}
   void run();
 
  private:
   [[nodiscard]] const Options& options() const { return runtime_.options(); }
+  [[nodiscard]] std::int64_t total_steps() const { return setup_.total_steps(); }
   [[nodiscard]] bool is_due(std::int64_t steps, std::int64_t every) const {
     return every > 0 && steps % every == 0;
   }
@@ -109,7 +109,6 @@ class SftRun {
   std::unique_ptr<OutputDirectory> output_;  // rank 0
   SftSetup setup_;
   SampleOrder order_;
-  std::int64_t total_steps_;
   std::optional<MetricsFile> metrics_;  // rank 0
   bool is_disk_told_ = false;
   std::int64_t done_ = 0;    // steps
@@ -129,7 +128,7 @@ void SftRun::go_on() {
     done_ = std::max<std::int64_t>(saved_, 0);
     runtime_.log().once(LogLevel::info, "{}",
                         saved_ < 0 ? "no checkpoint to go on from: beginning at step 1"
-                        : done_ == total_steps_
+                        : done_ == total_steps()
                             ? fmt::format("step {} is the last and done: nothing is left", done_)
                             : fmt::format("going on after step {}", done_));
   }
@@ -147,11 +146,11 @@ void SftRun::warn_of_gradients(std::string_view why) const {
 void SftRun::warn() const {
   if (options().lr == 0) {
     runtime_.log().once(LogLevel::warning, "--lr 0: steps change nothing");
-  } else if (options().warmup_steps >= total_steps_) {
+  } else if (options().warmup_steps >= total_steps()) {
     runtime_.log().once(LogLevel::warning,
                         "--warmup-steps {}: the run ends after step {}, so that the learning rate "
                         "never is {}",
-                        options().warmup_steps, total_steps_, options().lr);
+                        options().warmup_steps, total_steps(), options().lr);
   }
   std::string unused;
   agree(runtime_.world(), [&] {
@@ -181,11 +180,11 @@ void SftRun::begin() {
       setup_.require_room(done_);
     }
     write_options(runtime_.command());
-    metrics_->write(setup_.start_line(data_, done_, total_steps_));
+    metrics_->write(setup_.start_line(data_, done_));
     evaluated_ = metrics_->last_evaluation(held_out_digest_);
   });
   runtime_.world().max({&evaluated_, 1});
-  runtime_.log().once(LogLevel::info, "{}", setup_.text(data_, total_steps_));
+  runtime_.log().once(LogLevel::info, "{}", setup_.text(data_));
   if (done_ == 0 || is_due(done_, options().eval_every)) evaluate(done_);
   start_ = Clock::now();
 }
@@ -273,11 +272,11 @@ void SftRun::tell_of_lowest() const {
 
 void SftRun::show(const StepMetrics& metrics) const {
   const double each = seconds_since(start_) / static_cast<double>(done_ - first_);
-  const double left = each * static_cast<double>(total_steps_ - done_);
+  const double left = each * static_cast<double>(total_steps() - done_);
   runtime_.log().once(
       LogLevel::info,
       "step {}/{}  loss {:.4f}  gradient {:.4g}  rate {:.3g}  {:.4g} tokens/s  {} left", done_,
-      total_steps_, metrics.loss, metrics.grad_norm, metrics.learning_rate,
+      total_steps(), metrics.loss, metrics.grad_norm, metrics.learning_rate,
       static_cast<double>(metrics.tokens) / metrics.seconds, duration_text(left));
 }
 
@@ -343,16 +342,16 @@ void SftRun::run() {
 
 void SftRun::end_early() {
   end(done_, "interrupted");
-  runtime_.end_early(fmt::format("{} of {} steps are in {}; --resume goes on", done_, total_steps_,
+  runtime_.end_early(fmt::format("{} of {} steps are in {}; --resume goes on", done_, total_steps(),
                                  options().output_dir));
 }
 
 void SftRun::train() {
-  while (done_ < total_steps_) {
+  while (done_ < total_steps()) {
     if (runtime_.stop_wanted()) return end_early();
     step(done_);
     if (is_due(done_, options().eval_every)) evaluate(done_);
-    if (is_due(done_, options().save_every) && done_ < total_steps_) save(done_);
+    if (is_due(done_, options().save_every) && done_ < total_steps()) save(done_);
   }
   if (!evaluate(done_)) return end_early();
   end(done_, "done");

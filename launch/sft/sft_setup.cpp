@@ -127,13 +127,14 @@ std::string other_run(const Command& command, const TrainProgress& its, const Ru
   return "was made from another adapter, or with another dropout";
 }
 
-}  // namespace
-
-std::int64_t sft_total_steps(const Options& options, std::int64_t samples) {
+/// Of a run over so many samples.
+std::int64_t count_steps(const Options& options, std::int64_t samples) {
   if (options.max_steps > 0) return options.max_steps;
   const SampleOrder order({.samples = samples, .batch = options.global_batch_size});
   return steps_of_epochs(options.epochs, order.steps_per_epoch());
 }
+
+}  // namespace
 
 SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData& data)
     : runtime_(runtime),
@@ -150,7 +151,7 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
       exchange_(adapters_, specs_, runtime.world(), replicas_->rank() == 0),
       checkpoints_(runtime.options().output_dir, saved_adapter()),
       engine_(runtime, model, engine_work(model, data)),
-      total_steps_(sft_total_steps(runtime.options(), data.train.size())),
+      total_steps_(count_steps(runtime.options(), data.train.size())),
       is_converted_(model.files.checkpoint() == nullptr),
       keeps_best_(data.held_out.size() > 0 && runtime.options().eval_every > 0),
       pass_(pass_on(engine_.transformer())) {
@@ -348,8 +349,7 @@ std::string SftSetup::end_text() const {
       out, is_fused ? 5 : 4, is_fused ? 4 : 5, convert);
 }
 
-std::string SftSetup::start_line(const SftData& data, std::int64_t done,
-                                 std::int64_t total_steps) const {
+std::string SftSetup::start_line(const SftData& data, std::int64_t done) const {
   JsonWriter trainable;
   const auto numbers = trainable_numbers(specs_);
   for (std::size_t kind = 0; kind < numbers.size(); ++kind) {
@@ -358,7 +358,7 @@ std::string SftSetup::start_line(const SftData& data, std::int64_t done,
   return JsonWriter()
       .field("event", "start")
       .field("step", done)
-      .field("total_steps", total_steps)
+      .field("total_steps", total_steps_)
       .field("samples", data.train.size())
       .field("held_out_samples", data.held_out.size())
       .field("tokens", data.train.tokens())
@@ -370,10 +370,10 @@ std::string SftSetup::start_line(const SftData& data, std::int64_t done,
       .text();
 }
 
-std::string SftSetup::text(const SftData& data, std::int64_t total_steps) const {
+std::string SftSetup::text(const SftData& data) const {
   return fmt::format("{}\nnumbers to train {}; router frozen, balance loss reported only; {} of {}",
                      samples_text(data.train, data.train_report), trainable_text(specs_),
-                     counted(total_steps, "step"),
+                     counted(total_steps_, "step"),
                      counted(runtime_.options().global_batch_size, "sample"));
 }
 

@@ -15,9 +15,6 @@
 
 namespace moesaic {
 
-/// Steps of a run over `samples`.
-[[nodiscard]] std::int64_t sft_total_steps(const Options& options, std::int64_t samples);
-
 /// Checksums of all that decides the bytes of a run's result, and of the model and the data alone.
 struct RunDigest {
   std::string all{};
@@ -34,6 +31,8 @@ class SftSetup {
   SftSetup(const Runtime& runtime, const OpenModel& model, const SftData& data);
 
   [[nodiscard]] Trainer& trainer() noexcept { return *trainer_; }
+  /// Of the whole run.
+  [[nodiscard]] std::int64_t total_steps() const noexcept { return total_steps_; }
   [[nodiscard]] Engine& engine() noexcept { return engine_; }
   [[nodiscard]] const Engine& engine() const noexcept { return engine_; }
   /// For steps on another transformer with the same weights; what trains them starts anew, with the
@@ -59,10 +58,9 @@ class SftSetup {
   void write_gradients(const std::string& path) const;
 
   /// The line of metrics.jsonl that a run begins with.
-  [[nodiscard]] std::string start_line(const SftData& data, std::int64_t done,
-                                       std::int64_t total_steps) const;
+  [[nodiscard]] std::string start_line(const SftData& data, std::int64_t done) const;
   /// What a run is about to do, for the terminal.
-  [[nodiscard]] std::string text(const SftData& data, std::int64_t total_steps) const;
+  [[nodiscard]] std::string text(const SftData& data) const;
   [[nodiscard]] std::string checkpoint_path(std::int64_t steps) const {
     return checkpoints_.path(steps);
   }

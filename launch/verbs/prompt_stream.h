@@ -27,8 +27,6 @@ class PromptStream {
   void wait(std::chrono::milliseconds most) const;
 
  private:
-  [[nodiscard]] bool has_more(std::chrono::milliseconds wait) const;
-
   LineReader lines_;
   PromptLines prompts_;
   bool has_left_off_ = false;

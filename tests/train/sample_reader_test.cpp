@@ -172,12 +172,8 @@ TEST(SampleReader, AlpacaAndShareGptAreConversations) {
   EXPECT_EQ(with.tokenizer->decode(sharegpt.samples[0].tokens, false),
             "<user>look\n<assistant>so\n<tool>5\n<assistant>five\n");
   EXPECT_EQ(trained_text(sharegpt.samples[0]), "so\n|five\n|");
-  const Result named =
-      read(R"({"conversations": [{"role": "user", "content": "look"},)"
-           R"( {"role": "assistant", "content": "so"}, {"role": "tool", "content": "5"},)"
-           R"( {"role": "assistant", "content": "five"}]})");
-  EXPECT_EQ(named.format, SampleFormat::sharegpt);
-  EXPECT_TRUE(std::ranges::equal(named.samples[0].tokens, sharegpt.samples[0].tokens));
+  const Result named = read(R"({"conversations": [{"role": "assistant", "content": "so"}]})");
+  EXPECT_EQ(trained_text(named.samples[0]), "so\n|");
 }
 
 TEST(SampleReader, CompletionsEndWithTheEndToken) {
