@@ -164,7 +164,6 @@ TEST(SampleReader, AlpacaAndShareGptAreConversations) {
   const SampleTools with = tools();
   EXPECT_EQ(with.tokenizer->decode(alpaca.samples[0].tokens, false),
             "<system>be brief\n<user>hi\n<assistant>hello\n<user>add\n1 2\n<assistant>3\n");
-
   const Result sharegpt = read(
       R"({"conversations": [{"from": "human", "value": "look"}, {"from": "gpt", "value": "so"},)"
       R"( {"from": "observation", "value": "5"}, {"from": "gpt", "value": "five"}]})");
@@ -172,8 +171,9 @@ TEST(SampleReader, AlpacaAndShareGptAreConversations) {
   EXPECT_EQ(with.tokenizer->decode(sharegpt.samples[0].tokens, false),
             "<user>look\n<assistant>so\n<tool>5\n<assistant>five\n");
   EXPECT_EQ(trained_text(sharegpt.samples[0]), "so\n|five\n|");
-  const Result named = read(R"({"conversations": [{"role": "assistant", "content": "so"}]})");
-  EXPECT_EQ(trained_text(named.samples[0]), "so\n|");
+  const Result named =
+      read(R"({"conversations":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})");
+  EXPECT_EQ(trained_text(named.samples[0]), "b\n|");
 }
 
 TEST(SampleReader, CompletionsEndWithTheEndToken) {
