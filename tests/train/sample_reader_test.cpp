@@ -171,8 +171,8 @@ TEST(SampleReader, AlpacaAndShareGptAreConversations) {
   EXPECT_EQ(with.tokenizer->decode(sharegpt.samples[0].tokens, false),
             "<user>look\n<assistant>so\n<tool>5\n<assistant>five\n");
   EXPECT_EQ(trained_text(sharegpt.samples[0]), "so\n|five\n|");
-  const Result named =
-      read(R"({"conversations":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})");
+  const Result named = read(
+      R"({"conversations":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})");
   EXPECT_EQ(trained_text(named.samples[0]), "b\n|");
 }
 
