@@ -27,26 +27,27 @@ inline constexpr std::int64_t kScoreStride = kScoreRowBytes / 4;
 /// Bytes a row of a strip's weights in bf16.
 inline constexpr std::size_t kWeightRowBytes = packed_row_stride(kKeysPerStrip * 2);
 
-/// What kRowsPerSegment rows over a bf16 cache need, kAttentionRows at a time; offsets in bytes.
+/// What kRowsPerSegment rows over a bf16 cache need, with scores of kAttentionRows at a time;
+/// offsets in bytes.
 struct TileOrderScratch {
   constexpr TileOrderScratch(std::int64_t head_dim, std::int64_t value_dim)
       : queries(0),
         scores(queries + kRows * float_row_bytes(head_dim)),
-        weights(scores + kRows * kScoreRowBytes),
-        sums(weights + kRows * kWeightRowBytes),
+        weights(scores + kAttentionRows * kScoreRowBytes),
+        sums(weights + kAttentionRows * kWeightRowBytes),
         states(sums + kRows * static_cast<std::size_t>(state_floats(value_dim)) * 4),
-        values(states + static_cast<std::size_t>(kRowsPerSegment * state_floats(value_dim)) * 4),
+        values(states + kRows * static_cast<std::size_t>(state_floats(value_dim)) * 4),
         floats(values + static_cast<std::size_t>(kKeysPerBlock * padded_value_dim(value_dim)) * 2),
         end(floats + kFloatBytes) {}
 
   [[nodiscard]] constexpr std::int64_t bytes() const { return static_cast<std::int64_t>(end); }
 
-  static constexpr std::size_t kRows = kAttentionRows;
+  static constexpr std::size_t kRows = kRowsPerSegment;
   std::size_t queries;
   std::size_t scores;
   std::size_t weights;
-  std::size_t sums;    // of the segment under way, [rows, state_floats]
-  std::size_t states;  // of the segments before, [kRowsPerSegment, state_floats]
+  std::size_t sums;    // of the segment under way, [kRows, state_floats]
+  std::size_t states;  // of the segments before, [kRows, state_floats]
   std::size_t values;  // one block
   std::size_t floats;  // as Block has them
   std::size_t end;

@@ -23,46 +23,61 @@ struct PanelRun {
   std::int64_t first_key;  // of the strip
 };
 
-/// Up to kAttentionRows rows on their way over the keys of a segment.
+/// Some rows of a pass.
+struct RowRange {
+  std::int64_t first;
+  std::int64_t end;
+
+  [[nodiscard]] constexpr bool empty() const { return first >= end; }
+};
+
+/// Up to kRowsPerSegment rows on their way over the keys of a segment.
 struct Pass {
-  Pass(const AttentionArgs& call, float* segments_before)
+  Pass(const AttentionArgs& call, const std::byte* packed_queries, float* segments_before)
       : args(call),
         padded_dim(padded_value_dim(call.value_dim)),
         stride(state_floats(call.value_dim)),
         all(keys_of_all(call)),
-        common(all) {
+        queries(packed_queries) {
     const TileOrderScratch at(call.head_dim, call.value_dim);
-    queries = call.scratch + at.queries;
     scores = reinterpret_cast<float*>(call.scratch + at.scores);
     weights = call.scratch + at.weights;
     sums = reinterpret_cast<float*>(call.scratch + at.sums);
     states = segments_before;
     spare_values = call.scratch + at.values;
     floats = call.scratch + at.floats;
-    for (std::int64_t row = 0; row < call.num_rows; ++row) {
-      common = intersect(common, {call.first_keys[row], call.end_keys[row]});
-    }
   }
 
   [[nodiscard]] KeyRange visible(std::int64_t row, std::int64_t origin, std::int64_t count) const {
     return within({args.first_keys[row], args.end_keys[row]}, origin, count);
+  }
+  /// What all of some rows see.
+  [[nodiscard]] KeyRange common(RowRange rows) const {
+    KeyRange keys = all;
+    for (std::int64_t row = rows.first; row < rows.end; ++row) {
+      keys = intersect(keys, {args.first_keys[row], args.end_keys[row]});
+    }
+    return keys;
+  }
+  /// A row's scores of a strip, which take the place of those of the row kAttentionRows before.
+  [[nodiscard]] float* scores_of(std::int64_t row) const {
+    return scores + row % kAttentionRows * kScoreStride;
   }
 
   const AttentionArgs& args;
   std::int64_t padded_dim;
   std::int64_t stride;  // floats of a row of sums
   KeyRange all;         // from the lowest visible key to the highest
-  KeyRange common;      // that every row sees
-  std::byte* queries;
-  float* scores;  // [rows, kScoreStride]
+  const std::byte* queries;
+  float* scores;  // [kAttentionRows, kScoreStride]
   std::byte* weights;
   float* sums;    // of this segment
   float* states;  // of the segments before
   std::byte* spare_values;
   std::byte* floats;
-  alignas(64) float max[kAttentionRows];
-  alignas(64) float totals[kAttentionRows][kLanes];  // sums of weights, in the
-                                                     // lanes of add_pairs
+  alignas(64) float max[kRowsPerSegment];
+  alignas(64) float totals[kRowsPerSegment][kLanes];  // sums of weights, in the
+                                                      // lanes of add_pairs
 };
 
 inline void start_segment(Pass& pass) {

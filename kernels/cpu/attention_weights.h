@@ -57,7 +57,7 @@ inline Lanes weigh_keys(const Pass& pass, std::int64_t row, KeyRange steps, KeyR
                         float max) {
   const Lanes factor = broadcast(BinaryScores::factor(pass.args.scale));
   const Lanes greatest = broadcast(max);
-  const float* const scores = pass.scores + row * kScoreStride;
+  const float* const scores = pass.scores_of(row);
   const auto weights = Products::weight_row(pass, row);
   const auto weight = [=](std::int64_t key) {
     return BinaryScores::weight(load(scores + key) * factor - greatest);
@@ -81,22 +81,95 @@ inline Lanes weigh_keys(const Pass& pass, std::int64_t row, KeyRange steps, KeyR
 /// Scores become weights relative to the greatest. The step of the running softmax (Milakov and
 /// Gimelshein 2018, arXiv:1805.02867).
 template <typename Products>
-inline void weigh_strip(Pass& pass, const KeyStrip& strip) {
+inline void weigh_strip(Pass& pass, const KeyStrip& strip, RowRange rows) {
+  if (rows.empty()) return;
   const float factor = BinaryScores::factor(pass.args.scale);
   const auto visible = [&](std::int64_t row) {
     return pass.visible(row, strip.first_key, kKeysPerStrip);
   };
   const auto greatest_of = [&](std::int64_t row) {
-    return greatest_score(pass.scores + row * kScoreStride, visible(row)) * factor;
+    return greatest_score(pass.scores_of(row), visible(row)) * factor;
   };
-  float greatest = greatest_of(0);
-  for (std::int64_t row = 0; row < pass.args.num_rows; ++row) {
+  float greatest = greatest_of(rows.first);
+  for (std::int64_t row = rows.first; row < rows.end; ++row) {
     const KeyRange seen = visible(row);
     const float max = pass.max[row] > greatest ? pass.max[row] : greatest;
     // Found while this row is weighed.
-    if (row + 1 < pass.args.num_rows) greatest = greatest_of(row + 1);
+    if (row + 1 < rows.end) greatest = greatest_of(row + 1);
     const Lanes total = weigh_keys<Products>(pass, row, strip.steps, seen, max);
     if (!seen.empty()) add_total(pass, row, max, total);
+  }
+}
+
+/// What a row of a strip is weighed relative to, and what its weights come to.
+struct StripWeights {
+  float max;
+  Lanes total;
+};
+
+/// Weighs rows that see all steps of a strip, a step of 32 keys a call.
+template <typename Products>
+class StepWeigher {
+ public:
+  StepWeigher(const Pass& pass, const KeyStrip& strip, RowRange rows, StripWeights* weights)
+      : pass_(pass),
+        steps_(strip.steps),
+        factor_(broadcast(BinaryScores::factor(pass.args.scale))),
+        rows_(rows),
+        weights_(weights) {
+    if (!rows_.empty()) begin_row();
+  }
+
+  [[gnu::always_inline]] void operator()() {
+    if (steps_left_ == 0) return;
+    total_ = total_ + Products::weigh_step(scores_, factor_, max_);
+    scores_ += kStepDepth;
+    if (--steps_left_ > 0) return;
+    weights_->total = total_;
+    ++weights_;
+    ++rows_.first;
+    if (!rows_.empty()) begin_row();
+  }
+  /// All that is left.
+  void finish() {
+    while (steps_left_ > 0) (*this)();
+  }
+
+ private:
+  [[gnu::always_inline]] void begin_row() {
+    scores_ = pass_.scores_of(rows_.first) + steps_.first;
+    steps_left_ = (steps_.end - steps_.first) / kStepDepth;
+    max_ = broadcast(weights_->max);
+    total_ = broadcast(0);
+  }
+
+  const Pass& pass_;
+  KeyRange steps_;
+  Lanes factor_;
+  RowRange rows_;  // the one under way, and those to come
+  StripWeights* weights_;
+  // of the row under way:
+  float* scores_ = nullptr;
+  std::int64_t steps_left_ = 0;
+  Lanes max_{};
+  Lanes total_{};
+};
+
+/// weigh_strip() where rows see all steps, between the products of other rows:
+/// multiply(StepWeigher&) may call it between any two.
+template <typename Products, typename Multiply>
+inline void weigh_between(Pass& pass, const KeyStrip& strip, RowRange rows, Multiply multiply) {
+  const float factor = BinaryScores::factor(pass.args.scale);
+  StripWeights weights[kAttentionRows];
+  for (std::int64_t row = rows.first; row < rows.end; ++row) {
+    const float greatest = greatest_score(pass.scores_of(row), strip.steps) * factor;
+    weights[row - rows.first].max = pass.max[row] > greatest ? pass.max[row] : greatest;
+  }
+  StepWeigher<Products> weigher(pass, strip, rows, weights);
+  multiply(weigher);
+  weigher.finish();
+  for (std::int64_t row = rows.first; row < rows.end; ++row) {
+    add_total(pass, row, weights[row - rows.first].max, weights[row - rows.first].total);
   }
 }
 

@@ -49,20 +49,24 @@ inline Lanes exp(Lanes x) {
   return scale_by_power(p, n);
 }
 
-/// 2^x for x <= 0 (or a little above), relative error 2.9e-6, 1 for 0: far more than a weight that
-/// is rounded to bf16 needs. x = n + r, |r| <= 1/2, and a polynomial of degree 4 in r (minimax).
-/// Below 2^-125 it stays about there. NaN stays.
-inline Lanes power_of_two(Lanes x) {
-  constexpr float kRound = 0x1.8p23F;  // adding it leaves an integer in the low bits
-  x = max(broadcast(-125.0F), x);
-  const Lanes n = x + broadcast(kRound);
-  const Lanes r = minus_nearest(x);
+/// 2^r for |r| <= 1/2, relative error 2.9e-6: a polynomial of degree 4 (minimax).
+inline Lanes power_of_fraction(Lanes r) {
   Lanes p = broadcast(0x1.3a02ccp-7F);
   p = fma(p, r, broadcast(0x1.c9fc46p-5F));
   p = fma(p, r, broadcast(0x1.ec0378p-3F));
   p = fma(p, r, broadcast(0x1.62e12cp-1F));
-  p = fma(p, r, broadcast(1.0F));
-  return add_to_exponent(p, n);
+  return fma(p, r, broadcast(1.0F));
+}
+
+/// Below it power_of_two() stays about where it is there.
+inline constexpr float kLowestPower = -125.0F;
+
+/// 2^x for x <= 0 (or a little above), 1 for 0, as exact as power_of_fraction(): far more than a
+/// weight that is rounded to bf16 needs. NaN stays.
+inline Lanes power_of_two(Lanes x) {
+  constexpr float kRound = 0x1.8p23F;  // adding it leaves an integer in the low bits
+  x = max(broadcast(kLowestPower), x);
+  return add_to_exponent(power_of_fraction(minus_nearest(x)), x + broadcast(kRound));
 }
 
 }  // namespace

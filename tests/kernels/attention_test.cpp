@@ -124,6 +124,10 @@ TEST_P(AttentionTest, gives_the_bits_of_scalar) {
   for (const std::int64_t num_rows : {15, 16, 17, 33, 64, 65}) {
     expect_equal(full_case(128, 290, num_rows));
   }
+  // Groups of rows that take turns over some strips and segments, all or parts of which they see.
+  for (const std::int64_t num_rows : {90, 97, 259}) expect_equal(full_case(32, 1250, num_rows));
+  expect_equal(causal_case(32, 310, 3, 1000));
+  expect_equal(random_case(32, 1100, 130, 4));
   for (AttentionCase& test : range_cases(64)) {
     for (const float query_scale : {0.01F, 100.0F}) {  // flat; one key wins
       test.query_scale = query_scale;

@@ -5,9 +5,12 @@
 #include <span>
 
 #include "kernels/cpu/amx/tiles.h"
+#include "kernels/cpu/avx512/target.h"
+#include "kernels/cpu/between_products.h"
 #include "kernels/cpu/prefetch.h"
 #include "kernels/format.h"
 
+MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)  // of what runs between products
 namespace moesaic {
 namespace {
 
@@ -64,21 +67,28 @@ template <int Panels>
   }
 }
 
-template <typename Product, int RowTiles, int Panels>
-[[gnu::always_inline]] inline void multiply_run(const TileBlock& block, TileRun run) {
+template <typename Product, int RowTiles, int Panels, typename Between>
+[[gnu::always_inline]] inline void multiply_run(const TileBlock& block, TileRun run,
+                                                Between& between) {
   for (std::int64_t step = 0; step < run.steps; ++step) {
     prefetch_step<Panels>(block, run.panels);
     load_tile<6>(run.panels, 64);
     load_tile<4>(run.rows, block.row_stride);
     Product::template add<0, 4, 6>();
+    between();
     if constexpr (RowTiles == 2) {
       load_tile<5>(run.rows + block.row_tile_stride, block.row_stride);
       Product::template add<2, 5, 6>();
+      between();
     }
     if constexpr (Panels == 2) {
       load_tile<7>(run.panels + block.panel_stride, 64);
       Product::template add<1, 4, 7>();
-      if constexpr (RowTiles == 2) Product::template add<3, 5, 7>();
+      between();
+      if constexpr (RowTiles == 2) {
+        Product::template add<3, 5, 7>();
+        between();
+      }
     }
     run.rows += block.row_step;
     run.panels += kTileBytes;
@@ -87,8 +97,9 @@ template <typename Product, int RowTiles, int Panels>
 
 /// One or two row tiles by one or two panels, over the steps of all runs. Their loads hide behind
 /// the products of the other tiles.
-template <typename Product, int RowTiles, int Panels>
-void run_tile_block(const TileBlock& block, std::span<const TileRun> runs, Before before) {
+template <typename Product, int RowTiles, int Panels, typename Between>
+void run_tile_block(const TileBlock& block, std::span<const TileRun> runs, Before before,
+                    Between& between) {
   static_assert(RowTiles <= 2 && Panels <= 2);
   begin_sum<0>(before, tile_at(block, 0, 0), block.out_stride);
   if constexpr (Panels == 2) begin_sum<1>(before, tile_at(block, 0, 1), block.out_stride);
@@ -96,7 +107,7 @@ void run_tile_block(const TileBlock& block, std::span<const TileRun> runs, Befor
   if constexpr (RowTiles == 2 && Panels == 2) {
     begin_sum<3>(before, tile_at(block, 1, 1), block.out_stride);
   }
-  for (const TileRun& run : runs) multiply_run<Product, RowTiles, Panels>(block, run);
+  for (const TileRun& run : runs) multiply_run<Product, RowTiles, Panels>(block, run, between);
   store_tile<0>(tile_at(block, 0, 0), block.out_stride);
   if constexpr (Panels == 2) store_tile<1>(tile_at(block, 0, 1), block.out_stride);
   if constexpr (RowTiles == 2) store_tile<2>(tile_at(block, 1, 0), block.out_stride);
@@ -104,6 +115,12 @@ void run_tile_block(const TileBlock& block, std::span<const TileRun> runs, Befor
     store_tile<3>(tile_at(block, 1, 1), block.out_stride);
   }
 }
+template <typename Product, int RowTiles, int Panels>
+void run_tile_block(const TileBlock& block, std::span<const TileRun> runs, Before before) {
+  NothingBetween nothing;
+  run_tile_block<Product, RowTiles, Panels>(block, runs, before, nothing);
+}
 
 }  // namespace
 }  // namespace moesaic
+MOESAIC_END_TARGET
