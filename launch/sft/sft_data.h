@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
@@ -16,6 +17,9 @@ struct SftData {
   ReadReport train_report;     // of rank 0, for all of --data
   ReadReport held_out_report;  // of rank 0, for --eval-data
 };
+
+/// What --eval-split holds out, in OUTDIR: lines of the format `tokens`.
+inline constexpr std::string_view kHeldOutFile = "held_out.jsonl";
 
 /// Whether there is a run: samples are not just shown or written.
 [[nodiscard]] bool is_training(const Options& options);

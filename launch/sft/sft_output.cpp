@@ -20,6 +20,7 @@
 #include "launch/options/option_help.h"
 #include "launch/options/option_table.h"
 #include "launch/sft/metrics.h"
+#include "launch/sft/sft_data.h"
 #include "src/lora/adapter_files.h"
 #include "src/train/train_state.h"
 
@@ -40,8 +41,9 @@ bool is_filled(const std::string& directory) {
 }
 
 /// What a run writes into OUTDIR beside checkpoints.
-constexpr auto kRunFiles = std::to_array<std::string_view>(
-    {kOptionsFile, kMetricsFile, kLossPlotFile, kAdapterConfigFile, kAdapterTensorsFile});
+constexpr auto kRunFiles =
+    std::to_array<std::string_view>({kOptionsFile, kMetricsFile, kLossPlotFile, kHeldOutFile,
+                                     kAdapterConfigFile, kAdapterTensorsFile});
 
 bool is_run_file(std::string_view file) {
   return std::ranges::find(kRunFiles, file) != kRunFiles.end();
@@ -156,13 +158,26 @@ bool comes_from_adapter(std::string_view option, const Command& command) {
          source_of(command, option) == OptionSource::preset;
 }
 
+/// Whether a run makes the file in `directory`, or something that it would be lost with.
+bool is_of_run_in(const std::string& directory, const std::string& path) {
+  const fs::path file = full_path(path).lexically_relative(full_path(directory));
+  return !directory.empty() && !file.empty() && is_of_a_run(file.begin()->string());
+}
+
+/// As those that an earlier run held out may be.
+void require_data_outside(std::string_view option, const std::optional<std::string>& path,
+                          const std::string& directory) {
+  require(!path || !is_of_run_in(directory, *path), ErrorKind::usage,
+          "--{} {}: would be removed with what is in --output; take another one", option,
+          path.value_or(""));
+}
+
 }  // namespace
 
 void require_apart_from_run(std::string_view option, const std::string& path,
                             const std::string& directory) {
-  const fs::path file = full_path(path).lexically_relative(full_path(directory));
-  require(directory.empty() || file.empty() || !is_of_a_run(file.begin()->string()),
-          ErrorKind::usage, "--{} {}: would be written over a file of --output", option, path);
+  require(!is_of_run_in(directory, path), ErrorKind::usage,
+          "--{} {}: would be written over a file of --output", option, path);
 }
 
 void check_output(const Options& options) {
@@ -181,7 +196,10 @@ void check_output(const Options& options) {
   require(!options.lora || !is_within(*options.lora, options.output_dir), ErrorKind::usage,
           "--lora {} would be overwritten: take another --output", *options.lora);
   require_checkpoints(options.output_dir);
-  if (options.overwrite) require_nothing_else(options.output_dir);
+  if (!options.overwrite) return;
+  require_nothing_else(options.output_dir);
+  require_data_outside("data", options.data, options.output_dir);
+  require_data_outside("eval-data", options.eval_data, options.output_dir);
 }
 
 OutputDirectory::OutputDirectory(const Options& options) : path_(options.output_dir) {

@@ -180,6 +180,9 @@ void SftRun::begin() {
       setup_.require_room(done_);
     }
     write_options(runtime_.command());
+    if (options().eval_split > 0) {
+      write_samples(fmt::format("{}/{}", options().output_dir, kHeldOutFile), data_.held_out);
+    }
     metrics_->write(setup_.start_line(data_, done_));
     evaluated_ = metrics_->last_evaluation(held_out_digest_);
   });

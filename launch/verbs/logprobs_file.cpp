@@ -18,7 +18,7 @@ LogprobsFile::LogprobsFile(const std::string& path, const RunIdentity& identity,
   }
   for (std::int64_t i = 0; i <= document_; ++i) {
     ScoreDocument& document = input_.documents[static_cast<std::size_t>(i)];
-    drop_known_windows(document, i < document_ ? std::ssize(document.tokens) : position_);
+    skip_tokens(document, i < document_ ? std::ssize(document.tokens) : position_);
   }
 }
 
@@ -36,8 +36,8 @@ void LogprobsFile::note(const Json& record) {
       record.at("id").as_int() == document.tokens[static_cast<std::size_t>(position_)];
   require(is_next, ErrorKind::file, "{}: is not of document {}, position {}, which is next",
           record.where(), document_, position_);
-  ++position_;
-  if (!record.contains("logprob")) return;
+  const bool counts = document.counts(position_++);
+  if (!counts || !record.contains("logprob")) return;
   document.known.add(
       {.log_probability = record.at("logprob").as_double(), .rank = record.at("rank").as_int()});
 }
@@ -78,14 +78,6 @@ std::string LogprobsFile::line(const TokenScore* score) {
     line.field("logprob", score->log_probability).field("rank", score->rank);
   }
   return line.text() + "\n";
-}
-
-void drop_known_windows(ScoreDocument& document, std::int64_t position) {
-  std::erase_if(document.windows,
-                [&](const ScoreWindow& window) { return window.end <= position; });
-  if (document.windows.empty()) return;
-  ScoreWindow& window = document.windows.front();
-  window.first = std::max(window.first, position);
 }
 
 }  // namespace moesaic

@@ -39,7 +39,4 @@ class LogprobsFile {
   RecordFile file_;
 };
 
-/// `document` without what is known of it: the tokens before `position`.
-void drop_known_windows(ScoreDocument& document, std::int64_t position);
-
 }  // namespace moesaic

@@ -96,6 +96,7 @@ std::string inputs_checksum(const ScoreInput& input) {
     add_values(sum, input.documents[i].tokens);
     add_value(sum, input.labels[i].is_pair);
     add_value(sum, input.documents[i].windows.front().first);  // where a continuation begins
+    for (const bool counts : input.documents[i].counted) add_value(sum, counts);
   }
   return checksum_text(sum.value());
 }

@@ -13,6 +13,8 @@
 #include "launch/input/reading.h"
 #include "launch/input/request_fields.h"
 #include "launch/input/token_prompts.h"
+#include "src/train/sample_maker.h"
+#include "src/train/sample_set.h"
 
 namespace moesaic {
 namespace {
@@ -29,6 +31,7 @@ class Reader {
         tokenizer_(*input.tokenizer),
         reading_(reading),
         input_(input) {
+    tools_.vocab_size = config_.vocab_size;
     limit_ = context_of(options_, config_);
     require(options_.ctx_size != 1, ErrorKind::usage,
             "--ctx-size 1 leaves nothing to predict: a window has at least 2 tokens");
@@ -75,13 +78,8 @@ class Reader {
   }
 
   void read_object(const Json& object, const std::string& where) {
-    object.for_each([&](const std::string& key, const Json&) {
-      const bool known = key == "text" || key == "context" || key == "continuation" || key == "id";
-      require(known, ErrorKind::file,
-              "{}: a text to score has no \"{}\"; there are text, or context and continuation, and "
-              "id",
-              where, key);
-    });
+    if (object.contains("input_ids")) return add_sample(object, where);
+    require_known_keys(object, where);
     ScoreLabel label{.where = where, .id = "", .is_pair = !object.contains("text")};
     require(label.is_pair || !(object.contains("context") || object.contains("continuation")),
             ErrorKind::file, "{}: text excludes context and continuation", where);
@@ -91,6 +89,48 @@ class Reader {
     } else {
       add_text(std::move(label), tokens_of(object.at("text"), where));
     }
+  }
+
+  static void require_known_keys(const Json& object, const std::string& where) {
+    object.for_each([&](const std::string& key, const Json&) {
+      const bool known = key == "text" || key == "context" || key == "continuation" || key == "id";
+      require(known, ErrorKind::file,
+              "{}: a text to score has no \"{}\"; there are text, or context and continuation, or "
+              "input_ids and labels, and id{}",
+              where, key,
+              is_of_training(key) ? "; moesaic sft --samples-out FILE makes such lines of this one"
+                                  : "");
+    });
+  }
+  /// A member of other lines of fine-tuning.
+  static bool is_of_training(std::string_view key) {
+    return key == "messages" || key == "conversations" || key == "instruction" || key == "prompt";
+  }
+
+  /// A sample of fine-tuning: its trained tokens count.
+  void add_sample(const Json& object, const std::string& where) {
+    MadeSample sample = make_sample(object, SampleFormat::tokens, tools_);
+    ScoreDocument document{.tokens = std::move(sample.tokens), .windows = {}};
+    const std::vector<std::int32_t>& labels = sample.labels;
+    document.counted.resize(labels.size());
+    for (std::size_t i = 1; i < labels.size(); ++i) {  // of the first one nothing is predicted
+      document.counted[i] = labels[i] != kNotTrained;
+      require(
+          !document.counted[i] || labels[i] == document.tokens[i], ErrorKind::file,
+          "{}: label {} of token {} is another token: a text is scored, and labels say which of "
+          "its tokens count",
+          object.at("labels").where(), labels[i], i);
+    }
+    const auto first = std::ranges::find(document.counted, true) - document.counted.begin();
+    const auto length = std::ssize(document.tokens);
+    require(first < length, ErrorKind::file, "{}: no label but {}, and so nothing to score",
+            object.at("labels").where(), kNotTrained);
+    if (options_.no_window) require_context(limit_, length, 0, where);
+    document.windows = cut_windows(length, limit_.tokens, stride_);
+    skip_tokens(document, first);
+    ScoreLabel label{.where = where, .id = ""};
+    if (const auto id = object.find("id")) label.id = id_text(*id);
+    add(std::move(label), std::move(document));
   }
 
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text,
@@ -175,6 +215,7 @@ class Reader {
   const Tokenizer& tokenizer_;
   const ReadProgress& reading_;
   ScoreInput& input_;
+  SampleTools tools_;
   ContextLimit limit_;
   std::int64_t stride_ = 0;
 };

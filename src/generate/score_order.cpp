@@ -93,10 +93,14 @@ void ScoreOrder::tell_known() {
 
 void ScoreOrder::tell_scores(Open& open) {
   if (open.scores.empty()) return;
-  for (const TokenScore& score : open.scores) document_.add(score);
+  const std::int64_t first = window_of(open).first + open.told;
+  for (std::size_t i = 0; i < open.scores.size(); ++i) {
+    const bool counts = documents_[open.document].counts(first + static_cast<std::int64_t>(i));
+    if (counts) document_.add(open.scores[i]);
+  }
   if (events_.on_tokens) {
     events_.on_tokens({.document = static_cast<std::int64_t>(open.document),
-                       .first = window_of(open).first + open.told,
+                       .first = first,
                        .scores = open.scores});
   }
   open.told += std::ssize(open.scores);

@@ -35,7 +35,15 @@ struct ScoreDocument {
   std::vector<std::int32_t> tokens;
   std::vector<ScoreWindow> windows;  // in ascending order; none: all is known
   DocumentScore known{};             // of the tokens before those that the windows count
+  std::vector<bool> counted{};       // of each token: whether it counts; empty: all do
+
+  [[nodiscard]] bool counts(std::int64_t token) const {
+    return counted.empty() || counted[static_cast<std::size_t>(token)];
+  }
 };
+
+/// The tokens before `token` are not scored.
+void skip_tokens(ScoreDocument& document, std::int64_t token);
 
 /// Scores of neighbouring tokens.
 struct TokenScores {
