@@ -37,9 +37,10 @@ struct ScoreInput {
 
 /// Reads the files of --file, each of which is one text, or JSONL if it begins with '{': objects
 /// with "text", or with "context" and "continuation", or with "input_ids" and "labels", and perhaps
-/// an "id"; texts are strings, or arrays of token ids. Throws AgreedError on all ranks if one is not what it should be, has
-/// nothing to predict, or is too long for --no-window; or if a continuation does not fit into the
-/// context. Of a context that is too long the end is taken. Collective.
+/// an "id"; texts are strings, or arrays of token ids. Throws AgreedError on all ranks if one is
+/// not what it should be, has nothing to predict, or is too long for --no-window; or if a
+/// continuation does not fit into the context. Of a context that is too long the end is taken.
+/// Collective.
 [[nodiscard]] ScoreInput read_score_input(const Runtime& runtime, const OpenModel& model);
 
 }  // namespace moesaic
