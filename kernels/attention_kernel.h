@@ -9,7 +9,7 @@
 
 namespace moesaic {
 
-/// Query rows that share one pass over keys and values.
+/// Query rows that share one pass over keys and values; with tiles more do (kRowsPerSegment).
 inline constexpr std::int64_t kAttentionRows = 64;
 /// Rows of a call whose passes meet a segment one after the other, while it is in the L2 cache:
 /// calls of fewer rows read keys and values from memory more often.

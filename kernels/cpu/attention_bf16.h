@@ -44,6 +44,7 @@ namespace {
 struct Meeting {
   KeyStrip strip;
   RowRange rows;
+  KeyRange common;  // what all of them see of the strip
 };
 
 /// Asks for the start of a block that comes soon, where few rows wait for memory all the time:
@@ -57,7 +58,7 @@ inline void ask_for(const Pass& pass, const std::byte* const* blocks, std::int64
 
 template <typename Products, typename Between>
 inline void score_strip(const Pass& pass, const Meeting& meeting, Between& between) {
-  const auto& [strip, rows] = meeting;
+  const auto& [strip, rows, common] = meeting;
   if (rows.empty()) return;
   const std::int64_t panel_bytes = bf16_format::panel_bytes(pass.args.head_dim);
   for (std::int64_t key = 0; key < kKeysPerStrip; key += kKeysPerBlock) {
@@ -85,9 +86,8 @@ inline void score_strip(const Pass& pass, const Meeting& meeting, Between& betwe
 /// rows meet values of their own in which hidden ones are 0.
 template <typename Products, typename Between>
 inline void add_strip(const Pass& pass, const Meeting& meeting, Between& between) {
-  const auto& [strip, rows] = meeting;
+  const auto& [strip, rows, common] = meeting;
   if (rows.empty()) return;
-  const KeyRange common = pass.common(rows);
   ValueRuns runs;
   for (std::int64_t key = 0; key < kKeysPerStrip; key += kKeysPerBlock) {
     const KeyRange steps = within(strip.steps, key, kKeysPerBlock);
@@ -97,8 +97,7 @@ inline void add_strip(const Pass& pass, const Meeting& meeting, Between& between
     const bool is_last = key + kKeysPerBlock >= strip.seen.end;
     ask_for(pass, is_last ? pass.args.key_blocks : pass.args.value_blocks,
             first_key + kKeysPerBlock, kAskedBytes);
-    const bool all_see =
-        common.first <= first_key + steps.first && common.end >= first_key + steps.end;
+    const bool all_see = common.first <= key + steps.first && common.end >= key + steps.end;
     if (all_see || are_finite(run, pass.padded_dim)) {
       runs.run[runs.count++] = run;
       if (pass.args.num_rows > kFewRows) continue;
@@ -128,10 +127,9 @@ inline KeyStrip strip_of(KeyRange keys, std::int64_t first_key) {
 /// Weighs some rows of a strip, and multiplies others by multiply(between).
 template <typename Products, typename Multiply>
 inline void weigh_rows(Pass& pass, const Meeting& meeting, Multiply multiply) {
-  const auto& [strip, rows] = meeting;
+  const auto& [strip, rows, common] = meeting;
   if constexpr (Products::kRowsInTurn < kAttentionRows) {
-    const KeyRange seen = within(pass.common(rows), strip.first_key, kKeysPerStrip);
-    if (seen.first <= strip.steps.first && seen.end >= strip.steps.end) {
+    if (common.first <= strip.steps.first && common.end >= strip.steps.end) {
       return weigh_between<Products>(pass, strip, rows, multiply);
     }
   }
@@ -147,18 +145,18 @@ template <typename Products>
 inline void attend_strips(Pass& pass, KeyRange keys) {
   const std::int64_t num_rows = pass.args.num_rows;
   const std::int64_t turns = round_up(num_rows, 2 * Products::kRowsInTurn);
-  const auto next_of = [&](const Meeting& at) -> Meeting {
-    if (at.rows.first + Products::kRowsInTurn < turns) {
-      const std::int64_t first = at.rows.first + Products::kRowsInTurn;
-      return {at.strip, {first, std::min(first + Products::kRowsInTurn, num_rows)}};
-    }
-    return {strip_of(keys, at.strip.first_key + kKeysPerStrip),
-            {0, std::min(Products::kRowsInTurn, num_rows)}};
+  const auto meeting_of = [&](const KeyStrip& strip, std::int64_t first) -> Meeting {
+    const RowRange rows{first, std::min(first + Products::kRowsInTurn, num_rows)};
+    return {strip, rows, within(pass.common(rows), strip.first_key, kKeysPerStrip)};
+  };
+  const auto next_of = [&](const Meeting& at) {
+    const std::int64_t first = at.rows.first + Products::kRowsInTurn;
+    if (first < turns) return meeting_of(at.strip, first);
+    return meeting_of(strip_of(keys, at.strip.first_key + kKeysPerStrip), 0);
   };
   NothingBetween nothing;
   Meeting before{};
-  Meeting at{strip_of(keys, keys.first / kKeysPerStrip * kKeysPerStrip),
-             {0, std::min(Products::kRowsInTurn, num_rows)}};
+  Meeting at = meeting_of(strip_of(keys, keys.first / kKeysPerStrip * kKeysPerStrip), 0);
   score_strip<Products>(pass, at, nothing);
   while (!at.strip.seen.empty()) {
     const Meeting next = next_of(at);

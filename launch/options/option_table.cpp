@@ -126,8 +126,9 @@ constexpr std::array kOptions = {
         "input, end where it comes"},
     may_differ({"file", 'f', "FILE", &O::files, kText, verbs::kScore,
                 "a text, or JSONL: {\"text\": ...}, or {\"context\": ..., \"continuation\": ...} "
-                "for the log-likelihood of the latter, as strings or arrays of token ids; may be "
-                "given several times; - is the standard input"}),
+                "for the log-likelihood of the latter, as strings or arrays of token ids, or "
+                "{\"input_ids\": ..., \"labels\": ...}, whose trained tokens count; may be given "
+                "several times; - is the standard input"}),
     OptionRow{"stride", '\0', "N", &O::stride, kText, verbs::kScore,
               "a text longer than the context is scored in windows as long as the context, each N "
               "tokens after the one before; 0: half the context",

@@ -52,8 +52,10 @@ constexpr std::array kRows = {
     OptionRow{"data-format", '\0', "NAME", a_sample_format(), kData, verbs::kSft,
               "how a line of it is written; auto: as its members tell"},
     file_row("eval-data", &O::eval_data, kData, "held-out data of the same form"),
-    OptionRow{"eval-split", '\0', "X", &O::eval_split, kData, verbs::kSft,
-              "samples of --data to hold out: a share below 1, or a number", 0, kMany},
+    OptionRow{
+        "eval-split", '\0', "X", &O::eval_split, kData, verbs::kSft,
+        "samples of --data to hold out, in OUTDIR/held_out.jsonl: a share below 1, or a number", 0,
+        kMany},
     OptionRow{"train-on", '\0', "TURNS", one_of<&O::train_on>(), kData, verbs::kSft,
               "which turns of the assistant are trained"},
     OptionRow{"too-long", '\0', "WAY", one_of<&O::too_long>(), kData, verbs::kSft,

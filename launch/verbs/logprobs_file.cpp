@@ -5,6 +5,18 @@
 #include "base/error.h"
 
 namespace moesaic {
+namespace {
+
+/// `document` without what is known of it: the tokens before `position`.
+void drop_known_windows(ScoreDocument& document, std::int64_t position) {
+  std::erase_if(document.windows,
+                [&](const ScoreWindow& window) { return window.end <= position; });
+  if (document.windows.empty()) return;
+  ScoreWindow& window = document.windows.front();
+  window.first = std::max(window.first, position);
+}
+
+}  // namespace
 
 LogprobsFile::LogprobsFile(const std::string& path, const RunIdentity& identity, ScoreInput& input,
                            Known known)
@@ -18,7 +30,7 @@ LogprobsFile::LogprobsFile(const std::string& path, const RunIdentity& identity,
   }
   for (std::int64_t i = 0; i <= document_; ++i) {
     ScoreDocument& document = input_.documents[static_cast<std::size_t>(i)];
-    skip_tokens(document, i < document_ ? std::ssize(document.tokens) : position_);
+    drop_known_windows(document, i < document_ ? std::ssize(document.tokens) : position_);
   }
 }
 

@@ -107,6 +107,13 @@ class Reader {
     return key == "messages" || key == "conversations" || key == "instruction" || key == "prompt";
   }
 
+  /// Of a window; its end if none counts.
+  static std::int64_t first_counted(const ScoreDocument& document, const ScoreWindow& window) {
+    std::int64_t token = window.first;
+    while (token < window.end && !document.counts(token)) ++token;
+    return token;
+  }
+
   /// A sample of fine-tuning: its trained tokens count.
   void add_sample(const Json& object, const std::string& where) {
     MadeSample sample = make_sample(object, SampleFormat::tokens, tools_);
@@ -121,13 +128,21 @@ class Reader {
           "its tokens count",
           object.at("labels").where(), labels[i], i);
     }
-    const auto first = std::ranges::find(document.counted, true) - document.counted.begin();
     const auto length = std::ssize(document.tokens);
-    require(first < length, ErrorKind::file, "{}: no label but {}, and so nothing to score",
-            object.at("labels").where(), kNotTrained);
+    require(std::ranges::find(document.counted, true) != document.counted.end(), ErrorKind::file,
+            "{}: no label but {}, and so nothing to score", object.at("labels").where(),
+            kNotTrained);
     if (options_.no_window) require_context(limit_, length, 0, where);
     document.windows = cut_windows(length, limit_.tokens, stride_);
-    skip_tokens(document, first);
+    std::erase_if(document.windows, [&](const ScoreWindow& window) {
+      return first_counted(document, window) == window.end;
+    });
+    require(!document.windows.empty(), ErrorKind::file,
+            "{}: its trained tokens are the first ones of windows, of which nothing is predicted; "
+            "take a --stride below --ctx-size",
+            where);
+    ScoreWindow& front = document.windows.front();
+    front.first = first_counted(document, front);
     ScoreLabel label{.where = where, .id = ""};
     if (const auto id = object.find("id")) label.id = id_text(*id);
     add(std::move(label), std::move(document));

@@ -96,13 +96,6 @@ void DocumentScore::add(const TokenScore& token) {
   ++predicted_tokens;
 }
 
-void skip_tokens(ScoreDocument& document, std::int64_t token) {
-  std::erase_if(document.windows, [&](const ScoreWindow& window) { return window.end <= token; });
-  if (document.windows.empty()) return;
-  ScoreWindow& window = document.windows.front();
-  window.first = std::max(window.first, token);
-}
-
 DocumentScore tell_known(std::span<const ScoreDocument> documents, const ScoreEvents& events) {
   ScoreOrder order(documents, events);
   order.tell();

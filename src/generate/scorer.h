@@ -42,9 +42,6 @@ struct ScoreDocument {
   }
 };
 
-/// The tokens before `token` are not scored.
-void skip_tokens(ScoreDocument& document, std::int64_t token);
-
 /// Scores of neighbouring tokens.
 struct TokenScores {
   std::int64_t document = 0;

@@ -98,6 +98,26 @@ TEST(ScoreSamples, CountTheSameWhereAnEarlierRunHasScoredThem) {
   expect_failure(run_ranks(2, run()), 2, {file, "logprobs of other texts"});
 }
 
+TEST(ScoreSamples, ComputeOnlyWindowsInWhichTokensCount) {
+  const TemporaryDirectory directory;
+  const std::string samples = directory.path_of("samples.jsonl");
+  write_text(samples,
+             "{\"input_ids\": [5, 6, 7, 8, 9, 10, 11, 12, 13, 14], "
+             "\"labels\": [-100, 6, -100, -100, -100, -100, 11, -100, -100, -100]}\n");
+  const std::string file = directory.path_of("logprobs");
+  const std::vector<Json> lines =
+      scores(run_ranks(1, score(samples, {"-c", "2", "--stride", "1", "--logprobs-out", file})));
+  EXPECT_EQ(lines.front().at("predicted_tokens").as_int(), 2);
+  std::vector<std::int64_t> known;
+  for (const std::string& line : lines_of(read_text(file))) {
+    const Json record = Json::parse(line, "logprobs");
+    if (record.contains("logprob") && !record.at("logprob").is_null()) {
+      known.push_back(record.at("position").as_int());
+    }
+  }
+  EXPECT_EQ(known, (std::vector<std::int64_t>{1, 6}));
+}
+
 TEST(ScoreSamples, ThatCannotBeScoredAreNamed) {
   const TemporaryDirectory directory;
   const std::string file = directory.path_of("samples.jsonl");
@@ -112,6 +132,9 @@ TEST(ScoreSamples, ThatCannotBeScoredAreNamed) {
   refuse("{\"input_ids\": [1, 2, 3], \"labels\": [1, 2]}", {"2 labels for 3 input_ids"});
   refuse("{\"input_ids\": [1, 2, 3]}", {"labels"});
   refuse("{\"input_ids\": [1, 2048], \"labels\": [1, 2048]}", {"2048"});
+  write_text(file, "{\"input_ids\": [1, 2, 3, 4, 5], \"labels\": [-100, -100, -100, 4, -100]}\n");
+  expect_failure(run_ranks(2, score(file, {"-c", "3", "--stride", "3"})), 3,
+                 {"line 1", "of which nothing is predicted"});
   refuse("{\"messages\": []}", {"messages", "moesaic sft --samples-out"});
   refuse("{\"title\": \"a\"}", {"title"});
 }
