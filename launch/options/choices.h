@@ -96,13 +96,14 @@ inline constexpr auto kChoices<ResultForm> =
                                            {"json", ResultForm::json},
                                            {"jsonl", ResultForm::jsonl}});
 template <>
-inline constexpr auto kChoices<SampleFormat> =
-    std::to_array<NamedValue<SampleFormat>>({{"tokens", SampleFormat::tokens},
-                                             {"messages", SampleFormat::messages},
-                                             {"alpaca", SampleFormat::alpaca},
-                                             {"sharegpt", SampleFormat::sharegpt},
-                                             {"completion", SampleFormat::completion},
-                                             {"text", SampleFormat::text}});
+inline constexpr auto kChoices<SampleFormat> = std::to_array<NamedValue<SampleFormat>>(
+    {{"tokens", SampleFormat::tokens},
+     {"messages", SampleFormat::messages},
+     {"alpaca", SampleFormat::alpaca},
+     {"sharegpt", SampleFormat::sharegpt},
+     {"completion", SampleFormat::completion},
+     {"completion-messages", SampleFormat::completion_messages},
+     {"text", SampleFormat::text}});
 template <>
 inline constexpr auto kChoices<TrainOn> =
     std::to_array<NamedValue<TrainOn>>({{"all", TrainOn::all}, {"last", TrainOn::last}});

@@ -18,11 +18,6 @@
 namespace moesaic {
 namespace {
 
-bool is_conversation(SampleFormat format) {
-  return format == SampleFormat::messages || format == SampleFormat::alpaca ||
-         format == SampleFormat::sharegpt;
-}
-
 bool needs_end_token(SampleFormat format) {
   return format == SampleFormat::completion || format == SampleFormat::text;
 }

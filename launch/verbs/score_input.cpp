@@ -104,7 +104,8 @@ class Reader {
   }
   /// A member of other lines of fine-tuning.
   static bool is_of_training(std::string_view key) {
-    return key == "messages" || key == "conversations" || key == "instruction" || key == "prompt";
+    return key == "messages" || key == "conversations" || key == "instruction" || key == "prompt" ||
+           key == "completion";
   }
 
   /// Of a window; its end if none counts.

@@ -8,12 +8,6 @@
 namespace moesaic {
 namespace {
 
-bool is_assistant(const jinja::Value& message) {
-  if (message.dict() == nullptr) return false;
-  const jinja::Value* role = message.dict()->find("role");
-  return role != nullptr && role->text() != nullptr && *role->text() == "assistant";
-}
-
 /// The text of the first `count` messages; nullopt if there are none or the template refuses them.
 std::optional<std::string> text_of_part(const ChatTemplate& chat_template, const Chat& chat,
                                         std::size_t count, bool add_generation_prompt) {
@@ -31,22 +25,7 @@ std::optional<std::string> text_of_part(const ChatTemplate& chat_template, const
   }
 }
 
-/// The messages [begin, end) of the last turn of an assistant; empty if none speaks.
-struct Turn {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-};
-
-Turn last_turn(const Chat& chat) {
-  const auto& messages = chat.messages.sequence()->items;
-  Turn turn{messages.size(), messages.size()};
-  while (turn.end > 0 && !is_assistant(messages[turn.end - 1])) --turn.end;
-  turn.begin = turn.end;
-  while (turn.begin > 0 && is_assistant(messages[turn.begin - 1])) --turn.begin;
-  return turn;
-}
-
-/// Of generation blocks.
+/// Of all generation blocks.
 std::vector<Span> generated_spans(const jinja::Rendered& whole) {
   std::vector<Span> spans;
   for (const jinja::Generated& made : whole.generated) {
@@ -54,6 +33,24 @@ std::vector<Span> generated_spans(const jinja::Rendered& whole) {
         {std::min(made.begin, whole.text.size()), std::min(made.end, whole.text.size())});
   }
   return spans;
+}
+
+/// Of the generation blocks of the messages from `first` on: those that begin behind what the
+/// template writes of the messages before.
+std::optional<std::vector<Span>> generated_spans(const ChatTemplate& chat_template,
+                                                 const Chat& chat, const jinja::Rendered& whole,
+                                                 std::size_t first) {
+  const std::vector<Span> spans = generated_spans(whole);
+  const auto& messages = chat.messages.sequence()->items;
+  const auto before_first = messages.begin() + static_cast<std::ptrdiff_t>(first);
+  if (std::none_of(messages.begin(), before_first, is_assistant)) return spans;
+  for (const bool add_generation_prompt : {false, true}) {
+    const auto before = text_of_part(chat_template, chat, first, add_generation_prompt);
+    if (!before || !whole.text.starts_with(*before)) continue;
+    const auto is_behind = [&](const Span& span) { return span.begin >= before->size(); };
+    return std::vector<Span>(std::find_if(spans.begin(), spans.end(), is_behind), spans.end());
+  }
+  return std::nullopt;
 }
 
 /// Without such blocks, of an assistant's messages from `first` on, one each.
@@ -77,28 +74,18 @@ std::optional<std::vector<Span>> message_spans(const ChatTemplate& chat_template
 }  // namespace
 
 std::optional<std::vector<Span>> assistant_spans(const ChatTemplate& chat_template,
-                                                 const Chat& chat, const jinja::Rendered& whole) {
-  if (chat_template.has_generation(chat)) return generated_spans(whole);
-  return message_spans(chat_template, chat, whole, 0);
+                                                 const Chat& chat, const jinja::Rendered& whole,
+                                                 std::size_t first) {
+  if (chat_template.has_generation(chat)) return generated_spans(chat_template, chat, whole, first);
+  return message_spans(chat_template, chat, whole, first);
 }
 
-std::optional<std::vector<Span>> last_turn_spans(const ChatTemplate& chat_template,
-                                                 const Chat& chat, const jinja::Rendered& whole) {
-  const Turn turn = last_turn(chat);
-  if (!chat_template.has_generation(chat)) {
-    return message_spans(chat_template, chat, whole, turn.begin);
-  }
-  const std::vector<Span> spans = generated_spans(whole);
+std::size_t last_turn(const Chat& chat) {
   const auto& messages = chat.messages.sequence()->items;
-  const auto before_turn = messages.begin() + static_cast<std::ptrdiff_t>(turn.begin);
-  if (std::none_of(messages.begin(), before_turn, is_assistant)) return spans;
-  for (const bool add_generation_prompt : {false, true}) {
-    const auto before = text_of_part(chat_template, chat, turn.begin, add_generation_prompt);
-    if (!before || !whole.text.starts_with(*before)) continue;
-    const auto is_of_turn = [&](const Span& span) { return span.begin >= before->size(); };
-    return std::vector<Span>(std::find_if(spans.begin(), spans.end(), is_of_turn), spans.end());
-  }
-  return std::nullopt;
+  std::size_t begin = messages.size();
+  while (begin > 0 && !is_assistant(messages[begin - 1])) --begin;
+  while (begin > 0 && is_assistant(messages[begin - 1])) --begin;
+  return begin;
 }
 
 bool assistant_speaks_first(const Chat& chat) {

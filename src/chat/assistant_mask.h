@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -9,21 +10,20 @@
 
 namespace moesaic {
 
-/// Which bytes of `whole`, the text of `chat`, an assistant said: what the template's generation
-/// blocks made. A template without them is asked again for each turn of an assistant: the turn is
-/// what lies between the text before it with a generation prompt and the text up to its end, if
-/// the whole text begins with both. nullopt where it does not, or the template refuses a part.
+/// Which bytes of `whole`, the text of `chat`, an assistant said in the messages from `first` on:
+/// what the template's generation blocks made, of those that begin behind what the template writes
+/// of the messages before. A template without them is asked again for each message of an assistant:
+/// it is what lies between the text before it with a generation prompt and the text up to its end,
+/// if the whole text begins with both; it does not matter then how the template writes messages
+/// before `first`. nullopt where the text does not begin so, or the template refuses a part.
 [[nodiscard]] std::optional<std::vector<Span>> assistant_spans(const ChatTemplate& chat_template,
                                                                const Chat& chat,
-                                                               const jinja::Rendered& whole);
+                                                               const jinja::Rendered& whole,
+                                                               std::size_t first = 0);
 
-/// Of these bytes those of the last turn: of the last messages of an assistant with none of others
-/// between them. Generation blocks are of it that begin behind what the template writes of the
-/// messages before; without them it does not matter how the template writes earlier turns. nullopt
-/// where the text does not begin with what is before the turn, or the template refuses a part.
-[[nodiscard]] std::optional<std::vector<Span>> last_turn_spans(const ChatTemplate& chat_template,
-                                                               const Chat& chat,
-                                                               const jinja::Rendered& whole);
+/// The first message of the last turn: of the last messages of an assistant with none of others
+/// between them. 0 if none speaks.
+[[nodiscard]] std::size_t last_turn(const Chat& chat);
 
 /// Whether the first message is an assistant's: without generation blocks, nothing tells then what
 /// he said.

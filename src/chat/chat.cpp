@@ -37,20 +37,24 @@ Value read_message(const Json& json) {
   return jinja::make_dict(std::move(message));
 }
 
-Value read_messages(const Json& json) {
-  require(json.is_array() && json.size() > 0, ErrorKind::file,
-          "{}: expected a list of at least one message", json.where());
-  std::vector<Value> messages;
-  json.for_each(
-      [&](const std::string&, const Json& message) { messages.push_back(read_message(message)); });
-  return jinja::make_sequence(std::move(messages));
-}
-
 }  // namespace
 
+std::vector<Value> read_messages(const Json& list) {
+  require(list.is_array() && list.size() > 0, ErrorKind::file,
+          "{}: expected a list of at least one message", list.where());
+  std::vector<Value> messages;
+  list.for_each(
+      [&](const std::string&, const Json& message) { messages.push_back(read_message(message)); });
+  return messages;
+}
+
 Chat read_chat(const Json& object) {
+  return read_chat(object, read_messages(object.at("messages")));
+}
+
+Chat read_chat(const Json& object, std::vector<Value> messages) {
   Chat chat;
-  chat.messages = read_messages(object.at("messages"));
+  chat.messages = jinja::make_sequence(std::move(messages));
   if (const auto tools = object.find("tools")) {
     require(tools->is_array(), ErrorKind::file, "{}: expected a list", tools->where());
     chat.tools = jinja::value_of(*tools);
@@ -62,6 +66,12 @@ Chat read_chat(const Json& object) {
     chat.variables = read_template_variables(*variables);
   }
   return chat;
+}
+
+bool is_assistant(const Value& message) {
+  if (message.dict() == nullptr) return false;
+  const Value* role = message.dict()->find("role");
+  return role != nullptr && role->text() != nullptr && *role->text() == "assistant";
 }
 
 Dict read_template_variables(const Json& object) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "src/jinja/value.h"
@@ -20,6 +21,13 @@ struct Chat {
 /// stands under one of its names (reasoning_content, thinking, reasoning) is there under the first
 /// two, as transformers 5 has it. Throws Error{file} for what is wrong; other members are ignored.
 [[nodiscard]] Chat read_chat(const Json& object);
+/// The same of `messages`, those of read_messages(), in place of the object's.
+[[nodiscard]] Chat read_chat(const Json& object, std::vector<jinja::Value> messages);
+/// Those of a list that holds at least one. Throws Error{file}.
+[[nodiscard]] std::vector<jinja::Value> read_messages(const Json& list);
+
+/// Whether an assistant speaks in this message of a chat.
+[[nodiscard]] bool is_assistant(const jinja::Value& message);
 
 /// Variables of a template, an object: what "chat_template_kwargs" holds. Throws Error{file} if it
 /// is none, or names what stands beside it.

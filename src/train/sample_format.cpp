@@ -1,5 +1,6 @@
 #include "src/train/sample_format.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -14,7 +15,7 @@ namespace {
 using jinja::Dict;
 using jinja::Value;
 
-/// A format, and a member that no other has.
+/// A format, and a member that no other has; completion_messages has that of completion.
 struct FormatRow {
   SampleFormat format;
   std::string_view member;
@@ -118,12 +119,44 @@ Chat read_sharegpt(const Json& line) {
   return chat;
 }
 
+bool has_lists(const Json& line) {
+  return line.at("prompt").is_array() && line.at("completion").is_array();
+}
+
+void require_alike(const Json& line) {
+  const Json prompt = line.at("prompt");
+  const Json completion = line.at("completion");
+  const bool are_alike = (prompt.is_array() && completion.is_array()) ||
+                         (prompt.is_string() && completion.is_string());
+  require(are_alike, ErrorKind::file,
+          "{}: expected prompt and completion to be two texts, or two lists of messages",
+          line.where());
+}
+
+TrainedChat read_completion(const Json& line) {
+  require_alike(line);
+  require(has_lists(line), ErrorKind::file,
+          "{}: prompt and completion are texts: the format of such lines is completion, and all "
+          "lines of a file are of one format",
+          line.where());
+  std::vector<Value> messages = read_messages(line.at("prompt"));
+  const std::size_t first = messages.size();
+  const std::vector<Value> completion = read_messages(line.at("completion"));
+  require(std::ranges::any_of(completion, is_assistant), ErrorKind::file,
+          "{}: no message of role assistant, and so nothing to train",
+          line.at("completion").where());
+  messages.insert(messages.end(), completion.begin(), completion.end());
+  return {.chat = read_chat(line, std::move(messages)), .first = first};
+}
+
 }  // namespace
 
 SampleFormat detect_sample_format(const Json& line) {
   require(line.is_object(), ErrorKind::file, "{}: expected an object", line.where());
   for (const FormatRow& row : kFormats) {
-    if (line.contains(row.member)) return row.format;
+    if (!line.contains(row.member)) continue;
+    const bool are_messages = row.format == SampleFormat::completion && has_lists(line);
+    return are_messages ? SampleFormat::completion_messages : row.format;
   }
   fail(ErrorKind::file,
        "{}: the format of the data cannot be told: there is none of input_ids, messages, "
@@ -131,12 +164,22 @@ SampleFormat detect_sample_format(const Json& line) {
        line.where());
 }
 
-Chat read_conversation(const Json& line, SampleFormat format) {
-  if (format == SampleFormat::alpaca) return read_alpaca(line);
-  if (format == SampleFormat::sharegpt) return read_sharegpt(line);
-  Chat chat = read_chat(line);
-  chat.add_generation_prompt = false;
-  return chat;
+TrainedChat read_conversation(const Json& line, SampleFormat format) {
+  if (format == SampleFormat::alpaca) return {.chat = read_alpaca(line)};
+  if (format == SampleFormat::sharegpt) return {.chat = read_sharegpt(line)};
+  TrainedChat trained = format == SampleFormat::completion_messages
+                            ? read_completion(line)
+                            : TrainedChat{.chat = read_chat(line)};
+  trained.chat.add_generation_prompt = false;
+  return trained;
+}
+
+void require_texts(const Json& line) {
+  require_alike(line);
+  require(!has_lists(line), ErrorKind::file,
+          "{}: prompt and completion are lists of messages: the format of such lines is "
+          "completion-messages, and all lines of a file are of one format",
+          line.where());
 }
 
 }  // namespace moesaic

@@ -1,5 +1,6 @@
 #include "src/train/sample_maker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -85,6 +86,7 @@ void add_end_token(MadeSample& sample, bool ends, const Json& line, const Sample
 }
 
 MadeSample sample_of_completion(const Json& line, const SampleTools& tools) {
+  require_texts(line);
   const std::string prompt = line.at("prompt").as_string();
   const std::string text = prompt + line.at("completion").as_string();
   const EncodedText encoded = tools.tokenizer->encode_with_spans(text);
@@ -110,12 +112,11 @@ struct WrittenChat {
 };
 
 /// What a template finds wrong with a conversation names its line.
-WrittenChat write_chat(const Json& line, const Chat& chat, const SampleTools& tools) {
+WrittenChat write_chat(const Json& line, const TrainedChat& its, const SampleTools& tools) {
   const ChatTemplate& chat_template = *tools.chat_template;
   try {
-    WrittenChat written{chat_template.render(chat), {}};
-    const auto spans = tools.train_on == TrainOn::last ? last_turn_spans : assistant_spans;
-    written.trained = spans(chat_template, chat, written.rendered);
+    WrittenChat written{chat_template.render(its.chat), {}};
+    written.trained = assistant_spans(chat_template, its.chat, written.rendered, its.first);
     return written;
   } catch (const Error& error) {
     fail(error.kind(), "{}: {}", line.where(), error.what());
@@ -123,13 +124,17 @@ WrittenChat write_chat(const Json& line, const Chat& chat, const SampleTools& to
 }
 
 /// Why a template does not tell what the assistant said, or where the last turn begins.
-std::string untold_reason(const Chat& chat, TrainOn train_on) {
-  if (assistant_speaks_first(chat)) {
+std::string untold_reason(const TrainedChat& its, TrainOn train_on) {
+  if (its.first == 0 && assistant_speaks_first(its.chat)) {
     return "an assistant speaks first, and the chat template has no generation blocks";
   }
   if (train_on == TrainOn::last) {
     return "the chat template writes earlier turns in another way when it follows, or refuses a "
            "conversation that ends with them";
+  }
+  if (its.first > 0) {
+    return "the chat template writes what stands before a turn of the completion in another way "
+           "when it follows, or refuses a conversation that ends with it";
   }
   return "the chat template has no generation blocks, and writes earlier turns in another way when "
          "later ones follow, or refuses a conversation that ends with them; --train-on last may be "
@@ -137,15 +142,16 @@ std::string untold_reason(const Chat& chat, TrainOn train_on) {
 }
 
 MadeSample sample_of_conversation(const Json& line, SampleFormat format, const SampleTools& tools) {
-  const Chat chat = read_conversation(line, format);
-  const auto [rendered, trained] = write_chat(line, chat, tools);
+  TrainedChat its = read_conversation(line, format);
+  if (tools.train_on == TrainOn::last) its.first = std::max(its.first, last_turn(its.chat));
+  const auto [rendered, trained] = write_chat(line, its, tools);
   require(trained.has_value(), ErrorKind::file,
           "{}: {} cannot be told: {}; give the line as input_ids and labels, or a template with "
           "generation blocks (--chat-template FILE)",
           line.where(),
           tools.train_on == TrainOn::last ? "where the last turn begins (--train-on last)"
                                           : "what the assistant said",
-          untold_reason(chat, tools.train_on));
+          untold_reason(its, tools.train_on));
   return sample_of_text(tools.tokenizer->encode_with_spans(rendered.text, false), *trained);
 }
 

@@ -4,13 +4,20 @@ namespace moesaic {
 
 /// How a line of training data is written (docs/training.md).
 enum class SampleFormat {
-  tokens,      ///< {"input_ids", "labels"}
-  messages,    ///< {"messages", "tools"}
-  alpaca,      ///< {"instruction", "input", "output", "system", "history"}
-  sharegpt,    ///< {"conversations": [{"from", "value"}], "system", "tools"}
-  completion,  ///< {"prompt", "completion"}
-  text         ///< {"text"}
+  tokens,               ///< {"input_ids", "labels"}
+  messages,             ///< {"messages", "tools"}
+  alpaca,               ///< {"instruction", "input", "output", "system", "history"}
+  sharegpt,             ///< {"conversations": [{"from", "value"}], "system", "tools"}
+  completion,           ///< {"prompt", "completion"}, texts
+  completion_messages,  ///< {"prompt", "completion", "tools"}, lists of messages
+  text                  ///< {"text"}
 };
+
+/// Conversations go through a chat template.
+[[nodiscard]] constexpr bool is_conversation(SampleFormat format) noexcept {
+  return format == SampleFormat::messages || format == SampleFormat::alpaca ||
+         format == SampleFormat::sharegpt || format == SampleFormat::completion_messages;
+}
 
 /// Which of an assistant's turns are trained.
 enum class TrainOn { all, last };

@@ -178,7 +178,7 @@ TEST(AssistantMask, the_last_turn_is_told_however_earlier_ones_are_written) {
   const jinja::Rendered whole = made.render(chat);
   EXPECT_EQ(whole.text, "[u]a[a]b[u]c[a]<>d[a]<>e");
   EXPECT_FALSE(assistant_spans(made, chat, whole));
-  const auto spans = last_turn_spans(made, chat, whole);
+  const auto spans = assistant_spans(made, chat, whole, last_turn(chat));
   ASSERT_TRUE(spans.has_value());
   ASSERT_EQ(spans->size(), 2U);
   EXPECT_EQ(whole.text.substr((*spans)[0].begin, (*spans)[0].size()), "<>d");

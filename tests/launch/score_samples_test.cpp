@@ -136,6 +136,7 @@ TEST(ScoreSamples, ThatCannotBeScoredAreNamed) {
   expect_failure(run_ranks(2, score(file, {"-c", "3", "--stride", "3"})), 3,
                  {"line 1", "of which nothing is predicted"});
   refuse("{\"messages\": []}", {"messages", "moesaic sft --samples-out"});
+  refuse("{\"completion\": []}", {"completion", "moesaic sft --samples-out"});
   refuse("{\"title\": \"a\"}", {"title"});
 }
 

@@ -56,6 +56,21 @@ TEST_F(SftData, TheTurnsThatAreTrainedAreThoseThatAreAskedFor) {
   EXPECT_GT(trained_tokens(all), trained_tokens(last));
 }
 
+TEST_F(SftData, OfAPromptAndACompletionOfMessagesTheCompletionIsTrained) {
+  const std::string line =
+      R"({"prompt": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"},)"
+      R"( {"role": "user", "content": "three"}],)"
+      R"( "completion": [{"role": "assistant", "content": "four"}]})"
+      "\n";
+  const std::string last = samples_of(kTwoTurns, {"--train-on", "last"});
+  EXPECT_EQ(samples_of(line), last);
+  EXPECT_EQ(samples_of(line, {"--data-format", "completion-messages"}), last);
+  write_text(data_, line);
+  expect_failure(
+      run_ranks(3, sft(directory_.path_of("out"), {"--data-format", "completion"}, data_)), 3,
+      {data_ + " line 1: ", "lists of messages", "completion-messages"});
+}
+
 TEST_F(SftData, TheFormatIsTheOneThatIsAskedFor) {
   const std::string text = R"("text": "In the beginning")";
   const std::string completion = R"("prompt": "And God", "completion": " said")";
