@@ -20,6 +20,8 @@
 #include "launch/sft/metrics.h"
 #include "launch/sft/sft_output.h"
 #include "launch/sft/sft_setup.h"
+#include "launch/sft/sft_store.h"
+#include "launch/sft/sft_texts.h"
 #include "src/lora/adapter_files.h"
 #include "src/train/sample_order.h"
 
@@ -75,6 +77,7 @@ class SftRun {
         data_(data),
         output_(open_output(runtime)),
         setup_(runtime, model, data),
+        store_(runtime, model, data, setup_),
         order_({.samples = data.train.size(),
                 .batch = options().global_batch_size,
                 .seed = static_cast<std::uint64_t>(options().seed),
@@ -108,6 +111,7 @@ class SftRun {
   const SftData& data_;
   std::unique_ptr<OutputDirectory> output_;  // rank 0
   SftSetup setup_;
+  SftStore store_;
   SampleOrder order_;
   std::optional<MetricsFile> metrics_;  // rank 0
   bool is_disk_told_ = false;
@@ -121,10 +125,10 @@ class SftRun {
 
 void SftRun::go_on() {
   agree(runtime_.world(), [&] {
-    if (runtime_.is_first()) output_->begin(options(), setup_.demanded_bytes());
+    if (runtime_.is_first()) output_->begin(options(), store_.demanded_bytes());
   });
   if (options().resume) {
-    saved_ = setup_.load_newest_checkpoint();
+    saved_ = store_.load_newest_checkpoint();
     done_ = std::max<std::int64_t>(saved_, 0);
     runtime_.log().once(LogLevel::info, "{}",
                         saved_ < 0 ? "no checkpoint to go on from: beginning at step 1"
@@ -133,7 +137,7 @@ void SftRun::go_on() {
                             : fmt::format("going on after step {}", done_));
   }
   agree(runtime_.world(), [&] {
-    if (runtime_.is_first() && saved_ < 0) setup_.require_room(done_);
+    if (runtime_.is_first() && saved_ < 0) store_.require_room(done_);
   });
 }
 
@@ -176,18 +180,20 @@ void SftRun::begin() {
     if (!runtime_.is_first()) return;
     metrics_.emplace(options().output_dir, saved_);
     if (saved_ >= 0) {  // --keep may have become smaller
-      setup_.remove_checkpoints(saved_, best_saved(saved_));
-      setup_.require_room(done_);
+      store_.remove_checkpoints(saved_, best_saved(saved_));
+      store_.require_room(done_);
     }
     write_options(runtime_.command());
     if (options().eval_split > 0) {
       write_samples(fmt::format("{}/{}", options().output_dir, kHeldOutFile), data_.held_out);
     }
-    metrics_->write(setup_.start_line(data_, done_));
+    metrics_->write(
+        start_line(setup_, data_,
+                   {.done = done_, .ranks = runtime_.world().size(), .digest = store_.digest()}));
     evaluated_ = metrics_->last_evaluation(held_out_digest_);
   });
   runtime_.world().max({&evaluated_, 1});
-  runtime_.log().once(LogLevel::info, "{}", setup_.text(data_));
+  runtime_.log().once(LogLevel::info, "{}", start_text(options(), setup_, data_));
   if (done_ == 0 || is_due(done_, options().eval_every)) evaluate(done_);
   start_ = Clock::now();
 }
@@ -209,7 +215,7 @@ void SftRun::step(std::int64_t number) {
   const TrainStepResult result = train_step(number, samples);
   done_ = number + 1;
   if (number == 0 && options().grad_out && !result.not_finite) {
-    setup_.write_gradients(*options().grad_out);
+    store_.write_gradients(*options().grad_out);
   }
   const SamplesSeen& seen = result.seen;
   const StepMetrics metrics{
@@ -246,7 +252,7 @@ void SftRun::tell_of_disk(const std::string& refused) {
 
 /// Whether the checkpoint after so many steps is there, with its adapter.
 bool SftRun::has_adapter(std::int64_t steps) const {
-  return file_exists(fmt::format("{}/{}", setup_.checkpoint_path(steps), kAdapterTensorsFile));
+  return file_exists(fmt::format("{}/{}", store_.checkpoint_path(steps), kAdapterTensorsFile));
 }
 
 /// Of the checkpoints that are there, and that after `newest` steps, the steps of the one with the
@@ -263,7 +269,7 @@ void SftRun::tell_of_lowest() const {
   if (!metrics_ || data_.held_out.size() == 0) return;
   const std::optional<LossPoint> lowest = metrics_->lowest_held_out();
   if (!lowest || lowest->step == done_) return;
-  const std::string place = setup_.checkpoint_path(lowest->step);
+  const std::string place = store_.checkpoint_path(lowest->step);
   const std::string where =
       lowest->step == 0 ? "before the first step"
       : has_adapter(lowest->step)
@@ -304,7 +310,7 @@ bool SftRun::evaluate(std::int64_t steps) {
 void SftRun::save(std::int64_t steps) {
   if (saved_ == steps) return;
   const Clock::time_point start = Clock::now();
-  setup_.save_checkpoint(steps, best_saved(steps));
+  store_.save_checkpoint(steps, best_saved(steps));
   saved_ = steps;
   if (!metrics_) return;
   metrics_->write(JsonWriter()
@@ -317,7 +323,7 @@ void SftRun::save(std::int64_t steps) {
 
 void SftRun::end(std::int64_t steps, std::string_view reason) {
   save(steps);
-  setup_.save_adapter(options().output_dir);
+  store_.save_adapter(options().output_dir);
   if (!metrics_) return;
   metrics_->write(JsonWriter()
                       .field("event", "end")
@@ -363,7 +369,7 @@ void SftRun::train() {
     runtime_.log().once(LogLevel::warning, "{} of {} steps were left out{}", done_ - updates, done_,
                         updates == 0 ? ": the adapter is what it began with" : "");
   }
-  runtime_.log().once(LogLevel::info, "{}", setup_.end_text());
+  runtime_.log().once(LogLevel::info, "{}", end_text(options(), setup_));
 }
 
 }  // namespace

@@ -1,0 +1,119 @@
+#include "launch/sft/run_digest.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "base/checksum.h"
+#include "comm/long_work.h"
+#include "launch/job/agreement.h"
+#include "launch/job/model_checksum.h"
+#include "launch/options/option_table.h"
+#include "launch/sft/sft_output.h"
+#include "src/checkpoint/mapped_file.h"
+
+namespace moesaic {
+namespace {
+
+/// Options that decide the bytes of the result, whatever else does.
+constexpr auto kDeciding = std::to_array<std::string_view>({"precision",
+                                                            "expert-format",
+                                                            "dense-format",
+                                                            "head-format",
+                                                            "int4-activations",
+                                                            "seed",
+                                                            "no-shuffle",
+                                                            "lr",
+                                                            "schedule",
+                                                            "beta1",
+                                                            "warmup-steps",
+                                                            "beta2",
+                                                            "adam-eps",
+                                                            "weight-decay",
+                                                            "clip",
+                                                            "epochs",
+                                                            "max-steps",
+                                                            "global-batch-size",
+                                                            "nvfp4-activations",
+                                                            "numerics"});
+
+/// Those that do through the samples and the adapters that they choose.
+constexpr auto kChoosing = std::to_array<std::string_view>(
+    {"model", "data", "data-format", "eval-split", "train-on", "too-long", "ctx-size",
+     "chat-template", "lora", "lora-rank", "lora-alpha", "rslora", "lora-dropout", "lora-targets"});
+
+/// Of kDeciding, those that do: with a constant rate a run may become longer.
+std::vector<std::string_view> deciding(const Options& options) {
+  std::vector<std::string_view> names(kDeciding.begin(), kDeciding.end());
+  if (options.schedule == RateSchedule::constant) {
+    std::erase(names, "epochs");
+    std::erase(names, "max-steps");
+  }
+  return names;
+}
+
+/// Of all that decides the bytes of the result, and of nothing else.
+RunDigest digest_of(const Options& options, const OpenModel& model, const SftData& data,
+                    std::span<const AdapterSpec> specs, double dropout, LongWork& work) {
+  RunDigest digest{.all = "",
+                   .model = model_checksum(model.files.directory()),
+                   .data = checksum_text(data.train.fingerprint())};
+  std::string text = digest.model + digest.data;
+  for (const std::string_view name : deciding(options)) {
+    text += fmt::format("{}={}\n", name, value_text(*find_option(name, Verb::sft), options));
+  }
+  if (dropout > 0) text += fmt::format("lora-dropout={}\n", dropout);
+  for (const AdapterSpec& spec : specs) {
+    text += fmt::format("{} {} {}\n", spec.site.module, spec.rank, spec.scale);
+  }
+  if (options.lora) {
+    const std::filesystem::path folder(*options.lora);
+    const MappedFile tensors((folder / kAdapterTensorsFile).string());
+    Checksum sum;
+    std::int64_t done = 0;
+    reading(tensors, [&] {
+      add_to_checksum(sum, tensors.bytes(), [&](std::int64_t bytes) {
+        work.advance(done += bytes, std::ssize(tensors.bytes()));
+      });
+    });
+    text += checksum_text(sum.value());
+  }
+  digest.all = checksum_text(checksum(text));
+  return digest;
+}
+
+}  // namespace
+
+RunDigest find_digest(const Runtime& runtime, const OpenModel& model, const SftData& data,
+                      std::span<const AdapterSpec> specs, double dropout) {
+  RunDigest digest;
+  const std::string what = "reading the adapter";
+  LongWork work(runtime.world(), what, waiting_notice(runtime.log(), what));
+  agree_on_work(runtime.world(), work, [&] {
+    if (!runtime.is_first()) return;
+    digest = digest_of(runtime.options(), model, data, specs, dropout, work);
+  });
+  return digest;
+}
+
+std::string other_run(const Command& command, const TrainProgress& its, const RunDigest& own_run) {
+  const std::vector<std::string_view> own = deciding(command.options);
+  for (const std::span<const std::string_view> names :
+       {std::span<const std::string_view>(own), std::span<const std::string_view>(kChoosing)}) {
+    const std::string changed = changed_options(command, names);
+    if (!changed.empty()) return "was made with " + changed;
+  }
+  const Options& options = command.options;
+  if (its.model != own_run.model) {
+    return fmt::format("was made from another model than {} is now", options.model);
+  }
+  if (its.data != own_run.data) {
+    return fmt::format("was made from other data than {} gives now", *options.data);
+  }
+  return "was made from another adapter, or with another dropout";
+}
+
+}  // namespace moesaic

@@ -1,0 +1,62 @@
+#include "launch/sft/sft_texts.h"
+
+#include <fmt/core.h>
+
+#include "base/counted.h"
+#include "base/json.h"
+#include "launch/job/adapter_text.h"
+#include "launch/options/shell_word.h"
+#include "src/lora/peft_config.h"
+
+namespace moesaic {
+
+std::string start_line(const SftSetup& setup, const SftData& data, const RunStart& start) {
+  JsonWriter trainable;
+  const auto numbers = trainable_numbers(setup.specs());
+  for (std::size_t kind = 0; kind < numbers.size(); ++kind) {
+    trainable.field(kAdapterKindNames[kind], numbers[kind]);
+  }
+  return JsonWriter()
+      .field("event", "start")
+      .field("step", start.done)
+      .field("total_steps", setup.total_steps())
+      .field("samples", data.train.size())
+      .field("held_out_samples", data.held_out.size())
+      .field("tokens", data.train.tokens())
+      .field("trained_tokens", data.train.trained_tokens())
+      .raw_field("trainable", trainable.text())
+      .field("ranks", start.ranks)
+      .field("recompute", setup.recomputes())
+      .field("digest", start.digest)
+      .text();
+}
+
+std::string start_text(const Options& options, const SftSetup& setup, const SftData& data) {
+  return fmt::format("{}\nnumbers to train {}; router frozen, balance loss reported only; {} of {}",
+                     samples_text(data.train, data.train_report), trainable_text(setup.specs()),
+                     counted(setup.total_steps(), "step"),
+                     counted(options.global_batch_size, "sample"));
+}
+
+std::string end_text(const Options& options, const SftSetup& setup) {
+  const std::string& out = options.output_dir;
+  const AdapterDescription its = setup.description();
+  const std::string model =  // what it may be merged into
+      setup.is_converted() ? "CHECKPOINT" : shell_word(options.model);
+  const std::string convert =
+      fmt::format("moesaic convert -m {} --lora {}", model, shell_word(out));
+  if (loads_on_both(its, setup.config().peft5_takes_experts, setup.specs())) {
+    return fmt::format(
+        "the adapter is in {}, for PEFT with transformers 4 or 5; {} --merge -o MERGED writes a "
+        "checkpoint with it",
+        out, convert);
+  }
+  const bool is_fused = its.layout == AdapterLayout::transformers5;
+  return fmt::format(
+      "the adapter is in {0}, for PEFT with transformers {1}; on transformers {2} a part of it "
+      "would be lost or count wrongly: {3} --adapter-layout transformers{2} -o OUT writes it for "
+      "that, --merge a checkpoint with it",
+      out, is_fused ? 5 : 4, is_fused ? 4 : 5, convert);
+}
+
+}  // namespace moesaic
