@@ -138,6 +138,30 @@ std::unique_ptr<RankGpu> choose_gpu(const Runtime& runtime, const OpenModel& mod
   return nullptr;
 }
 
+/// Collective.
+OpenModel read_model(const Runtime& runtime, const Options& options) {
+  OpenModel model;
+  std::uint64_t print = 0;
+  std::uint64_t adapter_print = 0;
+  std::string unknown;
+  agree(runtime.world(), [&] {
+    model = open_model(options);
+    if (const PackedDirectory* packed = model.files.packed()) {
+      packed->verify_copies(options.verify);
+    }
+    print = model_fingerprint(model.files);
+    if (model.adapter) adapter_print = adapter_fingerprint(*model.adapter);
+    if (runtime.is_first()) unknown = unknown_tensors_text(model);
+  });
+  const std::array<Shared, 2> shared = {
+      {{.what = "the model's config.json or tensors", .fingerprint = print},
+       {.what = "the adapter of --lora", .fingerprint = adapter_print}}};
+  require_same(runtime.world(), shared);
+  require_same_weights(runtime, model.files);
+  if (!unknown.empty()) runtime.log().once(LogLevel::warning, "{}", unknown);
+  return model;
+}
+
 }  // namespace
 
 OpenModel open_model(const Options& options) {
@@ -158,26 +182,7 @@ OpenModel open_model(const Options& options, ModelFiles files, ModelConfig confi
 }
 
 OpenModel read_model(const Runtime& runtime) {
-  OpenModel model;
-  std::uint64_t print = 0;
-  std::uint64_t adapter_print = 0;
-  std::string unknown;
-  agree(runtime.world(), [&] {
-    model = open_model(runtime.options());
-    if (const PackedDirectory* packed = model.files.packed()) {
-      packed->verify_copies(runtime.options().verify);
-    }
-    print = model_fingerprint(model.files);
-    if (model.adapter) adapter_print = adapter_fingerprint(*model.adapter);
-    if (runtime.is_first()) unknown = unknown_tensors_text(model);
-  });
-  const std::array<Shared, 2> shared = {
-      {{.what = "the model's config.json or tensors", .fingerprint = print},
-       {.what = "the adapter of --lora", .fingerprint = adapter_print}}};
-  require_same(runtime.world(), shared);
-  require_same_weights(runtime, model.files);
-  if (!unknown.empty()) runtime.log().once(LogLevel::warning, "{}", unknown);
-  return model;
+  return read_model(runtime, runtime.options());
 }
 
 void warn_of_context(const Log& log, const Options& options, const ModelConfig& config) {
@@ -187,13 +192,18 @@ void warn_of_context(const Log& log, const Options& options, const ModelConfig& 
 }
 
 OpenModel open_model(const Runtime& runtime) {
-  OpenModel model = read_model(runtime);
+  return open_model(runtime, runtime.options().lora);
+}
+
+OpenModel open_model(const Runtime& runtime, std::optional<std::string> lora) {
+  Options options = runtime.options();
+  options.lora = std::move(lora);
+  OpenModel model = read_model(runtime, options);
   agree(runtime.world(), [&] {
     require_experts(model.config.num_experts, runtime.world().size(),
                     runtime.grid().expert_replicas());
     check_moe_options(expert_group(runtime).options, model.config);
   });
-  const Options& options = runtime.options();
   warn_of_context(runtime.log(), options, model.config);
   return model;
 }

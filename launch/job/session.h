@@ -32,6 +32,8 @@ struct OpenModel {
 /// The same for a model that is going to run; throws also if there are more ranks than experts to
 /// share.
 [[nodiscard]] OpenModel open_model(const Runtime& runtime);
+/// The same with an adapter from elsewhere than --lora says; none: without one.
+[[nodiscard]] OpenModel open_model(const Runtime& runtime, std::optional<std::string> lora);
 
 /// Says so where --ctx-size is more than the model was made for.
 void warn_of_context(const Log& log, const Options& options, const ModelConfig& config);

@@ -12,6 +12,7 @@
 #include "launch/job/agreement.h"
 #include "launch/job/model_checksum.h"
 #include "launch/options/option_table.h"
+#include "launch/sft/adapter_source.h"
 #include "launch/sft/sft_output.h"
 #include "src/checkpoint/mapped_file.h"
 
@@ -55,13 +56,26 @@ std::vector<std::string_view> deciding(const Options& options) {
   return names;
 }
 
+/// Of the values that an adapter has.
+std::string checksum_of_adapter(const std::string& directory, LongWork& work) {
+  const MappedFile tensors((std::filesystem::path(directory) / kAdapterTensorsFile).string());
+  Checksum sum;
+  std::int64_t done = 0;
+  reading(tensors, [&] {
+    add_to_checksum(sum, tensors.bytes(), [&](std::int64_t bytes) {
+      work.advance(done += bytes, std::ssize(tensors.bytes()));
+    });
+  });
+  return checksum_text(sum.value());
+}
+
 /// Of all that decides the bytes of the result, and of nothing else.
 RunDigest digest_of(const Options& options, const OpenModel& model, const SftData& data,
                     std::span<const AdapterSpec> specs, double dropout, LongWork& work) {
-  RunDigest digest{.all = "",
-                   .model = model_checksum(model.files.directory()),
+  RunDigest digest{.model = model_checksum(model.files.directory()),
                    .data = checksum_text(data.train.fingerprint())};
-  std::string text = digest.model + digest.data;
+  std::string& text = digest.settings;
+  text = digest.model + digest.data;
   for (const std::string_view name : deciding(options)) {
     text += fmt::format("{}={}\n", name, value_text(*find_option(name, Verb::sft), options));
   }
@@ -69,23 +83,19 @@ RunDigest digest_of(const Options& options, const OpenModel& model, const SftDat
   for (const AdapterSpec& spec : specs) {
     text += fmt::format("{} {} {}\n", spec.site.module, spec.rank, spec.scale);
   }
-  if (options.lora) {
-    const std::filesystem::path folder(*options.lora);
-    const MappedFile tensors((folder / kAdapterTensorsFile).string());
-    Checksum sum;
-    std::int64_t done = 0;
-    reading(tensors, [&] {
-      add_to_checksum(sum, tensors.bytes(), [&](std::int64_t bytes) {
-        work.advance(done += bytes, std::ssize(tensors.bytes()));
-      });
-    });
-    text += checksum_text(sum.value());
+  if (is_source_gone(options)) {
+    digest.adapter.reset();
+  } else if (options.lora) {
+    digest.adapter = checksum_of_adapter(*options.lora, work);
   }
-  digest.all = checksum_text(checksum(text));
   return digest;
 }
 
 }  // namespace
+
+std::string RunDigest::text() const {
+  return checksum_text(checksum(settings + adapter.value_or("gone")));
+}
 
 RunDigest find_digest(const Runtime& runtime, const OpenModel& model, const SftData& data,
                       std::span<const AdapterSpec> specs, double dropout) {
@@ -113,7 +123,11 @@ std::string other_run(const Command& command, const TrainProgress& its, const Ru
   if (its.data != own_run.data) {
     return fmt::format("was made from other data than {} gives now", *options.data);
   }
-  return "was made from another adapter, or with another dropout";
+  if (its.adapter != own_run.adapter) {
+    return options.lora ? fmt::format("was made from another adapter than {} is now", *options.lora)
+                        : "was made from an adapter (--lora)";
+  }
+  return "was made with other options, or another dropout or scale of the adapter";
 }
 
 }  // namespace moesaic

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -11,11 +12,16 @@
 
 namespace moesaic {
 
-/// Checksums of all that decides the bytes of a run's result, and of the model and the data alone.
+/// Of all that decides the bytes of a run's result.
 struct RunDigest {
-  std::string all{};
-  std::string model{};
-  std::string data{};
+  std::string settings{};  ///< a text of all but the adapter's values
+  std::string model{};     ///< checksum, also in the settings
+  std::string data{};      ///< the same
+  /// Checksum of the values of --lora, "" without one; nothing where is_source_gone().
+  std::optional<std::string> adapter = "";
+
+  /// The checksum of all.
+  [[nodiscard]] std::string text() const;
 };
 
 /// That of a run which trains `specs`, on rank 0; empty on others. Collective.

@@ -2,12 +2,14 @@
 
 #include <array>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "comm/long_work.h"
 #include "launch/job/agreement.h"
 #include "launch/sft/disk_demand.h"
+#include "launch/sft/sft_output.h"
 #include "src/lora/adapter_writer.h"
 
 namespace moesaic {
@@ -20,9 +22,18 @@ SftStore::SftStore(const Runtime& runtime, const OpenModel& model, const SftData
       checkpoints_(runtime.options().output_dir, setup.saved_adapter()),
       keeps_best_(data.held_out.size() > 0 && runtime.options().eval_every > 0) {}
 
+/// The adapter of --lora is gone: if it is that of the run, its checkpoint knows what it was. On
+/// rank 0.
+void SftStore::recall_adapter(const TrainProgress& progress) {
+  constexpr std::array<std::string_view, 1> kName = {"lora"};
+  const bool is_of_run =
+      !progress.adapter.empty() && changed_options(runtime_.command(), kName).empty();
+  if (is_of_run) digest_.adapter = progress.adapter;
+}
+
 /// On rank 0.
 void SftStore::require_own(const TrainProgress& progress) const {
-  require(progress.digest == digest_.all, ErrorKind::usage,
+  require(progress.digest == digest_.text(), ErrorKind::usage,
           "{}: {}; --overwrite in place of --resume begins anew, --lora {} with another --output "
           "goes on from its adapter",
           checkpoints_.path(progress.steps), other_run(runtime_.command(), progress, digest_),
@@ -40,7 +51,9 @@ std::int64_t SftStore::load_newest_checkpoint() {
     if (!runtime_.is_first()) return;
     newest = checkpoints_.find_newest(
         [&](std::int64_t done, std::int64_t total) { work.advance(done, total); });
-    if (newest) require_own(*newest);
+    if (!newest) return;
+    if (!digest_.adapter) recall_adapter(*newest);
+    require_own(*newest);
   });
   for (const std::string& damage : checkpoints_.damaged()) {
     runtime_.log().once(LogLevel::warning,
@@ -61,9 +74,10 @@ std::int64_t SftStore::load_newest_checkpoint() {
 void SftStore::save_checkpoint(std::int64_t steps, std::int64_t also) {
   checkpoints_.save({.steps = steps,
                      .updates = setup_.trainer().updates(),
-                     .digest = digest_.all,
+                     .digest = digest_.text(),
                      .model = digest_.model,
-                     .data = digest_.data},
+                     .data = digest_.data,
+                     .adapter = digest_.adapter.value_or("")},
                     train_state(), setup_.exchange(), {runtime_.options().keep, also});
 }
 

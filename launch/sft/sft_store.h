@@ -18,7 +18,7 @@ class SftStore {
   SftStore(const Runtime& runtime, const OpenModel& model, const SftData& data, SftSetup& setup);
 
   /// Of the run, on rank 0.
-  [[nodiscard]] const std::string& digest() const noexcept { return digest_.all; }
+  [[nodiscard]] std::string digest() const { return digest_.text(); }
 
   /// The newest checkpoint that is whole becomes the state. How many steps it has; -1: there is
   /// none. Tells of newer ones that are damaged. Throws AgreedError if all are, or if it is of
@@ -46,6 +46,7 @@ class SftStore {
 
  private:
   [[nodiscard]] TrainCheckpoints::State train_state();
+  void recall_adapter(const TrainProgress& progress);
   void require_own(const TrainProgress& progress) const;
   /// After `done` steps, with so many checkpoints there.
   [[nodiscard]] DiskDemand disk_demand(std::int64_t done, std::int64_t there) const;

@@ -1,7 +1,11 @@
+#include <optional>
+#include <string>
+
 #include "base/output_file.h"
 #include "launch/job/agreement.h"
 #include "launch/job/verbs.h"
 #include "launch/job/written_files.h"
+#include "launch/sft/adapter_source.h"
 #include "launch/sft/sft_output.h"
 #include "launch/sft/sft_run.h"
 #include "src/tokenizer/tokenizer.h"
@@ -19,7 +23,12 @@ void run_sft(Runtime& runtime) {
     require_apart_from_run("samples-out", *options.samples_out, options.output_dir);
     require_replaceable(*options.samples_out);
   });
-  const OpenModel model = open_model(runtime);
+  const std::optional<std::string> lora = adapter_source(options);
+  if (lora != options.lora) {
+    runtime.log().once(LogLevel::info, "--lora {} is gone: {} tells what it was", *options.lora,
+                       *lora);
+  }
+  const OpenModel model = open_model(runtime, lora);
   const SftData data = read_sft_data(runtime, model);
   if (is_training(options)) return train(runtime, model, data);
   runtime.log().once(LogLevel::info, "{}", samples_text(data.train, data.train_report));

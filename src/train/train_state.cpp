@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 4> kFiles = {kAdapterTensorsFile, kAdapte
                                                     kValuesFile, kStateFile};
 constexpr std::size_t kNumAdapterFiles = 2;
 constexpr std::string_view kFormat = "moesaic-sft";
-constexpr std::int64_t kVersion = 3;  // 2 had another digest, 1 no checksum
+constexpr std::int64_t kVersion = 4;  // 3 had no adapter, 2 another digest, 1 no checksum
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kPartEnd = ".part";
 
@@ -49,9 +49,9 @@ std::size_t file_index(const fs::path& file) {
 
 /// Of the state that a checkpoint holds.
 std::string checksum_of(const TrainProgress& progress, std::uint64_t values) {
-  return checksum_text(
-      checksum(fmt::format("{} {} {} {} {} {}", progress.steps, progress.updates, progress.digest,
-                           progress.model, progress.data, checksum_text(values))));
+  return checksum_text(checksum(
+      fmt::format("{} {} {} {} {} {} {}", progress.steps, progress.updates, progress.digest,
+                  progress.model, progress.data, progress.adapter, checksum_text(values))));
 }
 
 /// Of all values in a file, part by part.
@@ -225,6 +225,7 @@ void TrainCheckpoints::save(const TrainProgress& progress, const State& state,
                        .field("digest", progress.digest)
                        .field("model", progress.model)
                        .field("data", progress.data)
+                       .field("adapter", progress.adapter)
                        .field("checksum", checksum_of(progress, values))
                        .text() +
                    "\n");
@@ -296,7 +297,8 @@ TrainProgress TrainCheckpoints::read_whole(std::int64_t steps, const Watch& watc
                          .updates = state.at("updates").as_int(),
                          .digest = state.at("digest").as_string(),
                          .model = state.at("model").as_string(),
-                         .data = state.at("data").as_string()};
+                         .data = state.at("data").as_string(),
+                         .adapter = state.at("adapter").as_string()};
   require(progress.steps == steps, ErrorKind::file, "{}: steps is {}, not {}", state.where(),
           progress.steps, steps);
   const std::string expected = state.at("checksum").as_string();

@@ -27,6 +27,7 @@ struct TrainProgress {
   std::string digest;        ///< of all that decides the results: data, model, options
   std::string model{};       ///< and of the model alone, to tell what is another
   std::string data{};        ///< the same
+  std::string adapter{};     ///< the same of the one that it began with; empty: a new one
 };
 
 /// N of "checkpoint-N", the name of a checkpoint's directory; nothing for other names.

@@ -215,6 +215,52 @@ TEST_F(SftResume, OptionsThatAnAdapterDecidesAreNotBlamedForOtherData) {
                  {out_ + "/checkpoint-1: was made from other data than " + data_ + " gives now"});
 }
 
+TEST_F(SftResume, ARunGoesOnWhereTheAdapterThatItBeganWithIsGone) {
+  const std::string first = directory_.path_of("first");
+  const std::string never = directory_.path_of("never");
+  const auto steps = [&](const std::string& out, const std::string& count, const Arguments& more) {
+    const Arguments all = {"--schedule", "constant", "--save-every",  "1",
+                           "--keep",     "2",        "--data-format", "text"};
+    return with_steps(count, sft(out, joined(all, more), data_));
+  };
+  expect_done(run_moesaic(steps(first, "2", {"--lora-dropout", "0.2"})));
+  const std::string whole = directory_.path_of("whole");
+  expect_done(run_moesaic(steps(whole, "4", {"--lora", first})));
+  expect_done(run_moesaic(steps(out_, "2", {"--lora", first})));
+  std::filesystem::rename(first, directory_.path_of("elsewhere"));
+
+  const auto on = [&](const std::string& out, const std::string& count, const std::string& lora) {
+    return steps(out, count, {"--lora", lora, "--resume"});
+  };
+  expect_failure(run_moesaic(on(out_, "4", never)), 2,
+                 {out_ + "/checkpoint-2: was made with --lora " + first + ", not " + never});
+  expect_done(run_ranks(3, on(out_, "3", first)));
+  // Where the newest checkpoint has lost its adapter, and not its state.
+  write_text(out_ + "/checkpoint-3/adapter_model.safetensors", "cut");
+  expect_done(run_ranks(1, on(out_, "4", first)));
+  EXPECT_EQ(adapter(out_), adapter(whole));
+  EXPECT_EQ(read_text(out_ + "/adapter_config.json"), read_text(whole + "/adapter_config.json"));
+  EXPECT_EQ(losses(out_, "step"), losses(whole, "step"));
+}
+
+TEST_F(SftResume, ARunThatBeganWithoutAnAdapterDoesNotGoOnWithOneThatIsNotThere) {
+  const std::string never = directory_.path_of("never");
+  expect_done(run_moesaic(run({})));
+  const Arguments on = run({"--lora", never, "--resume"});
+  expect_failure(run_moesaic(on), 2, {"was made with --lora \"\", not " + never});
+  std::filesystem::remove(out_ + "/options.ini");
+  expect_failure(run_moesaic(on), 2, {"was made from another adapter than " + never});
+}
+
+TEST_F(SftResume, AnotherAdapterInThePlaceOfTheOneThatARunBeganWithIsRefused) {
+  const std::string first = directory_.path_of("first");
+  expect_done(run_moesaic(sft(first, {"--max-steps", "1"})));
+  expect_done(run_moesaic(run({"--lora", first})));
+  expect_done(run_moesaic(sft(first, {"--max-steps", "1", "--seed", "7", "--overwrite"})));
+  expect_failure(run_moesaic(run({"--lora", first, "--resume"})), 2,
+                 {out_ + "/checkpoint-1: was made from another adapter than " + first});
+}
+
 TEST_F(SftResume, OtherHeldOutDataAreEvaluatedWhereTheRunIsDone) {
   const auto evaluate = [&](const std::string& data) {
     expect_done(run_moesaic(run({"--resume", "--eval-data", data})));

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "launch/options/options.h"
+
+namespace moesaic {
+
+/// The directory of the adapter that a run begins with or goes on with; nothing where it makes a
+/// new one. It is --lora's; where this is gone, and --resume goes on, the newest checkpoint in
+/// OUTDIR, whose adapter has the same modules, ranks, scales and layout.
+[[nodiscard]] std::optional<std::string> adapter_source(const Options& options);
+
+/// Whether the adapter of --lora is gone, and a checkpoint stands in for it.
+[[nodiscard]] inline bool is_source_gone(const Options& options) {
+  return adapter_source(options) != options.lora;
+}
+
+}  // namespace moesaic
