@@ -245,6 +245,16 @@ void OutputDirectory::begin(const Options& options, std::int64_t bytes) {
   }
 }
 
+void OutputDirectory::remove_adapter() const {
+  for (const std::string_view file : {kAdapterConfigFile, kAdapterTensorsFile}) {
+    const fs::path path = fs::path(path_) / file;
+    std::error_code error;
+    fs::remove(path, error);
+    require(!error, ErrorKind::resource, "{}: cannot be removed: {}", path.string(),
+            error.message());
+  }
+}
+
 OutputDirectory::~OutputDirectory() {
   if (is_new_) ::rmdir(path_.c_str());  // if there is nothing in it
 }

@@ -33,6 +33,9 @@ class OutputDirectory {
   /// Without --resume: what an earlier run made there is removed, and nothing else; nothing at all,
   /// and throws Error{resource}, if the disk would not even then have room for `bytes`.
   void begin(const Options& options, std::int64_t bytes);
+  /// That of an earlier part of the run, which is not that of the run while this goes on. Throws
+  /// Error{resource} if it cannot be removed.
+  void remove_adapter() const;
   OutputDirectory(const OutputDirectory&) = delete;
   OutputDirectory& operator=(const OutputDirectory&) = delete;
 

@@ -183,6 +183,7 @@ void SftRun::begin() {
       store_.remove_checkpoints(saved_, best_saved(saved_));
       store_.require_room(done_);
     }
+    if (done_ < total_steps()) output_->remove_adapter();  // checkpoints have theirs
     write_options(runtime_.command());
     if (options().eval_split > 0) {
       write_samples(fmt::format("{}/{}", options().output_dir, kHeldOutFile), data_.held_out);

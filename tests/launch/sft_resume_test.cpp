@@ -185,6 +185,41 @@ TEST_F(SftResume, ARunOfConstantRateMayBecomeLonger) {
                  {"was made with --clip 1, not 2;"});
 }
 
+TEST_F(SftResume, ARunThatGoesOnHasNoAdapterOfItsEarlierPart) {
+  const auto steps = [&](const std::string& count, const Arguments& more) {
+    const Arguments all = {"--schedule", "constant", "--data-format", "text"};
+    return with_steps(count, sft(out_, joined(all, more), data_));
+  };
+  expect_done(run_moesaic(steps("2", {})));
+  const std::string early = adapter(out_);
+  const auto count_starts = [&] {  // the last line may be under way
+    const std::string path = out_ + "/metrics.jsonl";
+    const std::string text = std::filesystem::exists(path) ? read_text(path) : "";
+    int count = 0;
+    for (std::size_t at = 0; (at = text.find("\"start\"", at)) != text.npos; ++at) ++count;
+    return count;
+  };
+  expect_failure(run_moesaic(steps("100000", {"--resume", "--clip", "2"})), 2, {"--clip"});
+  EXPECT_EQ(adapter(out_), early) << "of a run that is refused nothing is removed";
+  expect_done(run_moesaic(steps("2", {"--resume"})));
+  EXPECT_EQ(adapter(out_), early) << "nor of one that is done";
+  for (const char* const how : {"--resume", "--overwrite"}) {
+    RunningProgram program(ranks_command(3, steps("100000", {how})));
+    const auto is_there = [&](const char* file) { return std::filesystem::exists(out_ + file); };
+    const int starts = std::string_view(how) == "--resume" ? 3 : 1;
+    ASSERT_TRUE(program.wait_until([&] { return count_starts() == starts; })) << program.err();
+    EXPECT_FALSE(is_there("/adapter_model.safetensors")) << how;
+    EXPECT_FALSE(is_there("/adapter_config.json")) << how;
+    write_text(out_ + "/stop", "");
+    EXPECT_EQ(program.wait().exit_code, 6) << how;
+    const std::string newest =
+        out_ + "/checkpoint-" + std::to_string(events(out_, "end").back().at("step").as_int());
+    EXPECT_EQ(adapter(out_), adapter(newest)) << how;
+    EXPECT_NE(adapter(out_), early) << how;
+    std::filesystem::remove(out_ + "/stop");
+  }
+}
+
 TEST_F(SftResume, AnotherValueOfAnOptionThatDecidesWithOthersIsRefusedByItsName) {
   const std::string first = directory_.path_of("first");
   const std::string second = directory_.path_of("second");
