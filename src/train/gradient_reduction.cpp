@@ -74,8 +74,11 @@ std::int64_t GradientReduction::most_bytes(int ranks, int replicas, const Summed
          (replicas > 1 ? PendingSums::most_bytes(values.of_experts) : 0);
 }
 
+/// In the pass of a micro-batch which the rank is in, or was last.
 RowLabel GradientReduction::label(std::int64_t layer) const {
-  return RowLabel{.step = step_, .layer = static_cast<std::int32_t>(layer), .phase = {}}.at("sums");
+  RowLabel place = ranks_.world.place();
+  place.layer = static_cast<std::int32_t>(layer);
+  return place.at("sums");
 }
 
 /// Sums over ranks stay below 2^62 if those of each of them leave room for the others.
@@ -160,7 +163,6 @@ std::optional<std::string> GradientReduction::sum(AdapterGradients& gradients) {
   }
   std::int64_t broken = -std::exchange(first_broken_, kNone);
   ranks_.world.max({&broken, 1});  // so that it is the first of all ranks'
-  ++step_;
   begun_ = std::ssize(layers_);
   if (broken == -kNone) return std::nullopt;
   return all_[static_cast<std::size_t>(-broken)].site.module;

@@ -86,7 +86,6 @@ class GradientReduction {
   PendingSums replica_sums_;
 
   // Of a step:
-  std::int64_t step_ = 1;
   std::int64_t begun_ = 0;  // the sums of this layer and of those after it have begun
   std::deque<TouchedExperts> touched_;
   // In all_, of this rank: with a sum that is not finite, or leaves no room for those of others.

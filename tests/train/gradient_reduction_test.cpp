@@ -39,27 +39,33 @@ std::vector<AdapterSpec> specs() {
   return specs;
 }
 
-/// A communicator that counts the bytes of the rows that its groups, and it, send to all.
-class CountingCommunicator final : public ForwardingCommunicator {
+/// What went to all ranks of a group.
+struct Sent {
+  std::int64_t bytes = 0;
+  RowLabel label{};  // of the last rows
+};
+
+/// A communicator that tells which rows its groups, and it, send to all.
+class WatchedCommunicator final : public ForwardingCommunicator {
  public:
-  CountingCommunicator(Communicator& base, std::int64_t& bytes)
-      : ForwardingCommunicator(base), bytes_(bytes) {}
+  WatchedCommunicator(Communicator& base, Sent& sent) : ForwardingCommunicator(base), sent_(sent) {}
 
   std::unique_ptr<Communicator> split(int color, int key) override {
     std::unique_ptr<Communicator> group = base().split(color, key);
-    auto counting = std::make_unique<CountingCommunicator>(*group, bytes_);
-    counting->owned_ = std::move(group);
-    return counting;
+    auto watched = std::make_unique<WatchedCommunicator>(*group, sent_);
+    watched->owned_ = std::move(group);
+    return watched;
   }
   [[nodiscard]] PendingRows exchange_rows(const RowSend& send,
                                           std::span<const std::int64_t> expected) override {
     const std::set<std::int32_t> rows(send.rows.begin(), send.rows.end());
-    bytes_ += std::ssize(rows) * send.row_bytes;
+    sent_.bytes += std::ssize(rows) * send.row_bytes;
+    sent_.label = send.label;
     return base().exchange_rows(send, expected);
   }
 
  private:
-  std::int64_t& bytes_;
+  Sent& sent_;
   std::unique_ptr<Communicator> owned_;  // the base of a group
 };
 
@@ -73,7 +79,7 @@ void add(AdapterGradients& gradients, std::int32_t adapter, Factor factor, float
 
 struct Summed {
   std::vector<double> values;
-  std::int64_t replica_bytes = 0;  // that rank 0 sent to its replicas
+  Sent to_replicas{};  // by rank 0
 };
 
 /// Rank r adds r + 1 to both factors of the adapters of attention and of expert `experts[r]`.
@@ -91,14 +97,15 @@ Summed summed(std::span<const std::int64_t> experts, bool early) {
         add(gradients, static_cast<std::int32_t>(adapter), factor, value);
       }
     }
-    std::int64_t replica_bytes = 0;
-    CountingCommunicator replicas(world, replica_bytes);
+    Sent to_replicas;
+    WatchedCommunicator replicas(world, to_replicas);
+    world.place() = RowLabel{.step = 7, .layer = 2, .phase = {}}.at("results");
     ThreadPool pool(1);
     GradientReduction reduction(set, all, {.world = world, .replicas = replicas}, pool);
     if (early) reduction.start(0, gradients);
     EXPECT_FALSE(reduction.sum(gradients).has_value());
     if (world.rank() != 0) return;
-    result.replica_bytes = replica_bytes;
+    result.to_replicas = to_replicas;
     for (const std::int64_t sum : gradients.sums()) {
       result.values.push_back(AdapterGradients::value(sum));
     }
@@ -130,7 +137,8 @@ TEST(GradientReduction, experts_without_rows_do_not_travel) {
     for (const bool early : {false, true}) {
       const Summed seen = summed(experts, early);
       EXPECT_EQ(seen.values, expected);
-      EXPECT_EQ(seen.replica_bytes, rows * 8);
+      EXPECT_EQ(seen.to_replicas.bytes, rows * 8);
+      EXPECT_EQ(seen.to_replicas.label.text(), "pass 7, layer 0, sums") << "where the rank is";
     }
   };
   expect(std::array<std::int64_t, 3>{1, 4, 1}, 2);
