@@ -66,7 +66,7 @@ std::int64_t loss_head_bytes(const ModelConfig& config, Precision precision, std
 std::int64_t gradient_product_bytes(const ModelConfig& config, Precision precision,
                                     const SampleSizes& sizes, std::int64_t tokens) {
   const GemmKernel& kernel = find_gemm_kernel(supported_isas().back(), weight_format(precision));
-  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::int64_t> joined;  // ranks
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::int64_t> stacked;  // ranks
   std::int64_t most = 0;
   const auto meet = [&](std::int64_t rows, std::int64_t columns, std::int64_t rank) {
     most = std::max(most, OuterGemm::packed_bytes(kernel, {rows, columns, rank}, sizes.threads));
@@ -74,8 +74,8 @@ std::int64_t gradient_product_bytes(const ModelConfig& config, Precision precisi
   for (const AdapterSpec& adapter : sizes.adapters) {
     const AdapterSite& site = adapter.site;
     const std::int64_t rows = site.expert < 0 ? tokens : 2 * config.experts_per_token * tokens;
-    std::int64_t rank = adapter.rank;  // those of a joined matrix have one product for all their A
-    if (site.joined_rows > 0) rank = joined[{site.layer, site.joined_rows, site.in}] += rank;
+    std::int64_t rank = adapter.rank;  // those of a stacked matrix have one product for all their A
+    if (site.stacked_rows > 0) rank = stacked[{site.layer, site.stacked_rows, site.in}] += rank;
     meet(rows, site.in, rank);
     meet(rows, site.out, adapter.rank);
   }

@@ -13,18 +13,19 @@ struct Adapter {
   PackedMatrix a{};            // [rank, in], in the format of activations: bf16 or f32
   PackedMatrix b{};            // [rows, rank]
   float scale = 0;             // of x A^T, in f32, before it is rounded like any input of a product
-  std::int64_t first_row = 0;  // queries, keys and values are rows of one joined matrix
+  std::int64_t first_row = 0;  // queries, keys and values are rows of one stacked matrix
   std::int32_t index = -1;     // in its AdapterSet: where its gradients go
   std::uint64_t key = 0;       // of its module, wherever it is: for DropoutMask
-  /// The adapters of rows of W that this one joins, in their order: A has theirs one below the
-  /// other, B [out, rank] theirs as blocks and zeros elsewhere. None: it is one by itself.
+  /// Of a composite, the adapter of a stacked matrix: those of its rows, in their order. A has
+  /// theirs one below the other, B [out, rank] theirs as blocks and zeros elsewhere. None: it is
+  /// one by itself.
   std::span<const Adapter> parts{};
 
   [[nodiscard]] std::int64_t rank() const noexcept { return a.rows; }
 };
 
-/// call(part, first): the adapters that a joined one consists of, or itself, and where its rows of
-/// A begin.
+/// call(part, first): the adapters that a composite consists of, or itself, and where its rows of A
+/// begin.
 template <typename Call>
 void for_each_part(const Adapter& adapter, const Call& call) {
   if (adapter.parts.empty()) return call(adapter, std::int64_t{0});

@@ -52,7 +52,7 @@ void require_finite(std::span<const float> values, const TensorView& tensor) {
           ErrorKind::file, "{}: \"{}\" holds a value that is not finite", tensor.file, tensor.name);
 }
 
-/// Alpha of a part of a joined module; whole numbers stay whole through a factor of sqrt(2).
+/// Alpha of a part of a fused module; whole numbers stay whole through a factor of sqrt(2).
 double alpha_of_part(double alpha, std::int64_t rank, std::int64_t file_rank, bool stabilised) {
   const double part = static_cast<double>(rank) / static_cast<double>(file_rank);
   const double exact = alpha * (stabilised ? std::sqrt(part) : part);
@@ -73,15 +73,15 @@ void require_adapter(const std::filesystem::path& folder) {
 
 /// Whether B of gates (above) and ups has blocks: zeros above in the ranks of ups, below in those
 /// of gates.
-AdapterFiles::Joined AdapterFiles::joined_as(const Module& module) {
+AdapterFiles::Fusion AdapterFiles::fusion_of(const Module& module) {
   const MatrixSource b(*module.b);
   std::vector<float> row(static_cast<std::size_t>(b.cols()));
-  Joined found = Joined::unknown;
+  Fusion found = Fusion::unknown;
   for (std::int64_t o = 0; o < b.rows(); ++o) {
     b.read_rows(o, 1, row);
     const std::size_t other = o < b.rows() / 2 ? 1 : 0;
-    if (has_values(row, other, other + 1)) return Joined::shared;
-    if (has_values(row, 0, 2)) found = Joined::blocks;
+    if (has_values(row, other, other + 1)) return Fusion::shared;
+    if (has_values(row, 0, 2)) found = Fusion::blocks;
   }
   return found;
 }
@@ -175,19 +175,19 @@ void AdapterFiles::find_tensors() {
        where_, unknown, kAdapterConfigFile, modules_.front().layout.a_key());
 }
 
-/// Gates and ups that are joined share A, unless B is made of blocks. An adapter that was never
+/// Gates and ups that are fused share A, unless B is made of blocks. An adapter that was never
 /// trained has zeros alone: it has blocks where a pattern gave the module its rank, as where gates
-/// and ups with an A of their own were joined.
+/// and ups with an A of their own were fused.
 void AdapterFiles::find_blocks() {
-  Joined found = Joined::unknown;
+  Fusion found = Fusion::unknown;
   for (Module& module : modules_) {
     module.has_blocks = module.layout.experts > 0 && module.rank % 2 == 0 &&
                         module.layout.members.front().part != MlpPart::down;
-    if (found == Joined::unknown && module.has_blocks) found = joined_as(module);
+    if (found == Fusion::unknown && module.has_blocks) found = fusion_of(module);
   }
   for (Module& module : modules_) {
     module.has_blocks &=
-        found == Joined::blocks || (found == Joined::unknown && module.has_own_rank);
+        found == Fusion::blocks || (found == Fusion::unknown && module.has_own_rank);
   }
 }
 
@@ -253,7 +253,7 @@ void AdapterFiles::read_b(const Module& module, std::span<const Use> uses) const
     require_finite(row, *module.b);
     const std::size_t other = o < source.rows() / 2 ? 1 : 0;
     require(!module.has_blocks || !has_values(row, other, other + 1), ErrorKind::file,
-            "{}: row {} of \"{}\" joins gate and up, which no other module does", module.b->file, o,
+            "{}: row {} of \"{}\" fuses gate and up as no other module does", module.b->file, o,
             module.b->name);
     for (const Use& use : uses) {
       const MatrixView<float>& b = use.factors.b;

@@ -26,7 +26,7 @@ class AdapterFiles {
   static AdapterFiles parse(const Json& config, std::vector<TensorView> tensors,
                             std::span<const AdapterSite> sites, const std::string& where);
 
-  /// The adapters of the whole model, as AdapterSet orders them. Parts of joined modules that are
+  /// The adapters of the whole model, as AdapterSet orders them. Parts of fused modules that are
   /// zeros in A and B are none: the file has them in place of experts, gates and ups that were not
   /// trained.
   [[nodiscard]] const std::vector<AdapterSpec>& specs() const noexcept { return specs_; }
@@ -62,8 +62,9 @@ class AdapterFiles {
     bool has_blocks = false;
   };
   struct Use;
-  enum class Joined { unknown, blocks, shared };
-  static Joined joined_as(const Module& module);
+  /// How gates and ups are fused: B in blocks, or A shared.
+  enum class Fusion { unknown, blocks, shared };
+  static Fusion fusion_of(const Module& module);
   void find_modules(const PeftConfig& config, std::span<const AdapterSite> targeted);
   void find_tensors();
   void find_blocks();

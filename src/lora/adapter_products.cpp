@@ -174,7 +174,7 @@ void AdapterProducts::add_gradients(const AdapterGradientInput& input,
   });
 }
 
-/// Each part of a joined adapter has columns of its own.
+/// Each part of a composite has columns of its own.
 void AdapterProducts::add_b(const AdapterGradientInput& input, Alike groups,
                             AdapterGradients& gradients) {
   const Adapter& first_adapter = *groups.front().adapter;

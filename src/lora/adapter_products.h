@@ -79,7 +79,7 @@ class AdapterProducts {
   void pass_back(MatrixView<const float> back, std::span<const AdapterRows> groups,
                  MatrixView<float> dx, const Dropout& dropout = {});
   /// The gradients of A and B: for each sample one chain over its rows (OuterGemm), which is added
-  /// to `gradients`. Of an adapter that joins others: those of its parts; not with dropout.
+  /// to `gradients`. Of a composite: those of its parts; not with dropout.
   void add_gradients(const AdapterGradientInput& input, std::span<const AdapterRows> groups,
                      AdapterGradients& gradients);
 

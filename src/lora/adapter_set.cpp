@@ -30,8 +30,8 @@ std::int64_t packed_bytes(const AdapterSpec& spec, Format format) {
   return a + packed_bytes(format, spec.site.out, spec.rank);
 }
 
-/// Adapters of one joined matrix, which stand one after the other.
-struct JoinedSpecs {
+/// Adapters of one stacked matrix, which follow one another.
+struct CompositeSpec {
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::int64_t rank = 0;  // of all together
@@ -43,20 +43,20 @@ struct JoinedSpecs {
   }
 };
 
-std::vector<JoinedSpecs> find_joined(std::span<const AdapterSpec> specs) {
-  std::vector<JoinedSpecs> found;
-  const AdapterSpec* last = nullptr;  // of a joined matrix
+std::vector<CompositeSpec> find_composites(std::span<const AdapterSpec> specs) {
+  std::vector<CompositeSpec> found;
+  const AdapterSpec* last = nullptr;  // of a stacked matrix
   for (const AdapterSpec& spec : specs) {
     const AdapterSite& site = spec.site;
-    if (site.joined_rows == 0) {
+    if (site.stacked_rows == 0) {
       last = nullptr;
       continue;
     }
     const bool is_next = last != nullptr && last->site.layer == site.layer &&
-                         last->site.in == site.in && last->site.joined_rows == site.joined_rows &&
+                         last->site.in == site.in && last->site.stacked_rows == site.stacked_rows &&
                          last->site.first_row < site.first_row;
     if (!is_next) {
-      found.push_back({.first = &spec - specs.data(), .in = site.in, .out = site.joined_rows});
+      found.push_back({.first = &spec - specs.data(), .in = site.in, .out = site.stacked_rows});
     }
     ++found.back().count;
     found.back().rank += spec.rank;
@@ -111,7 +111,7 @@ std::int64_t AdapterSet::bytes(std::span<const AdapterSpec> specs, Format format
   for (const AdapterSpec& spec : specs) {
     total += 4 * spec.num_values() + packed_bytes(spec, format);
   }
-  for (const JoinedSpecs& joined : find_joined(specs)) total += joined.packed_bytes(format);
+  for (const CompositeSpec& its : find_composites(specs)) total += its.packed_bytes(format);
   return total;
 }
 
@@ -131,8 +131,8 @@ void AdapterSet::place_masters() {
 void AdapterSet::place_packed(Format format) {
   std::int64_t total = 0;
   for (const AdapterSpec& spec : specs_) total += packed_bytes(spec, format);
-  const std::vector<JoinedSpecs> all_joined = find_joined(specs_);
-  for (const JoinedSpecs& joined : all_joined) total += joined.packed_bytes(format);
+  const std::vector<CompositeSpec> composites = find_composites(specs_);
+  for (const CompositeSpec& its : composites) total += its.packed_bytes(format);
   panels_ = ByteBuffer(static_cast<std::size_t>(total));
   const std::byte* next = panels_.data();
   const auto place = [&](std::int64_t rows, std::int64_t depth) {
@@ -150,23 +150,23 @@ void AdapterSet::place_packed(Format format) {
                        .index = narrow<std::int32_t>(packed_.size()),
                        .key = checksum(spec.site.module)});
   }
-  for (const JoinedSpecs& joined : all_joined) {
-    const auto first = static_cast<std::size_t>(joined.first);
-    joined_.push_back(
-        {.a = place(joined.rank, joined.in),
-         .b = place(joined.out, joined.rank),
+  for (const CompositeSpec& its : composites) {
+    const auto first = static_cast<std::size_t>(its.first);
+    composites_.push_back(
+        {.a = place(its.rank, its.in),
+         .b = place(its.out, its.rank),
          .scale = packed_[first].scale,
-         .parts = std::span(packed_).subspan(first, static_cast<std::size_t>(joined.count))});
+         .parts = std::span(packed_).subspan(first, static_cast<std::size_t>(its.count))});
   }
 }
 
 const Adapter& AdapterSet::of_matrix(std::int64_t first, std::int64_t count) const {
   const auto at = static_cast<std::size_t>(first);
-  if (count == 1 && specs_[at].site.joined_rows == 0) return packed_[at];
+  if (count == 1 && specs_[at].site.stacked_rows == 0) return packed_[at];
   const Adapter* const begin = &packed_[at];
   const auto found =
-      std::ranges::find(joined_, begin, [](const Adapter& joined) { return joined.parts.data(); });
-  require(found != joined_.end() && std::ssize(found->parts) == count, ErrorKind::internal,
+      std::ranges::find(composites_, begin, [](const Adapter& its) { return its.parts.data(); });
+  require(found != composites_.end() && std::ssize(found->parts) == count, ErrorKind::internal,
           "adapters {} to {} are not those of one matrix", first, first + count);
   return *found;
 }
@@ -186,37 +186,38 @@ std::int64_t AdapterSet::num_common_values() const noexcept {
 
 void AdapterSet::pack(ThreadPool& pool) {
   std::vector<Scratch> scratch(static_cast<std::size_t>(pool.size()));
-  pool.parallel_for(size() + std::ssize(joined_), [&](std::int64_t index, int worker) {
+  pool.parallel_for(size() + std::ssize(composites_), [&](std::int64_t index, int worker) {
     Scratch& own = scratch[static_cast<std::size_t>(worker)];
-    if (index >= size()) return pack_joined(joined_[static_cast<std::size_t>(index - size())], own);
+    const auto at = static_cast<std::size_t>(index);
+    if (index >= size()) return pack_composite(composites_[at - packed_.size()], own);
     std::vector<BFloat16>& rounded = own.rounded;
     const AdapterFactors<const float> its = std::as_const(*this).factors(index);
-    const Adapter& packed = packed_[static_cast<std::size_t>(index)];
+    const Adapter& packed = packed_[at];
     if (!spec(index).shares_a) pack_factor(its.a, packed.a, rounded);
     pack_factor(its.b, packed.b, rounded);
   });
 }
 
-void AdapterSet::pack_joined(const Adapter& joined, Scratch& scratch) const {
-  std::vector<float>& values = scratch.joined;
+void AdapterSet::pack_composite(const Adapter& composite, Scratch& scratch) const {
+  std::vector<float>& values = scratch.factor;
   const auto matrix_of = [&values](const PackedMatrix& packed) {
     values.assign(static_cast<std::size_t>(packed.rows * packed.depth), 0.0F);
     return MatrixView<float>(values.data(), packed.rows, packed.depth);
   };
-  const MatrixView<float> a = matrix_of(joined.a);
-  for_each_part(joined, [&](const Adapter& part, std::int64_t first) {
+  const MatrixView<float> a = matrix_of(composite.a);
+  for_each_part(composite, [&](const Adapter& part, std::int64_t first) {
     const MatrixView<const float> its = factors(part.index).a;
     std::copy_n(its.data(), its.rows() * its.cols(), a.row(first).data());
   });
-  pack_factor(a, joined.a, scratch.rounded);
-  const MatrixView<float> b = matrix_of(joined.b);
-  for_each_part(joined, [&](const Adapter& part, std::int64_t first) {
+  pack_factor(a, composite.a, scratch.rounded);
+  const MatrixView<float> b = matrix_of(composite.b);
+  for_each_part(composite, [&](const Adapter& part, std::int64_t first) {
     const MatrixView<const float> its = factors(part.index).b;
     for (std::int64_t row = 0; row < its.rows(); ++row) {
       std::ranges::copy(its.row(row), b.row(part.first_row + row).data() + first);
     }
   });
-  pack_factor(b, joined.b, scratch.rounded);
+  pack_factor(b, composite.b, scratch.rounded);
 }
 
 void initialize(AdapterSet& set, std::uint64_t seed) {

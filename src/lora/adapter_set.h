@@ -77,8 +77,8 @@ class AdapterSet {
   void pack(ThreadPool& pool);
   /// What products read, by index. Stays where it is.
   [[nodiscard]] std::span<const Adapter> packed() const noexcept { return packed_; }
-  /// The same of a matrix whose adapters are [first, first + count): one, or a joined one. Throws
-  /// Error{internal} if they are not all adapters of one matrix.
+  /// The same of a matrix whose adapters are [first, first + count): one, or their composite.
+  /// Throws Error{internal} if they are not all adapters of one matrix.
   [[nodiscard]] const Adapter& of_matrix(std::int64_t first, std::int64_t count) const;
 
  private:
@@ -92,17 +92,17 @@ class AdapterSet {
   void place_packed(Format format);
   /// Scratch memory of a thread that packs.
   struct Scratch {
-    std::vector<float> joined;
+    std::vector<float> factor;
     std::vector<BFloat16> rounded;
   };
-  void pack_joined(const Adapter& joined, Scratch& scratch) const;
+  void pack_composite(const Adapter& composite, Scratch& scratch) const;
 
   std::vector<AdapterSpec> specs_;
   std::int64_t num_common_ = 0;
   std::vector<AdapterPlace> places_;
   Buffer<float> masters_;
   std::vector<Adapter> packed_;
-  std::vector<Adapter> joined_;  // of joined matrices
+  std::vector<Adapter> composites_;  // of stacked matrices
   ByteBuffer panels_;
 };
 

@@ -33,10 +33,10 @@ struct AdapterSite {
   /// GraniteMoE, which have no modules of their own, are named in the same way.
   std::string module;
   std::int64_t layer = 0;
-  std::int64_t expert = -1;      ///< its global id
-  std::int64_t num_experts = 0;  ///< of the layer, where it is an expert's
-  std::int64_t first_row = 0;    ///< in the weight of the model that it is part of
-  std::int64_t joined_rows = 0;  ///< of that weight, if it joins matrices; else 0
+  std::int64_t expert = -1;       ///< its global id
+  std::int64_t num_experts = 0;   ///< of the layer, where it is an expert's
+  std::int64_t first_row = 0;     ///< in the weight of the model that it is part of
+  std::int64_t stacked_rows = 0;  ///< of that weight, if it is a stack of matrices; else 0
   std::int64_t out = 0;
   std::int64_t in = 0;
   std::optional<MlpPart> part{};  ///< nothing: it is of no MLP

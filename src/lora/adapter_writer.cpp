@@ -52,30 +52,30 @@ void AdapterWriter::add(std::int64_t index, std::span<const float> a, std::span<
     write(to.module.b_key(), b);
     return;
   }
-  const auto [found, is_new] = joined_.try_emplace(place.module);
-  Joined& joined = found->second;
+  const auto [found, is_new] = fused_.try_emplace(place.module);
+  FusedFactors& fused = found->second;
   if (is_new) {
-    joined.a.resize(static_cast<std::size_t>(ranks_of(to) * to.module.in));
-    joined.b.resize(static_cast<std::size_t>(ranks_of(to) * to.module.out));
-    joined.missing = to.module.members.size();
+    fused.a.resize(static_cast<std::size_t>(ranks_of(to) * to.module.in));
+    fused.b.resize(static_cast<std::size_t>(ranks_of(to) * to.module.out));
+    fused.missing = to.module.members.size();
   }
-  join(to, to.module.members[place.member], joined, b);
-  if (--joined.missing > 0) return;
-  write(to.module.a_key(), joined.a);
-  write(to.module.b_key(), joined.b);
-  joined_.erase(found);
+  fuse(to, to.module.members[place.member], fused, b);
+  if (--fused.missing > 0) return;
+  write(to.module.a_key(), fused.a);
+  write(to.module.b_key(), fused.b);
+  fused_.erase(found);
 }
 
-void AdapterWriter::join(const WrittenModule& to, const PeftMember& member, Joined& joined,
+void AdapterWriter::fuse(const WrittenModule& to, const PeftMember& member, FusedFactors& fused,
                          std::span<const float> b) const {
   const AdapterSpec& adapter = adapters_[static_cast<std::size_t>(member.adapter)];
   const std::int64_t first_rank = member.part == MlpPart::up ? to.up_first_rank : 0;
   if (!adapter.shares_a) {
     const std::int64_t first_row = member.expert * to.rank + first_rank;
-    std::ranges::copy(last_a_, joined.a.begin() + first_row * to.module.in);
+    std::ranges::copy(last_a_, fused.a.begin() + first_row * to.module.in);
   }
   for (std::int64_t o = 0; o < adapter.site.out; ++o) {
-    float* const row = joined.b.data() + (member.first_out + o) * ranks_of(to);
+    float* const row = fused.b.data() + (member.first_out + o) * ranks_of(to);
     for (std::int64_t r = 0; r < adapter.rank; ++r) {
       row[(first_rank + r) * to.module.experts + member.expert] =
           b[static_cast<std::size_t>(o * adapter.rank + r)];

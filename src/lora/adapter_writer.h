@@ -30,8 +30,8 @@ class AdapterWriter {
   void finish() { writer_.finish(); }
 
  private:
-  /// The factors of a module that joins experts, until all are there.
-  struct Joined {
+  /// The factors of a fused module, until all are there.
+  struct FusedFactors {
     std::vector<float> a;
     std::vector<float> b;
     std::size_t missing = 0;
@@ -41,14 +41,14 @@ class AdapterWriter {
     std::size_t member = 0;
   };
   void write(const std::string& key, std::span<const float> values);
-  void join(const WrittenModule& to, const PeftMember& member, Joined& joined,
+  void fuse(const WrittenModule& to, const PeftMember& member, FusedFactors& fused,
             std::span<const float> b) const;
 
   std::span<const AdapterSpec> adapters_;
   std::vector<WrittenModule> modules_;
   std::vector<Place> places_;  // [adapters]
   SafetensorsWriter writer_;
-  std::unordered_map<std::size_t, Joined> joined_;  // by module
+  std::unordered_map<std::size_t, FusedFactors> fused_;  // by module
   std::vector<float> last_a_;
 };
 
@@ -68,7 +68,7 @@ struct SavedAdapter {
 void save_adapter(const std::string& directory, const SavedAdapter& adapter,
                   std::span<const float> values, const AdapterExchange& exchange);
 /// Memory that this takes on rank 0 besides the values, in any layout: what has come from other
-/// ranks, and a layer's experts until their joined modules are whole.
+/// ranks, and a layer's experts until their fused modules are whole.
 [[nodiscard]] std::int64_t saving_bytes(std::span<const AdapterSpec> adapters);
 /// As save_adapter() above where one process holds them all: `set` has the adapters in their order.
 /// `watch`, if given, hears after each how many of all are written.

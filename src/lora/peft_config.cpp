@@ -184,9 +184,9 @@ bool PeftConfig::hits_parameter(const std::string& name) const {
 
 std::string PeftConfig::hit_name(const AdapterSite& site, AdapterLayout layout) const {
   const PeftTarget target = peft_target(site, layout);
-  const std::string parameter = target.joins_experts ? target.name : site.module + ".weight";
+  const std::string parameter = target.is_fused ? target.name : site.module + ".weight";
   if (hits_parameter(parameter)) return parameter;
-  if (target.joins_experts || !modules_ || !modules_->hit(site.module)) return "";
+  if (target.is_fused || !modules_ || !modules_->hit(site.module)) return "";
   if (excluded_ && excluded_->hit(site.module)) return "";
   const bool in_layer = !layers_ || std::ranges::find(*layers_, site.layer) != layers_->end();
   return in_layer ? site.module : "";

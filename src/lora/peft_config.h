@@ -28,7 +28,7 @@ class PeftConfig {
   [[nodiscard]] const std::string& base_model() const noexcept { return base_model_; }
 
   /// The name of the site's module, or of its parameter, that target_modules or target_parameters
-  /// hit; empty: they do not. Joined experts are parameters, all others may be.
+  /// hit; empty: they do not. Fused experts are parameters, all others may be.
   [[nodiscard]] std::string hit_name(const AdapterSite& site, AdapterLayout layout) const;
   struct Numbers {
     std::int64_t rank = 0;

@@ -144,7 +144,7 @@ void add_targets(Fields& fields, const AdapterDescription& description,
   if (parameters != "[]") fields.emplace_back("target_parameters", parameters);
 }
 
-/// Whether PEFT can join the experts' adapters of each layer that has any: down's alone or those of
+/// Whether PEFT can fuse the experts' adapters of each layer that has any: down's alone or those of
 /// all three matrices, of all experts, of one rank and alpha.
 bool have_whole_experts(std::span<const AdapterSpec> adapters) {
   std::map<std::int64_t, std::map<MlpPart, std::int64_t>> counts;  // by layer

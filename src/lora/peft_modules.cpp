@@ -9,14 +9,14 @@ namespace {
 
 constexpr std::string_view kPrefix = "base_model.model.";
 
-std::int64_t joined_out(const AdapterSite& site) {
+std::int64_t fused_out(const AdapterSite& site) {
   return site.part == MlpPart::down ? site.out : 2 * site.out;
 }
 
 /// Of two parameters of one module, PEFT wraps gate_up_proj first: it is the inner one.
 std::string module_key(const AdapterSite& site, AdapterLayout layout, bool has_both) {
   std::string key(kPrefix);
-  if (!peft_target(site, layout).joins_experts) return key + site.module;
+  if (!peft_target(site, layout).is_fused) return key + site.module;
   if (layout == AdapterLayout::transformers4) return key + site.fused4;
   key += site.fused5;
   return has_both && site.part != MlpPart::down ? key + ".base_layer" : key;
@@ -62,16 +62,16 @@ std::vector<PeftModule> peft_modules(std::span<const AdapterSite> sites, Adapter
     if (is_new) {
       modules.push_back({.key = module_key(site, layout, both.contains(site.fused5)),
                          .target = std::move(target.name),
-                         .experts = target.joins_experts ? site.num_experts : 0,
+                         .experts = target.is_fused ? site.num_experts : 0,
                          .in = site.in,
-                         .out = target.joins_experts ? joined_out(site) : site.out,
+                         .out = target.is_fused ? fused_out(site) : site.out,
                          .members = {}});
     }
     modules[found->second].members.push_back(
         {.adapter = static_cast<std::int64_t>(i),
-         .expert = target.joins_experts ? site.expert : 0,
-         .part = target.joins_experts ? site.part : std::nullopt,
-         .first_out = target.joins_experts && site.part == MlpPart::up ? site.out : 0});
+         .expert = target.is_fused ? site.expert : 0,
+         .part = target.is_fused ? site.part : std::nullopt,
+         .first_out = target.is_fused && site.part == MlpPart::up ? site.out : 0});
   }
   return modules;
 }

@@ -23,18 +23,18 @@ inline constexpr std::array<std::string_view, 2> kAdapterLayoutNames = {"transfo
 /// What an adapter file has for one adapter of the model.
 struct PeftMember {
   std::int64_t adapter = 0;       // its place among those given
-  std::int64_t expert = 0;        // in a joined module
-  std::optional<MlpPart> part{};  // in a joined module
+  std::int64_t expert = 0;        // in a fused module
+  std::optional<MlpPart> part{};  // in a fused module
   std::int64_t first_out = 0;     // up stands below gate
 };
 
-/// A module of an adapter file, which has a factor A and a factor B. One that joins experts has
-/// A [experts * rank, in], row e * rank + r, and B [out, rank * experts], column r * experts + e
-/// (PEFT's ParamWrapper, from 0.19.1 on).
+/// A module of an adapter file, which has a factor A and a factor B. A fused one, of all experts of
+/// a layer, has A [experts * rank, in], row e * rank + r, and B [out, rank * experts], column
+/// r * experts + e (PEFT's ParamWrapper, from 0.19.1 on).
 struct PeftModule {
   std::string key;           // "base_model.model.model.layers.3.self_attn.q_proj"
   std::string target;        // what lists and patterns of adapter_config.json call it
-  std::int64_t experts = 0;  // that it joins; 0: it is one matrix
+  std::int64_t experts = 0;  // of a fused one; 0: it is one matrix
   std::int64_t in = 0;
   std::int64_t out = 0;
   std::vector<PeftMember> members;
@@ -45,7 +45,7 @@ struct PeftModule {
 
 /// What adapter_config.json calls a site's module.
 struct PeftTarget {
-  bool joins_experts = false;
+  bool is_fused = false;
   /// It stands in target_parameters, else in target_modules. Of transformers 5 this is so for all
   /// MLPs: PEFT takes a gate_proj among target_modules for experts', and forgets all others.
   bool is_parameter = false;

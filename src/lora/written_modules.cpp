@@ -8,7 +8,7 @@
 namespace moesaic {
 namespace {
 
-/// Ranks add up where gate and up are joined block by block; alpha grows so that the scale stays.
+/// Ranks add up where gate and up are fused block by block; alpha grows so that the scale stays.
 WrittenModule with_numbers(PeftModule module, std::span<const AdapterSpec> adapters,
                            bool rank_stabilised) {
   const auto adapter = [&](const PeftMember& member) -> const AdapterSpec& {
@@ -16,20 +16,20 @@ WrittenModule with_numbers(PeftModule module, std::span<const AdapterSpec> adapt
   };
   const AdapterSpec& first = adapter(module.members.front());
   bool shares_a = false;
-  bool joins_gate_and_up = false;
+  bool has_gate_or_up = false;
   for (const PeftMember& member : module.members) {
     const AdapterSpec& its = adapter(member);
     require(its.rank == first.rank && its.alpha == first.alpha, ErrorKind::usage,
-            "adapters of {} (rank {}, alpha {}) and {} (rank {}, alpha {}) cannot be joined in one "
+            "adapters of {} (rank {}, alpha {}) and {} (rank {}, alpha {}) cannot be fused in one "
             "module; the layout {} has a module for each",
             first.site.module, first.rank, first.alpha, its.site.module, its.rank, its.alpha,
             kAdapterLayoutNames[0]);
     shares_a |= its.shares_a;
-    joins_gate_and_up |= member.part == MlpPart::gate || member.part == MlpPart::up;
+    has_gate_or_up |= member.part == MlpPart::gate || member.part == MlpPart::up;
   }
   WrittenModule written{
       .module = std::move(module), .rank = first.rank, .alpha = first.alpha, .up_first_rank = 0};
-  if (!joins_gate_and_up || shares_a) return written;
+  if (!has_gate_or_up || shares_a) return written;
   written.up_first_rank = first.rank;
   written.rank = 2 * first.rank;
   written.alpha = first.alpha * (rank_stabilised ? std::numbers::sqrt2 : 2.0);

@@ -14,12 +14,12 @@ struct WrittenModule {
   PeftModule module;
   std::int64_t rank = 0;
   double alpha = 0;
-  /// Of a module that joins gates and ups: where the ranks of ups begin. 0: they share A with the
+  /// Of a fused module of gates and ups: where the ranks of ups begin. 0: they share A with the
   /// gates; else A is A_gate above A_up, B is blocks: B_gate above and left, B_up below and right.
   std::int64_t up_first_rank = 0;
 };
 
-/// Throws Error{usage} if a joined module would have adapters of different ranks or alphas, which
+/// Throws Error{usage} if a fused module would have adapters of different ranks or alphas, which
 /// it has one of.
 [[nodiscard]] std::vector<WrittenModule> written_modules(std::span<const AdapterSpec> adapters,
                                                          AdapterLayout layout,

@@ -49,10 +49,10 @@ AdapterSite site(const std::string& module, const Shape& shape) {
   return {.kind = AdapterKind::attention, .module = module, .out = shape.out, .in = shape.in};
 }
 
-/// Of rows of a joined weight.
-AdapterSite site_in(std::int64_t joined_rows, std::int64_t first_row, AdapterSite part) {
+/// Of rows of a stacked weight.
+AdapterSite site_in(std::int64_t stacked_rows, std::int64_t first_row, AdapterSite part) {
   part.first_row = first_row;
-  part.joined_rows = joined_rows;
+  part.stacked_rows = stacked_rows;
   return part;
 }
 

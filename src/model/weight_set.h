@@ -11,7 +11,7 @@ namespace moesaic {
 struct Weight {
   PackedMatrix matrix{};
   std::span<const float> vector{};
-  /// What is added to products with the matrix, or null; of rows of a joined matrix: a joined one.
+  /// What is added to products with the matrix, or null; of a stacked matrix: a composite.
   const Adapter* adapter = nullptr;
   bool on_device = false;  ///< the matrix's panels are in the memory of the rank's GPU
 };

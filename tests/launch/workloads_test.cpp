@@ -56,12 +56,12 @@ TEST(Workloads, TrainingHasRoomForTheRowsThatProductsOfGradientsPack) {
   config.experts_per_token = 4;
   Options options;
   options.batch_size = kTokens;
-  const auto spec = [](std::int64_t out, std::int64_t in, std::int64_t joined_rows,
+  const auto spec = [](std::int64_t out, std::int64_t in, std::int64_t stacked_rows,
                        std::int64_t expert) {
     AdapterSpec adapter;
     adapter.site.expert = expert;
     if (expert >= 0) adapter.site.part = MlpPart::gate;
-    adapter.site.joined_rows = joined_rows;
+    adapter.site.stacked_rows = stacked_rows;
     adapter.site.out = out;
     adapter.site.in = in;
     adapter.rank = 24;

@@ -1,4 +1,4 @@
-// Adapters of parts of a joined matrix, as of queries, keys and values.
+// Adapters of parts of a stacked matrix, as of queries, keys and values.
 
 #include "src/lora/adapted_matrix.h"
 
@@ -26,8 +26,8 @@ struct Way {
 };
 
 /// A matrix with 30 rows, a bias, and adapters for rows 0 to 11 and 18 to 29.
-struct JoinedCase {
-  explicit JoinedCase(const Way& its_way) : way(its_way) {
+struct StackedCase {
+  explicit StackedCase(const Way& its_way) : way(its_way) {
     for (std::int64_t row = 0; row < kRows; ++row) keys.push_back(dropout_row_key(5, row));
     std::vector<AdapterSpec> specs;
     for (const std::int64_t rank : {4, 3}) {
@@ -37,7 +37,7 @@ struct JoinedCase {
       if (specs.size() == 1 && way.has_two_scales) adapter.scale = 1.3;
       specs.push_back({.site = {.module = std::to_string(rank),
                                 .first_row = adapter.first_row,
-                                .joined_rows = kOut,
+                                .stacked_rows = kOut,
                                 .out = 12,
                                 .in = kIn},
                        .rank = rank,
@@ -82,34 +82,34 @@ struct JoinedCase {
 };
 
 /// What products make of a case.
-struct JoinedResults {
+struct StackedResults {
   std::vector<float> y = std::vector<float>(kRows * kOut);
   std::vector<float> dx = std::vector<float>(kRows * kIn);
   std::optional<AdapterGradients> gradients;
 };
 
-JoinedResults run_products(JoinedCase& joined) {
+StackedResults run_products(StackedCase& stacked) {
   ThreadPool pool(2);
   const Isa isa = supported_isas().back();
   const Compute compute{.isa = isa, .vector = &find_vector_kernels(isa), .pool = &pool};
   GroupedGemm gemm(compute);
   AdapterProducts adapters(compute, gemm);
   MatrixProducts products(gemm, adapters);
-  joined.set->pack(pool);
+  stacked.set->pack(pool);
   naive::Packed packed(Format::f32);
   const PackedMatrix weights =
-      joined.way.is_reversed ? packed.pack_reversed(joined.matrix) : packed.pack(joined.matrix);
-  const std::vector<float> x = joined.x.floats();
-  const std::vector<float> dy = joined.dy.floats();
-  const std::vector<float> bias = joined.bias.floats();
+      stacked.way.is_reversed ? packed.pack_reversed(stacked.matrix) : packed.pack(stacked.matrix);
+  const std::vector<float> x = stacked.x.floats();
+  const std::vector<float> dy = stacked.dy.floats();
+  const std::vector<float> bias = stacked.bias.floats();
   MatrixRows x_rows;
   MatrixRows dy_rows;
   const RowSource x_source = x_rows.of({x.data(), kRows, kIn});
-  const Adapter& adapter = joined.set->of_matrix(0, 2);
-  const Dropout dropout{joined.way.dropout, joined.keys};
+  const Adapter& adapter = stacked.set->of_matrix(0, 2);
+  const Dropout dropout{stacked.way.dropout, stacked.keys};
   const std::array<SampleRange, 2> samples = {{{0, 9}, {9, 14}}};
-  JoinedResults results;
-  results.gradients.emplace(joined.set->places(), *compute.vector);
+  StackedResults results;
+  results.gradients.emplace(stacked.set->places(), *compute.vector);
   products.forward({.x = x_source,
                     .weights = weights,
                     .adapter = &adapter,
@@ -128,22 +128,22 @@ JoinedResults run_products(JoinedCase& joined) {
 }
 
 void expect_near_differences(const Way& way) {
-  JoinedCase joined(way);
-  const JoinedResults results = run_products(joined);
+  StackedCase stacked(way);
+  const StackedResults results = run_products(stacked);
   std::vector<double> expected_y;
   for (std::int64_t r = 0; r < kRows; ++r) {
-    for (const double value : joined.results(r)) expected_y.push_back(value);
+    for (const double value : stacked.results(r)) expected_y.push_back(value);
   }
   EXPECT_LE(naive::distance(results.y, expected_y), 1e-6);
-  const auto loss = [&] { return joined.loss(); };
-  EXPECT_LE(naive::distance(results.dx, naive::gradient(joined.x, loss)), 1e-6);
-  for (std::size_t i = 0; i < joined.adapters.size(); ++i) {
-    const AdapterPlace& place = joined.set->places()[i];
+  const auto loss = [&] { return stacked.loss(); };
+  EXPECT_LE(naive::distance(results.dx, naive::gradient(stacked.x, loss)), 1e-6);
+  for (std::size_t i = 0; i < stacked.adapters.size(); ++i) {
+    const AdapterPlace& place = stacked.set->places()[i];
     EXPECT_LE(naive::distance(naive::values_of(*results.gradients, place.a),
-                              naive::gradient(joined.adapters[i].a, loss)),
+                              naive::gradient(stacked.adapters[i].a, loss)),
               1e-6);
     EXPECT_LE(naive::distance(naive::values_of(*results.gradients, place.b),
-                              naive::gradient(joined.adapters[i].b, loss)),
+                              naive::gradient(stacked.adapters[i].b, loss)),
               1e-6);
   }
 }
@@ -165,11 +165,11 @@ TEST(AdaptedMatrix, columns_may_be_packed_in_another_order) {
   expect_near_differences({.has_two_scales = true, .is_reversed = true});
 }
 
-TEST(AdapterSet, adapters_that_are_not_of_one_matrix_are_not_joined) {
-  JoinedCase joined({});
-  EXPECT_EQ(joined.set->of_matrix(0, 2).rank(), 7);
-  EXPECT_THROW((void)joined.set->of_matrix(0, 1), Error);
-  EXPECT_THROW((void)joined.set->of_matrix(1, 1), Error);
+TEST(AdapterSet, adapters_that_are_not_of_one_matrix_have_no_composite) {
+  StackedCase stacked({});
+  EXPECT_EQ(stacked.set->of_matrix(0, 2).rank(), 7);
+  EXPECT_THROW((void)stacked.set->of_matrix(0, 1), Error);
+  EXPECT_THROW((void)stacked.set->of_matrix(1, 1), Error);
 }
 
 TEST(DropoutMask, has_its_share_of_zeros_everywhere_and_no_two_alike) {

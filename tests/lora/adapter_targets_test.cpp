@@ -124,7 +124,7 @@ void add_experts(std::vector<AdapterSpec>& adapters, const std::vector<MlpPart>&
 }
 
 /// What PEFT 0.21.2 with transformers 5.23 made of each.
-TEST(AdapterLayouts, PartsOfExpertsLoadOnVersion5WhereTheyCanBeJoined) {
+TEST(AdapterLayouts, PartsOfExpertsLoadOnVersion5WhereTheyCanBeFused) {
   using enum MlpPart;
   const auto loads = [](const std::vector<AdapterSpec>& adapters) {
     return loads_on_both({.layout = AdapterLayout::transformers4}, true, adapters);

@@ -111,7 +111,7 @@ TEST_P(AdapterFilesOf, ThereAndBackThroughTheOtherLayoutValuesStay) {
   if (GetParam() == "olmoe-patterns") {
     const std::string message =
         error_message([&] { copy_adapter(from_, other, to, sites_, 1); }, ErrorKind::usage);
-    EXPECT_NE(message.find("cannot be joined in one module"), std::string::npos) << message;
+    EXPECT_NE(message.find("cannot be fused in one module"), std::string::npos) << message;
     return;
   }
   copy_adapter(from_, other, to, sites_, 1);
@@ -138,7 +138,7 @@ TEST(AdapterFiles, NumbersFollowThePatterns) {
   EXPECT_EQ(specs.count("model.layers.0.self_attn.k_proj"), 0U);
 }
 
-TEST(AdapterFiles, JoinedGatesAndUpsShareAOnlyWhereBHasNoBlocks) {
+TEST(AdapterFiles, FusedGatesAndUpsShareAOnlyWhereBHasNoBlocks) {
   const auto shared = [](const AdapterFiles& files) {
     return std::ranges::count_if(files.specs(), &AdapterSpec::shares_a);
   };
@@ -170,7 +170,7 @@ void write_new_adapter(const std::string& to, const std::string& targets, Adapte
   save_adapter(to, {{.layout = layout}, specs, sites}, set);
 }
 
-TEST(AdapterFiles, PartsOfJoinedModulesThatWereNoTargetsStayNone) {
+TEST(AdapterFiles, PartsOfFusedModulesThatWereNoTargetsStayNone) {
   const TemporaryDirectory directory;
   const std::string first = directory.path_of("first");
   const std::string again = directory.path_of("again");
@@ -334,7 +334,7 @@ TEST(AdapterFiles, AnotherModelsAdapterIsRefused) {
   EXPECT_NE(message.find("lora_A.weight"), std::string::npos) << message;
 }
 
-TEST(AdapterFiles, AModuleThatJoinsGateAndUpAsNoOtherDoesIsRefused) {
+TEST(AdapterFiles, AModuleThatFusesGateAndUpAsNoOtherDoesIsRefused) {
   const auto sites = sites_of("mixtral-some");
   const TemporaryDirectory directory;
   const std::string from = directory.path_of("from");
@@ -344,24 +344,23 @@ TEST(AdapterFiles, AModuleThatJoinsGateAndUpAsNoOtherDoesIsRefused) {
   std::filesystem::copy(from, to);
   const SafetensorsFile file = SafetensorsFile::open(from + "/adapter_model.safetensors");
   std::vector<TensorSpec> specs;
-  std::string joined;  // the last B of gates and ups, which are not those that tell how it is
+  std::string fused;  // the last B of gates and ups, which are not those that tell how it is
   for (const TensorView& tensor : file.tensors()) {
     specs.push_back({tensor.name, tensor.dtype, tensor.shape});
     if (tensor.name.ends_with("experts.base_layer.lora_B.weight")) {
-      joined = std::max(joined, tensor.name);
+      fused = std::max(fused, tensor.name);
     }
   }
   SafetensorsWriter writer(to + "/adapter_model.safetensors", specs);
   for (const TensorView& tensor : file.tensors()) {
     std::vector<float> values(tensor.bytes.size() / sizeof(float), 1.0F);
-    if (tensor.name != joined) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+    if (tensor.name != fused) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
     writer.write(tensor.name, 0, std::as_bytes(std::span(values)));
   }
   writer.finish();
   const std::string message = error_message([&] { (void)values_in(to, sites); });
-  EXPECT_NE(
-      message.find("row 0 of \"" + joined + "\" joins gate and up, which no other module does"),
-      std::string::npos)
+  EXPECT_NE(message.find("row 0 of \"" + fused + "\" fuses gate and up as no other module does"),
+            std::string::npos)
       << message;
 }
 

@@ -85,12 +85,12 @@ class GqaLayer {
     };
     set_[kQkv].matrix = keep_matrix(model.qkv, model.config.hidden);
     set_[kO].matrix = keep_matrix(model.o, model.config.q_width());
-    const std::int64_t joined = model.config.q_width() + 2 * model.config.kv_width();
+    const std::int64_t stacked = model.config.q_width() + 2 * model.config.kv_width();
     std::vector<AdapterSpec> specs;
     for (const NaiveAdapter& adapter : model.adapters) {
       specs.push_back({.site = {.module = std::to_string(specs.size()),
                                 .first_row = adapter.first_row,
-                                .joined_rows = adapter.of_output ? 0 : joined,
+                                .stacked_rows = adapter.of_output ? 0 : stacked,
                                 .out = adapter.rows,
                                 .in = std::ssize(adapter.a) / adapter.rank},
                        .rank = adapter.rank,

@@ -11,7 +11,7 @@ using Doubles = std::vector<double>;
 
 /// A low-rank addition to rows [first_row, first_row + rows) of a matrix.
 struct NaiveAdapter {
-  bool of_output = false;  // else of the joined queries, keys and values
+  bool of_output = false;  // else of the stacked queries, keys and values
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
   std::int64_t rank = 0;

@@ -18,7 +18,7 @@ bool holds_values(const MatrixSource& matrix, std::int64_t first, std::int64_t c
 
 }  // namespace
 
-/// Of the members of a joined module, those with anything but zeros in A or B.
+/// Of the members of a fused module, those with anything but zeros in A or B.
 std::vector<bool> AdapterFiles::filled_parts(const Module& module) const {
   const std::vector<PeftMember>& members = module.layout.members;
   const auto place_of = [&](std::size_t m) -> const Place& {
