@@ -8,7 +8,6 @@
 #include "base/small_file.h"
 #include "launch/input/chat_prompts.h"
 #include "launch/input/reading.h"
-#include "launch/job/gather.h"
 #include "src/chat/turn_end.h"
 
 namespace moesaic {
@@ -108,10 +107,6 @@ TokenPrompts encode_prompts(const Runtime& runtime, const OpenModel& model, BadP
       reading(std::ssize(result.tokens), std::ssize(result.prompts));
     }
   });
-  for (const std::vector<std::int32_t>& tokens : result.tokens) {
-    result.lengths.push_back(static_cast<std::int64_t>(tokens.size()));
-  }
-  broadcast_vector(runtime.world(), result.lengths);
   return result;
 }
 

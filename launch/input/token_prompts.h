@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,7 +15,7 @@
 
 namespace moesaic {
 
-/// Texts as tokens of rank 0; all ranks know how many there are.
+/// Texts as tokens of rank 0.
 struct TokenPrompts {
   std::optional<Tokenizer> tokenizer;             // rank 0
   std::optional<ChatTemplate> chat_template;      // rank 0, with --chat
@@ -24,9 +23,6 @@ struct TokenPrompts {
   std::optional<std::int32_t> turn_end;           // rank 0, with --chat (turn_end_token)
   std::vector<Prompt> prompts;                    // rank 0
   std::vector<std::vector<std::int32_t>> tokens;  // rank 0
-  std::vector<std::int64_t> lengths;              // all ranks
-
-  [[nodiscard]] std::int64_t longest() const { return std::ranges::max(lengths); }
 };
 
 /// Whether a model comes with one.

@@ -13,14 +13,14 @@ constexpr std::chrono::milliseconds kLongestLook(100);
 
 }  // namespace
 
-void add_request(const ContextLimit& limit, BadPrompts bad, Prompt& prompt,
+void add_request(const ContextLimit& limit, BadPrompts bad, Prompt prompt,
                  std::vector<std::int32_t> tokens, RequestList& requests) {
   const auto check = [&](std::int64_t length, std::int64_t new_tokens) {
     require_context(limit, length, new_tokens, prompt.where);
   };
   const auto add = [&] { requests.add(prompt, std::move(tokens), check); };
   if (!prompt.error) try_prompt(prompt, bad, add);
-  if (prompt.error) requests.add_bad();
+  if (prompt.error) requests.add_bad(std::move(prompt));
 }
 
 ArrivingPrompts::ArrivingPrompts(const Runtime& runtime, const Parts& parts, ContextLimit limit)
@@ -33,7 +33,7 @@ ArrivingPrompts::ArrivingPrompts(const Runtime& runtime, const Parts& parts, Con
 
 std::optional<Request> ArrivingPrompts::next() {
   const auto until = PromptStream::Clock::now() + kLongestLook;
-  while (!parts_.output.has_next()) {
+  while (!parts_.pending.has_next()) {
     is_behind_ = PromptStream::Clock::now() > until;
     if (is_behind_) return std::nullopt;
     std::optional<Prompt> prompt = stream_.next(until);
@@ -41,7 +41,7 @@ std::optional<Request> ArrivingPrompts::next() {
     if (!prompt) return std::nullopt;
     add(std::move(*prompt));
   }
-  return parts_.output.next();
+  return parts_.pending.next();
 }
 
 void ArrivingPrompts::add(Prompt prompt) {
@@ -50,9 +50,8 @@ void ArrivingPrompts::add(Prompt prompt) {
   prompt.tells_checksum = options.out.has_value();
   std::vector<std::int32_t> tokens =
       encode_prompt(prompt, parts_.input, options, parts_.model.config.vocab_size, bad_);
-  add_request(limit_, bad_, prompt, std::move(tokens), parts_.requests);
-  parts_.input.prompts.push_back(std::move(prompt));
-  parts_.output.add_new();
+  add_request(limit_, bad_, std::move(prompt), std::move(tokens), parts_.requests);
+  parts_.pending.add_new();
 }
 
 bool ArrivingPrompts::may_come(bool idle) const {

@@ -5,15 +5,14 @@
 #include "launch/input/token_prompts.h"
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
+#include "launch/verbs/pending_requests.h"
 #include "launch/verbs/prompt_stream.h"
 #include "launch/verbs/requests.h"
-#include "launch/verbs/text_output.h"
 
 namespace moesaic {
 
-/// Adds a prompt with its tokens to the requests: one that cannot be run, which has an error then,
-/// in its place.
-void add_request(const ContextLimit& limit, BadPrompts bad, Prompt& prompt,
+/// Adds a prompt with its tokens to the requests: one that cannot be run with its error.
+void add_request(const ContextLimit& limit, BadPrompts bad, Prompt prompt,
                  std::vector<std::int32_t> tokens, RequestList& requests);
 
 /// Rank 0's prompts of the standard input, which become requests as they come.
@@ -21,9 +20,9 @@ class ArrivingPrompts {
  public:
   struct Parts {
     const OpenModel& model;
-    TokenPrompts& input;    // gets the prompts
-    RequestList& requests;  // and theirs
-    TextOutput& output;
+    const TokenPrompts& input;  // makes tokens of them
+    RequestList& requests;      // gets theirs
+    PendingRequests& pending;   // tells which are left
   };
   /// All must outlive this. Texts may have so many tokens.
   ArrivingPrompts(const Runtime& runtime, const Parts& parts, ContextLimit limit);

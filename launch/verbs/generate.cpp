@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -12,6 +11,7 @@
 #include "launch/job/verbs.h"
 #include "launch/results/run_statistics.h"
 #include "launch/verbs/arriving_prompts.h"
+#include "launch/verbs/pending_requests.h"
 #include "launch/verbs/requests.h"
 #include "launch/verbs/result_file.h"
 #include "launch/verbs/run_identity.h"
@@ -73,12 +73,6 @@ BadPrompts bad_prompts(const Options& options) {
   return options.strict || !options.file ? BadPrompts::refuse : BadPrompts::keep;
 }
 
-/// Throws the first error if no prompt can be run.
-void require_a_good_one(const std::vector<Prompt>& prompts) {
-  const auto is_good = [](const Prompt& prompt) { return !prompt.error; };
-  if (!prompts.empty() && std::ranges::none_of(prompts, is_good)) throw *prompts.front().error;
-}
-
 /// The requests of rank 0; all ranks get their demand, which is returned. Collective.
 RequestList::Demand list_requests(const Runtime& runtime, const ModelConfig& config,
                                   TokenPrompts& input, RequestList& requests) {
@@ -86,38 +80,36 @@ RequestList::Demand list_requests(const Runtime& runtime, const ModelConfig& con
   agree(runtime.world(), [&] {
     const ContextLimit limit = context_of(options, config);
     for (std::size_t i = 0; i < input.tokens.size(); ++i) {
-      add_request(limit, bad_prompts(options), input.prompts[i], std::move(input.tokens[i]),
-                  requests);
+      add_request(limit, bad_prompts(options), std::move(input.prompts[i]),
+                  std::move(input.tokens[i]), requests);
     }
   });
+  input.prompts.clear();
   input.tokens.clear();
   RequestList::Demand demand = requests.demand();
   runtime.world().broadcast(std::as_writable_bytes(std::span(&demand, 1)), 0);
   return demand;
 }
 
-/// Tells of prompts that are not run, of the first ones why.
-void warn_of_bad_prompts(const Log& log, const std::vector<Prompt>& prompts) {
-  constexpr std::int64_t kTold = 5;
-  std::int64_t bad = 0;
-  for (const Prompt& prompt : prompts) {
-    if (prompt.error && ++bad <= kTold) log.once(LogLevel::warning, "{}", prompt.error->what());
-  }
-  if (bad == 0) return;
-  log.once(LogLevel::warning, "{} of {} prompts {} not run (--strict refuses such files)", bad,
-           prompts.size(), bad == 1 ? "is" : "are");
-}
+/// Of rank 0: which requests are left, and where their texts go.
+struct Texts {
+  TextOutput output;
+  PendingRequests pending;
+
+  Texts(const TextOutput::Parts& parts, RequestList& requests, Arrival arrival)
+      : output(parts, arrival), pending(requests, parts.file, output) {}
+};
 
 /// What rank 0 gives and hears.
-RequestFeed make_feed(TextOutput& output) {
-  return {.next = [&] { return output.next(); },
-          .on_token = [&](const NewToken& token) { output.take(token); },
-          .on_finished = [&](const Finished& finished) { output.take(finished); },
+RequestFeed make_feed(Texts& texts) {
+  return {.next = [&] { return texts.pending.next(); },
+          .on_token = [&](const NewToken& token) { texts.output.take(token); },
+          .on_finished = [&](const Finished& finished) { texts.pending.take(finished); },
           .on_logits = {},
-          .name = [&](RequestId request) { return output.name_of(request); }};
+          .name = [&](RequestId request) { return texts.pending.name_of(request); }};
 }
-RequestFeed make_feed(TextOutput& output, ArrivingPrompts& arriving) {
-  RequestFeed feed = make_feed(output);
+RequestFeed make_feed(Texts& texts, ArrivingPrompts& arriving) {
+  RequestFeed feed = make_feed(texts);
   feed.next = [&] { return arriving.next(); };
   feed.may_come = [&](bool idle) { return arriving.may_come(idle); };
   return feed;
@@ -142,8 +134,8 @@ std::unique_ptr<ResultFile> open_result_file(const Runtime& runtime, const OpenM
   return file;
 }
 
-bool any_left(Communicator& world, const std::optional<TextOutput>& output) {
-  std::int64_t left = output && output->has_next() ? 1 : 0;
+bool any_left(Communicator& world, const std::optional<Texts>& texts) {
+  std::int64_t left = texts && texts->pending.has_next() ? 1 : 0;
   world.broadcast(std::as_writable_bytes(std::span(&left, 1)), 0);
   return left != 0;
 }
@@ -168,61 +160,62 @@ void tell(const Runtime& runtime, const RunStatistics& statistics) {
 }
 
 /// The prompts that came, if any, are told of.
-void end_arrival(const Runtime& runtime, const TokenPrompts& input) {
-  warn_of_bad_prompts(runtime.log(), input.prompts);
+void end_arrival(const Runtime& runtime, const RequestList& requests) {
+  requests.bad().warn(runtime.log(), requests.demand().prompts, "run");
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
-    require(!input.prompts.empty(), ErrorKind::file, "{} holds no prompt: it is empty",
+    require(requests.demand().prompts > 0, ErrorKind::file, "{} holds no prompt: it is empty",
             input_name("-"));
-    require_a_good_one(input.prompts);
+    requests.bad().require_a_good_one(requests.demand().prompts);
   });
 }
 
 /// All texts are there already, or no prompt can be run, which is an error: their results are there
 /// as well.
-void end_without_a_run(const Runtime& runtime, const TokenPrompts& input,
-                       std::optional<TextOutput>& output) {
-  const std::string finished = output ? output->end() : "";
-  agree(runtime.world(), [&] { require_a_good_one(input.prompts); });
+void end_without_a_run(const Runtime& runtime, const RequestList& requests,
+                       std::optional<Texts>& texts) {
+  const std::string finished = texts ? texts->output.end() : "";
+  agree(runtime.world(), [&] { requests.bad().require_a_good_one(requests.demand().prompts); });
   runtime.log().once(LogLevel::info, "nothing is left to do: {}", finished);
 }
 
 /// What is to be run.
 struct TextJob {
   const OpenModel& model;
-  TokenPrompts& input;
+  const TokenPrompts& input;
   RequestList& requests;
   const SamplingChoice& sampling;
-  TextOutput* output;  // rank 0
+  Texts* texts;  // rank 0
 };
 
 /// Runs it and tells how it went. Collective.
 void run_texts(Runtime& runtime, const TextJob& job, const Workload& work) {
-  const auto& [model, input, requests, sampling, output] = job;
+  const auto& [model, input, requests, sampling, texts] = job;
   const Arrival arrival = arrival_of(runtime.options());
   Engine engine(runtime, model, work);
   engine.transformer().reset_statistics();
   StepEngine steps(engine.transformer(), runtime.world(),
                    step_options(runtime, model.config, input, work, engine.capacity()));
-  RequestFeed feed = output != nullptr ? make_feed(*output) : RequestFeed{};
+  RequestFeed feed = texts != nullptr ? make_feed(*texts) : RequestFeed{};
   std::optional<ArrivingPrompts> arriving;
-  if (output != nullptr && arrival == Arrival::meanwhile) {
+  if (texts != nullptr && arrival == Arrival::meanwhile) {
     ContextLimit limit = context_of(runtime.options(), model.config);
     if (engine.capacity() < limit.tokens) limit = {engine.capacity(), "what memory is left for"};
     runtime.log().once(LogLevel::info,
                        "lines of {} are continued as they come; context of {} tokens",
                        input_name("-"), limit.tokens);
-    arriving.emplace(runtime, ArrivingPrompts::Parts{model, input, requests, *output}, limit);
-    feed = make_feed(*output, *arriving);
+    const ArrivingPrompts::Parts parts{model, input, requests, texts->pending};
+    arriving.emplace(runtime, parts, limit);
+    feed = make_feed(*texts, *arriving);
   }
   const bool complete = run_requests(steps, feed);
   RunStatistics statistics = gather_run(runtime, engine, steps.statistics());
   statistics.sampling = sampling_json(sampling.options);
   const ExpertLoads loads(runtime, engine);
   statistics.balance = loads.balance();
-  const std::string finished = output != nullptr ? output->end() : "";
+  const std::string finished = texts != nullptr ? texts->output.end() : "";
   if (!complete) runtime.end_early(finished);
-  if (complete && arrival == Arrival::meanwhile) end_arrival(runtime, input);
+  if (complete && arrival == Arrival::meanwhile) end_arrival(runtime, requests);
   if (runtime.is_first()) tell(runtime, statistics);
   loads.record();
 }
@@ -247,22 +240,26 @@ void run_generate(Runtime& runtime) {
   Workload work = open_workload(options, model.config);
   if (arrival == Arrival::before) {
     const RequestList::Demand demand = list_requests(runtime, model.config, input, requests);
-    warn_of_bad_prompts(runtime.log(), input.prompts);
+    requests.bad().warn(runtime.log(), requests.demand().prompts, "run");
     work = generate_workload(options, runtime.world().size(),
                              {.texts = demand.requests,
                               .longest_prompt = demand.longest_prompt,
                               .longest_text = demand.longest_text,
                               .most_samples = demand.most_samples});
   }
-  std::optional<TextOutput> output;
-  if (runtime.is_first()) output.emplace(runtime, input, requests, file.get(), arrival);
-  if (arrival == Arrival::before && !any_left(runtime.world(), output)) {
-    end_without_a_run(runtime, input, output);
+  std::optional<Texts> texts;
+  if (runtime.is_first()) {
+    const TextOutput::Parts parts{options, runtime.log(), *input.tokenizer, requests.demand(),
+                                  file.get()};
+    texts.emplace(parts, requests, arrival);
+  }
+  if (arrival == Arrival::before && !any_left(runtime.world(), texts)) {
+    end_without_a_run(runtime, requests, texts);
     return;
   }
   announce(runtime);
   runtime.log().once(LogLevel::info, "{}", sampling.text);
-  run_texts(runtime, {model, input, requests, sampling, output ? &*output : nullptr}, work);
+  run_texts(runtime, {model, input, requests, sampling, texts ? &*texts : nullptr}, work);
 }
 
 }  // namespace moesaic

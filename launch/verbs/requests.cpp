@@ -1,6 +1,7 @@
 #include "launch/verbs/requests.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -59,7 +60,7 @@ void RequestList::add(
     const std::function<void(std::int64_t tokens, std::int64_t new_tokens)>& check) {
   SampledRequest made = [&] {
     try {
-      return make_request(prompt.fields(), std::move(tokens), std::ssize(prompts_), defaults_);
+      return make_request(prompt.fields(), std::move(tokens), demand_.prompts, defaults_);
     } catch (const Error& error) {
       fail(error.kind(), "{}: {}", prompt.where, error.what());
     }
@@ -67,11 +68,7 @@ void RequestList::add(
   const std::int64_t length = std::ssize(made.first.tokens);
   const std::int64_t new_tokens = made.first.max_new_tokens;
   check(length, new_tokens);
-  prompts_.push_back({.said = prompt.said,
-                      .tokens = std::move(made.first.tokens),
-                      .first = demand_.requests,
-                      .samples = made.samples});
-  demand_.requests += made.samples;
+  add_entry({.prompt = prompt, .tokens = std::move(made.first.tokens), .samples = made.samples});
   demand_.most_samples = std::max(demand_.most_samples, made.samples);
   demand_.longest_prompt = std::max(demand_.longest_prompt, length);
   demand_.longest_text = std::max(demand_.longest_text, length + new_tokens);
@@ -79,26 +76,46 @@ void RequestList::add(
       std::min(demand_.most_new_tokens + made.samples * new_tokens, kMostTokens);
 }
 
-void RequestList::add_bad() {
-  prompts_.push_back({.said = nullptr, .tokens = {}, .first = demand_.requests, .samples = 1});
-  ++demand_.requests;
+void RequestList::add_bad(Prompt prompt) {
+  bad_.add(*prompt.error);
+  add_entry({.prompt = std::move(prompt), .tokens = {}});
+}
+
+void RequestList::add_entry(Entry entry) {
+  entry.index = demand_.prompts++;
+  entry.first = demand_.requests;
+  entry.left = entry.samples;
+  demand_.requests += entry.samples;
+  prompts_.emplace_hint(prompts_.end(), entry.first, std::move(entry));
+}
+
+RequestList::Entries::const_iterator RequestList::find(std::int64_t number) const {
+  const auto next = prompts_.upper_bound(number);
+  if (next == prompts_.begin()) return prompts_.end();
+  const auto found = std::prev(next);
+  const bool has_it = number - found->first < found->second.samples;
+  return has_it ? found : prompts_.end();
+}
+
+const RequestList::Entry& RequestList::entry(std::int64_t number) const {
+  const auto found = find(number);
+  require(found != prompts_.end(), ErrorKind::internal, "request {} is forgotten", number);
+  return found->second;
 }
 
 RequestList::Place RequestList::place(std::int64_t number) const {
-  const auto next = std::ranges::upper_bound(prompts_, number, {}, &Entry::first);
-  const auto prompt = static_cast<std::size_t>(next - prompts_.begin() - 1);
-  return {.prompt = prompt,
-          .sample = number - prompts_[prompt].first,
-          .samples = prompts_[prompt].samples};
+  const Entry& at = entry(number);
+  return {.prompt = at.index, .sample = number - at.first, .samples = at.samples};
 }
 
 Request RequestList::request(std::int64_t number) const {
-  const Place at = place(number);
-  const Entry& entry = prompts_[at.prompt];
-  const auto index = static_cast<std::int64_t>(at.prompt);
-  const RequestFields nothing;
-  return make_request(entry.said ? *entry.said : nothing, entry.tokens, index, defaults_)
-      .sample(at.sample);
+  const Entry& at = entry(number);
+  return make_request(at.prompt.fields(), at.tokens, at.index, defaults_).sample(number - at.first);
+}
+
+void RequestList::forget(std::int64_t number) {
+  const auto found = prompts_.find(entry(number).first);
+  if (--found->second.left == 0) prompts_.erase(found);
 }
 
 }  // namespace moesaic

@@ -1,14 +1,14 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "launch/input/bad_count.h"
 #include "launch/input/prompts.h"
 #include "launch/input/request_fields.h"
 #include "src/generate/request.h"
@@ -44,8 +44,9 @@ struct SampledRequest {
                                           std::vector<std::int32_t> tokens, std::int64_t index,
                                           const RequestDefaults& defaults);
 
-/// All requests of a job: samples of prompt 0, then of prompt 1, and so on. They are made when they
-/// are wanted; a million prompts take little more than their tokens.
+/// The requests of a job: samples of prompt 0, then of prompt 1, and so on. They are made when they
+/// are wanted; a million prompts take little more than their texts and tokens. Prompts whose
+/// requests are done with are forgotten: standard inputs go on for days.
 class RequestList {
  public:
   explicit RequestList(RequestDefaults defaults) : defaults_(std::move(defaults)) {}
@@ -54,27 +55,35 @@ class RequestList {
   /// out of range, or if `check`, called with the tokens of prompt and continuation, throws.
   void add(const Prompt& prompt, std::vector<std::int32_t> tokens,
            const std::function<void(std::int64_t tokens, std::int64_t new_tokens)>& check);
-  /// A prompt that cannot be run, in the place of the next: one request that is not to be asked
-  /// for.
-  void add_bad();
+  /// A prompt that has an error, in the place of the next: one request that is not to be asked for.
+  void add_bad(Prompt prompt);
 
   /// Prompts that are added from now on have this context.
   void set_context(std::int64_t tokens) noexcept { defaults_.context_tokens = tokens; }
 
   struct Place {
-    std::size_t prompt = 0;
+    std::int64_t prompt = 0;
     std::int64_t sample = 0;
     std::int64_t samples = 1;  // of this prompt
   };
+  // Of requests by their numbers, as long as their prompt is kept.
   /// Where a request stands.
   [[nodiscard]] Place place(std::int64_t number) const;
   [[nodiscard]] Request request(std::int64_t number) const;
-  [[nodiscard]] std::int64_t prompt_tokens(std::size_t prompt) const {
-    return std::ssize(prompts_[prompt].tokens);
+  [[nodiscard]] const Prompt& prompt(std::int64_t number) const { return entry(number).prompt; }
+  [[nodiscard]] std::int64_t prompt_tokens(std::int64_t number) const {
+    return std::ssize(entry(number).tokens);
   }
+  /// The request is done with. With the last one of a prompt the prompt is forgotten.
+  void forget(std::int64_t number);
+  /// Whether the request's prompt is not forgotten.
+  [[nodiscard]] bool keeps(std::int64_t number) const { return find(number) != prompts_.end(); }
+  /// Prompts that are not forgotten.
+  [[nodiscard]] std::int64_t kept() const noexcept { return std::ssize(prompts_); }
 
   /// What has to be known before a model is loaded.
   struct Demand {
+    std::int64_t prompts = 0;
     std::int64_t requests = 0;
     std::int64_t longest_prompt = 0;   // tokens
     std::int64_t longest_text = 0;     // the same with the most new ones
@@ -83,16 +92,28 @@ class RequestList {
   };
   [[nodiscard]] const Demand& demand() const noexcept { return demand_; }
 
+  /// Of all that were added.
+  [[nodiscard]] const BadCount& bad() const noexcept { return bad_; }
+
  private:
   struct Entry {
-    std::shared_ptr<const RequestFields> said;
+    Prompt prompt;
     std::vector<std::int32_t> tokens;
+    std::int64_t index = 0;
     std::int64_t first = 0;  // number of its first request
     std::int64_t samples = 1;
+    std::int64_t left = 1;  // of these, not done with
   };
+  using Entries = std::map<std::int64_t, Entry>;  // by the number of the first request
+
+  void add_entry(Entry entry);
+  [[nodiscard]] Entries::const_iterator find(std::int64_t number) const;
+  [[nodiscard]] const Entry& entry(std::int64_t number) const;
+
   RequestDefaults defaults_;
-  std::vector<Entry> prompts_;
+  Entries prompts_;
   Demand demand_;
+  BadCount bad_;
 };
 
 }  // namespace moesaic

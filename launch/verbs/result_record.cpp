@@ -39,7 +39,7 @@ std::string result_record(const ResultPlace& place, const Finished& finished,
                           const Tokenizer& tokenizer) {
   JsonWriter line;
   line.field("version", kFormatVersion)
-      .field("index", static_cast<std::int64_t>(place.place.prompt));
+      .field("index", place.place.prompt);
   if (place.place.samples > 1) line.field("sample", place.place.sample);
   add_origin(line, place.prompt);
   line.field("text", finished.text)

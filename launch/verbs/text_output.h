@@ -5,13 +5,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "base/log.h"
 #include "base/progress.h"
-#include "launch/input/token_prompts.h"
-#include "launch/job/runtime.h"
+#include "launch/options/options.h"
 #include "launch/verbs/requests.h"
 #include "launch/verbs/result_file.h"
+#include "launch/verbs/result_record.h"
 #include "src/generate/open_requests.h"
 
 namespace moesaic {
@@ -19,62 +19,59 @@ namespace moesaic {
 /// Whether all requests are there from the start, or more come while they run.
 enum class Arrival { before, meanwhile };
 
-/// Rank 0's requests and what becomes of them: the only text while its tokens come; of several,
-/// each as soon as it and those before it are finished, or with --unordered as soon as it is. They
-/// go to the standard output or to the file of --out; what is in the file already is not asked for.
+/// ", sample 2 of 3", or nothing if there is one.
+[[nodiscard]] std::string sample_text(const RequestList::Place& place);
+
+/// Writes on rank 0 what became of requests: the only text while its tokens come; of several, each
+/// as soon as it and those before it are finished, or with --unordered as soon as it is. They go to
+/// the standard output or to the file of --out.
 class TextOutput {
  public:
-  /// All must outlive this. Without a file, `file` is null.
-  TextOutput(const Runtime& runtime, const TokenPrompts& input, const RequestList& requests,
-             ResultFile* file, Arrival arrival);
+  struct Parts {
+    const Options& options;
+    const Log& log;
+    const Tokenizer& tokenizer;
+    const RequestList::Demand& demand;  // of the requests that have been added
+    ResultFile* file = nullptr;         // of --out, if there is one
+  };
+  /// All must outlive this.
+  TextOutput(const Parts& parts, Arrival arrival);
 
-  /// Takes notice of requests that have been added. Throws Error{usage} if the file has results of
-  /// another prompt in the place of one.
-  void add_new();
-
-  /// Whether a request is left to be run.
-  [[nodiscard]] bool has_next() const;
-  /// It.
-  [[nodiscard]] std::optional<Request> next();
-  /// Of requests by the order in which next() gave them.
+  // Of requests by their numbers. They throw what ResultFile does, and Error{resource} if nobody
+  // reads the standard output any more: what is computed would be lost.
+  /// The request's result is in the file already.
+  void skip(std::int64_t number);
+  /// It has a prompt with an error.
+  void take_bad(std::int64_t number, const ResultPlace& place);
+  /// It is about to be run.
+  void begin(const Prompt& prompt);
   void take(const NewToken& token);
-  void take(const Finished& finished);
-  /// "prompts.txt line 3", "prompts.txt line 3, sample 2 of 3".
-  [[nodiscard]] std::string name_of(RequestId request) const;
+  void take(std::int64_t number, const ResultPlace& place, const Finished& finished);
   /// Nothing more will come. "3 of 7 texts are finished".
   std::string end();
 
  private:
-  [[nodiscard]] const Prompt& prompt_of(const RequestList::Place& place) const {
-    return input_.prompts[place.prompt];
-  }
-  [[nodiscard]] bool is_there(const RequestList::Place& place) const;
-  void skip_to_next();
   /// What is shown of a prompt before its text.
   [[nodiscard]] std::string shown(const Prompt& prompt) const;
-  [[nodiscard]] std::string text_of(const RequestList::Place& place,
-                                    const Finished& finished) const;
-  [[nodiscard]] std::string error_text(const RequestList::Place& place) const;
+  [[nodiscard]] std::string text_of(const ResultPlace& place, const Finished& finished) const;
+  [[nodiscard]] std::string error_text(const ResultPlace& place) const;
   [[nodiscard]] std::string title(const RequestList::Place& place) const;
-  /// Writes in the order of the prompts what can be written.
-  void advance();
+  /// One that is not run counts as much as any other.
+  void count_as_done();
+  /// Writes a result, or nothing, in its turn.
+  void settle(std::int64_t number, std::optional<std::string> text);
   void write(std::string_view text);
-  [[nodiscard]] std::int64_t count() const { return requests_.demand().requests; }
 
-  const TokenPrompts& input_;
-  const RequestList& requests_;
-  ResultFile* file_;
+  Parts parts_;
   bool json_;
   bool unordered_;
   bool shows_prompts_;
   bool streams_;
   Arrival arrival_;
-  std::int64_t known_ = 0;                     // requests before it have been taken notice of
-  std::vector<std::int64_t> asked_;            // number of each request that next() gave
-  std::int64_t next_ = 0;                      // number of the one that it gives
-  std::map<std::int64_t, std::string> ready_;  // not yet written, as one before it is not finished
-  std::int64_t written_ = 0;                   // all before it are written
-  std::int64_t finished_ = 0;                  // also before this run, and bad ones
+  /// Of those that are not yet written, as one before them is not finished; none: nothing to write.
+  std::map<std::int64_t, std::optional<std::string>> ready_;
+  std::int64_t written_ = 0;   // all before it are written
+  std::int64_t finished_ = 0;  // also before this run, and bad ones
   std::optional<Progress> progress_;
   std::int64_t tokens_ = 0;
 };

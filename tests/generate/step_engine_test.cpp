@@ -19,6 +19,7 @@
 #include "comm/thread_communicator.h"
 #include "src/generate/request_feed.h"
 #include "tests/generate/engine_run.h"
+#include "tests/support/allocations.h"
 
 namespace moesaic {
 namespace {
@@ -50,6 +51,27 @@ TEST_P(StepEngineOnRanks, there_is_room_for_as_many_requests_as_run_and_as_many_
     EXPECT_EQ(run.engine().room(), 4 * GetParam() - 1);
     run.finish();
     EXPECT_EQ(run.engine().room(), 4 * GetParam());
+  });
+}
+
+/// Takes so many requests, of which one in seven is cancelled; what is alive then on all ranks.
+std::int64_t alive_after(StepEngine& engine, std::uint64_t& index, int count) {
+  for (int i = 0; i < count; ++i, ++index) {
+    while (engine.room() == 0) (void)engine.step();
+    const RequestId id = engine.submit(request_number(index));
+    if (i % 7 == 3) engine.cancel(id);
+  }
+  while (engine.busy()) (void)engine.step();
+  (void)engine.step();
+  return test::live_allocations();
+}
+
+TEST_P(StepEngineOnRanks, nothing_is_kept_of_requests_that_have_ended) {
+  if (!test::counts_allocations()) GTEST_SKIP() << "allocations cannot be counted in this build";
+  run_engine(GetParam(), small_model(), {.batch_tokens = 16, .parallel = 2}, [&](EngineRun& run) {
+    std::uint64_t index = 0;
+    const std::int64_t before = alive_after(run.engine(), index, 50);
+    EXPECT_LT(alive_after(run.engine(), index, 400) - before, 100) << "but for some last ones";
   });
 }
 

@@ -185,14 +185,15 @@ TEST(Requests, AListHasAllSamplesInOrder) {
       test::error_message([&] { list.add(prompt("\"n\": 9"), {7}, refuse); }, ErrorKind::usage),
       "too long");
   EXPECT_EQ(add(prompt("\"max_tokens\": 20"), {7}), 20);
-  list.add_bad();
-  EXPECT_EQ(list.place(5).prompt, 3U);
+  list.add_bad({.text = "b", .where = "file line 5", .error = Error(ErrorKind::file, "is bad")});
+  EXPECT_EQ(list.place(5).prompt, 3);
+  EXPECT_EQ(list.demand().prompts, 4);
   EXPECT_EQ(list.demand().requests, 6);
   EXPECT_EQ(list.demand().longest_prompt, 4);
   EXPECT_EQ(list.demand().longest_text, 21);
   EXPECT_EQ(list.demand().most_new_tokens, 10 + 30 + 20);
   EXPECT_EQ(list.demand().most_samples, 3);
-  const std::vector<std::pair<std::size_t, std::int64_t>> places = {
+  const std::vector<std::pair<std::int64_t, std::int64_t>> places = {
       {0, 0}, {1, 0}, {1, 1}, {1, 2}, {2, 0}};
   std::set<std::uint64_t> streams;
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -201,8 +202,34 @@ TEST(Requests, AListHasAllSamplesInOrder) {
     EXPECT_EQ(list.place(number).sample, places[i].second);
     EXPECT_EQ(list.place(number).samples, places[i].first == 1 ? 3 : 1);
     EXPECT_TRUE(streams.insert(list.request(number).stream).second);
-    EXPECT_EQ(std::ssize(list.request(number).tokens), list.prompt_tokens(places[i].first));
+    EXPECT_EQ(std::ssize(list.request(number).tokens), list.prompt_tokens(number));
   }
+}
+
+TEST(Requests, PromptsAreForgottenWithTheirLastSample) {
+  RequestList list(defaults());
+  const auto add = [&](const std::string& text, std::int64_t samples) {
+    RequestFields fields;
+    fields.n = samples;
+    list.add({.text = text, .where = "", .said = std::make_shared<const RequestFields>(fields)},
+             {1, 2}, [](std::int64_t, std::int64_t) {});
+  };
+  add("a", 2);
+  add("b", 3);
+  list.add_bad({.text = "c", .where = "", .error = Error(ErrorKind::file, "is bad")});
+  for (const std::int64_t number : {3, 2, 5}) list.forget(number);
+  EXPECT_EQ(list.kept(), 2) << "the bad one is gone";
+  EXPECT_TRUE(list.keeps(4));
+  list.forget(4);
+  EXPECT_EQ(list.kept(), 1);
+  EXPECT_FALSE(list.keeps(2) || list.keeps(4) || list.keeps(5) || list.keeps(6));
+  EXPECT_EQ(list.prompt(1).text, "a");
+  add("d", 1);
+  EXPECT_EQ(list.place(6).prompt, 3) << "numbers go on";
+  EXPECT_EQ(list.request(6).stream, 3U);
+  EXPECT_NE(test::error_message([&] { (void)list.place(4); }, ErrorKind::internal), "");
+  EXPECT_EQ(list.bad().prompts(), 1);
+  EXPECT_EQ(test::error_message([&] { list.bad().require_a_good_one(1); }), "is bad");
 }
 
 TEST(Requests, ValuesOutOfRangeAreRefused) {

@@ -21,6 +21,7 @@ namespace {
 
 thread_local std::int64_t num_of_thread = 0;
 constinit std::atomic<std::int64_t> num_of_all = 0;
+constinit std::atomic<std::int64_t> num_live = 0;
 
 void count() noexcept {
   ++num_of_thread;
@@ -31,11 +32,13 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
   count();
   void* memory = std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
+  num_live.fetch_add(1, std::memory_order_relaxed);
   return memory;
 }
 
 /// Not inlined, so that g++ does not take free() for a wrong way to give back what `new` gave.
 [[gnu::noinline]] void release(void* memory) noexcept {
+  if (memory != nullptr) num_live.fetch_sub(1, std::memory_order_relaxed);
   std::free(memory);
 }
 
@@ -80,6 +83,10 @@ std::int64_t allocations_of_thread() noexcept {
 
 std::int64_t allocations_of_all() noexcept {
   return num_of_all.load(std::memory_order_relaxed);
+}
+
+std::int64_t live_allocations() noexcept {
+  return num_live.load(std::memory_order_relaxed);
 }
 
 }  // namespace moesaic::test

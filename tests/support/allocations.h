@@ -13,5 +13,7 @@ namespace moesaic::test {
 [[nodiscard]] std::int64_t allocations_of_thread() noexcept;
 /// Of all threads so far.
 [[nodiscard]] std::int64_t allocations_of_all() noexcept;
+/// Of operator new, not given back yet, of all threads.
+[[nodiscard]] std::int64_t live_allocations() noexcept;
 
 }  // namespace moesaic::test
