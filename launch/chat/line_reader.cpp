@@ -6,17 +6,13 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <utility>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/small_file.h"
+#include "base/text_lines.h"
 
 namespace moesaic {
-namespace {
-
-constexpr std::size_t kMostLineBytes = std::size_t{256} << 20;
-
-}  // namespace
 
 std::optional<std::string> LineReader::take() {
   const std::size_t end = buffer_.find('\n', searched_);
@@ -27,13 +23,10 @@ std::optional<std::string> LineReader::take() {
 }
 
 std::string LineReader::take(std::size_t end) {
-  std::string line = buffer_.substr(0, end);
+  std::string line(without_return(std::string_view(buffer_).substr(0, end)));
   buffer_.erase(0, std::min(end + 1, buffer_.size()));
   searched_ = 0;
-  if (std::exchange(is_first_, false) && line.starts_with(kByteOrderMark)) {
-    line.erase(0, kByteOrderMark.size());
-  }
-  if (line.ends_with('\r')) line.pop_back();
+  if (number_++ == 0 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
   return line;
 }
 

@@ -1,20 +1,23 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
 namespace moesaic {
 
-/// Lines of a file, pipe or terminal as they come, without a byte order mark before the first.
+/// Lines of a file, pipe or terminal (base/text_lines.h) as they come.
 class LineReader {
  public:
   explicit LineReader(int descriptor) : descriptor_(descriptor) {}
 
   /// The next line of what was read, without its end; the last one may have none.
   [[nodiscard]] std::optional<std::string> take();
+  /// Lines that were taken.
+  [[nodiscard]] std::int64_t taken() const noexcept { return number_; }
   /// Reads what is there, and waits if there is nothing. Throws Error{file} if it cannot, or if a
-  /// line is longer than any context.
+  /// line is longer than kMostLineBytes.
   void read();
   /// Whether nothing more will come.
   [[nodiscard]] bool has_ended() const noexcept { return has_ended_; }
@@ -26,7 +29,7 @@ class LineReader {
   int descriptor_;
   std::string buffer_;  // read and not yet taken
   std::size_t searched_ = 0;
-  bool is_first_ = true;  // no line has been taken
+  std::int64_t number_ = 0;  // of the line that was taken last
   bool has_ended_ = false;
 };
 

@@ -1,11 +1,8 @@
 #include "launch/input/chat_prompts.h"
 
-#include <fmt/core.h>
-
-#include <sstream>
-
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text_lines.h"
 #include "launch/input/request_fields.h"
 #include "src/tokenizer/utf8.h"
 
@@ -41,13 +38,11 @@ std::vector<ChatPrompt> read_chat_prompts(const Options& options) {
     all.push_back({chat_of_user(*options.prompt), "--prompt"});
   } else {
     const std::string name = input_name(*options.file);
-    std::istringstream lines(read_utf8_file(*options.file));
-    std::int64_t number = 0;
-    for (std::string line; std::getline(lines, line);) {
-      ++number;
-      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      const std::string where = fmt::format("{} line {}", name, number);
-      const Json conversation = Json::parse(line, where);
+    const std::string text = read_utf8_file(*options.file);
+    TextLines lines(text);
+    while (const auto line = lines.next_filled()) {
+      const std::string where = line->where(name);
+      const Json conversation = Json::parse(line->text, where);
       if (conversation.is_object()) require_known_fields(conversation);
       all.push_back({read_chat(conversation), where});
     }

@@ -1,10 +1,8 @@
 #include "launch/input/prompts.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -16,6 +14,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/small_file.h"
+#include "base/text_lines.h"
 #include "src/tokenizer/utf8.h"
 
 namespace moesaic {
@@ -43,12 +42,6 @@ void parse_json_line(std::string_view line, Prompt& prompt) {
   RequestFields fields = parse_request_fields(json);
   if (fields.prompt) prompt.text = std::exchange(*fields.prompt, "");
   prompt.said = std::make_shared<const RequestFields>(std::move(fields));
-}
-
-constexpr std::string_view kBlanks = " \t";
-
-bool is_blank(std::string_view line) {
-  return line.find_first_not_of(kBlanks) == std::string_view::npos;
 }
 
 /// A whole file is one prompt, but for the end of its last line.
@@ -140,21 +133,16 @@ std::string read_file_bytes(const std::string& path, const InputWatch& watch) {
 std::string read_utf8_file(const std::string& path, const InputWatch& watch) {
   std::string text = read_file_bytes(path, watch);
   if (is_valid_utf8(text)) return text;
-  std::string_view left = text;
-  std::int64_t number = 1;
-  for (; is_valid_utf8(left.substr(0, left.find('\n'))); ++number) {
-    left.remove_prefix(left.find('\n') + 1);
-  }
-  fail(ErrorKind::file, "{} line {} is not UTF-8", input_name(path), number);
+  TextLines lines(text);
+  std::optional<TextLine> line = lines.next();
+  while (is_valid_utf8(line->text)) line = lines.next();
+  fail(ErrorKind::file, "{} is not UTF-8", line->where(input_name(path)));
 }
 
-std::optional<Prompt> PromptLines::parse(std::string_view line) {
-  ++number_;
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  if (is_blank(line)) return std::nullopt;
-  if (!is_json_) is_json_ = line.substr(line.find_first_not_of(kBlanks)).starts_with('{');
-  Prompt prompt{
-      .text = "", .where = fmt::format("{} line {}", file_, number_), .checksum = checksum(line)};
+Prompt PromptLines::parse(const TextLine& of) {
+  const std::string_view line = of.text;
+  if (!is_json_) is_json_ = line.find_first_not_of(" \t\r") == line.find('{');
+  Prompt prompt{.text = "", .where = of.where(file_), .checksum = checksum(line)};
   try_prompt(prompt, BadPrompts::keep, [&] {
     if (!*is_json_) prompt.text = line;
     require(is_valid_utf8(line), ErrorKind::file, "{} is not UTF-8", prompt.where);
@@ -167,12 +155,9 @@ std::optional<Prompt> PromptLines::parse(std::string_view line) {
 
 std::vector<Prompt> parse_prompts(std::string_view text, const std::string& file) {
   std::vector<Prompt> prompts;
-  PromptLines lines(file);
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (std::optional<Prompt> prompt = lines.parse(line)) prompts.push_back(std::move(*prompt));
-  }
+  PromptLines parser(file);
+  TextLines lines(text);
+  while (const auto line = lines.next_filled()) prompts.push_back(parser.parse(*line));
   return prompts;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text_lines.h"
 #include "launch/input/request_fields.h"
 #include "launch/options/options.h"
 
@@ -56,13 +57,12 @@ class PromptLines {
   /// `file` stands in messages.
   explicit PromptLines(std::string file) : file_(std::move(file)) {}
 
-  /// The prompt of the next line, which comes without its end; one that is not what it should be
-  /// has its error.
-  [[nodiscard]] std::optional<Prompt> parse(std::string_view line);
+  /// The prompt of the next line that is not blank; one that is not what it should be has its
+  /// error.
+  [[nodiscard]] Prompt parse(const TextLine& line);
 
  private:
   std::string file_;
-  std::int64_t number_ = 0;
   std::optional<bool> is_json_;  // once a line has told
 };
 

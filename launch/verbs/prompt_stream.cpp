@@ -14,7 +14,7 @@ std::optional<Prompt> PromptStream::next(Clock::time_point until) {
   while (true) {
     while (std::optional<std::string> line = lines_.take()) {
       has_left_off_ = false;
-      if (std::optional<Prompt> prompt = prompts_.parse(*line)) return prompt;
+      if (!is_blank(*line)) return prompts_.parse({.text = *line, .number = lines_.taken()});
       has_left_off_ = Clock::now() > until;
       if (has_left_off_) return std::nullopt;
     }

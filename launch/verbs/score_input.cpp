@@ -9,6 +9,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text_lines.h"
 #include "launch/input/prompts.h"
 #include "launch/input/reading.h"
 #include "launch/input/request_fields.h"
@@ -53,17 +54,14 @@ class Reader {
 
  private:
   void read_lines(std::string_view text, const std::string& name) {
-    const std::int64_t total = std::ssize(text);
     bool is_first = true;
-    for (std::int64_t number = 1; !text.empty(); ++number) {
-      const std::string_view line = text.substr(0, text.find('\n'));
-      text.remove_prefix(std::min(line.size() + 1, text.size()));
-      if (line.find_first_not_of(kSpaces) == std::string_view::npos) continue;
-      const std::string where = fmt::format("{} line {}", name, number);
-      read_object(
-          std::exchange(is_first, false) ? parse_first(line, where) : Json::parse(line, where),
-          where);
-      reading_(total - std::ssize(text), total);
+    TextLines lines(text);
+    while (const auto line = lines.next_filled()) {
+      const std::string where = line->where(name);
+      read_object(std::exchange(is_first, false) ? parse_first(line->text, where)
+                                                 : Json::parse(line->text, where),
+                  where);
+      reading_(line->end, std::ssize(text));
     }
   }
 

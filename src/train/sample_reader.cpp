@@ -1,9 +1,9 @@
 #include "src/train/sample_reader.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
+#include "base/text_lines.h"
 
 namespace moesaic {
 namespace {
@@ -72,13 +72,9 @@ void SampleFile::for_each_object(const Call& is_enough) const {
     }
     return;
   }
-  std::string_view rest = text_;
-  for (std::int64_t number = 1; !rest.empty(); ++number) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    if (line.find_first_not_of(kBlanks) == std::string_view::npos) continue;
-    const Json object = Json::parse(line, fmt::format("{} line {}", file_, number));
-    if (is_enough(object, bytes - std::ssize(rest))) return;
+  TextLines lines(text_);
+  while (const auto line = lines.next_filled()) {
+    if (is_enough(Json::parse(line->text, line->where(file_)), line->end)) return;
   }
 }
 
