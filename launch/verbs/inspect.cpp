@@ -1,7 +1,9 @@
 #include <atomic>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/progress.h"
+#include "base/small_file.h"
 #include "comm/long_work.h"
 #include "kernels/cuda/mlp_products.h"
 #include "launch/job/agreement.h"
@@ -12,6 +14,7 @@
 #include "src/model/model_adapters.h"
 #include "src/model/model_weights.h"
 #include "src/model/weight_converter.h"
+#include "src/tokenizer/tokenizer.h"
 
 namespace moesaic {
 namespace {
@@ -33,6 +36,21 @@ PackingSummary summarize_packing(const ModelFiles& files, const ModelConfig& con
   return summary;
 }
 
+TokenizerSummary summarize_tokenizer(const ModelFiles& files, const ModelConfig& config) {
+  TokenizerSummary summary;
+  const std::string path = files.path_of("tokenizer.json");
+  if (!file_exists(path)) return summary;
+  const Json file = Json::read_file(path, kMaxListBytes);
+  const auto kind = file.at("model").find("type");
+  summary.kind = kind ? kind->as_string() : "unknown";
+  if (summary.kind != "BPE") return summary;
+  const Tokenizer tokenizer = Tokenizer::from_directory(files.directory(), file);
+  for (std::int64_t id = config.vocab_size; id < tokenizer.vocab_size(); ++id) {
+    if (!tokenizer.token(narrow<std::int32_t>(id)).empty()) ++summary.ids_beyond;
+  }
+  return summary;
+}
+
 /// Prints what is known of the model, and then tells what is wrong with it.
 ModelFiles report_model(const Options& options) {
   require(!options.model.empty(), ErrorKind::usage, "inspect what? moesaic inspect DIR");
@@ -48,14 +66,20 @@ ModelFiles report_model(const Options& options) {
     report.adapter = AdapterFiles::open(*options.lora, adapter_sites(names));
     (void)read_whole(*report.adapter);  // refuses what a run would
   }
-  std::exception_ptr broken;  // told after what is known
+  std::exception_ptr broken;  // the first thing that is, told after what is known
+  const auto look = [&](const auto& part) {
+    try {
+      part();
+    } catch (const Error&) {
+      if (!broken) broken = std::current_exception();
+    }
+  };
   const bool is_whole = !report.inventory || report.inventory->missing.empty();
-  try {
+  look([&] {
     if (report.files.packed() != nullptr) report.files.packed()->verify_copies(options.verify);
     if (is_whole) report.packing = summarize_packing(report.files, report.config);
-  } catch (const Error&) {
-    broken = std::current_exception();
-  }
+  });
+  look([&] { report.tokenizer = summarize_tokenizer(report.files, report.config); });
   options.json ? print_json(report) : print_text(report);
   flush_output();
   if (broken) std::rethrow_exception(broken);

@@ -8,36 +8,16 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/small_file.h"
 #include "launch/job/adapter_text.h"
-#include "src/tokenizer/tokenizer.h"
 
 namespace moesaic {
 namespace {
 
-std::string tokenizer_kind(const ModelFiles& files) {
-  const std::string path = files.path_of("tokenizer.json");
-  if (!file_exists(path)) return "none";
-  const Json model = Json::read_file(path, kMaxListBytes).at("model");
-  return model.contains("type") ? model.at("type").as_string() : "unknown";
-}
-
-/// Ids of tokens that the model has no embedding for: the ends of some tokenizers are not trained.
-std::int64_t ids_beyond(const InspectReport& report) {
-  if (tokenizer_kind(report.files) != "BPE") return 0;
-  const Tokenizer tokenizer = Tokenizer::from_directory(report.files.directory());
-  std::int64_t count = 0;
-  for (std::int64_t id = report.config.vocab_size; id < tokenizer.vocab_size(); ++id) {
-    if (!tokenizer.token(narrow<std::int32_t>(id)).empty()) ++count;
-  }
-  return count;
-}
-
-std::string tokenizer_text(const InspectReport& report) {
-  const std::int64_t beyond = ids_beyond(report);
-  if (beyond == 0) return tokenizer_kind(report.files);
+std::string tokenizer_text(const TokenizerSummary& tokenizer) {
+  const std::int64_t beyond = tokenizer.ids_beyond;
+  if (beyond == 0) return tokenizer.kind;
   return fmt::format("{}; {} of its tokens {} beyond the vocabulary: texts with {} are refused",
-                     tokenizer_kind(report.files), beyond, beyond == 1 ? "is" : "are",
+                     tokenizer.kind, beyond, beyond == 1 ? "is" : "are",
                      beyond == 1 ? "it" : "them");
 }
 
@@ -182,7 +162,7 @@ void print_text(const InspectReport& report) {
   line("context", context_text(config));
   line("vocabulary", fmt::format("{}{}", config.vocab_size,
                                  config.tie_word_embeddings ? ", embedding is the head" : ""));
-  line("tokenizer", tokenizer_text(report));
+  if (report.tokenizer) line("tokenizer", tokenizer_text(*report.tokenizer));
   line("files", fmt::format("{}, {} of {}", report.files.num_files(),
                             format_bytes(report.files.total_bytes()),
                             report.files.packed() == nullptr ? "tensors" : "packed weights"));
@@ -219,10 +199,12 @@ void print_json(const InspectReport& report) {
       .field("active_parameters", report.facts.active_parameters)
       .field("context", config.max_position_embeddings)
       .field("vocab_size", config.vocab_size)
-      .field("tied_embeddings", config.tie_word_embeddings)
-      .field("tokenizer", tokenizer_kind(report.files))
-      .field("tokens_beyond_vocabulary", ids_beyond(report))
-      .field("files", report.files.num_files())
+      .field("tied_embeddings", config.tie_word_embeddings);
+  if (report.tokenizer) {
+    out.field("tokenizer", report.tokenizer->kind)
+        .field("tokens_beyond_vocabulary", report.tokenizer->ids_beyond);
+  }
+  out.field("files", report.files.num_files())
       .field("tensor_bytes", report.files.total_bytes())
       .field("converted", report.files.packed() != nullptr);
   if (report.inventory) {

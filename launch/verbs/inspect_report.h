@@ -19,14 +19,23 @@ struct PackingSummary {
   std::string missing_on_gpus;  // why experts cannot be there; empty: they can
 };
 
+/// What tokenizer.json is.
+struct TokenizerSummary {
+  std::string kind = "none";  // "BPE"; none without the file
+  /// Ids of tokens that the model has no embedding for: the ends of some tokenizers are not
+  /// trained.
+  std::int64_t ids_beyond = 0;
+};
+
 /// What is known of a model's directory.
 struct InspectReport {
   ModelFiles files;
   ModelConfig config;
   ModelFacts facts;
-  std::optional<Inventory> inventory;     // of a checkpoint
-  std::optional<PackingSummary> packing;  // unless something is broken
-  std::optional<AdapterFiles> adapter;    // of --lora
+  std::optional<Inventory> inventory;         // of a checkpoint
+  std::optional<TokenizerSummary> tokenizer;  // unless it is broken
+  std::optional<PackingSummary> packing;      // unless something is broken
+  std::optional<AdapterFiles> adapter;        // of --lora
 };
 
 void print_text(const InspectReport& report);

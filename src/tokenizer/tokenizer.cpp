@@ -214,7 +214,11 @@ class Encoding {
 
 Tokenizer Tokenizer::from_directory(const std::string& dir) {
   const std::string path = (std::filesystem::path(dir) / "tokenizer.json").string();
-  auto parts = std::make_shared<Parts>(Json::read_file(path, kMaxListBytes));
+  return from_directory(dir, Json::read_file(path, kMaxListBytes));
+}
+
+Tokenizer Tokenizer::from_directory(const std::string& dir, const Json& file) {
+  auto parts = std::make_shared<Parts>(file);
   parts->take(TokenizerConfig::read(dir), dir);
   return Tokenizer(std::move(parts));
 }

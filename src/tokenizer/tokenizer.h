@@ -28,6 +28,8 @@ class Tokenizer {
   /// (TokenizerConfig). Throws Error{file} naming the file and the part that is missing, wrong or
   /// not supported.
   static Tokenizer from_directory(const std::string& dir);
+  /// The same where `dir`/tokenizer.json is read already: `file`.
+  static Tokenizer from_directory(const std::string& dir, const Json& file);
   /// Reads the text of a tokenizer.json; `document` stands in messages.
   static Tokenizer from_json(std::string_view text, std::string document);
 

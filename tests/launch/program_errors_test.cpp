@@ -222,23 +222,6 @@ TEST(ProgramErrors, SystemsWithoutRoomAreToldInOneLine) {
   EXPECT_EQ(num_files(directory.path()), 0);
 }
 
-TEST(ProgramErrors, InspectCountsTokensBeyondTheVocabulary) {
-  const TemporaryDirectory directory;
-  const std::string model = directory.path_of("model");
-  copy_model("demo-model", model);
-  EXPECT_EQ(run_moesaic({"inspect", model}).out.find("beyond"), std::string::npos);
-  const std::string path = model + "/tokenizer.json";
-  write_text(path, replaced(read_text(path), "\"added_tokens\": [",
-                            "\"added_tokens\": [{\"id\": 5000, \"content\": \"<far>\", "
-                            "\"special\": true, \"normalized\": false, \"single_word\": false, "
-                            "\"lstrip\": false, \"rstrip\": false},"));
-  const ProgramResult text = run_moesaic({"inspect", model});
-  EXPECT_NE(text.out.find("1 of its tokens is beyond the vocabulary"), std::string::npos)
-      << text.text();
-  const Json json = Json::parse(run_moesaic({"inspect", model, "--json"}).out, "inspect");
-  EXPECT_EQ(json.at("tokens_beyond_vocabulary").as_int(), 1);
-}
-
 TEST(ProgramErrors, OptionsWithoutEffectAreNoted) {
   const auto notes = [](const Arguments& more) { return run_moesaic(generate_with(more)).err; };
   const std::string none = "--int4-activations int8 has no effect: no weights are in int4_group128";
@@ -353,37 +336,6 @@ TEST(ProgramErrors, NothingThatARunReadsIsWrittenOver) {
   EXPECT_EQ(read_text(text), "In the beginning\n");
   EXPECT_EQ(read_text(data), line);
   EXPECT_EQ(read_text(config), config_text);
-}
-
-TEST(ProgramErrors, InspectNamesMissingTensors) {
-  const TemporaryDirectory directory;
-  const std::string model = directory.path_of("model");
-  copy_model("demo-model", model);
-  const auto broken = std::ranges::find(broken_models(), "TensorMissing", &BrokenModel::name);
-  broken->break_it(model);
-  const ProgramResult result = run_moesaic({"inspect", model, "--json"});
-  expect_failure(result, 3, {"1 tensor", "model.layers.0.mlp.experts.0.down_proj.weight"});
-  const Json json = Json::parse(result.out, "inspect");
-  EXPECT_EQ(json.at("missing").size(), 1);
-  EXPECT_EQ(json.at("unknown").at(std::int64_t{0}).as_string(), "model.layers.0.other");
-  EXPECT_EQ(json.at("unindexed").size(), 0);
-}
-
-TEST(ProgramErrors, InspectTellsWhatTheIndexLeavesOut) {
-  const TemporaryDirectory directory;
-  const std::string model = directory.path_of("model");
-  copy_model("models/mixtral-v4-window-sharded", model);
-  const std::string index = model + "/model.safetensors.index.json";
-  const std::string name = "lm_head.weight";
-  write_text(index, replaced(read_text(index),
-                             "\"" + name + "\": \"model-00007-of-00007.safetensors\",", ""));
-  const ProgramResult result = run_moesaic({"inspect", model, "--json"});
-  expect_failure(result, 3, {"1 tensor", name});
-  const Json left = Json::parse(result.out, "inspect").at("unindexed");
-  ASSERT_EQ(left.size(), 1);
-  EXPECT_EQ(left.at(std::int64_t{0}).as_string(), name);
-  EXPECT_NE(run_moesaic({"inspect", model}).out.find("not in index  1\n    " + name),
-            std::string::npos);
 }
 
 }  // namespace
