@@ -20,6 +20,13 @@ jinja::Dict template_variables(const Options& options) {
   }
 }
 
+Chat read_line(const TextLine& line, const std::string& where) {
+  require_text(line.text, where);
+  const Json conversation = Json::parse(line.text, where);
+  if (conversation.is_object()) require_known_fields(conversation);
+  return read_chat(conversation);
+}
+
 }  // namespace
 
 ConversationDefaults conversation_defaults(const Options& options) {
@@ -28,23 +35,21 @@ ConversationDefaults conversation_defaults(const Options& options) {
   return {template_variables(options), options.system_prompt};
 }
 
-std::vector<ChatPrompt> read_chat_prompts(const Options& options) {
+std::vector<ChatPrompt> read_chat_prompts(const Options& options, BadPrompts bad) {
   require(options.prompt.has_value() != options.file.has_value(), ErrorKind::usage,
           "--chat needs either --prompt TEXT, a user's turn, or --file FILE with conversations");
   const jinja::Dict variables = template_variables(options);
   std::vector<ChatPrompt> all;
-  if (options.prompt) {
-    require(is_valid_utf8(*options.prompt), ErrorKind::usage, "the text of --prompt is not UTF-8");
-    all.push_back({chat_of_user(*options.prompt), "--prompt"});
+  if (options.prompt || options.whole_file) {
+    const Prompt turn = read_prompts(options, bad).front();
+    all.push_back({chat_of_user(turn.text), turn.where});
   } else {
     const std::string name = input_name(*options.file);
-    const std::string text = read_utf8_file(*options.file);
+    const std::string text = read_file_bytes(*options.file);
     TextLines lines(text);
     while (const auto line = lines.next_filled()) {
-      const std::string where = line->where(name);
-      const Json conversation = Json::parse(line->text, where);
-      if (conversation.is_object()) require_known_fields(conversation);
-      all.push_back({read_chat(conversation), where});
+      ChatPrompt& prompt = all.emplace_back(Chat{}, line->where(name));
+      try_prompt(prompt.error, bad, [&] { prompt.chat = read_line(*line, prompt.where); });
     }
     require(!all.empty(), ErrorKind::file, "{} holds no conversation: it is empty", name);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,13 +18,15 @@ namespace moesaic {
 /// A conversation, and where it stands.
 struct ChatPrompt {
   Chat chat;
-  std::string where;  // "--prompt", "FILE line 3"
+  std::string where;             // "--prompt", "FILE line 3"
+  std::optional<Error> error{};  // why there is none
 };
 
-/// The conversations of --prompt, a user's turn, or --file, a line of JSON each; what they do not
-/// say for the template comes from --chat-template-kwargs. Throws Error{usage} if there is none or
-/// both, Error{file} for what is wrong in a line.
-[[nodiscard]] std::vector<ChatPrompt> read_chat_prompts(const Options& options);
+/// The conversations of --prompt, or of the whole file, which are a user's turn, or of the lines of
+/// --file, JSON each; what they do not say for the template comes from --chat-template-kwargs.
+/// Throws Error{usage} if there is none or both; Error{file} if the file cannot be read, and for
+/// the first bad line if these are refused.
+[[nodiscard]] std::vector<ChatPrompt> read_chat_prompts(const Options& options, BadPrompts bad);
 
 /// Makes the text of the prompt's conversation, or of a conversation in which a user says its text,
 /// up to the answer; the system prompt is that of --system-prompt if there is none. Throws

@@ -106,13 +106,22 @@ std::string read_text(const Input& input, const InputWatch& watch) {
 
 }  // namespace
 
-void try_prompt(Prompt& prompt, BadPrompts bad, const std::function<void()>& make) {
+BadPrompts bad_prompts(const Options& options) {
+  return options.strict || !options.file ? BadPrompts::refuse : BadPrompts::keep;
+}
+
+void try_prompt(std::optional<Error>& kept, BadPrompts bad, const std::function<void()>& make) {
   try {
     make();
   } catch (const Error& error) {
     if (bad == BadPrompts::refuse) throw;
-    prompt.error = error;
+    kept = error;
   }
+}
+
+void require_text(std::string_view line, const std::string& where) {
+  require(is_valid_utf8(line), ErrorKind::file, "{} is not UTF-8", where);
+  require(line.find('\0') == line.npos, ErrorKind::file, "{} is no text: it has a NUL", where);
 }
 
 const RequestFields& Prompt::fields() const {
@@ -143,11 +152,9 @@ Prompt PromptLines::parse(const TextLine& of) {
   const std::string_view line = of.text;
   if (!is_json_) is_json_ = line.find_first_not_of(" \t\r") == line.find('{');
   Prompt prompt{.text = "", .where = of.where(file_), .checksum = checksum(line)};
-  try_prompt(prompt, BadPrompts::keep, [&] {
+  try_prompt(prompt.error, BadPrompts::keep, [&] {
     if (!*is_json_) prompt.text = line;
-    require(is_valid_utf8(line), ErrorKind::file, "{} is not UTF-8", prompt.where);
-    require(line.find('\0') == line.npos, ErrorKind::file, "{} is no text: it has a NUL",
-            prompt.where);
+    require_text(line, prompt.where);
     if (*is_json_) parse_json_line(line, prompt);
   });
   return prompt;

@@ -34,9 +34,14 @@ enum class BadPrompts {
   refuse,  ///< their errors are thrown
   keep     ///< they have their error with them
 };
+/// Those of a file do not keep the others from their results, but with --strict.
+[[nodiscard]] BadPrompts bad_prompts(const Options& options);
 
-/// Calls `make`, which throws Error for a prompt that cannot be run.
-void try_prompt(Prompt& prompt, BadPrompts bad, const std::function<void()>& make);
+/// Calls `make`, which throws Error for a prompt that cannot be run: it is thrown, or kept.
+void try_prompt(std::optional<Error>& kept, BadPrompts bad, const std::function<void()>& make);
+
+/// Throws Error{file} for a line of a file that is not UTF-8, or has a NUL. `where` names it.
+void require_text(std::string_view line, const std::string& where);
 
 /// Hears several times a second that an input is read, also while nothing comes; may throw.
 using InputWatch = std::function<void()>;

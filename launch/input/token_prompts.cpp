@@ -75,7 +75,7 @@ std::vector<std::int32_t> encode_prompt(Prompt& prompt, const TokenPrompts& inpu
                                         BadPrompts bad) {
   std::vector<std::int32_t> tokens;
   if (prompt.error) return tokens;
-  try_prompt(prompt, bad, [&] {
+  try_prompt(prompt.error, bad, [&] {
     const bool is_text = !prompt.fields().prompt_tokens && !prompt.fields().conversation;
     const ErrorKind kind = options.prompt ? ErrorKind::usage : ErrorKind::file;
     require(!is_text || !prompt.text.empty(), kind, "the text of {} is empty", prompt.where);

@@ -120,7 +120,7 @@ constexpr std::array kOptions = {
               verbs::kGenerate | verbs::kTokenize | verbs::kScore,
               "the whole of FILE is one prompt, or one text to score"},
     OptionRow{
-        "strict", '\0', "", &O::strict, kText, verbs::kGenerate,
+        "strict", '\0', "", &O::strict, kText, verbs::kGenerate | verbs::kTokenize,
         "end before anything is run if a prompt of FILE is bad: too long, not UTF-8, with an "
         "unknown field; else it gets a line with \"error\" and the others run. Of the standard "
         "input, end where it comes"},

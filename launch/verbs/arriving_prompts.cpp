@@ -19,7 +19,7 @@ void add_request(const ContextLimit& limit, BadPrompts bad, Prompt prompt,
     require_context(limit, length, new_tokens, prompt.where);
   };
   const auto add = [&] { requests.add(prompt, std::move(tokens), check); };
-  if (!prompt.error) try_prompt(prompt, bad, add);
+  if (!prompt.error) try_prompt(prompt.error, bad, add);
   if (prompt.error) requests.add_bad(std::move(prompt));
 }
 
@@ -27,7 +27,7 @@ ArrivingPrompts::ArrivingPrompts(const Runtime& runtime, const Parts& parts, Con
     : runtime_(runtime),
       parts_(parts),
       limit_(std::move(limit)),
-      bad_(runtime.options().strict ? BadPrompts::refuse : BadPrompts::keep) {
+      bad_(bad_prompts(runtime.options())) {
   parts_.requests.set_context(limit_.tokens);
 }
 

@@ -68,11 +68,6 @@ Arrival arrival_of(const Options& options) {
   return is_stream ? Arrival::meanwhile : Arrival::before;
 }
 
-/// The prompts of a file that cannot be run do not keep the others from it.
-BadPrompts bad_prompts(const Options& options) {
-  return options.strict || !options.file ? BadPrompts::refuse : BadPrompts::keep;
-}
-
 /// The requests of rank 0; all ranks get their demand, which is returned. Collective.
 RequestList::Demand list_requests(const Runtime& runtime, const ModelConfig& config,
                                   TokenPrompts& input, RequestList& requests) {

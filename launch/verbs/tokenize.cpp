@@ -1,8 +1,14 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "base/error.h"
 #include "base/json.h"
+#include "launch/input/bad_count.h"
 #include "launch/input/chat_prompts.h"
 #include "launch/input/prompts.h"
 #include "launch/input/token_prompts.h"
@@ -15,19 +21,18 @@
 namespace moesaic {
 namespace {
 
-void print_json(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
-  fmt::print("{}\n", JsonWriter()
-                         .raw_field("ids", fmt::format("[{}]", fmt::join(ids, ", ")))
-                         .field("text", tokenizer.decode(ids))
-                         .text());
+std::string ids_json(const std::vector<std::int32_t>& ids) {
+  return fmt::format("[{}]", fmt::join(ids, ", "));
 }
 
-void print_table(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+std::string table(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+  std::string text;
   for (const std::int32_t id : ids) {
     const std::string token = tokenizer.token(id);
-    fmt::print("{:>8}  {}{}\n", id, token.empty() ? "(no token has this id)" : token,
-               tokenizer.is_special(id) ? "  (special)" : "");
+    text += fmt::format("{:>8}  {}{}\n", id, token.empty() ? "(no token has this id)" : token,
+                        tokenizer.is_special(id) ? "  (special)" : "");
   }
+  return text;
 }
 
 /// "[0, 1, 1]", or "null" where it cannot be told.
@@ -40,28 +45,90 @@ std::string mask_text(const ChatTemplate& chat_template, const Chat& chat,
   return fmt::format("[{}]", fmt::join(digits, ", "));
 }
 
-void tokenize_chats(const Options& options) {
-  const std::vector<ChatPrompt> conversations = read_chat_prompts(options);
+/// Prints what becomes of prompts: of each at once, or of all if no bad one is among them.
+class TokenOutput {
+ public:
+  TokenOutput(const Options& options, std::size_t prompts)
+      : json_(options.json), bad_prompts_(bad_prompts(options)), has_titles_(prompts > 1) {}
+
+  /// What `make` gives, which throws Error for a prompt that is bad, as `error` tells of others.
+  void add(const std::string& where, std::optional<Error> error,
+           const std::function<std::string()>& make) {
+    if (!json_ && has_titles_) text_ += fmt::format("{}--- {}\n", all_ == 0 ? "" : "\n", where);
+    ++all_;
+    if (!error) try_prompt(error, bad_prompts_, [&] { text_ += make(); });
+    if (error) {
+      bad_.add(*error);
+      text_ += json_ ? JsonWriter().field("error", error->what()).text() + "\n"
+                     : fmt::format("[{}]\n", error->what());
+    }
+    if (bad_prompts_ == BadPrompts::keep) print();
+  }
+  void end(const Log& log) {
+    print();
+    flush_output();
+    bad_.warn(log, all_, "encoded");
+    bad_.require_a_good_one(all_);
+  }
+
+ private:
+  void print() {
+    fmt::print("{}", text_);
+    text_.clear();
+  }
+
+  bool json_;
+  BadPrompts bad_prompts_;
+  bool has_titles_;
+  std::string text_;  // not yet printed
+  std::int64_t all_ = 0;
+  BadCount bad_;
+};
+
+void tokenize_chats(const Options& options, const Log& log) {
+  const std::vector<ChatPrompt> conversations = read_chat_prompts(options, bad_prompts(options));
   const Tokenizer tokenizer = Tokenizer::from_directory(options.model);
   const auto chat_template = ChatTemplate::from_directory(options.model, options.chat_template);
-  for (const auto& [chat, where] : conversations) {
-    try {
-      const jinja::Rendered rendered = chat_template.render(chat);
-      const EncodedText encoded = tokenizer.encode_with_spans(rendered.text, false);
-      if (options.json) {
-        fmt::print("{}\n", JsonWriter()
-                               .field("prompt", rendered.text)
-                               .raw_field("ids", fmt::format("[{}]", fmt::join(encoded.ids, ", ")))
-                               .raw_field("mask", mask_text(chat_template, chat, rendered, encoded))
-                               .text());
-        continue;
+  const auto text_of = [&](const Chat& chat) {
+    const jinja::Rendered rendered = chat_template.render(chat);
+    const EncodedText encoded = tokenizer.encode_with_spans(rendered.text, false);
+    if (!options.json) return table(tokenizer, encoded.ids);
+    return JsonWriter()
+               .field("prompt", rendered.text)
+               .raw_field("ids", ids_json(encoded.ids))
+               .raw_field("mask", mask_text(chat_template, chat, rendered, encoded))
+               .text() +
+           "\n";
+  };
+  TokenOutput output(options, conversations.size());
+  for (const ChatPrompt& prompt : conversations) {
+    output.add(prompt.where, prompt.error, [&] {
+      try {
+        return text_of(prompt.chat);
+      } catch (const Error& error) {
+        fail(error.kind(), "{}: {}", prompt.where, error.what());
       }
-      if (conversations.size() > 1) fmt::print("--- {}\n", where);
-      print_table(tokenizer, encoded.ids);
-    } catch (const Error& error) {
-      fail(error.kind(), "{}: {}", where, error.what());
-    }
+    });
   }
+  output.end(log);
+}
+
+void tokenize_prompts(const Options& options, const Log& log) {
+  std::vector<Prompt> prompts = read_prompts(options, bad_prompts(options));
+  const Tokenizer tokenizer = Tokenizer::from_directory(options.model);
+  TokenOutput output(options, prompts.size());
+  for (Prompt& prompt : prompts) {
+    output.add(prompt.where, prompt.error, [&] {
+      const std::vector<std::int32_t> ids = encode_prompt(prompt, tokenizer, !options.no_special);
+      if (!options.json) return table(tokenizer, ids);
+      return JsonWriter()
+                 .raw_field("ids", ids_json(ids))
+                 .field("text", tokenizer.decode(ids))
+                 .text() +
+             "\n";
+    });
+  }
+  output.end(log);
 }
 
 }  // namespace
@@ -72,19 +139,7 @@ void run_tokenize(Runtime& runtime) {
     if (!runtime.is_first()) return;
     require(!options.model.empty(), ErrorKind::usage, "no model: --model DIR says which");
     require_chat_for_its_options(options);
-    if (options.chat) return tokenize_chats(options);
-    std::vector<Prompt> prompts = read_prompts(options, BadPrompts::refuse);
-    const Tokenizer tokenizer = Tokenizer::from_directory(options.model);
-    for (std::size_t i = 0; i < prompts.size(); ++i) {
-      const std::vector<std::int32_t> ids =
-          encode_prompt(prompts[i], tokenizer, !options.no_special);
-      if (options.json) {
-        print_json(tokenizer, ids);
-        continue;
-      }
-      if (prompts.size() > 1) fmt::print("{}--- {}\n", i == 0 ? "" : "\n", prompts[i].where);
-      print_table(tokenizer, ids);
-    }
+    (options.chat ? tokenize_chats : tokenize_prompts)(options, runtime.log());
   });
 }
 

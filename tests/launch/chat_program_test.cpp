@@ -40,6 +40,16 @@ TEST(ChatProgram, tokenize_chat_gives_prompt_ids_and_mask) {
   EXPECT_EQ(lines_of(prompt.out).at(0), lines[1]) << prompt.text();
 }
 
+TEST(ChatProgram, a_whole_file_is_a_users_turn) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("turn.txt");
+  write_text(file, "Who?\nGod?\n");
+  const Arguments command = {"tokenize", "-m", kDemo, "--chat", "--json"};
+  const ProgramResult whole = run_moesaic(joined(command, {"--whole-file", "-f", file}));
+  EXPECT_EQ(whole.exit_code, 0) << whole.text();
+  EXPECT_EQ(whole.out, run_moesaic(joined(command, {"-p", "Who?\nGod?"})).out);
+}
+
 TEST(ChatProgram, masks_that_cannot_be_told_are_null) {
   const TemporaryDirectory directory;
   const std::string file = directory.path_of("chats.jsonl");
@@ -80,6 +90,52 @@ TEST(ChatProgram, what_is_wrong_is_named_with_its_line) {
   const ProgramResult alone =
       run_moesaic({"tokenize", "-m", kDemo, "--chat-template", made, "-p", "x"});
   EXPECT_EQ(alone.exit_code, 2) << alone.text();
+}
+
+TEST(TokenizeLines, those_that_are_bad_do_not_keep_the_others_from_their_tokens) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path_of("lines.jsonl");
+  const auto run = [&](const Arguments& more) {
+    return run_moesaic(joined({"tokenize", "-m", kDemo, "-f", file}, more));
+  };
+  const std::string chat = R"({"messages": [{"role": "user", "content": "a"}]})";
+  const std::string prompt = R"({"prompt": "a"})";
+  for (const bool is_chat : {true, false}) {
+    const Arguments how = is_chat ? Arguments{"--chat"} : Arguments{};
+    const std::string good = is_chat ? chat : prompt;
+    // Of another kind, no UTF-8, no JSON.
+    const std::string bad = (is_chat ? prompt : chat) + "\n\n\"\xff\"\r\n{\n";
+    write_text(file, bad + good + "\n");
+    const ProgramResult result = run(joined(how, {"--json"}));
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    const std::vector<std::string> lines = lines_of(result.out);
+    ASSERT_EQ(lines.size(), 4U) << result.text();
+    for (const auto& [index, text] : {std::pair{0U, file + " line 1: "},
+                                      {1U, file + " line 3 is not UTF-8"},
+                                      {2U, file + " line 4"}}) {
+      const Json line = Json::parse(lines[index], "line");
+      EXPECT_TRUE(line.at("error").as_string().starts_with(text)) << lines[index];
+      EXPECT_FALSE(line.contains("ids"));
+    }
+    EXPECT_GT(Json::parse(lines[3], "line").at("ids").size(), 0);
+    EXPECT_NE(result.err.find("3 of 4 prompts are not encoded (--strict refuses such files)"),
+              std::string::npos)
+        << result.err;
+    const ProgramResult table = run(how);
+    EXPECT_EQ(table.exit_code, 0) << table.text();
+    EXPECT_NE(table.out.find("\n--- " + file + " line 3\n[" + file + " line 3 is not UTF-8]\n"),
+              std::string::npos)
+        << table.out;
+    const ProgramResult strict = run(joined(how, {"--strict"}));
+    expect_failure(strict, 3, {is_chat ? "line 1" : "line 3"});
+    EXPECT_EQ(strict.out, "");
+    write_text(file, good + "\n" + (is_chat ? R"({"messages": [{}]})" : chat) + "\n");
+    EXPECT_EQ(run(joined(how, {"--strict"})).out, "") << "not the first one either";
+    write_text(file, bad);
+    const ProgramResult none = run(joined(how, {"--json"}));
+    expect_failure(none, is_chat ? 3 : 2, {"line 1"});
+    EXPECT_EQ(lines_of(none.out).size(), 3U) << none.text();
+  }
 }
 
 const Arguments kGenerateChat = {"generate", "-m", kDemo, "--chat", "--temp", "0", "-n", "12"};
