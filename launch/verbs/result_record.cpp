@@ -38,8 +38,7 @@ std::string usage_json(std::int64_t prompt_tokens, std::int64_t new_tokens) {
 std::string result_record(const ResultPlace& place, const Finished& finished,
                           const Tokenizer& tokenizer) {
   JsonWriter line;
-  line.field("version", kFormatVersion)
-      .field("index", place.place.prompt);
+  line.field("version", kFormatVersion).field("index", place.place.prompt);
   if (place.place.samples > 1) line.field("sample", place.place.sample);
   add_origin(line, place.prompt);
   line.field("text", finished.text)
