@@ -33,8 +33,19 @@ std::shared_ptr<const RequestFields> id_of(const Json& line) {
   }
 }
 
-void parse_json_line(std::string_view line, Prompt& prompt) {
-  const Json json = Json::parse(line, prompt.where);
+/// Of the first line, which makes all JSON.
+Json parse_first(std::string_view line, const std::string& where) {
+  try {
+    return Json::parse(line, where);
+  } catch (const Error& error) {
+    fail(error.kind(),
+         "{} (as the first line begins with {{, each is a JSON object; --whole-file makes all one "
+         "prompt)",
+         error.what());
+  }
+}
+
+void parse_object(const Json& json, Prompt& prompt) {
   prompt.said = id_of(json);
   if (const auto text = json.find("prompt"); text && text->is_string()) {
     prompt.text = text->as_string();  // for the result of a line that is wrong in something else
@@ -150,12 +161,15 @@ std::string read_utf8_file(const std::string& path, const InputWatch& watch) {
 
 Prompt PromptLines::parse(const TextLine& of) {
   const std::string_view line = of.text;
-  if (!is_json_) is_json_ = line.find_first_not_of(" \t\r") == line.find('{');
+  const bool is_first = !is_json_.has_value();
+  if (is_first) is_json_ = line.find_first_not_of(" \t\r") == line.find('{');
   Prompt prompt{.text = "", .where = of.where(file_), .checksum = checksum(line)};
   try_prompt(prompt.error, BadPrompts::keep, [&] {
     if (!*is_json_) prompt.text = line;
     require_text(line, prompt.where);
-    if (*is_json_) parse_json_line(line, prompt);
+    if (!*is_json_) return;
+    parse_object(is_first ? parse_first(line, prompt.where) : Json::parse(line, prompt.where),
+                 prompt);
   });
   return prompt;
 }

@@ -250,6 +250,11 @@ TEST(Prompts, JsonLinesHaveAPromptAndPerhapsAnId) {
             std::string::npos);
   EXPECT_EQ(bad[0].fields().id, "\"x\"");
   EXPECT_EQ(bad[0].text, "");
+  const std::vector<Prompt> split = parse_prompts("\n{\n\"prompt\": \"a\"}\n", "f");
+  const std::string_view why = "as the first line begins with {, each is a JSON object";
+  ASSERT_TRUE(split.size() == 2 && split[0].error && split[1].error);
+  EXPECT_NE(std::string_view(split[0].error->what()).find(why), std::string::npos);
+  EXPECT_EQ(std::string_view(split[1].error->what()).find(why), std::string::npos);
   const std::vector<Prompt> other = parse_prompts("{\"prompt\": \"a\", \"max_tokens\": -2}", "f");
   ASSERT_TRUE(other.at(0).error);
   EXPECT_EQ(other[0].text, "a") << "its result says which prompt it was";
