@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "src/tokenizer/decoder.h"
 #include "src/tokenizer/encoded_text.h"
 
