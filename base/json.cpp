@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/small_file.h"
@@ -62,6 +64,8 @@ using Value = nlohmann::basic_json<FileOrderMap>;
 struct Json::Document {
   std::string name;
   Value root;
+  std::unordered_set<const void*>
+      long_integers;  ///< beyond 64 bits: the library has them as floats
 };
 
 namespace {
@@ -92,13 +96,20 @@ class StructureCheck final : public nlohmann::json_sax<Value> {
   bool boolean(bool) override { return true; }
   bool number_integer(std::int64_t) override { return true; }
   bool number_unsigned(std::uint64_t) override { return true; }
-  bool number_float(double, const std::string&) override { return true; }
+  bool number_float(double, const std::string& text) override {
+    if (text.find_first_of(".eE") == std::string::npos) long_integers_.push_back(floats_);
+    ++floats_;
+    return true;
+  }
   bool string(std::string&) override { return true; }
   bool binary(Value::binary_t&) override { return true; }
   /// Stops here; the parser proper meets the same error and describes it.
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
     return false;
   }
+
+  /// Of all that the library takes for floats, in the order of the text, those that are integers.
+  [[nodiscard]] const std::vector<std::size_t>& long_integers() const { return long_integers_; }
 
  private:
   bool enter() {
@@ -114,7 +125,19 @@ class StructureCheck final : public nlohmann::json_sax<Value> {
 
   const std::string& document_;
   std::vector<std::unordered_set<std::string>> keys_;  ///< of the open objects, empty for arrays
+  std::size_t floats_ = 0;
+  std::vector<std::size_t> long_integers_;
 };
+
+/// The places of those that StructureCheck has counted. `floats`: how many came before `value`.
+void find_long_integers(const Value& value, std::span<const std::size_t> counted,
+                        std::size_t& floats, std::unordered_set<const void*>& found) {
+  if (value.is_number_float() && std::ranges::binary_search(counted, floats++)) {
+    found.insert(&value);
+  }
+  if (!value.is_structured()) return;
+  for (const Value& member : value) find_long_integers(member, counted, floats, found);
+}
 
 /// What the library says, "[json.exception.KIND.NUMBER] text": the text. It counts lines from the
 /// beginning of what it was given; of a single line, which `name` may place in a file of many, it
@@ -172,6 +195,10 @@ Json Json::parse(std::string_view text, std::string document) {
     StructureCheck check(parsed->name);
     Value::sax_parse(text, &check);
     parsed->root = Value::parse(text);
+    std::size_t floats = 0;
+    if (!check.long_integers().empty()) {
+      find_long_integers(parsed->root, check.long_integers(), floats, parsed->long_integers);
+    }
   } catch (const Value::exception& error) {
     const std::string_view other = mistaken_for(text);
     require(other.empty(), ErrorKind::file, "{}: {}", parsed->name, other);
@@ -202,6 +229,12 @@ bool Json::is_number() const {
 }
 bool Json::is_integer() const {
   return value_of(value_).is_number_integer();
+}
+bool Json::is_long_integer() const {
+  const Value& value = value_of(value_);
+  const bool is_beyond = value.is_number_unsigned() &&
+                         value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
+  return is_beyond || document_->long_integers.contains(value_);
 }
 bool Json::is_bool() const {
   return value_of(value_).is_boolean();
@@ -268,9 +301,9 @@ std::string_view Json::as_string_view() const {
 
 std::int64_t Json::as_int() const {
   const Value& value = value_of(value_);
-  if (value.is_number_unsigned() &&
-      value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) {
-    wrong_type(*this, value, "an integer below 2^63");
+  if (is_long_integer()) {
+    const bool is_negative = value.get<double>() < 0;
+    wrong_type(*this, value, is_negative ? "an integer from -2^63 on" : "an integer below 2^63");
   }
   if (value.is_number_integer()) return value.get<std::int64_t>();
   // Some writers spell whole numbers as 1.0 or 1e6.

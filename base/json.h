@@ -25,6 +25,8 @@ class Json {
   [[nodiscard]] bool is_string() const;
   [[nodiscard]] bool is_number() const;
   [[nodiscard]] bool is_integer() const;
+  /// One that no int64_t holds; beyond 64 bits as_double() alone reads it.
+  [[nodiscard]] bool is_long_integer() const;
   [[nodiscard]] bool is_bool() const;
 
   /// Member `key` of this object; absent and null are both nullopt.

@@ -52,7 +52,7 @@ Value value_of(const Json& json) {
   if (json.is_null()) return {};
   if (json.is_bool()) return Value(json.as_bool());
   if (json.is_string()) return Value(json.as_string_view());
-  if (json.is_integer()) return Value(json.as_int());
+  if (json.is_integer() || json.is_long_integer()) return Value(json.as_int());  // or an error
   if (json.is_number()) return Value(json.as_double());
   if (json.is_array()) {
     std::vector<Value> items;

@@ -61,6 +61,28 @@ TEST(Json, whole_floats_are_integers_and_large_values_are_not) {
   EXPECT_NE(json_error([&] { (void)json.at("c").as_int(); }), "no error");
 }
 
+TEST(Json, integers_beyond_64_bits_are_known_from_floats) {
+  const Json json = Json::parse(
+      R"({"least": -9223372036854775808, "below": -9223372036854775809, "float": -1e20, "list":
+          [1.5, 18446744073709551616, {"most": 18446744073709551615}, 2.0]})",
+      "f");
+  EXPECT_EQ(json.at("least").as_int(), INT64_MIN);
+  EXPECT_FALSE(json.at("least").is_long_integer());
+  EXPECT_TRUE(json.at("below").is_long_integer());
+  EXPECT_FALSE(json.at("float").is_long_integer());
+  const Json list = json.at("list");
+  const auto is_long = [&](std::int64_t index) { return list.at(index).is_long_integer(); };
+  EXPECT_FALSE(is_long(0));
+  EXPECT_TRUE(is_long(1));
+  EXPECT_FALSE(is_long(3));
+  EXPECT_TRUE(list.at(std::int64_t{2}).at("most").is_long_integer());
+  EXPECT_EQ(json_error([&] { (void)json.at("below").as_int(); }),
+            "f: below: expected an integer from -2^63 on, found number -9.223372036854776e+18");
+  EXPECT_EQ(json_error([&] { (void)list.at(std::int64_t{1}).as_int(); }),
+            "f: list[1]: expected an integer below 2^63, found number 1.8446744073709552e+19");
+  EXPECT_EQ(json.at("below").as_double(), -0x1p63);
+}
+
 TEST(Json, integers_stay_within_their_range) {
   const Json json = Json::parse(R"({"a": 1, "b": 7})", "f");
   EXPECT_EQ(json.at("a").as_int(1, 7), 1);

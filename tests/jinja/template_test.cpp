@@ -215,5 +215,24 @@ TEST(Template, json_keeps_its_order_and_its_numbers) {
             R"({"z": 1, "a": [1.0, 1e-07, -0.0, null], "m": {"y": 1, "b": 2}} {'y': 1, 'b': 2})");
 }
 
+TEST(Template, json_integers_that_are_too_long_do_not_become_floats) {
+  for (const char* number :
+       {"9223372036854775808", "-9223372036854775809", "100000000000000000000"}) {
+    const Json json = Json::parse(std::string("{\"v\": [") + number + "]}", "line 1");
+    try {
+      (void)value_of(json);
+      ADD_FAILURE() << number;
+    } catch (const Error& error) {
+      EXPECT_TRUE(std::string_view(error.what()).starts_with("line 1: v[0]: expected an integer"))
+          << error.what();
+    }
+  }
+  const Json json = Json::parse("[-9223372036854775808, -1e20]", "line 1");
+  Dict variables;
+  variables.set(Value("v"), value_of(json));
+  EXPECT_EQ(Template::parse("{{ v }}", "t").render(variables).text,
+            "[-9223372036854775808, -1e+20]");
+}
+
 }  // namespace
 }  // namespace moesaic::jinja
