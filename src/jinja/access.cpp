@@ -44,8 +44,8 @@ std::optional<Value> element(const Value& object, std::int64_t index) {
   return Value(character_at(*text, *at));
 }
 
-/// The positions of a slice, as Python's slice.indices() gives them.
-std::vector<std::int64_t> slice_positions(const Slice& slice, std::int64_t size) {
+/// As Python's slice.indices() gives them.
+RangeEnds slice_ends(const Slice& slice, std::int64_t size) {
   const auto bound = [&](const Value& value, std::int64_t fallback) {
     return value.is_none() ? fallback : integer_of(value, "a slice index");
   };
@@ -61,6 +61,11 @@ std::vector<std::int64_t> slice_positions(const Slice& slice, std::int64_t size)
       slice.start.is_none() ? (step > 0 ? 0 : size - 1) : clamped(bound(slice.start, 0));
   const std::int64_t stop =
       slice.stop.is_none() ? (step > 0 ? size : -1) : clamped(bound(slice.stop, 0));
+  return {start, stop, step};
+}
+
+std::vector<std::int64_t> slice_positions(const Slice& slice, std::int64_t size) {
+  const auto [start, stop, step] = slice_ends(slice, size);
   std::vector<std::int64_t> positions;
   if (step > 0) {
     for (std::int64_t at = start; at < stop; at += std::min(step, size + 1))
@@ -82,6 +87,19 @@ Value slice_of_text(std::string_view text, const Slice& slice) {
     out += text.substr(begin, utf8_length(text[begin]));
   }
   return Value(std::move(out));
+}
+
+/// Of a range with so many numbers, as Python has it: a range.
+RangeEnds slice_of_range(const RangeEnds& range, const Slice& slice, std::int64_t size) {
+  const RangeEnds part = slice_ends(slice, size);
+  const auto moved = [&](std::int64_t start, std::int64_t steps) {
+    std::int64_t to = 0;
+    const bool is_too_far =
+        __builtin_mul_overflow(range.step, steps, &to) || __builtin_add_overflow(start, to, &to);
+    if (is_too_far) refuse("the slice of a range goes beyond 64 bits");
+    return to;
+  };
+  return {moved(range.start, part.start), moved(range.start, part.stop), moved(0, part.step)};
 }
 
 std::vector<Value> characters_of(std::string_view text) {
@@ -130,13 +148,16 @@ Value subscript(const Value& object, const Slice& slice) {
   if (sequence == nullptr || !has_positions(*sequence)) {
     refuse("'{}' object has no slices", object.type_name());
   }
-  std::vector<Value> items;
+  Sequence part;
+  part.kind = sequence->kind;
   for (const std::int64_t at : slice_positions(slice, std::ssize(sequence->items))) {
-    items.push_back(sequence->items[static_cast<std::size_t>(at)]);
+    part.items.push_back(sequence->items[static_cast<std::size_t>(at)]);
+    part.extent.add(part.items.back().extent());
   }
-  return make_sequence(std::move(items), sequence->kind == SequenceKind::tuple
-                                             ? SequenceKind::tuple
-                                             : SequenceKind::list);
+  if (part.kind == SequenceKind::range) {
+    part.ends = slice_of_range(sequence->ends, slice, std::ssize(sequence->items));
+  }
+  return Value(std::make_shared<const Sequence>(std::move(part)));
 }
 
 std::vector<Value> items_of(const Value& value) {

@@ -19,8 +19,7 @@ Value range(Run& run, const Arguments& arguments) {
   if (step == 0) refuse("range() arg 3 must not be zero");
   Sequence sequence;
   sequence.kind = SequenceKind::range;
-  sequence.label =
-      fmt::format("range({}, {}{})", start, stop, step == 1 ? "" : fmt::format(", {}", step));
+  sequence.ends = {start, stop, step};
   for (std::int64_t at = start; step > 0 ? at < stop : at > stop;) {
     if (std::ssize(sequence.items) == kMaxRange) refuse("Range too big");
     sequence.items.emplace_back(at);

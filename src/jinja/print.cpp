@@ -86,7 +86,8 @@ void append_sequence(const Sequence& sequence, Printing& printing) {
       printing.out += sequence.items.size() == 1 ? ",)" : ")";
       return;
     case SequenceKind::range:
-      printing.out += sequence.label;
+      printing.out += fmt::format("range({}, {}", sequence.ends.start, sequence.ends.stop);
+      printing.out += sequence.ends.step == 1 ? ")" : fmt::format(", {})", sequence.ends.step);
       return;
     case SequenceKind::generator:
       printing.out += "<generator object>";

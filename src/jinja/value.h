@@ -105,12 +105,19 @@ class Value {
 
 enum class SequenceKind { list, tuple, generator, range, keys, values, items };
 
+/// What a range was made of, or a slice of one.
+struct RangeEnds {
+  std::int64_t start = 0;
+  std::int64_t stop = 0;
+  std::int64_t step = 1;
+};
+
 /// A list or what else Python iterates over by position.
 struct Sequence {
   SequenceKind kind = SequenceKind::list;
   std::vector<Value> items;
   Extent extent{1, 1};
-  std::string label;              ///< how a range prints
+  RangeEnds ends;                 ///< of a range
   mutable std::size_t taken = 0;  ///< of a generator: how many items are gone
 };
 
