@@ -9,6 +9,7 @@
 #include <array>
 #include <cctype>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -30,8 +31,12 @@ struct PosixClass {
 constexpr std::array kPosixClasses{
     PosixClass{"alnum", R"(\p{Alphabetic}\p{Nd})"},
     PosixClass{"alpha", R"(\p{Alphabetic})"},
+    PosixClass{"ascii", R"(\x00-\x7f)"},
+    PosixClass{"blank", R"(\p{Zs}\x09)"},
     PosixClass{"digit", R"(\p{Nd})"},
+    PosixClass{"graph", R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co})"},
     PosixClass{"lower", R"(\p{Lowercase})"},
+    PosixClass{"print", R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co}\p{Zs})"},
     PosixClass{"punct", R"(\p{P}\p{S})"},
     PosixClass{"space", R"(\s)"},
     PosixClass{"upper", R"(\p{Uppercase})"},
@@ -97,14 +102,30 @@ bool is_script(const std::string& name) {
   return code != nullptr;
 }
 
-/// A property's name as PCRE2 has it, which takes the bare one of a script for the script with its
-/// extensions. In names case, spaces, hyphens and underscores do not count.
-std::string property(const std::string& name) {
+/// In names of properties case, spaces, hyphens and underscores do not count.
+std::string plain_name(const std::string& name) {
   std::string letters;
   for (const char letter : name) {
     if (letter == ' ' || letter == '-' || letter == '_') continue;
     letters += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
   }
+  return letters;
+}
+
+/// Members of the property that has the name of a POSIX class, by its plain_name(); empty for
+/// others. `word`: of that one.
+std::string_view posix_property(std::string_view letters, std::string_view word) {
+  if (letters == "word") return word;
+  if (letters == "punct") return R"(\p{P})";  // as a POSIX class it has symbols too
+  if (letters == "assigned") return R"(\P{Cn})";
+  const auto* const found = std::ranges::find(kPosixClasses, letters, &PosixClass::name);
+  return found == kPosixClasses.end() ? "" : found->members;
+}
+
+/// A property's name as PCRE2 has it, which takes the bare one of a script for the script with its
+/// extensions.
+std::string property(const std::string& name) {
+  const std::string letters = plain_name(name);
   for (const Category& category : kCategories) {
     if (letters == category.name) return std::string(category.short_name);
   }
@@ -199,16 +220,42 @@ class Translator {
       at_ += 4;
       return "\\x{" + std::string(pattern_.substr(at_ - 4, 4)) + "}";
     }
-    if ((escape == "\\p" || escape == "\\P") && take("{")) {
-      const bool negated = take("^") != (escape == "\\P");
-      const std::size_t end = pattern_.find('}', at_);
-      require(end != std::string_view::npos, ErrorKind::file, "{}: \\p{{ without }} in \"{}\"",
-              where_, pattern_);
-      const std::string name(pattern_.substr(at_, end - at_));
-      at_ = end + 1;
-      return (negated ? "\\P{" : "\\p{") + property(name) + "}";
+    if (const auto one = take_property(escape)) {
+      return (one->negated ? "\\P{" : "\\p{") + property(one->name) + "}";
     }
     return std::string(escape);
+  }
+
+  struct Property {
+    std::string name;
+    bool negated = false;
+  };
+
+  /// At the braces behind \p or \P: takes them. Nothing for another escape.
+  std::optional<Property> take_property(std::string_view escape) {
+    if ((escape != "\\p" && escape != "\\P") || !take("{")) return std::nullopt;
+    const bool negated = take("^") != (escape == "\\P");
+    const std::size_t end = pattern_.find('}', at_);
+    require(end != std::string_view::npos, ErrorKind::file, "{}: \\p{{ without }} in \"{}\"",
+            where_, pattern_);
+    const std::string name(pattern_.substr(at_, end - at_));
+    at_ = end + 1;
+    return Property{name, negated};
+  }
+
+  /// A class in place of a property that PCRE2 has not: of a POSIX class's name. Nothing, and
+  /// nothing is taken, for others.
+  struct Members {
+    std::string_view members;
+    bool negated = false;
+  };
+  std::optional<Members> posix_members(std::string_view escape, std::string_view word) {
+    const std::size_t start = at_;
+    const auto one = take_property(escape);
+    const std::string_view members = one ? posix_property(plain_name(one->name), word) : "";
+    if (!members.empty()) return Members{members, one->negated};
+    at_ = start;
+    return std::nullopt;
   }
 
   std::string escape_outside_class() {
@@ -222,6 +269,9 @@ class Translator {
     if (escape == "\\B") {
       return "(?:(?<=" + word + ")(?=" + word + ")|(?<!" + word + ")(?!" + word + "))";
     }
+    if (const auto posix = posix_members(escape, kWord)) {
+      return in_class(posix->members, posix->negated);
+    }
     return common_escape(escape);
   }
 
@@ -233,6 +283,12 @@ class Translator {
       out.members += kHexDigit;
     } else if (escape == "\\W" || escape == "\\H") {
       out.classes.push_back(in_class(escape == "\\W" ? kWordInClass : kHexDigit, true));
+    } else if (const auto posix = posix_members(escape, kWordInClass)) {
+      if (posix->negated) {
+        out.classes.push_back(in_class(posix->members, true));
+      } else {
+        out.members += posix->members;
+      }
     } else {
       out.members += common_escape(escape);
     }

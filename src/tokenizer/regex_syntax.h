@@ -15,6 +15,7 @@ inline constexpr std::string_view kRustWordMembers =
 ///
 /// - classes inside classes and `&&` become groups and lookaheads;
 /// - `\w`, `\b`, `\h`, `\v`, POSIX classes and `\uHHHH` get Oniguruma's meaning;
+/// - so do properties with the names of POSIX classes, such as `\p{Alnum}`;
 /// - `\p{Han}` and other scripts mean the script, not its extensions;
 /// - `(?m)` becomes `(?s)`, since `^` and `$` always match at lines there.
 ///

@@ -49,6 +49,37 @@ TEST(Regex, escapes_mean_what_they_mean_in_oniguruma) {
   EXPECT_EQ(parts(R"(\s+$)", "a  \nb "), (Parts{"  ", " "}));
 }
 
+/// By what `tokenizers` 0.22 matches of all code points.
+TEST(Regex, properties_have_the_names_of_posix_classes) {
+  EXPECT_EQ(parts(R"(\p{Alnum}+)", "añ1_²٣"), (Parts{"añ1", "٣"}));
+  EXPECT_EQ(parts(R"(\p{al num}+)", "a_1"), (Parts{"a", "1"}));
+  EXPECT_EQ(parts(R"(\P{Alnum}+)", "a_-1"), (Parts{"_-"}));
+  EXPECT_EQ(parts(R"(\p{^Alnum}+)", "a_-1"), (Parts{"_-"}));
+  EXPECT_EQ(parts(R"([^\s\p{Alnum}]+)", "a+ -1"), (Parts{"+", "-"}));
+  EXPECT_EQ(parts(R"([\P{Alnum}x]+)", "ax+1"), (Parts{"x+"}));
+  EXPECT_EQ(parts(R"(\p{Alpha}+\p{Digit}\p{XDigit})", "é٣F²"), (Parts{"é٣F"}));
+  EXPECT_EQ(parts(R"(\p{Upper}\p{Lower}+)", "Ébé"), (Parts{"Ébé"}));
+  EXPECT_EQ(parts(R"(\p{Punct}+)", "a.!+b"), (Parts{".!"}));
+  EXPECT_EQ(parts(R"(\p{Word}+)", "a²-b"), (Parts{"a²", "b"}));
+  EXPECT_EQ(parts(R"([\p{Word}]+)", "a²b"), (Parts{"a", "b"}));
+  EXPECT_EQ(parts(R"(\p{ASCII}+)", "a\tñ"), (Parts{"a\t"}));
+  EXPECT_EQ(parts(R"(\p{Assigned}+)", "a\u0378b"), (Parts{"a", "b"}));
+  for (const char* form : {R"(\p{Blank}+)", "[[:blank:]]+"}) {
+    EXPECT_EQ(parts(form, "bl a\t\u00a0\n"), (Parts{" ", "\t\u00a0"})) << form;
+  }
+  for (const char* form : {R"(\p{Graph}+)", "[[:graph:]]+"}) {
+    EXPECT_EQ(parts(form, "a+ \u200d\x01é\u0378"), (Parts{"a+", "\u200d", "é"})) << form;
+  }
+  for (const char* form : {R"(\p{Print}+)", "[[:print:]]+"}) {
+    EXPECT_EQ(parts(form, "a+ \u200d\x01é\n"), (Parts{"a+ \u200d", "é"})) << form;
+  }
+  for (const char* form : {R"(\p{Cntrl}+)", "[[:cntrl:]]+"}) {
+    EXPECT_EQ(parts(form, "a\x01\u0085b"), (Parts{"\x01\u0085"})) << form;
+  }
+  EXPECT_EQ(parts("[[:ascii:]]+", "a:ñ"), (Parts{"a:"}));
+  EXPECT_EQ(parts("[[:^blank:]]+", "a \nb"), (Parts{"a", "\nb"}));
+}
+
 TEST(Regex, a_plus_behind_an_interval_repeats_it) {
   EXPECT_EQ(parts(R"(\p{N}{1,3}+)", "1234567"), (Parts{"1234567"}));
   EXPECT_EQ(parts(R"((?:ab|c){2}+)", "abcabab"), (Parts{"abcabab"}));
