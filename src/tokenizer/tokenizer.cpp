@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -26,6 +27,8 @@ struct Tokenizer::Parts {
 
   /// `dir`: where it stands.
   void take(const TokenizerConfig& config, const std::string& dir);
+  /// The last of all that changes it.
+  void make_finders();
 
   /// nullptr for an id that no token has.
   [[nodiscard]] const std::string* token(std::int32_t id) const {
@@ -48,9 +51,12 @@ struct Tokenizer::Parts {
   std::unordered_set<std::int32_t> special_ids;
 
  private:
+  void add_configured(AddedToken token, const Json& file);
   void make_special(AddedToken token);
-  void look_for(const AddedToken& token);
   void add(const AddedToken& token, const Json& array);
+  [[nodiscard]] std::int32_t next_id() const;
+
+  std::map<std::int32_t, AddedToken> found_;  // what finders look for
 };
 
 namespace {
@@ -78,6 +84,7 @@ Tokenizer::Parts::Parts(const Json& file)
 }
 
 void Tokenizer::Parts::take(const TokenizerConfig& config, const std::string& dir) {
+  for (const AddedToken& token : config.added) add_configured(token, *config.file);
   for (const auto& [name, token] : config.special_tokens.named) make_special(token);
   for (const AddedToken& token : config.special_tokens.others) make_special(token);
   if (!config.ends) return;
@@ -91,19 +98,50 @@ void Tokenizer::Parts::take(const TokenizerConfig& config, const std::string& di
   post_processor = PostProcessor(id_of(config.ends->begin), id_of(config.ends->end));
 }
 
+void Tokenizer::Parts::add_configured(AddedToken token, const Json& file) {
+  if (token.content.empty()) return;
+  const auto known = token_id(token.content);
+  token.id = known ? *known : next_id();
+  if (!known) {
+    const std::string* const other = model.vocabulary().token(token.id);
+    require(other == nullptr, ErrorKind::file,
+            "{}: added_tokens_decoder: \"{}\" would get id {}, which \"{}\" has in tokenizer.json",
+            file.where(), token.content, token.id, other == nullptr ? "" : *other);
+    added_tokens.add(token.content, token.id, file);
+  }
+  if (token.special) {
+    special_ids.insert(token.id);
+  } else {
+    special_ids.erase(token.id);
+  }
+  found_[token.id] = token;
+}
+
+/// As `tokenizers` gives them: by how many tokens the model has, whatever its largest id.
+std::int32_t Tokenizer::Parts::next_id() const {
+  const std::int64_t after_added = found_.empty() ? 0 : std::int64_t{found_.rbegin()->first} + 1;
+  return static_cast<std::int32_t>(std::max(model.vocabulary().count(), after_added));
+}
+
 /// One that the model alone has is found in texts from now on.
 void Tokenizer::Parts::make_special(AddedToken token) {
   const auto id = token_id(token.content);
-  if (!id || !special_ids.insert(*id).second || added_tokens.id(token.content)) return;
+  if (!id) return;
+  special_ids.insert(*id);
   token.id = *id;
-  look_for(token);
+  found_.try_emplace(*id, token);
 }
 
-void Tokenizer::Parts::look_for(const AddedToken& token) {
-  if (!token.normalized) return raw_finder.add(token, token.content);
-  NormalizedText content{token.content};
-  normalizer.apply(content);
-  normalized_finder.add(token, content.text);
+void Tokenizer::Parts::make_finders() {
+  for (const auto& [id, token] : found_) {
+    if (!token.normalized) {
+      raw_finder.add(token, token.content);
+      continue;
+    }
+    NormalizedText content{token.content};
+    normalizer.apply(content);
+    normalized_finder.add(token, content.text);
+  }
 }
 
 void Tokenizer::Parts::add(const AddedToken& token, const Json& array) {
@@ -118,7 +156,7 @@ void Tokenizer::Parts::add(const AddedToken& token, const Json& array) {
           token.content, known == nullptr ? "" : *known);
   added_tokens.add(token.content, token.id, array);
   if (token.special) special_ids.insert(token.id);
-  look_for(token);
+  found_[token.id] = token;
 }
 
 namespace {
@@ -220,11 +258,14 @@ Tokenizer Tokenizer::from_directory(const std::string& dir) {
 Tokenizer Tokenizer::from_directory(const std::string& dir, const Json& file) {
   auto parts = std::make_shared<Parts>(file);
   parts->take(TokenizerConfig::read(dir), dir);
+  parts->make_finders();
   return Tokenizer(std::move(parts));
 }
 
 Tokenizer Tokenizer::from_json(std::string_view text, std::string document) {
-  return Tokenizer(std::make_shared<const Parts>(Json::parse(text, std::move(document))));
+  auto parts = std::make_shared<Parts>(Json::parse(text, std::move(document)));
+  parts->make_finders();
+  return Tokenizer(std::move(parts));
 }
 
 EncodedText Tokenizer::encoded(std::string_view text, bool add_special_tokens,

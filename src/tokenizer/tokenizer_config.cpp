@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <filesystem>
+#include <map>
 #include <set>
 
+#include "base/error.h"
 #include "base/small_file.h"
 
 namespace moesaic {
@@ -30,6 +33,22 @@ std::optional<Json> read_list(const std::string& dir, const char* name) {
 bool has_flag(const Json& config, std::string_view name) {
   const auto member = config.find(name);
   return member && !member->is_null() && member->as_bool();
+}
+
+std::vector<AddedToken> read_added(const Json& config) {
+  const auto decoder = config.find("added_tokens_decoder");
+  std::map<std::int32_t, AddedToken> by_id;
+  if (!decoder) return {};
+  decoder->for_each([&](const std::string& id, const Json& token) {
+    std::int32_t number = -1;
+    const auto [stop, error] = std::from_chars(id.data(), id.data() + id.size(), number);
+    require(error == std::errc() && stop == id.data() + id.size() && number >= 0, ErrorKind::file,
+            "{}: \"{}\" is not a token's id", token.where(), id);
+    by_id[number] = read_added_token(token, has_flag(token, "special"));
+  });
+  std::vector<AddedToken> added;
+  for (const auto& [id, token] : by_id) added.push_back(token);
+  return added;
 }
 
 /// GPT-NeoX, which OLMoE has too: what `add_bos_token` and `add_eos_token` say, whatever the file.
@@ -89,8 +108,11 @@ std::optional<std::string> SpecialTokens::find(std::string_view name) const {
 
 TokenizerConfig TokenizerConfig::read(const std::string& dir) {
   const std::optional<Json> config = read_tokenizer_config(dir);
-  TokenizerConfig result{.special_tokens = SpecialTokens::read(dir, config), .ends = {}};
-  if (config) result.ends = ends_of_class(*config, result.special_tokens);
+  TokenizerConfig result{
+      .special_tokens = SpecialTokens::read(dir, config), .added = {}, .file = config, .ends = {}};
+  if (!config) return result;
+  result.added = read_added(*config);
+  result.ends = ends_of_class(*config, result.special_tokens);
   return result;
 }
 

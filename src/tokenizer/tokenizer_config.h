@@ -33,6 +33,10 @@ struct SpecialTokens {
 /// transformers 4 and 5 take it.
 struct TokenizerConfig {
   SpecialTokens special_tokens;
+  /// Those of added_tokens_decoder by the ids there, which are not theirs: a token that
+  /// tokenizer.json has keeps its id, others get the next ones. Their flags count.
+  std::vector<AddedToken> added;
+  std::optional<Json> file;  ///< that tells all this, for messages
   /// What stands around a text in place of the post-processor of tokenizer.json.
   struct Ends {
     std::optional<std::string> begin;

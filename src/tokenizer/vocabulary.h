@@ -26,6 +26,7 @@ class Vocabulary {
   [[nodiscard]] std::optional<std::int32_t> id(std::string_view token) const;
   /// nullptr for an id that no token has.
   [[nodiscard]] const std::string* token(std::int32_t id) const;
+  [[nodiscard]] std::int64_t count() const noexcept { return std::ssize(ids_); }
   /// The largest id plus one.
   [[nodiscard]] std::int64_t size() const noexcept { return std::ssize(tokens_); }
 

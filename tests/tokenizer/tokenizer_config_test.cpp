@@ -90,6 +90,53 @@ TEST(TokenizerConfig, makes_tokens_special_that_the_vocabulary_alone_has) {
       << "both lists count";
 }
 
+/// As PreTrainedTokenizerFast of transformers 4.57 has them.
+TEST(TokenizerConfig, adds_the_tokens_that_its_added_tokens_decoder_alone_has) {
+  const test::TemporaryDirectory directory;
+  const auto load = [&](const std::string& added, const std::string& decoder,
+                        const std::string& more = "") {
+    test::write_text(directory.path_of("tokenizer.json"),
+                     R"({"version":"1.0","added_tokens":[)" + added +
+                         R"(],"model":{"type":"BPE","vocab":)"
+                         R"({"a":0,"<":1,"/":2,"s":3,">":4,"</s>":5," ":6},"merges":[]}})");
+    test::write_text(directory.path_of("tokenizer_config.json"),
+                     R"({"added_tokens_decoder": {)" + decoder + "}" + more + "}");
+    return Tokenizer::from_directory(directory.path());
+  };
+  const auto token = [](const std::string& text, bool special, const std::string& more = "") {
+    return R"({"content":")" + text + R"(","normalized":false,"special":)" +
+           (special ? "true" : "false") + more + "}";
+  };
+  const std::string lstrip = R"(,"lstrip":true)";
+  const auto expect = [](const Tokenizer& tokenizer, const std::string& text, const Ids& ids,
+                         const std::string& decoded) {
+    EXPECT_EQ(tokenizer.encode(text), ids);
+    EXPECT_EQ(tokenizer.decode(ids), decoded);
+  };
+  const std::string x = token("<x>", true, R"(,"id":7)");
+  // Of the vocabulary: with that id, whatever is said.
+  expect(load("", R"("5":)" + token("</s>", true)), "a</s>a", {0, 5, 0}, "a a");
+  expect(load("", R"("9":)" + token("</s>", false)), "a</s>a", {0, 5, 0}, "a </s> a");
+  expect(load("", R"("5":)" + token("</s>", false), R"(,"eos_token":"</s>")"), "a</s>a", {0, 5, 0},
+         "a a");
+  expect(load("", R"("5":)" + token("</s>", true, lstrip), R"(,"eos_token":"</s>")"), "a </s>a",
+         {0, 5, 0}, "a a");
+  // Added in tokenizer.json already: the flags here count.
+  expect(load(x, R"("7":)" + token("<x>", true, lstrip)), "a <x>a", {0, 7, 0}, "a a");
+  expect(load(x, R"("7":)" + token("<x>", false)), "a <x>a", {0, 6, 7, 0}, "a   <x> a");
+  // Nowhere else: the next ids, by those that are said.
+  const Tokenizer next =
+      load(x, R"("20":)" + token("<z>", true) + R"(,"9":)" + token("<y>", false));
+  expect(next, "a<y><z>a", {0, 8, 9, 0}, "a <y> a");
+  EXPECT_EQ(next.vocab_size(), 10);
+  expect(load("", R"("3":)" + token("<y>", true)), "a<y>s", {0, 7, 3}, "a s");
+  expect(load("", R"("9":)" + token("", true)), "a", {0}, "a");
+  EXPECT_NE(test::error_message([&] {
+              (void)load("", R"("x1":)" + token("<y>", true));
+            }).find("tokenizer_config.json: added_tokens_decoder.x1: \"x1\" is not a token's id"),
+            std::string::npos);
+}
+
 TEST(TokenizerConfig, gives_a_token_of_the_vocabulary_its_flags) {
   const test::TemporaryDirectory directory;
   test::write_text(directory.path_of("tokenizer.json"),
