@@ -15,8 +15,9 @@ namespace moesaic {
 /// ranks of one machine see each other's processes. Between machines a connection breaks.
 class MpiRollCall final : public RollCall {
  public:
-  /// Collective over `world`; `machine` are those of its ranks that run on this one. Other machines
-  /// are watched if `options` have `tell`, on all ranks or none.
+  /// Collective over `world`; `machine` are those of its ranks that MPI can give memory in common
+  /// with this one, whatever nodes `options` pretend. Other machines are watched if `options` have
+  /// `tell`, on all ranks or none.
   MpiRollCall(const MpiHandle& world, const MpiHandle& machine, const CommOptions& options);
   ~MpiRollCall() override;
 

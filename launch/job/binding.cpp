@@ -21,7 +21,7 @@ Binding plan_binding(std::span<const RankInfo> ranks, std::size_t self, const To
   std::int64_t sharers = 0;  // ranks with this cpuset
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const RankInfo& rank = ranks[r];
-    if (rank.host_name() != own.host_name()) continue;
+    if (!on_one_machine(rank, own)) continue;
     if (r != self && (rank.cpuset_is_cut || own.cpuset_is_cut)) {
       return {.reason = fmt::format(
                   "the cpus of ranks {} and {} are too many ranges to be compared", self, r)};

@@ -16,7 +16,7 @@ struct Binding {
   std::string reason{};             ///< why there are none
 };
 
-/// Gives each thread of rank `self` a core of its own. Ranks of a host with the same cpuset share
+/// Gives each thread of rank `self` a core of its own. Ranks of a machine with one cpuset share
 /// its cores out: neighbours for each, so that as many ranks as NUMA domains get one each. Threads
 /// stay unbound where they are more than cores, where cpusets overlap otherwise or a quota takes a
 /// part of each core away, and where they leave cores of the whole machine to others, who may want

@@ -20,9 +20,9 @@ constexpr std::array<std::pair<const char*, int>, 3> kKeepalives = {
 std::string lost_host_warning(std::span<const RankInfo> ranks,
                               const Launcher::Variables& variables) {
   const bool by_mpirun = Launcher(variables).is_mpirun();
-  const bool on_one_host = std::ranges::all_of(
-      ranks, [&](const RankInfo& rank) { return rank.host_name() == ranks.front().host_name(); });
-  if (!by_mpirun || on_one_host) return "";
+  const bool is_one_host = std::ranges::all_of(
+      ranks, [&](const RankInfo& rank) { return on_one_host(rank, ranks.front()); });
+  if (!by_mpirun || is_one_host) return "";
   std::vector<std::string> missing;
   for (const auto& [name, value] : kKeepalives) {
     if (variables(name) == nullptr) missing.push_back(fmt::format("{}={}", name, value));

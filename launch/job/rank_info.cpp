@@ -45,17 +45,19 @@ void copy_text(std::string_view text, std::array<char, size>& out) {
   std::copy_n(text.begin(), length, out.begin());
 }
 
-/// Of the running system; the host's name where it does not tell.
-std::string machine_name() {
+/// Of the running system; the host's name where it does not tell. A quota is a container's own,
+/// and so are the cores that it allows: others on the same system do not take them.
+std::string machine_name(bool has_quota) {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
-  return std::getline(file, id) ? id : std::string(host_name());
+  if (!std::getline(file, id)) return host_name();
+  return has_quota ? id + " " + host_name() : id;
 }
 
 RankInfo describe_self(const Topology& topology, std::int64_t threads) {
   RankInfo info;
   copy_text(host_name(), info.host);
-  copy_text(machine_name(), info.machine);
+  copy_text(machine_name(topology.quota.cores > 0), info.machine);
   set_cpuset(info, topology.cpuset);
   info.cores = topology.usable_cores;
   info.machine_cores = topology.machine_cores;
@@ -78,10 +80,6 @@ std::int32_t node_index(Communicator& world, Communicator& node) {
                                    leaders.begin());
 }
 
-bool share_a_core(const RankInfo& a, const RankInfo& b) {
-  return a.node == b.node && cpusets_overlap(a.cpus(), b.cpus());
-}
-
 }  // namespace
 
 void set_cpuset(RankInfo& info, std::string_view cpus) {
@@ -102,12 +100,24 @@ bool cpusets_overlap(std::string_view a, std::string_view b) {
   return std::any_of(ranges.begin(), ranges.end(), meets);
 }
 
-std::vector<int> share_cores(std::span<const RankInfo> node_ranks) {
+bool on_one_machine(const RankInfo& a, const RankInfo& b) noexcept {
+  return a.machine == b.machine;
+}
+
+bool on_one_host(const RankInfo& a, const RankInfo& b) noexcept {
+  return a.host_name() == b.host_name();
+}
+
+bool share_a_core(const RankInfo& a, const RankInfo& b) {
+  return on_one_machine(a, b) && cpusets_overlap(a.cpus(), b.cpus());
+}
+
+std::vector<int> share_cores(std::span<const RankInfo> ranks) {
   std::vector<int> threads;
-  for (const RankInfo& rank : node_ranks) {
-    const auto sharers = std::count_if(
-        node_ranks.begin(), node_ranks.end(),
-        [&](const RankInfo& other) { return &other == &rank || share_a_core(rank, other); });
+  for (const RankInfo& rank : ranks) {
+    const auto sharers = std::count_if(ranks.begin(), ranks.end(), [&](const RankInfo& other) {
+      return &other == &rank || share_a_core(rank, other);
+    });
     threads.push_back(std::max(1, rank.cores / static_cast<int>(sharers)));
   }
   return threads;
@@ -119,9 +129,7 @@ CoreUse core_use(std::span<const RankInfo> ranks) {
   for (const RankInfo& rank : ranks) {
     std::int64_t threads = 0;  // on the cores of this rank
     for (const RankInfo& other : ranks) {
-      const bool share =
-          rank.machine == other.machine && cpusets_overlap(rank.cpus(), other.cpus());
-      if (share) threads += other.threads;
+      if (share_a_core(rank, other)) threads += other.threads;
     }
     use.threads += rank.threads;
     use.is_oversubscribed = use.is_oversubscribed || threads > rank.cores;
@@ -136,11 +144,14 @@ std::vector<RankInfo> gather_ranks(Communicator& world, Communicator& node, cons
                                    std::int64_t threads) {
   RankInfo self = describe_self(own, threads);
   self.node = node_index(world, node);
-  if (threads == 0) {
-    const std::vector<RankInfo> neighbours = gather_values(node, self);
-    self.threads = share_cores(neighbours)[static_cast<std::size_t>(node.rank())];
+  std::vector<RankInfo> ranks = gather_values(world, self);
+  const bool all_say = std::ranges::none_of(ranks, [](const auto& r) { return r.threads == 0; });
+  if (all_say) return ranks;
+  const std::vector<int> shares = share_cores(ranks);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (ranks[r].threads == 0) ranks[r].threads = shares[r];
   }
-  return gather_values(world, self);
+  return ranks;
 }
 
 namespace {
@@ -183,18 +194,18 @@ std::vector<std::string> launch_warnings(std::span<const RankInfo> ranks,
                                      counted(rank.cores, "core"), rank.cpus(),
                                      crowding_help(rank, sharers, threads, launcher)));
     }
-    const bool first_of_node = i == 0 || ranks[i - 1].node != rank.node;
-    if (first_of_node && rank.amx_refusal[0] != '\0') {
+    const auto is_beside = [&](const RankInfo& other) { return on_one_machine(rank, other); };
+    const bool first_there = std::ranges::none_of(ranks.first(i), is_beside);
+    if (first_there && rank.amx_refusal[0] != '\0') {
       warnings.push_back(
           fmt::format("{}: the CPU has AMX, but the system refuses it ({}); AVX-512 "
                       "is used instead",
                       rank.host_name(), rank.amx_refusal.data()));
     }
-    const auto on_node = std::count_if(
-        ranks.begin(), ranks.end(), [&](const RankInfo& other) { return other.node == rank.node; });
-    if (first_of_node && rank.cores == 1 && rank.machine_cores > on_node) {
+    const auto beside = std::ranges::count_if(ranks, is_beside);
+    if (first_there && rank.cores == 1 && rank.machine_cores > beside) {
       const std::string unbind =
-          unbinding_text(rank.machine_cores / static_cast<int>(on_node), launcher);
+          unbinding_text(rank.machine_cores / static_cast<int>(beside), launcher);
       warnings.push_back(fmt::format("{}: rank {} is bound to 1 of {} cores (cpu {}){}",
                                      rank.host_name(), i, rank.machine_cores, rank.cpus(),
                                      unbind.empty() ? "" : "; try " + unbind));

@@ -16,9 +16,16 @@
 namespace moesaic {
 
 /// What one rank tells the others about itself when the job starts. Travels as bytes.
+///
+/// Where a rank is has three answers, since one computer can be several of each:
+/// * its machine, whose cores it has: one running system, also where its containers and network
+///   namespaces have names of their own. Threads, binding and all that is said of cores go by it;
+/// * its host, by name: what people and launchers call it, and what a network reaches;
+/// * its node (ProcessGrid::node): ranks that share memory, or that --ranks-per-node takes
+///   together. How rows travel, and whose memory is counted together, goes by it.
 struct RankInfo {
   std::array<char, 64> host{};
-  std::array<char, 64> machine{};  // alike for all hosts of one system: containers, namespaces
+  std::array<char, 128> machine{};
   std::array<char, 256> cpuset{};  // usable hardware threads, such as "0-3,8" (set_cpuset)
   std::int32_t node = 0;           // index of its node, in order of the nodes' lowest ranks
   std::int32_t cores = 1;          // physical cores it may use
@@ -47,9 +54,14 @@ void set_cpuset(RankInfo& info, std::string_view cpus);
 /// Whether two lists such as "0-3,8" have a number in common.
 [[nodiscard]] bool cpusets_overlap(std::string_view a, std::string_view b);
 
-/// How many threads each rank of one node gets when it does not say: its cores divided by the
-/// number of ranks that may use any of them, at least 1.
-[[nodiscard]] std::vector<int> share_cores(std::span<const RankInfo> node_ranks);
+[[nodiscard]] bool on_one_machine(const RankInfo& a, const RankInfo& b) noexcept;
+[[nodiscard]] bool on_one_host(const RankInfo& a, const RankInfo& b) noexcept;
+/// Whether there is a core that both may use.
+[[nodiscard]] bool share_a_core(const RankInfo& a, const RankInfo& b);
+
+/// How many threads each rank gets when it does not say: its cores divided by the number of ranks
+/// that may use any of them, at least 1.
+[[nodiscard]] std::vector<int> share_cores(std::span<const RankInfo> ranks);
 
 /// Threads of all ranks, and the cores that they have.
 struct CoreUse {
@@ -57,7 +69,6 @@ struct CoreUse {
   std::int64_t cores = 0;          // no more than threads
   bool is_oversubscribed = false;  // somewhere more threads than cores
 };
-/// By machines, whatever hosts and nodes the ranks pretend to be on.
 [[nodiscard]] CoreUse core_use(std::span<const RankInfo> ranks);
 
 /// What is odd about this launch, a line each, with what to type: ranks that share cores, a rank

@@ -20,7 +20,7 @@ std::vector<int> first_ranks(std::span<const RankInfo> ranks) {
   std::vector<int> first;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const bool is_new = std::ranges::none_of(first, [&](int rank) {
-      return ranks[static_cast<std::size_t>(rank)].host_name() == ranks[r].host_name();
+      return on_one_host(ranks[static_cast<std::size_t>(rank)], ranks[r]);
     });
     if (is_new) first.push_back(static_cast<int>(r));
   }
@@ -79,9 +79,7 @@ std::vector<std::string> advice(std::span<const RankInfo> ranks) {
   std::vector<std::string> lines;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const RankInfo& rank = ranks[r];
-    const auto shares = [&](const RankInfo& other) {
-      return other.host_name() == rank.host_name() && cpusets_overlap(other.cpus(), rank.cpus());
-    };
+    const auto shares = [&](const RankInfo& other) { return share_a_core(other, rank); };
     const auto sharers = std::ranges::count_if(ranks, shares);
     const bool is_first = std::ranges::none_of(ranks.first(r), shares);
     if (!is_first || rank.threads == 1 || sharers >= rank.numa_nodes) continue;

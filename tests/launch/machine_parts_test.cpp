@@ -25,10 +25,10 @@ Topology machine() {
   return topology;
 }
 
-RankInfo rank_with(int threads, std::string_view cpus = "0-31", std::string_view host = "a") {
+RankInfo rank_with(int threads, std::string_view cpus = "0-31", std::string_view machine = "a") {
   RankInfo rank;
   set_cpuset(rank, cpus);
-  std::ranges::copy(host, rank.host.begin());
+  std::ranges::copy(machine, rank.machine.begin());
   rank.threads = threads;
   return rank;
 }
@@ -39,7 +39,7 @@ std::vector<int> cpus_of(const Binding& binding) {
   return cpus;
 }
 
-TEST(Binding, RanksShareTheCoresOfTheirHostOutByNumaNodes) {
+TEST(Binding, RanksShareTheCoresOfTheirMachineOutByNumaNodes) {
   const std::vector<RankInfo> four(4, rank_with(4));
   for (std::size_t rank = 0; rank < 4; ++rank) {
     const Binding binding = plan_binding(four, rank, machine());
@@ -53,9 +53,13 @@ TEST(Binding, RanksShareTheCoresOfTheirHostOutByNumaNodes) {
             (std::vector<int>{10, 11, 12, 13, 14, 15}));
   EXPECT_EQ(binding_text(plan_binding(uneven, 1, machine())),
             "cpus 10 11 12 13 14 15, NUMA nodes 2 3");
-  // Ranks of another host do not count.
-  const std::vector<RankInfo> hosts = {rank_with(16), rank_with(16, "0-31", "b")};
-  EXPECT_EQ(plan_binding(hosts, 1, machine()).cores.size(), 16U);
+  // Ranks of another machine do not count, also where it has the same name; those of a host that
+  // is on this machine do.
+  std::vector<RankInfo> machines = {rank_with(16), rank_with(16, "0-31", "b")};
+  EXPECT_EQ(plan_binding(machines, 1, machine()).cores.size(), 16U);
+  std::vector<RankInfo> hosts = {rank_with(8), rank_with(8)};
+  hosts[1].host[0] = 'x';
+  EXPECT_EQ(plan_binding(hosts, 1, machine()).cores.front().cpu, 8);
 }
 
 TEST(Binding, ACpusetOfItsOwnIsFilledFromItsFirstCores) {

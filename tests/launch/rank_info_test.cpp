@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/log.h"
+#include "comm/thread_communicator.h"
 #include "launch/job/lost_hosts.h"
 #include "tests/support/checkpoint_files.h"
 
@@ -51,6 +53,32 @@ Launcher launcher_of(const Variables& variables) {
 const Launcher kMpirun = launcher_of({{"OMPI_COMM_WORLD_SIZE", "2"}});
 const Launcher kSrun = launcher_of({{"SLURM_PROCID", "0"}});
 const Launcher kNone = launcher_of({});
+
+TEST(RankInfo, CoresAreOfAMachineWhateverNodesAndHostsItIs) {
+  std::vector<RankInfo> ranks = {rank_info("0-7", 8, 8, 0), rank_info("0-7", 8, 8, 1)};
+  ranks[1].host[0] = 'x';
+  EXPECT_EQ(share_cores(ranks), (std::vector<int>{4, 4}));
+  ranks[0].threads = ranks[1].threads = 8;
+  EXPECT_EQ(launch_warnings(ranks, kNone).size(), 1U);
+  EXPECT_FALSE(on_one_host(ranks[0], ranks[1]));
+  ranks[1] = ranks[0];  // of the same name and node
+  ranks[1].machine[0] = 'y';
+  EXPECT_EQ(share_cores(ranks), (std::vector<int>{8, 8}));
+  EXPECT_TRUE(launch_warnings(ranks, kNone).empty());
+  EXPECT_TRUE(on_one_host(ranks[0], ranks[1]));
+}
+
+TEST(RankInfo, AQuotaIsOfOneHostOfAMachine) {
+  run_thread_ranks(2, [](Communicator& comm) {
+    Topology topology{.usable_cores = 4, .machine_cores = 8, .cpuset = "0-7"};
+    const auto machine = [&] { return gather_ranks(comm, comm, topology, 0).front().machine; };
+    const auto whole = machine();
+    EXPECT_EQ(gather_ranks(comm, comm, topology, 0)[1].threads, 2);
+    topology.quota = {4, "cpu.max"};
+    EXPECT_NE(std::string_view(machine().data()).find(host_name()), std::string_view::npos);
+    EXPECT_NE(machine(), whole);
+  });
+}
 
 TEST(Launcher, is_known_by_its_variables) {
   const Launcher alone = kNone;
