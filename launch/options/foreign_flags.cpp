@@ -1,7 +1,12 @@
 #include "launch/options/foreign_flags.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
+#include <vector>
+
+#include "launch/options/option_table.h"
 
 namespace moesaic {
 namespace {
@@ -68,8 +73,19 @@ std::string_view foreign_flag_hint(std::string_view flag) noexcept {
   return found == kForeignFlags.end() ? "" : found->hint;
 }
 
-std::string_view other_verbs_hint(std::string_view name) noexcept {
-  return name == "resume" ? "; what --out or --logprobs-out names goes on by itself" : "";
+std::string other_verbs_hint(std::string_view name) {
+  if (name == "resume") return "; what --out or --logprobs-out names goes on by itself";
+  constexpr std::size_t kMostNamed = 4;
+  std::vector<std::string_view> verbs;
+  for (const VerbRow& row : verb_table()) {
+    const OptionRow* const option = find_option(name, row.verb);
+    if (option != nullptr && takes(row.verb, *option)) verbs.push_back(row.name);
+  }
+  if (verbs.empty()) return "";
+  if (verbs.size() <= kMostNamed) return fmt::format("; it is one of {}", fmt::join(verbs, ", "));
+  return fmt::format("; it is one of {} and {} others",
+                     fmt::join(verbs.begin(), verbs.begin() + kMostNamed - 1, ", "),
+                     verbs.size() - kMostNamed + 1);
 }
 
 }  // namespace moesaic

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace moesaic {
@@ -8,7 +9,8 @@ namespace moesaic {
 /// empty if it is none. Fits after "unknown option --x; ".
 [[nodiscard]] std::string_view foreign_flag_hint(std::string_view flag) noexcept;
 
-/// The same of an option that other verbs have, by its name.
-[[nodiscard]] std::string_view other_verbs_hint(std::string_view name) noexcept;
+/// Of which verbs an option is that this one has not, by its name: "; it is one of sft"; empty if
+/// it is of none. Of some what to do instead.
+[[nodiscard]] std::string other_verbs_hint(std::string_view name);
 
 }  // namespace moesaic

@@ -202,8 +202,8 @@ std::vector<std::string> without_aliases(std::span<const std::string> arguments,
 void refuse_letter(std::string_view flag, std::optional<Verb> verb) {
   if (!verb || flag.size() != 2 || flag[1] == '-') return;
   for (const OptionRow& row : option_table()) {
-    require(row.letter != flag[1], ErrorKind::usage, "{} (--{}) is no option of moesaic {}", flag,
-            row.name, verb_row(*verb).name);
+    require(row.letter != flag[1], ErrorKind::usage, "{} (--{}) is no option of moesaic {}{}", flag,
+            row.name, verb_row(*verb).name, other_verbs_hint(row.name));
   }
 }
 
