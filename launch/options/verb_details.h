@@ -81,11 +81,12 @@ is the time of the slowest rank that a quarter of the runs do not exceed, us_p99
 hundred; dispatch_us the plan and the rows of it, combine_us the results. messages: those to other
 nodes of the rank that sends most; bytes_near, bytes_far: in and between nodes, of all ranks;
 bytes_far_expected: what the routing asks for; dedup: choices of other ranks' experts for each row
-sent. With --combine fast (a key then, too) as many results travel as that sends, though nothing is
-added. In turn with it run memcpy_us, all ranks copying at once, row by row, what they send in the
-node; alltoallv_us, the same rows packed, and MPI_Alltoallv there and back; stream_us, the bytes
-between nodes there and back, an MPI_Isend and MPI_Irecv for each pair of ranks; pingpong_us, 8
-bytes one way, between nodes if there are two. null is what there is nothing of.
+sent. With --transport mpi all that goes from rank to rank counts as between nodes. With --combine
+fast (a key then, too) as many results travel as that sends, though nothing is added. In turn with
+it run memcpy_us, all ranks copying at once, row by row, what they send in the node; alltoallv_us,
+the same rows packed, and MPI_Alltoallv there and back; stream_us, the bytes between nodes there and
+back, an MPI_Isend and MPI_Irecv for each pair of ranks; pingpong_us, 8 bytes one way, between nodes
+if there are two. null is what there is nothing of.
 )";
 inline constexpr std::string_view kBenchSftDetails =
     R"(

@@ -28,22 +28,27 @@ void expect_time(const Json& line, const std::string& key, bool is_measured) {
   }
 }
 
-void expect_good(const Json& line, int ranks, int nodes) {
+/// `places`: groups of ranks that send each other no messages.
+void expect_good_places(const Json& line, int ranks, int places) {
   EXPECT_EQ(line.at("wrong").as_int(), 0);
   EXPECT_EQ(line.at("ranks").as_int(), ranks);
-  EXPECT_EQ(line.at("nodes").as_int(), nodes);
   for (const char* key : {"us", "us_p99", "dispatch_us", "combine_us", "alltoallv_us"}) {
     expect_time(line, key, true);
   }
   expect_time(line, "pingpong_us", ranks > 1);
-  expect_time(line, "memcpy_us", ranks > nodes);
-  expect_time(line, "stream_us", nodes > 1);
+  expect_time(line, "memcpy_us", ranks > places);
+  expect_time(line, "stream_us", places > 1);
   expect_time(line, "dedup", ranks > 1);
-  EXPECT_EQ(line.at("bytes_far_expected").as_int() > 0, nodes > 1);
+  EXPECT_EQ(line.at("bytes_far_expected").as_int() > 0, places > 1);
   // One message there and one back to each other node, and no byte but those of the routing.
-  EXPECT_EQ(line.at("messages").as_int(), 2 * (nodes - 1));
+  EXPECT_EQ(line.at("messages").as_int(), 2 * (places - 1));
   EXPECT_EQ(line.at("bytes_far").as_int(), line.at("bytes_far_expected").as_int());
-  EXPECT_EQ(line.at("bytes_near").as_int() > 0, ranks > nodes);
+  EXPECT_EQ(line.at("bytes_near").as_int() > 0, ranks > places);
+}
+
+void expect_good(const Json& line, int ranks, int nodes) {
+  expect_good_places(line, ranks, nodes);
+  EXPECT_EQ(line.at("nodes").as_int(), nodes);
 }
 
 TEST(BenchExchange, ChecksEveryByteOnManyRanks) {
@@ -77,6 +82,23 @@ TEST(BenchExchange, CountsBytesBetweenNodesByTheRouting) {
     EXPECT_DOUBLE_EQ(lines[i].at("dedup").as_double(), 3);
   }
   EXPECT_EQ(lines[1].at("wire").as_string(), "bf16");
+}
+
+TEST(BenchExchange, RanksOfANodeThatSendMessagesCountAsNodes) {
+  for (const auto& [ranks_per_node, nodes] : {std::pair("0", 1), std::pair("2", 2)}) {
+    for (const char* combine : {"ordered", "fast"}) {
+      const std::vector<Json> lines = lines_of_ranks(
+          4, {"--tokens", "2,9", "--routing", "both", "--transport", "mpi", "--combine", combine,
+              "--wire", "exact,int8", "--ranks-per-node", ranks_per_node});
+      EXPECT_EQ(lines.size(), 8U);
+      const bool adds_on_nodes = nodes > 1 && std::string(combine) == "fast";
+      for (const Json& line : lines) {
+        EXPECT_EQ(line.at("nodes").as_int(), nodes);
+        EXPECT_EQ(line.contains("bytes_far_expected"), !adds_on_nodes);
+        if (!adds_on_nodes) expect_good_places(line, 4, 4);
+      }
+    }
+  }
 }
 
 TEST(BenchExchange, AddedResultsAreOneARow) {
