@@ -137,6 +137,8 @@ ResultLine SftBench::line(const MeasuredStep& step, std::int64_t peak_bytes) con
       {"expert_format", std::string(format_name(StoredModel::main_format(stored.experts))), true},
       {"routing", std::string(routing_text(feed_.fed())), true},
       {"tokens", whole(data_.train.tokens())},
+      {"sample_tokens", whole(runtime_.options().sample_tokens)},
+      {"batch_size", whole(runtime_.options().batch_size)},
       {"tokens_per_second", short_number(tokens / step.seconds)},
       {"forward_seconds", short_number(step.parts.forward)},
       {"backward_seconds", short_number(step.parts.backward)},

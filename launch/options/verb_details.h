@@ -91,14 +91,15 @@ if there are two. null is what there is nothing of.
 inline constexpr std::string_view kBenchSftDetails =
     R"(
 One line: a step of moesaic sft on all ranks, forward, backward and optimizer, the same tokens in
-every step; it is the step that a quarter of all do not exceed. Seconds of its parts are means over
-the ranks; exchange_seconds, of rows between ranks, is part of forward and backward;
-sum_seconds is the time from the first sum of gradients over ranks, which begins while the backward
-pass goes on, until all are there; exposed_sum_seconds what of it ranks did nothing else in, and no
-part of backward_seconds. gops counts forward products and gradients of inputs, of the model's own
-weights and of attention, in 10^9 operations a second, and roof_share compares it with what the
-products' instructions reach on registers in the same run. peak_bytes is the resident memory of all
-ranks.
+every step; it is the step that a quarter of all do not exceed. tokens are those of a step on all
+ranks, in samples of sample_tokens, of which a rank takes batch_size at once (--batch-size). Seconds
+of its parts are means over the ranks; exchange_seconds, of rows between ranks, is part of forward
+and backward; sum_seconds is the time from the first sum of gradients over ranks, which begins while
+the backward pass goes on, until all are there; exposed_sum_seconds what of it ranks did nothing
+else in, and no part of backward_seconds. gops counts forward products and gradients of inputs, of
+the model's own weights and of attention, in 10^9 operations a second, and roof_share compares it
+with what the products' instructions reach on registers in the same run. peak_bytes is the resident
+memory of all ranks.
 )";
 
 inline constexpr std::string_view kStudyDetails =

@@ -93,15 +93,18 @@ TEST(BenchModel, LongTestsAreBoundedAndNoted) {
 TEST(BenchSft, MeasuresAStepOnAllRanks) {
   const Json table = parse_table(
       run_ranks(2, {"bench", "sft", "-m", kDemo, "--step-tokens", "40", "--sample-tokens", "16",
-                    "--lora-rank", "2", "-r", "2", "-t", "1", "-o", "json"}));
+                    "--lora-rank", "2", "-r", "2", "-t", "1", "-b", "24", "-o", "json"}));
   ASSERT_EQ(table.size(), 1);
   const Json line = table.at(std::int64_t{0});
   std::string keys;
   line.for_each([&](const std::string& key, const Json&) { keys += key + " "; });
   EXPECT_EQ(keys,
             "layers hidden experts intermediate topk ranks threads isa precision expert_format "
-            "routing tokens tokens_per_second forward_seconds backward_seconds exchange_seconds "
-            "sum_seconds exposed_sum_seconds optimizer_seconds gops roof_share peak_bytes ");
+            "routing tokens sample_tokens batch_size tokens_per_second forward_seconds "
+            "backward_seconds exchange_seconds sum_seconds exposed_sum_seconds optimizer_seconds "
+            "gops roof_share peak_bytes ");
+  EXPECT_EQ(line.at("sample_tokens").as_int(), 16);
+  EXPECT_EQ(line.at("batch_size").as_int(), 24);
   EXPECT_EQ(line.at("ranks").as_int(), 2);
   EXPECT_EQ(line.at("tokens").as_int(), 40);
   EXPECT_EQ(line.at("expert_format").as_string(), "bf16");
