@@ -50,6 +50,11 @@ TextSizes text_sizes(const Options& options, const ModelConfig& config, std::int
           .longest_text = text};
 }
 
+/// Tokens that a text gets where nobody said how many, nor how long its prompt is.
+std::int64_t half_of_context(std::int64_t limit, std::int64_t wanted) {
+  return std::min(limit / 2, wanted);
+}
+
 /// Tokens of a prompt of which nobody said how long it is.
 std::int64_t free_prompt(const Options& options, std::int64_t limit) {
   if (options.ctx_size > 0 && options.predict >= 0) return kFillsContext;
@@ -75,6 +80,13 @@ void require_room(const Options& options, const ModelConfig& config, bool is_pro
 
 }  // namespace
 
+std::optional<std::int64_t> free_predict(const Command& command) {
+  const bool is_free = command.options.plan_job == PlanJob::generate &&
+                       source_of(command, "prompt-tokens") == OptionSource::preset &&
+                       source_of(command, "predict") == OptionSource::preset;
+  return is_free ? std::optional(command.options.predict) : std::nullopt;
+}
+
 void choose_text_sizes(Command& command, const ModelConfig& config) {
   Options& options = command.options;
   if (options.plan_job != PlanJob::generate) return;
@@ -83,8 +95,9 @@ void choose_text_sizes(Command& command, const ModelConfig& config) {
   const bool is_room_told = source_of(command, "predict") != OptionSource::preset;
   if (!is_room_told) {
     // A prompt that fills the context is followed by nothing; one that is too long is refused.
-    const std::int64_t room = is_prompt_told ? limit - options.prompt_tokens : limit / 2;
-    const std::int64_t fitting = std::clamp<std::int64_t>(room, 0, options.predict);
+    const std::int64_t fitting =
+        is_prompt_told ? std::clamp<std::int64_t>(limit - options.prompt_tokens, 0, options.predict)
+                       : half_of_context(limit, options.predict);
     if (fitting < options.predict) set_source(command, "predict", OptionSource::command_line);
     options.predict = fitting;
   }
@@ -309,12 +322,29 @@ Options JobPlan::with_least_memory() const {
 std::int64_t JobPlan::largest(std::int64_t Options::*member, std::int64_t most,
                               std::int64_t limit) const {
   Options options = with_least_memory();
-  if (member == &Options::ctx_size && options.predict >= 0) options.prompt_tokens = kFillsContext;
   return largest_value(most, [&](std::int64_t value) {
     options.*member = value;
-    const JobMemory needed = memory(options);
-    return needed.node.total() <= limit && gpu_suffices(needed.gpu);
+    return suffices(options, limit);
   });
+}
+
+std::int64_t JobPlan::largest_context(std::optional<std::int64_t> free_predict, std::int64_t most,
+                                      std::int64_t limit) const {
+  Options options = with_least_memory();
+  if (options.predict >= 0) options.prompt_tokens = kFillsContext;
+  const std::int64_t largest = largest_value(most, [&](std::int64_t value) {
+    options.ctx_size = value;
+    if (free_predict) options.predict = half_of_context(value, *free_predict);
+    return suffices(options, limit);
+  });
+  const bool has_room =
+      free_predict || options.plan_job != PlanJob::generate || largest > options.predict;
+  return has_room ? largest : 0;
+}
+
+bool JobPlan::suffices(const Options& options, std::int64_t limit) const {
+  const JobMemory needed = memory(options);
+  return needed.node.total() <= limit && gpu_suffices(needed.gpu);
 }
 
 int JobPlan::fewest_nodes(std::int64_t limit) const {

@@ -19,6 +19,9 @@ namespace moesaic {
 /// given and --prompt-tokens is not, texts fill it. A default of --predict that is too large counts
 /// as given from now on, since the job has the same one.
 void choose_text_sizes(Command& command, const ModelConfig& config);
+/// Of a command whose sizes were not chosen: tokens that texts would get where the context has
+/// room, if it depends on the context how many; nothing: it does not.
+[[nodiscard]] std::optional<std::int64_t> free_predict(const Command& command);
 
 /// Whether a step of sft computes layers again for its backward pass, and why.
 struct PlannedRecompute {
@@ -47,10 +50,13 @@ class JobPlan {
   [[nodiscard]] JobMemory memory(const Options& options) const;
 
   /// The largest value of `member` with which a node needs no more than `limit`, and a GPU no more
-  /// than --gpu-memory, up to `most`; 0: not even 1 will do. Texts fill such a context; --recompute
-  /// auto does it.
+  /// than --gpu-memory, up to `most`; 0: not even 1 will do. --recompute auto does it.
   [[nodiscard]] std::int64_t largest(std::int64_t Options::*member, std::int64_t most,
                                      std::int64_t limit) const;
+  /// The same of --ctx-size, which texts fill; 0 too where it has no room for --predict.
+  /// `free_predict`: free_predict() of the command.
+  [[nodiscard]] std::int64_t largest_context(std::optional<std::int64_t> free_predict,
+                                             std::int64_t most, std::int64_t limit) const;
   /// Experts on GPUs as the cost model knows them; nothing: there are none.
   [[nodiscard]] std::optional<CostGpus> cost_gpus() const;
   /// The largest --gpu-experts that fits.
@@ -74,6 +80,7 @@ class JobPlan {
 
   [[nodiscard]] Share share(const CostRanks& ranks, int place) const;
   void put_on_gpu(const CostRanks& ranks, LoadOptions load, Share& share) const;
+  [[nodiscard]] bool suffices(const Options& options, std::int64_t limit) const;
   [[nodiscard]] bool gpu_suffices(const GpuMemory& gpu) const;
   [[nodiscard]] bool all_gpus_suffice(const Options& options, const CostRanks& ranks) const;
   [[nodiscard]] int fullest(const CostRanks& ranks) const;  // the rank with most experts

@@ -169,11 +169,9 @@ void add_model_time(PlanReport& report, const PlanSetting& setting, const OpenMo
   add_time(report, setting, job_passes(options, model, report.ranks, work), cost_model, popularity);
 }
 
-/// What would fit.
-void add_largest(PlanReport& report, const JobPlan& job, const Options& options,
-                 const ModelConfig& config) {
+/// What would fit, but for the context.
+void add_largest(PlanReport& report, const JobPlan& job, const Options& options) {
   const std::int64_t limit = report.limit.available_bytes;
-  report.largest_ctx_size = job.largest(&Options::ctx_size, config.max_position_embeddings, limit);
   if (options.plan_job == PlanJob::generate) {
     report.largest_parallel = job.largest(&Options::parallel, kMost, limit);
   }
@@ -204,6 +202,7 @@ PlanReport plan_model(Command command, PlanSetting setting) {
   const std::int64_t before = runtime_bytes().rank;
   const PlannedModel planned = open_planned_model(setting.options);
   const OpenModel& model = planned.model;
+  const std::optional<std::int64_t> predict = free_predict(command);
   choose_as_job(command, model, setting.options);
   const Options options = setting.options;
   setting.runtime.rank += std::max<std::int64_t>(0, runtime_bytes().rank - before);  // of headers
@@ -230,7 +229,9 @@ PlanReport plan_model(Command command, PlanSetting setting) {
   if (!has_tokenizer(model.files)) {
     report.runtime_source += "; without a tokenizer, which is not here";
   }
-  add_largest(report, job, options, model.config);
+  report.largest_ctx_size = job.largest_context(predict, model.config.max_position_embeddings,
+                                                setting.limit.available_bytes);
+  add_largest(report, job, options);
   const Workload work = job.workload(setting.options);
   report.sequences = work.sequences;
   report.sequence_tokens = work.capacity;

@@ -171,6 +171,28 @@ TEST_F(Plan, The_largest_values_fit_and_larger_ones_do_not) {
   EXPECT_EQ(planned.at("fewest_nodes").as_int(), 1);
 }
 
+TEST_F(Plan, The_largest_context_fits_where_it_decides_how_long_texts_are) {
+  const std::string machine = file("machine.json", test_machine().text());
+  Arguments options;
+  std::int64_t largest = 0;
+  for (int mebibytes = 20; largest == 0 && mebibytes < 60; mebibytes += 2) {
+    options = {"plan",      "-m",   kDemo, "--memory", fmt::format("{}M", mebibytes),
+               "--machine", machine};
+    const Json planned = last_line(run_moesaic(joined(options, {"--json"})));
+    largest = planned.at("largest").at("ctx_size").as_int();
+  }
+  ASSERT_LT(largest, 256);
+  const auto with = [&](std::int64_t value) {
+    return run_moesaic(joined(options, {"-c", fmt::format("{}", value)})).exit_code;
+  };
+  EXPECT_EQ(with(largest), 0) << largest;
+  EXPECT_EQ(with(largest + 1), 4) << largest;
+  // A context that has no room for what is to be told is none.
+  const ProgramResult none = run_moesaic(joined(options, {"-n", "2000"}));
+  EXPECT_EQ(none.exit_code, 4);
+  EXPECT_NE(none.out.find("largest   --ctx-size none, "), std::string::npos) << none.out;
+}
+
 TEST_F(Plan, A_context_is_filled_unless_the_prompt_is_told) {
   const auto tokens = [](const Arguments& more) {
     return plan(joined({"-m", kDemo, "-n", "20"}, more)).at("sequence_tokens").as_int();
