@@ -106,7 +106,8 @@ inline constexpr std::string_view kStudyDetails =
     R"(
 CONFIG has lines `name = value`: kind, out, launcher, ranks, and any option of moesaic study point,
 whose values may be lists with commas; docs/scaling.md tells all. Each combination is a point: a job
-of its own, whose result is one file in OUT/points. Run again, the same command goes on where it
+of its own, whose result is one file in OUT/points. Points that can never run are named at the
+start and refused, or skipped with impossible = skip. Run again, the same command goes on where it
 was, also after kill -9. The exit code is that of the first point that failed.
 )";
 inline constexpr std::string_view kSmpiDetails =

@@ -42,6 +42,8 @@ PointRecord parse_record(const Json& json) {
     record.error = PointError{.exit_code = static_cast<int>(error->at("exit_code").as_int(1, 255)),
                               .last_words = error->at("last_words").as_string(),
                               .times = times ? times->as_int() : 1};
+  } else if (const auto skipped = json.find("skipped")) {
+    record.skipped = skipped->as_string();
   } else {
     record.measurement = parse_measurement(json.at("measurement"));
   }
@@ -59,6 +61,11 @@ bool PointError::may_pass() const {
   const bool is_lost =
       exit_code == moesaic::exit_code(ErrorKind::peer) || exit_code == 128 + SIGKILL;
   return is_lost && times < kMostTimes;
+}
+
+std::string_view PointRecord::status() const noexcept {
+  if (!skipped.empty()) return "skipped";
+  return error ? "failed" : "measured";
 }
 
 std::string error_json(const PointError& error) {
@@ -99,6 +106,7 @@ std::string point_record_json(const PointRecord& record) {
       .raw_field("launch", launch_json(record.launch));
   if (record.measurement) out.raw_field("measurement", measurement_json(*record.measurement));
   if (record.error) out.raw_field("error", error_json(*record.error));
+  if (!record.skipped.empty()) out.field("skipped", record.skipped);
   return out.text();
 }
 

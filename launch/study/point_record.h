@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "launch/study/measurement.h"
 #include "launch/study/study_points.h"
@@ -41,8 +42,12 @@ struct PointRecord {
   std::int64_t ranks = 0;
   std::map<std::string, std::string> options{};  // as texts, by name; the model among them
   PointLaunch launch{};
-  std::optional<Measurement> measurement{};  // one of these two
+  std::optional<Measurement> measurement{};  // one of these two, unless it was skipped
   std::optional<PointError> error{};
+  std::string skipped{};  // why it can never run; empty: it was run
+
+  /// As study.jsonl and the report call it.
+  [[nodiscard]] std::string_view status() const noexcept;
 };
 
 [[nodiscard]] std::string error_json(const PointError& error);

@@ -69,7 +69,7 @@ ResultLine line_of(const StudyRow& row, std::size_t number, const std::string& l
           {"core_hours_per_million", is_there ? short_number(core_hours(m)) : ""},
           {"money_per_million", is_there ? money(m, options) : "", true},
           {"disturbed", whole(m.disturbed)},
-          {"status", record.error ? "failed" : "measured", true},
+          {"status", std::string(record.status()), true},
           {"point", record.id, true}};
 }
 
@@ -110,6 +110,15 @@ std::string failures_html(const std::vector<StudyRow>& rows) {
                         xml_text(error->last_words));
   }
   return html.empty() ? "" : "<h2>Failed points</h2>\n<ul>\n" + html + "</ul>\n";
+}
+
+std::string skipped_html(const std::vector<StudyRow>& rows) {
+  std::string html;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::string& why = rows[i].record.skipped;
+    if (!why.empty()) html += fmt::format("<li>{}: {}</li>\n", i + 1, xml_text(why));
+  }
+  return html.empty() ? "" : "<h2>Skipped points</h2>\n<ul>\n" + html + "</ul>\n";
 }
 
 void add(std::set<std::string>& values, const std::string& value) {
@@ -167,7 +176,8 @@ std::string report_html(const std::vector<StudyRow>& rows, const std::vector<Rep
     html += fmt::format("<h2>{}</h2>\n<figure id=\"{}\">{}<figcaption>{}</figcaption></figure>\n",
                         xml_text(plot.title), xml_text(plot.name), plot.svg, xml_text(plot.note));
   }
-  html += "<h2>Points</h2>\n" + table_html(rows, options) + failures_html(rows);
+  html +=
+      "<h2>Points</h2>\n" + table_html(rows, options) + failures_html(rows) + skipped_html(rows);
   return html +
          "<p>Seconds are the mean of the repetitions and ci95_s half of its 95 % interval, which "
          "one repetition has none of. Points whose threads share cores (grey) say what an "

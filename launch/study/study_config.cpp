@@ -17,7 +17,8 @@
 namespace moesaic {
 namespace {
 
-constexpr std::array<std::string_view, 4> kSettings = {"kind", "out", "launcher", "baseline"};
+constexpr std::array<std::string_view, 5> kSettings = {"kind", "out", "launcher", "baseline",
+                                                       "impossible"};
 constexpr std::array<std::string_view, 2> kOwnAxes = {"ranks", "link"};
 
 /// An option that may stand in a study: it is one of a point, and does not only say how to talk.
@@ -62,12 +63,13 @@ std::int64_t read_count(const std::string& text, const std::string& where, std::
   return value;
 }
 
-StudyKind read_kind(const std::string& text, const std::string& where) {
-  const auto* const found =
-      std::ranges::find(kChoices<StudyKind>, text, &NamedValue<StudyKind>::name);
-  require(found != kChoices<StudyKind>.end(), ErrorKind::usage, "{}: kind: \"{}\" is not one of {}",
-          where, text, fmt::join(kChoiceNames<StudyKind>, ", "));
-  return found->value;
+template <typename Choice>
+void read_choice(const std::string& text, const std::string& where, std::string_view name,
+                 Choice& choice) {
+  const auto* const found = std::ranges::find(kChoices<Choice>, text, &NamedValue<Choice>::name);
+  require(found != kChoices<Choice>.end(), ErrorKind::usage, "{}: {}: \"{}\" is not one of {}",
+          where, name, text, fmt::join(kChoiceNames<Choice>, ", "));
+  choice = found->value;
 }
 
 /// What stands for a value of the point in a command; others would reach the launcher as they are.
@@ -101,7 +103,7 @@ std::string read_launcher(const std::string& text, const std::string& where) {
 void read_entry(const ConfigEntry& entry, const std::string& where, StudyConfig& study) {
   const auto one_value = [&] { return read_value(entry.value, where); };
   if (entry.name == "kind") {
-    study.kind = read_kind(one_value(), where);
+    read_choice(one_value(), where, entry.name, study.kind);
   } else if (entry.name == "out") {
     study.out = one_value();
     require(study.out != "~" && !study.out.starts_with("~/"), ErrorKind::usage,
@@ -110,6 +112,8 @@ void read_entry(const ConfigEntry& entry, const std::string& where, StudyConfig&
     study.launcher = read_launcher(one_value(), where);
   } else if (entry.name == "baseline") {
     study.baseline = read_count(one_value(), where, entry.name);
+  } else if (entry.name == "impossible") {
+    read_choice(one_value(), where, entry.name, study.impossible);
   } else {
     require(is_known_axis(entry.name), ErrorKind::usage, "{}: \"{}\" is no option of a study{}",
             where, entry.name, did_you_mean(entry.name, known_names()));

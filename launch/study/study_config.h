@@ -30,6 +30,17 @@ inline constexpr auto kChoices<StudyKind> =
                                           {"batch", StudyKind::batch},
                                           {"format", StudyKind::format}});
 
+/// What becomes of points that can never run, as what others of a list's values say does not go
+/// with it.
+enum class ImpossiblePoints {
+  refuse,  ///< with the whole study, before anything runs
+  skip     ///< they are recorded as skipped, and the others run
+};
+
+template <>
+inline constexpr auto kChoices<ImpossiblePoints> = std::to_array<NamedValue<ImpossiblePoints>>(
+    {{"refuse", ImpossiblePoints::refuse}, {"skip", ImpossiblePoints::skip}});
+
 /// A line of the file: an option, and the values that points have of it.
 struct StudyAxis {
   std::string name{};  // as in the option table; or "ranks", "link"
@@ -44,7 +55,8 @@ struct StudyConfig {
   std::string out{};
   std::string launcher = "auto";
   std::optional<std::int64_t> baseline{};  // ranks; nothing: the fewest
-  std::vector<StudyAxis> axes{};           // in the order of the file
+  ImpossiblePoints impossible = ImpossiblePoints::refuse;
+  std::vector<StudyAxis> axes{};  // in the order of the file
 };
 
 /// Reads it. Throws Error{usage} naming file, line and name for what it cannot say, Error{file} if

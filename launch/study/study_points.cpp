@@ -26,6 +26,7 @@
 #include "launch/shapes/shape_point.h"
 #include "src/model/model_adapters.h"
 #include "src/model/model_config.h"
+#include "src/model/model_weights.h"
 #include "src/model/transformer.h"
 #include "src/parallel/expert_placement.h"
 
@@ -43,6 +44,18 @@ bool advance(Choice& choice, const std::vector<StudyAxis>& axes) {
   return false;
 }
 
+/// Why values do not go together: the words of an Error{usage}; empty if there is none. What fails
+/// otherwise is no matter of a point.
+std::string obstacle_of(const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    return error.what();
+  }
+  return "";
+}
+
 /// What points have of models and texts, each read once.
 class StudyFiles {
  public:
@@ -57,18 +70,34 @@ class StudyFiles {
   }
   /// Throws what the ranks of a point would throw for its model, its text and its adapters.
   void check(const Command& command) {
-    constexpr std::array<std::string_view, 14> kDeciding = {
+    constexpr std::array<std::string_view, 15> kDeciding = {
         "job",          "model",       "precision",         "expert-format",
         "dense-format", "head-format", "nvfp4-activations", "activation-scales",
         "text",         "lora",        "lora-rank",         "lora-alpha",
-        "rslora",       "lora-targets"};
+        "rslora",       "mmap",        "lora-targets"};
     const Options& options = command.options;
     std::string key;
     for (const std::string_view name : kDeciding) {
       key += value_text(*find_option(name, Verb::study_point), options) + "\n";
     }
-    if (!checked_.insert(key).second) return;
+    const auto [known, is_new] = obstacles_.try_emplace(key);
+    if (is_new) known->second = obstacle_of([&] { look_at(command); });
+    require(known->second.empty(), ErrorKind::usage, "{}", known->second);
+  }
+
+ private:
+  void look_at(const Command& command) {
+    const Options& options = command.options;
     const OpenModel model = open_model(options);
+    const bool has_scales = options.activation_scales == ActivationScales::checkpoint;
+    const ModelPlacement placement = PlacementChoice(Options{}.placement).place(model.config, 1);
+    const LoadOptions load{.precision = options.precision,
+                           .layouts = model.layouts,
+                           .stored = {.map = options.mmap},
+                           .input_scales = has_scales ? InputScales::largest : InputScales::none,
+                           .placement = &placement,
+                           .progress = {}};
+    (void)ModelLoader(model.files, model.config, load);
     if (options.job == StudyJob::sft) {
       (void)choose_adapters(command, model, adapter_sites(model.files.names(model.config)));
     }
@@ -78,7 +107,6 @@ class StudyFiles {
     }
   }
 
- private:
   template <typename Value, typename Make>
   static const Value& at(std::map<std::string, Value>& known, const std::string& key,
                          const Make& make) {
@@ -87,8 +115,8 @@ class StudyFiles {
   }
   std::map<std::string, std::string> sums_;
   std::map<std::string, ModelConfig> configs_;
-  std::set<std::string> checked_;  // what decides whether points can run
-  std::set<std::string> texts_;    // and models that can take them
+  std::map<std::string, std::string> obstacles_;  // by what decides whether points can run
+  std::set<std::string> texts_;                   // and models that can take them
 };
 
 /// Makes the points one by one.
@@ -113,19 +141,17 @@ class PointMaker {
       if (axis.values.size() > 1) differing.push_back(fmt::format("{} {}", axis.name, value));
     }
     point.label = fmt::format("{}", fmt::join(differing, ", "));
-    finish(point);
+    point.command = understand(point.words);
+    point.obstacle = obstacle_of([&] { finish(point); });
     return point;
   }
 
   /// Looks at what the point runs.
   void identify(StudyPoint& point) {
-    const Options& options = point.command.options;
-    check_lines(options.job);
-    check_ranks(point);
-    check_exchange(options);
-    if (!options.shape) {
-      check_together([&] { files_.check(point.command); });
-      point.note = sequence_note(options, files_.config(options.model));
+    placement_sum_ = 0;
+    if (point.obstacle.empty()) {
+      check_lines(point.command.options.job);
+      point.obstacle = obstacle_of([&] { look_at(point); });
     }
     point.id = checksum_text(checksum(identity(point)));
   }
@@ -159,6 +185,15 @@ class PointMaker {
     } catch (const Error& error) {
       throw Error(error.kind(), fmt::format("{}: {}", study_.path, error.what()));
     }
+  }
+
+  void look_at(StudyPoint& point) {
+    const Options& options = point.command.options;
+    check_ranks(point);
+    check_exchange(options);
+    if (options.shape) return;
+    check_together([&] { files_.check(point.command); });
+    point.note = sequence_note(options, files_.config(options.model));
   }
 
   /// How rows are to travel. Of a file that places experts what it says counts.
@@ -213,7 +248,6 @@ class PointMaker {
   }
 
   void finish(StudyPoint& point) {
-    point.command = understand(point.words);
     const Options& options = point.command.options;
     check_together([&] { require_point(point.command); });
     const bool is_told = source_of(point.command, "sequences") != OptionSource::preset;
@@ -237,6 +271,7 @@ class PointMaker {
     const bool reads_routing = options.shape && routing != "even" && !routing.starts_with("zipf:");
     const std::optional<std::string> text = text_file(options);
     JsonWriter out;
+    if (!point.obstacle.empty()) out.field("impossible", true);
     out.field("version", program_version().text())
         .field("kind", choice_name(study_.kind))
         .field("launcher", study_.launcher)

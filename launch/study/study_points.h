@@ -19,10 +19,12 @@ struct StudyPoint {
   std::string label{};               // what tells it from the others: "ranks 2, batch-size 128"
   std::string id{};                  // hash of all that its result follows from
   std::string note{};                // what is odd about it; empty: nothing
+  std::string obstacle{};            // why it can never run, naming the file; empty: it can
 };
 
-/// All points, each checked as if it were run. Throws Error{usage} naming file and line for a value
-/// that an option does not take.
+/// All points, each checked as if it were run; those whose values do not go together, or with their
+/// model, have an obstacle. Throws Error{usage} naming file and line for a value that an option
+/// does not take.
 [[nodiscard]] std::vector<StudyPoint> study_points(const StudyConfig& study,
                                                    const Environment& environment);
 

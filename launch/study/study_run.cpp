@@ -74,9 +74,35 @@ void take_output(const StudyConfig& study, const std::string& path, PointRecord&
   }
 }
 
+/// Tells of the points that can never run. Throws Error{usage} unless the study has others and
+/// skips these.
+void tell_impossible(const StudyConfig& study, const std::vector<StudyPoint>& points,
+                     const Log& log) {
+  std::vector<const StudyPoint*> impossible;
+  for (const StudyPoint& point : points) {
+    if (!point.obstacle.empty()) impossible.push_back(&point);
+  }
+  if (impossible.empty()) return;
+  const bool has_others = impossible.size() < points.size();
+  const bool skips = has_others && study.impossible == ImpossiblePoints::skip;
+  for (const StudyPoint* point : impossible) {
+    if (!skips && impossible.size() == 1) break;  // the error says it
+    log.once(LogLevel::warning, "[{}/{}] {}{}{}: {}", point->number, points.size(), point->label,
+             point->label.empty() ? "" : ": ", skips ? "skipped" : "impossible", point->obstacle);
+  }
+  const std::string hint =
+      has_others ? "; with a line impossible = skip the study goes on without" : "";
+  require(skips, ErrorKind::usage, "{}{}{}", impossible.front()->obstacle,
+          points.size() == 1 ? ""
+                             : fmt::format("; {} of {} points {} impossible", impossible.size(),
+                                           points.size(), impossible.size() == 1 ? "is" : "are"),
+          hint);
+}
+
 /// The points of a study; what is odd about them is told, once each.
 std::vector<StudyPoint> make_points(const StudyConfig& study, const Log& log) {
   std::vector<StudyPoint> points = study_points(study, moesaic_environment());
+  tell_impossible(study, points, log);
   std::set<std::string> told;
   for (const StudyPoint& point : points) {
     if (point.note.empty() || !told.insert(point.note).second) continue;
@@ -140,11 +166,13 @@ class StudyRun {
       return 0;
     }
     if (const auto code = known_code(point)) return *code;  // since
-    const PointRecord record = measure(point);
+    const PointRecord record = point.obstacle.empty() ? measure(point) : skip(point);
     remove_traces(point, record);  // first: nobody looks at a point again that is complete
     claim->complete(point_record_json(record) + "\n");
     (void)write_table();  // for who looks meanwhile, or after a run that ends badly
-    tell(point, outcome(record), record.error ? LogLevel::warning : LogLevel::info);
+    if (record.skipped.empty()) {
+      tell(point, outcome(record), record.error ? LogLevel::warning : LogLevel::info);
+    }
     return record.error ? record.error->exit_code : 0;
   }
 
@@ -164,6 +192,12 @@ class StudyRun {
     if (options_.retry || !std::filesystem::exists(file)) return 1;
     const std::optional<PointError> before = read_point_record(file).error;
     return before && before->exit_code == code ? before->times + 1 : 1;
+  }
+
+  [[nodiscard]] PointRecord skip(const StudyPoint& point) const {
+    PointRecord record = new_point_record(study_, point);
+    record.skipped = point.obstacle;
+    return record;
   }
 
   [[nodiscard]] PointRecord measure(const StudyPoint& point) {
@@ -235,9 +269,12 @@ class StudyRun {
   void tell_rows(const std::vector<StudyRow>& rows) const {
     const auto failed = std::ranges::count_if(
         rows, [](const StudyRow& row) { return row.record.error.has_value(); });
+    const auto skipped = std::ranges::count_if(
+        rows, [](const StudyRow& row) { return !row.record.skipped.empty(); });
     log_.once(
-        failed > 0 ? LogLevel::warning : LogLevel::info, "{}: {} of {} points{}", study_.out,
+        failed > 0 ? LogLevel::warning : LogLevel::info, "{}: {} of {} points{}{}", study_.out,
         rows.size(), points_.size(),
+        skipped > 0 ? fmt::format(", {} of them skipped", skipped) : "",
         failed > 0 ? fmt::format(", {} of them failed; --retry runs these again", failed) : "");
   }
 
@@ -262,7 +299,8 @@ int run_study_points(const Command& command) {
   fmt::print("{}\n", points.size());
   if (command.options.log_level == LogLevel::debug) {
     for (const StudyPoint& point : points) {
-      fmt::print(stderr, "{} {} {}\n", point.number, point.id, point.label);
+      fmt::print(stderr, "{} {} {}{}\n", point.number, point.id, point.label,
+                 point.obstacle.empty() ? "" : " (skipped)");
     }
   }
   return 0;

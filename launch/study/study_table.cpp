@@ -113,8 +113,9 @@ std::string study_line(const StudyRow& row) {
   return out.raw_field("speedup", optional_json(row.speedup))
       .raw_field("efficiency", optional_json(row.efficiency))
       .raw_field("core_efficiency", optional_json(row.core_efficiency))
-      .field("status", record.error ? "failed" : "measured")
+      .field("status", record.status())
       .raw_field("error", record.error ? error_json(*record.error) : "null")
+      .raw_field("skipped", record.skipped.empty() ? "null" : json_quote(record.skipped))
       .raw_field("provenance", provenance_json(record))
       .text();
 }
