@@ -74,7 +74,9 @@ std::string_view foreign_flag_hint(std::string_view flag) noexcept {
 }
 
 std::string other_verbs_hint(std::string_view name) {
-  if (name == "resume") return "; what --out or --logprobs-out names goes on by itself";
+  if (name == "resume") {
+    return "; it is one of sft, and what --out or --logprobs-out names goes on by itself";
+  }
   constexpr std::size_t kMostNamed = 4;
   std::vector<std::string_view> verbs;
   for (const VerbRow& row : verb_table()) {

@@ -153,8 +153,8 @@ TEST(Options, UnknownFlagIsNamedWithTheNearest) {
                     .starts_with(std::string("--json is no option of moesaic ") + verb));
   }
   EXPECT_EQ(usage_error({"generate", "--resume"}),
-            "--resume is no option of moesaic generate; what --out or --logprobs-out names goes on "
-            "by itself");
+            "--resume is no option of moesaic generate; it is one of sft, and what --out or "
+            "--logprobs-out names goes on by itself");
   EXPECT_EQ(usage_error({"generate", "tempp=1"}),
             "unknown option \"tempp\" in \"tempp=1\"; did you mean temp?");
   EXPECT_EQ(usage_error({"generate", "n=1"}),
