@@ -176,6 +176,7 @@ OpenModel open_model(const Options& options, ModelFiles files, ModelConfig confi
   if (options.lora) {
     model.adapter =
         AdapterFiles::open(*options.lora, adapter_sites(model.files.names(model.config)));
+    model.adapter_directory = *options.lora;
   }
   require_input_scales(options, model);
   return model;

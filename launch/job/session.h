@@ -23,7 +23,8 @@ struct OpenModel {
   ModelFiles files;
   ModelConfig config;
   WantedLayouts layouts;                  // of --expert-format, --dense-format and --head-format
-  std::optional<AdapterFiles> adapter{};  // of --lora
+  std::optional<AdapterFiles> adapter{};  // of --lora, or what stands in for it
+  std::string adapter_directory{};        // where it is; empty without one
 };
 
 /// Collective. Throws AgreedError on all ranks if a rank cannot read it, or if ranks see different

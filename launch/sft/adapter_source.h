@@ -12,9 +12,4 @@ namespace moesaic {
 /// OUTDIR, whose adapter has the same modules, ranks, scales and layout.
 [[nodiscard]] std::optional<std::string> adapter_source(const Options& options);
 
-/// Whether the adapter of --lora is gone, and a checkpoint stands in for it.
-[[nodiscard]] inline bool is_source_gone(const Options& options) {
-  return adapter_source(options) != options.lora;
-}
-
 }  // namespace moesaic

@@ -12,7 +12,6 @@
 #include "launch/job/agreement.h"
 #include "launch/job/model_checksum.h"
 #include "launch/options/option_table.h"
-#include "launch/sft/adapter_source.h"
 #include "launch/sft/sft_output.h"
 #include "src/checkpoint/mapped_file.h"
 
@@ -83,9 +82,9 @@ RunDigest digest_of(const Options& options, const OpenModel& model, const SftDat
   for (const AdapterSpec& spec : specs) {
     text += fmt::format("{} {} {}\n", spec.site.module, spec.rank, spec.scale);
   }
-  if (is_source_gone(options)) {
-    digest.adapter.reset();
-  } else if (options.lora) {
+  if (!options.lora) return digest;
+  digest.adapter.reset();
+  if (model.adapter_directory == *options.lora) {
     digest.adapter = checksum_of_adapter(*options.lora, work);
   }
   return digest;
@@ -113,7 +112,7 @@ std::string other_run(const Command& command, const TrainProgress& its, const Ru
   const std::vector<std::string_view> own = deciding(command.options);
   for (const std::span<const std::string_view> names :
        {std::span<const std::string_view>(own), std::span<const std::string_view>(kChoosing)}) {
-    const std::string changed = changed_options(command, names);
+    const std::string changed = changed_options(command, names).value_or("");
     if (!changed.empty()) return "was made with " + changed;
   }
   const Options& options = command.options;

@@ -17,7 +17,7 @@ struct RunDigest {
   std::string settings{};  ///< a text of all but the adapter's values
   std::string model{};     ///< checksum, also in the settings
   std::string data{};      ///< the same
-  /// Checksum of the values of --lora, "" without one; nothing where is_source_gone().
+  /// Checksum of the values of --lora, "" without one; nothing where a checkpoint stands in for it.
   std::optional<std::string> adapter = "";
 
   /// The checksum of all.

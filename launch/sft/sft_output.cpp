@@ -271,7 +271,8 @@ void write_options(const Command& command) {
   replace_file(options_path(command.options).string(), config_text(written, elsewhere));
 }
 
-std::string changed_options(const Command& command, std::span<const std::string_view> names) {
+std::optional<std::string> changed_options(const Command& command,
+                                           std::span<const std::string_view> names) {
   std::string text;
   try {
     const Command before = parse_command(
@@ -285,7 +286,8 @@ std::string changed_options(const Command& command, std::span<const std::string_
       text += fmt::format("{}--{} {}, not {}", text.empty() ? "" : "; ", name,
                           was.empty() ? "\"\"" : was, is.empty() ? "\"\"" : is);
     }
-  } catch (const Error&) {  // it is gone, or of another version: then nobody knows
+  } catch (const Error&) {  // it is gone, or of another version
+    return std::nullopt;
   }
   return text;
 }

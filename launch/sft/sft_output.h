@@ -52,7 +52,7 @@ void write_options(const Command& command);
 
 /// Those of `names` that had other values when OUTDIR/options.ini was written: "--lr 0.1, not 0.2;
 /// --seed 1, not 2", the former first. Empty if there is none, or the file is not there.
-[[nodiscard]] std::string changed_options(const Command& command,
-                                          std::span<const std::string_view> names);
+[[nodiscard]] std::optional<std::string> changed_options(const Command& command,
+                                                         std::span<const std::string_view> names);
 
 }  // namespace moesaic

@@ -34,30 +34,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// "3 min 20 s"
-std::string duration_text(double seconds) {
-  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
-  if (whole >= 3600) return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
-  if (whole >= 60) return fmt::format("{} min {} s", whole / 60, whole % 60);
-  return fmt::format("{} s", whole);
-}
-
-/// What config.json asks training for, and nothing here does: "attention_dropout 0.1, ...".
-std::string unused_training(const std::string& directory) {
-  const Json config = Json::read_file(directory + "/config.json", kMaxConfigBytes);
-  std::string text;
-  for (const char* const name :
-       {"attention_dropout", "router_jitter_noise", "output_router_logits"}) {
-    const auto member = config.find(name);
-    const bool is_set = member && ((member->is_bool() && member->as_bool()) ||
-                                   (member->is_number() && member->as_double() != 0));
-    if (!is_set) continue;
-    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", name,
-                        member->is_bool() ? "" : fmt::format(" {}", member->as_double()));
-  }
-  return text;
-}
-
 /// The place of the results, tried before anything is loaded; null but on rank 0. Collective.
 std::unique_ptr<OutputDirectory> open_output(const Runtime& runtime) {
   std::unique_ptr<OutputDirectory> output;
@@ -101,6 +77,7 @@ class SftRun {
   void end(std::int64_t steps, std::string_view reason);
   void end_early();
   void tell_of_disk(const std::string& refused);
+  void leave_earlier_adapter() const;
   [[nodiscard]] bool has_adapter(std::int64_t steps) const;
   [[nodiscard]] std::int64_t best_saved(std::int64_t newest) const;
   void tell_of_lowest() const;
@@ -171,6 +148,20 @@ void SftRun::warn() const {
   }
 }
 
+/// The adapter in OUT is none of a run that goes on: it is removed where the checkpoint has that of
+/// so many steps. On rank 0.
+void SftRun::leave_earlier_adapter() const {
+  if (!file_exists(fmt::format("{}/{}", options().output_dir, kAdapterTensorsFile))) return;
+  if (saved_ >= 0 && has_adapter(saved_) && !store_.has_damaged()) {
+    output_->remove_adapter();
+    return;
+  }
+  runtime_.log().once(LogLevel::warning,
+                      "{}: the adapter in it is that of an earlier run until this one ends, as no "
+                      "checkpoint has it",
+                      options().output_dir);
+}
+
 void SftRun::begin() {
   warn();
   go_on();
@@ -183,7 +174,7 @@ void SftRun::begin() {
       store_.remove_checkpoints(saved_, best_saved(saved_));
       store_.require_room(done_);
     }
-    if (done_ < total_steps()) output_->remove_adapter();  // checkpoints have theirs
+    if (done_ < total_steps()) leave_earlier_adapter();
     write_options(runtime_.command());
     if (options().eval_split > 0) {
       write_samples(fmt::format("{}/{}", options().output_dir, kHeldOutFile), data_.held_out);
@@ -283,11 +274,7 @@ void SftRun::tell_of_lowest() const {
 void SftRun::show(const StepMetrics& metrics) const {
   const double each = seconds_since(start_) / static_cast<double>(done_ - first_);
   const double left = each * static_cast<double>(total_steps() - done_);
-  runtime_.log().once(
-      LogLevel::info,
-      "step {}/{}  loss {:.4f}  gradient {:.4g}  rate {:.3g}  {:.4g} tokens/s  {} left", done_,
-      total_steps(), metrics.loss, metrics.grad_norm, metrics.learning_rate,
-      static_cast<double>(metrics.tokens) / metrics.seconds, duration_text(left));
+  runtime_.log().once(LogLevel::info, "{}", step_text(metrics, total_steps(), left));
 }
 
 /// False if it was interrupted: what has been computed of it is lost.

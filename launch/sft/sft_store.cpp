@@ -27,7 +27,7 @@ SftStore::SftStore(const Runtime& runtime, const OpenModel& model, const SftData
 void SftStore::recall_adapter(const TrainProgress& progress) {
   constexpr std::array<std::string_view, 1> kName = {"lora"};
   const bool is_of_run =
-      !progress.adapter.empty() && changed_options(runtime_.command(), kName).empty();
+      !progress.adapter.empty() && changed_options(runtime_.command(), kName) == "";
   if (is_of_run) digest_.adapter = progress.adapter;
 }
 

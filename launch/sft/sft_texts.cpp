@@ -9,6 +9,17 @@
 #include "src/lora/peft_config.h"
 
 namespace moesaic {
+namespace {
+
+/// "3 min 20 s"
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  if (whole >= 3600) return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+  if (whole >= 60) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} s", whole);
+}
+
+}  // namespace
 
 std::string start_line(const SftSetup& setup, const SftData& data, const RunStart& start) {
   JsonWriter trainable;
@@ -36,6 +47,28 @@ std::string start_text(const Options& options, const SftSetup& setup, const SftD
                      samples_text(data.train, data.train_report), trainable_text(setup.specs()),
                      counted(setup.total_steps(), "step"),
                      counted(options.global_batch_size, "sample"));
+}
+
+std::string unused_training(const std::string& directory) {
+  const Json config = Json::read_file(directory + "/config.json", kMaxConfigBytes);
+  std::string text;
+  for (const char* const name :
+       {"attention_dropout", "router_jitter_noise", "output_router_logits"}) {
+    const auto member = config.find(name);
+    const bool is_set = member && ((member->is_bool() && member->as_bool()) ||
+                                   (member->is_number() && member->as_double() != 0));
+    if (!is_set) continue;
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", name,
+                        member->is_bool() ? "" : fmt::format(" {}", member->as_double()));
+  }
+  return text;
+}
+
+std::string step_text(const StepMetrics& metrics, std::int64_t total_steps, double seconds_left) {
+  return fmt::format(
+      "step {}/{}  loss {:.4f}  gradient {:.4g}  rate {:.3g}  {:.4g} tokens/s  {} left",
+      metrics.step, total_steps, metrics.loss, metrics.grad_norm, metrics.learning_rate,
+      static_cast<double>(metrics.tokens) / metrics.seconds, duration_text(seconds_left));
 }
 
 std::string end_text(const Options& options, const SftSetup& setup) {

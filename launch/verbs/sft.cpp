@@ -25,8 +25,8 @@ void run_sft(Runtime& runtime) {
   });
   const std::optional<std::string> lora = adapter_source(options);
   if (lora != options.lora) {
-    runtime.log().once(LogLevel::info, "--lora {} is gone: {} tells what it was", *options.lora,
-                       *lora);
+    runtime.log().once(LogLevel::info, "--lora {} is not there: {} has modules, ranks and scales",
+                       *options.lora, *lora);
   }
   const OpenModel model = open_model(runtime, lora);
   const SftData data = read_sft_data(runtime, model);

@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 4> kFiles = {kAdapterTensorsFile, kAdapte
                                                     kValuesFile, kStateFile};
 constexpr std::size_t kNumAdapterFiles = 2;
 constexpr std::string_view kFormat = "moesaic-sft";
-constexpr std::int64_t kVersion = 4;  // 3 had no adapter, 2 another digest, 1 no checksum
+constexpr std::int64_t kVersion = 4;  // 3 did not know --lora, 2 another digest, 1 no checksum
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kPartEnd = ".part";
 

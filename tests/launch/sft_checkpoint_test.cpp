@@ -193,6 +193,11 @@ TEST(SftCheckpoints, AnAdapterIsLookedForInThem) {
   fs::remove(out + "/adapter_config.json");
   expect_failure(run_moesaic({"generate", "-m", kDemo, "--lora", out, "-p", "In", "-n", "1"}), 3,
                  {out + ": has no adapter itself; " + out + "/checkpoint-1 has one"});
+  for (const char* const later : {"/checkpoint-9", "/checkpoint-10"}) {
+    fs::copy(out + "/checkpoint-1", out + later, fs::copy_options::recursive);
+  }
+  expect_failure(run_moesaic({"generate", "-m", kDemo, "--lora", out, "-p", "In", "-n", "1"}), 3,
+                 {out + "/checkpoint-10 has one"});
 }
 
 TEST(SftCheckpoints, OnesWithoutAnAdapterAreWhole) {

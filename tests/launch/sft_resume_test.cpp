@@ -201,12 +201,10 @@ TEST_F(SftResume, ARunThatGoesOnHasNoAdapterOfItsEarlierPart) {
   };
   expect_failure(run_moesaic(steps("100000", {"--resume", "--clip", "2"})), 2, {"--clip"});
   EXPECT_EQ(adapter(out_), early) << "of a run that is refused nothing is removed";
-  expect_done(run_moesaic(steps("2", {"--resume"})));
-  EXPECT_EQ(adapter(out_), early) << "nor of one that is done";
   for (const char* const how : {"--resume", "--overwrite"}) {
     RunningProgram program(ranks_command(3, steps("100000", {how})));
     const auto is_there = [&](const char* file) { return std::filesystem::exists(out_ + file); };
-    const int starts = std::string_view(how) == "--resume" ? 3 : 1;
+    const int starts = std::string_view(how) == "--resume" ? 2 : 1;
     ASSERT_TRUE(program.wait_until([&] { return count_starts() == starts; })) << program.err();
     EXPECT_FALSE(is_there("/adapter_model.safetensors")) << how;
     EXPECT_FALSE(is_there("/adapter_config.json")) << how;
@@ -217,6 +215,24 @@ TEST_F(SftResume, ARunThatGoesOnHasNoAdapterOfItsEarlierPart) {
     EXPECT_EQ(adapter(out_), adapter(newest)) << how;
     EXPECT_NE(adapter(out_), early) << how;
     std::filesystem::remove(out_ + "/stop");
+  }
+}
+
+TEST_F(SftResume, AnAdapterThatNoCheckpointHasIsNotRemoved) {
+  for (const char* const lost : {"", "/adapter_model.safetensors"}) {
+    const auto steps = [&](const std::string& count, const std::string& how) {
+      return with_steps(count, sft(out_, {how, "--schedule", "constant"}, data_));
+    };
+    expect_done(run_moesaic(steps("2", "--overwrite")));
+    const std::string early = adapter(out_);
+    std::filesystem::remove_all(out_ + "/checkpoint-2" + lost);
+    RunningProgram program(moesaic_command(steps("100000", "--resume")));
+    ASSERT_TRUE(program.wait_until([&] {
+      return program.err().find("the adapter in it is that of an earlier run") != std::string::npos;
+    })) << program.err();
+    program.send(SIGKILL);
+    EXPECT_NE(program.wait().exit_code, 0);
+    EXPECT_EQ(adapter(out_), early) << lost;
   }
 }
 
@@ -276,6 +292,9 @@ TEST_F(SftResume, ARunGoesOnWhereTheAdapterThatItBeganWithIsGone) {
   EXPECT_EQ(adapter(out_), adapter(whole));
   EXPECT_EQ(read_text(out_ + "/adapter_config.json"), read_text(whole + "/adapter_config.json"));
   EXPECT_EQ(losses(out_, "step"), losses(whole, "step"));
+  std::filesystem::remove(out_ + "/options.ini");  // then nobody knows what its name was
+  expect_failure(run_moesaic(on(out_, "5", never)), 2,
+                 {"was made from another adapter than " + never});
 }
 
 TEST_F(SftResume, ARunThatBeganWithoutAnAdapterDoesNotGoOnWithOneThatIsNotThere) {
