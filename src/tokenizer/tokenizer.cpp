@@ -53,10 +53,17 @@ struct Tokenizer::Parts {
  private:
   void add_configured(AddedToken token, const Json& file);
   void make_special(AddedToken token);
+  void look_for(const AddedToken& token);
   void add(const AddedToken& token, const Json& array);
   [[nodiscard]] std::int32_t next_id() const;
 
-  std::map<std::int32_t, AddedToken> found_;  // what finders look for
+  /// What finders look for, and in which texts.
+  struct Sought {
+    AddedToken token;
+    bool in_raw = false;
+    bool in_normalized = false;
+  };
+  std::map<std::int32_t, Sought> sought_;  // by id
 };
 
 namespace {
@@ -109,17 +116,12 @@ void Tokenizer::Parts::add_configured(AddedToken token, const Json& file) {
             file.where(), token.content, token.id, other == nullptr ? "" : *other);
     added_tokens.add(token.content, token.id, file);
   }
-  if (token.special) {
-    special_ids.insert(token.id);
-  } else {
-    special_ids.erase(token.id);
-  }
-  found_[token.id] = token;
+  look_for(token);
 }
 
 /// As `tokenizers` gives them: by how many tokens the model has, whatever its largest id.
 std::int32_t Tokenizer::Parts::next_id() const {
-  const std::int64_t after_added = found_.empty() ? 0 : std::int64_t{found_.rbegin()->first} + 1;
+  const std::int64_t after_added = sought_.empty() ? 0 : std::int64_t{sought_.rbegin()->first} + 1;
   return static_cast<std::int32_t>(std::max(model.vocabulary().count(), after_added));
 }
 
@@ -127,17 +129,27 @@ std::int32_t Tokenizer::Parts::next_id() const {
 void Tokenizer::Parts::make_special(AddedToken token) {
   const auto id = token_id(token.content);
   if (!id) return;
-  special_ids.insert(*id);
   token.id = *id;
-  found_.try_emplace(*id, token);
+  token.special = true;
+  if (!sought_.contains(*id)) return look_for(token);
+  special_ids.insert(*id);
+}
+
+/// As `tokenizers` does, also a second time: the last flags count; but the token stays special, and
+/// is looked for as when it became so, others in each text that they were said to be in.
+void Tokenizer::Parts::look_for(const AddedToken& token) {
+  const bool stays =
+      token.special ? !special_ids.insert(token.id).second : special_ids.contains(token.id);
+  Sought& sought = sought_[token.id];
+  sought.token = token;
+  if (!stays) (token.normalized ? sought.in_normalized : sought.in_raw) = true;
 }
 
 void Tokenizer::Parts::make_finders() {
-  for (const auto& [id, token] : found_) {
-    if (!token.normalized) {
-      raw_finder.add(token, token.content);
-      continue;
-    }
+  for (const auto& [id, sought] : sought_) {
+    const AddedToken& token = sought.token;
+    if (sought.in_raw) raw_finder.add(token, token.content);
+    if (!sought.in_normalized) continue;
     NormalizedText content{token.content};
     normalizer.apply(content);
     normalized_finder.add(token, content.text);
@@ -155,8 +167,7 @@ void Tokenizer::Parts::add(const AddedToken& token, const Json& array) {
           "{}: id {} is given to \"{}\", in the vocabulary to \"{}\"", array.where(), token.id,
           token.content, known == nullptr ? "" : *known);
   added_tokens.add(token.content, token.id, array);
-  if (token.special) special_ids.insert(token.id);
-  found_[token.id] = token;
+  look_for(token);
 }
 
 namespace {

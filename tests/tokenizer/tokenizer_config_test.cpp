@@ -121,9 +121,9 @@ TEST(TokenizerConfig, adds_the_tokens_that_its_added_tokens_decoder_alone_has) {
          "a a");
   expect(load("", R"("5":)" + token("</s>", true, lstrip), R"(,"eos_token":"</s>")"), "a </s>a",
          {0, 5, 0}, "a a");
-  // Added in tokenizer.json already: the flags here count.
+  // Added in tokenizer.json already: the flags here count, but a special token stays so.
   expect(load(x, R"("7":)" + token("<x>", true, lstrip)), "a <x>a", {0, 7, 0}, "a a");
-  expect(load(x, R"("7":)" + token("<x>", false)), "a <x>a", {0, 6, 7, 0}, "a   <x> a");
+  expect(load(x, R"("7":)" + token("<x>", false)), "a <x>a", {0, 6, 7, 0}, "a   a");
   // Nowhere else: the next ids, by those that are said.
   const Tokenizer next =
       load(x, R"("20":)" + token("<z>", true) + R"(,"9":)" + token("<y>", false));
@@ -135,6 +135,36 @@ TEST(TokenizerConfig, adds_the_tokens_that_its_added_tokens_decoder_alone_has) {
               (void)load("", R"("x1":)" + token("<y>", true));
             }).find("tokenizer_config.json: added_tokens_decoder.x1: \"x1\" is not a token's id"),
             std::string::npos);
+}
+
+/// Where added_tokens_decoder has other flags than tokenizer.json: as transformers 4.57 finds "<X>"
+/// in a text that the normalizer has made lower case, and leaves it out.
+TEST(TokenizerConfig, looks_for_a_token_as_often_as_it_is_added) {
+  const test::TemporaryDirectory directory;
+  const auto entry = [](int special, int normalized, const std::string& more) {
+    const auto text = [](int flag) { return std::string(flag != 0 ? "true" : "false"); };
+    return R"({"content":"<X>","special":)" + text(special) + R"(,"normalized":)" +
+           text(normalized) + more + "}";
+  };
+  const std::string found = "0101111100001111";  // by the four flags, those here changing fastest
+  for (int flags = 0; flags < 16; ++flags) {
+    const auto flag = [&](int bit) { return flags >> bit & 1; };
+    test::write_text(directory.path_of("tokenizer.json"),
+                     R"({"version":"1.0","normalizer":{"type":"Lowercase"},"added_tokens":[)" +
+                         entry(flag(3), flag(2), R"(,"id":6)") +
+                         R"(],"model":{"type":"BPE","vocab":)"
+                         R"({"a":0,"<":1,"/":2,"x":3,">":4," ":5},"merges":[]}})");
+    test::write_text(directory.path_of("tokenizer_config.json"),
+                     R"({"added_tokens_decoder":{"6":)" + entry(flag(1), flag(0), "") + "}}");
+    const Tokenizer tokenizer = Tokenizer::from_directory(directory.path());
+    EXPECT_EQ(tokenizer.encode("a<X>a"), (Ids{0, 6, 0})) << flags;
+    const Ids is_found = {0, 6, 0};
+    const Ids is_text = {0, 1, 3, 4, 0};
+    EXPECT_EQ(tokenizer.encode("a<x>a"),
+              found[static_cast<std::size_t>(flags)] == '1' ? is_found : is_text)
+        << flags;
+    EXPECT_EQ(tokenizer.decode(is_found), flag(3) + flag(1) > 0 ? "a a" : "a <X> a") << flags;
+  }
 }
 
 TEST(TokenizerConfig, gives_a_token_of_the_vocabulary_its_flags) {
