@@ -7,6 +7,7 @@
 #include "launch/job/agreement.h"
 #include "launch/job/gather.h"
 #include "launch/options/choices.h"
+#include "launch/options/option_table.h"
 
 namespace moesaic {
 namespace {
@@ -55,6 +56,13 @@ std::string hindering_option(const Options& options) {
 
 std::shared_ptr<const NcclLibrary> load_nccl(const Options& options, std::string& reason) {
   return options.nccl ? NcclLibrary::load(reason, *options.nccl) : NcclLibrary::load(reason);
+}
+
+void require_experts_for_nccl(const Command& command) {
+  if (command.options.transport != Transport::nccl) return;
+  require(takes(*command.verb, *find_option("gpu-experts", command.verb)), ErrorKind::usage,
+          "--transport nccl is for experts on GPUs, which {} does not have",
+          verb_row(*command.verb).name);
 }
 
 void tell_unused_nccl(const Runtime& runtime) {

@@ -16,6 +16,9 @@ namespace moesaic {
 /// What of the options needs rows in the memory of hosts; empty: nothing does.
 [[nodiscard]] std::string hindering_option(const Options& options);
 
+/// Throws Error{usage} for --transport nccl where the verb has no experts on GPUs.
+void require_experts_for_nccl(const Command& command);
+
 /// Tells who asks for --transport nccl that no experts are on GPUs.
 void tell_unused_nccl(const Runtime& runtime);
 

@@ -86,13 +86,6 @@ void require_same_options(Communicator& world, const Command& command) {
   require_same(world, shared);
 }
 
-void require_experts_for_nccl(const Command& command) {
-  if (command.options.transport != Transport::nccl) return;
-  require(takes(*command.verb, *find_option("gpu-experts", command.verb)), ErrorKind::usage,
-          "--transport nccl is for experts on GPUs, which {} does not have",
-          verb_row(*command.verb).name);
-}
-
 /// Whether the job is one that an odd launch makes slow, or hang. Doctor tells of it in its report.
 bool computes_on_ranks(const Command& command) {
   if (command.options.show_config) return false;

@@ -30,8 +30,7 @@ inline constexpr auto kChoices<StudyKind> =
                                           {"batch", StudyKind::batch},
                                           {"format", StudyKind::format}});
 
-/// What becomes of points that can never run, as what others of a list's values say does not go
-/// with it.
+/// What becomes of points that can never run, as their values do not go together.
 enum class ImpossiblePoints {
   refuse,  ///< with the whole study, before anything runs
   skip     ///< they are recorded as skipped, and the others run

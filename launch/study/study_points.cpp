@@ -10,12 +10,15 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/small_file.h"
 #include "launch/bench/model_feed.h"
 #include "launch/input/token_prompts.h"
+#include "launch/job/gpu_road.h"
 #include "launch/job/model_checksum.h"
 #include "launch/job/placement_choice.h"
 #include "launch/job/program_version.h"
@@ -24,6 +27,7 @@
 #include "launch/sft/sft_adapters.h"
 #include "launch/shapes/job_options.h"
 #include "launch/shapes/shape_point.h"
+#include "src/lora/adapter_files.h"
 #include "src/model/model_adapters.h"
 #include "src/model/model_config.h"
 #include "src/model/model_weights.h"
@@ -81,14 +85,14 @@ class StudyFiles {
       key += value_text(*find_option(name, Verb::study_point), options) + "\n";
     }
     const auto [known, is_new] = obstacles_.try_emplace(key);
-    if (is_new) known->second = obstacle_of([&] { look_at(command); });
+    if (is_new) known->second = obstacle_of([&] { try_model(command); });
     require(known->second.empty(), ErrorKind::usage, "{}", known->second);
   }
 
  private:
-  void look_at(const Command& command) {
+  void try_model(const Command& command) {
     const Options& options = command.options;
-    const OpenModel model = open_model(options);
+    const OpenModel model = open(options);
     const bool has_scales = options.activation_scales == ActivationScales::checkpoint;
     const ModelPlacement placement = PlacementChoice(Options{}.placement).place(model.config, 1);
     const LoadOptions load{.precision = options.precision,
@@ -105,6 +109,20 @@ class StudyFiles {
     if (text && texts_.insert(options.model + "\n" + *text).second) {
       (void)encode_file(model, *text);
     }
+  }
+
+  /// An adapter that is there and does not fit the model goes with others of the study.
+  static OpenModel open(Options options) {
+    const auto lora = std::exchange(options.lora, std::nullopt);
+    OpenModel model = open_model(options);
+    if (!lora) return model;
+    const bool is_there = file_exists(fmt::format("{}/{}", *lora, kAdapterConfigFile));
+    try {
+      model.adapter = AdapterFiles::open(*lora, adapter_sites(model.files.names(model.config)));
+    } catch (const Error& error) {
+      throw Error(is_there ? ErrorKind::usage : error.kind(), error.what());
+    }
+    return model;
   }
 
   template <typename Value, typename Make>
@@ -171,7 +189,7 @@ class PointMaker {
   /// Errors of a value name its line.
   void check(const StudyAxis& axis, const StudyPoint& point) const {
     try {
-      (void)parse_command(point_arguments({point.words.back()}), {});
+      require_experts_for_nccl(parse_command(point_arguments({point.words.back()}), {}));
     } catch (const Error& error) {
       throw Error(error.kind(),
                   fmt::format("{} line {}: {}", study_.path, axis.line, error.what()));

@@ -108,6 +108,20 @@ TEST_F(StudyImpossible, OfAModelAreFoundInEachPoint) {
   }
 }
 
+TEST_F(StudyImpossible, AreAdaptersOfAnotherModel) {
+  describe("ranks = 1\nsequences = 1,2\nimpossible = skip\nlora = " + kData +
+           "/adapters/qwen3_moe\n");
+  expect_failure(run_moesaic({"study", "points", config_}), 2,
+                 {"[2/2] sequences 2: impossible: ", "; 2 of 2 points are impossible"});
+}
+
+TEST_F(StudyImpossible, ATransportOfGpusIsNoValueOfPoints) {
+  describe("ranks = 1\nimpossible = skip\ntransport = auto,nccl\n");
+  expect_failure(
+      run_moesaic({"study", "points", config_}), 2,
+      {config_ + " line 12: --transport nccl is for experts on GPUs, which study point does not"});
+}
+
 TEST_F(StudyImpossible, AreWaysToReadWeightsThatTheModelHasNot) {
   describe("ranks = 1\nmmap = false,true\n");
   expect_failure(run_moesaic({"study", "points", config_}), 2,
