@@ -181,6 +181,7 @@ TEST_F(Plan, The_largest_context_fits_where_it_decides_how_long_texts_are) {
     const Json planned = last_line(run_moesaic(joined(options, {"--json"})));
     largest = planned.at("largest").at("ctx_size").as_int();
   }
+  ASSERT_GT(largest, 0);
   ASSERT_LT(largest, 256);
   const auto with = [&](std::int64_t value) {
     return run_moesaic(joined(options, {"-c", fmt::format("{}", value)})).exit_code;
