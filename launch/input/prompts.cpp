@@ -33,17 +33,8 @@ std::shared_ptr<const RequestFields> id_of(const Json& line) {
   }
 }
 
-/// Of the first line, which makes all JSON.
-Json parse_first(std::string_view line, const std::string& where) {
-  try {
-    return Json::parse(line, where);
-  } catch (const Error& error) {
-    fail(error.kind(),
-         "{} (as the first line begins with {{, each is a JSON object; --whole-file makes all one "
-         "prompt)",
-         error.what());
-  }
-}
+constexpr std::string_view kFirstHint =
+    "as the first line begins with {, each is a JSON object; --whole-file makes all one prompt";
 
 void parse_object(const Json& json, Prompt& prompt) {
   prompt.said = id_of(json);
@@ -135,6 +126,14 @@ void require_text(std::string_view line, const std::string& where) {
   require(line.find('\0') == line.npos, ErrorKind::file, "{} is no text: it has a NUL", where);
 }
 
+Json parse_first_line(std::string_view line, const std::string& where, std::string_view hint) {
+  try {
+    return Json::parse(line, where);
+  } catch (const Error& error) {
+    fail(error.kind(), "{} ({})", error.what(), hint);
+  }
+}
+
 const RequestFields& Prompt::fields() const {
   static const RequestFields kNothing;
   return said ? *said : kNothing;
@@ -168,8 +167,9 @@ Prompt PromptLines::parse(const TextLine& of) {
     if (!*is_json_) prompt.text = line;
     require_text(line, prompt.where);
     if (!*is_json_) return;
-    parse_object(is_first ? parse_first(line, prompt.where) : Json::parse(line, prompt.where),
-                 prompt);
+    const Json object = is_first ? parse_first_line(line, prompt.where, kFirstHint)
+                                 : Json::parse(line, prompt.where);
+    parse_object(object, prompt);
   });
   return prompt;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text_lines.h"
 #include "launch/input/request_fields.h"
 #include "launch/options/options.h"
@@ -42,6 +43,10 @@ void try_prompt(std::optional<Error>& kept, BadPrompts bad, const std::function<
 
 /// Throws Error{file} for a line of a file that is not UTF-8, or has a NUL. `where` names it.
 void require_text(std::string_view line, const std::string& where);
+
+/// The first line of a file, which its { has made one of JSON: the hint says so where it is none.
+[[nodiscard]] Json parse_first_line(std::string_view line, const std::string& where,
+                                    std::string_view hint);
 
 /// Hears several times a second that an input is read, also while nothing comes; may throw.
 using InputWatch = std::function<void()>;

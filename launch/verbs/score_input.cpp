@@ -21,6 +21,8 @@ namespace moesaic {
 namespace {
 
 constexpr std::string_view kSpaces = " \t\r\n";
+constexpr std::string_view kWholeFileHint =
+    "--whole-file: the file is one text, though it begins with {";
 
 /// Reads on rank 0 what the files hold.
 class Reader {
@@ -58,20 +60,11 @@ class Reader {
     TextLines lines(text);
     while (const auto line = lines.next_filled()) {
       const std::string where = line->where(name);
-      read_object(std::exchange(is_first, false) ? parse_first(line->text, where)
-                                                 : Json::parse(line->text, where),
-                  where);
+      const Json object = std::exchange(is_first, false)
+                              ? parse_first_line(line->text, where, kWholeFileHint)
+                              : Json::parse(line->text, where);
+      read_object(object, where);
       reading_(line->end, std::ssize(text));
-    }
-  }
-
-  static Json parse_first(std::string_view line, const std::string& where) {
-    try {
-      return Json::parse(line, where);
-    } catch (const Error& error) {
-      throw Error(error.kind(), fmt::format("{} (--whole-file: the file is one text, though it "
-                                            "begins with {{)",
-                                            error.what()));
     }
   }
 

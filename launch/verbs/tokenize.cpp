@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <cstdio>
 #include <functional>
 #include <optional>
 #include <string>
@@ -73,7 +74,7 @@ class TokenOutput {
 
  private:
   void print() {
-    fmt::print("{}", text_);
+    std::fwrite(text_.data(), 1, text_.size(), stdout);
     text_.clear();
   }
 

@@ -193,12 +193,14 @@ TEST(ProgramErrors, StandardOutputCannotBeWritten) {
   expect_failure(generated, 4, {"standard output"});
   EXPECT_EQ(generated.err.find("tokens/s"), std::string::npos) << "it ends at the first text";
   // More than a buffer holds, so that it fails on the way and not at the end; without ranks, too.
-  for (const std::string& arguments :
-       {"tokenize -m " + kDemo + " -f " + kData + "/demo-heldout.txt --json",
-        "plan -m " + kDemo + " --ranks 64 --expert-replicas 4 --json"}) {
+  for (const auto& [arguments, message] :
+       {std::pair("tokenize -m " + kDemo + " -f " + kData + "/demo-heldout.txt --json",
+                  "the standard output could not be written"),
+        std::pair("plan -m " + kDemo + " --ranks 64 --expert-replicas 4 --json",
+                  "No space left on device")}) {
     const ProgramResult result =
         run_program({"/bin/sh", "-c", program + " " + arguments + " > /dev/full"});
-    expect_failure(result, 4, {"No space left on device"});
+    expect_failure(result, 4, {message});
   }
 }
 
