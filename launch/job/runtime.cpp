@@ -22,6 +22,7 @@
 #include "launch/job/agreement.h"
 #include "launch/job/default_binding.h"
 #include "launch/job/failure.h"
+#include "launch/job/gpu_road.h"
 #include "launch/job/gather.h"
 #include "launch/job/launcher.h"
 #include "launch/job/lost_hosts.h"

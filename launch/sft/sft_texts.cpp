@@ -4,6 +4,7 @@
 
 #include "base/counted.h"
 #include "base/json.h"
+#include "base/small_file.h"
 #include "launch/job/adapter_text.h"
 #include "launch/options/shell_word.h"
 #include "src/lora/peft_config.h"
