@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "tests/launch/program.h"
 #include "tests/launch/study_program.h"
+#include "tests/support/checkpoint_files.h"
 
 namespace moesaic::test {
 namespace {
