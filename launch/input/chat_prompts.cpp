@@ -48,7 +48,8 @@ std::vector<ChatPrompt> read_chat_prompts(const Options& options, BadPrompts bad
     const std::string text = read_file_bytes(*options.file);
     TextLines lines(text);
     while (const auto line = lines.next_filled()) {
-      ChatPrompt& prompt = all.emplace_back(Chat{}, line->where(name));
+      all.push_back({.chat = {}, .where = line->where(name)});
+      ChatPrompt& prompt = all.back();
       try_prompt(prompt.error, bad, [&] { prompt.chat = read_line(*line, prompt.where); });
     }
     require(!all.empty(), ErrorKind::file, "{} holds no conversation: it is empty", name);
