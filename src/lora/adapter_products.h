@@ -42,7 +42,8 @@ struct AdapterGradientInput {
 template <typename T>
 [[nodiscard]] MatrixView<T> columns_of(const MatrixView<T>& matrix, std::int64_t first,
                                        std::int64_t count) {
-  return {matrix.data() + first, matrix.rows(), count, matrix.stride()};
+  T* const data = matrix.rows() > 0 ? matrix.data() + first : matrix.data();  // without rows: null
+  return {data, matrix.rows(), count, matrix.stride()};
 }
 /// The first `count` columns.
 template <typename T>
