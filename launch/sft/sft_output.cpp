@@ -16,11 +16,13 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/output_file.h"
+#include "base/small_file.h"
 #include "launch/job/written_files.h"
 #include "launch/options/option_help.h"
 #include "launch/options/option_table.h"
 #include "launch/sft/metrics.h"
 #include "launch/sft/sft_data.h"
+#include "src/checkpoint/mapped_file.h"
 #include "src/lora/adapter_files.h"
 #include "src/train/train_state.h"
 
@@ -164,6 +166,17 @@ bool is_of_run_in(const std::string& directory, const std::string& path) {
   return !directory.empty() && !file.empty() && is_of_a_run(file.begin()->string());
 }
 
+/// False also where one of them is not there.
+bool have_same_bytes(const fs::path& one, const fs::path& other) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(one, error);
+  if (error || fs::file_size(other, error) != size || error) return false;
+  const MappedFile a(one.string());
+  const MappedFile b(other.string());
+  return reading(
+      a, [&] { return reading(b, [&] { return std::ranges::equal(a.bytes(), b.bytes()); }); });
+}
+
 /// As those that an earlier run held out may be.
 void require_data_outside(std::string_view option, const std::optional<std::string>& path,
                           const std::string& directory) {
@@ -245,7 +258,10 @@ void OutputDirectory::begin(const Options& options, std::int64_t bytes) {
   }
 }
 
-void OutputDirectory::remove_adapter() const {
+bool OutputDirectory::remove_adapter_of(const std::string& checkpoint) const {
+  const fs::path values = fs::path(path_) / kAdapterTensorsFile;
+  if (!file_exists(values.string())) return true;
+  if (!have_same_bytes(values, fs::path(checkpoint) / kAdapterTensorsFile)) return false;
   for (const std::string_view file : {kAdapterConfigFile, kAdapterTensorsFile}) {
     const fs::path path = fs::path(path_) / file;
     std::error_code error;
@@ -253,6 +269,7 @@ void OutputDirectory::remove_adapter() const {
     require(!error, ErrorKind::resource, "{}: cannot be removed: {}", path.string(),
             error.message());
   }
+  return true;
 }
 
 OutputDirectory::~OutputDirectory() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,9 +34,9 @@ class OutputDirectory {
   /// Without --resume: what an earlier run made there is removed, and nothing else; nothing at all,
   /// and throws Error{resource}, if the disk would not even then have room for `bytes`.
   void begin(const Options& options, std::int64_t bytes);
-  /// That of an earlier part of the run, which is not that of the run while this goes on. Throws
-  /// Error{resource} if it cannot be removed.
-  void remove_adapter() const;
+  /// Removes the adapter that an earlier run has left, or an earlier part of this one, if the
+  /// checkpoint has the same; whether none is left. Throws Error{resource} if it cannot be removed.
+  bool remove_adapter_of(const std::string& checkpoint) const;
   OutputDirectory(const OutputDirectory&) = delete;
   OutputDirectory& operator=(const OutputDirectory&) = delete;
 
@@ -51,7 +52,7 @@ class OutputDirectory {
 void write_options(const Command& command);
 
 /// Those of `names` that had other values when OUTDIR/options.ini was written: "--lr 0.1, not 0.2;
-/// --seed 1, not 2", the former first. Empty if there is none, or the file is not there.
+/// --seed 1, not 2", the former first. Empty if there is none; nothing where the file cannot tell.
 [[nodiscard]] std::optional<std::string> changed_options(const Command& command,
                                                          std::span<const std::string_view> names);
 

@@ -77,7 +77,7 @@ class SftRun {
   void end(std::int64_t steps, std::string_view reason);
   void end_early();
   void tell_of_disk(const std::string& refused);
-  void leave_earlier_adapter() const;
+  void drop_earlier_adapter() const;
   [[nodiscard]] bool has_adapter(std::int64_t steps) const;
   [[nodiscard]] std::int64_t best_saved(std::int64_t newest) const;
   void tell_of_lowest() const;
@@ -148,14 +148,10 @@ void SftRun::warn() const {
   }
 }
 
-/// The adapter in OUT is none of a run that goes on: it is removed where the checkpoint has that of
-/// so many steps. On rank 0.
-void SftRun::leave_earlier_adapter() const {
-  if (!file_exists(fmt::format("{}/{}", options().output_dir, kAdapterTensorsFile))) return;
-  if (saved_ >= 0 && has_adapter(saved_) && !store_.has_damaged()) {
-    output_->remove_adapter();
-    return;
-  }
+/// The adapter in OUT is not that of a run that goes on. On rank 0.
+void SftRun::drop_earlier_adapter() const {
+  const std::string checkpoint = store_.checkpoint_path(saved_);  // not there if none is saved
+  if (output_->remove_adapter_of(checkpoint)) return;
   runtime_.log().once(LogLevel::warning,
                       "{}: the adapter in it is that of an earlier run until this one ends, as no "
                       "checkpoint has it",
@@ -174,7 +170,7 @@ void SftRun::begin() {
       store_.remove_checkpoints(saved_, best_saved(saved_));
       store_.require_room(done_);
     }
-    if (done_ < total_steps()) leave_earlier_adapter();
+    if (done_ < total_steps()) drop_earlier_adapter();
     write_options(runtime_.command());
     if (options().eval_split > 0) {
       write_samples(fmt::format("{}/{}", options().output_dir, kHeldOutFile), data_.held_out);

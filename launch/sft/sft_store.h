@@ -24,8 +24,6 @@ class SftStore {
   /// none. Tells of newer ones that are damaged. Throws AgreedError if all are, or if it is of
   /// another model, other data or other options. Collective.
   [[nodiscard]] std::int64_t load_newest_checkpoint();
-  /// Whether it has passed over newer ones, which are damaged. Of rank 0.
-  [[nodiscard]] bool has_damaged() const { return !checkpoints_.damaged().empty(); }
   /// The state after `steps`. `also`: the steps of another one that stays. Collective.
   void save_checkpoint(std::int64_t steps, std::int64_t also);
   [[nodiscard]] std::string checkpoint_path(std::int64_t steps) const {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -219,20 +220,30 @@ TEST_F(SftResume, ARunThatGoesOnHasNoAdapterOfItsEarlierPart) {
 }
 
 TEST_F(SftResume, AnAdapterThatNoCheckpointHasIsNotRemoved) {
-  for (const char* const lost : {"", "/adapter_model.safetensors"}) {
+  const std::string checkpoint = out_ + "/checkpoint-2";
+  const std::string values = checkpoint + "/adapter_model.safetensors";
+  const std::vector<std::function<void()>> ways_to_lose_it = {
+      [&] { std::filesystem::remove_all(checkpoint); }, [&] { std::filesystem::remove(values); },
+      [&] {
+        std::string other = read_text(values);
+        other.back() ^= 1;
+        write_text(values, other);
+      }};
+  for (std::size_t i = 0; i < ways_to_lose_it.size(); ++i) {
     const auto steps = [&](const std::string& count, const std::string& how) {
       return with_steps(count, sft(out_, {how, "--schedule", "constant"}, data_));
     };
     expect_done(run_moesaic(steps("2", "--overwrite")));
     const std::string early = adapter(out_);
-    std::filesystem::remove_all(out_ + "/checkpoint-2" + lost);
+    ways_to_lose_it[i]();
     RunningProgram program(moesaic_command(steps("100000", "--resume")));
     ASSERT_TRUE(program.wait_until([&] {
       return program.err().find("the adapter in it is that of an earlier run") != std::string::npos;
-    })) << program.err();
+    })) << i
+        << program.err();
     program.send(SIGKILL);
     EXPECT_NE(program.wait().exit_code, 0);
-    EXPECT_EQ(adapter(out_), early) << lost;
+    EXPECT_EQ(adapter(out_), early) << i;
   }
 }
 
