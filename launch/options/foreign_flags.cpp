@@ -74,20 +74,20 @@ std::string_view foreign_flag_hint(std::string_view flag) noexcept {
 }
 
 std::string other_verbs_hint(std::string_view name) {
-  if (name == "resume") {
-    return "; it is one of sft, and what --out or --logprobs-out names goes on by itself";
-  }
   constexpr std::size_t kMostNamed = 4;
+  const std::string_view instead =
+      name == "resume" ? ", and what --out or --logprobs-out names goes on by itself" : "";
   std::vector<std::string_view> verbs;
   for (const VerbRow& row : verb_table()) {
     const OptionRow* const option = find_option(name, row.verb);
     if (option != nullptr && takes(row.verb, *option)) verbs.push_back(row.name);
   }
   if (verbs.empty()) return "";
-  if (verbs.size() <= kMostNamed) return fmt::format("; it is one of {}", fmt::join(verbs, ", "));
-  return fmt::format("; it is one of {} and {} others",
+  if (verbs.size() <= kMostNamed)
+    return fmt::format("; it is one of {}{}", fmt::join(verbs, ", "), instead);
+  return fmt::format("; it is one of {} and {} others{}",
                      fmt::join(verbs.begin(), verbs.begin() + kMostNamed - 1, ", "),
-                     verbs.size() - kMostNamed + 1);
+                     verbs.size() - kMostNamed + 1, instead);
 }
 
 }  // namespace moesaic
