@@ -19,7 +19,8 @@ namespace moesaic {
 ///
 /// Where a rank is has three answers, since one computer can be several of each:
 /// * its machine, whose cores it has: one running system, also where its containers and network
-///   namespaces have names of their own. Threads, binding and all that is said of cores go by it;
+///   namespaces have names of their own, but for containers with a quota, which have cores of their
+///   own. Threads, binding and all that is said of cores go by it;
 /// * its host, by name: what people and launchers call it, and what a network reaches;
 /// * its node (ProcessGrid::node): ranks that share memory, or that --ranks-per-node takes
 ///   together. How rows travel, and whose memory is counted together, goes by it.
